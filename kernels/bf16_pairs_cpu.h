@@ -27,18 +27,18 @@ inline Vec multiply_pairs(Vec a, Vec b, Vec c) {
   return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
 }
 #else
-inline float without_denormals(float x) {
+inline __attribute__((always_inline)) float without_denormals(float x) {
   const auto bits = float_to_bits(x);
-  return (bits & 0x7f800000u) == 0 ? bits_to_float(bits & 0x80000000u) : x;
+  return bits_to_float((bits & 0x7f800000u) == 0 ? bits & 0x80000000u : bits);
 }
 // x y + c of numbers that are not denormal. What rounds up to the least normal number is tiny all the same where it is
 // less once it is rounded as if exponents had no least; at 2^64 times the size it shows.
-inline float multiply_add(float x, float y, float c) {
-  const float sum = __builtin_fmaf(x, y, c);
-  if (__builtin_fabsf(sum) == 0x1p-126f &&
-      __builtin_fabsf(__builtin_fmaf(x * 0x1p32f, y * 0x1p32f, c * 0x1p64f)) < 0x1p-62f)
-    return __builtin_copysignf(0.0f, sum);
-  return without_denormals(sum);
+inline __attribute__((always_inline)) float multiply_add(float x, float y, float c) {
+  const float sum = without_denormals(__builtin_fmaf(x, y, c));
+  if (__builtin_fabsf(sum) != 0x1p-126f) [[likely]]
+    return sum;
+  const float large = __builtin_fmaf(x * 0x1p32f, y * 0x1p32f, c * 0x1p64f);
+  return __builtin_fabsf(large) < 0x1p-62f ? __builtin_copysignf(0.0f, sum) : sum;
 }
 inline float multiply_pair(float a, float b, float c) {
   const auto operand = [](std::uint32_t bits) { return without_denormals(bits_to_float(bits)); };

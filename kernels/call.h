@@ -7,8 +7,10 @@
 // TRAINYARD_CPU_CALL(gelu_forward_cpu, (a)) calls the one in use, and takes its time where somebody measures.
 #define TRAINYARD_CPU_CALL(name, arguments)                             \
   ((void)KernelTimer(#name, [&] { return work_of arguments; }),         \
-   active_isa() == Isa::avx512bf16      ? avx512bf16::name arguments    \
+   active_isa() == Isa::amx             ? amx::name arguments           \
+   : active_isa() == Isa::avx512bf16    ? avx512bf16::name arguments    \
    : active_isa() == Isa::avx512        ? avx512::name arguments        \
    : active_isa() == Isa::avx2          ? avx2::name arguments          \
    : active_isa() == Isa::emulated_bf16 ? emulated_bf16::name arguments \
+   : active_isa() == Isa::emulated_amx  ? emulated_amx::name arguments  \
                                         : baseline::name arguments)

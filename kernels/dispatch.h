@@ -1,21 +1,21 @@
 // The instruction-set paths of a CPU kernel. A kernel's x_cpu.cpp is compiled for baseline, avx2 and avx512, each in a
-// namespace of its own; those of products and attention for avx512bf16 and emulated_bf16, too.
+// namespace of its own; those of products and attention for avx512bf16, amx and their emulations, too.
 #pragma once
 
 namespace trainyard::kernels {
 
-// avx512bf16: as avx512, but products of bf16, those of attention too, go by pairs (kernels/bf16_pairs_cpu.h).
-// emulated_bf16: as baseline, but products of bf16 have the bits that they have there, without the instructions and
-// slowly: for tests and questions.
-enum class Isa { baseline, avx2, avx512, avx512bf16, emulated_bf16 };
+// avx512bf16, amx: as avx512, but products of bf16, those of attention too, go by pairs (kernels/bf16_pairs_cpu.h) or
+// by tiles (kernels/bf16_tiles_cpu.h). emulated_bf16, emulated_amx: as baseline, but products of bf16 have the bits
+// that they have there, without the instructions and slowly: for tests and questions.
+enum class Isa { baseline, avx2, avx512, avx512bf16, amx, emulated_bf16, emulated_amx };
 
-// The path in use: the best this machine has, or what TRAINYARD_ISA=baseline|avx2|avx512|avx512bf16|emulated-bf16
-// forces (an Unsupported error where the machine lacks it). Fixed at first use. set_isa is for tests.
+// The path in use: the best this machine has, or what TRAINYARD_ISA=baseline|avx2|avx512|avx512bf16|amx|emulated-bf16|
+// emulated-amx forces (an Unsupported error where the machine lacks it). Fixed at first use. set_isa is for tests.
 Isa active_isa();
-Isa best_isa();  // never emulated
-bool machine_has(Isa isa);
-// The path that has the same bits but for products of bf16, which it does step by step; itself where it does so.
-Isa without_pairs(Isa isa);
+Isa best_isa();             // never emulated
+bool machine_has(Isa isa);  // of amx, also: the system lets this process use it
+// The path that has the same bits but for products of bf16, which it does step by step; itself where it does that.
+Isa base_of(Isa isa);
 void set_isa(Isa isa);
 const char* name_of(Isa isa);
 
@@ -37,12 +37,20 @@ const char* name_of(Isa isa);
   namespace avx512bf16 {                               \
   using avx512::name;                                  \
   }                                                    \
+  namespace amx {                                      \
+  using avx512::name;                                  \
+  }                                                    \
   namespace emulated_bf16 {                            \
+  using baseline::name;                                \
+  }                                                    \
+  namespace emulated_amx {                             \
   using baseline::name;                                \
   }
 
-// A kernel of products or attention, of which all five are its own.
-#define TRAINYARD_PRODUCT_KERNEL(result, name, parameters)    \
-  TRAINYARD_CPU_VARIANTS(result, name, parameters)            \
-  TRAINYARD_CPU_VARIANT(avx512bf16, result, name, parameters) \
-  TRAINYARD_CPU_VARIANT(emulated_bf16, result, name, parameters)
+// A kernel of products or attention, of which all are its own.
+#define TRAINYARD_PRODUCT_KERNEL(result, name, parameters)       \
+  TRAINYARD_CPU_VARIANTS(result, name, parameters)               \
+  TRAINYARD_CPU_VARIANT(avx512bf16, result, name, parameters)    \
+  TRAINYARD_CPU_VARIANT(amx, result, name, parameters)           \
+  TRAINYARD_CPU_VARIANT(emulated_bf16, result, name, parameters) \
+  TRAINYARD_CPU_VARIANT(emulated_amx, result, name, parameters)

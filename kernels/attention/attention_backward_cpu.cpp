@@ -254,6 +254,7 @@ template <class T> void backward_pass(const AttentionArgs& a) {
     me = next++;
     const auto m = backward_buffers(a, a.scratch + me * a.scratch_part);
     TeamClock clock(a.team, me);
+    [[maybe_unused]] const TilesOfThread set_up;
     for (int64_t g0 = 0; g0 < groups; g0 += a.slots) {
       const int64_t count = least(a.slots, groups - g0);
       const auto place = [&](int64_t slot, int64_t g) {
@@ -275,9 +276,13 @@ template <class T> void backward_pass(const AttentionArgs& a) {
 }  // namespace
 
 void attention_backward_cpu(const AttentionArgs& a) {
-  if (a.q.type == Type::f64) attention_exact_backward_cpu(a);
-  else if (a.q.type == Type::bf16) backward_pass<b16>(a);
-  else backward_pass<float>(a);
+#if defined(TRAINYARD_BF16_PAIRS)
+  if (a.q.type != Type::bf16) return TRAINYARD_BASE_NAMESPACE::attention_backward_cpu(a);
+#else
+  if (a.q.type == Type::f64) return attention_exact_backward_cpu(a);
+  if (a.q.type == Type::f32) return backward_pass<float>(a);
+#endif
+  backward_pass<b16>(a);
 }
 
 }  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

@@ -226,6 +226,7 @@ template <class T> void forward_pass(const AttentionArgs& a) {
     me = next++;
     const auto m = forward_buffers(a, a.scratch + me * a.scratch_part);
     TeamClock clock(a.team, me);
+    [[maybe_unused]] const TilesOfThread set_up;
     if (thin) {
       const int64_t heads = a.batch * a.heads, units = heads * tiles;
 #pragma omp for schedule(dynamic, 1)
@@ -271,9 +272,13 @@ template <class T> void forward_pass(const AttentionArgs& a) {
 }  // namespace
 
 void attention_forward_cpu(const AttentionArgs& a) {
-  if (a.q.type == Type::f64) attention_exact_forward_cpu(a);
-  else if (a.q.type == Type::bf16) forward_pass<b16>(a);
-  else forward_pass<float>(a);
+#if defined(TRAINYARD_BF16_PAIRS)
+  if (a.q.type != Type::bf16) return TRAINYARD_BASE_NAMESPACE::attention_forward_cpu(a);
+#else
+  if (a.q.type == Type::f64) return attention_exact_forward_cpu(a);
+  if (a.q.type == Type::f32) return forward_pass<float>(a);
+#endif
+  forward_pass<b16>(a);
 }
 
 }  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

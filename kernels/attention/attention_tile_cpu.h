@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/attention/attention_args.h"
-#include "kernels/pack_cpu.h"
+#include "kernels/bf16_tiles_cpu.h"
 #include "kernels/philox_words.h"
 #include "libtrain/plan/scratch.h"
 #include "libtrain/plan/tile_list.h"
@@ -234,6 +234,53 @@ inline Vec within(Vec scores, IntVec keys, IntVec lo, IntVec hi) {
   return ((keys >= lo) & (keys < hi)) ? scores : broadcast(-__builtin_inff());
 }
 
+#if defined(TRAINYARD_BF16_TILES)
+// A row of tiles of 16 x 64 sums at a time.
+template <bool Across> void tiles_product(int64_t rows, int64_t columns, int64_t words, const float* a, int64_t a_row,
+                                          int64_t a_step, const float* b, int64_t b_pitch, float* c, int64_t c_pitch,
+                                          bool add) {
+  constexpr int64_t wide = 4 * tile_side;
+  alignas(64) float left[tile_side * tile_side], right[tile_side * tile_side], sums[tile_side * wide];
+  Tiles tiles;
+  for (int64_t i = 0; i < rows; i += tile_side)
+    for (int64_t j = 0; j < columns; j += wide) {
+      const int64_t there = least(columns - j, wide);
+      // Once for each tile of 16 columns that is there.
+      const auto each = [&](const auto& one) {
+        one.template operator()<0>();
+        if (there > tile_side) one.template operator()<1>();
+        if (there > 2 * tile_side) one.template operator()<2>();
+        if (there > 3 * tile_side) one.template operator()<3>();
+      };
+      each([&]<int t>() { tiles.clear<t>(); });
+      for (int64_t q = 0; q < words; q += tile_side) {
+        const int64_t count = least(words - q, tile_side);
+        const float* from = a + i * (Across ? 1 : a_row) + q * a_step;
+        TileRows x;
+        if constexpr (Across) {
+          turn_tile([&](int w, int r) { return w < count ? load(from + w * a_step + r) : zero(); }, left);
+          x = {left, tile_side};
+        } else {
+          x = whole_tile_of(from, a_row, tile_side, count, left);
+        }
+        tiles.load<4>(x.first, x.pitch);
+        each([&]<int t>() {
+          const auto y = whole_tile_of(b + q * b_pitch + j + t * tile_side, b_pitch, count, tile_side, right);
+          tiles.load<5>(y.first, y.pitch);
+          tiles.multiply<t, 4, 5>();
+        });
+      }
+      each([&]<int t>() { tiles.save<t>(sums + t * tile_side, wide); });
+      for (int64_t r = 0; r < tile_side; ++r)
+        for (int64_t e = 0; e < there; e += lanes) {
+          float* to = c + (i + r) * c_pitch + j + e;
+          const Vec sum = load(sums + r * wide + e);
+          put(to, add ? plus(load(to), sum) : sum);
+        }
+    }
+}
+#endif
+
 // Rows and vectors of a product in registers.
 #if defined(__AVX512F__)
 constexpr int product_rows = 8, product_vectors = 2;
@@ -280,6 +327,10 @@ inline __attribute__((always_inline)) void rows_product(int64_t words, const flo
 template <class T, bool Across> void tile_product(int64_t rows, int64_t columns, int64_t words, const float* a,
                                                   int64_t a_row, int64_t a_step, const float* b, int64_t b_pitch,
                                                   float* c, int64_t c_pitch, bool add) {
+#if defined(TRAINYARD_BF16_TILES)
+  if constexpr (tiled<T>)
+    return tiles_product<Across>(rows, columns, words, a, a_row, a_step, b, b_pitch, c, c_pitch, add);
+#endif
   int64_t j = 0;
   const auto all_rows = [&]<int V>() __attribute__((always_inline)) {
     for (int64_t i = 0; i < rows; i += product_rows)

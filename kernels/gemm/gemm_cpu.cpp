@@ -16,16 +16,23 @@ constexpr int64_t kb_max = plan::gemm_block_k;
 
 // A thread's share of the panels of rows [first, first + count) of op(a), or columns of op(b); along: where they are
 // neighbours in memory.
-template <int width, class T> void pack_block(const Mat& x, bool along, int64_t first, int64_t count, int64_t k0,
+template <bool left, class T> void pack_block(const Mat& x, bool along, int64_t first, int64_t count, int64_t k0,
                                               int64_t kb, float* out, int share, int shares) {
+  constexpr int width = left ? mr : nr;
   const int64_t panels = (count + width - 1) / width, end = panels * (share + 1) / shares;
   int64_t q = panels * share / shares;
-  if (along)
-    return pack_along<width>(x.row<T>(k0) + first + q * width, x.pitch, count - q * width, end - q, kb,
-                             out + q * width * words_of<T>(kb));
-  for (; q < end; ++q)
-    pack_across<width>(x.row<T>(first + q * width) + k0, x.pitch, count - q * width, kb,
-                       out + q * width * words_of<T>(kb));
+  if (along) {
+    const T* from = x.row<T>(k0) + first + q * width;
+    float* to = out + q * width * words_of<T>(kb);
+    if constexpr (left) return pack_left_along(from, x.pitch, count - q * width, end - q, kb, to);
+    else return pack_along<width>(from, x.pitch, count - q * width, end - q, kb, to);
+  }
+  for (; q < end; ++q) {
+    const T* from = x.row<T>(first + q * width) + k0;
+    float* to = out + q * width * words_of<T>(kb);
+    if constexpr (left) pack_left_across(from, x.pitch, count - q * width, kb, to);
+    else pack_across<width>(from, x.pitch, count - q * width, kb, to);
+  }
 }
 
 // Tasks are taken as threads become free: which thread computes a tile does not change its bits. A task goes through
@@ -69,6 +76,7 @@ template <class T, class C> void product(const GemmArgs& g) {
     int turn = 0;
     const int share = omp_get_thread_num(), shares = omp_get_num_threads();
     TeamClock clock(g.team, share);
+    [[maybe_unused]] const TilesOfThread set_up;
     for (int64_t j0 = 0; j0 < g.n; j0 += nb_max)
       for (int64_t i0 = 0; i0 < g.m; i0 += mb_max) {
         const Block b{i0,   g.m - i0 < mb_max ? g.m - i0 : mb_max, j0, g.n - j0 < nb_max ? g.n - j0 : nb_max, wide, mb0,
@@ -78,8 +86,8 @@ template <class T, class C> void product(const GemmArgs& g) {
         while (next_chunk(walk, kb0, chunk)) {
           for (int c = 0; c < chunk.count; ++c) {
             const Segment& s = chunk.segment[c];
-            pack_block<nr, T>(b_of(g, s.part), !g.trans_b, b.j0, b.nb, s.k0, s.kb, pb + s.at * nb0, share, shares);
-            pack_block<mr, T>(a_of(g, s.part), g.trans_a, b.i0, b.mb, s.k0, s.kb, pa + s.at * mb0, share, shares);
+            pack_block<false, T>(b_of(g, s.part), !g.trans_b, b.j0, b.nb, s.k0, s.kb, pb + s.at * nb0, share, shares);
+            pack_block<true, T>(a_of(g, s.part), g.trans_a, b.i0, b.mb, s.k0, s.kb, pa + s.at * mb0, share, shares);
           }
           clock.packed();
 #pragma omp barrier
@@ -95,6 +103,7 @@ template <class T, class C> void product(const GemmArgs& g) {
   }
 }
 
+#if !defined(TRAINYARD_BF16_PAIRS)
 // Without blocks inside a slice: what a lane has of a part is one sum.
 void product_f64(const GemmArgs& g) {
 #pragma omp parallel for num_threads(g.threads) schedule(static)
@@ -120,12 +129,18 @@ void product_f64(const GemmArgs& g) {
     }
 }
 
+#endif
+
 }  // namespace
 
 void gemm_cpu(const GemmArgs& g) {
-  if (g.a.type == Type::f64) product_f64(g);
-  else if (g.a.type == Type::f32) product<float, float>(g);
-  else if (g.c.type == Type::f32) product<b16, float>(g);
+#if defined(TRAINYARD_BF16_PAIRS)
+  if (g.a.type != Type::bf16) return TRAINYARD_BASE_NAMESPACE::gemm_cpu(g);
+#else
+  if (g.a.type == Type::f64) return product_f64(g);
+  if (g.a.type == Type::f32) return product<float, float>(g);
+#endif
+  if (g.c.type == Type::f32) product<b16, float>(g);
   else product<b16, b16>(g);
 }
 

@@ -44,21 +44,22 @@ struct Sums {
   int64_t pitch[64];
   int count;
 };
-template <bool by_pairs> __attribute__((noinline)) void micro_tile_of_sums(int64_t k, const float* a, const float* b,
-                                                                           const Sums& sums, float* to,
-                                                                           int64_t to_pitch) {
-  micro_product<by_pairs>(
-      k, a, b, [&](Vec(&acc)[mr][vectors]) __attribute__((always_inline)) {
+template <class T> __attribute__((noinline)) void micro_tile_of_sums(int64_t k, const float* a, int64_t rows,
+                                                                     const float* b, const Sums& sums, float* to,
+                                                                     int64_t to_pitch) {
+  micro_product<T>(
+      k, a, rows, b, [&](Vec(&acc)[mr][vectors]) __attribute__((always_inline)) {
+        const int there = sums_of<T>(rows);
         for (int s = 0; s < sums.count; ++s) {
           const float* from = sums.from[s];
           const int64_t pitch = sums.pitch[s];
 #pragma GCC unroll 16
-          for (int i = 0; i < mr; ++i)
+          for (int i = 0; i < there; ++i)
 #pragma GCC unroll 8
             for (int j = 0; j < vectors; ++j) acc[i][j] = plus(load(from + i * pitch + j * lanes), acc[i][j]);
         }
 #pragma GCC unroll 16
-        for (int i = 0; i < mr; ++i)
+        for (int i = 0; i < there; ++i)
 #pragma GCC unroll 8
           for (int j = 0; j < vectors; ++j) put(to + i * to_pitch + j * lanes, acc[i][j]);
       });
@@ -89,12 +90,12 @@ template <class T, class C> void multiply_tile(const GemmArgs& g, const Block& b
   }
   float edge[mr * nr];
   if (!beside && (s.sources == 0 || (s.sources == 1 && in_place))) {
-    micro_tile<paired<T>>(s.kb, pa, pb, to, pitch, in_place);
+    micro_tile<T>(s.kb, pa, rows, pb, to, pitch, in_place);
   } else {
     Sums sums;
     sums.count = s.sources - (beside && in_place);
     for (int q = 0; q < sums.count; ++q) sums.from[q] = at(s.source[q]), sums.pitch[q] = pitch_of(s.source[q]);
-    micro_tile_of_sums<paired<T>>(s.kb, pa, pb, sums, beside ? edge : to, beside ? nr : pitch);
+    micro_tile_of_sums<T>(s.kb, pa, rows, pb, sums, beside ? edge : to, beside ? nr : pitch);
   }
   if (beside)
     for (int64_t r = 0; r < rows; ++r)

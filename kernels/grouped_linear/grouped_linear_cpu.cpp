@@ -78,8 +78,8 @@ template <class T> void pack_rows(const Stage& s, int share, int shares) {
       for (int c = 0; c < s.chunk.count; ++c) {
         const Segment& t = s.chunk.segment[c];
         const Mat& a = s.g.a[t.part];
-        pack_across<mr>(a.row<T>(p.first(s.g.rows) + i) + t.k0, a.pitch, have, t.kb,
-                        s.pa + t.at * s.mb0 + q * mr * words_of<T>(t.kb));
+        pack_left_across(a.row<T>(p.first(s.g.rows) + i) + t.k0, a.pitch, have, t.kb,
+                         s.pa + t.at * s.mb0 + q * mr * words_of<T>(t.kb));
       }
     }
 }
@@ -137,6 +137,7 @@ template <class T, class C> void products(const GroupedLinearArgs& g) {
   {
     const int share = omp_get_thread_num(), shares = omp_get_num_threads();
     float* pb = reinterpret_cast<float*>(strips + share * of_a_thread);
+    [[maybe_unused]] const TilesOfThread set_up;
     Tasks tasks(next);
     GemmArgs order;  // what the walk over the sum wants to know
     order.a = g.a[0], order.more[0].a = g.a[1], order.parts = g.parts, order.lanes = g.lanes;
@@ -166,6 +167,7 @@ template <class T, class C> void products(const GroupedLinearArgs& g) {
   }
 }
 
+#if !defined(TRAINYARD_BF16_PAIRS)
 void products_f64(const GroupedLinearArgs& g) {
   for (int64_t e = 0; e < g.rows.groups; ++e) {
     const Piece all{e, 0, g.rows.ranges[2 * e + 1], 0};
@@ -176,12 +178,18 @@ void products_f64(const GroupedLinearArgs& g) {
   }
 }
 
+#endif
+
 }  // namespace
 
 void grouped_linear_cpu(const GroupedLinearArgs& g) {
-  if (g.a[0].type == Type::f64) products_f64(g);
-  else if (g.a[0].type == Type::f32) products<float, float>(g);
-  else if (g.c.type == Type::f32) products<b16, float>(g);
+#if defined(TRAINYARD_BF16_PAIRS)
+  if (g.a[0].type != Type::bf16) return TRAINYARD_BASE_NAMESPACE::grouped_linear_cpu(g);
+#else
+  if (g.a[0].type == Type::f64) return products_f64(g);
+  if (g.a[0].type == Type::f32) return products<float, float>(g);
+#endif
+  if (g.c.type == Type::f32) products<b16, float>(g);
   else products<b16, b16>(g);
 }
 

@@ -54,8 +54,8 @@ template <class T> void pack_gradients(const WeightStage& s, int share, int shar
   const int64_t i = first * mr;
   auto blocks = s.begin;
   for (RowBlock b; blocks.next(b);)
-    pack_along<mr>(s.g.dy.row<T>(b.first) + s.i0 + i, s.g.dy.pitch, s.mb - i, end - first, b.steps,
-                   s.pa + b.at * s.mb0 + i * words_of<T>(b.steps));
+    pack_left_along(s.g.dy.row<T>(b.first) + s.i0 + i, s.g.dy.pitch, s.mb - i, end - first, b.steps,
+                    s.pa + b.at * s.mb0 + i * words_of<T>(b.steps));
 }
 
 template <class T> void multiply_gradients(const WeightStage& s, float* pb, int shares, Tasks& tasks) {
@@ -123,6 +123,7 @@ template <class T> void gradients(const GroupedWeightArgs& g) {
   {
     const int share = omp_get_thread_num(), shares = omp_get_num_threads();
     float* pb = reinterpret_cast<float*>(strips + share * of_a_thread);
+    [[maybe_unused]] const TilesOfThread set_up;
     Tasks tasks(next);
     for (int64_t i0 = 0; i0 < m; i0 += mb_max)
       for (RowBlocks blocks(g.rows, kb0); !blocks.over(); blocks.empty()) {
@@ -139,6 +140,7 @@ template <class T> void gradients(const GroupedWeightArgs& g) {
   }
 }
 
+#if !defined(TRAINYARD_BF16_PAIRS)
 void gradients_f64(const GroupedWeightArgs& g) {
   for (int64_t e = 0; e < g.rows.groups; ++e) {
     if (g.rows.left_alone(e)) continue;
@@ -158,12 +160,18 @@ void gradients_f64(const GroupedWeightArgs& g) {
   sum_rows<double, double>(g);
 }
 
+#endif
+
 }  // namespace
 
 void grouped_weight_cpu(const GroupedWeightArgs& g) {
-  if (g.x.type == Type::f64) gradients_f64(g);
-  else if (g.x.type == Type::f32) gradients<float>(g);
-  else gradients<b16>(g);
+#if defined(TRAINYARD_BF16_PAIRS)
+  if (g.x.type != Type::bf16) return TRAINYARD_BASE_NAMESPACE::grouped_weight_cpu(g);
+#else
+  if (g.x.type == Type::f64) return gradients_f64(g);
+  if (g.x.type == Type::f32) return gradients<float>(g);
+#endif
+  gradients<b16>(g);
 }
 
 }  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

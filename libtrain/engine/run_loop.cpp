@@ -210,7 +210,7 @@ std::string RunLoop::step_profile() const {
   const auto dtype = run_.setup.plan.dtype;
   StepProfile::Peaks peaks;
   peaks.f32 = peaks.bf16 = fastest(kernels::multiply_adds);
-  if (dtype == base::DType::bf16 && kernels::without_pairs(kernels::active_isa()) != kernels::active_isa())
+  if (dtype == base::DType::bf16 && kernels::base_of(kernels::active_isa()) != kernels::active_isa())
     peaks.bf16 = fastest(kernels::bf16_multiply_adds);
   return profile_->text(run_.world.rank, run_.world.size, instructions_of(dtype), peaks);
 }

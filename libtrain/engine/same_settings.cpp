@@ -45,7 +45,7 @@ void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec) {
 
 const char* instructions_of(base::DType dtype) {
   const auto isa = kernels::active_isa();
-  return kernels::name_of(dtype == base::DType::bf16 ? isa : kernels::without_pairs(isa));
+  return kernels::name_of(dtype == base::DType::bf16 ? isa : kernels::base_of(isa));
 }
 
 void require_same_instructions(base::DType dtype, World& world, tensor::Exec& exec) {
@@ -56,9 +56,9 @@ void require_same_instructions(base::DType dtype, World& world, tensor::Exec& ex
       throw base::EnvironmentError(
           fmt::format("the kernels of this rank use {}, those of rank 0 {}: the bits would be those of neither", mine,
                       first),
-          "set TRAINYARD_ISA on all nodes to what the least of them has (baseline, avx2, avx512 or avx512bf16), or "
-          "choose nodes of "
-          "one kind");
+          "set TRAINYARD_ISA on all nodes to what the least of them has (baseline, avx2, avx512, avx512bf16 or amx), "
+          "or "
+          "choose nodes of one kind");
   });
 }
 

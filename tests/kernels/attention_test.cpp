@@ -128,7 +128,7 @@ TEST(Attention, EqualsTheDefinitionOnEveryPath) {
 // one. Where products go by pairs each probability is rounded before, so that no such bound holds.
 TEST(Attention, SharedHeadsAreRoundedOnce) {
   on_every_path([] {
-    if (kernels::without_pairs(kernels::active_isa()) != kernels::active_isa()) return;
+    if (kernels::base_of(kernels::active_isa()) != kernels::active_isa()) return;
     Problem p(DType::bf16, 130, 8, 1, 16);
     p.run(2);
     const Expected e(p);

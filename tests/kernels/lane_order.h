@@ -41,8 +41,9 @@ struct Factors {
 // The sums of the lanes of one element, as the instruction-set path in use makes them of operands of type `in`.
 inline std::vector<double> lane_sums(DType in, const std::vector<Factors>& parts, std::int64_t lanes) {
   const auto isa = kernels::active_isa();
-  const bool fused = kernels::without_pairs(isa) != kernels::Isa::baseline;
-  const bool pairs = in == DType::bf16 && kernels::without_pairs(isa) != isa;  // the second step of two comes first
+  const bool fused = kernels::base_of(isa) != kernels::Isa::baseline;
+  const bool tiles = in == DType::bf16 && (isa == kernels::Isa::amx || isa == kernels::Isa::emulated_amx);
+  const bool pairs = in == DType::bf16 && kernels::base_of(isa) != isa && !tiles;
   const auto t = accumulation(in);
   std::vector<double> sums;
   for (std::int64_t l = 0; l < lanes; ++l) {
@@ -54,12 +55,20 @@ inline std::vector<double> lane_sums(DType in, const std::vector<Factors>& parts
       for (std::int64_t from = l * slice; from < end; from += most) {
         const auto stop = static_cast<std::size_t>(std::min(end, from + most));
         double block = 0;
+        for (auto k = static_cast<std::size_t>(from); tiles && k < stop; k += 32) {  // even and odd steps apart
+          float sum[2] = {0, 0};
+          for (auto step = k; step < std::min(stop, k + 32); ++step)
+            sum[(step - k) % 2] =
+                std::fma(static_cast<float>(p.left[step]), static_cast<float>(p.right[step]), sum[(step - k) % 2]);
+          block = rounded(t, block + rounded(t, static_cast<double>(sum[0]) + static_cast<double>(sum[1])));
+        }
+        // Of two steps the second comes first.
         for (auto k = static_cast<std::size_t>(from); pairs && k < stop; k += 2)
           for (auto step : {k + 1, k})
             if (step < stop)
               block = std::fma(static_cast<float>(p.left[step]), static_cast<float>(p.right[step]),
                                static_cast<float>(block));
-        for (auto k = static_cast<std::size_t>(from); !pairs && k < stop; ++k) {
+        for (auto k = static_cast<std::size_t>(from); !pairs && !tiles && k < stop; ++k) {
           if (t == DType::f64) block += p.left[k] * p.right[k];
           else if (fused)
             block = std::fma(static_cast<float>(p.left[k]), static_cast<float>(p.right[k]), static_cast<float>(block));

@@ -64,11 +64,11 @@ inline DType accumulation(DType t) { return t == DType::f64 ? DType::f64 : DType
 // Relative rounding of one result: of the accumulation, and of the last store.
 inline double rounding(DType t) { return t == DType::f64 ? 1e-13 : t == DType::f32 ? 3e-6 : 0x1p-8; }
 
-// Runs body() once for each instruction-set path of this machine, and for the emulated one.
+// Runs body() once for each instruction-set path of this machine, and for the emulated ones.
 template <class Body> void on_every_path(const Body& body) {
   const auto best = kernels::best_isa();
   for (auto isa : {kernels::Isa::baseline, kernels::Isa::avx2, kernels::Isa::avx512, kernels::Isa::avx512bf16,
-                   kernels::Isa::emulated_bf16}) {
+                   kernels::Isa::amx, kernels::Isa::emulated_bf16, kernels::Isa::emulated_amx}) {
     if (!kernels::machine_has(isa)) continue;
     kernels::set_isa(isa);
     body();

@@ -37,15 +37,17 @@ TEST(Peak, StreamsCopyAndFillEveryByte) {
   kernels::set_isa(kernels::best_isa());
 }
 
-// By pairs a lane has two of them.
+// By pairs a lane has two of them, by tiles a round four tiles of 16 x 16 sums of 32 steps.
 TEST(Peak, MultiplyAddsOfBf16AreCounted) {
   const auto one = tensor::Exec::caller(nullptr, 1), three = tensor::Exec::caller(nullptr, 3);
-  for (const auto isa :
-       {kernels::Isa::baseline, kernels::Isa::avx512, kernels::Isa::avx512bf16, kernels::Isa::emulated_bf16}) {
+  for (const auto isa : {kernels::Isa::baseline, kernels::Isa::avx512, kernels::Isa::avx512bf16, kernels::Isa::amx,
+                         kernels::Isa::emulated_bf16, kernels::Isa::emulated_amx}) {
     if (!kernels::machine_has(isa)) continue;
     kernels::set_isa(isa);
     const bool pairs = isa == kernels::Isa::avx512bf16 || isa == kernels::Isa::emulated_bf16;
-    EXPECT_EQ(kernels::bf16_multiply_adds(*one, 10), (pairs ? 2 : 1) * kernels::multiply_adds(*one, 10));
+    const bool tiles = isa == kernels::Isa::amx || isa == kernels::Isa::emulated_amx;
+    EXPECT_EQ(kernels::bf16_multiply_adds(*one, 10),
+              tiles ? 10 * 4 * 16 * 16 * 32 * 2 : (pairs ? 2 : 1) * kernels::multiply_adds(*one, 10));
     EXPECT_EQ(kernels::bf16_multiply_adds(*three, 20), 6 * kernels::bf16_multiply_adds(*one, 10));
   }
   kernels::set_isa(kernels::best_isa());
