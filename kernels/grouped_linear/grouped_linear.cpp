@@ -41,6 +41,7 @@ void run_grouped(tensor::Exec& exec, GroupedLinearArgs args) {
                                                      args.c.type == Type::f64 ? 8 : 4)
             : plan::grouped_linear_scratch_bytes(args.c.rows, args.rows.groups, args.c.cols, args.k, args.parts,
                                                  args.lanes, args.c.type == Type::bf16, args.threads));
+    args.team = team_seconds(args.threads);
     TRAINYARD_CALL(exec, grouped_linear, args);
   });
 }
@@ -121,6 +122,7 @@ void grouped_linear_backward_weight(tensor::Exec& exec, const RowGroups& groups,
         exec.scratch().allocate_bytes(exec.on_gpu() ? 0
                                                     : plan::grouped_linear_weight_scratch_bytes(
                                                           args.dy.rows, args.dy.cols, args.x.cols, args.threads));
+    args.team = team_seconds(args.threads);
     TRAINYARD_CALL(exec, grouped_weight, args);
   });
 }

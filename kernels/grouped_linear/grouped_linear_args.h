@@ -35,6 +35,7 @@ struct GroupedLinearArgs {
   std::int64_t k = 0, lanes = 1;
   int threads = 1;
   void* scratch = nullptr;
+  TeamSeconds* team = nullptr;  // on the CPU: where each thread says what it did; null: nobody asks
 };
 
 // dweight_g = dy_g^T x_g; dbias_g the column sums of dy_g.
@@ -44,6 +45,7 @@ struct GroupedWeightArgs {
   GroupedMat dweight, dbias;  // dbias may be empty
   int threads = 1;
   void* scratch = nullptr;
+  TeamSeconds* team = nullptr;
 };
 
 KernelWork work_of(const GroupedLinearArgs& g);

@@ -84,13 +84,14 @@ template <class T> void pack_rows(const Stage& s, int share, int shares) {
     }
 }
 
-template <class T, class C>
-void multiply_task(const Stage& s, const GemmArgs& g, const Piece& p, int64_t q0, int64_t q1, int64_t j0, float* pb) {
+template <class T, class C> void multiply_task(const Stage& s, const GemmArgs& g, const Piece& p, int64_t q0,
+                                               int64_t q1, int64_t j0, float* pb, TeamClock& clock) {
   const int64_t columns = s.nb - j0 < strip ? s.nb - j0 : strip, width = base::round_up(columns, nr);
   for (int c = 0; c < s.chunk.count; ++c) {
     const Segment& t = s.chunk.segment[c];
     pack_strip<T>(b_of(g, t.part), g.trans_b, s.j0 + j0, columns, t.k0, t.kb, pb + t.at * width);
   }
+  clock.packed();
   const Block block{0, p.rows, s.j0, s.nb, s.wide + p.panel * mr * nr, s.mb0, s.apart};
   walk_tiles(q0, q1, columns, [&](int64_t from, int64_t to, int64_t j) {
     for (int c = 0; c < s.chunk.count; ++c)
@@ -102,9 +103,11 @@ void multiply_task(const Stage& s, const GemmArgs& g, const Piece& p, int64_t q0
                             columns - j < nr ? columns - j : nr);
       }
   });
+  clock.computed();
 }
 
-template <class T, class C> void multiply_pieces(const Stage& s, float* pb, int shares, Tasks& tasks) {
+template <class T, class C>
+void multiply_pieces(const Stage& s, float* pb, int shares, Tasks& tasks, TeamClock& clock) {
   const int64_t strips = (s.nb + strip - 1) / strip, tall = panels_of_a_task(s.panels, strips, shares);
   int64_t task = tasks.take(), before = 0;
   auto pieces = s.begin;
@@ -114,7 +117,7 @@ template <class T, class C> void multiply_pieces(const Stage& s, float* pb, int 
       const auto g = product_of<T, C>(s.g, p);
       for (; task < before + ranges * strips; task = tasks.take()) {
         const int64_t range = (task - before) / strips, j0 = (task - before) % strips * strip;
-        multiply_task<T, C>(s, g, p, panels * range / ranges, panels * (range + 1) / ranges, j0, pb);
+        multiply_task<T, C>(s, g, p, panels * range / ranges, panels * (range + 1) / ranges, j0, pb, clock);
       }
     }
     before += ranges * strips;
@@ -139,6 +142,7 @@ template <class T, class C> void products(const GroupedLinearArgs& g) {
     float* pb = reinterpret_cast<float*>(strips + share * of_a_thread);
     [[maybe_unused]] const TilesOfThread set_up;
     Tasks tasks(next);
+    TeamClock clock(g.team, share);
     GemmArgs order;  // what the walk over the sum wants to know
     order.a = g.a[0], order.more[0].a = g.a[1], order.parts = g.parts, order.lanes = g.lanes;
     for (int64_t j0 = 0; j0 < g.c.cols; j0 += nb_max)
@@ -157,11 +161,14 @@ template <class T, class C> void products(const GroupedLinearArgs& g) {
         LaneWalk walk(order, plan::gemm_block_k);
         while (next_chunk(walk, kb0, s.chunk)) {
           pack_rows<T>(s, share, shares);
+          clock.packed();
 #pragma omp barrier
+          clock.start();
           if (share == 0) tasks.prepare_next();
-          multiply_pieces<T, C>(s, pb, shares, tasks);
+          multiply_pieces<T, C>(s, pb, shares, tasks, clock);
           tasks.turn();
 #pragma omp barrier
+          clock.start();
         }
       }
   }

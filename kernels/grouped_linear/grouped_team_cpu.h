@@ -5,6 +5,7 @@
 #include "kernels/gemm/lane_tile_cpu.h"
 #include "kernels/grouped_linear/grouped_linear_args.h"
 #include "kernels/pack_cpu.h"
+#include "kernels/team_clock_cpu.h"
 #include "libtrain/plan/scratch.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {

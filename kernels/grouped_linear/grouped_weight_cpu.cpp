@@ -58,7 +58,8 @@ template <class T> void pack_gradients(const WeightStage& s, int share, int shar
                     s.pa + b.at * s.mb0 + i * words_of<T>(b.steps));
 }
 
-template <class T> void multiply_gradients(const WeightStage& s, float* pb, int shares, Tasks& tasks) {
+template <class T>
+void multiply_gradients(const WeightStage& s, float* pb, int shares, Tasks& tasks, TeamClock& clock) {
   const int64_t n = s.g.x.cols, panels = panels_of(s.mb), strips = (n + strip - 1) / strip;
   const int64_t tall = panels_of_a_task(panels, strips, shares), ranges = (panels + tall - 1) / tall;
   for (int64_t task = tasks.take(); task < ranges * strips; task = tasks.take()) {
@@ -66,6 +67,7 @@ template <class T> void multiply_gradients(const WeightStage& s, float* pb, int 
     auto blocks = s.begin;
     for (RowBlock b; blocks.next(b);) {
       pack_strip<T>(s.g.x, 0, j0, columns, b.first, b.steps, pb);
+      clock.packed();
       GemmArgs product;
       product.c = view_of<float>(s.g.dweight, b.group);
       const Block block{s.i0, s.mb, 0, n, nullptr, 0, 0};
@@ -79,6 +81,7 @@ template <class T> void multiply_gradients(const WeightStage& s, float* pb, int 
                                       s.mb - i < mr ? s.mb - i : mr, j0 + j, columns - j < nr ? columns - j : nr);
             }
           });
+      clock.computed();
     }
   }
 }
@@ -87,7 +90,7 @@ template <class T> void multiply_gradients(const WeightStage& s, float* pb, int 
 template <class T, class G> void sum_rows(const GroupedWeightArgs& g) {
   constexpr int64_t width = 256;
   const int64_t strips = (g.dy.cols + width - 1) / width;
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(dynamic) nowait
   for (int64_t task = 0; task < g.rows.groups * strips; ++task) {
     const int64_t group = task / strips, j0 = task % strips * width;
     if (g.rows.left_alone(group)) continue;
@@ -125,18 +128,25 @@ template <class T> void gradients(const GroupedWeightArgs& g) {
     float* pb = reinterpret_cast<float*>(strips + share * of_a_thread);
     [[maybe_unused]] const TilesOfThread set_up;
     Tasks tasks(next);
+    TeamClock clock(g.team, share);
     for (int64_t i0 = 0; i0 < m; i0 += mb_max)
       for (RowBlocks blocks(g.rows, kb0); !blocks.over(); blocks.empty()) {
         const WeightStage s{g, blocks, i0, m - i0 < mb_max ? m - i0 : mb_max, pa, mb0};
         for (RowBlock b; blocks.next(b);) {}
         pack_gradients<T>(s, share, shares);
+        clock.packed();
 #pragma omp barrier
+        clock.start();
         if (share == 0) tasks.prepare_next();
-        multiply_gradients<T>(s, pb, shares, tasks);
+        multiply_gradients<T>(s, pb, shares, tasks, clock);
         tasks.turn();
 #pragma omp barrier
+        clock.start();
       }
-    if (!g.dbias.empty()) sum_rows<T, float>(g);
+    if (!g.dbias.empty()) {
+      sum_rows<T, float>(g);
+      clock.computed();
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <ctime>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace trainyard::base {
@@ -68,6 +69,12 @@ std::optional<double> seconds_of_utc(std::string_view text) {
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::int64_t page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt + usage.ru_majflt;
 }
 
 }  // namespace trainyard::base

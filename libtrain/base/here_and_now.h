@@ -17,5 +17,7 @@ std::string utc_text(std::int64_t seconds_since_1970);  // 2026-01-31T23:59:59Z
 std::optional<double> seconds_of_utc(std::string_view text);
 // A clock that nobody sets, for how long something takes: only differences mean anything.
 double steady_seconds();
+// How often the system had to give this process a page so far, mostly memory that it touched first.
+std::int64_t page_faults();
 
 }  // namespace trainyard::base

@@ -85,7 +85,7 @@ void StepProfile::begin_step(std::int64_t step) {
   before_ = now_;
   clock_.keep();
   if (now_.first != 0 && now_.last == now_.first && now_.first_seconds == 0) {
-    now_ = {step, step, 0, 0, now_.seconds};
+    now_ = {step, step, 0, 0, now_.seconds, 0, now_.faults};
     clock_.clear();
   }
   if (now_.first == 0) now_.first = step;
@@ -132,7 +132,10 @@ std::string StepProfile::text(int rank, int ranks, const std::string& instructio
   if (peaks.bf16 != peaks.f32) out += fmt::format(", in products of bf16 {:.1f}", peaks.bf16 * 1e-9);
   out += "\n";
   if (first_seconds > 0)
-    out += fmt::format("left out: the first step, which touches most memory first, {:.2f} ms\n", first_seconds * 1e3);
+    out += fmt::format("left out: the first step, which touches most memory first, {:.2f} ms, {} pages\n",
+                       first_seconds * 1e3, now_.first_faults);
+  out += fmt::format("page faults, where memory is touched first: {} a step\n",
+                     count_text(static_cast<double>(now_.faults) / steps));
   out += fmt::format("\n{}", head("part"));
   Sum between, step;
   between.name = "between kernels", step.name = "step";

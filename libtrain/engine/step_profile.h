@@ -19,11 +19,15 @@ class StepProfile {
   class Part {
    public:
     explicit Part(StepProfile& profile) : profile_(profile), measuring_(profile.clock_) {}
-    ~Part() { profile_.now_.seconds += base::steady_seconds() - begin_; }
+    ~Part() {
+      profile_.now_.seconds += base::steady_seconds() - begin_;
+      profile_.now_.faults += base::page_faults() - faults_;
+    }
     Part(const Part&) = delete;
 
    private:
     StepProfile& profile_;
+    std::int64_t faults_ = base::page_faults();
     double begin_ = base::steady_seconds();
     kernels::KernelClock::Measuring measuring_;
   };
@@ -53,6 +57,7 @@ class StepProfile {
   struct State {
     std::int64_t first = 0, last = 0;
     double seconds = 0, waited = 0, first_seconds = 0;
+    std::int64_t faults = 0, first_faults = 0;  // of the process
   };
   State now_, before_;  // before: the step that began last
 };

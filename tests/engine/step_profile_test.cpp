@@ -136,6 +136,7 @@ TEST(StepProfile, ChangesNoBitAndTellsTheFirstStepApart) {
   EXPECT_TRUE(a.step_profile.empty());
   EXPECT_TRUE(b.step_profile.starts_with("where steps 2 to 4 went on rank 0: 2 threads, ")) << b.step_profile;
   EXPECT_NE(b.step_profile.find("\nleft out: the first step, "), std::string::npos);
+  EXPECT_NE(b.step_profile.find("\npage faults, where memory is touched first: "), std::string::npos);
   const auto c = runs.run(single, {1, 0, 1});
   EXPECT_TRUE(c.step_profile.starts_with("where step 1 went: 1 thread, ")) << c.step_profile;
   EXPECT_EQ(c.step_profile.find("left out"), std::string::npos);

@@ -158,14 +158,24 @@ TEST(KernelClock, CountsTheRowsThatGroupsHave) {
   first.shape[0] = n;
   const kernels::GroupedView stack{first, n * k, groups.count()};
   const auto x = at.matrix(groups.rows, k), y = at.matrix(groups.rows, n);
+  auto gradient = at.matrix(groups.count() * n, k);
+  gradient.shape[0] = n;
+  const kernels::GroupedView gradients{gradient, n * k, groups.count()};
   kernels::KernelClock clock(threads);
   {
     const kernels::KernelClock::Measuring measuring(clock);
     kernels::grouped_linear_forward(*at.exec, rows_of_groups, x, stack, {}, 1, y);
+    kernels::grouped_linear_backward_weight(*at.exec, rows_of_groups, y, x, gradients, {});
   }
-  ASSERT_EQ(clock.rows().size(), 1u);
+  ASSERT_EQ(clock.rows().size(), 2u);
   EXPECT_EQ(clock.rows()[0].kernel, std::string("grouped_linear_cpu"));
-  EXPECT_EQ(clock.rows()[0].work.operations, 2 * 16 * n * k);
+  EXPECT_EQ(clock.rows()[1].kernel, std::string("grouped_weight_cpu"));
+  for (const auto& r : clock.rows()) {
+    EXPECT_EQ(r.work.operations, 2 * 16 * n * k);
+    EXPECT_GT(r.packing, 0);
+    EXPECT_GT(r.computing, 0);
+    EXPECT_LE(r.packing + r.computing, r.team);
+  }
 }
 
 }  // namespace
