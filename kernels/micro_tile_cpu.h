@@ -25,8 +25,9 @@ constexpr int vectors = 2, nr = lanes * vectors;
 
 // end(acc): what becomes of a panel * b panel over k steps; a panel: k groups of mr values, b panel: k groups of
 // nr values. By pairs a group has two steps, each value both; where k is odd the last has a step of zeros. By tiles the
-// a panel has chunks of 16 such words of its `rows` rows, row by row; all mr rows are there otherwise.
-template <class T, class End>
+// a panel has chunks of 16 such words of its `rows` rows, row by row, and those are made; otherwise all mr rows are
+// there, and the first `made` of them are.
+template <class T, int made, class End>
 inline __attribute__((always_inline)) void micro_product(int64_t k, const float* __restrict a,
                                                          [[maybe_unused]] int64_t rows, const float* __restrict b,
                                                          const End& end) {
@@ -60,7 +61,7 @@ inline __attribute__((always_inline)) void micro_product(int64_t k, const float*
 #else
   Vec acc[mr][vectors];
 #pragma GCC unroll 16
-  for (int i = 0; i < mr; ++i)
+  for (int i = 0; i < made; ++i)
 #pragma GCC unroll 8
     for (int j = 0; j < vectors; ++j) acc[i][j] = zero();
   for (int64_t p = 0; p < words_of<T>(k); ++p) {
@@ -68,7 +69,7 @@ inline __attribute__((always_inline)) void micro_product(int64_t k, const float*
 #pragma GCC unroll 8
     for (int j = 0; j < vectors; ++j) bv[j] = load(b + j * lanes);
 #pragma GCC unroll 16
-    for (int i = 0; i < mr; ++i) {
+    for (int i = 0; i < made; ++i) {
       const Vec av = broadcast(a[i]);
 #pragma GCC unroll 8
       for (int j = 0; j < vectors; ++j)
@@ -81,16 +82,16 @@ inline __attribute__((always_inline)) void micro_product(int64_t k, const float*
 #endif
 }
 
-// Rows of sums that a panel of `rows` rows gives.
-template <class T> inline int sums_of(int64_t rows) { return tiled<T> ? static_cast<int>(rows) : mr; }
+// Rows of sums that micro_product gives.
+template <class T, int made> inline int sums_of(int64_t rows) { return tiled<T> ? static_cast<int>(rows) : made; }
 
 // c[sums_of(rows), nr] (+)= a panel * b panel.
 template <class T> inline __attribute__((always_inline)) void micro_tile(int64_t k, const float* __restrict a,
                                                                          int64_t rows, const float* __restrict b,
                                                                          float* c, int64_t pitch, int add) {
-  micro_product<T>(
+  micro_product<T, mr>(
       k, a, rows, b, [&](Vec(&acc)[mr][vectors]) __attribute__((always_inline)) {
-        const int there = sums_of<T>(rows);
+        const int there = sums_of<T, mr>(rows);
 #pragma GCC unroll 16
         for (int i = 0; i < there; ++i)
 #pragma GCC unroll 8

@@ -38,18 +38,22 @@ template <class C> void finish(const GemmArgs& g, int64_t i, int64_t rows, int64
   }
 }
 
+// A panel that hangs over the edge of the result by so many rows makes no more than 4 or 8 of its rows, or all. Fewer
+// than 4 would wait for one another.
+constexpr int a_few = 4, some = mr > 8 ? 8 : a_few;
+
 // Several sums are added to a panel * b panel in order; the last may be `to`.
 struct Sums {
   const float* from[64];
   int64_t pitch[64];
   int count;
 };
-template <class T> __attribute__((noinline)) void micro_tile_of_sums(int64_t k, const float* a, int64_t rows,
-                                                                     const float* b, const Sums& sums, float* to,
-                                                                     int64_t to_pitch) {
-  micro_product<T>(
+template <class T, int made> __attribute__((noinline)) void micro_tile_of_sums(int64_t k, const float* a, int64_t rows,
+                                                                               const float* b, const Sums& sums,
+                                                                               float* to, int64_t to_pitch) {
+  micro_product<T, made>(
       k, a, rows, b, [&](Vec(&acc)[mr][vectors]) __attribute__((always_inline)) {
-        const int there = sums_of<T>(rows);
+        const int there = sums_of<T, made>(rows);
         for (int s = 0; s < sums.count; ++s) {
           const float* from = sums.from[s];
           const int64_t pitch = sums.pitch[s];
@@ -79,7 +83,9 @@ template <class T, class C> void multiply_tile(const GemmArgs& g, const Block& b
   float* to = at(s.to);
   const bool in_place = s.sources > 0 && s.source[s.sources - 1] == s.to;
   // A tile that hangs over the edge of the result is made beside it.
-  const bool beside = !narrow && s.to == 0 && (rows < mr || cols < nr);
+  const bool all_rows = tiled<T> || mr <= a_few || rows > some;
+  const int64_t made = tiled<T> ? rows : all_rows ? mr : rows > a_few ? some : a_few;
+  const bool beside = !narrow && s.to == 0 && (rows < made || cols < nr);
   // What is added is on its way while the registers fill.
   for (int q = 0; q < s.sources; ++q) {
     if ((s.warm >> s.source[q] & 1) != 0) continue;
@@ -89,13 +95,16 @@ template <class T, class C> void multiply_tile(const GemmArgs& g, const Block& b
       for (int e = 0; e < nr; e += 16) __builtin_prefetch(from + r * from_pitch + e);
   }
   float edge[mr * nr];
-  if (!beside && (s.sources == 0 || (s.sources == 1 && in_place))) {
+  if (!beside && all_rows && (s.sources == 0 || (s.sources == 1 && in_place))) {
     micro_tile<T>(s.kb, pa, rows, pb, to, pitch, in_place);
   } else {
     Sums sums;
     sums.count = s.sources - (beside && in_place);
     for (int q = 0; q < sums.count; ++q) sums.from[q] = at(s.source[q]), sums.pitch[q] = pitch_of(s.source[q]);
-    micro_tile_of_sums<T>(s.kb, pa, rows, pb, sums, beside ? edge : to, beside ? nr : pitch);
+    const auto make = all_rows       ? micro_tile_of_sums<T, mr>
+                      : rows > a_few ? micro_tile_of_sums<T, some>
+                                     : micro_tile_of_sums<T, a_few>;
+    make(s.kb, pa, rows, pb, sums, beside ? edge : to, beside ? nr : pitch);
   }
   if (beside)
     for (int64_t r = 0; r < rows; ++r)

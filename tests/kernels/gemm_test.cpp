@@ -79,6 +79,15 @@ TEST(Gemm, AccumulatesOnEveryPath) {
   });
 }
 
+// Panels that hang over the edge by any number of rows, of one column vector and of more.
+TEST(Gemm, EveryNumberOfRowsAtTheEdge) {
+  on_every_path([] {
+    for (const auto& t : cases)
+      for (std::int64_t m = 1; m <= 34; ++m)
+        for (const std::int64_t n : {32, 37}) check(t, m, n, 6, Transpose::no, Transpose::no, Accumulate::no);
+  });
+}
+
 TEST(Gemm, RefusesShapesThatDoNotMeet) {
   Bench bench(1);
   MatrixBuffer a(DType::f32, 4, 5), b(DType::f32, 6, 3), c(DType::f32, 4, 3);
