@@ -21,19 +21,9 @@ BuildResult build_shards(DocumentSource& source, const Tokenizer& tokenizer, con
                          const std::function<void(std::int64_t)>& progress) {
   BuildResult result;
   NewSet set(tokenizer, options, precious_of(source, options), result);
-  Tokenizing tokenizing(tokenizer, options.threads, [&](const TokenizedDocument& d) {
-    ++result.documents;
-    result.text_bytes += static_cast<std::int64_t>(d.text.size());
-    set.add(split_of_document(d.text, options.validation), d.tokens, d.source);
-  });
-  source.read(
-      [&](std::string&& text) {
-        tokenizing.add(std::move(text), source.current_input());
-        progress(source.bytes_read());
-        return true;
-      },
-      [&](const Refusal& r) { set.refuse(r); });
-  tokenizing.flush();
+  tokenize(
+      source, tokenizer, {options.threads, options.validation, options.stretch_bytes},
+      [&](const TokenizedStretch& stretch) { set.add(stretch); }, [&](const Refusal& r) { set.refuse(r); }, progress);
   set.finish();
   return result;
 }

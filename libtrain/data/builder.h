@@ -24,7 +24,8 @@ struct BuildOptions {
       base::Existing::refuse;  // replace: a shard set that this program wrote (own_set.h), nothing else
   std::vector<std::string> precious =
       {};  // inputs beside those of the source (lists, a tokenizer's model): never replaced
-  enum class Writing { on, off } writing = Writing::on;  // off: --dry-run
+  std::size_t stretch_bytes = DocumentSource::stretch_bytes;  // the set does not depend on it
+  enum class Writing { on, off } writing = Writing::on;       // off: --dry-run
 };
 
 struct BuildResult {
@@ -38,10 +39,11 @@ std::string text_of(const Refusal& refusal);  // "a.jsonl, line 7: no key 'text'
 // What a set may never replace.
 std::vector<std::string> precious_of(const DocumentSource& source, const BuildOptions& options);
 
-// Batches of documents are read, tokenized by the threads, and appended in order. Memory: two shards' tokens (one for
-// each split) and two batches. The set appears whole under options.output or not at all; a tokenizer's model comes
-// along. InputError (exit 3) when more than the allowed share was refused or nothing is left; then nothing is
-// published, but the rejects file is. `progress` is called now and then with the bytes read so far.
+// Stretches of the input are read, split and tokenized by the threads, and appended in order. Memory: three shards'
+// tokens (one for each split, one that is written) and that of tokenize(). The set appears whole under options.output
+// or not at all; a tokenizer's model comes along. InputError (exit 3) when more than the allowed share was refused or
+// nothing is left; then nothing is published, but the rejects file is. `progress` is called now and then with the bytes
+// read so far.
 BuildResult build_shards(DocumentSource& source, const Tokenizer& tokenizer, const BuildOptions& options,
                          const std::function<void(std::int64_t)>& progress);
 

@@ -5,10 +5,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/io/input_stream.h"
 
-#include <simdjson.h>
-
 #include <algorithm>
-#include <cstring>
 #include <sstream>
 
 namespace trainyard::data {
@@ -23,17 +20,7 @@ bool names_json(std::string_view name) {
 
 constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
-// The longest prefix of at most `limit` bytes that ends between characters.
-std::size_t character_boundary(std::string_view text, std::size_t limit) {
-  std::size_t n = std::min(limit, text.size());
-  if (n == text.size()) return n;
-  for (int back = 0; back < 4 && n > 0 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80; ++back) --n;
-  return n == 0 ? limit : n;
-}
-
 }  // namespace
-
-bool is_utf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
 
 std::string source_name(std::string_view path) {
   const bool utf8 = is_utf8(path);
@@ -55,72 +42,18 @@ std::string source_name(std::string_view path) {
   return out;
 }
 
-// Collects lines into documents and hands them on.
-struct DocumentSource::Sink {
-  const SourceOptions& options;
-  const std::string& json_key;
-  const TextSplit split;
-  const std::function<bool(std::string&&)>& take;
-  const std::function<void(const Refusal&)>& refuse;
-  std::string name;
-  std::int64_t line = 0, first_line = 1;
-  bool go_on = true, silent = true;  // silent: nothing was taken or refused yet
-  std::int64_t refused = 0;
-  std::string document = {};
-  simdjson::dom::parser parser{};
+struct DocumentSource::Reading {
+  Reading(const std::string& name, const Piece& piece, const std::function<void()>& poll, const SplitRules& rules,
+          std::size_t least)
+      : input(piece.whole() ? io::InputStream(name, poll) : io::InputStream(name, poll, piece.begin, piece.end)),
+        cutter(rules, least), source(name == "-" ? "standard input" : source_name(name)) {}
 
-  void reject(std::int64_t at, const std::string& reason) {
-    silent = false;
-    ++refused;
-    refuse({name, at, reason});
-  }
-
-  void hand_on(std::string&& text, std::int64_t at) {
-    if (text.find_first_not_of(" \t\r\n") == std::string::npos) return reject(at, "empty document");
-    if (!is_utf8(text)) return reject(at, "invalid UTF-8");
-    silent = false;
-    go_on = take(std::move(text));
-  }
-
-  void json_line(const std::string& text, bool whole) {
-    if (!whole) return reject(line, fmt::format("line longer than {} bytes", options.largest_document));
-    if (text.find_first_not_of(" \t\r\n") == std::string::npos) return reject(line, "empty document");
-    if (!is_utf8(text)) return reject(line, "invalid UTF-8");
-    simdjson::dom::element root;
-    const auto mark = text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
-    if (parser.parse(text.data() + mark, text.size() - mark).get(root)) return reject(line, "not JSON");
-    simdjson::dom::element value;
-    if (root[json_key].get(value)) return reject(line, fmt::format("no key '{}'", json_key));
-    std::string_view content;
-    if (value.get(content)) return reject(line, fmt::format("key '{}' is not text", json_key));
-    hand_on(std::string(content), line);
-  }
-
-  void finish_document() {
-    if (!document.empty()) hand_on(std::exchange(document, {}), first_line);
-    first_line = line + 1;
-  }
-
-  // `text` is one line with its end; `whole` is false for a part of an overlong one.
-  void plain_line(const std::string& text, bool whole) {
-    const bool blank = text.find_first_not_of(" \t\r\n") == std::string::npos;
-    if (split == TextSplit::paragraphs && blank && whole) return finish_document();
-    if (split == TextSplit::lines && blank && whole && document.empty()) {
-      first_line = line + 1;
-      return;
-    }
-    document += text;
-    const auto most = static_cast<std::size_t>(options.largest_document);
-    std::size_t cut = 0;
-    while (document.size() - cut > most && go_on) {
-      const auto n = character_boundary(std::string_view(document).substr(cut), most);
-      hand_on(document.substr(cut, n), first_line);
-      cut += n;
-      first_line = line;
-    }
-    document.erase(0, cut);
-    if (split == TextSplit::lines && whole) finish_document();
-  }
+  io::InputStream input;
+  StretchCutter cutter;
+  std::string source;
+  std::size_t piece = 0;
+  std::int64_t before = 0;  // bytes read of all pieces before this one
+  bool at_end = false;
 };
 
 DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOptions options)
@@ -157,6 +90,8 @@ DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOpt
   require_use();
 }
 
+DocumentSource::~DocumentSource() = default;
+
 void DocumentSource::require_use() const {
   if (kinds_.unknown > 0) return;
   const auto inputs =
@@ -188,66 +123,69 @@ void DocumentSource::take(Share share) {
   for (const auto& piece : pieces_) total_bytes_ += piece.end - piece.begin;
 }
 
-void DocumentSource::read(const std::function<bool(std::string&&)>& take,
-                          const std::function<void(const Refusal&)>& refuse) {
-  const std::string json_key = options_.json_key.value_or("text");
-  for (auto& piece : pieces_) {
-    const auto& name = inputs_[piece.input];
-    current_ = name == "-" ? "standard input" : source_name(name);
-    Sink sink{options_, json_key, options_.split.value_or(TextSplit::whole), take, refuse, current_};
-    const bool go_on = read_piece(piece, sink);
-    piece.lines = sink.line, piece.refused = sink.refused, piece.silent = sink.silent;
-    if (!go_on) return;
-    if (options_.poll) options_.poll();
-  }
+// Opens a piece, and finds out what it holds.
+void DocumentSource::begin_piece(std::size_t least) {
+  const auto& piece = pieces_[next_piece_];
+  const auto& name = inputs_[piece.input];
+  const SplitRules rules{options_.split.value_or(TextSplit::whole), names_json(name),
+                         options_.json_key.value_or("text"), options_.largest_document};
+  reading_ = std::make_unique<Reading>(name, piece, options_.poll, rules, least);
+  reading_->piece = next_piece_;
+  reading_->before = bytes_read_;
+  ++next_piece_;
+  auto& input = reading_->input;
+  auto& held = reading_->cutter;
+  do {
+    const auto n = input.read(held.room(least), least);
+    reading_->at_end = n == 0;
+    held.take(n);
+  } while (!reading_->at_end && held.held().size() < byte_order_mark.size() &&
+           byte_order_mark.starts_with(held.held()));
+  if (piece.first && held.held().starts_with(byte_order_mark)) held.drop_front(byte_order_mark.size());
+  if (!input.is_pipe() || names_json(name)) return;
+  const bool json_lines = held.held().starts_with('{');
+  held.set_json_lines(json_lines);
+  if (kinds_.unknown == 0) return;
+  --kinds_.unknown;
+  ++(json_lines ? kinds_.json : kinds_.plain);
+  require_use();
 }
 
-bool DocumentSource::read_piece(Piece& piece, Sink& sink) {
-  const auto& name = inputs_[piece.input];
-  auto input = piece.whole() ? io::InputStream(name, options_.poll)
-                             : io::InputStream(name, options_.poll, piece.begin, piece.end);
-  std::string line;
-  std::vector<char> buffer(1 << 20);
-  auto held = input.read(buffer.data(), buffer.size());
-  const auto head = [&] { return std::string_view(buffer.data(), std::min(held, byte_order_mark.size())); };
-  while (held > 0 && held < byte_order_mark.size() && byte_order_mark.starts_with(head())) {
-    const auto more = input.read(buffer.data() + held, buffer.size() - held);
-    if (more == 0) break;
-    held += more;
+bool DocumentSource::next(SourceStretch& out, std::size_t least) {
+  if (!reading_) {
+    if (next_piece_ == pieces_.size()) return false;
+    begin_piece(least);
   }
-  std::size_t at = piece.first && head() == byte_order_mark ? byte_order_mark.size() : 0;
-  const bool json_lines = names_json(name) || (input.is_pipe() && at < held && buffer[at] == '{');
-  if (input.is_pipe() && !names_json(name) && kinds_.unknown > 0) {
-    --kinds_.unknown;
-    ++(json_lines ? kinds_.json : kinds_.plain);
-    require_use();
+  auto& r = *reading_;
+  bool found = false;
+  while (!(found = r.cutter.cut(out.stretch)) && !r.at_end) {
+    const auto n = r.input.read(r.cutter.room(least), least);
+    r.at_end = n == 0;
+    r.cutter.take(n);
   }
-  bool inside = false;  // the line goes on from a part handed on before
-  const auto emit = [&](bool whole) {
-    if (!inside) ++sink.line;
-    if (json_lines && !inside)
-      sink.json_line(line,
-                     whole && static_cast<std::int64_t>(line.size()) <= options_.largest_document + 1);  // 1: its end
-    if (!json_lines) sink.plain_line(line, whole);
-    inside = !whole;
-    line.clear();
-  };
-  const auto before = bytes_read_;
-  for (; held > 0 && sink.go_on; held = sink.go_on ? input.read(buffer.data(), buffer.size()) : 0, at = 0) {
-    bytes_read_ = before + input.bytes_taken();
-    while (at < held && sink.go_on) {
-      const auto* end = static_cast<const char*>(std::memchr(buffer.data() + at, '\n', held - at));
-      const auto stop = end == nullptr ? held : static_cast<std::size_t>(end - buffer.data()) + 1;
-      line.append(buffer.data() + at, stop - at);
-      at = stop;
-      if (end != nullptr) emit(true);
-      else if (static_cast<std::int64_t>(line.size()) > options_.largest_document) emit(false);
-    }
-  }
-  if (sink.go_on && (!line.empty() || inside)) emit(true);
-  if (sink.go_on && !json_lines) sink.finish_document();
-  if (sink.silent && piece.whole()) sink.reject(1, "empty document");  // an empty file is seen, too
-  return sink.go_on;
+  bytes_read_ = r.before + r.input.bytes_taken();
+  out.rules = r.cutter.rules();
+  out.piece = r.piece;
+  out.source = r.source;
+  out.last = !found;
+  if (found) return true;
+  r.cutter.cut_rest(out.stretch);
+  reading_.reset();
+  if (options_.poll) options_.poll();
+  return true;
+}
+
+void DocumentSource::settle(const SourceStretch& stretch, const Findings& findings,
+                            const std::function<void(const Refusal&)>& refuse) {
+  auto& piece = pieces_[stretch.piece];
+  for (const auto& fault : findings.faults) refuse({stretch.source, piece.lines + fault.line, fault.reason});
+  piece.refused += static_cast<std::int64_t>(findings.faults.size());
+  piece.lines += findings.lines;
+  piece.silent &= findings.silent;
+  if (!stretch.last || !piece.silent || !piece.whole()) return;  // an empty file is seen, too
+  refuse({stretch.source, 1, "empty document"});
+  ++piece.refused;
+  piece.silent = false;
 }
 
 }  // namespace trainyard::data

@@ -2,22 +2,18 @@
 // is refused.
 #pragma once
 
+#include "libtrain/data/document_splitter.h"
 #include "libtrain/data/share.h"
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace trainyard::data {
-
-enum class TextSplit {
-  whole,
-  lines,
-  paragraphs
-};  // of plain text: one document a file, a line that is not blank, or a run of lines between blank lines
 
 struct SourceOptions {
   std::optional<std::string> json_key = {};  // of JSON lines; "text" where it is not said
@@ -39,37 +35,50 @@ struct Refusal {
 // unpacked (io/input_stream.h). Files ending in .jsonl, .ndjson or .json, with .gz, .zst or .zstd behind it or not,
 // hold one JSON object a line, others plain text; standard input and pipes of other names hold JSON lines when their
 // first byte is '{'. A byte order mark at the start of an input or of a JSON line is no part of the text. Documents
-// come in the order of the inputs. Memory: one document and two buffers.
+// come in the order of the inputs. Memory: that of a StretchCutter.
 class DocumentSource {
  public:
   // InputError for a file that cannot be read, UsageError for an option that no input would use (json_key where all is
   // plain text, split where all is JSON lines), before anything is done; where pipes are among the inputs the latter by
-  // read(), once it knows what the last of them holds.
+  // next(), once it knows what the last of them holds.
   DocumentSource(const std::vector<std::string>& inputs, SourceOptions options);
 
-  // From now on read() reads the share alone, up to documents' beginnings (share.h). UsageError where an input is a
+  ~DocumentSource();
+
+  // From now on next() reads the share alone, up to documents' beginnings (share.h). UsageError where an input is a
   // pipe: other tasks could not read it.
   void take(Share share);
   const std::vector<Piece>& pieces() const { return pieces_; }  // what is read; once it was, with what was found
 
-  // Calls take(document) for every good one and refuse(...) for every bad one: invalid UTF-8, a line that is no JSON, a
-  // missing key or one that is not text, an empty document. take returns false to stop. Lines are counted from the
-  // beginning of a piece.
-  void read(const std::function<bool(std::string&&)>& take, const std::function<void(const Refusal&)>& refuse);
+  // The next stretch of the inputs, of `least` bytes or more but at the end of an input; false: there is none.
+  struct SourceStretch {
+    Stretch stretch;
+    SplitRules rules;
+    std::size_t piece = 0;  // of pieces()
+    bool last = false;      // of its piece
+    std::string source;     // as source_name() writes it
+  };
+  bool next(SourceStretch& out, std::size_t least = stretch_bytes);
+  static constexpr std::size_t stretch_bytes = std::size_t{256} << 10;
 
-  std::int64_t total_bytes() const { return total_bytes_; }      // of the share; -1 when an input's size is not known
-  std::int64_t bytes_read() const { return bytes_read_; }        // packed, where an input is packed
-  const std::string& current_input() const { return current_; }  // inside take: where the document comes from
+  // Takes what was found in a stretch, in the order of next(), and calls refuse(...) for every document that is not
+  // good: invalid UTF-8, a line that is no JSON, a missing key or one that is not text, an empty document. Lines are
+  // counted from the beginning of a piece.
+  void settle(const SourceStretch& stretch, const Findings& findings,
+              const std::function<void(const Refusal&)>& refuse);
+
+  std::int64_t total_bytes() const { return total_bytes_; }  // of the share; -1 when an input's size is not known
+  std::int64_t bytes_read() const { return bytes_read_; }    // packed, where an input is packed
   const std::vector<std::string>& inputs() const { return inputs_; }
   const SourceOptions& options() const { return options_; }
   const std::vector<std::int64_t>& sizes() const { return sizes_; }  // of the inputs; -1 of a pipe
 
  private:
-  struct Sink;
+  struct Reading;
   struct Kinds {
     std::size_t plain = 0, json = 0, unknown = 0;
   };  // inputs; of a pipe it is not known before it is read
-  bool read_piece(Piece& piece, Sink& sink);
+  void begin_piece(std::size_t least);
   void require_use() const;
 
   std::vector<std::string> inputs_;
@@ -78,10 +87,9 @@ class DocumentSource {
   SourceOptions options_;
   Kinds kinds_;
   std::int64_t total_bytes_ = 0, bytes_read_ = 0;
-  std::string current_;
+  std::size_t next_piece_ = 0;
+  std::unique_ptr<Reading> reading_;  // of the piece before; null: that was read to its end
 };
-
-bool is_utf8(std::string_view text);
 
 // A path as it stands in /sources, in lists of refusals and on terminals: control characters (tab, line feed and escape
 // among them), the backslash, and in a path that is no UTF-8 every byte above 127, are written as in C: \t, \n, \x1b.

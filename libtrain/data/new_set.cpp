@@ -2,7 +2,6 @@
 #include "libtrain/data/new_set.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/random.h"
 #include "libtrain/data/own_set.h"
 
 #include <algorithm>
@@ -49,11 +48,6 @@ void refuse_foreign_rejects(const BuildOptions& options, std::vector<std::string
 
 }  // namespace
 
-Split split_of_document(const std::string& text, double share) {
-  const auto place = static_cast<double>(base::site_hash("validation", text) >> 11) * 0x1.0p-53;
-  return place < share ? Split::validation : Split::train;
-}
-
 void NewSet::check(const BuildOptions& options, const std::vector<std::string>& precious) {
   if (!options.rejects.empty()) {
     refuse_rejects_within_output(options);
@@ -73,8 +67,9 @@ NewSet::NewSet(const Tokenizer& tokenizer, const BuildOptions& options, const st
   folder_.emplace(options.output, options.existing, own_shard_sets(precious));
   if (!tokenizer.model().empty())
     base::write_file(folder_->path() + "/" + set_tokenizer_name(tokenizer), tokenizer.model());
-  train_.emplace(folder_->path(), "train", tokenizer, options.shard_tokens);
-  validation_.emplace(folder_->path(), "validation", tokenizer, options.shard_tokens);
+  const auto files = std::make_shared<ShardFiles>(folder_->path(), tokenizer);
+  train_.emplace(files, "train", tokenizer, options.shard_tokens);
+  validation_.emplace(files, "validation", tokenizer, options.shard_tokens);
   if (options.rejects.empty()) return;
   rejects_.open(options.rejects, std::ios::trunc);
   if (!rejects_)
@@ -85,6 +80,16 @@ void NewSet::add(Split split, std::span<const std::int32_t> tokens, const std::s
   const bool validation = split == Split::validation;
   (validation ? result_.validation_tokens : result_.train_tokens) += static_cast<std::int64_t>(tokens.size());
   if (folder_) (validation ? *validation_ : *train_).add(tokens, source);
+}
+
+void NewSet::add(const TokenizedStretch& stretch) {
+  result_.documents += static_cast<std::int64_t>(stretch.documents.size());
+  result_.text_bytes += stretch.text_bytes;
+  stretch.for_each([&](Split split, const void* tokens, std::int64_t count) {
+    const bool validation = split == Split::validation;
+    (validation ? result_.validation_tokens : result_.train_tokens) += count;
+    if (folder_) (validation ? *validation_ : *train_).add(tokens, count, stretch.source);
+  });
 }
 
 void NewSet::refuse(const Refusal& r) {

@@ -4,10 +4,12 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/data/builder.h"
 #include "libtrain/data/shard_writer.h"
+#include "libtrain/data/tokenizing.h"
 
 #include <cstdint>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,20 +17,17 @@
 
 namespace trainyard::data {
 
-enum class Split { train, validation };
-
-// By a hash of the document's bytes.
-Split split_of_document(const std::string& text, double validation_share);
-
 class NewSet {
  public:
-  // Throws what check() throws. Counts into `result`, but for documents and bytes of text, which only the caller knows.
+  // Throws what check() throws. Counts into `result`; of tokens alone, not documents and bytes of text, which only the
+  // caller knows.
   NewSet(const Tokenizer& tokenizer, const BuildOptions& options, const std::vector<std::string>& precious,
          BuildResult& result);
   // UsageError where the set or the list of refusals may not be written.
   static void check(const BuildOptions& options, const std::vector<std::string>& precious);
 
   void add(Split split, std::span<const std::int32_t> tokens, const std::string& source);
+  void add(const TokenizedStretch& stretch);
   void refuse(const Refusal& refusal);
   // The set appears, or InputError as build_shards says. `before` is called with what index.json will hold.
   void finish(const std::function<void(const std::string& index)>& before = {});

@@ -132,26 +132,25 @@ bool Parts::begin(const json& settings) const {
 void Parts::write(int task, DocumentSource& source, const Tokenizer& tokenizer, const BuildOptions& options,
                   const std::vector<std::string>& precious, const std::function<void(std::int64_t)>& progress) const {
   base::AtomicFolder folder(folder_of(task), base::Existing::refuse, own_part(precious));
-  ShardWriter train(folder.path(), "train", tokenizer, options.shard_tokens),
-      validation(folder.path(), "validation", tokenizer, options.shard_tokens);
+  const auto files = std::make_shared<ShardFiles>(folder.path(), tokenizer);
+  ShardWriter train(files, "train", tokenizer, options.shard_tokens),
+      validation(files, "validation", tokenizer, options.shard_tokens);
   const auto list = folder.path() + "/" + refused_file;
   std::ofstream refused(list);
   PartRecord record;
-  Tokenizing tokenizing(tokenizer, options.threads, [&](const TokenizedDocument& d) {
-    ++record.documents;
-    record.text_bytes += static_cast<std::int64_t>(d.text.size());
-    (split_of_document(d.text, options.validation) == Split::validation ? validation : train).add(d.tokens, d.source);
-  });
-  source.read(
-      [&](std::string&& text) {
-        tokenizing.add(std::move(text), source.current_input());
-        progress(source.bytes_read());
-        return true;
+  tokenize(
+      source, tokenizer, {options.threads, options.validation, options.stretch_bytes},
+      [&](const TokenizedStretch& stretch) {
+        record.documents += static_cast<std::int64_t>(stretch.documents.size());
+        record.text_bytes += stretch.text_bytes;
+        stretch.for_each([&](Split split, const void* tokens, std::int64_t count) {
+          (split == Split::validation ? validation : train).add(tokens, count, stretch.source);
+        });
       },
       [&](const Refusal& r) {
         refused << json{r.line, base::text_of_path(r.reason)}.dump() << '\n';
-      });
-  tokenizing.flush();
+      },
+      progress);
   refused.close();
   if (refused.fail()) throw base::EnvironmentError(fmt::format("cannot write {}", list), "is the disk full?");
   base::sync_file(list);

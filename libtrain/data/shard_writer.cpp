@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/thread.h"
 #include "libtrain/data/document_source.h"
 #include "libtrain/data/own_set.h"
 #include "libtrain/io/bulk.h"
@@ -11,6 +12,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 
 namespace trainyard::data {
 
@@ -32,6 +36,10 @@ std::uint32_t crc_outside(const io::BulkFile& file, std::vector<std::pair<std::i
   return crc;
 }
 
+base::DType type_of_tokens(const Tokenizer& tokenizer) {
+  return tokenizer.vocabulary() <= 65536 ? base::DType::u16 : base::DType::u32;
+}
+
 }  // namespace
 
 SetIndex index_for(const Tokenizer& tokenizer) {
@@ -44,48 +52,63 @@ SetIndex index_for(const Tokenizer& tokenizer) {
   return index;
 }
 
-ShardWriter::ShardWriter(std::string folder, std::string split, const Tokenizer& tokenizer, std::int64_t shard_tokens)
-    : folder_(std::move(folder)), split_(std::move(split)), tokenizer_(tokenizer), shard_tokens_(shard_tokens),
-      dtype_(tokenizer.vocabulary() <= 65536 ? base::DType::u16 : base::DType::u32) {}
-
-void ShardWriter::add(std::span<const std::int32_t> document, const std::string& source) {
-  const auto held = static_cast<std::int64_t>(offsets_.back());
-  if (held > 0 && held + static_cast<std::int64_t>(document.size()) > shard_tokens_) write_shard();
-  while (static_cast<std::int64_t>(document.size()) > shard_tokens_) {
-    add(document.first(static_cast<std::size_t>(shard_tokens_)), source);
-    write_shard();
-    document = document.subspan(static_cast<std::size_t>(shard_tokens_));
+void Shard::append(const char* tokens, std::int64_t bytes) {
+  while (bytes > 0) {
+    const auto in_block = token_bytes % io::block_bytes;
+    if (in_block == 0)
+      blocks.push_back(std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(io::block_bytes)));
+    const auto n = std::min(bytes, io::block_bytes - in_block);
+    std::memcpy(blocks.back().get() + in_block, tokens, static_cast<std::size_t>(n));
+    tokens += n;
+    bytes -= n;
+    token_bytes += n;
   }
-  if (document.empty()) return;
-  if (!source.empty() && source != last_source_) {
-    sources_ += fmt::format("{}\t{}\n", offsets_.size() - 1, source);
-    last_source_ = source;
-  }
-  const auto width = static_cast<std::size_t>(base::size_of(dtype_));
-  auto at = tokens_.size();
-  tokens_.resize(at + document.size() * width);
-  for (auto t : document) {
-    std::memcpy(tokens_.data() + at, &t, width);  // little-endian
-    at += width;
-  }
-  offsets_.push_back(offsets_.back() + document.size());
-  total_tokens_ += static_cast<std::int64_t>(document.size());
-  ++total_documents_;
 }
 
-void ShardWriter::write_shard() {
-  if (offsets_.size() == 1) return;
-  base::make_folders(folder_ + "/" + split_);
-  const auto name = fmt::format("{}/shard-{:05}.h5", split_, entries_.size());
-  const auto path = folder_ + "/" + name;
-  const auto token_count = static_cast<std::int64_t>(offsets_.back()),
-             offset_count = static_cast<std::int64_t>(offsets_.size());
-  const auto token_bytes = static_cast<std::int64_t>(tokens_.size()), offset_bytes = offset_count * 8;
+ShardFiles::~ShardFiles() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void ShardFiles::wait() {
+  if (thread_.joinable()) thread_.join();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+void ShardFiles::write(Shard&& shard, ShardEntry& entry) {
+  wait();
+  shard_ = std::move(shard);
+  const auto work = [this, &entry] {
+    try {
+      entry = write_now(shard_);
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    shard_ = {};
+  };
+  try {
+    thread_ = base::start_thread("shard writer", work);
+  } catch (const std::system_error&) {  // no thread is left
+    work();
+  }
+}
+
+ShardEntry ShardFiles::write_now(const Shard& shard) const {
+  const auto path = folder_ + "/" + shard.name;
+  base::make_folders(std::filesystem::path(path).parent_path().string());
+  const auto dtype = type_of_tokens(tokenizer_);
+  const auto token_count = static_cast<std::int64_t>(shard.offsets.back()),
+             offset_count = static_cast<std::int64_t>(shard.offsets.size());
+  const auto offset_bytes = offset_count * 8;
   std::vector<std::uint32_t> sums;
-  for (std::int64_t b = 0; b < io::blocks_of(token_bytes); ++b)
-    sums.push_back(
-        base::crc32c(tokens_.data() + b * io::block_bytes,
-                     static_cast<std::size_t>(std::min(io::block_bytes, token_bytes - b * io::block_bytes))));
+  std::uint32_t sum = 0;
+  const auto bytes_of_block = [&](std::size_t b) {
+    return std::min(io::block_bytes, shard.token_bytes - static_cast<std::int64_t>(b) * io::block_bytes);
+  };
+  for (std::size_t b = 0; b < shard.blocks.size(); ++b) {
+    const auto bytes = static_cast<std::size_t>(bytes_of_block(b));
+    sums.push_back(base::crc32c(shard.blocks[b].get(), bytes));
+    sum = base::crc32c(shard.blocks[b].get(), bytes, sum);
+  }
   auto file = io::Hdf5File::create(path);
   file.set_text("/", "format", shard_format);
   file.set_integer("/", "vocabulary", tokenizer_.vocabulary());
@@ -93,28 +116,71 @@ void ShardWriter::write_shard() {
   file.set_text("/", "tokenizer", tokenizer_.name());
   file.set_integer("/", "tokenizer_crc32c", tokenizer_.crc32c());
   file.write_dataset("/checksums", base::DType::u32, {static_cast<std::int64_t>(sums.size())}, sums.data());
-  if (!sources_.empty())
-    file.write_dataset("/sources", base::DType::u8, {static_cast<std::int64_t>(sources_.size())}, sources_.data());
-  const auto token_place = file.create_dataset("/tokens", dtype_, {token_count});
+  if (!shard.sources.empty())
+    file.write_dataset("/sources", base::DType::u8, {static_cast<std::int64_t>(shard.sources.size())},
+                       shard.sources.data());
+  const auto token_place = file.create_dataset("/tokens", dtype, {token_count});
   const auto offset_place = file.create_dataset("/documents", base::DType::u64, {offset_count});
   file.close();
   io::BulkFile bulk(path, io::BulkFile::Mode::update);
-  bulk.write(token_place, tokens_.data(), token_bytes);
-  bulk.write(offset_place, offsets_.data(), offset_bytes);
+  for (std::size_t b = 0; b < shard.blocks.size(); ++b) {
+    const auto at = token_place + static_cast<std::int64_t>(b) * io::block_bytes;
+    bulk.write(at, shard.blocks[b].get(), bytes_of_block(b));
+    bulk.begin_sync(at, bytes_of_block(b));
+  }
+  bulk.write(offset_place, shard.offsets.data(), offset_bytes);
   bulk.sync();
-  const auto crc = crc_outside(bulk, {{token_place, token_bytes}});
-  entries_.push_back({name, token_count, offset_count - 1, bulk.size(), token_place, token_bytes, crc,
-                      base::crc32c(tokens_.data(), tokens_.size())});
+  const auto crc = crc_outside(bulk, {{token_place, shard.token_bytes}});
+  ShardEntry entry{shard.name, token_count, offset_count - 1, bulk.size(), token_place, shard.token_bytes, crc, sum};
   bulk.close();
-  tokens_.clear();
-  offsets_.assign(1, 0);
-  sources_.clear();
+  return entry;
+}
+
+ShardWriter::ShardWriter(std::shared_ptr<ShardFiles> files, std::string split, const Tokenizer& tokenizer,
+                         std::int64_t shard_tokens)
+    : files_(std::move(files)), split_(std::move(split)), shard_tokens_(shard_tokens),
+      dtype_(type_of_tokens(tokenizer)) {}
+
+void ShardWriter::add(std::span<const std::int32_t> document, const std::string& source) {
+  const auto count = static_cast<std::int64_t>(document.size());
+  if (dtype_ == base::DType::u32) return add(document.data(), count, source);
+  narrowed_.assign(document.begin(), document.end());
+  add(narrowed_.data(), count, source);
+}
+
+void ShardWriter::add(const void* tokens, std::int64_t count, const std::string& source) {
+  const auto* from = static_cast<const char*>(tokens);
+  const auto width = base::size_of(dtype_);
+  const auto held = static_cast<std::int64_t>(shard_.offsets.back());
+  if (held > 0 && held + count > shard_tokens_) close_shard();
+  while (count > shard_tokens_) {
+    add(from, shard_tokens_, source);
+    close_shard();
+    from += shard_tokens_ * width;
+    count -= shard_tokens_;
+  }
+  if (count == 0) return;
+  if (!source.empty() && source != last_source_) {
+    shard_.sources += fmt::format("{}\t{}\n", shard_.offsets.size() - 1, source);
+    last_source_ = source;
+  }
+  shard_.append(from, count * width);
+  shard_.offsets.push_back(shard_.offsets.back() + static_cast<std::uint64_t>(count));
+  total_tokens_ += count;
+  ++total_documents_;
+}
+
+void ShardWriter::close_shard() {
+  if (shard_.offsets.size() == 1) return;
+  shard_.name = fmt::format("{}/shard-{:05}.h5", split_, entries_.size());
+  files_->write(std::exchange(shard_, {}), entries_.emplace_back());
   last_source_.clear();
 }
 
 std::vector<ShardEntry> ShardWriter::finish() {
-  write_shard();
-  return entries_;
+  close_shard();
+  files_->wait();
+  return {entries_.begin(), entries_.end()};
 }
 
 }  // namespace trainyard::data

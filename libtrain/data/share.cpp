@@ -1,6 +1,7 @@
 // Cuts the inputs, laid end to end, into even shares, each cut moved to the next document.
 #include "libtrain/data/share.h"
 
+#include "libtrain/data/document_splitter.h"
 #include "libtrain/io/input_stream.h"
 
 #include <algorithm>
@@ -20,6 +21,7 @@ std::int64_t next_document(const std::string& path, std::int64_t from, std::int6
   io::InputStream file(path, poll, from - 1, size);
   std::vector<char> buffer(64 << 10);
   bool on_new_line = false, blank = true;  // of the line that `at` stands in, once its beginning was seen
+  std::int64_t begin = 0;                  // of that line
   for (std::int64_t at = from - 1; const auto n = file.read(buffer.data(), buffer.size());)
     for (const char c : std::string_view(buffer.data(), n)) {
       ++at;
@@ -27,8 +29,10 @@ std::int64_t next_document(const std::string& path, std::int64_t from, std::int6
         blank &= c == ' ' || c == '\t' || c == '\r';
         continue;
       }
-      if (cuts == Cuts::lines || (on_new_line && blank)) return at;
+      const bool ends = on_new_line && blank && at - begin <= static_cast<std::int64_t>(longest_blank);
+      if (cuts == Cuts::lines || ends) return at;
       on_new_line = blank = true;
+      begin = at;
     }
   return size;
 }

@@ -29,9 +29,8 @@ class Bytes : public Tokenizer {
   bool begins_word(std::int32_t token) const override {
     return token >= 0 && token < 256 && is_space(static_cast<char>(token));
   }
-  void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
-    for (char c : text) out.push_back(static_cast<unsigned char>(c));
-  }
+  void encode(std::string_view text, std::vector<std::int32_t>& out) const override { append(text, out); }
+  void encode_narrow(std::string_view text, std::vector<std::uint16_t>& out) const override { append(text, out); }
   std::string decode(std::span<const std::int32_t> tokens) const override {
     std::string out;
     for (auto t : tokens)
@@ -39,6 +38,13 @@ class Bytes : public Tokenizer {
     return out;
   }
   std::int64_t text_bytes(std::int32_t token, Place) const override { return token >= 0 && token < 256 ? 1 : 0; }
+
+ private:
+  template <class T> static void append(std::string_view text, std::vector<T>& out) {
+    const auto before = out.size();
+    out.resize(before + text.size());
+    std::transform(text.begin(), text.end(), out.data() + before, [](char c) { return static_cast<unsigned char>(c); });
+  }
 };
 
 std::string_view without_space(std::string_view text) {
@@ -151,6 +157,12 @@ bool is_json(std::string_view model) {
 }
 
 }  // namespace
+
+void Tokenizer::encode_narrow(std::string_view text, std::vector<std::uint16_t>& out) const {
+  std::vector<std::int32_t> tokens;
+  encode(text, tokens);
+  out.insert(out.end(), tokens.begin(), tokens.end());
+}
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path) {
   if (bytes_or_path == "bytes") return std::make_unique<Bytes>();

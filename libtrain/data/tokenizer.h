@@ -29,7 +29,9 @@ class Tokenizer {
   // white space, that of text itself. What stands alone (a control piece, an added token) is a word, too.
   virtual bool begins_word(std::int32_t) const { return true; }
   virtual void encode(std::string_view text,
-                      std::vector<std::int32_t>& append_to) const = 0;         // without the end of document
+                      std::vector<std::int32_t>& append_to) const = 0;  // without the end of document
+  // The same for a vocabulary of at most 65536.
+  virtual void encode_narrow(std::string_view text, std::vector<std::uint16_t>& append_to) const;
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;  // the end of document decodes to nothing
   // Bytes that the token adds to the decoded text, at the start of a document or inside it; what ends documents and
   // other signs without text add 0. -1: not known, the text it stood for is lost (an unknown token).

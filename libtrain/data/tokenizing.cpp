@@ -1,9 +1,11 @@
-// One team of threads a batch.
+// A ring of stretches: the caller's thread reads into its head and hands on from its tail, others work on what lies
+// between, and so does the caller's where it would wait.
 #include "libtrain/data/tokenizing.h"
 
+#include "libtrain/base/random.h"
 #include "libtrain/base/thread.h"
 
-#include <atomic>
+#include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <system_error>
@@ -11,48 +13,174 @@
 
 namespace trainyard::data {
 
-void Tokenizing::add(std::string&& text, const std::string& source) {
-  bytes_ += text.size();
-  if (sources_.empty() || sources_.back() != source) sources_.push_back(source);
-  places_.push_back(sources_.size() - 1);
-  texts_.push_back(std::move(text));
-  if (bytes_ >= (std::size_t{4} << 20)) flush();
+namespace {
+
+constexpr std::int64_t most_narrow = 65536;  // tokens of a vocabulary
+
+class StretchTeam {
+ public:
+  StretchTeam(DocumentSource& source, const Tokenizer& tokenizer, const TokenizingOptions& options)
+      : source_(source), tokenizer_(tokenizer), options_(options),
+        slots_(options.threads > 1 ? static_cast<std::size_t>(options.threads) + 2 : 1) {}
+  ~StretchTeam() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    work_.notify_all();
+    for (auto& thread : team_) thread.join();
+  }
+  StretchTeam(const StretchTeam&) = delete;
+
+  void run(const std::function<void(const TokenizedStretch&)>& take, const std::function<void(const Refusal&)>& refuse,
+           const std::function<void(std::int64_t)>& progress) {
+    DocumentSplitter splitter;
+    for (bool more = true; more || tail_ < head_;) {
+      if (tail_ < head_ && (!more || head_ - tail_ == slots_.size() || is_done(tail_))) {
+        auto& slot = finished_tail(splitter);
+        if (slot.failure) std::rethrow_exception(slot.failure);
+        source_.settle(slot.read, slot.findings, refuse);
+        take(slot.made);
+        ++tail_;
+        continue;
+      }
+      auto& slot = slots_[head_ % slots_.size()];
+      more = source_.next(slot.read, options_.stretch_bytes);
+      if (!more) continue;
+      progress(source_.bytes_read());
+      offer(slot);
+    }
+  }
+
+ private:
+  struct Slot {
+    DocumentSource::SourceStretch read;
+    Findings findings;
+    TokenizedStretch made;
+    std::exception_ptr failure;
+    bool done = false;
+  };
+
+  void offer(Slot& slot) {
+    slot.done = false;
+    slot.failure = nullptr;
+    bool all_busy = false;
+    {
+      const std::lock_guard lock(mutex_);
+      ++head_;
+      all_busy = head_ - next_ > idle_;
+    }
+    if (all_busy && can_grow_ && static_cast<int>(team_.size()) + 1 < options_.threads) {
+      try {
+        team_.push_back(base::start_thread("tokenizer", [this] { work_along(); }));
+      } catch (const std::system_error&) {
+        // No more threads or memory for them: those that run share the work.
+        can_grow_ = false;
+      }
+    }
+    work_.notify_one();
+  }
+
+  bool is_done(std::size_t place) {
+    const std::lock_guard lock(mutex_);
+    return slots_[place % slots_.size()].done;
+  }
+
+  // Works on what nobody has begun until the tail is done.
+  Slot& finished_tail(DocumentSplitter& splitter) {
+    auto& slot = slots_[tail_ % slots_.size()];
+    std::unique_lock lock(mutex_);
+    while (!slot.done) {
+      if (next_ < head_) make_next(lock, splitter);
+      else done_.wait(lock, [&] { return slot.done; });
+    }
+    return slot;
+  }
+
+  void work_along() {
+    DocumentSplitter splitter;
+    std::unique_lock lock(mutex_);
+    while (true) {
+      ++idle_;
+      work_.wait(lock, [&] { return over_ || next_ < head_; });
+      --idle_;
+      if (over_) return;
+      make_next(lock, splitter);
+    }
+  }
+
+  void make_next(std::unique_lock<std::mutex>& lock, DocumentSplitter& splitter) {
+    auto& slot = slots_[next_++ % slots_.size()];
+    lock.unlock();
+    try {
+      make(slot, splitter);
+    } catch (...) {
+      slot.failure = std::current_exception();
+    }
+    lock.lock();
+    slot.done = true;
+    done_.notify_one();
+  }
+
+  void make(Slot& slot, DocumentSplitter& splitter) {
+    auto& made = slot.made;
+    made.documents.clear();
+    made.narrow.clear();
+    made.wide.clear();
+    made.text_bytes = 0;
+    made.source = slot.read.source;
+    const bool narrow = tokenizer_.vocabulary() <= most_narrow;
+    const auto end = tokenizer_.end_of_document();
+    const auto document = [&](std::string_view text) {
+      const auto before = narrow ? made.narrow.size() : made.wide.size();
+      if (narrow) {
+        tokenizer_.encode_narrow(text, made.narrow);
+        made.narrow.push_back(static_cast<std::uint16_t>(end));
+      } else {
+        tokenizer_.encode(text, made.wide);
+        made.wide.push_back(end);
+      }
+      made.text_bytes += static_cast<std::int64_t>(text.size());
+      made.documents.push_back({split_of_document(text, options_.validation),
+                                static_cast<std::int64_t>((narrow ? made.narrow.size() : made.wide.size()) - before)});
+    };
+    splitter.split(slot.read.stretch, slot.read.rules, document, slot.findings);
+  }
+
+  DocumentSource& source_;
+  const Tokenizer& tokenizer_;
+  const TokenizingOptions& options_;
+  std::vector<Slot> slots_;
+  std::size_t head_ = 0, tail_ = 0;  // stretches read and handed on; only the caller changes them
+  bool can_grow_ = true;
+  std::vector<std::thread> team_;
+
+  std::mutex mutex_;  // for what is below, `done` of each slot, and changes of head_
+  std::condition_variable work_, done_;
+  std::size_t next_ = 0, idle_ = 0;  // stretches begun; threads that wait
+  bool over_ = false;
+};
+
+}  // namespace
+
+Split split_of_document(std::string_view text, double share) {
+  const auto place = static_cast<double>(base::site_hash("validation", text) >> 11) * 0x1.0p-53;
+  return place < share ? Split::validation : Split::train;
 }
 
-void Tokenizing::flush() {
-  const auto n = texts_.size();
-  if (n == 0) return;
-  std::vector<std::vector<std::int32_t>> tokens(n);
-  std::atomic<std::size_t> next{0};
-  std::exception_ptr failure;
-  std::mutex mutex;
-  const auto work = [&] {
-    try {
-      for (auto i = next++; i < n; i = next++) {
-        tokenizer_.encode(texts_[i], tokens[i]);
-        tokens[i].push_back(tokenizer_.end_of_document());
-      }
-    } catch (...) {
-      std::lock_guard lock(mutex);
-      failure = std::current_exception();
-    }
-  };
-  std::vector<std::thread> team;
-  try {
-    for (int t = 1; t < threads_ && static_cast<std::size_t>(t) < n; ++t)
-      team.push_back(base::start_thread("tokenizer", work));
-  } catch (const std::system_error&) {
-    // No more threads or memory for them: those that run share the work, and the output does not depend on their
-    // number.
+void TokenizedStretch::for_each(const std::function<void(Split, const void*, std::int64_t)>& each) const {
+  std::size_t at = 0;
+  for (const auto& d : documents) {
+    const void* tokens = narrow.empty() ? static_cast<const void*>(wide.data() + at) : narrow.data() + at;
+    each(d.split, tokens, d.tokens);
+    at += static_cast<std::size_t>(d.tokens);
   }
-  work();
-  for (auto& t : team) t.join();
-  if (failure) std::rethrow_exception(failure);
-  for (std::size_t i = 0; i < n; ++i) take_({texts_[i], tokens[i], sources_[places_[i]]});
-  texts_.clear();
-  places_.clear();
-  sources_.erase(sources_.begin(), sources_.end() - 1);
-  bytes_ = 0;
+}
+
+void tokenize(DocumentSource& source, const Tokenizer& tokenizer, const TokenizingOptions& options,
+              const std::function<void(const TokenizedStretch&)>& take,
+              const std::function<void(const Refusal&)>& refuse, const std::function<void(std::int64_t)>& progress) {
+  StretchTeam(source, tokenizer, options).run(take, refuse, progress);
 }
 
 }  // namespace trainyard::data

@@ -1,9 +1,10 @@
-// Tokenizing: batches of documents are tokenized by several threads and handed on in order.
+// Tokenizing: several threads split stretches of the input into documents and tokenize these; what comes of them is
+// handed on in order.
 #pragma once
 
+#include "libtrain/data/document_source.h"
 #include "libtrain/data/tokenizer.h"
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -11,28 +12,38 @@
 
 namespace trainyard::data {
 
-struct TokenizedDocument {
-  const std::string& text;
-  const std::vector<std::int32_t>& tokens;  // with the end of document
-  const std::string& source;
+enum class Split { train, validation };
+
+// By a hash of the document's bytes.
+Split split_of_document(std::string_view text, double validation_share);
+
+// The documents of a stretch as tokens, back to back.
+struct TokenizedStretch {
+  struct Document {
+    Split split = Split::train;
+    std::int64_t tokens = 0;  // with the end of document
+  };
+  std::vector<Document> documents;
+  std::vector<std::uint16_t> narrow;  // of a vocabulary that fits 16 bits; else
+  std::vector<std::int32_t> wide;
+  std::int64_t text_bytes = 0;
+  std::string source;
+
+  // Calls each(split, tokens, count) for every document; `tokens` are little-endian, in the type that shards have.
+  void for_each(const std::function<void(Split, const void*, std::int64_t)>& each) const;
 };
 
-// Memory: two batches.
-class Tokenizing {
- public:
-  Tokenizing(const Tokenizer& tokenizer, int threads, std::function<void(const TokenizedDocument&)> take)
-      : tokenizer_(tokenizer), threads_(threads), take_(std::move(take)) {}
-  void add(std::string&& text, const std::string& source);
-  void flush();  // hands on what is held
-
- private:
-  const Tokenizer& tokenizer_;
-  int threads_;
-  std::function<void(const TokenizedDocument&)> take_;
-  std::vector<std::string> texts_;
-  std::vector<std::size_t> places_;  // per text, index into sources_
-  std::size_t bytes_ = 0;
-  std::vector<std::string> sources_;  // of the batch, in order; the last one goes on in the next
+struct TokenizingOptions {
+  int threads = 1;          // the caller's is one of them; fewer where the system has no more
+  double validation = 0.0;  // share of documents
+  std::size_t stretch_bytes = DocumentSource::stretch_bytes;
 };
+
+// Reads the source to its end. take() and refuse() see all in order, progress() the bytes read so far, all of them on
+// the caller's thread. What any of them or the source throws ends it, once threads have ended what they are at. In
+// memory are at most threads + 2 stretches, one for one thread, with their tokens.
+void tokenize(DocumentSource& source, const Tokenizer& tokenizer, const TokenizingOptions& options,
+              const std::function<void(const TokenizedStretch&)>& take,
+              const std::function<void(const Refusal&)>& refuse, const std::function<void(std::int64_t)>& progress);
 
 }  // namespace trainyard::data

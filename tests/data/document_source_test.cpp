@@ -1,4 +1,5 @@
 // Text and JSON lines into documents: boundaries, refusals with their lines, bounded documents.
+#include "tests/data/read_documents.h"
 #include "tests/data/sample.h"
 
 #include "libtrain/base/error.h"
@@ -12,22 +13,9 @@ using data::TextSplit;
 
 namespace {
 
-struct Read {
-  std::vector<std::string> documents, refusals;
-};
-
-Read read(const std::vector<std::string>& inputs, data::SourceOptions options) {
-  Read out;
-  data::DocumentSource source(inputs, options);
-  source.read(
-      [&](std::string&& text) {
-        out.documents.push_back(text);
-        return true;
-      },
-      [&](const data::Refusal& r) {
-        out.refusals.push_back(fmt::format("{}:{}: {}", fs::path(r.source).filename().string(), r.line, r.reason));
-      });
-  return out;
+trainyard::testing::ReadDocuments read(const std::vector<std::string>& inputs,
+                                       const data::SourceOptions& options = {}) {
+  return trainyard::testing::read_documents(inputs, options);
 }
 
 class Source : public ::testing::Test {

@@ -1,5 +1,6 @@
 // Packed inputs: gzip and zstd by their first bytes, members one after the other, and every cut and every flipped byte
 // refused by name. Byte order marks, names of sources.
+#include "tests/data/read_documents.h"
 #include "tests/data/sample.h"
 
 #include "libtrain/base/error.h"
@@ -72,19 +73,9 @@ class Packed : public ::testing::Test {
   std::string text;
 };
 
-struct Read {
-  std::vector<std::string> documents, refusals;
-};
-
-Read read(const std::vector<std::string>& inputs, data::SourceOptions options = {}) {
-  Read out;
-  data::DocumentSource source(inputs, options);
-  source.read(
-      [&](std::string&& t) { return out.documents.push_back(t), true; },
-      [&](const data::Refusal& r) {
-        out.refusals.push_back(fmt::format("{}:{}: {}", fs::path(r.source).filename().string(), r.line, r.reason));
-      });
-  return out;
+trainyard::testing::ReadDocuments read(const std::vector<std::string>& inputs,
+                                       const data::SourceOptions& options = {}) {
+  return trainyard::testing::read_documents(inputs, options);
 }
 
 using Strings = std::vector<std::string>;
@@ -121,7 +112,7 @@ TEST_F(Packed, NamesSayWhatIsInsideBytesSayHowItIsPacked) {
   EXPECT_EQ(read({file("a.gz", packed)}).documents.size(), 1u);  // plain text
   data::DocumentSource source({file("a.jsonl.gz", packed)}, {});
   EXPECT_EQ(source.total_bytes(), static_cast<std::int64_t>(packed.size()));
-  source.read([](std::string&&) { return true; }, [](const data::Refusal&) {});
+  trainyard::testing::read_documents(source);
   EXPECT_EQ(source.bytes_read(), source.total_bytes());
 }
 

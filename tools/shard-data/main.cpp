@@ -84,7 +84,11 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_flag("--force", s.force, "replace a shard set that this program wrote, and nothing else")->group("Output");
   app.add_flag("--json", s.json, "print the summary as JSON")->group("Output");
   app.add_flag("--dry-run", s.dry_run, "read and count everything, write nothing")->group("Output");
-  app.add_option("--threads", s.threads, "tokenizing threads; 0: all cores; the output does not depend on it [0]")
+  app.add_option(
+         "--threads", s.threads,
+         "threads that split, check and tokenize; 0: all cores; the output does not depend on it; in memory are "
+         "the tokens of 3 shards and, for each thread and 3 more, 1 MiB of text or a largest document, with "
+         "its tokens [0]")
       ->check(in_range(base::Range<int>{0, 4096}))
       ->group("Output");
   app.add_option("--progress", s.progress, "auto, always or never [auto]")

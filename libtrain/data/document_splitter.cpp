@@ -1,0 +1,255 @@
+// Boundaries are looked for from the back, so that reading touches few bytes; splitting goes line by line.
+#include "libtrain/data/document_splitter.h"
+
+#include "libtrain/base/error.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace trainyard::data {
+
+namespace {
+
+constexpr std::string_view line_mark = "\xEF\xBB\xBF";
+constexpr std::size_t lasting_parser = std::size_t{1} << 20;  // one that has seen a longer line is made anew
+
+std::int64_t line_ends(std::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
+
+// Behind the last line feed of text[from, end), or `from`.
+std::size_t line_begin(std::string_view text, std::size_t from, std::size_t end) {
+  if (end == from) return from;
+  const auto* found = static_cast<const char*>(::memrchr(text.data() + from, '\n', end - from));
+  return found == nullptr ? from : static_cast<std::size_t>(found - text.data()) + 1;
+}
+
+// Behind the first line feed at or behind `from`, or the end.
+std::size_t line_end(std::string_view text, std::size_t from) {
+  if (from == text.size()) return from;
+  const auto* found = static_cast<const char*>(std::memchr(text.data() + from, '\n', text.size() - from));
+  return found == nullptr ? text.size() : static_cast<std::size_t>(found - text.data()) + 1;
+}
+
+bool is_blank_line(std::string_view line) { return line.size() <= longest_blank && is_blank(line); }
+
+}  // namespace
+
+bool is_utf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
+
+bool is_blank(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; });
+}
+
+std::size_t character_boundary(std::string_view text, std::size_t limit) {
+  std::size_t n = std::min(limit, text.size());
+  if (n == text.size()) return n;
+  for (int back = 0; back < 4 && n > 0 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80; ++back) --n;
+  return n == 0 ? limit : n;
+}
+
+char* StretchCutter::room(std::size_t bytes) {
+  const auto wanted = held_ + bytes + simdjson::SIMDJSON_PADDING;
+  if (bytes_.size() < wanted) bytes_.resize(wanted);
+  return bytes_.data() + held_;
+}
+
+void StretchCutter::drop_front(std::size_t bytes) {
+  held_ -= bytes;
+  std::memmove(bytes_.data(), bytes_.data() + bytes, held_);
+}
+
+std::size_t StretchCutter::boundary() {
+  if (!rules_.json_lines && rules_.split == TextSplit::whole) return 0;
+  const auto text = held();
+  const auto last = line_begin(text, searched_, held_);
+  if (last == searched_) {
+    searched_ = held_;
+    return 0;
+  }
+  if (rules_.json_lines || rules_.split == TextSplit::lines) return last;
+  for (auto end = last; end > open_line_;) {
+    const auto begin = line_begin(text, open_line_, end - 1);
+    if (!(begin == 0 && inside_line_) && is_blank_line(text.substr(begin, end - begin))) return end;
+    end = begin;
+  }
+  open_line_ = last;
+  searched_ = held_;
+  return 0;
+}
+
+std::size_t StretchCutter::decided() const {
+  const bool text = rules_.split == TextSplit::whole || (open_line_ == 0 && inside_line_) ||
+                    !is_blank_line(held().substr(open_line_));
+  return text ? held_ : open_line_;
+}
+
+void StretchCutter::give(std::size_t bytes, Stretch& out) {
+  out.bytes.swap(bytes_);
+  out.size = bytes;
+  out.inside_line = inside_line_;
+  out.goes_on = out.too_long = false;
+  held_ -= bytes;
+  room(0);
+  std::memcpy(bytes_.data(), out.bytes.data() + bytes, held_);
+  if (bytes > 0) inside_line_ = out.bytes[bytes - 1] != '\n';
+  searched_ = open_line_ = 0;
+}
+
+void StretchCutter::skip() {
+  const auto end = line_end(held(), 0);
+  skipping_ = end == 0 || bytes_[end - 1] != '\n';
+  std::memmove(bytes_.data(), bytes_.data() + end, held_ - end);
+  held_ -= end;
+  searched_ = open_line_ = 0;
+}
+
+bool StretchCutter::cut(Stretch& out) {
+  if (skipping_) skip();
+  const auto most = static_cast<std::size_t>(rules_.largest_document);
+  if (held_ < least_ && !(rules_.json_lines && held_ > most)) return false;
+  if (const auto end = boundary(); end > 0) {
+    if (held_ < least_) return false;
+    give(end, out);
+    return true;
+  }
+  if (rules_.json_lines) {
+    if (held_ <= most) return false;
+    give(0, out);
+    out.too_long = true;
+    skipping_ = true;
+    held_ = 0;
+    return true;
+  }
+  const auto known = decided();
+  std::size_t cut = 0;
+  while (known - cut > most) cut += character_boundary(held().substr(cut, known - cut), most);
+  if (cut == 0) return false;
+  give(cut, out);
+  out.goes_on = true;
+  return true;
+}
+
+void StretchCutter::cut_rest(Stretch& out) {
+  if (skipping_) skip();
+  give(held_, out);
+}
+
+class DocumentSplitter::Work {
+ public:
+  void split(const Stretch& stretch, const SplitRules& rules, const std::function<void(std::string_view)>& take,
+             Findings& findings) {
+    rules_ = &rules;
+    findings_ = &findings;
+    take_ = &take;
+    findings = {};
+    if (stretch.too_long) {
+      findings.lines = 1;
+      return refuse_long_line(1);
+    }
+    all_utf8_ = is_utf8(stretch.text());
+    if (rules_->json_lines) json_lines(stretch.text());
+    else if (rules_->split == TextSplit::whole) whole(stretch);
+    else plain_lines(stretch);
+  }
+
+ private:
+  void refuse(std::int64_t line, std::string reason) {
+    findings_->silent = false;
+    findings_->faults.push_back({line, std::move(reason)});
+  }
+  void refuse_long_line(std::int64_t line) {
+    refuse(line, fmt::format("line longer than {} bytes", rules_->largest_document));
+  }
+
+  void hand_on(std::string_view text, std::int64_t line, bool utf8) {
+    if (is_blank(text)) return refuse(line, "empty document");
+    if (!utf8 && !is_utf8(text)) return refuse(line, "invalid UTF-8");
+    findings_->silent = false;
+    (*take_)(text);
+  }
+
+  // A document of plain text, in parts where it is too long.
+  void document(std::string_view text, std::int64_t line) {
+    const auto most = static_cast<std::size_t>(rules_->largest_document);
+    while (text.size() > most) {
+      const auto n = character_boundary(text, most);
+      hand_on(text.substr(0, n), line, all_utf8_);
+      line += line_ends(text.substr(0, n));
+      text.remove_prefix(n);
+    }
+    if (!text.empty()) hand_on(text, line, all_utf8_);
+  }
+
+  void whole(const Stretch& stretch) {
+    const auto text = stretch.text();
+    document(text, stretch.inside_line ? 0 : 1);
+    findings_->lines = line_ends(text) + (text.empty() || text.back() == '\n' ? 0 : 1) -
+                       (stretch.inside_line && !text.empty() ? 1 : 0);
+  }
+
+  void plain_lines(const Stretch& stretch) {
+    const auto text = stretch.text();
+    const bool paragraphs = rules_->split == TextSplit::paragraphs;
+    std::int64_t line = stretch.inside_line ? -1 : 0, first_line = line + 1;
+    std::size_t first = 0;
+    for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+      end = line_end(text, begin);
+      ++line;
+      const bool part =
+          (begin == 0 && stretch.inside_line) || (stretch.goes_on && end == text.size() && text[end - 1] != '\n');
+      const bool blank = !part && is_blank_line(text.substr(begin, end - begin));
+      if (paragraphs && !blank) continue;
+      // A blank line ends a paragraph; any other is a document by itself.
+      document(text.substr(first, (blank ? begin : end) - first), first_line);
+      first = end;
+      first_line = line + 1;
+    }
+    document(text.substr(first), first_line);
+    findings_->lines = std::max<std::int64_t>(line, 0);
+  }
+
+  void json_lines(std::string_view text) {
+    std::int64_t line = 0;
+    for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+      end = line_end(text, begin);
+      json_line(text.substr(begin, end - begin), ++line);
+    }
+    findings_->lines = line;
+  }
+
+  // There is room behind the text for what the parser reads ahead.
+  void json_line(std::string_view text, std::int64_t line) {
+    const auto length = text.size() - (text.ends_with('\n') ? 1 : 0);
+    if (static_cast<std::int64_t>(length) > rules_->largest_document) return refuse_long_line(line);
+    if (is_blank(text)) return refuse(line, "empty document");
+    if (!all_utf8_ && !is_utf8(text)) return refuse(line, "invalid UTF-8");
+    if (text.starts_with(line_mark)) text.remove_prefix(line_mark.size());
+    if (parser_seen_ > lasting_parser) parser_ = simdjson::dom::parser(), parser_seen_ = 0;
+    parser_seen_ = std::max(parser_seen_, text.size());
+    simdjson::dom::element root;
+    if (parser_.parse(text.data(), text.size(), false).get(root)) return refuse(line, "not JSON");
+    simdjson::dom::element value;
+    if (root[rules_->json_key].get(value)) return refuse(line, fmt::format("no key '{}'", rules_->json_key));
+    std::string_view content;
+    if (value.get(content)) return refuse(line, fmt::format("key '{}' is not text", rules_->json_key));
+    hand_on(content, line, false);
+  }
+
+  const SplitRules* rules_ = nullptr;
+  simdjson::dom::parser parser_;
+  std::size_t parser_seen_ = 0;
+  bool all_utf8_ = true;  // all of the stretch, so each of its documents
+  Findings* findings_ = nullptr;
+  const std::function<void(std::string_view)>* take_ = nullptr;
+};
+
+DocumentSplitter::DocumentSplitter() : work_(std::make_unique<Work>()) {}
+DocumentSplitter::~DocumentSplitter() = default;
+
+void DocumentSplitter::split(const Stretch& stretch, const SplitRules& rules,
+                             const std::function<void(std::string_view)>& take, Findings& findings) {
+  work_->split(stretch, rules, take, findings);
+}
+
+}  // namespace trainyard::data
