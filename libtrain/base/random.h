@@ -11,18 +11,24 @@ namespace trainyard::base {
 
 // Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). key = seed; counter = (site hash, logical
 // index).
-constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low,
-                                              std::uint64_t counter_high) {
-  std::array<std::uint32_t, 4> c{static_cast<std::uint32_t>(counter_low), static_cast<std::uint32_t>(counter_low >> 32),
-                                 static_cast<std::uint32_t>(counter_high),
-                                 static_cast<std::uint32_t>(counter_high >> 32)};
+using PhiloxBlock = std::array<std::uint32_t, 4>;
+inline constexpr int philox_rounds = 10;
+inline constexpr std::uint32_t philox_step_0 = 0x9E3779B9u, philox_step_1 = 0xBB67AE85u;  // of the keys, behind a round
+
+constexpr PhiloxBlock philox_round(PhiloxBlock c, std::uint32_t k0, std::uint32_t k1) {
+  const std::uint64_t p0 = 0xD2511F53ull * c[0], p1 = 0xCD9E8D57ull * c[2];
+  return {static_cast<std::uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<std::uint32_t>(p1),
+          static_cast<std::uint32_t>(p0 >> 32) ^ c[3] ^ k1, static_cast<std::uint32_t>(p0)};
+}
+
+constexpr PhiloxBlock philox(std::uint64_t key, std::uint64_t counter_low, std::uint64_t counter_high) {
+  PhiloxBlock c{static_cast<std::uint32_t>(counter_low), static_cast<std::uint32_t>(counter_low >> 32),
+                static_cast<std::uint32_t>(counter_high), static_cast<std::uint32_t>(counter_high >> 32)};
   auto k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p0 = 0xD2511F53ull * c[0], p1 = 0xCD9E8D57ull * c[2];
-    c = {static_cast<std::uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<std::uint32_t>(p1),
-         static_cast<std::uint32_t>(p0 >> 32) ^ c[3] ^ k1, static_cast<std::uint32_t>(p0)};
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+  for (int round = 0; round < philox_rounds; ++round) {
+    c = philox_round(c, k0, k1);
+    k0 += philox_step_0;
+    k1 += philox_step_1;
   }
   return c;
 }

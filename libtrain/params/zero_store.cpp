@@ -58,19 +58,25 @@ void ZeroStore::initialize(std::uint64_t seed) {
   std::vector<Job> jobs;
   std::vector<std::vector<float>> made;
   constexpr std::int64_t job_elements = 1 << 16;
+  const bool on_gpu = c_.compute.on_gpu();
   for (int u = 0; u < c_.units(); ++u) {
     const auto& layout = c_.layout(u);
     const auto begin = c_.group(u).rank() * layout.piece;
     // Values are made on the host, by the one code path that defines them.
-    if (c_.compute.on_gpu()) made.emplace_back(static_cast<std::size_t>(layout.piece), 0.0f);
-    else tensor::clear(c_.compute, states_.master_piece(u));
-    auto* master = c_.compute.on_gpu() ? made.back().data() : states_.master_piece(u).ptr<float>();
-    tensor::clear(c_.compute, states_.m_piece(u));
-    tensor::clear(c_.compute, states_.v_piece(u));
-    for (const auto& held : plan::held_ranges(layout, begin, begin + layout.piece))
+    if (on_gpu) made.emplace_back(static_cast<std::size_t>(layout.piece), 0.0f);
+    auto* master = on_gpu ? made.back().data() : states_.master_piece(u).ptr<float>();
+    for (const auto& view : {states_.m_piece(u), states_.v_piece(u)})
+      if (on_gpu) tensor::clear(c_.compute, view);
+      else tensor::clear_untouched(view);
+    std::int64_t end = 0;  // of what has a value; what lies between is zero
+    for (const auto& held : plan::held_ranges(layout, begin, begin + layout.piece)) {
+      std::fill(master + end, master + held.at, 0.0f);
+      end = held.at + held.count;
       for (std::int64_t done = 0; done < held.count; done += job_elements)
         jobs.push_back({&c_.unit(u).parameters[held.parameter], held.first + done,
                         std::min(job_elements, held.count - done), master + held.at + done});
+    }
+    std::fill(master + end, master + layout.piece, 0.0f);
   }
   const auto run_share = [&](std::size_t share, std::size_t shares) {
     for (std::size_t j = share; j < jobs.size(); j += shares)

@@ -95,6 +95,20 @@ base::View Arena::allocate(base::DType dtype, std::initializer_list<std::int64_t
   return v;
 }
 
+void clear_untouched(base::View view) {
+  constexpr std::uintptr_t page = 2 << 20;  // the largest there are: part of one would leave small ones behind
+  TRAINYARD_ASSERT(view.dense() && view.device.kind == base::DeviceKind::cpu, "rows of {} with pitch {}", view.cols(),
+                   view.pitch);
+  auto* begin = static_cast<char*>(view.data);
+  auto* end = begin + view.bytes();
+  auto* first = begin + (page - reinterpret_cast<std::uintptr_t>(begin) % page) % page;
+  auto* last = end - reinterpret_cast<std::uintptr_t>(end) % page;
+  const auto bytes = first < last ? static_cast<std::size_t>(last - first) : 0;
+  if (bytes == 0 || madvise(first, bytes, MADV_DONTNEED) != 0) first = last = end;
+  std::memset(begin, 0, static_cast<std::size_t>(first - begin));
+  std::memset(last, 0, static_cast<std::size_t>(end - last));
+}
+
 void Arena::release(std::int64_t mark) {
   TRAINYARD_ASSERT(mark >= in_parts_ && mark <= used_ && mark % base::alignment_bytes == 0, "release to {} of {}", mark,
                    used_);

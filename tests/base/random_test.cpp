@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -46,6 +47,25 @@ TEST(Random, AnySliceOfAParameterHasTheSameBits) {
       fill_normal(part.data(), n, 5, "w", static_cast<std::uint64_t>(first), .02);
       for (std::int64_t i = 0; i < n; ++i)
         EXPECT_EQ(part[static_cast<std::size_t>(i)], whole[static_cast<std::size_t>(first + i)]) << first << "+" << i;
+    }
+}
+
+// What vectors make is what the scalar path defines, also where its value lies next to the middle between two floats:
+// of so many values about five hundred do.
+TEST(Random, ManyValuesAreThoseMadeOneByOne) {
+  const auto site = site_hash("init", "w");
+  std::vector<float> values(std::size_t{1} << 18);
+  for (const double stddev : {0.02, 1.0, 3e-42, 0.0, -7.0})
+    for (const std::uint64_t first : {0ull, 1ull, 255ull, (1ull << 33) - 1000, ~0ull - (1ull << 18)}) {
+      const auto count = static_cast<std::int64_t>(values.size()) - static_cast<std::int64_t>(first % 300);
+      fill_normal(values.data(), count, 7, "w", first, stddev);
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto value = static_cast<float>(stddev * normal_value(7, site, first + static_cast<std::uint64_t>(i)));
+        wrong +=
+            std::bit_cast<std::uint32_t>(value) != std::bit_cast<std::uint32_t>(values[static_cast<std::size_t>(i)]);
+      }
+      EXPECT_EQ(wrong, 0) << stddev << " from " << first;
     }
 }
 

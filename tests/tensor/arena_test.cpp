@@ -11,6 +11,8 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <sys/mman.h>
+#include <utility>
 #include <vector>
 
 namespace trainyard::tensor {
@@ -118,6 +120,35 @@ TEST(Arena, AllOfItIsMemory) {
   copy(*exec, second, base::View::of(back.data(), {512}));
   exec->synchronize();
   EXPECT_EQ(back, twos);
+}
+
+TEST(Arena, WhatIsMadeZeroIsThatAndNoMore) {
+  constexpr std::int64_t bytes = 20 << 20;
+  Arena arena(Category::optimizer, bytes);
+  auto* memory = static_cast<unsigned char*>(arena.allocate_bytes(bytes));
+  const std::vector<std::pair<std::int64_t, std::int64_t>> ranges{{0, bytes},         {64, 0},
+                                                                  {64, 128},          {4096, 1 << 20},
+                                                                  {100, 9 << 20},     {(4 << 20) - 4, 8},
+                                                                  {2 << 20, 4 << 20}, {bytes - (3 << 20), 3 << 20}};
+  for (const auto& [begin, count] : ranges) {
+    std::memset(memory, 0xFF, bytes);
+    clear_untouched(base::View(memory + begin, base::DType::u8, {count}));
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < bytes; ++i) wrong += memory[i] != (i >= begin && i < begin + count ? 0 : 0xFF);
+    EXPECT_EQ(wrong, 0) << count << " from " << begin;
+  }
+}
+
+TEST(Arena, WhatIsMadeZeroIsNotTouched) {
+  constexpr std::int64_t bytes = 32 << 20, page = 4096;
+  Arena arena(Category::optimizer, bytes);
+  auto* memory = static_cast<char*>(arena.allocate_bytes(bytes));
+  clear_untouched(base::View(memory, base::DType::u8, {bytes}));
+  std::vector<unsigned char> resident(bytes / page);
+  ASSERT_EQ(::mincore(memory, bytes, resident.data()), 0);
+  std::int64_t pages = 0;
+  for (const auto flag : resident) pages += flag & 1;
+  EXPECT_LE(pages * page, 4 << 20);  // a huge page at each end
 }
 
 TEST(Arena, ReleaseGivesBackWhatCameAfterTheMark) {
