@@ -65,12 +65,12 @@ void Shard::append(const char* tokens, std::int64_t bytes) {
   }
 }
 
-ShardFiles::~ShardFiles() {
+void ShardFiles::join() noexcept {
   if (thread_.joinable()) thread_.join();
 }
 
 void ShardFiles::wait() {
-  if (thread_.joinable()) thread_.join();
+  join();
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 

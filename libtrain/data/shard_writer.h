@@ -32,11 +32,12 @@ struct Shard {
 class ShardFiles {
  public:
   ShardFiles(std::string folder, const Tokenizer& tokenizer) : folder_(std::move(folder)), tokenizer_(tokenizer) {}
-  ~ShardFiles();  // waits; what failed then is lost
+  ~ShardFiles() { join(); }  // what failed then is lost
   ShardFiles(const ShardFiles&) = delete;
   // Waits for the shard before, and throws what its writing threw. `entry` is filled by the time of the next wait().
   void write(Shard&& shard, ShardEntry& entry);
   void wait();
+  void join() noexcept;  // waits, and throws nothing
 
  private:
   ShardEntry write_now(const Shard& shard) const;
@@ -58,6 +59,8 @@ class ShardWriter {
                     shard_tokens) {}
   ShardWriter(std::shared_ptr<ShardFiles> files, std::string split, const Tokenizer& tokenizer,
               std::int64_t shard_tokens);
+  ~ShardWriter() { files_->join(); }  // what is being written may be of this one
+  ShardWriter(const ShardWriter&) = delete;
   // `document` ends with the end of document; `source` says where it came from (empty: not recorded).
   void add(std::span<const std::int32_t> document, const std::string& source = "");
   // The same of tokens in the type that shards have (16 bits where the vocabulary fits), little-endian.

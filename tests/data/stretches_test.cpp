@@ -345,6 +345,26 @@ TEST_F(Threads, TokensAreThoseOfTheDocumentsInTheirOrder) {
   }
 }
 
+// An end may come while a shard is written.
+TEST_F(Threads, AnEndWaitsForTheShardThatIsWritten) {
+  const auto path = text_file("a.txt", 5);
+  const Uneven tokenizer(257);
+  for (int end = 1; end < 60; ++end) {
+    data::DocumentSource source({path}, {.split = TextSplit::lines});
+    data::BuildOptions o;
+    o.output = scratch.path + "/ended";
+    o.shard_tokens = 300;
+    o.largest_rejected = 1;
+    o.stretch_bytes = 50;
+    int reads = 0;
+    const auto progress = [&](std::int64_t) {
+      if (++reads == 3 * end) throw base::EnvironmentError("stopped");
+    };
+    EXPECT_THROW(data::build_shards(source, tokenizer, o, progress), base::EnvironmentError) << end;
+    EXPECT_FALSE(fs::exists(o.output) || fs::exists(o.output + ".partial"));
+  }
+}
+
 TEST_F(Threads, WhatFailsEndsItAndNothingIsLeft) {
   const auto path = text_file("a.txt", 4);
   for (const int threads : {1, 3}) {
