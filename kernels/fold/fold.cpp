@@ -5,6 +5,8 @@
 #include "kernels/gpu_kernels.h"
 #include "kernels/fold/fold_args.h"
 
+#include <vector>
+
 namespace trainyard::kernels {
 
 void fold(tensor::Exec& exec, base::View pieces, base::View sum, base::FoldRound round) {
@@ -12,8 +14,30 @@ void fold(tensor::Exec& exec, base::View pieces, base::View sum, base::FoldRound
                    base::name_of(pieces.dtype), base::name_of(sum.dtype));
   TRAINYARD_ASSERT(pieces.cols() == sum.count() && pieces.rows() >= 1, "{} x {} into {}", pieces.rows(), pieces.cols(),
                    sum.count());
-  FoldArgs args{mat(pieces), mat(sum), round == base::FoldRound::next, exec.threads()};
+  FoldArgs args{mat(pieces), mat(sum), nullptr, round == base::FoldRound::next, exec.threads()};
   exec.run([&exec, args] { TRAINYARD_CALL(exec, fold, args); });
+}
+
+void fold(tensor::Exec& exec, std::span<const void* const> pieces, base::View sum, base::FoldRound round) {
+  TRAINYARD_ASSERT(!pieces.empty() && sum.dtype != base::DType::bf16, "fold of {} pieces into {}", pieces.size(),
+                   base::name_of(sum.dtype));
+  const auto row = [&](const void* data) {
+    return mat(base::View(const_cast<void*>(data), sum.dtype, {1, sum.count()}, sum.device));
+  };
+  if (exec.on_gpu()) {  // one after the other: the same additions
+    for (const auto* data : pieces) {
+      FoldArgs args{row(data), mat(sum), nullptr, round == base::FoldRound::next, exec.threads()};
+      exec.run([&exec, args] { TRAINYARD_CALL(exec, fold, args); });
+      round = base::FoldRound::next;
+    }
+    return;
+  }
+  FoldArgs args{row(pieces[0]), mat(sum), nullptr, round == base::FoldRound::next, exec.threads()};
+  args.pieces.rows = static_cast<std::int64_t>(pieces.size());
+  exec.run([&exec, args, rows = std::vector(pieces.begin(), pieces.end())]() mutable {
+    args.rows = rows.data();
+    TRAINYARD_CALL(exec, fold, args);
+  });
 }
 
 }  // namespace trainyard::kernels

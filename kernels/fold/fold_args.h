@@ -8,6 +8,7 @@ namespace trainyard::kernels {
 
 struct FoldArgs {
   Mat pieces, sum;
+  const void* const* rows = nullptr;  // CPU: where each piece lies; null: as `pieces` says
   int next = 0;  // 1: goes on from sum
   int threads = 1;
 };

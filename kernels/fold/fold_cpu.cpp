@@ -8,16 +8,20 @@ namespace {
 
 using std::int64_t;
 
+template <class T> const T* piece(const FoldArgs& a, int64_t p) {
+  return a.rows != nullptr ? static_cast<const T*>(a.rows[p]) : a.pieces.row<T>(p);
+}
+
 template <class T> void fold_block(const FoldArgs& a, int64_t from, int64_t to) {
   T* sum = static_cast<T*>(a.sum.data);
   constexpr int64_t width = 512;
   for (int64_t at = from; at < to; at += width) {
     const int64_t n = to - at < width ? to - at : width;
     T acc[width];
-    const T* first = a.next ? sum + at : a.pieces.row<T>(0) + at;
+    const T* first = a.next ? sum + at : piece<T>(a, 0) + at;
     for (int64_t i = 0; i < n; ++i) acc[i] = first[i];
     for (int64_t p = a.next ? 0 : 1; p < a.pieces.rows; ++p) {
-      const T* in = a.pieces.row<T>(p) + at;
+      const T* in = piece<T>(a, p) + at;
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) acc[i] += in[i];
     }

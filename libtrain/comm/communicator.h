@@ -17,6 +17,15 @@ namespace trainyard::comm {
 
 enum class Reduction { sum, max, min };
 
+// Elements [first, first + count) of the pieces of an ordered reduction (below), and who contributes.
+struct Contributions {
+  base::View in, staging, sum;
+  base::FoldRound round;
+  int contributors;
+  std::int64_t first, count;
+  std::span<const int> turns;  // read before the call returns
+};
+
 struct Transfer {  // one side of exchange(): a dense view sent to or received from a peer of the group
   enum class Kind { send, receive } kind;
   int peer;
@@ -48,6 +57,14 @@ class Communicator {
   // All sends and receives posted together, so no order of ranks can deadlock. Views live until done.
   virtual void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) = 0;
   virtual void barrier(tensor::Exec& exec) = 0;
+
+  // Ways of a communicator's own to do what messages and a fold do (ordered_reduce_scatter and comm/segments.h, which
+  // ask); false on every rank, and nothing is done, where it has none.
+  virtual bool fold_contributions(tensor::Exec& /*exec*/, const Contributions& /*all*/) { return false; }
+  virtual bool gather_range(tensor::Exec& /*exec*/, base::View /*piece*/, base::View /*whole*/, std::int64_t /*first*/,
+                            std::int64_t /*count*/) {
+    return false;
+  }
 
   virtual const Ledger& ledger() const { return ledger_; }
   virtual Ledger& ledger() { return ledger_; }

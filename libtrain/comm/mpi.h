@@ -10,6 +10,8 @@
 
 namespace trainyard::comm {
 
+class MpiNode;
+
 // Exactly one per process. Communicators of `factory` are called by one thread at a time (the communication thread, or
 // the compute thread while that one is idle); a library that lets no more than that call it is enough for them. Refuses
 // with EnvironmentError a world whose size differs from SLURM_STEP_NUM_TASKS. The destructor finalizes, unless an
@@ -21,6 +23,9 @@ class MpiRuntime {
   MpiRuntime(const MpiRuntime&) = delete;
   int rank() const { return rank_; }
   int size() const { return size_; }
+  // Where all ranks of a communicator are processes of one machine that can look at one another's memory, they wait for
+  // one another there, and gathers and ordered reductions of what lies in arenas go without messages
+  // (comm/node_memory.h). TRAINYARD_SHARED_MEMORY=off: nowhere.
   std::unique_ptr<Communicator> communicator(const std::string& group);  // collective
   // Of some ranks of the world, ascending, this one among them; collective over them alone.
   std::unique_ptr<Communicator> split(const std::string& group, const std::vector<int>& ranks);
@@ -39,13 +44,15 @@ class MpiRuntime {
   // Bytes of one message; larger ones travel in parts. For tests.
   static void limit_message_bytes(std::int64_t bytes);
 
-  enum class Waiting { busy, asleep };
+  // For a call: with patience (comm/patience.h), or never keeping a core busy.
+  enum class Waiting { patient, asleep };
 
  private:
   std::unique_ptr<Communicator> split(const std::string& group, const std::vector<int>& ranks, Waiting waiting);
   int rank_ = 0, size_ = 1;
   bool concurrent_ = false;  // several threads may be in MPI at the same time
-  std::string step_;         // "1234.0" where srun launched this process
+  std::shared_ptr<const MpiNode> node_;
+  std::string step_;  // "1234.0" where srun launched this process
 };
 
 }  // namespace trainyard::comm

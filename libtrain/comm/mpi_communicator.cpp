@@ -1,17 +1,18 @@
 // Collectives over MPI. Data moves by point-to-point messages of our own, so that the ledger's bytes are the bytes on
-// the wire; sums that are handed to the library (all_reduce, reduce_scatter) keep the library's order.
-#include "libtrain/base/here_and_now.h"
+// the wire, or, between the ranks of one machine, by looking at one another's memory; sums that are handed to the
+// library (all_reduce, reduce_scatter) keep the library's order.
+#include "kernels/fold/fold.h"
 #include "libtrain/comm/bytes.h"
 #include "libtrain/comm/entry.h"
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/mpi_calls.h"
+#include "libtrain/comm/mpi_node_memory.h"
+#include "libtrain/comm/patience.h"
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <numeric>
-#include <thread>
 #include <vector>
 
 namespace trainyard::comm {
@@ -22,13 +23,23 @@ std::atomic<std::int64_t> message_limit{std::int64_t{1} << 30};
 
 using Waiting = MpiRuntime::Waiting;
 
-// Messages in flight; posts receives before sends, in parts below the limit, and completes them together.
+Patience patience_of(const tensor::Exec& exec, Waiting waiting) {
+  return waiting == Waiting::asleep ? Patience::asleep() : Patience(exec);
+}
+
+// The library's own wait keeps a core busy.
+void complete(std::vector<MPI_Request>& requests, Patience patience) {
+  const int count = static_cast<int>(requests.size());
+  for (int done = count == 0 ? 1 : 0; done == 0;) {
+    check_mpi(MPI_Testall(count, requests.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
+    if (done == 0) patience.sleep();
+  }
+}
+
+// Messages in flight; posts receives before sends, in parts below the limit, for complete().
 class Messages {
  public:
-  Messages(MPI_Comm comm, std::vector<MPI_Request>& requests, Waiting waiting)
-      : comm_(comm), requests_(requests), waiting_(waiting) {
-    requests_.clear();
-  }
+  Messages(MPI_Comm comm, std::vector<MPI_Request>& requests) : comm_(comm), requests_(requests) { requests_.clear(); }
   void receive(char* data, std::int64_t bytes, int peer) {
     parts(bytes, [&](std::int64_t at, int n) {
       check_mpi(MPI_Irecv(data + at, n, MPI_BYTE, peer, 0, comm_, next()), "MPI_Irecv");
@@ -39,26 +50,8 @@ class Messages {
       check_mpi(MPI_Isend(data + at, n, MPI_BYTE, peer, 0, comm_, next()), "MPI_Isend");
     });
   }
-  void complete() {
-    if (requests_.empty()) return;
-    const int count = static_cast<int>(requests_.size());
-    if (waiting_ == Waiting::busy)
-      return check_mpi(MPI_Waitall(count, requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
-    // The library's own wait keeps a core busy. Each nap is a small part of what was waited so far, so that it delays
-    // little, and short enough for the data to move meanwhile, which it does inside of calls only.
-    const double start = base::steady_seconds();
-    for (int done = 0;;) {
-      check_mpi(MPI_Testall(count, requests_.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
-      if (done != 0) return;
-      const double waited = base::steady_seconds() - start;
-      if (waited < shortest_nap) std::this_thread::yield();
-      else
-        std::this_thread::sleep_for(std::chrono::duration<double>(std::clamp(waited / 16, shortest_nap, longest_nap)));
-    }
-  }
 
  private:
-  static constexpr double shortest_nap = 50e-6, longest_nap = 1e-3;
   template <class Post> static void parts(std::int64_t bytes, const Post& post) {
     const auto limit = message_limit.load();
     for (std::int64_t at = 0; at < bytes; at += limit) post(at, static_cast<int>(std::min(limit, bytes - at)));
@@ -69,8 +62,11 @@ class Messages {
   }
   MPI_Comm comm_;
   std::vector<MPI_Request>& requests_;
-  Waiting waiting_;
 };
+
+void copy_bytes_of(char* to, const char* from, std::int64_t bytes) {
+  if (to != from && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
 
 // MPI knows no bf16: its sums widen to f32 and round once for each addition.
 template <Reduction op> void combine_bf16(void* from, void* into, int* count, MPI_Datatype*) {
@@ -103,41 +99,88 @@ MPI_Op op_of(Reduction op, base::DType dtype) {
 
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator(std::string group, int rank, int size, MPI_Comm comm, Waiting waiting)
-      : Communicator(std::move(group), rank, size), comm_(comm), waiting_(waiting) {
+  MpiCommunicator(std::string group, int rank, int size, MPI_Comm comm, Waiting waiting,
+                  std::unique_ptr<NodeMemory> node)
+      : Communicator(std::move(group), rank, size), comm_(comm), waiting_(waiting), node_(std::move(node)) {
     requests_.reserve(4096 / sizeof(MPI_Request));
+    pieces_.reserve(static_cast<std::size_t>(size));
   }
   ~MpiCommunicator() override = default;  // the MPI communicator lives until finalize: freeing it would communicate
 
   void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override {
-    exec.run([this, inout, op] {
+    exec.run([this, &exec, inout, op] {
       Entry entry(ledger_, "all_reduce", all_reduce_bytes(inout.bytes(), size_));
       const auto native = op_of(op, inout.dtype);
+      arrive(exec, "all_reduce", inout.bytes());
       in_parts(inout, [&](void* data, int count) {
         check_mpi(MPI_Allreduce(MPI_IN_PLACE, data, count, mpi_type(inout.dtype), native, comm_), "MPI_Allreduce");
       });
     });
   }
 
-  // Pairwise: in round k every rank sends its piece to rank + k and receives that of rank - k.
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
-    exec.run([this, in, out] {
-      Entry entry(ledger_, "all_gather", all_gather_bytes(in.bytes(), size_));
-      TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} pieces of {}", out.bytes(), size_,
-                       in.bytes());
-      char* own = bytes_of(out) + rank_ * in.bytes();
-      if (own != in.data && in.bytes() > 0) std::memcpy(own, in.data, static_cast<std::size_t>(in.bytes()));
-      Messages messages(comm_, requests_, waiting_);
-      for (int k = 1; k < size_; ++k) messages.receive(bytes_of(out) + from(k) * in.bytes(), in.bytes(), from(k));
-      for (int k = 1; k < size_; ++k) messages.send(own, in.bytes(), to(k));
-      messages.complete();
+    gather_range(exec, in, out, 0, in.count());
+  }
+
+  // By messages: in round k every rank sends its piece to rank + k and receives that of rank - k.
+  bool gather_range(tensor::Exec& exec, base::View in, base::View out, std::int64_t first,
+                    std::int64_t count) override {
+    exec.run([this, &exec, in, out, first, count] {
+      const auto width = base::size_of(in.dtype), bytes = count * width, piece = in.bytes();
+      Entry entry(ledger_, "all_gather", all_gather_bytes(bytes, size_));
+      TRAINYARD_ASSERT(out.bytes() == size_ * piece, "{} bytes for {} pieces of {}", out.bytes(), size_, piece);
+      const auto of = [&](int r) { return bytes_of(out) + r * piece + first * width; };
+      const auto mine = elements_of(in, first, count);
+      copy_bytes_of(of(rank_), bytes_of(mine), bytes);
+      if (node_ && node_->meet({"all_gather", bytes}, mine, exec)) {
+        for (int k = 1; k < size_; ++k) copy_bytes_of(of(from(k)), node_->of(from(k)), bytes);
+        return node_->part(exec);
+      }
+      Messages messages(comm_, requests_);
+      for (int k = 1; k < size_; ++k) messages.receive(of(from(k)), bytes, from(k));
+      for (int k = 1; k < size_; ++k) messages.send(of(rank_), bytes, to(k));
+      complete(requests_, patience_of(exec, waiting_));
     });
+    return true;
+  }
+
+  // Where others can be looked at, their contributions are added where they lie.
+  bool fold_contributions(tensor::Exec& exec, const Contributions& all) override {
+    if (!node_) return false;
+    exec.run([this, &exec, all, turns = std::vector(all.turns.begin(), all.turns.end())] {
+      const auto turn = [&](int rank) { return turns.empty() ? rank : turns[static_cast<std::size_t>(rank)]; };
+      const bool contributes = turn(rank_) < all.contributors;
+      const auto width = base::size_of(all.sum.dtype), piece = all.sum.bytes(), bytes = all.count * width;
+      TRAINYARD_ASSERT(
+          all.contributors >= 1 && all.contributors <= size_ && (!contributes || all.in.bytes() == size_ * piece),
+          "{} bytes for pieces of {}, {} contributors of {}", all.in.bytes(), piece, all.contributors, size_);
+      Entry entry(ledger_, "ordered_reduce_scatter", contributes ? (size_ - 1) * bytes : 0);
+      const auto sum = elements_of(all.sum, all.first, all.count);
+      const auto shown = contributes ? all.in : base::View{};
+      if (node_->meet({"ordered_reduce_scatter", bytes, all.contributors}, shown, exec)) {
+        if (bytes > 0) fold_in_place(exec, all, sum, turn);
+        return node_->part(exec);
+      }
+      const auto staged = [&](int rank) { return bytes_of(all.staging) + turn(rank) * bytes; };
+      const auto part = [&](int rank) { return bytes_of(all.in) + rank * piece + all.first * width; };
+      TRAINYARD_ASSERT(all.staging.bytes() >= all.contributors * bytes, "{} contributions of {} bytes in {}",
+                       all.contributors, bytes, all.staging.bytes());
+      Messages messages(comm_, requests_);
+      for (int k = 1; k < size_; ++k)
+        if (turn(from(k)) < all.contributors) messages.receive(staged(from(k)), bytes, from(k));
+      for (int k = 1; contributes && k < size_; ++k) messages.send(part(to(k)), bytes, to(k));
+      if (contributes) copy_bytes_of(staged(rank_), part(rank_), bytes);
+      complete(requests_, patience_of(exec, waiting_));
+      kernels::fold(here(exec), base::View(all.staging.data, sum.dtype, {all.contributors, all.count}), sum, all.round);
+    });
+    return true;
   }
 
   void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
-    exec.run([this, in, out] {
+    exec.run([this, &exec, in, out] {
       Entry entry(ledger_, "reduce_scatter", reduce_scatter_bytes(out.bytes(), size_));
       TRAINYARD_ASSERT(out.count() <= INT32_MAX, "a piece of {} elements", out.count());
+      arrive(exec, "reduce_scatter", out.bytes());
       check_mpi(MPI_Reduce_scatter_block(in.data, out.data, static_cast<int>(out.count()), mpi_type(out.dtype),
                                          op_of(Reduction::sum, out.dtype), comm_),
                 "MPI_Reduce_scatter_block");
@@ -148,7 +191,7 @@ class MpiCommunicator : public Communicator {
                   std::span<const std::int64_t> receive_counts) override {
     std::vector<std::int64_t> sends(send_counts.begin(), send_counts.end()),
         receives(receive_counts.begin(), receive_counts.end());
-    exec.run([this, send, receive, sends = std::move(sends), receives = std::move(receives)] {
+    exec.run([this, &exec, send, receive, sends = std::move(sends), receives = std::move(receives)] {
       const auto width = base::size_of(receive.dtype);
       const auto offset = [&](const std::vector<std::int64_t>& counts, int r) {
         std::int64_t n = 0;
@@ -161,20 +204,20 @@ class MpiCommunicator : public Communicator {
       std::int64_t sent = 0;
       for (int k = 1; k < size_; ++k) sent += bytes(sends, to(k));
       Entry entry(ledger_, "all_to_all", sent);
-      Messages messages(comm_, requests_, waiting_);
+      Messages messages(comm_, requests_);
       for (int k = 1; k < size_; ++k)
         messages.receive(bytes_of(receive) + offset(receives, from(k)), bytes(receives, from(k)), from(k));
       for (int k = 1; k < size_; ++k) messages.send(bytes_of(send) + offset(sends, to(k)), bytes(sends, to(k)), to(k));
-      if (bytes(sends, rank_) > 0)
-        std::memcpy(bytes_of(receive) + offset(receives, rank_), bytes_of(send) + offset(sends, rank_),
-                    static_cast<std::size_t>(bytes(sends, rank_)));
-      messages.complete();
+      copy_bytes_of(bytes_of(receive) + offset(receives, rank_), bytes_of(send) + offset(sends, rank_),
+                    bytes(sends, rank_));
+      complete(requests_, patience_of(exec, waiting_));
     });
   }
 
   void broadcast(tensor::Exec& exec, base::View inout, int root) override {
-    exec.run([this, inout, root] {
+    exec.run([this, &exec, inout, root] {
       Entry entry(ledger_, "broadcast", broadcast_bytes(inout.bytes(), size_, rank_, root));
+      arrive(exec, "broadcast", inout.bytes());
       in_parts(inout, [&](void* data, int count) {
         check_mpi(MPI_Bcast(data, static_cast<int>(count * base::size_of(inout.dtype)), MPI_BYTE, root, comm_),
                   "MPI_Bcast");
@@ -184,23 +227,23 @@ class MpiCommunicator : public Communicator {
 
   void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) override {
     std::vector<Transfer> list(transfers.begin(), transfers.end());
-    exec.run([this, list = std::move(list)] {
+    exec.run([this, &exec, list = std::move(list)] {
       std::int64_t sent = 0;
       for (const auto& t : list) sent += t.kind == Transfer::Kind::send && t.peer != rank_ ? t.view.bytes() : 0;
       Entry entry(ledger_, "exchange", sent);
-      Messages messages(comm_, requests_, waiting_);
+      Messages messages(comm_, requests_);
       for (const auto& t : list)
         if (t.kind == Transfer::Kind::receive) messages.receive(bytes_of(t.view), t.view.bytes(), t.peer);
       for (const auto& t : list)
         if (t.kind == Transfer::Kind::send) messages.send(bytes_of(t.view), t.view.bytes(), t.peer);
-      messages.complete();
+      complete(requests_, patience_of(exec, waiting_));
     });
   }
 
   void barrier(tensor::Exec& exec) override {
-    exec.run([this] {
+    exec.run([this, &exec] {
       Entry entry(ledger_, "barrier", 0);
-      check_mpi(MPI_Barrier(comm_), "MPI_Barrier");
+      arrive(exec, "barrier", 0);
     });
   }
 
@@ -214,9 +257,41 @@ class MpiCommunicator : public Communicator {
       call(bytes_of(v) + at * width, static_cast<int>(std::min(most, v.count() - at)));
   }
 
+  // Waits with patience until all are there, so that a call of the library that keeps a core busy has nobody to wait
+  // for.
+  void arrive(const tensor::Exec& exec, const char* operation, std::int64_t bytes) {
+    if (size_ == 1) return;
+    if (node_) {
+      node_->meet({operation, bytes}, {}, exec);
+      return;
+    }
+    requests_.assign(1, MPI_REQUEST_NULL);
+    check_mpi(MPI_Ibarrier(comm_, requests_.data()), "MPI_Ibarrier");
+    complete(requests_, patience_of(exec, waiting_));
+  }
+
+  template <class Turn>
+  void fold_in_place(tensor::Exec& exec, const Contributions& all, const base::View& sum, const Turn& turn) {
+    pieces_.assign(static_cast<std::size_t>(all.contributors), nullptr);
+    for (int r = 0; r < size_; ++r)
+      if (turn(r) < all.contributors)
+        pieces_[static_cast<std::size_t>(turn(r))] =
+            node_->of(r) + rank_ * all.sum.bytes() + all.first * base::size_of(sum.dtype);
+    kernels::fold(here(exec), pieces_, sum, all.round);
+  }
+
+  // As many threads, for work inside of work of `exec`.
+  tensor::Exec& here(const tensor::Exec& exec) {
+    if (!here_ || here_->threads() != exec.threads()) here_ = tensor::Exec::caller(nullptr, exec.threads());
+    return *here_;
+  }
+
   MPI_Comm comm_;
   std::vector<MPI_Request> requests_;
   Waiting waiting_;
+  std::unique_ptr<NodeMemory> node_;  // null: messages alone
+  std::vector<const void*> pieces_;   // by turn
+  std::unique_ptr<tensor::Exec> here_;
 };
 
 }  // namespace
@@ -230,7 +305,7 @@ std::unique_ptr<Communicator> MpiRuntime::communicator(const std::string& group)
 }
 
 std::unique_ptr<Communicator> MpiRuntime::split(const std::string& group, const std::vector<int>& ranks) {
-  return split(group, ranks, Waiting::busy);
+  return split(group, ranks, Waiting::patient);
 }
 
 std::unique_ptr<Communicator> MpiRuntime::split(const std::string& group, const std::vector<int>& ranks,
@@ -251,7 +326,8 @@ std::unique_ptr<Communicator> MpiRuntime::split(const std::string& group, const 
   }
   MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
   return std::make_unique<MpiCommunicator>(group, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
-                                           made, waiting);
+                                           made, waiting,
+                                           waiting == Waiting::patient ? node_->memory(group, ranks, made) : nullptr);
 }
 
 }  // namespace trainyard::comm

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/comm/mpi_calls.h"
+#include "libtrain/comm/mpi_node_memory.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -48,6 +49,7 @@ MpiRuntime::MpiRuntime() {
     MPI_Finalize();
     throw base::EnvironmentError(refusal, "launch with srun --mpi=pmix, with the MPI that this program was built with");
   }
+  node_ = std::make_shared<const MpiNode>(rank_, size_);
 }
 
 MpiRuntime::~MpiRuntime() {

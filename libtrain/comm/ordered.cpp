@@ -21,6 +21,7 @@ void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View i
   }
   if (!turns.empty())
     return ordered_reduce_scatter_range(comm, exec, in, staging, sum, round, contributors, 0, piece, turns);
+  if (comm.fold_contributions(exec, {in, staging, sum, round, contributors, 0, piece, {}})) return;
   const bool contributes = comm.rank() < contributors;
   TRAINYARD_ASSERT(!contributes || in.count() == n * piece, "{} elements for {} pieces of {}", in.count(), n, piece);
   std::vector<std::int64_t> send(static_cast<std::size_t>(n), contributes ? piece : 0),

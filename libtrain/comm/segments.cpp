@@ -20,6 +20,7 @@ void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View piece, 
                       std::int64_t count) {
   TRAINYARD_ASSERT(whole.count() == comm.size() * piece.count() && first >= 0 && first + count <= piece.count(),
                    "[{}, {}) of pieces of {} in {}", first, first + count, piece.count(), whole.count());
+  if (comm.gather_range(exec, piece, whole, first, count)) return;
   const auto mine = elements_of(piece, first, count);
   std::vector<Transfer> transfers;
   for (int k = 1; k < comm.size(); ++k) {
@@ -49,6 +50,7 @@ void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::
     return kernels::fold(exec, elements_of(in, first, count).reshaped({1, count}), elements_of(sum, first, count),
                          round);
   }
+  if (comm.fold_contributions(exec, {in, staging, sum, round, contributors, first, count, turns})) return;
   std::vector<Transfer> transfers;
   for (int k = 1; k < comm.size(); ++k) {
     const int to = (comm.rank() + k) % comm.size(), from = (comm.rank() - k + comm.size()) % comm.size();

@@ -12,6 +12,7 @@
 #include "libtrain/plan/stage_table.h"
 #include "libtrain/plan/traffic.h"
 #include "libtrain/tensor/gpu.h"
+#include "libtrain/tensor/shared_memory.h"
 
 #include <algorithm>
 #include <vector>
@@ -77,7 +78,7 @@ SizeTable traffic_table(const plan::Plan& p, const World& world, std::int64_t st
 SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int rank, const std::vector<RankRecord>& all) {
   const auto measured = memory.measured();
   const auto& device = setup.step.device;
-  auto taken = peak_resident_bytes(), there = total(measured);
+  auto taken = peak_resident_bytes() - tensor::resident_bytes_of_peers(), there = total(measured);
   if (device.kind == base::DeviceKind::cuda) {
     const auto info = tensor::gpu_info(device.index);
     taken = info.total_bytes - info.free_bytes;

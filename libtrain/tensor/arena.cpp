@@ -1,9 +1,10 @@
-// One anonymous mapping per arena, handed out as a stack.
+// One mapping per arena, handed out as a stack.
 #include "libtrain/tensor/arena.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/memory_categories.h"
 #include "libtrain/tensor/gpu.h"
+#include "libtrain/tensor/shared_memory.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -26,6 +27,16 @@ const char* name_of(Category c) {
   return names[static_cast<std::size_t>(c)].c_str();
 }
 
+namespace {
+
+// What collectives read of another rank, and what measurements have in its place.
+bool read_by_peers(Category c) {
+  return c == Category::parameters || c == Category::gradients || c == Category::unit_gradients ||
+         c == Category::communication_staging;
+}
+
+}  // namespace
+
 Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device)
     : category_(category), device_(device) {
   TRAINYARD_ASSERT(capacity_bytes >= 0, "capacity {}", capacity_bytes);
@@ -40,8 +51,10 @@ Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device
     memory_ = static_cast<char*>(p);
     return;
   }
-  void* p = mmap(nullptr, static_cast<std::size_t>(capacity_), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p = read_by_peers(category) ? reserve_shared(capacity_) : nullptr;
+  if (p == nullptr)
+    p = mmap(nullptr, static_cast<std::size_t>(capacity_), PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED)
     throw base::EnvironmentError(
         fmt::format("cannot reserve {} bytes for {}: {}", capacity_, name_of(category), std::strerror(errno)),
@@ -70,7 +83,7 @@ Arena::~Arena() {
   }
   if (memory_ == nullptr) return;
   if (device_.kind == base::DeviceKind::cuda) gpu_module().runtime->release(device_.index, memory_);
-  else munmap(memory_, static_cast<std::size_t>(capacity_));
+  else if (!release_shared(memory_)) munmap(memory_, static_cast<std::size_t>(capacity_));
 }
 
 void* Arena::allocate_bytes(std::int64_t bytes) {

@@ -48,6 +48,31 @@ TEST(Fold, First) {
   });
 }
 
+// Rows in the other order in memory, told one by one.
+TEST(Fold, OfPiecesThatLieAnywhere) {
+  everywhere([](tensor::Exec& exec, DType t, std::int64_t c, std::int64_t n) {
+    auto p = pieces(t, c, n, 1);
+    const auto view = p.view();
+    const auto row = [&](std::int64_t r) {
+      return static_cast<const char*>(view.data) + r * view.pitch * base::size_of(t);
+    };
+    std::vector<const void*> backwards;
+    for (std::int64_t r = c - 1; r >= 0; --r) backwards.push_back(row(r));
+    for (const auto round : {FoldRound::first, FoldRound::next}) {
+      MatrixBuffer sum(t, 1, n, 2);
+      sum.fill(3);
+      const auto before = sum;
+      kernels::fold(exec, backwards, sum.view(), round);
+      ASSERT_TRUE(sum.gap_untouched());
+      for (std::int64_t i = 0; i < n; ++i) {
+        double want = round == FoldRound::first ? p(c - 1, i) : add(t, before(0, i), p(c - 1, i));
+        for (std::int64_t r = c - 2; r >= 0; --r) want = add(t, want, p(r, i));
+        ASSERT_EQ(sum(0, i), want) << c << " pieces, element " << i;
+      }
+    }
+  });
+}
+
 TEST(Fold, NextGoesOnFromTheSum) {
   everywhere([](tensor::Exec& exec, DType t, std::int64_t c, std::int64_t n) {
     auto p = pieces(t, c, n, 1), sum = pieces(t, 1, n, 2);

@@ -1,0 +1,103 @@
+// Ranks show one another a word, then, for each group, a board.
+#include "libtrain/comm/mpi_node_memory.h"
+
+#include "libtrain/base/error.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <unistd.h>
+
+namespace trainyard::comm {
+
+namespace {
+
+using tensor::SharedPlace;
+
+bool all_say(bool mine, MPI_Comm comm) {
+  int said = mine ? 1 : 0;
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &said, 1, MPI_INT, MPI_MIN, comm), "MPI_Allreduce");
+  return said == 1;
+}
+
+bool wanted() {
+  const char* said = std::getenv("TRAINYARD_SHARED_MEMORY");
+  return said == nullptr || std::string_view(said) != "off";
+}
+
+// Does this process see what each of the others has written?
+bool sees_all(const std::vector<SharedPlace>& places) {
+  try {
+    for (std::size_t r = 0; r < places.size(); ++r) {
+      if (places[r].region == 0) return false;
+      if (places[r].process == getpid()) continue;
+      int word = 0;
+      std::memcpy(&word, tensor::memory_of_peer(places[r]), sizeof word);
+      if (word != static_cast<int>(r) + 1) return false;
+    }
+    return true;
+  } catch (const base::EnvironmentError&) {
+    return false;
+  }
+}
+
+bool try_sharing(MPI_Comm node) {
+  int rank = 0, size = 1;
+  MPI_Comm_rank(node, &rank);
+  MPI_Comm_size(node, &size);
+  if (!all_say(size > 1 && wanted(), node)) return false;
+  tensor::begin_sharing();
+  auto* word = static_cast<int*>(tensor::reserve_shared(sizeof(int)));
+  if (word != nullptr) *word = rank + 1;
+  std::vector<SharedPlace> places(static_cast<std::size_t>(size));
+  const auto own = word != nullptr ? tensor::shared_place(word, sizeof(int)) : SharedPlace{};
+  check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, places.data(), sizeof own, MPI_BYTE, node), "MPI_Allgather");
+  const bool shares = all_say(sees_all(places), node);
+  if (word != nullptr) tensor::release_shared(word);
+  if (!shares) tensor::end_sharing();
+  return shares;
+}
+
+// Data moves inside of calls only, also what was sent before.
+void let_the_library_work() {
+  int there = 0;
+  MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
+}
+
+}  // namespace
+
+MpiNode::MpiNode(int rank, int size) : first_of_node_(static_cast<std::size_t>(size), -1) {
+  if (size == 1) return;
+  MPI_Comm node = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node),
+            "MPI_Comm_split_type");
+  int first = rank;
+  check_mpi(MPI_Bcast(&first, 1, MPI_INT, 0, node), "MPI_Bcast");
+  if (!try_sharing(node)) first = -1;
+  MPI_Comm_free(&node);
+  check_mpi(MPI_Allgather(&first, 1, MPI_INT, first_of_node_.data(), 1, MPI_INT, MPI_COMM_WORLD), "MPI_Allgather");
+}
+
+std::unique_ptr<NodeMemory> MpiNode::memory(const std::string& group, const std::vector<int>& ranks,
+                                            MPI_Comm made) const {
+  const auto node = [&](int r) { return first_of_node_[static_cast<std::size_t>(r)]; };
+  const bool together =
+      node(ranks[0]) >= 0 && std::all_of(ranks.begin(), ranks.end(), [&](int r) { return node(r) == node(ranks[0]); });
+  if (!together || ranks.size() == 1) return nullptr;
+  int rank = 0;
+  MPI_Comm_rank(made, &rank);
+  const int size = static_cast<int>(ranks.size());
+  const auto bytes = NodeMemory::block_bytes(size);
+  void* board = rank == 0 ? tensor::reserve_shared(bytes) : nullptr;
+  auto place = board != nullptr ? tensor::shared_place(board, bytes) : SharedPlace{};
+  check_mpi(MPI_Bcast(&place, sizeof place, MPI_BYTE, 0, made), "MPI_Bcast");
+  void* mapped = place.region != 0 ? tensor::map_writable(place) : nullptr;
+  const bool all = all_say(mapped != nullptr, made);
+  if (board != nullptr) tensor::release_shared(board);  // the others and this rank have mapped it
+  if (all) return std::make_unique<NodeMemory>(group, rank, size, mapped, let_the_library_work);
+  if (mapped != nullptr) tensor::unmap_writable(mapped, place);
+  return nullptr;
+}
+
+}  // namespace trainyard::comm

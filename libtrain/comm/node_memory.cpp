@@ -1,0 +1,126 @@
+// A board of posts, and one counter at which all arrive: the kernel wakes who sleeps there, also in other processes.
+#include "libtrain/comm/node_memory.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/comm/patience.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <ctime>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <utility>
+
+namespace trainyard::comm {
+
+namespace {
+
+using Word = std::atomic<std::uint32_t>;
+static_assert(Word::is_always_lock_free && sizeof(Word) == 4);
+
+// Until another process or thread changes the word, wakes, or the time is over.
+void sleep_at(const Word& word, std::uint32_t while_it_is, double seconds) {
+  timespec time{};
+  time.tv_nsec = static_cast<long>(seconds * 1e9);
+  syscall(SYS_futex, &word, FUTEX_WAIT, while_it_is, &time, nullptr, 0);
+}
+void wake_all_at(const Word& word) { syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0); }
+
+// Whoever arrives wakes the sleepers, so that a sleep ends early only for what a library has to do.
+constexpr double longest_sleep = 4e-3;
+
+}  // namespace
+
+struct alignas(128) NodeMemory::Post {
+  char operation[24];
+  std::int64_t bytes, contributors;
+  enum class Buffer : std::int32_t { empty, seen, hidden } buffer;
+  tensor::SharedPlace place;
+};
+
+struct NodeMemory::Block {
+  alignas(128) Word arrived;
+  alignas(128) Word round, sleepers;
+};
+
+std::int64_t NodeMemory::block_bytes(int ranks) {
+  return static_cast<std::int64_t>(sizeof(Block) + 2 * static_cast<std::size_t>(ranks) * sizeof(Post));
+}
+
+NodeMemory::NodeMemory(std::string group, int rank, int size, void* block, std::function<void()> progress)
+    : group_(std::move(group)), rank_(rank), size_(size), block_(static_cast<Block*>(block)),
+      progress_(std::move(progress)), found_(static_cast<std::size_t>(size), nullptr) {}
+
+NodeMemory::~NodeMemory() { munmap(block_, static_cast<std::size_t>(block_bytes(size_))); }
+
+// Who is at the next meeting already writes beside what others still read of this one; nobody is further ahead.
+NodeMemory::Post& NodeMemory::post(int rank, std::uint32_t meeting) {
+  auto* posts = reinterpret_cast<Post*>(reinterpret_cast<char*>(block_) + sizeof(Block));
+  return posts[static_cast<std::ptrdiff_t>(meeting % 2) * size_ + rank];
+}
+
+void NodeMemory::arrive(const tensor::Exec& exec) {
+  const auto round = block_->round.load();
+  if (block_->arrived.fetch_add(1) + 1 == static_cast<std::uint32_t>(size_)) {
+    block_->arrived.store(0);
+    block_->round.store(round + 1);
+    if (block_->sleepers.load() > 0) wake_all_at(block_->round);
+    return;
+  }
+  Patience patience(exec);
+  for (int looks = 1; block_->round.load() == round; ++looks) {
+    if (patience.nap() == 0) {
+      if (progress_ && looks % 64 == 0) progress_();
+      continue;
+    }
+    block_->sleepers.fetch_add(1);
+    if (block_->round.load() == round) sleep_at(block_->round, round, longest_sleep);
+    block_->sleepers.fetch_sub(1);
+    if (progress_) progress_();
+  }
+}
+
+bool NodeMemory::meet(const Call& call, const base::View& mine, const tensor::Exec& exec) {
+  using Buffer = Post::Buffer;
+  const auto meeting = meetings_++;
+  auto& own = post(rank_, meeting);
+  std::strncpy(own.operation, call.operation, sizeof own.operation - 1);
+  own.bytes = call.bytes, own.contributors = call.contributors;
+  own.place =
+      mine.data != nullptr && mine.bytes() > 0 ? tensor::shared_place(mine.data, mine.bytes()) : tensor::SharedPlace{};
+  own.buffer = own.place.region != 0                      ? Buffer::seen
+               : mine.data != nullptr && mine.bytes() > 0 ? Buffer::hidden
+                                                          : Buffer::empty;
+  arrive(exec);
+  bool all_seen = true;
+  const auto& first = post(0, meeting);
+  for (int r = 0; r < size_; ++r) {
+    const auto& p = post(r, meeting);
+    if (std::strcmp(p.operation, first.operation) != 0 || p.bytes != first.bytes ||
+        p.contributors != first.contributors)
+      disagree(r, first, p);
+    all_seen = all_seen && p.buffer != Buffer::hidden;
+  }
+  if (!all_seen) return false;
+  for (int r = 0; r < size_; ++r) {
+    const auto& p = post(r, meeting);
+    auto& at = found_[static_cast<std::size_t>(r)];
+    at = nullptr;
+    if (r == rank_) at = static_cast<const char*>(mine.data);
+    else if (p.buffer == Buffer::seen) at = tensor::memory_of_peer(p.place);
+  }
+  return true;
+}
+
+void NodeMemory::part(const tensor::Exec& exec) { arrive(exec); }
+
+void NodeMemory::disagree(int rank, const Post& first, const Post& other) const {
+  throw base::CheckError(fmt::format("group {}: rank 0 is in {} of {} bytes, rank {} in {} of {} bytes", group_,
+                                     first.operation, first.bytes, rank, other.operation, other.bytes),
+                         "every rank must make the same calls in the same order");
+}
+
+}  // namespace trainyard::comm

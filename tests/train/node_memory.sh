@@ -1,0 +1,35 @@
+#!/bin/bash
+# Ranks of one machine look at one another's arenas, or send messages where one of them is told not to: the same numbers, memory and traffic as foretold, and nothing left behind.
+# usage: node_memory.sh BIN_FOLDER
+bin=$(realpath "$1")
+. "$(dirname "$0")/../script.sh"
+end_at_first_failure
+PATH=$bin:$PATH
+small_text 300 >text
+shard-data --input text --split paragraphs --output data --validation 0 >/dev/null 2>&1 || fail shards
+tiny_model >tiny.toml
+run="train --model tiny.toml --data data --steps 4 --global-batch 8 --micro-batch 1 --threads 1 --progress never --memory-report --bytes"
+numbers() { jq -c '[.step, .loss, .gradient_norm]' "$1/metrics.jsonl"; }
+before=$(ls /dev/shm | sort)
+
+TRAINYARD_SHARED_MEMORY=off expect 0 mpirun -q --bind-to none -n 3 $run --zero 3 --output messages
+numbers messages >expected
+for stage in 0 2 3; do
+  expect 0 mpirun -q --bind-to none -n 3 $run --zero $stage --output looks-$stage
+  said "total in arenas .* 0\$"
+  said "data ordered_reduce_scatter .* 0\$"
+  said "within"
+  numbers looks-$stage >found
+  same expected found "ZeRO $stage with shared memory"
+done
+# Replicas of two tensor ranks: groups whose ranks are not neighbours.
+expect 0 mpirun -q --bind-to none -n 4 $run --zero 3 --tensor 2 --lanes 2 --output tensor
+TRAINYARD_SHARED_MEMORY=off expect 0 mpirun -q --bind-to none -n 4 $run --zero 3 --tensor 2 --lanes 2 --output tensor-messages
+numbers tensor >found
+numbers tensor-messages >expected-tensor
+same expected-tensor found "tensor ranks with shared memory"
+expect 0 mpirun -q --bind-to none -n 2 $run --zero 3 --output one-will-not : -n 1 -x TRAINYARD_SHARED_MEMORY=off $run --zero 3 --output one-will-not
+numbers one-will-not >found
+same expected found "one rank without shared memory"
+[ "$(ls /dev/shm | sort)" = "$before" ] || fail "left in /dev/shm: $(ls /dev/shm)"
+passed
