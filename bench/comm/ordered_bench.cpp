@@ -38,7 +38,7 @@ int main() {
     const auto own = base::View::of(whole.ptr<float>() + mpi.rank() * piece, {piece});
     double best[6] = {1e9, 1e9, 1e9, 1e9, 1e9, 1e9};
     const auto time = [&](int i, const auto& call) { best[i] = std::min(best[i], seconds_of(call)); };
-    const int rounds = piece > 100000 ? 20 : 200, count = static_cast<int>(piece);
+    const int rounds = piece > 100000 ? 60 : 200, count = static_cast<int>(piece);
     for (int round = 0; round < rounds; ++round) {
       time(0, [&] { comm::ordered_reduce_scatter(*comm, *exec, whole, staged, sum, base::FoldRound::first, n); });
       time(1, [&] { MPI_Reduce_scatter_block(whole.data, sum.data, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
