@@ -1,4 +1,4 @@
-// Naps.
+// How long a nap is, by what was waited and by what others do.
 #include "libtrain/comm/patience.h"
 
 #include "libtrain/base/here_and_now.h"
