@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
-#include <unistd.h>
+#include <sys/resource.h>
 
 namespace trainyard::comm {
 
@@ -21,17 +21,18 @@ bool all_say(bool mine, MPI_Comm comm) {
   return said == 1;
 }
 
-bool wanted() {
-  const char* said = std::getenv("TRAINYARD_SHARED_MEMORY");
-  return said == nullptr || std::string_view(said) != "off";
+// A limit of addresses counts what is mapped of others, so that it would be met in the middle of a run.
+bool has_room_for_others() {
+  rlimit addresses{};
+  return getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur == RLIM_INFINITY;
 }
 
 // Does this process see what each of the others has written?
-bool sees_all(const std::vector<SharedPlace>& places) {
+bool sees_all(const std::vector<SharedPlace>& places, int rank) {
   try {
     for (std::size_t r = 0; r < places.size(); ++r) {
       if (places[r].region == 0) return false;
-      if (places[r].process == getpid()) continue;
+      if (static_cast<int>(r) == rank) continue;
       int word = 0;
       std::memcpy(&word, tensor::memory_of_peer(places[r]), sizeof word);
       if (word != static_cast<int>(r) + 1) return false;
@@ -46,15 +47,15 @@ bool try_sharing(MPI_Comm node) {
   int rank = 0, size = 1;
   MPI_Comm_rank(node, &rank);
   MPI_Comm_size(node, &size);
-  if (!all_say(size > 1 && wanted(), node)) return false;
+  if (!all_say(size > 1 && MpiNode::wanted() && has_room_for_others(), node)) return false;
   tensor::begin_sharing();
   auto* word = static_cast<int*>(tensor::reserve_shared(sizeof(int)));
   if (word != nullptr) *word = rank + 1;
   std::vector<SharedPlace> places(static_cast<std::size_t>(size));
   const auto own = word != nullptr ? tensor::shared_place(word, sizeof(int)) : SharedPlace{};
   check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, places.data(), sizeof own, MPI_BYTE, node), "MPI_Allgather");
-  const bool shares = all_say(sees_all(places), node);
-  if (word != nullptr) tensor::release_shared(word);
+  const bool shares = all_say(sees_all(places, rank), node);
+  if (word != nullptr) tensor::release_shared(word, tensor::Pages::gone);
   if (!shares) tensor::end_sharing();
   return shares;
 }
@@ -66,6 +67,13 @@ void let_the_library_work() {
 }
 
 }  // namespace
+
+bool MpiNode::wanted() {
+  const char* said = std::getenv("TRAINYARD_SHARED_MEMORY");
+  if (said == nullptr || std::string_view(said) == "on") return true;
+  if (std::string_view(said) == "off") return false;
+  throw base::UsageError(fmt::format("TRAINYARD_SHARED_MEMORY={} is neither on nor off", said), "use on or off");
+}
 
 MpiNode::MpiNode(int rank, int size) : first_of_node_(static_cast<std::size_t>(size), -1) {
   if (size == 1) return;
@@ -94,7 +102,7 @@ std::unique_ptr<NodeMemory> MpiNode::memory(const std::string& group, const std:
   check_mpi(MPI_Bcast(&place, sizeof place, MPI_BYTE, 0, made), "MPI_Bcast");
   void* mapped = place.region != 0 ? tensor::map_writable(place) : nullptr;
   const bool all = all_say(mapped != nullptr, made);
-  if (board != nullptr) tensor::release_shared(board);  // the others and this rank have mapped it
+  if (board != nullptr) tensor::release_shared(board, tensor::Pages::stay);  // the others and this rank have mapped it
   if (all) return std::make_unique<NodeMemory>(group, rank, size, mapped, let_the_library_work);
   if (mapped != nullptr) tensor::unmap_writable(mapped, place);
   return nullptr;

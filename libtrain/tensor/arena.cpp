@@ -83,7 +83,7 @@ Arena::~Arena() {
   }
   if (memory_ == nullptr) return;
   if (device_.kind == base::DeviceKind::cuda) gpu_module().runtime->release(device_.index, memory_);
-  else if (!release_shared(memory_)) munmap(memory_, static_cast<std::size_t>(capacity_));
+  else if (!release_shared(memory_, Pages::gone)) munmap(memory_, static_cast<std::size_t>(capacity_));
 }
 
 void* Arena::allocate_bytes(std::int64_t bytes) {
@@ -117,7 +117,8 @@ void clear_untouched(base::View view) {
   auto* first = begin + (page - reinterpret_cast<std::uintptr_t>(begin) % page) % page;
   auto* last = end - reinterpret_cast<std::uintptr_t>(end) % page;
   const auto bytes = first < last ? static_cast<std::size_t>(last - first) : 0;
-  if (bytes == 0 || madvise(first, bytes, MADV_DONTNEED) != 0) first = last = end;
+  const bool shared = shared_place(begin, 1).region != 0;  // what others see too would come back as it was
+  if (bytes == 0 || madvise(first, bytes, shared ? MADV_REMOVE : MADV_DONTNEED) != 0) first = last = end;
   std::memset(begin, 0, static_cast<std::size_t>(first - begin));
   std::memset(last, 0, static_cast<std::size_t>(end - last));
 }

@@ -15,6 +15,7 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
@@ -25,6 +26,7 @@ namespace {
 struct Region {
   std::int64_t number, bytes;
   int file;
+  std::uint64_t device, inode;
 };
 struct Mapped {
   void* memory;
@@ -55,12 +57,29 @@ bool files_may_have(std::int64_t bytes) {
          (limit.rlim_cur == RLIM_INFINITY || static_cast<std::uint64_t>(bytes) <= limit.rlim_cur);
 }
 
+// A system that promises no more memory than it has counts private memory when it is reserved, files when they are
+// touched: with a signal where there is too little.
+bool memory_is_counted_first() {
+  static const bool counted = [] {
+    int policy = 0;
+    std::ifstream("/proc/sys/vm/overcommit_memory") >> policy;
+    return policy == 2;
+  }();
+  return counted;
+}
+
+// What has this name here may be another file, where the process of this number is another one.
 void* map_place(const SharedPlace& place, int flags, int protection) {
   const auto path = fmt::format("/proc/{}/fd/{}", place.process, place.file);
-  const int file = open(path.c_str(), flags | O_CLOEXEC);
+  const int file = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file < 0) return MAP_FAILED;
-  void* p =
-      mmap(nullptr, static_cast<std::size_t>(place.region_bytes), protection, MAP_SHARED | MAP_NORESERVE, file, 0);
+  struct stat found {};
+  void* p = MAP_FAILED;
+  if (fstat(file, &found) == 0) {
+    errno = ENOENT;
+    if (found.st_dev == place.device && found.st_ino == place.inode)
+      p = mmap(nullptr, static_cast<std::size_t>(place.region_bytes), protection, MAP_SHARED | MAP_NORESERVE, file, 0);
+  }
   const int problem = errno;
   close(file);
   errno = problem;
@@ -84,26 +103,29 @@ void end_sharing() {
 void* reserve_shared(std::int64_t bytes) {
   auto& all = registry();
   std::lock_guard lock(all.mutex);
-  if (!all.sharing || bytes <= 0 || !files_may_have(bytes)) return nullptr;
+  if (!all.sharing || bytes <= 0 || !files_may_have(bytes) || memory_is_counted_first()) return nullptr;
   const int file = memfd_create("trainyard", MFD_CLOEXEC);
   if (file < 0) return nullptr;
   void* p = MAP_FAILED;
-  if (ftruncate(file, bytes) == 0)
+  struct stat made {};
+  if (ftruncate(file, bytes) == 0 && fstat(file, &made) == 0)
     p = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
   if (p == MAP_FAILED) {
     close(file);
     return nullptr;
   }
-  all.own[static_cast<const char*>(p)] = {++all.last, bytes, file};
+  all.own[static_cast<const char*>(p)] = {++all.last, bytes, file, made.st_dev, made.st_ino};
   return p;
 }
 
-bool release_shared(void* memory) {
+bool release_shared(void* memory, Pages pages) {
   auto& all = registry();
   std::lock_guard lock(all.mutex);
   const auto found = all.own.find(static_cast<const char*>(memory));
   if (found == all.own.end()) return false;
-  munmap(memory, static_cast<std::size_t>(found->second.bytes));
+  const auto bytes = static_cast<std::size_t>(found->second.bytes);
+  if (pages == Pages::gone) madvise(memory, bytes, MADV_REMOVE);
+  munmap(memory, bytes);
   close(found->second.file);
   all.own.erase(found);
   ++all.released;
@@ -118,7 +140,8 @@ SharedPlace shared_place(const void* data, std::int64_t bytes) {
   if (next == all.own.begin()) return {};
   const auto& [begin, region] = *std::prev(next);
   if (at - begin + bytes > region.bytes) return {};
-  return {region.number, region.bytes, at - begin, all.released, static_cast<std::int32_t>(getpid()), region.file};
+  return {region.number, region.bytes,  at - begin,  all.released, static_cast<std::int32_t>(getpid()),
+          region.file,   region.device, region.inode};
 }
 
 const char* memory_of_peer(const SharedPlace& place) {

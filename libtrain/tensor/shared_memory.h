@@ -12,6 +12,7 @@ struct SharedPlace {
   std::int64_t region_bytes = 0, offset = 0;
   std::int64_t released = 0;  // regions of its process that are gone by now
   std::int32_t process = 0, file = -1;
+  std::uint64_t device = 0, inode = 0;  // of the file: elsewhere another process may have this number
 };
 
 // While memory is shared, arenas that collectives read are made where others can see them. It is not until somebody who
@@ -20,10 +21,12 @@ void begin_sharing();
 void end_sharing();  // regions to come are private; those there are stay
 
 // Zeroed memory, touched first by whoever writes to it. Null where memory is not shared, or the system refuses (a limit
-// of files or of their size): private memory does the same work. From any thread, as all of these.
+// of files or of their size), or would only refuse when it is touched (it promises no more than it has): private memory
+// does the same work. From any thread, as all of these.
 void* reserve_shared(std::int64_t bytes);
-// False: this is no such memory.
-bool release_shared(void* memory);
+// False: this is no such memory. gone: its pages are the system's again, also where others still map it.
+enum class Pages { gone, stay };
+bool release_shared(void* memory, Pages pages);
 SharedPlace shared_place(const void* data, std::int64_t bytes);
 
 // What lies at a place of another process, to be read: mapped with the first call and until its process has released a

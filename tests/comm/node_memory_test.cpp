@@ -9,6 +9,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <thread>
@@ -38,7 +39,7 @@ void at_one_board(int ranks, const std::function<void(NodeMemory& node, int rank
       body(node, r);
     });
   for (auto& t : team) t.join();
-  EXPECT_TRUE(tensor::release_shared(board));
+  EXPECT_TRUE(tensor::release_shared(board, tensor::Pages::gone));
 }
 
 // In each round everyone reads what everyone has written before the meeting, and overwrites it once all have parted.
@@ -117,8 +118,8 @@ TEST_F(node_memory, regions_are_known_by_what_lies_in_them_until_they_are_releas
   bytes[100] = 7;
   EXPECT_EQ(*tensor::memory_of_peer(place), 7);
   EXPECT_GE(tensor::resident_bytes_of_peers(), 4096);
-  EXPECT_TRUE(tensor::release_shared(memory));
-  EXPECT_FALSE(tensor::release_shared(memory));
+  EXPECT_TRUE(tensor::release_shared(memory, tensor::Pages::stay));
+  EXPECT_FALSE(tensor::release_shared(memory, tensor::Pages::stay));
   EXPECT_EQ(tensor::shared_place(bytes + 100, 1).region, 0);
 
   void* next = tensor::reserve_shared(10000);  // it may have the place and the file of the one before
@@ -126,7 +127,35 @@ TEST_F(node_memory, regions_are_known_by_what_lies_in_them_until_they_are_releas
   EXPECT_NE(other.region, place.region);
   EXPECT_EQ(other.released, place.released + 1);
   EXPECT_EQ(tensor::memory_of_peer(other)[100], 0) << "what is seen is not the region of before";
-  EXPECT_TRUE(tensor::release_shared(next));
+  EXPECT_TRUE(tensor::release_shared(next, tensor::Pages::gone));
+}
+
+TEST_F(node_memory, another_file_of_the_same_name_is_not_looked_at) {
+  void* memory = tensor::reserve_shared(10000);
+  auto place = tensor::shared_place(memory, 10000);
+  ++place.inode;
+  EXPECT_THROW(tensor::memory_of_peer(place), base::EnvironmentError);
+  EXPECT_EQ(tensor::map_writable(place), nullptr);
+  EXPECT_TRUE(tensor::release_shared(memory, tensor::Pages::gone));
+}
+
+TEST_F(node_memory, pages_that_are_gone_are_gone_for_all) {
+  for (const auto pages : {tensor::Pages::stay, tensor::Pages::gone}) {
+    auto* memory = static_cast<char*>(tensor::reserve_shared(10000));
+    memory[100] = 7;
+    const char* seen = tensor::memory_of_peer(tensor::shared_place(memory, 10000));
+    EXPECT_TRUE(tensor::release_shared(memory, pages));
+    EXPECT_EQ(seen[100], pages == tensor::Pages::gone ? 0 : 7);
+  }
+}
+
+TEST_F(node_memory, memory_that_others_see_is_cleared_too) {
+  constexpr std::int64_t bytes = 9 << 20;
+  tensor::Arena arena(tensor::Category::unit_gradients, bytes);
+  auto view = arena.allocate(base::DType::u8, {bytes});
+  std::fill_n(view.ptr<unsigned char>(), bytes, 7);
+  tensor::clear_untouched(view);
+  EXPECT_EQ(std::count(view.ptr<unsigned char>(), view.ptr<unsigned char>() + bytes, 0), bytes);
 }
 
 TEST_F(node_memory, memory_is_private_where_it_cannot_or_need_not_be_shared) {

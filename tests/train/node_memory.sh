@@ -1,5 +1,5 @@
 #!/bin/bash
-# Ranks of one machine look at one another's arenas, or send messages where one of them is told not to: the same numbers, memory and traffic as foretold, and nothing left behind.
+# Ranks of one machine look at one another's arenas, or send messages where one of them is told not to: the same numbers, memory and traffic as foretold.
 # usage: node_memory.sh BIN_FOLDER
 bin=$(realpath "$1")
 . "$(dirname "$0")/../script.sh"
@@ -10,7 +10,6 @@ shard-data --input text --split paragraphs --output data --validation 0 >/dev/nu
 tiny_model >tiny.toml
 run="train --model tiny.toml --data data --steps 4 --global-batch 8 --micro-batch 1 --threads 1 --progress never --memory-report --bytes"
 numbers() { jq -c '[.step, .loss, .gradient_norm]' "$1/metrics.jsonl"; }
-before=$(ls /dev/shm | sort)
 
 TRAINYARD_SHARED_MEMORY=off expect 0 mpirun -q --bind-to none -n 3 $run --zero 3 --output messages
 numbers messages >expected
@@ -31,5 +30,9 @@ same expected-tensor found "tensor ranks with shared memory"
 expect 0 mpirun -q --bind-to none -n 2 $run --zero 3 --output one-will-not : -n 1 -x TRAINYARD_SHARED_MEMORY=off $run --zero 3 --output one-will-not
 numbers one-will-not >found
 same expected found "one rank without shared memory"
-[ "$(ls /dev/shm | sort)" = "$before" ] || fail "left in /dev/shm: $(ls /dev/shm)"
+TRAINYARD_SHARED_MEMORY=0 expect 2 mpirun -q --bind-to none -n 2 $run --zero 0 --output neither
+said "TRAINYARD_SHARED_MEMORY=0 is neither on nor off"
+expect 0 bash -c "ulimit -v 8000000; exec mpirun -q --bind-to none -n 2 $run --zero 3 --output few-addresses"
+numbers few-addresses >found
+same expected found "a limit of addresses"
 passed
