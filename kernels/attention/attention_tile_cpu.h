@@ -42,7 +42,8 @@ struct Limits {
   int64_t end() const { return (most_hi + tile - 1) / tile; }
   bool sees_all(int64_t j0) const { return most_lo <= j0 && least_hi >= j0 + tile; }
   // Parts of the tile of keys at j0 that some query of theirs may see: in each row of parts neighbours, so that what is
-  // absent are zeros before or behind a sum.
+  // absent are zeros before or behind a sum. By tiles zeros before one are not nothing: steps count in twos of parts
+  // from the first that is there, which a row of parts knows of itself.
   unsigned seen(int64_t j0) const {
     if (sees_all(j0)) return whole;
     unsigned parts = 0;

@@ -80,10 +80,10 @@ void ShardFiles::write(Shard&& shard, ShardEntry& entry) {
   const auto work = [this, &entry] {
     try {
       entry = write_now(shard_);
+      shard_ = {};
     } catch (...) {
       failure_ = std::current_exception();
     }
-    shard_ = {};
   };
   try {
     thread_ = base::start_thread("shard writer", work);
@@ -133,6 +133,7 @@ ShardEntry ShardFiles::write_now(const Shard& shard) const {
   const auto crc = crc_outside(bulk, {{token_place, shard.token_bytes}});
   ShardEntry entry{shard.name, token_count, offset_count - 1, bulk.size(), token_place, shard.token_bytes, crc, sum};
   bulk.close();
+  base::sync_folder(std::filesystem::path(path).parent_path().string());
   return entry;
 }
 

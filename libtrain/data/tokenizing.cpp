@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -21,7 +22,9 @@ class StretchTeam {
  public:
   StretchTeam(DocumentSource& source, const Tokenizer& tokenizer, const TokenizingOptions& options)
       : source_(source), tokenizer_(tokenizer), options_(options),
-        slots_(options.threads > 1 ? static_cast<std::size_t>(options.threads) + 2 : 1) {}
+        slots_(options.threads > 1 ? static_cast<std::size_t>(options.threads) + 2 : 1) {
+    team_.reserve(static_cast<std::size_t>(options.threads));
+  }
   ~StretchTeam() {
     {
       const std::lock_guard lock(mutex_);
@@ -72,7 +75,8 @@ class StretchTeam {
     }
     if (all_busy && can_grow_ && static_cast<int>(team_.size()) + 1 < options_.threads) {
       try {
-        team_.push_back(base::start_thread("tokenizer", [this] { work_along(); }));
+        auto splitter = std::make_shared<DocumentSplitter>();  // nothing may be thrown over there
+        team_.push_back(base::start_thread("tokenizer", [this, splitter] { work_along(*splitter); }));
       } catch (const std::system_error&) {
         // No more threads or memory for them: those that run share the work.
         can_grow_ = false;
@@ -97,8 +101,7 @@ class StretchTeam {
     return slot;
   }
 
-  void work_along() {
-    DocumentSplitter splitter;
+  void work_along(DocumentSplitter& splitter) {
     std::unique_lock lock(mutex_);
     while (true) {
       ++idle_;

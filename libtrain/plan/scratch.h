@@ -48,7 +48,8 @@ constexpr std::int64_t column_sum_scratch_bytes(std::int64_t n, std::int64_t col
 }
 
 // Products of `groups` groups of `rows` rows in all, however they are shared out (kernels/grouped_linear): rows of
-// groups that are packed together, where each group begins a panel of 14, 6 or 4 rows; and for each thread a strip of
+// groups that are packed together, where each group begins a panel of 14, 6 or 4 rows (by tiles 32: fewer groups have
+// room, in the same memory); and for each thread a strip of
 // columns.
 inline constexpr std::int64_t grouped_strip = 128;
 constexpr std::int64_t grouped_block_rows(std::int64_t rows, std::int64_t groups) {

@@ -175,16 +175,17 @@ TEST(AttentionBlocks, EqualTheDefinitionOnEveryPath) {
 // The sums of a query's gradient are added by whoever works on its keys, in the order of keys.
 TEST(AttentionBlocks, SameBitsForEveryNumberOfThreads) {
   on_every_path([] {
-    for (auto c : cases()) {
-      c.T += 400, c.d = 16;
-      Blocks one(c, DType::f32);
-      one.run(1);
-      for (const int threads : {2, 3, 4, 7}) {
-        Blocks other(c, DType::f32);
-        other.run(threads);
-        same_bits(one, other);
+    for (const DType t : {DType::f32, DType::bf16})
+      for (auto c : cases()) {
+        c.T += 400, c.d = 16;
+        Blocks one(c, t);
+        one.run(1);
+        for (const int threads : t == DType::f32 ? std::vector{2, 3, 4, 7} : std::vector{3}) {
+          Blocks other(c, t);
+          other.run(threads);
+          same_bits(one, other);
+        }
       }
-    }
   });
 }
 
@@ -207,12 +208,13 @@ TEST(AttentionBlocks, AThousandRandomOnes) {
 // Rows of 16 are read where they lie, of 24 packed, those of 20 tiles packed once for all that read them.
 TEST(AttentionBlocks, AListOfEverythingChangesNoBit) {
   on_every_path([] {
-    for (const bool causal : {true, false})
-      for (const std::int64_t d : {16, 24})
-        for (const std::int64_t T : {150, 1250}) {
+    for (const DType t : {DType::f32, DType::bf16})
+      for (const bool causal : {true, false})
+        for (const auto& [d, T] : {std::pair<std::int64_t, std::int64_t>{16, 150}, {24, 150}, {16, 1250}, {24, 1250}}) {
+          if (t == DType::bf16 && T > 150) continue;  // rows of bf16 are always packed
           const Case c{T, 2, 1, d, causal, 0.2, 0, 0, 0, 1, false, true},
               listed{T, 2, 1, d, causal, 0.2, 1, 0, 2, 1, false, true};
-          Blocks dense(c, DType::f32), all(listed, DType::f32);
+          Blocks dense(c, t), all(listed, t);
           dense.run(2), all.run(2);
           same_bits(dense, all);
         }
@@ -222,9 +224,14 @@ TEST(AttentionBlocks, AListOfEverythingChangesNoBit) {
 // Parts that no query sees are left out of a whole tile: the bits are those of zeros.
 TEST(AttentionBlocks, WhatIsLeftOutOfATileChangesNoBit) {
   on_every_path([] {
-    for (const std::int64_t end : {20, 64, 75, 128}) {
+    for (const auto& [t, end] : {std::pair{DType::f32, 20},
+                                 {DType::f32, 64},
+                                 {DType::f32, 75},
+                                 {DType::f32, 128},
+                                 {DType::bf16, 20},
+                                 {DType::bf16, 75}}) {
       const Case c{128, 2, 1, 16, false, 0.2, 0, 0, 0, 1, false, false};
-      Blocks cut(c, DType::f32), shown(c, DType::f32);
+      Blocks cut(c, t), shown(c, t);
       cut.spans.end.assign(cut.spans.end.size(), static_cast<std::int32_t>(end)), cut.s.key_end = cut.spans.end.data();
       // Keys behind the end that all queries see, too far below the others to have a probability.
       for (std::int64_t b = 0; b < 2; ++b)
@@ -272,26 +279,29 @@ TEST(AttentionBlocks, AbsentTilesAreNotTouched) {
     AttentionParts p(1, 20);
     for (std::int64_t i = 0; i < 20; ++i)
       for (std::int64_t j = 0; j < 20; ++j) p.at(0, i, j) = i / 4 != 3 && j / 4 != 1;
-    Blocks plain(c, DType::f32, p), poisoned(c, DType::f32, p);
-    for (std::int64_t b = 0; b < 2; ++b)
-      for (std::int64_t r = 0; r < tile; ++r)
-        for (std::int64_t x = 0; x < 16; ++x)
-          poisoned.k.set(b * 320 + tile + r, x, NAN), poisoned.v.set(b * 320 + tile + r, x, NAN);
-    plain.run(2), poisoned.run(2);
-    same_bits(plain, poisoned);
+    for (const DType t : {DType::f32, DType::bf16}) {
+      Blocks plain(c, t, p), poisoned(c, t, p);
+      for (std::int64_t b = 0; b < 2; ++b)
+        for (std::int64_t r = 0; r < tile; ++r)
+          for (std::int64_t x = 0; x < 16; ++x)
+            poisoned.k.set(b * 320 + tile + r, x, NAN), poisoned.v.set(b * 320 + tile + r, x, NAN);
+      plain.run(2), poisoned.run(2);
+      same_bits(plain, poisoned);
+    }
   });
 }
 
 // A later key or value changes no bit of an earlier query, and gets no gradient from it, whatever a list says.
 TEST(AttentionBlocks, CausalToTheElement) {
   on_every_path([] {
-    for (const std::int64_t T : {50, 64, 130})
+    for (const auto& [t, T] :
+         {std::pair<DType, std::int64_t>{DType::f32, 50}, {DType::f32, 64}, {DType::f32, 130}, {DType::bf16, 70}})
       for (const double share : {1.0, 0.4}) {
         const Case c{T, 2, 1, 12, true, 0, 2, 0, 1, share, false, false};
-        Blocks before(c, DType::f32);
+        Blocks before(c, t);
         before.forward(1);
         for (std::int64_t j = 0; j < T; j += 3) {
-          Blocks after(c, DType::f32);
+          Blocks after(c, t);
           for (std::int64_t x = 0; x < 12; ++x)
             after.k.set(j, x, 40.0 - 7 * static_cast<double>(x)), after.v.set(j, x, 1e5);
           after.forward(2);

@@ -163,21 +163,23 @@ TEST(Attention, GradientsEqualFiniteDifferences) {
 
 TEST(Attention, AnotherDocumentChangesNoBit) {
   on_every_path([] {
-    Problem p(DType::f32, 150, 2, 1, 24), edited(DType::f32, 150, 2, 1, 24);
-    for (std::int64_t i = 0; i < 50; ++i)
-      for (std::int64_t c = 0; c < 24; ++c)
-        edited.k.set(i, c, 50.0 * (i - c)), edited.v.set(i, c, -1e6 * c), edited.q.set(i, c, 9),
-            edited.dout.set(i, c, 1e5);
-    p.run(2), edited.run(3);
-    for (std::int64_t i = 50; i < 300; ++i)
-      for (std::int64_t c = 0; c < 48; ++c) {
-        ASSERT_EQ(p.out(i, c), edited.out(i, c));
-        ASSERT_EQ(p.dq(i, c), edited.dq(i, c));
-        if (c >= 24) continue;
-        ASSERT_EQ(p.dk(i, c), edited.dk(i, c));
-        ASSERT_EQ(p.dv(i, c), edited.dv(i, c));
-      }
-    ASSERT_NE(p.out(49, 0), edited.out(49, 0));
+    for (const DType t : {DType::f32, DType::bf16}) {
+      Problem p(t, 150, 2, 1, 24), edited(t, 150, 2, 1, 24);
+      for (std::int64_t i = 0; i < 50; ++i)
+        for (std::int64_t c = 0; c < 24; ++c)
+          edited.k.set(i, c, 50.0 * (i - c)), edited.v.set(i, c, -1e6 * c), edited.q.set(i, c, 9),
+              edited.dout.set(i, c, 1e5);
+      p.run(2), edited.run(3);
+      for (std::int64_t i = 50; i < 300; ++i)
+        for (std::int64_t c = 0; c < 48; ++c) {
+          ASSERT_EQ(p.out(i, c), edited.out(i, c));
+          ASSERT_EQ(p.dq(i, c), edited.dq(i, c));
+          if (c >= 24) continue;
+          ASSERT_EQ(p.dk(i, c), edited.dk(i, c));
+          ASSERT_EQ(p.dv(i, c), edited.dv(i, c));
+        }
+      ASSERT_NE(p.out(49, 0), edited.out(49, 0));
+    }
   });
 }
 

@@ -84,7 +84,10 @@ TEST(Gemm, EveryNumberOfRowsAtTheEdge) {
   on_every_path([] {
     for (const auto& t : cases)
       for (std::int64_t m = 1; m <= 34; ++m)
-        for (const std::int64_t n : {32, 37}) check(t, m, n, 6, Transpose::no, Transpose::no, Accumulate::no);
+        for (const std::int64_t n : {32, 37}) {
+          const bool adds = t.in != DType::bf16 && n == 37;
+          check(t, m, n, m % 3 == 1 ? 390 : 6, Transpose::no, Transpose::no, adds ? Accumulate::yes : Accumulate::no);
+        }
   });
 }
 

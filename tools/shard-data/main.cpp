@@ -88,7 +88,7 @@ void add_options(CLI::App& app, Settings& s) {
          "--threads", s.threads,
          "threads that split, check and tokenize; 0: all cores; the output does not depend on it; in memory are "
          "the tokens of 3 shards and, for each thread and 3 more, 1 MiB of text or a largest document, with "
-         "its tokens [0]")
+         "its tokens; for JSON lines 14 bytes more for each of a thread's longest line [0]")
       ->check(in_range(base::Range<int>{0, 4096}))
       ->group("Output");
   app.add_option("--progress", s.progress, "auto, always or never [auto]")
