@@ -43,19 +43,25 @@ inline Vec fma(Vec a, Vec b, Vec c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
 inline Vec plus(Vec a, Vec b) { return _mm_add_ps(a, b); }
 #endif
 
-inline Vec greater(Vec a, Vec b) { return a > b ? a : b; }  // b where one is no number
+// The greater of each lane; b where one is no number.
+#if defined(__AVX512F__)
+inline Vec greater(Vec a, Vec b) { return _mm512_mask_max_ps(a, 0xffff, a, b); }
+#elif defined(__AVX2__)
+inline Vec greater(Vec a, Vec b) { return _mm256_max_ps(a, b); }
+#else
+inline Vec greater(Vec a, Vec b) { return _mm_max_ps(a, b); }
+#endif
 
 using IntVec = std::int32_t __attribute__((vector_size(sizeof(Vec))));
 inline IntVec bits_of(Vec x) { return reinterpret_cast<IntVec>(x); }
 inline Vec of_bits(IntVec x) { return reinterpret_cast<Vec>(x); }
 
-// Of each lane the bits of exp_of(float), but for those of what is no number.
+// Of each lane the bits of exp_of(float), but for those of what is no number. What lies beyond its bounds needs no
+// clamp: what was computed of it is put aside.
 inline Vec exp_of(Vec x) {
-  const Vec low = broadcast(-87.3f), high = broadcast(88.72f);
-  const Vec clamped = x < low ? low : x > high ? high : x;
-  const Vec shifted = clamped * broadcast(1.44269504088896341f) + broadcast(12582912.0f);
+  const Vec shifted = x * broadcast(1.44269504088896341f) + broadcast(12582912.0f);
   const Vec n = shifted - broadcast(12582912.0f);
-  const Vec r = (clamped - n * broadcast(0.693359375f)) - n * broadcast(-2.12194440e-4f);
+  const Vec r = (x - n * broadcast(0.693359375f)) - n * broadcast(-2.12194440e-4f);
   Vec p = broadcast(1.9875691500e-4f);
   p = p * r + broadcast(1.3981999507e-3f);
   p = p * r + broadcast(8.3334519073e-3f);
@@ -63,9 +69,14 @@ inline Vec exp_of(Vec x) {
   p = p * r + broadcast(1.6666665459e-1f);
   p = p * r + broadcast(5.0000001201e-1f);
   p = p * (r * r) + r + broadcast(1.0f);
+#if defined(__AVX512F__)
+  const Vec scaled = _mm512_mask_scalef_ps(p, 0xffff, p, n);  // exact: no result is denormal
+#else
   const IntVec e = bits_of(shifted) - 0x4b400000, half = e >> 1;
   const Vec scaled = p * of_bits((half + 127) << 23) * of_bits((e - half + 127) << 23);
-  return x > high ? broadcast(__builtin_inff()) : x < low ? zero() : scaled;  // of what is no number, none
+#endif
+  // Of what is no number, none.
+  return x > broadcast(88.72f) ? broadcast(__builtin_inff()) : x < broadcast(-87.3f) ? zero() : scaled;
 }
 
 }  // namespace

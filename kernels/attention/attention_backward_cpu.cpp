@@ -100,16 +100,16 @@ template <class T> void score_gradients(const BackwardBuffers& m, const Drop& dr
   for (int64_t q = q0; q < q1; ++q) {
     float* p = m.p + q * tile;
     float* ds = m.ds + q * tile;
-    if (paired<T>)
-      for (int64_t k = k0; k < k1; k += lanes) put(p + k, load(p + k) * broadcast(scale));
-    if (!sees_all)
-      for (int64_t k = k0; k < k1; k += lanes)
-        put(p + k, within(load(p + k), same(static_cast<std::int32_t>(j0 + k)) + steps, same(limits.lo[q]),
-                          same(limits.hi[q])));
-    const Vec top = broadcast(lse[q]), mean = broadcast(delta[q]);
+    const Vec top = broadcast(lse[q]), mean = broadcast(delta[q]), factor = broadcast(scale);
+    const auto probabilities = [&](int64_t k) {
+      const Vec product = load(p + k), score = paired<T> ? product * factor : product;
+      if (sees_all) return exp_of(score - top);
+      return exp_of(
+          within(score, same(static_cast<std::int32_t>(j0 + k)) + steps, same(limits.lo[q]), same(limits.hi[q])) - top);
+    };
     if (drop.threshold == 0) {
       for (int64_t k = k0; k < k1; k += lanes) {
-        const Vec x = exp_of(load(p + k) - top);
+        const Vec x = probabilities(k);
         put(p + k, x);
         put(ds + k, x * (load(ds + k) - mean));
       }
@@ -120,7 +120,7 @@ template <class T> void score_gradients(const BackwardBuffers& m, const Drop& dr
         for (int w = 0; w < 4; ++w) mask[k + w] = words.w[w] >= drop.threshold ? drop.scale : 0.0f;
       }
       for (int64_t k = k0; k < k1; k += lanes) {
-        const Vec x = exp_of(load(p + k) - top), kept = load(mask + k);
+        const Vec x = probabilities(k), kept = load(mask + k);
         put(ds + k, x * (load(ds + k) * kept - mean));
         put(p + k, x * kept);
       }

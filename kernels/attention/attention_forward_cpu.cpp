@@ -57,30 +57,69 @@ void drop_scores(const Drop& d, const ForwardBuffers& m, int64_t i0, int64_t j0,
     }
 }
 
-// Queries [q0, q1), a multiple of parts: the greatest score among keys [k0, k1) and what was greatest before.
-void raise_tops(const ForwardBuffers& m, int64_t k0, int64_t k1, int64_t q0, int64_t q1, float* best) {
-  for (int64_t q = q0; q < q1; q += lanes) {
-    Vec x = load(best + q);
-    for (int64_t k = k0; k < k1; ++k) x = greater(load(m.scores + k * tile + q), x);
-    put(best + q, x);
-  }
+// part_of(q, count) for registers of the queries [q0, q1), a multiple of parts: several at a time, since what is kept
+// of a query waits for the key before.
+template <class Part>
+inline __attribute__((always_inline)) void over_registers(int64_t q0, int64_t q1, const Part& part_of) {
+  constexpr int together = 4;
+  int64_t q = q0;
+  for (; q + together * lanes <= q1; q += together * lanes) part_of.template operator()<together>(q);
+  for (; q < q1; q += lanes) part_of.template operator()<1>(q);
 }
 
-// Scores of keys [k0, k1) become exponentials; adds them to the sums. beside(k): what else is done for each key.
-template <class Beside> void exponentials(const ForwardBuffers& m, int64_t k0, int64_t k1, int64_t q0, int64_t q1,
-                                          const float* base, float* sums, const Beside& beside) {
-  for (int64_t q = q0; q < q1; q += lanes) {
-    const Vec from = load(base + q);
-    Vec sum = zero();
-    for (int64_t k = k0; k < k1; ++k) {
-      float* row = m.scores + k * tile + q;
-      if (q == q0) beside(k);
-      const Vec p = exp_of(load(row) - from);
-      put(row, p);
-      sum = plus(sum, p);
-    }
-    put(sums + q, plus(load(sums + q), sum));
-  }
+// The greatest score among keys [k0, k1) and what was greatest before. Scaled: scores get their scale first.
+template <bool scaled>
+void raise_tops(const ForwardBuffers& m, float scale, int64_t k0, int64_t k1, int64_t q0, int64_t q1, float* best) {
+  const Vec factor = broadcast(scale);
+  over_registers(
+      q0, q1, [&]<int count>(int64_t q) __attribute__((always_inline)) {
+        Vec x[count];
+#pragma GCC unroll 4
+        for (int v = 0; v < count; ++v) x[v] = load(best + q + v * lanes);
+        for (int64_t k = k0; k < k1; ++k)
+#pragma GCC unroll 4
+          for (int v = 0; v < count; ++v) {
+            float* at = m.scores + k * tile + q + v * lanes;
+            const Vec score = scaled ? load(at) * factor : load(at);
+            if (scaled) put(at, score);
+            x[v] = greater(score, x[v]);
+          }
+#pragma GCC unroll 4
+        for (int v = 0; v < count; ++v) put(best + q + v * lanes, x[v]);
+      });
+}
+
+// Scores of keys [k0, k1) become exponentials; adds them to the sums. Words: they become words of two keys each, as
+// round_rows makes them. beside(k): what else is done for each key.
+template <bool words, class Beside> void exponentials(const ForwardBuffers& m, int64_t k0, int64_t k1, int64_t q0,
+                                                      int64_t q1, const float* base, float* sums,
+                                                      const Beside& beside) {
+  over_registers(
+      q0, q1, [&]<int count>(int64_t first) __attribute__((always_inline)) {
+        Vec from[count], sum[count];
+#pragma GCC unroll 4
+        for (int v = 0; v < count; ++v) from[v] = load(base + first + v * lanes), sum[v] = zero();
+        constexpr int steps = words ? 2 : 1;
+        for (int64_t k = k0; k < k1; k += steps) {
+          if (first == q0)
+            for (int s = 0; s < steps; ++s) beside(k + s);
+#pragma GCC unroll 4
+          for (int v = 0; v < count; ++v) {
+            const int64_t q = first + v * lanes;
+            const Vec p = exp_of(load(m.scores + k * tile + q) - from[v]);
+            sum[v] = plus(sum[v], p);
+            if constexpr (words) {
+              const Vec next = exp_of(load(m.scores + (k + 1) * tile + q) - from[v]);
+              sum[v] = plus(sum[v], next);
+              put(m.scores + k / 2 * tile + q, rounded_word(p, next));
+            } else {
+              put(m.scores + k * tile + q, p);
+            }
+          }
+        }
+#pragma GCC unroll 4
+        for (int v = 0; v < count; ++v) put(sums + first + v * lanes, plus(load(sums + first + v * lanes), sum[v]));
+      });
 }
 
 void scale_scores(float scale, float* scores, int64_t k0, int64_t k1, int64_t q0, int64_t q1) {
@@ -99,16 +138,21 @@ template <class T, class Beside> void softmax_step(const AttentionArgs& a, const
                                                    const Drop& drop, unsigned parts, bool sees_all, int64_t j0,
                                                    const Rows& keys, const Beside& beside) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d);
+  const float scale = static_cast<float>(a.scale);
   alignas(64) float best[tile], base[tile], fresh[tile];
   const auto step = [&](int64_t q0, int64_t q1, auto over) {
     over([&](int64_t k0, int64_t k1) {
       tile_product<T, false>(k1 - k0, q1 - q0, words_of<T>(d), keys.first + k0 * keys.pitch, keys.pitch, 1,
                              m.queries + q0, tile, m.scores + k0 * tile + q0, tile, false);
-      if (paired<T>) scale_scores(static_cast<float>(a.scale), m.scores, k0, k1, q0, q1);
-      if (!sees_all) hide(m, j0, k0, k1, q0, q1);
+      if (sees_all) return;
+      if (paired<T>) scale_scores(scale, m.scores, k0, k1, q0, q1);
+      hide(m, j0, k0, k1, q0, q1);
     });
     for (int64_t q = q0; q < q1; ++q) best[q] = m.top[q], fresh[q] = 0;
-    over([&](int64_t k0, int64_t k1) { raise_tops(m, k0, k1, q0, q1, best); });
+    over([&](int64_t k0, int64_t k1) {
+      if (paired<T> && sees_all) raise_tops<true>(m, scale, k0, k1, q0, q1, best);
+      else raise_tops<false>(m, scale, k0, k1, q0, q1, best);
+    });
 #pragma omp simd
     for (int64_t q = q0; q < q1; ++q) {
       base[q] = best[q] == -__builtin_inff() ? 0.0f : best[q];  // a query that has seen nothing yet
@@ -116,8 +160,9 @@ template <class T, class Beside> void softmax_step(const AttentionArgs& a, const
       m.top[q] = best[q];
     }
     over([&](int64_t k0, int64_t k1) {
-      exponentials(m, k0, k1, q0, q1, base, fresh, beside);
-      if (drop.threshold != 0) drop_scores(drop, m, at.i * tile, j0, k0, k1, q0, q1);
+      if (drop.threshold == 0) return exponentials<paired<T>>(m, k0, k1, q0, q1, base, fresh, beside);
+      exponentials<false>(m, k0, k1, q0, q1, base, fresh, beside);
+      drop_scores(drop, m, at.i * tile, j0, k0, k1, q0, q1);
       if (paired<T>) round_rows(m.scores, k0, k1, q0, q1);
     });
     for (int64_t q = q0; q < q1; ++q) {

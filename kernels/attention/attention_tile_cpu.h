@@ -179,20 +179,22 @@ inline void pack_column_words(const Mat& x, int64_t row0, int64_t column, int64_
   }
 }
 
+using Bits = std::uint32_t __attribute__((vector_size(sizeof(Vec))));
 // The bits of a bf16 next to each lane, in the upper half of it, rounded as store(b16*) rounds.
-inline IntVec rounded_up(Vec x) {
-  const IntVec bits = bits_of(x);
+inline Bits rounded_up(Vec x) {
+  const Bits bits = reinterpret_cast<Bits>(x);
   return bits + 0x7fff + ((bits >> 16) & 1);
+}
+// Of each lane a word of two, rounded.
+inline Vec rounded_word(Vec first, Vec second) {
+  return reinterpret_cast<Vec>((rounded_up(second) & 0xffff0000u) | rounded_up(first) >> 16);
 }
 // Rows [r0, r1) of a tile become words of two neighbouring rows each, from row r0 / 2: rows before r0 are done.
 inline void round_rows(float* tile_rows, int64_t r0, int64_t r1, int64_t c0, int64_t c1) {
   for (int64_t r = r0; r < r1; r += 2)
-    for (int64_t c = c0; c < c1; c += lanes) {
-      const IntVec first = rounded_up(load(tile_rows + r * tile + c)),
-                   second = rounded_up(load(tile_rows + (r + 1) * tile + c));
+    for (int64_t c = c0; c < c1; c += lanes)
       put(tile_rows + r / 2 * tile + c,
-          of_bits((second & same(static_cast<std::int32_t>(0xffff0000))) | ((first >> 16) & same(0xffff))));
-    }
+          rounded_word(load(tile_rows + r * tile + c), load(tile_rows + (r + 1) * tile + c)));
 }
 // Rows [r0, r1) of a tile as rows of words of two neighbouring columns each, tile / 2 of them.
 inline void round_columns(const float* tile_rows, int64_t r0, int64_t r1, int64_t c0, int64_t c1, float* out) {
@@ -200,7 +202,7 @@ inline void round_columns(const float* tile_rows, int64_t r0, int64_t r1, int64_
     auto* to = reinterpret_cast<char*>(out + r * (tile / 2) + c0 / 2);
     for (int64_t c = c0; c < c1; c += lanes, to += sizeof(Vec) / 2) {
       using Halves [[gnu::vector_size(2 * lanes)]] = std::uint16_t;
-      const auto halves = __builtin_convertvector((rounded_up(load(tile_rows + r * tile + c)) >> 16) & 0xffff, Halves);
+      const auto halves = __builtin_convertvector(rounded_up(load(tile_rows + r * tile + c)) >> 16, Halves);
       memcpy(to, &halves, sizeof halves);
     }
   }
