@@ -35,19 +35,42 @@ template <bool left, class T> void pack_block(const Mat& x, bool along, int64_t 
   }
 }
 
-// Tasks are taken as threads become free: which thread computes a tile does not change its bits. A task goes through
-// all segments of the chunk, so that their sums meet in the first-level cache.
+// Which tasks of a chunk are taken. Each belongs to one of `owners` ranges, whose threads begin with it: a thread packs
+// most of what its range reads of the larger operand, so those lines stay near it, which counts where threads share no
+// cache. As threads become free they take from other ranges, too: which thread computes a tile does not change its
+// bits.
+constexpr int owners_max = 64;
+struct alignas(64) Taken {
+  int64_t count;
+};
+int owners_of(int shares) { return shares < owners_max ? shares : owners_max; }
+
+// do_task(t) for tasks that nobody has taken, of [0, tasks).
+template <class Task> void take_tasks(int64_t tasks, int share, int shares, Taken* taken, const Task& do_task) {
+  const int owners = owners_of(shares);
+  for (int n = 0; n < owners; ++n) {
+    const int owner = (share + n) % owners;
+    const int64_t first = tasks * owner / owners, end = tasks * (owner + 1) / owners;
+    int64_t* count = &taken[owner].count;
+    while (first + __atomic_load_n(count, __ATOMIC_RELAXED) < end) {
+      const int64_t t = first + __atomic_fetch_add(count, 1, __ATOMIC_RELAXED);
+      if (t < end) do_task(t);
+    }
+  }
+}
+
+// A task goes through all segments of the chunk, so that their sums meet in the first-level cache.
 template <class T, class C> void multiply_block(const GemmArgs& g, const Block& b, const Chunk& chunk, const float* pa,
-                                                int64_t a_step, const float* pb, int64_t b_step, int shares,
-                                                int64_t* next) {
+                                                int64_t a_step, const float* pb, int64_t b_step, int share, int shares,
+                                                Taken* taken) {
   // Panels of one task: the more, the seldomer they come from far; but there are tasks enough for all threads.
   constexpr int64_t group_n = 4;
   const int64_t pm = (b.mb + mr - 1) / mr, pn = (b.nb + nr - 1) / nr;
   const int64_t group_m = pm * pn >= 12 * group_n * 16 * shares ? 12 : 6;
-  const int64_t tm = (pm + group_m - 1) / group_m, tn = (pn + group_n - 1) / group_n, tasks = tm * tn;
-  for (int64_t t = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED); t < tasks;
-       t = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) {
-    const int64_t qi0 = t / tn * group_m, qj0 = t % tn * group_n;
+  const int64_t tm = (pm + group_m - 1) / group_m, tn = (pn + group_n - 1) / group_n;
+  const bool by_rows = b.mb >= b.nb;
+  take_tasks(tm * tn, share, shares, taken, [&](int64_t t) {
+    const int64_t qi0 = (by_rows ? t / tn : t % tm) * group_m, qj0 = (by_rows ? t % tn : t / tm) * group_n;
     for (int64_t qj = qj0; qj < qj0 + group_n && qj < pn; ++qj)
       for (int c = 0; c < chunk.count; ++c)
         for (int64_t qi = qi0; qi < qi0 + group_m && qi < pm; ++qi) {
@@ -56,7 +79,7 @@ template <class T, class C> void multiply_block(const GemmArgs& g, const Block& 
           multiply_tile<T, C>(g, b, s, pa + s.at * a_step + i * words, pb + s.at * b_step + j * words, i,
                               b.mb - i < mr ? b.mb - i : mr, j, b.nb - j < nr ? b.nb - j : nr);
         }
-  }
+  });
 }
 
 template <class T, class C> void product(const GemmArgs& g) {
@@ -70,7 +93,7 @@ template <class T, class C> void product(const GemmArgs& g) {
   // As many blocks as plan::lane_gemm_scratch_bytes counts; an f32 result is its own slot 0.
   const int64_t apart = base::aligned(mb0 * nb0 * 4) / 4;
   float* wide = reinterpret_cast<float*>(scratch + base::aligned(mb0 * kb0 * 4) + base::aligned(nb0 * kb0 * 4));
-  int64_t next[2] = {0, 0};  // of this chunk and the one before, by turns
+  Taken taken[2][owners_max] = {};  // of this chunk and the one before, by turns
 #pragma omp parallel num_threads(g.threads)
   {
     int turn = 0;
@@ -92,8 +115,8 @@ template <class T, class C> void product(const GemmArgs& g) {
           clock.packed();
 #pragma omp barrier
           clock.start();
-          if (share == 0) __atomic_store_n(&next[1 - turn], 0, __ATOMIC_RELAXED);
-          multiply_block<T, C>(g, b, chunk, pa, mb0, pb, nb0, shares, &next[turn]);
+          if (share < owners_of(shares)) __atomic_store_n(&taken[1 - turn][share].count, 0, __ATOMIC_RELAXED);
+          multiply_block<T, C>(g, b, chunk, pa, mb0, pb, nb0, share, shares, taken[turn]);
           clock.computed();
           turn = 1 - turn;
 #pragma omp barrier
