@@ -56,12 +56,13 @@ using IntVec = std::int32_t __attribute__((vector_size(sizeof(Vec))));
 inline IntVec bits_of(Vec x) { return reinterpret_cast<IntVec>(x); }
 inline Vec of_bits(IntVec x) { return reinterpret_cast<Vec>(x); }
 
-// Of each lane the bits of exp_of(float), but for those of what is no number. What lies beyond its bounds needs no
-// clamp: what was computed of it is put aside.
+// Of each lane the bits of exp_of(float), but for those of what is no number. Only what lies below is clamped: above,
+// no step is slow and what was computed is put aside.
 inline Vec exp_of(Vec x) {
-  const Vec shifted = x * broadcast(1.44269504088896341f) + broadcast(12582912.0f);
+  const Vec low = broadcast(-87.3f), clamped = greater(low, x);
+  const Vec shifted = clamped * broadcast(1.44269504088896341f) + broadcast(12582912.0f);
   const Vec n = shifted - broadcast(12582912.0f);
-  const Vec r = (x - n * broadcast(0.693359375f)) - n * broadcast(-2.12194440e-4f);
+  const Vec r = (clamped - n * broadcast(0.693359375f)) - n * broadcast(-2.12194440e-4f);
   Vec p = broadcast(1.9875691500e-4f);
   p = p * r + broadcast(1.3981999507e-3f);
   p = p * r + broadcast(8.3334519073e-3f);
@@ -76,7 +77,7 @@ inline Vec exp_of(Vec x) {
   const Vec scaled = p * of_bits((half + 127) << 23) * of_bits((e - half + 127) << 23);
 #endif
   // Of what is no number, none.
-  return x > broadcast(88.72f) ? broadcast(__builtin_inff()) : x < broadcast(-87.3f) ? zero() : scaled;
+  return x > broadcast(88.72f) ? broadcast(__builtin_inff()) : x < low ? zero() : scaled;
 }
 
 }  // namespace

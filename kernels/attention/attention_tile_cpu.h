@@ -180,7 +180,7 @@ inline void pack_column_words(const Mat& x, int64_t row0, int64_t column, int64_
 }
 
 using Bits = std::uint32_t __attribute__((vector_size(sizeof(Vec))));
-// The bits of a bf16 next to each lane, in the upper half of it, rounded as store(b16*) rounds.
+// The bits of a bf16 next to each lane, in the upper half of it, rounded as store(b16*) rounds numbers.
 inline Bits rounded_up(Vec x) {
   const Bits bits = reinterpret_cast<Bits>(x);
   return bits + 0x7fff + ((bits >> 16) & 1);

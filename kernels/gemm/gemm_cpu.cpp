@@ -47,9 +47,9 @@ int owners_of(int shares) { return shares < owners_max ? shares : owners_max; }
 
 // do_task(t) for tasks that nobody has taken, of [0, tasks).
 template <class Task> void take_tasks(int64_t tasks, int share, int shares, Taken* taken, const Task& do_task) {
-  const int owners = owners_of(shares);
+  const int owners = owners_of(shares), own = static_cast<int>(int64_t{share} * owners / shares);
   for (int n = 0; n < owners; ++n) {
-    const int owner = (share + n) % owners;
+    const int owner = (own + n) % owners;
     const int64_t first = tasks * owner / owners, end = tasks * (owner + 1) / owners;
     int64_t* count = &taken[owner].count;
     while (first + __atomic_load_n(count, __ATOMIC_RELAXED) < end) {

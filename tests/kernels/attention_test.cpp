@@ -124,6 +124,50 @@ TEST(Attention, EqualsTheDefinitionOnEveryPath) {
   });
 }
 
+// Scores that lie millions apart: the exponential of all but the greatest is zero, so its value comes out to the bit.
+TEST(Attention, OneKeyTakesAllWhereScoresLieFarApart) {
+  on_every_path([] {
+    for (const auto type : {DType::f32, DType::bf16}) {
+      Problem p(type, 130, 2, 2, 16);
+      p.s.scale = 1e7;
+      p.run(2);
+      std::int64_t far = 0;
+      for (std::int64_t row = 0; row < 260; ++row)
+        for (std::int64_t h = 0; h < 2; ++h) {
+          const auto T = p.s.sequence, b = row / T, i = row % T;
+          double best = -1e300, second = -1e300;
+          std::int64_t winner = 0;
+          for (std::int64_t j = p.start[static_cast<std::size_t>(row)]; j <= i; ++j) {
+            double score = 0;
+            for (std::int64_t c = 0; c < 16; ++c) score += p.q(row, 16 * h + c) * p.k(b * T + j, 16 * h + c);
+            if (score > best) second = best, best = score, winner = j;
+            else if (score > second) second = score;
+          }
+          if ((best - second) * p.s.scale < 1e4) continue;  // f32 cannot tell which is greater
+          ++far;
+          for (std::int64_t c = 0; c < 16; ++c)
+            ASSERT_EQ(p.out(row, 16 * h + c), p.v(b * T + winner, 16 * h + c)) << row << "," << h << "," << c;
+        }
+      ASSERT_GE(far, 400);
+    }
+  });
+}
+
+TEST(Attention, WhatIsNoNumberShows) {
+  on_every_path([] {
+    for (const auto type : {DType::f32, DType::bf16}) {
+      Problem p(type, 130, 2, 2, 16), sound(type, 130, 2, 2, 16);
+      p.q.set(77, 3, std::nan(""));
+      p.forward(2), sound.forward(2);
+      for (std::int64_t row = 0; row < 260; ++row)
+        for (std::int64_t c = 0; c < 32; ++c) {
+          if (row == 77 && c < 16) ASSERT_TRUE(std::isnan(p.out(row, c))) << c;
+          else ASSERT_EQ(p.out(row, c), sound.out(row, c)) << row << "," << c;
+        }
+    }
+  });
+}
+
 // Eight query heads share a key-value head: their sum is rounded to bf16 once, so it is within half a unit of the exact
 // one. Where products go by pairs each probability is rounded before, so that no such bound holds.
 TEST(Attention, SharedHeadsAreRoundedOnce) {
