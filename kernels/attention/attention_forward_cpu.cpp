@@ -57,8 +57,8 @@ void drop_scores(const Drop& d, const ForwardBuffers& m, int64_t i0, int64_t j0,
     }
 }
 
-// part_of(q, count) for registers of the queries [q0, q1), a multiple of parts: several at a time, since what is kept
-// of a query waits for the key before.
+// part_of<count>(q) for each `count` registers of the queries [q0, q1), a multiple of parts, from query q: several at a
+// time, since what is kept of a query waits for the key before.
 template <class Part>
 inline __attribute__((always_inline)) void over_registers(int64_t q0, int64_t q1, const Part& part_of) {
   constexpr int together = 4;

@@ -35,10 +35,10 @@ template <bool left, class T> void pack_block(const Mat& x, bool along, int64_t 
   }
 }
 
-// Which tasks of a chunk are taken. Each belongs to one of `owners` ranges, whose threads begin with it: a thread packs
-// most of what its range reads of the larger operand, so those lines stay near it, which counts where threads share no
-// cache. As threads become free they take from other ranges, too: which thread computes a tile does not change its
-// bits.
+// Which tasks of a chunk are taken. Each belongs to one of `owners` ranges, whose threads begin with it. Where there
+// are many tasks a thread packed most of what its range reads of the larger operand, so those lines stay near it, which
+// counts where threads share no cache. As threads become free they take from other ranges, too: which thread computes a
+// tile does not change its bits.
 constexpr int owners_max = 64;
 struct alignas(64) Taken {
   int64_t count;
