@@ -171,9 +171,9 @@ fi
 [ "$(cat code)" = 0 ] || fail "a reader that goes away: exit code $(cat code)"
 
 # A rank that stops: the others end with 6 and say whom they miss. A signal: nothing is left behind.
-timeout 90 mpirun --bind-to none -n 3 profile-comm --budget 1h --hang-timeout 2 --progress always --output never.json >out 2>err &
+timeout 90 mpirun --bind-to none -n 3 profile-comm --budget 1h --spread 0 --hang-timeout 2 --progress always --output never.json >out 2>err &
 job=$!
-for ((i = 0; i < 600; ++i)); do grep -q 'pass 1' err && break; sleep 0.1; done   # one that stops inside MPI_Init nobody misses
+for ((i = 0; i < 600; ++i)); do grep -q 'pass 1' err && break; sleep 0.1; done   # nobody misses one that stops inside MPI_Init or between passes
 kill -STOP "$(pgrep -P "$(pgrep -P $job mpirun || echo $job)" profile-comm | tail -1)" 2>/dev/null || fail "no rank to stop"
 code=0
 wait $job || code=$?
