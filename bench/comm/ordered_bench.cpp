@@ -1,8 +1,10 @@
-// The ordered reduction against MPI_Reduce_scatter_block, the gather by messages against MPI_Allgather, and both
-// against a copy of the bytes that they read and write at least: mpirun -n N bench_comm_ordered. Buffers are arenas, as
-// in training. A column is the best of several rounds in which all take turns; busbw = (n - 1) * piece bytes / seconds,
-// the bytes each rank must send. A reduction reads n pieces and writes one, as a copy of (n + 1) / 2 pieces does; a
-// gather in place copies n - 1.
+// The ordered reduction against MPI_Reduce_scatter_block, the gather against MPI_Allgather, and both against a copy of
+// the bytes that they read and write at least, within a rank and between ranks of one machine: mpirun -n N
+// bench_comm_ordered. Buffers are arenas, as in training; each call reads what its rank has just written and has
+// results of its own, since lines that another rank has read are written slowly. A column is the best of several rounds
+// in which all take turns; busbw = (n - 1) * piece bytes / seconds, the bytes each rank must send. A reduction reads n
+// pieces and writes one, as a copy of (n + 1) / 2 pieces does; a gather in place copies n - 1. Between: a rank copies
+// the n - 1 pieces of the others out of memory that they share, and waits for nobody.
 #include "bench/comm/slowest_rank.h"
 #include "libtrain/comm/communicator.h"
 #include "libtrain/comm/mpi.h"
@@ -11,9 +13,38 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 using namespace trainyard;
 using bench::seconds_of;
+
+// A piece of each rank in memory that all of them see; null where they are not of one machine.
+class SharedPieces {
+ public:
+  explicit SharedPieces(std::int64_t bytes) {
+    MPI_Comm node = MPI_COMM_NULL;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    int of_node = 0, of_world = 0;
+    MPI_Comm_size(node, &of_node), MPI_Comm_size(MPI_COMM_WORLD, &of_world);
+    char* own = nullptr;
+    MPI_Win_allocate_shared(of_node == of_world ? bytes : 0, 1, MPI_INFO_NULL, node, &own, &window_);
+    MPI_Comm_free(&node);
+    for (int r = 0; r < of_world && of_node == of_world; ++r) {
+      MPI_Aint size = 0;
+      int unit = 0;
+      MPI_Win_shared_query(window_, r, &size, &unit, static_cast<void*>(&own));
+      pieces_.push_back(own);
+    }
+  }
+  ~SharedPieces() { MPI_Win_free(&window_); }
+  SharedPieces(const SharedPieces&) = delete;
+  bool seen() const { return !pieces_.empty(); }
+  char* of(int rank) const { return pieces_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  MPI_Win window_ = MPI_WIN_NULL;
+  std::vector<char*> pieces_;
+};
 
 int main() {
   comm::MpiRuntime mpi;
@@ -21,36 +52,51 @@ int main() {
   auto exec = tensor::Exec::caller(nullptr, 1);
   const int n = mpi.size();
   if (mpi.rank() == 0)
-    std::printf("%d ranks\n%12s %12s %12s %8s %8s %12s %12s %8s %8s\n", n, "piece bytes", "ordered GB/s",
-                "library GB/s", "ratio", "of copy", "gather GB/s", "library GB/s", "ratio", "of copy");
+    std::printf("%d ranks\n%12s %12s %12s %8s %8s %8s %12s %12s %8s %8s %8s\n", n, "piece bytes", "ordered GB/s",
+                "library GB/s", "ratio", "of copy", "between", "gather GB/s", "library GB/s", "ratio", "of copy",
+                "between");
   for (std::int64_t piece : {std::int64_t{256}, std::int64_t{4096}, std::int64_t{65536}, std::int64_t{1} << 18,
                              std::int64_t{1} << 20, std::int64_t{4} << 20}) {
     const auto bytes = static_cast<std::size_t>(4 * piece), all = bytes * static_cast<std::size_t>(n);
-    tensor::Arena gradients(tensor::Category::gradients, static_cast<std::int64_t>(all)),
-        memory(tensor::Category::workspace, static_cast<std::int64_t>(3 * all));
-    const auto whole = gradients.allocate(base::DType::f32, {piece * n}),
-               staged = memory.allocate(base::DType::f32, {piece * n}),
-               sum = memory.allocate(base::DType::f32, {piece}),
-               copied = memory.allocate(base::DType::f32, {piece * n});
-    std::fill_n(whole.ptr<float>(), piece * n, 1.0f);
-    std::fill_n(copied.ptr<float>(), piece * n, 1.0f);
-    std::fill_n(staged.ptr<float>(), piece * n, 1.0f);
-    const auto own = base::View::of(whole.ptr<float>() + mpi.rank() * piece, {piece});
-    double best[6] = {1e9, 1e9, 1e9, 1e9, 1e9, 1e9};
+    tensor::Arena seen(tensor::Category::gradients, static_cast<std::int64_t>(2 * all)),
+        memory(tensor::Category::workspace, static_cast<std::int64_t>(5 * all));
+    const auto whole = seen.allocate(base::DType::f32, {piece * n}),
+               gathered = seen.allocate(base::DType::f32, {piece * n});
+    const auto pieces = [&] { return memory.allocate(base::DType::f32, {piece * n}); };
+    const auto staged = pieces(), sum = memory.allocate(base::DType::f32, {piece}), copied = pieces(), given = pieces(),
+               made = pieces();
+    const auto own = base::View::of(gathered.ptr<float>() + mpi.rank() * piece, {piece});
+    const SharedPieces shared(static_cast<std::int64_t>(bytes));
+    double best[7] = {1e9, 1e9, 1e9, 1e9, 1e9, 1e9, 1e9};
     const auto time = [&](int i, const auto& call) { best[i] = std::min(best[i], seconds_of(call)); };
     const int rounds = piece > 100000 ? 60 : 200, count = static_cast<int>(piece);
     for (int round = 0; round < rounds; ++round) {
+      const auto write = [&](base::View v) { std::fill_n(v.ptr<float>(), v.count(), static_cast<float>(round)); };
+      write(whole);
       time(0, [&] { comm::ordered_reduce_scatter(*comm, *exec, whole, staged, sum, base::FoldRound::first, n); });
-      time(1, [&] { MPI_Reduce_scatter_block(whole.data, sum.data, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
-      time(2, [&] { std::memcpy(copied.data, whole.data, bytes * static_cast<std::size_t>(n + 1) / 2); });
-      time(3, [&] { comm->all_gather(*exec, own, whole); });
-      time(4, [&] { MPI_Allgather(sum.data, count, MPI_FLOAT, staged.data, count, MPI_FLOAT, MPI_COMM_WORLD); });
-      time(5, [&] { std::memcpy(copied.data, whole.data, bytes * static_cast<std::size_t>(n - 1)); });
+      write(given);
+      time(1, [&] { MPI_Reduce_scatter_block(given.data, made.data, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
+      write(given);
+      time(2, [&] { std::memcpy(copied.data, given.data, bytes * static_cast<std::size_t>(n + 1) / 2); });
+      write(own);
+      time(3, [&] { comm->all_gather(*exec, own, gathered); });
+      write(given);
+      time(4, [&] { MPI_Allgather(given.data, count, MPI_FLOAT, made.data, count, MPI_FLOAT, MPI_COMM_WORLD); });
+      write(given);
+      time(5, [&] { std::memcpy(copied.data, given.data, bytes * static_cast<std::size_t>(n - 1)); });
+      if (!shared.seen()) continue;
+      std::memset(shared.of(mpi.rank()), round, bytes);
+      time(6, [&] {
+        for (int r = 1; r < n; ++r)
+          std::memcpy(static_cast<char*>(copied.data) + bytes * static_cast<std::size_t>(r - 1),
+                      shared.of((mpi.rank() + r) % n), bytes);
+      });
     }
     const double gigabytes = 4e-9 * static_cast<double>(piece) * (n - 1);
     if (mpi.rank() == 0)
-      std::printf("%12lld %12.3f %12.3f %8.2f %8.2f %12.3f %12.3f %8.2f %8.2f\n", static_cast<long long>(4 * piece),
-                  gigabytes / best[0], gigabytes / best[1], best[1] / best[0], best[2] / best[0], gigabytes / best[3],
-                  gigabytes / best[4], best[4] / best[3], best[5] / best[3]);
+      std::printf("%12lld %12.3f %12.3f %8.2f %8.2f %8.2f %12.3f %12.3f %8.2f %8.2f %8.2f\n",
+                  static_cast<long long>(4 * piece), gigabytes / best[0], gigabytes / best[1], best[1] / best[0],
+                  best[2] / best[0], shared.seen() ? best[6] / best[0] : 0.0, gigabytes / best[3], gigabytes / best[4],
+                  best[4] / best[3], best[5] / best[3], shared.seen() ? best[6] / best[3] : 0.0);
   }
 }

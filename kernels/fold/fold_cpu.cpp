@@ -17,15 +17,18 @@ template <class T> void fold_block(const FoldArgs& a, int64_t from, int64_t to) 
   constexpr int64_t width = 512;
   for (int64_t at = from; at < to; at += width) {
     const int64_t n = to - at < width ? to - at : width;
-    T acc[width];
-    const T* first = a.next ? sum + at : piece<T>(a, 0) + at;
-    for (int64_t i = 0; i < n; ++i) acc[i] = first[i];
-    for (int64_t p = a.next ? 0 : 1; p < a.pieces.rows; ++p) {
+    T between[width];  // what comes out of the last addition is the sum, what of those before stays in the cache
+    const T* so_far = a.next ? sum + at : piece<T>(a, 0) + at;
+    const int64_t added = a.next ? 0 : 1, all = a.pieces.rows;
+    if (added == all)
+      for (int64_t i = 0; i < n; ++i) sum[at + i] = so_far[i];
+    for (int64_t p = added; p < all; ++p) {
       const T* in = piece<T>(a, p) + at;
+      T* out = p + 1 < all ? between : sum + at;
 #pragma omp simd
-      for (int64_t i = 0; i < n; ++i) acc[i] += in[i];
+      for (int64_t i = 0; i < n; ++i) out[i] = so_far[i] + in[i];
+      so_far = between;
     }
-    for (int64_t i = 0; i < n; ++i) sum[at + i] = acc[i];
   }
 }
 
