@@ -38,7 +38,7 @@ bool sees_all(const std::vector<SharedPlace>& places, int rank) {
       if (word != static_cast<int>(r) + 1) return false;
     }
     return true;
-  } catch (const base::EnvironmentError&) {
+  } catch (const base::Error&) {
     return false;
   }
 }

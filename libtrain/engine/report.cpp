@@ -78,7 +78,8 @@ SizeTable traffic_table(const plan::Plan& p, const World& world, std::int64_t st
 SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int rank, const std::vector<RankRecord>& all) {
   const auto measured = memory.measured();
   const auto& device = setup.step.device;
-  auto taken = peak_resident_bytes() - tensor::resident_bytes_of_peers(), there = total(measured);
+  const auto of_others = tensor::resident_bytes_of_peers();
+  auto taken = peak_resident_bytes() - of_others, there = total(measured);
   if (device.kind == base::DeviceKind::cuda) {
     const auto info = tensor::gpu_info(device.index);
     taken = info.total_bytes - info.free_bytes;
@@ -86,6 +87,7 @@ SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int ran
   }
   const auto& p = setup.plan;
   auto table = memory_table(memory.predicted(), measured, taken, there, p.memory.reserve);
+  if (of_others > 0) table.rows.push_back({"seen of other ranks", 0, of_others, "theirs"});
   if (p.pipeline == 1) return table;
   table.title += of_rank(p, rank);
   for (int stage = 0; stage < p.pipeline; ++stage) {

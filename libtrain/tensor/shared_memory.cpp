@@ -156,6 +156,9 @@ const char* memory_of_peer(const SharedPlace& place) {
   auto found = peer.regions.find(place.region);
   if (found == peer.regions.end()) {
     void* p = map_place(place, O_RDONLY, PROT_READ);
+    if (p == MAP_FAILED && (errno == ENOENT || errno == ESRCH))
+      throw base::PeerError(fmt::format("process {} of this machine is gone, and its memory with it", place.process),
+                            "what it said before it ended tells why");
     if (p == MAP_FAILED)
       throw base::EnvironmentError(fmt::format("cannot look at {} bytes of process {} of this machine: {}",
                                                place.region_bytes, place.process, std::strerror(errno)),

@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -134,8 +136,19 @@ TEST_F(node_memory, another_file_of_the_same_name_is_not_looked_at) {
   void* memory = tensor::reserve_shared(10000);
   auto place = tensor::shared_place(memory, 10000);
   ++place.inode;
-  EXPECT_THROW(tensor::memory_of_peer(place), base::EnvironmentError);
+  EXPECT_THROW(tensor::memory_of_peer(place), base::PeerError);
   EXPECT_EQ(tensor::map_writable(place), nullptr);
+  EXPECT_TRUE(tensor::release_shared(memory, tensor::Pages::gone));
+}
+
+TEST_F(node_memory, a_process_that_has_ended_is_a_lost_peer) {
+  void* memory = tensor::reserve_shared(10000);
+  auto place = tensor::shared_place(memory, 10000);
+  place.process = fork();
+  if (place.process == 0) _exit(0);
+  ASSERT_GT(place.process, 0);
+  ASSERT_EQ(waitpid(place.process, nullptr, 0), place.process);
+  EXPECT_THROW(tensor::memory_of_peer(place), base::PeerError);
   EXPECT_TRUE(tensor::release_shared(memory, tensor::Pages::gone));
 }
 

@@ -1,0 +1,12 @@
+// The exponential of a register and of one number, compiled for each base path with the flags of its kernels.
+#include "kernels/vec_cpu.h"
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+
+// n: a multiple of 16.
+void exponentials(int n, const float* x, float* of_registers, float* one_by_one) {
+  for (int i = 0; i < n; i += lanes) put(of_registers + i, exp_of(load(x + i)));
+  for (int i = 0; i < n; ++i) one_by_one[i] = exp_of(x[i]);
+}
+
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

@@ -1,0 +1,63 @@
+// The exponential of kernels, over all sizes of arguments.
+#include "kernels/dispatch.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace trainyard::kernels {
+
+TRAINYARD_CPU_VARIANTS(void, exponentials, (int n, const float* x, float* of_registers, float* one_by_one))
+
+namespace {
+
+struct Path {
+  Isa isa;
+  void (*run)(int, const float*, float*, float*);
+};
+const Path paths[] = {
+    {Isa::baseline, baseline::exponentials}, {Isa::avx2, avx2::exponentials}, {Isa::avx512, avx512::exponentials}};
+
+// One of 257 of all numbers that f32 has, and the edges of what has an exponential.
+std::vector<float> arguments() {
+  std::vector<float> x;
+  for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += 257)
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  for (const float edge : {-87.3f, 88.72f, 0.0f, -0.0f, std::numeric_limits<float>::infinity(),
+                           -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::max()})
+    for (const float to : {-1e30f, 1e30f}) x.insert(x.end(), {edge, std::nextafter(edge, to)});
+  while (x.size() % 16 != 0) x.push_back(1.0f);
+  return x;
+}
+
+TEST(Exp, RegistersHaveTheBitsOfOneNumberAndBothAreNearTheExponential) {
+  const auto x = arguments();
+  std::vector<float> of_registers(x.size()), one_by_one(x.size());
+  for (const auto& path : paths) {
+    if (!machine_has(path.isa)) continue;
+    path.run(static_cast<int>(x.size()), x.data(), of_registers.data(), one_by_one.data());
+    std::int64_t different = 0, far = 0;
+    float one = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (std::isnan(x[i])) {
+        far += !std::isnan(of_registers[i]) || !std::isnan(one_by_one[i]);
+        continue;
+      }
+      different += std::bit_cast<std::uint32_t>(of_registers[i]) != std::bit_cast<std::uint32_t>(one_by_one[i]);
+      const double want = x[i] < -87.3f   ? 0.0
+                          : x[i] > 88.72f ? std::numeric_limits<double>::infinity()
+                                          : std::exp(static_cast<double>(x[i]));
+      const bool near = want == one_by_one[i] || std::abs(one_by_one[i] - want) <= 2e-7 * want;
+      if (!near) ++far, one = x[i];
+    }
+    EXPECT_EQ(different, 0) << name_of(path.isa);
+    EXPECT_EQ(far, 0) << name_of(path.isa) << ", one of them: " << one;
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::kernels
