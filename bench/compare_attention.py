@@ -8,6 +8,7 @@ round starts each program once; ratios are medians over rounds of PyTorch's seco
 as in compare_pytorch.py. FlexAttention is compiled with the same blocks, and left out, with its reason, where this PyTorch cannot.
 """
 import argparse, json, os, subprocess, sys, tempfile
+from statistics import median
 
 PEER = r'''
 import json, sys, time, torch, torch.nn.functional as F
@@ -78,9 +79,9 @@ def main():
             for back in ("forward", "backward"):
                 if any(f"{peer}/{back}" not in t for t in theirs):
                     continue
-                ratios = sorted(t[f"{peer}/{back}"] / m[f"{layout}/{back}"] for m, t in zip(mine, theirs))
-                seconds = sorted(m[f"{layout}/{back}"] for m in mine)[len(mine) // 2]
-                print(f"{back}: {layout} {seconds:.3f} s, {ratios[len(ratios) // 2]:.2f} times as fast as PyTorch's {peer} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+                ratios = [t[f"{peer}/{back}"] / m[f"{layout}/{back}"] for m, t in zip(mine, theirs)]
+                seconds = median(m[f"{layout}/{back}"] for m in mine)
+                print(f"{back}: {layout} {seconds:.3f} s, {median(ratios):.2f} times as fast as PyTorch's {peer} ({min(ratios):.2f} to {max(ratios):.2f})")
 
 
 if __name__ == "__main__":

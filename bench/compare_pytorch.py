@@ -17,6 +17,7 @@ share is of 989.4 TFLOP/s, counting 6 N + 12 L h T for each token: causal attent
 too: forward and backward against the faster of PyTorch's flash and cuDNN kernels, causal, 16384 tokens, 2048 channels.
 """
 import argparse, json, os, subprocess, sys, tempfile
+from statistics import median
 
 MODELS = {
     "4x256": dict(layers=4, hidden=256, heads=4, vocabulary=8192, batch=8, sequence=256),
@@ -27,7 +28,7 @@ GPU_MODELS = {
     "gpt2-xl": dict(layers=48, hidden=1600, heads=25, vocabulary=50257, sequence=1024, parameters=1557611200),
 }
 PEER = r'''
-import contextlib, json, sys, time, torch, torch.nn as nn, torch.nn.functional as F
+import contextlib, json, statistics, sys, time, torch, torch.nn as nn, torch.nn.functional as F
 m = json.loads(sys.argv[1]); threads = int(sys.argv[2]); steps = int(sys.argv[3])
 device = m.get("device", "cpu")
 torch.set_num_threads(threads); torch.manual_seed(1)
@@ -39,7 +40,7 @@ def gemm():
     times = []
     for _ in range(30):
         t = time.perf_counter(); torch.mm(a, b, out=c); times.append(time.perf_counter() - t)
-    return 2 * 1024 * 768 * 3072 / sorted(times)[len(times) // 2] / 1e9
+    return 2 * 1024 * 768 * 3072 / statistics.median(times) / 1e9
 class Layer(nn.Module):
     def __init__(s, h, heads):
         super().__init__()
@@ -69,9 +70,9 @@ for _ in range(steps):
     with narrow: loss = run(x[:, :-1], x[:, 1:])
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0); optimizer.step(); loss.item(); settle(); times.append(time.perf_counter() - t)
-times = sorted(times[2:])
+times = times[2:]
 print(json.dumps(dict(version=torch.__version__, blas=torch.__config__.show().count("MKL") and "MKL" or "other", gemm=gemm(),
-                      tokens=m["batch"] * m["sequence"] / times[len(times) // 2])))
+                      tokens=m["batch"] * m["sequence"] / statistics.median(times))))
 '''
 
 
@@ -90,8 +91,7 @@ def ours(train, model, data, threads, steps, folder, extra=("--device", "cpu")):
     subprocess.run([train, "--model", toml, "--data", data, "--output", run, "--steps", str(steps), "--global-batch", str(model["batch"]), "--micro-batch", str(model["batch"]),
                     "--sequence", str(model["sequence"]), "--threads", str(threads), "--progress", "never", *extra], check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(run, "metrics.jsonl")) as f:
-        rates = sorted(json.loads(line)["tokens_per_second"] for line in list(f)[2:])
-    return rates[len(rates) // 2]
+        return median(json.loads(line)["tokens_per_second"] for line in list(f)[2:])
 
 
 ATTENTION_PEER = r'''
@@ -161,7 +161,6 @@ def attention_on_cpu(a, ways):
             mine.setdefault(key, []).append(b["real_time"])
             theirs.setdefault(key, []).append(1e3 * min(p[key] for p in peers))
             ratios.setdefault(key, []).append(theirs[key][-1] / mine[key][-1])
-    median = lambda xs: sorted(xs)[len(xs) // 2]
     for key, r in ratios.items():
         spread = (max(r) - min(r)) / median(r)
         verdict = f": no verdict, rounds differ by {100 * spread:.0f} %" if spread > 0.2 else ""
@@ -221,6 +220,8 @@ def main():
     p.add_argument("--model", choices=MODELS, help="on a processor this model alone")
     p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     a = p.parse_args()
+    if a.model and a.device == "cuda":
+        p.error("--model is for a processor")
     if (a.train is None or a.data is None) and (a.device == "cuda" or a.kernels is None):
         p.error("--train and --data are needed, or on a processor --kernels")
     if a.device == "cuda":
@@ -246,7 +247,6 @@ def main():
                     r = peer({**model, "dtype": a.dtype}, a.threads, a.steps, env)
                     rates[way].append(r["tokens"])
                     gemms[way].append(r["gemm"])
-            median = lambda xs: sorted(xs)[len(xs) // 2]
             print(f"{name}, {a.dtype}: train {median(mine):.0f} tokens/s on {a.threads} threads (ordered reduction, one process)")
             for way in ways:
                 valid = a.our_gemm == 0 or median(gemms[way]) >= 0.6 * a.our_gemm

@@ -10,6 +10,7 @@ dx = dy W, dW = dy^T x). For each shape the fastest library counts. Products of 
 rounds differ by more than 20 %.
 """
 import argparse, json, os, re, subprocess, sys, tempfile
+from statistics import median
 
 LIBRARY = r'''
 import ctypes, ctypes.util, json, sys, time
@@ -94,7 +95,6 @@ def main():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("command", nargs="+", help="train and its flags, behind --")
     a = p.parse_args()
-    median = lambda xs: sorted(xs)[len(xs) // 2]
     with tempfile.TemporaryDirectory() as folder:
         here = libraries(folder, a.threads)
         rounds, by_shape = [], {}

@@ -18,7 +18,7 @@
 using namespace trainyard;
 using bench::seconds_of;
 
-// A piece of each rank in memory that all of them see; null where they are not of one machine.
+// A piece of each rank in memory that all of them see, if they are of one machine and MPI has such memory.
 class SharedPieces {
  public:
   explicit SharedPieces(std::int64_t bytes) {
@@ -27,16 +27,20 @@ class SharedPieces {
     int of_node = 0, of_world = 0;
     MPI_Comm_size(node, &of_node), MPI_Comm_size(MPI_COMM_WORLD, &of_world);
     char* own = nullptr;
-    MPI_Win_allocate_shared(of_node == of_world ? bytes : 0, 1, MPI_INFO_NULL, node, &own, &window_);
+    int made = of_node == of_world && MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, node, static_cast<void*>(&own),
+                                                              &window_) == MPI_SUCCESS;
     MPI_Comm_free(&node);
-    for (int r = 0; r < of_world && of_node == of_world; ++r) {
+    MPI_Allreduce(MPI_IN_PLACE, &made, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    for (int r = 0; r < of_world && made == 1; ++r) {
       MPI_Aint size = 0;
       int unit = 0;
       MPI_Win_shared_query(window_, r, &size, &unit, static_cast<void*>(&own));
       pieces_.push_back(own);
     }
   }
-  ~SharedPieces() { MPI_Win_free(&window_); }
+  ~SharedPieces() {
+    if (seen()) MPI_Win_free(&window_);
+  }
   SharedPieces(const SharedPieces&) = delete;
   bool seen() const { return !pieces_.empty(); }
   char* of(int rank) const { return pieces_[static_cast<std::size_t>(rank)]; }

@@ -19,14 +19,14 @@ for ((round = 0; round < rounds; ++round)); do
     rm -rf run
     if [ $stage = one ]; then train $common --threads "$ranks" --output run >/dev/null 2>log || { cat log; exit 1; }
     else mpirun -n "$ranks" train $common --threads 1 --zero $stage --output run >/dev/null 2>log || { cat log; exit 1; }; fi
-    jq -rs --arg who $stage 'map(.step_seconds)[3:] | sort | [$who, .[length / 2 | floor]] | @tsv' run/metrics.jsonl >>times
+    jq -rs --arg who $stage 'map(.step_seconds)[3:] | sort | [$who, (.[(length - 1) / 2 | floor] + .[length / 2 | floor]) / 2] | @tsv' run/metrics.jsonl >>times
     tail -n 1 run/metrics.jsonl | jq -r .loss >>losses
   done
 done
 [ "$(sort -u losses | wc -l)" = 1 ] || fail "the last loss is not one: $(sort -u losses | tr '\n' ' ')"
 printf '%-20s %10s %24s %24s\n' "ranks x threads" "step s" "speed of one rank's" "speed of ZeRO 0's"
 jq -rRn '
-  def middle: sort | .[(length - 1) / 2 | floor];
+  def middle: sort | (.[(length - 1) / 2 | floor] + .[length / 2 | floor]) / 2;
   def text: "\(middle * 1000 | round / 1000) (\(min * 1000 | round / 1000)-\(max * 1000 | round / 1000))";
   [inputs / "\t" | {who: .[0], s: (.[1] | tonumber)}] as $all | [$all[] | select(.who == "one").s] as $one | [$all[] | select(.who == "0").s] as $zero |
   ("one", "0", "1", "2", "3") as $who | [$all[] | select(.who == $who).s] as $s |
