@@ -13,4 +13,9 @@ namespace trainyard::base {
 // system has no thread left.
 std::thread start_thread(const std::string& name, std::function<void()> work);
 
+// work(0) here and each other share of `shares` on a thread of its own, or here where the system has none left, nor
+// memory for it. All are done when it returns; an exception that left one of them leaves this, of several that of the
+// lowest share.
+void run_shares(const std::string& name, int shares, const std::function<void(int)>& work);
+
 }  // namespace trainyard::base

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <sys/resource.h>
 #include <vector>
@@ -40,10 +39,11 @@ void for_each_part(std::size_t count, int threads, const std::function<void(std:
   const auto wanted =
       std::min(static_cast<std::size_t>(std::max<std::int64_t>(1, std::min<std::int64_t>(threads, affordable))),
                std::max<std::size_t>(1, count));
+  others.reserve(wanted);
   try {
     for (std::size_t t = 1; t < wanted; ++t)
       others.push_back(base::start_thread("checkpoint", [&take, t] { take(static_cast<int>(t)); }));
-  } catch (const std::system_error&) {  // the system has no thread left: those that there are do the work
+  } catch (const std::exception&) {  // no thread left, or no memory for one: those that there are do the work
   }
   take(0);
   for (auto& thread : others) thread.join();

@@ -70,7 +70,7 @@ void NodeMemory::arrive(const tensor::Exec& exec) {
     if (block_->sleepers.load() > 0) wake_all_at(block_->round);
     return;
   }
-  // Ranks that come together meet within a microsecond: sooner than the system gives the core to anyone.
+  // Ranks that come together meet within a microsecond or two: sooner than the system gives the core to anyone.
   constexpr int looks_at_once = 64;
   for (int looks = 0; looks < looks_at_once; ++looks) {
     if (block_->round.load() != round) return;

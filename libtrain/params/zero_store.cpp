@@ -7,7 +7,6 @@
 #include "libtrain/plan/held.h"
 
 #include <algorithm>
-#include <thread>
 
 namespace trainyard::params {
 
@@ -78,17 +77,12 @@ void ZeroStore::initialize(std::uint64_t seed) {
     }
     std::fill(master + end, master + layout.piece, 0.0f);
   }
-  const auto run_share = [&](std::size_t share, std::size_t shares) {
-    for (std::size_t j = share; j < jobs.size(); j += shares)
+  const int shares = jobs.size() > 8 ? std::max(1, c_.compute.threads()) : 1;
+  base::run_shares("initial values", shares, [&](int share) {
+    for (auto j = static_cast<std::size_t>(share); j < jobs.size(); j += static_cast<std::size_t>(shares))
       make_values(*jobs[j].parameter, plan::held_part(*jobs[j].parameter, c_.world.topology, c_.world.rank), seed,
                   jobs[j].first, jobs[j].count, jobs[j].out);
-  };
-  const auto helpers = static_cast<std::size_t>(std::max(1, c_.compute.threads()));
-  std::vector<std::thread> team;
-  for (std::size_t t = 1; t < helpers && jobs.size() > 8; ++t)
-    team.push_back(base::start_thread("initial values", [&, t] { run_share(t, helpers); }));
-  run_share(0, jobs.size() > 8 ? helpers : 1);
-  for (auto& thread : team) thread.join();
+  });
   for (std::size_t u = 0; u < made.size(); ++u)
     tensor::copy(c_.compute, base::View::of(made[u].data(), {static_cast<std::int64_t>(made[u].size())}),
                  states_.master_piece(static_cast<int>(u)));

@@ -156,8 +156,10 @@ const char* memory_of_peer(const SharedPlace& place) {
   auto found = peer.regions.find(place.region);
   if (found == peer.regions.end()) {
     void* p = map_place(place, O_RDONLY, PROT_READ);
-    if (p == MAP_FAILED && (errno == ENOENT || errno == ESRCH))
-      throw base::PeerError(fmt::format("process {} of this machine is gone, and its memory with it", place.process),
+    // The ranks have seen one another's memory before: what is refused now (while a process ends, and until its parent
+    // knows, the system keeps its files from all but root) is the end of the other.
+    if (p == MAP_FAILED && (errno == ENOENT || errno == ESRCH || errno == EACCES || errno == EPERM))
+      throw base::PeerError(fmt::format("process {} of this machine is gone, or what it showed is", place.process),
                             "what it said before it ended tells why");
     if (p == MAP_FAILED)
       throw base::EnvironmentError(fmt::format("cannot look at {} bytes of process {} of this machine: {}",

@@ -30,7 +30,8 @@ bool release_shared(void* memory, Pages pages);
 SharedPlace shared_place(const void* data, std::int64_t bytes);
 
 // What lies at a place of another process, to be read: mapped with the first call and until its process has released a
-// region. PeerError where that process is gone, EnvironmentError where the system refuses.
+// region. PeerError where that process is gone or its files are kept from this one, EnvironmentError where the system
+// has no room.
 const char* memory_of_peer(const SharedPlace& place);
 // The whole region of a place, of this process too, to be read and written by all: a mapping of its own for each call,
 // which outlives the region until unmap_writable(). Null where the system refuses.

@@ -3,8 +3,13 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <csignal>
+#include <stdexcept>
 
 namespace trainyard::base {
 namespace {
@@ -33,6 +38,43 @@ TEST(thread, has_its_name_cut_to_what_the_system_takes_when_its_work_begins) {
   EXPECT_STREQ(name, "loader");
   start_thread("a name of many letters", look).join();
   EXPECT_STREQ(name, "a name of many ");
+}
+
+TEST(thread, shares_are_all_done_and_what_the_lowest_threw_comes_out) {
+  for (const int shares : {1, 2, 5}) {
+    std::atomic<int> done{0};
+    run_shares("share", shares, [&](int share) { done += 1 << (4 * share); });
+    EXPECT_EQ(done, 0x11111 & ((1 << (4 * shares)) - 1));
+  }
+  std::atomic<int> begun{0};
+  try {
+    run_shares("share", 5, [&](int share) {
+      ++begun;
+      if (share % 2 == 1) throw std::runtime_error(std::to_string(share));
+    });
+    ADD_FAILURE() << "nothing came out";
+  } catch (const std::runtime_error& e) {
+    EXPECT_STREQ(e.what(), "1");
+  }
+  EXPECT_EQ(begun, 5);
+}
+
+// In a process of its own, of a user whom the system's limit binds.
+TEST(thread, shares_are_done_where_no_thread_can_be_started) {
+  const auto child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const rlimit none{0, 0};
+    if (setrlimit(RLIMIT_NPROC, &none) != 0 || (geteuid() == 0 && setuid(65534) != 0)) _exit(2);
+    int done = 0;
+    const auto here = pthread_self();
+    run_shares("share", 3, [&](int) { done += pthread_equal(pthread_self(), here) != 0; });
+    _exit(done == 3 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace
