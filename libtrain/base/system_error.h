@@ -20,7 +20,8 @@ bool is_unreadable(int error_number);
 // EnvironmentError "cannot WHAT PATH: reason"; with a hint for a full disk, a quota, a file size limit and missing
 // permission.
 [[noreturn]] void throw_cannot_write(const std::string& what, const std::string& path, int error_number);
-// The same as an InputError: something that should be read is missing; or as its kind Unreadable.
+// The same as an InputError: something that should be read is missing; or as its kind Unreadable. Still an
+// EnvironmentError where it is this process that can have no more files or memory.
 [[noreturn]] void throw_cannot_read(const std::string& what, const std::string& path, int error_number);
 
 }  // namespace trainyard::base

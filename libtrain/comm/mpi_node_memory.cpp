@@ -70,7 +70,7 @@ void let_the_library_work() {
 
 bool MpiNode::wanted() {
   const char* said = std::getenv("TRAINYARD_SHARED_MEMORY");
-  if (said == nullptr || std::string_view(said) == "on") return true;
+  if (said == nullptr || *said == 0 || std::string_view(said) == "on") return true;
   if (std::string_view(said) == "off") return false;
   throw base::UsageError(fmt::format("TRAINYARD_SHARED_MEMORY={} is neither on nor off", said), "use on or off");
 }

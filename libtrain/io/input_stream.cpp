@@ -185,6 +185,7 @@ InputStream::InputStream(std::string path, std::function<void()> poll)
   pipe_ = size < 0;
   if (!pipe_) {
     fd_ = base::open_regular(path_);
+    opened_ = version_of(fd_);
     return;
   }
   while ((fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY)) < 0) {  // a named pipe waits for its writer
@@ -209,6 +210,21 @@ bool InputStream::is_packed(const std::string& path) {
   return text.starts_with(gzip_magic) || begins_zstd(text);
 }
 
+InputStream::Version InputStream::version_of(int fd) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return {};
+  return {info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+}
+
+// At the end of a whole file.
+void InputStream::refuse_if_changed() const {
+  if (pipe_ || left_ >= 0) return;
+  if (const auto now = version_of(fd_); now != opened_)
+    throw base::InputError(
+        fmt::format("{} was written while it was read: it had {} bytes and has {}", path_, opened_.bytes, now.bytes),
+        "read it when nobody writes to it, or a copy");
+}
+
 InputStream::~InputStream() {
   if (fd_ > STDIN_FILENO) ::close(fd_);
 }
@@ -222,6 +238,7 @@ std::size_t InputStream::read_raw(char* to, std::size_t bytes) {
     if (n == 0 && bytes > 0 && left_ > 0)
       throw base::InputError(fmt::format("{} has lost its last {} bytes", path_, left_),
                              "it was changed while it was read: restore it");
+    if (n == 0 && bytes > 0) refuse_if_changed();
     if (n >= 0) {
       taken_ += n;
       if (left_ >= 0) left_ -= n;

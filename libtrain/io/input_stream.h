@@ -12,7 +12,8 @@ namespace trainyard::io {
 
 // What is packed is known by its first bytes, not by its name; members that follow one another are one text, as with
 // gunzip and unzstd. InputError, naming the input: what cannot be opened, is a folder, a socket or a device that is no
-// terminal; a packed text that is cut off, damaged, or followed by something else.
+// terminal; a packed text that is cut off, damaged, or followed by something else; a
+// file that is written while it is read.
 class InputStream {
  public:
   // "-" is standard input. Opening a named pipe waits for its writer. `poll` is called after every read, and after
@@ -36,11 +37,19 @@ class InputStream {
   std::size_t read_raw(char* to, std::size_t bytes);
   bool refill();  // buffer_ holds bytes [begin_, end_); false at the end
   void recognise();
+  void refuse_if_changed() const;
 
   std::string path_;
   std::function<void()> poll_;
   int fd_ = -1;
   bool pipe_ = false, recognised_ = false;
+  struct Version {
+    std::int64_t bytes = 0, seconds = 0, nanoseconds = 0;
+    bool operator==(const Version&) const = default;
+  };
+  static Version version_of(int fd);
+
+  Version opened_;                      // of a whole file
   std::int64_t taken_ = 0, left_ = -1;  // left_: of a part of a file; -1: up to its end
   std::vector<char> buffer_;
   std::size_t begin_ = 0, end_ = 0;

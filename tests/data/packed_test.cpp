@@ -7,6 +7,7 @@
 #include "libtrain/data/document_source.h"
 #include "libtrain/io/input_stream.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <thread>
 
@@ -150,6 +151,27 @@ TEST_F(Packed, WhatIsNoInputIsRefused) {
   EXPECT_NE(refusal("/dev/null").find("/dev/null is a device"), std::string::npos);
   EXPECT_NE(refusal(scratch.path).find("is a folder"), std::string::npos);
   EXPECT_NE(refusal(scratch.path + "/absent").find("cannot read"), std::string::npos);
+}
+
+// Longer, shorter, or of the same length: seen at the end, when its first part is gone.
+TEST_F(Packed, AFileThatIsWrittenWhileItIsReadIsRefused) {
+  const std::pair<std::size_t, std::size_t> sizes[] = {{100000, 150000}, {100000, 50000}, {100000, 100000}};
+  for (const auto& [before, after] : sizes) {
+    const auto path = file("moving", std::string(before, 'a'));
+    trainyard::io::InputStream in(path, {});
+    std::string buffer(1000, '\0');
+    ASSERT_GT(in.read(buffer.data(), buffer.size()), 0u);
+    file("moving", std::string(after, 'b'));
+    const timespec times[2] = {{1, 0}, {1, 0}};  // clocks of file systems are coarse
+    ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+    try {
+      while (in.read(buffer.data(), buffer.size()) > 0) {}
+      ADD_FAILURE() << "read to the end with " << after;
+    } catch (const base::InputError& e) {
+      EXPECT_EQ(std::string(e.what()),
+                fmt::format("{} was written while it was read: it had {} bytes and has {}", path, before, after));
+    }
+  }
 }
 
 TEST_F(Packed, ALargeWindowIsNoDamage) {

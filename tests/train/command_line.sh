@@ -69,6 +69,20 @@ expect 0 "${base[@]}" --steps 5 --output dry --dry-run
 expect 0 "${base[@]}" --print-config
 said 'global-batch = 6 .*# flag'
 
+# Closed standard streams: what is said goes nowhere, not into the run's own files.
+code=0
+"${base[@]}" --steps 6 --save-every 2 --output closed <&- >&- 2>&- || code=$?
+[ "$code" = 0 ] || [ "$code" = 4 ] || fail "exit $code with closed streams"    # 4: the summary cannot be written
+inspect --verify closed >out 2>&1 || fail "closed streams: $(cat out)"
+[ "$(jq -s 'map(.step) == [range(1; 7)]' closed/metrics.jsonl)" = true ] || fail "closed streams: $(cat closed/metrics.jsonl)"
+expect 0 bash -c '"$@" 2>&-' - "${base[@]}" --steps 6 --output closed-2
+for closed in '<&-' '<&- >/dev/null' '<&- 2>&-'; do
+  code=0
+  bash -c "shard-data --input - --output no-input $closed" >out 2>err || code=$?
+  [ "$code" = 3 ] || [ "$code" = 4 ] || fail "exit $code where standard input is closed"
+  [ ! -e no-input ] || fail "a set of no input"
+done
+
 # Not finite: exit 5, the tensor is named, the good checkpoint stays.
 expect 5 "${base[@]}" --steps 30 --output wild --save-every 1 --learning-rate 1e30 --clip 0
 said "is not finite"; said "micro-batch"

@@ -13,9 +13,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <iostream>
 #include <memory>
 #include <new>
+#include <system_error>
 #include <unistd.h>
 #include <vector>
 
@@ -141,13 +143,31 @@ int report(const std::string& program, const std::exception& error) {
     std::fprintf(stderr, "%s: out of memory\n  try: fewer threads, a smaller batch, or more ranks\n", program.c_str());
     return static_cast<int>(base::ExitCode::environment);
   }
+  if (const auto* refused = dynamic_cast<const std::system_error*>(&error)) {
+    std::fprintf(stderr, "%s: the system refuses: %s\n  try: look at the limits of this process (ulimit -a)\n",
+                 program.c_str(), base::printable(refused->what()).c_str());
+    return static_cast<int>(base::ExitCode::environment);
+  }
   std::fprintf(stderr, "%s: unexpected: %s\n  try: please report this line with the command that led to it\n",
                program.c_str(), base::printable(error.what()).c_str());
   return static_cast<int>(base::ExitCode::unexpected);
 }
 
+namespace {
+
+// Whoever starts a program may have closed its standard input, output or error: the next file that it opens would take
+// the place, and messages would go into it. What is opened in their stead can be neither read nor written, as a closed
+// one; but nobody is told where errors go to, so those are lost.
+void keep_standard_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY);
+}
+
+}  // namespace
+
 int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,
             const std::function<int(const base::UsageError&)>& refuse) {
+  keep_standard_descriptors();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a full disk like any other
   base::configure_log(app.get_name(), 0, base::LogLevel::info);
