@@ -356,7 +356,7 @@ quarter=$((chosen > 4 ? chosen / 4 : 1))
 settings=(--output "$work/run" --steps "$chosen" --warmup-steps $((chosen / 20)) --save-every "$quarter")
 [ "$sequences" = 0 ] || settings+=(--validate-every "$quarter" --validation-sequences "$sequences")
 if ! is_done train; then
-  say "train" "Learns to guess the next byte, on $ranks ranks with ZeRO 3, and stops half-way with a checkpoint. The loss falls from 5.5 (it knows nothing) towards 1 to 2. Ctrl-C stops after a step and loses nothing."
+  say "train" "Learns to guess the next byte, on $ranks ranks with ZeRO 3, and stops half-way with a checkpoint. The loss falls from 5.5 (it knows nothing) towards 2, the farther the more steps fit. Ctrl-C stops after a step and loses nothing."
   claim run
   mkdir -p "$work/run"
   own

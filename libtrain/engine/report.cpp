@@ -12,7 +12,6 @@
 #include "libtrain/plan/stage_table.h"
 #include "libtrain/plan/traffic.h"
 #include "libtrain/tensor/gpu.h"
-#include "libtrain/tensor/shared_memory.h"
 
 #include <algorithm>
 #include <vector>
@@ -75,10 +74,10 @@ SizeTable traffic_table(const plan::Plan& p, const World& world, std::int64_t st
   return out;
 }
 
-SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int rank, const std::vector<RankRecord>& all) {
+SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int rank, const std::vector<RankRecord>& all,
+                        std::int64_t of_others) {
   const auto measured = memory.measured();
   const auto& device = setup.step.device;
-  const auto of_others = tensor::resident_bytes_of_peers();
   auto taken = peak_resident_bytes() - of_others, there = total(measured);
   if (device.kind == base::DeviceKind::cuda) {
     const auto info = tensor::gpu_info(device.index);

@@ -28,7 +28,9 @@ SizeTable traffic_table(const plan::Plan& plan, const World& world, std::int64_t
 
 // A table of the categories of this rank: predicted, measured, and what the process took beside them; where there are
 // stages it says of which rank it is, and has the arenas of each stage, of its rank that used most (RankRecord).
-SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int rank, const std::vector<RankRecord>& all);
+// of_others: bytes of other ranks' memory in what this process has (tensor/shared_memory.h), while they were there.
+SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int rank, const std::vector<RankRecord>& all,
+                        std::int64_t of_others);
 
 // OUTPUT/report.txt. A file of that name that is not a report is kept; whatever goes wrong is a warning: the run is
 // done, and its checkpoint published.

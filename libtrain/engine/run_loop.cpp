@@ -13,6 +13,7 @@
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/flops.h"
 #include "libtrain/plan/layer_model.h"
+#include "libtrain/tensor/shared_memory.h"
 
 #include <algorithm>
 #include <chrono>
@@ -53,7 +54,7 @@ void RunLoop::load(const Start& start) {
 RunResult RunLoop::go() {
   const auto& config = run_.config;
   if (!config.trace.empty()) trace_.emplace(run_, trainer_.communication(), step_);
-  if (config.profile_step) profile_.emplace(run_.setup.plan.threads);
+  if (config.profile_step) profile_.emplace(run_.setup.plan.threads), raise_peaks();
   saving_.emplace(run_, trainer_, start_);
   watch_calls(run_.watchdog, run_.world);
   if (run_.watchdog) run_.watchdog->ask_what_is_done([this] { return trainer_.doing(); });
@@ -76,8 +77,9 @@ RunResult RunLoop::go() {
   if (profile_) result.step_profile = step_profile();
   RankRecord mine;
   mine.peak_bytes = static_cast<double>(trainer_.memory().measured_total());
-  result.memory_report = memory_report(trainer_.memory(), run_.setup, run_.world.rank,
-                                       records_of_all(mine, run_.world, trainer_.communication()));
+  const auto of_others = tensor::resident_bytes_of_peers();  // before any of them may end, and its memory with it
+  const auto records = records_of_all(mine, run_.world, trainer_.communication());
+  result.memory_report = memory_report(trainer_.memory(), run_.setup, run_.world.rank, records, of_others);
   result.traffic_report =
       traffic_table(run_.setup.plan, run_.world, steps_done_, {validations_done_, config.validation_sequences},
                     trainer_.expert_edges().further_rounds());
@@ -136,12 +138,12 @@ bool RunLoop::finish_step(RunResult& result) {
   if (run_.config.save_every > 0 && step_ % run_.config.save_every == 0 && step_ < run_.config.steps)
     saving_->take(progress());
   StepMetrics m = metrics_of(outcome);
+  m.step_seconds = now() - begin;
   if (run_.config.validate_every > 0 && (step_ % run_.config.validate_every == 0 || step_ == run_.config.steps)) {
     m.validation_loss = trainer_.validate(run_.config.validation_sequences);
     ++validations_done_;
   }
   finished_at_ = now();
-  m.step_seconds = finished_at_ - begin;
   m.tokens_per_second = static_cast<double>(run_.config.global_batch * run_.setup.plan.sequence) / m.step_seconds;
   m.model_flops_per_second =
       plan::step_flops(run_.setup.plan.model, run_.config.global_batch, run_.setup.plan.sequence) / m.step_seconds;
@@ -190,8 +192,9 @@ Progress RunLoop::progress() const {
   return {step_, start_.samples_seen + samples, start_.tokens_seen + samples * run_.setup.plan.sequence};
 }
 
-// Every rank finds its peaks, so that all cores are as busy as they were.
-std::string RunLoop::step_profile() const {
+// Before the first step and after the last one, since other work may come and go. Every rank finds its peaks, so that
+// all cores are as busy as they are in a step.
+void RunLoop::raise_peaks() {
   constexpr std::int64_t rounds = 1 << 20;
   constexpr double least_seconds = 0.3, most_seconds = 2;
   constexpr int tries = 5;  // in which nothing was faster
@@ -208,11 +211,15 @@ std::string RunLoop::step_profile() const {
     return rate;
   };
   const auto dtype = run_.setup.plan.dtype;
-  StepProfile::Peaks peaks;
-  peaks.f32 = peaks.bf16 = fastest(kernels::multiply_adds);
+  peaks_.f32 = std::max(peaks_.f32, fastest(kernels::multiply_adds));
+  peaks_.bf16 = std::max(peaks_.bf16, peaks_.f32);
   if (dtype == base::DType::bf16 && kernels::base_of(kernels::active_isa()) != kernels::active_isa())
-    peaks.bf16 = fastest(kernels::bf16_multiply_adds);
-  return profile_->text(run_.world.rank, run_.world.size, instructions_of(dtype), peaks);
+    peaks_.bf16 = std::max(peaks_.bf16, fastest(kernels::bf16_multiply_adds));
+}
+
+std::string RunLoop::step_profile() {
+  raise_peaks();
+  return profile_->text(run_.world.rank, run_.world.size, instructions_of(run_.setup.plan.dtype), peaks_);
 }
 
 void RunLoop::refuse_step(const StepOutcome& o) {

@@ -39,7 +39,8 @@ class RunLoop {
   bool agree(const StepOutcome& outcome, StepMetrics& m);
   StepMetrics metrics_of(const StepOutcome& outcome) const;
   Progress progress() const;
-  std::string step_profile() const;
+  void raise_peaks();
+  std::string step_profile();
   [[noreturn]] void refuse_step(const StepOutcome& outcome);
 
   const RunContext& run_;
@@ -50,6 +51,7 @@ class RunLoop {
   Start start_;
   std::optional<RunSaving> saving_;
   std::optional<StepProfile> profile_;
+  StepProfile::Peaks peaks_;            // the best found, with a profile
   std::optional<MetricsFile> metrics_;  // of rank 0
   GateWatch gate_watch_;                // its too
   std::int64_t step_ = -1, steps_done_ = 0, validations_done_ = 0;

@@ -121,7 +121,7 @@ std::string StepProfile::text(int rank, int ranks, const std::string& instructio
     return text + "\n";
   };
   const auto head = [](const std::string& title) {
-    return fmt::format("{:<30}{:>10}{:>9}{:>7}{:>9}{:>8}\n", title, "ms a step", "share", "calls", "GFLOP/s",
+    return fmt::format("{:<30}{:>10}{:>9}{:>7}{:>9}{:>8} share\n", title, "ms a step", "share", "calls", "GFLOP/s",
                        "of peak");
   };
   const auto steps_text = first == last ? fmt::format("step {}", first) : fmt::format("steps {} to {}", first, last);
@@ -131,6 +131,13 @@ std::string StepProfile::text(int rank, int ranks, const std::string& instructio
   out += fmt::format("peak, multiply-adds in registers: {:.1f} GFLOP/s", peaks.f32 * 1e-9);
   if (peaks.bf16 != peaks.f32) out += fmt::format(", in products of bf16 {:.1f}", peaks.bf16 * 1e-9);
   out += "\n";
+  const auto& rows_there = clock_.rows();
+  if (std::any_of(rows_there.begin(), rows_there.end(), [&](const auto& r) {
+        Sum sum;
+        sum.add(r, peaks);
+        return sum.of_peak > sum.seconds;
+      }))
+    out += "something was faster than that: other work was in the way while the peak was measured\n";
   if (first_seconds > 0)
     out += fmt::format("left out: the first step, which touches most memory first, {:.2f} ms, {} pages\n",
                        first_seconds * 1e3, now_.first_faults);

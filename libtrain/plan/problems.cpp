@@ -467,10 +467,12 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
 
 std::vector<Problem> memory_problems(const Plan& p) {
   if (p.device_memory <= 0 || p.memory.total() <= p.device_memory) return {};
-  return {{fmt::format("a rank needs {} ({} in arenas, {} reserve) but has {}: {} too much",
-                       base::size_text(p.memory.total()), base::size_text(p.memory.arenas()),
-                       base::size_text(p.memory.reserve), base::size_text(p.device_memory),
-                       base::size_text(p.memory.total() - p.device_memory)),
+  const auto& m = p.memory;
+  return {{fmt::format("a rank needs {} ({} in arenas{}, {} reserve) but has {}: {} too much",
+                       base::size_text(m.total()), base::size_text(m.arenas()),
+                       m.on_host > 0 ? fmt::format(", {} of them on the host", base::size_text(m.on_host)) : "",
+                       base::size_text(m.reserve), base::size_text(p.device_memory),
+                       base::size_text(m.total() - p.device_memory)),
            remedies(p)}};
 }
 
