@@ -34,14 +34,18 @@ ForwardBuffers forward_buffers(const AttentionArgs& a, char* scratch) {
   return m;
 }
 
-// What queries [q0, q1) of the tile do not see of keys [k0, k1), in the tile that begins with key j0.
-void hide(const ForwardBuffers& m, int64_t j0, int64_t k0, int64_t k1, int64_t q0, int64_t q1) {
+// What queries [q0, q1) of the tile do not see of keys [k0, k1), in the tile that begins with key j0. Scaled: scores
+// get their scale first.
+template <bool scaled>
+void hide(const ForwardBuffers& m, float scale, int64_t j0, int64_t k0, int64_t k1, int64_t q0, int64_t q1) {
+  const Vec factor = broadcast(scale);
   for (int64_t q = q0; q < q1; q += lanes) {
     IntVec lo, hi;
     memcpy(&lo, m.lo + q, sizeof lo), memcpy(&hi, m.hi + q, sizeof hi);
     for (int64_t k = k0; k < k1; ++k) {
       float* row = m.scores + k * tile + q;
-      put(row, within(load(row), same(static_cast<std::int32_t>(j0 + k)), lo, hi));
+      const Vec score = scaled ? load(row) * factor : load(row);
+      put(row, within(score, same(static_cast<std::int32_t>(j0 + k)), lo, hi));
     }
   }
 }
@@ -122,12 +126,6 @@ template <bool words, class Beside> void exponentials(const ForwardBuffers& m, i
       });
 }
 
-void scale_scores(float scale, float* scores, int64_t k0, int64_t k1, int64_t q0, int64_t q1) {
-  const Vec factor = broadcast(scale);
-  for (int64_t k = k0; k < k1; ++k)
-    for (int64_t q = q0; q < q1; q += lanes) put(scores + k * tile + q, load(scores + k * tile + q) * factor);
-}
-
 struct Place {
   int64_t b, h, i;
 };
@@ -144,9 +142,7 @@ template <class T, class Beside> void softmax_step(const AttentionArgs& a, const
     over([&](int64_t k0, int64_t k1) {
       tile_product<T, false>(k1 - k0, q1 - q0, words_of<T>(d), keys.first + k0 * keys.pitch, keys.pitch, 1,
                              m.queries + q0, tile, m.scores + k0 * tile + q0, tile, false);
-      if (sees_all) return;
-      if (paired<T>) scale_scores(scale, m.scores, k0, k1, q0, q1);
-      hide(m, j0, k0, k1, q0, q1);
+      if (!sees_all) hide<paired<T>>(m, scale, j0, k0, k1, q0, q1);
     });
     for (int64_t q = q0; q < q1; ++q) best[q] = m.top[q], fresh[q] = 0;
     over([&](int64_t k0, int64_t k1) {

@@ -91,6 +91,31 @@ TEST(Gemm, EveryNumberOfRowsAtTheEdge) {
   });
 }
 
+// More threads than tasks, than tasks have owners, and numbers of both that have no factor in common; several chunks,
+// so that what one took is taken anew in the next but one. Nothing is left out or done twice, or bits would differ.
+TEST(Gemm, TeamsOfAnySize) {
+  on_every_path([] {
+    struct {
+      Case type;
+      std::int64_t m, n, k;
+    } const products[] = {{{DType::f32, DType::f32}, 700, 1400, 1200},
+                          {{DType::f32, DType::f32}, 900, 100, 1200},
+                          {{DType::bf16, DType::bf16}, 60, 130, 1200},
+                          {{DType::bf16, DType::f32}, 15, 33, 2400}};
+    for (const auto& [t, m, n, k] : products) {
+      MatrixBuffer a(t.in, m, k), b(t.in, k, n), expected(t.out, m, n);
+      a.fill(1), b.fill(2);
+      for (const int threads : {1, 5, 63, 64, 65, 131}) {
+        MatrixBuffer c(t.out, m, n, 3);
+        Bench bench(threads);
+        kernels::gemm(*bench, a.view(), Transpose::no, b.view(), Transpose::no, c.view());
+        if (threads == 1) expected = c;
+        else ASSERT_EQ(c.bytes, expected.bytes) << threads << " threads, " << m << "x" << n << "x" << k;
+      }
+    }
+  });
+}
+
 TEST(Gemm, RefusesShapesThatDoNotMeet) {
   Bench bench(1);
   MatrixBuffer a(DType::f32, 4, 5), b(DType::f32, 6, 3), c(DType::f32, 4, 3);
