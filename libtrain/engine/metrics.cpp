@@ -113,7 +113,10 @@ std::string to_json_line(const StepMetrics& m) {
   j["communication_seconds"] = m.communication_seconds;
   j["hidden_communication_seconds"] = m.hidden_communication_seconds;
   j["peak_bytes"] = m.peak_bytes;
-  if (m.validation_loss) j["validation_loss"] = number(*m.validation_loss);
+  if (m.validation_loss) {
+    j["validation_loss"] = number(*m.validation_loss);
+    j["validation_seconds"] = m.validation_seconds;
+  }
   if (m.gates) {
     j["balance_loss"] = m.gates->weighted_balance_loss;
     j["z_loss"] = m.gates->weighted_z_loss;

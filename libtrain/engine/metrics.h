@@ -24,10 +24,11 @@ struct StepMetrics {
   double tokens_per_second = 0;
   double model_flops_per_second = 0;
   double step_seconds = 0, compute_seconds = 0, communication_seconds = 0, hidden_communication_seconds = 0;
-  std::int64_t peak_bytes = 0;  // largest sum of arena high-water marks of any rank
-  std::optional<double> validation_loss;
-  std::optional<GateMetrics> gates;  // of a model with experts
-  std::int64_t expert_rounds = 0;    // of the layer that took most in a pass, over all ranks; 0: none are made
+  std::int64_t peak_bytes = 0;            // largest sum of arena high-water marks of any rank
+  std::optional<double> validation_loss;  // where a validation followed the step
+  double validation_seconds = 0;          // which is not in step_seconds
+  std::optional<GateMetrics> gates;       // of a model with experts
+  std::int64_t expert_rounds = 0;         // of the layer that took most in a pass, over all ranks; 0: none are made
   std::string time, host;  // when and where the line was written, by the wall clock in UTC (2026-01-31T23:59:59.123Z);
                            // MetricsFile puts them in
 };

@@ -138,12 +138,14 @@ bool RunLoop::finish_step(RunResult& result) {
   if (run_.config.save_every > 0 && step_ % run_.config.save_every == 0 && step_ < run_.config.steps)
     saving_->take(progress());
   StepMetrics m = metrics_of(outcome);
-  m.step_seconds = now() - begin;
+  const double ended = now();
+  m.step_seconds = ended - begin;
   if (run_.config.validate_every > 0 && (step_ % run_.config.validate_every == 0 || step_ == run_.config.steps)) {
     m.validation_loss = trainer_.validate(run_.config.validation_sequences);
     ++validations_done_;
   }
   finished_at_ = now();
+  m.validation_seconds = finished_at_ - ended;
   m.tokens_per_second = static_cast<double>(run_.config.global_batch * run_.setup.plan.sequence) / m.step_seconds;
   m.model_flops_per_second =
       plan::step_flops(run_.setup.plan.model, run_.config.global_batch, run_.setup.plan.sequence) / m.step_seconds;

@@ -16,7 +16,7 @@ TEST(StepLine, SaysLossValidationSpeedAndTimeLeft) {
   tools::StepLine line;
   EXPECT_EQ(line.text(metrics(299, 1.84771, 0.1, 45526), 600), "step 299/600  loss 1.848  45,500 tokens/s  30 s left");
   auto m = metrics(300, 1.8, 0.3, 45526);
-  m.validation_loss = 1.89281;
+  m.step_seconds = 0.1, m.validation_loss = 1.89281, m.validation_seconds = 0.2;
   EXPECT_EQ(line.text(m, 600), "step 300/600  loss 1.800  val 1.893  45,500 tokens/s  1 min left");
   EXPECT_EQ(line.text(metrics(301, 1.79, 0.2, 900), 600),
             "step 301/600  loss 1.790  val 1.893  900 tokens/s  1 min left");  // the last there was

@@ -115,6 +115,7 @@ std::string tag_of(const std::string& key) {
       {"tokens_seen", "progress/tokens_seen"},
       {"steps", "progress/steps"},
       {"step_seconds", "seconds/step"},
+      {"validation_seconds", "seconds/validation"},
       {"compute_seconds", "seconds/compute"},
       {"communication_seconds", "seconds/communication"},
       {"hidden_communication_seconds", "seconds/hidden_communication"},

@@ -16,11 +16,12 @@ namespace {
 
 constexpr std::size_t last_steps = 100;  // whose mean foretells the next ones
 
+// With the validations between them.
 double mean_step_seconds(const History& h) {
   double sum = 0;
   std::size_t n = 0;
   for (auto s = h.samples.rbegin(); s != h.samples.rend() && n < last_steps; ++s)
-    if (std::isfinite(s->step_seconds)) sum += s->step_seconds, ++n;
+    if (std::isfinite(s->step_seconds)) sum += s->step_seconds + s->validation_seconds, ++n;
   return n > 0 ? sum / static_cast<double>(n) : absent;
 }
 

@@ -36,6 +36,8 @@ void History::add(const engine::MetricsLine& line) {
   s.gradient_norm = number_at(v, "gradient_norm");
   s.tokens_per_second = number_at(v, "tokens_per_second").value_or(absent);
   s.step_seconds = number_at(v, "step_seconds").value_or(absent);
+  if (const auto seconds = number_at(v, "validation_seconds"); seconds && *seconds >= 0 && std::isfinite(*seconds))
+    s.validation_seconds = *seconds;
   s.tokens_seen = number_at(v, "tokens_seen").value_or(absent);
   if (const auto time = v.find("time"); time != v.end() && time->is_string()) {
     ended = time->get<std::string>();
@@ -82,6 +84,7 @@ std::vector<double> places(const History& history, Across across) {
                   : across == Across::tokens ? s.tokens_seen
                   : known                    ? seconds
                                              : absent);
+    seconds += s.validation_seconds;
   }
   return out;
 }

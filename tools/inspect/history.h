@@ -22,6 +22,7 @@ struct Sample {
   std::int64_t step = 0;
   std::optional<double> loss, validation_loss, gradient_norm;
   double learning_rate = absent, tokens_per_second = absent, step_seconds = absent;
+  double validation_seconds = 0;  // of the validation behind the step
   double tokens_seen = absent;
   double time = absent;  // when it was written, seconds since 1970
 };

@@ -6,7 +6,7 @@
 namespace trainyard::tools {
 
 std::string StepLine::text(const engine::StepMetrics& m, std::int64_t steps) {
-  seconds_ += m.step_seconds;
+  seconds_ += m.step_seconds + m.validation_seconds;
   ++counted_;
   if (m.validation_loss) validation_ = m.validation_loss;
   std::optional<StepNow::Experts> experts;
