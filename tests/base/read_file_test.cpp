@@ -1,10 +1,12 @@
 // Only regular files are read, without waiting and up to a limit.
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/system_error.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -35,6 +37,13 @@ void expect(const std::string& message, const std::string& part) {
 }
 
 }  // namespace
+
+TEST(ReadFile, AProcessThatCanHaveNoMoreFilesSaysNothingOfTheFile) {
+  for (const int number : {EMFILE, ENFILE, ENOMEM})
+    EXPECT_THROW(base::throw_cannot_read("open", "x", number), base::EnvironmentError) << number;
+  EXPECT_THROW(base::throw_cannot_read("open", "x", EACCES), base::Unreadable);
+  EXPECT_THROW(base::throw_cannot_read("open", "x", ENOENT), base::InputError);
+}
 
 TEST(ReadFile, RegularFilesAndLinksToThem) {
   Scratch s;

@@ -174,6 +174,25 @@ TEST(StepProfile, AnAbandonedStepIsAsIfItHadNotBegun) {
   EXPECT_TRUE(before.starts_with("where steps 2 to 3 went: 1 thread, any\n")) << before;
 }
 
+// No kernel is faster than multiply-adds in registers: where one is, those were measured too slow.
+TEST(StepProfile, SaysThatItsPeakIsNone) {
+  engine::StepProfile profile(1);
+  tensor::Arena scratch(tensor::Category::workspace, 1 << 20);
+  const auto exec = tensor::Exec::caller(&scratch, 1);
+  std::vector<float> x(64 * 64, 1), y(64 * 64);
+  profile.begin_step(1);
+  {
+    const engine::StepProfile::Part part(profile);
+    const auto view = [](std::vector<float>& v) { return base::View::of(v.data(), {64, 64}); };
+    kernels::gemm(*exec, view(x), kernels::Transpose::no, view(x), kernels::Transpose::no, view(y));
+  }
+  const auto said = [&](double peak) {
+    return profile.text(0, 1, "any", {peak, peak}).find("\nsomething was faster than that: ") != std::string::npos;
+  };
+  EXPECT_TRUE(said(1));
+  EXPECT_FALSE(said(1e18));
+}
+
 // A step that is abandoned as the first after the one that is left out.
 TEST(StepProfile, TheFirstStepComesBackWhereTheSecondIsAbandoned) {
   engine::StepProfile profile(1);

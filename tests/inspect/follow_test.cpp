@@ -224,6 +224,19 @@ TEST(Picture, SaysEverythingAndFitsItsWindow) {
       }
 }
 
+// A validation's seconds are no step's, but time all the same: in what is left, and for the steps behind it.
+TEST(Picture, ValidationsTakeTime) {
+  std::string text;
+  for (int step = 1; step <= 8; ++step) {
+    auto m = lines::of_step(step);
+    if (m.validation_loss) m.validation_seconds = 1;
+    text += engine::to_json_line(m) + "\n";
+  }
+  const auto w = watched(text);
+  EXPECT_NE(inspect::line_of(w).find("  27 s left"), std::string::npos) << inspect::line_of(w);  // 12 of 2.25 s
+  EXPECT_EQ(inspect::places(w.history, inspect::Across::time), (std::vector<double>{2, 4, 6, 8, 11, 13, 15, 17}));
+}
+
 TEST(Picture, OfEveryOddRun) {
   const auto show = [](const inspect::Watched& w) {
     return inspect::picture_of(w, {80, 24}, tools::Glyphs::ascii, 0) + inspect::line_of(w);

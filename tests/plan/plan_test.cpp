@@ -1,7 +1,9 @@
 // Plans as JSON, damaged plans, and everything that is wrong with one.
 #include "libtrain/base/error.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/plan/problems.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -51,6 +53,10 @@ TEST(Plan, KnowsTheDevice) {
   p.device = base::DeviceKind::cuda;
   predict(p);
   EXPECT_EQ(p.memory.on_host, on_cpu.categories.back());
+  auto small = p;
+  small.device_memory = 1 << 20;
+  const auto on_host = fmt::format("in arenas, {} of them on the host, ", base::size_text(p.memory.on_host));
+  EXPECT_NE(memory_problems(small).at(0).message.find(on_host), std::string::npos) << memory_problems(small)[0].message;
   EXPECT_EQ(p.memory.total(), p.memory.arenas() - p.memory.on_host + (std::int64_t{1} << 30));
   EXPECT_EQ(on_cpu.on_host, 0);
   for (std::size_t c = 0; c < p.memory.categories.size(); ++c) {

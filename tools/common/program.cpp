@@ -140,7 +140,8 @@ int report(const std::string& program, const std::exception& error) {
     return static_cast<int>(known->code());
   }
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    std::fprintf(stderr, "%s: out of memory\n  try: fewer threads, a smaller batch, or more ranks\n", program.c_str());
+    std::fprintf(stderr, "%s: out of memory\n  try: fewer threads, %sor more memory (ulimit -v, --mem of Slurm)\n",
+                 program.c_str(), program.starts_with("train") ? "a smaller batch, more ranks, " : "");
     return static_cast<int>(base::ExitCode::environment);
   }
   if (const auto* refused = dynamic_cast<const std::system_error*>(&error)) {
