@@ -146,6 +146,8 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
               int ranks_on_node) {
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto config = asked;
+  const auto watchdog = watch_peers(world, world.communication ? *world.communication : *caller, config.hang_timeout,
+                                    comm::end_job_on_hang(config.output + "/exit", world.rank));
   require_same(shared_settings(config), world, world.communication ? *world.communication : *caller);
   const auto device = agree_on_device(config, world, world.communication ? *world.communication : *caller);
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config, world, device, ranks_on_node);
@@ -160,8 +162,6 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   setup.step.device = device;
   if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0)
     base::log_warning("{}: swapped, or ended by the system", shortage);
-  const auto watchdog =
-      watch_peers(world, exec, config.hang_timeout, comm::end_job_on_hang(config.output + "/exit", world.rank));
   if (config.collective_delay > 0)
     world.replace_groups([&](auto group) { return comm::delayed(std::move(group), config.collective_delay); });
   const auto held = agreed_lock(config, world, exec);
@@ -220,6 +220,7 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto& exec = world.communication ? *world.communication : *caller;
   auto config = asked;
+  const auto watchdog = watch_peers(world, exec, config.hang_timeout, comm::end_job_on_hang({}, world.rank));
   require_same(shared_settings(config), world, exec);
   if (agree_on_device(config, world, exec).kind != base::DeviceKind::cuda)
     require_same_instructions(config.dtype, world, exec);

@@ -28,14 +28,17 @@ std::unique_ptr<comm::Watchdog> watch_peers(World& world, tensor::Exec& exec, do
   o.size = world.size;
   o.timeout_seconds = timeout_seconds;
   o.on_hang = world.on_hang ? world.on_hang : std::move(otherwise);
-  auto watchdog = std::make_unique<comm::Watchdog>(o, std::vector<comm::WatchedLedger>{});
+  auto watchdog =
+      std::make_unique<comm::Watchdog>(o, std::vector<comm::WatchedLedger>{{{"control"}, &world.control->ledger()}});
+  watchdog->ask_what_is_done([] { return std::string("starting"); });
   watchdog->start(comm::texts_of_all(*world.control, exec, watchdog->address()));
   return watchdog;
 }
 
 void watch_calls(comm::Watchdog* watchdog, const World& world) {
   if (watchdog == nullptr) return;
-  std::vector<comm::WatchedLedger> ledgers;
+  // First what all have watched before, so that ranks which are here compare it with those that are not yet.
+  std::vector<comm::WatchedLedger> ledgers{{{"control"}, &world.control->ledger()}};
   using plan::Axis;
   for (const auto axis :
        {Axis::data, Axis::tensor, Axis::expert, Axis::expert_data, Axis::expert_outer, Axis::expert_inner})
@@ -51,7 +54,6 @@ void watch_calls(comm::Watchdog* watchdog, const World& world) {
       numbers[static_cast<std::size_t>(r)] = numbers[static_cast<std::size_t>(world.size - each + r)] = r;
     ledgers.push_back({{"stages", std::move(numbers)}, world.stages ? &world.stages->ledger() : nullptr});
   }
-  ledgers.push_back({{"control"}, &world.control->ledger()});
   if (world.results && &world.results->ledger() != &world.control->ledger())
     ledgers.push_back({{"results"}, &world.results->ledger()});
   watchdog->watch(ledgers);

@@ -1,10 +1,15 @@
 // How a run ends: on one rank's error, on an error of all, and where --stop-after has been reached.
 #include "libtrain/comm/agreement.h"
+#include "libtrain/engine/watch.h"
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <mutex>
+#include <stdexcept>
 
 namespace {
 
@@ -79,6 +84,37 @@ TEST(Ends, ALossThatIsNotFiniteIsAnErrorOfAll) {
     }
   });
   EXPECT_EQ(agreed, 2);
+}
+
+// A start is watched from its first call on: whoever lets the others wait before a step is begun is named.
+TEST(Ends, ARankThatStallsInAStartIsNamed) {
+  SmallRun runs;
+  auto c = runs.config("stalls");
+  c.hang_timeout = 1;
+  std::promise<std::string> told;
+  auto sentence = told.get_future();
+  std::atomic<int> verdicts = 0;
+  try {
+    comm::run_ranks(2, [&](int rank, comm::ThreadsWorld& world) {
+      auto w = engine::make_world("threads", rank, 2, world.factory(rank));
+      w.on_hang = [&](const std::string& said, comm::Decided) {
+        if (verdicts++ == 0) told.set_value(said);
+      };
+      if (rank == 0) {
+        runs.run_rank(c, {2, 0, 1}, w);
+      } else {
+        const auto watchdog = engine::watch_peers(w, *w.communication, c.hang_timeout, {});
+        sentence.wait_for(std::chrono::seconds(60));
+        throw std::runtime_error("this rank went no further");
+      }
+    });
+    ADD_FAILURE() << "nobody missed a rank";
+  } catch (const std::runtime_error& e) {
+    EXPECT_STREQ(e.what(), "this rank went no further");
+  }
+  ASSERT_EQ(sentence.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  const auto said = sentence.get();
+  EXPECT_NE(said.find("of group control, step 0, starting): rank 0 is waiting; rank 1"), std::string::npos) << said;
 }
 
 // Counted from the beginning of the run: the same start repeated does nothing and says so.
