@@ -1,6 +1,7 @@
 // Which TRAINYARD_ variables mean something.
 #include "libtrain/base/environment.h"
 
+#include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr std::string_view prefix = "TRAINYARD_";
 
-// Read where they are used: kernels/isa.cpp, tensor/gpu.cpp, comm/nccl_library.cpp,
+// Read where they are used: kernels/isa.cpp, tensor/gpu.cpp, comm/nccl_library.cpp; the last here, for
 // comm/mpi_node_memory.cpp; and bench/limits.cpp.
 const std::vector<std::string> of_a_run = {"TRAINYARD_ISA", "TRAINYARD_GPU_MODULE", "TRAINYARD_NCCL_LIBRARY",
                                            "TRAINYARD_SHARED_MEMORY"};
@@ -38,6 +39,13 @@ std::string variable_of(const std::string& setting) {
   std::string out(prefix);
   for (char c : setting) out += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return out;
+}
+
+bool shared_memory_wanted() {
+  const char* said = std::getenv("TRAINYARD_SHARED_MEMORY");
+  if (said == nullptr || *said == 0 || std::string_view(said) == "on") return true;
+  if (std::string_view(said) == "off") return false;
+  throw UsageError(fmt::format("TRAINYARD_SHARED_MEMORY={} is neither on nor off", said), "use on or off");
 }
 
 std::vector<std::string> other_variables_of_a_run() {

@@ -341,6 +341,7 @@ void read_environment(std::vector<Field>& fields) {
       f.source = from_environment;
     });
   }
+  complaints.attempt([] { static_cast<void>(shared_memory_wanted()); });
   for (const auto& variable : unknown_variables(names))
     complaints.add(fmt::format("{} is set, but there is no such setting", variable), variable_hint(variable, names));
   complaints.raise();

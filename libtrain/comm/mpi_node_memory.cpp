@@ -1,12 +1,11 @@
 // Ranks show one another a word, then, for each group, a board.
 #include "libtrain/comm/mpi_node_memory.h"
 
+#include "libtrain/base/environment.h"
 #include "libtrain/base/error.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <string_view>
 #include <sys/resource.h>
 
 namespace trainyard::comm {
@@ -25,6 +24,15 @@ bool all_say(bool mine, MPI_Comm comm) {
 bool has_room_for_others() {
   rlimit addresses{};
   return getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur == RLIM_INFINITY;
+}
+
+// A word that is neither on nor off is refused with the other settings, by all ranks at once.
+bool wanted() {
+  try {
+    return base::shared_memory_wanted();
+  } catch (const base::UsageError&) {
+    return false;
+  }
 }
 
 // Does this process see what each of the others has written?
@@ -47,7 +55,7 @@ bool try_sharing(MPI_Comm node) {
   int rank = 0, size = 1;
   MPI_Comm_rank(node, &rank);
   MPI_Comm_size(node, &size);
-  if (!all_say(size > 1 && MpiNode::wanted() && has_room_for_others(), node)) return false;
+  if (!all_say(size > 1 && wanted() && has_room_for_others(), node)) return false;
   tensor::begin_sharing();
   auto* word = static_cast<int*>(tensor::reserve_shared(sizeof(int)));
   if (word != nullptr) *word = rank + 1;
@@ -67,13 +75,6 @@ void let_the_library_work() {
 }
 
 }  // namespace
-
-bool MpiNode::wanted() {
-  const char* said = std::getenv("TRAINYARD_SHARED_MEMORY");
-  if (said == nullptr || *said == 0 || std::string_view(said) == "on") return true;
-  if (std::string_view(said) == "off") return false;
-  throw base::UsageError(fmt::format("TRAINYARD_SHARED_MEMORY={} is neither on nor off", said), "use on or off");
-}
 
 MpiNode::MpiNode(int rank, int size) : first_of_node_(static_cast<std::size_t>(size), -1) {
   if (size == 1) return;

@@ -13,8 +13,6 @@ namespace trainyard::comm {
 
 class MpiNode {
  public:
-  // What TRAINYARD_SHARED_MEMORY says: on, as if unsaid or empty, or off; a UsageError of anything else.
-  static bool wanted();
   // Collective over the world: finds the ranks of each machine and lets them try; memory is shared from then on where
   // they can (tensor/shared_memory.h). They cannot where TRAINYARD_SHARED_MEMORY=off for one of them, or where the
   // system keeps processes apart.

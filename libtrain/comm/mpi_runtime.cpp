@@ -27,7 +27,6 @@ void cancel(const std::string& step) {
 }  // namespace
 
 MpiRuntime::MpiRuntime() {
-  static_cast<void>(MpiNode::wanted());  // refused while nobody waits for this rank
   // Read before MPI starts: the library itself may set OMPI_COMM_WORLD_SIZE.
   const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   const char* job = std::getenv("SLURM_JOB_ID");

@@ -33,8 +33,13 @@ expect 0 mpirun -q --bind-to none -n 2 $run --zero 3 --output one-will-not : -n 
 unsaid "seen of other ranks"
 numbers one-will-not >found
 same expected found "one rank without shared memory"
+TRAINYARD_SHARED_MEMORY= expect 0 mpirun -q --bind-to none -n 3 $run --zero 3 --output as-unsaid
+said "seen of other ranks"
 TRAINYARD_SHARED_MEMORY=0 expect 2 mpirun -q --bind-to none -n 2 $run --zero 0 --output neither
-said "TRAINYARD_SHARED_MEMORY=0 is neither on nor off"
+once "TRAINYARD_SHARED_MEMORY=0 is neither on nor off"
+absent neither
+TRAINYARD_SHARED_MEMORY=0 refused 2 "TRAINYARD_SHARED_MEMORY=0 is neither on nor off" $run --output neither
+TRAINYARD_SHARED_MEMORY=0 refused 2 "TRAINYARD_SHARED_MEMORY=0 is neither on nor off" mpirun -q --bind-to none -n 2 profile-comm --dry-run
 expect 0 bash -c "ulimit -v 8000000; exec mpirun -q --bind-to none -n 2 $run --zero 3 --output few-addresses"
 unsaid "seen of other ranks"
 numbers few-addresses >found

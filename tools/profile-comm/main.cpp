@@ -1,6 +1,7 @@
 // profile-comm: measures what the links between ranks can do, and a rank itself, into a file that a planner and an
 // acceptance test can use.
 #include "libtrain/base/atomic_file.h"
+#include "libtrain/base/environment.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/owned.h"
 #include "libtrain/base/log.h"
@@ -226,6 +227,7 @@ base::ExitCode measure_mpi(ProfileOptions& o) {
   try {
     auto launched = mpi_rank(mpi);
     profile::on_all(launched.ranks, [&] {
+      static_cast<void>(base::shared_memory_wanted());
       tools::resolve_texts(o);
       if (mpi.rank() == 0) refuse_places(o);
     });
@@ -251,6 +253,7 @@ base::ExitCode measure_mpi(ProfileOptions& o) {
 base::ExitCode run(ProfileOptions& o) {
   const bool measures = o.compare.empty() && o.from.empty();
   if (measures && o.backend != "threads" && tools::launched()) return measure_mpi(o);
+  static_cast<void>(base::shared_memory_wanted());
   tools::resolve_texts(o);
   if (!o.compare.empty()) return compare(o);
   refuse_places(o);
