@@ -48,6 +48,7 @@ bool uses(const ModelConfig& m, const std::string& layout) {
 }
 
 std::vector<std::string> idle_attention_keys(const ModelConfig& m) {
+  if (m.attention == AttentionConfig()) return {};
   auto copy = m;
   ModelConfig usual;
   const auto usual_fields = fields_of(usual);

@@ -19,6 +19,7 @@ constexpr double most_experts = 1 << 17;  // of all layers: each has a handful o
 
 // Keys of experts that say something although there are none.
 std::string idle_keys(const ModelConfig& m) {
+  if (m.experts == ExpertConfig()) return {};
   auto copy = m;
   ModelConfig usual;
   const auto usual_fields = fields_of(usual);

@@ -433,7 +433,8 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
   const bool has_model = of_model.empty() && length.message.empty();
   auto whole = p.model;
   whole.lanes = 1;
-  const bool only_lanes = p.model.lanes > 1 && problems(whole).empty();
+  // Judging a model once more is dear, and a planner judges many.
+  const bool only_lanes = !of_model.empty() && p.model.lanes > 1 && problems(whole).empty();
   for (const auto& text : of_model)
     out.push_back({"model: " + text,
                    only_lanes ? lanes_hint(p.model) : "change the model: train --help-model describes its keys"});
