@@ -35,4 +35,4 @@ jq -rRn '
     [ "$who" = one ] && who="1 x $ranks" zero=- || who="$ranks x 1, ZeRO $who"
     printf '%-20s %10.4f %24s %24s\n' "$who" "$s" "$one" "$zero"
   done
-passed
+passed "the losses are one; what the ratios ought to be is not judged here"

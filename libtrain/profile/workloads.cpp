@@ -81,7 +81,7 @@ class List {
   std::vector<Ceiling> make() {
     for (const int t : threads_ > 1 ? std::vector<int>{1, threads_} : std::vector<int>{1}) {
       if (!gpu_)
-        add("arithmetic.f32", kernels::name_of(kernels::active_isa()), "FLOP/s", t,
+        add("arithmetic.f32", kernels::name_of(kernels::base_of(kernels::active_isa())), "FLOP/s", t,
             [t] { return arithmetic(t, kernels::multiply_adds); });
       if (!gpu_ && std::find(o_.dtypes.begin(), o_.dtypes.end(), DType::bf16) != o_.dtypes.end())
         add("arithmetic.bf16", kernels::name_of(kernels::active_isa()), "FLOP/s", t,

@@ -159,10 +159,10 @@ std::string timeline_text(const Timeline& t, const Trace& trace, int columns, to
   }
   if (rows < t.measured.size()) out += fmt::format("{} ranks more are not drawn\n", t.measured.size() - rows);
   out += fmt::format(
-      "a column is {} (a pass in it has all of it). F forward, B backward{} of that micro-batch of the step{}; u "
+      "a column is {} (a pass in it has all of it). F-- forward, B== backward{} of that micro-batch of the step{}; u "
       "update, o other; {} "
       "idle or waiting{}\n\n",
-      base::duration_text(seconds / wide), trace.chunks > 1 || trace.stages > 1 ? ", W its weight gradients," : "",
+      base::duration_text(seconds / wide), trace.chunks > 1 || trace.stages > 1 ? ", W~~ its weight gradients," : "",
       trace.chunks > 1 ? ", small letters: a later chunk" : "", idle,
       trace.stages == 1 && trace.ranks.size() > 1 ? "; + below: communicating" : "");
   out += numbers(t, rows);
