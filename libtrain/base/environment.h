@@ -10,10 +10,10 @@ std::string variable_of(const std::string& setting);  // "global-batch": TRAINYA
 // The variables of this process that begin with TRAINYARD_ and are neither one of `settings` nor one that another part
 // reads.
 std::vector<std::string> unknown_variables(const std::vector<std::string>& settings);
-// What TRAINYARD_SHARED_MEMORY says: on, as if unsaid or empty, or off; a UsageError of anything else.
-bool shared_memory_wanted();
 // Of those that another part of a run reads, those that are set.
 std::vector<std::string> other_variables_of_a_run();
+// What TRAINYARD_SHARED_MEMORY says: on, as if unsaid or empty, or off; a UsageError of anything else.
+bool shared_memory_wanted();
 std::string variable_hint(const std::string& variable,
                           const std::vector<std::string>& settings);  // the nearest that exists
 

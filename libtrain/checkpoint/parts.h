@@ -8,7 +8,8 @@
 namespace trainyard::checkpoint {
 
 // Calls work(part, thread) for the parts [0, count), which are begun in ascending order; `thread` counts from 0. After
-// the first exception no part is begun any more, and it is thrown here once all threads have ended. The caller's thread
+// an exception no part is begun any more; once all threads have ended it is thrown here, of several that of the first
+// of them. The caller's thread
 // is the first of them. There are fewer threads where the process may not open the files of all (each has a few).
 void for_each_part(std::size_t count, int threads, const std::function<void(std::size_t part, int thread)>& work);
 

@@ -60,6 +60,7 @@ bool waits_anywhere(const Report& r, std::size_t ledgers) {
 struct Verdict {
   Hang hang;
   bool culprit = false;  // somebody is missing who waits for nobody
+  bool lost = false;     // somebody is silent who was heard
 };
 
 Verdict judge(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& groups, std::size_t ledger, int waiting,
@@ -70,7 +71,7 @@ Verdict judge(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& 
   double longest = 0;
   std::vector<int> inside, behind, silent;
   std::string where, last_seen;
-  bool culprit = false;
+  bool culprit = false, lost = false;
   for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
     if (number_of(group, r) != number_of(group, waiting)) continue;
     const auto& heard = ranks[static_cast<std::size_t>(r)];
@@ -78,6 +79,7 @@ Verdict judge(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& 
     if (heard.silent) {
       if (silent.empty()) last_seen = what_was_done(heard.report);
       silent.push_back(r);
+      lost = lost || heard.report.run != 0;
     } else if (other.sequence < call.sequence) {
       if (behind.empty()) where = whereabouts(heard.report, groups, ledger);
       behind.push_back(r);
@@ -98,7 +100,8 @@ Verdict judge(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& 
   }
   if (behind.empty() && silent.empty()) text += "; nobody is missing, so the network may have failed";
   return {{static_cast<int>(ledger), number_of(group, waiting), call.sequence, std::move(text)},
-          culprit || !silent.empty()};
+          culprit || !silent.empty(),
+          lost};
 }
 
 }  // namespace
@@ -127,12 +130,17 @@ std::string name_of_group(const WatchedGroup& group, int rank) {
 
 std::optional<Hang> find_hang(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& groups,
                               double timeout_seconds, const std::vector<std::string>& hosts) {
+  using Judged = WatchedGroup::Judged;
   std::optional<Verdict> first;
-  for (std::size_t ledger = 0; ledger < groups.size(); ++ledger)
-    for (const auto& waiting : earliest_waits(ranks, groups[ledger], ledger, timeout_seconds)) {
-      auto verdict = judge(ranks, groups, ledger, waiting, hosts);
-      if (verdict.culprit) return std::move(verdict.hang);
-      if (!first) first = std::move(verdict);
+  for (const bool last : {false, true})
+    for (std::size_t ledger = 0; ledger < groups.size(); ++ledger) {
+      if ((groups[ledger].judged == Judged::last) != last) continue;
+      for (const auto& waiting : earliest_waits(ranks, groups[ledger], ledger, timeout_seconds)) {
+        auto verdict = judge(ranks, groups, ledger, waiting, hosts);
+        if (groups[ledger].judged == Judged::if_silent && !verdict.lost) continue;
+        if (verdict.culprit) return std::move(verdict.hang);
+        if (!first) first = std::move(verdict);
+      }
     }
   if (!first) return std::nullopt;
   return std::move(first->hang);

@@ -38,6 +38,9 @@ struct Heard {
 struct WatchedGroup {
   std::string name;
   std::vector<int> number_of = {};  // by rank: which of them it is in, -1 for none; empty: all ranks are in one
+  // last: after the others, since what hangs in one of them makes ranks wait here. if_silent: who answers may let the
+  // others wait, as one does that works alone; only one that was heard and is silent now is missed.
+  enum class Judged { in_turn, last, if_silent } judged = Judged::in_turn;
 };
 // "data"; where there are several of the name, with the ranks of the one that `rank` is in: "tensor of ranks 2, 3".
 std::string name_of_group(const WatchedGroup& group, int rank);

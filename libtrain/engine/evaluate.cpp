@@ -368,6 +368,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   t.setup.step.device = device;
   require_cut(world, t.setup.plan);
   on_every_rank(world, exec, [&] { join_neighbours(world, t.setup.plan.virtual_stages, device); });
+  watch_calls(watchdog.get(), world, Calls::of_a_start);
   const auto shape = t.setup.plan.micro();
   const bool masked = t.setup.masking.has_value();
 
@@ -385,7 +386,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
     evaluator.emplace(t.setup.plan, t.setup.step, world, *batches);
   });
   evaluator->load(t.checkpoint);
-  watch_calls(watchdog.get(), world);
+  watch_calls(watchdog.get(), world, Calls::of_steps);
   const WhatIsDone told(watchdog.get(), *evaluator);
 
   MicroLoss total;

@@ -146,8 +146,9 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
               int ranks_on_node) {
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto config = asked;
-  const auto watchdog = watch_peers(world, world.communication ? *world.communication : *caller, config.hang_timeout,
-                                    comm::end_job_on_hang(config.output + "/exit", world.rank));
+  const auto watchdog =
+      watch_peers(world, world.communication ? *world.communication : *caller, config.hang_timeout,
+                  comm::end_job_on_hang(config.output.empty() ? "" : config.output + "/exit", world.rank));
   require_same(shared_settings(config), world, world.communication ? *world.communication : *caller);
   const auto device = agree_on_device(config, world, world.communication ? *world.communication : *caller);
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config, world, device, ranks_on_node);
@@ -164,6 +165,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
     base::log_warning("{}: swapped, or ended by the system", shortage);
   if (config.collective_delay > 0)
     world.replace_groups([&](auto group) { return comm::delayed(std::move(group), config.collective_delay); });
+  watch_calls(watchdog.get(), world, Calls::of_a_start);
   const auto held = agreed_lock(config, world, exec);
   std::vector<std::string> damaged;
   auto start = agreed_start(config, setup, world, exec, damaged);

@@ -56,7 +56,7 @@ RunResult RunLoop::go() {
   if (!config.trace.empty()) trace_.emplace(run_, trainer_.communication(), step_);
   if (config.profile_step) profile_.emplace(run_.setup.plan.threads), raise_peaks();
   saving_.emplace(run_, trainer_, start_);
-  watch_calls(run_.watchdog, run_.world);
+  watch_calls(run_.watchdog, run_.world, Calls::of_steps);
   if (run_.watchdog) run_.watchdog->ask_what_is_done([this] { return trainer_.doing(); });
   on_every_rank(run_.world, trainer_.communication(), [&] {
     if (run_.world.rank == 0) metrics_.emplace(config.output + "/metrics.jsonl", step_);

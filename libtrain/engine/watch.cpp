@@ -9,6 +9,8 @@ namespace trainyard::engine {
 
 namespace {
 
+using Judged = comm::WatchedGroup::Judged;
+
 // By rank, the first rank of the group along `axes` that it is in.
 std::vector<int> numbers_of_groups(const plan::Topology& topology, plan::Axes axes) {
   std::vector<int> out(static_cast<std::size_t>(topology.world()), -1);
@@ -28,17 +30,17 @@ std::unique_ptr<comm::Watchdog> watch_peers(World& world, tensor::Exec& exec, do
   o.size = world.size;
   o.timeout_seconds = timeout_seconds;
   o.on_hang = world.on_hang ? world.on_hang : std::move(otherwise);
-  auto watchdog =
-      std::make_unique<comm::Watchdog>(o, std::vector<comm::WatchedLedger>{{{"control"}, &world.control->ledger()}});
+  auto watchdog = std::make_unique<comm::Watchdog>(
+      o, std::vector<comm::WatchedLedger>{{{"control", {}, Judged::if_silent}, &world.control->ledger()}});
   watchdog->ask_what_is_done([] { return std::string("starting"); });
   watchdog->start(comm::texts_of_all(*world.control, exec, watchdog->address()));
   return watchdog;
 }
 
-void watch_calls(comm::Watchdog* watchdog, const World& world) {
+void watch_calls(comm::Watchdog* watchdog, const World& world, Calls calls) {
   if (watchdog == nullptr) return;
   // First what all have watched before, so that ranks which are here compare it with those that are not yet.
-  std::vector<comm::WatchedLedger> ledgers{{{"control"}, &world.control->ledger()}};
+  std::vector<comm::WatchedLedger> ledgers{{{"control", {}, Judged::last}, &world.control->ledger()}};
   using plan::Axis;
   for (const auto axis :
        {Axis::data, Axis::tensor, Axis::expert, Axis::expert_data, Axis::expert_outer, Axis::expert_inner})
@@ -56,6 +58,8 @@ void watch_calls(comm::Watchdog* watchdog, const World& world) {
   }
   if (world.results && &world.results->ledger() != &world.control->ledger())
     ledgers.push_back({{"results"}, &world.results->ledger()});
+  if (calls == Calls::of_a_start)
+    for (auto& l : ledgers) l.group.judged = Judged::if_silent;
   watchdog->watch(ledgers);
 }
 

@@ -1,4 +1,4 @@
-// The watchdog over the ranks of a world: first over their lives and agreements, then over all their calls.
+// The watchdog over the ranks of a world: over their lives, over the calls of a start, and over those of steps.
 #pragma once
 
 #include "libtrain/comm/watchdog.h"
@@ -11,14 +11,16 @@
 namespace trainyard::engine {
 
 // Every rank starts one and tells the others where it listens; null for a world of one. From here on a rank that ends
-// without a word ends the job, and so does one that lets the others wait in a call of World::control: World::on_hang is
-// told, or `otherwise` where there is none. Collective, on `exec`; before any other call, so that the start is watched.
+// without a word ends the job, and so does one that is silent while others wait for it in a call of World::control:
+// World::on_hang is told, or `otherwise` where there is none. Collective, on `exec`.
 std::unique_ptr<comm::Watchdog> watch_peers(
     World& world, tensor::Exec& exec, double timeout_seconds,
     std::function<void(const std::string& sentence, comm::Decided where)> otherwise);
 
-// From here on a collective of any group that nobody completes does so too. The world keeps its communicators for as
-// long as the watchdog lives. Nothing to do for null.
-void watch_calls(comm::Watchdog* watchdog, const World& world);
+// The calls of all groups. In a start a rank may work alone, on a plan or a checkpoint, for as long as that takes: as
+// above it has to be silent. In steps a call that nobody completes ends the job. The world keeps its communicators for
+// as long as the watchdog lives. Nothing to do for null.
+enum class Calls { of_a_start, of_steps };
+void watch_calls(comm::Watchdog* watchdog, const World& world, Calls calls);
 
 }  // namespace trainyard::engine

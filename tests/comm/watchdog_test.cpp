@@ -71,6 +71,20 @@ TEST(judge, stays_with_the_earliest_call) {
   }
 }
 
+// In a start: a rank that answers may work alone, one that was never heard may be out of reach, and one that was heard
+// and answers no more is missed.
+TEST(judge, misses_only_silent_ranks_where_it_is_told_to) {
+  const std::vector<WatchedGroup> start{{"control", {}, WatchedGroup::Judged::if_silent}};
+  auto gone = at(4, 0, "barrier", true);
+  EXPECT_FALSE(find_hang({at(5, 99, "all_gather"), at(4, 0, "barrier")}, start, 10));
+  EXPECT_FALSE(find_hang({at(5, 99, "all_gather"), gone}, start, 10));
+  gone.report.run = 7;
+  EXPECT_FALSE(find_hang({at(5, 9, "all_gather"), gone}, start, 10));
+  const auto hang = find_hang({at(5, 12, "all_gather"), gone}, start, 10);
+  ASSERT_TRUE(hang);
+  EXPECT_NE(hang->sentence.find("rank 0 is waiting; rank 1 is silent"), std::string::npos) << hang->sentence;
+}
+
 // Ranks 0 to 3 as two replicas of two tensor ranks: ledger 0 counts the calls of {0, 2} and {1, 3}, ledger 1 those of
 // {0, 1} and {2, 3}.
 std::vector<WatchedGroup> replicas() { return {{"data", {0, 1, 0, 1}}, {"tensor", {0, 0, 2, 2}}}; }
@@ -124,6 +138,17 @@ TEST(judge, compares_the_ranks_of_a_group_alone) {
             "rank 2 is behind (computing after call 30, all_to_all)");
   EXPECT_EQ(behind->group, 2);
   EXPECT_FALSE(network->same_call(*behind));
+}
+
+// Rank 3 stalls and 2 waits for it among the tensor ranks; 0 and 1 wait for both among all, which tells less.
+TEST(judge, looks_last_at_calls_of_all) {
+  const std::vector<WatchedGroup> groups{{"control", {}, WatchedGroup::Judged::last}, replicas()[1]};
+  const auto hang = find_hang(
+      of_replicas({{{6, 13}, {40, 0}}, {{6, 13}, {40, 0}}, {{5, 0}, {31, 12}}, {{5, 0}, {30, 0}}}), groups, 10);
+  ASSERT_TRUE(hang);
+  EXPECT_NE(hang->sentence.find("of group tensor of ranks 2, 3, step 17): rank 2 is waiting; rank 3 is behind"),
+            std::string::npos)
+      << hang->sentence;
 }
 
 // Rank 3 stalls; 2 waits for it among the tensor ranks, 1 among the data ranks, and 0 for 2. The verdict is about a

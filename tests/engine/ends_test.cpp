@@ -10,6 +10,7 @@
 #include <future>
 #include <mutex>
 #include <stdexcept>
+#include <thread>
 
 namespace {
 
@@ -86,8 +87,8 @@ TEST(Ends, ALossThatIsNotFiniteIsAnErrorOfAll) {
   EXPECT_EQ(agreed, 2);
 }
 
-// A start is watched from its first call on: whoever lets the others wait before a step is begun is named.
-TEST(Ends, ARankThatStallsInAStartIsNamed) {
+// A start is watched: whoever is heard and then no more, while the others wait, is named before a step is begun.
+TEST(Ends, ARankThatIsStoppedInAStartIsNamed) {
   SmallRun runs;
   auto c = runs.config("stalls");
   c.hang_timeout = 1;
@@ -103,7 +104,11 @@ TEST(Ends, ARankThatStallsInAStartIsNamed) {
       if (rank == 0) {
         runs.run_rank(c, {2, 0, 1}, w);
       } else {
-        const auto watchdog = engine::watch_peers(w, *w.communication, c.hang_timeout, {});
+        // Its watchdog is heard and then no more, as that of a process that is stopped.
+        auto watchdog = engine::watch_peers(w, *w.communication, c.hang_timeout, {});
+        std::this_thread::sleep_for(std::chrono::seconds(2));
+        EXPECT_EQ(verdicts, 0) << "a rank that answers may work alone";
+        watchdog.reset();
         sentence.wait_for(std::chrono::seconds(60));
         throw std::runtime_error("this rank went no further");
       }
@@ -114,7 +119,8 @@ TEST(Ends, ARankThatStallsInAStartIsNamed) {
   }
   ASSERT_EQ(sentence.wait_for(std::chrono::seconds(0)), std::future_status::ready);
   const auto said = sentence.get();
-  EXPECT_NE(said.find("of group control, step 0, starting): rank 0 is waiting; rank 1"), std::string::npos) << said;
+  EXPECT_TRUE(said.ends_with(" is silent (starting)")) << said;
+  EXPECT_NE(said.find("of group control, step 0, starting): rank 0 is waiting; rank 1 on "), std::string::npos) << said;
 }
 
 // Counted from the beginning of the run: the same start repeated does nothing and says so.

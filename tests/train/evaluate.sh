@@ -12,7 +12,7 @@ state() { find run -type f -printf '%p %s %T@ ' -exec cksum {} +; find run -type
 small_text 300 >text
 expect 0 shard-data --input text --split paragraphs --output data --validation 0.1
 expect 0 train --model gpt2-nano --data data --global-batch 6 --micro-batch 2 --learning-rate 0.01 --progress never --threads 1 --steps 20 --output run --validate-every 20 --validation-sequences 8
-# A validation is beside the step that it follows: a hundred sequences forward take longer than one there and back, and would not if they were in it.
+# A validation is beside the step that it follows: eighty sequences forward take longer than one there and back, and would not if they were in it.
 expect 0 shard-data --input text --split paragraphs --output half --validation 0.5
 expect 0 train --model gpt2-nano --data half --global-batch 1 --progress never --threads 1 --steps 6 --output timed --validate-every 2 --validation-sequences 80
 jq -es 'map(has("validation_seconds")) == [false, true, false, true, false, true] and ([.[] | select(.validation_seconds) | .step_seconds < .validation_seconds] | any)' timed/metrics.jsonl >/dev/null ||

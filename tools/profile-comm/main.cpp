@@ -253,7 +253,6 @@ base::ExitCode measure_mpi(ProfileOptions& o) {
 base::ExitCode run(ProfileOptions& o) {
   const bool measures = o.compare.empty() && o.from.empty();
   if (measures && o.backend != "threads" && tools::launched()) return measure_mpi(o);
-  static_cast<void>(base::shared_memory_wanted());
   tools::resolve_texts(o);
   if (!o.compare.empty()) return compare(o);
   refuse_places(o);
