@@ -54,5 +54,30 @@ inline Vec multiply_pairs(Vec a, Vec b, Vec c) {
 }
 #endif
 
+// Rounded to bf16 as store(b16*) does, but that what is denormal becomes zero of its sign, as it counts in
+// products of pairs: of each lane, or of each lane a word of two.
+using Halves = std::uint16_t __attribute__((vector_size(sizeof(Vec) / 2)));
+#if defined(__AVX512BF16__)
+inline Halves rounded(Vec x) { return reinterpret_cast<Halves>(_mm512_cvtneps_pbh(x)); }
+inline Vec rounded_word(Vec first, Vec second) {
+  using Both = std::uint16_t __attribute__((vector_size(sizeof(Vec))));
+  const auto both = reinterpret_cast<Both>(_mm512_cvtne2ps_pbh(second, first));
+  return reinterpret_cast<Vec>(__builtin_shufflevector(both, both, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7,
+                                                       23, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                                       31));
+}
+#else
+using Bits = std::uint32_t __attribute__((vector_size(sizeof(Vec))));
+inline Bits rounded_up(Vec x) {  // the bf16 is the upper half
+  const Bits bits = reinterpret_cast<Bits>(x), size = bits & 0x7fffffffu;
+  const Bits number = size < 0x00800000u ? bits & 0x80000000u : bits + 0x7fff + ((bits >> 16) & 1);
+  return size > 0x7f800000u ? bits | 0x00400000u : number;
+}
+inline Halves rounded(Vec x) { return __builtin_convertvector(rounded_up(x) >> 16, Halves); }
+inline Vec rounded_word(Vec first, Vec second) {
+  return reinterpret_cast<Vec>((rounded_up(second) & 0xffff0000u) | rounded_up(first) >> 16);
+}
+#endif
+
 }  // namespace
 }  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

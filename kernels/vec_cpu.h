@@ -57,19 +57,20 @@ inline IntVec bits_of(Vec x) { return reinterpret_cast<IntVec>(x); }
 inline Vec of_bits(IntVec x) { return reinterpret_cast<Vec>(x); }
 
 // Of each lane the bits of exp_of(float), but for those of what is no number. Only what lies below is clamped: above,
-// no step is slow and what was computed is put aside.
-inline Vec exp_of(Vec x) {
+// no step is slow and what was computed is put aside. Range::least: nothing is above 88, and nobody looks.
+enum class Range { all, least };
+template <Range range = Range::all> inline Vec exp_of(Vec x) {
   const Vec low = broadcast(-87.3f), clamped = greater(low, x);
-  const Vec shifted = clamped * broadcast(1.44269504088896341f) + broadcast(12582912.0f);
+  const Vec shifted = fma(clamped, broadcast(1.44269504088896341f), broadcast(12582912.0f));
   const Vec n = shifted - broadcast(12582912.0f);
-  const Vec r = (clamped - n * broadcast(0.693359375f)) - n * broadcast(-2.12194440e-4f);
+  const Vec r = fma(n, broadcast(2.12194440e-4f), fma(n, broadcast(-0.693359375f), clamped));
   Vec p = broadcast(1.9875691500e-4f);
-  p = p * r + broadcast(1.3981999507e-3f);
-  p = p * r + broadcast(8.3334519073e-3f);
-  p = p * r + broadcast(4.1665795894e-2f);
-  p = p * r + broadcast(1.6666665459e-1f);
-  p = p * r + broadcast(5.0000001201e-1f);
-  p = p * (r * r) + r + broadcast(1.0f);
+  p = fma(p, r, broadcast(1.3981999507e-3f));
+  p = fma(p, r, broadcast(8.3334519073e-3f));
+  p = fma(p, r, broadcast(4.1665795894e-2f));
+  p = fma(p, r, broadcast(1.6666665459e-1f));
+  p = fma(p, r, broadcast(5.0000001201e-1f));
+  p = fma(p, r * r, r) + broadcast(1.0f);
 #if defined(__AVX512F__)
   const Vec scaled = _mm512_mask_scalef_ps(p, 0xffff, p, n);  // exact: no result is denormal
 #else
@@ -77,7 +78,9 @@ inline Vec exp_of(Vec x) {
   const Vec scaled = p * of_bits((half + 127) << 23) * of_bits((e - half + 127) << 23);
 #endif
   // Of what is no number, none.
-  return x > broadcast(88.72f) ? broadcast(__builtin_inff()) : x < low ? zero() : scaled;
+  const Vec least = x < low ? zero() : scaled;
+  if constexpr (range == Range::least) return least;
+  return x > broadcast(88.72f) ? broadcast(__builtin_inff()) : least;
 }
 
 }  // namespace

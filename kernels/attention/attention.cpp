@@ -30,6 +30,7 @@ AttentionArgs arguments(tensor::Exec& exec, const AttentionShape& s, base::View 
   require_shape(v, n, s.kv_heads * s.head_dim, "v");
   require_shape(out, n, s.heads * s.head_dim, "out");
   require_shape(lse, s.batch * s.heads, s.sequence, "lse");
+  TRAINYARD_ASSERT(s.scale > 0, "scores times {}: the greatest would not stay the greatest", s.scale);
   TRAINYARD_ASSERT(start.count() == n, "{} document starts for {} tokens", start.count(), n);
   AttentionArgs a{};
   a.batch = s.batch, a.sequence = s.sequence, a.heads = s.heads, a.kv_heads = s.kv_heads, a.head_dim = s.head_dim,

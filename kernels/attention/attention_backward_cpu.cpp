@@ -103,8 +103,8 @@ template <class T> void score_gradients(const BackwardBuffers& m, const Drop& dr
     const Vec top = broadcast(lse[q]), mean = broadcast(delta[q]), factor = broadcast(scale);
     const auto probabilities = [&](int64_t k) {
       const Vec product = load(p + k), score = paired<T> ? product * factor : product;
-      if (sees_all) return exp_of(score - top);
-      return exp_of(
+      if (sees_all) return exp_of<Range::least>(score - top);
+      return exp_of<Range::least>(
           within(score, same(static_cast<std::int32_t>(j0 + k)) + steps, same(limits.lo[q]), same(limits.hi[q])) - top);
     };
     if (drop.threshold == 0) {

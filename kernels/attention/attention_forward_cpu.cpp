@@ -34,18 +34,14 @@ ForwardBuffers forward_buffers(const AttentionArgs& a, char* scratch) {
   return m;
 }
 
-// What queries [q0, q1) of the tile do not see of keys [k0, k1), in the tile that begins with key j0. Scaled: scores
-// get their scale first.
-template <bool scaled>
-void hide(const ForwardBuffers& m, float scale, int64_t j0, int64_t k0, int64_t k1, int64_t q0, int64_t q1) {
-  const Vec factor = broadcast(scale);
+// What queries [q0, q1) of the tile do not see of keys [k0, k1), in the tile that begins with key j0.
+void hide(const ForwardBuffers& m, int64_t j0, int64_t k0, int64_t k1, int64_t q0, int64_t q1) {
   for (int64_t q = q0; q < q1; q += lanes) {
     IntVec lo, hi;
     memcpy(&lo, m.lo + q, sizeof lo), memcpy(&hi, m.hi + q, sizeof hi);
     for (int64_t k = k0; k < k1; ++k) {
       float* row = m.scores + k * tile + q;
-      const Vec score = scaled ? load(row) * factor : load(row);
-      put(row, within(score, same(static_cast<std::int32_t>(j0 + k)), lo, hi));
+      put(row, within(load(row), same(static_cast<std::int32_t>(j0 + k)), lo, hi));
     }
   }
 }
@@ -71,10 +67,8 @@ inline __attribute__((always_inline)) void over_registers(int64_t q0, int64_t q1
   for (; q < q1; q += lanes) part_of.template operator()<1>(q);
 }
 
-// The greatest score among keys [k0, k1) and what was greatest before. Scaled: scores get their scale first.
-template <bool scaled>
-void raise_tops(const ForwardBuffers& m, float scale, int64_t k0, int64_t k1, int64_t q0, int64_t q1, float* best) {
-  const Vec factor = broadcast(scale);
+// The greatest score among keys [k0, k1) and what was greatest before.
+void raise_tops(const ForwardBuffers& m, int64_t k0, int64_t k1, int64_t q0, int64_t q1, float* best) {
   over_registers(
       q0, q1, [&]<int count>(int64_t q) __attribute__((always_inline)) {
         Vec x[count];
@@ -82,27 +76,28 @@ void raise_tops(const ForwardBuffers& m, float scale, int64_t k0, int64_t k1, in
         for (int v = 0; v < count; ++v) x[v] = load(best + q + v * lanes);
         for (int64_t k = k0; k < k1; ++k)
 #pragma GCC unroll 4
-          for (int v = 0; v < count; ++v) {
-            float* at = m.scores + k * tile + q + v * lanes;
-            const Vec score = scaled ? load(at) * factor : load(at);
-            if (scaled) put(at, score);
-            x[v] = greater(score, x[v]);
-          }
+          for (int v = 0; v < count; ++v) x[v] = greater(load(m.scores + k * tile + q + v * lanes), x[v]);
 #pragma GCC unroll 4
         for (int v = 0; v < count; ++v) put(best + q + v * lanes, x[v]);
       });
 }
 
-// Scores of keys [k0, k1) become exponentials; adds them to the sums. Words: they become words of two keys each, as
-// round_rows makes them. beside(k): what else is done for each key.
-template <bool words, class Beside> void exponentials(const ForwardBuffers& m, int64_t k0, int64_t k1, int64_t q0,
-                                                      int64_t q1, const float* base, float* sums,
-                                                      const Beside& beside) {
+// Scores of keys [k0, k1), less the base of their query, become exponentials of so many scales; adds them to the sums.
+// T: of operands. Words: they become words of two keys each, as round_rows makes them. beside(k): what else is done for
+// each key.
+template <class T, bool words, class Beside> void exponentials(const ForwardBuffers& m, float scale, int64_t k0,
+                                                               int64_t k1, int64_t q0, int64_t q1, const float* base,
+                                                               float* sums, const Beside& beside) {
+  const Vec factor = broadcast(scale);
   over_registers(
       q0, q1, [&]<int count>(int64_t first) __attribute__((always_inline)) {
         Vec from[count], sum[count];
 #pragma GCC unroll 4
         for (int v = 0; v < count; ++v) from[v] = load(base + first + v * lanes), sum[v] = zero();
+        const auto exponential = [&](int64_t k, int v) __attribute__((always_inline)) {
+          const Vec score = load(m.scores + k * tile + first + v * lanes) - from[v];
+          return exp_of<Range::least>(paired<T> ? score * factor : score);
+        };
         constexpr int steps = words ? 2 : 1;
         for (int64_t k = k0; k < k1; k += steps) {
           if (first == q0)
@@ -110,10 +105,10 @@ template <bool words, class Beside> void exponentials(const ForwardBuffers& m, i
 #pragma GCC unroll 4
           for (int v = 0; v < count; ++v) {
             const int64_t q = first + v * lanes;
-            const Vec p = exp_of(load(m.scores + k * tile + q) - from[v]);
+            const Vec p = exponential(k, v);
             sum[v] = plus(sum[v], p);
             if constexpr (words) {
-              const Vec next = exp_of(load(m.scores + (k + 1) * tile + q) - from[v]);
+              const Vec next = exponential(k + 1, v);
               sum[v] = plus(sum[v], next);
               put(m.scores + k / 2 * tile + q, rounded_word(p, next));
             } else {
@@ -130,34 +125,34 @@ struct Place {
   int64_t b, h, i;
 };
 
-// One step of the online softmax: the tile of keys at j0 for the parts of the tile of queries that see it. Paired
-// operands: scores get their scale here, probabilities become words.
+// What scores have to be multiplied with: queries of paired operands were not.
+template <class T> float scale_of(const AttentionArgs& a) { return paired<T> ? static_cast<float>(a.scale) : 1.0f; }
+
+// One step of the online softmax: the tile of keys at j0 for the parts of the tile of queries that see it.
+// Probabilities of paired operands become words.
 template <class T, class Beside> void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers& m,
                                                    const Drop& drop, unsigned parts, bool sees_all, int64_t j0,
                                                    const Rows& keys, const Beside& beside) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d);
-  const float scale = static_cast<float>(a.scale);
+  const float scale = scale_of<T>(a);
   alignas(64) float best[tile], base[tile], fresh[tile];
   const auto step = [&](int64_t q0, int64_t q1, auto over) {
     over([&](int64_t k0, int64_t k1) {
       tile_product<T, false>(k1 - k0, q1 - q0, words_of<T>(d), keys.first + k0 * keys.pitch, keys.pitch, 1,
                              m.queries + q0, tile, m.scores + k0 * tile + q0, tile, false);
-      if (!sees_all) hide<paired<T>>(m, scale, j0, k0, k1, q0, q1);
+      if (!sees_all) hide(m, j0, k0, k1, q0, q1);
     });
     for (int64_t q = q0; q < q1; ++q) best[q] = m.top[q], fresh[q] = 0;
-    over([&](int64_t k0, int64_t k1) {
-      if (paired<T> && sees_all) raise_tops<true>(m, scale, k0, k1, q0, q1, best);
-      else raise_tops<false>(m, scale, k0, k1, q0, q1, best);
-    });
+    over([&](int64_t k0, int64_t k1) { raise_tops(m, k0, k1, q0, q1, best); });
 #pragma omp simd
     for (int64_t q = q0; q < q1; ++q) {
       base[q] = best[q] == -__builtin_inff() ? 0.0f : best[q];  // a query that has seen nothing yet
-      m.shrink[q] = exp_of(m.top[q] - base[q]);
+      m.shrink[q] = exp_of((m.top[q] - base[q]) * scale);
       m.top[q] = best[q];
     }
     over([&](int64_t k0, int64_t k1) {
-      if (drop.threshold == 0) return exponentials<paired<T>>(m, k0, k1, q0, q1, base, fresh, beside);
-      exponentials<false>(m, k0, k1, q0, q1, base, fresh, beside);
+      if (drop.threshold == 0) return exponentials<T, paired<T>>(m, scale, k0, k1, q0, q1, base, fresh, beside);
+      exponentials<T, false>(m, scale, k0, k1, q0, q1, base, fresh, beside);
       drop_scores(drop, m, at.i * tile, j0, k0, k1, q0, q1);
       if (paired<T>) round_rows(m.scores, k0, k1, q0, q1);
     });
@@ -231,7 +226,8 @@ template <class T> void forward_tile(const AttentionArgs& a, const Place& at, co
     const bool nothing = m.top[q] == -__builtin_inff();
     const float sum = nothing ? 1.0f : m.sum[q];
     for (int64_t c = 0; c < d; ++c) store(&out[c], mixed[c] / sum);
-    lse[q] = nothing ? __builtin_inff() : m.top[q] + static_cast<float>(__builtin_log(static_cast<double>(m.sum[q])));
+    lse[q] = nothing ? __builtin_inff()
+                     : m.top[q] * scale_of<T>(a) + static_cast<float>(__builtin_log(static_cast<double>(m.sum[q])));
   }
   clock.computed();
 }

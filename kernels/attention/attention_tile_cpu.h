@@ -179,16 +179,6 @@ inline void pack_column_words(const Mat& x, int64_t row0, int64_t column, int64_
   }
 }
 
-using Bits = std::uint32_t __attribute__((vector_size(sizeof(Vec))));
-// The bits of a bf16 next to each lane, in the upper half of it, rounded as store(b16*) rounds numbers.
-inline Bits rounded_up(Vec x) {
-  const Bits bits = reinterpret_cast<Bits>(x);
-  return bits + 0x7fff + ((bits >> 16) & 1);
-}
-// Of each lane a word of two, rounded.
-inline Vec rounded_word(Vec first, Vec second) {
-  return reinterpret_cast<Vec>((rounded_up(second) & 0xffff0000u) | rounded_up(first) >> 16);
-}
 // Rows [r0, r1) of a tile become words of two neighbouring rows each, from row r0 / 2: rows before r0 are done.
 inline void round_rows(float* tile_rows, int64_t r0, int64_t r1, int64_t c0, int64_t c1) {
   for (int64_t r = r0; r < r1; r += 2)
@@ -201,8 +191,7 @@ inline void round_columns(const float* tile_rows, int64_t r0, int64_t r1, int64_
   for (int64_t r = r0; r < r1; ++r) {
     auto* to = reinterpret_cast<char*>(out + r * (tile / 2) + c0 / 2);
     for (int64_t c = c0; c < c1; c += lanes, to += sizeof(Vec) / 2) {
-      using Halves [[gnu::vector_size(2 * lanes)]] = std::uint16_t;
-      const auto halves = __builtin_convertvector(rounded_up(load(tile_rows + r * tile + c)) >> 16, Halves);
+      const Halves halves = rounded(load(tile_rows + r * tile + c));
       memcpy(to, &halves, sizeof halves);
     }
   }

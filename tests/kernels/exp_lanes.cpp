@@ -3,9 +3,10 @@
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 
-// n: a multiple of 16.
-void exponentials(int n, const float* x, float* of_registers, float* one_by_one) {
+// n: a multiple of 16. least: as where nothing is above 88.
+void exponentials(int n, const float* x, float* of_registers, float* least, float* one_by_one) {
   for (int i = 0; i < n; i += lanes) put(of_registers + i, exp_of(load(x + i)));
+  for (int i = 0; i < n; i += lanes) put(least + i, exp_of<Range::least>(load(x + i)));
   for (int i = 0; i < n; ++i) one_by_one[i] = exp_of(x[i]);
 }
 
