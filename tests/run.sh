@@ -29,4 +29,5 @@ new=()
 [ -e build/release/CMakeCache.txt ] || new=(-DTRAINYARD_TEST_HEADERS=ON)
 cmake --preset release -DTRAINYARD_WERROR=ON -DTRAINYARD_TESTS=ON -DTRAINYARD_BENCH=ON "${new[@]}"
 cmake --build --preset release
-ctest --test-dir build/release --output-on-failure -j "$(nproc)" --no-tests=error "${slow[@]}" "${part[@]}" </dev/null
+# Many tests wait more than they compute: one more than there are cores.
+ctest --test-dir build/release --output-on-failure -j "$(($(nproc) + 1))" --no-tests=error "${slow[@]}" "${part[@]}" </dev/null

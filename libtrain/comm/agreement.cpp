@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <new>
+#include <system_error>
 
 namespace trainyard::comm {
 
@@ -22,6 +23,9 @@ Outcome outcome_of(const std::function<std::string()>& work) {
     return {static_cast<int>(e.code()), e.hint(), e.what()};
   } catch (const std::bad_alloc&) {
     return {static_cast<int>(base::ExitCode::environment), "smaller sizes, or fewer ranks on a node", "out of memory"};
+  } catch (const std::system_error& e) {
+    return {static_cast<int>(base::ExitCode::environment), "look at the limits of this process (ulimit -a)",
+            fmt::format("the system refuses: {}", e.what())};
   } catch (const std::exception& e) {
     return {static_cast<int>(base::ExitCode::unexpected), "", e.what()};
   }

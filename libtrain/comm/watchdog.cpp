@@ -153,8 +153,9 @@ struct Watchdog::Impl {
     if (unheard.empty()) return;
     warned = true;
     base::log_warning(
-        "the watchdog has not heard {} for {:.3g} s: should one end without a word, nobody will tell before a call has "
-        "waited for {:.3g} s; is UDP between the machines blocked?",
+        "the watchdog has not heard {} for {:.3g} s: should one end without a word or stand still, nobody will tell "
+        "before "
+        "a call of a step has waited for {:.3g} s; is UDP between the machines blocked?",
         names_of_ranks(unheard, hosts), patience, options.timeout_seconds);
   }
 
@@ -369,6 +370,7 @@ void Watchdog::start(const std::vector<std::string>& addresses) {
   i.own.rank = i.options.rank;
   i.heard.resize(addresses.size());
   i.silence.resize(addresses.size(), 0);
+  i.send_to_all(i.own);  // heard before anything else can happen to this rank
   i.thread = base::start_thread("watchdog", [&i] { i.work(); });
 }
 

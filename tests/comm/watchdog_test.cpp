@@ -401,6 +401,24 @@ int farewells_until_answered(double interval_seconds, int answered) {
   return farewells;
 }
 
+// A rank that is stopped as soon as it has begun was heard all the same.
+TEST(watchdog, speaks_before_its_thread_runs) {
+  const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in own{};
+  own.sin_family = AF_INET;
+  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof own;
+  ASSERT_EQ(bind(socket, reinterpret_cast<sockaddr*>(&own), sizeof own), 0);
+  ASSERT_EQ(getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length), 0);
+  Watchdog dog({1, 2, 600, 0.05, {}}, {});
+  dog.start({fmt::format("127.0.0.1:{}", ntohs(own.sin_port)), dog.address()});
+  Report r;
+  EXPECT_EQ(recv(socket, &r, sizeof r, MSG_DONTWAIT), static_cast<ssize_t>(sizeof r));
+  EXPECT_EQ(r.kind, Report::state);
+  EXPECT_EQ(r.rank, 1);
+  close(socket);
+}
+
 // The network loses the first ones.
 TEST(watchdog, a_farewell_is_repeated_until_it_is_answered) { EXPECT_EQ(farewells_until_answered(1, 6), 6); }
 

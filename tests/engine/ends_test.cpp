@@ -1,5 +1,6 @@
 // How a run ends: on one rank's error, on an error of all, and where --stop-after has been reached.
 #include "libtrain/comm/agreement.h"
+#include "libtrain/engine/agreement.h"
 #include "libtrain/engine/watch.h"
 #include "tests/engine/small_run.h"
 
@@ -10,6 +11,7 @@
 #include <future>
 #include <mutex>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 
 namespace {
@@ -121,6 +123,23 @@ TEST(Ends, ARankThatIsStoppedInAStartIsNamed) {
   const auto said = sentence.get();
   EXPECT_TRUE(said.ends_with(" is silent (starting)")) << said;
   EXPECT_NE(said.find("of group control, step 0, starting): rank 0 is waiting; rank 1 on "), std::string::npos) << said;
+}
+
+// What the system refuses one of several in an agreement is of the environment for all.
+TEST(Ends, WhatTheSystemRefusesARankIsOfTheEnvironment) {
+  comm::run_ranks(2, [&](int rank, comm::ThreadsWorld& world) {
+    auto w = engine::make_world("threads", rank, 2, world.factory(rank));
+    try {
+      engine::on_every_rank(w, *w.communication, [&] {
+        if (rank == 1) throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+      });
+      ADD_FAILURE() << "nothing was said";
+    } catch (const comm::AgreedError& e) {
+      EXPECT_EQ(e.code(), base::ExitCode::environment);
+      EXPECT_EQ(std::string(e.what()).find("rank 1: the system refuses: "), 0u) << e.what();
+      EXPECT_NE(e.hint().find("ulimit -a"), std::string::npos);
+    }
+  });
 }
 
 // Counted from the beginning of the run: the same start repeated does nothing and says so.

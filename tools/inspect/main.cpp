@@ -53,8 +53,9 @@ void refuse_combinations(const Asked& asked) {
   const auto only = [&](const std::string& what, const std::vector<std::string>& with) {
     for (const auto& [flag, there] : given)
       if (there && flag != what && std::find(with.begin(), with.end(), flag) == with.end())
-        throw base::UsageError(fmt::format("{} does not go with {}", flag, what),
-                               with.empty() ? "give one of them alone" : fmt::format("{} does", fmt::join(with, ", ")));
+        throw base::UsageError(
+            fmt::format("{} does not go with {}", flag, what),
+            with.empty() ? "give one of them alone" : fmt::format("{} may go with {}", fmt::join(with, ", "), what));
   };
   if (several) only("several paths, which are compared", {"--json", "--svg", "--over"});
   if (asked.csv) only("--csv", {});
