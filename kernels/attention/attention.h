@@ -33,7 +33,7 @@ struct Visibility {
 // then scaled by 1 / (1 - p).
 struct AttentionShape {
   std::int64_t batch = 1, sequence = 1, heads = 1, kv_heads = 1, head_dim = 1;
-  double scale = 1;
+  double scale = 1;  // of scores; above 0
   double dropout = 0;
   std::uint64_t seed = 0, site = 0;
   const std::uint64_t* samples = nullptr;

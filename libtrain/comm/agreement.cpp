@@ -2,6 +2,7 @@
 #include "libtrain/comm/agreement.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <new>
 #include <system_error>
 
@@ -23,6 +24,8 @@ Outcome outcome_of(const std::function<std::string()>& work) {
     return {static_cast<int>(e.code()), e.hint(), e.what()};
   } catch (const std::bad_alloc&) {
     return {static_cast<int>(base::ExitCode::environment), "smaller sizes, or fewer ranks on a node", "out of memory"};
+  } catch (const std::filesystem::filesystem_error& e) {
+    return {static_cast<int>(base::ExitCode::environment), "", e.what()};
   } catch (const std::system_error& e) {
     return {static_cast<int>(base::ExitCode::environment), "look at the limits of this process (ulimit -a)",
             fmt::format("the system refuses: {}", e.what())};

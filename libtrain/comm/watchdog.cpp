@@ -55,6 +55,7 @@ struct Watchdog::Impl {
   Report own;
   std::optional<Hang> suspicion;
   double suspicion_age = 0;
+  bool spoken = false;  // others may have heard this rank
   bool ended = false;
   bool bidding = false;  // farewell: too late for a verdict
   bool warned = false;   // of ranks that were never heard
@@ -64,10 +65,8 @@ struct Watchdog::Impl {
   Impl(WatchdogOptions o, const std::atomic<std::int64_t>& s) : options(std::move(o)), step(s) {}
   ~Impl() {
     leave = true;
-    if (thread.joinable()) {
-      thread.join();
-      if (!ended) say_farewell();
-    }
+    if (thread.joinable()) thread.join();
+    if (spoken && !ended) say_farewell();
     if (socket >= 0) close(socket);
   }
 
@@ -153,9 +152,8 @@ struct Watchdog::Impl {
     if (unheard.empty()) return;
     warned = true;
     base::log_warning(
-        "the watchdog has not heard {} for {:.3g} s: should one end without a word or stand still, nobody will tell "
-        "before "
-        "a call of a step has waited for {:.3g} s; is UDP between the machines blocked?",
+        "the watchdog has not heard {} for {:.3g} s: should one stand still or end without a word, nobody will tell "
+        "before a call of a step has waited for {:.3g} s; is UDP between the machines blocked?",
         names_of_ranks(unheard, hosts), patience, options.timeout_seconds);
   }
 
@@ -271,15 +269,16 @@ struct Watchdog::Impl {
                       name_of_rank(*r, hosts), own.step, what_was_done(heard[static_cast<std::size_t>(*r)].report)),
           options.rank);
     const double limit = std::max(3 * options.interval_seconds, 0.5);
-    for (int r = 0; r < options.size; ++r)
-      heard[static_cast<std::size_t>(r)].silent = silence[static_cast<std::size_t>(r)] > limit;
+    for (std::size_t r = 0; r < heard.size(); ++r) {
+      heard[r].silent = silence[r] > limit;
+      heard[r].gone = peers[r].heard && silence[r] > options.timeout_seconds;
+    }
     std::optional<Hang> hang;
     if (options.rank == 0) hang = find_hang(heard, groups, options.timeout_seconds, hosts);
     else if (heard[0].silent) {
       auto pair = heard;
       for (int r = 1; r < options.size; ++r)
-        if (r != options.rank)
-          pair[static_cast<std::size_t>(r)].silent = false, pair[static_cast<std::size_t>(r)].report = own;
+        if (r != options.rank) pair[static_cast<std::size_t>(r)] = {own, false};
       hang = find_hang(pair, groups,
                        options.timeout_seconds + limit + options.interval_seconds * std::min(options.rank, 20), hosts);
       if (hang)
@@ -371,6 +370,7 @@ void Watchdog::start(const std::vector<std::string>& addresses) {
   i.heard.resize(addresses.size());
   i.silence.resize(addresses.size(), 0);
   i.send_to_all(i.own);  // heard before anything else can happen to this rank
+  i.spoken = true;
   i.thread = base::start_thread("watchdog", [&i] { i.work(); });
 }
 

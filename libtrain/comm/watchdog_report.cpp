@@ -60,7 +60,7 @@ bool waits_anywhere(const Report& r, std::size_t ledgers) {
 struct Verdict {
   Hang hang;
   bool culprit = false;  // somebody is missing who waits for nobody
-  bool lost = false;     // somebody is silent who was heard
+  bool lost = false;     // somebody is gone, and was not seen inside
 };
 
 Verdict judge(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& groups, std::size_t ledger, int waiting,
@@ -79,7 +79,7 @@ Verdict judge(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& 
     if (heard.silent) {
       if (silent.empty()) last_seen = what_was_done(heard.report);
       silent.push_back(r);
-      lost = lost || heard.report.run != 0;
+      lost = lost || (heard.gone && !(other.sequence == call.sequence && other.in_call));
     } else if (other.sequence < call.sequence) {
       if (behind.empty()) where = whereabouts(heard.report, groups, ledger);
       behind.push_back(r);
@@ -131,13 +131,15 @@ std::string name_of_group(const WatchedGroup& group, int rank) {
 std::optional<Hang> find_hang(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& groups,
                               double timeout_seconds, const std::vector<std::string>& hosts) {
   using Judged = WatchedGroup::Judged;
+  const bool all_wait = std::all_of(
+      ranks.begin(), ranks.end(), [&](const Heard& h) { return !h.silent && waits_anywhere(h.report, groups.size()); });
   std::optional<Verdict> first;
   for (const bool last : {false, true})
     for (std::size_t ledger = 0; ledger < groups.size(); ++ledger) {
       if ((groups[ledger].judged == Judged::last) != last) continue;
       for (const auto& waiting : earliest_waits(ranks, groups[ledger], ledger, timeout_seconds)) {
         auto verdict = judge(ranks, groups, ledger, waiting, hosts);
-        if (groups[ledger].judged == Judged::if_silent && !verdict.lost) continue;
+        if (groups[ledger].judged == Judged::patiently && !verdict.lost && !all_wait) continue;
         if (verdict.culprit) return std::move(verdict.hang);
         if (!first) first = std::move(verdict);
       }

@@ -31,6 +31,7 @@ struct Report {           // sent as it lies in memory: all ranks run the same p
 struct Heard {
   Report report;
   bool silent = true;  // nothing heard for several intervals
+  bool gone = false;   // heard once, and not for longer than the timeout
 };
 
 // What a ledger counts the calls of. Groups of one name work at the same time: ranks of one call wait for one another
@@ -38,9 +39,9 @@ struct Heard {
 struct WatchedGroup {
   std::string name;
   std::vector<int> number_of = {};  // by rank: which of them it is in, -1 for none; empty: all ranks are in one
-  // last: after the others, since what hangs in one of them makes ranks wait here. if_silent: who answers may let the
-  // others wait, as one does that works alone; only one that was heard and is silent now is missed.
-  enum class Judged { in_turn, last, if_silent } judged = Judged::in_turn;
+  // last: after the others, since what hangs in one of them makes ranks wait here. patiently: a rank may work alone and
+  // let the others wait; missed is only one that is gone, or nobody in particular where all answer and all wait.
+  enum class Judged { in_turn, last, patiently } judged = Judged::in_turn;
 };
 // "data"; where there are several of the name, with the ranks of the one that `rank` is in: "tensor of ranks 2, 3".
 std::string name_of_group(const WatchedGroup& group, int rank);
@@ -56,7 +57,8 @@ struct Hang {
 
 // A rank that answers has waited longer than the timeout in a call that is still open: names the call, who waits, who
 // is behind (has not begun it) and who is silent, of the ranks of its group. Where ranks of several groups wait for one
-// another: a call that somebody is missing from who waits in none himself. `groups` are those of the ledgers, `hosts`
+// another: a call that somebody is missing from who waits in none himself; but for what WatchedGroup::judged says.
+// `groups` are those of the ledgers, `hosts`
 // the names of the ranks' machines where they are known.
 std::optional<Hang> find_hang(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& groups,
                               double timeout_seconds, const std::vector<std::string>& hosts = {});

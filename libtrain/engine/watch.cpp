@@ -31,7 +31,7 @@ std::unique_ptr<comm::Watchdog> watch_peers(World& world, tensor::Exec& exec, do
   o.timeout_seconds = timeout_seconds;
   o.on_hang = world.on_hang ? world.on_hang : std::move(otherwise);
   auto watchdog = std::make_unique<comm::Watchdog>(
-      o, std::vector<comm::WatchedLedger>{{{"control", {}, Judged::if_silent}, &world.control->ledger()}});
+      o, std::vector<comm::WatchedLedger>{{{"control", {}, Judged::patiently}, &world.control->ledger()}});
   watchdog->ask_what_is_done([] { return std::string("starting"); });
   watchdog->start(comm::texts_of_all(*world.control, exec, watchdog->address()));
   return watchdog;
@@ -59,7 +59,7 @@ void watch_calls(comm::Watchdog* watchdog, const World& world, Calls calls) {
   if (world.results && &world.results->ledger() != &world.control->ledger())
     ledgers.push_back({{"results"}, &world.results->ledger()});
   if (calls == Calls::of_a_start)
-    for (auto& l : ledgers) l.group.judged = Judged::if_silent;
+    for (auto& l : ledgers) l.group.judged = Judged::patiently;
   watchdog->watch(ledgers);
 }
 

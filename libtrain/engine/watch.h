@@ -11,15 +11,15 @@
 namespace trainyard::engine {
 
 // Every rank starts one and tells the others where it listens; null for a world of one. From here on a rank that ends
-// without a word ends the job, and so does one that is silent while others wait for it in a call of World::control:
+// without a word ends the job, and so does one that stays silent while others wait for it in a call of World::control:
 // World::on_hang is told, or `otherwise` where there is none. Collective, on `exec`.
 std::unique_ptr<comm::Watchdog> watch_peers(
     World& world, tensor::Exec& exec, double timeout_seconds,
     std::function<void(const std::string& sentence, comm::Decided where)> otherwise);
 
 // The calls of all groups. In a start a rank may work alone, on a plan or a checkpoint, for as long as that takes: as
-// above it has to be silent. In steps a call that nobody completes ends the job. The world keeps its communicators for
-// as long as the watchdog lives. Nothing to do for null.
+// above it has to be silent, or all wait for one another. In steps a call that nobody completes ends the job. The world
+// keeps its communicators for as long as the watchdog lives. Nothing to do for null.
 enum class Calls { of_a_start, of_steps };
 void watch_calls(comm::Watchdog* watchdog, const World& world, Calls calls);
 

@@ -71,18 +71,30 @@ TEST(judge, stays_with_the_earliest_call) {
   }
 }
 
-// In a start: a rank that answers may work alone, one that was never heard may be out of reach, and one that was heard
-// and answers no more is missed.
-TEST(judge, misses_only_silent_ranks_where_it_is_told_to) {
-  const std::vector<WatchedGroup> start{{"control", {}, WatchedGroup::Judged::if_silent}};
-  auto gone = at(4, 0, "barrier", true);
-  EXPECT_FALSE(find_hang({at(5, 99, "all_gather"), at(4, 0, "barrier")}, start, 10));
-  EXPECT_FALSE(find_hang({at(5, 99, "all_gather"), gone}, start, 10));
-  gone.report.run = 7;
-  EXPECT_FALSE(find_hang({at(5, 9, "all_gather"), gone}, start, 10));
-  const auto hang = find_hang({at(5, 12, "all_gather"), gone}, start, 10);
+// In a start a rank that answers may work alone, and one that is silent may be busy, out of reach, or wait itself:
+// missed is one that was heard, is gone, and was not seen inside.
+TEST(judge, patiently_misses_only_who_is_gone) {
+  const std::vector<WatchedGroup> start{{"control", {}, WatchedGroup::Judged::patiently}};
+  const auto waits = at(5, 12, "all_gather"), works = at(4, 0, "barrier");
+  auto silent = at(4, 0, "barrier", true), inside = at(5, 3, "all_gather", true);
+  EXPECT_FALSE(find_hang({waits, works}, start, 10));
+  EXPECT_FALSE(find_hang({waits, silent}, start, 10));
+  inside.gone = true;
+  EXPECT_FALSE(find_hang({waits, works, inside}, start, 10));
+  silent.gone = true;
+  EXPECT_FALSE(find_hang({at(5, 9, "all_gather"), silent}, start, 10));
+  const auto hang = find_hang({waits, silent, works}, start, 10);
   ASSERT_TRUE(hang);
-  EXPECT_NE(hang->sentence.find("rank 0 is waiting; rank 1 is silent"), std::string::npos) << hang->sentence;
+  EXPECT_NE(hang->sentence.find("; rank 1 is silent"), std::string::npos) << hang->sentence;
+}
+
+// Where all answer and all wait, nobody works: the network may have failed, or they wait for one another.
+TEST(judge, patiently_sees_that_all_wait) {
+  const std::vector<WatchedGroup> start{{"control", {}, WatchedGroup::Judged::patiently}};
+  const auto hang = find_hang({at(5, 12, "all_gather"), at(5, 11, "all_gather")}, start, 10);
+  ASSERT_TRUE(hang);
+  EXPECT_NE(hang->sentence.find("the network may have failed"), std::string::npos) << hang->sentence;
+  EXPECT_FALSE(find_hang({at(5, 12, "all_gather"), at(5, 11, "all_gather"), at(5, 0, "all_gather")}, start, 10));
 }
 
 // Ranks 0 to 3 as two replicas of two tensor ranks: ledger 0 counts the calls of {0, 2} and {1, 3}, ledger 1 those of
