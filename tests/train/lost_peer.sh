@@ -20,6 +20,7 @@ lose() {
     --hang-timeout 3 --zero 2 "$@" >"$run.out" 2>&1 </dev/null &
   launcher=$!
   for _ in $(seq 1 600); do [ "$(wc -l 2>/dev/null <"$run/metrics.jsonl" || echo 0)" -gt 3 ] && break; sleep 0.1; done
+  sleep 1   # ranks say twice a second what they do
   rank=$(pgrep -P "$launcher" -x train | sed -n 2p)
   [ -n "$rank" ] || fail "no rank to lose"
   kill -"$signal" "$rank"
