@@ -371,9 +371,8 @@ TEST(watchdog, a_refusal_from_where_nothing_was_ever_heard_ends_nothing) {
   }
 }
 
-// Rank 0 is a socket of this test, which answers rank 1's farewell when it has come so often. How often it came until
-// then.
-int farewells_until_answered(double interval_seconds, int answered) {
+// A socket on which this test plays a rank, and where it listens.
+std::pair<int, std::string> socket_of_this_test() {
   const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_in own{};
   own.sin_family = AF_INET;
@@ -381,6 +380,14 @@ int farewells_until_answered(double interval_seconds, int answered) {
   socklen_t length = sizeof own;
   EXPECT_EQ(bind(socket, reinterpret_cast<sockaddr*>(&own), sizeof own), 0);
   EXPECT_EQ(getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length), 0);
+  return {socket, fmt::format("127.0.0.1:{}", ntohs(own.sin_port))};
+}
+
+// Rank 0 is a socket of this test, which answers rank 1's farewell when it has come so often. How often it came until
+// then.
+int farewells_until_answered(double interval_seconds, int answered) {
+  const auto here = socket_of_this_test();
+  const int socket = here.first;
   const timeval patience{5, 0};
   setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   int farewells = 0;
@@ -392,7 +399,7 @@ int farewells_until_answered(double interval_seconds, int answered) {
     return r;
   };
   auto dog = std::make_unique<Watchdog>(WatchdogOptions{1, 2, 600, interval_seconds, {}}, std::vector<WatchedLedger>{});
-  dog->start({fmt::format("127.0.0.1:{}", ntohs(own.sin_port)), dog->address()});
+  dog->start({here.second, dog->address()});
   sockaddr_in from{};
   auto words = receive(from);
   EXPECT_EQ(words.kind, Report::state);
@@ -415,15 +422,10 @@ int farewells_until_answered(double interval_seconds, int answered) {
 
 // A rank that is stopped as soon as it has begun was heard all the same.
 TEST(watchdog, speaks_before_its_thread_runs) {
-  const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_in own{};
-  own.sin_family = AF_INET;
-  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof own;
-  ASSERT_EQ(bind(socket, reinterpret_cast<sockaddr*>(&own), sizeof own), 0);
-  ASSERT_EQ(getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length), 0);
+  const auto here = socket_of_this_test();
+  const int socket = here.first;
   Watchdog dog({1, 2, 600, 0.05, {}}, {});
-  dog.start({fmt::format("127.0.0.1:{}", ntohs(own.sin_port)), dog.address()});
+  dog.start({here.second, dog.address()});
   Report r;
   EXPECT_EQ(recv(socket, &r, sizeof r, MSG_DONTWAIT), static_cast<ssize_t>(sizeof r));
   EXPECT_EQ(r.kind, Report::state);
