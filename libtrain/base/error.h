@@ -58,6 +58,14 @@ struct Unsupported : Error {
       : Error(ExitCode::environment, m, std::move(hint)) {}
 };
 
+// What a program says of any exception, and its exit code: an Error's own; out of memory and what else the system
+// refuses are of the environment.
+struct Told {
+  ExitCode code = ExitCode::unexpected;
+  std::string message, hint;
+};
+Told told_of(const std::exception& error);
+
 // Internal invariants: print the values, never for bad input.
 [[noreturn]] void invariant_failed(const char* file, int line, const char* condition, const std::string& values);
 

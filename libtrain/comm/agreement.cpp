@@ -2,9 +2,7 @@
 #include "libtrain/comm/agreement.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <new>
-#include <system_error>
+#include <utility>
 
 namespace trainyard::comm {
 
@@ -20,17 +18,9 @@ Outcome outcome_of(const std::function<std::string()>& work) {
     return {0, "", work()};
   } catch (const base::PeerError&) {
     throw;
-  } catch (const base::Error& e) {
-    return {static_cast<int>(e.code()), e.hint(), e.what()};
-  } catch (const std::bad_alloc&) {
-    return {static_cast<int>(base::ExitCode::environment), "smaller sizes, or fewer ranks on a node", "out of memory"};
-  } catch (const std::filesystem::filesystem_error& e) {
-    return {static_cast<int>(base::ExitCode::environment), "", e.what()};
-  } catch (const std::system_error& e) {
-    return {static_cast<int>(base::ExitCode::environment), "look at the limits of this process (ulimit -a)",
-            fmt::format("the system refuses: {}", e.what())};
   } catch (const std::exception& e) {
-    return {static_cast<int>(base::ExitCode::unexpected), "", e.what()};
+    auto told = base::told_of(e);
+    return {static_cast<int>(told.code), std::move(told.hint), std::move(told.message)};
   }
 }
 

@@ -26,7 +26,7 @@ bool has_room_for_others() {
   return getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur == RLIM_INFINITY;
 }
 
-// A word that is neither on nor off is refused with the other settings, by all ranks at once.
+// A word that is neither on nor off is refused by programs with their other settings, by all ranks at once.
 bool wanted() {
   try {
     return base::shared_memory_wanted();

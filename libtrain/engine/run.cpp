@@ -123,19 +123,12 @@ Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world,
 // so that nobody sees it gone without a word: an error of all, or of the only rank; what one of several met alone it
 // says itself (World::fail).
 RunResult go_or_say_why(RunLoop& loop, const RunConfig& config, const World& world) {
-  const auto leave = [&](base::ExitCode code, const char* reason) {
-    if (world.rank == 0) comm::write_reason(config.output + "/exit", 0, static_cast<int>(code), reason);
-  };
   try {
     return loop.go();
-  } catch (const base::Error& e) {
-    if (world.size == 1 || dynamic_cast<const comm::AgreedError*>(&e) != nullptr) leave(e.code(), e.what());
-    throw;
-  } catch (const std::bad_alloc&) {
-    if (world.size == 1) leave(base::ExitCode::environment, "out of memory");
-    throw;
   } catch (const std::exception& e) {
-    if (world.size == 1) leave(base::ExitCode::unexpected, e.what());
+    const auto told = base::told_of(e);
+    if (world.rank == 0 && (world.size == 1 || dynamic_cast<const comm::AgreedError*>(&e) != nullptr))
+      comm::write_reason(config.output + "/exit", 0, static_cast<int>(told.code), told.message);
     throw;
   }
 }

@@ -17,9 +17,10 @@ std::unique_ptr<comm::Watchdog> watch_peers(
     World& world, tensor::Exec& exec, double timeout_seconds,
     std::function<void(const std::string& sentence, comm::Decided where)> otherwise);
 
-// The calls of all groups. In a start a rank may work alone, on a plan or a checkpoint, for as long as that takes: as
-// above it has to be silent, or all wait for one another. In steps a call that nobody completes ends the job. The world
-// keeps its communicators for as long as the watchdog lives. Nothing to do for null.
+// From here on the calls of all groups. Of a start: a rank that answers may work alone, on a plan or a checkpoint, and
+// let others wait for as long as that takes; a job ends where one stays silent, or all wait for one another. Of steps:
+// also where a call is not completed in time. The world keeps its communicators for as long as the watchdog lives.
+// Nothing to do for null.
 enum class Calls { of_a_start, of_steps };
 void watch_calls(comm::Watchdog* watchdog, const World& world, Calls calls);
 

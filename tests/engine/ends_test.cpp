@@ -1,6 +1,7 @@
 // How a run ends: on one rank's error, on an error of all, and where --stop-after has been reached.
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/agreement.h"
+#include "libtrain/engine/evaluate.h"
 #include "libtrain/engine/watch.h"
 #include "tests/engine/small_run.h"
 
@@ -8,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <mutex>
 #include <stdexcept>
@@ -89,11 +91,8 @@ TEST(Ends, ALossThatIsNotFiniteIsAnErrorOfAll) {
   EXPECT_EQ(agreed, 2);
 }
 
-// A start is watched: whoever is heard and then no more, while the others wait, is named before a step is begun.
-TEST(Ends, ARankThatIsStoppedInAStartIsNamed) {
-  SmallRun runs;
-  auto c = runs.config("stalls");
-  c.hang_timeout = 1;
+// What is said where rank 1 of two is heard for so many seconds after the other one has begun, and then no more.
+std::string said_of_a_start(double seconds, const std::function<void(engine::World&)>& begin) {
   std::promise<std::string> told;
   auto sentence = told.get_future();
   std::atomic<int> verdicts = 0;
@@ -103,26 +102,40 @@ TEST(Ends, ARankThatIsStoppedInAStartIsNamed) {
       w.on_hang = [&](const std::string& said, comm::Decided) {
         if (verdicts++ == 0) told.set_value(said);
       };
-      if (rank == 0) {
-        runs.run_rank(c, {2, 0, 1}, w);
-      } else {
-        // Its watchdog is heard, and then leaves.
-        auto watchdog = engine::watch_peers(w, *w.communication, c.hang_timeout, {});
-        std::this_thread::sleep_for(std::chrono::seconds(4));
-        EXPECT_EQ(verdicts, 0) << "a rank that answers may work alone";
-        watchdog.reset();
-        sentence.wait_for(std::chrono::seconds(60));
-        throw std::runtime_error("this rank went no further");
-      }
+      if (rank == 0) return begin(w);
+      auto watchdog = engine::watch_peers(w, *w.communication, 1, {});
+      std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+      EXPECT_EQ(verdicts, 0) << "a rank that answers may work alone";
+      watchdog.reset();
+      sentence.wait_for(std::chrono::seconds(60));
+      throw std::runtime_error("this rank went no further");
     });
     ADD_FAILURE() << "nobody missed a rank";
   } catch (const std::runtime_error& e) {
     EXPECT_STREQ(e.what(), "this rank went no further");
   }
-  ASSERT_EQ(sentence.wait_for(std::chrono::seconds(0)), std::future_status::ready);
-  const auto said = sentence.get();
-  EXPECT_TRUE(said.ends_with(" is silent (starting)")) << said;
-  EXPECT_NE(said.find("of group control, step 0, starting): rank 0 is waiting; rank 1 on "), std::string::npos) << said;
+  return sentence.wait_for(std::chrono::seconds(0)) == std::future_status::ready ? sentence.get() : "";
+}
+
+// A start is watched, of a run, a dry run and an evaluation: whoever is heard and then no more, while the others wait,
+// is named before a step is begun.
+TEST(Ends, ARankThatIsStoppedInAStartIsNamed) {
+  SmallRun runs;
+  auto c = runs.config("stalls");
+  c.hang_timeout = 1;
+  engine::EvaluateConfig e;
+  e.checkpoint = c.output, e.run = c;
+  const std::vector<std::string> said{
+      said_of_a_start(4,
+                      [&](engine::World& w) {
+                        runs.run_rank(c, {2, 0, 1}, w);
+                      }),
+      said_of_a_start(0.1, [&](engine::World& w) { engine::dry_run(c, w, base::Sizes::rounded, 2); }),
+      said_of_a_start(0.1, [&](engine::World& w) { engine::evaluate(e, w, {}, 2); })};
+  for (const auto& s : said) {
+    EXPECT_NE(s.find("of group control, step 0, starting): rank 0 is waiting; rank 1 on "), std::string::npos) << s;
+    EXPECT_TRUE(s.ends_with(" is silent (starting)")) << s;
+  }
 }
 
 // What the system refuses one of several in an agreement is of the environment for all.

@@ -16,8 +16,6 @@
 #include <fcntl.h>
 #include <iostream>
 #include <memory>
-#include <new>
-#include <system_error>
 #include <unistd.h>
 #include <vector>
 
@@ -134,24 +132,10 @@ bool print(std::string_view given) {
 
 int report(const std::string& program, const std::exception& error) {
   std::fflush(stdout);
-  if (const auto* known = dynamic_cast<const base::Error*>(&error)) {
-    std::fprintf(stderr, "%s: %s\n", program.c_str(), base::printable(known->what()).c_str());
-    if (!known->hint().empty()) std::fprintf(stderr, "  try: %s\n", base::printable(known->hint()).c_str());
-    return static_cast<int>(known->code());
-  }
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    std::fprintf(stderr, "%s: out of memory\n  try: fewer threads, %sor more memory (ulimit -v, --mem of Slurm)\n",
-                 program.c_str(), program.starts_with("train") ? "a smaller batch, more ranks, " : "");
-    return static_cast<int>(base::ExitCode::environment);
-  }
-  if (const auto* refused = dynamic_cast<const std::system_error*>(&error)) {
-    std::fprintf(stderr, "%s: the system refuses: %s\n  try: look at the limits of this process (ulimit -a)\n",
-                 program.c_str(), base::printable(refused->what()).c_str());
-    return static_cast<int>(base::ExitCode::environment);
-  }
-  std::fprintf(stderr, "%s: unexpected: %s\n  try: please report this line with the command that led to it\n",
-               program.c_str(), base::printable(error.what()).c_str());
-  return static_cast<int>(base::ExitCode::unexpected);
+  const auto told = base::told_of(error);
+  std::fprintf(stderr, "%s: %s\n", program.c_str(), base::printable(told.message).c_str());
+  if (!told.hint.empty()) std::fprintf(stderr, "  try: %s\n", base::printable(told.hint).c_str());
+  return static_cast<int>(told.code);
 }
 
 namespace {

@@ -69,7 +69,7 @@ int Launch::fail(const std::exception& error) {
   if (world_.size == 1) return report("train", error);
   claim_the_end();
   const int code = report(fmt::format("train: rank {} on {}", world_.rank, base::host_name()), error);
-  write_reason(code, error.what());
+  write_reason(code, base::told_of(error).message);
   mpi_->abort(code);
 }
 
