@@ -16,7 +16,7 @@ On a GPU both work in bf16 on sequences of 1024 (PyTorch: autocast over f32 weig
 share is of 989.4 TFLOP/s, counting 6 N + 12 L h T for each token: causal attention in full, recomputation and the embedding lookup not at all. PyTorch gets a vocabulary of 50304, which suits its products best. With --kernels attention is compared
 too: forward and backward against the faster of PyTorch's flash and cuDNN kernels, causal, 16384 tokens, 2048 channels.
 """
-import argparse, json, os, subprocess, sys, tempfile
+import argparse, json, os, subprocess, sys, tempfile, time
 from statistics import median
 
 MODELS = {
@@ -88,10 +88,26 @@ def ours(train, model, data, threads, steps, folder, extra=("--device", "cpu")):
     with open(toml, "w") as f:
         f.write('name = "bench"\nlayers = {layers}\nhidden = {hidden}\nheads = {heads}\nkv-heads = {heads}\nffn = {ffn}\nvocabulary = {vocabulary}\ncontext = 1024\n'.format(ffn=4 * model["hidden"], **model))
     run = tempfile.mkdtemp(dir=folder)
-    subprocess.run([train, "--model", toml, "--data", data, "--output", run, "--steps", str(steps), "--global-batch", str(model["batch"]), "--micro-batch", str(model["batch"]),
-                    "--sequence", str(model["sequence"]), "--threads", str(threads), "--progress", "never", *extra], check=True, stdout=subprocess.DEVNULL)
-    with open(os.path.join(run, "metrics.jsonl")) as f:
-        return median(json.loads(line)["tokens_per_second"] for line in list(f)[2:])
+    metrics = os.path.join(run, "metrics.jsonl")
+    # More steps than are wanted, and ended from outside: nothing is saved, which takes longer than the steps of a large model.
+    with subprocess.Popen([train, "--model", toml, "--data", data, "--output", run, "--steps", "100000", "--global-batch", str(model["batch"]), "--micro-batch", str(model["batch"]),
+                           "--sequence", str(model["sequence"]), "--threads", str(threads), "--progress", "never", *extra], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        while process.poll() is None and lines_of(metrics) < steps:
+            time.sleep(0.1)
+        process.kill()
+        said = process.stderr.read()
+    if lines_of(metrics) < steps:
+        raise RuntimeError("train ended: " + said.strip())
+    with open(metrics) as f:
+        return median(json.loads(line)["tokens_per_second"] for line in list(f)[2:steps])
+
+
+def lines_of(path):
+    try:
+        with open(path) as f:
+            return f.read().count("\n")
+    except FileNotFoundError:
+        return 0
 
 
 ATTENTION_PEER = r'''
@@ -184,16 +200,18 @@ def attempt(work):
     """Tokens a second, or 0 where the micro-batch does not fit."""
     try:
         return work()
-    except (SystemExit, subprocess.CalledProcessError) as e:
+    except (SystemExit, RuntimeError) as e:
         print(f"    left out: {str(e).splitlines()[-1][:160]}", file=sys.stderr)
         return 0
 
 
 def on_gpu(a, folder):
     for name, model in GPU_MODELS.items():
+        if a.model not in (None, name):
+            continue
         share = lambda rate: rate * (6 * model["parameters"] + 12 * model["layers"] * model["hidden"] * model["sequence"]) / 989.4e12
         best = {"train": (0, 0), "PyTorch, eager": (0, 0), "PyTorch, compiled": (0, 0)}
-        for batch in (4, 8, 16, 32):
+        for batch in a.micro_batches:
             m = {**model, "batch": batch, "device": "cuda"}
             suited = {**m, "vocabulary": 50304}
             found = {
@@ -217,11 +235,12 @@ def main():
     p.add_argument("--our-gemm", type=float, default=0, help="GFLOP/s of our product at 1024 x 768 x 3072 (bench_kernels_gemm), for the 60 %% rule")
     p.add_argument("--kernels", help="bench_kernels_gpu, to compare attention too; on a processor bench_kernels_attention, for attention alone")
     p.add_argument("--dtype", choices=["f32", "bf16"], default="f32", help="on a processor")
-    p.add_argument("--model", choices=MODELS, help="on a processor this model alone")
+    p.add_argument("--model", choices=sorted({*MODELS, *GPU_MODELS}), help="this model alone")
+    p.add_argument("--micro-batches", type=lambda text: [int(n) for n in text.split(",")], default=[4, 8, 16, 32], help="to try on a GPU")
     p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     a = p.parse_args()
-    if a.model and a.device == "cuda":
-        p.error("--model is for a processor")
+    if a.model and a.model not in (GPU_MODELS if a.device == "cuda" else MODELS):
+        p.error(f"--model {a.model} is not compared on this device")
     if (a.train is None or a.data is None) and (a.device == "cuda" or a.kernels is None):
         p.error("--train and --data are needed, or on a processor --kernels")
     if a.device == "cuda":

@@ -1,19 +1,38 @@
 #!/bin/bash
 # The GPU's figures: products and attention against the measured ceiling, memory-bound kernels, and training throughput. Prints a table; --record appends it to bench/RESULTS.md.
-# usage: bash bench/gpu.sh [--prebuilt DIR] [--record]
+# usage: bash bench/gpu.sh [--prebuilt DIR] [--record] [--models "gpt2 gpt2-xl llama-1b"] [--micro-batches "4 8 16 32"] [--no-peer]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-record=no
+record=no models="gpt2 gpt2-xl llama-1b" micro_batches="4 8 16 32" peer=yes
 while [ $# -gt 0 ]; do
   case $1 in
     --record) record=yes ;;
     --prebuilt) folder=$(cd "$2" && pwd); export PATH=$folder/bin:$PATH LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}; shift ;;
-    *) echo "usage: bash bench/gpu.sh [--prebuilt DIR] [--record]" >&2; exit 2 ;;
+    --models) models=$2; shift ;;
+    --micro-batches) micro_batches=$2; shift ;;
+    --no-peer) peer=no ;;
+    *) sed -n 's/^# usage/usage/p' "$0" >&2; exit 2 ;;
   esac
   shift
 done
 [ -n "${folder:-}" ] || export PATH=$here/../build/cuda/bin:$PATH
 command -v bench_kernels_gpu train shard-data >/dev/null || { echo "bench/gpu.sh: build preset cuda first, or name a bundle with --prebuilt" >&2; exit 4; }
+
+# One line of the table. The run is asked for more steps than are wanted and ended from outside, so that nothing is saved: a large model takes longer to write than to train so far.
+throughput() {
+  local model=$1 micro=$2 run=$place/run steps=14 process
+  train --model "$model" --data "$place/data" --output "$run" --device cuda --dtype bf16 --steps 100000 --global-batch "$micro" --micro-batch "$micro" --sequence 1024 --progress never >"$place/said" 2>&1 &
+  process=$!
+  while kill -0 $process 2>/dev/null && [ "$(cat "$run/metrics.jsonl" 2>/dev/null | wc -l)" -lt $steps ]; do sleep 0.1; done
+  kill -KILL $process 2>/dev/null || true
+  wait $process 2>/dev/null || true
+  if [ "$(cat "$run/metrics.jsonl" 2>/dev/null | wc -l)" -ge $steps ]; then
+    sed -n "5,${steps}p" "$run/metrics.jsonl" | awk -v m="$model" -v b="$micro" -F'[:,]' '{for (i = 1; i < NF; ++i) {if ($i ~ /"tokens_per_second"/) t += $(i + 1); if ($i ~ /"model_flops_per_second"/) f += $(i + 1)}} END {printf "| %s | %d | %.0f | %.1f %% |\n", m, b, t / NR, 100 * f / NR / 989.4e12}'
+  else
+    echo "| $model | $micro | $(tail -1 "$place/said" | cut -c1-160) | |"
+  fi
+  rm -rf "$run"
+}
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
@@ -32,20 +51,13 @@ trap 'rm -rf "$place"' EXIT
   shard-data --input "$place/text.txt" --split lines --output "$place/data" --validation 0 >/dev/null 2>&1
   echo "| model | micro-batch | tokens/s | share of 989.4 TFLOP/s |"
   echo "|---|---|---|---|"
-  for model in gpt2 gpt2-xl; do
-    for micro in 4 8 16 32; do
-      if train --model $model --data "$place/data" --output "$place/$model-$micro" --device cuda --dtype bf16 --steps 12 --global-batch $micro --micro-batch $micro --sequence 1024 --progress never >/dev/null 2>&1; then
-        tail -5 "$place/$model-$micro/metrics.jsonl" | awk -v m=$model -v b=$micro -F'[:,]' '{for (i = 1; i < NF; ++i) {if ($i ~ /"tokens_per_second"/) t += $(i + 1); if ($i ~ /"model_flops_per_second"/) f += $(i + 1)}} END {printf "| %s | %d | %.0f | %.1f %% |\n", m, b, t / NR, 100 * f / NR / 989.4e12}'
-      else
-        echo "| $model | $micro | does not fit | |"
-      fi
-      rm -rf "$place/$model-$micro"
-    done
+  for model in $models; do
+    for micro in $micro_batches; do throughput $model $micro; done
   done
-  if python3 -c 'import torch' 2>/dev/null; then
+  if [ $peer = yes ] && python3 -c 'import torch' 2>/dev/null; then
     echo
     echo '```'
-    python3 "$here/compare_pytorch.py" --train "$(command -v train)" --data "$place/data" --device cuda --kernels "$(command -v bench_kernels_gpu)"
+    python3 "$here/compare_pytorch.py" --train "$(command -v train)" --data "$place/data" --device cuda --kernels "$(command -v bench_kernels_gpu)" --micro-batches "${micro_batches// /,}"
     echo '```'
   fi
 } | tee "$place/table"

@@ -3,19 +3,28 @@
 #   bash tests/gpu.sh                  on a machine with a GPU, CUDA, MPI and HDF5: builds preset cuda, runs
 #   bash tests/gpu.sh --bundle DIR     builds, and gathers programs, tests, benchmarks and the shared libraries they need (Open MPI's plugins too, not CUDA's) into DIR
 #   bash tests/gpu.sh --prebuilt DIR   runs from such a folder, on a machine that has CUDA's libraries and nothing else of ours
+# --jobs N runs N tests at a time (default 1); --logs DIR keeps what each one printed; --only PATTERN runs the tests whose names match; --limit SECONDS is each test's (default 600).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-usage() { echo "usage: bash tests/gpu.sh [--bundle DIR | --prebuilt DIR]" >&2; exit 2; }
+usage() { echo "usage: bash tests/gpu.sh [--bundle DIR | --prebuilt DIR] [--jobs N] [--logs DIR] [--only PATTERN] [--limit SECONDS]" >&2; exit 2; }
 
-mode=run folder=
-case ${1:-} in
-  "") ;;
-  --bundle | --prebuilt) [ $# = 2 ] || usage; mode=${1#--} folder=$2 ;;
-  *) usage ;;
-esac
+mode=run folder= jobs=1 logs= only=. limit=600
+while [ $# -gt 0 ]; do
+  [ $# -ge 2 ] || usage
+  case $1 in
+    --bundle | --prebuilt) mode=${1#--} folder=$2 ;;
+    --jobs) jobs=$2 ;;
+    --logs) logs=$2 ;;
+    --only) only=$2 ;;
+    --limit) limit=$2 ;;
+    *) usage ;;
+  esac
+  shift 2
+done
+[[ $jobs =~ ^[1-9][0-9]*$ && $limit =~ ^[1-9][0-9]*$ ]] || usage
 
 programs=(shard-data partition-model train inspect generate profile-comm)
-tests=(test_kernels_gpu test_kernels_gpu_lanes test_kernels_gpu_grouped test_kernels_gpu_experts test_kernels_gpu_attention test_engine_gpu test_engine_gpu_sparse test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_model_finite_difference test_model_pytorch_golden test_model_sparse_attention test_model_tensor_ranks)
+tests=(test_kernels_gpu test_kernels_gpu_lanes test_kernels_gpu_grouped test_kernels_gpu_experts test_kernels_gpu_attention test_engine_gpu test_engine_gpu_sparse test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_comm_gpu_share test_model_finite_difference test_model_pytorch_golden test_model_sparse_attention test_model_tensor_ranks)
 benches=(bench_kernels_gpu)
 
 build() {
@@ -54,23 +63,47 @@ bundle() {
   du -sh "$folder"
 }
 
-# run NAME COMMAND...: one line of the summary.
-passed=0 failed=() skipped=()
+# run NAME COMMAND...: begins one line of the summary, in the background where several may run at a time.
+names=()
 run() {
-  local name=$1 code=0
+  local name=$1 number=${#names[@]}
   shift
-  echo "== $name"
-  "$@" </dev/null || code=$?
-  case $code in
-    0) passed=$((passed + 1)) ;;
-    77) skipped+=("$name") ;;
-    *) failed+=("$name (exit $code)") ;;
-  esac
+  [[ $name =~ $only ]] || return 0
+  names+=("$name")
+  while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+  (
+    code=0 begun=$SECONDS
+    timeout -k 5 "$limit" bash -c '"$@"' _ "$@" </dev/null >"$logs/$number.log" 2>&1 || code=$?
+    echo "$code $((SECONDS - begun))" >"$logs/$number.code"
+    echo "== $name: exit $code after $((SECONDS - begun)) s"
+  ) &
+}
+
+summary() {
+  wait
+  local i code seconds passed=0 failed=() skipped=()
+  for i in "${!names[@]}"; do
+    read -r code seconds <"$logs/$i.code"
+    mv "$logs/$i.log" "$logs/$i-${names[$i]//[^A-Za-z0-9]/-}.log"
+    case $code in
+      0) passed=$((passed + 1)) ;;
+      77) skipped+=("${names[$i]}") ;;
+      124 | 137) failed+=("${names[$i]} (ended after $seconds s; the limit is $limit)") ;;
+      *) failed+=("${names[$i]} (exit $code)") ;;
+    esac
+    [ "$code" = 0 ] || [ "$code" = 77 ] || { echo; echo "== ${names[$i]}"; tail -c 6000 "$logs/$i"-*.log; }
+  done
+  echo
+  echo "GPU suite: $passed passed, ${#failed[@]} failed, ${#skipped[@]} skipped"
+  for name in "${failed[@]}"; do echo "  failed: $name"; done
+  for name in "${skipped[@]}"; do echo "  skipped: $name"; done
+  [ ${#failed[@]} = 0 ]
 }
 
 smoke() {
   local place=$1 i
-  cd "$place"
+  mkdir "$place/smoke"
+  cd "$place/smoke"
   for ((i = 0; i < 3000; ++i)); do echo "line $i of a text about trains, yards and the $((i * i % 97)) signals between them"; done >text.txt
   shard-data --input text.txt --split lines --output data --validation 0 >/dev/null 2>&1
   local settings=(--model gpt2-micro --data data --steps 20 --global-batch 8 --micro-batch 4 --progress never --learning-rate 0.003)
@@ -84,13 +117,17 @@ smoke() {
 }
 
 links() {
-  local place=$1
+  local output=$1
   shift
-  timeout 120 "$@" --budget 30s --confidence 10% --output "$place/links.json" --force --progress never || return 1
+  timeout 120 "$@" --budget 15s --confidence 10% --output "$output" --progress never || return 1
 }
 
 suite() {
-  local launch=(mpirun --oversubscribe --bind-to none)
+  local launch=(mpirun --oversubscribe --bind-to none) place
+  place=$(mktemp -d)
+  [ -n "$logs" ] || logs=$place/logs
+  mkdir -p "$logs"
+  export -f smoke links
   run "kernels against the CPU" test_kernels_gpu
   run "products in lanes" test_kernels_gpu_lanes
   run "products in groups" test_kernels_gpu_grouped
@@ -110,11 +147,10 @@ suite() {
     run "$n ranks sharing the GPU, staged" "${launch[@]}" -n $n "$(command -v test_engine_gpu_mpi)"
     run "$n ranks sharing the GPU, NCCL" timeout 300 "${launch[@]}" -n $n bash -c 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec "$0"' "$(command -v test_engine_gpu_mpi)"
   done
-  local place
-  place=$(mktemp -d)
-  run "links, NCCL, two ranks sharing the GPU" links "$place" "${launch[@]}" -n 2 bash -c 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec profile-comm "$@"' profile-comm --backend nccl
-  run "links, staged, two ranks sharing the GPU" links "$place" "${launch[@]}" -n 2 profile-comm --backend mpi --device cuda
-  run "the GPU's own ceilings" timeout 120 profile-comm --device cuda --model gpt2 --dtype bf16 --budget 60s --disk "$place" --output "$place/local.json" --progress never
+  run "a GPU for each rank, or not" "${launch[@]}" -n 2 "$(command -v test_comm_gpu_share)"
+  run "links, NCCL, two ranks sharing the GPU" links "$place/nccl.json" "${launch[@]}" -n 2 bash -c 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec profile-comm "$@"' profile-comm --backend nccl
+  run "links, staged, two ranks sharing the GPU" links "$place/staged.json" "${launch[@]}" -n 2 profile-comm --backend mpi --device cuda
+  run "the GPU's own ceilings" timeout 120 profile-comm --device cuda --model gpt2 --dtype bf16 --budget 30s --disk "$place" --output "$place/local.json" --progress never
   local sanitizer
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
   if [ -n "$sanitizer" ]; then
@@ -123,15 +159,13 @@ suite() {
       run "products in lanes under compute-sanitizer $tool" "$sanitizer" --tool $tool --error-exitcode 1 test_kernels_gpu_lanes
     done
   else
-    skipped+=("compute-sanitizer (not installed)")
+    run "compute-sanitizer (not installed)" bash -c 'exit 77'
   fi
   run "training, GPU and CPU" smoke "$place"
+  local code=0
+  summary || code=1
   rm -rf "$place"
-  echo
-  echo "GPU suite: $passed passed, ${#failed[@]} failed, ${#skipped[@]} skipped"
-  for name in "${failed[@]}"; do echo "  failed: $name"; done
-  for name in "${skipped[@]}"; do echo "  skipped: $name"; done
-  [ ${#failed[@]} = 0 ]
+  return $code
 }
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive

@@ -6,11 +6,12 @@
 #include "kernels/attention/attention_sees_device.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
+#include "libtrain/plan/scratch.h"
 
 namespace trainyard::kernels {
 namespace {
 
-constexpr int most_dim = 128, pitch = most_dim + 1, tile_threads = 256;
+constexpr int most_dim = plan::gpu_head_size_limit, pitch = most_dim + 1, tile_threads = 256;
 // By the type of the sums: what fits into 48 KiB of shared memory.
 template <class F> constexpr int tile_of = sizeof(F) == 8 ? 16 : 32;
 template <class F> constexpr int lanes_of = tile_threads / tile_of<F>;  // threads that share a row of a tile

@@ -253,6 +253,7 @@ template <int D, Sees S> const char* backward(const AttentionArgs& a, void* stre
   TRAINYARD_LAUNCH(delta_kernel<D>, true,
                    static_cast<unsigned>((a.batch * a.heads * a.sequence + delta_rows - 1) / delta_rows), threads,
                    stream, a);
+  static_assert(sizeof(KeysShared<D, S>) <= most_bytes<D>);
   TRAINYARD_LAUNCH_SHARED((keys_kernel<D, S>), static_cast<int>(sizeof(KeysShared<D, S>)), grid_of(a, a.kv_heads, tile),
                           threads, stream, a);
   TRAINYARD_LAUNCH_SHARED((queries_kernel<D, S>), two_pairs_bytes<D>, grid_of(a, a.heads, tile), threads, stream, a);

@@ -225,6 +225,8 @@ inline dim3 grid_of(const AttentionArgs& a, std::int64_t heads, int rows) {
 }
 
 template <int D> constexpr int two_pairs_bytes = 4 * tile_elements<D> * 2;
+// What any of these kernels takes at most: three pairs of tiles, and what the backward pass keeps of queries.
+template <int D> constexpr int most_bytes = 6 * tile_elements<D> * 2 + 4096;
 
 }  // namespace
 }  // namespace trainyard::kernels

@@ -134,7 +134,7 @@ bool gpu::attention_mma_fits(const AttentionArgs& a) {
   if (a.q.type != Type::bf16 || (a.head_dim != 64 && a.head_dim != 128)) return false;
   for (const Mat* m : {&a.q, &a.k, &a.v, &a.out, &a.dout, &a.dq, &a.dk, &a.dv})
     if (!aligned(*m)) return false;
-  return true;
+  return most_shared_bytes() >= (a.head_dim == 64 ? most_bytes<64> : most_bytes<128>);
 }
 
 const char* gpu::attention_forward_mma(const AttentionArgs& a, void* stream) {

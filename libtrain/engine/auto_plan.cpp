@@ -55,11 +55,9 @@ std::int64_t memory_of_the_job() {
   return machine == 0 ? asked * mebibyte : std::min(machine, asked * mebibyte);
 }
 
-std::int64_t memory_here(const RunConfig& config, const World& world, int ranks_on_node) {
-  if (config.device != "cuda") return memory_for_a_rank(memory_of_the_job(), ranks_on_node);
-  const int devices = std::max(1, tensor::gpu_module().runtime->device_count());
-  const auto info = tensor::gpu_info(world.local_rank % devices);
-  return memory_for_a_rank(info.total_bytes, (ranks_on_node + devices - 1) / devices);
+std::int64_t memory_here(const Place& place, int ranks_on_node) {
+  if (place.device.kind != base::DeviceKind::cuda) return memory_for_a_rank(memory_of_the_job(), ranks_on_node);
+  return memory_for_a_rank(tensor::gpu_info(place.device.index).total_bytes, place.share.ranks);
 }
 
 std::string words_of(const plan::Cut& cut) {
@@ -108,11 +106,11 @@ plan::Plan fitting_plan(const plan::Plan& plan, Open open, std::int64_t bytes) {
   return *least;
 }
 
-std::string decide_cut(RunConfig& config, World& world, tensor::Exec& exec, int ranks_on_node) {
+std::string decide_cut(RunConfig& config, World& world, tensor::Exec& exec, const Place& place, int ranks_on_node) {
   if (config.plan != auto_plan) return {};
   std::int64_t memory = unknown;
   on_every_rank(world, exec, [&] {
-    if (const auto here = memory_here(config, world, ranks_on_node); here > 0) memory = here;
+    if (const auto here = memory_here(place, ranks_on_node); here > 0) memory = here;
   });
   world.control->all_reduce(exec, base::View::of(&memory, {1}), comm::Reduction::min);
   exec.synchronize();

@@ -50,6 +50,6 @@ using EvaluateWatch = std::function<void(std::int64_t done, std::int64_t total, 
 // Throws base::Error on every rank alike for what can be foreseen: UsageError for settings, InputError for a checkpoint
 // that is not whole, a model that is not the checkpoint's, another vocabulary or tokenizer, too few windows; CheckError
 // when the loss is not finite.
-Evaluation evaluate(const EvaluateConfig& config, World& world, const EvaluateWatch& watch, int ranks_on_node);
+Evaluation evaluate(const EvaluateConfig& config, World& world, const EvaluateWatch& watch);
 
 }  // namespace trainyard::engine

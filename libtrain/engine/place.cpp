@@ -13,7 +13,7 @@
 
 namespace trainyard::engine {
 
-base::Device agree_on_device(RunConfig& config, World& world, tensor::Exec& exec) {
+Place agree_on_device(RunConfig& config, World& world, tensor::Exec& exec) {
   if (config.device == "auto")
     config.device = on_rank_zero(world, exec, [] { return std::string(tensor::gpu_available() ? "cuda" : "cpu"); });
   if (config.device != "cuda") return {};
@@ -22,17 +22,15 @@ base::Device agree_on_device(RunConfig& config, World& world, tensor::Exec& exec
     device.index = world.local_rank % std::max(1, tensor::gpu_module().runtime->device_count());
     tensor::gpu_info(device.index);
   });
-  return device;
+  return {device, comm::gpu_share(*world.control, exec, device.index)};
 }
 
-void move_to_gpu(const RunConfig& config, World& world, base::Device device, int ranks_on_node) {
+void move_to_gpu(const RunConfig& config, World& world, const Place& place) {
   if (world.size == 1) return;
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto& exec = world.communication ? *world.communication : *caller;
-  std::int32_t able =
-      world.kind == "mpi" && comm::nccl_available() && ranks_on_node <= tensor::gpu_module().runtime->device_count()
-          ? 1
-          : 0;
+  const auto device = place.device;
+  std::int32_t able = world.kind == "mpi" && comm::nccl_available() && place.share.one_each ? 1 : 0;
   world.control->all_reduce(exec, base::View::of(&able, {1}), comm::Reduction::min);
   exec.synchronize();
   const bool nccl = config.communicator == "nccl" || (config.communicator == "auto" && able == 1);

@@ -1,6 +1,7 @@
 // Where a rank computes, with how many threads, and what carries data between the ranks from there.
 #pragma once
 
+#include "libtrain/comm/gpu_share.h"
 #include "libtrain/engine/config.h"
 #include "libtrain/engine/world.h"
 
@@ -8,11 +9,15 @@ namespace trainyard::engine {
 
 // "auto" becomes what rank 0 has; then every rank must have it. The GPU of a rank is its place on the node, modulo the
 // GPUs it sees, so several ranks may share one. Collective.
-base::Device agree_on_device(RunConfig& config, World& world, tensor::Exec& exec);
+struct Place {
+  base::Device device;
+  comm::GpuShare share;  // of GPUs alone
+};
+Place agree_on_device(RunConfig& config, World& world, tensor::Exec& exec);
 
 // NCCL where every rank has a GPU of its own, or where it is asked for; else the world's own communicator through
 // pinned host memory. Calls are issued by the compute thread, on a stream of their own. Collective.
-void move_to_gpu(const RunConfig& config, World& world, base::Device device, int ranks_on_node);
+void move_to_gpu(const RunConfig& config, World& world, const Place& place);
 
 // A warning of rank 0 when more threads are asked for than it has cores; 0 asks for none. They are legal, and slow.
 void warn_of_too_many(int threads, const World& world);

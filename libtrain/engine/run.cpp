@@ -143,12 +143,13 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
       watch_peers(world, world.communication ? *world.communication : *caller, config.hang_timeout,
                   comm::end_job_on_hang(config.output.empty() ? "" : config.output + "/exit", world.rank));
   require_same(shared_settings(config), world, world.communication ? *world.communication : *caller);
-  const auto device = agree_on_device(config, world, world.communication ? *world.communication : *caller);
-  if (device.kind == base::DeviceKind::cuda) move_to_gpu(config, world, device, ranks_on_node);
+  const auto place = agree_on_device(config, world, world.communication ? *world.communication : *caller);
+  const auto device = place.device;
+  if (device.kind == base::DeviceKind::cuda) move_to_gpu(config, world, place);
   else require_same_instructions(config.dtype, world, world.communication ? *world.communication : *caller);
   auto& exec = world.communication ? *world.communication : *caller;
   take_lanes_of_run(config, world, exec);
-  const auto decided = decide_cut(config, world, exec, ranks_on_node);
+  const auto decided = decide_cut(config, world, exec, place, ranks_on_node);
   if (!decided.empty() && world.rank == 0 && listener.on_note) listener.on_note(decided);
   auto setup = agreed_setup(config, world, exec);
   require_cut(world, setup.plan);
@@ -217,10 +218,10 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
   auto config = asked;
   const auto watchdog = watch_peers(world, exec, config.hang_timeout, comm::end_job_on_hang({}, world.rank));
   require_same(shared_settings(config), world, exec);
-  if (agree_on_device(config, world, exec).kind != base::DeviceKind::cuda)
-    require_same_instructions(config.dtype, world, exec);
+  const auto place = agree_on_device(config, world, exec);
+  if (place.device.kind != base::DeviceKind::cuda) require_same_instructions(config.dtype, world, exec);
   take_lanes_of_run(config, world, exec);
-  auto decided = decide_cut(config, world, exec, ranks_on_node);
+  auto decided = decide_cut(config, world, exec, place, ranks_on_node);
   if (!decided.empty()) decided += "\n";
   const auto setup = agreed_setup(config, world, exec);
   on_every_rank(world, exec, [&] {

@@ -140,6 +140,7 @@ constexpr std::int64_t cached_attention_scratch_bytes(std::int64_t t, std::int64
 // On a GPU: what cuBLASLt may use for one product; the products out . dout of every query, f32 (f64 for f64).
 // Attention's forward pass and rotary positions need nothing.
 inline constexpr std::int64_t gpu_gemm_scratch_bytes = std::int64_t{32} << 20;
+inline constexpr std::int64_t gpu_head_size_limit = 128;  // of attention on a GPU
 // A product in lanes on a GPU. `products`: how many calls of cuBLASLt a lane takes; with 1 lane parts that are
 // neighbours in memory are one, with several each part is one. The sum of each lane is kept (f32, f64 for f64); of a
 // single lane only where several products are added up for a bf16 result.

@@ -7,12 +7,13 @@
 namespace trainyard::tensor {
 
 inline constexpr int gpu_abi =
-    8;  // of the structs below and of kernels::GpuKernels; a module of another build is refused
+    9;  // of the structs below and of kernels::GpuKernels; a module of another build is refused
 
 struct GpuInfo {
   char name[256] = {};
   std::int64_t total_bytes = 0, free_bytes = 0;
-  int major = 0, minor = 0;  // compute capability
+  int major = 0, minor = 0;     // compute capability
+  unsigned char uuid[16] = {};  // of the device: equal for two processes that see the same one, by whatever number
 };
 
 // What a module's runtime can do. Functions that return text return nullptr when all is well, else what went wrong.

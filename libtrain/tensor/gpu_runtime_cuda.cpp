@@ -3,7 +3,9 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstdio>
+#include <cstring>
 
 namespace trainyard::tensor {
 
@@ -21,6 +23,21 @@ struct Try {
 
 cudaStream_t of(void* stream) { return static_cast<cudaStream_t>(stream); }
 
+// A new thread starts on GPU 0. A call that names no device would make a context there, next to the rank that owns it:
+// a thread that has named none takes the device that this process named last.
+std::atomic<int> device_of_process{-1};
+thread_local int device_of_thread = -1;
+
+cudaError_t choose(int device) {
+  const auto result = cudaSetDevice(device);
+  if (result == cudaSuccess) device_of_process = device_of_thread = device;
+  return result;
+}
+void inherit_device() {
+  const int device = device_of_process;
+  if (device_of_thread < 0 && device >= 0) choose(device);
+}
+
 int device_count() {
   int n = 0;
   return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
@@ -31,40 +48,50 @@ const char* describe(int device, GpuInfo* out) {
   std::size_t free_bytes = 0, total = 0;
   Try attempt;
   attempt(cudaGetDeviceProperties(&p, device));
-  attempt(cudaSetDevice(device));
+  attempt(choose(device));
   attempt(cudaMemGetInfo(&free_bytes, &total));
   std::snprintf(out->name, sizeof out->name, "%s", p.name);
   out->total_bytes = static_cast<std::int64_t>(total);
   out->free_bytes = static_cast<std::int64_t>(free_bytes);
   out->major = p.major, out->minor = p.minor;
+  static_assert(sizeof out->uuid == sizeof p.uuid.bytes);
+  std::memcpy(out->uuid, p.uuid.bytes, sizeof out->uuid);
   return text(attempt.first);
 }
 
 const char* allocate(int device, std::int64_t bytes, void** out) {
   Try attempt;
-  attempt(cudaSetDevice(device));
+  attempt(choose(device));
   attempt(cudaMalloc(out, static_cast<std::size_t>(bytes)));
   return text(attempt.first);
 }
 void release(int device, void* memory) {
-  cudaSetDevice(device);
+  choose(device);
   cudaFree(memory);
 }
 const char* allocate_pinned(std::int64_t bytes, void** out) {
+  inherit_device();
   return text(cudaHostAlloc(out, static_cast<std::size_t>(bytes), cudaHostAllocPortable));
 }
-void release_pinned(void* memory) { cudaFreeHost(memory); }
+void release_pinned(void* memory) {
+  inherit_device();
+  cudaFreeHost(memory);
+}
 const char* pin(void* memory, std::int64_t bytes) {
+  inherit_device();
   const auto result = cudaHostRegister(memory, static_cast<std::size_t>(bytes), cudaHostRegisterPortable);
   if (result != cudaSuccess) cudaGetLastError();  // nothing is broken: copies take the slow way
   return text(result);
 }
-void unpin(void* memory) { cudaHostUnregister(memory); }
+void unpin(void* memory) {
+  inherit_device();
+  cudaHostUnregister(memory);
+}
 
 const char* make_stream(int device, void** out) {
   cudaStream_t stream = nullptr;
   Try attempt;
-  attempt(cudaSetDevice(device));
+  attempt(choose(device));
   attempt(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   *out = stream;
   return text(attempt.first);
@@ -74,7 +101,7 @@ void drop_stream(void* stream) { cudaStreamDestroy(of(stream)); }
 const char* make_event_with(int device, unsigned flags, void** out) {
   cudaEvent_t event = nullptr;
   Try attempt;
-  attempt(cudaSetDevice(device));
+  attempt(choose(device));
   attempt(cudaEventCreateWithFlags(&event, flags));
   *out = event;
   return text(attempt.first);
@@ -82,6 +109,7 @@ const char* make_event_with(int device, unsigned flags, void** out) {
 const char* make_event(int device, void** out) { return make_event_with(device, cudaEventDisableTiming, out); }
 const char* make_timed_event(int device, void** out) { return make_event_with(device, cudaEventDefault, out); }
 const char* elapsed(void* begin, void* end, double* seconds) {
+  inherit_device();
   float milliseconds = 0;
   const auto result =
       cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end));
@@ -91,17 +119,22 @@ const char* elapsed(void* begin, void* end, double* seconds) {
 void drop_event(void* event) { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
 
 const char* record(void* event, void* stream) {
+  inherit_device();
   return text(cudaEventRecord(static_cast<cudaEvent_t>(event), of(stream)));
 }
 const char* stream_wait(void* stream, void* event) {
+  inherit_device();
   return text(cudaStreamWaitEvent(of(stream), static_cast<cudaEvent_t>(event), 0));
 }
 int event_done(void* event) {
+  inherit_device();
   const auto e = cudaEventQuery(static_cast<cudaEvent_t>(event));
+  if (e == cudaErrorNotReady) cudaGetLastError();  // no failure: the next look at the last error must not find it
   return e == cudaSuccess ? 1 : e == cudaErrorNotReady ? 0 : -1;
 }
 // Also while another stream of this thread is captured: the event itself never is.
 const char* event_wait(void* event) {
+  inherit_device();
   auto mode = cudaStreamCaptureModeRelaxed;
   cudaThreadExchangeStreamCaptureMode(&mode);
   const auto result = cudaEventSynchronize(static_cast<cudaEvent_t>(event));
@@ -110,6 +143,7 @@ const char* event_wait(void* event) {
 }
 
 const char* synchronize(void* stream) {
+  inherit_device();
   Try attempt;
   attempt(cudaStreamSynchronize(of(stream)));
   attempt(cudaGetLastError());
@@ -117,9 +151,11 @@ const char* synchronize(void* stream) {
 }
 
 const char* copy(void* to, const void* from, std::int64_t bytes, void* stream) {
+  inherit_device();
   return text(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, of(stream)));
 }
 const char* set(void* to, int byte, std::int64_t bytes, void* stream) {
+  inherit_device();
   return text(cudaMemsetAsync(to, byte, static_cast<std::size_t>(bytes), of(stream)));
 }
 

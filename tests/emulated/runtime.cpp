@@ -9,8 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <string_view>
+#include <unistd.h>
 
 namespace trainyard::tensor {
 
@@ -60,8 +63,17 @@ int device_count() {
   const char* n = std::getenv("TRAINYARD_EMULATED_GPUS");
   return n != nullptr ? std::atoi(n) : 1;
 }
-const char* describe(int, GpuInfo* out) {
+// TRAINYARD_EMULATED_FIRST_GPU: which of the machine's GPUs a process sees as its number 0, as CUDA_VISIBLE_DEVICES
+// does.
+const char* describe(int device, GpuInfo* out) {
   std::snprintf(out->name, sizeof out->name, "emulated on the host");
+  const char* first = std::getenv("TRAINYARD_EMULATED_FIRST_GPU");
+  const int number = device + (first != nullptr ? std::atoi(first) : 0);
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  const std::uint64_t machine = std::hash<std::string_view>()(host);
+  std::memcpy(out->uuid, &machine, sizeof machine);
+  std::memcpy(out->uuid + sizeof machine, &number, sizeof number);
   out->total_bytes = out->free_bytes = std::int64_t{8} << 30;
   return nullptr;
 }

@@ -131,7 +131,7 @@ TEST(Ends, ARankThatIsStoppedInAStartIsNamed) {
                         runs.run_rank(c, {2, 0, 1}, w);
                       }),
       said_of_a_start(0.1, [&](engine::World& w) { engine::dry_run(c, w, base::Sizes::rounded, 2); }),
-      said_of_a_start(0.1, [&](engine::World& w) { engine::evaluate(e, w, {}, 2); })};
+      said_of_a_start(0.1, [&](engine::World& w) { engine::evaluate(e, w, {}); })};
   for (const auto& s : said) {
     EXPECT_NE(s.find("of group control, step 0, starting): rank 0 is waiting; rank 1 on "), std::string::npos) << s;
     EXPECT_TRUE(s.ends_with(" is silent (starting)")) << s;

@@ -33,7 +33,7 @@ engine::Evaluation evaluate(engine::EvaluateConfig c, const Cut& cut, const engi
   std::vector<engine::Evaluation> found(static_cast<std::size_t>(cut.ranks));
   comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
     auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline);
-    found[static_cast<std::size_t>(rank)] = engine::evaluate(c, w, rank == 0 ? watch : nullptr, cut.ranks);
+    found[static_cast<std::size_t>(rank)] = engine::evaluate(c, w, rank == 0 ? watch : nullptr);
   });
   for (const auto& e : found) {
     EXPECT_EQ(std::bit_cast<std::uint64_t>(e.loss), std::bit_cast<std::uint64_t>(found[0].loss)) << name_of(cut);
@@ -191,7 +191,7 @@ TEST(Evaluate, AllRanksRefuseAlike) {
     comm::run_ranks(3, [&](int rank, comm::ThreadsWorld& world) {
       auto w = engine::make_world("threads", rank, 3, world.factory(rank));
       try {
-        engine::evaluate(e, w, {}, 3);
+        engine::evaluate(e, w, {});
         ADD_FAILURE() << "rank " << rank << " found nothing wrong";
       } catch (const comm::AgreedError& error) {
         EXPECT_EQ(error.code(), base::ExitCode::input_refused) << error.what();

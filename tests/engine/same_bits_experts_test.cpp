@@ -216,7 +216,7 @@ TEST(SameBitsExperts, AnEvaluationIsTheValidationOfTheRun) {
       std::vector<engine::Evaluation> found(static_cast<std::size_t>(ranks));
       comm::run_ranks(ranks, [&, stages = stages, ranks = ranks](int rank, comm::ThreadsWorld& world) {
         auto w = engine::make_world("threads", rank, ranks, world.factory(rank), 1, stages);
-        found[static_cast<std::size_t>(rank)] = engine::evaluate(e, w, nullptr, ranks);
+        found[static_cast<std::size_t>(rank)] = engine::evaluate(e, w, nullptr);
       });
       for (const auto& f : found) {
         EXPECT_EQ(f.loss, recorded) << "gate " << gate << " on " << ranks << " ranks, " << stages << " stages";

@@ -62,7 +62,7 @@ double evaluated(const engine::RunConfig& trained, const Cut& cut) {
   double loss = 0;
   comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
     auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline);
-    const auto found = engine::evaluate(e, w, {}, cut.ranks);
+    const auto found = engine::evaluate(e, w, {});
     EXPECT_EQ(found.measured, found.predicted);
     EXPECT_EQ(found.objective, "masked");
     if (rank == 0) loss = found.loss;

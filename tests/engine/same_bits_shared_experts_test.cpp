@@ -275,7 +275,7 @@ TEST(SameBitsSharedExperts, AnEvaluationIsTheValidationOfTheRun) {
       comm::run_ranks(count, [&, cut](int rank, comm::ThreadsWorld& world) {
         auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline,
                                     cut.experts, cut.expert_node);
-        found[static_cast<std::size_t>(rank)] = engine::evaluate(e, w, nullptr, cut.ranks);
+        found[static_cast<std::size_t>(rank)] = engine::evaluate(e, w, nullptr);
       });
       for (const auto& f : found) {
         EXPECT_EQ(f.loss, recorded) << "gate " << gate << " on " << text_of(cut);

@@ -54,6 +54,17 @@ template <class T> T draw(std::mt19937_64& random, base::Range<T> range) {
 
 }  // namespace
 
+TEST(OneList, AttentionOnAGpuHasAWidestHead) {
+  auto p = sample();
+  p.model.lanes = 1, p.model.hidden = 512, p.model.heads = p.model.kv_heads = 4;  // 128 wide
+  p.device = base::DeviceKind::cuda;
+  EXPECT_EQ(first_problem(p), "");
+  p.model.heads = p.model.kv_heads = 2;
+  EXPECT_EQ(first_problem(p), "the model's heads are 256 wide, and attention on a GPU takes heads up to 128");
+  p.device = base::DeviceKind::cpu;
+  EXPECT_EQ(first_problem(p), "");
+}
+
 TEST(OneList, NamesTheFlag) {
   const auto refused = [](auto change, const char* part) {
     auto p = sample();

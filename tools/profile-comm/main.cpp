@@ -8,6 +8,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/comm/mpi.h"
+#include "libtrain/comm/gpu_share.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/comm/staged.h"
 #include "libtrain/comm/threads.h"
@@ -141,7 +142,8 @@ Launched thread_rank(int rank, int size, comm::ThreadsWorld& world) {
 void choose_device(Launched& l, const ProfileOptions& o) {
   auto& ranks = l.ranks;
   const int gpus = tensor::gpu_available() ? tensor::gpu_module().runtime->device_count() : 0;
-  std::vector<double> lacking{o.backend != "mpi" && (gpus < l.ranks_on_node || !comm::nccl_available()) ? 1.0 : 0.0};
+  const auto share = comm::gpu_share(*ranks.control, *ranks.caller, gpus > 0 ? ranks.local_rank % gpus : -1);
+  std::vector<double> lacking{o.backend != "mpi" && (!share.one_each || !comm::nccl_available()) ? 1.0 : 0.0};
   profile::largest(ranks, lacking);
   const bool nccl =
       o.backend == "nccl" || (o.backend == "auto" && o.device != "cpu" && lacking[0] == 0 && ranks.size > 1);

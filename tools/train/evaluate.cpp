@@ -117,17 +117,13 @@ base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::ve
     if (f.source != base::from_default) c.given.insert(f.name);
   auto& world = launch.world();
   const double begun = base::steady_seconds();
-  const auto result = engine::evaluate(
-      c, world,
-      [&](std::int64_t done, std::int64_t all, double loss) {
-        const double seconds = base::steady_seconds() - begun;
-        const auto so_far = loss > 0 ? fmt::format("  loss so far {:.4f}", loss) : "";
-        progress->show(
-            fmt::format("sequence {}/{}{}  {} left", done, all, so_far,
-                        duration_text(seconds / static_cast<double>(done) * static_cast<double>(all - done))),
-            done == all ? Progress::Update::last : Progress::Update::passing);
-      },
-      launch.ranks_on_node());
+  const auto result = engine::evaluate(c, world, [&](std::int64_t done, std::int64_t all, double loss) {
+    const double seconds = base::steady_seconds() - begun;
+    const auto so_far = loss > 0 ? fmt::format("  loss so far {:.4f}", loss) : "";
+    progress->show(fmt::format("sequence {}/{}{}  {} left", done, all, so_far,
+                               duration_text(seconds / static_cast<double>(done) * static_cast<double>(all - done))),
+                   done == all ? Progress::Update::last : Progress::Update::passing);
+  });
   if (world.rank != 0) return base::ExitCode::done;
   progress.reset();
   print(json_ ? to_json(result).dump() + "\n" : to_text(result));
