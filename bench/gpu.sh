@@ -1,16 +1,18 @@
 #!/bin/bash
 # The GPU's figures: products and attention against the measured ceiling, memory-bound kernels, and training throughput. Prints a table; --record appends it to bench/RESULTS.md.
-# usage: bash bench/gpu.sh [--prebuilt DIR] [--record] [--models "gpt2 gpt2-xl llama-1b"] [--micro-batches "4 8 16 32"] [--no-peer]
+# usage: bash bench/gpu.sh [--prebuilt DIR] [--record] [--models "gpt2 gpt2-xl llama-1b"] [--micro-batches "4 8 16 32"] [--no-peer] [--kernels MODEL:MICRO-BATCH]
+# --kernels prints where the GPU's time goes in a run of that model, and nothing else.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-record=no models="gpt2 gpt2-xl llama-1b" micro_batches="4 8 16 32" peer=yes
+record=no models="gpt2 gpt2-xl llama-1b" micro_batches="4 8 16 32" peer=yes kernels=
 while [ $# -gt 0 ]; do
   case $1 in
     --record) record=yes ;;
-    --prebuilt) folder=$(cd "$2" && pwd); export PATH=$folder/bin:$PATH LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}; shift ;;
+    --prebuilt) folder=$(cd "$2" && pwd); . "$here/../tests/gpu_prebuilt.sh"; shift ;;
     --models) models=$2; shift ;;
     --micro-batches) micro_batches=$2; shift ;;
     --no-peer) peer=no ;;
+    --kernels) kernels=$2; shift ;;
     *) sed -n 's/^# usage/usage/p' "$0" >&2; exit 2 ;;
   esac
   shift
@@ -20,7 +22,7 @@ command -v bench_kernels_gpu train shard-data >/dev/null || { echo "bench/gpu.sh
 
 # One line of the table. The run is asked for more steps than are wanted and ended from outside, so that nothing is saved: a large model takes longer to write than to train so far.
 throughput() {
-  local model=$1 micro=$2 run=$place/run steps=14 process
+  local model=$1 micro=$2 run=$place/run steps=${3:-14} process
   train --model "$model" --data "$place/data" --output "$run" --device cuda --dtype bf16 --steps 100000 --global-batch "$micro" --micro-batch "$micro" --sequence 1024 --progress never >"$place/said" 2>&1 &
   process=$!
   while kill -0 $process 2>/dev/null && [ "$(cat "$run/metrics.jsonl" 2>/dev/null | wc -l)" -lt $steps ]; do sleep 0.1; done
@@ -34,8 +36,20 @@ throughput() {
   rm -rf "$run"
 }
 
+prepare() {
+  for ((i = 0; i < 60000; ++i)); do echo "line $i of a text that is long enough to train on, with the number $((i * i % 997)) in it"; done >"$place/text.txt"
+  shard-data --input "$place/text.txt" --split lines --output "$place/data" --validation 0 >/dev/null 2>&1
+}
+
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
+if [ -n "$kernels" ]; then
+  prepare
+  library=$(dirname "$(command -v train)")
+  CUDA_INJECTION64_PATH=$(ls "$library"/*gpu_kernel_times.so) GPU_KERNEL_TIMES=$place/times GPU_KERNEL_TIMES_AFTER=1 throughput "${kernels%:*}" "${kernels#*:}" 40
+  head -45 "$place/times"
+  exit
+fi
 {
   echo "### $(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null || echo 'a GPU'), $(date +%F)"
   echo
@@ -47,8 +61,7 @@ trap 'rm -rf "$place"' EXIT
   TRAINYARD_PROFILE=$place/profile.json bench_kernels_gpu --benchmark_counters_tabular=true --benchmark_color=false 2>/dev/null
   echo '```'
   echo
-  for ((i = 0; i < 60000; ++i)); do echo "line $i of a text that is long enough to train on, with the number $((i * i % 997)) in it"; done >"$place/text.txt"
-  shard-data --input "$place/text.txt" --split lines --output "$place/data" --validation 0 >/dev/null 2>&1
+  prepare
   echo "| model | micro-batch | tokens/s | share of 989.4 TFLOP/s |"
   echo "|---|---|---|---|"
   for model in $models; do

@@ -4,11 +4,12 @@
 #   bash tests/gpu.sh --bundle DIR     builds, and gathers programs, tests, benchmarks and the shared libraries they need (Open MPI's plugins too, not CUDA's) into DIR
 #   bash tests/gpu.sh --prebuilt DIR   runs from such a folder, on a machine that has CUDA's libraries and nothing else of ours
 # --jobs N runs N tests at a time (default 1); --logs DIR keeps what each one printed; --only PATTERN runs the tests whose names match; --limit SECONDS is each test's (default 600).
+# --architectures LIST builds for these alone ("90": H100, in half the time).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-usage() { echo "usage: bash tests/gpu.sh [--bundle DIR | --prebuilt DIR] [--jobs N] [--logs DIR] [--only PATTERN] [--limit SECONDS]" >&2; exit 2; }
+usage() { echo "usage: bash tests/gpu.sh [--bundle DIR | --prebuilt DIR] [--jobs N] [--logs DIR] [--only PATTERN] [--limit SECONDS] [--architectures LIST]" >&2; exit 2; }
 
-mode=run folder= jobs=1 logs= only=. limit=600
+mode=run folder= jobs=1 logs= only=. limit=600 architectures=
 while [ $# -gt 0 ]; do
   [ $# -ge 2 ] || usage
   case $1 in
@@ -17,6 +18,7 @@ while [ $# -gt 0 ]; do
     --logs) logs=$2 ;;
     --only) only=$2 ;;
     --limit) limit=$2 ;;
+    --architectures) architectures=$2 ;;
     *) usage ;;
   esac
   shift 2
@@ -25,12 +27,12 @@ done
 
 programs=(shard-data partition-model train inspect generate profile-comm)
 tests=(test_kernels_gpu test_kernels_gpu_lanes test_kernels_gpu_grouped test_kernels_gpu_experts test_kernels_gpu_attention test_engine_gpu test_engine_gpu_sparse test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_comm_gpu_share test_model_finite_difference test_model_pytorch_golden test_model_sparse_attention test_model_tensor_ranks)
-benches=(bench_kernels_gpu)
+benches=(bench_kernels_gpu gpu_kernel_times)
 
 build() {
   cd "$here/.."
   bash slurm/install-deps.sh
-  cmake --preset cuda
+  cmake --preset cuda ${architectures:+-DCMAKE_CUDA_ARCHITECTURES="$architectures"}
   cmake --build --preset cuda --target "${programs[@]}" "${tests[@]}" "${benches[@]}" trainyard_cuda
 }
 
@@ -42,7 +44,7 @@ bundle() {
   local bin=build/cuda/bin plugins pmix
   rm -rf "$folder"
   mkdir -p "$folder/bin" "$folder/lib/openmpi" "$folder/lib/pmix" "$folder/share"
-  cp "${programs[@]/#/$bin/}" "${tests[@]/#/$bin/}" "${benches[@]/#/$bin/}" "$bin/libtrainyard_cuda.so" "$folder/bin/"
+  cp "${programs[@]/#/$bin/}" "${tests[@]/#/$bin/}" "$bin/bench_kernels_gpu" "$bin"/*gpu_kernel_times.so "$bin/libtrainyard_cuda.so" "$folder/bin/"
   strip "$folder"/bin/*
   plugins=$(dirname "$(find /usr/lib -name mca_btl_vader.so -o -name mca_btl_self.so | head -1)")
   pmix=$(dirname "$(find /usr/lib -name 'mca_gds_hash.so' -o -name 'pmix_mca_gds_hash.so' | head -1)")
@@ -58,7 +60,7 @@ bundle() {
   strip --strip-unneeded "$folder"/lib/*.so* "$folder"/lib/*/*.so 2>/dev/null || true
   mkdir -p "$folder/tests" "$folder/bench"
   cp -r "$here/golden" "$folder/tests/"
-  cp "$here/gpu.sh" "$folder/tests/"
+  cp "$here/gpu.sh" "$here/gpu_prebuilt.sh" "$folder/tests/"
   cp "$here/../bench/gpu.sh" "$here/../bench/compare_pytorch.py" "$folder/bench/"
   du -sh "$folder"
 }
@@ -176,10 +178,7 @@ case $mode in
     ;;
   prebuilt)
     folder=$(cd "$folder" && pwd)
-    ln -sf orterun "$folder/bin/mpirun"
-    export PATH=$folder/bin:$PATH LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} OPAL_PREFIX=$folder
-    export OMPI_MCA_mca_base_component_path=$folder/lib/openmpi PMIX_MCA_mca_base_component_path=$folder/lib/pmix OMPI_MCA_plm_rsh_agent=false
-    export TRAINYARD_GOLDEN_FOLDER=$folder/tests/golden
+    . "$here/gpu_prebuilt.sh"
     suite
     ;;
   run)
