@@ -76,8 +76,16 @@ print(json.dumps(dict(version=torch.__version__, blas=torch.__config__.show().co
 '''
 
 
+def surroundings():
+    """The environment without the libraries of a bundle of ours (tests/gpu_prebuilt.sh)."""
+    kept = dict(os.environ)
+    if "PEER_LIBRARY_PATH" in kept:
+        kept["LD_LIBRARY_PATH"] = kept.pop("PEER_LIBRARY_PATH")
+    return kept
+
+
 def peer(model, threads, steps, env):
-    out = subprocess.run([sys.executable, "-c", PEER, json.dumps(model), str(threads), str(steps)], env={**os.environ, **env}, capture_output=True, text=True)
+    out = subprocess.run([sys.executable, "-c", PEER, json.dumps(model), str(threads), str(steps)], env={**surroundings(), **env}, capture_output=True, text=True)
     if out.returncode != 0:
         sys.exit("PyTorch failed:\n" + out.stderr)
     return json.loads(out.stdout.splitlines()[-1])
@@ -185,7 +193,7 @@ def attention_on_cpu(a, ways):
 
 def attention(kernels):
     mine = json.loads(subprocess.run([kernels, "--benchmark_filter=attention", "--benchmark_format=json"], capture_output=True, text=True, check=True).stdout)
-    found = subprocess.run([sys.executable, "-c", ATTENTION_PEER], capture_output=True, text=True)
+    found = subprocess.run([sys.executable, "-c", ATTENTION_PEER], env=surroundings(), capture_output=True, text=True)
     if found.returncode != 0:
         sys.exit("PyTorch's attention failed:\n" + found.stderr)
     peers = json.loads(found.stdout.splitlines()[-1])

@@ -67,7 +67,7 @@ fi
   for model in $models; do
     for micro in $micro_batches; do throughput $model $micro; done
   done
-  if [ $peer = yes ] && python3 -c 'import torch' 2>/dev/null; then
+  if [ $peer = yes ] && LD_LIBRARY_PATH=${PEER_LIBRARY_PATH-${LD_LIBRARY_PATH:-}} python3 -c 'import torch' 2>/dev/null; then
     echo
     echo '```'
     python3 "$here/compare_pytorch.py" --train "$(command -v train)" --data "$place/data" --device cuda --kernels "$(command -v bench_kernels_gpu)" --micro-batches "${micro_batches// /,}"

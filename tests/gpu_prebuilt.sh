@@ -1,4 +1,5 @@
 # Sourced with $folder: the environment of a bundle that tests/gpu.sh gathered, on a machine that has CUDA's libraries and nothing else of ours.
+export PEER_LIBRARY_PATH=${LD_LIBRARY_PATH:-}   # for programs that are not ours
 ln -sf orterun "$folder/bin/mpirun"
 export PATH=$folder/bin:$PATH LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} OPAL_PREFIX=$folder
 export OMPI_MCA_mca_base_component_path=$folder/lib/openmpi PMIX_MCA_mca_base_component_path=$folder/lib/pmix OMPI_MCA_plm_rsh_agent=false
