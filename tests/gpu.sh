@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds and runs what needs a GPU, and prints one summary.
 #   bash tests/gpu.sh                  on a machine with a GPU, CUDA, MPI and HDF5: builds preset cuda, runs
-#   bash tests/gpu.sh --bundle DIR     builds, and gathers programs, tests, benchmarks and the shared libraries they need (Open MPI's plugins too, not CUDA's) into DIR and DIR.tar.gz
+#   bash tests/gpu.sh --bundle DIR     builds, and gathers programs, tests, benchmarks and the shared libraries they need (Open MPI's plugins too, not CUDA's) into DIR and DIR.tar.xz
 #   bash tests/gpu.sh --prebuilt DIR   runs from such a folder, on a machine that has CUDA's libraries and nothing else of ours
 # --jobs N runs N tests at a time (default 1); --logs DIR keeps what each one printed; --only PATTERN runs the tests whose names match; --limit SECONDS is each test's (default 600).
 # --architectures LIST builds for these alone ("90": H100, in half the time).
@@ -37,12 +37,12 @@ build() {
 }
 
 # Libraries that a file needs and a bare machine may lack: all but libc's own, the driver's and CUDA's.
-needed() { { ldd "$@" 2>/dev/null || true; } | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so|/lib(cuda|cudart|cublas|cublasLt|nccl|nvidia)[^/]*\.so'; }
+needed() { { ldd "$@" 2>/dev/null || true; } | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so|/lib(cuda|cudart|cupti|cublas|cublasLt|nccl|nvidia)[^/]*\.so'; }
 
 bundle() {
   build
   local bin=build/cuda/bin plugins pmix
-  rm -rf "$folder" "$folder.tar.gz"
+  rm -rf "$folder" "$folder.tar.xz"
   mkdir -p "$folder/bin" "$folder/lib/openmpi" "$folder/lib/pmix" "$folder/share"
   cp "${programs[@]/#/$bin/}" "${tests[@]/#/$bin/}" "$bin/bench_kernels_gpu" "$bin"/*gpu_kernel_times.so "$bin/libtrainyard_cuda.so" "$folder/bin/"
   strip "$folder"/bin/*
@@ -62,8 +62,8 @@ bundle() {
   cp -r "$here/golden" "$folder/tests/"
   cp "$here/gpu.sh" "$here/gpu_prebuilt.sh" "$folder/tests/"
   cp "$here/../bench/gpu.sh" "$here/../bench/compare_pytorch.py" "$folder/bench/"
-  tar -C "$folder" -cz . >"$folder.tar.gz"   # which travels better
-  du -sh "$folder" "$folder.tar.gz"
+  tar -C "$folder" -c . | xz -T0 -3 >"$folder.tar.xz"   # which travels better
+  du -sh "$folder" "$folder.tar.xz"
 }
 
 # run NAME COMMAND...: begins one line of the summary, in the background where several may run at a time.
