@@ -227,6 +227,7 @@ def on_gpu(a, folder):
                 "PyTorch, eager": attempt(lambda: peer(suited, a.threads, a.steps, {})["tokens"]),
                 "PyTorch, compiled": attempt(lambda: peer({**suited, "compile": True}, a.threads, a.steps, {})["tokens"]),
             }
+            print(f"    {name}, micro-batch {batch}: " + ", ".join(f"{who} {rate:.0f} tokens/s" for who, rate in found.items()), file=sys.stderr, flush=True)
             best = {who: max(best[who], (rate, batch)) for who, rate in found.items()}
         for who, (rate, batch) in best.items():
             ratio = f", ratio {best['train'][0] / rate:.2f}" if who != "train" and rate > 0 else ""

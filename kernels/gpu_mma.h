@@ -73,12 +73,30 @@ __device__ __forceinline__ void await_copies() {
 #endif
 }
 
-// Two floats rounded to bf16, the first in the low half.
+// Two floats rounded to bf16, the first in the low half. A NaN stays one, of whatever bits.
 __device__ __forceinline__ unsigned pack_bf16(float low, float high) {
+#ifdef __CUDACC__
+  unsigned both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+#else
   b16 a, b;
   store(&a, low);
   store(&b, high);
   return static_cast<unsigned>(a.bits) | static_cast<unsigned>(b.bits) << 16;
+#endif
+}
+
+// 2^x in one instruction, with a relative error of 2^-22 (PTX ISA, "ex2.approx"); results below the normal numbers are
+// 0.
+__device__ __forceinline__ float exp2_of(float x) {
+#ifdef __CUDACC__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
+#endif
 }
 
 // Two neighbours at p, which is at an even element.

@@ -122,7 +122,7 @@ smoke() {
 links() {
   local output=$1
   shift
-  timeout 120 "$@" --budget 15s --confidence 10% --output "$output" --progress never || return 1
+  timeout 120 "$@" --budget 30s --confidence 10% --operations all_reduce,all_to_all --max-bytes 1MiB --factor 32 --output "$output" --progress never || return 1
 }
 
 suite() {
@@ -159,7 +159,8 @@ suite() {
   if [ -n "$sanitizer" ]; then
     for tool in memcheck racecheck initcheck synccheck; do
       run "kernels under compute-sanitizer $tool" "$sanitizer" --tool $tool --error-exitcode 1 test_kernels_gpu --gtest_filter=-*ManyRuns*
-      run "products in lanes under compute-sanitizer $tool" "$sanitizer" --tool $tool --error-exitcode 1 test_kernels_gpu_lanes
+      # cuBLASLt's kernels for Hopper write through the bulk copy engine, which initcheck does not see.
+      [ $tool = initcheck ] || run "products in lanes under compute-sanitizer $tool" "$sanitizer" --tool $tool --error-exitcode 1 test_kernels_gpu_lanes
     done
   else
     run "compute-sanitizer (not installed)" bash -c 'exit 77'

@@ -5,35 +5,47 @@
 namespace trainyard::kernels {
 namespace {
 
-__global__ void adamw_kernel(AdamWArgs a) {
-  auto* p = static_cast<float*>(a.parameter.data);
-  const auto* gradient = static_cast<const float*>(a.gradient.data);
-  auto* m = static_cast<float*>(a.m.data);
-  auto* v = static_cast<float*>(a.v.data);
+// V neighbours at a time.
+template <int V> __global__ void adamw_kernel(AdamWArgs a) {
+  auto* parameters = static_cast<float*>(a.parameter.data);
+  const auto* gradients = static_cast<const float*>(a.gradient.data);
+  auto* firsts = static_cast<float*>(a.m.data);
+  auto* seconds = static_cast<float*>(a.v.data);
   auto* working = static_cast<b16*>(a.working.data);
   const float scale = a.numbers != nullptr ? a.numbers->gradient_scale : a.scale;
   if (a.numbers != nullptr && a.numbers->finite == 0) return;
-  TRAINYARD_EACH(i, a.parameter.rows * a.parameter.cols) {
-    const float g = __fmul_rn(gradient[i], scale);
-    const float mi = __fadd_rn(__fmul_rn(a.beta1, m[i]), __fmul_rn(a.rest1, g));
-    const float vi = __fadd_rn(__fmul_rn(a.beta2, v[i]), __fmul_rn(a.rest2, __fmul_rn(g, g)));
-    const float d = __fadd_rn(__fsqrt_rn(__fmul_rn(vi, a.correction2)), a.epsilon);
-    float decay = 0;
-    for (int r = 0; r < a.ranges; ++r)
-      if (i >= a.first[r] && i < a.end[r]) decay = a.weight_decay;
-    const float u = __fadd_rn(__fdiv_rn(__fmul_rn(mi, a.correction1), d), __fmul_rn(decay, p[i]));
-    const float next = __fsub_rn(p[i], __fmul_rn(a.learning_rate, u));
-    m[i] = mi;
-    v[i] = vi;
-    p[i] = next;
-    if (working != nullptr) store(&working[i], next);
+  TRAINYARD_EACH(group, a.parameter.rows * a.parameter.cols / V) {
+    const std::int64_t at = group * V;
+    const auto gradient = vec_at<V>(gradients + at);
+    auto p = vec_at<V>(parameters + at), m = vec_at<V>(firsts + at), v = vec_at<V>(seconds + at);
+    Vec<b16, V> narrow;
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      const float g = __fmul_rn(gradient.v[k], scale);
+      m.v[k] = __fadd_rn(__fmul_rn(a.beta1, m.v[k]), __fmul_rn(a.rest1, g));
+      v.v[k] = __fadd_rn(__fmul_rn(a.beta2, v.v[k]), __fmul_rn(a.rest2, __fmul_rn(g, g)));
+      const float d = __fadd_rn(__fsqrt_rn(__fmul_rn(v.v[k], a.correction2)), a.epsilon);
+      float decay = 0;
+      for (int r = 0; r < a.ranges; ++r)
+        if (at + k >= a.first[r] && at + k < a.end[r]) decay = a.weight_decay;
+      const float u = __fadd_rn(__fdiv_rn(__fmul_rn(m.v[k], a.correction1), d), __fmul_rn(decay, p.v[k]));
+      p.v[k] = __fsub_rn(p.v[k], __fmul_rn(a.learning_rate, u));
+      store(&narrow.v[k], p.v[k]);
+    }
+    put_vec(firsts + at, m);
+    put_vec(seconds + at, v);
+    put_vec(parameters + at, p);
+    if (working != nullptr) put_vec(working + at, narrow);
   }
 }
 
 }  // namespace
 
 const char* gpu::adamw(const AdamWArgs& a, void* stream) {
-  TRAINYARD_LAUNCH(adamw_kernel, false, blocks_for(a.parameter.rows * a.parameter.cols), 256, stream, a);
+  constexpr auto one = adamw_kernel<1>, many = adamw_kernel<4>;
+  const bool grouped = in_groups(4, a.parameter, a.gradient, a.m, a.v, a.working);
+  const auto kernel = grouped ? many : one;
+  TRAINYARD_LAUNCH(kernel, false, blocks_for(a.parameter.rows * a.parameter.cols / (grouped ? 4 : 1)), 256, stream, a);
   return launch_failure();
 }
 

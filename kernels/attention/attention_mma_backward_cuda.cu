@@ -8,11 +8,13 @@
 namespace trainyard::kernels {
 namespace {
 
-// p (dropped and scaled) into s, the gradient of the score into dp; lse in powers of 2.
+// p (dropped and scaled) into s, the gradient of the scaled score into dp; `scale` takes scores to powers of 2, and lse
+// is in them. What dp is multiplied with is still to be scaled.
+template <bool Drops>
 __device__ __forceinline__ void gradients(float scale, float lse, float delta, float kept, float& s, float& dp) {
-  const float w = exp2f(s * (scale * log2_e) - lse);
-  dp = w * (dp * kept - delta) * scale;
-  s = w * kept;
+  const float w = exp2_of(s * scale - lse);
+  dp = w * ((Drops ? dp * kept : dp) - delta);
+  s = Drops ? w * kept : w;
 }
 
 // What a tile of queries brings along for each of them.
@@ -88,9 +90,31 @@ __device__ __forceinline__ bool sees_key(const PerQuery<S>& of, int i0, int i, i
   else return j >= of.start[i] && j < of.end[i] && (column >> part_of(n / 2, 0) & 1u) != 0;
 }
 
+// Products of a warp's 16 keys with a tile of queries, and of its values with the gradients of their outputs, become
+// probabilities and gradients of scores. Masked: some query does not see some key.
+template <bool Masked, bool Drops, Sees S> __device__ __forceinline__ void
+weigh_keys(const AttentionArgs& a, const Position& p, const PerQuery<S>& of, int i0, int j0, unsigned column,
+           float scale, float (&s)[tile / 8][4], float (&dp)[tile / 8][4]) {
+#pragma unroll
+  for (int n = 0; n < tile / 8; ++n) {
+    const int i = 8 * n + 2 * p.t;
+    const auto lse = vec_at<2>(of.lse + i), delta = vec_at<2>(of.delta + i);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const auto j = j0 + 16 * p.warp + p.g + e / 2 * 8;
+      if (Masked && !sees_key<S>(of, i0, i + e % 2, n, j, column)) {
+        s[n][e] = dp[n][e] = 0;
+        continue;
+      }
+      const auto kept = kept_scales<Drops>(a, p, i0 + i + e % 2, j / 2 * 2);
+      gradients<Drops>(scale, lse.v[e % 2], delta.v[e % 2], j % 2 == 0 ? kept.v[0] : kept.v[1], s[n][e], dp[n][e]);
+    }
+  }
+}
+
 // Grid: tiles of keys, key-value heads, sequences. A warp owns 16 keys; products are transposed, so that probabilities
-// come out with keys as rows.
-template <int D, Sees S> __global__ void __launch_bounds__(threads) keys_kernel(AttentionArgs a) {
+// come out with keys as rows. Heads of 64 keep the warp's keys and values in registers.
+template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) keys_kernel(AttentionArgs a) {
   TRAINYARD_DYNAMIC_SHARED(memory);
   auto& shared = *reinterpret_cast<KeysShared<D, S>*>(memory);
   const std::int64_t kv_head = blockIdx.y, group = a.heads / a.kv_heads;
@@ -120,6 +144,9 @@ template <int D, Sees S> __global__ void __launch_bounds__(threads) keys_kernel(
     fetch(tiles.now(), 0);
   }
   const float scale = static_cast<float>(a.scale);
+  constexpr bool keeps = D == 64;
+  unsigned of_keys[keeps ? D / 16 : 1][4], of_values[keeps ? D / 16 : 1][4];
+  bool first = true;
   int slot = 0;
   for (; tiles.there(); tiles.step(a, p), slot ^= 1) {
     await_copies();
@@ -131,39 +158,59 @@ template <int D, Sees S> __global__ void __launch_bounds__(threads) keys_kernel(
     p.h = kv_head * group + tiles.now().m;
     const b16 *queries = shared.queries[slot], *douts = shared.douts[slot];
     const auto& of = shared.per_query[slot];
+    if (keeps && first)
+#pragma unroll
+      for (int k = 0; k < D / 16; ++k) {
+        take_rows<D>(shared.keys, 16 * p.warp, k, p, of_keys[keeps ? k : 0]);
+        take_rows<D>(shared.values, 16 * p.warp, k, p, of_values[keeps ? k : 0]);
+      }
+    first = false;
     float s[1][tile / 8][4], dp[1][tile / 8][4];
     clear(s), clear(dp);
 #pragma unroll
     for (int k = 0; k < D / 16; ++k) {
       unsigned x[1][4];
-      take_rows<D>(shared.keys, 16 * p.warp, k, p, x[0]);
+      if constexpr (!keeps) take_rows<D>(shared.keys, 16 * p.warp, k, p, x[0]);
+#pragma unroll
+      for (int r = 0; keeps && r < 4; ++r) x[0][r] = of_keys[k][r];
       times_rows<D, 1>(s, x, queries, k, p);
-      take_rows<D>(shared.values, 16 * p.warp, k, p, x[0]);
+      if constexpr (!keeps) take_rows<D>(shared.values, 16 * p.warp, k, p, x[0]);
+#pragma unroll
+      for (int r = 0; keeps && r < 4; ++r) x[0][r] = of_values[k][r];
       times_rows<D, 1>(dp, x, douts, k, p);
     }
-    const bool all_seen = all_see<S>(of, i0, j0, column);
-#pragma unroll
-    for (int n = 0; n < tile / 8; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int i = 8 * n + 2 * p.t + e % 2;
-        const auto j = j0 + 16 * p.warp + p.g + e / 2 * 8;
-        if (!all_seen && !sees_key<S>(of, i0, i, n, j, column)) {
-          s[0][n][e] = dp[0][n][e] = 0;
-          continue;
-        }
-        const auto kept = kept_scales(a, p, i0 + i, j / 2 * 2);
-        gradients(scale, of.lse[i], of.delta[i], j % 2 == 0 ? kept.v[0] : kept.v[1], s[0][n][e], dp[0][n][e]);
-      }
+    if (all_see<S>(of, i0, j0, column))
+      weigh_keys<false, Drops, S>(a, p, of, i0, j0, column, scale * log2_e, s[0], dp[0]);
+    else weigh_keys<true, Drops, S>(a, p, of, i0, j0, column, scale * log2_e, s[0], dp[0]);
     times_columns<D, 1>(dv, s, douts, p);
     times_columns<D, 1>(dk, dp, queries, p);
   }
-  put_rows<D>(a, a.dk, j0 + 16 * p.warp, kv_head * D, dk[0], 1.0f, 1.0f, p);
+  put_rows<D>(a, a.dk, j0 + 16 * p.warp, kv_head * D, dk[0], scale, scale, p);
   put_rows<D>(a, a.dv, j0 + 16 * p.warp, kv_head * D, dv[0], 1.0f, 1.0f, p);
 }
 
+// The same for a warp's 16 queries and a tile of keys; only the gradients are wanted.
+template <bool Masked, bool Drops, Sees S> __device__ __forceinline__ void
+weigh_queries(const AttentionArgs& a, const Position& p, const Rows<S, 1>& queries, int own, int j0, unsigned parts,
+              float scale, const float (&lse)[2], const float (&delta)[2], float (&s)[tile / 8][4],
+              float (&dp)[tile / 8][4]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+#pragma unroll
+    for (int n = 0; n < tile / 8; ++n) {
+      const auto j = j0 + 8 * n + 2 * p.t;
+      const auto kept = kept_scales<Drops>(a, p, own + p.g + 8 * half, j);
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float &sn = s[n][2 * half + e], &dn = dp[n][2 * half + e];
+        if (Masked && !queries.sees(0, half, j + e, n, parts)) dn = 0;
+        else gradients<Drops>(scale, lse[half], delta[half], kept.v[e], sn, dn);
+      }
+    }
+}
+
 // Grid: tiles of queries, heads, sequences. A warp owns 16 queries. Shared: two pairs of tiles of keys and values.
-template <int D, Sees S> __global__ void __launch_bounds__(threads) queries_kernel(AttentionArgs a) {
+template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) queries_kernel(AttentionArgs a) {
   TRAINYARD_DYNAMIC_SHARED(memory);
   b16* pairs = reinterpret_cast<b16*>(memory);
   const auto p = position_of(a, blockIdx.y);
@@ -206,26 +253,12 @@ template <int D, Sees S> __global__ void __launch_bounds__(threads) queries_kern
       for (int r = 0; r < 4; ++r) x[0][r] = dout[k][r];
       times_rows<D, 1>(dp, x, values, k, p);
     }
-    const bool all_seen = queries.all(j0, parts);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const auto i = own + p.g + 8 * half;
-#pragma unroll
-      for (int n = 0; n < tile / 8; ++n) {
-        const auto j = j0 + 8 * n + 2 * p.t;
-        const auto kept = kept_scales(a, p, i, j);
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float &sn = s[0][n][2 * half + e], &dn = dp[0][n][2 * half + e];
-          if (all_seen || queries.sees(0, half, j + e, n, parts))
-            gradients(scale, lse[half], delta[half], kept.v[e], sn, dn);
-          else sn = dn = 0;
-        }
-      }
-    }
+    if (queries.all(j0, parts))
+      weigh_queries<false, Drops>(a, p, queries, own, j0, parts, scale * log2_e, lse, delta, s[0], dp[0]);
+    else weigh_queries<true, Drops>(a, p, queries, own, j0, parts, scale * log2_e, lse, delta, s[0], dp[0]);
     times_columns<D, 1>(dq, dp, keys, p);
   }
-  put_rows<D>(a, a.dq, own, p.h * D, dq[0], 1.0f, 1.0f, p);
+  put_rows<D>(a, a.dq, own, p.h * D, dq[0], scale, scale, p);
 }
 
 // delta[b * heads + h][i] = out . dout, D / 8 lanes to a row.
@@ -254,10 +287,13 @@ template <int D, Sees S> const char* backward(const AttentionArgs& a, void* stre
                    static_cast<unsigned>((a.batch * a.heads * a.sequence + delta_rows - 1) / delta_rows), threads,
                    stream, a);
   static_assert(sizeof(KeysShared<D, S>) <= most_bytes<D>);
-  TRAINYARD_LAUNCH_SHARED((keys_kernel<D, S>), static_cast<int>(sizeof(KeysShared<D, S>)), grid_of(a, a.kv_heads, tile),
-                          threads, stream, a);
-  TRAINYARD_LAUNCH_SHARED((queries_kernel<D, S>), two_pairs_bytes<D>, grid_of(a, a.heads, tile), threads, stream, a);
-  return launch_failure();
+  return with_dropout(a, [&]<bool Drops>() {
+    TRAINYARD_LAUNCH_SHARED((keys_kernel<D, S, Drops>), static_cast<int>(sizeof(KeysShared<D, S>)),
+                            grid_of(a, a.kv_heads, tile), threads, stream, a);
+    TRAINYARD_LAUNCH_SHARED((queries_kernel<D, S, Drops>), two_pairs_bytes<D>, grid_of(a, a.heads, tile), threads,
+                            stream, a);
+    return launch_failure();
+  });
 }
 template <int D> const char* backward(const AttentionArgs& a, void* stream) {
   return sees_of(a) == Sees::earlier ? backward<D, Sees::earlier>(a, stream) : backward<D, Sees::any>(a, stream);

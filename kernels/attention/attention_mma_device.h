@@ -28,12 +28,14 @@ __device__ Position position_of(const AttentionArgs& a, std::int64_t h) {
 // Begins to fetch rows [first, first + tile) of one head; rows beyond the sequence become zero.
 template <int D, int W = warps> __device__ void fetch_tile(const AttentionArgs& a, const Mat& x, std::int64_t row0,
                                                            int first, std::int64_t column, b16* to) {
-  const b16* from = x.row<b16>(row0) + column;
-  for (int i = static_cast<int>(threadIdx.x); i < tile * D / 8; i += 32 * W) {
-    const int r = i / (D / 8), c = i % (D / 8) * 8;
-    const bool there = first + r < a.sequence;
-    copy_16(to + r * pitch<D> + c, there ? from + (first + r) * x.pitch + c : from, there);
-  }
+  constexpr int at_once = 32 * W / (D / 8);  // rows
+  const int r = static_cast<int>(threadIdx.x) / (D / 8), c = static_cast<int>(threadIdx.x) % (D / 8) * 8;
+  const int left = static_cast<int>(a.sequence) - first - r;
+  const b16* from = x.row<b16>(row0 + first + r) + column + c;
+  b16* into = to + r * pitch<D> + c;
+#pragma unroll
+  for (int k = 0; k < tile / at_once; ++k, from += at_once * x.pitch)
+    copy_16(into + k * at_once * pitch<D>, from, k * at_once < left);
 }
 
 // The same for keys and values side by side, as one group of copies.
@@ -102,12 +104,14 @@ template <int D, int M> __device__ __forceinline__ void times_columns(float (&c)
   }
 }
 
-// The scales of keys j and j + 1, j even, for query i: 1 without dropout, 0 where dropped.
+// The scales of keys j and j + 1, j even, for query i: 1 without dropout, 0 where dropped. Drops: is there dropout? A
+// kernel without it has no random words in its loops.
 struct Two {
   float v[2];
 };
+template <bool Drops>
 __device__ __forceinline__ Two kept_scales(const AttentionArgs& a, const Position& p, int i, int j) {
-  if (a.threshold == 0) return {{1.0f, 1.0f}};
+  if constexpr (!Drops) return {{1.0f, 1.0f}};
   const auto words =
       philox_words(a.seed + a.samples[p.b] * 0x9E3779B97F4A7C15ull, a.site + static_cast<std::uint64_t>(p.h),
                    (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>(j / 4));
@@ -217,6 +221,11 @@ template <> struct KeyTiles<Sees::any> {
 template <Sees S> __device__ __forceinline__ int first_row(const AttentionArgs& a, int rows) {
   const bool back = S == Sees::earlier || a.causal;
   return static_cast<int>(back ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * rows;
+}
+
+// body.operator()<true>() where the arguments ask for dropout.
+template <class Body> const char* with_dropout(const AttentionArgs& a, const Body& body) {
+  return a.threshold != 0 ? body.template operator()<true>() : body.template operator()<false>();
 }
 
 inline dim3 grid_of(const AttentionArgs& a, std::int64_t heads, int rows) {

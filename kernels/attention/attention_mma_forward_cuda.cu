@@ -15,8 +15,48 @@ template <Sees S> __device__ __forceinline__ float divisor(float sum) {
   return S == Sees::any && sum == 0 ? 0.0f : 1.0f / sum;  // a query that has seen nothing
 }
 
+// The products of a tile become weights, 2^(scale (s - the greatest so far)), and what was summed up before shrinks to
+// the new greatest. `top` and `s` are products as they are; `scale` takes them to powers of 2. Masked: some query of the
+// warp does not see some key.
+template <bool Masked, bool Drops, int D, Sees S, int M> __device__ __forceinline__ void
+weigh(const AttentionArgs& a, const Position& p, const Rows<S, M>& queries, int own, int j0, unsigned parts,
+      float scale, float (&s)[M][tile / 8][4], float (&top)[M][2], float (&sum)[M][2], float (&out)[M][D / 8][4]) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float best = top[m][half];
+#pragma unroll
+      for (int n = 0; n < tile / 8; ++n)
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          if (Masked && !queries.sees(m, half, j0 + 8 * n + 2 * p.t + e % 2, n, parts)) s[m][n][e] = -INFINITY;
+          best = fmaxf(best, s[m][n][e]);
+        }
+#pragma unroll
+      for (int step = 1; step < 4; step *= 2) best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, step));
+      const float base = best == -INFINITY ? 0.0f : best * scale;  // a row that sees nothing yet
+      const float shrink = exp2_of(top[m][half] * scale - base);
+      float part = 0;
+#pragma unroll
+      for (int n = 0; n < tile / 8; ++n) {
+        const auto kept = kept_scales<Drops>(a, p, own + 16 * m + p.g + 8 * half, j0 + 8 * n + 2 * p.t);
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const float w = exp2_of(s[m][n][2 * half + e] * scale - base);
+          part += w;
+          s[m][n][2 * half + e] = Drops ? w * kept.v[e] : w;
+        }
+      }
+      sum[m][half] = sum[m][half] * shrink + part;  // of this lane's keys
+      top[m][half] = best;
+#pragma unroll
+      for (int n = 0; n < D / 8; ++n) out[m][n][2 * half] *= shrink, out[m][n][2 * half + 1] *= shrink;
+    }
+}
+
 // Grid: tiles of queries, heads, sequences. Shared: two pairs of tiles of keys and values.
-template <int D, Sees S, int W> __global__ void __launch_bounds__(32 * W) forward_kernel(AttentionArgs a) {
+template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32 * W) forward_kernel(AttentionArgs a) {
   TRAINYARD_DYNAMIC_SHARED(memory);
   constexpr int M = blocks_of_warp<D>, rows = 16 * M * W;
   b16* pairs = reinterpret_cast<b16*>(memory);
@@ -57,65 +97,34 @@ template <int D, Sees S, int W> __global__ void __launch_bounds__(32 * W) forwar
         for (int r = 0; r < 4; ++r) x[m][r] = q[m][k][r];
       times_rows<D, M>(s, x, keys, k, p);
     }
-    const bool all_seen = queries.all(j0, parts);
-#pragma unroll
-    for (int m = 0; m < M; ++m)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const auto i = own + 16 * m + p.g + 8 * half;
-        float best = top[m][half];
-#pragma unroll
-        for (int n = 0; n < tile / 8; ++n)
-#pragma unroll
-          for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            const auto j = j0 + 8 * n + 2 * p.t + e % 2;
-            s[m][n][e] = all_seen || queries.sees(m, half, j, n, parts) ? s[m][n][e] * scale : -INFINITY;
-            best = s[m][n][e] > best ? s[m][n][e] : best;
-          }
-#pragma unroll
-        for (int step = 1; step < 4; step *= 2) {
-          const float other = __shfl_xor_sync(0xffffffffu, best, step);
-          best = other > best ? other : best;
-        }
-        const float base = best == -INFINITY ? 0.0f : best;  // a row that sees nothing yet
-        const float shrink = exp2f(top[m][half] - base);
-        float part = 0;
-#pragma unroll
-        for (int n = 0; n < tile / 8; ++n) {
-          const auto kept = kept_scales(a, p, i, j0 + 8 * n + 2 * p.t);
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            const float w = exp2f(s[m][n][2 * half + e] - base);
-            part += w;
-            s[m][n][2 * half + e] = w * kept.v[e];
-          }
-        }
-#pragma unroll
-        for (int step = 1; step < 4; step *= 2) part += __shfl_xor_sync(0xffffffffu, part, step);
-        sum[m][half] = sum[m][half] * shrink + part;
-        top[m][half] = best;
-#pragma unroll
-        for (int n = 0; n < D / 8; ++n) out[m][n][2 * half] *= shrink, out[m][n][2 * half + 1] *= shrink;
-      }
+    if (queries.all(j0, parts)) weigh<false, Drops, D>(a, p, queries, own, j0, parts, scale, s, top, sum, out);
+    else weigh<true, Drops, D>(a, p, queries, own, j0, parts, scale, s, top, sum, out);
     times_columns<D, M>(out, s, values, p);
   }
 #pragma unroll
   for (int m = 0; m < M; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int step = 1; step < 4; step *= 2) sum[m][half] += __shfl_xor_sync(0xffffffffu, sum[m][half], step);
     put_rows<D>(a, a.out, own + 16 * m, p.h * D, out[m], divisor<S>(sum[m][0]), divisor<S>(sum[m][1]), p);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const auto i = own + 16 * m + p.g + 8 * half;
       if (p.t == 0 && i < a.sequence)
-        a.lse.row<float>(p.b * a.heads + p.h)[i] =
-            S == Sees::any && sum[m][half] == 0 ? INFINITY : (top[m][half] + log2f(sum[m][half])) * ln_2;
+        a.lse.row<float>(p.b * a.heads + p.h)[i] = S == Sees::any && sum[m][half] == 0
+                                                       ? INFINITY
+                                                       : (top[m][half] * scale + log2f(sum[m][half])) * ln_2;
     }
   }
 }
 
 template <int D, Sees S, int W> const char* launch(const AttentionArgs& a, void* stream) {
-  TRAINYARD_LAUNCH_SHARED((forward_kernel<D, S, W>), two_pairs_bytes<D>,
-                          grid_of(a, a.heads, 16 * blocks_of_warp<D> * W), 32 * W, stream, a);
-  return launch_failure();
+  return with_dropout(a, [&]<bool Drops>() {
+    TRAINYARD_LAUNCH_SHARED((forward_kernel<D, S, W, Drops>), two_pairs_bytes<D>,
+                            grid_of(a, a.heads, 16 * blocks_of_warp<D> * W), 32 * W, stream, a);
+    return launch_failure();
+  });
 }
 
 template <int D> const char* forward(const AttentionArgs& a, void* stream) {

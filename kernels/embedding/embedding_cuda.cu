@@ -37,27 +37,42 @@ template <class G> __global__ void clear_kernel(Mat table) {
   }
 }
 
+// Grid: tokens, groups of row_threads columns. The tokens of a chunk that have the block's index come into a list first,
+// so that the rows to add are fetched several at a time; they are added one after the other.
 template <class T, class G> __global__ void embedding_backward_kernel(EmbeddingArgs a) {
-  __shared__ int match[row_threads];
+  constexpr int ahead = 8;
+  __shared__ int match[row_threads], list[row_threads];
   const std::int64_t me = blockIdx.x, n = a.rows.rows;
   const int thread = static_cast<int>(threadIdx.x);
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.y) * row_threads + thread;
   const auto index = a.tokens[me];
   if (!has_row(a, index - a.first_row)) return;  // the same for the whole block
-  int before = 0;
-  for (std::int64_t j = thread; j < me; j += row_threads) before |= a.tokens[j] == index;
-  if (__syncthreads_or(before)) return;
-  G* row = a.table.row<G>(index - a.first_row);
+  for (std::int64_t j0 = 0; j0 < me; j0 += row_threads)
+    if (__syncthreads_or(j0 + thread < me && a.tokens[j0 + thread] == index)) return;
+  G sum = 0;
   for (std::int64_t j0 = me; j0 < n; j0 += row_threads) {
-    match[thread] = j0 + thread < n && a.tokens[j0 + thread] == index;
-    if (!__syncthreads_or(match[thread])) continue;
-    for (std::int64_t c = thread; c < a.rows.cols; c += row_threads) {
-      G sum = row[c];
-      for (int k = 0; k < row_threads; ++k)
-        if (match[k]) sum += widen(a.rows.row<T>(j0 + k)[c]);
-      row[c] = sum;
+    const int mine = j0 + thread < n && a.tokens[j0 + thread] == index;
+    match[thread] = mine;
+    if (!__syncthreads_or(mine)) continue;
+    int before = 0, all = 0;
+    for (int k = 0; k < row_threads; ++k) {
+      before += k < thread ? match[k] : 0;
+      all += match[k];
+    }
+    if (mine) list[before] = thread;
+    __syncthreads();
+    for (int k = 0; column < a.rows.cols && k < all; k += ahead) {
+      G row[ahead];
+#pragma unroll
+      for (int u = 0; u < ahead; ++u)
+        row[u] = k + u < all ? widen(a.rows.row<T>(j0 + list[k + u])[column]) : G(0);
+#pragma unroll
+      for (int u = 0; u < ahead; ++u)
+        if (k + u < all) sum += row[u];
     }
     __syncthreads();
   }
+  if (column < a.rows.cols) a.table.row<G>(index - a.first_row)[column] = sum;
 }
 
 }  // namespace
@@ -78,7 +93,9 @@ const char* gpu::embedding_backward(const EmbeddingArgs& a, void* stream) {
     using G = compute_t<T>;
     TRAINYARD_LAUNCH(clear_kernel<G>, false, blocks_for(a.table.rows * a.table.cols), 256, stream, a.table);
     constexpr auto kernel = embedding_backward_kernel<T, G>;
-    TRAINYARD_LAUNCH(kernel, true, static_cast<unsigned>(a.rows.rows), row_threads, stream, a);
+    const dim3 grid(static_cast<unsigned>(a.rows.rows),
+                    static_cast<unsigned>((a.rows.cols + row_threads - 1) / row_threads));
+    TRAINYARD_LAUNCH(kernel, true, grid, row_threads, stream, a);
   });
   return launch_failure();
 }

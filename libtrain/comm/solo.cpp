@@ -62,7 +62,10 @@ class Solo : public Communicator {
   }
   static void move(tensor::Exec& exec, const base::View& to, const base::View& from) {
     if (from.data == to.data || to.bytes() == 0) return;
-    if (exec.on_gpu()) return tensor::copy(exec, from.reshaped({from.count()}), to.reshaped({to.count()}));
+    const bool on_host = from.device.kind == base::DeviceKind::cpu && to.device.kind == base::DeviceKind::cpu;
+    // Host memory is moved at once, as by every other communicator: a copy on the stream would wait for all that the
+    // device still has to do.
+    if (exec.on_gpu() && !on_host) return tensor::copy(exec, from.reshaped({from.count()}), to.reshaped({to.count()}));
     std::memmove(to.data, from.data, static_cast<std::size_t>(to.bytes()));
   }
 };

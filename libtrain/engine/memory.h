@@ -42,8 +42,8 @@ std::string machine_shortage(std::int64_t bytes, int ranks, std::int64_t machine
 std::int64_t peak_resident_bytes();  // of this process, from the operating system
 
 // A table, one line a category: predicted, measured, difference; then what libraries took outside against the stated
-// reserve: `taken_bytes` (peak resident size; on a GPU the device memory in use, of all processes that share it) minus
-// the measured arenas that lie there (`there_bytes`).
+// reserve: `taken_bytes` (peak resident size; on a GPU the device memory in use, shared out among the ranks that
+// compute on it) minus the measured arenas that lie there (`there_bytes`).
 SizeTable memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t taken_bytes,
                        std::int64_t there_bytes, std::int64_t reserve_bytes);
 

@@ -81,7 +81,7 @@ SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int ran
   auto taken = peak_resident_bytes() - of_others, there = total(measured);
   if (device.kind == base::DeviceKind::cuda) {
     const auto info = tensor::gpu_info(device.index);
-    taken = info.total_bytes - info.free_bytes;
+    taken = (info.total_bytes - info.free_bytes) / setup.ranks_on_device;
     there -= measured[static_cast<std::size_t>(tensor::Category::save_snapshot)];
   }
   const auto& p = setup.plan;

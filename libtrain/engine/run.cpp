@@ -154,7 +154,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   auto setup = agreed_setup(config, world, exec);
   require_cut(world, setup.plan);
   on_every_rank(world, exec, [&] { join_neighbours(world, setup.plan.virtual_stages, device); });
-  setup.step.device = device;
+  setup.step.device = device, setup.ranks_on_device = place.share.ranks;
   if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0)
     base::log_warning("{}: swapped, or ended by the system", shortage);
   if (config.collective_delay > 0)

@@ -22,6 +22,7 @@ struct RunSetup {
   data::DocumentMask mask = data::DocumentMask::off;
   std::optional<data::Masking> masking;  // of a model that sees both ways
   nlohmann::json identity;
+  int ranks_on_device = 1;  // of the job that compute on this rank's GPU
 };
 
 // Reads the model and the data index. Throws UsageError listing every problem, each with a hint; InputError (exit 3)

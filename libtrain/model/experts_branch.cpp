@@ -47,6 +47,7 @@ std::optional<FeedForwardBranch> feed_forward_beside(const BranchSpec& spec) {
 // The micro-batch's target tokens as f64 [1] where the step works; `place` gets them where nobody has put them there.
 const double* targets_of(const Step& step, base::View place) {
   if (step.micro.counted_there) return step.micro.counted_there.ptr<double>();
+  TRAINYARD_ASSERT(!step.exec.on_gpu(), "a micro-batch on a device without its number of counted targets");
   *place.ptr<double>() = static_cast<double>(step.micro.counted_targets());
   return place.ptr<double>();
 }

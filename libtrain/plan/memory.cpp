@@ -15,8 +15,15 @@ std::int64_t MemoryBytes::arenas() const {
   return n;
 }
 
-std::int64_t reserve_bytes(const MicroShape& micro) {
-  if (micro.device == base::DeviceKind::cuda) return std::int64_t{1} << 30;
+std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology) {
+  constexpr std::int64_t mebibyte = 1 << 20;
+  if (micro.device == base::DeviceKind::cuda) {
+    std::int64_t groups = 0;
+    for (const auto axis : {Axis::data, Axis::tensor, Axis::pipe, Axis::expert_data, Axis::expert, Axis::expert_outer,
+                            Axis::expert_inner})
+      groups += topology.size(axis) > 1 ? 1 : 0;
+    return (768 + (groups > 0 ? 448 + 64 * groups : 0)) * mebibyte;
+  }
   return (std::int64_t{384} << 20) + micro.threads * (std::int64_t{16} << 20);
 }
 
@@ -53,7 +60,8 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
                         stage_staging_bytes(table, states, in_flight.units_of_stages),
                     workspace_bytes(part, micro, Pass::train),
                     s.save_snapshot};
-  out.reserve = reserve_bytes(micro) + (in_flight.slots.front() - 1) * loaded_bytes(micro, objective_of(part.model));
+  out.reserve = reserve_bytes(micro, states.topology) +
+                (in_flight.slots.front() - 1) * loaded_bytes(micro, objective_of(part.model));
   out.on_host = micro.device == base::DeviceKind::cuda ? s.save_snapshot : 0;
   return out;
 }

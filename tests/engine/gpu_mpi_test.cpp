@@ -6,6 +6,7 @@
 #include "tests/engine/reports.h"
 #include "tests/engine/shared_run.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace trainyard {
@@ -137,9 +138,10 @@ TEST_F(SharedRun, StagesOnDevices) {
   const int n = testing::runtime->size();
   const auto config = [&](const std::string& output) {
     auto c = runs_->config(output);
-    c.model = runs_->model("gpu-stages",
-                           "layers = 4\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = "
-                           "8\ndropout-attention = 0.1\n");
+    c.model =
+        runs_->model("gpu-stages", fmt::format("layers = {}\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = "
+                                               "8\ndropout-attention = 0.1\n",
+                                               2 * std::max(2, n)));  // a layer for each virtual stage
     c.device = "cuda";
     c.steps = 2;
     c.global_batch = 5;

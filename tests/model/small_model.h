@@ -61,6 +61,7 @@ using Hide = std::function<void(std::uint64_t sample, std::int64_t n, std::int32
 struct Batch {
   std::vector<std::int32_t> tokens, targets, positions, start, ends;
   std::vector<std::uint8_t> weights;
+  std::vector<double> counted;
   model::MicroBatch micro;
 
   Batch(const std::vector<std::vector<std::int32_t>>& windows, bool document_mask, std::uint64_t first_sample = 0,
@@ -90,6 +91,8 @@ struct Batch {
     if (!on_gpu()) return;
     micro.keys = placed(micro.samples, 1, b).ptr<std::uint64_t>();
     micro.counted = std::count(weights.begin(), weights.end(), std::uint8_t{1});
+    counted.assign(1, static_cast<double>(micro.counted));
+    micro.counted_there = placed(counted, 1, 1).reshaped({1});
   }
   Batch(const Batch&) = delete;
 
@@ -170,7 +173,14 @@ class Runner {
   void logits(PlainStore& store, const Batch& batch, std::int64_t at, base::View out) {
     model::Step step{*exec, &store, batch.micro, shape_.dtype, 0, plan::Pass::evaluate, 0, 0};
     step.lists = &lists;
-    decoder.logits(step, saved, at, out);
+    if (!on_gpu()) return decoder.logits(step, saved, at, out);
+    Twin there(static_cast<std::size_t>(out.bytes()));
+    auto on_device = out;
+    on_device.data = there.there(), on_device.device = test_device();
+    decoder.logits(step, saved, at, on_device);
+    exec->synchronize();
+    there.pull();
+    std::memcpy(out.data, there.host.data(), there.host.size());
   }
 
   static plan::MicroShape on_device(plan::MicroShape shape) {
