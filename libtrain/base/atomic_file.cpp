@@ -57,14 +57,35 @@ bool give_name_back(const std::string& final_path) {
   return true;
 }
 
+bool cannot_do_so(int number) {
+  return number == EINVAL || number == ENOSYS || number == EPERM || number == EOPNOTSUPP || number == EMLINK;
+}
+
 // Renames to what is not there: 0, or the error, EEXIST among them. A link does it where the file system has no such
-// renaming.
+// renaming. Where it has no links either an empty file claims the name first, and is what a process leaves that ends
+// just there.
 int rename_new(const std::string& from, const std::string& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
-  if (errno != EINVAL && errno != ENOSYS) return errno;
-  if (::link(from.c_str(), to.c_str()) != 0) return errno;
-  ::unlink(from.c_str());
-  return 0;
+  if (!cannot_do_so(errno)) return errno;
+  if (::link(from.c_str(), to.c_str()) == 0) {
+    ::unlink(from.c_str());
+    return 0;
+  }
+  if (!cannot_do_so(errno)) return errno;
+  if (!Descriptor(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)).is_open()) return errno;
+  if (::rename(from.c_str(), to.c_str()) == 0) return 0;
+  const int reason = errno;
+  ::unlink(to.c_str());
+  return reason;
+}
+
+// A new file in place of whatever an earlier process left there: a link would lead elsewhere, and a pipe would wait.
+int open_new(const std::string& path) {
+  for (int tries = 0;; ++tries) {
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (file >= 0 || errno != EEXIST || tries == 3) return file;
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return -1;
+  }
 }
 
 [[noreturn]] void throw_exists(const std::string& path) {
@@ -75,7 +96,7 @@ int rename_new(const std::string& from, const std::string& to) {
 // fails; `shown` is what its error names.
 void write_as(const std::string& partial, const std::string& shown, const std::function<void(const Sink&)>& produce,
               const std::function<int()>& rename) {
-  Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+  Descriptor file(open_new(partial));
   if (!file.is_open()) throw_cannot_write("create", shown, errno);
   const auto give_up = [&](const char* what, int reason) {
     ::unlink(partial.c_str());
@@ -94,9 +115,19 @@ void write_as(const std::string& partial, const std::string& shown, const std::f
   if (const int reason = rename(); reason != 0) give_up("rename", reason);
 }
 
+// Does a folder hold nothing but what NFS calls files that were removed while open? They go with their last reader.
+bool is_left_to_nfs(const std::string& folder) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (!it->is_directory(error) && it->path().filename().string().rfind(".nfs", 0) != 0) return false;
+  return !error;
+}
+
 void remove_all(const std::string& path) {
   std::error_code error;
   fs::remove_all(path, error);
+  if (error.value() == ENOTEMPTY && is_left_to_nfs(path))
+    return log_debug("{} stays until the last process has closed what it holds", path);
   if (error) throw_cannot_write("remove", path, error.value());
 }
 
@@ -142,11 +173,21 @@ void replace_file(const std::string& path, const std::string& partial,
   if (const auto folder = parent_of(path); ::access(folder.c_str(), R_OK) == 0) sync_folder(folder);
 }
 
+std::vector<std::string> missing_folders(const std::string& path) {
+  std::vector<std::string> missing;
+  for (auto folder = without_slashes(path);; folder = parent_of(folder)) {
+    struct stat info {};
+    if (::lstat(folder.c_str(), &info) == 0) return missing;
+    const bool last = parent_of(folder) == folder;
+    if (last || (errno != ENOENT && errno != ENOTDIR)) throw_cannot_write("look at", folder, errno);
+    missing.push_back(folder);
+  }
+}
+
 void make_folders(const std::string& given) {
   const auto path = without_slashes(given);
   std::error_code error;
-  std::vector<std::string> made;  // innermost first
-  for (auto folder = path; !is_there(folder); folder = parent_of(folder)) made.push_back(folder);
+  const auto made = missing_folders(path);
   fs::create_directories(path, error);
   if (error) throw_cannot_write("create the folder", path, error.value());
   for (const auto& folder : made)
@@ -210,6 +251,15 @@ void remove_tree(const std::string& given) {
   remove_all(partial);
 }
 
+void remove_tree(const std::string& given, std::unique_ptr<FolderLock> lock) {
+  const auto path = without_slashes(given);
+  const auto partial = path + ".removed" + std::string(partial_suffix);
+  remove_all(partial);
+  rename_path(path, partial);
+  lock.reset();  // which finds that its folder has gone
+  remove_all(partial);
+}
+
 void publish_folder(const std::string& partial, const std::string& final_path) {
   if (!is_there(final_path)) return rename_durably(partial, final_path);
   const auto old = final_path + replaced_suffix;
@@ -255,14 +305,21 @@ AtomicFolder::AtomicFolder(std::string final_path, Existing existing, Owned own)
     for (const auto& entry : fs::directory_iterator(partial_))
       if (entry.path().filename() != lock_name) remove_all(entry.path().string());
   } catch (...) {
-    fs::remove_all(partial_, error);
+    give_up();
     throw;
   }
 }
 
 AtomicFolder::~AtomicFolder() {
-  std::error_code error;
-  if (!published_) fs::remove_all(partial_, error);
+  if (!published_) give_up();
+}
+
+void AtomicFolder::give_up() noexcept {
+  try {
+    remove_tree(partial_, std::move(lock_));
+  } catch (const std::exception& e) {
+    log_debug("{} stays: {}", partial_, e.what());
+  }
 }
 
 void AtomicFolder::require_free() const {

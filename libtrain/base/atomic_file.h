@@ -12,6 +12,8 @@
 
 namespace trainyard::base {
 
+class FolderLock;
+
 // The suffix of everything unfinished. Whatever carries it may be deleted when no program is writing.
 inline constexpr std::string_view partial_suffix = ".partial";
 
@@ -27,6 +29,8 @@ void write_file(const std::string& path, std::string_view content);
 enum class Existing { refuse, replace };
 void write_file(const std::string& path, std::string_view content, Existing existing);
 
+// `path` and the folders above it that are not there, innermost first. EnvironmentError where the system cannot say.
+std::vector<std::string> missing_folders(const std::string& path);
 void make_folders(const std::string& path);  // with parents, all durable; nothing to do when it exists
 void sync_folder(const std::string& path);   // makes names that were created or renamed in it durable
 void sync_file(const std::string& path);
@@ -39,6 +43,9 @@ std::string without_slashes(
 // Removes a file or a whole folder; nothing to do when it is not there. A folder is renamed to NAME.removed.partial
 // first, so that an interrupted removal never looks like something whole.
 void remove_tree(const std::string& path);
+// The same of a folder that is locked: the lock is given up when the folder has lost its name, so that nobody takes it
+// meanwhile, and before anything is removed. A file server keeps what is open, and refuses to remove the folder.
+void remove_tree(const std::string& path, std::unique_ptr<FolderLock> lock);
 
 // InputError unless `path` is a folder that can be listed, or is not there at all: something else, a link to nothing
 // (whose disk may not be mounted), no permission.
@@ -61,8 +68,6 @@ std::vector<std::string> remove_stale_partials(const std::string& folder,
                                                const std::function<bool(std::string_view name)>& is_ours,
                                                const Owned& own);
 
-class FolderLock;
-
 // A folder under construction: NAME.partial until publish() renames it to NAME. Left unpublished it is removed by the
 // destructor. It is locked (FolderLock) until then.
 class AtomicFolder {
@@ -83,6 +88,7 @@ class AtomicFolder {
 
  private:
   void require_free() const;
+  void give_up() noexcept;
 
   std::string final_, partial_;
   Existing existing_;

@@ -12,9 +12,10 @@ int Descriptor::close() {
 }
 
 int write_all(int fd, std::string_view text) {
+  Interruptions interruptions;
   while (!text.empty()) {
     const auto n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && interruptions.again()) continue;
     if (n <= 0) return n < 0 ? errno : ENOSPC;
     text.remove_prefix(static_cast<std::size_t>(n));
   }

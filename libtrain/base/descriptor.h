@@ -1,6 +1,7 @@
 // Descriptor: an open file of the system that closes itself; and writing a text to one.
 #pragma once
 
+#include <cerrno>
 #include <string_view>
 #include <utility>
 
@@ -23,6 +24,16 @@ class Descriptor {
 
  private:
   int fd_;
+};
+
+// Of one loop of calls. A signal is no failure; a device that answers with EINTR for ever is one.
+class Interruptions {
+ public:
+  bool again() { return errno == EINTR && ++count_ < most; }  // after a call that failed
+
+ private:
+  static constexpr int most = 10000;
+  int count_ = 0;
 };
 
 // All of `text`, however many calls that takes. 0 or the system's reason: a disk that is nearly full takes a part, and

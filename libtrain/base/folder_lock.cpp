@@ -43,10 +43,11 @@ std::string own_name() {
                      job == nullptr ? "" : fmt::format(", Slurm job {}", job), utc_now(), random(), random());
 }
 
-// Empty, or what a holder wrote that did not live to empty it.
-bool is_lock(int file) {
+// Empty, or what a holder wrote that did not live to empty it. EnvironmentError where the system does not say.
+bool is_lock(int file, const std::string& path) {
   std::array<char, first_word.size()> text{};
   const auto n = ::pread(file, text.data(), text.size(), 0);
+  if (n < 0 && errno != EISDIR) throw_cannot_write("read", path, errno);
   return n == 0 || std::string_view(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0) == first_word;
 }
 
@@ -132,7 +133,7 @@ FolderLock::Tried FolderLock::try_to_take() {
     file_.close();
     return Tried::removed;
   }
-  if (!is_lock(file_.get())) {
+  if (!is_lock(file_.get(), path_)) {
     file_.close();
     throw_no_lock(path_);
   }
@@ -169,15 +170,16 @@ void FolderLock::require_free(const std::string& folder, const std::string& advi
   if (!file.is_open()) throw_cannot_write("lock", path, errno);
   const bool held = use_of(file.get()) == Use::somebody;
   const auto name = held ? holder_in(file.get()) : "";
-  const bool ours = is_lock(file.get());
+  const bool ours = is_lock(file.get(), path);
   if (held) throw_held(folder, name, advice);
   if (!ours) throw_no_lock(path);
 }
 
 bool FolderLock::is_there(const std::string& folder) {
-  const Descriptor file(::open((folder + "/" + lock_name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const auto path = folder + "/" + lock_name;
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file.is_open()) return errno != ENOENT && errno != ENOTDIR && errno != ELOOP;
-  return is_lock(file.get());
+  return is_lock(file.get(), path);
 }
 
 FolderLock::Look FolderLock::look(const std::string& folder) {
@@ -185,9 +187,9 @@ FolderLock::Look FolderLock::look(const std::string& folder) {
   for (int tries = 0; tries < most_removals; ++tries) {
     const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!file.is_open()) return {errno == ENOENT || errno == ENOTDIR ? Use::nobody : Use::unknown, ""};
-    const auto name = is_lock(file.get()) ? name_in(file.get()) : "";
+    const auto name = is_lock(file.get(), path) ? name_in(file.get()) : "";
     if (const auto use = use_of(file.get()); use != Use::nobody)
-      return {use, is_lock(file.get()) ? name_in(file.get()) : ""};
+      return {use, is_lock(file.get(), path) ? name_in(file.get()) : ""};
     // A holder that ends well removes the file before it gives up the lock: then the name in it says nothing.
     if (names(path, file.get())) return {Use::nobody, name};
   }

@@ -32,6 +32,7 @@ class FolderLock {
 
   // Who holds it, as the file says it: process, host, Slurm job, since when, and a number that no other start has.
   const std::string& name() const { return name_; }
+  bool is_held() const { return file_.is_open(); }  // false: the file system has no locks
   // EnvironmentError naming both when another holder has written its name since: a file system may give one lock to two
   // machines. Nothing to do where the file is gone.
   void require_alone() const;

@@ -63,9 +63,10 @@ std::string read_file(const std::string& path, std::int64_t largest) {
   std::string text;
   text.reserve(static_cast<std::size_t>(info.st_size));
   char buffer[1 << 16];
+  Interruptions interruptions;
   while (true) {  // to the end, not to the size: pipes and /proc state none, and a file may grow
     const auto n = ::read(file.get(), buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && interruptions.again()) continue;
     if (n < 0) throw_cannot_read("read", path, errno);
     if (n == 0) return text;
     text.append(buffer, static_cast<std::size_t>(n));

@@ -26,6 +26,8 @@ std::string hint_for(int number) {
     case EISDIR: return "a file is expected there, not a folder";
     case EMFILE:
     case ENFILE: return "too many files are open: raise the limit (ulimit -n)";
+    case ESTALE: return "the file server has lost it: is the share still mounted?";
+    case ENOLCK: return "the file system has no locks: use another one for what is written";
     case EIO: return "the device reports errors: look at the system's log before trusting this disk again";
     default: return {};
   }

@@ -111,16 +111,19 @@ void NewCheckpoint::require_room() const {
 
 void NewCheckpoint::remove_unfinished() {
   std::size_t finished = 0;
-  std::error_code ignored;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const auto base = partial_ + "/" + rank_name(static_cast<int>(r));
     if (ranks_[r]->is_finished()) ++finished;
     else remove_rank_files(base);
   }
-  if (finished == 0) fs::remove_all(partial_, ignored);
-  else
-    base::log_info("{} of {} stay in {}: the same command goes on from there", finished,
-                   base::counted(static_cast<std::int64_t>(ranks_.size()), "rank file"), partial_);
+  if (finished > 0)
+    return base::log_info("{} of {} stay in {}: the same command goes on from there", finished,
+                          base::counted(static_cast<std::int64_t>(ranks_.size()), "rank file"), partial_);
+  try {
+    base::remove_tree(partial_, std::move(lock_));
+  } catch (const std::exception& e) {
+    base::log_debug("{} stays: {}", partial_, e.what());
+  }
 }
 
 Manifest NewCheckpoint::publish(const std::function<void(const Manifest&)>& prove) {

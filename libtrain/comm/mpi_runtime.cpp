@@ -74,11 +74,15 @@ std::string MpiRuntime::library() {
 }
 
 void MpiRuntime::abort(int exit_code) {
-  std::thread([step = step_, exit_code] {
-    std::this_thread::sleep_for(std::chrono::seconds(5));
-    if (!step.empty()) cancel(step);
-    std::_Exit(exit_code);
-  }).detach();
+  try {
+    std::thread([step = step_, exit_code] {
+      std::this_thread::sleep_for(std::chrono::seconds(5));
+      if (!step.empty()) cancel(step);
+      std::_Exit(exit_code);
+    }).detach();
+  } catch (const std::exception&) {
+    // No thread and no memory left, which may be why the job ends: nobody looks after MPI_Abort.
+  }
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }

@@ -1,13 +1,14 @@
 // One small file, written by a process that is about to end.
 #include "libtrain/comm/reason.h"
 
+#include "libtrain/base/descriptor.h"
 #include "libtrain/base/here_and_now.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <cstdio>
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <sys/stat.h>
@@ -22,7 +23,7 @@ bool has_its_name(const std::string& name) {
          name.find_first_not_of("0123456789", 5) == name.size() - 5;
 }
 
-// By its name and by what this program writes into it.
+// By its name and by what this program writes into it; empty where a full disk took the text.
 bool is_reason(const std::filesystem::path& path) {
   if (!has_its_name(path.filename().string()) ||
       !std::filesystem::is_regular_file(std::filesystem::symlink_status(path)))
@@ -30,7 +31,7 @@ bool is_reason(const std::filesystem::path& path) {
   std::ifstream in(path);
   std::string text(4096, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  return text.find("\"exit_code\"") != std::string::npos;
+  return in.gcount() == 0 || text.find("\"exit_code\"") != std::string::npos;
 }
 
 }  // namespace
@@ -46,10 +47,13 @@ void write_reason(const std::string& folder, int rank, int exit_code, const std:
     if (job != nullptr) j["job"] = step != nullptr ? fmt::format("{}.{}", job, step) : job;
     const auto text = j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     mkdir(folder.c_str(), 0777);
-    if (auto* file = std::fopen(fmt::format("{}/rank-{:05}.json", folder, rank).c_str(), "w")) {
-      std::fwrite(text.data(), 1, text.size(), file);
-      std::fclose(file);
-    }
+    // A file of its own: a link would lead elsewhere, and a pipe would wait for a reader.
+    const base::Descriptor place(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    const auto name = fmt::format("rank-{:05}.json", rank);
+    unlinkat(place.get(), name.c_str(), 0);
+    const base::Descriptor file(
+        openat(place.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
+    if (file.is_open()) base::write_all(file.get(), text);
   } catch (const std::exception&) {
     // What ended the rank is on stderr already; a second failure would hide it.
   }

@@ -162,7 +162,7 @@ TaskResult build_task(DocumentSource& source, const Tokenizer& tokenizer, const 
   };
   // Something of somebody else's among the parts is no reason to fail when the set is there. What is left of the parts
   // must not look like that of a task that was killed just now.
-  const auto clear = [&] {
+  const auto clear = [&](std::unique_ptr<base::FolderLock> lock) {
     const auto own = own_parts(precious);
     try {
       base::require_own(parts.path(), own);
@@ -174,11 +174,11 @@ TaskResult build_task(DocumentSource& source, const Tokenizer& tokenizer, const 
         std::filesystem::remove(parts.path() + "/" + joined_index_file, error);
       return;
     }
-    base::remove_tree(parts.path());
+    base::remove_tree(parts.path(), std::move(lock));
   };
   source.take(share);
   if (is_made(parts, options.output)) {
-    if (const auto lock = hold(parts)) clear();
+    if (auto lock = hold(parts)) clear(std::move(lock));
     return elsewhere();
   }
   NewSet::check(options, precious);
@@ -187,7 +187,7 @@ TaskResult build_task(DocumentSource& source, const Tokenizer& tokenizer, const 
     first = parts.begin(settings_of(source, tokenizer, options, share.tasks));
     NewSet::check(options, precious);  // the set of parts that were there a moment ago
   } catch (const base::Error&) {
-    if (first) clear();
+    if (first) clear(nullptr);
     NewSet::check(options, precious);  // says more than that a folder went
     throw;
   }
@@ -205,11 +205,11 @@ TaskResult build_task(DocumentSource& source, const Tokenizer& tokenizer, const 
   result.missing = parts.missing();
   if (!parts.has(share.task)) return elsewhere();  // it went into the set
   if (!result.missing.empty()) return result;
-  const auto lock = hold(parts);
+  auto lock = hold(parts);
   if (!lock) return elsewhere();
   result.set = join(source, tokenizer, options, parts, share.tasks, progress.joining);
   result.state = TaskResult::State::made;
-  clear();
+  clear(std::move(lock));
   return result;
 }
 

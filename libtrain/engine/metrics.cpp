@@ -2,6 +2,7 @@
 #include "libtrain/engine/metrics.h"
 
 #include "libtrain/base/atomic_file.h"
+#include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
@@ -31,9 +32,10 @@ nlohmann::ordered_json number(double x) {  // JSON has no NaN
 std::string read_back(int file, std::int64_t bytes) {
   std::string text(static_cast<std::size_t>(bytes), '\0');
   std::size_t done = 0;
+  base::Interruptions interruptions;
   for (ssize_t n = 1; done < text.size() && n != 0;) {
     n = ::pread(file, text.data() + done, text.size() - done, static_cast<off_t>(done));
-    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && interruptions.again()) continue;
     if (n < 0) break;
     done += static_cast<std::size_t>(n);
   }
@@ -205,10 +207,11 @@ void MetricsFile::go_on_at_end(std::int64_t found) {
 }
 
 void MetricsFile::append(const std::string& line) {
+  base::Interruptions interruptions;
   for (std::size_t done = 0;
        done < line.size();) {  // a disk that is nearly full takes a part, and says why only when asked for the rest
     const auto n = ::write(file_, line.data() + done, line.size() - done);
-    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && interruptions.again()) continue;
     if (n <= 0)
       throw base::EnvironmentError(fmt::format("cannot write {}: {}", path_, std::strerror(n < 0 ? errno : ENOSPC)),
                                    "is the disk full? The last published checkpoint stands; resume with --resume auto");

@@ -36,9 +36,10 @@ constexpr std::size_t told_apart = 4096;  // bytes of a line that no other has: 
 std::string read_at(int file, std::int64_t offset, std::size_t bytes, const std::string& path) {
   std::string text(bytes, '\0');
   std::size_t done = 0;
+  base::Interruptions interruptions;
   while (done < bytes) {
     const auto n = ::pread(file, text.data() + done, bytes - done, offset + static_cast<off_t>(done));
-    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && interruptions.again()) continue;
     if (n < 0) base::throw_cannot_read("read", path, errno);
     if (n == 0) break;
     done += static_cast<std::size_t>(n);

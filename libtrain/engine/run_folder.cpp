@@ -18,6 +18,7 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <iterator>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace trainyard::engine {
@@ -133,10 +134,7 @@ std::string checkpoints_folder(const std::string& output) { return output + "/ch
 
 HeldFolder::HeldFolder(const std::string& output) {
   base::require_folder_or_nothing(output);
-  std::error_code error;
-  for (auto folder = output; !std::filesystem::exists(std::filesystem::symlink_status(folder, error));
-       folder = base::parent_of(folder))
-    made_.push_back(folder);
+  made_ = base::missing_folders(output);
   try {
     base::make_folders(output);
     // A job that is started again at once may meet the last breath of the one before.
@@ -151,10 +149,12 @@ HeldFolder::HeldFolder(const std::string& output) {
 
 HeldFolder::~HeldFolder() { give_up(); }
 
-void HeldFolder::give_up() {
+void HeldFolder::give_up() noexcept {
   lock_.reset();
-  if (!made_.empty() && base::file_size(made_.front() + "/metrics.jsonl") == 0)
-    ::unlink((made_.front() + "/metrics.jsonl").c_str());
+  if (made_.empty()) return;
+  const auto metrics = made_.front() + "/metrics.jsonl";
+  struct stat info {};
+  if (::lstat(metrics.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0) ::unlink(metrics.c_str());
   for (const auto& folder : made_)
     if (::rmdir(folder.c_str()) != 0) return;  // something is in it
 }
@@ -163,9 +163,8 @@ std::unique_ptr<HeldFolder> take_run_folder(const std::string& output) { return 
 
 void require_usable(const std::string& output) {
   for (const auto& folder : {output, checkpoints_folder(output)}) base::require_folder_or_nothing(folder);
-  auto there = output;
-  for (std::error_code error; !std::filesystem::exists(std::filesystem::symlink_status(there, error));
-       there = base::parent_of(there)) {}
+  const auto missing = base::missing_folders(output);
+  const auto there = missing.empty() ? output : base::parent_of(missing.back());
   if (::access(there.c_str(), W_OK | X_OK) != 0) base::throw_cannot_write("write into", there, errno);
   require_writable(output);
   base::FolderLock::require_free(output, way_from_held);

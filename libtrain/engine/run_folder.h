@@ -25,7 +25,7 @@ class HeldFolder {
   const base::FolderLock& lock() const { return *lock_; }
 
  private:
-  void give_up();
+  void give_up() noexcept;
   std::vector<std::string> made_;  // innermost first
   std::unique_ptr<base::FolderLock> lock_;
 };

@@ -8,8 +8,33 @@
 #include "libtrain/engine/build_info.h"
 #include "libtrain/engine/run_tokenizer.h"
 #include "libtrain/engine/same_settings.h"
+#include "libtrain/engine/watch.h"
 
 namespace trainyard::engine {
+
+namespace {
+
+// While ranks wait for one another's disks. A rank that writes is not missing, however long that takes, and the
+// watchdog's sentence says what it does.
+class PatientWatch {
+ public:
+  PatientWatch(const RunContext& run, const Trainer& trainer, std::int64_t step) : run_(run), trainer_(trainer) {
+    watch_calls(run_.watchdog, run_.world, Calls::of_a_start);
+    if (run_.watchdog != nullptr)
+      run_.watchdog->ask_what_is_done([step] { return fmt::format("writing step {}", step); });
+  }
+  ~PatientWatch() {
+    watch_calls(run_.watchdog, run_.world, Calls::of_steps);
+    if (run_.watchdog != nullptr) run_.watchdog->ask_what_is_done([&trainer = trainer_] { return trainer.doing(); });
+  }
+  PatientWatch(const PatientWatch&) = delete;
+
+ private:
+  const RunContext& run_;
+  const Trainer& trainer_;
+};
+
+}  // namespace
 
 RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start)
     : run_(run), trainer_(trainer), folder_(checkpoints_folder(run.config.output)) {
@@ -67,6 +92,7 @@ void RunSaving::follow(const std::vector<RankRecord>& all) {
 
 // What the others wrote of this checkpoint is removed too; older ones stay. Throws what the rank that failed met.
 void RunSaving::discard() {
+  const PatientWatch patient(run_, trainer_, saver_->taken_step());
   saver_->wait();
   run_.world.control->barrier(trainer_.communication());
   trainer_.communication().synchronize();
@@ -75,7 +101,8 @@ void RunSaving::discard() {
 }
 
 void RunSaving::finish_publishing() {
-  if (saver_->taken_step() < 0) return;
+  if (saver_->taken_step() < 0 || saved_step_ == saver_->taken_step()) return;
+  const PatientWatch patient(run_, trainer_, saver_->taken_step());
   while (saved_step_ != saver_->taken_step()) {
     saver_->wait();
     RankRecord mine;

@@ -78,9 +78,10 @@ std::int64_t BulkFile::size() const {
 void BulkFile::read(std::int64_t offset, void* out, std::int64_t bytes) const {
   auto* to = static_cast<char*>(out);
   std::int64_t done = 0;
+  base::Interruptions interruptions;
   while (done < bytes) {
     const auto n = ::pread(file_.get(), to + done, static_cast<std::size_t>(bytes - done), offset + done);
-    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && interruptions.again()) continue;
     if (n < 0) throw_cannot_read("read", path_, errno);
     if (n == 0)
       throw base::InputError(fmt::format("{} ends at byte {}, expected {} bytes from {}", path_, size(), bytes, offset),
@@ -92,9 +93,10 @@ void BulkFile::read(std::int64_t offset, void* out, std::int64_t bytes) const {
 void BulkFile::write(std::int64_t offset, const void* data, std::int64_t bytes) {
   const auto* from = static_cast<const char*>(data);
   std::int64_t done = 0;
+  base::Interruptions interruptions;
   while (done < bytes) {
     const auto n = ::pwrite(file_.get(), from + done, static_cast<std::size_t>(bytes - done), offset + done);
-    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && interruptions.again()) continue;
     if (n < 0) throw_cannot_write("write", path_, errno);
     done += n;
   }

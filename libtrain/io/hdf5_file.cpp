@@ -27,6 +27,7 @@ Hdf5File Hdf5File::create(const std::string& path) {
   const auto access = property_list(H5P_FILE_ACCESS);
   H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
   H5Pset_alignment(access.get(), 4096, 4096);
+  H5Pset_file_locking(access.get(), 0, 1);  // the folder is locked, and some file systems have no locks
   const auto creation = property_list(H5P_FILE_CREATE);
   H5Pset_obj_track_times(creation.get(), false);  // equal content gives equal bytes
   const auto id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get());

@@ -50,9 +50,12 @@ void Launch::require_same(const engine::NamedSettings& mine) {
   engine::require_same(mine, world_, world_.communication ? *world_.communication : *caller);
 }
 
-void Launch::claim_the_end() {
+void Launch::claim_the_end(int exit_code) {
+  thread_local bool mine = false;
+  if (mine) std::_Exit(exit_code);  // what this thread met while it ended the job
   if (ending_.exchange(true))
     for (;;) pause();
+  mine = true;
 }
 
 void Launch::write_reason(int exit_code, const std::string& reason) const {
@@ -67,15 +70,15 @@ void Launch::write_reason(int exit_code, const std::string& reason) const {
 
 int Launch::fail(const std::exception& error) {
   if (world_.size == 1) return report("train", error);
-  claim_the_end();
+  claim_the_end(static_cast<int>(base::told_of(error).code));
   const int code = report(fmt::format("train: rank {} on {}", world_.rank, base::host_name()), error);
   write_reason(code, base::told_of(error).message);
   mpi_->abort(code);
 }
 
 void Launch::end_on_hang(const std::string& sentence, comm::Decided where) {
-  claim_the_end();
   constexpr auto code = static_cast<int>(base::ExitCode::peer_hung);
+  claim_the_end(code);
   write_reason(code, sentence);
   std::this_thread::sleep_for(std::chrono::milliseconds(
       where == comm::Decided::here ? 500 : 3000));  // elsewhere: only should the one that decided not end it

@@ -39,7 +39,7 @@ class Launch {
 
  private:
   void make_world(const plan::Topology& topology);
-  void claim_the_end();  // of two threads that end the job the first goes on
+  void claim_the_end(int exit_code);  // of two threads that end the job the first goes on
   void write_reason(int exit_code, const std::string& reason) const;
   std::unique_ptr<comm::MpiRuntime> mpi_;
   engine::World world_;

@@ -1,0 +1,68 @@
+#!/bin/bash
+# The programs on file systems that lack something, and on a system that refuses: no locks, no links, no flags of renaming, removed files that stay (NFS), slow and failing disks, no more threads.
+# usage: file_systems.sh BIN_FOLDER LIBRARY (interposed.c)
+PATH=$(realpath "$1"):$PATH
+library=$(realpath "$2")
+. "$(dirname "$0")/../script.sh"
+set -o pipefail
+export TRAINYARD_DEVICE=cpu
+mkdir bin
+PATH=$PWD/bin:$PATH
+cat >bin/on <<END
+#!/bin/bash
+# on KINDS COMMAND...: the command on another system
+kinds=\$1
+shift
+LD_PRELOAD=$library INTERPOSED=\$kinds exec "\$@"
+END
+cat >bin/two_ranks <<'END'
+#!/bin/bash
+# two_ranks KINDS FLAGS...: train with rank 1 on another system
+exec mpirun -q --bind-to none -n 1 train "${@:2}" : -n 1 on "$1" train "${@:2}"
+END
+chmod +x bin/*
+small_text 200 >text
+tiny_model >model.toml
+data=(shard-data --input text --split paragraphs --validation 0)
+run=(--model model.toml --data data --global-batch 2 --micro-batch 1 --threads 1 --progress never --steps 4 --save-every 2)
+
+expect 0 "${data[@]}" --output data
+expect 0 train "${run[@]}" --output plain
+
+# Everything is written, and is what it is elsewhere.
+for kinds in no-locks no-links,no-flags silly no-locks,no-links,no-flags,silly; do
+  name=${kinds//,/-}
+  expect 0 on "$kinds" "${data[@]}" --output "data-$name"
+  same data/index.json "data-$name/index.json" "the set made with $kinds"
+  expect 0 on "$kinds" "${data[@]}" --output "data-$name" --force
+  expect 0 on "$kinds" train "${run[@]}" --output "run-$name"
+  expect 0 inspect --verify "run-$name/checkpoints/step-00000004"
+  expect 0 on "$kinds" reshard-checkpoint "run-$name/checkpoints/step-00000004" "cut-$name" --data-parallel 2
+  expect 0 on "$kinds" partition-model --model model.toml --ranks 1 --global-batch 2 --sequence 8 --vocabulary 259 --output "plan-$name.json"
+  expect 2 on "$kinds" partition-model --model model.toml --ranks 1 --global-batch 2 --sequence 8 --vocabulary 259 --output "plan-$name.json"
+  said "exists"
+  expect 0 on "$kinds" "${data[@]}" --output "tasks-$name" --task 0/2
+  expect 0 on "$kinds" "${data[@]}" --output "tasks-$name" --task 1/2
+  same data/index.json "tasks-$name/index.json" "the set of tasks with $kinds"
+done
+left=$(find . -name '.nfs*' -o -name '*.partial*' -o -name '*.parts*' | head -3)
+[ -z "$left" ] || fail "files stay: $left"
+
+# A rank whose disk is slow is waited for, not missed.
+expect 0 two_ranks slow-sync:2 "${run[@]}" --output slow --hang-timeout 1
+expect 0 inspect --verify slow/checkpoints/step-00000004
+
+# A system that reports errors of the device says nothing of content.
+expect 4 env INTERPOSED_NAME=/lock LD_PRELOAD="$library" INTERPOSED=io:pread train "${run[@]}" --output failing
+said "Input/output error"
+unsaid "somebody wrote it"
+
+# No thread is left for a rank: the job ends at once, with 4.
+for first in 1 2 3 4; do
+  code=0
+  begun=$SECONDS
+  timeout 60 two_ranks "threads:$first" "${run[@]}" --output "threads-$first" >out 2>err || code=$?
+  [ "$code" != 6 ] || fail "rank 1 without its thread $first is told as a hang"
+  [ "$code" != 124 ] && [ $((SECONDS - begun)) -lt 50 ] || fail "rank 1 without its thread $first holds the job"
+done
+passed
