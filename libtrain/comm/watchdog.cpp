@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/text.h"
 #include "libtrain/base/thread.h"
 #include "libtrain/comm/reason.h"
 #include "libtrain/comm/watchdog_address.h"
@@ -79,17 +80,24 @@ struct Watchdog::Impl {
         getsockname(socket, reinterpret_cast<sockaddr*>(&any), &length) != 0)
       throw base::EnvironmentError(fmt::format("the watchdog has no socket: {}", std::strerror(errno)));
     port = ntohs(any.sin_port);
+    // Room for a report of every rank, should they all come at once; the system may give less.
+    const int room = static_cast<int>(
+        std::min<std::size_t>(std::size_t{16} << 20, 2 * sizeof(Report) * static_cast<std::size_t>(options.size)));
+    setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
     const int yes = 1;
     setsockopt(socket, IPPROTO_IP, IP_RECVERR, &yes,
                sizeof yes);  // refusals come back with the address that they are about
   }
 
   void tell(int rank, const void* data, std::size_t bytes) {
+    tell(rank, sealed(options.key, {static_cast<const char*>(data), bytes}));
+  }
+  void tell(int rank, const std::string& message) {
     // A lost message is a missed report; the next one follows. A refusal of an earlier one is reported in place of
     // sending.
     for (const auto& to : peers[static_cast<std::size_t>(rank)].places)
       for (int again = 0; again < 2; ++again)
-        if (sendto(socket, data, bytes, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) >= 0 ||
+        if (sendto(socket, message.data(), message.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) >= 0 ||
             errno != ECONNREFUSED)
           break;
   }
@@ -179,29 +187,30 @@ struct Watchdog::Impl {
   }
 
   void send_to_all(const Report& report) {
+    const auto message = sealed(options.key, {reinterpret_cast<const char*>(&report), sizeof report});
     for (int r = 0; r < options.size; ++r)
-      if (talks_with(r)) tell(r, &report, sizeof report);
+      if (talks_with(r)) tell(r, message);
   }
 
   void receive() {
-    alignas(Report) char buffer[sizeof(Report) + verdict_limit];
+    char buffer[sizeof(Report) + verdict_limit + seal_bytes];
     while (true) {
       sockaddr_in source{};
       socklen_t length = sizeof source;
       const auto n = recvfrom(socket, buffer, sizeof buffer, 0, reinterpret_cast<sockaddr*>(&source), &length);
       if (n < 0 && errno == ECONNREFUSED) continue;  // told about in full by hear_refusals
       if (n < 0) return;
-      if (n < static_cast<ssize_t>(sizeof(Report))) continue;
+      const auto message = opened(options.key, {buffer, static_cast<std::size_t>(n)});
+      if (!message || message->size() < sizeof(Report)) continue;
       Report r;
-      std::memcpy(&r, buffer, sizeof r);
-      if (r.run != own.run || r.rank < 0 || r.rank >= options.size) continue;
+      std::memcpy(&r, message->data(), sizeof r);
+      if (r.rank < 0 || r.rank >= options.size) continue;
       const auto from = static_cast<std::size_t>(r.rank);
       auto& peer = peers[from];
       if (!peer.heard) peer.places = {source};
       peer.heard = true;
       peer.refused_since = -1;
-      if (r.kind == Report::verdict && !bidding)
-        return end(std::string(buffer + sizeof r, static_cast<std::size_t>(n) - sizeof r), r.rank);
+      if (r.kind == Report::verdict && !bidding) return end(base::printable(message->substr(sizeof r)), r.rank);
       if (r.kind == Report::farewell) {
         peer.leaving = true;
         Report answer = own;
@@ -215,20 +224,25 @@ struct Watchdog::Impl {
     }
   }
 
+  bool is_first_of_its_host() const {
+    const auto own_host = hosts.begin() + options.rank;
+    return std::find(hosts.begin(), own_host, *own_host) == own_host;
+  }
+
   void end(const std::string& sentence, int decider) {
     if (ended) return;
     ended = true;
     if (decider == options.rank) {
       std::fprintf(stderr, "watchdog: %s\n", sentence.c_str());
-      char buffer[sizeof(Report) + verdict_limit];
       Report head = own;
       head.kind = Report::verdict;
-      std::memcpy(buffer, &head, sizeof head);
-      const auto n = std::min(sentence.size(), verdict_limit);
-      std::memcpy(buffer + sizeof head, sentence.data(), n);
+      const auto message = sealed(options.key, std::string(reinterpret_cast<const char*>(&head), sizeof head) +
+                                                   sentence.substr(0, verdict_limit));
       for (int again = 0; again < 3; ++again)
         for (int r = 0; r < options.size; ++r)
-          if (r != options.rank) tell(r, buffer, sizeof head + n);
+          if (r != options.rank) tell(r, message);
+    } else if (is_first_of_its_host()) {
+      std::fprintf(stderr, "watchdog: %s has decided: %s\n", name_of_rank(decider, hosts).c_str(), sentence.c_str());
     }
     if (options.on_hang) options.on_hang(sentence, decider == options.rank ? Decided::here : Decided::elsewhere);
   }
@@ -296,7 +310,7 @@ struct Watchdog::Impl {
   }
 
   void work() {
-    double last = base::steady_seconds(), next_report = last;
+    double last = base::steady_seconds(), next_report = last, since_judged = 0;
     while (!leave && !ended) {
       pollfd p{socket, POLLIN, 0};
       poll(&p, 1, static_cast<int>(1000 * std::min(options.interval_seconds / 2, 0.1)) + 1);
@@ -313,12 +327,13 @@ struct Watchdog::Impl {
       if (ended) return;
       const std::lock_guard lock(watching);
       look_at_own(passed);
-      if (t >= next_report) {
-        send_to_all(own);
-        next_report = t + options.interval_seconds;
-      }
+      since_judged += passed;
+      if (t < next_report) continue;  // reports of many ranks wake this one often
+      send_to_all(own);
+      next_report = t + options.interval_seconds;
       warn_of_unheard();
-      decide(passed);
+      decide(since_judged);
+      since_judged = 0;
     }
   }
 };
@@ -358,14 +373,11 @@ void Watchdog::start(const std::vector<std::string>& addresses) {
   if (i.options.size <= 1) return;
   TRAINYARD_ASSERT(addresses.size() == static_cast<std::size_t>(i.options.size) && !i.thread.joinable(), "{} addresses",
                    addresses.size());
-  std::uint64_t run = 0xcbf29ce484222325ull;
   for (const auto& a : addresses) {
     auto address = parse_watchdog_address(a, base::host_name());
     i.peers.emplace_back().places = std::move(address.places);
     i.hosts.push_back(std::move(address.host));
-    for (char c : a) run = (run ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
   }
-  i.own.run = run;
   i.own.rank = i.options.rank;
   i.heard.resize(addresses.size());
   i.silence.resize(addresses.size(), 0);

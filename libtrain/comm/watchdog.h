@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/comm/ledger.h"
+#include "libtrain/comm/watchdog_message.h"
 #include "libtrain/comm/watchdog_report.h"
 
 #include <atomic>
@@ -30,7 +31,8 @@ struct WatchdogOptions {
   double interval_seconds = 0.5;  // between two reports of a rank
   // Called once, on the watchdog's thread, on every rank that still answers; `sentence` names the collective, the step
   // and the ranks. The rank that decided has printed it.
-  std::function<void(const std::string& sentence, Decided where)> on_hang;
+  std::function<void(const std::string& sentence, Decided where)> on_hang = {};
+  WatchdogKey key = {};  // of this start, the same on every rank: what is not sealed with it is not heard
 };
 
 // One thread per rank, all signals masked, and one UDP socket; no MPI. Every rank reports sequence number, operation

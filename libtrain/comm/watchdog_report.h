@@ -9,8 +9,9 @@
 
 namespace trainyard::comm {
 
-// Four of the world's groups, that of stages that hold a unit together, six of stages that are neighbours.
-inline constexpr int watched_limit = 11;
+// Control and results, six groups along axes, that of stages that hold a unit together, six of stages that are
+// neighbours.
+inline constexpr int watched_limit = 15;
 
 struct Watched {  // one ledger of one rank
   std::uint64_t sequence = 0;
@@ -19,8 +20,7 @@ struct Watched {  // one ledger of one rank
   char operation[31] = {};
 };
 
-struct Report {           // sent as it lies in memory: all ranks run the same program
-  std::uint64_t run = 0;  // of this start; anything else on the port is ignored
+struct Report {  // sent as it lies in memory: all ranks run the same program
   enum Kind : std::int32_t { state, verdict, farewell, farewell_heard } kind = state;  // a text follows a verdict
   std::int32_t rank = 0;
   std::int64_t step = 0;

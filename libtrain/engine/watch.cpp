@@ -29,6 +29,7 @@ std::unique_ptr<comm::Watchdog> watch_peers(World& world, tensor::Exec& exec, do
   o.rank = world.rank;
   o.size = world.size;
   o.timeout_seconds = timeout_seconds;
+  o.key = comm::agree_on_watchdog_key(*world.control, exec);
   o.on_hang = world.on_hang ? world.on_hang : std::move(otherwise);
   auto watchdog = std::make_unique<comm::Watchdog>(
       o, std::vector<comm::WatchedLedger>{{{"control", {}, Judged::patiently}, &world.control->ledger()}});
