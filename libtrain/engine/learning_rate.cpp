@@ -10,20 +10,39 @@
 
 namespace trainyard::engine {
 
-std::vector<std::string> schedule_names() { return {"constant", "linear", "cosine", "wsd", "inverse-sqrt"}; }
+namespace {
+
+// From 0 to 1, how far the rate of a schedule that decays at its end has gone from peak to final.
+double decayed(const std::string& schedule, double progress) {
+  if (schedule == "wsd-cosine") return 0.5 * (1 - std::cos(std::numbers::pi * progress));
+  if (schedule == "wsd-minus-sqrt") return std::sqrt(progress);
+  return progress;
+}
+
+bool decays_at_the_end(const std::string& schedule) { return schedule.rfind("wsd", 0) == 0; }
+
+}  // namespace
+
+std::vector<std::string> schedule_names() {
+  return {"constant", "linear", "cosine", "wsd", "wsd-cosine", "wsd-exponential", "wsd-minus-sqrt", "inverse-sqrt"};
+}
 
 double LearningRate::at(std::int64_t completed) const {
   const auto t = std::min(completed + 1, std::max<std::int64_t>(total_steps, 1));
   if (t <= warmup_steps) return peak * static_cast<double>(t) / static_cast<double>(warmup_steps);
-  const auto span = static_cast<double>(std::max<std::int64_t>(1, total_steps - warmup_steps));
-  const double progress = static_cast<double>(t - warmup_steps) / span;
-  if (schedule == "linear") return peak + (final - peak) * progress;
-  if (schedule == "cosine") return final + (peak - final) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
-  if (schedule == "wsd") {
+  if (decays_at_the_end(schedule)) {
     const auto left = total_steps - t;
     if (left >= decay_steps) return peak;
-    return final + (peak - final) * static_cast<double>(left) / static_cast<double>(decay_steps);
+    const double rest = static_cast<double>(left) / static_cast<double>(decay_steps);
+    if (schedule == "wsd") return final + (peak - final) * rest;
+    if (schedule == "wsd-exponential") return final * std::pow(peak / final, rest);
+    return peak + (final - peak) * decayed(schedule, 1 - rest);
   }
+  const auto span =
+      static_cast<double>(std::max<std::int64_t>(1, decay_steps > 0 ? decay_steps : total_steps - warmup_steps));
+  const double progress = std::min(1.0, static_cast<double>(t - warmup_steps) / span);
+  if (schedule == "linear") return peak + (final - peak) * progress;
+  if (schedule == "cosine") return final + (peak - final) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
   if (schedule == "inverse-sqrt") {
     const auto w = static_cast<double>(std::max<std::int64_t>(1, warmup_steps));
     return peak * std::sqrt(w / static_cast<double>(std::max<std::int64_t>(t, 1)));
@@ -42,10 +61,18 @@ std::vector<std::string> problems(const LearningRate& s) {
     out.push_back(fmt::format("--final-learning-rate {} must lie between 0 and --learning-rate {}", s.final, s.peak));
   if (s.warmup_steps < 0 || s.warmup_steps > s.total_steps)
     out.push_back(fmt::format("--warmup-steps {} must lie between 0 and --steps {}", s.warmup_steps, s.total_steps));
-  if (s.schedule == "wsd" && (s.decay_steps < 1 || s.decay_steps + s.warmup_steps > s.total_steps))
+  if (decays_at_the_end(s.schedule) && (s.decay_steps < 1 || s.decay_steps + s.warmup_steps > s.total_steps))
     out.push_back(
-        fmt::format("--schedule wsd needs --decay-steps between 1 and --steps minus --warmup-steps ({}), not {}",
-                    s.total_steps - s.warmup_steps, s.decay_steps));
+        fmt::format("--schedule {} needs --decay-steps between 1 and --steps minus --warmup-steps ({}), not {}",
+                    s.schedule, s.total_steps - s.warmup_steps, s.decay_steps));
+  if (s.schedule == "wsd-exponential" && !(s.final > 0))
+    out.push_back("--schedule wsd-exponential needs a --final-learning-rate above 0");
+  if (s.schedule == "constant" || s.schedule == "inverse-sqrt") {
+    if (s.final > 0)
+      out.push_back(fmt::format("--final-learning-rate {} means nothing to --schedule {}", s.final, s.schedule));
+    if (s.decay_steps > 0)
+      out.push_back(fmt::format("--decay-steps {} means nothing to --schedule {}", s.decay_steps, s.schedule));
+  }
   return out;
 }
 

@@ -9,9 +9,12 @@ namespace trainyard::engine {
 
 // Linear warm-up over warmup_steps, then the named decay to `final` at total_steps; constant after the end.
 //   constant             peak
-//   linear, cosine       from peak to final between the end of the warm-up and total_steps (Loshchilov & Hutter 2017
-//                        for cosine)
+//   linear, cosine       from peak to final between the end of the warm-up and total_steps, or in decay_steps where
+//                        they are given, and final from then on (Loshchilov & Hutter 2017 for cosine)
 //   wsd                  warm-up, stable, then linear to final over the last decay_steps (Hu et al. 2024)
+//   wsd-cosine           the same with half a cosine
+//   wsd-exponential      the same with a constant factor for each step: peak (final / peak)^p, p from 0 to 1
+//   wsd-minus-sqrt       the same with peak + (final - peak) sqrt(p) (Haegele et al. 2024)
 //   inverse-sqrt         peak * sqrt(w / t), w = max(1, warmup_steps) (Vaswani et al. 2017, equation 3)
 struct LearningRate {
   std::string schedule = "cosine";

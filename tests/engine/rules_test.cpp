@@ -23,12 +23,31 @@ TEST(LearningRate, WarmupStartsAtItsFirstValue) {
   EXPECT_DOUBLE_EQ(s.at(1000), 0.1);  // clamped after the end
 }
 
+TEST(LearningRate, WhatMeansNothingIsRefused) {
+  EXPECT_EQ(problems(LearningRate{"constant", 1, 0.1, 0, 0, 10}).size(), 1u);
+  EXPECT_EQ(problems(LearningRate{"inverse-sqrt", 1, 0.1, 0, 5, 10}).size(), 2u);
+  EXPECT_EQ(problems(LearningRate{"wsd-exponential", 1, 0, 0, 5, 10}).size(), 1u);
+  EXPECT_TRUE(problems(LearningRate{"cosine", 1, 0.1, 0, 5, 10}).empty());
+}
 TEST(LearningRate, OtherSchedules) {
   EXPECT_DOUBLE_EQ((LearningRate{"constant", 0.5, 0, 0, 0, 10}.at(7)), 0.5);
   EXPECT_DOUBLE_EQ((LearningRate{"linear", 1, 0, 0, 0, 10}.at(4)), 0.5);
   EXPECT_DOUBLE_EQ((LearningRate{"wsd", 1, 0, 0, 4, 10}.at(5)), 1);
   EXPECT_DOUBLE_EQ((LearningRate{"wsd", 1, 0, 0, 4, 10}.at(7)), 0.5);
   EXPECT_DOUBLE_EQ((LearningRate{"inverse-sqrt", 1, 0, 4, 0, 100}.at(15)), 0.5);
+  // Half of the decay: of 8 steps that end with step 20, step 16.
+  EXPECT_NEAR((LearningRate{"wsd-cosine", 1, 0.2, 0, 8, 20}.at(15)), 0.6, 1e-15);
+  EXPECT_NEAR((LearningRate{"wsd-exponential", 1, 0.01, 0, 8, 20}.at(15)), 0.1, 1e-15);
+  EXPECT_NEAR((LearningRate{"wsd-minus-sqrt", 1, 0, 0, 8, 20}.at(13)), 0.5, 1e-15);  // a quarter
+  for (const char* name : {"wsd-cosine", "wsd-exponential", "wsd-minus-sqrt"}) {
+    EXPECT_DOUBLE_EQ((LearningRate{name, 1, 0.01, 2, 8, 20}.at(11)), 1) << name;
+    EXPECT_NEAR((LearningRate{name, 1, 0.01, 2, 8, 20}.at(19)), 0.01, 1e-15) << name;
+  }
+  for (const char* name : {"linear", "cosine"}) {  // decay-steps: done early, and final from then on
+    EXPECT_NEAR((LearningRate{name, 1, 0.5, 2, 4, 20}.at(3)), 0.75, 1e-15) << name;
+    EXPECT_DOUBLE_EQ((LearningRate{name, 1, 0.5, 2, 4, 20}.at(5)), 0.5) << name;
+    EXPECT_DOUBLE_EQ((LearningRate{name, 1, 0.5, 2, 4, 20}.at(19)), 0.5) << name;
+  }
   EXPECT_EQ(problems(LearningRate{"cosin", -1, 0, 20, 0, 10}).size(), 4u);
 }
 
