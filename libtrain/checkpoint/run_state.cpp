@@ -37,6 +37,22 @@ nlohmann::ordered_json known_of_model(const json& model) {
   return known;
 }
 
+// What a checkpoint says of its tokenizer leads to a file: InputError where it is no name, or no object of names and a
+// checksum.
+void require_tokenizer_record(const nlohmann::json& provenance, const std::string& where) {
+  const auto at = provenance.find("tokenizer");
+  if (at == provenance.end() || at->is_null() || at->is_string()) return;
+  const auto is = [&](const char* key, bool (nlohmann::json::*kind)() const noexcept) {
+    return !at->contains(key) || ((*at)[key].*kind)();
+  };
+  if (at->is_object() && is("name", &nlohmann::json::is_string) && is("source", &nlohmann::json::is_string) &&
+      is("crc32c", &nlohmann::json::is_number_unsigned))
+    return;
+  throw base::InputError(fmt::format("{}: provenance.tokenizer is {}, and no record of a tokenizer", where,
+                                     base::excerpt(at->dump())),
+                         "restore the checkpoint from a copy");
+}
+
 }  // namespace
 
 json state_to_json(const RunState& s) {
@@ -72,6 +88,7 @@ RunState state_from_json(const json& j, const std::string& where) {
   s.plan = object_of(o, "plan");
   s.versions = object_of(o, "versions");
   s.provenance = object_of(o, "provenance");
+  require_tokenizer_record(s.provenance, where);
   s.isa = o.text("isa");
   s.device_kind = o.text("device_kind");
   return s;
