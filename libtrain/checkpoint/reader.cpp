@@ -41,7 +41,9 @@ std::string way_to_old_name(const std::string& path) {
   return fmt::format("a run that goes back to it calls it {} again: go on with --resume auto", old);
 }
 
-std::string manifest_of(const std::string& path) {
+}  // namespace
+
+std::string manifest_text(const std::string& path) {
   std::error_code error;
   const bool folder = std::filesystem::is_directory(path, error);
   if (base::is_unreadable(error.value())) io::throw_cannot_read("look at", path, error.value());
@@ -60,17 +62,15 @@ std::string manifest_of(const std::string& path) {
   return base::read_file(file);
 }
 
-}  // namespace
-
 RunState read_state(const std::string& path) {
   const auto folder = base::without_slashes(path);
-  return manifest_from_text(manifest_of(folder), folder + "/manifest.json").state;
+  return manifest_from_text(manifest_text(folder), folder + "/manifest.json").state;
 }
 
 Reader::Reader(std::string path, Check check) : path_(base::without_slashes(std::move(path))) {
   auto known = std::make_shared<Known>();
   auto& m = known->manifest;
-  m = manifest_from_text(manifest_of(path_), path_ + "/manifest.json");
+  m = manifest_from_text(manifest_text(path_), path_ + "/manifest.json");
   read_indices(m, path_);
   for (std::size_t i = 0; i < m.parameters.size(); ++i) known->numbers[m.parameters[i].name] = i;
   known->places = places_of(m.boxes, m.parameters.size());

@@ -103,6 +103,9 @@ class Reader {
   std::int64_t staged_block_ = -1;
 };
 
+// The manifest as it lies there, unread. InputError, as by Reader, for what is no checkpoint.
+std::string manifest_text(const std::string& path);
+
 // What the manifest says of the run, without the indices of its ranks: for who wants no tensor. Throws as Reader does.
 RunState read_state(const std::string& path);
 

@@ -17,6 +17,7 @@
 #include "libtrain/engine/run_tokenizer.h"
 #include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/setup.h"
+#include "libtrain/engine/shared_folder.h"
 #include "libtrain/engine/watch.h"
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/evaluation.h"
@@ -219,9 +220,10 @@ void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exe
     read_terms(t, c, world.size, fair_threads);
     return print();
   });
+  t.checkpoint = found.substr(16);
+  require_same_checkpoint(t.checkpoint, world, exec);
   on_every_rank(world, exec, [&] {
     if (world.rank == 0) return;
-    t.checkpoint = found.substr(16);
     read_terms(t, c, world.size, fair_threads);
     if (print() != found)
       throw base::InputError("this rank reads another checkpoint, configuration or data index than rank 0",

@@ -7,6 +7,7 @@
 #include "libtrain/comm/core_share.h"
 #include "libtrain/comm/delayed.h"
 #include "libtrain/comm/reason.h"
+#include "libtrain/checkpoint/reader.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/auto_plan.h"
 #include "libtrain/engine/identity.h"
@@ -20,6 +21,7 @@
 #include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/trace_file.h"
 #include "libtrain/engine/setup.h"
+#include "libtrain/engine/shared_folder.h"
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/file_layout.h"
 #include "libtrain/plan/memory.h"
@@ -52,6 +54,19 @@ std::string start_text(const Start& start, const RunConfig& config) {
   if (start.step >= config.steps)
     return fmt::format("would do nothing: {} is of step {} of {}\n", start.path, start.step, config.steps);
   return fmt::format("would go on after step {} of {}, from {}\n", start.step, config.steps, start.path);
+}
+
+// Where the settings of a resume give its next step another rate than the checkpoint's own would have.
+std::string other_rate_text(const Start& start, const RunSetup& setup) {
+  if (start.path.empty() || start.weights_only) return {};
+  const auto was = checkpoint::read_state(start.path).identity;
+  if (!was.contains("decay_steps") || !was.contains("steps")) return {};  // of an older version
+  const LearningRate before{was["schedule"],     was["learning_rate"], was["final_learning_rate"],
+                            was["warmup_steps"], was["decay_steps"],   was["steps"]};
+  const double planned = before.at(start.step), now = setup.step.learning_rate.at(start.step);
+  if (planned == now) return {};
+  return fmt::format("the learning rate of step {} is {:.4g}; the settings of the checkpoint gave {:.4g}",
+                     start.step + 1, now, planned);
 }
 
 RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec) {
@@ -89,11 +104,15 @@ void take_lanes_of_run(RunConfig& config, World& world, tensor::Exec& exec) {
 
 HeldOutput agreed_lock(const RunConfig& config, World& world, tensor::Exec& exec) {
   HeldOutput held;
+  bool is_held = true;
   held.writer = on_rank_zero(world, exec, [&] {
     held.folder = take_run_folder(config.output);
     comm::forget_reasons(config.output + "/exit");  // of an earlier start
+    is_held = held.folder->lock().is_held();
     return held.folder->lock().name();
   });
+  const auto seen = on_rank_zero(world, exec, [&] { return is_held ? held.writer : std::string(); });
+  require_shared_output(config.output, seen, world, exec);
   return held;
 }
 
@@ -110,13 +129,10 @@ Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world,
                           {"newest", s.newest}}
         .dump();
   }));
-  return {base::path_of_text(chosen["path"].get<std::string>()),
-          chosen["weights_only"],
-          chosen["step"],
-          chosen["samples_seen"],
-          chosen["tokens_seen"],
-          chosen["own"],
-          chosen["newest"]};
+  const auto path = base::path_of_text(chosen["path"].get<std::string>());
+  require_same_checkpoint(path, world, exec);
+  return {path,          chosen["weights_only"], chosen["step"], chosen["samples_seen"], chosen["tokens_seen"],
+          chosen["own"], chosen["newest"]};
 }
 
 // From the first step on. What ends the run is left for who watches it and who starts it again, while its lock is held,
@@ -167,6 +183,8 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   const auto note = [&](const std::string& line) {
     if (world.rank == 0 && listener.on_note) listener.on_note(line);
   };
+  if (world.rank == 0)
+    if (const auto other = other_rate_text(start, setup); !other.empty()) note(other);
   const RunContext context{config, setup, world, signals, listener, watchdog.get(), held};
   std::optional<RunLoop> loop;
   const auto reached = [&] { return config.stop_after > 0 && start.step >= config.stop_after; };
