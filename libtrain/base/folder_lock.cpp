@@ -182,7 +182,7 @@ bool FolderLock::is_there(const std::string& folder) {
   return is_lock(file.get(), path);
 }
 
-FolderLock::Look FolderLock::look(const std::string& folder) {
+FolderLock::Look FolderLock::look(const std::string& folder) try {
   const auto path = folder + "/" + lock_name;
   for (int tries = 0; tries < most_removals; ++tries) {
     const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
@@ -193,6 +193,8 @@ FolderLock::Look FolderLock::look(const std::string& folder) {
     // A holder that ends well removes the file before it gives up the lock: then the name in it says nothing.
     if (names(path, file.get())) return {Use::nobody, name};
   }
+  return {Use::unknown, ""};
+} catch (const EnvironmentError&) {  // the file cannot be read
   return {Use::unknown, ""};
 }
 
