@@ -92,9 +92,10 @@ __device__ __forceinline__ bool sees_key(const PerQuery<S>& of, int i0, int i, i
 
 // Products of a warp's 16 keys with a tile of queries, and of its values with the gradients of their outputs, become
 // probabilities and gradients of scores. Masked: some query does not see some key.
-template <bool Masked, bool Drops, Sees S> __device__ __forceinline__ void
-weigh_keys(const AttentionArgs& a, const Position& p, const PerQuery<S>& of, int i0, int j0, unsigned column,
-           float scale, float (&s)[tile / 8][4], float (&dp)[tile / 8][4]) {
+template <bool Masked, bool Drops, Sees S>
+__device__ __forceinline__ void weigh_keys(const AttentionArgs& a, const Position& p, const PerQuery<S>& of, int i0,
+                                           int j0, unsigned column, float scale, float (&s)[tile / 8][4],
+                                           float (&dp)[tile / 8][4]) {
 #pragma unroll
   for (int n = 0; n < tile / 8; ++n) {
     const int i = 8 * n + 2 * p.t;
@@ -190,10 +191,11 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
 }
 
 // The same for a warp's 16 queries and a tile of keys; only the gradients are wanted.
-template <bool Masked, bool Drops, Sees S> __device__ __forceinline__ void
-weigh_queries(const AttentionArgs& a, const Position& p, const Rows<S, 1>& queries, int own, int j0, unsigned parts,
-              float scale, const float (&lse)[2], const float (&delta)[2], float (&s)[tile / 8][4],
-              float (&dp)[tile / 8][4]) {
+template <bool Masked, bool Drops, Sees S>
+__device__ __forceinline__ void weigh_queries(const AttentionArgs& a, const Position& p, const Rows<S, 1>& queries,
+                                              int own, int j0, unsigned parts, float scale, const float (&lse)[2],
+                                              const float (&delta)[2], float (&s)[tile / 8][4],
+                                              float (&dp)[tile / 8][4]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half)
 #pragma unroll

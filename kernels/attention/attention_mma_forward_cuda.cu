@@ -16,11 +16,12 @@ template <Sees S> __device__ __forceinline__ float divisor(float sum) {
 }
 
 // The products of a tile become weights, 2^(scale (s - the greatest so far)), and what was summed up before shrinks to
-// the new greatest. `top` and `s` are products as they are; `scale` takes them to powers of 2. Masked: some query of the
-// warp does not see some key.
-template <bool Masked, bool Drops, int D, Sees S, int M> __device__ __forceinline__ void
-weigh(const AttentionArgs& a, const Position& p, const Rows<S, M>& queries, int own, int j0, unsigned parts,
-      float scale, float (&s)[M][tile / 8][4], float (&top)[M][2], float (&sum)[M][2], float (&out)[M][D / 8][4]) {
+// the new greatest. `top` and `s` are products as they are; `scale` takes them to powers of 2. Masked: some query of
+// the warp does not see some key.
+template <bool Masked, bool Drops, int D, Sees S, int M>
+__device__ __forceinline__ void weigh(const AttentionArgs& a, const Position& p, const Rows<S, M>& queries, int own,
+                                      int j0, unsigned parts, float scale, float (&s)[M][tile / 8][4],
+                                      float (&top)[M][2], float (&sum)[M][2], float (&out)[M][D / 8][4]) {
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -112,9 +113,8 @@ template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32
     for (int half = 0; half < 2; ++half) {
       const auto i = own + 16 * m + p.g + 8 * half;
       if (p.t == 0 && i < a.sequence)
-        a.lse.row<float>(p.b * a.heads + p.h)[i] = S == Sees::any && sum[m][half] == 0
-                                                       ? INFINITY
-                                                       : (top[m][half] * scale + log2f(sum[m][half])) * ln_2;
+        a.lse.row<float>(p.b * a.heads + p.h)[i] =
+            S == Sees::any && sum[m][half] == 0 ? INFINITY : (top[m][half] * scale + log2f(sum[m][half])) * ln_2;
     }
   }
 }

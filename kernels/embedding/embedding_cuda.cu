@@ -37,8 +37,8 @@ template <class G> __global__ void clear_kernel(Mat table) {
   }
 }
 
-// Grid: tokens, groups of row_threads columns. The tokens of a chunk that have the block's index come into a list first,
-// so that the rows to add are fetched several at a time; they are added one after the other.
+// Grid: tokens, groups of row_threads columns. The tokens of a chunk that have the block's index come into a list
+// first, so that the rows to add are fetched several at a time; they are added one after the other.
 template <class T, class G> __global__ void embedding_backward_kernel(EmbeddingArgs a) {
   constexpr int ahead = 8;
   __shared__ int match[row_threads], list[row_threads];
@@ -64,8 +64,7 @@ template <class T, class G> __global__ void embedding_backward_kernel(EmbeddingA
     for (int k = 0; column < a.rows.cols && k < all; k += ahead) {
       G row[ahead];
 #pragma unroll
-      for (int u = 0; u < ahead; ++u)
-        row[u] = k + u < all ? widen(a.rows.row<T>(j0 + list[k + u])[column]) : G(0);
+      for (int u = 0; u < ahead; ++u) row[u] = k + u < all ? widen(a.rows.row<T>(j0 + list[k + u])[column]) : G(0);
 #pragma unroll
       for (int u = 0; u < ahead; ++u)
         if (k + u < all) sum += row[u];

