@@ -3,11 +3,11 @@
 #   bash tests/gpu.sh                  on a machine with a GPU, CUDA, MPI and HDF5: builds preset cuda, runs
 #   bash tests/gpu.sh --bundle DIR     builds, and gathers programs, tests, benchmarks and the shared libraries they need (Open MPI's plugins too, not CUDA's) into DIR and DIR.tar.xz
 #   bash tests/gpu.sh --prebuilt DIR   runs from such a folder, on a machine that has CUDA's libraries and nothing else of ours
-# --jobs N runs N tests at a time (default 1); --logs DIR keeps what each one printed; --only PATTERN runs the tests whose names match; --limit SECONDS is each test's (default 600).
+# --jobs N runs N tests at a time (default 1); --logs DIR keeps what each one printed; --only PATTERN runs the tests whose names match; --limit N ends a test after so many seconds (default 600).
 # --architectures LIST builds for these alone ("90": H100, in half the time).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-usage() { echo "usage: bash tests/gpu.sh [--bundle DIR | --prebuilt DIR] [--jobs N] [--logs DIR] [--only PATTERN] [--limit SECONDS] [--architectures LIST]" >&2; exit 2; }
+usage() { echo "usage: bash tests/gpu.sh [--bundle DIR | --prebuilt DIR] [--jobs N] [--logs DIR] [--only PATTERN] [--limit N] [--architectures LIST]" >&2; exit 2; }
 
 mode=run folder= jobs=1 logs= only=. limit=600 architectures=
 while [ $# -gt 0 ]; do
@@ -75,23 +75,23 @@ run() {
   names+=("$name")
   while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
   (
-    code=0 begun=$SECONDS
+    code=0
     timeout -k 5 "$limit" bash -c '"$@"' _ "$@" </dev/null >"$logs/$number.log" 2>&1 || code=$?
-    echo "$code $((SECONDS - begun))" >"$logs/$number.code"
-    echo "== $name: exit $code after $((SECONDS - begun)) s"
+    echo "$code" >"$logs/$number.code"
+    echo "== $name: exit $code"
   ) &
 }
 
 summary() {
   wait
-  local i code seconds passed=0 failed=() skipped=()
+  local i code passed=0 failed=() skipped=()
   for i in "${!names[@]}"; do
-    read -r code seconds <"$logs/$i.code"
+    read -r code <"$logs/$i.code"
     mv "$logs/$i.log" "$logs/$i-${names[$i]//[^A-Za-z0-9]/-}.log"
     case $code in
       0) passed=$((passed + 1)) ;;
       77) skipped+=("${names[$i]}") ;;
-      124 | 137) failed+=("${names[$i]} (ended after $seconds s; the limit is $limit)") ;;
+      124 | 137) failed+=("${names[$i]} (ended after $limit s)") ;;
       *) failed+=("${names[$i]} (exit $code)") ;;
     esac
     [ "$code" = 0 ] || [ "$code" = 77 ] || { echo; echo "== ${names[$i]}"; tail -c 6000 "$logs/$i"-*.log; }

@@ -2,7 +2,6 @@
 #include "libtrain/plan/problems.h"
 
 #include "libtrain/base/byte_size.h"
-#include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/expert_nodes.h"
@@ -16,7 +15,6 @@
 #include "libtrain/plan/partition.h"
 #include "libtrain/plan/ranges.h"
 #include "libtrain/plan/remedies.h"
-#include "libtrain/plan/scratch.h"
 #include "libtrain/plan/sharing.h"
 
 #include <fmt/format.h>
@@ -449,10 +447,7 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
                                p.topology.world(), p.topology.size(Axis::data), p.topology.size(Axis::tensor),
                                p.topology.size(Axis::pipe)),
                    "cut over the axes 'pipe', inside it 'data' and, inside that, 'tensor' alone"});
-  if (p.device == base::DeviceKind::cuda && has_model && p.model.heads > 0 && p.model.head_dim() > gpu_head_size_limit)
-    out.push_back({fmt::format("the model's heads are {} wide, and attention on a GPU takes heads up to {}",
-                               p.model.head_dim(), gpu_head_size_limit),
-                   "more heads, or --device cpu"});
+  if (has_model) gpu_problems(p, out);
   dropout_problems(p, out);
   gate_problems(p, out);
   if (in_range && of_replicas && has_model) {

@@ -30,6 +30,9 @@ bool draws_for_gates(const ModelConfig& model);
 // cannot do yet, divisibility, more data ranks than groups of micro-batches, counters of dropout that would overlap,
 // sizes beyond 64 bits. A plan without these can be predicted. Reads no prediction. Messages name the flags.
 std::vector<Problem> decision_problems(const Plan& plan, const LanesOf& lanes = {});
+// What the kernels of a GPU do not take, added to `out`; nothing for another device. Part of decision_problems.
+void gpu_problems(const Plan& plan, std::vector<Problem>& out);
+
 // Arenas and reserve against device_memory, with the price of each remedy; empty when it fits or no limit is stated.
 // Needs predict().
 std::vector<Problem> memory_problems(const Plan& plan);

@@ -13,7 +13,7 @@ base::ExitCode one_step(SmallRun& runs, const Cut& cut, const std::string& outpu
   auto c = runs.config(output);
   c.model = runs.model("every-group",
                        "layers = 4\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = 16\n[experts]\ncount = "
-                       "4\ntop-k = 2\n");
+                       "8\ntop-k = 2\n");
   c.sequence = 16, c.steps = 1, c.micro_batch = 1, c.global_batch = 24;
   c.hang_timeout = 60;
   return runs.run(c, cut).code;
