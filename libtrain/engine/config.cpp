@@ -60,10 +60,9 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("memory-limit", c.memory_limit, "How", "refuse to start when a rank needs more, e.g. 4GB", base::Bytes{});
   v("learning-rate", c.learning_rate, "Optimizer", "peak", positive_f32);
   v("final-learning-rate", c.final_learning_rate, "Optimizer", "rate of the last step", f32_from_zero);
-  v("schedule", c.schedule, "Optimizer",
-    "constant linear cosine wsd wsd-cosine wsd-exponential wsd-minus-sqrt inverse-sqrt", base::Words{schedule_names()});
+  v("schedule", c.schedule, "Optimizer", "constant linear cosine wsd* inverse-sqrt", base::Words{schedule_names()});
   v("warmup-steps", c.warmup_steps, "Optimizer", "linear warm-up", step_count);
-  v("decay-steps", c.decay_steps, "Optimizer", "of wsd: the last; of linear, cosine: all; 0: to the end", step_count);
+  v("decay-steps", c.decay_steps, "Optimizer", "of linear, cosine and wsd*", step_count);
   v("beta1", c.beta1, "Optimizer", "AdamW", decay_rate);
   v("beta2", c.beta2, "Optimizer", "AdamW", decay_rate);
   v("epsilon", c.epsilon, "Optimizer", "AdamW", {1e-30, 1});
