@@ -381,6 +381,7 @@ void Watchdog::start(const std::vector<std::string>& addresses) {
   i.own.rank = i.options.rank;
   i.heard.resize(addresses.size());
   i.silence.resize(addresses.size(), 0);
+  i.look_at_own(0);
   i.send_to_all(i.own);  // heard before anything else can happen to this rank
   i.spoken = true;
   i.thread = base::start_thread("watchdog", [&i] { i.work(); });
