@@ -45,8 +45,9 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 if [ -n "$kernels" ]; then
   prepare
-  library=$(dirname "$(command -v train)")
-  CUDA_INJECTION64_PATH=$(ls "$library"/*gpu_kernel_times.so) GPU_KERNEL_TIMES=$place/times GPU_KERNEL_TIMES_AFTER=1 throughput "${kernels%:*}" "${kernels#*:}" 40
+  library=$(dirname "$(command -v train)")/libgpu_kernel_times.so
+  [ -e "$library" ] || { echo "bench/gpu.sh: there is no $library: the toolkit that this was built with has no CUPTI" >&2; exit 4; }
+  CUDA_INJECTION64_PATH=$library GPU_KERNEL_TIMES=$place/times GPU_KERNEL_TIMES_AFTER=1 throughput "${kernels%:*}" "${kernels#*:}" 40
   head -45 "$place/times"
   exit
 fi

@@ -27,7 +27,7 @@ done
 
 programs=(shard-data partition-model train inspect generate profile-comm)
 tests=(test_kernels_gpu test_kernels_gpu_lanes test_kernels_gpu_grouped test_kernels_gpu_experts test_kernels_gpu_attention test_engine_gpu test_engine_gpu_sparse test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_comm_gpu_share test_model_finite_difference test_model_pytorch_golden test_model_sparse_attention test_model_tensor_ranks)
-benches=(bench_kernels_gpu gpu_kernel_times)
+benches=(bench_kernels_gpu)
 
 build() {
   cd "$here/.."
@@ -44,7 +44,8 @@ bundle() {
   local bin=build/cuda/bin plugins pmix
   rm -rf "$folder" "$folder.tar.xz"
   mkdir -p "$folder/bin" "$folder/lib/openmpi" "$folder/lib/pmix" "$folder/share"
-  cp "${programs[@]/#/$bin/}" "${tests[@]/#/$bin/}" "$bin/bench_kernels_gpu" "$bin"/*gpu_kernel_times.so "$bin/libtrainyard_cuda.so" "$folder/bin/"
+  cp "${programs[@]/#/$bin/}" "${tests[@]/#/$bin/}" "${benches[@]/#/$bin/}" "$bin/libtrainyard_cuda.so" "$folder/bin/"
+  cp "$bin/libgpu_kernel_times.so" "$folder/bin/" 2>/dev/null || true   # where the toolkit has CUPTI
   strip "$folder"/bin/*
   plugins=$(dirname "$(find /usr/lib -name mca_btl_vader.so -o -name mca_btl_self.so | head -1)")
   pmix=$(dirname "$(find /usr/lib -name 'mca_gds_hash.so' -o -name 'pmix_mca_gds_hash.so' | head -1)")

@@ -131,6 +131,11 @@ void remove_all(const std::string& path) {
   if (error) throw_cannot_write("remove", path, error.value());
 }
 
+void empty_all_but_lock(const std::string& folder) {
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().filename() != lock_name) remove_all(entry.path().string());
+}
+
 }  // namespace
 
 std::string without_slashes(std::string path) {
@@ -245,14 +250,12 @@ void remove_tree(const std::string& given) {
   const auto status = fs::symlink_status(path, error);
   if (status.type() == fs::file_type::not_found) return;
   if (status.type() != fs::file_type::directory || ends_partial(path)) return remove_all(path);
-  const auto partial = path + ".removed" + std::string(partial_suffix);
-  remove_all(partial);
-  rename_path(path, partial);
-  remove_all(partial);
+  remove_tree(path, nullptr);
 }
 
 void remove_tree(const std::string& given, std::unique_ptr<FolderLock> lock) {
   const auto path = without_slashes(given);
+  if (!is_there(path)) return;
   const auto partial = path + ".removed" + std::string(partial_suffix);
   remove_all(partial);
   rename_path(path, partial);
@@ -299,11 +302,9 @@ AtomicFolder::AtomicFolder(std::string final_path, Existing existing, Owned own)
   for (const auto& unfinished : {partial_, final_ + replaced_suffix}) require_own(unfinished, own_);
   make_folders(partial_);
   lock_ = std::make_unique<FolderLock>(partial_, "wait until it has ended, or give another place");
-  std::error_code error;
   try {
     if (give_name_back(final_)) require_free();
-    for (const auto& entry : fs::directory_iterator(partial_))
-      if (entry.path().filename() != lock_name) remove_all(entry.path().string());
+    empty_all_but_lock(partial_);
   } catch (...) {
     give_up();
     throw;
@@ -316,6 +317,7 @@ AtomicFolder::~AtomicFolder() {
 
 void AtomicFolder::give_up() noexcept {
   try {
+    empty_all_but_lock(partial_);  // under its name, which the next writer knows should this one be killed now
     remove_tree(partial_, std::move(lock_));
   } catch (const std::exception& e) {
     log_debug("{} stays: {}", partial_, e.what());

@@ -1,6 +1,7 @@
 // Gathers the identifiers of the ranks' GPUs.
 #include "libtrain/comm/gpu_share.h"
 
+#include "libtrain/base/error.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <algorithm>
@@ -15,11 +16,12 @@ GpuShare gpu_share(Communicator& control, tensor::Exec& exec, int device) {
     unsigned char present = 0;
   };
   Identity mine;
-  if (device >= 0) {
-    const auto info = tensor::gpu_info(device);
-    std::copy(std::begin(info.uuid), std::end(info.uuid), mine.uuid.begin());
-    mine.present = 1;
-  }
+  if (device >= 0) try {
+      const auto info = tensor::gpu_info(device);
+      std::copy(std::begin(info.uuid), std::end(info.uuid), mine.uuid.begin());
+      mine.present = 1;
+    } catch (const base::EnvironmentError&) {  // the others wait for what this rank says
+    }
   std::vector<Identity> all(static_cast<std::size_t>(control.size()), mine);
   if (control.size() > 1) {
     const auto bytes = static_cast<std::int64_t>(sizeof mine);

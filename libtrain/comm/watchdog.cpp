@@ -42,7 +42,8 @@ struct Peer {
 struct Watchdog::Impl {
   WatchdogOptions options;
   std::vector<WatchedGroup> groups;
-  std::vector<const Ledger*> ledgers;  // null: this rank is in none of these groups
+  std::vector<WatchedGroup::Judged> judged;  // of `groups`, while nobody is patient
+  std::vector<const Ledger*> ledgers;        // null: this rank is in none of these groups
   std::vector<std::function<bool()>> waited_for;
   std::function<std::string()> doing;
   const std::atomic<std::int64_t>& step;
@@ -89,9 +90,10 @@ struct Watchdog::Impl {
                sizeof yes);  // refusals come back with the address that they are about
   }
 
-  void tell(int rank, const void* data, std::size_t bytes) {
-    tell(rank, sealed(options.key, {static_cast<const char*>(data), bytes}));
+  std::string message_of(const Report& report, const std::string& text = {}) const {
+    return sealed(options.key, std::string(reinterpret_cast<const char*>(&report), sizeof report) + text);
   }
+
   void tell(int rank, const std::string& message) {
     // A lost message is a missed report; the next one follows. A refusal of an earlier one is reported in place of
     // sending.
@@ -187,7 +189,7 @@ struct Watchdog::Impl {
   }
 
   void send_to_all(const Report& report) {
-    const auto message = sealed(options.key, {reinterpret_cast<const char*>(&report), sizeof report});
+    const auto message = message_of(report);
     for (int r = 0; r < options.size; ++r)
       if (talks_with(r)) tell(r, message);
   }
@@ -215,7 +217,7 @@ struct Watchdog::Impl {
         peer.leaving = true;
         Report answer = own;
         answer.kind = Report::farewell_heard;
-        tell(r.rank, &answer, sizeof answer);
+        tell(r.rank, message_of(answer));
       }
       if (r.kind == Report::farewell_heard) peer.released = true;
       if (r.kind != Report::state) continue;
@@ -236,8 +238,7 @@ struct Watchdog::Impl {
       std::fprintf(stderr, "watchdog: %s\n", sentence.c_str());
       Report head = own;
       head.kind = Report::verdict;
-      const auto message = sealed(options.key, std::string(reinterpret_cast<const char*>(&head), sizeof head) +
-                                                   sentence.substr(0, verdict_limit));
+      const auto message = message_of(head, sentence.substr(0, verdict_limit));
       for (int again = 0; again < 3; ++again)
         for (int r = 0; r < options.size; ++r)
           if (r != options.rank) tell(r, message);
@@ -348,13 +349,21 @@ void Watchdog::watch(const std::vector<WatchedLedger>& watched) {
   TRAINYARD_ASSERT(watched.size() <= static_cast<std::size_t>(watched_limit), "{} ledgers", watched.size());
   const std::lock_guard lock(impl_->watching);
   impl_->groups.clear();
+  impl_->judged.clear();
   impl_->ledgers.clear();
   impl_->waited_for.clear();
   for (const auto& [group, ledger, waited_for] : watched) {
     impl_->groups.push_back(group);
+    impl_->judged.push_back(group.judged);
     impl_->ledgers.push_back(ledger);
     impl_->waited_for.push_back(waited_for);
   }
+}
+
+void Watchdog::be_patient(bool patient) {
+  const std::lock_guard lock(impl_->watching);
+  for (std::size_t g = 0; g < impl_->groups.size(); ++g)
+    impl_->groups[g].judged = patient ? WatchedGroup::Judged::patiently : impl_->judged[g];
 }
 
 Watchdog::~Watchdog() = default;

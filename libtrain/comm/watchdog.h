@@ -30,7 +30,7 @@ struct WatchdogOptions {
   double timeout_seconds = 600;   // a collective open for longer than this while nothing completes it is a hang
   double interval_seconds = 0.5;  // between two reports of a rank
   // Called once, on the watchdog's thread, on every rank that still answers; `sentence` names the collective, the step
-  // and the ranks. The rank that decided has printed it.
+  // and the ranks. The rank that decided has printed it, as has the first rank of each other machine.
   std::function<void(const std::string& sentence, Decided where)> on_hang = {};
   WatchdogKey key = {};  // of this start, the same on every rank: what is not sealed with it is not heard
 };
@@ -50,6 +50,8 @@ class Watchdog {
   Watchdog(WatchdogOptions options, const std::vector<WatchedLedger>& watched);
   // Other ledgers instead: where a rank begins with none, only lost ranks are told of.
   void watch(const std::vector<WatchedLedger>& watched);
+  // While ranks let others wait for as long as their work takes, as for a disk: all groups are judged patiently.
+  void be_patient(bool patient);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;

@@ -104,15 +104,12 @@ void take_lanes_of_run(RunConfig& config, World& world, tensor::Exec& exec) {
 
 HeldOutput agreed_lock(const RunConfig& config, World& world, tensor::Exec& exec) {
   HeldOutput held;
-  bool is_held = true;
   held.writer = on_rank_zero(world, exec, [&] {
     held.folder = take_run_folder(config.output);
     comm::forget_reasons(config.output + "/exit");  // of an earlier start
-    is_held = held.folder->lock().is_held();
     return held.folder->lock().name();
   });
-  const auto seen = on_rank_zero(world, exec, [&] { return is_held ? held.writer : std::string(); });
-  require_shared_output(config.output, seen, world, exec);
+  require_shared_output(config.output, held, world, exec);
   return held;
 }
 

@@ -57,7 +57,11 @@ RunResult RunLoop::go() {
   if (config.profile_step) profile_.emplace(run_.setup.plan.threads), raise_peaks();
   saving_.emplace(run_, trainer_, start_);
   watch_calls(run_.watchdog, run_.world, Calls::of_steps);
-  if (run_.watchdog) run_.watchdog->ask_what_is_done([this] { return trainer_.doing(); });
+  if (run_.watchdog)
+    run_.watchdog->ask_what_is_done([this] {
+      const auto saving = saving_->doing();
+      return saving.empty() ? trainer_.doing() : saving;
+    });
   on_every_rank(run_.world, trainer_.communication(), [&] {
     if (run_.world.rank == 0) metrics_.emplace(config.output + "/metrics.jsonl", step_);
   });

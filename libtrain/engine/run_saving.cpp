@@ -8,30 +8,28 @@
 #include "libtrain/engine/build_info.h"
 #include "libtrain/engine/run_tokenizer.h"
 #include "libtrain/engine/same_settings.h"
-#include "libtrain/engine/watch.h"
 
 namespace trainyard::engine {
 
 namespace {
 
-// While ranks wait for one another's disks. A rank that writes is not missing, however long that takes, and the
-// watchdog's sentence says what it does.
-class PatientWatch {
+// While ranks wait for one another's disks: a rank that writes is not missing, however long that takes.
+class Waiting {
  public:
-  PatientWatch(const RunContext& run, const Trainer& trainer, std::int64_t step) : run_(run), trainer_(trainer) {
-    watch_calls(run_.watchdog, run_.world, Calls::of_a_start);
-    if (run_.watchdog != nullptr)
-      run_.watchdog->ask_what_is_done([step] { return fmt::format("writing step {}", step); });
+  Waiting(comm::Watchdog* watchdog, std::atomic<std::int64_t>& writing, std::int64_t step)
+      : watchdog_(watchdog), writing_(writing) {
+    writing_ = step;
+    if (watchdog_ != nullptr) watchdog_->be_patient(true);
   }
-  ~PatientWatch() {
-    watch_calls(run_.watchdog, run_.world, Calls::of_steps);
-    if (run_.watchdog != nullptr) run_.watchdog->ask_what_is_done([&trainer = trainer_] { return trainer.doing(); });
+  ~Waiting() {
+    if (watchdog_ != nullptr) watchdog_->be_patient(false);
+    writing_ = -1;
   }
-  PatientWatch(const PatientWatch&) = delete;
+  Waiting(const Waiting&) = delete;
 
  private:
-  const RunContext& run_;
-  const Trainer& trainer_;
+  comm::Watchdog* watchdog_;
+  std::atomic<std::int64_t>& writing_;
 };
 
 }  // namespace
@@ -71,6 +69,11 @@ void RunSaving::take(const Progress& progress) {
   publish_asked_ = false;
 }
 
+std::string RunSaving::doing() const {
+  const std::int64_t step = writing_;
+  return step < 0 ? "" : fmt::format("writing step {}", step);
+}
+
 void RunSaving::tell(RankRecord& mine) const {
   mine.written_step = static_cast<double>(saver_->written_step());
   mine.published_step = static_cast<double>(saver_->published_step());
@@ -92,7 +95,7 @@ void RunSaving::follow(const std::vector<RankRecord>& all) {
 
 // What the others wrote of this checkpoint is removed too; older ones stay. Throws what the rank that failed met.
 void RunSaving::discard() {
-  const PatientWatch patient(run_, trainer_, saver_->taken_step());
+  const Waiting waiting(run_.watchdog, writing_, saver_->taken_step());
   saver_->wait();
   run_.world.control->barrier(trainer_.communication());
   trainer_.communication().synchronize();
@@ -102,7 +105,7 @@ void RunSaving::discard() {
 
 void RunSaving::finish_publishing() {
   if (saver_->taken_step() < 0 || saved_step_ == saver_->taken_step()) return;
-  const PatientWatch patient(run_, trainer_, saver_->taken_step());
+  const Waiting waiting(run_.watchdog, writing_, saver_->taken_step());
   while (saved_step_ != saver_->taken_step()) {
     saver_->wait();
     RankRecord mine;

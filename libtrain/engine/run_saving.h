@@ -29,7 +29,8 @@ class RunSaving {
   RunSaving(const RunContext& run, Trainer& trainer, const Start& start);
 
   void take(const Progress& progress);  // the checkpoint before is published first
-  void tell(RankRecord& mine) const;    // how far this rank's writer is
+  std::string doing() const;  // "writing step 20" while ranks wait for one another's disks, else ""; of any thread
+  void tell(RankRecord& mine) const;  // how far this rank's writer is
   void follow(const std::vector<RankRecord>&
                   all);      // asks for publishing once all have written; throws on all ranks where one failed
   void finish_publishing();  // of what was taken, if anything was
@@ -51,7 +52,8 @@ class RunSaving {
   std::int64_t saved_step_ = -1;
   std::string saved_path_;
   bool publish_asked_ = false;
-  std::atomic<bool> leaving_{false};  // read by the writer
+  std::atomic<bool> leaving_{false};       // read by the writer
+  std::atomic<std::int64_t> writing_{-1};  // the step that ranks wait for
   std::optional<Saver> saver_;
 };
 

@@ -188,10 +188,12 @@ InputStream::InputStream(std::string path, std::function<void()> poll)
     opened_ = version_of(fd_);
     return;
   }
+  base::Interruptions interruptions;
   while ((fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY)) < 0) {  // a named pipe waits for its writer
     const int reason = errno;
+    const bool again = interruptions.again();
     if (poll_) poll_();
-    if (reason != EINTR) throw_cannot_read("open", path_, reason);
+    if (!again) throw_cannot_read("open", path_, reason);
   }
 }
 
@@ -231,9 +233,11 @@ InputStream::~InputStream() {
 
 std::size_t InputStream::read_raw(char* to, std::size_t bytes) {
   if (left_ >= 0) bytes = std::min(bytes, static_cast<std::size_t>(left_));
+  base::Interruptions interruptions;
   while (true) {
     const auto n = ::read(fd_, to, bytes);
     const int reason = errno;
+    const bool again = n < 0 && interruptions.again();
     if (poll_) poll_();
     if (n == 0 && bytes > 0 && left_ > 0)
       throw base::InputError(fmt::format("{} has lost its last {} bytes", path_, left_),
@@ -244,7 +248,7 @@ std::size_t InputStream::read_raw(char* to, std::size_t bytes) {
       if (left_ >= 0) left_ -= n;
       return static_cast<std::size_t>(n);
     }
-    if (reason != EINTR) throw_cannot_read("read", path_, reason);
+    if (!again) throw_cannot_read("read", path_, reason);
   }
 }
 

@@ -115,13 +115,20 @@ int Topology::turn(int rank) const {
   return static_cast<int>(base::turn_of_place(coordinate(rank, Axis::data), size(Axis::data), size(Axis::expert)));
 }
 
+// From the outermost axis on, so that the ranks come out in their order.
 std::vector<int> Topology::peers(int rank, Axes axes) const {
-  std::vector<int> out;
-  for (int other = 0; other < world(); ++other) {
-    bool same = true;
-    for (const auto& a : finest_)
-      if (!includes(axes, a.axis) && coordinate(other, a.axis) != coordinate(rank, a.axis)) same = false;
-    if (same) out.push_back(other);
+  if (rank < 0 || rank >= world()) throw std::out_of_range(fmt::format("rank {} of {}", rank, world()));
+  std::vector<int> out{0};
+  int apart = world(), rest = rank;
+  for (const auto& a : finest_) {
+    apart /= a.size;
+    const int own = rest / apart;
+    rest %= apart;
+    const bool along = includes(axes, a.axis);
+    std::vector<int> next;
+    for (const int first : out)
+      for (int c = along ? 0 : own; c < (along ? a.size : own + 1); ++c) next.push_back(first + c * apart);
+    out = std::move(next);
   }
   return out;
 }

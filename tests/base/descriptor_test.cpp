@@ -13,12 +13,24 @@
 #include <unistd.h>
 
 using trainyard::base::Descriptor;
+using trainyard::base::Interruptions;
 using trainyard::base::write_all;
 
 namespace {
 
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 int opened() { return ::open("/dev/null", O_WRONLY | O_CLOEXEC); }
+
+TEST(Interruptions, EndAndAreOfSignalsAlone) {
+  Interruptions few;
+  errno = EIO;
+  EXPECT_FALSE(few.again());
+  errno = EINTR;
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(few.again());
+  int more = 0;
+  while (more < 1'000'000 && few.again()) ++more;
+  EXPECT_LT(more, 1'000'000) << "a device that always says so holds the process";
+}
 
 TEST(Descriptor, ClosesWhatItHolds) {
   const int fd = opened();

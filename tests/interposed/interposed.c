@@ -6,6 +6,7 @@
  *   no-flags      renameat2 knows no flags (EINVAL), as before Linux 3.15 and on NFS
  *   silly         a file that is removed while this process has it open stays as .nfs..., as on NFS, until it is closed
  *   slow-sync:S   fsync and fdatasync take S seconds
+ *   stale         the working folder cannot be looked at (ESTALE), as on NFS when it has gone
  *   threads:N     threads from the N-th on cannot be started (EAGAIN)
  *   io:CALL       CALL (pread, fsync) fails with EIO on files whose name holds INTERPOSED_NAME
  */
@@ -48,22 +49,17 @@ static int is_lock(int command) {
   return command == F_SETLK || command == F_SETLKW || command == F_GETLK || command == F_OFD_SETLK ||
          command == F_OFD_SETLKW || command == F_OFD_GETLK;
 }
-int fcntl64(int file, int command, ...) {
-  va_list list;
-  va_start(list, command);
-  void* argument = va_arg(list, void*);
-  va_end(list);
-  if (is_lock(command) && kind("no-locks")) REFUSE(ENOLCK);
-  return ((int (*)(int, int, ...))dlsym(RTLD_NEXT, "fcntl64"))(file, command, argument);
-}
-int fcntl(int file, int command, ...) {
-  va_list list;
-  va_start(list, command);
-  void* argument = va_arg(list, void*);
-  va_end(list);
-  if (is_lock(command) && kind("no-locks")) REFUSE(ENOLCK);
-  return ((int (*)(int, int, ...))dlsym(RTLD_NEXT, "fcntl"))(file, command, argument);
-}
+#define FCNTL(name)                                                              \
+  int name(int file, int command, ...) {                                         \
+    va_list list;                                                                \
+    va_start(list, command);                                                     \
+    void* argument = va_arg(list, void*);                                        \
+    va_end(list);                                                                \
+    if (is_lock(command) && kind("no-locks")) REFUSE(ENOLCK);                    \
+    return ((int (*)(int, int, ...))dlsym(RTLD_NEXT, #name))(file, command, argument); \
+  }
+FCNTL(fcntl)
+FCNTL(fcntl64)
 int flock(int file, int operation) {
   if (kind("no-locks")) REFUSE(ENOLCK);
   return NEXT(flock)(file, operation);
@@ -119,6 +115,11 @@ int close(int file) {
   const int result = NEXT(close)(file);
   if (gone[0] != '\0') NEXT(unlink)(gone);
   return result;
+}
+
+int lstat(const char* path, struct stat* out) {
+  if (strcmp(path, ".") == 0 && kind("stale")) REFUSE(ESTALE);
+  return NEXT(lstat)(path, out);
 }
 
 static void sync_slowly(void) {

@@ -45,6 +45,14 @@ said "would go on after step 5 of 10, from run/checkpoints/step-00000005"
 dry 0 --output new --steps 10 --init-from run/checkpoints/step-00000005
 said "weights of run"
 
+# A run that is made longer goes on with another learning rate than was planned, and says so.
+dry 0 --output run --steps 10
+unsaid "the learning rate of step"
+cp -r run longer
+expect 0 "${base[@]}" --output longer --steps 12 --change steps
+said "the learning rate of step 11 is .*; the settings of the checkpoint gave 0"
+rm -r longer
+
 # And refuses what it would refuse.
 dry 3 --output run --steps 10 --resume run/checkpoints/step-00000007
 said "does not exist"
