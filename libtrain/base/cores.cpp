@@ -1,10 +1,12 @@
-// Asks the affinity mask, and divides masks.
+// Asks the affinity mask and the control group, and divides them.
 #include "libtrain/base/cores.h"
 
+#include "libtrain/base/control_group.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <sched.h>
 
@@ -23,6 +25,8 @@ CoreMask own_core_mask() {
   mask.machine = std::hash<std::string>()(host_name());
   static_assert(sizeof mask.cores % sizeof(unsigned long) == 0);
   if (sched_getaffinity(0, sizeof mask.cores, reinterpret_cast<cpu_set_t*>(mask.cores.data())) != 0) mask.cores[0] = 1;
+  const auto group = own_control_group();
+  mask.quota = group.cores, mask.quota_group = group.cores_group;
   return mask;
 }
 
@@ -36,7 +40,27 @@ int fair_threads(std::span<const CoreMask> masks, std::size_t own) {
                return m.machine == mine.machine && holds(m, core);
              }));
   }
+  if (mine.quota > 0) {
+    const auto sharing = std::count_if(masks.begin(), masks.end(), [&](const CoreMask& m) {
+      return m.machine == mine.machine && m.quota > 0 && m.quota_group == mine.quota_group;
+    });
+    share = std::min(share, mine.quota / static_cast<double>(sharing));
+  }
   return std::max(1, static_cast<int>(share + 1e-6));  // thirds of a core add up to cores
+}
+
+int threads_of_environment() {
+  const char* text = std::getenv("OMP_NUM_THREADS");
+  if (text == nullptr) return 0;
+  char* end = nullptr;
+  const long n = std::strtol(text, &end, 10);
+  while (*end == ' ') ++end;
+  return n >= 1 && n <= 4096 && (*end == 0 || *end == ',') ? static_cast<int>(n) : 0;
+}
+
+int team_threads(int asked, int share) {
+  const int by_environment = threads_of_environment();
+  return asked > 0 ? asked : by_environment > 0 ? by_environment : share;
 }
 
 int threads_or_all(int asked) {

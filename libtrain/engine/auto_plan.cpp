@@ -119,7 +119,7 @@ std::string decide_cut(RunConfig& config, World& world, tensor::Exec& exec, cons
     require_output_beside_data(config);
     auto unlimited = config;
     unlimited.memory_limit.clear();
-    const auto setup = make_setup(unlimited, world.size, config.threads > 0 ? config.threads : fair_threads);
+    const auto setup = make_setup(unlimited, world.size, base::team_threads(config.threads, fair_threads));
     const auto limit = config.memory_limit.empty() ? unknown : base::parse_bytes(config.memory_limit, "--memory-limit");
     return choose(config, setup.plan, memory, limit).dump();
   }));

@@ -193,7 +193,7 @@ void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int fair_threads) 
     throw base::UsageError("--data is missing: the folder that shard-data made",
                            fmt::format("{} does not say what it was trained on", t.checkpoint));
   require_tokens(data::read_index(t.run.data), t.state, t.run.data, t.checkpoint);
-  t.setup = make_setup(t.run, ranks, t.run.threads > 0 ? t.run.threads : fair_threads);
+  t.setup = make_setup(t.run, ranks, base::team_threads(t.run.threads, fair_threads));
   require_memory(c, t.setup.plan);
   if (c.split != "train" && c.split != "validation")
     throw base::UsageError(fmt::format("--evaluate-split {} is not known", c.split), "use validation or train");
@@ -208,7 +208,7 @@ void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int fair_threads) 
 // Rank 0 finds what is wrong; only then do the others read the same files.
 void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exec& exec) {
   const int fair_threads = comm::threads_of_rank(*world.control, exec);
-  warn_of_too_many(c.run.threads, world);
+  tell_of_threads(c.run.threads, fair_threads, world);
   const auto print = [&] {
     auto decided = t.setup.identity;
     decided["stages"] = t.setup.plan.stages.boundaries;

@@ -1,10 +1,10 @@
 // The arenas of a rank and the memory table.
 #include "libtrain/engine/memory.h"
 
+#include "libtrain/base/control_group.h"
 #include "libtrain/base/number_text.h"
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 
 #include <fmt/format.h>
@@ -44,18 +44,9 @@ std::int64_t total(const CategoryBytes& bytes) {
 
 std::int64_t machine_memory_bytes() {
   const auto pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
-  auto bytes = pages > 0 && page > 0 ? static_cast<std::int64_t>(pages) * page : 0;
-  // The hierarchy of version 2; each level bounds those below. A group that says "max" has no number.
-  std::string group;
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);)
-    if (line.starts_with("0::")) group = line.substr(3);
-  for (; !group.empty(); group = group == "/" ? "" : group.substr(0, std::max<std::size_t>(1, group.rfind('/')))) {
-    std::int64_t most = 0;
-    if (std::ifstream("/sys/fs/cgroup" + group + "/memory.max") >> most && most > 0)
-      bytes = bytes == 0 ? most : std::min(bytes, most);
-  }
-  return bytes;
+  const auto bytes = pages > 0 && page > 0 ? static_cast<std::int64_t>(pages) * page : 0;
+  const auto most = base::own_control_group().memory_bytes;
+  return bytes == 0 || most == 0 ? std::max(bytes, most) : std::min(bytes, most);
 }
 
 std::string machine_shortage(std::int64_t bytes, int ranks, std::int64_t machine) {

@@ -54,14 +54,19 @@ void move_to_gpu(const RunConfig& config, World& world, const Place& place) {
   world.communication = tensor::Exec::gpu(device.index, nullptr);
 }
 
-void warn_of_too_many(int threads, const World& world) {
+void tell_of_threads(int asked, int share, const World& world) {
   const auto mine = base::own_core_mask();
-  const int cores = base::fair_threads({&mine, 1}, 0);
-  if (world.rank == 0 && threads > cores)
+  const int cores = base::fair_threads({&mine, 1}, 0), by_environment = base::threads_of_environment();
+  const int threads = asked > 0 ? asked : by_environment;
+  if (world.rank != 0 || threads == 0) return;
+  const auto origin = asked > 0 ? "--threads" : "OMP_NUM_THREADS";
+  if (threads > cores)
     base::log_warning(
-        "--threads {} is more than the {} that a rank may use here: threads wait for one another (--threads 0 takes "
-        "what there is)",
-        threads, base::counted(cores, "core"));
+        "{} {} is more than the {} that a rank may use here: threads wait for one another ({} takes what there is)",
+        origin, threads, base::counted(cores, "core"), asked > 0 ? "--threads 0" : "without it a rank");
+  else if (asked == 0 && threads < share)
+    base::log_info("{} a rank, as OMP_NUM_THREADS says, where {} would be its share (--threads decides otherwise)",
+                   base::counted(threads, "thread"), share);
 }
 
 }  // namespace trainyard::engine

@@ -19,7 +19,8 @@ Place agree_on_device(RunConfig& config, World& world, tensor::Exec& exec);
 // pinned host memory. Calls are issued by the compute thread, on a stream of their own. Collective.
 void move_to_gpu(const RunConfig& config, World& world, const Place& place);
 
-// A warning of rank 0 when more threads are asked for than it has cores; 0 asks for none. They are legal, and slow.
-void warn_of_too_many(int threads, const World& world);
+// What rank 0 says of --threads (0: not given): a warning when more are asked for than it has cores, by that or by
+// OMP_NUM_THREADS (they are legal, and slow); a line when OMP_NUM_THREADS decides on fewer.
+void tell_of_threads(int asked, int share, const World& world);
 
 }  // namespace trainyard::engine

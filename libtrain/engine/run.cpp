@@ -71,8 +71,8 @@ std::string other_rate_text(const Start& start, const RunSetup& setup) {
 
 RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec) {
   const int fair_threads = comm::threads_of_rank(*world.control, exec);
-  const int threads = config.threads > 0 ? config.threads : fair_threads;
-  warn_of_too_many(config.threads, world);
+  const int threads = base::team_threads(config.threads, fair_threads);
+  tell_of_threads(config.threads, fair_threads, world);
   // Rank 0 finds what is wrong; only then do the others read the same files.
   const auto expected = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
     require_output_beside_data(config);

@@ -5,7 +5,6 @@
 #include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/limits.h"
-#include "libtrain/plan/memory.h"
 #include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/model_json.h"
 #include "libtrain/plan/problems.h"
@@ -54,34 +53,6 @@ template <class T> T draw(std::mt19937_64& random, base::Range<T> range) {
 }
 
 }  // namespace
-
-TEST(OneList, AttentionOnAGpuHasAWidestHead) {
-  auto p = sample();
-  p.model.lanes = 1, p.model.hidden = 512, p.model.heads = p.model.kv_heads = 4;  // 128 wide
-  p.device = base::DeviceKind::cuda;
-  EXPECT_EQ(first_problem(p), "");
-  p.model.heads = p.model.kv_heads = 2;
-  EXPECT_EQ(first_problem(p), "the model's heads are 256 wide, and attention on a GPU takes heads up to 128");
-  p.device = base::DeviceKind::cpu;
-  EXPECT_EQ(first_problem(p), "");
-}
-
-// What was measured on a GPU, and stays below what is stated (bench/RESULTS.md).
-TEST(OneList, TheReserveOfAGpuFollowsItsGroups) {
-  constexpr std::int64_t mebibyte = 1 << 20;
-  const auto reserve = [](std::vector<AxisSize> axes) {
-    auto p = sample();
-    p.device = base::DeviceKind::cuda;
-    return reserve_bytes(p.micro(), Topology(std::move(axes)));
-  };
-  EXPECT_EQ(reserve({{Axis::data, 1}}), 768 * mebibyte);
-  EXPECT_EQ(reserve({{Axis::data, 2}}), 1280 * mebibyte);
-  EXPECT_EQ(reserve({{Axis::pipe, 2}, {Axis::data, 2}}), 1344 * mebibyte);
-  EXPECT_EQ(reserve({{Axis::pipe, 2}, {Axis::data, 2}, {Axis::tensor, 2}}), 1408 * mebibyte);
-  EXPECT_GT(reserve({{Axis::data, 1}}), 563'000'000);
-  EXPECT_GT(reserve({{Axis::data, 2}}), 1'080'000'000);
-  EXPECT_GT(reserve({{Axis::pipe, 2}, {Axis::data, 2}}), 1'160'000'000);
-}
 
 TEST(OneList, NamesTheFlag) {
   const auto refused = [](auto change, const char* part) {

@@ -40,7 +40,7 @@ expect 0 bash -c "$(sed -n 's/^    \(partition-model .*\)/\1/p' examples/README.
 said '64 ranks, ZeRO 3, bf16'
 
 tiny_model 16 | sed 's/^ffn = 16$/ffn = 32/' >tiny.toml   # of two lanes
-tiny=(--model tiny.toml --steps 3 --warmup-steps 1 --decay-steps 1 --sequence 16 --global-batch 4 --micro-batch 2 --validation-sequences 4 --validate-every 2 --threads 1 --progress never)
+tiny=(--model tiny.toml --steps 3 --warmup-steps 1 --sequence 16 --global-batch 4 --micro-batch 2 --validation-sequences 4 --validate-every 2 --threads 1 --progress never)
 expect 0 train "${tiny[@]}" --data data --output base
 for file in examples/runs/*.toml; do
   read -ra words < <(sed -n '2s/^# //p' "$file")
@@ -49,6 +49,7 @@ for file in examples/runs/*.toml; do
   [ "${words[0]}" = train ] || launch=(mpirun --bind-to none -n 2)   # in place of a cluster's own
   while [ "${words[0]}" != train ]; do words=("${words[@]:1}"); done
   given=()
+  ! grep -q '^decay-steps' "$file" || given+=(--decay-steps 1)
   for ((w = 1; w < ${#words[@]}; ++w)); do
     case ${words[w]} in
       --model) w=$((w + 1)); [ -f "${words[w]}" ] || fail "$file names ${words[w]}, which is not there" ;;

@@ -4,7 +4,9 @@
 #include "libtrain/base/error.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <sstream>
 
 namespace trainyard::tools {
 
@@ -37,8 +39,23 @@ int rank() { return number("OMPI_COMM_WORLD_RANK", number("SLURM_PROCID", 0)); }
 
 int local_rank() { return number("OMPI_COMM_WORLD_LOCAL_RANK", number("SLURM_LOCALID", 0)); }
 
+int tasks_of_node(const std::string& list, int node) {
+  std::istringstream in(list);
+  int before = 0;  // nodes
+  for (std::string part; std::getline(in, part, ',');) {
+    int tasks = 0, nodes = 1, end = 0;
+    const int values = std::sscanf(part.c_str(), "%d%n(x%d)%n", &tasks, &end, &nodes, &end);
+    if (values < 1 || tasks < 1 || nodes < 1 || static_cast<std::size_t>(end) != part.size()) return 0;
+    before += nodes;
+    if (node < before) return tasks;
+  }
+  return 0;
+}
+
 int ranks_on_node(int world) {
-  return std::clamp(number("OMPI_COMM_WORLD_LOCAL_SIZE", number("SLURM_STEP_TASKS_PER_NODE", world)), 1, world);
+  const char* list = std::getenv("SLURM_STEP_TASKS_PER_NODE");
+  const int by_slurm = list == nullptr ? 0 : tasks_of_node(list, number("SLURM_NODEID", 0));
+  return std::clamp(number("OMPI_COMM_WORLD_LOCAL_SIZE", by_slurm > 0 ? by_slurm : world), 1, world);
 }
 
 }  // namespace trainyard::tools

@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <iostream>
 #include <memory>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <vector>
 
@@ -148,11 +149,23 @@ void keep_standard_descriptors() {
     if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY);
 }
 
+// A data set may have thousands of shards, and a save a file a rank: the limit that users meet (1024) is one for
+// programs that select(2). More than the cap would only be looped over by whoever closes all descriptors before it
+// starts a program.
+void raise_the_limit_of_open_files() {
+  constexpr rlim_t cap = 65536;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= std::min(limit.rlim_max, cap)) return;
+  limit.rlim_cur = std::min(limit.rlim_max, cap);
+  setrlimit(RLIMIT_NOFILE, &limit);  // refused: it is as it was
+}
+
 }  // namespace
 
 int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,
             const std::function<int(const base::UsageError&)>& refuse) {
   keep_standard_descriptors();
+  raise_the_limit_of_open_files();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a full disk like any other
   base::configure_log(app.get_name(), 0, base::LogLevel::info);

@@ -1,4 +1,5 @@
 // generate: continues a text with a trained model.
+#include "libtrain/base/cores.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
 #include "libtrain/data/tokenizer.h"
@@ -12,7 +13,6 @@
 #include "tools/generate/tokenizer_place.h"
 #include "tools/generate/utf8.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,10 +33,8 @@ struct Options {
   bool json = false;
 };
 
-int own_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
+// --threads, else OMP_NUM_THREADS, else all cores that there are.
+int compute_threads(int asked) { return base::team_threads(asked, base::threads_or_all(0)); }
 
 // --tokenizer, else the one that the run kept or recorded.
 std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const std::string& folder,
@@ -158,7 +156,7 @@ void generate(const Options& options) {
   checkpoint::Reader reader(folder);
   const auto tokenizer = tokenizer_for(options, folder, reader.state());
   auto tokens = prompt_tokens(*tokenizer, prompt, plan::longest_sequence(reader.state().model));
-  LanguageModel model(reader, options.threads > 0 ? options.threads : own_cores());
+  LanguageModel model(reader, compute_threads(options.threads));
   const Stopwatch watch;
   const auto before = tokens.size();
   const Setting setting{options, *tokenizer, model, tokens};
@@ -210,7 +208,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", o.sampler.seed, "same seed, same text")->check(tools::any_seed())->capture_default_str();
   app.add_option("--tokenizer", o.tokenizer, "bytes, or the path of a model file (default: what the run recorded)");
   app.add_option("--threads", o.threads,
-                 "at most so many compute threads; 0: the cores this process may use; the text does not depend on it")
+                 "at most so many compute threads; 0: OMP_NUM_THREADS, else all cores; the text does not depend on it")
       ->check(in_range(base::Range<int>{0, 4096}))
       ->capture_default_str();
   app.add_flag(

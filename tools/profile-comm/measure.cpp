@@ -63,7 +63,7 @@ profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& lau
   c.micro_batch = plan != nullptr ? plan->micro_batch : o.micro_batch;
   c.sequence = o.sequence > 0 ? o.sequence : plan != nullptr ? plan->sequence : c.model.context;
   c.dtypes = plan != nullptr ? std::vector{plan->dtype} : o.sweep.dtypes;
-  c.threads = o.threads > 0 ? o.threads : plan != nullptr ? plan->threads : fair_threads;
+  c.threads = o.threads > 0 ? o.threads : plan != nullptr ? plan->threads : base::team_threads(0, fair_threads);
   c.device = launched.device;
   c.disk_bytes = base::parse_bytes(o.disk_bytes, "--disk-bytes");
   if (c.disk_bytes > 0)

@@ -100,7 +100,7 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
   app.add_option("--sequence", o.sequence, "tokens; default: the model's context")
       ->check(in_range(plan::ranges::sequence))
       ->group(local);
-  app.add_option("--threads", o.threads, "of each rank; default: its share of the cores")
+  app.add_option("--threads", o.threads, "of each rank; default: OMP_NUM_THREADS, else its share of the cores")
       ->check(in_range(plan::ranges::threads))
       ->group(local);
   app.add_option("--disk", o.disk, "folder whose disk is measured; default: that of --output, else this one")

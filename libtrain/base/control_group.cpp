@@ -1,0 +1,129 @@
+// Finds the folders of the process's groups by /proc/self/cgroup and /proc/self/mountinfo, and reads their limits.
+#include "libtrain/base/control_group.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <sys/stat.h>
+#include <vector>
+
+namespace trainyard::base {
+
+namespace {
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::vector<std::string> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<std::string> words_of(const std::string& text, char between) {
+  std::vector<std::string> words;
+  std::istringstream in(text);
+  for (std::string word; std::getline(in, word, between);) words.push_back(word);
+  return words;
+}
+
+// The first number of a file; 0 where there is none ("max"), or none that bounds anything (version 1 has "no limit" as
+// a number near 2^63).
+std::int64_t limit_in(const std::string& path) {
+  std::int64_t n = 0;
+  return std::ifstream(path) >> n && n > 0 && n < std::int64_t{1} << 60 ? n : 0;
+}
+
+// A hierarchy of groups that is mounted.
+struct Mount {
+  std::string root, point;  // the group that is seen at the folder `point`
+  bool version_2 = false;
+  std::vector<std::string> controllers;  // of version 1
+  bool has(const std::string& controller) const {
+    return version_2 || std::find(controllers.begin(), controllers.end(), controller) != controllers.end();
+  }
+};
+
+// Lines of proc(5): "ID PARENT DEVICE ROOT POINT OPTIONS... - TYPE SOURCE OPTIONS".
+std::vector<Mount> mounts(const std::string& root) {
+  std::vector<Mount> found;
+  for (const auto& line : lines_of(root + "/proc/self/mountinfo")) {
+    const auto words = words_of(line, ' ');
+    const auto dash = std::find(words.begin(), words.end(), "-");
+    if (words.size() < 6 || std::distance(dash, words.end()) < 4 || !dash[1].starts_with("cgroup")) continue;
+    found.push_back({words[3], words[4], dash[1] == "cgroup2", words_of(dash[3], ',')});
+  }
+  return found;
+}
+
+// The process's group in that hierarchy. Lines of /proc/self/cgroup: "ID:CONTROLLER,CONTROLLER:PATH"; version 2 names
+// no controllers.
+std::string group_in(const Mount& mount, const std::vector<std::string>& groups) {
+  for (const auto& line : groups) {
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const auto named = words_of(line.substr(first + 1, second - first - 1), ',');
+    if (mount.version_2 ? named.empty() : !named.empty() && mount.has(named.front())) return line.substr(second + 1);
+  }
+  return {};
+}
+
+// Folders of the group and of all above it, itself first. A group outside of what is mounted is not seen: the mount's
+// own folder is the nearest.
+std::vector<std::string> levels(const Mount& mount, const std::string& group, const std::string& root) {
+  const auto base = mount.root == "/" ? std::string() : mount.root;
+  auto below = group.starts_with(base + "/") ? group.substr(base.size()) : std::string();
+  while (below.ends_with('/')) below.pop_back();
+  std::vector<std::string> folders;
+  for (; !below.empty(); below.resize(below.rfind('/'))) folders.push_back(root + mount.point + below);
+  folders.push_back(root + mount.point);
+  return folders;
+}
+
+void bound_memory(ControlGroup& g, std::int64_t bytes) {
+  if (bytes > 0) g.memory_bytes = g.memory_bytes == 0 ? bytes : std::min(g.memory_bytes, bytes);
+}
+
+// A quota of microseconds in each period of so many.
+void bound_cores(ControlGroup& g, std::int64_t quota, std::int64_t period, const std::string& folder) {
+  if (quota <= 0 || period <= 0) return;
+  const auto cores = static_cast<double>(quota) / static_cast<double>(period);
+  if (g.cores > 0 && g.cores <= cores) return;
+  g.cores = cores;
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) == 0)
+    g.cores_group = static_cast<std::uint64_t>(status.st_ino) ^ static_cast<std::uint64_t>(status.st_dev) << 40;
+}
+
+// What ends above the mount is in no folder; version 1 tells the least of all levels beside each group's own.
+std::int64_t hierarchical_limit(const std::string& folder) {
+  std::ifstream file(folder + "/memory.stat");
+  std::int64_t n = 0;
+  for (std::string name; file >> name >> n;)
+    if (name == "hierarchical_memory_limit") return n < std::int64_t{1} << 60 ? n : 0;
+  return 0;
+}
+
+}  // namespace
+
+ControlGroup own_control_group(const std::string& root) {
+  ControlGroup found;
+  const auto groups = lines_of(root + "/proc/self/cgroup");
+  for (const auto& mount : mounts(root))
+    for (const auto& folder : levels(mount, group_in(mount, groups), root)) {
+      if (mount.version_2) {
+        bound_memory(found, limit_in(folder + "/memory.max"));
+        std::int64_t quota = 0, period = 0;
+        if (std::ifstream(folder + "/cpu.max") >> quota >> period) bound_cores(found, quota, period, folder);
+        continue;
+      }
+      if (mount.has("memory")) {
+        bound_memory(found, limit_in(folder + "/memory.limit_in_bytes"));
+        bound_memory(found, hierarchical_limit(folder));
+      }
+      if (mount.has("cpu"))
+        bound_cores(found, limit_in(folder + "/cpu.cfs_quota_us"), limit_in(folder + "/cpu.cfs_period_us"), folder);
+    }
+  return found;
+}
+
+}  // namespace trainyard::base

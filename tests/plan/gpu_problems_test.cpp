@@ -1,0 +1,55 @@
+// Plans for a GPU: what is refused there alone, and the memory that is not of arenas.
+#include "libtrain/plan/memory.h"
+#include "libtrain/plan/problems.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace trainyard::plan {
+
+namespace {
+
+Plan sample() {
+  Plan p;
+  p.model = preset("gpt2-nano");
+  p.model.vocabulary = 257, p.model.lanes = 4;
+  p.topology = Topology({{Axis::data, 2}});
+  p.global_batch = 8, p.sequence = 32;
+  p.device = base::DeviceKind::cuda;
+  return p;
+}
+
+std::string first_problem(const Plan& p) {
+  const auto found = decision_problems(p);
+  return found.empty() ? "" : found[0].message;
+}
+
+}  // namespace
+
+TEST(OnAGpu, AttentionHasAWidestHead) {
+  auto p = sample();
+  p.model.lanes = 1, p.model.hidden = 512, p.model.heads = p.model.kv_heads = 4;  // 128 wide
+  EXPECT_EQ(first_problem(p), "");
+  p.model.heads = p.model.kv_heads = 2;
+  EXPECT_EQ(first_problem(p), "the model's heads are 256 wide, and attention on a GPU takes heads up to 128");
+  p.device = base::DeviceKind::cpu;
+  EXPECT_EQ(first_problem(p), "");
+}
+
+// What was measured on a GPU, and stays below what is stated (bench/RESULTS.md).
+TEST(OnAGpu, TheReserveFollowsTheGroups) {
+  constexpr std::int64_t mebibyte = 1 << 20;
+  const auto reserve = [](std::vector<AxisSize> axes) {
+    return reserve_bytes(sample().micro(), Topology(std::move(axes)));
+  };
+  EXPECT_EQ(reserve({{Axis::data, 1}}), 768 * mebibyte);
+  EXPECT_EQ(reserve({{Axis::data, 2}}), 1280 * mebibyte);
+  EXPECT_EQ(reserve({{Axis::pipe, 2}, {Axis::data, 2}}), 1344 * mebibyte);
+  EXPECT_EQ(reserve({{Axis::pipe, 2}, {Axis::data, 2}, {Axis::tensor, 2}}), 1408 * mebibyte);
+  EXPECT_GT(reserve({{Axis::data, 1}}), 563'000'000);
+  EXPECT_GT(reserve({{Axis::data, 2}}), 1'080'000'000);
+  EXPECT_GT(reserve({{Axis::pipe, 2}, {Axis::data, 2}}), 1'160'000'000);
+}
+
+}  // namespace trainyard::plan
