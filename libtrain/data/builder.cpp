@@ -1,6 +1,7 @@
 // The way of a document: read, tokenized, appended.
 #include "libtrain/data/builder.h"
 
+#include "libtrain/base/number_text.h"
 #include "libtrain/data/new_set.h"
 #include "libtrain/data/tokenizing.h"
 
@@ -9,6 +10,13 @@
 namespace trainyard::data {
 
 std::string text_of(const Refusal& r) { return fmt::format("{}, line {}: {}", r.source, r.line, r.reason); }
+
+std::string left_out_text(const BuildResult& r) {
+  auto text =
+      r.rejected == 0 ? std::string("none refused") : base::counted(r.rejected, "document") + " refused and left out";
+  if (r.empty > 0) text += fmt::format(", {} left out", base::counted(r.empty, "empty document"));
+  return text;
+}
 
 std::vector<std::string> precious_of(const DocumentSource& source, const BuildOptions& options) {
   auto precious = options.precious;

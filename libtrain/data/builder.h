@@ -30,11 +30,14 @@ struct BuildOptions {
 
 struct BuildResult {
   std::int64_t documents = 0, rejected = 0, text_bytes = 0;
+  std::int64_t empty = 0;  // white space or nothing: left out, and not among the rejected
   std::int64_t train_tokens = 0, validation_tokens = 0, train_shards = 0, validation_shards = 0;
   std::vector<Refusal> first_refusals;  // at most first_refusals_kept
 };
 inline constexpr std::size_t first_refusals_kept = 3;
 std::string text_of(const Refusal& refusal);  // "a.jsonl, line 7: no key 'text'"
+// "none refused", "3 documents refused and left out", "none refused, 2 empty documents left out"
+std::string left_out_text(const BuildResult& result);
 
 // What a set may never replace.
 std::vector<std::string> precious_of(const DocumentSource& source, const BuildOptions& options);

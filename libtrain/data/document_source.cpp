@@ -2,7 +2,9 @@
 #include "libtrain/data/document_source.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/log.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/data/foreign_content.h"
 #include "libtrain/io/input_stream.h"
 
 #include <algorithm>
@@ -19,6 +21,17 @@ bool names_json(std::string_view name) {
 }
 
 constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+
+bool names_table(std::string_view name) {
+  for (const std::string_view packed : {".gz", ".zst", ".zstd"})
+    if (name.ends_with(packed)) name.remove_suffix(packed.size());
+  return name.ends_with(".csv") || name.ends_with(".tsv");
+}
+
+void require_text(const std::string& source, std::string_view head, bool json_lines) {
+  if (const auto foreign = foreign_content(head, json_lines))
+    throw base::InputError(fmt::format("{} is {}", source, foreign->what), foreign->way);
+}
 
 }  // namespace
 
@@ -88,9 +101,29 @@ DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOpt
     total_bytes_ = size < 0 || total_bytes_ < 0 ? -1 : total_bytes_ + size;
   }
   require_use();
+  const auto table = std::find_if(inputs_.begin(), inputs_.end(), [](const auto& name) { return names_table(name); });
+  if (table != inputs_.end())
+    base::log_warning(
+        "{} is read as plain text, its separators and names of columns with it (JSON lines hold text "
+        "alone: --json-key)",
+        source_name(*table));
 }
 
 DocumentSource::~DocumentSource() = default;
+
+// Before hours are spent on those before it. Pipes are looked at when they are read.
+void DocumentSource::require_text_everywhere() {
+  std::vector<char> head(foreign_head);
+  for (const auto& piece : pieces_) {
+    if (!piece.first || sizes_[piece.input] < 0) continue;
+    const auto& name = inputs_[piece.input];
+    io::InputStream input(name, options_.poll);
+    std::size_t held = 0;
+    for (std::size_t n = 1; held < head.size() && n > 0; held += n)
+      n = input.read(head.data() + held, head.size() - held);
+    require_text(source_name(name), {head.data(), held}, names_json(name));
+  }
+}
 
 void DocumentSource::require_use() const {
   if (kinds_.unknown > 0) return;
@@ -143,6 +176,7 @@ void DocumentSource::begin_piece(std::size_t least) {
            byte_order_mark.starts_with(held.held()));
   if (piece.first && held.held().starts_with(byte_order_mark)) held.drop_front(byte_order_mark.size());
   if (!input.is_pipe() || names_json(name)) return;
+  require_text(reading_->source, held.held(), false);
   const bool json_lines = held.held().starts_with('{');
   held.set_json_lines(json_lines);
   if (kinds_.unknown == 0) return;
@@ -153,6 +187,7 @@ void DocumentSource::begin_piece(std::size_t least) {
 
 bool DocumentSource::next(SourceStretch& out, std::size_t least) {
   if (!reading_) {
+    if (next_piece_ == 0) require_text_everywhere();
     if (next_piece_ == pieces_.size()) return false;
     begin_piece(least);
   }
@@ -183,7 +218,7 @@ void DocumentSource::settle(const SourceStretch& stretch, const Findings& findin
   piece.lines += findings.lines;
   piece.silent &= findings.silent;
   if (!stretch.last || !piece.silent || !piece.whole()) return;  // an empty file is seen, too
-  refuse({stretch.source, 1, "empty document"});
+  refuse({stretch.source, 1, empty_document});
   ++piece.refused;
   piece.silent = false;
 }

@@ -34,8 +34,9 @@ struct Refusal {
 // "-" is standard input; "@list" names a file with one path a line, its end LF or CRLF. What is gzip or zstd is
 // unpacked (io/input_stream.h). Files ending in .jsonl, .ndjson or .json, with .gz, .zst or .zstd behind it or not,
 // hold one JSON object a line, others plain text; standard input and pipes of other names hold JSON lines when their
-// first byte is '{'. A byte order mark at the start of an input or of a JSON line is no part of the text. Documents
-// come in the order of the inputs. Memory: that of a StretchCutter.
+// first byte is '{'. What is no text (foreign_content.h) is refused by the first next(), that of a pipe once it is
+// read; comma- or tab-separated values get a warning. A byte order mark at the start of an input or of a JSON line is
+// no part of the text. Documents come in the order of the inputs. Memory: that of a StretchCutter.
 class DocumentSource {
  public:
   // InputError for a file that cannot be read, UsageError for an option that no input would use (json_key where all is
@@ -62,8 +63,8 @@ class DocumentSource {
   static constexpr std::size_t stretch_bytes = std::size_t{256} << 10;
 
   // Takes what was found in a stretch, in the order of next(), and calls refuse(...) for every document that is not
-  // good: invalid UTF-8, a line that is no JSON, a missing key or one that is not text, an empty document. Lines are
-  // counted from the beginning of a piece.
+  // good: invalid UTF-8, a line that is no JSON object, a missing key or one that is not text; and for one without text
+  // (`empty_document`). Lines are counted from the beginning of a piece.
   void settle(const SourceStretch& stretch, const Findings& findings,
               const std::function<void(const Refusal&)>& refuse);
 
@@ -78,6 +79,7 @@ class DocumentSource {
   struct Kinds {
     std::size_t plain = 0, json = 0, unknown = 0;
   };  // inputs; of a pipe it is not known before it is read
+  void require_text_everywhere();
   void begin_piece(std::size_t least);
   void require_use() const;
 

@@ -2,11 +2,13 @@
 #include "libtrain/data/document_splitter.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/data/json_line.h"
 
 #include <simdjson.h>
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace trainyard::data {
 
@@ -163,7 +165,7 @@ class DocumentSplitter::Work {
   }
 
   void hand_on(std::string_view text, std::int64_t line, bool utf8) {
-    if (is_blank(text)) return refuse(line, "empty document");
+    if (is_blank(text)) return refuse(line, empty_document);
     if (!utf8 && !is_utf8(text)) return refuse(line, "invalid UTF-8");
     findings_->silent = false;
     (*take_)(text);
@@ -222,18 +224,47 @@ class DocumentSplitter::Work {
   void json_line(std::string_view text, std::int64_t line) {
     const auto length = text.size() - (text.ends_with('\n') ? 1 : 0);
     if (static_cast<std::int64_t>(length) > rules_->largest_document) return refuse_long_line(line);
-    if (is_blank(text)) return refuse(line, "empty document");
+    if (is_blank(text)) return refuse(line, empty_document);
     if (!all_utf8_ && !is_utf8(text)) return refuse(line, "invalid UTF-8");
     if (text.starts_with(line_mark)) text.remove_prefix(line_mark.size());
     if (parser_seen_ > lasting_parser) parser_ = simdjson::dom::parser(), parser_seen_ = 0;
     parser_seen_ = std::max(parser_seen_, text.size());
     simdjson::dom::element root;
-    if (parser_.parse(text.data(), text.size(), false).get(root)) return refuse(line, "not JSON");
-    simdjson::dom::element value;
-    if (root[rules_->json_key].get(value)) return refuse(line, fmt::format("no key '{}'", rules_->json_key));
+    if (parser_.parse(text.data(), text.size(), false).get(root)) return json_line_of_others(text, line);
+    simdjson::dom::object object;
+    if (root.get(object)) return refuse(line, "not a JSON object");
+    std::optional<simdjson::dom::element> value;
+    for (const auto field : object)
+      if (field.key == rules_->json_key) value = field.value;  // of equal keys the last counts, as for most readers
+    if (!value) return refuse(line, fmt::format("no key '{}'", rules_->json_key));
+    json_text(*value, line);
+  }
+
+  void json_text(const simdjson::dom::element& value, std::int64_t line) {
     std::string_view content;
     if (value.get(content)) return refuse(line, fmt::format("key '{}' is not text", rules_->json_key));
     hand_on(content, line, false);
+  }
+
+  // What the parser refuses may be what other programs write and read; only the text itself has to be right.
+  void json_line_of_others(std::string_view text, std::int64_t line) {
+    const auto members = members_of(text);
+    if (!members) return refuse(line, "not JSON");
+    simdjson::dom::element parsed;
+    const JsonMember* found = nullptr;
+    for (const auto& member : *members) {
+      std::string_view key = member.key.substr(1, member.key.size() - 2);
+      if (key.find('\\') != std::string_view::npos && parser_.parse(simdjson::padded_string(member.key)).get(parsed))
+        continue;  // half of a surrogate pair: nobody's key
+      if (key.find('\\') != std::string_view::npos && parsed.get(key)) continue;
+      if (key == rules_->json_key) found = &member;
+    }
+    if (found == nullptr) return refuse(line, fmt::format("no key '{}'", rules_->json_key));
+    if (parser_.parse(simdjson::padded_string(found->value)).get(parsed)) {
+      const auto what = found->value.starts_with('"') ? "holds half of a surrogate pair" : "is not text";
+      return refuse(line, fmt::format("key '{}' {}", rules_->json_key, what));
+    }
+    json_text(parsed, line);
   }
 
   const SplitRules* rules_ = nullptr;

@@ -70,6 +70,9 @@ class StretchCutter {
 // A line of more bytes of white space is text.
 inline constexpr std::size_t longest_blank = std::size_t{1} << 20;
 
+// The reason of a document that is white space or nothing: nobody's fault, so that it does not count as refused.
+inline constexpr const char* empty_document = "empty document";
+
 struct Fault {
   std::int64_t line = 0;  // counted from 1, the first line that begins in the stretch; 0: the line before
   std::string reason;

@@ -93,8 +93,9 @@ void NewSet::add(const TokenizedStretch& stretch) {
 }
 
 void NewSet::refuse(const Refusal& r) {
-  ++result_.rejected;
-  if (result_.first_refusals.size() < first_refusals_kept) result_.first_refusals.push_back(r);
+  const bool empty = r.reason == empty_document;
+  ++(empty ? result_.empty : result_.rejected);
+  if (!empty && result_.first_refusals.size() < first_refusals_kept) result_.first_refusals.push_back(r);
   if (rejects_.is_open()) rejects_ << r.source << '\t' << r.line << '\t' << r.reason << '\n';
 }
 
@@ -110,7 +111,7 @@ void NewSet::finish(const std::function<void(const std::string&)>& before) {
   if (result_.train_tokens == 0)
     throw base::InputError("the input holds no document for training",
                            result_.documents == 0
-                               ? "is it empty?"
+                               ? result_.rejected == 0 && result_.empty == 0 ? "is it empty?" : left_out_text(result_)
                                : "all went to validation: --validation 0 keeps them, or split it into more documents");
   if (!folder_) return;
   SetIndex index = index_for(tokenizer_);

@@ -96,7 +96,7 @@ class Walk {
       silent_ &= piece.silent;
       byte_ = piece.end;
       if (byte_ < source_.sizes()[input_]) continue;
-      if (silent_) set_.refuse({name, 1, "empty document"});  // as DocumentSource sees it where it reads all
+      if (silent_) set_.refuse({name, 1, empty_document});  // as DocumentSource sees it where it reads all
       ++input_, byte_ = lines_ = 0, silent_ = true;
     }
   }

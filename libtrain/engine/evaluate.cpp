@@ -4,6 +4,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/comm/core_share.h"
@@ -15,6 +16,7 @@
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/place.h"
 #include "libtrain/engine/run_tokenizer.h"
+#include "libtrain/engine/run_windows.h"
 #include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/shared_folder.h"
@@ -276,9 +278,8 @@ class TextCounter {
 
 Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& total) {
   if (total.targets == 0)
-    throw base::InputError(
-        fmt::format("no target of {} sequences of {} counts: every one begins a document", t.sequences, t.run.data),
-        "take a longer --sequence, or --document-mask off");
+    throw nothing_counts(fmt::format("{} of {}", base::counted(t.sequences, "sequence"), t.run.data),
+                         t.setup.masking.has_value());
   if (!std::isfinite(total.mean()))
     throw base::CheckError(
         fmt::format("the loss of {} on {} is not finite: {}", t.checkpoint, t.run.data, total.mean()),

@@ -100,12 +100,13 @@ SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int ran
   return table;
 }
 
-void write_report(const std::string& output, const SizeTable& memory, const SizeTable& traffic) {
+void write_report(const std::string& output, const SizeTable& memory, const SizeTable& traffic,
+                  const std::string& reading) {
   const auto path = output + "/report.txt";
   try {
     if (base::file_size(path) > 0 && !base::read_file(path).starts_with("memory"))
       throw base::InputError(fmt::format("{} is not a report of a run: it is kept", path), "move it away");
-    base::write_file(path, memory.text() + "\n" + traffic.text());
+    base::write_file(path, memory.text() + "\n" + traffic.text() + "\n" + reading + "\n");
   } catch (const base::Error& e) {
     base::log_warning("there is no report of this run: {}", e.what());
   }

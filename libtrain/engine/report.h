@@ -32,9 +32,10 @@ SizeTable traffic_table(const plan::Plan& plan, const World& world, std::int64_t
 SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int rank, const std::vector<RankRecord>& all,
                         std::int64_t of_others);
 
-// OUTPUT/report.txt. A file of that name that is not a report is kept; whatever goes wrong is a warning: the run is
-// done, and its checkpoint published.
-void write_report(const std::string& output, const SizeTable& memory, const SizeTable& traffic);
+// OUTPUT/report.txt: the tables, and what the run read (reading_text). A file of that name that is not a report is
+// kept; whatever goes wrong is a warning: the run is done, and its checkpoint published.
+void write_report(const std::string& output, const SizeTable& memory, const SizeTable& traffic,
+                  const std::string& reading);
 
 // One line: ranks, replicas and what they share, ZeRO stage, recomputation, threads, dtype, and how a step is divided.
 // A dry run says it, and every start.

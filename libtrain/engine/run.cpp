@@ -56,6 +56,11 @@ std::string start_text(const Start& start, const RunConfig& config) {
   return fmt::format("would go on after step {} of {}, from {}\n", start.step, config.steps, start.path);
 }
 
+void warn_of_what_is_left_out(const RunSetup& setup) {
+  const auto text = plan::left_out_text(data_use_of(setup), setup.plan.sequence);
+  if (!text.empty()) base::log_warning("{}", text);
+}
+
 // Where the settings of a resume give its next step another rate than the checkpoint's own would have.
 std::string other_rate_text(const Start& start, const RunSetup& setup) {
   if (start.path.empty() || start.weights_only) return {};
@@ -188,7 +193,8 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   while (start.step < config.steps && !reached()) {
     if (!start.path.empty())
       note(fmt::format("{} {}", start.weights_only ? "weights from" : "resuming from", start.path));
-    if (!loop) note(cut_text(setup.plan));
+    if (!loop) note(cut_text(setup.plan)), note(reading_text(config, setup, start));
+    if (!loop && world.rank == 0) warn_of_what_is_left_out(setup);
     if (!loop) on_every_rank(world, exec, [&] { loop.emplace(context); });
     try {
       return or_fail(world, [&] {
@@ -251,7 +257,9 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
     const auto start = choose_start(config, setup, world.size, {}, RunFolder::looked_at);
     require_steps_to_trace(config, start.step);
     const RunWindows windows(config, setup);
-    return decided + plan_text(setup.plan, config.output, sizes) + start_text(start, config);
+    warn_of_what_is_left_out(setup);
+    return decided + plan_text(setup.plan, config.output, sizes) + reading_text(config, setup, start) + "\n" +
+           start_text(start, config);
   });
 }
 

@@ -5,7 +5,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <vector>
+
 namespace trainyard::engine {
+
+namespace {
+
+// Looks at windows in their order until one has a target that counts: the first, but for data that cannot teach.
+bool has_target(data::WindowDataset& windows) {
+  constexpr std::uint64_t most = 1000;
+  const auto T = windows.sequence();
+  std::vector<std::int32_t> i32(4 * static_cast<std::size_t>(T));
+  std::vector<std::uint8_t> weights(static_cast<std::size_t>(T));
+  const data::WindowPtrs window{i32.data(), i32.data() + T, i32.data() + 2 * T, i32.data() + 3 * T, weights.data()};
+  for (std::uint64_t w = 0; w < std::min(most, windows.count()); ++w) {
+    windows.fill(w, window);
+    if (std::any_of(weights.begin(), weights.end(), [](auto weight) { return weight != 0; })) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 RunWindows::RunWindows(const RunConfig& config, const RunSetup& setup)
     : training(config.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask, data::Order::keyed,
@@ -24,6 +45,31 @@ RunWindows::RunWindows(const RunConfig& config, const RunSetup& setup)
     throw base::InputError(fmt::format("the validation split holds {} sequences, --validation-sequences asks for {}",
                                        validation->count(), config.validation_sequences),
                            "lower --validation-sequences, or make shards with a larger --validation");
+  if (setup.mask == data::DocumentMask::off && !setup.masking) return;  // all targets count
+  if (!has_target(training)) throw nothing_counts(config.data, setup.masking.has_value());
+  if (validation && !has_target(*validation))
+    throw nothing_counts("the validation split of " + config.data, setup.masking.has_value());
+}
+
+base::InputError nothing_counts(const std::string& what, bool hides) {
+  if (hides)
+    return base::InputError(
+        fmt::format("no target of {} counts: all tokens are ends of documents, which are never hidden", what),
+        "give text with words in it");
+  return base::InputError(fmt::format("no target of {} counts: every one begins a document", what),
+                          "--document-mask off, or longer documents");
+}
+
+plan::DataUse data_use_of(const RunSetup& setup) {
+  std::vector<std::int64_t> tokens;
+  for (const auto& shard : setup.index.train) tokens.push_back(shard.tokens);
+  return plan::data_use(tokens, setup.plan.sequence);
+}
+
+std::string reading_text(const RunConfig& config, const RunSetup& setup, const Start& start) {
+  const auto use = data_use_of(setup);
+  const auto samples = start.samples_seen + (config.steps - start.step) * config.global_batch;
+  return plan::data_use_text(use, setup.plan.sequence) + "; " + plan::epochs_text(use, config.steps, samples);
 }
 
 }  // namespace trainyard::engine

@@ -68,8 +68,81 @@ TEST_F(Source, JsonLinesNameTheirFaults) {
   EXPECT_EQ(out.refusals,
             (Strings{"a.jsonl:2: not JSON", "a.jsonl:3: no key 'text'", "a.jsonl:4: key 'text' is not text",
                      "a.jsonl:5: empty document", "a.jsonl:6: empty document", "a.jsonl:7: invalid UTF-8",
-                     "a.jsonl:8: no key 'text'"}));
+                     "a.jsonl:8: not a JSON object"}));
   EXPECT_EQ(read({path}, {.json_key = "other"}).refusals.size(), 9u);
+}
+
+// What Python's json and most writers put into keys that nobody asks for; of equal keys the last counts.
+TEST_F(Source, JsonLinesOfOtherProgramsAreRead) {
+  const auto text_of = [&](const std::string& line) {
+    const auto out = read({file("a.jsonl", line + "\n{\"text\": \"next\"}\n")}, {});
+    EXPECT_EQ(out.documents.empty() ? "" : out.documents.back(), "next") << line;
+    return out.documents.size() == 2 ? out.documents[0] : out.refusals.empty() ? "nothing" : out.refusals[0];
+  };
+  const std::string deep(3000, '['), deep_end(3000, ']');
+  for (const auto& value : Strings{"123456789012345678901234567890", "1e400", "-1e-999", "NaN", "Infinity", "-Infinity",
+                                   "\"\\ud800\"", "\"\\uDC00 a\"", "[1, NaN, {\"b\": \"\\ud83d\"}, []]", "{}",
+                                   "[{}, {\"a\": [1e999]}]", deep + deep_end}) {
+    EXPECT_EQ(text_of("{\"meta\": " + value + ", \"text\": \"good \\u00e9\"}"), "good \xc3\xa9") << value.substr(0, 50);
+    EXPECT_EQ(text_of("{\"text\": \"good\", \"meta\": " + value + "}"), "good") << value.substr(0, 50);
+  }
+  EXPECT_EQ(text_of("{\"text\": \"first\", \"text\": \"last\"}"), "last");
+  EXPECT_EQ(text_of("{\"text\": \"first\", \"t\\u0065xt\": \"last\", \"n\": NaN}"), "last");
+  EXPECT_EQ(text_of("{\"\\ud800\": 1, \"text\": \"good\"}"), "good");
+  EXPECT_EQ(text_of("{\"text\": \"bad \\ud800\"}"), "a.jsonl:1: key 'text' holds half of a surrogate pair");
+  EXPECT_EQ(text_of("{\"text\": NaN}"), "a.jsonl:1: key 'text' is not text");
+  EXPECT_EQ(text_of("{\"n\": NaN}"), "a.jsonl:1: no key 'text'");
+  for (const auto& line :
+       Strings{"{\"text\": \"cut\", \"n\": NaN", "{\"text\": \"a\", \"n\": Nan}", "{\"text\": \"a\" \"n\": 1}",
+               "{\"text\": \"a\",}", "{\"text\": \"a\", \"n\": [1,]}", "{\"text\": \"a\", \"n\": 01}",
+               "{\"text\": \"a\", \"n\": 1.}", "{\"text\": \"a\", \"n\": +1}", "{\"text\": \"a\", \"n\": \"\\ud80\"}",
+               "{\"text\": \"a\", \"n\": \"\\x\"}", "{\"text\": \"a\", \"n\": NaN} more", "{\"text\": \"a\", \"n\": [}",
+               "{'text': 'a'}", "{\"text\"", "{\"text\": \"a\\"})
+    EXPECT_EQ(text_of(line), "a.jsonl:1: not JSON") << line;
+}
+
+// What begins so is refused whole, plain or packed, before anything of the inputs before it is read.
+TEST_F(Source, WhatIsNoTextIsRefused) {
+  const auto refusal = [&](const std::string& name, const std::string& content) -> std::string {
+    try {
+      const auto before = file("before.txt", "text"), path = file(name, content);
+      data::DocumentSource source({before, path}, {});
+      data::DocumentSource::SourceStretch stretch;
+      source.next(stretch);
+      return "taken: " + std::string(stretch.stretch.text());
+    } catch (const base::InputError& e) {
+      return std::string(e.what()).substr(scratch.path.size() + 1) + "; " + e.hint();
+    }
+  };
+  const auto wide = [](const std::string& text, bool low_first) {
+    std::string out;
+    for (const char c : text) out += low_first ? std::string{c, 0} : std::string{0, c};
+    return out;
+  };
+  const std::string words = "Some words of a text that is as long as texts are.\n";
+  EXPECT_EQ(refusal("a.txt", "\xFF\xFE" + wide(words, true)),
+            "a.txt is UTF-16 text; iconv -f UTF-16 -t UTF-8 FILE >FILE.txt");
+  EXPECT_EQ(refusal("a.txt", "\xFE\xFF" + wide(words, false)).substr(0, 20), "a.txt is UTF-16 text");
+  EXPECT_EQ(refusal("a.txt", std::string("\xFF\xFE\0\0a\0\0\0", 8)).substr(0, 20), "a.txt is UTF-32 text");
+  EXPECT_EQ(refusal("a.txt", wide(words, true)).substr(0, 16), "a.txt is no text");
+  std::string tar(1024, '\0');
+  tar.replace(0, 5, "a.txt").replace(257, 6, std::string("ustar\0", 6));
+  EXPECT_EQ(refusal("a.tar", tar).substr(0, 22), "a.tar is a tar archive");
+  EXPECT_EQ(refusal("a.docx", "PK\3\4 stored").substr(0, 23), "a.docx is a zip archive");
+  EXPECT_EQ(refusal("a.xz", std::string("\xFD"
+                                        "7zXZ\0",
+                                        6)),
+            "a.xz is packed with xz; xz -dc FILE | shard-data --input -");
+  EXPECT_EQ(refusal("a.parquet", "PAR1\x15\x04").substr(0, 27), "a.parquet is a Parquet file");
+  EXPECT_EQ(refusal("a.jsonl", " [{\"text\": \"a\"}]"),
+            "a.jsonl is a JSON list, and no JSON lines; jq -c '.[]' FILE >FILE.jsonl makes them");
+  EXPECT_EQ(refusal("a.json", "\n{\n  \"text\": \"a\"\n}\n").substr(0, 34), "a.json is JSON over several lines,");
+  for (const auto& text :
+       Strings{"PARIS is worth a mass", "Mustard", std::string(254, 'a') + " mustard", "BZh is no word",
+               "[a list that is text]", "{", "{\n", "PK", std::string("one \0 in many", 13) + words + words})
+    EXPECT_EQ(refusal("a.txt", text), "taken: text") << text;
+  EXPECT_EQ(refusal("a.jsonl", "{\"text\": \"a\"}\n"), "taken: text");
+  EXPECT_EQ(refusal("a.jsonl", ""), "taken: text");
 }
 
 TEST_F(Source, InvalidUtf8IsRefusedWithItsFirstLine) {

@@ -50,15 +50,17 @@ said '^shard-data: train 8 tokens in 1 shard, validation 0 tokens in 0 shards$'
 { cat good.jsonl; printf '{"other": 1}\nno json\n{"text": ""}\n{"text": 7}\n{"text": "\xff"}\n'; } >bad.jsonl
 expect 0 shard-data --input bad.jsonl --output refusals --max-rejects 0.1 --json
 said "^shard-data: refused: bad.jsonl, line 301: no key 'text'$"
-said '^shard-data: refused: bad.jsonl, line 303: empty document$'
-unsaid 'line 304'
-said '^shard-data: 2 more refused; --rejects FILE lists all$'
+said '^shard-data: refused: bad.jsonl, line 304: '
+unsaid 'line 303'
+said '^shard-data: 1 more refused; --rejects FILE lists all$'
+jq -e '.rejected == 4 and .empty == 1' out >/dev/null || fail "counts: $(cat out)"
 jq -e '.first_refusals | length == 3 and .[1] == {source: "bad.jsonl", line: 302, reason: "not JSON"}' out >/dev/null || fail "first refusals: $(cat out)"
 expect 0 shard-data --input bad.jsonl --output listed --max-rejects 0.1 --rejects 'list of refusals'
-said '2 more refused; list of refusals lists all'
+said '1 more refused; list of refusals lists all'
+said '4 documents refused and left out, 1 empty document left out'
 expect 3 shard-data --input bad.jsonl --output too-many --max-rejects 0.001
 said '^  bad.jsonl, line 302: not JSON$'
-said '^  and 2 more$'
+said '^  and 1 more$'
 
 # A text without a validation split: said, with the flag that makes one; silent where it is there or was not wanted.
 echo "One book that is one document." >book.txt

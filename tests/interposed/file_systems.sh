@@ -62,9 +62,11 @@ expect 4 on stale train "${run[@]}" --output a/b
 said "Stale file handle"
 
 # No thread is left for a rank: the job ends at once, with 4, or goes on where it needs no more threads.
-for first in 1 2 3 4; do
+# Threads of MPI's own are MPI's to judge: it ends the job with 1 from within its start.
+for first in 1 2 3 4 5 6; do
   code=0
   timeout 60 two_ranks "threads:$first" "${run[@]}" --output "threads-$first" >out 2>err || code=$?
+  [ "$code" = 1 ] && grep -q 'occurred in MPI_Init' err && continue
   [ "$code" = 4 ] || [ "$code" = 0 ] || fail "rank 1 without its thread $first ends the job with $code"
   echo "$code" >>codes
 done

@@ -9,6 +9,7 @@
 #include "libtrain/base/text.h"
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/communication_time.h"
+#include "libtrain/plan/data_use.h"
 #include "libtrain/plan/file_layout.h"
 #include "libtrain/plan/objective.h"
 #include "libtrain/plan/problems.h"
@@ -22,6 +23,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 using namespace trainyard;
 
@@ -35,7 +37,12 @@ struct Options {
 };
 
 // What a shard set's index says; the rest of it is for train to judge.
-std::int64_t vocabulary_of(const std::string& set) {
+struct SetFacts {
+  std::int64_t vocabulary = 0;
+  std::vector<std::int64_t> shard_tokens;  // of the training split
+};
+
+SetFacts facts_of(const std::string& set) {
   const auto path = set + "/index.json";
   if (std::error_code error; !std::filesystem::exists(path, error))
     throw base::InputError(fmt::format("{} is not there", base::one_line(path)),
@@ -46,7 +53,14 @@ std::int64_t vocabulary_of(const std::string& set) {
   if (const auto format = object.text("format"); !format.starts_with("trainyard.shards/"))
     throw base::InputError(fmt::format("{}: format is {}, expected that of a shard set", path, base::excerpt(format)),
                            "--data names a folder that shard-data made");
-  return object.integer("vocabulary", plan::ranges::vocabulary.low, plan::ranges::vocabulary.high);
+  SetFacts facts{object.integer("vocabulary", plan::ranges::vocabulary.low, plan::ranges::vocabulary.high), {}};
+  if (!index.contains("train") || !index["train"].is_array()) return facts;
+  for (const auto& shard : index["train"]) {
+    const auto* tokens = shard.is_object() && shard.contains("tokens") ? &shard["tokens"] : nullptr;
+    if (tokens != nullptr && tokens->is_number_unsigned() && tokens->get<std::uint64_t>() < std::uint64_t{1} << 40)
+      facts.shard_tokens.push_back(tokens->get<std::int64_t>());
+  }
+  return facts;
 }
 
 // Without shards it is the one that published models of its kind have.
@@ -88,7 +102,7 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o) {
     base::log_info(
         "a model that sees both ways needs a token that hides others: where the tokenizer has none, --vocabulary is one"
         " more than it has (--data SET knows)");
-  const auto tokens = o.data.empty() ? 0 : vocabulary_of(o.data);
+  const auto tokens = o.data.empty() ? 0 : facts_of(o.data).vocabulary;
   if (model.vocabulary > 0 && model.vocabulary < tokens)
     throw base::InputError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", o.model,
                                        model.vocabulary, o.data, tokens),
@@ -102,6 +116,14 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o) {
         "a vocabulary of {} is assumed, that of {}; train refuses the plan for a shard set with another (--data SET "
         "takes the set's, --vocabulary N any)",
         base::count_text(model.vocabulary), published(model).name);
+}
+
+// How much of the set's tokens windows hold; empty without a set.
+std::string data_text(const Options& o, std::int64_t sequence) {
+  if (o.data.empty()) return {};
+  const auto use = plan::data_use(facts_of(o.data).shard_tokens, sequence);
+  if (const auto left_out = plan::left_out_text(use, sequence); !left_out.empty()) base::log_warning("{}", left_out);
+  return "\n" + plan::data_use_text(use, sequence) + "\n";
 }
 
 plan::Plan decide(plan::Plan p, const Options& o) {
@@ -229,10 +251,11 @@ int main(int argc, char** argv) {
     plan::predict(plan);
     refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
     const auto times = o.profile.empty() ? std::string() : times_text(plan, o.profile);
+    const auto about_data = data_text(o, plan.sequence);
     const auto json = plan::to_json(plan);
     if (!o.output.empty() && o.output != "-") write_plan(json, o);
     const auto sizes = o.bytes ? base::Sizes::exact : base::Sizes::rounded;
-    tools::print(o.json || o.output == "-" ? json : tools::plan_table(plan, sizes) + times);
+    tools::print(o.json || o.output == "-" ? json : tools::plan_table(plan, sizes) + times + about_data);
     return base::ExitCode::done;
   });
 }

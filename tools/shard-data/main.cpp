@@ -55,8 +55,9 @@ void add_options(CLI::App& app, Settings& s) {
       ->required()
       ->type_name("FILE");
   app.add_option("--json-key", s.json_key, "key of the text in JSON lines [text]")->group("Input");
-  app.add_option("--split", s.split,
-                 "plain text into documents: whole (one a file), lines (not blank), paragraphs [whole]")
+  app.add_option(
+         "--split", s.split,
+         "plain text into documents: whole (one a file), lines (not blank; with their line feeds), paragraphs [whole]")
       ->check(one_of({"whole", "lines", "paragraphs"}))
       ->group("Input");
   app.add_option("--max-document", s.largest,
@@ -139,6 +140,7 @@ void print_json(const Settings& s, const data::BuildResult& r, double seconds) {
                                  {"documents", r.documents},
                                  {"rejected", r.rejected},
                                  {"first_refusals", refusals},
+                                 {"empty", r.empty},
                                  {"text_bytes", r.text_bytes},
                                  {"train", {{"tokens", r.train_tokens}, {"shards", r.train_shards}}},
                                  {"validation", {{"tokens", r.validation_tokens}, {"shards", r.validation_shards}}},
@@ -169,11 +171,10 @@ void print_summary(const Settings& s, const data::BuildResult& r, double seconds
   print_findings(s, r);
   if (s.json) return print_json(s, r, seconds);
   tools::print(s.output + "\n");
-  fmt::print(
-      stderr, "shard-data: {}, {} of text in {} ({}); {}\n", base::counted(r.documents, "document"),
-      base::size_text(r.text_bytes), tools::duration_text(seconds),
-      base::rate_text(static_cast<double>(r.text_bytes) / std::max(seconds, 1e-9), "B/s"),
-      r.rejected == 0 ? "none refused" : fmt::format("{} refused and left out", base::counted(r.rejected, "document")));
+  fmt::print(stderr, "shard-data: {}, {} of text in {} ({}); {}\n", base::counted(r.documents, "document"),
+             base::size_text(r.text_bytes), tools::duration_text(seconds),
+             base::rate_text(static_cast<double>(r.text_bytes) / std::max(seconds, 1e-9), "B/s"),
+             data::left_out_text(r));
   fmt::print(stderr, "shard-data: train {} in {}, validation {} in {}{}\n", base::counted(r.train_tokens, "token"),
              base::counted(r.train_shards, "shard"), base::counted(r.validation_tokens, "token"),
              base::counted(r.validation_shards, "shard"), s.dry_run ? " (nothing was written)" : "");

@@ -1,0 +1,84 @@
+// Signatures and counts.
+#include "libtrain/data/foreign_content.h"
+
+#include <algorithm>
+#include <array>
+
+namespace trainyard::data {
+
+namespace {
+
+using namespace std::string_view_literals;
+
+struct Signature {
+  std::size_t at;
+  std::string_view bytes, what, way;
+};
+
+constexpr auto to_utf8_16 = "iconv -f UTF-16 -t UTF-8 FILE >FILE.txt"sv,
+               to_utf8_32 = "iconv -f UTF-32 -t UTF-8 FILE >FILE.txt"sv;
+constexpr auto unpack = "unpack it, and give the files that were in it"sv;
+constexpr auto export_lines = "write its column of text as JSON lines, {\"text\": ...} on each"sv;
+constexpr auto as_text = "export it as plain text"sv;
+
+// The longer of two that begin alike comes first.
+constexpr std::array signatures{
+    Signature{0, "\xFF\xFE\0\0"sv, "UTF-32 text", to_utf8_32},
+    Signature{0, "\0\0\xFE\xFF"sv, "UTF-32 text", to_utf8_32},
+    Signature{0, "\xFF\xFE"sv, "UTF-16 text", to_utf8_16},
+    Signature{0, "\xFE\xFF"sv, "UTF-16 text", to_utf8_16},
+    Signature{257, "ustar\0"sv, "a tar archive", unpack},
+    Signature{257, "ustar  \0"sv, "a tar archive", unpack},
+    Signature{0, "PK\3\4"sv, "a zip archive (or a document that is one)", unpack},
+    Signature{0, "PK\5\6"sv, "an empty zip archive", unpack},
+    Signature{0, "7z\xBC\xAF\x27\x1C"sv, "a 7z archive", unpack},
+    Signature{0, "Rar!\x1A\x07"sv, "a RAR archive", unpack},
+    Signature{0,
+              "\xFD"
+              "7zXZ\0"sv,
+              "packed with xz", "xz -dc FILE | shard-data --input -"},
+    Signature{4, "1AY&SY"sv, "packed with bzip2", "bzip2 -dc FILE | shard-data --input -"},
+    Signature{0, "\x04\x22\x4D\x18"sv, "packed with lz4", "lz4 -dc FILE | shard-data --input -"},
+    Signature{0, "\x28\xB5\x2F\xFD"sv, "packed twice", "unpack it once"},
+    Signature{0, "\x1F\x8B\x08"sv, "packed twice", "unpack it once"},
+    Signature{0, "PAR1\x15"sv, "a Parquet file", export_lines},
+    Signature{0, "ARROW1\0\0"sv, "an Arrow file", export_lines},
+    Signature{0, "\x89HDF\r\n\x1A\n"sv, "an HDF5 file", "if it holds tokens, train reads it: --data names its folder"},
+    Signature{0, "SQLite format 3\0"sv, "an SQLite database", export_lines},
+    Signature{0, "%PDF-"sv, "a PDF document", as_text},
+    Signature{0, "{\\rtf"sv, "an RTF document", as_text},
+    Signature{0, "\x89PNG\r\n"sv, "a PNG image", as_text},
+    Signature{0, "\xFF\xD8\xFF"sv, "a JPEG image", as_text},
+    Signature{0,
+              "\x7F"
+              "ELF"sv,
+              "a program", as_text},
+    Signature{0, "\x93NUMPY"sv, "a NumPy array", export_lines},
+};
+
+bool is_white(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+}  // namespace
+
+std::optional<ForeignContent> foreign_content(std::string_view head, bool json_lines) {
+  head = head.substr(0, foreign_head);
+  for (const auto& s : signatures)
+    if (head.size() >= s.at + s.bytes.size() && head.substr(s.at, s.bytes.size()) == s.bytes)
+      return ForeignContent{std::string(s.what), std::string(s.way)};
+  // Text has no bytes of 0, or hardly any; half of what is UTF-16 without a mark are.
+  constexpr std::size_t one_of = 64;
+  if (static_cast<std::size_t>(std::count(head.begin(), head.end(), '\0')) * one_of > head.size())
+    return ForeignContent{"no text: it has bytes of 0 in many places",
+                          "if it is UTF-16, " + std::string(to_utf8_16) + "; shard-data reads UTF-8"};
+  if (!json_lines) return std::nullopt;
+  if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
+  const auto first = std::find_if_not(head.begin(), head.end(), is_white);
+  if (first == head.end()) return std::nullopt;
+  if (*first == '[') return ForeignContent{"a JSON list, and no JSON lines", "jq -c '.[]' FILE >FILE.jsonl makes them"};
+  const auto behind = std::find_if_not(first + 1, head.end(), [](char c) { return is_white(c) && c != '\n'; });
+  if (*first == '{' && behind != head.end() && *behind == '\n')
+    return ForeignContent{"JSON over several lines, and no object a line", "jq -c . FILE >FILE.jsonl makes them"};
+  return std::nullopt;
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,28 @@
+// How much of a shard set a run reads: arithmetic over the shards' numbers of tokens (data/window_dataset.h says how
+// windows lie in shards).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace trainyard::plan {
+
+struct DataUse {
+  std::int64_t windows = 0;     // of sequence + 1 tokens; the last token of one is the first of the next
+  std::int64_t tokens = 0;      // of all shards
+  std::int64_t in_windows = 0;  // those that are a token or a target of some window
+  double share() const { return tokens > 0 ? static_cast<double>(in_windows) / static_cast<double>(tokens) : 0; }
+};
+
+DataUse data_use(std::span<const std::int64_t> shard_tokens, std::int64_t sequence);
+
+// One line: "data: 4,320 windows of 129 tokens, with 98.2 % of the training tokens".
+std::string data_use_text(const DataUse& use, std::int64_t sequence);
+// How often a run that ends after `samples` sequences has read them: "in 500 steps each is read 3.7 times (epochs)", or
+// "500 steps read 12 % of them" where that is no whole time.
+std::string epochs_text(const DataUse& use, std::int64_t steps, std::int64_t samples);
+// A warning where a tenth of the tokens or more lies in no window, with what helps; else empty.
+std::string left_out_text(const DataUse& use, std::int64_t sequence);
+
+}  // namespace trainyard::plan
