@@ -30,6 +30,7 @@ struct BuildOptions {
 
 struct BuildResult {
   std::int64_t documents = 0, rejected = 0, text_bytes = 0;
+  std::int64_t unknown_tokens = 0;  // text that the tokenizer has no token for, in both splits
   std::int64_t empty = 0;  // white space or nothing: left out, and not among the rejected
   std::int64_t train_tokens = 0, validation_tokens = 0, train_shards = 0, validation_shards = 0;
   std::vector<Refusal> first_refusals;  // at most first_refusals_kept

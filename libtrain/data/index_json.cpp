@@ -94,12 +94,14 @@ struct Index {
 }  // namespace
 
 json index_to_json(const SetIndex& i) {
-  return {{"format", index_format},
-          {"tokenizer", {{"name", i.tokenizer}, {"source", i.tokenizer_source}, {"crc32c", i.tokenizer_crc32c}}},
-          {"vocabulary", i.vocabulary},
-          {"end_of_document", i.end_of_document},
-          {"train", entries_to_json(i.train)},
-          {"validation", entries_to_json(i.validation)}};
+  json out{{"format", index_format},
+           {"tokenizer", {{"name", i.tokenizer}, {"source", i.tokenizer_source}, {"crc32c", i.tokenizer_crc32c}}},
+           {"vocabulary", i.vocabulary},
+           {"end_of_document", i.end_of_document},
+           {"train", entries_to_json(i.train)},
+           {"validation", entries_to_json(i.validation)}};
+  if (i.unknown_tokens >= 0) out["unknown_tokens"] = i.unknown_tokens;
+  return out;
 }
 
 SetIndex index_from_json(const json& j, const std::string& where, IndexOf what) {
@@ -120,6 +122,7 @@ SetIndex index_from_json(const json& j, const std::string& where, IndexOf what) 
     if (i.tokenizer == "bytes" && (i.vocabulary != 257 || i.end_of_document != 256))
       read.damaged(fmt::format("vocabulary {} and end of document {}, the tokenizer bytes has 257 and 256",
                                i.vocabulary, i.end_of_document));
+    if (j.contains("unknown_tokens")) i.unknown_tokens = read.whole(j, "unknown_tokens", 0, 2 * most_tokens);
     std::set<std::string> files;
     i.train = read.entries(j.at("train"), "train", i.vocabulary, files);
     i.validation = read.entries(j.at("validation"), "validation", i.vocabulary, files);

@@ -79,12 +79,15 @@ NewSet::NewSet(const Tokenizer& tokenizer, const BuildOptions& options, const st
 void NewSet::add(Split split, std::span<const std::int32_t> tokens, const std::string& source) {
   const bool validation = split == Split::validation;
   (validation ? result_.validation_tokens : result_.train_tokens) += static_cast<std::int64_t>(tokens.size());
+  if (const auto unknown = tokenizer_.unknown(); unknown >= 0)
+    result_.unknown_tokens += std::count(tokens.begin(), tokens.end(), unknown);
   if (folder_) (validation ? *validation_ : *train_).add(tokens, source);
 }
 
 void NewSet::add(const TokenizedStretch& stretch) {
   result_.documents += static_cast<std::int64_t>(stretch.documents.size());
   result_.text_bytes += stretch.text_bytes;
+  result_.unknown_tokens += stretch.unknown_tokens;
   stretch.for_each([&](Split split, const void* tokens, std::int64_t count) {
     const bool validation = split == Split::validation;
     (validation ? result_.validation_tokens : result_.train_tokens) += count;
@@ -117,6 +120,7 @@ void NewSet::finish(const std::function<void(const std::string&)>& before) {
   SetIndex index = index_for(tokenizer_);
   index.train = train_->finish();
   index.validation = validation_->finish();
+  if (tokenizer_.unknown() >= 0) index.unknown_tokens = result_.unknown_tokens;
   result_.train_shards = static_cast<std::int64_t>(index.train.size());
   result_.validation_shards = static_cast<std::int64_t>(index.validation.size());
   const auto text = index_to_json(index).dump(1) + "\n";

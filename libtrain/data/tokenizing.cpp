@@ -5,6 +5,7 @@
 #include "libtrain/base/random.h"
 #include "libtrain/base/thread.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <memory>
@@ -130,7 +131,7 @@ class StretchTeam {
     made.documents.clear();
     made.narrow.clear();
     made.wide.clear();
-    made.text_bytes = 0;
+    made.text_bytes = made.unknown_tokens = 0;
     made.source = slot.read.source;
     const bool narrow = tokenizer_.vocabulary() <= most_narrow;
     const auto end = tokenizer_.end_of_document();
@@ -148,6 +149,9 @@ class StretchTeam {
                                 static_cast<std::int64_t>((narrow ? made.narrow.size() : made.wide.size()) - before)});
     };
     splitter.split(slot.read.stretch, slot.read.rules, document, slot.findings);
+    if (const auto unknown = tokenizer_.unknown(); unknown >= 0)
+      made.unknown_tokens = std::count(made.narrow.begin(), made.narrow.end(), unknown) +
+                            std::count(made.wide.begin(), made.wide.end(), unknown);
   }
 
   DocumentSource& source_;

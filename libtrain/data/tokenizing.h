@@ -26,7 +26,7 @@ struct TokenizedStretch {
   std::vector<Document> documents;
   std::vector<std::uint16_t> narrow;  // of a vocabulary that fits 16 bits; else
   std::vector<std::int32_t> wide;
-  std::int64_t text_bytes = 0;
+  std::int64_t text_bytes = 0, unknown_tokens = 0;
   std::string source;
 
   // Calls each(split, tokens, count) for every document; `tokens` are little-endian, in the type that shards have.

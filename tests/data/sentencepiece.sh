@@ -25,6 +25,22 @@ for eos in 2 -1; do
   jq -e --argjson id "$end" '.end_of_document == $id and .tokenizer.name == "model.model" and .tokenizer.source == "tokenizer.model"' set-1/index.json >/dev/null
   cmp model.model set-1/tokenizer.model   # the set keeps its model
 done
+# Text without a token of its own is counted, said where it is more than nearly nothing, and kept with the set; tasks count the same.
+jq -e '.unknown_tokens == 0' set-1/index.json >/dev/null
+! grep -q warning log
+{ head -50 text.txt; for ((i = 0; i < 50; ++i)); do echo "the ξένος walks $i"; done; } >foreign.txt
+unknown=$(timeout 60 spm_encode --model=model.model --output_format=id <foreign.txt | tr ' ' '\n' | grep -cx 0)
+[ "$unknown" -ge 50 ]
+timeout 60 shard-data --input foreign.txt --split lines --tokenizer model.model --output foreign --json >out 2>err
+jq -e --argjson n "$unknown" '.unknown_tokens == $n' out >/dev/null
+jq -e --argjson n "$unknown" '.unknown_tokens == $n' foreign/index.json >/dev/null
+grep -q "warning: $unknown of .* stand for text that the tokenizer has no token for" err
+timeout 60 inspect foreign | grep -q "^  unknown     $unknown tokens"
+for task in 0 1; do timeout 60 shard-data --input foreign.txt --split lines --tokenizer model.model --output foreign-tasks --task $task/2 2>/dev/null >&2; done
+cmp foreign/index.json foreign-tasks/index.json
+timeout 60 shard-data --input foreign.txt --split lines --output of-bytes --json 2>/dev/null | jq -e '.unknown_tokens == 0' >/dev/null
+jq -e 'has("unknown_tokens") | not' of-bytes/index.json >/dev/null
+
 # One document of 40 MB in 300 MiB of address space: its tokens are those of its lines, whatever the parts it is encoded in.
 for ((i = 0; i < 150; ++i)); do cat text.txt; done >large.txt
 ( [ -n "${2:-}" ] || ulimit -v 307200   # sanitizers reserve more address space

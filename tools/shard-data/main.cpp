@@ -142,6 +142,7 @@ void print_json(const Settings& s, const data::BuildResult& r, double seconds) {
                                  {"first_refusals", refusals},
                                  {"empty", r.empty},
                                  {"text_bytes", r.text_bytes},
+                                 {"unknown_tokens", r.unknown_tokens},
                                  {"train", {{"tokens", r.train_tokens}, {"shards", r.train_shards}}},
                                  {"validation", {{"tokens", r.validation_tokens}, {"shards", r.validation_shards}}},
                                  {"seconds", seconds}};
@@ -156,6 +157,16 @@ void print_findings(const Settings& s, const data::BuildResult& r) {
   for (const auto& refusal : r.first_refusals) fmt::print(stderr, "shard-data: refused: {}\n", data::text_of(refusal));
   if (const auto more = r.rejected - static_cast<std::int64_t>(r.first_refusals.size()); more > 0)
     fmt::print(stderr, "shard-data: {} more refused; {}\n", more, list);
+  const auto tokens = r.train_tokens + r.validation_tokens;
+  constexpr double worth_a_warning = 1e-4;
+  if (const double share =
+          static_cast<double>(r.unknown_tokens) / static_cast<double>(std::max<std::int64_t>(1, tokens));
+      share >= worth_a_warning)
+    fmt::print(
+        stderr,
+        "shard-data: warning: {} of {} ({:.2g} %) stand for text that the tokenizer has no token for, which is lost\n"
+        "  try: a tokenizer with byte fallback, or one made from such text\n",
+        base::count_text(r.unknown_tokens), base::counted(tokens, "token"), 100 * share);
   if (r.validation_tokens == 0 && s.validation > 0)
     fmt::print(stderr,
                "shard-data: warning: there is no validation split: {} chosen, so train --validate-every has nothing to "
