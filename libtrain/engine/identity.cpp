@@ -121,7 +121,7 @@ void require_known_fields(const nlohmann::json& identity, const std::vector<std:
   std::vector<std::string> names;
   for (const auto& item : identity.items()) names.push_back(item.key());
   for (const auto& name : wanted)
-    if (!identity.contains(name)) {
+    if (!identity.contains(name) && name != changed_tokenizer) {
       throw base::UsageError(fmt::format("--change {}: there is no such field; those of a run's identity are {}", name,
                                          fmt::join(names, ", ")),
                              field_hint(name, names));

@@ -20,6 +20,9 @@ namespace trainyard::engine {
 void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& now,
                       const std::vector<std::string>& allowed, const std::string& where);
 
+// What --change names beside fields of the identity: a checkpoint records its tokenizer as where it comes from.
+inline constexpr const char* changed_tokenizer = "tokenizer";
+
 // UsageError with the names that exist when one of `names` is no field of the identity.
 void require_known_fields(const nlohmann::json& identity, const std::vector<std::string>& names);
 

@@ -28,25 +28,27 @@ std::vector<std::string> schedule_names() {
 }
 
 double LearningRate::at(std::int64_t completed) const {
-  const auto t = std::min(completed + 1, std::max<std::int64_t>(total_steps, 1));
-  if (t <= warmup_steps) return peak * static_cast<double>(t) / static_cast<double>(warmup_steps);
+  const auto t = static_cast<double>(std::min(completed + 1, std::max<std::int64_t>(total_steps, 1)));
+  const double rate = at_time(t);
+  return rate > 0 ? rate : at_time(t - 0.5);
+}
+
+double LearningRate::at_time(double t) const {
+  const auto warmup = static_cast<double>(warmup_steps), decay = static_cast<double>(decay_steps);
+  if (t <= warmup) return peak * t / warmup;
   if (decays_at_the_end(schedule)) {
-    const auto left = total_steps - t;
-    if (left >= decay_steps) return peak;
-    const double rest = static_cast<double>(left) / static_cast<double>(decay_steps);
+    const double left = static_cast<double>(total_steps) - t;
+    if (left >= decay) return peak;
+    const double rest = left / decay;
     if (schedule == "wsd") return final + (peak - final) * rest;
     if (schedule == "wsd-exponential") return final * std::pow(peak / final, rest);
     return peak + (final - peak) * decayed(schedule, 1 - rest);
   }
-  const auto span =
-      static_cast<double>(std::max<std::int64_t>(1, decay_steps > 0 ? decay_steps : total_steps - warmup_steps));
-  const double progress = std::min(1.0, static_cast<double>(t - warmup_steps) / span);
+  const double span = std::max(1.0, decay_steps > 0 ? decay : static_cast<double>(total_steps) - warmup);
+  const double progress = std::min(1.0, (t - warmup) / span);
   if (schedule == "linear") return peak + (final - peak) * progress;
   if (schedule == "cosine") return final + (peak - final) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
-  if (schedule == "inverse-sqrt") {
-    const auto w = static_cast<double>(std::max<std::int64_t>(1, warmup_steps));
-    return peak * std::sqrt(w / static_cast<double>(std::max<std::int64_t>(t, 1)));
-  }
+  if (schedule == "inverse-sqrt") return peak * std::sqrt(std::max(1.0, warmup) / std::max(t, 1.0));
   return peak;
 }
 
@@ -67,6 +69,12 @@ std::vector<std::string> problems(const LearningRate& s) {
                     s.schedule, s.total_steps - s.warmup_steps, s.decay_steps));
   if (s.schedule == "wsd-exponential" && !(s.final > 0))
     out.push_back("--schedule wsd-exponential needs a --final-learning-rate above 0");
+  if ((s.schedule == "linear" || s.schedule == "cosine") && s.decay_steps > 0 && s.final == 0 &&
+      s.warmup_steps + s.decay_steps < s.total_steps)
+    out.push_back(fmt::format(
+        "--decay-steps {} ends before --steps {}, and the steps behind it would learn nothing: --final-learning-rate "
+        "above 0, or fewer steps",
+        s.decay_steps, s.total_steps));
   if (s.schedule == "constant" || s.schedule == "inverse-sqrt") {
     if (s.final > 0)
       out.push_back(fmt::format("--final-learning-rate {} means nothing to --schedule {}", s.final, s.schedule));

@@ -16,6 +16,7 @@ namespace trainyard::engine {
 //   wsd-exponential      the same with a constant factor for each step: peak (final / peak)^p, p from 0 to 1
 //   wsd-minus-sqrt       the same with peak + (final - peak) sqrt(p) (Haegele et al. 2024)
 //   inverse-sqrt         peak * sqrt(w / t), w = max(1, warmup_steps) (Vaswani et al. 2017, equation 3)
+// Every step learns something: where the rate would be 0, at the end of a decay to 0, it is that of half a step before.
 struct LearningRate {
   std::string schedule = "cosine";
   double peak = 1e-3, final = 0;
@@ -23,6 +24,9 @@ struct LearningRate {
 
   // For the step that follows `completed` finished ones: the first step already uses peak / warmup_steps.
   double at(std::int64_t completed) const;
+
+ private:
+  double at_time(double t) const;  // of the formulas, t steps from the beginning
 };
 
 std::vector<std::string> schedule_names();

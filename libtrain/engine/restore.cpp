@@ -103,6 +103,21 @@ void read_pieces(const Start& start, Trainer& trainer) {
   }
 }
 
+// Weights know their tokens by number: those of another tokenizer are other text to them, of equal size or not.
+void require_tokenizer(const checkpoint::RunState& state, const RunConfig& c, const data::SetIndex& index,
+                       const std::string& checkpoint) {
+  const auto tokenizer = tokenizer_of(state);
+  if (!tokenizer || tokenizer->made(index)) return;
+  const auto text = fmt::format("{}: its tokens mean something else to these weights",
+                                other_tokenizer_text(c.data, index, checkpoint, *tokenizer));
+  const auto changes = split_names(c.change);
+  if (std::find(changes.begin(), changes.end(), changed_tokenizer) == changes.end())
+    throw base::InputError(text,
+                           "give a shard set that was made with the tokenizer of the training data; --change tokenizer "
+                           "learns the new one's tokens all the same");
+  base::log_warning("{}", text);
+}
+
 Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged,
              RunFolder touch) {
   const auto folder = checkpoints_folder(c.output);
@@ -128,9 +143,7 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
   checkpoint::Reader reader(start.path);
   if (touch == RunFolder::held) mend_view(reader, folder);
   if (start.weights_only) {
-    if (const auto tokenizer = tokenizer_of(reader.state()); tokenizer && !tokenizer->made(setup.index))
-      base::log_warning("{}: its tokens mean something else to these weights",
-                        other_tokenizer_text(c.data, setup.index, start.path, *tokenizer));
+    require_tokenizer(reader.state(), c, setup.index, start.path);
     return start;
   }
   if (reader.state().contents == checkpoint::Contents::model)
@@ -139,6 +152,7 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
                                                 "checkpoint before; a new run begins with its weights by --init-from"
                                               : "begin a new run with its weights: --init-from, with another --output");
   require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path);
+  require_tokenizer(reader.state(), c, setup.index, start.path);
   tell_changes(reader.state(), c, setup.plan, ranks);
   start.step = reader.state().step;
   start.samples_seen = reader.state().samples_seen;

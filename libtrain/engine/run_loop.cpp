@@ -4,6 +4,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/peak/peak.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/good_checkpoint.h"
@@ -236,11 +237,11 @@ void RunLoop::refuse_step(const StepOutcome& o) {
   const auto good = on_rank_zero(run_.world, trainer_.communication(), [&] {
     return good_checkpoint_sentence(checkpoints_folder(run_.config.output), step_);
   });
-  throw comm::AgreedError(
-      base::ExitCode::check_failed,
-      fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1, o.loss, o.gradient_norm, finding),
-      fmt::format("{}; lower --learning-rate{}, or raise --warmup-steps", good,
-                  saving_->saved_step() < 0 ? "" : " (a resume needs --change learning_rate)"));
+  throw comm::AgreedError(base::ExitCode::check_failed,
+                          fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1,
+                                      base::number_text(o.loss), base::number_text(o.gradient_norm), finding),
+                          fmt::format("{}; lower --learning-rate{}, or raise --warmup-steps", good,
+                                      saving_->saved_step() < 0 ? "" : " (a resume needs --change learning_rate)"));
 }
 
 }  // namespace trainyard::engine

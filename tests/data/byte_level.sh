@@ -45,8 +45,21 @@ train_on llama3-1 run
 same "$golden/llama3.json" "$(echo run/tokenizer-*.json)" "the run's copy"
 expect 0 train --evaluate run --evaluate-split train --data llama3-1 --threads 1 --progress never --json
 jq -e '.bytes > 1000 and .bits_per_byte > 0 and .bits_per_byte < 20' out >/dev/null || fail "bits per byte: $(cat out)"
-# Weights begin a new run on other tokens too, but not without a word.
-expect 0 train --init-from "$(echo run/checkpoints/step-*3)" --data gpt2-1 --output other --steps 1 --global-batch 2 --micro-batch 2 --sequence 32 --threads 1 --progress never
+# Weights begin a new run, or go on, on tokens of another tokenizer only where that is asked for.
+other=(--steps 5 --global-batch 2 --micro-batch 2 --sequence 32 --threads 1 --progress never)
+refused 3 'its tokens mean something else to these weights' train --init-from "$(echo run/checkpoints/step-*3)" --data gpt2-1 --output other "${other[@]}"
+expect 0 train --init-from "$(echo run/checkpoints/step-*3)" --data gpt2-1 --output other "${other[@]}" --change tokenizer
+said 'its tokens mean something else to these weights'
+refused 3 'was made with tokenizer gpt2.json' train --evaluate run --evaluate-split train --data gpt2-1 --threads 1 --progress never
+# The same text and vocabulary, another order of what is merged: a resume that may change the data is not silent.
+jq -c '.model.merges |= (.[1:2] + .[0:1] + .[2:])' "$golden/llama3.json" >swapped.json
+for ((i = 0; i < 20; ++i)); do cat texts.jsonl; done >many.jsonl
+expect 0 shard-data --input many.jsonl --tokenizer swapped.json --output swapped --validation 0
+resumed=(train --model gpt2-nano --data swapped --output run "${other[@]}")
+refused 3 'belongs to another run' "${resumed[@]}" --change steps
+refused 3 'its tokens mean something else to these weights' "${resumed[@]}" --change steps,data
+cp -r run learns-anew
+expect 0 "${resumed[@]}" --change steps,data,tokenizer --output learns-anew
 said 'its tokens mean something else to these weights'
 mkdir moved
 mv llama3-1 moved/data

@@ -48,6 +48,19 @@ TEST(LearningRate, OtherSchedules) {
     EXPECT_DOUBLE_EQ((LearningRate{name, 1, 0.5, 2, 4, 20}.at(5)), 0.5) << name;
     EXPECT_DOUBLE_EQ((LearningRate{name, 1, 0.5, 2, 4, 20}.at(19)), 0.5) << name;
   }
+  // A decay to 0 ends half a step before, so that the last step learns, and so does a run of one.
+  EXPECT_DOUBLE_EQ((LearningRate{"linear", 1, 0, 0, 0, 10}.at(9)), 0.05);
+  EXPECT_DOUBLE_EQ((LearningRate{"linear", 1, 0, 0, 0, 10}.at(8)), 1 - 0.9);
+  EXPECT_DOUBLE_EQ((LearningRate{"linear", 1, 0, 0, 0, 1}.at(0)), 0.5);
+  EXPECT_DOUBLE_EQ((LearningRate{"cosine", 1, 0, 0, 0, 1}.at(0)), 0.5);
+  EXPECT_NEAR((LearningRate{"cosine", 1, 0, 0, 0, 10}.at(9)), 0.5 * (1 + std::cos(M_PI * 0.95)), 1e-15);
+  EXPECT_DOUBLE_EQ((LearningRate{"wsd", 1, 0, 0, 4, 10}.at(9)), 0.125);
+  for (const char* name : {"linear", "cosine", "wsd", "wsd-cosine", "wsd-minus-sqrt"})
+    for (const std::int64_t steps : {1, 2, 3, 10})
+      for (std::int64_t s = 0; s < steps; ++s)
+        EXPECT_GT((LearningRate{name, 1e-3, 0, 0, steps, steps}.at(s)), 0) << name << " " << s << " of " << steps;
+  EXPECT_EQ(problems(LearningRate{"cosine", 1, 0, 2, 5, 10}).size(), 1u);
+  EXPECT_TRUE(problems(LearningRate{"cosine", 1, 0, 5, 5, 10}).empty());
   EXPECT_EQ(problems(LearningRate{"cosin", -1, 0, 20, 0, 10}).size(), 4u);
 }
 
