@@ -2,6 +2,7 @@
 // before; a dry run.
 #include "libtrain/engine/run.h"
 
+#include "libtrain/base/json.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/text.h"
 #include "libtrain/comm/core_share.h"
@@ -92,6 +93,9 @@ RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec)
       throw base::InputError(fmt::format("this rank reads another {} than rank 0", fmt::join(other, ", ")),
                              "is the folder shared, and did a file change while the job started?");
   });
+  if (world.rank == 0 && !config.plan_predicts_otherwise.empty())
+    base::log_warning("{} was edited, or made by another version: {}; what this program computes counts",
+                      base::one_line(config.plan), base::shortened(config.plan_predicts_otherwise));
   if (const auto dropped = plan::dropped_text(setup.plan.model); world.rank == 0 && !dropped.empty())
     base::log_warning("{}", dropped);
   return setup;

@@ -155,7 +155,12 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("rotary-base", m.rotary_base, "model", "base of rotary angles", {1.001, 1e12});
   attention_fields(v, m.attention);
   expert_fields(v, m.experts);
-  return v.take();
+  auto fields = v.take();
+  // Elsewhere an empty text is a variable that is unset; here it is a list without blocks.
+  for (auto& f : fields)
+    if (f.name == "attention-global-blocks")
+      f.set = [&m](const std::string& text, const std::string&) { m.attention.global_blocks = text; };
+  return fields;
 }
 
 std::size_t longest_text(const base::Field& f) {

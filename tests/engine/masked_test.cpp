@@ -162,6 +162,37 @@ TEST_F(Masked, MicroBatchesSayWhereDocumentsEnd) {
   EXPECT_FALSE(batches.training(0, 0).key_end) << "nobody reads it";
 }
 
+// A set in which no target counts would train with a loss of 0.
+TEST_F(Masked, DataThatTeachesNothingIsRefused) {
+  const auto tokenizer = data::make_tokenizer("bytes");
+  auto causal = runs.config("causal"), masked = both_ways();
+  const auto folder = fs::path(causal.data).parent_path() / "ends";
+  fs::create_directories(folder);
+  data::SetIndex index;
+  index.vocabulary = tokenizer->vocabulary(), index.end_of_document = tokenizer->end_of_document();
+  data::ShardWriter writer(folder.string(), "train", *tokenizer, 3000);
+  const std::vector<std::int32_t> end{tokenizer->end_of_document()};
+  for (int d = 0; d < 500; ++d) writer.add(end);
+  index.train = writer.finish();
+  base::write_file((folder / "index.json").string(), data::index_to_json(index).dump());
+  const auto refused = [&](RunConfig c) -> std::string {
+    c.data = folder.string();
+    try {
+      const RunWindows windows(c, make_setup(c, 1, 1));
+    } catch (const base::InputError& e) {
+      return e.what();
+    }
+    return "nothing is wrong";
+  };
+  EXPECT_EQ(refused(causal), "nothing is wrong") << "all targets count while documents are not told apart";
+  causal.document_mask = "on";
+  expect_words(refused(causal), "counts: every one begins a document");
+  expect_words(refused(masked), "counts: all tokens are ends of documents");
+  causal.data = masked.data = runs.config("good").data;
+  EXPECT_NO_THROW(RunWindows(causal, make_setup(causal, 1, 1)));
+  EXPECT_NO_THROW(RunWindows(masked, make_setup(masked, 1, 1)));
+}
+
 // Where documents end is one more array of a micro-batch, for these models alone.
 TEST_F(Masked, TheLoaderHasPlaceForTheEndsOfDocuments) {
   const plan::MicroShape shape{3, 50};

@@ -85,6 +85,10 @@ TEST(AttentionOfAModel, IsRefusedWithWhatWouldBeRight) {
       {"layout = \"longformer\"\nglobal-blocks = \"3-5\"\n", "names no blocks"},
   };
   EXPECT_EQ(refusal("causal = \"off\"\nlayout = \"fixed\"\nhorizontal = \"on\"\n"), "") << "it sees both ways";
+  EXPECT_EQ(refusal("layout = \"longformer\"\nglobal-blocks = \"\"\n"), "") << "a list without blocks";
+  const auto none = read("layout = \"longformer\"\nglobal-blocks = \"\"\n");
+  EXPECT_EQ(none.attention.global_blocks, "");
+  EXPECT_EQ(model_from_json(model_to_json(none), "it", ""), none);
   for (const auto& t : table) EXPECT_NE(refusal(t.text).find(t.says), std::string::npos) << t.text << refusal(t.text);
   try {
     read("layout = \"sliding\"\nblock = 16\n", "context = 1000000\n");

@@ -154,7 +154,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   const auto states = [&](std::int64_t parameters, std::int64_t held_alike) {
     return plan::model_state_bytes(parameters, static_cast<int>(held_alike), p.zero, p.dtype, p.gradient_dtype);
   };
-  const auto textbook = states((p.parameters - of_experts) / p.tensor / p.pipeline, data) +
+  const auto textbook = states(std::max<std::int64_t>(0, p.parameters - of_experts) / p.tensor / p.pipeline, data) +
                         states(of_experts / p.tensor / p.pipeline / p.expert_parallel, data / p.expert_parallel);
   out += fmt::format("  model states by the textbook ({} rank{}; no padding, no buffers): {}\n", ranks, plural(ranks),
                      sizes == base::Sizes::exact ? fmt::format("{:.0f}", textbook) : base::rate_text(textbook, "B"));

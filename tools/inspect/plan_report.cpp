@@ -4,6 +4,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/plan/plan.h"
+#include "libtrain/plan/prediction.h"
 #include "libtrain/plan/profile.h"
 #include "tools/common/plan_text.h"
 #include "tools/common/profile_text.h"
@@ -21,28 +22,9 @@ nlohmann::json json_of(const std::string& text, const std::string& file) {
   }
 }
 
-void differ(std::string& out, const std::string& what, double said, double found) {
-  if (said != found)
-    out += fmt::format("{}{} is {:.0f}, this build computes {:.0f}", out.empty() ? "" : "; ", what, said, found);
-}
-
-// Predicts again from what the plan decided. CheckError where the plan says otherwise: it was edited, or made by a
-// build with other formulas.
+// CheckError where the plan does not predict what follows from what it decided.
 void verify(const plan::Plan& p, const std::string& file) {
-  auto again = p;
-  plan::predict(again);
-  std::string wrong;
-  differ(wrong, "parameters", static_cast<double>(p.parameters), static_cast<double>(again.parameters));
-  differ(wrong, "active parameters", static_cast<double>(p.active_parameters),
-         static_cast<double>(again.active_parameters));
-  for (std::size_t i = 0; i < plan::memory_categories.size(); ++i)
-    differ(wrong, fmt::format("memory of {}", plan::memory_categories[i]), static_cast<double>(p.memory.categories[i]),
-           static_cast<double>(again.memory.categories[i]));
-  differ(wrong, "the reserve", static_cast<double>(p.memory.reserve), static_cast<double>(again.memory.reserve));
-  differ(wrong, "FLOPs of a step", p.flops, again.flops);
-  if (p.traffic != again.traffic) wrong += fmt::format("{}the traffic of a step is another", wrong.empty() ? "" : "; ");
-  if (wrong.empty() && plan::to_json(p) != plan::to_json(again)) wrong = "it says other things than this build would";
-  if (!wrong.empty())
+  if (const auto wrong = plan::other_prediction(p); !wrong.empty())
     throw base::CheckError(fmt::format("{} does not say what follows from its settings: {}", file, wrong),
                            "make it anew with partition-model");
 }

@@ -129,6 +129,9 @@ std::string data_text(const Options& o, std::int64_t sequence) {
 plan::Plan decide(plan::Plan p, const Options& o) {
   p.model = plan::load_model(o.model, io::read_layout_file);
   if (const auto dropped = plan::dropped_text(p.model); !dropped.empty()) base::log_warning("{}", dropped);
+  if (p.gradient_dtype != base::DType::f32)
+    base::log_warning("--gradient-dtype {} is planned for comparison: train adds gradients up in f32, and refuses it",
+                      base::name_of(p.gradient_dtype));
   decide_vocabulary(p.model, o);
   if (o.lanes > 0) p.model.lanes = o.lanes;
   if (p.model.lanes == 0) p.model.lanes = plan::default_lanes(p.model, p.device);

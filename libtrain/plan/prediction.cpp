@@ -1,0 +1,37 @@
+// Predicts again and compares.
+#include "libtrain/plan/prediction.h"
+
+#include "libtrain/plan/problems.h"
+
+#include <fmt/format.h>
+
+namespace trainyard::plan {
+
+namespace {
+
+void differ(std::string& out, const std::string& what, double said, double found) {
+  if (said != found)
+    out += fmt::format("{}{} is {:.0f}, this build computes {:.0f}", out.empty() ? "" : "; ", what, said, found);
+}
+
+}  // namespace
+
+std::string other_prediction(const Plan& p) {
+  if (!decision_problems(p).empty()) return {};
+  auto again = p;
+  predict(again);
+  std::string wrong;
+  differ(wrong, "parameters", static_cast<double>(p.parameters), static_cast<double>(again.parameters));
+  differ(wrong, "active parameters", static_cast<double>(p.active_parameters),
+         static_cast<double>(again.active_parameters));
+  for (std::size_t i = 0; i < memory_categories.size(); ++i)
+    differ(wrong, fmt::format("memory of {}", memory_categories[i]), static_cast<double>(p.memory.categories[i]),
+           static_cast<double>(again.memory.categories[i]));
+  differ(wrong, "the reserve", static_cast<double>(p.memory.reserve), static_cast<double>(again.memory.reserve));
+  differ(wrong, "FLOPs of a step", p.flops, again.flops);
+  if (p.traffic != again.traffic) wrong += fmt::format("{}the traffic of a step is another", wrong.empty() ? "" : "; ");
+  if (wrong.empty() && to_json(p) != to_json(again)) wrong = "it says other things than this build would";
+  return wrong;
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,15 @@
+// Whether what a plan predicts follows from what it decides.
+#pragma once
+
+#include "libtrain/plan/plan.h"
+
+#include <string>
+
+namespace trainyard::plan {
+
+// Predicts again: what the plan says otherwise, "parameters is 1, this build computes 124439808; ..."; empty where all
+// is equal. Otherwise it was edited, or made by a build with other formulas. Of a plan whose decisions no build would
+// take there is nothing to compare with, and the text is empty.
+std::string other_prediction(const Plan& plan);
+
+}  // namespace trainyard::plan

@@ -1,0 +1,80 @@
+#!/bin/bash
+# What a start says of data and settings before it trains, and what it does with limits of the system: threads, open files, sizes of files.
+# usage: limits.sh BIN_FOLDER
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
+export TRAINYARD_DEVICE=cpu
+unset OMP_NUM_THREADS
+mkdir bin
+PATH=$PWD/bin:$PATH
+cat >bin/limited <<'END'
+#!/bin/bash
+# limited FLAGS COMMAND...: the command below limits of the shell
+ulimit $1 || exit 99
+exec "${@:2}"
+END
+chmod +x bin/limited
+small_text 300 >text
+tiny_model 16 >model.toml
+expect 0 shard-data --input text --split paragraphs --output data --validation 0.1
+run=(train --model model.toml --data data --global-batch 2 --micro-batch 1 --steps 4 --progress never)
+
+# How much of the set is read: at the start, in a dry run, in a plan, in the report. Small shards leave a part out, and that is a warning.
+expect 0 "${run[@]}" --output run --threads 1
+said '^train: data: [0-9,]* windows of 17 tokens, with [0-9.]* % of the training tokens; 4 steps read [0-9.]* % of them$'
+unsaid 'lie in no window'
+grep -q '^data: [0-9,]* windows of 17 tokens, .*; 4 steps read' run/report.txt || fail "the report: $(cat run/report.txt)"
+expect 0 "${run[@]}" --output none --dry-run --threads 1 --steps 1000
+said '^data: [0-9,]* windows of 17 tokens, .*; in 1,000 steps each is read [0-9.]* times (epochs)$'
+expect 0 partition-model --model model.toml --data data --sequence 16
+said '^data: [0-9,]* windows of 17 tokens, with [0-9.]* % of the training tokens$'
+expect 0 partition-model --model model.toml --data data --sequence 16 --json
+jq -e .predicted out >/dev/null || fail "no JSON: $(cat out)"
+expect 0 shard-data --input text --split paragraphs --output small --shard-tokens 30
+for command in "${run[*]} --data small --output small-run --threads 1" "${run[*]} --data small --output none --dry-run --threads 1" "partition-model --model model.toml --data small --sequence 16"; do
+  # shellcheck disable=SC2086
+  expect 0 $command
+  said 'warning: [0-9.]* % of the training tokens lie in no window of 17 tokens'
+done
+
+# A plan that was edited is not what it says; what train cannot do is said where it is planned.
+expect 0 partition-model --model model.toml --data data --sequence 16 --global-batch 2 --micro-batch 1 --output plan.json
+expect 0 train --plan plan.json --data data --output none --dry-run
+unsaid 'was edited'
+jq '.predicted.parameters = 1' plan.json >edited.json
+expect 0 mpirun --bind-to none -n 1 train --plan edited.json --data data --output none --dry-run
+said 'warning: edited.json was edited, or made by another version: parameters is 1, this program computes'
+expect 5 inspect --verify edited.json
+expect 0 partition-model --model model.toml --data data --gradient-dtype bf16
+said 'warning: --gradient-dtype bf16 is planned for comparison'
+refused 3 'plans bf16 gradients' train --plan <(partition-model --model model.toml --data data --gradient-dtype bf16 --json 2>/dev/null) --data data --output none
+
+# OMP_NUM_THREADS decides where --threads does not, and is said where it is not what a rank would have taken.
+expect 0 env OMP_NUM_THREADS=1 "${run[@]}" --output none --dry-run
+said ', 1 thread a rank'
+[ "$(nproc)" = 1 ] || said '^train: 1 thread a rank, as OMP_NUM_THREADS says, where [0-9]* would be its share (--threads decides otherwise)$'
+expect 0 env OMP_NUM_THREADS=1 "${run[@]}" --output none --dry-run --threads 2
+said ', 2 threads a rank'
+unsaid OMP_NUM_THREADS
+expect 0 env OMP_NUM_THREADS=999 "${run[@]}" --output none --dry-run
+said 'warning: OMP_NUM_THREADS 999 is more than the [0-9]* cores\? that a rank may use here'
+expect 0 env OMP_NUM_THREADS=no "${run[@]}" --output none --dry-run
+unsaid OMP_NUM_THREADS
+expect 0 env OMP_NUM_THREADS=1 generate --checkpoint run --prompt line --tokens 2
+
+# A soft limit of open files is raised as far as it may be; below what a program needs it ends with 4, and so does a limit of the size of files. Nothing is left or lost.
+expect 0 limited -Sn8 "${run[@]}" --output soft --threads 1
+expect 0 limited -Sn8 inspect --verify soft
+for n in 4 5 6 8 10; do
+  expect 4 limited -n$n "${run[@]}" --output "open-$n" --threads 1
+  expect 4 limited -n$n inspect --verify run
+  expect 4 limited -n$n shard-data --input text --output "open-set-$n"
+  expect 4 limited -n$n reshard-checkpoint run/checkpoints/step-00000004 "open-cut-$n"
+  absent "open-set-$n" "open-cut-$n"
+done
+expect 4 limited -f2 shard-data --input text --split paragraphs --output full
+absent full full.partial
+expect 4 limited -f8 "${run[@]}" --output full-run --threads 1
+[ ! -e full-run/checkpoints/step-00000004 ] || fail "a checkpoint where none fits"
+expect 0 inspect --verify run
+passed
