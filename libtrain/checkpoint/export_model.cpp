@@ -6,6 +6,7 @@
 #include "libtrain/base/folder_lock.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/checkpoint/destination.h"
+#include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/checkpoint/parts.h"
 #include "libtrain/checkpoint/scattered_rank.h"
 #include "libtrain/io/safetensors.h"
@@ -251,7 +252,10 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
   ExportResult result;
   result.family = &family_of(state.model);
   result.dtype = options.dtype.value_or(state.dtype == base::DType::bf16 ? WeightType::bf16 : WeightType::f32);
-  const auto config = config_of(*result.family, state.model, name_of(result.dtype).in_config, result.notes);
+  auto config = config_of(*result.family, state.model, name_of(result.dtype).in_config, result.notes);
+  const auto ids = document_ids_of(state.provenance);
+  if (ids.end >= 0) config["eos_token_id"] = ids.end;
+  if (ids.begin >= 0) config["bos_token_id"] = ids.begin;
   Exporting work(source, *result.family, result.dtype, options);
   require_name_of_something_whole(destination);
   require_outside(destination, {source.path()});

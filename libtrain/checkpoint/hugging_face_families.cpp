@@ -118,7 +118,7 @@ nlohmann::ordered_json config_of(const Family& family, const plan::ModelConfig& 
   nlohmann::ordered_json json{{"architectures", {family.architecture}}, {"model_type", family.model_type}};
   json.update(family.config(model, left_out));
   json["tie_word_embeddings"] = model.tied;
-  json["bos_token_id"] = nullptr;  // what ends a document is the tokenizer's business
+  json["bos_token_id"] = nullptr;  // where the checkpoint knows its own, they follow
   json["eos_token_id"] = nullptr;
   json["torch_dtype"] = dtype;
   return json;

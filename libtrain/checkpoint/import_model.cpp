@@ -9,6 +9,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
+#include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/checkpoint/parts.h"
 #include "libtrain/io/safetensors.h"
 #include "libtrain/plan/model_json.h"
@@ -239,18 +240,71 @@ class Importing {
   std::int64_t done_ = 0, all_;
 };
 
-// Where the model came with a tokenizer: what generate looks for, and what an evaluation compares with its data. The
-// weights do not depend on it, so one that cannot be read is worth a note.
-void record_tokenizer(const std::string& folder, nlohmann::json& provenance, std::vector<std::string>& notes) try {
-  std::error_code error;
-  const auto path = std::filesystem::absolute(folder, error) / "tokenizer.json";
-  if (error || !base::is_utf8(path.string()) || base::file_size(path.string()) < 0) return;
-  const auto model = base::read_file(path.string());
-  provenance["tokenizer"] = {{"name", "tokenizer.json"},
-                             {"source", path.lexically_normal().string()},
-                             {"crc32c", base::crc32c(model.data(), model.size())}};
-} catch (const base::InputError& e) {
-  notes.push_back(fmt::format("the checkpoint does not name its tokenizer: {}", e.what()));
+// A file beside the weights; an empty object for one that is not there, or holds something else.
+nlohmann::json object_beside(const std::string& folder, const char* name) {
+  const auto path = folder + "/" + name;
+  if (base::file_size(path) < 0) return nlohmann::json::object();
+  auto json = nlohmann::json::parse(base::read_file(path, base::largest_description), nullptr, false);
+  return json.is_object() ? json : nlohmann::json::object();
+}
+
+// What generate looks for, and what an evaluation compares with its data: of the files of a tokenizer that came with
+// the model the first that can be read. The weights do not depend on it, so that none is worth a note.
+void record_tokenizer(const std::string& folder, const ImportOptions& options, nlohmann::json& provenance,
+                      std::vector<std::string>& notes) {
+  std::string unread;
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) try {
+      std::error_code error;
+      const auto path = std::filesystem::absolute(folder, error) / name;
+      if (error || !base::is_utf8(path.string()) || base::file_size(path.string()) < 0) continue;
+      const auto model = base::read_file(path.string());
+      if (const auto why = options.tokenizer_problem ? options.tokenizer_problem(path.string()) : ""; !why.empty()) {
+        unread += (unread.empty() ? "" : "; ") + why;
+        continue;
+      }
+      provenance["tokenizer"] = {{"name", name},
+                                 {"source", path.lexically_normal().string()},
+                                 {"crc32c", base::crc32c(model.data(), model.size())}};
+      return;
+    } catch (const base::InputError& e) {
+      unread += (unread.empty() ? "" : "; ") + std::string(e.what());
+    }
+  if (!unread.empty()) notes.push_back(fmt::format("the checkpoint does not name its tokenizer: {}", unread));
+}
+
+std::int32_t id_in(const nlohmann::json& config, const char* key) {
+  const auto found = config.find(key);
+  if (found == config.end()) return -1;
+  const auto& one = found->is_array() && !found->empty() ? found->front() : *found;  // of several the first
+  return one.is_number_unsigned() && one.get<std::uint64_t>() < std::uint64_t{1} << 31 ? one.get<std::int32_t>() : -1;
+}
+
+// Does the tokenizer put a token before each text? Its template does (tokenizers), or its settings say so.
+bool texts_begin_with_a_token(const nlohmann::json& tokenizer, const nlohmann::json& settings) {
+  const auto said = settings.find("add_bos_token");
+  if (said != settings.end() && said->is_boolean()) return said->get<bool>();
+  const auto begins = [](const nlohmann::json& step) {
+    if (!step.is_object() || step.value("type", nlohmann::json()) != "TemplateProcessing") return false;
+    const auto single = step.find("single");
+    return single != step.end() && single->is_array() && !single->empty() && single->front().is_object() &&
+           single->front().contains("SpecialToken");
+  };
+  const auto found = tokenizer.find("post_processor");
+  if (found == tokenizer.end() || !found->is_object()) return false;
+  if (begins(*found)) return true;
+  const auto steps = found->find("processors");
+  return steps != found->end() && steps->is_array() && std::any_of(steps->begin(), steps->end(), begins);
+}
+
+// What ends a document, and what begins one where the model was fed it.
+void record_document_tokens(const std::string& folder, nlohmann::json& provenance) try {
+  const auto config = object_beside(folder, "config.json");
+  DocumentIds ids{id_in(config, "eos_token_id"), id_in(config, "bos_token_id")};
+  if (!texts_begin_with_a_token(object_beside(folder, "tokenizer.json"),
+                                object_beside(folder, "tokenizer_config.json")))
+    ids.begin = -1;
+  if (ids.end >= 0 || ids.begin >= 0) provenance["document_tokens"] = document_ids_to_json(ids);
+} catch (const base::InputError&) {  // too long, or unreadable: nothing is known
 }
 
 RunState state_of(const Source& source, const ImportOptions& options, std::vector<std::string>& notes) {
@@ -263,7 +317,8 @@ RunState state_of(const Source& source, const ImportOptions& options, std::vecto
   s.plan = {{"ranks", 1}, {"dtype", base::name_of(s.dtype)}};
   s.versions = options.versions;
   s.provenance = {{"imported_from", base::text_of_path(source.path)}, {"model_type", source.is.family->model_type}};
-  record_tokenizer(source.files.folder(), s.provenance, notes);
+  record_tokenizer(source.files.folder(), options, s.provenance, notes);
+  record_document_tokens(source.files.folder(), s.provenance);
   if (options.isa) s.isa = options.isa(s.dtype);
   // Nothing proves that an interrupted start read the same tensors: each begins anew.
   s.writer = fmt::format("import {} {}", ::getpid(), base::real_clock().now());

@@ -21,6 +21,8 @@ struct ImportOptions {
   std::optional<base::DType> dtype;  // nothing: the smallest that holds the weights exactly, bf16 or f32
   nlohmann::json versions = nlohmann::json::object();
   std::function<std::string(base::DType)> isa;
+  // Why a tokenizer's file cannot be read by these programs; empty: it can. Unset: nobody asks.
+  std::function<std::string(const std::string& path)> tokenizer_problem;
   std::function<std::int64_t(const std::string& folder)> free_bytes;  // as NewCheckpointOptions
   std::function<void(std::int64_t done, std::int64_t total)> watch;   // bytes of the source; as ReshardOptions
 };

@@ -23,7 +23,8 @@ struct BuildOptions {
   base::Existing existing =
       base::Existing::refuse;  // replace: a shard set that this program wrote (own_set.h), nothing else
   std::vector<std::string> precious =
-      {};  // inputs beside those of the source (lists, a tokenizer's model): never replaced
+      {};                        // inputs beside those of the source (lists, a tokenizer's model): never replaced
+  bool special_as_text = false;  // how the tokenizer was made (DocumentTokens): of tasks, all the same
   std::size_t stretch_bytes = DocumentSource::stretch_bytes;  // the set does not depend on it
   enum class Writing { on, off } writing = Writing::on;       // off: --dry-run
 };
@@ -31,7 +32,7 @@ struct BuildOptions {
 struct BuildResult {
   std::int64_t documents = 0, rejected = 0, text_bytes = 0;
   std::int64_t unknown_tokens = 0;  // text that the tokenizer has no token for, in both splits
-  std::int64_t empty = 0;  // white space or nothing: left out, and not among the rejected
+  std::int64_t empty = 0;           // white space or nothing: left out, and not among the rejected
   std::int64_t train_tokens = 0, validation_tokens = 0, train_shards = 0, validation_shards = 0;
   std::vector<Refusal> first_refusals;  // at most first_refusals_kept
 };

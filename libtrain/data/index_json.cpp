@@ -100,6 +100,7 @@ json index_to_json(const SetIndex& i) {
            {"end_of_document", i.end_of_document},
            {"train", entries_to_json(i.train)},
            {"validation", entries_to_json(i.validation)}};
+  if (i.begin_of_document >= 0) out["begin_of_document"] = i.begin_of_document;
   if (i.unknown_tokens >= 0) out["unknown_tokens"] = i.unknown_tokens;
   return out;
 }
@@ -122,6 +123,8 @@ SetIndex index_from_json(const json& j, const std::string& where, IndexOf what) 
     if (i.tokenizer == "bytes" && (i.vocabulary != 257 || i.end_of_document != 256))
       read.damaged(fmt::format("vocabulary {} and end of document {}, the tokenizer bytes has 257 and 256",
                                i.vocabulary, i.end_of_document));
+    if (j.contains("begin_of_document"))
+      i.begin_of_document = static_cast<std::int32_t>(read.whole(j, "begin_of_document", 0, i.vocabulary - 1));
     if (j.contains("unknown_tokens")) i.unknown_tokens = read.whole(j, "unknown_tokens", 0, 2 * most_tokens);
     std::set<std::string> files;
     i.train = read.entries(j.at("train"), "train", i.vocabulary, files);

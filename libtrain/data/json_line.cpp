@@ -9,9 +9,9 @@ namespace trainyard::data {
 
 namespace {
 
-class Walk {
+class JsonWalk {
  public:
-  explicit Walk(std::string_view text) : text_(text) {}
+  explicit JsonWalk(std::string_view text) : text_(text) {}
 
   bool at_end() {
     white();
@@ -143,7 +143,7 @@ class Walk {
 }  // namespace
 
 std::optional<std::vector<JsonMember>> members_of(std::string_view line) {
-  Walk walk(line);
+  JsonWalk walk(line);
   if (!walk.take('{')) return std::nullopt;
   std::vector<JsonMember> members;
   if (!walk.take('}')) do {

@@ -24,7 +24,9 @@ class Words {
  public:
   Words(const Masking& masking, std::int64_t n, const std::int32_t* tokens)
       : masking_(masking), n_(n), tokens_(tokens) {}
-  bool eligible(std::int64_t t) const { return tokens_[t] != masking_.end_of_document; }
+  bool eligible(std::int64_t t) const {
+    return tokens_[t] != masking_.end_of_document && tokens_[t] != masking_.begin_of_document;
+  }
   bool begins(std::int64_t t) const {
     if (!eligible(t)) return false;
     if (t == 0 || !eligible(t - 1) || masking_.word_starts.empty()) return true;
@@ -72,7 +74,7 @@ std::int64_t mask_token_of(const std::string& folder, const SetIndex& index) {
 
 Masking masking_of(const std::string& folder, const SetIndex& index, double rate, Chosen chosen,
                    std::int32_t mask_token) {
-  Masking m{rate, mask_token, index.vocabulary, index.end_of_document, {}};
+  Masking m{rate, mask_token, index.vocabulary, index.end_of_document, {}, index.begin_of_document};
   if (chosen == Chosen::tokens) return m;
   const auto set = tokenizer_of_set(folder, index);
   if (!set.tokenizer)

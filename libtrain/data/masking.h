@@ -21,6 +21,7 @@ struct Masking {
   std::int64_t vocabulary = 0;            // of the data: random tokens are below
   std::int32_t end_of_document = 0;       // never chosen
   std::vector<std::uint8_t> word_starts;  // 1 for each token of the data that begins a word; empty: Chosen::tokens
+  std::int32_t begin_of_document = -1;    // never chosen, where there is one
 };
 
 // The tokenizer's own sign for a hidden token, where the set's tokenizer is to be had and has one; else an id of its

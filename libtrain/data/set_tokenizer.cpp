@@ -9,7 +9,7 @@ SetTokenizer tokenizer_of_set(const std::string& folder, const SetIndex& index) 
   const auto source = tokenizer_path(folder, index);
   SetTokenizer out;
   try {
-    out.tokenizer = make_tokenizer(source);
+    out.tokenizer = make_tokenizer(source, document_tokens(index.end_of_document, index.begin_of_document));
   } catch (const base::InputError& e) {
     out.why_not = e.what();
     return out;

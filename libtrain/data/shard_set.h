@@ -36,7 +36,8 @@ struct SetIndex {
   std::uint32_t tokenizer_crc32c = 0;
   std::int64_t vocabulary = 0;
   std::int32_t end_of_document = 0;
-  std::int64_t unknown_tokens = -1;  // in both splits: text that the tokenizer has no token for; -1: not recorded
+  std::int32_t begin_of_document = -1;  // the token that each document begins with; -1: none
+  std::int64_t unknown_tokens = -1;     // in both splits: text that the tokenizer has no token for; -1: not recorded
   std::vector<ShardEntry> train, validation;
   bool checksummed = true;  // false: found by scanning a folder without index.json
 };

@@ -49,6 +49,7 @@ SetIndex index_for(const Tokenizer& tokenizer) {
   index.tokenizer_crc32c = tokenizer.crc32c();
   index.vocabulary = tokenizer.vocabulary();
   index.end_of_document = tokenizer.end_of_document();
+  index.begin_of_document = tokenizer.begin_of_document();
   return index;
 }
 

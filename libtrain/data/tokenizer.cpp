@@ -4,12 +4,16 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/text.h"
 #include "libtrain/data/bpe/byte_level.h"
 
+#include <fmt/ranges.h>
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 
 namespace trainyard::data {
@@ -67,7 +71,8 @@ void refuse_neither(const std::string& path, std::string_view model) {
 
 class SentencePiece : public Tokenizer {
  public:
-  SentencePiece(const std::string& path, std::string model) : path_(path), model_(std::move(model)) {
+  SentencePiece(const std::string& path, std::string model, const DocumentTokens& around)
+      : path_(path), model_(std::move(model)) {
     crc_ = base::crc32c(model_.data(), model_.size());
     const auto status = processor_.LoadFromSerializedProto(model_);
     if (!status.ok()) refuse_neither(path, model_);
@@ -75,7 +80,10 @@ class SentencePiece : public Tokenizer {
       throw base::InputError(
           fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()),
           "make one with spm_train, give the tokenizer.json of a byte-level BPE, or use --tokenizer bytes");
+    own_end_ = processor_.eos_id() < 0 && around.end.empty();
     end_ = processor_.eos_id() >= 0 ? processor_.eos_id() : processor_.GetPieceSize();
+    if (!around.end.empty()) end_ = id_of(around.end, processor_.GetPieceSize());
+    if (!around.begin.empty()) begin_ = id_of(around.begin, processor_.GetPieceSize() - 1);
     for (const char* name : {"<mask>", "[MASK]"})
       if (const int id = processor_.PieceToId(name); id != processor_.unk_id() && processor_.IdToPiece(id) == name)
         mask_ = id;
@@ -86,6 +94,8 @@ class SentencePiece : public Tokenizer {
   std::string_view model() const override { return model_; }
   std::int64_t vocabulary() const override { return std::max(processor_.GetPieceSize(), end_ + 1); }
   std::int32_t end_of_document() const override { return end_; }
+  std::int32_t begin_of_document() const override { return begin_; }
+  bool made_its_end() const override { return own_end_; }
   std::int32_t unknown() const override { return processor_.unk_id(); }
   std::int32_t mask() const override { return mask_; }
   bool begins_word(std::int32_t token) const override {
@@ -106,14 +116,16 @@ class SentencePiece : public Tokenizer {
   std::string decode(std::span<const std::int32_t> tokens) const override {
     std::vector<int> ids;
     for (auto t : tokens)
-      if (t != end_ && t >= 0 && t < processor_.GetPieceSize()) ids.push_back(t);
+      if (t != end_ && t != begin_ && t >= 0 && t < processor_.GetPieceSize()) ids.push_back(t);
     std::string out;
     const auto status = processor_.Decode(ids, &out);
     TRAINYARD_ASSERT(status.ok(), "{}", status.ToString());
     return out;
   }
   std::int64_t text_bytes(std::int32_t token, Place place) const override {
-    if (token == end_ || token < 0 || token >= processor_.GetPieceSize() || processor_.IsControl(token)) return 0;
+    if (token == end_ || token == begin_ || token < 0 || token >= processor_.GetPieceSize() ||
+        processor_.IsControl(token))
+      return 0;
     if (processor_.IsUnknown(token)) return -1;
     if (processor_.IsByte(token)) return 1;  // alone it decodes to a replacement character
     if (place == Place::start)
@@ -128,6 +140,15 @@ class SentencePiece : public Tokenizer {
 
  private:
   static constexpr std::string_view space = "\u2581";
+
+  std::int32_t id_of(const std::string& token, int last) const {
+    if (const auto id = id_of_digits(token); id && *id <= last) return *id;
+    if (const int id = processor_.PieceToId(token); processor_.IdToPiece(id) == token) return id;
+    std::vector<std::string> names;
+    for (int id = 0; id < processor_.GetPieceSize(); ++id)
+      if (processor_.IsControl(id)) names.push_back(processor_.IdToPiece(id));
+    throw no_such_token(path_, token, std::move(names));
+  }
 
   // Bytes to hand to the library at once: all of a short text, else up to the last white space in the first 64 KiB (the
   // library treats the white space that the next part begins with like the start of a text), or a boundary between
@@ -145,7 +166,8 @@ class SentencePiece : public Tokenizer {
   std::string path_, model_;
   sentencepiece::SentencePieceProcessor processor_;
   std::uint32_t crc_ = 0;
-  std::int32_t end_ = 0, mask_ = -1;
+  std::int32_t end_ = 0, begin_ = -1, mask_ = -1;
+  bool own_end_ = false;
 };
 
 // A SentencePiece model begins with the tag of its first field, which is a line feed, and the field's length, which may
@@ -164,15 +186,52 @@ void Tokenizer::encode_narrow(std::string_view text, std::vector<std::uint16_t>&
   out.insert(out.end(), tokens.begin(), tokens.end());
 }
 
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path) {
-  if (bytes_or_path == "bytes") return std::make_unique<Bytes>();
+std::optional<std::int32_t> id_of_digits(std::string_view text) {
+  std::int32_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc() || end != text.data() + text.size() || text.starts_with('-')) return {};
+  return id;
+}
+
+base::InputError no_such_token(const std::string& path, const std::string& token, std::vector<std::string> names) {
+  constexpr std::size_t shown = 8;
+  const bool more = names.size() > shown;
+  names.resize(std::min(names.size(), shown));
+  for (auto& name : names) name = base::excerpt(name);
+  return base::InputError(fmt::format("tokenizer {} has no token {}", base::one_line(path), base::excerpt(token)),
+                          names.empty() ? "an id in digits names any token"
+                                        : fmt::format("it has {}{}; an id in digits names any token",
+                                                      fmt::join(names, ", "), more ? " and others" : ""));
+}
+
+DocumentTokens document_tokens(std::int32_t end, std::int32_t begin) {
+  return {fmt::format("{}", end), begin < 0 ? std::string() : fmt::format("{}", begin), false};
+}
+
+std::string end_beside(const std::string& path) {
+  const auto file = (std::filesystem::path(path).parent_path() / "tokenizer_config.json").string();
+  if (path == "bytes" || base::file_size(file) < 0) return {};
+  const auto config = base::parse_json<nlohmann::json>(base::read_file(file, base::largest_description), file);
+  const auto found = config.is_object() ? config.find("eos_token") : config.end();
+  if (!config.is_object() || found == config.end()) return {};
+  if (found->is_string()) return found->get<std::string>();
+  const bool named = found->is_object() && found->contains("content") && (*found)["content"].is_string();
+  return named ? (*found)["content"].get<std::string>() : std::string();
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path, const DocumentTokens& around) {
+  if (bytes_or_path == "bytes") {
+    if ((!around.end.empty() && around.end != "256") || !around.begin.empty())
+      throw no_such_token("bytes", around.begin.empty() ? around.end : around.begin, {});
+    return std::make_unique<Bytes>();
+  }
   std::error_code error;
   if (!std::filesystem::exists(bytes_or_path, error))
     throw base::InputError(fmt::format("tokenizer {} does not exist", bytes_or_path),
                            "--tokenizer takes 'bytes' or the path of a SentencePiece model or a tokenizer.json");
   auto model = base::read_file(bytes_or_path);
-  if (is_json(model)) return bpe::make_byte_level(bytes_or_path, std::move(model));
-  return std::make_unique<SentencePiece>(bytes_or_path, std::move(model));
+  if (is_json(model)) return bpe::make_byte_level(bytes_or_path, std::move(model), around);
+  return std::make_unique<SentencePiece>(bytes_or_path, std::move(model), around);
 }
 
 std::string set_tokenizer_name(const Tokenizer& tokenizer) {

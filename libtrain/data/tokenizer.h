@@ -1,8 +1,11 @@
 // Tokenizers: bytes, SentencePiece models, and byte-level BPE.
 #pragma once
 
+#include "libtrain/base/error.h"
+
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +23,9 @@ class Tokenizer {
   virtual std::string_view model() const { return {}; }  // the bytes of the model file, for keeping it; none for bytes
   virtual std::int64_t vocabulary() const = 0;           // end of document included
   virtual std::int32_t end_of_document() const = 0;
+  virtual std::int32_t begin_of_document() const { return -1; }  // -1: documents begin with their text
+  virtual bool made_its_end() const { return false; }  // the end is an id of its own behind the model's tokens
+  virtual int special_tokens() const { return 0; }     // that encode looks for in text, or would
   virtual std::int32_t unknown() const {
     return -1;
   }  // what text without a token of its own is encoded as; -1: there is no such text
@@ -39,12 +45,30 @@ class Tokenizer {
   virtual std::int64_t text_bytes(std::int32_t token, Place place) const { return -1; }
 };
 
+// What is around documents, where a model's file does not say it, or says something else. Tokens are named by their
+// text
+// ("<|end_of_text|>"), or by their id in digits.
+struct DocumentTokens {
+  std::string end, begin;        // empty: the end as make_tokenizer finds it; no token at the beginning
+  bool special_as_text = false;  // what looks like a special token in the text is text
+};
+
 // "bytes" (ids 0 to 255, end of document 256), or the path of a model file, whose content tells what it is:
 // - a SentencePiece model; its </s> ends documents;
 // - a tokenizer.json of byte-level BPE (bpe/definition.h); its added token <|endoftext|>, <|end_of_text|> or </s>, the
 //   first of these that it has, ends documents.
-// A model without such a token gets an id of its own behind its vocabulary. InputError for a file that is neither.
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path);
+// A model without such a token gets an id of its own behind its vocabulary. InputError for a file that is neither, and
+// for tokens of documents that it does not have.
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path, const DocumentTokens& around = {});
+
+DocumentTokens document_tokens(std::int32_t end, std::int32_t begin);  // by their ids; begin -1: none
+// What a tokenizer_config.json beside the model's file says (transformers): the text of its eos_token; empty without
+// one. InputError for a file that is no JSON.
+std::string end_beside(const std::string& path);
+// "tokenizer X has no token <|end|>", with some of `names` to try.
+base::InputError no_such_token(const std::string& path, const std::string& token, std::vector<std::string> names);
+// The id that digits are; nothing for other text.
+std::optional<std::int32_t> id_of_digits(std::string_view text);
 
 // The name of the copy that a set keeps: "tokenizer.json", or "tokenizer.model" of a SentencePiece model.
 std::string set_tokenizer_name(const Tokenizer& tokenizer);

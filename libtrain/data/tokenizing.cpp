@@ -134,9 +134,10 @@ class StretchTeam {
     made.text_bytes = made.unknown_tokens = 0;
     made.source = slot.read.source;
     const bool narrow = tokenizer_.vocabulary() <= most_narrow;
-    const auto end = tokenizer_.end_of_document();
+    const auto end = tokenizer_.end_of_document(), begin = tokenizer_.begin_of_document();
     const auto document = [&](std::string_view text) {
       const auto before = narrow ? made.narrow.size() : made.wide.size();
+      if (begin >= 0) narrow ? made.narrow.push_back(static_cast<std::uint16_t>(begin)) : made.wide.push_back(begin);
       if (narrow) {
         tokenizer_.encode_narrow(text, made.narrow);
         made.narrow.push_back(static_cast<std::uint16_t>(end));

@@ -21,7 +21,7 @@ Split split_of_document(std::string_view text, double validation_share);
 struct TokenizedStretch {
   struct Document {
     Split split = Split::train;
-    std::int64_t tokens = 0;  // with the end of document
+    std::int64_t tokens = 0;  // with those that it begins and ends with
   };
   std::vector<Document> documents;
   std::vector<std::uint16_t> narrow;  // of a vocabulary that fits 16 bits; else

@@ -2,6 +2,7 @@
 #include "libtrain/engine/run_saving.h"
 
 #include "libtrain/base/text.h"
+#include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/engine/agreement.h"
@@ -138,7 +139,9 @@ checkpoint::RunState RunSaving::state(const Progress& progress) const {
                   {"tokenizer",
                    {{"name", run_.setup.index.tokenizer},
                     {"source", run_.setup.index.tokenizer_source},
-                    {"crc32c", run_.setup.index.tokenizer_crc32c}}}};
+                    {"crc32c", run_.setup.index.tokenizer_crc32c}}},
+                  {"document_tokens", checkpoint::document_ids_to_json(
+                                          {run_.setup.index.end_of_document, run_.setup.index.begin_of_document})}};
   s.isa = instructions_of(s.dtype);
   s.device_kind = run_.config.device;
   s.writer = run_.held.writer;

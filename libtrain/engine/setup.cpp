@@ -52,9 +52,11 @@ void take_vocabulary(const RunConfig& c, const TokensOfModel& tokens, plan::Mode
     throw base::InputError(
         fmt::format("model {} has a vocabulary of {}, {}", c.checkpoint_model ? base::excerpt(model.name) : c.model,
                     model.vocabulary, tokens.text),
-        c.checkpoint_model ? "make the shards with the tokenizer of that model"
-                           : fmt::format("leave the vocabulary out of the model: it comes from the shards{}",
-                                         tokens.mask_token < 0 ? "" : fmt::format("; or give {}", tokens.vocabulary)));
+        c.checkpoint_model
+            ? "make the shards with the tokenizer of that model, and end documents with a token that it has "
+              "(shard-data --end-of-document)"
+            : fmt::format("leave the vocabulary out of the model: it comes from the shards{}",
+                          tokens.mask_token < 0 ? "" : fmt::format("; or give {}", tokens.vocabulary)));
 }
 
 nlohmann::json identity_of(const RunConfig& c, const RunSetup& s) {

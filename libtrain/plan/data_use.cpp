@@ -10,7 +10,7 @@ namespace trainyard::plan {
 namespace {
 
 // Rounded so that only what is whole says so: 99.99 % is not 100 %.
-std::string percent(double share) {
+std::string share_text(double share) {
   if (share >= 0.9995 && share < 1) return "99.9 %";
   return fmt::format("{:.3g} %", 100 * share);
 }
@@ -29,14 +29,14 @@ DataUse data_use(std::span<const std::int64_t> shard_tokens, std::int64_t sequen
 
 std::string data_use_text(const DataUse& use, std::int64_t sequence) {
   return fmt::format("data: {} of {} tokens, with {} of the training tokens", base::counted(use.windows, "window"),
-                     base::count_text(sequence + 1), percent(use.share()));
+                     base::count_text(sequence + 1), share_text(use.share()));
 }
 
 std::string epochs_text(const DataUse& use, std::int64_t steps, std::int64_t samples) {
   if (use.windows == 0) return {};
   const double epochs = static_cast<double>(samples) / static_cast<double>(use.windows);
   const auto in = base::counted(steps, "step");
-  if (epochs < 1) return fmt::format("{} read{} {} of them", in, steps == 1 ? "s" : "", percent(epochs));
+  if (epochs < 1) return fmt::format("{} read{} {} of them", in, steps == 1 ? "s" : "", share_text(epochs));
   return fmt::format("in {} each is read {} times (epochs)", in, base::number_text(epochs));
 }
 
@@ -45,7 +45,7 @@ std::string left_out_text(const DataUse& use, std::int64_t sequence) {
   return fmt::format(
       "{} of the training tokens lie in no window of {} tokens: a window ends with its shard; larger shards "
       "(shard-data --shard-tokens) or a shorter --sequence leave out less",
-      percent(1 - use.share()), base::count_text(sequence + 1));
+      share_text(1 - use.share()), base::count_text(sequence + 1));
 }
 
 }  // namespace trainyard::plan

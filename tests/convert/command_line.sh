@@ -24,6 +24,25 @@ expect 0 convert-checkpoint llama llama-out --to safetensors --max-shard 10kB --
 jq -e '.output == "llama-out" and .model_type == "llama" and .dtype == "bf16" and (.files | length) > 1 and .bytes_written > 0 and .notes == []' out >/dev/null || fail "JSON: $(cat out)"
 [ "$(jq -r '.weight_map | map(.) | unique | length' llama-out/model.safetensors.index.json)" = "$(ls llama-out | grep -c '^model-.*safetensors$')" ] || fail "index: $(ls llama-out)"
 
+# What ends and begins documents goes out and comes in: the ids that the data had.
+[ "$(jq -c '[.eos_token_id, .bos_token_id]' gpt-out/config.json)" = '[256,null]' ] || fail "ids: $(cat gpt-out/config.json)"
+cp -r llama-out told
+jq '.eos_token_id = [7, 9] | .bos_token_id = 5' llama-out/config.json >told/config.json
+expect 0 convert-checkpoint told told-in --from safetensors
+jq -e '.provenance.document_tokens == {end: 7}' told-in/manifest.json >/dev/null || fail "nothing says that texts begin with a token: $(jq -c .provenance told-in/manifest.json)"
+jq -n '{add_bos_token: true}' >told/tokenizer_config.json
+jq -n '{model: {type: "WordPiece"}, post_processor: {type: "Sequence", processors: [{type: "ByteLevel"}, {type: "TemplateProcessing", single: [{Sequence: {id: "A"}}]}]}}' >told/tokenizer.json
+expect 0 convert-checkpoint told told-in --from safetensors --force
+said 'the checkpoint does not name its tokenizer: .*WordPiece'
+jq -e '.provenance.document_tokens == {end: 7, begin: 5} and (.provenance | has("tokenizer") | not)' told-in/manifest.json >/dev/null || fail "provenance: $(jq -c .provenance told-in/manifest.json)"
+rm told/tokenizer_config.json
+jq '.post_processor.processors[1].single |= [{SpecialToken: {id: "<s>"}}] + .' told/tokenizer.json >t && mv t told/tokenizer.json
+expect 0 convert-checkpoint told told-in --from safetensors --force
+jq -e '.provenance.document_tokens == {end: 7, begin: 5}' told-in/manifest.json >/dev/null || fail "provenance: $(jq -c .provenance told-in/manifest.json)"
+expect 0 convert-checkpoint told-in told-out --to safetensors
+[ "$(jq -c '[.eos_token_id, .bos_token_id]' told-out/config.json)" = '[7,5]' ] || fail "ids: $(cat told-out/config.json)"
+expect 0 generate --checkpoint told-in --tokenizer bytes --prompt a --tokens 1 --threads 1
+
 # What comes in has the lanes of a new run.
 tiny_model 16 | sed 's/^\(kv-\)\?heads = .*/\1heads = 4/; s/^ffn = .*/ffn = 64/' >wide.toml
 "${train[@]}" --model wide.toml --output wide --steps 1 >/dev/null 2>&1 || fail "no run"

@@ -61,6 +61,41 @@ refused 3 'its tokens mean something else to these weights' "${resumed[@]}" --ch
 cp -r run learns-anew
 expect 0 "${resumed[@]}" --change steps,data,tokenizer --output learns-anew
 said 'its tokens mean something else to these weights'
+# Tokens around documents, as asked for or as a tokenizer_config.json has them; the set and the run know them, and what is generated begins with one.
+begin=$(jq '.added_tokens[0].id' "$golden/llama3.json")
+expect 0 shard-data --input many.jsonl --tokenizer "$golden/llama3.json" --output around --validation 0 --begin-of-document "$begin" --end-of-document '<|a|>'
+jq -e --argjson b "$begin" '.begin_of_document == $b' around/index.json >/dev/null || fail "index: $(cat around/index.json)"
+end=$(jq .end_of_document around/index.json)
+[ "$(jq '.vocabulary' around/index.json)" = "$(jq '.vocabulary' llama3-1/index.json)" ] || fail "another vocabulary"
+if command -v h5dump >/dev/null; then
+  jq ".[] | select(.text | test(\"[^ \\t\\r\\n]\")) | $begin, .llama3[], $end" "$golden/ids.json" >once
+  for ((i = 0; i < 20; ++i)); do cat once; done >expected
+  tokens around/train/shard-00000.h5 >found
+  same expected found "documents with tokens around them"
+fi
+expect 0 inspect around
+said ", end of document $end, beginning $begin$"
+for task in 0 1; do expect 0 shard-data --input many.jsonl --tokenizer "$golden/llama3.json" --output around-tasks --validation 0 --begin-of-document "$begin" --end-of-document '<|a|>' --task $task/2; done
+same around/index.json around-tasks/index.json "the set of tasks"
+train_on around around-run
+expect 0 train --evaluate around-run --evaluate-split train --data around --threads 1 --progress never --json
+jq -e '.bits_per_byte > 0' out >/dev/null || fail "bits per byte: $(cat out)"
+expect 0 generate --checkpoint around-run --threads 1 --prompt cat --tokens 2 --json
+jq -e --argjson b "$begin" '.prompt_tokens[0] == $b' out >/dev/null || fail "the first token: $(cat out)"
+refused 3 'has no token "<|nothing|>"' shard-data --input many.jsonl --tokenizer "$golden/llama3.json" --output none --end-of-document '<|nothing|>'
+refused 3 'tokenizer bytes has no token' shard-data --input many.jsonl --output none --begin-of-document 5
+refused 2 'finds no special token' shard-data --input many.jsonl --output none --special-tokens text
+mkdir foreign
+jq '.added_tokens |= map(select(.content | test("text") | not))' "$golden/llama3.json" >foreign/tokenizer.json
+name=$(jq -r '.added_tokens[0].content' foreign/tokenizer.json)
+expect 0 shard-data --input many.jsonl --tokenizer foreign/tokenizer.json --output own --validation 0
+said 'has no token that is known to end documents: an id of its own'
+jq -n --arg n "$name" '{eos_token: $n}' >foreign/tokenizer_config.json
+expect 0 shard-data --input many.jsonl --tokenizer foreign/tokenizer.json --output beside --validation 0
+said "documents end with .*the eos_token of tokenizer_config.json"
+[ "$(jq .end_of_document beside/index.json)" = "$(jq '.added_tokens[0].id' foreign/tokenizer.json)" ] || fail "another end: $(cat beside/index.json)"
+absent none none.partial
+
 mkdir moved
 mv llama3-1 moved/data
 mv run moved/run

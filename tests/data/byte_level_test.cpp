@@ -210,6 +210,71 @@ TEST_F(Files, AcceptedForms) {
   EXPECT_EQ(encode(*removed, text), encode(*data::make_tokenizer(golden("llama3.json")), text));
 }
 
+// What is around documents, by name or id: text it is not, and a token in the text stays one.
+TEST_F(Files, DocumentsEndAndBeginAsAsked) {
+  const auto path = golden("gpt2.json");
+  const auto plain = data::make_tokenizer(path);
+  const auto end = plain->end_of_document();
+  EXPECT_FALSE(plain->made_its_end());
+  EXPECT_EQ(plain->begin_of_document(), -1);
+  const auto named = data::make_tokenizer(path, {"the", "<|endoftext|>", false});
+  const auto the = encode(*plain, "the");
+  ASSERT_EQ(the.size(), 1u);
+  EXPECT_EQ(named->end_of_document(), the[0]);
+  EXPECT_EQ(named->begin_of_document(), end);
+  EXPECT_EQ(named->vocabulary(), plain->vocabulary());
+  EXPECT_EQ(named->decode(Ids{end, the[0]}), "");
+  EXPECT_EQ(named->text_bytes(end, data::Tokenizer::Place::start), 0);
+  EXPECT_EQ(data::make_tokenizer(path, data::document_tokens(the[0], 5))->begin_of_document(), 5);
+  // Without an end of its own one is made, and named by its id it is the same.
+  const auto none = with([](json& j) {
+    j["added_tokens"] = {{{"id", 700}, {"content", "<|stop|>"}, {"special", true}}};
+  });
+  EXPECT_TRUE(none->made_its_end());
+  EXPECT_EQ(none->end_of_document(), none->vocabulary() - 1);
+  const auto file = scratch.path + "/tokenizer.json";
+  const auto by_id = data::make_tokenizer(file, data::document_tokens(none->end_of_document(), -1));
+  EXPECT_EQ(by_id->vocabulary(), none->vocabulary());
+  EXPECT_FALSE(by_id->made_its_end());
+  const auto stop = data::make_tokenizer(file, {"<|stop|>", "", false});
+  EXPECT_EQ(stop->end_of_document(), 700);
+  EXPECT_EQ(stop->vocabulary(), none->vocabulary() - 1);
+  EXPECT_EQ(data::end_beside(file), "");
+  spit(scratch.path + "/tokenizer_config.json", R"({"eos_token": {"content": "<|stop|>", "lstrip": false}})");
+  EXPECT_EQ(data::end_beside(file), "<|stop|>");
+  spit(scratch.path + "/tokenizer_config.json", R"({"eos_token": "<|halt|>"})");
+  EXPECT_EQ(data::end_beside(file), "<|halt|>");
+  for (const char* wrong : {"<|halt|>", "99999", "-1"}) {
+    try {
+      data::make_tokenizer(file, {wrong, "", false});
+      ADD_FAILURE() << wrong;
+    } catch (const base::InputError& e) {
+      EXPECT_NE(std::string(e.what()).find("has no token"), std::string::npos) << e.what();
+      EXPECT_NE(e.hint().find("<|stop|>"), std::string::npos) << e.hint();
+    }
+  }
+  EXPECT_THROW(data::make_tokenizer("bytes", {"<|stop|>", "", false}), base::InputError);
+  EXPECT_THROW(data::make_tokenizer("bytes", {"", "5", false}), base::InputError);
+}
+
+TEST_F(Files, SpecialTokensInTextAreTextWhereAskedFor) {
+  const auto mark = [](json& j) {
+    for (auto& t : j["added_tokens"]) t["special"] = t["content"] == "<|endoftext|>";
+    j["added_tokens"].push_back({{"id", 900}, {"content", "<plain>"}, {"special", false}});
+  };
+  const auto read = with(mark);
+  const auto as_text = data::make_tokenizer(scratch.path + "/tokenizer.json", {"", "", true});
+  const auto end = read->end_of_document();
+  const auto has = [](const Ids& ids, std::int32_t id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); };
+  const std::string text = "a<|endoftext|>b<plain>";
+  EXPECT_TRUE(has(encode(*read, text), end));
+  EXPECT_FALSE(has(encode(*as_text, text), end));
+  EXPECT_TRUE(has(encode(*as_text, text), 900)) << "an added token that is text";
+  EXPECT_EQ(as_text->decode(encode(*as_text, text)), text);
+  EXPECT_EQ(as_text->end_of_document(), end);
+  EXPECT_GT(as_text->special_tokens(), 0);
+}
+
 TEST_F(Files, RefusedByName) {
   const auto model = [](const char* key, const json& value) { return [=](json& j) { j["model"][key] = value; }; };
   const auto root = [](const char* key, const json& value) { return [=](json& j) { j[key] = value; }; };

@@ -57,7 +57,7 @@ TEST(Plan, KnowsTheDevice) {
   small.device_memory = 1 << 20;
   const auto on_host = fmt::format("in arenas, {} of them on the host, ", base::size_text(p.memory.on_host));
   EXPECT_NE(memory_problems(small).at(0).message.find(on_host), std::string::npos) << memory_problems(small)[0].message;
-  EXPECT_EQ(p.memory.total(), p.memory.arenas() - p.memory.on_host + (std::int64_t{768} << 20));
+  EXPECT_EQ(p.memory.total(), p.memory.arenas() - p.memory.on_host + (std::int64_t{1280} << 20));
   EXPECT_EQ(on_cpu.on_host, 0);
   for (std::size_t c = 0; c < p.memory.categories.size(); ++c) {
     const bool scratch = std::string(memory_categories[c]) == "workspace";

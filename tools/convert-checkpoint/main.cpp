@@ -11,6 +11,7 @@
 #include "libtrain/checkpoint/export_model.h"
 #include "libtrain/checkpoint/import_model.h"
 #include "libtrain/checkpoint/named.h"
+#include "libtrain/data/tokenizer.h"
 #include "libtrain/engine/build_info.h"
 #include "libtrain/engine/same_settings.h"
 #include "libtrain/plan/model_fields.h"
@@ -193,6 +194,14 @@ base::ExitCode read_safetensors(const Settings& s) {
   if (!s.dtype.empty()) o.dtype = base::dtype_from_name(s.dtype);
   o.versions = engine::build_versions();
   o.isa = engine::instructions_of;
+  o.tokenizer_problem = [](const std::string& path) -> std::string {
+    try {
+      data::make_tokenizer(path);
+      return {};
+    } catch (const base::InputError& e) {
+      return e.what();
+    }
+  };
   o.watch = tools::progress_watch("convert-checkpoint", s.progress, tools::Progressing::bytes);
   const auto r = checkpoint::import_model(s.source, s.destination, o);
   const auto& state = r.manifest.state;

@@ -2,6 +2,7 @@
 #include "libtrain/base/cores.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
+#include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/data/tokenizer.h"
 #include "libtrain/plan/file_layout.h"
 #include "tools/common/checks.h"
@@ -36,6 +37,15 @@ struct Options {
 // --threads, else OMP_NUM_THREADS, else all cores that there are.
 int compute_threads(int asked) { return base::team_threads(asked, base::threads_or_all(0)); }
 
+// What the weights know of documents' ends and beginnings. Bytes have an end of their own.
+data::DocumentTokens tokens_around(const std::string& source, const checkpoint::RunState& state) {
+  const auto ids = checkpoint::document_ids_of(state.provenance);
+  if (source == "bytes") return {};
+  auto around = data::document_tokens(ids.end, ids.begin);
+  if (ids.end < 0) around.end.clear();
+  return around;
+}
+
 // --tokenizer, else the one that the run kept or recorded.
 std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const std::string& folder,
                                                const checkpoint::RunState& state) {
@@ -48,7 +58,7 @@ std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const std
     throw base::InputError(
         fmt::format("{}: was trained with tokenizer {}, which is not there any more", options.checkpoint, source),
         "--tokenizer PATH, with where it is now");
-  auto tokenizer = data::make_tokenizer(source);
+  auto tokenizer = data::make_tokenizer(source, tokens_around(source, state));
   if (tokenizer->vocabulary() > state.model.vocabulary)
     throw base::InputError(fmt::format("tokenizer {} has {} tokens, the model's vocabulary {}", source,
                                        tokenizer->vocabulary(), state.model.vocabulary),

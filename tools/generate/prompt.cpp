@@ -71,7 +71,8 @@ std::string read_prompt(const std::optional<std::string>& text, const std::optio
 
 std::vector<std::int32_t> prompt_tokens(const data::Tokenizer& tokenizer, std::string_view prompt,
                                         std::int64_t context) {
-  std::vector<std::int32_t> tokens{tokenizer.end_of_document()};
+  const auto begin = tokenizer.begin_of_document();
+  std::vector<std::int32_t> tokens{begin >= 0 ? begin : tokenizer.end_of_document()};
   tokenizer.encode(prompt, tokens);
   if (static_cast<std::int64_t>(tokens.size()) > context)
     throw base::InputError(

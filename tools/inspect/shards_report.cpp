@@ -70,9 +70,11 @@ Report shards_report(const std::string& folder, const Options& options) {
   }
   report.text = fmt::format("token shards {}  ({})\n{}", folder,
                             index.checksummed ? data::index_format : "no index.json: nothing is checksummed", totals);
-  report.text += fmt::format("  tokenizer   {} ({}, crc32c {:08x}), vocabulary {}, end of document {}\n",
-                             base::one_line(index.tokenizer), base::one_line(index.tokenizer_source),
-                             index.tokenizer_crc32c, human_count(index.vocabulary), index.end_of_document);
+  report.text +=
+      fmt::format("  tokenizer   {} ({}, crc32c {:08x}), vocabulary {}, end of document {}{}\n",
+                  base::one_line(index.tokenizer), base::one_line(index.tokenizer_source), index.tokenizer_crc32c,
+                  human_count(index.vocabulary), index.end_of_document,
+                  index.begin_of_document < 0 ? std::string() : fmt::format(", beginning {}", index.begin_of_document));
   if (index.unknown_tokens >= 0)
     report.text += fmt::format("  unknown     {} tokens\n", human_count(index.unknown_tokens));
   report.text += fmt::format("  identity    {}\n\n", data::identity_of(index));

@@ -2,6 +2,8 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/cores.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/json.h"
+#include "libtrain/base/log.h"
 #include "libtrain/base/text.h"
 #include "libtrain/data/task_builder.h"
 #include "tools/common/checks.h"
@@ -34,7 +36,8 @@ struct Settings {
   std::vector<std::string> inputs;
   std::optional<std::string> json_key, split;
   std::string task;  // "3/8"; empty: one process does all
-  std::string output, tokenizer = "bytes", rejects, largest = "16MiB", progress = "auto";
+  std::string output, tokenizer = "bytes", rejects, largest = "16MiB", progress = "auto", special = "read";
+  data::DocumentTokens around;
   std::int64_t shard_tokens = std::int64_t{64} << 20;
   double validation = 0.01, max_rejects = 0.01;
   int threads = 0;
@@ -70,6 +73,20 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_option("--output", s.output, "folder of the shard set")->group("Output")->required()->type_name("DIR");
   app.add_option("--tokenizer", s.tokenizer,
                  "bytes, or the path of a SentencePiece model or of a tokenizer.json [bytes]")
+      ->group("Output");
+  app.add_option("--end-of-document", s.around.end,
+                 "token that ends documents, by its text or id [that of the tokenizer, or eos_token of a "
+                 "tokenizer_config.json beside it]")
+      ->group("Output")
+      ->type_name("TOKEN");
+  app.add_option("--begin-of-document", s.around.begin,
+                 "token that each document begins with, as models of the Llama family had it [none]")
+      ->group("Output")
+      ->type_name("TOKEN");
+  app.add_option(
+         "--special-tokens", s.special,
+         "what looks like a special token of a tokenizer.json in the text: read as that token, or as text [read]")
+      ->check(one_of({"read", "text"}))
       ->group("Output");
   app.add_option("--shard-tokens", s.shard_tokens, "tokens of a shard [67108864]")
       ->check(in_range(base::Range<std::int64_t>{2, std::int64_t{1} << 40}))
@@ -126,6 +143,7 @@ data::BuildOptions options_of(const Settings& s) {
   o.validation = s.validation;
   o.largest_rejected = s.max_rejects;
   o.rejects = s.rejects;
+  o.special_as_text = s.special == "text";
   o.threads = base::threads_or_all(s.threads);
   o.existing = s.force ? base::Existing::replace : base::Existing::refuse;
   o.writing = s.dry_run ? data::BuildOptions::Writing::off : data::BuildOptions::Writing::on;
@@ -226,11 +244,34 @@ void print_waiting(const Settings& s, data::Share share, const data::TaskResult&
                base::counted(share.tasks, "task"), list_of(r.missing), s.output);
 }
 
+// With the tokens around documents that were asked for, or those that are found beside the model's file.
+std::unique_ptr<data::Tokenizer> tokenizer_of(const Settings& s) {
+  auto around = s.around;
+  around.special_as_text = s.special == "text";
+  auto tokenizer = data::make_tokenizer(s.tokenizer, around);
+  if (around.special_as_text && tokenizer->special_tokens() == 0)
+    throw base::UsageError(
+        fmt::format("--special-tokens text: {} finds no special token in text", base::one_line(s.tokenizer)),
+        "leave it out; a tokenizer.json may have such tokens");
+  if (!tokenizer->made_its_end()) return tokenizer;
+  if (around.end = data::end_beside(s.tokenizer); around.end.empty()) {
+    base::log_info(
+        "{} has no token that is known to end documents: an id of its own, {}, ends them, which a model of "
+        "that tokenizer has no row for (--end-of-document names another)",
+        base::one_line(s.tokenizer), tokenizer->end_of_document());
+    return tokenizer;
+  }
+  tokenizer = data::make_tokenizer(s.tokenizer, around);
+  base::log_info("documents end with {}, id {}: the eos_token of tokenizer_config.json", base::excerpt(around.end),
+                 tokenizer->end_of_document());
+  return tokenizer;
+}
+
 base::ExitCode run(const Settings& s) {
   const auto share = share_of(s);
   auto options = options_of(s);
   options.precious = other_inputs(s);
-  const auto tokenizer = data::make_tokenizer(s.tokenizer);
+  const auto tokenizer = tokenizer_of(s);
   data::SourceOptions source_options{s.json_key, split_of(s.split), base::parse_bytes(s.largest, "--max-document"),
                                      tools::require_not_interrupted};
   if (source_options.largest_document < 16)

@@ -78,16 +78,19 @@ class Memories {
 
 class ByteLevel : public Tokenizer {
  public:
-  ByteLevel(const std::string& path, std::string json, Definition definition)
+  ByteLevel(const std::string& path, std::string json, Definition definition, const DocumentTokens& around)
       : path_(path), json_(std::move(json)), crc_(base::crc32c(json_.data(), json_.size())), merges_(definition),
-        added_(definition.added), cutters_(cutters_of(definition.steps, path)) {
+        added_(found_in_text(definition.added, around)), cutters_(cutters_of(definition.steps, path)) {
     tokens_ = std::move(definition.tokens);
     if (definition.ignore_merges) whole_.emplace(tokens_);
-    for (const auto& t : definition.added) texts_.emplace(t.id, t.text);
+    for (const auto& t : definition.added) texts_.emplace(t.id, t.text), special_ += t.special ? 1 : 0;
     end_ = static_cast<std::int32_t>(tokens_.size());
     for (const char* name : {"</s>", "<|end_of_text|>", "<|endoftext|>"})
       for (const auto& t : definition.added)
         if (t.text == name) end_ = t.id;
+    own_end_ = end_ == std::ssize(tokens_) && around.end.empty();
+    if (!around.end.empty()) end_ = id_of(around.end, definition.added, std::ssize(tokens_));
+    if (!around.begin.empty()) begin_ = id_of(around.begin, definition.added, std::ssize(tokens_) - 1);
     for (const char* name : {"<mask>", "[MASK]"})
       for (const auto& t : definition.added)
         if (t.text == name) mask_ = t.id;
@@ -99,9 +102,12 @@ class ByteLevel : public Tokenizer {
   std::string_view model() const override { return json_; }
   std::int64_t vocabulary() const override { return std::max<std::int64_t>(std::ssize(tokens_), end_ + 1); }
   std::int32_t end_of_document() const override { return end_; }
+  std::int32_t begin_of_document() const override { return begin_; }
+  bool made_its_end() const override { return own_end_; }
+  int special_tokens() const override { return special_; }
   std::int32_t mask() const override { return mask_; }
   bool begins_word(std::int32_t token) const override {
-    if (token == end_ || texts_.contains(token)) return true;
+    if (token == end_ || token == begin_ || texts_.contains(token)) return true;
     const auto text = text_of(token);
     return !text.empty() && std::string_view(" \t\r\n").find(text.front()) != std::string_view::npos;
   }
@@ -124,8 +130,25 @@ class ByteLevel : public Tokenizer {
   std::int64_t text_bytes(std::int32_t token, Place) const override { return std::ssize(text_of(token)); }
 
  private:
+  static std::vector<AddedToken> found_in_text(std::vector<AddedToken> added, const DocumentTokens& around) {
+    if (around.special_as_text) std::erase_if(added, [](const AddedToken& t) { return t.special; });
+    return added;
+  }
+
+  std::int32_t id_of(const std::string& token, const std::vector<AddedToken>& added, std::int64_t last) const {
+    if (const auto id = id_of_digits(token); id && *id <= last) return *id;
+    std::vector<std::string> names;
+    for (const auto& t : added) {
+      if (t.text == token) return t.id;
+      if (t.special) names.push_back(t.text);
+    }
+    if (const auto found = std::find(tokens_.begin(), tokens_.end(), token); !token.empty() && found != tokens_.end())
+      return static_cast<std::int32_t>(found - tokens_.begin());
+    throw no_such_token(path_, token, std::move(names));
+  }
+
   std::string_view text_of(std::int32_t token) const {
-    if (token < 0 || token >= std::ssize(tokens_) || token == end_) return {};
+    if (token < 0 || token >= std::ssize(tokens_) || token == end_ || token == begin_) return {};
     const auto added = texts_.find(token);
     return added != texts_.end() ? std::string_view(added->second) : tokens_[static_cast<std::size_t>(token)];
   }
@@ -211,18 +234,20 @@ class ByteLevel : public Tokenizer {
   std::vector<std::string> tokens_;                      // their bytes
   std::optional<TokenIndex> whole_;                      // with ignore_merges
   std::unordered_map<std::int32_t, std::string> texts_;  // of added tokens
-  std::int32_t end_ = 0, mask_ = -1;
+  std::int32_t end_ = 0, begin_ = -1, mask_ = -1;
+  int special_ = 0;
+  bool own_end_ = false;
   mutable Memories memories_;
 };
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_byte_level(const std::string& path, std::string json) {
+std::unique_ptr<Tokenizer> make_byte_level(const std::string& path, std::string json, const DocumentTokens& around) {
   if (std::ssize(json) > largest_tokenizer_json)
     throw base::InputError(fmt::format("{}: a tokenizer.json of more than {} MiB", path, largest_tokenizer_json >> 20),
                            "is it the right file?");
   auto definition = definition_from_json(json, path);
-  return std::make_unique<ByteLevel>(path, std::move(json), std::move(definition));
+  return std::make_unique<ByteLevel>(path, std::move(json), std::move(definition), around);
 }
 
 }  // namespace trainyard::data::bpe

@@ -143,7 +143,7 @@ class AddedTokenReader {
     Object o(item, where_);
     AddedToken t{o.text("content", longest_added_token), id_of(o.at("id"), "", where_)};
     const auto flag = [&](const char* key) { return o.has(key) && o.boolean(key); };
-    o.has("special");  // special or not, they are found in text
+    t.special = flag("special");
     t.normalized = flag("normalized"), t.left_strip = flag("lstrip"), t.right_strip = flag("rstrip");
     const auto name = base::excerpt(t.text);
     if (flag("single_word"))

@@ -18,6 +18,7 @@ struct AddedToken {
   std::string text;
   std::int32_t id = 0;
   bool normalized = false;                       // looked for after those that are not
+  bool special = false;                          // a sign, and no text; found in text all the same
   bool left_strip = false, right_strip = false;  // takes the white space beside it along
 };
 

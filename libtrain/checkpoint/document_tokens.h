@@ -1,0 +1,18 @@
+// The tokens around documents that the weights of a checkpoint know: provenance.document_tokens.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+
+namespace trainyard::checkpoint {
+
+struct DocumentIds {
+  std::int32_t end = -1, begin = -1;  // -1: not known, or none
+};
+
+nlohmann::json document_ids_to_json(DocumentIds ids);
+// -1 for what is no id: nothing but generate and export depends on it, and older checkpoints say nothing.
+DocumentIds document_ids_of(const nlohmann::json& provenance);
+
+}  // namespace trainyard::checkpoint
