@@ -175,8 +175,8 @@ void DocumentSource::begin_piece(std::size_t least) {
   } while (!reading_->at_end && held.held().size() < byte_order_mark.size() &&
            byte_order_mark.starts_with(held.held()));
   if (piece.first && held.held().starts_with(byte_order_mark)) held.drop_front(byte_order_mark.size());
+  if (input.is_pipe()) require_text(reading_->source, held.held(), names_json(name));
   if (!input.is_pipe() || names_json(name)) return;
-  require_text(reading_->source, held.held(), false);
   const bool json_lines = held.held().starts_with('{');
   held.set_json_lines(json_lines);
   if (kinds_.unknown == 0) return;

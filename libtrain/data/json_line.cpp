@@ -1,7 +1,6 @@
 // Walks over a line once, with a stack of what is open.
 #include "libtrain/data/json_line.h"
 
-#include <array>
 #include <cctype>
 #include <string>
 

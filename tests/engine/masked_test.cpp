@@ -166,8 +166,8 @@ TEST_F(Masked, MicroBatchesSayWhereDocumentsEnd) {
 TEST_F(Masked, DataThatTeachesNothingIsRefused) {
   const auto tokenizer = data::make_tokenizer("bytes");
   auto causal = runs.config("causal"), masked = both_ways();
-  const auto folder = fs::path(causal.data).parent_path() / "ends";
-  fs::create_directories(folder);
+  const auto folder = std::filesystem::path(causal.data).parent_path() / "ends";
+  std::filesystem::create_directories(folder);
   data::SetIndex index;
   index.vocabulary = tokenizer->vocabulary(), index.end_of_document = tokenizer->end_of_document();
   data::ShardWriter writer(folder.string(), "train", *tokenizer, 3000);

@@ -29,6 +29,15 @@ said 'micro-batches of 2 x 32 tokens'
 unset TRAINYARD_PLAN
 "${base[@]}" --print-config >printed.toml && expect 0 train --config printed.toml --dry-run
 
+# A word of any length is refused in a sentence.
+long=$(head -c 100000 /dev/zero | tr '\0' x)
+for flags in "--recompute $long" "--model $long" "--$long" "$long" "--sequence $long" "--plan $long"; do
+  # shellcheck disable=SC2086
+  kept train --data data --output run $flags
+  [ "$code" = 2 ] || [ "$code" = 3 ] || fail "exit code $code for a word of 100 kB"
+  [ "$(wc -c <err)" -lt 4000 ] || fail "a message of $(wc -c <err) bytes"
+done
+
 # --plan auto: what nobody said is decided, what somebody said stays, and what fits nowhere is refused.
 auto=("${base[@]}" --plan auto --dry-run)
 expect 0 "${auto[@]}"

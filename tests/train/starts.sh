@@ -23,6 +23,7 @@ base=(train --model model.toml --data data --global-batch 2 --micro-batch 1 --th
 # A scheduler's signal may come before a program has looked around.
 if [ -n "$early" ]; then
   expect 75 env LD_PRELOAD="$early" "${base[@]}" --output early --steps 100000
+  expect 75 env EARLY_SIGNAL=before LD_PRELOAD="$early" "${base[@]}" --output before --steps 100000
   said "stopped after step 1 of"
   expect 0 env LD_PRELOAD="$early" train --evaluate early --evaluate-sequences 2 --threads 1
 fi

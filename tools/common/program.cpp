@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <iostream>
 #include <memory>
+#include <sstream>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <vector>
@@ -131,11 +132,26 @@ bool print(std::string_view given) {
   return false;
 }
 
+// What people wrote may be of any length, and a sentence about it need not be.
+static std::string bounded(const std::string& text) {
+  constexpr std::size_t longest = 1500;
+  std::string out;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!out.empty()) out += '\n';
+    auto keep = std::min(line.size(), longest);
+    while (keep < line.size() && keep > 0 && (static_cast<unsigned char>(line[keep]) & 0xc0) == 0x80) --keep;
+    out += line.substr(0, keep);
+    if (keep < line.size()) out += fmt::format("... ({} bytes)", line.size());
+  }
+  return out;
+}
+
 int report(const std::string& program, const std::exception& error) {
   std::fflush(stdout);
   const auto told = base::told_of(error);
-  std::fprintf(stderr, "%s: %s\n", program.c_str(), base::printable(told.message).c_str());
-  if (!told.hint.empty()) std::fprintf(stderr, "  try: %s\n", base::printable(told.hint).c_str());
+  std::fprintf(stderr, "%s: %s\n", program.c_str(), base::printable(bounded(told.message)).c_str());
+  if (!told.hint.empty()) std::fprintf(stderr, "  try: %s\n", base::printable(bounded(told.hint)).c_str());
   return static_cast<int>(told.code);
 }
 

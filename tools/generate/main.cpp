@@ -1,7 +1,9 @@
 // generate: continues a text with a trained model.
+#include "libtrain/base/checksum.h"
 #include "libtrain/base/cores.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/data/tokenizer.h"
 #include "libtrain/plan/file_layout.h"
@@ -46,6 +48,19 @@ data::DocumentTokens tokens_around(const std::string& source, const checkpoint::
   return around;
 }
 
+// Before anything is made of the file: a checkpoint from elsewhere may name any.
+void require_recorded(const std::string& source, const std::string& known, const nlohmann::json& recorded) {
+  if (!recorded.is_object() || !recorded.contains("crc32c")) return;
+  if (source != "bytes" && base::file_size(source) < 0) return;  // make_tokenizer says more of what is not there
+  const auto model = source == "bytes" ? std::string() : base::read_file(source);
+  const auto found = model.empty() ? 0 : base::crc32c(model.data(), model.size());
+  if (const auto crc = recorded.value("crc32c", 0u); crc != found)
+    throw base::InputError(fmt::format("tokenizer {} has CRC32C {:08x}, the one of the training data ({}) had {:08x}: "
+                                       "its tokens mean something else",
+                                       source, found, known, crc),
+                           "give the tokenizer that the training data was made with (--tokenizer)");
+}
+
 // --tokenizer, else the one that the run kept or recorded.
 std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const std::string& folder,
                                                const checkpoint::RunState& state) {
@@ -58,16 +73,11 @@ std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const std
     throw base::InputError(
         fmt::format("{}: was trained with tokenizer {}, which is not there any more", options.checkpoint, source),
         "--tokenizer PATH, with where it is now");
+  require_recorded(source, known, recorded);
   auto tokenizer = data::make_tokenizer(source, tokens_around(source, state));
   if (tokenizer->vocabulary() > state.model.vocabulary)
     throw base::InputError(fmt::format("tokenizer {} has {} tokens, the model's vocabulary {}", source,
                                        tokenizer->vocabulary(), state.model.vocabulary),
-                           "give the tokenizer that the training data was made with (--tokenizer)");
-  const auto crc = recorded.is_object() ? recorded.value("crc32c", tokenizer->crc32c()) : tokenizer->crc32c();
-  if (crc != tokenizer->crc32c())
-    throw base::InputError(fmt::format("tokenizer {} has CRC32C {:08x}, the one of the training data ({}) had {:08x}: "
-                                       "its tokens mean something else",
-                                       source, tokenizer->crc32c(), known, crc),
                            "give the tokenizer that the training data was made with (--tokenizer)");
   return tokenizer;
 }

@@ -5,7 +5,9 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/prediction.h"
+#include "libtrain/plan/problems.h"
 #include "libtrain/plan/profile.h"
+#include "libtrain/plan/stage_table.h"
 #include "tools/common/plan_text.h"
 #include "tools/common/profile_text.h"
 #include "tools/inspect/report.h"
@@ -27,6 +29,24 @@ void verify(const plan::Plan& p, const std::string& file) {
   if (const auto wrong = plan::other_prediction(p); !wrong.empty())
     throw base::CheckError(fmt::format("{} does not say what follows from its settings: {}", file, wrong),
                            "make it anew with partition-model");
+}
+
+// What the table of stages says: for each its items, parameters, part of a step's FLOPs, slots and bytes of a rank; and
+// how long ranks wait.
+void add_stages(nlohmann::json& json, const plan::Plan& p) {
+  if (p.pipeline == 1) return;
+  auto stages = nlohmann::json::array();
+  for (const auto& row : plan::stage_rows(p)) {
+    nlohmann::json memory{{"in_arenas", row.memory.arenas()}, {"total", row.memory.total()}};
+    stages.push_back({{"items", row.items},
+                      {"parameters", row.parameters},
+                      {"step_flops", row.flops},
+                      {"slots", row.slots},
+                      {"rank_bytes", memory}});
+  }
+  json["stages"] = stages;
+  if (const auto idle = plan::idle_of(p))
+    json["idle"] = {{"fraction", idle->fraction}, {"of_imbalance", idle->of_imbalance}};
 }
 
 }  // namespace
@@ -57,6 +77,11 @@ Report plan_report(const std::string& file, const Options& options) {
   const auto plan = plan::plan_from_json(text, file);
   if (options.verify == Verify::everything) verify(plan, file);
   report.json["verified"] = options.verify == Verify::everything;
+  auto decided = plan;
+  if (plan::decision_problems(plan).empty()) {
+    plan::predict(decided);
+    add_stages(report.json, decided);
+  }
   report.text = fmt::format("plan {}  ({})\n{}", file, format, tools::plan_table(plan, options.sizes));
   if (options.verify == Verify::everything)
     report.text += "\nverified: parameters, memory, traffic and FLOPs computed again are what the plan says\n";

@@ -100,6 +100,18 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   return result.code;
 }
 
+// A job manager's signal may come while libraries are still being initialized: it waits, as later ones do. Sanitizers
+// have to be initialized first.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define TRAINYARD_LATE_SIGNALS
+#endif
+#endif
+#if defined(__ELF__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
+    !defined(TRAINYARD_LATE_SIGNALS)
+__attribute__((section(".preinit_array"), used)) void (*const hold_signals_first)() = engine::hold_signals;
+#endif
+
 }  // namespace
 
 int main(int argc, char** argv) {
