@@ -41,6 +41,12 @@ GateArgs gate_args(tensor::Exec& exec, const Gate& gate, base::View logits, cons
   a.tokens = tokens, a.experts = gate.experts, a.top_k = gate.top_k;
   a.capacity = gate.capacity, a.slot_rows = gate.slot_rows;
   a.overflow = gate.overflow, a.score = gate.score, a.noise = gate.noise;
+  a.by_choice = plan::places_by_choice(gate.placement, gate.top_k);
+  a.balance_all = plan::balances_all(gate.balance_over, gate.top_k);
+  a.weigh = plan::weights_of(gate.weights, gate.top_k);
+  TRAINYARD_ASSERT(a.by_choice || a.balance_all || gate.top_k == 1, "first choices of {} that are placed together",
+                   gate.top_k);
+  TRAINYARD_ASSERT(gate.top_k > 1 || a.weigh == plan::GateWeights::scores, "one weight divided by itself");
   a.logits = mat(logits);
   a.chosen = integers(choice.experts, choices, "chosen experts");
   a.rows = integers(choice.rows, choices, "rows of choices");

@@ -21,6 +21,8 @@ struct GateArgs {
   plan::Overflow overflow = plan::Overflow::random;
   plan::GateScore score = plan::GateScore::softmax;
   plan::GateNoise noise = plan::GateNoise::none;
+  bool by_choice = false, balance_all = false;
+  plan::GateWeights weigh = plan::GateWeights::scores;  // not usual
   GateKeys keys;
   Mat logits;
   const void* bias = nullptr;

@@ -165,11 +165,8 @@ template <class T> void backward_token(const GateArgs& a, int64_t s) {
   const int64_t n = a.experts;
   const bool sigmoid = a.score == plan::GateScore::sigmoid;
   const double unit = gate_balance_slope(a), top = highest(x, n);
-  // Of softmax scores of k = 1 the weight is one of the probabilities.
-  const int64_t single = a.top_k == 1 && !sigmoid && a.rows[s] >= 0 ? a.chosen[s] : -1;
   const auto slope_of = [&](int64_t e) {
-    const double slope = unit * static_cast<double>(a.loads[n + e]);
-    return e == single ? slope + static_cast<double>(a.d_weights.row<T>(s)[0]) : slope;
+    return unit * static_cast<double>(a.loads[n + e]) + gate_score_slope<T>(a, s, e);
   };
   double sum = 0, share = 0, along = 0;
   for (int64_t e = 0; e < n; ++e) {

@@ -275,11 +275,8 @@ template <class T> __global__ void __launch_bounds__(row_threads) gate_backward_
   T* d = a.d_logits.row<T>(s);
   const bool sigmoid = a.score == plan::GateScore::sigmoid;
   const double unit = gate_balance_slope(a);
-  // Of softmax scores of k = 1 the weight is one of the probabilities.
-  const std::int64_t single = a.top_k == 1 && !sigmoid && a.rows[s] >= 0 ? a.chosen[s] : -1;
   const auto slope_of = [&](std::int64_t e) {
-    const double slope = unit * static_cast<double>(a.loads[a.experts + e]);
-    return e == single ? slope + static_cast<double>(a.d_weights.row<T>(s)[0]) : slope;
+    return unit * static_cast<double>(a.loads[a.experts + e]) + gate_score_slope<T>(a, s, e);
   };
   const auto of = token_sums(a, x);
   const auto score_of = [&](std::int64_t e) {

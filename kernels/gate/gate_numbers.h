@@ -63,11 +63,11 @@ TRAINYARD_ANYWHERE inline bool gate_first_is_clean(const GateArgs& a) {
   return a.top_k == 2 && a.noise == plan::GateNoise::gumbel;
 }
 
-// First and second choices of k = 2 are classes of their own; else there is one.
-TRAINYARD_ANYWHERE inline std::int64_t gate_classes(const GateArgs& a) { return a.top_k == 2 ? 2 : 1; }
+// First and second choices of k = 2 may be classes of their own; else there is one.
+TRAINYARD_ANYWHERE inline std::int64_t gate_classes(const GateArgs& a) { return a.by_choice ? 2 : 1; }
 TRAINYARD_ANYWHERE inline std::int64_t gate_slot(const GateArgs& a, std::int64_t choice) {
   const auto expert = static_cast<std::int64_t>(a.chosen[choice]);
-  return a.top_k == 2 && choice % 2 == 1 ? a.experts + expert : expert;
+  return a.by_choice && choice % 2 == 1 ? a.experts + expert : expert;
 }
 TRAINYARD_ANYWHERE inline std::int64_t gate_slot_begin(const GateArgs& a, std::int64_t slot) {
   return slot == 0 ? 0 : a.ends[slot - 1];
@@ -104,7 +104,7 @@ TRAINYARD_ANYWHERE inline std::int64_t gate_rows_of(const GateArgs& a, std::int6
 TRAINYARD_ANYWHERE inline void gate_put_group(const GateArgs& a, std::int64_t e, std::int64_t first_row) {
   const auto first = gate_wanted(a, e), second = gate_classes(a) == 2 ? gate_wanted(a, a.experts + e) : 0;
   a.loads[e] = static_cast<std::int32_t>(first + second);
-  a.loads[a.experts + e] = static_cast<std::int32_t>(first);  // all for k > 2, where there is one class
+  a.loads[a.experts + e] = static_cast<std::int32_t>(a.balance_all ? first + second : first);
   a.groups[2 * e] = static_cast<std::int32_t>(a.slot_rows > 0 ? e * a.slot_rows : first_row);
   a.groups[2 * e + 1] = static_cast<std::int32_t>(gate_rows_of(a, e));
 }
@@ -116,19 +116,20 @@ TRAINYARD_ANYWHERE inline double gate_balance_part(const GateArgs& a, std::int64
   return probabilities / tokens * (static_cast<double>(a.loads[a.experts + e]) / tokens);
 }
 TRAINYARD_ANYWHERE inline void gate_put_losses(const GateArgs& a, double balance, const double* sums) {
-  a.losses[0] = static_cast<double>(a.experts) / static_cast<double>(a.top_k > 2 ? a.top_k : 1) * balance;
+  a.losses[0] = static_cast<double>(a.experts) / static_cast<double>(a.balance_all ? a.top_k : 1) * balance;
   a.losses[1] = sums[0] / static_cast<double>(a.tokens);
   a.losses[2] = sums[1] / static_cast<double>(a.tokens);
 }
 // What the balance loss adds to the gradient of the probability of an expert, for each choice that it counts.
 TRAINYARD_ANYWHERE inline double gate_balance_slope(const GateArgs& a) {
   if (a.balance == 0) return 0;
-  const auto tokens = static_cast<double>(a.tokens), counted = static_cast<double>(a.top_k > 2 ? a.top_k : 1);
+  const auto tokens = static_cast<double>(a.tokens), counted = static_cast<double>(a.balance_all ? a.top_k : 1);
   return a.balance * *a.targets * static_cast<double>(a.experts) / (counted * tokens * tokens);
 }
 
-// The choices of a token that were kept, k > 1. Softmax scores divided by their sum are the softmax of the survivors'
-// logits, which has a value where the scores have none, and its gradient reaches no other logit.
+// The choices of a token whose scores are added up: those that were kept, or all. Softmax scores divided by their sum
+// are the softmax of the survivors' logits, which has a value where the scores have none, and its gradient reaches no
+// other logit.
 struct GateSurvivors {
   double top = 0, sum = 0;
 };
@@ -141,49 +142,62 @@ template <class T>
 TRAINYARD_ANYWHERE inline GateSurvivors gate_survivors(const GateArgs& a, const T* logits, std::int64_t s) {
   GateSurvivors of;
   bool any = false;
+  const auto counts = [&](std::int64_t c) { return a.rows[c] >= 0 || a.weigh == plan::GateWeights::chosen; };
   for (auto c = s * a.top_k; c < (s + 1) * a.top_k; ++c) {
-    if (a.rows[c] < 0) continue;
+    if (!counts(c)) continue;
     const double x = static_cast<double>(logits[a.chosen[c]]);
     of.top = any && of.top > x ? of.top : x;
     any = true;
   }
   for (auto c = s * a.top_k; c < (s + 1) * a.top_k; ++c)
-    if (a.rows[c] >= 0) of.sum += gate_part(a, logits, c, of);
+    if (counts(c)) of.sum += gate_part(a, logits, c, of);
   return of;
 }
 template <class T> TRAINYARD_ANYWHERE inline void gate_weigh(const GateArgs& a, std::int64_t s) {
   const T* logits = a.logits.row<T>(s);
   T* weights = static_cast<T*>(a.weights);
   GateSurvivors of;
-  if (a.top_k > 1) of = gate_survivors(a, logits, s);
+  const bool divided = a.weigh != plan::GateWeights::scores;
+  if (divided) of = gate_survivors(a, logits, s);
   for (auto c = s * a.top_k; c < (s + 1) * a.top_k; ++c) {
     if (a.rows[c] < 0) weights[c] = T(0);
-    else if (a.top_k == 1) weights[c] = static_cast<const T*>(a.scores)[c];
+    else if (!divided) weights[c] = static_cast<const T*>(a.scores)[c];
     else weights[c] = static_cast<T>(gate_part(a, logits, c, of) / of.sum);
   }
 }
-// What d_weights says of the logits of the experts that kept token s: add(expert, slope) for each. Softmax scores of k
-// = 1 are not here, since they depend on every logit.
+// What d_weights says of the logits of the experts that token s chose: add(expert, slope) for each. Softmax scores that
+// are not divided are not here, since they depend on every logit (gate_score_slope).
 template <class T, class Add>
 TRAINYARD_ANYWHERE inline void gate_weight_slopes(const GateArgs& a, std::int64_t s, const Add& add) {
   const T *logits = a.logits.row<T>(s), *slopes = a.d_weights.row<T>(s);
-  const bool sigmoid = a.score == plan::GateScore::sigmoid;
-  if (a.top_k == 1 && !sigmoid) return;
+  const bool sigmoid = a.score == plan::GateScore::sigmoid, divided = a.weigh != plan::GateWeights::scores;
+  if (!divided && !sigmoid) return;
   GateSurvivors of{0, 1};
   double along = 0;
   const auto first = s * a.top_k;
-  if (a.top_k > 1) {
+  if (divided) {
     of = gate_survivors(a, logits, s);
     for (std::int64_t j = 0; j < a.top_k; ++j)
       if (a.rows[first + j] >= 0)
         along += static_cast<double>(slopes[j]) * (gate_part(a, logits, first + j, of) / of.sum);
   }
   for (std::int64_t j = 0; j < a.top_k; ++j) {
-    if (a.rows[first + j] < 0) continue;
+    const bool kept = a.rows[first + j] >= 0;
+    if (!kept && a.weigh != plan::GateWeights::chosen) continue;
     const double part = gate_part(a, logits, first + j, of);
-    const double of_part = (static_cast<double>(slopes[j]) - along) / of.sum;
+    const double of_part = ((kept ? static_cast<double>(slopes[j]) : 0) - along) / of.sum;
     add(static_cast<std::int64_t>(a.chosen[first + j]), of_part * part * (sigmoid ? 1 - part : 1));
   }
+}
+// Of softmax scores that are weights as they are: what d_weights says of the probability of expert e.
+template <class T>
+TRAINYARD_ANYWHERE inline double gate_score_slope(const GateArgs& a, std::int64_t s, std::int64_t e) {
+  double slope = 0;
+  if (a.weigh != plan::GateWeights::scores || a.score == plan::GateScore::sigmoid) return slope;
+  for (std::int64_t j = 0; j < a.top_k; ++j)
+    if (a.chosen[s * a.top_k + j] == e && a.rows[s * a.top_k + j] >= 0)
+      slope = static_cast<double>(a.d_weights.row<T>(s)[j]);
+  return slope;
 }
 
 }  // namespace

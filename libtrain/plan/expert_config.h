@@ -44,6 +44,9 @@ struct ExpertConfig {
   Overflow overflow = Overflow::random;
   GateNoise noise = GateNoise::none;
   GateScore score = GateScore::softmax;
+  GatePlacement placement = GatePlacement::usual;
+  BalanceOver balance_over = BalanceOver::usual;
+  GateWeights weights = GateWeights::usual;
   double bias_rate = 0.001;  // with sigmoid scores: how far a step moves the bias of an expert that got too little
   bool residual = false;     // a feed-forward part beside the experts, and a learned mix of the two (Rajbhandari et al.
                              // 2022, "DeepSpeed-MoE", section 4.1)

@@ -30,6 +30,25 @@ std::string idle_keys(const ModelConfig& m) {
   return out;
 }
 
+// Rules of the gate that do not go together with so many choices of a token.
+void rule_problems(const ExpertConfig& e, std::vector<std::string>& out) {
+  if (e.placement == GatePlacement::choices && e.top_k != 2)
+    out.push_back(
+        fmt::format("experts-placement choices is for first and second choices, and experts-top-k is {}: "
+                    "leave it out",
+                    e.top_k));
+  if (e.balance_over == BalanceOver::first && (e.top_k > 2 || (e.top_k == 2 && e.placement == GatePlacement::tokens)))
+    out.emplace_back(
+        "experts-balance-over first: first choices are told apart where two are placed by choice: say all, or leave it "
+        "out");
+  if (e.placement == GatePlacement::tokens && e.balance_over == BalanceOver::usual && e.top_k == 2)
+    out.emplace_back("experts-placement tokens does not tell first choices apart: say experts-balance-over all");
+  if (e.top_k == 1 && (e.weights == GateWeights::kept || e.weights == GateWeights::chosen))
+    out.emplace_back(
+        "experts-weights: one score divided by itself is 1, and the gate would learn nothing: say scores, "
+        "or leave it out");
+}
+
 }  // namespace
 
 std::vector<std::string> expert_problems(const ModelConfig& m) {
@@ -69,6 +88,7 @@ std::vector<std::string> expert_problems(const ModelConfig& m) {
   if (e.top_k > fewest)
     out.push_back(fmt::format("experts-top-k {} is more than the {} of a layer: {} at most", e.top_k,
                               base::counted(fewest, "expert"), fewest));
+  rule_problems(e, out);
   if (m.norm_position == NormPosition::post)
     out.emplace_back(
         "norm-position post: layers that have experts have their norms before their branches: leave it out, or the "

@@ -16,4 +16,29 @@ enum class GateNoise { none, jitter, gumbel };
 // added for the choice alone.
 enum class GateScore { softmax, sigmoid };
 
+// Who gets a place of an expert first. choices: first choices before second ones, for two choices of a token (Lepikhin
+// et al. 2020, "GShard", algorithm 1); tokens: all choices alike. usual: choices for two of them, else tokens.
+enum class GatePlacement { usual, choices, tokens };
+
+// Which choices the balance loss counts: first ones (GShard), or all, divided by their number (as Megatron-LM and
+// Mixtral's published code do for any). usual: first ones up to two choices of a token, else all.
+enum class BalanceOver { usual, first, all };
+
+// What the outputs of a token's experts are multiplied by. kept: scores divided by the sum of those that got a place;
+// chosen: by the sum of all that were chosen, so that what is dropped is missing; scores: not divided. usual: scores
+// where one expert is chosen, else kept.
+enum class GateWeights { usual, kept, chosen, scores };
+
+// What `usual` means for so many choices of a token.
+constexpr bool places_by_choice(GatePlacement placement, long long top_k) {
+  return top_k == 2 && placement != GatePlacement::tokens;
+}
+constexpr bool balances_all(BalanceOver over, long long top_k) {
+  return over == BalanceOver::all || (over == BalanceOver::usual && top_k > 2);
+}
+constexpr GateWeights weights_of(GateWeights weights, long long top_k) {
+  if (weights != GateWeights::usual) return weights;
+  return top_k == 1 ? GateWeights::scores : GateWeights::kept;
+}
+
 }  // namespace trainyard::plan

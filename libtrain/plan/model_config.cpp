@@ -55,6 +55,14 @@ ModelConfig with_experts(ModelConfig m, std::int64_t count, std::int64_t top_k, 
 ModelConfig deepseek_16b() {
   auto m = with_experts(llama("deepseek-16b", {28, 2048, 16, 16, 10944, 0, 4096}, 10000, Head::own), 64, 6, "none", 1);
   m.experts.ffn = 1408, m.experts.shared = 2, m.experts.dense_layers = 1, m.experts.balance_loss = 0.001;
+  m.experts.weights = GateWeights::scores;
+  return m;
+}
+
+// Jiang et al. (2024); the balance loss of the code that its authors published counts both choices.
+ModelConfig mixtral_8x7b() {
+  auto m = with_experts(llama("mixtral-8x7b", {32, 4096, 32, 8, 14336, 0, 32768}, 1000000, Head::own), 8, 2, "none", 1);
+  m.experts.balance_over = BalanceOver::all;
   return m;
 }
 
@@ -86,7 +94,7 @@ const std::vector<ModelConfig>& presets() {
       with_experts(gpt("moe-nano", {2, 32, 4, 4, 128, 0, 64}), 4, 1, "1.25", 2),
       with_experts(gpt("gpt2-moe-8", {12, 768, 12, 12, 3072, 0, 1024}), 8, 1, "1.25", 2),
       with_experts(gpt("nlg-350m-moe-128", {24, 1024, 16, 16, 4096, 0, 2048}), 128, 1, "1.25", 2),
-      with_experts(llama("mixtral-8x7b", {32, 4096, 32, 8, 14336, 0, 32768}, 1000000, Head::own), 8, 2, "none", 1),
+      mixtral_8x7b(),
       deepseek_16b(),
   };
   return all;

@@ -60,6 +60,17 @@ void expert_fields(base::FieldVisitor& v, ExpertConfig& e) {
           {"none", GateNoise::none}, {"jitter", GateNoise::jitter}, {"gumbel", GateNoise::gumbel}});
   add("score", e.score, "of an expert; sigmoid: with a bias for the choice that each step moves",
       base::Choices<GateScore>{{"softmax", GateScore::softmax}, {"sigmoid", GateScore::sigmoid}});
+  add("placement", e.placement, "who gets a place first: choices: first ones before second; tokens; usual: as top-k is",
+      base::Choices<GatePlacement>{
+          {"usual", GatePlacement::usual}, {"choices", GatePlacement::choices}, {"tokens", GatePlacement::tokens}});
+  add("balance-over", e.balance_over, "choices that balance-loss counts; usual: first for top-k up to 2, else all",
+      base::Choices<BalanceOver>{
+          {"usual", BalanceOver::usual}, {"first", BalanceOver::first}, {"all", BalanceOver::all}});
+  add("weights", e.weights, "scores over the sum of those kept or chosen, or as they are; usual: kept, of one scores",
+      base::Choices<GateWeights>{{"usual", GateWeights::usual},
+                                 {"kept", GateWeights::kept},
+                                 {"chosen", GateWeights::chosen},
+                                 {"scores", GateWeights::scores}});
   add("bias-rate", e.bias_rate, "how far a step moves that bias", base::Range<double>{0, 1});
   add("residual", e.residual, "a feed-forward part beside the experts, mixed with them");
   add("shared", e.shared, "experts that all tokens go to", base::Range<std::int64_t>{0, 256});

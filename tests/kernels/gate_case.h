@@ -98,6 +98,15 @@ struct GateCase {
   std::int32_t group(std::int64_t e, std::int64_t i) const { return groups[static_cast<std::size_t>(2 * e + i)]; }
 };
 
+// Rules that are said, of those that go together with k choices.
+inline void other_rules(kernels::Gate& g, std::int64_t k, std::uint64_t seed) {
+  using plan::GatePlacement, plan::BalanceOver, plan::GateWeights;
+  const bool by_tokens = seed % 2 == 0 || k > 2;
+  g.placement = by_tokens ? GatePlacement::tokens : k == 2 ? GatePlacement::choices : GatePlacement::usual;
+  g.balance_over = (k == 2 && by_tokens) || seed / 2 % 2 == 0 ? BalanceOver::all : BalanceOver::usual;
+  g.weights = k == 1 ? GateWeights::usual : static_cast<GateWeights>(seed / 4 % 4);
+}
+
 // Cases of every kind: sizes, rules, noise, scores, capacities and layouts. Of equal probabilities in f64 rounding
 // decides, so they have no grid.
 inline GateCase random_gate(std::uint64_t seed, DType t, std::int64_t most_tokens = 70, std::int64_t most_experts = 9) {
@@ -116,6 +125,7 @@ inline GateCase random_gate(std::uint64_t seed, DType t, std::int64_t most_token
   g.capacity = below(4) == 0 ? 0 : below(3) == 0 ? 1 + below(2) : 1 + below(2 * fair + 2);
   g.slot_rows = below(2) == 0 ? 0 : (g.capacity > 0 ? g.capacity : tokens) + below(3);
   g.seed = 11 + seed, g.noise_site = 5, g.overflow_site = 6;
+  if (below(2) == 0) other_rules(g, k, static_cast<std::uint64_t>(below(1000)));
   GateCase c(t, tokens, experts, k, g, below(4));
   c.samples_in_sequences_of(sequence);
   if (below(3) == 0)  // the same random numbers twice

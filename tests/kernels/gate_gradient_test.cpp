@@ -70,6 +70,30 @@ TEST(GateGradient, IsThatOfDifferences) {
   EXPECT_GT(dropping, 50);
 }
 
+// With every rule that may be said of placement, balance and weights.
+TEST(GateGradient, OfOtherRulesIsThatOfDifferences) {
+  int dropping = 0;
+  for (auto score : {GateScore::softmax, GateScore::sigmoid})
+    for (std::int64_t k : {2, 3})
+      for (std::int64_t capacity : {0, 2})
+        for (std::uint64_t rules = 0; rules < 16; ++rules) {
+          SCOPED_TRACE(
+              fmt::format("score {}, {} choices, capacity {}, rules {}", static_cast<int>(score), k, capacity, rules));
+          kernels::Gate g;
+          g.capacity = capacity, g.score = score, g.overflow = Overflow::position;
+          other_rules(g, k, rules);
+          GateCase c(DType::f64, 9, 5, k, g);
+          c.fill(rules + 5);
+          c.scale.balance = 0.7, c.scale.z = 0.3;
+          check_gradient(c);
+          if (::testing::Test::HasFailure()) return;
+          Host host(1);
+          c.forward(host);
+          dropping += std::count(c.rows.begin(), c.rows.end(), -1) > 0 ? 1 : 0;
+        }
+  EXPECT_GT(dropping, 20);
+}
+
 // f32 is f64 rounded, on each path and with any number of threads.
 TEST(GateGradient, InF32IsThatInF64) {
   on_every_path([&] {

@@ -164,8 +164,20 @@ std::vector<std::int32_t> choices_of(const GateCase& c, std::int64_t s, const Sc
   return all;
 }
 
+// The rules as they are said, or go without saying (plan/experts.h).
+struct Rules {
+  bool by_choice, all;
+  plan::GateWeights weights;
+  explicit Rules(const GateCase& c)
+      : by_choice(c.k == 2 && c.gate.placement != plan::GatePlacement::tokens),
+        all(c.k > 2 || c.gate.balance_over == plan::BalanceOver::all), weights(c.gate.weights) {
+    if (weights == plan::GateWeights::usual) weights = c.k == 1 ? plan::GateWeights::scores : plan::GateWeights::kept;
+  }
+};
+
 Oracle oracle_of(const GateCase& c) {
   Oracle o;
+  const Rules rules(c);
   std::vector<Scores> scores;
   const auto choices = static_cast<std::size_t>(c.tokens * c.k);
   for (std::int64_t s = 0; s < c.tokens; ++s) {
@@ -180,11 +192,11 @@ Oracle oracle_of(const GateCase& c) {
     const auto first = c.gate.slot_rows > 0 ? static_cast<std::int32_t>(e * c.gate.slot_rows) : next;
     std::int32_t row = first;
     std::int64_t wanted_before = 0;
-    for (int number = 0; number < (c.k == 2 ? 2 : 1); ++number) {
+    for (int number = 0; number < (rules.by_choice ? 2 : 1); ++number) {
       // Key and choice of all of this class that want expert e.
       std::vector<std::pair<double, std::int64_t>> those;
       for (std::int64_t i = 0; i < c.tokens * c.k; ++i) {
-        if (o.chosen[at(i)] != e || (c.k == 2 && i % 2 != number)) continue;
+        if (o.chosen[at(i)] != e || (rules.by_choice && i % 2 != number)) continue;
         const double score = scores[at(i / c.k)].score[at(e)];
         those.emplace_back(c.gate.overflow == Overflow::random     ? uniform_of(c, c.gate.overflow_site, i / c.k, e)
                            : c.gate.overflow == Overflow::position ? 0
@@ -192,7 +204,7 @@ Oracle oracle_of(const GateCase& c) {
                                                                    : score,
                            i);
         ++o.loads[at(e)];
-        if (c.k > 2 || i % c.k == 0) ++o.loads[at(c.experts + e)];
+        if (rules.all || i % c.k == 0) ++o.loads[at(c.experts + e)];
       }
       const auto wanted = static_cast<std::int64_t>(those.size());
       std::stable_sort(those.begin(), those.end(), [](auto& a, auto& b) { return a.first > b.first; });
@@ -211,9 +223,12 @@ Oracle oracle_of(const GateCase& c) {
   for (std::int64_t s = 0; s < c.tokens; ++s) {
     double sum = 0;
     for (auto i = s * c.k; i < (s + 1) * c.k; ++i)
-      if (o.rows[at(i)] >= 0) sum += scores[at(s)].score[at(o.chosen[at(i)])];
+      if (o.rows[at(i)] >= 0 || rules.weights == plan::GateWeights::chosen)
+        sum += scores[at(s)].score[at(o.chosen[at(i)])];
     for (auto i = s * c.k; i < (s + 1) * c.k; ++i)
-      if (o.rows[at(i)] >= 0) o.weights[at(i)] = scores[at(s)].score[at(o.chosen[at(i)])] / (c.k == 1 ? 1 : sum);
+      if (o.rows[at(i)] >= 0)
+        o.weights[at(i)] =
+            scores[at(s)].score[at(o.chosen[at(i)])] / (rules.weights == plan::GateWeights::scores ? 1 : sum);
     o.losses[1] += scores[at(s)].logsumexp * scores[at(s)].logsumexp / static_cast<double>(c.tokens);
     for (double p : scores[at(s)].probability) o.losses[2] -= p * std::log(p) / static_cast<double>(c.tokens);
   }
@@ -222,8 +237,8 @@ Oracle oracle_of(const GateCase& c) {
     double mean = 0, counted = 0;
     for (const auto& s : scores) mean += s.probability[at(e)] / tokens;
     for (std::int64_t i = 0; i < c.tokens * c.k; ++i)
-      counted += o.chosen[at(i)] == e && (c.k > 2 || i % c.k == 0) ? 1 / tokens : 0;
-    o.losses[0] += static_cast<double>(c.experts) * mean * counted / static_cast<double>(c.k > 2 ? c.k : 1);
+      counted += o.chosen[at(i)] == e && (rules.all || i % c.k == 0) ? 1 / tokens : 0;
+    o.losses[0] += static_cast<double>(c.experts) * mean * counted / static_cast<double>(rules.all ? c.k : 1);
   }
   return o;
 }
@@ -239,7 +254,7 @@ void check_against_oracle(const GateCase& c) {
     for (std::int64_t j = 0; j < c.k; ++j) {
       const double w = want.weights[static_cast<std::size_t>(s * c.k + j)];
       ASSERT_TRUE(near(c.t, c.weights(s, j), w, w)) << "token " << s << " choice " << j;
-      if (w == 0 || (w == 1 && c.k > 1)) {
+      if (w == 0 || (w == 1 && c.k > 1 && Rules(c).weights == plan::GateWeights::kept)) {
         ASSERT_EQ(c.weights(s, j), w) << "a single survivor, and none";
       }
     }

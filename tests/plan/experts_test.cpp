@@ -271,6 +271,25 @@ TEST(ExpertProblems, EachSaysWhatWouldWork) {
             "experts take the place of the branch 'ffn', which the model's branches do not name");
   EXPECT_EQ(problem_of([](ModelConfig& m) { m.experts.residual = true, m.experts.shared = 1; }),
             "experts-residual and experts-shared both put a feed-forward part beside the experts: one of them");
+  // Rules of the gate that k choices allow.
+  const auto rules = [](std::int64_t k, GatePlacement placement, BalanceOver over, GateWeights weights) {
+    return problem_of([=](ModelConfig& m) {
+      m.experts.top_k = k, m.experts.placement = placement, m.experts.balance_over = over, m.experts.weights = weights;
+    });
+  };
+  for (const std::int64_t k : {1, 2, 3})
+    for (const auto placement : {GatePlacement::usual, GatePlacement::choices, GatePlacement::tokens})
+      for (const auto over : {BalanceOver::usual, BalanceOver::first, BalanceOver::all})
+        for (const auto weights : {GateWeights::usual, GateWeights::kept, GateWeights::chosen, GateWeights::scores}) {
+          const bool by_choice = k == 2 && placement != GatePlacement::tokens;
+          const bool places = placement != GatePlacement::choices || k == 2;
+          const bool balances =
+              k == 1 || by_choice || over == BalanceOver::all || (k > 2 && over != BalanceOver::first);
+          const bool weighs = k > 1 || weights == GateWeights::usual || weights == GateWeights::scores;
+          EXPECT_EQ(rules(k, placement, over, weights).empty(), places && balances && weighs)
+              << k << " " << static_cast<int>(placement) << " " << static_cast<int>(over) << " "
+              << static_cast<int>(weights);
+        }
   EXPECT_EQ(problem_of([](ModelConfig& m) { m.lanes = 4, m.experts.ffn = 90; }),
             "the experts' width 90 is not a multiple of lanes 4");
   EXPECT_EQ(problem_of([](ModelConfig& m) {
