@@ -59,7 +59,7 @@ std::vector<base::Field> fields_of(Cut& c) {
   v("virtual-stages", c.virtual_stages, "How", "chunks a stage has, for interleaved", ranges::virtual_stages);
   v("partition", c.partition, "How", "uniform parameters flops type:REGEX 0,3,6");
   v("layer-slots", c.layer_slots, "How", "layer units in flight", ranges::layer_slots);
-  v("threads", c.threads, "How", "OpenMP team; 0: OMP_NUM_THREADS, else its share of cores", {0, ranges::threads.high});
+  v("threads", c.threads, "How", "OpenMP team; 0: OMP_NUM_THREADS, or its share", {0, ranges::threads.high});
   auto fields = v.take();
   for (const char* name : {"tensor", "expert-parallel", "pipeline"}) {
     auto& degree = base::field_named(fields, name, "a cut");

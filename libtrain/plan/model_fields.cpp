@@ -60,13 +60,13 @@ void expert_fields(base::FieldVisitor& v, ExpertConfig& e) {
           {"none", GateNoise::none}, {"jitter", GateNoise::jitter}, {"gumbel", GateNoise::gumbel}});
   add("score", e.score, "of an expert; sigmoid: with a bias for the choice that each step moves",
       base::Choices<GateScore>{{"softmax", GateScore::softmax}, {"sigmoid", GateScore::sigmoid}});
-  add("placement", e.placement, "who gets a place first: choices: first ones before second; tokens; usual: as top-k is",
+  add("placement", e.placement, "who gets a place first: first choices, or all alike by token",
       base::Choices<GatePlacement>{
           {"usual", GatePlacement::usual}, {"choices", GatePlacement::choices}, {"tokens", GatePlacement::tokens}});
   add("balance-over", e.balance_over, "choices that balance-loss counts; usual: first for top-k up to 2, else all",
       base::Choices<BalanceOver>{
           {"usual", BalanceOver::usual}, {"first", BalanceOver::first}, {"all", BalanceOver::all}});
-  add("weights", e.weights, "scores over the sum of those kept or chosen, or as they are; usual: kept, of one scores",
+  add("weights", e.weights, "over the sum of the kept, or of all chosen, or scores as they are",
       base::Choices<GateWeights>{{"usual", GateWeights::usual},
                                  {"kept", GateWeights::kept},
                                  {"chosen", GateWeights::chosen},

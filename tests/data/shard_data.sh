@@ -105,7 +105,7 @@ diff -r plain kept || fail "exists: the set was touched"
 expect 0 shard-data --input body.jsonl --json-key body --output threads-4 --force
 same_tokens plain threads-4 "force"
 absent threads-4.partial threads-4.replaced.partial
-hinted 3 shard-data --input worse.jsonl --output kept --force
+hinted 3 shard-data --input worse.jsonl --output kept --force --max-rejects 0.005
 diff -r plain kept || fail "force with a bad input: the set was touched"
 
 # A dry run counts and writes nothing.

@@ -39,7 +39,7 @@ equal() {
 }
 flags=(--input a.txt b.txt.gz empty.txt blank.txt c.txt a.txt --split paragraphs --shard-tokens 1000 --validation 0.2)
 equal paragraphs 1 2 3 7
-[ "$(jq .train.shards paragraphs.json)" -gt 3 ] && [ "$(jq .rejected paragraphs.json)" -ge 3 ] || fail "too little to say anything: $(cat paragraphs.json)"
+[ "$(jq .train.shards paragraphs.json)" -gt 3 ] && [ "$(jq ".rejected + .empty" paragraphs.json)" -ge 3 ] || fail "too little to say anything: $(cat paragraphs.json)"
 h5dump -d /sources paragraphs/train/shard-00000.h5 >out 2>err || fail "no sources"
 flags=(--input c.txt marks.txt a.txt blank.txt --split lines --shard-tokens 300 --validation 0.1 --threads 2)
 equal lines 2 3 7 40

@@ -49,8 +49,8 @@ TEST(LearningRate, OtherSchedules) {
     EXPECT_DOUBLE_EQ((LearningRate{name, 1, 0.5, 2, 4, 20}.at(19)), 0.5) << name;
   }
   // A decay to 0 ends half a step before, so that the last step learns, and so does a run of one.
-  EXPECT_DOUBLE_EQ((LearningRate{"linear", 1, 0, 0, 0, 10}.at(9)), 0.05);
-  EXPECT_DOUBLE_EQ((LearningRate{"linear", 1, 0, 0, 0, 10}.at(8)), 1 - 0.9);
+  EXPECT_NEAR((LearningRate{"linear", 1, 0, 0, 0, 10}.at(9)), 0.05, 1e-15);
+  EXPECT_NEAR((LearningRate{"linear", 1, 0, 0, 0, 10}.at(8)), 0.1, 1e-15);
   EXPECT_DOUBLE_EQ((LearningRate{"linear", 1, 0, 0, 0, 1}.at(0)), 0.5);
   EXPECT_DOUBLE_EQ((LearningRate{"cosine", 1, 0, 0, 0, 1}.at(0)), 0.5);
   EXPECT_NEAR((LearningRate{"cosine", 1, 0, 0, 0, 10}.at(9)), 0.5 * (1 + std::cos(M_PI * 0.95)), 1e-15);

@@ -273,9 +273,9 @@ TEST(ExpertProblems, EachSaysWhatWouldWork) {
             "experts-residual and experts-shared both put a feed-forward part beside the experts: one of them");
   // Rules of the gate that k choices allow.
   const auto rules = [](std::int64_t k, GatePlacement placement, BalanceOver over, GateWeights weights) {
-    return problem_of([=](ModelConfig& m) {
-      m.experts.top_k = k, m.experts.placement = placement, m.experts.balance_over = over, m.experts.weights = weights;
-    });
+    auto m = with_count({4});
+    m.experts.top_k = k, m.experts.placement = placement, m.experts.balance_over = over, m.experts.weights = weights;
+    return problems(m);
   };
   for (const std::int64_t k : {1, 2, 3})
     for (const auto placement : {GatePlacement::usual, GatePlacement::choices, GatePlacement::tokens})

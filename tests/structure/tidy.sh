@@ -8,7 +8,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 # One entry a source, since kernels are compiled for several instruction sets; without its launcher and what names it or its object the command is the flags.
 jq -r --arg room "$root/$room/" '[.[] | select(.file | startswith($room) and endswith(".cpp"))] | unique_by(.file)[]
-  | [.file, .directory, (.command | sub("^\\S*ccache\\s+"; "") | sub(" -o \\S+"; "") | sub(" -c \\S+$"; ""))] | @tsv' "$build/compile_commands.json" >"$folder/sources"
+  | [.file, .directory, (.command | sub("^\\S*ccache\\s+"; "") | sub(" -o \\S+"; "") | sub(" -c \\S+$"; "") | gsub("\""; "@quote@"))] | @tsv' "$build/compile_commands.json" >"$folder/sources"
 sources=$(wc -l <"$folder/sources")
 [ "$sources" -gt 0 ] || { echo "$room has no source in $build/compile_commands.json"; exit 1; }
 
@@ -16,7 +16,9 @@ sources=$(wc -l <"$folder/sources")
 awk -F '\t' -v folder="$folder" '
   !($3 in number) {
     number[$3] = ++sets
-    printf "%s{\"directory\": \"%s\", \"file\": \"%s/%d.cpp\", \"command\": \"%s -c %s/%d.cpp\"}", sets == 1 ? "[" : ",\n", $2, folder, sets, $3, folder, sets >(folder "/compile_commands.json")
+    command = $3
+    gsub(/@quote@/, "\\\"", command)
+    printf "%s{\"directory\": \"%s\", \"file\": \"%s/%d.cpp\", \"command\": \"%s -c %s/%d.cpp\"}", sets == 1 ? "[" : ",\n", $2, folder, sets, command, folder, sets >(folder "/compile_commands.json")
   }
   {
     whole = folder "/" number[$3] ".cpp"

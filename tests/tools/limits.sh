@@ -43,7 +43,7 @@ expect 0 train --plan plan.json --data data --output none --dry-run
 unsaid 'was edited'
 jq '.predicted.parameters = 1' plan.json >edited.json
 expect 0 mpirun --bind-to none -n 1 train --plan edited.json --data data --output none --dry-run
-said 'warning: edited.json was edited, or made by another version: parameters is 1, this program computes'
+said 'warning: edited.json was edited, or made by another version: parameters is 1, this build computes'
 expect 5 inspect --verify edited.json
 expect 0 partition-model --model gpt2-nano --vocabulary 257 --ranks 4 --pipeline 2 --output stages.json
 expect 0 inspect stages.json --json
@@ -64,22 +64,26 @@ unsaid OMP_NUM_THREADS
 expect 0 env OMP_NUM_THREADS=999 "${run[@]}" --output none --dry-run
 said 'warning: OMP_NUM_THREADS 999 is more than the [0-9]* cores\? that a rank may use here'
 expect 0 env OMP_NUM_THREADS=no "${run[@]}" --output none --dry-run
-unsaid OMP_NUM_THREADS
+unsaid 'as OMP_NUM_THREADS says'
 expect 0 env OMP_NUM_THREADS=1 generate --checkpoint run --prompt line --tokens 2
 
 # A soft limit of open files is raised as far as it may be; below what a program needs it ends with 4, and so does a limit of the size of files. Nothing is left or lost.
 expect 0 limited -Sn8 "${run[@]}" --output soft --threads 1
 expect 0 limited -Sn8 inspect --verify soft
 refusals=0
-for n in 4 5 6 7 8; do
+for n in 4 5 6 7 8 9; do
   for command in "${run[*]} --output open-$n --threads 1" "inspect --verify run" "shard-data --input text --output open-set-$n" "reshard-checkpoint run/checkpoints/step-00000004 open-cut-$n"; do
     # shellcheck disable=SC2086
     kept limited -n$n $command
     [ "$code" = 0 ] && continue
+    [ "$code" = 127 ] && grep -q 'shared object' err && continue   # not even the program is there
     refusals=$((refusals + 1))
     [ "$code" = 4 ] || fail "exit code $code with $n open files: $command"
     grep -q 'Too many open files' err || fail "does not say so with $n open files: $command"
-    absent "open-set-$n" "open-cut-$n"
+    case $command in
+      shard-data*) absent "open-set-$n" ;;
+      reshard*) absent "open-cut-$n" ;;
+    esac
   done
 done
 [ $refusals -ge 4 ] || fail "only $refusals refusals"

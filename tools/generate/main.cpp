@@ -1,4 +1,5 @@
 // generate: continues a text with a trained model.
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/cores.h"
 #include "libtrain/base/here_and_now.h"
@@ -73,12 +74,14 @@ std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const std
     throw base::InputError(
         fmt::format("{}: was trained with tokenizer {}, which is not there any more", options.checkpoint, source),
         "--tokenizer PATH, with where it is now");
-  require_recorded(source, known, recorded);
+  const bool is_file = source != "bytes";
+  if (is_file) require_recorded(source, known, recorded);
   auto tokenizer = data::make_tokenizer(source, tokens_around(source, state));
   if (tokenizer->vocabulary() > state.model.vocabulary)
     throw base::InputError(fmt::format("tokenizer {} has {} tokens, the model's vocabulary {}", source,
                                        tokenizer->vocabulary(), state.model.vocabulary),
                            "give the tokenizer that the training data was made with (--tokenizer)");
+  if (!is_file) require_recorded(source, known, recorded);
   return tokenizer;
 }
 
