@@ -48,8 +48,8 @@ for file in examples/runs/*.toml; do
   launch=()
   [ "${words[0]}" = train ] || launch=(mpirun --bind-to none -n 2)   # in place of a cluster's own
   while [ "${words[0]}" != train ]; do words=("${words[@]:1}"); done
-  given=()
-  ! grep -q '^decay-steps' "$file" || given+=(--decay-steps 1)
+  given=() short=("${tiny[@]}")
+  ! grep -q '^decay-steps' "$file" || short+=(--decay-steps 1)
   for ((w = 1; w < ${#words[@]}; ++w)); do
     case ${words[w]} in
       --model) w=$((w + 1)); [ -f "${words[w]}" ] || fail "$file names ${words[w]}, which is not there" ;;
@@ -59,7 +59,7 @@ for file in examples/runs/*.toml; do
     esac
   done
   output=with-$(basename "$file" .toml)
-  expect 0 "${launch[@]}" train "${given[@]}" "${tiny[@]}" --output "$output"
+  expect 0 "${launch[@]}" train "${given[@]}" "${short[@]}" --output "$output"
   [ "$(wc -l <"$output/metrics.jsonl")" = 3 ] || fail "$file: not three steps"
   expect 0 train "${given[@]}" --model tiny.toml --output "$output" --print-config
   for key in $(sed -n 's/^\([a-z0-9-]*\) = .*/\1/p' "$file"); do grep -Eq "^$key = .*# $file" out || fail "$file: what it says of $key is not what counts: $(grep "^$key = " out)"; done
