@@ -117,6 +117,12 @@ void FieldVisitor::operator()(const std::string& name, std::string& member, cons
                      }});
 }
 
+void FieldVisitor::operator()(const std::string& name, std::string& member, const std::string& group,
+                              const std::string& help, MaybeEmpty) {
+  fields_.push_back({name, group, help, FieldKind::text, "", [&member] { return member; },
+                     [&member](const std::string& text, const std::string&) { member = text; }});
+}
+
 void FieldVisitor::operator()(const std::string& name, SharedText& member, const std::string& group,
                               const std::string& help) {
   fields_.push_back({name, group, help, FieldKind::text, "", [&member] { return member.str(); },

@@ -43,7 +43,8 @@ struct WordList {
 struct DecimalOr {
   std::vector<std::string> words;
 };
-struct Bytes {};  // a size, "4GB"; empty while it is not said
+struct MaybeEmpty {};  // a text that may be empty, whatever its default
+struct Bytes {};       // a size, "4GB"; empty while it is not said
 template <class E> using Choices = std::vector<std::pair<std::string, E>>;
 
 // Collects fields of a struct: visitor("name", member, "group", "help", what it may be). Every number has a range: it
@@ -51,6 +52,8 @@ template <class E> using Choices = std::vector<std::pair<std::string, E>>;
 class FieldVisitor {
  public:
   void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help);
+  void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help,
+                  MaybeEmpty);
   void operator()(const std::string& name, SharedText& member, const std::string& group, const std::string& help);
   void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help,
                   const Words& words);

@@ -279,8 +279,9 @@ std::int32_t id_in(const nlohmann::json& config, const char* key) {
   return one.is_number_unsigned() && one.get<std::uint64_t>() < std::uint64_t{1} << 31 ? one.get<std::int32_t>() : -1;
 }
 
-// Does the tokenizer put a token before each text? Its template does (tokenizers), or its settings say so.
-bool texts_begin_with_a_token(const nlohmann::json& tokenizer, const nlohmann::json& settings) {
+// Does the tokenizer put a token before each text? Its settings say so, or its template does (tokenizers).
+bool texts_begin_with_a_token(const std::string& folder) {
+  const auto settings = object_beside(folder, "tokenizer_config.json");
   const auto said = settings.find("add_bos_token");
   if (said != settings.end() && said->is_boolean()) return said->get<bool>();
   const auto begins = [](const nlohmann::json& step) {
@@ -289,6 +290,7 @@ bool texts_begin_with_a_token(const nlohmann::json& tokenizer, const nlohmann::j
     return single != step.end() && single->is_array() && !single->empty() && single->front().is_object() &&
            single->front().contains("SpecialToken");
   };
+  const auto tokenizer = object_beside(folder, "tokenizer.json");
   const auto found = tokenizer.find("post_processor");
   if (found == tokenizer.end() || !found->is_object()) return false;
   if (begins(*found)) return true;
@@ -300,9 +302,7 @@ bool texts_begin_with_a_token(const nlohmann::json& tokenizer, const nlohmann::j
 void record_document_tokens(const std::string& folder, nlohmann::json& provenance) try {
   const auto config = object_beside(folder, "config.json");
   DocumentIds ids{id_in(config, "eos_token_id"), id_in(config, "bos_token_id")};
-  if (!texts_begin_with_a_token(object_beside(folder, "tokenizer.json"),
-                                object_beside(folder, "tokenizer_config.json")))
-    ids.begin = -1;
+  if (ids.begin >= 0 && !texts_begin_with_a_token(folder)) ids.begin = -1;
   if (ids.end >= 0 || ids.begin >= 0) provenance["document_tokens"] = document_ids_to_json(ids);
 } catch (const base::InputError&) {  // too long, or unreadable: nothing is known
 }

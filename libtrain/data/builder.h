@@ -23,8 +23,7 @@ struct BuildOptions {
   base::Existing existing =
       base::Existing::refuse;  // replace: a shard set that this program wrote (own_set.h), nothing else
   std::vector<std::string> precious =
-      {};                        // inputs beside those of the source (lists, a tokenizer's model): never replaced
-  bool special_as_text = false;  // how the tokenizer was made (DocumentTokens): of tasks, all the same
+      {};  // inputs beside those of the source (lists, a tokenizer's model): never replaced
   std::size_t stretch_bytes = DocumentSource::stretch_bytes;  // the set does not depend on it
   enum class Writing { on, off } writing = Writing::on;       // off: --dry-run
 };

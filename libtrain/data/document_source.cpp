@@ -29,8 +29,12 @@ bool names_table(std::string_view name) {
 }
 
 void require_text(const std::string& source, std::string_view head, bool json_lines) {
-  if (const auto foreign = foreign_content(head, json_lines))
-    throw base::InputError(fmt::format("{} is {}", source, foreign->what), foreign->way);
+  const auto foreign = foreign_content(head, json_lines);
+  if (!foreign) return;
+  auto way = foreign->way;
+  for (auto at = way.find("FILE"); at != std::string::npos; at = way.find("FILE", at + source.size()))
+    way.replace(at, 4, source);
+  throw base::InputError(fmt::format("{} is {}", source, foreign->what), way);
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ struct Signature {
   std::string_view bytes, what, way;
 };
 
-constexpr auto to_utf8_16 = "iconv -f UTF-16 -t UTF-8 FILE >FILE.txt"sv,
-               to_utf8_32 = "iconv -f UTF-32 -t UTF-8 FILE >FILE.txt"sv;
+constexpr auto to_utf8_16 = "iconv -f UTF-16 -t UTF-8 FILE >utf8.txt"sv,
+               to_utf8_32 = "iconv -f UTF-32 -t UTF-8 FILE >utf8.txt"sv;
 constexpr auto unpack = "unpack it, and give the files that were in it"sv;
 constexpr auto export_lines = "write its column of text as JSON lines, {\"text\": ...} on each"sv;
 constexpr auto as_text = "export it as plain text"sv;
@@ -74,10 +74,10 @@ std::optional<ForeignContent> foreign_content(std::string_view head, bool json_l
   if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
   const auto first = std::find_if_not(head.begin(), head.end(), is_white);
   if (first == head.end()) return std::nullopt;
-  if (*first == '[') return ForeignContent{"a JSON list, and no JSON lines", "jq -c '.[]' FILE >FILE.jsonl makes them"};
+  if (*first == '[') return ForeignContent{"a JSON list, and no JSON lines", "jq -c '.[]' FILE >lines.jsonl makes them"};
   const auto behind = std::find_if_not(first + 1, head.end(), [](char c) { return is_white(c) && c != '\n'; });
   if (*first == '{' && behind != head.end() && *behind == '\n')
-    return ForeignContent{"JSON over several lines, and no object a line", "jq -c . FILE >FILE.jsonl makes them"};
+    return ForeignContent{"JSON over several lines, and no object a line", "jq -c . FILE >lines.jsonl makes them"};
   return std::nullopt;
 }
 

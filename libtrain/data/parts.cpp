@@ -81,7 +81,7 @@ json settings_of(const DocumentSource& source, const Tokenizer& tokenizer, const
           {"vocabulary", tokenizer.vocabulary()},
           {"end_of_document", tokenizer.end_of_document()},
           {"begin_of_document", tokenizer.begin_of_document()},
-          {"special_tokens", options.special_as_text ? "text" : "read"},
+          {"special_tokens", tokenizer.reads_special() ? "read" : "text"},
           {"shard_tokens", options.shard_tokens},
           {"validation", options.validation},
           {"json_key", base::text_of_path(s.json_key.value_or("text"))},

@@ -204,8 +204,15 @@ base::InputError no_such_token(const std::string& path, const std::string& token
                                                       fmt::join(names, ", "), more ? " and others" : ""));
 }
 
+base::InputError no_special_token(const std::string& path) {
+  return base::InputError(
+      fmt::format("--special-tokens text: tokenizer {} finds no special token in text", base::one_line(path)),
+      "leave it out; a tokenizer.json may have such tokens");
+}
+
 DocumentTokens document_tokens(std::int32_t end, std::int32_t begin) {
-  return {fmt::format("{}", end), begin < 0 ? std::string() : fmt::format("{}", begin), false};
+  return {end < 0 ? std::string() : fmt::format("{}", end), begin < 0 ? std::string() : fmt::format("{}", begin),
+          false};
 }
 
 std::string end_beside(const std::string& path) {
@@ -223,15 +230,21 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path, cons
   if (bytes_or_path == "bytes") {
     if ((!around.end.empty() && around.end != "256") || !around.begin.empty())
       throw no_such_token("bytes", around.begin.empty() ? around.end : around.begin, {});
+    if (around.special_as_text) throw no_special_token("bytes");
     return std::make_unique<Bytes>();
   }
   std::error_code error;
   if (!std::filesystem::exists(bytes_or_path, error))
     throw base::InputError(fmt::format("tokenizer {} does not exist", bytes_or_path),
                            "--tokenizer takes 'bytes' or the path of a SentencePiece model or a tokenizer.json");
-  auto model = base::read_file(bytes_or_path);
-  if (is_json(model)) return bpe::make_byte_level(bytes_or_path, std::move(model), around);
-  return std::make_unique<SentencePiece>(bytes_or_path, std::move(model), around);
+  return tokenizer_of_model(bytes_or_path, base::read_file(bytes_or_path), around);
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of_model(const std::string& path, std::string model,
+                                              const DocumentTokens& around) {
+  if (is_json(model)) return bpe::make_byte_level(path, std::move(model), around);
+  if (around.special_as_text) throw no_special_token(path);
+  return std::make_unique<SentencePiece>(path, std::move(model), around);
 }
 
 std::string set_tokenizer_name(const Tokenizer& tokenizer) {

@@ -25,7 +25,7 @@ class Tokenizer {
   virtual std::int32_t end_of_document() const = 0;
   virtual std::int32_t begin_of_document() const { return -1; }  // -1: documents begin with their text
   virtual bool made_its_end() const { return false; }  // the end is an id of its own behind the model's tokens
-  virtual int special_tokens() const { return 0; }     // that encode looks for in text, or would
+  virtual bool reads_special() const { return true; }  // false: what looks like one in text is text
   virtual std::int32_t unknown() const {
     return -1;
   }  // what text without a token of its own is encoded as; -1: there is no such text
@@ -58,15 +58,18 @@ struct DocumentTokens {
 // - a tokenizer.json of byte-level BPE (bpe/definition.h); its added token <|endoftext|>, <|end_of_text|> or </s>, the
 //   first of these that it has, ends documents.
 // A model without such a token gets an id of its own behind its vocabulary. InputError for a file that is neither, and
-// for tokens of documents that it does not have.
+// for tokens of documents that it does not have, or special ones to be text where it finds none.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path, const DocumentTokens& around = {});
+// Of a model file that was read already.
+std::unique_ptr<Tokenizer> tokenizer_of_model(const std::string& path, std::string model, const DocumentTokens& around);
 
-DocumentTokens document_tokens(std::int32_t end, std::int32_t begin);  // by their ids; begin -1: none
+DocumentTokens document_tokens(std::int32_t end, std::int32_t begin);  // by their ids; -1: not said
 // What a tokenizer_config.json beside the model's file says (transformers): the text of its eos_token; empty without
 // one. InputError for a file that is no JSON.
 std::string end_beside(const std::string& path);
 // "tokenizer X has no token <|end|>", with some of `names` to try.
 base::InputError no_such_token(const std::string& path, const std::string& token, std::vector<std::string> names);
+base::InputError no_special_token(const std::string& path);
 // The id that digits are; nothing for other text.
 std::optional<std::int32_t> id_of_digits(std::string_view text);
 

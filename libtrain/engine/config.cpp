@@ -13,7 +13,6 @@
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/engine/start_path.h"
 #include "libtrain/plan/plan.h"
-#include "libtrain/plan/prediction.h"
 #include "libtrain/plan/ranges.h"
 
 #include <fmt/format.h>
@@ -119,7 +118,7 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
     throw base::InputError(
         fmt::format("{} plans {} gradients; train folds gradients in f32", c.plan, base::name_of(p.gradient_dtype)),
         "plan with --gradient-dtype f32");
-  c.plan_predicts_otherwise = plan::other_prediction(p);
+  c.plan_as_read = p;
   const auto set = [&](const std::string& name, const std::string& value) {
     auto& field = base::field_named(fields, name, c.plan);
     if (field.source == base::from_environment || field.source == base::from_flag) return false;

@@ -64,7 +64,7 @@ struct RunConfig : plan::Cut {
   std::optional<plan::ModelConfig> plan_model;        // while --model is not said elsewhere
   int plan_ranks = 0;                                 // 0: no plan
   std::int64_t plan_lanes = 0;                        // of the plan's model, whoever says the run's
-  std::string plan_predicts_otherwise;                // than this program (plan/prediction.h); what it says counts
+  std::optional<plan::Plan> plan_as_read;             // with what it predicts, which may be another build's
   std::vector<std::string> of_plan;                   // names of the settings that the plan has said
   std::optional<plan::ModelConfig> checkpoint_model;  // of an evaluation, and of --init-from without --model
   std::int64_t checkpoint_mask = -1;                  // of an evaluation: the token that hid others in training

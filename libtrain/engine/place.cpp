@@ -55,10 +55,10 @@ void move_to_gpu(const RunConfig& config, World& world, const Place& place) {
 }
 
 void tell_of_threads(int asked, int share, const World& world) {
-  const auto mine = base::own_core_mask();
-  const int cores = base::fair_threads({&mine, 1}, 0), by_environment = base::threads_of_environment();
-  const int threads = asked > 0 ? asked : by_environment;
+  const int threads = asked > 0 ? asked : base::threads_of_environment();
   if (world.rank != 0 || threads == 0) return;
+  const auto mine = base::own_core_mask();
+  const int cores = base::fair_threads({&mine, 1}, 0);
   const auto origin = asked > 0 ? "--threads" : "OMP_NUM_THREADS";
   if (threads > cores)
     base::log_warning(

@@ -26,6 +26,7 @@
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/file_layout.h"
 #include "libtrain/plan/memory.h"
+#include "libtrain/plan/prediction.h"
 
 #include <fmt/ranges.h>
 
@@ -55,6 +56,11 @@ std::string start_text(const Start& start, const RunConfig& config) {
   if (start.step >= config.steps)
     return fmt::format("would do nothing: {} is of step {} of {}\n", start.path, start.step, config.steps);
   return fmt::format("would go on after step {} of {}, from {}\n", start.step, config.steps, start.path);
+}
+
+// What a run will have read at its end, where a resume may have changed the batch.
+std::string planned_reading(const RunConfig& config, const RunSetup& setup, const Start& start) {
+  return reading_text(setup, config.steps, start.samples_seen + (config.steps - start.step) * config.global_batch);
 }
 
 void warn_of_what_is_left_out(const RunSetup& setup) {
@@ -93,9 +99,10 @@ RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec)
       throw base::InputError(fmt::format("this rank reads another {} than rank 0", fmt::join(other, ", ")),
                              "is the folder shared, and did a file change while the job started?");
   });
-  if (world.rank == 0 && !config.plan_predicts_otherwise.empty())
-    base::log_warning("{} was edited, or made by another version: {}; what this program computes counts",
-                      base::one_line(config.plan), base::shortened(config.plan_predicts_otherwise));
+  if (world.rank == 0 && config.plan_as_read)
+    if (const auto other = plan::other_prediction(*config.plan_as_read); !other.empty())
+      base::log_warning("{} was edited, or made by another version: {}; what this program computes counts",
+                        base::one_line(config.plan), base::shortened(other));
   if (const auto dropped = plan::dropped_text(setup.plan.model); world.rank == 0 && !dropped.empty())
     base::log_warning("{}", dropped);
   return setup;
@@ -197,7 +204,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   while (start.step < config.steps && !reached()) {
     if (!start.path.empty())
       note(fmt::format("{} {}", start.weights_only ? "weights from" : "resuming from", start.path));
-    if (!loop) note(cut_text(setup.plan)), note(reading_text(config, setup, start));
+    if (!loop) note(cut_text(setup.plan)), note(planned_reading(config, setup, start));
     if (!loop && world.rank == 0) warn_of_what_is_left_out(setup);
     if (!loop) on_every_rank(world, exec, [&] { loop.emplace(context); });
     try {
@@ -262,7 +269,7 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
     require_steps_to_trace(config, start.step);
     const RunWindows windows(config, setup);
     warn_of_what_is_left_out(setup);
-    return decided + plan_text(setup.plan, config.output, sizes) + reading_text(config, setup, start) + "\n" +
+    return decided + plan_text(setup.plan, config.output, sizes) + planned_reading(config, setup, start) + "\n" +
            start_text(start, config);
   });
 }

@@ -89,7 +89,8 @@ RunResult RunLoop::go() {
       traffic_table(run_.setup.plan, run_.world, steps_done_, {validations_done_, config.validation_sequences},
                     trainer_.expert_edges().further_rounds());
   if (run_.world.rank == 0 && steps_done_ > 0)
-    write_report(config.output, result.memory_report, result.traffic_report, reading_text(config, run_.setup, start_));
+    write_report(config.output, result.memory_report, result.traffic_report,
+                 reading_text(run_.setup, step_, progress().samples_seen));
   try {
     if (trace_) trace_->write();
   } catch (const comm::AgreedError& e) {

@@ -13,7 +13,8 @@ namespace trainyard::engine {
 namespace {
 
 // Looks at windows in their order until one has a target that counts: the first, but for data that cannot teach.
-bool has_target(data::WindowDataset& windows) {
+// InputError where none of those has one; `what` is the name of the data.
+void require_target(data::WindowDataset& windows, const std::string& what) {
   constexpr std::uint64_t most = 1000;
   const auto T = windows.sequence();
   std::vector<std::int32_t> i32(4 * static_cast<std::size_t>(T));
@@ -21,9 +22,10 @@ bool has_target(data::WindowDataset& windows) {
   const data::WindowPtrs window{i32.data(), i32.data() + T, i32.data() + 2 * T, i32.data() + 3 * T, weights.data()};
   for (std::uint64_t w = 0; w < std::min(most, windows.count()); ++w) {
     windows.fill(w, window);
-    if (std::any_of(weights.begin(), weights.end(), [](auto weight) { return weight != 0; })) return true;
+    if (std::any_of(weights.begin(), weights.end(), [](auto weight) { return weight != 0; })) return;
   }
-  return false;
+  throw nothing_counts(windows.count() > most ? fmt::format("the first {} windows of {}", most, what) : what,
+                       windows.hides());
 }
 
 }  // namespace
@@ -46,9 +48,8 @@ RunWindows::RunWindows(const RunConfig& config, const RunSetup& setup)
                                        validation->count(), config.validation_sequences),
                            "lower --validation-sequences, or make shards with a larger --validation");
   if (setup.mask == data::DocumentMask::off && !setup.masking) return;  // all targets count
-  if (!has_target(training)) throw nothing_counts(config.data, setup.masking.has_value());
-  if (validation && !has_target(*validation))
-    throw nothing_counts("the validation split of " + config.data, setup.masking.has_value());
+  require_target(training, config.data);
+  if (validation) require_target(*validation, "the validation split of " + config.data);
 }
 
 base::InputError nothing_counts(const std::string& what, bool hides) {
@@ -66,10 +67,9 @@ plan::DataUse data_use_of(const RunSetup& setup) {
   return plan::data_use(tokens, setup.plan.sequence);
 }
 
-std::string reading_text(const RunConfig& config, const RunSetup& setup, const Start& start) {
+std::string reading_text(const RunSetup& setup, std::int64_t steps, std::int64_t samples) {
   const auto use = data_use_of(setup);
-  const auto samples = start.samples_seen + (config.steps - start.step) * config.global_batch;
-  return plan::data_use_text(use, setup.plan.sequence) + "; " + plan::epochs_text(use, config.steps, samples);
+  return plan::data_use_text(use, setup.plan.sequence) + "; " + plan::epochs_text(use, steps, samples);
 }
 
 }  // namespace trainyard::engine

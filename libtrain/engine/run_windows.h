@@ -4,10 +4,10 @@
 #include "libtrain/base/error.h"
 #include "libtrain/data/window_dataset.h"
 #include "libtrain/engine/config.h"
-#include "libtrain/engine/restore.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/plan/data_use.h"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -25,8 +25,8 @@ struct RunWindows {
 base::InputError nothing_counts(const std::string& what, bool hides);
 
 plan::DataUse data_use_of(const RunSetup& setup);  // of the training split
-// One line: "data: 4,320 windows of 129 tokens, with 98.2 % of the training tokens; in 500 steps each is read
-// 3.7 times (epochs)".
-std::string reading_text(const RunConfig& config, const RunSetup& setup, const Start& start);
+// One line of a run that has read `samples` sequences after `steps` steps, or will have: "data: 4,320 windows of 129
+// tokens, with 98.2 % of the training tokens; in 500 steps each is read 3.7 times (epochs)".
+std::string reading_text(const RunSetup& setup, std::int64_t steps, std::int64_t samples);
 
 }  // namespace trainyard::engine

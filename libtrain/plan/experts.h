@@ -1,6 +1,8 @@
 // Experts: the words of a mixture of experts that planner, model and kernels share.
 #pragma once
 
+#include <cstdint>
+
 namespace trainyard::plan {
 
 // Which tokens keep their place when more choose an expert than it has places for. random: those with the largest
@@ -30,13 +32,13 @@ enum class BalanceOver { usual, first, all };
 enum class GateWeights { usual, kept, chosen, scores };
 
 // What `usual` means for so many choices of a token.
-constexpr bool places_by_choice(GatePlacement placement, long long top_k) {
+constexpr bool places_by_choice(GatePlacement placement, std::int64_t top_k) {
   return top_k == 2 && placement != GatePlacement::tokens;
 }
-constexpr bool balances_all(BalanceOver over, long long top_k) {
+constexpr bool balances_all(BalanceOver over, std::int64_t top_k) {
   return over == BalanceOver::all || (over == BalanceOver::usual && top_k > 2);
 }
-constexpr GateWeights weights_of(GateWeights weights, long long top_k) {
+constexpr GateWeights weights_of(GateWeights weights, std::int64_t top_k) {
   if (weights != GateWeights::usual) return weights;
   return top_k == 1 ? GateWeights::scores : GateWeights::kept;
 }

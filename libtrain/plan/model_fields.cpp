@@ -94,7 +94,8 @@ void attention_fields(base::FieldVisitor& v, AttentionConfig& a) {
   add("global", a.global, "fixed: columns of a window; bigbird: first rows and columns",
       base::Range<std::int64_t>{0, 1 << 16});
   add("patterns", a.patterns, "fixed: heads have their columns in so many places", blocks);
-  add("global-blocks", a.global_blocks, "variable, longformer: \"0, 5, 8:12\", ranges without their end");
+  add("global-blocks", a.global_blocks, "variable, longformer: \"0, 5, 8:12\", ranges without their end",
+      base::MaybeEmpty{});
   add("random", a.random, "bigbird, variable: columns drawn for a row; -1: 1, and 0 of variable",
       base::Range<std::int64_t>{-1, 1 << 16});
   add("horizontal", a.horizontal, "fixed, variable: global rows see everything; not causal");
@@ -166,12 +167,7 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("rotary-base", m.rotary_base, "model", "base of rotary angles", {1.001, 1e12});
   attention_fields(v, m.attention);
   expert_fields(v, m.experts);
-  auto fields = v.take();
-  // Elsewhere an empty text is a variable that is unset; here it is a list without blocks.
-  for (auto& f : fields)
-    if (f.name == "attention-global-blocks")
-      f.set = [&m](const std::string& text, const std::string&) { m.attention.global_blocks = text; };
-  return fields;
+  return v.take();
 }
 
 std::size_t longest_text(const base::Field& f) {

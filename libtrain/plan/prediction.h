@@ -8,8 +8,8 @@
 namespace trainyard::plan {
 
 // Predicts again: what the plan says otherwise, "parameters is 1, this build computes 124439808; ..."; empty where all
-// is equal. Otherwise it was edited, or made by a build with other formulas. Of a plan whose decisions no build would
-// take there is nothing to compare with, and the text is empty.
+// is equal. Otherwise it was edited, or made by a build with other formulas. The plan is one that plan_from_json
+// accepted.
 std::string other_prediction(const Plan& plan);
 
 }  // namespace trainyard::plan

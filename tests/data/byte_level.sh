@@ -84,7 +84,7 @@ expect 0 generate --checkpoint around-run --threads 1 --prompt cat --tokens 2 --
 jq -e --argjson b "$begin" '.prompt_tokens[0] == $b' out >/dev/null || fail "the first token: $(cat out)"
 refused 3 'has no token "<|nothing|>"' shard-data --input many.jsonl --tokenizer "$golden/llama3.json" --output none --end-of-document '<|nothing|>'
 refused 3 'tokenizer bytes has no token' shard-data --input many.jsonl --output none --begin-of-document 5
-refused 2 'finds no special token' shard-data --input many.jsonl --output none --special-tokens text
+refused 3 'finds no special token' shard-data --input many.jsonl --output none --special-tokens text
 mkdir foreign
 jq '.added_tokens |= map(select(.content | test("text") | not))' "$golden/llama3.json" >foreign/tokenizer.json
 name=$(jq -r '.added_tokens[0].content' foreign/tokenizer.json)

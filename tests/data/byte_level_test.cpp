@@ -272,7 +272,13 @@ TEST_F(Files, SpecialTokensInTextAreTextWhereAskedFor) {
   EXPECT_TRUE(has(encode(*as_text, text), 900)) << "an added token that is text";
   EXPECT_EQ(as_text->decode(encode(*as_text, text)), text);
   EXPECT_EQ(as_text->end_of_document(), end);
-  EXPECT_GT(as_text->special_tokens(), 0);
+  EXPECT_TRUE(read->reads_special());
+  EXPECT_FALSE(as_text->reads_special());
+  with([](json& j) {
+    for (auto& t : j["added_tokens"]) t["special"] = false;
+  });
+  for (const auto& none : {scratch.path + "/tokenizer.json", std::string("bytes")})
+    EXPECT_THROW(data::make_tokenizer(none, {"", "", true}), base::InputError) << none;
 }
 
 TEST_F(Files, RefusedByName) {

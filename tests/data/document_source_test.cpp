@@ -111,7 +111,10 @@ TEST_F(Source, WhatIsNoTextIsRefused) {
       source.next(stretch);
       return "taken: " + std::string(stretch.stretch.text());
     } catch (const base::InputError& e) {
-      return std::string(e.what()).substr(scratch.path.size() + 1) + "; " + e.hint();
+      auto said = std::string(e.what()) + "; " + e.hint();
+      for (auto at = said.find(scratch.path); at != std::string::npos; at = said.find(scratch.path))
+        said.erase(at, scratch.path.size() + 1);
+      return said;
     }
   };
   const auto wide = [](const std::string& text, bool low_first) {
@@ -121,7 +124,7 @@ TEST_F(Source, WhatIsNoTextIsRefused) {
   };
   const std::string words = "Some words of a text that is as long as texts are.\n";
   EXPECT_EQ(refusal("a.txt", "\xFF\xFE" + wide(words, true)),
-            "a.txt is UTF-16 text; iconv -f UTF-16 -t UTF-8 FILE >FILE.txt");
+            "a.txt is UTF-16 text; iconv -f UTF-16 -t UTF-8 a.txt >utf8.txt");
   EXPECT_EQ(refusal("a.txt", "\xFE\xFF" + wide(words, false)).substr(0, 20), "a.txt is UTF-16 text");
   EXPECT_EQ(refusal("a.txt", std::string("\xFF\xFE\0\0a\0\0\0", 8)).substr(0, 20), "a.txt is UTF-32 text");
   EXPECT_EQ(refusal("a.txt", wide(words, true)).substr(0, 16), "a.txt is no text");
@@ -132,10 +135,10 @@ TEST_F(Source, WhatIsNoTextIsRefused) {
   EXPECT_EQ(refusal("a.xz", std::string("\xFD"
                                         "7zXZ\0",
                                         6)),
-            "a.xz is packed with xz; xz -dc FILE | shard-data --input -");
+            "a.xz is packed with xz; xz -dc a.xz | shard-data --input -");
   EXPECT_EQ(refusal("a.parquet", "PAR1\x15\x04").substr(0, 27), "a.parquet is a Parquet file");
   EXPECT_EQ(refusal("a.jsonl", " [{\"text\": \"a\"}]"),
-            "a.jsonl is a JSON list, and no JSON lines; jq -c '.[]' FILE >FILE.jsonl makes them");
+            "a.jsonl is a JSON list, and no JSON lines; jq -c '.[]' a.jsonl >lines.jsonl makes them");
   EXPECT_EQ(refusal("a.json", "\n{\n  \"text\": \"a\"\n}\n").substr(0, 34), "a.json is JSON over several lines,");
   for (const auto& text :
        Strings{"PARIS is worth a mass", "Mustard", std::string(254, 'a') + " mustard", "BZh is no word",

@@ -34,6 +34,12 @@ expect 3 shard-data --input bad.jsonl.gz --output cut
 said 'bad.jsonl.gz is'
 [ ! -e cut ] && [ ! -e cut.partial ] || fail "a set of a cut input is there"
 
+# What is no text is refused from a pipe, too.
+printf '\xff\xfea\0b\0' >utf16
+expect 3 shard-data --input - --output piped <utf16; says piped 'standard input is UTF-16 text'
+expect 3 shard-data --input <(cat utf16) --output piped
+said 'is UTF-16 text'
+
 # A flag that no input would use is refused, and of one thing there is one.
 printf 'a text\n' >plain.txt
 expect 2 shard-data --input plain.txt --json-key body --output unused; says unused '--json-key is for JSON lines, and plain.txt is plain text'

@@ -2,6 +2,7 @@
 #include "tests/data/sample.h"
 
 #include "libtrain/data/window_dataset.h"
+#include "libtrain/plan/data_use.h"
 
 #include <algorithm>
 #include <map>
@@ -147,4 +148,18 @@ TEST(Windows, TheMaskByHand) {
   EXPECT_EQ(window_at(set, 0), (Window{{1, 2, 49, 3}, {2, 49, 3, 49}, {0, 1, 2, 0}, {0, 0, 0, 3}, {1, 1, 0, 1}}));
   // The second window begins inside a document: positions begin with the window.
   EXPECT_EQ(window_at(set, 1), (Window{{49, 4, 5, 6}, {4, 5, 6, 49}, {0, 0, 1, 2}, {0, 1, 1, 1}, {0, 1, 1, 1}}));
+}
+
+// What a plan says of a set (plan/data_use.h) is what a run reads of it.
+TEST(Windows, AreAsManyAsAPlanSays) {
+  const Numbers tokenizer(300);
+  const Scratch scratch;
+  const auto index = write_set(scratch.path, tokenizer, documents(tokenizer, 200, 40), 700);
+  ASSERT_GT(index.train.size(), 4u);
+  std::vector<std::int64_t> tokens;
+  for (const auto& shard : index.train) tokens.push_back(shard.tokens);
+  for (const std::int64_t sequence : {1, 7, 64, 500, 699, 700, 5000}) {
+    const data::WindowDataset set(scratch.path, index, index.train, sequence, DocumentMask::off, Order::as_stored, 1);
+    EXPECT_EQ(static_cast<std::int64_t>(set.count()), trainyard::plan::data_use(tokens, sequence).windows) << sequence;
+  }
 }

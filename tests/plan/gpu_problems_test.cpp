@@ -1,6 +1,6 @@
 // Plans for a GPU: what is refused there alone, and the memory that is not of arenas.
 #include "libtrain/plan/memory.h"
-#include "libtrain/plan/problems.h"
+#include "tests/plan/small_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -10,25 +10,16 @@ namespace trainyard::plan {
 
 namespace {
 
-Plan sample() {
-  Plan p;
-  p.model = preset("gpt2-nano");
-  p.model.vocabulary = 257, p.model.lanes = 4;
-  p.topology = Topology({{Axis::data, 2}});
-  p.global_batch = 8, p.sequence = 32;
+Plan on_a_gpu() {
+  auto p = small_plan();
   p.device = base::DeviceKind::cuda;
   return p;
-}
-
-std::string first_problem(const Plan& p) {
-  const auto found = decision_problems(p);
-  return found.empty() ? "" : found[0].message;
 }
 
 }  // namespace
 
 TEST(OnAGpu, AttentionHasAWidestHead) {
-  auto p = sample();
+  auto p = on_a_gpu();
   p.model.lanes = 1, p.model.hidden = 512, p.model.heads = p.model.kv_heads = 4;  // 128 wide
   EXPECT_EQ(first_problem(p), "");
   p.model.heads = p.model.kv_heads = 2;
@@ -41,7 +32,7 @@ TEST(OnAGpu, AttentionHasAWidestHead) {
 TEST(OnAGpu, TheReserveFollowsTheGroups) {
   constexpr std::int64_t mebibyte = 1 << 20;
   const auto reserve = [](std::vector<AxisSize> axes) {
-    return reserve_bytes(sample().micro(), Topology(std::move(axes)));
+    return reserve_bytes(on_a_gpu().micro(), Topology(std::move(axes)));
   };
   EXPECT_EQ(reserve({{Axis::data, 1}}), 768 * mebibyte);
   EXPECT_EQ(reserve({{Axis::data, 2}}), 1280 * mebibyte);

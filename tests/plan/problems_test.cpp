@@ -7,8 +7,8 @@
 #include "libtrain/plan/limits.h"
 #include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/model_json.h"
-#include "libtrain/plan/problems.h"
 #include "libtrain/plan/ranges.h"
+#include "tests/plan/small_plan.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>
@@ -22,20 +22,6 @@
 namespace trainyard::plan {
 
 namespace {
-
-Plan sample() {
-  Plan p;
-  p.model = preset("gpt2-nano");
-  p.model.vocabulary = 257, p.model.lanes = 4;
-  p.topology = Topology({{Axis::data, 2}});
-  p.global_batch = 8, p.sequence = 32;
-  return p;
-}
-
-std::string first_problem(const Plan& p) {
-  const auto found = decision_problems(p);
-  return found.empty() ? "" : found[0].message;
-}
 
 ModelConfig file(const std::string& text) {
   const testing::Scratch folder;
@@ -56,7 +42,7 @@ template <class T> T draw(std::mt19937_64& random, base::Range<T> range) {
 
 TEST(OneList, NamesTheFlag) {
   const auto refused = [](auto change, const char* part) {
-    auto p = sample();
+    auto p = small_plan();
     change(p);
     EXPECT_NE(first_problem(p).find(part), std::string::npos) << first_problem(p) << ", expected " << part;
   };
@@ -70,8 +56,8 @@ TEST(OneList, NamesTheFlag) {
   refused([](Plan& p) { p.model.norm_epsilon = std::nan(""); }, "norm-epsilon nan");
   refused([](Plan& p) { p.model.dropout_embedding = std::nan(""); }, "dropout-embedding nan");
   refused([](Plan& p) { p.model.rotary_base = std::numeric_limits<double>::infinity(); }, "rotary-base inf");
-  EXPECT_EQ(first_problem(sample()), "");
-  auto p = sample();
+  EXPECT_EQ(first_problem(small_plan()), "");
+  auto p = small_plan();
   p.fold = 3;
   EXPECT_EQ(decision_problems(p)[0].hint, "--fold 2");
 }
@@ -79,7 +65,7 @@ TEST(OneList, NamesTheFlag) {
 // Tensor ranks: of a model with 8 heads and 4 key-value heads, a feed-forward part of 96, a vocabulary of 257 and 4
 // lanes.
 Plan shared(int ranks, int tensor) {
-  auto p = sample();
+  auto p = small_plan();
   auto& m = p.model;
   m.hidden = 64, m.heads = 8, m.kv_heads = 4, m.ffn = 96;
   p.tensor = tensor;
@@ -278,7 +264,7 @@ TEST(Lanes, DefaultsAreTheLargestPowerOfTwoThatDivides) {
 }
 
 TEST(OneList, TheMicroBatchThatIsProposedIsLegal) {
-  auto p = sample();
+  auto p = small_plan();
   p.micro_batch = 1, p.global_batch = 100'000'000;
   EXPECT_EQ(decision_problems(p)[0].hint, "--micro-batch 100, or a smaller --global-batch");
   p.micro_batch = 100;
@@ -288,7 +274,7 @@ TEST(OneList, TheMicroBatchThatIsProposedIsLegal) {
 }
 
 TEST(OneList, DropoutWhoseCountersOverlapIsRefused) {
-  auto p = sample();
+  auto p = small_plan();
   p.model.hidden = 2 * most_hidden_with_dropout, p.model.heads = p.model.kv_heads = 1024;
   EXPECT_EQ(first_problem(p), "");
   p.model.dropout_attention = 0.1;

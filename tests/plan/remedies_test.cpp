@@ -1,7 +1,7 @@
 // What a plan that does not fit its memory is told to try: what fits alone, then what fits together, then what comes
 // nearer.
 #include "libtrain/base/number_text.h"
-#include "libtrain/plan/problems.h"
+#include "tests/plan/small_plan.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,15 +11,6 @@
 namespace trainyard::plan {
 
 namespace {
-
-Plan sample() {
-  Plan p;
-  p.model = preset("gpt2-nano");
-  p.model.vocabulary = 257, p.model.lanes = 4;
-  p.topology = Topology({{Axis::data, 2}});
-  p.global_batch = 8, p.sequence = 32;
-  return p;
-}
 
 // What a plan is told to try with `bytes` of memory a rank.
 std::string tried(Plan p, std::int64_t bytes) {
@@ -36,7 +27,7 @@ std::int64_t need_of(Plan p) {
 }  // namespace
 
 TEST(Remedies, MemoryRemediesAreThoseThatFitOrAreSaidNotTo) {
-  auto p = sample();
+  auto p = small_plan();
   p.micro_batch = 4;
   predict(p);
   p.device_memory = p.memory.total() - 1;
@@ -52,7 +43,7 @@ TEST(Remedies, MemoryRemediesAreThoseThatFitOrAreSaidNotTo) {
 
 // What costs less is said first, and alone where it is enough.
 TEST(Remedies, RecomputationIsTheLeastThatFits) {
-  auto p = sample();
+  auto p = small_plan();
   p.model = preset("gpt2"), p.model.vocabulary = 50257, p.model.lanes = 1, p.sequence = 1024;
   p.dtype = base::DType::bf16, p.topology = replicas_of(1, 1);
   auto some = p, all = p;
@@ -73,7 +64,7 @@ TEST(Remedies, RecomputationIsTheLeastThatFits) {
 }
 
 TEST(Remedies, TensorRanksAreDoubledUntilTheyFit) {
-  auto p = sample();
+  auto p = small_plan();
   p.model = preset("llama-8b"), p.model.vocabulary = 128256, p.model.lanes = 8;
   p.topology = replicas_of(64, 1), p.global_batch = 64, p.sequence = 8192;
   p.zero = 3, p.recompute = Recompute::layers, p.dtype = base::DType::bf16;
@@ -90,7 +81,7 @@ TEST(Remedies, TensorRanksAreDoubledUntilTheyFit) {
 }
 
 TEST(Remedies, WhatIsNotEnoughAloneMayBeTogether) {
-  auto p = sample();
+  auto p = small_plan();
   p.model = preset("llama-8b"), p.model.vocabulary = 128256, p.model.lanes = 1;
   p.topology = replicas_of(8, 1), p.sequence = 8192;
   auto both = p, alone = p;
@@ -107,7 +98,7 @@ TEST(Remedies, WhatIsNotEnoughAloneMayBeTogether) {
 
 // Stages that are too many take away from what tensor ranks could share: fewer of them, each of several ranks.
 TEST(Remedies, StagesMayBecomeTensorRanks) {
-  auto p = sample();
+  auto p = small_plan();
   p.model = preset("gpt2"), p.model.vocabulary = 257, p.model.lanes = 4;
   p.pipeline = 8, p.topology = replicas_of(8, 1, 8), p.global_batch = 64, p.sequence = 1024;
   p.recompute = Recompute::layers;  // there is no more of it
@@ -128,7 +119,7 @@ TEST(Remedies, StagesMayBecomeTensorRanks) {
 
 // A single change that only this search finds is no joint one.
 TEST(Remedies, FewerStagesMayBeEnough) {
-  auto p = sample();
+  auto p = small_plan();
   p.model = preset("gpt2"), p.model.vocabulary = 50257, p.model.lanes = 1, p.zero = 3, p.sequence = 8;
   p.pipeline = 8, p.topology = replicas_of(8, 1, 8);
   auto fewer = p;

@@ -121,19 +121,8 @@ base::UsageError usage_error(const CLI::App& app, const CLI::ParseError& error) 
   return base::UsageError(message, hint.empty() ? way : fmt::format("{} ({})", hint, way));
 }
 
-}  // namespace
-
-bool print(std::string_view given) {
-  const auto shown = isatty(STDOUT_FILENO) != 0 ? base::printable(given) : std::string();
-  const auto text = shown.empty() ? given : std::string_view(shown);
-  errno = 0;
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return true;
-  judge_output(errno);
-  return false;
-}
-
 // What people wrote may be of any length, and a sentence about it need not be.
-static std::string bounded(const std::string& text) {
+std::string bounded(const std::string& text) {
   constexpr std::size_t longest = 1500;
   std::string out;
   std::istringstream lines(text);
@@ -145,6 +134,17 @@ static std::string bounded(const std::string& text) {
     if (keep < line.size()) out += fmt::format("... ({} bytes)", line.size());
   }
   return out;
+}
+
+}  // namespace
+
+bool print(std::string_view given) {
+  const auto shown = isatty(STDOUT_FILENO) != 0 ? base::printable(given) : std::string();
+  const auto text = shown.empty() ? given : std::string_view(shown);
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return true;
+  judge_output(errno);
+  return false;
 }
 
 int report(const std::string& program, const std::exception& error) {

@@ -40,26 +40,25 @@ struct Options {
 // --threads, else OMP_NUM_THREADS, else all cores that there are.
 int compute_threads(int asked) { return base::team_threads(asked, base::threads_or_all(0)); }
 
-// What the weights know of documents' ends and beginnings. Bytes have an end of their own.
-data::DocumentTokens tokens_around(const std::string& source, const checkpoint::RunState& state) {
-  const auto ids = checkpoint::document_ids_of(state.provenance);
-  if (source == "bytes") return {};
-  auto around = data::document_tokens(ids.end, ids.begin);
-  if (ids.end < 0) around.end.clear();
-  return around;
-}
-
 // Before anything is made of the file: a checkpoint from elsewhere may name any.
-void require_recorded(const std::string& source, const std::string& known, const nlohmann::json& recorded) {
-  if (!recorded.is_object() || !recorded.contains("crc32c")) return;
-  if (source != "bytes" && base::file_size(source) < 0) return;  // make_tokenizer says more of what is not there
-  const auto model = source == "bytes" ? std::string() : base::read_file(source);
-  const auto found = model.empty() ? 0 : base::crc32c(model.data(), model.size());
-  if (const auto crc = recorded.value("crc32c", 0u); crc != found)
+void require_recorded(const std::string& source, std::uint32_t found, const std::string& known,
+                      const nlohmann::json& recorded) {
+  const auto crc = recorded.is_object() ? recorded.value("crc32c", found) : found;
+  if (crc != found)
     throw base::InputError(fmt::format("tokenizer {} has CRC32C {:08x}, the one of the training data ({}) had {:08x}: "
                                        "its tokens mean something else",
                                        source, found, known, crc),
                            "give the tokenizer that the training data was made with (--tokenizer)");
+}
+
+// With what the weights know of documents' ends and beginnings.
+std::unique_ptr<data::Tokenizer> read_tokenizer(const std::string& source, const std::string& known,
+                                                const nlohmann::json& recorded, const checkpoint::RunState& state) {
+  if (source == "bytes" || base::file_size(source) < 0) return data::make_tokenizer(source);
+  auto model = base::read_file(source);
+  require_recorded(source, base::crc32c(model.data(), model.size()), known, recorded);
+  const auto ids = checkpoint::document_ids_of(state.provenance);
+  return data::tokenizer_of_model(source, std::move(model), data::document_tokens(ids.end, ids.begin));
 }
 
 // --tokenizer, else the one that the run kept or recorded.
@@ -74,14 +73,12 @@ std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const std
     throw base::InputError(
         fmt::format("{}: was trained with tokenizer {}, which is not there any more", options.checkpoint, source),
         "--tokenizer PATH, with where it is now");
-  const bool is_file = source != "bytes";
-  if (is_file) require_recorded(source, known, recorded);
-  auto tokenizer = data::make_tokenizer(source, tokens_around(source, state));
+  auto tokenizer = read_tokenizer(source, known, recorded, state);
   if (tokenizer->vocabulary() > state.model.vocabulary)
     throw base::InputError(fmt::format("tokenizer {} has {} tokens, the model's vocabulary {}", source,
                                        tokenizer->vocabulary(), state.model.vocabulary),
                            "give the tokenizer that the training data was made with (--tokenizer)");
-  if (!is_file) require_recorded(source, known, recorded);
+  require_recorded(source, tokenizer->crc32c(), known, recorded);
   return tokenizer;
 }
 

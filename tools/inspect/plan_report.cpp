@@ -5,7 +5,6 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/prediction.h"
-#include "libtrain/plan/problems.h"
 #include "libtrain/plan/profile.h"
 #include "libtrain/plan/stage_table.h"
 #include "tools/common/plan_text.h"
@@ -77,11 +76,7 @@ Report plan_report(const std::string& file, const Options& options) {
   const auto plan = plan::plan_from_json(text, file);
   if (options.verify == Verify::everything) verify(plan, file);
   report.json["verified"] = options.verify == Verify::everything;
-  auto decided = plan;
-  if (plan::decision_problems(plan).empty()) {
-    plan::predict(decided);
-    add_stages(report.json, decided);
-  }
+  add_stages(report.json, plan);
   report.text = fmt::format("plan {}  ({})\n{}", file, format, tools::plan_table(plan, options.sizes));
   if (options.verify == Verify::everything)
     report.text += "\nverified: parameters, memory, traffic and FLOPs computed again are what the plan says\n";

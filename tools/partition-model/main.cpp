@@ -42,7 +42,9 @@ struct SetFacts {
   std::vector<std::int64_t> shard_tokens;  // of the training split
 };
 
+// Without a set: nothing.
 SetFacts facts_of(const std::string& set) {
+  if (set.empty()) return {};
   const auto path = set + "/index.json";
   if (std::error_code error; !std::filesystem::exists(path, error))
     throw base::InputError(fmt::format("{} is not there", base::one_line(path)),
@@ -93,7 +95,7 @@ std::int64_t usual_global_batch(const plan::Plan& p) {
   return p.pipeline == 1 || group >= of_train ? group : (of_train + group - 1) / group * group;
 }
 
-void decide_vocabulary(plan::ModelConfig& model, const Options& o) {
+void decide_vocabulary(plan::ModelConfig& model, const Options& o, const SetFacts& set) {
   if (o.vocabulary > 0 && !o.data.empty())
     throw base::UsageError("--vocabulary and --data are both given",
                            "a shard set says its own vocabulary: leave --vocabulary out");
@@ -102,7 +104,7 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o) {
     base::log_info(
         "a model that sees both ways needs a token that hides others: where the tokenizer has none, --vocabulary is one"
         " more than it has (--data SET knows)");
-  const auto tokens = o.data.empty() ? 0 : facts_of(o.data).vocabulary;
+  const auto tokens = set.vocabulary;
   if (model.vocabulary > 0 && model.vocabulary < tokens)
     throw base::InputError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", o.model,
                                        model.vocabulary, o.data, tokens),
@@ -119,20 +121,20 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o) {
 }
 
 // How much of the set's tokens windows hold; empty without a set.
-std::string data_text(const Options& o, std::int64_t sequence) {
-  if (o.data.empty()) return {};
-  const auto use = plan::data_use(facts_of(o.data).shard_tokens, sequence);
+std::string data_text(const SetFacts& set, std::int64_t sequence) {
+  if (set.shard_tokens.empty()) return {};
+  const auto use = plan::data_use(set.shard_tokens, sequence);
   if (const auto left_out = plan::left_out_text(use, sequence); !left_out.empty()) base::log_warning("{}", left_out);
   return "\n" + plan::data_use_text(use, sequence) + "\n";
 }
 
-plan::Plan decide(plan::Plan p, const Options& o) {
+plan::Plan decide(plan::Plan p, const Options& o, const SetFacts& set) {
   p.model = plan::load_model(o.model, io::read_layout_file);
   if (const auto dropped = plan::dropped_text(p.model); !dropped.empty()) base::log_warning("{}", dropped);
   if (p.gradient_dtype != base::DType::f32)
     base::log_warning("--gradient-dtype {} is planned for comparison: train adds gradients up in f32, and refuses it",
                       base::name_of(p.gradient_dtype));
-  decide_vocabulary(p.model, o);
+  decide_vocabulary(p.model, o, set);
   if (o.lanes > 0) p.model.lanes = o.lanes;
   if (p.model.lanes == 0) p.model.lanes = plan::default_lanes(p.model, p.device);
   if (p.sequence == 0) p.sequence = p.model.context;
@@ -249,12 +251,13 @@ int main(int argc, char** argv) {
     if (!o.profile.empty() && (o.json || o.output == "-"))
       throw base::UsageError("--profile prints times, which a plan has no place for",
                              "leave out --json and --output -, or name a file: --output plan.json");
-    auto plan = decide(p, o);
+    const auto set = facts_of(o.data);
+    auto plan = decide(p, o, set);
     refuse(plan::decision_problems(plan), base::ExitCode::usage);
     plan::predict(plan);
     refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
     const auto times = o.profile.empty() ? std::string() : times_text(plan, o.profile);
-    const auto about_data = data_text(o, plan.sequence);
+    const auto about_data = data_text(set, plan.sequence);
     const auto json = plan::to_json(plan);
     if (!o.output.empty() && o.output != "-") write_plan(json, o);
     const auto sizes = o.bytes ? base::Sizes::exact : base::Sizes::rounded;

@@ -143,7 +143,6 @@ data::BuildOptions options_of(const Settings& s) {
   o.validation = s.validation;
   o.largest_rejected = s.max_rejects;
   o.rejects = s.rejects;
-  o.special_as_text = s.special == "text";
   o.threads = base::threads_or_all(s.threads);
   o.existing = s.force ? base::Existing::replace : base::Existing::refuse;
   o.writing = s.dry_run ? data::BuildOptions::Writing::off : data::BuildOptions::Writing::on;
@@ -249,10 +248,6 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const Settings& s) {
   auto around = s.around;
   around.special_as_text = s.special == "text";
   auto tokenizer = data::make_tokenizer(s.tokenizer, around);
-  if (around.special_as_text && tokenizer->special_tokens() == 0)
-    throw base::UsageError(
-        fmt::format("--special-tokens text: {} finds no special token in text", base::one_line(s.tokenizer)),
-        "leave it out; a tokenizer.json may have such tokens");
   if (!tokenizer->made_its_end()) return tokenizer;
   if (around.end = data::end_beside(s.tokenizer); around.end.empty()) {
     base::log_info(

@@ -80,10 +80,14 @@ class ByteLevel : public Tokenizer {
  public:
   ByteLevel(const std::string& path, std::string json, Definition definition, const DocumentTokens& around)
       : path_(path), json_(std::move(json)), crc_(base::crc32c(json_.data(), json_.size())), merges_(definition),
-        added_(found_in_text(definition.added, around)), cutters_(cutters_of(definition.steps, path)) {
+        added_(found_in_text(definition.added, around)), cutters_(cutters_of(definition.steps, path)),
+        reads_special_(!around.special_as_text) {
     tokens_ = std::move(definition.tokens);
     if (definition.ignore_merges) whole_.emplace(tokens_);
-    for (const auto& t : definition.added) texts_.emplace(t.id, t.text), special_ += t.special ? 1 : 0;
+    for (const auto& t : definition.added) texts_.emplace(t.id, t.text);
+    if (!reads_special_ &&
+        std::none_of(definition.added.begin(), definition.added.end(), [](const AddedToken& t) { return t.special; }))
+      throw no_special_token(path);
     end_ = static_cast<std::int32_t>(tokens_.size());
     for (const char* name : {"</s>", "<|end_of_text|>", "<|endoftext|>"})
       for (const auto& t : definition.added)
@@ -104,7 +108,7 @@ class ByteLevel : public Tokenizer {
   std::int32_t end_of_document() const override { return end_; }
   std::int32_t begin_of_document() const override { return begin_; }
   bool made_its_end() const override { return own_end_; }
-  int special_tokens() const override { return special_; }
+  bool reads_special() const override { return reads_special_; }
   std::int32_t mask() const override { return mask_; }
   bool begins_word(std::int32_t token) const override {
     if (token == end_ || token == begin_ || texts_.contains(token)) return true;
@@ -235,8 +239,7 @@ class ByteLevel : public Tokenizer {
   std::optional<TokenIndex> whole_;                      // with ignore_merges
   std::unordered_map<std::int32_t, std::string> texts_;  // of added tokens
   std::int32_t end_ = 0, begin_ = -1, mask_ = -1;
-  int special_ = 0;
-  bool own_end_ = false;
+  bool own_end_ = false, reads_special_;
   mutable Memories memories_;
 };
 
