@@ -24,6 +24,8 @@ expect 0 "${run[@]}" --output run --threads 1
 said '^train: data: [0-9,]* windows of 17 tokens, with [0-9.]* % of the training tokens; 4 steps read [0-9.]* % of them$'
 unsaid 'lie in no window'
 grep -q '^data: [0-9,]* windows of 17 tokens, .*; 4 steps read' run/report.txt || fail "the report: $(cat run/report.txt)"
+expect 75 "${run[@]}" --output stopped --threads 1 --stop-after 2
+grep -q '^data: .*; 2 steps read' stopped/report.txt || fail "the report of a run that stopped: $(cat stopped/report.txt)"
 expect 0 "${run[@]}" --output none --dry-run --threads 1 --steps 1000
 said '^data: [0-9,]* windows of 17 tokens, .*; in 1,000 steps each is read [0-9.]* times (epochs)$'
 expect 0 partition-model --model model.toml --data data --sequence 16
@@ -68,8 +70,9 @@ unsaid 'as OMP_NUM_THREADS says'
 expect 0 env OMP_NUM_THREADS=1 generate --checkpoint run --prompt line --tokens 2
 
 # A soft limit of open files is raised as far as it may be; below what a program needs it ends with 4, and so does a limit of the size of files. Nothing is left or lost.
-expect 0 limited -Sn8 "${run[@]}" --output soft --threads 1
-expect 0 limited -Sn8 inspect --verify soft
+expect 4 limited -n6 "${run[@]}" --output hard --threads 1
+expect 0 limited -Sn6 "${run[@]}" --output soft --threads 1
+expect 0 inspect --verify soft
 refusals=0
 for n in 4 5 6 7 8 9; do
   for command in "${run[*]} --output open-$n --threads 1" "inspect --verify run" "shard-data --input text --output open-set-$n" "reshard-checkpoint run/checkpoints/step-00000004 open-cut-$n"; do
