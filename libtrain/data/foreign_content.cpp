@@ -74,7 +74,8 @@ std::optional<ForeignContent> foreign_content(std::string_view head, bool json_l
   if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
   const auto first = std::find_if_not(head.begin(), head.end(), is_white);
   if (first == head.end()) return std::nullopt;
-  if (*first == '[') return ForeignContent{"a JSON list, and no JSON lines", "jq -c '.[]' FILE >lines.jsonl makes them"};
+  if (*first == '[')
+    return ForeignContent{"a JSON list, and no JSON lines", "jq -c '.[]' FILE >lines.jsonl makes them"};
   const auto behind = std::find_if_not(first + 1, head.end(), [](char c) { return is_white(c) && c != '\n'; });
   if (*first == '{' && behind != head.end() && *behind == '\n')
     return ForeignContent{"JSON over several lines, and no object a line", "jq -c . FILE >lines.jsonl makes them"};
