@@ -44,6 +44,11 @@ GateArgs gate_args(tensor::Exec& exec, const Gate& gate, base::View logits, cons
   a.by_choice = plan::places_by_choice(gate.placement, gate.top_k);
   a.balance_all = plan::balances_all(gate.balance_over, gate.top_k);
   a.weigh = plan::weights_of(gate.weights, gate.top_k);
+  a.scale = gate.scale, a.expert_groups = gate.groups, a.top_groups = gate.top_groups;
+  TRAINYARD_ASSERT(gate.groups >= 1 && gate.groups <= plan::most_gate_groups && gate.experts % gate.groups == 0 &&
+                       gate.top_groups >= 1 && gate.top_groups <= gate.groups &&
+                       gate.top_groups * (gate.experts / gate.groups) >= gate.top_k,
+                   "{} of {} experts out of {} of {} groups", gate.top_k, gate.experts, gate.top_groups, gate.groups);
   TRAINYARD_ASSERT(a.by_choice || a.balance_all || gate.top_k == 1, "first choices of {} that are placed together",
                    gate.top_k);
   TRAINYARD_ASSERT(gate.top_k > 1 || a.weigh == plan::GateWeights::scores, "one weight divided by itself");

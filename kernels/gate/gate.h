@@ -21,6 +21,9 @@ struct Gate {
   plan::GatePlacement placement = plan::GatePlacement::usual;
   plan::BalanceOver balance_over = plan::BalanceOver::usual;  // first: of one or two choices, placed by choice
   plan::GateWeights weights = plan::GateWeights::usual;
+  double scale = 1;  // that weights are multiplied by
+  // Of `groups` equal runs of neighbouring experts a token chooses within `top_groups`; these hold k experts or more.
+  std::int64_t groups = 1, top_groups = 1;
   // Rows of expert e begin at e * slot_rows; 0: behind those of the expert before it, without gaps.
   std::int64_t slot_rows = 0;
   // Keys of random numbers: token s is position s % sequence of the sequence with the global ordinal samples[s /
@@ -47,17 +50,19 @@ struct GateChoice {
 // Choices, ties to the lowest expert: the k largest logits (sigmoid: scores plus bias), in descending order, NaN last.
 // With gumbel noise numbers -log(-log(u)) are added, u from (0, 1), 2^-54 where the number is 0: for k = 2 to the
 // second choice alone (Lepikhin et al. 2020, "GShard", section 2.2), which is made among the experts but the first;
-// else to all.
-// Places: an expert takes the first choices before the second ones for k = 2, unless placement is by tokens, else all
-// choices alike; in each of these classes it keeps as many as it has places left, by the rule of `overflow`
-// (probability: the score of the choice, without bias), and these stand in the order of tokens. Second choices stand
-// behind as many places as there were first choices before dropping (GShard, algorithm 1). Weights: for k = 1 the score
-// of the choice (Fedus et al. 2021, "Switch transformers", eq. 2); for more the scores of those that were kept divided
-// by their sum, so that a single survivor has exactly 1; or as `weights` says. Losses: balance E / c * sum over experts
-// of mean_s(p[s, e]) * mean_s(counted choices of e), where p is the softmax, or the sigmoid scores divided by their
-// sum, and for k <= 2 the first choices are counted, c = 1, else all, c = k (Switch, eq. 4), or as balance_over says.
-// z: mean_s(logsumexp(logits[s])^2) (Zoph et al. 2022, "ST-MoE", eq. 5). Entropy is that of p. Their bits do not depend
-// on the number of threads. Arithmetic is f64; scores and weights are rounded once. Scratch
+// else to all. With groups the choice is among the experts of the top_groups that are best by their best expert, of
+// sigmoid scores by the sum of their two best, ties to the lowest group, without noise (DeepSeek-AI 2024,
+// "DeepSeek-V2", section 2.2.2; "DeepSeek-V3"). Places: an expert takes the first choices before the second ones for k
+// = 2, unless placement is by tokens, else all choices alike; in each of these classes it keeps as many as it has
+// places left, by the rule of `overflow` (probability: the score of the choice, without bias), and these stand in the
+// order of tokens. Second choices stand behind as many places as there were first choices before dropping (GShard,
+// algorithm 1). Weights: for k = 1 the score of the choice (Fedus et al. 2021, "Switch transformers", eq. 2); for more
+// the scores of those that were kept divided by their sum, so that a single survivor has exactly 1; or as `weights`
+// says; all of them times `scale`. Losses: balance E / c * sum over experts of mean_s(p[s, e]) * mean_s(counted choices
+// of e), where p is the softmax, or the sigmoid scores divided by their sum, and for k <= 2 the first choices are
+// counted, c = 1, else all, c = k (Switch, eq. 4), or as balance_over says. z: mean_s(logsumexp(logits[s])^2) (Zoph et
+// al. 2022, "ST-MoE", eq. 5). Entropy is that of p. Their bits do not depend on the number of threads. Arithmetic is
+// f64; scores and weights are rounded once, scores that are weights once more where `scale` is not 1. Scratch
 // (libtrain/plan/expert_scratch.h): plan::gate_scratch_bytes, plan::gpu_gate_scratch_bytes; the backward pass needs
 // none.
 void gate_forward(tensor::Exec& exec, const Gate& gate, base::View logits, base::View bias, const GateChoice& choice);

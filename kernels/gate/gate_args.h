@@ -23,6 +23,8 @@ struct GateArgs {
   plan::GateNoise noise = plan::GateNoise::none;
   bool by_choice = false, balance_all = false;
   plan::GateWeights weigh = plan::GateWeights::scores;  // not usual
+  double scale = 1;
+  std::int64_t expert_groups = 1, top_groups = 1;
   GateKeys keys;
   Mat logits;
   const void* bias = nullptr;

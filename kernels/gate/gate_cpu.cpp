@@ -36,13 +36,26 @@ void choose_largest(int64_t experts, int64_t k, const Value& at, double* values,
   }
 }
 
+// Bit g for each group that a token's experts may be of.
+template <class T> uint64_t open_groups(const GateArgs& a, const T* logits) {
+  if (a.expert_groups == 1) return 1;
+  double values[plan::most_gate_groups];
+  int32_t chosen[plan::most_gate_groups];
+  choose_largest(
+      a.expert_groups, a.top_groups, [&](int64_t g) { return gate_group_rank(a, logits, g); }, values, chosen);
+  uint64_t open = 0;
+  for (int64_t i = 0; i < a.top_groups; ++i) open |= uint64_t{1} << chosen[i];
+  return open;
+}
+
 template <class T> void choose(const GateArgs& a, int64_t s, double* values) {
   const T* logits = a.logits.row<T>(s);
   int32_t* chosen = a.chosen + s * a.top_k;
-  const auto noisy = [&](int64_t e) { return gate_noisy_rank(a, logits, s, e); };
+  const uint64_t open = open_groups(a, logits);
+  const auto noisy = [&](int64_t e) { return gate_within(a, open, e, gate_noisy_rank(a, logits, s, e)); };
   if (!gate_first_is_clean(a)) return choose_largest(a.experts, a.top_k, noisy, values, chosen);
   choose_largest(
-      a.experts, 1, [&](int64_t e) { return gate_rank(a, logits, e); }, values, chosen);
+      a.experts, 1, [&](int64_t e) { return gate_within(a, open, e, gate_rank(a, logits, e)); }, values, chosen);
   const int64_t first = chosen[0];
   choose_largest(
       a.experts - 1, 1, [&](int64_t e) { return noisy(e < first ? e : e + 1); }, values, chosen + 1);

@@ -89,12 +89,23 @@ template <class T> __global__ void __launch_bounds__(row_threads) gate_choose_ke
     numbers[0] = of.top, numbers[1] = of.share;
     numbers[2] = rounded_product(whole, whole), numbers[3] = gate_log(of.share) - of.along / of.share;
   }
+  std::uint64_t open = 0;  // bit g: the token's experts may be of group g
+  for (std::int64_t j = 0; a.expert_groups > 1 && j < a.top_groups; ++j) {
+    Candidate best;
+    for (std::int64_t g = lane; g < a.expert_groups; g += 32) {
+      if ((open >> g & 1) != 0) continue;
+      const Candidate next{gate_group_rank(a, x, g), static_cast<int>(g)};
+      if (next.beats(best)) best = next;
+    }
+    open |= std::uint64_t{1} << warp_best(best).expert;
+  }
   Candidate last;
   for (std::int64_t j = 0; j < a.top_k; ++j) {
     const bool clean = j == 0 && gate_first_is_clean(a), masked = j == 1 && gate_first_is_clean(a);
     Candidate best;
     for (std::int64_t e = lane; e < a.experts; e += 32) {
-      const Candidate next{clean ? gate_rank(a, x, e) : gate_noisy_rank(a, x, s, e), static_cast<int>(e)};
+      const double rank = clean ? gate_rank(a, x, e) : gate_noisy_rank(a, x, s, e);
+      const Candidate next{gate_within(a, open, e, rank), static_cast<int>(e)};
       const bool waits = masked ? next.expert != last.expert : last.expert < 0 || last.beats(next);
       if (waits && next.expert != last.expert && next.beats(best)) best = next;
     }

@@ -58,6 +58,22 @@ TRAINYARD_ANYWHERE inline double gate_noisy_rank(const GateArgs& a, const T* log
   const double rank = gate_rank(a, logits, e);
   return a.noise == plan::GateNoise::gumbel ? rank + gate_gumbel(a, s, e) : rank;
 }
+// What a group of experts is chosen by (kernels/gate/gate.h).
+template <class T>
+TRAINYARD_ANYWHERE inline double gate_group_rank(const GateArgs& a, const T* logits, std::int64_t group) {
+  const auto size = a.experts / a.expert_groups;
+  double best = -__builtin_inf(), second = best;
+  for (auto e = group * size; e < (group + 1) * size; ++e) {
+    const double rank = gate_rank(a, logits, e);
+    if (rank > best) second = best, best = rank;
+    else if (rank > second) second = rank;
+  }
+  return a.score == plan::GateScore::sigmoid && size > 1 ? best + second : best;
+}
+// The rank of an expert, below all others where its group is none of `open`, bit g for group g.
+TRAINYARD_ANYWHERE inline double gate_within(const GateArgs& a, std::uint64_t open, std::int64_t e, double rank) {
+  return a.expert_groups == 1 || (open >> (e / (a.experts / a.expert_groups)) & 1) != 0 ? rank : -__builtin_inf();
+}
 // Is a token's first choice made by other numbers than the second?
 TRAINYARD_ANYWHERE inline bool gate_first_is_clean(const GateArgs& a) {
   return a.top_k == 2 && a.noise == plan::GateNoise::gumbel;
@@ -161,8 +177,8 @@ template <class T> TRAINYARD_ANYWHERE inline void gate_weigh(const GateArgs& a, 
   if (divided) of = gate_survivors(a, logits, s);
   for (auto c = s * a.top_k; c < (s + 1) * a.top_k; ++c) {
     if (a.rows[c] < 0) weights[c] = T(0);
-    else if (!divided) weights[c] = static_cast<const T*>(a.scores)[c];
-    else weights[c] = static_cast<T>(gate_part(a, logits, c, of) / of.sum);
+    else if (!divided) weights[c] = static_cast<T>(a.scale * static_cast<double>(static_cast<const T*>(a.scores)[c]));
+    else weights[c] = static_cast<T>(a.scale * (gate_part(a, logits, c, of) / of.sum));
   }
 }
 // What d_weights says of the logits of the experts that token s chose: add(expert, slope) for each. Softmax scores that
@@ -185,7 +201,7 @@ TRAINYARD_ANYWHERE inline void gate_weight_slopes(const GateArgs& a, std::int64_
     const bool kept = a.rows[first + j] >= 0;
     if (!kept && a.weigh != plan::GateWeights::chosen) continue;
     const double part = gate_part(a, logits, first + j, of);
-    const double of_part = ((kept ? static_cast<double>(slopes[j]) : 0) - along) / of.sum;
+    const double of_part = a.scale * ((kept ? static_cast<double>(slopes[j]) : 0) - along) / of.sum;
     add(static_cast<std::int64_t>(a.chosen[first + j]), of_part * part * (sigmoid ? 1 - part : 1));
   }
 }
@@ -196,7 +212,7 @@ TRAINYARD_ANYWHERE inline double gate_score_slope(const GateArgs& a, std::int64_
   if (a.weigh != plan::GateWeights::scores || a.score == plan::GateScore::sigmoid) return slope;
   for (std::int64_t j = 0; j < a.top_k; ++j)
     if (a.chosen[s * a.top_k + j] == e && a.rows[s * a.top_k + j] >= 0)
-      slope = static_cast<double>(a.d_weights.row<T>(s)[j]);
+      slope = a.scale * static_cast<double>(a.d_weights.row<T>(s)[j]);
   return slope;
 }
 

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <dirent.h>
 #include <fcntl.h>
 #include <cstdio>
 #include <filesystem>
@@ -42,9 +43,12 @@ bool ends_partial(const std::string& name) { return std::string_view(name).ends_
 // What publish_folder calls the predecessor until it is removed.
 const std::string replaced_suffix = ".replaced" + std::string(partial_suffix);
 
+// What cannot be looked at may be there: whoever took it for absent would write over it.
 bool is_there(const std::string& path) {
-  std::error_code error;
-  return fs::exists(fs::symlink_status(path, error));
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) == 0) return true;
+  if (is_unreadable(errno)) throw_cannot_write("look at", path, errno);
+  return false;
 }
 
 // Gives NAME back to what was called NAME.replaced.partial when its replacement was cut short. False: there was nothing
@@ -58,7 +62,8 @@ bool give_name_back(const std::string& final_path) {
 }
 
 bool cannot_do_so(int number) {
-  return number == EINVAL || number == ENOSYS || number == EPERM || number == EOPNOTSUPP || number == EMLINK;
+  return number == EINVAL || number == ENOSYS || number == EPERM || number == EOPNOTSUPP || number == EMLINK ||
+         number == EXDEV;
 }
 
 // Renames to what is not there: 0, or the error, EEXIST among them. A link does it where the file system has no such
@@ -79,15 +84,6 @@ int rename_new(const std::string& from, const std::string& to) {
   return reason;
 }
 
-// A new file in place of whatever an earlier process left there: a link would lead elsewhere, and a pipe would wait.
-int open_new(const std::string& path) {
-  for (int tries = 0;; ++tries) {
-    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (file >= 0 || errno != EEXIST || tries == 3) return file;
-    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return -1;
-  }
-}
-
 [[noreturn]] void throw_exists(const std::string& path) {
   throw UsageError(fmt::format("{} exists", path), "--force replaces it");
 }
@@ -96,7 +92,7 @@ int open_new(const std::string& path) {
 // fails; `shown` is what its error names.
 void write_as(const std::string& partial, const std::string& shown, const std::function<void(const Sink&)>& produce,
               const std::function<int()>& rename) {
-  Descriptor file(open_new(partial));
+  Descriptor file(open_new(partial, O_WRONLY));
   if (!file.is_open()) throw_cannot_write("create", shown, errno);
   const auto give_up = [&](const char* what, int reason) {
     ::unlink(partial.c_str());
@@ -115,20 +111,63 @@ void write_as(const std::string& partial, const std::string& shown, const std::f
   if (const int reason = rename(); reason != 0) give_up("rename", reason);
 }
 
-// Does a folder hold nothing but what NFS calls files that were removed while open? They go with their last reader.
-bool is_left_to_nfs(const std::string& folder) {
-  std::error_code error;
-  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    if (!it->is_directory(error) && it->path().filename().string().rfind(".nfs", 0) != 0) return false;
-  return !error;
+struct CloseFolder {
+  void operator()(DIR* folder) const { ::closedir(folder); }
+};
+
+// What is in an open folder. 0, or the system's reason.
+int list_names(DIR* folder, std::vector<std::string>& names) {
+  ::rewinddir(folder);
+  names.clear();
+  for (errno = 0; const auto* entry = ::readdir(folder); errno = 0)
+    if (const std::string name = entry->d_name; name != "." && name != "..") names.push_back(name);
+  return errno;
 }
 
+// What a file server calls a file that was removed while a process has it open. It goes with the last of these, and its
+// folder cannot go before.
+bool is_kept_by_server(const std::string& name) { return name.starts_with(".nfs"); }
+
+// Removes `name` in the open folder `parent`, with what is below it: by handles, so that no link is followed. 0, or the
+// system's reason. `kept` becomes true where a file server keeps a part of it.
+int remove_below(int parent, const std::string& name, bool& kept) {
+  if (::unlinkat(parent, name.c_str(), 0) == 0 || errno == ENOENT) return 0;
+  const int reason = errno;
+  if (reason == EBUSY && is_kept_by_server(name)) {
+    kept = true;
+    return 0;
+  }
+  if (reason != EISDIR && reason != EPERM) return reason;  // of a folder Linux says the one, POSIX the other
+  const int file = ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (file < 0) return errno == ENOTDIR ? reason : errno;
+  const std::unique_ptr<DIR, CloseFolder> folder(::fdopendir(file));
+  if (folder == nullptr) return errno;
+  std::vector<std::string> names;
+  if (const int failed = list_names(folder.get(), names); failed != 0) return failed;
+  for (const auto& inner : names)
+    if (const int failed = remove_below(::dirfd(folder.get()), inner, kept); failed != 0) return failed;
+  if (::unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) return 0;
+  if (errno != ENOTEMPTY && errno != EEXIST) return errno;
+  if (const int failed = list_names(folder.get(), names); failed != 0) return failed;
+  kept = true;
+  for (const auto& inner : names)
+    if (!is_kept_by_server(inner)) {
+      struct stat info {};
+      if (::fstatat(::dirfd(folder.get()), inner.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(info.st_mode))
+        return ENOTEMPTY;
+    }
+  return 0;
+}
+
+// Patient with processes that have a lock open for a moment.
 void remove_all(const std::string& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error.value() == ENOTEMPTY && is_left_to_nfs(path))
-    return log_debug("{} stays until the last process has closed what it holds", path);
-  if (error) throw_cannot_write("remove", path, error.value());
+  for (int tries = 0; tries < 10; ++tries) {
+    if (tries > 0) ::usleep(50000);
+    bool kept = false;
+    if (const int reason = remove_below(AT_FDCWD, path, kept); reason != 0) throw_cannot_write("remove", path, reason);
+    if (!kept) return;
+  }
+  log_debug("{} stays until the last process has closed what it holds", path);
 }
 
 void empty_all_but_lock(const std::string& folder) {
@@ -136,11 +175,26 @@ void empty_all_but_lock(const std::string& folder) {
     if (entry.path().filename() != lock_name) remove_all(entry.path().string());
 }
 
+// A name for what is to be removed. A file server may keep a part of what had it before.
+std::string name_to_remove(const std::string& path) {
+  const auto partial = path + ".removed" + std::string(partial_suffix);
+  remove_all(partial);
+  return free_name(partial);
+}
+
 }  // namespace
 
 std::string without_slashes(std::string path) {
   while (path.size() > 1 && (path.back() == '/' || path.ends_with("/."))) path.pop_back();
   return path;
+}
+
+int open_new(const std::string& path, int access) {
+  for (int tries = 0;; ++tries) {
+    const int file = ::open(path.c_str(), access | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (file >= 0 || errno != EEXIST || tries == 3) return file;
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return -1;
+  }
 }
 
 void write_file(const std::string& path, std::string_view content) {
@@ -256,8 +310,7 @@ void remove_tree(const std::string& given) {
 void remove_tree(const std::string& given, std::unique_ptr<FolderLock> lock) {
   const auto path = without_slashes(given);
   if (!is_there(path)) return;
-  const auto partial = path + ".removed" + std::string(partial_suffix);
-  remove_all(partial);
+  const auto partial = name_to_remove(path);
   rename_path(path, partial);
   lock.reset();  // which finds that its folder has gone
   remove_all(partial);
@@ -267,6 +320,7 @@ void publish_folder(const std::string& partial, const std::string& final_path) {
   if (!is_there(final_path)) return rename_durably(partial, final_path);
   const auto old = final_path + replaced_suffix;
   remove_all(old);
+  if (is_there(old)) rename_path(old, name_to_remove(final_path));  // what a file server keeps of it
   if (exchange_paths(partial, final_path)) {
     rename_path(partial, old);
   } else {
@@ -340,6 +394,7 @@ void AtomicFolder::publish() {
     throw UsageError(e.what(), fmt::format("{} is whole: give it its name yourself", partial_));
   }
   publish_folder(partial_, final_);
+  lock_.reset();  // a file server would keep what is open
   std::error_code error;
   fs::remove(fs::path(final_) / lock_name, error);  // whoever opened it before finds that it has no name any more
 }

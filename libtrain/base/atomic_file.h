@@ -20,6 +20,10 @@ inline constexpr std::string_view partial_suffix = ".partial";
 // Every function throws EnvironmentError when the system refuses to write (no space, no permission), InputError when it
 // refuses to read; both name the path and the system's reason.
 
+// A new file, open for `access` (O_WRONLY, O_RDWR), in place of whatever has its name: a link would lead elsewhere, and
+// a pipe would wait for a reader. The caller closes it. -1 with errno where the system refuses.
+int open_new(const std::string& path, int access);
+
 // Writes `content` to `path` + ".partial", syncs, renames over `path`, syncs the folder. The folder must exist.
 void write_file(const std::string& path, std::string_view content);
 

@@ -1,8 +1,10 @@
 // Finds the folders of the process's groups by /proc/self/cgroup and /proc/self/mountinfo, and reads their limits.
 #include "libtrain/base/control_group.h"
 
+#include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
+
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <sstream>
 #include <sys/stat.h>
@@ -12,9 +14,18 @@ namespace trainyard::base {
 
 namespace {
 
+// What a file says; nothing where it cannot be read.
+std::istringstream text_of(const std::string& path) {
+  try {
+    return std::istringstream(read_file(path));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 std::vector<std::string> lines_of(const std::string& path) {
   std::vector<std::string> lines;
-  std::ifstream file(path);
+  auto file = text_of(path);
   for (std::string line; std::getline(file, line);) lines.push_back(line);
   return lines;
 }
@@ -30,7 +41,7 @@ std::vector<std::string> words_of(const std::string& text, char between) {
 // a number near 2^63).
 std::int64_t limit_in(const std::string& path) {
   std::int64_t n = 0;
-  return std::ifstream(path) >> n && n > 0 && n < std::int64_t{1} << 60 ? n : 0;
+  return text_of(path) >> n && n > 0 && n < std::int64_t{1} << 60 ? n : 0;
 }
 
 // A hierarchy of groups that is mounted.
@@ -96,7 +107,7 @@ void bound_cores(ControlGroup& g, std::int64_t quota, std::int64_t period, const
 
 // What ends above the mount is in no folder; version 1 tells the least of all levels beside each group's own.
 std::int64_t hierarchical_limit(const std::string& folder) {
-  std::ifstream file(folder + "/memory.stat");
+  auto file = text_of(folder + "/memory.stat");
   std::int64_t n = 0;
   for (std::string name; file >> name >> n;)
     if (name == "hierarchical_memory_limit") return n < std::int64_t{1} << 60 ? n : 0;
@@ -113,7 +124,7 @@ ControlGroup own_control_group(const std::string& root) {
       if (mount.version_2) {
         bound_memory(found, limit_in(folder + "/memory.max"));
         std::int64_t quota = 0, period = 0;
-        if (std::ifstream(folder + "/cpu.max") >> quota >> period) bound_cores(found, quota, period, folder);
+        if (text_of(folder + "/cpu.max") >> quota >> period) bound_cores(found, quota, period, folder);
         continue;
       }
       if (mount.has("memory")) {

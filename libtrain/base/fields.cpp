@@ -67,6 +67,24 @@ std::string hyphenated(std::string name) {
   return name;
 }
 
+// What may be written as a list of TOML: words, or blocks and ranges of them.
+constexpr const char* some_of = "some of ";
+constexpr const char* maybe_list = "a list, or nothing";
+bool is_list(const Field& f) { return f.legal.starts_with(some_of) || f.legal == maybe_list; }
+
+// A list's elements, each a text or a whole number, with commas between them.
+std::string joined(const toml::array& list, const std::string& key, const std::string& path) {
+  std::vector<std::string> elements;
+  for (const auto& element : list) {
+    const auto* i = element.as_integer();
+    const auto* s = element.as_string();
+    if (i == nullptr && s == nullptr)
+      throw UsageError(fmt::format("{}: key '{}' lists something else than texts and whole numbers", path, shown(key)));
+    elements.push_back(i != nullptr ? fmt::format("{}", i->get()) : s->get());
+  }
+  return fmt::format("{}", fmt::join(elements, ", "));
+}
+
 std::string text_of(const toml::node& node, FieldKind kind, const std::string& key, const std::string& path) {
   if (const auto* s = node.as_string()) return kind == FieldKind::text ? path_of_text(s->get()) : s->get();
   if (kind == FieldKind::text)
@@ -119,7 +137,7 @@ void FieldVisitor::operator()(const std::string& name, std::string& member, cons
 
 void FieldVisitor::operator()(const std::string& name, std::string& member, const std::string& group,
                               const std::string& help, MaybeEmpty) {
-  fields_.push_back({name, group, help, FieldKind::text, "", [&member] { return member; },
+  fields_.push_back({name, group, help, FieldKind::text, maybe_list, [&member] { return member; },
                      [&member](const std::string& text, const std::string&) { member = text; }});
 }
 
@@ -184,7 +202,7 @@ void FieldVisitor::operator()(const std::string& name, std::vector<std::string>&
     }
     member = std::move(chosen);
   };
-  fields_.push_back({name, group, help, FieldKind::text, fmt::format("some of {}", fmt::join(words.legal, ", ")),
+  fields_.push_back({name, group, help, FieldKind::text, fmt::format("{}{}", some_of, fmt::join(words.legal, ", ")),
                      [&member] { return fmt::format("{}", fmt::join(member, ",")); }, set});
 }
 
@@ -309,7 +327,9 @@ void read_toml(std::vector<Field>& fields, const std::string& path) {
   const auto read = [&](const std::string& name, const std::string& shown_key, const toml::node& node) {
     complaints.attempt([&] {
       auto& field = field_named_once(fields, name, path, said);
-      field.set(text_of(node, field.kind, shown_key, path), fmt::format("{}: {}", path, shown_key));
+      const auto* list = is_list(field) ? node.as_array() : nullptr;
+      field.set(list != nullptr ? joined(*list, shown_key, path) : text_of(node, field.kind, shown_key, path),
+                fmt::format("{}: {}", path, shown_key));
       field.source = path;
     });
   };

@@ -29,9 +29,32 @@ int lock_whole(int file) {
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
-  if (::fcntl(file, F_OFD_SETLK, &whole) == 0) return 0;
-  if (errno != EINVAL) return errno;
-  return ::fcntl(file, F_SETLK, &whole) == 0 ? 0 : errno;
+  Interruptions interruptions;  // a file server is asked, which a signal may cut short
+  for (int command = F_OFD_SETLK;;) {
+    if (::fcntl(file, command, &whole) == 0) return 0;
+    if (interruptions.again()) continue;
+    if (errno != EINVAL || command == F_SETLK) return errno;
+    command = F_SETLK;
+  }
+}
+
+// Does the reason say that a file system has no locks, and not that it fails.
+bool has_no_locks(int reason) {
+  switch (reason) {
+    case EINTR:
+    case EIO:
+    case ESTALE:
+    case ENOMEM:
+    case ENODEV:
+    case ENXIO:
+    case ENOENT:
+    case EROFS:
+    case ETIMEDOUT:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case ENOTCONN: return false;
+    default: return true;
+  }
 }
 
 constexpr std::string_view first_word = "process ";
@@ -61,8 +84,9 @@ std::string own_name() {
 bool is_lock(int file, const std::string& path) {
   std::array<char, first_word.size()> text{};
   const auto n = read_beginning(file, text.data(), text.size());
-  if (n < 0 && errno != EISDIR) throw_cannot_write("read", path, errno);
-  return n == 0 || std::string_view(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0) == first_word;
+  if (n < 0 && errno != EISDIR && errno != ESPIPE) throw_cannot_write("read", path, errno);
+  // A full disk may have taken a part of it.
+  return n >= 0 && first_word.starts_with(std::string_view(text.data(), static_cast<std::size_t>(n)));
 }
 
 [[noreturn]] void throw_held(const std::string& folder, const std::string& holder, const std::string& advice) {
@@ -91,12 +115,16 @@ std::string name_in(int file) {
   return line.ends_with('\n') ? line.substr(0, line.find('\n')) : "";
 }
 
-// Is `path` still the name of an open file.
+// Is `path` still the name of an open file. EnvironmentError where the system cannot say.
 bool names(const std::string& path, int file) {
   struct stat held {
   }, named{};
-  return ::fstat(file, &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
-         held.st_ino == named.st_ino;
+  if (::fstat(file, &held) != 0) throw_cannot_write("look at", path, errno);
+  if (::stat(path.c_str(), &named) != 0) {
+    if (is_unreadable(errno)) throw_cannot_write("look at", path, errno);
+    return false;
+  }
+  return held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
 
 // Its holder writes it just after taking the lock.
@@ -130,10 +158,23 @@ FolderLock::FolderLock(const std::string& folder, const std::string& advice, std
 }
 
 FolderLock::Tried FolderLock::try_to_take() {
-  file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+  file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
   if (!file_.is_open()) throw_cannot_write("lock", path_, errno);
+  struct stat kind {};
+  if (::fstat(file_.get(), &kind) == 0 && !S_ISREG(kind.st_mode)) {
+    file_.close();
+    throw_no_lock(path_);
+  }
   if (const int reason = lock_whole(file_.get()); reason != 0) {
+    if (!has_no_locks(reason)) {  // another process may hold it
+      file_.close();
+      throw_cannot_write("lock", path_, reason);
+    }
     const bool held = reason == EAGAIN || reason == EACCES;
+    if (!held && !is_lock(file_.get(), path_)) {
+      file_.close();
+      throw_no_lock(path_);
+    }
     if (held) holder_ = holder_in(file_.get());
     struct stat info {};
     if (!held && ::fstat(file_.get(), &info) == 0 && info.st_size == 0) ::unlink(path_.c_str());  // it serves nobody

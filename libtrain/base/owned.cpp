@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/system_error.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -15,29 +16,44 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Is `inner` the folder or file `outer`, or below it? Both absolute and without dots.
-bool within(const fs::path& inner, const fs::path& outer) {
-  const auto [a, b] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
-  return a == outer.end();
+// Where an absolute path leads, with links followed; empty where the system does not say.
+fs::path followed(const fs::path& path) {
+  std::error_code error;
+  auto real = fs::weakly_canonical(path, error);
+  return error ? fs::path() : real;
 }
 
 // By name as well as by what links lead to: an input may be a link inside the folder, or be reached through one.
 bool holds(const fs::path& outer, const fs::path& inner) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(inner, error))) return false;
-  const auto real_outer = fs::weakly_canonical(outer, error), real_inner = fs::weakly_canonical(inner, error);
-  if (!error && within(real_inner, real_outer)) return true;
-  const auto place = fs::weakly_canonical(fs::absolute(inner, error).parent_path(), error);  // of the name itself
-  if (!error && within(place / inner.filename(), real_outer)) return true;
+  const auto of_inner = absolute_path(inner.string()), real_outer = followed(absolute_path(outer.string()));
+  if (const auto real_inner = followed(of_inner); is_within(real_inner, real_outer)) return true;
+  const auto place = followed(of_inner.parent_path());  // of the name itself
+  if (!place.empty() && is_within(place / inner.filename(), real_outer)) return true;
   return fs::equivalent(outer, inner, error);  // a hard link
 }
 
 }  // namespace
 
+fs::path absolute_path(const std::string& path) {
+  if (path.empty()) return {};
+  std::error_code error;
+  auto whole = fs::absolute(path, error);
+  if (error) throw_cannot_write("find the working folder, which is where", fmt::format("{} lies", path), error.value());
+  return whole;
+}
+
+bool is_within(const fs::path& inner, const fs::path& outer) {
+  if (outer.empty() || inner.empty()) return false;
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
 void require_own(const std::string& path, const Owned& own) {
   std::error_code error;
   const auto status = fs::symlink_status(path, error);
   if (status.type() == fs::file_type::not_found) return;
+  if (is_unreadable(error.value())) throw_cannot_read("look at", path, error.value());
   const auto refuse = [&](const std::string& why) {
     throw UsageError(
         fmt::format("{} is not replaced: it {}", path, why),
@@ -71,7 +87,7 @@ std::string first_unknown(const std::string& folder, const std::function<bool(co
       it.disable_recursion_pending();
     }
   }
-  if (error) throw InputError(fmt::format("cannot list {}: {}", folder, error.message()), "check its permissions");
+  if (error) throw_cannot_read("list", folder, error.value());
   return unknown.empty() ? "" : *std::min_element(unknown.begin(), unknown.end());
 }
 
@@ -86,6 +102,8 @@ Owned own_json_files(std::string kind, std::string format, std::vector<std::stri
       const auto json = parse_json(text, path);
       const auto found = json.is_object() ? json.find("format") : json.end();
       return found != json.end() && found->is_string() && found->get<std::string>().starts_with(format) ? "" : no;
+    } catch (const Unreadable&) {  // of its content nothing is known
+      throw;
     } catch (const InputError&) {
       return no;
     }

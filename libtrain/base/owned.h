@@ -2,6 +2,7 @@
 // symbolic link.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -28,6 +29,13 @@ void require_own(const std::string& path, const Owned& own);
 enum class EntryKind { file, folder };
 std::string first_unknown(const std::string& folder,
                           const std::function<bool(const std::string& relative, EntryKind kind)>& known);
+
+// The path from the root on; an empty one stays empty. EnvironmentError where a relative one has no working folder to
+// begin at any more.
+std::filesystem::path absolute_path(const std::string& path);
+// Is `inner` the folder or file `outer`, or below it? By their names: both absolute and without dots; an empty path is
+// within nothing, and nothing within it.
+bool is_within(const std::filesystem::path& inner, const std::filesystem::path& outer);
 
 // Files of JSON whose "format" begins with `format` ("trainyard.plan/"), and empty ones.
 Owned own_json_files(std::string kind, std::string format, std::vector<std::string> precious = {});

@@ -12,6 +12,8 @@ std::string sentence(const std::string& what, const std::string& path, int numbe
   return fmt::format("cannot {} {}: {}", what, path, std::generic_category().message(number));
 }
 
+}  // namespace
+
 std::string hint_for(int number) {
   switch (number) {
     case ENOSPC: return "the disk is full: free some space, or point the output elsewhere";
@@ -33,8 +35,6 @@ std::string hint_for(int number) {
   }
 }
 
-}  // namespace
-
 bool is_unreadable(int number) {
   switch (number) {
     case 0:
@@ -47,6 +47,10 @@ bool is_unreadable(int number) {
   }
 }
 
+ExitCode code_of_unreadable(int number) {
+  return number == EACCES || number == EPERM ? ExitCode::input_refused : ExitCode::environment;
+}
+
 void throw_cannot_write(const std::string& what, const std::string& path, int error_number) {
   throw EnvironmentError(sentence(what, path, error_number), hint_for(error_number));
 }
@@ -54,7 +58,8 @@ void throw_cannot_write(const std::string& what, const std::string& path, int er
 void throw_cannot_read(const std::string& what, const std::string& path, int error_number) {
   if (error_number == EMFILE || error_number == ENFILE || error_number == ENOMEM)
     throw_cannot_write(what, path, error_number);  // nothing is said of the file
-  if (is_unreadable(error_number)) throw Unreadable(sentence(what, path, error_number), hint_for(error_number));
+  if (is_unreadable(error_number))
+    throw Unreadable(sentence(what, path, error_number), hint_for(error_number), code_of_unreadable(error_number));
   throw InputError(sentence(what, path, error_number), hint_for(error_number));
 }
 

@@ -1,10 +1,15 @@
-// A thread inherits the mask of whoever starts it: all is blocked just for that.
+// A thread inherits the mask of whoever starts it: all is blocked just for that, but for the signals of mistakes, whose
+// handlers (base/last_resort.h) the system passes over where they are blocked.
 #include "libtrain/base/thread.h"
 
+#include "libtrain/base/error.h"
 #include "libtrain/base/trace.h"
 
+#include <algorithm>
+#include <condition_variable>
 #include <csignal>
 #include <exception>
+#include <mutex>
 #include <pthread.h>
 #include <utility>
 #include <vector>
@@ -18,6 +23,7 @@ class AllSignalsBlocked {
   AllSignalsBlocked() {
     sigset_t all;
     sigfillset(&all);
+    for (const int mistake : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, mistake);
     pthread_sigmask(SIG_BLOCK, &all, &before_);
   }
   ~AllSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -37,6 +43,41 @@ std::thread start_thread(const std::string& name, std::function<void()> work) {
     work();
     detail::leave_family();
   });
+}
+
+namespace {
+
+// A thread that does nothing until it may go: nothing that would reserve memory for threads which allocate.
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool open = false;
+};
+void* wait_at(void* where) {
+  auto& gate = *static_cast<Gate*>(where);
+  std::unique_lock lock(gate.mutex);
+  gate.changed.wait(lock, [&] { return gate.open; });
+  return nullptr;
+}
+
+}  // namespace
+
+void require_threads(int count) {
+  const AllSignalsBlocked blocked;
+  Gate gate;
+  std::vector<pthread_t> team(static_cast<std::size_t>(std::max(count, 0)));
+  std::size_t started = 0;
+  while (started < team.size() && pthread_create(&team[started], nullptr, wait_at, &gate) == 0) ++started;
+  {
+    const std::lock_guard lock(gate.mutex);
+    gate.open = true;
+  }
+  gate.changed.notify_all();
+  for (std::size_t i = 0; i < started; ++i) pthread_join(team[i], nullptr);
+  if (started < team.size())
+    throw EnvironmentError(
+        fmt::format("the system starts {} of {} threads that are needed", started, count),
+        "fewer --threads, fewer ranks on a node, or higher limits of processes and memory (ulimit -u, ulimit -v)");
 }
 
 void run_shares(const std::string& name, int shares, const std::function<void(int)>& work) {

@@ -5,8 +5,8 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/owned.h"
 
-#include <algorithm>
 #include <filesystem>
 
 namespace trainyard::checkpoint {
@@ -33,9 +33,8 @@ bool is_run(const fs::path& folder) {
 bool is_in(const std::string& path, const std::string& folder) {
   std::error_code error;
   // Of a relative path of which nothing is there yet weakly_canonical makes no absolute one.
-  const auto whole = [&](const std::string& p) { return fs::weakly_canonical(fs::absolute(p, error), error); };
-  const auto inner = whole(path), outer = whole(base::without_slashes(folder));
-  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+  const auto whole = [&](const std::string& p) { return fs::weakly_canonical(base::absolute_path(p), error); };
+  return base::is_within(whole(path), whole(base::without_slashes(folder)));
 }
 
 void require_outside(const std::string& path, const std::vector<std::string>& sources) {
@@ -47,7 +46,7 @@ void require_outside(const std::string& path, const std::vector<std::string>& so
 // As it is written and with links followed: the folder of a run may be a link, and so may its `checkpoints`.
 void require_outside_of_runs(const std::string& path) {
   std::error_code error;
-  const auto absolute = fs::absolute(base::without_slashes(path), error);
+  const auto absolute = base::absolute_path(base::without_slashes(path));
   for (const auto& whole : {absolute.lexically_normal(), fs::weakly_canonical(absolute, error)})
     for (auto folder = whole; folder.has_relative_path(); folder = folder.parent_path())
       if (folder.filename() == "checkpoints" && is_run(folder.parent_path()))

@@ -1,9 +1,30 @@
 // Writes and reads two ids.
 #include "libtrain/checkpoint/document_tokens.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace trainyard::checkpoint {
+
+namespace {
+
+constexpr std::size_t most_ids = 64;
+
+bool is_id(const nlohmann::json& value) {
+  return value.is_number_unsigned() && value.get<std::uint64_t>() <= std::numeric_limits<std::int32_t>::max();
+}
+
+// Copies what is an id or a list of ids.
+template <class To> void copy_ids(const nlohmann::json& from, To& to) {
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    const auto at = from.find(key);
+    if (at == from.end()) continue;
+    const bool list = at->is_array() && !at->empty() && at->size() <= most_ids;
+    if (is_id(*at) || (list && std::all_of(at->begin(), at->end(), is_id))) to[key] = *at;
+  }
+}
+
+}  // namespace
 
 nlohmann::json document_ids_to_json(DocumentIds ids) {
   auto out = nlohmann::json::object();
@@ -22,6 +43,17 @@ DocumentIds document_ids_of(const nlohmann::json& provenance) {
     return n <= std::numeric_limits<std::int32_t>::max() ? static_cast<std::int32_t>(n) : -1;
   };
   return {id("end"), id("begin")};
+}
+
+void keep_token_ids(const nlohmann::json& config, nlohmann::json& provenance) {
+  auto ids = nlohmann::json::object();
+  if (config.is_object()) copy_ids(config, ids);
+  if (!ids.empty()) provenance["token_ids"] = ids;
+}
+
+void give_token_ids(const nlohmann::json& provenance, nlohmann::ordered_json& config) {
+  const auto found = provenance.is_object() ? provenance.find("token_ids") : provenance.end();
+  if (provenance.is_object() && found != provenance.end() && found->is_object()) copy_ids(*found, config);
 }
 
 }  // namespace trainyard::checkpoint

@@ -8,6 +8,7 @@
 #include "libtrain/checkpoint/destination.h"
 #include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/checkpoint/parts.h"
+#include "libtrain/checkpoint/read_sums.h"
 #include "libtrain/checkpoint/scattered_rank.h"
 #include "libtrain/io/safetensors.h"
 
@@ -97,6 +98,7 @@ class Exporting {
  private:
   struct Hands {
     std::optional<Reader> reader;
+    std::optional<ReadSums> read;
     OpenFiles files{io::BulkFile::Mode::update};
     std::vector<float> values, turned;
     std::vector<char> raw;
@@ -176,6 +178,10 @@ void Exporting::write(const std::string& folder) {
   auto hands = make_hands();
   for_each_part(slabs.size(), options_.threads,
                 [&](std::size_t i, int thread) { move(slabs[i], hands[static_cast<std::size_t>(thread)]); });
+  ReadSums read(source_);
+  for (const auto& h : hands)
+    if (h.read) read.add(*h.read);
+  read.require();
   const auto sent = sum(hands, tensors_.size());
   struct Piece {
     std::size_t tensor;
@@ -204,7 +210,7 @@ void Exporting::write(const std::string& folder) {
 }
 
 void Exporting::move(const Slab& slab, Hands& h) {
-  if (!h.reader) h.reader.emplace(source_.another());
+  if (!h.reader) h.reader.emplace(source_.another()), h.read.emplace(source_);
   const auto& t = tensors_[slab.tensor];
   const auto& target = targets_[slab.tensor];
   const auto& parameter = source_.manifest().parameters[static_cast<std::size_t>(t.parts[slab.part].tensor)];
@@ -212,6 +218,7 @@ void Exporting::move(const Slab& slab, Hands& h) {
   const float* values = at_least(h.values, count);
   auto* raw = at_least(h.raw, count * type_.bytes);
   h.reader->read_tensor(Kind::master, parameter.name, slab.first * t.cols, count, h.values.data());
+  h.read->add(Kind::master, parameter.name, slab.first * t.cols, count, h.values.data());
   if (t.transposed) {
     transpose(values, slab.count, t.cols, at_least(h.turned, count));
     values = h.turned.data();
@@ -256,6 +263,7 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
   const auto ids = document_ids_of(state.provenance);
   if (ids.end >= 0) config["eos_token_id"] = ids.end;
   if (ids.begin >= 0) config["bos_token_id"] = ids.begin;
+  give_token_ids(state.provenance, config);
   Exporting work(source, *result.family, result.dtype, options);
   require_name_of_something_whole(destination);
   require_outside(destination, {source.path()});

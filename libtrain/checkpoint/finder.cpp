@@ -6,6 +6,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/checkpoint/own_files.h"
 #include "libtrain/checkpoint/reader.h"
+#include "libtrain/checkpoint/removed.h"
 #include "libtrain/io/system_error.h"
 
 #include <algorithm>
@@ -86,15 +87,22 @@ std::vector<std::string> entries(const std::string& folder) {
   return names;
 }
 
-Found find_latest_whole(const std::string& folder, Verify verify, const std::vector<std::string>& without) {
+namespace {
+
+Found latest_whole(const std::string& folder, Verify verify, const std::vector<std::string>& without) {
   std::vector<std::string> refused;
   for (auto& candidate : list(folder)) {
     if (std::find(without.begin(), without.end(), candidate.path) != without.end()) continue;
     try {
-      Reader reader(candidate.path);
-      if (verify == Verify::everything) reader.verify_all();
+      const auto read = [&] {
+        Reader reader(candidate.path);
+        if (verify == Verify::everything) reader.verify_all();
+      };
+      reading({candidate.path}, read, Seen::listed);
       candidate.refused = std::move(refused);
       return candidate;
+    } catch (const Removed&) {
+      throw;  // by a run that has saved another one since
     } catch (const base::Unreadable&) {
       throw;  // whoever takes an older one for a moment's trouble loses what came after it
     } catch (const base::InputError& e) {
@@ -105,6 +113,12 @@ Found find_latest_whole(const std::string& folder, Verify verify, const std::vec
   Found none;
   none.refused = std::move(refused);
   return none;
+}
+
+}  // namespace
+
+Found find_latest_whole(const std::string& folder, Verify verify, const std::vector<std::string>& without) {
+  return looking_again({folder}, [&] { return latest_whole(folder, verify, without); });
 }
 
 void remove_stale_partials(const std::string& folder) {

@@ -32,7 +32,8 @@ std::vector<std::string> entries(const std::string& folder);
 enum class Verify { metadata, everything };
 // The newest of list() that passes: manifest, sizes and checksums of metadata, or with `everything` every byte. Each
 // one that is passed over is logged as a warning and kept in `refused`. Removes nothing. One that cannot be read
-// (base::Unreadable) is not passed over: that is thrown. An absent or empty folder gives an empty Found. Paths in
+// (base::Unreadable) is not passed over: that is thrown. Where one goes while it is read the folder is listed again
+// (checkpoint/removed.h). An absent or empty folder gives an empty Found. Paths in
 // `without` are known to be damaged: they are passed over silently.
 Found find_latest_whole(const std::string& folder, Verify verify, const std::vector<std::string>& without = {});
 

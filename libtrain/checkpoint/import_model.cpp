@@ -279,8 +279,9 @@ std::int32_t id_in(const nlohmann::json& config, const char* key) {
   return one.is_number_unsigned() && one.get<std::uint64_t>() < std::uint64_t{1} << 31 ? one.get<std::int32_t>() : -1;
 }
 
-// Does the tokenizer put a token before each text? Its settings say so, or its template does (tokenizers).
-bool texts_begin_with_a_token(const std::string& folder) {
+// Does the tokenizer put a token before each text? Its settings say so, or its template does (tokenizers). What reads
+// the SentencePiece model of a Llama there does, unless its settings say otherwise.
+bool texts_begin_with_a_token(const std::string& folder, const nlohmann::json& config) {
   const auto settings = object_beside(folder, "tokenizer_config.json");
   const auto said = settings.find("add_bos_token");
   if (said != settings.end() && said->is_boolean()) return said->get<bool>();
@@ -291,6 +292,8 @@ bool texts_begin_with_a_token(const std::string& folder) {
            single->front().contains("SpecialToken");
   };
   const auto tokenizer = object_beside(folder, "tokenizer.json");
+  if (tokenizer.empty() && base::file_size(folder + "/tokenizer.model") >= 0)
+    return config.value("model_type", nlohmann::json()) == "llama";
   const auto found = tokenizer.find("post_processor");
   if (found == tokenizer.end() || !found->is_object()) return false;
   if (begins(*found)) return true;
@@ -302,8 +305,9 @@ bool texts_begin_with_a_token(const std::string& folder) {
 void record_document_tokens(const std::string& folder, nlohmann::json& provenance) try {
   const auto config = object_beside(folder, "config.json");
   DocumentIds ids{id_in(config, "eos_token_id"), id_in(config, "bos_token_id")};
-  if (ids.begin >= 0 && !texts_begin_with_a_token(folder)) ids.begin = -1;
+  if (ids.begin >= 0 && !texts_begin_with_a_token(folder, config)) ids.begin = -1;
   if (ids.end >= 0 || ids.begin >= 0) provenance["document_tokens"] = document_ids_to_json(ids);
+  keep_token_ids(config, provenance);
 } catch (const base::InputError&) {  // too long, or unreadable: nothing is known
 }
 

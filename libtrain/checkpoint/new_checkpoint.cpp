@@ -145,6 +145,7 @@ Manifest NewCheckpoint::publish(const std::function<void(const Manifest&)>& prov
   } catch (const std::exception& e) {
     base::log_warning("{} is whole, but tidying up failed: {}", final_, e.what());
   }
+  lock_.reset();  // a file server would keep what is open
   std::error_code error;
   fs::remove(fs::path(final_) / base::lock_name, error);  // whoever opened it before finds that it has no name any more
   return m;

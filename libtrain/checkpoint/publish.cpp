@@ -5,6 +5,7 @@
 #include "libtrain/base/folder_lock.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/joined_index.h"
 #include "libtrain/checkpoint/manifest.h"
@@ -69,6 +70,8 @@ bool has_other_writer(const std::string& partial, const std::string& writer) {
     if (it->path().extension() != ".json" || it->path().filename() == "manifest.json") continue;
     try {
       if (writer_of_sidecar(base::read_file(path), path) != writer) return true;
+    } catch (const base::Unreadable&) {  // it may be
+      return true;
     } catch (const base::InputError&) {  // damaged: nobody can publish it
     }
   }

@@ -100,8 +100,8 @@ void write_rank(const std::string& folder, const RunState& state, const RankPiec
     write_files(base_path, state, pieces, options);
   } catch (...) {
     remove_rank_files(base_path);
-    std::error_code ignored;
-    std::filesystem::remove(partial, ignored);  // only when it is empty
+    std::error_code ignored;  // another rank may be about to write there: whoever publishes removes it
+    if (pieces.ranks == 1) std::filesystem::remove(partial, ignored);
     throw;
   }
 }

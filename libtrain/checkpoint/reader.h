@@ -51,7 +51,8 @@ class Reader {
   // Why checkpoint.h5, which the manifest names, is not fit for use: missing or damaged; "" when it is, or when nobody
   // looked (as_needed). Nothing is read through it and make_view makes it anew, so a checkpoint is whole without it.
   const std::string& view_problem() const { return view_problem_; }
-  std::vector<TensorInfo> tensors() const;
+  std::vector<TensorInfo> tensors() const;  // by kind (kinds_of), then in the order of the manifest's parameters
+  std::size_t number_of(const std::string& name) const;  // of a parameter in the manifest
 
   // The piece of `unit`, of the reading model, that rank `rank` of `topology` has (plan::layout(unit, topology).piece
   // elements) into out as f32: bf16 is widened, padding is 0. Parameters are found by name; a name or shape that the
@@ -85,7 +86,6 @@ class Reader {
   void check_metadata(const std::string& name, const FileEntry& entry) const;
   void check_attributes(const std::string& name, const FileEntry& entry) const;  // of HDF5: after check_metadata
   void check_files() const;
-  std::size_t number_of(const std::string& name) const;        // of a parameter
   const char* block(int rank, Kind kind, std::int64_t index);  // checked
   void read_run(int rank, Kind kind, const Run& run, float* out);
   std::string tensors_in(int rank, Kind kind, std::int64_t first, std::int64_t count) const;

@@ -57,6 +57,7 @@ void Reader::verify_all(const Watch& watch) {
   std::map<std::string, std::uint64_t> fingerprints;
   std::vector<std::string> damages;
   std::string hint;
+  auto code = base::ExitCode::environment;  // of what is unreadable
   std::int64_t damaged = 0, unreadable = 0, done = 0, all = 0;
   for (const auto& [name, file] : manifest().files)
     for (auto kind : kinds_of(state()))
@@ -75,7 +76,7 @@ void Reader::verify_all(const Watch& watch) {
         } catch (const base::InputError& e) {
           if (++damaged <= 8) damages.push_back(e.what());
           hint = e.hint();
-          unreadable += dynamic_cast<const base::Unreadable*>(&e) != nullptr ? 1 : 0;
+          if (dynamic_cast<const base::Unreadable*>(&e) != nullptr) ++unreadable, code = e.code();
           continue;
         }
         for_each_box(manifest().boxes[static_cast<std::size_t>(rank)], first, end,
@@ -94,7 +95,7 @@ void Reader::verify_all(const Watch& watch) {
   if (damaged > 0) {
     const auto message = fmt::format("{}{}", fmt::join(damages, "\n"),
                                      damaged > 8 ? fmt::format("\nand {} more blocks", damaged - 8) : "");
-    if (unreadable == damaged) throw base::Unreadable(message, hint);
+    if (unreadable == damaged) throw base::Unreadable(message, hint, code);
     throw base::InputError(message, hint);
   }
   for (const auto& t : tensors())

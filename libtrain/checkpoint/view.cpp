@@ -67,8 +67,7 @@ FileEntry write_view(const std::string& folder, const Manifest& m) {
       }
     file.close();
     base::sync_file(partial);
-    std::filesystem::rename(partial, path);
-    base::sync_folder(folder);
+    base::rename_durably(partial, path);
   } catch (...) {
     std::remove(partial.c_str());
     throw;

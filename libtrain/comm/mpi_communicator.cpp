@@ -179,11 +179,20 @@ class MpiCommunicator : public Communicator {
   void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
     exec.run([this, &exec, in, out] {
       Entry entry(ledger_, "reduce_scatter", reduce_scatter_bytes(out.bytes(), size_));
-      TRAINYARD_ASSERT(out.count() <= INT32_MAX, "a piece of {} elements", out.count());
       arrive(exec, "reduce_scatter", out.bytes());
-      check_mpi(MPI_Reduce_scatter_block(in.data, out.data, static_cast<int>(out.count()), mpi_type(out.dtype),
-                                         op_of(Reduction::sum, out.dtype), comm_),
-                "MPI_Reduce_scatter_block");
+      const auto type = mpi_type(out.dtype);
+      const auto sum = op_of(Reduction::sum, out.dtype);
+      if (in.bytes() <= message_limit.load())
+        return check_mpi(MPI_Reduce_scatter_block(in.data, out.data, static_cast<int>(out.count()), type, sum, comm_),
+                         "MPI_Reduce_scatter_block");
+      // The library counts all pieces together in an int: larger ones go to their owners one by one.
+      for (int owner = 0; owner < size_; ++owner) {
+        const auto piece = elements_of(in, owner * out.count(), out.count());
+        in_parts(piece, [&](void* data, int count) {
+          auto* const to = bytes_of(out) + (static_cast<char*>(data) - bytes_of(piece));
+          check_mpi(MPI_Reduce(data, owner == rank_ ? to : nullptr, count, type, sum, owner, comm_), "MPI_Reduce");
+        });
+      }
     });
   }
 

@@ -2,31 +2,65 @@
 #include "libtrain/comm/mpi.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/last_resort.h"
+#include "libtrain/base/thread.h"
 #include "libtrain/comm/mpi_calls.h"
 #include "libtrain/comm/mpi_node_memory.h"
 
-#include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <pthread.h>
 #include <spawn.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 
 namespace trainyard::comm {
 
 namespace {
 
-void cancel(const std::string& step) {
-  const char* const words[] = {"scancel", step.c_str(), nullptr};
+// What is left to do where MPI_Abort has not ended the process in time, or crashes. A handler, since the job may end
+// because there is no thread or no memory.
+volatile std::sig_atomic_t late_code = 1;
+char late_step[64] = {};  // empty: srun has not launched this process
+
+extern "C" void leave_late(int) {
+  const char* const words[] = {"scancel", late_step, nullptr};
   pid_t child = 0;
-  if (posix_spawnp(&child, words[0], nullptr, nullptr, const_cast<char* const*>(words), environ) == 0)
+  if (late_step[0] != '\0' &&
+      posix_spawnp(&child, words[0], nullptr, nullptr, const_cast<char* const*>(words), environ) == 0)
     waitpid(child, nullptr, 0);
+  _exit(late_code);
+}
+
+void leave_at_last(int exit_code, const std::string& step) {
+  late_code = exit_code;
+  std::snprintf(late_step, sizeof late_step, "%s", step.c_str());
+  struct sigaction action {};
+  action.sa_handler = leave_late;
+  for (const int number : {SIGALRM, SIGSEGV, SIGBUS, SIGABRT}) sigaction(number, &action, nullptr);
+  sigset_t alarms;
+  sigemptyset(&alarms);
+  sigaddset(&alarms, SIGALRM);
+  pthread_sigmask(SIG_UNBLOCK, &alarms, nullptr);
+  alarm(5);
+}
+
+// Where it lacks them the library ends the process with 1, from within its start.
+void require_what_mpi_needs() {
+  constexpr std::size_t bytes = std::size_t{192} << 20;
+  constexpr int threads = 4;
+  if (base::memory_is_short(bytes))
+    throw base::EnvironmentError(fmt::format("out of memory: MPI needs about {} MiB to start", bytes >> 20),
+                                 "fewer ranks on a node, or more memory (ulimit -v, --mem of Slurm)");
+  base::require_threads(threads);
 }
 
 }  // namespace
 
 MpiRuntime::MpiRuntime() {
+  require_what_mpi_needs();
   // Read before MPI starts: the library itself may set OMPI_COMM_WORLD_SIZE.
   const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   const char* job = std::getenv("SLURM_JOB_ID");
@@ -74,15 +108,8 @@ std::string MpiRuntime::library() {
 }
 
 void MpiRuntime::abort(int exit_code) {
-  try {
-    std::thread([step = step_, exit_code] {
-      std::this_thread::sleep_for(std::chrono::seconds(5));
-      if (!step.empty()) cancel(step);
-      std::_Exit(exit_code);
-    }).detach();
-  } catch (const std::exception&) {
-    // No thread and no memory left, which may be why the job ends: nobody looks after MPI_Abort.
-  }
+  base::settle_exit_code(exit_code);  // should the library exit instead
+  leave_at_last(exit_code, step_);
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }

@@ -10,9 +10,10 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
-#include <fstream>
 #include <sys/stat.h>
+#include <string>
 #include <unistd.h>
+#include <vector>
 
 namespace trainyard::comm {
 
@@ -23,15 +24,20 @@ bool has_its_name(const std::string& name) {
          name.find_first_not_of("0123456789", 5) == name.size() - 5;
 }
 
+// The folder itself: a link would lead elsewhere.
+base::Descriptor opened(const std::string& folder) {
+  return base::Descriptor(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+}
+
 // By its name and by what this program writes into it; empty where a full disk took the text.
-bool is_reason(const std::filesystem::path& path) {
-  if (!has_its_name(path.filename().string()) ||
-      !std::filesystem::is_regular_file(std::filesystem::symlink_status(path)))
-    return false;
-  std::ifstream in(path);
+bool is_reason(int folder, const std::string& name) {
+  if (!has_its_name(name)) return false;
+  const base::Descriptor file(openat(folder, name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
+  struct stat info {};
+  if (!file.is_open() || fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
   std::string text(4096, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  return in.gcount() == 0 || text.find("\"exit_code\"") != std::string::npos;
+  const auto n = pread(file.get(), text.data(), text.size(), 0);
+  return n == 0 || (n > 0 && text.find("\"exit_code\"") != std::string::npos);
 }
 
 }  // namespace
@@ -48,7 +54,7 @@ void write_reason(const std::string& folder, int rank, int exit_code, const std:
     const auto text = j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     mkdir(folder.c_str(), 0777);
     // A file of its own: a link would lead elsewhere, and a pipe would wait for a reader.
-    const base::Descriptor place(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    const auto place = opened(folder);
     const auto name = fmt::format("rank-{:05}.json", rank);
     unlinkat(place.get(), name.c_str(), 0);
     const base::Descriptor file(
@@ -60,9 +66,14 @@ void write_reason(const std::string& folder, int rank, int exit_code, const std:
 }
 
 void forget_reasons(const std::string& folder) {
+  const auto place = opened(folder);
+  if (!place.is_open()) return;
+  std::vector<std::string> names;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    if (is_reason(entry.path())) std::filesystem::remove(entry.path(), ignored);
+  for (std::filesystem::directory_iterator it(folder, ignored), end; !ignored && it != end; it.increment(ignored))
+    names.push_back(it->path().filename().string());
+  for (const auto& name : names)
+    if (is_reason(place.get(), name)) unlinkat(place.get(), name.c_str(), 0);
   rmdir(folder.c_str());  // refused where there is something else
 }
 

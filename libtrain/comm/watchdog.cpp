@@ -29,13 +29,18 @@ constexpr std::size_t verdict_limit = 1024;
 
 // What one rank knows of another.
 struct Peer {
-  std::vector<sockaddr_in> places;  // all that it told of, until it is heard: then the one that it spoke from
+  std::vector<sockaddr_in> named;   // all that it told of over MPI: from nowhere else is it heard
+  std::vector<sockaddr_in> places;  // the same, until it is heard: then the one that it spoke from
   bool heard = false;
   bool leaving = false;   // it has said farewell, and judges no more
   bool released = false;  // it knows of this rank's farewell, or listens no more
   double refused_since = -1,
          refused_last = 0;  // seconds since the first and the last refusal that no report has followed; -1: none
 };
+
+bool same_place(const sockaddr_in& a, const sockaddr_in& b) {
+  return a.sin_port == b.sin_port && a.sin_addr.s_addr == b.sin_addr.s_addr;
+}
 
 }  // namespace
 
@@ -129,8 +134,7 @@ struct Watchdog::Impl {
   // behind a firewall that refuses.
   void refused(const sockaddr_in& about) {
     for (auto& p : peers) {
-      if (!p.heard || p.places[0].sin_port != about.sin_port || p.places[0].sin_addr.s_addr != about.sin_addr.s_addr)
-        continue;
+      if (!p.heard || !same_place(p.places[0], about)) continue;
       p.released = true;
       p.refused_last = 0;
       if (p.refused_since < 0) p.refused_since = 0;
@@ -196,7 +200,8 @@ struct Watchdog::Impl {
 
   void receive() {
     char buffer[sizeof(Report) + verdict_limit + seal_bytes];
-    while (true) {
+    // Whoever sends without an end does not keep this thread from its work.
+    for (int left = 4 * options.size + 64; left > 0; --left) {
       sockaddr_in source{};
       socklen_t length = sizeof source;
       const auto n = recvfrom(socket, buffer, sizeof buffer, 0, reinterpret_cast<sockaddr*>(&source), &length);
@@ -209,6 +214,9 @@ struct Watchdog::Impl {
       if (r.rank < 0 || r.rank >= options.size) continue;
       const auto from = static_cast<std::size_t>(r.rank);
       auto& peer = peers[from];
+      if (std::none_of(peer.named.begin(), peer.named.end(),
+                       [&](const sockaddr_in& named) { return same_place(named, source); }))
+        continue;
       if (!peer.heard) peer.places = {source};
       peer.heard = true;
       peer.refused_since = -1;
@@ -326,10 +334,10 @@ struct Watchdog::Impl {
       hear_refusals();
       receive();
       if (ended) return;
-      const std::lock_guard lock(watching);
-      look_at_own(passed);
       since_judged += passed;
       if (t < next_report) continue;  // reports of many ranks wake this one often
+      const std::lock_guard lock(watching);
+      look_at_own(since_judged);
       send_to_all(own);
       next_report = t + options.interval_seconds;
       warn_of_unheard();
@@ -384,7 +392,8 @@ void Watchdog::start(const std::vector<std::string>& addresses) {
                    addresses.size());
   for (const auto& a : addresses) {
     auto address = parse_watchdog_address(a, base::host_name());
-    i.peers.emplace_back().places = std::move(address.places);
+    auto& peer = i.peers.emplace_back();
+    peer.named = peer.places = std::move(address.places);
     i.hosts.push_back(std::move(address.host));
   }
   i.own.rank = i.options.rank;

@@ -35,7 +35,8 @@ struct WatchdogOptions {
   WatchdogKey key = {};  // of this start, the same on every rank: what is not sealed with it is not heard
 };
 
-// One thread per rank, all signals masked, and one UDP socket; no MPI. Every rank reports sequence number, operation
+// One thread per rank, all signals masked, and one UDP socket; no MPI. Heard is what the job's key seals and what comes
+// from an address that its rank named. Every rank reports sequence number, operation
 // and step of each watched ledger to rank 0. Rank 0 compares those of one group; every other rank does so about rank 0,
 // should that one fall silent. Only time in which this process ran is counted, so that a suspended job does not look
 // hung. Long computing is no hang as long as nobody waits for it longer than the timeout. A rank that was heard, whose

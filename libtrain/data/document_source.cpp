@@ -28,13 +28,34 @@ bool names_table(std::string_view name) {
   return name.ends_with(".csv") || name.ends_with(".tsv");
 }
 
-void require_text(const std::string& source, std::string_view head, bool json_lines) {
+// What a command is given in place of " FILE": nothing where it reads a pipe.
+std::string given_to_command(const std::string& path) {
+  if (path.empty()) return {};
+  const auto source = source_name(path);
+  if (!io::InputStream::is_packed(path)) return " " + source;
+  return fmt::format(" <({} {})", path.ends_with(".zst") || path.ends_with(".zstd") ? "zstd -dc" : "zcat", source);
+}
+
+// `path` is empty for a pipe.
+void require_text(const std::string& source, const std::string& path, std::string_view head, bool json_lines) {
   const auto foreign = foreign_content(head, json_lines);
   if (!foreign) return;
   auto way = foreign->way;
-  for (auto at = way.find("FILE"); at != std::string::npos; at = way.find("FILE", at + source.size()))
-    way.replace(at, 4, source);
+  constexpr std::string_view file = " FILE";
+  if (const auto at = way.find(file); at != std::string::npos) way.replace(at, file.size(), given_to_command(path));
   throw base::InputError(fmt::format("{} is {}", source, foreign->what), way);
+}
+
+// Does what a pipe of no telling name begins with look like JSON? A list does, too, unless it is said to be text.
+bool begins_like_json(std::string_view head, bool said_to_be_text) {
+  if (head.starts_with('{')) return true;
+  const auto skip = [&](char c) {
+    if (!head.starts_with(c)) return false;
+    head.remove_prefix(1);
+    head.remove_prefix(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
+    return true;
+  };
+  return !said_to_be_text && skip('[') && skip('{') && head.starts_with('"');
 }
 
 }  // namespace
@@ -125,7 +146,7 @@ void DocumentSource::require_text_everywhere() {
     std::size_t held = 0;
     for (std::size_t n = 1; held < head.size() && n > 0; held += n)
       n = input.read(head.data() + held, head.size() - held);
-    require_text(source_name(name), {head.data(), held}, names_json(name));
+    require_text(source_name(name), name, {head.data(), held}, names_json(name));
   }
 }
 
@@ -172,16 +193,17 @@ void DocumentSource::begin_piece(std::size_t least) {
   ++next_piece_;
   auto& input = reading_->input;
   auto& held = reading_->cutter;
+  const auto enough = input.is_pipe() ? foreign_head : byte_order_mark.size();  // a pipe may give a byte at a time
   do {
     const auto n = input.read(held.room(least), least);
     reading_->at_end = n == 0;
     held.take(n);
-  } while (!reading_->at_end && held.held().size() < byte_order_mark.size() &&
-           byte_order_mark.starts_with(held.held()));
+  } while (!reading_->at_end && held.held().size() < enough);
   if (piece.first && held.held().starts_with(byte_order_mark)) held.drop_front(byte_order_mark.size());
-  if (input.is_pipe()) require_text(reading_->source, held.held(), names_json(name));
-  if (!input.is_pipe() || names_json(name)) return;
-  const bool json_lines = held.held().starts_with('{');
+  if (!input.is_pipe()) return;
+  const bool json_lines = names_json(name) || begins_like_json(held.held(), options_.split.has_value());
+  require_text(reading_->source, "", held.held(), json_lines);
+  if (names_json(name)) return;
   held.set_json_lines(json_lines);
   if (kinds_.unknown == 0) return;
   --kinds_.unknown;

@@ -34,9 +34,10 @@ struct Refusal {
 // "-" is standard input; "@list" names a file with one path a line, its end LF or CRLF. What is gzip or zstd is
 // unpacked (io/input_stream.h). Files ending in .jsonl, .ndjson or .json, with .gz, .zst or .zstd behind it or not,
 // hold one JSON object a line, others plain text; standard input and pipes of other names hold JSON lines when their
-// first byte is '{'. What is no text (foreign_content.h) is refused by the first next(), that of a pipe once it is
-// read; comma- or tab-separated values get a warning. A byte order mark at the start of an input or of a JSON line is
-// no part of the text. Documents come in the order of the inputs. Memory: that of a StretchCutter.
+// first byte is '{' (a JSON list is refused there, unless `split` says that it is text). What is no text
+// (foreign_content.h) is refused by the first next(), that of a pipe once it is read; comma- or tab-separated values
+// get a warning. A byte order mark at the start of an input or of a JSON line is no part of the text. Documents come in
+// the order of the inputs. Memory: that of a StretchCutter.
 class DocumentSource {
  public:
   // InputError for a file that cannot be read, UsageError for an option that no input would use (json_key where all is

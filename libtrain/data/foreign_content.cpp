@@ -29,6 +29,7 @@ constexpr std::array signatures{
     Signature{0, "\xFE\xFF"sv, "UTF-16 text", to_utf8_16},
     Signature{257, "ustar\0"sv, "a tar archive", unpack},
     Signature{257, "ustar  \0"sv, "a tar archive", unpack},
+    Signature{0, "!<arch>\n"sv, "an ar archive", unpack},
     Signature{0, "PK\3\4"sv, "a zip archive (or a document that is one)", unpack},
     Signature{0, "PK\5\6"sv, "an empty zip archive", unpack},
     Signature{0, "7z\xBC\xAF\x27\x1C"sv, "a 7z archive", unpack},
@@ -56,6 +57,14 @@ constexpr std::array signatures{
     Signature{0, "\x93NUMPY"sv, "a NumPy array", export_lines},
 };
 
+// Text has no bytes of 0, or hardly any; half of what is UTF-16 without a mark are, and much of what begins an archive.
+constexpr std::size_t first_block = 512;
+bool has_many_zeros(std::string_view bytes) {
+  constexpr std::size_t one_of = 64;
+  const auto zeros = static_cast<std::size_t>(std::count(bytes.begin(), bytes.end(), '\0'));
+  return zeros > 1 && zeros * one_of > bytes.size();
+}
+
 bool is_white(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 }  // namespace
@@ -65,9 +74,7 @@ std::optional<ForeignContent> foreign_content(std::string_view head, bool json_l
   for (const auto& s : signatures)
     if (head.size() >= s.at + s.bytes.size() && head.substr(s.at, s.bytes.size()) == s.bytes)
       return ForeignContent{std::string(s.what), std::string(s.way)};
-  // Text has no bytes of 0, or hardly any; half of what is UTF-16 without a mark are.
-  constexpr std::size_t one_of = 64;
-  if (static_cast<std::size_t>(std::count(head.begin(), head.end(), '\0')) * one_of > head.size())
+  if (has_many_zeros(head) || has_many_zeros(head.substr(0, first_block)))
     return ForeignContent{"no text: it has bytes of 0 in many places",
                           "if it is UTF-16, " + std::string(to_utf8_16) + "; shard-data reads UTF-8"};
   if (!json_lines) return std::nullopt;

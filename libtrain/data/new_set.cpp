@@ -18,12 +18,12 @@ namespace {
 void refuse_rejects_within_output(const BuildOptions& options) {
   namespace fs = std::filesystem;
   std::error_code error;
-  auto set = fs::weakly_canonical(fs::absolute(options.output), error);
+  auto set = fs::weakly_canonical(base::absolute_path(options.output), error);
   if (!set.has_filename()) set = set.parent_path();  // "data/"
-  const auto list = fs::weakly_canonical(fs::absolute(options.rejects), error);
+  const auto list = fs::weakly_canonical(base::absolute_path(options.rejects), error);
   for (const auto* suffix : {"", ".partial", ".replaced.partial", parts_suffix}) {
     const fs::path folder = set.string() + suffix;
-    if (std::mismatch(folder.begin(), folder.end(), list.begin(), list.end()).first == folder.end())
+    if (base::is_within(list, folder))
       throw base::UsageError(
           fmt::format("--rejects {} lies in the folder of the shard set {}", options.rejects, options.output),
           "name a file beside that folder");

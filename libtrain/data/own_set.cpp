@@ -6,6 +6,7 @@
 #include "libtrain/base/folder_lock.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/system_error.h"
 #include "libtrain/data/shard_set.h"
 
 #include <algorithm>
@@ -99,6 +100,8 @@ std::string foreign_in_set(const std::string& folder) {
   try {
     index = index_from_json(base::parse_json<nlohmann::json>(base::read_file(folder + "/index.json"), "index.json"),
                             "index.json");
+  } catch (const base::Unreadable&) {  // of its content nothing is known
+    throw;
   } catch (const std::exception& e) {
     return fmt::format("holds an index.json that is none of a shard set ({})", e.what());
   }
@@ -116,7 +119,10 @@ std::string foreign_in_set(const std::string& folder) {
 std::string foreign_in(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) return "is no folder";
-  if (fs::is_empty(folder, error)) return "";
+  const auto is_empty_split = [](const std::string& name, base::EntryKind kind) {
+    return kind == base::EntryKind::folder && is_split(name);
+  };
+  if (base::first_unknown(folder, is_empty_split).empty()) return "";  // also what a file server keeps of a removed set
   if (base::file_size(folder + "/index.json") >= 0) return foreign_in_set(folder);
   if (base::file_size(folder + "/" + base::lock_name) >= 0) return foreign_in_unfinished(folder);
   return "holds files but no index.json of a shard set";

@@ -6,6 +6,7 @@
 #include "libtrain/base/folder_lock.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/data/new_set.h"
 #include "libtrain/data/own_set.h"
@@ -107,6 +108,7 @@ std::vector<int> Parts::missing() const {
   std::error_code error;
   for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error))
     there.push_back(it->path().filename().string());
+  if (base::is_unreadable(error.value())) base::throw_cannot_read("list", path_, error.value());
   std::sort(there.begin(), there.end());
   std::vector<int> out;
   for (int task = 0; task < tasks_; ++task)

@@ -7,11 +7,12 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/system_error.h"
+#include "libtrain/io/bulk.h"
 #include "libtrain/io/hdf5_file.h"
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 namespace trainyard::data {
 
@@ -23,15 +24,13 @@ namespace fs = std::filesystem;
 // apart that come without checksums.
 std::uint32_t sample_of(const std::string& path) {
   constexpr std::int64_t blocks = 16, block = 64 << 10;
-  const auto size = base::file_size(path);
-  std::ifstream file(path, std::ios::binary);
+  const io::BulkFile file(path, io::BulkFile::Mode::read);
+  const auto size = file.size();
   std::vector<char> buffer(static_cast<std::size_t>(std::min<std::int64_t>(size, block)));
   auto crc = base::crc32c(&size, sizeof size);
   for (std::int64_t b = 0; b < blocks && !buffer.empty(); ++b) {
-    file.seekg((size - static_cast<std::int64_t>(buffer.size())) / (blocks - 1) * b);
-    if (b == blocks - 1) file.seekg(size - static_cast<std::int64_t>(buffer.size()));
-    if (!file.read(buffer.data(), static_cast<std::streamsize>(buffer.size())))
-      throw base::InputError(fmt::format("cannot read shard {}", path), "check its permissions and the disk");
+    const auto last = size - std::ssize(buffer);
+    file.read(b == blocks - 1 ? last : last / (blocks - 1) * b, buffer.data(), std::ssize(buffer));
     crc = base::crc32c(buffer.data(), buffer.size(), crc);
   }
   return crc;
@@ -109,12 +108,18 @@ SetIndex read_index(const std::string& folder) {
             ? fmt::format("give the folder that holds it: {}", base::parent_of(folder))
             : fmt::format("text becomes a shard set with shard-data --input {} --output FOLDER; give that folder",
                           folder));
-  if (!fs::is_directory(folder, error))
+  const auto require_look = [&](const std::string& at) {
+    if (base::is_unreadable(error.value())) base::throw_cannot_read("look at", at, error.value());
+  };
+  const bool is_folder = fs::is_directory(folder, error);
+  require_look(folder);
+  if (!is_folder)
     throw base::InputError(fmt::format("data folder {} does not exist", folder), "make one with shard-data --output");
   const auto path = (fs::path(folder) / "index.json").string();
-  if (fs::symlink_status(path, error).type() > fs::file_type::none) {
+  const auto type = fs::symlink_status(path, error).type();
+  require_look(path);
+  if (type > fs::file_type::none)
     return index_from_json(base::parse_json<nlohmann::json>(base::read_file(path), path), path);
-  }
   SetIndex index;
   index.checksummed = false;
   index.train = scan(folder, "train", index);

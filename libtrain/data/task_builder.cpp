@@ -1,6 +1,7 @@
 // A part, and the set of all parts.
 #include "libtrain/data/task_builder.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
 #include "libtrain/base/json.h"
@@ -13,8 +14,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
+#include <sstream>
 
 namespace trainyard::data {
 
@@ -76,7 +77,7 @@ class Walk {
 
   void pass(int task, const PartRecord& part) {
     const auto file = parts_.folder_of(task) + "/" + refused_file;
-    std::ifstream refused(file);
+    std::istringstream refused(base::file_size(file) < 0 ? std::string() : base::read_file(file));
     for (const auto& piece : part.pieces) {
       if (piece.input != input_ || piece.begin != byte_ || input_ >= source_.sizes().size() ||
           piece.end > source_.sizes()[input_])

@@ -215,15 +215,24 @@ DocumentTokens document_tokens(std::int32_t end, std::int32_t begin) {
           false};
 }
 
-std::string end_beside(const std::string& path) {
-  const auto file = (std::filesystem::path(path).parent_path() / "tokenizer_config.json").string();
-  if (path == "bytes" || base::file_size(file) < 0) return {};
-  const auto config = base::parse_json<nlohmann::json>(base::read_file(file, base::largest_description), file);
-  const auto found = config.is_object() ? config.find("eos_token") : config.end();
-  if (!config.is_object() || found == config.end()) return {};
-  if (found->is_string()) return found->get<std::string>();
-  const bool named = found->is_object() && found->contains("content") && (*found)["content"].is_string();
-  return named ? (*found)["content"].get<std::string>() : std::string();
+EndBeside end_beside(const std::string& path) {
+  if (path == "bytes") return {};
+  const auto read = [&](const char* name, const char* key) {
+    const auto file = (std::filesystem::path(path).parent_path() / name).string();
+    if (base::file_size(file) < 0) return nlohmann::json();
+    const auto config = base::parse_json<nlohmann::json>(base::read_file(file, base::largest_description), file);
+    return config.is_object() ? config.value(key, nlohmann::json()) : nlohmann::json();
+  };
+  auto found = read("tokenizer_config.json", "eos_token");
+  if (found.is_object()) found = found.value("content", nlohmann::json());
+  if (found.is_string()) return {found.get<std::string>(), "eos_token of tokenizer_config.json"};
+  try {
+    found = read("config.json", "eos_token_id");
+  } catch (const base::InputError&) {  // of something else
+    return {};
+  }
+  if (found.is_array() && !found.empty()) found = nlohmann::json(found.front());
+  return found.is_number_unsigned() ? EndBeside{found.dump(), "eos_token_id of config.json"} : EndBeside();
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path, const DocumentTokens& around) {

@@ -64,9 +64,14 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path, cons
 std::unique_ptr<Tokenizer> tokenizer_of_model(const std::string& path, std::string model, const DocumentTokens& around);
 
 DocumentTokens document_tokens(std::int32_t end, std::int32_t begin);  // by their ids; -1: not said
-// What a tokenizer_config.json beside the model's file says (transformers): the text of its eos_token; empty without
-// one. InputError for a file that is no JSON.
-std::string end_beside(const std::string& path);
+// What ends documents by the files beside the model's (transformers): the eos_token of a tokenizer_config.json, else
+// the eos_token_id of a config.json, of several the first. Empty: neither says it. InputError for a
+// tokenizer_config.json that is no JSON.
+struct EndBeside {
+  std::string token;    // its text, or its id in digits
+  std::string said_by;  // "eos_token of tokenizer_config.json"
+};
+EndBeside end_beside(const std::string& path);
 // "tokenizer X has no token <|end|>", with some of `names` to try.
 base::InputError no_such_token(const std::string& path, const std::string& token, std::vector<std::string> names);
 base::InputError no_special_token(const std::string& path);

@@ -9,6 +9,7 @@
 #include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/reader.h"
+#include "libtrain/checkpoint/removed.h"
 #include "libtrain/engine/learning_rate.h"
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/engine/start_path.h"
@@ -59,7 +60,8 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     base::Words{{"auto", "nccl", "mpi"}});
   v("memory-limit", c.memory_limit, "How", "refuse to start when a rank needs more, e.g. 4GB", base::Bytes{});
   v("learning-rate", c.learning_rate, "Optimizer", "peak", positive_f32);
-  v("final-learning-rate", c.final_learning_rate, "Optimizer", "rate of the last step", f32_from_zero);
+  v("start-learning-rate", c.start_learning_rate, "Optimizer", "that the warm-up rises from", f32_from_zero);
+  v("final-learning-rate", c.final_learning_rate, "Optimizer", "that a decay ends with", f32_from_zero);
   v("schedule", c.schedule, "Optimizer", "constant linear cosine wsd* inverse-sqrt", base::Words{schedule_names()});
   v("warmup-steps", c.warmup_steps, "Optimizer", "linear warm-up", step_count);
   v("decay-steps", c.decay_steps, "Optimizer", "of linear, cosine and wsd*", step_count);
@@ -67,6 +69,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("beta2", c.beta2, "Optimizer", "AdamW", decay_rate);
   v("epsilon", c.epsilon, "Optimizer", "AdamW", {1e-30, 1});
   v("weight-decay", c.weight_decay, "Optimizer", "AdamW, not on biases, norms and embeddings", {0, 1000});
+  v("decay-embeddings", c.decay_embeddings, "Optimizer", "on: on embeddings, too; off", base::Words{{"off", "on"}});
   v("clip", c.clip, "Optimizer", "largest gradient norm; 0: no clipping", f32_from_zero);
   v("save-every", c.save_every, "Keeping", "steps between checkpoints; 0: only at the end", step_count);
   v("keep", c.keep, "Keeping", "checkpoints kept; 0: all", {0, 1'000'000});
@@ -148,10 +151,15 @@ void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& c)
     auto lanes = plan::Lanes::of_the_run;
     auto found = model_of_newest(own);
     if (!found && (c.resume == "auto" || c.resume == "never")) {
-      const auto named = checkpoints_named("--init-from", c.init_from);
       lanes = plan::Lanes::open;
-      found = model_of_newest(named);
-      if (!found) checkpoint::read_state(named.front());  // says what is wrong with it
+      found = checkpoint::looking_again({c.init_from}, [&] {
+        const auto named = checkpoints_named("--init-from", c.init_from);
+        return checkpoint::reading(named, [&] {
+          auto newest = model_of_newest(named);
+          if (!newest) checkpoint::read_state(named.front());  // says what is wrong with it
+          return newest;
+        });
+      });
     }
     if (!found) return;
     c.checkpoint_model = found->model;

@@ -37,11 +37,12 @@ struct RunConfig : plan::Cut {
   std::string memory_limit;           // for example 4GB: bytes of one rank
   // optimizer
   double learning_rate = 1e-3;
-  double final_learning_rate = 0;
+  double start_learning_rate = 0, final_learning_rate = 0;
   std::string schedule = "cosine";
   std::int64_t warmup_steps = 0;
   std::int64_t decay_steps = 0;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
+  std::string decay_embeddings = "off";
   double clip = 1.0;
   // keeping
   std::int64_t save_every = 0;

@@ -4,9 +4,11 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/checkpoint/reader.h"
+#include "libtrain/checkpoint/removed.h"
 #include "libtrain/comm/core_share.h"
 #include "libtrain/comm/delayed.h"
 #include "libtrain/data/masking.h"
@@ -217,12 +219,18 @@ void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exe
     return hash_of(decided) + t.checkpoint;
   };
   const auto found = on_rank_zero(world, exec, [&] {
-    t.checkpoint = checkpoint::named_checkpoint(c.checkpoint);
-    checkpoint::Reader whole(t.checkpoint);
-    read_terms(t, c, world.size, fair_threads);
-    return print();
+    return checkpoint::looking_again({c.checkpoint}, [&] {
+      t.checkpoint = checkpoint::named_checkpoint(c.checkpoint);
+      const auto read = [&] {
+        checkpoint::Reader whole(t.checkpoint);
+        read_terms(t, c, world.size, fair_threads);
+        return print();
+      };
+      return checkpoint::reading({t.checkpoint}, read, checkpoint::Seen::listed);
+    });
   });
   t.checkpoint = found.substr(16);
+  if (world.rank == 0) warn_of_edited_plan(c.run);
   require_same_checkpoint(t.checkpoint, world, exec);
   on_every_rank(world, exec, [&] {
     if (world.rank == 0) return;
@@ -231,6 +239,9 @@ void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exe
       throw base::InputError("this rank reads another checkpoint, configuration or data index than rank 0",
                              "is the folder shared, and did a file change while the job started?");
   });
+  if (world.rank != 0) return;
+  if (const auto other = other_end_text(t.run.data, t.setup.index, t.checkpoint, t.state); !other.empty())
+    base::log_warning("{}", other);
 }
 
 std::int64_t windows_of(const EvaluateConfig& c, const Terms& t, const data::WindowDataset& set) {
@@ -281,9 +292,9 @@ Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& t
     throw nothing_counts(fmt::format("{} of {}", base::counted(t.sequences, "sequence"), t.run.data),
                          t.setup.masking.has_value());
   if (!std::isfinite(total.mean()))
-    throw base::CheckError(
-        fmt::format("the loss of {} on {} is not finite: {}", t.checkpoint, t.run.data, total.mean()),
-        "inspect the checkpoint: its norms show which tensor went wrong");
+    throw base::CheckError(fmt::format("the loss of {} on {} is not finite: {}", t.checkpoint, t.run.data,
+                                       base::number_text(total.mean())),
+                           "inspect the checkpoint: its norms show which tensor went wrong");
   Evaluation e;
   e.checkpoint = t.checkpoint, e.step = t.state.step;
   e.data = t.run.data, e.split = c.split, e.dtype = base::name_of(t.run.dtype), e.document_mask = t.run.document_mask;

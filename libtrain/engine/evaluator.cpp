@@ -3,7 +3,7 @@
 
 #include "kernels/cast/cast.h"
 #include "libtrain/base/error.h"
-#include "libtrain/checkpoint/reader.h"
+#include "libtrain/checkpoint/removed.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/plan/accesses.h"
 #include "libtrain/plan/evaluation.h"
@@ -62,8 +62,7 @@ std::vector<Chunk> Evaluator::make_chunks() {
 }
 
 // Through host memory, so that one path serves every dtype and device.
-void Evaluator::read_pieces(const std::string& checkpoint) {
-  checkpoint::Reader reader(checkpoint, checkpoint::Reader::Check::as_needed);
+void Evaluator::read_pieces(checkpoint::Reader& reader, checkpoint::ReadSums& sums) {
   const auto host = tensor::Exec::caller(nullptr, plan_.threads);
   std::vector<float> read;
   std::vector<char> working;
@@ -73,6 +72,8 @@ void Evaluator::read_pieces(const std::string& checkpoint) {
     read.resize(static_cast<std::size_t>(layout.piece));
     working.resize(static_cast<std::size_t>(layout.piece * base::size_of(own.dtype)));
     reader.read_piece(checkpoint::Kind::model, context_.unit(u), world_.topology, world_.rank, read.data());
+    if (!context_.set.borrowed[static_cast<std::size_t>(u)])
+      sums.add(checkpoint::Kind::model, context_.unit(u), world_.topology, world_.rank, read.data());
     const base::View narrow(working.data(), own.dtype, {layout.piece});
     kernels::cast(*host, base::View::of(read.data(), {layout.piece}), narrow);
     tensor::copy(*compute_, narrow, own);
@@ -81,7 +82,18 @@ void Evaluator::read_pieces(const std::string& checkpoint) {
 }
 
 void Evaluator::load(const std::string& checkpoint) {
-  on_every_rank(world_, communication(), [&] { read_pieces(checkpoint); });
+  std::optional<checkpoint::Reader> reader;
+  std::optional<checkpoint::ReadSums> sums;
+  on_every_rank(world_, communication(), [&] {
+    const auto read = [&] {
+      reader.emplace(checkpoint, checkpoint::Reader::Check::as_needed);
+      sums.emplace(*reader, plan_.threads);
+      read_pieces(*reader, *sums);
+    };
+    checkpoint::reading({checkpoint}, read, checkpoint::Seen::listed);
+  });
+  sums->add_ranks(*world_.control, communication());
+  on_every_rank(world_, communication(), [&] { sums->require(); });
   store_.weights().pieces_changed();
 }
 

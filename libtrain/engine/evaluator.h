@@ -2,6 +2,7 @@
 // plan::evaluation_memory states.
 #pragma once
 
+#include "libtrain/checkpoint/read_sums.h"
 #include "libtrain/engine/batches.h"
 #include "libtrain/engine/memory.h"
 #include "libtrain/engine/stage_passes.h"
@@ -42,7 +43,7 @@ class Evaluator {
 
  private:
   std::vector<Chunk> make_chunks();
-  void read_pieces(const std::string& checkpoint);
+  void read_pieces(checkpoint::Reader& reader, checkpoint::ReadSums& sums);
 
   plan::Plan plan_;
   StepSettings settings_;

@@ -4,20 +4,24 @@
 #include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/reader.h"
+#include "libtrain/checkpoint/removed.h"
 
 #include <cmath>
+#include <optional>
 
 namespace trainyard::engine {
 
 namespace {
 
 // Empty when every byte is right and every tensor finite. The fingerprints tie the bytes that were read to the norms
-// that were taken of them.
-std::string fault_of(checkpoint::Reader& reader) {
+// that were taken of them. None for one of more than `most_bytes`, which is not read.
+std::optional<std::string> fault_of(const std::string& path, std::int64_t most_bytes) {
+  checkpoint::Reader reader(path);
+  if (reader.bytes() > most_bytes) return {};
   reader.verify_all();
   for (const auto& t : reader.tensors())
     if (!std::isfinite(t.norm)) return fmt::format("{} holds values that are not finite", t.path);
-  return {};
+  return "";
 }
 
 }  // namespace
@@ -28,14 +32,15 @@ std::string good_checkpoint_sentence(const std::string& folder, std::int64_t new
     for (const auto& found : checkpoint::list(folder)) {
       if (found.step > newest_step) continue;
       try {
-        checkpoint::Reader reader(found.path);
-        if (reader.bytes() > most_bytes)
+        const auto fault = checkpoint::reading(
+            {found.path}, [&] { return fault_of(found.path, most_bytes); }, checkpoint::Seen::listed);
+        if (!fault)
           return fmt::format("{}the checkpoint of step {} was saved, inspect --verify {} says whether it is good",
                              faults, found.step, found.path);
-        const auto fault = fault_of(reader);
-        if (fault.empty())
+        if (fault->empty())
           return fmt::format("{}the checkpoint of step {} was read back and is good", faults, found.step);
-        faults += fmt::format("the checkpoint of step {} is of no use ({}); ", found.step, fault);
+        faults += fmt::format("the checkpoint of step {} is of no use ({}); ", found.step, *fault);
+      } catch (const checkpoint::Removed&) {  // the run has saved another one since
       } catch (const base::Unreadable& e) {
         faults += fmt::format("the checkpoint of step {} cannot be read ({}); ", found.step, e.what());
       } catch (const base::Error& e) {

@@ -99,11 +99,14 @@ std::string difference(const std::string& name, const nlohmann::json& was, const
   return out;
 }
 
-// With the model as programs write it today. Older ones knew no objective but the next token.
+// With the model as programs write it today. Older ones knew no objective but the next token, no warm-up but from 0,
+// and no decay of embeddings.
 nlohmann::json current_identity(nlohmann::json identity) {
   if (!identity.is_object() || identity.empty()) return identity;
   if (identity.contains("model")) identity["model"] = plan::current_form(identity["model"]);
   identity.emplace("objective", plan::name_of(plan::Objective::causal));
+  identity.emplace("start_learning_rate", 0.0);
+  identity.emplace("decay_embeddings", "off");
   return identity;
 }
 

@@ -35,7 +35,7 @@ double LearningRate::at(std::int64_t completed) const {
 
 double LearningRate::at_time(double t) const {
   const auto warmup = static_cast<double>(warmup_steps), decay = static_cast<double>(decay_steps);
-  if (t <= warmup) return peak * t / warmup;
+  if (t <= warmup) return start > 0 ? start + (peak - start) * t / warmup : peak * t / warmup;
   if (decays_at_the_end(schedule)) {
     const double left = static_cast<double>(total_steps) - t;
     if (left >= decay) return peak;
@@ -63,6 +63,13 @@ std::vector<std::string> problems(const LearningRate& s) {
     out.push_back(fmt::format("--final-learning-rate {} must lie between 0 and --learning-rate {}", s.final, s.peak));
   if (s.warmup_steps < 0 || s.warmup_steps > s.total_steps)
     out.push_back(fmt::format("--warmup-steps {} must lie between 0 and --steps {}", s.warmup_steps, s.total_steps));
+  if (s.start != 0 && !(s.start > 0 && s.start <= s.peak))
+    out.push_back(fmt::format("--start-learning-rate {} must lie between 0 and --learning-rate {}", s.start, s.peak));
+  else if (s.start > 0 && s.warmup_steps == 0)
+    out.push_back(fmt::format("--start-learning-rate {} means nothing without --warmup-steps", s.start));
+  if ((s.schedule == "linear" || s.schedule == "cosine") && s.final > 0 && s.warmup_steps == s.total_steps)
+    out.push_back(fmt::format("--final-learning-rate {} is never reached: --warmup-steps {} are all --steps", s.final,
+                              s.warmup_steps));
   if (decays_at_the_end(s.schedule) && (s.decay_steps < 1 || s.decay_steps + s.warmup_steps > s.total_steps))
     out.push_back(
         fmt::format("--schedule {} needs --decay-steps between 1 and --steps minus --warmup-steps ({}), not {}",

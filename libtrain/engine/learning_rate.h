@@ -7,7 +7,8 @@
 
 namespace trainyard::engine {
 
-// Linear warm-up over warmup_steps, then the named decay to `final` at total_steps; constant after the end.
+// Linear warm-up from `start` over warmup_steps, then the named decay to `final` at total_steps; constant after the
+// end.
 //   constant             peak
 //   linear, cosine       from peak to final between the end of the warm-up and total_steps, or in decay_steps where
 //                        they are given, and final from then on (Loshchilov & Hutter 2017 for cosine)
@@ -21,8 +22,9 @@ struct LearningRate {
   std::string schedule = "cosine";
   double peak = 1e-3, final = 0;
   std::int64_t warmup_steps = 0, decay_steps = 0, total_steps = 1;
+  double start = 0;  // that the warm-up rises from
 
-  // For the step that follows `completed` finished ones: the first step already uses peak / warmup_steps.
+  // For the step that follows `completed` finished ones: the first step is already one of warmup_steps above `start`.
   double at(std::int64_t completed) const;
 
  private:

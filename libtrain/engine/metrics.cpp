@@ -47,7 +47,10 @@ std::string read_back(int file, std::int64_t bytes) {
 void make_own(const std::string& path, std::int64_t length) {
   struct stat named {
   }, info{};
-  if (::lstat(path.c_str(), &named) != 0) return;
+  if (::lstat(path.c_str(), &named) != 0) {
+    if (base::is_unreadable(errno)) base::throw_cannot_read("look at", path, errno);
+    return;
+  }
   const bool link = S_ISLNK(named.st_mode);
   if (::stat(path.c_str(), &info) != 0 || (!link && info.st_nlink < 2)) return;
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -66,7 +69,9 @@ void make_own(const std::string& path, std::int64_t length) {
 std::int64_t MetricsFile::length_through(const std::string& path, std::int64_t step) {
   std::int64_t good = 0;
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return 0;
+  const bool there = std::filesystem::exists(path, error);
+  if (base::is_unreadable(error.value())) base::throw_cannot_read("look at", path, error.value());
+  if (!there) return 0;
   each_metrics_line(path, [&](const MetricsLine& line) {
     if (!line.damage.empty() || !line.terminated) return true;
     if (line.step > step) return false;

@@ -9,9 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,20 +48,38 @@ std::string read_at(int file, std::int64_t offset, std::size_t bytes, const std:
 
 }  // namespace
 
+// By the system's calls: a stream tells the end of a file from a device that fails by nothing, and a run cuts the file
+// where its lines end.
 void each_metrics_line(const std::string& path, const std::function<bool(const MetricsLine&)>& visit) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error))
+  if (!std::filesystem::is_regular_file(path, error)) {
+    if (base::is_unreadable(error.value())) base::throw_cannot_read("look at", path, error.value());
     throw base::InputError(fmt::format("{} is not a file", path), "metrics.jsonl is a file that train writes");
-  std::ifstream in(path, std::ios::binary);
-  if (!in)
-    throw base::InputError(fmt::format("cannot read {}: {}", path, std::strerror(errno)), "check its permissions");
+  }
+  const base::Descriptor file(base::open_regular(path));
   MetricsLine line;
-  for (std::string text; std::getline(in, text);) {
+  std::string held;
+  std::size_t begin = 0;
+  bool more = true;
+  for (std::int64_t at = 0;;) {
+    auto feed = held.find('\n', begin);
+    while (more && (feed == std::string::npos || feed + 1 == held.size())) {  // is it the last line?
+      held.erase(0, begin);
+      begin = 0;
+      const auto text = read_at(file.get(), at, piece, path);
+      at += std::ssize(text);
+      more = text.size() == piece;
+      held += text;
+      feed = held.find('\n');
+    }
+    if (begin == held.size()) return;
     MetricsLine next;
     next.number = line.number + 1;
-    next.terminated = !in.eof();
-    next.end = line.end + static_cast<std::int64_t>(text.size()) + (next.terminated ? 1 : 0);
-    next.last = in.peek() == std::ifstream::traits_type::eof();
+    next.terminated = feed != std::string::npos;
+    const auto text = held.substr(begin, next.terminated ? feed - begin : std::string::npos);
+    begin += text.size() + (next.terminated ? 1 : 0);
+    next.end = line.end + std::ssize(text) + (next.terminated ? 1 : 0);
+    next.last = begin == held.size();
     line = std::move(next);
     if (text.empty()) continue;
     parse(line, text, path);

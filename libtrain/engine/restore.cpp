@@ -7,6 +7,8 @@
 #include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/manifest.h"
+#include "libtrain/checkpoint/read_sums.h"
+#include "libtrain/checkpoint/removed.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/build_info.h"
@@ -18,6 +20,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 namespace trainyard::engine {
 
@@ -76,8 +79,7 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, const pla
   if (was.plan.contains("zero")) tell("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
 }
 
-void read_pieces(const Start& start, Trainer& trainer) {
-  checkpoint::Reader reader(start.path, checkpoint::Reader::Check::as_needed);
+void read_pieces(const Start& start, Trainer& trainer, checkpoint::Reader& reader, checkpoint::ReadSums& sums) {
   auto& context = trainer.context();
   auto& states = trainer.store().states();
   auto& exec = trainer.compute();
@@ -88,6 +90,8 @@ void read_pieces(const Start& start, Trainer& trainer) {
       if (exec.on_gpu()) staged.resize(static_cast<std::size_t>(layout.piece));
       auto* out = exec.on_gpu() ? staged.data() : to.ptr<float>();
       reader.read_piece(kind, context.unit(u), context.world.topology, context.world.rank, out);
+      if (!context.set.borrowed[static_cast<std::size_t>(u)])
+        sums.add(kind, context.unit(u), context.world.topology, context.world.rank, out);
       if (!exec.on_gpu()) return;
       tensor::copy(exec, base::View::of(out, {layout.piece}), to);
       exec.synchronize();
@@ -107,7 +111,11 @@ void read_pieces(const Start& start, Trainer& trainer) {
 void require_tokenizer(const checkpoint::RunState& state, const RunConfig& c, const data::SetIndex& index,
                        const std::string& checkpoint) {
   const auto tokenizer = tokenizer_of(state);
-  if (!tokenizer || tokenizer->made(index)) return;
+  if (!tokenizer || tokenizer->made(index)) {
+    if (const auto other = other_end_text(c.data, index, checkpoint, state); !other.empty())
+      base::log_warning("{}", other);
+    return;
+  }
   const auto text = fmt::format("{}: its tokens mean something else to these weights",
                                 other_tokenizer_text(c.data, index, checkpoint, *tokenizer));
   const auto changes = split_names(c.change);
@@ -140,7 +148,7 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
   if (start.path.empty() && !c.init_from.empty()) start = {checkpoint_named("--init-from", c.init_from), true};
   if (start.path.empty() || start.weights_only) require_counters(setup.plan.model, c, 0, 0);
   if (start.path.empty()) return start;
-  checkpoint::Reader reader(start.path);
+  auto reader = checkpoint::reading({start.path}, [&] { return checkpoint::Reader(start.path); });
   if (touch == RunFolder::held) mend_view(reader, folder);
   if (start.weights_only) {
     require_tokenizer(reader.state(), c, setup.index, start.path);
@@ -160,6 +168,7 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
   require_counters(setup.plan.model, c, start.step, start.samples_seen);
   std::error_code error;
   start.own = std::filesystem::equivalent(start.path, folder + "/" + checkpoint::step_name(start.step), error);
+  if (base::is_unreadable(error.value())) base::throw_cannot_read("look at", start.path, error.value());
   start.newest = start.own && checkpoint::list(folder).front().step == start.step;
   if (start.step < c.steps) return start;
   try {
@@ -198,7 +207,11 @@ void take_lanes(RunConfig& c, const LanesOfRun& of_run) {
 
 Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged,
                    RunFolder folder) {
-  return or_stop_unread(c, [&] { return choose(c, setup, ranks, damaged, folder); });
+  std::vector<std::string> places;  // where another run may save meanwhile
+  if (c.resume != "auto" && c.resume != "never") places.push_back(c.resume);
+  if (!c.init_from.empty() && std::filesystem::exists(c.init_from)) places.push_back(c.init_from);
+  return or_stop_unread(
+      c, [&] { return checkpoint::looking_again(places, [&] { return choose(c, setup, ranks, damaged, folder); }); });
 }
 
 void load_start(const Start& start, Trainer& trainer, World& world, const RunConfig& c) {
@@ -206,7 +219,19 @@ void load_start(const Start& start, Trainer& trainer, World& world, const RunCon
     trainer.store().initialize(c.seed);
     return;
   }
-  on_every_rank(world, trainer.communication(), [&] { or_stop_unread(c, [&] { read_pieces(start, trainer); }); });
+  auto& exec = trainer.communication();
+  std::optional<checkpoint::Reader> reader;
+  std::optional<checkpoint::ReadSums> sums;
+  on_every_rank(world, exec, [&] {
+    const auto read = [&] {
+      reader.emplace(start.path, checkpoint::Reader::Check::as_needed);
+      sums.emplace(*reader, trainer.compute().threads());
+      read_pieces(start, trainer, *reader, *sums);
+    };
+    or_stop_unread(c, [&] { checkpoint::reading({start.path}, read, checkpoint::Seen::listed); });
+  });
+  sums->add_ranks(*world.control, exec);
+  on_every_rank(world, exec, [&] { sums->require(); });
   trainer.store().pieces_loaded();
 }
 

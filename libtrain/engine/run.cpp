@@ -8,6 +8,7 @@
 #include "libtrain/comm/core_share.h"
 #include "libtrain/comm/delayed.h"
 #include "libtrain/comm/reason.h"
+#include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/auto_plan.h"
@@ -26,10 +27,10 @@
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/file_layout.h"
 #include "libtrain/plan/memory.h"
-#include "libtrain/plan/prediction.h"
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <new>
 #include <optional>
 #include <vector>
@@ -72,13 +73,26 @@ void warn_of_what_is_left_out(const RunSetup& setup) {
 std::string other_rate_text(const Start& start, const RunSetup& setup) {
   if (start.path.empty() || start.weights_only) return {};
   const auto was = checkpoint::read_state(start.path).identity;
-  if (!was.contains("decay_steps") || !was.contains("steps")) return {};  // of an older version
-  const LearningRate before{was["schedule"],     was["learning_rate"], was["final_learning_rate"],
-                            was["warmup_steps"], was["decay_steps"],   was["steps"]};
+  const auto names = {"learning_rate", "final_learning_rate", "warmup_steps", "decay_steps", "steps"};
+  const auto is_number = [&](const char* name) { return was.contains(name) && was[name].is_number(); };
+  if (!was.contains("schedule") || !was["schedule"].is_string() || !std::all_of(names.begin(), names.end(), is_number))
+    return {};  // of an older version
+  const LearningRate before{was["schedule"],
+                            was["learning_rate"],
+                            was["final_learning_rate"],
+                            was["warmup_steps"],
+                            was["decay_steps"],
+                            was["steps"],
+                            is_number("start_learning_rate") ? was["start_learning_rate"].get<double>() : 0};
   const double planned = before.at(start.step), now = setup.step.learning_rate.at(start.step);
-  if (planned == now) return {};
+  if (planned == now || start.step >= setup.step.learning_rate.total_steps) return {};
   return fmt::format("the learning rate of step {} is {:.4g}; the settings of the checkpoint gave {:.4g}",
                      start.step + 1, now, planned);
+}
+
+std::string rate_line(const Start& start, const RunSetup& setup) {
+  const auto text = other_rate_text(start, setup);
+  return text.empty() ? "" : text + "\n";
 }
 
 RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec) {
@@ -99,10 +113,7 @@ RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec)
       throw base::InputError(fmt::format("this rank reads another {} than rank 0", fmt::join(other, ", ")),
                              "is the folder shared, and did a file change while the job started?");
   });
-  if (world.rank == 0 && config.plan_as_read)
-    if (const auto other = plan::other_prediction(*config.plan_as_read); !other.empty())
-      base::log_warning("{} was edited, or made by another version: {}; what this program computes counts",
-                        base::one_line(config.plan), base::shortened(other));
+  if (world.rank == 0) warn_of_edited_plan(config);
   if (const auto dropped = plan::dropped_text(setup.plan.model); world.rank == 0 && !dropped.empty())
     base::log_warning("{}", dropped);
   return setup;
@@ -129,6 +140,16 @@ HeldOutput agreed_lock(const RunConfig& config, World& world, tensor::Exec& exec
   return held;
 }
 
+// Later ones than the start that rank 0 has passed over by itself.
+nlohmann::json passed_over(const RunConfig& config, const Start& start, const std::vector<std::string>& damaged) {
+  auto out = nlohmann::json::array();
+  if (config.resume == "auto" && start.own)
+    for (const auto& held : checkpoint::list(checkpoints_folder(config.output)))
+      if (held.step > start.step && std::find(damaged.begin(), damaged.end(), held.path) == damaged.end())
+        out.push_back(base::text_of_path(held.path));
+  return out;
+}
+
 Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world, tensor::Exec& exec,
                    const std::vector<std::string>& damaged) {
   const auto chosen = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
@@ -139,10 +160,14 @@ Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world,
                           {"samples_seen", s.samples_seen},
                           {"tokens_seen", s.tokens_seen},
                           {"own", s.own},
-                          {"newest", s.newest}}
+                          {"newest", s.newest},
+                          {"passed_over", passed_over(config, s, damaged)}}
         .dump();
   }));
   const auto path = base::path_of_text(chosen["path"].get<std::string>());
+  std::vector<std::string> passed;
+  for (const auto& held : chosen["passed_over"]) passed.push_back(base::path_of_text(held.get<std::string>()));
+  require_damaged_for_all(passed, world, exec);
   require_same_checkpoint(path, world, exec);
   return {path,          chosen["weights_only"], chosen["step"], chosen["samples_seen"], chosen["tokens_seen"],
           chosen["own"], chosen["newest"]};
@@ -216,6 +241,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
       const bool next = loop->step() < 0 && config.resume == "auto" && !start.weights_only && !start.path.empty() &&
                         e.code() == base::ExitCode::input_refused;
       if (!next) throw;
+      require_damaged_for_all({start.path}, world, exec);
       if (world.rank == 0) base::log_warning("checkpoint {} is passed over: {}", start.path, e.what());
       damaged.push_back(start.path);
       start = agreed_start(config, setup, world, exec, damaged);
@@ -263,14 +289,19 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
                                    "more ranks on more machines, a higher --zero, or a smaller --micro-batch; or look "
                                    "from the machine that the job runs on");
   });
-  return on_rank_zero(world, exec, [&] {
+  Start start;  // of rank 0
+  const auto path = on_rank_zero(world, exec, [&] {
     require_usable(config.output);
-    const auto start = choose_start(config, setup, world.size, {}, RunFolder::looked_at);
+    start = choose_start(config, setup, world.size, {}, RunFolder::looked_at);
+    return base::text_of_path(start.path);
+  });
+  require_same_checkpoint(base::path_of_text(path), world, exec);
+  return on_rank_zero(world, exec, [&] {
     require_steps_to_trace(config, start.step);
     const RunWindows windows(config, setup);
     warn_of_what_is_left_out(setup);
     return decided + plan_text(setup.plan, config.output, sizes) + planned_reading(config, setup, start) + "\n" +
-           start_text(start, config);
+           start_text(start, config) + rate_line(start, setup);
   });
 }
 

@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/owned.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/finder.h"
@@ -16,8 +17,8 @@
 #include <cerrno>
 #include <filesystem>
 #include <fmt/ranges.h>
-#include <fstream>
 #include <iterator>
+#include <limits>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,10 +33,7 @@ constexpr const char* way_from_held = "wait until that run has ended, stop it, o
 std::string text_of(const std::string& metrics) {
   std::error_code error;
   if (metrics.empty() || (!std::filesystem::exists(metrics, error) && !base::is_unreadable(error.value()))) return {};
-  ::close(base::open_regular(
-      metrics));  // anything else than a file, a pipe that nobody writes above all, is refused before it is opened
-  std::ifstream in(metrics, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  return base::read_file(metrics, std::numeric_limits<std::int64_t>::max());
 }
 
 std::string lines_through(const std::string& metrics, std::int64_t step) {
@@ -49,7 +47,7 @@ std::string lines_through(const std::string& metrics, std::int64_t step) {
 // aside its own, of one in another run that run's.
 std::string history_of(const std::string& path) {
   if (const auto own = path + "/" + checkpoint::history_name; base::file_size(own) >= 0) return own;
-  auto place = std::filesystem::absolute(path).lexically_normal();
+  auto place = base::absolute_path(path).lexically_normal();
   if (!place.has_filename()) place = place.parent_path();
   const auto folder = place.parent_path();
   const bool of_run = place.filename().string().starts_with("step-") && folder.filename() == "checkpoints";
@@ -125,7 +123,9 @@ void require_writable(const std::string& output) {
 
 bool is_same(const std::string& a, const std::string& b) {
   std::error_code error;
-  return std::filesystem::equivalent(a, b, error);
+  const bool same = std::filesystem::equivalent(a, b, error);
+  if (base::is_unreadable(error.value())) base::throw_cannot_read("look at", a, error.value());
+  return same;
 }
 
 }  // namespace

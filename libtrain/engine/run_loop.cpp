@@ -60,11 +60,14 @@ RunResult RunLoop::go() {
   watch_calls(run_.watchdog, run_.world, Calls::of_steps);
   if (run_.watchdog)
     run_.watchdog->ask_what_is_done([this] {
+      if (const char* files = files_; files != nullptr) return std::string(files);
       const auto saving = saving_->doing();
       return saving.empty() ? trainer_.doing() : saving;
     });
-  on_every_rank(run_.world, trainer_.communication(), [&] {
-    if (run_.world.rank == 0) metrics_.emplace(config.output + "/metrics.jsonl", step_);
+  patiently("opening metrics.jsonl", [&] {
+    on_every_rank(run_.world, trainer_.communication(), [&] {
+      if (run_.world.rank == 0) metrics_.emplace(config.output + "/metrics.jsonl", step_);
+    });
   });
   for (auto* group : run_.world.groups()) group->ledger().reset();
   if (run_.world.neighbours) run_.world.neighbours->reset_ledgers();
@@ -73,7 +76,7 @@ RunResult RunLoop::go() {
   bool stopped = false;
   while (step_ < config.steps && !stopped) stopped = !one_step(result);
   saving_->finish(progress());
-  if (metrics_) metrics_->mend();
+  if (metrics_) patiently("mending metrics.jsonl", [&] { metrics_->mend(); });
   trainer_.complete_weights();
   result.code = step_ < config.steps ? base::ExitCode::requeue : base::ExitCode::done;
   result.step = step_;
@@ -88,15 +91,27 @@ RunResult RunLoop::go() {
   result.traffic_report =
       traffic_table(run_.setup.plan, run_.world, steps_done_, {validations_done_, config.validation_sequences},
                     trainer_.expert_edges().further_rounds());
-  if (run_.world.rank == 0 && steps_done_ > 0)
-    write_report(config.output, result.memory_report, result.traffic_report,
-                 reading_text(run_.setup, step_, progress().samples_seen));
   try {
-    if (trace_) trace_->write();
+    patiently("writing report and trace", [&] {
+      if (run_.world.rank == 0 && steps_done_ > 0)
+        write_report(config.output, result.memory_report, result.traffic_report,
+                     reading_text(run_.setup, step_, progress().samples_seen));
+      if (trace_) trace_->write();
+    });
   } catch (const comm::AgreedError& e) {
     result.trace_error = std::make_shared<comm::AgreedError>(e);
   }
   return result;
+}
+
+void RunLoop::patiently(const char* files, const std::function<void()>& work) {
+  const PatientWatch patient(run_.watchdog);
+  struct Over {
+    std::atomic<const char*>& of;
+    ~Over() { of = nullptr; }
+  } const over{files_};
+  files_ = files;
+  work();
 }
 
 // False when the run stops here on request.
@@ -235,8 +250,10 @@ void RunLoop::refuse_step(const StepOutcome& o) {
   while (trainer_.steps_under_way() > 0) trainer_.finish_step();
   const auto finding = trainer_.diagnose(step_);
   saving_->finish_publishing();
-  const auto good = on_rank_zero(run_.world, trainer_.communication(), [&] {
-    return good_checkpoint_sentence(checkpoints_folder(run_.config.output), step_);
+  std::string good;
+  patiently("reading the checkpoint back", [&] {
+    good = on_rank_zero(run_.world, trainer_.communication(),
+                        [&] { return good_checkpoint_sentence(checkpoints_folder(run_.config.output), step_); });
   });
   throw comm::AgreedError(base::ExitCode::check_failed,
                           fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1,

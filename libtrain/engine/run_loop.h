@@ -12,8 +12,11 @@
 #include "libtrain/engine/step_profile.h"
 #include "libtrain/engine/trainer.h"
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 
 namespace trainyard::engine {
 
@@ -32,6 +35,8 @@ class RunLoop {
   RunResult go();
 
  private:
+  // Collective work on files, in which ranks wait for one another's disks; `files` says what it is.
+  void patiently(const char* files, const std::function<void()>& work);
   bool one_step(RunResult& result);
   bool something_follows(std::int64_t s) const;
   bool finish_steps(RunResult& result, int under_way);
@@ -56,6 +61,7 @@ class RunLoop {
   GateWatch gate_watch_;                // its too
   std::int64_t step_ = -1, steps_done_ = 0, validations_done_ = 0;
   double finished_at_ = 0;
+  std::atomic<const char*> files_{nullptr};  // of patiently(); read by the watchdog
 };
 
 }  // namespace trainyard::engine

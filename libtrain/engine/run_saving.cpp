@@ -9,27 +9,24 @@
 #include "libtrain/engine/build_info.h"
 #include "libtrain/engine/run_tokenizer.h"
 #include "libtrain/engine/same_settings.h"
+#include "libtrain/engine/watch.h"
 
 namespace trainyard::engine {
 
 namespace {
 
-// While ranks wait for one another's disks: a rank that writes is not missing, however long that takes.
+// While ranks wait for one another's disks: a rank that writes is not missing.
 class Waiting {
  public:
   Waiting(comm::Watchdog* watchdog, std::atomic<std::int64_t>& writing, std::int64_t step)
-      : watchdog_(watchdog), writing_(writing) {
+      : patient_(watchdog), writing_(writing) {
     writing_ = step;
-    if (watchdog_ != nullptr) watchdog_->be_patient(true);
   }
-  ~Waiting() {
-    if (watchdog_ != nullptr) watchdog_->be_patient(false);
-    writing_ = -1;
-  }
+  ~Waiting() { writing_ = -1; }
   Waiting(const Waiting&) = delete;
 
  private:
-  comm::Watchdog* watchdog_;
+  PatientWatch patient_;
   std::atomic<std::int64_t>& writing_;
 };
 

@@ -7,6 +7,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
+#include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/data/tokenizer.h"
 
 namespace trainyard::engine {
@@ -56,6 +57,16 @@ std::string other_tokenizer_text(const std::string& data, const data::SetIndex& 
                                  const RecordedTokenizer& tokenizer) {
   return fmt::format("{} was made with tokenizer {} (CRC32C {:08x}), the training data of {} with {} ({:08x})", data,
                      index.tokenizer, index.tokenizer_crc32c, checkpoint, tokenizer.name, tokenizer.crc32c);
+}
+
+std::string other_end_text(const std::string& data, const data::SetIndex& index, const std::string& checkpoint,
+                           const checkpoint::RunState& state) {
+  const auto known = checkpoint::document_ids_of(state.provenance).end;
+  if (known < 0 || known == index.end_of_document) return {};
+  return fmt::format(
+      "{} ends documents with token {}; the weights of {} know {} as their end (shard-data "
+      "--end-of-document)",
+      data, index.end_of_document, checkpoint, known);
 }
 
 }  // namespace trainyard::engine

@@ -22,6 +22,10 @@ struct RecordedTokenizer {
   bool made(const data::SetIndex& index) const;
 };
 std::optional<RecordedTokenizer> tokenizer_of(const checkpoint::RunState& state);
+// "DATA ends documents with token 5, which is another than the weights of CHECKPOINT know, 2"; empty where it is the
+// same, or where the checkpoint does not say.
+std::string other_end_text(const std::string& data, const data::SetIndex& index, const std::string& checkpoint,
+                           const checkpoint::RunState& state);
 // "DATA was made with tokenizer ..., the training data of CHECKPOINT with ...".
 std::string other_tokenizer_text(const std::string& data, const data::SetIndex& index, const std::string& checkpoint,
                                  const RecordedTokenizer& tokenizer);

@@ -12,10 +12,9 @@ namespace trainyard::engine {
 
 namespace {
 
-// Looks at windows in their order until one has a target that counts: the first, but for data that cannot teach.
-// InputError where none of those has one; `what` is the name of the data.
-void require_target(data::WindowDataset& windows, const std::string& what) {
-  constexpr std::uint64_t most = 1000;
+// Looks at windows in their order, `most` of them, until one has a target that counts: the first, but for data that
+// cannot teach. InputError where none of those has one; `what` is the name of the data.
+void require_target(data::WindowDataset& windows, const std::string& what, std::uint64_t most) {
   const auto T = windows.sequence();
   std::vector<std::int32_t> i32(4 * static_cast<std::size_t>(T));
   std::vector<std::uint8_t> weights(static_cast<std::size_t>(T));
@@ -48,8 +47,10 @@ RunWindows::RunWindows(const RunConfig& config, const RunSetup& setup)
                                        validation->count(), config.validation_sequences),
                            "lower --validation-sequences, or make shards with a larger --validation");
   if (setup.mask == data::DocumentMask::off && !setup.masking) return;  // all targets count
-  require_target(training, config.data);
-  if (validation) require_target(*validation, "the validation split of " + config.data);
+  require_target(training, config.data, 1000);
+  if (validation)
+    require_target(*validation, "the validation split of " + config.data,
+                   static_cast<std::uint64_t>(config.validation_sequences));
 }
 
 base::InputError nothing_counts(const std::string& what, bool hides) {

@@ -5,6 +5,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/log.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/masking.h"
 #include "libtrain/engine/trace_file.h"
@@ -14,6 +15,7 @@
 #include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/model_json.h"
 #include "libtrain/plan/objective.h"
+#include "libtrain/plan/prediction.h"
 #include "libtrain/plan/problems.h"
 
 #include <algorithm>
@@ -77,6 +79,7 @@ nlohmann::json identity_of(const RunConfig& c, const RunSetup& s) {
                      {"steps", c.steps},
                      {"schedule", c.schedule},
                      {"learning_rate", c.learning_rate},
+                     {"start_learning_rate", c.start_learning_rate},
                      {"final_learning_rate", c.final_learning_rate},
                      {"warmup_steps", c.warmup_steps},
                      {"decay_steps", c.decay_steps},
@@ -84,12 +87,18 @@ nlohmann::json identity_of(const RunConfig& c, const RunSetup& s) {
                      {"beta2", c.beta2},
                      {"epsilon", c.epsilon},
                      {"weight_decay", c.weight_decay},
+                     {"decay_embeddings", c.decay_embeddings},
                      {"clip", c.clip}};
   if (s.masking) {
     out["mask_rate"] = s.masking->rate, out["mask_token"] = s.masking->mask_token;
     out["mask_words"] = c.mask_words;
   }
   return out;
+}
+
+LearningRate learning_rate_of(const RunConfig& c) {
+  return {c.schedule,    c.learning_rate, c.final_learning_rate, c.warmup_steps,
+          c.decay_steps, c.steps,         c.start_learning_rate};
 }
 
 // What the description of the settings cannot say of each alone. Nothing is read for it.
@@ -99,6 +108,8 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
   if (c.plan_ranks > 0 && c.plan_ranks != ranks)
     wrong.add(fmt::format("plan {} is for {} ranks, this job has {}", c.plan, c.plan_ranks, ranks),
               fmt::format("ask for as many, or make another plan with partition-model --ranks {}", ranks));
+  if (c.decay_embeddings == "on" && c.weight_decay == 0)
+    wrong.add("--decay-embeddings on means nothing where --weight-decay is 0");
   if (c.communicator == "nccl" && c.device == "cpu")
     wrong.add("--communicator nccl moves device memory: it needs --device cuda");
   if (c.validate_every > 0 && c.validation_sequences % std::max<std::int64_t>(1, c.micro_batch) != 0)
@@ -112,9 +123,7 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
   if (c.profile_step && c.device == "cuda")
     wrong.add("--profile-step takes the time of a processor's kernels; those of a GPU only begin when they are called",
               "--device cpu; on a GPU --trace, or its own profiler");
-  for (auto& text : problems(
-           LearningRate{c.schedule, c.learning_rate, c.final_learning_rate, c.warmup_steps, c.decay_steps, c.steps}))
-    wrong.add(std::move(text));
+  for (auto& text : problems(learning_rate_of(c))) wrong.add(std::move(text));
 }
 
 // Which slices sums are made of belongs to the numerics of a run: what is said, by --lanes or in the model's file; else
@@ -179,6 +188,11 @@ void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code, con
 
 }  // namespace
 
+void warn_of_edited_plan(const RunConfig& c) {
+  if (!c.plan_as_read) return;
+  if (const auto edited = plan::edited_text(*c.plan_as_read, c.plan); !edited.empty()) base::log_warning("{}", edited);
+}
+
 void require_output_beside_data(const RunConfig& c) {
   std::error_code error;
   if (c.output.empty() ||
@@ -222,9 +236,9 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   const auto changes = split_names(c.change);
   // Otherwise only the checkpoint can tell what was seen (choose_start).
   if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) require_counters(model, c, 0, 0);
-  s.step.learning_rate = {c.schedule, c.learning_rate, c.final_learning_rate, c.warmup_steps, c.decay_steps, c.steps};
+  s.step.learning_rate = learning_rate_of(c);
   s.step.beta1 = c.beta1, s.step.beta2 = c.beta2, s.step.epsilon = c.epsilon, s.step.weight_decay = c.weight_decay,
-  s.step.clip = c.clip, s.step.seed = c.seed;
+  s.step.clip = c.clip, s.step.seed = c.seed, s.step.decay_embeddings = c.decay_embeddings == "on";
   s.mask = c.document_mask == "on" ? data::DocumentMask::on : data::DocumentMask::off;
   if (tokens.mask_token >= 0) s.masking = masking_of(c, s.index, tokens.mask_token);
   s.identity = identity_of(c, s);

@@ -31,6 +31,9 @@ struct RunSetup {
 // here (resolve_device).
 RunSetup make_setup(const RunConfig& config, int ranks, int threads);
 
+// A warning where the plan that was read predicts something else than this build does for its decisions.
+void warn_of_edited_plan(const RunConfig& config);
+
 // UsageError where --output is the folder of a shard set: the one that the run reads, or any with an index.json.
 void require_output_beside_data(const RunConfig& config);
 // UsageError where dropout would come to samples beyond those that its random numbers count, after `samples_seen` in

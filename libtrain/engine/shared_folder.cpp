@@ -1,27 +1,92 @@
 // What rank 0 has written, and what it has read, as the others see it.
 #include "libtrain/engine/shared_folder.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/log.h"
+#include "libtrain/base/read_file.h"
+#include "libtrain/base/text.h"
+#include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/reader.h"
+#include "libtrain/comm/watchdog_report.h"
 #include "libtrain/engine/agreement.h"
 
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <thread>
+#include <unistd.h>
 
 namespace trainyard::engine {
 
 namespace {
 
 constexpr double patience_seconds = 20;  // within which a client of a file server asks again
+constexpr const char* is_it_shared = "is the folder shared, and mounted on every machine?";
+
+// A file that rank 0 writes for the others to find. Programs pass over names with a dot in front.
+class Mark {
+ public:
+  Mark(const std::string& folder, const std::string& text) : path_(path_in(folder)) { base::write_file(path_, text); }
+  ~Mark() { ::unlink(path_.c_str()); }
+  Mark(const Mark&) = delete;
+  static std::string path_in(const std::string& folder) { return folder + "/.trainyard-shared"; }
+
+ private:
+  std::string path_;
+};
 
 // The folder is listed first: a client that remembers that a name was not there looks again in a folder that changed.
-bool sees_holder(const std::string& output, const std::string& holder) {
+void list_anew(const std::string& folder) {
   std::error_code error;
-  for (std::filesystem::directory_iterator it(output, error), end; !error && it != end; it.increment(error)) {}
-  return base::FolderLock::look(output).name == holder;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {}
+}
+
+std::int64_t newest_step(const std::string& output) {
+  const auto held = checkpoint::list(checkpoints_folder(output));
+  return held.empty() ? -1 : held.front().step;
+}
+
+// What rank 0 tells the others to look for.
+nlohmann::json put_marks(const std::string& output, const HeldOutput& held, std::vector<std::unique_ptr<Mark>>& marks) {
+  const auto folder = checkpoints_folder(output);
+  std::error_code error;
+  auto marked = nlohmann::json::array();
+  for (const auto& in : {output, folder})
+    if (in == output || std::filesystem::is_directory(folder, error)) try {
+        marks.push_back(std::make_unique<Mark>(in, held.writer));
+        marked.push_back(base::text_of_path(in));
+      } catch (const base::Error& e) {
+        base::log_debug("{} cannot be marked: {}", in, e.what());
+      }
+  const auto& lock = held.folder->lock();
+  return {{"mark", held.writer},
+          {"folders", marked},
+          {"lock", lock.is_held() ? lock.name() : std::string()},
+          {"newest", newest_step(output)}};
+}
+
+// What this rank misses of that, as the end of a sentence; "" where it sees everything.
+std::string missed(const std::string& output, const nlohmann::json& told) try {
+  list_anew(output);
+  for (const auto& in : told["folders"]) {
+    const auto folder = base::path_of_text(in.get<std::string>());
+    list_anew(folder);
+    const auto path = Mark::path_in(folder);
+    if (base::file_size(path) < 0 || base::read_file(path, 4096) != told["mark"].get<std::string>()) return folder;
+  }
+  if (told["folders"].empty() && told["lock"] != "" && base::FolderLock::look(output).name != told["lock"])
+    return output;
+  if (const auto step = newest_step(output); step > told["newest"].get<std::int64_t>())
+    return fmt::format("{}, which has a checkpoint of step {},", checkpoints_folder(output), step);
+  return {};
+} catch (const base::Error&) {
+  return output;
 }
 
 std::string seal_of(const std::string& path) {
@@ -31,7 +96,16 @@ std::string seal_of(const std::string& path) {
   } catch (const base::Error& e) {
     throw base::EnvironmentError(
         fmt::format("on {} the checkpoint that rank 0 has chosen cannot be read: {}", base::host_name(), e.what()),
-        "is the folder shared, and mounted on every machine?");
+        is_it_shared);
+  }
+}
+
+bool is_whole(const std::string& path) {
+  try {
+    checkpoint::Reader(path).verify_all();
+    return true;
+  } catch (const base::Error&) {
+    return false;
   }
 }
 
@@ -39,19 +113,24 @@ std::string seal_of(const std::string& path) {
 
 void require_shared_output(const std::string& output, const HeldOutput& held, World& world, tensor::Exec& exec) {
   if (world.size == 1) return;
-  const auto holder = on_rank_zero(
-      world, exec, [&] { return held.folder->lock().is_held() ? held.folder->lock().name() : std::string(); });
-  if (holder.empty()) return;
-  on_every_rank(world, exec, [&] {
-    const double until = base::steady_seconds() + patience_seconds;
-    while (!sees_holder(output, holder)) {
-      if (base::steady_seconds() > until)
-        throw base::EnvironmentError(
-            fmt::format("on {} {} is another folder than rank 0's: its lock is not there", base::host_name(), output),
-            "--output must be a folder that all machines share");
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    }
-  });
+  std::vector<std::unique_ptr<Mark>> marks;
+  const auto told =
+      nlohmann::json::parse(on_rank_zero(world, exec, [&] { return put_marks(output, held, marks).dump(); }));
+  const double until = base::steady_seconds() + patience_seconds;
+  auto other = missed(output, told);
+  for (; !other.empty() && base::steady_seconds() < until; other = missed(output, told))
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const auto others = comm::texts_of_all(*world.control, exec, base::text_of_path(other));
+  std::vector<int> ranks;
+  for (int r = 0; r < world.size; ++r)
+    if (!others[static_cast<std::size_t>(r)].empty()) ranks.push_back(r);
+  if (ranks.empty()) return;
+  const auto hosts = comm::texts_of_all(*world.control, exec, base::host_name());
+  throw comm::AgreedError(
+      base::ExitCode::environment,
+      fmt::format("for {} {} is another folder than rank 0's on {}", comm::names_of_ranks(ranks, hosts),
+                  base::path_of_text(others[static_cast<std::size_t>(ranks.front())]), hosts.front()),
+      "--output must be a folder that all machines share");
 }
 
 void require_same_checkpoint(const std::string& path, World& world, tensor::Exec& exec) {
@@ -62,6 +141,29 @@ void require_same_checkpoint(const std::string& path, World& world, tensor::Exec
       throw base::InputError(fmt::format("on {} {} is another checkpoint than rank 0's", base::host_name(), path),
                              "is the folder shared by all machines?");
   });
+}
+
+void require_damaged_for_all(const std::vector<std::string>& paths, World& world, tensor::Exec& exec) {
+  if (world.size == 1 || paths.empty()) return;
+  const auto hosts = comm::texts_of_all(*world.control, exec, base::host_name());
+  const auto elsewhere = std::find_if(hosts.begin(), hosts.end(), [&](const auto& h) { return h != hosts.front(); });
+  const int second = elsewhere == hosts.end() ? world.size - 1 : static_cast<int>(elsewhere - hosts.begin());
+  std::string whole;
+  if (world.rank == 0 || world.rank == second)
+    for (const auto& path : paths)
+      if (whole.empty() && is_whole(path)) whole = path;
+  const auto found = comm::texts_of_all(*world.control, exec, base::text_of_path(whole));
+  for (int r = 0; r < world.size; ++r)
+    if (const auto& path = found[static_cast<std::size_t>(r)]; !path.empty())
+      throw comm::AgreedError(
+          base::ExitCode::environment,
+          fmt::format("{} is whole for {} and damaged for another rank: it is not passed over",
+                      base::path_of_text(path), comm::name_of_rank(r, hosts)),
+          fmt::format("{} Else look at memory and disks of the machine that found damage", is_it_shared));
+}
+
+void throw_not_seen(const base::Error& e) {
+  throw base::EnvironmentError(fmt::format("on {}: {}", base::host_name(), e.what()), is_it_shared);
 }
 
 }  // namespace trainyard::engine

@@ -25,8 +25,11 @@ namespace {
 // Then what is wrong with it is for the reader of checkpoints to say.
 bool is_for_the_reader(const std::string& path) {
   std::error_code error;
-  return !fs::is_directory(path, error) || path.ends_with(base::partial_suffix) ||
-         fs::exists(path + "/manifest.json", error) || fs::exists(path + "/rank-00000.h5", error);
+  const auto there = [&](const char* name) {
+    return fs::exists(path + name, error) || base::is_unreadable(error.value());
+  };
+  return !fs::is_directory(path, error) || path.ends_with(base::partial_suffix) || there("/manifest.json") ||
+         there("/rank-00000.h5");
 }
 
 [[noreturn]] void refuse(const std::string& flag, const std::string& path) {

@@ -6,12 +6,12 @@
 #include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/destination.h"
+#include "libtrain/io/bulk.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <unistd.h>
 #include <utility>
 
@@ -66,10 +66,9 @@ base::Owned own_traces() {
   const auto foreign = [](const std::string& path) -> std::string {
     std::error_code error;
     if (!std::filesystem::is_regular_file(path, error)) return "is no file";
-    std::string begins(beginning.size(), ' ');
-    std::ifstream in(path, std::ios::binary);
-    in.read(begins.data(), static_cast<std::streamsize>(begins.size()));
-    begins.resize(static_cast<std::size_t>(in.gcount()));
+    const io::BulkFile file(path, io::BulkFile::Mode::read);
+    std::string begins(static_cast<std::size_t>(std::min(file.size(), std::ssize(beginning))), ' ');
+    file.read(0, begins.data(), std::ssize(begins));
     return begins.empty() || begins == beginning ? "" : "is no trace";
   };
   return {"a trace", foreign};
@@ -82,7 +81,7 @@ void require_beside_own_files(const RunConfig& c) {
   namespace fs = std::filesystem;
   std::error_code error;
   const auto whole = [&](const std::string& p) {
-    return fs::weakly_canonical(fs::absolute(base::without_slashes(p), error), error);
+    return fs::weakly_canonical(base::absolute_path(base::without_slashes(p)), error);
   };
   const auto refuse = [&](const std::string& why) {
     throw base::UsageError(fmt::format("--trace {} {}", c.trace, why), "give the trace a name of its own");

@@ -4,6 +4,7 @@
 #include "kernels/finite/finite.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/base/trace_kinds.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/plan/expert_nodes.h"
@@ -36,6 +37,10 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
       step_leases_(plan::step_leases(part_, program_)) {
   using tensor::Category;
   make_chunks();
+  for (auto& unit : set_.units)
+    for (auto& parameter : unit.parameters)
+      if (settings.decay_embeddings && unit.part == plan::Part::input && parameter.shape.size() == 2)
+        parameter.decay = true;  // a table; norms and biases have one dim
   context_ = std::unique_ptr<params::StoreContext>(new params::StoreContext{
       set_, plan_.states(), plan_.reduction, world_, *compute_, communication(), memory_[Category::parameters],
       memory_[Category::gathered_units], memory_[Category::gradients], memory_[Category::unit_gradients],
@@ -320,7 +325,8 @@ std::string Trainer::diagnose(std::int64_t completed) {
       continue;
     const auto loss = losses[static_cast<std::size_t>(2 * action.place)];
     if (!std::isfinite(loss))
-      found = {action.micro, passes, looks, fmt::format("micro-batch {}: the loss is {}", action.micro, loss)};
+      found = {action.micro, passes, looks,
+               fmt::format("micro-batch {}: the loss is {}", action.micro, base::number_text(loss))};
   }
   for (int u = 0; u < context_->units() && found.text.empty(); ++u)
     if (kernels::first_nonfinite(*compute_, store_->piece_gradient(u)) >= 0)

@@ -28,6 +28,7 @@ namespace trainyard::engine {
 struct StepSettings {
   LearningRate learning_rate;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, clip = 1.0;
+  bool decay_embeddings = false;  // of tokens, positions and segments, too
   std::uint64_t seed = 1;
   base::Device device;  // kind as the plan's; index: the GPU of this rank
 };

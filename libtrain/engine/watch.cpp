@@ -3,6 +3,7 @@
 
 #include "libtrain/comm/agreement.h"
 
+#include <utility>
 #include <vector>
 
 namespace trainyard::engine {
@@ -38,8 +39,7 @@ std::unique_ptr<comm::Watchdog> watch_peers(World& world, tensor::Exec& exec, do
   return watchdog;
 }
 
-void watch_calls(comm::Watchdog* watchdog, const World& world, Calls calls) {
-  if (watchdog == nullptr) return;
+std::vector<comm::WatchedLedger> watched_calls(const World& world, Calls calls) {
   // First what all have watched before, so that ranks which are here compare it with those that are not yet.
   std::vector<comm::WatchedLedger> ledgers{{{"control", {}, Judged::last}, &world.control->ledger()}};
   using plan::Axis;
@@ -61,7 +61,11 @@ void watch_calls(comm::Watchdog* watchdog, const World& world, Calls calls) {
     ledgers.push_back({{"results"}, &world.results->ledger()});
   if (calls == Calls::of_a_start)
     for (auto& l : ledgers) l.group.judged = Judged::patiently;
-  watchdog->watch(ledgers);
+  return ledgers;
+}
+
+void watch_calls(comm::Watchdog* watchdog, const World& world, Calls calls) {
+  if (watchdog != nullptr) watchdog->watch(watched_calls(world, calls));
 }
 
 }  // namespace trainyard::engine

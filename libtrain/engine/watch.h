@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace trainyard::engine {
 
@@ -22,6 +23,24 @@ std::unique_ptr<comm::Watchdog> watch_peers(
 // also where a call is not completed in time. The world keeps its communicators for as long as the watchdog lives.
 // Nothing to do for null.
 enum class Calls { of_a_start, of_steps };
+// Their ledgers: on every rank the same groups in the same order, of whatever layout at most comm::watched_limit.
+std::vector<comm::WatchedLedger> watched_calls(const World& world, Calls calls);
 void watch_calls(comm::Watchdog* watchdog, const World& world, Calls calls);
+
+// For as long as it lives ranks may wait for one another's files, as for a slow disk: one that answers is not missing,
+// however long that takes. One at a time; nothing to do for null.
+class PatientWatch {
+ public:
+  explicit PatientWatch(comm::Watchdog* watchdog) : watchdog_(watchdog) {
+    if (watchdog_ != nullptr) watchdog_->be_patient(true);
+  }
+  ~PatientWatch() {
+    if (watchdog_ != nullptr) watchdog_->be_patient(false);
+  }
+  PatientWatch(const PatientWatch&) = delete;
+
+ private:
+  comm::Watchdog* watchdog_;
+};
 
 }  // namespace trainyard::engine

@@ -1,6 +1,7 @@
 // Chunked pread and pwrite, pace, and checksums on the way.
 #include "libtrain/io/bulk.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
@@ -64,8 +65,8 @@ BulkFile::BulkFile(std::string path, Mode mode) : path_(std::move(path)) {
     file_ = base::Descriptor(base::open_regular(path_));
     return;
   }
-  file_ = base::Descriptor(
-      ::open(path_.c_str(), O_RDWR | O_CLOEXEC | (mode == Mode::update ? 0 : O_CREAT | O_TRUNC), 0666));
+  file_ = base::Descriptor(mode == Mode::create ? base::open_new(path_, O_RDWR)
+                                                : ::open(path_.c_str(), O_RDWR | O_CLOEXEC));
   if (!file_.is_open()) throw_cannot_write("open for writing", path_, errno);
 }
 

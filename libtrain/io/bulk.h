@@ -39,7 +39,7 @@ class Pace {
 // An open file. Reads may be called from several threads at once.
 class BulkFile {
  public:
-  enum class Mode { read, update, create };  // update: the file exists; create: truncates
+  enum class Mode { read, update, create };  // update: the file exists; create: a new one in its place (base::open_new)
   BulkFile(std::string path, Mode mode);     // read: InputError; others: EnvironmentError
 
   const std::string& path() const { return path_; }

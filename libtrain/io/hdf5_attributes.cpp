@@ -65,7 +65,8 @@ void Hdf5File::set_real(const std::string& object, const std::string& name, doub
 
 bool Hdf5File::has_attribute(const std::string& object, const std::string& name) const {
   be_quiet();
-  return exists(object) && H5Aexists_by_name(id_, object.c_str(), name.c_str(), own_links()) > 0;
+  return exists(object) && is_yes(H5Aexists_by_name(id_, object.c_str(), name.c_str(), own_links()), path_,
+                                  "look for the " + at(object, name));
 }
 
 std::string Hdf5File::text(const std::string& object, const std::string& name) const {

@@ -2,11 +2,15 @@
 #include "libtrain/io/hdf5_detail.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/last_resort.h"
+#include "libtrain/base/system_error.h"
 
 #include <hdf5.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <new>
 #include <string_view>
 
 namespace trainyard::io::hdf5 {
@@ -15,9 +19,14 @@ static_assert(sizeof(hid_t) == sizeof(std::int64_t));
 
 namespace {
 
-herr_t first_description(unsigned n, const H5E_error2_t* error, void* out) {
+// "file write failed: time = ..., file descriptor = 5, errno = 28, error message = '...', buf = 0x7f..., ..."
+constexpr std::string_view errno_key = "errno = ";
+
+// The innermost description, or the first one that says what the system said.
+herr_t best_description(unsigned n, const H5E_error2_t* error, void* out) {
   auto* text = static_cast<std::string*>(out);
-  if (n == 0 && error->desc) *text = error->desc;
+  if (error->desc == nullptr || text->find(errno_key) != text->npos) return 0;
+  if (n == 0 || std::string_view(error->desc).find(errno_key) != std::string_view::npos) *text = error->desc;
   return 0;
 }
 
@@ -57,25 +66,58 @@ std::int64_t own_links() {
   return list;
 }
 
-std::string innermost_error() {
-  std::string text;
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first_description, &text);
-  H5Eclear2(H5E_DEFAULT);
-  constexpr std::string_view key = "errno = ";  // "file write failed: time = ..., file descriptor = 5, errno = 28,
-                                                // error message = '...', buf = 0x7f..., ..."
+namespace {
+
+// On the error stack of this thread, which is cleared: what the system said, 0 where it said nothing, and the innermost
+// description.
+struct Reason {
   int number = 0;
-  if (const auto at = text.find(key);
+  std::string text;
+};
+
+Reason reason_on_stack() {
+  Reason reason;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, best_description, &reason.text);
+  H5Eclear2(H5E_DEFAULT);
+  const auto& text = reason.text;
+  if (const auto at = text.find(errno_key);
       at != text.npos &&
-      std::from_chars(text.data() + at + key.size(), text.data() + text.size(), number).ec == std::errc() &&
-      number != 0)
-    return std::strerror(number);
-  return text.empty() ? "the HDF5 library gives no reason" : text;
+      std::from_chars(text.data() + at + errno_key.size(), text.data() + text.size(), reason.number).ec != std::errc())
+    reason.number = 0;
+  if (reason.number != 0) reason.text = std::strerror(reason.number);
+  else if (base::memory_is_short()) throw std::bad_alloc();  // nothing is said of the file
+  if (reason.text.empty()) reason.text = "the HDF5 library gives no reason";
+  return reason;
 }
 
-void fail(bool writing, const std::string& path, const std::string& what) {
-  const auto message = fmt::format("{}: cannot {}: {}", path, what, innermost_error());
-  if (writing) throw base::EnvironmentError(message, "is there space left on the disk, and may the folder be written?");
+[[noreturn]] void fail_for(const Reason& reason, bool writing, const std::string& path, const std::string& what) {
+  const auto message = fmt::format("{}: cannot {}: {}", path, what, reason.text);
+  const bool of_process = reason.number == EMFILE || reason.number == ENFILE || reason.number == ENOMEM;
+  if (writing || of_process)
+    throw base::EnvironmentError(message, reason.number != 0
+                                              ? base::hint_for(reason.number)
+                                              : "is there space left on the disk, and may the folder be written?");
+  if (base::is_unreadable(reason.number))
+    throw base::Unreadable(message, base::hint_for(reason.number), base::code_of_unreadable(reason.number));
   throw base::InputError(message, "the file is damaged or not what it should be");
+}
+
+}  // namespace
+
+void fail(bool writing, const std::string& path, const std::string& what) {
+  fail_for(reason_on_stack(), writing, path, what);
+}
+
+void push_errno(int number, const char* function) {
+  if (number == 0) return;
+  H5Epush2(H5E_DEFAULT, __FILE__, function, __LINE__, H5E_ERR_CLS, H5E_IO, H5E_FCNTL, "errno = %d", number);
+}
+
+bool is_yes(int answer, const std::string& path, const std::string& what) {
+  if (answer >= 0) return answer > 0;
+  const auto reason = reason_on_stack();
+  if (base::is_unreadable(reason.number)) fail_for(reason, false, path, what);
+  return false;
 }
 
 Id type_of(base::DType dtype) {

@@ -32,11 +32,16 @@ class Id {
 void be_quiet();
 // An access list, of datasets and links, by which links into other files, which nobody examined, lead nowhere.
 std::int64_t own_links();
-// What the system said (no space, no permission), else the innermost description on the error stack of this thread;
-// clears the stack.
-std::string innermost_error();
-// EnvironmentError for a file being written, InputError for one being read.
+// EnvironmentError for a file being written, InputError for one being read; with the system's reason where it gave one
+// (no space, a device that fails), else the innermost description on the error stack of this thread. What the system
+// refuses to read is Unreadable (base/system_error.h); bad_alloc where it said nothing and memory is short. Clears the
+// stack.
 [[noreturn]] void fail(bool writing, const std::string& path, const std::string& what);
+// Puts the system's reason on that stack, where fail() finds it; 0 is none.
+void push_errno(int number, const char* function);
+// Of a question to the library: its answer. Where it has none because the system refuses, as fail() of reading; any
+// other failure is a no.
+bool is_yes(int answer, const std::string& path, const std::string& what);
 
 Id type_of(base::DType dtype);
 // Throws InputError for a type that is none of ours (big-endian, compound, ...).
@@ -51,8 +56,8 @@ Id object_id(std::int64_t id);
 Id type_id(std::int64_t id);
 Id space_id(std::int64_t id);
 
-// The library's file driver for reading, which refuses what examine() refuses and damaged collections of the heap
-// (hdf5_heap.h). `path` may be any file that can be read.
+// The library's file driver, which opens nothing for reading that examine() refuses, follows no damaged collections of
+// the heap (hdf5_heap.h), and ends where calls are interrupted for ever. `path` may be any file that can be read.
 std::int64_t careful_driver(const std::string& path);
 // The text of variable length that an attribute of an open file holds. The library checks neither that the heap has the
 // object nor that it is as long as the attribute says: so it only gives the reference, and the text is read here.

@@ -1,13 +1,18 @@
 // Files, groups and datasets of the HDF5 wrapper.
 #include "libtrain/io/hdf5_file.h"
 
+#include "libtrain/base/atomic_file.h"
+#include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/system_error.h"
 #include "libtrain/io/hdf5_detail.h"
 #include "libtrain/io/hdf5_heap.h"
 
 #include <hdf5.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
 #include <limits>
 #include <utility>
 
@@ -24,14 +29,20 @@ std::int64_t DatasetInfo::count() const {
 
 Hdf5File Hdf5File::create(const std::string& path) {
   be_quiet();
+  if (!base::Descriptor(base::open_new(path, O_WRONLY)).is_open()) base::throw_cannot_write("create", path, errno);
   const auto access = property_list(H5P_FILE_ACCESS);
   H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
   H5Pset_alignment(access.get(), 4096, 4096);
   H5Pset_file_locking(access.get(), 0, 1);  // the folder is locked, and some file systems have no locks
+  H5Pset_driver(access.get(), careful_driver(path), nullptr);
   const auto creation = property_list(H5P_FILE_CREATE);
   H5Pset_obj_track_times(creation.get(), false);  // equal content gives equal bytes
+  errno = 0;
   const auto id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get());
-  if (id < 0) fail(true, path, "create the HDF5 file");
+  if (id < 0) {
+    push_errno(errno, "create");  // the library looks at the path itself, and keeps for itself what it is told
+    fail(true, path, "create the HDF5 file");
+  }
   return Hdf5File(path, id, true);
 }
 
@@ -84,7 +95,7 @@ bool Hdf5File::exists(const std::string& name) const {
   if (name == "/" || name.empty()) return true;
   // The library wants every link above to exist before it is asked for one below.
   for (std::size_t end = name.find('/', 1);; end = name.find('/', end + 1)) {
-    if (H5Lexists(id_, name.substr(0, end).c_str(), own_links()) <= 0) return false;
+    if (!is_yes(H5Lexists(id_, name.substr(0, end).c_str(), own_links()), path_, "look for " + name)) return false;
     if (end == std::string::npos) return true;
   }
 }

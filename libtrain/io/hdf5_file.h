@@ -43,7 +43,7 @@ struct DatasetInfo {
 // serialised by the library.
 class Hdf5File {
  public:
-  static Hdf5File create(const std::string& path);  // truncates
+  static Hdf5File create(const std::string& path);  // a new file, in place of one, of a link or of a pipe
   static Hdf5File open(const std::string& path);    // read-only
   Hdf5File(Hdf5File&& other) noexcept;
   Hdf5File& operator=(Hdf5File&& other) noexcept;

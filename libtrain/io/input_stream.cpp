@@ -147,9 +147,7 @@ class Zstd : public Unpacker {
 
 struct stat status_of(const std::string& path) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0)
-    throw base::InputError(fmt::format("cannot read {}: {}", path, std::strerror(errno)),
-                           "check the path and its permissions");
+  if (::stat(path.c_str(), &info) != 0) throw_cannot_read("read", path, errno);
   return info;
 }
 
@@ -160,9 +158,7 @@ std::int64_t InputStream::check(const std::string& path) {
   const auto info = status_of(path);
   if (S_ISDIR(info.st_mode))
     throw base::InputError(fmt::format("{} is a folder", path), "name its files, or a list with @FILE");
-  if (::access(path.c_str(), R_OK) != 0)
-    throw base::InputError(fmt::format("cannot read {}: {}", path, std::strerror(errno)),
-                           "check the path and its permissions");
+  if (::access(path.c_str(), R_OK) != 0) throw_cannot_read("read", path, errno);
   if (S_ISREG(info.st_mode)) return info.st_size;
   if (S_ISFIFO(info.st_mode)) return -1;  // not opened here: its writer must not see it closed
   if (S_ISCHR(info.st_mode)) {
@@ -212,9 +208,9 @@ bool InputStream::is_packed(const std::string& path) {
   return text.starts_with(gzip_magic) || begins_zstd(text);
 }
 
-InputStream::Version InputStream::version_of(int fd) {
+InputStream::Version InputStream::version_of(int fd) const {
   struct stat info {};
-  if (::fstat(fd, &info) != 0) return {};
+  if (::fstat(fd, &info) != 0) throw_cannot_read("look at", path_, errno);
   return {info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
 }
 

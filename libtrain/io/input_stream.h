@@ -47,7 +47,7 @@ class InputStream {
     std::int64_t bytes = 0, seconds = 0, nanoseconds = 0;
     bool operator==(const Version&) const = default;
   };
-  static Version version_of(int fd);
+  Version version_of(int fd) const;
 
   Version opened_;                      // of a whole file
   std::int64_t taken_ = 0, left_ = -1;  // left_: of a part of a file; -1: up to its end

@@ -71,6 +71,7 @@ kernels::Gate ExpertsBranch::gate_of(const Step& step) const {
   gate.slot_rows = plan::expert_slot_rows(model_, step.micro.batch() * step.micro.sequence(), step.pass);
   gate.overflow = e.overflow, gate.score = e.score;
   gate.placement = e.placement, gate.balance_over = e.balance_over, gate.weights = e.weights;
+  gate.scale = e.scale, gate.groups = e.groups, gate.top_groups = e.top_groups;
   if (step.pass == plan::Pass::train && e.noise == plan::GateNoise::gumbel) gate.noise = e.noise;
   gate.seed = step.seed, gate.noise_site = noise_site_, gate.overflow_site = overflow_site_;
   gate.samples = step.micro.sample_keys(), gate.sequence = step.micro.sequence();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <stdexcept>
 
@@ -44,22 +45,36 @@ double least_heaviest(const std::vector<double>& sums, int parts) {
   return best[0];
 }
 
+// A first part of items [i, j) weighs between least and most for j of [first[i], end[i]).
+struct Choices {
+  std::vector<std::size_t> first, end;
+};
+
+Choices choices_of(const std::vector<double>& sums, double least, double most) {
+  const auto n = sums.size() - 1;
+  Choices out{std::vector<std::size_t>(n), std::vector<std::size_t>(n)};
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto from = std::lower_bound(sums.begin() + static_cast<std::ptrdiff_t>(i) + 1, sums.end(), least,
+                                       [&](double sum, double w) { return sum - sums[i] < w; });
+    const auto to = std::upper_bound(from, sums.end(), most, [&](double w, double sum) { return w < sum - sums[i]; });
+    out.first[i] = static_cast<std::size_t>(from - sums.begin());
+    out.end[i] = static_cast<std::size_t>(to - sums.begin());
+  }
+  return out;
+}
+
 // reach[k][i]: can items [i, n) be k non-empty parts that weigh between least and most?
 std::vector<std::vector<char>> reachable(const std::vector<double>& sums, int parts, double least, double most) {
   const auto n = sums.size() - 1;
+  const auto choices = choices_of(sums, least, most);
   std::vector<std::vector<char>> reach(static_cast<std::size_t>(parts) + 1, std::vector<char>(n + 1, 0));
   reach[0][n] = 1;
+  std::vector<std::uint32_t> before(n + 2, 0);  // how many of [0, j) are reachable with one part less
   for (std::size_t k = 1; k < reach.size(); ++k) {
-    std::vector<std::size_t> before(n + 2, 0);  // how many of [0, j) are reachable with one part less
-    for (std::size_t j = 0; j <= n; ++j) before[j + 1] = before[j] + static_cast<std::size_t>(reach[k - 1][j]);
-    for (std::size_t i = 0; i < n; ++i) {
-      const auto from = std::lower_bound(sums.begin() + static_cast<std::ptrdiff_t>(i) + 1, sums.end(), least,
-                                         [&](double sum, double w) { return sum - sums[i] < w; });
-      const auto to = std::upper_bound(from, sums.end(), most, [&](double w, double sum) { return w < sum - sums[i]; });
-      const auto first = static_cast<std::size_t>(from - sums.begin()),
-                 end = static_cast<std::size_t>(to - sums.begin());
-      reach[k][i] = end > first && before[end] > before[first];
-    }
+    const auto& less = reach[k - 1];
+    for (std::size_t j = 0; j <= n; ++j) before[j + 1] = before[j] + static_cast<std::uint32_t>(less[j]);
+    for (std::size_t i = 0; i < n; ++i)
+      reach[k][i] = choices.end[i] > choices.first[i] && before[choices.end[i]] > before[choices.first[i]];
   }
   return reach;
 }

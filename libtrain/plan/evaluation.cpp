@@ -24,7 +24,7 @@ MemoryBytes evaluation_memory(const Plan& p, int stage) {
                     tensor_staging_bytes(p.model, p.micro()) + expert_staging_bytes(part, p.micro(), Pass::evaluate),
                     workspace_bytes(part, p.micro(), Pass::evaluate),
                     0};
-  out.reserve = reserve_bytes(p.micro(), p.topology);
+  out.reserve = reserve_bytes(p.micro(), p.topology, p.stages.chunks());
   return out;
 }
 

@@ -47,6 +47,10 @@ struct ExpertConfig {
   GatePlacement placement = GatePlacement::usual;
   BalanceOver balance_over = BalanceOver::usual;
   GateWeights weights = GateWeights::usual;
+  double scale = 1;  // of the weights (DeepSeek-AI 2024, "DeepSeek-V2": its routed scaling factor)
+  // Group-limited choice (the same, section 2.2.2): experts are so many groups of neighbours, and a token's are of its
+  // best `top_groups` of these. 1: no limit.
+  std::int64_t groups = 1, top_groups = 1;
   double bias_rate = 0.001;  // with sigmoid scores: how far a step moves the bias of an expert that got too little
   bool residual = false;     // a feed-forward part beside the experts, and a learned mix of the two (Rajbhandari et al.
                              // 2022, "DeepSpeed-MoE", section 4.1)

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 
 namespace trainyard::plan {
 
@@ -47,6 +48,22 @@ void rule_problems(const ExpertConfig& e, std::vector<std::string>& out) {
     out.emplace_back(
         "experts-weights: one score divided by itself is 1, and the gate would learn nothing: say scores, "
         "or leave it out");
+}
+
+// Groups that no choice can be limited to.
+void group_problems(const ExpertConfig& e, std::vector<std::string>& out) {
+  for (const auto count : e.count)
+    if (count % e.groups != 0) {
+      out.push_back(
+          fmt::format("experts-groups {} does not divide the {} of a layer", e.groups, base::counted(count, "expert")));
+      return;
+    }
+  const auto fewest = *std::min_element(e.count.begin(), e.count.end());
+  if (e.top_groups > e.groups)
+    out.push_back(fmt::format("experts-top-groups {} is more than experts-groups {}", e.top_groups, e.groups));
+  else if (e.top_k <= fewest && e.top_groups * (fewest / e.groups) < e.top_k)
+    out.push_back(fmt::format("experts-top-k {} is more than the {} of experts-top-groups {}", e.top_k,
+                              base::counted(e.top_groups * (fewest / e.groups), "expert"), e.top_groups));
 }
 
 }  // namespace
@@ -89,6 +106,7 @@ std::vector<std::string> expert_problems(const ModelConfig& m) {
     out.push_back(fmt::format("experts-top-k {} is more than the {} of a layer: {} at most", e.top_k,
                               base::counted(fewest, "expert"), fewest));
   rule_problems(e, out);
+  group_problems(e, out);
   if (m.norm_position == NormPosition::post)
     out.emplace_back(
         "norm-position post: layers that have experts have their norms before their branches: leave it out, or the "
@@ -96,6 +114,23 @@ std::vector<std::string> expert_problems(const ModelConfig& m) {
   if (e.residual && e.shared > 0)
     out.emplace_back(
         "experts-residual and experts-shared both put a feed-forward part beside the experts: one of them");
+  return out;
+}
+
+std::vector<std::string> unread_expert_keys(const ModelConfig& m) {
+  std::vector<std::string> out;
+  const auto& e = m.experts;
+  const ExpertConfig usual;
+  if (!has_experts(m)) return out;
+  if (e.score != GateScore::sigmoid && e.bias_rate != usual.bias_rate)
+    out.emplace_back("experts-bias-rate moves the bias of experts-score sigmoid: say that, or leave it out");
+  const bool bounded =
+      e.capacity_factor != "none" || (e.evaluation_capacity_factor != "none" && e.evaluation_capacity_factor != "same");
+  for (const auto& [name, said] : {std::pair("experts-overflow", e.overflow != usual.overflow),
+                                   std::pair("experts-min-capacity", e.min_capacity != usual.min_capacity)})
+    if (said && !bounded)
+      out.push_back(
+          fmt::format("{} is for experts with a capacity, and experts-capacity-factor is none: leave it out", name));
   return out;
 }
 

@@ -22,8 +22,8 @@ enum class GateScore { softmax, sigmoid };
 // et al. 2020, "GShard", algorithm 1); tokens: all choices alike. usual: choices for two of them, else tokens.
 enum class GatePlacement { usual, choices, tokens };
 
-// Which choices the balance loss counts: first ones (GShard), or all, divided by their number (as Megatron-LM and
-// Mixtral's published code do for any). usual: first ones up to two choices of a token, else all.
+// Which choices the balance loss counts: first ones (GShard), or all, divided by their number (Megatron-LM; the Mixtral
+// of transformers counts all, and does not divide). usual: first ones up to two choices of a token, else all.
 enum class BalanceOver { usual, first, all };
 
 // What the outputs of a token's experts are multiplied by. kept: scores divided by the sum of those that got a place;
@@ -38,6 +38,8 @@ constexpr bool places_by_choice(GatePlacement placement, std::int64_t top_k) {
 constexpr bool balances_all(BalanceOver over, std::int64_t top_k) {
   return over == BalanceOver::all || (over == BalanceOver::usual && top_k > 2);
 }
+// The most groups of a group-limited choice.
+inline constexpr std::int64_t most_gate_groups = 64;
 constexpr GateWeights weights_of(GateWeights weights, std::int64_t top_k) {
   if (weights != GateWeights::usual) return weights;
   return top_k == 1 ? GateWeights::scores : GateWeights::kept;

@@ -15,14 +15,23 @@ std::int64_t MemoryBytes::arenas() const {
   return n;
 }
 
-std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology) {
+int gpu_communicators(const Topology& topology, int chunks) {
+  int all = 0;
+  for (const auto axis :
+       {Axis::data, Axis::tensor, Axis::expert_data, Axis::expert, Axis::expert_outer, Axis::expert_inner})
+    all += topology.size(axis) > 1 ? 1 : 0;
+  const int stages = topology.size(Axis::pipe);
+  if (topology.size(Axis::data) < topology.world()) ++all;  // results
+  // Two queues for each neighbour; the first and the last stage have one for what both hold, and in a ring four queues.
+  if (stages > 1) all += chunks > 1 ? 5 : stages == 2 ? 3 : 4;
+  return all;
+}
+
+std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology, int chunks) {
   constexpr std::int64_t mebibyte = 1 << 20;
   if (micro.device == base::DeviceKind::cuda) {
-    std::int64_t groups = 0;
-    for (const auto axis : {Axis::data, Axis::tensor, Axis::pipe, Axis::expert_data, Axis::expert, Axis::expert_outer,
-                            Axis::expert_inner})
-      groups += topology.size(axis) > 1 ? 1 : 0;
-    return (768 + (groups > 0 ? 448 + 64 * groups : 0)) * mebibyte;
+    const std::int64_t communicators = gpu_communicators(topology, chunks);
+    return (768 + (communicators > 0 ? 448 + 64 * communicators : 0)) * mebibyte;
   }
   return (std::int64_t{384} << 20) + micro.threads * (std::int64_t{16} << 20);
 }
@@ -60,7 +69,7 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
                         stage_staging_bytes(table, states, in_flight.units_of_stages),
                     workspace_bytes(part, micro, Pass::train),
                     s.save_snapshot};
-  out.reserve = reserve_bytes(micro, states.topology) +
+  out.reserve = reserve_bytes(micro, states.topology, static_cast<int>(in_flight.slots.size())) +
                 (in_flight.slots.front() - 1) * loaded_bytes(micro, objective_of(part.model));
   out.on_host = micro.device == base::DeviceKind::cuda ? s.save_snapshot : 0;
   return out;

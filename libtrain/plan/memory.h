@@ -48,9 +48,13 @@ std::int64_t loaded_bytes(const MicroShape& micro, Objective objective);
 // For exchanging the folded pieces of such a unit (params/stage_sums.h): those of its stages behind one another.
 std::int64_t stage_staging_bytes(const UnitTable& table, const StateShape& states,
                                  const std::vector<std::string>& units_of_stages);
-// What a rank takes outside its arenas. On a GPU, measured on an H200 with CUDA 13 and NCCL: 563 MB alone, some 475 MB
-// more with its first communicator, up to 60 MB with each further one.
-std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology);
+// What a rank takes outside its arenas; `chunks` of a stage. On a GPU, measured on an H200 with CUDA 13 and NCCL: 563
+// MB alone, some 475 MB more with its first communicator, up to 60 MB with each further one.
+std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology, int chunks);
+// Communicators of NCCL that a rank makes at most: one for each group along an axis, for what stages hold together and
+// for results of all ranks where no other has them, and a pair for each queue to a neighbouring stage
+// (engine/world.h, engine/place.h, comm/neighbours.h).
+int gpu_communicators(const Topology& topology, int chunks);
 
 // Rajbhandari et al. (2020), table 1: (w + g + K) Psi at stage 0; optimizer, then gradients, then parameters divided by
 // n at stages 1, 2, 3. K = 12 for a 16-bit working dtype (master, m, v), 8 for f32 (m, v; the working copy is the

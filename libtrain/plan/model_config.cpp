@@ -51,15 +51,16 @@ ModelConfig with_experts(ModelConfig m, std::int64_t count, std::int64_t top_k, 
 }
 
 // Dai et al. (2024), "DeepSeekMoE", the model of 16 B: 64 experts of 1408, of which 6 are chosen, 2 that all tokens go
-// to, and a first layer without.
+// to, and a first layer without. Its balance loss is of each sequence, here of each micro-batch.
 ModelConfig deepseek_16b() {
   auto m = with_experts(llama("deepseek-16b", {28, 2048, 16, 16, 10944, 0, 4096}, 10000, Head::own), 64, 6, "none", 1);
   m.experts.ffn = 1408, m.experts.shared = 2, m.experts.dense_layers = 1, m.experts.balance_loss = 0.001;
-  m.experts.weights = GateWeights::scores;
+  m.experts.weights = GateWeights::scores, m.norm_epsilon = 1e-6;
   return m;
 }
 
-// Jiang et al. (2024); the balance loss of the code that its authors published counts both choices.
+// Jiang et al. (2024); the balance loss of its code in transformers counts both choices, over all layers at once and
+// without dividing by two.
 ModelConfig mixtral_8x7b() {
   auto m = with_experts(llama("mixtral-8x7b", {32, 4096, 32, 8, 14336, 0, 32768}, 1000000, Head::own), 8, 2, "none", 1);
   m.experts.balance_over = BalanceOver::all;
@@ -104,7 +105,8 @@ const std::vector<ModelConfig>& presets() {
 void require_whole(ModelConfig m, const std::string& path) {
   if (m.vocabulary == 0) m.vocabulary = ranges::vocabulary.low;
   m.lanes = 1;
-  const auto wrong = problems(m);
+  auto wrong = problems(m);
+  for (auto& text : unread_expert_keys(m)) wrong.push_back(std::move(text));
   if (!wrong.empty())
     throw base::InputError(fmt::format("{}: {}", path, fmt::join(wrong, "; ")),
                            "change the model: train --help-model describes its keys");

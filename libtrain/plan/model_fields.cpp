@@ -71,6 +71,11 @@ void expert_fields(base::FieldVisitor& v, ExpertConfig& e) {
                                  {"kept", GateWeights::kept},
                                  {"chosen", GateWeights::chosen},
                                  {"scores", GateWeights::scores}});
+  add("scale", e.scale, "that weights are multiplied by", base::Range<double>{0.001, 1000});
+  add("groups", e.groups, "groups of neighbouring experts, for a choice within some",
+      base::Range<std::int64_t>{1, most_gate_groups});
+  add("top-groups", e.top_groups, "groups that a token's experts are of",
+      base::Range<std::int64_t>{1, most_gate_groups});
   add("bias-rate", e.bias_rate, "how far a step moves that bias", base::Range<double>{0, 1});
   add("residual", e.residual, "a feed-forward part beside the experts, mixed with them");
   add("shared", e.shared, "experts that all tokens go to", base::Range<std::int64_t>{0, 256});

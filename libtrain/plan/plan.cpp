@@ -406,6 +406,7 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   if (p.topology.size(Axis::data) % p.expert_parallel == 0)
     p.topology = p.topology.with_experts(p.expert_parallel, node_of_experts(p));
   read_predicted(p, o.object("predicted"), where);
+  for (const auto* told : {"stages", "idle"}) o.has(told);  // of partition-model --json; they follow from the rest
   o.done();
   if (const auto wrong = decision_problems(p); !wrong.empty())  // no flag of who reads the plan mends it
     throw base::InputError(fmt::format("{}: {}", where, text_of(wrong)),

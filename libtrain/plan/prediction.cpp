@@ -1,6 +1,8 @@
 // Predicts again and compares.
 #include "libtrain/plan/prediction.h"
 
+#include "libtrain/base/text.h"
+
 #include <fmt/format.h>
 
 namespace trainyard::plan {
@@ -29,6 +31,13 @@ std::string other_prediction(const Plan& p) {
   if (p.traffic != again.traffic) wrong += fmt::format("{}the traffic of a step is another", wrong.empty() ? "" : "; ");
   if (wrong.empty() && to_json(p) != to_json(again)) wrong = "it says other things than this build would";
   return wrong;
+}
+
+std::string edited_text(const Plan& plan, const std::string& path) {
+  const auto other = other_prediction(plan);
+  if (other.empty()) return {};
+  return fmt::format("{} was edited, or made by another version: {}; what this program computes counts",
+                     base::one_line(path), base::shortened(other));
 }
 
 }  // namespace trainyard::plan

@@ -130,6 +130,20 @@ std::vector<StageRow> stage_rows(const Plan& p) {
   return out;
 }
 
+nlohmann::ordered_json stages_json(const Plan& p) {
+  auto out = nlohmann::ordered_json::object();
+  if (p.pipeline == 1) return out;
+  out["stages"] = nlohmann::ordered_json::array();
+  for (const auto& row : stage_rows(p))
+    out["stages"].push_back({{"items", row.items},
+                             {"parameters", row.parameters},
+                             {"step_flops", row.flops},
+                             {"slots", row.slots},
+                             {"rank_bytes", {{"in_arenas", row.memory.arenas()}, {"total", row.memory.total()}}}});
+  if (const auto idle = idle_of(p)) out["idle"] = {{"fraction", idle->fraction}, {"of_imbalance", idle->of_imbalance}};
+  return out;
+}
+
 std::optional<Idle> idle_of(const Plan& p) {
   if (p.pipeline == 1) return {};
   const auto plain = flops_of_parts(p, Recompute::none), all = flops_of_parts(p, p.recompute),

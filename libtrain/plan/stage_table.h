@@ -21,6 +21,10 @@ struct StageRow {
 // One for each stage. The plan is predicted.
 std::vector<StageRow> stage_rows(const Plan& plan);
 
+// Keys "stages" and "idle" of a plan in JSON: for each stage its items, parameters, part of a step's FLOPs, slots and
+// bytes of a rank, and the parts of idle_of. Empty for one stage. The plan is predicted.
+nlohmann::ordered_json stages_json(const Plan& plan);
+
 // What part of a step the ranks of replica 0 wait, by simulating their lists (plan/simulate.h) where computing takes as
 // long as its FLOPs say and messages and collectives take no time.
 struct Idle {

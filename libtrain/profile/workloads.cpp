@@ -6,7 +6,6 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/linear/linear.h"
 #include "kernels/peak/peak.h"
-#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/random.h"
@@ -21,6 +20,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <unistd.h>
 
 namespace trainyard::profile {
 
@@ -277,7 +277,7 @@ class List {
   Work disk(bool writes) const {
     struct File {
       explicit File(std::string p) : path(std::move(p)), file(path, io::BulkFile::Mode::create) {}
-      ~File() { base::remove_tree(path); }
+      ~File() { ::unlink(path.c_str()); }
       std::string path;
       io::BulkFile file;
     };

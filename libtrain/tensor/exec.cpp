@@ -151,6 +151,8 @@ class WorkerExec : public Exec {
 }  // namespace
 
 std::unique_ptr<Exec> Exec::caller(Arena* scratch, int threads) {
+  static std::atomic<int> known{1};  // so many there were
+  if (threads > known) base::require_threads(threads - 1), known = threads;
   return std::make_unique<CallerExec>(scratch, threads);
 }
 std::unique_ptr<Exec> Exec::worker(const std::string& thread_name, Arena* scratch, int threads) {

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <map>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -48,6 +49,39 @@ TEST(AtomicFile, WritesReplacesAndReads) {
   EXPECT_EQ(base::file_size(s.path + "/a"), 300000);
   EXPECT_EQ(std::distance(fs::directory_iterator(s.path), {}), 1);
   EXPECT_THROW(base::read_file(s.path + "/a", 1000), InputError);
+}
+
+// A link would lead out of the folder, and a pipe would wait for a reader.
+TEST(AtomicFile, WhatLiesUnderItsTemporaryNameIsReplaced) {
+  Scratch s;
+  spit(s.path + "/elsewhere", "theirs");
+  fs::create_symlink(s.path + "/elsewhere", s.path + "/a.partial");
+  ASSERT_EQ(::mkfifo((s.path + "/b.partial").c_str(), 0666), 0);
+  ::alarm(30);
+  for (const char* name : {"/a", "/b"}) {
+    base::write_file(s.path + name, "ours");
+    EXPECT_EQ(slurp(s.path + name), "ours");
+  }
+  ::alarm(0);
+  EXPECT_EQ(slurp(s.path + "/elsewhere"), "theirs");
+  EXPECT_THROW(base::write_file(s.path + "/none/c", "x"), EnvironmentError);
+}
+
+TEST(AtomicFile, ATreeGoesWithItsLinksAndNotWithWhatTheyLeadTo) {
+  Scratch s;
+  fs::create_directories(s.path + "/tree/in/ner");
+  fs::create_directories(s.path + "/kept");
+  spit(s.path + "/kept/file", "theirs");
+  spit(s.path + "/tree/in/file", "ours");
+  fs::create_directory_symlink(s.path + "/kept", s.path + "/tree/in/link");
+  fs::create_directory_symlink(s.path + "/nothing", s.path + "/tree/dangling");
+  base::remove_tree(s.path + "/tree/");
+  EXPECT_FALSE(fs::exists(fs::symlink_status(s.path + "/tree")));
+  EXPECT_EQ(slurp(s.path + "/kept/file"), "theirs");
+  base::remove_tree(s.path + "/tree");  // nothing is there
+  fs::create_directory_symlink(s.path + "/kept", s.path + "/link");
+  base::remove_tree(s.path + "/link");
+  EXPECT_EQ(slurp(s.path + "/kept/file"), "theirs");
 }
 
 TEST(AtomicFile, OneOfManyWritersOfANewNameWins) {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <csignal>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -110,6 +111,27 @@ TEST(FolderLock, WhoGoesWellIsNotTakenForKilled) {
   }
   over = true;
   holder.join();
+}
+
+TEST(FolderLock, APipeUnderItsNameHoldsNobody) {
+  Scratch s;
+  ASSERT_EQ(::mkfifo((s.path + "/lock").c_str(), 0666), 0);
+  ::alarm(30);
+  EXPECT_THROW(base::FolderLock(s.path, "wait"), base::InputError);
+  EXPECT_THROW(base::FolderLock::require_free(s.path, "wait"), base::InputError);
+  EXPECT_FALSE(base::FolderLock::is_there(s.path));
+  ::alarm(0);
+}
+
+// A full disk takes a part of the holder's name: the next one may have the lock.
+TEST(FolderLock, APartOfANameIsNoOtherFile) {
+  Scratch s;
+  for (const char* text : {"", "p", "process", "process "}) {
+    spit(s.path + "/lock", text);
+    EXPECT_NO_THROW(base::FolderLock(s.path, "wait")) << text;
+  }
+  spit(s.path + "/lock", "pro domo");
+  EXPECT_THROW(base::FolderLock(s.path, "wait"), base::InputError);
 }
 
 TEST(FolderLock, TwoInOneProcessExcludeEachOther) {

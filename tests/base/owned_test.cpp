@@ -109,3 +109,18 @@ TEST_F(Own, TheWorkingDirectoryAndWhatIsAboveStay) {
   fs::current_path(before);
   for (const auto& text : {said, here, above}) EXPECT_NE(text.find("was started in"), std::string::npos) << text;
 }
+
+// Of a relative path nothing is known then: least of all that an input lies there.
+TEST_F(Own, AWorkingDirectoryThatHasGoneIsSaid) {
+  const auto before = fs::current_path();
+  fs::create_directory(folder + "/gone");
+  fs::current_path(folder + "/gone");
+  fs::remove(folder + "/gone");
+  EXPECT_THROW(trainyard::base::absolute_path("made"), trainyard::base::EnvironmentError);
+  EXPECT_EQ(trainyard::base::absolute_path("/made"), "/made");
+  fs::current_path(before);
+  EXPECT_FALSE(trainyard::base::is_within("/a/b", ""));
+  EXPECT_FALSE(trainyard::base::is_within("", "/a"));
+  EXPECT_TRUE(trainyard::base::is_within("/a/b", "/a"));
+  EXPECT_FALSE(trainyard::base::is_within("/ab", "/a"));
+}

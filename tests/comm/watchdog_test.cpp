@@ -5,6 +5,7 @@
 #include "libtrain/comm/threads.h"
 #include "libtrain/comm/watchdog.h"
 #include "libtrain/comm/watchdog_report.h"
+#include "tests/comm/played_rank.h"
 
 #include <gtest/gtest.h>
 #include <arpa/inet.h>
@@ -371,24 +372,6 @@ TEST(watchdog, a_refusal_from_where_nothing_was_ever_heard_ends_nothing) {
   }
 }
 
-// A socket on which this test plays a rank, and where it listens.
-std::pair<int, std::string> socket_of_this_test() {
-  const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_in own{};
-  own.sin_family = AF_INET;
-  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof own;
-  EXPECT_EQ(bind(socket, reinterpret_cast<sockaddr*>(&own), sizeof own), 0);
-  EXPECT_EQ(getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length), 0);
-  return {socket, fmt::format("127.0.0.1:{}", ntohs(own.sin_port))};
-}
-
-void send_sealed(int socket, const WatchdogKey& key, const Report& report, const std::string& text,
-                 const sockaddr_in& to) {
-  const auto message = sealed(key, std::string(reinterpret_cast<const char*>(&report), sizeof report) + text);
-  sendto(socket, message.data(), message.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
-}
-
 // Rank 0 is a socket of this test, which answers rank 1's farewell when it has come so often. How often it came until
 // then.
 int farewells_until_answered(double interval_seconds, int answered) {
@@ -437,55 +420,6 @@ TEST(watchdog, speaks_before_its_thread_runs) {
   EXPECT_EQ(r.kind, Report::state);
   EXPECT_EQ(r.rank, 1);
   close(socket);
-}
-
-// Whoever does not have the key of the job is not heard, whatever he says; who has it is obeyed, and his words are
-// shown without what a terminal would act on.
-TEST(watchdog, a_stranger_is_not_heard) {
-  const auto here = socket_of_this_test();
-  std::mutex mutex;
-  std::vector<std::string> sentences;
-  const auto heard = [&] {
-    const std::lock_guard lock(mutex);
-    return sentences;
-  };
-  WatchdogOptions options{1, 2, 600, 0.05};
-  options.on_hang = [&](const std::string& sentence, Decided) {
-    const std::lock_guard lock(mutex);
-    sentences.push_back(sentence);
-  };
-  for (std::size_t i = 0; i < options.key.size(); ++i) options.key[i] = static_cast<unsigned char>(7 * i + 1);
-  testing::internal::CaptureStderr();
-  {
-    Watchdog dog(options, {});
-    dog.start({here.second, dog.address()});
-    Report words;
-    sockaddr_in from{};
-    socklen_t size = sizeof from;
-    recvfrom(here.first, &words, sizeof words, 0, reinterpret_cast<sockaddr*>(&from), &size);
-    words.rank = 0;
-    auto wrong = options.key;
-    wrong[15] ^= 1;
-    for (const auto kind : {Report::state, Report::verdict, Report::farewell, Report::farewell_heard}) {
-      words.kind = kind;
-      send_sealed(here.first, wrong, words, "forged", from);
-      send_sealed(here.first, {}, words, "forged", from);
-      const std::string bare = std::string(reinterpret_cast<const char*>(&words), sizeof words) + "forged";
-      sendto(here.first, bare.data(), bare.size(), 0, reinterpret_cast<sockaddr*>(&from), sizeof from);
-    }
-    std::this_thread::sleep_for(300ms);
-    EXPECT_TRUE(heard().empty());
-    words.kind = Report::verdict;
-    send_sealed(here.first, options.key, words, "a \x1b[31mred\x1b[0m end", from);
-    for (int i = 0; i < 60 && heard().empty(); ++i) std::this_thread::sleep_for(50ms);
-  }
-  const auto shown = testing::internal::GetCapturedStderr();
-  ASSERT_EQ(heard().size(), 1u);
-  for (const auto& text : {heard()[0], shown}) {
-    EXPECT_EQ(text.find('\x1b'), std::string::npos);
-    EXPECT_NE(text.find("red"), std::string::npos) << text;
-  }
-  close(here.first);
 }
 
 // The network loses the first ones.

@@ -27,9 +27,12 @@ jq -e '.output == "llama-out" and .model_type == "llama" and .dtype == "bf16" an
 # What ends and begins documents goes out and comes in: the ids that the data had.
 [ "$(jq -c '[.eos_token_id, .bos_token_id]' gpt-out/config.json)" = '[256,null]' ] || fail "ids: $(cat gpt-out/config.json)"
 cp -r llama-out told
-jq '.eos_token_id = [7, 9] | .bos_token_id = 5' llama-out/config.json >told/config.json
+jq '.eos_token_id = [7, 9] | .bos_token_id = 5 | .pad_token_id = 3' llama-out/config.json >told/config.json
 expect 0 convert-checkpoint told told-in --from safetensors
 jq -e '.provenance.document_tokens == {end: 7}' told-in/manifest.json >/dev/null || fail "nothing says that texts begin with a token: $(jq -c .provenance told-in/manifest.json)"
+expect 0 convert-checkpoint told-in told-out --to safetensors
+[ "$(jq -c '[.eos_token_id, .bos_token_id, .pad_token_id]' told-out/config.json)" = '[[7,9],5,3]' ] || fail "ids of a model that was not fed its beginning: $(cat told-out/config.json)"
+rm -r told-out
 jq -n '{add_bos_token: true}' >told/tokenizer_config.json
 jq -n '{model: {type: "WordPiece"}, post_processor: {type: "Sequence", processors: [{type: "ByteLevel"}, {type: "TemplateProcessing", single: [{Sequence: {id: "A"}}]}]}}' >told/tokenizer.json
 expect 0 convert-checkpoint told told-in --from safetensors --force
@@ -40,7 +43,7 @@ jq '.post_processor.processors[1].single |= [{SpecialToken: {id: "<s>"}}] + .' t
 expect 0 convert-checkpoint told told-in --from safetensors --force
 jq -e '.provenance.document_tokens == {end: 7, begin: 5}' told-in/manifest.json >/dev/null || fail "provenance: $(jq -c .provenance told-in/manifest.json)"
 expect 0 convert-checkpoint told-in told-out --to safetensors
-[ "$(jq -c '[.eos_token_id, .bos_token_id]' told-out/config.json)" = '[7,5]' ] || fail "ids: $(cat told-out/config.json)"
+[ "$(jq -c '[.eos_token_id, .bos_token_id, .pad_token_id]' told-out/config.json)" = '[[7,9],5,3]' ] || fail "ids: $(cat told-out/config.json)"
 expect 0 generate --checkpoint told-in --tokenizer bytes --prompt a --tokens 1 --threads 1
 
 # What comes in has the lanes of a new run.

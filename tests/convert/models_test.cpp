@@ -7,6 +7,7 @@
 #include "libtrain/checkpoint/export_model.h"
 #include "libtrain/checkpoint/import_model.h"
 #include "libtrain/io/safetensors.h"
+#include "tests/checkpoint/cuts.h"
 #include "tests/convert/golden_model.h"
 
 #include <gtest/gtest.h>
@@ -204,6 +205,13 @@ TEST(Export, DamageFullDisksAndStopsLeaveNothing) {
   content[static_cast<std::size_t>(payload.offset) + 4000] ^= 1;
   spit(from.path + "/rank-00000.h5", content);
   EXPECT_THROW(checkpoint::export_model(reader, from.out, {}), base::InputError);
+  EXPECT_FALSE(fs::exists(from.out) || fs::exists(from.out + ".partial"));
+  content[static_cast<std::size_t>(payload.offset) + 4000] ^= 1;
+  spit(from.path + "/rank-00000.h5", content);
+  sample::edit_manifest(from.path, [](nlohmann::json& j) {  // as payloads that changed with their checksums
+    j["tensors"].front()["fingerprint"] = "0123456789abcdef";
+  });
+  EXPECT_THROW(checkpoint::export_model(checkpoint::Reader(from.path), from.out, {}), base::InputError);
   EXPECT_FALSE(fs::exists(from.out) || fs::exists(from.out + ".partial"));
 }
 

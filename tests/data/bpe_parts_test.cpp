@@ -1,6 +1,7 @@
 // The parts of byte-level BPE against plain models: scanners against PCRE2, merges against a loop over all neighbours,
 // on random text, on text that is made to be slow, and on long pieces.
 #include "libtrain/base/error.h"
+#include "libtrain/data/bpe/composition.h"
 #include "libtrain/data/bpe/merges.h"
 #include "libtrain/data/bpe/pattern.h"
 #include "libtrain/data/bpe/scanner.h"
@@ -111,6 +112,34 @@ TEST(Scanner, LongRunsTakeLinearTime) {
       text += "x";
       EXPECT_EQ(ends_by_scanner(*Scanner::of_pattern(expression), text).back(), text.size());
     }
+}
+
+// What nothing changes in is not copied; what was composed stays as it is. tests/golden/tokenizers/variants.json has
+// the values of the reference.
+TEST(Composition, ComposesOnce) {
+  std::string memory, again;
+  for (const std::string text : {"", "plain", "caf\u00e9", "\ud55c\uae00 \u4e2d", "\u0300", "a\u0334b"})
+    EXPECT_EQ(composed(text, memory), text);
+  const std::string plain = "nothing \u00e9 to do";
+  EXPECT_EQ(composed(plain, memory).data(), plain.data());
+  EXPECT_EQ(composed("x e\u0301 \u212b y q\u0307\u0323", memory), "x \u00e9 \u00c5 y q\u0323\u0307");
+  Random random(3);
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text;
+    for (auto n = random() % 12; n > 0; --n)
+      text += random() % 2 == 0 ? utf8(static_cast<char32_t>(0x300 + random() % 0x70))
+                                : utf8(known()[random() % known().size()]);
+    const std::string once(composed(text, memory));
+    ASSERT_EQ(composed(once, again), once) << ::testing::PrintToString(text);
+  }
+}
+
+TEST(Composition, LongRunsTakeLinearTime) {
+  for (const std::string unit : {"a\u0301", "\u0301", "\u0323\u0301", "\u1100\u1161", "\u1161", "e", "\u00e9"}) {
+    std::string text = "x", memory;
+    while (text.size() < 4 << 20) text += unit;
+    EXPECT_GT(composed(text, memory).size(), 1u << 20);
+  }
 }
 
 namespace {

@@ -94,6 +94,41 @@ jq -n --arg n "$name" '{eos_token: $n}' >foreign/tokenizer_config.json
 expect 0 shard-data --input many.jsonl --tokenizer foreign/tokenizer.json --output beside --validation 0
 said "documents end with .*the eos_token of tokenizer_config.json"
 [ "$(jq .end_of_document beside/index.json)" = "$(jq '.added_tokens[0].id' foreign/tokenizer.json)" ] || fail "another end: $(cat beside/index.json)"
+rm foreign/tokenizer_config.json
+jq -n --argjson id "$(jq '.added_tokens[0].id' foreign/tokenizer.json)" '{eos_token_id: [$id, 1]}' >foreign/config.json
+expect 0 shard-data --input many.jsonl --tokenizer foreign/tokenizer.json --output beside-config --validation 0
+said "documents end with .*the eos_token_id of config.json"
+same beside/index.json beside-config/index.json "the end that config.json says"
+# A model of others with such a tokenizer: it has no row for an end that is made here, and its own goes the whole way, with advice that ends.
+train_on beside beside-run
+expect 0 convert-checkpoint beside-run theirs --to safetensors
+jq '.eos_token_id = null' theirs/config.json >t && mv t theirs/config.json
+cp foreign/tokenizer.json theirs
+jq -n --arg n "$name" '{eos_token: {content: $n}}' >theirs/tokenizer_config.json
+expect 0 convert-checkpoint theirs imported --from safetensors
+expect 0 generate --checkpoint imported --threads 1 --prompt cat --tokens 2 --json
+jq -e --argjson e "$(jq .end_of_document beside/index.json)" '.prompt_tokens[0] == $e' out >/dev/null || fail "the first token: $(cat out)"
+refused 3 'has a vocabulary of' train --init-from imported --data own --output none "${other[@]}"
+said 'shard-data --end-of-document'
+expect 0 shard-data --input many.jsonl --tokenizer theirs/tokenizer.json --output theirs-data --validation 0
+expect 0 train --init-from imported --data theirs-data --output theirs-run "${other[@]}"
+# Weights that know another end of documents are told so, by every door.
+ends="around ends documents with token $end; the weights of .* know .* as their end"
+expect 0 train --init-from "$(echo run/checkpoints/step-*3)" --data around --output other-ends "${other[@]}"
+said "$ends"
+expect 0 train --evaluate run --evaluate-split train --data around --threads 1 --progress never
+said "$ends"
+cp -r run resumed-ends
+expect 0 train --model gpt2-nano --data around --output resumed-ends "${other[@]}" --change steps,data
+said "$ends"
+expect 0 train --evaluate run --evaluate-split train --data llama3-1 --threads 1 --progress never
+unsaid 'ends documents with'
+# A tokenizer of a family that composes its text, through the programs.
+jq '.normalizer = {type: "NFC"}' "$golden/gpt2.json" >composes.json
+printf 'cafe\u0301 \u1112\u1161\u11ab\n' >apart.txt
+printf 'caf\u00e9 \ud55c\n' >whole.txt
+for form in apart whole; do expect 0 shard-data --input $form.txt --tokenizer composes.json --output composed-$form --validation 0; done
+[ "$(jq '.train[0].tokens_crc32c' composed-apart/index.json)" = "$(jq '.train[0].tokens_crc32c' composed-whole/index.json)" ] || fail "text that is apart has other tokens"
 absent none none.partial
 
 mkdir moved

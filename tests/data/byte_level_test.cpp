@@ -68,6 +68,22 @@ TEST(ByteLevel, IdsAreThoseOfTheReference) {
   }
 }
 
+// gpt2.json changed: NFC, punctuation, tokens that are words (tests/golden/tokenizers_variants.py).
+TEST_F(Files, VariantsGiveTheIdsOfTheReference) {
+  for (const auto& variant : json::parse(slurp(golden("variants.json")))) {
+    const auto tokenizer = with([&](json& j) {
+      j.update(variant["change"]);
+      for (int id = 700; auto token : variant["added"]) {
+        token["id"] = id++;
+        j["added_tokens"].push_back(token);
+      }
+    });
+    for (const auto& row : variant["rows"])
+      EXPECT_EQ(encode(*tokenizer, row[0]), row[1].get<Ids>()) << variant["name"] << ": " << row[0];
+    EXPECT_GE(variant["rows"].size(), 4u);
+  }
+}
+
 TEST(ByteLevel, DecodesToTheVeryBytes) {
   const auto rows = json::parse(slurp(golden("ids.json")));
   for (const char* name : {"gpt2", "llama3"}) {
@@ -239,11 +255,24 @@ TEST_F(Files, DocumentsEndAndBeginAsAsked) {
   const auto stop = data::make_tokenizer(file, {"<|stop|>", "", false});
   EXPECT_EQ(stop->end_of_document(), 700);
   EXPECT_EQ(stop->vocabulary(), none->vocabulary() - 1);
-  EXPECT_EQ(data::end_beside(file), "");
+  EXPECT_EQ(data::end_beside(file).token, "");
   spit(scratch.path + "/tokenizer_config.json", R"({"eos_token": {"content": "<|stop|>", "lstrip": false}})");
-  EXPECT_EQ(data::end_beside(file), "<|stop|>");
+  EXPECT_EQ(data::end_beside(file).token, "<|stop|>");
   spit(scratch.path + "/tokenizer_config.json", R"({"eos_token": "<|halt|>"})");
-  EXPECT_EQ(data::end_beside(file), "<|halt|>");
+  EXPECT_EQ(data::end_beside(file).token, "<|halt|>");
+  EXPECT_EQ(data::end_beside(file).said_by, "eos_token of tokenizer_config.json");
+  spit(scratch.path + "/config.json", R"({"eos_token_id": [700, 5]})");
+  EXPECT_EQ(data::end_beside(file).token, "<|halt|>");
+  spit(scratch.path + "/tokenizer_config.json", R"({"eos_token": null})");
+  EXPECT_EQ(data::end_beside(file).token, "700");
+  EXPECT_EQ(data::end_beside(file).said_by, "eos_token_id of config.json");
+  spit(scratch.path + "/config.json", R"({"eos_token_id": 3})");
+  EXPECT_EQ(data::end_beside(file).token, "3");
+  for (const char* nothing :
+       {R"({"eos_token_id": null})", R"({"eos_token_id": []})", R"({"eos_token_id": -1})", "[", "[1]"}) {
+    spit(scratch.path + "/config.json", nothing);
+    EXPECT_EQ(data::end_beside(file).token, "") << nothing;
+  }
   for (const char* wrong : {"<|halt|>", "99999", "-1"}) {
     try {
       data::make_tokenizer(file, {wrong, "", false});
@@ -295,7 +324,13 @@ TEST_F(Files, RefusedByName) {
   refused("'ignore_merges' must be true or false", model("ignore_merges", "yes"));
   refused("unknown key 'new_rule'", model("new_rule", 1));
   refused("unknown key 'new_part'", root("new_part", 1));
-  refused("the normalizer \"NFC\" is not supported", root("normalizer", {{"type", "NFC"}}));
+  refused("the normalizer \"NFKC\" is not supported", root("normalizer", {{"type", "NFKC"}}));
+  const auto lower = json::array({{{"type", "NFC"}}, {{"type", "Lowercase"}}});
+  refused("the normalizer \"Lowercase\"", root("normalizer", {{"type", "Sequence"}, {"normalizers", lower}}));
+  refused("the behavior \"Removed\"", [](json& j) {
+    const json punctuation = {{"type", "Punctuation"}, {"behavior", "Removed"}};
+    j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", json::array({punctuation, j["pre_tokenizer"]})}};
+  });
   refused("the decoder \"Metaspace\"", root("decoder", {{"type", "Metaspace"}}));
   refused("the pre_tokenizer is absent", root("pre_tokenizer", nullptr));
   refused("the pretokenizer \"Whitespace\"", root("pre_tokenizer", {{"type", "Whitespace"}}));
@@ -345,7 +380,7 @@ TEST_F(Files, ContradictionsAreRefused) {
   refused("is there twice", added({{"id", 0}, {"content", "other"}}));
   refused("in the vocabulary it has", added({{"id", 800}, {"content", "a"}}));
   refused("which a token of the vocabulary has", added({{"id", 70}, {"content", "<new>"}}));
-  refused("single_word", added({{"id", 800}, {"content", "<new>"}, {"single_word", true}}));
+  refused("'single_word' must be true or false", added({{"id", 800}, {"content", "x"}, {"single_word", 1}}));
   for (const char* space : {" ", "\n\t", "\u3000"})
     refused("is white space with lstrip and rstrip",
             added({{"id", 800}, {"content", space}, {"lstrip", true}, {"rstrip", true}}));

@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/data/document_source.h"
 
+#include <chrono>
 #include <sys/stat.h>
 #include <thread>
 
@@ -131,6 +132,9 @@ TEST_F(Source, WhatIsNoTextIsRefused) {
   std::string tar(1024, '\0');
   tar.replace(0, 5, "a.txt").replace(257, 6, std::string("ustar\0", 6));
   EXPECT_EQ(refusal("a.tar", tar).substr(0, 22), "a.tar is a tar archive");
+  const std::string old = std::string("a.txt") + std::string(95, '\0') + "0000644" + std::string(405, '\0');  // of 1979
+  EXPECT_EQ(refusal("a.tar", old + std::string(60'000, 'x')).substr(0, 16), "a.tar is no text");
+  EXPECT_EQ(refusal("a.deb", "!<arch>\ndebian-binary").substr(0, 22), "a.deb is an ar archive");
   EXPECT_EQ(refusal("a.docx", "PK\3\4 stored").substr(0, 23), "a.docx is a zip archive");
   EXPECT_EQ(refusal("a.xz", std::string("\xFD"
                                         "7zXZ\0",
@@ -140,9 +144,9 @@ TEST_F(Source, WhatIsNoTextIsRefused) {
   EXPECT_EQ(refusal("a.jsonl", " [{\"text\": \"a\"}]"),
             "a.jsonl is a JSON list, and no JSON lines; jq -c '.[]' a.jsonl >lines.jsonl makes them");
   EXPECT_EQ(refusal("a.json", "\n{\n  \"text\": \"a\"\n}\n").substr(0, 34), "a.json is JSON over several lines,");
-  for (const auto& text :
-       Strings{"PARIS is worth a mass", "Mustard", std::string(254, 'a') + " mustard", "BZh is no word",
-               "[a list that is text]", "{", "{\n", "PK", std::string("one \0 in many", 13) + words + words})
+  for (const auto& text : Strings{"PARIS is worth a mass", "Mustard", std::string(254, 'a') + " mustard",
+                                  "BZh is no word", "[a list that is text]", "{", "{\n", "PK",
+                                  std::string("one \0 in many", 13) + words + words, std::string("one\0", 4)})
     EXPECT_EQ(refusal("a.txt", text), "taken: text") << text;
   EXPECT_EQ(refusal("a.jsonl", "{\"text\": \"a\"}\n"), "taken: text");
   EXPECT_EQ(refusal("a.jsonl", ""), "taken: text");
@@ -196,6 +200,42 @@ TEST_F(Source, ANamedPipeIsOpenedOnce) {
   writer.join();
   ASSERT_EQ(out.documents.size(), 1u);
   EXPECT_EQ(out.documents[0].size(), std::size_t{3} << 20);
+}
+
+// Whatever a pipe gives first, its beginning is looked at as a file's is.
+TEST_F(Source, APipeIsLookedAtHoweverItsBytesArrive) {
+  const auto through = [&](const std::string& content, std::size_t first, const data::SourceOptions& options = {}) {
+    const auto path = scratch.path + "/pipe";
+    EXPECT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    std::thread writer([&] {
+      std::ofstream pipe(path);
+      pipe << content.substr(0, first) << std::flush;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      pipe << content.substr(first);
+    });
+    std::string said;
+    try {
+      for (const auto& document : read({path}, options).documents) said += "taken: " + document;
+    } catch (const base::InputError& e) {
+      said = e.what();
+    }
+    writer.join();
+    fs::remove(path);
+    return said;
+  };
+  std::string tar(1024, '\0');
+  tar.replace(0, 5, "a.txt").replace(257, 6, std::string("ustar\0", 6));
+  for (const std::size_t first : {1, 100, 1024})
+    EXPECT_TRUE(through(tar, first).ends_with("is a tar archive")) << through(tar, first);
+  const std::string list = "[\n {\"text\": \"a\"}\n]\n", one = "{\n \"text\": \"a\"\n}\n",
+                    lines = "{\"text\": \"a\"}\n";
+  for (const std::size_t first : {1, 5}) {
+    EXPECT_TRUE(through(list, first).ends_with("is a JSON list, and no JSON lines")) << through(list, first);
+    EXPECT_TRUE(through(one, first).ends_with("and no object a line")) << through(one, first);
+    EXPECT_EQ(through(lines, first), "taken: a");
+    EXPECT_EQ(through(list, first, {.split = TextSplit::whole}), "taken: " + list);
+  }
+  EXPECT_EQ(through("[a, b]", 1), "taken: [a, b]");
 }
 
 TEST_F(Source, ListsNameTheirFiles) {

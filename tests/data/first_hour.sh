@@ -39,6 +39,20 @@ printf '\xff\xfea\0b\0' >utf16
 expect 3 shard-data --input - --output piped <utf16; says piped 'standard input is UTF-16 text'
 expect 3 shard-data --input <(cat utf16) --output piped
 said 'is UTF-16 text'
+said 'iconv -f UTF-16 -t UTF-8 >utf8.txt$'   # a command that reads what the pipe held
+gzip -k utf16
+expect 3 shard-data --input utf16.gz --output piped
+said 'iconv -f UTF-16 -t UTF-8 <(zcat utf16.gz) >utf8.txt$'
+# JSON that is no JSON lines is named, with the command that makes some of it.
+printf '[\n  {"text": "one"},\n  {"text": "two"}\n]\n' | tee list.json | expect 3 shard-data --input - --output piped
+said 'standard input is a JSON list, and no JSON lines'
+said "jq -c '.\[\]'"
+expect 3 shard-data --input list.json --output piped
+said 'list.json is a JSON list, and no JSON lines'
+jq '.[0]' list.json | expect 3 shard-data --input - --output piped
+said 'standard input is JSON over several lines'
+jq -c '.[]' list.json | expect 0 shard-data --input - --output piped --validation 0
+jq -e '.train[0].documents == 2' piped/index.json >/dev/null || fail "two documents: $(cat piped/index.json)"
 
 # A flag that no input would use is refused, and of one thing there is one.
 printf 'a text\n' >plain.txt

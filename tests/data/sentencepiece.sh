@@ -38,6 +38,11 @@ grep -q "warning: $unknown of .* stand for text that the tokenizer has no token 
 timeout 60 inspect foreign | grep -q "^  unknown     $unknown tokens"
 for task in 0 1; do timeout 60 shard-data --input foreign.txt --split lines --tokenizer model.model --output foreign-tasks --task $task/2 2>/dev/null >&2; done
 cmp foreign/index.json foreign-tasks/index.json
+{ cat text.txt; echo "the ξ walks"; } >nearly.txt   # hardly any: counted and said, and no warning
+timeout 60 shard-data --input nearly.txt --split lines --tokenizer model.model --output nearly --validation 0 2>err >/dev/null
+jq -e '.unknown_tokens == 1' nearly/index.json >/dev/null
+grep -q '^shard-data: 1 of [0-9,]* tokens stand for text that the tokenizer has no token for$' err
+! grep -q warning err
 timeout 60 shard-data --input foreign.txt --split lines --output of-bytes --json 2>/dev/null | jq -e '.unknown_tokens == 0' >/dev/null
 jq -e 'has("unknown_tokens") | not' of-bytes/index.json >/dev/null
 
@@ -48,4 +53,25 @@ for ((i = 0; i < 150; ++i)); do cat text.txt; done >large.txt
 jq -e '.train[0].documents == 1' large/index.json >/dev/null
 once=$(($(wc -l <expected) - $(wc -l <text.txt)))
 [ "$(jq '.train[0].tokens' large/index.json)" = $((150 * once + 1)) ] || { echo "150 times $once tokens became $(jq '.train[0].tokens' large/index.json)"; exit 1; }
+
+# A model of others beside a tokenizer.json that cannot be read and a tokenizer.model that can: the latter is recorded, and generate and an evaluation take it.
+printf 'layers = 1\nhidden = 16\nheads = 4\nkv-heads = 2\nffn = 24\ncontext = 16\nnorm = "rms"\npositions = "rotary"\nactivation = "swiglu"\nbiases = "off"\ntied = "off"\n' >llama.toml
+train=(timeout 60 train --model llama.toml --data set-1 --global-batch 2 --sequence 16 --threads 1 --progress never)
+"${train[@]}" --output run --steps 1 >log 2>&1 || { cat log; exit 1; }
+timeout 60 convert-checkpoint run llama --to safetensors >log 2>&1 || { cat log; exit 1; }
+cp model.model llama/tokenizer.model
+echo '{"model": {"type": "BPE", "byte_fallback": true, "vocab": {}, "merges": []}}' >llama/tokenizer.json
+timeout 60 convert-checkpoint llama imported --from safetensors >log 2>&1 || { cat log; exit 1; }
+jq -e '.provenance.tokenizer.name == "tokenizer.model" and (.provenance.document_tokens | has("begin") | not)' imported/manifest.json >/dev/null
+timeout 60 generate --checkpoint imported --prompt 'the cat' --tokens 2 --threads 1 >log 2>&1 || { cat log; exit 1; }
+timeout 60 train --evaluate imported --data set-1 --evaluate-split train --evaluate-sequences 2 --threads 1 --progress never >log 2>&1 || { cat log; exit 1; }
+# Alone, the model of a Llama is read with a token before each text, unless its settings say otherwise.
+rm llama/tokenizer.json
+jq '.bos_token_id = 1' llama/config.json >config.json && mv config.json llama/config.json
+timeout 60 convert-checkpoint llama imported --from safetensors --force >log 2>&1 || { cat log; exit 1; }
+jq -e '.provenance.document_tokens.begin == 1' imported/manifest.json >/dev/null
+timeout 60 generate --checkpoint imported --prompt 'the cat' --tokens 2 --threads 1 --json | jq -e '.prompt_tokens[0] == 1' >/dev/null
+echo '{"add_bos_token": false}' >llama/tokenizer_config.json
+timeout 60 convert-checkpoint llama imported --from safetensors --force >log 2>&1 || { cat log; exit 1; }
+jq -e '.provenance.document_tokens | has("begin") | not' imported/manifest.json >/dev/null
 passed

@@ -188,6 +188,22 @@ TEST_F(Masked, DataThatTeachesNothingIsRefused) {
   causal.document_mask = "on";
   expect_words(refused(causal), "counts: every one begins a document");
   expect_words(refused(masked), "counts: all tokens are ends of documents");
+  // A validation reads the first of its windows alone: what others would teach does not help it.
+  data::ShardWriter taught(folder.string(), "taught", *tokenizer, 3000),
+      late(folder.string(), "late", *tokenizer, 9000);
+  for (int d = 0; d < 500; ++d) late.add(end);
+  std::vector<std::int32_t> text(60, 'x');
+  text.push_back(tokenizer->end_of_document());
+  for (int d = 0; d < 40; ++d) taught.add(text), late.add(text);
+  index.train = taught.finish(), index.validation = late.finish();
+  base::write_file((folder / "index.json").string(), data::index_to_json(index).dump());
+  for (auto* c : {&causal, &masked}) {
+    c->validate_every = 1, c->validation_sequences = 8;
+    expect_words(refused(*c), "no target of the first 8 windows of the validation split of");
+    c->validation_sequences = 24;
+    EXPECT_EQ(refused(*c), "nothing is wrong");
+    c->validate_every = 0;
+  }
   causal.data = masked.data = runs.config("good").data;
   EXPECT_NO_THROW(RunWindows(causal, make_setup(causal, 1, 1)));
   EXPECT_NO_THROW(RunWindows(masked, make_setup(masked, 1, 1)));

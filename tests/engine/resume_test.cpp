@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 namespace trainyard {
 namespace {
@@ -130,6 +131,43 @@ TEST(InitFrom, TakesWeightsAloneOnAnyCut) {
     most = std::max(most, std::fabs(static_cast<double>(m)));
   EXPECT_GT(most, 0);
   EXPECT_LE(most, 0.1 * 1.0 + 1e-6);
+}
+
+// One step with weight decay: the tables of the embedding lose their part of it where that is asked for, and nothing
+// else is another, whatever holds their pieces.
+TEST(Resume, EmbeddingsDecayWhereTheyAreAskedTo) {
+  SmallRun runs;
+  auto c = runs.config("embeddings");
+  c.stop_after = 1;
+  const auto from = runs.run(c, {1, 0, 1}).checkpoint;
+  std::string bits;
+  for (const auto& cut :
+       std::vector<testing::Cut>{{1, 0, 1}, {3, 3, 1}, {2, 2, 1}, {.ranks = 2, .zero = 1, .pipeline = 2}}) {
+    std::map<std::string, std::string> after;
+    for (const char* decays : {"off", "on"}) {
+      auto next = runs.config(fmt::format("decay-{}-{}", decays, cut.zero));
+      next.init_from = from, next.steps = 1, next.schedule = "constant", next.decay_embeddings = decays;
+      next.learning_rate = 0.01, next.weight_decay = 0.5, next.warmup_steps = 0;
+      const auto result = runs.run(next, cut);
+      after[decays] = result.checkpoint;
+      if (decays == std::string("on")) {
+        if (bits.empty()) bits = runs.bits(next, result);
+        EXPECT_EQ(runs.bits(next, result), bits) << "ZeRO " << cut.zero;
+      }
+    }
+    for (const char* name : {"embedding.tokens.weight", "embedding.positions.weight"}) {
+      const auto before = tensor(from, Kind::master, name), off = tensor(after["off"], Kind::master, name),
+                 on = tensor(after["on"], Kind::master, name);
+      for (std::size_t i = 0; i < on.size(); ++i)
+        ASSERT_NEAR(on[i], off[i] - 0.01f * 0.5f * before[i], 2e-8) << name << " " << i;
+      EXPECT_NE(on, off) << name;
+    }
+    for (const char* name : {"layers.01.attention.q.weight", "layers.00.ffn.up.bias", "head.norm.weight"})
+      EXPECT_EQ(tensor(after["on"], Kind::master, name), tensor(after["off"], Kind::master, name)) << name;
+  }
+  auto idle = runs.config("idle");
+  idle.decay_embeddings = "on", idle.weight_decay = 0;
+  EXPECT_THROW(runs.run(idle, {1, 0, 1}), base::Error);
 }
 
 // f32 -> bf16 keeps the f32 weights as the master; bf16 -> f32 goes on from the master, not from the rounded copy.

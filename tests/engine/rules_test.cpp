@@ -29,6 +29,19 @@ TEST(LearningRate, WhatMeansNothingIsRefused) {
   EXPECT_EQ(problems(LearningRate{"wsd-exponential", 1, 0, 0, 5, 10}).size(), 1u);
   EXPECT_TRUE(problems(LearningRate{"cosine", 1, 0.1, 0, 5, 10}).empty());
 }
+
+TEST(LearningRate, AWarmUpCanBeginAboveZero) {
+  const LearningRate s{"cosine", 1.0, 0.1, 4, 0, 10, 0.2};
+  EXPECT_NEAR(s.at(0), 0.4, 1e-15);
+  EXPECT_NEAR(s.at(1), 0.6, 1e-15);
+  EXPECT_EQ(s.at(3), 1.0);
+  EXPECT_EQ(s.at(6), (LearningRate{"cosine", 1.0, 0.1, 4, 0, 10}.at(6)));
+  EXPECT_TRUE(problems(s).empty());
+  EXPECT_EQ(problems(LearningRate{"cosine", 1, 0, 0, 0, 10, 0.2}).size(), 1u) << "no warm-up";
+  EXPECT_EQ(problems(LearningRate{"cosine", 1, 0, 4, 0, 10, 2}).size(), 1u) << "above the peak";
+  EXPECT_EQ(problems(LearningRate{"linear", 1, 0.1, 10, 0, 10}).size(), 1u) << "nothing is left to decay in";
+}
+
 TEST(LearningRate, OtherSchedules) {
   EXPECT_DOUBLE_EQ((LearningRate{"constant", 0.5, 0, 0, 0, 10}.at(7)), 0.5);
   EXPECT_DOUBLE_EQ((LearningRate{"linear", 1, 0, 0, 0, 10}.at(4)), 0.5);
@@ -75,6 +88,12 @@ TEST(Identity, NamesWhatDiffersAndAllowsWhatIsNamed) {
     EXPECT_NE(e.hint().find("--change seed,steps"), std::string::npos);
   }
   EXPECT_THROW(require_same_run(was, now, {"seed"}, "x"), base::InputError);
+  // Runs of before there were these settings had their defaults.
+  auto later = was;
+  later["start_learning_rate"] = 0.0, later["decay_embeddings"] = "off";
+  require_same_run(was, later, {}, "x");
+  later["decay_embeddings"] = "on";
+  EXPECT_THROW(require_same_run(was, later, {}, "x"), base::InputError);
   require_same_run(was, now, {"seed", "steps"}, "x");
   EXPECT_THROW(require_same_run(was, now, {"speed"}, "x"), base::UsageError);
 }

@@ -32,8 +32,8 @@ struct Ranks {
 constexpr std::array<Ranks, 7> ranks = {{{2, 2}, {4, 2}, {3, 3}, {6, 3}, {6, 2}, {1, 1}, {3, 1}}};
 
 // top-1 that draws lots with so few places that tokens are dropped; top-2 with noise beside a residual part; top-3 by
-// probability beside shared experts, in a pyramid; without a capacity, with sigmoid scores and biases that move;
-// without one in evaluations alone.
+// probability beside shared experts, in a pyramid; without a capacity, with sigmoid scores, biases that move and a
+// choice within groups; without one in evaluations alone, with scaled scores as weights.
 std::string model_of(const SmallRun& runs, int gate) {
   const std::array<const char*, 5> lines = {
       "dropout-ffn-residual = 0.1\ndropout-embedding = 0.1\n[experts]\ncount = 12\nevery = 2\n"
@@ -44,8 +44,10 @@ std::string model_of(const SmallRun& runs, int gate) {
       "[experts]\ncount = [12, 12, 24]\ndense-layers = 1\ntop-k = 3\noverflow = \"probability\"\nshared = 2\nffn = 32\n"
       "capacity-factor = 0.75\nnoise = \"jitter\"\n",
       "dropout-attention = 0.1\n[experts]\ncount = 12\ntop-k = 2\nscore = \"sigmoid\"\nbias-rate = 0.05\n"
+      "groups = 4\ntop-groups = 2\n"
       "capacity-factor = \"none\"\nevaluation-capacity-factor = 1.5\n",
-      "[experts]\ncount = 12\ntop-k = 3\ncapacity-factor = 1.25\nevaluation-capacity-factor = \"none\"\n"};
+      "[experts]\ncount = 12\ntop-k = 3\ncapacity-factor = 1.25\nevaluation-capacity-factor = \"none\"\n"
+      "weights = \"scores\"\nscale = 2.5\n"};
   return runs.model(fmt::format("experts-{}", gate),
                     std::string("layers = 4\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 64\ncontext = 32\n") +
                         lines[static_cast<std::size_t>(gate)]);

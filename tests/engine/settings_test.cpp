@@ -39,9 +39,9 @@ TEST(Setup, RefusesNumbersThatAreNone) {
   const auto good = runs.config("numbers");
   EXPECT_EQ(code_of(good), base::ExitCode::done);
   for (double bad : {std::nan(""), std::numeric_limits<double>::infinity(), -1.0})
-    for (auto member : {&RunConfig::learning_rate, &RunConfig::final_learning_rate, &RunConfig::beta1,
-                        &RunConfig::beta2, &RunConfig::epsilon, &RunConfig::weight_decay, &RunConfig::clip,
-                        &RunConfig::hang_timeout, &RunConfig::collective_delay}) {
+    for (auto member : {&RunConfig::learning_rate, &RunConfig::start_learning_rate, &RunConfig::final_learning_rate,
+                        &RunConfig::beta1, &RunConfig::beta2, &RunConfig::epsilon, &RunConfig::weight_decay,
+                        &RunConfig::clip, &RunConfig::hang_timeout, &RunConfig::collective_delay}) {
       auto c = good;
       c.*member = bad;
       EXPECT_EQ(code_of(c), base::ExitCode::usage) << bad;

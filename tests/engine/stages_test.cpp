@@ -4,10 +4,12 @@
 #include "libtrain/comm/delayed.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/trainer.h"
+#include "libtrain/plan/memory.h"
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -199,6 +201,36 @@ TEST(Stages, RandomCasesWithRandomDelaysEnd) {
     over.get();
     const auto [known, first] = losses.emplace(config.global_batch, loss);
     EXPECT_EQ(loss, known->second) << name;
+  }
+}
+
+// The reserve of a GPU counts communicators (plan/memory.h): as many as a start makes between ranks, `control` apart,
+// which stays on the host.
+TEST(Stages, AStartMakesTheCommunicatorsThatAPlanCounts) {
+  struct Layout {
+    int ranks, tensor, stages, experts, node, chunks;
+  };
+  for (const auto& l : std::vector<Layout>{{2, 1, 1, 1, 1, 1},
+                                           {4, 2, 1, 1, 1, 1},
+                                           {2, 1, 2, 1, 1, 1},
+                                           {2, 1, 2, 1, 1, 2},
+                                           {3, 1, 3, 1, 1, 1},
+                                           {8, 2, 2, 2, 1, 1},
+                                           {12, 1, 3, 4, 2, 2}}) {
+    const auto topology = plan::replicas_of(l.ranks, l.tensor, l.stages, l.experts, l.node);
+    std::atomic<int> most = 0;
+    comm::run_ranks(l.ranks, [&](int rank, comm::ThreadsWorld& threads) {
+      int made = topology.size(plan::Axis::data) < l.ranks ? 1 : 0;  // results
+      const comm::GroupFactory counting = [&](const std::string& name, const std::vector<int>& ranks) {
+        made += name == "control" || ranks.size() == 1 ? 0 : 1;
+        return threads.factory(rank)(name, ranks);
+      };
+      auto world = engine::make_world("threads", rank, topology, counting);
+      engine::join_neighbours(world, l.chunks, {});
+      for (int seen = most; made > seen && !most.compare_exchange_weak(seen, made);) {}
+    });
+    EXPECT_EQ(most, plan::gpu_communicators(topology, l.chunks))
+        << l.ranks << " ranks, " << l.stages << " stages of " << l.chunks;
   }
 }
 

@@ -1,4 +1,5 @@
 // generate: the loaded model against the same weights in a plain store, and the program itself.
+#include "tests/checkpoint/cuts.h"
 #include "tests/generate/saved_run.h"
 #include "tools/generate/language_model.h"
 
@@ -38,6 +39,20 @@ TEST(Generate, ModelIsTheCheckpoint) {
   runner.logits(saved.store, batch, 5, base::View::of(want.data(), {1, tiny().stored_vocabulary()}));
   ASSERT_EQ(got.size(), 257u);
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], want[i]) << i;
+}
+
+// Every checksum is right, and the weights are not those that were saved.
+TEST(Generate, OtherWeightsThanWereSavedAreRefused) {
+  const SavedRun saved;
+  const auto folder = generate::find_checkpoint(saved.folder.string());
+  sample::edit_manifest(folder, [](nlohmann::json& j) {
+    j["tensors"]["/model/embedding.tokens.weight"]["fingerprint"] = "0123456789abcdef";
+  });
+  checkpoint::Reader reader(folder);
+  EXPECT_THROW(generate::LanguageModel(reader, 2), base::InputError);
+  const auto told = run("--checkpoint " + saved.folder.string() + " --tokens 2");
+  EXPECT_EQ(told.code, 3) << told.text;
+  EXPECT_NE(told.text.find("/model/embedding.tokens.weight has fingerprint"), std::string::npos) << told.text;
 }
 
 // One token at a time gives what reading all of them at once gives, for learned and rotary positions and shared

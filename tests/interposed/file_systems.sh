@@ -52,6 +52,29 @@ left=$(find . -name '.nfs*' -o -name '*.partial*' -o -name '*.parts*' | head -3)
 expect 0 two_ranks slow-sync:2 "${run[@]}" --output slow --hang-timeout 1
 expect 0 inspect --verify slow/checkpoints/step-00000004
 
+# So is rank 0, also while it writes a trace; the sentence about a rank that is lost meanwhile says what was done.
+traced=(train "${run[@]}" --output slow-first --steps 1 --save-every 0 --hang-timeout 0.5 --trace slow.json)
+patience=200
+expect 0 mpirun -q --bind-to none -n 1 on slow-sync:1.5 "${traced[@]}" : -n 1 "${traced[@]}"
+expect 0 inspect --timeline slow.json
+patience=60
+two_ranks slow-sync:600 "${run[@]}" --output stopped --hang-timeout 2 >stopped.out 2>&1 &
+job=$!
+for _ in $(seq 1 300); do [ -e stopped/checkpoints/step-00000002.partial ] && [ "$(wc -l <stopped/metrics.jsonl)" -ge 2 ] && break; sleep 0.1; done
+sleep 2
+kill -STOP "$(grep -lz '^INTERPOSED=slow-sync:600$' /proc/[0-9]*/environ 2>/dev/null | sed 's|/proc/\([0-9]*\)/.*|\1|' | while read -r id; do [ "$(cat "/proc/$id/comm")" = train ] && echo "$id"; done)"
+code=0
+wait "$job" || code=$?
+cp stopped.out out
+[ "$code" = 6 ] || fail "exit code $code, not 6, of a run whose rank stops while it writes"
+said "rank 1 on $(hostname) is silent (writing step 2)"
+
+# An output folder of each rank's own is told at the start where there are no locks, too.
+mkdir n0 n1
+for n in n0 n1; do cp -r data model.toml $n; done
+expect 4 mpirun -q --bind-to none -n 1 --wdir "$PWD/n0" on no-locks train "${run[@]}" --output own : -n 1 --wdir "$PWD/n1" on no-locks train "${run[@]}" --output own
+said "own is another folder than rank 0's"
+
 # A system that reports errors of the device says nothing of content.
 expect 4 env INTERPOSED_NAME=/lock LD_PRELOAD="$library" INTERPOSED=io:pread train "${run[@]}" --output failing
 said "Input/output error"
@@ -63,7 +86,7 @@ said "Stale file handle"
 
 # No thread is left for a rank: the job ends at once, with 4, or goes on where it needs no more threads.
 # Threads of MPI's own are MPI's to judge: it ends the job with 1 from within its start.
-for first in 1 2 3 4 5 6; do
+for first in $(seq 1 11); do
   code=0
   timeout 60 two_ranks "threads:$first" "${run[@]}" --output "threads-$first" >out 2>err || code=$?
   [ "$code" = 1 ] && grep -q 'occurred in MPI_Init' err && continue

@@ -4,17 +4,24 @@
  *   no-locks      fcntl and flock say that there are no locks (ENOLCK), as on some shared file systems
  *   no-links      link says that it may not (EPERM), as on FAT and many FUSE file systems
  *   no-flags      renameat2 knows no flags (EINVAL), as before Linux 3.15 and on NFS
- *   silly         a file that is removed while this process has it open stays as .nfs..., as on NFS, until it is closed
+ *   silly         a file that is removed while this process has it open stays as .nfs..., as on NFS, until it is closed; removed once more it is busy
  *   slow-sync:S   fsync and fdatasync take S seconds
  *   stale         the working folder cannot be looked at (ESTALE), as on NFS when it has gone
  *   threads:N     threads from the N-th on cannot be started (EAGAIN)
  *   io:CALL       CALL (pread, fsync) fails with EIO on files whose name holds INTERPOSED_NAME
+ *   short         a write or read of more than one byte takes or gives half of them, as when a signal or a quota cuts it
+ *   full:BYTES    after so many bytes this process writes nothing more to files (ENOSPC)
+ *   memory:BYTES  C++ code gets no more than so many bytes at a time
+ *   moment:N      the N-th allocation of C++ code alone is refused
+ *   clock:S       the time of day jumps by S seconds, back and forth, each time that it is asked; time that only counts up
+ *                 stays as it is
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,6 +29,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* What follows KIND in INTERPOSED, "" where nothing does; NULL: it is not asked for. */
@@ -82,6 +90,8 @@ static int silly(int folder, const char* path) {
   for (int file = 3; file < 256; ++file) {
     if (fstat(file, &open_file) != 0 || open_file.st_ino != info.st_ino || open_file.st_dev != info.st_dev) continue;
     char link[64];
+    const char* own = strrchr(path, '/');
+    if (strncmp(own == NULL ? path : own + 1, ".nfs", 4) == 0) REFUSE(EBUSY);
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
     const ssize_t n = readlink(link, kept[file], sizeof kept[file] - 64);
     if (n < 0) return 0;
@@ -142,6 +152,96 @@ ssize_t pread64(int file, void* to, size_t bytes, off_t offset) {
   return ((ssize_t(*)(int, void*, size_t, off_t))dlsym(RTLD_NEXT, "pread64"))(file, to, bytes, offset);
 }
 ssize_t pread(int file, void* to, size_t bytes, off_t offset) { return pread64(file, to, bytes, offset); }
+
+/* Files are told from pipes and terminals: on those nothing is short or full. */
+static int is_file(int file) {
+  struct stat info;
+  return fstat(file, &info) == 0 && S_ISREG(info.st_mode);
+}
+static long long written = 0;
+/* How much of a write is taken; -1: nothing, with errno. */
+static ssize_t taken(int file, size_t bytes) {
+  const char* most = kind("full");
+  const int is_short = kind("short") != NULL;
+  if ((most == NULL && !is_short) || !is_file(file)) return (ssize_t)bytes;
+  if (is_short && bytes > 1) bytes /= 2;
+  if (most != NULL) {
+    const long long before = __atomic_fetch_add(&written, (long long)bytes, __ATOMIC_RELAXED), room = atoll(most) - before;
+    if (room <= 0) REFUSE(ENOSPC);
+    if ((long long)bytes > room) bytes = (size_t)room;
+  }
+  return (ssize_t)bytes;
+}
+static size_t given(int file, size_t bytes) { return kind("short") && bytes > 1 && is_file(file) ? bytes / 2 : bytes; }
+ssize_t write(int file, const void* from, size_t bytes) {
+  const ssize_t n = taken(file, bytes);
+  return n < 0 ? n : NEXT(write)(file, from, (size_t)n);
+}
+ssize_t pwrite64(int file, const void* from, size_t bytes, off_t offset) {
+  const ssize_t n = taken(file, bytes);
+  return n < 0 ? n : ((ssize_t(*)(int, const void*, size_t, off_t))dlsym(RTLD_NEXT, "pwrite64"))(file, from, (size_t)n, offset);
+}
+ssize_t pwrite(int file, const void* from, size_t bytes, off_t offset) { return pwrite64(file, from, bytes, offset); }
+ssize_t read(int file, void* to, size_t bytes) { return NEXT(read)(file, to, given(file, bytes)); }
+
+int clock_gettime(clockid_t clock, struct timespec* out) {
+  static int asked = 0;
+  const int result = NEXT(clock_gettime)(clock, out);
+  const char* jump = kind("clock");
+  if (result == 0 && jump != NULL && clock == CLOCK_REALTIME && __atomic_add_fetch(&asked, 1, __ATOMIC_RELAXED) % 2 == 1)
+    out->tv_sec += atoll(jump);
+  return result;
+}
+
+/* What C++ code allocates, from the start of main on: the loader, constructors of libraries and libraries in C get what
+ * they want. */
+static long long most_bytes = -1, refused_one = -1;  /* below 0: not asked for */
+static long long bytes_now = 0, allocations = 0;
+void _ZSt17__throw_bad_allocv(void);
+void (*_ZSt15get_new_handlerv(void))(void);
+
+static int is_refused(size_t bytes) {
+  if (refused_one >= 0 && __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED) == refused_one) return 1;
+  return most_bytes >= 0 && __atomic_load_n(&bytes_now, __ATOMIC_RELAXED) + (long long)bytes > most_bytes;
+}
+/* As operator new does: the handler may make room, or throws. */
+static void* allocated(size_t bytes, size_t alignment) {
+  for (;;) {
+    void* const made = is_refused(bytes) ? NULL : alignment == 0 ? malloc(bytes) : aligned_alloc(alignment, bytes);
+    if (made != NULL) {
+      if (most_bytes >= 0) __atomic_add_fetch(&bytes_now, (long long)malloc_usable_size(made), __ATOMIC_RELAXED);
+      return made;
+    }
+    void (*handler)(void) = _ZSt15get_new_handlerv();
+    if (handler == NULL) _ZSt17__throw_bad_allocv();
+    handler();
+  }
+}
+static void freed(void* old) {
+  if (old != NULL && most_bytes >= 0) __atomic_sub_fetch(&bytes_now, (long long)malloc_usable_size(old), __ATOMIC_RELAXED);
+  free(old);
+}
+void* _Znwm(size_t bytes) { return allocated(bytes, 0); }
+void* _Znam(size_t bytes) { return allocated(bytes, 0); }
+void* _ZnwmSt11align_val_t(size_t bytes, size_t alignment) { return allocated((bytes + alignment - 1) / alignment * alignment, alignment); }
+void _ZdlPv(void* old) { freed(old); }
+void _ZdaPv(void* old) { freed(old); }
+void _ZdlPvm(void* old, size_t bytes) { (void)bytes, freed(old); }
+void _ZdaPvm(void* old, size_t bytes) { (void)bytes, freed(old); }
+void _ZdlPvSt11align_val_t(void* old, size_t alignment) { (void)alignment, freed(old); }
+void _ZdlPvmSt11align_val_t(void* old, size_t bytes, size_t alignment) { (void)bytes, (void)alignment, freed(old); }
+
+/* The start of main: the C library calls it with main. */
+int __libc_start_main(int (*main)(int, char**, char**), int count, char** words, void (*init)(void), void (*fini)(void),
+                      void (*loader)(void), void* stack) {
+  const char* most = kind("memory");
+  const char* one = kind("moment");
+  static int (*start)(int (*)(int, char**, char**), int, char**, void (*)(void), void (*)(void), void (*)(void), void*);
+  start = (__typeof__(start))dlsym(RTLD_NEXT, "__libc_start_main");
+  if (one != NULL) refused_one = atoll(one);
+  if (most != NULL) most_bytes = atoll(most);
+  return start(main, count, words, init, fini, loader, stack);
+}
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*work)(void*), void* argument) {
   static int started = 0;

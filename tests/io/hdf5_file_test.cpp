@@ -11,6 +11,8 @@
 #include <csignal>
 #include <numeric>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 using trainyard::testing::Scratch;
 using trainyard::testing::spit;
@@ -182,6 +184,22 @@ TEST(Hdf5File, ErrorsNameTheFile) {
 
 // A person reads it: what could not be done to which file, and the system's reason; no addresses, descriptors and
 // times.
+TEST(Hdf5File, ANewOneIsWrittenThroughNoLinkAndIntoNoPipe) {
+  Scratch s;
+  spit(s.path + "/elsewhere", "theirs");
+  std::filesystem::create_symlink(s.path + "/elsewhere", s.path + "/link.h5");
+  ASSERT_EQ(::mkfifo((s.path + "/pipe.h5").c_str(), 0666), 0);
+  ::alarm(30);
+  for (const char* name : {"/link.h5", "/pipe.h5", "/pipe.h5"}) {
+    auto file = io::Hdf5File::create(s.path + name);
+    file.set_integer("/", "n", 7);
+    file.close();
+    EXPECT_EQ(io::Hdf5File::open(s.path + name).integer("/", "n"), 7);
+  }
+  ::alarm(0);
+  EXPECT_EQ(trainyard::testing::slurp(s.path + "/elsewhere"), "theirs");
+}
+
 TEST(Hdf5File, AFullDiskIsSaidInOneSentence) {
   Scratch s;
   std::signal(SIGXFSZ, SIG_IGN);

@@ -107,6 +107,15 @@ inline void other_rules(kernels::Gate& g, std::int64_t k, std::uint64_t seed) {
   g.weights = k == 1 ? GateWeights::usual : static_cast<GateWeights>(seed / 4 % 4);
 }
 
+// Groups that a choice of k is limited to, of those that divide the experts; none for some seeds.
+inline void some_groups(kernels::Gate& g, std::int64_t experts, std::int64_t k, std::uint64_t seed) {
+  g.scale = seed % 3 == 0 ? 2.5 : 1;
+  g.groups = 1 + static_cast<std::int64_t>(seed / 3 % static_cast<std::uint64_t>(experts));
+  while (experts % g.groups != 0) --g.groups;
+  const auto size = experts / g.groups, least = (k + size - 1) / size;
+  g.top_groups = least + static_cast<std::int64_t>(seed % static_cast<std::uint64_t>(g.groups - least + 1));
+}
+
 // Cases of every kind: sizes, rules, noise, scores, capacities and layouts. Of equal probabilities in f64 rounding
 // decides, so they have no grid.
 inline GateCase random_gate(std::uint64_t seed, DType t, std::int64_t most_tokens = 70, std::int64_t most_experts = 9) {
@@ -126,6 +135,7 @@ inline GateCase random_gate(std::uint64_t seed, DType t, std::int64_t most_token
   g.slot_rows = below(2) == 0 ? 0 : (g.capacity > 0 ? g.capacity : tokens) + below(3);
   g.seed = 11 + seed, g.noise_site = 5, g.overflow_site = 6;
   if (below(2) == 0) other_rules(g, k, static_cast<std::uint64_t>(below(1000)));
+  if (below(2) == 0) some_groups(g, experts, k, static_cast<std::uint64_t>(below(1000)));
   GateCase c(t, tokens, experts, k, g, below(4));
   c.samples_in_sequences_of(sequence);
   if (below(3) == 0)  // the same random numbers twice

@@ -70,7 +70,7 @@ TEST(GateGradient, IsThatOfDifferences) {
   EXPECT_GT(dropping, 50);
 }
 
-// With every rule that may be said of placement, balance and weights.
+// With every rule that may be said of placement, balance, weights, their scale and groups.
 TEST(GateGradient, OfOtherRulesIsThatOfDifferences) {
   int dropping = 0;
   for (auto score : {GateScore::softmax, GateScore::sigmoid})
@@ -82,7 +82,8 @@ TEST(GateGradient, OfOtherRulesIsThatOfDifferences) {
           kernels::Gate g;
           g.capacity = capacity, g.score = score, g.overflow = Overflow::position;
           other_rules(g, k, rules);
-          GateCase c(DType::f64, 9, 5, k, g);
+          some_groups(g, 6, k, rules);
+          GateCase c(DType::f64, 9, 6, k, g);
           c.fill(rules + 5);
           c.scale.balance = 0.7, c.scale.z = 0.3;
           check_gradient(c);

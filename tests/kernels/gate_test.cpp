@@ -104,6 +104,29 @@ TEST(Gate, KnownPlacesOfThreeChoices) {
                {3, 3, 2, .415556}});
 }
 
+// Eight experts in four groups, of which a token's three are of two: by the best expert of a group with softmax, by the
+// sum of its two best with sigmoid scores.
+TEST(Gate, ChoosesWithinTheBestGroups) {
+  on_every_path([&] {
+    for (auto t : gate_types)
+      for (auto score : {GateScore::softmax, GateScore::sigmoid}) {
+        kernels::Gate g;
+        g.score = score, g.groups = 4, g.top_groups = 2, g.scale = 16;
+        GateCase c(t, 1, 8, 3, g);
+        for (std::int64_t e = 0; e < 8; ++e)
+          c.logits.set(0, e, std::array{5.0, 1.0, 4.0, 3.875, 4.5, 0.0, -1.0, -2.0}[static_cast<std::size_t>(e)]);
+        Host host(1);
+        c.forward(host);
+        const bool softmax = score == GateScore::softmax;
+        EXPECT_EQ(c.chosen, softmax ? std::vector<std::int32_t>({0, 4, 1}) : std::vector<std::int32_t>({0, 2, 3}));
+        EXPECT_NEAR(c.weights(0, 0) + c.weights(0, 1) + c.weights(0, 2), 16, 1e-5);
+        c.gate.groups = c.gate.top_groups = 1;
+        c.forward(host);
+        EXPECT_EQ(c.chosen, std::vector<std::int32_t>({0, 4, 2}));
+      }
+  });
+}
+
 // All that a gate fills, by sorting, in double.
 struct Oracle {
   std::vector<std::int32_t> chosen, rows, sources, groups, loads;
@@ -154,6 +177,19 @@ std::vector<std::int32_t> choices_of(const GateCase& c, std::int64_t s, const Sc
     const double u = uniform_of(c, c.gate.noise_site, s, e);
     noisy.push_back(clean.back() + (c.gate.noise == GateNoise::gumbel ? -std::log(-std::log(u)) : 0));
   }
+  const auto size = static_cast<std::size_t>(c.experts / c.gate.groups);
+  std::vector<double> groups;
+  for (std::size_t first = 0; first < clean.size(); first += size) {
+    std::vector<double> of_group(clean.begin() + static_cast<std::ptrdiff_t>(first),
+                                 clean.begin() + static_cast<std::ptrdiff_t>(first + size));
+    std::sort(of_group.rbegin(), of_group.rend());
+    groups.push_back(of_group[0] + (c.gate.score == GateScore::sigmoid && size > 1 ? of_group[1] : 0));
+  }
+  const auto best = sorted_experts(groups);
+  for (auto i = static_cast<std::size_t>(c.gate.top_groups); i < best.size(); ++i)
+    for (std::size_t e = 0; e < size; ++e)
+      for (auto* ranks : {&clean, &noisy})
+        (*ranks)[static_cast<std::size_t>(best[i]) * size + e] = -std::numeric_limits<double>::infinity();
   auto all = sorted_experts(noisy);
   if (c.k == 2) {
     const auto first = sorted_experts(clean)[0];
@@ -227,8 +263,8 @@ Oracle oracle_of(const GateCase& c) {
         sum += scores[at(s)].score[at(o.chosen[at(i)])];
     for (auto i = s * c.k; i < (s + 1) * c.k; ++i)
       if (o.rows[at(i)] >= 0)
-        o.weights[at(i)] =
-            scores[at(s)].score[at(o.chosen[at(i)])] / (rules.weights == plan::GateWeights::scores ? 1 : sum);
+        o.weights[at(i)] = c.gate.scale * scores[at(s)].score[at(o.chosen[at(i)])] /
+                           (rules.weights == plan::GateWeights::scores ? 1 : sum);
     o.losses[1] += scores[at(s)].logsumexp * scores[at(s)].logsumexp / static_cast<double>(c.tokens);
     for (double p : scores[at(s)].probability) o.losses[2] -= p * std::log(p) / static_cast<double>(c.tokens);
   }
@@ -254,7 +290,7 @@ void check_against_oracle(const GateCase& c) {
     for (std::int64_t j = 0; j < c.k; ++j) {
       const double w = want.weights[static_cast<std::size_t>(s * c.k + j)];
       ASSERT_TRUE(near(c.t, c.weights(s, j), w, w)) << "token " << s << " choice " << j;
-      if (w == 0 || (w == 1 && c.k > 1 && Rules(c).weights == plan::GateWeights::kept)) {
+      if (w == 0 || (w == c.gate.scale && c.k > 1 && Rules(c).weights == plan::GateWeights::kept)) {
         ASSERT_EQ(c.weights(s, j), w) << "a single survivor, and none";
       }
     }

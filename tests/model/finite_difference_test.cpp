@@ -166,6 +166,12 @@ TEST(FiniteDifferences, SigmoidScores) {
   m.experts.noise = plan::GateNoise::gumbel;
   whole_model(m, plan::Recompute::none);
 }
+TEST(FiniteDifferences, ScaledScoresWithinGroups) {
+  auto m = small_experts(small_llama());
+  m.experts.top_k = 2, m.experts.groups = 2;
+  m.experts.weights = plan::GateWeights::scores, m.experts.scale = 2.5, m.experts.shared = 1;
+  whole_model(m, plan::Recompute::none);
+}
 
 // Three branches, one of them from outside this library.
 TEST(FiniteDifferences, ABranchOfOnesOwn) {

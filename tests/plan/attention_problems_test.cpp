@@ -86,6 +86,10 @@ TEST(AttentionOfAModel, IsRefusedWithWhatWouldBeRight) {
   };
   EXPECT_EQ(refusal("causal = \"off\"\nlayout = \"fixed\"\nhorizontal = \"on\"\n"), "") << "it sees both ways";
   EXPECT_EQ(refusal("layout = \"longformer\"\nglobal-blocks = \"\"\n"), "") << "a list without blocks";
+  EXPECT_EQ(refusal("layout = \"longformer\"\nglobal-blocks = []\n"), "") << "the same as a list of TOML";
+  EXPECT_EQ(read("layout = [\"longformer x2\", \"variable\"]\nglobal-blocks = [0, \"3:5\"]\n").attention,
+            read("layout = \"longformer x2, variable\"\nglobal-blocks = \"0, 3:5\"\n").attention);
+  EXPECT_NE(refusal("layout = [\"longformer\"]\nglobal-blocks = [0.5]\n"), "");
   const auto none = read("layout = \"longformer\"\nglobal-blocks = \"\"\n");
   EXPECT_EQ(none.attention.global_blocks, "");
   EXPECT_EQ(model_from_json(model_to_json(none), "it", ""), none);

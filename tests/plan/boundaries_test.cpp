@@ -83,6 +83,19 @@ TEST(Boundaries, AgreeWithEveryCutOfShortLists) {
   EXPECT_EQ(cases, 55 * 12);
 }
 
+// As many cells as --partition allows, several times: a search that looks for each part anew takes minutes.
+TEST(Boundaries, DeepModelsAreCutInAMoment) {
+  std::mt19937 random(7);
+  std::vector<double> weights(10'000);
+  for (int parts = 400; parts > 376; --parts) {
+    for (auto& w : weights) w = std::uniform_real_distribution<double>(1e9, 2e9)(random);
+    const auto cut = balanced_boundaries(weights, parts);
+    ASSERT_EQ(cut.size(), static_cast<std::size_t>(parts) + 1);
+    const auto w = part_weights(weights, cut);
+    EXPECT_LT(*std::max_element(w.begin(), w.end()), 1.1 * 1.5e9 * 10'000 / parts);
+  }
+}
+
 TEST(Boundaries, EqualItemsAreCutEvenly) {
   for (int parts = 1; parts <= 9; ++parts) {
     const auto cut = balanced_boundaries(std::vector<double>(50, 1e9), parts);

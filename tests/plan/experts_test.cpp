@@ -196,6 +196,9 @@ TEST(ExpertFile, RefusalsNameWhatIsMeant) {
   refused("[experts]\ncount = 4\ncapacity-factor = \"same\"\n", "neither a positive decimal number nor none");
   refused("[experts]\ncount = 4\ncapacity-factor = -1.5\n", "neither a positive decimal number nor none");
   refused("[experts]\ncount = 4\noverflow = \"positon\"\n", "position");
+  refused("[experts]\ncount = 4\nbias-rate = 0.1\n", "experts-bias-rate moves the bias of experts-score sigmoid");
+  refused("[experts]\ncount = 4\ncapacity-factor = \"none\"\noverflow = \"position\"\n", "experts-overflow is for");
+  refused("[experts]\ncount = 4\ncapacity-factor = \"none\"\nmin-capacity = 9\n", "experts-min-capacity is for");
   refused("[experts]\ncount = 4\nnetwork = \"fnn\"\n", "ffn");
   refused("[experts]\ncount = 4\ntop-k = 1\ntop_k = 1\n", "one key, given twice");
   refused("experts-count = 4\n[experts]\ncount = 4\n", "one key, given twice");
@@ -217,7 +220,7 @@ TEST(ExpertFile, WhatIsPrintedIsReadBack) {
   auto& e = m.experts;
   e.ffn = 48, e.capacity_factor = "1.125", e.evaluation_capacity_factor = "none", e.min_capacity = 7,
   e.overflow = Overflow::probability, e.noise = GateNoise::jitter, e.score = GateScore::sigmoid, e.bias_rate = 0.25,
-  e.shared = 3, e.balance_loss = 1e-7, e.z_loss = 1.0 / 3, e.top_k = 2;
+  e.shared = 3, e.balance_loss = 1e-7, e.z_loss = 1.0 / 3, e.top_k = 2, e.scale = 2.5, e.groups = e.top_groups = 2;
   testing::spit(folder.path + "/m.toml", base::print_fields(fields_of(m)));
   EXPECT_EQ(load_model(folder.path + "/m.toml"), m);
   EXPECT_EQ(model_from_json(model_to_json(m), "x", ""), m);
@@ -290,6 +293,18 @@ TEST(ExpertProblems, EachSaysWhatWouldWork) {
               << k << " " << static_cast<int>(placement) << " " << static_cast<int>(over) << " "
               << static_cast<int>(weights);
         }
+  // Groups that a choice is limited to.
+  const auto grouped = [](std::vector<std::int64_t> count, std::int64_t k, std::int64_t groups, std::int64_t top) {
+    return problem_of([&](ModelConfig& m) {
+      m.experts.count = count, m.experts.top_k = k, m.experts.groups = groups, m.experts.top_groups = top;
+    });
+  };
+  EXPECT_EQ(grouped({8}, 4, 4, 2), "");
+  EXPECT_EQ(grouped({8}, 3, 3, 2), "experts-groups 3 does not divide the 8 experts of a layer");
+  EXPECT_EQ(grouped({8}, 1, 2, 3), "experts-top-groups 3 is more than experts-groups 2");
+  EXPECT_EQ(grouped({8}, 5, 4, 2), "experts-top-k 5 is more than the 4 experts of experts-top-groups 2");
+  EXPECT_EQ(grouped({16, 8, 8, 8, 8, 8}, 3, 8, 2),
+            "experts-top-k 3 is more than the 2 experts of experts-top-groups 2");
   EXPECT_EQ(problem_of([](ModelConfig& m) { m.lanes = 4, m.experts.ffn = 90; }),
             "the experts' width 90 is not a multiple of lanes 4");
   EXPECT_EQ(problem_of([](ModelConfig& m) {

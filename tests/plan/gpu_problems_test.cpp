@@ -29,15 +29,19 @@ TEST(OnAGpu, AttentionHasAWidestHead) {
 }
 
 // What was measured on a GPU, and stays below what is stated (bench/RESULTS.md).
-TEST(OnAGpu, TheReserveFollowsTheGroups) {
+TEST(OnAGpu, TheReserveFollowsTheCommunicators) {
   constexpr std::int64_t mebibyte = 1 << 20;
-  const auto reserve = [](std::vector<AxisSize> axes) {
-    return reserve_bytes(on_a_gpu().micro(), Topology(std::move(axes)));
+  const auto reserve = [](std::vector<AxisSize> axes, int chunks = 1) {
+    return reserve_bytes(on_a_gpu().micro(), Topology(std::move(axes)), chunks);
   };
   EXPECT_EQ(reserve({{Axis::data, 1}}), 768 * mebibyte);
   EXPECT_EQ(reserve({{Axis::data, 2}}), 1280 * mebibyte);
-  EXPECT_EQ(reserve({{Axis::pipe, 2}, {Axis::data, 2}}), 1344 * mebibyte);
-  EXPECT_EQ(reserve({{Axis::pipe, 2}, {Axis::data, 2}, {Axis::tensor, 2}}), 1408 * mebibyte);
+  EXPECT_EQ(reserve({{Axis::data, 2}, {Axis::tensor, 2}}), (768 + 448 + 3 * 64) * mebibyte);  // and results
+  // What two stages hold, two queues, results.
+  EXPECT_EQ(reserve({{Axis::pipe, 2}, {Axis::data, 2}}), (768 + 448 + 5 * 64) * mebibyte);
+  EXPECT_EQ(reserve({{Axis::pipe, 2}, {Axis::data, 2}}, 2), (768 + 448 + 7 * 64) * mebibyte);  // a ring: four queues
+  EXPECT_EQ(reserve({{Axis::pipe, 3}, {Axis::data, 2}, {Axis::tensor, 2}}), (768 + 448 + 7 * 64) * mebibyte);
+  EXPECT_EQ(reserve_bytes(on_a_gpu().micro(), replicas_of(16, 2, 1, 4, 2), 1), (768 + 448 + 7 * 64) * mebibyte);
   EXPECT_GT(reserve({{Axis::data, 1}}), 563'000'000);
   EXPECT_GT(reserve({{Axis::data, 2}}), 1'080'000'000);
   EXPECT_GT(reserve({{Axis::pipe, 2}, {Axis::data, 2}}), 1'160'000'000);

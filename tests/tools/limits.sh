@@ -47,8 +47,23 @@ jq '.predicted.parameters = 1' plan.json >edited.json
 expect 0 mpirun --bind-to none -n 1 train --plan edited.json --data data --output none --dry-run
 said 'warning: edited.json was edited, or made by another version: parameters is 1, this build computes'
 expect 5 inspect --verify edited.json
+expect 0 train --evaluate run --plan plan.json --data data
+unsaid 'was edited'
+expect 0 train --evaluate run --plan edited.json --data data
+said 'warning: edited.json was edited, or made by another version: parameters is 1, this build computes'
+expect 0 profile-comm --plan edited.json --local --budget 5s --output profile.json --progress never
+once 'warning: edited.json was edited, or made by another version'
 expect 0 partition-model --model gpt2-nano --vocabulary 257 --ranks 4 --pipeline 2 --output stages.json
+expect 0 partition-model --model gpt2-nano --vocabulary 257 --ranks 4 --pipeline 2 --json
+cp out told.json
+jq -e '(.stages | length == 2) and .stages[0].parameters > 0 and .idle.fraction > 0' told.json >/dev/null || fail "stages of a plan: $(jq -c '.stages, .idle' told.json)"
+[ "$(jq -c 'del(.stages, .idle)' told.json)" = "$(jq -c . stages.json)" ] || fail "it says other things than the plan's file"
+expect 0 inspect --verify told.json
+jq '.stages[1].parameters = 1' told.json >other.json
+expect 5 inspect --verify other.json
+said "'stages' is another"
 expect 0 inspect stages.json --json
+jq -e --slurpfile told told.json '.stages == $told[0].stages and .idle == $told[0].idle' out >/dev/null || fail "inspect says other stages"
 jq -e '(.stages | length == 2) and .stages[0].parameters > 0 and .stages[1].rank_bytes.total > 0 and (.stages[0].items | contains("embedding")) and .idle.fraction > 0 and .idle.fraction < 1' out >/dev/null || fail "stages: $(jq -c '.stages, .idle' out)"
 expect 0 inspect plan.json --json
 jq -e 'has("stages") | not' out >/dev/null || fail "one stage is no table"

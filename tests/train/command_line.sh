@@ -87,6 +87,8 @@ done
 expect 5 "${base[@]}" --steps 30 --output wild --save-every 1 --learning-rate 1e30 --clip 0
 said "is not finite"; said "micro-batch"
 inspect --verify "$(ls -d wild/checkpoints/step-* | tail -1)" >out 2>&1 || fail "the checkpoint before the failure is not whole"
+expect 5 train --evaluate wild --evaluate-split train --threads 1 --progress never
+said 'is not finite: nan$'   # whatever sign the processor gives it
 
 # No space: exit 4, older checkpoints stay. The thread sanitizer maps a file of its own in TMPDIR, if it can, which the limit would cut short under it.
 code=0

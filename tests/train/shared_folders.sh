@@ -38,9 +38,56 @@ expect 4 apart "${common[@]}" --output run --steps 8
 [ "$(looks)" = "$before" ] || fail "something changed: $(diff <(echo "$before") <(looks))"
 unsaid "is kept as"
 
-# An output folder of its own is told at the start.
+# A rank that does not find the weights that another has.
+mv n1/ck gone
+expect 4 apart "${common[@]:2}" --output "$PWD/unseen" --steps 8 --init-from ck   # whose model is taken
+said "rank 1: on $(hostname): "
+expect 4 apart "${common[@]}" --output "$PWD/unseen" --steps 8 --init-from ck
+said "rank 1: on $(hostname) the checkpoint that rank 0 has chosen cannot be read"
+mv gone n1/ck
+expect 3 apart "${common[@]}" --output "$PWD/chimera" --steps 8 --change steps --resume ck --dry-run
+said "another checkpoint than rank 0's"
+
+# An output folder of its own is told at the start, with every rank that has one.
 patience=60
 expect 4 apart "${common[@]}" --output fresh --steps 8
-said "another folder than rank 0's"
-absent n0/fresh/checkpoints/step-00000008
+said "for rank 1 on $(hostname) fresh is another folder than rank 0's on $(hostname)"
+absent n0/fresh n1/fresh
+
+# So is a folder of checkpoints that is a link to one of each machine's own.
+mkdir -p n0/own n1/own linked
+ln -s /proc/self/cwd/own linked/checkpoints
+expect 4 apart "${common[@]}" --output "$PWD/linked" --steps 8 --save-every 2
+said "for rank 1 on $(hostname) .*linked/checkpoints is another folder"
+[ -z "$(find n0/own n1/own -type f)" ] || fail "something stays: $(find n0/own n1/own)"
+
+# Damage that only one rank sees is of its machine: the checkpoint is not set aside. Here step 4 is another folder for each.
+expect 0 train "${common[@]}" --output run --steps 4 --save-every 2
+for n in n0 n1; do cp -r run/checkpoints/step-00000004 $n/four; done
+rm -r run/checkpoints/step-00000004
+ln -s /proc/self/cwd/four run/checkpoints/step-00000004
+spoil() { printf 'spoilt' | dd of="$1/four/rank-00000.h5" bs=1 seek=$(($(stat -c %s "$1/four/rank-00000.h5") / 2)) conv=notrunc status=none; }
+cp n1/four/rank-00000.h5 whole.h5
+looks_of_run() { find run n0/four n1/four -printf '%p %s\n' | sort; }
+before=$(looks_of_run)
+mv n1/four n1/gone
+expect 4 apart "${common[@]}" --output "$PWD/run" --steps 8 --change steps
+said "the checkpoint that rank 0 has chosen cannot be read"
+mv n1/gone n1/four
+[ "$(looks_of_run)" = "$before" ] || fail "something changed: $(diff <(echo "$before") <(looks_of_run))"
+for bad in n1 n0; do
+  spoil $bad
+  expect 4 apart "${common[@]}" --output "$PWD/run" --steps 8 --change steps
+  said "run/checkpoints/step-00000004 is whole for rank . on $(hostname) and damaged for another rank"
+  [ "$(looks_of_run)" = "$before" ] || fail "something changed: $(diff <(echo "$before") <(looks_of_run))"
+  truncate -s 1000 $bad/four/rank-00000.h5
+  expect 4 apart "${common[@]}" --output "$PWD/run" --steps 8 --change steps
+  [ "$(ls run/checkpoints)" = "$(printf 'latest\nstep-00000002\nstep-00000004')" ] || fail "checkpoints changed: $(ls run/checkpoints)"
+  cp whole.h5 $bad/four/rank-00000.h5
+done
+# What is damaged for all is passed over.
+spoil n0
+spoil n1
+expect 0 apart "${common[@]}" --output "$PWD/run" --steps 8 --change steps
+said "step-00000004 is passed over"
 passed

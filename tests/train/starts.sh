@@ -49,6 +49,8 @@ said "weights of run"
 # A run that is made longer goes on with another learning rate than was planned, and says so.
 dry 0 --output run --steps 10
 unsaid "the learning rate of step"
+dry 0 --output run --steps 12 --change steps
+said "^the learning rate of step 11 is .*; the settings of the checkpoint gave [0-9.e-]*$"
 cp -r run longer
 expect 0 "${base[@]}" --output longer --steps 12 --change steps
 said "the learning rate of step 11 is .*; the settings of the checkpoint gave [0-9.e-]*$"

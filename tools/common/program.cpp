@@ -2,6 +2,7 @@
 #include "tools/common/program.h"
 
 #include "libtrain/base/foreign_words.h"
+#include "libtrain/base/last_resort.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/text.h"
 #include "tools/common/help_format.h"
@@ -176,16 +177,15 @@ void raise_the_limit_of_open_files() {
   setrlimit(RLIMIT_NOFILE, &limit);  // refused: it is as it was
 }
 
-}  // namespace
+// Before anything allocates: libraries do so while they start, and main before it comes here.
+#if defined(__ELF__) && !defined(TRAINYARD_SANITIZED)
+__attribute__((section(".preinit_array"), used)) void (*const prepare_first)() = base::prepare_last_resort;
+#endif
 
-int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,
-            const std::function<int(const base::UsageError&)>& refuse) {
-  keep_standard_descriptors();
-  raise_the_limit_of_open_files();
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a full disk like any other
-  base::configure_log(app.get_name(), 0, base::LogLevel::info);
+int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,
+                  const std::function<int(const base::UsageError&)>& refuse) {
   try {
+    base::configure_log(app.get_name(), 0, base::LogLevel::info);
     try {
       refuse_empty_assignments(app, argc, argv);
       app.parse(argc, argv);
@@ -207,6 +207,21 @@ int guarded(CLI::App& app, int argc, char** argv, const std::function<base::Exit
   } catch (const std::exception& e) {
     return report(app.get_name(), e);
   }
+}
+
+}  // namespace
+
+int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,
+            const std::function<int(const base::UsageError&)>& refuse) {
+  base::prepare_last_resort();
+  base::begin_main();
+  keep_standard_descriptors();
+  raise_the_limit_of_open_files();
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a full disk like any other
+  const int code = parse_and_run(app, argc, argv, body, refuse);
+  base::settle_exit_code(code);
+  return code;
 }
 
 }  // namespace trainyard::tools

@@ -14,8 +14,8 @@ namespace trainyard::tools {
 // Parses the command line into `app` (a usage error prints one sentence and is exit 2, with what was meant where that
 // can be told; so does an empty value of a flag, which is most often an unset variable of a script; --help and
 // --version are exit 0), ignores SIGPIPE and SIGXFSZ, runs `body`, and catches: base::Error prints "name: what" and "
-// try: hint" on stderr and gives its code; anything else asks for a report and is 1. A closed stdout is no error; one
-// that cannot hold the product is exit 4, whoever wrote to it.
+// try: hint" on stderr and gives its code; anything else asks for a report and is 1. What no catch can end is left to
+// base/last_resort.h. A closed stdout is no error; one that cannot hold the product is exit 4, whoever wrote to it.
 // `refuse`, where there is one, says what is wrong with the command line, and gives the exit code: of several ranks,
 // each of which has read the same one.
 int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,

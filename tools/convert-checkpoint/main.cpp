@@ -11,6 +11,7 @@
 #include "libtrain/checkpoint/export_model.h"
 #include "libtrain/checkpoint/import_model.h"
 #include "libtrain/checkpoint/named.h"
+#include "libtrain/checkpoint/removed.h"
 #include "libtrain/data/tokenizer.h"
 #include "libtrain/engine/build_info.h"
 #include "libtrain/engine/same_settings.h"
@@ -155,9 +156,9 @@ base::ExitCode tell(const Settings& s, Done done, double seconds) {
   return base::ExitCode::done;
 }
 
-base::ExitCode write_safetensors(const Settings& s) {
+base::ExitCode write_safetensors(const Settings& s, const std::string& checkpoint) {
   const auto start = base::steady_seconds();
-  const checkpoint::Reader source(checkpoint::named_checkpoint(s.source), checkpoint::Reader::Check::all_but_payloads);
+  const checkpoint::Reader source(checkpoint, checkpoint::Reader::Check::all_but_payloads);
   checkpoint::ExportOptions o;
   o.existing = s.existing(), o.threads = base::threads_or_all(s.threads);
   for (auto type : {checkpoint::WeightType::f32, checkpoint::WeightType::bf16, checkpoint::WeightType::f16})
@@ -237,7 +238,12 @@ int main(int argc, char** argv) {
     base::configure_log("convert-checkpoint", 0, base::LogLevel::info);
     require_direction(app, s);
     try {
-      return s.to.empty() ? read_safetensors(s) : write_safetensors(s);
+      if (s.to.empty()) return read_safetensors(s);
+      return checkpoint::looking_again({s.source}, [&] {
+        const auto found = checkpoint::named_checkpoint(s.source);
+        return checkpoint::reading(
+            {found}, [&] { return write_safetensors(s, found); }, checkpoint::Seen::listed);
+      });
     } catch (const tools::Interrupted&) {
       tools::end_by_signal("convert-checkpoint", base::printable(s.destination) + " is not there");
     }

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/named.h"
+#include "libtrain/checkpoint/read_sums.h"
 #include "libtrain/plan/file_layout.h"
 #include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/objective.h"
@@ -45,7 +46,8 @@ std::string find_checkpoint(const std::string& path) { return checkpoint::named_
 // Whole weights, read once. There is nothing to gather and no gradient.
 class LanguageModel::Weights : public params::ParameterStore {
  public:
-  Weights(checkpoint::Reader& reader, const plan::ModelConfig& model) : units_(plan::units(model)) {
+  Weights(checkpoint::Reader& reader, const plan::ModelConfig& model, int threads) : units_(plan::units(model)) {
+    checkpoint::ReadSums sums(reader, threads);
     std::int64_t bytes = 0;
     for (const auto& unit : units_) {
       layouts_.push_back(plan::layout(unit, 1));
@@ -55,7 +57,9 @@ class LanguageModel::Weights : public params::ParameterStore {
     for (std::size_t u = 0; u < units_.size(); ++u) {
       flat_.push_back(arena_->allocate(base::DType::f32, {layouts_[u].padded}));
       reader.read_piece(checkpoint::Kind::model, units_[u], plan::Topology(), 0, flat_.back().ptr<float>());
+      sums.add(checkpoint::Kind::model, units_[u], plan::Topology(), 0, flat_.back().ptr<float>());
     }
+    sums.require();
   }
 
  protected:
@@ -81,7 +85,7 @@ class LanguageModel::Weights : public params::ParameterStore {
 
 LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads)
     : config_(for_generation(reader)), room_(plan::longest_sequence(config_)),
-      weights_(std::make_unique<Weights>(reader, config_)), decoder_(config_),
+      weights_(std::make_unique<Weights>(reader, config_, threads)), decoder_(config_),
       activations_(tensor::Category::activations,
                    plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
       workspace_(tensor::Category::workspace,

@@ -6,6 +6,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/document_tokens.h"
+#include "libtrain/checkpoint/removed.h"
 #include "libtrain/data/tokenizer.h"
 #include "libtrain/plan/file_layout.h"
 #include "tools/common/checks.h"
@@ -21,8 +22,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainyard::generate {
 namespace {
@@ -58,7 +61,12 @@ std::unique_ptr<data::Tokenizer> read_tokenizer(const std::string& source, const
   auto model = base::read_file(source);
   require_recorded(source, base::crc32c(model.data(), model.size()), known, recorded);
   const auto ids = checkpoint::document_ids_of(state.provenance);
-  return data::tokenizer_of_model(source, std::move(model), data::document_tokens(ids.end, ids.begin));
+  auto around = data::document_tokens(ids.end, ids.begin);
+  auto tokenizer = data::tokenizer_of_model(source, model, around);
+  if (!tokenizer->made_its_end() || tokenizer->vocabulary() <= state.model.vocabulary) return tokenizer;
+  // A model of others has no row for an end that is made here.
+  around.end = data::end_beside(source).token;
+  return around.end.empty() ? std::move(tokenizer) : data::tokenizer_of_model(source, std::move(model), around);
 }
 
 // --tokenizer, else the one that the run kept or recorded.
@@ -169,18 +177,38 @@ void warn_of_several() {
         tools::tasks());
 }
 
+struct Read {
+  std::string folder;
+  std::int64_t step = 0;
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  std::vector<std::int32_t> tokens;  // of the prompt
+  std::unique_ptr<LanguageModel> model;
+};
+
+Read read_checkpoint(const Options& options, const std::string& prompt) {
+  return checkpoint::looking_again({options.checkpoint}, [&] {
+    Read read;
+    read.folder = find_checkpoint(options.checkpoint);
+    checkpoint::reading({read.folder}, [&] {
+      checkpoint::Reader reader(read.folder);
+      read.step = reader.state().step;
+      read.tokenizer = tokenizer_for(options, read.folder, reader.state());
+      read.tokens = prompt_tokens(*read.tokenizer, prompt, plan::longest_sequence(reader.state().model));
+      read.model = std::make_unique<LanguageModel>(reader, compute_threads(options.threads));
+    });
+    return read;
+  });
+}
+
 void generate(const Options& options) {
   warn_of_several();
   const auto prompt = read_prompt(options.prompt, options.prompt_file);
-  const auto folder = find_checkpoint(options.checkpoint);
-  checkpoint::Reader reader(folder);
-  const auto tokenizer = tokenizer_for(options, folder, reader.state());
-  auto tokens = prompt_tokens(*tokenizer, prompt, plan::longest_sequence(reader.state().model));
-  LanguageModel model(reader, compute_threads(options.threads));
+  auto read = read_checkpoint(options, prompt);
+  auto& tokens = read.tokens;
   const Stopwatch watch;
   const auto before = tokens.size();
-  const Setting setting{options, *tokenizer, model, tokens};
-  if (options.json) print_json(setting, folder, prompt, reader.state().step);
+  const Setting setting{options, *read.tokenizer, *read.model, tokens};
+  if (options.json) print_json(setting, read.folder, prompt, read.step);
   else print_text(setting);
   const auto made = tokens.size() - before;
   if (isatty(STDERR_FILENO) == 1 && made > 0)

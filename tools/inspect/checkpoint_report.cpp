@@ -1,15 +1,19 @@
 // The report on a checkpoint, and on a folder of them.
 #include "libtrain/base/error.h"
+#include "libtrain/base/log.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/reader.h"
+#include "libtrain/checkpoint/removed.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/engine/report.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace trainyard::inspect {
 
@@ -77,9 +81,7 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
   return out;
 }
 
-}  // namespace
-
-Report checkpoint_report(const std::string& folder, const Options& options) {
+Report report_of(const std::string& folder, const Options& options) {
   checkpoint::Reader reader(folder);
   if (options.verify == Verify::everything) reader.verify_all(options.watch);
   Report report;
@@ -110,47 +112,99 @@ Report checkpoint_report(const std::string& folder, const Options& options) {
   return report;
 }
 
+}  // namespace
+
+Report checkpoint_report(const std::string& folder, const Options& options) {
+  return checkpoint::reading({folder}, [&] { return report_of(folder, options); });
+}
+
+namespace {
+
+// One checkpoint of a folder of them, in a table and in JSON.
+struct Row {
+  std::int64_t step = 0;
+  bool abandoned = false;
+  std::vector<std::string> cells;
+  json entry;
+};
+
+struct Damage {
+  std::string text, hint;
+};
+
+// A Removed where it goes meanwhile.
+Row row_of(const checkpoint::Found& found, bool abandoned, const Options& options, Damage& damage) {
+  const auto state = [&](std::string_view word) {
+    return fmt::format("{}{}{}", abandoned ? "abandoned" : "", abandoned && !word.empty() ? ", " : "", word);
+  };
+  json entry{{"step", found.step}, {"path", found.path}};
+  if (abandoned) entry["abandoned"] = true;
+  const auto read = [&]() -> Row {
+    checkpoint::Reader reader(found.path);
+    if (options.verify == Verify::everything) reader.verify_all(options.watch);
+    const auto& s = reader.state();
+    entry["bytes"] = reader.bytes();
+    entry["ranks"] = reader.manifest().ranks;
+    entry["dtype"] = base::name_of(s.dtype);
+    entry["cut"] = engine::checkpoint_cut(s);
+    return {found.step,
+            abandoned,
+            {std::to_string(found.step), human_count(s.tokens_seen), std::to_string(reader.manifest().ranks),
+             engine::checkpoint_cut(s), base::name_of(s.dtype), base::size_text(reader.bytes(), options.sizes),
+             state(options.verify == Verify::everything ? "verified" : ""), found.path},
+            entry};
+  };
+  try {
+    return checkpoint::reading({found.path}, read, checkpoint::Seen::listed);
+  } catch (const checkpoint::Removed&) {
+    throw;
+  } catch (const base::InputError& e) {
+    entry["damaged"] = e.what();
+    if (!abandoned) {  // of those the run goes on without nobody expects that they are whole
+      damage.text += (damage.text.empty() ? "" : "\n") + std::string(e.what());
+      damage.hint = e.hint();
+    }
+    return {
+        found.step, abandoned, {std::to_string(found.step), "", "", "", "", "", state("damaged"), found.path}, entry};
+  }
+}
+
+}  // namespace
+
+// A run may save while it is looked at: what goes meanwhile is left out, and what has come by then is added.
 Report checkpoints_report(const std::string& folder, const Options& options) {
+  constexpr int most_looks = 20;
+  std::set<std::string> looked_at;
+  std::vector<Row> rows;
+  Damage damage;
+  bool again = true;
+  for (int looks = 0; again && looks < most_looks; ++looks) {
+    again = false;
+    for (const bool abandoned : {false, true})
+      for (const auto& found : abandoned ? checkpoint::list_abandoned(folder) : checkpoint::list(folder)) {
+        if (!looked_at.insert(found.path).second) continue;
+        try {
+          rows.push_back(row_of(found, abandoned, options, damage));
+        } catch (const checkpoint::Removed& e) {
+          base::log_info("{}: looking again", e.what());
+          again = true;
+        }
+      }
+  }
+  if (options.verify == Verify::everything && !damage.text.empty()) throw base::InputError(damage.text, damage.hint);
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    return a.abandoned != b.abandoned ? b.abandoned : a.step > b.step;
+  });
   Report report;
   report.json = {{"kind", "checkpoints"}, {"path", folder}, {"checkpoints", json::array()}};
-  std::vector<std::vector<std::string>> rows;
-  std::string damaged, hint;
-  auto listed = checkpoint::list(folder);
-  const auto of_the_run = listed.size();
-  for (auto& found : checkpoint::list_abandoned(folder)) listed.push_back(std::move(found));
-  for (std::size_t i = 0; i < listed.size(); ++i) {
-    const auto& found = listed[i];
-    const bool abandoned = i >= of_the_run;
-    const auto state = [&](std::string_view word) {
-      return fmt::format("{}{}{}", abandoned ? "abandoned" : "", abandoned && !word.empty() ? ", " : "", word);
-    };
-    json entry{{"step", found.step}, {"path", found.path}};
-    if (abandoned) entry["abandoned"] = true;
-    try {
-      checkpoint::Reader reader(found.path);
-      if (options.verify == Verify::everything) reader.verify_all(options.watch);
-      const auto& s = reader.state();
-      entry["bytes"] = reader.bytes();
-      entry["ranks"] = reader.manifest().ranks;
-      entry["dtype"] = base::name_of(s.dtype);
-      entry["cut"] = engine::checkpoint_cut(s);
-      rows.push_back({std::to_string(found.step), human_count(s.tokens_seen), std::to_string(reader.manifest().ranks),
-                      engine::checkpoint_cut(s), base::name_of(s.dtype), base::size_text(reader.bytes(), options.sizes),
-                      state(options.verify == Verify::everything ? "verified" : ""), found.path});
-    } catch (const base::InputError& e) {
-      entry["damaged"] = e.what();
-      if (!abandoned) {  // of those the run goes on without nobody expects that they are whole
-        damaged += (damaged.empty() ? "" : "\n") + std::string(e.what());
-        hint = e.hint();
-      }
-      rows.push_back({std::to_string(found.step), "", "", "", "", "", state("damaged"), found.path});
-    }
-    report.json["checkpoints"].push_back(entry);
+  std::vector<std::vector<std::string>> cells;
+  for (auto& row : rows) {
+    cells.push_back(std::move(row.cells));
+    report.json["checkpoints"].push_back(std::move(row.entry));
   }
-  if (options.verify == Verify::everything && !damaged.empty()) throw base::InputError(damaged, hint);
-  report.text = rows.empty()
+  report.text = cells.empty()
                     ? "no checkpoints\n"
-                    : table({">step", ">tokens seen", ">ranks", "cut", "dtype", ">size", "state", "path"}, rows);
+                    : table({">step", ">tokens seen", ">ranks", "cut", "dtype", ">size", "state", "path"}, cells);
   return report;
 }
 

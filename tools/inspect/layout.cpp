@@ -7,6 +7,7 @@
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/checkpoint/reader.h"
+#include "libtrain/checkpoint/removed.h"
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/attention_lists.h"
 #include "libtrain/plan/block_ranges.h"
@@ -36,7 +37,11 @@ Source source_of(const std::string& path) {
     throw base::InputError(fmt::format("{} does not exist or cannot be looked at", path), "check the path");
   if (fs::is_directory(p, error) || p.filename() == "manifest.json") {
     const auto folder = !fs::is_directory(p, error) ? base::parent_of(path) : path;
-    const auto model = checkpoint::read_state(checkpoint::named_checkpoint(folder)).model;
+    const auto model = checkpoint::looking_again({folder}, [&] {
+      const auto found = checkpoint::named_checkpoint(folder);
+      return checkpoint::reading(
+          {found}, [&] { return checkpoint::read_state(found).model; }, checkpoint::Seen::listed);
+    });
     return {model, plan::longest_sequence(model)};
   }
   if (p.extension() == ".toml") {

@@ -24,28 +24,15 @@ nlohmann::json json_of(const std::string& text, const std::string& file) {
 }
 
 // CheckError where the plan does not predict what follows from what it decided.
-void verify(const plan::Plan& p, const std::string& file) {
-  if (const auto wrong = plan::other_prediction(p); !wrong.empty())
+void verify(const plan::Plan& p, const nlohmann::json& json, const std::string& file) {
+  auto wrong = plan::other_prediction(p);
+  const nlohmann::json told = plan::stages_json(p);
+  for (const auto* key : {"stages", "idle"})
+    if (wrong.empty() && json.contains(key) && json[key] != told.value(key, nlohmann::json()))
+      wrong = fmt::format("'{}' is another", key);
+  if (!wrong.empty())
     throw base::CheckError(fmt::format("{} does not say what follows from its settings: {}", file, wrong),
                            "make it anew with partition-model");
-}
-
-// What the table of stages says: for each its items, parameters, part of a step's FLOPs, slots and bytes of a rank; and
-// how long ranks wait.
-void add_stages(nlohmann::json& json, const plan::Plan& p) {
-  if (p.pipeline == 1) return;
-  auto stages = nlohmann::json::array();
-  for (const auto& row : plan::stage_rows(p)) {
-    nlohmann::json memory{{"in_arenas", row.memory.arenas()}, {"total", row.memory.total()}};
-    stages.push_back({{"items", row.items},
-                      {"parameters", row.parameters},
-                      {"step_flops", row.flops},
-                      {"slots", row.slots},
-                      {"rank_bytes", memory}});
-  }
-  json["stages"] = stages;
-  if (const auto idle = plan::idle_of(p))
-    json["idle"] = {{"fraction", idle->fraction}, {"of_imbalance", idle->of_imbalance}};
 }
 
 }  // namespace
@@ -74,9 +61,9 @@ Report plan_report(const std::string& file, const Options& options) {
     return report;
   }
   const auto plan = plan::plan_from_json(text, file);
-  if (options.verify == Verify::everything) verify(plan, file);
+  if (options.verify == Verify::everything) verify(plan, j, file);
   report.json["verified"] = options.verify == Verify::everything;
-  add_stages(report.json, plan);
+  report.json.update(nlohmann::json(plan::stages_json(plan)));
   report.text = fmt::format("plan {}  ({})\n{}", file, format, tools::plan_table(plan, options.sizes));
   if (options.verify == Verify::everything)
     report.text += "\nverified: parameters, memory, traffic and FLOPs computed again are what the plan says\n";

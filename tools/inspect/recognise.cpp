@@ -1,5 +1,6 @@
 // Finding out what a path is.
 #include "libtrain/base/error.h"
+#include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/finder.h"
 #include "tools/inspect/report.h"
 
@@ -63,8 +64,9 @@ void refuse_verify(const Options& options, const std::string& path, const char* 
 Report report_on(const std::string& path, const Options& options) {
   std::error_code error;
   const fs::path p(path);
-  if (!fs::exists(p, error))
-    throw base::InputError(fmt::format("{} does not exist or cannot be looked at", path), "check the path");
+  const bool there = fs::exists(p, error);
+  if (base::is_unreadable(error.value())) base::throw_cannot_read("look at", path, error.value());
+  if (!there) throw base::InputError(fmt::format("{} does not exist", path), "check the path");
   if (!fs::is_directory(p, error)) {
     const auto parent = p.parent_path().empty() ? std::string(".") : p.parent_path().string();
     if (p.filename() == "manifest.json") return checkpoint_report(parent, options);

@@ -6,6 +6,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/owned.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/communication_time.h"
@@ -14,6 +15,7 @@
 #include "libtrain/plan/objective.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/ranges.h"
+#include "libtrain/plan/stage_table.h"
 #include "tools/common/checks.h"
 #include "tools/common/config_flags.h"
 #include "tools/common/plan_text.h"
@@ -46,7 +48,7 @@ struct SetFacts {
 SetFacts facts_of(const std::string& set) {
   if (set.empty()) return {};
   const auto path = set + "/index.json";
-  if (std::error_code error; !std::filesystem::exists(path, error))
+  if (std::error_code error; !std::filesystem::exists(path, error) && !base::is_unreadable(error.value()))
     throw base::InputError(fmt::format("{} is not there", base::one_line(path)),
                            "--data names a folder that shard-data made; for a set that another program wrote, which "
                            "train reads all the same, say --vocabulary N");
@@ -198,6 +200,15 @@ void write_plan(const std::string& json, const Options& o) {
   base::write_file(o.output, json, o.force ? base::Existing::replace : base::Existing::refuse);
 }
 
+// What goes to stdout: the plan's file, the same with what its table of stages says, or tables.
+std::string text_of(const plan::Plan& plan, const Options& o, const std::string& below) {
+  if (o.output == "-") return plan::to_json(plan);
+  if (!o.json) return tools::plan_table(plan, o.bytes ? base::Sizes::exact : base::Sizes::rounded) + below;
+  auto json = plan::json_of(plan);
+  json.update(plan::stages_json(plan));
+  return json.dump(2) + "\n";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -243,7 +254,7 @@ int main(int argc, char** argv) {
       ->group("Product");
   app.add_option("--output", o.output, "write the plan to this file, - for stdout")->group("Product");
   app.add_flag("--force", o.force, "replace an existing file")->group("Product");
-  app.add_flag("--json", o.json, "print the plan as JSON")->group("Product");
+  app.add_flag("--json", o.json, "print the plan as JSON, with its table of stages")->group("Product");
   app.add_flag("--bytes", o.bytes, "sizes in bytes, not rounded")->group("Product");
   return tools::guarded(app, argc, argv, [&] {
     flags.apply();
@@ -258,10 +269,8 @@ int main(int argc, char** argv) {
     refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
     const auto times = o.profile.empty() ? std::string() : times_text(plan, o.profile);
     const auto about_data = data_text(set, plan.sequence);
-    const auto json = plan::to_json(plan);
-    if (!o.output.empty() && o.output != "-") write_plan(json, o);
-    const auto sizes = o.bytes ? base::Sizes::exact : base::Sizes::rounded;
-    tools::print(o.json || o.output == "-" ? json : tools::plan_table(plan, sizes) + times + about_data);
+    if (!o.output.empty() && o.output != "-") write_plan(plan::to_json(plan), o);
+    tools::print(text_of(plan, o, times + about_data));
     return base::ExitCode::done;
   });
 }

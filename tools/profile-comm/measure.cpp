@@ -6,6 +6,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
@@ -13,6 +14,7 @@
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/plan.h"
+#include "libtrain/plan/prediction.h"
 #include "libtrain/profile/collective.h"
 #include "libtrain/tensor/gpu.h"
 #include "tools/common/progress.h"
@@ -107,6 +109,9 @@ Request agreed_request(Launched& launched, const ProfileOptions& o) {
   const int fair_threads = comm::threads_of_rank(*ranks.control, *ranks.caller);
   Request r;
   profile::on_all(ranks, [&] { r = request_of(launched, o, plan_text, fair_threads); });
+  if (!o.plan.empty() && ranks.rank == 0)
+    if (const auto edited = plan::edited_text(plan::plan_from_json(plan_text, o.plan), o.plan); !edited.empty())
+      base::log_warning("{}", edited);
   return r;
 }
 

@@ -9,6 +9,7 @@
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/average.h"
 #include "libtrain/checkpoint/named.h"
+#include "libtrain/checkpoint/removed.h"
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/ranges.h"
@@ -18,7 +19,10 @@
 #include "tools/reshard-checkpoint/report.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace {
 
@@ -154,9 +158,27 @@ auto watcher(const char* label, const Settings& s, Progressing unit) {
   return tools::progress_watch(label, s.progress, unit);
 }
 
-std::unique_ptr<checkpoint::Reader> open_source(const std::string& path) {
-  return std::make_unique<checkpoint::Reader>(checkpoint::named_checkpoint(path),
-                                              checkpoint::Reader::Check::all_but_payloads);
+using Sources = std::vector<std::unique_ptr<checkpoint::Reader>>;
+
+// Opens the checkpoints that are meant and runs `work` on them; again, where the run of one has removed it meanwhile.
+base::ExitCode with_sources(const std::vector<std::string>& paths,
+                            const std::function<base::ExitCode(const Sources&)>& work) {
+  return checkpoint::looking_again(paths, [&] {
+    Sources sources;
+    std::vector<std::string> found;
+    for (const auto& path : paths) {
+      found.push_back(checkpoint::named_checkpoint(path));
+      checkpoint::reading(
+          {found.back()},
+          [&] {
+            sources.push_back(
+                std::make_unique<checkpoint::Reader>(found.back(), checkpoint::Reader::Check::all_but_payloads));
+          },
+          checkpoint::Seen::listed);
+    }
+    return checkpoint::reading(
+        found, [&] { return work(sources); }, checkpoint::Seen::listed);
+  });
 }
 
 checkpoint::Contents contents_of(const Settings& s, checkpoint::Contents otherwise) {
@@ -198,14 +220,10 @@ void warn_of(const checkpoint::NewCut& cut, const checkpoint::Reader& source) {
     base::log_warning("{}", doubt);
 }
 
-base::ExitCode make(const Settings& s) {
+base::ExitCode make(const Settings& s, const Sources& sources) {
   const auto start = base::steady_seconds();
-  std::vector<std::unique_ptr<checkpoint::Reader>> sources;
   std::vector<const checkpoint::Reader*> read;
-  for (std::size_t i = 0; i + 1 < s.paths.size(); ++i) {
-    sources.push_back(open_source(s.paths[i]));
-    read.push_back(sources.back().get());
-  }
+  for (const auto& source : sources) read.push_back(source.get());
   checkpoint::ReshardOptions o;
   o.existing = s.force ? base::Existing::replace : base::Existing::refuse;
   o.memory = base::parse_bytes(s.memory, "--memory", {checkpoint::least_reshard_memory, base::most_bytes});
@@ -229,8 +247,8 @@ base::ExitCode make(const Settings& s) {
   return base::ExitCode::done;
 }
 
-base::ExitCode compare(const Settings& s) {
-  const auto a = open_source(s.paths[0]), b = open_source(s.paths[1]);
+base::ExitCode compare(const Settings& s, const Sources& sources) {
+  const auto &a = sources[0], &b = sources[1];
   reshard::Comparison c{a->path(), b->path(), s.tolerance, {}, engine::differences(a->state(), b->state())};
   c.tensors = checkpoint::compare(*a, *b, contents_of(s, checkpoint::Contents::all), base::threads_or_all(s.threads),
                                   watcher("diff", s, Progressing::elements));
@@ -246,8 +264,8 @@ base::ExitCode compare(const Settings& s) {
   return base::ExitCode::done;
 }
 
-base::ExitCode verify(const Settings& s) {
-  const auto source = open_source(s.paths[0]);
+base::ExitCode verify(const Settings& s, const Sources& sources) {
+  const auto& source = sources[0];
   source->verify_all(watcher("verify", s, Progressing::bytes));
   tools::print(
       s.json ? nlohmann::ordered_json{{"path", source->path()}, {"bytes", source->bytes()}, {"verified", true}}.dump(
@@ -271,7 +289,11 @@ int main(int argc, char** argv) {
     require_apart(app);
     require_paths(s);
     try {
-      return s.verify ? verify(s) : s.diff ? compare(s) : make(s);
+      auto read = s.paths;
+      if (!s.verify && !s.diff) read.pop_back();  // the destination
+      return with_sources(read, [&](const Sources& sources) {
+        return s.verify ? verify(s, sources) : s.diff ? compare(s, sources) : make(s, sources);
+      });
     } catch (const tools::Interrupted&) {
       tools::end_by_signal("reshard-checkpoint", s.diff || s.verify
                                                      ? "nothing was found until then"

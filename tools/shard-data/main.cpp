@@ -75,8 +75,8 @@ void add_options(CLI::App& app, Settings& s) {
                  "bytes, or the path of a SentencePiece model or of a tokenizer.json [bytes]")
       ->group("Output");
   app.add_option("--end-of-document", s.around.end,
-                 "token that ends documents, by its text or id [that of the tokenizer, or eos_token of a "
-                 "tokenizer_config.json beside it]")
+                 "token that ends documents, by its text or id [that of the tokenizer, else what a "
+                 "tokenizer_config.json or config.json beside it says]")
       ->group("Output")
       ->type_name("TOKEN");
   app.add_option("--begin-of-document", s.around.begin,
@@ -184,6 +184,9 @@ void print_findings(const Settings& s, const data::BuildResult& r) {
         "shard-data: warning: {} of {} ({:.2g} %) stand for text that the tokenizer has no token for, which is lost\n"
         "  try: a tokenizer with byte fallback, or one made from such text\n",
         base::count_text(r.unknown_tokens), base::counted(tokens, "token"), 100 * share);
+  else if (r.unknown_tokens > 0)
+    fmt::print(stderr, "shard-data: {} of {} stand for text that the tokenizer has no token for\n",
+               base::count_text(r.unknown_tokens), base::counted(tokens, "token"));
   if (r.validation_tokens == 0 && s.validation > 0)
     fmt::print(stderr,
                "shard-data: warning: there is no validation split: {} chosen, so train --validate-every has nothing to "
@@ -249,7 +252,8 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const Settings& s) {
   around.special_as_text = s.special == "text";
   auto tokenizer = data::make_tokenizer(s.tokenizer, around);
   if (!tokenizer->made_its_end()) return tokenizer;
-  if (around.end = data::end_beside(s.tokenizer); around.end.empty()) {
+  const auto beside = data::end_beside(s.tokenizer);
+  if (around.end = beside.token; around.end.empty()) {
     base::log_info(
         "{} has no token that is known to end documents: an id of its own, {}, ends them, which a model of "
         "that tokenizer has no row for (--end-of-document names another)",
@@ -257,8 +261,8 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const Settings& s) {
     return tokenizer;
   }
   tokenizer = data::make_tokenizer(s.tokenizer, around);
-  base::log_info("documents end with {}, id {}: the eos_token of tokenizer_config.json", base::excerpt(around.end),
-                 tokenizer->end_of_document());
+  base::log_info("documents end with {}, id {}: the {}", base::excerpt(around.end), tokenizer->end_of_document(),
+                 beside.said_by);
   return tokenizer;
 }
 

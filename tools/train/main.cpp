@@ -1,8 +1,10 @@
 // train: trains a transformer on token shards, on one process or many ranks, with any ZeRO stage.
+#include "libtrain/base/last_resort.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/run.h"
+#include "libtrain/engine/shared_folder.h"
 #include "libtrain/plan/model_fields.h"
 #include "tools/common/config_flags.h"
 #include "tools/common/program.h"
@@ -102,13 +104,7 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
 
 // A job manager's signal may come while libraries are still being initialized: it waits, as later ones do. Sanitizers
 // have to be initialized first.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define TRAINYARD_LATE_SIGNALS
-#endif
-#endif
-#if defined(__ELF__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(TRAINYARD_LATE_SIGNALS)
+#if defined(__ELF__) && !defined(TRAINYARD_SANITIZED)
 __attribute__((section(".preinit_array"), used)) void (*const hold_signals_first)() = engine::hold_signals;
 #endif
 
@@ -158,7 +154,12 @@ int main(int argc, char** argv) {
         lasting = {config.stop_after > 0, config.resume != "auto"};
         flags.apply();
         engine::read_plan(fields, config);
-        if (!evaluation.asked()) engine::read_model_of_weights(fields, config);
+        if (!evaluation.asked()) try {
+            engine::read_model_of_weights(fields, config);
+          } catch (const base::InputError& e) {
+            if (launch.world().rank == 0) throw;
+            engine::throw_not_seen(e);
+          }
       });
       if (launch.world().rank == 0)
         for (const auto& line : flags.overridden()) base::log_info("{}", line);

@@ -58,6 +58,18 @@ TokenTree::Found TokenTree::find(std::string_view text, std::size_t from) const 
   return {};
 }
 
+bool TokenTree::is_inside_word(std::string_view text, std::size_t begin, std::size_t end) {
+  const auto is_word_at = [&](std::size_t place) {
+    const auto* at = text.data() + place;
+    return is_word(next_code_point(at));
+  };
+  if (end < text.size() && is_word_at(end)) return true;
+  if (begin == 0) return false;
+  do --begin;
+  while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80);
+  return is_word_at(begin);
+}
+
 std::size_t TokenTree::before_space(std::string_view text, std::size_t end) {
   while (end > 0) {
     auto begin = end - 1;
@@ -76,6 +88,13 @@ std::size_t TokenTree::behind_space(std::string_view text, std::size_t begin) {
     begin = static_cast<std::size_t>(at - text.data());
   }
   return begin;
+}
+
+std::vector<AddedToken> AddedTokens::composed_tokens(std::vector<AddedToken> tokens) {
+  std::string memory;
+  for (auto& t : tokens)
+    if (t.normalized) t.text = std::string(composed(t.text, memory));
+  return tokens;
 }
 
 }  // namespace trainyard::data::bpe

@@ -1,11 +1,13 @@
 // AddedTokens: tokens that are looked for in the text itself, before anything cuts it.
 #pragma once
 
+#include "libtrain/data/bpe/composition.h"
 #include "libtrain/data/bpe/definition.h"
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -25,6 +27,7 @@ class TokenTree {
     for (Found found; (found = find(all, at)).token != nullptr;) {
       auto begin = found.begin, end = found.begin + found.token->text.size();
       at = end;
+      if (found.token->single_word && is_inside_word(all, begin, end)) continue;
       if (found.token->left_strip) begin = std::max(done, before_space(all, begin));
       if (found.token->right_strip) end = behind_space(all, end);
       if (done < begin) text(all.substr(done, begin - done));
@@ -44,6 +47,7 @@ class TokenTree {
   };
   Found find(std::string_view text, std::size_t from) const;
   const AddedToken* longest_at(std::string_view text) const;
+  static bool is_inside_word(std::string_view text, std::size_t begin, std::size_t end);
   static std::size_t before_space(std::string_view text, std::size_t end);
   static std::size_t behind_space(std::string_view text, std::size_t begin);
 
@@ -54,14 +58,18 @@ class TokenTree {
   int first_byte_ = -1;  // where all tokens begin with the same
 };
 
-// First the tokens that are not `normalized`, then, in the text between them, those that are.
+// First the tokens that are not `normalized`, then, in the text between them, those that are. Where NFC is asked for it
+// is made of that text, and of the tokens that are looked for in it.
 class AddedTokens {
  public:
-  explicit AddedTokens(const std::vector<AddedToken>& tokens) : first_(tokens, false), second_(tokens, true) {}
+  AddedTokens(const std::vector<AddedToken>& tokens, bool composes)
+      : composes_(composes), first_(tokens, false), second_(composes ? composed_tokens(tokens) : tokens, true) {}
   template <class Text, class Token> void cut(std::string_view all, const Text& text, const Token& token) const {
+    std::string memory;
     first_.cut(
         all,
         [&](std::string_view part) {
+          if (composes_) part = composed(part, memory);
           if (second_.empty()) text(part);
           else second_.cut(part, text, token);
         },
@@ -69,6 +77,9 @@ class AddedTokens {
   }
 
  private:
+  static std::vector<AddedToken> composed_tokens(std::vector<AddedToken> tokens);
+
+  bool composes_;
   TokenTree first_, second_;
 };
 

@@ -5,12 +5,14 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/data/bpe/added_tokens.h"
+#include "libtrain/data/bpe/byte_alphabet.h"
 #include "libtrain/data/bpe/definition.h"
 #include "libtrain/data/bpe/merges.h"
 #include "libtrain/data/bpe/pattern.h"
 #include "libtrain/data/bpe/piece_cache.h"
 #include "libtrain/data/bpe/scanner.h"
 #include "libtrain/data/bpe/token_index.h"
+#include "libtrain/data/bpe/unicode_classes.h"
 #include "libtrain/data/document_source.h"
 
 #include <algorithm>
@@ -26,13 +28,21 @@ namespace trainyard::data::bpe {
 namespace {
 
 struct PrefixSpace {};
-using Cutter = std::variant<Scanner, Pattern, std::string, PrefixSpace>;  // std::string: a literal
+struct Punctuation {
+  bool together;  // runs of it stay one piece
+};
+struct AlphabetStep {};
+using Cutter =
+    std::variant<Scanner, Pattern, std::string, PrefixSpace, Punctuation, AlphabetStep>;  // string: a literal
 
 std::vector<Cutter> cutters_of(const std::vector<Step>& steps, const std::string& where) {
   std::vector<Cutter> out;
   for (const auto& step : steps) {
     if (step.kind == Step::Kind::prefix_space) out.emplace_back(PrefixSpace{});
     else if (step.kind == Step::Kind::literal) out.emplace_back(step.text);
+    else if (step.kind == Step::Kind::alphabet) out.emplace_back(AlphabetStep{});
+    else if (step.kind == Step::Kind::punctuation) out.emplace_back(Punctuation{false});
+    else if (step.kind == Step::Kind::punctuations) out.emplace_back(Punctuation{true});
     else if (const auto scanner = Scanner::of_pattern(step.text); scanner) out.emplace_back(*scanner);
     else out.emplace_back(std::in_place_type<Pattern>, step.text, where);
   }
@@ -80,7 +90,10 @@ class ByteLevel : public Tokenizer {
  public:
   ByteLevel(const std::string& path, std::string json, Definition definition, const DocumentTokens& around)
       : path_(path), json_(std::move(json)), crc_(base::crc32c(json_.data(), json_.size())), merges_(definition),
-        added_(found_in_text(definition.added, around)), cutters_(cutters_of(definition.steps, path)),
+        added_(found_in_text(definition.added, around), definition.composes),
+        cutters_(cutters_of(definition.steps, path)),
+        in_alphabet_(std::any_of(definition.steps.begin(), definition.steps.end(),
+                                 [](const Step& s) { return s.kind == Step::Kind::alphabet; })),
         reads_special_(!around.special_as_text) {
     tokens_ = std::move(definition.tokens);
     if (definition.ignore_merges) whole_.emplace(tokens_);
@@ -158,7 +171,8 @@ class ByteLevel : public Tokenizer {
   }
 
   void cut(std::string_view piece, std::size_t step, Memory& memory, std::vector<std::int32_t>& out) const {
-    if (step == cutters_.size()) return encode_piece(piece, memory, out);
+    if (step == cutters_.size())
+      return in_alphabet_ ? encode_piece(*bytes_of(piece), memory, out) : encode_piece(piece, memory, out);
     const auto go_on = [&](std::string_view part) {
       if (!part.empty()) cut(part, step + 1, memory, out);
     };
@@ -172,6 +186,12 @@ class ByteLevel : public Tokenizer {
       }
     } else if (const auto* pattern = std::get_if<Pattern>(&cutter)) {
       cut_by_pattern(*pattern, *memory.patterns[step], piece, go_on);
+    } else if (std::holds_alternative<AlphabetStep>(cutter)) {
+      std::string written;
+      for (const char c : piece) written += character_of(static_cast<unsigned char>(c));
+      go_on(written);
+    } else if (const auto* marks = std::get_if<Punctuation>(&cutter)) {
+      cut_by_punctuation(*marks, piece, go_on);
     } else if (const auto* literal = std::get_if<std::string>(&cutter)) {
       std::size_t done = 0;
       for (auto at = piece.find(*literal); at != std::string_view::npos; at = piece.find(*literal, done)) {
@@ -185,6 +205,22 @@ class ByteLevel : public Tokenizer {
     } else {
       go_on(' ' + std::string(piece));
     }
+  }
+
+  template <class GoOn> static void cut_by_punctuation(Punctuation how, std::string_view piece, const GoOn& go_on) {
+    const char *at = piece.data(), *const end = at + piece.size(), *done = at;
+    const auto part = [](const char* from, const char* to) {
+      return std::string_view(from, static_cast<std::size_t>(to - from));
+    };
+    while (at != end) {
+      const auto* here = at;
+      if (!is_punctuation(next_code_point(at))) continue;
+      for (const auto* next = at; how.together && next != end && is_punctuation(next_code_point(next));) at = next;
+      go_on(part(done, here));
+      go_on(part(here, at));
+      done = at;
+    }
+    go_on(part(done, end));
   }
 
   template <class GoOn> static void cut_by_pattern(const Pattern& pattern, const Pattern::Memory& memory,
@@ -235,6 +271,7 @@ class ByteLevel : public Tokenizer {
   Merges merges_;
   AddedTokens added_;
   std::vector<Cutter> cutters_;
+  bool in_alphabet_;                                     // what comes out of the last of them
   std::vector<std::string> tokens_;                      // their bytes
   std::optional<TokenIndex> whole_;                      // with ignore_merges
   std::unordered_map<std::int32_t, std::string> texts_;  // of added tokens

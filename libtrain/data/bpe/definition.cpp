@@ -143,12 +143,9 @@ class AddedTokenReader {
     Object o(item, where_);
     AddedToken t{o.text("content", longest_added_token), id_of(o.at("id"), "", where_)};
     const auto flag = [&](const char* key) { return o.has(key) && o.boolean(key); };
-    t.special = flag("special");
+    t.special = flag("special"), t.single_word = flag("single_word");
     t.normalized = flag("normalized"), t.left_strip = flag("lstrip"), t.right_strip = flag("rstrip");
     const auto name = base::excerpt(t.text);
-    if (flag("single_word"))
-      throw base::InputError(fmt::format("{}: {} is a single_word, which is not supported", where_, name),
-                             "set \"single_word\" to false if the token may be found inside of words");
     if (t.left_strip && t.right_strip && is_white_space(t.text))
       throw base::InputError(
           fmt::format("{}: {} is white space with lstrip and rstrip, which is not supported", where_, name),
@@ -216,7 +213,7 @@ Definition definition_from_json(const std::string& text, const std::string& wher
   if (!root.has("model")) throw base::InputError(where + " is no tokenizer.json: it has no model", what_tokenizers_are);
   auto model = root.object("model");
   require_byte_level(model);
-  require_no_normalizer(root);
+  d.composes = composes(root);
   require_byte_level_decoder(root);
   d.steps = steps_of(root);
   Vocabulary vocabulary(model.at("vocab"), where);

@@ -20,6 +20,7 @@ struct AddedToken {
   bool normalized = false;                       // looked for after those that are not
   bool special = false;                          // a sign, and no text; found in text all the same
   bool left_strip = false, right_strip = false;  // takes the white space beside it along
+  bool single_word = false;                      // not found between characters of words
 };
 
 struct Merge {
@@ -29,9 +30,12 @@ struct Merge {
 // What cuts text into pieces, in order; each step sees the pieces of the one before as texts of their own.
 struct Step {
   enum class Kind {
-    pattern,      // matches and what lies between them become pieces
-    literal,      // likewise, of a plain text
-    prefix_space  // puts a space in front of a piece that begins with none
+    pattern,       // matches and what lies between them become pieces
+    literal,       // likewise, of a plain text
+    punctuation,   // each character of it becomes a piece
+    punctuations,  // each run of such characters does
+    alphabet,      // writes bytes with the characters that stand for them (byte_alphabet.h), which later steps see
+    prefix_space   // puts a space in front of a piece that begins with none
   } kind = Kind::pattern;
   std::string text = {};
 };
@@ -41,6 +45,7 @@ struct Definition {
   std::vector<Merge> merges;        // in the order of their ranks
   bool ignore_merges = false;       // a piece that is a token is that token, whatever the merges would make of it
   std::vector<AddedToken> added;
+  bool composes = false;  // text between the added tokens that are not `normalized` is put into NFC first
   std::vector<Step> steps;
 };
 

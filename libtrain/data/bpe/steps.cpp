@@ -1,4 +1,4 @@
-// Split, Digits and ByteLevel, one or a sequence of them.
+// NFC; Split, Punctuation, Digits and ByteLevel, one or a sequence of them.
 #include "libtrain/data/bpe/steps.h"
 
 #include "libtrain/base/error.h"
@@ -46,15 +46,30 @@ void add_digits(Object& o, std::vector<Step>& steps) {
   steps.push_back({Step::Kind::pattern, individual ? "\\p{N}" : "\\p{N}+"});
 }
 
+void add_punctuation(Object& o, std::vector<Step>& steps) {
+  const auto behavior = o.has("behavior") ? o.text("behavior") : std::string("Isolated");
+  o.done();
+  if (behavior != "Isolated" && behavior != "Contiguous")
+    throw base::InputError(fmt::format("{}: the behavior {} is not supported", o.where(), base::excerpt(behavior)),
+                           "Isolated and Contiguous are");
+  steps.push_back({behavior == "Isolated" ? Step::Kind::punctuation : Step::Kind::punctuations});
+}
+
 }  // namespace
 
-void require_no_normalizer(Object& root) {
-  if (absent(root, "normalizer")) return;
+bool composes(Object& root) {
+  if (absent(root, "normalizer")) return false;
   auto normalizer = root.object("normalizer");
   const auto type = normalizer.text("type");
-  if (type == "Sequence" && normalizer.array("normalizers").empty()) return;
-  throw base::InputError(fmt::format("{}: the normalizer {} is not supported", root.where(), base::excerpt(type)),
-                         "text is encoded as it is: normalise it before, and set \"normalizer\" to null");
+  std::vector<std::string> types;
+  if (type == "Sequence")
+    for (const auto& part : normalizer.array("normalizers")) types.push_back(Object(part, root.where()).text("type"));
+  else types.push_back(type);
+  for (const auto& one : types)
+    if (one != "NFC")
+      throw base::InputError(fmt::format("{}: the normalizer {} is not supported", root.where(), base::excerpt(one)),
+                             "NFC is; text for another is normalised before, and \"normalizer\" set to null");
+  return !types.empty();
 }
 
 void require_byte_level_decoder(Object& root) {
@@ -88,18 +103,21 @@ std::vector<Step> steps_of(Object& root) {
   }
   std::vector<Step> steps;
   bool bytes = false;
+  int steps_behind = 0;
   for (const auto& part : parts) {
-    if (bytes)
-      throw base::InputError(root.where() + ": a pretokenizer behind ByteLevel would see bytes, not text",
-                             "ByteLevel is the last one");
     Object o(part, root.where() + ": pre_tokenizer");
     const auto type = o.text("type");
+    if (bytes && type == "ByteLevel")
+      throw base::InputError(root.where() + ": ByteLevel behind ByteLevel would see bytes, not text",
+                             "one of them is enough");
+    if (bytes && steps_behind++ == 0) steps.push_back({Step::Kind::alphabet});
     if (type == "Split") add_split(o, steps);
+    else if (type == "Punctuation") add_punctuation(o, steps);
     else if (type == "Digits") add_digits(o, steps);
     else if (type == "ByteLevel") add_byte_level(o, steps), bytes = true;
     else
       throw base::InputError(fmt::format("{}: the pretokenizer {} is not supported", root.where(), base::excerpt(type)),
-                             "Split, Digits and ByteLevel are, alone or in a Sequence");
+                             "Split, Punctuation, Digits and ByteLevel are, alone or in a Sequence");
   }
   if (!bytes) throw missing(parts.empty() ? "empty" : base::excerpt(name));
   return steps;

@@ -10,7 +10,7 @@
 namespace trainyard::data::bpe {
 
 // Each reads its key of the whole file. InputError, naming the type, for what is not supported.
-void require_no_normalizer(base::SortedJsonObject& root);
+bool composes(base::SortedJsonObject& root);  // the normalizer is NFC; false: there is none
 void require_byte_level_decoder(base::SortedJsonObject& root);
 std::vector<Step> steps_of(base::SortedJsonObject& root);
 

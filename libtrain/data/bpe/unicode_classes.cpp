@@ -1,6 +1,8 @@
 // A byte for each code point.
 #include "libtrain/data/bpe/unicode_classes.h"
 
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 namespace trainyard::data::bpe {
@@ -23,11 +25,20 @@ std::vector<CharClass> make_table() {
   return table;
 }
 
+bool among(std::span<const CodePoints> ranges, char32_t c) {
+  const auto behind =
+      std::upper_bound(ranges.begin(), ranges.end(), c, [](char32_t at, const CodePoints& r) { return at < r.first; });
+  return behind != ranges.begin() && c <= std::prev(behind)->last;
+}
+
 }  // namespace
 
 const CharClass* class_table() {
   static const auto table = make_table();
   return table.data();
 }
+
+bool is_punctuation(char32_t c) { return among(punctuation, c); }
+bool is_word(char32_t c) { return class_table()[c] == CharClass::letter || among(in_words, c); }
 
 }  // namespace trainyard::data::bpe

@@ -1,4 +1,5 @@
-// Letters, numbers and white space of Unicode, by code point: the same on every machine, whatever its libraries know.
+// Letters, numbers, punctuation and white space of Unicode, by code point: the same on every machine, whatever its
+// libraries know.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,12 @@ enum class CharClass : std::uint8_t { other, letter, number, space };  // \p{L},
 struct CodePoints {
   char32_t first, last;
 };
-extern const std::span<const CodePoints> letters, numbers;
+extern const std::span<const CodePoints> letters, numbers, punctuation;
+extern const std::span<const CodePoints> in_words;  // \w without the letters: marks, decimal digits, the low line, ...
 
 const CharClass* class_table();  // of all 0x110000 code points
+bool is_punctuation(char32_t c);
+bool is_word(char32_t c);  // \w
 
 // The code point at `at`, which is moved behind it. The text is valid UTF-8.
 inline char32_t next_code_point(const char*& at) {

@@ -1,0 +1,125 @@
+// Adds up what was read, as it was stored: bf16 that was widened is narrowed again, which is exact.
+#include "libtrain/checkpoint/read_sums.h"
+
+#include "libtrain/base/checksum.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/thread.h"
+#include "libtrain/plan/held.h"
+#include "libtrain/plan/ownership.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace trainyard::checkpoint {
+
+namespace {
+
+std::uint64_t fingerprint_of(const float* values, std::int64_t count, base::DType dtype, std::int64_t first) {
+  if (dtype == base::DType::f32)
+    return base::fingerprint(values, count, sizeof(float), static_cast<std::uint64_t>(first));
+  std::array<std::uint16_t, 4096> stored;
+  std::uint64_t sum = 0;
+  for (std::int64_t done = 0; done < count;) {
+    const auto n = std::min(count - done, static_cast<std::int64_t>(stored.size()));
+    for (std::int64_t i = 0; i < n; ++i) {
+      std::uint32_t bits;
+      std::memcpy(&bits, values + done + i, sizeof bits);
+      stored[static_cast<std::size_t>(i)] = static_cast<std::uint16_t>(bits >> 16);
+    }
+    sum += base::fingerprint(stored.data(), n, sizeof stored[0], static_cast<std::uint64_t>(first + done));
+    done += n;
+  }
+  return sum;
+}
+
+}  // namespace
+
+ReadSums::ReadSums(const Reader& reader, int threads)
+    : reader_(reader), threads_(threads), tensors_(reader.tensors()), sums_(tensors_.size()) {}
+
+// Tensors are in the order of the kinds, and of the parameters.
+std::size_t ReadSums::place_of(Kind kind, const std::string& name) const {
+  const auto stored = kind == Kind::master ? exact_weights(reader_.state()) : kind;
+  const auto kinds = kinds_of(reader_.state());
+  const auto k = static_cast<std::size_t>(std::find(kinds.begin(), kinds.end(), stored) - kinds.begin());
+  return k * reader_.manifest().parameters.size() + reader_.number_of(name);
+}
+
+void ReadSums::add(Kind kind, const plan::Unit& unit, const plan::Topology& topology, int rank, const float* piece) {
+  const auto layout = plan::layout(unit, topology);
+  const auto begin = plan::place_in_group(topology, rank, unit.group) * layout.piece;
+  std::vector<Part> parts;
+  for (const auto& range : plan::counted_ranges(unit, layout, topology, rank))
+    for (const auto& held : plan::held_ranges(layout, begin + range.begin, begin + range.end)) {
+      const auto& p = unit.parameters[held.parameter];
+      const auto sum = place_of(kind, p.name);
+      const auto* values = piece + range.begin + held.at;
+      plan::for_each_held_run(p, plan::held_part(p, topology, rank), held.first, held.count,
+                              [&](const plan::HeldRun& run) {
+                                parts.push_back({sum, values + (run.held - held.first), run.logical, run.count});
+                              });
+    }
+  add(parts);
+}
+
+void ReadSums::add(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, const float* values) {
+  add({{place_of(kind, name), values, first, count}});
+}
+
+void ReadSums::add(const std::vector<Part>& given) {
+  constexpr std::int64_t part_elements = std::int64_t{1} << 18,
+                         share_elements = std::int64_t{1} << 20;  // of a thread, which takes longer than its start
+  std::vector<Part> parts;
+  for (auto part : given)
+    for (; part.count > 0; part.first += part_elements, part.values += part_elements, part.count -= part_elements)
+      parts.push_back({part.sum, part.values, part.first, std::min(part.count, part_elements)});
+  std::int64_t all = 0;
+  for (const auto& part : parts) all += part.count;
+  const auto shares = static_cast<int>(std::clamp<std::int64_t>(all / share_elements, 1, std::max(threads_, 1)));
+  std::vector<std::uint64_t> found(parts.size());
+  base::run_shares("fingerprints", shares, [&](int share) {
+    const auto begin = all * share / shares, end = all * (share + 1) / shares;
+    std::int64_t at = 0;
+    for (std::size_t i = 0; i < parts.size(); at += parts[i++].count)
+      if (at >= begin && at < end)
+        found[i] = fingerprint_of(parts[i].values, parts[i].count, tensors_[parts[i].sum].dtype, parts[i].first);
+  });
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    sums_[parts[i].sum].fingerprint += found[i];
+    sums_[parts[i].sum].elements += static_cast<std::uint64_t>(parts[i].count);
+  }
+}
+
+void ReadSums::add(const ReadSums& other) {
+  TRAINYARD_ASSERT(sums_.size() == other.sums_.size(), "{} and {} tensors", sums_.size(), other.sums_.size());
+  for (std::size_t i = 0; i < sums_.size(); ++i) {
+    sums_[i].fingerprint += other.sums_[i].fingerprint;
+    sums_[i].elements += other.sums_[i].elements;
+  }
+}
+
+void ReadSums::add_ranks(comm::Communicator& control, tensor::Exec& exec) {
+  static_assert(sizeof(Sum) == 2 * sizeof(std::uint64_t));
+  if (control.size() == 1 || sums_.empty()) return;
+  control.all_reduce(exec, base::View(sums_.data(), base::DType::u64, {2 * static_cast<std::int64_t>(sums_.size())}),
+                     comm::Reduction::sum);
+  exec.synchronize();
+}
+
+void ReadSums::require() const {
+  const auto& parameters = reader_.manifest().parameters;
+  for (std::size_t i = 0; i < sums_.size(); ++i) {
+    const auto& [fingerprint, elements] = sums_[i];
+    const auto count = static_cast<std::uint64_t>(parameters[i % parameters.size()].count);
+    if (elements == 0 || elements % count != 0) continue;
+    if (const auto expected = elements / count * tensors_[i].fingerprint; fingerprint != expected)
+      throw base::InputError(
+          fmt::format("{}: {} has fingerprint {} by what was read of it, expected {}", reader_.path(), tensors_[i].path,
+                      hex64(fingerprint), hex64(expected)),
+          "every checksum is right, so memory failed when it was written, or the manifest is of other files: take "
+          "another checkpoint (inspect --verify looks at this one)");
+  }
+}
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,43 @@
+// Compares what a path names with what it named.
+#include "libtrain/checkpoint/removed.h"
+
+#include "libtrain/base/log.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <sys/stat.h>
+
+namespace trainyard::checkpoint {
+
+void throw_removed(const std::string& path) {
+  throw Removed(fmt::format("checkpoint {} was removed or renamed while it was read", path),
+                "a run removes its oldest checkpoints as it saves (--keep): name the run's folder, of which the newest "
+                "is read, or copy a checkpoint that is to stay");
+}
+
+Presence::Presence(std::string path, Seen seen)
+    : path_(std::move(path)), found_(look(device_, inode_)), there_(found_ || seen == Seen::listed) {}
+
+bool Presence::look(dev_t& device, ino_t& inode) const {
+  struct stat info {};
+  if (::stat(path_.c_str(), &info) != 0) return false;
+  device = info.st_dev, inode = info.st_ino;
+  return true;
+}
+
+bool Presence::is_lost() const {
+  dev_t device = 0;
+  ino_t inode = 0;
+  if (!there_) return false;
+  if (look(device, inode)) return !found_ || device != device_ || inode != inode_;
+  return errno == ENOENT || errno == ENOTDIR || errno == ESTALE;
+}
+
+void look_again(const Removed& removed, const std::vector<std::string>& places, int looks) {
+  constexpr int most = 20;
+  for (const auto& place : places)
+    if (std::error_code error; looks >= most || !std::filesystem::exists(place, error)) throw removed;
+  base::log_info("{}: looking again", removed.what());
+}
+
+}  // namespace trainyard::checkpoint

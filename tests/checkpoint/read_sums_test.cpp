@@ -1,0 +1,120 @@
+// Whoever reads all of a checkpoint adds up its fingerprints, on any cut; payloads that changed with all their
+// checksums are found.
+#include "tests/checkpoint/cuts.h"
+
+#include "libtrain/base/checksum.h"
+#include "libtrain/base/error.h"
+#include "libtrain/checkpoint/read_sums.h"
+#include "libtrain/io/bulk.h"
+
+#include <gtest/gtest.h>
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+namespace sample {
+namespace {
+
+namespace io = trainyard::io;
+
+// As the ranks of a topology read it; "" where all tensors have the sums that the manifest says.
+std::string told_by(const std::string& folder, const plan::Topology& topology, int threads = 1) {
+  checkpoint::Reader reader(folder, checkpoint::Reader::Check::all_but_payloads);
+  const auto kinds = checkpoint::kinds_of(reader.state());
+  checkpoint::ReadSums all(reader);
+  for (int r = 0; r < topology.world(); ++r) {
+    checkpoint::ReadSums own(reader, threads);
+    for (const auto kind : kinds)
+      for (const auto& unit : plan::units(part_of(reader.state().model, topology, {}, r))) {
+        std::vector<float> piece(static_cast<std::size_t>(plan::layout(unit, topology).piece));
+        reader.read_piece(kind, unit, topology, r, piece.data());
+        own.add(kind, unit, topology, r, piece.data());
+      }
+    all.add(own);
+  }
+  try {
+    all.require();
+    return "";
+  } catch (const base::InputError& e) {
+    return e.what();
+  }
+}
+
+// One byte of a payload of rank 1 is another, and every checksum that there is says so.
+void change_payload(const std::string& folder, checkpoint::Kind kind, std::int64_t at) {
+  const auto path = folder + "/rank-00001.h5";
+  const auto payload = checkpoint::Reader(folder).manifest().files.at("rank-00001.h5").payloads.at(path_of(kind));
+  auto bytes = slurp(path);
+  bytes[static_cast<std::size_t>(payload.offset + at)] ^= 4;
+  spit(path, bytes);
+  edit_index(folder, 1, [&](checkpoint::RankIndex& index) {
+    auto& entry = index.file.payloads.at(path_of(kind));
+    const auto block = at / io::block_bytes, first = block * io::block_bytes;
+    entry.blocks[static_cast<std::size_t>(block)] =
+        base::crc32c(bytes.data() + payload.offset + first,
+                     static_cast<std::size_t>(std::min(io::block_bytes, payload.bytes - first)));
+  });
+  reseal(folder, "rank-00001.h5");
+}
+
+TEST(read_sums, are_those_of_the_manifest_on_any_cut) {
+  for (const auto& model : {gpt_of_heads(), llama_of_heads(), moe()})
+    for (const auto dtype : {base::DType::f32, base::DType::bf16}) {
+      const Scratch scratch;
+      save(scratch.path, state(model, dtype, 5), plan::replicas_of(3, 1));
+      for (const auto& topology : {plan::replicas_of(1, 1), plan::replicas_of(3, 1), plan::replicas_of(4, 2)}) {
+        if (model.name == "sample-moe" && topology.size(plan::Axis::tensor) > 1) continue;
+        EXPECT_EQ(told_by(scratch.path + "/step-00000005", topology), "") << model.name << " " << topology.world();
+      }
+    }
+}
+
+TEST(read_sums, payloads_that_changed_with_their_checksums_are_found) {
+  for (const auto dtype : {base::DType::f32, base::DType::bf16})
+    for (const auto kind : checkpoint::kinds_of(dtype, checkpoint::Contents::all)) {
+      const Scratch scratch;
+      save(scratch.path, state(gpt_of_heads(), dtype, 5), plan::replicas_of(2, 1));
+      const auto folder = scratch.path + "/step-00000005";
+      change_payload(folder, kind, 100);
+      EXPECT_EQ(refusal_of(folder), "") << "every checksum is right";
+      for (const auto& topology : {plan::replicas_of(1, 1), plan::replicas_of(4, 2)}) {
+        const auto told = told_by(folder, topology, 2);
+        EXPECT_NE(told.find(fmt::format("{}/", path_of(kind))), std::string::npos) << told;
+        EXPECT_NE(told.find("has fingerprint"), std::string::npos) << told;
+      }
+    }
+}
+
+// As a conversion reads, by several threads, some tensors twice; what was not read whole says nothing.
+TEST(read_sums, tensors_may_be_read_in_parts_and_again) {
+  const Scratch scratch;
+  const auto saved = state(large(), base::DType::f32, 5);
+  save(scratch.path, saved, plan::replicas_of(2, 1));
+  const auto folder = scratch.path + "/step-00000005";
+  const auto read = [&](int times, std::int64_t left_out) {
+    checkpoint::Reader reader(folder);
+    checkpoint::ReadSums sums(reader, 3);
+    for (const auto& p : reader.manifest().parameters)
+      for (int again = 0; again < times; ++again)
+        for (std::int64_t first = 0, step = 300'001; first < p.count - left_out; first += step) {
+          const auto count = std::min(step, p.count - left_out - first);
+          std::vector<float> values(static_cast<std::size_t>(count));
+          reader.read_tensor(checkpoint::Kind::master, p.name, first, count, values.data());
+          sums.add(checkpoint::Kind::master, p.name, first, count, values.data());
+        }
+    sums.require();
+  };
+  EXPECT_NO_THROW(read(1, 0));
+  EXPECT_NO_THROW(read(2, 0));
+  EXPECT_NO_THROW(read(1, 1));
+  EXPECT_EQ(told_by(folder, plan::replicas_of(1, 1), 3), "") << "large pieces, by several threads";
+  change_payload(folder, checkpoint::Kind::model, 4'000'001);
+  EXPECT_THROW(read(1, 0), base::InputError);
+  EXPECT_THROW(read(2, 0), base::InputError);
+  EXPECT_NE(told_by(folder, plan::replicas_of(1, 1), 3), "");
+  EXPECT_NO_THROW(read(1, 1'000'000));
+}
+
+}  // namespace
+}  // namespace sample

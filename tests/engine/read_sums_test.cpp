@@ -1,0 +1,96 @@
+// Checkpoints whose payloads are not those that the manifest's fingerprints are of, while every checksum is right:
+// resumes, new runs and evaluations refuse them on every cut.
+#include "tests/checkpoint/cuts.h"
+#include "tests/engine/small_run.h"
+
+#include "libtrain/engine/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+using namespace trainyard;
+using trainyard::testing::Cut;
+using trainyard::testing::SmallRun;
+
+namespace {
+
+std::string step(const engine::RunConfig& c, int number) {
+  return fmt::format("{}/checkpoints/step-{:08}", c.output, number);
+}
+
+void change_fingerprint(const std::string& folder, const std::string& tensor) {
+  sample::edit_manifest(folder, [&](nlohmann::json& j) {
+    auto text = j["tensors"][tensor]["fingerprint"].get<std::string>();
+    text[7] = text[7] == '0' ? '1' : '0';
+    j["tensors"][tensor]["fingerprint"] = text;
+  });
+}
+
+void expect_refused(const std::function<void()>& work, const std::string& tensor) {
+  try {
+    work();
+    ADD_FAILURE() << "not refused: " << tensor;
+  } catch (const base::Error& e) {
+    EXPECT_EQ(e.code(), base::ExitCode::input_refused) << e.what();
+    EXPECT_NE(std::string(e.what()).find(tensor + " has fingerprint"), std::string::npos) << e.what();
+  }
+}
+
+const Cut cuts[] = {{1, 0, 2}, {4, 3, 1}, {2, 1, 1, "f32", "none", 2}, {4, 2, 1, "f32", "none", 2, false, 2}};
+
+}  // namespace
+
+TEST(ReadSums, AResumeGoesBackToTheCheckpointBefore) {
+  SmallRun runs;
+  const auto whole = runs.config("whole");
+  const auto expected = runs.bits(whole, runs.run(whole, {1, 0, 1}));
+  for (std::size_t i = 0; i < std::size(cuts); ++i) {
+    auto c = runs.config(fmt::format("resumed-{}", i));
+    c.save_every = 5;
+    c.stop_after = 10;
+    runs.run(c, {3, 2, 1});
+    const auto* tensor = i % 2 == 0 ? "/model/layers.01.ffn.down.weight" : "/optimizer/v/embedding.tokens.weight";
+    change_fingerprint(step(c, 10), tensor);
+    auto named = c;
+    named.resume = step(c, 10), named.output += "-named", named.stop_after = 0;
+    expect_refused([&] { runs.run(named, cuts[i]); }, tensor);
+    c.stop_after = 0;
+    EXPECT_EQ(runs.bits(c, runs.run(c, cuts[i])), expected) << i;
+  }
+}
+
+TEST(ReadSums, NewRunsAndEvaluationsRefuse) {
+  SmallRun runs;
+  for (const auto* dtype : {"f32", "bf16"}) {
+    auto source = runs.config(std::string("source-") + dtype);
+    source.steps = 2;
+    Cut first{2, 1, 1};
+    first.dtype = dtype;
+    runs.run(source, first);
+    const auto folder = step(source, 2);
+    const auto evaluate = [&](Cut cut) {
+      cut.dtype = dtype;
+      engine::EvaluateConfig c;
+      c.checkpoint = folder;
+      SmallRun::apply(cut, c.run);
+      c.run.device = "cpu", c.run.hang_timeout = 120;
+      comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
+        auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline);
+        engine::evaluate(c, w, {});
+      });
+    };
+    for (const auto& cut : cuts) EXPECT_NO_THROW(evaluate(cut));
+    change_fingerprint(folder, "/model/head.norm.weight");
+    for (const auto& cut : cuts) expect_refused([&] { evaluate(cut); }, "/model/head.norm.weight");
+    const std::string weights = dtype == std::string("bf16") ? "/optimizer/master" : "/model";
+    if (weights != "/model") change_fingerprint(folder, weights + "/head.norm.weight");
+    for (std::size_t i = 0; i < std::size(cuts); ++i) {
+      auto c = runs.config(fmt::format("begun-{}-{}", dtype, i));
+      c.init_from = folder, c.steps = 1;
+      auto cut = cuts[i];
+      cut.dtype = dtype;
+      expect_refused([&] { runs.run(c, cut); }, weights + "/head.norm.weight");
+    }
+  }
+}
