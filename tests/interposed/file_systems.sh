@@ -1,5 +1,5 @@
 #!/bin/bash
-# The programs on file systems that lack something, and on a system that refuses: no locks, no links, no flags of renaming, removed files that stay (NFS), slow and failing disks, no more threads.
+# The programs on file systems that lack something: no locks, no links, no flags of renaming, removed files that stay (NFS), slow and failing disks.
 # usage: file_systems.sh BIN_FOLDER LIBRARY (interposed.c)
 PATH=$(realpath "$1"):$PATH
 library=$(realpath "$2")
@@ -84,14 +84,4 @@ unsaid "somebody wrote it"
 expect 4 on stale train "${run[@]}" --output a/b
 said "Stale file handle"
 
-# No thread is left for a rank: the job ends at once, with 4, or goes on where it needs no more threads.
-# Threads of MPI's own are MPI's to judge: it ends the job with 1 from within its start.
-for first in $(seq 1 11); do
-  code=0
-  timeout 60 two_ranks "threads:$first" "${run[@]}" --output "threads-$first" >out 2>err || code=$?
-  [ "$code" = 1 ] && grep -q 'occurred in MPI_Init' err && continue
-  [ "$code" = 4 ] || [ "$code" = 0 ] || fail "rank 1 without its thread $first ends the job with $code"
-  echo "$code" >>codes
-done
-grep -qx 4 codes || fail "no thread was missed"
 passed
