@@ -2,7 +2,10 @@
 #pragma once
 
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <set>
+#include <stdexcept>
 #include <vector>
 
 namespace trainyard::testing {
@@ -18,6 +21,19 @@ template <std::size_t n> std::vector<Choice<n>> all_choices(const std::array<int
     while (i < n && ++c[i] == levels[i]) c[i++] = 0;
     if (i == n) return out;
   }
+}
+
+// Of all choices those that TRAINYARD_SHARE=I/N names: each N-th from the I-th on, counted from 0. All where nothing is
+// said.
+template <std::size_t n> std::vector<Choice<n>> shared_choices(const std::array<int, n>& levels) {
+  const auto all = all_choices(levels);
+  const char* share = std::getenv("TRAINYARD_SHARE");
+  std::size_t first = 0, step = 1;
+  if (share != nullptr && (std::sscanf(share, "%zu/%zu", &first, &step) != 2 || first >= step))
+    throw std::invalid_argument("TRAINYARD_SHARE is I/N, with I from 0 to N - 1");
+  std::vector<Choice<n>> out;
+  for (auto i = first; i < all.size(); i += step) out.push_back(all[i]);
+  return out;
 }
 
 using Triple = std::array<int, 6>;  // three things, and the level of each

@@ -151,7 +151,7 @@ TEST(SameBitsSharedExperts, EveryTriple) {
 
 TEST(SameBitsSharedExperts, DISABLED_EveryChoice) {
   SmallRun runs;
-  expect_same(runs, testing::all_choices(levels));
+  expect_same(runs, testing::shared_choices(levels));
 }
 
 // Each cut is once what a checkpoint is written on and once what it is resumed on.

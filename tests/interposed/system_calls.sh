@@ -1,9 +1,9 @@
 #!/bin/bash
 # A campaign over the system calls of a small run: each call, on each file, with each error that it can give, once and from there on.
 # Whatever fails, a program ends by itself with a code that says why, in words, and the run goes on afterwards with the same weights.
-# usage: system_calls.sh BIN_FOLDER [EVERY [PROGRAM]]   (EVERY: one case in so many; 1, the default, is all; PROGRAM: one of shard train resume ...)
+# usage: system_calls.sh BIN_FOLDER [I/N [PROGRAM]]   (each N-th case from the I-th on; $TRAINYARD_SHARE, else all; PROGRAM: one of shard train resume ...)
 PATH=$(realpath "$1"):$PATH
-every=${2:-1} only=${3:-}
+share=${2:-${TRAINYARD_SHARE:-0/1}} only=${3:-}
 . "$(dirname "$0")/../script.sh"
 set -o pipefail
 patience=30
@@ -120,7 +120,7 @@ one() {
   cd "$folder" && rm -rf "$place"
 }
 
-for program in ${only:-"${programs[@]}"}; do cases "$program" | sed "s/^/$program /"; done | awk -v every="$every" 'NR % every == 0' >all
+for program in ${only:-"${programs[@]}"}; do cases "$program" | sed "s/^/$program /"; done | awk -v first="${share%/*}" -v step="${share#*/}" 'NR % step == first' >all
 split_cases() { awk -v part="$1" -v parts="$2" 'NR % parts == part { print NR, $0 }' all; }
 jobs=$(nproc)
 for job in $(seq 0 $((jobs - 1))); do
