@@ -138,10 +138,11 @@ int remove_below(int parent, const std::string& name, bool& kept) {
     return 0;
   }
   if (reason != EISDIR && reason != EPERM) return reason;  // of a folder Linux says the one, POSIX the other
-  const int file = ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (file < 0) return errno == ENOTDIR ? reason : errno;
-  const std::unique_ptr<DIR, CloseFolder> folder(::fdopendir(file));
+  Descriptor file(::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!file.is_open()) return errno == ENOTDIR ? reason : errno;
+  const std::unique_ptr<DIR, CloseFolder> folder(::fdopendir(file.get()));
   if (folder == nullptr) return errno;
+  file.release();
   std::vector<std::string> names;
   if (const int failed = list_names(folder.get(), names); failed != 0) return failed;
   for (const auto& inner : names)
@@ -175,11 +176,18 @@ void empty_all_but_lock(const std::string& folder) {
     if (entry.path().filename() != lock_name) remove_all(entry.path().string());
 }
 
-// A name for what is to be removed. A file server may keep a part of what had it before.
+// A name for what is to be removed, by which it is known as such should this process end first: NAME.removed.partial,
+// or NAME.removed.N.partial where a file server keeps a part of what had that before.
+// Removes what has such a name already, as far as the server lets it go.
 std::string name_to_remove(const std::string& path) {
-  const auto partial = path + ".removed" + std::string(partial_suffix);
-  remove_all(partial);
-  return free_name(partial);
+  std::string free;
+  for (int n = 1;; ++n) {
+    auto partial = fmt::format("{}.removed{}{}", path, n == 1 ? "" : fmt::format(".{}", n), partial_suffix);
+    const bool was_there = is_there(partial);
+    if (was_there) remove_all(partial);
+    if (free.empty() && !is_there(partial)) free = std::move(partial);
+    if (!was_there) return free;
+  }
 }
 
 }  // namespace
@@ -286,11 +294,30 @@ void rename_durably(const std::string& from, const std::string& to) {
 void sync_folder(const std::string& path) { sync_path(path, O_RDONLY | O_DIRECTORY); }
 void sync_file(const std::string& path) { sync_path(path, O_RDONLY); }
 
+namespace {
+
+// What is behind a path and its links. False: nothing. Unreadable where the system cannot say.
+bool look_at(const std::string& path, struct stat& info) {
+  if (::stat(path.c_str(), &info) == 0) return true;
+  if (is_unreadable(errno)) throw_cannot_read("look at", path, errno);
+  return false;
+}
+
+}  // namespace
+
 std::int64_t file_size(const std::string& path) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) == 0) return S_ISREG(info.st_mode) ? info.st_size : -1;
-  if (is_unreadable(errno)) throw_cannot_read("look at", path, errno);
-  return -1;
+  return look_at(path, info) && S_ISREG(info.st_mode) ? info.st_size : -1;
+}
+
+bool exists(const std::string& path) {
+  struct stat info {};
+  return look_at(path, info);
+}
+
+bool is_folder(const std::string& path) {
+  struct stat info {};
+  return look_at(path, info) && S_ISDIR(info.st_mode);
 }
 
 std::string parent_of(const std::string& path) {
@@ -320,7 +347,8 @@ void publish_folder(const std::string& partial, const std::string& final_path) {
   if (!is_there(final_path)) return rename_durably(partial, final_path);
   const auto old = final_path + replaced_suffix;
   remove_all(old);
-  if (is_there(old)) rename_path(old, name_to_remove(final_path));  // what a file server keeps of it
+  const auto removed = name_to_remove(final_path);
+  if (is_there(old)) rename_path(old, removed);  // what a file server keeps of it
   if (exchange_paths(partial, final_path)) {
     rename_path(partial, old);
   } else {

@@ -40,6 +40,9 @@ void sync_folder(const std::string& path);   // makes names that were created or
 void sync_file(const std::string& path);
 std::int64_t file_size(
     const std::string& path);  // -1 when there is no such regular file; Unreadable when the system cannot say
+// Is there something, or a folder, behind this path and its links. Unreadable when the system cannot say.
+bool exists(const std::string& path);
+bool is_folder(const std::string& path);
 std::string parent_of(const std::string& path);  // "." when there is none
 std::string without_slashes(
     std::string path);  // without what it may end with and still mean the same: slashes and dots

@@ -115,11 +115,15 @@ std::string name_in(int file) {
   return line.ends_with('\n') ? line.substr(0, line.find('\n')) : "";
 }
 
-// Is `path` still the name of an open file. EnvironmentError where the system cannot say.
+// Is `path` still the name of an open file. EnvironmentError where the system cannot say. Of an open file that another
+// machine has removed a file server says ESTALE.
 bool names(const std::string& path, int file) {
   struct stat held {
   }, named{};
-  if (::fstat(file, &held) != 0) throw_cannot_write("look at", path, errno);
+  if (::fstat(file, &held) != 0) {
+    if (errno == ESTALE) return false;
+    throw_cannot_write("look at", path, errno);
+  }
   if (::stat(path.c_str(), &named) != 0) {
     if (is_unreadable(errno)) throw_cannot_write("look at", path, errno);
     return false;
@@ -144,9 +148,11 @@ FolderLock::FolderLock(const std::string& folder, const std::string& advice, std
   const auto until = std::chrono::steady_clock::now() + patience;
   int removals = 0;
   for (auto tried = try_to_take(); tried != Tried::taken; tried = try_to_take()) {
-    if (tried == Tried::removed) {  // its holder gave it up just now: the next file is ours, unless a file server shows
-                                    // one under the name and opens another
-      if (++removals > most_removals)
+    if (tried != Tried::held) {  // its holder gave it up just now: the next file is ours, unless a file server shows
+                                 // one under the name and opens another, or has lost the folder
+      ++removals;
+      if (removals > most_removals && tried == Tried::stale) throw_cannot_write("lock", path_, ESTALE);
+      if (removals > most_removals)
         throw EnvironmentError(fmt::format("{} is another file each time that it is opened", path_),
                                "a file system that does so has no locks: use another one");
       if (removals > 1) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -159,6 +165,7 @@ FolderLock::FolderLock(const std::string& folder, const std::string& advice, std
 
 FolderLock::Tried FolderLock::try_to_take() {
   file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+  if (!file_.is_open() && errno == ELOOP) throw_no_lock(path_);  // a link is not followed
   if (!file_.is_open()) throw_cannot_write("lock", path_, errno);
   struct stat kind {};
   if (::fstat(file_.get(), &kind) == 0 && !S_ISREG(kind.st_mode)) {
@@ -168,6 +175,7 @@ FolderLock::Tried FolderLock::try_to_take() {
   if (const int reason = lock_whole(file_.get()); reason != 0) {
     if (!has_no_locks(reason)) {  // another process may hold it
       file_.close();
+      if (reason == ESTALE) return Tried::stale;
       throw_cannot_write("lock", path_, reason);
     }
     const bool held = reason == EAGAIN || reason == EACCES;
@@ -185,8 +193,10 @@ FolderLock::Tried FolderLock::try_to_take() {
     return Tried::taken;
   }
   if (!is_named()) {
+    struct stat lost {};
+    const bool stale = ::fstat(file_.get(), &lost) != 0 && errno == ESTALE;
     file_.close();
-    return Tried::removed;
+    return stale ? Tried::stale : Tried::removed;
   }
   if (!is_lock(file_.get(), path_)) {
     file_.close();
@@ -201,9 +211,13 @@ FolderLock::Tried FolderLock::try_to_take() {
 
 FolderLock::~FolderLock() {
   if (!file_.is_open()) return;
-  // Held until it has no name: the next one makes a file of its own.
-  if (is_named() && name_in(file_.get()) == name_ && ::unlink(path_.c_str()) != 0 && ::ftruncate(file_.get(), 0) != 0)
-    log_debug("{} keeps its text", path_);
+  try {
+    // Held until it has no name: the next one makes a file of its own.
+    if (is_named() && name_in(file_.get()) == name_ && ::unlink(path_.c_str()) != 0 && ::ftruncate(file_.get(), 0) != 0)
+      log_debug("{} keeps its text", path_);
+  } catch (const std::exception& e) {  // the system does not say whose it is; the lock goes with this process
+    log_debug("{} stays: {}", path_, e.what());
+  }
 }
 
 bool FolderLock::is_named() const { return names(path_, file_.get()); }
@@ -221,6 +235,7 @@ void FolderLock::require_free(const std::string& folder, const std::string& advi
   const auto path = folder + "/" + lock_name;
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file.is_open() && (errno == ENOENT || errno == ENOTDIR)) return;
+  if (!file.is_open() && errno == ELOOP) throw_no_lock(path);
   if (!file.is_open()) throw_cannot_write("lock", path, errno);
   const bool held = use_of(file.get()) == Use::somebody;
   const auto name = held ? holder_in(file.get()) : "";

@@ -50,7 +50,7 @@ class FolderLock {
   static void require_free(const std::string& folder, const std::string& advice);
 
  private:
-  enum class Tried { taken, held, removed };
+  enum class Tried { taken, held, removed, stale };
   Tried try_to_take();
 
   bool is_named() const;  // the open file is still the one in the folder

@@ -27,6 +27,7 @@ std::atomic<bool> prepared{false};
 std::atomic<void*> held_back{nullptr};
 std::atomic<int> settled{undecided};
 std::atomic<bool> saying{false};
+std::atomic<bool> memory_was_refused{false};  // to C++ code, once at least
 
 void say(const char* text) {
   for (auto left = std::strlen(text); left > 0;) {
@@ -69,6 +70,7 @@ void give_back() {
 }
 
 void without_memory() {
+  memory_was_refused = true;
   give_back();
   throw std::bad_alloc();
 }
@@ -89,7 +91,8 @@ void without_memory() {
   } catch (...) {
     end_with(ExitCode::unexpected, "unexpected: an exception of no known kind", "please report this line");
   }
-  if (memory_is_short()) end_with(ExitCode::environment, "out of memory", more_memory);  // not even for an exception
+  // Not even for an exception; or a library ended it on its way.
+  if (memory_was_refused || memory_is_short()) end_with(ExitCode::environment, "out of memory", more_memory);
   end_with(ExitCode::unexpected, "unexpected: terminated without an exception", "please report this line");
 }
 

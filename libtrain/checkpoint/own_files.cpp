@@ -43,7 +43,13 @@ bool is_file_of_checkpoint(std::string_view name) {
 bool is_unfinished_name(std::string_view name) {
   if (!take_end(name, base::partial_suffix)) return false;
   if (name == "latest") return true;
-  if (!take_end(name, ".replaced")) take_end(name, ".removed");
+  if (!take_end(name, ".replaced")) {
+    constexpr std::string_view removed = ".removed";
+    const auto at = name.find(removed);
+    const auto number = at == name.npos ? std::string_view() : name.substr(at + removed.size());
+    if (number.starts_with('.') && is_number(number.substr(1), number.size() - 1)) name.remove_suffix(number.size());
+    take_end(name, removed);
+  }
   constexpr std::string_view step = "step-";
   return name.starts_with(step) && is_number(name.substr(step.size()), 8);
 }

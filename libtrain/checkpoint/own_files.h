@@ -11,7 +11,7 @@ namespace trainyard::checkpoint {
 inline constexpr const char* history_name = "history.jsonl";
 
 // Would a writer of checkpoints leave such a name unfinished: step-NNNNNNNN.partial, step-NNNNNNNN.replaced.partial,
-// step-NNNNNNNN.removed.partial, latest.partial?
+// step-NNNNNNNN.removed.partial, step-NNNNNNNN.removed.N.partial, latest.partial?
 bool is_unfinished_name(std::string_view name);
 
 // Folders that hold nothing but files of a checkpoint, whole or unfinished; of files only latest.partial.

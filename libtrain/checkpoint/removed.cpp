@@ -4,15 +4,18 @@
 #include "libtrain/base/log.h"
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <sys/stat.h>
+#include <thread>
 
 namespace trainyard::checkpoint {
 
 void throw_removed(const std::string& path) {
-  throw Removed(fmt::format("checkpoint {} was removed or renamed while it was read", path),
-                "a run removes its oldest checkpoints as it saves (--keep): name the run's folder, of which the newest "
-                "is read, or copy a checkpoint that is to stay");
+  throw Removed(
+      fmt::format("checkpoint {} was removed or renamed while it was read", path),
+      "a run removes its oldest checkpoints as it saves (--keep): start again with the run's folder, of which "
+      "the newest is read, or copy a checkpoint that is to stay");
 }
 
 Presence::Presence(std::string path, Seen seen)
@@ -35,9 +38,11 @@ bool Presence::is_lost() const {
 
 void look_again(const Removed& removed, const std::vector<std::string>& places, int looks) {
   constexpr int most = 20;
+  if (looks >= most) throw removed;
   for (const auto& place : places)
-    if (std::error_code error; looks >= most || !std::filesystem::exists(place, error)) throw removed;
+    if (std::error_code error; !std::filesystem::exists(place, error)) throw removed;
   base::log_info("{}: looking again", removed.what());
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // a file server may show for a while what was there
 }
 
 }  // namespace trainyard::checkpoint

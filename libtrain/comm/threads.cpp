@@ -312,19 +312,24 @@ void run_ranks(int ranks, const std::function<void(int, ThreadsWorld&)>& body) {
     std::lock_guard lock(mutex);
     if (!first) first = std::current_exception();
   };
-  for (int r = 0; r < ranks; ++r)
-    team.emplace_back([&, r] {
-      try {
-        body(r, world);
-        world.leave(r);
-      } catch (const base::PeerError&) {
-        keep(echo);
-        world.poison();
-      } catch (...) {
-        keep(cause);
-        world.poison();
-      }
-    });
+  const auto work = [&](int r) {
+    try {
+      body(r, world);
+      world.leave(r);
+    } catch (const base::PeerError&) {
+      keep(echo);
+      world.poison();
+    } catch (...) {
+      keep(cause);
+      world.poison();
+    }
+  };
+  try {
+    for (int r = 0; r < ranks; ++r) team.emplace_back(work, r);
+  } catch (...) {  // the system refuses a thread: those that are there miss its rank
+    keep(cause);
+    world.poison();
+  }
   for (auto& t : team) t.join();
   if (cause) std::rethrow_exception(cause);
   if (echo) std::rethrow_exception(echo);

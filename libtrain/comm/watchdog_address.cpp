@@ -12,23 +12,27 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <sstream>
+#include <string_view>
 
 namespace trainyard::comm {
 
 std::string text_of_watchdog_address(std::uint16_t port) {
-  std::vector<std::string> places;
+  std::vector<std::string> places, of_loopback;  // hosts that route by themselves have an address of their own there
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) == 0) {
     for (auto* i = list; i != nullptr; i = i->ifa_next) {
-      if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET || (i->ifa_flags & IFF_LOOPBACK) ||
-          !(i->ifa_flags & IFF_UP))
-        continue;
+      if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET || !(i->ifa_flags & IFF_UP)) continue;
       char text[INET_ADDRSTRLEN] = {};
       inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(i->ifa_addr)->sin_addr, text, sizeof text);
-      if (std::find(places.begin(), places.end(), text) == places.end()) places.emplace_back(text);
+      auto& list_of = (i->ifa_flags & IFF_LOOPBACK) != 0 ? of_loopback : places;
+      if (std::string_view(text).starts_with("127.") ||
+          std::find(list_of.begin(), list_of.end(), text) != list_of.end())
+        continue;
+      list_of.emplace_back(text);
     }
     freeifaddrs(list);
   }
+  places.insert(places.end(), of_loopback.begin(), of_loopback.end());
   if (places.empty()) places.emplace_back("127.0.0.1");
   return fmt::format("{}:{} {}", fmt::join(places, ","), port, base::host_name());
 }

@@ -161,9 +161,7 @@ MetricsFile::MetricsFile(const std::string& path, std::int64_t keep_through_step
 void MetricsFile::open() {
   if (file_ >= 0) ::close(file_);
   file_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_APPEND | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (file_ < 0)
-    throw base::EnvironmentError(fmt::format("cannot write {}: {}", path_, std::strerror(errno)),
-                                 "check the permissions of the output folder");
+  if (file_ < 0) base::throw_cannot_write("write", path_, errno);
 }
 
 MetricsFile::~MetricsFile() {
@@ -217,9 +215,13 @@ void MetricsFile::append(const std::string& line) {
        done < line.size();) {  // a disk that is nearly full takes a part, and says why only when asked for the rest
     const auto n = ::write(file_, line.data() + done, line.size() - done);
     if (n < 0 && interruptions.again()) continue;
-    if (n <= 0)
-      throw base::EnvironmentError(fmt::format("cannot write {}: {}", path_, std::strerror(n < 0 ? errno : ENOSPC)),
-                                   "is the disk full? The last published checkpoint stands; resume with --resume auto");
+    if (n <= 0) {
+      const int reason = n < 0 ? errno : ENOSPC;
+      const auto hint = base::hint_for(reason);
+      throw base::EnvironmentError(fmt::format("cannot write {}: {}", path_, std::strerror(reason)),
+                                   fmt::format("{}{}the last published checkpoint stands: resume with --resume auto",
+                                               hint, hint.empty() ? "" : "; "));
+    }
     done += static_cast<std::size_t>(n);
     end_ += n;
   }

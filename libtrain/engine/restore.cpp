@@ -209,7 +209,8 @@ Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const s
                    RunFolder folder) {
   std::vector<std::string> places;  // where another run may save meanwhile
   if (c.resume != "auto" && c.resume != "never") places.push_back(c.resume);
-  if (!c.init_from.empty() && std::filesystem::exists(c.init_from)) places.push_back(c.init_from);
+  if (std::error_code error; !c.init_from.empty() && std::filesystem::exists(c.init_from, error))
+    places.push_back(c.init_from);
   return or_stop_unread(
       c, [&] { return checkpoint::looking_again(places, [&] { return choose(c, setup, ranks, damaged, folder); }); });
 }

@@ -8,6 +8,7 @@
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/reader.h"
@@ -100,11 +101,14 @@ std::string seal_of(const std::string& path) {
   }
 }
 
+// EnvironmentError where this machine cannot read it: nothing is known of its content then.
 bool is_whole(const std::string& path) {
   try {
     checkpoint::Reader(path).verify_all();
     return true;
-  } catch (const base::Error&) {
+  } catch (const base::Unreadable& e) {
+    throw base::EnvironmentError(e.what(), e.hint());
+  } catch (const base::InputError&) {
     return false;
   }
 }
@@ -149,9 +153,11 @@ void require_damaged_for_all(const std::vector<std::string>& paths, World& world
   const auto elsewhere = std::find_if(hosts.begin(), hosts.end(), [&](const auto& h) { return h != hosts.front(); });
   const int second = elsewhere == hosts.end() ? world.size - 1 : static_cast<int>(elsewhere - hosts.begin());
   std::string whole;
-  if (world.rank == 0 || world.rank == second)
-    for (const auto& path : paths)
-      if (whole.empty() && is_whole(path)) whole = path;
+  on_every_rank(world, exec, [&] {
+    if (world.rank == 0 || world.rank == second)
+      for (const auto& path : paths)
+        if (whole.empty() && is_whole(path)) whole = path;
+  });
   const auto found = comm::texts_of_all(*world.control, exec, base::text_of_path(whole));
   for (int r = 0; r < world.size; ++r)
     if (const auto& path = found[static_cast<std::size_t>(r)]; !path.empty())

@@ -42,7 +42,7 @@ void expert_fields(base::FieldVisitor& v, ExpertConfig& e) {
   const auto add = [&](const char* name, auto& member, const char* help, auto... may_be) {
     v(std::string("experts-") + name, member, "model", help, may_be...);
   };
-  add("count", e.count, "of each layer that has experts, or one number for all; none: no experts", counts);
+  add("count", e.count, "of each layer that has experts, or one number for all; empty: no experts", counts);
   add("every", e.every, "each n-th layer has experts", layers);
   add("dense-layers", e.dense_layers, "layers at the beginning that have none", base::Range<std::int64_t>{0, 10000});
   add("top-k", e.top_k, "experts that a token goes to", counts);

@@ -11,10 +11,11 @@ using namespace sample;
 
 TEST(OwnFiles, NamesOfUnfinishedThings) {
   for (const char* name : {"step-00000003.partial", "step-123456789.partial", "step-00000003.removed.partial",
-                           "step-00000003.replaced.partial", "latest.partial"})
+                           "step-00000003.removed.12.partial", "step-00000003.replaced.partial", "latest.partial"})
     EXPECT_TRUE(checkpoint::is_unfinished_name(name)) << name;
   for (const char* name : {"thesis.partial", "step-3.partial", "step-00000003", "step-0000000x.partial", ".partial",
-                           "my-step-00000003.partial", "step-00000003.old.partial"})
+                           "my-step-00000003.partial", "step-00000003.old.partial", "step-00000003.removed.x.partial",
+                           "step-00000003.removed.2"})
     EXPECT_FALSE(checkpoint::is_unfinished_name(name)) << name;
 }
 

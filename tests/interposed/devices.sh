@@ -35,6 +35,13 @@ said "Input/output error"
 refuses 4 "pread:$EIO" rank-00000.h5 generate --checkpoint run --tokens 1
 said "Input/output error"
 unsaid "no whole checkpoint\|damaged"
+for place in run run/checkpoints run/checkpoints/step-00000004; do
+  refuses 4 "pread:$EIO" rank-00000.h5 inspect --verify "$place"
+  said "Input/output error"
+done
+refuses 0 "open:$EIO,stat:$EIO" manifest.json inspect run/checkpoints
+said "cannot be read"
+unsaid "damaged"
 
 # The metrics of a run are cut where a checkpoint ends, not where a device fails.
 cp run/metrics.jsonl before
@@ -72,6 +79,11 @@ for number in $EIO $ESTALE $EINTR; do
   refuses 4 "lock:$number" /lock train "${run[@]}" --output "locked-$number"
   said "cannot lock"
 done
+# A lock file that another machine has just removed is one that is not there; one that cannot be looked at in the end costs a run that is done nothing.
+refuses 0 "lock:$ESTALE:1" /lock train "${run[@]}" --output locked-once
+if strace -f -o /dev/null -e trace=none true 2>/dev/null; then
+  expect 0 strace -f -qqq -o /dev/null -P "$PWD/locked-late/lock" -P locked-late/lock -e trace=newfstatat -e inject=newfstatat:error=EIO:when=4+ train "${run[@]}" --output locked-late
+fi
 for number in 37 95 38; do  # ENOLCK, EOPNOTSUPP, ENOSYS
   refuses 0 "lock:$number" /lock train "${run[@]}" --output "unlocked-$number"
   said "has no locks"
@@ -91,7 +103,8 @@ for i in 1 2 3; do
 done
 same data/index.json again-and-again/index.json "a set that is replaced"
 expect 0 inspect --verify again-and-again
-rm -rf again-and-again*
+expect 0 "${data[@]}" --output again-and-again --force
+absent again-and-again.*
 
 # A working folder that has gone, or that the system does not name, holds no input.
 for program in "${data[*]} --output replaced --force" "reshard-checkpoint run made --force" "train ${run[*]} --output traced --trace replaced.json"; do

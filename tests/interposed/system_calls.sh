@@ -102,12 +102,14 @@ one() {
   case $code in
     0) ;;
     4|6) [ "$call $path" = "write -" ] || grep -q "$(words_of "$error")" err || wrong="does not say the error" ;;   # nobody hears a program that may not write
-    127) grep -q 'error while loading shared libraries' err || wrong="exit 127" ;;   # the system's loader, before the program
+    127) grep -q 'error while loading shared libraries\|Fatal glibc error' err || wrong="exit 127" ;;   # the system's loader, before the program
     2|3) [ "$error" = EACCES ] || wrong="exit $code blames the call or the content" ;;
     75) ;;
     137) wrong="hangs, or was killed" ;;
     *) wrong="exit $code" ;;
   esac
+  # A run whose report is written is done.
+  [ "$code $call $path" = "4 write -" ] || [ "$code" != 4 ] || [ ! -e made/report.txt ] || wrong="ends with 4 though all is done"
   # What was there is whole, and the same command goes on to the same end.
   if [ -z "$wrong" ] && { [ "$program" = train ] || [ "$program" = resume ]; }; then
     local output=made again=0

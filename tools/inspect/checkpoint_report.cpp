@@ -1,6 +1,7 @@
 // The report on a checkpoint, and on a folder of them.
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/manifest_checks.h"
@@ -130,6 +131,8 @@ struct Row {
 
 struct Damage {
   std::string text, hint;
+  bool of_content = false;  // of one checkpoint at least; else they are whole for all that is known
+  base::ExitCode code = base::ExitCode::environment;  // of what cannot be read
 };
 
 // A Removed where it goes meanwhile.
@@ -154,18 +157,25 @@ Row row_of(const checkpoint::Found& found, bool abandoned, const Options& option
              state(options.verify == Verify::everything ? "verified" : ""), found.path},
             entry};
   };
+  const auto fault = [&](const base::InputError& e, const char* key, const char* word) -> Row {
+    entry[key] = e.what();
+    if (!abandoned) {  // of those the run goes on without nobody expects that they are whole
+      if (!damage.text.empty()) damage.text += '\n';
+      damage.text += e.what();
+      damage.hint = e.hint();
+    }
+    return {found.step, abandoned, {std::to_string(found.step), "", "", "", "", "", state(word), found.path}, entry};
+  };
   try {
     return checkpoint::reading({found.path}, read, checkpoint::Seen::listed);
   } catch (const checkpoint::Removed&) {
     throw;
+  } catch (const base::Unreadable& e) {
+    if (!abandoned) damage.code = e.code();
+    return fault(e, "unreadable", "cannot be read");
   } catch (const base::InputError& e) {
-    entry["damaged"] = e.what();
-    if (!abandoned) {  // of those the run goes on without nobody expects that they are whole
-      damage.text += (damage.text.empty() ? "" : "\n") + std::string(e.what());
-      damage.hint = e.hint();
-    }
-    return {
-        found.step, abandoned, {std::to_string(found.step), "", "", "", "", "", state("damaged"), found.path}, entry};
+    if (!abandoned) damage.of_content = true;
+    return fault(e, "damaged", "damaged");
   }
 }
 
@@ -191,7 +201,10 @@ Report checkpoints_report(const std::string& folder, const Options& options) {
         }
       }
   }
-  if (options.verify == Verify::everything && !damage.text.empty()) throw base::InputError(damage.text, damage.hint);
+  if (options.verify == Verify::everything && !damage.text.empty()) {
+    if (damage.of_content) throw base::InputError(damage.text, damage.hint);
+    throw base::Unreadable(damage.text, damage.hint, damage.code);
+  }
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
     return a.abandoned != b.abandoned ? b.abandoned : a.step > b.step;
   });

@@ -23,18 +23,17 @@ namespace {
 // What is no run is refused before anybody waits for it.
 std::string run_folder_of(const std::string& given) {
   auto path = base::without_slashes(given);
-  std::error_code error;
   if (fs::path(path).filename() == "metrics.jsonl") path = base::parent_of(path);
-  if (!fs::exists(path, error)) {
+  if (!base::exists(path)) {
     const auto parent = base::parent_of(path);
-    if (!fs::is_directory(parent, error))
+    if (!base::is_folder(parent))
       throw base::InputError(fmt::format("{} does not exist, nor does {}", path, parent), "check the path");
     return path;
   }
-  if (!fs::is_directory(path, error))
+  if (!base::is_folder(path))
     throw base::InputError(fmt::format("--follow: {} is no run's folder", path), "give what train has as --output");
   for (const char* of_others : {"manifest.json", "index.json", "rank-00000.h5"})
-    if (fs::exists(path + "/" + of_others, error))
+    if (base::exists(path + "/" + of_others))
       throw base::InputError(fmt::format("--follow: {} holds {}: it is no run's folder", path, of_others),
                              "give what train has as --output");
   return path;

@@ -1,6 +1,7 @@
 // From lines to numbers.
 #include "tools/inspect/history.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 
@@ -53,12 +54,10 @@ void History::add(const engine::MetricsLine& line) {
 }
 
 std::string metrics_file(const std::string& path, const std::string& option) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error))
-    throw base::InputError(fmt::format("{} does not exist or cannot be looked at", path), "check the path");
-  if (!std::filesystem::is_directory(path, error)) return path;
+  if (!base::exists(path)) throw base::InputError(fmt::format("{} does not exist", path), "check the path");
+  if (!base::is_folder(path)) return path;
   const auto file = path + "/metrics.jsonl";
-  if (!std::filesystem::exists(file, error))
+  if (!base::exists(file))
     throw base::InputError(fmt::format("{} holds no metrics.jsonl", path),
                            option + " is for the metrics of a run: give its folder, or a metrics file");
   return file;

@@ -31,12 +31,10 @@ struct Source {
 };
 
 Source source_of(const std::string& path) {
-  std::error_code error;
   const fs::path p(path);
-  if (!fs::exists(p, error))
-    throw base::InputError(fmt::format("{} does not exist or cannot be looked at", path), "check the path");
-  if (fs::is_directory(p, error) || p.filename() == "manifest.json") {
-    const auto folder = !fs::is_directory(p, error) ? base::parent_of(path) : path;
+  if (!base::exists(path)) throw base::InputError(fmt::format("{} does not exist", path), "check the path");
+  if (base::is_folder(path) || p.filename() == "manifest.json") {
+    const auto folder = !base::is_folder(path) ? base::parent_of(path) : path;
     const auto model = checkpoint::looking_again({folder}, [&] {
       const auto found = checkpoint::named_checkpoint(folder);
       return checkpoint::reading(

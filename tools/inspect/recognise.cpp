@@ -1,6 +1,6 @@
 // Finding out what a path is.
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
-#include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/finder.h"
 #include "tools/inspect/report.h"
 
@@ -64,10 +64,8 @@ void refuse_verify(const Options& options, const std::string& path, const char* 
 Report report_on(const std::string& path, const Options& options) {
   std::error_code error;
   const fs::path p(path);
-  const bool there = fs::exists(p, error);
-  if (base::is_unreadable(error.value())) base::throw_cannot_read("look at", path, error.value());
-  if (!there) throw base::InputError(fmt::format("{} does not exist", path), "check the path");
-  if (!fs::is_directory(p, error)) {
+  if (!base::exists(path)) throw base::InputError(fmt::format("{} does not exist", path), "check the path");
+  if (!base::is_folder(path)) {
     const auto parent = p.parent_path().empty() ? std::string(".") : p.parent_path().string();
     if (p.filename() == "manifest.json") return checkpoint_report(parent, options);
     if (p.filename() == "index.json") return shards_report(parent, options);
@@ -80,11 +78,10 @@ Report report_on(const std::string& path, const Options& options) {
       throw base::InputError(fmt::format("{} is nothing that these programs make or read", path), kinds);
     return plan_report(path, options);
   }
-  if (fs::exists(p / "manifest.json", error) || fs::exists(p / "rank-00000.h5", error) || path.ends_with(".partial"))
+  if (base::exists(path + "/manifest.json") || base::exists(path + "/rank-00000.h5") || path.ends_with(".partial"))
     return checkpoint_report(path, options);
-  if (fs::exists(p / "index.json", error)) return shards_report(path, options);
-  if (fs::exists(p / "metrics.jsonl", error) || fs::is_directory(p / "checkpoints", error))
-    return run_report(path, options);
+  if (base::exists(path + "/index.json")) return shards_report(path, options);
+  if (base::exists(path + "/metrics.jsonl") || base::is_folder(path + "/checkpoints")) return run_report(path, options);
   if (!checkpoint::list(path).empty() || !checkpoint::list_abandoned(path).empty())
     return checkpoints_report(path, options);
   if (holds_shards(p)) return shards_report(path, options);

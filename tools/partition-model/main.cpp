@@ -6,7 +6,6 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/owned.h"
 #include "libtrain/base/read_file.h"
-#include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/communication_time.h"
@@ -23,7 +22,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -48,7 +46,7 @@ struct SetFacts {
 SetFacts facts_of(const std::string& set) {
   if (set.empty()) return {};
   const auto path = set + "/index.json";
-  if (std::error_code error; !std::filesystem::exists(path, error) && !base::is_unreadable(error.value()))
+  if (!base::exists(path))
     throw base::InputError(fmt::format("{} is not there", base::one_line(path)),
                            "--data names a folder that shard-data made; for a set that another program wrote, which "
                            "train reads all the same, say --vocabulary N");

@@ -4,6 +4,7 @@
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/data/task_builder.h"
 #include "tools/common/checks.h"
@@ -260,7 +261,15 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const Settings& s) {
         base::one_line(s.tokenizer), tokenizer->end_of_document());
     return tokenizer;
   }
-  tokenizer = data::make_tokenizer(s.tokenizer, around);
+  try {
+    tokenizer = data::make_tokenizer(s.tokenizer, around);
+  } catch (const base::Unreadable&) {
+    throw;
+  } catch (const base::InputError& e) {  // that file is of another model
+    base::log_warning("{} beside {} is passed over ({}): an id of its own, {}, ends documents", beside.said_by,
+                      base::one_line(s.tokenizer), e.what(), tokenizer->end_of_document());
+    return tokenizer;
+  }
   base::log_info("documents end with {}, id {}: the {}", base::excerpt(around.end), tokenizer->end_of_document(),
                  beside.said_by);
   return tokenizer;
