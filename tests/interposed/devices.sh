@@ -39,7 +39,7 @@ for place in run run/checkpoints run/checkpoints/step-00000004; do
   refuses 4 "pread:$EIO" rank-00000.h5 inspect --verify "$place"
   said "Input/output error"
 done
-refuses 0 "open:$EIO,stat:$EIO" manifest.json inspect run/checkpoints
+refuses 0 "open:$EIO,stat:$EIO" step-00000004/manifest.json inspect run/checkpoints
 said "cannot be read"
 unsaid "damaged"
 
