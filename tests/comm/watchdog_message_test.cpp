@@ -28,7 +28,8 @@ void say_all_as_another_user(const Report& words, const sockaddr_in& to) {
       said.kind = kind;
       for (said.rank = 0; said.rank < 2; ++said.rank) {
         send_sealed(socket, {}, said, "forged", to);
-        const std::string bare = std::string(reinterpret_cast<const char*>(&said), sizeof said) + "forged";
+        std::string bare(reinterpret_cast<const char*>(&said), sizeof said);
+        bare += "forged";
         sendto(socket, bare.data(), bare.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
       }
     }
@@ -73,7 +74,8 @@ TEST(watchdog, a_stranger_is_not_heard) {
       words.kind = kind;
       send_sealed(here.first, wrong, words, "forged", from);
       send_sealed(here.first, {}, words, "forged", from);
-      const std::string bare = std::string(reinterpret_cast<const char*>(&words), sizeof words) + "forged";
+      std::string bare(reinterpret_cast<const char*>(&words), sizeof words);
+      bare += "forged";
       sendto(here.first, bare.data(), bare.size(), 0, reinterpret_cast<sockaddr*>(&from), sizeof from);
     }
     say_all_as_another_user(words, from);
