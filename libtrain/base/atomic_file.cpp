@@ -419,7 +419,9 @@ void AtomicFolder::publish() {
   try {
     require_free();
   } catch (const Error& e) {
-    throw UsageError(e.what(), fmt::format("{} is whole: give it its name yourself", partial_));
+    const auto hint = fmt::format("{} is whole: give it its name yourself", partial_);
+    if (e.code() == ExitCode::environment) throw EnvironmentError(e.what(), hint);
+    throw UsageError(e.what(), hint);
   }
   publish_folder(partial_, final_);
   lock_.reset();  // a file server would keep what is open

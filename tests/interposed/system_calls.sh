@@ -103,7 +103,7 @@ one() {
     0) ;;
     4|6) [ "$call $path" = "write -" ] || grep -q "$(words_of "$error")" err || wrong="does not say the error" ;;   # nobody hears a program that may not write
     127) grep -q 'error while loading shared libraries\|Fatal glibc error' err || wrong="exit 127" ;;   # the system's loader, before the program
-    2|3) [ "$error" = EACCES ] || wrong="exit $code blames the call or the content" ;;
+    2|3) [ "$error" = EACCES ] || { [ "$error" = ESTALE ] && grep -q 'was removed or renamed' err; } || wrong="exit $code blames the call or the content" ;;
     75) ;;
     137) wrong="hangs, or was killed" ;;
     *) wrong="exit $code" ;;
