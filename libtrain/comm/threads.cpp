@@ -48,17 +48,20 @@ struct ThreadsWorld::Shared {
   void wake_all() {  // under the mutex
     for (auto& [key, group] : groups) group.changed.notify_all();
   }
-  // All members of the group have called meet() as often as this one.
+  // The last member of the group to arrive wakes the others.
+  bool arrive(Group& g) {
+    if (++g.arrived < static_cast<int>(g.members.size())) return false;
+    g.arrived = 0;
+    ++g.round;
+    g.changed.notify_all();
+    return true;
+  }
+  // Begins a call: returns when all members of the group have begun it.
   void meet(Group& g) {
     std::unique_lock lock(mutex);
     if (poisoned) throw base::PeerError("another rank of this process has failed");
     const auto round = g.round;
-    if (++g.arrived == static_cast<int>(g.members.size())) {
-      g.arrived = 0;
-      ++g.round;
-      g.changed.notify_all();
-      return;
-    }
+    if (arrive(g)) return;
     const auto abandoned = [&] {
       for (int r : g.members)
         if (left[static_cast<std::size_t>(r)]) return true;
@@ -67,6 +70,14 @@ struct ThreadsWorld::Shared {
     g.changed.wait(lock, [&] { return g.round != round || poisoned || abandoned(); });
     if (g.round == round)
       throw base::PeerError("another rank of this process has failed or left while this one waits for it");
+  }
+  // Within a call that all members have begun, and so will finish, even where the world is poisoned meanwhile: who left
+  // at once would free buffers that others still read.
+  void meet_within(Group& g) {
+    std::unique_lock lock(mutex);
+    const auto round = g.round;
+    if (arrive(g)) return;
+    g.changed.wait(lock, [&] { return g.round != round; });
   }
 };
 
@@ -126,6 +137,7 @@ class ThreadsCommunicator : public Communicator {
   void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override {
     require_reducible(inout.dtype);
     exec.run([this, inout, op] {
+      scratch_.resize(static_cast<std::size_t>(inout.bytes()));
       call({"all_reduce",
             inout,
             inout,
@@ -134,12 +146,11 @@ class ThreadsCommunicator : public Communicator {
             {},
             {}},
            all_reduce_bytes(inout.bytes(), size_), [&](const std::vector<Post>& posts) {
-             scratch_.resize(static_cast<std::size_t>(inout.bytes()));
              copy_bytes(scratch_.data(), posts[0].in.data, inout.bytes());
              for (int r = 1; r < size_; ++r)
                combine_bytes(scratch_.data(), bytes_of(posts[static_cast<std::size_t>(r)].in), inout.count(),
                              inout.dtype, op);
-             shared_.meet(*state_);
+             shared_.meet_within(*state_);
              copy_bytes(inout.data, scratch_.data(), inout.bytes());
            });
     });
@@ -252,13 +263,20 @@ class ThreadsCommunicator : public Communicator {
     return {};
   }
 
+  // `body` must not throw: the others would wait for it.
   template <class Body> void call(Post post, std::int64_t sent_bytes, const Body& body) {
     Entry entry(ledger_, post.operation.c_str(), sent_bytes);
     state_->posts[static_cast<std::size_t>(rank_)] = std::move(post);
     shared_.meet(*state_);
-    const auto problem = disagreement(state_->posts);
+    std::string problem;
+    try {
+      problem = disagreement(state_->posts);
+    } catch (...) {  // no memory for the text of a problem, which all members have found
+      shared_.meet_within(*state_);
+      throw;
+    }
     if (problem.empty()) body(state_->posts);
-    shared_.meet(*state_);  // nobody changes a post or a buffer while another still reads it
+    shared_.meet_within(*state_);  // nobody changes a post or a buffer while another still reads it
     if (!problem.empty())
       throw base::CheckError(fmt::format("group {}: {}", group_, problem),
                              "every rank must make the same calls in the same order");

@@ -238,7 +238,8 @@ EndBeside end_beside(const std::string& path) {
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path, const DocumentTokens& around) {
   if (bytes_or_path == "bytes") {
     if ((!around.end.empty() && around.end != "256") || !around.begin.empty())
-      throw no_such_token("bytes", around.begin.empty() ? around.end : around.begin, {});
+      throw base::InputError("tokenizer bytes has one token that is no byte: 256, which ends documents",
+                             "leave --end-of-document and --begin-of-document out");
     if (around.special_as_text) throw no_special_token("bytes");
     return std::make_unique<Bytes>();
   }

@@ -35,6 +35,10 @@ bool read_by_peers(Category c) {
          c == Category::communication_staging;
 }
 
+constexpr const char* less_memory =
+    "other programs may hold memory of this machine; a training needs less with more ranks, a higher --zero or a "
+    "smaller --micro-batch";
+
 }  // namespace
 
 Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device)
@@ -47,7 +51,7 @@ Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device
     if (const char* failure = gpu_module().runtime->allocate(device.index, capacity_, &p))
       throw base::EnvironmentError(fmt::format("cannot reserve {} bytes for {} on GPU {}: {}", capacity_,
                                                name_of(category), device.index, failure),
-                                   "use more ranks, a higher --zero, or a smaller --micro-batch");
+                                   less_memory);
     memory_ = static_cast<char*>(p);
     return;
   }
@@ -58,7 +62,7 @@ Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device
   if (p == MAP_FAILED)
     throw base::EnvironmentError(
         fmt::format("cannot reserve {} bytes for {}: {}", capacity_, name_of(category), std::strerror(errno)),
-        "use more ranks, a higher --zero, or a smaller --micro-batch");
+        less_memory);
   memory_ = static_cast<char*>(p);
   if (capacity_ >= (4 << 20)) madvise(p, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
 }

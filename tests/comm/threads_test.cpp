@@ -109,6 +109,28 @@ TEST(threads, a_rank_that_leaves_wakes_the_waiting) {
                base::PeerError);
 }
 
+// Buffers of a rank that unwinds are gone, with their pages: a peer that still reads them would crash.
+TEST(threads, a_failure_elsewhere_frees_no_buffer_that_is_read) {
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    std::atomic<int> calls{0};
+    EXPECT_THROW(run_ranks(3,
+                           [&](int rank, ThreadsWorld& world) {
+                             if (rank == 2) {
+                               while (calls < 2 + attempt % 4) std::this_thread::yield();
+                               throw base::InputError("rank 2 fails", "");
+                             }
+                             auto comm = world.split(rank, "pair", {0, 1});
+                             auto exec = tensor::Exec::caller(nullptr, 1);
+                             std::vector<float> values(std::size_t{1} << 20, 1.0f);
+                             for (;;) {
+                               ++calls;
+                               comm->all_reduce(*exec, View::of(values.data(), {1 << 20}), Reduction::max);
+                             }
+                           }),
+                 base::InputError);
+  }
+}
+
 TEST(threads, a_delayed_communicator_holds_its_exec_and_not_the_caller) {
   run_ranks(2, [](int rank, ThreadsWorld& world) {
     std::atomic<bool> open{false};

@@ -83,7 +83,7 @@ jq -e '.bits_per_byte > 0' out >/dev/null || fail "bits per byte: $(cat out)"
 expect 0 generate --checkpoint around-run --threads 1 --prompt cat --tokens 2 --json
 jq -e --argjson b "$begin" '.prompt_tokens[0] == $b' out >/dev/null || fail "the first token: $(cat out)"
 refused 3 'has no token "<|nothing|>"' shard-data --input many.jsonl --tokenizer "$golden/llama3.json" --output none --end-of-document '<|nothing|>'
-refused 3 'tokenizer bytes has no token' shard-data --input many.jsonl --output none --begin-of-document 5
+refused 3 'tokenizer bytes has one token that is no byte' shard-data --input many.jsonl --output none --begin-of-document 5
 refused 3 'finds no special token' shard-data --input many.jsonl --output none --special-tokens text
 mkdir foreign
 jq '.added_tokens |= map(select(.content | test("text") | not))' "$golden/llama3.json" >foreign/tokenizer.json
