@@ -2,7 +2,7 @@
 #SBATCH --job-name=trainyard-quickstart
 #SBATCH --ntasks=4
 #SBATCH --time=00:30:00
-# From a text to a trained model in five minutes, and a first build before them, of some ten on two cores: makes shards, plans, measures, trains, stops half-way, resumes on other ranks, writes a sample.
+# From a text to a trained model in five minutes, and a first build of a few more on two cores: makes shards, plans, measures, trains, stops half-way, resumes on other ranks, writes a sample.
 #
 #   bash slurm/quickstart.sh [OPTIONS]      on Debian 12, as root or with sudo
 #   sbatch slurm/quickstart.sh [OPTIONS]    on a cluster: installs nothing, ranks come from the allocation
@@ -126,7 +126,6 @@ launch() { # RANKS COMMAND...: in $launched
 }
 
 # ---- build
-built=(shard-data partition-model train inspect generate profile-comm)
 log=$home/build/quickstart-build.log
 # Reads what ninja says; one line that changes on a terminal, one every ten seconds elsewhere.
 follow_build() {
@@ -147,14 +146,14 @@ build() {
   local options=()
   [ -f build/release/CMakeCache.txt ] || options=(-DTRAINYARD_TESTS=OFF -DTRAINYARD_BENCH=OFF)   # a build folder that is there keeps its own
   mkdir -p build
-  cmake --preset release "${options[@]}" >"$log" 2>&1 && NINJA_STATUS='[%f/%t] ' cmake --build --preset release --target "${built[@]}" 2>&1 | follow_build && return
+  cmake --preset release "${options[@]}" >"$log" 2>&1 && NINJA_STATUS='[%f/%t] ' cmake --build --preset release --target programs 2>&1 | follow_build && return
   grep -E 'error|FAILED' "$log" | head -5 >&2 || tail -5 "$log" >&2
   echo "quickstart: the build failed; all it said is in $log" >&2
   return 4
 }
 if [ -z "$programs" ]; then
   programs=$home/build/release/bin
-  say "build" "Compiles the six programs: some ten minutes on two cores the first time, less on more, nothing when they are there already."
+  say "build" "Compiles the programs: some minutes on two cores the first time, less on more, nothing when they are there already."
   if [ -z "$in_slurm" ]; then must TERM bash slurm/install-deps.sh; fi
   if [ -z "$in_slurm" ] || [ ! -x "$programs/train" ]; then must TERM build; fi
   echo "build: the programs are in $programs"

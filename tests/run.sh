@@ -23,6 +23,12 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 # Teams of several tests share the cores: waiting threads must not spin.
 export OMP_WAIT_POLICY=passive
 
+# A month of nights has all of the products (tests/README.md).
+if [ ${#slow[@]} = 0 ] && [ -z "${TRAINYARD_SHARE:-}" ]; then
+  export TRAINYARD_SHARE=$((10#$(date +%j) % 30))/30
+  echo "TRAINYARD_SHARE=$TRAINYARD_SHARE: the thirtieth of the products that belongs to this day"
+fi
+
 bash slurm/install-deps.sh clang-format clang-tidy
 # quickstart.sh leaves tests and benchmarks out of a new build folder.
 new=()

@@ -19,6 +19,7 @@ exec </dev/null
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
 patience=60 shown='out err' first_ends=no
 folder=$(mktemp -d) && cd "$folder" || exit 1
+readonly own_folder=$folder   # what is removed at the end, whatever a script makes of the name
 
 at_exit() {
   local code=$? running failures
@@ -30,14 +31,14 @@ at_exit() {
   [ -z "$running" ] || { kill $running; sleep 0.5; kill -KILL $running; } 2>/dev/null
   ! declare -F clean_up >/dev/null || clean_up
   case $code in
-    0) [ -e "$folder.passed" ] || fail "the script ended before its last line" ;;
+    0) [ -e "$own_folder.passed" ] || fail "the script ended before its last line" ;;
     77) ;;
-    *) [ -e "$folder.failures" ] || fail "the script ended with exit code $code" ;;
+    *) [ -e "$own_folder.failures" ] || fail "the script ended with exit code $code" ;;
   esac
-  failures=$(cat "$folder.failures" 2>/dev/null | wc -l)
+  failures=$(cat "$own_folder.failures" 2>/dev/null | wc -l)
   [ "$failures" = 0 ] || { echo "$failures failures"; code=1; }
   cd /
-  rm -rf "$folder" "$folder.failures" "$folder.passed"
+  rm -rf "$own_folder" "$own_folder.failures" "$own_folder.passed"
   exit "$code"
 }
 trap at_exit EXIT
@@ -45,14 +46,14 @@ trap at_exit EXIT
 end_at_first_failure() { first_ends=yes; }
 fail() {
   echo "FAIL: $*"
-  echo "$*" | head -1 >>"$folder.failures"
+  echo "$*" | head -1 >>"$own_folder.failures"
   tail -n 20 -v $shown 2>/dev/null | cat -v | cut -c 1-2000
   [ $first_ends = no ] || exit 1
 }
 skipped() { echo "skipped: $*"; exit 77; }
 passed() {
-  : >"$folder.passed"
-  [ -e "$folder.failures" ] || echo "${*:-all as it should be}"
+  : >"$own_folder.passed"
+  [ -e "$own_folder.failures" ] || echo "${*:-all as it should be}"
   exit 0
 }
 

@@ -13,7 +13,7 @@ shard-data --input text.txt --split lines --output data --validation 0 >/dev/nul
 # model OUT EXPERTS
 model() { printf 'layers = 4\nhidden = 256\nheads = 8\nffn = 1024\ncontext = 256\n[experts]\ncount = %s\nevery = 2\ntop-k = 1\ncapacity-factor = 1.25\n' "$2" >"$1"; }
 printf '%-42s %6s %9s %10s %12s %10s %12s\n' ranks cores "step s" "tokens/s" "efficiency" "talking s" "of it hidden"
-for cut in "1" "2" "4" "4 --expert-chunks 2" "4 --expert-chunks 4"; do
+for cut in "1" "2" "4" "4 --expert-overlap-chunks 2" "4 --expert-overlap-chunks 4"; do
   ranks=${cut%% *} flags=
   [ "$cut" = "$ranks" ] || flags=${cut#* }
   model "model-$ranks.toml" $((4 * ranks))

@@ -12,7 +12,7 @@ for ((i = 0; i < 6000; ++i)); do echo "line $i of a text that is written for thi
 shard-data --input text.txt --split lines --output data --validation 0 >/dev/null 2>&1
 printf 'layers = 8\nhidden = 256\nheads = 8\nkv-heads = 8\nffn = 1024\ncontext = 256\n' >model.toml
 printf '%-44s %10s %10s %10s %12s %12s\n' "2 ranks" "step s" "tokens/s" "waiting s" "idle traced" "idle ideal"
-for cut in "" "--pipeline 2" "--pipeline 2 --pipeline-schedule zero-bubble" "--pipeline 2 --pipeline-schedule gpipe" "--pipeline 2 --pipeline-schedule naive" "--pipeline 2 --pipeline-schedule interleaved --virtual-stages 2"; do
+for cut in "" "--pipeline-parallel 2" "--pipeline-parallel 2 --pipeline-schedule zero-bubble" "--pipeline-parallel 2 --pipeline-schedule gpipe" "--pipeline-parallel 2 --pipeline-schedule naive" "--pipeline-parallel 2 --pipeline-schedule interleaved --virtual-stages 2"; do
   name=run$(echo "$cut" | tr -dc 'a-z0-9')
   mpirun --oversubscribe -n 2 train --model model.toml --global-batch 8 --micro-batch 1 --threads 1 $cut --data data --output "$name" --steps "$steps" --progress never --trace "$name-trace.json" \
     >/dev/null 2>log || { cat log; exit 1; }

@@ -125,6 +125,18 @@ std::string toml_text(FieldKind kind, const std::string& value) {
 
 }  // namespace
 
+bool Field::is_named(const std::string& spelled) const {
+  return spelled == name || (!former.empty() && spelled == former) ||
+         std::find(aliases.begin(), aliases.end(), spelled) != aliases.end();
+}
+
+std::vector<std::string> Field::names() const {
+  std::vector<std::string> all{name};
+  if (!former.empty()) all.push_back(former);
+  all.insert(all.end(), aliases.begin(), aliases.end());
+  return all;
+}
+
 void FieldVisitor::operator()(const std::string& name, std::string& member, const std::string& group,
                               const std::string& help) {
   const bool may_be_empty = member.empty();
@@ -299,7 +311,7 @@ void Complaints::raise() const {
 Field& field_named(std::vector<Field>& fields, const std::string& name, const std::string& where) {
   std::vector<std::string> names;
   for (auto& f : fields) {
-    if (f.name == hyphenated(name)) return f;
+    if (f.is_named(hyphenated(name))) return f;
     names.push_back(f.name);
   }
   auto hint = foreign_word_hint(name, names, Spelling::keys);
@@ -357,15 +369,21 @@ void read_environment(std::vector<Field>& fields) {
   Complaints complaints;
   std::vector<std::string> names;
   for (auto& f : fields) {
-    names.push_back(f.name);
-    const auto variable = variable_of(f.name);
-    const char* text = std::getenv(variable.c_str());
-    if (text == nullptr) continue;
-    complaints.attempt([&] {
-      refuse_empty(text, variable);
-      f.set(text, variable);
-      f.source = from_environment;
-    });
+    std::string first;
+    for (const auto& name : f.names()) {
+      names.push_back(name);
+      const auto variable = variable_of(name);
+      const char* text = std::getenv(variable.c_str());
+      if (text == nullptr) continue;
+      complaints.attempt([&] {
+        if (!first.empty())
+          throw UsageError(fmt::format("{} and {} are one setting, given twice", first, variable), "unset one of them");
+        first = variable;
+        refuse_empty(text, variable);
+        f.set(text, variable);
+        f.source = from_environment;
+      });
+    }
   }
   complaints.attempt([] { static_cast<void>(shared_memory_wanted()); });
   for (const auto& variable : unknown_variables(names))

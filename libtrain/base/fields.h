@@ -21,14 +21,21 @@ inline constexpr const char *from_default = "default", *from_plan = "plan", *fro
 
 // One setting. Names use hyphens ("global-batch"): flag --global-batch, TOML key global-batch or global_batch,
 // environment TRAINYARD_GLOBAL_BATCH. set() throws UsageError when the text is not a legal value; `spelled` is what the
-// user wrote before it, "--steps" or "TRAINYARD_STEPS", and begins the message.
+// user wrote before it, "--steps" or "TRAINYARD_STEPS", and begins the message. A field may have other spellings, which
+// flags, TOML keys and variables may have in its place.
 struct Field {
   std::string name, group, help;
   FieldKind kind = FieldKind::text;
   std::string legal;  // "1 to 4096", "f32, bf16"; empty where any text will do
   std::function<std::string()> get;
   std::function<void(const std::string& text, const std::string& spelled)> set;
-  std::string source = from_default;  // who set it last: one of the four above, or a file's name
+  std::string source = from_default;      // who set it last: one of the four above, or a file's name
+  std::vector<std::string> aliases = {};  // short spellings: "tp"
+  std::string former = {};  // the name of earlier versions, still accepted; JSON has it as the key for ever
+  std::map<std::string, std::string> former_words = {};  // values that JSON has as they were: "full" is "layers" there
+
+  bool is_named(const std::string& spelled) const;  // its name, its former name, or an alias
+  std::vector<std::string> names() const;           // all of these, the name first
 };
 
 struct Words {
@@ -87,6 +94,12 @@ class FieldVisitor {
       return std::string();
     };
     word(name, group, help, words, get, [&member, choices](std::size_t chosen) { member = choices[chosen].second; });
+  }
+  // Of the field that was visited last: other spellings, and the name of earlier versions.
+  void also(std::vector<std::string> aliases) { fields_.back().aliases = std::move(aliases); }
+  void formerly(std::string name, std::vector<std::string> aliases = {}) {
+    fields_.back().former = std::move(name);
+    also(std::move(aliases));
   }
   std::vector<Field> take() { return std::move(fields_); }
 

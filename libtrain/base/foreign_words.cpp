@@ -24,15 +24,14 @@ struct Entry {
 constexpr const char* shape = "a model's shape is a preset or a file: train --help-model";
 constexpr const char* launcher = "ranks come from the launcher: mpirun -n 4 train ..., or srun --mpi=pmix train ...";
 constexpr const char* cut =
-    "ranks that are no --tensor ranks and no --pipeline stages are replicas, with ZeRO stages: --zero, and as many "
-    "ranks "
-    "as the launcher starts";
+    "ranks that are neither tensor-parallel nor pipeline stages are data-parallel: as many as the launcher starts, "
+    "divided by --tensor-parallel and --pipeline-parallel";
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
-      {{"lr", "max-lr", "peak-lr", "learning-rate-max"}, "learning-rate", ""},
+      {{"max-lr", "peak-lr", "learning-rate-max"}, "learning-rate", ""},
       {{"min-lr", "lr-end", "end-lr"}, "final-learning-rate", ""},
-      {{"lr-scheduler", "lr-scheduler-type", "lr-decay-style", "lr-schedule", "scheduler"}, "schedule", ""},
+      {{"lr-scheduler", "lr-scheduler-type", "lr-decay-style", "scheduler"}, "lr-schedule", ""},
       {{"warmup", "warmup-iters", "num-warmup-steps", "lr-warmup-iters", "lr-warmup-steps", "warmup-ratio"},
        "warmup-steps",
        "in steps"},
@@ -62,17 +61,17 @@ const std::vector<Entry>& entries() {
         "standalone", "hostfile"},
        "",
        launcher},
-      {{"tensor-model-parallel-size", "tensor-parallel-size", "tensor-parallel", "tp"},
-       "tensor",
-       "ranks that share every layer"},
-      {{"pipeline-model-parallel-size", "pipeline-parallel-size", "pipeline-parallel", "pipeline-stages", "stages",
-        "pp"},
-       "pipeline",
-       "stages of neighbouring layers"},
+      {{"tensor-model-parallel-size", "tensor-parallel-size"}, "tensor-parallel", "ranks"},
+      {{"pipeline-model-parallel-size", "pipeline-parallel-size", "pipeline-stages", "stages"},
+       "pipeline-parallel",
+       "stages"},
+      {{"expert-model-parallel-size", "expert-parallel-size", "ep-size", "moe-expert-parallel-size"},
+       "expert-parallel",
+       "ranks"},
       {{"virtual-pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank", "virtual-pipeline", "vpp",
         "chunks", "num-chunks"},
        "virtual-stages",
-       "chunks of layers a stage has, with --pipeline-schedule interleaved"},
+       "of each pipeline stage, with --pipeline-schedule interleaved"},
       {{"pipe-schedule", "pipeline-order", "pp-schedule"}, "pipeline-schedule", "naive, gpipe, 1f1b, interleaved"},
       {{"partition-method", "pipe-partition-method", "split-points", "balance"},
        "partition",
@@ -136,7 +135,7 @@ const std::vector<Entry>& entries() {
       {{"gradient-checkpointing", "activation-checkpointing", "checkpoint-activations", "recompute-activations",
         "recompute-granularity"},
        "recompute",
-       "--recompute selective or layers"},
+       "--recompute selective or full"},
       {{"random-seed", "manual-seed"}, "seed", ""},
       {{"mlm", "masked-lm", "mlm-loss"},
        "objective",
@@ -191,15 +190,28 @@ std::string plain(std::string text) {
 
 // Settings of train and partition-model that people look for in the file of a model.
 bool is_of_training(const std::string& word) {
-  constexpr std::string_view all[] = {"tensor",         "sequence-parallel",
-                                      "zero",           "dtype",
-                                      "recompute",      "reduction",
-                                      "fold",           "layer-slots",
-                                      "pipeline",       "pipeline-schedule",
-                                      "virtual-stages", "partition",
-                                      "threads",        "sequence",
-                                      "micro-batch",    "global-batch",
-                                      "device",         "data"};
+  constexpr std::string_view all[] = {"tensor-parallel",
+                                      "tp",
+                                      "sequence-parallel",
+                                      "zero",
+                                      "dtype",
+                                      "recompute",
+                                      "reduction",
+                                      "local-accumulation",
+                                      "gathered-layers",
+                                      "pipeline-parallel",
+                                      "pp",
+                                      "pipeline-schedule",
+                                      "virtual-stages",
+                                      "partition",
+                                      "expert-parallel",
+                                      "ep",
+                                      "threads",
+                                      "sequence",
+                                      "micro-batch",
+                                      "global-batch",
+                                      "device",
+                                      "data"};
   return std::find(std::begin(all), std::end(all), word) != std::end(all);
 }
 

@@ -91,7 +91,7 @@ ForeignModel model_of_config(const nlohmann::json& config, const std::string& na
   if (!objections.empty())
     throw base::InputError(
         fmt::format("{}: such a model cannot be computed here: {}", where, fmt::join(objections, "; ")),
-        "no weights were read; libtrain/README.md says what blocks there are");
+        "no weights were read; libtrain/design/blocks.md says what blocks there are");
   // Such files know nothing of lanes: those of a new run here.
   found.model.lanes = plan::default_lanes(found.model, base::DeviceKind::cpu);
   return found;

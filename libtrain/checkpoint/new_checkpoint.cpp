@@ -33,7 +33,7 @@ void require_free_destination(const std::string& destination, base::Existing exi
   base::require_own(destination, own);
 }
 
-NewCheckpoint::NewCheckpoint(std::string destination, RunState state, CutRanks ranks, NewCheckpointOptions options)
+NewCheckpoint::NewCheckpoint(std::string destination, RunState state, LayoutRanks ranks, NewCheckpointOptions options)
     : final_(base::without_slashes(std::move(destination))), partial_(final_ + std::string(base::partial_suffix)),
       state_(std::move(state)), options_(std::move(options)), topology_(std::move(ranks.topology)) {
   require_free_destination(final_, options_.existing, options_.sources);

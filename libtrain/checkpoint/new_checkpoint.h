@@ -4,7 +4,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/folder_lock.h"
-#include "libtrain/checkpoint/new_cut.h"
+#include "libtrain/checkpoint/new_layout.h"
 #include "libtrain/checkpoint/pieces.h"
 #include "libtrain/checkpoint/scattered_rank.h"
 
@@ -42,7 +42,7 @@ class NewCheckpoint {
   // made: finished rank files of an earlier start with the same purpose are kept, everything else of it is removed.
   // Rank files are laid out when this returns. EnvironmentError before anything is written where the room that is left
   // cannot hold it, and while another process makes it.
-  NewCheckpoint(std::string destination, RunState state, CutRanks ranks, NewCheckpointOptions options);
+  NewCheckpoint(std::string destination, RunState state, LayoutRanks ranks, NewCheckpointOptions options);
   // Unpublished: finished rank files stay for the next start, all else goes.
   ~NewCheckpoint();
   NewCheckpoint(const NewCheckpoint&) = delete;

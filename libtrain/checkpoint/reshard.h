@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libtrain/checkpoint/new_checkpoint.h"
-#include "libtrain/checkpoint/new_cut.h"
+#include "libtrain/checkpoint/new_layout.h"
 #include "libtrain/checkpoint/reader.h"
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct ReshardResult {
 // block that was written is read back, and the fingerprints of all tensors that come of it must be those that the
 // source's manifest says, or nothing gets the name. A damaged source is an InputError naming file, tensor and element
 // range. `source` is the reader of the whole source (Check::all_but_payloads).
-ReshardResult reshard(const Reader& source, const std::string& destination, const NewCut& cut,
+ReshardResult reshard(const Reader& source, const std::string& destination, const NewLayout& cut,
                       const ReshardOptions& options);
 
 // Why a new checkpoint is made (RunState::writer): two starts of the same work on the same sources say the same.

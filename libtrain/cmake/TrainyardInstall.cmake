@@ -1,13 +1,13 @@
-# Install rules: headers, libraries and a CMake package, so that an outside program says find_package(trainyard) and links trainyard::engine or a lower room.
+# Install rules: headers, libraries and a CMake package, so that an outside program says find_package(trainyard) and links trainyard::engine or a lower package.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/trainyard)
-set(rooms base tensor plan io kernels comm comm_mpi data params model checkpoint profile engine)
+set(packages base tensor plan io kernels comm comm_mpi data params model checkpoint profile engine)
 set(targets trainyard_flags)
-foreach(room ${rooms})
-  list(APPEND targets trainyard_${room})
-  set_target_properties(trainyard_${room} PROPERTIES EXPORT_NAME ${room})
+foreach(package ${packages})
+  list(APPEND targets trainyard_${package})
+  set_target_properties(trainyard_${package} PROPERTIES EXPORT_NAME ${package})
 endforeach()
 if(TARGET tomlplusplus_headers)
   list(APPEND targets tomlplusplus_headers)
@@ -18,7 +18,7 @@ install(TARGETS ${targets} EXPORT trainyard-targets ARCHIVE DESTINATION ${CMAKE_
 install(EXPORT trainyard-targets NAMESPACE trainyard:: DESTINATION ${package_folder})
 install(DIRECTORY libtrain kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trainyard FILES_MATCHING PATTERN "*.h" PATTERN cmake EXCLUDE)
 install(DIRECTORY tools/train/examples DESTINATION ${CMAKE_INSTALL_DATADIR}/trainyard)
-install(DIRECTORY slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/trainyard USE_SOURCE_PERMISSIONS PATTERN install-deps.sh EXCLUDE PATTERN quickstart.sh EXCLUDE)
+install(DIRECTORY slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/trainyard USE_SOURCE_PERMISSIONS PATTERN install-deps.sh EXCLUDE PATTERN quickstart.sh EXCLUDE PATTERN trainyard.def EXCLUDE)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/TrainyardDependencies.cmake DESTINATION ${package_folder})
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/trainyard-config.cmake DESTINATION ${package_folder})
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/trainyard-config-version.cmake COMPATIBILITY SameMinorVersion)

@@ -3,12 +3,12 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
-#include "libtrain/base/read_file.h"
 #include "libtrain/data/foreign_content.h"
 #include "libtrain/io/input_stream.h"
 
 #include <algorithm>
-#include <sstream>
+#include <cctype>
+#include <optional>
 
 namespace trainyard::data {
 
@@ -20,12 +20,51 @@ bool names_json(std::string_view name) {
   return name.ends_with(".jsonl") || name.ends_with(".ndjson") || name.ends_with(".json");
 }
 
-constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-
-bool names_table(std::string_view name) {
+bool names_table(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
   for (const std::string_view packed : {".gz", ".zst", ".zstd"})
-    if (name.ends_with(packed)) name.remove_suffix(packed.size());
+    if (name.ends_with(packed)) name.resize(name.size() - packed.size());
   return name.ends_with(".csv") || name.ends_with(".tsv");
+}
+
+// Several inputs of one kind: the first of them, and how many more there are.
+class Several {
+ public:
+  void add(const std::string& path) {
+    if (count_++ == 0) first_ = source_name(path);
+  }
+  bool any() const { return count_ > 0; }
+  std::string text() const { return count_ == 1 ? first_ : fmt::format("{} and {} more", first_, count_ - 1); }
+
+ private:
+  std::string first_;
+  std::size_t count_ = 0;
+};
+
+struct Head {
+  std::string bytes;
+  bool whole = false;  // there are no more
+};
+
+// The first bytes of a file, unpacked.
+Head head_of(const std::string& path, const std::function<void()>& poll) {
+  Head head{std::string(foreign_head, '\0')};
+  io::InputStream input(path, poll);
+  std::size_t held = 0;
+  while (held < head.bytes.size() && !head.whole) {
+    const auto n = input.read(head.bytes.data() + held, head.bytes.size() - held);
+    head.whole = n == 0;
+    held += n;
+  }
+  head.bytes.resize(held);
+  return head;
+}
+
+// How JSON lines under another name are read: by the key that was meant, or else by one that they have.
+std::string json_key_flag(const JsonLines& lines, const std::string& key) {
+  const auto& keys = lines.text_keys;
+  const bool has = keys.empty() || std::find(keys.begin(), keys.end(), key) != keys.end();
+  return "--json-key " + source_name(has ? key : keys.front());
 }
 
 // What a command is given in place of " FILE": nothing where it reads a pipe.
@@ -36,11 +75,15 @@ std::string given_to_command(const std::string& path) {
   return fmt::format(" <({} {})", path.ends_with(".zst") || path.ends_with(".zstd") ? "zstd -dc" : "zcat", source);
 }
 
-// `path` is empty for a pipe.
-void require_text(const std::string& source, const std::string& path, std::string_view head, bool json_lines) {
+// What a refused file of a folder adds to what can be tried.
+constexpr const char* by_names = "; --include chooses the files of a folder by their names";
+
+// `path` is empty for a pipe; `found`: in a folder.
+void require_text(const std::string& source, const std::string& path, std::string_view head, bool json_lines,
+                  bool found) {
   const auto foreign = foreign_content(head, json_lines);
   if (!foreign) return;
-  auto way = foreign->way;
+  auto way = foreign->way + (found ? by_names : "");
   constexpr std::string_view file = " FILE";
   if (const auto at = way.find(file); at != std::string::npos) way.replace(at, file.size(), given_to_command(path));
   throw base::InputError(fmt::format("{} is {}", source, foreign->what), way);
@@ -96,58 +139,63 @@ struct DocumentSource::Reading {
 
 DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOptions options)
     : options_(std::move(options)) {
-  for (const auto& input : inputs) {
-    if (input.size() < 2 || input[0] != '@') {
-      inputs_.push_back(input);
-      continue;
-    }
-    std::string paths;
-    io::InputStream list(input.substr(1), options_.poll);
-    std::vector<char> buffer(1 << 16);
-    while (const auto n = list.read(buffer.data(), buffer.size())) {
-      paths.append(buffer.data(), n);
-      if (static_cast<std::int64_t>(paths.size()) > base::largest_description)
-        throw base::InputError(fmt::format("{}: a list of more than {} MiB", input, base::largest_description >> 20),
-                               "a list has one path a line; text itself is given without @");
-    }
-    if (paths.starts_with(byte_order_mark)) paths.erase(0, byte_order_mark.size());
-    std::istringstream lines(paths);
-    for (std::string line; std::getline(lines, line);) {
-      if (line.ends_with('\r')) line.pop_back();
-      if (!line.empty()) inputs_.push_back(line);
-    }
-  }
-  if (inputs_.empty()) throw base::InputError("there is no input", "give --input FILE, --input - or --input @LIST");
+  auto files = input_files(inputs, options_.folders, options_.poll);
+  inputs_ = std::move(files.paths);
+  found_ = std::move(files.found);
   for (const auto& name : inputs_) {
     const auto size = io::InputStream::check(name);
     pieces_.push_back({sizes_.size(), 0, size});
     sizes_.push_back(size);
-    ++(names_json(name) ? kinds_.json : size < 0 ? kinds_.unknown : kinds_.plain);
+    json_.push_back(names_json(name));
+    if (!json_.back() && size >= 0 && options_.json_key) {
+      const auto head = head_of(name, options_.poll);
+      json_.back() = json_lines_in(head.bytes, head.whole, *options_.json_key).has_value();
+    }
+    ++(json_.back() ? kinds_.json : size < 0 ? kinds_.unknown : kinds_.plain);
     total_bytes_ = size < 0 || total_bytes_ < 0 ? -1 : total_bytes_ + size;
   }
   require_use();
-  const auto table = std::find_if(inputs_.begin(), inputs_.end(), [](const auto& name) { return names_table(name); });
-  if (table != inputs_.end())
-    base::log_warning(
-        "{} is read as plain text, its separators and names of columns with it (JSON lines hold text "
-        "alone: --json-key)",
-        source_name(*table));
+  warn_of_tables();
 }
 
 DocumentSource::~DocumentSource() = default;
 
+void DocumentSource::warn_of_tables() const {
+  Several tables;
+  for (const auto& name : inputs_)
+    if (names_table(name)) tables.add(name);
+  if (tables.any())
+    base::log_warning("{}: separators and names of columns become text (JSON lines hold the text alone: --json-key)",
+                      tables.text());
+}
+
 // Before hours are spent on those before it. Pipes are looked at when they are read.
 void DocumentSource::require_text_everywhere() {
-  std::vector<char> head(foreign_head);
+  const auto key = options_.json_key.value_or("text");
+  Several with_braces;
+  std::string flag;
   for (const auto& piece : pieces_) {
     if (!piece.first || sizes_[piece.input] < 0) continue;
     const auto& name = inputs_[piece.input];
-    io::InputStream input(name, options_.poll);
-    std::size_t held = 0;
-    for (std::size_t n = 1; held < head.size() && n > 0; held += n)
-      n = input.read(head.data() + held, head.size() - held);
-    require_text(source_name(name), name, {head.data(), held}, names_json(name));
+    const auto head = head_of(name, options_.poll);
+    const bool json = json_[piece.input], found = found_[piece.input];
+    const bool list = head.bytes.starts_with('[') && begins_like_json(head.bytes, options_.split.has_value());
+    require_text(source_name(name), name, head.bytes, json || list, found);
+    if (json) continue;
+    const auto lines = json_lines_in(head.bytes, head.whole, key);
+    if (!lines) continue;
+    if (!options_.split)
+      throw base::InputError(
+          fmt::format("{} has a JSON object on every line, and its name is that of plain text", source_name(name)),
+          fmt::format("{} reads the texts alone, as a name that ends in .jsonl does; --split whole reads the lines as "
+                      "they are{}",
+                      json_key_flag(*lines, key), found ? by_names : ""));
+    if (!with_braces.any()) flag = json_key_flag(*lines, key);
+    with_braces.add(name);
   }
+  if (with_braces.any())
+    base::log_warning("{}: every line is a JSON object, whose braces and keys become text ({} reads the texts alone)",
+                      with_braces.text(), flag);
 }
 
 void DocumentSource::require_use() const {
@@ -157,7 +205,8 @@ void DocumentSource::require_use() const {
   if (options_.json_key && kinds_.json == 0)
     throw base::UsageError(
         fmt::format("--json-key is for JSON lines, and {} is plain text, which --split cuts into documents", inputs),
-        "leave it out; JSON lines are files that end in .jsonl, .ndjson or .json, or a pipe whose first byte is {");
+        "leave it out; JSON lines are files that end in .jsonl, .ndjson or .json or have an object on every line, or a "
+        "pipe whose first byte is {");
   if (options_.split && kinds_.plain == 0)
     throw base::UsageError(
         fmt::format("--split is for plain text, and {} is JSON lines, where every line is a document of its own",
@@ -171,8 +220,8 @@ void DocumentSource::take(Share share) {
       throw base::UsageError(fmt::format("--task reads what every task can open for itself, and {} is a pipe",
                                          inputs_[i] == "-" ? "standard input" : source_name(inputs_[i])),
                              "put the text into files; a list of them, @LIST, may be a pipe");
-  const auto cuts = [&](const std::string& input) {
-    if (names_json(input)) return Cuts::lines;
+  const auto cuts = [&](std::size_t input) {
+    if (json_[input]) return Cuts::lines;
     const auto split = options_.split.value_or(TextSplit::whole);
     return split == TextSplit::lines ? Cuts::lines : split == TextSplit::paragraphs ? Cuts::paragraphs : Cuts::nowhere;
   };
@@ -185,7 +234,7 @@ void DocumentSource::take(Share share) {
 void DocumentSource::begin_piece(std::size_t least) {
   const auto& piece = pieces_[next_piece_];
   const auto& name = inputs_[piece.input];
-  const SplitRules rules{options_.split.value_or(TextSplit::whole), names_json(name),
+  const SplitRules rules{options_.split.value_or(TextSplit::whole), json_[piece.input],
                          options_.json_key.value_or("text"), options_.largest_document};
   reading_ = std::make_unique<Reading>(name, piece, options_.poll, rules, least);
   reading_->piece = next_piece_;
@@ -202,7 +251,7 @@ void DocumentSource::begin_piece(std::size_t least) {
   if (piece.first && held.held().starts_with(byte_order_mark)) held.drop_front(byte_order_mark.size());
   if (!input.is_pipe()) return;
   const bool json_lines = names_json(name) || begins_like_json(held.held(), options_.split.has_value());
-  require_text(reading_->source, "", held.held(), json_lines);
+  require_text(reading_->source, "", held.held(), json_lines, false);
   if (names_json(name)) return;
   held.set_json_lines(json_lines);
   if (kinds_.unknown == 0) return;

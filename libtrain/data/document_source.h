@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/data/document_splitter.h"
+#include "libtrain/data/input_files.h"
 #include "libtrain/data/share.h"
 
 #include <cstdint>
@@ -23,6 +24,7 @@ struct SourceOptions {
       << 20;  // bytes; plain text is cut there (between UTF-8 characters), a longer JSON line is refused
   std::function<void()> poll =
       {};  // called after every read, also one that a signal interrupted; what it throws ends the reading
+  FolderRules folders = {};
 };
 
 struct Refusal {
@@ -31,13 +33,14 @@ struct Refusal {
   std::string reason;
 };
 
-// "-" is standard input; "@list" names a file with one path a line, its end LF or CRLF. What is gzip or zstd is
-// unpacked (io/input_stream.h). Files ending in .jsonl, .ndjson or .json, with .gz, .zst or .zstd behind it or not,
-// hold one JSON object a line, others plain text; standard input and pipes of other names hold JSON lines when their
-// first byte is '{' (a JSON list is refused there, unless `split` says that it is text). What is no text
-// (foreign_content.h) is refused by the first next(), that of a pipe once it is read; comma- or tab-separated values
-// get a warning. A byte order mark at the start of an input or of a JSON line is no part of the text. Documents come in
-// the order of the inputs. Memory: that of a StretchCutter.
+// "-" is standard input; lists and folders are those of input_files.h. What is gzip or zstd is unpacked
+// (io/input_stream.h). Files ending in .jsonl, .ndjson or .json, with .gz, .zst or .zstd behind it or not, hold one
+// JSON object a line, others plain text; standard input and pipes of other names hold JSON lines when their first byte
+// is '{', and files of other names when json_key is given and their first lines are JSON objects. Without it such a
+// file is refused, unless `split` says that it is text: then it gets a warning. So is a JSON list under another name.
+// What is no text (foreign_content.h) is refused by the first next(), that of a pipe once it is read; comma- or
+// tab-separated values get a warning. A byte order mark at the start of an input or of a JSON line is no part of the
+// text. Documents come in the order of the inputs. Memory: that of a StretchCutter.
 class DocumentSource {
  public:
   // InputError for a file that cannot be read, UsageError for an option that no input would use (json_key where all is
@@ -81,10 +84,12 @@ class DocumentSource {
     std::size_t plain = 0, json = 0, unknown = 0;
   };  // inputs; of a pipe it is not known before it is read
   void require_text_everywhere();
+  void warn_of_tables() const;
   void begin_piece(std::size_t least);
   void require_use() const;
 
   std::vector<std::string> inputs_;
+  std::vector<bool> found_, json_;  // of each: in a folder; JSON lines, as far as is known before it is read
   std::vector<std::int64_t> sizes_;
   std::vector<Piece> pieces_;
   SourceOptions options_;

@@ -1,6 +1,9 @@
 // Signatures and counts.
 #include "libtrain/data/foreign_content.h"
 
+#include "libtrain/data/document_splitter.h"
+#include "libtrain/data/json_line.h"
+
 #include <algorithm>
 #include <array>
 
@@ -41,6 +44,8 @@ constexpr std::array signatures{
     Signature{4, "1AY&SY"sv, "packed with bzip2", "bzip2 -dc FILE | shard-data --input -"},
     Signature{0, "\x04\x22\x4D\x18"sv, "packed with lz4", "lz4 -dc FILE | shard-data --input -"},
     Signature{0, "\x28\xB5\x2F\xFD"sv, "packed twice", "unpack it once"},
+    Signature{0, "\x1F\x9D"sv, "packed with compress", "zcat FILE | shard-data --input -"},
+    Signature{0, "LZIP\1"sv, "packed with lzip", "lzip -dc FILE | shard-data --input -"},
     Signature{0, "\x1F\x8B\x08"sv, "packed twice", "unpack it once"},
     Signature{0, "PAR1\x15"sv, "a Parquet file", export_lines},
     Signature{0, "ARROW1\0\0"sv, "an Arrow file", export_lines},
@@ -49,6 +54,8 @@ constexpr std::array signatures{
     Signature{0, "%PDF-"sv, "a PDF document", as_text},
     Signature{0, "{\\rtf"sv, "an RTF document", as_text},
     Signature{0, "\x89PNG\r\n"sv, "a PNG image", as_text},
+    Signature{0, "GIF87a"sv, "a GIF image", as_text},
+    Signature{0, "GIF89a"sv, "a GIF image", as_text},
     Signature{0, "\xFF\xD8\xFF"sv, "a JPEG image", as_text},
     Signature{0,
               "\x7F"
@@ -67,6 +74,27 @@ bool has_many_zeros(std::string_view bytes) {
 
 bool is_white(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
+// The beginning of an object, `{ "key" :`, and what stands behind it.
+struct Beginning {
+  std::string_view key, rest;
+};
+std::optional<Beginning> beginning_of_object(std::string_view text) {
+  const auto skip_to = [&](char c) {
+    const auto at = std::find_if_not(text.begin(), text.end(), is_white);
+    if (at == text.end() || *at != c) return false;
+    text.remove_prefix(static_cast<std::size_t>(at - text.begin()) + 1);
+    return true;
+  };
+  if (!skip_to('{') || !skip_to('"')) return std::nullopt;
+  const auto end = text.find('"');
+  if (end == text.npos) return std::nullopt;
+  const auto key = text.substr(0, end);
+  text.remove_prefix(end + 1);
+  if (!skip_to(':')) return std::nullopt;
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  return Beginning{key, text};
+}
+
 }  // namespace
 
 std::optional<ForeignContent> foreign_content(std::string_view head, bool json_lines) {
@@ -78,7 +106,7 @@ std::optional<ForeignContent> foreign_content(std::string_view head, bool json_l
     return ForeignContent{"no text: it has bytes of 0 in many places",
                           "if it is UTF-16, " + std::string(to_utf8_16) + "; shard-data reads UTF-8"};
   if (!json_lines) return std::nullopt;
-  if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
+  if (head.starts_with(byte_order_mark)) head.remove_prefix(byte_order_mark.size());
   const auto first = std::find_if_not(head.begin(), head.end(), is_white);
   if (first == head.end()) return std::nullopt;
   if (*first == '[')
@@ -87,6 +115,35 @@ std::optional<ForeignContent> foreign_content(std::string_view head, bool json_l
   if (*first == '{' && behind != head.end() && *behind == '\n')
     return ForeignContent{"JSON over several lines, and no object a line", "jq -c . FILE >lines.jsonl makes them"};
   return std::nullopt;
+}
+
+std::optional<JsonLines> json_lines_in(std::string_view head, bool whole, std::string_view key) {
+  if (head.starts_with(byte_order_mark)) head.remove_prefix(byte_order_mark.size());
+  JsonLines found;
+  std::size_t lines = 0;
+  bool has_key = false;
+  while (!head.empty()) {
+    const auto end = head.find('\n');
+    if (end == head.npos && !whole) break;
+    const auto line = head.substr(0, end);
+    head.remove_prefix(end == head.npos ? head.size() : end + 1);
+    if (is_blank(line)) continue;
+    const auto members = members_of(line);
+    if (!members) return std::nullopt;
+    ++lines;
+    for (const auto& member : *members) {
+      const auto name = member.key.substr(1, member.key.size() - 2);
+      if (!member.value.starts_with('"')) continue;
+      has_key |= name == key;
+      if (lines == 1) found.text_keys.emplace_back(name);
+    }
+  }
+  if (lines > 1 || (lines == 1 && has_key)) return found;
+  if (lines > 0 || whole) return std::nullopt;
+  const auto object = beginning_of_object(head);
+  if (!object) return std::nullopt;
+  if (object->rest.starts_with('"')) found.text_keys.emplace_back(object->key);
+  return found;
 }
 
 }  // namespace trainyard::data

@@ -48,6 +48,15 @@ void refuse_foreign_rejects(const BuildOptions& options, std::vector<std::string
 
 }  // namespace
 
+std::vector<std::string> written_paths(const BuildOptions& options) {
+  std::vector<std::string> out;
+  const auto set = base::without_slashes(options.output);
+  for (const auto& folder : {set, set + parts_suffix})
+    for (const auto* suffix : {"", ".partial", ".replaced.partial", ".removed.partial"}) out.push_back(folder + suffix);
+  if (!options.rejects.empty()) out.push_back(options.rejects);
+  return out;
+}
+
 void NewSet::check(const BuildOptions& options, const std::vector<std::string>& precious) {
   if (!options.rejects.empty()) {
     refuse_rejects_within_output(options);

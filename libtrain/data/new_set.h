@@ -17,6 +17,9 @@
 
 namespace trainyard::data {
 
+// Where a set, its parts and the list of refusals come to be, and what they are called while they are made or replaced.
+std::vector<std::string> written_paths(const BuildOptions& options);
+
 class NewSet {
  public:
   // Throws what check() throws. Counts into `result`; of tokens alone, not documents and bytes of text, which only the

@@ -38,12 +38,12 @@ std::int64_t next_document(const std::string& path, std::int64_t from, std::int6
 }
 
 Place place_of(const std::vector<std::string>& inputs, const std::vector<std::int64_t>& sizes, std::int64_t nominal,
-               const std::function<Cuts(const std::string&)>& cuts, const std::function<void()>& poll) {
+               const std::function<Cuts(std::size_t)>& cuts, const std::function<void()>& poll) {
   std::size_t input = 0;
   for (; input < inputs.size() && nominal >= sizes[input]; ++input) nominal -= sizes[input];
   if (input == inputs.size() || nominal == 0) return {input, 0};
   const auto size = sizes[input];
-  const auto kind = io::InputStream::is_packed(inputs[input]) ? Cuts::nowhere : cuts(inputs[input]);
+  const auto kind = io::InputStream::is_packed(inputs[input]) ? Cuts::nowhere : cuts(input);
   const auto byte = kind == Cuts::nowhere ? (nominal < size - nominal ? 0 : size)
                                           : next_document(inputs[input], nominal, size, kind, poll);
   return byte == size ? Place{input + 1, 0} : Place{input, byte};
@@ -52,7 +52,7 @@ Place place_of(const std::vector<std::string>& inputs, const std::vector<std::in
 }  // namespace
 
 std::vector<Piece> pieces_of(const std::vector<std::string>& inputs, const std::vector<std::int64_t>& sizes,
-                             Share share, const std::function<Cuts(const std::string&)>& cuts,
+                             Share share, const std::function<Cuts(std::size_t)>& cuts,
                              const std::function<void()>& poll) {
   std::int64_t total = 0;
   for (const auto size : sizes) total += size;

@@ -31,9 +31,9 @@ enum class Cuts { lines, paragraphs, nowhere };
 // The pieces of a share. Each task has about as many bytes of the files; a file that is packed or cannot be cut goes to
 // one task. A cut depends on the file and its nominal place alone, so that every task finds the same without asking
 // another. Reads a little behind the two ends of the share. `sizes` are those of `inputs`, `cuts` is asked for an
-// input.
+// input by its number.
 std::vector<Piece> pieces_of(const std::vector<std::string>& inputs, const std::vector<std::int64_t>& sizes,
-                             Share share, const std::function<Cuts(const std::string&)>& cuts,
+                             Share share, const std::function<Cuts(std::size_t)>& cuts,
                              const std::function<void()>& poll);
 
 }  // namespace trainyard::data

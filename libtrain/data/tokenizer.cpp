@@ -96,6 +96,13 @@ class SentencePiece : public Tokenizer {
   std::int32_t end_of_document() const override { return end_; }
   std::int32_t begin_of_document() const override { return begin_; }
   bool made_its_end() const override { return own_end_; }
+  std::int32_t token_named(std::string_view name) const override {
+    const int id = processor_.PieceToId(name);
+    return id >= 0 && id < processor_.GetPieceSize() && processor_.IdToPiece(id) == name ? id : -1;
+  }
+  std::string name_of_token(std::int32_t token) const override {
+    return token < 0 || token >= processor_.GetPieceSize() ? std::string() : processor_.IdToPiece(token);
+  }
   std::int32_t unknown() const override { return processor_.unk_id(); }
   std::int32_t mask() const override { return mask_; }
   bool begins_word(std::int32_t token) const override {
@@ -178,6 +185,34 @@ bool is_json(std::string_view model) {
   return !model.starts_with('\n') || without_space(text.substr(1)).find_first_of("\"}") == 0;
 }
 
+// Of the file `name` beside the model's; null where there is none.
+nlohmann::json object_beside(const std::string& path, const char* name) {
+  const auto file = (std::filesystem::path(path).parent_path() / name).string();
+  if (base::file_size(file) < 0) return {};
+  return base::parse_json<nlohmann::json>(base::read_file(file, base::largest_description), file);
+}
+
+nlohmann::json value_of(const nlohmann::json& object, const char* key) {
+  return object.is_object() ? object.value(key, nlohmann::json()) : nlohmann::json();
+}
+
+// A token of a tokenizer_config.json is its text, or an object with it.
+nlohmann::json text_of_token(const nlohmann::json& token) {
+  return token.is_object() ? value_of(token, "content") : token;
+}
+
+constexpr const char* where_tokenizers_are =
+    "the tokenizer.json or tokenizer.model of a published model, from its folder on Hugging Face; spm_train makes a "
+    "new one; bytes needs none";
+
+[[noreturn]] void refuse_folder(const std::string& folder) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model"})
+    if (const auto file = folder + "/" + name; base::file_size(file) >= 0)
+      throw base::InputError(fmt::format("tokenizer {} is a folder", folder), fmt::format("--tokenizer {}", file));
+  throw base::InputError(fmt::format("tokenizer {} is a folder without tokenizer.json or tokenizer.model", folder),
+                         where_tokenizers_are);
+}
+
 }  // namespace
 
 void Tokenizer::encode_narrow(std::string_view text, std::vector<std::uint16_t>& out) const {
@@ -217,14 +252,8 @@ DocumentTokens document_tokens(std::int32_t end, std::int32_t begin) {
 
 EndBeside end_beside(const std::string& path) {
   if (path == "bytes") return {};
-  const auto read = [&](const char* name, const char* key) {
-    const auto file = (std::filesystem::path(path).parent_path() / name).string();
-    if (base::file_size(file) < 0) return nlohmann::json();
-    const auto config = base::parse_json<nlohmann::json>(base::read_file(file, base::largest_description), file);
-    return config.is_object() ? config.value(key, nlohmann::json()) : nlohmann::json();
-  };
-  auto found = read("tokenizer_config.json", "eos_token");
-  if (found.is_object()) found = found.value("content", nlohmann::json());
+  const auto read = [&](const char* name, const char* key) { return value_of(object_beside(path, name), key); };
+  auto found = text_of_token(read("tokenizer_config.json", "eos_token"));
   if (found.is_string()) return {found.get<std::string>(), "eos_token of tokenizer_config.json"};
   try {
     found = read("config.json", "eos_token_id");
@@ -233,6 +262,14 @@ EndBeside end_beside(const std::string& path) {
   }
   if (found.is_array() && !found.empty()) found = nlohmann::json(found.front());
   return found.is_number_unsigned() ? EndBeside{found.dump(), "eos_token_id of config.json"} : EndBeside();
+}
+
+BeginBeside begin_beside(const std::string& path) {
+  if (path == "bytes") return {};
+  const auto config = object_beside(path, "tokenizer_config.json");
+  const auto added = value_of(config, "add_bos_token"), token = text_of_token(value_of(config, "bos_token"));
+  return {added.is_boolean() ? std::optional(added.get<bool>()) : std::nullopt,
+          token.is_string() ? token.get<std::string>() : std::string()};
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path, const DocumentTokens& around) {
@@ -245,8 +282,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path, cons
   }
   std::error_code error;
   if (!std::filesystem::exists(bytes_or_path, error))
-    throw base::InputError(fmt::format("tokenizer {} does not exist", bytes_or_path),
-                           "--tokenizer takes 'bytes' or the path of a SentencePiece model or a tokenizer.json");
+    throw base::InputError(fmt::format("tokenizer {} does not exist", bytes_or_path), where_tokenizers_are);
+  if (std::filesystem::is_directory(bytes_or_path, error)) refuse_folder(base::without_slashes(bytes_or_path));
   return tokenizer_of_model(bytes_or_path, base::read_file(bytes_or_path), around);
 }
 

@@ -25,6 +25,12 @@ class Tokenizer {
   virtual std::int32_t end_of_document() const = 0;
   virtual std::int32_t begin_of_document() const { return -1; }  // -1: documents begin with their text
   virtual bool made_its_end() const { return false; }  // the end is an id of its own behind the model's tokens
+  // What the file puts before each text by its own word (the post_processor of a tokenizer.json), as the file has it:
+  // an id may lie outside the vocabulary. Documents of shards do not get it.
+  virtual std::vector<std::int32_t> before_text() const { return {}; }
+  // By the names that the file gives its tokens: -1, and an empty name, where there is none.
+  virtual std::int32_t token_named(std::string_view name) const { return -1; }
+  virtual std::string name_of_token(std::int32_t token) const { return {}; }
   virtual bool reads_special() const { return true; }  // false: what looks like one in text is text
   virtual std::int32_t unknown() const {
     return -1;
@@ -72,6 +78,12 @@ struct EndBeside {
   std::string said_by;  // "eos_token of tokenizer_config.json"
 };
 EndBeside end_beside(const std::string& path);
+// What is put before each text by the files beside the model's (transformers). InputError as above.
+struct BeginBeside {
+  std::optional<bool> added;  // add_bos_token of tokenizer_config.json; nothing: it is not said
+  std::string token;          // bos_token of tokenizer_config.json: its text; empty: not said
+};
+BeginBeside begin_beside(const std::string& path);
 // "tokenizer X has no token <|end|>", with some of `names` to try.
 base::InputError no_such_token(const std::string& path, const std::string& token, std::vector<std::string> names);
 base::InputError no_special_token(const std::string& path);

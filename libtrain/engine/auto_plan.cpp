@@ -60,7 +60,7 @@ std::int64_t memory_here(const Place& place, int ranks_on_node) {
   return memory_for_a_rank(tensor::gpu_info(place.device.index).total_bytes, place.share.ranks);
 }
 
-std::string words_of(const plan::Cut& cut) {
+std::string words_of(const plan::ParallelLayout& cut) {
   const auto recomputed = plan::recomputed_text(cut.recompute);
   return fmt::format("ZeRO {}{}{}", cut.zero, recomputed.empty() ? "" : ", ", recomputed);
 }
@@ -77,7 +77,7 @@ nlohmann::json choose(const RunConfig& config, const plan::Plan& plan, std::int6
         fmt::format("--plan auto: {} needs least, {} a rank, and a rank of this job may have {}", words_of(cut),
                     base::size_text(need), base::size_text(memory)),
         "more ranks on more machines, more memory (sbatch --mem), or a smaller --micro-batch, which is another run; "
-        "--zero 3 --recompute layers without --plan auto starts all the same");
+        "--zero 3 --recompute full without --plan auto starts all the same");
   auto text = fmt::format("--plan auto: {} on {}: {} a rank", words_of(cut),
                           base::counted(plan.topology.world(), "rank"), base::size_text(need));
   text += bytes == unknown ? ", of a memory that is not known"
@@ -106,7 +106,7 @@ plan::Plan fitting_plan(const plan::Plan& plan, Open open, std::int64_t bytes) {
   return *least;
 }
 
-std::string decide_cut(RunConfig& config, World& world, tensor::Exec& exec, const Place& place, int ranks_on_node) {
+std::string decide_layout(RunConfig& config, World& world, tensor::Exec& exec, const Place& place, int ranks_on_node) {
   if (config.plan != auto_plan) return {};
   std::int64_t memory = unknown;
   on_every_rank(world, exec, [&] {

@@ -26,6 +26,6 @@ plan::Plan fitting_plan(const plan::Plan& plan, Open open, std::int64_t bytes);
 // Where the settings say --plan auto, decides for all ranks (collective), and returns one sentence about it, else "".
 // Everything that a start would refuse is refused first; EnvironmentError where nothing fits the machines, InputError
 // (exit 3) where nothing fits --memory-limit. config.device is definite.
-std::string decide_cut(RunConfig& config, World& world, tensor::Exec& exec, const Place& place, int ranks_on_node);
+std::string decide_layout(RunConfig& config, World& world, tensor::Exec& exec, const Place& place, int ranks_on_node);
 
 }  // namespace trainyard::engine

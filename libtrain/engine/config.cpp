@@ -40,55 +40,72 @@ bool has_model_of_weights(const std::vector<base::Field>& fields, const RunConfi
 
 std::vector<base::Field> fields_of(RunConfig& c) {
   namespace ranges = plan::ranges;
+  constexpr const char *run = "Run", *how = "Parallelism and precision", *optimizer = "Optimizer",
+                       *checkpoints = "Checkpoints", *monitoring = "Monitoring";
   base::FieldVisitor v;
-  v("model", c.model, "What", "preset (below) or file (--help-model)");
-  v("lanes", c.lanes, "What", "slices of shared sums; 0: the model's own", plan::ranges::lanes);
-  v("data", c.data, "What", "folder of token shards (shard-data)");
-  v("output", c.output, "What", "run folder: checkpoints, metrics, report");
-  v("plan", c.plan, "What", "a plan.json, before flags; auto: fitting --zero");
-  v("steps", c.steps, "What", "optimizer steps of the whole run", {1, step_count.high});
-  v("seed", c.seed, "What", "of initial values, data order and dropout",
+  v("model", c.model, run, "preset (listed below) or TOML file (see --help-model)");
+  v("lanes", c.lanes, run, "reduction lanes: slices of the sums that tensor-parallel ranks split; 0: the model's own",
+    plan::ranges::lanes);
+  v("data", c.data, run, "folder of token shards, made by shard-data");
+  v("output", c.output, run, "run folder, for checkpoints, metrics and the report");
+  v("plan", c.plan, run, "plan.json of partition-model, which flags override; auto: the lowest --zero that fits");
+  v("steps", c.steps, run, "optimizer steps of the whole run, resumes included", {1, step_count.high});
+  v("seed", c.seed, run, "seed of initial weights, data order and dropout",
     {0, std::numeric_limits<std::uint64_t>::max()});
-  v("document-mask", c.document_mask, "What", "on: tokens see only their own document; off",
-    base::Words{{"off", "on"}});
-  v("objective", c.objective, "What", "causal, masked, auto: as the model sees",
+  v("document-mask", c.document_mask, run, "on: a token attends to its own document only", base::Words{{"off", "on"}});
+  v("objective", c.objective, run,
+    "what is learned: causal (next token), masked (hidden tokens), or auto: by the model",
     base::Words{{"auto", "causal", "masked"}});
-  v("mask-rate", c.mask_rate, "What", "of tokens that masked hides; 0: 0.15", {0, 1});
-  v("mask-words", c.mask_words, "What", "on: masked hides whole words; off", base::Words{{"off", "on"}});
-  v("device", c.device, "How", "cpu, cuda, auto: a GPU where there is one", base::Words{{"auto", "cpu", "cuda"}});
-  v("communicator", c.communicator, "How", "between GPUs: nccl, mpi (by host) or auto",
+  v("mask-rate", c.mask_rate, run, "masked objective: share of the tokens that are hidden; 0: 0.15", {0, 1});
+  v("mask-words", c.mask_words, run, "masked objective: on hides whole words", base::Words{{"off", "on"}});
+  v("device", c.device, how, "cpu, cuda, or auto: a GPU where there is one", base::Words{{"auto", "cpu", "cuda"}});
+  v("communicator", c.communicator, how, "how GPUs communicate: nccl, mpi (through the host), or auto",
     base::Words{{"auto", "nccl", "mpi"}});
-  v("memory-limit", c.memory_limit, "How", "refuse to start when a rank needs more, e.g. 4GB", base::Bytes{});
-  v("learning-rate", c.learning_rate, "Optimizer", "peak", positive_f32);
-  v("start-learning-rate", c.start_learning_rate, "Optimizer", "that the warm-up rises from", f32_from_zero);
-  v("final-learning-rate", c.final_learning_rate, "Optimizer", "that a decay ends with", f32_from_zero);
-  v("schedule", c.schedule, "Optimizer", "constant linear cosine wsd* inverse-sqrt", base::Words{schedule_names()});
-  v("warmup-steps", c.warmup_steps, "Optimizer", "linear warm-up", step_count);
-  v("decay-steps", c.decay_steps, "Optimizer", "of linear, cosine and wsd*", step_count);
-  v("beta1", c.beta1, "Optimizer", "AdamW", decay_rate);
-  v("beta2", c.beta2, "Optimizer", "AdamW", decay_rate);
-  v("epsilon", c.epsilon, "Optimizer", "AdamW", {1e-30, 1});
-  v("weight-decay", c.weight_decay, "Optimizer", "AdamW, not on biases, norms and embeddings", {0, 1000});
-  v("decay-embeddings", c.decay_embeddings, "Optimizer", "on: on embeddings, too; off", base::Words{{"off", "on"}});
-  v("clip", c.clip, "Optimizer", "largest gradient norm; 0: no clipping", f32_from_zero);
-  v("save-every", c.save_every, "Keeping", "steps between checkpoints; 0: only at the end", step_count);
-  v("keep", c.keep, "Keeping", "checkpoints kept; 0: all", {0, 1'000'000});
-  v("resume", c.resume, "Keeping", "auto: newest whole one; never; or a path");
-  v("init-from", c.init_from, "Keeping", "checkpoint or run whose weights a new run takes");
-  v("change", c.change, "Keeping", "identity fields that a resume may change: a,b,c");
-  v("stop-after", c.stop_after, "Keeping", "save and exit 75 after this step; 0: never", step_count);
-  v("validate-every", c.validate_every, "Keeping", "steps between validation losses; 0: never", step_count);
-  v("validation-sequences", c.validation_sequences, "Keeping", "sequences of a validation", ranges::global_batch);
-  v("save-throttle", c.save_throttle, "Keeping", "bytes/s of writing beside steps; 0: no limit", {0, base::most_bytes});
-  v("progress", c.progress, "Watching", "auto, always or never", base::Words{{"auto", "always", "never"}});
-  v("hang-timeout", c.hang_timeout, "Watching", "seconds a collective may be silent", {0.1, 1e7});
-  v("collective-delay", c.collective_delay, "Watching", "seconds added to collectives, to test overlap", {0, 60});
-  v("trace", c.trace, "Watching", "file of what each rank did when, for Perfetto");
-  v("trace-steps", c.trace_steps, "Watching", "of these steps alone, e.g. 3:6");
-  v("profile-step", c.profile_step, "Watching", "print where a step's time went, by kernel");
+  v("memory-limit", c.memory_limit, how, "refuse to start where a rank needs more than this, for example 4GB",
+    base::Bytes{});
+  v("learning-rate", c.learning_rate, optimizer, "peak learning rate", positive_f32);
+  v.also({"lr"});
+  v("start-learning-rate", c.start_learning_rate, optimizer, "learning rate that the warm-up begins with",
+    f32_from_zero);
+  v("final-learning-rate", c.final_learning_rate, optimizer, "learning rate that the decay ends with", f32_from_zero);
+  v("lr-schedule", c.schedule, optimizer,
+    "learning rate over the steps: constant, linear, cosine, inverse-sqrt, wsd, wsd-cosine, wsd-exponential or "
+    "wsd-minus-sqrt (wsd: warm-up, stable, decay)",
+    base::Words{schedule_names()});
+  v.formerly("schedule");
+  v("warmup-steps", c.warmup_steps, optimizer, "steps of linear warm-up", step_count);
+  v("decay-steps", c.decay_steps, optimizer, "steps of the decay, for linear, cosine and wsd; 0: as the schedule says",
+    step_count);
+  v("beta1", c.beta1, optimizer, "AdamW: decay of the first moment", decay_rate);
+  v("beta2", c.beta2, optimizer, "AdamW: decay of the second moment", decay_rate);
+  v("epsilon", c.epsilon, optimizer, "AdamW: added to the root of the second moment", {1e-30, 1});
+  v("weight-decay", c.weight_decay, optimizer, "AdamW: weight decay, of all but biases, norms and embeddings",
+    {0, 1000});
+  v("decay-embeddings", c.decay_embeddings, optimizer, "on: weight decay of embeddings, too",
+    base::Words{{"off", "on"}});
+  v("clip", c.clip, optimizer, "largest norm of all gradients together; 0: no clipping", f32_from_zero);
+  v("save-every", c.save_every, checkpoints, "steps between checkpoints; 0: one at the end", step_count);
+  v("keep", c.keep, checkpoints, "newest checkpoints that are kept; 0: all", {0, 1'000'000});
+  v("resume", c.resume, checkpoints, "auto: go on from the newest whole checkpoint; never; or the path of one");
+  v("init-from", c.init_from, checkpoints, "checkpoint or run whose weights a new run begins with");
+  v("change", c.change, checkpoints, "settings that a resume may change though the run depends on them, as a,b,c");
+  v("stop-after", c.stop_after, checkpoints, "save after this step and exit with 75; 0: never", step_count);
+  v("validate-every", c.validate_every, checkpoints, "steps between validation losses; 0: never", step_count);
+  v("validation-sequences", c.validation_sequences, checkpoints, "sequences of a validation; 0: 64, or all where fewer",
+    {0, ranges::global_batch.high});
+  v("save-throttle", c.save_throttle, checkpoints, "bytes a second that a save may write beside steps; 0: no limit",
+    {0, base::most_bytes});
+  v("progress", c.progress, monitoring, "progress lines: auto (on a terminal often), always or never",
+    base::Words{{"auto", "always", "never"}});
+  v("hang-timeout", c.hang_timeout, monitoring, "seconds without progress after which a hung rank is reported (exit 6)",
+    {0.1, 1e7});
+  v("collective-delay", c.collective_delay, monitoring, "seconds added to each collective, to test overlap", {0, 60});
+  v("trace", c.trace, monitoring, "write what each rank did when to this file, for Perfetto and inspect --timeline");
+  v("trace-steps", c.trace_steps, monitoring, "steps to trace, for example 3:6; all where it is not given");
+  v("profile-step", c.profile_step, monitoring, "print where the time of a step went, by kernel");
   auto fields = v.take();
   // Elsewhere the order of pipeline stages is a schedule, too.
-  auto& rate = base::field_named(fields, "schedule", "a run");
+  auto& rate = base::field_named(fields, "lr-schedule", "a run");
   rate.set = [set = std::move(rate.set)](const std::string& text, const std::string& spelled) {
     for (const auto& [name, value] : plan::schedule_names())
       if (name == text)
@@ -98,9 +115,9 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     set(text, spelled);
   };
   // Those of the cut stand in their group before what a group ends with.
-  for (auto& f : plan::fields_of(static_cast<plan::Cut&>(c))) {
+  for (auto& f : plan::fields_of(static_cast<plan::ParallelLayout&>(c))) {
     const auto before = std::find_if(fields.begin(), fields.end(), [&](const auto& g) {
-      return g.name == (f.group == "What" ? "seed" : "memory-limit");
+      return g.name == (f.group == "Run" ? "seed" : "memory-limit");
     });
     fields.insert(before, std::move(f));
   }
@@ -130,7 +147,7 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
     c.of_plan.push_back(name);
     return true;
   };
-  auto cut = static_cast<plan::Cut&>(p);
+  auto cut = static_cast<plan::ParallelLayout&>(p);
   for (const auto& f : plan::fields_of(cut)) set(f.name, f.get());
   set("device", p.device == base::DeviceKind::cuda ? "cuda" : "cpu");
   if (set("model", p.model.name)) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libtrain/base/fields.h"
-#include "libtrain/plan/cut.h"
+#include "libtrain/plan/parallel_layout.h"
 #include "libtrain/plan/model_config.h"
 #include "libtrain/plan/problems.h"
 
@@ -14,9 +14,9 @@
 
 namespace trainyard::engine {
 
-// The cut is asked for: sequence and threads may be 0, as their help says (plan/cut.h). Setup makes a definite plan of
-// it.
-struct RunConfig : plan::Cut {
+// The cut is asked for: sequence and threads may be 0, as their help says (plan/parallel_layout.h). Setup makes a
+// definite plan of it.
+struct RunConfig : plan::ParallelLayout {
   RunConfig() { global_batch = 8, sequence = 0, threads = 0; }
 
   // what
@@ -52,8 +52,8 @@ struct RunConfig : plan::Cut {
   std::string change;  // comma-separated names of identity fields that a resume may change
   std::int64_t stop_after = 0;
   std::int64_t validate_every = 0;
-  std::int64_t validation_sequences = 64;
-  std::int64_t save_throttle = 0;  // bytes a second of background writing; 0: as fast as the disk takes it
+  std::int64_t validation_sequences = 0;  // 0: as RunSetup::validation_sequences says
+  std::int64_t save_throttle = 0;         // bytes a second of background writing; 0: as fast as the disk takes it
   // watching
   std::string progress = "auto";
   double hang_timeout = 600;    // seconds

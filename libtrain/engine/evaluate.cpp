@@ -171,10 +171,11 @@ void require_memory(const EvaluateConfig& c, const plan::Plan& p) {
   if (need <= limit) return;
   auto limited = p;
   limited.device_memory = limit;
-  throw base::InputError(fmt::format("a rank needs {} bytes to evaluate, --memory-limit {} allows {}: {} too many",
-                                     need, c.run.memory_limit, limit, need - limit),
-                         fmt::format("{}; more ranks with --pipeline or --zero 3, or a shorter --sequence, need less",
-                                     plan::remedies(limited, plan::Pass::evaluate)));
+  throw base::InputError(
+      fmt::format("a rank needs {} bytes to evaluate, --memory-limit {} allows {}: {} too many", need,
+                  c.run.memory_limit, limit, need - limit),
+      fmt::format("{}; more ranks with --pipeline-parallel or --zero 3, or a shorter --sequence, need less",
+                  plan::remedies(limited, plan::Pass::evaluate)));
 }
 
 // Everything that is decided before memory is taken.
@@ -339,17 +340,17 @@ const std::set<std::string>& evaluation_settings() {
                                            "zero",
                                            "communicator",
                                            "dtype",
-                                           "tensor",
+                                           "tensor-parallel",
                                            "sequence-parallel",
                                            "expert-parallel",
-                                           "expert-node",
-                                           "expert-chunks",
-                                           "expert-buffer",
-                                           "pipeline",
+                                           "expert-ranks-per-node",
+                                           "expert-overlap-chunks",
+                                           "expert-capacity-buffer",
+                                           "pipeline-parallel",
                                            "pipeline-schedule",
                                            "virtual-stages",
                                            "partition",
-                                           "layer-slots",
+                                           "gathered-layers",
                                            "threads",
                                            "memory-limit",
                                            "progress",
@@ -381,7 +382,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   agree_on_terms(t, config, world, exec);
   if (device.kind == base::DeviceKind::cpu) require_same_instructions(t.setup.plan.dtype, world, exec);
   t.setup.step.device = device;
-  require_cut(world, t.setup.plan);
+  require_layout(world, t.setup.plan);
   on_every_rank(world, exec, [&] { join_neighbours(world, t.setup.plan.virtual_stages, device); });
   watch_calls(watchdog.get(), world, Calls::of_a_start);
   const auto shape = t.setup.plan.micro();
@@ -432,7 +433,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
     });
   Evaluation result;
   on_every_rank(world, evaluator->communication(), [&] { result = result_of(config, t, total); });
-  if (masked) result.unmeasured_why = "hidden tokens are foretold from both sides";
+  if (masked) result.unmeasured_why = "hidden tokens are predicted from both sides";
   else if (result.unmeasured > 0)
     result.unmeasured_why =
         text->why_not().empty() ? "the tokenizer has no token for a part of the text" : text->why_not();

@@ -37,6 +37,13 @@ LayerGate layer_gate(std::int64_t layer, std::int64_t experts, std::span<const s
 
 std::string percents(double share) { return fmt::format("{:.0f} %", 100 * share); }
 
+// What an expert got that never got less than this share.
+const char* words_of(double share) {
+  if (share >= 1) return "every token";
+  if (share > 0.9) return "more than nine tenths of the tokens";
+  return share > 0.75 ? "more than three quarters of the tokens" : "more than half of the tokens";
+}
+
 }  // namespace
 
 GateRecordShape gate_record_shape(const plan::ModelConfig& model) {
@@ -65,37 +72,40 @@ GateMetrics gate_metrics(const plan::ModelConfig& model, std::span<const std::in
   return out;
 }
 
-bool GateWatch::gets_nearly_everything(const LayerGate& g) const {
-  const auto k = model_.experts.top_k;
-  const double of_choices = g.fullest / static_cast<double>(g.experts);
-  if (k == 1) return g.experts >= 4 && of_choices > 0.5;
-  return k < g.experts && of_choices * static_cast<double>(k) > 0.9;
+double GateWatch::share_of_tokens(const LayerGate& g) const {
+  return over(g.fullest * static_cast<double>(model_.experts.top_k), g.experts);
 }
 
-std::string GateWatch::sentence(const LayerGate& g) const {
+bool GateWatch::prefers_one(const LayerGate& g) const {
+  const auto k = model_.experts.top_k;
+  if (k == 1) return g.experts >= 4 && share_of_tokens(g) > 0.5;
+  return k < g.experts && share_of_tokens(g) > 0.9;
+}
+
+std::string GateWatch::sentence(const LayerGate& g, double least) const {
   const auto& e = model_.experts;
-  const double share = g.fullest * static_cast<double>(e.top_k) / static_cast<double>(g.experts);
   return fmt::format(
-      "the gate of layer {} has collapsed: in each of the last {} steps one expert got nearly everything, now expert "
-      "{} "
-      "{} of the tokens (evenly it would be {}); what helps: a larger experts-balance-loss (it is {}), {}{}a smaller "
+      "the gate of layer {} {}: in each of the last {} steps one expert got {}; in the last step expert {} got {} of "
+      "the tokens (evenly it would be {}); what helps: a larger experts-balance-loss (it is {}), {}{}a smaller "
       "--learning-rate",
-      g.layer, steps, g.fullest_expert, percents(share),
-      percents(static_cast<double>(e.top_k) / static_cast<double>(g.experts)), base::number_text(e.balance_loss),
-      e.z_loss > 0 ? "a larger experts-z-loss, " : "an experts-z-loss, ",
+      g.layer, least > 0.9 ? "has collapsed" : "is very uneven", steps, words_of(least), g.fullest_expert,
+      percents(share_of_tokens(g)), percents(static_cast<double>(e.top_k) / static_cast<double>(g.experts)),
+      base::number_text(e.balance_loss), e.z_loss > 0 ? "a larger experts-z-loss, " : "an experts-z-loss, ",
       e.noise == plan::GateNoise::none ? "experts-noise \"jitter\", " : "");
 }
 
 std::vector<std::string> GateWatch::look(const GateMetrics& metrics) {
-  in_a_row_.resize(metrics.layers.size(), 0);
+  rows_.resize(metrics.layers.size());
   std::vector<std::string> out;
   for (std::size_t i = 0; i < metrics.layers.size(); ++i) {
-    auto& n = in_a_row_[i];
-    if (n < 0) continue;
-    n = gets_nearly_everything(metrics.layers[i]) ? n + 1 : 0;
-    if (n < steps) continue;
-    out.push_back(sentence(metrics.layers[i]));
-    n = -1;
+    auto& row = rows_[i];
+    if (row.steps < 0) continue;
+    const auto& gate = metrics.layers[i];
+    if (!prefers_one(gate)) row = {};
+    else ++row.steps, row.least = std::min(row.least, share_of_tokens(gate));
+    if (row.steps < steps) continue;
+    out.push_back(sentence(gate, row.least));
+    row.steps = -1;
   }
   return out;
 }

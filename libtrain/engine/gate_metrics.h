@@ -38,8 +38,8 @@ GateRecordShape gate_record_shape(const plan::ModelConfig& model);
 // `records` are the sums over all micro-batches and ranks.
 GateMetrics gate_metrics(const plan::ModelConfig& model, std::span<const std::int64_t> records);
 
-// A gate has collapsed where one expert gets nearly everything in `steps` steps that follow one another: more than half
-// of all choices, of at least four experts; where a token goes to several, more than nine tenths of the tokens.
+// Notices a gate that prefers one expert in `steps` steps that follow one another: more than half of the tokens, where
+// a token goes to one of at least four experts; more than nine tenths of them, where a token goes to several.
 class GateWatch {
  public:
   static constexpr int steps = 10;
@@ -48,11 +48,16 @@ class GateWatch {
   std::vector<std::string> look(const GateMetrics& metrics);
 
  private:
-  bool gets_nearly_everything(const LayerGate& gate) const;
-  std::string sentence(const LayerGate& gate) const;
+  struct Row {         // of steps that follow one another
+    int steps = 0;     // -1: it was said
+    double least = 1;  // share of the tokens that the fullest expert got
+  };
+  double share_of_tokens(const LayerGate& gate) const;  // that went to the fullest expert
+  bool prefers_one(const LayerGate& gate) const;
+  std::string sentence(const LayerGate& gate, double least) const;
 
   plan::ModelConfig model_;
-  std::vector<int> in_a_row_;  // by the places of layers in the metrics; -1: it was said
+  std::vector<Row> rows_;  // by the places of layers in the metrics
 };
 
 }  // namespace trainyard::engine

@@ -53,10 +53,12 @@ std::string default_text(const std::string& name) {
   return "the default";
 }
 
-// What a run may go on with otherwise: it changes where and how it computes, not what (README, decision 14).
+// What a run may go on with otherwise: it changes where and how it computes, not what
+// (libtrain/design/runs-and-faults.md, decision 14).
 bool is_free(const std::string& name) {
   for (const char* free :
-       {"ranks", "tensor", "zero", "dtype", "device", "threads", "recompute", "save_every", "keep", "save_throttle"})
+       {"ranks", "tensor", "tensor_parallel", "pipeline", "pipeline_parallel", "expert_parallel", "sequence_parallel",
+        "zero", "dtype", "device", "threads", "recompute", "save_every", "keep", "save_throttle"})
     if (name == free) return true;
   return false;
 }
@@ -116,7 +118,12 @@ std::vector<std::string> split_names(const std::string& text) {
   auto names = base::comma_separated(text);
   if (text.find_first_not_of(" ,") != std::string::npos) std::erase(names, "");  // a comma too many
   if (text.empty()) names.clear();
-  for (auto& name : names) std::replace(name.begin(), name.end(), '-', '_');
+  // An identity keeps the names that settings had first.
+  for (auto& name : names) {
+    std::replace(name.begin(), name.end(), '-', '_');
+    if (name == "local_accumulation") name = "fold";
+    if (name == "lr_schedule") name = "schedule";
+  }
   return names;
 }
 
@@ -149,7 +156,7 @@ void require_same_run(const nlohmann::json& written, const nlohmann::json& now, 
     names += (names.empty() ? "" : ",") + item.key();
   }
   if (!differences.empty())
-    throw base::InputError(fmt::format("{} belongs to another run:{}", where, differences),
+    throw base::InputError(fmt::format("{} was trained with other settings:{}", where, differences),
                            fmt::format("give the old values, or say --change {} to go on with the new ones, or "
                                        "--resume never with another --output",
                                        names));

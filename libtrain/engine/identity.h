@@ -31,7 +31,7 @@ std::vector<std::string> differing_fields(const nlohmann::json& expected, const 
 
 // Why two checkpoints may hold other numbers: their steps, each key of their identities that differs, also inside of
 // model and data ("model.lanes"), working dtype, device and instruction set. Null is a key that is left out. Empty:
-// they are of one run, at one step. Cuts are no reason (checkpoint_cut of report.h).
+// they are of one run, at one step. Cuts are no reason (checkpoint_layout of report.h).
 struct FieldDifference {
   std::string name;
   nlohmann::json first, second;
@@ -43,6 +43,7 @@ std::string text_of(const FieldDifference& difference, const std::string& first,
 // 16 hex digits over the canonical dump.
 std::string hash_of(const nlohmann::json& identity);
 
-std::vector<std::string> split_names(const std::string& comma_separated);  // "global-batch" is global_batch
+std::vector<std::string> split_names(
+    const std::string& comma_separated);  // "global-batch" is global_batch, "lr-schedule" schedule
 
 }  // namespace trainyard::engine

@@ -56,13 +56,14 @@ std::vector<std::string> problems(const LearningRate& s) {
   std::vector<std::string> out;
   const auto names = schedule_names();
   if (std::find(names.begin(), names.end(), s.schedule) == names.end())
-    out.push_back(fmt::format("--schedule {} is not known; use one of {}", s.schedule, fmt::join(names, ", ")));
+    out.push_back(fmt::format("--lr-schedule {} is not known; use one of {}", s.schedule, fmt::join(names, ", ")));
   if (!(s.peak > 0) || !std::isfinite(s.peak))
     out.push_back(fmt::format("--learning-rate {} must be a positive number", s.peak));
   if (!(s.final >= 0 && s.final <= s.peak))
     out.push_back(fmt::format("--final-learning-rate {} must lie between 0 and --learning-rate {}", s.final, s.peak));
   if (s.warmup_steps < 0 || s.warmup_steps > s.total_steps)
-    out.push_back(fmt::format("--warmup-steps {} must lie between 0 and --steps {}", s.warmup_steps, s.total_steps));
+    out.push_back(
+        fmt::format("--warmup-steps {0} is more than --steps {1}: give at most {1}", s.warmup_steps, s.total_steps));
   if (s.start != 0 && !(s.start > 0 && s.start <= s.peak))
     out.push_back(fmt::format("--start-learning-rate {} must lie between 0 and --learning-rate {}", s.start, s.peak));
   else if (s.start > 0 && s.warmup_steps == 0)
@@ -72,10 +73,10 @@ std::vector<std::string> problems(const LearningRate& s) {
                               s.warmup_steps));
   if (decays_at_the_end(s.schedule) && (s.decay_steps < 1 || s.decay_steps + s.warmup_steps > s.total_steps))
     out.push_back(
-        fmt::format("--schedule {} needs --decay-steps between 1 and --steps minus --warmup-steps ({}), not {}",
+        fmt::format("--lr-schedule {} needs --decay-steps between 1 and --steps minus --warmup-steps ({}), not {}",
                     s.schedule, s.total_steps - s.warmup_steps, s.decay_steps));
   if (s.schedule == "wsd-exponential" && !(s.final > 0))
-    out.push_back("--schedule wsd-exponential needs a --final-learning-rate above 0");
+    out.push_back("--lr-schedule wsd-exponential needs a --final-learning-rate above 0");
   if ((s.schedule == "linear" || s.schedule == "cosine") && s.decay_steps > 0 && s.final == 0 &&
       s.warmup_steps + s.decay_steps < s.total_steps)
     out.push_back(fmt::format(
@@ -84,9 +85,9 @@ std::vector<std::string> problems(const LearningRate& s) {
         s.decay_steps, s.total_steps));
   if (s.schedule == "constant" || s.schedule == "inverse-sqrt") {
     if (s.final > 0)
-      out.push_back(fmt::format("--final-learning-rate {} means nothing to --schedule {}", s.final, s.schedule));
+      out.push_back(fmt::format("--final-learning-rate {} means nothing to --lr-schedule {}", s.final, s.schedule));
     if (s.decay_steps > 0)
-      out.push_back(fmt::format("--decay-steps {} means nothing to --schedule {}", s.decay_steps, s.schedule));
+      out.push_back(fmt::format("--decay-steps {} means nothing to --lr-schedule {}", s.decay_steps, s.schedule));
   }
   return out;
 }

@@ -20,7 +20,7 @@ void require_objective(const RunConfig& c, const plan::ModelConfig& model) {
                 "causal = \"off\" in the table [attention] of the model's file, or leave --objective out");
     else
       wrong.add(fmt::format("--objective causal: the queries of model {} see later tokens, those that they would "
-                            "foretell among them",
+                            "predict among them",
                             name),
                 "--objective masked, or leave it out");
   } else if (objective == plan::Objective::causal) {

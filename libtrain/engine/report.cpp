@@ -112,7 +112,7 @@ void write_report(const std::string& output, const SizeTable& memory, const Size
   }
 }
 
-std::string checkpoint_cut(const checkpoint::RunState& s) {
+std::string checkpoint_layout(const checkpoint::RunState& s) {
   // Nobody checks what a plan says that is for reading only.
   const auto number = [&](const char* key, std::int64_t otherwise) {
     const auto found = s.plan.is_object() ? s.plan.find(key) : s.plan.end();
@@ -127,12 +127,14 @@ std::string checkpoint_cut(const checkpoint::RunState& s) {
     std::string order;
     for (const auto& [name, value] : plan::schedule_names())
       if (s.plan.contains("schedule") && s.plan["schedule"] == name) order = name;
-    if (chunks > 1) order += fmt::format("{}{}", order.empty() ? "" : ", ", base::counted(chunks, "chunk"));
+    if (chunks > 1) order += fmt::format("{}{}", order.empty() ? "" : ", ", base::counted(chunks, "virtual stage"));
     add(fmt::format(
         "{}{}{}{}",
         in_stages ? fmt::format("{} stages{} x ", stages, order.empty() ? "" : fmt::format(" ({})", order)) : "",
         ranks / tensor / stages, shares ? fmt::format(" x {} tensor", tensor) : " data",
-        shares && s.plan.contains("sequence_parallel") && s.plan["sequence_parallel"] == true ? " and its rows" : ""));
+        shares && s.plan.contains("sequence_parallel") && s.plan["sequence_parallel"] == true
+            ? " with sequence parallelism"
+            : ""));
   }
   if (experts > 1) add(fmt::format("experts over {}", experts));
   if (const auto zero = number("zero", -1); zero >= 0) add(fmt::format("ZeRO {}", zero));
@@ -140,14 +142,15 @@ std::string checkpoint_cut(const checkpoint::RunState& s) {
   return out;
 }
 
-std::string cut_text(const plan::Plan& p) {
+std::string parallel_layout_text(const plan::Plan& p) {
   const auto b = p.batch();
-  return fmt::format("{}{}, ZeRO {}, {}{} a rank, {}: {} of {} x {} tokens a step, fold {}, {}",
+  return fmt::format("{}{}, ZeRO {}, {}{} a rank, {}: {} of {} x {} tokens a step, {}{}",
                      base::counted(p.topology.world(), "rank"), plan::sharing_text(p), p.zero,
                      p.recompute == plan::Recompute::none ? "" : plan::recomputed_text(p.recompute) + ", ",
                      base::counted(p.threads, "thread"), base::name_of(p.dtype),
                      b.micros() == 1 ? "1 micro-batch" : base::count_text(b.micros()) + " micro-batches", p.micro_batch,
-                     p.sequence, b.fold, base::counted(b.rounds(), "accumulation round"));
+                     p.sequence, b.fold > 1 ? fmt::format("local accumulation {}, ", b.fold) : "",
+                     base::counted(b.rounds(), "accumulation step"));
 }
 
 std::string plan_text(const plan::Plan& p, const std::string& output, base::Sizes sizes) {
@@ -157,7 +160,7 @@ std::string plan_text(const plan::Plan& p, const std::string& output, base::Size
   if (const auto attention = plan::attention_text(p.model, p.sequence); !attention.empty())
     out += fmt::format("attention: {}; lists of {} a rank\n", attention,
                        base::size_text(plan::most_attention_list_bytes(p), sizes));
-  out += cut_text(p) + "\n";
+  out += parallel_layout_text(p) + "\n";
   const auto memory = p.memory.categories;
   const auto row = [&](const std::string& name, std::int64_t bytes) {
     out += fmt::format("  {:<28}{:>16}\n", name, base::size_text(bytes, sizes));

@@ -39,11 +39,11 @@ void write_report(const std::string& output, const SizeTable& memory, const Size
 
 // One line: ranks, replicas and what they share, ZeRO stage, recomputation, threads, dtype, and how a step is divided.
 // A dry run says it, and every start.
-std::string cut_text(const plan::Plan& plan);
+std::string parallel_layout_text(const plan::Plan& plan);
 
 // Of a checkpoint, what its plan says of the cut that wrote it: "2 x 2 tensor and its rows, ZeRO 1, 4 lanes", "4
 // stages (1f1b) x 2 x 4 tensor, ZeRO 1, 4 lanes", or "ZeRO 3, 4 lanes" with neither; what it does not say is left out.
-std::string checkpoint_cut(const checkpoint::RunState& state);
+std::string checkpoint_layout(const checkpoint::RunState& state);
 
 std::string plan_text(const plan::Plan& plan, const std::string& output, base::Sizes sizes);
 

@@ -203,10 +203,10 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   else require_same_instructions(config.dtype, world, world.communication ? *world.communication : *caller);
   auto& exec = world.communication ? *world.communication : *caller;
   take_lanes_of_run(config, world, exec);
-  const auto decided = decide_cut(config, world, exec, place, ranks_on_node);
+  const auto decided = decide_layout(config, world, exec, place, ranks_on_node);
   if (!decided.empty() && world.rank == 0 && listener.on_note) listener.on_note(decided);
   auto setup = agreed_setup(config, world, exec);
-  require_cut(world, setup.plan);
+  require_layout(world, setup.plan);
   on_every_rank(world, exec, [&] { join_neighbours(world, setup.plan.virtual_stages, device); });
   setup.step.device = device, setup.ranks_on_device = place.share.ranks;
   if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0)
@@ -229,7 +229,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   while (start.step < config.steps && !reached()) {
     if (!start.path.empty())
       note(fmt::format("{} {}", start.weights_only ? "weights from" : "resuming from", start.path));
-    if (!loop) note(cut_text(setup.plan)), note(planned_reading(config, setup, start));
+    if (!loop) note(parallel_layout_text(setup.plan)), note(planned_reading(config, setup, start));
     if (!loop && world.rank == 0) warn_of_what_is_left_out(setup);
     if (!loop) on_every_rank(world, exec, [&] { loop.emplace(context); });
     try {
@@ -279,15 +279,17 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
   const auto place = agree_on_device(config, world, exec);
   if (place.device.kind != base::DeviceKind::cuda) require_same_instructions(config.dtype, world, exec);
   take_lanes_of_run(config, world, exec);
-  auto decided = decide_cut(config, world, exec, place, ranks_on_node);
+  auto decided = decide_layout(config, world, exec, place, ranks_on_node);
   if (!decided.empty()) decided += "\n";
   const auto setup = agreed_setup(config, world, exec);
   on_every_rank(world, exec, [&] {
     const auto shortage = shortage_of(setup, ranks_on_node);
     if (!shortage.empty())
       throw base::EnvironmentError(shortage,
-                                   "more ranks on more machines, a higher --zero, or a smaller --micro-batch; or look "
-                                   "from the machine that the job runs on");
+                                   fmt::format("{}a smaller --micro-batch, or --recompute full; or look from the "
+                                               "machine that the job runs on",
+                                               world.size == 1 ? "more ranks on more machines with a higher --zero, "
+                                                               : "more ranks on more machines, a higher --zero, "));
   });
   Start start;  // of rank 0
   const auto path = on_rank_zero(world, exec, [&] {

@@ -89,7 +89,7 @@ RunResult RunLoop::go() {
   const auto records = records_of_all(mine, run_.world, trainer_.communication());
   result.memory_report = memory_report(trainer_.memory(), run_.setup, run_.world.rank, records, of_others);
   result.traffic_report =
-      traffic_table(run_.setup.plan, run_.world, steps_done_, {validations_done_, config.validation_sequences},
+      traffic_table(run_.setup.plan, run_.world, steps_done_, {validations_done_, run_.setup.validation_sequences},
                     trainer_.expert_edges().further_rounds());
   try {
     patiently("writing report and trace", [&] {
@@ -163,7 +163,7 @@ bool RunLoop::finish_step(RunResult& result) {
   const double ended = now();
   m.step_seconds = ended - begin;
   if (run_.config.validate_every > 0 && (step_ % run_.config.validate_every == 0 || step_ == run_.config.steps)) {
-    m.validation_loss = trainer_.validate(run_.config.validation_sequences);
+    m.validation_loss = trainer_.validate(run_.setup.validation_sequences);
     ++validations_done_;
   }
   finished_at_ = now();

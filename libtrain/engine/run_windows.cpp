@@ -2,6 +2,7 @@
 #include "libtrain/engine/run_windows.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/text.h"
 
 #include <fmt/format.h>
 
@@ -42,15 +43,11 @@ RunWindows::RunWindows(const RunConfig& config, const RunSetup& setup)
   if (training.count() == 0)
     throw base::InputError(fmt::format("{} holds no window of {} tokens", config.data, setup.plan.sequence + 1),
                            "give more text, or a shorter --sequence");
-  if (validation && validation->count() < static_cast<std::uint64_t>(config.validation_sequences))
-    throw base::InputError(fmt::format("the validation split holds {} sequences, --validation-sequences asks for {}",
-                                       validation->count(), config.validation_sequences),
-                           "lower --validation-sequences, or make shards with a larger --validation");
   if (setup.mask == data::DocumentMask::off && !setup.masking) return;  // all targets count
   require_target(training, config.data, 1000);
   if (validation)
     require_target(*validation, "the validation split of " + config.data,
-                   static_cast<std::uint64_t>(config.validation_sequences));
+                   static_cast<std::uint64_t>(setup.validation_sequences));
 }
 
 base::InputError nothing_counts(const std::string& what, bool hides) {
@@ -70,7 +67,10 @@ plan::DataUse data_use_of(const RunSetup& setup) {
 
 std::string reading_text(const RunSetup& setup, std::int64_t steps, std::int64_t samples) {
   const auto use = data_use_of(setup);
-  return plan::data_use_text(use, setup.plan.sequence) + "; " + plan::epochs_text(use, steps, samples);
+  auto text = plan::data_use_text(use, setup.plan.sequence) + "; " + plan::epochs_text(use, steps, samples);
+  if (setup.validation_sequences > 0)
+    text += fmt::format("; a validation reads {}", base::counted(setup.validation_sequences, "sequence"));
+  return text;
 }
 
 }  // namespace trainyard::engine

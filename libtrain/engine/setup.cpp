@@ -10,6 +10,7 @@
 #include "libtrain/engine/masking.h"
 #include "libtrain/engine/trace_file.h"
 #include "libtrain/io/layout_file.h"
+#include "libtrain/plan/data_use.h"
 #include "libtrain/plan/field_json.h"
 #include "libtrain/plan/limits.h"
 #include "libtrain/plan/model_fields.h"
@@ -59,6 +60,26 @@ void take_vocabulary(const RunConfig& c, const TokensOfModel& tokens, plan::Mode
               "(shard-data --end-of-document)"
             : fmt::format("leave the vocabulary out of the model: it comes from the shards{}",
                           tokens.mask_token < 0 ? "" : fmt::format("; or give {}", tokens.vocabulary)));
+}
+
+// Without a number of one's own: whole micro-batches of what is there, 64 sequences or some more at most.
+std::int64_t validation_sequences_of(const RunConfig& c, const data::SetIndex& index, std::int64_t sequence) {
+  constexpr std::int64_t usual = 64;
+  if (c.validate_every == 0) return 0;
+  std::vector<std::int64_t> tokens;
+  for (const auto& shard : index.validation) tokens.push_back(shard.tokens);
+  const auto there = plan::data_use(tokens, sequence).windows;
+  if (c.validation_sequences > there)
+    throw base::InputError(fmt::format("the validation split holds {} sequences, --validation-sequences asks for {}",
+                                       there, c.validation_sequences),
+                           "lower --validation-sequences, or make shards with a larger --validation");
+  if (c.validation_sequences > 0) return c.validation_sequences;
+  const auto micro_batches = std::min(there, std::max(usual, c.micro_batch)) / c.micro_batch;
+  if (micro_batches == 0)
+    throw base::InputError(
+        fmt::format("the validation split holds {} sequences, and --micro-batch is {}", there, c.micro_batch),
+        "lower --micro-batch, make shards with a larger --validation, or leave out --validate-every");
+  return micro_batches * c.micro_batch;
 }
 
 nlohmann::json identity_of(const RunConfig& c, const RunSetup& s) {
@@ -148,8 +169,8 @@ plan::LanesOf decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
 // The cut made definite, so that what partition-model refuses, and nothing else, is refused here.
 plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int threads) {
   plan::Plan p;
-  const plan::Cut& cut = c;
-  static_cast<plan::Cut&>(p) = cut;
+  const plan::ParallelLayout& cut = c;
+  static_cast<plan::ParallelLayout&>(p) = cut;
   p.model = std::move(model);
   p.topology = plan::topology_of(cut, ranks);
   if (p.sequence == 0) p.sequence = p.model.context;
@@ -159,7 +180,7 @@ plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int t
   return p;
 }
 
-// "--tensor" in a sentence, but not in "--tensor-ranks".
+// "--tensor-parallel" in a sentence, but not in "--tensor-ranks".
 bool names_flag(const std::string& text, const std::string& name) {
   const auto flag = "--" + name;
   for (auto at = text.find(flag); at != std::string::npos; at = text.find(flag, at + 1)) {
@@ -240,6 +261,7 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   s.step.beta1 = c.beta1, s.step.beta2 = c.beta2, s.step.epsilon = c.epsilon, s.step.weight_decay = c.weight_decay,
   s.step.clip = c.clip, s.step.seed = c.seed, s.step.decay_embeddings = c.decay_embeddings == "on";
   s.mask = c.document_mask == "on" ? data::DocumentMask::on : data::DocumentMask::off;
+  s.validation_sequences = validation_sequences_of(c, s.index, s.plan.sequence);
   if (tokens.mask_token >= 0) s.masking = masking_of(c, s.index, tokens.mask_token);
   s.identity = identity_of(c, s);
   require_known_fields(s.identity, split_names(c.change));

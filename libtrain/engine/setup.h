@@ -22,7 +22,8 @@ struct RunSetup {
   data::DocumentMask mask = data::DocumentMask::off;
   std::optional<data::Masking> masking;  // of a model that sees both ways
   nlohmann::json identity;
-  int ranks_on_device = 1;  // of the job that compute on this rank's GPU
+  std::int64_t validation_sequences = 0;  // of a validation; 0 where the run has none
+  int ranks_on_device = 1;                // of the job that compute on this rank's GPU
 };
 
 // Reads the model and the data index. Throws UsageError listing every problem, each with a hint; InputError (exit 3)

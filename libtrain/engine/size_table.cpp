@@ -12,11 +12,11 @@ std::string SizeTable::text(base::Sizes sizes) const {
   const auto heading = sizes == base::Sizes::exact ? title + " (bytes)" : title;
   auto wide = std::max<std::size_t>(28, heading.size());
   for (const auto& r : rows) wide = std::max(wide, r.name.size() + 1);
-  auto out = fmt::format("{:<{}}{:>16}{:>16}{:>12}\n", heading, wide, foretold, "measured", "difference");
+  auto out = fmt::format("{:<{}}{:>16}{:>16}{:>12}\n", heading, wide, predicted, "measured", "difference");
   for (const auto& r : rows)
-    out += fmt::format("{:<{}}{:>16}{:>16}{:>12}\n", r.name, wide, base::size_text(r.foretold, sizes),
+    out += fmt::format("{:<{}}{:>16}{:>16}{:>12}\n", r.name, wide, base::size_text(r.predicted, sizes),
                        base::size_text(r.measured, sizes),
-                       r.verdict.empty() ? base::size_difference_text(r.measured - r.foretold, sizes) : r.verdict);
+                       r.verdict.empty() ? base::size_difference_text(r.measured - r.predicted, sizes) : r.verdict);
   return out;
 }
 

@@ -1,4 +1,4 @@
-// SizeTable: bytes that were foretold beside those that were measured.
+// SizeTable: bytes that were predicted beside those that were measured.
 #pragma once
 
 #include "libtrain/base/number_text.h"
@@ -12,14 +12,14 @@ namespace trainyard::engine {
 struct SizeTable {
   struct Row {
     std::string name;
-    std::int64_t foretold = 0, measured = 0;
+    std::int64_t predicted = 0, measured = 0;
     std::string verdict;  // said instead of the difference, where equality is not what was promised
   };
-  std::string title, foretold;  // headings of the first two columns: "memory", "predicted"
+  std::string title, predicted;  // headings of the first two columns: "memory", "predicted"
   std::vector<Row> rows;
 
-  // One line a row: name, foretold, measured, difference. The difference is 0 only where the bytes are equal, also when
-  // sizes are rounded.
+  // One line a row: name, predicted, measured, difference. The difference is 0 only where the bytes are equal, also
+  // when sizes are rounded.
   std::string text(base::Sizes sizes = base::Sizes::exact) const;
 };
 

@@ -42,7 +42,7 @@ World make_world(std::string kind, int rank, const plan::Topology& topology, com
   return w;
 }
 
-void require_cut(const World& world, const plan::Plan& p) {
+void require_layout(const World& world, const plan::Plan& p) {
   for (const auto& [axis, name] : plan::axis_names)
     TRAINYARD_ASSERT(world.topology.size(axis) == p.topology.size(axis),
                      "a world of {} ranks along {} for a plan of {}", world.topology.size(axis), name,

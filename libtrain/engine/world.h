@@ -44,7 +44,7 @@ World make_world(std::string kind, int rank, int size, comm::GroupFactory betwee
                  int experts = 1, int node = 1);
 
 // Is the world cut as the plan is? Who made it looked at the same settings.
-void require_cut(const World& world, const plan::Plan& plan);
+void require_layout(const World& world, const plan::Plan& plan);
 
 // The queues to the stages before and behind, where the topology has stages: once the world has the communicators that
 // it will keep. In a ring with several chunks of each stage. Collective.

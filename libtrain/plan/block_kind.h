@@ -1,4 +1,4 @@
-// BlockKind, BranchKind: all that is foretold of one kind of block, said once: parameters, memory, FLOPs, leases. What
+// BlockKind, BranchKind: all that is predicted of one kind of block, said once: parameters, memory, FLOPs, leases. What
 // the planner sums and what the block is made from.
 #pragma once
 
@@ -100,7 +100,8 @@ class BlockKind {
   virtual double apart_flops(const ModelConfig&, std::int64_t) const { return 0; }
 
   // Is the block made for ranks that share it: are its parameters cut or the same on all, its rows those of the stream
-  // (MicroShape::stream_rows), its sums and calls theirs? A kind that does not say so runs with --tensor 1 alone.
+  // (MicroShape::stream_rows), its sums and calls theirs? A kind that does not say so runs with --tensor-parallel 1
+  // alone.
   virtual bool shared_by_tensor_ranks() const { return false; }
   // Of one micro-batch: forward and backward, with what recomputation sends again, or an evaluation. By default none.
   virtual std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
@@ -121,7 +122,7 @@ class BranchKind {
   virtual std::string prefix() const = 0;
   virtual double residual_dropout(const ModelConfig&) const { return 0; }
   // Do ranks that share a layer share this branch: are its parameters cut, and its output the sum over them
-  // (model/shared_sum.h)? A branch that does not say so runs with --tensor 1 alone.
+  // (model/shared_sum.h)? A branch that does not say so runs with --tensor-parallel 1 alone.
   virtual bool shared_by_tensor_ranks() const { return false; }
   virtual void declare(Declaration& unit) const = 0;
   // A unit beside that of the layer, which the branch leases and commits itself: by default none; at most one branch of

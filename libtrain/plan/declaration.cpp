@@ -9,14 +9,14 @@ namespace trainyard::plan {
 namespace {
 constexpr double spread = 0.02;
 
-std::optional<DimCut> cut_of(Declaration::Shared shared) {
+std::optional<ShardedDim> cut_of(Declaration::Shared shared) {
   if (shared == Declaration::Shared::none) return {};
-  return DimCut{shared == Declaration::Shared::outputs ? 0 : 1, Axis::tensor};
+  return ShardedDim{shared == Declaration::Shared::outputs ? 0 : 1, Axis::tensor};
 }
 }  // namespace
 
 void Declaration::add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored,
-                      Init init, Decay decay, std::optional<DimCut> cut) {
+                      Init init, Decay decay, std::optional<ShardedDim> cut) {
   auto full = unit_.name;
   full += '.';
   full += name;
@@ -24,7 +24,7 @@ void Declaration::add(std::string_view name, std::vector<std::int64_t> shape, st
 }
 
 void Declaration::parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay,
-                            std::optional<DimCut> cut) {
+                            std::optional<ShardedDim> cut) {
   auto stored = shape;
   add(name, std::move(shape), std::move(stored), init, decay, cut);
 }
@@ -55,7 +55,7 @@ void Declaration::choice_bias(std::string_view name, std::int64_t experts, doubl
 
 void Declaration::vocabulary_table(std::string_view name, Decay decay) {
   add(name, {model_.vocabulary, model_.hidden}, {model_.stored_vocabulary(), model_.hidden},
-      {Init::Kind::normal, spread}, decay, DimCut{0, Axis::tensor});
+      {Init::Kind::normal, spread}, decay, ShardedDim{0, Axis::tensor});
 }
 
 void Declaration::positions_table(std::string_view name) {

@@ -34,14 +34,14 @@ class Declaration {
   void choice_bias(std::string_view name, std::int64_t experts, double rate, std::int64_t choices);
   // Anything else. `cut` is a dim that ranks share out between them; by default each holds all of it.
   void parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay,
-                 std::optional<DimCut> cut = {});
+                 std::optional<ShardedDim> cut = {});
 
   const ModelConfig& model() const { return model_; }
   Unit take() { return std::move(unit_); }
 
  private:
   void add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored, Init init,
-           Decay decay, std::optional<DimCut> cut = {});
+           Decay decay, std::optional<ShardedDim> cut = {});
   const ModelConfig& model_;
   Unit unit_;
 };

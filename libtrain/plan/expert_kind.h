@@ -1,4 +1,4 @@
-// ExpertKind: all that is foretold of a network that can be an expert, said once.
+// ExpertKind: all that is predicted of a network that can be an expert, said once.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"

@@ -48,7 +48,7 @@ std::int64_t expert_staging_bytes(const ModelPart& part, const MicroShape& s, Pa
 
 std::vector<Problem> expert_node_problems(const Plan& p) {
   if (p.expert_node == 1) return {};
-  const auto said = fmt::format("--expert-node {}", p.expert_node);
+  const auto said = fmt::format("--expert-ranks-per-node {}", p.expert_node);
   if (!has_experts(p.model))
     return {{said + " is for rows of experts, and the model has none",
              "leave the node out, or a model with experts (train --help-model)"}};
@@ -56,8 +56,8 @@ std::vector<Problem> expert_node_problems(const Plan& p) {
     return {{said + " is for rows that go to the experts of other ranks, and --expert-parallel is 1",
              fmt::format("leave the node out, or --expert-parallel {}", 2 * p.expert_node)}};
   const auto nearest = nearest_node(p.expert_parallel, p.expert_node);
-  const auto hint =
-      nearest == 1 ? std::string("leave the node out") : fmt::format("--expert-node {}, or leave it out", nearest);
+  const auto hint = nearest == 1 ? std::string("leave the node out")
+                                 : fmt::format("--expert-ranks-per-node {}, or leave it out", nearest);
   if (p.expert_node == p.expert_parallel)
     return {{fmt::format("{} is all ranks that share the experts (--expert-parallel {}): in one node rows go in one "
                          "hop",

@@ -155,9 +155,9 @@ BufferProblem expert_buffer_problem(const Plan& p) {
         "a smaller --micro-batch or --expert-parallel"};
   if (p.expert_buffer == 0) return {};
   if (!has_experts(p.model))
-    return {fmt::format("--expert-buffer {} is for rows of experts, and the model has none", p.expert_buffer),
+    return {fmt::format("--expert-capacity-buffer {} is for rows of experts, and the model has none", p.expert_buffer),
             "leave the buffer out, or a model with experts (train --help-model)"};
-  const auto said = fmt::format("--expert-buffer {}", p.expert_buffer);
+  const auto said = fmt::format("--expert-capacity-buffer {}", p.expert_buffer);
   if (p.expert_parallel == 1)
     return {said + " is for rows that go to the experts of other ranks, and --expert-parallel is 1",
             "leave the buffer out, or --expert-parallel 2"};
@@ -165,7 +165,7 @@ BufferProblem expert_buffer_problem(const Plan& p) {
     return {fmt::format("{} is for rounds, and experts that {} tensor ranks deal out have places for all tokens "
                         "instead",
                         said, p.tensor),
-            "leave the buffer out, or --tensor 1"};
+            "leave the buffer out, or --tensor-parallel 1"};
   if (!rounds)
     return {said +
                 " is for experts without a capacity, and those of the model have one, in training and in evaluation: "
@@ -176,13 +176,13 @@ BufferProblem expert_buffer_problem(const Plan& p) {
     return {fmt::format("{} holds fewer rows than one expert may get of a micro-batch, which has {} tokens "
                         "(--micro-batch {} of --sequence {})",
                         said, tokens, p.micro_batch, p.sequence),
-            fmt::format("--expert-buffer {}, or a smaller --micro-batch", tokens)};
+            fmt::format("--expert-capacity-buffer {}, or a smaller --micro-batch", tokens)};
   std::int64_t most = 0;
   for (const auto count : p.model.experts.count)
     most = std::max(most, std::min(p.model.experts.top_k, count / p.expert_parallel) * tokens);
   if (p.expert_buffer > most)
     return {fmt::format("{} holds more rows than a rank can have for another one, {}", said, most),
-            fmt::format("--expert-buffer {} at most", most)};
+            fmt::format("--expert-capacity-buffer {} at most", most)};
   return {};
 }
 

@@ -16,7 +16,7 @@ std::string with_underscores(std::string text) {
   return text;
 }
 
-std::string key_of(const base::Field& f) { return with_underscores(f.name); }
+std::string key_of(const base::Field& f) { return with_underscores(f.former.empty() ? f.name : f.former); }
 
 nlohmann::ordered_json json_of(const base::Field& f) {
   switch (f.kind) {
@@ -32,7 +32,11 @@ nlohmann::ordered_json json_of(const base::Field& f) {
         if (!number.empty()) list.push_back(static_cast<std::int64_t>(std::strtoll(number.c_str(), nullptr, 10)));
       return list;
     }
-    case base::FieldKind::word: return with_underscores(f.get());
+    case base::FieldKind::word: {
+      const auto word = f.get();
+      const auto former = f.former_words.find(word);
+      return with_underscores(former == f.former_words.end() ? word : former->second);
+    }
     default: return f.get();
   }
 }

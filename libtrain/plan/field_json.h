@@ -9,7 +9,7 @@
 namespace trainyard::plan {
 
 std::string with_underscores(std::string text);  // for every '-' of it
-std::string key_of(const base::Field& field);    // "global_batch"
+std::string key_of(const base::Field& field);    // "global_batch"; of a field that was renamed its first name
 nlohmann::ordered_json json_of(const base::Field& field);
 // The value of the field's key in `object`, which must have the type that json_of gives; InputError otherwise, and for
 // a value out of range.

@@ -17,7 +17,7 @@ enum class Pass { train, evaluate };  // evaluate: forward only, nothing saved, 
 enum class Recompute { none, selective, layers };
 inline constexpr std::array recomputations{Recompute::none, Recompute::selective, Recompute::layers};
 constexpr const char* name_of(Recompute r) {  // as --recompute takes it
-  return r == Recompute::none ? "none" : r == Recompute::selective ? "selective" : "layers";
+  return r == Recompute::none ? "none" : r == Recompute::selective ? "selective" : "full";
 }
 
 // Does backward make weight gradients with those of the stream, or apart from them and later (PipelineSchedule::

@@ -167,7 +167,8 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("dropout-attention-residual", m.dropout_attention_residual, "model", "probability, on the attention branch",
     probability);
   v("dropout-ffn-residual", m.dropout_ffn_residual, "model", "probability, on the feed-forward branch", probability);
-  v("lanes", m.lanes, "model", "slices of every sum that tensor ranks share; --tensor divides it", ranges::lanes);
+  v("lanes", m.lanes, "model", "slices of every sum that tensor ranks share; --tensor-parallel divides it",
+    ranges::lanes);
   v("norm-epsilon", m.norm_epsilon, "model", "added to variances", {1e-12, 1});
   v("rotary-base", m.rotary_base, "model", "base of rotary angles", {1.001, 1e12});
   attention_fields(v, m.attention);
@@ -215,6 +216,25 @@ std::string in_column(const std::string& text, std::size_t column, std::size_t w
 }
 
 }  // namespace
+
+std::string model_reference() {
+  const auto in_cell = [](const std::string& text) {
+    std::string out;
+    for (const char c : text) out += c == '|' || c == '*' || c == '_' ? std::string("\\") + c : std::string(1, c);
+    return out;
+  };
+  ModelConfig m;
+  std::string out =
+      "# Keys of a model file\n\nA model file is TOML with these keys; a key that is left out has its default.\n"
+      "This page is made from the program: `train --reference model-keys`.\n\n"
+      "Hyphens and underscores are the same in keys and words.\n"
+      "Keys that begin with `attention-` or `experts-` may stand in tables of these names, without the beginning.\n\n"
+      "| key | default | values | what it is |\n|---|---|---|---|\n";
+  for (const auto& f : fields_of(m))
+    out += fmt::format("| `{}` | {} | {} | {} |\n", f.name, in_cell(default_text(f)),
+                       in_cell(f.legal.empty() ? "text" : f.legal), in_cell(f.help));
+  return out;
+}
 
 std::string model_help() {
   ModelConfig m;

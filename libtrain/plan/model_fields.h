@@ -25,6 +25,7 @@ void follow(ModelConfig& model, const std::vector<base::Field>& fields);
 
 // Every key with its default, range and meaning, and an example file that works as it stands: what `train --help-model`
 // prints.
+std::string model_reference();  // the same as a page of Markdown
 std::string model_help();
 
 }  // namespace trainyard::plan

@@ -148,7 +148,7 @@ bool may_be_left_out(const base::Field& f) {
   static const std::set<std::string> names{"tensor",      "sequence-parallel", "expert-parallel",
                                            "expert-node", "expert-chunks",     "expert-buffer",
                                            "pipeline",    "virtual-stages",    "partition"};
-  return names.contains(f.name);
+  return names.contains(f.former.empty() ? f.name : f.former);
 }
 
 // A value that nothing resembles has no hint of its own.
@@ -193,11 +193,13 @@ void require_boundaries(const Plan& p, const std::vector<std::int64_t>& said, co
 }
 
 // 1 where there are no whole nodes: plan/problems.h refuses that.
-int node_of_experts(const Cut& cut) { return cut.expert_parallel % cut.expert_node == 0 ? cut.expert_node : 1; }
+int node_of_experts(const ParallelLayout& cut) {
+  return cut.expert_parallel % cut.expert_node == 0 ? cut.expert_node : 1;
+}
 
 }  // namespace
 
-Topology topology_of(const Cut& cut, int ranks) {
+Topology topology_of(const ParallelLayout& cut, int ranks) {
   const auto each = std::int64_t{cut.tensor} * cut.pipeline;
   if (ranks % each != 0) return replicas_of(ranks, ranks % cut.tensor == 0 ? cut.tensor : 1);
   if (ranks / each % cut.expert_parallel != 0) return replicas_of(ranks, cut.tensor, cut.pipeline);
@@ -206,12 +208,13 @@ Topology topology_of(const Cut& cut, int ranks) {
 
 std::vector<base::Field> fields_of(Plan& p) {
   base::FieldVisitor v;
-  v("gradient-dtype", p.gradient_dtype, "How", "of gradients: f32, bf16", dtype_names());
-  v("device", p.device, "How", "where the ranks compute: cpu or cuda (other scratch, the save snapshot on the host)",
-    device_names());
-  v("device-memory", p.device_memory, "How", "bytes of one rank; 0: not stated", {0, base::most_bytes});
+  v("gradient-dtype", p.gradient_dtype, "Parallelism and precision", "of gradients: f32, bf16", dtype_names());
+  v("device", p.device, "Parallelism and precision",
+    "where the ranks compute: cpu or cuda (other scratch, the save snapshot on the host)", device_names());
+  v("device-memory", p.device_memory, "Parallelism and precision", "bytes of one rank; 0: not stated",
+    {0, base::most_bytes});
   auto all = v.take();
-  for (auto& f : fields_of(static_cast<Cut&>(p))) all.push_back(std::move(f));
+  for (auto& f : fields_of(static_cast<ParallelLayout&>(p))) all.push_back(std::move(f));
   auto& schedule = base::field_named(all, "pipeline-schedule", "a plan");
   schedule.kind = base::FieldKind::text;  // whose hyphens stay in a file
   schedule.get = [&p] { return schedule_text(p); };
@@ -373,16 +376,16 @@ std::string sharing_text(const Plan& p) {
   std::string out;
   const auto replicas = base::counted(p.topology.size(Axis::data), "replica");
   if (p.pipeline > 1)
-    out += fmt::format(" in {} stages{} ({}) of {}", p.pipeline,
-                       p.virtual_stages > 1 ? fmt::format(" of {} chunks", p.virtual_stages) : "", schedule_text(p),
-                       replicas);
+    out += fmt::format(" in {} pipeline stages{} ({}) of {}", p.pipeline,
+                       p.virtual_stages > 1 ? fmt::format(" of {} virtual stages", p.virtual_stages) : "",
+                       schedule_text(p), replicas);
   else if (p.tensor > 1) out += " in " + replicas;
   if (p.tensor > 1)
-    out += fmt::format(" of {} that share every layer of {}{}", p.tensor, base::counted(p.model.lanes, "lane"),
-                       p.sequence_parallel ? ", and its rows" : "");
-  if (p.expert_parallel > 1) out += fmt::format(", experts over {}", p.expert_parallel);
+    out += fmt::format(" of {} tensor-parallel ranks ({}{})", p.tensor, base::counted(p.model.lanes, "lane"),
+                       p.sequence_parallel ? ", sequence parallelism" : "");
+  if (p.expert_parallel > 1) out += fmt::format(", experts over {} ranks", p.expert_parallel);
   if (p.expert_node > 1) out += fmt::format(" ({} a node)", p.expert_node);
-  if (p.expert_chunks > 1) out += fmt::format(" in {} chunks", p.expert_chunks);
+  if (p.expert_chunks > 1) out += fmt::format(" in {} overlap chunks", p.expert_chunks);
   return out;
 }
 

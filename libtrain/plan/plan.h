@@ -2,7 +2,7 @@
 #pragma once
 
 #include "libtrain/base/json.h"
-#include "libtrain/plan/cut.h"
+#include "libtrain/plan/parallel_layout.h"
 #include "libtrain/plan/memory.h"
 #include "libtrain/plan/stages.h"
 #include "libtrain/plan/topology.h"
@@ -30,7 +30,7 @@ struct RankTraffic {
   bool operator==(const RankTraffic&) const = default;
 };
 
-struct Plan : Cut {
+struct Plan : ParallelLayout {
   // decided, beside the cut
   ModelConfig model;
   Topology topology = Topology({{Axis::data, 1}});
@@ -75,7 +75,7 @@ struct Plan : Cut {
 
 // So many ranks as a cut has them. Where they do not come out even it is cut along fewer axes: plan/problems.h refuses
 // it then.
-Topology topology_of(const Cut& cut, int ranks);
+Topology topology_of(const ParallelLayout& cut, int ranks);
 
 // What a plan decides in single values, in the order of its file.
 std::vector<base::Field> fields_of(Plan& plan);

@@ -38,19 +38,19 @@ std::vector<Problem> range_problems(const Plan& p) {
                      fmt::format("give a value from {} to {}", range.low, range.high)});
   };
   range("--ranks", p.topology.world(), ranges::ranks);
-  range("--tensor", p.tensor, ranges::tensor);
+  range("--tensor-parallel", p.tensor, ranges::tensor);
   range("--expert-parallel", p.expert_parallel, ranges::expert_parallel);
-  range("--expert-node", p.expert_node, ranges::expert_node);
-  range("--expert-chunks", p.expert_chunks, ranges::expert_chunks);
-  range("--expert-buffer", p.expert_buffer, ranges::expert_buffer);
-  range("--pipeline", p.pipeline, ranges::pipeline);
+  range("--expert-ranks-per-node", p.expert_node, ranges::expert_node);
+  range("--expert-overlap-chunks", p.expert_chunks, ranges::expert_chunks);
+  range("--expert-capacity-buffer", p.expert_buffer, ranges::expert_buffer);
+  range("--pipeline-parallel", p.pipeline, ranges::pipeline);
   range("--virtual-stages", p.virtual_stages, ranges::virtual_stages);
   range("--zero", p.zero, ranges::zero);
   range("--global-batch", p.global_batch, ranges::global_batch);
   range("--micro-batch", p.micro_batch, ranges::micro_batch);
-  range("--fold", p.fold, ranges::fold);
+  range("--local-accumulation", p.fold, ranges::fold);
   range("--threads", p.threads, ranges::threads);
-  range("--layer-slots", p.layer_slots, ranges::layer_slots);
+  range("--gathered-layers", p.layer_slots, ranges::layer_slots);
   range("--sequence", p.sequence, ranges::sequence);
   range("--device-memory", p.device_memory, base::Range<std::int64_t>{0, base::most_bytes});
   return out;
@@ -98,14 +98,14 @@ void batch_problems(const Plan& p, std::vector<Problem>& out) {
         micro > 0 ? fmt::format("--micro-batch {}, or a smaller --global-batch", micro) : "a smaller --global-batch");
   }
   if (batch.micros() % p.fold != 0)
-    return say(fmt::format("--fold {} does not divide the {} micro-batches of a step", p.fold, batch.micros()),
-               fmt::format("--fold {}", largest_divisor(batch.micros(), p.fold)));
+    return say(fmt::format("--local-accumulation {} does not divide {} micro-batches", p.fold, batch.micros()),
+               fmt::format("--local-accumulation {}", largest_divisor(batch.micros(), p.fold)));
   if (replicas > batch.fold_groups() && p.topology.size(Axis::tensor) == p.tensor &&
       p.topology.size(Axis::pipe) == p.pipeline)
     say(fmt::format("{} ranks{}, but a step has only {} group{} of micro-batches: some ranks would never work",
                     p.topology.world(), p.topology.world() > replicas ? fmt::format(" in {} replicas", replicas) : "",
                     batch.fold_groups(), batch.fold_groups() == 1 ? "" : "s"),
-        fmt::format("raise --global-batch to {}, lower --micro-batch or --fold, or use fewer ranks",
+        fmt::format("raise --global-batch to {}, lower --micro-batch or --local-accumulation, or use fewer ranks",
                     replicas * p.micro_batch * p.fold));
 }
 
@@ -181,10 +181,11 @@ std::string ranks_problem(const Plan& p, std::int64_t t) {
   const int world = p.topology.world();
   if (world % (t * p.pipeline) == 0) return {};
   if (p.pipeline > 1 && world % p.pipeline == 0)
-    return fmt::format("--tensor {} does not divide the {} of a stage", t, base::counted(world / p.pipeline, "rank"));
-  return fmt::format("--tensor {} does not divide {}", t, base::counted(world, "rank"));
+    return fmt::format("--tensor-parallel {} does not divide the {} of a stage", t,
+                       base::counted(world / p.pipeline, "rank"));
+  return fmt::format("--tensor-parallel {} does not divide {}", t, base::counted(world, "rank"));
 }
-// Where products belong to a library there may be one lane: then equal bits are those of equal --tensor.
+// Where products belong to a library there may be one lane: then equal bits are those of equal --tensor-parallel.
 bool lanes_divide(const Plan& p, std::int64_t t) {
   const bool whole = p.device == base::DeviceKind::cuda && p.model.lanes == 1;
   return whole || p.model.lanes % t == 0;
@@ -192,11 +193,11 @@ bool lanes_divide(const Plan& p, std::int64_t t) {
 
 std::string lanes_problem(const Plan& p, const LanesOf& of) {
   if (lanes_divide(p, p.tensor)) return {};
-  return fmt::format("--tensor {} does not divide lanes {}{}", p.tensor, p.model.lanes,
+  return fmt::format("--tensor-parallel {} does not divide lanes {}{}", p.tensor, p.model.lanes,
                      of.checkpoint.empty() ? "" : ", which are those of " + of.checkpoint);
 }
 
-// What would give the model lanes that --tensor divides, where it may have others.
+// What would give the model lanes that --tensor-parallel divides, where it may have others.
 std::string way_to_other_lanes(const Plan& p, const LanesOf& of) {
   auto other = p.model;
   other.lanes = p.tensor;
@@ -204,7 +205,7 @@ std::string way_to_other_lanes(const Plan& p, const LanesOf& of) {
   if (of.lanes == Lanes::of_the_run)
     return fmt::format("; --lanes {} --change model goes on with sums of {} lanes, which round otherwise", p.tensor,
                        p.tensor);
-  return fmt::format("; --lanes {} makes it another run, which can be shared so", p.tensor);
+  return fmt::format("; --lanes {} allows it, in another run", p.tensor);
 }
 
 // With the degrees next to it that model and ranks can have, and the ranks or lanes that would let it be.
@@ -230,14 +231,14 @@ void kinds_problems(const Plan& p, std::vector<Problem>& out) {
                                  segment.part == Part::input    ? "the embedding"
                                  : segment.part == Part::output ? "the head"
                                                                 : "the layers"),
-                     "--tensor 1"});
+                     "--tensor-parallel 1"});
   std::set<std::string> branches;
   for (const auto& segment : segments(p.model))
     if (segment.part == Part::layers) branches.insert(segment.model.branches.begin(), segment.model.branches.end());
   for (const auto& name : branches)
     if (!branch_kind(name).shared_by_tensor_ranks())
       out.push_back(
-          {fmt::format("the branch '{}' of the model cannot be shared by several ranks", name), "--tensor 1"});
+          {fmt::format("the branch '{}' of the model cannot be shared by several ranks", name), "--tensor-parallel 1"});
 }
 
 // Rows of the stream as tensor ranks exchange them.
@@ -245,11 +246,10 @@ void rows_problems(const Plan& p, std::vector<Problem>& out) {
   const auto micro = p.micro();
   const auto rows = micro.rows(), grain = std::int64_t{64} * p.tensor;
   if ((rows % 4) * (p.model.hidden % 4) * micro.element_bytes() % 4 != 0)
-    out.push_back(
-        {fmt::format("--tensor {} adds rows up as words of 4 bytes: the {} rows of a micro-batch (--micro-batch "
-                     "{} of --sequence {}) of {} {} numbers are no whole words",
-                     p.tensor, rows, p.micro_batch, p.sequence, p.model.hidden, base::name_of(p.dtype)),
-         "an even --micro-batch or --sequence, or --dtype f32"});
+    out.push_back({fmt::format("--tensor-parallel {} adds up words of 4 bytes: the {} rows of a micro-batch "
+                               "(--micro-batch {} of --sequence {}) of {} {} numbers are no whole words",
+                               p.tensor, rows, p.micro_batch, p.sequence, p.model.hidden, base::name_of(p.dtype)),
+                   "an even --micro-batch or --sequence, or --dtype f32"});
   if (!p.sequence_parallel || rows % grain == 0) return;
   const auto step = grain / std::gcd(grain, p.sequence);
   out.push_back(
@@ -265,30 +265,29 @@ void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& 
   const bool divided = !degree;
   if (degree) out.push_back(std::move(*degree));
   else if (p.topology.size(Axis::tensor) != p.tensor)
-    out.push_back(
-        {fmt::format("the topology has {} tensor ranks, but --tensor is {}", p.topology.size(Axis::tensor), p.tensor),
-         fmt::format("--tensor {}", p.topology.size(Axis::tensor))});
+    out.push_back({fmt::format("the topology has {} tensor ranks, but --tensor-parallel is {}",
+                               p.topology.size(Axis::tensor), p.tensor),
+                   fmt::format("--tensor-parallel {}", p.topology.size(Axis::tensor))});
   if (p.tensor > 1) {
     if (p.reduction == Reduction::fast)
       out.push_back(
           {"--reduction fast lets the library add up in an order of its own, in every group of tensor ranks anew: "
            "what they hold alike could drift apart",
-           "--reduction ordered, or --tensor 1"});
+           "--reduction ordered, or --tensor-parallel 1"});
     kinds_problems(p, out);
     if (divided && p.sequence <= p.model.context) rows_problems(p, out);
   } else if (p.sequence_parallel) {
-    out.push_back({"--sequence-parallel shares rows among tensor ranks, and --tensor is 1",
-                   "--sequence-parallel off, or --tensor 2 too"});
+    out.push_back({"--sequence-parallel shares rows among tensor ranks, and --tensor-parallel is 1",
+                   "--sequence-parallel off, or --tensor-parallel 2 too"});
   }
 }
 
 // The experts of a rank are so many equal runs in every layer.
 void chunk_problems(const Plan& p, std::vector<Problem>& out) {
   if (crosses_in_rounds(p))
-    out.push_back(
-        {fmt::format("--expert-chunks {} is for rows in slots of a capacity: without one they cross in rounds",
-                     p.expert_chunks),
-         "--expert-chunks 1, or a capacity in training and in evaluation"});
+    out.push_back({fmt::format("--expert-overlap-chunks {} needs a capacity: without one tokens are sent in rounds",
+                               p.expert_chunks),
+                   "--expert-overlap-chunks 1, or a capacity in training and in evaluation"});
   std::int64_t common = 0, odd = 0;  // odd: of the first layer where they do not come out even
   for (const auto count : p.model.experts.count) {
     const auto held = count / p.tensor / p.expert_parallel;
@@ -296,19 +295,18 @@ void chunk_problems(const Plan& p, std::vector<Problem>& out) {
     if (odd == 0 && held % p.expert_chunks != 0) odd = held;
   }
   if (odd > 0)
-    out.push_back({fmt::format("--expert-chunks {} does not divide the {} of a layer that a rank has", p.expert_chunks,
-                               base::counted(odd, "expert")),
-                   fmt::format("--expert-chunks {}", largest_divisor(common, p.expert_chunks))});
+    out.push_back({fmt::format("--expert-overlap-chunks {} does not divide the {} of a layer that a rank has",
+                               p.expert_chunks, base::counted(odd, "expert")),
+                   fmt::format("--expert-overlap-chunks {}", largest_divisor(common, p.expert_chunks))});
 }
 
 // Whether replicas can share out the experts of every layer: with the nearest numbers of them that can.
 void expert_parallel_problems(const Plan& p, std::vector<Problem>& out) {
   if (p.expert_chunks > 1 && !has_experts(p.model))
-    out.push_back({fmt::format("--expert-chunks {} is for rows of experts, and the model has none", p.expert_chunks),
+    out.push_back({fmt::format("--expert-overlap-chunks {} is for experts, and the model has none", p.expert_chunks),
                    "leave the chunks out, or a model with experts (train --help-model)"});
   else if (p.expert_chunks > 1 && p.expert_parallel == 1)
-    out.push_back({fmt::format("--expert-chunks {} is for rows that go to other ranks' experts, and --expert-parallel "
-                               "is 1: every rank has all of its own",
+    out.push_back({fmt::format("--expert-overlap-chunks {} is for expert parallelism, and --expert-parallel is 1",
                                p.expert_chunks),
                    "--expert-parallel 2 too, or leave the chunks out"});
   if (p.expert_parallel == 1) return;
@@ -329,13 +327,13 @@ void expert_parallel_problems(const Plan& p, std::vector<Problem>& out) {
 void stage_problems(const Plan& p, std::vector<Problem>& out) {
   const int world = p.topology.world();
   if (world % p.pipeline != 0)
-    out.push_back({fmt::format("--pipeline {} does not divide {}", p.pipeline, base::counted(world, "rank")),
-                   fmt::format("--pipeline {}, or {} ranks", largest_divisor(world, p.pipeline),
+    out.push_back({fmt::format("--pipeline-parallel {} does not divide {}", p.pipeline, base::counted(world, "rank")),
+                   fmt::format("--pipeline-parallel {}, or {} ranks", largest_divisor(world, p.pipeline),
                                (world / (p.pipeline * p.tensor) + 1) * p.pipeline * p.tensor)});
   else if (p.topology.size(Axis::pipe) != p.pipeline && world % (p.pipeline * p.tensor) == 0)
-    out.push_back(
-        {fmt::format("the topology has {} stages, but --pipeline is {}", p.topology.size(Axis::pipe), p.pipeline),
-         fmt::format("--pipeline {}", p.topology.size(Axis::pipe))});
+    out.push_back({fmt::format("the topology has {} stages, but --pipeline-parallel is {}", p.topology.size(Axis::pipe),
+                               p.pipeline),
+                   fmt::format("--pipeline-parallel {}", p.topology.size(Axis::pipe))});
   const bool interleaved = p.pipeline_schedule == PipelineSchedule::interleaved;
   if (p.virtual_stages > 1 && !interleaved)
     out.push_back({fmt::format("--virtual-stages {} is for --pipeline-schedule interleaved: with another one a stage "
@@ -344,28 +342,29 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
                    "--pipeline-schedule interleaved, or --virtual-stages 1"});
   if (p.pipeline == 1 && p.pipeline_schedule != PipelineSchedule::one_f_one_b &&
       p.pipeline_schedule != PipelineSchedule::gpipe)
-    out.push_back({fmt::format("--pipeline-schedule {} needs stages, and --pipeline is 1", schedule_text(p)),
-                   "--pipeline 2, or leave the schedule out"});
+    out.push_back({fmt::format("--pipeline-schedule {} needs stages, and --pipeline-parallel is 1", schedule_text(p)),
+                   "--pipeline-parallel 2, or leave the schedule out"});
   if (p.pipeline_schedule == PipelineSchedule::zero_bubble && p.recompute != Recompute::none)
     out.push_back({fmt::format("--pipeline-schedule zero-bubble keeps for weight gradients, which it makes later, what "
                                "--recompute {} would not keep",
                                name_of(p.recompute)),
                    "--recompute none, or --pipeline-schedule 1f1b"});
-  if (p.pipeline == 1 && p.partition != Cut().partition) {
+  if (p.pipeline == 1 && p.partition != ParallelLayout().partition) {
     out.push_back(
-        {fmt::format("--partition {} says where stages begin, and --pipeline is 1", base::one_line(p.partition)),
-         fmt::format("--pipeline {}, or leave the partition out", std::max(2, listed_parts(p.partition)))});
+        {fmt::format("--partition {} says where stages begin, and --pipeline-parallel is 1",
+                     base::one_line(p.partition)),
+         fmt::format("--pipeline-parallel {}, or leave the partition out", std::max(2, listed_parts(p.partition)))});
     return;
   }
   const auto items = item_count(p.model), parts = std::int64_t{p.pipeline} * p.virtual_stages;
   if (parts > items) {
     const auto chunks = items / p.pipeline;  // that each stage could have
     const bool in_chunks = p.virtual_stages > 1;
-    out.push_back({fmt::format("--pipeline {}{}: more {} than the model has items, {} (embedding, {}, head)",
+    out.push_back({fmt::format("--pipeline-parallel {}{}: more {} than the model has items, {} (embedding, {}, head)",
                                p.pipeline, in_chunks ? fmt::format(" with --virtual-stages {}", p.virtual_stages) : "",
                                in_chunks ? "chunks" : "stages", items, base::counted(p.model.layers, "layer")),
                    in_chunks && chunks >= 1 ? fmt::format("--virtual-stages {}", chunks)
-                                            : fmt::format("--pipeline {} at most", items)});
+                                            : fmt::format("--pipeline-parallel {} at most", items)});
     return;
   }
   try {
@@ -374,7 +373,7 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
       if (unit.stages != std::vector<int>{0, p.pipeline - 1})
         out.push_back({fmt::format("unit '{}' is used in stages {}: only the first and the last can hold one together",
                                    unit.unit, fmt::join(unit.stages, ", ")),
-                       "a --partition that keeps its uses in one stage, or --pipeline 2 at most"});
+                       "a --partition that keeps its uses in one stage, or --pipeline-parallel 2 at most"});
   } catch (const base::UsageError& e) {
     out.push_back({e.what(), e.hint()});
   }
@@ -407,7 +406,7 @@ void extent_problems(const Plan& p, std::vector<Problem>& out) {
   if (size.traffic > largest_extent)
     out.push_back(
         {fmt::format("a rank would send up to {:.2g} bytes in a step: that is too large to be planned", size.traffic),
-         "a smaller --global-batch, a larger --micro-batch, or a larger --fold"});
+         "a smaller --global-batch, a larger --micro-batch, or a larger --local-accumulation"});
 }
 
 }  // namespace

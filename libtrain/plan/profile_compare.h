@@ -1,4 +1,4 @@
-// Two profiles side by side: what became slower, and how well the fits of the first foretell the second.
+// Two profiles side by side: what became slower, and how well the fits of the first predict the second.
 #pragma once
 
 #include "libtrain/plan/profile.h"

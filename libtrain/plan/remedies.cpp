@@ -147,10 +147,10 @@ std::vector<Remedy> single_remedies(const Plan& plan, Pass pass) {
       if (i + 1 < degrees.size()) out.pop_back();
     }
   };
-  add_first("--tensor", more_tensor_ranks(plan), with_tensor);
+  add_first("--tensor-parallel", more_tensor_ranks(plan), with_tensor);
   add_first("--expert-parallel", more_parts_of_experts(plan), with_experts_over);
-  add_first("--pipeline", more_stages(plan), with_pipeline);
-  add_first("--pipeline", fewer_stages(plan), with_pipeline);
+  add_first("--pipeline-parallel", more_stages(plan), with_pipeline);
+  add_first("--pipeline-parallel", fewer_stages(plan), with_pipeline);
   if (plan.tensor > 1 && !plan.sequence_parallel) {
     auto other = plan;
     other.sequence_parallel = true;
@@ -188,8 +188,8 @@ std::optional<Remedy> joint_remedy(const Plan& plan, Pass pass) {
     std::vector<std::string> flags;
     if (zero > plan.zero) flags.push_back(fmt::format("--zero {}", zero));
     if (recompute != plan.recompute) flags.push_back(fmt::format("--recompute {}", name_of(recompute)));
-    if (degrees.tensor != plan.tensor) flags.push_back(fmt::format("--tensor {}", degrees.tensor));
-    if (degrees.pipeline != plan.pipeline) flags.push_back(fmt::format("--pipeline {}", degrees.pipeline));
+    if (degrees.tensor != plan.tensor) flags.push_back(fmt::format("--tensor-parallel {}", degrees.tensor));
+    if (degrees.pipeline != plan.pipeline) flags.push_back(fmt::format("--pipeline-parallel {}", degrees.pipeline));
     const bool same_degrees = degrees.tensor == plan.tensor && degrees.pipeline == plan.pipeline;
     auto other = with(plan, degrees);
     if (share) {

@@ -30,7 +30,7 @@ class Sharing {
   std::vector<Shared> shared_;
 };
 
-// "--tensor 2 or --tensor 4"
+// "--tensor-parallel 2 or --tensor-parallel 4"
 std::string tensor_flags(const std::vector<std::int64_t>& degrees);
 
 }  // namespace trainyard::plan

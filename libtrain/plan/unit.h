@@ -19,10 +19,10 @@ struct Init {
 };
 
 // A dim of a parameter that is cut over the ranks of an axis: each holds an equal part of it.
-struct DimCut {
+struct ShardedDim {
   int dim = 0;
   Axis axis = Axis::tensor;
-  bool operator==(const DimCut&) const = default;
+  bool operator==(const ShardedDim&) const = default;
 };
 
 // What a step does to a parameter. even_load: of the bias of a gate's experts, [experts], which changes what they are
@@ -42,8 +42,8 @@ struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape, stored;
   Init init;
-  bool decay = true;               // weight decay applies (not to biases, norms, embeddings)
-  std::optional<DimCut> cut = {};  // none: whole on every rank
+  bool decay = true;                   // weight decay applies (not to biases, norms, embeddings)
+  std::optional<ShardedDim> cut = {};  // none: whole on every rank
   Update update = {};
   std::int64_t count() const;
   std::int64_t stored_count() const;

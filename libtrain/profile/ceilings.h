@@ -70,7 +70,7 @@ std::vector<plan::LocalRate> measure_ceilings(Ranks& ranks, const CeilingOptions
                                               comm::Ledger& rounds);
 
 // About how long each of ceilings() takes at the least, from trying this machine's arithmetic, memory and disk for a
-// moment; the same on all ranks. Collective. 0 on a GPU, where nothing is foretold. Throws AgreedError when the disk's
+// moment; the same on all ranks. Collective. 0 on a GPU, where nothing is predicted. Throws AgreedError when the disk's
 // folder cannot be written.
 std::vector<double> least_ceiling_seconds(Ranks& ranks, const CeilingOptions& options);
 

@@ -43,7 +43,7 @@ std::map<std::pair<std::string, int>, Rates> tried(CeilingOptions o, const Clock
   return out;
 }
 
-std::vector<double> foretold(const CeilingOptions& o, const Clock& clock, const std::string& suffix) {
+std::vector<double> predicted(const CeilingOptions& o, const Clock& clock, const std::string& suffix) {
   auto rates = tried(o, clock, suffix);
   std::vector<double> out;
   for (const auto& c : ceilings(o, suffix)) {
@@ -70,7 +70,7 @@ std::vector<double> least_ceiling_seconds(Ranks& ranks, const CeilingOptions& op
   const auto suffix = fmt::format("{:05}", ranks.rank);
   std::vector<double> seconds;
   if (options.device.kind != base::DeviceKind::cpu) return std::vector<double>(ceilings(options, suffix).size(), 0);
-  on_all(ranks, [&] { seconds = foretold(options, *ranks.clock, suffix); });
+  on_all(ranks, [&] { seconds = predicted(options, *ranks.clock, suffix); });
   largest(ranks, seconds);
   return seconds;
 }

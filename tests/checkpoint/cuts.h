@@ -15,12 +15,12 @@
 namespace sample {
 
 // A rank that holds these boxes; what is between them is padding.
-struct CutRank {
+struct LayoutRank {
   std::vector<std::vector<float>> memory;
   std::vector<std::vector<base::bf16>> narrow;
   checkpoint::RankPieces pieces;
 
-  CutRank(const checkpoint::RunState& s, int rank, int ranks, const checkpoint::RankBoxes& boxes) {
+  LayoutRank(const checkpoint::RunState& s, int rank, int ranks, const checkpoint::RankBoxes& boxes) {
     pieces.rank = rank;
     pieces.ranks = ranks;
     pieces.boxes = boxes;
@@ -52,7 +52,7 @@ struct CutRank {
 inline void save_cut(const std::string& folder, const checkpoint::RunState& s,
                      const std::vector<checkpoint::RankBoxes>& cut, const plan::Topology& grid) {
   for (int r = 0; r < grid.world(); ++r)
-    checkpoint::write_rank(folder, s, CutRank(s, r, grid.world(), cut[static_cast<std::size_t>(r)]).pieces, {});
+    checkpoint::write_rank(folder, s, LayoutRank(s, r, grid.world(), cut[static_cast<std::size_t>(r)]).pieces, {});
   checkpoint::publish(folder, s, grid, 3);
 }
 

@@ -77,7 +77,7 @@ TEST(Cuts, BoxesOfAnyFormAreReadOnEveryOtherCut) {
 }
 
 // Ranks that share every layer and ranks that share the pieces: what one world saves every other reads, and the files
-// are the ones that this build foretells. Fingerprints and the view are those of the whole.
+// are the ones that this build predicts. Fingerprints and the view are those of the whole.
 TEST(Cuts, EveryGridOfRanksReadsEveryOther) {
   const auto grid = [](int data, int tensor) { return plan::replicas_of(data * tensor, tensor); };
   for (const auto& model : {gpt_of_heads(), llama_of_heads()})

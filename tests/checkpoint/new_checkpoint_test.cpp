@@ -79,7 +79,7 @@ TEST(NewCheckpoint, WhatIsFinishedStaysUntilAllOfItWasLookedAt) {
   Scratch scratch;
   const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to";
   save(scratch.path + "/from", state(middling(), base::DType::f32, 5), 2);
-  const checkpoint::NewCut cut{6, {}, {}, {}};
+  const checkpoint::NewLayout cut{6, {}, {}, {}};
   checkpoint::ReshardOptions o;
   o.memory = checkpoint::least_reshard_memory;
   o.watch = [&, all = whole(from).bytes()](std::int64_t done, std::int64_t) {
@@ -105,7 +105,7 @@ TEST(NewCheckpoint, WhatIsFinishedStaysUntilItHasTheName) {
   Scratch scratch;
   const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to";
   save(scratch.path + "/from", state(gpt_of_heads(), base::DType::f32, 5), 2);
-  const checkpoint::NewCut cut{3, {}, {}, {}, {}, 2};
+  const checkpoint::NewLayout cut{3, {}, {}, {}, {}, 2};
   checkpoint::ReshardOptions o;
   o.history = "{}\n";
   o.watch = [&](std::int64_t done, std::int64_t total) {

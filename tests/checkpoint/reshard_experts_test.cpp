@@ -15,15 +15,15 @@ using trainyard::base::DType;
 
 namespace {
 
-checkpoint::NewCut cut_of(const DealtOut& grid) {
-  checkpoint::NewCut cut;
+checkpoint::NewLayout cut_of(const DealtOut& grid) {
+  checkpoint::NewLayout cut;
   cut.data = grid.data, cut.tensor = 1, cut.pipeline = grid.pipe, cut.experts = grid.experts;
   if (grid.pipe > 1) cut.stages = grid.stages();
   return cut;
 }
 
-checkpoint::NewCut unsaid(int data) {
-  checkpoint::NewCut cut;
+checkpoint::NewLayout unsaid(int data) {
+  checkpoint::NewLayout cut;
   cut.data = data;
   return cut;
 }
@@ -40,10 +40,10 @@ checkpoint::Manifest manifest_of(const plan::ModelConfig& model, int data, const
 
 using Refusal = std::pair<std::string, std::string>;
 Refusal refusal(const checkpoint::Manifest& m, int data, int experts, int tensor = 1) {
-  checkpoint::NewCut cut;
+  checkpoint::NewLayout cut;
   cut.data = data, cut.experts = experts, cut.tensor = tensor;
   try {
-    EXPECT_EQ(checkpoint::ranks_of_cut(m, cut).topology.size(plan::Axis::expert), experts);
+    EXPECT_EQ(checkpoint::ranks_of_layout(m, cut).topology.size(plan::Axis::expert), experts);
     return {};
   } catch (const base::UsageError& e) {
     return {e.what(), e.hint()};
@@ -95,7 +95,7 @@ TEST(ReshardExperts, ToTensorRanksAndBack) {
   const DealtOut grid{6, 3};
   const auto s = state(model, DType::bf16, 5, grid);
   save(scratch.path + "/from", s, grid.topology());
-  checkpoint::NewCut cut;
+  checkpoint::NewLayout cut;
   cut.data = 3, cut.tensor = 2;
   reshard(scratch.path + "/from/step-00000005", scratch.path + "/shared", cut);
   save(scratch.path + "/expected", s, plan::replicas_of(6, 2, 1, 3));
@@ -124,7 +124,8 @@ TEST(ReshardExperts, ManyBlocks) {
 // What is not said stays as it is, where the new ranks can have it; a record that says what is not so stays a record.
 TEST(ReshardExperts, WhatIsNotSaidStaysWhereItCan) {
   const auto kept = [](const plan::ModelConfig& model, int data, const nlohmann::json& plan, int new_data) {
-    return checkpoint::ranks_of_cut(manifest_of(model, data, plan), unsaid(new_data)).topology.size(plan::Axis::expert);
+    return checkpoint::ranks_of_layout(manifest_of(model, data, plan), unsaid(new_data))
+        .topology.size(plan::Axis::expert);
   };
   const nlohmann::json three{{"expert_parallel", 3}};
   EXPECT_EQ(kept(moe(), 6, three, 0), 3);
@@ -142,9 +143,9 @@ TEST(ReshardExperts, ThePlanSaysThem) {
   using nlohmann::json;
   const auto plan_of = [](const json& before, int data, int experts) {
     const auto m = manifest_of(moe(), 6, before);
-    checkpoint::NewCut cut;
+    checkpoint::NewLayout cut;
     cut.data = data, cut.experts = experts;
-    return checkpoint::state_of_cut(m.state, cut, checkpoint::ranks_of_cut(m, cut)).plan;
+    return checkpoint::state_of_layout(m.state, cut, checkpoint::ranks_of_layout(m, cut)).plan;
   };
   const json none{{"ranks", 6}, {"stage_boundaries", {0, 5}}},
       two{{"ranks", 6}, {"stage_boundaries", {0, 5}}, {"expert_parallel", 2}};

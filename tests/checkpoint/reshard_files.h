@@ -15,7 +15,7 @@ inline checkpoint::Reader whole(const std::string& path) {
   return checkpoint::Reader(path, checkpoint::Reader::Check::all_but_payloads);
 }
 
-inline checkpoint::ReshardResult reshard(const std::string& from, const std::string& to, checkpoint::NewCut cut,
+inline checkpoint::ReshardResult reshard(const std::string& from, const std::string& to, checkpoint::NewLayout cut,
                                          checkpoint::ReshardOptions options = {}) {
   return checkpoint::reshard(whole(from), to, cut, options);
 }

@@ -20,16 +20,16 @@ std::string text_of(const plan::Stages& stages) {
   return fmt::format("{}", fmt::join(stages.boundaries.begin(), stages.boundaries.end() - 1, ","));
 }
 
-checkpoint::NewCut cut_of(int data, int tensor, int pipeline, std::string partition = {}) {
-  checkpoint::NewCut cut;
+checkpoint::NewLayout cut_of(int data, int tensor, int pipeline, std::string partition = {}) {
+  checkpoint::NewLayout cut;
   cut.data = data, cut.tensor = tensor, cut.pipeline = pipeline, cut.partition = std::move(partition);
   return cut;
 }
 
 // Message and hint.
-std::pair<std::string, std::string> refusal(const checkpoint::Manifest& m, const checkpoint::NewCut& cut) {
+std::pair<std::string, std::string> refusal(const checkpoint::Manifest& m, const checkpoint::NewLayout& cut) {
   try {
-    checkpoint::ranks_of_cut(m, cut);
+    checkpoint::ranks_of_layout(m, cut);
     return {};
   } catch (const base::UsageError& e) {
     return {e.what(), e.hint()};
@@ -108,23 +108,23 @@ TEST(ReshardStages, AreBalancedByFlopsUnlessSaidOtherwise) {
   for (const int sequence : {16, 4096, 0}) {
     m.state.identity["sequence"] = sequence;  // 0: nothing that can be; the model's context then
     const plan::PartitionOf of{model, sequence == 16 ? 16 : 4096};
-    EXPECT_EQ(checkpoint::ranks_of_cut(m, cut_of(1, 1, 3)).stages.boundaries, plan::partition("flops", of, 3));
+    EXPECT_EQ(checkpoint::ranks_of_layout(m, cut_of(1, 1, 3)).stages.boundaries, plan::partition("flops", of, 3));
     for (const char* how : {"uniform", "parameters", "type:layers", "0,4,7"})
-      EXPECT_EQ(checkpoint::ranks_of_cut(m, cut_of(1, 1, 3, how)).stages.boundaries, plan::partition(how, of, 3));
+      EXPECT_EQ(checkpoint::ranks_of_layout(m, cut_of(1, 1, 3, how)).stages.boundaries, plan::partition(how, of, 3));
   }
 }
 
 // The record of the plan: what stages are is said, and nothing where there is one.
 TEST(ReshardStages, ThePlanSaysThem) {
   auto s = state(deep(gpt_of_heads()), DType::f32, 5);
-  const auto plan_of = [&](const nlohmann::json& before, const checkpoint::NewCut& cut) {
+  const auto plan_of = [&](const nlohmann::json& before, const checkpoint::NewLayout& cut) {
     checkpoint::Manifest m;
     m.state = s;
     m.state.plan = before;
     m.axes = {{"data", 2}};
     m.ranks = 2;
     m.parameters = checkpoint::parameters_of(s.model);
-    return checkpoint::state_of_cut(m.state, cut, checkpoint::ranks_of_cut(m, cut)).plan;
+    return checkpoint::state_of_layout(m.state, cut, checkpoint::ranks_of_layout(m, cut)).plan;
   };
   using nlohmann::json;
   EXPECT_EQ(plan_of({{"ranks", 2}, {"predicted", 7}}, cut_of(2, 1, 2, "0,3")),
@@ -170,8 +170,8 @@ TEST(ReshardStages, ThatCannotBeAreRefused) {
   using Refusal = std::pair<std::string, std::string>;
   EXPECT_EQ(refusal(m, cut_of(1, 1, 4)), Refusal());
   EXPECT_EQ(refusal(m, cut_of(1, 1, 5)),
-            Refusal("--pipeline 5 is more than the 4 items of the model: its embedding, 2 layers and its head",
-                    "--pipeline 4 at most"));
+            Refusal("--pipeline-parallel 5 is more than the 4 items of the model: its embedding, 2 layers and its head",
+                    "--pipeline-parallel 4 at most"));
   EXPECT_EQ(refusal(m, cut_of(1, 1, 1, "uniform")).first,
             "--partition says where pipeline stages begin, and there is one");
   EXPECT_EQ(refusal(m, cut_of(1, 1, 2, "0,4")).first, "--partition 0,4: the model has items 0 to 3");
@@ -197,6 +197,6 @@ TEST(ReshardStages, RanksThatHoldNothingAreCounted) {
   int empty = 0;
   for (int r = 0; r < 80; ++r) empty += checkpoint::boxes_of_pieces(s.model, ranks, r, stages).empty();
   EXPECT_GE(empty, 39);
-  EXPECT_EQ(checkpoint::doubts_of_cut(s, {ranks, stages}),
+  EXPECT_EQ(checkpoint::doubts_of_layout(s, {ranks, stages}),
             std::vector{fmt::format("{} of 80 ranks hold nothing: the model is too small for so many", empty)});
 }

@@ -27,7 +27,7 @@ TEST(Reshard, GivesTheFilesOfASaveOnTensorRanks) {
         save(expected, s, plan::replicas_of(data * tensor, tensor));
         checkpoint::ReshardOptions o;
         o.threads = 2;
-        const checkpoint::NewCut cut{data, {}, {}, {}, {}, tensor};
+        const checkpoint::NewLayout cut{data, {}, {}, {}, {}, tensor};
         EXPECT_EQ(reshard(before, found, cut, o).ranks, data * tensor);
         expect_same_files(found, expected + "/step-00000005", what);
         EXPECT_EQ(checkpoint::Reader(found).state().plan["ranks"], data * tensor) << what;
@@ -57,15 +57,15 @@ TEST(Reshard, TensorRanksThatCannotShareTheModelAreRefused) {
   const auto from = scratch.path + "/step-00000005", to = scratch.path + "/to";
   save(scratch.path, state(gpt_of_heads(), DType::f32, 5), 1);
   const std::pair<int, const char*> refused[] = {
-      {3, "--tensor 3 does not divide kv-heads 4"},
-      {5, "--tensor 5 is more than the model's 4 key-value heads: some ranks would have none"}};
+      {3, "--tensor-parallel 3 does not divide kv-heads 4"},
+      {5, "--tensor-parallel 5 is more than the model's 4 key-value heads: some ranks would have none"}};
   for (const auto& [tensor, expected] : refused) {
     try {
       reshard(from, to, {1, {}, {}, {}, {}, tensor});
       ADD_FAILURE() << tensor;
     } catch (const base::UsageError& e) {
       EXPECT_EQ(e.what(), std::string(expected));
-      EXPECT_EQ(e.hint(), tensor == 3 ? "--tensor 2 or --tensor 4" : "--tensor 4");
+      EXPECT_EQ(e.hint(), tensor == 3 ? "--tensor-parallel 2 or --tensor-parallel 4" : "--tensor-parallel 4");
     }
     EXPECT_FALSE(fs::exists(to + ".partial"));
   }

@@ -318,7 +318,7 @@ TEST(Reshard, AnInterruptedStartGoesOnFromItsFinishedFiles) {
   for (auto dtype : {DType::f32, DType::bf16}) {
     fs::remove_all(scratch.path);
     save(scratch.path + "/from", state(middling(), DType::f32, 5), 2);
-    const checkpoint::NewCut cut{6, dtype, {}, {}};
+    const checkpoint::NewLayout cut{6, dtype, {}, {}};
     reshard(from, scratch.path + "/expected", cut);
     const auto all = whole(from).bytes();
     EXPECT_THROW(reshard(from, to, cut, stopping_after(all * 3 / 4)), Interrupted);
@@ -371,7 +371,7 @@ TEST(Reshard, AKilledWriterLeavesNothingThatLooksWhole) {
   Scratch scratch;
   const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to", partial = to + ".partial";
   save(scratch.path + "/from", state(middling(), DType::f32, 5), 3);
-  const checkpoint::NewCut cut{5, {}, {}, {}};
+  const checkpoint::NewLayout cut{5, {}, {}, {}};
   // Each goes on from the one before; as long as there is something to read there is no name.
   for (int i = 0; i < 6; ++i) {
     checkpoint::ReshardOptions o;

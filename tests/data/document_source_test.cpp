@@ -4,8 +4,10 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/data/document_source.h"
+#include "libtrain/data/foreign_content.h"
 
 #include <chrono>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <thread>
 
@@ -140,6 +142,10 @@ TEST_F(Source, WhatIsNoTextIsRefused) {
                                         "7zXZ\0",
                                         6)),
             "a.xz is packed with xz; xz -dc a.xz | shard-data --input -");
+  EXPECT_EQ(refusal("a.Z", "\x1F\x9D\x90"), "a.Z is packed with compress; zcat a.Z | shard-data --input -");
+  EXPECT_EQ(refusal("a.lz", "LZIP\1"), "a.lz is packed with lzip; lzip -dc a.lz | shard-data --input -");
+  EXPECT_EQ(refusal("a.gif", "GIF89a\x01"), "a.gif is a GIF image; export it as plain text");
+  EXPECT_EQ(refusal("a.txt", "[ {\"text\": \"a\"}]").substr(0, 42), "a.txt is a JSON list, and no JSON lines; j");
   EXPECT_EQ(refusal("a.parquet", "PAR1\x15\x04").substr(0, 27), "a.parquet is a Parquet file");
   EXPECT_EQ(refusal("a.jsonl", " [{\"text\": \"a\"}]"),
             "a.jsonl is a JSON list, and no JSON lines; jq -c '.[]' a.jsonl >lines.jsonl makes them");
@@ -150,6 +156,32 @@ TEST_F(Source, WhatIsNoTextIsRefused) {
     EXPECT_EQ(refusal("a.txt", text), "taken: text") << text;
   EXPECT_EQ(refusal("a.jsonl", "{\"text\": \"a\"}\n"), "taken: text");
   EXPECT_EQ(refusal("a.jsonl", ""), "taken: text");
+}
+
+// What makes plain text look like JSON lines, and what does not.
+TEST_F(Source, JsonLinesUnderAnotherNameAreKnown) {
+  const auto keys = [](const std::string& head, bool whole = true) -> std::string {
+    const auto found = data::json_lines_in(head, whole, "text");
+    return found ? fmt::format("{}", fmt::join(found->text_keys, " ")) : "none";
+  };
+  const std::string a = "{\"id\": 1, \"text\": \"a\", \"name\": \"b\"}", other = "{\"body\": \"a\"}";
+  EXPECT_EQ(keys(a), "text name");
+  EXPECT_EQ(keys("\xEF\xBB\xBF\n" + a + "\r\n \n" + a + "\n"), "text name");
+  EXPECT_EQ(keys(other), "none");  // one line may be anything
+  EXPECT_EQ(keys(other + "\n" + other), "body");
+  EXPECT_EQ(keys("{}\n{\"n\": NaN}\n"), "");
+  EXPECT_EQ(keys(a + "\nno json\n" + a), "none");
+  EXPECT_EQ(keys(a + "\n[1]\n"), "none");
+  EXPECT_EQ(keys(a + "\n" + a.substr(0, 9)), "none");
+  EXPECT_EQ(keys(a + "\n" + a.substr(0, 9), false), "text name");  // the head ends within a line
+  for (const std::string text : {"", "\n \n", "text", "{", "{\n  \"text\": \"a\"\n}\n",
+                                 "{ braces } of a text\n{ more }\n", "\"text\"\n", "{\"text\": 1}"})
+    EXPECT_EQ(keys(text), "none") << text;
+  const std::string longer(data::foreign_head, 'x');
+  EXPECT_EQ(keys("{ \"body\" : \"" + longer, false), "body");
+  EXPECT_EQ(keys("{\"id\": 1, \"" + longer, false), "");
+  EXPECT_EQ(keys("{\"body\" " + longer, false), "none");
+  EXPECT_EQ(keys("{" + longer, false), "none");
 }
 
 TEST_F(Source, InvalidUtf8IsRefusedWithItsFirstLine) {
@@ -244,7 +276,8 @@ TEST_F(Source, ListsNameTheirFiles) {
   EXPECT_EQ(read({"@" + list, a}, {}).documents, (Strings{"second", "first", "first"}));
   EXPECT_THROW(read({"@" + scratch.path + "/absent"}, {}), base::InputError);
   EXPECT_THROW(read({a, scratch.path + "/absent"}, {}), base::InputError);
-  EXPECT_THROW(read({scratch.path}, {}), base::InputError);
+  EXPECT_EQ(read({scratch.path}, {.folders = {.include = {"[ab].*"}}}).documents, (Strings{"first", "second"}));
+  EXPECT_THROW(read({scratch.path}, {.folders = {.include = {"c.*"}}}), base::InputError);
 }
 
 TEST_F(Source, ListsHaveEitherLineEndAndABound) {

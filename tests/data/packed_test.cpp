@@ -110,7 +110,10 @@ TEST_F(Packed, NamesSayWhatIsInsideBytesSayHowItIsPacked) {
   const auto packed = pack("gzip");
   for (const char* name : {"a.jsonl.gz", "a.jsonl", "a.json.zst"})
     EXPECT_EQ(read({file(name, packed)}).documents, (Strings{"one", "two"})) << name;
-  EXPECT_EQ(read({file("a.gz", packed)}).documents.size(), 1u);  // plain text
+  const auto path = file("a.gz", packed);  // a name of plain text
+  EXPECT_THROW(read({path}), base::InputError);
+  EXPECT_EQ(read({path}, {.split = data::TextSplit::whole}).documents.size(), 1u);
+  EXPECT_EQ(read({path}, {.json_key = "text"}).documents, (Strings{"one", "two"}));
   data::DocumentSource source({file("a.jsonl.gz", packed)}, {});
   EXPECT_EQ(source.total_bytes(), static_cast<std::int64_t>(packed.size()));
   trainyard::testing::read_documents(source);

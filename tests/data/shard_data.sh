@@ -66,7 +66,7 @@ said 'cannot read absent.txt'
 hinted 3 shard-data --input @absent --output missing
 mkdir a-folder
 hinted 3 shard-data --input a-folder --output missing
-said 'a-folder is a folder'
+said 'a-folder holds no file to read'
 if [ "$(id -u)" != 0 ]; then
   cp good.jsonl secret.jsonl && chmod 000 secret.jsonl
   hinted 3 shard-data --input secret.jsonl --output missing
@@ -76,6 +76,13 @@ fi
 hinted 3 shard-data --input empty.txt --output missing
 hinted 3 shard-data --input - --output missing
 hinted 3 shard-data --input good.jsonl --tokenizer absent.model --output missing
+said 'tokenizer absent.model does not exist'
+said 'try: the tokenizer.json or tokenizer.model of a published model, from its folder on Hugging Face; spm_train makes a new one'
+hinted 3 shard-data --input good.jsonl --tokenizer a-folder --output missing
+said 'tokenizer a-folder is a folder without tokenizer.json or tokenizer.model'
+: >a-folder/tokenizer.model
+hinted 3 shard-data --input good.jsonl --tokenizer a-folder/ --output missing
+said 'try: --tokenizer a-folder/tokenizer.model'
 hinted 3 shard-data --input good.jsonl --tokenizer good.jsonl --output missing
 said 'is no JSON'
 said 'SentencePiece model, or a tokenizer.json'
@@ -91,6 +98,15 @@ absent missing missing.partial
 hinted 2 shard-data --output missing
 hinted 2 shard-data --input good.jsonl
 hinted 2 shard-data --input good.jsonl --output missing --nonsense
+for empty in "--output '' --input good.jsonl" "--output= --input good.jsonl" "--input '' --output missing"; do
+  hinted 2 bash -c "shard-data $empty"
+  flag=$(grep -o '^--[a-z]*' <<<"$empty")
+  said "^shard-data: $flag is empty: is a variable unset?\$"
+  said "try: $flag: [a-z]"
+  unsaid 'for the default'
+done
+hinted 2 shard-data --input good.jsonl --output missing --rejects ''
+said 'Leave it out for the default'
 hinted 2 shard-data --input good.jsonl --output missing --split words
 hinted 2 shard-data --input good.jsonl --output missing --validation 1.5
 hinted 2 shard-data --input good.jsonl --output missing --shard-tokens 1

@@ -8,12 +8,12 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
 // Watches from the end of step 2 to the end of the last step but one; at either end every rank is within a step of rank
 // 0.
-void expect_no_large_allocation(SmallRun& runs, const engine::RunConfig& config, const Cut& cut) {
+void expect_no_large_allocation(SmallRun& runs, const engine::RunConfig& config, const ParallelLayout& cut) {
   heap::large = heap::largest = heap::seen = 0;
   const engine::RunListener listener{[&](const engine::StepMetrics& m, std::int64_t steps) {
                                        if (m.step == 2) heap::watching = true;
@@ -49,7 +49,7 @@ TEST(Allocation, NoneAbove4KiBInAStep) {
         c.global_batch = 8 * c.micro_batch;
         c.document_mask = n % 3 == 0 ? "on" : "off";
         expect_no_large_allocation(runs, c,
-                                   {ranks, zero, 2, n % 2 == 0 ? "bf16" : "f32", n % 5 == 0 ? "layers" : "none"});
+                                   {ranks, zero, 2, n % 2 == 0 ? "bf16" : "f32", n % 5 == 0 ? "full" : "none"});
         ++n;
       }
 }

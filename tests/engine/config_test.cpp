@@ -16,13 +16,13 @@ TEST(Config, AScheduleOfStagesHasAFlagOfItsOwn) {
   auto& schedule = base::field_named(fields, "schedule", "a run");
   for (const std::string word : {"1f1b", "gpipe", "naive", "interleaved"}) {
     try {
-      schedule.set(word, "--schedule");
+      schedule.set(word, "--lr-schedule");
       ADD_FAILURE() << word;
     } catch (const base::UsageError& e) {
       EXPECT_EQ(e.hint(), "--pipeline-schedule " + word);
     }
   }
-  schedule.set("linear", "--schedule");
+  schedule.set("linear", "--lr-schedule");
   EXPECT_EQ(c.schedule, "linear");
 }
 
@@ -31,12 +31,13 @@ TEST(Config, WordsOfOtherTrainersForStages) {
   std::vector<std::string> names;
   for (const auto& f : fields_of(c)) names.push_back(f.name);
   const auto hint = [&](const char* word) { return base::foreign_word_hint(word, names, base::Spelling::flags); };
-  EXPECT_EQ(hint("--pp"), "here it is --pipeline: stages of neighbouring layers");
-  EXPECT_EQ(hint("--pipeline-model-parallel-size"), hint("--pp"));
+  EXPECT_EQ(hint("--pipeline-model-parallel-size"), "here it is --pipeline-parallel: stages");
+  EXPECT_EQ(hint("--tensor-model-parallel-size"), "here it is --tensor-parallel: ranks");
+  EXPECT_EQ(hint("--expert-model-parallel-size"), "here it is --expert-parallel: ranks");
   EXPECT_EQ(hint("--num-chunks").find("here it is --virtual-stages: "), 0u);
   EXPECT_EQ(hint("--pp-schedule").find("here it is --pipeline-schedule: "), 0u);
   EXPECT_EQ(hint("--partition-method").find("here it is --partition: "), 0u);
-  EXPECT_NE(hint("--dp").find("as many ranks as the launcher starts"), std::string::npos);
+  EXPECT_NE(hint("--dp").find("as many as the launcher starts"), std::string::npos);
 }
 
 }  // namespace

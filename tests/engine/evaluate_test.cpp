@@ -13,12 +13,12 @@
 #include <bit>
 
 using namespace trainyard;
-using trainyard::testing::Cut;
+using trainyard::testing::ParallelLayout;
 using trainyard::testing::SmallRun;
 
 namespace {
 
-std::string name_of(const Cut& cut) {
+std::string name_of(const ParallelLayout& cut) {
   return fmt::format("{} ranks, ZeRO {}, tensor {}{}, {} stages of {} chunks, {}, {}, {}", cut.ranks, cut.zero,
                      cut.tensor, cut.sequence_parallel ? " with rows" : "", cut.pipeline, cut.virtual_stages,
                      cut.schedule, cut.partition, cut.dtype);
@@ -26,7 +26,8 @@ std::string name_of(const Cut& cut) {
 
 // On every rank of `cut`, in the dtype of the checkpoint unless `c` has another; what rank 0 found, after a comparison
 // with the others.
-engine::Evaluation evaluate(engine::EvaluateConfig c, const Cut& cut, const engine::EvaluateWatch& watch = {}) {
+engine::Evaluation evaluate(engine::EvaluateConfig c, const ParallelLayout& cut,
+                            const engine::EvaluateWatch& watch = {}) {
   const auto dtype = c.run.dtype;
   SmallRun::apply(cut, c.run);
   c.run.dtype = dtype, c.run.device = "cpu", c.run.hang_timeout = 120;
@@ -62,7 +63,8 @@ TEST(Evaluate, IsTheValidationLossThatTrainingRecordedOnEveryCut) {
     const auto recorded = SmallRun::metrics(c)[5]["validation_loss"].get<double>();
     engine::EvaluateConfig e;
     e.checkpoint = c.output, e.sequences = 14;
-    for (const Cut& cut : {Cut{1, 0}, Cut{3, 1}, Cut{2, 0, 2}, Cut{3, 3}, Cut{7, 2}, Cut{1, 3}}) {
+    for (const ParallelLayout& cut : {ParallelLayout{1, 0}, ParallelLayout{3, 1}, ParallelLayout{2, 0, 2},
+                                      ParallelLayout{3, 3}, ParallelLayout{7, 2}, ParallelLayout{1, 3}}) {
       const auto found = evaluate(e, cut);
       EXPECT_EQ(found.loss, recorded) << dtype << " on " << cut.ranks << " ranks, ZeRO " << cut.zero;
       EXPECT_EQ(found.dtype, dtype);
@@ -75,8 +77,8 @@ TEST(Evaluate, IsTheValidationLossThatTrainingRecordedOnEveryCut) {
 // A tied model and an untied one of a checkpoint each, that of the second written by stages.
 TEST(Evaluate, StagesSayWhatOneRankSays) {
   SmallRun runs;
-  for (const auto& [model, trained] :
-       {std::pair{runs.gpt(), Cut{1}}, std::pair{runs.llama(), Cut{4, 1, 1, "f32", "none", 2, false, 2}}}) {
+  for (const auto& [model, trained] : {std::pair{runs.gpt(), ParallelLayout{1}},
+                                       std::pair{runs.llama(), ParallelLayout{4, 1, 1, "f32", "none", 2, false, 2}}}) {
     auto c = runs.config(trained.ranks == 1 ? "tied" : "untied");
     c.model = model, c.steps = 3, c.document_mask = "on";
     runs.run(c, trained);
@@ -86,24 +88,26 @@ TEST(Evaluate, StagesSayWhatOneRankSays) {
       e.run.dtype = dtype;
       const auto one = evaluate(e, {});
       ASSERT_EQ(one.sequences, 37);
-      const auto same = [&](const Cut& cut) { EXPECT_EQ(all_of(evaluate(e, cut)), all_of(one)) << name_of(cut); };
+      const auto same = [&](const ParallelLayout& cut) {
+        EXPECT_EQ(all_of(evaluate(e, cut)), all_of(one)) << name_of(cut);
+      };
       for (const int stages : {1, 2, 3, 4})
         for (const int tensor : {1, 2})
           for (const int zero : {0, 3})
             for (const int data : {1, 3}) {
-              Cut cut{stages * tensor * data, zero};
+              ParallelLayout cut{stages * tensor * data, zero};
               cut.pipeline = stages, cut.tensor = tensor, cut.sequence_parallel = tensor > 1 && data == 1;
               same(cut);
             }
       for (const auto& [partition, stages] :
            {std::pair{"uniform", 3}, std::pair{"parameters", 3}, std::pair{"type:layers", 2}, std::pair{"0,1", 2},
             std::pair{"0,3", 2}, std::pair{"0,1,3", 3}}) {
-        Cut cut{stages, 1};
+        ParallelLayout cut{stages, 1};
         cut.pipeline = stages, cut.partition = partition;
         same(cut);
       }
       for (const char* schedule : {"naive", "gpipe", "interleaved"}) {
-        Cut cut{4, 3};
+        ParallelLayout cut{4, 3};
         cut.pipeline = 2, cut.schedule = schedule, cut.virtual_stages = schedule == std::string("interleaved") ? 2 : 1;
         same(cut);
       }
@@ -120,7 +124,7 @@ TEST(Evaluate, ProgressEndsWithAllAndItsLossIsTheResult) {
   e.checkpoint = c.output, e.sequences = 53, e.given = {"micro-batch"}, e.run.micro_batch = 2;
   for (const int stages : {1, 3}) {
     std::vector<std::pair<std::int64_t, double>> told;
-    Cut cut{2 * stages};
+    ParallelLayout cut{2 * stages};
     cut.pipeline = stages;
     const auto found = evaluate(e, cut, [&](std::int64_t done, std::int64_t all, double loss) {
       EXPECT_EQ(all, 53);
@@ -135,7 +139,7 @@ TEST(Evaluate, ProgressEndsWithAllAndItsLossIsTheResult) {
   }
 }
 
-TEST(Evaluate, AStageNeedsWhatIsForetoldOfItAndNoMore) {
+TEST(Evaluate, AStageNeedsWhatIsPredictedOfItAndNoMore) {
   SmallRun runs;
   auto c = runs.config("fits");
   c.steps = 1;
@@ -144,7 +148,7 @@ TEST(Evaluate, AStageNeedsWhatIsForetoldOfItAndNoMore) {
   engine::EvaluateConfig e;
   e.checkpoint = c.output, e.sequences = 2;
   const auto whole = evaluate(e, {1});
-  Cut cut{4};
+  ParallelLayout cut{4};
   cut.pipeline = 4;
   const auto stage = evaluate(e, cut);
   EXPECT_LT(engine::total(stage.predicted), engine::total(whole.predicted));
@@ -155,7 +159,7 @@ TEST(Evaluate, AStageNeedsWhatIsForetoldOfItAndNoMore) {
     ADD_FAILURE() << "a model that does not fit was evaluated";
   } catch (const base::Error& error) {
     EXPECT_EQ(error.code(), base::ExitCode::input_refused);
-    EXPECT_NE(error.hint().find("--pipeline 4 would need"), std::string::npos) << error.what() << error.hint();
+    EXPECT_NE(error.hint().find("--pipeline-parallel 4 would need"), std::string::npos) << error.what() << error.hint();
   }
   EXPECT_EQ(evaluate(e, cut).loss, whole.loss);
 }

@@ -1,5 +1,5 @@
 // Promise 2 over a covering array: whatever the cut of a choice, a run has the bits of one rank, takes the memory and
-// sends the bytes that were foretold.
+// sends the bytes that were predicted.
 #pragma once
 
 #include "tests/engine/covering.h"
@@ -15,7 +15,7 @@
 
 namespace trainyard::testing {
 
-inline std::string text_of(const Cut& c) {
+inline std::string text_of(const ParallelLayout& c) {
   return fmt::format("{} ranks of {} threads, tensor {}{}, {} stages of {} chunks by {}, ZeRO {}, {}, recompute {}",
                      c.ranks, c.threads, c.tensor, c.sequence_parallel ? " with rows" : "", c.pipeline,
                      c.virtual_stages, c.schedule, c.zero, c.dtype, c.recompute);
@@ -26,11 +26,13 @@ inline const char* recomputation_of_level(int level) {
 }
 
 // 0: one rank has every layer; 1: two share each; 2: and the rows between.
-inline void share_layers(Cut& cut, int level) { cut.tensor = level == 0 ? 1 : 2, cut.sequence_parallel = level == 2; }
+inline void share_layers(ParallelLayout& cut, int level) {
+  cut.tensor = level == 0 ? 1 : 2, cut.sequence_parallel = level == 2;
+}
 
 // 0: one stage; 1: two; 2: of two chunks each; 3: two without bubbles, whose weight gradients are made apart, which
 // does not go with recomputation.
-inline void put_into_stages(Cut& cut, int level) {
+inline void put_into_stages(ParallelLayout& cut, int level) {
   cut.pipeline = level == 0 ? 1 : 2;
   if (level == 2) cut.schedule = "interleaved", cut.virtual_stages = 2;
   if (level == 3) cut.schedule = "zero-bubble", cut.recompute = "none";
@@ -38,7 +40,7 @@ inline void put_into_stages(Cut& cut, int level) {
 
 template <std::size_t n> struct Triples {
   std::array<int, n> levels;
-  std::function<Cut(const Choice<n>& choice)> cut;
+  std::function<ParallelLayout(const Choice<n>& choice)> cut;
   std::function<engine::RunConfig(SmallRun& runs, const Choice<n>& choice, const std::string& output)> config;
   std::vector<std::size_t> numerics;  // things whose level is part of the numbers, beside the dtype of the cut
   std::function<std::string(SmallRun& runs, const engine::RunConfig& c, const engine::RunResult& r)> bits =

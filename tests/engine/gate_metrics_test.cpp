@@ -13,7 +13,7 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
 plan::ModelConfig model_of(std::int64_t layers, std::vector<std::int64_t> counts, std::int64_t top_k = 1) {
@@ -117,7 +117,7 @@ TEST(GateWatch, NamesLayerShareAndRemedies) {
   for (int s = 0; s < 20; ++s)
     for (const auto& sentence : watch.look(spread({s < 5 ? 1.0 : 4.0, 3.0}, 4))) sentences.push_back(sentence);
   ASSERT_EQ(sentences.size(), 2u);  // the second layer first
-  for (const char* words : {"layer 3 ", "expert 3 75 % of the tokens", "25 %", "experts-balance-loss (it is 0.02)",
+  for (const char* words : {"layer 3 ", "expert 3 got 75 % of the tokens", "25 %", "experts-balance-loss (it is 0.02)",
                             "experts-z-loss", "experts-noise \"jitter\"", "--learning-rate"})
     EXPECT_NE(sentences[0].find(words), std::string::npos) << words << ": " << sentences[0];
   EXPECT_NE(sentences[1].find("layer 1 "), std::string::npos) << sentences[1];
@@ -126,6 +126,35 @@ TEST(GateWatch, NamesLayerShareAndRemedies) {
   for (int s = 0; s < 10; ++s)
     for (const auto& sentence : noisy.look(spread({4.0}, 4)))
       EXPECT_EQ(sentence.find("experts-noise"), std::string::npos) << sentence;
+}
+
+// Only what is true of all ten steps is said of them, and only nine tenths are called a collapse.
+TEST(GateWatch, WordsFollowTheShare) {
+  const auto said_of = [](const plan::ModelConfig& model, double fullest, std::int64_t experts, double first) {
+    engine::GateWatch watch(model);
+    std::string out;
+    for (int s = 0; s < 10; ++s)
+      for (const auto& sentence : watch.look(spread({s == 0 ? first : fullest}, experts))) out += sentence;
+    return out;
+  };
+  const auto one = model_of(2, {4});
+  const struct {
+    double fullest, first;
+    const char *state, *words, *now;
+  } cases[] = {{2.24, 2.24, "is very uneven", "got more than half of the tokens;", "got 56 % of the tokens"},
+               {4, 2.24, "is very uneven", "got more than half of the tokens;", "got 100 % of the tokens"},
+               {3.2, 3.2, "is very uneven", "got more than three quarters of the tokens;", "got 80 % of the tokens"},
+               {3.7, 3.7, "has collapsed", "got more than nine tenths of the tokens;", "got 92 % of the tokens"},
+               {4, 4, "has collapsed", "got every token;", "got 100 % of the tokens"}};
+  for (const auto& c : cases) {
+    const auto text = said_of(one, c.fullest, 4, c.first);
+    for (const char* part : {c.state, c.words, c.now}) EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+  EXPECT_EQ(said_of(one, 2.24, 4, 2.24).find("nearly everything"), std::string::npos);
+  const auto two = said_of(model_of(2, {8}, 2), 3.7, 8, 3.7);  // 92 % of the tokens are 46 % of the choices
+  EXPECT_NE(two.find("has collapsed: in each of the last 10 steps one expert got more than nine tenths"),
+            std::string::npos)
+      << two;
 }
 
 // Layer 0 is dense, layers 1 to 3 have 4, 2 and 4 experts, each token goes to two.
@@ -157,17 +186,17 @@ engine::RunConfig small(SmallRun& runs, const std::string& output) {
 // Every rank counts once, every stage tells of its layers, every step of itself alone.
 TEST(GateMetrics, TheSameValuesOnEveryCut) {
   SmallRun runs;
-  const std::vector<Cut> cuts = {{1, 0, 1},
-                                 {1, 3, 2, "f32", "layers"},
-                                 {2, 1, 1},
-                                 {3, 2, 1, "f32", "selective"},
-                                 {4, 3, 1},
-                                 {7, 0, 1},
-                                 {2, 0, 1, "f32", "none", 1, false, 2, "1f1b"},
-                                 {2, 0, 1, "f32", "layers", 1, false, 2, "gpipe"},
-                                 {2, 0, 1, "f32", "none", 1, false, 2, "interleaved", 2},
-                                 {4, 2, 1, "f32", "none", 1, false, 2, "1f1b"},
-                                 {2, 0, 1, "f32", "none", 1, false, 2, "zero-bubble"}};
+  const std::vector<ParallelLayout> cuts = {{1, 0, 1},
+                                            {1, 3, 2, "f32", "full"},
+                                            {2, 1, 1},
+                                            {3, 2, 1, "f32", "selective"},
+                                            {4, 3, 1},
+                                            {7, 0, 1},
+                                            {2, 0, 1, "f32", "none", 1, false, 2, "1f1b"},
+                                            {2, 0, 1, "f32", "full", 1, false, 2, "gpipe"},
+                                            {2, 0, 1, "f32", "none", 1, false, 2, "interleaved", 2},
+                                            {4, 2, 1, "f32", "none", 1, false, 2, "1f1b"},
+                                            {2, 0, 1, "f32", "none", 1, false, 2, "zero-bubble"}};
   std::string first_step;  // before any update
   for (const std::int64_t fold : {1, 2}) {
     std::string expected;

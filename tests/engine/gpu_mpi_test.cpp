@@ -12,7 +12,7 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SharedRun;
 
 TEST_F(SharedRun, NcclAndStagedGiveTheBitsOfOneRank) {
@@ -122,7 +122,7 @@ TEST_F(SharedRun, ExpertsOnDevices) {
     for (const int chunks : {1, 2}) {
       auto c = config(fmt::format("{}-shared-{}", communicator, chunks));
       c.communicator = communicator;
-      Cut cut{n, chunks == 1 ? 0 : 3};
+      ParallelLayout cut{n, chunks == 1 ? 0 : 3};
       cut.experts = n, cut.expert_chunks = chunks;
       cut.expert_node = n == 4 ? 2 : 1;
       const auto result = run(c, cut);
@@ -161,7 +161,7 @@ TEST_F(SharedRun, StagesOnDevices) {
       if (communicator == "mpi" && schedule != std::string("1f1b")) continue;
       auto c = config(fmt::format("{}-{}", communicator, schedule));
       c.communicator = communicator;
-      Cut cut{n, 1};
+      ParallelLayout cut{n, 1};
       cut.pipeline = n, cut.schedule = schedule, cut.virtual_stages = chunks;
       const auto result = run(c, cut);
       if (testing::runtime->rank() != 0) continue;

@@ -12,7 +12,7 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
 struct Kind {
@@ -69,13 +69,13 @@ void every_way(const Kind& kind, const std::string& dtype) {
   expect_close(one, cpu, dtype == "f32" ? 1e-5 : 2e-2);
 
   const auto tensor = config("tensor"), staged = config("stages");
-  const auto bits = runs.bits(tensor, runs.run(tensor, {4, 3, 1, dtype, "layers", 2}));
+  const auto bits = runs.bits(tensor, runs.run(tensor, {4, 3, 1, dtype, "full", 2}));
   if (std::string(tensor::gpu_module().runtime->name) == "emulated") {
     EXPECT_EQ(bits, expected);
   }
   expect_close(tensor, one, dtype == "f32" ? 1e-4 : 2e-2);
   testing::expect_no_difference(runs.reports(), "tensor ranks");
-  Cut stages{2, 1, 1, dtype};
+  ParallelLayout stages{2, 1, 1, dtype};
   stages.pipeline = 2;
   EXPECT_EQ(runs.bits(staged, runs.run(staged, stages)), expected);
   testing::expect_no_difference(runs.reports(), "stages");

@@ -12,7 +12,7 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
 engine::RunConfig tiny(SmallRun& runs, const std::string& output, const std::string& model) {
@@ -65,7 +65,7 @@ TEST(Gpu, TheSameBitsOnEveryCut) {
   std::string expected;
   int n = 0;
   for (const auto& cut :
-       std::vector<Cut>{{1, 0, 1}, {1, 3, 1, "f32", "layers"}, {2, 0, 1}, {2, 1, 1}, {2, 2, 1}, {3, 3, 1}}) {
+       std::vector<ParallelLayout>{{1, 0, 1}, {1, 3, 1, "f32", "full"}, {2, 0, 1}, {2, 1, 1}, {2, 2, 1}, {3, 3, 1}}) {
     auto config = tiny(runs, fmt::format("cut-{}", n++), gpt(runs));
     if (cut.zero == 3) config.layer_slots = 1;  // so that layers take turns in a buffer
     const auto bits = runs.bits(config, runs.run(config, cut));
@@ -89,7 +89,7 @@ TEST(Gpu, TensorRanksAreOneRank) {
   };
   const auto one = config("one"), cut = config("cut");
   const auto expected = runs.bits(one, runs.run(one, {1, 0, 1}));
-  const auto bits = runs.bits(cut, runs.run(cut, {4, 3, 1, "f32", "layers", 2}));
+  const auto bits = runs.bits(cut, runs.run(cut, {4, 3, 1, "f32", "full", 2}));
   if (std::string(tensor::gpu_module().runtime->name) == "emulated") {
     EXPECT_EQ(bits, expected);
   }
@@ -115,7 +115,7 @@ TEST(Gpu, StagesAreOneRank) {
   for (const auto& [ranks, stages, chunks, schedule, zero] :
        {std::tuple{2, 2, 1, "1f1b", 0}, {4, 2, 1, "gpipe", 3}, {2, 2, 2, "interleaved", 1}}) {
     const auto c = config(fmt::format("stages-{}-{}", schedule, zero));
-    Cut cut{ranks, zero};
+    ParallelLayout cut{ranks, zero};
     cut.pipeline = stages, cut.virtual_stages = chunks, cut.schedule = schedule;
     EXPECT_EQ(runs.bits(c, runs.run(c, cut)), expected) << schedule;
     testing::expect_no_difference(runs.reports(), schedule,
@@ -146,7 +146,7 @@ TEST(Gpu, ExpertsAreThoseOfTheCpuWithTheSameBitsOnEveryCut) {
   for (const auto& [ranks, experts, chunks, tensor] : {std::tuple{2, 2, 2, 1}, {4, 2, 1, 1}, {4, 2, 1, 2}}) {
     auto shared = config(fmt::format("shared-{}-{}", ranks, tensor));
     shared.micro_batch = tensor == 2 ? 1 : shared.micro_batch;
-    Cut of{ranks, ranks == 2 ? 3 : 1, 1, "f32", ranks == 2 ? "layers" : "none", tensor};
+    ParallelLayout of{ranks, ranks == 2 ? 3 : 1, 1, "f32", ranks == 2 ? "full" : "none", tensor};
     of.experts = experts, of.expert_chunks = chunks;
     if (tensor == 1) {
       EXPECT_EQ(runs.bits(shared, runs.run(shared, of)), expected);
@@ -161,7 +161,7 @@ TEST(Gpu, ExpertsAreThoseOfTheCpuWithTheSameBitsOnEveryCut) {
   // In two hops, put in order on the device between them.
   auto whole = config("whole"), nodes = config("nodes");
   whole.global_batch = nodes.global_batch = 6;
-  Cut of{4, 1};
+  ParallelLayout of{4, 1};
   of.experts = 4, of.expert_node = 2;
   const auto wanted = runs.bits(whole, runs.run(whole, {1, 0, 1}));
   EXPECT_EQ(runs.bits(nodes, runs.run(nodes, of)), wanted);

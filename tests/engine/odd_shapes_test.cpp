@@ -8,7 +8,7 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
 struct OddShape {
@@ -43,7 +43,8 @@ TEST(OddShapes, TrainWithTheSameBitsOnEveryCut) {
       config.steps = 3;
       config.global_batch = 4;
       std::string expected;
-      for (const auto& cut : {Cut{1, 0, 2, dtype}, Cut{4, 2, 1, dtype}, Cut{3, 3, 1, dtype, "layers"}}) {
+      for (const auto& cut :
+           {ParallelLayout{1, 0, 2, dtype}, ParallelLayout{4, 2, 1, dtype}, ParallelLayout{3, 3, 1, dtype, "full"}}) {
         auto c = config;
         c.output += fmt::format("-{}", cut.ranks);
         const auto result = runs.run(c, cut);

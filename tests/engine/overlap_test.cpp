@@ -41,7 +41,7 @@ TEST(Overlap, SlowRowsOfExpertsChangeNoBit) {
     auto slow = plain;
     slow.output += fmt::format("-slow-{}", chunks);
     slow.collective_delay = 0.002;
-    testing::Cut cut{2, 1};
+    testing::ParallelLayout cut{2, 1};
     cut.experts = 2, cut.expert_chunks = chunks;
     EXPECT_EQ(runs.bits(slow, runs.run(slow, cut)), expected) << chunks << " chunks";
     for (const auto& m : SmallRun::metrics(slow)) {

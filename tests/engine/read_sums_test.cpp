@@ -10,7 +10,7 @@
 #include <functional>
 
 using namespace trainyard;
-using trainyard::testing::Cut;
+using trainyard::testing::ParallelLayout;
 using trainyard::testing::SmallRun;
 
 namespace {
@@ -37,7 +37,8 @@ void expect_refused(const std::function<void()>& work, const std::string& tensor
   }
 }
 
-const Cut cuts[] = {{1, 0, 2}, {4, 3, 1}, {2, 1, 1, "f32", "none", 2}, {4, 2, 1, "f32", "none", 2, false, 2}};
+const ParallelLayout cuts[] = {
+    {1, 0, 2}, {4, 3, 1}, {2, 1, 1, "f32", "none", 2}, {4, 2, 1, "f32", "none", 2, false, 2}};
 
 }  // namespace
 
@@ -65,11 +66,11 @@ TEST(ReadSums, NewRunsAndEvaluationsRefuse) {
   for (const auto* dtype : {"f32", "bf16"}) {
     auto source = runs.config(std::string("source-") + dtype);
     source.steps = 2;
-    Cut first{2, 1, 1};
+    ParallelLayout first{2, 1, 1};
     first.dtype = dtype;
     runs.run(source, first);
     const auto folder = step(source, 2);
-    const auto evaluate = [&](Cut cut) {
+    const auto evaluate = [&](ParallelLayout cut) {
       cut.dtype = dtype;
       engine::EvaluateConfig c;
       c.checkpoint = folder;

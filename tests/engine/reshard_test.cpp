@@ -33,7 +33,7 @@ TEST(Reshard, AWalkOverRanksAndStagesKeepsTheBits) {
       c.resume = next;
     }
     c.stop_after = until;
-    testing::Cut cut{data * tensor, zero, 1};
+    testing::ParallelLayout cut{data * tensor, zero, 1};
     cut.tensor = tensor;
     const auto result = runs.run(c, cut);
     before = result.checkpoint;

@@ -142,7 +142,7 @@ TEST(Resume, EmbeddingsDecayWhereTheyAreAskedTo) {
   const auto from = runs.run(c, {1, 0, 1}).checkpoint;
   std::string bits;
   for (const auto& cut :
-       std::vector<testing::Cut>{{1, 0, 1}, {3, 3, 1}, {2, 2, 1}, {.ranks = 2, .zero = 1, .pipeline = 2}}) {
+       std::vector<testing::ParallelLayout>{{1, 0, 1}, {3, 3, 1}, {2, 2, 1}, {.ranks = 2, .zero = 1, .pipeline = 2}}) {
     std::map<std::string, std::string> after;
     for (const char* decays : {"off", "on"}) {
       auto next = runs.config(fmt::format("decay-{}-{}", decays, cut.zero));

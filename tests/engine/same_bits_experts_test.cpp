@@ -1,6 +1,6 @@
 // Promises 2 and 3 for models with experts: every triple of choices among gates, ZeRO stages, data ranks, folds, stages
 // and schedules, recomputation, dtypes and threads has the bits of one rank, and takes the memory and sends the bytes
-// that were foretold; so has every resume, of checkpoints that were cut anew, too.
+// that were predicted; so has every resume, of checkpoints that were cut anew, too.
 // --gtest_also_run_disabled_tests: the whole product.
 #include "libtrain/checkpoint/reshard.h"
 #include "libtrain/engine/evaluate.h"
@@ -17,7 +17,7 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
 // gate, ZeRO stage, data ranks, fold, stages and their schedule, recomputation, dtype, threads
@@ -42,9 +42,9 @@ std::string model_of(const SmallRun& runs, int gate) {
                         lines[static_cast<std::size_t>(gate)]);
 }
 
-Cut cut_of(const Choice& c) {
+ParallelLayout cut_of(const Choice& c) {
   const std::array<const char*, 4> schedules = {"1f1b", "1f1b", "interleaved", "zero-bubble"};
-  Cut cut;
+  ParallelLayout cut;
   cut.zero = c[1];
   cut.pipeline = c[4] == 0 ? 1 : 2;
   cut.schedule = schedules[static_cast<std::size_t>(c[4])];
@@ -56,7 +56,7 @@ Cut cut_of(const Choice& c) {
   return cut;
 }
 
-std::string text_of(const Cut& c) {
+std::string text_of(const ParallelLayout& c) {
   return fmt::format("{} ranks, {} stages of {} chunks, {}, ZeRO {}, {}, recompute {}, {} threads", c.ranks, c.pipeline,
                      c.virtual_stages, c.schedule, c.zero, c.dtype, c.recompute, c.threads);
 }
@@ -135,13 +135,13 @@ TEST(SameBitsExperts, OtherGatesGiveOtherBits) {
 TEST(SameBitsExperts, StopAndResumeOnAnotherCut) {
   SmallRun runs;
   const auto cut = [](int ranks, int zero, int stages, const char* schedule, int chunks, const char* recompute) {
-    Cut c{ranks, zero, 1, "bf16", recompute};
+    ParallelLayout c{ranks, zero, 1, "bf16", recompute};
     c.pipeline = stages, c.schedule = schedule, c.virtual_stages = chunks;
     return c;
   };
-  const std::vector<Cut> cuts = {cut(1, 0, 1, "1f1b", 1, "none"), cut(4, 3, 2, "1f1b", 1, "layers"),
-                                 cut(3, 1, 1, "1f1b", 1, "selective"), cut(4, 2, 2, "interleaved", 2, "none"),
-                                 cut(2, 0, 2, "zero-bubble", 1, "none")};
+  const std::vector<ParallelLayout> cuts = {
+      cut(1, 0, 1, "1f1b", 1, "none"), cut(4, 3, 2, "1f1b", 1, "full"), cut(3, 1, 1, "1f1b", 1, "selective"),
+      cut(4, 2, 2, "interleaved", 2, "none"), cut(2, 0, 2, "zero-bubble", 1, "none")};
   for (const int gate : {0, 3}) {
     auto whole = config_of(runs, gate, 1, fmt::format("whole-{}", gate));
     const auto expected = bits_of(runs, whole, runs.run(whole, cuts[0]));
@@ -162,7 +162,7 @@ TEST(SameBitsExperts, StopAndResumeOnAnotherCut) {
 TEST(SameBitsExperts, ReshardedCheckpointsGoOn) {
   SmallRun runs;
   const auto cut = [](int ranks, int zero, int stages, const char* dtype) {
-    Cut c{ranks, zero, 1, dtype};
+    ParallelLayout c{ranks, zero, 1, dtype};
     c.pipeline = stages;
     return c;
   };
@@ -171,7 +171,7 @@ TEST(SameBitsExperts, ReshardedCheckpointsGoOn) {
     for (const bool resharded : {false, true}) {
       auto c = config_of(runs, gate, 1, fmt::format("walk-{}-{}", gate, resharded));
       c.stop_after = 1;
-      c.resume = runs.run(c, resharded ? cut(3, 2, 1, "f32") : Cut{}).checkpoint;
+      c.resume = runs.run(c, resharded ? cut(3, 2, 1, "f32") : ParallelLayout{}).checkpoint;
       c.stop_after = 2;
       for (const int stop : {2, 0}) {
         if (resharded) {
@@ -179,7 +179,7 @@ TEST(SameBitsExperts, ReshardedCheckpointsGoOn) {
           checkpoint::ReshardOptions options;
           const checkpoint::Reader source(c.resume, checkpoint::Reader::Check::all_but_payloads);
           options.history = engine::history_through(c.resume, source.state().step);
-          checkpoint::NewCut other;
+          checkpoint::NewLayout other;
           other.data = stop == 2 ? 2 : 3, other.pipeline = stop == 2 ? 2 : 1;
           checkpoint::reshard(source, next, other, options);
           testing::fs::remove_all(c.resume);
@@ -208,7 +208,7 @@ TEST(SameBitsExperts, AnEvaluationIsTheValidationOfTheRun) {
     for (const auto& [ranks, stages] : {std::pair{1, 1}, {3, 1}, {2, 2}}) {
       engine::EvaluateConfig e;
       e.checkpoint = c.output, e.sequences = 6;
-      Cut cut{ranks, ranks == 3 ? 3 : 0};
+      ParallelLayout cut{ranks, ranks == 3 ? 3 : 0};
       cut.pipeline = stages;
       const auto dtype = e.run.dtype;
       SmallRun::apply(cut, e.run);

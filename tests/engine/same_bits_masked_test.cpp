@@ -7,7 +7,7 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
 // tensor ranks and shared rows, stages and their schedule, ZeRO stage, data ranks, threads, recomputation, models
@@ -15,8 +15,8 @@ using Choice = testing::Choice<7>;
 
 const char* dtype_of(int model) { return model == 2 ? "bf16" : "f32"; }
 
-Cut cut_of(const Choice& c) {
-  Cut cut;
+ParallelLayout cut_of(const Choice& c) {
+  ParallelLayout cut;
   testing::share_layers(cut, c[0]);
   testing::put_into_stages(cut, c[1]);
   cut.zero = c[2];
@@ -54,7 +54,7 @@ std::string with_validations(SmallRun& runs, const engine::RunConfig& c, const e
   return out;
 }
 
-double evaluated(const engine::RunConfig& trained, const Cut& cut) {
+double evaluated(const engine::RunConfig& trained, const ParallelLayout& cut) {
   engine::EvaluateConfig e;
   e.checkpoint = trained.output, e.sequences = trained.validation_sequences;
   SmallRun::apply(cut, e.run);
@@ -83,7 +83,8 @@ TEST(SameBitsMasked, EveryTriple) {
 TEST(SameBitsMasked, StopAndResumeOnAnotherCut) {
   SmallRun runs;
   for (const int model : {0, 1, 2}) {
-    const std::vector<Cut> cuts = {{1, 0, 2, dtype_of(model)}, {2, 3, 1, dtype_of(model)}, {3, 1, 1, dtype_of(model)}};
+    const std::vector<ParallelLayout> cuts = {
+        {1, 0, 2, dtype_of(model)}, {2, 3, 1, dtype_of(model)}, {3, 1, 1, dtype_of(model)}};
     auto whole = config_of(runs, model, fmt::format("whole-{}", model));
     const auto expected = with_validations(runs, whole, runs.run(whole, cuts[0]));
     for (std::size_t i = 0; i < cuts.size(); ++i) {
@@ -103,7 +104,8 @@ TEST(SameBitsMasked, AnEvaluationIsTheValidationThatWasRecorded) {
     auto c = config_of(runs, model, fmt::format("evaluated-{}", model));
     runs.run(c, {2, 1, 1, dtype_of(model)});
     const auto recorded = SmallRun::metrics(c)[3]["validation_loss"].get<double>();
-    for (const Cut& cut : {Cut{1, 0}, Cut{3, 3}, Cut{4, 0, 1, "f32", "none", 2, false, 2}})
+    for (const ParallelLayout& cut :
+         {ParallelLayout{1, 0}, ParallelLayout{3, 3}, ParallelLayout{4, 0, 1, "f32", "none", 2, false, 2}})
       EXPECT_EQ(evaluated(c, cut), recorded) << model << " on " << cut.ranks << " ranks";
   }
 }

@@ -1,7 +1,7 @@
 // Promises 2 and 3 where ranks share out the experts: every triple of choices among gates, data ranks and how many of
 // them hold different experts, tensor ranks that deal them out, ZeRO stages, folds, stages and schedules, recomputation
-// and dtypes has the bits of one rank, and takes the memory and sends the bytes that were foretold; so has every resume
-// on another cut.
+// and dtypes has the bits of one rank, and takes the memory and sends the bytes that were predicted; so has every
+// resume on another cut.
 // --gtest_also_run_disabled_tests: the whole product.
 #include "libtrain/checkpoint/reshard.h"
 #include "libtrain/engine/evaluate.h"
@@ -18,7 +18,7 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
 // gate, data ranks, ZeRO stage, fold, stages and their schedule, recomputation, dtype, tensor ranks
@@ -53,10 +53,10 @@ std::string model_of(const SmallRun& runs, int gate) {
                         lines[static_cast<std::size_t>(gate)]);
 }
 
-Cut cut_of(const Choice& c) {
+ParallelLayout cut_of(const Choice& c) {
   const std::array<const char*, 4> schedules = {"1f1b", "1f1b", "interleaved", "zero-bubble"};
   const auto of = ranks[static_cast<std::size_t>(c[1])];
-  Cut cut;
+  ParallelLayout cut;
   cut.zero = c[2];
   cut.pipeline = c[4] == 0 ? 1 : 2;
   cut.schedule = schedules[static_cast<std::size_t>(c[4])];
@@ -81,7 +81,7 @@ int chunks_of(int experts, int turn) {
   return possible[static_cast<std::size_t>(turn) % possible.size()];
 }
 
-std::string text_of(const Cut& c) {
+std::string text_of(const ParallelLayout& c) {
   return fmt::format(
       "{} ranks, {} tensor{}, experts over {} ({} a node) in {}, {} stages of {} chunks, {}, ZeRO {}, {}, recompute {}",
       c.ranks, c.tensor, c.sequence_parallel ? " and rows" : "", c.experts, c.expert_node, c.expert_chunks, c.pipeline,
@@ -159,14 +159,14 @@ TEST(SameBitsSharedExperts, StopAndResumeOnAnotherDegree) {
   SmallRun runs;
   const auto cut = [](int ranks, int experts, int tensor, int zero, int stages, const char* schedule,
                       const char* recompute) {
-    Cut c{ranks, zero, 1, "bf16", recompute};
+    ParallelLayout c{ranks, zero, 1, "bf16", recompute};
     c.pipeline = stages, c.schedule = schedule, c.experts = experts, c.tensor = tensor;
     return c;
   };
-  const std::vector<Cut> cuts = {cut(1, 1, 1, 0, 1, "1f1b", "none"),       cut(6, 3, 1, 3, 1, "1f1b", "layers"),
-                                 cut(2, 1, 2, 1, 1, "1f1b", "none"),       cut(4, 2, 1, 1, 2, "1f1b", "selective"),
-                                 cut(8, 2, 2, 3, 1, "1f1b", "none"),       cut(3, 1, 1, 2, 1, "1f1b", "none"),
-                                 cut(4, 2, 1, 0, 2, "zero-bubble", "none")};
+  const std::vector<ParallelLayout> cuts = {
+      cut(1, 1, 1, 0, 1, "1f1b", "none"),       cut(6, 3, 1, 3, 1, "1f1b", "full"), cut(2, 1, 2, 1, 1, "1f1b", "none"),
+      cut(4, 2, 1, 1, 2, "1f1b", "selective"),  cut(8, 2, 2, 3, 1, "1f1b", "none"), cut(3, 1, 1, 2, 1, "1f1b", "none"),
+      cut(4, 2, 1, 0, 2, "zero-bubble", "none")};
   for (const int gate : {2, 3}) {
     auto whole = config_of(runs, gate, 1, fmt::format("whole-{}", gate));
     const auto expected = bits_of(runs, whole, runs.run(whole, cuts[0]));
@@ -193,12 +193,12 @@ TEST(SameBitsSharedExperts, InNodes) {
   };
   const std::vector<Case> cases = {
       {0, 4, 4, 2, 3, 1, 1, 1, "1f1b", "f32", "none"},         {1, 12, 6, 2, 1, 2, 1, 2, "1f1b", "bf16", "selective"},
-      {2, 8, 4, 2, 3, 0, 2, 1, "zero-bubble", "bf16", "none"}, {3, 4, 4, 2, 1, 3, 1, 1, "1f1b", "f32", "layers"},
+      {2, 8, 4, 2, 3, 0, 2, 1, "zero-bubble", "bf16", "none"}, {3, 4, 4, 2, 1, 3, 1, 1, "1f1b", "f32", "full"},
       {3, 6, 6, 3, 1, 1, 1, 1, "1f1b", "f32", "none"},         {4, 8, 4, 2, 1, 3, 1, 1, "1f1b", "f32", "none"}};
   std::map<std::pair<int, std::string>, std::string> expected;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto& of = cases[i];
-    Cut cut{of.ranks, of.zero, 1, of.dtype, of.recompute};
+    ParallelLayout cut{of.ranks, of.zero, 1, of.dtype, of.recompute};
     cut.experts = of.experts, cut.expert_node = of.node, cut.expert_chunks = of.chunks;
     cut.pipeline = of.stages, cut.schedule = of.schedule, cut.tensor = of.tensor;
     const auto where = fmt::format("{} gate {}", text_of(cut), of.gate);
@@ -237,7 +237,7 @@ TEST(SameBitsSharedExperts, RoundsAreCounted) {
   std::vector<std::int64_t> most;
   for (const auto buffer : buffers) {
     auto c = config_of(runs, 3, 1, fmt::format("rounds-{}", buffer));
-    Cut cut{6, 2};
+    ParallelLayout cut{6, 2};
     cut.experts = 3, cut.expert_buffer = buffer;
     runs.run(c, cut);
     testing::expect_no_difference(runs.reports(), fmt::format("buffer {}", buffer), [](std::size_t) { return false; });
@@ -248,19 +248,19 @@ TEST(SameBitsSharedExperts, RoundsAreCounted) {
   EXPECT_GT(most[0], 1);
   EXPECT_EQ(most[2], 1) << "all choices of a micro-batch have room";
   auto c = config_of(runs, 0, 1, "places");
-  Cut cut{2, 0};
+  ParallelLayout cut{2, 0};
   cut.experts = 2;
   runs.run(c, cut);
   EXPECT_FALSE(SmallRun::metrics(c).back().contains("expert_rounds"));
 }
 
-// What training recorded as its validation loss, to the bit, in the memory that was foretold.
+// What training recorded as its validation loss, to the bit, in the memory that was predicted.
 TEST(SameBitsSharedExperts, AnEvaluationIsTheValidationOfTheRun) {
   SmallRun runs;
   for (const int gate : {0, 2, 3, 4}) {
     auto c = config_of(runs, gate, 1, fmt::format("trained-{}", gate));
     c.seed = 77;
-    Cut two{2, 1, 1, gate % 2 == 0 ? "f32" : "bf16"};
+    ParallelLayout two{2, 1, 1, gate % 2 == 0 ? "f32" : "bf16"};
     two.experts = 2;
     runs.run(c, two);
     const auto recorded = SmallRun::metrics(c).back()["validation_loss"].get<double>();
@@ -268,7 +268,7 @@ TEST(SameBitsSharedExperts, AnEvaluationIsTheValidationOfTheRun) {
          {std::tuple{1, 1, 1, 1}, {3, 1, 3, 1}, {4, 2, 2, 1}, {4, 1, 2, 1}, {4, 1, 2, 2}, {2, 1, 1, 2}, {4, 1, 4, 1}}) {
       engine::EvaluateConfig e;
       e.checkpoint = c.output, e.sequences = 12;
-      Cut cut{count, count == 3 ? 3 : 0};
+      ParallelLayout cut{count, count == 3 ? 3 : 0};
       cut.pipeline = stages, cut.experts = experts, cut.tensor = tensor, cut.expert_node = experts == 4 ? 2 : 1;
       const auto dtype = e.run.dtype;
       SmallRun::apply(cut, e.run);

@@ -5,14 +5,14 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
 // tensor ranks and shared rows, stages and their schedule, ZeRO stage, data ranks, threads, recomputation, layouts
 using Choice = testing::Choice<7>;
 
-Cut cut_of(const Choice& c) {
-  Cut cut;
+ParallelLayout cut_of(const Choice& c) {
+  ParallelLayout cut;
   testing::share_layers(cut, c[0]);
   testing::put_into_stages(cut, c[1]);
   cut.zero = c[2];

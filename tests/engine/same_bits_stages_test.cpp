@@ -13,17 +13,17 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
 // schedule, stages, tensor ranks and shared rows, ZeRO stage, data ranks, recomputation, fold, dtype, model
 constexpr std::array<int, 9> levels = {6, 4, 5, 4, 2, 3, 2, 2, 2};
 using Choice = testing::Choice<levels.size()>;
 
-Cut cut_of(const Choice& c) {
+ParallelLayout cut_of(const Choice& c) {
   const std::array<const char*, 6> schedules = {"1f1b", "interleaved", "gpipe", "interleaved", "naive", "zero-bubble"};
   const std::array<int, 5> tensor = {1, 2, 2, 4, 4};
-  Cut cut;
+  ParallelLayout cut;
   cut.pipeline = c[1] + 1;
   cut.schedule = schedules[static_cast<std::size_t>(c[0])];
   cut.virtual_stages = c[0] == 3 ? 2 : 1;
@@ -32,12 +32,12 @@ Cut cut_of(const Choice& c) {
   cut.sequence_parallel = c[2] == 2 || c[2] == 4;
   cut.zero = c[3];
   cut.ranks = (c[4] + 1) * cut.tensor * cut.pipeline;
-  cut.recompute = c[5] == 0 || c[0] == 5 ? "none" : c[5] == 1 ? "selective" : "layers";
+  cut.recompute = c[5] == 0 || c[0] == 5 ? "none" : c[5] == 1 ? "selective" : "full";
   cut.dtype = c[7] == 0 ? "f32" : "bf16";
   return cut;
 }
 
-std::string text_of(const Cut& c) {
+std::string text_of(const ParallelLayout& c) {
   return fmt::format("{} ranks, {} stages of {} chunks ({}, by {}), tensor {}{}, ZeRO {}, {}, recompute {}", c.ranks,
                      c.pipeline, c.virtual_stages, c.schedule, c.partition, c.tensor,
                      c.sequence_parallel ? " with rows" : "", c.zero, c.dtype, c.recompute);
@@ -118,7 +118,7 @@ TEST(SameBitsStages, OddCuts) {
                                                   {2, 3, "0,1,2,5,6,7"}}) {
     auto c = one;
     c.output += fmt::format("-{}", n++);
-    Cut cut;
+    ParallelLayout cut;
     cut.ranks = cut.pipeline = stages, cut.virtual_stages = chunks, cut.partition = partition;
     if (chunks > 1) cut.schedule = "interleaved";
     else if (n % 2 == 0) cut.schedule = "zero-bubble";
@@ -131,14 +131,14 @@ TEST(SameBitsStages, OddCuts) {
 TEST(SameBitsStages, StopAndResumeOnAnotherCut) {
   SmallRun runs;
   const auto cut = [](int ranks, int zero, int tensor, int stages, const char* schedule, int chunks) {
-    Cut c{ranks, zero, 1, "bf16", "none", tensor};
+    ParallelLayout c{ranks, zero, 1, "bf16", "none", tensor};
     c.pipeline = stages, c.schedule = schedule, c.virtual_stages = chunks;
     return c;
   };
-  const std::vector<Cut> cuts = {cut(1, 0, 1, 1, "1f1b", 1),        cut(4, 3, 1, 2, "1f1b", 1),
-                                 cut(8, 1, 2, 2, "interleaved", 2), cut(6, 2, 1, 3, "gpipe", 1),
-                                 cut(2, 0, 2, 1, "1f1b", 1),        cut(4, 1, 1, 4, "interleaved", 2),
-                                 cut(8, 3, 2, 4, "zero-bubble", 1)};
+  const std::vector<ParallelLayout> cuts = {cut(1, 0, 1, 1, "1f1b", 1),        cut(4, 3, 1, 2, "1f1b", 1),
+                                            cut(8, 1, 2, 2, "interleaved", 2), cut(6, 2, 1, 3, "gpipe", 1),
+                                            cut(2, 0, 2, 1, "1f1b", 1),        cut(4, 1, 1, 4, "interleaved", 2),
+                                            cut(8, 3, 2, 4, "zero-bubble", 1)};
   auto whole = config_of(runs, 2, false, "whole");
   const auto expected = runs.bits(whole, runs.run(whole, cuts[0]));
   for (std::size_t i = 0; i < cuts.size(); ++i) {

@@ -8,16 +8,16 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
 // tensor ranks and shared rows, ZeRO stage, data ranks, dtype, recomputation, dropout, model
 constexpr std::array<int, 7> levels = {5, 4, 3, 2, 3, 2, 2};
 using Choice = testing::Choice<levels.size()>;
 
-Cut cut_of(const Choice& c) {
+ParallelLayout cut_of(const Choice& c) {
   const std::array<int, 5> tensor = {1, 2, 2, 4, 4};
-  Cut cut;
+  ParallelLayout cut;
   cut.tensor = tensor[static_cast<std::size_t>(c[0])];
   cut.sequence_parallel = c[0] == 2 || c[0] == 4;
   cut.zero = c[1];
@@ -70,12 +70,12 @@ TEST(SameBitsTensor, DISABLED_EveryChoice) {
 // Each cut is once what a checkpoint is written on and once what it is resumed on.
 TEST(SameBitsTensor, StopAndResumeOnAnotherCut) {
   SmallRun runs;
-  const std::vector<Cut> cuts = {{1, 0, 1, "bf16"},
-                                 {4, 3, 1, "bf16", "none", 2, false},
-                                 {4, 1, 1, "bf16", "none", 4, true},
-                                 {6, 2, 1, "bf16", "layers", 2, true},
-                                 {3, 3, 1, "bf16", "selective"},
-                                 {8, 0, 1, "bf16", "none", 4, false}};
+  const std::vector<ParallelLayout> cuts = {{1, 0, 1, "bf16"},
+                                            {4, 3, 1, "bf16", "none", 2, false},
+                                            {4, 1, 1, "bf16", "none", 4, true},
+                                            {6, 2, 1, "bf16", "full", 2, true},
+                                            {3, 3, 1, "bf16", "selective"},
+                                            {8, 0, 1, "bf16", "none", 4, false}};
   auto whole = config_of(runs, true, false, "whole");
   const auto expected = runs.bits(whole, runs.run(whole, cuts[0]));
   for (std::size_t i = 0; i < cuts.size(); ++i) {

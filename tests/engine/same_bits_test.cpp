@@ -8,15 +8,15 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
-std::string name_of(const Cut& c) {
+std::string name_of(const ParallelLayout& c) {
   return fmt::format("{} ranks, ZeRO {}, {} threads, {}, recompute {}", c.ranks, c.zero, c.threads, c.dtype,
                      c.recompute);
 }
 
-void expect_same(SmallRun& runs, engine::RunConfig config, const std::vector<Cut>& cuts) {
+void expect_same(SmallRun& runs, engine::RunConfig config, const std::vector<ParallelLayout>& cuts) {
   std::string expected;
   for (std::size_t i = 0; i < cuts.size(); ++i) {
     auto c = config;
@@ -30,7 +30,7 @@ void expect_same(SmallRun& runs, engine::RunConfig config, const std::vector<Cut
 
 TEST(SameBits, EveryRankCountAndStage) {
   SmallRun runs;
-  std::vector<Cut> cuts;
+  std::vector<ParallelLayout> cuts;
   for (int ranks : {1, 2, 3, 4, 6, 7})
     for (int zero : {0, 1, 2, 3})
       cuts.push_back({ranks, zero, 1 + ranks % 2, "f32",
@@ -48,7 +48,7 @@ TEST(SameBits, Bf16AndLlamaWithDocumentMask) {
                {1, 3, 2, "bf16"},
                {2, 1, 1, "bf16"},
                {3, 2, 1, "bf16", "selective"},
-               {4, 3, 1, "bf16", "layers"},
+               {4, 3, 1, "bf16", "full"},
                {6, 0, 1, "bf16"}});
 }
 
@@ -57,7 +57,7 @@ TEST(SameBits, AnyFold) {
   for (std::int64_t fold : {2, 7}) {
     auto config = runs.config(fmt::format("fold{}", fold));
     config.fold = fold;
-    std::vector<Cut> cuts;
+    std::vector<ParallelLayout> cuts;
     for (int ranks : {1, 2, 3}) {
       if (ranks > 14 / fold) continue;
       for (int zero : {0, 1, 2, 3}) cuts.push_back({ranks, zero, 1});
@@ -69,7 +69,7 @@ TEST(SameBits, AnyFold) {
 // Each cut is once what a checkpoint is written on and once what it is resumed on.
 TEST(SameBits, StopAndResumeOnAnotherCut) {
   SmallRun runs;
-  const std::vector<Cut> cuts = {{1, 0, 2}, {2, 3, 1}, {3, 1, 1}, {4, 2, 1}, {6, 3, 1}};
+  const std::vector<ParallelLayout> cuts = {{1, 0, 2}, {2, 3, 1}, {3, 1, 1}, {4, 2, 1}, {6, 3, 1}};
   auto whole = runs.config("whole");
   const auto expected = runs.bits(whole, runs.run(whole, cuts[0]));
   for (std::size_t i = 0; i < cuts.size(); ++i) {
@@ -111,7 +111,7 @@ TEST(Accounting, PredictedIsMeasured) {
         c.reduction = reduction;
         c.validate_every = 2;
         c.validation_sequences = 5;
-        runs.run(c, {ranks, zero, 1, n % 2 == 0 ? "f32" : "bf16", n % 3 == 0 ? "layers" : "none"});
+        runs.run(c, {ranks, zero, 1, n % 2 == 0 ? "f32" : "bf16", n % 3 == 0 ? "full" : "none"});
         testing::expect_no_difference(runs.reports(), fmt::format("{} ranks, fold {}, ZeRO {}, {}", ranks, fold, zero,
                                                                   static_cast<int>(reduction)));
       }

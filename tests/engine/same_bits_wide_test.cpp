@@ -7,7 +7,7 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
 engine::RunConfig wide(SmallRun& runs, const std::string& output) {
@@ -22,7 +22,7 @@ engine::RunConfig wide(SmallRun& runs, const std::string& output) {
   return c;
 }
 
-void expect_same(SmallRun& runs, const engine::RunConfig& config, const std::vector<Cut>& cuts) {
+void expect_same(SmallRun& runs, const engine::RunConfig& config, const std::vector<ParallelLayout>& cuts) {
   std::string expected;
   for (std::size_t i = 0; i < cuts.size(); ++i) {
     auto c = config;
@@ -39,7 +39,7 @@ TEST(SameBitsWide, FourCuts) {
   auto c = wide(runs, "short");
   c.steps = 2;
   c.global_batch = 12;
-  expect_same(runs, c, {{1, 0, 2}, {2, 3, 1}, {3, 1, 1, "f32", "layers"}});
+  expect_same(runs, c, {{1, 0, 2}, {2, 3, 1}, {3, 1, 1, "f32", "full"}});
   c.output += "-bf16";
   expect_same(runs, c, {{1, 2, 1, "bf16"}, {3, 3, 2, "bf16"}});
 }
@@ -47,7 +47,7 @@ TEST(SameBitsWide, FourCuts) {
 TEST(SameBitsWide, DISABLED_WholeMatrix) {
   SmallRun runs;
   for (const std::string dtype : {"f32", "bf16"}) {
-    std::vector<Cut> cuts;
+    std::vector<ParallelLayout> cuts;
     for (int ranks : {1, 2, 3, 4, 6})
       for (int zero : {0, 1, 2, 3}) cuts.push_back({ranks, zero, 1 + (ranks + zero) % 2, dtype});
     expect_same(runs, wide(runs, "whole-" + dtype), cuts);

@@ -18,7 +18,7 @@ TEST(Saver, ACheckpointNamesTheAxesOfTheWorld) {
   testing::SmallRun small;
   auto config = small.config("run");
   config.steps = 1;
-  const testing::Cut cut{2};
+  const testing::ParallelLayout cut{2};
   comm::run_ranks(2, [&](int rank, comm::ThreadsWorld& threads) {
     engine::World world("threads", rank, plan::Topology({{Axis::pipe, 1}, {Axis::data, 2}}), threads.factory(rank),
                         {plan::Axes{Axis::data}, plan::Axes{Axis::tensor}});
@@ -51,7 +51,7 @@ TEST(Saver, TensorRanksSaveTheWholeModelOnce) {
       testing::SmallRun small;
       const auto folder = (small.folder() / "checkpoints").string();
       const auto model = test::untied_model_of_heads();
-      test::Cut cut{3, zero, working};
+      test::ParallelLayout cut{3, zero, working};
       cut.tensor = 4;
       test::on_ranks(model, cut, [&](test::Ground& ground) {
         tensor::Arena snapshot(tensor::Category::save_snapshot, ground.bytes.save_snapshot);

@@ -95,8 +95,7 @@ TEST(Setup, APlanForOtherTokensIsRefused) {
 TEST(Setup, AnEvaluationHasTheModelOfItsCheckpointWhateverThePlanSays) {
   SmallRun runs;
   auto c = runs.config("evaluated");
-  c.plan = "plan.json";
-  c.plan_model = plan::load_model(c.model);
+  c.plan = "plan.json", c.plan_model = plan::load_model(c.model);
   c.checkpoint_model = c.plan_model;
   c.checkpoint_model->lanes = 2;
   c.lanes_of = {plan::Lanes::evaluated, "run/checkpoints/step-00000004"};
@@ -107,8 +106,9 @@ TEST(Setup, AnEvaluationHasTheModelOfItsCheckpointWhateverThePlanSays) {
     make_setup(c, 4, 1);
     FAIL() << "two lanes are shared by four ranks";
   } catch (const base::Error& e) {
-    EXPECT_STREQ(e.what(), "--tensor 4 does not divide lanes 2, which are those of run/checkpoints/step-00000004");
-    EXPECT_EQ(e.hint(), "--tensor 2");
+    EXPECT_EQ(std::string(e.what()),
+              "--tensor-parallel 4 does not divide lanes 2, which are those of " + c.lanes_of.checkpoint);
+    EXPECT_EQ(e.hint(), "--tensor-parallel 2");
   }
 }
 
@@ -196,11 +196,10 @@ TEST(TensorRanks, AreRefusedWhereRanksOrLanesAreNotDivided) {
   };
   c.tensor = 2;
   EXPECT_EQ(refusal(2), "");
-  EXPECT_EQ(refusal(3), "--tensor 2 does not divide 3 ranks (--tensor 1, or 4 ranks)");
+  EXPECT_EQ(refusal(3), "--tensor-parallel 2 does not divide 3 ranks (--tensor-parallel 1, or 4 ranks)");
   c.tensor = 4, c.lanes = 2;
   EXPECT_EQ(refusal(4),
-            "--tensor 4 does not divide lanes 2 (--tensor 2; --lanes 4 makes it another run, which can be "
-            "shared so)");
+            "--tensor-parallel 4 does not divide lanes 2 (--tensor-parallel 2; --lanes 4 allows it, in another run)");
   c.lanes = 0;
   EXPECT_EQ(refusal(8), "");
   const auto setup = make_setup(c, 8, 1);
@@ -235,8 +234,9 @@ TEST(Lanes, OfARunThatHasOneStayWhereThePlanHasMore) {
     make_setup(sharing, 2, 1);
     FAIL() << "one lane is shared by two ranks";
   } catch (const base::Error& e) {
-    EXPECT_EQ(e.what(), "--tensor 2 does not divide lanes 1, which are those of " + first.checkpoint);
-    EXPECT_EQ(e.hint(), "--tensor 1; --lanes 2 --change model goes on with sums of 2 lanes, which round otherwise");
+    EXPECT_EQ(e.what(), "--tensor-parallel 2 does not divide lanes 1, which are those of " + first.checkpoint);
+    EXPECT_EQ(e.hint(),
+              "--tensor-parallel 1; --lanes 2 --change model goes on with sums of 2 lanes, which round otherwise");
   }
 
   plan::Plan p;
@@ -447,29 +447,29 @@ TEST(Identity, WhyTwoCheckpointsDiffer) {
 TEST(CheckpointCut, SaysWhatThePlanSays) {
   auto s = sample::state(sample::gpt(), base::DType::f32, 8);
   s.model.lanes = 4, s.plan = nlohmann::json::object();
-  EXPECT_EQ(checkpoint_cut(s), "4 lanes");
+  EXPECT_EQ(checkpoint_layout(s), "4 lanes");
   s.plan = {{"ranks", 4}, {"zero", 1}};
-  EXPECT_EQ(checkpoint_cut(s), "ZeRO 1, 4 lanes");
+  EXPECT_EQ(checkpoint_layout(s), "ZeRO 1, 4 lanes");
   s.plan["tensor"] = 2;
-  EXPECT_EQ(checkpoint_cut(s), "2 x 2 tensor, ZeRO 1, 4 lanes");
+  EXPECT_EQ(checkpoint_layout(s), "2 x 2 tensor, ZeRO 1, 4 lanes");
   s.plan["sequence_parallel"] = true;
-  EXPECT_EQ(checkpoint_cut(s), "2 x 2 tensor and its rows, ZeRO 1, 4 lanes");
+  EXPECT_EQ(checkpoint_layout(s), "2 x 2 tensor with sequence parallelism, ZeRO 1, 4 lanes");
   s.plan = {{"ranks", 8}, {"zero", 1}, {"pipeline", 4}, {"schedule", "1f1b"}};
-  EXPECT_EQ(checkpoint_cut(s), "4 stages (1f1b) x 2 data, ZeRO 1, 4 lanes");
+  EXPECT_EQ(checkpoint_layout(s), "4 stages (1f1b) x 2 data, ZeRO 1, 4 lanes");
   s.plan = {{"ranks", 32}, {"tensor", 4}, {"pipeline", 4}, {"schedule", "interleaved"}, {"virtual_stages", 2}};
-  EXPECT_EQ(checkpoint_cut(s), "4 stages (interleaved, 2 chunks) x 2 x 4 tensor, 4 lanes");
+  EXPECT_EQ(checkpoint_layout(s), "4 stages (interleaved, 2 virtual stages) x 2 x 4 tensor, 4 lanes");
   s.plan = {{"ranks", 8}, {"pipeline", 2}, {"schedule", 7}};
-  EXPECT_EQ(checkpoint_cut(s), "2 stages x 4 data, 4 lanes");
+  EXPECT_EQ(checkpoint_layout(s), "2 stages x 4 data, 4 lanes");
   s.plan = {{"ranks", 2}, {"pipeline", 4}, {"zero", 1}};  // which no ranks have
-  EXPECT_EQ(checkpoint_cut(s), "ZeRO 1, 4 lanes");
+  EXPECT_EQ(checkpoint_layout(s), "ZeRO 1, 4 lanes");
   s.plan = {{"ranks", "four"},
             {"tensor", -2},
             {"pipeline", 0},
             {"zero", nlohmann::json::array({1})},
             {"sequence_parallel", 3}};
-  EXPECT_EQ(checkpoint_cut(s), "4 lanes");
+  EXPECT_EQ(checkpoint_layout(s), "4 lanes");
   s.plan = {1, 2};
-  EXPECT_EQ(checkpoint_cut(s), "4 lanes");
+  EXPECT_EQ(checkpoint_layout(s), "4 lanes");
 }
 
 TEST(GoodCheckpoint, IsSaidOfWhatWasReadBack) {

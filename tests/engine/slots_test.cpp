@@ -1,5 +1,5 @@
 // Several micro-batches in flight: with all forwards before all backwards a step has the numbers of one micro-batch
-// after the other, in the memory that was foretold, whatever the stage, the fold, and rounds that are not full.
+// after the other, in the memory that was predicted, whatever the stage, the fold, and rounds that are not full.
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/trainer.h"
 #include "libtrain/plan/schedule.h"
@@ -53,18 +53,18 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
       if (rank == 0) out.steps.insert(out.steps.end(), {{outcome.loss, outcome.gradient_norm}, {loss, 0}});
     }
     trainer.complete_weights();
-    auto foretold = setup.plan.memory.categories;
+    auto predicted = setup.plan.memory.categories;
     const auto measured = trainer.memory().measured();
     const auto activations = static_cast<std::size_t>(tensor::Category::activations);
     // Where this rank idles in the last round it has a slot less in use.
     const auto busy = setup.plan.batch().rounds_of(world.coordinate(plan::Axis::data)) * setup.plan.fold;
     if (slots > 1)
-      foretold[activations] -=
+      predicted[activations] -=
           (slots - busy) *
           plan::slot_bytes(setup.plan.part_of_stage(0), setup.plan.micro(), setup.plan.recompute, {slots}).of_chunk[0];
-    EXPECT_EQ(measured[activations], foretold[activations]) << asked.schedule << " rank " << rank;
+    EXPECT_EQ(measured[activations], predicted[activations]) << asked.schedule << " rank " << rank;
     EXPECT_EQ(measured[static_cast<std::size_t>(tensor::Category::workspace)],
-              foretold[static_cast<std::size_t>(tensor::Category::workspace)]);
+              predicted[static_cast<std::size_t>(tensor::Category::workspace)]);
     auto& context = trainer.context();
     for (int u = 0; u < context.units(); ++u)
       for (std::size_t p = 0; p < context.unit(u).parameters.size(); ++p)

@@ -20,7 +20,7 @@ namespace trainyard::testing {
 
 namespace fs = std::filesystem;
 
-struct Cut {
+struct ParallelLayout {
   int ranks = 1, zero = 0, threads = 1;
   std::string dtype = "f32", recompute = "none";
   int tensor = 1;  // of the ranks
@@ -99,13 +99,13 @@ class SmallRun {
   }
 
   // One rank of a world that the caller made.
-  engine::RunResult run_rank(engine::RunConfig c, const Cut& cut, engine::World& world) {
+  engine::RunResult run_rank(engine::RunConfig c, const ParallelLayout& cut, engine::World& world) {
     apply(cut, c);
     return engine::run(c, world, signals_, {}, cut.ranks);
   }
 
   // Runs on `cut` and returns what rank 0 returned.
-  engine::RunResult run(engine::RunConfig c, const Cut& cut, const engine::RunListener& listener = {}) {
+  engine::RunResult run(engine::RunConfig c, const ParallelLayout& cut, const engine::RunListener& listener = {}) {
     apply(cut, c);
     std::vector<engine::RunResult> results(static_cast<std::size_t>(cut.ranks));
     comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
@@ -137,7 +137,7 @@ class SmallRun {
     return out;
   }
 
-  static void apply(const Cut& cut, engine::RunConfig& c) {
+  static void apply(const ParallelLayout& cut, engine::RunConfig& c) {
     c.zero = cut.zero, c.threads = cut.threads, c.dtype = base::dtype_from_name(cut.dtype);
     c.tensor = cut.tensor, c.sequence_parallel = cut.sequence_parallel;
     c.expert_parallel = cut.experts, c.expert_chunks = cut.expert_chunks, c.expert_buffer = cut.expert_buffer;
@@ -145,8 +145,10 @@ class SmallRun {
     c.pipeline = cut.pipeline, c.virtual_stages = cut.virtual_stages, c.partition = cut.partition;
     for (const auto& [name, schedule] : plan::schedule_names())
       if (name == cut.schedule) c.pipeline_schedule = schedule;
+    bool known = false;
     for (const auto recompute : plan::recomputations)
-      if (cut.recompute == plan::name_of(recompute)) c.recompute = recompute;
+      if (cut.recompute == plan::name_of(recompute)) c.recompute = recompute, known = true;
+    TRAINYARD_ASSERT(known, "no recomputation {}", cut.recompute);
   }
 
  private:

@@ -22,7 +22,7 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
 struct Shape {

@@ -161,20 +161,21 @@ TEST(TensorRanks, OfAPlanThatDoNotFitAreSaidToBeItsOwn) {
   EXPECT_TRUE(has(said(3).hint, "make another plan with partition-model --ranks 3")) << said(3).hint;
   const std::string ways = "flags go before what plan.json says; or make another plan with partition-model";
   c.lanes = 1;
-  EXPECT_EQ(said(2).text, "--tensor 2 does not divide lanes 1");
-  EXPECT_TRUE(said(2).hint.starts_with("--tensor 1; --lanes 2 ")) << said(2).hint;
+  EXPECT_EQ(said(2).text, "--tensor-parallel 2 does not divide lanes 1");
+  EXPECT_TRUE(said(2).hint.starts_with("--tensor-parallel 1; --lanes 2 ")) << said(2).hint;
   EXPECT_TRUE(said(2).hint.ends_with("; " + ways)) << said(2).hint;
   c.reduction = plan::Reduction::fast;
   EXPECT_TRUE(has(said(2).text, "2 things are wrong")) << said(2).text;
   EXPECT_EQ(said(2).hint, ways);
-  c.of_plan = {"tensor", "reduction", "fold"};
+  c.of_plan = {"tensor-parallel", "reduction", "local-accumulation"};
   EXPECT_EQ(said(2).hint,
-            "plan.json says --tensor, --reduction, and flags go before what it says; or make another plan "
+            "plan.json says --tensor-parallel, --reduction, and flags go before what it says; or make another plan "
             "with partition-model");
   c.of_plan = {"tensor-ranks", "duction"};
   EXPECT_EQ(said(2).hint, ways) << "a flag is a whole word";
   c.plan_ranks = 0, c.plan.clear(), c.tensor = 3, c.lanes = 0, c.reduction = plan::Reduction::ordered;
-  EXPECT_EQ(said(2).text, "--tensor 3 does not divide 2 ranks; --tensor 3 does not divide kv-heads 4");
+  EXPECT_EQ(said(2).text,
+            "--tensor-parallel 3 does not divide 2 ranks; --tensor-parallel 3 does not divide kv-heads 4");
 }
 
 }  // namespace trainyard::engine

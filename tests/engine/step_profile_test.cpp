@@ -18,7 +18,7 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
 struct Line {
@@ -46,7 +46,7 @@ std::map<std::string, Line> table(const std::string& text, const std::string& ti
   return out;
 }
 
-std::string profile_of(SmallRun& runs, engine::RunConfig c, const Cut& cut) {
+std::string profile_of(SmallRun& runs, engine::RunConfig c, const ParallelLayout& cut) {
   c.profile_step = true;
   c.steps = 3;
   c.global_batch = 4;
@@ -93,10 +93,10 @@ TEST(StepProfile, EveryKernelOfEveryFamilyHasItsPart) {
 
 TEST(StepProfile, EveryCutAddsUp) {
   SmallRun runs;
-  Cut zero3{2, 3, 1}, tensor{2, 0, 1}, stages{2, 0, 1}, again{1, 0, 1};
+  ParallelLayout zero3{2, 3, 1}, tensor{2, 0, 1}, stages{2, 0, 1}, again{1, 0, 1};
   tensor.tensor = 2;
   stages.pipeline = 2;
-  again.recompute = "layers", again.dtype = "bf16";
+  again.recompute = "full", again.dtype = "bf16";
   int n = 0;
   for (const auto& cut : {zero3, tensor, stages, again}) {
     SCOPED_TRACE(n);
@@ -126,7 +126,7 @@ TEST(StepProfile, ProductsHaveTheShapesOfTheModel) {
 
 TEST(StepProfile, ChangesNoBitAndTellsTheFirstStepApart) {
   SmallRun runs;
-  const Cut cut{2, 2, 2};
+  const ParallelLayout cut{2, 2, 2};
   auto plain = runs.config("plain"), profiled = runs.config("profiled"), single = runs.config("single");
   plain.steps = profiled.steps = 4;
   profiled.profile_step = single.profile_step = true;
@@ -214,7 +214,7 @@ TEST(StepProfile, ProductsOfBf16HaveRowsOfTheirOwn) {
   c.model = runs.model("profile-types",
                        "layers = 2\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 32\ncontext = 32\n"
                        "experts-count = 4\n");
-  Cut cut;
+  ParallelLayout cut;
   cut.dtype = "bf16";
   const auto text = profile_of(runs, c, cut);
   const auto shapes = table(text, "product, rows");

@@ -16,7 +16,7 @@ namespace trainyard {
 namespace {
 
 using engine::RunConfig;
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 using Json = nlohmann::json;
 
@@ -44,7 +44,7 @@ struct Traced {
   }
 };
 
-Traced run_traced(SmallRun& runs, RunConfig c, const Cut& cut) {
+Traced run_traced(SmallRun& runs, RunConfig c, const ParallelLayout& cut) {
   SmallRun::apply(cut, c);
   Traced out;
   out.ledgers.resize(static_cast<std::size_t>(cut.ranks));
@@ -71,14 +71,15 @@ RunConfig small(const SmallRun& runs, const std::string& name) {
   return c;
 }
 
-plan::Plan plan_of(const Cut& cut, const RunConfig& c) {
+plan::Plan plan_of(const ParallelLayout& cut, const RunConfig& c) {
   plan::Plan p;
   p.topology = plan::replicas_of(cut.ranks, cut.tensor);
   p.global_batch = c.global_batch, p.micro_batch = c.micro_batch, p.fold = c.fold;
   return p;
 }
 
-void expect_lists(const Traced& t, const Cut& cut, const RunConfig& c, std::int64_t first, std::int64_t last) {
+void expect_lists(const Traced& t, const ParallelLayout& cut, const RunConfig& c, std::int64_t first,
+                  std::int64_t last) {
   for (int rank = 0; rank < cut.ranks; ++rank) {
     const auto found = t.spans(rank, "compute", "action");
     const auto list = plan::actions(plan_of(cut, c), rank);
@@ -101,7 +102,7 @@ void expect_lists(const Traced& t, const Cut& cut, const RunConfig& c, std::int6
 }
 
 // As the ledgers have them, and of each group every call once.
-void expect_calls(const Traced& t, const Cut& cut) {
+void expect_calls(const Traced& t, const ParallelLayout& cut) {
   for (int rank = 0; rank < cut.ranks; ++rank) {
     std::map<std::string, std::map<std::string, comm::Traffic>> found;
     std::map<std::string, std::vector<std::int64_t>> sequences;
@@ -140,7 +141,8 @@ void expect_nested(const Traced& t, int ranks) {
 TEST(Trace, HoldsEveryActionEveryCallAndEverySaveOfEachRank) {
   SmallRun runs;
   int n = 0;
-  for (const auto& cut : {Cut{2, 0}, Cut{2, 2}, Cut{3, 3}, Cut{2, 1, 1, "f32", "none", 2}, Cut{1, 0}}) {
+  for (const auto& cut : {ParallelLayout{2, 0}, ParallelLayout{2, 2}, ParallelLayout{3, 3},
+                          ParallelLayout{2, 1, 1, "f32", "none", 2}, ParallelLayout{1, 0}}) {
     SCOPED_TRACE(fmt::format("{} ranks, ZeRO {}, {} tensor", cut.ranks, cut.zero, cut.tensor));
     auto c = small(runs, fmt::format("all-{}", n++));
     const auto t = run_traced(runs, c, cut);

@@ -9,10 +9,10 @@
 namespace trainyard {
 namespace {
 
-using testing::Cut;
+using testing::ParallelLayout;
 using testing::SmallRun;
 
-base::ExitCode one_step(SmallRun& runs, const Cut& cut, const std::string& output) {
+base::ExitCode one_step(SmallRun& runs, const ParallelLayout& cut, const std::string& output) {
   auto c = runs.config(output);
   c.model = runs.model("every-group",
                        "layers = 4\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = 16\n[experts]\ncount = "
@@ -102,14 +102,14 @@ TEST(Watch, AsManyRanksAsThereAre) {
 
 TEST(Watch, InterleavedStagesAndExpertsOfNodes) {
   SmallRun runs;
-  Cut cut{12};
+  ParallelLayout cut{12};
   cut.pipeline = 3, cut.schedule = "interleaved", cut.virtual_stages = 2, cut.experts = 4, cut.expert_node = 2;
   EXPECT_EQ(one_step(runs, cut, "stages"), base::ExitCode::done);
 }
 
 TEST(Watch, TensorRanksBesideThem) {
   SmallRun runs;
-  Cut cut{24};
+  ParallelLayout cut{24};
   cut.pipeline = 3, cut.schedule = "interleaved", cut.virtual_stages = 2, cut.experts = 4, cut.expert_node = 2;
   cut.tensor = 2;
   EXPECT_EQ(one_step(runs, cut, "tensor"), base::ExitCode::done);

@@ -27,7 +27,7 @@ printf 'the cat\n\n' | "${g[@]}" --prompt - --tokens 1 >other
 for threads in 2 3; do generate --checkpoint run --threads $threads --prompt 'the cat' --tokens 20 >other && same plain other "$threads threads"; done
 
 # A checkpoint of ranks that share every layer is the checkpoint of one: they hold other pieces of the same tensors.
-timeout 100 mpirun --bind-to none --oversubscribe -n 2 train --model gpt2-nano --data data-run --output pair --tensor 2 --steps 3 --global-batch 2 --micro-batch 2 --sequence 32 --threads 1 --progress never --learning-rate 0.01 >/dev/null 2>log || { cat log; exit 1; }
+timeout 100 mpirun --bind-to none --oversubscribe -n 2 train --model gpt2-nano --data data-run --output pair --tensor-parallel 2 --steps 3 --global-batch 2 --micro-batch 2 --sequence 32 --threads 1 --progress never --learning-rate 0.01 >/dev/null 2>log || { cat log; exit 1; }
 [ "$(jq .plan.tensor pair/checkpoints/step-00000003/manifest.json)" = 2 ] || fail "the pair's checkpoint is not one of two tensor ranks"
 generate --checkpoint pair --threads 1 --prompt 'the cat' --tokens 20 >other && same plain other "a checkpoint of two tensor ranks"
 

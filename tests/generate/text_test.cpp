@@ -158,17 +158,63 @@ TEST(TextStream, ATokenCostsTheSameHoweverLongTheText) {
 
 TEST(Prompt, Tokens) {
   const auto bytes = data::make_tokenizer("bytes");
-  EXPECT_EQ(generate::prompt_tokens(*bytes, "", 16), (std::vector<std::int32_t>{256}));
-  EXPECT_EQ(generate::prompt_tokens(*bytes, std::string("a\0\xFF", 3), 16),
-            (std::vector<std::int32_t>{256, 97, 0, 255}));
-  EXPECT_EQ(generate::prompt_tokens(*bytes, std::string(15, 'x'), 16).size(), 16u);
-  EXPECT_THROW(generate::prompt_tokens(*bytes, std::string(16, 'x'), 16), base::InputError);
+  const generate::Beginning end{{256}, {256}, ""};
+  using Ids = std::vector<std::int32_t>;
+  EXPECT_EQ(generate::prompt_tokens(*bytes, "", 16, end).tokens, (Ids{256}));
+  EXPECT_EQ(generate::prompt_tokens(*bytes, std::string("a\0\xFF", 3), 16, end).tokens, (Ids{256, 97, 0, 255}));
+  EXPECT_EQ(generate::prompt_tokens(*bytes, std::string(15, 'x'), 16, end).tokens.size(), 16u);
+  EXPECT_THROW(generate::prompt_tokens(*bytes, std::string(16, 'x'), 16, end), base::InputError);
+}
+
+TEST(Prompt, WhatStandsBeforeIt) {
+  const auto bytes = data::make_tokenizer("bytes");
+  using Ids = std::vector<std::int32_t>;
+  const auto tokens = [&](const std::string& prompt, const Ids& before, const Ids& alone) {
+    const auto made = generate::prompt_tokens(*bytes, prompt, 6, {before, alone, ""});
+    return std::pair(made.tokens, made.put);
+  };
+  const auto made = [](const Ids& ids, std::size_t put) { return std::pair(ids, put); };
+  EXPECT_EQ(tokens("ab", {7, 8}, {7, 8}), made({7, 8, 97, 98}, 2));
+  EXPECT_EQ(tokens("", {7, 8}, {7, 8}), made({7, 8}, 2));
+  EXPECT_EQ(tokens("ab", {}, {9}), made({97, 98}, 0));
+  EXPECT_EQ(tokens("", {}, {9}), made({9}, 1));
+  EXPECT_EQ(tokens("\x07\x08 a", {7, 8}, {7, 8}), made({7, 8, 32, 97}, 0)) << "the prompt has them itself";
+  EXPECT_EQ(tokens("\x07", {7, 8}, {7, 8}), made({7, 8, 7}, 2)) << "the prompt has one of them";
+  EXPECT_EQ(tokens("abcdef", {}, {}).first.size(), 6u);
+  EXPECT_EQ(tokens("abcd", {7, 8}, {}).first.size(), 6u);
+  EXPECT_THROW(tokens("abcdefg", {}, {}), base::InputError);
+  EXPECT_THROW(tokens("abcde", {7, 8}, {}), base::InputError);
+  EXPECT_THROW(tokens("", {}, {}), base::InputError);
+}
+
+TEST(Prompt, Lines) {
+  const testing::Scratch folder;
+  const auto path = folder.path + "/lines";
+  constexpr std::size_t most = 16 << 20;
+  testing::spit(path, "one\n\n" + std::string("a\0b\r\n", 5) + std::string(most, 'x') + "\n" +
+                          std::string(most + 1, 'y') + "\nlast");
+  std::FILE* file = std::fopen(path.c_str(), "r");
+  ASSERT_NE(file, nullptr);
+  for (const auto& want : {std::string("one"), std::string(), std::string("a\0b\r", 4), std::string(most, 'x')}) {
+    const auto line = generate::read_line(file, "lines");
+    ASSERT_TRUE(line);
+    EXPECT_FALSE(line->too_long);
+    EXPECT_TRUE(line->text == want) << want.substr(0, 10);
+  }
+  EXPECT_TRUE(generate::read_line(file, "lines").value().too_long);
+  EXPECT_EQ(generate::read_line(file, "lines").value().text, "last");
+  EXPECT_FALSE(generate::read_line(file, "lines"));
+  std::fclose(file);
+  file = std::fopen("/", "r");
+  ASSERT_NE(file, nullptr);
+  EXPECT_THROW(generate::read_line(file, "/"), base::InputError);
+  std::fclose(file);
 }
 
 TEST(Prompt, WhatTheTokenizerLacksIsNamed) {
   const auto refused = [](const std::string& prompt) -> std::string {
     try {
-      generate::prompt_tokens(Pieces(), prompt, 100);
+      generate::prompt_tokens(Pieces(), prompt, 100, {{256}, {256}, ""});
     } catch (const base::InputError& e) {
       return e.what();
     }

@@ -41,13 +41,13 @@ expect 3 "${base[@]}" --output stopped --seed 7
 [ ! -e stopped/exit ] || fail "a start that was refused left a reason"
 
 # The cut stands beside the ranks.
-expect 0 mpirun -q --bind-to none -n 4 "${base[@]}" --global-batch 4 --output shared --lanes 2 --tensor 2 --zero 1
+expect 0 mpirun -q --bind-to none -n 4 "${base[@]}" --global-batch 4 --output shared --lanes 2 --tensor-parallel 2 --zero 1
 expect 0 inspect shared; said '^ *step  *tokens seen  *ranks  *cut '; said ' 4  *2 x 2 tensor, ZeRO 1, 2 lanes  *f32 '
 expect 0 inspect full shared; said '^  cut: full has 1 rank, ZeRO 0, 1 lane; shared has 4 ranks, 2 x 2 tensor, ZeRO 1, 2 lanes$'; said '^  global_batch: full has 2, shared 4$'; said '^  model.lanes: full has 1, shared 2$'
-expect 0 mpirun -q --bind-to none -n 4 "${base[@]}" --global-batch 4 --output staged --pipeline 2
+expect 0 mpirun -q --bind-to none -n 4 "${base[@]}" --global-batch 4 --output staged --pipeline-parallel 2
 expect 0 inspect staged; said ' 4  *2 stages (1f1b) x 2 data, ZeRO 0, 1 lane  *f32 '
 expect 0 inspect shared staged; said '^  cut: shared has 4 ranks, 2 x 2 tensor, ZeRO 1, 2 lanes; staged has 4 ranks, 2 stages (1f1b) x 2 data, ZeRO 0, 1 lane$'
-expect 0 partition-model --model gpt2-nano --ranks 4 --pipeline 2 --sequence 16 --global-batch 8 --output stages.json
+expect 0 partition-model --model gpt2-nano --ranks 4 --pipeline-parallel 2 --sequence 16 --global-batch 8 --output stages.json
 expect 0 inspect stages.json --verify; said '^  stage  items '; said '^  stage 1  2  *3$'; said '^  idle [0-9]* % of a step'; said '^verified'
 
 # What would change nothing, or could not be seen, is refused before anything is written.
@@ -57,6 +57,25 @@ expect 0 inspect full stopped --json --over time
 refused 2 'cannot be told apart' inspect full full full full full full full full full --svg nine.svg
 absent nine.svg
 expect 0 inspect full full full full full full full full full
+
+# A drawing is what its name says: PNG by way of rsvg-convert, refused at once where PATH has none; other kinds are refused.
+mkdir empty with
+inspect=$(command -v inspect)
+refused 4 'svg run.png: a PNG is made by rsvg-convert, and no folder of PATH has it' env PATH="$folder/empty" "$inspect" full --svg run.png; said 'install librsvg2-bin'
+refused 4 'rsvg-convert' env PATH="$folder/empty" "$inspect" no/such/run --svg run.png
+refused 2 'svg: a drawing is SVG or PNG, and run.pdf ends in .pdf' inspect full --svg run.pdf
+absent run.png run.pdf
+printf '#!/bin/sh\nexec >&1; cat >got.svg; printf "\\211PNG\\r\\n\\032\\n%%025d" 0\n' >with/rsvg-convert
+chmod +x with/rsvg-convert
+for time in 1 2; do expect 0 env PATH="$folder/with:/usr/bin:/bin" "$inspect" full --svg run.png; done
+expect 0 inspect full --svg run.svg
+same run.svg got.svg 'what was converted'
+[ "$(head -c 4 run.png | tail -c 3)" = PNG ] || fail "no PNG: $(head -c 20 run.png | cat -v)"
+if command -v rsvg-convert >/dev/null; then
+  rm run.png
+  expect 0 inspect full --svg run.png
+  [ "$(wc -c <run.png)" -gt 5000 ] || fail "a small PNG"
+fi
 
 # Lanes of a model whose vocabulary comes from the shards are judged when it is known; other widths at once.
 printf 'layers = 1\nhidden = 50\nheads = 5\nffn = 100\nlanes = 5\n' >five.toml

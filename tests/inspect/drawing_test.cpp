@@ -3,16 +3,17 @@
 
 #include "tests/inspect/lines.h"
 #include "tests/scratch.h"
+#include "tools/common/axis_text.h"
 #include "tools/common/svg_axis.h"
 #include "tools/common/svg_chart.h"
 
-#include "libtrain/base/error.h"
 #include "libtrain/base/text.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <regex>
+#include <set>
 #include <sstream>
 
 using namespace trainyard;
@@ -28,21 +29,44 @@ int count(const std::string& text, const std::string& what) {
   return n;
 }
 
+// A tag without the values of its attributes, so that a pattern for it stays short: std::regex calls itself for each
+// character. What is wrong with a value goes to `wrong`.
+std::string without_values(const std::string& tag, std::string& wrong) {
+  static const std::set<std::string> places{"x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "points"};
+  std::string out;
+  for (std::size_t at = 0; at < tag.size(); ++at) {
+    out += tag[at];
+    if (tag[at] != '"') continue;
+    const auto end = tag.find('"', at + 1);
+    if (end == std::string::npos) return out;
+    const auto value = tag.substr(at + 1, end - at - 1);
+    const auto name = out.substr(out.rfind(' ') + 1, out.size() - out.rfind(' ') - 3);
+    if (value.find_first_of("<&") != std::string::npos) wrong = "a value with < or &: " + value.substr(0, 80);
+    if (places.contains(name) && value.find_first_of("abcdefghijklmnopqrstuvwxyz") != std::string::npos)
+      wrong = "a place that is no number: " + value.substr(0, 80);
+    out += '"';
+    at = end;
+  }
+  return out;
+}
+
 // What is wrong with a text as XML, as far as these files use it; "" when nothing is.
 std::string wrong_with(const std::string& svg) {
   if (!base::is_utf8(svg)) return "is not UTF-8";
   for (const char c : svg)
     if (static_cast<unsigned char>(c) < 32 && c != '\n') return "holds a control character";
-  static const std::regex tag(R"re(^<(/?)([a-z]+)((?: [a-zA-Z:0-9-]+="[^"<&]*")*)(/?)>)re");
+  static const std::regex tag(R"re(^<(/?)([a-z]+)((?: [a-zA-Z:0-9-]+="")*)(/?)>)re");
   static const std::regex entity("^&(amp|lt|gt|quot);");
   std::vector<std::string> open;
+  std::string wrong;
   for (std::size_t at = 0; at < svg.size();) {
     if (svg[at] == '&') {
       if (!std::regex_search(svg.substr(at, 8), entity)) return "a bare & at " + svg.substr(at, 40);
     } else if (svg[at] == '<') {
       std::smatch match;
-      const auto rest = svg.substr(at, svg.find('>', at) - at + 1);
-      if (!std::regex_search(rest, match, tag)) return "no tag: " + rest.substr(0, 80);
+      const auto rest = svg.substr(at, svg.find('>', at) - at + 1), shape = without_values(rest, wrong);
+      if (!wrong.empty()) return wrong;
+      if (!std::regex_search(shape, match, tag)) return "no tag: " + rest.substr(0, 80);
       if (match[1] == "/") {
         if (open.empty() || open.back() != match[2]) return "closes what is not open: " + rest;
         open.pop_back();
@@ -55,8 +79,6 @@ std::string wrong_with(const std::string& svg) {
     ++at;
   }
   if (!open.empty()) return "left open: " + open.back();
-  static const std::regex number(R"re( (?:x|y|x1|x2|y1|y2|cx|cy|points)="[^"]*[a-z])re");
-  if (std::regex_search(svg, number)) return "a place that is no number";
   return "";
 }
 
@@ -160,19 +182,69 @@ TEST(Axis, TicksAreRound) {
   EXPECT_EQ(texts(SvgScale::linear, 1e-5, 3e-5, 2), (Texts{"1e-05", "2e-05", "3e-05"}));
   EXPECT_EQ(texts(SvgScale::logarithmic, 0.5, 30, 6), (Texts{"0.5", "1", "2", "5", "10", "20"}));
   EXPECT_EQ(texts(SvgScale::logarithmic, 1e-9, 1e9, 6),
-            (Texts{"1e-09", "1e-06", "0.001", "1", "1e+03", "1e+06", "1e+09"}));
+            (Texts{"1e-09", "1e-06", "1e-03", "1e+00", "1e+03", "1e+06", "1e+09"}));
+  EXPECT_EQ(texts(SvgScale::logarithmic, 400, 250000, 6),
+            (Texts{"500", "1k", "2k", "5k", "10k", "20k", "50k", "100k", "200k"}));
   EXPECT_EQ(texts(SvgScale::sizes, 1024, 1 << 20, 6),
             (Texts{"1 KiB", "4 KiB", "16 KiB", "64 KiB", "256 KiB", "1 MiB"}));
   EXPECT_EQ(texts(SvgScale::linear, 3, 3, 6), (Texts{"3.00"}));
 }
 
-TEST(Drawing, ReplacesOnlyDrawings) {
-  Scratch scratch;
-  const auto path = scratch.path + "/x.svg";
-  tools::write_drawing(path, tools::svg_drawing({}, "one", {}), {});
-  tools::write_drawing(path, tools::svg_drawing({}, "two", {}), {});
-  EXPECT_NE(slurp(path).find(">two<"), std::string::npos);
-  spit(path, "<svg xmlns=\"http://www.w3.org/2000/svg\"></svg>");
-  EXPECT_THROW(tools::write_drawing(path, "", {}), base::UsageError);
-  EXPECT_THROW(tools::write_drawing(scratch.path, "", {}), base::UsageError);
+// Whatever the numbers: one style on an axis.
+TEST(Axis, LabelsHaveOneStyle) {
+  using Texts = std::vector<std::string>;
+  using tools::axis_labels;
+  EXPECT_EQ(axis_labels({500, 1000, 2000, 5000}, 0), (Texts{"500", "1,000", "2,000", "5,000"}));
+  EXPECT_EQ(axis_labels({500, 1000, 20000, 100000, 1e6}, 0), (Texts{"500", "1k", "20k", "100k", "1M"}));
+  EXPECT_EQ(axis_labels({0.5, 1, 999.6, 12345}, 0), (Texts{"0.5", "1", "1k", "12.3k"}));
+  EXPECT_EQ(axis_labels({0.5, 1, 999.6}, 0), (Texts{"0.5", "1", "1,000"}));
+  EXPECT_EQ(axis_labels({1e-5, 2e-5, 1e-4, 1e-3}, 0), (Texts{"1e-05", "2e-05", "1e-04", "1e-03"}));
+  EXPECT_EQ(axis_labels({0, 5000, 10000, 15000}, 5000), (Texts{"0", "5k", "10k", "15k"}));
+  EXPECT_EQ(axis_labels({9500, 10000, 10500}, 500), (Texts{"9,500", "10,000", "10,500"}));
+  EXPECT_EQ(axis_labels({0, 5e-5, 1e-4, 1.5e-4}, 5e-5), (Texts{"0", "5e-05", "1.0e-04", "1.5e-04"}));
+  EXPECT_EQ(axis_labels({-0.5, 0, 0.5}, 0.5), (Texts{"-0.5", "0", "0.5"}));
+  EXPECT_EQ(axis_labels({}, 1), Texts{});
+  EXPECT_EQ(axis_labels({0}, 0), Texts{"0"});
+  // Beside a chart of characters too.
+  const auto chart = inspect::draw({{{{1, 500}, {2, 100000}}}}, 60, 10, tools::Glyphs::ascii);
+  for (const char* label : {"  100,000 |", "   50,250 |", "      500 |"})
+    EXPECT_NE(chart.find(label), std::string::npos) << chart;
+  const auto long_run = inspect::draw({{{{500, 5.4789}, {1e6, 2.1}}}}, 60, 10, tools::Glyphs::ascii);
+  for (const char* label : {"    5.479 |", "    2.100 |", "step 500 ", " 1,000,000\n"})
+    EXPECT_NE(long_run.find(label), std::string::npos) << long_run;
+}
+
+// No label is longer than its place, so that the axis is straight.
+TEST(Axis, OfCharactersIsStraight) {
+  for (const double high : {0.0, 3e-300, 1e-5, 3.00000000000002, 5.5, 1e5, 123456789.123, 1e200})
+    for (const double low : {-1e200, -12345.6, 0.0, 1e-9, 3.00000000000001, 500.0}) {
+      std::istringstream in(inspect::draw({{{{1, low}, {2.5, high}}}}, 60, 8, tools::Glyphs::ascii));
+      std::string line;
+      for (int row = 0; row < 7 && std::getline(in, line); ++row) EXPECT_EQ(line.find('|'), 10u) << line;
+    }
+}
+
+// Bars of rows have a scale at the right of each row, or of fewer where rows are low, and a legend.
+TEST(Drawing, RowsHaveAScaleAndColorsALegend) {
+  const auto drawn = [](int rows, double height) {
+    tools::SvgPanel p;
+    p.y.row_scale = {{-0.43, "1.00"}, {0.01, "2.00"}, {0.45, "3.00"}};
+    p.keys = {{"forward", 0}, {"back & forth", 1}};
+    for (int r = 0; r < rows; ++r) {
+      p.y.names.push_back(fmt::format("layer {}", r));
+      p.bars.push_back({0, 1, static_cast<double>(r), 0.8, 0, "", ""});
+    }
+    return tools::svg_drawing({p}, "rows", {1, 860, height});
+  };
+  const auto high = drawn(2, 300);
+  EXPECT_EQ(wrong_with(high), "");
+  for (const char* text : {">1.00<", ">2.00<", ">3.00<"}) EXPECT_EQ(count(high, text), 2) << text;
+  for (const char* text : {">forward<", ">back &amp; forth<"}) EXPECT_EQ(count(high, text), 1) << text;
+  EXPECT_EQ(count(high, "class=\"band key\""), 2);
+  const auto usual = drawn(10, 400);
+  EXPECT_EQ(count(usual, ">1.00<"), 10);
+  EXPECT_EQ(count(usual, ">2.00<"), 0);
+  const auto low = drawn(128, 1600);
+  EXPECT_EQ(count(low, ">1.00<"), 43);  // of every third row, which has 11 pixels
+  EXPECT_EQ(count(low, ">3.00<"), 43);
 }

@@ -137,6 +137,7 @@ TEST_F(Experts, ADrawingHasABarForEachStep) {
   EXPECT_EQ(times(svg, "<title>layer 1, step 11: 3.00</title>"), 1);
   EXPECT_EQ(times(svg, "<title>layer 1, step 11: 50.0 %</title>"), 1);
   EXPECT_NE(svg.find("load of the fullest expert, 1.00 to 3.00"), std::string::npos);
+  for (const char* label : {">1.00<", ">3.00<", ">0.0 %<", ">50.0 %<"}) EXPECT_EQ(times(svg, label), 2) << label;
   const auto even = inspect::experts_drawing(read(text_of(1, 1000, 1000)), "run");
   EXPECT_EQ(times(even, "<title>layer 1, steps "), 200);
   EXPECT_EQ(times(even, "choices that got no place"), 0);

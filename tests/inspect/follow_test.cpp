@@ -3,6 +3,7 @@
 
 #include "tests/inspect/lines.h"
 #include "tests/scratch.h"
+#include "tools/train/step_line.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
@@ -235,6 +236,82 @@ TEST(Picture, ValidationsTakeTime) {
   const auto w = watched(text);
   EXPECT_NE(inspect::line_of(w).find("  27 s left"), std::string::npos) << inspect::line_of(w);  // 12 of 2.25 s
   EXPECT_EQ(inspect::places(w.history, inspect::Across::time), (std::vector<double>{2, 4, 6, 8, 11, 13, 15, 17}));
+}
+
+// Fast steps, slow ones, validations, a resume elsewhere: what train says of its steps, inspect says of its lines.
+TEST(Picture, SaysTheSpeedAndTimeLeftThatTrainSays) {
+  std::string text;
+  const auto write = [&](engine::StepMetrics m, int second) {
+    m.time = fmt::format("2026-01-31T23:{:02}:{:02}.250Z", second / 60, second % 60);
+    text += engine::to_json_line(m) + "\n";
+  };
+  const auto step = [](int k) {
+    auto m = lines::of_step(k, 1000);
+    m.step_seconds = k % 50 == 0 ? 1.296 : 0.1 + 0.001 * (k % 7), m.tokens_per_second = 1024 / m.step_seconds;
+    m.validation_loss = {};
+    if (k % 125 == 0) m.validation_loss = 2.5, m.validation_seconds = 40;
+    return m;
+  };
+  for (int k = 1; k <= 40; ++k) {  // an earlier start, on a slower machine
+    auto m = step(k);
+    m.step_seconds = 60, m.tokens_per_second = 17;
+    write(m, 0);
+  }
+  tools::StepLine line;
+  for (int k = 41; k <= 300; ++k) {
+    write(step(k), 600 + k);
+    const auto said = line.text(step(k), 1000);
+    if (k != 42 && k != 150 && k != 300) continue;
+    auto w = watched(text, 1000);
+    w.state.holder = "process 7 on n1, since 2026-01-31T23:10:00Z, start 0123456789abcdef";
+    EXPECT_EQ(inspect::line_of(w), said);
+    const auto picture = inspect::picture_of(w, {100, 40}, tools::Glyphs::ascii, 0);
+    const auto rate = said.find(" tokens/s"), from = said.rfind("  ", rate);
+    EXPECT_NE(picture.find(said.substr(from + 2, rate - from)), std::string::npos) << said << "\n" << picture;
+    EXPECT_NE(picture.find(said.substr(said.rfind("  ") + 2)), std::string::npos) << said << "\n" << picture;
+  }
+  // Before the first step of a start, what is known is of those before it.
+  auto begun = watched(text, 1000);
+  begun.state.holder = "process 8 on n1, since 2026-02-01T00:00:00Z, start 0123456789abcdef";
+  EXPECT_NE(inspect::line_of(begun).find("8,070 tokens/s"), std::string::npos) << inspect::line_of(begun);
+  // 1,024 tokens a step: the speed is that of the seconds beside it.
+  const auto picture = inspect::picture_of(watched(text, 1000), {100, 40}, tools::Glyphs::ascii, 0);
+  EXPECT_NE(picture.find("8,070 tokens/s  127 ms a step  mean of the last 100 steps\n"), std::string::npos) << picture;
+}
+
+// Nothing is cut: what is too long for a line goes on below.
+TEST(Picture, LongLinesAreContinued) {
+  auto w = watched(lines::text(1, 9));
+  w.path = "/scratch/of/a/project/" + std::string(90, 'p') + "/run";
+  w.state.holder =
+      "process 123456 on node-with-a-long-name.cluster.example.org, Slurm job 1234567, since "
+      "2026-01-31T00:00:00Z, start 0123456789abcdef";
+  w.state.newest = w.path + "/checkpoints/step-00000008", w.state.newest_time = "2026-01-31T23:59:08Z";
+  const auto joined = [&](int columns, const std::string& between) {
+    std::istringstream in(inspect::picture_of(w, {columns, 60}, tools::Glyphs::ascii, 1769903949 + 3600));
+    std::string out;
+    for (std::string line; std::getline(in, line) && !line.empty();) {
+      EXPECT_LT(static_cast<int>(line.size()), columns) << line;
+      const auto begin = line.find_first_not_of(' ');
+      out += (begin > 0 ? between : "\n") + line.substr(begin);
+    }
+    return out;
+  };
+  for (const int columns : {31, 44, 80, 100}) {
+    const auto words = joined(columns, " "), letters = joined(columns, "");
+    for (const char* part : {"process 123456 on", "Slurm job 1234567, since 2026-01-31T00:00:00Z; no step for 1 h"})
+      EXPECT_TRUE(columns < 44 || words.find(part) != std::string::npos) << words;
+    EXPECT_NE(letters.find(w.path + "\n"), std::string::npos) << letters;
+    EXPECT_NE(letters.find(w.state.newest + ","), std::string::npos) << letters;
+    EXPECT_NE(words.find("step-00000008,"), std::string::npos) << words;  // paths are broken at slashes
+    EXPECT_EQ(words.find("start 0123"), std::string::npos) << words;      // a number that nobody reads
+  }
+  w.state.stage = engine::RunStatus::Stage::quiet, w.state.holder = "";
+  EXPECT_NE(
+      joined(60, " ").find("stopped at step 9 of 20: nobody writes there; started again it goes on from its newest "
+                           "checkpoint"),
+      std::string::npos)
+      << joined(60, " ");
 }
 
 TEST(Picture, OfEveryOddRun) {

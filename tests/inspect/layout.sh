@@ -60,7 +60,7 @@ absent lost
 model 128 'sliding, file' elsewhere/heads.h5 >m.toml
 expect 75 "${base[@]}" --model m.toml --output run --stop-after 3
 printf 'layers = 2\nhidden = 16\nheads = 4\nkv-heads = 4\nffn = 16\ncontext = 128\n[attention]\nlayout = "sliding, file"\nblock = 16\nfile-blocks = "0;0 1;0 2;0 3;0 4;0 5;0 6;0 7"\n' >other.toml
-refused 3 'belongs to another run' "${base[@]}" --model other.toml --output run
+refused 3 'was trained with other settings' "${base[@]}" --model other.toml --output run
 said 'model.attention_file_blocks: the checkpoint has "0 7;0:2;'; said 'say --change model to'
 expect 0 "${base[@]}" --model other.toml --output run --change model; unsaid 'above the diagonal'
 

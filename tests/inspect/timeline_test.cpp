@@ -87,6 +87,29 @@ TEST(Timeline, IsDrawnAsInTheLiterature) {
   EXPECT_NE(chunks.find("b1"), std::string::npos) << chunks;
 }
 
+// The letters that are drawn, and no others; within 80 columns.
+TEST(Timeline, HasALegend) {
+  const auto of = [](const Synthetic& s) {
+    const auto text = drawn(read(trace_of(s)), 79);
+    const auto begin = text.find("legend  "), end = text.find("\n\n", begin);
+    EXPECT_NE(begin, std::string::npos) << text;
+    return text.substr(begin, end - begin);
+  };
+  EXPECT_EQ(of({}), R"(legend  F0--  forward of micro-batch 0
+        B0==  backward of micro-batch 0
+        .     idle or waiting
+        a column is 171 us; a shorter pass takes a whole one)");
+  const auto zero_bubble = of({Schedule::zero_bubble, 2, 1, 2}), chunks = of({Schedule::interleaved, 2, 2, 2});
+  const auto whole = drawn(inspect::read_trace(GOLDEN "/trace.json"), 79);
+  for (const char* line :
+       {"        u     update of the weights\n", "        o     other work, as loading and reducing\n",
+        "        +     communicating, in the line below a rank\n"})
+    EXPECT_NE(whole.find(line), std::string::npos) << whole;
+  EXPECT_NE(zero_bubble.find("B0==  backward of micro-batch 0, without weight gradients\n"), std::string::npos);
+  EXPECT_NE(zero_bubble.find("W0~~  weight gradients of micro-batch 0\n"), std::string::npos) << zero_bubble;
+  EXPECT_NE(chunks.find("f b   the same of a later virtual stage\n"), std::string::npos) << chunks;
+}
+
 // Passes that are shorter than half of a column, as those of short steps among long waits are.
 TEST(Timeline, ShortPassesAreDrawn) {
   Synthetic s{Schedule::naive, 8, 1, 1};
@@ -147,8 +170,16 @@ TEST(Timeline, IsDrawnAsSvg) {
   const auto trace = read(trace_of({}));
   const auto svg = inspect::timeline_svg(inspect::timeline_of(trace, 0, "t"), trace, "a & b");
   for (const char* part : {">step 1, measured: 25.0 % idle<", ">ideal: 25.0 % idle<", ">rank 1<", ">ms<",
-                           ">forward of micro-batch 2: 1 ms<", "a &amp; b"})
+                           ">forward of micro-batch 2: 1 ms<", "a &amp; b", ">forward<", ">backward<",
+                           "numbers: micro-batches; blank: idle or waiting"})
     EXPECT_NE(svg.find(part), std::string::npos) << part;
+  EXPECT_EQ(svg.find(">communicating<"), std::string::npos);  // nobody does
+  const auto chunks = read(trace_of({Schedule::interleaved, 2, 2, 2}));
+  const auto stages = inspect::timeline_svg(inspect::timeline_of(chunks, 0, "t"), chunks, "c");
+  EXPECT_NE(stages.find(">forward, odd virtual stages<"), std::string::npos);
+  const auto real = inspect::read_trace(GOLDEN "/trace.json");
+  const auto ranks = inspect::timeline_svg(inspect::timeline_of(real, 0, "t"), real, "c");
+  for (const char* key : {">other work<", ">communicating<"}) EXPECT_NE(ranks.find(key), std::string::npos) << key;
   const std::regex bar("<rect class=\"band sure\"");
   // Two stages of three forwards and backwards, measured and ideal; actions that take no time are marks without width.
   std::size_t wide = 0;

@@ -82,7 +82,7 @@ TEST(Recompute, TheSecondForwardEndsWithWhatTheLastBranchSaves) {
 }
 
 // Whichever branch is the last, one from before there was anything to say included.
-TEST(Recompute, SameBitsAndForetoldMemory) {
+TEST(Recompute, SameBitsAndPredictedMemory) {
   low_rank::register_branch();
   Forwards forwards;
   register_counted(true, forwards);

@@ -1,4 +1,4 @@
-// Ranks that share every layer: the same bits as one rank, the memory that was foretold, edges and their adjoints.
+// Ranks that share every layer: the same bits as one rank, the memory that was predicted, edges and their adjoints.
 #include "libtrain/plan/traffic.h"
 #include "tests/model/small_model.h"
 #include "tests/model/tensor_world.h"
@@ -72,11 +72,11 @@ struct Case {
 };
 
 // Calls and bytes among the ranks, operation by operation.
-void expect_foretold(const std::map<std::string, comm::Traffic>& sent, const plan::ModelConfig& m,
-                     const plan::MicroShape& shape, plan::Recompute recompute, const std::string& where) {
-  const auto foretold = plan::added_up(plan::tensor_calls(m, shape, plan::Pass::train, recompute, 1));
-  EXPECT_EQ(sent.size(), foretold.size()) << where;
-  for (const auto& t : foretold) {
+void expect_predicted(const std::map<std::string, comm::Traffic>& sent, const plan::ModelConfig& m,
+                      const plan::MicroShape& shape, plan::Recompute recompute, const std::string& where) {
+  const auto predicted = plan::added_up(plan::tensor_calls(m, shape, plan::Pass::train, recompute, 1));
+  EXPECT_EQ(sent.size(), predicted.size()) << where;
+  for (const auto& t : predicted) {
     const auto found = sent.find(t.operation);
     ASSERT_NE(found, sent.end()) << where << ": " << t.operation;
     EXPECT_EQ(static_cast<std::int64_t>(found->second.calls), t.calls) << where << ": " << t.operation;
@@ -98,7 +98,7 @@ void expect_same(const plan::ModelConfig& m, plan::MicroShape shape, const Batch
     PlainStore store(m, shape.dtype, 1, ground.topology, rank);
     stir(store, ground.topology, rank);
     const auto r = runner.train(store, batch);
-    expect_foretold(ground.ledger().totals(), m, shape, c.recompute, where);
+    expect_predicted(ground.ledger().totals(), m, shape, c.recompute, where);
     EXPECT_TRUE(same(r.loss_sum, want.loss)) << where << ": " << r.loss_sum << " against " << want.loss;
     EXPECT_EQ(r.targets, want.targets);
     for (std::size_t u = 0; u < store.units.size(); ++u)
@@ -117,7 +117,7 @@ void expect_same(const plan::ModelConfig& m, plan::MicroShape shape, const Batch
   });
 }
 
-TEST(TensorRanks, SameBitsAndForetoldMemory) {
+TEST(TensorRanks, SameBitsAndPredictedMemory) {
   const std::int64_t b = 2, t = 128;
   for (const auto& base : {with_dropout(small_gpt2()), with_dropout(small_llama()), small_llama(),
                            with_dropout(small_post()), with_dropout(small_bert())})

@@ -1,5 +1,5 @@
 // Backward in two halves: the bits of a whole one whatever passes between them, no more memory than forward left, and
-// what the plan foretells of scratch and of leases.
+// what the plan predicts of scratch and of leases.
 #include "libtrain/plan/accesses.h"
 #include "tests/model/small_model.h"
 #include "tests/tools/outside/low_rank.h"
@@ -46,7 +46,7 @@ std::vector<plan::ModelConfig> models() {
 }
 
 // Two micro-batches: both forward, then both input gradients, then both weight gradients.
-TEST(WeightGradientsApart, SameBitsAndForetoldMemory) {
+TEST(WeightGradientsApart, SameBitsAndPredictedMemory) {
   for (auto m : models())
     for (const auto dtype : {DType::f32, DType::bf16}) {
       if (emulated()) m.hidden = 16, m.heads = 2, m.kv_heads = m.kv_heads == 4 ? 2 : 1, m.ffn = 24;
@@ -99,7 +99,7 @@ TEST(WeightGradientsApart, KeepsAsManyRows) {
 }
 
 // The lists that stores and idle ranks follow.
-TEST(WeightGradientsApart, LeasesAndCommitsAsForetold) {
+TEST(WeightGradientsApart, LeasesAndCommitsAsPredicted) {
   using Kind = plan::Access::Kind;
   for (const auto& m : models()) {
     const plan::ModelPart part(m);
@@ -117,16 +117,16 @@ TEST(WeightGradientsApart, LeasesAndCommitsAsForetold) {
       micro.store.calls.clear();
       return out;
     };
-    const auto foretold = [](const std::vector<plan::Access>& accesses) {
+    const auto predicted = [](const std::vector<plan::Access>& accesses) {
       std::vector<std::pair<Kind, plan::Use>> out;
       for (const auto& a : accesses) out.emplace_back(a.kind, a.use);
       return out;
     };
     seen();
     runner.decoder.input_gradients(micro.step, micro.flow, micro.saved);
-    EXPECT_TRUE(seen() == foretold(plan::input_gradient_accesses(part)));
+    EXPECT_TRUE(seen() == predicted(plan::input_gradient_accesses(part)));
     runner.decoder.weight_gradients(micro.step, micro.flow, micro.saved);
-    EXPECT_TRUE(seen() == foretold(plan::weight_gradient_accesses(part)));
+    EXPECT_TRUE(seen() == predicted(plan::weight_gradient_accesses(part)));
     EXPECT_EQ(plan::input_gradient_accesses(part).size() + plan::weight_gradient_accesses(part).size(),
               plan::backward_accesses(part).size());
   }

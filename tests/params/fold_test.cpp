@@ -50,7 +50,7 @@ void expect_pieces(GradientFold& fold, const Ground& g, const std::vector<Floats
 }
 
 // Three steps, so that what one leaves behind shows in the next.
-void expect_plain_folds(const plan::ModelConfig& model, const Cut& cut, Values kind,
+void expect_plain_folds(const plan::ModelConfig& model, const ParallelLayout& cut, Values kind,
                         std::chrono::microseconds late = {}) {
   on_ranks(
       model, cut,

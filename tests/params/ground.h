@@ -46,7 +46,7 @@ inline plan::ModelConfig untied_model_of_heads() {
   return m;
 }
 
-struct Cut {
+struct ParallelLayout {
   int ranks = 1, zero = 0;  // along data
   base::DType working = base::DType::f32;
   std::int64_t micros = 1, fold = 1;
@@ -122,7 +122,7 @@ class UsedArena : public tensor::Arena {
 };
 
 // The rank's world, whose calls are noted, after what is done on the Exec of each before it, if anything.
-inline comm::World noted_world(const Cut& c, int rank, comm::ThreadsWorld& threads,
+inline comm::World noted_world(const ParallelLayout& c, int rank, comm::ThreadsWorld& threads,
                                const std::function<void()>& before_each) {
   comm::World world("threads", rank, c.topology(), threads.factory(rank), {plan::Axes{plan::Axis::data}});
   world.replace_groups([&](auto group) {
@@ -133,7 +133,7 @@ inline comm::World noted_world(const Cut& c, int rank, comm::ThreadsWorld& threa
 
 class Ground {
  public:
-  Ground(const plan::ModelConfig& m, const Cut& c, int rank, comm::ThreadsWorld& threads,
+  Ground(const plan::ModelConfig& m, const ParallelLayout& c, int rank, comm::ThreadsWorld& threads,
          const std::function<void()>& before_each = {})
       : model(m), cut(c), set(m, c.topology()), bytes(plan::state_bytes(set.table, c.shape())),
         parameters(tensor::Category::parameters, bytes.parameters),
@@ -158,7 +158,7 @@ class Ground {
   }
 
   plan::ModelConfig model;
-  Cut cut;
+  ParallelLayout cut;
   plan::UnitSet set;
   plan::StateBytes bytes;
   UsedArena parameters, gathered, gradients, unit_gradients, optimizer, staging;
@@ -170,8 +170,8 @@ class Ground {
 
 // body(ground) on every rank of the cut. Every collective begins late by so much: what is used before it is there
 // shows.
-template <class Body>
-void on_ranks(const plan::ModelConfig& model, const Cut& cut, Body body, std::chrono::microseconds late = {}) {
+template <class Body> void on_ranks(const plan::ModelConfig& model, const ParallelLayout& cut, Body body,
+                                    std::chrono::microseconds late = {}) {
   comm::run_ranks(cut.topology().world(), [&](int rank, comm::ThreadsWorld& world) {
     Ground ground(
         model, cut, rank, world,

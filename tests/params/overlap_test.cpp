@@ -37,7 +37,7 @@ class Permits {
   bool missed_ = false;
 };
 
-template <class Body> void with_permits(const Cut& cut, Body body) {
+template <class Body> void with_permits(const ParallelLayout& cut, Body body) {
   comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
     Permits permits;
     Ground ground(tied_model(), cut, rank, world, [&permits] { permits.take(); });

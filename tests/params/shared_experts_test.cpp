@@ -130,7 +130,7 @@ class Rank {
         if (total.sent_bytes > 0) out[group->group() + " " + operation] = total.sent_bytes;
     return out;
   }
-  std::map<std::string, std::int64_t> foretold(std::int64_t steps) {
+  std::map<std::string, std::int64_t> predicted(std::int64_t steps) {
     std::map<std::string, std::int64_t> out;
     for (const auto& t : plan::step_traffic(part_, states_, plan::Reduction::ordered, topology_.turn(world_.rank)))
       if (t.bytes > 0) out[t.group + " " + t.operation] = steps * t.bytes;
@@ -230,7 +230,7 @@ void same_as_one_rank(const Shape& shape) {
     for (int s = 0; s < steps; ++s) mine.step(s);
     EXPECT_TRUE(mine.full()) << shape.text();
     mine.complete();
-    EXPECT_EQ(mine.sent(), mine.foretold(steps)) << shape.text() << ", rank " << rank;
+    EXPECT_EQ(mine.sent(), mine.predicted(steps)) << shape.text() << ", rank " << rank;
     const auto got = mine.weights();
     EXPECT_EQ(mine.norms, norms) << shape.text();
     std::size_t experts = 0;

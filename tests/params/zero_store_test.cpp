@@ -149,8 +149,8 @@ void expect_announced_traffic(const Training& run, const std::map<std::string, c
   EXPECT_EQ(sent, announced) << cut.text() << " rank " << run.g.rank();
 }
 
-void expect_plain_training(const plan::ModelConfig& model, const Cut& cut, std::chrono::microseconds late = {},
-                           std::int64_t segment_bytes = plan::segment_bytes) {
+void expect_plain_training(const plan::ModelConfig& model, const ParallelLayout& cut,
+                           std::chrono::microseconds late = {}, std::int64_t segment_bytes = plan::segment_bytes) {
   on_ranks(
       model, cut,
       [segment_bytes](Ground& g) {
@@ -206,7 +206,7 @@ TEST_P(Steps, OfTensorRanksAreSlicesOfPlainOnes) {
     for (const int tensor : {2, 4})
       for (const int ranks : {1, 2, 3})
         for (const auto working : {base::DType::f32, base::DType::bf16}) {
-          Cut cut{ranks, GetParam(), working, 2 * ranks + 1, 1, 2};
+          ParallelLayout cut{ranks, GetParam(), working, 2 * ranks + 1, 1, 2};
           cut.tensor = tensor;
           for (const std::int64_t segment_bytes : {plan::segment_bytes, std::int64_t{777}})
             expect_plain_training(model, cut, {}, segment_bytes);

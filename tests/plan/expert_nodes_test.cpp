@@ -96,7 +96,7 @@ TEST(ExpertNodes, RoundTrip) {
   EXPECT_EQ(q.topology.size(Axis::expert_outer), 2);
   EXPECT_EQ(q.traffic, p.traffic);
   EXPECT_TRUE(problems(q, 8).empty());
-  EXPECT_EQ(sharing_text(q), " in 2 stages (1f1b) of 4 replicas, experts over 4 (2 a node)");
+  EXPECT_EQ(sharing_text(q), " in 2 pipeline stages (1f1b) of 4 replicas, experts over 4 ranks (2 a node)");
   auto plain = sample(8, 4, 1, 2);
   predict(plain);
   EXPECT_EQ(to_json(plain).find("expert_node"), std::string::npos) << "as in files of before";
@@ -116,26 +116,30 @@ TEST(ExpertNodes, AreRefusedWithWhatWouldWork) {
     EXPECT_EQ(found[0].message, message);
     EXPECT_EQ(found[0].hint, hint);
   };
-  refused(sample(4, 4, 3), "--expert-node 3 does not divide the 4 ranks that share the experts (--expert-parallel 4)",
-          "--expert-node 2, or leave it out");
-  refused(sample(8, 8, 16), "--expert-node 16 does not divide the 8 ranks that share the experts (--expert-parallel 8)",
-          "--expert-node 4, or leave it out");
+  refused(sample(4, 4, 3),
+          "--expert-ranks-per-node 3 does not divide the 4 ranks that share the experts (--expert-parallel 4)",
+          "--expert-ranks-per-node 2, or leave it out");
+  refused(sample(8, 8, 16),
+          "--expert-ranks-per-node 16 does not divide the 8 ranks that share the experts (--expert-parallel 8)",
+          "--expert-ranks-per-node 4, or leave it out");
   refused(sample(4, 4, 4),
-          "--expert-node 4 is all ranks that share the experts (--expert-parallel 4): in one node rows go in one hop",
-          "--expert-node 2, or leave it out");
+          "--expert-ranks-per-node 4 is all ranks that share the experts (--expert-parallel 4): in one node rows go in "
+          "one hop",
+          "--expert-ranks-per-node 2, or leave it out");
   refused(sample(4, 2, 2),
-          "--expert-node 2 is all ranks that share the experts (--expert-parallel 2): in one node rows go in one hop",
+          "--expert-ranks-per-node 2 is all ranks that share the experts (--expert-parallel 2): in one node rows go in "
+          "one hop",
           "leave the node out");
   refused(sample(4, 1, 2),
-          "--expert-node 2 is for rows that go to the experts of other ranks, and --expert-parallel is 1",
+          "--expert-ranks-per-node 2 is for rows that go to the experts of other ranks, and --expert-parallel is 1",
           "leave the node out, or --expert-parallel 4");
   auto dense = sample(4, 1, 2);
   dense.model = preset("gpt2-nano"), dense.model.vocabulary = 257, dense.model.lanes = 1;
-  refused(dense, "--expert-node 2 is for rows of experts, and the model has none",
+  refused(dense, "--expert-ranks-per-node 2 is for rows of experts, and the model has none",
           "leave the node out, or a model with experts (train --help-model)");
   auto p = sample(4, 4, 1);
   p.expert_node = 0;
-  refused(p, "--expert-node 0 must lie between 1 and 131072", "give a value from 1 to 131072");
+  refused(p, "--expert-ranks-per-node 0 must lie between 1 and 131072", "give a value from 1 to 131072");
   EXPECT_TRUE(decision_problems(sample(8, 8, 2)).empty());
   EXPECT_TRUE(decision_problems(sample(8, 8, 4)).empty());
 }

@@ -52,7 +52,7 @@ TEST(ExpertParallel, RoundTrips) {
   EXPECT_EQ(q.topology.size(Axis::expert_data), 1);
   EXPECT_EQ(q.traffic, p.traffic);
   EXPECT_TRUE(problems(q, 8).empty());
-  EXPECT_EQ(sharing_text(q), " in 2 stages (1f1b) of 4 replicas, experts over 4");
+  EXPECT_EQ(sharing_text(q), " in 2 pipeline stages (1f1b) of 4 replicas, experts over 4 ranks");
   auto plain = sample(8, 1, 2);
   predict(plain);
   EXPECT_EQ(to_json(plain).find("expert_parallel"), std::string::npos) << "as in files of before";
@@ -112,21 +112,19 @@ TEST(ExpertParallel, IsRefusedWithWhatWouldWork) {
                  "--reduction ordered, or --expert-parallel 1");
   p = sample(4, 1);
   p.expert_chunks = 2;
-  expect_refused(
-      p,
-      "--expert-chunks 2 is for rows that go to other ranks' experts, and --expert-parallel is 1: every rank "
-      "has all of its own",
-      "--expert-parallel 2 too, or leave the chunks out");
+  expect_refused(p, "--expert-overlap-chunks 2 is for expert parallelism, and --expert-parallel is 1",
+                 "--expert-parallel 2 too, or leave the chunks out");
   p = sample(4, 1);
   p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.expert_chunks = 2;
-  expect_refused(p, "--expert-chunks 2 is for rows of experts, and the model has none",
+  expect_refused(p, "--expert-overlap-chunks 2 is for experts, and the model has none",
                  "leave the chunks out, or a model with experts (train --help-model)");
   p = sample(4, 2);
   p.expert_chunks = 3;
-  expect_refused(p, "--expert-chunks 3 does not divide the 4 experts of a layer that a rank has", "--expert-chunks 2");
+  expect_refused(p, "--expert-overlap-chunks 3 does not divide the 4 experts of a layer that a rank has",
+                 "--expert-overlap-chunks 2");
   p.expert_chunks = 2, p.model.experts.capacity_factor = "none";
-  expect_refused(p, "--expert-chunks 2 is for rows in slots of a capacity: without one they cross in rounds",
-                 "--expert-chunks 1, or a capacity in training and in evaluation");
+  expect_refused(p, "--expert-overlap-chunks 2 needs a capacity: without one tokens are sent in rounds",
+                 "--expert-overlap-chunks 1, or a capacity in training and in evaluation");
   p = sample(4, 1);
   p.expert_parallel = 0;
   p.topology = replicas_of(4, 1);
@@ -363,9 +361,9 @@ TEST(ExpertParallel, ThreeAndAHalfTrillionNeedTheHost) {
   p.expert_parallel = 256, p.topology = topology_of(p, 512);
   predict(p);
   const auto hint = remedies(p);
-  const auto first = hint.find("--tensor 2 would need");
+  const auto first = hint.find("--tensor-parallel 2 would need");
   ASSERT_NE(first, std::string::npos) << hint;
-  EXPECT_EQ(hint.find("--tensor 2 would need", first + 1), std::string::npos) << hint;
+  EXPECT_EQ(hint.find("--tensor-parallel 2 would need", first + 1), std::string::npos) << hint;
 }
 
 // Sharing experts is also tried together with what else helps.
@@ -379,7 +377,7 @@ TEST(ExpertParallel, IsARemedyTogetherWithOthers) {
   both.recompute = Recompute::layers, both.expert_parallel = 64, both.topology = topology_of(both, 64);
   predict(p), predict(both);
   p.device_memory = both.memory.total();
-  EXPECT_EQ(remedies(p), fmt::format("--recompute layers --expert-parallel 64 would need {} and fits; none of these "
+  EXPECT_EQ(remedies(p), fmt::format("--recompute full --expert-parallel 64 would need {} and fits; none of these "
                                      "alone is enough",
                                      base::size_text(both.memory.total())));
 }
@@ -438,28 +436,31 @@ TEST(ExpertParallel, WithoutACapacityABufferIsHeld) {
 TEST(ExpertParallel, BuffersThatDoNothingAreRefused) {
   auto p = dropless(4, 4);
   p.expert_buffer = 31;
-  expect_refused(p,
-                 "--expert-buffer 31 holds fewer rows than one expert may get of a micro-batch, which has 32 tokens "
-                 "(--micro-batch 1 of --sequence 32)",
-                 "--expert-buffer 32, or a smaller --micro-batch");
+  expect_refused(
+      p,
+      "--expert-capacity-buffer 31 holds fewer rows than one expert may get of a micro-batch, which has 32 tokens "
+      "(--micro-batch 1 of --sequence 32)",
+      "--expert-capacity-buffer 32, or a smaller --micro-batch");
   p.expert_buffer = 65;
-  expect_refused(p, "--expert-buffer 65 holds more rows than a rank can have for another one, 64",
-                 "--expert-buffer 64 at most");
+  expect_refused(p, "--expert-capacity-buffer 65 holds more rows than a rank can have for another one, 64",
+                 "--expert-capacity-buffer 64 at most");
   p = sample(4, 4);
   p.expert_buffer = 32;
-  expect_refused(p,
-                 "--expert-buffer 32 is for experts without a capacity, and those of the model have one, in training "
-                 "and in evaluation: their rows stand in as many places",
-                 "leave the buffer out, or a model whose experts-capacity-factor is none");
+  expect_refused(
+      p,
+      "--expert-capacity-buffer 32 is for experts without a capacity, and those of the model have one, in training "
+      "and in evaluation: their rows stand in as many places",
+      "leave the buffer out, or a model whose experts-capacity-factor is none");
   p.model.experts.evaluation_capacity_factor = "none", p.model.experts.top_k = 2;
   EXPECT_TRUE(decision_problems(p).empty());
   p = dropless(4, 1);
   p.expert_buffer = 32;
-  expect_refused(p, "--expert-buffer 32 is for rows that go to the experts of other ranks, and --expert-parallel is 1",
-                 "leave the buffer out, or --expert-parallel 2");
+  expect_refused(
+      p, "--expert-capacity-buffer 32 is for rows that go to the experts of other ranks, and --expert-parallel is 1",
+      "leave the buffer out, or --expert-parallel 2");
   p = dropless(4, 1);
   p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.expert_buffer = 32;
-  expect_refused(p, "--expert-buffer 32 is for rows of experts, and the model has none",
+  expect_refused(p, "--expert-capacity-buffer 32 is for rows of experts, and the model has none",
                  "leave the buffer out, or a model with experts (train --help-model)");
 }
 

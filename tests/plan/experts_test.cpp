@@ -343,7 +343,7 @@ TEST(ExpertProblems, OfAPlan) {
     EXPECT_NE(said.find(part), std::string::npos) << said;
   };
   refused([](Plan& q) { q.tensor = 2, q.topology = replicas_of(2, 2), q.model.lanes = 2, q.model.experts.count = {5}; },
-          "--tensor 2 does not divide the experts of a layer, 5");
+          "--tensor-parallel 2 does not divide the experts of a layer, 5");
   const auto shape = [](Plan& q, std::int64_t sequence, std::int64_t micro) {
     q.model.context = q.sequence = sequence, q.micro_batch = q.global_batch = micro;
   };

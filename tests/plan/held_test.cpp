@@ -53,10 +53,10 @@ void expect_both_ways(const Parameter& p, int parts) {
 
 TEST(Held, EveryLogicalElementHasOnePlace) {
   for (const int parts : {1, 2, 4}) {
-    expect_both_ways({"rows", {8, 5}, {8, 5}, {}, true, DimCut{0, Axis::tensor}}, parts);
-    expect_both_ways({"columns", {5, 8}, {5, 8}, {}, true, DimCut{1, Axis::tensor}}, parts);
-    expect_both_ways({"bias", {12}, {12}, {}, true, DimCut{0, Axis::tensor}}, parts);
-    expect_both_ways({"table", {5, 3}, {16, 3}, {}, true, DimCut{0, Axis::tensor}}, parts);
+    expect_both_ways({"rows", {8, 5}, {8, 5}, {}, true, ShardedDim{0, Axis::tensor}}, parts);
+    expect_both_ways({"columns", {5, 8}, {5, 8}, {}, true, ShardedDim{1, Axis::tensor}}, parts);
+    expect_both_ways({"bias", {12}, {12}, {}, true, ShardedDim{0, Axis::tensor}}, parts);
+    expect_both_ways({"table", {5, 3}, {16, 3}, {}, true, ShardedDim{0, Axis::tensor}}, parts);
     expect_both_ways({"whole", {6, 7}, {6, 7}, {}, true, {}}, parts);
   }
 }

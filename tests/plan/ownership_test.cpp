@@ -10,7 +10,7 @@ namespace trainyard::plan {
 
 namespace {
 
-Parameter parameter(const char* name, std::int64_t count, std::optional<DimCut> cut = {}) {
+Parameter parameter(const char* name, std::int64_t count, std::optional<ShardedDim> cut = {}) {
   return {name, {count}, {count}, {}, true, cut};
 }
 
@@ -34,8 +34,8 @@ TEST(Ownership, EveryElementOnceAndReplicasByTheFirst) {
   const Unit unit{"u",
                   Part::layers,
                   {Axis::data},
-                  {parameter("u.a", 300), parameter("u.b", 70, DimCut{0, Axis::tensor}),
-                   parameter("u.c", 90, DimCut{0, Axis::tensor}), parameter("u.d", 5)}};
+                  {parameter("u.a", 300), parameter("u.b", 70, ShardedDim{0, Axis::tensor}),
+                   parameter("u.c", 90, ShardedDim{0, Axis::tensor}), parameter("u.d", 5)}};
   const Topology topology({{Axis::data, 3}, {Axis::context, 2}, {Axis::tensor, 2}});
   const auto flat = layout(unit, 3);
   for (int part : {0, 1}) {
@@ -60,7 +60,7 @@ TEST(Ownership, APieceThatIsCountedWholeIsOneRange) {
 
 // The stages of a pipeline have units of their own; replicas along other axes leave them to the first.
 TEST(Ownership, StagesAndExperts) {
-  const Unit unit{"u", Part::layers, {Axis::expert_data}, {parameter("u.a", 100, DimCut{0, Axis::expert})}};
+  const Unit unit{"u", Part::layers, {Axis::expert_data}, {parameter("u.a", 100, ShardedDim{0, Axis::expert})}};
   const Topology topology({{Axis::pipe, 2}, {Axis::expert_data, 2}, {Axis::expert, 2}, {Axis::tensor, 2}});
   const auto flat = layout(unit, 2);
   for (int rank = 0; rank < topology.world(); ++rank)

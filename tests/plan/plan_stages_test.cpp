@@ -120,23 +120,24 @@ TEST(PlanOfStages, FilesFromBeforeThemAreRead) {
 
 TEST(StageProblems, DegreesThatRanksOrItemsDoNotAllow) {
   for (const int stages : {1, 2, 4, 8}) EXPECT_TRUE(decision_problems(sample(8, stages)).empty()) << stages;
-  expect_refused(sample(8, 3), "--pipeline 3 does not divide 8 ranks", "--pipeline 2, or 9 ranks");
+  expect_refused(sample(8, 3), "--pipeline-parallel 3 does not divide 8 ranks", "--pipeline-parallel 2, or 9 ranks");
   auto p = sample(16, 16);
-  expect_refused(p, "--pipeline 16: more stages than the model has items, 8 (embedding, 6 layers, head)",
-                 "--pipeline 8 at most");
+  expect_refused(p, "--pipeline-parallel 16: more stages than the model has items, 8 (embedding, 6 layers, head)",
+                 "--pipeline-parallel 8 at most");
   p = sample(4, 4);
   p.pipeline_schedule = PipelineSchedule::interleaved, p.virtual_stages = 3;
-  expect_refused(
-      p, "--pipeline 4 with --virtual-stages 3: more chunks than the model has items, 8 (embedding, 6 layers, head)",
-      "--virtual-stages 2");
+  expect_refused(p,
+                 "--pipeline-parallel 4 with --virtual-stages 3: more chunks than the model has items, 8 (embedding, 6 "
+                 "layers, head)",
+                 "--virtual-stages 2");
   p = sample(4, 2);
   p.topology = replicas_of(4, 1, 4);
-  expect_refused(p, "the topology has 4 stages, but --pipeline is 2", "--pipeline 4");
+  expect_refused(p, "the topology has 4 stages, but --pipeline-parallel is 2", "--pipeline-parallel 4");
   p = sample(4, 2);
   p.pipeline = 0;
-  EXPECT_EQ(decision_problems(p).at(0).message, "--pipeline 0 must lie between 1 and 4096");
+  EXPECT_EQ(decision_problems(p).at(0).message, "--pipeline-parallel 0 must lie between 1 and 4096");
   p = sample(4, 2, 4);
-  expect_refused(p, "--tensor 4 does not divide the 2 ranks of a stage", "--tensor 2, or 8 ranks");
+  expect_refused(p, "--tensor-parallel 4 does not divide the 2 ranks of a stage", "--tensor-parallel 2, or 8 ranks");
 }
 
 TEST(StageProblems, SchedulesChunksAndPartitions) {
@@ -146,11 +147,11 @@ TEST(StageProblems, SchedulesChunksAndPartitions) {
                  "--pipeline-schedule interleaved, or --virtual-stages 1");
   p = sample(2, 1);
   p.pipeline_schedule = PipelineSchedule::interleaved;
-  expect_refused(p, "--pipeline-schedule interleaved needs stages, and --pipeline is 1",
-                 "--pipeline 2, or leave the schedule out");
+  expect_refused(p, "--pipeline-schedule interleaved needs stages, and --pipeline-parallel is 1",
+                 "--pipeline-parallel 2, or leave the schedule out");
   p.pipeline_schedule = PipelineSchedule::zero_bubble;
-  expect_refused(p, "--pipeline-schedule zero-bubble needs stages, and --pipeline is 1",
-                 "--pipeline 2, or leave the schedule out");
+  expect_refused(p, "--pipeline-schedule zero-bubble needs stages, and --pipeline-parallel is 1",
+                 "--pipeline-parallel 2, or leave the schedule out");
   p = sample(2, 2);
   p.pipeline_schedule = PipelineSchedule::zero_bubble;
   EXPECT_TRUE(decision_problems(p).empty());
@@ -161,19 +162,19 @@ TEST(StageProblems, SchedulesChunksAndPartitions) {
                  "--recompute none, or --pipeline-schedule 1f1b");
   p = sample(2, 1);
   p.pipeline_schedule = PipelineSchedule::naive;
-  expect_refused(p, "--pipeline-schedule naive needs stages, and --pipeline is 1",
-                 "--pipeline 2, or leave the schedule out");
+  expect_refused(p, "--pipeline-schedule naive needs stages, and --pipeline-parallel is 1",
+                 "--pipeline-parallel 2, or leave the schedule out");
   p.pipeline_schedule = PipelineSchedule::gpipe;  // has another order even then: all forwards first
   EXPECT_TRUE(decision_problems(p).empty());
   for (const std::string partition : {"uniform", "parameters", "type:layers", "0", "nonsense"}) {
     p = sample(2, 1);
     p.partition = partition;
-    expect_refused(p, "--partition " + partition + " says where stages begin, and --pipeline is 1",
-                   "--pipeline 2, or leave the partition out");
+    expect_refused(p, "--partition " + partition + " says where stages begin, and --pipeline-parallel is 1",
+                   "--pipeline-parallel 2, or leave the partition out");
   }
   p.partition = "0,3,6";
-  expect_refused(p, "--partition 0,3,6 says where stages begin, and --pipeline is 1",
-                 "--pipeline 3, or leave the partition out");
+  expect_refused(p, "--partition 0,3,6 says where stages begin, and --pipeline-parallel is 1",
+                 "--pipeline-parallel 3, or leave the partition out");
   p = sample(2, 2);
   p.partition = "0";
   EXPECT_EQ(decision_problems(p).at(0).message, "--partition 0: 1 number for 2 parts");
@@ -198,7 +199,7 @@ TEST(StageProblems, ReplicasAreThoseOfAStage) {
   p.global_batch = 4;
   expect_refused(p,
                  "32 ranks in 8 replicas, but a step has only 4 groups of micro-batches: some ranks would never work",
-                 "raise --global-batch to 8, lower --micro-batch or --fold, or use fewer ranks");
+                 "raise --global-batch to 8, lower --micro-batch or --local-accumulation, or use fewer ranks");
 }
 
 TEST(StageRemedies, StagesAreDoubledUntilTheyFit) {
@@ -220,7 +221,8 @@ TEST(StageRemedies, StagesAreDoubledUntilTheyFit) {
   predict(p);
   ASSERT_LT(need(4), need(2)) << "else this model is no example";
   ASSERT_LT(need(4), p.memory.total());
-  EXPECT_NE(tried(need(4)).find("--pipeline 4 would need " + base::size_text(need(4)) + " and fits"), std::string::npos)
+  EXPECT_NE(tried(need(4)).find("--pipeline-parallel 4 would need " + base::size_text(need(4)) + " and fits"),
+            std::string::npos)
       << tried(need(4));
 }
 

@@ -46,10 +46,10 @@ TEST(OneList, NamesTheFlag) {
     change(p);
     EXPECT_NE(first_problem(p).find(part), std::string::npos) << first_problem(p) << ", expected " << part;
   };
-  refused([](Plan& p) { p.fold = 3; }, "--fold 3 does not divide the 8");
-  refused([](Plan& p) { p.fold = 16; }, "--fold 16 does not divide the 8");
+  refused([](Plan& p) { p.fold = 3; }, "--local-accumulation 3 does not divide 8");
+  refused([](Plan& p) { p.fold = 16; }, "--local-accumulation 16 does not divide 8");
   refused([](Plan& p) { p.fold = 8; }, "2 ranks, but a step has only 1 group");
-  refused([](Plan& p) { p.layer_slots = 65; }, "--layer-slots 65");
+  refused([](Plan& p) { p.layer_slots = 65; }, "--gathered-layers 65");
   refused([](Plan& p) { p.threads = 5000; }, "--threads 5000");
   refused([](Plan& p) { p.global_batch = std::int64_t{1} << 32; }, "micro-batches of a step");
   refused([](Plan& p) { p.micro_batch = 3; }, "--global-batch 8 is not a multiple of --micro-batch 3");
@@ -59,7 +59,7 @@ TEST(OneList, NamesTheFlag) {
   EXPECT_EQ(first_problem(small_plan()), "");
   auto p = small_plan();
   p.fold = 3;
-  EXPECT_EQ(decision_problems(p)[0].hint, "--fold 2");
+  EXPECT_EQ(decision_problems(p)[0].hint, "--local-accumulation 2");
 }
 
 // Tensor ranks: of a model with 8 heads and 4 key-value heads, a feed-forward part of 96, a vocabulary of 257 and 4
@@ -87,7 +87,7 @@ TEST(TensorRanks, CopiesAreAddedUpInOneOrder) {
       p,
       "--reduction fast lets the library add up in an order of its own, in every group of tensor ranks anew: "
       "what they hold alike could drift apart",
-      "--reduction ordered, or --tensor 1");
+      "--reduction ordered, or --tensor-parallel 1");
   p = shared(4, 1);
   p.reduction = Reduction::fast;
   EXPECT_EQ(first_problem(p), "");
@@ -95,38 +95,39 @@ TEST(TensorRanks, CopiesAreAddedUpInOneOrder) {
 
 TEST(TensorRanks, DegreesThatDivideNothingAreRefusedWithTheNearest) {
   for (const int tensor : {1, 2, 4}) EXPECT_EQ(first_problem(shared(4, tensor)), "") << tensor;
-  expect_refused(shared(6, 3), "--tensor 3 does not divide kv-heads 4", "--tensor 2");
-  expect_refused(shared(12, 3), "--tensor 3 does not divide kv-heads 4", "--tensor 2 or --tensor 4");
-  expect_refused(shared(8, 3), "--tensor 3 does not divide 8 ranks; --tensor 3 does not divide kv-heads 4",
-                 "--tensor 2 or --tensor 4");
-  expect_refused(shared(1, 2), "--tensor 2 does not divide 1 rank", "--tensor 1, or 2 ranks");
-  expect_refused(shared(7, 4), "--tensor 4 does not divide 7 ranks", "--tensor 1, or 8 ranks");
-  expect_refused(shared(8, 8), "--tensor 8 is more than the model's 4 key-value heads: some ranks would have none",
-                 "--tensor 4");
+  expect_refused(shared(6, 3), "--tensor-parallel 3 does not divide kv-heads 4", "--tensor-parallel 2");
+  expect_refused(shared(12, 3), "--tensor-parallel 3 does not divide kv-heads 4",
+                 "--tensor-parallel 2 or --tensor-parallel 4");
+  expect_refused(shared(8, 3),
+                 "--tensor-parallel 3 does not divide 8 ranks; --tensor-parallel 3 does not divide kv-heads 4",
+                 "--tensor-parallel 2 or --tensor-parallel 4");
+  expect_refused(shared(1, 2), "--tensor-parallel 2 does not divide 1 rank", "--tensor-parallel 1, or 2 ranks");
+  expect_refused(shared(7, 4), "--tensor-parallel 4 does not divide 7 ranks", "--tensor-parallel 1, or 8 ranks");
+  expect_refused(shared(8, 8),
+                 "--tensor-parallel 8 is more than the model's 4 key-value heads: some ranks would have none",
+                 "--tensor-parallel 4");
   auto p = shared(4, 4);
   p.model.ffn = 98, p.model.lanes = 2;
-  expect_refused(p, "--tensor 4 does not divide ffn 98", "--tensor 2");
+  expect_refused(p, "--tensor-parallel 4 does not divide ffn 98", "--tensor-parallel 2");
   p = shared(1, 1);
   p.model.lanes = 8;
   expect_refused(p, "model: kv-heads 4 is not a multiple of lanes 8", "--lanes 4");
   p = shared(4, 4);
   p.model.lanes = 2;
-  expect_refused(p, "--tensor 4 does not divide lanes 2",
-                 "--tensor 2; --lanes 4 makes it another run, which can be "
-                 "shared so");
+  expect_refused(p, "--tensor-parallel 4 does not divide lanes 2",
+                 "--tensor-parallel 2; --lanes 4 allows it, in another run");
   p.model.lanes = 1;
-  expect_refused(p, "--tensor 4 does not divide lanes 1",
-                 "--tensor 1; --lanes 4 makes it another run, which can be "
-                 "shared so");
+  expect_refused(p, "--tensor-parallel 4 does not divide lanes 1",
+                 "--tensor-parallel 1; --lanes 4 allows it, in another run");
   p.device = base::DeviceKind::cuda;  // where one lane says that a library adds
   EXPECT_EQ(first_problem(p), "");
   p.model.lanes = 2;
   EXPECT_NE(first_problem(p), "");
   p = shared(4, 1);
   p.tensor = 0;
-  EXPECT_EQ(first_problem(p), "--tensor 0 must lie between 1 and 4096");
+  EXPECT_EQ(first_problem(p), "--tensor-parallel 0 must lie between 1 and 4096");
   p.tensor = 2;  // which the topology does not say
-  EXPECT_EQ(first_problem(p), "the topology has 1 tensor ranks, but --tensor is 2");
+  EXPECT_EQ(first_problem(p), "the topology has 1 tensor ranks, but --tensor-parallel is 2");
   p.topology = Topology({{Axis::tensor, 2}, {Axis::data, 2}});
   EXPECT_NE(first_problem(p).find("the topology has 4 ranks but its data axis 2, with 2 tensor ranks inside"),
             std::string::npos);
@@ -138,7 +139,7 @@ TEST(TensorRanks, ABatchIsOfReplicas) {
   p.global_batch = 4;
   expect_refused(p,
                  "16 ranks in 8 replicas, but a step has only 4 groups of micro-batches: some ranks would never work",
-                 "raise --global-batch to 8, lower --micro-batch or --fold, or use fewer ranks");
+                 "raise --global-batch to 8, lower --micro-batch or --local-accumulation, or use fewer ranks");
 }
 
 TEST(TensorRanks, SequenceParallelNeedsWholeBlocksOfRows) {
@@ -151,8 +152,8 @@ TEST(TensorRanks, SequenceParallelNeedsWholeBlocksOfRows) {
   p.micro_batch = 4;
   EXPECT_EQ(first_problem(p), "");
   p.tensor = 1, p.topology = replicas_of(2, 1);
-  expect_refused(p, "--sequence-parallel shares rows among tensor ranks, and --tensor is 1",
-                 "--sequence-parallel off, or --tensor 2 too");
+  expect_refused(p, "--sequence-parallel shares rows among tensor ranks, and --tensor-parallel is 1",
+                 "--sequence-parallel off, or --tensor-parallel 2 too");
 }
 
 TEST(TensorRanks, AllThatIsWrongIsSaidAtOnce) {
@@ -160,8 +161,9 @@ TEST(TensorRanks, AllThatIsWrongIsSaidAtOnce) {
   p.reduction = Reduction::fast, p.fold = 3, p.sequence = 100'000;
   const auto text = text_of(decision_problems(p));
   for (const char* part :
-       {"4 things are wrong", "--sequence 100000 is longer", "--tensor 3 does not divide 8 ranks",
-        "--tensor 3 does not divide kv-heads 4", "--reduction fast", "--fold 3 does not divide the 8 micro-batches"})
+       {"4 things are wrong", "--sequence 100000 is longer", "--tensor-parallel 3 does not divide 8 ranks",
+        "--tensor-parallel 3 does not divide kv-heads 4", "--reduction fast",
+        "--local-accumulation 3 does not divide 8 micro-batches"})
     EXPECT_NE(text.find(part), std::string::npos) << part << ": " << text;
   p = shared(8, 3);
   p.global_batch = 4;  // enough for replicas, once there are any
@@ -174,13 +176,13 @@ TEST(TensorRanks, LanesOfACheckpointAreSaidToBe) {
   const auto said = [&](Lanes lanes) {
     const auto found = decision_problems(p, {lanes, "run/checkpoints/step-00000004"});
     EXPECT_EQ(found.at(0).message,
-              "--tensor 4 does not divide lanes 2, which are those of run/checkpoints/step-00000004");
+              "--tensor-parallel 4 does not divide lanes 2, which are those of run/checkpoints/step-00000004");
     return found.at(0).hint;
   };
-  EXPECT_EQ(said(Lanes::open), "--tensor 2; --lanes 4 makes it another run, which can be shared so");
+  EXPECT_EQ(said(Lanes::open), "--tensor-parallel 2; --lanes 4 allows it, in another run");
   EXPECT_EQ(said(Lanes::of_the_run),
-            "--tensor 2; --lanes 4 --change model goes on with sums of 4 lanes, which round otherwise");
-  EXPECT_EQ(said(Lanes::evaluated), "--tensor 2");
+            "--tensor-parallel 2; --lanes 4 --change model goes on with sums of 4 lanes, which round otherwise");
+  EXPECT_EQ(said(Lanes::evaluated), "--tensor-parallel 2");
 }
 
 struct Whole : BranchKind {
@@ -196,7 +198,7 @@ TEST(TensorRanks, ABranchThatDoesNotSaySoIsNotShared) {
   register_branch("whole", std::make_shared<Whole>());
   auto p = shared(2, 2);
   p.model.branches = {"attention", "whole", "ffn"};
-  expect_refused(p, "the branch 'whole' of the model cannot be shared by several ranks", "--tensor 1");
+  expect_refused(p, "the branch 'whole' of the model cannot be shared by several ranks", "--tensor-parallel 1");
   p.tensor = 1, p.topology = replicas_of(2, 1);
   EXPECT_EQ(first_problem(p), "");
 }
@@ -209,7 +211,7 @@ struct OwnHead : HeadKind {
 TEST(TensorRanks, ABlockThatDoesNotSaySoIsNotShared) {
   register_block("head", std::make_shared<OwnHead>());
   auto p = shared(2, 2);
-  expect_refused(p, "the kind of the head of the model cannot be shared by several ranks", "--tensor 1");
+  expect_refused(p, "the kind of the head of the model cannot be shared by several ranks", "--tensor-parallel 1");
   p.tensor = 1, p.topology = replicas_of(2, 1);
   EXPECT_EQ(first_problem(p), "");
   register_block("head", std::make_shared<HeadKind>());
@@ -219,7 +221,7 @@ TEST(TensorRanks, ABlockThatDoesNotSaySoIsNotShared) {
 struct Narrow : Whole {
   std::string prefix() const override { return "narrow"; }
   void declare(Declaration& d) const override {
-    d.parameter("narrow.weight", {6, d.model().hidden}, {}, Decay::no, DimCut{0, Axis::tensor});
+    d.parameter("narrow.weight", {6, d.model().hidden}, {}, Decay::no, ShardedDim{0, Axis::tensor});
   }
   bool shared_by_tensor_ranks() const override { return true; }
 };
@@ -228,7 +230,7 @@ TEST(TensorRanks, ABranchIsCutByWhatDividesItsOwnDims) {
   register_branch("narrow", std::make_shared<Narrow>());
   auto p = shared(4, 4);
   p.model.branches = {"attention", "narrow", "ffn"};
-  expect_refused(p, "--tensor 4 does not divide dim 0 of 'layers.00.narrow.weight', 6", "--tensor 2");
+  expect_refused(p, "--tensor-parallel 4 does not divide dim 0 of 'layers.00.narrow.weight', 6", "--tensor-parallel 2");
 }
 
 TEST(TensorRanks, RowsOfBf16AreWholeWords) {
@@ -239,7 +241,7 @@ TEST(TensorRanks, RowsOfBf16AreWholeWords) {
   EXPECT_EQ(first_problem(p), "") << "32 rows";
   p.sequence = 31;
   expect_refused(p,
-                 "--tensor 3 adds rows up as words of 4 bytes: the 31 rows of a micro-batch (--micro-batch 1 of "
+                 "--tensor-parallel 3 adds up words of 4 bytes: the 31 rows of a micro-batch (--micro-batch 1 of "
                  "--sequence 31) of 45 bf16 numbers are no whole words",
                  "an even --micro-batch or --sequence, or --dtype f32");
   p.dtype = base::DType::f32;

@@ -53,11 +53,11 @@ TEST(Remedies, RecomputationIsTheLeastThatFits) {
   };
   const auto ranks = "; 2 ranks would need ";
   EXPECT_TRUE(tried(p, need_of(some)).starts_with(fits("--recompute selective", some) + ranks));
-  EXPECT_TRUE(tried(p, need_of(some) - 1).starts_with(fits("--recompute layers", all) + ranks));
-  EXPECT_TRUE(tried(some, need_of(some) - 1).starts_with(fits("--recompute layers", all) + ranks));
+  EXPECT_TRUE(tried(p, need_of(some) - 1).starts_with(fits("--recompute full", all) + ranks));
+  EXPECT_TRUE(tried(some, need_of(some) - 1).starts_with(fits("--recompute full", all) + ranks));
   const auto hint = tried(p, 1);
   EXPECT_EQ(hint.find("selective"), std::string::npos) << hint;
-  EXPECT_NE(hint.find("--recompute layers would need"), std::string::npos) << hint;
+  EXPECT_NE(hint.find("--recompute full would need"), std::string::npos) << hint;
   p.topology = replicas_of(2, 1), some = p;
   some.zero = 3, some.recompute = Recompute::selective;
   EXPECT_EQ(tried(p, need_of(some)), fits("--zero 3 --recompute selective", some) + "; none of these alone is enough");
@@ -70,14 +70,15 @@ TEST(Remedies, TensorRanksAreDoubledUntilTheyFit) {
   p.zero = 3, p.recompute = Recompute::layers, p.dtype = base::DType::bf16;
   auto eight = p, four = p;
   eight.tensor = 8, eight.topology = replicas_of(64, 8), four.tensor = 4, four.topology = replicas_of(64, 4);
-  EXPECT_EQ(tried(p, need_of(eight)), "--tensor 8 would need " + base::size_text(need_of(eight)) + " and fits");
-  EXPECT_EQ(tried(p, need_of(four)), "--tensor 4 would need " + base::size_text(need_of(four)) + " and fits");
+  EXPECT_EQ(tried(p, need_of(eight)),
+            "--tensor-parallel 8 would need " + base::size_text(need_of(eight)) + " and fits");
+  EXPECT_EQ(tried(p, need_of(four)), "--tensor-parallel 4 would need " + base::size_text(need_of(four)) + " and fits");
   const auto hint = tried(p, need_of(eight) / 2);
-  EXPECT_EQ(hint.find("--tensor 4 "), std::string::npos)
+  EXPECT_EQ(hint.find("--tensor-parallel 4 "), std::string::npos)
       << "of degrees that do not fit the largest is enough: " << hint;
-  EXPECT_NE(hint.find("--tensor 8 would need"), std::string::npos) << hint;
+  EXPECT_NE(hint.find("--tensor-parallel 8 would need"), std::string::npos) << hint;
   p.model.lanes = 2;  // which no more ranks may share
-  EXPECT_EQ(tried(p, need_of(eight)).find("--tensor 4"), std::string::npos);
+  EXPECT_EQ(tried(p, need_of(eight)).find("--tensor-parallel 4"), std::string::npos);
 }
 
 TEST(Remedies, WhatIsNotEnoughAloneMayBeTogether) {
@@ -87,12 +88,12 @@ TEST(Remedies, WhatIsNotEnoughAloneMayBeTogether) {
   auto both = p, alone = p;
   both.zero = 3, both.recompute = Recompute::layers, alone.zero = 3;
   ASSERT_LT(need_of(both), need_of(alone));
-  EXPECT_EQ(tried(p, need_of(both)), "--zero 3 --recompute layers would need " + base::size_text(need_of(both)) +
+  EXPECT_EQ(tried(p, need_of(both)), "--zero 3 --recompute full would need " + base::size_text(need_of(both)) +
                                          " and fits; none of these alone is enough");
   p.model.lanes = 8;
   auto all = p;
   all.zero = 3, all.recompute = Recompute::layers, all.tensor = 2, all.topology = replicas_of(8, 2);
-  EXPECT_EQ(tried(p, need_of(all)), "--zero 3 --recompute layers --tensor 2 would need " +
+  EXPECT_EQ(tried(p, need_of(all)), "--zero 3 --recompute full --tensor-parallel 2 would need " +
                                         base::size_text(need_of(all)) + " and fits; none of these alone is enough");
 }
 
@@ -110,11 +111,11 @@ TEST(Remedies, StagesMayBecomeTensorRanks) {
     return fmt::format("{} would need {} and fits; none of these alone is enough", flags,
                        base::size_text(need_of(plan)));
   };
-  EXPECT_EQ(tried(p, need_of(two)), fits("--tensor 2 --pipeline 4", two));
-  EXPECT_EQ(tried(p, need_of(four)), fits("--tensor 4 --pipeline 2", four));
+  EXPECT_EQ(tried(p, need_of(two)), fits("--tensor-parallel 2 --pipeline-parallel 4", two));
+  EXPECT_EQ(tried(p, need_of(four)), fits("--tensor-parallel 4 --pipeline-parallel 2", four));
   EXPECT_NE(tried(p, need_of(four) / 2).find(": nothing else is enough: "), std::string::npos);
   p.partition = "0,2,4,6,7,8,9,10";  // of eight stages, and of no others
-  EXPECT_EQ(tried(p, need_of(four)).find("--pipeline"), std::string::npos);
+  EXPECT_EQ(tried(p, need_of(four)).find("--pipeline-parallel"), std::string::npos);
 }
 
 // A single change that only this search finds is no joint one.
@@ -126,7 +127,8 @@ TEST(Remedies, FewerStagesMayBeEnough) {
   fewer.pipeline = 2, fewer.topology = replicas_of(8, 1, 2);
   ASSERT_LT(need_of(fewer), need_of(p));
   const auto hint = tried(p, need_of(fewer));
-  EXPECT_NE(hint.find("--pipeline 2 would need " + base::size_text(need_of(fewer)) + " and fits"), std::string::npos)
+  EXPECT_NE(hint.find("--pipeline-parallel 2 would need " + base::size_text(need_of(fewer)) + " and fits"),
+            std::string::npos)
       << hint;
   EXPECT_EQ(hint.find("none of these alone"), std::string::npos) << hint;
 }

@@ -19,15 +19,18 @@ std::string answer(ModelConfig m, int tensor) {
 
 TEST(Sharing, HeadsWidthsAndTheStoredVocabularyComeOutEven) {
   for (const int tensor : {1, 2, 4, 8}) EXPECT_EQ(answer(preset("llama-8b"), tensor), "");
-  EXPECT_EQ(answer(preset("llama-8b"), 3), "--tensor 3 does not divide kv-heads 8 | --tensor 2 or --tensor 4");
+  EXPECT_EQ(answer(preset("llama-8b"), 3),
+            "--tensor-parallel 3 does not divide kv-heads 8 | --tensor-parallel 2 or --tensor-parallel 4");
   EXPECT_EQ(answer(preset("llama-8b"), 16),
-            "--tensor 16 is more than the model's 8 key-value heads: some ranks would have none | --tensor 8");
+            "--tensor-parallel 16 is more than the model's 8 key-value heads: some ranks would have none | "
+            "--tensor-parallel 8");
   EXPECT_EQ(answer(preset("gpt2"), 12),  // 50,304 rows and 3072 of the inner width are multiples of 12
             "");
-  EXPECT_EQ(answer(preset("gpt2-xl"), 5), "--tensor 5 does not divide the stored vocabulary 50304 | --tensor 1");
+  EXPECT_EQ(answer(preset("gpt2-xl"), 5),
+            "--tensor-parallel 5 does not divide the stored vocabulary 50304 | --tensor-parallel 1");
   auto m = preset("gpt2");
   m.ffn = 3070;
-  EXPECT_EQ(answer(m, 4), "--tensor 4 does not divide ffn 3070 | --tensor 2");
+  EXPECT_EQ(answer(m, 4), "--tensor-parallel 4 does not divide ffn 3070 | --tensor-parallel 2");
 }
 
 }  // namespace trainyard::plan

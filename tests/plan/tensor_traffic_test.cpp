@@ -258,7 +258,7 @@ TEST_F(TensorTraffic, APlanKeepsItsAxesAndOldOnesHaveOne) {
   EXPECT_EQ(to_json(read), to_json(p));
   EXPECT_EQ(read.topology.size(Axis::tensor), 2);
   EXPECT_TRUE(read.sequence_parallel);
-  EXPECT_EQ(sharing_text(read), " in 2 replicas of 2 that share every layer of 4 lanes, and its rows");
+  EXPECT_EQ(sharing_text(read), " in 2 replicas of 2 tensor-parallel ranks (4 lanes, sequence parallelism)");
   const auto alone = json_of(sample(2, 1));
   EXPECT_FALSE(alone.contains("tensor") || alone.contains("sequence_parallel"));
   EXPECT_EQ(plan_from_json(alone.dump(), "plan").tensor, 1);

@@ -20,7 +20,7 @@ ModelConfig nano() {
 struct CutBranch : BranchKind {
   std::string prefix() const override { return "cut"; }
   void declare(Declaration& unit) const override {
-    unit.parameter("cut.weight", {unit.model().hidden, 8}, {}, Decay::no, DimCut{0, Axis::context});
+    unit.parameter("cut.weight", {unit.model().hidden, 8}, {}, Decay::no, ShardedDim{0, Axis::context});
   }
   std::vector<SavedTensor> tensors(const ModelConfig&, const MicroShape&, Pass) const override { return {}; }
   std::int64_t forward_workspace_bytes(const ModelConfig&, const MicroShape&, Pass) const override { return 0; }

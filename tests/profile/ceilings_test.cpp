@@ -64,9 +64,9 @@ TEST(Ceilings, WorkIsCountedByTheBook) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path));  // nothing is left behind
 }
 
-// What is foretold follows from a moment's trial: by a clock on which making, the cold run and each warm one take a
+// What is predicted follows from a moment's trial: by a clock on which making, the cold run and each warm one take a
 // second, twice the bytes of the trial take two. So many repeats are then measured.
-TEST(Ceilings, TheLeastTimeIsForetold) {
+TEST(Ceilings, TheLeastTimeIsPredicted) {
   const trainyard::testing::Scratch folder;
   auto o = small({}, folder.path);
   o.dtypes = {base::DType::f32}, o.copied_bytes = std::int64_t{32} << 20,

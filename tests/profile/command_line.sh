@@ -83,16 +83,16 @@ code=0
 partition-model --model gpt2-nano --ranks 4 --zero 3 --profile links.json >out 2>err || code=$?
 [ $code = 3 ] && grep -q 'no ordered_reduce_scatter f32 over a data group of 4 ranks' err || fail "a profile of other ranks: exit code $code, $(cat err)"
 # Replicas of ranks that share every layer: each group by its own links.
-partition-model --model gpt2-nano --ranks 4 --tensor 2 --output plan4.json >/dev/null
+partition-model --model gpt2-nano --ranks 4 --tensor-parallel 2 --output plan4.json >/dev/null
 mpi 4 profile-comm --plan plan4.json --dry-run >out 2>err && grep -q 'data  *2 groups of 2 ranks' out && grep -q 'tensor  *2 groups of 2 ranks' out || fail "--dry-run of tensor ranks: $(cat out err)"
 [ "$(sed -n 's/^\(data\|tensor\) .* ranks *\([a-z_]*\) .*/\1 \2/p' out | sort | xargs)" = "data all_gather data ordered_reduce_scatter tensor all_gather tensor all_reduce tensor all_to_all" ] || fail "each group has its own operations: $(cat out)"
 # ... and back, also of what is added as words.
 for rows in '' --sequence-parallel; do
   # shellcheck disable=SC2086
-  partition-model --model gpt2-nano --ranks 2 --tensor 2 --micro-batch 2 $rows --output shared.json --force >/dev/null
+  partition-model --model gpt2-nano --ranks 2 --tensor-parallel 2 --micro-batch 2 $rows --output shared.json --force >/dev/null
   mpi 2 profile-comm "${quick[@]}" --plan shared.json --output shared-links.json --force >/dev/null 2>err || fail "--plan of tensor ranks $rows: $(cat err)"
   # shellcheck disable=SC2086
-  partition-model --model gpt2-nano --ranks 2 --tensor 2 --micro-batch 2 $rows --profile shared-links.json >out 2>err || fail "--profile of tensor ranks $rows: $(cat err)"
+  partition-model --model gpt2-nano --ranks 2 --tensor-parallel 2 --micro-batch 2 $rows --profile shared-links.json >out 2>err || fail "--profile of tensor ranks $rows: $(cat err)"
   for operation in all_to_all all_gather "$([ -n "$rows" ] && echo reduce_scatter || echo all_reduce)"; do
     grep -Eq "^  tensor $operation +[0-9]+ +[0-9.]+ (us|ms|s)" out || fail "--profile of tensor ranks $rows: no $operation in $(cat out)"
   done

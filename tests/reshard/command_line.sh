@@ -28,20 +28,20 @@ expect 0 reshard-checkpoint narrow wide --dtype f32
 same wide/rank-00000.h5 $newest/rank-00000.h5 "by way of bf16"
 
 # Ranks that share every layer, and back; what is not said stays as it is.
-expect 0 reshard-checkpoint run shared --data-parallel 3 --tensor 2 --json
+expect 0 reshard-checkpoint run shared --data-parallel 3 --tensor-parallel 2 --json
 jq -e '.ranks == 6 and .tensor == 2' out >/dev/null || fail "JSON: $(cat out)"
 [ "$(inspect shared --json | jq -c '[.plan.topology[].size], .plan.ranks' | xargs)" = "[3,2] 6" ] || fail "the plan does not say the cut"
 expect 0 inspect --verify shared
 expect 0 generate --checkpoint shared --tokens 3 --threads 1
 expect 0 reshard-checkpoint shared narrower --data-parallel 1
 said 'of 6 ranks on 2 ranks (1 x 2 tensor)'
-expect 0 reshard-checkpoint --average shared narrower mean-of-both --tensor 1
+expect 0 reshard-checkpoint --average shared narrower mean-of-both --tensor-parallel 1
 expect 0 reshard-checkpoint --diff run mean-of-both
 expect 0 reshard-checkpoint narrower whole --consolidate
 same whole/rank-00000.h5 $newest/rank-00000.h5 "from tensor ranks and back"
 
 # Pipeline stages, and back: each has the items that --partition says, which the plan records; what is not said stays as it is, boundaries too.
-expect 0 reshard-checkpoint run staged --data-parallel 2 --pipeline 2 --tensor 2 --partition 0,2 --json
+expect 0 reshard-checkpoint run staged --data-parallel 2 --pipeline-parallel 2 --tensor-parallel 2 --partition 0,2 --json
 jq -e '.ranks == 8 and .tensor == 2 and .pipeline == 2' out >/dev/null || fail "JSON: $(cat out)"
 plan_of() { inspect "$1" --json | jq -c '[.axes[].axis], .plan.pipeline, .plan.stage_boundaries' | xargs; }
 [ "$(plan_of staged)" = "[pipe,data,tensor] 2 [0,2,3]" ] || fail "the plan does not say the cut: $(plan_of staged)"
@@ -49,25 +49,25 @@ expect 0 inspect staged
 said 'written by  8 ranks (pipe 2 x data 2 x tensor 2)'
 expect 0 inspect --verify staged
 expect 0 generate --checkpoint staged --tokens 3 --threads 1
-expect 0 reshard-checkpoint staged restaged --data-parallel 1 --tensor 1
+expect 0 reshard-checkpoint staged restaged --data-parallel 1 --tensor-parallel 1
 said 'of 8 ranks on 2 ranks (2 stages x 1)'
 [ "$(plan_of restaged)" = "[pipe,data] 2 [0,2,3]" ] || fail "the boundaries did not stay: $(plan_of restaged)"
-expect 0 reshard-checkpoint restaged other-stages --partition uniform --tensor 2
+expect 0 reshard-checkpoint restaged other-stages --partition uniform --tensor-parallel 2
 said '(2 stages x 1 x 2 tensor)'
 expect 0 reshard-checkpoint --diff staged other-stages
-expect 0 reshard-checkpoint other-stages three --pipeline 3
+expect 0 reshard-checkpoint other-stages three --pipeline-parallel 3
 [ "$(plan_of three)" = "[pipe,data,tensor] 3 [0,1,2,3]" ] || fail "the plan does not say the cut: $(plan_of three)"
-expect 0 reshard-checkpoint --average staged three mean-of-stages --pipeline 1
+expect 0 reshard-checkpoint --average staged three mean-of-stages --pipeline-parallel 1
 expect 0 reshard-checkpoint --diff run mean-of-stages
 [ "$(plan_of mean-of-stages)" = "[data,tensor] null [0,3]" ] || fail "the plan speaks of stages: $(plan_of mean-of-stages)"
-partition-model --model tiny.toml --data data --sequence 16 --ranks 4 --pipeline 2 --partition 0,1 --zero 1 --global-batch 12 --output piped.json >/dev/null || fail "no plan"
+partition-model --model tiny.toml --data data --sequence 16 --ranks 4 --pipeline-parallel 2 --partition 0,1 --zero 1 --global-batch 12 --output piped.json >/dev/null || fail "no plan"
 expect 0 reshard-checkpoint three by-plan --plan piped.json
 [ "$(plan_of by-plan)" = "[pipe,data] 2 [0,1,3]" ] || fail "not what the plan says: $(plan_of by-plan)"
-expect 0 reshard-checkpoint three by-words --data-parallel 2 --tensor 1 --pipeline 2 --partition 0,1
+expect 0 reshard-checkpoint three by-words --data-parallel 2 --tensor-parallel 1 --pipeline-parallel 2 --partition 0,1
 for file in rank-0000{0,1,2,3}.h5 ranks.index checkpoint.h5; do same by-plan/$file by-words/$file "by plan and by words"; done
-expect 0 mpirun -n 2 "${train[@]}" --output piped --pipeline 2 --partition 0,2
+expect 0 mpirun -n 2 "${train[@]}" --output piped --pipeline-parallel 2 --partition 0,2
 expect 0 reshard-checkpoint --diff run piped
-expect 0 reshard-checkpoint run as-piped --data-parallel 1 --pipeline 2 --partition 0,2
+expect 0 reshard-checkpoint run as-piped --data-parallel 1 --pipeline-parallel 2 --partition 0,2
 for file in rank-0000{0,1}.h5 ranks.index checkpoint.h5; do same as-piped/$file piped/checkpoints/step-00000006/$file "a save of stages"; done
 expect 0 reshard-checkpoint three unstaged --consolidate
 same unstaged/rank-00000.h5 $newest/rank-00000.h5 "from stages and back"
@@ -91,7 +91,7 @@ said 'of 6 ranks on 3 ranks (3, experts over 3)'
 expect 0 reshard-checkpoint dealt four-of-all --data-parallel 4
 unsaid 'experts over'
 [ "$(dealt_of four-of-all)" = "[data] null 4" ] || fail "the plan speaks of experts: $(dealt_of four-of-all)"
-expect 0 reshard-checkpoint fewer dealt-stages --data-parallel 2 --pipeline 2 --expert-parallel 2
+expect 0 reshard-checkpoint fewer dealt-stages --data-parallel 2 --pipeline-parallel 2 --expert-parallel 2
 said '(2 stages x 2, experts over 2)'
 expect 0 reshard-checkpoint --diff moe dealt-stages
 expect 0 reshard-checkpoint --average dealt dealt-stages mean-of-dealt
@@ -116,7 +116,7 @@ grep -q 'try: --expert-parallel 3 or --expert-parallel 6$' err || fail "no way o
 refused 2 'expert-parallel 4 does not divide the 6 experts of a layer' reshard-checkpoint moe nope --data-parallel 8 --expert-parallel 4
 grep -q 'try: --expert-parallel 2$' err || fail "no way out: $(cat err)"
 refused 2 'expert-parallel 2 shares out experts, and the model has none' reshard-checkpoint run nope --data-parallel 2 --expert-parallel 2
-refused 2 'does not divide the 3 experts of a layer that a tensor rank has' reshard-checkpoint moe nope --data-parallel 2 --tensor 2 --expert-parallel 2
+refused 2 'does not divide the 3 experts of a layer that a tensor rank has' reshard-checkpoint moe nope --data-parallel 2 --tensor-parallel 2 --expert-parallel 2
 refused 2 'expert-parallel' reshard-checkpoint moe nope --expert-parallel 0
 refused 2 'consolidate and --expert-parallel do not' reshard-checkpoint moe nope --consolidate --expert-parallel 1
 refused 2 'diff and --expert-parallel do not' reshard-checkpoint --diff moe dealt --expert-parallel 1
@@ -127,24 +127,24 @@ expect 0 reshard-checkpoint run sparse --data-parallel 100
 said 'warning: [0-9]* of 100 ranks hold nothing: the model is too small for so many'
 expect 0 inspect --verify sparse
 expect 0 reshard-checkpoint --diff run sparse
-refused 2 '8,000 ranks are more than the [0-9,]* weights of the model: most would hold nothing' reshard-checkpoint run nope --data-parallel 4000 --tensor 2
+refused 2 '8,000 ranks are more than the [0-9,]* weights of the model: most would hold nothing' reshard-checkpoint run nope --data-parallel 4000 --tensor-parallel 2
 grep -q 'try: --data-parallel [0-9]* at most$' err || fail "no way out: $(cat err)"
-refused 2 'more than 1048576' reshard-checkpoint run nope --data-parallel 600000 --tensor 2
+refused 2 'more than 1048576' reshard-checkpoint run nope --data-parallel 600000 --tensor-parallel 2
 refused 2 'weights of the model: most would hold nothing' reshard-checkpoint --average run whole nope --data-parallel 9000
 
 # Tensor ranks that the lanes do not allow: the files are read on any cut, and train takes them as the warning says.
 lanes=(train --model tiny.toml --data data --steps 3 --global-batch 4 --sequence 16 --threads 1 --progress never)
 expect 75 "${lanes[@]}" --output one-lane --lanes 1 --stop-after 2
-expect 0 reshard-checkpoint one-lane uneven --tensor 2
-said "warning: 2 tensor ranks do not divide the 1 lane of the checkpoint's model: train goes on from it with --tensor 1, on GPUs as it is, or as another run with --lanes 2 --change model"
+expect 0 reshard-checkpoint one-lane uneven --tensor-parallel 2
+said "warning: 2 tensor ranks do not divide the 1 lane of the checkpoint's model: train goes on from it with --tensor-parallel 1, on GPUs as it is, or as another run with --lanes 2 --change model"
 expect 0 generate --checkpoint uneven --tokens 3 --threads 1
 expect 0 "${lanes[@]}" --output again --resume uneven
-refused 2 'tensor 2 does not divide lanes 1' mpirun -n 2 "${lanes[@]}" --output nope --resume uneven --tensor 2
-expect 0 mpirun -n 2 "${lanes[@]}" --output another --resume uneven --tensor 2 --lanes 2 --change model
-expect 0 reshard-checkpoint one-lane uneven-weights --only model --tensor 2
-said 'train --init-from takes it with --tensor 1, on GPUs as it is, or with --lanes 2'
+refused 2 'tensor-parallel 2 does not divide lanes 1' mpirun -n 2 "${lanes[@]}" --output nope --resume uneven --tensor-parallel 2
+expect 0 mpirun -n 2 "${lanes[@]}" --output another --resume uneven --tensor-parallel 2 --lanes 2 --change model
+expect 0 reshard-checkpoint one-lane uneven-weights --only model --tensor-parallel 2
+said 'train --init-from takes it with --tensor-parallel 1, on GPUs as it is, or with --lanes 2'
 expect 0 "${lanes[@]}" --output tuned-uneven --init-from uneven-weights --lanes 2
-expect 0 reshard-checkpoint another even --tensor 2
+expect 0 reshard-checkpoint another even --tensor-parallel 2
 unsaid warning
 
 # A resume on it ends where one on the source ends, and knows what led there.
@@ -230,22 +230,22 @@ done
 refused 2 "are that run.s alone" reshard-checkpoint --average run four run/checkpoints/mean
 refused 2 "are that run.s alone" convert-checkpoint run run/checkpoints/mine --to safetensors
 [ "$(ls run/checkpoints | xargs)" = "latest step-00000002 step-00000004 step-00000006" ] || fail "made: $(ls run/checkpoints)"
-refused 2 'pipeline 4 is more than the 3 items of the model: its embedding, 1 layer and its head' reshard-checkpoint run nope --pipeline 4
-grep -q 'try: --pipeline 3 at most$' err || fail "no way out: $(cat err)"
-refused 2 'partition unifrom is not known' reshard-checkpoint run nope --pipeline 2 --partition unifrom
-refused 2 'partition 0,9: the model has items 0 to 2' reshard-checkpoint run nope --pipeline 2 --partition 0,9
-refused 2 'partition 0,2: 2 numbers for 3 parts' reshard-checkpoint run nope --pipeline 3 --partition 0,2
+refused 2 'pipeline-parallel 4 is more than the 3 items of the model: its embedding, 1 layer and its head' reshard-checkpoint run nope --pipeline-parallel 4
+grep -q 'try: --pipeline-parallel 3 at most$' err || fail "no way out: $(cat err)"
+refused 2 'partition unifrom is not known' reshard-checkpoint run nope --pipeline-parallel 2 --partition unifrom
+refused 2 'partition 0,9: the model has items 0 to 2' reshard-checkpoint run nope --pipeline-parallel 2 --partition 0,9
+refused 2 'partition 0,2: 2 numbers for 3 parts' reshard-checkpoint run nope --pipeline-parallel 3 --partition 0,2
 refused 2 'partition says where pipeline stages begin, and there is one' reshard-checkpoint run nope --partition uniform
-grep -q 'try: --pipeline 2, ' err || fail "of stages: $(cat err)"
+grep -q 'try: --pipeline-parallel 2, ' err || fail "of stages: $(cat err)"
 refused 2 'partition says where pipeline stages begin, and there is one' reshard-checkpoint run nope --partition 0,1,2
-grep -q 'try: --pipeline 3, ' err || fail "of three stages: $(cat err)"
-refused 2 'pipeline' reshard-checkpoint run nope --pipeline 0
-refused 2 '4 stages of 300000 data-parallel ranks of 1 tensor ranks are more than 1048576' reshard-checkpoint run nope --data-parallel 300000 --pipeline 4
-refused 2 'consolidate and --pipeline do not' reshard-checkpoint run nope --consolidate --pipeline 2
+grep -q 'try: --pipeline-parallel 3, ' err || fail "of three stages: $(cat err)"
+refused 2 'pipeline' reshard-checkpoint run nope --pipeline-parallel 0
+refused 2 '4 stages of 300000 data-parallel ranks of 1 tensor ranks are more than 1048576' reshard-checkpoint run nope --data-parallel 300000 --pipeline-parallel 4
+refused 2 'consolidate and --pipeline-parallel do not' reshard-checkpoint run nope --consolidate --pipeline-parallel 2
 refused 2 'plan and --partition do not' reshard-checkpoint run nope --plan plan.json --partition uniform
-refused 2 'tensor 4 is more than the model.s 2 key-value heads: some ranks would have none' reshard-checkpoint run nope --tensor 4
-grep -q 'try: --tensor 2$' err || fail "no way out: $(cat err)"
-refused 2 'consolidate and --tensor do not' reshard-checkpoint run nope --consolidate --tensor 2
+refused 2 'tensor-parallel 4 is more than the model.s 2 key-value heads: some ranks would have none' reshard-checkpoint run nope --tensor-parallel 4
+grep -q 'try: --tensor-parallel 2$' err || fail "no way out: $(cat err)"
+refused 2 'consolidate and --tensor-parallel do not' reshard-checkpoint run nope --consolidate --tensor-parallel 2
 refused 2 'plan and --expert-parallel do not' reshard-checkpoint run nope --plan plan.json --expert-parallel 2
 refused 2 'plan and --zero do not go together' reshard-checkpoint run nope --plan plan.json --zero 1
 refused 2 'consolidate and --data-parallel do not' reshard-checkpoint run nope --consolidate --data-parallel 2

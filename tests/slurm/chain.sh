@@ -53,7 +53,7 @@ grep '^{' validate-"$(job validate)".log | jq -e '.step == 12 and .loss < 10 and
 
 # The same command again goes on: nothing is sharded, further steps are trained, the checkpoint that is there is replaced. On one node now, whose ranks share every layer, with the bits of both.
 first=$(md5sum <data/index.json)
-export TRAIN="${TRAIN/steps 12/steps 18} --change steps" TRAIN_OPTIONS="--nodes=1" CUT="$CUT --tensor 2"
+export TRAIN="${TRAIN/steps 12/steps 18} --change steps" TRAIN_OPTIONS="--nodes=1" CUT="$CUT --tensor-parallel 2"
 submitted
 [ "$(state "$(job validate)")" = COMPLETED ] || fail "the second time: $(state "$(job validate)")"
 [ "$(md5sum <data/index.json)" = "$first" ] || fail "the shards were made again"
@@ -67,7 +67,7 @@ export TRAIN="--steps 18 --learning-rate 7" RESHARD_OPTIONS=""
 submitted
 [ "$(state "$(job plan)"),$(state "$(job train)"),$(state "$(job reshard)"),$(state "$(job validate)")" = COMPLETED,FAILED,CANCELLED,CANCELLED ] ||
   fail "plan, train, reshard, validate: $(state "$(job plan)"),$(state "$(job train)"),$(state "$(job reshard)"),$(state "$(job validate)")"
-grep -q 'belongs to another run' train-"$(job train)".log || fail "train does not say why"
+grep -q 'was trained with other settings' train-"$(job train)".log || fail "train does not say why"
 scontrol show job "$(job train)" | grep -q 'Restarts=0.*' || fail "queued again"
 scontrol show job "$(job train)" | grep -q 'ExitCode=3:0' || fail "another code than 3"
 

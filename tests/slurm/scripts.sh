@@ -1,5 +1,5 @@
 #!/bin/bash
-# What train.sbatch, reshard.sbatch and profile.sbatch ask of srun, without a cluster: ranks that share layers are neighbours and a multiple of --tensor, all of them of --tensor times --pipeline, whoever says that; a budget that is too short is raised,
+# What train.sbatch, reshard.sbatch and profile.sbatch ask of srun, without a cluster: ranks that share layers are neighbours and a multiple of --tensor-parallel, all of them of --tensor-parallel times --pipeline-parallel, whoever says that; a budget that is too short is raised,
 # where nobody set it and the job has the time.
 # usage: scripts.sh BIN_FOLDER SCRIPTS_FOLDER
 bin=$(realpath "$1") scripts=$(realpath "$2")
@@ -28,54 +28,54 @@ trains() { rm -f asked; expect 0 env "$@" bash "$scripts/train.sbatch"; }
 
 trains SLURM_JOB_NUM_NODES=3
 asked --nodes=3 --ntasks-per-node=2 --cpus-per-task=4 --distribution=block
-trains SLURM_JOB_NUM_NODES=2 TRAIN="--tensor 4"
-asked --nodes=2 --ntasks-per-node=4 --cpus-per-task=2 '--tensor 4'
+trains SLURM_JOB_NUM_NODES=2 TRAIN="--tensor-parallel 4"
+asked --nodes=2 --ntasks-per-node=4 --cpus-per-task=2 '--tensor-parallel 4'
 unsaid multiple
-trains SLURM_JOB_NUM_NODES=2 CUT="--tensor 2"
+trains SLURM_JOB_NUM_NODES=2 CUT="--tensor-parallel 2"
 asked --nodes=2 --ntasks-per-node=2
 echo 'tensor = 4' >run.toml
 trains CONFIG=run.toml
 asked --nodes=1 --ntasks-per-node=4
 trains TRAINYARD_TENSOR=4
 asked --ntasks-per-node=4
-trains SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=8 TRAIN="--tensor 4"
+trains SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=8 TRAIN="--tensor-parallel 4"
 asked --nodes=3 --ntasks-per-node=8
 unsaid multiple
-trains SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=6 TRAIN="--tensor 4"
+trains SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=6 TRAIN="--tensor-parallel 4"
 asked --nodes=2 --ntasks-per-node=6
-said 'RANKS_PER_NODE 6 is no multiple of --tensor 4: .* 2 of 3 nodes'
+said 'RANKS_PER_NODE 6 is no multiple of --tensor-parallel 4: .* 2 of 3 nodes'
 unsaid 'not known'
-trains TRAIN="--tensor many"   # for train to refuse
+trains TRAIN="--tensor-parallel many"   # for train to refuse
 asked --ntasks-per-node=2
-said "'many'"; said 'train.sbatch: --tensor is not known here, for train --print-config ended with 2: 2 ranks a node are taken'
+said "'many'"; said 'train.sbatch: --tensor-parallel is not known here, for train --print-config ended with 2: 2 ranks a node are taken'
 trains RANKS_PER_NODE=4 CONFIG=none.toml
 asked --ntasks-per-node=4
 said 'none.toml'; said 'not known here, .* ended with 3: 4 ranks a node are taken'
 # Stages are blocks of nodes.
-trains SLURM_JOB_NUM_NODES=4 TRAIN="--pipeline 4"
-asked --nodes=4 --ntasks-per-node=2 '--pipeline 4' --distribution=block
+trains SLURM_JOB_NUM_NODES=4 TRAIN="--pipeline-parallel 4"
+asked --nodes=4 --ntasks-per-node=2 '--pipeline-parallel 4' --distribution=block
 unsaid multiple
-trains SLURM_JOB_NUM_NODES=3 TRAIN="--pipeline 4"
+trains SLURM_JOB_NUM_NODES=3 TRAIN="--pipeline-parallel 4"
 asked --nodes=2 --ntasks-per-node=2
-said '3 nodes of 2 ranks are no multiple of --pipeline 4: 2 of 3 nodes'
-trains SLURM_JOB_NUM_NODES=2 CUT="--tensor 4 --pipeline 2"
+said '3 nodes of 2 ranks are no multiple of --pipeline-parallel 4: 2 of 3 nodes'
+trains SLURM_JOB_NUM_NODES=2 CUT="--tensor-parallel 4 --pipeline-parallel 2"
 asked --nodes=2 --ntasks-per-node=4
 unsaid multiple
-trains SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=6 TRAIN="--tensor 4 --pipeline 3"
+trains SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=6 TRAIN="--tensor-parallel 4 --pipeline-parallel 3"
 asked --nodes=2 --ntasks-per-node=6
 said 'shared between nodes, .* 2 of 3 nodes'
 rm asked
-expect 2 env SLURM_JOB_NUM_NODES=1 TRAIN="--pipeline 3" bash "$scripts/train.sbatch"
-said 'no multiple of --pipeline 3 can be had of it on 1 node: RANKS_PER_NODE=3$'
+expect 2 env SLURM_JOB_NUM_NODES=1 TRAIN="--pipeline-parallel 3" bash "$scripts/train.sbatch"
+said 'no multiple of --pipeline-parallel 3 can be had of it on 1 node: RANKS_PER_NODE=3$'
 absent asked
 # Some of the nodes are enough where their ranks are.
-expect 2 env SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=2 TRAIN="--pipeline 4 --tensor 4" bash "$scripts/train.sbatch"
-said 'no multiple of --tensor 4 times --pipeline 4 can be had of it on 3 nodes: RANKS_PER_NODE=8 on 2 of them'
+expect 2 env SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=2 TRAIN="--pipeline-parallel 4 --tensor-parallel 4" bash "$scripts/train.sbatch"
+said 'no multiple of --tensor-parallel 4 times --pipeline-parallel 4 can be had of it on 3 nodes: RANKS_PER_NODE=8 on 2 of them'
 absent asked
-expect 2 env SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=1 TRAIN="--pipeline 4 --tensor 2" bash "$scripts/train.sbatch"
+expect 2 env SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=1 TRAIN="--pipeline-parallel 4 --tensor-parallel 2" bash "$scripts/train.sbatch"
 said 'RANKS_PER_NODE=4 on 2 of them'
 absent asked
-expect 2 env SLURM_JOB_NUM_NODES=1 RANKS_PER_NODE=6 TRAIN="--tensor 4" bash "$scripts/train.sbatch"
+expect 2 env SLURM_JOB_NUM_NODES=1 RANKS_PER_NODE=6 TRAIN="--tensor-parallel 4" bash "$scripts/train.sbatch"
 said 'RANKS_PER_NODE=8'
 absent asked
 
@@ -93,8 +93,8 @@ done
 in_run=$(realpath -s .)/run-resharded
 (cd run && BIN='' RUN=checkpoints/step-00000005 bash "$scripts/reshard.sbatch") || fail "it fails in the run's folder"
 grep -q -- "reshard-checkpoint checkpoints/step-00000005 $in_run " run/asked || fail "not beside the run: $(cat run/asked)"
-reshards RUN=run/checkpoints/step-00000005 DST=there TO="--tensor 2"
-asked 'reshard-checkpoint run/checkpoints/step-00000005 there --tensor 2'
+reshards RUN=run/checkpoints/step-00000005 DST=there TO="--tensor-parallel 2"
+asked 'reshard-checkpoint run/checkpoints/step-00000005 there --tensor-parallel 2'
 mkdir there
 reshards RUN=kept/step-00000005 DST=there
 asked 'reshard-checkpoint kept/step-00000005 there --consolidate --force'

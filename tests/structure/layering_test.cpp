@@ -1,4 +1,4 @@
-// The floors of libtrain/README.md, held against every #include; sizes and first lines of the sources.
+// The packages of libtrain/README.md, held against every #include; sizes and first lines of the sources.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,25 +35,25 @@ std::vector<std::string> sources(const std::vector<std::string>& folders, const 
   return found;
 }
 
-// "libtrain/comm/mpi.h" lies in room "comm", "kernels/gemm/gemm.h" in "kernels".
-std::string room_of(const std::string& path) {
+// "libtrain/comm/mpi.h" lies in package "comm", "kernels/gemm/gemm.h" in "kernels".
+std::string package_of(const std::string& path) {
   const auto first = path.substr(0, path.find('/'));
   if (first != "libtrain") return first;
   const auto rest = path.substr(first.size() + 1);
   return rest.substr(0, rest.find('/'));
 }
 
-// The floor table: room -> rooms that it may include, itself among them.
-std::map<std::string, std::set<std::string>> floor_table() {
+// The table of packages: package -> packages that it may include, itself among them.
+std::map<std::string, std::set<std::string>> package_table() {
   std::map<std::string, std::set<std::string>> table;
   std::set<std::string> below;
   const std::regex row(R"(\| `([a-z/]+)` \| ([^|]+) \|.*)");
   for (const auto& line : lines_of(root / "libtrain/README.md")) {
     std::smatch m;
     if (!std::regex_match(line, m, row)) continue;
-    const auto room = room_of(m[1].str() + "/");
+    const auto package = package_of(m[1].str() + "/");
     std::string list = m[2];
-    auto& allowed = table[room];
+    auto& allowed = table[package];
     if (list == "all of the above" || list == "engine and below") {
       allowed = below;
     } else if (list != "-") {
@@ -61,18 +61,18 @@ std::map<std::string, std::set<std::string>> floor_table() {
       std::istringstream words(list);
       for (std::string word; words >> word;) allowed.insert(word);
     }
-    allowed.insert(room);
-    below.insert(room);
+    allowed.insert(package);
+    below.insert(package);
   }
   return table;
 }
 
-const std::vector<std::string> rooms = {"libtrain", "kernels", "tools"};
+const std::vector<std::string> packages = {"libtrain", "kernels", "tools"};
 
-// Calls visit(file, line number, header, quoted) for each #include of the rooms.
+// Calls visit(file, line number, header, quoted) for each #include of the packages.
 template <class Visit> void each_include(Visit visit) {
   const std::regex include(R"(\s*#\s*include\s*([<"])([^>"]+)[>"].*)");
-  for (const auto& file : sources(rooms, {".h", ".cpp", ".cu"})) {
+  for (const auto& file : sources(packages, {".h", ".cpp", ".cu"})) {
     const auto lines = lines_of(root / file);
     for (std::size_t i = 0; i < lines.size(); ++i) {
       std::smatch m;
@@ -84,30 +84,30 @@ template <class Visit> void each_include(Visit visit) {
 }  // namespace
 
 TEST(Layering, TheTableNamesEveryRoom) {
-  const auto table = floor_table();
+  const auto table = package_table();
   for (const auto& item : fs::directory_iterator(root / "libtrain"))
-    EXPECT_TRUE(!item.is_directory() || item.path().filename() == "cmake" ||
+    EXPECT_TRUE(!item.is_directory() || item.path().filename() == "cmake" || item.path().filename() == "design" ||
                 table.contains(item.path().filename().string()))
         << item.path();
-  for (const auto& [room, allowed] : table)
+  for (const auto& [package, allowed] : table)
     for (const auto& other : allowed)
-      EXPECT_TRUE(table.contains(other)) << room << " may include " << other << ", which is no room";
+      EXPECT_TRUE(table.contains(other)) << package << " may include " << other << ", which is no package";
   ASSERT_TRUE(table.contains("engine") && table.contains("tools") && table.contains("kernels"));
   EXPECT_EQ(table.at("plan"), (std::set<std::string>{"base", "plan"}));
   EXPECT_EQ(table.at("tools").size(), table.size());
 }
 
 TEST(Layering, EveryIncludeObeysTheTable) {
-  const auto table = floor_table();
+  const auto table = package_table();
   int seen = 0;
   each_include([&](const std::string& file, std::size_t line, const std::string& header, bool quoted) {
     if (!quoted) return;
     ++seen;
     EXPECT_TRUE(fs::exists(root / header))
         << file << ":" << line << " includes \"" << header << "\", which is not a path from the root";
-    EXPECT_TRUE(table.at(room_of(file)).contains(room_of(header)))
-        << file << ":" << line << " includes \"" << header << "\": " << room_of(file) << " stands below "
-        << room_of(header) << " or beside it";
+    EXPECT_TRUE(table.at(package_of(file)).contains(package_of(header)))
+        << file << ":" << line << " includes \"" << header << "\": " << package_of(file) << " stands below "
+        << package_of(header) << " or beside it";
   });
   EXPECT_GT(seen, 100);
 }
@@ -167,7 +167,7 @@ TEST(Files, HaveAtMost500Lines) {
 }
 
 TEST(Files, HeadersAreGuardedOnce) {
-  for (const auto& file : sources(rooms, {".h"})) {
+  for (const auto& file : sources(packages, {".h"})) {
     const auto lines = lines_of(root / file);
     EXPECT_EQ(std::count(lines.begin(), lines.end(), "#pragma once"), 1) << file;
   }

@@ -1,16 +1,20 @@
 #!/bin/bash
-# The sources of one room under the checks of .clang-tidy, with the flags that the build gives them. Those with the same flags are laid one after the other and checked as one source, so that
-# their headers are read once: names in anonymous namespaces must differ within a room.
-# usage: tidy.sh ROOT BUILD ROOM
+# The sources of one package under the checks of .clang-tidy, with the flags that the build gives them. Those with the same flags are laid one after the other and checked as one source, so that
+# their headers are read once: names in anonymous namespaces must differ within a package.
+# usage: tidy.sh ROOT BUILD PACKAGE
 set -euo pipefail
-root=$1 build=$2 room=$3
+root=$1 build=$2 package=$3
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 # One entry a source, since kernels are compiled for several instruction sets; without its launcher and what names it or its object the command is the flags.
-jq -r --arg room "$root/$room/" '[.[] | select(.file | startswith($room) and endswith(".cpp"))] | unique_by(.file)[]
-  | [.file, .directory, (.command | sub("^\\S*ccache\\s+"; "") | sub(" -o \\S+"; "") | sub(" -c \\S+$"; "") | gsub("\""; "@quote@"))] | @tsv' "$build/compile_commands.json" >"$folder/sources"
+# Sources that a build joins are taken one by one; clang does not know gcc's -Wno-subobject-linkage.
+jq -r '.[] | [.file, .directory, (.command | sub("^\\S*ccache\\s+"; "") | sub(" -o \\S+"; "") | sub(" -c \\S+$"; "") | gsub(" -Wno-subobject-linkage"; "") | gsub("\""; "@quote@"))] | @tsv' "$build/compile_commands.json" |
+  awk -F '\t' -v OFS='\t' -v package="$root/$package/" '
+    function add(source) { if (index(source, package) == 1 && source ~ /\.cpp$/ && !seen[source]++) print source, $2, $3 }
+    $1 !~ /\/Unity\/unity_/ { add($1); next }
+    { while ((getline line <$1) > 0) if (match(line, /^#include "[^"]+"/)) add(substr(line, 11, RLENGTH - 11)) }' | sort >"$folder/sources"
 sources=$(wc -l <"$folder/sources")
-[ "$sources" -gt 0 ] || { echo "$room has no source in $build/compile_commands.json"; exit 1; }
+[ "$sources" -gt 0 ] || { echo "$package has no source in $build/compile_commands.json"; exit 1; }
 
 # 1.cpp, 2.cpp, ... for each set of flags; the table says which of their lines is the first of which source.
 awk -F '\t' -v folder="$folder" '
@@ -31,7 +35,7 @@ code=0
 for whole in "$folder"/*.cpp; do
   clang-tidy --quiet --config-file="$root/.clang-tidy" -p "$folder" "$whole" >>"$folder/found" 2>>"$folder/counts" || code=1
 done
-[ "$code" = 0 ] && { echo "$sources sources of $room"; exit 0; }
+[ "$code" = 0 ] && { echo "$sources sources of $package"; exit 0; }
 # What was found, with the names and lines of the sources.
 cat "$folder/found" <(grep -v 'warnings\? generated' "$folder/counts") | awk -F '\t' '
   NR == FNR { ++parts; whole[parts] = $1; first[parts] = $2; source[parts] = $3; next }
@@ -42,6 +46,6 @@ cat "$folder/found" <(grep -v 'warnings\? generated' "$folder/counts") | awk -F 
   }
   { print }' "$folder/table" - | tee "$folder/said" >&2
 if grep -qE 'redefinition of|is ambiguous|conflicting types|redeclared' "$folder/said"; then
-  echo "  names in anonymous namespaces differ within a room: its sources are checked as one" >&2
+  echo "  names in anonymous namespaces differ within a package: its sources are checked as one" >&2
 fi
 exit 1

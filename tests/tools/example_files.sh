@@ -36,7 +36,7 @@ for file in examples/models/*.toml; do
   [ "$(wc -l <"of-$name/metrics.jsonl")" = 2 ] || fail "$file was not trained"
 done
 [ $planned = 1 ] || fail "$planned models were only planned"
-expect 0 bash -c "$(sed -n 's/^    \(partition-model .*\)/\1/p' examples/README.md)"
+expect 0 bash -c "$(sed -n '/^    partition-model /,/^$/p' examples/README.md)"
 said '64 ranks, ZeRO 3, bf16'
 
 tiny_model 16 | sed 's/^ffn = 16$/ffn = 32/' >tiny.toml   # of two lanes

@@ -1,23 +1,27 @@
 #!/bin/bash
-# The commands of the README's section on experts, in its order and with fewer steps: they do what it says, and a run whose ranks share out the experts has the numbers of one whose ranks hold all.
-# usage: experts.sh BIN_FOLDER SOURCE_FOLDER
+# Expert parallelism from the command line: a run whose ranks hold different experts has the numbers of one whose ranks hold all, also with nodes, by a plan and in an evaluation.
+# usage: experts.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
-readme=$(realpath "$2")/README.md
 . "$(dirname "$0")/../script.sh"
 patience=200
-sed -n '/^## Experts/,/^## Where/p' "$readme" >section
 small_text 4000 >text
 expect 0 shard-data --input text --output data
+cat >experts.toml <<'end'
+hidden = 128
+layers = 4
+context = 256
 
-sed -n '/^    \$ cat experts.toml/,/^    \$ partition-model/p' section | sed '1d;$d; s/^    //' >experts.toml
-grep -q '^\[experts\]' experts.toml || fail "the README shows no model with experts"
-mapfile -t commands < <(sed -n 's/^    \$ //p' section | grep -v '^cat ')
-[ ${#commands[@]} = 5 ] || fail "${#commands[@]} commands in the README's section on experts"
-for command in "${commands[@]}"; do
-  read -ra words <<<"$command"
-  for ((w = 0; w < ${#words[@]}; ++w)); do [ "${words[w]}" != --steps ] || words[w + 1]=3; done
-  expect 0 "${words[@]}"
-done
+[experts]
+count = 8
+every = 2
+top-k = 1
+capacity-factor = 1.25
+end
+expect 0 partition-model --model experts.toml --vocabulary 257 --ranks 4 --expert-parallel 4 --zero 1 --global-batch 16
+expect 0 mpirun -n 2 train --model experts.toml --data data --output runs/experts --zero 1 --sequence 256 --global-batch 16 --steps 3
+expect 0 inspect runs/experts --experts
+words=(mpirun -n 4 train --model experts.toml --data data --output runs/shared --expert-parallel 4 --zero 1 --sequence 256 --global-batch 16 --steps 3)
+expect 0 "${words[@]}"
 
 # What metrics say of a step, but for times and memory.
 numbers() { jq -c '[.step, .loss, .gradient_norm, .experts]' "$1/metrics.jsonl"; }
@@ -26,18 +30,18 @@ numbers() { jq -c '[.step, .loss, .gradient_norm, .experts]' "$1/metrics.jsonl";
 expect 0 reshard-checkpoint --diff runs/experts runs/shared
 
 # The same in two hops, nodes of two ranks: said beforehand, refused where there are none, in a plan, and for an evaluation.
-words+=(--expert-node 2)
+words+=(--expert-ranks-per-node 2)
 for ((w = 0; w < ${#words[@]}; ++w)); do [ "${words[w]}" != runs/shared ] || words[w]=runs/nodes; done
 expect 0 "${words[@]}" --dry-run
-said 'experts over 4 (2 a node)'
+said 'experts over 4 ranks (2 a node)'
 said 'expert_outer all_to_all'
-refused 2 'expert-node 3 does not divide the 4 ranks' "${words[@]/%2/3}"
+refused 2 'expert-ranks-per-node 3 does not divide the 4 ranks' "${words[@]/%2/3}"
 expect 0 "${words[@]}"
 [ "$(numbers runs/experts)" = "$(numbers runs/nodes)" ] || fail "rows that go by nodes have other numbers"
 expect 0 reshard-checkpoint --diff runs/experts runs/nodes
-expect 0 partition-model --model experts.toml --vocabulary 257 --ranks 4 --expert-parallel 4 --expert-node 2 --zero 1 --sequence 256 --global-batch 16 --output nodes.json
+expect 0 partition-model --model experts.toml --vocabulary 257 --ranks 4 --expert-parallel 4 --expert-ranks-per-node 2 --zero 1 --sequence 256 --global-batch 16 --output nodes.json
 jq -e '.expert_node == 2' nodes.json >/dev/null || fail "the plan says no nodes"
 expect 0 mpirun -n 4 train --plan nodes.json --data data --output runs/planned --steps 3
 [ "$(numbers runs/planned)" = "$(numbers runs/nodes)" ] || fail "a plan's nodes have other numbers"
-expect 0 mpirun -n 4 train --evaluate runs/nodes --evaluate-split train --evaluate-sequences 8 --expert-parallel 4 --expert-node 2
+expect 0 mpirun -n 4 train --evaluate runs/nodes --evaluate-split train --evaluate-sequences 8 --expert-parallel 4 --expert-ranks-per-node 2
 passed

@@ -27,8 +27,8 @@ command_of() {
   esac
 }
 
-# One line a flag that takes a value: its name and what that is. Types are those of CLI11 (INT, UINT, FLOAT) and of train (N, X, BYTES).
-flags_of() { "$1" --help | grep -oE '^  (-[a-z],)?--[a-z0-9-]+ [A-Z]+([^A-Za-z]|$)' | awk '{ gsub(/[^A-Z]/, "", $2); print $1, ($2 ~ /^(INT|UINT|N)$/ ? "integer" : $2 ~ /^(FLOAT|X)$/ ? "number" : $2 == "BYTES" ? "bytes" : "text") }'; }
+# One line a flag that takes a value: its name and what that is. Types are N (a whole number), X (a number), BYTES and others.
+flags_of() { "$1" --help | grep -oE '^  (-[a-z], )?(--[a-z0-9-]+, )*--[a-z0-9-]+ [A-Z]+([^A-Za-z]|$)' | awk '{ gsub(/[^A-Z]/, "", $NF); sub(/,$/, "", $1); print $1, ($NF == "N" ? "integer" : $NF == "X" ? "number" : $NF == "BYTES" ? "bytes" : "text") }'; }
 
 # FLAG KIND VALUE: must this be refused, with the flag's name?
 never_legal() {

@@ -15,7 +15,9 @@ spared() {  # WORDS FILE COMMAND...: refused, and the file is as it was
 echo "years of work" >thesis.tex
 spared 'thesis.tex is not replaced: it is not a plan' thesis.tex "${plan[@]}" --output thesis.tex
 spared 'thesis.tex is not replaced: it is not a profile' thesis.tex "${profile[@]}" --output thesis.tex
-spared 'thesis.tex is not replaced: it is no drawing' thesis.tex "${profile[@]}" --plot thesis.tex
+spared 'plot: a drawing is SVG or PNG, and thesis.tex ends in .tex' thesis.tex "${profile[@]}" --plot thesis.tex
+cp thesis.tex thesis
+spared 'thesis is not replaced: it is no drawing' thesis "${profile[@]}" --plot thesis
 for i in 1 2; do "${plan[@]}" --output plan.json --force >/dev/null 2>err || fail "a plan over a plan: $(cat err)"; done
 for i in 1 2; do timeout 60 "${profile[@]}" --output profile.json --plot profile.svg --force >/dev/null 2>err || fail "a profile over a profile: $(cat err)"; done
 spared 'plan.json is not replaced: it is not a profile' plan.json "${profile[@]}" --output plan.json

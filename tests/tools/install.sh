@@ -13,6 +13,9 @@ if grep -rlF -e "$source/" -e "$build/" "$folder/installed/lib" --include='*.cma
 "$folder/build/outside_plan"
 "$folder/build/outside" "$source/datasets/golden/set-1" "$folder/run"
 for program in shard-data partition-model train inspect generate profile-comm reshard-checkpoint convert-checkpoint; do "$folder/installed/bin/$program" --version >/dev/null; done
+for program in shard-data partition-model train inspect generate profile-comm reshard-checkpoint convert-checkpoint; do
+  [ -s "$folder/installed/share/man/man1/$program.1" ] && [ -s "$folder/installed/share/bash-completion/completions/$program" ] || { echo "$program has no manual page or completion"; exit 1; }
+done
 same "$source/tools/train/examples" installed/share/trainyard/examples "the example files"
 for script in pipeline.sh README.md shard.sbatch plan.sbatch profile.sbatch train.sbatch reshard.sbatch validate.sbatch; do same "$source/slurm/$script" "installed/share/trainyard/slurm/$script" "the job scripts"; done
 passed

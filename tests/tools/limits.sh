@@ -53,8 +53,8 @@ expect 0 train --evaluate run --plan edited.json --data data
 said 'warning: edited.json was edited, or made by another version: parameters is 1, this build computes'
 expect 0 profile-comm --plan edited.json --local --budget 5s --output profile.json --progress never
 once 'warning: edited.json was edited, or made by another version'
-expect 0 partition-model --model gpt2-nano --vocabulary 257 --ranks 4 --pipeline 2 --output stages.json
-expect 0 partition-model --model gpt2-nano --vocabulary 257 --ranks 4 --pipeline 2 --json
+expect 0 partition-model --model gpt2-nano --vocabulary 257 --ranks 4 --pipeline-parallel 2 --output stages.json
+expect 0 partition-model --model gpt2-nano --vocabulary 257 --ranks 4 --pipeline-parallel 2 --json
 cp out told.json
 jq -e '(.stages | length == 2) and .stages[0].parameters > 0 and .idle.fraction > 0' told.json >/dev/null || fail "stages of a plan: $(jq -c '.stages, .idle' told.json)"
 [ "$(jq -c 'del(.stages, .idle)' told.json)" = "$(jq -c . stages.json)" ] || fail "it says other things than the plan's file"

@@ -23,7 +23,7 @@ for how in "--plan plan.json" "--config c.toml" ""; do
   said '^global-batch = 4 .*# flag'; said '^micro-batch = 2 .*# plan'
 done
 expect 0 env TRAINYARD_FOLD=4 train --print-config
-said '^fold = 4 .*# environment'
+said '^local-accumulation = 4 .*# environment'
 expect 0 train --data data --output run --dry-run
 said 'micro-batches of 2 x 32 tokens'
 unset TRAINYARD_PLAN
@@ -47,7 +47,7 @@ expect 0 mpirun --bind-to none -n 2 "${auto[@]}"
 said '^--plan auto: ZeRO 0 on 2 ranks: '
 expect 0 "${auto[@]}" --zero 2
 said '^--plan auto: ZeRO 2 on 1 rank: '
-expect 0 env TRAINYARD_ZERO=3 "${auto[@]}" --recompute layers
+expect 0 env TRAINYARD_ZERO=3 "${auto[@]}" --recompute full
 said '^--plan auto: ZeRO 3, layers recomputed on 1 rank: '
 expect 0 "${auto[@]}" --zero 2 --recompute selective
 said '^--plan auto: ZeRO 2, norms and activations recomputed on 1 rank: '
@@ -70,60 +70,60 @@ said '--plan is'
 
 # Tensor ranks: a toggle may stand alone, and in the environment; what cannot be shared is refused with what can.
 shared=(mpirun --bind-to none -n 2 "${base[@]}" --dry-run)
-expect 0 "${shared[@]}" --tensor 2
-said '^2 ranks in 1 replica of 2 that share every layer of 4 lanes, ZeRO 0'
-expect 0 "${shared[@]}" --tensor 2 --sequence-parallel --lanes 2
-said 'that share every layer of 2 lanes, and its rows, ZeRO 0'
-expect 0 "${shared[@]}" --sequence-parallel off --tensor 2
+expect 0 "${shared[@]}" --tensor-parallel 2
+said '^2 ranks in 1 replica of 2 tensor-parallel ranks (4 lanes), ZeRO 0'
+expect 0 "${shared[@]}" --tensor-parallel 2 --sequence-parallel --lanes 2
+said 'tensor-parallel ranks (2 lanes, sequence parallelism), ZeRO 0'
+expect 0 "${shared[@]}" --sequence-parallel off --tensor-parallel 2
 expect 0 env TRAINYARD_SEQUENCE_PARALLEL=on TRAINYARD_TENSOR=2 "${shared[@]}"
-said 'and its rows'
-expect 2 "${shared[@]}" --tensor 2 --sequence-parallel maybe
+said ', sequence parallelism)'
+expect 2 "${shared[@]}" --tensor-parallel 2 --sequence-parallel maybe
 said '--sequence-parallel maybe is not known; use off, on'
-expect 2 "${shared[@]}" --tensor 2 --sequence-parallel ""
+expect 2 "${shared[@]}" --tensor-parallel 2 --sequence-parallel ""
 said '--sequence-parallel is empty'
-expect 2 "${shared[@]}" --tensor 2 --sequence-parallel --sequence 32
+expect 2 "${shared[@]}" --tensor-parallel 2 --sequence-parallel --sequence 32
 said 'whole blocks of 64 rows: .*--micro-batch 2 of --sequence 32'; said 'try: --micro-batch 4'
 expect 2 "${shared[@]}" --sequence-parallel
-said 'and --tensor is 1'
-expect 2 "${base[@]}" --dry-run --tensor 2
-said '--tensor 2 does not divide 1 rank$'
-expect 2 mpirun --bind-to none -n 8 "${base[@]}" --dry-run --tensor 8
-said 'more than the model.s 4 key-value heads'; said 'try: --tensor 4'
-expect 2 mpirun --bind-to none -n 1 "${base[@]}" --dry-run --tensor 2 : -n 1 "${base[@]}" --dry-run
-said '--tensor is 1, on rank 0 2'
-expect 0 "${plan[@]}" --ranks 4 --tensor 2 --sequence-parallel --micro-batch 4 --threads 1 --output shared.json
-said '4 ranks in 2 replicas of 2 that share'
+said 'and --tensor-parallel is 1'
+expect 2 "${base[@]}" --dry-run --tensor-parallel 2
+said '--tensor-parallel 2 does not divide 1 rank$'
+expect 2 mpirun --bind-to none -n 8 "${base[@]}" --dry-run --tensor-parallel 8
+said 'more than the model.s 4 key-value heads'; said 'try: --tensor-parallel 4'
+expect 2 mpirun --bind-to none -n 1 "${base[@]}" --dry-run --tensor-parallel 2 : -n 1 "${base[@]}" --dry-run
+said '--tensor-parallel is 1, on rank 0 2'
+expect 0 "${plan[@]}" --ranks 4 --tensor-parallel 2 --sequence-parallel --micro-batch 4 --threads 1 --output shared.json
+said '4 ranks in 2 replicas of 2 tensor-parallel ranks'
 [ "$(jq -c '[.topology[].size, .tensor, .sequence_parallel, .model.lanes]' shared.json)" = '[2,2,2,true,4]' ] || fail "shared.json: $(cat shared.json)"
 expect 0 inspect --verify shared.json; said 'in 2 replicas of 2'
 expect 0 mpirun --bind-to none -n 4 train --plan shared.json --data data --output run --dry-run
-said '^4 ranks in 2 replicas of 2 that share every layer of 4 lanes, and its rows'
+said '^4 ranks in 2 replicas of 2 tensor-parallel ranks (4 lanes, sequence parallelism)'
 expect 2 mpirun --bind-to none -n 2 train --plan shared.json --data data --output run --dry-run
 said 'shared.json is for 4 ranks, this job has 2'
-refused 2 '--tensor 3 does not divide 8 ranks' partition-model --model gpt2 --ranks 8 --tensor 3
-said 'try: --tensor 2 or --tensor 4'
-expect 2 train --tp 2
-said 'here it is --tensor'
+refused 2 '--tensor-parallel 3 does not divide 8 ranks' partition-model --model gpt2 --ranks 8 --tensor-parallel 3
+said 'try: --tensor-parallel 2 or --tensor-parallel 4'
+expect 2 train --tensor-model-parallel-size 2
+said 'here it is --tensor-parallel'
 
 # Wherever a degree comes from, ranks that do not allow it are refused; what a plan says is mended by a flag or another plan, what is wrong in its file by another plan alone.
 printf 'tensor = 3\n' >three.toml
-expect 2 "${shared[@]}" --config three.toml; said '--tensor 3 does not divide 2 ranks; --tensor 3 does not divide kv-heads 4$'
-expect 2 env TRAINYARD_TENSOR=2 "${base[@]}" --dry-run; said '--tensor 2 does not divide 1 rank$'
-expect 2 "${plan[@]}" --ranks 4 --tensor 3 --reduction fast --fold 3; said '^partition-model: 3 things are wrong'
-ways='shared.json says --tensor, and flags go before what it says; or make another plan with partition-model'
-expect 2 mpirun --bind-to none -n 4 train --plan shared.json --data data --output run --lanes 1 --dry-run; said '--tensor 2 does not divide lanes 1$'
-said "try: --tensor 1; --lanes 2 makes it another run, which can be shared so; $ways"
-expect 2 mpirun --bind-to none -n 4 train --plan shared.json --data data --output run --tensor 1 --global-batch 16 --dry-run; said 'shares rows among tensor ranks, and --tensor is 1$'
-said 'try: --sequence-parallel off, or --tensor 2 too; shared.json says --sequence-parallel, and flags go before'
-for program in train partition-model; do refused 2 '--tensor auto: it is not chosen automatically$' $program --tensor auto; said 'try: partition-model says'; done
+expect 2 "${shared[@]}" --config three.toml; said '--tensor-parallel 3 does not divide 2 ranks; --tensor-parallel 3 does not divide kv-heads 4$'
+expect 2 env TRAINYARD_TENSOR=2 "${base[@]}" --dry-run; said '--tensor-parallel 2 does not divide 1 rank$'
+expect 2 "${plan[@]}" --ranks 4 --tensor-parallel 3 --reduction fast --local-accumulation 3; said '^partition-model: 3 things are wrong'
+ways='shared.json says --tensor-parallel, and flags go before what it says; or make another plan with partition-model'
+expect 2 mpirun --bind-to none -n 4 train --plan shared.json --data data --output run --lanes 1 --dry-run; said '--tensor-parallel 2 does not divide lanes 1$'
+said "try: --tensor-parallel 1; --lanes 2 allows it, in another run; $ways"
+expect 2 mpirun --bind-to none -n 4 train --plan shared.json --data data --output run --tensor-parallel 1 --global-batch 16 --dry-run; said 'shares rows among tensor ranks, and --tensor-parallel is 1$'
+said 'try: --sequence-parallel off, or --tensor-parallel 2 too; shared.json says --sequence-parallel, and flags go before'
+for program in train partition-model; do refused 2 '--tensor-parallel auto: it is not chosen automatically$' $program --tensor-parallel auto; said 'try: partition-model says'; done
 printf 'layers = 1\nsequence_parallel = true\n' >trained.toml
 refused 3 "unknown key 'sequence_parallel'" partition-model --model trained.toml; said 'try: how a model is trained is no part of it: --sequence-parallel is a setting of train and partition-model'
 jq '.model.lanes = 1' shared.json >few.json
-refused 3 'few.json: --tensor 2 does not divide lanes 1' train --plan few.json --data data --output run
-said 'try: make another plan with partition-model: --tensor 1; --lanes 2'
+refused 3 'few.json: --tensor-parallel 2 does not divide lanes 1' train --plan few.json --data data --output run
+said 'try: make another plan with partition-model: --tensor-parallel 1; --lanes 2'
 
 # A start says its cut once, as a dry run does; and that it keeps lanes which a plan would have otherwise.
-cut='2 ranks in 1 replica of 2 that share every layer of 4 lanes, ZeRO 1, layers recomputed, 1 thread a rank, f32: 2 micro-batches of 2 x 64 tokens a step, fold 1, 2 accumulation rounds$'
-twice=(mpirun --bind-to none -n 2 "${base[@]}" --output told --tensor 2 --zero 1 --recompute layers --progress never)
+cut='2 ranks in 1 replica of 2 tensor-parallel ranks (4 lanes), ZeRO 1, layers recomputed, 1 thread a rank, f32: 2 micro-batches of 2 x 64 tokens a step, 2 accumulation steps$'
+twice=(mpirun --bind-to none -n 2 "${base[@]}" --output told --tensor-parallel 2 --zero 1 --recompute full --progress never)
 expect 0 "${twice[@]}" --dry-run; once "^$cut"
 expect 75 "${twice[@]}" --stop-after 1; once "^train: $cut"
 expect 0 "${plan[@]}" --global-batch 4 --sequence 64 --lanes 2 --threads 1 --output two.json
@@ -134,11 +134,11 @@ expect 0 "${base[@]}" --plan two.json --output told --lanes 4 --dry-run; unsaid 
 
 # A run keeps its lanes; other ranks are told whose they are, and what it takes to have others.
 expect 75 "${base[@]}" --output narrow --lanes 1 --stop-after 1 --progress never
-expect 2 "${shared[@]}" --output narrow --tensor 2; said '--tensor 2 does not divide lanes 1, which are those of narrow/checkpoints/step-00000001$'
-said 'try: --tensor 1; --lanes 2 --change model goes on'
+expect 2 "${shared[@]}" --output narrow --tensor-parallel 2; said '--tensor-parallel 2 does not divide lanes 1, which are those of narrow/checkpoints/step-00000001$'
+said 'try: --tensor-parallel 1; --lanes 2 --change model goes on'
 expect 2 "${base[@]}" --output narrow --change lanes --dry-run; said "try: 'lanes' belongs to the model: --change model"
-expect 2 mpirun --bind-to none -n 2 train --evaluate narrow --tensor 2; said 'lanes 1, which are those of narrow/'; unsaid 'change model'
-expect 0 "${shared[@]}" --output narrow --tensor 2 --lanes 2 --change model; said 'would go on after step 1'
+expect 2 mpirun --bind-to none -n 2 train --evaluate narrow --tensor-parallel 2; said 'lanes 1, which are those of narrow/'; unsaid 'change model'
+expect 0 "${shared[@]}" --output narrow --tensor-parallel 2 --lanes 2 --change model; said 'would go on after step 1'
 
 # A run stands for its newest whole checkpoint, for new weights and for going on; a folder that has none says what it is.
 expect 0 "${base[@]}" --output tuned --init-from narrow --dry-run; said 'with the weights of narrow/checkpoints/step-00000001'
@@ -157,12 +157,12 @@ refused 2 '--sequence-parallel is empty' "${base[@]}" --sequence-parallel= off
 refused 2 '--tokens is given 2 times: 3, 4' generate --checkpoint run --tokens 3 --tokens 4; said 'try: leave all but one out'
 refused 2 '--lanes is given 2 times' partition-model --lanes 1 --lanes 2
 refused 2 '--config is given 2 times' train --config a --config b
-expect 0 "${base[@]}" --fold 1 --fold 2 --print-config; said '^fold = 2 '; said '^train: --fold is given 2 times, and the last counts: 1, 2$'
-expect 0 "${base[@]}" --fold 2 --fold 2 --print-config; unsaid given
+expect 0 "${base[@]}" --local-accumulation 1 --local-accumulation 2 --print-config; said '^local-accumulation = 2 '; said '^train: --local-accumulation is given 2 times, and the last counts: 1, 2$'
+expect 0 "${base[@]}" --local-accumulation 2 --local-accumulation 2 --print-config; unsaid given
 
 # A number out of its range is told the range, and what it is.
-expect 2 train --tensor 0; said 'try: from 1 to 4096: ranks that share every layer'
-expect 2 train --tensor 99999999 --lanes -1; said '--tensor 99999999 must lie between 1 and 4096 (from 1'; said '--lanes -1 .*0: the model'
+expect 2 train --tensor-parallel 0; said 'try: from 1 to 4096: tensor-parallel ranks'
+expect 2 train --tensor-parallel 99999999 --lanes -1; said '--tensor-parallel 99999999 must lie between 1 and 4096 (from 1'; said '--lanes -1 .*0: the model'
 refused 2 '--lanes: -1 must lie between 0 and 4096' partition-model --lanes -1; said "try: --lanes: slices of sums .*0: the model's"
 
 # The content of a file is exit 3, whatever is wrong with it; the same on the command line 2.
@@ -202,7 +202,7 @@ for bad in inf nan -1 1e30 4gigs 0; do expect 2 "${base[@]}" --memory-limit $bad
 expect 2 "${base[@]}" --final-learning-rate nan; said '--final-learning-rate nan'
 expect 2 "${base[@]}" --global-batch 4294967296; said 'micro-batches of a step'
 expect 2 "${base[@]}" --micro-batch 16777216 --global-batch 16777216 --sequence 16777216; said '--sequence 16777216'
-expect 2 partition-model --model gpt2 --sequence 1024 --micro-batch 16777216 --global-batch 4294967296 --device-memory 80GB --fold 256
+expect 2 partition-model --model gpt2 --sequence 1024 --micro-batch 16777216 --global-batch 4294967296 --device-memory 80GB --local-accumulation 256
 [ ! -e run ] || fail "a refusal left a run folder"
 
 # A plan for other tokens would train another model; a plan whose problems train knows is not made at all.
@@ -211,7 +211,7 @@ expect 3 train --plan large.json --data data --output run
 said '50257'; said '257'; said 'partition-model --vocabulary 257'
 expect 0 partition-model --model gpt2-nano --vocabulary 384 --sequence 32 --threads 1 --output padded.json
 expect 0 train --plan padded.json --data data --output run --dry-run
-for flag in "--fold 3" "--layer-slots 65" "--threads 5000"; do
+for flag in "--local-accumulation 3" "--gathered-layers 65" "--threads 5000"; do
   # shellcheck disable=SC2086
   expect 2 "${plan[@]}" $flag
   # shellcheck disable=SC2086
@@ -266,12 +266,12 @@ jq '.model |= with_entries(.key |= gsub("_"; "-") | .value |= (if . == true then
 expect 0 train --plan old.json --data data --output run --dry-run
 jq '.fold = 3' plan.json >damaged.json
 expect 3 train --plan damaged.json --data data --output run
-said 'damaged.json'; said '--fold 3'
+said 'damaged.json'; said '--local-accumulation 3'
 
 # People bring their words.
 hint() { local words=$1 code=2; shift; [ "$1" != 3 ] || { code=3; shift; }; expect $code "$@"; said "$words"; }
-hint 'here it is --learning-rate' train --lr 0.1
-hint 'here it is --learning-rate' train --lr=0.1
+hint 'here it is --learning-rate' train --max-lr 0.1
+hint 'here it is --learning-rate' train --max-lr=0.1
 hint 'here it is --micro-batch' train --batch-size 4
 hint 'here it is --micro-batch' train --per_device_train_batch_size 4
 hint 'accumulates' train --gradient-accumulation-steps 4
@@ -290,8 +290,8 @@ hint '--file is not known: here it is --input' shard-data --file text
 hint 'did you mean --verify' inspect --verfy run
 hint 'did you mean --backend' profile-comm --bakend mpi
 
-printf 'lr = 0.1\nbatch_size = 4\n' >theirs.toml
-hint "'lr' (here it is learning-rate)" 3 train --config theirs.toml
+printf 'max_lr = 0.1\nbatch_size = 4\n' >theirs.toml
+hint "'max_lr' (here it is learning-rate)" 3 train --config theirs.toml
 said "'batch_size' (here it is micro-batch"
 printf 'n_layer = 3\n' >theirs.toml
 hint 'here it is layers' 3 train --model theirs.toml --data data --output run

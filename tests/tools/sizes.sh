@@ -35,7 +35,7 @@ inspect "$checkpoint" --bytes | grep -Eq '^  size +[0-9]{6,} bytes in' || fail "
 inspect data --bytes | grep -Eq '^train.*[0-9]{4,}$' || fail "inspect SHARDS --bytes: $(inspect data --bytes)"
 
 # Of stages, what each needs, and of whom the rest is.
-mpirun -q --bind-to none -n 2 "${base[@]}" --output run3 --steps 2 --pipeline 2 --memory-report --bytes --progress never >out 2>err || fail "train --pipeline 2: exit code $?: $(tail -3 err)"
+mpirun -q --bind-to none -n 2 "${base[@]}" --output run3 --steps 2 --pipeline-parallel 2 --memory-report --bytes --progress never >out 2>err || fail "train --pipeline-parallel 2: exit code $?: $(tail -3 err)"
 for file in out run3/report.txt; do
   for stage in 0 1; do grep -Eq "^arenas of stage $stage +[0-9]{6,} +[0-9]{6,} +0$" "$file" || fail "$file: no arenas of stage $stage: $(grep arenas "$file")"; done
   for of in memory 'traffic sent'; do grep -Eq "^$of of rank 0, stage 0 \(bytes\) +" "$file" || fail "$file does not say of whom '$of' is: $(grep "^$of" "$file")"; done

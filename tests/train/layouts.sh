@@ -14,8 +14,8 @@ printf 'layers = 4\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 32\ncontext = 32
 # Lines of "RANKS FLAGS": greedy, of all layouts of up to so many ranks the one with the most pairs that none before it has.
 awk -v most=$most_ranks 'BEGIN {
   split("1|2|3|2", ranks_of_stages, "|"); split("1|2|2", ranks_of_tensor, "|"); split("1|2|4", ranks_of_experts, "|")
-  split("|--pipeline 2|--pipeline 3 --pipeline-schedule interleaved --virtual-stages 2|--pipeline 2 --pipeline-schedule zero-bubble", stages, "|")
-  split("|--tensor 2|--tensor 2 --sequence-parallel", tensor, "|"); split("|--expert-parallel 2|--expert-parallel 4 --expert-node 2", experts, "|")
+  split("|--pipeline-parallel 2|--pipeline-parallel 3 --pipeline-schedule interleaved --virtual-stages 2|--pipeline-parallel 2 --pipeline-schedule zero-bubble", stages, "|")
+  split("|--tensor-parallel 2|--tensor-parallel 2 --sequence-parallel", tensor, "|"); split("|--expert-parallel 2|--expert-parallel 4 --expert-ranks-per-node 2", experts, "|")
   for (s = 1; s <= 4; s++) for (t = 1; t <= 3; t++) for (e = 1; e <= 3; e++) for (d = 1; d <= 2; d++) for (z = 0; z <= 3; z++) {
     ranks = ranks_of_stages[s] * ranks_of_tensor[t] * ranks_of_experts[e] * d
     if (ranks > most) continue

@@ -34,10 +34,10 @@ lose STOP hangs-cpu --device cpu
 [ "$code" = 6 ] || fail "exit $code after a rank hung, expected 6"
 grep -q "rank 1 on $(hostname)" hangs-cpu.out || fail "the sentence does not name the rank"
 grep -q '"exit_code": *6' hangs-cpu/exit/rank-00000.json || fail "no reason was written"
-lose STOP hangs-stages --device cpu --pipeline 3 --global-batch 96   # so that it is hardly ever between steps
+lose STOP hangs-stages --device cpu --pipeline-parallel 3 --global-batch 96   # so that it is hardly ever between steps
 [ "$code" = 6 ] || fail "exit $code after a stage hung, expected 6"
 grep -Eq "rank 1 on $(hostname) is silent.*\(stage 1, ([a-z ]+ of micro-batch [0-9]|agree|ask|reduce|update|the end of a step)" hangs-stages.out || fail "the sentence names no stage, micro-batch or action"
-lose KILL dies-stages --device cpu --pipeline 3
+lose KILL dies-stages --device cpu --pipeline-parallel 3
 [ "$code" != 0 ] || fail "exit 0 after a stage died"
 lose KILL dies-cpu --device cpu
 [ "$code" != 0 ] || fail "exit 0 after a rank died"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Ranks of one machine look at one another's arenas, or send messages where one of them is told not to: the same numbers, memory and traffic as foretold.
+# Ranks of one machine look at one another's arenas, or send messages where one of them is told not to: the same numbers, memory and traffic as predicted.
 # usage: node_memory.sh BIN_FOLDER
 bin=$(realpath "$1")
 . "$(dirname "$0")/../script.sh"
@@ -24,8 +24,8 @@ for stage in 0 2 3; do
   same expected found "ZeRO $stage with shared memory"
 done
 # Replicas of two tensor ranks: groups whose ranks are not neighbours.
-expect 0 mpirun -q --bind-to none -n 4 $run --zero 3 --tensor 2 --lanes 2 --output tensor
-TRAINYARD_SHARED_MEMORY=off expect 0 mpirun -q --bind-to none -n 4 $run --zero 3 --tensor 2 --lanes 2 --output tensor-messages
+expect 0 mpirun -q --bind-to none -n 4 $run --zero 3 --tensor-parallel 2 --lanes 2 --output tensor
+TRAINYARD_SHARED_MEMORY=off expect 0 mpirun -q --bind-to none -n 4 $run --zero 3 --tensor-parallel 2 --lanes 2 --output tensor-messages
 numbers tensor >found
 numbers tensor-messages >expected-tensor
 same expected-tensor found "tensor ranks with shared memory"

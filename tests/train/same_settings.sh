@@ -25,7 +25,7 @@ differ() {
 }
 one=("${train[@]}" --output run --threads 1)
 # A mistake in the command line is said once, whoever finds it: the parser, or who reads the values; also one of a rank alone.
-for wrong in '--bogus' '--trace=' '--pipeline abc' '--config a --config b'; do
+for wrong in '--bogus' '--trace=' '--pipeline-parallel abc' '--config a --config b'; do
   expect 2 mpirun -q --bind-to none -n 3 "${one[@]}" $wrong
   once '^train: '; once '^  try: '
 done

@@ -19,9 +19,9 @@ TEST(StepLine, SaysLossValidationSpeedAndTimeLeft) {
   m.step_seconds = 0.1, m.validation_loss = 1.89281, m.validation_seconds = 0.2;
   EXPECT_EQ(line.text(m, 600), "step 300/600  loss 1.800  val 1.893  45,500 tokens/s  1 min left");
   EXPECT_EQ(line.text(metrics(301, 1.79, 0.2, 900), 600),
-            "step 301/600  loss 1.790  val 1.893  900 tokens/s  1 min left");  // the last there was
+            "step 301/600  loss 1.790  val 1.893  23,200 tokens/s  1 min left");  // the last there was
   EXPECT_EQ(line.text(metrics(600, 1.79, 0.2, 900), 600),
-            "step 600/600  loss 1.790  val 1.893  900 tokens/s  0 s left");
+            "step 600/600  loss 1.790  val 1.893  15,800 tokens/s  0 s left");
 }
 
 TEST(StepLine, SaysHowEvenExpertsAre) {

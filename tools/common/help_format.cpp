@@ -1,6 +1,10 @@
 // Breaks the lines of --help between words.
 #include "tools/common/help_format.h"
 
+#include "tools/common/reference.h"
+
+#include <fmt/format.h>
+
 #include <sstream>
 #include <string_view>
 
@@ -40,14 +44,13 @@ std::string HelpFormat::make_help(const CLI::App* app, std::string name, CLI::Ap
 
 std::string HelpFormat::make_description(const CLI::App* app) const { return folded(app->get_description(), "", ""); }
 
-std::string HelpFormat::make_option(const CLI::Option* option, bool is_positional) const {
+std::string HelpFormat::make_option(const CLI::Option* option, bool) const {
   const std::string indent(description_column, ' ');
-  const bool may_stand_alone = option->get_type_size() > 0 && option->get_expected_min() == 0;
-  auto name = "  " + make_option_name(option, is_positional) +
-              (may_stand_alone ? " " + option->get_type_name() : make_option_opts(option));
-  if (name.size() + 2 > indent.size()) return name + "\n" + folded(indent + make_option_desc(option), indent, "");
+  const auto entry = entry_of(*option);
+  auto name = fmt::format("  {}{}{}", entry.names, entry.value.empty() ? "" : " ", entry.value);
+  if (name.size() + 2 > indent.size()) return name + "\n" + folded(indent + entry.text, indent, "");
   name.resize(indent.size(), ' ');
-  return folded(name + make_option_desc(option), indent, "");
+  return folded(name + entry.text, indent, "");
 }
 
 std::string HelpFormat::make_footer(const CLI::App* app) const {

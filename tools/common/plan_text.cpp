@@ -51,26 +51,28 @@ std::int64_t largest_fold(const plan::BatchPlan& batch) {
   return fold;
 }
 
-// What a ZeRO stage costs where each stage of a pipeline has many micro-batches in a step, and what makes that less.
+// What a ZeRO stage costs where a rank has several micro-batches in a step, and what makes that less.
 std::string zero_text(const plan::Plan& p, base::Sizes sizes) {
   const auto batch = p.batch();
-  if (p.pipeline == 1 || batch.data_ranks == 1 || batch.rounds() == 1) return {};
+  if (batch.data_ranks == 1 || batch.rounds() == 1) return {};
   const auto size = [&](std::int64_t bytes) { return base::size_text(bytes, sizes); };
   const auto now = sent_to_replicas(p);
   auto first = p;
   first.zero = 1;
   std::string out;
   if (p.zero == 3)
-    out += fmt::format("  ZeRO 3 gathers each unit for every micro-batch: {} to replicas, with --zero 1 {}\n",
-                       size(now), size(sent_to_replicas(first)));
+    out += fmt::format("  ZeRO 3 gathers weights for every micro-batch: {} to replicas; --zero 1 sends {}\n", size(now),
+                       size(sent_to_replicas(first)));
   else
-    out += fmt::format("  gradients are reduced in each of {} rounds, as at every ZeRO stage: {} to replicas\n",
-                       batch.rounds(), size(now));
+    out +=
+        fmt::format("  gradients are reduced in each of {} accumulation steps, at every ZeRO stage: {} to replicas\n",
+                    batch.rounds(), size(now));
   if (const auto fold = largest_fold(batch); fold > p.fold && p.reduction == plan::Reduction::ordered) {
     auto folded = p;
     folded.fold = fold;
-    out += fmt::format("  --fold {} adds up before it reduces (another run, with other bits): {}, and {} a rank\n",
-                       fold, size(sent_to_replicas(folded)), size(plan::largest_memory(folded).total()));
+    out += fmt::format(
+        "  --local-accumulation {} reduces less often, with other bits: {} to replicas, and {} of memory a rank\n",
+        fold, size(sent_to_replicas(folded)), size(plan::largest_memory(folded).total()));
   }
   return out;
 }
@@ -130,13 +132,14 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
     out += fmt::format("attention   {}\n            lists of {} a rank\n", attention,
                        base::size_text(plan::most_attention_list_bytes(p), sizes));
   out +=
-      fmt::format("cut         {}{}, ZeRO {}, {} with {} gradients, {}\n", base::counted(ranks, "rank"),
+      fmt::format("layout      {}{}, ZeRO {}, {} with {} gradients, {}\n", base::counted(ranks, "rank"),
                   plan::sharing_text(p), p.zero, base::name_of(p.dtype), base::name_of(p.gradient_dtype),
                   p.device == base::DeviceKind::cuda ? "a GPU a rank"
                                                      : fmt::format("{} thread{} a rank", p.threads, plural(p.threads)));
-  out += fmt::format("step        {} micro-batch{} of {} x {} tokens, fold {}, {}, {} (attention counted {})\n",
-                     batch.micros(), batch.micros() == 1 ? "" : "es", p.micro_batch, p.sequence, p.fold,
-                     base::counted(batch.rounds(), "accumulation round"), base::rate_text(p.flops, "FLOP"),
+  out += fmt::format("step        {} micro-batch{} of {} x {} tokens, {}{}, {} (attention counted {})\n",
+                     batch.micros(), batch.micros() == 1 ? "" : "es", p.micro_batch, p.sequence,
+                     p.fold > 1 ? fmt::format("local accumulation {}, ", p.fold) : "",
+                     base::counted(batch.rounds(), "accumulation step"), base::rate_text(p.flops, "FLOP"),
                      attention.empty() ? "in full" : "by its blocks");
   const auto row = [&](const std::string& name, std::int64_t bytes) {
     out += fmt::format("  {:<24}{:>20}\n", name, base::size_text(bytes, sizes));

@@ -1,4 +1,5 @@
 // Bandwidth over size drawn with characters and as SVG. Both axes are logarithmic.
+#include "tools/common/axis_text.h"
 #include "tools/common/profile_text.h"
 #include "tools/common/svg_chart.h"
 
@@ -73,10 +74,13 @@ std::string chart(const plan::CommSeries& s, int columns, Glyphs glyphs) {
     mark(static_cast<int>(std::lround(f.bytes.at(static_cast<double>(p.bytes)) * (wide - 1))),
          row_of(busbw(s, p.bytes, p.seconds)), unicode ? "\u25cf" : "o");
   auto out = title(s) + ", busbw in GB/s\n";
+  constexpr int marked[] = {0, rows / 2, rows - 1};
+  std::vector<double> rates;
+  for (const int r : marked) rates.push_back(f.rate.value(1 - static_cast<double>(r) / (rows - 1)));
+  const auto labels = axis_labels(rates, 0);
   for (int r = 0; r < rows; ++r) {
-    const bool labelled = r == 0 || r == rows - 1 || r == rows / 2;
-    out += labelled ? fmt::format("{:>9.3g} ", f.rate.value(1 - static_cast<double>(r) / (rows - 1)))
-                    : fmt::format("{:10}", "");
+    const auto* at = std::find(std::begin(marked), std::end(marked), r);
+    out += fmt::format("{:>9} ", at == std::end(marked) ? "" : labels[static_cast<std::size_t>(at - marked)]);
     out += unicode ? "\u2502" : "|";
     std::string line;
     std::size_t keep = 0;

@@ -17,7 +17,7 @@ std::string fit_text(const plan::LinkFit& fit, base::Sizes sizes);  // "3.2 us +
 // One line a size with everything but the repeats, then one line a local ceiling, under a heading each; quoted where
 // needed (RFC 4180).
 std::string profile_csv(const plan::Profile& profile);
-// What is slower, how the fits of the first foretell the second, and what is missing.
+// What is slower, how the fits of the first predict the second, and what is missing.
 std::string comparison_text(const plan::ProfileComparison& comparison, double most);
 
 // Bus bandwidth over size in characters, for each series: o measured, - the fit, shade between the ends of its 90 %

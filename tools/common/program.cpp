@@ -6,6 +6,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/text.h"
 #include "tools/common/help_format.h"
+#include "tools/common/reference.h"
 
 #include <fmt/ranges.h>
 
@@ -13,6 +14,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <iostream>
@@ -47,8 +49,9 @@ void flush_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) judge_output(errno != 0 ? errno : EIO);
 }
 
-[[noreturn]] void refuse_empty(const std::string& flag) {
-  throw CLI::ValidationError(flag + " is empty: is a variable unset? Leave it out for the default");
+[[noreturn]] void refuse_empty(const std::string& flag, const CLI::Option& option) {
+  throw CLI::ValidationError(flag + " is empty: is a variable unset?" +
+                             (option.get_required() ? "" : " Leave it out for the default"));
 }
 
 // `--flag=` with nothing behind it, which CLI11 takes for the flag alone: it would be on, or eat the next word.
@@ -61,7 +64,7 @@ void refuse_empty_assignments(const CLI::App& app, int argc, char** argv) {
     const auto equals = word.find('=');
     const auto name = word.substr(0, equals);
     const auto* option = name.starts_with('-') ? app.get_option_no_throw(name) : nullptr;
-    if (option != nullptr && equals + 1 == word.size()) refuse_empty(name);
+    if (option != nullptr && equals + 1 == word.size()) refuse_empty(name, *option);
     values = option != nullptr && equals == std::string::npos ? option->get_items_expected_min() : 0;
   }
 }
@@ -70,7 +73,8 @@ void refuse_empty_values(const CLI::App& app) {
   for (const auto* option : app.get_options()) {
     if (option->get_items_expected_max() == 0 || option->get_name().empty()) continue;  // a switch
     const auto& values = option->results();
-    if (std::find(values.begin(), values.end(), std::string()) != values.end()) refuse_empty(option->get_name());
+    if (std::find(values.begin(), values.end(), std::string()) != values.end())
+      refuse_empty(option->get_name(), *option);
   }
 }
 
@@ -91,10 +95,12 @@ std::string given_again(const CLI::App& app) {
   return {};
 }
 
-// What the flag is that a message of CLI11 begins with ("--ranks: ..."); empty without one.
+// What the flag is that a message of CLI11 begins with ("--ranks: ..."), or a required flag that is empty; empty
+// without one.
 std::string about_the_flag_of(const CLI::App& app, const std::string& message) {
   for (const auto* option : app.get_options())
-    if (message.starts_with(option->get_name() + ": "))
+    if (message.starts_with(option->get_name() + ": ") ||
+        (option->get_required() && message.starts_with(option->get_name() + " is empty")))
       return fmt::format("{}: {}", option->get_name(), option->get_description());
   return {};
 }
@@ -182,11 +188,24 @@ void raise_the_limit_of_open_files() {
 __attribute__((section(".preinit_array"), used)) void (*const prepare_first)() = base::prepare_last_resort;
 #endif
 
+// Threads of a team that wait for one another poll for some tens of microseconds, then sleep. libgomp polls a hundred
+// times longer by default, which takes the cores from whoever is waited for where the machine has other work. Its own
+// variables override this. Before libgomp is initialized, which is a part of the program (CMakeLists.txt).
+__attribute__((constructor(101))) void bound_polling() {
+  constexpr const char* polls = "5000";
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr && std::getenv("GOMP_SPINCOUNT") == nullptr)
+    setenv("GOMP_SPINCOUNT", polls, 0);
+}
+
 int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,
                   const std::function<int(const base::UsageError&)>& refuse) {
   try {
     base::configure_log(app.get_name(), 0, base::LogLevel::info);
     try {
+      if (argc == 3 && std::string_view(argv[1]) == "--reference") {
+        print(reference_of(app, argv[2]));
+        return static_cast<int>(base::ExitCode::done);
+      }
       refuse_empty_assignments(app, argc, argv);
       app.parse(argc, argv);
       refuse_empty_values(app);

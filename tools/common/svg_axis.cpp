@@ -2,8 +2,7 @@
 #include "tools/common/svg_axis.h"
 
 #include "libtrain/base/number_text.h"
-
-#include <fmt/format.h>
+#include "tools/common/axis_text.h"
 
 #include <algorithm>
 
@@ -17,18 +16,6 @@ double round_step(double least) {
   for (const int k : {1, 2, 5})
     if (k * ten >= least * (1 - 1e-9)) return k * ten;
   return 10 * ten;
-}
-
-// With the digits that tell ticks `step` apart from one another: 2.5, 1,000, 20k, 1.5M, 3e-05.
-std::string number(double v, double step) {
-  if (std::abs(v) < step * 1e-6) return "0";
-  const double size = std::abs(v);
-  if (size >= 1e15 || size < 1e-4) return fmt::format("{:.3g}", v);
-  if (step >= 1 && size >= 1e4 && std::fmod(step, 1000) > 0) return base::count_text(std::llround(v));
-  for (const auto& [unit, letter] : {std::pair{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
-    if (size >= std::max(unit, 1e4)) return fmt::format("{:.10g}{}", v / unit, letter);
-  const int decimals = std::clamp(static_cast<int>(-std::floor(std::log10(step) + 1e-9)), 0, 9);
-  return fmt::format("{:.{}f}", v, decimals);
 }
 
 }  // namespace
@@ -90,13 +77,15 @@ std::vector<SvgRange::Tick> SvgRange::ticks(double about) const {
     if (values.size() < 2) values = {low_, high_};
     if (scale_ == SvgScale::sizes && 1 - at(values.back()) > 0.12) values.push_back(high_);
   }
+  std::vector<std::string> texts;
+  if (scale_ == SvgScale::sizes)
+    for (const double v : values) texts.push_back(base::binary_size_text(std::llround(std::min(v, 9e18))));
+  else if (scale_ == SvgScale::logarithmic) texts = axis_labels(values, 0);
+  else
+    texts =
+        axis_labels(values, std::max(1e-300, values.size() > 1 ? values[1] - values[0] : std::abs(values[0]) / 100));
   std::vector<Tick> out;
-  for (const double v : values) {
-    const double step = values.size() > 1 ? values[1] - values[0] : std::abs(v) / 100;
-    out.push_back({v, scale_ == SvgScale::sizes         ? base::binary_size_text(std::llround(std::min(v, 9e18)))
-                      : scale_ == SvgScale::logarithmic ? fmt::format("{:.3g}", v)
-                                                        : number(v, std::max(step, 1e-300))});
-  }
+  for (std::size_t i = 0; i < values.size(); ++i) out.push_back({values[i], texts[i]});
   return out;
 }
 

@@ -1,9 +1,7 @@
 // Charts as SVG. Colors are classes, so that a dark screen has others.
 #include "tools/common/svg_chart.h"
 
-#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/number_text.h"
-#include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "tools/common/svg_axis.h"
 
@@ -11,13 +9,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 namespace trainyard::tools {
 
 namespace {
 
-constexpr double left = 66, right = 26, top = 34, bottom = 44, legend_row = 18, letter = 6.4;
+constexpr double left = 66, top = 34, bottom = 44, legend_row = 18, letter = 6.4;
 
 // Colors that keep apart for most eyes, on white and on near black.
 constexpr const char* style =
@@ -95,7 +92,8 @@ class Panel {
       for (const auto* side : {&b.low, &b.high}) std::for_each(side->begin(), side->end(), take);
     for (const auto& m : panel.marks)
       for (const double y_of : {m.y, m.low, m.high}) take({m.x, y_of});
-    for (const auto& b : panel.bars) take({b.begin, b.y - 0.5}), take({b.end, b.y + 0.5});
+    const double half = panel.y.names.empty() ? 0.5 : 0;  // rows with names have their own height
+    for (const auto& b : panel.bars) take({b.begin, b.y - half}), take({b.end, b.y + half});
     if (x_range_.any() && !panel.y.names.empty())
       y_range_.take(-0.5), y_range_.take(static_cast<double>(panel.y.names.size()) - 0.5);
     empty_ = !x_range_.any();
@@ -125,7 +123,12 @@ class Panel {
   }
 
  private:
-  double plot_width() const { return layout_.width - left - right; }
+  double right() const {
+    double most = 26;
+    for (const auto& m : panel_.y.row_scale) most = std::max(most, 12 + letter * static_cast<double>(m.text.size()));
+    return most;
+  }
+  double plot_width() const { return layout_.width - left - right(); }
   double plot_top() const { return y_ + top + rows_ * legend_row; }
   double plot_height() const { return layout_.height - top - bottom - rows_ * legend_row; }
   double across(double x) const { return x_ + left + x_range_.at(x) * plot_width(); }
@@ -202,6 +205,31 @@ class Panel {
       out.push_back({static_cast<double>(n - 1 - i), escaped(fitted(panel_.y.names[i], left - 8))});
     return out;
   }
+  // Lines in every row, and labels where they do not touch: those between the ends only in high rows.
+  std::string row_scales() const {
+    const auto& scale = panel_.y.row_scale;
+    if (scale.empty()) return {};
+    constexpr double text_height = 10;
+    const auto n = panel_.y.names.size();
+    const double row = height(0) - height(1), span = row * (scale.back().at - scale.front().at);
+    const bool inside = span >= 2 * text_height, all = span >= text_height * static_cast<double>(scale.size() + 1);
+    const auto each = inside ? std::size_t{1} : static_cast<std::size_t>(std::ceil(2.2 * text_height / row));
+    std::string out;
+    for (std::size_t r = 0; r < n; ++r)
+      for (std::size_t k = 0; k < scale.size(); ++k) {
+        const bool first = k == 0, last = k + 1 == scale.size();
+        if (!first && !last && !all) continue;
+        const double y = height(static_cast<double>(n - 1 - r) + scale[k].at);
+        out += fmt::format("<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>", x_ + left,
+                           x_ + left + plot_width(), y, y);
+        if (r % each != 0) continue;
+        // The lowest stands on its line and the highest hangs from it, so that rows do not meet.
+        const double base = y + (!inside ? 4 : first ? 0 : last ? 9 : 4);
+        out += fmt::format("<text class=\"tick scale\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+                           x_ + left + plot_width() + 6, base, escaped(scale[k].text));
+      }
+    return out;
+  }
   std::string grid() const {
     std::string out;
     const auto line = [&](double x1, double x2, double y1, double y2) {
@@ -209,10 +237,11 @@ class Panel {
           fmt::format("<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>", x1, x2, y1, y2);
     };
     for (const auto& t : panel_.y.names.empty() ? y_range_.ticks(plot_height() / 36) : rows()) {
-      line(x_ + left, x_ + left + plot_width(), height(t.value), height(t.value));
+      if (panel_.y.row_scale.empty()) line(x_ + left, x_ + left + plot_width(), height(t.value), height(t.value));
       out += fmt::format("<text class=\"tick\" text-anchor=\"end\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
                          x_ + left - 6, height(t.value) + 4, t.text);
     }
+    out += row_scales();
     for (const auto& t : x_range_.ticks(plot_width() / 80)) {
       line(across(t.value), across(t.value), plot_top(), plot_top() + plot_height());
       out += fmt::format("<text class=\"tick\" text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
@@ -224,19 +253,29 @@ class Panel {
   int lay_out_legend() {
     double x = x_ + left;
     int row = 0;
-    for (const auto& c : panel_.curves) {
-      if (c.name.empty()) continue;
-      const auto name = fitted(c.name, plot_width() / 2);
+    const auto entry = [&](const std::string& given, int color, const auto& sign) {
+      const auto name = fitted(given, plot_width() / 2);
       const double wide = 34 + letter * static_cast<double>(name.size());
       if (row == 0) row = 1;
-      if (x > x_ + left && x + wide > x_ + layout_.width - right) x = x_ + left, ++row;
+      if (x > x_ + left && x + wide > x_ + layout_.width - right()) x = x_ + left, ++row;
       const double y = y_ + top - 8 + row * legend_row - 6;
-      legend_ += fmt::format(
-          "<g class=\"{0}\"><line class=\"line{1}\" x1=\"{2:.1f}\" x2=\"{3:.1f}\" y1=\"{4:.1f}\" y2=\"{4:.1f}\"/></g>"
-          "<text class=\"tick\" x=\"{5:.1f}\" y=\"{6:.1f}\">{7}</text>\n",
-          color_class(c.color), c.dashed ? " dashed" : "", x, x + 20, y, x + 25, y + 4, escaped(name));
+      legend_ += fmt::format("<g class=\"{}\">{}</g><text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+                             color_class(color), sign(x, y), x + 25, y + 4, escaped(name));
       x += wide;
-    }
+    };
+    for (const auto& c : panel_.curves)
+      if (!c.name.empty())
+        entry(c.name, c.color, [&](double at, double y) {
+          return fmt::format("<line class=\"line{0}\" x1=\"{1:.1f}\" x2=\"{2:.1f}\" y1=\"{3:.1f}\" y2=\"{3:.1f}\"/>",
+                             c.dashed ? " dashed" : "", at, at + 20, y);
+        });
+    for (const auto& k : panel_.keys)
+      entry(k.name, k.color, [](double at, double y) {
+        return fmt::format(
+            "<rect class=\"band key\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"20\" height=\"10\" stroke=\"currentColor\" "
+            "stroke-width=\"0.5\"/>",
+            at, y - 5);
+      });
     return row;
   }
 
@@ -277,23 +316,6 @@ SvgScale fitting_scale(const std::vector<SvgCurve>& curves) {
       low = std::min(low, p.y), high = std::max(high, p.y);
     }
   return high > 0 && high / low > 100 ? SvgScale::logarithmic : SvgScale::linear;
-}
-
-base::Owned own_drawings(std::vector<std::string> precious) {
-  const auto foreign = [](const std::string& path) -> std::string {
-    std::error_code error;
-    if (!std::filesystem::is_regular_file(path, error)) return "is no file";
-    const auto text = base::read_file(path);
-    return text.empty() || (text.starts_with("<svg ") && text.find("\n<style>.title{") < 500)
-               ? ""
-               : "is no drawing of these programs";
-  };
-  return {"a drawing of these programs", foreign, std::move(precious)};
-}
-
-void write_drawing(const std::string& path, const std::string& drawing, std::vector<std::string> precious) {
-  base::require_own(path, own_drawings(std::move(precious)));
-  base::write_file(path, drawing);
 }
 
 }  // namespace trainyard::tools

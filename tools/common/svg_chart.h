@@ -3,8 +3,6 @@
 // well-formed whatever names and numbers they are made of.
 #pragma once
 
-#include "libtrain/base/owned.h"
-
 #include <functional>
 #include <limits>
 #include <string>
@@ -17,6 +15,13 @@ struct SvgAxis {
   std::string label;
   SvgScale scale = SvgScale::linear;
   std::vector<std::string> names = {};  // of rows, in place of numbers: the first stands at the highest value, n - 1
+  // A scale of its own for each row, at the right: where, from the middle of the row, and what is written there. From
+  // the lowest to the highest.
+  struct Mark {
+    double at;
+    std::string text;
+  };
+  std::vector<Mark> row_scale = {};
 };
 
 struct SvgPoint {
@@ -49,6 +54,11 @@ struct SvgBar {  // in a row of its own: from one x to another, around y, `heigh
   double opacity = 0.25;
 };
 
+struct SvgKey {  // what bars of a color are
+  std::string name;
+  int color = 0;
+};
+
 struct SvgPanel {
   std::string title;
   SvgAxis x, y;
@@ -56,6 +66,7 @@ struct SvgPanel {
   std::vector<SvgBand> bands;
   std::vector<SvgMark> marks;
   std::vector<SvgBar> bars = {};
+  std::vector<SvgKey> keys = {};  // in the legend, behind the curves
 };
 struct SvgLayout {
   int columns = 1;  // of panels
@@ -67,10 +78,5 @@ std::string svg_drawing(const std::vector<SvgPanel>& panels, const std::string& 
 
 // Is a curve better looked at on a logarithmic axis: all values positive, and over more than two decades.
 SvgScale fitting_scale(const std::vector<SvgCurve>& curves);
-
-// What may be replaced: drawings that svg_drawing made. `precious`: what the program reads.
-base::Owned own_drawings(std::vector<std::string> precious);
-// UsageError where `path` is something else than a drawing of ours; then writes, whole.
-void write_drawing(const std::string& path, const std::string& drawing, std::vector<std::string> precious);
 
 }  // namespace trainyard::tools

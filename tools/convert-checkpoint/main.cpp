@@ -231,7 +231,7 @@ int main(int argc, char** argv) {
   CLI::App app("", "convert-checkpoint");
   tools::describe_program(app,
                           "Writes a checkpoint as a model that transformers loads, or such a model as a checkpoint.",
-                          examples, "train, generate, reshard-checkpoint; README.md for the way in and out");
+                          examples, "train, generate, reshard-checkpoint; tools/guide/convert.md");
   add_options(app, s);
   return tools::guarded(app, argc, argv, [&] {
     tools::watch_signals();

@@ -26,16 +26,19 @@ std::string without_end(std::string text, const std::string& name) {
   return text;
 }
 
+base::InputError unreadable(const std::string& name) {
+  return base::InputError(fmt::format("{}: cannot be read: {}", name, std::strerror(errno)),
+                          "give a text there, from a file or a pipe");
+}
+
 std::string read_all(std::FILE* file, const std::string& name) {
   std::string text;
   char buffer[65536];
   while (const auto n = std::fread(buffer, 1, sizeof buffer, file)) {
     text.append(buffer, n);
-    if (text.size() > largest_prompt)
-      throw base::InputError(fmt::format("{}: a prompt of more than {} MiB", name, largest_prompt >> 20),
-                             "give the part that matters, it must fit into the model's context");
+    if (text.size() > largest_prompt) throw too_long_prompt(name);
   }
-  if (std::ferror(file) != 0) throw base::InputError(fmt::format("{}: cannot be read: {}", name, std::strerror(errno)));
+  if (std::ferror(file) != 0) throw unreadable(name);
   return without_end(std::move(text), name);
 }
 
@@ -56,7 +59,17 @@ std::string lacking(const data::Tokenizer& tokenizer, std::string_view prompt) {
   return "a part of the prompt";
 }
 
+std::string behind(std::size_t put) {
+  if (put == 0) return {};
+  return put == 1 ? " behind the one that is put before it" : fmt::format(" behind the {} that are put before it", put);
+}
+
 }  // namespace
+
+base::InputError too_long_prompt(const std::string& name) {
+  return base::InputError(fmt::format("{}: a prompt of more than {} MiB", name, largest_prompt >> 20),
+                          "give the part that matters, it must fit into the model's context");
+}
 
 std::string read_prompt(const std::optional<std::string>& text, const std::optional<std::string>& file) {
   if (text && file) throw base::UsageError("both --prompt and --prompt-file are given", "give one of them");
@@ -69,22 +82,42 @@ std::string read_prompt(const std::optional<std::string>& text, const std::optio
   return without_end(base::read_file(*file, largest_prompt), *file);
 }
 
-std::vector<std::int32_t> prompt_tokens(const data::Tokenizer& tokenizer, std::string_view prompt,
-                                        std::int64_t context) {
-  const auto begin = tokenizer.begin_of_document();
-  std::vector<std::int32_t> tokens{begin >= 0 ? begin : tokenizer.end_of_document()};
-  tokenizer.encode(prompt, tokens);
-  if (static_cast<std::int64_t>(tokens.size()) > context)
-    throw base::InputError(
-        fmt::format(
-            "the prompt has {} tokens, the model's context has room for {} behind the one that begins a document",
-            tokens.size() - 1, context - 1),
-        "give the end of the prompt alone: the model sees no more");
-  if (tokenizer.unknown() >= 0 && std::find(tokens.begin() + 1, tokens.end(), tokenizer.unknown()) != tokens.end())
+std::optional<Line> read_line(std::FILE* file, const std::string& name) {
+  Line line;
+  bool any = false;
+  for (int c; (c = std::getc(file)) != EOF;) {
+    any = true;
+    if (c == '\n') return line;
+    if (line.text.size() == largest_prompt) line.too_long = true, line.text.clear();
+    if (!line.too_long) line.text += static_cast<char>(c);
+  }
+  if (std::ferror(file) != 0) throw unreadable(name);
+  return any ? std::optional(std::move(line)) : std::nullopt;
+}
+
+PromptTokens prompt_tokens(const data::Tokenizer& tokenizer, std::string_view prompt, std::int64_t context,
+                           const Beginning& beginning) {
+  std::vector<std::int32_t> text;
+  tokenizer.encode(prompt, text);
+  if (tokenizer.unknown() >= 0 && std::find(text.begin(), text.end(), tokenizer.unknown()) != text.end())
     throw base::InputError(
         fmt::format("tokenizer {} has no token for {}", tokenizer.name(), lacking(tokenizer, prompt)),
         "leave it out, or write it with characters of the training text");
-  return tokens;
+  PromptTokens out;
+  const auto& before = beginning.tokens;
+  const bool there = text.size() >= before.size() && std::equal(before.begin(), before.end(), text.begin());
+  if (text.empty()) out.tokens = beginning.alone;
+  else if (!there) out.tokens = before;
+  out.put = out.tokens.size();
+  out.tokens.insert(out.tokens.end(), text.begin(), text.end());
+  if (out.tokens.empty())
+    throw base::InputError("the prompt has no tokens, and nothing is put before it",
+                           "give a text to continue, or leave --no-bos out");
+  if (static_cast<std::int64_t>(out.tokens.size()) > context)
+    throw base::InputError(fmt::format("the prompt has {} tokens, the model's context has room for {}{}", text.size(),
+                                       context - static_cast<std::int64_t>(out.put), behind(out.put)),
+                           "give the end of the prompt alone: the model sees no more");
+  return out;
 }
 
 }  // namespace trainyard::generate

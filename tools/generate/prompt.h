@@ -2,8 +2,10 @@
 #pragma once
 
 #include "libtrain/data/tokenizer.h"
+#include "tools/generate/beginning.h"
 
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,9 +18,24 @@ namespace trainyard::generate {
 // or an empty text; InputError for a file that is empty, larger than 16 MiB, or cannot be read.
 std::string read_prompt(const std::optional<std::string>& text, const std::optional<std::string>& file);
 
-// An end of document, behind which texts begin in training, and the tokens of the prompt. InputError when that is more
-// than `context`, or when the tokenizer has no token for a part of the prompt.
-std::vector<std::int32_t> prompt_tokens(const data::Tokenizer& tokenizer, std::string_view prompt,
-                                        std::int64_t context);
+// A line of `file` without its line feed; nothing at the end. A line of more than 16 MiB is read to its end and not
+// kept. InputError, naming the file `name`, where it cannot be read.
+struct Line {
+  std::string text;
+  bool too_long = false;
+};
+std::optional<Line> read_line(std::FILE* file, const std::string& name);
+base::InputError too_long_prompt(const std::string& name);
+
+// The tokens of a text that begins: what stands before it, and its own.
+struct PromptTokens {
+  std::vector<std::int32_t> tokens;
+  std::size_t put = 0;  // the first of them, which nobody wrote
+};
+// A prompt that begins with the tokens of `beginning` itself does not get them twice; one without tokens (an empty one)
+// is a beginning alone. InputError when that is nothing, or more than `context`, or when the tokenizer has no token for
+// a part of the prompt.
+PromptTokens prompt_tokens(const data::Tokenizer& tokenizer, std::string_view prompt, std::int64_t context,
+                           const Beginning& beginning);
 
 }  // namespace trainyard::generate

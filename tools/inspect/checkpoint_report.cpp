@@ -149,11 +149,11 @@ Row row_of(const checkpoint::Found& found, bool abandoned, const Options& option
     entry["bytes"] = reader.bytes();
     entry["ranks"] = reader.manifest().ranks;
     entry["dtype"] = base::name_of(s.dtype);
-    entry["cut"] = engine::checkpoint_cut(s);
+    entry["cut"] = engine::checkpoint_layout(s);
     return {found.step,
             abandoned,
             {std::to_string(found.step), human_count(s.tokens_seen), std::to_string(reader.manifest().ranks),
-             engine::checkpoint_cut(s), base::name_of(s.dtype), base::size_text(reader.bytes(), options.sizes),
+             engine::checkpoint_layout(s), base::name_of(s.dtype), base::size_text(reader.bytes(), options.sizes),
              state(options.verify == Verify::everything ? "verified" : ""), found.path},
             entry};
   };

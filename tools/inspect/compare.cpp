@@ -108,7 +108,7 @@ std::string sentence(const std::string& a, const std::string& b, const Compariso
 // Other checkpoints of one run are no other run, so that steps tell nothing here; the table has them.
 struct Reasons {
   std::vector<engine::FieldDifference> fields;
-  std::string first_cut, second_cut;  // where they are not alike
+  std::string first_layout, second_layout;  // where they are not alike
 };
 Reasons reasons_of(const NamedHistory& a, const NamedHistory& b) {
   Reasons r;
@@ -119,23 +119,24 @@ Reasons reasons_of(const NamedHistory& a, const NamedHistory& b) {
     const auto ranks = s.plan.is_object() && s.plan.contains("ranks") && s.plan["ranks"].is_number_integer()
                            ? base::counted(s.plan["ranks"].get<std::int64_t>(), "rank") + ", "
                            : std::string();
-    return ranks + engine::checkpoint_cut(s);
+    return ranks + engine::checkpoint_layout(s);
   };
-  if (cut(*a.state) != cut(*b.state)) r.first_cut = cut(*a.state), r.second_cut = cut(*b.state);
+  if (cut(*a.state) != cut(*b.state)) r.first_layout = cut(*a.state), r.second_layout = cut(*b.state);
   return r;
 }
 
 std::string text_of(const Reasons& r, const std::string& a, const std::string& b) {
   std::string out;
   for (const auto& d : r.fields) out += fmt::format("  {}\n", base::one_line(engine::text_of(d, a, b)));
-  if (!r.first_cut.empty()) out += fmt::format("  cut: {} has {}; {} has {}\n", a, r.first_cut, b, r.second_cut);
+  if (!r.first_layout.empty())
+    out += fmt::format("  cut: {} has {}; {} has {}\n", a, r.first_layout, b, r.second_layout);
   return out;
 }
 
 nlohmann::json json_of(const Reasons& r) {
   nlohmann::json out = nlohmann::json::array();
   for (const auto& d : r.fields) out.push_back({{"name", d.name}, {"first", d.first}, {"second", d.second}});
-  if (!r.first_cut.empty()) out.push_back({{"name", "cut"}, {"first", r.first_cut}, {"second", r.second_cut}});
+  if (!r.first_layout.empty()) out.push_back({{"name", "cut"}, {"first", r.first_layout}, {"second", r.second_layout}});
   return out;
 }
 
@@ -238,7 +239,7 @@ Report comparison_report(const std::vector<NamedHistory>& runs, Across across) {
                      {"median_tokens_per_second", number_or_null(speed)},
                      {"not_finite", not_finite(h)}};
     if (!validation.empty()) j["validation_loss"] = validation.back().y;
-    if (runs[i].state) j["cut"] = engine::checkpoint_cut(*runs[i].state);
+    if (runs[i].state) j["cut"] = engine::checkpoint_layout(*runs[i].state);
     if (i > 0) j["against_first"] = json_of(all[i]);
     if (i > 0) j["against_first"]["reasons"] = json_of(reasons_of(runs[0], runs[i]));
     report.json["runs"].push_back(std::move(j));

@@ -1,6 +1,9 @@
 // Drawing curves with braille dots (two by four a character), stars, or letters.
 #include "tools/inspect/curve.h"
 
+#include "libtrain/base/number_text.h"
+#include "tools/common/axis_text.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -105,8 +108,24 @@ void draw_fine(Canvas& canvas, const std::vector<double>& ys, const Range& y) {
   }
 }
 
-std::string number(double x) {
-  return x == std::floor(x) && std::abs(x) < 1e15 ? fmt::format("{:.0f}", x) : fmt::format("{:.6g}", x);
+// In one style, as many digits as tell them apart and a label has room for.
+std::vector<std::string> labels(const std::vector<double>& values, std::size_t room) {
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  const double most = std::max(std::abs(*low), std::abs(*high));
+  double step = std::max({(*high - *low) / 1000, most / 1e5, 1e-300});
+  const auto wide = [&](const std::vector<std::string>& texts) {
+    return std::any_of(texts.begin(), texts.end(), [&](const auto& t) { return t.size() > room; });
+  };
+  auto out = tools::axis_labels(values, step);
+  for (int i = 0; i < 9 && wide(out); ++i) out = tools::axis_labels(values, step *= 10);
+  return wide(out) ? tools::axis_labels(values, 0) : out;
+}
+
+// What a whole number is all digits are wanted of.
+std::vector<std::string> ends_of(const Range& x) {
+  if (x.low == std::floor(x.low) && x.high == std::floor(x.high) && x.high < 1e15 && x.low > -1e15)
+    return {base::count_text(std::llround(x.low)), base::count_text(std::llround(x.high))};
+  return labels({x.low, x.high}, 12);
 }
 
 }  // namespace
@@ -138,13 +157,20 @@ std::string draw(const std::vector<Curve>& given, int columns, int rows, tools::
         canvas.letter(c, y.high > y.low ? high - 1 - y.place(v, high, 0) : high / 2, letter);
   }
 
+  const int marked[] = {0, high / 2, high - 1};
+  std::vector<double> values;
+  for (const int r : marked) values.push_back(y.high - (y.high - y.low) * r / (high - 1));
+  const auto beside = labels(values, static_cast<std::size_t>(label - 1));
   std::string out;
   for (int r = 0; r < high; ++r) {
-    const bool labelled = r == 0 || r == high - 1 || r == high / 2;
-    const double value = y.high - (y.high - y.low) * r / (high - 1);
-    out += (labelled ? fmt::format("{:>9.4g} ", value) : fmt::format("{:10}", "")) + canvas.row(r);
+    const auto* at = std::find(std::begin(marked), std::end(marked), r);
+    out +=
+        fmt::format("{:>{}} ", at == std::end(marked) ? "" : beside[static_cast<std::size_t>(at - marked)], label - 1) +
+        canvas.row(r);
   }
-  const auto first = fmt::format("{} {}", across, number(x.low)), last = number(x.high);
+  const auto ends = ends_of(x);
+  const auto first = fmt::format("{} {}", across, ends[0]);
+  const auto& last = ends[1];
   const int gap = std::max(1, plot - static_cast<int>(first.size() + last.size()));
   return out + fmt::format("{:11}{}{:{}}{}\n", "", first, "", gap, last);
 }

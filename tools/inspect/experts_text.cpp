@@ -138,13 +138,19 @@ tools::SvgPanel panel_of(const ExpertHistory& h, const LoadMap& map, std::string
   p.title = std::move(title);
   p.x.label = "step", p.y.label = "";
   const auto rows = map.rows.size();
+  constexpr double bottom = -0.45, least = 0.02, most = 0.88;  // of a row: its foot, the lowest bar, what a bar may add
+  p.y.row_scale.push_back({bottom + least, words(map.low)});
+  if (map.high > map.low) {
+    p.y.row_scale.push_back({bottom + least + most / 2, words((map.low + map.high) / 2)});
+    p.y.row_scale.push_back({bottom + least + most, words(map.high)});
+  }
   for (std::size_t r = 0; r < rows; ++r) {
     p.y.names.push_back(layer_name(h.layers[r]));
-    const double foot = static_cast<double>(rows - 1 - r) - 0.45;
+    const double foot = static_cast<double>(rows - 1 - r) + bottom;
     for (int c = 0; c < map.steps.columns; ++c) {
       const double v = map.rows[r][static_cast<std::size_t>(c)];
       if (std::isnan(v)) continue;
-      const double high = 0.02 + 0.88 * map.share(v);
+      const double high = least + most * map.share(v);
       const auto begin = map.steps.begin(c), end = begin + map.steps.each;
       p.bars.push_back({static_cast<double>(begin) - 0.5, static_cast<double>(end) - 0.5, foot + high / 2, high, 0, "",
                         fmt::format("layer {}, step{}: {}", h.layers[r].layer,

@@ -1,6 +1,7 @@
 // What is seen of a run that is watched.
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/text.h"
+#include "tools/common/step_pace.h"
 #include "tools/common/step_text.h"
 #include "tools/inspect/follow.h"
 #include "tools/inspect/text.h"
@@ -8,21 +9,28 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 namespace trainyard::inspect {
 
 namespace {
 
-constexpr std::size_t last_steps = 100;  // whose mean foretells the next ones
+// When the start that goes on began, by what its lock says; of a run that has ended, before every line.
+double began(const Watched& run) {
+  constexpr std::string_view since = ", since ", form = "0000-00-00T00:00:00Z";
+  const auto at = run.state.holder.find(since);
+  if (at == std::string::npos) return -INFINITY;
+  return base::seconds_of_utc(run.state.holder.substr(at + since.size(), form.size())).value_or(-INFINITY);
+}
 
-// With the validations between them.
-double mean_step_seconds(const History& h) {
-  double sum = 0;
-  std::size_t n = 0;
-  for (auto s = h.samples.rbegin(); s != h.samples.rend() && n < last_steps; ++s)
-    if (std::isfinite(s->step_seconds)) sum += s->step_seconds + s->validation_seconds, ++n;
-  return n > 0 ? sum / static_cast<double>(n) : absent;
+// Of the steps of this start, since one before may have had other machines; of all where it has done none yet.
+tools::StepPace pace_of(const Watched& run) {
+  tools::StepPace pace, before;
+  const double from = began(run);
+  for (const auto& s : run.history.samples)
+    (s.time < from ? before : pace).add({s.step_seconds, s.validation_seconds, s.tokens_per_second});
+  return pace.steps() > 0 ? pace : before;
 }
 
 struct Validations {
@@ -40,9 +48,8 @@ Validations validations_of(const History& h) {
   return v;
 }
 
-double seconds_left(const Watched& run) {
-  return mean_step_seconds(run.history) *
-         static_cast<double>(std::max<std::int64_t>(0, run.steps - run.history.samples.back().step));
+double seconds_left(const Watched& run, const tools::StepPace& pace) {
+  return pace.seconds_left(run.steps - run.history.samples.back().step);
 }
 
 std::string bar(double share, int columns) {
@@ -56,49 +63,125 @@ std::string ago(const std::string& time, double now) {
   return then && now >= *then ? fmt::format("{} ago ({})", base::duration_text(std::round(now - *then)), time) : time;
 }
 
-std::string step_lines(const Watched& run, int columns) {
+// A column a character: lines are of ASCII and of drawings.
+bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
+int columns_of(const std::string& text) {
+  return static_cast<int>(std::count_if(text.begin(), text.end(), begins_character));
+}
+// As much as fits.
+std::string fitting(const std::string& text, int columns) {
+  std::size_t end = 0;
+  for (int seen = 0; end < text.size(); ++end)
+    if (begins_character(text[end]) && seen++ >= columns) break;
+  return text.substr(0, end);
+}
+
+// A labelled line, its parts side by side. What does not fit stands below: parts are moved whole, and broken between
+// words where one alone is wider than the window.
+class Lines {
+ public:
+  Lines(const std::string& label, int columns)
+      : columns_(std::max(1, columns)), indent_(columns >= 30 ? 12 : std::min(2, columns_ - 1)),
+        line_(columns >= 30 ? fmt::format("{:<12}", label) : label + "  ") {}
+
+  void add(const std::string& part) {
+    const int gap = line_.ends_with(',') || line_.ends_with(';') ? 1 : 2;
+    if (fits(part, gap)) return put(part, gap);
+    if (indent_ + columns_of(part) <= columns_) return below(), put(part, gap);
+    std::size_t begin = 0;
+    for (bool first = true; begin < part.size(); first = false) {
+      const auto end = std::min(part.find(' ', begin), part.size());
+      word(part.substr(begin, end - begin), first ? gap : 1);
+      begin = end + 1;
+    }
+  }
+  std::string text() const { return out_ + line_ + "\n"; }
+
+ private:
+  bool fits(const std::string& part, int gap) const {
+    return columns_of(line_) + (empty_ ? 0 : gap) + columns_of(part) <= columns_;
+  }
+  void put(const std::string& part, int gap) {
+    line_ += (empty_ ? "" : std::string(static_cast<std::size_t>(gap), ' ')) + part;
+    empty_ = false;
+  }
+  void below() {
+    if (empty_ && columns_of(line_) <= indent_) return;
+    out_ += line_.substr(0, line_.find_last_not_of(' ') + 1) + "\n";
+    line_ = std::string(static_cast<std::size_t>(indent_), ' ');
+    empty_ = true;
+  }
+  void word(const std::string& given, int gap) {
+    if (!fits(given, gap)) below();
+    auto rest = given;
+    while (!fits(rest, gap)) {  // a long path
+      auto part = fitting(rest, std::max(1, columns_ - columns_of(line_)));
+      if (const auto slash = part.rfind('/'); slash != std::string::npos && slash > 0) part.resize(slash + 1);
+      put(part, 0);
+      below();
+      rest = rest.substr(part.size());
+    }
+    put(rest, gap);
+  }
+
+  int columns_, indent_;
+  std::string out_, line_;
+  bool empty_ = true;  // no part stands in the line
+};
+
+std::string labelled(const std::string& label, const std::vector<std::string>& parts, int columns) {
+  Lines lines(label, columns);
+  for (const auto& part : parts) lines.add(part);
+  return lines.text();
+}
+
+std::string step_lines(const Watched& run, const tools::StepPace& pace, int columns) {
   const auto& last = run.history.samples.back();
-  std::string out = "step        " + human_count(last.step);
+  std::vector<std::string> step{human_count(last.step)};
   if (run.steps > 0) {
     const double share = std::min(1.0, static_cast<double>(last.step) / static_cast<double>(run.steps));
-    out += fmt::format(" of {}  {:.0f} %  ", human_count(run.steps), std::floor(100 * share));
-    if (columns > 72) out += bar(share, std::min(30, columns - 62)) + "  ";
-    if (const double left = seconds_left(run); last.step < run.steps && std::isfinite(left))
-      out += tools::left_text(left) + " left";
+    step[0] += " of " + human_count(run.steps);
+    step.push_back(fmt::format("{:.0f} %", std::floor(100 * share)));
+    if (columns > 71) step.push_back(bar(share, std::min(30, columns - 61)));
+    if (const double left = seconds_left(run, pace); last.step < run.steps && std::isfinite(left))
+      step.push_back(tools::left_text(left) + " left");
   }
-  out += fmt::format("\nloss        {}", last.loss ? tools::loss_text(*last.loss) : "?");
-  const auto v = validations_of(run.history);
-  if (v.last)
-    out += fmt::format("  validation {} at step {}{}", tools::loss_text(*v.last), human_count(v.last_step),
-                       v.best && v.best_step != v.last_step
-                           ? fmt::format(", best {} at step {}", tools::loss_text(*v.best), human_count(v.best_step))
-                           : "");
-  out += "\nspeed       ";
-  if (std::isfinite(last.tokens_per_second)) out += base::count_rate_text(last.tokens_per_second, "tokens/s") + "  ";
-  if (const double mean = mean_step_seconds(run.history); std::isfinite(mean))
-    out += base::duration_text(mean) + " a step";
-  out += fmt::format("\ngradient    norm {}  learning rate {}\n", number_text(last.gradient_norm.value_or(absent)),
-                     number_text(last.learning_rate));
-  return out;
+  std::vector<std::string> loss{last.loss ? tools::loss_text(*last.loss) : "?"};
+  if (const auto v = validations_of(run.history); v.last) {
+    loss.push_back(fmt::format("validation {} at step {}", tools::loss_text(*v.last), human_count(v.last_step)));
+    if (v.best && v.best_step != v.last_step) {
+      loss.back() += ",";
+      loss.push_back(fmt::format("best {} at step {}", tools::loss_text(*v.best), human_count(v.best_step)));
+    }
+  }
+  std::vector<std::string> speed;
+  if (const double rate = pace.tokens_per_second(); std::isfinite(rate))
+    speed.push_back(base::count_rate_text(rate, "tokens/s"));
+  if (const double mean = pace.step_seconds(); std::isfinite(mean)) {
+    speed.push_back(base::duration_text(mean) + " a step");
+    if (pace.steps() > 1) speed.push_back(fmt::format("mean of the last {}", base::counted(pace.steps(), "step")));
+  }
+  return labelled("step", step, columns) + labelled("loss", loss, columns) + labelled("speed", speed, columns) +
+         labelled("gradient",
+                  {fmt::format("norm {}", number_text(last.gradient_norm.value_or(absent))),
+                   fmt::format("learning rate {}", number_text(last.learning_rate))},
+                  columns);
 }
 
-std::string state_line(const Watched& run, double now) {
-  if (const auto v = verdict_on(run); !v.sentence.empty()) return v.sentence;
-  auto out = run.state.stage == engine::RunStatus::Stage::unknown ? std::string("whether it runs is not known")
-                                                                  : fmt::format("{}", base::one_line(run.state.holder));
+std::vector<std::string> state_parts(const Watched& run, const tools::StepPace& pace, double now) {
+  if (const auto v = verdict_on(run); !v.sentence.empty()) return {v.sentence};
+  const auto& holder = run.state.holder;
+  std::vector<std::string> out{run.state.stage == engine::RunStatus::Stage::unknown
+                                   ? "whether it runs is not known"
+                                   : base::one_line(holder.substr(0, holder.find(", start ")))};
   if (run.history.samples.empty()) return out;
   const auto& last = run.history.samples.back();
-  const double silent = now - last.time, mean = mean_step_seconds(run.history);
-  if (silent > std::max(60.0, 10 * mean)) out += fmt::format("; no step for {}", base::duration_text(silent));
+  const double silent = now - last.time, mean = pace.seconds_left(1);
+  if (silent > std::max(60.0, 10 * mean)) {
+    out.back() += ";";
+    out.push_back(fmt::format("no step for {}", base::duration_text(silent)));
+  }
   return out;
-}
-
-// Lines of ASCII and of drawings, a column a character.
-std::string cut(const std::string& line, int columns) {
-  std::size_t end = 0;
-  for (int seen = 0; end < line.size(); ++end)
-    if ((static_cast<unsigned char>(line[end]) & 0xC0) != 0x80 && seen++ == columns) break;
-  return line.substr(0, end);
 }
 
 }  // namespace
@@ -106,31 +189,34 @@ std::string cut(const std::string& line, int columns) {
 std::string line_of(const Watched& run) {
   if (run.history.samples.empty()) return {};
   const auto& last = run.history.samples.back();
+  const auto pace = pace_of(run);
   return tools::step_text({last.step, run.steps, last.loss.value_or(absent), validations_of(run.history).last,
-                           last.tokens_per_second, seconds_left(run)});
+                           pace.tokens_per_second(), seconds_left(run, pace)});
 }
 
 std::string picture_of(const Watched& run, tools::Window window, tools::Glyphs glyphs, double now) {
-  auto text = fmt::format("run         {}\n", base::one_line(run.path));
-  if (!run.history.samples.empty()) text += step_lines(run, window.columns);
+  const int columns = window.columns - 1;
+  const auto pace = pace_of(run);
+  auto text = labelled("run", {base::one_line(run.path)}, columns);
+  if (!run.history.samples.empty()) text += step_lines(run, pace, columns);
   if (!run.state.newest.empty())
-    text += fmt::format("checkpoint  {}, {}\n", base::one_line(run.state.newest), ago(run.state.newest_time, now));
-  text += fmt::format("state       {}\n", state_line(run, now));
-  if (run.went_back >= 0) text += fmt::format("            was set back to step {}\n", run.went_back);
+    text += labelled("checkpoint", {base::one_line(run.state.newest) + ",", ago(run.state.newest_time, now)}, columns);
+  text += labelled("state", state_parts(run, pace, now), columns);
+  if (run.went_back >= 0) text += labelled("", {fmt::format("was set back to step {}", run.went_back)}, columns);
   if (run.history.damaged > 0)
-    text += fmt::format("            {} of metrics cannot be read\n", base::counted(run.history.damaged, "line"));
+    text += labelled("", {base::counted(run.history.damaged, "line") + " of metrics cannot be read"}, columns);
   const auto rows = window.rows - static_cast<int>(std::count(text.begin(), text.end(), '\n'));
   if (constexpr int heading = 2, least = 5; rows >= heading + least && window.columns >= 32) {
     const auto loss = curve_of(run.history, Across::step, &Sample::loss),
                validation = curve_of(run.history, Across::step, &Sample::validation_loss);
-    const auto chart = draw({{loss}, {validation, 'o', false}}, window.columns - 1, rows - heading, glyphs);
+    const auto chart = draw({{loss}, {validation, 'o', false}}, columns, rows - heading, glyphs);
     if (!chart.empty()) text += (validation.empty() ? "\nloss\n" : "\nloss, o: validation\n") + chart;
   }
   std::string out;
   std::size_t begin = 0;
   for (int row = 0; row < window.rows && begin < text.size(); ++row) {
     const auto feed = text.find('\n', begin);
-    out += cut(text.substr(begin, feed - begin), window.columns - 1) + "\n";
+    out += fitting(text.substr(begin, feed - begin), columns) + "\n";
     begin = feed + 1;
   }
   return out;

@@ -7,7 +7,7 @@
 #include "tools/common/interrupt.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
-#include "tools/common/svg_chart.h"
+#include "tools/common/svg_file.h"
 #include "tools/inspect/drawing.h"
 #include "tools/inspect/experts.h"
 #include "tools/inspect/export.h"
@@ -111,6 +111,7 @@ inspect::Report report_of(const Asked& asked, inspect::Options options) {
 
 base::ExitCode show(const Asked& asked) {
   refuse_combinations(asked);
+  if (!asked.svg.empty()) tools::require_drawing_name("--svg", asked.svg);
   const auto& path = asked.paths.front();
   if (asked.follow) return inspect::follow(path, asked.following);
   if (!asked.to.empty()) return export_metrics(asked);
@@ -191,9 +192,9 @@ void add_flags(CLI::App& app, Asked& asked) {
                    ->capture_default_str();
   over->each([&asked](const std::string&) { asked.over_given = true; });
   app.add_option("--svg", asked.svg,
-                 "draw the charts of a run, of up to 8, of a profile, of --timeline, --experts or --layout into this "
-                 "file as well; "
-                 "replaces a drawing of these programs; -: to standard output, and nothing else");
+                 "also draw the charts of a run, of up to 8 runs, of a profile, of --timeline, --experts or --layout "
+                 "into this file, as SVG; as PNG where its name ends in .png, which needs rsvg-convert; replaces a "
+                 "drawing of these programs; -: write the SVG to standard output and nothing else");
   app.add_flag("--experts", asked.experts,
                "of a run or a metrics file of a model with experts: how even their loads were and what was dropped, "
                "layers over steps");

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string_view>
 
 namespace trainyard::inspect {
 
@@ -115,6 +117,35 @@ std::string numbers(const Timeline& t, std::size_t rows) {
   return tools::table({"", ">forward, backward", ">other", ">waiting", ">communicating"}, lines);
 }
 
+// What the letters mean that are drawn, a line each.
+std::string legend(const Timeline& t, std::size_t rows, const std::string& idle, bool communication) {
+  std::set<char> drawn;
+  for (const auto* of : {&t.measured, &t.ideal})
+    for (std::size_t r = 0; r < std::min(rows, of->size()); ++r) {
+      for (const auto& b : (*of)[r].blocks) drawn.insert(letter_of(b));
+      if (communication && !(*of)[r].communication.empty()) drawn.insert('+');
+    }
+  const auto any_of = [&](const char* letters) {
+    return std::any_of(drawn.begin(), drawn.end(),
+                       [&](char c) { return std::string_view(letters).find(c) != std::string_view::npos; });
+  };
+  const bool apart = any_of("Ww");
+  std::string out;
+  const auto line = [&](const std::string& sign, const std::string& meaning) {
+    out += fmt::format("{:<8}{}{:{}}{}\n", out.empty() ? "legend" : "", sign, "", 6 - (sign == idle ? 1 : sign.size()),
+                       meaning);
+  };
+  if (any_of("Ff")) line("F0--", "forward of micro-batch 0");
+  if (any_of("Bb")) line("B0==", fmt::format("backward of micro-batch 0{}", apart ? ", without weight gradients" : ""));
+  if (apart) line("W0~~", "weight gradients of micro-batch 0");
+  if (any_of("fbw")) line(apart ? "f b w" : "f b", "the same of a later virtual stage");
+  if (any_of("u")) line("u", "update of the weights");
+  if (any_of("o")) line("o", "other work, as loading and reducing");
+  line(idle, "idle or waiting");
+  if (any_of("+")) line("+", "communicating, in the line below a rank");
+  return out;
+}
+
 }  // namespace
 
 std::string timeline_text(const Timeline& t, const Trace& trace, int columns, tools::Glyphs glyphs) {
@@ -158,13 +189,10 @@ std::string timeline_text(const Timeline& t, const Trace& trace, int columns, to
     out += fmt::format("\nno ideal: the lists of the step do not run ({})\n", base::one_line(t.problem));
   }
   if (rows < t.measured.size()) out += fmt::format("{} ranks more are not drawn\n", t.measured.size() - rows);
-  out += fmt::format(
-      "a column is {} (a pass in it has all of it). F-- forward, B== backward{} of that micro-batch of the step{}; u "
-      "update, o other; {} "
-      "idle or waiting{}\n\n",
-      base::duration_text(seconds / wide), trace.chunks > 1 || trace.stages > 1 ? ", W~~ its weight gradients," : "",
-      trace.chunks > 1 ? ", small letters: a later chunk" : "", idle,
-      trace.stages == 1 && trace.ranks.size() > 1 ? "; + below: communicating" : "");
+  out += '\n';
+  out += legend(t, rows, idle, trace.stages == 1);
+  out +=
+      fmt::format("        a column is {}; a shorter pass takes a whole one\n\n", base::duration_text(seconds / wide));
   out += numbers(t, rows);
   out += fmt::format("\nidle from the first forward to the last backward: measured {} of {}, ideal {}\n",
                      percent(t.idle_fraction()), base::duration_text(t.passes_seconds),

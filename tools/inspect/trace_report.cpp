@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace trainyard::inspect {
 
@@ -17,15 +19,46 @@ namespace {
 using Block = TimelineBlock;
 constexpr std::size_t most_rows_drawn = 256;
 
+// Neighbouring virtual stages have different colors.
+bool is_odd(const Block& b) { return b.chunk % 2 == 1; }
+constexpr int communication_color = 3;
+
 int color_of(const Block& b) {
   switch (b.kind) {
-    case Block::Kind::forward: return b.chunk % 2 == 1 ? 6 : 0;
+    case Block::Kind::forward: return is_odd(b) ? 6 : 0;
     case Block::Kind::backward:
-    case Block::Kind::input_gradients: return b.chunk % 2 == 1 ? 4 : 1;
+    case Block::Kind::input_gradients: return is_odd(b) ? 4 : 1;
     case Block::Kind::weight_gradients: return 2;
     case Block::Kind::other: return 7;
   }
   return 7;
+}
+
+std::string key_of(const Block& b) {
+  const char* stage = is_odd(b) ? ", odd virtual stages" : "";
+  switch (b.kind) {
+    case Block::Kind::forward: return fmt::format("forward{}", stage);
+    case Block::Kind::backward: return fmt::format("backward{}", stage);
+    case Block::Kind::input_gradients: return fmt::format("input gradients{}", stage);
+    case Block::Kind::weight_gradients: return "weight gradients";
+    case Block::Kind::other: break;
+  }
+  return "other work";
+}
+
+// What the colors of the rows mean, in the order of the colors' kinds.
+std::vector<tools::SvgKey> keys_of(const std::vector<TimelineRow>& rows, std::size_t drawn) {
+  std::map<std::pair<int, int>, std::string> keys;
+  bool communicating = false;
+  for (std::size_t r = 0; r < std::min(drawn, rows.size()); ++r) {
+    for (const auto& b : rows[r].blocks)
+      keys.insert({{b.kind == Block::Kind::other ? 99 : static_cast<int>(b.kind), color_of(b)}, key_of(b)});
+    communicating |= !rows[r].communication.empty();
+  }
+  std::vector<tools::SvgKey> out;
+  for (const auto& [kind, name] : keys) out.push_back({name, kind.second});
+  if (communicating) out.push_back({"communicating", communication_color});
+  return out;
 }
 
 void add_bars(tools::SvgPanel& panel, const TimelineRow& row, double y, double shift) {
@@ -38,7 +71,7 @@ void add_bars(tools::SvgPanel& panel, const TimelineRow& row, double y, double s
                      b.chunk > 0 ? fmt::format(", chunk {}", b.chunk) : "", base::duration_text(b.end - b.begin))});
   }
   for (const auto& t : row.communication)
-    panel.bars.push_back({1e3 * (t.begin + shift), 1e3 * (t.end + shift), y - 0.44, 0.08, 3, "",
+    panel.bars.push_back({1e3 * (t.begin + shift), 1e3 * (t.end + shift), y - 0.44, 0.08, communication_color, "",
                           fmt::format("communicating: {}", base::duration_text(t.end - t.begin))});
 }
 
@@ -131,7 +164,8 @@ std::string timeline_svg(const Timeline& t, const Trace& trace, const std::strin
                                             t.measured, 0)};
   if (t.problem.empty())
     panels.push_back(panel(fmt::format("ideal: {}", share(t.ideal_idle_fraction)), t.ideal, t.passes_begin));
-  return tools::svg_drawing(panels, caption,
+  panels.front().keys = keys_of(t.measured, rows);
+  return tools::svg_drawing(panels, caption + "; numbers: micro-batches; blank: idle or waiting",
                             {1, 1100, std::clamp(100.0 + 26.0 * static_cast<double>(rows), 180.0, 1600.0)});
 }
 

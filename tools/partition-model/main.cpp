@@ -149,15 +149,15 @@ plan::Plan decide(plan::Plan p, const Options& o, const SetFacts& set) {
 // a rank has one.
 std::vector<base::Field> flag_fields(plan::Plan& p) {
   auto fields = plan::fields_of(p);
-  auto cut = plan::fields_of(static_cast<plan::Cut&>(p));
+  auto cut = plan::fields_of(static_cast<plan::ParallelLayout&>(p));
   std::erase_if(fields, [](const auto& f) { return f.name == "device-memory"; });
   for (auto& f : fields) {
     // What files of one stage say is no word of the flag.
     if (f.name == "pipeline-schedule") f = base::field_named(cut, f.name, "a cut");
-    f.group = "Cut";
+    f.group = "Parallel layout";
     if (f.name == "sequence") f.help = "tokens a sequence; default: the model's context";
     if (f.name == "global-batch") f.help += "; default: one group a replica; of stages 8 or more";
-    if (f.name == "threads") f.help = "OpenMP team of a rank";
+    if (f.name == "threads") f.help = "OpenMP threads of a rank";
     if (f.name == "sequence" || f.name == "global-batch") f.get = [] { return std::string(); };
   }
   return fields;
@@ -216,8 +216,8 @@ int main(int argc, char** argv) {
       "  partition-model --model gpt2 --ranks 8 --zero 2 --dtype bf16 --micro-batch 4 --global-batch 64 --sequence "
       "1024\n"
       "  partition-model --model llama-1b --ranks 16 --zero 3 --dtype bf16 --device-memory 80GB --json\n"
-      "  partition-model --model llama-1b --ranks 8 --tensor 4 --sequence-parallel --zero 1 --sequence 2048\n"
-      "  partition-model --model llama-1b --ranks 8 --pipeline 4 --zero 1 --sequence 2048 --global-batch 32\n",
+      "  partition-model --model llama-1b --ranks 8 --tensor-parallel 4 --sequence-parallel --zero 1 --sequence 2048\n"
+      "  partition-model --model llama-1b --ranks 8 --pipeline-parallel 4 --zero 1 --sequence 2048 --global-batch 32\n",
       "train, inspect");
   Options o;
   plan::Plan p;
@@ -238,10 +238,10 @@ int main(int argc, char** argv) {
       ->check(in_range(ranges::lanes))
       ->capture_default_str()
       ->group("Model");
-  app.add_option("--ranks", o.ranks, "in all: --pipeline stages of replicas of --tensor ranks")
+  app.add_option("--ranks", o.ranks, "in all: --pipeline-parallel stages of replicas of --tensor-parallel ranks")
       ->check(in_range(ranges::ranks))
       ->capture_default_str()
-      ->group("Cut");
+      ->group("Parallel layout");
   auto fields = flag_fields(p);
   tools::ConfigFlags flags(app, fields);
   app.add_option("--device-memory", o.device_memory,

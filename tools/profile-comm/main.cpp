@@ -18,7 +18,7 @@
 #include "tools/common/profile_text.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
-#include "tools/common/svg_chart.h"
+#include "tools/common/svg_file.h"
 #include "tools/profile-comm/measure.h"
 
 #include <algorithm>
@@ -48,6 +48,7 @@ constexpr const char* examples =
 void refuse_places(const ProfileOptions& o) {
   std::vector<std::string> inputs{o.plan, o.from, o.model};
   inputs.insert(inputs.end(), o.compare.begin(), o.compare.end());
+  if (!o.plot.empty()) tools::require_drawing_name("--plot", o.plot);
   for (const auto& path : {o.output, o.plot}) {
     if (path.empty() || path == "-") continue;
     std::error_code ignored;
@@ -75,7 +76,7 @@ base::ExitCode print_and_write(const plan::Profile& measured, const ProfileOptio
   std::exception_ptr failure;  // a disk that is full by now: what was measured is printed all the same
   try {
     if (!o.output.empty() && o.output != "-") base::write_file(o.output, json);
-    if (!o.plot.empty()) base::write_file(o.plot, tools::profile_svg(p));
+    if (!o.plot.empty()) tools::write_drawing(o.plot, tools::profile_svg(p), {});
   } catch (const base::EnvironmentError&) {
     failure = std::current_exception();
   }

@@ -114,7 +114,10 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
   app.add_flag("--bytes", o.bytes, "sizes in bytes, not rounded, in the table")->group(product);
   app.add_flag("--csv", o.csv, "print comma-separated values")->group(product);
   app.add_flag("--chart", o.chart, "print bandwidth over size as charts, after the table")->group(product);
-  app.add_option("--plot", o.plot, "draw bandwidth over size with fits and intervals into this SVG file")
+  app.add_option(
+         "--plot", o.plot,
+         "draw bandwidth over size with fits and intervals into this file, as SVG; as PNG where its name ends in .png, "
+         "which needs rsvg-convert")
       ->group(product);
   app.add_option("--from", o.from, "take this profile, - for stdin, and measure nothing")->group(product);
   app.add_flag("--dry-run", o.dry_run, "check everything, print what would be measured, and stop")->group(product);

@@ -30,10 +30,10 @@ using namespace trainyard;
 
 constexpr const char* examples =
     "  reshard-checkpoint run whole --consolidate\n"
-    "  reshard-checkpoint run eight --data-parallel 8 --tensor 1 --zero 3\n"
-    "  reshard-checkpoint run shared --data-parallel 3 --tensor 2\n"
-    "  reshard-checkpoint run staged --data-parallel 1 --pipeline 2 --partition uniform\n"
-    "  reshard-checkpoint moe dealt-out --data-parallel 4 --tensor 1 --expert-parallel 2\n"
+    "  reshard-checkpoint run eight --data-parallel 8 --tensor-parallel 1 --zero 3\n"
+    "  reshard-checkpoint run shared --data-parallel 3 --tensor-parallel 2\n"
+    "  reshard-checkpoint run staged --data-parallel 1 --pipeline-parallel 2 --partition uniform\n"
+    "  reshard-checkpoint moe dealt-out --data-parallel 4 --tensor-parallel 1 --expert-parallel 2\n"
     "  reshard-checkpoint run weights --only model --dtype bf16\n"
     "  reshard-checkpoint --diff whole eight\n"
     "  reshard-checkpoint --average whole eight mean --json\n"
@@ -68,44 +68,45 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_option("--tolerance", s.tolerance, "of --diff: the largest relative difference that passes [none]")
       ->check(in_range(base::Range<double>{0, 1e30}))
       ->group("Work");
-  app.add_option("--data-parallel", s.data, "data-parallel ranks; each rank has a file [as many as SRC has]")
+  app.add_option("--data-parallel,--dp", s.data, "data-parallel ranks; each rank has a file [as many as SRC has]")
       ->check(in_range(plan::ranges::ranks))
-      ->group("Cut");
-  app.add_option("--tensor", s.tensor,
-                 "tensor-parallel ranks, which share every layer, for each data-parallel one [as many as SRC has]")
+      ->group("Parallel layout");
+  app.add_option("--tensor-parallel,--tp,--tensor", s.tensor,
+                 "tensor-parallel ranks of each data-parallel one [as many as SRC has]")
       ->check(in_range(plan::ranges::tensor))
-      ->group("Cut");
-  app.add_option("--expert-parallel", s.experts,
-                 "data-parallel ranks that share out the experts of each layer; divides these and all numbers of "
-                 "experts [as many as SRC says where that does, else 1]")
+      ->group("Parallel layout");
+  app.add_option(
+         "--expert-parallel,--ep", s.experts,
+         "data-parallel ranks that hold different experts of each layer; divides the number of these ranks and of "
+         "the experts [as many as SRC says where that does, else 1]")
       ->check(in_range(plan::ranges::expert_parallel))
-      ->group("Cut");
-  app.add_option("--pipeline", s.pipeline,
+      ->group("Parallel layout");
+  app.add_option("--pipeline-parallel,--pp,--pipeline", s.pipeline,
                  "pipeline stages, each a run of layers with data-parallel and tensor ranks of its own [as SRC has]")
       ->check(in_range(plan::ranges::ranks))
-      ->group("Cut");
+      ->group("Parallel layout");
   app.add_option("--partition", s.partition,
                  "what a stage has of the embedding, the layers and the head: uniform, parameters, flops, type:PATTERN "
                  "or the first item of each, as 0,3,6 [as SRC has where stages stay as many, else flops]")
-      ->group("Cut");
+      ->group("Parallel layout");
   app.add_option("--zero", s.zero, "ZeRO stage that DST says of itself; files are alike at every stage [that of SRC]")
       ->check(in_range(base::Range<int>{0, 3}))
-      ->group("Cut");
-  app.add_flag("--consolidate", s.consolidate, "one rank file: 1 rank along each axis")->group("Cut");
+      ->group("Parallel layout");
+  app.add_flag("--consolidate", s.consolidate, "one rank file: 1 rank along each axis")->group("Parallel layout");
   app.add_option("--plan", s.plan,
                  "take ranks along every axis, stages, ZeRO stage and dtype from a plan of partition-model")
       ->type_name("FILE")
-      ->group("Cut");
+      ->group("Parallel layout");
   app.add_option("--dtype", s.dtype,
                  "working dtype, f32 or bf16; the f32 weights stay exact: they are the master of bf16 [that of SRC]")
       ->check(one_of({"f32", "bf16"}))
-      ->group("Cut");
+      ->group("Parallel layout");
   app.add_option(
          "--only", s.only,
          "model: the weights alone, for generate, --evaluate and --init-from; no run can go on from them. After "
          "--diff: compare nothing else [all that SRC has]")
       ->check(one_of({"model"}))
-      ->group("Cut");
+      ->group("Parallel layout");
   app.add_option("--memory", s.memory, "for the buffers of all threads [256MiB]")->group("Running");
   app.add_option("--threads", s.threads, "threads; 0: all cores; DST does not depend on it [0]")
       ->check(in_range(base::Range<int>{0, 4096}))
@@ -125,13 +126,14 @@ void require_apart(const CLI::App& app) {
       {{"--average"}, {"--diff", "--verify"}},
       {{"--diff"}, {"--verify"}},
       {{"--diff", "--verify"},
-       {"--data-parallel", "--tensor", "--expert-parallel", "--pipeline", "--partition", "--zero", "--consolidate",
-        "--plan", "--dtype", "--force", "--memory"}},
+       {"--data-parallel", "--tensor-parallel", "--expert-parallel", "--pipeline-parallel", "--partition", "--zero",
+        "--consolidate", "--plan", "--dtype", "--force", "--memory"}},
       {{"--verify"}, {"--threads", "--only"}},
       {{"--plan"},
-       {"--data-parallel", "--tensor", "--expert-parallel", "--pipeline", "--partition", "--zero", "--consolidate",
-        "--dtype"}},
-      {{"--consolidate"}, {"--data-parallel", "--tensor", "--expert-parallel", "--pipeline", "--partition"}}};
+       {"--data-parallel", "--tensor-parallel", "--expert-parallel", "--pipeline-parallel", "--partition", "--zero",
+        "--consolidate", "--dtype"}},
+      {{"--consolidate"},
+       {"--data-parallel", "--tensor-parallel", "--expert-parallel", "--pipeline-parallel", "--partition"}}};
   for (const auto& [one, other] : apart)
     for (const auto* a : one)
       for (const auto* b : other)
@@ -185,8 +187,8 @@ checkpoint::Contents contents_of(const Settings& s, checkpoint::Contents otherwi
   return s.only == "model" ? checkpoint::Contents::model : otherwise;
 }
 
-checkpoint::NewCut cut_of(const Settings& s, const checkpoint::Reader& source) {
-  checkpoint::NewCut cut;
+checkpoint::NewLayout cut_of(const Settings& s, const checkpoint::Reader& source) {
+  checkpoint::NewLayout cut;
   cut.data = s.consolidate ? 1 : s.data.value_or(0);
   cut.tensor = s.consolidate ? 1 : s.tensor.value_or(0);
   cut.experts = s.consolidate ? 1 : s.experts.value_or(0);
@@ -214,9 +216,9 @@ checkpoint::NewCut cut_of(const Settings& s, const checkpoint::Reader& source) {
 }
 
 // Before the work, which may take its time.
-void warn_of(const checkpoint::NewCut& cut, const checkpoint::Reader& source) {
-  const auto ranks = checkpoint::ranks_of_cut(source.manifest(), cut);
-  for (const auto& doubt : checkpoint::doubts_of_cut(checkpoint::state_of_cut(source.state(), cut, ranks), ranks))
+void warn_of(const checkpoint::NewLayout& cut, const checkpoint::Reader& source) {
+  const auto ranks = checkpoint::ranks_of_layout(source.manifest(), cut);
+  for (const auto& doubt : checkpoint::doubts_of_layout(checkpoint::state_of_layout(source.state(), cut, ranks), ranks))
     base::log_warning("{}", doubt);
 }
 

@@ -6,6 +6,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
+#include "libtrain/data/new_set.h"
 #include "libtrain/data/task_builder.h"
 #include "tools/common/checks.h"
 #include "tools/common/interrupt.h"
@@ -29,12 +30,13 @@ using namespace trainyard;
 
 constexpr const char* examples =
     "  shard-data --input book.txt --split paragraphs --output data\n"
+    "  shard-data --input . --include '*.txt' --split paragraphs --output data-txt\n"
     "  shard-data --input book.jsonl.gz --json-key text --output data-jsonl --rejects rejects.tsv\n"
     "  shard-data --input book.txt --tokenizer llama3/tokenizer.json --output data-bpe --split paragraphs\n"
     "  for i in 0 1; do shard-data --input book.txt --split lines --output data-2 --task $i/2; done\n";
 
 struct Settings {
-  std::vector<std::string> inputs;
+  std::vector<std::string> inputs, include;
   std::optional<std::string> json_key, split;
   std::string task;  // "3/8"; empty: one process does all
   std::string output, tokenizer = "bytes", rejects, largest = "16MiB", progress = "auto", special = "read";
@@ -54,10 +56,19 @@ std::optional<data::TextSplit> split_of(const std::optional<std::string>& name) 
 
 void add_options(CLI::App& app, Settings& s) {
   using tools::in_range, tools::one_of;
-  app.add_option("--input", s.inputs, "text or .jsonl files, .gz and .zst too; - is standard input, @FILE a list")
+  app.add_option("--input", s.inputs,
+                 "text or .jsonl files, .gz and .zst too; folders, with those below them; - is standard input, @FILE a "
+                 "list")
       ->group("Input")
       ->required()
       ->type_name("FILE");
+  app.add_option("--include", s.include,
+                 "of folders, files whose name fits a shell pattern, in quotes; may be repeated [all but hidden files]")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false)
+      ->group("Input")
+      ->type_name("PATTERN");
   app.add_option("--json-key", s.json_key, "key of the text in JSON lines [text]")->group("Input");
   app.add_option(
          "--split", s.split,
@@ -72,8 +83,10 @@ void add_options(CLI::App& app, Settings& s) {
       ->check(in_range(base::Range<double>{0, 1}))
       ->group("Input");
   app.add_option("--output", s.output, "folder of the shard set")->group("Output")->required()->type_name("DIR");
-  app.add_option("--tokenizer", s.tokenizer,
-                 "bytes, or the path of a SentencePiece model or of a tokenizer.json [bytes]")
+  app.add_option(
+         "--tokenizer", s.tokenizer,
+         "bytes, or the path of a SentencePiece model or of a tokenizer.json; a published model has its "
+         "tokenizer.json or tokenizer.model in its folder on Hugging Face, and spm_train makes a new one [bytes]")
       ->group("Output");
   app.add_option("--end-of-document", s.around.end,
                  "token that ends documents, by its text or id [that of the tokenizer, else what a "
@@ -280,12 +293,17 @@ base::ExitCode run(const Settings& s) {
   auto options = options_of(s);
   options.precious = other_inputs(s);
   const auto tokenizer = tokenizer_of(s);
-  data::SourceOptions source_options{s.json_key, split_of(s.split), base::parse_bytes(s.largest, "--max-document"),
-                                     tools::require_not_interrupted};
+  data::SourceOptions source_options{s.json_key,
+                                     split_of(s.split),
+                                     base::parse_bytes(s.largest, "--max-document"),
+                                     tools::require_not_interrupted,
+                                     {s.include, data::written_paths(options)}};
+  auto& passed_over = source_options.folders.passed_over;
+  passed_over.insert(passed_over.end(), options.precious.begin(), options.precious.end());
   if (source_options.largest_document < 16)
     throw base::UsageError(fmt::format("--max-document {} is below 16 bytes", s.largest), "16MiB is the default");
   data::DocumentSource source(s.inputs, source_options);
-  tools::Progress progress("shard-data", tools::progress_mode(s.progress));
+  std::optional<tools::Progress> progress(std::in_place, "shard-data", tools::progress_mode(s.progress));
   const double start = base::steady_seconds();
   const auto elapsed = [&] { return base::steady_seconds() - start; };
   const auto reading = [&](std::int64_t bytes) {
@@ -294,10 +312,11 @@ base::ExitCode run(const Settings& s) {
     auto text = fmt::format("{} read, {}", base::size_text(bytes), base::rate_text(rate, "B/s"));
     if (source.total_bytes() > 0)
       text += fmt::format(", {} left", tools::duration_text(static_cast<double>(source.total_bytes() - bytes) / rate));
-    progress.show(text);
+    progress->show(text);
   };
   if (!share) {
     const auto result = data::build_shards(source, *tokenizer, options, reading);
+    progress.reset();  // its line ends before the result begins
     print_summary(s, result, elapsed());
     return base::ExitCode::done;
   }
@@ -307,10 +326,11 @@ base::ExitCode run(const Settings& s) {
     const double seconds = elapsed() - *joined_since;
     if (seconds < 0.5) return;
     const double rate = static_cast<double>(done) / seconds;
-    progress.show(fmt::format("parts joined: {} of {}, {} left", base::count_text(done), base::counted(all, "token"),
-                              tools::duration_text(static_cast<double>(all - done) / rate)));
+    progress->show(fmt::format("parts joined: {} of {}, {} left", base::count_text(done), base::counted(all, "token"),
+                               tools::duration_text(static_cast<double>(all - done) / rate)));
   };
   const auto result = data::build_task(source, *tokenizer, options, *share, {reading, joining});
+  progress.reset();
   if (result.state == data::TaskResult::State::made) print_summary(s, result.set, elapsed());
   else print_waiting(s, *share, result);
   if (!result.parts_left.empty())
@@ -329,7 +349,7 @@ int main(int argc, char** argv) {
   tools::describe_program(app, "Turns text into token shards that train reads.", examples,
                           "train, inspect; datasets/README.md for the format");
   add_options(app, s);
-  return tools::guarded(app, argc, argv, [&] {
+  const auto body = [&] {
     tools::watch_signals(tools::Reads::of_pipes);
     try {
       return run(s);
@@ -338,5 +358,6 @@ int main(int argc, char** argv) {
                                              ? "nothing was written"
                                              : "what is whole of the parts is kept: run the same task again");
     }
-  });
+  };
+  return tools::guarded(app, argc, argv, body);
 }

@@ -52,7 +52,10 @@ std::vector<std::string> variables_in_effect(const std::vector<base::Field>& fie
   std::vector<std::string> out;
   for (const auto& f : fields) {
     const auto one_start = std::find(of_one_start.begin(), of_one_start.end(), "--" + f.name) != of_one_start.end();
-    if (f.source == base::from_environment && !one_start) out.push_back(base::variable_of(f.name));
+    if (f.source == base::from_environment && !one_start)
+      for (const auto& name : f.names())
+        if (const auto variable = base::variable_of(name); std::getenv(variable.c_str()) != nullptr)
+          out.push_back(variable);
   }
   for (auto& name : base::other_variables_of_a_run()) out.push_back(std::move(name));
   return out;

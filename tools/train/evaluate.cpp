@@ -52,7 +52,7 @@ std::string to_text(const engine::Evaluation& e) {
          row("data", fmt::format("{}: {} sequence{} of {} tokens of the {} split", e.data, e.sequences,
                                  e.sequences == 1 ? "" : "s", e.sequence, e.split)) +
          row("tokens", fmt::format("{} {}, of {} in the split", e.tokens,
-                                   is_masked(e) ? "hidden and foretold" : "predicted", e.split_tokens)) +
+                                   is_masked(e) ? "hidden and predicted" : "predicted", e.split_tokens)) +
          (is_masked(e) ? row("hidden", fmt::format("{}, chosen at a rate of {}",
                                                    e.mask_words == "on" ? "words" : "tokens", e.mask_rate))
                        : "") +

@@ -33,7 +33,7 @@ void Launch::make_world(const plan::Topology& topology) {
   world_.on_hang = [this](const std::string& sentence, comm::Decided where) { end_on_hang(sentence, where); };
 }
 
-void Launch::cut_world(const plan::Cut& cut) {
+void Launch::divide_world(const plan::ParallelLayout& cut) {
   if (world_.size > 1 && (cut.tensor > 1 || cut.pipeline > 1 || cut.expert_parallel > 1))
     make_world(plan::topology_of(cut, world_.size));
 }

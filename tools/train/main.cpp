@@ -2,6 +2,7 @@
 #include "libtrain/base/last_resort.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/text.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/run.h"
 #include "libtrain/engine/shared_folder.h"
@@ -16,11 +17,13 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string_view>
 
 namespace {
 
@@ -33,8 +36,8 @@ constexpr const char* examples =
     "  mpirun -n 2 train --model gpt2-nano --data data --output run2 --steps 40 --global-batch 16 --micro-batch 2 "
     "--zero 3 --save-every 20\n"
     "  mpirun -n 2 train --model gpt2-nano --data data --output run3 --steps 20 --global-batch 8 --micro-batch 2 "
-    "--tensor 2 --sequence-parallel\n"
-    "  mpirun -n 2 train --model gpt2-nano --data data --output run4 --steps 20 --global-batch 8 --pipeline 2 "
+    "--tensor-parallel 2 --sequence-parallel\n"
+    "  mpirun -n 2 train --model gpt2-nano --data data --output run4 --steps 20 --global-batch 8 --pipeline-parallel 2 "
     "--trace trace.json\n"
     "  mpirun -n 2 train --model moe-nano --data data --output run5 --steps 20 --global-batch 8 --expert-parallel 2\n";
 
@@ -42,6 +45,29 @@ struct Switches {
   std::string config;
   bool dry_run = false, print_config = false, memory_report = false, help_model = false, bytes = false;
   base::Sizes sizes() const { return bytes ? base::Sizes::exact : base::Sizes::rounded; }
+};
+
+// What a start has done, in one line at its end.
+class Totals {
+ public:
+  void add(const engine::StepMetrics& m) {
+    if (steps_++ == 0) first_ = m.tokens_seen, first_step_ = m.tokens_per_second * m.step_seconds;
+    last_ = m.tokens_seen;
+    step_seconds_ += m.step_seconds, validation_seconds_ += m.validation_seconds;
+  }
+  std::string text(const std::string& checkpoint) const {
+    const auto tokens = last_ - first_ + std::llround(first_step_);
+    return fmt::format("{}, {} in {} ({}){}{}", base::counted(steps_, "step"), base::counted(tokens, "token"),
+                       base::duration_text(step_seconds_),
+                       base::count_rate_text(static_cast<double>(tokens) / std::max(step_seconds_, 1e-9), "tokens/s"),
+                       validation_seconds_ > 0 ? " and validations in " + base::duration_text(validation_seconds_) : "",
+                       checkpoint.empty() ? "" : "; checkpoint: " + base::one_line(checkpoint));
+  }
+  bool empty() const { return steps_ == 0; }
+
+ private:
+  std::int64_t steps_ = 0, first_ = 0, last_ = 0;
+  double first_step_ = 0, step_seconds_ = 0, validation_seconds_ = 0;
 };
 
 base::ExitCode train(const engine::RunConfig& config, const Switches& switches, tools::Launch& launch,
@@ -64,9 +90,11 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
       launch.fail(error);
     };
   tools::StepLine line;
+  Totals totals;
   engine::RunListener listener;
   listener.on_note = [](const std::string& line) { base::log_info("{}", line); };
   listener.on_step = [&](const engine::StepMetrics& m, std::int64_t steps) {
+    totals.add(m);
     const bool last = m.step == steps || m.validation_loss.has_value();
     progress->show(line.text(m, steps), last ? tools::Progress::Update::last : tools::Progress::Update::passing);
   };
@@ -76,6 +104,7 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
       result.trace_error && result.code == base::ExitCode::done ? result.trace_error->code() : result.code;
   if (world.rank != 0) return code;
   progress.reset();
+  if (!totals.empty()) base::log_info("{}", totals.text(result.checkpoint));
   auto product = result.checkpoint.empty() ? std::string() : result.checkpoint + "\n";
   if (switches.memory_report)
     product += result.memory_report.text(switches.sizes()) + "\n" + result.traffic_report.text(switches.sizes());
@@ -118,7 +147,7 @@ int main(int argc, char** argv) {
   CLI::App app("", "train");
   tools::describe_program(
       app, "Trains a transformer on token shards; the same bits on any number of ranks.", examples,
-      "shard-data, partition-model, inspect, generate, libtrain/README.md; examples: tools/train/examples, "
+      "shard-data, partition-model, inspect, generate, tools/guide; examples: tools/train/examples, "
       "share/trainyard/examples");
   tools::ConfigFlags flags(app, fields);
   app.footer("Presets for --model: " + fmt::format("{}", fmt::join(plan::preset_names(), " ")) + "\n\n" +
@@ -166,16 +195,16 @@ int main(int argc, char** argv) {
       const auto word = [](bool on) { return on ? "on" : "off"; };
       launch.require_same({{"evaluate", word(evaluation.asked())},
                            {"dry-run", word(switches.dry_run)},
-                           {"tensor", fmt::format("{}", config.tensor)},
+                           {"tensor-parallel", fmt::format("{}", config.tensor)},
                            {"expert-parallel", fmt::format("{}", config.expert_parallel)},
-                           {"expert-node", fmt::format("{}", config.expert_node)},
-                           {"pipeline", fmt::format("{}", config.pipeline)},
+                           {"expert-ranks-per-node", fmt::format("{}", config.expert_node)},
+                           {"pipeline-parallel", fmt::format("{}", config.pipeline)},
                            {"print-config", word(switches.print_config)}});
       if (switches.print_config) {
         if (launch.world().rank == 0) tools::print(engine::print_config(fields, config));
         return base::ExitCode::done;
       }
-      launch.cut_world(config);
+      launch.divide_world(config);
       if (evaluation.asked()) return evaluation.run(config, fields, launch);
       if (!switches.dry_run) launch.reasons_into(config.output);  // neither it nor an evaluation writes anything
       return train(config, switches, launch, *signals, [&](const std::string& resume) {
@@ -189,6 +218,13 @@ int main(int argc, char** argv) {
       return static_cast<base::ExitCode>(launch.fail(e));
     }
   };
+  if (argc == 3 && std::string_view(argv[1]) == "--reference" && std::string_view(argv[2]) == "model-keys") {
+    engine::release_signals();
+    return tools::guarded(app, 1, argv, [] {
+      tools::print(plan::model_reference());
+      return base::ExitCode::done;
+    });
+  }
   return tools::guarded(app, argc, argv, body, [](const base::UsageError& error) {
     engine::release_signals();
     return tools::refuse_command_line(error);

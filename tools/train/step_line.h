@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/engine/metrics.h"
+#include "tools/common/step_pace.h"
 
 #include <cstdint>
 #include <optional>
@@ -11,13 +12,12 @@ namespace trainyard::tools {
 
 class StepLine {
  public:
-  // As step_text says it, with the last validation there was and the time left by the mean of the steps since the
-  // start.
+  // As step_text says it, with the last validation there was, and speed and time left by StepPace. Wants every step
+  // since the start.
   std::string text(const engine::StepMetrics& metrics, std::int64_t steps);
 
  private:
-  double seconds_ = 0;
-  std::int64_t counted_ = 0;
+  StepPace pace_;
   std::optional<double> validation_;
 };
 

@@ -96,6 +96,7 @@ class ByteLevel : public Tokenizer {
                                  [](const Step& s) { return s.kind == Step::Kind::alphabet; })),
         reads_special_(!around.special_as_text) {
     tokens_ = std::move(definition.tokens);
+    before_text_ = std::move(definition.before_text);
     if (definition.ignore_merges) whole_.emplace(tokens_);
     for (const auto& t : definition.added) texts_.emplace(t.id, t.text);
     if (!reads_special_ &&
@@ -121,6 +122,12 @@ class ByteLevel : public Tokenizer {
   std::int32_t end_of_document() const override { return end_; }
   std::int32_t begin_of_document() const override { return begin_; }
   bool made_its_end() const override { return own_end_; }
+  std::vector<std::int32_t> before_text() const override { return before_text_; }
+  std::int32_t token_named(std::string_view name) const override { return id_named(name).value_or(-1); }
+  std::string name_of_token(std::int32_t token) const override {
+    if (const auto added = texts_.find(token); added != texts_.end()) return added->second;
+    return token < 0 || token >= std::ssize(tokens_) ? std::string() : tokens_[static_cast<std::size_t>(token)];
+  }
   bool reads_special() const override { return reads_special_; }
   std::int32_t mask() const override { return mask_; }
   bool begins_word(std::int32_t token) const override {
@@ -154,14 +161,20 @@ class ByteLevel : public Tokenizer {
 
   std::int32_t id_of(const std::string& token, const std::vector<AddedToken>& added, std::int64_t last) const {
     if (const auto id = id_of_digits(token); id && *id <= last) return *id;
+    if (const auto id = id_named(token)) return *id;
     std::vector<std::string> names;
-    for (const auto& t : added) {
-      if (t.text == token) return t.id;
+    for (const auto& t : added)
       if (t.special) names.push_back(t.text);
-    }
-    if (const auto found = std::find(tokens_.begin(), tokens_.end(), token); !token.empty() && found != tokens_.end())
-      return static_cast<std::int32_t>(found - tokens_.begin());
     throw no_such_token(path_, token, std::move(names));
+  }
+
+  // The added token of this text, else the token of these bytes.
+  std::optional<std::int32_t> id_named(std::string_view name) const {
+    if (name.empty()) return {};
+    for (const auto& [id, text] : texts_)
+      if (text == name) return id;
+    const auto found = std::find(tokens_.begin(), tokens_.end(), name);
+    return found == tokens_.end() ? std::nullopt : std::optional(static_cast<std::int32_t>(found - tokens_.begin()));
   }
 
   std::string_view text_of(std::int32_t token) const {
@@ -275,6 +288,7 @@ class ByteLevel : public Tokenizer {
   std::vector<std::string> tokens_;                      // their bytes
   std::optional<TokenIndex> whole_;                      // with ignore_merges
   std::unordered_map<std::int32_t, std::string> texts_;  // of added tokens
+  std::vector<std::int32_t> before_text_;                // by the post_processor
   std::int32_t end_ = 0, begin_ = -1, mask_ = -1;
   bool own_end_ = false, reads_special_;
   mutable Memories memories_;

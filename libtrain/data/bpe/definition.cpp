@@ -5,6 +5,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/data/bpe/byte_alphabet.h"
 #include "libtrain/data/bpe/steps.h"
+#include "libtrain/data/bpe/text_template.h"
 #include "libtrain/data/bpe/token_index.h"
 #include "libtrain/data/bpe/unicode_classes.h"
 
@@ -209,7 +210,8 @@ Definition definition_from_json(const std::string& text, const std::string& wher
   Object root(json, where);
   Definition d;
   // Documents are never cut or filled up, and end with the end of document: what is put around texts is not applied.
-  for (const char* key : {"version", "truncation", "padding", "post_processor"}) root.has(key);
+  for (const char* key : {"version", "truncation", "padding"}) root.has(key);
+  if (root.has("post_processor")) d.before_text = tokens_before_text(root.at("post_processor"));
   if (!root.has("model")) throw base::InputError(where + " is no tokenizer.json: it has no model", what_tokenizers_are);
   auto model = root.object("model");
   require_byte_level(model);

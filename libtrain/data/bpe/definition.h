@@ -47,6 +47,7 @@ struct Definition {
   std::vector<AddedToken> added;
   bool composes = false;  // text between the added tokens that are not `normalized` is put into NFC first
   std::vector<Step> steps;
+  std::vector<std::int32_t> before_text;  // put before each text by the post_processor (text_template.h)
 };
 
 // InputError, naming the part and what to do, for a file that is no such tokenizer, holds what would change ids and is

@@ -75,7 +75,7 @@ std::vector<Unit> HeadKind::units(const ModelConfig& m, std::int64_t) const {
   }
   if (!m.tied) d.vocabulary_table("weight", Decay::yes);
   if (has_vocabulary_bias(m))
-    d.parameter("bias", {m.vocabulary}, {Init::Kind::zeros, 0}, Decay::no, DimCut{0, Axis::tensor});
+    d.parameter("bias", {m.vocabulary}, {Init::Kind::zeros, 0}, Decay::no, ShardedDim{0, Axis::tensor});
   all.push_back(d.take());
   if (has_vocabulary_bias(m)) all.back().parameters.back().stored = {m.stored_vocabulary()};  // as the table's rows
   return all;

@@ -1,13 +1,24 @@
-# trainyard_room(NAME [ROOMS ...] [PUBLIC ...] [PRIVATE ...]): the library trainyard_NAME from every *.cpp of the folder and the folders in it.
-# ROOMS are the rooms it may include; PUBLIC and PRIVATE are third-party targets.
-function(trainyard_room name)
-  cmake_parse_arguments(R "" "" "ROOMS;PUBLIC;PRIVATE;EXCLUDE" ${ARGN})
+# Names in anonymous namespaces differ within a package (tests/structure/tidy.sh), so its sources can be compiled as one.
+function(trainyard_join target)
+  if(TRAINYARD_JOINED)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)   # which takes what a source keeps for itself for what several share
+      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+    endif()
+  endif()
+endfunction()
+
+# trainyard_package(NAME [PACKAGES ...] [PUBLIC ...] [PRIVATE ...]): the library trainyard_NAME from every *.cpp of the folder and the folders in it.
+# PACKAGES are the packages it may include; PUBLIC and PRIVATE are third-party targets.
+function(trainyard_package name)
+  cmake_parse_arguments(R "" "" "PACKAGES;PUBLIC;PRIVATE;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   foreach(pattern ${R_EXCLUDE})
     list(FILTER sources EXCLUDE REGEX ${pattern})
   endforeach()
   if(sources)
     add_library(trainyard_${name} STATIC ${sources})
+    trainyard_join(trainyard_${name})
     set(scope PUBLIC)
     if(R_PRIVATE)
       target_link_libraries(trainyard_${name} PRIVATE ${R_PRIVATE})
@@ -17,17 +28,29 @@ function(trainyard_room name)
     set(scope INTERFACE)
   endif()
   target_link_libraries(trainyard_${name} ${scope} trainyard_flags ${R_PUBLIC})
-  foreach(room ${R_ROOMS})
-    target_link_libraries(trainyard_${name} ${scope} trainyard_${room})
+  foreach(package ${R_PACKAGES})
+    target_link_libraries(trainyard_${name} ${scope} trainyard_${package})
   endforeach()
 endfunction()
+
+include(GNUInstallDirs)
 
 # trainyard_tool(NAME [SOURCES ...] [LIBRARIES ...]): a program of tools/.
 function(trainyard_tool name)
   cmake_parse_arguments(T "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${T_SOURCES})
+  trainyard_join(${name})
   target_link_libraries(${name} PRIVATE trainyard_flags ${T_LIBRARIES} CLI11::CLI11)
   install(TARGETS ${name} RUNTIME DESTINATION bin)
+  set_property(GLOBAL APPEND PROPERTY TRAINYARD_PROGRAMS ${name})
+  if(NOT TRAINYARD_SANITIZE)   # the manual page and the completion are what the program says of itself
+    set(share ${CMAKE_BINARY_DIR}/share)
+    add_custom_command(TARGET ${name} POST_BUILD VERBATIM
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${share}/man/man1 ${share}/bash-completion/completions
+      COMMAND sh -c "'$<TARGET_FILE:${name}>' --reference man >'${share}/man/man1/${name}.1' && '$<TARGET_FILE:${name}>' --reference bash >'${share}/bash-completion/completions/${name}'")
+    install(FILES ${share}/man/man1/${name}.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+    install(FILES ${share}/bash-completion/completions/${name} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  endif()
 endfunction()
 
 # What a test that starts MPI needs around it. Open MPI unloads its plugins at the end, so a leak in one of them has no name by which it could be told from ours: the
@@ -47,8 +70,8 @@ function(trainyard_stretch_time_limits)
   endforeach()
 endfunction()
 
-# train_test(ROOM/NAME [RANKS n ...] [LIBRARIES ...] [ENVIRONMENT ...] [LABELS ...] [TIMEOUT s])
-# builds tests/ROOM/NAME_test.cpp. Without RANKS: one ctest entry. With RANKS: one entry for each count, run under mpirun.
+# train_test(PACKAGE/NAME [RANKS n ...] [LIBRARIES ...] [ENVIRONMENT ...] [LABELS ...] [TIMEOUT s])
+# builds tests/PACKAGE/NAME_test.cpp. Without RANKS: one ctest entry. With RANKS: one entry for each count, run under mpirun.
 function(train_test path)
   cmake_parse_arguments(T "" "TIMEOUT" "RANKS;LIBRARIES;ENVIRONMENT;LABELS;SOURCES" ${ARGN})
   if(NOT T_TIMEOUT)
@@ -90,8 +113,8 @@ function(train_test path)
   endif()
 endfunction()
 
-# train_test_on_gpu(ROOM/NAME FILTER): two more entries for a test of train_test that can compute on a GPU (TRAINYARD_TEST_DEVICE): ROOM/NAME.gpu on the emulated module,
-# which is slow, so only what FILTER names; ROOM/NAME.device on the CUDA module.
+# train_test_on_gpu(PACKAGE/NAME FILTER): two more entries for a test of train_test that can compute on a GPU (TRAINYARD_TEST_DEVICE): PACKAGE/NAME.gpu on the emulated module,
+# which is slow, so only what FILTER names; PACKAGE/NAME.device on the CUDA module.
 function(train_test_on_gpu path filter)
   string(REPLACE "/" "_" target "${path}")
   add_dependencies(test_${target} trainyard_emulated)
@@ -103,8 +126,8 @@ function(train_test_on_gpu path filter)
   endif()
 endfunction()
 
-# train_gpu_test(ROOM/NAME [LIBRARIES ...]): a test with a main of its own that ends with 77 where there is no GPU. Entries: ROOM/NAME, ROOM/NAME.late and ROOM/NAME.mixed on the emulated
-# module (tests/emulated/stream.h), on every machine, and ROOM/NAME.device on the CUDA module.
+# train_gpu_test(PACKAGE/NAME [LIBRARIES ...]): a test with a main of its own that ends with 77 where there is no GPU. Entries: PACKAGE/NAME, PACKAGE/NAME.late and PACKAGE/NAME.mixed on the emulated
+# module (tests/emulated/stream.h), on every machine, and PACKAGE/NAME.device on the CUDA module.
 function(train_gpu_test path)
   cmake_parse_arguments(G "" "TIMEOUT" "RANKS;LIBRARIES;ENVIRONMENT;LABELS;SOURCES" ${ARGN})
   train_test(${path} ${ARGN})

@@ -1,5 +1,5 @@
-// Cut: what is decided about how a model is trained on ranks, apart from the ranks themselves. A plan has it, and so
-// have the settings of a run; it is described once.
+// ParallelLayout: what is decided about how a model is trained on ranks, apart from the ranks themselves. A plan has
+// it, and so have the settings of a run; it is described once.
 #pragma once
 
 #include "libtrain/base/dtype.h"
@@ -14,7 +14,7 @@
 
 namespace trainyard::plan {
 
-struct Cut {
+struct ParallelLayout {
   int zero = 0;
   std::int64_t micro_batch = 1, global_batch = 1;  // sequences
   std::int64_t sequence = 1;                       // tokens; in settings 0: the model's context
@@ -37,7 +37,7 @@ struct Cut {
 };
 
 // Names, help with units, ranges.
-std::vector<base::Field> fields_of(Cut& cut);
+std::vector<base::Field> fields_of(ParallelLayout& cut);
 
 const base::Choices<base::DType>& dtype_names();
 std::string recomputed_text(Recompute recompute);  // what is made again, in words; empty where nothing is

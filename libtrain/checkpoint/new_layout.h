@@ -15,7 +15,7 @@
 namespace trainyard::checkpoint {
 
 // What the new checkpoint shall be; what is left out stays as it is in the source.
-struct NewCut {
+struct NewLayout {
   int data = 0;  // data-parallel ranks; 0: as many as the source has
   std::optional<base::DType> dtype;
   std::optional<int> zero;             // for the record of the plan: files are alike at every stage
@@ -30,21 +30,21 @@ struct NewCut {
                     // its new ranks and its model can have that, else 1
 };
 
-struct CutRanks {
+struct LayoutRanks {
   plan::Topology topology;  // with its second reading where ranks share out experts
   plan::Stages stages = {};
 };
 // The ranks of the new checkpoint. UsageError where so many tensor ranks cannot share the layers of the model, for more
 // stages than it has items, a partition that plan/partition.h refuses or that is of one stage, for more ranks than
 // plan/ranges.h knows or than the model has weights, and for experts that are not so many equal parts.
-CutRanks ranks_of_cut(const Manifest& source, const NewCut& cut);
+LayoutRanks ranks_of_layout(const Manifest& source, const NewLayout& cut);
 
 // What is odd about ranks that are legal, as sentences for warnings: ranks whose files would hold nothing, and tensor
 // ranks on which no run goes on from the checkpoint with the lanes that it has.
-std::vector<std::string> doubts_of_cut(const RunState& state, const CutRanks& ranks);
+std::vector<std::string> doubts_of_layout(const RunState& state, const LayoutRanks& ranks);
 
 // What a checkpoint of the new cut says of the run: all that the source says, but ranks, dtype, contents and plan.
 // UsageError for all of a source that has no more than the weights.
-RunState state_of_cut(const RunState& source, const NewCut& cut, const CutRanks& ranks);
+RunState state_of_layout(const RunState& source, const NewLayout& cut, const LayoutRanks& ranks);
 
 }  // namespace trainyard::checkpoint

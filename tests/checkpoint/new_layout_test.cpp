@@ -3,7 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
-#include "libtrain/checkpoint/new_cut.h"
+#include "libtrain/checkpoint/new_layout.h"
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ std::int64_t weights_of(const checkpoint::Manifest& m) {
 // Message and hint, or "" where the ranks may be.
 std::pair<std::string, std::string> refusal(const checkpoint::Manifest& m, int data, int tensor) {
   try {
-    EXPECT_EQ(checkpoint::ranks_of_cut(m, {data, {}, {}, {}, {}, tensor}).topology.world(), data * tensor);
+    EXPECT_EQ(checkpoint::ranks_of_layout(m, {data, {}, {}, {}, {}, tensor}).topology.world(), data * tensor);
     return {};
   } catch (const base::UsageError& e) {
     return {e.what(), e.hint()};
@@ -42,7 +42,7 @@ std::vector<std::string> doubts(const plan::ModelConfig& model, int data, int te
                                 const std::function<void(checkpoint::RunState&)>& edit = {}) {
   auto s = state(model, base::DType::f32, 5);
   if (edit) edit(s);
-  return checkpoint::doubts_of_cut(s, {plan::replicas_of(data * tensor, tensor)});
+  return checkpoint::doubts_of_layout(s, {plan::replicas_of(data * tensor, tensor)});
 }
 
 plan::ModelConfig of_lanes(std::int64_t lanes) {
@@ -53,7 +53,7 @@ plan::ModelConfig of_lanes(std::int64_t lanes) {
 
 }  // namespace
 
-TEST(NewCut, NoMoreRanksThanTheModelHasWeights) {
+TEST(NewLayout, NoMoreRanksThanTheModelHasWeights) {
   const auto m = manifest_of(gpt_of_heads());
   const auto weights = static_cast<int>(weights_of(m));
   ASSERT_GT(weights, 4000);
@@ -65,11 +65,11 @@ TEST(NewCut, NoMoreRanksThanTheModelHasWeights) {
     EXPECT_EQ(hint, fmt::format("--data-parallel {} at most", weights / tensor));
   }
   EXPECT_NE(refusal(m, 1 << 20, 2).first.find("are more than 1048576"), std::string::npos) << "whatever the model";
-  EXPECT_NE(refusal(m, weights, 3).first.find("--tensor 3 does not divide"), std::string::npos);
+  EXPECT_NE(refusal(m, weights, 3).first.find("--tensor-parallel 3 does not divide"), std::string::npos);
 }
 
 // Counted element by element: who of the ranks would save what.
-TEST(NewCut, RanksThatHoldNothingAreCounted) {
+TEST(NewLayout, RanksThatHoldNothingAreCounted) {
   const auto model = gpt_of_heads();
   const auto units = plan::units(model);
   const auto s = state(model, base::DType::f32, 5);
@@ -94,31 +94,31 @@ TEST(NewCut, RanksThatHoldNothingAreCounted) {
 }
 
 // As many boxes as such ranks have of such a model take minutes to list.
-TEST(NewCut, RanksOfALargeModelAreCountedWithoutAllThatTheyHold) {
+TEST(NewLayout, RanksOfALargeModelAreCountedWithoutAllThatTheyHold) {
   auto model = gpt_of_heads();
   model.layers = 1000, model.hidden = 8192;
   EXPECT_EQ(doubts(model, 1 << 17, 1).size(), 1u) << "pieces are padded, so that the last ranks have none";
 }
 
-TEST(NewCut, LanesThatTensorRanksDoNotDivideAreNamedWithAWayOut) {
+TEST(NewLayout, LanesThatTensorRanksDoNotDivideAreNamedWithAWayOut) {
   using Doubts = std::vector<std::string>;
   EXPECT_EQ(doubts(of_lanes(4), 1, 4), Doubts{});
   EXPECT_EQ(doubts(of_lanes(4), 3, 2), Doubts{});
   EXPECT_EQ(doubts(of_lanes(1), 3, 1), Doubts{});
   EXPECT_EQ(doubts(of_lanes(2), 1, 4),
             Doubts{"4 tensor ranks do not divide the 2 lanes of the checkpoint's model: train goes on from it with "
-                   "--tensor 2, or as another run with --lanes 4 --change model"});
+                   "--tensor-parallel 2, or as another run with --lanes 4 --change model"});
   EXPECT_EQ(doubts(of_lanes(1), 1, 2),
             Doubts{"2 tensor ranks do not divide the 1 lane of the checkpoint's model: train goes on from it with "
-                   "--tensor 1, on GPUs as it is, or as another run with --lanes 2 --change model"});
+                   "--tensor-parallel 1, on GPUs as it is, or as another run with --lanes 2 --change model"});
   auto thirds = of_lanes(3);  // more than ranks, and no multiple
   thirds.heads = thirds.kv_heads = 6, thirds.ffn = 48, thirds.vocabulary = 300;
   EXPECT_EQ(doubts(thirds, 1, 2),
             Doubts{"2 tensor ranks do not divide the 3 lanes of the checkpoint's model: train goes on from it with "
-                   "--tensor 1 or --tensor 3, or as another run with --lanes 2 --change model"});
+                   "--tensor-parallel 1 or --tensor-parallel 3, or as another run with --lanes 2 --change model"});
   EXPECT_EQ(doubts(of_lanes(2), 1, 4, [](auto& s) { s.contents = checkpoint::Contents::model; }),
             Doubts{"4 tensor ranks do not divide the 2 lanes of the checkpoint's model: train --init-from takes it "
-                   "with --tensor 2, or with --lanes 4"});
+                   "with --tensor-parallel 2, or with --lanes 4"});
   const auto on_gpu = [](auto& s) { s.device_kind = "cuda"; };
   EXPECT_EQ(doubts(of_lanes(1), 1, 4, on_gpu), Doubts{}) << "a GPU's products may be whole for every cut";
   EXPECT_EQ(doubts(of_lanes(2), 1, 4, on_gpu).size(), 1u);

@@ -1,5 +1,5 @@
 // Judges ranks, and writes down what follows from them.
-#include "libtrain/checkpoint/new_cut.h"
+#include "libtrain/checkpoint/new_layout.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
@@ -43,10 +43,10 @@ void require_items(const plan::ModelConfig& model, int stages, bool said) {
   if (stages <= items) return;
   const auto have = fmt::format("its embedding, {} and its head", base::counted(model.layers, "layer"));
   throw base::UsageError(
-      said ? fmt::format("--pipeline {} is more than the {} items of the model: {}", stages, items, have)
+      said ? fmt::format("--pipeline-parallel {} is more than the {} items of the model: {}", stages, items, have)
            : fmt::format("the checkpoint is of {} pipeline stages, more than the {} items of its model: {}", stages,
                          items, have),
-      fmt::format("--pipeline {} at most", items));
+      fmt::format("--pipeline-parallel {} at most", items));
 }
 
 // That of the run, where it is known.
@@ -58,12 +58,12 @@ std::int64_t sequence_of(const RunState& state) {
   return found->get<std::int64_t>();
 }
 
-plan::Stages stages_of_cut(const Manifest& source, const NewCut& cut, int stages) {
+plan::Stages stages_of_layout(const Manifest& source, const NewLayout& cut, int stages) {
   if (cut.stages) return *cut.stages;
   if (stages == 1 && !cut.partition.empty())
-    throw base::UsageError(
-        "--partition says where pipeline stages begin, and there is one",
-        fmt::format("--pipeline {}, or leave the partition out", std::max(2, plan::listed_parts(cut.partition))));
+    throw base::UsageError("--partition says where pipeline stages begin, and there is one",
+                           fmt::format("--pipeline-parallel {}, or leave the partition out",
+                                       std::max(2, plan::listed_parts(cut.partition))));
   if (stages == 1) return {};
   if (cut.partition.empty() && stages == size_of_axis(source, plan::Axis::pipe))
     if (auto kept = stages_of(source)) return *std::move(kept);
@@ -72,7 +72,7 @@ plan::Stages stages_of_cut(const Manifest& source, const NewCut& cut, int stages
                                   {state.model, sequence_of(state), plan::Recompute::none}, stages)};
 }
 
-int experts_of_cut(const Manifest& source, const NewCut& cut, int data, int tensor) {
+int experts_of_layout(const Manifest& source, const NewLayout& cut, int data, int tensor) {
   const auto& model = source.state.model;
   if (cut.experts == 0) {
     const auto kept = expert_parts_of(source);
@@ -93,7 +93,7 @@ bool says(const nlohmann::json& plan, const plan::Stages& stages) {
 }
 
 // As train records them: of one stage there are boundaries alone.
-void record_stages(nlohmann::json& plan, const NewCut& cut, const plan::Stages& stages, std::int64_t items) {
+void record_stages(nlohmann::json& plan, const NewLayout& cut, const plan::Stages& stages, std::int64_t items) {
   const auto set_or_leave_out = [&](const char* key, const nlohmann::json& value, bool usual) {
     if (usual) plan.erase(key);
     else plan[key] = value;
@@ -127,7 +127,7 @@ std::string doubt_of_lanes(const RunState& state, int tensor) {
 
 }  // namespace
 
-CutRanks ranks_of_cut(const Manifest& source, const NewCut& cut) {
+LayoutRanks ranks_of_layout(const Manifest& source, const NewLayout& cut) {
   auto tensor = size_of_axis(source, plan::Axis::tensor), pipeline = size_of_axis(source, plan::Axis::pipe);
   const int data = cut.data > 0 ? cut.data : source.ranks / tensor / pipeline;
   if (cut.tensor > 0) tensor = cut.tensor;
@@ -150,12 +150,12 @@ CutRanks ranks_of_cut(const Manifest& source, const NewCut& cut) {
   }
   require_items(source.state.model, pipeline, cut.pipeline > 0);
   require_as_many_weights(source, data, of_each);
-  const auto experts = experts_of_cut(source, cut, data, tensor);
+  const auto experts = experts_of_layout(source, cut, data, tensor);
   return {plan::replicas_of(static_cast<int>(data * of_each), tensor, pipeline).with_experts(experts),
-          stages_of_cut(source, cut, pipeline)};
+          stages_of_layout(source, cut, pipeline)};
 }
 
-std::vector<std::string> doubts_of_cut(const RunState& state, const CutRanks& ranks) {
+std::vector<std::string> doubts_of_layout(const RunState& state, const LayoutRanks& ranks) {
   std::vector<std::string> out;
   if (const auto empty = Pieces(state.model, ranks.topology, ranks.stages).empty_ranks(); empty > 0)
     out.push_back(fmt::format("{} of {} ranks hold nothing: the model is too small for so many",
@@ -165,7 +165,7 @@ std::vector<std::string> doubts_of_cut(const RunState& state, const CutRanks& ra
   return out;
 }
 
-RunState state_of_cut(const RunState& source, const NewCut& cut, const CutRanks& ranks) {
+RunState state_of_layout(const RunState& source, const NewLayout& cut, const LayoutRanks& ranks) {
   auto state = source;
   state.dtype = cut.dtype.value_or(source.dtype);
   state.contents = cut.contents.value_or(source.contents);

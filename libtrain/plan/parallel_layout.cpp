@@ -1,0 +1,125 @@
+// The description of a parallel layout.
+#include "libtrain/plan/parallel_layout.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/plan/ranges.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace trainyard::plan {
+
+namespace {
+
+constexpr const char *run = "Run", *how = "Parallelism and precision";  // groups of --help
+
+}  // namespace
+
+const base::Choices<base::DType>& dtype_names() {
+  static const base::Choices<base::DType> all{{base::name_of(base::DType::f32), base::DType::f32},
+                                              {base::name_of(base::DType::bf16), base::DType::bf16}};
+  return all;
+}
+
+const base::Choices<base::DeviceKind>& device_names() {
+  static const base::Choices<base::DeviceKind> all{{"cpu", base::DeviceKind::cpu}, {"cuda", base::DeviceKind::cuda}};
+  return all;
+}
+
+const base::Choices<PipelineSchedule>& schedule_names() {
+  static const base::Choices<PipelineSchedule> all{{"naive", PipelineSchedule::naive},
+                                                   {"gpipe", PipelineSchedule::gpipe},
+                                                   {"1f1b", PipelineSchedule::one_f_one_b},
+                                                   {"interleaved", PipelineSchedule::interleaved},
+                                                   {"zero-bubble", PipelineSchedule::zero_bubble}};
+  return all;
+}
+
+std::string recomputed_text(Recompute recompute) {
+  if (recompute == Recompute::none) return {};
+  return recompute == Recompute::selective ? "norms and activations recomputed" : "layers recomputed";
+}
+
+std::vector<base::Field> fields_of(ParallelLayout& c) {
+  base::Choices<Recompute> recompute;
+  for (const auto r : recomputations) recompute.emplace_back(name_of(r), r);
+  base::FieldVisitor v;
+  v("global-batch", c.global_batch, run, "sequences in an optimizer step, over all ranks", ranges::global_batch);
+  v("micro-batch", c.micro_batch, run, "sequences in a forward and backward pass of one rank", ranges::micro_batch);
+  v("sequence", c.sequence, run, "tokens in a sequence; 0: the model's context", {0, ranges::sequence.high});
+  v("zero", c.zero, how,
+    "ZeRO stage: what is sharded over data-parallel ranks. 0: nothing; 1: optimizer states; 2: "
+    "gradients, too; 3: weights, too",
+    ranges::zero);
+  v("dtype", c.dtype, how, "number format of weights and activations: f32, or bf16 with f32 master weights",
+    dtype_names());
+  v("local-accumulation", c.fold, how, "micro-batches whose gradients a rank adds before they are reduced over ranks",
+    ranges::fold);
+  v.formerly("fold");
+  v("reduction", c.reduction, how,
+    "order of sums over ranks. ordered: the same bits on any layout; fast: the library's",
+    base::Choices<Reduction>{{"ordered", Reduction::ordered}, {"fast", Reduction::fast}});
+  v("recompute", c.recompute, how,
+    "activation recomputation (checkpointing): none, selective (norms and activations) "
+    "or full (layers)",
+    recompute);
+  v("tensor-parallel", c.tensor, how, "tensor-parallel ranks, which hold slices of each layer; divides --lanes",
+    ranges::tensor);
+  v.formerly("tensor", {"tp"});
+  v("sequence-parallel", c.sequence_parallel, how, "tensor-parallel ranks split tokens in norms and residuals, too");
+  v("expert-parallel", c.expert_parallel, how, "data-parallel ranks that hold different experts of each layer",
+    ranges::expert_parallel);
+  v.also({"ep"});
+  v("expert-ranks-per-node", c.expert_node, how,
+    "expert-parallel ranks in a node: the all-to-all is hierarchical, "
+    "inside of nodes first",
+    ranges::expert_node);
+  v.formerly("expert-node");
+  v("expert-overlap-chunks", c.expert_chunks, how,
+    "groups of a rank's experts whose all-to-all overlaps with the work "
+    "of another group",
+    ranges::expert_chunks);
+  v.formerly("expert-chunks");
+  v("expert-capacity-buffer", c.expert_buffer, how,
+    "without a capacity: tokens sent to a rank in one dispatch round; "
+    "0: 1.25 times an even load",
+    ranges::expert_buffer);
+  v.formerly("expert-buffer");
+  v("pipeline-parallel", c.pipeline, how, "pipeline stages, each with consecutive layers", ranges::pipeline);
+  v.formerly("pipeline", {"pp"});
+  v("pipeline-schedule", c.pipeline_schedule, how,
+    "order of forward and backward passes: naive, gpipe, 1f1b, "
+    "interleaved or zero-bubble",
+    schedule_names());
+  v("virtual-stages", c.virtual_stages, how, "virtual stages of each pipeline stage, for interleaved",
+    ranges::virtual_stages);
+  v("partition", c.partition, how,
+    "where pipeline stages begin: uniform, parameters, flops, type:REGEX, or first "
+    "layers as 0,3,6");
+  v("gathered-layers", c.layer_slots, how, "layers whose weights are gathered at once: the prefetch depth of ZeRO 3",
+    ranges::layer_slots);
+  v.formerly("layer-slots");
+  v("threads", c.threads, how, "OpenMP threads of a rank; 0: OMP_NUM_THREADS, else its share of the cores",
+    {0, ranges::threads.high});
+  auto fields = v.take();
+  auto& recomputed = base::field_named(fields, "recompute", "a layout");
+  recomputed.former_words = {{"full", "layers"}};
+  recomputed.set = [set = std::move(recomputed.set)](const std::string& text, const std::string& spelled) {
+    set(text == "layers" ? "full" : text, spelled);
+  };
+  for (const char* name : {"tensor-parallel", "expert-parallel", "pipeline-parallel"}) {
+    auto& degree = base::field_named(fields, name, "a cut");
+    degree.set = [name, set = std::move(degree.set)](const std::string& text, const std::string& spelled) {
+      if (text == "auto")
+        throw base::UsageError(fmt::format("{} auto: it is not chosen automatically", spelled),
+                               fmt::format("partition-model says what a model needs with --{} 1, 2, 4, and which of "
+                                           "these fit --device-memory",
+                                           name));
+      set(text, spelled);
+    };
+  }
+  return fields;
+}
+
+}  // namespace trainyard::plan

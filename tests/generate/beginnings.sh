@@ -1,0 +1,74 @@
+#!/bin/bash
+# What generate puts before a prompt: models trained here, with and without a token that begins documents, and an imported one whose tokenizer has a template.
+# usage: beginnings.sh BIN_FOLDER GOLDEN_TOKENIZERS
+PATH=$(realpath "$1"):$PATH
+golden=$(realpath "$2")
+. "$(dirname "$0")/../script.sh"
+end_at_first_failure
+
+begin=$(jq '.added_tokens[] | select(.content == "<|begin_of_text|>").id' "$golden/llama3.json")
+end=$(jq '.added_tokens[] | select(.content == "<|end_of_text|>").id' "$golden/llama3.json")
+mkdir with-template
+jq --argjson id "$begin" '.post_processor = {type: "Sequence", processors: [{type: "ByteLevel", add_prefix_space: true, trim_offsets: false, use_regex: true},
+  {type: "TemplateProcessing", single: [{SpecialToken: {id: "<|begin_of_text|>", type_id: 0}}, {Sequence: {id: "A", type_id: 0}}], pair: [],
+   special_tokens: {"<|begin_of_text|>": {id: "<|begin_of_text|>", ids: [$id], tokens: ["<|begin_of_text|>"]}}}]}' "$golden/llama3.json" >with-template/tokenizer.json
+
+small_text 60 >text
+printf 'layers = 1\nhidden = 16\nheads = 4\nkv-heads = 2\nffn = 24\ncontext = 32\nnorm = "rms"\npositions = "rotary"\nactivation = "swiglu"\nbiases = "off"\ntied = "off"\n' >model.toml
+train_on() { expect 0 train --model model.toml --data "$1" --output "$2" --steps 1 --global-batch 2 --threads 1 --progress never; }
+first() {  # WANT CHECKPOINT ARGUMENTS...: the tokens before the text, which the prompt's tokens begin with
+  local want=$1 checkpoint=$2
+  shift 2
+  expect 0 generate --checkpoint "$checkpoint" --threads 1 --tokens 2 --json "$@"
+  [ "$(jq -c .begin_tokens out)" = "$want" ] || fail "begins with $(jq -c .begin_tokens out), not $want: $checkpoint $*"
+  jq -e '.begin_tokens as $b | .prompt_tokens[:$b | length] == $b' out >/dev/null || fail "other prompt tokens: $(cat out)"
+}
+
+# Trained here: what its shards have. An end of document goes without saying, unless the tokenizer says something else.
+expect 0 shard-data --input text --split paragraphs --tokenizer "$golden/llama3.json" --output plain --validation 0
+train_on plain plain-run
+first "[$end]" plain-run --prompt line; [ ! -s err ] || fail "it is said"
+first "[$end]" plain-run
+first '[]' plain-run --prompt line --no-bos
+[ "$(jq '.prompt_tokens[0]' out)" != "$end" ] || fail "there is one all the same"
+expect 0 shard-data --input text --split paragraphs --tokenizer with-template/tokenizer.json --output ended --validation 0
+train_on ended ended-run
+first "[$end]" ended-run --prompt line; once "<|end_of_text|> (token $end) is put before the text, as between the documents"
+expect 0 shard-data --input text --split paragraphs --tokenizer "$golden/llama3.json" --begin-of-document '<|begin_of_text|>' --output begun --validation 0
+train_on begun begun-run
+first "[$begin]" begun-run --prompt line; once "<|begin_of_text|> (token $begin) is put before the text, as before each document of the training data"
+first "[$begin]" begun-run; once 'is put before the text'
+first '[]' begun-run --prompt line --no-bos; [ ! -s err ] || fail "what is left out is said"
+first '[]' begun-run --prompt '<|begin_of_text|>line'; unsaid 'is put before'
+jq -e --argjson b "$begin" '.prompt_tokens[:1] == [$b] and .prompt_tokens[1] != $b' out >/dev/null || fail "twice: $(cat out)"
+# What is put is not shown, and not lost: the text behind it is another one.
+expect 0 generate --checkpoint begun-run --threads 1 --tokens 20 --prompt line --temperature 0; mv out with
+expect 0 generate --checkpoint begun-run --threads 1 --tokens 20 --prompt '<|begin_of_text|>line' --no-bos --temperature 0; same out with "the token in the prompt itself"
+[ "$(head -c 4 with)" = line ] || fail "the text does not begin with its prompt"
+
+# Imported: what the files of its tokenizer say.
+expect 0 convert-checkpoint plain-run theirs --to safetensors
+cp with-template/tokenizer.json theirs
+jq --argjson b "$begin" '.bos_token_id = $b' theirs/config.json >config && mv config theirs/config.json
+expect 0 convert-checkpoint theirs imported --from safetensors
+first "[$begin]" imported --prompt line; once "<|begin_of_text|> (token $begin) is put before the text, as the post_processor of tokenizer.json says"
+first '[]' imported --prompt line --no-bos; unsaid 'is put before'
+first "[$begin]" imported
+# A tokenizer that puts nothing there. Without a prompt a text begins with config.json's bos_token_id, else an end of document.
+cp "$golden/llama3.json" theirs/tokenizer.json
+expect 0 convert-checkpoint theirs silent --from safetensors
+first '[]' silent --prompt line; [ ! -s err ] || fail "nothing is put, and it is said"
+first "[$begin]" silent
+jq 'del(.bos_token_id)' theirs/config.json >config && mv config theirs/config.json
+expect 0 convert-checkpoint theirs silent --from safetensors --force
+first "[$end]" silent
+# Its tokenizer's settings, found when it is used and not yet when it was imported.
+jq -n '{add_bos_token: true, bos_token: {content: "<|a|>"}}' >theirs/tokenizer_config.json
+first "[$(jq '.added_tokens[] | select(.content == "<|a|>").id' "$golden/llama3.json")]" silent --prompt line; once 'add_bos_token of tokenizer_config.json says'
+expect 0 generate --checkpoint silent --threads 1 --tokens 2 --prompt line; [ "$(head -c 4 out)" = line ] || fail "what is put before is shown: $(cat out)"
+jq -n '{add_bos_token: true, bos_token: "<|gone|>"}' >theirs/tokenizer_config.json
+refused 3 'puts "<|gone|>" before each text' generate --checkpoint silent --threads 1 --tokens 2 --prompt line
+first '[]' silent --prompt line --no-bos
+
+refused 2 'nothing to begin with' generate --checkpoint plain-run --no-bos
+passed

@@ -1,0 +1,116 @@
+// Decides by where the weights come from.
+#include "tools/generate/beginning.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
+#include "libtrain/base/text.h"
+#include "libtrain/checkpoint/document_tokens.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace trainyard::generate {
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+struct Said {
+  Ids tokens;
+  std::string by;
+};
+
+std::string named(const data::Tokenizer& tokenizer, const Ids& tokens) {
+  std::vector<std::string> parts;
+  for (const auto id : tokens) {
+    const auto name = tokenizer.name_of_token(id);
+    parts.push_back(name.empty() ? fmt::format("token {}", id)
+                                 : fmt::format("{} (token {})", base::one_line(name), id));
+  }
+  return fmt::format("{}", fmt::join(parts, " "));
+}
+
+// The first bos_token_id of the config.json that was imported, where the model has a row for it.
+std::optional<std::int32_t> imported_begin(const checkpoint::RunState& state) {
+  const auto ids = state.provenance.find("token_ids");
+  if (ids == state.provenance.end() || !ids->is_object()) return {};
+  auto id = ids->value("bos_token_id", nlohmann::json());
+  if (id.is_array() && !id.empty()) id = nlohmann::json(id.front());
+  if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= static_cast<std::uint64_t>(state.model.vocabulary))
+    return {};
+  return id.get<std::int32_t>();
+}
+
+Said said_of_imported(std::int32_t recorded, const data::Tokenizer& tokenizer, const data::BeginBeside& beside) {
+  const bool denied = beside.added && !*beside.added;
+  if (denied && recorded < 0) return {};
+  if (auto before = tokenizer.before_text(); !denied && !before.empty())
+    return {std::move(before), fmt::format("the post_processor of {} says", base::one_line(tokenizer.name()))};
+  if (recorded >= 0) return {{recorded}, "the files of the imported model said"};
+  if (!beside.added || beside.token.empty()) return {};
+  const auto id = tokenizer.token_named(beside.token);
+  if (id < 0)
+    throw base::InputError(
+        fmt::format("tokenizer_config.json puts {} before each text, which tokenizer {} does not have",
+                    base::excerpt(beside.token), base::one_line(tokenizer.name())),
+        "correct bos_token or add_bos_token there, or give --no-bos");
+  return {{id}, "add_bos_token of tokenizer_config.json says"};
+}
+
+void require_rows(const Ids& tokens, const data::Tokenizer& tokenizer, std::int64_t rows) {
+  for (const auto id : tokens)
+    if (id < 0 || id >= rows)
+      throw base::InputError(fmt::format("token {} is to stand before each text, the model's vocabulary has {} tokens",
+                                         named(tokenizer, {id}), rows),
+                             "give the tokenizer of this model (--tokenizer), or --no-bos");
+}
+
+Beginning of_imported(const checkpoint::RunState& state, std::int32_t recorded, const data::Tokenizer& tokenizer,
+                      const data::BeginBeside& beside) {
+  auto said = said_of_imported(recorded, tokenizer, beside);
+  Beginning out;
+  out.tokens = said.tokens;
+  out.alone = std::move(said.tokens);
+  if (!out.tokens.empty())
+    out.told =
+        fmt::format("{} is put before the text, as {}. --no-bos leaves it out", named(tokenizer, out.tokens), said.by);
+  else out.alone = {imported_begin(state).value_or(tokenizer.end_of_document())};
+  return out;
+}
+
+Beginning of_trained(std::int32_t recorded, const data::Tokenizer& tokenizer) {
+  const Ids begin{recorded >= 0 ? recorded : tokenizer.end_of_document()};
+  Beginning out{begin, begin, ""};
+  if (recorded >= 0) {
+    out.told =
+        fmt::format("{} is put before the text, as before each document of the training data. --no-bos leaves it out",
+                    named(tokenizer, begin));
+  } else if (const auto usual = tokenizer.before_text(); !usual.empty() && usual != begin) {
+    out.told = fmt::format(
+        "{} is put before the text, as between the documents of the training data. They do not begin with {}, as the "
+        "post_processor of {} has it (shard-data --begin-of-document)",
+        named(tokenizer, begin), named(tokenizer, usual), base::one_line(tokenizer.name()));
+  }
+  return out;
+}
+
+}  // namespace
+
+Beginning beginning_of(const checkpoint::RunState& state, const data::Tokenizer& tokenizer,
+                       const data::BeginBeside& beside) {
+  const auto recorded = checkpoint::document_ids_of(state.provenance).begin;
+  const bool came_back = recorded < 0 && tokenizer.source() == "bytes";  // no program but ours has this tokenizer
+  auto out = is_imported(state) && !came_back ? of_imported(state, recorded, tokenizer, beside)
+                                              : of_trained(recorded, tokenizer);
+  require_rows(out.tokens, tokenizer, state.model.vocabulary);
+  return out;
+}
+
+bool is_imported(const checkpoint::RunState& state) {
+  return state.provenance.is_object() && state.provenance.contains("imported_from");
+}
+
+}  // namespace trainyard::generate

@@ -1,0 +1,97 @@
+// Finds the checkpoint and its tokenizer, and reads both.
+#include "tools/generate/loaded.h"
+
+#include "libtrain/base/atomic_file.h"
+#include "libtrain/base/checksum.h"
+#include "libtrain/base/cores.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
+#include "libtrain/checkpoint/document_tokens.h"
+#include "libtrain/checkpoint/removed.h"
+#include "libtrain/plan/file_layout.h"
+#include "tools/generate/tokenizer_place.h"
+
+#include <filesystem>
+#include <utility>
+
+namespace trainyard::generate {
+
+namespace {
+
+// --threads, else OMP_NUM_THREADS, else all cores that there are.
+int compute_threads(int asked) { return base::team_threads(asked, base::threads_or_all(0)); }
+
+// Before anything is made of the file: a checkpoint from elsewhere may name any.
+void require_recorded(const std::string& source, std::uint32_t found, const std::string& known,
+                      const nlohmann::json& recorded) {
+  const auto crc = recorded.is_object() ? recorded.value("crc32c", found) : found;
+  if (crc != found)
+    throw base::InputError(fmt::format("tokenizer {} has CRC32C {:08x}, the one of the training data ({}) had {:08x}: "
+                                       "its tokens mean something else",
+                                       source, found, known, crc),
+                           "give the tokenizer that the training data was made with (--tokenizer)");
+}
+
+// With what the weights know of documents' ends and beginnings.
+std::unique_ptr<data::Tokenizer> read_tokenizer(const std::string& source, const std::string& known,
+                                                const nlohmann::json& recorded, const checkpoint::RunState& state) {
+  if (source == "bytes" || base::file_size(source) < 0) return data::make_tokenizer(source);
+  auto model = base::read_file(source);
+  require_recorded(source, base::crc32c(model.data(), model.size()), known, recorded);
+  const auto ids = checkpoint::document_ids_of(state.provenance);
+  auto around = data::document_tokens(ids.end, ids.begin);
+  auto tokenizer = data::tokenizer_of_model(source, model, around);
+  if (!tokenizer->made_its_end() || tokenizer->vocabulary() <= state.model.vocabulary) return tokenizer;
+  // A model of others has no row for an end that is made here.
+  around.end = data::end_beside(source).token;
+  return around.end.empty() ? std::move(tokenizer) : data::tokenizer_of_model(source, std::move(model), around);
+}
+
+// --tokenizer, else the one that the run kept or recorded.
+std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const std::string& folder,
+                                               const checkpoint::RunState& state) {
+  const auto recorded = state.provenance.value("tokenizer", nlohmann::json());
+  const auto known = tokenizer_place(folder, state.provenance);
+  const auto source = options.tokenizer.empty() ? known : options.tokenizer;
+  if (source.empty())
+    throw base::InputError(options.checkpoint + ": records no tokenizer", "--tokenizer bytes, or --tokenizer PATH");
+  if (options.tokenizer.empty() && source != "bytes" && !std::filesystem::is_regular_file(source))
+    throw base::InputError(
+        fmt::format("{}: was trained with tokenizer {}, which is not there any more", options.checkpoint, source),
+        "--tokenizer PATH, with where it is now");
+  auto tokenizer = read_tokenizer(source, known, recorded, state);
+  if (tokenizer->vocabulary() > state.model.vocabulary)
+    throw base::InputError(fmt::format("tokenizer {} has {} tokens, the model's vocabulary {}", source,
+                                       tokenizer->vocabulary(), state.model.vocabulary),
+                           "give the tokenizer that the training data was made with (--tokenizer)");
+  require_recorded(source, tokenizer->crc32c(), known, recorded);
+  return tokenizer;
+}
+
+Beginning beginning_for(const Options& options, const data::Tokenizer& tokenizer, const checkpoint::RunState& state) {
+  if (options.no_begin) return {};
+  return beginning_of(state, tokenizer,
+                      is_imported(state) ? data::begin_beside(tokenizer.source()) : data::BeginBeside());
+}
+
+}  // namespace
+
+Loaded load(const Options& options, const std::optional<std::string>& prompt) {
+  return checkpoint::looking_again({options.checkpoint}, [&] {
+    Loaded out;
+    out.folder = find_checkpoint(options.checkpoint);
+    checkpoint::reading({out.folder}, [&] {
+      checkpoint::Reader reader(out.folder);
+      const auto& state = reader.state();
+      out.step = state.step;
+      out.tokenizer = tokenizer_for(options, out.folder, state);
+      out.beginning = beginning_for(options, *out.tokenizer, state);
+      if (prompt)
+        out.prompt = prompt_tokens(*out.tokenizer, *prompt, plan::longest_sequence(state.model), out.beginning);
+      out.model = std::make_unique<LanguageModel>(reader, compute_threads(options.threads));
+    });
+    return out;
+  });
+}
+
+}  // namespace trainyard::generate

@@ -1,0 +1,22 @@
+// Output: standard output, written at once.
+#pragma once
+
+#include "tools/common/program.h"
+
+#include <string_view>
+
+namespace trainyard::generate {
+
+// A terminal gets nothing to obey (tools::print). A reader that went away is no error: there is nothing left to do.
+class Output {
+ public:
+  void write(std::string_view text) {
+    if (!gone_) gone_ = !tools::print(text);
+  }
+  bool gone() const { return gone_; }
+
+ private:
+  bool gone_ = false;
+};
+
+}  // namespace trainyard::generate
