@@ -27,7 +27,7 @@ std::string shown(const std::string& text) {
 
 void refuse_empty(const std::string& text, const std::string& spelled) {
   if (text.empty())
-    throw UsageError(fmt::format("{} is empty", spelled), "is a variable unset? Leave it out for the default");
+    throw UsageError(fmt::format("{} is empty", spelled), "is a variable unset? Give a value, or leave it out");
 }
 
 // `about`: what the number is, for a hint.
@@ -349,7 +349,10 @@ void read_toml(std::vector<Field>& fields, const std::string& path) {
     const std::string name(key.str());
     const auto* inner = node.as_table();
     const bool is_group = inner != nullptr && std::any_of(fields.begin(), fields.end(), [&](const Field& f) {
-                            return f.name.starts_with(hyphenated(name) + "-");
+                            const auto names = f.names();
+                            return std::any_of(names.begin(), names.end(), [&](const auto& spelled) {
+                              return spelled.starts_with(hyphenated(name) + "-");
+                            });
                           });
     if (!is_group) {
       read(name, name, node);
@@ -367,9 +370,10 @@ void read_toml(std::vector<Field>& fields, const std::string& path) {
 
 void read_environment(std::vector<Field>& fields) {
   Complaints complaints;
-  std::vector<std::string> names;
+  std::vector<std::string> names, hinted;  // old and short spellings are no news
   for (auto& f : fields) {
     std::string first;
+    hinted.push_back(f.name);
     for (const auto& name : f.names()) {
       names.push_back(name);
       const auto variable = variable_of(name);
@@ -387,7 +391,7 @@ void read_environment(std::vector<Field>& fields) {
   }
   complaints.attempt([] { static_cast<void>(shared_memory_wanted()); });
   for (const auto& variable : unknown_variables(names))
-    complaints.add(fmt::format("{} is set, but there is no such setting", variable), variable_hint(variable, names));
+    complaints.add(fmt::format("{} is set, but there is no such setting", variable), variable_hint(variable, hinted));
   complaints.raise();
 }
 

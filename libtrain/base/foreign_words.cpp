@@ -170,7 +170,10 @@ const std::vector<Entry>& entries() {
         "max-position-embeddings", "layers", "hidden", "heads"},
        "",
        shape},
-      {{"world", "gpus", "nproc", "nproc-per-node", "num-gpus", "n", "np", "world-size", "dp"}, "ranks", ""},
+      {{"world", "gpus", "nodes", "nnodes", "num-nodes", "gpus-per-node", "nproc", "nproc-per-node", "num-gpus", "n",
+        "np", "world-size", "dp"},
+       "ranks",
+       ""},
       {{"gpu-memory", "memory", "max-memory", "vram", "mem"}, "device-memory", ""},
       {{"gpu-memory", "memory", "max-memory", "vram", "mem"}, "memory-limit", ""},
       {{"overwrite", "overwrite-output-dir", "f", "yes", "y"}, "force", ""},
@@ -211,7 +214,12 @@ bool is_of_training(const std::string& word) {
                                       "micro-batch",
                                       "global-batch",
                                       "device",
-                                      "data"};
+                                      "data",
+                                      "tensor",
+                                      "pipeline",
+                                      "fold",
+                                      "layer-slots",
+                                      "lr-schedule"};
   return std::find(std::begin(all), std::end(all), word) != std::end(all);
 }
 

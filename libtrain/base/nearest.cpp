@@ -41,6 +41,9 @@ struct Synonym {
 };
 constexpr Synonym synonyms[] = {{"bfloat16", "bf16"},
                                 {"bfloat", "bf16"},
+                                {"fp16", "f16"},  // where there is one
+                                {"float16", "f16"},
+                                {"half", "f16"},
                                 {"fp16", "bf16"},
                                 {"float16", "bf16"},
                                 {"f16", "bf16"},

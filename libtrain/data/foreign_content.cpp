@@ -139,7 +139,7 @@ std::optional<JsonLines> json_lines_in(std::string_view head, bool whole, std::s
     }
   }
   if (lines > 1 || (lines == 1 && has_key)) return found;
-  if (lines > 0 || whole) return std::nullopt;
+  if (whole) return std::nullopt;
   const auto object = beginning_of_object(head);
   if (!object) return std::nullopt;
   if (object->rest.starts_with('"')) found.text_keys.emplace_back(object->key);

@@ -123,6 +123,7 @@ std::vector<std::string> split_names(const std::string& text) {
     std::replace(name.begin(), name.end(), '-', '_');
     if (name == "local_accumulation") name = "fold";
     if (name == "lr_schedule") name = "schedule";
+    if (name == "lr") name = "learning_rate";
   }
   return names;
 }

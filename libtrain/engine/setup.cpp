@@ -74,6 +74,9 @@ std::int64_t validation_sequences_of(const RunConfig& c, const data::SetIndex& i
                                        there, c.validation_sequences),
                            "lower --validation-sequences, or make shards with a larger --validation");
   if (c.validation_sequences > 0) return c.validation_sequences;
+  if (there == 0)
+    throw base::InputError(fmt::format("the validation split of {} holds no window of {} tokens", c.data, sequence + 1),
+                           "a shorter --sequence, shards with a larger --validation, or no --validate-every");
   const auto micro_batches = std::min(there, std::max(usual, c.micro_batch)) / c.micro_batch;
   if (micro_batches == 0)
     throw base::InputError(

@@ -226,6 +226,31 @@ std::optional<Remedy> joint_remedy(const Plan& plan, Pass pass) {
   return least;
 }
 
+// The fewest ranks, doubled again and again, that fit with all that is sharded over them, recomputed where that is
+// needed; with a batch for each of them.
+std::optional<Remedy> more_ranks_remedy(const Plan& plan, Pass pass) {
+  auto other = plan;
+  other.zero = 3;
+  for (auto ranks = std::int64_t{2} * plan.topology.world(); ranks <= ranges::ranks.high; ranks *= 2) {
+    other.topology = topology_of(other, static_cast<int>(ranks));
+    const auto least_batch = other.micro_batch * other.fold * other.topology.size(Axis::data);
+    other.global_batch = std::max(plan.global_batch, least_batch);
+    for (const auto recompute : {plan.recompute, Recompute::layers}) {
+      other.recompute = recompute;
+      const auto bytes = price(other, pass);
+      if (!bytes) return {};
+      if (*bytes > plan.device_memory) continue;
+      auto flags = fmt::format("{} ranks", ranks);
+      if (plan.zero != 3) flags += " --zero 3";
+      if (recompute != plan.recompute) flags += fmt::format(" --recompute {}", name_of(recompute));
+      if (other.global_batch != plan.global_batch && pass == Pass::train)
+        flags += fmt::format(" --global-batch {}", other.global_batch);
+      return Remedy{flags, *bytes, false};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string remedies(const Plan& plan, Pass pass) {
@@ -241,10 +266,12 @@ std::string remedies(const Plan& plan, Pass pass) {
   const auto joint = joint_remedy(plan, pass);
   if (joint && joint->bytes <= plan.device_memory)
     return needs(*joint) + " and fits" + (joint->alone ? "" : "; none of these alone is enough");
+  if (const auto ranks = more_ranks_remedy(plan, pass))
+    return needs(*ranks) + fmt::format(" and fits; on {} nothing does", base::counted(plan.topology.world(), "rank"));
   if (joint && nears(*joint) && std::find(nearer.begin(), nearer.end(), needs(*joint)) == nearer.end())
     nearer.push_back(needs(*joint));
   const std::string last = "a smaller model or a device with more memory";
-  return nearer.empty() ? last : fmt::format("{}: nothing else is enough: {}", last, fmt::join(nearer, "; "));
+  return nearer.empty() ? last : fmt::format("{}: none of these is enough: {}", last, fmt::join(nearer, "; "));
 }
 
 }  // namespace trainyard::plan

@@ -103,10 +103,10 @@ for empty in "--output '' --input good.jsonl" "--output= --input good.jsonl" "--
   flag=$(grep -o '^--[a-z]*' <<<"$empty")
   said "^shard-data: $flag is empty: is a variable unset?\$"
   said "try: $flag: [a-z]"
-  unsaid 'for the default'
+  unsaid 'leave it out'
 done
 hinted 2 shard-data --input good.jsonl --output missing --rejects ''
-said 'Leave it out for the default'
+said 'Give a value, or leave it out'
 hinted 2 shard-data --input good.jsonl --output missing --split words
 hinted 2 shard-data --input good.jsonl --output missing --validation 1.5
 hinted 2 shard-data --input good.jsonl --output missing --shard-tokens 1

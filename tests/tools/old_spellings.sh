@@ -27,6 +27,13 @@ expect 0 train --fold 2 --local-accumulation 2 --print-config
 sed 's/^tensor-parallel/tensor/; s/^local-accumulation/fold/; s/^lr-schedule/schedule/; s/"full"/"layers"/' printed >old.toml
 expect 0 train --config old.toml --print-config
 said '^local-accumulation = 2 .*# old.toml'; said '^lr-schedule = "constant" .*# old.toml'; said '^recompute = "full" .*# old.toml'
+printf '[layer]\nslots = 3\n' >table.toml
+expect 0 train --config table.toml --print-config
+said '^gathered-layers = 3 .*# table.toml'
+expect 0 train --fold 2 --fold 4 --print-config
+said '^train: --fold is given 2 times, and the last counts: 2, 4$'
+expect 2 train --tensr 2
+unsaid 'did you mean --tensor?'
 printf 'fold = 2\nlocal-accumulation = 2\n' >both.toml
 refused 3 "'fold' and 'local-accumulation' are one key, given twice" train --config both.toml --print-config
 expect 0 env TRAINYARD_FOLD=4 train --print-config
@@ -46,13 +53,16 @@ same out plan.json "plans by old and new spellings"
 small_text 200 >text
 expect 0 shard-data --input text --split paragraphs --output data
 tiny_model 16 >tiny.toml
+printf 'tensor = 2\n' >model.toml
+expect 3 train --model model.toml --data data --output run
+said 'how a model is trained is no part of it'
 train=(train --model tiny.toml --data data --output run --global-batch 4 --threads 1 --progress never)
 expect 0 "${train[@]}" --steps 2 --local-accumulation 2
 jq -e '.identity.fold == 2 and .identity.schedule == "cosine"' run/checkpoints/step-*/manifest.json >/dev/null || fail "the identity has other keys"
 expect 3 "${train[@]}" --steps 2 --local-accumulation 4
 said 'fold: the checkpoint has 2, this run 4'
 expect 0 "${train[@]}" --steps 4 --local-accumulation 4 --change local-accumulation,steps
-expect 0 "${train[@]}" --steps 6 --fold 4 --lr-schedule linear --change lr-schedule,steps
+expect 0 "${train[@]}" --steps 6 --fold 4 --lr-schedule linear --lr 2e-3 --change lr-schedule,lr,steps
 expect 0 reshard-checkpoint run other --data-parallel 1 --tensor 1 --pipeline 1
 expect 0 reshard-checkpoint --diff run other
 passed

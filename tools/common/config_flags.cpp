@@ -56,11 +56,14 @@ bool ConfigFlags::is_given(std::size_t i) const {
 
 std::vector<std::string> ConfigFlags::overridden() const {
   std::vector<std::string> out;
-  for (const auto* option : options_) {
+  auto all = options_;
+  all.insert(all.end(), former_.begin(), former_.end());
+  for (const auto* option : all) {
+    if (option == nullptr) continue;
     const auto& said = option->results();
     if (std::any_of(said.begin(), said.end(), [&](const auto& value) { return value != said.back(); }))
-      out.push_back(fmt::format("{} is given {} times, and the last counts: {}", option->get_name(), said.size(),
-                                fmt::join(said, ", ")));
+      out.push_back(fmt::format("{} is given {} times, and the last counts: {}", "--" + option->get_lnames().front(),
+                                said.size(), fmt::join(said, ", ")));
   }
   for (std::size_t i = 0; i < fields_.size(); ++i)
     if (former_[i] != nullptr && former_[i]->count() > 0)

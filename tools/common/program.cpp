@@ -51,7 +51,7 @@ void flush_output() {
 
 [[noreturn]] void refuse_empty(const std::string& flag, const CLI::Option& option) {
   throw CLI::ValidationError(flag + " is empty: is a variable unset?" +
-                             (option.get_required() ? "" : " Leave it out for the default"));
+                             (option.get_required() ? "" : " Give a value, or leave it out"));
 }
 
 // `--flag=` with nothing behind it, which CLI11 takes for the flag alone: it would be on, or eat the next word.
@@ -108,8 +108,8 @@ std::string about_the_flag_of(const CLI::App& app, const std::string& message) {
 // One sentence for a mistake in the command line, and what to try: what was meant where that can be told.
 base::UsageError usage_error(const CLI::App& app, const CLI::ParseError& error) {
   std::vector<std::string> flags;
-  for (const auto* option : app.get_options())
-    for (const auto& name : option->get_lnames()) flags.push_back(name);
+  for (const auto* option : app.get_options())  // old and short spellings are no news
+    if (!option->get_group().empty() && !option->get_lnames().empty()) flags.push_back(option->get_lnames().front());
   const auto unknown = left_over(app, [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
   auto hint = unknown.empty() ? std::string() : base::foreign_word_hint(unknown, flags, base::Spelling::flags);
   std::string message = error.what();

@@ -53,7 +53,8 @@ class Totals {
   void add(const engine::StepMetrics& m) {
     if (steps_++ == 0) first_ = m.tokens_seen, first_step_ = m.tokens_per_second * m.step_seconds;
     last_ = m.tokens_seen;
-    step_seconds_ += m.step_seconds, validation_seconds_ += m.validation_seconds;
+    step_seconds_ += m.step_seconds;
+    if (m.validation_loss) validation_seconds_ += m.validation_seconds;
   }
   std::string text(const std::string& checkpoint) const {
     const auto tokens = last_ - first_ + std::llround(first_step_);
