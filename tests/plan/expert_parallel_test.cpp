@@ -360,6 +360,7 @@ TEST(ExpertParallel, ThreeAndAHalfTrillionNeedTheHost) {
   EXPECT_NEAR(more, 18 * share - 40e9, 0.1 * 40e9 + 4e9) << "beside these a buffer of two layers, and activations";
   p.expert_parallel = 256, p.topology = topology_of(p, 512);
   predict(p);
+  p.device_memory = 1;  // so that nothing fits, and all that is nearer is said
   const auto hint = remedies(p);
   const auto first = hint.find("--tensor-parallel 2 would need");
   ASSERT_NE(first, std::string::npos) << hint;
