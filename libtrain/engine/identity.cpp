@@ -56,9 +56,8 @@ std::string default_text(const std::string& name) {
 // What a run may go on with otherwise: it changes where and how it computes, not what
 // (libtrain/design/runs-and-faults.md, decision 14).
 bool is_free(const std::string& name) {
-  for (const char* free :
-       {"ranks", "tensor", "tensor_parallel", "pipeline", "pipeline_parallel", "expert_parallel", "sequence_parallel",
-        "zero", "dtype", "device", "threads", "recompute", "save_every", "keep", "save_throttle"})
+  for (const char* free : {"ranks", "tensor", "pipeline", "expert_parallel", "sequence_parallel", "zero", "dtype",
+                           "device", "threads", "recompute", "save_every", "keep", "save_throttle"})
     if (name == free) return true;
   return false;
 }
@@ -118,12 +117,12 @@ std::vector<std::string> split_names(const std::string& text) {
   auto names = base::comma_separated(text);
   if (text.find_first_not_of(" ,") != std::string::npos) std::erase(names, "");  // a comma too many
   if (text.empty()) names.clear();
-  // An identity keeps the names that settings had first.
+  RunConfig settings;
+  const auto fields = fields_of(settings);
   for (auto& name : names) {
-    std::replace(name.begin(), name.end(), '-', '_');
-    if (name == "local_accumulation") name = "fold";
-    if (name == "lr_schedule") name = "schedule";
-    if (name == "lr") name = "learning_rate";
+    std::replace(name.begin(), name.end(), '_', '-');
+    const auto field = std::find_if(fields.begin(), fields.end(), [&](const auto& f) { return f.is_named(name); });
+    name = field == fields.end() ? plan::with_underscores(name) : plan::key_of(*field);
   }
   return names;
 }
