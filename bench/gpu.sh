@@ -1,17 +1,18 @@
 #!/bin/bash
 # The GPU's figures: products and attention against the measured ceiling, memory-bound kernels, and training throughput. Prints a table; --record appends it to bench/RESULTS.md.
-# usage: bash bench/gpu.sh [--prebuilt DIR] [--record] [--models "gpt2 gpt2-xl llama-1b"] [--micro-batches "4 8 16 32"] [--no-peer] [--kernels MODEL:MICRO-BATCH]
+# usage: bash bench/gpu.sh [--prebuilt DIR] [--record] [--models "gpt2 gpt2-xl llama-1b"] [--micro-batches "4 8 16 32"] [--parts "kernels models peer"] [--kernels MODEL:MICRO-BATCH]
+# --parts: kernels against ceilings, training throughput, PyTorch beside it; all of them where it is not given.
 # --kernels prints where the GPU's time goes in a run of that model, and nothing else.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-record=no models="gpt2 gpt2-xl llama-1b" micro_batches="4 8 16 32" peer=yes kernels=
+record=no models="gpt2 gpt2-xl llama-1b" micro_batches="4 8 16 32" parts="kernels models peer" kernels=
 while [ $# -gt 0 ]; do
   case $1 in
     --record) record=yes ;;
     --prebuilt) folder=$(cd "$2" && pwd); . "$here/../tests/gpu_prebuilt.sh"; shift ;;
     --models) models=$2; shift ;;
     --micro-batches) micro_batches=$2; shift ;;
-    --no-peer) peer=no ;;
+    --parts) parts=$2; shift ;;
     --kernels) kernels=$2; shift ;;
     *) sed -n 's/^# usage/usage/p' "$0" >&2; exit 2 ;;
   esac
@@ -56,20 +57,24 @@ fi
   echo
   echo "    bash bench/gpu.sh"
   echo
-  echo '```'
-  profile-comm --device cuda --model gpt2 --micro-batch 8 --dtype bf16 --budget 90s --disk-bytes 0 --output "$place/profile.json" --progress never 2>/dev/null
-  echo
-  TRAINYARD_PROFILE=$place/profile.json bench_kernels_gpu --benchmark_counters_tabular=true --benchmark_color=false 2>/dev/null
-  echo '```'
-  echo
-  prepare
-  echo "| model | micro-batch | tokens/s | share of 989.4 TFLOP/s |"
-  echo "|---|---|---|---|"
-  for model in $models; do
-    for micro in $micro_batches; do throughput $model $micro; done
-  done
-  if [ $peer = yes ] && LD_LIBRARY_PATH=${PEER_LIBRARY_PATH-${LD_LIBRARY_PATH:-}} python3 -c 'import torch' 2>/dev/null; then
+  if [[ $parts = *kernels* ]]; then
+    echo '```'
+    profile-comm --device cuda --model gpt2 --micro-batch 8 --dtype bf16 --budget 90s --disk-bytes 0 --output "$place/profile.json" --progress never 2>/dev/null
     echo
+    TRAINYARD_PROFILE=$place/profile.json bench_kernels_gpu --benchmark_counters_tabular=true --benchmark_color=false 2>/dev/null
+    echo '```'
+    echo
+  fi
+  prepare
+  if [[ $parts = *models* ]]; then
+    echo "| model | micro-batch | tokens/s | share of 989.4 TFLOP/s |"
+    echo "|---|---|---|---|"
+    for model in $models; do
+      for micro in $micro_batches; do throughput $model $micro; done
+    done
+    echo
+  fi
+  if [[ $parts = *peer* ]] && LD_LIBRARY_PATH=${PEER_LIBRARY_PATH-${LD_LIBRARY_PATH:-}} python3 -c 'import torch' 2>/dev/null; then
     echo '```'
     python3 "$here/compare_pytorch.py" --train "$(command -v train)" --data "$place/data" --device cuda --kernels "$(command -v bench_kernels_gpu)" --micro-batches "${micro_batches// /,}"
     echo '```'

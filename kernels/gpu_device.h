@@ -71,11 +71,15 @@ __device__ __forceinline__ float widen(float v) { return v; }
 __device__ __forceinline__ double widen(double v) { return v; }
 __device__ __forceinline__ void store(float* p, float v) { *p = v; }
 __device__ __forceinline__ void store(double* p, double v) { *p = v; }
-// To nearest, ties to even; NaN stays NaN: as on the CPU.
+// To nearest, ties to even: as on the CPU. NaN stays NaN, of whatever bits.
 __device__ __forceinline__ void store(b16* p, float v) {
+#ifdef __CUDA_ARCH__
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(p->bits) : "f"(v));
+#else
   const unsigned u = __float_as_uint(v);
   const unsigned rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   p->bits = static_cast<std::uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded);
+#endif
 }
 
 template <class T> struct Compute { using type = float; };
@@ -84,20 +88,8 @@ template <class T> using compute_t = typename Compute<T>::type;
 
 __device__ __forceinline__ float exp_of(float x) { return expf(x); }
 __device__ __forceinline__ double exp_of(double x) { return exp(x); }
-__device__ __forceinline__ float tanh_of(float x) { return 1.0f - 2.0f / (expf(2.0f * x) + 1.0f); }
-__device__ __forceinline__ double tanh_of(double x) { return tanh(x); }
 __device__ __forceinline__ float sqrt_of(float x) { return sqrtf(x); }
 __device__ __forceinline__ double sqrt_of(double x) { return sqrt(x); }
-
-template <class F> __device__ __forceinline__ F gelu_of(F x) {
-  const F u = F(0.7978845608028654) * (x + F(0.044715) * x * x * x);
-  return F(0.5) * x * (F(1) + tanh_of(u));
-}
-template <class F> __device__ __forceinline__ F gelu_slope(F x) {
-  const F u = F(0.7978845608028654) * (x + F(0.044715) * x * x * x);
-  const F t = tanh_of(u);
-  return F(0.5) * (F(1) + t) + F(0.5) * x * (F(1) - t * t) * F(0.7978845608028654) * (F(1) + F(3 * 0.044715) * x * x);
-}
 
 // GELU in the erf form: x Phi(x), and Phi(x) + x phi(x).
 __device__ __forceinline__ float normal_cdf(float x) { return 0.5f * erfcf(-0.70710678f * x); }
@@ -190,6 +182,8 @@ template <class... Mats> inline bool in_groups(int v, const Mats&... mats) {
 }
 // How many elements of T make 16 bytes; f64 is for checks and goes one by one.
 template <class T> constexpr int vector_of = sizeof(T) == 2 ? 8 : sizeof(T) == 4 ? 4 : 1;
+// Columns of a thread that sums down a block of rows: few, so that there are threads enough.
+template <class T> constexpr int summed_columns = sizeof(T) == 8 ? 1 : 2;
 
 // Runs body(T*) with a null pointer of the element type.
 template <class Body> inline void with_type(Type type, const Body& body) {

@@ -99,6 +99,17 @@ __device__ __forceinline__ float exp2_of(float x) {
 #endif
 }
 
+// 1 / x in one instruction, with an error of one in the last place; 0 for infinity.
+__device__ __forceinline__ float reciprocal_of(float x) {
+#ifdef __CUDACC__
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.0f / x;
+#endif
+}
+
 // Two neighbours at p, which is at an even element.
 __device__ __forceinline__ unsigned pair_at(const b16* p) { return *reinterpret_cast<const unsigned*>(p); }
 

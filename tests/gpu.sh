@@ -114,6 +114,9 @@ smoke() {
   train "${settings[@]}" --device cuda --output gpu --memory-report || return 1
   train "${settings[@]}" --device cuda --output again --dtype f32 >/dev/null || return 1
   cmp <(sed 's/"tokens_per_second.*//' gpu/metrics.jsonl) <(sed 's/"tokens_per_second.*//' again/metrics.jsonl) || { echo "two runs differ"; return 1; }
+  train "${settings[@]}" --device cuda --output long --steps 500 >/dev/null & train "${settings[@]}" --device cuda --output long-again --steps 500 >/dev/null || return 1
+  wait $! || return 1
+  cmp <(sed 's/"tokens_per_second.*//' long/metrics.jsonl) <(sed 's/"tokens_per_second.*//' long-again/metrics.jsonl) || { echo "two runs of 500 steps beside each other differ"; return 1; }
   train "${settings[@]}" --device cpu --output cpu >/dev/null || return 1
   train "${settings[@]}" --device cuda --output narrow --dtype bf16 >/dev/null || return 1
   echo "last losses: GPU $(tail -1 gpu/metrics.jsonl | grep -o '"loss":[0-9.]*'), CPU $(tail -1 cpu/metrics.jsonl | grep -o '"loss":[0-9.]*'), GPU bf16 $(tail -1 narrow/metrics.jsonl | grep -o '"loss":[0-9.]*')"

@@ -166,6 +166,18 @@ void gelu(benchmark::State& state) {
          seconds_of([&] { kernels::gelu_forward(*gpu().exec, kernels::Gelu::tanh, x, y); }));
 }
 
+void swiglu(benchmark::State& state, Pass pass) {
+  tensor::ArenaScope scope(gpu().memory);
+  const std::int64_t n = 16384, f = 5632;
+  const auto make = [&] { return gpu().values(base::DType::bf16, {n, f}); };
+  const auto gate = make(), up = make(), y = make(), dy = make(), dgate = make(), dup = make();
+  finish(state, "bytes/s", (pass == Pass::forward ? 6.0 : 10.0) * static_cast<double>(n * f), copy_limit(),
+         seconds_of([&] {
+           if (pass == Pass::forward) kernels::swiglu_forward(*gpu().exec, gate, up, y);
+           else kernels::swiglu_backward(*gpu().exec, gate, up, dy, dgate, dup);
+         }));
+}
+
 void cross_entropy(benchmark::State& state) {
   tensor::ArenaScope scope(gpu().memory);
   const std::int64_t n = 1024, v = 50304;
@@ -218,6 +230,8 @@ BENCHMARK(layer_norm)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisec
 BENCHMARK(norm_of_sum)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(norm_gradient)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(gelu)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(swiglu, forward, Pass::forward)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(swiglu, backward, Pass::backward)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(cross_entropy)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(square_sum)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 

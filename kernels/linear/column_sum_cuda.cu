@@ -1,4 +1,5 @@
-// Column sums in the order of the CPU: blocks of rows first, one column a thread, then the blocks in ascending order.
+// Column sums in the order of the CPU: blocks of rows first, a few columns a thread, then the blocks in ascending
+// order.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 #include "libtrain/plan/scratch.h"
@@ -6,13 +7,20 @@
 namespace trainyard::kernels {
 namespace {
 
-template <class T, class G> __global__ void partial_kernel(ColumnSumArgs a) {
-  TRAINYARD_EACH(i, a.partials.rows * a.x.cols) {
-    const auto [b, c] = place_of(i, a.x.cols);
+template <class T, int V> __global__ void partial_kernel(ColumnSumArgs a) {
+  using G = compute_t<T>;
+  const std::int64_t groups = a.x.cols / V;
+  TRAINYARD_EACH(i, a.partials.rows * groups) {
+    const auto [b, g] = place_of(i, groups);
     const auto end = (b + 1) * plan::column_sum_rows < a.x.rows ? (b + 1) * plan::column_sum_rows : a.x.rows;
-    G sum = 0;
-    for (auto r = b * plan::column_sum_rows; r < end; ++r) sum += widen(a.x.row<T>(r)[c]);
-    a.partials.row<G>(b)[c] = sum;
+    Vec<G, V> sum{};
+#pragma unroll 8
+    for (auto r = b * plan::column_sum_rows; r < end; ++r) {
+      const auto x = vec_at<V>(a.x.row<T>(r) + g * V);
+#pragma unroll
+      for (int k = 0; k < V; ++k) sum.v[k] += widen(x.v[k]);
+    }
+    put_vec(a.partials.row<G>(b) + g * V, sum);
   }
 }
 
@@ -29,8 +37,11 @@ template <class G> __global__ void total_kernel(ColumnSumArgs a) {
 const char* gpu::column_sum(const ColumnSumArgs& a, void* stream) {
   with_type(a.x.type, [&]<class T>(T*) {
     using G = compute_t<T>;
-    constexpr auto partial = partial_kernel<T, G>;
-    TRAINYARD_LAUNCH(partial, false, blocks_for(a.partials.rows * a.x.cols), 256, stream, a);
+    constexpr auto one = partial_kernel<T, 1>, many = partial_kernel<T, summed_columns<T>>;
+    const bool grouped = in_groups(summed_columns<T>, a.x, a.partials);
+    const auto partial = grouped ? many : one;
+    const auto threads = a.partials.rows * a.x.cols / (grouped ? summed_columns<T> : 1);
+    TRAINYARD_LAUNCH(partial, false, blocks_for(threads), 256, stream, a);
     TRAINYARD_LAUNCH(total_kernel<G>, false, blocks_for(a.x.cols), 256, stream, a);
   });
   return launch_failure();

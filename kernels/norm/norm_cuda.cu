@@ -26,41 +26,97 @@ __device__ __forceinline__ Vec<T, V> summed(const NormArgs& a, std::int64_t r, s
   return out;
 }
 
-// The three passes read the row from the nearest cache after the first.
-template <class T, int V> __global__ void __launch_bounds__(row_threads) norm_forward_kernel(NormArgs a) {
+// Runs body(group, j) for the groups of this lane, the j-th of them group lane + 32 j. With Held > 0 a row has at most
+// Held groups for each lane: all are begun together, and j names a register.
+template <int Held, class Body> __device__ __forceinline__ void each_group(std::int64_t groups, const Body& body) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  if constexpr (Held > 0) {
+#pragma unroll
+    for (int j = 0; j < Held; ++j)
+      if (lane + 32 * j < groups) body(static_cast<std::int64_t>(lane + 32 * j), j);
+  } else {
+    for (std::int64_t g = lane; g < groups; g += 32) body(g, 0);
+  }
+}
+
+// A group as words of 32 bits: a bf16 of its own would take a register of its own.
+template <class T, int V> using Words32 = Vec<unsigned, sizeof(T) * V / 4>;
+template <class T, int V> __device__ __forceinline__ Vec<T, V> taken_apart(Words32<T, V> words) {
+  Vec<T, V> out;
+#pragma unroll
+  for (int k = 0; k < V; ++k)
+    if constexpr (sizeof(T) == 2) out.v[k].bits = static_cast<std::uint16_t>(words.v[k / 2] >> (k % 2 * 16));
+    else out.v[k] = __uint_as_float(words.v[k]);
+  return out;
+}
+template <class T, int V> __device__ __forceinline__ Words32<T, V> put_together(const Vec<T, V>& group) {
+  Words32<T, V> out{};
+#pragma unroll
+  for (int k = 0; k < V; ++k)
+    if constexpr (sizeof(T) == 2) out.v[k / 2] |= static_cast<unsigned>(group.v[k].bits) << (k % 2 * 16);
+    else out.v[k] = __float_as_uint(group.v[k]);
+  return out;
+}
+
+// The groups of a row that a lane works on: in registers, or read once more where the row is too long for them.
+template <class T, int V, int Held> struct Row {
+  const T* from;
+  Words32<T, V> held[Held];
+  __device__ __forceinline__ void fetch(std::int64_t groups) {
+    each_group<Held>(groups, [&](std::int64_t g, int j) {
+      held[j] = vec_at<sizeof(T) * V / 4>(reinterpret_cast<const unsigned*>(from + g * V));
+    });
+  }
+  __device__ __forceinline__ void hold(int j, const Vec<T, V>& group) { held[j] = put_together<T, V>(group); }
+  __device__ __forceinline__ Vec<T, V> at(std::int64_t, int j) const { return taken_apart<T, V>(held[j]); }
+};
+template <class T, int V> struct Row<T, V, 0> {
+  const T* from;
+  __device__ __forceinline__ void fetch(std::int64_t) {}
+  __device__ __forceinline__ void hold(int, const Vec<T, V>&) {}
+  __device__ __forceinline__ Vec<T, V> at(std::int64_t g, int) const { return vec_at<V>(from + g * V); }
+};
+
+template <class T, int V, int Held> __global__ void __launch_bounds__(row_threads, 2) norm_forward_kernel(NormArgs a) {
   using G = compute_t<T>;
   const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * rows_of_block + threadIdx.x / 32, n = a.x.cols,
                      groups = n / V;
-  const int lane = static_cast<int>(threadIdx.x % 32);
   if (r >= a.x.rows) return;
   T* x = a.x.row<T>(r);
   const T* weight = static_cast<const T*>(a.weight.data);
   const T* bias = static_cast<const T*>(a.bias.data);
   T* y = a.y.row<T>(r);
-  const bool centred = !a.mean.empty(), sums = !a.sum.x.empty();
+  const bool centred = !a.mean.empty();
+  Row<T, V, Held> row{x};
+  if (a.sum.x.empty()) row.fetch(groups);
+  else
+    each_group<Held>(groups, [&](std::int64_t g, int j) {
+      const auto sum = summed<T, V>(a, r, g);
+      put_vec(x + g * V, sum);
+      row.hold(j, sum);
+    });
   G total = 0;
-  for (std::int64_t g = lane; g < groups && (centred || sums); g += 32) {
-    Vec<T, V> in;
-    if (sums) put_vec(x + g * V, in = summed<T, V>(a, r, g));
-    else in = vec_at<V>(x + g * V);
-    for (int k = 0; k < V; ++k) total += widen(in.v[k]);
-  }
+  if (centred)
+    each_group<Held>(groups, [&](std::int64_t g, int j) {
+      const auto in = row.at(g, j);
+      for (int k = 0; k < V; ++k) total += widen(in.v[k]);
+    });
   const G mean = centred ? warp_sum(total) / static_cast<G>(n) : G(0);
   G square = 0;
-  for (std::int64_t g = lane; g < groups; g += 32) {
-    const auto in = vec_at<V>(x + g * V);
+  each_group<Held>(groups, [&](std::int64_t g, int j) {
+    const auto in = row.at(g, j);
     for (int k = 0; k < V; ++k) {
       const G d = static_cast<G>(widen(in.v[k])) - mean;
       square += d * d;
     }
-  }
+  });
   const G rstd = G(1) / sqrt_of(warp_sum(square) / static_cast<G>(n) + static_cast<G>(a.epsilon));
-  if (lane == 0) {
+  if (threadIdx.x % 32 == 0) {
     static_cast<G*>(a.rstd.data)[r] = rstd;
     if (centred) static_cast<G*>(a.mean.data)[r] = mean;
   }
-  for (std::int64_t g = lane; g < groups; g += 32) {
-    const auto in = vec_at<V>(x + g * V), w = vec_at<V>(weight + g * V);
+  each_group<Held>(groups, [&](std::int64_t g, int j) {
+    const auto in = row.at(g, j), w = vec_at<V>(weight + g * V);
     const auto b = centred ? vec_at<V>(bias + g * V) : w;
     Vec<T, V> out;
     for (int k = 0; k < V; ++k) {
@@ -68,75 +124,78 @@ template <class T, int V> __global__ void __launch_bounds__(row_threads) norm_fo
       store(&out.v[k], centred ? scaled + static_cast<G>(widen(b.v[k])) : scaled);
     }
     put_vec(y + g * V, out);
-  }
+  });
 }
 
-// Sums of dy xh and dy over the rows of one block of rows, one column a thread.
-template <class T> __global__ void norm_partial_kernel(NormArgs a) {
+// Sums of dy xh and dy over the rows of one block of rows, V columns a thread.
+template <class T, int V> __global__ void norm_partial_kernel(NormArgs a) {
   using G = compute_t<T>;
-  const std::int64_t blocks = a.partials.rows / 2;
+  const std::int64_t blocks = a.partials.rows / 2, groups = a.x.cols / V;
   const bool centred = !a.mean.empty();
-  TRAINYARD_EACH(i, blocks * a.x.cols) {
-    const auto [b, c] = place_of(i, a.x.cols);
+  TRAINYARD_EACH(i, blocks * groups) {
+    const auto [b, g] = place_of(i, groups);
     const auto end = (b + 1) * plan::column_sum_rows < a.x.rows ? (b + 1) * plan::column_sum_rows : a.x.rows;
-    G weight = 0, bias = 0;
+    Vec<G, V> weight{}, bias{};
+#pragma unroll 8
     for (auto r = b * plan::column_sum_rows; r < end; ++r) {
-      const G mean = centred ? static_cast<const G*>(a.mean.data)[r] : G(0);
-      const G dy = widen(a.dy.row<T>(r)[c]),
-              hat = (static_cast<G>(widen(a.x.row<T>(r)[c])) - mean) * static_cast<const G*>(a.rstd.data)[r];
-      weight += dy * hat;
-      bias += dy;
+      const G mean = centred ? static_cast<const G*>(a.mean.data)[r] : G(0),
+              rstd = static_cast<const G*>(a.rstd.data)[r];
+      const auto d = vec_at<V>(a.dy.row<T>(r) + g * V), x = vec_at<V>(a.x.row<T>(r) + g * V);
+#pragma unroll
+      for (int k = 0; k < V; ++k) {
+        const G dy = widen(d.v[k]), hat = (static_cast<G>(widen(x.v[k])) - mean) * rstd;
+        weight.v[k] += dy * hat;
+        bias.v[k] += dy;
+      }
     }
-    a.partials.row<G>(b)[c] = weight;
-    a.partials.row<G>(blocks + b)[c] = centred ? bias : G(0);
+    put_vec(a.partials.row<G>(b) + g * V, weight);
+    put_vec(a.partials.row<G>(blocks + b) + g * V, centred ? bias : Vec<G, V>{});
   }
 }
 
-// The blocks of all ranks, rank by rank.
+// The blocks of all ranks, rank by rank: one sum a thread, first those of the weight, then those of the bias.
 template <class G> __global__ void norm_fold_kernel(NormFoldArgs a) {
   const std::int64_t blocks = a.partials.rows / (2 * a.ranks);
-  TRAINYARD_EACH(c, a.partials.cols) {
-    G weight = 0, bias = 0;
-    for (std::int64_t rank = 0; rank < a.ranks; ++rank)
-      for (std::int64_t b = 0; b < blocks; ++b) {
-        const auto at = 2 * rank * blocks + b;
-        const G w = a.partials.row<G>(at)[c], v = a.partials.row<G>(at + blocks)[c];
-        weight = rank + b == 0 ? w : weight + w;
-        bias = rank + b == 0 ? v : bias + v;
-      }
-    static_cast<G*>(a.dweight.data)[c] = weight;
-    if (!a.dbias.empty()) static_cast<G*>(a.dbias.data)[c] = bias;
+  TRAINYARD_EACH(i, a.partials.cols * (a.dbias.empty() ? 1 : 2)) {
+    const auto [which, c] = place_of(i, a.partials.cols);
+    G sum = a.partials.row<G>(which * blocks)[c];
+    for (std::int64_t rank = 0; rank < a.ranks; ++rank) {
+      const std::int64_t first = (2 * rank + which) * blocks;
+#pragma unroll 16
+      for (std::int64_t b = rank == 0 ? 1 : 0; b < blocks; ++b) sum += a.partials.row<G>(first + b)[c];
+    }
+    static_cast<G*>(which == 0 ? a.dweight.data : a.dbias.data)[c] = sum;
   }
 }
 
 // With xh = (x - mean) rstd and gw = dy weight: dx = rstd (gw - mean(gw) - xh mean(gw xh)); RMS norm drops the mean(gw)
 // term. After the partial sums: dx may be dy.
-template <class T, int V> __global__ void __launch_bounds__(row_threads) norm_backward_kernel(NormArgs a) {
+template <class T, int V, int Held> __global__ void __launch_bounds__(row_threads, 2) norm_backward_kernel(NormArgs a) {
   using G = compute_t<T>;
   const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * rows_of_block + threadIdx.x / 32, n = a.x.cols,
                      groups = n / V;
-  const int lane = static_cast<int>(threadIdx.x % 32);
   if (r >= a.x.rows) return;
-  const T* x = a.x.row<T>(r);
-  const T* dy = a.dy.row<T>(r);
+  Row<T, V, Held> x{a.x.row<T>(r)}, dy{a.dy.row<T>(r)};
+  x.fetch(groups);
+  dy.fetch(groups);
   T* dx = a.dx.row<T>(r);
   const T* weight = static_cast<const T*>(a.weight.data);
   const bool centred = !a.mean.empty();
   const G rstd = static_cast<const G*>(a.rstd.data)[r], mean = centred ? static_cast<const G*>(a.mean.data)[r] : G(0);
   G plain = 0, along = 0;
-  for (std::int64_t g = lane; g < groups; g += 32) {
-    const auto in = vec_at<V>(x + g * V), d = vec_at<V>(dy + g * V), w = vec_at<V>(weight + g * V);
+  each_group<Held>(groups, [&](std::int64_t g, int j) {
+    const auto in = x.at(g, j), d = dy.at(g, j), w = vec_at<V>(weight + g * V);
     for (int k = 0; k < V; ++k) {
       const G scaled = static_cast<G>(widen(d.v[k])) * static_cast<G>(widen(w.v[k]));
       plain += scaled;
       along += scaled * ((static_cast<G>(widen(in.v[k])) - mean) * rstd);
     }
-  }
+  });
   plain = warp_sum(plain) / static_cast<G>(n);
   along = warp_sum(along) / static_cast<G>(n);
   if (!centred) plain = 0;
-  for (std::int64_t g = lane; g < groups; g += 32) {
-    const auto in = vec_at<V>(x + g * V), d = vec_at<V>(dy + g * V), w = vec_at<V>(weight + g * V),
+  each_group<Held>(groups, [&](std::int64_t g, int j) {
+    const auto in = x.at(g, j), d = dy.at(g, j), w = vec_at<V>(weight + g * V),
                before = a.add ? vec_at<V>(dx + g * V) : d;
     Vec<T, V> out;
     for (int k = 0; k < V; ++k) {
@@ -145,7 +204,25 @@ template <class T, int V> __global__ void __launch_bounds__(row_threads) norm_ba
       store(&out.v[k], a.add ? static_cast<G>(widen(before.v[k])) + through : through);
     }
     put_vec(dx + g * V, out);
+  });
+}
+
+// The kernel for rows of so many groups of vector_of<T>; 0: rows that are no groups.
+template <class T> auto* forward_of(std::int64_t groups) {
+  constexpr int V = vector_of<T>;
+  if constexpr (V > 1) {
+    if (groups > 8 * 32) return norm_forward_kernel<T, V, 0>;
+    if (groups > 0) return groups > 4 * 32 ? norm_forward_kernel<T, V, 8> : norm_forward_kernel<T, V, 4>;
   }
+  return norm_forward_kernel<T, 1, 0>;
+}
+template <class T> auto* backward_of(std::int64_t groups) {
+  constexpr int V = vector_of<T>;
+  if constexpr (V > 1) {
+    if (groups > 8 * 32) return norm_backward_kernel<T, V, 0>;
+    if (groups > 0) return groups > 4 * 32 ? norm_backward_kernel<T, V, 8> : norm_backward_kernel<T, V, 4>;
+  }
+  return norm_backward_kernel<T, 1, 0>;
 }
 
 unsigned blocks_of(const NormArgs& a) { return static_cast<unsigned>((a.x.rows + rows_of_block - 1) / rows_of_block); }
@@ -154,8 +231,9 @@ unsigned blocks_of(const NormArgs& a) { return static_cast<unsigned>((a.x.rows +
 
 const char* gpu::norm_forward(const NormArgs& a, void* stream) {
   with_type(a.x.type, [&]<class T>(T*) {
-    constexpr auto one = norm_forward_kernel<T, 1>, many = norm_forward_kernel<T, vector_of<T>>;
-    const auto kernel = in_groups(vector_of<T>, a.x, a.weight, a.bias, a.y, a.sum.x, a.sum.residual) ? many : one;
+    constexpr int V = vector_of<T>;
+    const bool grouped = in_groups(V, a.x, a.weight, a.bias, a.y, a.sum.x, a.sum.residual);
+    const auto kernel = forward_of<T>(grouped ? a.x.cols / V : 0);
     TRAINYARD_LAUNCH(kernel, true, blocks_of(a), row_threads, stream, a);
   });
   return launch_failure();
@@ -163,18 +241,24 @@ const char* gpu::norm_forward(const NormArgs& a, void* stream) {
 
 const char* gpu::norm_backward(const NormArgs& a, void* stream) {
   with_type(a.x.type, [&]<class T>(T*) {
-    TRAINYARD_LAUNCH(norm_partial_kernel<T>, false, blocks_for(a.partials.rows / 2 * a.x.cols), 256, stream, a);
-    constexpr auto one = norm_backward_kernel<T, 1>, many = norm_backward_kernel<T, vector_of<T>>;
-    const auto kernel = in_groups(vector_of<T>, a.x, a.weight, a.dy, a.dx) ? many : one;
+    constexpr int V = vector_of<T>, C = summed_columns<T>;
+    constexpr auto column = norm_partial_kernel<T, 1>, columns = norm_partial_kernel<T, C>;
+    const bool aligned = in_groups(C, a.x, a.dy, a.partials);
+    const auto partial = aligned ? columns : column;
+    const auto threads = a.partials.rows / 2 * a.x.cols / (aligned ? C : 1);
+    TRAINYARD_LAUNCH(partial, false, blocks_for(threads), 256, stream, a);
+    const bool grouped = in_groups(V, a.x, a.weight, a.dy, a.dx);
+    const auto kernel = backward_of<T>(grouped ? a.x.cols / V : 0);
     TRAINYARD_LAUNCH(kernel, true, blocks_of(a), row_threads, stream, a);
   });
   return launch_failure();
 }
 
 const char* gpu::norm_fold(const NormFoldArgs& a, void* stream) {
-  const auto blocks = blocks_for(a.partials.cols);
-  if (a.partials.type == Type::f64) TRAINYARD_LAUNCH(norm_fold_kernel<double>, false, blocks, 256, stream, a);
-  else TRAINYARD_LAUNCH(norm_fold_kernel<float>, false, blocks, 256, stream, a);
+  constexpr int threads = 32;  // few sums: on as many multiprocessors as there are
+  const auto blocks = static_cast<unsigned>((2 * a.partials.cols + threads - 1) / threads);
+  if (a.partials.type == Type::f64) TRAINYARD_LAUNCH(norm_fold_kernel<double>, false, blocks, threads, stream, a);
+  else TRAINYARD_LAUNCH(norm_fold_kernel<float>, false, blocks, threads, stream, a);
   return launch_failure();
 }
 

@@ -2,6 +2,8 @@
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 
+#include <algorithm>
+
 namespace trainyard::kernels {
 namespace {
 
@@ -11,47 +13,90 @@ __global__ void clear_limbs_kernel(std::int64_t* limbs) {
   if (threadIdx.x < square_sum_limbs) limbs[threadIdx.x] = 0;
 }
 
-// x^2 = mantissa 2^exponent with a mantissa below 2^53; digit i counts 2^(32 i - 320).
-__device__ void add_slowly(double square, Limb* sums) {
-  const auto bits = static_cast<Limb>(__double_as_longlong(square));
-  int exponent = static_cast<int>(bits >> 52) - 1075 + 320;  // squares of f32 are normal doubles, multiples of 2^-298
-  Limb mantissa = (bits & ((Limb{1} << 52) - 1)) | (Limb{1} << 52);
-  if (exponent < 0) mantissa >>= -exponent, exponent = 0;  // only zeros leave
-  const int digit = exponent / 32, shift = exponent % 32;
-  const Limb low = mantissa << shift, high = shift == 0 ? 0 : mantissa >> (64 - shift);
-  atomicAdd(&sums[digit], low & 0xffffffffu);
-  atomicAdd(&sums[digit + 1], low >> 32);
-  if (high != 0) atomicAdd(&sums[digit + 2], high);
+// v^2 is the square of a mantissa below 2^24, at a place of two exponents: place bits above the lowest of digit 0,
+// which counts 2^-320. From any place it reaches into three digits.
+struct Square {
+  Limb square;
+  unsigned place;
+};
+__device__ __forceinline__ Square square_of(unsigned magnitude) {  // the bits of |v|, finite
+  const unsigned exponent = magnitude >> 23;
+  const unsigned mantissa = exponent == 0 ? magnitude : (magnitude & 0x7fffffu) | 0x800000u;
+  return {static_cast<Limb>(mantissa) * mantissa, 2 * (exponent == 0 ? 1 : exponent) + 20};  // v: m 2^(exponent - 150)
 }
 
-constexpr int first_common = 6, common_digits = 5;
+// To the digits that the block shares; what is no number is counted.
+__device__ void add_apart(unsigned magnitude, Limb* sums) {
+  if (magnitude >= 0x7f800000u) {
+    atomicAdd(&sums[square_sum_limbs - 1], Limb{1});
+  } else if (magnitude != 0) {
+    const auto [square, place] = square_of(magnitude);
+    const Limb low = square << place % 32;
+    atomicAdd(&sums[place / 32], low & 0xffffffffu);
+    atomicAdd(&sums[place / 32 + 1], low >> 32);
+    atomicAdd(&sums[place / 32 + 2], square >> 32 >> (32 - place % 32));
+  }
+}
 
-// A square that is at least 2^-76 and below 2^32 has no bits below 2^-128: digits 6 to 10 hold it, and each thread
-// keeps its own. Products by 2^32 and differences are exact. Everything else goes to digits that the block shares.
-__global__ void __launch_bounds__(row_threads) square_sum_kernel(SquareSumGpuArgs a) {
+// A thread keeps the four digits that squares reach which begin in one of two neighbouring ones, [first, first + 2):
+// those of 32 exponents of v. A greater v moves the window up, a smaller one is added apart.
+struct Window {
+  static constexpr int digits = 4;
+  unsigned first = 0;
+  Limb own[digits] = {};
+
+  __device__ __forceinline__ void add(float v, Limb* sums) {
+    const unsigned magnitude = __float_as_uint(v) & 0x7fffffffu;
+    const unsigned above = 2 * (magnitude >> 23) + 20 - 32 * first;  // bits above the window's lowest; wraps below it
+    if (above >= 64 || magnitude < 0x800000u || magnitude >= 0x7f800000u) {
+      if (magnitude == 0) return;
+      if (magnitude >= 0x7f800000u || static_cast<int>(above) < 64) return add_apart(magnitude, sums);
+      flush(sums);
+      first = square_of(magnitude).place / 32 - 1;
+      return add(v, sums);
+    }
+    const unsigned mantissa = (magnitude & 0x7fffffu) | 0x800000u;
+    const Limb square = static_cast<Limb>(mantissa) * mantissa, low = square << above % 32;
+    const unsigned a = static_cast<unsigned>(low), b = static_cast<unsigned>(low >> 32),
+                   c = static_cast<unsigned>(square >> 32 >> (32 - above % 32));
+    const bool second = above >= 32;
+    own[0] += second ? 0 : a;
+    own[1] += second ? a : b;
+    own[2] += second ? b : c;
+    own[3] += second ? c : 0;
+  }
+
+  __device__ void flush(Limb* sums) {
+    for (int d = 0; d < digits; ++d) {
+      if (own[d] != 0) atomicAdd(&sums[first + static_cast<unsigned>(d)], own[d]);
+      own[d] = 0;
+    }
+  }
+
+  // At the end: lanes that have the same window add up first.
+  __device__ void flush_warp(Limb* sums) {
+    const int top = warp_max(static_cast<int>(first)), low = -warp_max(-static_cast<int>(first));
+    if (top == low)
+      for (int d = 0; d < digits; ++d) {
+        const Limb sum = warp_sum(own[d]);
+        own[d] = threadIdx.x % 32 == 0 ? sum : 0;
+      }
+    flush(sums);
+  }
+};
+
+template <int V> __global__ void __launch_bounds__(row_threads) square_sum_kernel(SquareSumGpuArgs a) {
   __shared__ Limb sums[square_sum_limbs];
   if (threadIdx.x < square_sum_limbs) sums[threadIdx.x] = 0;
   __syncthreads();
-  Limb own[common_digits] = {};
-  TRAINYARD_EACH(i, a.n) {
-    const double v = a.x[i], square = v * v;
-    if (square >= 0x1p-76 && square < 0x1p32) {
-      double rest = square;
-      for (int d = common_digits - 1; d >= 0; --d) {
-        const auto digit = static_cast<Limb>(rest);
-        own[d] += digit;
-        rest = (rest - static_cast<double>(digit)) * 0x1p32;
-      }
-    } else if (!(square - square == 0)) {
-      atomicAdd(&sums[square_sum_limbs - 1], Limb{1});
-    } else if (square != 0) {
-      add_slowly(square, sums);
-    }
+  Window window;
+  TRAINYARD_EACH(group, a.n / V) {
+    const auto x = vec_at<V>(a.x + group * V);
+#pragma unroll
+    for (int k = 0; k < V; ++k) window.add(x.v[k], sums);
   }
-  for (int d = 0; d < common_digits; ++d) {
-    for (int lanes = 16; lanes > 0; lanes /= 2) own[d] += __shfl_xor_sync(0xffffffffu, own[d], lanes);
-    if (threadIdx.x % 32 == 0 && own[d] != 0) atomicAdd(&sums[first_common + d], own[d]);
-  }
+  if (blockIdx.x == 0 && threadIdx.x < a.n % V) window.add(a.x[a.n - 1 - threadIdx.x], sums);
+  window.flush_warp(sums);
   __syncthreads();
   if (threadIdx.x < square_sum_limbs && sums[threadIdx.x] != 0)
     atomicAdd(reinterpret_cast<Limb*>(a.limbs) + threadIdx.x, sums[threadIdx.x]);
@@ -91,7 +136,12 @@ const char* gpu::square_sum_total(const SquareSumTotalArgs& a, void* stream) {
 
 const char* gpu::square_sum(const SquareSumGpuArgs& a, void* stream) {
   TRAINYARD_LAUNCH(clear_limbs_kernel, false, 1, 32, stream, a.limbs);
-  TRAINYARD_LAUNCH(square_sum_kernel, true, blocks_for(a.n), row_threads, stream, a);
+  constexpr auto one = square_sum_kernel<1>, many = square_sum_kernel<vector_of<float>>;
+  const bool grouped = reinterpret_cast<std::uintptr_t>(a.x) % sizeof(Vec<float, vector_of<float>>) == 0;
+  const auto kernel = grouped ? many : one;
+  // Blocks that are on the device together, so that what each does at its end is little beside the rest.
+  const auto blocks = std::min(blocks_for(grouped ? a.n / vector_of<float> : a.n), 1024u);
+  TRAINYARD_LAUNCH(kernel, true, blocks, row_threads, stream, a);
   return launch_failure();
 }
 
