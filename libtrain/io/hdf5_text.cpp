@@ -47,7 +47,8 @@ std::string variable_text(std::int64_t file, std::int64_t attribute, const std::
   if (reference.length == 0) return "";
   const BulkFile bytes(path, BulkFile::Mode::read);
   const auto size = static_cast<std::uint64_t>(bytes.size());
-  const std::uint64_t place = begin + std::min<std::uint64_t>(reference.address, size);
+  const std::uint64_t address = reference.address;  // a copy: there it lies at no multiple of 8
+  const std::uint64_t place = begin + std::min(address, size);
   std::array<char, collection_header> header{};
   if (place < size && size - place >= header.size())
     bytes.read(static_cast<std::int64_t>(place), header.data(), header.size());

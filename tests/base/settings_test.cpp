@@ -96,7 +96,8 @@ TEST(Ranges, HoldForFlagFileAndEnvironmentAlike) {
                                                        {"limit", "4 gigabytes"},
                                                        {"name", ""}};
   const testing::Scratch folder;
-  for (const auto& [name, text] : wrong) {
+  for (const auto& one : wrong) {
+    const char *name = one.first, *text = one.second;
     Settings s;
     auto fields = s.fields();
     const auto by_flag = refusal([&] { field_named(fields, name, "x").set(text, std::string("--") + name); });

@@ -119,7 +119,7 @@ TEST(Gpu, StagesAreOneRank) {
     cut.pipeline = stages, cut.virtual_stages = chunks, cut.schedule = schedule;
     EXPECT_EQ(runs.bits(c, runs.run(c, cut)), expected) << schedule;
     testing::expect_no_difference(runs.reports(), schedule,
-                                  [&](std::size_t rank) { return ranks == 4 && rank % 2 == 1; });
+                                  [four = ranks == 4](std::size_t rank) { return four && rank % 2 == 1; });
   }
 }
 

@@ -145,7 +145,9 @@ TEST(Stages, ARequestEndsAStepAtItsBeginning) {
 TEST(Stages, WaitsForMessagesAreCommunication) {
   SmallRun runs;
   const Delays delays = [](int) { return [] { std::this_thread::sleep_for(std::chrono::milliseconds(3)); }; };
-  for (const auto& [name, schedule] : plan::schedule_names()) {
+  for (const auto& known : plan::schedule_names()) {
+    const auto name = known.first;
+    const auto schedule = known.second;
     Shape shape{3, schedule == plan::PipelineSchedule::interleaved ? 2 : 1};
     shape.schedule = schedule;
     on(tied(runs), shape, delays, [&](engine::Trainer& trainer, engine::World& world) {

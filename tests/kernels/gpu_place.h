@@ -53,7 +53,7 @@ class Place {
   };
   void* put(void* host, std::int64_t bytes) {
     if (kind_ == Kind::host) return host;
-    auto& b = buffers_.emplace_back(host, tensor::DeviceBuffer(0, bytes, "allocating"), bytes);
+    auto& b = buffers_.emplace_back(Buffer{host, tensor::DeviceBuffer(0, bytes, "allocating"), bytes});
     tensor::require_gpu(tensor::gpu_module().runtime->copy(b.device.data(), host, bytes, exec_->stream()), "uploading");
     return b.device.data();
   }

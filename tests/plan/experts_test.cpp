@@ -237,11 +237,11 @@ TEST(ExpertJson, AModelWithoutExpertsHasTheJsonItAlwaysHad) {
       R"("dropout_ffn_residual":0.0,"norm_epsilon":1e-05,"rotary_base":10000.0})");
   const auto some = model_to_json(with_count({4}));
   EXPECT_EQ(some.size(), json.size() + 1) << some.dump();
-  EXPECT_EQ(some["experts_count"], nlohmann::json({4}));
+  EXPECT_EQ(some["experts_count"], decltype(some)({4}));
   auto flat = some;
   flat["experts_count"] = 4;  // as a person may write it
   EXPECT_EQ(model_from_json(flat, "x", ""), with_count({4}));
-  EXPECT_EQ(current_form(flat), nlohmann::json(some));
+  EXPECT_EQ(nlohmann::json(current_form(flat)), nlohmann::json(some));
   for (const auto& wrong : {nlohmann::ordered_json({4.5}), nlohmann::ordered_json({"x"}), nlohmann::ordered_json(true),
                             nlohmann::ordered_json::object(), nlohmann::ordered_json({{4}})}) {
     flat["experts_count"] = wrong;
