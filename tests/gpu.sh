@@ -123,6 +123,21 @@ smoke() {
   train "${settings[@]}" --device cpu --output gpu --steps 30 --change steps >/dev/null || return 1   # a GPU's checkpoint goes on on the CPU
 }
 
+# The same losses with and without the attention kernels of Hopper, up to rounding; a device of another kind has none.
+hopper() {
+  local place=$1 way
+  nvidia-smi --query-gpu=compute_cap --format=csv,noheader | grep -q '^9[.]0' || return 77
+  mkdir "$place/hopper"
+  cd "$place/hopper"
+  for ((i = 0; i < 20000; ++i)); do echo "line $i of a text about trains, yards and the $((i * i % 97)) signals between them"; done >text.txt
+  shard-data --input text.txt --split lines --output data --validation 0 >/dev/null 2>&1
+  for way in off on on; do
+    TRAINYARD_HOPPER=$way train --model gpt2 --data data --output $way-$((++run)) --steps 8 --global-batch 4 --micro-batch 4 --dtype bf16 --device cuda --progress never --learning-rate 0.0003 >/dev/null || return 1
+  done
+  cmp <(sed 's/"tokens_per_second.*//' on-2/metrics.jsonl) <(sed 's/"tokens_per_second.*//' on-3/metrics.jsonl) || { echo "two runs with Hopper's kernels differ"; return 1; }
+  paste <(grep -o '"loss":[0-9.]*' off-1/metrics.jsonl | cut -d: -f2) <(grep -o '"loss":[0-9.]*' on-2/metrics.jsonl | cut -d: -f2) | awk '{ d = $1 - $2; if (d < 0) d = -d; print; if (d > 0.02 * $1) bad = 1 } END { exit bad }'
+}
+
 links() {
   local output=$1
   shift
@@ -134,7 +149,7 @@ suite() {
   place=$(mktemp -d)
   [ -n "$logs" ] || logs=$place/logs
   mkdir -p "$logs"
-  export -f smoke links
+  export -f smoke hopper links
   run "kernels against the CPU" test_kernels_gpu
   run "products in lanes" test_kernels_gpu_lanes
   run "products in groups" test_kernels_gpu_grouped
@@ -166,10 +181,14 @@ suite() {
       # cuBLASLt's kernels for Hopper write through the bulk copy engine, which initcheck does not see.
       [ $tool = initcheck ] || run "products in lanes under compute-sanitizer $tool" "$sanitizer" --tool $tool --error-exitcode 1 test_kernels_gpu_lanes
     done
+    for tool in memcheck racecheck; do
+      run "attention of Hopper under compute-sanitizer $tool" "$sanitizer" --tool $tool --error-exitcode 1 test_kernels_gpu_attention --gtest_filter=*OfHopper*
+    done
   else
     run "compute-sanitizer (not installed)" bash -c 'exit 77'
   fi
   run "training, GPU and CPU" smoke "$place"
+  run "training with the attention kernels of Hopper" hopper "$place"
   local code=0
   summary || code=1
   rm -rf "$place"

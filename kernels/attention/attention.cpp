@@ -81,7 +81,9 @@ void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q
   auto a = arguments(exec, s, q, k, v, start, out, lse);
   exec.run([&exec, a]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    if (!exec.on_gpu())
+    if (exec.on_gpu())
+      a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(plan::gpu_attention_forward_scratch_bytes));
+    else
       reserve(exec, a, plan::attention_forward_shared_bytes(a.sequence, a.head_dim),
               plan::attention_forward_thread_bytes(a.head_dim));
     a.products = 2, a.team = team_seconds(a.threads);

@@ -337,11 +337,19 @@ template <Sees S> const char* backward_plain(const AttentionArgs& a, void* strea
 }  // namespace
 
 const char* gpu::attention_forward(const AttentionArgs& a, void* stream) {
+#ifdef TRAINYARD_HOPPER  // the module has that source
+  const char* failure = nullptr;
+  if (attention_forward_hopper(a, stream, failure)) return failure;
+#endif
   if (attention_mma_fits(a)) return attention_forward_mma(a, stream);
   return sees_of(a) == Sees::earlier ? forward_plain<Sees::earlier>(a, stream) : forward_plain<Sees::any>(a, stream);
 }
 
 const char* gpu::attention_backward(const AttentionArgs& a, void* stream) {
+#ifdef TRAINYARD_HOPPER
+  const char* failure = nullptr;
+  if (attention_backward_hopper(a, stream, failure)) return failure;
+#endif
   if (attention_mma_fits(a)) return attention_backward_mma(a, stream);
   return sees_of(a) == Sees::earlier ? backward_plain<Sees::earlier>(a, stream) : backward_plain<Sees::any>(a, stream);
 }

@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::string_view prefix = "TRAINYARD_";
 
-// Read where they are used, the first three in kernels/isa.cpp, tensor/gpu.cpp and comm/nccl_library.cpp; that of
-// measurements in bench/limits.cpp.
+// Read where they are used: in kernels/isa.cpp, tensor/gpu.cpp, comm/nccl_library.cpp, below, and in
+// kernels/gpu_hopper.h; that of measurements in bench/limits.cpp.
 const std::vector<std::string> of_a_run = {"TRAINYARD_ISA", "TRAINYARD_GPU_MODULE", "TRAINYARD_NCCL_LIBRARY",
-                                           "TRAINYARD_SHARED_MEMORY"};
+                                           "TRAINYARD_SHARED_MEMORY", "TRAINYARD_HOPPER"};
 constexpr std::string_view of_measurements = "TRAINYARD_PROFILE";
 
 std::vector<std::string> others() {
@@ -41,12 +41,21 @@ std::string variable_of(const std::string& setting) {
   return out;
 }
 
-bool shared_memory_wanted() {
-  const char* said = std::getenv("TRAINYARD_SHARED_MEMORY");
-  if (said == nullptr || *said == 0 || std::string_view(said) == "on") return true;
+namespace {
+
+bool wanted(const char* variable, bool otherwise) {
+  const char* said = std::getenv(variable);
+  if (said == nullptr || *said == 0) return otherwise;
+  if (std::string_view(said) == "on") return true;
   if (std::string_view(said) == "off") return false;
-  throw UsageError(fmt::format("TRAINYARD_SHARED_MEMORY={} is neither on nor off", said), "use on or off");
+  throw UsageError(fmt::format("{}={} is neither on nor off", variable, said), "use on or off");
 }
+
+}  // namespace
+
+bool shared_memory_wanted() { return wanted("TRAINYARD_SHARED_MEMORY", true); }
+
+bool hopper_wanted() { return wanted("TRAINYARD_HOPPER", false); }
 
 std::vector<std::string> other_variables_of_a_run() {
   auto set = of_a_run;

@@ -14,6 +14,8 @@ std::vector<std::string> unknown_variables(const std::vector<std::string>& setti
 std::vector<std::string> other_variables_of_a_run();
 // What TRAINYARD_SHARED_MEMORY says: on, as if unsaid or empty, or off; a UsageError of anything else.
 bool shared_memory_wanted();
+// What TRAINYARD_HOPPER says: whether attention takes the kernels for Hopper; off, as if unsaid or empty, or on.
+bool hopper_wanted();
 std::string variable_hint(const std::string& variable,
                           const std::vector<std::string>& settings);  // the nearest that exists
 

@@ -170,9 +170,9 @@ void FieldVisitor::operator()(const std::string& name, std::string& member, cons
 
 void FieldVisitor::operator()(const std::string& name, std::string& member, const std::string& group,
                               const std::string& help, Bytes) {
-  fields_.push_back({name, group, help, FieldKind::bytes, "1 byte or more", [&member] { return member; },
+  fields_.push_back({name, group, help, FieldKind::bytes, "1MB or more", [&member] { return member; },
                      [&member](const std::string& text, const std::string& spelled) {
-                       if (!text.empty()) parse_bytes(text, spelled, {1, most_bytes});
+                       if (!text.empty()) parse_bytes(text, spelled, {least_memory, most_bytes});
                        member = text;
                      }});
 }
@@ -390,6 +390,7 @@ void read_environment(std::vector<Field>& fields) {
     }
   }
   complaints.attempt([] { static_cast<void>(shared_memory_wanted()); });
+  complaints.attempt([] { static_cast<void>(hopper_wanted()); });
   for (const auto& variable : unknown_variables(names))
     complaints.add(fmt::format("{} is set, but there is no such setting", variable), variable_hint(variable, hinted));
   complaints.raise();

@@ -25,11 +25,26 @@ set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 set(CMAKE_CUDA_STANDARD 20)
 
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/*_cuda.cu)
+# Sources for instructions that only compute capability 9.0 has.
+set(hopper_sources ${cuda_sources})
+list(FILTER hopper_sources INCLUDE REGEX "_hopper_[a-z_]*cuda[.]cu$")
+list(REMOVE_ITEM cuda_sources ${hopper_sources})
 add_library(trainyard_cuda MODULE ${cuda_sources} ${CMAKE_SOURCE_DIR}/kernels/gpu_module.cpp ${CMAKE_SOURCE_DIR}/libtrain/tensor/gpu_runtime_cuda.cpp)
-target_include_directories(trainyard_cuda PRIVATE ${CMAKE_SOURCE_DIR})
-target_compile_options(trainyard_cuda PRIVATE
-  $<$<COMPILE_LANGUAGE:CUDA>:--fmad=true --extended-lambda --compress-mode=size -Xcompiler=-Wall,-ffp-contract=off>
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-unused-parameter>)
+set(cuda_targets trainyard_cuda)
+string(REPLACE native "${CMAKE_CUDA_ARCHITECTURES_NATIVE}" architectures "${CMAKE_CUDA_ARCHITECTURES}")
+if(architectures MATCHES "(^|;)(90a?(-real|-virtual)?|all|all-major)(;|$)" AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12)
+  add_library(trainyard_cuda_hopper OBJECT ${hopper_sources})
+  set_target_properties(trainyard_cuda_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real POSITION_INDEPENDENT_CODE ON CUDA_VISIBILITY_PRESET hidden)
+  target_sources(trainyard_cuda PRIVATE $<TARGET_OBJECTS:trainyard_cuda_hopper>)
+  target_compile_definitions(trainyard_cuda PRIVATE TRAINYARD_HOPPER)
+  list(APPEND cuda_targets trainyard_cuda_hopper)
+endif()
+foreach(target ${cuda_targets})
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:--fmad=true --extended-lambda --compress-mode=size -Xcompiler=-Wall,-ffp-contract=off>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-unused-parameter>)
+endforeach()
 target_link_libraries(trainyard_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt trainyard_base)
 set_target_properties(trainyard_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin CUDA_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden)
 install(TARGETS trainyard_cuda LIBRARY DESTINATION lib/trainyard)

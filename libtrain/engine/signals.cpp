@@ -11,6 +11,7 @@
 #include <optional>
 #include <pthread.h>
 #include <unistd.h>
+#include <utility>
 
 namespace trainyard::engine {
 
@@ -51,6 +52,11 @@ void SignalWatcher::raise(StopRequest r) {
   while (now < static_cast<int>(r) && !request_.compare_exchange_weak(now, static_cast<int>(r))) {}
 }
 
+void SignalWatcher::announce(std::string sentence) const {
+  const std::lock_guard lock(announcing_);
+  announcement_ = std::move(sentence);
+}
+
 void SignalWatcher::watch() {
   const auto set = watched();
   std::optional<std::chrono::steady_clock::time_point> first;  // INT or TERM
@@ -61,6 +67,11 @@ void SignalWatcher::watch() {
       raise(StopRequest::after_step);
     } else if (signal > 0) {
       raise(StopRequest::abandon_step);
+      {
+        const std::lock_guard lock(announcing_);
+        if (!announcement_.empty()) base::log_warning("{}", announcement_);
+        announcement_.clear();
+      }
       if (signal == SIGHUP) continue;
       const auto now = std::chrono::steady_clock::now();
       if (!first) first = now;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
+#include <string>
 #include <thread>
 
 namespace trainyard::engine {
@@ -26,11 +28,15 @@ class SignalWatcher {
   SignalWatcher(const SignalWatcher&) = delete;
   StopRequest request() const { return static_cast<StopRequest>(request_.load()); }
   void raise(StopRequest r);  // for tests, and for --stop-after
+  // What is logged at once at the first TERM, INT or HUP: of a launcher that may not wait for what follows.
+  void announce(std::string sentence) const;
 
  private:
   void watch();
   std::atomic<int> request_{0};
   std::atomic<bool> leave_{false};
+  mutable std::mutex announcing_;
+  mutable std::string announcement_;
   std::thread thread_;
 };
 

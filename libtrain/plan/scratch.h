@@ -137,8 +137,7 @@ constexpr std::int64_t cached_attention_scratch_bytes(std::int64_t t, std::int64
   return base::aligned(t * heads * element_bytes);
 }
 
-// On a GPU: what cuBLASLt may use for one product; the products out . dout of every query, f32 (f64 for f64).
-// Attention's forward pass and rotary positions need nothing.
+// On a GPU: what cuBLASLt may use for one product. Rotary positions need nothing.
 inline constexpr std::int64_t gpu_gemm_scratch_bytes = std::int64_t{32} << 20;
 inline constexpr std::int64_t gpu_head_size_limit = 128;  // of attention on a GPU
 // A product in lanes on a GPU. `products`: how many calls of cuBLASLt a lane takes; with 1 lane parts that are
@@ -156,9 +155,11 @@ constexpr std::int64_t gpu_grouped_linear_scratch_bytes(std::int64_t rows, std::
                                                         std::int64_t accumulation_bytes) {
   return base::aligned(lane_levels_that_wait(lanes) * rows * n * accumulation_bytes);
 }
+inline constexpr std::int64_t gpu_attention_forward_scratch_bytes = base::aligned(4);  // a counter
+// The products out . dout of every query, f32 (f64 for f64), and two counters.
 constexpr std::int64_t gpu_attention_backward_scratch_bytes(std::int64_t batch, std::int64_t sequence,
                                                             std::int64_t heads, std::int64_t element_bytes) {
-  return base::aligned(batch * heads * sequence * element_bytes);
+  return base::aligned(batch * heads * sequence * element_bytes + 8);
 }
 
 }  // namespace trainyard::plan

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #define __global__
@@ -32,7 +33,7 @@ struct alignas(16) uint4 {
 
 namespace emulator {
 
-inline constexpr int shared_bytes = 163 << 10;  // what a block of compute capability 8.0 may have
+inline constexpr int shared_bytes = 227 << 10;  // what a block of compute capability 9.0 may have
 
 inline thread_local dim3 thread_index, block_index, block_size, grid_size;
 
@@ -56,7 +57,8 @@ class Block {
         if (f.done) continue;
         ++live;
         if (f.waiting_for != 0 && !is_open(f)) continue;
-        f.waiting_for = 0;
+        if (f.ready != nullptr && !(*f.ready)()) continue;
+        f.waiting_for = 0, f.ready = nullptr;
         moved = true;
         current_ = t;
         thread_index = dim3(t);
@@ -65,9 +67,18 @@ class Block {
       }
       if (live > 0 && !moved) std::abort();  // threads of a block wait for different barriers
     }
+    if (state) state->end();
     current_block = nullptr;
   }
 
+  void give_way() {
+    change(fibers_[current_].context, scheduler_);
+    thread_index = dim3(current_);
+  }
+  void give_way_until(const std::function<bool()>& ready) {  // which is asked again and again
+    fibers_[current_].ready = &ready;
+    give_way();
+  }
   // Waits until all live threads of [first, first + count) have come as often as this one.
   void meet(unsigned first, unsigned count) {
     auto& f = fibers_[current_];
@@ -75,8 +86,7 @@ class Block {
     auto& arrivals = count == 32 ? f.warp_arrivals : f.block_arrivals;
     f.waiting_for = ++arrivals;
     f.warp = count == 32;
-    change(f.context, scheduler_);
-    thread_index = dim3(current_);
+    give_way();
   }
   unsigned thread() const { return current_; }
   unsigned threads() const { return static_cast<unsigned>(fibers_.size()); }
@@ -84,12 +94,19 @@ class Block {
 
   static inline thread_local Block* current_block = nullptr;
 
+  struct State {  // of instructions that the emulator does not know
+    virtual ~State() = default;
+    virtual void end() = 0;  // of the block
+  };
+  std::unique_ptr<State> state;
+
  private:
   static constexpr std::size_t stack_bytes = 32 << 10;
   struct Fiber {
     Context context;
     bool done = false, warp = false;
     unsigned first = 0, count = 0;
+    const std::function<bool()>* ready = nullptr;
     std::uint64_t waiting_for = 0, warp_arrivals = 0, block_arrivals = 0;
   };
   static void enter() {

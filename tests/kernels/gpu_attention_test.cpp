@@ -1,5 +1,6 @@
 // What queries see, in the GPU kernels of attention: listed parts of tiles, both directions, ends of keys, against the
-// CPU kernels. Rows at odd places take plain units, rows of bf16 at multiples of 16 bytes tensor cores.
+// CPU kernels. Rows at odd places take plain units, rows of bf16 at multiples of 16 bytes tensor cores. The kernel for
+// Hopper runs on a device that is one, and on the emulator where a test asks for it.
 #include "kernels/attention/attention.h"
 #include "kernels/cached_attention/cached_attention.h"
 #include "kernels/dispatch.h"
@@ -10,14 +11,35 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
 #include <limits>
 #include <random>
 #include <string>
+#include <tuple>
 
 namespace trainyard::test {
 namespace {
 
 enum class Units { plain, tensor_cores };
+
+// While it lives the emulated device is of Hopper's kind, or of an earlier one. A device stays what it is.
+class Capability {
+ public:
+  explicit Capability(const char* version) {
+    setenv("TRAINYARD_EMULATED_CAPABILITY", version, 1);
+    setenv("TRAINYARD_HOPPER", std::strcmp(version, "9.0") == 0 ? "on" : "off", 1);
+  }
+  ~Capability() {
+    unsetenv("TRAINYARD_EMULATED_CAPABILITY");
+    unsetenv("TRAINYARD_HOPPER");
+  }
+  Capability(const Capability&) = delete;
+  Capability& operator=(const Capability&) = delete;
+};
+constexpr auto hopper = "9.0", ampere = "8.0";
+bool emulated() { return std::string(tensor::gpu_module().runtime->name) == "emulated"; }
 
 struct Problem {
   AttentionCase c;
@@ -144,7 +166,7 @@ TEST(GpuAttention, TwoRunsGiveTheSameBits) {
 
 // By other loops. Compilers for devices may round otherwise in other kernels.
 TEST(GpuAttention, AListOfEverythingChangesNoBit) {
-  if (std::string(tensor::gpu_module().runtime->name) != "emulated") GTEST_SKIP() << "only where nothing is fused";
+  if (!emulated()) GTEST_SKIP() << "only where nothing is fused";
   for (const bool causal : {true, false})
     for (const auto& [t, units, d] : {std::tuple{DType::f32, Units::plain, 12},
                                       {DType::bf16, Units::tensor_cores, 64},
@@ -240,6 +262,211 @@ TEST(GpuAttention, CausalToTheElement) {
         ASSERT_NE(before.dv(j - 1, x), other.dv(j - 1, x));
       }
     }
+  }
+}
+
+// Queries, keys and values side by side in rows of one buffer, as a model has them, and their gradients in another one;
+// a gap behind rows of the results.
+struct Fused {
+  std::int64_t batch, T, heads, kv, d;
+  MatrixBuffer qkv, out, lse, dout, gradients;
+  std::vector<std::int32_t> start;
+  Fused(std::int64_t batch, std::int64_t T, std::int64_t heads, std::int64_t kv, std::int64_t d)
+      : batch(batch), T(T), heads(heads), kv(kv), d(d), qkv(DType::bf16, batch * T, (heads + 2 * kv) * d, 8),
+        out(DType::bf16, batch * T, heads * d, 16), lse(DType::f32, batch * heads, T, 4),
+        dout(DType::bf16, batch * T, heads * d, 8), gradients(DType::bf16, batch * T, (heads + 2 * kv) * d, 16),
+        start(static_cast<std::size_t>(batch * T), 0) {
+    qkv.fill(static_cast<std::uint64_t>(T + d)), dout.fill(static_cast<std::uint64_t>(T + d + 1));
+  }
+  // Documents of about so many tokens, others in each sequence.
+  void cut(std::int64_t length) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(length));
+    for (std::int64_t b = 0; b < batch; ++b)
+      for (std::int64_t i = 0, begin = 0; i < T; ++i) {
+        if (random() % static_cast<std::uint64_t>(length) == 0) begin = i;
+        start[static_cast<std::size_t>(b * T + i)] = static_cast<std::int32_t>(begin);
+      }
+  }
+  // The two calls, once everything is where they work.
+  struct Calls {
+    std::function<void()> forward, backward;
+    void operator()() const { forward(), backward(); }
+  };
+  Calls at(Place& place) {
+    const kernels::AttentionShape s{batch, T, heads, kv, d, 2 / std::sqrt(static_cast<double>(d))};
+    const auto all = place(qkv), begin = place(start, {batch, T}), to = place(out), sums = place(lse),
+               given = place(dout), d_all = place(gradients);
+    const auto part = [this](base::View x, int which) {
+      return which == 0 ? x.columns(0, heads * d) : x.columns((heads + (which - 1) * kv) * d, kv * d);
+    };
+    return {[=, &place] {
+              kernels::attention_forward(place.exec(), s, part(all, 0), part(all, 1), part(all, 2), begin, to, sums);
+            },
+            [=, &place] {
+              kernels::attention_backward(place.exec(), s, part(all, 0), part(all, 1), part(all, 2), begin, to, sums,
+                                          given, part(d_all, 0), part(d_all, 1), part(d_all, 2));
+            }};
+  }
+  Outputs run(Place& place) {
+    at(place)();
+    place.fetch();
+    return {out, lse, gradients};
+  }
+  Outputs run(Place::Kind kind) {
+    Place place(kind);
+    return run(place);
+  }
+};
+
+TEST(GpuAttention, OfHopperEqualsTheCpu) {
+  const Capability capability(hopper);
+  for (const auto& [batch, T, heads, kv] : {std::tuple{2, 1, 4, 2},
+                                            {3, 63, 2, 1},
+                                            {2, 64, 2, 2},
+                                            {1, 100, 4, 1},
+                                            {2, 128, 1, 1},
+                                            {1, 129, 2, 1},
+                                            {2, 200, 2, 2},
+                                            {1, 385, 1, 1},
+                                            {3, 200, 6, 2},
+                                            {1, 1000, 2, 1},
+                                            {3, 200, 32, 8}})  // more tiles than a device has multiprocessors
+    for (const int d : {64, 128})
+      for (const int document : {0, 30, 150}) {
+        if (document > T || (emulated() && (T == 1000 || heads == 32))) continue;
+        SCOPED_TRACE(::testing::Message() << batch << " times " << T << " tokens, " << heads << " heads of " << d
+                                          << ", documents of " << document);
+        const auto one = [&](Place& place, DType) {
+          Fused f(batch, T, heads, kv, d);
+          if (document > 0) f.cut(document);
+          return f.run(place);
+        };
+        compare(one, Same::tolerance, {DType::bf16});
+        if (HasFatalFailure()) return;
+      }
+}
+
+// Sums are rounded at other places than by other kernels; what those for Hopper do not have keeps its bits.
+TEST(GpuAttention, OfHopperTakesWhatItHas) {
+  if (!emulated()) GTEST_SKIP() << "a device is of one kind";
+  for (const std::int64_t d : {64, 128}) {
+    const auto on = [&](const char* forward, const char* backward) {
+      Fused f(1, 300, 1, 1, d);
+      Place place(Place::Kind::gpu);
+      const auto calls = f.at(place);
+      {
+        const Capability capability(forward);
+        calls.forward();
+      }
+      {
+        const Capability capability(backward);
+        calls.backward();
+      }
+      place.fetch();
+      return Outputs{f.out, f.gradients};
+    };
+    const auto old = on(ampere, ampere), now = on(hopper, ampere), other = on(ampere, hopper);
+    EXPECT_NE(now[0].bytes, old[0].bytes) << d;
+    EXPECT_EQ(other[0].bytes, old[0].bytes) << d;
+    EXPECT_NE(other[1].bytes, old[1].bytes) << d;
+    const AttentionCase others[] = {{100, 2, 1, d, true, 0.25, 0, 0, 0, 1, false, true},  // dropout
+                                    {100, 2, 1, d, true, 0, 1, 0, 0, 0.5, false, false},  // lists
+                                    {100, 2, 1, d, false, 0, 0, 0, 0, 1, false, false},   // later keys
+                                    {100, 2, 1, d, true, 0, 0, 0, 0, 1, true, false}};    // padding
+    for (const auto& c : others) {
+      Problem old(c, DType::bf16, Units::tensor_cores), now(c, DType::bf16, Units::tensor_cores);
+      {
+        const Capability capability(ampere);
+        old.run(Place::Kind::gpu);
+      }
+      const Capability capability(hopper);
+      now.run(Place::Kind::gpu);
+      same_bits(old, now);
+    }
+    for (const Units units : {Units::plain, Units::tensor_cores}) {  // rows at odd places, another type
+      const DType t = units == Units::plain ? DType::bf16 : DType::f32;
+      const AttentionCase c{100, 2, 1, d, true, 0, 0, 0, 0, 1, false, true};
+      Problem old(c, t, units), now(c, t, units);
+      {
+        const Capability capability(ampere);
+        old.run(Place::Kind::gpu);
+      }
+      const Capability capability(hopper);
+      now.run(Place::Kind::gpu);
+      same_bits(old, now);
+    }
+  }
+}
+
+// A later key, or one of another document, changes no bit, nor does such a query one of a key's gradients; nor does the
+// order in which blocks take tiles.
+TEST(GpuAttention, OfHopperToTheElement) {
+  const Capability capability(hopper);
+  constexpr std::int64_t T = 300, from = 131;
+  for (const std::int64_t d : {64, 128}) {
+    Fused before(2, T, 2, 1, d), again = before;
+    for (std::int64_t i = from; i < T; ++i)
+      for (std::int64_t b = 0; b < 2; ++b) before.start[static_cast<std::size_t>(b * T + i)] = from;
+    again.start = before.start;
+    Place place(Place::Kind::gpu);  // and what the first call left in the scratch does not matter
+    const auto want = before.run(place);
+    const auto more = again.run(place);
+    for (std::size_t n = 0; n < want.size(); ++n) EXPECT_EQ(more[n].bytes, want[n].bytes) << n;
+    for (const std::int64_t j : {0, 63, 64, 127, 128, 130, 131, 132, 256, 299}) {
+      // In the first sequence another key j and value, in the second one another gradient of the output of query j.
+      Fused after(2, T, 2, 1, d);
+      after.start = before.start;
+      for (std::int64_t x = 0; x < d; ++x) {
+        after.qkv.set(j, 2 * d + x, 9.0 - static_cast<double>(x % 7));
+        after.qkv.set(j, 3 * d + x, 1e3);
+        for (std::int64_t h = 0; h < 2; ++h) after.dout.set(T + j, h * d + x, 1e3 - static_cast<double>(x));
+      }
+      const auto got = after.run(Place::Kind::gpu);
+      for (std::int64_t i = 0; i < 2 * T; ++i) {
+        SCOPED_TRACE(::testing::Message() << "token " << i << ", changed " << j << ", heads of " << d);
+        const auto same = [&](std::size_t what, std::int64_t first, std::int64_t columns) {
+          bool all = true;
+          for (std::int64_t x = first; x < first + columns; ++x) all = all && got[what](i, x) == want[what](i, x);
+          return all;
+        };
+        const bool changed = i >= j && i < T && (i < from || j >= from);  // queries that see the key
+        ASSERT_EQ(same(0, 0, 2 * d), !changed);
+        for (std::int64_t h = 0; h < 2; ++h)
+          ASSERT_EQ(got[1](i / T * 2 + h, i % T) == want[1](i / T * 2 + h, i % T), !changed);
+        ASSERT_TRUE(changed || i == T + j || same(2, 0, 2 * d));
+        if (i < T) continue;
+        const bool seen = i - T <= j && (j < from || i - T >= from);  // keys that the query sees
+        ASSERT_EQ(same(2, 2 * d, d) && same(2, 3 * d, d), !seen);
+        ASSERT_TRUE(i != T + j || j == 0 || j == from || !same(2, 0, 2 * d));  // of one key dq is about 0
+      }
+    }
+  }
+}
+
+// Calls on two streams, and a captured call that is launched again and again, count their tiles apart.
+TEST(GpuAttention, OfHopperBesideItself) {
+  const Capability capability(hopper);
+  const auto& runtime = *tensor::gpu_module().runtime;
+  Fused alone(2, 200, 2, 1, 64), one = alone, other = alone, captured = alone;
+  const auto want = alone.run(Place::Kind::gpu);
+  Place first(Place::Kind::gpu), second(Place::Kind::gpu), third(Place::Kind::gpu);
+  const auto here = one.at(first), there = other.at(second), later = captured.at(third);
+  third.exec().synchronize();
+  const auto stream = third.exec().stream();
+  void* graph = nullptr;
+  ASSERT_EQ(runtime.begin_capture(stream), nullptr);
+  later();
+  ASSERT_EQ(runtime.end_capture(stream, &graph), nullptr);
+  for (int again = 0; again < 3; ++again) {
+    here(), there();
+    ASSERT_EQ(runtime.launch_graph(graph, stream), nullptr);
+  }
+  for (Place* place : {&first, &second, &third}) place->fetch();
+  runtime.drop_graph(graph);
+  for (const Fused* f : {&one, &other, &captured}) {
+    EXPECT_EQ(f->out.bytes, want[0].bytes);
+    EXPECT_EQ(f->lse.bytes, want[1].bytes);
+    EXPECT_EQ(f->gradients.bytes, want[2].bytes);
   }
 }
 

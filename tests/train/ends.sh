@@ -61,6 +61,14 @@ code=0; wait "$launcher" || code=$?
 [ "$code" = 75 ] || fail "exit $code after HUP twice, expected 75"
 ls closed/checkpoints/step-* >/dev/null 2>&1 || fail "no checkpoint after HUP twice"
 
+# mpirun kills its ranks soon after it is asked to stop: that is said before they save, with what goes on.
+mpirun -q --bind-to none -n 2 "${base[@]}" --progress never --data data --output killed --steps 10000000 >out 2>err </dev/null &
+launcher=$!
+for _ in $(seq 1 300); do [ "$(wc -l 2>/dev/null <killed/metrics.jsonl || echo 0)" -gt 3 ] && break; sleep 0.1; done
+kill -TERM "$launcher"
+wait "$launcher" || true
+once "asked to stop: the ranks save, but mpirun ends them .* To go on: .*mpirun .*-n 2 .*--output killed"
+
 # --stop-after counts from the beginning; what goes on is said, and goes on.
 one=("${base[@]}" --progress never --data data --output "a run" --steps 12)
 expect 75 "${one[@]}" --stop-after 4

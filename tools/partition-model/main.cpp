@@ -141,7 +141,7 @@ plan::Plan decide(plan::Plan p, const Options& o, const SetFacts& set) {
   p.topology = plan::topology_of(p, o.ranks);
   if (p.global_batch == 0) p.global_batch = usual_global_batch(p);
   if (!o.device_memory.empty())
-    p.device_memory = base::parse_bytes(o.device_memory, "--device-memory", {1, base::most_bytes});
+    p.device_memory = base::parse_bytes(o.device_memory, "--device-memory", {base::least_memory, base::most_bytes});
   return p;
 }
 

@@ -1,4 +1,5 @@
 // train: trains a transformer on token shards, on one process or many ranks, with any ZeRO stage.
+#include "libtrain/base/environment.h"
 #include "libtrain/base/last_resort.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
@@ -8,6 +9,7 @@
 #include "libtrain/engine/shared_folder.h"
 #include "libtrain/plan/model_fields.h"
 #include "tools/common/config_flags.h"
+#include "tools/common/launcher.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 #include "tools/train/command.h"
@@ -90,6 +92,11 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
       progress.reset();  // ends its line
       launch.fail(error);
     };
+  if (world.rank == 0 && tools::kills_soon())
+    signals.announce(
+        fmt::format("asked to stop: the ranks save, but mpirun ends them within about two seconds; what "
+                    "is saved by then is kept. kill -USR1 on mpirun waits for the save. To go on: {}",
+                    command({})));
   tools::StepLine line;
   Totals totals;
   engine::RunListener listener;
@@ -196,6 +203,7 @@ int main(int argc, char** argv) {
       const auto word = [](bool on) { return on ? "on" : "off"; };
       launch.require_same({{"evaluate", word(evaluation.asked())},
                            {"dry-run", word(switches.dry_run)},
+                           {"TRAINYARD_HOPPER", word(base::hopper_wanted())},
                            {"tensor-parallel", fmt::format("{}", config.tensor)},
                            {"expert-parallel", fmt::format("{}", config.expert_parallel)},
                            {"expert-ranks-per-node", fmt::format("{}", config.expert_node)},

@@ -62,7 +62,8 @@ std::vector<SavedTensor> AttentionKind::tensors(const ModelConfig& m, const Micr
 std::int64_t AttentionKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass) const {
   const Products p(m, s);
   const auto attention =
-      p.on_gpu() ? 0 : attention_forward_scratch_bytes(s.sequence, m.head_dim(), key_value_heads(m, s), s.threads);
+      p.on_gpu() ? gpu_attention_forward_scratch_bytes
+                 : attention_forward_scratch_bytes(s.sequence, m.head_dim(), key_value_heads(m, s), s.threads);
   return std::max({p.gathered(m.hidden) + p.fused_forward(qkv(m, s)), rotary(m, s), attention,
                    p.shared_sum(m.hidden, {Widths(m, s.tensor).q})});
 }

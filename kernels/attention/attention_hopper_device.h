@@ -1,0 +1,140 @@
+// Attention on Hopper, what its forward and backward passes share: tiles in a ring of shared memory, products of a
+// group of 64 rows, what queries do not see, and rows of results. For attention_hopper_*_cuda.cu.
+#pragma once
+
+#include "kernels/attention/attention_mma.h"
+#include "kernels/attention/attention_sees_device.h"
+#include "kernels/gpu_hopper.h"
+
+namespace trainyard::kernels {
+namespace {
+
+constexpr float log2_e = 1.44269504f, ln_2 = 0.69314718f;
+
+// What these kernels have: queries that see earlier keys of their document, and no dropout. Jobs are counted in int.
+inline bool hopper_fits(const AttentionArgs& a) {
+  constexpr std::int64_t most_tiles = 1 << 29;
+  return is_hopper() && gpu::attention_mma_fits(a) && sees_of(a) == Sees::earlier && a.threshold == 0 &&
+         a.scratch != nullptr && a.batch * a.heads * (a.sequence / 64 + 1) <= most_tiles;
+}
+// How many of `heads` heads at a time the L2 cache surely holds, of so many bytes each.
+inline int heads_at_once(std::int64_t bytes, std::int64_t heads) {
+  const auto fit = bytes == 0 ? heads : cache_bytes / bytes;
+  return static_cast<int>(fit < 1 ? 1 : fit < heads ? fit : heads);
+}
+// One thread for each counter of jobs that blocks have taken.
+__global__ void attention_none_taken_kernel(int* taken) { taken[threadIdx.x] = 0; }
+
+// Where the document of query i begins; of a query behind the sequence, as of its last one. It never falls within a
+// sequence.
+template <class Args> __device__ __forceinline__ int document_of(const Args& a, int b, int i) {
+  return a.document_start[static_cast<std::int64_t>(b) * a.sequence + (i < a.sequence ? i : a.sequence - 1)];
+}
+
+// ---- Tiles in shared memory -----------------------------------------------------------------------------------------
+template <int Stages> struct Slot {  // of a ring
+  int index = 0;
+  std::uint32_t parity = 0;
+  __device__ __forceinline__ void step() {
+    if (++index == Stages) index = 0, parity ^= 1;
+  }
+};
+
+template <int D> __device__ __forceinline__ void copy_tile(const TensorMap* map, std::uint32_t to, std::uint32_t full,
+                                                           int rows, int head, int row, int b) {
+  arrive_and_expect(full, rows * D * 2);
+#pragma unroll
+  for (int c = 0; c < D; c += panel_columns)
+    copy_box(to + c / panel_columns * rows * panel_row_bytes, map, full, head * D + c, row, b);
+}
+
+// ---- Groups that multiply -------------------------------------------------------------------------------------------
+struct HopperPlace {
+  int group, warp, lane;                                                                    // warp: of the group
+  __device__ __forceinline__ int row() const { return 64 * group + 16 * warp + lane / 4; }  // and 8 further down
+};
+
+__device__ __forceinline__ void release(std::uint32_t empty, const HopperPlace& place) {  // by a whole warp
+  __syncwarp();
+  if (place.lane == 0) arrive(empty);
+}
+
+// s[64, N] = q k^T: q a tile of q_rows rows, from its row 0 on, k one of N rows.
+template <int D, int N>
+__device__ __forceinline__ void score(float (&s)[N / 2], std::uint64_t q, int q_rows, std::uint64_t k) {
+#pragma unroll
+  for (int step = 0; step < D / 16; ++step)
+    multiply_rows(s, q + channel_step(q_rows, step), k + channel_step(N, step), step != 0);
+  commit_products();
+}
+// o[64, D] += p[64, N] v[N, D].
+template <int D, int N>
+__device__ __forceinline__ void mix(float (&o)[D / 2], const unsigned (&p)[N / 16][4], std::uint64_t v) {
+#pragma unroll
+  for (int step = 0; step < N / 16; ++step) multiply_columns(o, p[step], v + row_step(step));
+  commit_products();
+}
+
+// Results of a product as the a of another.
+template <int N> __device__ __forceinline__ void narrow(unsigned (&p)[N / 16][4], const float (&s)[N / 2]) {
+#pragma unroll
+  for (int step = 0; step < N / 16; ++step)
+#pragma unroll
+    for (int r = 0; r < 4; ++r) p[step][r] = pack_bf16(s[8 * step + 2 * r], s[8 * step + 2 * r + 1]);
+}
+
+// Hides the keys behind queries i and i + 8. reach: i less the key of s[0].
+template <int N> __device__ __forceinline__ void hide_later(float (&s)[N], int reach) {
+#pragma unroll
+  for (int n = 0; n < N / 4; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      if (8 * n + e % 2 > reach + e / 2 * 8) s[4 * n + e] = -INFINITY;
+}
+
+// Hides the keys before the documents of queries i and i + 8. j: the key of s[0].
+template <int N, class Args>
+__device__ __forceinline__ void hide_before(float (&s)[N], const Args& a, int b, int i, int j) {
+  const int start[2] = {document_of(a, b, i) - j, document_of(a, b, i + 8) - j};
+#pragma unroll
+  for (int n = 0; n < N / 4; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      if (8 * n + e % 2 < start[e / 2]) s[4 * n + e] = -INFINITY;
+}
+
+// Four lanes hold word t of each of four chunks; afterwards lane t holds chunk t.
+__device__ __forceinline__ void transpose_four(unsigned (&w)[4], int t) {
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const unsigned got = __shfl_xor_sync(0xffffffffu, (t & 1) != 0 ? w[i] : w[i + 1], 1);
+    if ((t & 1) != 0) w[i] = got;
+    else w[i + 1] = got;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const unsigned got = __shfl_xor_sync(0xffffffffu, (t & 2) != 0 ? w[i] : w[i + 2], 2);
+    if ((t & 2) != 0) w[i] = got;
+    else w[i + 2] = got;
+  }
+}
+
+// Columns from `column` on of row `row` of x get o of this group's row g (half 0) or g + 8, 16 bytes a lane. t: lane
+// % 4.
+template <int D> __device__ __forceinline__ void put_row(const Mat& x, std::int64_t row, bool there,
+                                                         std::int64_t column, int t, const float (&o)[D / 2], int half,
+                                                         float factor) {
+  b16* to = x.row<b16>(row) + column + 8 * t;
+#pragma unroll
+  for (int n = 0; n < D / 8; n += 4) {
+    unsigned w[4];
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+      w[c] = pack_bf16(o[4 * (n + c) + 2 * half] * factor, o[4 * (n + c) + 2 * half + 1] * factor);
+    transpose_four(w, t);
+    if (there) *reinterpret_cast<uint4*>(to + 8 * n) = uint4{w[0], w[1], w[2], w[3]};
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::kernels
