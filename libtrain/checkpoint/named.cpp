@@ -9,6 +9,18 @@
 
 namespace trainyard::checkpoint {
 
+std::string hugging_face_hint(const std::string& folder) {
+  if (!base::exists(folder + "/config.json")) return {};
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (entry.path().extension() == ".safetensors")
+      return fmt::format(
+          "it looks like a model of Hugging Face: convert-checkpoint {} NEW --from safetensors makes a "
+          "checkpoint of it",
+          folder);
+  return {};
+}
+
 std::string named_checkpoint(const std::string& path) {
   namespace fs = std::filesystem;
   if (!base::exists(path))
@@ -20,8 +32,9 @@ std::string named_checkpoint(const std::string& path) {
   if (base::exists(path + "/manifest.json")) return path;
   for (const auto& folder : {fs::path(path) / "checkpoints", fs::path(path)})
     if (const auto found = find_latest_whole(folder.string(), Verify::metadata)) return found.path;
+  const auto foreign = hugging_face_hint(path);
   throw base::InputError(fmt::format("{}: holds no whole checkpoint", path),
-                         "inspect " + path + " shows what is there");
+                         foreign.empty() ? "inspect " + path + " shows what is there" : foreign);
 }
 
 }  // namespace trainyard::checkpoint

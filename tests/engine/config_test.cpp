@@ -38,6 +38,12 @@ TEST(Config, WordsOfOtherTrainersForStages) {
   EXPECT_EQ(hint("--pp-schedule").find("here it is --pipeline-schedule: "), 0u);
   EXPECT_EQ(hint("--partition-method").find("here it is --partition: "), 0u);
   EXPECT_NE(hint("--dp").find("as many as the launcher starts"), std::string::npos);
+  EXPECT_EQ(hint("--tp-size"), "here it is --tensor-parallel: ranks");
+  EXPECT_EQ(hint("--pp-size"), "here it is --pipeline-parallel: stages");
+  EXPECT_EQ(hint("--deterministic").find("here it is --reduction: every run repeats its bits"), 0u);
+  EXPECT_EQ(hint("--cpu-offload").find("there is no offload"), 0u);
+  EXPECT_EQ(hint("--torch-compile").find("nothing to switch on"), 0u);
+  EXPECT_EQ(hint("--context"), "here it is --sequence");
 }
 
 }  // namespace

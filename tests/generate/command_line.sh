@@ -88,9 +88,15 @@ for wrong in 0 -1 1000001 99999999999999999999 many; do refused 2 '--tokens' "${
 for wrong in -0.5 nan -nan inf 101 warm; do refused 2 '--temperature' "${g[@]}" --temperature=$wrong; done
 for wrong in 0 -1 nan 1.01; do refused 2 '--top-p' "${g[@]}" --top-p=$wrong; done
 refused 2 '--top-k' "${g[@]}" --top-k=-1
+refused 2 'num-return-sequences is not known' "${g[@]}" --num-return-sequences 3; said 'here it is --samples'
 refused 2 '--stop-at' "${g[@]}" --stop-at never
 refused 3 'no such checkpoint' generate --checkpoint missing
 refused 3 'holds no whole checkpoint' generate --checkpoint data-run
+mkdir foreign && echo '{}' >foreign/config.json && : >foreign/model.safetensors
+for program in 'generate --checkpoint' inspect 'train --data data-run --evaluate'; do
+  # shellcheck disable=SC2086
+  refused 3 'foreign:\? holds n' $program foreign; said 'convert-checkpoint foreign NEW --from safetensors'
+done
 if [ -w /dev/full ]; then
   code=0
   "${g[@]}" --tokens 5 >/dev/full 2>err || code=$?

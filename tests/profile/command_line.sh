@@ -98,6 +98,7 @@ for rows in '' --sequence-parallel; do
   done
 done
 refused 3 'plan2.json is for 2 ranks, 3 were started' mpirun --bind-to none -n 3 profile-comm "${quick[@]}" --plan plan2.json
+refused 3 'plan2.json is for 2 ranks, 1 were started' profile-comm "${quick[@]}" --plan plan2.json; said '--local'
 mpi 2 profile-comm --plan plan2.json --dry-run --local >out 2>err && grep -q 'data .* all_gather .* 24 sizes from 8 to' out && grep -q 'gemm.attention.qkv.forward' out || fail "--dry-run: $(cat out err)"
 
 # A rank's own ceilings are those of its part of the layers.

@@ -2,6 +2,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/finder.h"
+#include "libtrain/checkpoint/named.h"
 #include "tools/inspect/report.h"
 
 #include <cctype>
@@ -86,10 +87,11 @@ Report report_on(const std::string& path, const Options& options) {
     return checkpoints_report(path, options);
   if (holds_shards(p)) return shards_report(path, options);
   if (fs::is_empty(p, error)) throw base::InputError(fmt::format("{} is an empty folder", path), kinds);
+  const auto foreign = checkpoint::hugging_face_hint(path);
   throw base::InputError(fmt::format("{} holds neither manifest.json (a checkpoint), index.json (shards), nor "
                                      "metrics.jsonl or checkpoints/ (a run)",
                                      path),
-                         kinds);
+                         foreign.empty() ? kinds : foreign);
 }
 
 }  // namespace trainyard::inspect

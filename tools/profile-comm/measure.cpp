@@ -36,7 +36,9 @@ struct Request {
 void follow_plan(const plan::Plan& p, const ProfileOptions& o, int world, Request& r) {
   if (p.topology.world() != world)
     throw base::InputError(fmt::format("{} is for {} ranks, {} were started", o.plan, p.topology.world(), world),
-                           fmt::format("start {} ranks, or make another plan", p.topology.world()));
+                           fmt::format("start {} ranks (mpirun -n {} profile-comm ...), make another plan, or measure "
+                                       "one rank's own ceilings with --local",
+                                       p.topology.world(), p.topology.world()));
   r.families = plan::groups_of(p.topology);
   if (!o.operations.empty()) return;
   // Each of the plan's groups has calls of its own.
@@ -85,6 +87,8 @@ Request request_of(const Launched& launched, const ProfileOptions& o, const std:
     if (plan) follow_plan(*plan, o, world, r);
     else if (!o.groups.empty()) r.families = plan::parse_groups(o.groups, world);
     else r.families = {plan::whole_world(world)};
+  } else if (plan && plan->topology.world() > 1 && !o.local) {
+    follow_plan(*plan, o, world, r);  // says that the others were not started
   } else if (!o.groups.empty()) {
     plan::parse_groups(o.groups, world);  // says that there is nobody to talk to
   }
