@@ -12,7 +12,10 @@ while [ $# -gt 0 ]; do
     --prebuilt) folder=$(cd "$2" && pwd); . "$here/../tests/gpu_prebuilt.sh"; shift ;;
     --models) models=$2; shift ;;
     --micro-batches) micro_batches=$2; shift ;;
-    --parts) parts=$2; shift ;;
+    --parts)
+      parts=$2
+      for part in $parts; do [[ $part =~ ^(kernels|models|peer)$ ]] || { echo "bench/gpu.sh: --parts $part: there are kernels, models and peer" >&2; exit 2; }; done
+      shift ;;
     --kernels) kernels=$2; shift ;;
     *) sed -n 's/^# usage/usage/p' "$0" >&2; exit 2 ;;
   esac
@@ -55,7 +58,7 @@ fi
 {
   echo "### $(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null || echo 'a GPU'), $(date +%F)"
   echo
-  echo "    bash bench/gpu.sh"
+  echo "    bash bench/gpu.sh --parts '$parts' --models '$models' --micro-batches '$micro_batches'"
   echo
   if [[ $parts = *kernels* ]]; then
     echo '```'

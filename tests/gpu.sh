@@ -114,7 +114,7 @@ smoke() {
   train "${settings[@]}" --device cuda --output gpu --memory-report || return 1
   train "${settings[@]}" --device cuda --output again --dtype f32 >/dev/null || return 1
   cmp <(sed 's/"tokens_per_second.*//' gpu/metrics.jsonl) <(sed 's/"tokens_per_second.*//' again/metrics.jsonl) || { echo "two runs differ"; return 1; }
-  train "${settings[@]}" --device cuda --output long --steps 500 >/dev/null & train "${settings[@]}" --device cuda --output long-again --steps 500 >/dev/null || return 1
+  train "${settings[@]}" --device cuda --output long --steps 500 >/dev/null & train "${settings[@]}" --device cuda --output long-again --steps 500 >/dev/null || { wait; return 1; }
   wait $! || return 1
   cmp <(sed 's/"tokens_per_second.*//' long/metrics.jsonl) <(sed 's/"tokens_per_second.*//' long-again/metrics.jsonl) || { echo "two runs of 500 steps beside each other differ"; return 1; }
   train "${settings[@]}" --device cpu --output cpu >/dev/null || return 1
@@ -135,7 +135,8 @@ hopper() {
     TRAINYARD_HOPPER=$way train --model gpt2 --data data --output $way-$((++run)) --steps 8 --global-batch 4 --micro-batch 4 --dtype bf16 --device cuda --progress never --learning-rate 0.0003 >/dev/null || return 1
   done
   cmp <(sed 's/"tokens_per_second.*//' on-2/metrics.jsonl) <(sed 's/"tokens_per_second.*//' on-3/metrics.jsonl) || { echo "two runs with Hopper's kernels differ"; return 1; }
-  paste <(grep -o '"loss":[0-9.]*' off-1/metrics.jsonl | cut -d: -f2) <(grep -o '"loss":[0-9.]*' on-2/metrics.jsonl | cut -d: -f2) | awk '{ d = $1 - $2; if (d < 0) d = -d; print; if (d > 0.02 * $1) bad = 1 } END { exit bad }'
+  ! cmp -s <(sed 's/"tokens_per_second.*//' off-1/metrics.jsonl) <(sed 's/"tokens_per_second.*//' on-2/metrics.jsonl) || { echo "the kernels for Hopper did not run: were they built?"; return 1; }
+  paste <(grep -o '"loss":[0-9.]*' off-1/metrics.jsonl | cut -d: -f2) <(grep -o '"loss":[0-9.]*' on-2/metrics.jsonl | cut -d: -f2) | awk '{ d = $1 - $2; if (d < 0) d = -d; print; if (NF != 2 || d > 0.02 * $1) bad = 1 } END { exit bad || NR != 8 }'
 }
 
 links() {

@@ -167,6 +167,7 @@ __device__ void copy_jobs(const BackwardMaps& maps, const BackwardArgs& a, const
       for (int n = job.from; n < job.to; ++n) {
         const int row = (C::by_keys ? n : job.from + job.to - 1 - n) * C::others;
         await(m.empty(slot.index), slot.parity ^ 1);
+        __syncwarp();  // no lane lags by a turn of the ring, whose phase it would then wait for in vain
         if (copies)
           copy_tile<C::D>(&maps.other_first, m.first(slot.index), m.first_full(slot.index), C::others, head, row,
                           job.b);

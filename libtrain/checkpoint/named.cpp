@@ -10,10 +10,10 @@
 namespace trainyard::checkpoint {
 
 std::string hugging_face_hint(const std::string& folder) {
-  if (!base::exists(folder + "/config.json")) return {};
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-    if (entry.path().extension() == ".safetensors")
+  if (!std::filesystem::exists(folder + "/config.json", error)) return {};
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (it->path().extension() == ".safetensors" && it->path().filename().string().starts_with("model"))
       return fmt::format(
           "it looks like a model of Hugging Face: convert-checkpoint {} NEW --from safetensors makes a "
           "checkpoint of it",

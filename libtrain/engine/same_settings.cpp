@@ -34,8 +34,9 @@ void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec) {
     std::string differences;
     for (const auto& [name, value] : mine)
       if (const auto expected = first.at(name).get<std::string>(); base::text_of_path(value) != expected)
-        differences += fmt::format("{}--{} is {}, on rank 0 {}", differences.empty() ? "" : "; ", name,
-                                   shown(base::text_of_path(value)), shown(expected));
+        differences += fmt::format("{}{}{} is {}, on rank 0 {}", differences.empty() ? "" : "; ",
+                                   name.starts_with("TRAINYARD_") ? "" : "--", name, shown(base::text_of_path(value)),
+                                   shown(expected));
     if (!differences.empty())
       throw base::UsageError(differences,
                              "all ranks need the same flags, file of --config and TRAINYARD_ variables; mpirun hands a "

@@ -7,7 +7,7 @@
 namespace trainyard::tensor {
 
 inline constexpr int gpu_abi =
-    9;  // of the structs below and of kernels::GpuKernels; a module of another build is refused
+    10;  // of the structs below and of kernels::GpuKernels; a module of another build is refused
 
 struct GpuInfo {
   char name[256] = {};

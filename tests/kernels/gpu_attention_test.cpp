@@ -15,6 +15,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
 #include <tuple>
@@ -28,15 +29,20 @@ enum class Units { plain, tensor_cores };
 class Capability {
  public:
   explicit Capability(const char* version) {
+    if (const char* asked = std::getenv("TRAINYARD_HOPPER")) asked_ = asked;
     setenv("TRAINYARD_EMULATED_CAPABILITY", version, 1);
     setenv("TRAINYARD_HOPPER", std::strcmp(version, "9.0") == 0 ? "on" : "off", 1);
   }
   ~Capability() {
     unsetenv("TRAINYARD_EMULATED_CAPABILITY");
-    unsetenv("TRAINYARD_HOPPER");
+    if (asked_) setenv("TRAINYARD_HOPPER", asked_->c_str(), 1);
+    else unsetenv("TRAINYARD_HOPPER");
   }
   Capability(const Capability&) = delete;
   Capability& operator=(const Capability&) = delete;
+
+ private:
+  std::optional<std::string> asked_;  // what was said before
 };
 constexpr auto hopper = "9.0", ampere = "8.0";
 bool emulated() { return std::string(tensor::gpu_module().runtime->name) == "emulated"; }

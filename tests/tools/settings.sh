@@ -56,6 +56,7 @@ for program in train partition-model; do refused 2 '--recompute selectiv is not 
 expect 0 env TRAINYARD_PLAN=auto "${base[@]}" --dry-run
 said '^--plan auto: '
 refused 3 'a rank needs' "${auto[@]}" --memory-limit 5MB
+TRAINYARD_HOPPER=maybe refused 2 'TRAINYARD_HOPPER=maybe is neither on nor off' "${auto[@]}"
 refused 2 'memory-limit 80 must lie between 1000000' "${auto[@]}" --memory-limit 80; said '80GB'
 refused 2 'device-memory 80 must lie between 1000000' "${plan[@]}" --device-memory 80; said '80GB'
 refused 2 'lr is not known' "${plan[@]}" --lr 1e-3; said 'plans do not depend on it'

@@ -67,7 +67,7 @@ launcher=$!
 for _ in $(seq 1 300); do [ "$(wc -l 2>/dev/null <killed/metrics.jsonl || echo 0)" -gt 3 ] && break; sleep 0.1; done
 kill -TERM "$launcher"
 wait "$launcher" || true
-once "asked to stop: the ranks save, but mpirun ends them .* To go on: .*mpirun .*-n 2 .*--output killed"
+once "asked to stop: the ranks save. If mpirun was asked, it ends them .* To go on: .*mpirun .*-n 2 .*--output killed"
 
 # --stop-after counts from the beginning; what goes on is said, and goes on.
 one=("${base[@]}" --progress never --data data --output "a run" --steps 12)

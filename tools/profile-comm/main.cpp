@@ -231,6 +231,7 @@ base::ExitCode measure_mpi(ProfileOptions& o) {
     auto launched = mpi_rank(mpi);
     profile::on_all(launched.ranks, [&] {
       static_cast<void>(base::shared_memory_wanted());
+      static_cast<void>(base::hopper_wanted());
       tools::resolve_texts(o);
       if (mpi.rank() == 0) refuse_places(o);
     });

@@ -36,9 +36,10 @@ struct Request {
 void follow_plan(const plan::Plan& p, const ProfileOptions& o, int world, Request& r) {
   if (p.topology.world() != world)
     throw base::InputError(fmt::format("{} is for {} ranks, {} were started", o.plan, p.topology.world(), world),
-                           fmt::format("start {} ranks (mpirun -n {} profile-comm ...), make another plan, or measure "
+                           fmt::format("start {} ranks (mpirun -n {} profile-comm ..., or --backend threads --ranks "
+                                       "{}), make another plan, or measure "
                                        "one rank's own ceilings with --local",
-                                       p.topology.world(), p.topology.world()));
+                                       p.topology.world(), p.topology.world(), p.topology.world()));
   r.families = plan::groups_of(p.topology);
   if (!o.operations.empty()) return;
   // Each of the plan's groups has calls of its own.

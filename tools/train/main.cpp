@@ -93,10 +93,10 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
       launch.fail(error);
     };
   if (world.rank == 0 && tools::kills_soon())
-    signals.announce(
-        fmt::format("asked to stop: the ranks save, but mpirun ends them within about two seconds; what "
-                    "is saved by then is kept. kill -USR1 on mpirun waits for the save. To go on: {}",
-                    command({})));
+    signals.announce(fmt::format(
+        "asked to stop: the ranks save. If mpirun was asked, it ends them within about two seconds, and what is "
+        "saved by then is kept; kill -USR1 on mpirun waits for the save. To go on: {}",
+        command({})));
   tools::StepLine line;
   Totals totals;
   engine::RunListener listener;
