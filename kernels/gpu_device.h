@@ -25,14 +25,13 @@ inline const char* launch_failure() {
   const auto e = cudaPeekAtLastError();
   return e == cudaSuccess ? nullptr : cudaGetErrorString(e);
 }
-// What a block may have on the calling thread's device: 99 KiB on sm_86 and sm_89, 163 on sm_80, 227 on sm_90.
-inline int most_shared_bytes() {
-  int device = 0, bytes = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
-    return 0;
-  return bytes;
+inline int attribute_of_device(cudaDeviceAttr what) {  // the calling thread's; 0: there is none
+  int device = 0, value = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&value, what, device) != cudaSuccess) return 0;
+  return value;
 }
+// What a block may have there: 99 KiB on sm_86 and sm_89, 163 on sm_80, 227 on sm_90.
+inline int most_shared_bytes() { return attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin); }
 // A product that is rounded before anything is added to it, and one that is not, whatever the kernel they stand in.
 __device__ __forceinline__ float rounded_product(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ double rounded_product(double a, double b) { return __dmul_rn(a, b); }

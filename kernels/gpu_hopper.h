@@ -6,8 +6,6 @@
 #include "kernels/gpu_mma.h"
 
 #ifdef __CUDACC__
-#include <cstdlib>
-#include <cstring>
 #include <cuda.h>
 #else
 #include TRAINYARD_HOPPER_EMULATOR
@@ -282,16 +280,8 @@ __device__ __forceinline__ void arrive_at(int barrier, int threads) {
 // ---- Host ----------------------------------------------------------------------------------------------------------
 // Of the calling thread's device.
 #ifdef __CUDACC__
-inline int attribute_of_device(cudaDeviceAttr what) {
-  int device = 0, value = 0;
-  if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&value, what, device) != cudaSuccess) return 0;
-  return value;
-}
-// Only where TRAINYARD_HOPPER asks for it (base::hopper_wanted), until the kernels have passed the suite on a device.
 inline bool is_hopper() {
-  const char* asked = std::getenv("TRAINYARD_HOPPER");
-  return asked != nullptr && std::strcmp(asked, "on") == 0 &&
-         attribute_of_device(cudaDevAttrComputeCapabilityMajor) == 9 &&
+  return attribute_of_device(cudaDevAttrComputeCapabilityMajor) == 9 &&
          attribute_of_device(cudaDevAttrComputeCapabilityMinor) == 0;
 }
 inline int multiprocessors() { return attribute_of_device(cudaDevAttrMultiProcessorCount); }

@@ -87,6 +87,8 @@ __device__ __forceinline__ unsigned pack_bf16(float low, float high) {
 #endif
 }
 
+constexpr float log2_e = 1.44269504f, ln_2 = 0.69314718f;
+
 // 2^x in one instruction, with a relative error of 2^-22 (PTX ISA, "ex2.approx"); results below the normal numbers are
 // 0.
 __device__ __forceinline__ float exp2_of(float x) {

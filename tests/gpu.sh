@@ -104,19 +104,26 @@ summary() {
   [ ${#failed[@]} = 0 ]
 }
 
+shards() {  # LINES: a set `data` of so many
+  local i
+  for ((i = 0; i < $1; ++i)); do echo "line $i of a text about trains, yards and the $((i * i % 97)) signals between them"; done >text.txt
+  shard-data --input text.txt --split lines --output data --validation 0 >/dev/null 2>&1
+}
+# What a run has learnt, to the bit, without how fast it was.
+learnt() { sed 's/"tokens_per_second.*//' "$1/metrics.jsonl"; }
+
 smoke() {
-  local place=$1 i
+  local place=$1
   mkdir "$place/smoke"
   cd "$place/smoke"
-  for ((i = 0; i < 3000; ++i)); do echo "line $i of a text about trains, yards and the $((i * i % 97)) signals between them"; done >text.txt
-  shard-data --input text.txt --split lines --output data --validation 0 >/dev/null 2>&1
+  shards 3000
   local settings=(--model gpt2-micro --data data --steps 20 --global-batch 8 --micro-batch 4 --progress never --learning-rate 0.003)
   train "${settings[@]}" --device cuda --output gpu --memory-report || return 1
   train "${settings[@]}" --device cuda --output again --dtype f32 >/dev/null || return 1
-  cmp <(sed 's/"tokens_per_second.*//' gpu/metrics.jsonl) <(sed 's/"tokens_per_second.*//' again/metrics.jsonl) || { echo "two runs differ"; return 1; }
+  cmp <(learnt gpu) <(learnt again) || { echo "two runs differ"; return 1; }
   train "${settings[@]}" --device cuda --output long --steps 500 >/dev/null & train "${settings[@]}" --device cuda --output long-again --steps 500 >/dev/null || { wait; return 1; }
   wait $! || return 1
-  cmp <(sed 's/"tokens_per_second.*//' long/metrics.jsonl) <(sed 's/"tokens_per_second.*//' long-again/metrics.jsonl) || { echo "two runs of 500 steps beside each other differ"; return 1; }
+  cmp <(learnt long) <(learnt long-again) || { echo "two runs of 500 steps beside each other differ"; return 1; }
   train "${settings[@]}" --device cpu --output cpu >/dev/null || return 1
   train "${settings[@]}" --device cuda --output narrow --dtype bf16 >/dev/null || return 1
   echo "last losses: GPU $(tail -1 gpu/metrics.jsonl | grep -o '"loss":[0-9.]*'), CPU $(tail -1 cpu/metrics.jsonl | grep -o '"loss":[0-9.]*'), GPU bf16 $(tail -1 narrow/metrics.jsonl | grep -o '"loss":[0-9.]*')"
@@ -125,17 +132,16 @@ smoke() {
 
 # The same losses with and without the attention kernels of Hopper, up to rounding; a device of another kind has none.
 hopper() {
-  local place=$1 way
+  local place=$1 way run=0
   nvidia-smi --query-gpu=compute_cap --format=csv,noheader | grep -q '^9[.]0' || return 77
   mkdir "$place/hopper"
   cd "$place/hopper"
-  for ((i = 0; i < 20000; ++i)); do echo "line $i of a text about trains, yards and the $((i * i % 97)) signals between them"; done >text.txt
-  shard-data --input text.txt --split lines --output data --validation 0 >/dev/null 2>&1
+  shards 20000
   for way in off on on; do
     TRAINYARD_HOPPER=$way train --model gpt2 --data data --output $way-$((++run)) --steps 8 --global-batch 4 --micro-batch 4 --dtype bf16 --device cuda --progress never --learning-rate 0.0003 >/dev/null || return 1
   done
-  cmp <(sed 's/"tokens_per_second.*//' on-2/metrics.jsonl) <(sed 's/"tokens_per_second.*//' on-3/metrics.jsonl) || { echo "two runs with Hopper's kernels differ"; return 1; }
-  ! cmp -s <(sed 's/"tokens_per_second.*//' off-1/metrics.jsonl) <(sed 's/"tokens_per_second.*//' on-2/metrics.jsonl) || { echo "the kernels for Hopper did not run: were they built?"; return 1; }
+  cmp <(learnt on-2) <(learnt on-3) || { echo "two runs with Hopper's kernels differ"; return 1; }
+  ! cmp -s <(learnt off-1) <(learnt on-2) || { echo "the kernels for Hopper did not run: were they built?"; return 1; }
   paste <(grep -o '"loss":[0-9.]*' off-1/metrics.jsonl | cut -d: -f2) <(grep -o '"loss":[0-9.]*' on-2/metrics.jsonl | cut -d: -f2) | awk '{ d = $1 - $2; if (d < 0) d = -d; print; if (NF != 2 || d > 0.02 * $1) bad = 1 } END { exit bad || NR != 8 }'
 }
 
@@ -150,7 +156,7 @@ suite() {
   place=$(mktemp -d)
   [ -n "$logs" ] || logs=$place/logs
   mkdir -p "$logs"
-  export -f smoke hopper links
+  export -f shards learnt smoke hopper links
   run "kernels against the CPU" test_kernels_gpu
   run "products in lanes" test_kernels_gpu_lanes
   run "products in groups" test_kernels_gpu_grouped

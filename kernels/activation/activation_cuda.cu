@@ -9,7 +9,7 @@ namespace {
 // 1 / (1 + e^-x) for values that are stored as T: two instructions with errors of 2^-22 are enough for bf16, whose own
 // is 2^-9.
 template <class T, class F> __device__ __forceinline__ F logistic_of(F x) {
-  if constexpr (sizeof(T) == sizeof(b16)) return reciprocal_of(1.0f + exp2_of(-1.44269504f * x));
+  if constexpr (sizeof(T) == sizeof(b16)) return reciprocal_of(1.0f + exp2_of(-log2_e * x));
   else return F(1) / (F(1) + exp_of(-x));
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/attention/attention_args.h"
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
+#include "libtrain/base/environment.h"
 #include "libtrain/plan/scratch.h"
 #include "libtrain/plan/tile_list.h"
 
@@ -43,6 +44,7 @@ AttentionArgs arguments(tensor::Exec& exec, const AttentionShape& s, base::View 
   a.by_queries = tiles(s.visibility.by_queries, s), a.by_keys = tiles(s.visibility.by_keys, s);
   a.q = mat(q), a.k = mat(k), a.v = mat(v), a.out = mat(out), a.lse = mat(lse);
   a.threads = exec.threads();
+  a.hopper = exec.on_gpu() && base::hopper_wanted();
   return a;
 }
 

@@ -33,6 +33,7 @@ struct AttentionArgs {
   std::int64_t scratch_part, shared_part, slots;
   int products;       // of each pair of a query and a key, in multiply-adds of head_dim: 2 forward, 5 backward
   TeamSeconds* team;  // on the CPU: where each thread says what it did; null: nobody asks
+  bool hopper;        // on a GPU: the kernels for Hopper are asked for (base::hopper_wanted)
 };
 
 KernelWork work_of(const AttentionArgs& a);

@@ -7,11 +7,6 @@
 namespace trainyard::kernels {
 namespace {
 
-template <int N> __device__ __forceinline__ void clear(float (&x)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) x[i] = 0;
-}
-
 // Narrowed into the first half of x.
 template <int N> __device__ __forceinline__ void narrow_in_place(float (&x)[N]) {
 #pragma unroll

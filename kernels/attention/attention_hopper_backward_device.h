@@ -21,7 +21,7 @@ template <int Head, bool Of_keys> struct HopperPass {
   static constexpr int own_bytes = rows * D * 2, other_bytes = others * D * 2, query_bytes = by_keys ? others * 12 : 0;
   static constexpr int queries_at = 2 * own_bytes + 2 * stages * other_bytes;
   static constexpr int barriers_at = queries_at + stages * query_bytes, job_at = barriers_at + 8 * (4 + 4 * stages);
-  static constexpr int alignment = 1024, shared_bytes = job_at + 16 + alignment;
+  static constexpr int shared_bytes = job_at + 16 + SharedTiles::alignment;
 };
 template <int D> using ByKeys = HopperPass<D, true>;
 template <int D> using ByQueries = HopperPass<D, false>;
@@ -83,13 +83,8 @@ template <class C> __device__ __forceinline__ void limit(BackwardJob& job, int l
 // ---- Shared memory -------------------------------------------------------------------------------------------------
 // own first | own second [rows][D] | other first [stages][others][D] | other second | of queries lse, delta and
 // document start [stages][3][others] | barriers | the job that the own rows are of, or -1 at the end, and its limit
-template <class C> struct BackwardShared {
-  unsigned char* base;
-  std::uint32_t at;
-  __device__ __forceinline__ explicit BackwardShared(unsigned char* memory) {
-    const std::uint32_t from = shared_address(memory), ahead = (C::alignment - from % C::alignment) % C::alignment;
-    base = memory + ahead, at = from + ahead;
-  }
+template <class C> struct BackwardShared : SharedTiles {
+  using SharedTiles::SharedTiles;
   __device__ __forceinline__ std::uint32_t own_first() const { return at; }
   __device__ __forceinline__ std::uint32_t own_second() const { return at + C::own_bytes; }
   __device__ __forceinline__ std::uint32_t first(int slot) const {

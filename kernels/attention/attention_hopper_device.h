@@ -9,12 +9,11 @@
 namespace trainyard::kernels {
 namespace {
 
-constexpr float log2_e = 1.44269504f, ln_2 = 0.69314718f;
-
-// What these kernels have: queries that see earlier keys of their document, and no dropout. Jobs are counted in int.
+// Asked for (until the kernels have passed the suite on a device), and what they have: queries that see earlier keys of
+// their document, and no dropout. Jobs are counted in int.
 inline bool hopper_fits(const AttentionArgs& a) {
   constexpr std::int64_t most_tiles = 1 << 29;
-  return is_hopper() && gpu::attention_mma_fits(a) && sees_of(a) == Sees::earlier && a.threshold == 0 &&
+  return a.hopper && is_hopper() && gpu::attention_mma_fits(a) && sees_of(a) == Sees::earlier && a.threshold == 0 &&
          a.scratch != nullptr && a.batch * a.heads * (a.sequence / 64 + 1) <= most_tiles;
 }
 // How many of `heads` heads at a time the L2 cache surely holds, of so many bytes each.
@@ -40,6 +39,17 @@ template <int Stages> struct Slot {  // of a ring
   }
 };
 
+// A block's dynamic shared memory from its first multiple of `alignment` on; it takes so many bytes more.
+struct SharedTiles {
+  static constexpr int alignment = 1024;
+  unsigned char* base;
+  std::uint32_t at;
+  __device__ __forceinline__ explicit SharedTiles(unsigned char* memory) {
+    const std::uint32_t from = shared_address(memory), ahead = (alignment - from % alignment) % alignment;
+    base = memory + ahead, at = from + ahead;
+  }
+};
+
 template <int D> __device__ __forceinline__ void copy_tile(const TensorMap* map, std::uint32_t to, std::uint32_t full,
                                                            int rows, int head, int row, int b) {
   arrive_and_expect(full, rows * D * 2);
@@ -57,6 +67,11 @@ struct HopperPlace {
 __device__ __forceinline__ void release(std::uint32_t empty, const HopperPlace& place) {  // by a whole warp
   __syncwarp();
   if (place.lane == 0) arrive(empty);
+}
+
+template <int N> __device__ __forceinline__ void clear(float (&x)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) x[i] = 0;
 }
 
 // s[64, N] = q k^T: q a tile of q_rows rows, from its row 0 on, k one of N rows.

@@ -95,8 +95,7 @@ template <int D> __device__ __forceinline__ void attend(const HopperArgs& a, con
   if (j * N < far) hide_before(s, a, job.b, job.i0 + place.row(), j * N + 2 * (place.lane % 4));
   softmax.weigh(s, a.scale);
   narrow<N>(weights, s);
-#pragma unroll
-  for (int i = 0; i < D / 2; ++i) o[i] = 0;
+  clear(o);
 #pragma unroll 1
   for (; j > first_tile; --j) {
     await(m.k_full(k.index), k.parity);

@@ -19,7 +19,7 @@ template <int D> struct Hopper {
   static constexpr int copying_registers = groups == 2 ? 24 : 32, multiplying_registers = groups == 2 ? 240 : 160;
   static constexpr int q_bytes = rows * D * 2, tile_bytes = keys * D * 2;
   static constexpr int barriers_at = q_bytes + 2 * stages * tile_bytes, job_at = barriers_at + 8 * (2 + 4 * stages);
-  static constexpr int alignment = 1024, shared_bytes = job_at + 16 + alignment;
+  static constexpr int shared_bytes = job_at + 16 + SharedTiles::alignment;
 };
 
 struct HopperMaps {
@@ -55,14 +55,9 @@ template <int D> __device__ __forceinline__ Job job_of(const HopperArgs& a, int 
 // ---- Shared memory -------------------------------------------------------------------------------------------------
 // q [rows][D] | k [stages][keys][D] | v [stages][keys][D] | barriers | the job that q is of, or -1 at the end, and the
 // first tile of keys that any of its queries sees.
-template <int D> struct HopperShared {
+template <int D> struct HopperShared : SharedTiles {
   using C = Hopper<D>;
-  unsigned char* base;
-  std::uint32_t at;
-  __device__ __forceinline__ explicit HopperShared(unsigned char* memory) {
-    const std::uint32_t from = shared_address(memory), ahead = (C::alignment - from % C::alignment) % C::alignment;
-    base = memory + ahead, at = from + ahead;
-  }
+  using SharedTiles::SharedTiles;
   __device__ __forceinline__ std::uint32_t q() const { return at; }
   __device__ __forceinline__ std::uint32_t k(int slot) const { return at + C::q_bytes + slot * C::tile_bytes; }
   __device__ __forceinline__ std::uint32_t v(int slot) const { return k(C::stages + slot); }

@@ -12,7 +12,6 @@ constexpr int tile = 64, warps = 4, threads = 32 * warps;
 static_assert(tile == list_tile);
 template <int D> constexpr int pitch = D + 8;  // 8 more: rows fall into different banks
 template <int D> constexpr int tile_elements = tile* pitch<D>;
-constexpr float log2_e = 1.44269504f, ln_2 = 0.69314718f;
 
 struct Position {
   std::int64_t b, h, kv, row0;
@@ -236,6 +235,7 @@ inline dim3 grid_of(const AttentionArgs& a, std::int64_t heads, int rows) {
 template <int D> constexpr int two_pairs_bytes = 4 * tile_elements<D> * 2;
 // What any of these kernels takes at most: three pairs of tiles, and what the backward pass keeps of queries.
 template <int D> constexpr int most_bytes = 6 * tile_elements<D> * 2 + 4096;
+static_assert(most_bytes<64> <= 163 << 10 && most_bytes<128> <= 163 << 10);  // compute capability 8.0 has them
 
 }  // namespace
 }  // namespace trainyard::kernels

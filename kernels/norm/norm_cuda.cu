@@ -207,22 +207,15 @@ template <class T, int V, int Held> __global__ void __launch_bounds__(row_thread
   });
 }
 
-// The kernel for rows of so many groups of vector_of<T>; 0: rows that are no groups.
-template <class T> auto* forward_of(std::int64_t groups) {
+// Runs body<V, Held>() for rows of so many groups of vector_of<T>; 0: rows that are no groups.
+template <class T, class Body> void with_row(std::int64_t groups, const Body& body) {
   constexpr int V = vector_of<T>;
+  if (V == 1 || groups == 0) return body.template operator()<1, 0>();
   if constexpr (V > 1) {
-    if (groups > 8 * 32) return norm_forward_kernel<T, V, 0>;
-    if (groups > 0) return groups > 4 * 32 ? norm_forward_kernel<T, V, 8> : norm_forward_kernel<T, V, 4>;
+    if (groups <= 4 * 32) body.template operator()<V, 4>();
+    else if (groups <= 8 * 32) body.template operator()<V, 8>();
+    else body.template operator()<V, 0>();
   }
-  return norm_forward_kernel<T, 1, 0>;
-}
-template <class T> auto* backward_of(std::int64_t groups) {
-  constexpr int V = vector_of<T>;
-  if constexpr (V > 1) {
-    if (groups > 8 * 32) return norm_backward_kernel<T, V, 0>;
-    if (groups > 0) return groups > 4 * 32 ? norm_backward_kernel<T, V, 8> : norm_backward_kernel<T, V, 4>;
-  }
-  return norm_backward_kernel<T, 1, 0>;
 }
 
 unsigned blocks_of(const NormArgs& a) { return static_cast<unsigned>((a.x.rows + rows_of_block - 1) / rows_of_block); }
@@ -233,8 +226,10 @@ const char* gpu::norm_forward(const NormArgs& a, void* stream) {
   with_type(a.x.type, [&]<class T>(T*) {
     constexpr int V = vector_of<T>;
     const bool grouped = in_groups(V, a.x, a.weight, a.bias, a.y, a.sum.x, a.sum.residual);
-    const auto kernel = forward_of<T>(grouped ? a.x.cols / V : 0);
-    TRAINYARD_LAUNCH(kernel, true, blocks_of(a), row_threads, stream, a);
+    with_row<T>(grouped ? a.x.cols / V : 0, [&]<int Group, int Held>() {
+      constexpr auto kernel = norm_forward_kernel<T, Group, Held>;
+      TRAINYARD_LAUNCH(kernel, true, blocks_of(a), row_threads, stream, a);
+    });
   });
   return launch_failure();
 }
@@ -248,8 +243,10 @@ const char* gpu::norm_backward(const NormArgs& a, void* stream) {
     const auto threads = a.partials.rows / 2 * a.x.cols / (aligned ? C : 1);
     TRAINYARD_LAUNCH(partial, false, blocks_for(threads), 256, stream, a);
     const bool grouped = in_groups(V, a.x, a.weight, a.dy, a.dx);
-    const auto kernel = backward_of<T>(grouped ? a.x.cols / V : 0);
-    TRAINYARD_LAUNCH(kernel, true, blocks_of(a), row_threads, stream, a);
+    with_row<T>(grouped ? a.x.cols / V : 0, [&]<int Group, int Held>() {
+      constexpr auto kernel = norm_backward_kernel<T, Group, Held>;
+      TRAINYARD_LAUNCH(kernel, true, blocks_of(a), row_threads, stream, a);
+    });
   });
   return launch_failure();
 }

@@ -55,7 +55,7 @@ struct Window {
       first = square_of(magnitude).place / 32 - 1;
       return add(v, sums);
     }
-    const unsigned mantissa = (magnitude & 0x7fffffu) | 0x800000u;
+    const unsigned mantissa = (magnitude & 0x7fffffu) | 0x800000u;  // of a normal v: square_of has more to do
     const Limb square = static_cast<Limb>(mantissa) * mantissa, low = square << above % 32;
     const unsigned a = static_cast<unsigned>(low), b = static_cast<unsigned>(low >> 32),
                    c = static_cast<unsigned>(square >> 32 >> (32 - above % 32));

@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::string_view prefix = "TRAINYARD_";
 
-// Read where they are used: in kernels/isa.cpp, tensor/gpu.cpp, comm/nccl_library.cpp, below, and in
-// kernels/gpu_hopper.h; that of measurements in bench/limits.cpp.
+// Read where they are used, the first three in kernels/isa.cpp, tensor/gpu.cpp and comm/nccl_library.cpp, the others
+// below; that of measurements in bench/limits.cpp.
 const std::vector<std::string> of_a_run = {"TRAINYARD_ISA", "TRAINYARD_GPU_MODULE", "TRAINYARD_NCCL_LIBRARY",
                                            "TRAINYARD_SHARED_MEMORY", "TRAINYARD_HOPPER"};
 constexpr std::string_view of_measurements = "TRAINYARD_PROFILE";

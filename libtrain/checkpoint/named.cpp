@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/finder.h"
+#include "libtrain/io/safetensors.h"
 
 #include <filesystem>
 
@@ -11,14 +12,12 @@ namespace trainyard::checkpoint {
 
 std::string hugging_face_hint(const std::string& folder) {
   std::error_code error;
-  if (!std::filesystem::exists(folder + "/config.json", error)) return {};
-  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    if (it->path().extension() == ".safetensors" && it->path().filename().string().starts_with("model"))
-      return fmt::format(
-          "it looks like a model of Hugging Face: convert-checkpoint {} NEW --from safetensors makes a "
-          "checkpoint of it",
-          folder);
-  return {};
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder + "/" + name, error); };
+  if (!has("config.json") || !(has(io::safetensors_name) || has(io::safetensors_index_name))) return {};
+  return fmt::format(
+      "it looks like a model of Hugging Face: convert-checkpoint {} NEW --from safetensors makes a "
+      "checkpoint of it",
+      folder);
 }
 
 std::string named_checkpoint(const std::string& path) {

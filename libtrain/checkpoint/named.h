@@ -9,7 +9,7 @@ namespace trainyard::checkpoint {
 // subfolder `checkpoints`, or in itself. InputError when there is none. Removes nothing.
 std::string named_checkpoint(const std::string& path);
 
-// What to do with a folder of config.json and *.safetensors, which convert-checkpoint reads; empty for others.
+// What to do with a folder that convert-checkpoint reads, of config.json and safetensors; empty for others.
 std::string hugging_face_hint(const std::string& folder);
 
 }  // namespace trainyard::checkpoint

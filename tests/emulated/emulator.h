@@ -280,8 +280,3 @@ inline float __uint_as_float(unsigned u) {
   std::memcpy(&f, &u, 4);
   return f;
 }
-inline long long __double_as_longlong(double d) {
-  long long u;
-  std::memcpy(&u, &d, 8);
-  return u;
-}

@@ -144,7 +144,8 @@ TEST(Gpu, SumsOfManyTensorsAreThoseOfTheCpu) {
     b.set(0, 3, 3e38), c.set(0, 0, 1e-45);
     std::vector<std::int64_t> limbs(21, -1);
     Place place(kind);
-    const base::View xs[] = {place(a), place(b), place(c)};
+    const auto va = place(a);  // and from its second element on: at no multiple of 16 bytes
+    const base::View xs[] = {va, place(b), place(c), {va.ptr<float>() + 1, DType::f32, {2998}, va.device}};
     kernels::square_sum(place.exec(), xs, place(limbs, {21}));
     place.fetch();
     both.push_back(limbs);
@@ -257,11 +258,12 @@ TEST(Gpu, Embedding) {
         Same::bits, all);
 }
 
+// Rows that are no groups of 16 bytes, rows that lanes hold in four or eight groups, and longer ones, of either width.
 TEST(Gpu, Norms) {
-  for (const std::int64_t h : {301, 304})
+  for (const std::int64_t h : {301, 304, 504, 1000, 1608, 2056})
     compare(
         [h](Place& place, DType t) {
-          const std::int64_t n = 70, gap = h == 304 ? 8 : 1;
+          const std::int64_t n = 70, gap = h % 8 == 0 ? 8 : 1;
           const auto g = accumulation(t);
           MatrixBuffer x(t, n, h, 2 * gap), w(t, 1, h), b(t, 1, h), y(t, n, h), z(t, n, h), mean(g, 1, n),
               rstd(g, 1, n), rms(g, 1, n);
@@ -282,7 +284,7 @@ TEST(Gpu, Norms) {
 
 // In one pass: the sum, its copy and the norm; rows in groups of 16 bytes and rows that are not.
 TEST(Gpu, NormsOfSums) {
-  for (const std::int64_t h : {304, 37})
+  for (const std::int64_t h : {304, 37, 1608, 2056})
     for (double p : {0.0, 0.3})
       compare(
           [h, p](Place& place, DType t) {

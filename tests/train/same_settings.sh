@@ -43,6 +43,10 @@ code=0
 timeout 30 mpirun -q --bind-to none -n 1 -x TRAINYARD_SAVE_EVERY=2 "${one[@]}" : -n 1 "${one[@]}" >out 2>&1 </dev/null || code=$?
 [ "$code" = 2 ] || fail "a variable of one rank: exit $code"
 grep -q 'rank 1: --save-every is 0, on rank 0 2' out || fail "the variable is not named"
+code=0
+timeout 30 mpirun -q --bind-to none -n 1 -x TRAINYARD_HOPPER=on "${one[@]}" : -n 1 "${one[@]}" >out 2>&1 </dev/null || code=$?
+[ "$code" = 2 ] || fail "attention kernels for one rank: exit $code"
+grep -q 'rank 1: TRAINYARD_HOPPER is off, on rank 0 on' out || fail "the variable is not named as it is"
 
 code=0
 timeout 30 mpirun -q --bind-to none -n 1 "${one[@]}" : -n 1 -x TRAINYARD_ISA=baseline "${one[@]}" >out 2>&1 </dev/null || code=$?

@@ -37,7 +37,9 @@ int tasks() { return number("OMPI_COMM_WORLD_SIZE", number("SLURM_STEP_NUM_TASKS
 
 int rank() { return number("OMPI_COMM_WORLD_RANK", number("SLURM_PROCID", 0)); }
 
-bool kills_soon() { return number("OMPI_COMM_WORLD_SIZE", 1) > 1 && std::getenv("SLURM_STEP_ID") == nullptr; }
+bool by_srun() { return std::getenv("SLURM_STEP_ID") != nullptr; }
+
+bool kills_soon() { return number("OMPI_COMM_WORLD_SIZE", 1) > 1 && !by_srun(); }
 
 int local_rank() { return number("OMPI_COMM_WORLD_LOCAL_RANK", number("SLURM_LOCALID", 0)); }
 

@@ -10,6 +10,7 @@ namespace trainyard::tools {
 bool launched();
 int tasks();                   // as many processes as the launcher started; 1 without one
 int rank();                    // among them
+bool by_srun();                // else mpirun, where there are several
 bool kills_soon();             // several ranks of mpirun, which kills them a second or two after a TERM or INT
 int local_rank();              // 0 without a launcher
 int ranks_on_node(int world);  // of this process; between 1 and `world`

@@ -33,13 +33,16 @@ struct Request {
   std::optional<profile::CeilingOptions> local;
 };
 
-void follow_plan(const plan::Plan& p, const ProfileOptions& o, int world, Request& r) {
-  if (p.topology.world() != world)
-    throw base::InputError(fmt::format("{} is for {} ranks, {} were started", o.plan, p.topology.world(), world),
+void require_ranks(const plan::Plan& p, const ProfileOptions& o, int world) {
+  const int ranks = p.topology.world();
+  if (ranks != world)
+    throw base::InputError(fmt::format("{} is for {} ranks, {} were started", o.plan, ranks, world),
                            fmt::format("start {} ranks (mpirun -n {} profile-comm ..., or --backend threads --ranks "
-                                       "{}), make another plan, or measure "
-                                       "one rank's own ceilings with --local",
-                                       p.topology.world(), p.topology.world(), p.topology.world()));
+                                       "{}), make another plan, or measure one rank's own ceilings with --local",
+                                       ranks, ranks, ranks));
+}
+
+void follow_plan(const plan::Plan& p, const ProfileOptions& o, Request& r) {
   r.families = plan::groups_of(p.topology);
   if (!o.operations.empty()) return;
   // Each of the plan's groups has calls of its own.
@@ -84,12 +87,11 @@ Request request_of(const Launched& launched, const ProfileOptions& o, const std:
   r.sweep = o.sweep;
   std::optional<plan::Plan> plan;
   if (!o.plan.empty()) plan = plan::plan_from_json(plan_text, o.plan);
+  if (plan && (world > 1 || !o.local)) require_ranks(*plan, o, world);
   if (world > 1) {
-    if (plan) follow_plan(*plan, o, world, r);
+    if (plan) follow_plan(*plan, o, r);
     else if (!o.groups.empty()) r.families = plan::parse_groups(o.groups, world);
     else r.families = {plan::whole_world(world)};
-  } else if (plan && plan->topology.world() > 1 && !o.local) {
-    follow_plan(*plan, o, world, r);  // says that the others were not started
   } else if (!o.groups.empty()) {
     plan::parse_groups(o.groups, world);  // says that there is nobody to talk to
   }

@@ -2,6 +2,7 @@
 #include "tools/train/command.h"
 
 #include "libtrain/base/environment.h"
+#include "tools/common/launcher.h"
 
 #include <fmt/format.h>
 
@@ -69,8 +70,8 @@ std::string launcher_words(int ranks, const std::vector<std::string>& variables)
     handed_on += fmt::format(" -x {}", name);
   }
   if (ranks == 1) return out;
-  const bool srun = std::getenv("SLURM_STEP_ID") != nullptr;
-  return out + fmt::format("{} -n {} ", srun ? "srun --mpi=pmix --kill-on-bad-exit=1" : "mpirun" + handed_on, ranks);
+  return out +
+         fmt::format("{} -n {} ", by_srun() ? "srun --mpi=pmix --kill-on-bad-exit=1" : "mpirun" + handed_on, ranks);
 }
 
 }  // namespace trainyard::tools
