@@ -342,7 +342,7 @@ TEST(GpuAttention, OfHopperEqualsTheCpu) {
         if (document > T || (emulated() && (T == 1000 || heads == 32))) continue;
         SCOPED_TRACE(::testing::Message() << batch << " times " << T << " tokens, " << heads << " heads of " << d
                                           << ", documents of " << document);
-        const auto one = [&](Place& place, DType) {
+        const auto one = [batch = batch, T = T, heads = heads, kv = kv, d, document](Place& place, DType) {
           Fused f(batch, T, heads, kv, d);
           if (document > 0) f.cut(document);
           return f.run(place);
