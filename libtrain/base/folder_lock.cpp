@@ -142,10 +142,10 @@ std::string holder_in(int file) {
 
 }  // namespace
 
-FolderLock::FolderLock(const std::string& folder, const std::string& advice, std::chrono::milliseconds patience)
+FolderLock::FolderLock(const std::string& folder, const std::string& advice, std::chrono::milliseconds longest_wait)
     : folder_(folder), path_(folder + "/" + lock_name) {
   name_ = own_name();
-  const auto until = std::chrono::steady_clock::now() + patience;
+  const auto until = std::chrono::steady_clock::now() + longest_wait;
   int removals = 0;
   for (auto tried = try_to_take(); tried != Tried::taken; tried = try_to_take()) {
     if (tried != Tried::held) {  // its holder gave it up just now: the next file is ours, unless a file server shows

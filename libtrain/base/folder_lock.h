@@ -25,8 +25,8 @@ struct FolderHeld : EnvironmentError {
 class FolderLock {
  public:
   // FolderHeld, naming host, process, Slurm job and since when, if somebody else holds it for longer than
-  // `patience`; `advice` is its hint. The folder must exist.
-  FolderLock(const std::string& folder, const std::string& advice, std::chrono::milliseconds patience = {});
+  // `longest_wait`; `advice` is its hint. The folder must exist.
+  FolderLock(const std::string& folder, const std::string& advice, std::chrono::milliseconds longest_wait = {});
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
 

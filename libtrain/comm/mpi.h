@@ -44,7 +44,7 @@ class MpiRuntime {
   // Bytes of one message; larger ones travel in parts. For tests.
   static void limit_message_bytes(std::int64_t bytes);
 
-  // For a call: with patience (comm/patience.h), or never keeping a core busy.
+  // For a call: by spinning, then sleeping (comm/spin_wait.h), or never keeping a core busy.
   enum class Waiting { patient, asleep };
 
  private:

@@ -7,7 +7,7 @@
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/mpi_calls.h"
 #include "libtrain/comm/mpi_node_memory.h"
-#include "libtrain/comm/patience.h"
+#include "libtrain/comm/spin_wait.h"
 
 #include <algorithm>
 #include <atomic>
@@ -23,16 +23,16 @@ std::atomic<std::int64_t> message_limit{std::int64_t{1} << 30};
 
 using Waiting = MpiRuntime::Waiting;
 
-Patience patience_of(const tensor::Exec& exec, Waiting waiting) {
-  return waiting == Waiting::asleep ? Patience::asleep() : Patience(exec);
+SpinWait spin_wait_of(const tensor::Exec& exec, Waiting waiting) {
+  return waiting == Waiting::asleep ? SpinWait::asleep() : SpinWait(exec);
 }
 
 // The library's own wait keeps a core busy.
-void complete(std::vector<MPI_Request>& requests, Patience patience) {
+void complete(std::vector<MPI_Request>& requests, SpinWait wait) {
   const int count = static_cast<int>(requests.size());
   for (int done = count == 0 ? 1 : 0; done == 0;) {
     check_mpi(MPI_Testall(count, requests.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
-    if (done == 0) patience.sleep();
+    if (done == 0) wait.sleep();
   }
 }
 
@@ -132,14 +132,14 @@ class MpiCommunicator : public Communicator {
       const auto of = [&](int r) { return bytes_of(out) + r * piece + first * width; };
       const auto mine = elements_of(in, first, count);
       copy_bytes_of(of(rank_), bytes_of(mine), bytes);
-      if (node_ && node_->meet({"all_gather", bytes}, mine, exec)) {
+      if (node_ && node_->rendezvous({"all_gather", bytes}, mine, exec)) {
         for (int k = 1; k < size_; ++k) copy_bytes_of(of(from(k)), node_->of(from(k)), bytes);
-        return node_->part(exec);
+        return node_->leave(exec);
       }
       Messages messages(comm_, requests_);
       for (int k = 1; k < size_; ++k) messages.receive(of(from(k)), bytes, from(k));
       for (int k = 1; k < size_; ++k) messages.send(of(rank_), bytes, to(k));
-      complete(requests_, patience_of(exec, waiting_));
+      complete(requests_, spin_wait_of(exec, waiting_));
     });
     return true;
   }
@@ -157,9 +157,9 @@ class MpiCommunicator : public Communicator {
       Entry entry(ledger_, "ordered_reduce_scatter", contributes ? (size_ - 1) * bytes : 0);
       const auto sum = elements_of(all.sum, all.first, all.count);
       const auto shown = contributes ? all.in : base::View{};
-      if (node_->meet({"ordered_reduce_scatter", bytes, all.contributors}, shown, exec)) {
+      if (node_->rendezvous({"ordered_reduce_scatter", bytes, all.contributors}, shown, exec)) {
         if (bytes > 0) fold_in_place(exec, all, sum, turn);
-        return node_->part(exec);
+        return node_->leave(exec);
       }
       const auto staged = [&](int rank) { return bytes_of(all.staging) + turn(rank) * bytes; };
       const auto part = [&](int rank) { return bytes_of(all.in) + rank * piece + all.first * width; };
@@ -170,7 +170,7 @@ class MpiCommunicator : public Communicator {
         if (turn(from(k)) < all.contributors) messages.receive(staged(from(k)), bytes, from(k));
       for (int k = 1; contributes && k < size_; ++k) messages.send(part(to(k)), bytes, to(k));
       if (contributes) copy_bytes_of(staged(rank_), part(rank_), bytes);
-      complete(requests_, patience_of(exec, waiting_));
+      complete(requests_, spin_wait_of(exec, waiting_));
       kernels::fold(here(exec), base::View(all.staging.data, sum.dtype, {all.contributors, all.count}), sum, all.round);
     });
     return true;
@@ -219,7 +219,7 @@ class MpiCommunicator : public Communicator {
       for (int k = 1; k < size_; ++k) messages.send(bytes_of(send) + offset(sends, to(k)), bytes(sends, to(k)), to(k));
       copy_bytes_of(bytes_of(receive) + offset(receives, rank_), bytes_of(send) + offset(sends, rank_),
                     bytes(sends, rank_));
-      complete(requests_, patience_of(exec, waiting_));
+      complete(requests_, spin_wait_of(exec, waiting_));
     });
   }
 
@@ -245,7 +245,7 @@ class MpiCommunicator : public Communicator {
         if (t.kind == Transfer::Kind::receive) messages.receive(bytes_of(t.view), t.view.bytes(), t.peer);
       for (const auto& t : list)
         if (t.kind == Transfer::Kind::send) messages.send(bytes_of(t.view), t.view.bytes(), t.peer);
-      complete(requests_, patience_of(exec, waiting_));
+      complete(requests_, spin_wait_of(exec, waiting_));
     });
   }
 
@@ -266,17 +266,17 @@ class MpiCommunicator : public Communicator {
       call(bytes_of(v) + at * width, static_cast<int>(std::min(most, v.count() - at)));
   }
 
-  // Waits with patience until all are there, so that a call of the library that keeps a core busy has nobody to wait
-  // for.
+  // Waits without keeping a core until all are there, so that a call of the library that keeps a core busy has nobody
+  // to wait for.
   void arrive(const tensor::Exec& exec, const char* operation, std::int64_t bytes) {
     if (size_ == 1) return;
     if (node_) {
-      node_->meet({operation, bytes}, {}, exec);
+      node_->rendezvous({operation, bytes}, {}, exec);
       return;
     }
     requests_.assign(1, MPI_REQUEST_NULL);
     check_mpi(MPI_Ibarrier(comm_, requests_.data()), "MPI_Ibarrier");
-    complete(requests_, patience_of(exec, waiting_));
+    complete(requests_, spin_wait_of(exec, waiting_));
   }
 
   template <class Turn>

@@ -1,4 +1,4 @@
-// Ranks show one another a word, then, for each group, a board.
+// Ranks show one another a word, then, for each group, a shared segment.
 #include "libtrain/comm/mpi_node_memory.h"
 
 #include "libtrain/base/environment.h"
@@ -98,12 +98,13 @@ std::unique_ptr<NodeMemory> MpiNode::memory(const std::string& group, const std:
   MPI_Comm_rank(made, &rank);
   const int size = static_cast<int>(ranks.size());
   const auto bytes = NodeMemory::block_bytes(size);
-  void* board = rank == 0 ? tensor::reserve_shared(bytes) : nullptr;
-  auto place = board != nullptr ? tensor::shared_place(board, bytes) : SharedPlace{};
+  void* segment = rank == 0 ? tensor::reserve_shared(bytes) : nullptr;
+  auto place = segment != nullptr ? tensor::shared_place(segment, bytes) : SharedPlace{};
   check_mpi(MPI_Bcast(&place, sizeof place, MPI_BYTE, 0, made), "MPI_Bcast");
   void* mapped = place.region != 0 ? tensor::map_writable(place) : nullptr;
   const bool all = all_say(mapped != nullptr, made);
-  if (board != nullptr) tensor::release_shared(board, tensor::Pages::stay);  // the others and this rank have mapped it
+  if (segment != nullptr)
+    tensor::release_shared(segment, tensor::Pages::stay);  // the others and this rank have mapped it
   if (all) return std::make_unique<NodeMemory>(group, rank, size, mapped, let_the_library_work);
   if (mapped != nullptr) tensor::unmap_writable(mapped, place);
   return nullptr;

@@ -1,8 +1,9 @@
-// A board of posts, and one counter at which all arrive: the kernel wakes who sleeps there, also in other processes.
+// A shared segment of posts, and one counter at which all arrive: the kernel wakes who sleeps there, also in other
+// processes.
 #include "libtrain/comm/node_memory.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/comm/patience.h"
+#include "libtrain/comm/spin_wait.h"
 
 #include <algorithm>
 #include <atomic>
@@ -56,10 +57,10 @@ NodeMemory::NodeMemory(std::string group, int rank, int size, void* block, std::
 
 NodeMemory::~NodeMemory() { munmap(block_, static_cast<std::size_t>(block_bytes(size_))); }
 
-// Who is at the next meeting already writes beside what others still read of this one; nobody is further ahead.
-NodeMemory::Post& NodeMemory::post(int rank, std::uint32_t meeting) {
+// Who is at the next rendezvous already writes beside what others still read of this one; nobody is further ahead.
+NodeMemory::Post& NodeMemory::post(int rank, std::uint32_t number) {
   auto* posts = reinterpret_cast<Post*>(reinterpret_cast<char*>(block_) + sizeof(Block));
-  return posts[static_cast<std::ptrdiff_t>(meeting % 2) * size_ + rank];
+  return posts[static_cast<std::ptrdiff_t>(number % 2) * size_ + rank];
 }
 
 void NodeMemory::arrive(const tensor::Exec& exec) {
@@ -76,9 +77,9 @@ void NodeMemory::arrive(const tensor::Exec& exec) {
     if (block_->round.load() != round) return;
     __builtin_ia32_pause();
   }
-  Patience patience(exec);
+  SpinWait wait(exec);
   for (int looks = 1; block_->round.load() == round; ++looks) {
-    if (patience.nap() == 0) {
+    if (wait.nap() == 0) {
       if (progress_ && looks % 64 == 0) progress_();
       continue;
     }
@@ -89,10 +90,10 @@ void NodeMemory::arrive(const tensor::Exec& exec) {
   }
 }
 
-bool NodeMemory::meet(const Call& call, const base::View& mine, const tensor::Exec& exec) {
+bool NodeMemory::rendezvous(const Call& call, const base::View& mine, const tensor::Exec& exec) {
   using Buffer = Post::Buffer;
-  const auto meeting = meetings_++;
-  auto& own = post(rank_, meeting);
+  const auto number = rendezvous_count_++;
+  auto& own = post(rank_, number);
   std::strncpy(own.operation, call.operation, sizeof own.operation - 1);
   own.bytes = call.bytes, own.contributors = call.contributors;
   own.place =
@@ -102,9 +103,9 @@ bool NodeMemory::meet(const Call& call, const base::View& mine, const tensor::Ex
                                                           : Buffer::empty;
   arrive(exec);
   bool all_seen = true;
-  const auto& first = post(0, meeting);
+  const auto& first = post(0, number);
   for (int r = 0; r < size_; ++r) {
-    const auto& p = post(r, meeting);
+    const auto& p = post(r, number);
     if (std::strcmp(p.operation, first.operation) != 0 || p.bytes != first.bytes ||
         p.contributors != first.contributors)
       disagree(r, first, p);
@@ -112,7 +113,7 @@ bool NodeMemory::meet(const Call& call, const base::View& mine, const tensor::Ex
   }
   if (!all_seen) return false;
   for (int r = 0; r < size_; ++r) {
-    const auto& p = post(r, meeting);
+    const auto& p = post(r, number);
     auto& at = found_[static_cast<std::size_t>(r)];
     at = nullptr;
     if (r == rank_) at = static_cast<const char*>(mine.data);
@@ -121,7 +122,7 @@ bool NodeMemory::meet(const Call& call, const base::View& mine, const tensor::Ex
   return true;
 }
 
-void NodeMemory::part(const tensor::Exec& exec) { arrive(exec); }
+void NodeMemory::leave(const tensor::Exec& exec) { arrive(exec); }
 
 void NodeMemory::disagree(int rank, const Post& first, const Post& other) const {
   throw base::CheckError(fmt::format("group {}: rank 0 is in {} of {} bytes, rank {} in {} of {} bytes", group_,

@@ -13,9 +13,10 @@
 
 namespace trainyard::comm {
 
-// All ranks make the same calls, each on one thread at a time: meet(), and after one that said yes, part(). Neither
-// allocates nor makes a call to a library, but the first meeting with a buffer that was not seen before, which is
-// mapped. Whoever waits sleeps until the last one arrives; one that does not is the watchdog's, as in any collective.
+// All ranks make the same calls, each on one thread at a time: rendezvous(), and after one that said yes, leave().
+// Neither allocates nor makes a call to a library, but the first rendezvous with a buffer that was not seen before,
+// which is mapped. Whoever waits sleeps until the last one arrives; one that does not is the watchdog's, as in any
+// collective.
 class NodeMemory {
  public:
   // The memory through which they meet, zeroed, mapped by all of them; unmapped with this.
@@ -33,16 +34,16 @@ class NodeMemory {
   };
   // Waits for all, who have made the contents of their buffers before. Are all buffers where the others can see them?
   // An empty one is. The answer is everyone's. CheckError on every rank where calls differ.
-  bool meet(const Call& call, const base::View& mine, const tensor::Exec& exec);
-  // Where the buffer of a rank begins, this one's too, after a meeting that said yes and until part(). Read only.
+  bool rendezvous(const Call& call, const base::View& mine, const tensor::Exec& exec);
+  // Where the buffer of a rank begins, this one's too, after a rendezvous that said yes and until leave(). Read only.
   const char* of(int rank) const { return found_[static_cast<std::size_t>(rank)]; }
   // Waits until nobody reads any more.
-  void part(const tensor::Exec& exec);
+  void leave(const tensor::Exec& exec);
 
  private:
   struct Block;
   struct Post;
-  Post& post(int rank, std::uint32_t meeting);
+  Post& post(int rank, std::uint32_t number);
   void arrive(const tensor::Exec& exec);
   [[noreturn]] void disagree(int rank, const Post& first, const Post& other) const;
 
@@ -50,7 +51,7 @@ class NodeMemory {
   int rank_, size_;
   Block* block_;
   std::function<void()> progress_;
-  std::uint32_t meetings_ = 0;
+  std::uint32_t rendezvous_count_ = 0;
   std::vector<const char*> found_;
 };
 

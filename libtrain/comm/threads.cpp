@@ -57,7 +57,7 @@ struct ThreadsWorld::Shared {
     return true;
   }
   // Begins a call: returns when all members of the group have begun it.
-  void meet(Group& g) {
+  void rendezvous(Group& g) {
     std::unique_lock lock(mutex);
     if (poisoned) throw base::PeerError("another rank of this process has failed");
     const auto round = g.round;
@@ -73,7 +73,7 @@ struct ThreadsWorld::Shared {
   }
   // Within a call that all members have begun, and so will finish, even where the world is poisoned meanwhile: who left
   // at once would free buffers that others still read.
-  void meet_within(Group& g) {
+  void rendezvous_within(Group& g) {
     std::unique_lock lock(mutex);
     const auto round = g.round;
     if (arrive(g)) return;
@@ -150,7 +150,7 @@ class ThreadsCommunicator : public Communicator {
              for (int r = 1; r < size_; ++r)
                combine_bytes(scratch_.data(), bytes_of(posts[static_cast<std::size_t>(r)].in), inout.count(),
                              inout.dtype, op);
-             shared_.meet_within(*state_);
+             shared_.rendezvous_within(*state_);
              copy_bytes(inout.data, scratch_.data(), inout.bytes());
            });
     });
@@ -267,16 +267,16 @@ class ThreadsCommunicator : public Communicator {
   template <class Body> void call(Post post, std::int64_t sent_bytes, const Body& body) {
     Entry entry(ledger_, post.operation.c_str(), sent_bytes);
     state_->posts[static_cast<std::size_t>(rank_)] = std::move(post);
-    shared_.meet(*state_);
+    shared_.rendezvous(*state_);
     std::string problem;
     try {
       problem = disagreement(state_->posts);
     } catch (...) {  // no memory for the text of a problem, which all members have found
-      shared_.meet_within(*state_);
+      shared_.rendezvous_within(*state_);
       throw;
     }
     if (problem.empty()) body(state_->posts);
-    shared_.meet_within(*state_);  // nobody changes a post or a buffer while another still reads it
+    shared_.rendezvous_within(*state_);  // nobody changes a post or a buffer while another still reads it
     if (!problem.empty())
       throw base::CheckError(fmt::format("group {}: {}", group_, problem),
                              "every rank must make the same calls in the same order");

@@ -143,10 +143,10 @@ struct Watchdog::Impl {
 
   // The first rank of those this one sends to that keeps being refused. Refusals may be told once a second only.
   std::optional<int> lost() const {
-    const double patience =
+    const double threshold =
         4 * options.interval_seconds + (options.rank == 0 ? 0 : options.interval_seconds * std::min(options.rank, 20));
     for (std::size_t r = 0; r < peers.size(); ++r)
-      if (!peers[r].leaving && peers[r].refused_since > patience &&
+      if (!peers[r].leaving && peers[r].refused_since > threshold &&
           peers[r].refused_last < 3 * options.interval_seconds + 1)
         return static_cast<int>(r);
     return std::nullopt;
@@ -157,18 +157,18 @@ struct Watchdog::Impl {
 
   // Once, from rank 0 about the others and from rank 1 about rank 0: who cannot be watched.
   void warn_of_unheard() {
-    const double patience = 20 * options.interval_seconds;
+    const double threshold = 20 * options.interval_seconds;
     if (warned || options.rank > 1) return;
     std::vector<int> unheard;
     for (int r = 0; r < options.size; ++r)
-      if (const auto at = static_cast<std::size_t>(r); talks_with(r) && !peers[at].heard && silence[at] > patience)
+      if (const auto at = static_cast<std::size_t>(r); talks_with(r) && !peers[at].heard && silence[at] > threshold)
         unheard.push_back(r);
     if (unheard.empty()) return;
     warned = true;
     base::log_warning(
         "the watchdog has not heard {} for {:.3g} s: should one stand still or end without a word, nobody will tell "
         "before a call of a step has waited for {:.3g} s; is UDP between the machines blocked?",
-        names_of_ranks(unheard, hosts), patience, options.timeout_seconds);
+        names_of_ranks(unheard, hosts), threshold, options.timeout_seconds);
   }
 
   void look_at_own(double passed) {

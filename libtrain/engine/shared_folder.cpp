@@ -27,7 +27,7 @@ namespace trainyard::engine {
 
 namespace {
 
-constexpr double patience_seconds = 20;  // within which a client of a file server asks again
+constexpr double retry_seconds = 20;  // within which a client of a file server asks again
 constexpr const char* is_it_shared = "is the folder shared, and mounted on every machine?";
 
 // A file that rank 0 writes for the others to find. Programs pass over names with a dot in front.
@@ -120,7 +120,7 @@ void require_shared_output(const std::string& output, const HeldOutput& held, Wo
   std::vector<std::unique_ptr<Mark>> marks;
   const auto told =
       nlohmann::json::parse(on_rank_zero(world, exec, [&] { return put_marks(output, held, marks).dump(); }));
-  const double until = base::steady_seconds() + patience_seconds;
+  const double until = base::steady_seconds() + retry_seconds;
   auto other = missed(output, told);
   for (; !other.empty() && base::steady_seconds() < until; other = missed(output, told))
     std::this_thread::sleep_for(std::chrono::milliseconds(200));

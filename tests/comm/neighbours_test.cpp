@@ -234,7 +234,7 @@ TEST(neighbours, a_stage_that_fails_wakes_who_waits_for_it) {
   EXPECT_EQ(woken, 2);
 }
 
-// What watchdogs with a patience of 0.4 s say of stages; an alarm poisons the world, as an exit would.
+// What watchdogs with a threshold of 0.4 s say of stages; an alarm poisons the world, as an exit would.
 class Watched {
  public:
   using Body = std::function<void(int rank, Neighbours& neighbours, std::shared_future<void> alarmed)>;

@@ -377,8 +377,8 @@ TEST(watchdog, a_refusal_from_where_nothing_was_ever_heard_ends_nothing) {
 int farewells_until_answered(double interval_seconds, int answered) {
   const auto here = socket_of_this_test();
   const int socket = here.first;
-  const timeval patience{5, 0};
-  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  const timeval timeout{5, 0};
+  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
   int farewells = 0;
   const auto receive = [&](sockaddr_in& from) {
     Report r;

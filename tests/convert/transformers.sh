@@ -4,7 +4,7 @@
 PATH=$(realpath "$1"):$PATH
 source=$(realpath "$2")
 . "$(dirname "$0")/../script.sh"
-patience=300
+time_limit=300
 python=${TRAINYARD_PYTHON:-python3}
 "$python" -c 'import torch, transformers' 2>/dev/null || skipped "$python has no torch and transformers (TRAINYARD_PYTHON says which python has)"
 export HF_HUB_OFFLINE=1

@@ -20,14 +20,14 @@ struct Sent {
 
 // In a process of its own: what the watcher leaves with, or 75 where it asks for a stop and has not left for so long
 // after the last signal.
-[[noreturn]] void after(const std::vector<Sent>& signals, std::chrono::milliseconds patience = 200ms) {
+[[noreturn]] void after(const std::vector<Sent>& signals, std::chrono::milliseconds timeout = 200ms) {
   const SignalWatcher watcher;
   for (const auto& s : signals) {
     std::this_thread::sleep_for(s.before);
     kill(getpid(), s.signal);
     while (watcher.request() != StopRequest::abandon_step) std::this_thread::sleep_for(1ms);
   }
-  std::this_thread::sleep_for(patience);
+  std::this_thread::sleep_for(timeout);
   std::_Exit(75);
 }
 

@@ -54,10 +54,10 @@ expect 0 inspect --verify slow/checkpoints/step-00000004
 
 # So is rank 0, also while it writes a trace; the sentence about a rank that is lost meanwhile says what was done.
 traced=(train "${run[@]}" --output slow-first --steps 1 --save-every 0 --hang-timeout 0.5 --trace slow.json)
-patience=200
+time_limit=200
 expect 0 mpirun -q --bind-to none -n 1 on slow-sync:1.5 "${traced[@]}" : -n 1 "${traced[@]}"
 expect 0 inspect --timeline slow.json
-patience=60
+time_limit=60
 two_ranks slow-sync:600 "${run[@]}" --output stopped --hang-timeout 2 >stopped.out 2>&1 &
 job=$!
 for _ in $(seq 1 300); do [ -e stopped/checkpoints/step-00000002.partial ] && [ "$(wc -l <stopped/metrics.jsonl)" -ge 2 ] && break; sleep 0.1; done

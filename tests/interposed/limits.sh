@@ -16,7 +16,7 @@ expect 0 "${run[@]}" --output plain
 ends_well() {
   local code=0
   rm -rf limited
-  timeout "$patience" env LD_PRELOAD="$library" INTERPOSED="$1" "${run[@]}" --output limited >out 2>err || code=$?
+  timeout "$time_limit" env LD_PRELOAD="$library" INTERPOSED="$1" "${run[@]}" --output limited >out 2>err || code=$?
   case $code in
     0) ;;
     4) said "$2"; refusals=$((refusals + 1)) ;;

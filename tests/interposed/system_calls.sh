@@ -6,7 +6,7 @@ PATH=$(realpath "$1"):$PATH
 share=${2:-${TRAINYARD_SHARE:-0/1}} only=${3:-}
 . "$(dirname "$0")/../script.sh"
 set -o pipefail
-patience=30
+time_limit=30
 command -v strace >/dev/null || skipped "no strace"
 strace -f -o /dev/null -e trace=none true 2>/dev/null || skipped "no process may be traced here"
 export TRAINYARD_DEVICE=cpu
@@ -98,7 +98,7 @@ one() {
   # A break that cannot move stays where it is: the call itself has no error.
   local injected=error=$error
   [ "$call" != brk ] || injected=retval=0
-  timeout -s KILL $patience strace -f -qqq -o /dev/null -e "trace=$call" -e "inject=$call:$injected:when=$when" "${filter[@]}" ${line[$program]} >out 2>err || code=$?
+  timeout -s KILL $time_limit strace -f -qqq -o /dev/null -e "trace=$call" -e "inject=$call:$injected:when=$when" "${filter[@]}" ${line[$program]} >out 2>err || code=$?
   case $code in
     0) ;;
     4|6) [ "$call $path" = "write -" ] || grep -q "$(words_of "$error")" err || wrong="does not say the error" ;;   # nobody hears a program that may not write
@@ -114,7 +114,7 @@ one() {
   if [ -z "$wrong" ] && { [ "$program" = train ] || [ "$program" = resume ]; }; then
     local output=made again=0
     [ "$program" = train ] || output=half
-    timeout $patience ${line[$program]} >again.out 2>&1 || again=$?
+    timeout $time_limit ${line[$program]} >again.out 2>&1 || again=$?
     [ "$again" = 0 ] || wrong="then does not go on: $again: $(head -c 300 again.out)"
     [ -n "$wrong" ] || cmp -s "$output/checkpoints/step-00000004/rank-00000.h5" run/checkpoints/step-00000004/rank-00000.h5 || wrong="then has other weights"
   fi

@@ -5,7 +5,7 @@ PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 set -o pipefail
 export TRAINYARD_DEVICE=cpu TRAINYARD_GPU_MODULE=none
-patience=30
+time_limit=30
 ulimit -f 4000000
 repeated() { head -c "$2" /dev/zero | sed "s/\x0/$1/g"; }
 

@@ -3,7 +3,7 @@
 # usage: experts.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
-patience=200
+time_limit=200
 small_text 4000 >text
 expect 0 shard-data --input text --output data
 cat >experts.toml <<'end'

@@ -4,7 +4,7 @@
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 export TRAINYARD_DEVICE=cpu
-patience=30
+time_limit=30
 mkdir bin
 PATH=$PWD/bin:$PATH
 cat >bin/below <<'END_OF_BELOW'
@@ -83,7 +83,7 @@ if [ "$(id -u)" = 0 ] && "${other[@]}" inspect --version >/dev/null 2>&1 && chmo
 fi
 
 # One of two ranks has too little: the job ends at once, with 4. Below what MPI itself needs to start it says more.
-patience=60 refusals=0 done_in_a_row=0
+time_limit=60 refusals=0 done_in_a_row=0
 for ((kib = 100000; kib < 1000000 && done_in_a_row < 1; kib += kib / 12)); do
   rm -rf two
   kept mpirun -q --bind-to none -n 1 $run --output two --threads 1 : -n 1 below $kib $run --output two --threads 1

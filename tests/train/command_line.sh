@@ -5,7 +5,7 @@ PATH=$(realpath "$1"):$PATH
 set -o pipefail
 end_at_first_failure
 export TRAINYARD_DEVICE=cpu
-patience=100
+time_limit=100
 last_loss() { tail -1 "$1/metrics.jsonl" | sed 's/.*"loss":\([^,]*\),.*/\1/'; }
 last_step() { tail -1 "$1/metrics.jsonl" | sed 's/.*"step":\([0-9]*\),.*/\1/'; }
 

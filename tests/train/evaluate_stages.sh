@@ -5,7 +5,7 @@ PATH=$(realpath "$1"):$PATH
 set -o pipefail
 end_at_first_failure
 export TRAINYARD_DEVICE=cpu
-patience=100
+time_limit=100
 ranks() { local n=$1; shift; echo mpirun -q --bind-to none -n "$n" "$@"; }
 
 small_text 300 >text

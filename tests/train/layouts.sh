@@ -39,7 +39,7 @@ all=$(wc -l <layouts)
 [ "$all" -ge 12 ] || fail "$all layouts"
 
 run=(train --model model.toml --data data --sequence 32 --micro-batch 4 --global-batch 40 --threads 1 --progress never --steps "$all" --recompute none --hang-timeout 60)
-patience=300
+time_limit=300
 expect 0 "${run[@]}" --output one
 bits() { jq -c '[.step, .loss, .gradient_norm]' "$1/metrics.jsonl"; }
 step=0

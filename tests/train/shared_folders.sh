@@ -49,7 +49,7 @@ expect 3 apart "${common[@]}" --output "$PWD/chimera" --steps 8 --change steps -
 said "another checkpoint than rank 0's"
 
 # An output folder of its own is told at the start, with every rank that has one.
-patience=60
+time_limit=60
 expect 4 apart "${common[@]}" --output fresh --steps 8
 said "for rank 1 on $(hostname) fresh is another folder than rank 0's on $(hostname)"
 absent n0/fresh n1/fresh

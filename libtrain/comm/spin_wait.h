@@ -1,4 +1,4 @@
-// Patience: how a thread waits for another process without taking a core from whoever could work on it meanwhile.
+// SpinWait: how a thread waits for another process without taking a core from whoever could work on it meanwhile.
 #pragma once
 
 #include "libtrain/tensor/exec.h"
@@ -20,17 +20,17 @@ double nap_after(double waited_seconds, OtherThreads others, WaitPolicy policy);
 
 // Of one wait, which begins with it, by work of `exec`. Nobody asks who waits for a `caller` Exec: it is the thread
 // that would.
-class Patience {
+class SpinWait {
  public:
-  explicit Patience(const tensor::Exec& exec);
+  explicit SpinWait(const tensor::Exec& exec);
   // Who may never keep a core busy, whatever the policy says: several wait at the same time.
-  static Patience asleep();
+  static SpinWait asleep();
   // After a look that found nothing: offers the core to others, or says for how long to sleep.
   double nap();
   void sleep();  // nap(), slept
 
  private:
-  explicit Patience(const tensor::Exec* exec);
+  explicit SpinWait(const tensor::Exec* exec);
   const tensor::Exec* exec_;  // null: others always work
   double start_;
 };
