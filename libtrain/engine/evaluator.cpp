@@ -31,13 +31,13 @@ Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World
                                        memory_[tensor::Category::unit_gradients],
                                        memory_[tensor::Category::optimizer],
                                        memory_[tensor::Category::communication_staging]},
-      store_(context_), edges_(context_, plan_.model, plan_.micro()),
+      store_(context_), collectives_(context_, plan_.model, plan_.micro()),
       experts_(context_, plan_.expert_buffer, plan::expert_hop_bytes(part_, plan_.micro(), plan::Pass::evaluate)) {
   if (plan_.pipeline > 1) {
     TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan_.pipeline);
     const bool hears_before = std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& c) { return !c.first; });
     link_.emplace(*world.neighbours, context_, memory_[tensor::Category::activations], hears_before,
-                  plan_.micro().stream_rows(), plan_.model.hidden, plan::Pass::evaluate);
+                  plan_.micro().own_rows(), plan_.model.hidden, plan::Pass::evaluate);
   }
   batches_.work_on(*compute_);
 }
@@ -104,7 +104,7 @@ void Evaluator::evaluate(std::span<const std::int64_t> micros, std::span<MicroLo
                            settings_.seed,
                            context_,
                            store_,
-                           edges_,
+                           collectives_,
                            experts_,
                            lists_,
                            chunks_,

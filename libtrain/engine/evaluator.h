@@ -57,8 +57,8 @@ class Evaluator {
   std::vector<Chunk> chunks_;  // first of all in their arena
   params::StoreContext context_;
   params::WeightStore store_;
-  model::Edges edges_;
-  model::ExpertEdges experts_;
+  model::TensorCollectives collectives_;
+  model::ExpertCollectives experts_;
   std::optional<StageLink> link_;
   CurrentAction now_;
 };

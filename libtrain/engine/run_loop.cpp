@@ -71,7 +71,7 @@ RunResult RunLoop::go() {
   });
   for (auto* group : run_.world.groups()) group->ledger().reset();
   if (run_.world.neighbours) run_.world.neighbours->reset_ledgers();
-  trainer_.expert_edges().clear_rounds();
+  trainer_.expert_collectives().clear_rounds();
   RunResult result;
   bool stopped = false;
   while (step_ < config.steps && !stopped) stopped = !one_step(result);
@@ -90,7 +90,7 @@ RunResult RunLoop::go() {
   result.memory_report = memory_report(trainer_.memory(), run_.setup, run_.world.rank, records, of_others);
   result.traffic_report =
       traffic_table(run_.setup.plan, run_.world, steps_done_, {validations_done_, run_.setup.validation_sequences},
-                    trainer_.expert_edges().further_rounds());
+                    trainer_.expert_collectives().further_rounds());
   try {
     patiently("writing report and trace", [&] {
       if (run_.world.rank == 0 && steps_done_ > 0)

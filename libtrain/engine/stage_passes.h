@@ -7,8 +7,8 @@
 #include "libtrain/engine/stage_link.h"
 #include "libtrain/model/attention_lists.h"
 #include "libtrain/model/decoder.h"
-#include "libtrain/model/edges.h"
-#include "libtrain/model/expert_edges.h"
+#include "libtrain/model/tensor_collectives.h"
+#include "libtrain/model/expert_collectives.h"
 #include "libtrain/model/saved.h"
 #include "libtrain/plan/accesses.h"
 #include "libtrain/plan/plan.h"
@@ -59,8 +59,8 @@ struct StagePasses {
   std::uint64_t seed;
   params::StoreContext& context;
   params::ParameterStore& store;
-  const model::Edges& edges;
-  const model::ExpertEdges& experts;
+  const model::TensorCollectives& collectives;
+  const model::ExpertCollectives& experts;
   const model::AttentionLists& lists;
   std::vector<Chunk>& chunks;
   StageLink* link;  // null: there is one stage

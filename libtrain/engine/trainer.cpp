@@ -48,15 +48,15 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
   for (const auto& unit : plan::units_of_stages(plan_.model, plan_.stages))
     context_->units_of_stages.push_back(unit.unit);
   store_ = std::make_unique<params::ZeroStore>(*context_);
-  edges_ = model::Edges(*context_, plan_.model, plan_.micro());
-  experts_ = model::ExpertEdges(*context_, plan_.expert_buffer,
-                                plan::expert_hop_bytes(part_, plan_.micro(), plan::Pass::train));
+  collectives_ = model::TensorCollectives(*context_, plan_.model, plan_.micro());
+  experts_ = model::ExpertCollectives(*context_, plan_.expert_buffer,
+                                      plan::expert_hop_bytes(part_, plan_.micro(), plan::Pass::train));
   absent_.tokens = base::View(nullptr, base::DType::i32, {plan_.micro_batch, plan_.sequence});
   if (plan_.pipeline > 1) {
     TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan_.pipeline);
     const bool hears_before = std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& c) { return !c.first; });
-    link_.emplace(*world.neighbours, *context_, memory_[Category::activations], hears_before,
-                  plan_.micro().stream_rows(), plan_.model.hidden, plan::Pass::train);
+    link_.emplace(*world.neighbours, *context_, memory_[Category::activations], hears_before, plan_.micro().own_rows(),
+                  plan_.model.hidden, plan::Pass::train);
   }
   batches_.work_on(*compute_);
   results_.emplace(*context_, world_.results ? *world_.results : *world_.control, settings_.clip,
@@ -115,7 +115,7 @@ StagePasses Trainer::passes() {
           settings_.seed,
           *context_,
           *store_,
-          edges_,
+          collectives_,
           experts_,
           lists_,
           chunks_,
@@ -311,7 +311,7 @@ std::string Trainer::diagnose(std::int64_t completed) {
     if (!found.text.empty() && std::pair(micro, pass) >= std::pair(found.micro, found.pass)) return;
     const auto index = kernels::first_nonfinite(*compute_, tensor);
     if (index < 0) return;
-    const auto row = index / tensor.cols() + edges_.first_row(plan_.micro().rows());
+    const auto row = index / tensor.cols() + collectives_.first_row(plan_.micro().rows());
     found = {micro, pass, looks,
              fmt::format("micro-batch {}: {} is not finite, first at row {}, column {}", micro, where, row,
                          index % tensor.cols())};

@@ -9,7 +9,7 @@
 #include "libtrain/engine/stage_passes.h"
 #include "libtrain/engine/step_results.h"
 #include "libtrain/engine/world.h"
-#include "libtrain/model/edges.h"
+#include "libtrain/model/tensor_collectives.h"
 #include "libtrain/params/zero_store.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/schedule.h"
@@ -77,7 +77,7 @@ class Trainer {
   // "stage 1, forward of micro-batch 3": what is done of a step, or of a validation. From any thread.
   std::string doing() const;
 
-  model::ExpertEdges& expert_edges() { return experts_; }
+  model::ExpertCollectives& expert_collectives() { return experts_; }
   params::ZeroStore& store() { return *store_; }
   params::StoreContext& context() { return *context_; }
   RankMemory& memory() { return memory_; }
@@ -128,8 +128,8 @@ class Trainer {
   model::AttentionLists lists_;
   std::unique_ptr<params::StoreContext> context_;
   std::unique_ptr<params::ZeroStore> store_;
-  model::Edges edges_;
-  model::ExpertEdges experts_;
+  model::TensorCollectives collectives_;
+  model::ExpertCollectives experts_;
   model::MicroBatch absent_;  // the shape of one that there is not
   std::vector<plan::Action> program_;
   CurrentAction now_;

@@ -36,14 +36,14 @@ AttentionBranch::Heads AttentionBranch::split(base::View qkv, const plan::Widths
 
 // The site of a head is counted from that of the first head of all ranks.
 kernels::AttentionShape AttentionBranch::geometry(const Step& step) const {
-  const plan::Widths w(model_, step.edges->ranks());
+  const plan::Widths w(model_, step.collectives->ranks());
   kernels::AttentionShape a;
   a.batch = step.micro.batch(), a.sequence = step.micro.sequence();
   a.heads = w.heads, a.kv_heads = w.kv_heads, a.head_dim = model_.head_dim();
   a.scale = 1.0 / std::sqrt(static_cast<double>(model_.head_dim()));
   a.dropout = probabilities_.probability(step);
   a.seed = step.seed, a.samples = step.micro.sample_keys();
-  const auto first_head = step.edges->rank() * w.heads;
+  const auto first_head = step.collectives->rank() * w.heads;
   a.site = probabilities_.site() + static_cast<std::uint64_t>(first_head);
   if (plan::is_sparse(model_)) {
     TRAINYARD_ASSERT(step.lists != nullptr, "layer {} has blocks, and the step no lists", layer_);
@@ -55,7 +55,7 @@ kernels::AttentionShape AttentionBranch::geometry(const Step& step) const {
 }
 
 void AttentionBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
-  const plan::Widths w(model_, step.edges->ranks());
+  const plan::Widths w(model_, step.collectives->ranks());
   {
     tensor::ArenaScope scope(step.exec.scratch());
     qkv_.forward(step.exec, lease, all_rows(step, t["normed"]), t["qkv"]);
@@ -99,7 +99,7 @@ void AttentionBranch::output_weight_gradient(Step& step, const params::Grads& gr
 // `place` gets the gradient of the attended values. d_output may lie where d_qkv does.
 void AttentionBranch::backward_to_qkv(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,
                                       base::View place, base::View d_qkv) const {
-  const plan::Widths w(model_, step.edges->ranks());
+  const plan::Widths w(model_, step.collectives->ranks());
   const base::View d_attended(place.data, place.dtype, {d_qkv.rows(), w.q}, place.device);
   kernels::linear_backward_input(step.exec, d_output, lease.weight(output_weight_), d_attended);
   const auto heads = split(t["qkv"], w), d_heads = split(d_qkv, w);
@@ -116,7 +116,7 @@ void AttentionBranch::input_gradients(Step& step, const params::Lease& lease, ba
   const auto qkv = t["qkv"];
   const auto d_qkv = step.exec.scratch().allocate(step.dtype, {qkv.rows(), qkv.cols()});
   backward_to_qkv(step, lease, all_rows(step, d_output), t, d_normed, d_qkv);
-  qkv_.input_gradient(step, lease, d_qkv, plan::Widths(model_, step.edges->ranks()), d_normed);
+  qkv_.input_gradient(step, lease, d_qkv, plan::Widths(model_, step.collectives->ranks()), d_normed);
   tensor::copy(step.exec, d_qkv, qkv);
 }
 
@@ -133,11 +133,11 @@ void AttentionBranch::weight_gradients(Step& step, const params::Grads& grads, b
 // d_normed holds the gradient of the attended values before it gets its own.
 void AttentionBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                                const OutputGradient& gradient, const SavedSet& t, base::View d_normed) const {
-  const plan::Widths w(model_, step.edges->ranks());
+  const plan::Widths w(model_, step.collectives->ranks());
   auto& workspace = step.exec.scratch();
   const auto n = t["attended"].rows();
   const auto d_qkv = workspace.allocate(step.dtype, {n, t["qkv"].cols()});
-  const bool apart = step.edges->ranks() > 1 && (step.edges->shares_rows() || gradient.dropped(step));
+  const bool apart = step.collectives->ranks() > 1 && (step.collectives->sequence_parallel() || gradient.dropped(step));
   const auto rows = apart ? workspace.allocate(step.dtype, {n, model_.hidden}) : base::View{};
   // With one rank that place is not needed yet.
   const auto d_output = gradient.all_rows(step, apart ? rows : d_qkv.columns(0, std::min(model_.hidden, d_qkv.cols())));

@@ -14,11 +14,11 @@
 namespace trainyard::model {
 
 struct KvCache;
-class Edges;
-const Edges& one_rank();  // trivial edges (model/edges.h)
+class TensorCollectives;
+const TensorCollectives& one_rank();  // trivial collectives (model/collectives.h)
 class AttentionLists;
-class ExpertEdges;
-const ExpertEdges& own_experts();  // likewise (model/expert_edges.h)
+class ExpertCollectives;
+const ExpertCollectives& own_experts();  // likewise (model/expert_collectives.h)
 
 // One micro-batch: b sequences of T tokens. All views int32 [b, T], on the device that works on it, unless said
 // otherwise.
@@ -103,10 +103,10 @@ struct Step {
   std::int64_t target_count = 0;
   base::View loss_place = {};  // f64 [1] on the device: gets the loss sum instead of loss_sum, and nobody waits
   KvCache* past = nullptr;     // evaluation of one sequence: attention keeps and uses keys and values of earlier passes
-  const Edges* edges = &one_rank();                   // to the ranks that share every layer with this one
-  const ExpertEdges* experts = &own_experts();        // to those that have other experts
-  Output output = Output::read;                       // of the forward pass of a block
-  plan::Recompute recompute = plan::Recompute::none;  // selective: a layer keeps only what always stays (plan::Stays)
+  const TensorCollectives* collectives = &one_rank();  // to the ranks that share every layer with this one
+  const ExpertCollectives* experts = &own_experts();   // to those that have other experts
+  Output output = Output::read;                        // of the forward pass of a block
+  plan::Recompute recompute = plan::Recompute::none;   // selective: a layer keeps only what always stays (plan::Stays)
   // apart: backward is input_gradients and later weight_gradients.
   plan::WeightGradients weight_gradients = plan::WeightGradients::with_inputs;
   // This rank has no micro-batch where others have one, `micro` its shape alone: blocks that work for others do that

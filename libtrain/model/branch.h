@@ -26,10 +26,10 @@ class OutputGradient {
   }
   // The same of all rows of the micro-batch: `place` is [n, hidden].
   base::View all_rows(const Step& step, base::View place) const {
-    if (!step.edges->shares_rows()) return in(step, place);
+    if (!step.collectives->sequence_parallel()) return in(step, place);
     const auto n = step.micro.batch() * step.micro.sequence();
-    const auto mine = place.row_range(step.edges->first_row(n), step.edges->stream_rows(n));
-    return step.edges->all_rows(in(step, mine), place);
+    const auto mine = place.row_range(step.collectives->first_row(n), step.collectives->own_rows(n));
+    return step.collectives->all_rows(in(step, mine), place);
   }
 
  private:

@@ -4,7 +4,7 @@
 #include "kernels/dropout/dropout.h"
 #include "libtrain/base/random.h"
 #include "libtrain/model/block.h"
-#include "libtrain/model/edges.h"
+#include "libtrain/model/tensor_collectives.h"
 
 #include <string>
 
@@ -21,7 +21,7 @@ class DropoutSite {
   double probability(const Step& step) const { return active(step) ? probability_ : 0.0; }
   // Of the rows of the residual stream that this rank has.
   kernels::Dropout of(const Step& step) const {
-    const auto first_row = step.edges->first_row(step.micro.batch() * step.micro.sequence());
+    const auto first_row = step.collectives->first_row(step.micro.batch() * step.micro.sequence());
     return {probability(step), step.seed, site_, step.micro.sample_keys(), step.micro.sequence(), first_row};
   }
 

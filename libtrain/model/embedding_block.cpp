@@ -44,7 +44,7 @@ void EmbeddingBlock::forward(Step& step, Flow& flow, Saved& saved) {
   };
   const auto positions = leased(positions_), segments = leased(segments_), norm = leased(normed_);
   const auto position_table = positions ? positions->weight(0) : base::View{};
-  if (step.edges->ranks() == 1)
+  if (step.collectives->ranks() == 1)
     kernels::embedding_forward(step.exec, step.micro.tokens, step.micro.positions, tokens.weight(0), position_table,
                                flow.main);
   else look_up_together(step, tokens.weight(0), position_table, flow.main);
@@ -59,16 +59,17 @@ void EmbeddingBlock::forward(Step& step, Flow& flow, Saved& saved) {
 
 // The row of a token comes from the rank that holds it.
 void EmbeddingBlock::look_up_together(Step& step, base::View table, base::View position_table, base::View out) const {
-  const auto& edges = *step.edges;
+  const auto& collectives = *step.collectives;
   const auto n = step.micro.tokens.count();
   tensor::ArenaScope scope(step.exec.scratch());
-  const auto values = edges.shares_rows() ? step.exec.scratch().allocate(out.dtype, {n, out.cols()}) : out;
-  kernels::embedding_lookup(step.exec, step.micro.tokens, table, edges.rank() * table.rows(),
-                            edges.ranks() * table.rows(), values);
-  edges.merge(values, out);
+  const auto values = collectives.sequence_parallel() ? step.exec.scratch().allocate(out.dtype, {n, out.cols()}) : out;
+  kernels::embedding_lookup(step.exec, step.micro.tokens, table, collectives.rank() * table.rows(),
+                            collectives.ranks() * table.rows(), values);
+  collectives.merge(values, out);
   if (!position_table) return;
   const auto positions = step.micro.positions.reshaped({n});
-  kernels::embedding_add(step.exec, params::flat_range(positions, edges.first_row(n), out.rows()), position_table, out);
+  kernels::embedding_add(step.exec, params::flat_range(positions, collectives.first_row(n), out.rows()), position_table,
+                         out);
 }
 
 void EmbeddingBlock::backward(Step& step, Flow& flow, Saved& saved) {
@@ -105,7 +106,7 @@ void EmbeddingBlock::table_gradients(Step& step, base::View d_sum) const {
   const auto gradient = all_rows(step, d_sum);
   auto tokens = step.store->grads(tokens_);
   const auto table = tokens.gradient(0);
-  kernels::embedding_backward(step.exec, step.micro.tokens, step.edges->rank() * table.rows(), gradient, table);
+  kernels::embedding_backward(step.exec, step.micro.tokens, step.collectives->rank() * table.rows(), gradient, table);
   tokens.commit();
   if (positions_) {
     auto positions = step.store->grads(*positions_);

@@ -2,7 +2,7 @@
 #include "libtrain/model/expert_rounds.h"
 
 #include "kernels/expert_rows/expert_rows.h"
-#include "libtrain/model/expert_edges.h"
+#include "libtrain/model/expert_collectives.h"
 #include "libtrain/plan/expert_rounds.h"
 
 #include <algorithm>

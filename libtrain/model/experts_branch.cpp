@@ -8,7 +8,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/slot_groups/slot_groups.h"
 #include "libtrain/base/random.h"
-#include "libtrain/model/expert_edges.h"
+#include "libtrain/model/expert_collectives.h"
 #include "libtrain/plan/blocks/experts.h"
 #include "libtrain/plan/layer_model.h"
 
@@ -157,17 +157,17 @@ base::View ExpertsBranch::worked_on(const SavedSet& t) const {
 
 base::View ExpertsBranch::own_results(const Step& step, const SavedSet& t) {
   const auto rows = t["dispatched"].rows();
-  return t["results"].row_range(step.edges->rank() * rows, rows);
+  return t["results"].row_range(step.collectives->rank() * rows, rows);
 }
 
 base::View ExpertsBranch::own_sources(const Step& step, const SavedSet& t) {
   const auto rows = t["dispatched"].rows();
-  return params::flat_range(t["sources"], step.edges->rank() * rows, rows);
+  return params::flat_range(t["sources"], step.collectives->rank() * rows, rows);
 }
 
 base::View ExpertsBranch::own_groups(const Step& step, const SavedSet& t) const {
-  const auto groups = count_ / step.edges->ranks();
-  return t["groups"].row_range(step.edges->rank() * groups, groups);
+  const auto groups = count_ / step.collectives->ranks();
+  return t["groups"].row_range(step.collectives->rank() * groups, groups);
 }
 
 void ExpertsBranch::dispatch(Step& step, const SavedSet& t, base::View normed, base::View rows) const {
@@ -261,23 +261,23 @@ void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t, base:
   const auto groups = worked_on(t);
   const auto slot = dispatched.rows() / groups.rows();
   const auto chunks = chunks_of(t);
-  const auto& edges = *step.experts;
+  const auto& collectives = *step.experts;
   tensor::ArenaScope scope(step.exec.scratch());
   const auto made = !sends ? results : chunks.size() > 1 ? rows_like(step, results) : sent;
   std::vector<tensor::Event> arrived, returned;
   if (sends && chunks.size() == 1) {
-    edges.swap(sent, dispatched);
-    edges.swap(own_groups(step, t), groups);
+    collectives.swap(sent, dispatched);
+    collectives.swap(own_groups(step, t), groups);
   } else if (sends) {
     std::vector<base::View> mine, theirs;
     for (const auto& c : chunks) {
       for (const auto& view : by_ranks(step, c, own_groups(step, t), 1)) mine.push_back(view);
       for (const auto& view : by_chunks(step, c, groups, 1)) theirs.push_back(view);
     }
-    const auto counted = edges.begin_swap(mine, theirs);
+    const auto counted = collectives.begin_swap(mine, theirs);
     for (const auto& c : chunks)
-      arrived.push_back(edges.begin_swap(by_ranks(step, c, sent, slot), by_chunks(step, c, dispatched, slot)));
-    edges.wait(counted);
+      arrived.push_back(collectives.begin_swap(by_ranks(step, c, sent, slot), by_chunks(step, c, dispatched, slot)));
+    collectives.wait(counted);
   } else if (shares) {
     tensor::copy(step.exec, own_groups(step, t), groups);
   }
@@ -285,14 +285,14 @@ void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t, base:
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     const auto& c = chunks[i];
     tensor::ArenaScope of_experts(step.exec.scratch());
-    if (!arrived.empty()) edges.wait(arrived[i]);
+    if (!arrived.empty()) collectives.wait(arrived[i]);
     if (shares) kernels::slot_groups(step.exec, groups.row_range(c.first_group, c.groups), slot);
     run_experts(step, own, t, c, made.row_range(c.first_row, c.rows));
     if (!arrived.empty())
-      returned.push_back(edges.begin_swap(by_chunks(step, c, made, slot), by_ranks(step, c, results, slot)));
+      returned.push_back(collectives.begin_swap(by_chunks(step, c, made, slot), by_ranks(step, c, results, slot)));
   }
-  for (const auto& event : returned) edges.wait(event);
-  if (sends && chunks.size() == 1) edges.swap(made, results);
+  for (const auto& event : returned) collectives.wait(event);
+  if (sends && chunks.size() == 1) collectives.swap(made, results);
 }
 
 // "results" has the gradient of what the experts made, then that of their rows, which goes back to other ranks while
@@ -304,35 +304,36 @@ void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) cons
   const auto groups = worked_on(t);
   const auto slot = t["dispatched"].rows() / groups.rows();
   const auto chunks = chunks_of(t);
-  const auto& edges = *step.experts;
+  const auto& collectives = *step.experts;
   tensor::ArenaScope scope(step.exec.scratch());
   const auto dy = sends ? rows_like(step, results) : results, dx = rows_like(step, results);
   const bool whole = chunks.size() == 1;
   std::vector<tensor::Event> arrived, returned;
   for (const auto& c : chunks)
     if (sends)
-      arrived.push_back(whole ? edges.begin_swap(results, dy)
-                              : edges.begin_swap(by_ranks(step, c, results, slot), by_chunks(step, c, dy, slot)));
+      arrived.push_back(whole ? collectives.begin_swap(results, dy)
+                              : collectives.begin_swap(by_ranks(step, c, results, slot), by_chunks(step, c, dy, slot)));
   {
     const auto own = step.store->lease(own_);
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       const auto& c = chunks[i];
       tensor::ArenaScope of_experts(step.exec.scratch());
-      if (sends) edges.wait(arrived[i]);
+      if (sends) collectives.wait(arrived[i]);
       input_gradients_of(step, own, t, c, dy.row_range(c.first_row, c.rows), dx.row_range(c.first_row, c.rows));
       if (sends)
-        returned.push_back(whole ? edges.begin_swap(dx, results)
-                                 : edges.begin_swap(by_chunks(step, c, dx, slot), by_ranks(step, c, results, slot)));
+        returned.push_back(
+            whole ? collectives.begin_swap(dx, results)
+                  : collectives.begin_swap(by_chunks(step, c, dx, slot), by_ranks(step, c, results, slot)));
     }
   }
   weight_gradients_of_all(step, t, dy);
-  for (const auto& event : returned) edges.wait(event);
+  for (const auto& event : returned) collectives.wait(event);
   if (!sends) tensor::copy(step.exec, dx, results);
 }
 
 // Of the experts of all tensor ranks.
 void ExpertsBranch::gather_results(Step& step, const SavedSet& t) {
-  if (step.edges->ranks() > 1) step.edges->gather(own_results(step, t), t["results"]);
+  if (step.collectives->ranks() > 1) step.collectives->gather(own_results(step, t), t["results"]);
 }
 
 bool ExpertsBranch::works_for_others() const { return plan::sends_to_experts(model_); }
@@ -371,7 +372,7 @@ void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedS
   }
   gather_results(step, t);
   const bool mixes = model_.experts.residual;
-  const auto first = step.edges->first_row(t["rows"].rows()), own = output.rows();  // of the stream
+  const auto first = step.collectives->first_row(t["rows"].rows()), own = output.rows();  // of the stream
   kernels::expert_combine(step.exec, t["results"], t["rows"].row_range(first, own), t["weights"].row_range(first, own),
                           mixes ? t["mixed"] : output);
   if (!beside_) return;
@@ -387,13 +388,14 @@ void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedS
 void ExpertsBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                              const OutputGradient& gradient, const SavedSet& t, base::View d_normed) const {
   auto& workspace = step.exec.scratch();
-  const auto& edges = *step.edges;
+  const auto& collectives = *step.collectives;
   const auto shape = shape_of(step);
-  const auto n = t["rows"].rows(), k = model_.experts.top_k, first = edges.first_row(n), own = d_normed.rows();
+  const auto n = t["rows"].rows(), k = model_.experts.top_k, first = collectives.first_row(n), own = d_normed.rows();
   const bool mixes = model_.experts.residual;
   // Of all rows, where others have some of them.
-  const auto place =
-      edges.shares_rows() || gradient.dropped(step) ? workspace.allocate(step.dtype, {n, model_.hidden}) : base::View{};
+  const auto place = collectives.sequence_parallel() || gradient.dropped(step)
+                         ? workspace.allocate(step.dtype, {n, model_.hidden})
+                         : base::View{};
   const auto d_own = gradient.in(step, place ? place.row_range(first, own) : base::View{});
   auto d_beside = base::View{};
   {
@@ -404,9 +406,9 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
       const auto d_own_mix = d_mix.row_range(first, own);
       kernels::expert_mix_backward(step.exec, t["mix"], t["mixed"], t["beside"], d_own, d_own_mix, t["mixed"],
                                    t["beside"]);
-      if (edges.shares_rows()) edges.gather(d_own_mix, d_mix);
+      if (collectives.sequence_parallel()) collectives.gather(d_own_mix, d_mix);
     }
-    const auto d_output = edges.all_rows(mixes ? t["mixed"] : d_own, place);
+    const auto d_output = collectives.all_rows(mixes ? t["mixed"] : d_own, place);
     d_beside = d_output;
     const auto d_weights = workspace.allocate(shape.accumulation(), {n, k}),
                d_logits = workspace.allocate(shape.accumulation(), {n, count_}),
@@ -421,7 +423,7 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
     gate_backward(step, lease, grads, t, d_logits, d_mix, d_normed);
   }
   if (!beside_) return;
-  if (mixes) d_beside = edges.all_rows(t["beside"], place);
+  if (mixes) d_beside = collectives.all_rows(t["beside"], place);
   tensor::ArenaScope scope(workspace);
   const auto more = workspace.allocate(step.dtype, {own, model_.hidden});
   beside_->backward(step, lease, grads, d_beside, t, more);
@@ -448,7 +450,7 @@ void ExpertsBranch::gate_backward(Step& step, const params::Lease& lease, const 
                   kernels::Accumulate::yes);
   }
   if (gate_bias_ >= 0) kernels::gate_loads(step.exec, t["loads"], grads.gradient(gate_bias_));
-  const auto first = step.edges->first_row(d_input.rows()), own = d_normed.rows();
+  const auto first = step.collectives->first_row(d_input.rows()), own = d_normed.rows();
   kernels::expert_dispatch_backward(step.exec, t["results"], t["rows"].row_range(first, own),
                                     d_input.row_range(first, own), d_normed);
 }

@@ -62,19 +62,19 @@ struct HeadBlock::Pushed {
 // columns; what they tell one another is the statistics of each token.
 struct HeadBlock::Loss {
   Loss(Step& step, const plan::ModelConfig& model, const Leases& leases, std::int64_t n)
-      : step_(step), table_(leases.table), widths_(model, step.edges->ranks()), vocabulary_(model.vocabulary), n_(n),
-        chunk_(plan::head_chunk_tokens(step.exec.device().kind)),
+      : step_(step), table_(leases.table), widths_(model, step.collectives->ranks()), vocabulary_(model.vocabulary),
+        n_(n), chunk_(plan::head_chunk_tokens(step.exec.device().kind)),
         losses_(step.exec.scratch().allocate(base::DType::f64, {n})),
         logits_(step.exec.scratch().allocate(accumulation(), {std::min(n, chunk_), widths_.vocabulary})),
         narrow_(step.pass == plan::Pass::train && step.dtype == base::DType::bf16
                     ? step.exec.scratch().allocate(step.dtype, {logits_.rows(), logits_.cols()})
                     : base::View{}),
-        statistics_(step.edges->ranks() == 1
+        statistics_(step.collectives->ranks() == 1
                         ? base::View{}
                         : step.exec.scratch().allocate(accumulation(), {widths_.partials * 3 * logits_.rows()})),
-        of_all_(step.edges->ranks() == 1
+        of_all_(step.collectives->ranks() == 1
                     ? base::View{}
-                    : step.exec.scratch().allocate(accumulation(), {step.edges->ranks() * statistics_.count()})),
+                    : step.exec.scratch().allocate(accumulation(), {step.collectives->ranks() * statistics_.count()})),
         bias_(wide_bias(step, leases.bias)),
         ones_(bias_ && step.pass == plan::Pass::train ? step.exec.scratch().allocate(step.dtype, {std::min(n, chunk_)})
                                                       : base::View{}) {
@@ -94,15 +94,15 @@ struct HeadBlock::Loss {
     const auto targets = slice(step_.micro.targets, first, c), weights = slice(step_.micro.weights, first, c),
                losses = slice(losses_, first, c);
     kernels::linear_forward(step_.exec, normed.row_range(first, c), table_, bias_, logits);
-    if (step_.edges->ranks() == 1) {
+    if (step_.collectives->ranks() == 1) {
       kernels::cross_entropy_chunk(step_.exec, logits, gradient, vocabulary_, targets, weights, losses, widths_.lanes);
       return gradient;
     }
-    const auto column = step_.edges->rank() * widths_.vocabulary;
+    const auto column = step_.collectives->rank() * widths_.vocabulary;
     const auto mine = slice(statistics_, 0, widths_.partials * 3 * c),
-               all = slice(of_all_, 0, step_.edges->ranks() * mine.count());
+               all = slice(of_all_, 0, step_.collectives->ranks() * mine.count());
     kernels::cross_entropy_statistics(step_.exec, logits, column, vocabulary_, widths_.lanes, targets, weights, mine);
-    step_.edges->gather(mine, all);
+    step_.collectives->gather(mine, all);
     kernels::cross_entropy_finish(step_.exec, logits, column, vocabulary_, all, targets, weights, losses, gradient);
     return gradient;
   }
@@ -231,7 +231,7 @@ void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View mine, 
                               base::View d_table, base::View d_bias) {
   tensor::ArenaScope scope(step.exec.scratch());
   const auto normed = all_rows(step, mine);
-  const auto sums = partial_place(step, plan::Widths(model_, step.edges->ranks()), normed.rows(), d_normed);
+  const auto sums = partial_place(step, plan::Widths(model_, step.collectives->ranks()), normed.rows(), d_normed);
   const Loss loss(step, model_, leases, normed.rows());
   for (std::int64_t first = 0; first < normed.rows(); first += loss.step()) {
     const auto c = loss.rows(first);
@@ -242,12 +242,13 @@ void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View mine, 
                   d_table, first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes);
     loss.bias_gradient(first, gradient, d_bias);
   }
-  if (step.edges->ranks() > 1) step.edges->add_up(sums, {}, d_normed);
+  if (step.collectives->ranks() > 1) step.collectives->add_up(sums, {}, d_normed);
   loss.close();
 }
 
 void HeadBlock::logits(Step& step, const Flow& flow, Saved& saved, std::int64_t at, base::View out) {
-  TRAINYARD_ASSERT(step.edges->ranks() == 1, "whole logits on {} ranks that share the table", step.edges->ranks());
+  TRAINYARD_ASSERT(step.collectives->ranks() == 1, "whole logits on {} ranks that share the table",
+                   step.collectives->ranks());
   const auto leases = lease(step);
   const Pushed t(*this, step, saved);
   const auto normed = rows(step, leases.own, flow.main, t);

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "libtrain/model/block.h"
-#include "libtrain/model/edges.h"
-#include "libtrain/model/expert_edges.h"
+#include "libtrain/model/tensor_collectives.h"
+#include "libtrain/model/expert_collectives.h"
 #include "libtrain/plan/block_kind.h"
 
 #include <string_view>
@@ -35,28 +35,34 @@ class SavedSet {
 };
 
 inline plan::MicroShape shape_of(const Step& step) {
-  return {step.micro.batch(),        step.micro.sequence(),   step.dtype,
-          step.exec.threads(),       step.exec.device().kind, step.edges->ranks(),
-          step.edges->shares_rows(), step.weight_gradients,   step.experts->buffer()};
+  return {step.micro.batch(),
+          step.micro.sequence(),
+          step.dtype,
+          step.exec.threads(),
+          step.exec.device().kind,
+          step.collectives->ranks(),
+          step.collectives->sequence_parallel(),
+          step.weight_gradients,
+          step.experts->buffer()};
 }
 
 // All rows of what this rank has the stream's rows of: itself, or gathered in scratch of the caller's scope while the
 // step works on.
 class AllRows {
  public:
-  AllRows(const Step& step, base::View rows) : edges_(*step.edges), all_(rows) {
-    if (!edges_.shares_rows()) return;
+  AllRows(const Step& step, base::View rows) : collectives_(*step.collectives), all_(rows) {
+    if (!collectives_.sequence_parallel()) return;
     const auto n = step.micro.batch() * step.micro.sequence();
     all_ = step.exec.scratch().allocate(rows.dtype, {n, rows.cols()});
-    gathered_ = edges_.begin_all_rows(rows, all_);
+    gathered_ = collectives_.begin_all_rows(rows, all_);
   }
   base::View get() const {
-    if (edges_.shares_rows()) edges_.wait(gathered_);
+    if (collectives_.sequence_parallel()) collectives_.wait(gathered_);
     return all_;
   }
 
  private:
-  const Edges& edges_;
+  const TensorCollectives& collectives_;
   base::View all_;
   tensor::Event gathered_;
 };

@@ -11,7 +11,7 @@
 namespace trainyard::plan {
 
 std::int64_t stream_bytes(const ModelConfig& m, const MicroShape& s) {
-  return base::aligned(s.stream_rows() * m.hidden * s.element_bytes());
+  return base::aligned(s.own_rows() * m.hidden * s.element_bytes());
 }
 
 namespace {

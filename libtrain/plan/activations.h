@@ -36,7 +36,8 @@ SlotBytes slot_bytes(const ModelPart& part, const MicroShape& shape, Recompute r
 // (plan/attention_lists.h), and above them the largest block, whatever is recomputed.
 std::int64_t workspace_bytes(const ModelPart& part, const MicroShape& shape, Pass pass);
 
-// Elements, in the accumulation dtype, that an exchange between tensor ranks receives at one time (model/edges.h).
+// Elements, in the accumulation dtype, that an exchange between tensor ranks receives at one time
+// (model/collectives.h).
 std::int64_t tensor_staging_elements(const ModelConfig& model, const MicroShape& shape);
 std::int64_t tensor_staging_bytes(const ModelConfig& model, const MicroShape& shape);
 

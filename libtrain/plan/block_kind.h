@@ -100,7 +100,7 @@ class BlockKind {
   virtual double apart_flops(const ModelConfig&, std::int64_t) const { return 0; }
 
   // Is the block made for ranks that share it: are its parameters cut or the same on all, its rows those of the stream
-  // (MicroShape::stream_rows), its sums and calls theirs? A kind that does not say so runs with --tensor-parallel 1
+  // (MicroShape::own_rows), its sums and calls theirs? A kind that does not say so runs with --tensor-parallel 1
   // alone.
   virtual bool shared_by_tensor_ranks() const { return false; }
   // Of one micro-batch: forward and backward, with what recomputation sends again, or an evaluation. By default none.

@@ -14,8 +14,8 @@ namespace trainyard::plan {
 // node and among those of all nodes that have one place in theirs; all else is among all of them.
 std::vector<SizedCalls> expert_group_calls(const ExpertShare& share, const GroupCall& call, std::int64_t times);
 
-// Bytes of the largest all-to-all of a part's layers, which two buffers hold on its way (model/expert_edges.h), in
-// training with the validations of a run; 0: none goes in two hops.
+// Bytes of the largest all-to-all of a part's layers, which two buffers hold on its way (model/expert_collectives.h),
+// in training with the validations of a run; 0: none goes in two hops.
 std::int64_t expert_hop_bytes(const ModelPart& part, const MicroShape& shape, Pass pass);
 std::int64_t expert_staging_bytes(const ModelPart& part, const MicroShape& shape, Pass pass);  // of both buffers
 

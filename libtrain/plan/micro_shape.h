@@ -36,7 +36,7 @@ struct MicroShape {
   std::int64_t expert_buffer = 0;  // rows for another rank in a round of experts; 0: as plan/expert_rounds.h says
   std::int64_t rows() const { return batch * sequence; }
   // Of the residual stream, of norms and of dropout on this rank: equal runs of neighbouring rows.
-  std::int64_t stream_rows() const { return sequence_parallel ? rows() / tensor : rows(); }
+  std::int64_t own_rows() const { return sequence_parallel ? rows() / tensor : rows(); }
   std::int64_t element_bytes() const { return base::size_of(dtype); }
   // What sums and statistics are kept in: f32, or f64 where everything is.
   base::DType accumulation() const { return dtype == base::DType::f64 ? base::DType::f64 : base::DType::f32; }

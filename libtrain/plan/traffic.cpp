@@ -39,7 +39,7 @@ template <class Leases> std::vector<SizedCalls> gathers(const UnitTable& table, 
 }
 
 std::int64_t stream_bytes_sent(const ModelConfig& m, const MicroShape& s) {
-  return s.stream_rows() * m.hidden * s.element_bytes();
+  return s.own_rows() * m.hidden * s.element_bytes();
 }
 
 // What a rank sends in one of the calls: its part to each of the others; twice where it adds and hands on the sum.

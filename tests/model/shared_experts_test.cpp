@@ -2,7 +2,7 @@
 // results are those of a rank that has all of them, to the bit, and the memory is that of the plan.
 #include "kernels/cast/cast.h"
 #include "libtrain/base/random.h"
-#include "libtrain/model/expert_edges.h"
+#include "libtrain/model/expert_collectives.h"
 #include "libtrain/plan/expert_nodes.h"
 #include "tests/model/small_model.h"
 #include "tests/model/tensor_world.h"
@@ -191,19 +191,20 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
                                  none,
                                  none,
                                  staging};
-    const model::ExpertEdges edges(context, rounds.buffer, plan::expert_hop_bytes(part, shape, plan::Pass::train));
+    const model::ExpertCollectives collectives(context, rounds.buffer,
+                                               plan::expert_hop_bytes(part, shape, plan::Pass::train));
     ShareStore store(part, topology, dtype, 3, rounds.crowded);
     model::Decoder decoder(part, recompute);
     model::Saved saved(activations);
     const auto& batch = *batches[static_cast<std::size_t>(rank)];
     const auto& mine = want[static_cast<std::size_t>(rank)];
     model::Step step{*exec, &store, batch.micro, dtype, 7, plan::Pass::train, 0, 0};
-    step.experts = &edges;
+    step.experts = &collectives;
     auto flow = decoder.forward(step, saved);
     decoder.backward(step, flow, saved);
     EXPECT_TRUE(saved.empty());
     if (rounds.most > 0) {
-      EXPECT_EQ(edges.most_rounds(), rounds.most) << where;
+      EXPECT_EQ(collectives.most_rounds(), rounds.most) << where;
     }
     EXPECT_EQ(activations.peak_bytes(), activations.capacity_bytes()) << where;
     EXPECT_EQ(workspace.peak_bytes(), workspace.capacity_bytes()) << where;
@@ -231,7 +232,7 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
         }
     EXPECT_GT(shared, 0);
     model::Step evaluation{*exec, &store, batch.micro, dtype, 7, plan::Pass::evaluate, 0, 0};
-    evaluation.experts = &edges;
+    evaluation.experts = &collectives;
     decoder.evaluate(evaluation, saved);
     EXPECT_EQ(std::memcmp(&evaluation.loss_sum, &mine.evaluated, sizeof(double)), 0) << where;
   });

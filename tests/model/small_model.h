@@ -3,7 +3,7 @@
 
 #include "libtrain/model/attention_lists.h"
 #include "libtrain/model/decoder.h"
-#include "libtrain/model/edges.h"
+#include "libtrain/model/tensor_collectives.h"
 #include "tests/model/plain_store.h"
 
 #include <algorithm>
@@ -157,7 +157,7 @@ class Runner {
   Result train(PlainStore& store, const Batch& batch, std::uint64_t seed = 7) {
     store.committed.clear();
     model::Step step{*exec, &store, batch.micro, shape_.dtype, seed, plan::Pass::train, 0, 0};
-    step.edges = edges, step.gate_records = gate_records, step.lists = &lists;
+    step.collectives = collectives, step.gate_records = gate_records, step.lists = &lists;
     auto flow = decoder.forward(step, saved);
     decoder.backward(step, flow, saved);
     exec->synchronize();
@@ -166,7 +166,7 @@ class Runner {
   }
   Result evaluate(PlainStore& store, const Batch& batch) {
     model::Step step{*exec, &store, batch.micro, shape_.dtype, 0, plan::Pass::evaluate, 0, 0};
-    step.edges = edges, step.lists = &lists;
+    step.collectives = collectives, step.lists = &lists;
     decoder.evaluate(step, saved);
     return {step.loss_sum, step.target_count};
   }
@@ -189,7 +189,7 @@ class Runner {
   }
 
   model::Decoder decoder;
-  const model::Edges* edges = &model::one_rank();
+  const model::TensorCollectives* collectives = &model::one_rank();
   base::View gate_records = {};
   plan::MicroShape shape_;
   tensor::Arena activations, workspace;

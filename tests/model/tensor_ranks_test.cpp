@@ -1,4 +1,5 @@
-// Ranks that share every layer: the same bits as one rank, the memory that was predicted, edges and their adjoints.
+// Ranks that share every layer: the same bits as one rank, the memory that was predicted, collectives and their
+// adjoints.
 #include "libtrain/plan/traffic.h"
 #include "tests/model/small_model.h"
 #include "tests/model/tensor_world.h"
@@ -94,7 +95,7 @@ void expect_same(const plan::ModelConfig& m, plan::MicroShape shape, const Batch
   comm::run_ranks(c.ranks, [&](int rank, comm::ThreadsWorld& threads) {
     Runner runner(m, shape, c.recompute);
     const TensorRank ground(rank, c.ranks, threads, m, shape, *runner.exec);
-    runner.edges = &ground.edges;
+    runner.collectives = &ground.collectives;
     PlainStore store(m, shape.dtype, 1, ground.topology, rank);
     stir(store, ground.topology, rank);
     const auto r = runner.train(store, batch);
@@ -210,7 +211,7 @@ void finite_differences(const plan::ModelConfig& m, bool rows) {
     comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
       Runner runner(m, shape);
       const TensorRank ground(rank, ranks, threads, m, shape, *runner.exec);
-      runner.edges = &ground.edges;
+      runner.collectives = &ground.collectives;
       sums[static_cast<std::size_t>(rank)] = runner.train(*stores[static_cast<std::size_t>(rank)], batch).loss_sum;
     });
     EXPECT_EQ(sums[0], sums[1]);
@@ -257,15 +258,15 @@ TEST(TensorRanks, FiniteDifferences) {
   finite_differences(bert, true);
 }
 
-// <A x, y> = <x, A^T y> in f64, of every edge: x and y of all ranks are one vector.
-TEST(TensorRanks, EdgesAndTheirAdjoints) {
+// <A x, y> = <x, A^T y> in f64, of every collective: x and y of all ranks are one vector.
+TEST(TensorRanks, CollectivesAndTheirAdjoints) {
   if (on_gpu()) GTEST_SKIP() << "in double, on the host";
   for (const int ranks : {2, 4})
     for (const bool rows : {false, true}) {
       auto m = eight_heads(small_gpt2(), 4);
       plan::MicroShape shape{2, 128, DType::f64, 1};
       shape.tensor = ranks, shape.sequence_parallel = rows;
-      const auto n = shape.rows(), own = shape.stream_rows(), h = m.hidden;
+      const auto n = shape.rows(), own = shape.own_rows(), h = m.hidden;
       std::vector<double> left(static_cast<std::size_t>(ranks)), right(static_cast<std::size_t>(ranks));
       comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
         const auto exec = tensor::Exec::caller(nullptr, 1);
@@ -288,10 +289,10 @@ TEST(TensorRanks, EdgesAndTheirAdjoints) {
              y = random(n * h, 100 + static_cast<std::uint64_t>(rank));
         std::vector<double> gathered(static_cast<std::size_t>(n * h)), summed(static_cast<std::size_t>(own * h));
         const auto all =
-            ground.edges.all_rows(base::View::of(x.data(), {own, h}), base::View::of(gathered.data(), {n, h}));
+            ground.collectives.all_rows(base::View::of(x.data(), {own, h}), base::View::of(gathered.data(), {n, h}));
         const std::vector<double> ax(all.ptr<double>(), all.ptr<double>() + n * h);
         left[static_cast<std::size_t>(rank)] = dot(ax, y);
-        ground.edges.add_up(base::View::of(y.data(), {n, h}), {}, base::View::of(summed.data(), {own, h}));
+        ground.collectives.add_up(base::View::of(y.data(), {n, h}), {}, base::View::of(summed.data(), {own, h}));
         right[static_cast<std::size_t>(rank)] = rows || rank == 0 ? dot(x, summed) : 0;
       });
       double ax_y = 0, x_aty = 0;
@@ -316,8 +317,8 @@ double dot(std::span<const double> a, std::span<const double> b) {
   return sum;
 }
 
-// body(rank, edges, rows of the stream that are this rank's, the first of them) on ranks of 256 rows; returns how far
-// what it says of both sides of an equation, added up over ranks, is apart.
+// body(rank, collectives, rows of the stream that are this rank's, the first of them) on ranks of 256 rows; returns how
+// far what it says of both sides of an equation, added up over ranks, is apart.
 template <class Body>
 double apart(int ranks, std::int64_t lanes, std::int64_t hidden, std::int64_t batch, bool rows, const Body& body) {
   auto m = eight_heads(small_gpt2(), lanes);
@@ -328,9 +329,9 @@ double apart(int ranks, std::int64_t lanes, std::int64_t hidden, std::int64_t ba
   comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
     const auto exec = tensor::Exec::caller(nullptr, 1);
     const TensorRank ground(rank, ranks, threads, m, shape, *exec);
-    const auto own = shape.stream_rows(), first = rows ? rank * own : 0;
+    const auto own = shape.own_rows(), first = rows ? rank * own : 0;
     std::tie(left[static_cast<std::size_t>(rank)], right[static_cast<std::size_t>(rank)]) =
-        body(rank, ground.edges, own, first, shape.rows());
+        body(rank, ground.collectives, own, first, shape.rows());
   });
   const double a = std::accumulate(left.begin(), left.end(), 0.0), b = std::accumulate(right.begin(), right.end(), 0.0);
   EXPECT_GT(std::abs(a), 1);
@@ -344,11 +345,12 @@ TEST(TensorRanks, AllRowsAlone) {
   for (const int ranks : {2, 4}) {
     const double difference =
         apart(ranks, 4, h, 2, true,
-              [&](int rank, const model::Edges& edges, std::int64_t own, std::int64_t first, std::int64_t n) {
+              [&](int rank, const model::TensorCollectives& collectives, std::int64_t own, std::int64_t first,
+                  std::int64_t n) {
                 auto stream = normal_values(n * h, 5);
                 std::vector<double> all(stream.size()), adjoint(static_cast<std::size_t>(own * h));
                 const auto mine = base::View::of(stream.data() + first * h, {own, h});
-                edges.all_rows(mine, base::View::of(all.data(), {n, h}));
+                collectives.all_rows(mine, base::View::of(all.data(), {n, h}));
                 EXPECT_EQ(all, stream) << "rank " << rank;
                 for (int r = 0; r < ranks; ++r) {  // what rank r would add to these rows
                   const auto y = normal_values(n * h, 50 + static_cast<std::uint64_t>(r));
@@ -370,7 +372,8 @@ TEST(TensorRanks, MergeAlone) {
     for (const bool rows : {false, true}) {
       const double difference = apart(
           ranks, 4, h, 2, rows,
-          [&](int rank, const model::Edges& edges, std::int64_t own, std::int64_t first, std::int64_t n) {
+          [&](int rank, const model::TensorCollectives& collectives, std::int64_t own, std::int64_t first,
+              std::int64_t n) {
             auto x = normal_values(n * h, 5);
             x[7] = -0.0, x[static_cast<std::size_t>(n * h - 3)] = -0.0;
             const auto stream = x, y = normal_values(n * h, 6);
@@ -382,7 +385,7 @@ TEST(TensorRanks, MergeAlone) {
             std::vector<double> merged(static_cast<std::size_t>(own * h));
             const auto values = base::View::of(x.data(), {n, h});
             const auto out = rows ? base::View::of(merged.data(), {own, h}) : values;
-            edges.merge(values, out);
+            collectives.merge(values, out);
             EXPECT_EQ(std::memcmp(out.data, stream.data() + first * h, merged.size() * sizeof(double)), 0)
                 << "rank " << rank << (rows ? ", rows shared" : "");
             const bool counts = rows || rank == 0;
@@ -401,7 +404,8 @@ TEST(TensorRanks, AddingUpSeveralSumsOfEachRank) {
   for (const bool rows : {false, true}) {
     const double difference = apart(
         ranks, 6, h, 2, rows,
-        [&](int rank, const model::Edges& edges, std::int64_t own, std::int64_t first, std::int64_t n) {
+        [&](int rank, const model::TensorCollectives& collectives, std::int64_t own, std::int64_t first,
+            std::int64_t n) {
           const auto sums = [&](int r) { return normal_values(partials * n * h, 9 + static_cast<std::uint64_t>(r)); };
           auto mine = sums(rank);
           const auto kept = mine;
@@ -414,7 +418,7 @@ TEST(TensorRanks, AddingUpSeveralSumsOfEachRank) {
                 expected[i] = r == 0 && l == 0 ? term : expected[i] + term;
               }
           }
-          edges.add_up(base::View::of(mine.data(), {partials * n, h}), {}, base::View::of(out.data(), {own, h}));
+          collectives.add_up(base::View::of(mine.data(), {partials * n, h}), {}, base::View::of(out.data(), {own, h}));
           EXPECT_EQ(out, expected) << "rank " << rank << (rows ? ", rows shared" : "");
           const auto y = normal_values(n * h, 33);  // of the stream: all_rows hands it to every sum
           double right = 0;

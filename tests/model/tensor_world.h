@@ -1,10 +1,10 @@
-// Tensor ranks as threads: for each a world, a context and edges, without stores.
+// Tensor ranks as threads: for each a world, a context and collectives, without stores.
 #pragma once
 
 #include "libtrain/comm/staged.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/comm/world.h"
-#include "libtrain/model/edges.h"
+#include "libtrain/model/tensor_collectives.h"
 #include "tests/model/test_place.h"
 
 #include <functional>
@@ -39,7 +39,7 @@ class TensorRank {
                  none_,
                  none_,
                  staging},
-        edges(on_device(context_), model, shape) {}
+        collectives(on_device(context_), model, shape) {}
 
   const comm::Ledger& ledger() const { return world_.group({plan::Axis::tensor}).ledger(); }
 
@@ -65,7 +65,7 @@ class TensorRank {
   params::StoreContext context_;
 
  public:
-  model::Edges edges;
+  model::TensorCollectives collectives;
 };
 
 }  // namespace trainyard::test

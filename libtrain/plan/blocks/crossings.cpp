@@ -1,4 +1,4 @@
-// Sizes of the calls that edges make.
+// Sizes of the calls that collectives make.
 #include "libtrain/plan/blocks/crossings.h"
 
 #include "libtrain/plan/scratch.h"

@@ -1,4 +1,4 @@
-// Crossings: the collectives of one block between the ranks that share it (model/edges.h), for its description.
+// Crossings: the collectives of one block between the ranks that share it (model/collectives.h), for its description.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"
@@ -7,7 +7,7 @@
 
 namespace trainyard::plan {
 
-// Collects the calls of one micro-batch, in the words of model::Edges. Empty for one rank.
+// Collects the calls of one micro-batch, in the words of model::TensorCollectives. Empty for one rank.
 class Crossings {
  public:
   Crossings(const ModelConfig& model, const MicroShape& shape) : m_(model), s_(shape) {}

@@ -58,7 +58,7 @@ std::int64_t EmbeddingKind::evaluation_bytes(const ModelConfig& m, const MicroSh
 }
 
 std::int64_t EmbeddingKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass) const {
-  return std::max(Products(m, s).gathered(m.hidden), segments_bytes(m, s.stream_rows()));
+  return std::max(Products(m, s).gathered(m.hidden), segments_bytes(m, s.own_rows()));
 }
 
 std::int64_t EmbeddingKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {

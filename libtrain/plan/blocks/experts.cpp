@@ -149,9 +149,9 @@ std::vector<SavedTensor> ExpertsKind::tensors(const ModelConfig& m, const MicroS
   for (const auto& t : expert_kind(m.experts.network).tensors(m, s, of)) out.push_back(t);
   out.push_back({"results", s.dtype, results, m.hidden});
   if (m.experts.residual) {
-    out.push_back({"mix", wide, s.stream_rows(), 2});
-    out.push_back({"mixed", s.dtype, s.stream_rows(), m.hidden});
-    out.push_back({"beside", s.dtype, s.stream_rows(), m.hidden});
+    out.push_back({"mix", wide, s.own_rows(), 2});
+    out.push_back({"mixed", s.dtype, s.own_rows(), m.hidden});
+    out.push_back({"beside", s.dtype, s.own_rows(), m.hidden});
   }
   if (const auto beside = beside_experts(m))
     for (const auto& t : beside->tensors(model_beside_experts(m), s, pass)) out.push_back(t);

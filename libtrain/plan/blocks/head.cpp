@@ -38,7 +38,7 @@ std::int64_t loss_buffers(const ModelConfig& m, const MicroShape& s, Pass pass) 
 
 // Of the rows of the stream.
 std::int64_t transform_product(const ModelConfig& m, const MicroShape& s) {
-  return Products(m, s).product(s.stream_rows(), m.hidden, m.hidden, Products::Result::working);
+  return Products(m, s).product(s.own_rows(), m.hidden, m.hidden, Products::Result::working);
 }
 
 std::int64_t chunk_product(const ModelConfig& m, const MicroShape& s) {
@@ -51,12 +51,12 @@ std::int64_t chunk_product(const ModelConfig& m, const MicroShape& s) {
 std::vector<SavedTensor> head_tensors(const ModelConfig& m, const MicroShape& s, Pass pass) {
   if (has_norm(m)) return norm_tensors(m, s, pass);
   if (pass == Pass::evaluate) return {};
-  return {{"normed", s.dtype, s.stream_rows(), m.hidden}};
+  return {{"normed", s.dtype, s.own_rows(), m.hidden}};
 }
 
 std::vector<SavedTensor> transform_tensors(const ModelConfig& m, const MicroShape& s) {
   if (!is_masked(m)) return {};
-  std::vector<SavedTensor> all{{"inner", s.dtype, s.stream_rows(), m.hidden}};
+  std::vector<SavedTensor> all{{"inner", s.dtype, s.own_rows(), m.hidden}};
   for (const auto& t : norm_tensors(m, s, Pass::train)) all.push_back(t);
   return all;
 }

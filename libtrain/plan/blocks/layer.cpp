@@ -40,7 +40,7 @@ std::vector<std::vector<SavedTensor>> layer_tensors(const ModelConfig& m, const 
   };
   for (const auto& name : m.branches) {
     const bool copies = is_post(m) && groups.empty();  // the first branch, of the stream
-    groups.push_back(copies ? std::vector<SavedTensor>{{"normed", s.dtype, s.stream_rows(), m.hidden}}
+    groups.push_back(copies ? std::vector<SavedTensor>{{"normed", s.dtype, s.own_rows(), m.hidden}}
                             : norm_tensors(m, s, pass));
     for (const auto& t : branch_kind(name).tensors(m, s, pass)) groups.back().push_back(t);
     if (!copies) end_with_gradients();

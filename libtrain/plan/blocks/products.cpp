@@ -14,7 +14,7 @@ Products::Products(const ModelConfig& model, const MicroShape& shape) : m_(model
 std::int64_t Products::rows(std::int64_t cols) const { return base::aligned(s_.rows() * cols * s_.element_bytes()); }
 
 std::int64_t Products::stream(std::int64_t cols) const {
-  return base::aligned(s_.stream_rows() * cols * s_.element_bytes());
+  return base::aligned(s_.own_rows() * cols * s_.element_bytes());
 }
 
 std::int64_t Products::partial(std::int64_t cols) const {

@@ -1,4 +1,4 @@
-// ExpertEdges: where rows cross between the ranks that share the experts of a layer.
+// ExpertCollectives: the all-to-alls of a layer between its expert-parallel ranks.
 #pragma once
 
 #include "libtrain/base/view.h"
@@ -12,16 +12,17 @@
 
 namespace trainyard::model {
 
-// The ranks that hold different experts (plan::Axis::expert). Each sends every other the rows that its tokens have
-// there, and gets what these made of them back by the same call: it is its own adjoint (Lepikhin et al. 2020, "GShard",
-// section 3.3). Where the world reads them as nodes (plan::Axis::expert_inner) each call is made in two hops, by way of
-// two buffers: calls are in one order, so one pair is enough.
-class ExpertEdges {
+// The ranks that hold different experts of a layer (plan::Axis::expert). Each rank sends every other rank the rows of
+// its tokens that go to the experts there. The same call returns the results: an all-to-all is its own adjoint
+// (Lepikhin et al. 2020, "GShard", section 3.3). Where the world groups these ranks by node
+// (plan::Axis::expert_inner), each all-to-all takes two hops through two buffers. One pair of buffers is enough, since
+// calls are in one order.
+class ExpertCollectives {
  public:
-  ExpertEdges() = default;  // one rank
-  // Of the context's world; buffer: plan::MicroShape::expert_buffer; hop_bytes: plan::expert_hop_bytes, for which two
+  ExpertCollectives() = default;  // one rank
+  // On the context's world. buffer: plan::MicroShape::expert_buffer; hop_bytes: plan::expert_hop_bytes, for which two
   // buffers are taken from the context's staging.
-  explicit ExpertEdges(params::StoreContext& context, std::int64_t buffer = 0, std::int64_t hop_bytes = 0);
+  explicit ExpertCollectives(params::StoreContext& context, std::int64_t buffer = 0, std::int64_t hop_bytes = 0);
 
   std::int64_t buffer() const { return buffer_; }
 
@@ -66,6 +67,6 @@ class ExpertEdges {
   std::unique_ptr<Counted> counted_ = std::make_unique<Counted>();
 };
 
-const ExpertEdges& own_experts();  // trivial edges
+const ExpertCollectives& own_experts();  // those of one rank
 
 }  // namespace trainyard::model

@@ -1,5 +1,5 @@
 // Collectives of the tensor group, joined by the compute Exec.
-#include "libtrain/model/edges.h"
+#include "libtrain/model/tensor_collectives.h"
 
 #include "kernels/lane_sum/lane_sum.h"
 #include "libtrain/base/error.h"
@@ -23,20 +23,21 @@ base::View words(base::View v) {
 
 }  // namespace
 
-const Edges& one_rank() {
-  static const Edges none;
+const TensorCollectives& one_rank() {
+  static const TensorCollectives none;
   return none;
 }
 
-Edges::Edges(params::StoreContext& context, const plan::ModelConfig& model, const plan::MicroShape& shape) {
+TensorCollectives::TensorCollectives(params::StoreContext& context, const plan::ModelConfig& model,
+                                     const plan::MicroShape& shape) {
   if (context.world.topology.size(plan::Axis::tensor) == 1) return;
   context_ = &context;
-  shares_rows_ = shape.sequence_parallel;
+  sequence_parallel_ = shape.sequence_parallel;
   partials_ = plan::Widths(model, shape.tensor).partials;
   staging_ = context.staging.allocate(shape.accumulation(), {plan::tensor_staging_elements(model, shape)});
 }
 
-template <class Call> tensor::Event Edges::cross(const Call& call) const {
+template <class Call> tensor::Event TensorCollectives::cross(const Call& call) const {
   auto& communication = context_->communication;
   communication.wait(context_->compute.record());
   call(group(), communication);
@@ -45,26 +46,26 @@ template <class Call> tensor::Event Edges::cross(const Call& call) const {
   return done;
 }
 
-void Edges::wait(const tensor::Event& event) const {
+void TensorCollectives::wait(const tensor::Event& event) const {
   if (context_ != nullptr) context_->join(event);
 }
 
-void Edges::gather(base::View mine, base::View all) const {
+void TensorCollectives::gather(base::View mine, base::View all) const {
   wait(cross([&](auto& group, auto& exec) { group.all_gather(exec, flat(mine), flat(all)); }));
 }
 
-tensor::Event Edges::begin_all_rows(base::View rows, base::View all) const {
-  if (!shares_rows_) return {};
+tensor::Event TensorCollectives::begin_all_rows(base::View rows, base::View all) const {
+  if (!sequence_parallel_) return {};
   return cross([&](auto& group, auto& exec) { group.all_gather(exec, flat(rows), flat(all)); });
 }
 
-base::View Edges::all_rows(base::View rows, base::View all) const {
-  if (!shares_rows_) return rows;
+base::View TensorCollectives::all_rows(base::View rows, base::View all) const {
+  if (!sequence_parallel_) return rows;
   wait(begin_all_rows(rows, all));
   return all;
 }
 
-tensor::Event Edges::begin_add_up(base::View partial) const {
+tensor::Event TensorCollectives::begin_add_up(base::View partial) const {
   const auto all = partial.count(), each = all / partials_, piece = each / ranks();
   TRAINYARD_ASSERT(piece * ranks() * partials_ == all && all <= staging_.count(), "{} elements over {} ranks", all,
                    ranks());
@@ -86,19 +87,19 @@ tensor::Event Edges::begin_add_up(base::View partial) const {
 }
 
 // Every rank adds up an equal run of elements; where rows are not shared these are then gathered.
-void Edges::finish_add_up(const tensor::Event& exchanged, std::int64_t elements, base::View bias,
-                          base::View out) const {
+void TensorCollectives::finish_add_up(const tensor::Event& exchanged, std::int64_t elements, base::View bias,
+                                      base::View out) const {
   wait(exchanged);
   const std::int64_t sums = ranks() * partials_, piece = elements / sums;
-  const auto mine = shares_rows_ ? flat(out) : params::flat_range(flat(out), rank() * piece, piece);
+  const auto mine = sequence_parallel_ ? flat(out) : params::flat_range(flat(out), rank() * piece, piece);
   kernels::lane_sum(context_->compute, params::flat_range(staging_, 0, elements).reshaped({sums, piece}), bias,
                     rank() * piece, mine);
-  if (!shares_rows_) gather(mine, out);
+  if (!sequence_parallel_) gather(mine, out);
 }
 
-void Edges::merge(base::View values, base::View out) const {
+void TensorCollectives::merge(base::View values, base::View out) const {
   wait(cross([&](auto& group, auto& exec) {
-    if (shares_rows_) group.reduce_scatter(exec, words(values), words(out));
+    if (sequence_parallel_) group.reduce_scatter(exec, words(values), words(out));
     else group.all_reduce(exec, words(out), comm::Reduction::sum);
   }));
 }
