@@ -38,8 +38,8 @@ struct Sample {
     state.model = model();
     pieces.rank = rank, pieces.ranks = ranks;
     for (auto kind : checkpoint::kinds_of(dtype))
-      for (const auto& unit : plan::units(state.model)) {
-        const auto piece = plan::layout(unit, ranks).piece;
+      for (const auto& flat_group : plan::flat_groups(state.model)) {
+        const auto piece = plan::layout(flat_group, ranks).piece;
         memory.emplace_back(static_cast<std::size_t>(piece), 0.5f);
         auto& list = kind == checkpoint::Kind::model    ? pieces.model
                      : kind == checkpoint::Kind::master ? pieces.master
@@ -59,7 +59,7 @@ void write_rank(benchmark::State& loop) {
   for (auto _ : loop) checkpoint::write_rank(sample.folder, sample.state, sample.pieces, {});
   bench::report(loop, "bytes/s", static_cast<double>(sample.bytes), bench::write_limit(sample.folder));
 }
-BENCHMARK(write_rank)->ArgName("bf16")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond)->UseRealTime()->MinTime(1);
+BENCHMARK(write_rank)->ArgName("bf16")->Arg(0)->Arg(1)->FlatGroup(benchmark::kMillisecond)->UseRealTime()->MinTime(1);
 
 void publish(benchmark::State& loop) {
   Sample sample(base::DType::f32, 0, 1);
@@ -70,7 +70,7 @@ void publish(benchmark::State& loop) {
     checkpoint::publish(sample.folder, sample.state, plan::Topology({{plan::Axis::data, 1}}), 1);
   }
 }
-BENCHMARK(publish)->Unit(benchmark::kMillisecond)->UseRealTime()->Iterations(5);
+BENCHMARK(publish)->FlatGroup(benchmark::kMillisecond)->UseRealTime()->Iterations(5);
 
 // From one rank's file to the pieces of one of `ranks` ranks, all kinds.
 void read_pieces(benchmark::State& loop) {
@@ -78,22 +78,22 @@ void read_pieces(benchmark::State& loop) {
   checkpoint::write_rank(sample.folder, sample.state, sample.pieces, {});
   checkpoint::publish(sample.folder, sample.state, plan::Topology({{plan::Axis::data, 1}}), 1);
   const int ranks = static_cast<int>(loop.range(0));
-  const auto units = plan::units(sample.state.model);
+  const auto flat_groups = plan::flat_groups(sample.state.model);
   std::int64_t bytes = 0;
   for (auto _ : loop) {
     checkpoint::Reader reader(sample.folder + "/step-00000001");
     for (auto kind : checkpoint::kinds_of(base::DType::f32))
-      for (std::size_t u = 0; u < units.size(); ++u) {
-        const auto layout = plan::layout(units[u], ranks);
+      for (std::size_t u = 0; u < flat_groups.size(); ++u) {
+        const auto layout = plan::layout(flat_groups[u], ranks);
         std::vector<float> out(static_cast<std::size_t>(layout.piece));
-        reader.read_piece(kind, units[u], plan::replicas_of(ranks, 1), 0, out.data());
+        reader.read_piece(kind, flat_groups[u], plan::replicas_of(ranks, 1), 0, out.data());
         bytes += layout.piece * 4;
       }
   }
   bench::report(loop, "bytes/s", static_cast<double>(bytes) / static_cast<double>(loop.iterations()),
                 bench::cached_read_limit(sample.folder));
 }
-BENCHMARK(read_pieces)->ArgName("ranks")->Arg(1)->Arg(3)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(read_pieces)->ArgName("ranks")->Arg(1)->Arg(3)->FlatGroup(benchmark::kMillisecond)->UseRealTime();
 
 void verify(benchmark::State& loop) {
   Sample sample(base::DType::f32, 0, 1);
@@ -102,6 +102,6 @@ void verify(benchmark::State& loop) {
   for (auto _ : loop) checkpoint::Reader(sample.folder + "/step-00000001").verify_all();
   bench::report(loop, "bytes/s", static_cast<double>(sample.bytes), bench::cached_read_limit(sample.folder));
 }
-BENCHMARK(verify)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(verify)->FlatGroup(benchmark::kMillisecond)->UseRealTime();
 
 }  // namespace

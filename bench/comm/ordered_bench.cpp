@@ -33,8 +33,8 @@ class SharedPieces {
     MPI_Allreduce(MPI_IN_PLACE, &made, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     for (int r = 0; r < of_world && made == 1; ++r) {
       MPI_Aint size = 0;
-      int unit = 0;
-      MPI_Win_shared_query(window_, r, &size, &unit, static_cast<void*>(&own));
+      int flat_group = 0;
+      MPI_Win_shared_query(window_, r, &size, &flat_group, static_cast<void*>(&own));
       pieces_.push_back(own);
     }
   }

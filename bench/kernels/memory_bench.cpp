@@ -98,16 +98,16 @@ void cross_entropy(benchmark::State& state) {
   b.report(8.0 * n * stored);
 }
 
-BENCHMARK(copy)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(adamw)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(fold)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(square_sum)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(layer_norm)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(copy)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->FlatGroup(benchmark::kMillisecond);
+BENCHMARK(adamw)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->FlatGroup(benchmark::kMillisecond);
+BENCHMARK(fold)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->FlatGroup(benchmark::kMillisecond);
+BENCHMARK(square_sum)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->FlatGroup(benchmark::kMillisecond);
+BENCHMARK(layer_norm)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->FlatGroup(benchmark::kMillisecond);
 BENCHMARK(cross_entropy)
     ->ArgsProduct({{1, 4}, {1, 4, 8}})
     ->ArgNames({"threads", "lanes"})
     ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
+    ->FlatGroup(benchmark::kMillisecond);
 
 }  // namespace
 

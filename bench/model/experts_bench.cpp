@@ -57,7 +57,7 @@ BENCHMARK(experts_over_dense)
     ->Args({64, 1, 1, 0})
     ->UseManualTime()
     ->MinTime(4.0)
-    ->Unit(benchmark::kMillisecond);
+    ->FlatGroup(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace trainyard::test

@@ -2,7 +2,7 @@
 // of the format says it.
 #pragma once
 
-#include "libtrain/plan/unit.h"
+#include "libtrain/plan/flat_group.h"
 
 #include <algorithm>
 #include <array>

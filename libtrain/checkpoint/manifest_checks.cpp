@@ -67,8 +67,8 @@ void require_identity(const RunState& state, const std::string& where) {
 
 void require_parameters(const Manifest& m, const std::string& where) {
   std::vector<plan::Parameter> expected;
-  for (const auto& unit : plan::units(m.state.model))
-    expected.insert(expected.end(), unit.parameters.begin(), unit.parameters.end());
+  for (const auto& flat_group : plan::flat_groups(m.state.model))
+    expected.insert(expected.end(), flat_group.parameters.begin(), flat_group.parameters.end());
   if (m.parameters.size() != expected.size())
     refuse(where, "{} parameters, the model has {}", m.parameters.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -198,30 +198,31 @@ void require_consistent(const Manifest& m, const std::string& where) {
   if (m.major > 1) require_grid(m, where);
 }
 
-void require_pieces(const std::vector<UnitEntry>& units, const Manifest& m, const std::string& where) {
-  const auto expected = plan::units(m.state.model);
-  if (units.size() != expected.size()) refuse(where, "{} units, the model has {}", units.size(), expected.size());
+void require_pieces(const std::vector<FlatGroupEntry>& flat_groups, const Manifest& m, const std::string& where) {
+  const auto expected = plan::flat_groups(m.state.model);
+  if (flat_groups.size() != expected.size())
+    refuse(where, "{} flat groups, the model has {}", flat_groups.size(), expected.size());
   std::int64_t total = 0;
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    const auto& unit = units[u];
-    if (unit.parameters.size() != expected[u].parameters.size())
-      refuse(where, "unit {} has {} parameters, in the model {}", base::excerpt(unit.name), unit.parameters.size(),
-             expected[u].parameters.size());
-    if (unit.name != expected[u].name)
-      refuse(where, "unit {} is called {} in the model", base::excerpt(unit.name), expected[u].name);
+  for (std::size_t u = 0; u < flat_groups.size(); ++u) {
+    const auto& flat_group = flat_groups[u];
+    if (flat_group.parameters.size() != expected[u].parameters.size())
+      refuse(where, "flat group {} has {} parameters, in the model {}", base::excerpt(flat_group.name),
+             flat_group.parameters.size(), expected[u].parameters.size());
+    if (flat_group.name != expected[u].name)
+      refuse(where, "flat group {} is called {} in the model", base::excerpt(flat_group.name), expected[u].name);
     std::int64_t at = 0;
-    for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
-      const auto& p = unit.parameters[i];
-      const auto offset = unit.offsets[i];
+    for (std::size_t i = 0; i < flat_group.parameters.size(); ++i) {
+      const auto& p = flat_group.parameters[i];
+      const auto offset = flat_group.offsets[i];
       if (offset < at)
         refuse(where, "{} begins at {}, before the end of what comes before it ({})", p.name, offset, at);
       at = offset + p.count;  // each at most 2^56
-      if ((at + m.ranks - 1) / m.ranks > unit.piece)
-        refuse(where, "{} ends at {}, beyond the {} pieces of {} elements of its unit", p.name, at, m.ranks,
-               unit.piece);
+      if ((at + m.ranks - 1) / m.ranks > flat_group.piece)
+        refuse(where, "{} ends at {}, beyond the {} pieces of {} elements of its flat group", p.name, at, m.ranks,
+               flat_group.piece);
     }
-    total += unit.piece;
-    if (total > largest_count / m.ranks) refuse(where, "the units are too large");
+    total += flat_group.piece;
+    if (total > largest_count / m.ranks) refuse(where, "the flat groups are too large");
   }
 }
 

@@ -1,4 +1,4 @@
-// Boxes and places of the pieces of units.
+// Boxes and places of the pieces of flat groups.
 #include "libtrain/checkpoint/pieces.h"
 
 #include "libtrain/base/error.h"
@@ -20,17 +20,19 @@ template <class F> void for_each_block(const plan::ModelConfig& model, F&& f) {
     for (std::int64_t i = 0; i < segment.times; ++i) f(item++, segment, segment.first + i);
 }
 
-// The unit of a block's experts as those ranks have it that hold one part of them; `unit`: which of the block it is.
-plan::Unit unit_of_part(const plan::Segment& segment, std::int64_t index, std::size_t unit, plan::ExpertShare part) {
+// The flat group of a block's experts as those ranks have it that hold one part of them; `flat group`: which of the
+// block it is.
+plan::FlatGroup flat_group_of_part(const plan::Segment& segment, std::int64_t index, std::size_t flat_group,
+                                   plan::ExpertShare part) {
   auto model = segment.model;
   model.experts.held = part;
-  return std::move(segment.kind->units(model, index).at(unit));
+  return std::move(segment.kind->flat_groups(model, index).at(flat_group));
 }
 
-// Does the unit hold other experts elsewhere, where ranks share them?
-bool is_of_parts(const plan::Segment& segment, std::int64_t index, std::size_t unit, plan::ExpertShare share) {
+// Does the flat group hold other experts elsewhere, where ranks share them?
+bool is_of_parts(const plan::Segment& segment, std::int64_t index, std::size_t flat_group, plan::ExpertShare share) {
   return share.parts > 1 && plan::has_experts(segment.model) &&
-         unit_of_part(segment, index, unit, share).others != plan::Axes();
+         flat_group_of_part(segment, index, flat_group, share).others != plan::Axes();
 }
 
 }  // namespace
@@ -45,24 +47,24 @@ Pieces::Pieces(const plan::ModelConfig& model, plan::Topology topology, const pl
   std::int32_t tensor = 0;
   for_each_block(model, [&](std::int64_t item, const plan::Segment& segment, std::int64_t index) {
     auto& of_stage = of_stages_[static_cast<std::size_t>(stages.stage_of(item))];
-    auto units = segment.kind->units(segment.model, index);
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      of_stage.push_back({units_.size(), 1});
-      std::vector<std::int32_t> tensors(units[u].parameters.size());
+    auto flat_groups = segment.kind->flat_groups(segment.model, index);
+    for (std::size_t u = 0; u < flat_groups.size(); ++u) {
+      of_stage.push_back({flat_groups_.size(), 1});
+      std::vector<std::int32_t> tensors(flat_groups[u].parameters.size());
       for (auto& number : tensors) number = tensor++;
       if (!is_of_parts(segment, index, u, share)) {
-        auto layout = plan::layout(units[u], topology_);
-        units_.push_back({std::move(units[u]), std::move(layout), std::move(tensors)});
+        auto layout = plan::layout(flat_groups[u], topology_);
+        flat_groups_.push_back({std::move(flat_groups[u]), std::move(layout), std::move(tensors)});
         continue;
       }
       of_stage.back().parts = static_cast<std::size_t>(parts);
       std::unordered_map<std::string_view, std::int32_t> number_of;  // of a tensor, by its name
-      for (std::size_t i = 0; i < tensors.size(); ++i) number_of.emplace(units[u].parameters[i].name, tensors[i]);
+      for (std::size_t i = 0; i < tensors.size(); ++i) number_of.emplace(flat_groups[u].parameters[i].name, tensors[i]);
       for (int part = 0; part < parts; ++part) {
-        Held held{unit_of_part(segment, index, u, {parts, part, share.tensor}), {}, {}};
-        held.layout = plan::layout(held.unit, topology_);
-        for (const auto& p : held.unit.parameters) held.tensors.push_back(number_of.at(p.name));
-        units_.push_back(std::move(held));
+        Held held{flat_group_of_part(segment, index, u, {parts, part, share.tensor}), {}, {}};
+        held.layout = plan::layout(held.flat_group, topology_);
+        for (const auto& p : held.flat_group.parameters) held.tensors.push_back(number_of.at(p.name));
+        flat_groups_.push_back(std::move(held));
       }
     }
   });
@@ -72,8 +74,8 @@ std::int64_t Pieces::elements(int rank) const {
   std::int64_t n = 0;
   const auto part = static_cast<std::size_t>(plan::expert_share(topology_, rank).part);
   for (const auto& variants : variants_of(rank)) {
-    const auto& held = units_[variants.first + part % variants.parts];
-    for (const auto& range : plan::counted_ranges(held.unit, held.layout, topology_, rank))
+    const auto& held = flat_groups_[variants.first + part % variants.parts];
+    for (const auto& range : plan::counted_ranges(held.flat_group, held.layout, topology_, rank))
       n += range.end - range.begin;
   }
   return n;
@@ -104,8 +106,8 @@ RankBoxes Pieces::boxes(int rank) const {
 }
 
 bool divides(const plan::ModelConfig& model, const plan::Topology& topology) {
-  for (const auto& unit : plan::units(model))
-    for (const auto& p : unit.parameters)
+  for (const auto& flat_group : plan::flat_groups(model))
+    for (const auto& p : flat_group.parameters)
       if (p.cut && p.stored[static_cast<std::size_t>(p.cut->dim)] % topology.size(p.cut->axis) != 0) return false;
   return !plan::has_experts(model) || divides_experts(model, plan::expert_share(topology, 0).parts);
 }
@@ -118,9 +120,9 @@ bool divides_experts(const plan::ModelConfig& model, std::int64_t parts) {
 
 Places::Places(const Pieces& pieces) {
   const auto& topology = pieces.topology();
-  for (const auto& [unit, layout, tensors] : pieces.units())
+  for (const auto& [flat_group, layout, tensors] : pieces.flat_groups())
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      Tensor t{unit.parameters[i], layout.piece, layout.offsets[i], topology.size(unit.group), 1, {}};
+      Tensor t{flat_group.parameters[i], layout.piece, layout.offsets[i], topology.size(flat_group.group), 1, {}};
       if (t.parameter.cut) t.parts = topology.size(t.parameter.cut->axis);
       t.savers.resize(static_cast<std::size_t>(t.parts) * static_cast<std::size_t>(t.pieces));
       const auto number = static_cast<std::size_t>(tensors[i]);
@@ -131,8 +133,9 @@ Places::Places(const Pieces& pieces) {
     pieces.for_each_saved(rank, [&](std::int32_t tensor, const plan::HeldRange& held, std::int64_t at) {
       auto& t = tensors_[static_cast<std::size_t>(tensor)];
       const int part = t.parameter.cut ? topology.coordinate(rank, t.parameter.cut->axis) : 0;
-      const auto in_unit = t.offset + held.first;
-      t.savers[static_cast<std::size_t>(part * t.pieces + in_unit / t.piece)] = {rank, at - in_unit % t.piece};
+      const auto in_flat_group = t.offset + held.first;
+      t.savers[static_cast<std::size_t>(part * t.pieces + in_flat_group / t.piece)] = {rank,
+                                                                                       at - in_flat_group % t.piece};
     });
 }
 
@@ -144,8 +147,8 @@ RankBoxes boxes_of_pieces(const plan::ModelConfig& model, const plan::Topology& 
 std::vector<std::int64_t> items_of_parameters(const plan::ModelConfig& model) {
   std::vector<std::int64_t> out;
   for_each_block(model, [&](std::int64_t item, const plan::Segment& segment, std::int64_t index) {
-    for (const auto& unit : segment.kind->units(segment.model, index))
-      out.insert(out.end(), unit.parameters.size(), item);
+    for (const auto& flat_group : segment.kind->flat_groups(segment.model, index))
+      out.insert(out.end(), flat_group.parameters.size(), item);
   });
   return out;
 }

@@ -13,27 +13,28 @@
 
 namespace trainyard::checkpoint {
 
-// The datasets of a rank file are the rank's pieces of the units of its stage back to back, in the order of the model,
-// without what another rank saves: of ranks that hold a parameter alike the first does (plan/ownership.h), and of a
-// piece of which a rank saves a part there are the ranges that it saves. A unit is its owner's: a stage that borrows a
-// copy of it saves nothing of that. Where ranks share the experts (plan::expert_share), the unit of a layer's experts
-// is another one for each of their parts.
+// The datasets of a rank file are the rank's pieces of the flat groups of its stage back to back, in the order of the
+// model, without what another rank saves: of ranks that hold a parameter alike the first does (plan/ownership.h), and
+// of a piece of which a rank saves a part there are the ranges that it saves. A flat group is its owner's: a stage that
+// borrows a copy of it saves nothing of that. Where ranks share the experts (plan::expert_share), the flat group of a
+// layer's experts is another one for each of their parts.
 class Pieces {
  public:
   // Axes divide the dims that they cut and the experts of each layer (divides); along pipe there are as many ranks as
   // stages.
   Pieces(const plan::ModelConfig& model, plan::Topology topology, const plan::Stages& stages = {});
 
-  // A unit as some rank has it, and of which tensors of the model (in the order of plan::units) its parameters are.
+  // A flat group as some rank has it, and of which tensors of the model (in the order of plan::flat groups) its
+  // parameters are.
   struct Held {
-    plan::Unit unit;
-    plan::UnitLayout layout;
+    plan::FlatGroup flat_group;
+    plan::FlatLayout layout;
     std::vector<std::int32_t> tensors;
   };
 
   const plan::Topology& topology() const { return topology_; }
-  const std::vector<Held>& units() const { return units_; }  // all that any rank has: each tensor is in one
-  std::int64_t elements(int rank) const;                     // of each of its datasets
+  const std::vector<Held>& flat_groups() const { return flat_groups_; }  // all that any rank has: each tensor is in one
+  std::int64_t elements(int rank) const;                                 // of each of its datasets
   RankBoxes boxes(int rank) const;
   int empty_ranks() const;  // those of which boxes(rank) is empty
 
@@ -52,18 +53,18 @@ class Pieces {
     std::int64_t start = 0;  // of a range in the datasets
     const auto part = static_cast<std::size_t>(plan::expert_share(topology_, rank).part);
     for (const auto& variants : variants_of(rank)) {
-      const auto& [unit, layout, tensors] = units_[variants.first + part % variants.parts];
-      const auto begin = plan::place_in_group(topology_, rank, unit.group) * layout.piece;
-      for (const auto& range : plan::counted_ranges(unit, layout, topology_, rank)) {
+      const auto& [flat_group, layout, tensors] = flat_groups_[variants.first + part % variants.parts];
+      const auto begin = plan::place_in_group(topology_, rank, flat_group.group) * layout.piece;
+      for (const auto& range : plan::counted_ranges(flat_group, layout, topology_, rank)) {
         for (const auto& held : plan::held_ranges(layout, begin + range.begin, begin + range.end))
-          if (f(tensors[held.parameter], unit.parameters[held.parameter], held, start + held.at)) return true;
+          if (f(tensors[held.parameter], flat_group.parameters[held.parameter], held, start + held.at)) return true;
         start += range.end - range.begin;
       }
     }
     return false;
   }
 
-  // One unit for all ranks, or one for each part of the experts, neighbours among the units.
+  // One flat group for all ranks, or one for each part of the experts, neighbours among the flat groups.
   struct Variants {
     std::size_t first = 0, parts = 1;
   };
@@ -72,8 +73,8 @@ class Pieces {
   }
 
   plan::Topology topology_;
-  std::vector<Held> units_;
-  std::vector<std::vector<Variants>> of_stages_;  // ascending, so that no rank looks at units of other stages
+  std::vector<Held> flat_groups_;
+  std::vector<std::vector<Variants>> of_stages_;  // ascending, so that no rank looks at flat groups of other stages
 };
 
 // Can the model be cut over these ranks at all: do the axes divide every dim that they cut, and the experts of a layer?
@@ -92,7 +93,8 @@ class Places {
     const auto& t = tensors_[static_cast<std::size_t>(tensor)];
     plan::for_each_holder(t.parameter, t.parts, first, count, [&](int part, const plan::HeldRun& run) {
       for (std::int64_t done = 0; done < run.count;) {
-        const auto in_unit = t.offset + run.held + done, place = in_unit / t.piece, in_piece = in_unit % t.piece;
+        const auto in_flat_group = t.offset + run.held + done, place = in_flat_group / t.piece,
+                   in_piece = in_flat_group % t.piece;
         const auto n = std::min(run.count - done, t.piece - in_piece);
         const auto& saver = t.savers[static_cast<std::size_t>(part * t.pieces + place)];
         f(saver.rank, saver.start + in_piece, run.logical + done, n);
@@ -104,12 +106,12 @@ class Places {
  private:
   struct Saver {
     int rank = -1;
-    std::int64_t start = 0;  // of the unit's piece in its datasets, as if they had all of it that comes before
+    std::int64_t start = 0;  // of the flat group's piece in its datasets, as if they had all of it that comes before
   };
   struct Tensor {
     plan::Parameter parameter;
-    std::int64_t piece = 0, offset = 0;  // of the unit's pieces, and of the parameter in the flat unit
-    int pieces = 1, parts = 1;           // of the unit, and of the parameter's cut
+    std::int64_t piece = 0, offset = 0;  // of the flat group's pieces, and of the parameter in the flat flat group
+    int pieces = 1, parts = 1;           // of the flat group, and of the parameter's cut
     std::vector<Saver> savers;           // by part and piece
   };
   std::vector<Tensor> tensors_;
@@ -119,7 +121,8 @@ class Places {
 RankBoxes boxes_of_pieces(const plan::ModelConfig& model, const plan::Topology& topology, int rank,
                           const plan::Stages& stages = {});
 
-// By the number of a parameter (in the order of plan::units) the item of the model that owns it (plan/inventory.h).
+// By the number of a parameter (in the order of plan::flat groups) the item of the model that owns it
+// (plan/inventory.h).
 std::vector<std::int64_t> items_of_parameters(const plan::ModelConfig& model);
 
 }  // namespace trainyard::checkpoint

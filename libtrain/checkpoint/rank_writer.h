@@ -19,8 +19,8 @@ namespace trainyard::checkpoint {
 // dtype, the others f32; master is empty when the working dtype is f32. The views of every kind have as many elements.
 // Each box lies inside of one view, with offsets counted from the start of the first one; elements of no box are
 // padding; boxes_of_pieces (pieces.h) gives those of the ranges of pieces that a rank saves. Over all ranks the boxes
-// hold every element of every parameter (in the order of plan::units) once. On the host; not touched after write_rank
-// returns.
+// hold every element of every parameter (in the order of plan::flat groups) once. On the host; not touched after
+// write_rank returns.
 struct RankPieces {
   int rank = 0, ranks = 1;
   std::vector<base::View> model, master, m, v;

@@ -18,9 +18,9 @@ class ReadSums {
   // Large pieces are added up by so many threads.
   explicit ReadSums(const Reader& reader, int threads = 1);
 
-  // What rank `rank` is the first holder of (plan/held.h) of a piece that Reader::read_piece() gave it. A unit that a
-  // stage has borrowed is its owner's to add.
-  void add(Kind kind, const plan::Unit& unit, const plan::Topology& topology, int rank, const float* piece);
+  // What rank `rank` is the first holder of (plan/held.h) of a piece that Reader::read_piece() gave it. A flat group
+  // that a stage has borrowed is its owner's to add.
+  void add(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank, const float* piece);
   // Elements [first, first + count) of a tensor, flat, that Reader::read_tensor() gave.
   void add(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, const float* values);
   void add(const ReadSums& other);  // of the same checkpoint

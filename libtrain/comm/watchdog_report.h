@@ -9,7 +9,7 @@
 
 namespace trainyard::comm {
 
-// Control and results, six groups along axes, that of stages that hold a unit together, six of stages that are
+// Control and results, six groups along axes, that of stages that hold a flat group together, six of stages that are
 // neighbours.
 inline constexpr int watched_limit = 15;
 

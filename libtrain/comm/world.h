@@ -30,7 +30,8 @@ class World {
   int turn() const { return topology.turn(rank); }
   std::unique_ptr<Communicator> control;  // all ranks, host memory: carries decisions and times
   GroupFactory between;                   // more communicators over some of the ranks
-  std::unique_ptr<Communicator> stages;   // those stages that hold a unit together (plan/stages.h); null: not this rank
+  std::unique_ptr<Communicator>
+      stages;  // those stages that hold a flat group together (plan/stages.h); null: not this rank
 
   // The ranks that differ from this one along `axes` alone, which it was made with.
   Communicator& group(plan::Axes axes) const;

@@ -26,9 +26,9 @@ Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World
                                        *compute_,
                                        communication(),
                                        memory_[tensor::Category::parameters],
-                                       memory_[tensor::Category::gathered_units],
+                                       memory_[tensor::Category::gathered_flat_groups],
                                        memory_[tensor::Category::gradients],
-                                       memory_[tensor::Category::unit_gradients],
+                                       memory_[tensor::Category::flat_group_gradients],
                                        memory_[tensor::Category::optimizer],
                                        memory_[tensor::Category::communication_staging]},
       store_(context_), collectives_(context_, plan_.model, plan_.micro()),
@@ -66,14 +66,14 @@ void Evaluator::read_pieces(checkpoint::Reader& reader, checkpoint::ReadSums& su
   const auto host = tensor::Exec::caller(nullptr, plan_.threads);
   std::vector<float> read;
   std::vector<char> working;
-  for (int u = 0; u < context_.units(); ++u) {
+  for (int u = 0; u < context_.flat_groups(); ++u) {
     const auto& layout = context_.layout(u);
     const auto own = store_.weights().own_piece(u);
     read.resize(static_cast<std::size_t>(layout.piece));
     working.resize(static_cast<std::size_t>(layout.piece * base::size_of(own.dtype)));
-    reader.read_piece(checkpoint::Kind::model, context_.unit(u), world_.topology, world_.rank, read.data());
+    reader.read_piece(checkpoint::Kind::model, context_.flat_group(u), world_.topology, world_.rank, read.data());
     if (!context_.set.borrowed[static_cast<std::size_t>(u)])
-      sums.add(checkpoint::Kind::model, context_.unit(u), world_.topology, world_.rank, read.data());
+      sums.add(checkpoint::Kind::model, context_.flat_group(u), world_.topology, world_.rank, read.data());
     const base::View narrow(working.data(), own.dtype, {layout.piece});
     kernels::cast(*host, base::View::of(read.data(), {layout.piece}), narrow);
     tensor::copy(*compute_, narrow, own);

@@ -50,7 +50,7 @@ class Evaluator {
   World& world_;
   Batches& batches_;
   plan::ModelPart part_;  // of plan_.model
-  plan::UnitSet set_;
+  plan::FlatGroupSet set_;
   RankMemory memory_;
   std::unique_ptr<tensor::Exec> compute_;
   model::AttentionLists lists_;

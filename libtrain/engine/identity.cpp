@@ -32,8 +32,8 @@ std::optional<Shapes> shapes_of(nlohmann::json model) {
     const auto config = plan::model_from_json(model, "model", "");
     if (!plan::problems(config).empty()) return {};
     Shapes out;
-    for (const auto& unit : plan::units(config))
-      for (const auto& p : unit.parameters) out.emplace_back(p.name, p.shape);
+    for (const auto& flat_group : plan::flat_groups(config))
+      for (const auto& p : flat_group.parameters) out.emplace_back(p.name, p.shape);
     return out;
   } catch (const base::Error&) {
     return {};

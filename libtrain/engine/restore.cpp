@@ -84,14 +84,14 @@ void read_pieces(const Start& start, Trainer& trainer, checkpoint::Reader& reade
   auto& states = trainer.store().states();
   auto& exec = trainer.compute();
   std::vector<float> staged;  // of one piece, where the store is not host memory
-  for (int u = 0; u < context.units(); ++u) {
+  for (int u = 0; u < context.flat_groups(); ++u) {
     const auto& layout = context.layout(u);
     const auto read = [&](checkpoint::Kind kind, base::View to) {
       if (exec.on_gpu()) staged.resize(static_cast<std::size_t>(layout.piece));
       auto* out = exec.on_gpu() ? staged.data() : to.ptr<float>();
-      reader.read_piece(kind, context.unit(u), context.world.topology, context.world.rank, out);
+      reader.read_piece(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
       if (!context.set.borrowed[static_cast<std::size_t>(u)])
-        sums.add(kind, context.unit(u), context.world.topology, context.world.rank, out);
+        sums.add(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
       if (!exec.on_gpu()) return;
       tensor::copy(exec, base::View::of(out, {layout.piece}), to);
       exec.synchronize();

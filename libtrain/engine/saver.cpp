@@ -21,7 +21,7 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
   pieces_.rank = context.world.rank;
   pieces_.ranks = context.world.size;
   const bool narrow = context.shape.working == base::DType::bf16;
-  for (int u = 0; u < context.units(); ++u) {
+  for (int u = 0; u < context.flat_groups(); ++u) {
     const auto piece = context.layout(u).piece;
     const auto model = arena.allocate(context.shape.working, {piece});
     const auto master = narrow ? arena.allocate(base::DType::f32, {piece}) : base::View{};
@@ -29,7 +29,7 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
     if (u == 0) snapshot_ = {static_cast<char*>(model.data), 0};
     if (context.set.borrowed[static_cast<std::size_t>(u)]) continue;  // its owner saves it
     for (const auto& range :
-         plan::counted_ranges(context.unit(u), context.layout(u), context.world.topology, context.world.rank)) {
+         plan::counted_ranges(context.flat_group(u), context.layout(u), context.world.topology, context.world.rank)) {
       const auto saved = [&](base::View of) { return params::flat_range(of, range.begin, range.end - range.begin); };
       ranges_.push_back({u, range});
       pieces_.model.push_back(saved(model));

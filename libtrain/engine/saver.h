@@ -24,8 +24,8 @@ namespace trainyard::engine {
 // Life of a checkpoint: take() copies the pieces and starts writing; written() tells when this rank's file is complete;
 // once all ranks have agreed on that, rank 0 calls publish(), also done in the background; published() then tells the
 // step. One checkpoint at a time: take() first waits for the one before. `require_alone` is called before publishing,
-// and throws where another run writes too. `stages` is how the model is cut along pipe: of the units that the rank's
-// stage borrows nothing is saved.
+// and throws where another run writes too. `stages` is how the model is cut along pipe: of the flat groups that the
+// rank's stage borrows nothing is saved.
 class Saver {
  public:
   Saver(
@@ -59,7 +59,7 @@ class Saver {
   std::function<void()> require_alone_;
   plan::Stages stages_;
   struct Saved {
-    int unit;
+    int flat_group;
     plan::PieceRange range;  // of the rank's piece
   };
   std::vector<Saved> ranges_;

@@ -37,16 +37,16 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
       step_leases_(plan::step_leases(part_, program_)) {
   using tensor::Category;
   make_chunks();
-  for (auto& unit : set_.units)
-    for (auto& parameter : unit.parameters)
-      if (settings.decay_embeddings && unit.part == plan::Part::input && parameter.shape.size() == 2)
+  for (auto& flat_group : set_.flat_groups)
+    for (auto& parameter : flat_group.parameters)
+      if (settings.decay_embeddings && flat_group.part == plan::Part::input && parameter.shape.size() == 2)
         parameter.decay = true;  // a table; norms and biases have one dim
   context_ = std::unique_ptr<params::StoreContext>(new params::StoreContext{
       set_, plan_.states(), plan_.reduction, world_, *compute_, communication(), memory_[Category::parameters],
-      memory_[Category::gathered_units], memory_[Category::gradients], memory_[Category::unit_gradients],
+      memory_[Category::gathered_flat_groups], memory_[Category::gradients], memory_[Category::flat_group_gradients],
       memory_[Category::optimizer], memory_[Category::communication_staging]});
-  for (const auto& unit : plan::units_of_stages(plan_.model, plan_.stages))
-    context_->units_of_stages.push_back(unit.unit);
+  for (const auto& flat_group : plan::flat_groups_of_stages(plan_.model, plan_.stages))
+    context_->flat_groups_of_stages.push_back(flat_group.flat_group);
   store_ = std::make_unique<params::ZeroStore>(*context_);
   collectives_ = model::TensorCollectives(*context_, plan_.model, plan_.micro());
   experts_ = model::ExpertCollectives(*context_, plan_.expert_buffer,
@@ -297,9 +297,9 @@ double Trainer::validate(std::int64_t sequences) {
   return total.mean();
 }
 
-std::int64_t Trainer::place_in_model(const std::string& unit) const {
-  const auto all = plan::units(plan_.model);
-  return std::find_if(all.begin(), all.end(), [&](const auto& u) { return u.name == unit; }) - all.begin();
+std::int64_t Trainer::place_in_model(const std::string& flat_group) const {
+  const auto all = plan::flat_groups(plan_.model);
+  return std::find_if(all.begin(), all.end(), [&](const auto& u) { return u.name == flat_group; }) - all.begin();
 }
 
 std::string Trainer::diagnose(std::int64_t completed) {
@@ -328,11 +328,11 @@ std::string Trainer::diagnose(std::int64_t completed) {
       found = {action.micro, passes, looks,
                fmt::format("micro-batch {}: the loss is {}", action.micro, base::number_text(loss))};
   }
-  for (int u = 0; u < context_->units() && found.text.empty(); ++u)
+  for (int u = 0; u < context_->flat_groups() && found.text.empty(); ++u)
     if (kernels::first_nonfinite(*compute_, store_->piece_gradient(u)) >= 0)
-      found = {
-          plan_.batch().micros(), passes, place_in_model(set_.units[static_cast<std::size_t>(u)].name),
-          fmt::format("the folded gradient of unit {} is not finite", set_.units[static_cast<std::size_t>(u)].name)};
+      found = {plan_.batch().micros(), passes, place_in_model(set_.flat_groups[static_cast<std::size_t>(u)].name),
+               fmt::format("the folded gradient of flat group {} is not finite",
+                           set_.flat_groups[static_cast<std::size_t>(u)].name)};
   return earliest_of_all(found);
 }
 

@@ -82,7 +82,7 @@ class Trainer {
   params::StoreContext& context() { return *context_; }
   RankMemory& memory() { return memory_; }
   const RankMemory& memory() const { return memory_; }
-  const plan::UnitSet& units() const { return set_; }
+  const plan::FlatGroupSet& flat_groups() const { return set_; }
   tensor::Exec& communication() { return world_.communication ? *world_.communication : *compute_; }
   tensor::Exec& compute() { return *compute_; }
 
@@ -114,7 +114,7 @@ class Trainer {
     std::int64_t micro = 0, pass = 0, place = 0;  // of the tensors of a pass in their order
     std::string text = {};                        // empty: nothing was found
   };
-  std::int64_t place_in_model(const std::string& unit) const;
+  std::int64_t place_in_model(const std::string& flat_group) const;
   std::string earliest_of_all(const Finding& mine);
 
   plan::Plan plan_;
@@ -122,7 +122,7 @@ class Trainer {
   World& world_;
   Batches& batches_;
   plan::ModelPart part_;  // of plan_.model
-  plan::UnitSet set_;
+  plan::FlatGroupSet set_;
   RankMemory memory_;
   std::unique_ptr<tensor::Exec> compute_;
   model::AttentionLists lists_;

@@ -15,8 +15,8 @@ namespace trainyard::model {
 
 namespace {
 
-FusedLinear qkv_of(const plan::Unit& unit) {
-  const auto index = [&](const char* name) { return plan::index_of(unit, name); };
+FusedLinear qkv_of(const plan::FlatGroup& flat_group) {
+  const auto index = [&](const char* name) { return plan::index_of(flat_group, name); };
   return FusedLinear({{index("attention.q.weight"), index("attention.q.bias")},
                       {index("attention.k.weight"), index("attention.k.bias")},
                       {index("attention.v.weight"), index("attention.v.bias")}});
@@ -25,10 +25,10 @@ FusedLinear qkv_of(const plan::Unit& unit) {
 }  // namespace
 
 AttentionBranch::AttentionBranch(const BranchSpec& spec)
-    : model_(spec.model), layer_(spec.layer), qkv_(qkv_of(spec.unit)),
-      output_weight_(plan::index_of(spec.unit, "attention.output.weight")),
-      output_bias_(plan::index_of(spec.unit, "attention.output.bias")),
-      probabilities_(spec.unit.name + ".attention", spec.model.dropout_attention) {}
+    : model_(spec.model), layer_(spec.layer), qkv_(qkv_of(spec.flat_group)),
+      output_weight_(plan::index_of(spec.flat_group, "attention.output.weight")),
+      output_bias_(plan::index_of(spec.flat_group, "attention.output.bias")),
+      probabilities_(spec.flat_group.name + ".attention", spec.model.dropout_attention) {}
 
 AttentionBranch::Heads AttentionBranch::split(base::View qkv, const plan::Widths& w) {
   return {qkv.columns(0, w.q), qkv.columns(w.q, w.kv), qkv.columns(w.q + w.kv, w.kv)};

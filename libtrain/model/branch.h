@@ -39,8 +39,8 @@ class OutputGradient {
 
 // Made from its description, a plan::BranchKind, and keeps to it. Ranks that share the layer share what the kind says;
 // the output is that of all ranks together, of this rank's rows of the stream. The layer holds the lease and the
-// gradients of the unit; indices are plan::index_of. `tensors` are those of the norm ("normed" is the input) and of the
-// kind.
+// gradients of the flat group; indices are plan::index_of. `tensors` are those of the norm ("normed" is the input) and
+// of the kind.
 //
 // `output` is empty where nobody reads it, if the kind says that it understands that
 // (plan::BranchKind::skips_unread_output): forward then fills the tensors, by the same calls, and makes none of those
@@ -58,7 +58,7 @@ class Branch {
                         const OutputGradient& gradient, const SavedSet& tensors, base::View d_normed) const = 0;
   // Has it experts that tokens of other ranks go to? Then these take the place of forward and backward where this rank
   // has no micro-batch but others may have one (Step::absent): it sends no rows, works on those that come, and sends
-  // them back. The branch's own unit is leased and committed as ever; make_again comes before, with step.absent.
+  // them back. The branch's own flat group is leased and committed as ever; make_again comes before, with step.absent.
   virtual bool works_for_others() const { return false; }
   virtual void forward_for_others(Step&, const SavedSet&) const {}
   virtual void backward_for_others(Step&, const SavedSet&) const {}
@@ -77,12 +77,12 @@ class Branch {
 
 // What a branch is made from.
 struct BranchSpec {
-  const plan::ModelConfig& model;  // as the layer sees it (plan/layer_model.h)
-  const plan::Unit& unit;          // of the layer
-  std::int64_t layer;              // its number
-  // The branch's own unit, where its kind says that it has one (plan::BranchKind::own_unit), and its use: the branch
-  // leases it in forward, and leases and commits it in backward.
-  const plan::Unit* own = nullptr;
+  const plan::ModelConfig& model;     // as the layer sees it (plan/layer_model.h)
+  const plan::FlatGroup& flat_group;  // of the layer
+  std::int64_t layer;                 // its number
+  // The branch's own flat group, where its kind says that it has one (plan::BranchKind::own_flat_group), and its use:
+  // the branch leases it in forward, and leases and commits it in backward.
+  const plan::FlatGroup* own = nullptr;
   plan::Use own_use = {};
 };
 

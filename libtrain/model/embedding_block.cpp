@@ -20,14 +20,14 @@ base::View first_segments(Step& step, std::int64_t rows) {
 
 }  // namespace
 
-EmbeddingBlock::EmbeddingBlock(const plan::ModelConfig& model, const std::vector<plan::Unit>& units,
+EmbeddingBlock::EmbeddingBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
                                const std::vector<plan::Use>& uses)
     : model_(model), tokens_(uses.at(0)), dropout_("embedding", model.dropout_embedding) {
   std::size_t next = 1;
   if (model.positions == plan::Positions::learned) positions_ = uses.at(next++);
   if (model.segments > 0) segments_ = uses.at(next++);
   if (!model.embedding_norm) return;
-  norm_.emplace(model, units.at(next), "norm");
+  norm_.emplace(model, flat_groups.at(next), "norm");
   normed_ = uses.at(next);
 }
 

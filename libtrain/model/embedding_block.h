@@ -13,9 +13,9 @@ namespace trainyard::model {
 // the norm needs. Of a table of segments every token has the first row: windows are one text.
 class EmbeddingBlock : public Block {
  public:
-  // Units and their uses: the token table, then what there is of the learned positions, the segments and the norm
+  // Flat groups and their uses: the token table, then what there is of the learned positions, the segments and the norm
   // (plan::EmbeddingKind).
-  EmbeddingBlock(const plan::ModelConfig& model, const std::vector<plan::Unit>& units,
+  EmbeddingBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
                  const std::vector<plan::Use>& uses);
   std::string name() const override { return "embedding"; }
   void forward(Step& step, Flow& flow, Saved& saved) override;

@@ -38,7 +38,7 @@ class Expert {
 // What an expert is made from: the declaration of one of them says where its parameters lie.
 struct ExpertSpec {
   const plan::ModelConfig& model;  // as the layer sees it
-  const plan::Unit& one;           // the unit that the kind declares for one expert
+  const plan::FlatGroup& one;      // the flat group that the kind declares for one expert
 };
 using ExpertFactory = std::function<std::unique_ptr<Expert>(const ExpertSpec& spec)>;
 

@@ -33,15 +33,15 @@ base::View rows_like(Step& step, base::View rows) {
 std::unique_ptr<Expert> experts_of(const BranchSpec& spec) {
   plan::Declaration one(spec.model, "expert", plan::Part::layers);
   plan::expert_kind(spec.model.experts.network).declare(one);
-  const auto unit = one.take();
-  return make_expert(spec.model.experts.network, {spec.model, unit});
+  const auto flat_group = one.take();
+  return make_expert(spec.model.experts.network, {spec.model, flat_group});
 }
 
 std::optional<FeedForwardBranch> feed_forward_beside(const BranchSpec& spec) {
   const auto kind = plan::beside_experts(spec.model);
   if (!kind) return {};
   const auto model = plan::model_beside_experts(spec.model);
-  return FeedForwardBranch({model, spec.unit, spec.layer}, kind->prefix());
+  return FeedForwardBranch({model, spec.flat_group, spec.layer}, kind->prefix());
 }
 
 // The micro-batch's target tokens as f64 [1] where the step works; `place` gets them where nobody has put them there.
@@ -56,10 +56,11 @@ const double* targets_of(const Step& step, base::View place) {
 
 ExpertsBranch::ExpertsBranch(const BranchSpec& spec)
     : model_(spec.model), count_(plan::expert_count(spec.model)), own_(spec.own_use),
-      noise_site_(base::site_hash("experts", spec.unit.name + ".noise")),
-      overflow_site_(base::site_hash("experts", spec.unit.name + ".overflow")),
-      gate_weight_(plan::index_of(spec.unit, "gate.weight")), gate_bias_(plan::index_of(spec.unit, "gate.bias")),
-      mix_weight_(plan::index_of(spec.unit, "mix.weight")), experts_(experts_of(spec)),
+      noise_site_(base::site_hash("experts", spec.flat_group.name + ".noise")),
+      overflow_site_(base::site_hash("experts", spec.flat_group.name + ".overflow")),
+      gate_weight_(plan::index_of(spec.flat_group, "gate.weight")),
+      gate_bias_(plan::index_of(spec.flat_group, "gate.bias")),
+      mix_weight_(plan::index_of(spec.flat_group, "mix.weight")), experts_(experts_of(spec)),
       beside_(feed_forward_beside(spec)), record_(plan::expert_layers(spec.model, spec.layer)),
       rounds_(spec.model, record_) {}
 
@@ -105,18 +106,19 @@ std::vector<ExpertsBranch::Chunk> ExpertsBranch::chunks_of(const SavedSet& t) co
 }
 
 std::vector<base::View> ExpertsBranch::by_ranks(const Step& step, const Chunk& chunk, base::View whole,
-                                                std::int64_t unit) const {
+                                                std::int64_t flat_group) const {
   std::vector<base::View> out;
   for (int r = 0; r < step.experts->ranks(); ++r)
-    out.push_back(whole.row_range((r * plan::held_experts(model_) + chunk.first_expert) * unit, chunk.experts * unit));
+    out.push_back(whole.row_range((r * plan::held_experts(model_) + chunk.first_expert) * flat_group,
+                                  chunk.experts * flat_group));
   return out;
 }
 
 std::vector<base::View> ExpertsBranch::by_chunks(const Step& step, const Chunk& chunk, base::View whole,
-                                                 std::int64_t unit) const {
+                                                 std::int64_t flat_group) const {
   std::vector<base::View> out;
   for (int r = 0; r < step.experts->ranks(); ++r)
-    out.push_back(whole.row_range((chunk.first_group + r * chunk.experts) * unit, chunk.experts * unit));
+    out.push_back(whole.row_range((chunk.first_group + r * chunk.experts) * flat_group, chunk.experts * flat_group));
   return out;
 }
 

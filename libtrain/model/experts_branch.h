@@ -46,10 +46,12 @@ class ExpertsBranch : public Branch {
     std::int64_t rows = 0, first_row = 0, groups = 0, first_group = 0, experts = 0, first_expert = 0;
   };
   std::vector<Chunk> chunks_of(const SavedSet& tensors) const;
-  // A view of a chunk for each rank that shares the experts, `unit` rows for an expert: of `whole` where it lies rank
-  // by rank, as this rank's tokens have it, and where it lies chunk by chunk, as the experts have it.
-  std::vector<base::View> by_ranks(const Step& step, const Chunk& chunk, base::View whole, std::int64_t unit) const;
-  std::vector<base::View> by_chunks(const Step& step, const Chunk& chunk, base::View whole, std::int64_t unit) const;
+  // A view of a chunk for each rank that shares the experts, `flat group` rows for an expert: of `whole` where it lies
+  // rank by rank, as this rank's tokens have it, and where it lies chunk by chunk, as the experts have it.
+  std::vector<base::View> by_ranks(const Step& step, const Chunk& chunk, base::View whole,
+                                   std::int64_t flat_group) const;
+  std::vector<base::View> by_chunks(const Step& step, const Chunk& chunk, base::View whole,
+                                    std::int64_t flat_group) const;
   template <class Borrowed> ExpertParameters parameters_of(const Borrowed& borrowed, const Chunk& chunk) const;
   SavedSet tensors_of(const Step& step, const SavedSet& tensors, const Chunk& chunk) const;  // of its experts
   base::View worked_on(const SavedSet& tensors) const;  // the groups of rows that this rank's experts work on

@@ -7,7 +7,7 @@
 
 namespace trainyard::model {
 
-FeedForwardExpert::Layer FeedForwardExpert::layer_of(const plan::Unit& one, const std::string& name) {
+FeedForwardExpert::Layer FeedForwardExpert::layer_of(const plan::FlatGroup& one, const std::string& name) {
   return {plan::index_of(one, name + ".weight"), plan::index_of(one, name + ".bias")};
 }
 

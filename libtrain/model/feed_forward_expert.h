@@ -22,7 +22,7 @@ class FeedForwardExpert : public Expert {
   struct Layer {
     int weight, bias;  // -1: none
   };
-  static Layer layer_of(const plan::Unit& one, const std::string& name);
+  static Layer layer_of(const plan::FlatGroup& one, const std::string& name);
   base::View part(base::View inner, std::size_t i) const;  // columns of the i-th of up, or of gate and up
   std::int64_t width_, lanes_;
   kernels::Gelu gelu_;        // where there is no gate

@@ -1,5 +1,5 @@
-// Neighbouring linear layers over one input as one product: q, k, v and gate, up lie side by side in a unit's flat
-// layout.
+// Neighbouring linear layers over one input as one product: q, k, v and gate, up lie side by side in a flat group's
+// flat layout.
 #pragma once
 
 #include "kernels/linear/linear.h"

@@ -127,18 +127,18 @@ struct HeadBlock::Loss {
   base::View losses_, logits_, narrow_, statistics_, of_all_, bias_, ones_;
 };
 
-HeadBlock::HeadBlock(const plan::ModelConfig& model, const std::vector<plan::Unit>& units,
+HeadBlock::HeadBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
                      const std::vector<plan::Use>& uses)
     : model_(model) {
-  if (!units.empty()) own_ = uses.front();
+  if (!flat_groups.empty()) own_ = uses.front();
   if (model.tied) tied_ = uses.back();
-  else table_ = plan::index_of(units.front(), "weight");
-  if (model.norm_position == plan::NormPosition::pre) norm_.emplace(model, units.front(), "norm");
+  else table_ = plan::index_of(flat_groups.front(), "weight");
+  if (model.norm_position == plan::NormPosition::pre) norm_.emplace(model, flat_groups.front(), "norm");
   if (model.head != plan::HeadForm::masked) return;
-  transform_norm_.emplace(model, units.front(), "transform_norm");
-  transform_ = plan::index_of(units.front(), "transform.weight");
-  transform_bias_ = plan::index_of(units.front(), "transform.bias");
-  bias_ = plan::index_of(units.front(), "bias");
+  transform_norm_.emplace(model, flat_groups.front(), "transform_norm");
+  transform_ = plan::index_of(flat_groups.front(), "transform.weight");
+  transform_bias_ = plan::index_of(flat_groups.front(), "transform.bias");
+  bias_ = plan::index_of(flat_groups.front(), "bias");
 }
 
 HeadBlock::Leases HeadBlock::lease(Step& step) const {
@@ -197,7 +197,7 @@ void HeadBlock::backward(Step& step, Flow& flow, Saved& saved) {
   const auto u = SavedSet::pop(saved, transform_tensors(step)),
              t = SavedSet::pop(saved, tensors(step, plan::Pass::train));
   auto table_grads = step.store->grads(tied_ ? *tied_ : *own_);
-  std::optional<params::Grads> apart;  // of its own unit, where the table lies in another
+  std::optional<params::Grads> apart;  // of its own flat group, where the table lies in another
   if (tied_ && own_) apart.emplace(step.store->grads(*own_));
   auto& grads = apart ? *apart : table_grads;
   backward_loss(step, flow.main, transform_norm_ ? u["normed"] : t["normed"], leases,

@@ -21,8 +21,9 @@ namespace trainyard::model {
 // so no cut, rank or thread moves them.
 class HeadBlock : public Block {
  public:
-  // `units`: its own, if it has one; `uses`: of that, and of the token table where that is tied (plan::HeadKind).
-  HeadBlock(const plan::ModelConfig& model, const std::vector<plan::Unit>& units, const std::vector<plan::Use>& uses);
+  // `flat groups`: its own, if it has one; `uses`: of that, and of the token table where that is tied (plan::HeadKind).
+  HeadBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
+            const std::vector<plan::Use>& uses);
   std::string name() const override { return "head"; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
   // Overwrites flow.main with the gradient of the loss sum. Adds to step.loss_sum and step.target_count.

@@ -16,8 +16,8 @@ struct NormGradients {
 // Uses the tensors "input" (train), "mean" (LayerNorm), "rstd" and "normed" of plan::norm_tensors.
 class NormPart {
  public:
-  // Of the parameters `name`.weight and, with layer norm, `name`.bias of the unit.
-  NormPart(const plan::ModelConfig& model, const plan::Unit& unit, const std::string& name);
+  // Of the parameters `name`.weight and, with layer norm, `name`.bias of the flat group.
+  NormPart(const plan::ModelConfig& model, const plan::FlatGroup& flat_group, const std::string& name);
   // Copies the residual stream to "input" in training, and fills the statistics and "normed". Without a tensor "normed"
   // the stream gets the norm of itself.
   void forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& tensors) const;

@@ -9,7 +9,7 @@
 
 namespace trainyard::model {
 
-// Leases its unit once in forward and once in backward, and commits its gradients once, at the end of backward.
+// Leases its flat group once in forward and once in backward, and commits its gradients once, at the end of backward.
 // Described by plan::LayerKind. The sum is made by the norm that reads it: one pass over memory for the two. What a
 // norm puts out is the stream, and the tensor "normed" of the next branch; the last norm's is the stream alone.
 class PostNormLayer : public Block {

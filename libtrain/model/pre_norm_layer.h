@@ -9,7 +9,7 @@
 
 namespace trainyard::model {
 
-// Leases its unit once in forward and once in backward, and commits its gradients once, at the end of backward.
+// Leases its flat group once in forward and once in backward, and commits its gradients once, at the end of backward.
 // Described by plan::LayerKind. A branch's output is added by the norm behind it, which reads both anyway: one pass
 // over memory for the two. Where its own output is not read, a layer ends with the tensors of its last branch. With
 // Recompute::selective, tensors that do not always stay lie above those that do, while a branch and its norm run.

@@ -38,7 +38,8 @@ class HeldStore : public params::ParameterStore {
   template <class T> static Entry<T>& find(std::list<Entry<T>>& entries, plan::Use use) {
     for (auto& e : entries)
       if (e.use == use) return e;
-    base::invariant_failed(__FILE__, __LINE__, "use is open", fmt::format("unit {} use {}", use.unit, use.use));
+    base::invariant_failed(__FILE__, __LINE__, "use is open",
+                           fmt::format("flat group {} use {}", use.flat_group, use.use));
   }
   params::ParameterStore& below_;
   std::list<Entry<params::Lease>> leases_;

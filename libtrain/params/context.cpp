@@ -1,4 +1,4 @@
-// Joining events with a clock, and views into flat units.
+// Joining events with a clock, and views into flat flat groups.
 #include "libtrain/params/context.h"
 
 #include "libtrain/base/error.h"
@@ -52,7 +52,7 @@ base::View flat_range(base::View flat, std::int64_t first, std::int64_t count) {
                     flat.device);
 }
 
-base::View slot_view(const plan::UnitLayout& layout, base::View whole, int slot) {
+base::View slot_view(const plan::FlatLayout& layout, base::View whole, int slot) {
   const auto p = static_cast<std::size_t>(slot);
   const auto& shape = layout.shapes[p];
   const auto flat = flat_range(whole, layout.offsets[p], layout.count(p));

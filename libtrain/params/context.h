@@ -1,4 +1,4 @@
-// StoreContext: what every part of a parameter store works with: units, ranks, execs, arenas.
+// StoreContext: what every part of a parameter store works with: flat groups, ranks, execs, arenas.
 #pragma once
 
 #include "libtrain/comm/world.h"
@@ -18,7 +18,7 @@ namespace trainyard::params {
 // Exec, or `compute` itself when the world has one rank (then nothing leaves the rank and the team of `compute` does
 // the adding).
 struct StoreContext {
-  const plan::UnitSet& set;
+  const plan::FlatGroupSet& set;
   plan::StateShape shape;
   plan::Reduction reduction;
   comm::World& world;
@@ -27,33 +27,34 @@ struct StoreContext {
   tensor::Arena& parameters;
   tensor::Arena& gathered;
   tensor::Arena& gradients;
-  tensor::Arena& unit_gradients;
+  tensor::Arena& flat_group_gradients;
   tensor::Arena& optimizer;
   tensor::Arena& staging;
   double wait_seconds = 0;  // compute blocked on collectives since last read
-  // Of whole units over their groups; all of them go this way.
+  // Of whole flat groups over their groups; all of them go this way.
   Transfers transfers{communication, world.topology.size(plan::Axis::tensor) > 1 ? Transfers::Issue::between
                                                                                  : Transfers::Issue::at_once};
   std::int64_t segment_bytes = plan::segment_bytes;
-  std::vector<std::string> units_of_stages = {};  // names of units that other stages hold, too (plan/stages.h)
+  std::vector<std::string> flat_groups_of_stages =
+      {};  // names of flat groups that other stages hold, too (plan/stages.h)
 
-  int units() const { return static_cast<int>(set.units.size()); }
-  const plan::UnitLayout& layout(int unit) const { return set.layouts[static_cast<std::size_t>(unit)]; }
-  const plan::Unit& unit(int u) const { return set.units[static_cast<std::size_t>(u)]; }
-  // Who holds the pieces of a unit: their ranks are those of its pieces.
-  comm::Communicator& group(int u) const { return world.group(unit(u).group); }
-  bool shared() const { return set.table.largest_shared() > 0; }  // is any unit cut over several ranks
-  // Gathers the pieces of a unit, after `ready`, which is a place in the order of either Exec.
-  Transfers::Ticket gather(int unit, base::View piece, base::View whole, const tensor::Event& ready);
+  int flat_groups() const { return static_cast<int>(set.flat_groups.size()); }
+  const plan::FlatLayout& layout(int flat_group) const { return set.layouts[static_cast<std::size_t>(flat_group)]; }
+  const plan::FlatGroup& flat_group(int u) const { return set.flat_groups[static_cast<std::size_t>(u)]; }
+  // Who holds the pieces of a flat group: their ranks are those of its pieces.
+  comm::Communicator& group(int u) const { return world.group(flat_group(u).group); }
+  bool shared() const { return set.table.largest_shared() > 0; }  // is any flat group cut over several ranks
+  // Gathers the pieces of a flat group, after `ready`, which is a place in the order of either Exec.
+  Transfers::Ticket gather(int flat_group, base::View piece, base::View whole, const tensor::Event& ready);
   // In how many segments a transfer of so many bytes goes, all pieces together, and the elements of each piece that
   // segment i has.
-  std::int64_t segments(int unit, std::int64_t bytes) const;
+  std::int64_t segments(int flat_group, std::int64_t bytes) const;
   static std::pair<std::int64_t, std::int64_t> segment(std::int64_t piece, std::int64_t segments, std::int64_t i);
   void join(const tensor::Event& event);  // compute waits for the event; the time counts as exposed communication
 };
 
-// What a rank holds of the parameter `slot` of a unit, inside a buffer that holds all of the unit: dense.
-base::View slot_view(const plan::UnitLayout& layout, base::View whole, int slot);
+// What a rank holds of the parameter `slot` of a flat group, inside a buffer that holds all of the flat group: dense.
+base::View slot_view(const plan::FlatLayout& layout, base::View whole, int slot);
 // Elements [first, first + count) of a flat view.
 base::View flat_range(base::View flat, std::int64_t first, std::int64_t count);
 

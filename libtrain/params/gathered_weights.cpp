@@ -1,5 +1,5 @@
-// Stage 3: every rank holds its pieces; a lease gathers the unit into a slot, and the next ones are fetched ahead along
-// the stated order.
+// Stage 3: every rank holds its pieces; a lease gathers the flat group into a slot, and the next ones are fetched ahead
+// along the stated order.
 #include "libtrain/params/weights.h"
 
 #include "libtrain/base/error.h"
@@ -14,7 +14,8 @@ namespace {
 class GatheredWeights : public Weights {
  public:
   explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set.table, c.shape.layer_slots) {
-    for (int u = 0; u < c.units(); ++u) pieces_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).piece}));
+    for (int u = 0; u < c.flat_groups(); ++u)
+      pieces_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).piece}));
     for (auto elements : plan_.elements())
       slots_.push_back({c.gathered.allocate(c.shape.working, {elements}), -1, 0, {}, 0});
   }
@@ -29,22 +30,25 @@ class GatheredWeights : public Weights {
   // so their order between the other collectives is the same on every rank.
   void acquire(plan::Use use) override {
     const auto ahead = look_ahead(1 + static_cast<std::size_t>(c_.shape.layer_slots));
-    TRAINYARD_ASSERT(!order_.empty() && order_.front() == use, "lease of unit {} use {} is out of the stated order",
-                     use.unit, use.use);
+    TRAINYARD_ASSERT(!order_.empty() && order_.front() == use,
+                     "lease of flat group {} use {} is out of the stated order", use.flat_group, use.use);
     while (next_fetch_ < ahead && (next_fetch_ == 0 || slot_is_free(next_fetch_))) fetch(order_[next_fetch_++]);
     order_.pop_front(), --next_fetch_;
-    auto& slot = slot_of(use.unit);
-    TRAINYARD_ASSERT(slot.unit == use.unit, "slot holds unit {}, lease wants {}", slot.unit, use.unit);
+    auto& slot = slot_of(use.flat_group);
+    TRAINYARD_ASSERT(slot.flat_group == use.flat_group, "slot holds flat group {}, lease wants {}", slot.flat_group,
+                     use.flat_group);
     ++slot.open;
     c_.join(c_.transfers.done(slot.arrives));
   }
 
   void give_back(plan::Use use) override {
-    slot_of(use.unit).released = c_.compute.record();
-    --slot_of(use.unit).open;
+    slot_of(use.flat_group).released = c_.compute.record();
+    --slot_of(use.flat_group).open;
   }
-  base::View whole(int unit) override { return flat_range(slot_of(unit).buffer, 0, c_.layout(unit).padded); }
-  base::View own_piece(int unit) override { return pieces_[static_cast<std::size_t>(unit)]; }
+  base::View whole(int flat_group) override {
+    return flat_range(slot_of(flat_group).buffer, 0, c_.layout(flat_group).padded);
+  }
+  base::View own_piece(int flat_group) override { return pieces_[static_cast<std::size_t>(flat_group)]; }
   // Gathers to come see the new pieces.
   void pieces_changed() override {
     begin_passes({});
@@ -55,12 +59,12 @@ class GatheredWeights : public Weights {
  private:
   struct Slot {
     base::View buffer;
-    int unit;
+    int flat_group;
     Transfers::Ticket arrives;
     tensor::Event released;
     int open = 0;  // leases
   };
-  Slot& slot_of(int unit) { return slots_[static_cast<std::size_t>(plan_.slot_of(unit))]; }
+  Slot& slot_of(int flat_group) { return slots_[static_cast<std::size_t>(plan_.slot_of(flat_group))]; }
 
   // How many of the next `wanted` leases there are: they are in order_ then, from the current one on.
   std::size_t look_ahead(std::size_t wanted) {
@@ -71,19 +75,20 @@ class GatheredWeights : public Weights {
 
   // Neither an open lease nor one from the current one up to (not including) `index` uses the slot of order_[index].
   bool slot_is_free(std::size_t index) {
-    const auto& slot = slot_of(order_[index].unit);
+    const auto& slot = slot_of(order_[index].flat_group);
     for (std::size_t i = 0; i < index; ++i)
-      if (&slot_of(order_[i].unit) == &slot) return false;
+      if (&slot_of(order_[i].flat_group) == &slot) return false;
     return slot.open == 0;
   }
 
   void fetch(plan::Use use) {
-    auto& slot = slot_of(use.unit);
-    TRAINYARD_ASSERT(slot.open == 0, "unit {} is gathered where unit {} is leased", use.unit, slot.unit);
-    slot.unit = use.unit;
-    auto& group = c_.group(use.unit);
-    if (group.size() == 1) group.all_gather(c_.compute, own_piece(use.unit), whole(use.unit));  // a copy
-    else slot.arrives = c_.gather(use.unit, own_piece(use.unit), whole(use.unit), slot.released);
+    auto& slot = slot_of(use.flat_group);
+    TRAINYARD_ASSERT(slot.open == 0, "flat group {} is gathered where flat group {} is leased", use.flat_group,
+                     slot.flat_group);
+    slot.flat_group = use.flat_group;
+    auto& group = c_.group(use.flat_group);
+    if (group.size() == 1) group.all_gather(c_.compute, own_piece(use.flat_group), whole(use.flat_group));  // a copy
+    else slot.arrives = c_.gather(use.flat_group, own_piece(use.flat_group), whole(use.flat_group), slot.released);
   }
 
   StoreContext& c_;

@@ -1,4 +1,4 @@
-// The fold: unit buffers, local groups, and the ordered reduction into the owner's piece.
+// The fold: flat group buffers, local groups, and the ordered reduction into the owner's piece.
 #include "libtrain/params/gradients.h"
 
 #include "kernels/cast/cast.h"
@@ -17,12 +17,12 @@ GradientFold::GradientFold(StoreContext& c)
     : c_(c), plans_{plan::gradient_plan(c.shape), plan::gradient_plan(c.shape, 2)},
       slots_(plan::gradient_slots(c.set.table, c.shape)), buffer_free_(slots_.elements().size()) {
   const auto dtype = c.shape.gradient;
-  for (int u = 0; u < c.units(); ++u) {
+  for (int u = 0; u < c.flat_groups(); ++u) {
     const auto contributions = c.group(u).size() * c.set.contributions[static_cast<std::size_t>(u)];
     // Who has a micro-batch in a round is counted along data; only a library's sum of full rounds needs no count.
     TRAINYARD_ASSERT(
         contributions == c.shape.batch.data_ranks || (c.reduction == plan::Reduction::fast && c.group(u).size() > 1),
-        "{} is reduced from {} contributions, but its micro-batches are those of {} ranks", c.unit(u).name,
+        "{} is reduced from {} contributions, but its micro-batches are those of {} ranks", c.flat_group(u).name,
         contributions, c.shape.batch.data_ranks);
   }
   for (auto use : c.set.uses) {
@@ -34,10 +34,10 @@ GradientFold::GradientFold(StoreContext& c)
     const auto use = c.set.uses[i];
     const auto piece = c.set.piece_of(use);
     sums_.push_back(plan(use).pieces ? c.gradients.allocate(dtype, {piece})
-                                     : flat_range(wholes_[i], c.group(use.unit).rank() * piece, piece));
+                                     : flat_range(wholes_[i], c.group(use.flat_group).rank() * piece, piece));
   }
   for (auto elements : slots_.elements())
-    buffers_.push_back(elements > 0 ? c.unit_gradients.allocate(dtype, {elements}) : base::View{});
+    buffers_.push_back(elements > 0 ? c.flat_group_gradients.allocate(dtype, {elements}) : base::View{});
   if (const auto most = c.set.table.largest_shared(); most > 0) staging_ = c.staging.allocate(dtype, {most});
   const auto& ranks = c.world.topology;
   const int data = ranks.size(plan::Axis::data), experts = ranks.size(plan::Axis::expert);
@@ -49,7 +49,7 @@ GradientFold::GradientFold(StoreContext& c)
 // micro-batch there.
 bool GradientFold::writes_into_whole(plan::Use use) const {
   if (c_.shape.batch.fold > 1) return position_.place == Place::first || position_.place == Place::only;
-  return !plan(use).units;
+  return !plan(use).flat_groups;
 }
 
 base::View GradientFold::local(plan::Use use, int source) {
@@ -77,7 +77,7 @@ void GradientFold::commit(plan::Use use, int source) {
   if (grouped && !writes_into_whole(use) && wanted(use, source))
     kernels::add(c_.compute, local(use, source), whole(use, source));
   if (!ends_group(position_.place)) return;
-  const bool from_whole = grouped || !plan(use).units;
+  const bool from_whole = grouped || !plan(use).flat_groups;
   (from_whole ? whole_free_[index(use)][static_cast<std::size_t>(source)] : buffer_free_[slot_index(use, source)]) =
       reduce(use, source, from_whole ? local(use, source) : whole(use, source));
 }
@@ -95,14 +95,14 @@ void GradientFold::idle(plan::Use use, std::int64_t round) {
 }
 
 int GradientFold::contributors(plan::Use use, int source) const {
-  const int ranks = c_.group(use.unit).size();
+  const int ranks = c_.group(use.flat_group).size();
   return std::clamp(c_.shape.batch.contributors(position_.round) - source * ranks, 0, ranks);
 }
 
 // `gradient` is looked at where this rank contributes. Nobody makes a call for a source that has no micro-batch.
 Transfers::Ticket GradientFold::reduce(plan::Use use, int source, base::View gradient) {
   const auto round = position_.round == 0 && source == 0 ? base::FoldRound::first : base::FoldRound::next;
-  auto& group = c_.group(use.unit);
+  auto& group = c_.group(use.flat_group);
   const auto total = sum(use);
   if (c_.reduction == plan::Reduction::fast && group.size() > 1) {
     const auto ready = c_.compute.record();
@@ -122,7 +122,7 @@ Transfers::Ticket GradientFold::reduce(plan::Use use, int source, base::View gra
   }
   const auto ready = c_.compute.record();
   const auto staging = flat_range(staging_, 0, c_.set.padded_of(use));
-  const auto segments = c_.segments(use.unit, c_.set.padded_of(use) * base::size_of(total.dtype));
+  const auto segments = c_.segments(use.flat_group, c_.set.padded_of(use) * base::size_of(total.dtype));
   const auto turns = sources(use) == 1 ? std::span<const int>(turns_) : std::span<const int>();
   return c_.transfers.add(segments, [=, this, &group](std::int64_t i) {
     if (i == 0) c_.communication.wait(ready);
@@ -138,15 +138,15 @@ void GradientFold::finish() {
   c_.transfers.finish();
   c_.join(c_.communication.record());
   for (auto use : c_.set.uses)
-    if (use.use > 0) kernels::add(c_.compute, sum({use.unit, 0}), sum(use));
+    if (use.use > 0) kernels::add(c_.compute, sum({use.flat_group, 0}), sum(use));
 }
 
-base::View GradientFold::piece(int unit) { return sum({unit, 0}); }
-base::View GradientFold::gathered(int unit) { return local({unit, 0}, 0); }
+base::View GradientFold::piece(int flat_group) { return sum({flat_group, 0}); }
+base::View GradientFold::gathered(int flat_group) { return local({flat_group, 0}, 0); }
 
 void GradientFold::gather_sums() {
   if (c_.shared()) c_.communication.wait(c_.compute.record());
-  for (int u = 0; u < c_.units(); ++u) {
+  for (int u = 0; u < c_.flat_groups(); ++u) {
     if (c_.group(u).size() > 1) c_.group(u).all_gather(c_.communication, piece(u), gathered(u));
     else if (plan({u, 0}).pieces) kernels::copy(c_.compute, piece(u), gathered(u));
   }

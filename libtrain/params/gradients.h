@@ -28,23 +28,23 @@ class GradientFold {
   base::View whole(plan::Use use, int source = 0);  // buffer of the micro-batch's gradient, [padded]
   // Is there a micro-batch whose gradients these are? Of this rank's own there is.
   bool wanted(plan::Use use, int source) const {
-    return sources(use) == 1 || c_.group(use.unit).rank() < contributors(use, source);
+    return sources(use) == 1 || c_.group(use.flat_group).rank() < contributors(use, source);
   }
   bool made_for_others(plan::Use use) const { return sources(use) > 1; }
   void commit(plan::Use use, int source = 0);
   void idle(plan::Use use, std::int64_t round);  // take part in the reduction without contributing
 
   // After the last round: joins all reductions and adds the later uses of tied tables to the first, in declaration
-  // order. piece(unit) then is this rank's folded gradient sum of the unit.
+  // order. piece(flat group) then is this rank's folded gradient sum of the flat group.
   void finish();
-  base::View piece(int unit);
-  base::View gathered(int unit);  // stage 0: whole folded sums; valid after gather_sums()
-  void gather_sums();             // stage 0, collective
+  base::View piece(int flat_group);
+  base::View gathered(int flat_group);  // stage 0: whole folded sums; valid after gather_sums()
+  void gather_sums();                   // stage 0, collective
 
  private:
-  int sources(plan::Use use) const { return c_.set.contributions[static_cast<std::size_t>(use.unit)]; }
-  // Of the ranks of the unit's group, those that have gradients of the source in this round: so many, the first ones by
-  // their turns.
+  int sources(plan::Use use) const { return c_.set.contributions[static_cast<std::size_t>(use.flat_group)]; }
+  // Of the ranks of the flat group's group, those that have gradients of the source in this round: so many, the first
+  // ones by their turns.
   int contributors(plan::Use use, int source) const;
   const plan::GradientPlan& plan(plan::Use use) const { return plans_[sources(use) > 1 ? 1 : 0]; }
   base::View local(plan::Use use, int source);  // of the source, in what is kept of the use
@@ -54,11 +54,11 @@ class GradientFold {
   base::View& sum(plan::Use use) { return sums_[index(use)]; }
   std::size_t index(plan::Use use) const { return static_cast<std::size_t>(c_.set.use_index(use)); }
   std::size_t slot_index(plan::Use use, int source) const {
-    return static_cast<std::size_t>(slots_.slot_of(use.unit, source));
+    return static_cast<std::size_t>(slots_.slot_of(use.flat_group, source));
   }
 
   StoreContext& c_;
-  plan::GradientPlan plans_[2];  // of a unit with one source, with several
+  plan::GradientPlan plans_[2];  // of a flat group with one source, with several
   plan::SlotPlan slots_;
   Position position_{0, Position::Place::only};
   std::vector<base::View> wholes_, sums_, buffers_;         // per use, per use, per slot

@@ -16,7 +16,7 @@ base::View part_of(base::View flat, kernels::Range range) {
 }  // namespace
 
 OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), weights_(weights) {
-  for (int u = 0; u < c.units(); ++u) {
+  for (int u = 0; u < c.flat_groups(); ++u) {
     if (c.shape.working == base::DType::bf16) master_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
     m_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
     v_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
@@ -24,14 +24,14 @@ OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), wei
   }
 }
 
-OptimizerStates::UnitRanges OptimizerStates::ranges_of(int u) const {
-  const auto& unit = c_.unit(u);
+OptimizerStates::FlatGroupRanges OptimizerStates::ranges_of(int u) const {
+  const auto& flat_group = c_.flat_group(u);
   const auto begin = first(u), end = begin + count(u);
-  UnitRanges out;
+  FlatGroupRanges out;
   out.adamw.push_back({{0, end - begin}, {}});
   bool joins = false;
   for (const auto& held : plan::held_ranges(c_.layout(u), begin, end)) {
-    const auto& parameter = unit.parameters[held.parameter];
+    const auto& parameter = flat_group.parameters[held.parameter];
     if (parameter.update.kind == plan::Update::Kind::even_load) {
       out.even_load.push_back({{held.at, held.at + held.count}, &parameter});
       out.adamw.back().all.end = held.at;
@@ -48,17 +48,19 @@ OptimizerStates::UnitRanges OptimizerStates::ranges_of(int u) const {
   return out;
 }
 
-base::View OptimizerStates::own(base::View range, int unit) const {
-  return whole() ? flat_range(range, c_.group(unit).rank() * c_.layout(unit).piece, c_.layout(unit).piece) : range;
+base::View OptimizerStates::own(base::View range, int flat_group) const {
+  return whole()
+             ? flat_range(range, c_.group(flat_group).rank() * c_.layout(flat_group).piece, c_.layout(flat_group).piece)
+             : range;
 }
 
-base::View OptimizerStates::master_piece(int unit) {
-  return has_master() ? own(master_[static_cast<std::size_t>(unit)], unit) : weights_.own_piece(unit);
+base::View OptimizerStates::master_piece(int flat_group) {
+  return has_master() ? own(master_[static_cast<std::size_t>(flat_group)], flat_group) : weights_.own_piece(flat_group);
 }
 
 void OptimizerStates::update(GradientFold& gradients, Weights& weights, const kernels::AdamW& hyper,
                              std::int64_t tokens) {
-  for (int u = 0; u < c_.units(); ++u) {
+  for (int u = 0; u < c_.flat_groups(); ++u) {
     const auto gradient = whole() ? gradients.gathered(u) : gradients.piece(u);
     const auto working = working_range(weights, u);
     const auto i = static_cast<std::size_t>(u);
@@ -81,11 +83,11 @@ void OptimizerStates::update(GradientFold& gradients, Weights& weights, const ke
 }
 
 void OptimizerStates::pieces_loaded(Weights& weights) {
-  for (int u = 0; u < c_.units(); ++u)
+  for (int u = 0; u < c_.flat_groups(); ++u)
     if (has_master()) kernels::cast(c_.compute, master_piece(u), weights.own_piece(u));
   if (whole() && c_.shared()) {
     c_.communication.wait(c_.compute.record());
-    for (int u = 0; u < c_.units(); ++u) {
+    for (int u = 0; u < c_.flat_groups(); ++u) {
       const auto i = static_cast<std::size_t>(u);
       auto& group = c_.group(u);
       if (group.size() == 1) continue;

@@ -11,8 +11,8 @@
 
 namespace trainyard::params {
 
-// The range of a unit that this rank updates: everything at stage 0, else its piece. Pieces of ranks are the ZeRO-1
-// partition at every stage; that is what checkpoints hold (decision 13).
+// The range of a flat group that this rank updates: everything at stage 0, else its piece. Pieces of ranks are the
+// ZeRO-1 partition at every stage; that is what checkpoints hold (decision 13).
 class OptimizerStates {
  public:
   OptimizerStates(StoreContext& context, Weights& weights);
@@ -22,17 +22,17 @@ class OptimizerStates {
   void update(GradientFold& gradients, Weights& weights, const kernels::AdamW& hyper, std::int64_t tokens);
 
   // Own pieces, f32, [piece] elements; master is the working copy itself when that is f32.
-  base::View master_piece(int unit);
-  base::View m_piece(int unit) { return own(m_[static_cast<std::size_t>(unit)], unit); }
-  base::View v_piece(int unit) { return own(v_[static_cast<std::size_t>(unit)], unit); }
+  base::View master_piece(int flat_group);
+  base::View m_piece(int flat_group) { return own(m_[static_cast<std::size_t>(flat_group)], flat_group); }
+  base::View v_piece(int flat_group) { return own(v_[static_cast<std::size_t>(flat_group)], flat_group); }
 
   // After master, m and v pieces were written (initial values, a checkpoint): makes working copies and, at stage 0,
   // whole states. Collective.
   void pieces_loaded(Weights& weights);
 
  private:
-  // Elements of the range of a unit that AdamW changes together: between parameters that change otherwise. Where weight
-  // decay applies there; neighbours are joined over the gap between them, where everything is zero.
+  // Elements of the range of a flat group that AdamW changes together: between parameters that change otherwise. Where
+  // weight decay applies there; neighbours are joined over the gap between them, where everything is zero.
   struct Stretch {
     kernels::Range all;
     std::vector<kernels::Range> decayed;
@@ -42,24 +42,28 @@ class OptimizerStates {
     kernels::Range all;
     const plan::Parameter* parameter;
   };
-  struct UnitRanges {
+  struct FlatGroupRanges {
     std::vector<Stretch> adamw;
     std::vector<Biases> even_load;
   };
-  UnitRanges ranges_of(int unit) const;
+  FlatGroupRanges ranges_of(int flat_group) const;
   bool whole() const { return c_.shape.zero == 0; }
   bool has_master() const { return !master_.empty(); }
-  base::View own(base::View range, int unit) const;
-  std::int64_t first(int unit) const { return whole() ? 0 : c_.group(unit).rank() * c_.layout(unit).piece; }
-  std::int64_t count(int unit) const { return whole() ? c_.layout(unit).padded : c_.layout(unit).piece; }
-  base::View working_range(Weights& weights, int unit) const {
-    return whole() ? weights.whole(unit) : weights.own_piece(unit);
+  base::View own(base::View range, int flat_group) const;
+  std::int64_t first(int flat_group) const {
+    return whole() ? 0 : c_.group(flat_group).rank() * c_.layout(flat_group).piece;
+  }
+  std::int64_t count(int flat_group) const {
+    return whole() ? c_.layout(flat_group).padded : c_.layout(flat_group).piece;
+  }
+  base::View working_range(Weights& weights, int flat_group) const {
+    return whole() ? weights.whole(flat_group) : weights.own_piece(flat_group);
   }
 
   StoreContext& c_;
   Weights& weights_;
   std::vector<base::View> master_, m_, v_;
-  std::vector<UnitRanges> ranges_;  // of each unit
+  std::vector<FlatGroupRanges> ranges_;  // of each flat group
 };
 
 }  // namespace trainyard::params

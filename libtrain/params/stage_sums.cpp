@@ -1,4 +1,4 @@
-// One gather and one sum for each unit.
+// One gather and one sum for each flat group.
 #include "libtrain/params/stage_sums.h"
 
 #include "kernels/cast/cast.h"
@@ -10,19 +10,19 @@ namespace trainyard::params {
 
 StageSums::StageSums(StoreContext& c) : c_(c) {
   std::int64_t most = 0;
-  for (int u = 0; u < c.units(); ++u) {
-    const auto& names = c.units_of_stages;
-    if (std::find(names.begin(), names.end(), c.unit(u).name) == names.end()) continue;
-    TRAINYARD_ASSERT(c.world.stages != nullptr, "unit {} is held by several stages, which this world has not joined",
-                     c.unit(u).name);
-    units_.push_back(u);
+  for (int u = 0; u < c.flat_groups(); ++u) {
+    const auto& names = c.flat_groups_of_stages;
+    if (std::find(names.begin(), names.end(), c.flat_group(u).name) == names.end()) continue;
+    TRAINYARD_ASSERT(c.world.stages != nullptr,
+                     "flat group {} is held by several stages, which this world has not joined", c.flat_group(u).name);
+    flat_groups_.push_back(u);
     most = std::max(most, c.layout(u).piece);
   }
   if (most > 0) staging_ = c.staging.allocate(c.shape.gradient, {c.world.stages->size() * most});
 }
 
 void StageSums::add_up(GradientFold& gradients) {
-  for (const int u : units_) {
+  for (const int u : flat_groups_) {
     auto& stages = *c_.world.stages;
     const auto piece = gradients.piece(u);
     const auto all = flat_range(staging_, 0, stages.size() * piece.count());

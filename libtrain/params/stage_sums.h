@@ -1,4 +1,5 @@
-// StageSums: what stages that hold a unit together (plan/stages.h) make of their gradients: the sum of those of all.
+// StageSums: what stages that hold a flat group together (plan/stages.h) make of their gradients: the sum of those of
+// all.
 #pragma once
 
 #include "libtrain/params/gradients.h"
@@ -13,15 +14,15 @@ namespace trainyard::params {
 // copies have the same bits, and so have their updates.
 class StageSums {
  public:
-  // The units of the context that it names (StoreContext::units_of_stages). Takes their memory in the staging arena:
-  // plan::stage_staging_bytes.
+  // The flat groups of the context that it names (StoreContext::flat_groups_of_stages). Takes their memory in the
+  // staging arena: plan::stage_staging_bytes.
   explicit StageSums(StoreContext& context);
   // Collective, between GradientFold::finish and whoever reads its pieces.
   void add_up(GradientFold& gradients);
 
  private:
   StoreContext& c_;
-  std::vector<int> units_;
+  std::vector<int> flat_groups_;
   base::View staging_;  // pieces of all stages behind one another
 };
 

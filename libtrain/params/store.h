@@ -14,7 +14,7 @@ namespace trainyard::params {
 
 class ParameterStore;
 
-// Whole weights of one unit, in the working dtype, for as long as it lives. weight(slot) has the stored shape
+// Whole weights of one flat group, in the working dtype, for as long as it lives. weight(slot) has the stored shape
 // (vocabulary rows rounded up to 128). Move-only; the destructor hands the gathered buffer back behind an event.
 class Lease {
  public:
@@ -22,17 +22,17 @@ class Lease {
   Lease(Lease&& other) noexcept : store_(other.store_), use_(other.use_) { other.store_ = nullptr; }
   Lease& operator=(Lease&&) = delete;
   ~Lease();
-  base::View weight(int slot) const;  // slot: index into Unit::parameters
+  base::View weight(int slot) const;  // slot: index into FlatGroup::parameters
 
  private:
   ParameterStore* store_;
   plan::Use use_;
 };
 
-// Gradients of one use of one unit for one micro-batch, in the gradient dtype (f32; f64 when the working dtype is f64),
-// stored shapes. The block overwrites every element of every slot (beta = 0), then calls commit() exactly once. Padding
-// rows must be zero. Of experts that ranks share they are those of one rank's tokens, the source: the block makes and
-// commits them source by source, all of them (plan::contributions_of), as there is room for one at a time.
+// Gradients of one use of one flat group for one micro-batch, in the gradient dtype (f32; f64 when the working dtype is
+// f64), stored shapes. The block overwrites every element of every slot (beta = 0), then calls commit() exactly once.
+// Padding rows must be zero. Of experts that ranks share they are those of one rank's tokens, the source: the block
+// makes and commits them source by source, all of them (plan::contributions_of), as there is room for one at a time.
 class Grads {
  public:
   Grads(ParameterStore& store, plan::Use use, int source)
@@ -75,10 +75,10 @@ class ParameterStore {
  protected:
   friend class Lease;
   friend class Grads;
-  virtual void acquire(plan::Use use) = 0;  // blocks until the unit's weights are whole
+  virtual void acquire(plan::Use use) = 0;  // blocks until the flat group's weights are whole
   virtual void give_back(plan::Use use) = 0;
   virtual base::View weight(plan::Use use, int slot) = 0;
-  virtual void open(plan::Use use, int source) = 0;  // blocks until a unit gradient buffer is free
+  virtual void open(plan::Use use, int source) = 0;  // blocks until a flat group gradient buffer is free
   virtual base::View gradient(plan::Use use, int source, int slot) = 0;
   virtual bool wanted(plan::Use, int /*source*/) { return true; }
   virtual void commit(plan::Use use, int source) = 0;
@@ -97,7 +97,7 @@ inline void Grads::commit() {
 }
 inline Grads::~Grads() noexcept(false) {
   TRAINYARD_ASSERT(store_ == nullptr || std::uncaught_exceptions() > exceptions_,
-                   "the gradients of unit {} use {} were not committed", use_.unit, use_.use);
+                   "the gradients of flat group {} use {} were not committed", use_.flat_group, use_.use);
 }
 
 }  // namespace trainyard::params

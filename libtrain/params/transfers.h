@@ -1,5 +1,5 @@
-// Transfers: the collectives of whole units, in segments, so that one between ranks that share a layer never waits for
-// more of a unit than the segment that is on its way.
+// Transfers: the collectives of whole flat groups, in segments, so that one between ranks that share a layer never
+// waits for more of a flat group than the segment that is on its way.
 #pragma once
 
 #include "libtrain/tensor/exec.h"

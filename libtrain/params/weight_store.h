@@ -23,7 +23,7 @@ class WeightStore : public ParameterStore {
   void acquire(plan::Use use) override { weights_->acquire(use); }
   void give_back(plan::Use use) override { weights_->give_back(use); }
   base::View weight(plan::Use use, int slot) override {
-    return slot_view(c_.layout(use.unit), weights_->whole(use.unit), slot);
+    return slot_view(c_.layout(use.flat_group), weights_->whole(use.flat_group), slot);
   }
   void open(plan::Use, int) override { no_gradients(); }
   base::View gradient(plan::Use, int, int) override { no_gradients(); }

@@ -11,7 +11,8 @@
 
 namespace trainyard::params {
 
-// own_piece(unit) is this rank's part of the flat unit: [piece] elements of the working dtype; the optimizer writes it.
+// own_piece(flat group) is this rank's part of the flat flat group: [piece] elements of the working dtype; the
+// optimizer writes it.
 class Weights {
  public:
   virtual ~Weights() = default;
@@ -19,8 +20,8 @@ class Weights {
   void begin_pass(std::span<const plan::Use> leases) { begin_passes({{{leases.begin(), leases.end()}}, {0}}); }
   virtual void acquire(plan::Use use) = 0;
   virtual void give_back(plan::Use use) = 0;
-  virtual base::View whole(int unit) = 0;  // [padded], valid between acquire and give_back
-  virtual base::View own_piece(int unit) = 0;
+  virtual base::View whole(int flat_group) = 0;  // [padded], valid between acquire and give_back
+  virtual base::View own_piece(int flat_group) = 0;
   virtual void pieces_changed() = 0;  // after an update or a load: passes to come see the new pieces
   virtual void complete() = 0;        // what a pass to come would gather of changed pieces is there: collective, waits
 };

@@ -34,15 +34,15 @@ void make_values(const plan::Parameter& p, const plan::HeldPart& part, std::uint
 ZeroStore::ZeroStore(StoreContext& c)
     : c_(c), weights_(c.shape.zero == 3 ? make_gathered_weights(c) : make_whole_weights(c)), gradients_(c),
       stage_sums_(c), states_(c, *weights_) {
-  for (int u = 0; u < c.units(); ++u)
+  for (int u = 0; u < c.flat_groups(); ++u)
     counted_.push_back(c.set.borrowed[static_cast<std::size_t>(u)]
                            ? std::vector<plan::PieceRange>{}  // its owner counts it
-                           : plan::normed_ranges(c.unit(u), c.layout(u), c.world.topology, c.world.rank));
+                           : plan::normed_ranges(c.flat_group(u), c.layout(u), c.world.topology, c.world.rank));
 }
 
 std::span<const base::View> ZeroStore::counted_gradients() {
   counted_views_.clear();
-  for (int u = 0; u < c_.units(); ++u)
+  for (int u = 0; u < c_.flat_groups(); ++u)
     for (const auto& range : counted_[static_cast<std::size_t>(u)])
       counted_views_.push_back(flat_range(gradients_.piece(u), range.begin, range.end - range.begin));
   return counted_views_;
@@ -58,7 +58,7 @@ void ZeroStore::initialize(std::uint64_t seed) {
   std::vector<std::vector<float>> made;
   constexpr std::int64_t job_elements = 1 << 16;
   const bool on_gpu = c_.compute.on_gpu();
-  for (int u = 0; u < c_.units(); ++u) {
+  for (int u = 0; u < c_.flat_groups(); ++u) {
     const auto& layout = c_.layout(u);
     const auto begin = c_.group(u).rank() * layout.piece;
     // Values are made on the host, by the one code path that defines them.
@@ -72,7 +72,7 @@ void ZeroStore::initialize(std::uint64_t seed) {
       std::fill(master + end, master + held.at, 0.0f);
       end = held.at + held.count;
       for (std::int64_t done = 0; done < held.count; done += job_elements)
-        jobs.push_back({&c_.unit(u).parameters[held.parameter], held.first + done,
+        jobs.push_back({&c_.flat_group(u).parameters[held.parameter], held.first + done,
                         std::min(job_elements, held.count - done), master + held.at + done});
     }
     std::fill(master + end, master + layout.piece, 0.0f);
@@ -96,7 +96,7 @@ void ZeroStore::idle(std::span<const plan::Access> accesses, GradientFold::Posit
   using Kind = plan::Access::Kind;
   const auto inside = [&](std::size_t i) {
     return i < accesses.size() && i > 0 && accesses[i].kind == Kind::lease && accesses[i - 1].kind == Kind::lease &&
-           c_.set.places[static_cast<std::size_t>(accesses[i].use.unit)] > 0;
+           c_.set.places[static_cast<std::size_t>(accesses[i].use.flat_group)] > 0;
   };
   for (std::size_t i = 0; i < accesses.size(); ++i) {
     const auto& a = accesses[i];
@@ -110,9 +110,10 @@ void ZeroStore::idle(std::span<const plan::Access> accesses, GradientFold::Posit
   }
 }
 
-// The gaps between parameters and the padding at the end of a unit are zero, so that norms and pieces see zeros there.
+// The gaps between parameters and the padding at the end of a flat group are zero, so that norms and pieces see zeros
+// there.
 void ZeroStore::clear_gaps(plan::Use use, int source) {
-  const auto& layout = c_.layout(use.unit);
+  const auto& layout = c_.layout(use.flat_group);
   const auto all = gradients_.whole(use, source);
   const auto clear = [&](std::int64_t from, std::int64_t to) {
     if (from < to) tensor::clear(c_.compute, flat_range(all, from, to - from));

@@ -44,7 +44,7 @@ class ZeroStore : public ParameterStore {
     gradients_.finish();
     stage_sums_.add_up(gradients_);
   }
-  base::View piece_gradient(int unit) { return gradients_.piece(unit); }
+  base::View piece_gradient(int flat_group) { return gradients_.piece(flat_group); }
   // What this rank counts of its pieces, so that the norm over the whole world counts every logical parameter once
   // (plan/ownership.h). Valid until the next call.
   std::span<const base::View> counted_gradients();
@@ -60,11 +60,11 @@ class ZeroStore : public ParameterStore {
   void acquire(plan::Use use) override { weights_->acquire(use); }
   void give_back(plan::Use use) override { weights_->give_back(use); }
   base::View weight(plan::Use use, int slot) override {
-    return slot_view(c_.layout(use.unit), weights_->whole(use.unit), slot);
+    return slot_view(c_.layout(use.flat_group), weights_->whole(use.flat_group), slot);
   }
   void open(plan::Use use, int source) override { gradients_.open(use, source); }
   base::View gradient(plan::Use use, int source, int slot) override {
-    return slot_view(c_.layout(use.unit), gradients_.whole(use, source), slot);
+    return slot_view(c_.layout(use.flat_group), gradients_.whole(use, source), slot);
   }
   bool wanted(plan::Use use, int source) override { return gradients_.wanted(use, source); }
   void commit(plan::Use use, int source) override;
@@ -79,7 +79,7 @@ class ZeroStore : public ParameterStore {
   GradientFold gradients_;
   StageSums stage_sums_;
   OptimizerStates states_;
-  std::vector<std::vector<plan::PieceRange>> counted_;  // of each unit
+  std::vector<std::vector<plan::PieceRange>> counted_;  // of each flat group
   std::vector<base::View> counted_views_;
 };
 

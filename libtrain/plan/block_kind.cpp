@@ -81,8 +81,8 @@ StackBytes BlockKind::selective_evaluation_bytes(const ModelConfig& model, const
   return {bytes, bytes};
 }
 
-std::vector<UnitUse> BlockKind::uses(const ModelConfig& model) const {
-  std::vector<UnitUse> all(units(model, 0).size());
+std::vector<FlatGroupUse> BlockKind::uses(const ModelConfig& model) const {
+  std::vector<FlatGroupUse> all(flat_groups(model, 0).size());
   for (std::size_t i = 0; i < all.size(); ++i) all[i].own = static_cast<int>(i);
   return all;
 }

@@ -5,7 +5,7 @@
 #include "libtrain/plan/declaration.h"
 #include "libtrain/plan/micro_shape.h"
 #include "libtrain/plan/model_config.h"
-#include "libtrain/plan/unit.h"
+#include "libtrain/plan/flat_group.h"
 
 #include <cstdint>
 #include <memory>
@@ -45,9 +45,9 @@ struct GroupCall {
   std::int64_t calls;
 };
 
-// A use that a block makes of a unit: of its own, by its place in BlockKind::units, or of one that another block owns,
-// by its name.
-struct UnitUse {
+// A use that a block makes of a flat group: of its own, by its place in BlockKind::flat groups, or of one that another
+// block owns, by its name.
+struct FlatGroupUse {
   int own = -1;
   std::string borrowed;
 };
@@ -63,17 +63,17 @@ struct BlockAccesses {
   std::vector<Step> backward;
 };
 
-// A block of the model's stream: the embedding, a layer, the head. It owns units. Every number is of one block, one
-// rank and one micro-batch; the arithmetic follows the order of allocations in the block itself, so that the arenas'
-// high-water marks are these numbers exactly.
+// A block of the model's stream: the embedding, a layer, the head. It owns flat groups. Every number is of one block,
+// one rank and one micro-batch; the arithmetic follows the order of allocations in the block itself, so that the
+// arenas' high-water marks are these numbers exactly.
 class BlockKind {
  public:
   virtual ~BlockKind() = default;
 
-  // The units of block number `index` of its part.
-  virtual std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const = 0;
-  // By default each own unit once: leased in forward, leased and committed in backward.
-  virtual std::vector<UnitUse> uses(const ModelConfig& model) const;
+  // The flat groups of block number `index` of its part.
+  virtual std::vector<FlatGroup> flat_groups(const ModelConfig& model, std::int64_t index) const = 0;
+  // By default each own flat group once: leased in forward, leased and committed in backward.
+  virtual std::vector<FlatGroupUse> uses(const ModelConfig& model) const;
   virtual BlockAccesses accesses(const ModelConfig& model) const;
 
   // On the activation stack: between forward and backward, and at most at one time of an evaluation.
@@ -112,7 +112,7 @@ class BlockKind {
 };
 
 // A branch of a layer: what is added to the residual stream, as a function of the normed residual stream: attention,
-// feed-forward. Its norm and its residual belong to the layer, which owns the unit that the branch declares its
+// feed-forward. Its norm and its residual belong to the layer, which owns the flat group that the branch declares its
 // parameters in.
 class BranchKind {
  public:
@@ -124,11 +124,11 @@ class BranchKind {
   // Do ranks that share a layer share this branch: are its parameters cut, and its output the sum over them
   // (model/shared_sum.h)? A branch that does not say so runs with --tensor-parallel 1 alone.
   virtual bool shared_by_tensor_ranks() const { return false; }
-  virtual void declare(Declaration& unit) const = 0;
-  // A unit beside that of the layer, which the branch leases and commits itself: by default none; at most one branch of
-  // a layer has one. `layer` begins its name.
-  virtual bool has_own_unit() const { return false; }
-  virtual Unit own_unit(const ModelConfig&, const std::string& /*layer*/) const { return {}; }
+  virtual void declare(Declaration& flat_group) const = 0;
+  // A flat group beside that of the layer, which the branch leases and commits itself: by default none; at most one
+  // branch of a layer has one. `layer` begins its name.
+  virtual bool has_own_flat_group() const { return false; }
+  virtual FlatGroup own_flat_group(const ModelConfig&, const std::string& /*layer*/) const { return {}; }
 
   // Between forward and backward, or while one of the two runs (Stays); in an evaluation until its forward ends.
   virtual std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;

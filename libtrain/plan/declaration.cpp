@@ -17,10 +17,11 @@ std::optional<ShardedDim> cut_of(Declaration::Shared shared) {
 
 void Declaration::add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored,
                       Init init, Decay decay, std::optional<ShardedDim> cut) {
-  auto full = unit_.name;
+  auto full = flat_group_.name;
   full += '.';
   full += name;
-  unit_.parameters.push_back({std::move(full), std::move(shape), std::move(stored), init, decay == Decay::yes, cut});
+  flat_group_.parameters.push_back(
+      {std::move(full), std::move(shape), std::move(stored), init, decay == Decay::yes, cut});
 }
 
 void Declaration::parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay,
@@ -50,7 +51,7 @@ void Declaration::norm(std::string_view name) {
 
 void Declaration::choice_bias(std::string_view name, std::int64_t experts, double rate, std::int64_t choices) {
   parameter(name, {experts}, {Init::Kind::zeros, 0}, Decay::no);
-  unit_.parameters.back().update = {Update::Kind::even_load, rate, choices};
+  flat_group_.parameters.back().update = {Update::Kind::even_load, rate, choices};
 }
 
 void Declaration::vocabulary_table(std::string_view name, Decay decay) {

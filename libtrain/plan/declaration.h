@@ -1,8 +1,8 @@
-// Declaration: how the description of a block states the parameters of a unit.
+// Declaration: how the description of a block states the parameters of a flat group.
 #pragma once
 
 #include "libtrain/plan/model_config.h"
-#include "libtrain/plan/unit.h"
+#include "libtrain/plan/flat_group.h"
 
 #include <cstdint>
 #include <optional>
@@ -13,12 +13,12 @@ namespace trainyard::plan {
 
 enum class Decay { no, yes };  // does weight decay apply
 
-// Parameters are named "UNIT.NAME" and lie in the unit in the order of the calls. `group` is what the unit's gradients
-// are added up over (Unit::group).
+// Parameters are named "UNIT.NAME" and lie in the flat group in the order of the calls. `group` is what the flat
+// group's gradients are added up over (FlatGroup::group).
 class Declaration {
  public:
-  Declaration(const ModelConfig& model, std::string unit_name, Part part, Axes group = {Axis::data})
-      : model_(model), unit_{std::move(unit_name), part, group, {}} {}
+  Declaration(const ModelConfig& model, std::string flat_group_name, Part part, Axes group = {Axis::data})
+      : model_(model), flat_group_{std::move(flat_group_name), part, group, {}} {}
 
   // Normal(0, 0.02); a projection that feeds the residual stream: Normal(0, 0.02 / sqrt(2 layers)).
   // `cut`: tensor ranks share its outputs or its inputs.
@@ -37,13 +37,13 @@ class Declaration {
                  std::optional<ShardedDim> cut = {});
 
   const ModelConfig& model() const { return model_; }
-  Unit take() { return std::move(unit_); }
+  FlatGroup take() { return std::move(flat_group_); }
 
  private:
   void add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored, Init init,
            Decay decay, std::optional<ShardedDim> cut = {});
   const ModelConfig& model_;
-  Unit unit_;
+  FlatGroup flat_group_;
 };
 
 }  // namespace trainyard::plan

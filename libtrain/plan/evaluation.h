@@ -5,9 +5,9 @@
 
 namespace trainyard::plan {
 
-// Equal on every rank of a stage: parameters, gathered units, the staging of tensor ranks and of experts, workspace,
-// and of each chunk the activations of one micro-batch; behind another stage also the place where activations arrive.
-// They read decisions, and plan.stages.
+// Equal on every rank of a stage: parameters, gathered flat groups, the staging of tensor ranks and of experts,
+// workspace, and of each chunk the activations of one micro-batch; behind another stage also the place where
+// activations arrive. They read decisions, and plan.stages.
 MemoryBytes evaluation_memory(const Plan& plan, int stage);
 // Of the stage that needs most.
 MemoryBytes largest_evaluation_memory(const Plan& plan);

@@ -22,8 +22,8 @@ class ExpertKind {
  public:
   virtual ~ExpertKind() = default;
 
-  // The parameters of one expert. They lie in the unit of all experts of a layer parameter by parameter, those of the
-  // experts one behind the other.
+  // The parameters of one expert. They lie in the flat group of all experts of a layer parameter by parameter, those of
+  // the experts one behind the other.
   virtual void declare(Declaration& expert) const = 0;
   // Between forward and backward, or while one of the two runs (Stays).
   virtual std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, ExpertRows of) const = 0;

@@ -27,7 +27,7 @@ ExpertExtent expert_extent(const Plan& p) {
   double all = 0, most = 0;
   for (const auto count : e.count) all += number(count), most = std::max(most, number(count));
   if (e.count.size() == 1) all *= layers;
-  // Each of an expert's six tensors starts at 64 bytes. The unit of a layer's experts is padded like any other.
+  // Each of an expert's six tensors starts at 64 bytes. The flat group of a layer's experts is padded like any other.
   const double expert = 3 * hidden * width + 16 * (hidden + width) + 128;
   // Rows of experts are at most those that are chosen, whatever the capacity; in slots of one size each expert has at
   // most all tokens, in rounds each rank a buffer or all tokens.
@@ -47,7 +47,7 @@ Extent extent(const Plan& p) {
                vocabulary = number(m.vocabulary) + 128, context = number(m.context);
   const double ranks = number(p.topology.world()), rows = number(p.micro_batch) * (number(p.sequence) + 128),
                micros = number(p.global_batch) / number(p.micro_batch) + 1;
-  // Elements, with what rounding up to pieces adds to each unit and to each of its tensors.
+  // Elements, with what rounding up to pieces adds to each flat group and to each of its tensors.
   const double parameters = hidden * hidden +
                             layers * (4 * hidden * hidden + 3 * hidden * ffn + 16 * (hidden + ffn) + 1024) +
                             (2 * vocabulary + context + number(m.segments)) * hidden +

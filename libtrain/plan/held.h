@@ -1,8 +1,8 @@
-// Held: which elements of logical parameters are in a rank's piece of a unit, and who holds an element.
+// Held: which elements of logical parameters are in a rank's piece of a flat group, and who holds an element.
 #pragma once
 
 #include "libtrain/plan/topology.h"
-#include "libtrain/plan/unit.h"
+#include "libtrain/plan/flat_group.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace trainyard::plan {
 
-// Which of the ranks of its group along `axes` a rank is: whose piece of a unit of that group it has.
+// Which of the ranks of its group along `axes` a rank is: whose piece of a flat group of that group it has.
 int place_in_group(const Topology& topology, int rank, Axes axes);
 
-// Along every axis but those of the unit's group, that of the parameter's cut, pipe, whose stages have units of their
-// own, and those along which experts are others (Unit::others), ranks hold the same elements of a parameter: the first
-// of them counts and saves these.
-bool is_first_holder(const Unit& unit, const Parameter& parameter, const Topology& topology, int rank);
+// Along every axis but those of the flat group's group, that of the parameter's cut, pipe, whose stages have flat
+// groups of their own, and those along which experts are others (FlatGroup::others), ranks hold the same elements of a
+// parameter: the first of them counts and saves these.
+bool is_first_holder(const FlatGroup& flat_group, const Parameter& parameter, const Topology& topology, int rank);
 
 // Elements [first, first + count) of what a rank holds of a parameter, flat.
 struct HeldRange {
@@ -24,8 +24,8 @@ struct HeldRange {
   std::int64_t at;  // of the first of them, from `begin`
   std::int64_t first, count;
 };
-// What lies in elements [begin, end) of a flat unit, in ascending order; between them are gaps and padding.
-std::vector<HeldRange> held_ranges(const UnitLayout& layout, std::int64_t begin, std::int64_t end);
+// What lies in elements [begin, end) of a flat flat group, in ascending order; between them are gaps and padding.
+std::vector<HeldRange> held_ranges(const FlatLayout& layout, std::int64_t begin, std::int64_t end);
 
 // Elements one after the other in what a rank holds of a parameter, flat, and in the flat logical parameter.
 struct HeldRun {

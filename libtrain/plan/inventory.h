@@ -1,9 +1,9 @@
-// The inventory of a model: its blocks with how often each stands there, and from them its units and parameters.
+// The inventory of a model: its blocks with how often each stands there, and from them its flat groups and parameters.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"
 #include "libtrain/plan/model_config.h"
-#include "libtrain/plan/unit.h"
+#include "libtrain/plan/flat_group.h"
 
 #include <cstdint>
 #include <string>
@@ -55,26 +55,26 @@ struct PlacedBlock {
   const BlockKind* kind;
   ModelConfig model;   // as it sees it
   std::int64_t index;  // among the blocks of its part in the whole model
-  // Copies of units that it borrows from a block which is not in this part, then its own.
-  std::vector<Unit> borrowed, units;
+  // Copies of flat groups that it borrows from a block which is not in this part, then its own.
+  std::vector<FlatGroup> borrowed, flat_groups;
   std::vector<Use> uses;  // in the order of BlockKind::uses
   BlockAccesses accesses;
   int chunk = 0;
 };
 std::vector<PlacedBlock> placed_blocks(const ModelPart& part);
 
-// Every unit, in the order of the blocks; before those of a block what it borrows from another part.
-std::vector<Unit> units(const ModelPart& part);
+// Every flat group, in the order of the blocks; before those of a block what it borrows from another part.
+std::vector<FlatGroup> flat_groups(const ModelPart& part);
 std::int64_t parameter_count(const ModelConfig& model);  // logical, each once
-// Of those, what experts have: the units that a layer's branch has of its own.
+// Of those, what experts have: the flat groups that a layer's branch has of its own.
 std::int64_t expert_parameter_count(const ModelConfig& model);
 // Of all, what a token goes through: of the experts of a layer as many as it chooses.
 std::int64_t active_parameter_count(const ModelConfig& model);
 
 // What the blocks of a segment borrow from blocks that are not in this part, in the order of their uses.
-std::vector<Unit> borrowed_units(const ModelPart& part, const Segment& segment);
+std::vector<FlatGroup> borrowed_flat_groups(const ModelPart& part, const Segment& segment);
 
-// The order in which a micro-batch's forward pass uses units, chunk after chunk.
+// The order in which a micro-batch's forward pass uses flat groups, chunk after chunk.
 std::vector<Use> uses(const ModelPart& part);
 
 }  // namespace trainyard::plan

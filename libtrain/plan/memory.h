@@ -32,7 +32,7 @@ struct InFlight {
   // Does a stage stand before any of its chunks? Then activations arrive in a place of their own, and gradients leave
   // from one.
   bool hears_before = false;
-  std::vector<std::string> units_of_stages = {};  // those that other stages hold, too
+  std::vector<std::string> flat_groups_of_stages = {};  // those that other stages hold, too
 };
 
 // Equal on every rank of a stage. `micro.dtype` is the working dtype, micro.threads the OpenMP team of a rank,
@@ -45,9 +45,9 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
 // time it has these, too.
 std::int64_t loaded_bytes(const MicroShape& micro, Objective objective);
 
-// For exchanging the folded pieces of such a unit (params/stage_sums.h): those of its stages behind one another.
-std::int64_t stage_staging_bytes(const UnitTable& table, const StateShape& states,
-                                 const std::vector<std::string>& units_of_stages);
+// For exchanging the folded pieces of such a flat group (params/stage_sums.h): those of its stages behind one another.
+std::int64_t stage_staging_bytes(const FlatGroupTable& table, const StateShape& states,
+                                 const std::vector<std::string>& flat_groups_of_stages);
 // What a rank takes outside its arenas; `chunks` of a stage. On a GPU, measured on an H200 with CUDA 13 and NCCL: 563
 // MB alone, some 475 MB more with its first communicator, up to 60 MB with each further one.
 std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology, int chunks);

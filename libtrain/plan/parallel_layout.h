@@ -22,7 +22,7 @@ struct ParallelLayout {
   Reduction reduction = Reduction::ordered;
   Recompute recompute = Recompute::none;
   base::DType dtype = base::DType::f32;
-  int layer_slots = 2;             // layer units in flight
+  int layer_slots = 2;             // layer flat groups in flight
   int threads = 1;                 // of each rank; in settings 0: its share of the cores
   int tensor = 1;                  // ranks that share every layer; the others are replicas of these
   bool sequence_parallel = false;  // tensor ranks share the rows of the residual stream, too
@@ -36,7 +36,7 @@ struct ParallelLayout {
   std::string partition = "flops";  // where stages begin (plan/partition.h)
 };
 
-// Names, help with units, ranges.
+// Names, help with flat groups, ranges.
 std::vector<base::Field> fields_of(ParallelLayout& cut);
 
 const base::Choices<base::DType>& dtype_names();

@@ -24,16 +24,16 @@ constexpr std::string_view of_type = "type:";
 // Of one block of the segment.
 double parameters_of(const Segment& segment, const ModelConfig& m) {
   double n = 0;
-  const auto add = [&](const std::vector<Unit>& units) {
-    for (const auto& unit : units)
-      for (const auto& p : unit.parameters) n += static_cast<double>(p.count());
+  const auto add = [&](const std::vector<FlatGroup>& flat_groups) {
+    for (const auto& flat_group : flat_groups)
+      for (const auto& p : flat_group.parameters) n += static_cast<double>(p.count());
   };
-  add(segment.kind->units(segment.model, segment.first));
+  add(segment.kind->flat_groups(segment.model, segment.first));
   for (const auto& use : segment.kind->uses(segment.model))
     if (use.own < 0)
       for (const auto& other : segments(m))
-        for (const auto& unit : other.kind->units(other.model, other.first))
-          if (unit.name == use.borrowed) add({unit});
+        for (const auto& flat_group : other.kind->flat_groups(other.model, other.first))
+          if (flat_group.name == use.borrowed) add({flat_group});
   return n;
 }
 

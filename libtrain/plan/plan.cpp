@@ -164,10 +164,11 @@ void set_decision(base::JsonObject& o, base::Field& f) {
 // "one-stage": what a plan of version 1 has always said where there are no stages.
 constexpr const char* one_stage = "one-stage";
 
-std::vector<std::string> units_of_stage(const Plan& p, int stage) {
+std::vector<std::string> flat_groups_of_stage(const Plan& p, int stage) {
   std::vector<std::string> out;
-  for (const auto& unit : units_of_stages(p.model, p.stages))
-    if (std::find(unit.stages.begin(), unit.stages.end(), stage) != unit.stages.end()) out.push_back(unit.unit);
+  for (const auto& flat_group : flat_groups_of_stages(p.model, p.stages))
+    if (std::find(flat_group.stages.begin(), flat_group.stages.end(), stage) != flat_group.stages.end())
+      out.push_back(flat_group.flat_group);
   return out;
 }
 
@@ -261,7 +262,7 @@ std::vector<int> slots_of_stage(const Plan& p, int stage) {
 
 MemoryBytes memory_of_stage(const Plan& p, int stage) {
   return rank_memory(p.part_of_stage(stage), p.states(), p.micro(), p.recompute,
-                     {slots_of_stage(p, stage), stage > 0 || p.stages.chunks() > 1, units_of_stage(p, stage)});
+                     {slots_of_stage(p, stage), stage > 0 || p.stages.chunks() > 1, flat_groups_of_stage(p, stage)});
 }
 
 MemoryBytes largest_memory(const Plan& p) {
@@ -282,7 +283,7 @@ std::vector<SizedCalls> all_step_calls(const Plan& p, int rank) {
   add(tensor_calls(part, p.micro(), Pass::train, p.recompute, micros));
   add(expert_calls(part, p.micro(), Pass::train, p.recompute, p.batch().lockstep_micros()));
   add(pipe_calls(p.model, p.stages, stage, p.micro(), Pass::train, micros));
-  add(unit_of_stages_calls(part, units_of_stage(p, stage), p.states()));
+  add(flat_group_of_stages_calls(part, flat_groups_of_stage(p, stage), p.states()));
   return calls;
 }
 

@@ -91,8 +91,8 @@ std::vector<int> slots_of_stage(const Plan& plan, int stage);
 MemoryBytes memory_of_stage(const Plan& plan, int stage);
 MemoryBytes largest_memory(const Plan& plan);
 
-// Every call of a step of one rank: of the groups of units, then among the tensor ranks of its replica, then messages
-// to and from other stages.
+// Every call of a step of one rank: of the groups of flat groups, then among the tensor ranks of its replica, then
+// messages to and from other stages.
 std::vector<SizedCalls> all_step_calls(const Plan& plan, int rank);
 // Of one validation over `sequences`, of a rank.
 std::vector<Traffic> all_validation_traffic(const Plan& plan, int rank, std::int64_t sequences);

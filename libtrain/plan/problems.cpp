@@ -369,25 +369,27 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
   }
   try {
     const auto stages = stages_of(p);
-    for (const auto& unit : units_of_stages(p.model, stages))
-      if (unit.stages != std::vector<int>{0, p.pipeline - 1})
-        out.push_back({fmt::format("unit '{}' is used in stages {}: only the first and the last can hold one together",
-                                   unit.unit, fmt::join(unit.stages, ", ")),
-                       "a --partition that keeps its uses in one stage, or --pipeline-parallel 2 at most"});
+    for (const auto& flat_group : flat_groups_of_stages(p.model, stages))
+      if (flat_group.stages != std::vector<int>{0, p.pipeline - 1})
+        out.push_back(
+            {fmt::format("flat group '{}' is used in stages {}: only the first and the last can hold one together",
+                         flat_group.flat_group, fmt::join(flat_group.stages, ", ")),
+             "a --partition that keeps its uses in one stage, or --pipeline-parallel 2 at most"});
   } catch (const base::UsageError& e) {
     out.push_back({e.what(), e.hint()});
   }
 }
 
 // What block kinds may declare, but no store can do yet. The first of layers that are alike speaks for all.
-void unit_problems(const Plan& p, std::vector<Problem>& out) {
+void flat_group_problems(const Plan& p, std::vector<Problem>& out) {
   for (const auto& segment : segments(p.model))
-    for (const auto& unit : segment.kind->units(segment.model, segment.first)) {
-      if (unit.group != Axes{Axis::data})
-        out.push_back({fmt::format("unit '{}' adds up its gradients over '{}': that can be done over 'data' alone",
-                                   unit.name, name_of(unit.group)),
-                       "declare the unit without a group"});
-      for (const auto& parameter : unit.parameters) {
+    for (const auto& flat_group : segment.kind->flat_groups(segment.model, segment.first)) {
+      if (flat_group.group != Axes{Axis::data})
+        out.push_back(
+            {fmt::format("flat group '{}' adds up its gradients over '{}': that can be done over 'data' alone",
+                         flat_group.name, name_of(flat_group.group)),
+             "declare the flat group without a group"});
+      for (const auto& parameter : flat_group.parameters) {
         if (!parameter.cut) continue;
         const auto& [dim, axis] = *parameter.cut;
         if (axis != Axis::tensor)
@@ -460,7 +462,7 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
   if (ranges::global_batch.holds(p.global_batch) && ranges::micro_batch.holds(p.micro_batch) &&
       ranges::fold.holds(p.fold))
     batch_problems(p, out);
-  if (out.empty()) unit_problems(p, out);
+  if (out.empty()) flat_group_problems(p, out);
   if (out.empty()) extent_problems(p, out);
   return out;
 }

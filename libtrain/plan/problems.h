@@ -26,9 +26,9 @@ bool drops_rows(const ModelConfig& model);
 // Do its gates draw random numbers, keyed by the sample: for noise, or for who keeps a place?
 bool draws_for_gates(const ModelConfig& model);
 
-// Model, ranges (plan/ranges.h), how many ranks can share its layers, what its units ask for (groups, cuts) that stores
-// cannot do yet, divisibility, more data ranks than groups of micro-batches, counters of dropout that would overlap,
-// sizes beyond 64 bits. A plan without these can be predicted. Reads no prediction. Messages name the flags.
+// Model, ranges (plan/ranges.h), how many ranks can share its layers, what its flat groups ask for (groups, cuts) that
+// stores cannot do yet, divisibility, more data ranks than groups of micro-batches, counters of dropout that would
+// overlap, sizes beyond 64 bits. A plan without these can be predicted. Reads no prediction. Messages name the flags.
 std::vector<Problem> decision_problems(const Plan& plan, const LanesOf& lanes = {});
 // What the kernels of a GPU do not take, added to `out`; nothing for another device. Part of decision_problems.
 void gpu_problems(const Plan& plan, std::vector<Problem>& out);

@@ -94,7 +94,7 @@ std::vector<int> more_parts_of_experts(const Plan& plan) {
   return out;
 }
 
-// Half of them, a quarter: what stages hold of a unit whole, more replicas share.
+// Half of them, a quarter: what stages hold of a flat group whole, more replicas share.
 std::vector<int> fewer_stages(const Plan& plan) {
   std::vector<int> out;
   for (int p = plan.pipeline; p % 2 == 0 && plan.virtual_stages == 1;) out.push_back(p /= 2);

@@ -17,8 +17,8 @@ Sharing::Sharing(const ModelConfig& m)
                                      {"the stored vocabulary", m.stored_vocabulary()}} {
   for (const auto count : m.experts.count) shared_.push_back({"the experts of a layer,", count});
   for (const auto& segment : segments(m))
-    for (const auto& unit : segment.kind->units(segment.model, segment.first))
-      for (const auto& p : unit.parameters)
+    for (const auto& flat_group : segment.kind->flat_groups(segment.model, segment.first))
+      for (const auto& p : flat_group.parameters)
         if (p.cut && p.cut->axis == Axis::tensor)
           shared_.push_back(
               {fmt::format("dim {} of '{}',", p.cut->dim, p.name), p.stored[static_cast<std::size_t>(p.cut->dim)]});

@@ -123,8 +123,8 @@ std::vector<StageRow> stage_rows(const Plan& p) {
     StageRow row{{}, 0, flops[s] / all, slots_of_stage(p, stage), p.stage_memory[s]};
     for (const auto& chunk : part.chunks)
       row.items += fmt::format("{}{}", row.items.empty() ? "" : " + ", items_text(names, chunk));
-    for (const auto& unit : units(part))
-      for (const auto& parameter : unit.parameters) row.parameters += parameter.count();
+    for (const auto& flat_group : flat_groups(part))
+      for (const auto& parameter : flat_group.parameters) row.parameters += parameter.count();
     out.push_back(std::move(row));
   }
   return out;

@@ -26,13 +26,14 @@ struct Stages {
 // What a stage has of a model; refers to the model.
 ModelPart part_of(const ModelConfig& model, const Stages& stages, int stage);
 
-// A unit that blocks of several stages use, as the token table of a tied model: the stages that hold it, ascending. The
-// first owns it, the others have copies; each folds the gradients of its own uses, and adds up those of all.
-struct UnitOfStages {
-  std::string unit;
+// A flat group that blocks of several stages use, as the token table of a tied model: the stages that hold it,
+// ascending. The first owns it, the others have copies; each folds the gradients of its own uses, and adds up those of
+// all.
+struct FlatGroupOfStages {
+  std::string flat_group;
   std::vector<int> stages;
-  bool operator==(const UnitOfStages&) const = default;
+  bool operator==(const FlatGroupOfStages&) const = default;
 };
-std::vector<UnitOfStages> units_of_stages(const ModelConfig& model, const Stages& stages);
+std::vector<FlatGroupOfStages> flat_groups_of_stages(const ModelConfig& model, const Stages& stages);
 
 }  // namespace trainyard::plan

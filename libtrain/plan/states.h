@@ -4,7 +4,7 @@
 
 #include "libtrain/base/dtype.h"
 #include "libtrain/plan/batch.h"
-#include "libtrain/plan/unit_table.h"
+#include "libtrain/plan/flat_group_table.h"
 
 #include <cstdint>
 #include <vector>
@@ -18,8 +18,8 @@ struct StateShape {
   base::DType working = base::DType::f32;
   base::DType gradient = base::DType::f32;
   BatchPlan batch;
-  int layer_slots = 2;  // units in flight among the layers
-  Topology topology;    // how many pieces a unit has: the ranks of its group
+  int layer_slots = 2;  // flat groups in flight among the layers
+  Topology topology;    // how many pieces a flat group has: the ranks of its group
 };
 
 // How gradients are kept, a consequence of stage, fold and rounds:
@@ -27,21 +27,22 @@ struct StateShape {
 //    locally)
 //  - pieces: the folded sum of the own pieces, apart from `whole` (stages 2 and 3; stage 1, or a fold above 1, with
 //    more than one round)
-//  - units: rotating unit buffers (not with fold 1 at stage 1, nor at stage 0 on one rank with one round: there
+//  - flat groups: rotating flat group buffers (not with fold 1 at stage 1, nor at stage 0 on one rank with one round:
+//  there
 //    gradients go straight into `whole`)
 // Of experts that ranks share gradients have several sources (contributions_of), which are made and folded one after
-// the other: with fold 1 into unit buffers, from there into the sum. A local group is kept for every source.
+// the other: with fold 1 into flat group buffers, from there into the sum. A local group is kept for every source.
 struct GradientPlan {
-  bool whole = false, pieces = false, units = false;
+  bool whole = false, pieces = false, flat_groups = false;
 };
 GradientPlan gradient_plan(const StateShape& shape, int sources = 1);
 // How many of a use's local gradients are kept beside one another, where any are.
 std::int64_t kept_sources(const StateShape& shape, int sources);
-// The unit buffers; slots of units that have none are empty.
-SlotPlan gradient_slots(const UnitTable& table, const StateShape& shape);
+// The flat group buffers; slots of flat groups that have none are empty.
+SlotPlan gradient_slots(const FlatGroupTable& table, const StateShape& shape);
 
-// Between ranks that share layers, transfers of whole units go in segments of so many bytes, all pieces together: a
-// collective of the tensor group waits for one of them at most (params/transfers.h).
+// Between ranks that share layers, transfers of whole flat groups go in segments of so many bytes, all pieces together:
+// a collective of the tensor group waits for one of them at most (params/transfers.h).
 inline constexpr std::int64_t segment_bytes = std::int64_t{16} << 20;
 inline std::int64_t transfer_segments(std::int64_t bytes, int pieces, const Topology& topology,
                                       std::int64_t most = segment_bytes) {
@@ -49,9 +50,9 @@ inline std::int64_t transfer_segments(std::int64_t bytes, int pieces, const Topo
 }
 
 struct StateBytes {
-  std::int64_t parameters = 0, gathered_units = 0, gradients = 0, unit_gradients = 0, optimizer = 0,
+  std::int64_t parameters = 0, gathered_flat_groups = 0, gradients = 0, flat_group_gradients = 0, optimizer = 0,
                communication_staging = 0, save_snapshot = 0;
 };
-StateBytes state_bytes(const UnitTable& table, const StateShape& shape);
+StateBytes state_bytes(const FlatGroupTable& table, const StateShape& shape);
 
 }  // namespace trainyard::plan

@@ -90,9 +90,9 @@ int Topology::size(Axes axes) const {
 
 int Topology::coordinate(int rank, Axis axis) const {
   if (rank < 0 || rank >= world()) throw std::out_of_range(fmt::format("rank {} of {}", rank, world()));
-  int inner = 1, coordinate = 0, unit = 1;
+  int inner = 1, coordinate = 0, flat_group = 1;
   for (auto a = finest_.rbegin(); a != finest_.rend(); ++a) {
-    if (includes({axis}, a->axis)) coordinate += rank / inner % a->size * unit, unit *= a->size;
+    if (includes({axis}, a->axis)) coordinate += rank / inner % a->size * flat_group, flat_group *= a->size;
     inner *= a->size;
   }
   return coordinate;

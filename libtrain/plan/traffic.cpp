@@ -10,13 +10,14 @@ namespace trainyard::plan {
 
 namespace {
 
-// Calls over a whole unit, each in so many segments: all but the last are alike, together they are the unit.
-void add_calls(std::vector<SizedCalls>& out, const UnitEntry& e, const char* operation, base::DType type,
+// Calls over a whole flat group, each in so many segments: all but the last are alike, together they are the flat
+// group.
+void add_calls(std::vector<SizedCalls>& out, const FlatGroupEntry& e, const char* operation, base::DType type,
                std::int64_t calls, std::int64_t sending, std::int64_t segments) {
   const auto each = e.layout.piece / segments;
   const auto add = [&](std::int64_t piece, std::int64_t n) {
     if (n > 0)
-      out.push_back({name_of(e.unit.group), e.pieces, operation, type, e.pieces * piece * base::size_of(type),
+      out.push_back({name_of(e.flat_group.group), e.pieces, operation, type, e.pieces * piece * base::size_of(type),
                      n * calls, n * sending});
   };
   add(each, segments - 1);
@@ -24,12 +25,12 @@ void add_calls(std::vector<SizedCalls>& out, const UnitEntry& e, const char* ope
 }
 
 // As the stores cut what goes between other calls (params/transfers.h).
-std::int64_t segments_of(const UnitEntry& e, base::DType type, const Topology& topology, std::int64_t most) {
+std::int64_t segments_of(const FlatGroupEntry& e, base::DType type, const Topology& topology, std::int64_t most) {
   return transfer_segments(e.layout.padded * base::size_of(type), e.pieces, topology, most);
 }
 
-// Stage 3: every lease of a micro-batch gathers its unit.
-template <class Leases> std::vector<SizedCalls> gathers(const UnitTable& table, const StateShape& shape,
+// Stage 3: every lease of a micro-batch gathers its flat group.
+template <class Leases> std::vector<SizedCalls> gathers(const FlatGroupTable& table, const StateShape& shape,
                                                         std::int64_t micros, std::int64_t most, Leases leases) {
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries())
@@ -68,11 +69,11 @@ std::vector<SizedCalls> calls_of_blocks(int ranks, const ModelPart& part, std::i
 std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shape, Reduction reduction, int turn,
                                    std::int64_t most) {
   const auto& batch = shape.batch;
-  const UnitTable table(part, shape.topology);
+  const FlatGroupTable table(part, shape.topology);
   const auto sending = reduction == Reduction::fast ? batch.rounds() : batch.rounds_of(turn);
   // Experts that ranks share have their gradients added up source by source, as long as there is a micro-batch; a rank
   // sends those of each whose tokens it gets, in the rounds in which that has some.
-  const auto of_sources = [&](const UnitEntry& e, int rank) {
+  const auto of_sources = [&](const FlatGroupEntry& e, int rank) {
     std::int64_t n = 0;
     for (int source = 0; source < e.contributions; ++source) n += batch.rounds_of(source * e.pieces + rank);
     return n;
@@ -140,13 +141,15 @@ std::vector<SizedCalls> pipe_calls(const ModelConfig& model, const Stages& stage
   return out;
 }
 
-std::vector<SizedCalls> unit_of_stages_calls(const ModelPart& part, const std::vector<std::string>& units_of_stages,
-                                             const StateShape& shape) {
+std::vector<SizedCalls> flat_group_of_stages_calls(const ModelPart& part,
+                                                   const std::vector<std::string>& flat_groups_of_stages,
+                                                   const StateShape& shape) {
   std::vector<SizedCalls> out;
-  if (units_of_stages.empty()) return out;
-  const UnitTable table(part, shape.topology);
+  if (flat_groups_of_stages.empty()) return out;
+  const FlatGroupTable table(part, shape.topology);
   for (const auto& e : table.entries())
-    if (std::find(units_of_stages.begin(), units_of_stages.end(), e.unit.name) != units_of_stages.end())
+    if (std::find(flat_groups_of_stages.begin(), flat_groups_of_stages.end(), e.flat_group.name) !=
+        flat_groups_of_stages.end())
       out.push_back(
           {"stages", 2, "all_gather", shape.gradient, 2 * e.layout.piece * base::size_of(shape.gradient), 1, 1});
   return out;
@@ -176,7 +179,7 @@ std::int64_t validation_rounds(const BatchPlan& batch, std::int64_t sequences) {
 std::vector<Traffic> validation_traffic(const ModelPart& part, const StateShape& shape, std::int64_t sequences) {
   const auto d = shape.batch.data_ranks;
   if (shape.zero != 3 || d == 1) return {};
-  return added_up(gathers(UnitTable(part, shape.topology), shape, validation_rounds(shape.batch, sequences),
+  return added_up(gathers(FlatGroupTable(part, shape.topology), shape, validation_rounds(shape.batch, sequences),
                           segment_bytes, [](const auto& e) { return e.evaluation_leases; }));
 }
 

@@ -14,7 +14,7 @@ namespace trainyard::plan {
 
 // Collective calls of one operation and size.
 struct SizedCalls {
-  std::string group;      // "data" or "expert_data", that of the units; "tensor"; "expert", or "expert_inner" and
+  std::string group;      // "data" or "expert_data", that of the flat groups; "tensor"; "expert", or "expert_inner" and
                           // "expert_outer" (plan/expert_nodes.h); "pipe", a pair of neighbouring stages
   int ranks = 1;          // of that group
   std::string operation;  // as the ledger names it
@@ -24,11 +24,11 @@ struct SizedCalls {
   std::int64_t sending = 0;  // those in which the rank sends its part: (N-1)/N of `bytes`
 };
 
-// Every call of a training step without validation, of the groups of units. Each round reduces every unit once for each
-// use (a tied table twice). Stages 0, 1, 2 gather every unit once after the last round, stage 0 as gradient sums, 1 and
-// 2 as working parameters; stage 3 gathers for every lease of every micro-batch. An ordered reduction costs a rank
-// nothing in a round in which it idles. Between ranks that share layers a call of a unit is one for each of its
-// segments of `most` bytes. Not included: the engine's control group (flags, losses, norms).
+// Every call of a training step without validation, of the groups of flat groups. Each round reduces every flat group
+// once for each use (a tied table twice). Stages 0, 1, 2 gather every flat group once after the last round, stage 0 as
+// gradient sums, 1 and 2 as working parameters; stage 3 gathers for every lease of every micro-batch. An ordered
+// reduction costs a rank nothing in a round in which it idles. Between ranks that share layers a call of a flat group
+// is one for each of its segments of `most` bytes. Not included: the engine's control group (flags, losses, norms).
 std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shape, Reduction reduction, int data_rank,
                                    std::int64_t most = segment_bytes);
 
@@ -47,9 +47,10 @@ std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& mi
 // their gradients back. Each is a call of two ranks of which one sends.
 std::vector<SizedCalls> pipe_calls(const ModelConfig& model, const Stages& stages, int stage, const MicroShape& micro,
                                    Pass pass, std::int64_t micros);
-// What the stages that hold a unit together say to one another in a step (plan/stages.h): its folded pieces.
-std::vector<SizedCalls> unit_of_stages_calls(const ModelPart& part, const std::vector<std::string>& units_of_stages,
-                                             const StateShape& shape);
+// What the stages that hold a flat group together say to one another in a step (plan/stages.h): its folded pieces.
+std::vector<SizedCalls> flat_group_of_stages_calls(const ModelPart& part,
+                                                   const std::vector<std::string>& flat_groups_of_stages,
+                                                   const StateShape& shape);
 
 struct Traffic {
   std::string group, operation;
@@ -64,7 +65,7 @@ std::vector<Traffic> step_traffic(const ModelPart& part, const StateShape& shape
 // One validation over `sequences`, a multiple of the micro-batch: every data rank takes part in every round, also in a
 // last one that is not full.
 std::int64_t validation_rounds(const BatchPlan& batch, std::int64_t sequences);
-// Of the groups of units: only stage 3 sends anything.
+// Of the groups of flat groups: only stage 3 sends anything.
 std::vector<Traffic> validation_traffic(const ModelPart& part, const StateShape& shape, std::int64_t sequences);
 
 }  // namespace trainyard::plan

@@ -31,7 +31,7 @@ namespace {
 
 // What collectives read of another rank, and what measurements have in its place.
 bool read_by_peers(Category c) {
-  return c == Category::parameters || c == Category::gradients || c == Category::unit_gradients ||
+  return c == Category::parameters || c == Category::gradients || c == Category::flat_group_gradients ||
          c == Category::communication_staging;
 }
 

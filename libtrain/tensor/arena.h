@@ -16,9 +16,9 @@ namespace trainyard::tensor {
 // The categories of the memory ledger (promise 3), in report order.
 enum class Category : int {
   parameters,
-  gathered_units,
+  gathered_flat_groups,
   gradients,
-  unit_gradients,
+  flat_group_gradients,
   optimizer,
   activations,
   communication_staging,

@@ -15,7 +15,7 @@ using trainyard::base::DType;
 
 namespace {
 
-// The sample run with some values changed: `change(kind, piece of the first unit)`, on one rank.
+// The sample run with some values changed: `change(kind, piece of the first flat group)`, on one rank.
 void save_changed(const std::string& folder, const checkpoint::RunState& s,
                   const std::function<void(Kind, float*)>& change) {
   Rank rank(s, 0, 1);
@@ -39,7 +39,7 @@ std::map<std::string, checkpoint::TensorDifference> differences_of(
   return out;
 }
 
-constexpr const char* table = "/model/embedding.tokens.weight";  // the first tensor of the first unit, 131 x 24
+constexpr const char* table = "/model/embedding.tokens.weight";  // the first tensor of the first flat group, 131 x 24
 
 }  // namespace
 

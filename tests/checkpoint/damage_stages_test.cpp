@@ -94,9 +94,9 @@ TEST_P(StageDamage, RankFilesThatAreExchanged) {
   EXPECT_EQ(refusal(), "");
 }
 
-// A unit that no stage has, or two: the tied table, as if the last stage had saved its copy over its own norm; a tensor
-// of one stage in the place of the other's, of one shape, which only fingerprints can tell.
-TEST_P(StageDamage, UnitsOfAnotherStage) {
+// A flat group that no stage has, or two: the tied table, as if the last stage had saved its copy over its own norm; a
+// tensor of one stage in the place of the other's, of one shape, which only fingerprints can tell.
+TEST_P(StageDamage, FlatGroupsOfAnotherStage) {
   const auto indices = slurp(folder + "/ranks.index"), manifest = slurp(folder + "/manifest.json");
   const auto again = [&] { spit(folder + "/ranks.index", indices), spit(folder + "/manifest.json", manifest); };
   const auto parameters = bare_manifest(folder).parameters;
@@ -128,7 +128,7 @@ TEST_P(StageDamage, UnitsOfAnotherStage) {
       for (auto& stored : index.boxes)
         if (stored.tensor == one || stored.tensor == other) stored.tensor = one + other - stored.tensor;
     });
-  EXPECT_NE(reshard_refusal().find("fingerprint"), std::string::npos) << "two units of a stage exchanged";
+  EXPECT_NE(reshard_refusal().find("fingerprint"), std::string::npos) << "two flat groups of a stage exchanged";
   again();
   EXPECT_EQ(refusal(), "");
 }

@@ -72,8 +72,9 @@ TEST(Experts, AFileHoldsTheExpertsOfItsRank) {
     }
 }
 
-// Datasets are the rank's own units in the order that it has them in: that of plan::units of its part of the model.
-TEST(Experts, PiecesLieInTheOrderOfTheRanksUnits) {
+// Datasets are the rank's own flat groups in the order that it has them in: that of plan::flat groups of its part of
+// the model.
+TEST(Experts, PiecesLieInTheOrderOfTheRanksFlatGroups) {
   for (const auto& model : {moe(), moe_llama()}) {
     std::map<std::string, std::int32_t> numbers;
     for (const auto& p : checkpoint::parameters_of(model))
@@ -85,15 +86,15 @@ TEST(Experts, PiecesLieInTheOrderOfTheRanksUnits) {
         checkpoint::RankBoxes expected;
         std::int64_t at = 0;
         const int d = r % grid.data;
-        for (const auto& unit : plan::units(part_of(model, topology, grid.stages(), r))) {
-          if (unit.name == "embedding.tokens" && r >= grid.data) continue;  // a copy, which its owner saves
-          const bool experts = unit.name.ends_with(".experts") && grid.experts > 1;
+        for (const auto& flat_group : plan::flat_groups(part_of(model, topology, grid.stages(), r))) {
+          if (flat_group.name == "embedding.tokens" && r >= grid.data) continue;  // a copy, which its owner saves
+          const bool experts = flat_group.name.ends_with(".experts") && grid.experts > 1;
           const int ranks = experts ? grid.data / grid.experts : grid.data, place = experts ? d / grid.experts : d;
-          auto whole = unit;
+          auto whole = flat_group;
           whole.group = {plan::Axis::data};
           const auto layout = plan::layout(whole, ranks);
-          for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
-            const auto& p = unit.parameters[i];
+          for (std::size_t i = 0; i < flat_group.parameters.size(); ++i) {
+            const auto& p = flat_group.parameters[i];
             const auto begin = std::max(layout.offsets[i], place * layout.piece),
                        end = std::min(layout.offsets[i] + p.count(), (place + 1) * layout.piece);
             if (begin >= end) continue;
@@ -221,7 +222,7 @@ TEST(Experts, EqualPartsOfEveryLayer) {
   EXPECT_FALSE(checkpoint::divides_experts(gpt(), 2));
 }
 
-// Thousands of ranks and of layers: units are made once for each part, and a rank looks at its own alone.
+// Thousands of ranks and of layers: flat groups are made once for each part, and a rank looks at its own alone.
 TEST(Experts, ManyRanksOfManyLayers) {
   auto model = moe();
   model.layers = 1000;

@@ -71,15 +71,16 @@ TEST(NewLayout, NoMoreRanksThanTheModelHasWeights) {
 // Counted element by element: who of the ranks would save what.
 TEST(NewLayout, RanksThatHoldNothingAreCounted) {
   const auto model = gpt_of_heads();
-  const auto units = plan::units(model);
+  const auto flat_groups = plan::flat_groups(model);
   const auto s = state(model, base::DType::f32, 5);
   for (const auto& [data, tensor] : {std::pair{1, 1}, std::pair{3, 2}, std::pair{40, 1}, std::pair{25, 4}}) {
     const auto ranks = plan::replicas_of(data * tensor, tensor);
     int empty = 0;
     for (int r = 0; r < ranks.world(); ++r) {
       bool holds = false;
-      for (const auto& unit : units)
-        for (const auto x : saved_of(held_unit(s, checkpoint::Kind::m, unit, ranks, r), unit, ranks, r))
+      for (const auto& flat_group : flat_groups)
+        for (const auto x :
+             saved_of(held_flat_group(s, checkpoint::Kind::m, flat_group, ranks, r), flat_group, ranks, r))
           holds = holds || x != 0;  // padding is zero, and no value is
       empty += holds ? 0 : 1;
     }

@@ -26,10 +26,10 @@ std::string told_by(const std::string& folder, const plan::Topology& topology, i
   for (int r = 0; r < topology.world(); ++r) {
     checkpoint::ReadSums own(reader, threads);
     for (const auto kind : kinds)
-      for (const auto& unit : plan::units(part_of(reader.state().model, topology, {}, r))) {
-        std::vector<float> piece(static_cast<std::size_t>(plan::layout(unit, topology).piece));
-        reader.read_piece(kind, unit, topology, r, piece.data());
-        own.add(kind, unit, topology, r, piece.data());
+      for (const auto& flat_group : plan::flat_groups(part_of(reader.state().model, topology, {}, r))) {
+        std::vector<float> piece(static_cast<std::size_t>(plan::layout(flat_group, topology).piece));
+        reader.read_piece(kind, flat_group, topology, r, piece.data());
+        own.add(kind, flat_group, topology, r, piece.data());
       }
     all.add(own);
   }

@@ -17,7 +17,7 @@ using trainyard::base::DType;
 
 namespace {
 
-// 504 million parameters, 12 bytes each. All units of a kind are written from one buffer.
+// 504 million parameters, 12 bytes each. All flat groups of a kind are written from one buffer.
 constexpr std::int64_t layers = 160;
 
 void save_from_one_buffer(const std::string& folder, const checkpoint::RunState& s, int ranks) {
@@ -25,12 +25,13 @@ void save_from_one_buffer(const std::string& folder, const checkpoint::RunState&
     checkpoint::RankPieces pieces;
     pieces.rank = r, pieces.ranks = ranks;
     std::int64_t longest = 0;
-    for (const auto& unit : plan::units(s.model)) longest = std::max(longest, plan::layout(unit, ranks).piece);
+    for (const auto& flat_group : plan::flat_groups(s.model))
+      longest = std::max(longest, plan::layout(flat_group, ranks).piece);
     std::vector<float> buffer(static_cast<std::size_t>(longest));
     for (std::size_t i = 0; i < buffer.size(); ++i) buffer[i] = static_cast<float>(i % 9973) * 1e-4f;
-    for (const auto& unit : plan::units(s.model))
+    for (const auto& flat_group : plan::flat_groups(s.model))
       for (auto* views : {&pieces.model, &pieces.m, &pieces.v})
-        views->push_back(base::View(buffer.data(), DType::f32, {plan::layout(unit, ranks).piece}));
+        views->push_back(base::View(buffer.data(), DType::f32, {plan::layout(flat_group, ranks).piece}));
     pieces.boxes = checkpoint::boxes_of_pieces(s.model, plan::replicas_of(ranks, 1), r);
     checkpoint::write_rank(folder, s, pieces, {});
   }

@@ -235,9 +235,9 @@ TEST(Reading, AnotherModelIsRefused) {
   std::vector<float> out(100000);
   auto other = gpt();
   other.ffn = 48;
-  const auto wide = plan::units(other)[2];
+  const auto wide = plan::flat_groups(other)[2];
   EXPECT_THROW(reader.read_piece(checkpoint::Kind::m, wide, plan::Topology(), 0, out.data()), InputError);
-  const auto strange = plan::units(llama())[1];
+  const auto strange = plan::flat_groups(llama())[1];
   EXPECT_THROW(reader.read_piece(checkpoint::Kind::m, strange, plan::Topology(), 0, out.data()), InputError);
 }
 

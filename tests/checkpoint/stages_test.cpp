@@ -1,4 +1,5 @@
-// Ranks along a pipeline: each stage saves the units that it owns, whatever the boundaries; every other cut reads them.
+// Ranks along a pipeline: each stage saves the flat groups that it owns, whatever the boundaries; every other cut reads
+// them.
 #include "tests/checkpoint/stages.h"
 
 #include "tests/checkpoint/cuts.h"
@@ -51,7 +52,7 @@ TEST(Stages, OneStageWritesWhatRanksWithoutStagesDo) {
 }
 
 // Told by names: the embedding, layers 0 and 1, 2 to 5 and the head; and who has the tied table is the first stage.
-TEST(Stages, AFileHoldsTheUnitsOfItsStage) {
+TEST(Stages, AFileHoldsTheFlatGroupsOfItsStage) {
   const auto model = deep(gpt_of_heads());
   const plan::Stages stages{3, {0, 1, 3, 8}};
   const auto topology = plan::replicas_of(6, 2, 3);
@@ -124,8 +125,9 @@ TEST(Stages, ForeignStagesAreReadAndNotTakenForOurs) {
   }
 }
 
-// A unit that two stages save, as if the borrower of the tied table wrote its copy too: refused before it has a name.
-TEST(Stages, AUnitThatIsSavedTwiceIsNotPublished) {
+// A flat group that two stages save, as if the borrower of the tied table wrote its copy too: refused before it has a
+// name.
+TEST(Stages, AFlatGroupThatIsSavedTwiceIsNotPublished) {
   Scratch scratch;
   const auto s = state(deep(gpt_of_heads()), DType::f32, 5);
   const auto topology = plan::replicas_of(2, 1, 2);

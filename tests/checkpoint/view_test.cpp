@@ -57,8 +57,8 @@ TEST(View, H5dumpShowsWholeTensors) {
              {"embedding.tokens.weight", "layers.01.attention.q.weight", "layers.00.ffn.up.bias", "head.norm.weight"}) {
           const auto numbers = dumped(file, std::string(checkpoint::path_of(kind)) + "/" + name);
           std::int64_t count = 0;
-          for (const auto& unit : plan::units(s.model))
-            for (const auto& p : unit.parameters)
+          for (const auto& flat_group : plan::flat_groups(s.model))
+            for (const auto& p : flat_group.parameters)
               if (p.name == name) count = p.count();
           ASSERT_EQ(static_cast<std::int64_t>(numbers.size()), count) << name << " on " << ranks;
           std::int64_t wrong = 0;

@@ -56,9 +56,9 @@ double worst_of(std::span<const float> logits, const nlohmann::json& row) {
 void compare_both_ways(checkpoint::Reader& reader, const nlohmann::json& expected) {
   const auto& m = reader.state().model;
   test::PlainStore store(m, base::DType::f32, 0);
-  for (std::size_t u = 0; u < store.units.size(); ++u) {
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u) {
     std::vector<float> flat(static_cast<std::size_t>(store.layouts[u].padded));
-    reader.read_piece(checkpoint::Kind::model, store.units[u], plan::Topology(), 0, flat.data());
+    reader.read_piece(checkpoint::Kind::model, store.flat_groups[u], plan::Topology(), 0, flat.data());
     std::copy(flat.begin(), flat.end(), store.master[u].begin());
   }
   store.publish();

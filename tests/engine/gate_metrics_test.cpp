@@ -32,9 +32,9 @@ TEST(GateMetrics, SharesAndMeansOfARecord) {
   const auto shape = engine::gate_record_shape(m);
   ASSERT_EQ(shape.rows, 2);
   ASSERT_EQ(shape.width, kernels::gate_record_sums + 4);
-  constexpr std::int64_t unit = 1 << 20;
-  const std::vector<std::int64_t> records{30, 12 * unit, 20 * unit, 10 * unit, 8, 4,  20, 10, 6,
-                                          40, 8 * unit,  4 * unit,  2 * unit,  8, 10, 30, 0,  0};
+  constexpr std::int64_t flat_group = 1 << 20;
+  const std::vector<std::int64_t> records{30, 12 * flat_group, 20 * flat_group, 10 * flat_group, 8, 4,  20, 10, 6,
+                                          40, 8 * flat_group,  4 * flat_group,  2 * flat_group,  8, 10, 30, 0,  0};
   const auto all = engine::gate_metrics(m, records);
   ASSERT_EQ(all.layers.size(), 2u);
   const auto &a = all.layers[0], &b = all.layers[1];

@@ -39,7 +39,7 @@ class OneRank {
   // All weights, as f32, on the host.
   std::vector<float> weights() {
     std::vector<float> out;
-    for (int u = 0; u < trainer_.context().units(); ++u) {
+    for (int u = 0; u < trainer_.context().flat_groups(); ++u) {
       const auto piece = trainer_.store().states().master_piece(u);
       std::vector<float> part(static_cast<std::size_t>(piece.count()));
       tensor::copy(trainer_.compute(), piece, base::View::of(part.data(), {piece.count()}));
@@ -140,14 +140,14 @@ TEST(GpuCapture, RecordsOfGatesComeWithTheNumbers) {
   results.send();
   ASSERT_STREQ(failure_of(runtime.end_capture(stream, &graph)), "");
   using Records = std::vector<std::int64_t>;
-  constexpr std::int64_t unit = 1 << 20;
+  constexpr std::int64_t flat_group = 1 << 20;
   for (int launch = 0; launch < 2; ++launch) {  // the second forgets what the first has told
     ASSERT_STREQ(failure_of(runtime.launch_graph(graph, stream)), "");
     exec.synchronize();
     if (launch == 0) continue;
     const auto told = results.take().gate_records;
     EXPECT_EQ(Records(told.begin(), told.end()),
-              (Records{0, 0, 0, 0, 0, 0, 0, 8, 24 * unit, 32 * unit, 8 * unit, 16, 10, 2}));
+              (Records{0, 0, 0, 0, 0, 0, 0, 8, 24 * flat_group, 32 * flat_group, 8 * flat_group, 16, 10, 2}));
   }
   results.begin();
   results.agree(rank.trainer().store().counted_gradients());

@@ -67,7 +67,7 @@ data::SetIndex write_text(const std::string& folder) {
   return index;
 }
 
-using Weights = std::vector<std::vector<float>>;  // master values, whole units
+using Weights = std::vector<std::vector<float>>;  // master values, whole flat groups
 
 struct Run {
   std::vector<engine::StepOutcome> outcomes;
@@ -89,13 +89,13 @@ Run train(const json& page, base::DType dtype, int zero, int ranks, const std::s
     const auto keep = [&](int step) {
       std::lock_guard lock(mutex);
       auto& all = run.weights[step];
-      all.resize(static_cast<std::size_t>(trainer.context().units()));
-      for (int u = 0; u < trainer.context().units(); ++u) {
+      all.resize(static_cast<std::size_t>(trainer.context().flat_groups()));
+      for (int u = 0; u < trainer.context().flat_groups(); ++u) {
         const auto& layout = trainer.context().layout(u);
-        auto& unit = all[static_cast<std::size_t>(u)];
-        unit.resize(static_cast<std::size_t>(layout.padded));
+        auto& flat_group = all[static_cast<std::size_t>(u)];
+        flat_group.resize(static_cast<std::size_t>(layout.padded));
         std::copy_n(trainer.store().states().master_piece(u).ptr<float>(), layout.piece,
-                    unit.begin() + rank * layout.piece);
+                    flat_group.begin() + rank * layout.piece);
       }
     };
     keep(0);
@@ -117,11 +117,11 @@ struct Tolerance {
 };
 
 void compare_parameters(const json& page, const Run& run, const Tolerance& tolerance, const std::string& where) {
-  const plan::UnitSet set(setup_of(page, base::DType::f32, 0, 1).plan.model, plan::Topology());
+  const plan::FlatGroupSet set(setup_of(page, base::DType::f32, 0, 1).plan.model, plan::Topology());
   std::size_t seen = 0;
-  for (std::size_t u = 0; u < set.units.size(); ++u)
-    for (std::size_t p = 0; p < set.units[u].parameters.size(); ++p, ++seen) {
-      const auto& parameter = set.units[u].parameters[p];
+  for (std::size_t u = 0; u < set.flat_groups.size(); ++u)
+    for (std::size_t p = 0; p < set.flat_groups[u].parameters.size(); ++p, ++seen) {
+      const auto& parameter = set.flat_groups[u].parameters[p];
       const auto& golden = page["parameters"][parameter.name];
       EXPECT_EQ(parameter.decay, golden["decays"].get<bool>()) << parameter.name;
       const auto at = set.layouts[u].offsets[p], n = parameter.count();

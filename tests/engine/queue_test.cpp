@@ -143,7 +143,7 @@ class Queue : public ::testing::Test {
         });
   }
   engine::RunConfig config(const std::string& name) const {
-    auto c = runs_.config(name);  // 3 layers: 6 units, and 7 uses, because the token table is used twice
+    auto c = runs_.config(name);  // 3 layers: 6 flat groups, and 7 uses, because the token table is used twice
     c.steps = 4;
     c.global_batch = 4;
     return c;
@@ -151,7 +151,7 @@ class Queue : public ::testing::Test {
   SmallRun runs_;
 };
 
-// The last unit that a step gathers, the head, arrives only when the first layer has begun.
+// The last flat group that a step gathers, the head, arrives only when the first layer has begun.
 TEST_F(Queue, GathersAfterAnUpdateAreBehindNoAgreement) {
   const auto plain = config("plain");
   const auto expected = runs_.bits(plain, runs_.run(plain, {2, 1, 1}));

@@ -73,18 +73,18 @@ TEST(Saver, TensorRanksSaveTheWholeModelOnce) {
         saver.wait();
         meet();
         checkpoint::Reader reader(folder + "/step-00000001", checkpoint::Reader::Check::as_needed);
-        for (int u = 0; u < ground.units(); ++u) {
+        for (int u = 0; u < ground.flat_groups(); ++u) {
           const auto master = store.states().master_piece(u);
           std::vector<float> read(static_cast<std::size_t>(master.count()), -1.0f);
-          reader.read_piece(checkpoint::Kind::master, ground.context.unit(u), ground.world.topology, ground.world.rank,
-                            read.data());
-          EXPECT_EQ(test::difference(master, read), "") << ground.context.unit(u).name;
+          reader.read_piece(checkpoint::Kind::master, ground.context.flat_group(u), ground.world.topology,
+                            ground.world.rank, read.data());
+          EXPECT_EQ(test::difference(master, read), "") << ground.context.flat_group(u).name;
         }
       });
       checkpoint::Reader reader(folder + "/step-00000001");
       reader.verify_all();
-      for (const auto& unit : plan::units(model))
-        for (const auto& p : unit.parameters) {
+      for (const auto& flat_group : plan::flat_groups(model))
+        for (const auto& p : flat_group.parameters) {
           std::vector<float> read(static_cast<std::size_t>(p.count()));
           reader.read_tensor(checkpoint::Kind::master, p.name, 0, p.count(), read.data());
           EXPECT_EQ(read, initial_values(p, 11)) << p.name;

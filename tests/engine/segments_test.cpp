@@ -1,4 +1,4 @@
-// Where ranks share layers, transfers of whole units go in segments between other calls: with segments of a few
+// Where ranks share layers, transfers of whole flat groups go in segments between other calls: with segments of a few
 // hundred bytes a step has the numbers of one rank, at every stage, in rounds that are not full, when it is abandoned,
 // and where rows are shared and validations stand between steps.
 #include "libtrain/engine/setup.h"
@@ -97,9 +97,9 @@ TEST(Diagnosis, NamesTheRowOfTheMicroBatch) {
       engine::Trainer trainer(setup.plan, setup.step, world, batches);
       trainer.store().initialize(config.seed);
       auto& context = trainer.context();
-      for (int u = 0; u < context.units(); ++u)
-        for (std::size_t p = 0; p < context.unit(u).parameters.size(); ++p)
-          if (context.unit(u).parameters[p].name.find("position") != std::string::npos)
+      for (int u = 0; u < context.flat_groups(); ++u)
+        for (std::size_t p = 0; p < context.flat_group(u).parameters.size(); ++p)
+          if (context.flat_group(u).parameters[p].name.find("position") != std::string::npos)
             trainer.store().states().master_piece(u).ptr<float>()[context.layout(u).offsets[p] + position * 32 + 5] =
                 std::numeric_limits<float>::quiet_NaN();
       trainer.store().pieces_loaded();

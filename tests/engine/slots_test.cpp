@@ -66,9 +66,9 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
     EXPECT_EQ(measured[static_cast<std::size_t>(tensor::Category::workspace)],
               predicted[static_cast<std::size_t>(tensor::Category::workspace)]);
     auto& context = trainer.context();
-    for (int u = 0; u < context.units(); ++u)
-      for (std::size_t p = 0; p < context.unit(u).parameters.size(); ++p)
-        if (context.unit(u).parameters[p].name == "layers.01.ffn_norm.weight")
+    for (int u = 0; u < context.flat_groups(); ++u)
+      for (std::size_t p = 0; p < context.flat_group(u).parameters.size(); ++p)
+        if (context.flat_group(u).parameters[p].name == "layers.01.ffn_norm.weight")
           trainer.store().states().master_piece(u).ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
     trainer.store().pieces_loaded();
     const auto found = trainer.diagnose(3);

@@ -80,8 +80,8 @@ TEST(Stages, CopiesOfATiedTableAreEqualAfterEveryStep) {
       for (std::int64_t step = 0; step < 4; ++step) {
         ASSERT_TRUE(trainer.begin_step(step, [] { return false; }));
         trainer.finish_step();
-        for (int u = 0; u < trainer.context().units(); ++u) {
-          if (trainer.context().unit(u).name != "embedding.tokens") continue;
+        for (int u = 0; u < trainer.context().flat_groups(); ++u) {
+          if (trainer.context().flat_group(u).name != "embedding.tokens") continue;
           std::string bytes;
           for (const auto& piece : {trainer.store().states().master_piece(u), trainer.store().states().m_piece(u),
                                     trainer.store().states().v_piece(u)})
@@ -105,9 +105,9 @@ TEST(Stages, DiagnosisIsThatOfOneRank) {
   const auto find = [&](const Shape& shape, const char* poisoned) {
     std::string found;
     on(tied(runs), shape, {}, [&](engine::Trainer& trainer, engine::World& world) {
-      for (int u = 0; u < trainer.context().units(); ++u)
-        for (std::size_t p = 0; p < trainer.context().unit(u).parameters.size(); ++p)
-          if (trainer.context().unit(u).parameters[p].name == poisoned)
+      for (int u = 0; u < trainer.context().flat_groups(); ++u)
+        for (std::size_t p = 0; p < trainer.context().flat_group(u).parameters.size(); ++p)
+          if (trainer.context().flat_group(u).parameters[p].name == poisoned)
             trainer.store().states().master_piece(u).ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
       trainer.store().pieces_loaded();
       const auto text = trainer.diagnose(0);

@@ -99,7 +99,7 @@ struct Ground {
     return m;
   }
   World& world;
-  plan::UnitSet set;
+  plan::FlatGroupSet set;
   tensor::Arena none{tensor::Category::workspace, 0};
   std::unique_ptr<tensor::Exec> compute;
   std::unique_ptr<params::StoreContext> context;

@@ -51,8 +51,8 @@ class Recompute {
  public:
   Recompute(const plan::ModelConfig& model, base::DType dtype)
       : model_(model), dtype_(dtype), store_(model, dtype, 21) {
-    for (auto& unit : store_.master)
-      for (auto& x : unit) x *= 8;
+    for (auto& flat_group : store_.master)
+      for (auto& x : flat_group) x *= 8;
     store_.publish();
   }
   std::vector<double> logits(std::span<const std::int32_t> window) {

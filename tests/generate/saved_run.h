@@ -34,11 +34,11 @@ struct SavedRun {
   // Initial weights times 8: far from uniform logits.
   explicit SavedRun(const plan::ModelConfig& model = tiny(), double factor = 8) : store(model, base::DType::f32, 21) {
     std::filesystem::remove_all(folder);
-    for (auto& unit : store.master)
-      for (auto& x : unit) x *= factor;
+    for (auto& flat_group : store.master)
+      for (auto& x : flat_group) x *= factor;
     store.publish();
     std::vector<std::vector<float>> flat;
-    for (const auto& unit : store.master) flat.emplace_back(unit.begin(), unit.end());
+    for (const auto& flat_group : store.master) flat.emplace_back(flat_group.begin(), flat_group.end());
     std::vector<std::vector<float>> zeros = flat;
     for (auto& z : zeros) std::fill(z.begin(), z.end(), 0.0f);
     checkpoint::RankPieces pieces;

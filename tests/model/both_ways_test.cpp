@@ -29,8 +29,8 @@ std::vector<plan::ModelConfig> models() {
 }
 
 void enlarge(PlainStore& store, double by) {
-  for (auto& unit : store.master)
-    for (auto& x : unit) x *= by;
+  for (auto& flat_group : store.master)
+    for (auto& x : flat_group) x *= by;
   store.publish();
 }
 

@@ -199,12 +199,12 @@ TEST(Decoder, GradientsAddUpOverSequences) {
     Runner runner(m, {b, t, DType::f64, 2}), single(m, {1, t, DType::f64, 2});
     const auto all = runner.train(whole, Batch(windows, true, 40));
     std::vector<std::vector<double>> sum;
-    for (const auto& unit : part.master) sum.emplace_back(unit.size(), 0.0);
+    for (const auto& flat_group : part.master) sum.emplace_back(flat_group.size(), 0.0);
     double loss = 0;
     const auto every = [&](auto&& f) {
-      for (std::size_t u = 0; u < part.units.size(); ++u)
-        for (std::size_t p = 0; p < part.units[u].parameters.size(); ++p)
-          for (std::int64_t i = 0; i < part.units[u].parameters[p].stored_count(); ++i)
+      for (std::size_t u = 0; u < part.flat_groups.size(); ++u)
+        for (std::size_t p = 0; p < part.flat_groups[u].parameters.size(); ++p)
+          for (std::int64_t i = 0; i < part.flat_groups[u].parameters[p].stored_count(); ++i)
             f(u, static_cast<int>(p), i, sum[u][static_cast<std::size_t>(part.layouts[u].offsets[p] + i)]);
     };
     for (std::int64_t s = 0; s < b; ++s) {
@@ -230,8 +230,8 @@ TEST(Decoder, EverySiteOfDropoutActsInTrainingOnly) {
       later(formula_windows(plain.vocabulary, 0, 2, 20, false), false, 2);
   const auto run = [](const plan::ModelConfig& m, const Batch& micro, std::uint64_t seed) {
     PlainStore store(m, DType::f32, 1);
-    for (auto& unit : store.master)
-      for (auto& x : unit) x *= 4;  // attention and branches matter
+    for (auto& flat_group : store.master)
+      for (auto& x : flat_group) x *= 4;  // attention and branches matter
     store.publish();
     Runner runner(m, {2, 20, DType::f32, 1});
     return std::pair{runner.train(store, micro, seed).loss_sum, runner.evaluate(store, micro).loss_sum};

@@ -42,7 +42,7 @@ void compare_records(const Golden& golden, const Records& records, const json& l
     const auto name = fmt::format("layers.{:02}", layer);
     const auto& want = layers.at(name);
     const auto loss = [&](int sum) {
-      return static_cast<double>(records.at(row, sum)) * kernels::gate_record_unit / static_cast<double>(targets);
+      return static_cast<double>(records.at(row, sum)) * kernels::gate_record_flat_group / static_cast<double>(targets);
     };
     EXPECT_EQ(records.at(row, kernels::target_sum), targets);
     EXPECT_EQ(records.at(row, kernels::kept_places), want["kept"].get<std::int64_t>()) << name;
@@ -63,9 +63,9 @@ void compare_records(const Golden& golden, const Records& records, const json& l
 
 // Biases of choices, moved by the rule of plan::Update.
 void move_biases(PlainStore& store, const GradientOf& loads, std::int64_t tokens) {
-  for (std::size_t u = 0; u < store.units.size(); ++u)
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p) {
-      const auto& parameter = store.units[u].parameters[p];
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
+      const auto& parameter = store.flat_groups[u].parameters[p];
       if (parameter.update.kind != plan::Update::Kind::even_load) continue;
       const auto mean = static_cast<double>(parameter.update.choices * tokens) / static_cast<double>(parameter.count());
       for (std::int64_t i = 0; i < parameter.count(); ++i) {
@@ -103,9 +103,9 @@ void experts_parity(const std::string& name, base::DType dtype, double loss_tole
                         static_cast<std::uint64_t>(s * b + first));
       const auto result = runner.train(store, batch, seed);
       loss += result.loss_sum, targets += result.targets;
-      for (std::size_t u = 0; u < store.units.size(); ++u)
-        for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
-          for (std::int64_t i = 0; i < store.units[u].parameters[p].count(); ++i)
+      for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+        for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p)
+          for (std::int64_t i = 0; i < store.flat_groups[u].parameters[p].count(); ++i)
             place(u, p, i) += store.gradient_of(static_cast<int>(u), static_cast<int>(p), i);
     }
     const double want = golden.page[losses][static_cast<std::size_t>(s)];

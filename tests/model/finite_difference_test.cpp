@@ -41,9 +41,9 @@ void expect_near(double analytic, double numeric, double scale, const std::strin
 void stir(PlainStore& store) {
   std::mt19937_64 random(5);
   std::normal_distribution<double> normal(0, 0.2);
-  for (std::size_t u = 0; u < store.units.size(); ++u)
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
-      for (std::int64_t i = 0; i < store.units[u].parameters[p].count(); ++i)
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p)
+      for (std::int64_t i = 0; i < store.flat_groups[u].parameters[p].count(); ++i)
         store.master[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + i)] += normal(random);
   store.publish();
 }
@@ -53,21 +53,21 @@ void check_parameters(PlainStore& store, const std::vector<plan::Use>& uses, con
                       int samples) {
   std::mt19937_64 random(11);
   for (const auto& use : uses) {
-    const auto u = static_cast<std::size_t>(use.unit);
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p) {
-      const auto& parameter = store.units[u].parameters[p];
+    const auto u = static_cast<std::size_t>(use.flat_group);
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
+      const auto& parameter = store.flat_groups[u].parameters[p];
       if (parameter.update.kind != plan::Update::Kind::adamw) continue;  // it has no gradient
       std::vector<std::pair<std::int64_t, double>> chosen;
       double scale = 0;
       objective();  // the gradients at the point itself
       for (std::int64_t i = 0; i < parameter.count(); ++i)
-        scale = std::max(scale, std::abs(store.gradient_of(use.unit, static_cast<int>(p), i)));
+        scale = std::max(scale, std::abs(store.gradient_of(use.flat_group, static_cast<int>(p), i)));
       for (int k = 0; k < samples; ++k) {
         const auto i = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(parameter.count()));
-        chosen.emplace_back(i, store.gradient_of(use.unit, static_cast<int>(p), i));
+        chosen.emplace_back(i, store.gradient_of(use.flat_group, static_cast<int>(p), i));
       }
       for (std::int64_t i = parameter.count(); i < parameter.stored_count(); ++i)
-        ASSERT_EQ(store.gradient_of(use.unit, static_cast<int>(p), i), 0.0) << "padding of " << parameter.name;
+        ASSERT_EQ(store.gradient_of(use.flat_group, static_cast<int>(p), i), 0.0) << "padding of " << parameter.name;
       for (const auto& [i, analytic] : chosen) {
         double& x = store.master[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + i)];
         const double numeric = derivative(x, 1e-3, objective, [&] { store.publish(); });
@@ -254,7 +254,7 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
   check_parameters(store, place.uses, objective, 4);
   EXPECT_EQ(store.held, 0);
   EXPECT_EQ(store.opened, 0);
-  for (const auto& use : place.uses) EXPECT_EQ((store.committed[{use.unit, use.use}]), 1);
+  for (const auto& use : place.uses) EXPECT_EQ((store.committed[{use.flat_group, use.use}]), 1);
   if (place.part == plan::Part::input) return;  // it has no input stream
   objective();
   const auto analytic = gradient;

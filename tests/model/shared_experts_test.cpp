@@ -23,15 +23,15 @@ class ShareStore : public params::ParameterStore {
  public:
   ShareStore(const plan::ModelPart& part, const plan::Topology& topology, DType dtype, std::uint64_t seed,
              bool crowded = false)
-      : units(plan::units(part)), dtype_(dtype), wide_(dtype == DType::f64 ? DType::f64 : DType::f32) {
-    for (const auto& unit : units) {
-      layouts.push_back(plan::layout(unit, 1));
-      sources.push_back(plan::contributions_of(unit, topology));
+      : flat_groups(plan::flat_groups(part)), dtype_(dtype), wide_(dtype == DType::f64 ? DType::f64 : DType::f32) {
+    for (const auto& flat_group : flat_groups) {
+      layouts.push_back(plan::layout(flat_group, 1));
+      sources.push_back(plan::contributions_of(flat_group, topology));
       next_.push_back(0), open_.push_back(false);
       const auto n = static_cast<std::size_t>(layouts.back().padded);
       weights_.emplace_back(n * 8, 0), gradients_.emplace_back(n * 8 * static_cast<std::size_t>(sources.back()), 0);
-      for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-        const auto& parameter = unit.parameters[p];
+      for (std::size_t p = 0; p < flat_group.parameters.size(); ++p) {
+        const auto& parameter = flat_group.parameters[p];
         std::vector<float> values(static_cast<std::size_t>(parameter.stored_count()),
                                   parameter.init.kind == plan::Init::Kind::ones ? 1.0f : 0.0f);
         if (parameter.init.kind == plan::Init::Kind::normal)
@@ -46,49 +46,49 @@ class ShareStore : public params::ParameterStore {
       }
     }
   }
-  static base::View slot(std::vector<char>& flat, const plan::UnitLayout& layout, std::size_t p, DType dtype) {
+  static base::View slot(std::vector<char>& flat, const plan::FlatLayout& layout, std::size_t p, DType dtype) {
     const auto& shape = layout.shapes[p];
     char* at = flat.data() + layout.offsets[p] * base::size_of(dtype);
     return shape.size() == 1 ? base::View(at, dtype, {shape[0]}) : base::View(at, dtype, {shape[0], shape[1]});
   }
   // The gradient that was made for the tokens of one rank.
-  std::vector<char> gradient_of(std::size_t unit, std::size_t parameter, int source) {
-    const auto view = slot(gradients_[unit], layouts[unit], parameter, wide_);
-    const char* at = static_cast<char*>(view.data) + source * layouts[unit].padded * base::size_of(wide_);
+  std::vector<char> gradient_of(std::size_t flat_group, std::size_t parameter, int source) {
+    const auto view = slot(gradients_[flat_group], layouts[flat_group], parameter, wide_);
+    const char* at = static_cast<char*>(view.data) + source * layouts[flat_group].padded * base::size_of(wide_);
     return {at, at + view.bytes()};
   }
-  std::vector<plan::Unit> units;
-  std::vector<plan::UnitLayout> layouts;
+  std::vector<plan::FlatGroup> flat_groups;
+  std::vector<plan::FlatLayout> layouts;
   std::vector<int> sources;
 
  protected:
   void acquire(plan::Use) override {}
   void give_back(plan::Use) override {}
   base::View weight(plan::Use use, int index) override {
-    const auto u = static_cast<std::size_t>(use.unit);
+    const auto u = static_cast<std::size_t>(use.flat_group);
     return slot(weights_[u], layouts[u], static_cast<std::size_t>(index), dtype_);
   }
   char* of_source(plan::Use use, int source) {
-    const auto u = static_cast<std::size_t>(use.unit);
+    const auto u = static_cast<std::size_t>(use.flat_group);
     return gradients_[u].data() + source * layouts[u].padded * base::size_of(wide_);
   }
   // One at a time, in their order.
   void open(plan::Use use, int source) override {
-    const auto u = static_cast<std::size_t>(use.unit);
-    EXPECT_EQ(next_[u], source) << units[u].name;
-    EXPECT_FALSE(std::exchange(open_[u], true) != 0) << units[u].name;
+    const auto u = static_cast<std::size_t>(use.flat_group);
+    EXPECT_EQ(next_[u], source) << flat_groups[u].name;
+    EXPECT_FALSE(std::exchange(open_[u], true) != 0) << flat_groups[u].name;
     std::memset(of_source(use, source), 0xff, static_cast<std::size_t>(layouts[u].padded * base::size_of(wide_)));
   }
   base::View gradient(plan::Use use, int source, int index) override {
-    const auto u = static_cast<std::size_t>(use.unit);
-    EXPECT_EQ(next_[u], source) << units[u].name;
+    const auto u = static_cast<std::size_t>(use.flat_group);
+    EXPECT_EQ(next_[u], source) << flat_groups[u].name;
     auto view = slot(gradients_[u], layouts[u], static_cast<std::size_t>(index), wide_);
     view.data = static_cast<char*>(view.data) + source * layouts[u].padded * base::size_of(wide_);
     return view;
   }
   void commit(plan::Use use, int source) override {
-    const auto u = static_cast<std::size_t>(use.unit);
-    EXPECT_EQ(next_[u], source) << units[u].name;
+    const auto u = static_cast<std::size_t>(use.flat_group);
+    EXPECT_EQ(next_[u], source) << flat_groups[u].name;
     open_[u] = false;
     next_[u] = (source + 1) % sources[u];
   }
@@ -96,12 +96,12 @@ class ShareStore : public params::ParameterStore {
  private:
   DType dtype_, wide_;
   std::vector<std::vector<char>> weights_, gradients_;
-  std::vector<int> next_;   // source of each unit
+  std::vector<int> next_;   // source of each flat group
   std::vector<char> open_;  // is one
 };
 
 plan::ModelConfig model_of(const plan::ExpertConfig& experts, plan::ModelConfig m) {
-  m.tied = false;  // one use of each unit
+  m.tied = false;  // one use of each flat group
   m.experts = experts;
   return m;
 }
@@ -131,9 +131,9 @@ Made alone(const plan::ModelConfig& m, DType dtype, const Batch& batch, plan::Re
   runner.decoder.backward(step, flow, runner.saved);
   Made out;
   out.loss = step.loss_sum;
-  for (std::size_t u = 0; u < store.units.size(); ++u)
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
-      out.gradients[store.units[u].parameters[p].name] = store.gradient_of(u, p, 0);
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p)
+      out.gradients[store.flat_groups[u].parameters[p].name] = store.gradient_of(u, p, 0);
   model::Step evaluation{*runner.exec, &store, batch.micro, dtype, 7, plan::Pass::evaluate, 0, 0};
   runner.decoder.evaluate(evaluation, runner.saved);
   out.evaluated = evaluation.loss_sum;
@@ -175,7 +175,7 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
         none(tensor::Category::parameters, 0);
     const auto exec = tensor::Exec::caller(&workspace, 1);
     const auto communication = tensor::Exec::worker("communication", nullptr);
-    const plan::UnitSet set(part, topology);
+    const plan::FlatGroupSet set(part, topology);
     comm::World world(
         "threads", rank, topology, threads.factory(rank),
         {{plan::Axis::data}, {plan::Axis::expert}, {plan::Axis::expert_outer}, {plan::Axis::expert_inner}});
@@ -221,10 +221,10 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
     EXPECT_EQ(sent_to(plan::Axis::expert_outer) > 0, ways.node > 1) << where;
     EXPECT_EQ(std::memcmp(&step.loss_sum, &mine.loss, sizeof(double)), 0) << where;
     std::int64_t shared = 0;
-    for (std::size_t u = 0; u < store.units.size(); ++u)
-      for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
+    for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+      for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p)
         for (int source = 0; source < store.sources[u]; ++source) {
-          const auto& name = store.units[u].parameters[p].name;
+          const auto& name = store.flat_groups[u].parameters[p].name;
           const auto& of = store.sources[u] > 1 ? want[static_cast<std::size_t>(source)] : mine;
           EXPECT_TRUE(store.gradient_of(u, p, source) == of.gradients.at(name)) << where << ": " << name << " of the "
                                                                                 << "tokens of rank " << source;

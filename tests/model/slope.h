@@ -18,10 +18,10 @@ inline void expect_slope_of_the_loss(PlainStore& store, Runner& runner, const Ba
   std::vector<std::vector<double>> direction;
   double slope = 0;
   std::uint64_t seed = 3;
-  for (std::size_t u = 0; u < store.units.size(); ++u) {
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u) {
     direction.emplace_back(store.master[u].size(), 0.0);
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
-      for (std::int64_t i = 0; i < store.units[u].parameters[p].count(); ++i) {
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p)
+      for (std::int64_t i = 0; i < store.flat_groups[u].parameters[p].count(); ++i) {
         seed = seed * 6364136223846793005ull + 1442695040888963407ull;
         const double x = static_cast<double>(seed >> 33) * 0x1p-30 - 1;
         direction[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + i)] = x;

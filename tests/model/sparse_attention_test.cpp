@@ -71,8 +71,8 @@ TEST(SparseAttention, ATokenReachesWhatTheBlocksLetItReach) {
   for (std::size_t n = 0; n < all_models.size(); n += every_model) {
     const auto& m = all_models[n];
     PlainStore store(m, DType::f32, 1);
-    for (auto& unit : store.master)
-      for (auto& x : unit) x *= 6;
+    for (auto& flat_group : store.master)
+      for (auto& x : flat_group) x *= 6;
     store.publish();
     const auto w = formula_windows(m.vocabulary, 0, 1, T, false);
     const auto all = reach(m);
@@ -105,8 +105,8 @@ TEST(SparseAttention, GradientsEqualFiniteDifferences) {
   for (auto m : models()) {
     m = with_dropout(m);
     PlainStore store(m, DType::f64, 1);
-    for (auto& unit : store.master)
-      for (auto& x : unit) x *= 5;
+    for (auto& flat_group : store.master)
+      for (auto& x : flat_group) x *= 5;
     store.publish();
     const Batch batch(formula_windows(m.vocabulary, 3, 2, T, true), true);
     Runner runner(m, {2, T, DType::f64, 2});

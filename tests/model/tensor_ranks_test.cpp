@@ -32,15 +32,15 @@ plan::ModelConfig eight_heads(plan::ModelConfig m, std::int64_t lanes) {
 struct Whole {
   double loss = 0, evaluated = 0;
   std::int64_t targets = 0;
-  std::vector<std::vector<std::vector<double>>> gradients;  // by unit, slot, element; of both uses
+  std::vector<std::vector<std::vector<double>>> gradients;  // by flat group, slot, element; of both uses
 };
 
 // Biases and norms are not what they begin as: 0 and 1 hide what is added or scaled twice.
 void stir(PlainStore& store, const plan::Topology& topology, int rank) {
-  for (std::size_t u = 0; u < store.units.size(); ++u)
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
-      for (const auto& [held, whole] : PlainStore::places(store.units[u].parameters[p], topology, rank))
-        if (store.units[u].parameters[p].shape.size() == 1)
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p)
+      for (const auto& [held, whole] : PlainStore::places(store.flat_groups[u].parameters[p], topology, rank))
+        if (store.flat_groups[u].parameters[p].shape.size() == 1)
           store.master[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + held)] +=
               0.3 * std::sin(0.7 * static_cast<double>(whole) + static_cast<double>(p));
   store.publish();
@@ -52,11 +52,11 @@ Whole one_rank(const plan::ModelConfig& m, const plan::MicroShape& shape, const 
   Runner runner(m, shape);
   const auto r = runner.train(store, batch);
   Whole out{r.loss_sum, 0, r.targets, {}};
-  for (std::size_t u = 0; u < store.units.size(); ++u) {
-    auto& unit = out.gradients.emplace_back();
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p) {
-      auto& slot = unit.emplace_back();
-      for (std::int64_t i = 0; i < store.units[u].parameters[p].stored_count(); ++i)
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u) {
+    auto& flat_group = out.gradients.emplace_back();
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
+      auto& slot = flat_group.emplace_back();
+      for (std::int64_t i = 0; i < store.flat_groups[u].parameters[p].stored_count(); ++i)
         slot.push_back(store.gradient_of(static_cast<int>(u), static_cast<int>(p), i));
     }
   }
@@ -102,13 +102,13 @@ void expect_same(const plan::ModelConfig& m, plan::MicroShape shape, const Batch
     expect_predicted(ground.ledger().totals(), m, shape, c.recompute, where);
     EXPECT_TRUE(same(r.loss_sum, want.loss)) << where << ": " << r.loss_sum << " against " << want.loss;
     EXPECT_EQ(r.targets, want.targets);
-    for (std::size_t u = 0; u < store.units.size(); ++u)
-      for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p) {
+    for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+      for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
         std::int64_t others = 0;
-        for (const auto& [held, whole] : PlainStore::places(store.units[u].parameters[p], ground.topology, rank))
+        for (const auto& [held, whole] : PlainStore::places(store.flat_groups[u].parameters[p], ground.topology, rank))
           others += !same(store.gradient_of(static_cast<int>(u), static_cast<int>(p), held),
                           want.gradients[u][p][static_cast<std::size_t>(whole)]);
-        EXPECT_EQ(others, 0) << where << ": rank " << rank << ", " << store.units[u].parameters[p].name;
+        EXPECT_EQ(others, 0) << where << ": rank " << rank << ", " << store.flat_groups[u].parameters[p].name;
       }
     EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, shape, plan::Pass::train, c.recompute))
         << where;
@@ -202,8 +202,8 @@ void finite_differences(const plan::ModelConfig& m, bool rows) {
   std::vector<std::unique_ptr<PlainStore>> stores;
   for (int r = 0; r < ranks; ++r) {
     stores.push_back(std::make_unique<PlainStore>(m, DType::f64, 3, topology, r));
-    for (auto& unit : stores.back()->master)
-      for (auto& x : unit) x *= 5;  // away from the initial values, so that every part matters
+    for (auto& flat_group : stores.back()->master)
+      for (auto& x : flat_group) x *= 5;  // away from the initial values, so that every part matters
     stores.back()->publish();
   }
   const auto loss = [&] {
@@ -218,10 +218,10 @@ void finite_differences(const plan::ModelConfig& m, bool rows) {
     return sums[0];
   };
   std::mt19937_64 random(11);
-  const auto& units = stores[0]->units;
-  for (std::size_t u = 0; u < units.size(); ++u)
-    for (std::size_t p = 0; p < units[u].parameters.size(); ++p) {
-      const auto& parameter = units[u].parameters[p];
+  const auto& flat_groups = stores[0]->flat_groups;
+  for (std::size_t u = 0; u < flat_groups.size(); ++u)
+    for (std::size_t p = 0; p < flat_groups[u].parameters.size(); ++p) {
+      const auto& parameter = flat_groups[u].parameters[p];
       const auto whole = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(parameter.count()));
       std::vector<double*> held;  // the element, where it is
       double analytic = 0;

@@ -53,7 +53,7 @@ class TensorRank {
           [](auto group) { return group->size() == 1 ? std::move(group) : comm::staged(std::move(group)); });
     return context;
   }
-  plan::UnitSet set_;
+  plan::FlatGroupSet set_;
   comm::World world_;
   std::unique_ptr<tensor::Exec> communication_;
   tensor::Arena none_;

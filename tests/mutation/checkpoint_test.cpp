@@ -64,17 +64,17 @@ class Checkpoint : public ::testing::Test {
     auto model = plan::model_to_json(reader.state().model), saved = plan::model_to_json(written.model);
     model["name"] = saved["name"];
     if (reader.state().identity.contains("model") && model != saved) return "another model";
-    const auto units = plan::units(written.model);
+    const auto flat_groups = plan::flat_groups(written.model);
     for (auto kind : checkpoint::all_kinds)
-      for (std::size_t u = 0; u < units.size(); ++u) {
-        const auto layout = plan::layout(units[u], 1);
+      for (std::size_t u = 0; u < flat_groups.size(); ++u) {
+        const auto layout = plan::layout(flat_groups[u], 1);
         std::vector<float> got(static_cast<std::size_t>(layout.piece));
-        reader.read_piece(kind, units[u], plan::Topology(), 0, got.data());
-        for (std::size_t p = 0; p < units[u].parameters.size(); ++p)
-          for (std::int64_t i = 0; i < units[u].parameters[p].count(); ++i)
+        reader.read_piece(kind, flat_groups[u], plan::Topology(), 0, got.data());
+        for (std::size_t p = 0; p < flat_groups[u].parameters.size(); ++p)
+          for (std::int64_t i = 0; i < flat_groups[u].parameters[p].count(); ++i)
             if (std::bit_cast<std::uint32_t>(got[static_cast<std::size_t>(layout.offsets[p] + i)]) !=
-                std::bit_cast<std::uint32_t>(value(kind, units[u].parameters[p].name, i, written.dtype)))
-              return fmt::format("another value of {}", units[u].parameters[p].name);
+                std::bit_cast<std::uint32_t>(value(kind, flat_groups[u].parameters[p].name, i, written.dtype)))
+              return fmt::format("another value of {}", flat_groups[u].parameters[p].name);
       }
     return "";
   }

@@ -31,7 +31,7 @@ void fold_step(GradientFold& fold, const Ground& g, const PlainModel& plain, Val
       fold.begin_micro({round, place(k, g.cut.fold)});
       for (auto use = plain.uses.rbegin(); use != plain.uses.rend(); ++use) {
         fold.open(*use);
-        ASSERT_EQ(fold.whole(*use).count(), plain.unit(use->unit).padded);
+        ASSERT_EQ(fold.whole(*use).count(), plain.flat_group(use->flat_group).padded);
         fill(fold.whole(*use), plain.gradient(kind, step, group * g.cut.fold + k, *use));
         fold.commit(*use);
       }
@@ -41,11 +41,11 @@ void fold_step(GradientFold& fold, const Ground& g, const PlainModel& plain, Val
 }
 
 void expect_pieces(GradientFold& fold, const Ground& g, const std::vector<Floats>& want, std::int64_t step) {
-  for (int u = 0; u < g.units(); ++u) {
+  for (int u = 0; u < g.flat_groups(); ++u) {
     const auto piece = fold.piece(u);
     ASSERT_EQ(piece.count() * g.cut.ranks, static_cast<std::int64_t>(want[static_cast<std::size_t>(u)].size()));
     const auto wrong = difference(piece, want[static_cast<std::size_t>(u)], g.rank() * piece.count());
-    EXPECT_EQ(wrong, "") << g.cut.text() << " rank " << g.rank() << " step " << step << " unit " << u;
+    EXPECT_EQ(wrong, "") << g.cut.text() << " rank " << g.rank() << " step " << step << " flat group " << u;
   }
 }
 
@@ -55,9 +55,9 @@ void expect_plain_folds(const plan::ModelConfig& model, const ParallelLayout& cu
   on_ranks(
       model, cut,
       [&](Ground& g) {
-        const PlainModel plain(g.set.units, g.set.uses, cut.ranks);
+        const PlainModel plain(g.set.flat_groups, g.set.uses, cut.ranks);
         GradientFold fold(g.context);
-        EXPECT_TRUE(g.full({&g.gradients, &g.unit_gradients, &g.staging}))
+        EXPECT_TRUE(g.full({&g.gradients, &g.flat_group_gradients, &g.staging}))
             << cut.text() << ": the plan gave other buffers";
         for (std::int64_t step = 0; step < 3; ++step) {
           const auto want = plain.folded(kind, step, cut.micros, cut.fold);
@@ -65,9 +65,9 @@ void expect_plain_folds(const plan::ModelConfig& model, const ParallelLayout& cu
           expect_pieces(fold, g, want, step);
           if (cut.zero != 0) continue;
           fold.gather_sums();
-          for (int u = 0; u < g.units(); ++u)
+          for (int u = 0; u < g.flat_groups(); ++u)
             EXPECT_EQ(difference(fold.gathered(u), want[static_cast<std::size_t>(u)]), "")
-                << cut.text() << " unit " << u;
+                << cut.text() << " flat group " << u;
         }
       },
       late);
@@ -122,7 +122,7 @@ TEST_P(Fold, NoBufferIsGivenAwayUnderAReduction) {
 // The plain model itself: the order of adding is seen in the bits, and a group is folded by itself.
 TEST(PlainFold, ShowsTheOrder) {
   const auto model = tied_model();
-  const PlainModel plain(plan::units(model), plan::uses(model), 1);
+  const PlainModel plain(plan::flat_groups(model), plan::uses(model), 1);
   EXPECT_NE(plain.folded(Values::scattered, 0, 6, 1), plain.folded(Values::scattered, 0, 6, 2));
   EXPECT_EQ(plain.folded(Values::integers, 0, 6, 1), plain.folded(Values::integers, 0, 6, 2));
   EXPECT_NE(plain.folded(Values::scattered, 0, 6, 2), plain.folded(Values::scattered, 0, 6, 3));

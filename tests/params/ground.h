@@ -21,8 +21,8 @@ namespace trainyard::test {
 
 using Reduction = decltype(params::StoreContext::reduction);
 
-// Odd widths, so that parameters have gaps between them and units padding behind; five layers for few slots. GPT-2's
-// token table is used twice.
+// Odd widths, so that parameters have gaps between them and flat groups padding behind; five layers for few slots.
+// GPT-2's token table is used twice.
 inline plan::ModelConfig tied_model() {
   auto m = plan::preset("gpt2-nano");
   m.lanes = 1, m.layers = 5, m.hidden = 6, m.heads = m.kv_heads = 2, m.ffn = 10, m.vocabulary = 5, m.context = 3;
@@ -137,19 +137,19 @@ class Ground {
          const std::function<void()>& before_each = {})
       : model(m), cut(c), set(m, c.topology()), bytes(plan::state_bytes(set.table, c.shape())),
         parameters(tensor::Category::parameters, bytes.parameters),
-        gathered(tensor::Category::gathered_units, bytes.gathered_units),
+        gathered(tensor::Category::gathered_flat_groups, bytes.gathered_flat_groups),
         gradients(tensor::Category::gradients, bytes.gradients),
-        unit_gradients(tensor::Category::unit_gradients, bytes.unit_gradients),
+        flat_group_gradients(tensor::Category::flat_group_gradients, bytes.flat_group_gradients),
         optimizer(tensor::Category::optimizer, bytes.optimizer),
         staging(tensor::Category::communication_staging, bytes.communication_staging),
         world(noted_world(c, rank, threads, before_each)), data(static_cast<Noting&>(world.group({plan::Axis::data}))),
         compute(tensor::Exec::caller(nullptr, 1)),
         worker(c.topology().world() > 1 ? tensor::Exec::worker("communication", nullptr) : nullptr),
-        context{set,        c.shape(), c.reduction, world,          *compute,  worker ? *worker : *compute,
-                parameters, gathered,  gradients,   unit_gradients, optimizer, staging} {}
+        context{set,      c.shape(), c.reduction,          world,     *compute, worker ? *worker : *compute, parameters,
+                gathered, gradients, flat_group_gradients, optimizer, staging} {}
 
   int rank() const { return data.rank(); }  // along data
-  int units() const { return context.units(); }
+  int flat_groups() const { return context.flat_groups(); }
   // The arenas that a part of a store took hold what was planned for it, to the byte.
   bool full(std::initializer_list<const UsedArena*> arenas) const {
     for (const auto* a : arenas)
@@ -159,9 +159,9 @@ class Ground {
 
   plan::ModelConfig model;
   ParallelLayout cut;
-  plan::UnitSet set;
+  plan::FlatGroupSet set;
   plan::StateBytes bytes;
-  UsedArena parameters, gathered, gradients, unit_gradients, optimizer, staging;
+  UsedArena parameters, gathered, gradients, flat_group_gradients, optimizer, staging;
   comm::World world;
   Noting& data;
   std::unique_ptr<tensor::Exec> compute, worker;

@@ -30,11 +30,11 @@ struct Parts {
 
 // As a checkpoint is read: every rank its own pieces.
 void load(Parts& parts, const Ground& g, const PlainModel& plain) {
-  for (int u = 0; u < g.units(); ++u) {
-    const auto first = g.rank() * (plain.unit(u).padded / g.cut.ranks);
-    fill(parts.states.master_piece(u), plain.unit(u).weight, first);
-    fill(parts.states.m_piece(u), plain.unit(u).m, first);
-    fill(parts.states.v_piece(u), plain.unit(u).v, first);
+  for (int u = 0; u < g.flat_groups(); ++u) {
+    const auto first = g.rank() * (plain.flat_group(u).padded / g.cut.ranks);
+    fill(parts.states.master_piece(u), plain.flat_group(u).weight, first);
+    fill(parts.states.m_piece(u), plain.flat_group(u).m, first);
+    fill(parts.states.v_piece(u), plain.flat_group(u).v, first);
   }
   parts.states.pieces_loaded(*parts.weights);
   parts.weights->complete();
@@ -54,15 +54,17 @@ void fold(Parts& parts, const Ground& g, const PlainModel& plain, std::int64_t s
 
 void expect_states(Parts& parts, Ground& g, const PlainModel& plain, std::int64_t step) {
   SCOPED_TRACE(fmt::format("{} rank {} after update {}", g.cut.text(), g.rank(), step));
-  for (int u = 0; u < g.units(); ++u) {
-    const auto piece = plain.unit(u).padded / g.cut.ranks, first = g.rank() * piece;
+  for (int u = 0; u < g.flat_groups(); ++u) {
+    const auto piece = plain.flat_group(u).padded / g.cut.ranks, first = g.rank() * piece;
     ASSERT_EQ(parts.states.master_piece(u).count(), piece);
-    EXPECT_EQ(difference(parts.states.master_piece(u), plain.unit(u).weight, first), "") << "master of unit " << u;
-    EXPECT_EQ(difference(parts.states.m_piece(u), plain.unit(u).m, first), "") << "m of unit " << u;
-    EXPECT_EQ(difference(parts.states.v_piece(u), plain.unit(u).v, first), "") << "v of unit " << u;
-    EXPECT_EQ(difference(parts.weights->own_piece(u), plain.unit(u).weight, first), "") << "working copy of unit " << u;
-    const auto updated_here = g.cut.zero == 0 ? difference(parts.weights->whole(u), plain.unit(u).weight) : "";
-    EXPECT_EQ(updated_here, "") << "unit " << u << " on a rank that updates all of it";
+    EXPECT_EQ(difference(parts.states.master_piece(u), plain.flat_group(u).weight, first), "")
+        << "master of flat group " << u;
+    EXPECT_EQ(difference(parts.states.m_piece(u), plain.flat_group(u).m, first), "") << "m of flat group " << u;
+    EXPECT_EQ(difference(parts.states.v_piece(u), plain.flat_group(u).v, first), "") << "v of flat group " << u;
+    EXPECT_EQ(difference(parts.weights->own_piece(u), plain.flat_group(u).weight, first), "")
+        << "working copy of flat group " << u;
+    const auto updated_here = g.cut.zero == 0 ? difference(parts.weights->whole(u), plain.flat_group(u).weight) : "";
+    EXPECT_EQ(updated_here, "") << "flat group " << u << " on a rank that updates all of it";
   }
 }
 
@@ -74,7 +76,7 @@ TEST(Optimizer, UpdatesAreThePlainOnes) {
       for (int ranks = 1; ranks <= 4; ++ranks)
         for (const auto working : {base::DType::f32, base::DType::bf16})
           on_ranks(model, {ranks, zero, working, ranks}, [](Ground& g) {
-            PlainModel plain(g.set.units, g.set.uses, g.cut.ranks);
+            PlainModel plain(g.set.flat_groups, g.set.uses, g.cut.ranks);
             plain.scatter(5);
             Parts parts(g);
             EXPECT_TRUE(g.full({&g.optimizer, &g.parameters})) << g.cut.text();
@@ -93,31 +95,32 @@ TEST(Optimizer, UpdatesAreThePlainOnes) {
 TEST(Optimizer, DecayAppliesToTheParametersThatSaySo) {
   for (const int zero : {0, 2})
     on_ranks(tied_model(), {3, zero, base::DType::f32, 3}, [](Ground& g) {
-      PlainModel plain(g.set.units, g.set.uses, 3);
+      PlainModel plain(g.set.flat_groups, g.set.uses, 3);
       plain.scatter(6);
-      for (auto& u : plain.units) std::fill(u.m.begin(), u.m.end(), 0.0f), std::fill(u.v.begin(), u.v.end(), 0.0f);
+      for (auto& u : plain.flat_groups)
+        std::fill(u.m.begin(), u.m.end(), 0.0f), std::fill(u.v.begin(), u.v.end(), 0.0f);
       Parts parts(g);
       load(parts, g, plain);
       for (const auto use : plain.uses) {
         parts.gradients.begin_micro({0, params::GradientFold::Position::Place::only});
         parts.gradients.open(use);
-        fill(parts.gradients.whole(use), Floats(static_cast<std::size_t>(plain.unit(use.unit).padded)));
+        fill(parts.gradients.whole(use), Floats(static_cast<std::size_t>(plain.flat_group(use.flat_group).padded)));
         parts.gradients.commit(use);
       }
       parts.gradients.finish();
       if (g.cut.zero == 0) parts.gradients.gather_sums();
       parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
       int shrunk = 0, kept = 0;
-      for (int u = 0; u < g.units(); ++u) {
+      for (int u = 0; u < g.flat_groups(); ++u) {
         const auto piece = parts.states.master_piece(u);
         for (std::int64_t i = 0; i < piece.count(); ++i) {
           const auto at = static_cast<std::size_t>(g.rank() * piece.count() + i);
-          const float before = plain.unit(u).weight[at], now = piece.ptr<float>()[i];
-          const bool live = plain.unit(u).live[at], decays = plain.unit(u).decays[at];
+          const float before = plain.flat_group(u).weight[at], now = piece.ptr<float>()[i];
+          const bool live = plain.flat_group(u).live[at], decays = plain.flat_group(u).decays[at];
           ASSERT_EQ(now, !live    ? 0
                          : decays ? before - plain_hyper.rate * (plain_hyper.decay * before)
                                   : before)
-              << "unit " << u << " element " << at;
+              << "flat group " << u << " element " << at;
           shrunk += decays, kept += live && !decays;
         }
       }

@@ -49,7 +49,7 @@ template <class Body> void with_permits(const ParallelLayout& cut, Body body) {
 
 // What a rank computes here is zeros everywhere.
 void zero_pieces(params::Weights& weights, const Ground& g) {
-  for (int u = 0; u < g.units(); ++u) tensor::clear(*g.compute, weights.own_piece(u));
+  for (int u = 0; u < g.flat_groups(); ++u) tensor::clear(*g.compute, weights.own_piece(u));
   weights.pieces_changed();
 }
 

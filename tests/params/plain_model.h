@@ -57,7 +57,7 @@ inline void fill(base::View view, const Floats& from, std::int64_t first = 0) {
   for (std::int64_t i = 0; i < view.count(); ++i) view.ptr<float>()[i] = from[static_cast<std::size_t>(first + i)];
 }
 
-struct PlainUnit {
+struct PlainFlatGroup {
   std::vector<std::int64_t> offsets;  // of the parameters, as decision 11 has them
   std::int64_t padded = 0;
   std::vector<char> live, decays;  // elements of a logical parameter; those under weight decay
@@ -72,11 +72,12 @@ struct PlainAdamW {
 
 class PlainModel {
  public:
-  PlainModel(const std::vector<plan::Unit>& described, const std::vector<plan::Use>& order, int pieces) : uses(order) {
-    for (const auto& unit : described) {
-      PlainUnit u;
+  PlainModel(const std::vector<plan::FlatGroup>& described, const std::vector<plan::Use>& order, int pieces)
+      : uses(order) {
+    for (const auto& flat_group : described) {
+      PlainFlatGroup u;
       std::int64_t end = 0;
-      for (const auto& p : unit.parameters) {
+      for (const auto& p : flat_group.parameters) {
         u.offsets.push_back((end + 15) / 16 * 16);
         std::int64_t logical = 1, stored = 1;
         for (auto n : p.shape) logical *= n;
@@ -91,36 +92,36 @@ class PlainModel {
       u.padded = (end + grain - 1) / grain * grain;
       const auto n = static_cast<std::size_t>(u.padded);
       u.live.resize(n), u.decays.resize(n), u.weight.resize(n), u.m.resize(n), u.v.resize(n);
-      units.push_back(std::move(u));
+      flat_groups.push_back(std::move(u));
     }
   }
-  const PlainUnit& unit(int u) const { return units[static_cast<std::size_t>(u)]; }
+  const PlainFlatGroup& flat_group(int u) const { return flat_groups[static_cast<std::size_t>(u)]; }
 
   // Scattered weights and moments, as if trained; zero where no parameter is.
   void scatter(std::int64_t seed) {
-    for (std::size_t u = 0; u < units.size(); ++u)
-      for (std::size_t i = 0; i < units[u].live.size(); ++i) {
-        if (!units[u].live[i]) continue;
+    for (std::size_t u = 0; u < flat_groups.size(); ++u)
+      for (std::size_t i = 0; i < flat_groups[u].live.size(); ++i) {
+        if (!flat_groups[u].live[i]) continue;
         const auto at = [&](std::int64_t what) {
           return value(Values::scattered, seed, what, static_cast<std::int64_t>(u), 0, static_cast<std::int64_t>(i));
         };
-        units[u].weight[i] = at(1), units[u].m[i] = at(2), units[u].v[i] = std::abs(at(3));
+        flat_groups[u].weight[i] = at(1), flat_groups[u].m[i] = at(2), flat_groups[u].v[i] = std::abs(at(3));
       }
   }
 
-  // The gradient of one micro-batch for one use of a unit.
+  // The gradient of one micro-batch for one use of a flat group.
   Floats gradient(Values kind, std::int64_t step, std::int64_t micro, plan::Use use) const {
-    const auto& u = unit(use.unit);
+    const auto& u = flat_group(use.flat_group);
     Floats out(u.live.size());
     for (std::size_t i = 0; i < out.size(); ++i)
-      if (u.live[i]) out[i] = value(kind, step, micro, use.unit, use.use, static_cast<std::int64_t>(i));
+      if (u.live[i]) out[i] = value(kind, step, micro, use.flat_group, use.use, static_cast<std::int64_t>(i));
     return out;
   }
 
   // Decision 1: the left fold over groups of `fold` micro-batches, each the left fold inside itself; then later uses
   // are added to the first (decision 4).
   std::vector<Floats> folded(Values kind, std::int64_t step, std::int64_t micros, std::int64_t fold) const {
-    std::vector<Floats> out(units.size());
+    std::vector<Floats> out(flat_groups.size());
     for (const auto& use : uses) {
       Floats sum;
       for (std::int64_t group = 0; group * fold < micros; ++group) {
@@ -129,7 +130,7 @@ class PlainModel {
           add(local, gradient(kind, step, m, use));
         add(sum, local);
       }
-      add(out[static_cast<std::size_t>(use.unit)], sum);
+      add(out[static_cast<std::size_t>(use.flat_group)], sum);
     }
     return out;
   }
@@ -137,23 +138,23 @@ class PlainModel {
   void update(const std::vector<Floats>& gradients, const PlainAdamW& h) {
     const float s1 = 1 - h.beta1, s2 = 1 - h.beta2, c1 = static_cast<float>(1 / h.bias1),
                 c2 = static_cast<float>(1 / h.bias2);
-    for (std::size_t u = 0; u < units.size(); ++u)
-      for (std::size_t i = 0; i < units[u].weight.size(); ++i) {
-        float &p = units[u].weight[i], &m = units[u].m[i], &v = units[u].v[i];
+    for (std::size_t u = 0; u < flat_groups.size(); ++u)
+      for (std::size_t i = 0; i < flat_groups[u].weight.size(); ++i) {
+        float &p = flat_groups[u].weight[i], &m = flat_groups[u].m[i], &v = flat_groups[u].v[i];
         const float g = gradients[u][i] * h.scale;
         const float old = h.beta1 * m, fresh = s1 * g;
         m = old + fresh;
         const float square = g * g, older = h.beta2 * v, fresher = s2 * square;
         v = older + fresher;
         const float corrected = v * c2, root = std::sqrt(corrected), d = root + h.epsilon;
-        const float mean = m * c1, quotient = mean / d, decay = (units[u].decays[i] ? h.decay : 0.0f) * p,
+        const float mean = m * c1, quotient = mean / d, decay = (flat_groups[u].decays[i] ? h.decay : 0.0f) * p,
                     change = quotient + decay;
         const float moved = h.rate * change;
         p = p - moved;
       }
   }
 
-  std::vector<PlainUnit> units;
+  std::vector<PlainFlatGroup> flat_groups;
   std::vector<plan::Use> uses;
 
  private:
@@ -174,10 +175,11 @@ inline int shared_dim(const std::string& name) {
   return name == "embedding.tokens.weight" || name == "head.weight" ? 0 : -1;
 }
 
-// What one of `tensor` ranks that share every unit holds of a plain model: its slices of the parameters, back to back.
+// What one of `tensor` ranks that share every flat group holds of a plain model: its slices of the parameters, back to
+// back.
 class PlainPart {
  public:
-  PlainPart(const std::vector<plan::Unit>& described, const PlainModel& whole, int pieces, int tensor, int part) {
+  PlainPart(const std::vector<plan::FlatGroup>& described, const PlainModel& whole, int pieces, int tensor, int part) {
     for (std::size_t u = 0; u < described.size(); ++u) {
       std::int64_t end = 0;
       auto& offsets = offsets_.emplace_back();
@@ -194,18 +196,18 @@ class PlainPart {
         for (std::int64_t r = 0; r < held_rows; ++r)
           for (std::int64_t c = 0; c < held_cols; ++c)
             from[static_cast<std::size_t>(offsets.back() + r * held_cols + c)] =
-                whole.units[u].offsets[i] + (first_row + r) * cols + first_col + c;
+                whole.flat_groups[u].offsets[i] + (first_row + r) * cols + first_col + c;
       }
       const std::int64_t grain = 64 * pieces;
       from.resize(static_cast<std::size_t>((end + grain - 1) / grain * grain), -1);
     }
   }
-  std::int64_t offset(int unit, std::size_t parameter) const {
-    return offsets_[static_cast<std::size_t>(unit)][parameter];
+  std::int64_t offset(int flat_group, std::size_t parameter) const {
+    return offsets_[static_cast<std::size_t>(flat_group)][parameter];
   }
-  // Its part of a flat unit, zero in the gaps.
-  Floats of(int unit, const Floats& whole) const {
-    const auto& from = from_[static_cast<std::size_t>(unit)];
+  // Its part of a flat flat group, zero in the gaps.
+  Floats of(int flat_group, const Floats& whole) const {
+    const auto& from = from_[static_cast<std::size_t>(flat_group)];
     Floats out(from.size());
     for (std::size_t i = 0; i < out.size(); ++i)
       if (from[i] >= 0) out[i] = whole[static_cast<std::size_t>(from[i])];
@@ -213,7 +215,8 @@ class PlainPart {
   }
 
  private:
-  std::vector<std::vector<std::int64_t>> offsets_, from_;  // of each unit: of each parameter, and element by element
+  std::vector<std::vector<std::int64_t>> offsets_,
+      from_;  // of each flat group: of each parameter, and element by element
 };
 
 }  // namespace trainyard::test

@@ -53,9 +53,9 @@ class Rank {
         set_(part_, topology_),
         states_{shape.zero, shape.working, base::DType::f32, {shape.micros, 1, shape.fold, shape.ranks}, 2, topology_},
         bytes_(plan::state_bytes(set_.table, states_)), parameters_(tensor::Category::parameters, bytes_.parameters),
-        gathered_(tensor::Category::gathered_units, bytes_.gathered_units),
+        gathered_(tensor::Category::gathered_flat_groups, bytes_.gathered_flat_groups),
         gradients_(tensor::Category::gradients, bytes_.gradients),
-        unit_gradients_(tensor::Category::unit_gradients, bytes_.unit_gradients),
+        flat_group_gradients_(tensor::Category::flat_group_gradients, bytes_.flat_group_gradients),
         optimizer_(tensor::Category::optimizer, bytes_.optimizer),
         staging_(tensor::Category::communication_staging, bytes_.communication_staging),
         world_("threads", rank, topology_, threads.factory(rank), {{plan::Axis::data}, {plan::Axis::expert_data}}),
@@ -70,7 +70,7 @@ class Rank {
                  parameters_,
                  gathered_,
                  gradients_,
-                 unit_gradients_,
+                 flat_group_gradients_,
                  optimizer_,
                  staging_},
         store_(context_), accesses_(plan::training_accesses(part_)) {
@@ -106,11 +106,11 @@ class Rank {
     store_.begin_evaluation(leases);
     for (const auto& use : leases) {
       const auto lease = store_.lease(use);
-      const auto& unit = context_.unit(use.unit);
-      for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+      const auto& flat_group = context_.flat_group(use.flat_group);
+      for (std::size_t p = 0; p < flat_group.parameters.size(); ++p) {
         const auto view = lease.weight(static_cast<int>(p));
         const auto* bytes = static_cast<const char*>(view.data);
-        out[unit.parameters[p].name] = {bytes, bytes + view.bytes()};
+        out[flat_group.parameters[p].name] = {bytes, bytes + view.bytes()};
       }
     }
     return out;
@@ -137,7 +137,7 @@ class Rank {
     return out;
   }
   bool full() const {
-    for (const auto* a : {&parameters_, &gathered_, &gradients_, &unit_gradients_, &optimizer_, &staging_})
+    for (const auto* a : {&parameters_, &gathered_, &gradients_, &flat_group_gradients_, &optimizer_, &staging_})
       if (!a->full()) return false;
     return true;
   }
@@ -153,9 +153,9 @@ class Rank {
       return group < 0 ? -1 : batch.first_micro(group) + k;
     };
     for (const auto& access : accesses_) {
-      const auto u = access.use.unit;
-      const auto& unit = context_.unit(u);
-      const bool shared = unit.group.has(plan::Axis::expert_data);
+      const auto u = access.use.flat_group;
+      const auto& flat_group = context_.flat_group(u);
+      const bool shared = flat_group.group.has(plan::Axis::expert_data);
       const int mine = topology_.turn(world_.rank), alike = shape_.ranks / shape_.experts;
       const auto own = micro_of(mine);
       if (!shared && own < 0) {
@@ -171,9 +171,9 @@ class Rank {
         auto grads = store_.grads(access.use, source);
         const auto m = shared ? micro_of(source * alike + mine % alike) : own;
         EXPECT_EQ(grads.wanted(), m >= 0);
-        for (std::size_t p = 0; p < unit.parameters.size() && m >= 0; ++p) {
+        for (std::size_t p = 0; p < flat_group.parameters.size() && m >= 0; ++p) {
           auto* out = grads.gradient(static_cast<int>(p)).ptr<float>();
-          const auto& parameter = unit.parameters[p];
+          const auto& parameter = flat_group.parameters[p];
           for (std::int64_t i = 0; i < parameter.stored_count(); ++i)
             out[i] = i < parameter.count() ? gradient_value(parameter, step, m + 100 * access.use.use, i) : 0.0f;
         }
@@ -198,10 +198,10 @@ class Rank {
   Shape shape_;
   plan::Topology topology_;
   plan::ModelPart part_;
-  plan::UnitSet set_;
+  plan::FlatGroupSet set_;
   plan::StateShape states_;
   plan::StateBytes bytes_;
-  UsedArena parameters_, gathered_, gradients_, unit_gradients_, optimizer_, staging_;
+  UsedArena parameters_, gathered_, gradients_, flat_group_gradients_, optimizer_, staging_;
   comm::World world_;
   std::unique_ptr<tensor::Exec> compute_, worker_;
   params::StoreContext context_;

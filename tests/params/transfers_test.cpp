@@ -47,26 +47,26 @@ TEST(Transfers, AreIssuedInOrderWhenTheyAreAskedForOrOthersGoBetween) {
   EXPECT_EQ(issued, "01");
 }
 
-// As after an update: all units of a model wait at once. No crossing waits for more than a quarter of the foremost,
-// and every layer finds its own issued in full without asking.
+// As after an update: all flat groups of a model wait at once. No crossing waits for more than a quarter of the
+// foremost, and every layer finds its own issued in full without asking.
 TEST(Transfers, GoAtTheForemostsPaceHoweverManyWait) {
-  constexpr int units = 100, crossings = 4;
+  constexpr int flat_groups = 100, crossings = 4;
   for (const std::int64_t segments : {1, 3, 4, 8, 13}) {
     const auto exec = tensor::Exec::caller(nullptr, 1);
     std::int64_t issued = 0;
     Transfers transfers(*exec, Transfers::Issue::between);
     std::vector<Transfers::Ticket> tickets;
-    for (int u = 0; u < units; ++u) tickets.push_back(transfers.add(segments, [&](std::int64_t) { ++issued; }));
-    for (int u = 0; u < units; ++u) {
+    for (int u = 0; u < flat_groups; ++u) tickets.push_back(transfers.add(segments, [&](std::int64_t) { ++issued; }));
+    for (int u = 0; u < flat_groups; ++u) {
       for (int crossing = 0; crossing < crossings; ++crossing) {
         const auto before = issued;
         transfers.let_some_follow();
-        EXPECT_LE(issued - before, (segments + crossings - 1) / crossings) << "unit " << u;
+        EXPECT_LE(issued - before, (segments + crossings - 1) / crossings) << "flat group " << u;
       }
-      EXPECT_GE(issued, (u + 1) * segments) << "unit " << u;
+      EXPECT_GE(issued, (u + 1) * segments) << "flat group " << u;
       transfers.done(tickets[static_cast<std::size_t>(u)]);
     }
-    EXPECT_EQ(issued, units * segments);
+    EXPECT_EQ(issued, flat_groups * segments);
   }
 }
 

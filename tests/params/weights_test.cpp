@@ -17,10 +17,10 @@ std::unique_ptr<Weights> make_weights(Ground& g) {
 
 // What an optimizer does: new pieces, then the word that they have changed.
 void write_pieces(Weights& weights, const Ground& g, const PlainModel& plain) {
-  for (int u = 0; u < g.units(); ++u) {
+  for (int u = 0; u < g.flat_groups(); ++u) {
     const auto piece = weights.own_piece(u);
     for (std::int64_t i = 0; i < piece.count(); ++i) {
-      const float w = plain.unit(u).weight[static_cast<std::size_t>(g.rank() * piece.count() + i)];
+      const float w = plain.flat_group(u).weight[static_cast<std::size_t>(g.rank() * piece.count() + i)];
       const auto bits = bf16_bits(w);
       if (piece.dtype == base::DType::bf16) std::memcpy(static_cast<char*>(piece.data) + 2 * i, &bits, 2);
       else piece.ptr<float>()[i] = w;
@@ -29,9 +29,9 @@ void write_pieces(Weights& weights, const Ground& g, const PlainModel& plain) {
   weights.pieces_changed();
 }
 
-std::vector<plan::Use> uses_of(std::initializer_list<int> units) {
+std::vector<plan::Use> uses_of(std::initializer_list<int> flat_groups) {
   std::vector<plan::Use> out;
-  for (int u : units) out.push_back({u, 0});
+  for (int u : flat_groups) out.push_back({u, 0});
   return out;
 }
 
@@ -44,20 +44,20 @@ std::vector<std::int64_t> gathered(const Ground& g) {
   return out;
 }
 
-std::vector<std::int64_t> padded(const PlainModel& plain, std::initializer_list<int> units) {
+std::vector<std::int64_t> padded(const PlainModel& plain, std::initializer_list<int> flat_groups) {
   std::vector<std::int64_t> out;
-  for (int u : units) out.push_back(plain.unit(u).padded);
+  for (int u : flat_groups) out.push_back(plain.flat_group(u).padded);
   return out;
 }
 
 // The first look finds a lease that did not wait, the second one under which a fetch overwrote the buffer.
 void expect_lease(Weights& weights, Ground& g, const PlainModel& plain, plan::Use use) {
   weights.acquire(use);
-  EXPECT_EQ(difference(weights.whole(use.unit), plain.unit(use.unit).weight), "")
-      << g.cut.text() << " unit " << use.unit;
+  EXPECT_EQ(difference(weights.whole(use.flat_group), plain.flat_group(use.flat_group).weight), "")
+      << g.cut.text() << " flat group " << use.flat_group;
   g.context.communication.synchronize();
-  EXPECT_EQ(difference(weights.whole(use.unit), plain.unit(use.unit).weight), "")
-      << g.cut.text() << " unit " << use.unit << " in the lease";
+  EXPECT_EQ(difference(weights.whole(use.flat_group), plain.flat_group(use.flat_group).weight), "")
+      << g.cut.text() << " flat group " << use.flat_group << " in the lease";
   weights.give_back(use);
 }
 
@@ -70,7 +70,7 @@ TEST(Weights, ALeaseSeesThePiecesOfTheLastUpdate) {
           on_ranks(
               tied_model(), {ranks, zero, working, ranks, 1, slots},
               [](Ground& g) {
-                PlainModel plain(g.set.units, g.set.uses, g.cut.ranks);
+                PlainModel plain(g.set.flat_groups, g.set.uses, g.cut.ranks);
                 const auto weights = make_weights(g);
                 EXPECT_TRUE(g.full({&g.parameters, &g.gathered})) << g.cut.text();
                 for (std::int64_t update = 0; update < 3; ++update) {
@@ -86,12 +86,12 @@ TEST(Weights, ALeaseSeesThePiecesOfTheLastUpdate) {
         }
 }
 
-// Stages 1 and 2: nothing until a pass begins; then every unit once, in the order of its leases, those that it does not
-// lease behind them; nothing in the passes after it.
+// Stages 1 and 2: nothing until a pass begins; then every flat group once, in the order of its leases, those that it
+// does not lease behind them; nothing in the passes after it.
 TEST(Weights, WholeOnesAreGatheredOnceInTheOrderOfTheLeases) {
   on_ranks(tied_model(), {2, 1}, [](Ground& g) {
-    PlainModel plain(g.set.units, g.set.uses, 2);
-    ASSERT_EQ(g.units(), 8);  // the token table, the positions, five layers, the final norm
+    PlainModel plain(g.set.flat_groups, g.set.uses, 2);
+    ASSERT_EQ(g.flat_groups(), 8);  // the token table, the positions, five layers, the final norm
     const auto weights = make_weights(g);
     weights->begin_pass(g.set.uses);
     EXPECT_TRUE(g.data.calls.empty());
@@ -105,19 +105,21 @@ TEST(Weights, WholeOnesAreGatheredOnceInTheOrderOfTheLeases) {
     weights->begin_pass(g.set.uses);
     weights->complete();
     EXPECT_EQ(g.data.calls.size(), 8u);
-    for (int u = 0; u < g.units(); ++u) EXPECT_EQ(difference(weights->whole(u), plain.unit(u).weight), "") << u;
+    for (int u = 0; u < g.flat_groups(); ++u)
+      EXPECT_EQ(difference(weights->whole(u), plain.flat_group(u).weight), "") << u;
   });
 }
 
 // complete() leaves nothing to gather and nothing to wait for.
 TEST(Weights, CompleteOnesAreWholeWithoutAPass) {
   on_ranks(tied_model(), {3, 2, base::DType::bf16}, [](Ground& g) {
-    PlainModel plain(g.set.units, g.set.uses, 3);
+    PlainModel plain(g.set.flat_groups, g.set.uses, 3);
     const auto weights = make_weights(g);
     plain.scatter(4);
     write_pieces(*weights, g, plain);
     weights->complete();
-    for (int u = 0; u < g.units(); ++u) EXPECT_EQ(difference(weights->whole(u), plain.unit(u).weight), "") << u;
+    for (int u = 0; u < g.flat_groups(); ++u)
+      EXPECT_EQ(difference(weights->whole(u), plain.flat_group(u).weight), "") << u;
     const auto calls = g.data.calls.size();
     weights->begin_pass(g.set.uses);
     EXPECT_EQ(g.data.calls.size(), calls);
@@ -127,7 +129,7 @@ TEST(Weights, CompleteOnesAreWholeWithoutAPass) {
 // One rank has nothing to gather at stages 0 to 2.
 TEST(Weights, OneRankGathersNoWholeOnes) {
   on_ranks(tied_model(), {1, 1}, [](Ground& g) {
-    PlainModel plain(g.set.units, g.set.uses, 1);
+    PlainModel plain(g.set.flat_groups, g.set.uses, 1);
     const auto weights = make_weights(g);
     plain.scatter(1);
     write_pieces(*weights, g, plain);
@@ -137,9 +139,9 @@ TEST(Weights, OneRankGathersNoWholeOnes) {
   });
 }
 
-// Stage 3, units leased in order: the table, the positions, five layers, the final norm. So many are fetched once the
-// first, second, ... is leased: as many layers ahead as there are slots, and never into a slot whose lease is still to
-// come or not yet over.
+// Stage 3, flat groups leased in order: the table, the positions, five layers, the final norm. So many are fetched once
+// the first, second, ... is leased: as many layers ahead as there are slots, and never into a slot whose lease is still
+// to come or not yet over.
 TEST(Weights, SlotsBoundHowFarIsFetchedAhead) {
   const std::vector<std::pair<int, std::vector<std::size_t>>> expected = {{1, {2, 3, 3, 4, 5, 6, 8, 8}},
                                                                           {2, {3, 4, 4, 5, 6, 8, 8, 8}},
@@ -147,7 +149,7 @@ TEST(Weights, SlotsBoundHowFarIsFetchedAhead) {
                                                                           {9, {8, 8, 8, 8, 8, 8, 8, 8}}};
   for (const auto& [slots, counts] : expected)
     on_ranks(tied_model(), {2, 3, base::DType::f32, 2, 1, slots}, [&counts = counts](Ground& g) {
-      PlainModel plain(g.set.units, g.set.uses, 2);
+      PlainModel plain(g.set.flat_groups, g.set.uses, 2);
       const auto weights = make_weights(g);
       plain.scatter(9);
       write_pieces(*weights, g, plain);
@@ -169,7 +171,7 @@ TEST(Weights, SlotsBoundHowFarIsFetchedAhead) {
 TEST(Weights, EveryLeaseIsAGather) {
   for (const int slots : {1, 2, 9})
     on_ranks(tied_model(), {2, 3, base::DType::bf16, 2, 1, slots}, [](Ground& g) {
-      PlainModel plain(g.set.units, g.set.uses, 2);
+      PlainModel plain(g.set.flat_groups, g.set.uses, 2);
       const auto weights = make_weights(g);
       plain.scatter(2);
       write_pieces(*weights, g, plain);
@@ -178,14 +180,14 @@ TEST(Weights, EveryLeaseIsAGather) {
       weights->begin_pass(order);
       for (const auto use : order) expect_lease(*weights, g, plain, use);
       std::vector<std::int64_t> want;
-      for (const auto use : order) want.push_back(plain.unit(use.unit).padded);
+      for (const auto use : order) want.push_back(plain.flat_group(use.flat_group).padded);
       EXPECT_EQ(gathered(g), want);
     });
 }
 
 TEST(Weights, ALeaseOutOfTheStatedOrderIsRefused) {
   on_ranks(tied_model(), {1, 3}, [](Ground& g) {
-    const PlainModel plain(g.set.units, g.set.uses, 1);
+    const PlainModel plain(g.set.flat_groups, g.set.uses, 1);
     const auto weights = make_weights(g);
     write_pieces(*weights, g, plain);
     const auto order = uses_of({0, 1});
@@ -208,20 +210,21 @@ TEST(Weights, ALeaseOutOfTheStatedOrderIsRefused) {
 TEST(WeightStore, LeasesParametersInTheirStoredShape) {
   for (const int zero : {0, 3})
     on_ranks(untied_model(), {2, zero, base::DType::f32, 2}, [zero](Ground& g) {
-      PlainModel plain(g.set.units, g.set.uses, 2);
+      PlainModel plain(g.set.flat_groups, g.set.uses, 2);
       params::WeightStore store(g.context);
       plain.scatter(3);
       write_pieces(store.weights(), g, plain);
       store.begin_evaluation(g.set.uses);
       for (const auto use : g.set.uses) {
         const auto lease = store.lease(use);
-        const auto& parameters = g.set.units[static_cast<std::size_t>(use.unit)].parameters;
+        const auto& parameters = g.set.flat_groups[static_cast<std::size_t>(use.flat_group)].parameters;
         for (std::size_t p = 0; p < parameters.size(); ++p) {
           const auto w = lease.weight(static_cast<int>(p));
           const auto& stored = parameters[p].stored;
           EXPECT_EQ(w.shape[0], stored[0]) << parameters[p].name;
           EXPECT_EQ(w.cols(), stored.back()) << parameters[p].name;
-          EXPECT_EQ(difference(w, plain.unit(use.unit).weight, plain.unit(use.unit).offsets[p]), "")
+          EXPECT_EQ(difference(w, plain.flat_group(use.flat_group).weight, plain.flat_group(use.flat_group).offsets[p]),
+                    "")
               << parameters[p].name << " at ZeRO " << zero;
         }
       }

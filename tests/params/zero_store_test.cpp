@@ -27,30 +27,30 @@ kernels::AdamW hyper() {
 }
 
 // Initial values: drawn for each parameter by its name, over its logical shape.
-void initialize(PlainModel& plain, const std::vector<plan::Unit>& units, std::uint64_t seed) {
-  for (std::size_t u = 0; u < units.size(); ++u)
-    for (std::size_t p = 0; p < units[u].parameters.size(); ++p) {
-      const auto& parameter = units[u].parameters[p];
+void initialize(PlainModel& plain, const std::vector<plan::FlatGroup>& flat_groups, std::uint64_t seed) {
+  for (std::size_t u = 0; u < flat_groups.size(); ++u)
+    for (std::size_t p = 0; p < flat_groups[u].parameters.size(); ++p) {
+      const auto& parameter = flat_groups[u].parameters[p];
       std::int64_t count = 1;
       for (auto n : parameter.shape) count *= n;
       Floats values(static_cast<std::size_t>(count), parameter.init.kind == plan::Init::Kind::ones ? 1.0f : 0.0f);
       if (parameter.init.kind == plan::Init::Kind::normal)
         base::fill_normal(values.data(), count, seed, parameter.name, 0, parameter.init.stddev);
-      std::copy(values.begin(), values.end(), plain.units[u].weight.begin() + plain.units[u].offsets[p]);
+      std::copy(values.begin(), values.end(), plain.flat_groups[u].weight.begin() + plain.flat_groups[u].offsets[p]);
     }
 }
 
-void expect_weights(const params::Lease& lease, const Ground& g, const Floats& unit, const PlainPart& part,
+void expect_weights(const params::Lease& lease, const Ground& g, const Floats& flat_group, const PlainPart& part,
                     plan::Use use) {
-  for (std::size_t p = 0; p < g.context.unit(use.unit).parameters.size(); ++p)
-    EXPECT_EQ(difference(lease.weight(static_cast<int>(p)), unit, part.offset(use.unit, p)), "")
-        << g.cut.text() << " unit " << use.unit << " parameter " << p;
+  for (std::size_t p = 0; p < g.context.flat_group(use.flat_group).parameters.size(); ++p)
+    EXPECT_EQ(difference(lease.weight(static_cast<int>(p)), flat_group, part.offset(use.flat_group, p)), "")
+        << g.cut.text() << " flat group " << use.flat_group << " parameter " << p;
 }
 
 struct Training {
   explicit Training(Ground& ground)
-      : g(ground), plain(g.set.units, g.set.uses, g.cut.ranks),
-        part(g.set.units, plain, g.cut.ranks, g.cut.tensor, g.world.rank % g.cut.tensor),
+      : g(ground), plain(g.set.flat_groups, g.set.uses, g.cut.ranks),
+        part(g.set.flat_groups, plain, g.cut.ranks, g.cut.tensor, g.world.rank % g.cut.tensor),
         accesses(plan::training_accesses(g.model)), store(g.context) {}
 
   void micro(std::int64_t step, std::int64_t micro, params::GradientFold::Position position) {
@@ -58,14 +58,14 @@ struct Training {
     for (const auto& access : accesses) {
       if (access.kind == plan::Access::Kind::lease) {
         const auto lease = store.lease(access.use);
-        expect_weights(lease, g, held(access.use.unit), part, access.use);
+        expect_weights(lease, g, held(access.use.flat_group), part, access.use);
         continue;
       }
       auto grads = store.grads(access.use);
       // What a block writes: every element of every parameter, rows beyond the vocabulary as zeros; never the gaps.
-      const auto gradient = part.of(access.use.unit, plain.gradient(kind(), step, micro, access.use));
-      for (std::size_t p = 0; p < g.context.unit(access.use.unit).parameters.size(); ++p)
-        fill(grads.gradient(static_cast<int>(p)), gradient, part.offset(access.use.unit, p));
+      const auto gradient = part.of(access.use.flat_group, plain.gradient(kind(), step, micro, access.use));
+      for (std::size_t p = 0; p < g.context.flat_group(access.use.flat_group).parameters.size(); ++p)
+        fill(grads.gradient(static_cast<int>(p)), gradient, part.offset(access.use.flat_group, p));
       grads.commit();
     }
   }
@@ -87,10 +87,10 @@ struct Training {
     }
     store.finish();
     const auto folded = plain.folded(kind(), step, g.cut.micros, g.cut.fold);
-    for (int u = 0; u < g.units(); ++u) {
+    for (int u = 0; u < g.flat_groups(); ++u) {
       const auto piece = store.piece_gradient(u);
       EXPECT_EQ(difference(piece, part.of(u, folded[static_cast<std::size_t>(u)]), g.rank() * piece.count()), "")
-          << g.cut.text() << " gradient of unit " << u;
+          << g.cut.text() << " gradient of flat group " << u;
     }
     expect_norm(folded);
     store.update(hyper());
@@ -100,7 +100,7 @@ struct Training {
   void evaluate() {
     const auto order = plan::leases_of(plan::evaluation_accesses(g.model));
     store.begin_evaluation(order);
-    for (const auto use : order) expect_weights(store.lease(use), g, held(use.unit), part, use);
+    for (const auto use : order) expect_weights(store.lease(use), g, held(use.flat_group), part, use);
   }
 
   // The ranks together count every element of the logical parameters once.
@@ -110,12 +110,13 @@ struct Training {
     const auto limbs = base::View::of(counted.limbs.data(), {static_cast<std::int64_t>(counted.limbs.size())});
     g.world.control->all_reduce(g.context.communication, limbs, comm::Reduction::sum);
     g.context.communication.synchronize();
-    for (const auto& unit : folded)
-      kernels::square_sum(*g.compute, base::View::of(unit.data(), {static_cast<std::int64_t>(unit.size())}), expected);
+    for (const auto& flat_group : folded)
+      kernels::square_sum(*g.compute, base::View::of(flat_group.data(), {static_cast<std::int64_t>(flat_group.size())}),
+                          expected);
     EXPECT_EQ(kernels::value(counted), kernels::value(expected)) << g.cut.text();
   }
 
-  Floats held(int unit) const { return part.of(unit, plain.unit(unit).weight); }
+  Floats held(int flat_group) const { return part.of(flat_group, plain.flat_group(flat_group).weight); }
 
   Values kind() const { return g.cut.reduction == Reduction::fast ? Values::integers : Values::scattered; }
 
@@ -156,10 +157,11 @@ void expect_plain_training(const plan::ModelConfig& model, const ParallelLayout&
       [segment_bytes](Ground& g) {
         g.context.segment_bytes = segment_bytes;
         Training run(g);
-        EXPECT_TRUE(g.full({&g.parameters, &g.gathered, &g.gradients, &g.unit_gradients, &g.optimizer, &g.staging}))
+        EXPECT_TRUE(
+            g.full({&g.parameters, &g.gathered, &g.gradients, &g.flat_group_gradients, &g.optimizer, &g.staging}))
             << g.cut.text();
         run.store.initialize(11);
-        initialize(run.plain, g.set.units, 11);
+        initialize(run.plain, g.set.flat_groups, 11);
         run.evaluate();
         for (std::int64_t step = 0; step < 3; ++step) {
           g.context.communication.synchronize();
@@ -170,12 +172,12 @@ void expect_plain_training(const plan::ModelConfig& model, const ParallelLayout&
           expect_announced_traffic(run, before);
           if (step == 1) run.evaluate();
         }
-        for (int u = 0; u < g.units(); ++u) {
+        for (int u = 0; u < g.flat_groups(); ++u) {
           const auto master = run.store.states().master_piece(u), v = run.store.states().v_piece(u);
           const auto first = g.rank() * master.count();
-          EXPECT_EQ(difference(master, run.held(u), first), "") << g.cut.text() << " unit " << u;
-          EXPECT_EQ(difference(v, run.part.of(u, run.plain.unit(u).v), first), "")
-              << g.cut.text() << " v of unit " << u;
+          EXPECT_EQ(difference(master, run.held(u), first), "") << g.cut.text() << " flat group " << u;
+          EXPECT_EQ(difference(v, run.part.of(u, run.plain.flat_group(u).v), first), "")
+              << g.cut.text() << " v of flat group " << u;
         }
       },
       late);
@@ -200,7 +202,7 @@ TEST_P(Steps, OfTheFastReductionAreToo) {
                             {ranks, GetParam(), base::DType::bf16, (ranks + 1) * fold, fold, 2, Reduction::fast});
 }
 
-// Ranks that share every unit: each holds its slices of what the plain model holds, from the initial values on.
+// Ranks that share every flat group: each holds its slices of what the plain model holds, from the initial values on.
 TEST_P(Steps, OfTensorRanksAreSlicesOfPlainOnes) {
   for (const auto& model : {tied_model_of_heads(), untied_model_of_heads()})
     for (const int tensor : {2, 4})
@@ -227,18 +229,18 @@ TEST_P(Steps, LeaveZerosBetweenParameters) {
   on_ranks(tied_model(), {2, GetParam(), base::DType::f32, 5}, [](Ground& g) {
     Training run(g);
     run.store.initialize(3);
-    initialize(run.plain, g.set.units, 3);
+    initialize(run.plain, g.set.flat_groups, 3);
     run.step(0);
     std::int64_t between = 0;
-    for (int u = 0; u < g.units(); ++u) {
+    for (int u = 0; u < g.flat_groups(); ++u) {
       const auto gradient = run.store.piece_gradient(u), weight = run.store.states().master_piece(u),
                  m = run.store.states().m_piece(u);
       for (std::int64_t i = 0; i < gradient.count(); ++i) {
-        if (run.plain.unit(u).live[static_cast<std::size_t>(g.rank() * gradient.count() + i)]) continue;
+        if (run.plain.flat_group(u).live[static_cast<std::size_t>(g.rank() * gradient.count() + i)]) continue;
         ++between;
-        ASSERT_EQ(gradient.ptr<float>()[i], 0) << "unit " << u;
-        ASSERT_EQ(weight.ptr<float>()[i], 0) << "unit " << u;
-        ASSERT_EQ(m.ptr<float>()[i], 0) << "unit " << u;
+        ASSERT_EQ(gradient.ptr<float>()[i], 0) << "flat group " << u;
+        ASSERT_EQ(weight.ptr<float>()[i], 0) << "flat group " << u;
+        ASSERT_EQ(m.ptr<float>()[i], 0) << "flat group " << u;
       }
     }
     EXPECT_GT(between, 0);

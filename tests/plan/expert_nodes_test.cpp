@@ -68,7 +68,7 @@ TEST(ExpertNodes, AreTwoAxesOfExperts) {
       EXPECT_EQ(nodes.rank_of({{Axis::data, nodes.coordinate(rank, Axis::data)}, {Axis::tensor, rank % 2}}), rank);
       EXPECT_EQ(expert_share(nodes, rank).part, expert_share(one, rank).part);
     }
-    const Unit of_experts{"u", Part::layers, {Axis::expert_data}, {}, {Axis::expert, Axis::tensor}},
+    const FlatGroup of_experts{"u", Part::layers, {Axis::expert_data}, {}, {Axis::expert, Axis::tensor}},
         of_all{"v", Part::layers, {Axis::data}, {}, {}};
     const Parameter parameter{"u.a", {64}, {64}, {}, true, {}};
     for (int rank = 0; rank < 16; ++rank) {

@@ -131,7 +131,7 @@ TEST(ExpertParallel, IsRefusedWithWhatWouldWork) {
   expect_refused(p, "--expert-parallel 0 must lie between 1 and 131072", "give a value from 1 to 131072");
 }
 
-// Of ranks that hold others the units of experts are an equal part, and all else is what it was.
+// Of ranks that hold others the flat groups of experts are an equal part, and all else is what it was.
 TEST(ExpertParallel, ARankHoldsItsPart) {
   for (const int zero : {0, 1, 2, 3}) {
     std::int64_t before = 0;
@@ -140,12 +140,12 @@ TEST(ExpertParallel, ARankHoldsItsPart) {
       p.zero = zero;
       predict(p);
       std::int64_t held = 0, others = 0;
-      const UnitTable table(p.part_of_rank(3), p.topology);
+      const FlatGroupTable table(p.part_of_rank(3), p.topology);
       for (const auto& e : table.entries()) {
-        const bool of_experts = e.unit.name.ends_with(".experts");
+        const bool of_experts = e.flat_group.name.ends_with(".experts");
         EXPECT_EQ(e.pieces, of_experts ? 8 / experts : 8);
         EXPECT_EQ(e.contributions, of_experts ? experts : 1);
-        (of_experts ? held : others) += e.times * static_cast<std::int64_t>(e.unit.parameters.size());
+        (of_experts ? held : others) += e.times * static_cast<std::int64_t>(e.flat_group.parameters.size());
       }
       EXPECT_EQ(held, 3 * 8 / experts * 4) << "three layers, four tensors of an expert";
       EXPECT_EQ(p.memory.total(), memory_of_stage(p, 0).total());
@@ -158,8 +158,8 @@ TEST(ExpertParallel, ARankHoldsItsPart) {
       }
       const auto names = [&](int rank) {
         std::string out;
-        for (const auto& unit : units(p.part_of_rank(rank)))
-          if (unit.name == "layers.01.experts") out = unit.parameters.front().name;
+        for (const auto& flat_group : flat_groups(p.part_of_rank(rank)))
+          if (flat_group.name == "layers.01.experts") out = flat_group.parameters.front().name;
         return out;
       };
       EXPECT_EQ(names(0), "layers.01.experts.00.up.weight");

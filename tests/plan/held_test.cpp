@@ -73,11 +73,12 @@ TEST(Held, PlacesInAGroupAreThoseOfItsRanksAscending) {
     }
 }
 
-// Ranges of a flat unit are those of its parameters, whatever is between them.
+// Ranges of a flat flat group are those of its parameters, whatever is between them.
 TEST(Held, RangesLeaveGapsOut) {
   const auto parameter = [](const char* name, std::int64_t n) { return Parameter{name, {n}, {n}, {}, true, {}}; };
-  const Unit unit{"u", Part::layers, {Axis::data}, {parameter("u.a", 17), parameter("u.b", 5), parameter("u.c", 64)}};
-  const auto flat = layout(unit, 2);
+  const FlatGroup flat_group{
+      "u", Part::layers, {Axis::data}, {parameter("u.a", 17), parameter("u.b", 5), parameter("u.c", 64)}};
+  const auto flat = layout(flat_group, 2);
   const auto found = held_ranges(flat, 10, 60);
   ASSERT_EQ(found.size(), 3u);
   const std::vector<std::vector<std::int64_t>> expected{{0, 0, 10, 7}, {1, 22, 0, 5}, {2, 38, 0, 12}};

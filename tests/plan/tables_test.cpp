@@ -121,14 +121,14 @@ TEST(Inventory, ParameterCountsOfBert) {
 TEST(Inventory, LayoutHasAlignedStartsAndEqualPieces) {
   for (const char* name : {"gpt2-nano", "llama-nano", "gpt2-micro"})
     for (int n : {1, 2, 3, 7, 64}) {
-      for (const auto& unit : units(with_vocabulary(name, 257))) {
-        const auto l = layout(unit, n);
+      for (const auto& flat_group : flat_groups(with_vocabulary(name, 257))) {
+        const auto l = layout(flat_group, n);
         std::int64_t end = 0;
         for (std::size_t i = 0; i < l.offsets.size(); ++i) {
           EXPECT_EQ(l.offsets[i] % 16, 0);
           EXPECT_GE(l.offsets[i], end);
           EXPECT_LT(l.offsets[i], end + 16);
-          end = l.offsets[i] + unit.parameters[i].stored_count();
+          end = l.offsets[i] + flat_group.parameters[i].stored_count();
         }
         EXPECT_EQ(l.used, end);
         EXPECT_EQ(l.piece * n, l.padded);
@@ -177,14 +177,14 @@ TEST(Batch, ClosedFormsAgreeWithTheGroups) {
       }
 }
 
-// Those that are alike stand in the table once; slots are those that a walk through all units hands out.
-TEST(Units, TheTableSaysWhatTheUnitsSay) {
+// Those that are alike stand in the table once; slots are those that a walk through all flat groups hands out.
+TEST(FlatGroups, TheTableSaysWhatTheFlatGroupsSay) {
   for (const char* name : {"gpt2", "llama-nano", "llama-1b"})
     for (const int slots : {1, 2, 3, 40}) {
       const auto m = with_vocabulary(name, 300);
-      const UnitSet set(m, Topology({{Axis::data, 3}}));
+      const FlatGroupSet set(m, Topology({{Axis::data, 3}}));
       const SlotPlan plan(set.table, slots);
-      EXPECT_EQ(set.table.units(), static_cast<std::int64_t>(set.units.size()));
+      EXPECT_EQ(set.table.flat_groups(), static_cast<std::int64_t>(set.flat_groups.size()));
       EXPECT_EQ(set.table.uses(), static_cast<std::int64_t>(set.uses.size()));
       EXPECT_EQ(set.table.parameters(), parameter_count(m));
       std::int64_t pieces = 0, pieces_of_uses = 0;
@@ -194,8 +194,8 @@ TEST(Units, TheTableSaysWhatTheUnitsSay) {
       EXPECT_EQ(set.table.piece_total_uses(), pieces_of_uses);
       std::vector<int> rotating;
       int layer = 0, next = 0;
-      for (std::size_t u = 0; u < set.units.size(); ++u) {
-        const bool rotates = set.units[u].name.starts_with("layers.");
+      for (std::size_t u = 0; u < set.flat_groups.size(); ++u) {
+        const bool rotates = set.flat_groups[u].name.starts_with("layers.");
         int slot = next;
         if (rotates && layer >= slots) slot = rotating[static_cast<std::size_t>(layer % slots)];
         else ++next;
@@ -272,7 +272,7 @@ TEST(Memory, StatesFollowTheFormulaOnRandomModels) {
     const auto working = random() % 2 ? base::DType::bf16 : base::DType::f32, gradient = base::DType::f32;
     const auto psi = parameter_count(m);
     for (int stage = 0; stage < 4; ++stage) {
-      const UnitTable set(m, over_data(n));
+      const FlatGroupTable set(m, over_data(n));
       const auto s = state_bytes(set, {stage, working, gradient, {n, 1, 1, n}, 2, over_data(n)});
       const double padding = static_cast<double>(set.padded_total() - psi) * 20;
       const double states = static_cast<double>(s.parameters + s.gradients + s.optimizer),
@@ -287,7 +287,7 @@ TEST(Traffic, FactorsOfTheTable) {
   const auto m = with_vocabulary("llama-nano", 256);
   for (int n : {2, 3, 4})
     for (std::int64_t g_micros : {1, 3}) {
-      const UnitTable set(m, over_data(n));
+      const FlatGroupTable set(m, over_data(n));
       const std::int64_t part = (n - 1) * set.piece_total() * 4;  // (N-1)/N of the padded parameters, f32
       const auto sent = [&](int stage, std::int64_t fold) {
         return bytes_of(
@@ -305,7 +305,7 @@ TEST(Traffic, FactorsOfTheTable) {
 TEST(Traffic, IdleRanksSendNothingInAnOrderedRoundAndTiedTablesCountTwice) {
   const auto m = with_vocabulary("gpt2-nano", 256);
   const StateShape shape{1, base::DType::f32, base::DType::f32, {4, 1, 1, 3}, 2, over_data(3)};
-  const UnitTable set(m, over_data(3));
+  const FlatGroupTable set(m, over_data(3));
   EXPECT_EQ(set.piece_total_uses() - set.piece_total(), set.entries()[0].layout.piece);
   const auto first = step_traffic(m, shape, Reduction::ordered, 0),
              last = step_traffic(m, shape, Reduction::ordered, 2);
@@ -318,7 +318,7 @@ TEST(Traffic, IdleRanksSendNothingInAnOrderedRoundAndTiedTablesCountTwice) {
 TEST(Traffic, AValidationIsRoundsOfEveryRank) {
   const auto m = with_vocabulary("llama-nano", 256);
   const StateShape shape{3, base::DType::f32, base::DType::f32, {8, 2, 1, 3}, 2, over_data(3)};
-  const UnitTable set(m, over_data(3));
+  const FlatGroupTable set(m, over_data(3));
   const auto round = 2 * set.piece_total() * 4;
   const auto sent = [&](std::int64_t sequences) { return bytes_of(validation_traffic(m, shape, sequences)); };
   EXPECT_EQ(sent(2), round);

@@ -81,7 +81,7 @@ TEST_F(TensorTraffic, IsThatOfTheBlocksForEachMicroBatchOfTheRank) {
   EXPECT_EQ(of_tensor(sent, "all_to_all"), tensor("all_to_all", 4 * layers, 4 * layers * rows * hidden * 4 / 2));
   EXPECT_EQ(of_tensor(sent, "all_gather"), tensor("all_gather", 4 * layers, 4 * layers * rows * hidden * 2 / 2));
   EXPECT_EQ(of_tensor(sent, "all_reduce"), tensor("all_reduce", 4 * layers, 4 * layers * hidden * 4));
-  EXPECT_EQ(sample(2, 1).traffic[0].operations.size(), 2u);  // of the units alone
+  EXPECT_EQ(sample(2, 1).traffic[0].operations.size(), 2u);  // of the flat groups alone
 }
 
 // Three replicas of two ranks for four micro-batches: the first has two of them.

@@ -27,6 +27,6 @@ void require_not_interrupted();  // throws Interrupted
 // throws where a stop was asked for.
 enum class Progressing { bytes, elements };
 std::function<void(std::int64_t done, std::int64_t total)> progress_watch(const char* label, const std::string& mode,
-                                                                          Progressing unit);
+                                                                          Progressing flat_group);
 
 }  // namespace trainyard::tools

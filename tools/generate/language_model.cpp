@@ -34,8 +34,8 @@ plan::MicroShape largest(const plan::ModelConfig& m, int threads) {
 
 int threads_for_one(const plan::ModelConfig& m, int threads) {
   std::int64_t layer = 0;  // bytes
-  for (const auto& unit : plan::units(m))
-    if (unit.part == plan::Part::layers) layer = std::max(layer, plan::layout(unit, 1).padded * 4);
+  for (const auto& flat_group : plan::flat_groups(m))
+    if (flat_group.part == plan::Part::layers) layer = std::max(layer, plan::layout(flat_group, 1).padded * 4);
   return static_cast<int>(std::clamp<std::int64_t>(layer >> 20, 1, threads));
 }
 
@@ -46,18 +46,19 @@ std::string find_checkpoint(const std::string& path) { return checkpoint::named_
 // Whole weights, read once. There is nothing to gather and no gradient.
 class LanguageModel::Weights : public params::ParameterStore {
  public:
-  Weights(checkpoint::Reader& reader, const plan::ModelConfig& model, int threads) : units_(plan::units(model)) {
+  Weights(checkpoint::Reader& reader, const plan::ModelConfig& model, int threads)
+      : flat_groups_(plan::flat_groups(model)) {
     checkpoint::ReadSums sums(reader, threads);
     std::int64_t bytes = 0;
-    for (const auto& unit : units_) {
-      layouts_.push_back(plan::layout(unit, 1));
+    for (const auto& flat_group : flat_groups_) {
+      layouts_.push_back(plan::layout(flat_group, 1));
       bytes += base::aligned(layouts_.back().padded * 4);
     }
     arena_ = std::make_unique<tensor::Arena>(tensor::Category::parameters, bytes);
-    for (std::size_t u = 0; u < units_.size(); ++u) {
+    for (std::size_t u = 0; u < flat_groups_.size(); ++u) {
       flat_.push_back(arena_->allocate(base::DType::f32, {layouts_[u].padded}));
-      reader.read_piece(checkpoint::Kind::model, units_[u], plan::Topology(), 0, flat_.back().ptr<float>());
-      sums.add(checkpoint::Kind::model, units_[u], plan::Topology(), 0, flat_.back().ptr<float>());
+      reader.read_piece(checkpoint::Kind::model, flat_groups_[u], plan::Topology(), 0, flat_.back().ptr<float>());
+      sums.add(checkpoint::Kind::model, flat_groups_[u], plan::Topology(), 0, flat_.back().ptr<float>());
     }
     sums.require();
   }
@@ -66,8 +67,8 @@ class LanguageModel::Weights : public params::ParameterStore {
   void acquire(plan::Use) override {}
   void give_back(plan::Use) override {}
   base::View weight(plan::Use use, int slot) override {
-    const auto u = static_cast<std::size_t>(use.unit), s = static_cast<std::size_t>(slot);
-    const auto& shape = units_[u].parameters[s].stored;
+    const auto u = static_cast<std::size_t>(use.flat_group), s = static_cast<std::size_t>(slot);
+    const auto& shape = flat_groups_[u].parameters[s].stored;
     float* p = flat_[u].ptr<float>() + layouts_[u].offsets[s];
     return shape.size() == 1 ? base::View::of(p, {shape[0]}) : base::View::of(p, {shape[0], shape[1]});
   }
@@ -77,8 +78,8 @@ class LanguageModel::Weights : public params::ParameterStore {
 
  private:
   [[noreturn]] static void no_gradients() { throw std::logic_error("weights for generation take no gradients"); }
-  std::vector<plan::Unit> units_;
-  std::vector<plan::UnitLayout> layouts_;
+  std::vector<plan::FlatGroup> flat_groups_;
+  std::vector<plan::FlatLayout> layouts_;
   std::unique_ptr<tensor::Arena> arena_;
   std::vector<base::View> flat_;
 };

@@ -156,8 +156,8 @@ void require_paths(const Settings& s) {
 }
 
 using tools::Progressing;
-auto watcher(const char* label, const Settings& s, Progressing unit) {
-  return tools::progress_watch(label, s.progress, unit);
+auto watcher(const char* label, const Settings& s, Progressing flat_group) {
+  return tools::progress_watch(label, s.progress, flat_group);
 }
 
 using Sources = std::vector<std::unique_ptr<checkpoint::Reader>>;

@@ -26,9 +26,9 @@ std::vector<SavedTensor> embedding_tensors(const ModelConfig& m, const MicroShap
   return all;
 }
 
-std::vector<Unit> EmbeddingKind::units(const ModelConfig& m, std::int64_t) const {
-  std::vector<Unit> all;
-  Declaration tokens(m, token_table_unit, Part::input);
+std::vector<FlatGroup> EmbeddingKind::flat_groups(const ModelConfig& m, std::int64_t) const {
+  std::vector<FlatGroup> all;
+  Declaration tokens(m, token_table_flat_group, Part::input);
   tokens.vocabulary_table("weight", Decay::no);
   all.push_back(tokens.take());
   if (m.positions == Positions::learned) {
@@ -76,7 +76,7 @@ std::vector<GroupCall> EmbeddingKind::tensor_calls(const ModelConfig& m, const M
   return calls.take();
 }
 
-// The norm is the last unit and the first in backward.
+// The norm is the last flat group and the first in backward.
 BlockAccesses EmbeddingKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
   auto a = BlockKind::accesses(m);

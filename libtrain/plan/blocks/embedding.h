@@ -1,16 +1,16 @@
 // The embedding: the token table, and where the model has them learned positions, segments and a norm of the sum; a
-// unit each.
+// flat group each.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"
 
 namespace trainyard::plan {
 
-inline constexpr const char* token_table_unit = "embedding.tokens";
+inline constexpr const char* token_table_flat_group = "embedding.tokens";
 
 class EmbeddingKind : public BlockKind {
  public:
-  std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const override;
+  std::vector<FlatGroup> flat_groups(const ModelConfig& model, std::int64_t index) const override;
   BlockAccesses accesses(const ModelConfig& model) const override;  // backward leases the norm alone
   std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;

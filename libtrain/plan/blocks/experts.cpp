@@ -109,7 +109,7 @@ void ExpertsKind::declare(Declaration& d) const {
   beside->declare_of(model, d);
 }
 
-Unit ExpertsKind::own_unit(const ModelConfig& m, const std::string& layer) const {
+FlatGroup ExpertsKind::own_flat_group(const ModelConfig& m, const std::string& layer) const {
   const auto count = expert_count(m);
   const auto& kind = expert_kind(m.experts.network);
   std::vector<std::vector<Parameter>> of_experts;
@@ -121,11 +121,11 @@ Unit ExpertsKind::own_unit(const ModelConfig& m, const std::string& layer) const
   }
   // Where data ranks share the experts, those that hold the same ones add up their gradients.
   const auto group = sends_to_experts(m) ? Axes{Axis::expert_data} : Axes{Axis::data};
-  Unit unit{layer + ".experts", Part::layers, group, {}, {}};
-  if (shares_experts(m)) unit.others = {Axis::expert, Axis::tensor};
+  FlatGroup flat_group{layer + ".experts", Part::layers, group, {}, {}};
+  if (shares_experts(m)) flat_group.others = {Axis::expert, Axis::tensor};
   for (std::size_t p = 0; p < of_experts.front().size(); ++p)
-    for (auto& parameters : of_experts) unit.parameters.push_back(std::move(parameters[p]));
-  return unit;
+    for (auto& parameters : of_experts) flat_group.parameters.push_back(std::move(parameters[p]));
+  return flat_group;
 }
 
 // What the gate says, of all tokens; rows of experts; what stands beside them, of the rank's rows of the stream.

@@ -9,15 +9,15 @@
 namespace trainyard::plan {
 
 // Of a layer that has experts (plan/layer_model.h), in place of "ffn", whose prefix it has: its norm and its dropout
-// have the same names. The experts are a unit of their own, "layers.03.experts".
+// have the same names. The experts are a flat group of their own, "layers.03.experts".
 class ExpertsKind : public BranchKind {
  public:
   std::string prefix() const override { return "ffn"; }
   double residual_dropout(const ModelConfig& model) const override { return model.dropout_ffn_residual; }
-  void declare(Declaration& unit) const override;
+  void declare(Declaration& flat_group) const override;
   bool shared_by_tensor_ranks() const override { return true; }
-  bool has_own_unit() const override { return true; }
-  Unit own_unit(const ModelConfig& model, const std::string& layer) const override;
+  bool has_own_flat_group() const override { return true; }
+  FlatGroup own_flat_group(const ModelConfig& model, const std::string& layer) const override;
   std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;

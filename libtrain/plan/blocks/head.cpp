@@ -18,7 +18,7 @@ namespace {
 bool has_norm(const ModelConfig& m) { return m.norm_position == NormPosition::pre; }
 
 bool is_masked(const ModelConfig& m) { return m.head == HeadForm::masked; }
-bool has_unit(const ModelConfig& m) { return has_norm(m) || is_masked(m) || !m.tied; }
+bool has_flat_group(const ModelConfig& m) { return has_norm(m) || is_masked(m) || !m.tied; }
 
 std::int64_t chunk_rows(const MicroShape& s) { return std::min(s.rows(), head_chunk_tokens(s.device)); }
 
@@ -63,9 +63,9 @@ std::vector<SavedTensor> transform_tensors(const ModelConfig& m, const MicroShap
 
 bool has_vocabulary_bias(const ModelConfig& m) { return is_masked(m) && m.biases; }
 
-std::vector<Unit> HeadKind::units(const ModelConfig& m, std::int64_t) const {
-  std::vector<Unit> all;
-  if (!has_unit(m)) return all;
+std::vector<FlatGroup> HeadKind::flat_groups(const ModelConfig& m, std::int64_t) const {
+  std::vector<FlatGroup> all;
+  if (!has_flat_group(m)) return all;
   Declaration d(m, "head", Part::output);
   if (has_norm(m)) d.norm("norm");
   if (is_masked(m)) {
@@ -81,10 +81,10 @@ std::vector<Unit> HeadKind::units(const ModelConfig& m, std::int64_t) const {
   return all;
 }
 
-std::vector<UnitUse> HeadKind::uses(const ModelConfig& m) const {
-  std::vector<UnitUse> all;
-  if (has_unit(m)) all.push_back({0, {}});
-  if (m.tied) all.push_back({-1, token_table_unit});
+std::vector<FlatGroupUse> HeadKind::uses(const ModelConfig& m) const {
+  std::vector<FlatGroupUse> all;
+  if (has_flat_group(m)) all.push_back({0, {}});
+  if (m.tied) all.push_back({-1, token_table_flat_group});
   return all;
 }
 

@@ -8,9 +8,9 @@ namespace trainyard::plan {
 
 class HeadKind : public BlockKind {
  public:
-  std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const override;
-  std::vector<UnitUse> uses(
-      const ModelConfig& model) const override;  // its unit, if it has one; the token table when tied
+  std::vector<FlatGroup> flat_groups(const ModelConfig& model, std::int64_t index) const override;
+  std::vector<FlatGroupUse> uses(
+      const ModelConfig& model) const override;  // its flat group, if it has one; the token table when tied
   BlockAccesses accesses(const ModelConfig& model) const override;
   std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;

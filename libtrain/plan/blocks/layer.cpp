@@ -56,26 +56,27 @@ bool LayerKind::makes_weight_gradients_apart(const ModelConfig& m) const {
                      [](const auto& name) { return branch_kind(name).makes_weight_gradients_apart(); });
 }
 
-std::vector<Unit> LayerKind::units(const ModelConfig& m, std::int64_t index) const {
+std::vector<FlatGroup> LayerKind::flat_groups(const ModelConfig& m, std::int64_t index) const {
   Declaration d(m, layer_name(m, index), Part::layers);
   for (const auto& name : m.branches) {
     const auto& branch = branch_kind(name);
     d.norm(branch.prefix() + "_norm");
     branch.declare(d);
   }
-  std::vector<Unit> all;
+  std::vector<FlatGroup> all;
   all.push_back(d.take());
   for (const auto& name : m.branches)
-    if (const auto& branch = branch_kind(name); branch.has_own_unit())
-      all.push_back(branch.own_unit(m, layer_name(m, index)));
-  TRAINYARD_ASSERT(all.size() <= 2, "{} branches of a layer have units of their own", all.size() - 1);
+    if (const auto& branch = branch_kind(name); branch.has_own_flat_group())
+      all.push_back(branch.own_flat_group(m, layer_name(m, index)));
+  TRAINYARD_ASSERT(all.size() <= 2, "{} branches of a layer have flat groups of their own", all.size() - 1);
   return all;
 }
 
-// A branch has its own unit while it runs, inside of the layer's.
+// A branch has its own flat group while it runs, inside of the layer's.
 BlockAccesses LayerKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
-  if (std::none_of(m.branches.begin(), m.branches.end(), [](const auto& b) { return branch_kind(b).has_own_unit(); }))
+  if (std::none_of(m.branches.begin(), m.branches.end(),
+                   [](const auto& b) { return branch_kind(b).has_own_flat_group(); }))
     return {{0}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};
   return {{0, 1}, {0, 1}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::commit, 1}, {Kind::commit, 0}}};
 }

@@ -1,5 +1,5 @@
 // A layer: the branches that the model names, each behind a norm and added to the residual stream, or added to it and
-// then normed (NormPosition); one unit, and those that branches have of their own.
+// then normed (NormPosition); one flat group, and those that branches have of their own.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"
@@ -8,7 +8,7 @@ namespace trainyard::plan {
 
 class LayerKind : public BlockKind {
  public:
-  std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const override;
+  std::vector<FlatGroup> flat_groups(const ModelConfig& model, std::int64_t index) const override;
   BlockAccesses accesses(const ModelConfig& model) const override;
   std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;

@@ -12,7 +12,7 @@
 namespace trainyard::plan {
 
 // Linear layers over one input whose outputs are neighbouring columns: q, k, v; gate, up. Where neighbours lie side by
-// side in the unit they are one product (model::FusedLinear).
+// side in the flat group they are one product (model::FusedLinear).
 struct FusedLayers {
   enum class Adjacent { yes, yes_without_biases };  // are the weights of neighbours adjacent in the declaration
   std::vector<std::int64_t> outs;

@@ -1,5 +1,5 @@
-// Sums over units.
-#include "libtrain/plan/unit_table.h"
+// Sums over flat groups.
+#include "libtrain/plan/flat_group_table.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/plan/scratch.h"
@@ -10,7 +10,7 @@ namespace trainyard::plan {
 
 namespace {
 
-template <class Of> std::int64_t sum(const std::vector<UnitEntry>& entries, Of of) {
+template <class Of> std::int64_t sum(const std::vector<FlatGroupEntry>& entries, Of of) {
   std::int64_t n = 0;
   for (const auto& e : entries) n += e.times * of(e);
   return n;
@@ -18,31 +18,31 @@ template <class Of> std::int64_t sum(const std::vector<UnitEntry>& entries, Of o
 
 }  // namespace
 
-UnitTable::UnitTable(const ModelPart& part, const Topology& topology) {
-  const auto add = [&](std::vector<Unit> alike, std::int64_t times, bool borrowed) {
-    const auto index = units(), stride = static_cast<std::int64_t>(alike.size());
+FlatGroupTable::FlatGroupTable(const ModelPart& part, const Topology& topology) {
+  const auto add = [&](std::vector<FlatGroup> alike, std::int64_t times, bool borrowed) {
+    const auto index = flat_groups(), stride = static_cast<std::int64_t>(alike.size());
     for (std::int64_t i = 0; i < stride; ++i) {
-      auto& unit = alike[static_cast<std::size_t>(i)];
-      const auto pieces = topology.size(unit.group);
-      auto flat = layout(unit, topology);
-      const auto contributions = contributions_of(unit, topology);
-      entries_.push_back({std::move(unit), pieces, std::move(flat), times, index + i, stride, 0, 0, 0, borrowed,
+      auto& flat_group = alike[static_cast<std::size_t>(i)];
+      const auto pieces = topology.size(flat_group.group);
+      auto flat = layout(flat_group, topology);
+      const auto contributions = contributions_of(flat_group, topology);
+      entries_.push_back({std::move(flat_group), pieces, std::move(flat), times, index + i, stride, 0, 0, 0, borrowed,
                           static_cast<int>(i), contributions});
     }
   };
   for (const auto& segment : segments(part)) {
-    add(borrowed_units(part, segment), 1, true);
+    add(borrowed_flat_groups(part, segment), 1, true);
     const auto first = entries_.size();
-    add(segment.kind->units(segment.model, segment.first), segment.times, false);
-    std::vector<UnitEntry*> used;
-    std::vector<std::int64_t> shares;  // of the uses that all blocks of the segment make, those of one unit
+    add(segment.kind->flat_groups(segment.model, segment.first), segment.times, false);
+    std::vector<FlatGroupEntry*> used;
+    std::vector<std::int64_t> shares;  // of the uses that all blocks of the segment make, those of one flat group
     for (const auto& use : segment.kind->uses(segment.model)) {
       const bool own = use.own >= 0;
       const auto entry = own ? entries_.begin() + static_cast<std::ptrdiff_t>(first) + use.own
                              : std::find_if(entries_.begin(), entries_.end(),
-                                            [&](const auto& e) { return e.unit.name == use.borrowed; });
-      TRAINYARD_ASSERT(own || (entry != entries_.end() && entry->times == 1), "no block before owns the one unit '{}'",
-                       use.borrowed);
+                                            [&](const auto& e) { return e.flat_group.name == use.borrowed; });
+      TRAINYARD_ASSERT(own || (entry != entries_.end() && entry->times == 1),
+                       "no block before owns the one flat group '{}'", use.borrowed);
       used.push_back(&*entry);
       shares.push_back(own ? 1 : segment.times);
     }
@@ -61,65 +61,67 @@ UnitTable::UnitTable(const ModelPart& part, const Topology& topology) {
   }
 }
 
-std::int64_t UnitTable::units() const {
+std::int64_t FlatGroupTable::flat_groups() const {
   return sum(entries_, [](const auto&) { return 1; });
 }
-std::int64_t UnitTable::uses() const {
+std::int64_t FlatGroupTable::uses() const {
   return sum(entries_, [](const auto& e) { return e.uses; });
 }
-std::int64_t UnitTable::piece_total() const {
+std::int64_t FlatGroupTable::piece_total() const {
   return sum(entries_, [](const auto& e) { return e.layout.piece; });
 }
-std::int64_t UnitTable::piece_total_uses() const {
+std::int64_t FlatGroupTable::piece_total_uses() const {
   return sum(entries_, [](const auto& e) { return e.uses * e.layout.piece; });
 }
-std::int64_t UnitTable::padded_total() const {
+std::int64_t FlatGroupTable::padded_total() const {
   return sum(entries_, [](const auto& e) { return e.layout.padded; });
 }
 
-std::int64_t UnitTable::parameters() const {
+std::int64_t FlatGroupTable::parameters() const {
   return sum(entries_, [](const auto& e) {
     std::int64_t n = 0;
-    for (const auto& p : e.unit.parameters) n += p.count();
+    for (const auto& p : e.flat_group.parameters) n += p.count();
     return n;
   });
 }
 
-std::int64_t UnitTable::largest_shared() const {
+std::int64_t FlatGroupTable::largest_shared() const {
   std::int64_t n = 0;
   for (const auto& e : entries_)
     if (e.pieces > 1) n = std::max(n, e.layout.padded);
   return n;
 }
 
-// The units before the layers and behind them have slots in the order of the units; the layers, which lie together,
-// theirs between.
-SlotPlan::SlotPlan(const UnitTable& table, int layer_slots, const std::function<bool(const UnitEntry&)>& has_buffer)
-    : slot_of_(static_cast<std::size_t>(table.units())) {
-  struct Rotation {  // of the units of layers that have one place in their block
-    std::int64_t units = 0, seen = 0;
+// The flat groups before the layers and behind them have slots in the order of the flat groups; the layers, which lie
+// together, theirs between.
+SlotPlan::SlotPlan(const FlatGroupTable& table, int layer_slots,
+                   const std::function<bool(const FlatGroupEntry&)>& has_buffer)
+    : slot_of_(static_cast<std::size_t>(table.flat_groups())) {
+  struct Rotation {  // of the flat groups of layers that have one place in their block
+    std::int64_t flat_groups = 0, seen = 0;
     int first = 0, slots = 1;
-    bool takes_turns = false;  // some unit has several contributions
+    bool takes_turns = false;  // some flat group has several contributions
   };
   std::vector<Rotation> rotations;
-  const auto rotation_of = [&](const UnitEntry& e) -> Rotation& {
+  const auto rotation_of = [&](const FlatGroupEntry& e) -> Rotation& {
     while (rotations.size() <= static_cast<std::size_t>(e.place)) rotations.emplace_back();
     return rotations[static_cast<std::size_t>(e.place)];
   };
   for (const auto& e : table.entries()) {
-    if (e.unit.part != Part::layers) continue;
+    if (e.flat_group.part != Part::layers) continue;
     auto& rotation = rotation_of(e);
-    rotation.units += e.times;
+    rotation.flat_groups += e.times;
     rotation.takes_turns = rotation.takes_turns || (has_buffer && e.contributions > 1);
   }
   bool begun = false;
   for (const auto& e : table.entries()) {
-    const bool rotates = e.unit.part == Part::layers;
+    const bool rotates = e.flat_group.part == Part::layers;
     if (rotates && !begun)
       for (auto& r : rotations) {
         r.first = static_cast<int>(elements_.size());
-        r.slots = static_cast<int>(std::clamp<std::int64_t>(r.units, 1, layer_slots));
-        elements_.resize(elements_.size() + static_cast<std::size_t>(std::min<std::int64_t>(r.units, layer_slots)), 0);
+        r.slots = static_cast<int>(std::clamp<std::int64_t>(r.flat_groups, 1, layer_slots));
+        elements_.resize(
+            elements_.size() + static_cast<std::size_t>(std::min<std::int64_t>(r.flat_groups, layer_slots)), 0);
       }
     begun = begun || rotates;
     const auto elements = !has_buffer || has_buffer(e) ? e.layout.padded : 0;
@@ -147,24 +149,24 @@ std::int64_t SlotPlan::bytes(std::int64_t element_bytes) const {
   return n;
 }
 
-UnitSet::UnitSet(const ModelPart& part, const Topology& topology)
-    : table(part, topology), units(plan::units(part)), uses(plan::uses(part)) {
-  for (const auto& unit : units) {
-    layouts.push_back(layout(unit, topology));
-    contributions.push_back(contributions_of(unit, topology));
+FlatGroupSet::FlatGroupSet(const ModelPart& part, const Topology& topology)
+    : table(part, topology), flat_groups(plan::flat_groups(part)), uses(plan::uses(part)) {
+  for (const auto& flat_group : flat_groups) {
+    layouts.push_back(layout(flat_group, topology));
+    contributions.push_back(contributions_of(flat_group, topology));
   }
-  borrowed.resize(units.size());
-  places.resize(units.size());
+  borrowed.resize(flat_groups.size());
+  places.resize(flat_groups.size());
   for (const auto& e : table.entries())
     if (e.borrowed) borrowed[static_cast<std::size_t>(e.index)] = true;
   for (const auto& e : table.entries())
     for (std::int64_t i = 0; i < e.times; ++i) places[static_cast<std::size_t>(e.index + i * e.stride)] = e.place;
 }
 
-int UnitSet::use_index(Use use) const {
+int FlatGroupSet::use_index(Use use) const {
   for (std::size_t i = 0; i < uses.size(); ++i)
     if (uses[i] == use) return static_cast<int>(i);
-  TRAINYARD_ASSERT(false, "unit {} has no use {}", use.unit, use.use);
+  TRAINYARD_ASSERT(false, "flat group {} has no use {}", use.flat_group, use.use);
   return -1;
 }
 

@@ -1,5 +1,5 @@
-// Sizes and the flat layout of a unit.
-#include "libtrain/plan/unit.h"
+// Sizes and the flat layout of a flat group.
+#include "libtrain/plan/flat_group.h"
 
 #include "libtrain/base/error.h"
 
@@ -18,13 +18,14 @@ std::int64_t product(const std::vector<std::int64_t>& dims) {
 std::int64_t Parameter::count() const { return product(shape); }
 std::int64_t Parameter::stored_count() const { return product(stored); }
 
-int contributions_of(const Unit& unit, const Topology& topology) {
-  return unit.group.has(Axis::expert_data) ? topology.size(Axis::expert) : 1;
+int contributions_of(const FlatGroup& flat_group, const Topology& topology) {
+  return flat_group.group.has(Axis::expert_data) ? topology.size(Axis::expert) : 1;
 }
 
-int index_of(const Unit& unit, std::string_view name) {
-  for (std::size_t i = 0; i < unit.parameters.size(); ++i)
-    if (std::string_view(unit.parameters[i].name).substr(unit.name.size() + 1) == name) return static_cast<int>(i);
+int index_of(const FlatGroup& flat_group, std::string_view name) {
+  for (std::size_t i = 0; i < flat_group.parameters.size(); ++i)
+    if (std::string_view(flat_group.parameters[i].name).substr(flat_group.name.size() + 1) == name)
+      return static_cast<int>(i);
   return -1;
 }
 
@@ -39,17 +40,19 @@ HeldPart held_part(const Parameter& p, const Topology& topology, int rank) {
   return part;
 }
 
-std::int64_t UnitLayout::count(std::size_t parameter) const { return product(shapes[parameter]); }
+std::int64_t FlatLayout::count(std::size_t parameter) const { return product(shapes[parameter]); }
 
-UnitLayout layout(const Unit& unit, int pieces) { return layout(unit, Topology({{Axis::data, pieces}})); }
+FlatLayout layout(const FlatGroup& flat_group, int pieces) {
+  return layout(flat_group, Topology({{Axis::data, pieces}}));
+}
 
-UnitLayout layout(const Unit& unit, const Topology& topology) {
-  const auto pieces = topology.size(unit.group);
+FlatLayout layout(const FlatGroup& flat_group, const Topology& topology) {
+  const auto pieces = topology.size(flat_group.group);
   TRAINYARD_ASSERT(pieces >= 1, "{} pieces", pieces);
-  UnitLayout l;
-  l.offsets.reserve(unit.parameters.size());
-  l.shapes.reserve(unit.parameters.size());
-  for (const auto& p : unit.parameters) {
+  FlatLayout l;
+  l.offsets.reserve(flat_group.parameters.size());
+  l.shapes.reserve(flat_group.parameters.size());
+  for (const auto& p : flat_group.parameters) {
     l.shapes.push_back(held_part(p, topology, 0).extent);
     l.offsets.push_back((l.used + 15) / 16 * 16);
     l.used = l.offsets.back() + product(l.shapes.back());

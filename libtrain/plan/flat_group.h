@@ -1,5 +1,5 @@
-// Units: logical parameters that are gathered, reduced and updated together, their flat layout, and the order in which
-// they are used.
+// Flat groups: logical parameters that are gathered, reduced and updated together, their flat layout, and the order in
+// which they are used.
 #pragma once
 
 #include "libtrain/plan/topology.h"
@@ -54,7 +54,7 @@ struct Parameter {
 // rotate, and recomputation is for them.
 enum class Part { input, layers, output };
 
-struct Unit {
+struct FlatGroup {
   std::string name;  // "embedding.tokens", "embedding.positions", "layers.07", "head"
   Part part = Part::input;
   // The ranks that differ along these axes hold its parameters alike and read different samples: they add up its
@@ -66,12 +66,13 @@ struct Unit {
   Axes others = {};
 };
 
-// How many gradients one rank makes of a unit for a micro-batch: that of its own tokens, or, of experts that ranks
-// share, one for each rank that sends it some, in their order.
-int contributions_of(const Unit& unit, const Topology& topology);
+// How many gradients one rank makes of a flat group for a micro-batch: that of its own tokens, or, of experts that
+// ranks share, one for each rank that sends it some, in their order.
+int contributions_of(const FlatGroup& flat_group, const Topology& topology);
 
-// Which of a unit's parameters it is, by its name without that of the unit ("attention.q.weight"); -1 when it has none.
-int index_of(const Unit& unit, std::string_view name);
+// Which of a flat group's parameters it is, by its name without that of the flat group ("attention.q.weight"); -1 when
+// it has none.
+int index_of(const FlatGroup& flat_group, std::string_view name);
 
 // What a rank holds of a parameter: elements [start, start + extent) of its stored shape in every dim.
 struct HeldPart {
@@ -79,10 +80,10 @@ struct HeldPart {
 };
 HeldPart held_part(const Parameter& parameter, const Topology& topology, int rank);
 
-// Flat layout of one unit (decision 11) on each of its ranks: what they hold of the parameters, back to back in
+// Flat layout of one flat group (decision 11) on each of its ranks: what they hold of the parameters, back to back in
 // declaration order, each starting at a multiple of 64 bytes in fp32, i.e. 16 elements; the whole padded to pieces * 64
 // elements.
-struct UnitLayout {
+struct FlatLayout {
   std::vector<std::vector<std::int64_t>> shapes;    // held of each parameter; equal on every rank
   std::vector<std::int64_t> offsets;                // element offset of each parameter
   std::int64_t count(std::size_t parameter) const;  // elements held of it
@@ -91,19 +92,19 @@ struct UnitLayout {
   std::int64_t padded = 0;  // multiple of pieces * 64
   std::int64_t piece = 0;   // padded / pieces: elements of one rank's piece
 };
-// As many pieces as the unit's group has ranks. Axes divide the dims that they cut.
-UnitLayout layout(const Unit& unit, const Topology& topology);
-UnitLayout layout(const Unit& unit, int pieces);  // of whole parameters
+// As many pieces as the flat group's group has ranks. Axes divide the dims that they cut.
+FlatLayout layout(const FlatGroup& flat_group, const Topology& topology);
+FlatLayout layout(const FlatGroup& flat_group, int pieces);  // of whole parameters
 
-// One of the uses that the blocks of a model make of a unit in a forward pass. A tied table has two: use 0 by the
+// One of the uses that the blocks of a model make of a flat group in a forward pass. A tied table has two: use 0 by the
 // embedding, use 1 by the head.
 struct Use {
-  int unit;  // index into units(model), or of a part of it
-  int use;   // counted in the order of forward
+  int flat_group;  // index into flat groups(model), or of a part of it
+  int use;         // counted in the order of forward
   bool operator==(const Use&) const = default;
 };
 
-// What a block does with a use of a unit.
+// What a block does with a use of a flat group.
 struct Access {
   enum class Kind { lease, commit } kind;
   Use use;
