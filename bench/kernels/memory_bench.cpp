@@ -53,9 +53,9 @@ void adamw(benchmark::State& state) {
 // Four contributions into a sum: four reads, one write.
 void fold(benchmark::State& state) {
   Bench b(state);
-  auto pieces = values(4 * count), sum = values();
+  auto shards = values(4 * count), sum = values();
   for (auto _ : state)
-    kernels::fold(*b.exec, View::of(pieces.data(), {4, count}), View::of(sum.data(), {count}), base::FoldRound::first);
+    kernels::fold(*b.exec, View::of(shards.data(), {4, count}), View::of(sum.data(), {count}), base::FoldRound::first);
   b.report(20.0 * count);
 }
 

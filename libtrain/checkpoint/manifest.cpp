@@ -195,16 +195,16 @@ void read_grid(Object& o, Manifest& m) {
   }
 }
 
-// Version 1 knows pieces of flat groups of data-parallel ranks.
+// Version 1 knows shards of flat groups of data-parallel ranks.
 void read_version_1(Object& o, Manifest& m) {
   const auto flat_groups = flat_groups_from_json(o);
   m.parameters = parameters_of(flat_groups);
   m.axes = {{"data", m.ranks}};
   require_consistent(m, o.where());
-  require_pieces(flat_groups, m, o.where());
+  require_shards(flat_groups, m, o.where());
   for (int r = 0; r < m.ranks; ++r) {
     m.coordinates.push_back({r});
-    m.boxes.push_back(boxes_of_pieces(flat_groups, r));
+    m.boxes.push_back(boxes_of_shards(flat_groups, r));
   }
   require_boxes(m, o.where());
 }

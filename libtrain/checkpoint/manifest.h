@@ -44,17 +44,17 @@ struct ParameterEntry {
 
 std::vector<ParameterEntry> parameters_of(const plan::ModelConfig& model);
 
-// As version 1 says it: where the parameters of a flat group lie in its flat layout, which is cut into equal pieces:
+// As version 1 says it: where the parameters of a flat group lie in its flat layout, which is cut into equal shards:
 // element offsets; only the logical elements count, the rest is padding.
 struct FlatGroupEntry {
   std::string name;
-  std::int64_t piece = 0;  // elements of each rank; the flat group is ranks * piece long
+  std::int64_t shard = 0;  // elements of each rank; the flat group is ranks * shard long
   std::vector<ParameterEntry> parameters;
   std::vector<std::int64_t> offsets;  // of the parameters
 };
 std::vector<ParameterEntry> parameters_of(const std::vector<FlatGroupEntry>& flat_groups);
-// What rank `rank` holds where every rank has one piece of each flat group, back to back.
-RankBoxes boxes_of_pieces(const std::vector<FlatGroupEntry>& flat_groups, int rank);
+// What rank `rank` holds where every rank has one shard of each flat group, back to back.
+RankBoxes boxes_of_shards(const std::vector<FlatGroupEntry>& flat_groups, int rank);
 
 // A dataset of a rank file: its bytes in the file, and the CRC32C of each block of io::block_bytes.
 struct PayloadEntry {

@@ -4,7 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/checkpoint/joined_index.h"
-#include "libtrain/checkpoint/pieces.h"
+#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/records.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/plan/field_json.h"
@@ -198,7 +198,7 @@ void require_consistent(const Manifest& m, const std::string& where) {
   if (m.major > 1) require_grid(m, where);
 }
 
-void require_pieces(const std::vector<FlatGroupEntry>& flat_groups, const Manifest& m, const std::string& where) {
+void require_shards(const std::vector<FlatGroupEntry>& flat_groups, const Manifest& m, const std::string& where) {
   const auto expected = plan::flat_groups(m.state.model);
   if (flat_groups.size() != expected.size())
     refuse(where, "{} flat groups, the model has {}", flat_groups.size(), expected.size());
@@ -217,11 +217,11 @@ void require_pieces(const std::vector<FlatGroupEntry>& flat_groups, const Manife
       if (offset < at)
         refuse(where, "{} begins at {}, before the end of what comes before it ({})", p.name, offset, at);
       at = offset + p.count;  // each at most 2^56
-      if ((at + m.ranks - 1) / m.ranks > flat_group.piece)
-        refuse(where, "{} ends at {}, beyond the {} pieces of {} elements of its flat group", p.name, at, m.ranks,
-               flat_group.piece);
+      if ((at + m.ranks - 1) / m.ranks > flat_group.shard)
+        refuse(where, "{} ends at {}, beyond the {} shards of {} elements of its flat group", p.name, at, m.ranks,
+               flat_group.shard);
     }
-    total += flat_group.piece;
+    total += flat_group.shard;
     if (total > largest_count / m.ranks) refuse(where, "the flat groups are too large");
   }
 }
@@ -298,7 +298,7 @@ bool layout_is_ours(const Manifest& m) {
   if (!divides(m.state.model, *topology)) return false;
   const auto stages = stages_of(m);
   if (!stages) return false;
-  const Pieces ours(m.state.model, *topology, *stages);
+  const SavedShards ours(m.state.model, *topology, *stages);
   for (int r = 0; r < m.ranks; ++r)
     if (m.boxes[static_cast<std::size_t>(r)] != ours.boxes(r)) return false;
   return true;

@@ -23,8 +23,8 @@ void require_whole(const FileEntry& file, const std::string& where);
 // and of version 2 a place of its own in the grid for each rank. InputError that begins with `where`, as below.
 void require_consistent(const Manifest& manifest, const std::string& where);
 
-// Version 1, after that: each flat group's parameters lie inside of its pieces, in order and apart.
-void require_pieces(const std::vector<FlatGroupEntry>& flat_groups, const Manifest& manifest, const std::string& where);
+// Version 1, after that: each flat group's parameters lie inside of its shards, in order and apart.
+void require_shards(const std::vector<FlatGroupEntry>& flat_groups, const Manifest& manifest, const std::string& where);
 
 // The boxes lie inside of their tensors and of every dataset of their rank, and hold each element once.
 void require_boxes(const Manifest& manifest, const std::string& where);

@@ -39,13 +39,13 @@ NewCheckpoint::NewCheckpoint(std::string destination, RunState state, LayoutRank
   require_free_destination(final_, options_.existing, options_.sources);
   base::require_own(partial_, own_checkpoints());
   base::make_folders(partial_);
-  const Pieces pieces(state_.model, topology_, ranks.stages);
-  places_ = std::make_unique<const Places>(pieces);
+  const SavedShards shards(state_.model, topology_, ranks.stages);
+  places_ = std::make_unique<const Places>(shards);
   parameters_ = parameters_of(state_.model);
   try {
     lock_ = std::make_unique<base::FolderLock>(partial_, "wait until it has ended, or give another place");
     for (int r = 0; r < topology_.world(); ++r)
-      ranks_.push_back(std::make_unique<ScatteredRank>(partial_ + "/" + rank_name(r), state_, parameters_, pieces, r));
+      ranks_.push_back(std::make_unique<ScatteredRank>(partial_ + "/" + rank_name(r), state_, parameters_, shards, r));
     prepare();
   } catch (...) {
     if (judged_) {

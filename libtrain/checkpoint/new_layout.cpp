@@ -4,7 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/checkpoint/manifest_checks.h"
-#include "libtrain/checkpoint/pieces.h"
+#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/plan/expert_problems.h"
 #include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/partition.h"
@@ -157,7 +157,7 @@ LayoutRanks ranks_of_layout(const Manifest& source, const NewLayout& cut) {
 
 std::vector<std::string> doubts_of_layout(const RunState& state, const LayoutRanks& ranks) {
   std::vector<std::string> out;
-  if (const auto empty = Pieces(state.model, ranks.topology, ranks.stages).empty_ranks(); empty > 0)
+  if (const auto empty = SavedShards(state.model, ranks.topology, ranks.stages).empty_ranks(); empty > 0)
     out.push_back(fmt::format("{} of {} ranks hold nothing: the model is too small for so many",
                               base::count_text(empty), base::count_text(ranks.topology.world())));
   if (auto doubt = doubt_of_lanes(state, ranks.topology.size(plan::Axis::tensor)); !doubt.empty())

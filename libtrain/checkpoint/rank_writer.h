@@ -1,4 +1,4 @@
-// Phase one of saving: a rank writes its own pieces, without communication; phase two, on rank 0: the folder is
+// Phase one of saving: a rank writes its own shards, without communication; phase two, on rank 0: the folder is
 // published.
 #pragma once
 
@@ -18,10 +18,10 @@ namespace trainyard::checkpoint {
 // What rank `rank` of `ranks` holds: for each kind dense views, which are written back to back; model in the working
 // dtype, the others f32; master is empty when the working dtype is f32. The views of every kind have as many elements.
 // Each box lies inside of one view, with offsets counted from the start of the first one; elements of no box are
-// padding; boxes_of_pieces (pieces.h) gives those of the ranges of pieces that a rank saves. Over all ranks the boxes
+// padding; boxes_of_shards (shards.h) gives those of the ranges of shards that a rank saves. Over all ranks the boxes
 // hold every element of every parameter (in the order of plan::flat groups) once. On the host; not touched after
 // write_rank returns.
-struct RankPieces {
+struct RankShards {
   int rank = 0, ranks = 1;
   std::vector<base::View> model, master, m, v;
   RankBoxes boxes;
@@ -36,7 +36,7 @@ struct WriteOptions {
 // durable when it returns. FOLDER is the run's folder of checkpoints; it is created. Every rank calls it, each on a
 // thread of its own liking; no communication. Memory: nothing but small buffers. On failure (EnvironmentError: no
 // space, no permission) the rank's files are removed, and the partial folder when it was the last.
-void write_rank(const std::string& folder, const RunState& state, const RankPieces& pieces,
+void write_rank(const std::string& folder, const RunState& state, const RankShards& shards,
                 const WriteOptions& options);
 
 // On rank 0, once every rank is known to have written: checks sidecars, joins the indices of the ranks

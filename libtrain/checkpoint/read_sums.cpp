@@ -47,15 +47,15 @@ std::size_t ReadSums::place_of(Kind kind, const std::string& name) const {
 }
 
 void ReadSums::add(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
-                   const float* piece) {
+                   const float* shard) {
   const auto layout = plan::layout(flat_group, topology);
-  const auto begin = plan::place_in_group(topology, rank, flat_group.group) * layout.piece;
+  const auto begin = plan::place_in_group(topology, rank, flat_group.group) * layout.shard;
   std::vector<Part> parts;
   for (const auto& range : plan::counted_ranges(flat_group, layout, topology, rank))
     for (const auto& held : plan::held_ranges(layout, begin + range.begin, begin + range.end)) {
       const auto& p = flat_group.parameters[held.parameter];
       const auto sum = place_of(kind, p.name);
-      const auto* values = piece + range.begin + held.at;
+      const auto* values = shard + range.begin + held.at;
       plan::for_each_held_run(p, plan::held_part(p, topology, rank), held.first, held.count,
                               [&](const plan::HeldRun& run) {
                                 parts.push_back({sum, values + (run.held - held.first), run.logical, run.count});

@@ -15,12 +15,12 @@ namespace trainyard::checkpoint {
 // of each kind.
 class ReadSums {
  public:
-  // Large pieces are added up by so many threads.
+  // Large shards are added up by so many threads.
   explicit ReadSums(const Reader& reader, int threads = 1);
 
-  // What rank `rank` is the first holder of (plan/held.h) of a piece that Reader::read_piece() gave it. A flat group
+  // What rank `rank` is the first holder of (plan/held.h) of a shard that Reader::read_shard() gave it. A flat group
   // that a stage has borrowed is its owner's to add.
-  void add(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank, const float* piece);
+  void add(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank, const float* shard);
   // Elements [first, first + count) of a tensor, flat, that Reader::read_tensor() gave.
   void add(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, const float* values);
   void add(const ReadSums& other);  // of the same checkpoint

@@ -238,7 +238,7 @@ void Reader::read_tensor(Kind kind, const std::string& name, std::int64_t first,
   read_boxes(kind, name, boxes_of_range(p.shape, first, count), out);
 }
 
-void Reader::read_piece(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
+void Reader::read_shard(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
                         float* out) {
   for (const auto& p : flat_group.parameters)
     if (const auto& stored = manifest().parameters[number_of(p.name)]; stored.shape != p.shape)
@@ -246,9 +246,9 @@ void Reader::read_piece(Kind kind, const plan::FlatGroup& flat_group, const plan
           fmt::format("{}: {} has shape {}, expected {}", path_, p.name, shape_text(stored.shape), shape_text(p.shape)),
           "the model must be the one that was saved: compare with inspect");
   const auto layout = plan::layout(flat_group, topology);
-  const auto begin = plan::place_in_group(topology, rank, flat_group.group) * layout.piece;
-  std::fill_n(out, layout.piece, 0.0f);
-  for (const auto& held : plan::held_ranges(layout, begin, begin + layout.piece)) {
+  const auto begin = plan::place_in_group(topology, rank, flat_group.group) * layout.shard;
+  std::fill_n(out, layout.shard, 0.0f);
+  for (const auto& held : plan::held_ranges(layout, begin, begin + layout.shard)) {
     const auto& p = flat_group.parameters[held.parameter];
     read_boxes(kind, p.name, boxes_of_held(p, plan::held_part(p, topology, rank), held.first, held.count),
                out + held.at);

@@ -54,12 +54,12 @@ class Reader {
   std::vector<TensorInfo> tensors() const;  // by kind (kinds_of), then in the order of the manifest's parameters
   std::size_t number_of(const std::string& name) const;  // of a parameter in the manifest
 
-  // The piece of `flat group`, of the reading model, that rank `rank` of `topology` has (plan::layout(flat group,
-  // topology).piece elements) into out as f32: bf16 is widened, padding is 0. Parameters are found by name; a name or
+  // The shard of `flat group`, of the reading model, that rank `rank` of `topology` has (plan::layout(flat group,
+  // topology).shard elements) into out as f32: bf16 is widened, padding is 0. Parameters are found by name; a name or
   // shape that the checkpoint has not is an error. Kind::master of a checkpoint without one is its model; moments of
   // one that holds the weights alone are an error. The checksum of every block is compared before any of its bytes is
   // handed out.
-  void read_piece(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank, float* out);
+  void read_shard(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank, float* out);
 
   // Elements [first, first + count) of a logical tensor, flat, as f32.
   void read_tensor(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, float* out);

@@ -26,9 +26,9 @@ io::BulkFile& OpenFiles::at(const std::string& path) {
 }
 
 ScatteredRank::ScatteredRank(std::string base_path, const RunState& state,
-                             const std::vector<ParameterEntry>& parameters, const Pieces& pieces, int rank)
+                             const std::vector<ParameterEntry>& parameters, const SavedShards& shards, int rank)
     : base_path_(std::move(base_path)), state_(state), parameters_(parameters), rank_(rank),
-      ranks_(pieces.topology().world()), elements_(pieces.elements(rank)), boxes_(pieces.boxes(rank)) {}
+      ranks_(shards.topology().world()), elements_(shards.elements(rank)), boxes_(shards.boxes(rank)) {}
 
 std::int64_t ScatteredRank::payload_bytes() const {
   std::int64_t bytes = 0;

@@ -2,7 +2,7 @@
 // complete, by reading it back, and the file is finished with its last one.
 #pragma once
 
-#include "libtrain/checkpoint/pieces.h"
+#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/rank_file.h"
 #include "libtrain/io/bulk.h"
 
@@ -47,7 +47,7 @@ class ScatteredRank {
  public:
   // `state` and `parameters`, which all ranks share, outlive it.
   ScatteredRank(std::string base_path, const RunState& state, const std::vector<ParameterEntry>& parameters,
-                const Pieces& pieces, int rank);
+                const SavedShards& shards, int rank);
 
   std::int64_t payload_bytes() const;
   const RankBoxes& boxes() const { return boxes_; }

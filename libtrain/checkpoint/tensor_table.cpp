@@ -53,12 +53,12 @@ std::vector<ParameterEntry> parameters_of(const std::vector<FlatGroupEntry>& fla
   return all;
 }
 
-RankBoxes boxes_of_pieces(const std::vector<FlatGroupEntry>& flat_groups, int rank) {
+RankBoxes boxes_of_shards(const std::vector<FlatGroupEntry>& flat_groups, int rank) {
   RankBoxes boxes;
-  std::int64_t start = 0;  // of the flat group's piece in the dataset
+  std::int64_t start = 0;  // of the flat group's shard in the dataset
   std::int32_t tensor = 0;
   for (const auto& flat_group : flat_groups) {
-    const auto first = rank * flat_group.piece, end = first + flat_group.piece;
+    const auto first = rank * flat_group.shard, end = first + flat_group.shard;
     for (std::size_t i = 0; i < flat_group.parameters.size(); ++i, ++tensor) {
       const auto& p = flat_group.parameters[i];
       const auto from = std::max(first, flat_group.offsets[i]), to = std::min(end, flat_group.offsets[i] + p.count);
@@ -69,7 +69,7 @@ RankBoxes boxes_of_pieces(const std::vector<FlatGroupEntry>& flat_groups, int ra
         at = boxes.back().end();
       }
     }
-    start += flat_group.piece;
+    start += flat_group.shard;
   }
   return boxes;
 }

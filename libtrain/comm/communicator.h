@@ -17,7 +17,7 @@ namespace trainyard::comm {
 
 enum class Reduction { sum, max, min };
 
-// Elements [first, first + count) of the pieces of an ordered reduction (below), and who contributes.
+// Elements [first, first + count) of the shards of an ordered reduction (below), and who contributes.
 struct Contributions {
   base::View in, staging, sum;
   base::FoldRound round;
@@ -46,9 +46,9 @@ class Communicator {
   // In place. dtypes f32, f64, i64, u64, i32, bf16 (bf16 only with the library's own order). Sum is in the library's
   // order.
   virtual void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) = 0;
-  // out = size() equal pieces in rank order; in may be its own piece of out.
+  // out = size() equal shards in rank order; in may be its own shard of out.
   virtual void all_gather(tensor::Exec& exec, base::View in, base::View out) = 0;
-  // in = size() equal pieces; out = own piece of the sum, in the library's order. out must not alias in.
+  // in = size() equal shards; out = own shard of the sum, in the library's order. out must not alias in.
   virtual void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) = 0;
   // Counts and displacements in elements, one per rank, local to this rank. send and receive must not alias.
   virtual void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts,
@@ -61,7 +61,7 @@ class Communicator {
   // Ways of a communicator's own to do what messages and a fold do (ordered_reduce_scatter and comm/segments.h, which
   // ask); false on every rank, and nothing is done, where it has none.
   virtual bool fold_contributions(tensor::Exec& /*exec*/, const Contributions& /*all*/) { return false; }
-  virtual bool gather_range(tensor::Exec& /*exec*/, base::View /*piece*/, base::View /*whole*/, std::int64_t /*first*/,
+  virtual bool gather_range(tensor::Exec& /*exec*/, base::View /*shard*/, base::View /*whole*/, std::int64_t /*first*/,
                             std::int64_t /*count*/) {
     return false;
   }
@@ -83,13 +83,13 @@ class Communicator {
 using GroupFactory =
     std::function<std::unique_ptr<Communicator>(const std::string& name, const std::vector<int>& ranks)>;
 
-// The ordered reduction (decision 1). `in` holds size() equal pieces of f32 (or f64); piece p is this rank's
+// The ordered reduction (decision 1). `in` holds size() equal shards of f32 (or f64); shard p is this rank's
 // contribution to the owner p. The owner adds the contributions of ranks 0 .. contributors-1 in ascending rank to `sum`
-// (its own piece, same dtype), one rounding for each addition, in exactly that order; `round` says whether to what is
+// (its own shard, same dtype), one rounding for each addition, in exactly that order; `round` says whether to what is
 // there already. Ranks >= contributors send nothing (the ragged last round; their `in` may be empty). `staging` holds
-// size() pieces. `sum` may be this rank's own piece of `in`. Built on all_to_all and kernels::fold; entered in the
-// ledger as "ordered_reduce_scatter". Bytes sent per rank: contributing ? (size-1) * piece : 0. Where `turns` has the
-// turn of each rank, it stands for the rank in all of this but whose pieces are whose.
+// size() shards. `sum` may be this rank's own shard of `in`. Built on all_to_all and kernels::fold; entered in the
+// ledger as "ordered_reduce_scatter". Bytes sent per rank: contributing ? (size-1) * shard : 0. Where `turns` has the
+// turn of each rank, it stands for the rank in all of this but whose shards are whose.
 void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum,
                             base::FoldRound round, int contributors, std::span<const int> turns = {});
 

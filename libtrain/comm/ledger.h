@@ -13,9 +13,9 @@ namespace trainyard::comm {
 
 struct Traffic {
   std::uint64_t calls = 0;
-  // Payload that leaves this rank (n ranks, integer bytes): all_gather, reduce_scatter (n - 1) * piece; all_reduce 2 *
+  // Payload that leaves this rank (n ranks, integer bytes): all_gather, reduce_scatter (n - 1) * shard; all_reduce 2 *
   // (n - 1) * bytes / n; broadcast: bytes at the root, 0 elsewhere; all_to_all, exchange: what goes to others;
-  // ordered_reduce_scatter: (n - 1) * piece where the rank contributes; barrier 0. all_gather, all_to_all, exchange and
+  // ordered_reduce_scatter: (n - 1) * shard where the rank contributes; barrier 0. all_gather, all_to_all, exchange and
   // ordered_reduce_scatter are messages of our own: exact on the wire.
   std::uint64_t sent_bytes = 0;
   double seconds = 0;  // inside the call

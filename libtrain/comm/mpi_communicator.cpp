@@ -103,7 +103,7 @@ class MpiCommunicator : public Communicator {
                   std::unique_ptr<NodeMemory> node)
       : Communicator(std::move(group), rank, size), comm_(comm), waiting_(waiting), node_(std::move(node)) {
     requests_.reserve(4096 / sizeof(MPI_Request));
-    pieces_.reserve(static_cast<std::size_t>(size));
+    shards_.reserve(static_cast<std::size_t>(size));
   }
   ~MpiCommunicator() override = default;  // the MPI communicator lives until finalize: freeing it would communicate
 
@@ -122,14 +122,14 @@ class MpiCommunicator : public Communicator {
     gather_range(exec, in, out, 0, in.count());
   }
 
-  // By messages: in round k every rank sends its piece to rank + k and receives that of rank - k.
+  // By messages: in round k every rank sends its shard to rank + k and receives that of rank - k.
   bool gather_range(tensor::Exec& exec, base::View in, base::View out, std::int64_t first,
                     std::int64_t count) override {
     exec.run([this, &exec, in, out, first, count] {
-      const auto width = base::size_of(in.dtype), bytes = count * width, piece = in.bytes();
+      const auto width = base::size_of(in.dtype), bytes = count * width, shard = in.bytes();
       Entry entry(ledger_, "all_gather", all_gather_bytes(bytes, size_));
-      TRAINYARD_ASSERT(out.bytes() == size_ * piece, "{} bytes for {} pieces of {}", out.bytes(), size_, piece);
-      const auto of = [&](int r) { return bytes_of(out) + r * piece + first * width; };
+      TRAINYARD_ASSERT(out.bytes() == size_ * shard, "{} bytes for {} shards of {}", out.bytes(), size_, shard);
+      const auto of = [&](int r) { return bytes_of(out) + r * shard + first * width; };
       const auto mine = elements_of(in, first, count);
       copy_bytes_of(of(rank_), bytes_of(mine), bytes);
       if (node_ && node_->rendezvous({"all_gather", bytes}, mine, exec)) {
@@ -150,10 +150,10 @@ class MpiCommunicator : public Communicator {
     exec.run([this, &exec, all, turns = std::vector(all.turns.begin(), all.turns.end())] {
       const auto turn = [&](int rank) { return turns.empty() ? rank : turns[static_cast<std::size_t>(rank)]; };
       const bool contributes = turn(rank_) < all.contributors;
-      const auto width = base::size_of(all.sum.dtype), piece = all.sum.bytes(), bytes = all.count * width;
+      const auto width = base::size_of(all.sum.dtype), shard = all.sum.bytes(), bytes = all.count * width;
       TRAINYARD_ASSERT(
-          all.contributors >= 1 && all.contributors <= size_ && (!contributes || all.in.bytes() == size_ * piece),
-          "{} bytes for pieces of {}, {} contributors of {}", all.in.bytes(), piece, all.contributors, size_);
+          all.contributors >= 1 && all.contributors <= size_ && (!contributes || all.in.bytes() == size_ * shard),
+          "{} bytes for shards of {}, {} contributors of {}", all.in.bytes(), shard, all.contributors, size_);
       Entry entry(ledger_, "ordered_reduce_scatter", contributes ? (size_ - 1) * bytes : 0);
       const auto sum = elements_of(all.sum, all.first, all.count);
       const auto shown = contributes ? all.in : base::View{};
@@ -162,7 +162,7 @@ class MpiCommunicator : public Communicator {
         return node_->leave(exec);
       }
       const auto staged = [&](int rank) { return bytes_of(all.staging) + turn(rank) * bytes; };
-      const auto part = [&](int rank) { return bytes_of(all.in) + rank * piece + all.first * width; };
+      const auto part = [&](int rank) { return bytes_of(all.in) + rank * shard + all.first * width; };
       TRAINYARD_ASSERT(all.staging.bytes() >= all.contributors * bytes, "{} contributions of {} bytes in {}",
                        all.contributors, bytes, all.staging.bytes());
       Messages messages(comm_, requests_);
@@ -185,11 +185,11 @@ class MpiCommunicator : public Communicator {
       if (in.bytes() <= message_limit.load())
         return check_mpi(MPI_Reduce_scatter_block(in.data, out.data, static_cast<int>(out.count()), type, sum, comm_),
                          "MPI_Reduce_scatter_block");
-      // The library counts all pieces together in an int: larger ones go to their owners one by one.
+      // The library counts all shards together in an int: larger ones go to their owners one by one.
       for (int owner = 0; owner < size_; ++owner) {
-        const auto piece = elements_of(in, owner * out.count(), out.count());
-        in_parts(piece, [&](void* data, int count) {
-          auto* const to = bytes_of(out) + (static_cast<char*>(data) - bytes_of(piece));
+        const auto shard = elements_of(in, owner * out.count(), out.count());
+        in_parts(shard, [&](void* data, int count) {
+          auto* const to = bytes_of(out) + (static_cast<char*>(data) - bytes_of(shard));
           check_mpi(MPI_Reduce(data, owner == rank_ ? to : nullptr, count, type, sum, owner, comm_), "MPI_Reduce");
         });
       }
@@ -281,12 +281,12 @@ class MpiCommunicator : public Communicator {
 
   template <class Turn>
   void fold_in_place(tensor::Exec& exec, const Contributions& all, const base::View& sum, const Turn& turn) {
-    pieces_.assign(static_cast<std::size_t>(all.contributors), nullptr);
+    shards_.assign(static_cast<std::size_t>(all.contributors), nullptr);
     for (int r = 0; r < size_; ++r)
       if (turn(r) < all.contributors)
-        pieces_[static_cast<std::size_t>(turn(r))] =
+        shards_[static_cast<std::size_t>(turn(r))] =
             node_->of(r) + rank_ * all.sum.bytes() + all.first * base::size_of(sum.dtype);
-    kernels::fold(here(exec), pieces_, sum, all.round);
+    kernels::fold(here(exec), shards_, sum, all.round);
   }
 
   // As many threads, for work inside of work of `exec`.
@@ -299,7 +299,7 @@ class MpiCommunicator : public Communicator {
   std::vector<MPI_Request> requests_;
   Waiting waiting_;
   std::unique_ptr<NodeMemory> node_;  // null: messages alone
-  std::vector<const void*> pieces_;   // by turn
+  std::vector<const void*> shards_;   // by turn
   std::unique_ptr<tensor::Exec> here_;
 };
 

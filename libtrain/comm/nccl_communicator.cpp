@@ -78,7 +78,7 @@ class Nccl : public Communicator {
     });
   }
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
-    TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} pieces of {}", out.bytes(), size_, in.bytes());
+    TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} shards of {}", out.bytes(), size_, in.bytes());
     call(exec, "all_gather", all_gather_bytes(in.bytes(), size_), in.count() > 0, [&](void* stream) {
       return lib_.all_gather(in.data, out.data, static_cast<std::size_t>(in.bytes()), nccl::u8, comm_, stream);
     });

@@ -5,14 +5,14 @@
 
 namespace trainyard::comm {
 
-// Staging of one ordered_reduce_scatter over n ranks: one piece for each contributor, 64-byte aligned as an arena hands
+// Staging of one ordered_reduce_scatter over n ranks: one shard for each contributor, 64-byte aligned as an arena hands
 // it out. A group of one rank folds straight from its input.
-constexpr std::int64_t ordered_staging_bytes(std::int64_t piece_elements, std::int64_t element_bytes, int ranks) {
-  return ranks > 1 ? (ranks * piece_elements * element_bytes + 63) / 64 * 64 : 0;
+constexpr std::int64_t ordered_staging_bytes(std::int64_t shard_elements, std::int64_t element_bytes, int ranks) {
+  return ranks > 1 ? (ranks * shard_elements * element_bytes + 63) / 64 * 64 : 0;
 }
 // What a contributing rank sends (a rank at or above `contributors` sends nothing), in n - 1 messages.
-constexpr std::int64_t ordered_sent_bytes(std::int64_t piece_elements, std::int64_t element_bytes, int ranks) {
-  return (ranks - 1) * piece_elements * element_bytes;
+constexpr std::int64_t ordered_sent_bytes(std::int64_t shard_elements, std::int64_t element_bytes, int ranks) {
+  return (ranks - 1) * shard_elements * element_bytes;
 }
 
 }  // namespace trainyard::comm

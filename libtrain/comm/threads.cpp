@@ -156,7 +156,7 @@ class ThreadsCommunicator : public Communicator {
     });
   }
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
-    TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} pieces of {}", out.bytes(), size_, in.bytes());
+    TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} shards of {}", out.bytes(), size_, in.bytes());
     exec.run([this, in, out] {
       call({"all_gather", in, out, in.bytes(), {}, {}, {}}, all_gather_bytes(in.bytes(), size_),
            [&](const std::vector<Post>& posts) {
@@ -168,7 +168,7 @@ class ThreadsCommunicator : public Communicator {
   }
   void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
     require_reducible(out.dtype);
-    TRAINYARD_ASSERT(in.count() == size_ * out.count(), "{} elements for {} pieces of {}", in.count(), size_,
+    TRAINYARD_ASSERT(in.count() == size_ * out.count(), "{} elements for {} shards of {}", in.count(), size_,
                      out.count());
     exec.run([this, in, out] {
       call({"reduce_scatter", in, out, out.count() * 16 + static_cast<int>(out.dtype), {}, {}, {}},

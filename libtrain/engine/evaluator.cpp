@@ -62,20 +62,20 @@ std::vector<Chunk> Evaluator::make_chunks() {
 }
 
 // Through host memory, so that one path serves every dtype and device.
-void Evaluator::read_pieces(checkpoint::Reader& reader, checkpoint::ReadSums& sums) {
+void Evaluator::read_shards(checkpoint::Reader& reader, checkpoint::ReadSums& sums) {
   const auto host = tensor::Exec::caller(nullptr, plan_.threads);
   std::vector<float> read;
   std::vector<char> working;
   for (int u = 0; u < context_.flat_groups(); ++u) {
     const auto& layout = context_.layout(u);
-    const auto own = store_.weights().own_piece(u);
-    read.resize(static_cast<std::size_t>(layout.piece));
-    working.resize(static_cast<std::size_t>(layout.piece * base::size_of(own.dtype)));
-    reader.read_piece(checkpoint::Kind::model, context_.flat_group(u), world_.topology, world_.rank, read.data());
+    const auto own = store_.weights().own_shard(u);
+    read.resize(static_cast<std::size_t>(layout.shard));
+    working.resize(static_cast<std::size_t>(layout.shard * base::size_of(own.dtype)));
+    reader.read_shard(checkpoint::Kind::model, context_.flat_group(u), world_.topology, world_.rank, read.data());
     if (!context_.set.borrowed[static_cast<std::size_t>(u)])
       sums.add(checkpoint::Kind::model, context_.flat_group(u), world_.topology, world_.rank, read.data());
-    const base::View narrow(working.data(), own.dtype, {layout.piece});
-    kernels::cast(*host, base::View::of(read.data(), {layout.piece}), narrow);
+    const base::View narrow(working.data(), own.dtype, {layout.shard});
+    kernels::cast(*host, base::View::of(read.data(), {layout.shard}), narrow);
     tensor::copy(*compute_, narrow, own);
     compute_->synchronize();
   }
@@ -88,13 +88,13 @@ void Evaluator::load(const std::string& checkpoint) {
     const auto read = [&] {
       reader.emplace(checkpoint, checkpoint::Reader::Check::as_needed);
       sums.emplace(*reader, plan_.threads);
-      read_pieces(*reader, *sums);
+      read_shards(*reader, *sums);
     };
     checkpoint::reading({checkpoint}, read, checkpoint::Seen::listed);
   });
   sums->add_ranks(*world_.control, communication());
   on_every_rank(world_, communication(), [&] { sums->require(); });
-  store_.weights().pieces_changed();
+  store_.weights().shards_changed();
 }
 
 void Evaluator::evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses, std::int64_t sequences,

@@ -26,7 +26,7 @@ class Evaluator {
   Evaluator(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches);
   ~Evaluator();
 
-  // The checkpoint's weights (/model) in the working dtype: each rank reads its own pieces, checked as they are read.
+  // The checkpoint's weights (/model) in the working dtype: each rank reads its own shards, checked as they are read.
   // When any rank finds damage all throw InputError alike. Collective.
   void load(const std::string& checkpoint);
   // losses[i] of micros[i], of sequences [0, sequences); of several stages only the last finds any. passed(i) once this
@@ -43,7 +43,7 @@ class Evaluator {
 
  private:
   std::vector<Chunk> make_chunks();
-  void read_pieces(checkpoint::Reader& reader, checkpoint::ReadSums& sums);
+  void read_shards(checkpoint::Reader& reader, checkpoint::ReadSums& sums);
 
   plan::Plan plan_;
   StepSettings settings_;

@@ -79,30 +79,30 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, const pla
   if (was.plan.contains("zero")) tell("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
 }
 
-void read_pieces(const Start& start, Trainer& trainer, checkpoint::Reader& reader, checkpoint::ReadSums& sums) {
+void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reader, checkpoint::ReadSums& sums) {
   auto& context = trainer.context();
   auto& states = trainer.store().states();
   auto& exec = trainer.compute();
-  std::vector<float> staged;  // of one piece, where the store is not host memory
+  std::vector<float> staged;  // of one shard, where the store is not host memory
   for (int u = 0; u < context.flat_groups(); ++u) {
     const auto& layout = context.layout(u);
     const auto read = [&](checkpoint::Kind kind, base::View to) {
-      if (exec.on_gpu()) staged.resize(static_cast<std::size_t>(layout.piece));
+      if (exec.on_gpu()) staged.resize(static_cast<std::size_t>(layout.shard));
       auto* out = exec.on_gpu() ? staged.data() : to.ptr<float>();
-      reader.read_piece(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
+      reader.read_shard(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
       if (!context.set.borrowed[static_cast<std::size_t>(u)])
         sums.add(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
       if (!exec.on_gpu()) return;
-      tensor::copy(exec, base::View::of(out, {layout.piece}), to);
+      tensor::copy(exec, base::View::of(out, {layout.shard}), to);
       exec.synchronize();
     };
-    read(checkpoint::Kind::master, states.master_piece(u));
+    read(checkpoint::Kind::master, states.master_shard(u));
     if (start.weights_only) {
-      tensor::clear(exec, states.m_piece(u));
-      tensor::clear(exec, states.v_piece(u));
+      tensor::clear(exec, states.m_shard(u));
+      tensor::clear(exec, states.v_shard(u));
     } else {
-      read(checkpoint::Kind::m, states.m_piece(u));
-      read(checkpoint::Kind::v, states.v_piece(u));
+      read(checkpoint::Kind::m, states.m_shard(u));
+      read(checkpoint::Kind::v, states.v_shard(u));
     }
   }
 }
@@ -227,13 +227,13 @@ void load_start(const Start& start, Trainer& trainer, World& world, const RunCon
     const auto read = [&] {
       reader.emplace(start.path, checkpoint::Reader::Check::as_needed);
       sums.emplace(*reader, trainer.compute().threads());
-      read_pieces(start, trainer, *reader, *sums);
+      read_shards(start, trainer, *reader, *sums);
     };
     or_stop_unread(c, [&] { checkpoint::reading({start.path}, read, checkpoint::Seen::listed); });
   });
   sums->add_ranks(*world.control, exec);
   on_every_rank(world, exec, [&] { sums->require(); });
-  trainer.store().pieces_loaded();
+  trainer.store().shards_loaded();
 }
 
 }  // namespace trainyard::engine

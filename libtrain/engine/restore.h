@@ -1,4 +1,4 @@
-// Restore: which checkpoint a run starts from, and its pieces into the store.
+// Restore: which checkpoint a run starts from, and its shards into the store.
 #pragma once
 
 #include "libtrain/checkpoint/reader.h"
@@ -46,7 +46,7 @@ struct LanesOfRun {
 LanesOfRun lanes_of_run(const RunConfig& config);
 void take_lanes(RunConfig& config, const LanesOfRun& of_run);  // as those that the run has
 
-// Brings `start` into the store: initial values, or this rank's own pieces, checked block by block as they are read
+// Brings `start` into the store: initial values, or this rank's own shards, checked block by block as they are read
 // through the reader's one staging buffer; nothing is gathered on one rank. When any rank finds damage all throw
 // InputError (exit 3) alike, EnvironmentError (exit 4) where one merely cannot read, and weights are undefined until
 // the next call. Collective.

@@ -23,12 +23,12 @@ class RunTrace {
   // Records from now on, as far as --trace-steps says. Collective, as what follows is but for begin_step().
   RunTrace(const RunContext& run, tensor::Exec& communication, std::int64_t completed_steps);
   void begin_step(std::int64_t step);
-  // Nothing is recorded any more; rank 0 writes what it gets from all ranks in pieces, whole or not at all. An
+  // Nothing is recorded any more; rank 0 writes what it gets from all ranks in shards, whole or not at all. An
   // AgreedError where it cannot.
   void write();
 
  private:
-  using Take = std::function<void(std::string_view piece)>;
+  using Take = std::function<void(std::string_view shard)>;
   // What ranks 1, 2, ... have, `bytes` each, to rank 0 alone, which takes it.
   void to_rank_zero(const std::string& mine, const std::vector<std::int64_t>& bytes, const Take& take);
   void write_whole(const std::string& head, const std::string& mine, const std::vector<std::int64_t>& bytes);

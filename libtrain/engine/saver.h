@@ -1,4 +1,4 @@
-// Saver: takes a snapshot of this rank's pieces, without what another rank saves (plan/ownership.h), in memory and
+// Saver: takes a snapshot of this rank's shards, without what another rank saves (plan/ownership.h), in memory and
 // writes it on a thread of its own, which never communicates.
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace trainyard::engine {
 
-// Life of a checkpoint: take() copies the pieces and starts writing; written() tells when this rank's file is complete;
+// Life of a checkpoint: take() copies the shards and starts writing; written() tells when this rank's file is complete;
 // once all ranks have agreed on that, rank 0 calls publish(), also done in the background; published() then tells the
 // step. One checkpoint at a time: take() first waits for the one before. `require_alone` is called before publishing,
 // and throws where another run writes too. `stages` is how the model is cut along pipe: of the flat groups that the
@@ -60,11 +60,11 @@ class Saver {
   plan::Stages stages_;
   struct Saved {
     int flat_group;
-    plan::PieceRange range;  // of the rank's piece
+    plan::ShardRange range;  // of the rank's shard
   };
   std::vector<Saved> ranges_;
-  checkpoint::RankPieces pieces_;  // their views
-  std::span<char> snapshot_;       // the memory that pieces_ lie in
+  checkpoint::RankShards shards_;  // their views
+  std::span<char> snapshot_;       // the memory that shards_ lie in
   tensor::Pinning pinned_;         // for a GPU; made by the writer
   checkpoint::RunState state_;
   std::int64_t taken_step_ = -1;

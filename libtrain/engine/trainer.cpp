@@ -329,7 +329,7 @@ std::string Trainer::diagnose(std::int64_t completed) {
                fmt::format("micro-batch {}: the loss is {}", action.micro, base::number_text(loss))};
   }
   for (int u = 0; u < context_->flat_groups() && found.text.empty(); ++u)
-    if (kernels::first_nonfinite(*compute_, store_->piece_gradient(u)) >= 0)
+    if (kernels::first_nonfinite(*compute_, store_->shard_gradient(u)) >= 0)
       found = {plan_.batch().micros(), passes, place_in_model(set_.flat_groups[static_cast<std::size_t>(u)].name),
                fmt::format("the folded gradient of flat group {} is not finite",
                            set_.flat_groups[static_cast<std::size_t>(u)].name)};

@@ -1,4 +1,4 @@
-// All-to-alls of equal parts, whole or in pieces.
+// All-to-alls of equal parts, whole or in shards.
 #include "libtrain/model/expert_collectives.h"
 
 #include "libtrain/base/error.h"

@@ -37,10 +37,10 @@ std::vector<Run> seen_runs(const kernels::TileView& list, std::int64_t head, std
 }
 
 // Rows of positions [begin, end) of a ring, as the one or two runs that they are.
-template <class Piece> void over_ring(std::int64_t begin, std::int64_t end, std::int64_t rows, const Piece& piece) {
+template <class Shard> void over_ring(std::int64_t begin, std::int64_t end, std::int64_t rows, const Shard& shard) {
   while (begin < end) {
     const auto n = std::min(end - begin, rows - begin % rows);
-    piece(begin % rows, begin, n);
+    shard(begin % rows, begin, n);
     begin += n;
   }
 }

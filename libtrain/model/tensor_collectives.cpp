@@ -66,20 +66,20 @@ base::View TensorCollectives::all_rows(base::View rows, base::View all) const {
 }
 
 tensor::Event TensorCollectives::begin_add_up(base::View partial) const {
-  const auto all = partial.count(), each = all / partials_, piece = each / ranks();
-  TRAINYARD_ASSERT(piece * ranks() * partials_ == all && all <= staging_.count(), "{} elements over {} ranks", all,
+  const auto all = partial.count(), each = all / partials_, shard = each / ranks();
+  TRAINYARD_ASSERT(shard * ranks() * partials_ == all && all <= staging_.count(), "{} elements over {} ranks", all,
                    ranks());
   const auto sums = flat(partial), received = params::flat_range(staging_, 0, all);
   if (partials_ == 1)
     return cross([&](auto& group, auto& exec) {
-      const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks()), piece);
+      const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks()), shard);
       group.all_to_all(exec, sums, counts, received, counts);
     });
   std::vector<comm::Transfer> transfers;
   for (int r = 0; r < ranks(); ++r)
     for (std::int64_t l = 0; l < partials_; ++l) {
-      const auto mine = params::flat_range(sums, l * each + r * piece, piece),
-                 theirs = params::flat_range(received, (r * partials_ + l) * piece, piece);
+      const auto mine = params::flat_range(sums, l * each + r * shard, shard),
+                 theirs = params::flat_range(received, (r * partials_ + l) * shard, shard);
       transfers.push_back({comm::Transfer::Kind::send, r, mine});
       transfers.push_back({comm::Transfer::Kind::receive, r, theirs});
     }
@@ -90,10 +90,10 @@ tensor::Event TensorCollectives::begin_add_up(base::View partial) const {
 void TensorCollectives::finish_add_up(const tensor::Event& exchanged, std::int64_t elements, base::View bias,
                                       base::View out) const {
   wait(exchanged);
-  const std::int64_t sums = ranks() * partials_, piece = elements / sums;
-  const auto mine = sequence_parallel_ ? flat(out) : params::flat_range(flat(out), rank() * piece, piece);
-  kernels::lane_sum(context_->compute, params::flat_range(staging_, 0, elements).reshaped({sums, piece}), bias,
-                    rank() * piece, mine);
+  const std::int64_t sums = ranks() * partials_, shard = elements / sums;
+  const auto mine = sequence_parallel_ ? flat(out) : params::flat_range(flat(out), rank() * shard, shard);
+  kernels::lane_sum(context_->compute, params::flat_range(staging_, 0, elements).reshaped({sums, shard}), bias,
+                    rank() * shard, mine);
   if (!sequence_parallel_) gather(mine, out);
 }
 

@@ -30,18 +30,18 @@ std::int64_t StoreContext::segments(int u, std::int64_t bytes) const {
 }
 
 // Whole lines of memory, but for the last.
-std::pair<std::int64_t, std::int64_t> StoreContext::segment(std::int64_t piece, std::int64_t segments, std::int64_t i) {
-  const auto edge = [&](std::int64_t k) { return k == segments ? piece : piece * k / segments / 16 * 16; };
+std::pair<std::int64_t, std::int64_t> StoreContext::segment(std::int64_t shard, std::int64_t segments, std::int64_t i) {
+  const auto edge = [&](std::int64_t k) { return k == segments ? shard : shard * k / segments / 16 * 16; };
   return {edge(i), edge(i + 1) - edge(i)};
 }
 
-Transfers::Ticket StoreContext::gather(int u, base::View piece, base::View whole, const tensor::Event& ready) {
+Transfers::Ticket StoreContext::gather(int u, base::View shard, base::View whole, const tensor::Event& ready) {
   const auto n = segments(u, whole.bytes());
-  return transfers.add(n, [this, u, piece, whole, ready, n](std::int64_t i) {
+  return transfers.add(n, [this, u, shard, whole, ready, n](std::int64_t i) {
     if (i == 0) communication.wait(ready);
-    if (n == 1) return group(u).all_gather(communication, piece, whole);
-    const auto [first, count] = segment(piece.count(), n, i);
-    comm::all_gather_range(group(u), communication, piece, whole, first, count);
+    if (n == 1) return group(u).all_gather(communication, shard, whole);
+    const auto [first, count] = segment(shard.count(), n, i);
+    comm::all_gather_range(group(u), communication, shard, whole, first, count);
   });
 }
 

@@ -41,15 +41,15 @@ struct StoreContext {
   int flat_groups() const { return static_cast<int>(set.flat_groups.size()); }
   const plan::FlatLayout& layout(int flat_group) const { return set.layouts[static_cast<std::size_t>(flat_group)]; }
   const plan::FlatGroup& flat_group(int u) const { return set.flat_groups[static_cast<std::size_t>(u)]; }
-  // Who holds the pieces of a flat group: their ranks are those of its pieces.
+  // Who holds the shards of a flat group: their ranks are those of its shards.
   comm::Communicator& group(int u) const { return world.group(flat_group(u).group); }
   bool shared() const { return set.table.largest_shared() > 0; }  // is any flat group cut over several ranks
-  // Gathers the pieces of a flat group, after `ready`, which is a place in the order of either Exec.
-  Transfers::Ticket gather(int flat_group, base::View piece, base::View whole, const tensor::Event& ready);
-  // In how many segments a transfer of so many bytes goes, all pieces together, and the elements of each piece that
+  // Gathers the shards of a flat group, after `ready`, which is a place in the order of either Exec.
+  Transfers::Ticket gather(int flat_group, base::View shard, base::View whole, const tensor::Event& ready);
+  // In how many segments a transfer of so many bytes goes, all shards together, and the elements of each shard that
   // segment i has.
   std::int64_t segments(int flat_group, std::int64_t bytes) const;
-  static std::pair<std::int64_t, std::int64_t> segment(std::int64_t piece, std::int64_t segments, std::int64_t i);
+  static std::pair<std::int64_t, std::int64_t> segment(std::int64_t shard, std::int64_t segments, std::int64_t i);
   void join(const tensor::Event& event);  // compute waits for the event; the time counts as exposed communication
 };
 

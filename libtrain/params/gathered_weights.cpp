@@ -1,4 +1,4 @@
-// Stage 3: every rank holds its pieces; a lease gathers the flat group into a slot, and the next ones are fetched ahead
+// Stage 3: every rank holds its shards; a lease gathers the flat group into a slot, and the next ones are fetched ahead
 // along the stated order.
 #include "libtrain/params/weights.h"
 
@@ -15,7 +15,7 @@ class GatheredWeights : public Weights {
  public:
   explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set.table, c.shape.layer_slots) {
     for (int u = 0; u < c.flat_groups(); ++u)
-      pieces_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).piece}));
+      shards_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).shard}));
     for (auto elements : plan_.elements())
       slots_.push_back({c.gathered.allocate(c.shape.working, {elements}), -1, 0, {}, 0});
   }
@@ -48,9 +48,9 @@ class GatheredWeights : public Weights {
   base::View whole(int flat_group) override {
     return flat_range(slot_of(flat_group).buffer, 0, c_.layout(flat_group).padded);
   }
-  base::View own_piece(int flat_group) override { return pieces_[static_cast<std::size_t>(flat_group)]; }
-  // Gathers to come see the new pieces.
-  void pieces_changed() override {
+  base::View own_shard(int flat_group) override { return shards_[static_cast<std::size_t>(flat_group)]; }
+  // Gathers to come see the new shards.
+  void shards_changed() override {
     begin_passes({});
     c_.communication.wait(c_.compute.record());
   }
@@ -87,13 +87,13 @@ class GatheredWeights : public Weights {
                      slot.flat_group);
     slot.flat_group = use.flat_group;
     auto& group = c_.group(use.flat_group);
-    if (group.size() == 1) group.all_gather(c_.compute, own_piece(use.flat_group), whole(use.flat_group));  // a copy
-    else slot.arrives = c_.gather(use.flat_group, own_piece(use.flat_group), whole(use.flat_group), slot.released);
+    if (group.size() == 1) group.all_gather(c_.compute, own_shard(use.flat_group), whole(use.flat_group));  // a copy
+    else slot.arrives = c_.gather(use.flat_group, own_shard(use.flat_group), whole(use.flat_group), slot.released);
   }
 
   StoreContext& c_;
   plan::SlotPlan plan_;
-  std::vector<base::View> pieces_;
+  std::vector<base::View> shards_;
   std::vector<Slot> slots_;
   plan::LeaseOrder leases_;
   std::deque<plan::Use> order_;  // those to come next

@@ -1,4 +1,4 @@
-// The fold: flat group buffers, local groups, and the ordered reduction into the owner's piece.
+// The fold: flat group buffers, local groups, and the ordered reduction into the owner's shard.
 #include "libtrain/params/gradients.h"
 
 #include "kernels/cast/cast.h"
@@ -32,9 +32,9 @@ GradientFold::GradientFold(StoreContext& c)
   }
   for (std::size_t i = 0; i < c.set.uses.size(); ++i) {
     const auto use = c.set.uses[i];
-    const auto piece = c.set.piece_of(use);
-    sums_.push_back(plan(use).pieces ? c.gradients.allocate(dtype, {piece})
-                                     : flat_range(wholes_[i], c.group(use.flat_group).rank() * piece, piece));
+    const auto shard = c.set.shard_of(use);
+    sums_.push_back(plan(use).shards ? c.gradients.allocate(dtype, {shard})
+                                     : flat_range(wholes_[i], c.group(use.flat_group).rank() * shard, shard));
   }
   for (auto elements : slots_.elements())
     buffers_.push_back(elements > 0 ? c.flat_group_gradients.allocate(dtype, {elements}) : base::View{});
@@ -141,14 +141,14 @@ void GradientFold::finish() {
     if (use.use > 0) kernels::add(c_.compute, sum({use.flat_group, 0}), sum(use));
 }
 
-base::View GradientFold::piece(int flat_group) { return sum({flat_group, 0}); }
+base::View GradientFold::shard(int flat_group) { return sum({flat_group, 0}); }
 base::View GradientFold::gathered(int flat_group) { return local({flat_group, 0}, 0); }
 
 void GradientFold::gather_sums() {
   if (c_.shared()) c_.communication.wait(c_.compute.record());
   for (int u = 0; u < c_.flat_groups(); ++u) {
-    if (c_.group(u).size() > 1) c_.group(u).all_gather(c_.communication, piece(u), gathered(u));
-    else if (plan({u, 0}).pieces) kernels::copy(c_.compute, piece(u), gathered(u));
+    if (c_.group(u).size() > 1) c_.group(u).all_gather(c_.communication, shard(u), gathered(u));
+    else if (plan({u, 0}).shards) kernels::copy(c_.compute, shard(u), gathered(u));
   }
   if (c_.shared()) c_.join(c_.communication.record());
 }

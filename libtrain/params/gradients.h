@@ -1,4 +1,4 @@
-// GradientFold: takes the gradients of micro-batches and folds them in the order of decision 1 into the own pieces.
+// GradientFold: takes the gradients of micro-batches and folds them in the order of decision 1 into the own shards.
 #pragma once
 
 #include "libtrain/params/context.h"
@@ -35,9 +35,9 @@ class GradientFold {
   void idle(plan::Use use, std::int64_t round);  // take part in the reduction without contributing
 
   // After the last round: joins all reductions and adds the later uses of tied tables to the first, in declaration
-  // order. piece(flat group) then is this rank's folded gradient sum of the flat group.
+  // order. shard(flat group) then is this rank's folded gradient sum of the flat group.
   void finish();
-  base::View piece(int flat_group);
+  base::View shard(int flat_group);
   base::View gathered(int flat_group);  // stage 0: whole folded sums; valid after gather_sums()
   void gather_sums();                   // stage 0, collective
 

@@ -50,18 +50,18 @@ OptimizerStates::FlatGroupRanges OptimizerStates::ranges_of(int u) const {
 
 base::View OptimizerStates::own(base::View range, int flat_group) const {
   return whole()
-             ? flat_range(range, c_.group(flat_group).rank() * c_.layout(flat_group).piece, c_.layout(flat_group).piece)
+             ? flat_range(range, c_.group(flat_group).rank() * c_.layout(flat_group).shard, c_.layout(flat_group).shard)
              : range;
 }
 
-base::View OptimizerStates::master_piece(int flat_group) {
-  return has_master() ? own(master_[static_cast<std::size_t>(flat_group)], flat_group) : weights_.own_piece(flat_group);
+base::View OptimizerStates::master_shard(int flat_group) {
+  return has_master() ? own(master_[static_cast<std::size_t>(flat_group)], flat_group) : weights_.own_shard(flat_group);
 }
 
 void OptimizerStates::update(GradientFold& gradients, Weights& weights, const kernels::AdamW& hyper,
                              std::int64_t tokens) {
   for (int u = 0; u < c_.flat_groups(); ++u) {
-    const auto gradient = whole() ? gradients.gathered(u) : gradients.piece(u);
+    const auto gradient = whole() ? gradients.gathered(u) : gradients.shard(u);
     const auto working = working_range(weights, u);
     const auto i = static_cast<std::size_t>(u);
     const auto exact = has_master() ? master_[i] : working, rounded = has_master() ? working : base::View{};
@@ -79,25 +79,25 @@ void OptimizerStates::update(GradientFold& gradients, Weights& weights, const ke
       if (rounded) kernels::cast(c_.compute, part_of(exact, all), part_of(rounded, all));
     }
   }
-  if (!whole()) weights.pieces_changed();
+  if (!whole()) weights.shards_changed();
 }
 
-void OptimizerStates::pieces_loaded(Weights& weights) {
+void OptimizerStates::shards_loaded(Weights& weights) {
   for (int u = 0; u < c_.flat_groups(); ++u)
-    if (has_master()) kernels::cast(c_.compute, master_piece(u), weights.own_piece(u));
+    if (has_master()) kernels::cast(c_.compute, master_shard(u), weights.own_shard(u));
   if (whole() && c_.shared()) {
     c_.communication.wait(c_.compute.record());
     for (int u = 0; u < c_.flat_groups(); ++u) {
       const auto i = static_cast<std::size_t>(u);
       auto& group = c_.group(u);
       if (group.size() == 1) continue;
-      if (has_master()) group.all_gather(c_.communication, master_piece(u), master_[i]);
-      group.all_gather(c_.communication, m_piece(u), m_[i]);
-      group.all_gather(c_.communication, v_piece(u), v_[i]);
+      if (has_master()) group.all_gather(c_.communication, master_shard(u), master_[i]);
+      group.all_gather(c_.communication, m_shard(u), m_[i]);
+      group.all_gather(c_.communication, v_shard(u), v_[i]);
     }
     c_.join(c_.communication.record());
   }
-  weights.pieces_changed();
+  weights.shards_changed();
 }
 
 }  // namespace trainyard::params

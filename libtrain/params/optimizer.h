@@ -1,4 +1,4 @@
-// OptimizerStates: AdamW's master weights and moments, whole (stage 0) or the own pieces (stages 1 to 3), and the
+// OptimizerStates: AdamW's master weights and moments, whole (stage 0) or the own shards (stages 1 to 3), and the
 // update.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace trainyard::params {
 
-// The range of a flat group that this rank updates: everything at stage 0, else its piece. Pieces of ranks are the
+// The range of a flat group that this rank updates: everything at stage 0, else its shard. Shards of ranks are the
 // ZeRO-1 partition at every stage; that is what checkpoints hold (decision 13).
 class OptimizerStates {
  public:
@@ -21,14 +21,14 @@ class OptimizerStates {
   // for those. `tokens` of all choices of the step's gates: what the biases of choices (plan::Update) are moved by.
   void update(GradientFold& gradients, Weights& weights, const kernels::AdamW& hyper, std::int64_t tokens);
 
-  // Own pieces, f32, [piece] elements; master is the working copy itself when that is f32.
-  base::View master_piece(int flat_group);
-  base::View m_piece(int flat_group) { return own(m_[static_cast<std::size_t>(flat_group)], flat_group); }
-  base::View v_piece(int flat_group) { return own(v_[static_cast<std::size_t>(flat_group)], flat_group); }
+  // Own shards, f32, [shard] elements; master is the working copy itself when that is f32.
+  base::View master_shard(int flat_group);
+  base::View m_shard(int flat_group) { return own(m_[static_cast<std::size_t>(flat_group)], flat_group); }
+  base::View v_shard(int flat_group) { return own(v_[static_cast<std::size_t>(flat_group)], flat_group); }
 
-  // After master, m and v pieces were written (initial values, a checkpoint): makes working copies and, at stage 0,
+  // After master, m and v shards were written (initial values, a checkpoint): makes working copies and, at stage 0,
   // whole states. Collective.
-  void pieces_loaded(Weights& weights);
+  void shards_loaded(Weights& weights);
 
  private:
   // Elements of the range of a flat group that AdamW changes together: between parameters that change otherwise. Where
@@ -51,13 +51,13 @@ class OptimizerStates {
   bool has_master() const { return !master_.empty(); }
   base::View own(base::View range, int flat_group) const;
   std::int64_t first(int flat_group) const {
-    return whole() ? 0 : c_.group(flat_group).rank() * c_.layout(flat_group).piece;
+    return whole() ? 0 : c_.group(flat_group).rank() * c_.layout(flat_group).shard;
   }
   std::int64_t count(int flat_group) const {
-    return whole() ? c_.layout(flat_group).padded : c_.layout(flat_group).piece;
+    return whole() ? c_.layout(flat_group).padded : c_.layout(flat_group).shard;
   }
   base::View working_range(Weights& weights, int flat_group) const {
-    return whole() ? weights.whole(flat_group) : weights.own_piece(flat_group);
+    return whole() ? weights.whole(flat_group) : weights.own_shard(flat_group);
   }
 
   StoreContext& c_;

@@ -9,7 +9,7 @@
 
 namespace trainyard::params {
 
-// Each stage has folded the gradients of its own uses. Their pieces are exchanged between the ranks that differ in
+// Each stage has folded the gradients of its own uses. Their shards are exchanged between the ranks that differ in
 // their stage alone, and every stage adds them in the order of declaration, as one rank that has all uses does: so the
 // copies have the same bits, and so have their updates.
 class StageSums {
@@ -17,13 +17,13 @@ class StageSums {
   // The flat groups of the context that it names (StoreContext::flat_groups_of_stages). Takes their memory in the
   // staging arena: plan::stage_staging_bytes.
   explicit StageSums(StoreContext& context);
-  // Collective, between GradientFold::finish and whoever reads its pieces.
+  // Collective, between GradientFold::finish and whoever reads its shards.
   void add_up(GradientFold& gradients);
 
  private:
   StoreContext& c_;
   std::vector<int> flat_groups_;
-  base::View staging_;  // pieces of all stages behind one another
+  base::View staging_;  // shards of all stages behind one another
 };
 
 }  // namespace trainyard::params

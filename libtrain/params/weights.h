@@ -11,7 +11,7 @@
 
 namespace trainyard::params {
 
-// own_piece(flat group) is this rank's part of the flat flat group: [piece] elements of the working dtype; the
+// own_shard(flat group) is this rank's part of the flat flat group: [shard] elements of the working dtype; the
 // optimizer writes it.
 class Weights {
  public:
@@ -21,9 +21,9 @@ class Weights {
   virtual void acquire(plan::Use use) = 0;
   virtual void give_back(plan::Use use) = 0;
   virtual base::View whole(int flat_group) = 0;  // [padded], valid between acquire and give_back
-  virtual base::View own_piece(int flat_group) = 0;
-  virtual void pieces_changed() = 0;  // after an update or a load: passes to come see the new pieces
-  virtual void complete() = 0;        // what a pass to come would gather of changed pieces is there: collective, waits
+  virtual base::View own_shard(int flat_group) = 0;
+  virtual void shards_changed() = 0;  // after an update or a load: passes to come see the new shards
+  virtual void complete() = 0;        // what a pass to come would gather of changed shards is there: collective, waits
 };
 
 std::unique_ptr<Weights> make_whole_weights(StoreContext& context);

@@ -1,4 +1,4 @@
-// Stages 0, 1 and 2: every rank holds all weights. After an update the next pass gathers the pieces, flat group by flat
+// Stages 0, 1 and 2: every rank holds all weights. After an update the next pass gathers the shards, flat group by flat
 // group as it will lease them, and a lease waits for its own.
 #include "libtrain/params/weights.h"
 
@@ -37,11 +37,11 @@ class WholeWeights : public Weights {
   }
   void give_back(plan::Use) override {}
   base::View whole(int flat_group) override { return wholes_[static_cast<std::size_t>(flat_group)]; }
-  base::View own_piece(int flat_group) override {
-    return flat_range(whole(flat_group), c_.group(flat_group).rank() * c_.layout(flat_group).piece,
-                      c_.layout(flat_group).piece);
+  base::View own_shard(int flat_group) override {
+    return flat_range(whole(flat_group), c_.group(flat_group).rank() * c_.layout(flat_group).shard,
+                      c_.layout(flat_group).shard);
   }
-  void pieces_changed() override { changed_ = c_.shared(); }
+  void shards_changed() override { changed_ = c_.shared(); }
   void complete() override {
     begin_pass({});
     for (auto& arrives : arrives_) c_.join(c_.transfers.done(std::exchange(arrives, 0)));
@@ -52,7 +52,7 @@ class WholeWeights : public Weights {
     const auto u = static_cast<std::size_t>(flat_group);
     if (issued_[u] || c_.group(flat_group).size() == 1) return;
     issued_[u] = true;
-    arrives_[u] = c_.gather(flat_group, own_piece(flat_group), whole(flat_group), updated);
+    arrives_[u] = c_.gather(flat_group, own_shard(flat_group), whole(flat_group), updated);
   }
 
   StoreContext& c_;

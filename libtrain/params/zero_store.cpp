@@ -36,7 +36,7 @@ ZeroStore::ZeroStore(StoreContext& c)
       stage_sums_(c), states_(c, *weights_) {
   for (int u = 0; u < c.flat_groups(); ++u)
     counted_.push_back(c.set.borrowed[static_cast<std::size_t>(u)]
-                           ? std::vector<plan::PieceRange>{}  // its owner counts it
+                           ? std::vector<plan::ShardRange>{}  // its owner counts it
                            : plan::normed_ranges(c.flat_group(u), c.layout(u), c.world.topology, c.world.rank));
 }
 
@@ -44,7 +44,7 @@ std::span<const base::View> ZeroStore::counted_gradients() {
   counted_views_.clear();
   for (int u = 0; u < c_.flat_groups(); ++u)
     for (const auto& range : counted_[static_cast<std::size_t>(u)])
-      counted_views_.push_back(flat_range(gradients_.piece(u), range.begin, range.end - range.begin));
+      counted_views_.push_back(flat_range(gradients_.shard(u), range.begin, range.end - range.begin));
   return counted_views_;
 }
 
@@ -60,22 +60,22 @@ void ZeroStore::initialize(std::uint64_t seed) {
   const bool on_gpu = c_.compute.on_gpu();
   for (int u = 0; u < c_.flat_groups(); ++u) {
     const auto& layout = c_.layout(u);
-    const auto begin = c_.group(u).rank() * layout.piece;
+    const auto begin = c_.group(u).rank() * layout.shard;
     // Values are made on the host, by the one code path that defines them.
-    if (on_gpu) made.emplace_back(static_cast<std::size_t>(layout.piece), 0.0f);
-    auto* master = on_gpu ? made.back().data() : states_.master_piece(u).ptr<float>();
-    for (const auto& view : {states_.m_piece(u), states_.v_piece(u)})
+    if (on_gpu) made.emplace_back(static_cast<std::size_t>(layout.shard), 0.0f);
+    auto* master = on_gpu ? made.back().data() : states_.master_shard(u).ptr<float>();
+    for (const auto& view : {states_.m_shard(u), states_.v_shard(u)})
       if (on_gpu) tensor::clear(c_.compute, view);
       else tensor::clear_untouched(view);
     std::int64_t end = 0;  // of what has a value; what lies between is zero
-    for (const auto& held : plan::held_ranges(layout, begin, begin + layout.piece)) {
+    for (const auto& held : plan::held_ranges(layout, begin, begin + layout.shard)) {
       std::fill(master + end, master + held.at, 0.0f);
       end = held.at + held.count;
       for (std::int64_t done = 0; done < held.count; done += job_elements)
         jobs.push_back({&c_.flat_group(u).parameters[held.parameter], held.first + done,
                         std::min(job_elements, held.count - done), master + held.at + done});
     }
-    std::fill(master + end, master + layout.piece, 0.0f);
+    std::fill(master + end, master + layout.shard, 0.0f);
   }
   const int shares = jobs.size() > 8 ? std::max(1, c_.compute.threads()) : 1;
   base::run_shares("initial values", shares, [&](int share) {
@@ -85,9 +85,9 @@ void ZeroStore::initialize(std::uint64_t seed) {
   });
   for (std::size_t u = 0; u < made.size(); ++u)
     tensor::copy(c_.compute, base::View::of(made[u].data(), {static_cast<std::int64_t>(made[u].size())}),
-                 states_.master_piece(static_cast<int>(u)));
+                 states_.master_shard(static_cast<int>(u)));
   c_.compute.synchronize();
-  pieces_loaded();
+  shards_loaded();
 }
 
 // Leases are open as long as those of ranks that compute, as what is fetched ahead depends on it: that of a layer while
@@ -110,7 +110,7 @@ void ZeroStore::idle(std::span<const plan::Access> accesses, GradientFold::Posit
   }
 }
 
-// The gaps between parameters and the padding at the end of a flat group are zero, so that norms and pieces see zeros
+// The gaps between parameters and the padding at the end of a flat group are zero, so that norms and shards see zeros
 // there.
 void ZeroStore::clear_gaps(plan::Use use, int source) {
   const auto& layout = c_.layout(use.flat_group);

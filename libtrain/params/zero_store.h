@@ -23,7 +23,7 @@ class ZeroStore : public ParameterStore {
  public:
   explicit ZeroStore(StoreContext& context);
 
-  // Initial values: each rank makes its own pieces from (seed, name, index); m and v are zero. Collective.
+  // Initial values: each rank makes its own shards from (seed, name, index); m and v are zero. Collective.
   void initialize(std::uint64_t seed);
 
   // `leases` are the leases to come, in order: of all micro-batches of a step, or of an evaluation.
@@ -44,8 +44,8 @@ class ZeroStore : public ParameterStore {
     gradients_.finish();
     stage_sums_.add_up(gradients_);
   }
-  base::View piece_gradient(int flat_group) { return gradients_.piece(flat_group); }
-  // What this rank counts of its pieces, so that the norm over the whole world counts every logical parameter once
+  base::View shard_gradient(int flat_group) { return gradients_.shard(flat_group); }
+  // What this rank counts of its shards, so that the norm over the whole world counts every logical parameter once
   // (plan/ownership.h). Valid until the next call.
   std::span<const base::View> counted_gradients();
   // `tokens` of the step, all sequences whole; needed where experts are chosen by a bias (plan::Update).
@@ -53,7 +53,7 @@ class ZeroStore : public ParameterStore {
 
   OptimizerStates& states() { return states_; }
   Weights& weights() { return *weights_; }
-  void pieces_loaded() { states_.pieces_loaded(*weights_), weights_->complete(); }
+  void shards_loaded() { states_.shards_loaded(*weights_), weights_->complete(); }
   void complete_weights() { weights_->complete(); }  // collective: what the next pass would gather first is gathered
 
  protected:
@@ -79,7 +79,7 @@ class ZeroStore : public ParameterStore {
   GradientFold gradients_;
   StageSums stage_sums_;
   OptimizerStates states_;
-  std::vector<std::vector<plan::PieceRange>> counted_;  // of each flat group
+  std::vector<std::vector<plan::ShardRange>> counted_;  // of each flat group
   std::vector<base::View> counted_views_;
 };
 

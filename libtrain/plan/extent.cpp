@@ -47,7 +47,7 @@ Extent extent(const Plan& p) {
                vocabulary = number(m.vocabulary) + 128, context = number(m.context);
   const double ranks = number(p.topology.world()), rows = number(p.micro_batch) * (number(p.sequence) + 128),
                micros = number(p.global_batch) / number(p.micro_batch) + 1;
-  // Elements, with what rounding up to pieces adds to each flat group and to each of its tensors.
+  // Elements, with what rounding up to shards adds to each flat group and to each of its tensors.
   const double parameters = hidden * hidden +
                             layers * (4 * hidden * hidden + 3 * hidden * ffn + 16 * (hidden + ffn) + 1024) +
                             (2 * vocabulary + context + number(m.segments)) * hidden +

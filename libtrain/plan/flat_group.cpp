@@ -42,13 +42,13 @@ HeldPart held_part(const Parameter& p, const Topology& topology, int rank) {
 
 std::int64_t FlatLayout::count(std::size_t parameter) const { return product(shapes[parameter]); }
 
-FlatLayout layout(const FlatGroup& flat_group, int pieces) {
-  return layout(flat_group, Topology({{Axis::data, pieces}}));
+FlatLayout layout(const FlatGroup& flat_group, int shards) {
+  return layout(flat_group, Topology({{Axis::data, shards}}));
 }
 
 FlatLayout layout(const FlatGroup& flat_group, const Topology& topology) {
-  const auto pieces = topology.size(flat_group.group);
-  TRAINYARD_ASSERT(pieces >= 1, "{} pieces", pieces);
+  const auto shards = topology.size(flat_group.group);
+  TRAINYARD_ASSERT(shards >= 1, "{} shards", shards);
   FlatLayout l;
   l.offsets.reserve(flat_group.parameters.size());
   l.shapes.reserve(flat_group.parameters.size());
@@ -57,9 +57,9 @@ FlatLayout layout(const FlatGroup& flat_group, const Topology& topology) {
     l.offsets.push_back((l.used + 15) / 16 * 16);
     l.used = l.offsets.back() + product(l.shapes.back());
   }
-  const std::int64_t grain = std::int64_t{64} * pieces;
+  const std::int64_t grain = std::int64_t{64} * shards;
   l.padded = (l.used + grain - 1) / grain * grain;
-  l.piece = l.padded / pieces;
+  l.shard = l.padded / shards;
   return l;
 }
 

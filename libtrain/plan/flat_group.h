@@ -58,7 +58,7 @@ struct FlatGroup {
   std::string name;  // "embedding.tokens", "embedding.positions", "layers.07", "head"
   Part part = Part::input;
   // The ranks that differ along these axes hold its parameters alike and read different samples: they add up its
-  // gradients, and ZeRO cuts it into as many pieces. Kinds say {data}; of experts that data ranks share it is
+  // gradients, and ZeRO cuts it into as many shards. Kinds say {data}; of experts that data ranks share it is
   // {expert_data}.
   Axes group = {Axis::data};
   std::vector<Parameter> parameters;  // declaration order
@@ -81,7 +81,7 @@ struct HeldPart {
 HeldPart held_part(const Parameter& parameter, const Topology& topology, int rank);
 
 // Flat layout of one flat group (decision 11) on each of its ranks: what they hold of the parameters, back to back in
-// declaration order, each starting at a multiple of 64 bytes in fp32, i.e. 16 elements; the whole padded to pieces * 64
+// declaration order, each starting at a multiple of 64 bytes in fp32, i.e. 16 elements; the whole padded to shards * 64
 // elements.
 struct FlatLayout {
   std::vector<std::vector<std::int64_t>> shapes;    // held of each parameter; equal on every rank
@@ -89,12 +89,12 @@ struct FlatLayout {
   std::int64_t count(std::size_t parameter) const;  // elements held of it
   std::int64_t end(std::size_t parameter) const { return offsets[parameter] + count(parameter); }
   std::int64_t used = 0;    // end of the last parameter
-  std::int64_t padded = 0;  // multiple of pieces * 64
-  std::int64_t piece = 0;   // padded / pieces: elements of one rank's piece
+  std::int64_t padded = 0;  // multiple of shards * 64
+  std::int64_t shard = 0;   // padded / shards: elements of one rank's shard
 };
-// As many pieces as the flat group's group has ranks. Axes divide the dims that they cut.
+// As many shards as the flat group's group has ranks. Axes divide the dims that they cut.
 FlatLayout layout(const FlatGroup& flat_group, const Topology& topology);
-FlatLayout layout(const FlatGroup& flat_group, int pieces);  // of whole parameters
+FlatLayout layout(const FlatGroup& flat_group, int shards);  // of whole parameters
 
 // One of the uses that the blocks of a model make of a flat group in a forward pass. A tied table has two: use 0 by the
 // embedding, use 1 by the head.

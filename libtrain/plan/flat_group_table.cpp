@@ -23,10 +23,10 @@ FlatGroupTable::FlatGroupTable(const ModelPart& part, const Topology& topology) 
     const auto index = flat_groups(), stride = static_cast<std::int64_t>(alike.size());
     for (std::int64_t i = 0; i < stride; ++i) {
       auto& flat_group = alike[static_cast<std::size_t>(i)];
-      const auto pieces = topology.size(flat_group.group);
+      const auto shards = topology.size(flat_group.group);
       auto flat = layout(flat_group, topology);
       const auto contributions = contributions_of(flat_group, topology);
-      entries_.push_back({std::move(flat_group), pieces, std::move(flat), times, index + i, stride, 0, 0, 0, borrowed,
+      entries_.push_back({std::move(flat_group), shards, std::move(flat), times, index + i, stride, 0, 0, 0, borrowed,
                           static_cast<int>(i), contributions});
     }
   };
@@ -67,11 +67,11 @@ std::int64_t FlatGroupTable::flat_groups() const {
 std::int64_t FlatGroupTable::uses() const {
   return sum(entries_, [](const auto& e) { return e.uses; });
 }
-std::int64_t FlatGroupTable::piece_total() const {
-  return sum(entries_, [](const auto& e) { return e.layout.piece; });
+std::int64_t FlatGroupTable::shard_total() const {
+  return sum(entries_, [](const auto& e) { return e.layout.shard; });
 }
-std::int64_t FlatGroupTable::piece_total_uses() const {
-  return sum(entries_, [](const auto& e) { return e.uses * e.layout.piece; });
+std::int64_t FlatGroupTable::shard_total_uses() const {
+  return sum(entries_, [](const auto& e) { return e.uses * e.layout.shard; });
 }
 std::int64_t FlatGroupTable::padded_total() const {
   return sum(entries_, [](const auto& e) { return e.layout.padded; });
@@ -88,7 +88,7 @@ std::int64_t FlatGroupTable::parameters() const {
 std::int64_t FlatGroupTable::largest_shared() const {
   std::int64_t n = 0;
   for (const auto& e : entries_)
-    if (e.pieces > 1) n = std::max(n, e.layout.padded);
+    if (e.shards > 1) n = std::max(n, e.layout.padded);
   return n;
 }
 

@@ -12,7 +12,7 @@ namespace trainyard::plan {
 
 struct FlatGroupEntry {
   FlatGroup flat_group;  // the first of them
-  int pieces = 1;        // the ranks of its group
+  int shards = 1;        // the ranks of its group
   FlatLayout layout;
   std::int64_t times = 1;
   std::int64_t index = 0, stride = 1;  // in flat groups(part) they are index, index + stride, ...
@@ -32,10 +32,10 @@ class FlatGroupTable {
   std::int64_t flat_groups() const;
   std::int64_t uses() const;
   std::int64_t parameters() const;        // logical, each once
-  std::int64_t piece_total() const;       // elements of a rank's pieces, over flat groups
-  std::int64_t piece_total_uses() const;  // over uses: a tied table counts twice
+  std::int64_t shard_total() const;       // elements of a rank's shards, over flat groups
+  std::int64_t shard_total_uses() const;  // over uses: a tied table counts twice
   std::int64_t padded_total() const;
-  std::int64_t largest_shared() const;  // padded, of flat groups of several pieces; 0: there is none
+  std::int64_t largest_shared() const;  // padded, of flat groups of several shards; 0: there is none
 
  private:
   std::vector<FlatGroupEntry> entries_;
@@ -79,7 +79,7 @@ struct FlatGroupSet {
 
   int use_index(Use use) const;  // position in `uses`
   std::int64_t padded_of(Use use) const { return layouts[static_cast<std::size_t>(use.flat_group)].padded; }
-  std::int64_t piece_of(Use use) const { return layouts[static_cast<std::size_t>(use.flat_group)].piece; }
+  std::int64_t shard_of(Use use) const { return layouts[static_cast<std::size_t>(use.flat_group)].shard; }
 };
 
 }  // namespace trainyard::plan

@@ -1,4 +1,4 @@
-// Held: which elements of logical parameters are in a rank's piece of a flat group, and who holds an element.
+// Held: which elements of logical parameters are in a rank's shard of a flat group, and who holds an element.
 #pragma once
 
 #include "libtrain/plan/topology.h"
@@ -10,7 +10,7 @@
 
 namespace trainyard::plan {
 
-// Which of the ranks of its group along `axes` a rank is: whose piece of a flat group of that group it has.
+// Which of the ranks of its group along `axes` a rank is: whose shard of a flat group of that group it has.
 int place_in_group(const Topology& topology, int rank, Axes axes);
 
 // Along every axis but those of the flat group's group, that of the parameter's cut, pipe, whose stages have flat

@@ -48,7 +48,7 @@ std::int64_t stage_staging_bytes(const FlatGroupTable& table, const StateShape& 
   for (const auto& e : table.entries())
     if (std::find(flat_groups_of_stages.begin(), flat_groups_of_stages.end(), e.flat_group.name) !=
         flat_groups_of_stages.end())
-      most = std::max(most, base::aligned(2 * e.layout.piece * base::size_of(states.gradient)));
+      most = std::max(most, base::aligned(2 * e.layout.shard * base::size_of(states.gradient)));
   return most;
 }
 

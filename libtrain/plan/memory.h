@@ -45,7 +45,7 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
 // time it has these, too.
 std::int64_t loaded_bytes(const MicroShape& micro, Objective objective);
 
-// For exchanging the folded pieces of such a flat group (params/stage_sums.h): those of its stages behind one another.
+// For exchanging the folded shards of such a flat group (params/stage_sums.h): those of its stages behind one another.
 std::int64_t stage_staging_bytes(const FlatGroupTable& table, const StateShape& states,
                                  const std::vector<std::string>& flat_groups_of_stages);
 // What a rank takes outside its arenas; `chunks` of a stage. On a GPU, measured on an H200 with CUDA 13 and NCCL: 563

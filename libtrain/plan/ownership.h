@@ -10,18 +10,18 @@
 
 namespace trainyard::plan {
 
-// Elements [begin, end) of a rank's piece of a flat group.
-struct PieceRange {
+// Elements [begin, end) of a rank's shard of a flat group.
+struct ShardRange {
   std::int64_t begin = 0, end = 0;
-  bool operator==(const PieceRange&) const = default;
+  bool operator==(const ShardRange&) const = default;
 };
 
-// What the rank is the first holder of (plan/held.h). Ranges ascend; a piece that is counted whole is one range, with
+// What the rank is the first holder of (plan/held.h). Ranges ascend; a shard that is counted whole is one range, with
 // the gaps and the padding, where everything is zero.
-std::vector<PieceRange> counted_ranges(const FlatGroup& flat_group, const FlatLayout& layout, const Topology& topology,
+std::vector<ShardRange> counted_ranges(const FlatGroup& flat_group, const FlatLayout& layout, const Topology& topology,
                                        int rank);
 // Of these what the gradient norm is of: what changes by AdamW (Update).
-std::vector<PieceRange> normed_ranges(const FlatGroup& flat_group, const FlatLayout& layout, const Topology& topology,
+std::vector<ShardRange> normed_ranges(const FlatGroup& flat_group, const FlatLayout& layout, const Topology& topology,
                                       int rank);
 
 }  // namespace trainyard::plan

@@ -84,11 +84,11 @@ constexpr std::int64_t norm_shared_scratch_bytes(std::int64_t n, std::int64_t ra
                                                  std::int64_t element_bytes) {
   return norm_scratch_bytes(n, h, element_bytes) + base::aligned(ranks * norm_partial_rows(n) * h * element_bytes);
 }
-// What ranks that share a vocabulary find out about c tokens, of this rank and of all: `pieces` of each rank (one, or
+// What ranks that share a vocabulary find out about c tokens, of this rank and of all: `shards` of each rank (one, or
 // one for each of its lanes where the number of all lanes is no power of two).
-constexpr std::int64_t cross_entropy_shared_scratch_bytes(std::int64_t c, std::int64_t ranks, std::int64_t pieces,
+constexpr std::int64_t cross_entropy_shared_scratch_bytes(std::int64_t c, std::int64_t ranks, std::int64_t shards,
                                                           std::int64_t element_bytes) {
-  return base::aligned(pieces * 3 * c * element_bytes) + base::aligned(ranks * pieces * 3 * c * element_bytes);
+  return base::aligned(shards * 3 * c * element_bytes) + base::aligned(ranks * shards * 3 * c * element_bytes);
 }
 // A table of cosines and sines for each position.
 constexpr std::int64_t rotary_scratch_bytes(std::int64_t n, std::int64_t head_dim) {
@@ -146,8 +146,8 @@ inline constexpr std::int64_t gpu_head_size_limit = 128;  // of attention on a G
 constexpr std::int64_t gpu_lane_gemm_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t products,
                                                    std::int64_t lanes, bool bf16_result,
                                                    std::int64_t accumulation_bytes) {
-  const auto pieces = lanes > 1 ? lanes : products > 1 && bf16_result ? 1 : 0;
-  return gpu_gemm_scratch_bytes + base::aligned(pieces * m * n * accumulation_bytes);
+  const auto shards = lanes > 1 ? lanes : products > 1 && bf16_result ? 1 : 0;
+  return gpu_gemm_scratch_bytes + base::aligned(shards * m * n * accumulation_bytes);
 }
 // Products of groups on a GPU: sums of lanes that wait for a neighbour, f32 (f64 for f64), one for each level of the
 // tree (one for a left fold). Weight gradients need nothing.

@@ -13,8 +13,8 @@ GradientPlan gradient_plan(const StateShape& s, int sources) {
   const bool alone =
       s.zero == 0 && s.batch.data_ranks == 1 && !several_rounds;  // the only gradient of the step is the sum
   g.flat_groups = s.batch.fold > 1 || !(s.zero == 1 || alone);
-  if (s.zero >= 2) g.pieces = true;
-  else if (s.batch.fold > 1 || s.zero == 1) g.pieces = several_rounds;
+  if (s.zero >= 2) g.shards = true;
+  else if (s.batch.fold > 1 || s.zero == 1) g.shards = several_rounds;
   return g;
 }
 
@@ -28,19 +28,19 @@ StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
   const std::int64_t w = base::size_of(s.working), g = base::size_of(s.gradient);
   const SlotPlan slots(table, s.layer_slots);
   StateBytes b;
-  b.parameters = (s.zero == 3 ? table.piece_total() : table.padded_total()) * w;
+  b.parameters = (s.zero == 3 ? table.shard_total() : table.padded_total()) * w;
   b.gathered_flat_groups = s.zero == 3 ? slots.bytes(w) : 0;
   for (const auto& e : table.entries()) {
     const auto gradients = gradient_plan(s, e.contributions);
     const auto kept = (gradients.whole ? kept_sources(s, e.contributions) * e.layout.padded : 0) +
-                      (gradients.pieces ? e.layout.piece : 0);
+                      (gradients.shards ? e.layout.shard : 0);
     b.gradients += e.times * e.uses * kept * g;
   }
   b.flat_group_gradients = gradient_slots(table, s).bytes(g);
   const std::int64_t states = 8 + (s.working == base::DType::bf16 ? 4 : 0);
-  b.optimizer = (s.zero == 0 ? table.padded_total() : table.piece_total()) * states;
+  b.optimizer = (s.zero == 0 ? table.padded_total() : table.shard_total()) * states;
   b.communication_staging = base::aligned(table.largest_shared() * g);
-  b.save_snapshot = table.piece_total() * (w + states);
+  b.save_snapshot = table.shard_total() * (w + states);
   return b;
 }
 

@@ -14,19 +14,19 @@ namespace {
 // group.
 void add_calls(std::vector<SizedCalls>& out, const FlatGroupEntry& e, const char* operation, base::DType type,
                std::int64_t calls, std::int64_t sending, std::int64_t segments) {
-  const auto each = e.layout.piece / segments;
-  const auto add = [&](std::int64_t piece, std::int64_t n) {
+  const auto each = e.layout.shard / segments;
+  const auto add = [&](std::int64_t shard, std::int64_t n) {
     if (n > 0)
-      out.push_back({name_of(e.flat_group.group), e.pieces, operation, type, e.pieces * piece * base::size_of(type),
+      out.push_back({name_of(e.flat_group.group), e.shards, operation, type, e.shards * shard * base::size_of(type),
                      n * calls, n * sending});
   };
   add(each, segments - 1);
-  add(e.layout.piece - (segments - 1) * each, 1);
+  add(e.layout.shard - (segments - 1) * each, 1);
 }
 
 // As the stores cut what goes between other calls (params/transfers.h).
 std::int64_t segments_of(const FlatGroupEntry& e, base::DType type, const Topology& topology, std::int64_t most) {
-  return transfer_segments(e.layout.padded * base::size_of(type), e.pieces, topology, most);
+  return transfer_segments(e.layout.padded * base::size_of(type), e.shards, topology, most);
 }
 
 // Stage 3: every lease of a micro-batch gathers its flat group.
@@ -75,16 +75,16 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
   // sends those of each whose tokens it gets, in the rounds in which that has some.
   const auto of_sources = [&](const FlatGroupEntry& e, int rank) {
     std::int64_t n = 0;
-    for (int source = 0; source < e.contributions; ++source) n += batch.rounds_of(source * e.pieces + rank);
+    for (int source = 0; source < e.contributions; ++source) n += batch.rounds_of(source * e.shards + rank);
     return n;
   };
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries()) {
     const auto uses = e.times * e.uses;
-    const bool library = reduction == Reduction::fast && e.pieces > 1;
+    const bool library = reduction == Reduction::fast && e.shards > 1;
     add_calls(out, e, library ? "reduce_scatter" : "ordered_reduce_scatter", shape.gradient,
               uses * (e.contributions == 1 ? batch.rounds() : of_sources(e, 0)),
-              uses * (e.contributions == 1 ? sending : of_sources(e, turn % e.pieces)),
+              uses * (e.contributions == 1 ? sending : of_sources(e, turn % e.shards)),
               library ? 1 : segments_of(e, shape.gradient, shape.topology, most));
   }
   if (shape.zero == 3) {
@@ -95,7 +95,7 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
     // Sums of gradients are gathered at the end of a step, where nobody waits behind them: each in one call.
     const auto type = shape.zero == 0 ? shape.gradient : shape.working;
     for (const auto& e : table.entries())
-      if (e.pieces > 1)
+      if (e.shards > 1)
         add_calls(out, e, "all_gather", type, e.times, e.times,
                   shape.zero == 0 ? 1 : segments_of(e, type, shape.topology, most));
   }
@@ -151,7 +151,7 @@ std::vector<SizedCalls> flat_group_of_stages_calls(const ModelPart& part,
     if (std::find(flat_groups_of_stages.begin(), flat_groups_of_stages.end(), e.flat_group.name) !=
         flat_groups_of_stages.end())
       out.push_back(
-          {"stages", 2, "all_gather", shape.gradient, 2 * e.layout.piece * base::size_of(shape.gradient), 1, 1});
+          {"stages", 2, "all_gather", shape.gradient, 2 * e.layout.shard * base::size_of(shape.gradient), 1, 1});
   return out;
 }
 

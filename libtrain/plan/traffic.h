@@ -19,7 +19,7 @@ struct SizedCalls {
   int ranks = 1;          // of that group
   std::string operation;  // as the ledger names it
   base::DType type = base::DType::f32;
-  std::int64_t bytes = 0;  // of the whole that is gathered or reduced, all pieces together, as a profile counts sizes
+  std::int64_t bytes = 0;  // of the whole that is gathered or reduced, all shards together, as a profile counts sizes
   std::int64_t calls = 0;
   std::int64_t sending = 0;  // those in which the rank sends its part: (N-1)/N of `bytes`
 };
@@ -47,7 +47,7 @@ std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& mi
 // their gradients back. Each is a call of two ranks of which one sends.
 std::vector<SizedCalls> pipe_calls(const ModelConfig& model, const Stages& stages, int stage, const MicroShape& micro,
                                    Pass pass, std::int64_t micros);
-// What the stages that hold a flat group together say to one another in a step (plan/stages.h): its folded pieces.
+// What the stages that hold a flat group together say to one another in a step (plan/stages.h): its folded shards.
 std::vector<SizedCalls> flat_group_of_stages_calls(const ModelPart& part,
                                                    const std::vector<std::string>& flat_groups_of_stages,
                                                    const StateShape& shape);

@@ -15,12 +15,12 @@ using trainyard::base::DType;
 
 namespace {
 
-// The sample run with some values changed: `change(kind, piece of the first flat group)`, on one rank.
+// The sample run with some values changed: `change(kind, shard of the first flat group)`, on one rank.
 void save_changed(const std::string& folder, const checkpoint::RunState& s,
                   const std::function<void(Kind, float*)>& change) {
   Rank rank(s, 0, 1);
   for (auto kind : {Kind::model, Kind::m, Kind::v}) change(kind, static_cast<float*>(rank.list_of(kind).front().data));
-  checkpoint::write_rank(folder, s, rank.pieces, {});
+  checkpoint::write_rank(folder, s, rank.shards, {});
   checkpoint::publish(folder, s, plan::Topology({{plan::Axis::data, 1}}), 3);
 }
 

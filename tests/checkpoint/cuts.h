@@ -18,12 +18,12 @@ namespace sample {
 struct LayoutRank {
   std::vector<std::vector<float>> memory;
   std::vector<std::vector<base::bf16>> narrow;
-  checkpoint::RankPieces pieces;
+  checkpoint::RankShards shards;
 
   LayoutRank(const checkpoint::RunState& s, int rank, int ranks, const checkpoint::RankBoxes& boxes) {
-    pieces.rank = rank;
-    pieces.ranks = ranks;
-    pieces.boxes = boxes;
+    shards.rank = rank;
+    shards.ranks = ranks;
+    shards.boxes = boxes;
     const auto parameters = checkpoint::parameters_of(s.model);
     const auto elements = boxes.empty() ? 0 : boxes.back().end() + 3;
     for (auto kind : checkpoint::kinds_of(s.dtype)) {
@@ -40,10 +40,10 @@ struct LayoutRank {
         auto& halves = narrow.emplace_back(values.begin(), values.end());
         view = base::View::of(halves.data(), {elements});
       }
-      (kind == checkpoint::Kind::model    ? pieces.model
-       : kind == checkpoint::Kind::master ? pieces.master
-       : kind == checkpoint::Kind::m      ? pieces.m
-                                          : pieces.v)
+      (kind == checkpoint::Kind::model    ? shards.model
+       : kind == checkpoint::Kind::master ? shards.master
+       : kind == checkpoint::Kind::m      ? shards.m
+                                          : shards.v)
           .push_back(view);
     }
   }
@@ -52,7 +52,7 @@ struct LayoutRank {
 inline void save_cut(const std::string& folder, const checkpoint::RunState& s,
                      const std::vector<checkpoint::RankBoxes>& cut, const plan::Topology& grid) {
   for (int r = 0; r < grid.world(); ++r)
-    checkpoint::write_rank(folder, s, LayoutRank(s, r, grid.world(), cut[static_cast<std::size_t>(r)]).pieces, {});
+    checkpoint::write_rank(folder, s, LayoutRank(s, r, grid.world(), cut[static_cast<std::size_t>(r)]).shards, {});
   checkpoint::publish(folder, s, grid, 3);
 }
 

@@ -76,7 +76,7 @@ TEST(Cuts, BoxesOfAnyFormAreReadOnEveryOtherCut) {
     }
 }
 
-// Ranks that share every layer and ranks that share the pieces: what one world saves every other reads, and the files
+// Ranks that share every layer and ranks that share the shards: what one world saves every other reads, and the files
 // are the ones that this build predicts. Fingerprints and the view are those of the whole.
 TEST(Cuts, EveryGridOfRanksReadsEveryOther) {
   const auto grid = [](int data, int tensor) { return plan::replicas_of(data * tensor, tensor); };
@@ -135,7 +135,7 @@ TEST(Cuts, ASliceWithoutALogicalRow) {
   const auto model = llama_of_heads();  // 5 rows of 128
   for (int r = 0; r < 4; ++r) {
     std::int64_t rows = 0;
-    for (const auto& stored : checkpoint::boxes_of_pieces(model, topology, r))
+    for (const auto& stored : checkpoint::boxes_of_shards(model, topology, r))
       if (stored.tensor == 0) rows += stored.box.count[0];
     EXPECT_EQ(rows, r == 0 ? 5 : 0) << r;
   }

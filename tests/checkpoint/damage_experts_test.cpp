@@ -10,7 +10,7 @@ using trainyard::base::DType;
 
 namespace {
 
-// Four ranks: two that hold pieces of the first half of the experts, two of the other; of two stages one of each.
+// Four ranks: two that hold shards of the first half of the experts, two of the other; of two stages one of each.
 class ExpertDamage : public GridDamage, public ::testing::WithParamInterface<int> {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// Ranks that share out the experts of a layer: each saves pieces of those that it has; every other cut reads them.
+// Ranks that share out the experts of a layer: each saves shards of those that it has; every other cut reads them.
 #include "tests/checkpoint/cuts.h"
 #include "tests/checkpoint/dealt_out.h"
 
@@ -14,7 +14,7 @@ using trainyard::base::DType;
 
 namespace {
 
-// Some of them so that one rank has all pieces of its experts, or of several ranks the last has padding alone.
+// Some of them so that one rank has all shards of its experts, or of several ranks the last has padding alone.
 std::vector<DealtOut> grids(const plan::ModelConfig& model) {
   const auto items = plan::item_count(model);
   return {{1, 1},
@@ -39,7 +39,7 @@ TEST(Experts, EveryElementIsInOneFile) {
       const auto topology = grid.topology();
       std::vector<checkpoint::RankBoxes> boxes;
       for (int r = 0; r < topology.world(); ++r)
-        boxes.push_back(checkpoint::boxes_of_pieces(model, topology, r, grid.stages()));
+        boxes.push_back(checkpoint::boxes_of_shards(model, topology, r, grid.stages()));
       const auto places = checkpoint::places_of(boxes, parameters.size());
       for (std::size_t i = 0; i < parameters.size(); ++i) {
         std::vector<const checkpoint::Box*> of_tensor;
@@ -58,7 +58,7 @@ TEST(Experts, AFileHoldsTheExpertsOfItsRank) {
   for (const auto& grid : grids(model))
     for (int r = 0; r < grid.data * grid.pipe; ++r) {
       int others = 0;
-      for (const auto& stored : checkpoint::boxes_of_pieces(model, grid.topology(), r, grid.stages())) {
+      for (const auto& stored : checkpoint::boxes_of_shards(model, grid.topology(), r, grid.stages())) {
         const auto& name = parameters[static_cast<std::size_t>(stored.tensor)].name;
         const int expert = expert_of(name);
         if (expert < 0) continue;
@@ -74,14 +74,14 @@ TEST(Experts, AFileHoldsTheExpertsOfItsRank) {
 
 // Datasets are the rank's own flat groups in the order that it has them in: that of plan::flat groups of its part of
 // the model.
-TEST(Experts, PiecesLieInTheOrderOfTheRanksFlatGroups) {
+TEST(Experts, ShardsLieInTheOrderOfTheRanksFlatGroups) {
   for (const auto& model : {moe(), moe_llama()}) {
     std::map<std::string, std::int32_t> numbers;
     for (const auto& p : checkpoint::parameters_of(model))
       numbers.emplace(p.name, static_cast<std::int32_t>(numbers.size()));
     for (const auto& grid : grids(model)) {
       const auto topology = grid.topology();
-      const checkpoint::Pieces pieces(model, topology, grid.stages());
+      const checkpoint::SavedShards shards(model, topology, grid.stages());
       for (int r = 0; r < topology.world(); ++r) {
         checkpoint::RankBoxes expected;
         std::int64_t at = 0;
@@ -95,19 +95,19 @@ TEST(Experts, PiecesLieInTheOrderOfTheRanksFlatGroups) {
           const auto layout = plan::layout(whole, ranks);
           for (std::size_t i = 0; i < flat_group.parameters.size(); ++i) {
             const auto& p = flat_group.parameters[i];
-            const auto begin = std::max(layout.offsets[i], place * layout.piece),
-                       end = std::min(layout.offsets[i] + p.count(), (place + 1) * layout.piece);
+            const auto begin = std::max(layout.offsets[i], place * layout.shard),
+                       end = std::min(layout.offsets[i] + p.count(), (place + 1) * layout.shard);
             if (begin >= end) continue;
-            auto offset = at + begin - place * layout.piece;
+            auto offset = at + begin - place * layout.shard;
             for (const auto& box : checkpoint::boxes_of_range(p.shape, begin - layout.offsets[i], end - begin)) {
               expected.push_back({numbers.at(p.name), offset, box});
               offset = expected.back().end();
             }
           }
-          at += layout.piece;
+          at += layout.shard;
         }
-        EXPECT_TRUE(pieces.boxes(r) == expected) << grid.text() << ", rank " << r;
-        EXPECT_EQ(pieces.elements(r), at) << grid.text() << ", rank " << r;
+        EXPECT_TRUE(shards.boxes(r) == expected) << grid.text() << ", rank " << r;
+        EXPECT_EQ(shards.elements(r), at) << grid.text() << ", rank " << r;
       }
     }
   }
@@ -118,11 +118,11 @@ TEST(Experts, PlacesAreThoseOfTheBoxes) {
   const auto model = moe();
   const auto parameters = checkpoint::parameters_of(model);
   for (const auto& grid : grids(model)) {
-    const checkpoint::Pieces pieces(model, grid.topology(), grid.stages());
-    const checkpoint::Places places(pieces);
+    const checkpoint::SavedShards shards(model, grid.topology(), grid.stages());
+    const checkpoint::Places places(shards);
     std::vector<std::map<std::int64_t, std::pair<int, std::int64_t>>> expected(parameters.size());
     for (int r = 0; r < grid.data * grid.pipe; ++r)
-      for (const auto& stored : pieces.boxes(r)) {
+      for (const auto& stored : shards.boxes(r)) {
         const auto& shape = parameters[static_cast<std::size_t>(stored.tensor)].shape;
         checkpoint::for_each_run(shape, stored, stored.box, [&](const checkpoint::Run& run) {
           for (std::int64_t i = 0; i < run.count; ++i)
@@ -207,10 +207,10 @@ TEST(Experts, TheRecordIsNotBelieved) {
 // One part is no part: the files of ever, and where a model has no experts a second reading says nothing.
 TEST(Experts, OnePartIsTheFilesOfRanksThatShareNone) {
   for (int r = 0; r < 6; ++r) {
-    EXPECT_EQ(checkpoint::boxes_of_pieces(moe(), plan::replicas_of(6, 1).with_experts(1), r),
-              checkpoint::boxes_of_pieces(moe(), plan::replicas_of(6, 1), r));
-    EXPECT_EQ(checkpoint::boxes_of_pieces(gpt(), plan::replicas_of(6, 1).with_experts(3), r),
-              checkpoint::boxes_of_pieces(gpt(), plan::replicas_of(6, 1), r));
+    EXPECT_EQ(checkpoint::boxes_of_shards(moe(), plan::replicas_of(6, 1).with_experts(1), r),
+              checkpoint::boxes_of_shards(moe(), plan::replicas_of(6, 1), r));
+    EXPECT_EQ(checkpoint::boxes_of_shards(gpt(), plan::replicas_of(6, 1).with_experts(3), r),
+              checkpoint::boxes_of_shards(gpt(), plan::replicas_of(6, 1), r));
   }
 }
 
@@ -229,9 +229,9 @@ TEST(Experts, ManyRanksOfManyLayers) {
   model.experts.count = {64}, model.experts.every = 2, model.experts.dense_layers = 0;
   constexpr int stages = 50, ranks = 6400;
   const auto topology = plan::replicas_of(ranks, 1, stages).with_experts(64);
-  const checkpoint::Pieces pieces(model, topology, {stages, plan::uniform_boundaries(1002, stages)});
+  const checkpoint::SavedShards shards(model, topology, {stages, plan::uniform_boundaries(1002, stages)});
   std::int64_t elements = 0;
-  for (int r = 0; r < ranks; ++r) elements += pieces.elements(r);
+  for (int r = 0; r < ranks; ++r) elements += shards.elements(r);
   EXPECT_GE(elements, plan::parameter_count(model));
-  EXPECT_FALSE(pieces.boxes(ranks - 1).empty());
+  EXPECT_FALSE(shards.boxes(ranks - 1).empty());
 }

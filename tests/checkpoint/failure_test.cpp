@@ -48,7 +48,7 @@ TEST(Failure, WithoutRoomThePartialGoesAndOlderOnesStay) {
   for (std::uintmax_t limit : {std::uintmax_t{100}, std::uintmax_t{5000}, size / 2, size - 1}) {
     const auto code = in_child(limit, [&] {
       const auto s = state(gpt(), DType::f32, 10);
-      checkpoint::write_rank(scratch.path, s, Rank(s, 0, 1).pieces, {});
+      checkpoint::write_rank(scratch.path, s, Rank(s, 0, 1).shards, {});
     });
     EXPECT_EQ(code, 4) << "limit " << limit;
     EXPECT_FALSE(fs::exists(scratch.path + "/step-00000010.partial")) << "limit " << limit;
@@ -62,7 +62,7 @@ TEST(Failure, WithoutRoomForTheIndexOrTheManifestThePartialGoesToo) {
   save(scratch.path, state(gpt(), DType::f32, 5), 2);
   const auto s = state(gpt(), DType::f32, 10);
   for (rlim_t limit : {rlim_t{100}, rlim_t{4000}}) {
-    for (int r = 0; r < 2; ++r) checkpoint::write_rank(scratch.path, s, Rank(s, r, 2).pieces, {});
+    for (int r = 0; r < 2; ++r) checkpoint::write_rank(scratch.path, s, Rank(s, r, 2).shards, {});
     EXPECT_EQ(in_child(limit,
                        [&] {
                          checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3);
@@ -79,7 +79,7 @@ TEST(Failure, APlaceThatCannotBeWrittenIsExit4) {
   EXPECT_EQ(in_child(RLIM_INFINITY,
                      [&] {
                        const auto s = state(gpt(), DType::f32, 10);
-                       checkpoint::write_rank(scratch.path + "/file", s, Rank(s, 0, 1).pieces, {});
+                       checkpoint::write_rank(scratch.path + "/file", s, Rank(s, 0, 1).shards, {});
                      }),
             4);
 }
@@ -92,8 +92,8 @@ TEST(Failure, AKilledWriterLeavesOnlyAPartial) {
   const auto name = scratch.path + "/step-00000002", partial = name + ".partial";
   const auto kill_once = [&](const std::string& what, const std::function<bool()>& holds) {
     kill_when(holds, [&] {
-      checkpoint::write_rank(scratch.path, s, first.pieces, {});
-      checkpoint::write_rank(scratch.path, s, second.pieces, {});
+      checkpoint::write_rank(scratch.path, s, first.shards, {});
+      checkpoint::write_rank(scratch.path, s, second.shards, {});
       checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3);
     });
     // Whatever carries the final name is whole, to the last byte.

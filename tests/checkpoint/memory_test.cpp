@@ -21,9 +21,9 @@ TEST(Memory, SavingNeedsAStagingBuffer) {
     const Rank rank(s, 0, 2), other(s, 1, 2);
     heap::restart_peak();
     const auto before = heap::live.load();
-    checkpoint::write_rank(scratch.path, s, rank.pieces, {});
+    checkpoint::write_rank(scratch.path, s, rank.shards, {});
     EXPECT_LT(heap::peak - before, staging);
-    checkpoint::write_rank(scratch.path, s, other.pieces, {});
+    checkpoint::write_rank(scratch.path, s, other.shards, {});
     checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3);
     EXPECT_LT(heap::peak - before, staging) << "publishing";
   }
@@ -36,13 +36,13 @@ TEST(Memory, LoadingNeedsTheSlicesAndAStagingBuffer) {
   const auto flat_groups = plan::flat_groups(s.model);
   std::vector<std::vector<float>> slices;  // of rank 1 of 2
   for (const auto& flat_group : flat_groups)
-    slices.emplace_back(static_cast<std::size_t>(plan::layout(flat_group, 2).piece));
+    slices.emplace_back(static_cast<std::size_t>(plan::layout(flat_group, 2).shard));
   heap::restart_peak();
   const auto before = heap::live.load();
   checkpoint::Reader reader(scratch.path + "/step-00000005", checkpoint::Reader::Check::as_needed);
   for (auto kind : {checkpoint::Kind::master, checkpoint::Kind::m, checkpoint::Kind::v})
     for (std::size_t u = 0; u < flat_groups.size(); ++u)
-      reader.read_piece(kind, flat_groups[u], plan::replicas_of(2, 1), 1, slices[u].data());
+      reader.read_shard(kind, flat_groups[u], plan::replicas_of(2, 1), 1, slices[u].data());
   EXPECT_LT(heap::peak - before, staging);
 }
 

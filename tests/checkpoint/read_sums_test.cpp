@@ -27,9 +27,9 @@ std::string told_by(const std::string& folder, const plan::Topology& topology, i
     checkpoint::ReadSums own(reader, threads);
     for (const auto kind : kinds)
       for (const auto& flat_group : plan::flat_groups(part_of(reader.state().model, topology, {}, r))) {
-        std::vector<float> piece(static_cast<std::size_t>(plan::layout(flat_group, topology).piece));
-        reader.read_piece(kind, flat_group, topology, r, piece.data());
-        own.add(kind, flat_group, topology, r, piece.data());
+        std::vector<float> shard(static_cast<std::size_t>(plan::layout(flat_group, topology).shard));
+        reader.read_shard(kind, flat_group, topology, r, shard.data());
+        own.add(kind, flat_group, topology, r, shard.data());
       }
     all.add(own);
   }

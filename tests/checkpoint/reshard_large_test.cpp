@@ -22,18 +22,18 @@ constexpr std::int64_t layers = 160;
 
 void save_from_one_buffer(const std::string& folder, const checkpoint::RunState& s, int ranks) {
   for (int r = 0; r < ranks; ++r) {
-    checkpoint::RankPieces pieces;
-    pieces.rank = r, pieces.ranks = ranks;
+    checkpoint::RankShards shards;
+    shards.rank = r, shards.ranks = ranks;
     std::int64_t longest = 0;
     for (const auto& flat_group : plan::flat_groups(s.model))
-      longest = std::max(longest, plan::layout(flat_group, ranks).piece);
+      longest = std::max(longest, plan::layout(flat_group, ranks).shard);
     std::vector<float> buffer(static_cast<std::size_t>(longest));
     for (std::size_t i = 0; i < buffer.size(); ++i) buffer[i] = static_cast<float>(i % 9973) * 1e-4f;
     for (const auto& flat_group : plan::flat_groups(s.model))
-      for (auto* views : {&pieces.model, &pieces.m, &pieces.v})
-        views->push_back(base::View(buffer.data(), DType::f32, {plan::layout(flat_group, ranks).piece}));
-    pieces.boxes = checkpoint::boxes_of_pieces(s.model, plan::replicas_of(ranks, 1), r);
-    checkpoint::write_rank(folder, s, pieces, {});
+      for (auto* views : {&shards.model, &shards.m, &shards.v})
+        views->push_back(base::View(buffer.data(), DType::f32, {plan::layout(flat_group, ranks).shard}));
+    shards.boxes = checkpoint::boxes_of_shards(s.model, plan::replicas_of(ranks, 1), r);
+    checkpoint::write_rank(folder, s, shards, {});
   }
   checkpoint::publish(folder, s, plan::Topology({{plan::Axis::data, ranks}}), 3);
 }

@@ -195,7 +195,7 @@ TEST(ReshardStages, RanksThatHoldNothingAreCounted) {
   const plan::Stages stages{2, {0, 7, 8}};  // the head of a tied model has its norm alone
   const auto ranks = plan::replicas_of(80, 1, 2);
   int empty = 0;
-  for (int r = 0; r < 80; ++r) empty += checkpoint::boxes_of_pieces(s.model, ranks, r, stages).empty();
+  for (int r = 0; r < 80; ++r) empty += checkpoint::boxes_of_shards(s.model, ranks, r, stages).empty();
   EXPECT_GE(empty, 39);
   EXPECT_EQ(checkpoint::doubts_of_layout(s, {ranks, stages}),
             std::vector{fmt::format("{} of 80 ranks hold nothing: the model is too small for so many", empty)});

@@ -1,11 +1,11 @@
-// A small run to be saved: models, values that are a function of (kind, name, index) alone, and the pieces of every
+// A small run to be saved: models, values that are a function of (kind, name, index) alone, and the shards of every
 // rank.
 #pragma once
 
 #include "tests/scratch.h"
 
 #include "libtrain/checkpoint/finder.h"
-#include "libtrain/checkpoint/pieces.h"
+#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/checkpoint/reader.h"
 
@@ -129,14 +129,14 @@ inline plan::FlatGroup share_of(plan::FlatGroup flat_group, const plan::Topology
 struct HeldFlatGroup {
   std::vector<float> values;
   std::vector<int> of;  // which parameter an element is of; -1: none
-  std::int64_t piece = 0, first = 0;
+  std::int64_t shard = 0, first = 0;
 };
 inline HeldFlatGroup held_flat_group(const checkpoint::RunState& s, checkpoint::Kind kind,
                                      const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank) {
   HeldFlatGroup held;
   const int data = topology.size(plan::Axis::data), tensor = topology.size(plan::Axis::tensor), at = rank % tensor;
   const int neighbours = flat_group.group.has(plan::Axis::expert_data) ? topology.size(plan::Axis::expert) : 1,
-            pieces = data / neighbours;  // neighbours hold others of its experts
+            shards = data / neighbours;  // neighbours hold others of its experts
   for (std::size_t p = 0; p < flat_group.parameters.size(); ++p) {
     const auto& parameter = flat_group.parameters[p];
     const auto rows = parameter.stored[0], cols = parameter.stored.size() > 1 ? parameter.stored[1] : 1;
@@ -148,18 +148,18 @@ inline HeldFlatGroup held_flat_group(const checkpoint::RunState& s, checkpoint::
         held.of.push_back(static_cast<int>(p));
       }
   }
-  while (held.values.size() % static_cast<std::size_t>(64 * pieces) != 0)
+  while (held.values.size() % static_cast<std::size_t>(64 * shards) != 0)
     held.values.push_back(0), held.of.push_back(-1);
-  held.piece = static_cast<std::int64_t>(held.values.size()) / pieces;
-  held.first = rank / tensor % data / neighbours * held.piece;
+  held.shard = static_cast<std::int64_t>(held.values.size()) / shards;
+  held.first = rank / tensor % data / neighbours * held.shard;
   return held;
 }
 
-// Of a piece what the rank saves: all where nobody else has any of it; else the parameters that nobody before it has,
+// Of a shard what the rank saves: all where nobody else has any of it; else the parameters that nobody before it has,
 // and the gaps between two of them.
 inline std::vector<float> saved_of(const HeldFlatGroup& held, const plan::FlatGroup& flat_group,
                                    const plan::Topology& topology, int rank) {
-  const auto begin = static_cast<std::size_t>(held.first), end = begin + static_cast<std::size_t>(held.piece);
+  const auto begin = static_cast<std::size_t>(held.first), end = begin + static_cast<std::size_t>(held.shard);
   const bool first = rank % topology.size(plan::Axis::tensor) == 0;
   const auto mine = [&](int p) {
     return first || is_of_experts(flat_group) || flat_group.parameters[static_cast<std::size_t>(p)].cut.has_value();
@@ -197,15 +197,15 @@ inline int stage_of(const plan::ModelConfig& model, const plan::FlatGroup& flat_
   return static_cast<int>(part) % stages.stages;
 }
 
-// One rank's pieces, with memory of their own.
+// One rank's shards, with memory of their own.
 struct Rank {
   std::vector<std::vector<char>> memory;
-  checkpoint::RankPieces pieces;
+  checkpoint::RankShards shards;
 
   Rank(const checkpoint::RunState& s, int rank, int ranks) : Rank(s, rank, plan::replicas_of(ranks, 1)) {}
   Rank(const checkpoint::RunState& s, int rank, const plan::Topology& topology, const plan::Stages& stages = {}) {
-    pieces.rank = rank;
-    pieces.ranks = topology.world();
+    shards.rank = rank;
+    shards.ranks = topology.world();
     const auto flat_groups = plan::flat_groups(s.model);
     const int stage = rank / (topology.world() / stages.stages);
     for (auto kind : checkpoint::kinds_of(s.dtype))
@@ -215,14 +215,14 @@ struct Rank {
           list_of(kind).push_back(view(
               s, kind, saved_of(held_flat_group(s, kind, flat_group, topology, rank), flat_group, topology, rank)));
         }
-    pieces.boxes = checkpoint::boxes_of_pieces(s.model, topology, rank, stages);
+    shards.boxes = checkpoint::boxes_of_shards(s.model, topology, rank, stages);
   }
   std::vector<base::View>& list_of(checkpoint::Kind kind) {
     switch (kind) {
-      case checkpoint::Kind::model: return pieces.model;
-      case checkpoint::Kind::master: return pieces.master;
-      case checkpoint::Kind::m: return pieces.m;
-      default: return pieces.v;
+      case checkpoint::Kind::model: return shards.model;
+      case checkpoint::Kind::master: return shards.master;
+      case checkpoint::Kind::m: return shards.m;
+      default: return shards.v;
     }
   }
   base::View view(const checkpoint::RunState& s, checkpoint::Kind kind, const std::vector<float>& values) {
@@ -238,7 +238,7 @@ struct Rank {
 
 inline void save(const std::string& folder, const checkpoint::RunState& s, const plan::Topology& topology, int keep = 3,
                  const plan::Stages& stages = {}) {
-  for (int r = 0; r < topology.world(); ++r) checkpoint::write_rank(folder, s, Rank(s, r, topology, stages).pieces, {});
+  for (int r = 0; r < topology.world(); ++r) checkpoint::write_rank(folder, s, Rank(s, r, topology, stages).shards, {});
   checkpoint::publish(folder, s, topology, keep);
 }
 inline void save(const std::string& folder, const checkpoint::RunState& s, int ranks, int keep = 3) {
@@ -264,8 +264,8 @@ inline std::int64_t differences(checkpoint::Reader& reader, const plan::Topology
         const auto source =
             kind == checkpoint::Kind::master && s.dtype == base::DType::f32 ? checkpoint::Kind::model : kind;
         const auto held = held_flat_group(s, source, flat_group, topology, r);
-        std::vector<float> got(static_cast<std::size_t>(held.piece), -7.0f);
-        reader.read_piece(kind, flat_group, topology, r, got.data());
+        std::vector<float> got(static_cast<std::size_t>(held.shard), -7.0f);
+        reader.read_shard(kind, flat_group, topology, r, got.data());
         for (std::size_t i = 0; i < got.size(); ++i)
           wrong += std::bit_cast<std::uint32_t>(got[i]) !=
                    std::bit_cast<std::uint32_t>(held.values[static_cast<std::size_t>(held.first) + i]);

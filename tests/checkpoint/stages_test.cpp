@@ -47,8 +47,8 @@ TEST(Stages, EveryGridOfStagesIsReadOnEveryOther) {
 TEST(Stages, OneStageWritesWhatRanksWithoutStagesDo) {
   const auto model = deep(gpt_of_heads());
   for (int rank = 0; rank < 6; ++rank)
-    EXPECT_EQ(checkpoint::boxes_of_pieces(model, plan::replicas_of(6, 2, 1), rank, {1, {0, 8}}),
-              checkpoint::boxes_of_pieces(model, plan::replicas_of(6, 2), rank));
+    EXPECT_EQ(checkpoint::boxes_of_shards(model, plan::replicas_of(6, 2, 1), rank, {1, {0, 8}}),
+              checkpoint::boxes_of_shards(model, plan::replicas_of(6, 2), rank));
 }
 
 // Told by names: the embedding, layers 0 and 1, 2 to 5 and the head; and who has the tied table is the first stage.
@@ -59,7 +59,7 @@ TEST(Stages, AFileHoldsTheFlatGroupsOfItsStage) {
   const auto parameters = checkpoint::parameters_of(model);
   for (int rank = 0; rank < 6; ++rank) {
     std::vector<std::string> found;
-    for (const auto& stored : checkpoint::boxes_of_pieces(model, topology, rank, stages)) {
+    for (const auto& stored : checkpoint::boxes_of_shards(model, topology, rank, stages)) {
       const auto& name = parameters[static_cast<std::size_t>(stored.tensor)].name;
       const auto item = name.substr(0, name.find('.', name.starts_with("layers.") ? 7 : 0));
       if (found.empty() || found.back() != item) found.push_back(item);
@@ -78,7 +78,7 @@ TEST(Stages, ChunksFollowOneAnother) {
   const plan::Stages stages{2, {0, 2, 3, 6, 8}};
   const auto parameters = checkpoint::parameters_of(model);
   std::vector<std::string> first;
-  for (const auto& stored : checkpoint::boxes_of_pieces(model, plan::replicas_of(2, 1, 2), 0, stages))
+  for (const auto& stored : checkpoint::boxes_of_shards(model, plan::replicas_of(2, 1, 2), 0, stages))
     if (const auto& name = parameters[static_cast<std::size_t>(stored.tensor)].name; name.ends_with("q.weight"))
       first.push_back(name.substr(0, 9));
   EXPECT_EQ(first, (std::vector<std::string>{"layers.00", "layers.02", "layers.03", "layers.04"}));
@@ -95,7 +95,7 @@ TEST(Stages, AStageThatHoldsNothingIsWrittenAndRead) {
   reader.verify_all();
   EXPECT_EQ(differences(reader, 2), 0);
   EXPECT_EQ(reader.manifest().boxes[2].size() + reader.manifest().boxes[3].size(), 0u);
-  EXPECT_EQ(checkpoint::Pieces(s.model, topology, stages).empty_ranks(), 2);
+  EXPECT_EQ(checkpoint::SavedShards(s.model, topology, stages).empty_ranks(), 2);
   EXPECT_EQ(checkpoint::stages_of(reader.manifest()), std::nullopt) << "nobody can tell where it would begin";
 }
 
@@ -105,7 +105,7 @@ TEST(Stages, ForeignStagesAreReadAndNotTakenForOurs) {
   const auto s = state(deep(gpt_of_heads()), DType::f32, 5);
   const auto topology = plan::replicas_of(3, 1, 3);
   std::vector<checkpoint::RankBoxes> ours;
-  for (int r = 0; r < 3; ++r) ours.push_back(checkpoint::boxes_of_pieces(s.model, topology, r, {3, {0, 2, 5, 8}}));
+  for (int r = 0; r < 3; ++r) ours.push_back(checkpoint::boxes_of_shards(s.model, topology, r, {3, {0, 2, 5, 8}}));
   for (const bool in_turns : {true, false}) {
     auto boxes = ours;
     if (in_turns) {  // the last tensor of stage 0 goes to stage 1
@@ -132,7 +132,7 @@ TEST(Stages, AFlatGroupThatIsSavedTwiceIsNotPublished) {
   const auto s = state(deep(gpt_of_heads()), DType::f32, 5);
   const auto topology = plan::replicas_of(2, 1, 2);
   std::vector<checkpoint::RankBoxes> boxes;
-  for (int r = 0; r < 2; ++r) boxes.push_back(checkpoint::boxes_of_pieces(s.model, topology, r, {2, {0, 4, 8}}));
+  for (int r = 0; r < 2; ++r) boxes.push_back(checkpoint::boxes_of_shards(s.model, topology, r, {2, {0, 4, 8}}));
   auto copy = boxes[0].front();
   copy.offset = boxes[1].back().end();
   boxes[1].push_back(copy);
@@ -146,9 +146,9 @@ TEST(Stages, ManyRanksOfManyStages) {
   model.layers = 1000;
   constexpr int stages = 64, ranks = 4096;
   const auto topology = plan::replicas_of(ranks, 1, stages);
-  const checkpoint::Pieces pieces(model, topology, {stages, plan::uniform_boundaries(1002, stages)});
+  const checkpoint::SavedShards shards(model, topology, {stages, plan::uniform_boundaries(1002, stages)});
   std::int64_t elements = 0;
-  for (int r = 0; r < ranks; ++r) elements += pieces.elements(r);
+  for (int r = 0; r < ranks; ++r) elements += shards.elements(r);
   EXPECT_GE(elements, plan::parameter_count(model));
-  EXPECT_EQ(pieces.boxes(ranks / stages * 40).empty(), false);
+  EXPECT_EQ(shards.boxes(ranks / stages * 40).empty(), false);
 }

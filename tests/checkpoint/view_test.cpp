@@ -145,7 +145,7 @@ TEST(View, CountsItsBoxes) {
   checkpoint::Manifest m;
   m.state = state(gpt(), DType::f32, 1);
   m.ranks = 1;
-  m.boxes = {checkpoint::boxes_of_pieces(m.state.model, plan::Topology(), 0)};
+  m.boxes = {checkpoint::boxes_of_shards(m.state.model, plan::Topology(), 0)};
   EXPECT_EQ(checkpoint::boxes_in_view(m),
             3 * static_cast<std::int64_t>(checkpoint::parameters_of(m.state.model).size()));
 }

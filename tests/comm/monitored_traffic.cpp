@@ -12,10 +12,10 @@ int main(int argc, char**) {
   auto comm = mpi.communicator("data");
   auto exec = tensor::Exec::caller(nullptr, 1);
   const int n = mpi.size(), rank = mpi.rank();
-  const std::int64_t piece = 1001;
-  std::vector<float> in(static_cast<std::size_t>(n * piece), 1.0f), staging(in), sum(static_cast<std::size_t>(piece));
-  const auto whole = base::View::of(in.data(), {n * piece}), staged = base::View::of(staging.data(), {n * piece}),
-             own = base::View::of(sum.data(), {piece});
+  const std::int64_t shard = 1001;
+  std::vector<float> in(static_cast<std::size_t>(n * shard), 1.0f), staging(in), sum(static_cast<std::size_t>(shard));
+  const auto whole = base::View::of(in.data(), {n * shard}), staged = base::View::of(staging.data(), {n * shard}),
+             own = base::View::of(sum.data(), {shard});
   if (argc > 1) return 0;
   comm::MpiRuntime::limit_message_bytes(1500);
   comm->all_gather(*exec, own, whole);

@@ -21,7 +21,7 @@ class OnDevice : public Communicator {
     inner_->all_reduce(*exec_, a.view, op);
     a.back(inout);
   }
-  // in may be its own piece of out.
+  // in may be its own shard of out.
   void all_gather(tensor::Exec&, base::View in, base::View out) override {
     const Copy b(*this, out), a(*this, in);
     const bool inside = in.data >= out.data && static_cast<char*>(in.data) < static_cast<char*>(out.data) + out.bytes();

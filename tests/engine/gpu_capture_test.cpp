@@ -40,9 +40,9 @@ class OneRank {
   std::vector<float> weights() {
     std::vector<float> out;
     for (int u = 0; u < trainer_.context().flat_groups(); ++u) {
-      const auto piece = trainer_.store().states().master_piece(u);
-      std::vector<float> part(static_cast<std::size_t>(piece.count()));
-      tensor::copy(trainer_.compute(), piece, base::View::of(part.data(), {piece.count()}));
+      const auto shard = trainer_.store().states().master_shard(u);
+      std::vector<float> part(static_cast<std::size_t>(shard.count()));
+      tensor::copy(trainer_.compute(), shard, base::View::of(part.data(), {shard.count()}));
       trainer_.compute().synchronize();
       out.insert(out.end(), part.begin(), part.end());
     }
@@ -180,7 +180,7 @@ TEST(GpuCapture, StepsBehindOneThatIsNotFiniteChangeNothing) {
   const float infinite = std::numeric_limits<float>::infinity();
   auto& trainer = rank.trainer();
   tensor::copy(trainer.compute(), base::View::of(&infinite, {1}),
-               params::flat_range(trainer.store().states().master_piece(2), 0, 1));
+               params::flat_range(trainer.store().states().master_shard(2), 0, 1));
   trainer.compute().synchronize();
   const auto before = rank.weights();
   ASSERT_TRUE(rank.begin(1));

@@ -94,8 +94,8 @@ Run train(const json& page, base::DType dtype, int zero, int ranks, const std::s
         const auto& layout = trainer.context().layout(u);
         auto& flat_group = all[static_cast<std::size_t>(u)];
         flat_group.resize(static_cast<std::size_t>(layout.padded));
-        std::copy_n(trainer.store().states().master_piece(u).ptr<float>(), layout.piece,
-                    flat_group.begin() + rank * layout.piece);
+        std::copy_n(trainer.store().states().master_shard(u).ptr<float>(), layout.shard,
+                    flat_group.begin() + rank * layout.shard);
       }
     };
     keep(0);

@@ -134,7 +134,7 @@ TEST(InitFrom, TakesWeightsAloneOnAnyCut) {
 }
 
 // One step with weight decay: the tables of the embedding lose their part of it where that is asked for, and nothing
-// else is another, whatever holds their pieces.
+// else is another, whatever holds their shards.
 TEST(Resume, EmbeddingsDecayWhereTheyAreAskedTo) {
   SmallRun runs;
   auto c = runs.config("embeddings");

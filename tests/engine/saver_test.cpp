@@ -74,9 +74,9 @@ TEST(Saver, TensorRanksSaveTheWholeModelOnce) {
         meet();
         checkpoint::Reader reader(folder + "/step-00000001", checkpoint::Reader::Check::as_needed);
         for (int u = 0; u < ground.flat_groups(); ++u) {
-          const auto master = store.states().master_piece(u);
+          const auto master = store.states().master_shard(u);
           std::vector<float> read(static_cast<std::size_t>(master.count()), -1.0f);
-          reader.read_piece(checkpoint::Kind::master, ground.context.flat_group(u), ground.world.topology,
+          reader.read_shard(checkpoint::Kind::master, ground.context.flat_group(u), ground.world.topology,
                             ground.world.rank, read.data());
           EXPECT_EQ(test::difference(master, read), "") << ground.context.flat_group(u).name;
         }

@@ -100,9 +100,9 @@ TEST(Diagnosis, NamesTheRowOfTheMicroBatch) {
       for (int u = 0; u < context.flat_groups(); ++u)
         for (std::size_t p = 0; p < context.flat_group(u).parameters.size(); ++p)
           if (context.flat_group(u).parameters[p].name.find("position") != std::string::npos)
-            trainer.store().states().master_piece(u).ptr<float>()[context.layout(u).offsets[p] + position * 32 + 5] =
+            trainer.store().states().master_shard(u).ptr<float>()[context.layout(u).offsets[p] + position * 32 + 5] =
                 std::numeric_limits<float>::quiet_NaN();
-      trainer.store().pieces_loaded();
+      trainer.store().shards_loaded();
       const auto found = trainer.diagnose(0);
       if (rank == 0) text = found;
     });

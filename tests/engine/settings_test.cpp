@@ -478,7 +478,7 @@ TEST(GoodCheckpoint, IsSaidOfWhatWasReadBack) {
     const auto s = sample::state(sample::gpt(), base::DType::f32, step);
     sample::Rank rank(s, 0, 1);
     reinterpret_cast<float*>(rank.memory[0].data())[5] = static_cast<float>(poison);
-    checkpoint::write_rank(scratch.path, s, rank.pieces, {});
+    checkpoint::write_rank(scratch.path, s, rank.shards, {});
     checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 1}}), 9);
   };
   EXPECT_EQ(good_checkpoint_sentence(scratch.path, 100), "there is no good checkpoint");

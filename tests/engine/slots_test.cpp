@@ -69,8 +69,8 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
     for (int u = 0; u < context.flat_groups(); ++u)
       for (std::size_t p = 0; p < context.flat_group(u).parameters.size(); ++p)
         if (context.flat_group(u).parameters[p].name == "layers.01.ffn_norm.weight")
-          trainer.store().states().master_piece(u).ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-    trainer.store().pieces_loaded();
+          trainer.store().states().master_shard(u).ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+    trainer.store().shards_loaded();
     const auto found = trainer.diagnose(3);
     if (rank == 0) out.diagnosis = found;
   });

@@ -83,9 +83,9 @@ TEST(Stages, CopiesOfATiedTableAreEqualAfterEveryStep) {
         for (int u = 0; u < trainer.context().flat_groups(); ++u) {
           if (trainer.context().flat_group(u).name != "embedding.tokens") continue;
           std::string bytes;
-          for (const auto& piece : {trainer.store().states().master_piece(u), trainer.store().states().m_piece(u),
-                                    trainer.store().states().v_piece(u)})
-            bytes.append(static_cast<const char*>(piece.data), static_cast<std::size_t>(piece.bytes()));
+          for (const auto& shard : {trainer.store().states().master_shard(u), trainer.store().states().m_shard(u),
+                                    trainer.store().states().v_shard(u)})
+            bytes.append(static_cast<const char*>(shard.data), static_cast<std::size_t>(shard.bytes()));
           std::lock_guard lock(mutex);
           tables[{world.coordinate(plan::Axis::data), step}].push_back(std::move(bytes));
         }
@@ -108,8 +108,8 @@ TEST(Stages, DiagnosisIsThatOfOneRank) {
       for (int u = 0; u < trainer.context().flat_groups(); ++u)
         for (std::size_t p = 0; p < trainer.context().flat_group(u).parameters.size(); ++p)
           if (trainer.context().flat_group(u).parameters[p].name == poisoned)
-            trainer.store().states().master_piece(u).ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-      trainer.store().pieces_loaded();
+            trainer.store().states().master_shard(u).ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+      trainer.store().shards_loaded();
       const auto text = trainer.diagnose(0);
       if (world.rank == 0) found = text;
     });

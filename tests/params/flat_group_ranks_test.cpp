@@ -133,7 +133,7 @@ TEST_P(RanksOfAFlatGroup, EachIsReducedAndGatheredOverItsOwn) {
     auto context = context_of(r, world);
     params::ZeroStore store(context);
     store.initialize(7);
-    EXPECT_EQ(weights_of(r, store), expected);  // gathered from pieces that each rank made alone
+    EXPECT_EQ(weights_of(r, store), expected);  // gathered from shards that each rank made alone
 
     for (std::int64_t round : {0, 1}) commit_all(r, store, round, 1 + rank + 10.0 * static_cast<double>(round));
     store.finish();
@@ -141,9 +141,9 @@ TEST_P(RanksOfAFlatGroup, EachIsReducedAndGatheredOverItsOwn) {
       return flat_group + 1 == context.flat_groups() ? 60.0f : rank % 2 == 0 ? 28.0f : 32.0f;
     };  // over its group and both rounds
     for (int u = 0; u < context.flat_groups(); ++u) {
-      const auto piece = store.piece_gradient(u);
-      EXPECT_EQ(piece.count(), context.layout(u).padded / (u + 1 == context.flat_groups() ? 4 : 2));
-      EXPECT_EQ(piece.ptr<float>()[0], sum(u)) << "flat group " << u;
+      const auto shard = store.shard_gradient(u);
+      EXPECT_EQ(shard.count(), context.layout(u).padded / (u + 1 == context.flat_groups() ? 4 : 2));
+      EXPECT_EQ(shard.ptr<float>()[0], sum(u)) << "flat group " << u;
     }
 
     // Ranks along context have different gradients here only so that it shows whose are counted: the first's.

@@ -1,4 +1,4 @@
-// GradientFold: the own pieces hold the fold of decision 1, bit for bit, whatever the stage, the ranks, the group size,
+// GradientFold: the own shards hold the fold of decision 1, bit for bit, whatever the stage, the ranks, the group size,
 // the slots and the raggedness of the last round.
 #include "libtrain/params/gradients.h"
 #include "tests/params/ground.h"
@@ -40,11 +40,11 @@ void fold_step(GradientFold& fold, const Ground& g, const PlainModel& plain, Val
   fold.finish();
 }
 
-void expect_pieces(GradientFold& fold, const Ground& g, const std::vector<Floats>& want, std::int64_t step) {
+void expect_shards(GradientFold& fold, const Ground& g, const std::vector<Floats>& want, std::int64_t step) {
   for (int u = 0; u < g.flat_groups(); ++u) {
-    const auto piece = fold.piece(u);
-    ASSERT_EQ(piece.count() * g.cut.ranks, static_cast<std::int64_t>(want[static_cast<std::size_t>(u)].size()));
-    const auto wrong = difference(piece, want[static_cast<std::size_t>(u)], g.rank() * piece.count());
+    const auto shard = fold.shard(u);
+    ASSERT_EQ(shard.count() * g.cut.ranks, static_cast<std::int64_t>(want[static_cast<std::size_t>(u)].size()));
+    const auto wrong = difference(shard, want[static_cast<std::size_t>(u)], g.rank() * shard.count());
     EXPECT_EQ(wrong, "") << g.cut.text() << " rank " << g.rank() << " step " << step << " flat group " << u;
   }
 }
@@ -62,7 +62,7 @@ void expect_plain_folds(const plan::ModelConfig& model, const ParallelLayout& cu
         for (std::int64_t step = 0; step < 3; ++step) {
           const auto want = plain.folded(kind, step, cut.micros, cut.fold);
           fold_step(fold, g, plain, kind, step);
-          expect_pieces(fold, g, want, step);
+          expect_shards(fold, g, want, step);
           if (cut.zero != 0) continue;
           fold.gather_sums();
           for (int u = 0; u < g.flat_groups(); ++u)

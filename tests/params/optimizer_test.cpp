@@ -28,15 +28,15 @@ struct Parts {
   params::OptimizerStates states;
 };
 
-// As a checkpoint is read: every rank its own pieces.
+// As a checkpoint is read: every rank its own shards.
 void load(Parts& parts, const Ground& g, const PlainModel& plain) {
   for (int u = 0; u < g.flat_groups(); ++u) {
     const auto first = g.rank() * (plain.flat_group(u).padded / g.cut.ranks);
-    fill(parts.states.master_piece(u), plain.flat_group(u).weight, first);
-    fill(parts.states.m_piece(u), plain.flat_group(u).m, first);
-    fill(parts.states.v_piece(u), plain.flat_group(u).v, first);
+    fill(parts.states.master_shard(u), plain.flat_group(u).weight, first);
+    fill(parts.states.m_shard(u), plain.flat_group(u).m, first);
+    fill(parts.states.v_shard(u), plain.flat_group(u).v, first);
   }
-  parts.states.pieces_loaded(*parts.weights);
+  parts.states.shards_loaded(*parts.weights);
   parts.weights->complete();
 }
 
@@ -55,13 +55,13 @@ void fold(Parts& parts, const Ground& g, const PlainModel& plain, std::int64_t s
 void expect_states(Parts& parts, Ground& g, const PlainModel& plain, std::int64_t step) {
   SCOPED_TRACE(fmt::format("{} rank {} after update {}", g.cut.text(), g.rank(), step));
   for (int u = 0; u < g.flat_groups(); ++u) {
-    const auto piece = plain.flat_group(u).padded / g.cut.ranks, first = g.rank() * piece;
-    ASSERT_EQ(parts.states.master_piece(u).count(), piece);
-    EXPECT_EQ(difference(parts.states.master_piece(u), plain.flat_group(u).weight, first), "")
+    const auto shard = plain.flat_group(u).padded / g.cut.ranks, first = g.rank() * shard;
+    ASSERT_EQ(parts.states.master_shard(u).count(), shard);
+    EXPECT_EQ(difference(parts.states.master_shard(u), plain.flat_group(u).weight, first), "")
         << "master of flat group " << u;
-    EXPECT_EQ(difference(parts.states.m_piece(u), plain.flat_group(u).m, first), "") << "m of flat group " << u;
-    EXPECT_EQ(difference(parts.states.v_piece(u), plain.flat_group(u).v, first), "") << "v of flat group " << u;
-    EXPECT_EQ(difference(parts.weights->own_piece(u), plain.flat_group(u).weight, first), "")
+    EXPECT_EQ(difference(parts.states.m_shard(u), plain.flat_group(u).m, first), "") << "m of flat group " << u;
+    EXPECT_EQ(difference(parts.states.v_shard(u), plain.flat_group(u).v, first), "") << "v of flat group " << u;
+    EXPECT_EQ(difference(parts.weights->own_shard(u), plain.flat_group(u).weight, first), "")
         << "working copy of flat group " << u;
     const auto updated_here = g.cut.zero == 0 ? difference(parts.weights->whole(u), plain.flat_group(u).weight) : "";
     EXPECT_EQ(updated_here, "") << "flat group " << u << " on a rank that updates all of it";
@@ -69,7 +69,7 @@ void expect_states(Parts& parts, Ground& g, const PlainModel& plain, std::int64_
 }
 
 // The second and third update start from what the ones before left; at stage 0 from whole states, of which a rank
-// loaded only its pieces.
+// loaded only its shards.
 TEST(Optimizer, UpdatesAreThePlainOnes) {
   for (const auto& model : {tied_model(), untied_model()})
     for (int zero = 0; zero < 4; ++zero)
@@ -112,10 +112,10 @@ TEST(Optimizer, DecayAppliesToTheParametersThatSaySo) {
       parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
       int shrunk = 0, kept = 0;
       for (int u = 0; u < g.flat_groups(); ++u) {
-        const auto piece = parts.states.master_piece(u);
-        for (std::int64_t i = 0; i < piece.count(); ++i) {
-          const auto at = static_cast<std::size_t>(g.rank() * piece.count() + i);
-          const float before = plain.flat_group(u).weight[at], now = piece.ptr<float>()[i];
+        const auto shard = parts.states.master_shard(u);
+        for (std::int64_t i = 0; i < shard.count(); ++i) {
+          const auto at = static_cast<std::size_t>(g.rank() * shard.count() + i);
+          const float before = plain.flat_group(u).weight[at], now = shard.ptr<float>()[i];
           const bool live = plain.flat_group(u).live[at], decays = plain.flat_group(u).decays[at];
           ASSERT_EQ(now, !live    ? 0
                          : decays ? before - plain_hyper.rate * (plain_hyper.decay * before)

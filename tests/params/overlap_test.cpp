@@ -48,16 +48,16 @@ template <class Body> void with_permits(const ParallelLayout& cut, Body body) {
 }
 
 // What a rank computes here is zeros everywhere.
-void zero_pieces(params::Weights& weights, const Ground& g) {
-  for (int u = 0; u < g.flat_groups(); ++u) tensor::clear(*g.compute, weights.own_piece(u));
-  weights.pieces_changed();
+void zero_shards(params::Weights& weights, const Ground& g) {
+  for (int u = 0; u < g.flat_groups(); ++u) tensor::clear(*g.compute, weights.own_shard(u));
+  weights.shards_changed();
 }
 
 // A lease needs its own gather and those before it, while as many again as there are slots are on their way.
 TEST(Overlap, ALeaseWaitsForItsOwnGather) {
   with_permits({2, 3, base::DType::f32, 2, 1, 2}, [](Ground& g, Permits& permits) {
     const auto weights = params::make_gathered_weights(g.context);
-    zero_pieces(*weights, g);
+    zero_shards(*weights, g);
     const std::vector<plan::Use> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0}};
     weights->begin_pass(order);
     for (std::size_t k = 0; k < order.size(); ++k) {
@@ -74,7 +74,7 @@ TEST(Overlap, UpdatedWeightsArriveBehindThePass) {
   for (const int zero : {1, 2})
     with_permits({2, zero, base::DType::f32, 2}, [](Ground& g, Permits& permits) {
       const auto weights = params::make_whole_weights(g.context);
-      zero_pieces(*weights, g);
+      zero_shards(*weights, g);
       const std::vector<plan::Use> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0}};
       weights->begin_pass(order);
       EXPECT_EQ(g.data.calls.size(), order.size());

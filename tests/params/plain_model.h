@@ -72,7 +72,7 @@ struct PlainAdamW {
 
 class PlainModel {
  public:
-  PlainModel(const std::vector<plan::FlatGroup>& described, const std::vector<plan::Use>& order, int pieces)
+  PlainModel(const std::vector<plan::FlatGroup>& described, const std::vector<plan::Use>& order, int shards)
       : uses(order) {
     for (const auto& flat_group : described) {
       PlainFlatGroup u;
@@ -88,7 +88,7 @@ class PlainModel {
         for (std::int64_t i = 0; p.decay && i < stored; ++i)
           u.decays[static_cast<std::size_t>(u.offsets.back() + i)] = 1;
       }
-      const std::int64_t grain = 64 * pieces;
+      const std::int64_t grain = 64 * shards;
       u.padded = (end + grain - 1) / grain * grain;
       const auto n = static_cast<std::size_t>(u.padded);
       u.live.resize(n), u.decays.resize(n), u.weight.resize(n), u.m.resize(n), u.v.resize(n);
@@ -179,7 +179,7 @@ inline int shared_dim(const std::string& name) {
 // back.
 class PlainPart {
  public:
-  PlainPart(const std::vector<plan::FlatGroup>& described, const PlainModel& whole, int pieces, int tensor, int part) {
+  PlainPart(const std::vector<plan::FlatGroup>& described, const PlainModel& whole, int shards, int tensor, int part) {
     for (std::size_t u = 0; u < described.size(); ++u) {
       std::int64_t end = 0;
       auto& offsets = offsets_.emplace_back();
@@ -198,7 +198,7 @@ class PlainPart {
             from[static_cast<std::size_t>(offsets.back() + r * held_cols + c)] =
                 whole.flat_groups[u].offsets[i] + (first_row + r) * cols + first_col + c;
       }
-      const std::int64_t grain = 64 * pieces;
+      const std::int64_t grain = 64 * shards;
       from.resize(static_cast<std::size_t>((end + grain - 1) / grain * grain), -1);
     }
   }

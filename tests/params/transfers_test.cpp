@@ -81,7 +81,7 @@ TEST(Transfers, ADoneTransferHasRun) {
 
 // Ranges of any kind together are the whole: the same bits, the same bytes in the ledger under the same name.
 TEST(Segments, TogetherAreTheWhole) {
-  constexpr std::int64_t piece = 1000;
+  constexpr std::int64_t shard = 1000;
   for (const int ranks : {2, 3, 5})
     for (const int contributors : {1, ranks - 1, ranks}) {
       comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
@@ -89,19 +89,19 @@ TEST(Segments, TogetherAreTheWhole) {
         const auto exec = tensor::Exec::caller(nullptr, 1);
         std::mt19937_64 random(static_cast<std::uint64_t>(rank));
         std::normal_distribution<float> normal(0, 1);
-        std::vector<float> in(static_cast<std::size_t>(ranks * piece)), staging(in.size()), sums[2], all[2];
+        std::vector<float> in(static_cast<std::size_t>(ranks * shard)), staging(in.size()), sums[2], all[2];
         for (auto& x : in) x = normal(random);
         for (int cut = 0; cut < 2; ++cut) {
           auto& group = cut == 0 ? *whole_group : *cut_group;
           auto& sum = sums[cut];
-          sum.assign(piece, 1.5f);
+          sum.assign(shard, 1.5f);
           all[cut].assign(in.size(), 0);
-          const auto source = rank < contributors ? base::View::of(in.data(), {ranks * piece}) : base::View{};
-          const auto total = base::View::of(sum.data(), {piece}),
-                     gathered = base::View::of(all[cut].data(), {ranks * piece});
+          const auto source = rank < contributors ? base::View::of(in.data(), {ranks * shard}) : base::View{};
+          const auto total = base::View::of(sum.data(), {shard}),
+                     gathered = base::View::of(all[cut].data(), {ranks * shard});
           for (const auto round : {base::FoldRound::first, base::FoldRound::next}) {
             if (cut == 0) {
-              comm::ordered_reduce_scatter(group, *exec, source, base::View::of(staging.data(), {ranks * piece}), total,
+              comm::ordered_reduce_scatter(group, *exec, source, base::View::of(staging.data(), {ranks * shard}), total,
                                            round, contributors);
               continue;
             }

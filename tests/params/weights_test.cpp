@@ -1,4 +1,4 @@
-// Weights: a lease sees the pieces of all ranks as the last update left them; what is gathered, when and in which
+// Weights: a lease sees the shards of all ranks as the last update left them; what is gathered, when and in which
 // order.
 #include "libtrain/params/weight_store.h"
 #include "tests/params/ground.h"
@@ -15,18 +15,18 @@ std::unique_ptr<Weights> make_weights(Ground& g) {
   return g.cut.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context);
 }
 
-// What an optimizer does: new pieces, then the word that they have changed.
-void write_pieces(Weights& weights, const Ground& g, const PlainModel& plain) {
+// What an optimizer does: new shards, then the word that they have changed.
+void write_shards(Weights& weights, const Ground& g, const PlainModel& plain) {
   for (int u = 0; u < g.flat_groups(); ++u) {
-    const auto piece = weights.own_piece(u);
-    for (std::int64_t i = 0; i < piece.count(); ++i) {
-      const float w = plain.flat_group(u).weight[static_cast<std::size_t>(g.rank() * piece.count() + i)];
+    const auto shard = weights.own_shard(u);
+    for (std::int64_t i = 0; i < shard.count(); ++i) {
+      const float w = plain.flat_group(u).weight[static_cast<std::size_t>(g.rank() * shard.count() + i)];
       const auto bits = bf16_bits(w);
-      if (piece.dtype == base::DType::bf16) std::memcpy(static_cast<char*>(piece.data) + 2 * i, &bits, 2);
-      else piece.ptr<float>()[i] = w;
+      if (shard.dtype == base::DType::bf16) std::memcpy(static_cast<char*>(shard.data) + 2 * i, &bits, 2);
+      else shard.ptr<float>()[i] = w;
     }
   }
-  weights.pieces_changed();
+  weights.shards_changed();
 }
 
 std::vector<plan::Use> uses_of(std::initializer_list<int> flat_groups) {
@@ -61,12 +61,12 @@ void expect_lease(Weights& weights, Ground& g, const PlainModel& plain, plan::Us
   weights.give_back(use);
 }
 
-TEST(Weights, ALeaseSeesThePiecesOfTheLastUpdate) {
+TEST(Weights, ALeaseSeesTheShardsOfTheLastUpdate) {
   for (int zero = 0; zero < 4; ++zero)
     for (int ranks = 1; ranks <= 4; ++ranks)
       for (const auto working : {base::DType::f32, base::DType::bf16})
         for (const int slots : {1, 2, 9}) {
-          if (zero == 0 && ranks > 1) continue;  // stage 0 writes whole weights, not pieces
+          if (zero == 0 && ranks > 1) continue;  // stage 0 writes whole weights, not shards
           on_ranks(
               tied_model(), {ranks, zero, working, ranks, 1, slots},
               [](Ground& g) {
@@ -75,7 +75,7 @@ TEST(Weights, ALeaseSeesThePiecesOfTheLastUpdate) {
                 EXPECT_TRUE(g.full({&g.parameters, &g.gathered})) << g.cut.text();
                 for (std::int64_t update = 0; update < 3; ++update) {
                   plain.scatter(update);
-                  write_pieces(*weights, g, plain);
+                  write_shards(*weights, g, plain);
                   for (int pass = 0; pass < 2; ++pass) {
                     weights->begin_pass(g.set.uses);
                     for (const auto use : g.set.uses) expect_lease(*weights, g, plain, use);
@@ -96,7 +96,7 @@ TEST(Weights, WholeOnesAreGatheredOnceInTheOrderOfTheLeases) {
     weights->begin_pass(g.set.uses);
     EXPECT_TRUE(g.data.calls.empty());
     plain.scatter(1);
-    write_pieces(*weights, g, plain);
+    write_shards(*weights, g, plain);
     EXPECT_TRUE(g.data.calls.empty());
     const std::vector<plan::Use> order{{7, 0}, {0, 1}, {3, 0}, {0, 0}};
     weights->begin_pass(order);
@@ -116,7 +116,7 @@ TEST(Weights, CompleteOnesAreWholeWithoutAPass) {
     PlainModel plain(g.set.flat_groups, g.set.uses, 3);
     const auto weights = make_weights(g);
     plain.scatter(4);
-    write_pieces(*weights, g, plain);
+    write_shards(*weights, g, plain);
     weights->complete();
     for (int u = 0; u < g.flat_groups(); ++u)
       EXPECT_EQ(difference(weights->whole(u), plain.flat_group(u).weight), "") << u;
@@ -132,7 +132,7 @@ TEST(Weights, OneRankGathersNoWholeOnes) {
     PlainModel plain(g.set.flat_groups, g.set.uses, 1);
     const auto weights = make_weights(g);
     plain.scatter(1);
-    write_pieces(*weights, g, plain);
+    write_shards(*weights, g, plain);
     weights->begin_pass(g.set.uses);
     weights->complete();
     EXPECT_TRUE(g.data.calls.empty());
@@ -152,7 +152,7 @@ TEST(Weights, SlotsBoundHowFarIsFetchedAhead) {
       PlainModel plain(g.set.flat_groups, g.set.uses, 2);
       const auto weights = make_weights(g);
       plain.scatter(9);
-      write_pieces(*weights, g, plain);
+      write_shards(*weights, g, plain);
       const auto order = uses_of({0, 1, 2, 3, 4, 5, 6, 7});
       for (int pass = 0; pass < 2; ++pass) {
         g.data.calls.clear();
@@ -174,7 +174,7 @@ TEST(Weights, EveryLeaseIsAGather) {
       PlainModel plain(g.set.flat_groups, g.set.uses, 2);
       const auto weights = make_weights(g);
       plain.scatter(2);
-      write_pieces(*weights, g, plain);
+      write_shards(*weights, g, plain);
       const std::vector<plan::Use> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0},
                                          {7, 0}, {0, 1}, {6, 0}, {5, 0}, {4, 0}, {3, 0}, {2, 0}};
       weights->begin_pass(order);
@@ -189,7 +189,7 @@ TEST(Weights, ALeaseOutOfTheStatedOrderIsRefused) {
   on_ranks(tied_model(), {1, 3}, [](Ground& g) {
     const PlainModel plain(g.set.flat_groups, g.set.uses, 1);
     const auto weights = make_weights(g);
-    write_pieces(*weights, g, plain);
+    write_shards(*weights, g, plain);
     const auto order = uses_of({0, 1});
     weights->begin_pass(order);
     EXPECT_THROW(weights->acquire({1, 0}), std::logic_error);
@@ -201,7 +201,7 @@ TEST(Weights, ALeaseOutOfTheStatedOrderIsRefused) {
     weights->give_back({0, 0}), weights->give_back({1, 0});
     weights->begin_pass(order);
     EXPECT_NO_THROW(weights->acquire({0, 0}));
-    weights->pieces_changed();  // what was announced is void
+    weights->shards_changed();  // what was announced is void
     EXPECT_THROW(weights->acquire({1, 0}), std::logic_error);
   });
 }
@@ -213,7 +213,7 @@ TEST(WeightStore, LeasesParametersInTheirStoredShape) {
       PlainModel plain(g.set.flat_groups, g.set.uses, 2);
       params::WeightStore store(g.context);
       plain.scatter(3);
-      write_pieces(store.weights(), g, plain);
+      write_shards(store.weights(), g, plain);
       store.begin_evaluation(g.set.uses);
       for (const auto use : g.set.uses) {
         const auto lease = store.lease(use);

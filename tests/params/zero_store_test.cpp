@@ -88,8 +88,8 @@ struct Training {
     store.finish();
     const auto folded = plain.folded(kind(), step, g.cut.micros, g.cut.fold);
     for (int u = 0; u < g.flat_groups(); ++u) {
-      const auto piece = store.piece_gradient(u);
-      EXPECT_EQ(difference(piece, part.of(u, folded[static_cast<std::size_t>(u)]), g.rank() * piece.count()), "")
+      const auto shard = store.shard_gradient(u);
+      EXPECT_EQ(difference(shard, part.of(u, folded[static_cast<std::size_t>(u)]), g.rank() * shard.count()), "")
           << g.cut.text() << " gradient of flat group " << u;
     }
     expect_norm(folded);
@@ -173,7 +173,7 @@ void expect_plain_training(const plan::ModelConfig& model, const ParallelLayout&
           if (step == 1) run.evaluate();
         }
         for (int u = 0; u < g.flat_groups(); ++u) {
-          const auto master = run.store.states().master_piece(u), v = run.store.states().v_piece(u);
+          const auto master = run.store.states().master_shard(u), v = run.store.states().v_shard(u);
           const auto first = g.rank() * master.count();
           EXPECT_EQ(difference(master, run.held(u), first), "") << g.cut.text() << " flat group " << u;
           EXPECT_EQ(difference(v, run.part.of(u, run.plain.flat_group(u).v), first), "")
@@ -223,7 +223,7 @@ TEST_P(Steps, DoNotDependOnWhenACollectiveRuns) {
                             std::chrono::microseconds(300));
 }
 
-// Norms and pieces see zeros between parameters and behind them, although the buffers held other things before, and
+// Norms and shards see zeros between parameters and behind them, although the buffers held other things before, and
 // blocks write only the parameters.
 TEST_P(Steps, LeaveZerosBetweenParameters) {
   on_ranks(tied_model(), {2, GetParam(), base::DType::f32, 5}, [](Ground& g) {
@@ -233,8 +233,8 @@ TEST_P(Steps, LeaveZerosBetweenParameters) {
     run.step(0);
     std::int64_t between = 0;
     for (int u = 0; u < g.flat_groups(); ++u) {
-      const auto gradient = run.store.piece_gradient(u), weight = run.store.states().master_piece(u),
-                 m = run.store.states().m_piece(u);
+      const auto gradient = run.store.shard_gradient(u), weight = run.store.states().master_shard(u),
+                 m = run.store.states().m_shard(u);
       for (std::int64_t i = 0; i < gradient.count(); ++i) {
         if (run.plain.flat_group(u).live[static_cast<std::size_t>(g.rank() * gradient.count() + i)]) continue;
         ++between;

@@ -168,7 +168,7 @@ TEST(ExpertFlatGroups, TheTableSaysWhatTheFlatGroupsSay) {
             EXPECT_EQ(set.flat_groups[u].part, e.flat_group.part);
             EXPECT_EQ(set.flat_groups[u].parameters.size(), e.flat_group.parameters.size()) << set.flat_groups[u].name;
             EXPECT_EQ(set.layouts[u].padded, e.layout.padded) << set.flat_groups[u].name;
-            EXPECT_EQ(set.layouts[u].piece, e.layout.piece) << set.flat_groups[u].name;
+            EXPECT_EQ(set.layouts[u].shard, e.layout.shard) << set.flat_groups[u].name;
             EXPECT_EQ(set.flat_groups[u].name.ends_with(".experts"), e.flat_group.part == Part::layers && e.place == 1)
                 << set.flat_groups[u].name;
             const auto uses = std::count_if(set.uses.begin(), set.uses.end(),

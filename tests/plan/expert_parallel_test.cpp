@@ -143,14 +143,14 @@ TEST(ExpertParallel, ARankHoldsItsPart) {
       const FlatGroupTable table(p.part_of_rank(3), p.topology);
       for (const auto& e : table.entries()) {
         const bool of_experts = e.flat_group.name.ends_with(".experts");
-        EXPECT_EQ(e.pieces, of_experts ? 8 / experts : 8);
+        EXPECT_EQ(e.shards, of_experts ? 8 / experts : 8);
         EXPECT_EQ(e.contributions, of_experts ? experts : 1);
         (of_experts ? held : others) += e.times * static_cast<std::int64_t>(e.flat_group.parameters.size());
       }
       EXPECT_EQ(held, 3 * 8 / experts * 4) << "three layers, four tensors of an expert";
       EXPECT_EQ(p.memory.total(), memory_of_stage(p, 0).total());
       if (experts == 1) before = p.memory.categories[0];
-      // Parameters: a part of the experts where they are whole, as many pieces where they are cut anyway.
+      // Parameters: a part of the experts where they are whole, as many shards where they are cut anyway.
       if (zero < 3) {
         EXPECT_EQ(p.memory.categories[0]<before, experts> 1);
       } else {

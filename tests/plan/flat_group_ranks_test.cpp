@@ -1,4 +1,4 @@
-// What flat groups declare of groups and cuts: piece counts and calls follow it, and what no store can do is refused.
+// What flat groups declare of groups and cuts: shard counts and calls follow it, and what no store can do is refused.
 #include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/problems.h"
 
@@ -45,15 +45,15 @@ class RanksOfAFlatGroup : public ::testing::Test {
 
 }  // namespace
 
-TEST_F(RanksOfAFlatGroup, PiecesAndCallsAreThoseOfItsRanks) {
+TEST_F(RanksOfAFlatGroup, ShardsAndCallsAreThoseOfItsRanks) {
   const auto m = nano();
   const Topology topology({{Axis::data, 2}, {Axis::context, 3}});
   const FlatGroupTable table(m, topology);
-  EXPECT_EQ(table.entries().front().pieces, 2);
-  EXPECT_EQ(table.entries().back().pieces, 6);
-  EXPECT_EQ(table.entries().back().layout.piece, layout(table.entries().back().flat_group, 6).piece);
+  EXPECT_EQ(table.entries().front().shards, 2);
+  EXPECT_EQ(table.entries().back().shards, 6);
+  EXPECT_EQ(table.entries().back().layout.shard, layout(table.entries().back().flat_group, 6).shard);
   const FlatGroupSet set(m, topology);
-  EXPECT_EQ(set.layouts.back().piece, table.entries().back().layout.piece);
+  EXPECT_EQ(set.layouts.back().shard, table.entries().back().layout.shard);
   std::int64_t data = 0, both = 0;
   for (const auto& c :
        step_calls(m, {1, base::DType::f32, base::DType::f32, {2, 1, 1, 2}, 2, topology}, Reduction::ordered, 0)) {

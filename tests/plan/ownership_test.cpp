@@ -21,9 +21,9 @@ std::vector<int> counts(const FlatGroup& flat_group, const Topology& topology, A
   for (int rank = 0; rank < topology.world(); ++rank) {
     if (topology.coordinate(rank, cut_axis) != part) continue;
     const auto peers = topology.peers(rank, flat_group.group);
-    const auto piece = (std::find(peers.begin(), peers.end(), rank) - peers.begin()) * flat.piece;
+    const auto shard = (std::find(peers.begin(), peers.end(), rank) - peers.begin()) * flat.shard;
     for (const auto& range : counted_ranges(flat_group, flat, topology, rank))
-      for (auto i = range.begin; i < range.end; ++i) ++out[static_cast<std::size_t>(piece + i)];
+      for (auto i = range.begin; i < range.end; ++i) ++out[static_cast<std::size_t>(shard + i)];
   }
   return out;
 }
@@ -50,12 +50,12 @@ TEST(Ownership, EveryElementOnceAndReplicasByTheFirst) {
   }
 }
 
-TEST(Ownership, APieceThatIsCountedWholeIsOneRange) {
+TEST(Ownership, AShardThatIsCountedWholeIsOneRange) {
   const FlatGroup flat_group{"u", Part::layers, {Axis::data}, {parameter("u.a", 17), parameter("u.b", 3)}};
   const auto flat = layout(flat_group, 2);
   const Topology data({{Axis::data, 2}});
   for (int rank : {0, 1})
-    EXPECT_EQ(counted_ranges(flat_group, flat, data, rank), (std::vector<PieceRange>{{0, flat.piece}}));
+    EXPECT_EQ(counted_ranges(flat_group, flat, data, rank), (std::vector<ShardRange>{{0, flat.shard}}));
   EXPECT_EQ(counted_ranges(flat_group, layout(flat_group, 1), Topology(), 0).size(), 1u);
 }
 

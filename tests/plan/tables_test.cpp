@@ -118,7 +118,7 @@ TEST(Inventory, ParameterCountsOfBert) {
   EXPECT_EQ(parameter_count(with_vocabulary("bert-large", 30522)), 335141888 - layer(1024) + head(1024));
 }
 
-TEST(Inventory, LayoutHasAlignedStartsAndEqualPieces) {
+TEST(Inventory, LayoutHasAlignedStartsAndEqualShards) {
   for (const char* name : {"gpt2-nano", "llama-nano", "gpt2-micro"})
     for (int n : {1, 2, 3, 7, 64}) {
       for (const auto& flat_group : flat_groups(with_vocabulary(name, 257))) {
@@ -131,8 +131,8 @@ TEST(Inventory, LayoutHasAlignedStartsAndEqualPieces) {
           end = l.offsets[i] + flat_group.parameters[i].stored_count();
         }
         EXPECT_EQ(l.used, end);
-        EXPECT_EQ(l.piece * n, l.padded);
-        EXPECT_EQ(l.piece % 64, 0);
+        EXPECT_EQ(l.shard * n, l.padded);
+        EXPECT_EQ(l.shard % 64, 0);
         EXPECT_LT(l.padded - l.used, 64 * n);
       }
     }
@@ -187,11 +187,11 @@ TEST(FlatGroups, TheTableSaysWhatTheFlatGroupsSay) {
       EXPECT_EQ(set.table.flat_groups(), static_cast<std::int64_t>(set.flat_groups.size()));
       EXPECT_EQ(set.table.uses(), static_cast<std::int64_t>(set.uses.size()));
       EXPECT_EQ(set.table.parameters(), parameter_count(m));
-      std::int64_t pieces = 0, pieces_of_uses = 0;
-      for (const auto& l : set.layouts) pieces += l.piece;
-      for (const auto& use : set.uses) pieces_of_uses += set.piece_of(use);
-      EXPECT_EQ(set.table.piece_total(), pieces);
-      EXPECT_EQ(set.table.piece_total_uses(), pieces_of_uses);
+      std::int64_t shards = 0, shards_of_uses = 0;
+      for (const auto& l : set.layouts) shards += l.shard;
+      for (const auto& use : set.uses) shards_of_uses += set.shard_of(use);
+      EXPECT_EQ(set.table.shard_total(), shards);
+      EXPECT_EQ(set.table.shard_total_uses(), shards_of_uses);
       std::vector<int> rotating;
       int layer = 0, next = 0;
       for (std::size_t u = 0; u < set.flat_groups.size(); ++u) {
@@ -288,7 +288,7 @@ TEST(Traffic, FactorsOfTheTable) {
   for (int n : {2, 3, 4})
     for (std::int64_t g_micros : {1, 3}) {
       const FlatGroupTable set(m, over_data(n));
-      const std::int64_t part = (n - 1) * set.piece_total() * 4;  // (N-1)/N of the padded parameters, f32
+      const std::int64_t part = (n - 1) * set.shard_total() * 4;  // (N-1)/N of the padded parameters, f32
       const auto sent = [&](int stage, std::int64_t fold) {
         return bytes_of(
             step_traffic(m, {stage, base::DType::f32, base::DType::f32, {n * g_micros, 1, fold, n}, 2, over_data(n)},
@@ -298,7 +298,7 @@ TEST(Traffic, FactorsOfTheTable) {
       EXPECT_EQ(sent(1, g_micros), 2 * part);
       EXPECT_EQ(sent(2, 1), (g_micros + 1) * part);
       // Stage 3: the embedding's backward needs no weights, so its second gather is saved.
-      EXPECT_EQ(sent(3, 1), g_micros * (3 * part - (n - 1) * set.entries()[0].layout.piece * 4));
+      EXPECT_EQ(sent(3, 1), g_micros * (3 * part - (n - 1) * set.entries()[0].layout.shard * 4));
     }
 }
 
@@ -306,11 +306,11 @@ TEST(Traffic, IdleRanksSendNothingInAnOrderedRoundAndTiedTablesCountTwice) {
   const auto m = with_vocabulary("gpt2-nano", 256);
   const StateShape shape{1, base::DType::f32, base::DType::f32, {4, 1, 1, 3}, 2, over_data(3)};
   const FlatGroupTable set(m, over_data(3));
-  EXPECT_EQ(set.piece_total_uses() - set.piece_total(), set.entries()[0].layout.piece);
+  EXPECT_EQ(set.shard_total_uses() - set.shard_total(), set.entries()[0].layout.shard);
   const auto first = step_traffic(m, shape, Reduction::ordered, 0),
              last = step_traffic(m, shape, Reduction::ordered, 2);
-  EXPECT_EQ(first[0].bytes, 2 * 2 * set.piece_total_uses() * 4);
-  EXPECT_EQ(last[0].bytes, 1 * 2 * set.piece_total_uses() * 4);
+  EXPECT_EQ(first[0].bytes, 2 * 2 * set.shard_total_uses() * 4);
+  EXPECT_EQ(last[0].bytes, 1 * 2 * set.shard_total_uses() * 4);
   EXPECT_EQ(first[0].calls, last[0].calls);
 }
 
@@ -319,7 +319,7 @@ TEST(Traffic, AValidationIsRoundsOfEveryRank) {
   const auto m = with_vocabulary("llama-nano", 256);
   const StateShape shape{3, base::DType::f32, base::DType::f32, {8, 2, 1, 3}, 2, over_data(3)};
   const FlatGroupTable set(m, over_data(3));
-  const auto round = 2 * set.piece_total() * 4;
+  const auto round = 2 * set.shard_total() * 4;
   const auto sent = [&](std::int64_t sequences) { return bytes_of(validation_traffic(m, shape, sequences)); };
   EXPECT_EQ(sent(2), round);
   EXPECT_EQ(sent(6), round);

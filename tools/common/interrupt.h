@@ -1,4 +1,4 @@
-// A program that writes something whole or not at all: it is stopped by a signal at the next piece of work, and what is
+// A program that writes something whole or not at all: it is stopped by a signal at the next shard of work, and what is
 // unfinished is removed on the way out.
 #pragma once
 

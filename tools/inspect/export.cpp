@@ -173,9 +173,9 @@ std::string export_csv(const std::string& run, const std::string& file) {
   base::write_file(
       file,
       [&](const base::Sink& take) {
-        write_metrics_csv(metrics, [&](std::string_view piece) {
+        write_metrics_csv(metrics, [&](std::string_view shard) {
           tools::require_not_interrupted();
-          take(piece);
+          take(shard);
         });
       },
       base::Existing::replace);

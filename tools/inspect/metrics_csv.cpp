@@ -36,15 +36,15 @@ struct NobodyReads {};
 
 void print_metrics_csv(const std::string& path) {
   try {
-    write_metrics_csv(metrics_file(path, "--csv"), [](std::string_view piece) {
-      if (!tools::print(piece)) throw NobodyReads();
+    write_metrics_csv(metrics_file(path, "--csv"), [](std::string_view shard) {
+      if (!tools::print(shard)) throw NobodyReads();
     });
   } catch (const NobodyReads&) {
     // Whoever has enough is no error.
   }
 }
 
-void write_metrics_csv(const std::string& file, const std::function<void(std::string_view piece)>& take) {
+void write_metrics_csv(const std::string& file, const std::function<void(std::string_view shard)>& take) {
   std::vector<std::string> columns{"step"};
   std::unordered_set<std::string> known{"step"};
   std::int64_t through = 0;

@@ -1,5 +1,5 @@
-// Boxes and places of the pieces of flat groups.
-#include "libtrain/checkpoint/pieces.h"
+// Boxes and places of the shards of flat groups.
+#include "libtrain/checkpoint/saved_shards.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/plan/layer_model.h"
@@ -37,7 +37,7 @@ bool is_of_parts(const plan::Segment& segment, std::int64_t index, std::size_t f
 
 }  // namespace
 
-Pieces::Pieces(const plan::ModelConfig& model, plan::Topology topology, const plan::Stages& stages)
+SavedShards::SavedShards(const plan::ModelConfig& model, plan::Topology topology, const plan::Stages& stages)
     : topology_(std::move(topology)), of_stages_(static_cast<std::size_t>(stages.stages)) {
   TRAINYARD_ASSERT(stages.stages == topology_.size(plan::Axis::pipe), "{} stages of {} ranks along pipe", stages.stages,
                    topology_.size(plan::Axis::pipe));
@@ -70,7 +70,7 @@ Pieces::Pieces(const plan::ModelConfig& model, plan::Topology topology, const pl
   });
 }
 
-std::int64_t Pieces::elements(int rank) const {
+std::int64_t SavedShards::elements(int rank) const {
   std::int64_t n = 0;
   const auto part = static_cast<std::size_t>(plan::expert_share(topology_, rank).part);
   for (const auto& variants : variants_of(rank)) {
@@ -81,7 +81,7 @@ std::int64_t Pieces::elements(int rank) const {
   return n;
 }
 
-int Pieces::empty_ranks() const {
+int SavedShards::empty_ranks() const {
   int empty = 0;
   for (int rank = 0; rank < topology_.world(); ++rank)
     empty += any_saved(rank,
@@ -93,7 +93,7 @@ int Pieces::empty_ranks() const {
   return empty;
 }
 
-RankBoxes Pieces::boxes(int rank) const {
+RankBoxes SavedShards::boxes(int rank) const {
   RankBoxes out;
   any_saved(rank, [&](std::int32_t tensor, const plan::Parameter& p, const plan::HeldRange& held, std::int64_t at) {
     for (const auto& box : boxes_of_held(p, plan::held_part(p, topology_, rank), held.first, held.count)) {
@@ -118,30 +118,30 @@ bool divides_experts(const plan::ModelConfig& model, std::int64_t parts) {
          (!counts.empty() && std::all_of(counts.begin(), counts.end(), [&](auto count) { return count % parts == 0; }));
 }
 
-Places::Places(const Pieces& pieces) {
-  const auto& topology = pieces.topology();
-  for (const auto& [flat_group, layout, tensors] : pieces.flat_groups())
+Places::Places(const SavedShards& shards) {
+  const auto& topology = shards.topology();
+  for (const auto& [flat_group, layout, tensors] : shards.flat_groups())
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      Tensor t{flat_group.parameters[i], layout.piece, layout.offsets[i], topology.size(flat_group.group), 1, {}};
+      Tensor t{flat_group.parameters[i], layout.shard, layout.offsets[i], topology.size(flat_group.group), 1, {}};
       if (t.parameter.cut) t.parts = topology.size(t.parameter.cut->axis);
-      t.savers.resize(static_cast<std::size_t>(t.parts) * static_cast<std::size_t>(t.pieces));
+      t.savers.resize(static_cast<std::size_t>(t.parts) * static_cast<std::size_t>(t.shards));
       const auto number = static_cast<std::size_t>(tensors[i]);
       if (number >= tensors_.size()) tensors_.resize(number + 1);
       tensors_[number] = std::move(t);
     }
   for (int rank = 0; rank < topology.world(); ++rank)
-    pieces.for_each_saved(rank, [&](std::int32_t tensor, const plan::HeldRange& held, std::int64_t at) {
+    shards.for_each_saved(rank, [&](std::int32_t tensor, const plan::HeldRange& held, std::int64_t at) {
       auto& t = tensors_[static_cast<std::size_t>(tensor)];
       const int part = t.parameter.cut ? topology.coordinate(rank, t.parameter.cut->axis) : 0;
       const auto in_flat_group = t.offset + held.first;
-      t.savers[static_cast<std::size_t>(part * t.pieces + in_flat_group / t.piece)] = {rank,
-                                                                                       at - in_flat_group % t.piece};
+      t.savers[static_cast<std::size_t>(part * t.shards + in_flat_group / t.shard)] = {rank,
+                                                                                       at - in_flat_group % t.shard};
     });
 }
 
-RankBoxes boxes_of_pieces(const plan::ModelConfig& model, const plan::Topology& topology, int rank,
+RankBoxes boxes_of_shards(const plan::ModelConfig& model, const plan::Topology& topology, int rank,
                           const plan::Stages& stages) {
-  return Pieces(model, topology, stages).boxes(rank);
+  return SavedShards(model, topology, stages).boxes(rank);
 }
 
 std::vector<std::int64_t> items_of_parameters(const plan::ModelConfig& model) {

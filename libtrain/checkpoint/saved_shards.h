@@ -1,4 +1,5 @@
-// Pieces: which part of which tensor lies where in the rank files that train writes: the one place that knows its cut.
+// SavedShards: which part of which tensor lies where in the rank files that train writes: the one place that knows its
+// cut.
 #pragma once
 
 #include "libtrain/checkpoint/boxes.h"
@@ -13,16 +14,16 @@
 
 namespace trainyard::checkpoint {
 
-// The datasets of a rank file are the rank's pieces of the flat groups of its stage back to back, in the order of the
+// The datasets of a rank file are the rank's shards of the flat groups of its stage back to back, in the order of the
 // model, without what another rank saves: of ranks that hold a parameter alike the first does (plan/ownership.h), and
-// of a piece of which a rank saves a part there are the ranges that it saves. A flat group is its owner's: a stage that
+// of a shard of which a rank saves a part there are the ranges that it saves. A flat group is its owner's: a stage that
 // borrows a copy of it saves nothing of that. Where ranks share the experts (plan::expert_share), the flat group of a
 // layer's experts is another one for each of their parts.
-class Pieces {
+class SavedShards {
  public:
   // Axes divide the dims that they cut and the experts of each layer (divides); along pipe there are as many ranks as
   // stages.
-  Pieces(const plan::ModelConfig& model, plan::Topology topology, const plan::Stages& stages = {});
+  SavedShards(const plan::ModelConfig& model, plan::Topology topology, const plan::Stages& stages = {});
 
   // A flat group as some rank has it, and of which tensors of the model (in the order of plan::flat groups) its
   // parameters are.
@@ -54,7 +55,7 @@ class Pieces {
     const auto part = static_cast<std::size_t>(plan::expert_share(topology_, rank).part);
     for (const auto& variants : variants_of(rank)) {
       const auto& [flat_group, layout, tensors] = flat_groups_[variants.first + part % variants.parts];
-      const auto begin = plan::place_in_group(topology_, rank, flat_group.group) * layout.piece;
+      const auto begin = plan::place_in_group(topology_, rank, flat_group.group) * layout.shard;
       for (const auto& range : plan::counted_ranges(flat_group, layout, topology_, rank)) {
         for (const auto& held : plan::held_ranges(layout, begin + range.begin, begin + range.end))
           if (f(tensors[held.parameter], flat_group.parameters[held.parameter], held, start + held.at)) return true;
@@ -85,7 +86,7 @@ bool divides_experts(const plan::ModelConfig& model, std::int64_t parts);
 // Where elements of tensors lie in the files of all ranks.
 class Places {
  public:
-  explicit Places(const Pieces& pieces);
+  explicit Places(const SavedShards& shards);
 
   // Calls f(rank, at, element, count) for the ranks that save elements [first, first + count) of a tensor: `count` of
   // them from `element` on lie at element `at` of the datasets.
@@ -93,11 +94,11 @@ class Places {
     const auto& t = tensors_[static_cast<std::size_t>(tensor)];
     plan::for_each_holder(t.parameter, t.parts, first, count, [&](int part, const plan::HeldRun& run) {
       for (std::int64_t done = 0; done < run.count;) {
-        const auto in_flat_group = t.offset + run.held + done, place = in_flat_group / t.piece,
-                   in_piece = in_flat_group % t.piece;
-        const auto n = std::min(run.count - done, t.piece - in_piece);
-        const auto& saver = t.savers[static_cast<std::size_t>(part * t.pieces + place)];
-        f(saver.rank, saver.start + in_piece, run.logical + done, n);
+        const auto in_flat_group = t.offset + run.held + done, place = in_flat_group / t.shard,
+                   in_shard = in_flat_group % t.shard;
+        const auto n = std::min(run.count - done, t.shard - in_shard);
+        const auto& saver = t.savers[static_cast<std::size_t>(part * t.shards + place)];
+        f(saver.rank, saver.start + in_shard, run.logical + done, n);
         done += n;
       }
     });
@@ -106,19 +107,19 @@ class Places {
  private:
   struct Saver {
     int rank = -1;
-    std::int64_t start = 0;  // of the flat group's piece in its datasets, as if they had all of it that comes before
+    std::int64_t start = 0;  // of the flat group's shard in its datasets, as if they had all of it that comes before
   };
   struct Tensor {
     plan::Parameter parameter;
-    std::int64_t piece = 0, offset = 0;  // of the flat group's pieces, and of the parameter in the flat flat group
-    int pieces = 1, parts = 1;           // of the flat group, and of the parameter's cut
-    std::vector<Saver> savers;           // by part and piece
+    std::int64_t shard = 0, offset = 0;  // of the flat group's shards, and of the parameter in the flat flat group
+    int shards = 1, parts = 1;           // of the flat group, and of the parameter's cut
+    std::vector<Saver> savers;           // by part and shard
   };
   std::vector<Tensor> tensors_;
 };
 
-// As Pieces says for one rank, for which one that has many asks Pieces.
-RankBoxes boxes_of_pieces(const plan::ModelConfig& model, const plan::Topology& topology, int rank,
+// As SavedShards says for one rank, for which one that has many asks SavedShards.
+RankBoxes boxes_of_shards(const plan::ModelConfig& model, const plan::Topology& topology, int rank,
                           const plan::Stages& stages = {});
 
 // By the number of a parameter (in the order of plan::flat groups) the item of the model that owns it
