@@ -54,7 +54,7 @@ class Reader {
   std::vector<TensorInfo> tensors() const;  // by kind (kinds_of), then in the order of the manifest's parameters
   std::size_t number_of(const std::string& name) const;  // of a parameter in the manifest
 
-  // The shard of `flat group`, of the reading model, that rank `rank` of `topology` has (plan::layout(flat group,
+  // The shard of `flat_group`, of the reading model, that rank `rank` of `topology` has (plan::layout(flat group,
   // topology).shard elements) into out as f32: bf16 is widened, padding is 0. Parameters are found by name; a name or
   // shape that the checkpoint has not is an error. Kind::master of a checkpoint without one is its model; moments of
   // one that holds the weights alone are an error. The checksum of every block is compared before any of its bytes is

@@ -20,7 +20,7 @@ template <class F> void for_each_block(const plan::ModelConfig& model, F&& f) {
     for (std::int64_t i = 0; i < segment.times; ++i) f(item++, segment, segment.first + i);
 }
 
-// The flat group of a block's experts as those ranks have it that hold one part of them; `flat group`: which of the
+// The flat group of a block's experts as those ranks have it that hold one part of them; `flat_group`: which of the
 // block it is.
 plan::FlatGroup flat_group_of_part(const plan::Segment& segment, std::int64_t index, std::size_t flat_group,
                                    plan::ExpertShare part) {

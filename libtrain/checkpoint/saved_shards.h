@@ -25,7 +25,7 @@ class SavedShards {
   // stages.
   SavedShards(const plan::ModelConfig& model, plan::Topology topology, const plan::Stages& stages = {});
 
-  // A flat group as some rank has it, and of which tensors of the model (in the order of plan::flat groups) its
+  // A flat group as some rank has it, and of which tensors of the model (in the order of plan::flat_groups) its
   // parameters are.
   struct Held {
     plan::FlatGroup flat_group;
@@ -122,7 +122,7 @@ class Places {
 RankBoxes boxes_of_shards(const plan::ModelConfig& model, const plan::Topology& topology, int rank,
                           const plan::Stages& stages = {});
 
-// By the number of a parameter (in the order of plan::flat groups) the item of the model that owns it
+// By the number of a parameter (in the order of plan::flat_groups) the item of the model that owns it
 // (plan/inventory.h).
 std::vector<std::int64_t> items_of_parameters(const plan::ModelConfig& model);
 

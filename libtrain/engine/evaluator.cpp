@@ -113,7 +113,7 @@ void Evaluator::evaluate(std::span<const std::int64_t> micros, std::span<MicroLo
   passes.evaluate(
       micros, losses,
       {[&](std::int64_t micro) -> const model::MicroBatch& { return batches_.validation(micro, sequences); },
-       [&](std::span<const plan::Use> leases) { store_.begin_evaluation(leases); }, passed});
+       [&](std::span<const plan::Occurrence> leases) { store_.begin_evaluation(leases); }, passed});
 }
 
 }  // namespace trainyard::engine

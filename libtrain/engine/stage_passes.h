@@ -41,15 +41,15 @@ struct Chunk {
   std::unique_ptr<model::Decoder> decoder;
   std::vector<std::unique_ptr<Slot>> slots;
   std::vector<plan::Access> forward, backward, input_gradients, weight_gradients;  // of a micro-batch
-  std::vector<plan::Use> evaluation;
+  std::vector<plan::Occurrence> evaluation;
   bool first = true;  // of the model: no stage stands before it
 };
 
 // What forward passes need of who makes them, by the places in a list and of its micro-batches.
 struct ForwardPasses {
   std::function<const model::MicroBatch&(std::int64_t micro)> batch;
-  std::function<void(std::span<const plan::Use> leases)> begin_pass;   // of a chunk
-  std::function<void(std::size_t place)> passed = [](std::size_t) {};  // all chunks of the stage
+  std::function<void(std::span<const plan::Occurrence> leases)> begin_pass;  // of a chunk
+  std::function<void(std::size_t place)> passed = [](std::size_t) {};        // all chunks of the stage
 };
 
 // Refers to what a trainer or an evaluator has, and lives no longer. Called by the compute thread.

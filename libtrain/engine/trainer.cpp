@@ -291,7 +291,7 @@ double Trainer::validate(std::int64_t sequences) {
       [&](std::span<const std::int64_t> micros, std::span<MicroLoss> losses) {
         passes().evaluate(micros, losses,
                           {[&](std::int64_t micro) -> const model::MicroBatch& { return batches_.validation(micro); },
-                           [&](std::span<const plan::Use> leases) { store_->begin_evaluation(leases); }});
+                           [&](std::span<const plan::Occurrence> leases) { store_->begin_evaluation(leases); }});
       },
       total);
   return total.mean();

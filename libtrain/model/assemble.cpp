@@ -40,23 +40,23 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
       throw base::UsageError(fmt::format("the branch '{}' is described, but nothing makes it", name),
                              "model::register_branch");
     BranchSpec spec{m, flat_group, place.index};
-    if (kind.has_own_flat_group()) spec.own = &place.flat_groups.at(1), spec.own_use = place.uses.at(1);
+    if (kind.has_own_flat_group()) spec.own = &place.flat_groups.at(1), spec.own_occurrence = place.occurrences.at(1);
     sublayers.push_back({&kind, NormPart(m, flat_group, prefix + "_norm"), factory->second(spec),
                          DropoutSite(flat_group.name + "." + prefix + "_residual", kind.residual_dropout(m))});
   }
   if (m.norm_position == plan::NormPosition::post)
-    return std::make_unique<PostNormLayer>(m, flat_group.name, place.uses.at(0), std::move(sublayers));
-  return std::make_unique<PreNormLayer>(m, flat_group.name, place.uses.at(0), std::move(sublayers));
+    return std::make_unique<PostNormLayer>(m, flat_group.name, place.occurrences.at(0), std::move(sublayers));
+  return std::make_unique<PreNormLayer>(m, flat_group.name, place.occurrences.at(0), std::move(sublayers));
 }
 
 std::map<std::string, BlockFactory>& blocks() {
   static std::map<std::string, BlockFactory> all{
       {"embedding",
        [](const plan::ModelConfig& m, const plan::PlacedBlock& p) {
-         return std::make_unique<EmbeddingBlock>(m, p.flat_groups, p.uses);
+         return std::make_unique<EmbeddingBlock>(m, p.flat_groups, p.occurrences);
        }},
       {"head", [](const plan::ModelConfig& m,
-                  const plan::PlacedBlock& p) { return std::make_unique<HeadBlock>(m, p.flat_groups, p.uses); }},
+                  const plan::PlacedBlock& p) { return std::make_unique<HeadBlock>(m, p.flat_groups, p.occurrences); }},
       {"layer", make_layer},
   };
   return all;

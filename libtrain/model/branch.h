@@ -80,10 +80,10 @@ struct BranchSpec {
   const plan::ModelConfig& model;     // as the layer sees it (plan/layer_model.h)
   const plan::FlatGroup& flat_group;  // of the layer
   std::int64_t layer;                 // its number
-  // The branch's own flat group, where its kind says that it has one (plan::BranchKind::own_flat_group), and its use:
-  // the branch leases it in forward, and leases and commits it in backward.
+  // The branch's own flat group, where its kind says that it has one (plan::BranchKind::own_flat_group), and its
+  // occurrence: the branch leases it in forward, and leases and commits it in backward.
   const plan::FlatGroup* own = nullptr;
-  plan::Use own_use = {};
+  plan::Occurrence own_occurrence = {};
 };
 
 }  // namespace trainyard::model

@@ -40,7 +40,8 @@ class Decoder {
   // Where step.absent is set, nothing comes or goes with the stream, and nobody observes.
   //
   // Training: step.pass is train. After backward step.loss_sum and step.target_count are those of this micro-batch
-  // (added to what they held) and every use of every flat group has been committed once. Gradients are of the loss sum.
+  // (added to what they held) and every occurrence of every flat group has been committed once. Gradients are of the
+  // loss sum.
   void forward(Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
   void backward(Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
   // In place of backward, where step.weight_gradients is apart; other micro-batches may pass between them. The first

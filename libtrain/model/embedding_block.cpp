@@ -21,14 +21,14 @@ base::View first_segments(Step& step, std::int64_t rows) {
 }  // namespace
 
 EmbeddingBlock::EmbeddingBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
-                               const std::vector<plan::Use>& uses)
-    : model_(model), tokens_(uses.at(0)), dropout_("embedding", model.dropout_embedding) {
+                               const std::vector<plan::Occurrence>& occurrences)
+    : model_(model), tokens_(occurrences.at(0)), dropout_("embedding", model.dropout_embedding) {
   std::size_t next = 1;
-  if (model.positions == plan::Positions::learned) positions_ = uses.at(next++);
-  if (model.segments > 0) segments_ = uses.at(next++);
+  if (model.positions == plan::Positions::learned) positions_ = occurrences.at(next++);
+  if (model.segments > 0) segments_ = occurrences.at(next++);
   if (!model.embedding_norm) return;
   norm_.emplace(model, flat_groups.at(next), "norm");
-  normed_ = uses.at(next);
+  normed_ = occurrences.at(next);
 }
 
 std::vector<plan::SavedTensor> EmbeddingBlock::tensors(const Step& step, plan::Pass pass) const {
@@ -37,9 +37,9 @@ std::vector<plan::SavedTensor> EmbeddingBlock::tensors(const Step& step, plan::P
 
 void EmbeddingBlock::forward(Step& step, Flow& flow, Saved& saved) {
   const auto tokens = step.store->lease(tokens_);
-  const auto leased = [&](const std::optional<plan::Use>& use) {
+  const auto leased = [&](const std::optional<plan::Occurrence>& occurrence) {
     std::optional<params::Lease> lease;
-    if (use) lease.emplace(step.store->lease(*use));
+    if (occurrence) lease.emplace(step.store->lease(*occurrence));
     return lease;
   };
   const auto positions = leased(positions_), segments = leased(segments_), norm = leased(normed_);

@@ -13,10 +13,10 @@ namespace trainyard::model {
 // the norm needs. Of a table of segments every token has the first row: windows are one text.
 class EmbeddingBlock : public Block {
  public:
-  // Flat groups and their uses: the token table, then what there is of the learned positions, the segments and the norm
-  // (plan::EmbeddingKind).
+  // Flat groups and their occurrences: the token table, then what there is of the learned positions, the segments and
+  // the norm (plan::EmbeddingKind).
   EmbeddingBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
-                 const std::vector<plan::Use>& uses);
+                 const std::vector<plan::Occurrence>& occurrences);
   std::string name() const override { return "embedding"; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
   void backward(Step& step, Flow& flow, Saved& saved) override;
@@ -29,8 +29,8 @@ class EmbeddingBlock : public Block {
   void table_gradients(Step& step, base::View d_sum) const;
   std::vector<plan::SavedTensor> tensors(const Step& step, plan::Pass pass) const;
   plan::ModelConfig model_;
-  plan::Use tokens_;
-  std::optional<plan::Use> positions_, segments_, normed_;
+  plan::Occurrence tokens_;
+  std::optional<plan::Occurrence> positions_, segments_, normed_;
   std::optional<NormPart> norm_;
   DropoutSite dropout_;
 };

@@ -55,7 +55,7 @@ const double* targets_of(const Step& step, base::View place) {
 }  // namespace
 
 ExpertsBranch::ExpertsBranch(const BranchSpec& spec)
-    : model_(spec.model), count_(plan::expert_count(spec.model)), own_(spec.own_use),
+    : model_(spec.model), count_(plan::expert_count(spec.model)), own_(spec.own_occurrence),
       noise_site_(base::site_hash("experts", spec.flat_group.name + ".noise")),
       overflow_site_(base::site_hash("experts", spec.flat_group.name + ".overflow")),
       gate_weight_(plan::index_of(spec.flat_group, "gate.weight")),

@@ -46,7 +46,7 @@ class ExpertsBranch : public Branch {
     std::int64_t rows = 0, first_row = 0, groups = 0, first_group = 0, experts = 0, first_expert = 0;
   };
   std::vector<Chunk> chunks_of(const SavedSet& tensors) const;
-  // A view of a chunk for each rank that shares the experts, `flat group` rows for an expert: of `whole` where it lies
+  // A view of a chunk for each rank that shares the experts, `flat_group` rows for an expert: of `whole` where it lies
   // rank by rank, as this rank's tokens have it, and where it lies chunk by chunk, as the experts have it.
   std::vector<base::View> by_ranks(const Step& step, const Chunk& chunk, base::View whole,
                                    std::int64_t flat_group) const;
@@ -83,7 +83,7 @@ class ExpertsBranch : public Branch {
 
   plan::ModelConfig model_;  // as the layer sees it
   std::int64_t count_;       // experts
-  plan::Use own_;
+  plan::Occurrence own_;
   std::uint64_t noise_site_, overflow_site_;
   int gate_weight_, gate_bias_, mix_weight_;
   std::unique_ptr<Expert> experts_;

@@ -128,10 +128,10 @@ struct HeadBlock::Loss {
 };
 
 HeadBlock::HeadBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
-                     const std::vector<plan::Use>& uses)
+                     const std::vector<plan::Occurrence>& occurrences)
     : model_(model) {
-  if (!flat_groups.empty()) own_ = uses.front();
-  if (model.tied) tied_ = uses.back();
+  if (!flat_groups.empty()) own_ = occurrences.front();
+  if (model.tied) tied_ = occurrences.back();
   else table_ = plan::index_of(flat_groups.front(), "weight");
   if (model.norm_position == plan::NormPosition::pre) norm_.emplace(model, flat_groups.front(), "norm");
   if (model.head != plan::HeadForm::masked) return;

@@ -21,9 +21,10 @@ namespace trainyard::model {
 // so no cut, rank or thread moves them.
 class HeadBlock : public Block {
  public:
-  // `flat groups`: its own, if it has one; `uses`: of that, and of the token table where that is tied (plan::HeadKind).
+  // `flat_groups`: its own, if it has one; `occurrences`: of that, and of the token table where that is tied
+  // (plan::HeadKind).
   HeadBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
-            const std::vector<plan::Use>& uses);
+            const std::vector<plan::Occurrence>& occurrences);
   std::string name() const override { return "head"; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
   // Overwrites flow.main with the gradient of the loss sum. Adds to step.loss_sum and step.target_count.
@@ -47,7 +48,7 @@ class HeadBlock : public Block {
   void backward_loss(Step& step, base::View d_normed, base::View normed, const Leases& leases, base::View d_table,
                      base::View d_bias);
   plan::ModelConfig model_;
-  std::optional<plan::Use> own_, tied_;
+  std::optional<plan::Occurrence> own_, tied_;
   std::optional<NormPart> norm_, transform_norm_;
   int table_ = -1;                                        // index of head.weight; -1 when tied
   int transform_ = -1, transform_bias_ = -1, bias_ = -1;  // of a masked head; -1 where there is none

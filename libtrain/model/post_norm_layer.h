@@ -14,7 +14,8 @@ namespace trainyard::model {
 // norm puts out is the stream, and the tensor "normed" of the next branch; the last norm's is the stream alone.
 class PostNormLayer : public Block {
  public:
-  PostNormLayer(const plan::ModelConfig& model, std::string name, plan::Use use, std::vector<Sublayer> sublayers);
+  PostNormLayer(const plan::ModelConfig& model, std::string name, plan::Occurrence occurrence,
+                std::vector<Sublayer> sublayers);
   std::string name() const override { return name_; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
   void backward(Step& step, Flow& flow, Saved& saved) override;
@@ -27,7 +28,7 @@ class PostNormLayer : public Block {
   std::vector<std::vector<plan::SavedTensor>> tensors(const Step& step, plan::Pass pass) const;
   plan::ModelConfig model_;
   std::string name_;
-  plan::Use use_;
+  plan::Occurrence occurrence_;
   std::vector<Sublayer> sublayers_;
   bool apart_;  // can all branches make their weight gradients apart
 };

@@ -15,7 +15,8 @@ namespace trainyard::model {
 // Recompute::selective, tensors that do not always stay lie above those that do, while a branch and its norm run.
 class PreNormLayer : public Block {
  public:
-  PreNormLayer(const plan::ModelConfig& model, std::string name, plan::Use use, std::vector<Sublayer> sublayers);
+  PreNormLayer(const plan::ModelConfig& model, std::string name, plan::Occurrence occurrence,
+               std::vector<Sublayer> sublayers);
   std::string name() const override { return name_; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
   void backward(Step& step, Flow& flow, Saved& saved) override;
@@ -32,7 +33,7 @@ class PreNormLayer : public Block {
   void backward_for_others(Step& step, Saved& saved);
   plan::ModelConfig model_;
   std::string name_;
-  plan::Use use_;
+  plan::Occurrence occurrence_;
   std::vector<Sublayer> sublayers_;
   bool apart_;  // can all branches make their weight gradients apart
 };

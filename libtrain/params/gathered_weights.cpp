@@ -28,22 +28,23 @@ class GatheredWeights : public Weights {
 
   // A fetch may be issued as soon as the lease before it that used the same slot is over. All fetches are added here,
   // so their order between the other collectives is the same on every rank.
-  void acquire(plan::Use use) override {
+  void acquire(plan::Occurrence occurrence) override {
     const auto ahead = look_ahead(1 + static_cast<std::size_t>(c_.shape.layer_slots));
-    TRAINYARD_ASSERT(!order_.empty() && order_.front() == use,
-                     "lease of flat group {} use {} is out of the stated order", use.flat_group, use.use);
+    TRAINYARD_ASSERT(!order_.empty() && order_.front() == occurrence,
+                     "lease of flat group {} occurrence {} is out of the stated order", occurrence.flat_group,
+                     occurrence.index);
     while (next_fetch_ < ahead && (next_fetch_ == 0 || slot_is_free(next_fetch_))) fetch(order_[next_fetch_++]);
     order_.pop_front(), --next_fetch_;
-    auto& slot = slot_of(use.flat_group);
-    TRAINYARD_ASSERT(slot.flat_group == use.flat_group, "slot holds flat group {}, lease wants {}", slot.flat_group,
-                     use.flat_group);
+    auto& slot = slot_of(occurrence.flat_group);
+    TRAINYARD_ASSERT(slot.flat_group == occurrence.flat_group, "slot holds flat group {}, lease wants {}",
+                     slot.flat_group, occurrence.flat_group);
     ++slot.open;
     c_.join(c_.transfers.done(slot.arrives));
   }
 
-  void give_back(plan::Use use) override {
-    slot_of(use.flat_group).released = c_.compute.record();
-    --slot_of(use.flat_group).open;
+  void give_back(plan::Occurrence occurrence) override {
+    slot_of(occurrence.flat_group).released = c_.compute.record();
+    --slot_of(occurrence.flat_group).open;
   }
   base::View whole(int flat_group) override {
     return flat_range(slot_of(flat_group).buffer, 0, c_.layout(flat_group).padded);
@@ -69,7 +70,7 @@ class GatheredWeights : public Weights {
   // How many of the next `wanted` leases there are: they are in order_ then, from the current one on.
   std::size_t look_ahead(std::size_t wanted) {
     for (; order_.size() < wanted && next_pass_ < leases_.passes.size(); ++next_pass_)
-      for (const auto& use : leases_.lists[leases_.passes[next_pass_]]) order_.push_back(use);
+      for (const auto& occurrence : leases_.lists[leases_.passes[next_pass_]]) order_.push_back(occurrence);
     return std::min(order_.size(), wanted);
   }
 
@@ -81,14 +82,17 @@ class GatheredWeights : public Weights {
     return slot.open == 0;
   }
 
-  void fetch(plan::Use use) {
-    auto& slot = slot_of(use.flat_group);
-    TRAINYARD_ASSERT(slot.open == 0, "flat group {} is gathered where flat group {} is leased", use.flat_group,
+  void fetch(plan::Occurrence occurrence) {
+    auto& slot = slot_of(occurrence.flat_group);
+    TRAINYARD_ASSERT(slot.open == 0, "flat group {} is gathered where flat group {} is leased", occurrence.flat_group,
                      slot.flat_group);
-    slot.flat_group = use.flat_group;
-    auto& group = c_.group(use.flat_group);
-    if (group.size() == 1) group.all_gather(c_.compute, own_shard(use.flat_group), whole(use.flat_group));  // a copy
-    else slot.arrives = c_.gather(use.flat_group, own_shard(use.flat_group), whole(use.flat_group), slot.released);
+    slot.flat_group = occurrence.flat_group;
+    auto& group = c_.group(occurrence.flat_group);
+    if (group.size() == 1)
+      group.all_gather(c_.compute, own_shard(occurrence.flat_group), whole(occurrence.flat_group));  // a copy
+    else
+      slot.arrives = c_.gather(occurrence.flat_group, own_shard(occurrence.flat_group), whole(occurrence.flat_group),
+                               slot.released);
   }
 
   StoreContext& c_;
@@ -96,9 +100,9 @@ class GatheredWeights : public Weights {
   std::vector<base::View> shards_;
   std::vector<Slot> slots_;
   plan::LeaseOrder leases_;
-  std::deque<plan::Use> order_;  // those to come next
-  std::size_t next_pass_ = 0;    // of leases_: behind order_
-  std::size_t next_fetch_ = 0;   // of order_
+  std::deque<plan::Occurrence> order_;  // those to come next
+  std::size_t next_pass_ = 0;           // of leases_: behind order_
+  std::size_t next_fetch_ = 0;          // of order_
 };
 
 }  // namespace

@@ -9,10 +9,10 @@
 namespace trainyard::params {
 
 // One object serves every stage; plan::gradient_plan says which buffers exist. Call order within a step:
-// begin_micro, (open, commit) per use, ..., for each micro-batch; idle(use) instead where this rank has no group in the
-// round; finish(). Of experts that ranks share (open, commit) is per source, in their order: turns of those that hold
-// the same ones follow one another (base::place_of_turn), so what they all have of one source is folded before there is
-// anything of the next.
+// begin_micro, (open, commit) per occurrence, ..., for each micro-batch; idle(occurrence) instead where this rank has
+// no group in the round; finish(). Of experts that ranks share (open, commit) is per source, in their order: turns of
+// those that hold the same ones follow one another (base::place_of_turn), so what they all have of one source is folded
+// before there is anything of the next.
 class GradientFold {
  public:
   explicit GradientFold(StoreContext& context);
@@ -24,45 +24,49 @@ class GradientFold {
   };
   void begin_micro(Position position) { position_ = position; }  // gradients to come are of that micro-batch
 
-  void open(plan::Use use, int source = 0);         // blocks until the buffer may be overwritten
-  base::View whole(plan::Use use, int source = 0);  // buffer of the micro-batch's gradient, [padded]
+  void open(plan::Occurrence occurrence, int source = 0);         // blocks until the buffer may be overwritten
+  base::View whole(plan::Occurrence occurrence, int source = 0);  // buffer of the micro-batch's gradient, [padded]
   // Is there a micro-batch whose gradients these are? Of this rank's own there is.
-  bool wanted(plan::Use use, int source) const {
-    return sources(use) == 1 || c_.group(use.flat_group).rank() < contributors(use, source);
+  bool wanted(plan::Occurrence occurrence, int source) const {
+    return sources(occurrence) == 1 || c_.group(occurrence.flat_group).rank() < contributors(occurrence, source);
   }
-  bool made_for_others(plan::Use use) const { return sources(use) > 1; }
-  void commit(plan::Use use, int source = 0);
-  void idle(plan::Use use, std::int64_t round);  // take part in the reduction without contributing
+  bool made_for_others(plan::Occurrence occurrence) const { return sources(occurrence) > 1; }
+  void commit(plan::Occurrence occurrence, int source = 0);
+  void idle(plan::Occurrence occurrence, std::int64_t round);  // take part in the reduction without contributing
 
-  // After the last round: joins all reductions and adds the later uses of tied tables to the first, in declaration
-  // order. shard(flat group) then is this rank's folded gradient sum of the flat group.
+  // After the last round: joins all reductions and adds the later occurrences of tied tables to the first, in
+  // declaration order. shard(flat group) then is this rank's folded gradient sum of the flat group.
   void finish();
   base::View shard(int flat_group);
   base::View gathered(int flat_group);  // stage 0: whole folded sums; valid after gather_sums()
   void gather_sums();                   // stage 0, collective
 
  private:
-  int sources(plan::Use use) const { return c_.set.contributions[static_cast<std::size_t>(use.flat_group)]; }
+  int sources(plan::Occurrence occurrence) const {
+    return c_.set.contributions[static_cast<std::size_t>(occurrence.flat_group)];
+  }
   // Of the ranks of the flat group's group, those that have gradients of the source in this round: so many, the first
   // ones by their turns.
-  int contributors(plan::Use use, int source) const;
-  const plan::GradientPlan& plan(plan::Use use) const { return plans_[sources(use) > 1 ? 1 : 0]; }
-  base::View local(plan::Use use, int source);  // of the source, in what is kept of the use
-  bool writes_into_whole(plan::Use use) const;
-  Transfers::Ticket& free(plan::Use use, int source);  // when the buffer is
-  Transfers::Ticket reduce(plan::Use use, int source, base::View gradient);
-  base::View& sum(plan::Use use) { return sums_[index(use)]; }
-  std::size_t index(plan::Use use) const { return static_cast<std::size_t>(c_.set.use_index(use)); }
-  std::size_t slot_index(plan::Use use, int source) const {
-    return static_cast<std::size_t>(slots_.slot_of(use.flat_group, source));
+  int contributors(plan::Occurrence occurrence, int source) const;
+  const plan::GradientPlan& plan(plan::Occurrence occurrence) const { return plans_[sources(occurrence) > 1 ? 1 : 0]; }
+  base::View local(plan::Occurrence occurrence, int source);  // of the source, in what is kept of the occurrence
+  bool writes_into_whole(plan::Occurrence occurrence) const;
+  Transfers::Ticket& free(plan::Occurrence occurrence, int source);  // when the buffer is
+  Transfers::Ticket reduce(plan::Occurrence occurrence, int source, base::View gradient);
+  base::View& sum(plan::Occurrence occurrence) { return sums_[index(occurrence)]; }
+  std::size_t index(plan::Occurrence occurrence) const {
+    return static_cast<std::size_t>(c_.set.occurrence_index(occurrence));
+  }
+  std::size_t slot_index(plan::Occurrence occurrence, int source) const {
+    return static_cast<std::size_t>(slots_.slot_of(occurrence.flat_group, source));
   }
 
   StoreContext& c_;
   plan::GradientPlan plans_[2];  // of a flat group with one source, with several
   plan::SlotPlan slots_;
   Position position_{0, Position::Place::only};
-  std::vector<base::View> wholes_, sums_, buffers_;         // per use, per use, per slot
-  std::vector<std::vector<Transfers::Ticket>> whole_free_;  // per use and source
+  std::vector<base::View> wholes_, sums_, buffers_;         // per occurrence, per occurrence, per slot
+  std::vector<std::vector<Transfers::Ticket>> whole_free_;  // per occurrence and source
   std::vector<Transfers::Ticket> buffer_free_;
   base::View staging_;
   std::vector<int> turns_;  // of the ranks along data, where these are not their turns

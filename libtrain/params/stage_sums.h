@@ -9,9 +9,9 @@
 
 namespace trainyard::params {
 
-// Each stage has folded the gradients of its own uses. Their shards are exchanged between the ranks that differ in
-// their stage alone, and every stage adds them in the order of declaration, as one rank that has all uses does: so the
-// copies have the same bits, and so have their updates.
+// Each stage has folded the gradients of its own occurrences. Their shards are exchanged between the ranks that differ
+// in their stage alone, and every stage adds them in the order of declaration, as one rank that has all occurrences
+// does: so the copies have the same bits, and so have their updates.
 class StageSums {
  public:
   // The flat groups of the context that it names (StoreContext::flat_groups_of_stages). Takes their memory in the

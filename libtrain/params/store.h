@@ -18,27 +18,28 @@ class ParameterStore;
 // (vocabulary rows rounded up to 128). Move-only; the destructor hands the gathered buffer back behind an event.
 class Lease {
  public:
-  Lease(ParameterStore& store, plan::Use use) : store_(&store), use_(use) {}
-  Lease(Lease&& other) noexcept : store_(other.store_), use_(other.use_) { other.store_ = nullptr; }
+  Lease(ParameterStore& store, plan::Occurrence occurrence) : store_(&store), occurrence_(occurrence) {}
+  Lease(Lease&& other) noexcept : store_(other.store_), occurrence_(other.occurrence_) { other.store_ = nullptr; }
   Lease& operator=(Lease&&) = delete;
   ~Lease();
   base::View weight(int slot) const;  // slot: index into FlatGroup::parameters
 
  private:
   ParameterStore* store_;
-  plan::Use use_;
+  plan::Occurrence occurrence_;
 };
 
-// Gradients of one use of one flat group for one micro-batch, in the gradient dtype (f32; f64 when the working dtype is
-// f64), stored shapes. The block overwrites every element of every slot (beta = 0), then calls commit() exactly once.
-// Padding rows must be zero. Of experts that ranks share they are those of one rank's tokens, the source: the block
-// makes and commits them source by source, all of them (plan::contributions_of), as there is room for one at a time.
+// Gradients of one occurrence of one flat group for one micro-batch, in the gradient dtype (f32; f64 when the working
+// dtype is f64), stored shapes. The block overwrites every element of every slot (beta = 0), then calls commit()
+// exactly once. Padding rows must be zero. Of experts that ranks share they are those of one rank's tokens, the source:
+// the block makes and commits them source by source, all of them (plan::contributions_of), as there is room for one at
+// a time.
 class Grads {
  public:
-  Grads(ParameterStore& store, plan::Use use, int source)
-      : store_(&store), use_(use), source_(source), exceptions_(std::uncaught_exceptions()) {}
+  Grads(ParameterStore& store, plan::Occurrence occurrence, int source)
+      : store_(&store), occurrence_(occurrence), source_(source), exceptions_(std::uncaught_exceptions()) {}
   Grads(Grads&& other) noexcept
-      : store_(other.store_), use_(other.use_), source_(other.source_), exceptions_(other.exceptions_) {
+      : store_(other.store_), occurrence_(other.occurrence_), source_(other.source_), exceptions_(other.exceptions_) {
     other.store_ = nullptr;
   }
   Grads& operator=(Grads&&) = delete;
@@ -51,7 +52,7 @@ class Grads {
 
  private:
   ParameterStore* store_;
-  plan::Use use_;
+  plan::Occurrence occurrence_;
   int source_;
   int exceptions_;  // in flight when it was made
 };
@@ -59,13 +60,13 @@ class Grads {
 class ParameterStore {
  public:
   virtual ~ParameterStore() = default;
-  Lease lease(plan::Use use) {
-    acquire(use);
-    return Lease(*this, use);
+  Lease lease(plan::Occurrence occurrence) {
+    acquire(occurrence);
+    return Lease(*this, occurrence);
   }
-  Grads grads(plan::Use use, int source = 0) {
-    open(use, source);
-    return Grads(*this, use, source);
+  Grads grads(plan::Occurrence occurrence, int source = 0) {
+    open(occurrence, source);
+    return Grads(*this, occurrence, source);
   }
   // What a block would do in that order, on a rank that has no micro-batch where others have one (model::Step::absent).
   virtual void pass_over(std::span<const plan::Access>) {
@@ -75,29 +76,30 @@ class ParameterStore {
  protected:
   friend class Lease;
   friend class Grads;
-  virtual void acquire(plan::Use use) = 0;  // blocks until the flat group's weights are whole
-  virtual void give_back(plan::Use use) = 0;
-  virtual base::View weight(plan::Use use, int slot) = 0;
-  virtual void open(plan::Use use, int source) = 0;  // blocks until a flat group gradient buffer is free
-  virtual base::View gradient(plan::Use use, int source, int slot) = 0;
-  virtual bool wanted(plan::Use, int /*source*/) { return true; }
-  virtual void commit(plan::Use use, int source) = 0;
+  virtual void acquire(plan::Occurrence occurrence) = 0;  // blocks until the flat group's weights are whole
+  virtual void give_back(plan::Occurrence occurrence) = 0;
+  virtual base::View weight(plan::Occurrence occurrence, int slot) = 0;
+  virtual void open(plan::Occurrence occurrence, int source) = 0;  // blocks until a flat group gradient buffer is free
+  virtual base::View gradient(plan::Occurrence occurrence, int source, int slot) = 0;
+  virtual bool wanted(plan::Occurrence, int /*source*/) { return true; }
+  virtual void commit(plan::Occurrence occurrence, int source) = 0;
 };
 
 inline Lease::~Lease() {
-  if (store_) store_->give_back(use_);
+  if (store_) store_->give_back(occurrence_);
 }
-inline base::View Lease::weight(int slot) const { return store_->weight(use_, slot); }
-inline base::View Grads::gradient(int slot) const { return store_->gradient(use_, source_, slot); }
-inline bool Grads::wanted() const { return store_->wanted(use_, source_); }
+inline base::View Lease::weight(int slot) const { return store_->weight(occurrence_, slot); }
+inline base::View Grads::gradient(int slot) const { return store_->gradient(occurrence_, source_, slot); }
+inline bool Grads::wanted() const { return store_->wanted(occurrence_, source_); }
 inline void Grads::commit() {
   auto* s = store_;
   store_ = nullptr;
-  s->commit(use_, source_);
+  s->commit(occurrence_, source_);
 }
 inline Grads::~Grads() noexcept(false) {
   TRAINYARD_ASSERT(store_ == nullptr || std::uncaught_exceptions() > exceptions_,
-                   "the gradients of flat group {} use {} were not committed", use_.flat_group, use_.use);
+                   "the gradients of flat group {} occurrence {} were not committed", occurrence_.flat_group,
+                   occurrence_.index);
 }
 
 }  // namespace trainyard::params

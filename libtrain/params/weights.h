@@ -1,5 +1,5 @@
 // Weights: where the working copy of the parameters lives: whole on every rank (stages 0 to 2), or cut and gathered on
-// use (stage 3).
+// occurrence (stage 3).
 #pragma once
 
 #include "libtrain/params/context.h"
@@ -17,9 +17,9 @@ class Weights {
  public:
   virtual ~Weights() = default;
   virtual void begin_passes(const plan::LeaseOrder& leases) = 0;  // those to come, in order
-  void begin_pass(std::span<const plan::Use> leases) { begin_passes({{{leases.begin(), leases.end()}}, {0}}); }
-  virtual void acquire(plan::Use use) = 0;
-  virtual void give_back(plan::Use use) = 0;
+  void begin_pass(std::span<const plan::Occurrence> leases) { begin_passes({{{leases.begin(), leases.end()}}, {0}}); }
+  virtual void acquire(plan::Occurrence occurrence) = 0;
+  virtual void give_back(plan::Occurrence occurrence) = 0;
   virtual base::View whole(int flat_group) = 0;  // [padded], valid between acquire and give_back
   virtual base::View own_shard(int flat_group) = 0;
   virtual void shards_changed() = 0;  // after an update or a load: passes to come see the new shards

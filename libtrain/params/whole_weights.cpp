@@ -26,16 +26,16 @@ class WholeWeights : public Weights {
     for (const auto pass : leases.passes) {
       if (seen[pass]) continue;
       seen[pass] = true;
-      for (const auto& use : leases.lists[pass]) gather(use.flat_group, updated);
+      for (const auto& occurrence : leases.lists[pass]) gather(occurrence.flat_group, updated);
     }
     for (int u = 0; u < c_.flat_groups(); ++u) gather(u, updated);
   }
-  void acquire(plan::Use use) override {
-    auto& arrives = arrives_[static_cast<std::size_t>(use.flat_group)];
+  void acquire(plan::Occurrence occurrence) override {
+    auto& arrives = arrives_[static_cast<std::size_t>(occurrence.flat_group)];
     c_.join(c_.transfers.done(arrives));
     arrives = 0;
   }
-  void give_back(plan::Use) override {}
+  void give_back(plan::Occurrence) override {}
   base::View whole(int flat_group) override { return wholes_[static_cast<std::size_t>(flat_group)]; }
   base::View own_shard(int flat_group) override {
     return flat_range(whole(flat_group), c_.group(flat_group).rank() * c_.layout(flat_group).shard,

@@ -96,25 +96,25 @@ void ZeroStore::idle(std::span<const plan::Access> accesses, GradientFold::Posit
   using Kind = plan::Access::Kind;
   const auto inside = [&](std::size_t i) {
     return i < accesses.size() && i > 0 && accesses[i].kind == Kind::lease && accesses[i - 1].kind == Kind::lease &&
-           c_.set.places[static_cast<std::size_t>(accesses[i].use.flat_group)] > 0;
+           c_.set.places[static_cast<std::size_t>(accesses[i].occurrence.flat_group)] > 0;
   };
   for (std::size_t i = 0; i < accesses.size(); ++i) {
     const auto& a = accesses[i];
     if (a.kind == Kind::lease) {
-      weights_->acquire(a.use);
-      if (!inside(i + 1)) weights_->give_back(a.use);
-      if (inside(i)) weights_->give_back(accesses[i - 1].use);
+      weights_->acquire(a.occurrence);
+      if (!inside(i + 1)) weights_->give_back(a.occurrence);
+      if (inside(i)) weights_->give_back(accesses[i - 1].occurrence);
     } else if (ends_group(position.place)) {
-      gradients_.idle(a.use, position.round);
+      gradients_.idle(a.occurrence, position.round);
     }
   }
 }
 
 // The gaps between parameters and the padding at the end of a flat group are zero, so that norms and shards see zeros
 // there.
-void ZeroStore::clear_gaps(plan::Use use, int source) {
-  const auto& layout = c_.layout(use.flat_group);
-  const auto all = gradients_.whole(use, source);
+void ZeroStore::clear_gaps(plan::Occurrence occurrence, int source) {
+  const auto& layout = c_.layout(occurrence.flat_group);
+  const auto all = gradients_.whole(occurrence, source);
   const auto clear = [&](std::int64_t from, std::int64_t to) {
     if (from < to) tensor::clear(c_.compute, flat_range(all, from, to - from));
   };
@@ -126,13 +126,13 @@ void ZeroStore::clear_gaps(plan::Use use, int source) {
   clear(end, layout.padded);
 }
 
-void ZeroStore::commit(plan::Use use, int source) {
-  if (absent_ && !gradients_.made_for_others(use)) {
-    if (ends_group(position_.place)) gradients_.idle(use, position_.round);
+void ZeroStore::commit(plan::Occurrence occurrence, int source) {
+  if (absent_ && !gradients_.made_for_others(occurrence)) {
+    if (ends_group(position_.place)) gradients_.idle(occurrence, position_.round);
     return;
   }
-  if (gradients_.wanted(use, source)) clear_gaps(use, source);
-  gradients_.commit(use, source);
+  if (gradients_.wanted(occurrence, source)) clear_gaps(occurrence, source);
+  gradients_.commit(occurrence, source);
 }
 
 void ZeroStore::update(const kernels::AdamW& hyper, std::int64_t tokens) {

@@ -28,7 +28,7 @@ class ZeroStore : public ParameterStore {
 
   // `leases` are the leases to come, in order: of all micro-batches of a step, or of an evaluation.
   void begin_step(const plan::LeaseOrder& leases) { weights_->begin_passes(leases); }
-  void begin_evaluation(std::span<const plan::Use> leases) { weights_->begin_pass(leases); }
+  void begin_evaluation(std::span<const plan::Occurrence> leases) { weights_->begin_pass(leases); }
   // Gradients to come are of that micro-batch. One that is absent gives those of experts whose tokens come from other
   // ranks alone: what else is committed adds nothing.
   void begin_backward(GradientFold::Position position, bool absent = false) {
@@ -57,20 +57,20 @@ class ZeroStore : public ParameterStore {
   void complete_weights() { weights_->complete(); }  // collective: what the next pass would gather first is gathered
 
  protected:
-  void acquire(plan::Use use) override { weights_->acquire(use); }
-  void give_back(plan::Use use) override { weights_->give_back(use); }
-  base::View weight(plan::Use use, int slot) override {
-    return slot_view(c_.layout(use.flat_group), weights_->whole(use.flat_group), slot);
+  void acquire(plan::Occurrence occurrence) override { weights_->acquire(occurrence); }
+  void give_back(plan::Occurrence occurrence) override { weights_->give_back(occurrence); }
+  base::View weight(plan::Occurrence occurrence, int slot) override {
+    return slot_view(c_.layout(occurrence.flat_group), weights_->whole(occurrence.flat_group), slot);
   }
-  void open(plan::Use use, int source) override { gradients_.open(use, source); }
-  base::View gradient(plan::Use use, int source, int slot) override {
-    return slot_view(c_.layout(use.flat_group), gradients_.whole(use, source), slot);
+  void open(plan::Occurrence occurrence, int source) override { gradients_.open(occurrence, source); }
+  base::View gradient(plan::Occurrence occurrence, int source, int slot) override {
+    return slot_view(c_.layout(occurrence.flat_group), gradients_.whole(occurrence, source), slot);
   }
-  bool wanted(plan::Use use, int source) override { return gradients_.wanted(use, source); }
-  void commit(plan::Use use, int source) override;
+  bool wanted(plan::Occurrence occurrence, int source) override { return gradients_.wanted(occurrence, source); }
+  void commit(plan::Occurrence occurrence, int source) override;
 
  private:
-  void clear_gaps(plan::Use use, int source);
+  void clear_gaps(plan::Occurrence occurrence, int source);
 
   StoreContext& c_;
   GradientFold::Position position_{0, GradientFold::Position::Place::only};  // of the micro-batch that goes back

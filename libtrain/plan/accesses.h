@@ -25,11 +25,11 @@ struct AccessesOfBlock {
   std::vector<Access> forward, backward, input_gradients, weight_gradients;
 };
 std::vector<AccessesOfBlock> accesses_of_blocks(const ModelPart& part, int chunk = 0);
-std::vector<Use> leases_of(const std::vector<Access>& accesses);
+std::vector<Occurrence> leases_of(const std::vector<Access>& accesses);
 
 // The leases of several passes: a few lists, and in what order they come.
 struct LeaseOrder {
-  std::vector<std::vector<Use>> lists;
+  std::vector<std::vector<Occurrence>> lists;
   std::vector<std::uint8_t> passes;  // each an index into `lists`
 };
 // Of all actions of a step. Input gradients lease what a backward does, weight gradients nothing.

@@ -45,19 +45,19 @@ struct GroupCall {
   std::int64_t calls;
 };
 
-// A use that a block makes of a flat group: of its own, by its place in BlockKind::flat groups, or of one that another
+// An occurrence of a flat group in a block: of its own, by its place in BlockKind::flat_groups, or of one that another
 // block owns, by its name.
-struct FlatGroupUse {
+struct FlatGroupOccurrence {
   int own = -1;
   std::string borrowed;
 };
 
-// The leases and commits of one block in order, each by its place in BlockKind::uses. Stores fetch ahead along them, so
-// the block must do exactly this.
+// The leases and commits of one block in order, each by its place in BlockKind::occurrences. Stores fetch ahead along
+// them, so the block must do exactly this.
 struct BlockAccesses {
   struct Step {
     Access::Kind kind;
-    int use;
+    int occurrence;
   };
   std::vector<int> forward, evaluation;  // leases of a forward pass that trains, of one that only evaluates
   std::vector<Step> backward;
@@ -73,7 +73,7 @@ class BlockKind {
   // The flat groups of block number `index` of its part.
   virtual std::vector<FlatGroup> flat_groups(const ModelConfig& model, std::int64_t index) const = 0;
   // By default each own flat group once: leased in forward, leased and committed in backward.
-  virtual std::vector<FlatGroupUse> uses(const ModelConfig& model) const;
+  virtual std::vector<FlatGroupOccurrence> occurrences(const ModelConfig& model) const;
   virtual BlockAccesses accesses(const ModelConfig& model) const;
 
   // On the activation stack: between forward and backward, and at most at one time of an evaluation.

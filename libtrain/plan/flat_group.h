@@ -96,18 +96,18 @@ struct FlatLayout {
 FlatLayout layout(const FlatGroup& flat_group, const Topology& topology);
 FlatLayout layout(const FlatGroup& flat_group, int shards);  // of whole parameters
 
-// One of the uses that the blocks of a model make of a flat group in a forward pass. A tied table has two: use 0 by the
-// embedding, use 1 by the head.
-struct Use {
-  int flat_group;  // index into flat groups(model), or of a part of it
-  int use;         // counted in the order of forward
-  bool operator==(const Use&) const = default;
+// Where the forward pass of a model uses a flat group. A tied table occurs twice: occurrence 0 is the embedding's,
+// occurrence 1 the head's.
+struct Occurrence {
+  int flat_group;  // index into flat_groups(model), or of a part of it
+  int index;       // counted in the order of the forward pass
+  bool operator==(const Occurrence&) const = default;
 };
 
-// What a block does with a use of a flat group.
+// What a block does with an occurrence of a flat group.
 struct Access {
   enum class Kind { lease, commit } kind;
-  Use use;
+  Occurrence occurrence;
   bool operator==(const Access&) const = default;
 };
 

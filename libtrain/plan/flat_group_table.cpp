@@ -35,14 +35,14 @@ FlatGroupTable::FlatGroupTable(const ModelPart& part, const Topology& topology) 
     const auto first = entries_.size();
     add(segment.kind->flat_groups(segment.model, segment.first), segment.times, false);
     std::vector<FlatGroupEntry*> used;
-    std::vector<std::int64_t> shares;  // of the uses that all blocks of the segment make, those of one flat group
-    for (const auto& use : segment.kind->uses(segment.model)) {
-      const bool own = use.own >= 0;
-      const auto entry = own ? entries_.begin() + static_cast<std::ptrdiff_t>(first) + use.own
+    std::vector<std::int64_t> shares;  // of the occurrences in all blocks of the segment, those of one flat group
+    for (const auto& occurrence : segment.kind->occurrences(segment.model)) {
+      const bool own = occurrence.own >= 0;
+      const auto entry = own ? entries_.begin() + static_cast<std::ptrdiff_t>(first) + occurrence.own
                              : std::find_if(entries_.begin(), entries_.end(),
-                                            [&](const auto& e) { return e.flat_group.name == use.borrowed; });
+                                            [&](const auto& e) { return e.flat_group.name == occurrence.borrowed; });
       TRAINYARD_ASSERT(own || (entry != entries_.end() && entry->times == 1),
-                       "no block before owns the one flat group '{}'", use.borrowed);
+                       "no block before owns the one flat group '{}'", occurrence.borrowed);
       used.push_back(&*entry);
       shares.push_back(own ? 1 : segment.times);
     }
@@ -52,9 +52,9 @@ FlatGroupTable::FlatGroupTable(const ModelPart& part, const Topology& topology) 
         return std::count(leases.begin(), leases.end(), static_cast<int>(u));
       };
       const auto backward = std::count_if(accesses.backward.begin(), accesses.backward.end(), [&](const auto& step) {
-        return step.kind == Access::Kind::lease && step.use == static_cast<int>(u);
+        return step.kind == Access::Kind::lease && step.occurrence == static_cast<int>(u);
       });
-      used[u]->uses += shares[u];
+      used[u]->occurrences += shares[u];
       used[u]->training_leases += shares[u] * (count(accesses.forward) + backward);
       used[u]->evaluation_leases += shares[u] * count(accesses.evaluation);
     }
@@ -64,14 +64,14 @@ FlatGroupTable::FlatGroupTable(const ModelPart& part, const Topology& topology) 
 std::int64_t FlatGroupTable::flat_groups() const {
   return sum(entries_, [](const auto&) { return 1; });
 }
-std::int64_t FlatGroupTable::uses() const {
-  return sum(entries_, [](const auto& e) { return e.uses; });
+std::int64_t FlatGroupTable::occurrences() const {
+  return sum(entries_, [](const auto& e) { return e.occurrences; });
 }
 std::int64_t FlatGroupTable::shard_total() const {
   return sum(entries_, [](const auto& e) { return e.layout.shard; });
 }
-std::int64_t FlatGroupTable::shard_total_uses() const {
-  return sum(entries_, [](const auto& e) { return e.uses * e.layout.shard; });
+std::int64_t FlatGroupTable::shard_total_occurrences() const {
+  return sum(entries_, [](const auto& e) { return e.occurrences * e.layout.shard; });
 }
 std::int64_t FlatGroupTable::padded_total() const {
   return sum(entries_, [](const auto& e) { return e.layout.padded; });
@@ -150,7 +150,7 @@ std::int64_t SlotPlan::bytes(std::int64_t element_bytes) const {
 }
 
 FlatGroupSet::FlatGroupSet(const ModelPart& part, const Topology& topology)
-    : table(part, topology), flat_groups(plan::flat_groups(part)), uses(plan::uses(part)) {
+    : table(part, topology), flat_groups(plan::flat_groups(part)), occurrences(plan::occurrences(part)) {
   for (const auto& flat_group : flat_groups) {
     layouts.push_back(layout(flat_group, topology));
     contributions.push_back(contributions_of(flat_group, topology));
@@ -163,10 +163,10 @@ FlatGroupSet::FlatGroupSet(const ModelPart& part, const Topology& topology)
     for (std::int64_t i = 0; i < e.times; ++i) places[static_cast<std::size_t>(e.index + i * e.stride)] = e.place;
 }
 
-int FlatGroupSet::use_index(Use use) const {
-  for (std::size_t i = 0; i < uses.size(); ++i)
-    if (uses[i] == use) return static_cast<int>(i);
-  TRAINYARD_ASSERT(false, "flat group {} has no use {}", use.flat_group, use.use);
+int FlatGroupSet::occurrence_index(Occurrence occurrence) const {
+  for (std::size_t i = 0; i < occurrences.size(); ++i)
+    if (occurrences[i] == occurrence) return static_cast<int>(i);
+  TRAINYARD_ASSERT(false, "flat group {} has no occurrence {}", occurrence.flat_group, occurrence.index);
   return -1;
 }
 

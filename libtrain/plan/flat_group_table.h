@@ -15,9 +15,9 @@ struct FlatGroupEntry {
   int shards = 1;        // the ranks of its group
   FlatLayout layout;
   std::int64_t times = 1;
-  std::int64_t index = 0, stride = 1;  // in flat groups(part) they are index, index + stride, ...
-  // Of each, in one micro-batch: uses in forward (each is committed once), leases of training and of evaluation.
-  std::int64_t uses = 0, training_leases = 0, evaluation_leases = 0;
+  std::int64_t index = 0, stride = 1;  // in flat_groups(part) they are index, index + stride, ...
+  // Of each, in one micro-batch: occurrences in forward (each is committed once), leases of training and of evaluation.
+  std::int64_t occurrences = 0, training_leases = 0, evaluation_leases = 0;
   // A copy of a flat group that a block of another part owns: that one counts and saves it.
   bool borrowed = false;
   int place = 0;          // among the flat groups of its block
@@ -30,10 +30,10 @@ class FlatGroupTable {
 
   const std::vector<FlatGroupEntry>& entries() const { return entries_; }
   std::int64_t flat_groups() const;
-  std::int64_t uses() const;
-  std::int64_t parameters() const;        // logical, each once
-  std::int64_t shard_total() const;       // elements of a rank's shards, over flat groups
-  std::int64_t shard_total_uses() const;  // over uses: a tied table counts twice
+  std::int64_t occurrences() const;
+  std::int64_t parameters() const;               // logical, each once
+  std::int64_t shard_total() const;              // elements of a rank's shards, over flat groups
+  std::int64_t shard_total_occurrences() const;  // over occurrences: a tied table counts twice
   std::int64_t padded_total() const;
   std::int64_t largest_shared() const;  // padded, of flat groups of several shards; 0: there is none
 
@@ -50,7 +50,7 @@ class SlotPlan {
   // group take turns.
   SlotPlan(const FlatGroupTable& table, int layer_slots,
            const std::function<bool(const FlatGroupEntry&)>& has_buffer = {});
-  // flat group: index into flat groups(part); turn: the contribution.
+  // flat group: index into flat_groups(part); turn: the contribution.
   int slot_of(int flat_group, int turn = 0) const {
     const auto& s = slot_of_.at(static_cast<std::size_t>(flat_group));
     return s.first + (s.place + turn) % s.slots;
@@ -71,15 +71,19 @@ struct FlatGroupSet {
 
   FlatGroupTable table;
   std::vector<FlatGroup> flat_groups;
-  std::vector<FlatLayout> layouts;  // one per flat group
-  std::vector<bool> borrowed;       // likewise (FlatGroupEntry)
-  std::vector<int> contributions;   // likewise
-  std::vector<int> places;          // likewise
-  std::vector<Use> uses;            // forward order
+  std::vector<FlatLayout> layouts;      // one per flat group
+  std::vector<bool> borrowed;           // likewise (FlatGroupEntry)
+  std::vector<int> contributions;       // likewise
+  std::vector<int> places;              // likewise
+  std::vector<Occurrence> occurrences;  // forward order
 
-  int use_index(Use use) const;  // position in `uses`
-  std::int64_t padded_of(Use use) const { return layouts[static_cast<std::size_t>(use.flat_group)].padded; }
-  std::int64_t shard_of(Use use) const { return layouts[static_cast<std::size_t>(use.flat_group)].shard; }
+  int occurrence_index(Occurrence occurrence) const;  // position in `occurrences`
+  std::int64_t padded_of(Occurrence occurrence) const {
+    return layouts[static_cast<std::size_t>(occurrence.flat_group)].padded;
+  }
+  std::int64_t shard_of(Occurrence occurrence) const {
+    return layouts[static_cast<std::size_t>(occurrence.flat_group)].shard;
+  }
 };
 
 }  // namespace trainyard::plan

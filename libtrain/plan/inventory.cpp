@@ -61,23 +61,23 @@ std::vector<Segment> segments(const ModelPart& p) {
 std::vector<FlatGroup> borrowed_flat_groups(const ModelPart& p, const Segment& segment) {
   std::vector<FlatGroup> out;
   std::vector<Segment> here;  // asked for only where something is borrowed: segments may be as many as layers
-  for (const auto& use : segment.kind->uses(segment.model)) {
-    if (use.own >= 0) continue;
+  for (const auto& occurrence : segment.kind->occurrences(segment.model)) {
+    if (occurrence.own >= 0) continue;
     if (here.empty()) here = segments(p);
-    if (std::any_of(here.begin(), here.end(), [&](const auto& s) { return owns(s, use.borrowed); })) continue;
+    if (std::any_of(here.begin(), here.end(), [&](const auto& s) { return owns(s, occurrence.borrowed); })) continue;
     for (const auto& other : whole(p.model))
       for (auto& flat_group : other.kind->flat_groups(other.model, other.first))
-        if (flat_group.name == use.borrowed) out.push_back(std::move(flat_group));
+        if (flat_group.name == occurrence.borrowed) out.push_back(std::move(flat_group));
   }
   return out;
 }
 
 std::vector<PlacedBlock> placed_blocks(const ModelPart& p) {
   std::vector<PlacedBlock> out;
-  std::vector<int> uses_of_flat_group;
+  std::vector<int> occurrences_of_flat_group;
   std::vector<std::string> names;
   for (const auto& segment : segments(p)) {
-    const auto uses = segment.kind->uses(segment.model);
+    const auto occurrences = segment.kind->occurrences(segment.model);
     const auto accesses = segment.kind->accesses(segment.model);
     for (std::int64_t i = 0; i < segment.times; ++i) {
       const auto index = segment.first + i;
@@ -85,16 +85,17 @@ std::vector<PlacedBlock> placed_blocks(const ModelPart& p) {
                         index,        {},           segment.kind->flat_groups(segment.model, index),
                         {},           accesses,     segment.chunk};
       if (i == 0) block.borrowed = borrowed_flat_groups(p, segment);
-      for (const auto& flat_group : block.borrowed) names.push_back(flat_group.name), uses_of_flat_group.push_back(0);
+      for (const auto& flat_group : block.borrowed)
+        names.push_back(flat_group.name), occurrences_of_flat_group.push_back(0);
       const auto first = static_cast<int>(names.size());
       for (const auto& flat_group : block.flat_groups)
-        names.push_back(flat_group.name), uses_of_flat_group.push_back(0);
-      for (const auto& use : uses) {
-        const auto owner =
-            use.own >= 0 ? names.begin() + first + use.own : std::find(names.begin(), names.end(), use.borrowed);
-        TRAINYARD_ASSERT(owner != names.end(), "no block before owns the flat group '{}'", use.borrowed);
+        names.push_back(flat_group.name), occurrences_of_flat_group.push_back(0);
+      for (const auto& occurrence : occurrences) {
+        const auto owner = occurrence.own >= 0 ? names.begin() + first + occurrence.own
+                                               : std::find(names.begin(), names.end(), occurrence.borrowed);
+        TRAINYARD_ASSERT(owner != names.end(), "no block before owns the flat group '{}'", occurrence.borrowed);
         const auto flat_group = static_cast<int>(owner - names.begin());
-        block.uses.push_back({flat_group, uses_of_flat_group[static_cast<std::size_t>(flat_group)]++});
+        block.occurrences.push_back({flat_group, occurrences_of_flat_group[static_cast<std::size_t>(flat_group)]++});
       }
       out.push_back(std::move(block));
     }
@@ -149,9 +150,9 @@ std::int64_t active_parameter_count(const ModelConfig& m) {
          });
 }
 
-std::vector<Use> uses(const ModelPart& p) {
-  std::vector<Use> out;
-  for (const auto& block : placed_blocks(p)) out.insert(out.end(), block.uses.begin(), block.uses.end());
+std::vector<Occurrence> occurrences(const ModelPart& p) {
+  std::vector<Occurrence> out;
+  for (const auto& block : placed_blocks(p)) out.insert(out.end(), block.occurrences.begin(), block.occurrences.end());
   return out;
 }
 

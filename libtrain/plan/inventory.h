@@ -57,7 +57,7 @@ struct PlacedBlock {
   std::int64_t index;  // among the blocks of its part in the whole model
   // Copies of flat groups that it borrows from a block which is not in this part, then its own.
   std::vector<FlatGroup> borrowed, flat_groups;
-  std::vector<Use> uses;  // in the order of BlockKind::uses
+  std::vector<Occurrence> occurrences;  // in the order of BlockKind::occurrences
   BlockAccesses accesses;
   int chunk = 0;
 };
@@ -75,6 +75,6 @@ std::int64_t active_parameter_count(const ModelConfig& model);
 std::vector<FlatGroup> borrowed_flat_groups(const ModelPart& part, const Segment& segment);
 
 // The order in which a micro-batch's forward pass uses flat groups, chunk after chunk.
-std::vector<Use> uses(const ModelPart& part);
+std::vector<Occurrence> occurrences(const ModelPart& part);
 
 }  // namespace trainyard::plan

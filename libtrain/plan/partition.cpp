@@ -29,11 +29,11 @@ double parameters_of(const Segment& segment, const ModelConfig& m) {
       for (const auto& p : flat_group.parameters) n += static_cast<double>(p.count());
   };
   add(segment.kind->flat_groups(segment.model, segment.first));
-  for (const auto& use : segment.kind->uses(segment.model))
-    if (use.own < 0)
+  for (const auto& occurrence : segment.kind->occurrences(segment.model))
+    if (occurrence.own < 0)
       for (const auto& other : segments(m))
         for (const auto& flat_group : other.kind->flat_groups(other.model, other.first))
-          if (flat_group.name == use.borrowed) add({flat_group});
+          if (flat_group.name == occurrence.borrowed) add({flat_group});
   return n;
 }
 

@@ -26,7 +26,7 @@ namespace trainyard::plan {
 //            with what follows, and gives the slot back
 //  input_gradients, weight_gradients   the two halves of a backward, in its place
 //  send_activations, send_gradients   to the stage behind, or before: from the slot, or from a copy
-//  reduce    the reductions of all rounds are over, later uses of tied tables are added
+//  reduce    the reductions of all rounds are over, later occurrences of tied tables are added
 //  update    losses and norm are agreed, weights change
 // Fields that do not apply are -1. Backward ascends in the micro-batch index.
 struct Action {

@@ -47,16 +47,16 @@ std::vector<FlatGroupOfStages> flat_groups_of_stages(const ModelConfig& model, c
   const auto all = segments(model);
   std::int64_t begin = 0;  // the first item of a segment
   for (const auto& segment : all) {
-    for (const auto& use : segment.kind->uses(segment.model)) {
-      if (use.own >= 0) continue;
-      const auto owner = stage_of_owner(all, s, use.borrowed);
+    for (const auto& occurrence : segment.kind->occurrences(segment.model)) {
+      if (occurrence.own >= 0) continue;
+      const auto owner = stage_of_owner(all, s, occurrence.borrowed);
       std::set<int> stages{owner};
       for (std::int64_t i = 0; i < segment.times; ++i) stages.insert(s.stage_of(begin + i));
       const auto known =
-          std::find_if(out.begin(), out.end(), [&](const auto& u) { return u.flat_group == use.borrowed; });
+          std::find_if(out.begin(), out.end(), [&](const auto& u) { return u.flat_group == occurrence.borrowed; });
       if (known != out.end()) stages.insert(known->stages.begin(), known->stages.end());
       if (known != out.end()) known->stages = {stages.begin(), stages.end()};
-      else if (stages.size() > 1) out.push_back({use.borrowed, {stages.begin(), stages.end()}});
+      else if (stages.size() > 1) out.push_back({occurrence.borrowed, {stages.begin(), stages.end()}});
     }
     begin += segment.times;
   }

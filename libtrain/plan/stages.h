@@ -27,8 +27,8 @@ struct Stages {
 ModelPart part_of(const ModelConfig& model, const Stages& stages, int stage);
 
 // A flat group that blocks of several stages use, as the token table of a tied model: the stages that hold it,
-// ascending. The first owns it, the others have copies; each folds the gradients of its own uses, and adds up those of
-// all.
+// ascending. The first owns it, the others have copies; each folds the gradients of its own occurrences, and adds up
+// those of all.
 struct FlatGroupOfStages {
   std::string flat_group;
   std::vector<int> stages;

@@ -34,7 +34,7 @@ StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
     const auto gradients = gradient_plan(s, e.contributions);
     const auto kept = (gradients.whole ? kept_sources(s, e.contributions) * e.layout.padded : 0) +
                       (gradients.shards ? e.layout.shard : 0);
-    b.gradients += e.times * e.uses * kept * g;
+    b.gradients += e.times * e.occurrences * kept * g;
   }
   b.flat_group_gradients = gradient_slots(table, s).bytes(g);
   const std::int64_t states = 8 + (s.working == base::DType::bf16 ? 4 : 0);

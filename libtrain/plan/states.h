@@ -23,7 +23,8 @@ struct StateShape {
 };
 
 // How gradients are kept, a consequence of stage, fold and rounds:
-//  - whole: one local gradient of every use (stages 0 and 1; stages 2 and 3 only with fold > 1, which adds up a group
+//  - whole: one local gradient of every occurrence (stages 0 and 1; stages 2 and 3 only with fold > 1, which adds up a
+//  group
 //    locally)
 //  - shards: the folded sum of the own shards, apart from `whole` (stages 2 and 3; stage 1, or a fold above 1, with
 //    more than one round)
@@ -36,7 +37,7 @@ struct GradientPlan {
   bool whole = false, shards = false, flat_groups = false;
 };
 GradientPlan gradient_plan(const StateShape& shape, int sources = 1);
-// How many of a use's local gradients are kept beside one another, where any are.
+// How many of an occurrence's local gradients are kept beside one another, where any are.
 std::int64_t kept_sources(const StateShape& shape, int sources);
 // The flat group buffers; slots of flat groups that have none are empty.
 SlotPlan gradient_slots(const FlatGroupTable& table, const StateShape& shape);

@@ -80,11 +80,11 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
   };
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries()) {
-    const auto uses = e.times * e.uses;
+    const auto occurrences = e.times * e.occurrences;
     const bool library = reduction == Reduction::fast && e.shards > 1;
     add_calls(out, e, library ? "reduce_scatter" : "ordered_reduce_scatter", shape.gradient,
-              uses * (e.contributions == 1 ? batch.rounds() : of_sources(e, 0)),
-              uses * (e.contributions == 1 ? sending : of_sources(e, turn % e.shards)),
+              occurrences * (e.contributions == 1 ? batch.rounds() : of_sources(e, 0)),
+              occurrences * (e.contributions == 1 ? sending : of_sources(e, turn % e.shards)),
               library ? 1 : segments_of(e, shape.gradient, shape.topology, most));
   }
   if (shape.zero == 3) {

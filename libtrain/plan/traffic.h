@@ -25,10 +25,11 @@ struct SizedCalls {
 };
 
 // Every call of a training step without validation, of the groups of flat groups. Each round reduces every flat group
-// once for each use (a tied table twice). Stages 0, 1, 2 gather every flat group once after the last round, stage 0 as
-// gradient sums, 1 and 2 as working parameters; stage 3 gathers for every lease of every micro-batch. An ordered
-// reduction costs a rank nothing in a round in which it idles. Between ranks that share layers a call of a flat group
-// is one for each of its segments of `most` bytes. Not included: the engine's control group (flags, losses, norms).
+// once for each occurrence (a tied table twice). Stages 0, 1, 2 gather every flat group once after the last round,
+// stage 0 as gradient sums, 1 and 2 as working parameters; stage 3 gathers for every lease of every micro-batch. An
+// ordered reduction costs a rank nothing in a round in which it idles. Between ranks that share layers a call of a flat
+// group is one for each of its segments of `most` bytes. Not included: the engine's control group (flags, losses,
+// norms).
 std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shape, Reduction reduction, int data_rank,
                                    std::int64_t most = segment_bytes);
 

@@ -72,7 +72,7 @@ TEST(Experts, AFileHoldsTheExpertsOfItsRank) {
     }
 }
 
-// Datasets are the rank's own flat groups in the order that it has them in: that of plan::flat groups of its part of
+// Datasets are the rank's own flat groups in the order that it has them in: that of plan::flat_groups of its part of
 // the model.
 TEST(Experts, ShardsLieInTheOrderOfTheRanksFlatGroups) {
   for (const auto& model : {moe(), moe_llama()}) {

@@ -41,8 +41,8 @@ TEST(Decoder, LeasesAndCommitsInTheStatedOrder) {
       const auto accesses = [&] {
         std::vector<plan::Access> seen;
         for (const auto& call : store.calls) {
-          if (call.kind == PlainStore::Call::acquire) seen.push_back({plan::Access::Kind::lease, call.use});
-          if (call.kind == PlainStore::Call::commit) seen.push_back({plan::Access::Kind::commit, call.use});
+          if (call.kind == PlainStore::Call::acquire) seen.push_back({plan::Access::Kind::lease, call.occurrence});
+          if (call.kind == PlainStore::Call::commit) seen.push_back({plan::Access::Kind::commit, call.occurrence});
         }
         store.calls.clear();
         return seen;

@@ -48,12 +48,12 @@ void stir(PlainStore& store) {
   store.publish();
 }
 
-// Checks some elements of every parameter that `uses` names.
-void check_parameters(PlainStore& store, const std::vector<plan::Use>& uses, const std::function<double()>& objective,
-                      int samples) {
+// Checks some elements of every parameter that `occurrences` names.
+void check_parameters(PlainStore& store, const std::vector<plan::Occurrence>& occurrences,
+                      const std::function<double()>& objective, int samples) {
   std::mt19937_64 random(11);
-  for (const auto& use : uses) {
-    const auto u = static_cast<std::size_t>(use.flat_group);
+  for (const auto& occurrence : occurrences) {
+    const auto u = static_cast<std::size_t>(occurrence.flat_group);
     for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
       const auto& parameter = store.flat_groups[u].parameters[p];
       if (parameter.update.kind != plan::Update::Kind::adamw) continue;  // it has no gradient
@@ -61,13 +61,14 @@ void check_parameters(PlainStore& store, const std::vector<plan::Use>& uses, con
       double scale = 0;
       objective();  // the gradients at the point itself
       for (std::int64_t i = 0; i < parameter.count(); ++i)
-        scale = std::max(scale, std::abs(store.gradient_of(use.flat_group, static_cast<int>(p), i)));
+        scale = std::max(scale, std::abs(store.gradient_of(occurrence.flat_group, static_cast<int>(p), i)));
       for (int k = 0; k < samples; ++k) {
         const auto i = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(parameter.count()));
-        chosen.emplace_back(i, store.gradient_of(use.flat_group, static_cast<int>(p), i));
+        chosen.emplace_back(i, store.gradient_of(occurrence.flat_group, static_cast<int>(p), i));
       }
       for (std::int64_t i = parameter.count(); i < parameter.stored_count(); ++i)
-        ASSERT_EQ(store.gradient_of(use.flat_group, static_cast<int>(p), i), 0.0) << "padding of " << parameter.name;
+        ASSERT_EQ(store.gradient_of(occurrence.flat_group, static_cast<int>(p), i), 0.0)
+            << "padding of " << parameter.name;
       for (const auto& [i, analytic] : chosen) {
         double& x = store.master[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + i)];
         const double numeric = derivative(x, 1e-3, objective, [&] { store.publish(); });
@@ -90,7 +91,7 @@ void whole_model(plan::ModelConfig m, plan::Recompute recompute) {
     targets = r.targets;
     return r.loss_sum;
   };
-  check_parameters(store, plan::uses(m), loss, emulated() ? 1 : 4);
+  check_parameters(store, plan::occurrences(m), loss, emulated() ? 1 : 4);
   EXPECT_TRUE(runner.saved.empty());
   EXPECT_EQ(runner.activations.used_bytes(), 0);
   EXPECT_EQ(runner.workspace.used_bytes(), 0);
@@ -196,9 +197,9 @@ TEST(FiniteDifferences, ChunksOfTheMaskedHead) {
   PlainStore store(m, DType::f64, 3);
   stir(store);
   Runner runner(m, {1, 300, DType::f64, 2});
-  const auto uses = plan::placed_blocks(m).back().uses;
+  const auto occurrences = plan::placed_blocks(m).back().occurrences;
   check_parameters(
-      store, {uses.front()}, [&] { return runner.train(store, batch).loss_sum; }, 2);
+      store, {occurrences.front()}, [&] { return runner.train(store, batch).loss_sum; }, 2);
 }
 
 // One block alone: the objective is <c, output> for a fixed random c, plus the loss if the block has one.
@@ -251,10 +252,11 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
     store.pull();
     return value + step.loss_sum;
   };
-  check_parameters(store, place.uses, objective, 4);
+  check_parameters(store, place.occurrences, objective, 4);
   EXPECT_EQ(store.held, 0);
   EXPECT_EQ(store.opened, 0);
-  for (const auto& use : place.uses) EXPECT_EQ((store.committed[{use.flat_group, use.use}]), 1);
+  for (const auto& occurrence : place.occurrences)
+    EXPECT_EQ((store.committed[{occurrence.flat_group, occurrence.index}]), 1);
   if (place.part == plan::Part::input) return;  // it has no input stream
   objective();
   const auto analytic = gradient;

@@ -18,7 +18,7 @@ plan::ModelConfig shape(std::int64_t hidden, std::int64_t ffn, bool biases) {
 
 template <class T> void input_gradient(const plan::ModelConfig& m, DType dtype) {
   PlainStore store(m, dtype, 5);
-  const plan::Use use{1, 0};
+  const plan::Occurrence occurrence{1, 0};
   const auto& flat_group = store.flat_groups[1];
   const int gate = plan::index_of(flat_group, "ffn.gate.weight"), up = plan::index_of(flat_group, "ffn.up.weight");
   const model::FusedLinear joined(
@@ -29,12 +29,12 @@ template <class T> void input_gradient(const plan::ModelConfig& m, DType dtype) 
   const plan::MicroShape micro{1, n, dtype, 1};
   tensor::Arena workspace(tensor::Category::workspace, plan::workspace_bytes(m, micro, plan::Pass::train), {});
   const auto exec = tensor::Exec::caller(&workspace, 1);
-  const auto lease = store.lease(use);
+  const auto lease = store.lease(occurrence);
   const Batch batch(formula_windows(m.vocabulary, 0, 1, n, false), false);
   model::Step step{*exec, &store, batch.micro, dtype, 0};
   std::vector<T> x(static_cast<std::size_t>(n * in));
   {
-    auto grads = store.grads(use);
+    auto grads = store.grads(occurrence);
     const model::AllRows input(step, base::View(x.data(), dtype, {n, in}, {}));
     joined.backward(step, lease, grads, base::View(dy.data(), dtype, {n, out}, {}), plan::Widths(m, 1), input,
                     base::View(dx.data(), dtype, {n, in}, {}));

@@ -15,14 +15,14 @@
 
 namespace trainyard::test {
 
-// Flat groups lie flat in plan::layout(flat group, 1), weights in the working dtype, gradients of each use apart in f32
-// (f64 for f64). open() fills the gradient with NaN where a block must overwrite it, so an element that was not written
-// shows.
+// Flat groups lie flat in plan::layout(flat group, 1), weights in the working dtype, gradients of each occurrence apart
+// in f32 (f64 for f64). open() fills the gradient with NaN where a block must overwrite it, so an element that was not
+// written shows.
 class PlainStore : public params::ParameterStore {
  public:
   struct Call {
     enum Kind { acquire, give_back, open, commit } kind;
-    plan::Use use;
+    plan::Occurrence occurrence;
     bool operator==(const Call&) const = default;
   };
 
@@ -82,17 +82,17 @@ class PlainStore : public params::ParameterStore {
       for (auto& g : gradients) g.pull();
   }
 
-  // Gradient element of a parameter: the sum over uses in declaration order.
+  // Gradient element of a parameter: the sum over occurrences in declaration order.
   double gradient_of(int flat_group, int slot, std::int64_t index) const {
     double sum = 0;
-    for (int use = 0; use < 2; ++use)
-      if (committed.count({flat_group, use})) sum += use_gradient(flat_group, use, slot, index);
+    for (int occurrence = 0; occurrence < 2; ++occurrence)
+      if (committed.count({flat_group, occurrence})) sum += occurrence_gradient(flat_group, occurrence, slot, index);
     return sum;
   }
-  double use_gradient(int flat_group, int use, int slot, std::int64_t index) const {
+  double occurrence_gradient(int flat_group, int occurrence, int slot, std::int64_t index) const {
     const auto at = static_cast<std::size_t>(
         layouts[static_cast<std::size_t>(flat_group)].offsets[static_cast<std::size_t>(slot)] + index);
-    const char* p = gradients_[use][static_cast<std::size_t>(flat_group)].host.data();
+    const char* p = gradients_[occurrence][static_cast<std::size_t>(flat_group)].host.data();
     return gradient_dtype_ == base::DType::f64 ? reinterpret_cast<const double*>(p)[at]
                                                : reinterpret_cast<const float*>(p)[at];
   }
@@ -112,39 +112,41 @@ class PlainStore : public params::ParameterStore {
   std::vector<plan::FlatLayout> layouts;
   std::vector<std::vector<double>> master;  // per flat group, flat
   std::vector<Call> calls;
-  std::map<std::pair<int, int>, int> committed;  // (flat group, use) -> times
+  std::map<std::pair<int, int>, int> committed;  // (flat group, occurrence) -> times
   int held = 0, opened = 0;
 
  protected:
-  void acquire(plan::Use use) override {
-    calls.push_back({Call::acquire, use});
+  void acquire(plan::Occurrence occurrence) override {
+    calls.push_back({Call::acquire, occurrence});
     ++held;
   }
-  void give_back(plan::Use use) override {
-    calls.push_back({Call::give_back, use});
+  void give_back(plan::Occurrence occurrence) override {
+    calls.push_back({Call::give_back, occurrence});
     --held;
   }
-  base::View weight(plan::Use use, int slot) override { return view(weights_, use.flat_group, slot, dtype_); }
-  void open(plan::Use use, int) override {
-    calls.push_back({Call::open, use});
+  base::View weight(plan::Occurrence occurrence, int slot) override {
+    return view(weights_, occurrence.flat_group, slot, dtype_);
+  }
+  void open(plan::Occurrence occurrence, int) override {
+    calls.push_back({Call::open, occurrence});
     ++opened;
     if (fill_ == Fill::nothing) return;
-    auto& g = gradients_[use.use][static_cast<std::size_t>(use.flat_group)];
-    const auto& flat_group = flat_groups[static_cast<std::size_t>(use.flat_group)];
+    auto& g = gradients_[occurrence.index][static_cast<std::size_t>(occurrence.flat_group)];
+    const auto& flat_group = flat_groups[static_cast<std::size_t>(occurrence.flat_group)];
     for (std::size_t p = 0; p < flat_group.parameters.size(); ++p)
-      for (std::int64_t i = 0; i < layouts[static_cast<std::size_t>(use.flat_group)].count(p); ++i)
+      for (std::int64_t i = 0; i < layouts[static_cast<std::size_t>(occurrence.flat_group)].count(p); ++i)
         put(g.host.data(), gradient_dtype_,
-            static_cast<std::size_t>(layouts[static_cast<std::size_t>(use.flat_group)].offsets[p] + i),
+            static_cast<std::size_t>(layouts[static_cast<std::size_t>(occurrence.flat_group)].offsets[p] + i),
             std::numeric_limits<double>::quiet_NaN());
     g.push();
   }
-  base::View gradient(plan::Use use, int, int slot) override {
-    return view(gradients_[use.use], use.flat_group, slot, gradient_dtype_);
+  base::View gradient(plan::Occurrence occurrence, int, int slot) override {
+    return view(gradients_[occurrence.index], occurrence.flat_group, slot, gradient_dtype_);
   }
-  void commit(plan::Use use, int) override {
-    calls.push_back({Call::commit, use});
+  void commit(plan::Occurrence occurrence, int) override {
+    calls.push_back({Call::commit, occurrence});
     --opened;
-    ++committed[{use.flat_group, use.use}];
+    ++committed[{occurrence.flat_group, occurrence.index}];
   }
 
  private:

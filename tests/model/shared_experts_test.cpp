@@ -62,32 +62,33 @@ class ShareStore : public params::ParameterStore {
   std::vector<int> sources;
 
  protected:
-  void acquire(plan::Use) override {}
-  void give_back(plan::Use) override {}
-  base::View weight(plan::Use use, int index) override {
-    const auto u = static_cast<std::size_t>(use.flat_group);
+  void acquire(plan::Occurrence) override {}
+  void give_back(plan::Occurrence) override {}
+  base::View weight(plan::Occurrence occurrence, int index) override {
+    const auto u = static_cast<std::size_t>(occurrence.flat_group);
     return slot(weights_[u], layouts[u], static_cast<std::size_t>(index), dtype_);
   }
-  char* of_source(plan::Use use, int source) {
-    const auto u = static_cast<std::size_t>(use.flat_group);
+  char* of_source(plan::Occurrence occurrence, int source) {
+    const auto u = static_cast<std::size_t>(occurrence.flat_group);
     return gradients_[u].data() + source * layouts[u].padded * base::size_of(wide_);
   }
   // One at a time, in their order.
-  void open(plan::Use use, int source) override {
-    const auto u = static_cast<std::size_t>(use.flat_group);
+  void open(plan::Occurrence occurrence, int source) override {
+    const auto u = static_cast<std::size_t>(occurrence.flat_group);
     EXPECT_EQ(next_[u], source) << flat_groups[u].name;
     EXPECT_FALSE(std::exchange(open_[u], true) != 0) << flat_groups[u].name;
-    std::memset(of_source(use, source), 0xff, static_cast<std::size_t>(layouts[u].padded * base::size_of(wide_)));
+    std::memset(of_source(occurrence, source), 0xff,
+                static_cast<std::size_t>(layouts[u].padded * base::size_of(wide_)));
   }
-  base::View gradient(plan::Use use, int source, int index) override {
-    const auto u = static_cast<std::size_t>(use.flat_group);
+  base::View gradient(plan::Occurrence occurrence, int source, int index) override {
+    const auto u = static_cast<std::size_t>(occurrence.flat_group);
     EXPECT_EQ(next_[u], source) << flat_groups[u].name;
     auto view = slot(gradients_[u], layouts[u], static_cast<std::size_t>(index), wide_);
     view.data = static_cast<char*>(view.data) + source * layouts[u].padded * base::size_of(wide_);
     return view;
   }
-  void commit(plan::Use use, int source) override {
-    const auto u = static_cast<std::size_t>(use.flat_group);
+  void commit(plan::Occurrence occurrence, int source) override {
+    const auto u = static_cast<std::size_t>(occurrence.flat_group);
     EXPECT_EQ(next_[u], source) << flat_groups[u].name;
     open_[u] = false;
     next_[u] = (source + 1) % sources[u];
@@ -101,7 +102,7 @@ class ShareStore : public params::ParameterStore {
 };
 
 plan::ModelConfig model_of(const plan::ExpertConfig& experts, plan::ModelConfig m) {
-  m.tied = false;  // one use of each flat group
+  m.tied = false;  // one occurrence of each flat group
   m.experts = experts;
   return m;
 }

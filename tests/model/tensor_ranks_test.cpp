@@ -32,7 +32,7 @@ plan::ModelConfig eight_heads(plan::ModelConfig m, std::int64_t lanes) {
 struct Whole {
   double loss = 0, evaluated = 0;
   std::int64_t targets = 0;
-  std::vector<std::vector<std::vector<double>>> gradients;  // by flat group, slot, element; of both uses
+  std::vector<std::vector<std::vector<double>>> gradients;  // by flat group, slot, element; of both occurrences
 };
 
 // Biases and norms are not what they begin as: 0 and 1 hide what is added or scaled twice.

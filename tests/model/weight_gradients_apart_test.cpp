@@ -109,17 +109,17 @@ TEST(WeightGradientsApart, LeasesAndCommitsAsPredicted) {
     Micro micro(m, shape, runner, 0);
     micro.flow = runner.decoder.forward(micro.step, micro.saved);
     const auto seen = [&] {
-      std::vector<std::pair<Kind, plan::Use>> out;
+      std::vector<std::pair<Kind, plan::Occurrence>> out;
       for (const auto& call : micro.store.calls) {
-        if (call.kind == PlainStore::Call::acquire) out.emplace_back(Kind::lease, call.use);
-        if (call.kind == PlainStore::Call::commit) out.emplace_back(Kind::commit, call.use);
+        if (call.kind == PlainStore::Call::acquire) out.emplace_back(Kind::lease, call.occurrence);
+        if (call.kind == PlainStore::Call::commit) out.emplace_back(Kind::commit, call.occurrence);
       }
       micro.store.calls.clear();
       return out;
     };
     const auto predicted = [](const std::vector<plan::Access>& accesses) {
-      std::vector<std::pair<Kind, plan::Use>> out;
-      for (const auto& a : accesses) out.emplace_back(a.kind, a.use);
+      std::vector<std::pair<Kind, plan::Occurrence>> out;
+      for (const auto& a : accesses) out.emplace_back(a.kind, a.occurrence);
       return out;
     };
     seen();

@@ -49,7 +49,7 @@ struct Rank {
   plan::StateShape shape;
   plan::StateBytes bytes;
   std::vector<plan::Access> accesses;
-  std::vector<plan::Use> leases;
+  std::vector<plan::Occurrence> leases;
   tensor::Arena parameters{Category::parameters, bytes.parameters},
       gathered{Category::gathered_flat_groups, bytes.gathered_flat_groups},
       gradients{Category::gradients, bytes.gradients},
@@ -79,12 +79,12 @@ params::StoreContext context_of(Rank& r, comm::World& world) {
 std::vector<std::vector<float>> weights_of(Rank& r, params::ZeroStore& store) {
   std::vector<std::vector<float>> out(r.set.flat_groups.size());
   store.begin_step({{r.leases}, {0}});
-  for (const auto use : r.leases) {
-    const auto lease = store.lease(use);
-    auto& values = out[static_cast<std::size_t>(use.flat_group)];
+  for (const auto occurrence : r.leases) {
+    const auto lease = store.lease(occurrence);
+    auto& values = out[static_cast<std::size_t>(occurrence.flat_group)];
     if (!values.empty()) continue;
-    for (std::size_t slot = 0; slot < r.set.flat_groups[static_cast<std::size_t>(use.flat_group)].parameters.size();
-         ++slot) {
+    for (std::size_t slot = 0;
+         slot < r.set.flat_groups[static_cast<std::size_t>(occurrence.flat_group)].parameters.size(); ++slot) {
       const auto view = lease.weight(static_cast<int>(slot));
       values.insert(values.end(), view.ptr<float>(), view.ptr<float>() + view.count());
     }
@@ -98,12 +98,12 @@ void commit_all(Rank& r, params::ZeroStore& store, std::int64_t round, double va
   store.begin_backward({round, params::GradientFold::Position::Place::only});
   for (const auto& access : r.accesses) {
     if (access.kind == plan::Access::Kind::lease) {
-      const auto lease = store.lease(access.use);
+      const auto lease = store.lease(access.occurrence);
       continue;
     }
-    auto grads = store.grads(access.use);
+    auto grads = store.grads(access.occurrence);
     for (std::size_t slot = 0;
-         slot < r.set.flat_groups[static_cast<std::size_t>(access.use.flat_group)].parameters.size(); ++slot)
+         slot < r.set.flat_groups[static_cast<std::size_t>(access.occurrence.flat_group)].parameters.size(); ++slot)
       kernels::fill(*r.compute, grads.gradient(static_cast<int>(slot)), value);
     grads.commit();
   }

@@ -17,23 +17,24 @@ Place place(std::int64_t in_group, std::int64_t fold) {
   return in_group == 0 ? Place::first : in_group + 1 == fold ? Place::last : Place::middle;
 }
 
-// A step as the engine does it: this rank's groups round by round, uses from the last to the first; where it has no
-// group it idles.
+// A step as the engine does it: this rank's groups round by round, occurrences from the last to the first; where it has
+// no group it idles.
 void fold_step(GradientFold& fold, const Ground& g, const PlainModel& plain, Values kind, std::int64_t step) {
   const auto groups = g.cut.micros / g.cut.fold;
   for (std::int64_t round = 0; round * g.cut.ranks < groups; ++round) {
     const auto group = round * g.cut.ranks + g.rank();
     if (group >= groups) {
-      for (auto use = plain.uses.rbegin(); use != plain.uses.rend(); ++use) fold.idle(*use, round);
+      for (auto occurrence = plain.occurrences.rbegin(); occurrence != plain.occurrences.rend(); ++occurrence)
+        fold.idle(*occurrence, round);
       continue;
     }
     for (std::int64_t k = 0; k < g.cut.fold; ++k) {
       fold.begin_micro({round, place(k, g.cut.fold)});
-      for (auto use = plain.uses.rbegin(); use != plain.uses.rend(); ++use) {
-        fold.open(*use);
-        ASSERT_EQ(fold.whole(*use).count(), plain.flat_group(use->flat_group).padded);
-        fill(fold.whole(*use), plain.gradient(kind, step, group * g.cut.fold + k, *use));
-        fold.commit(*use);
+      for (auto occurrence = plain.occurrences.rbegin(); occurrence != plain.occurrences.rend(); ++occurrence) {
+        fold.open(*occurrence);
+        ASSERT_EQ(fold.whole(*occurrence).count(), plain.flat_group(occurrence->flat_group).padded);
+        fill(fold.whole(*occurrence), plain.gradient(kind, step, group * g.cut.fold + k, *occurrence));
+        fold.commit(*occurrence);
       }
     }
   }
@@ -55,7 +56,7 @@ void expect_plain_folds(const plan::ModelConfig& model, const ParallelLayout& cu
   on_ranks(
       model, cut,
       [&](Ground& g) {
-        const PlainModel plain(g.set.flat_groups, g.set.uses, cut.ranks);
+        const PlainModel plain(g.set.flat_groups, g.set.occurrences, cut.ranks);
         GradientFold fold(g.context);
         EXPECT_TRUE(g.full({&g.gradients, &g.flat_group_gradients, &g.staging}))
             << cut.text() << ": the plan gave other buffers";
@@ -122,13 +123,13 @@ TEST_P(Fold, NoBufferIsGivenAwayUnderAReduction) {
 // The plain model itself: the order of adding is seen in the bits, and a group is folded by itself.
 TEST(PlainFold, ShowsTheOrder) {
   const auto model = tied_model();
-  const PlainModel plain(plan::flat_groups(model), plan::uses(model), 1);
+  const PlainModel plain(plan::flat_groups(model), plan::occurrences(model), 1);
   EXPECT_NE(plain.folded(Values::scattered, 0, 6, 1), plain.folded(Values::scattered, 0, 6, 2));
   EXPECT_EQ(plain.folded(Values::integers, 0, 6, 1), plain.folded(Values::integers, 0, 6, 2));
   EXPECT_NE(plain.folded(Values::scattered, 0, 6, 2), plain.folded(Values::scattered, 0, 6, 3));
   float exact = 0;
   for (int micro = 0; micro < 6; ++micro)
-    for (int use = 0; use < 2; ++use) exact += value(Values::integers, 0, micro, 0, use, 7);
+    for (int occurrence = 0; occurrence < 2; ++occurrence) exact += value(Values::integers, 0, micro, 0, occurrence, 7);
   EXPECT_EQ(plain.folded(Values::integers, 0, 6, 3)[0][7], exact);
 }
 

@@ -43,10 +43,10 @@ void load(Parts& parts, const Ground& g, const PlainModel& plain) {
 // Every rank has one micro-batch of the step.
 void fold(Parts& parts, const Ground& g, const PlainModel& plain, std::int64_t step) {
   parts.gradients.begin_micro({0, params::GradientFold::Position::Place::only});
-  for (const auto use : plain.uses) {
-    parts.gradients.open(use);
-    fill(parts.gradients.whole(use), plain.gradient(Values::scattered, step, g.rank(), use));
-    parts.gradients.commit(use);
+  for (const auto occurrence : plain.occurrences) {
+    parts.gradients.open(occurrence);
+    fill(parts.gradients.whole(occurrence), plain.gradient(Values::scattered, step, g.rank(), occurrence));
+    parts.gradients.commit(occurrence);
   }
   parts.gradients.finish();
   if (g.cut.zero == 0) parts.gradients.gather_sums();
@@ -76,7 +76,7 @@ TEST(Optimizer, UpdatesAreThePlainOnes) {
       for (int ranks = 1; ranks <= 4; ++ranks)
         for (const auto working : {base::DType::f32, base::DType::bf16})
           on_ranks(model, {ranks, zero, working, ranks}, [](Ground& g) {
-            PlainModel plain(g.set.flat_groups, g.set.uses, g.cut.ranks);
+            PlainModel plain(g.set.flat_groups, g.set.occurrences, g.cut.ranks);
             plain.scatter(5);
             Parts parts(g);
             EXPECT_TRUE(g.full({&g.optimizer, &g.parameters})) << g.cut.text();
@@ -95,17 +95,18 @@ TEST(Optimizer, UpdatesAreThePlainOnes) {
 TEST(Optimizer, DecayAppliesToTheParametersThatSaySo) {
   for (const int zero : {0, 2})
     on_ranks(tied_model(), {3, zero, base::DType::f32, 3}, [](Ground& g) {
-      PlainModel plain(g.set.flat_groups, g.set.uses, 3);
+      PlainModel plain(g.set.flat_groups, g.set.occurrences, 3);
       plain.scatter(6);
       for (auto& u : plain.flat_groups)
         std::fill(u.m.begin(), u.m.end(), 0.0f), std::fill(u.v.begin(), u.v.end(), 0.0f);
       Parts parts(g);
       load(parts, g, plain);
-      for (const auto use : plain.uses) {
+      for (const auto occurrence : plain.occurrences) {
         parts.gradients.begin_micro({0, params::GradientFold::Position::Place::only});
-        parts.gradients.open(use);
-        fill(parts.gradients.whole(use), Floats(static_cast<std::size_t>(plain.flat_group(use.flat_group).padded)));
-        parts.gradients.commit(use);
+        parts.gradients.open(occurrence);
+        fill(parts.gradients.whole(occurrence),
+             Floats(static_cast<std::size_t>(plain.flat_group(occurrence.flat_group).padded)));
+        parts.gradients.commit(occurrence);
       }
       parts.gradients.finish();
       if (g.cut.zero == 0) parts.gradients.gather_sums();

@@ -58,7 +58,7 @@ TEST(Overlap, ALeaseWaitsForItsOwnGather) {
   with_permits({2, 3, base::DType::f32, 2, 1, 2}, [](Ground& g, Permits& permits) {
     const auto weights = params::make_gathered_weights(g.context);
     zero_shards(*weights, g);
-    const std::vector<plan::Use> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0}};
+    const std::vector<plan::Occurrence> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0}};
     weights->begin_pass(order);
     for (std::size_t k = 0; k < order.size(); ++k) {
       permits.give(1);
@@ -75,13 +75,13 @@ TEST(Overlap, UpdatedWeightsArriveBehindThePass) {
     with_permits({2, zero, base::DType::f32, 2}, [](Ground& g, Permits& permits) {
       const auto weights = params::make_whole_weights(g.context);
       zero_shards(*weights, g);
-      const std::vector<plan::Use> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0}};
+      const std::vector<plan::Occurrence> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0}};
       weights->begin_pass(order);
       EXPECT_EQ(g.data.calls.size(), order.size());
-      for (const auto use : order) {
+      for (const auto occurrence : order) {
         permits.give(1);
-        weights->acquire(use);
-        weights->give_back(use);
+        weights->acquire(occurrence);
+        weights->give_back(occurrence);
       }
     });
 }
@@ -94,8 +94,9 @@ TEST(Overlap, ReductionsRunBehindTheBackwardPass) {
       with_permits({2, zero, base::DType::f32, 2, 1, slots}, [zero, slots](Ground& g, Permits& permits) {
         params::GradientFold fold(g.context);
         fold.begin_micro({0, params::GradientFold::Position::Place::only});
-        const std::vector<plan::Use> order{{0, 1}, {7, 0}, {6, 0}, {5, 0}, {4, 0},
-                                           {3, 0}, {2, 0}, {1, 0}, {0, 0}};  // the last two share the slot of the table
+        const std::vector<plan::Occurrence> order{
+            {0, 1}, {7, 0}, {6, 0}, {5, 0}, {4, 0},
+            {3, 0}, {2, 0}, {1, 0}, {0, 0}};  // the last two share the slot of the table
         const int layers_begin = 2, layers_end = 7;
         int given = 0;
         for (int k = 0; k < static_cast<int>(order.size()); ++k) {
@@ -107,10 +108,10 @@ TEST(Overlap, ReductionsRunBehindTheBackwardPass) {
                              : table_again ? 1
                                            : 0;
           if (needed > given) permits.give(needed - given), given = needed;
-          const auto use = order[static_cast<std::size_t>(k)];
-          fold.open(use);
-          tensor::clear(*g.compute, fold.whole(use));
-          fold.commit(use);
+          const auto occurrence = order[static_cast<std::size_t>(k)];
+          fold.open(occurrence);
+          tensor::clear(*g.compute, fold.whole(occurrence));
+          fold.commit(occurrence);
           EXPECT_EQ(g.data.calls.size(), static_cast<std::size_t>(k) + 1) << g.cut.text();
         }
         EXPECT_LT(given, static_cast<int>(order.size()));

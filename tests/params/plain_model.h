@@ -72,8 +72,8 @@ struct PlainAdamW {
 
 class PlainModel {
  public:
-  PlainModel(const std::vector<plan::FlatGroup>& described, const std::vector<plan::Use>& order, int shards)
-      : uses(order) {
+  PlainModel(const std::vector<plan::FlatGroup>& described, const std::vector<plan::Occurrence>& order, int shards)
+      : occurrences(order) {
     for (const auto& flat_group : described) {
       PlainFlatGroup u;
       std::int64_t end = 0;
@@ -109,12 +109,13 @@ class PlainModel {
       }
   }
 
-  // The gradient of one micro-batch for one use of a flat group.
-  Floats gradient(Values kind, std::int64_t step, std::int64_t micro, plan::Use use) const {
-    const auto& u = flat_group(use.flat_group);
+  // The gradient of one micro-batch for one occurrence of a flat group.
+  Floats gradient(Values kind, std::int64_t step, std::int64_t micro, plan::Occurrence occurrence) const {
+    const auto& u = flat_group(occurrence.flat_group);
     Floats out(u.live.size());
     for (std::size_t i = 0; i < out.size(); ++i)
-      if (u.live[i]) out[i] = value(kind, step, micro, use.flat_group, use.use, static_cast<std::int64_t>(i));
+      if (u.live[i])
+        out[i] = value(kind, step, micro, occurrence.flat_group, occurrence.index, static_cast<std::int64_t>(i));
     return out;
   }
 
@@ -122,15 +123,15 @@ class PlainModel {
   // are added to the first (decision 4).
   std::vector<Floats> folded(Values kind, std::int64_t step, std::int64_t micros, std::int64_t fold) const {
     std::vector<Floats> out(flat_groups.size());
-    for (const auto& use : uses) {
+    for (const auto& occurrence : occurrences) {
       Floats sum;
       for (std::int64_t group = 0; group * fold < micros; ++group) {
         Floats local;
         for (std::int64_t m = group * fold; m < std::min(micros, (group + 1) * fold); ++m)
-          add(local, gradient(kind, step, m, use));
+          add(local, gradient(kind, step, m, occurrence));
         add(sum, local);
       }
-      add(out[static_cast<std::size_t>(use.flat_group)], sum);
+      add(out[static_cast<std::size_t>(occurrence.flat_group)], sum);
     }
     return out;
   }
@@ -155,7 +156,7 @@ class PlainModel {
   }
 
   std::vector<PlainFlatGroup> flat_groups;
-  std::vector<plan::Use> uses;
+  std::vector<plan::Occurrence> occurrences;
 
  private:
   static void add(Floats& sum, const Floats& next) {

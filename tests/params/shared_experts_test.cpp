@@ -104,9 +104,9 @@ class Rank {
     std::map<std::string, std::vector<char>> out;
     const auto leases = plan::leases_of(plan::evaluation_accesses(part_));
     store_.begin_evaluation(leases);
-    for (const auto& use : leases) {
-      const auto lease = store_.lease(use);
-      const auto& flat_group = context_.flat_group(use.flat_group);
+    for (const auto& occurrence : leases) {
+      const auto lease = store_.lease(occurrence);
+      const auto& flat_group = context_.flat_group(occurrence.flat_group);
       for (std::size_t p = 0; p < flat_group.parameters.size(); ++p) {
         const auto view = lease.weight(static_cast<int>(p));
         const auto* bytes = static_cast<const char*>(view.data);
@@ -153,7 +153,7 @@ class Rank {
       return group < 0 ? -1 : batch.first_micro(group) + k;
     };
     for (const auto& access : accesses_) {
-      const auto u = access.use.flat_group;
+      const auto u = access.occurrence.flat_group;
       const auto& flat_group = context_.flat_group(u);
       const bool shared = flat_group.group.has(plan::Axis::expert_data);
       const int mine = topology_.turn(world_.rank), alike = shape_.ranks / shape_.experts;
@@ -164,18 +164,19 @@ class Rank {
       }
       store_.begin_backward(position);
       if (access.kind == plan::Access::Kind::lease) {
-        const auto lease = store_.lease(access.use);
+        const auto lease = store_.lease(access.occurrence);
         continue;
       }
       for (int source = 0; source < (shared ? shape_.experts : 1); ++source) {
-        auto grads = store_.grads(access.use, source);
+        auto grads = store_.grads(access.occurrence, source);
         const auto m = shared ? micro_of(source * alike + mine % alike) : own;
         EXPECT_EQ(grads.wanted(), m >= 0);
         for (std::size_t p = 0; p < flat_group.parameters.size() && m >= 0; ++p) {
           auto* out = grads.gradient(static_cast<int>(p)).ptr<float>();
           const auto& parameter = flat_group.parameters[p];
           for (std::int64_t i = 0; i < parameter.stored_count(); ++i)
-            out[i] = i < parameter.count() ? gradient_value(parameter, step, m + 100 * access.use.use, i) : 0.0f;
+            out[i] =
+                i < parameter.count() ? gradient_value(parameter, step, m + 100 * access.occurrence.index, i) : 0.0f;
         }
         grads.commit();
       }

@@ -29,8 +29,8 @@ void write_shards(Weights& weights, const Ground& g, const PlainModel& plain) {
   weights.shards_changed();
 }
 
-std::vector<plan::Use> uses_of(std::initializer_list<int> flat_groups) {
-  std::vector<plan::Use> out;
+std::vector<plan::Occurrence> occurrences_of(std::initializer_list<int> flat_groups) {
+  std::vector<plan::Occurrence> out;
   for (int u : flat_groups) out.push_back({u, 0});
   return out;
 }
@@ -51,14 +51,14 @@ std::vector<std::int64_t> padded(const PlainModel& plain, std::initializer_list<
 }
 
 // The first look finds a lease that did not wait, the second one under which a fetch overwrote the buffer.
-void expect_lease(Weights& weights, Ground& g, const PlainModel& plain, plan::Use use) {
-  weights.acquire(use);
-  EXPECT_EQ(difference(weights.whole(use.flat_group), plain.flat_group(use.flat_group).weight), "")
-      << g.cut.text() << " flat group " << use.flat_group;
+void expect_lease(Weights& weights, Ground& g, const PlainModel& plain, plan::Occurrence occurrence) {
+  weights.acquire(occurrence);
+  EXPECT_EQ(difference(weights.whole(occurrence.flat_group), plain.flat_group(occurrence.flat_group).weight), "")
+      << g.cut.text() << " flat group " << occurrence.flat_group;
   g.context.communication.synchronize();
-  EXPECT_EQ(difference(weights.whole(use.flat_group), plain.flat_group(use.flat_group).weight), "")
-      << g.cut.text() << " flat group " << use.flat_group << " in the lease";
-  weights.give_back(use);
+  EXPECT_EQ(difference(weights.whole(occurrence.flat_group), plain.flat_group(occurrence.flat_group).weight), "")
+      << g.cut.text() << " flat group " << occurrence.flat_group << " in the lease";
+  weights.give_back(occurrence);
 }
 
 TEST(Weights, ALeaseSeesTheShardsOfTheLastUpdate) {
@@ -70,15 +70,15 @@ TEST(Weights, ALeaseSeesTheShardsOfTheLastUpdate) {
           on_ranks(
               tied_model(), {ranks, zero, working, ranks, 1, slots},
               [](Ground& g) {
-                PlainModel plain(g.set.flat_groups, g.set.uses, g.cut.ranks);
+                PlainModel plain(g.set.flat_groups, g.set.occurrences, g.cut.ranks);
                 const auto weights = make_weights(g);
                 EXPECT_TRUE(g.full({&g.parameters, &g.gathered})) << g.cut.text();
                 for (std::int64_t update = 0; update < 3; ++update) {
                   plain.scatter(update);
                   write_shards(*weights, g, plain);
                   for (int pass = 0; pass < 2; ++pass) {
-                    weights->begin_pass(g.set.uses);
-                    for (const auto use : g.set.uses) expect_lease(*weights, g, plain, use);
+                    weights->begin_pass(g.set.occurrences);
+                    for (const auto occurrence : g.set.occurrences) expect_lease(*weights, g, plain, occurrence);
                   }
                 }
               },
@@ -90,19 +90,19 @@ TEST(Weights, ALeaseSeesTheShardsOfTheLastUpdate) {
 // does not lease behind them; nothing in the passes after it.
 TEST(Weights, WholeOnesAreGatheredOnceInTheOrderOfTheLeases) {
   on_ranks(tied_model(), {2, 1}, [](Ground& g) {
-    PlainModel plain(g.set.flat_groups, g.set.uses, 2);
+    PlainModel plain(g.set.flat_groups, g.set.occurrences, 2);
     ASSERT_EQ(g.flat_groups(), 8);  // the token table, the positions, five layers, the final norm
     const auto weights = make_weights(g);
-    weights->begin_pass(g.set.uses);
+    weights->begin_pass(g.set.occurrences);
     EXPECT_TRUE(g.data.calls.empty());
     plain.scatter(1);
     write_shards(*weights, g, plain);
     EXPECT_TRUE(g.data.calls.empty());
-    const std::vector<plan::Use> order{{7, 0}, {0, 1}, {3, 0}, {0, 0}};
+    const std::vector<plan::Occurrence> order{{7, 0}, {0, 1}, {3, 0}, {0, 0}};
     weights->begin_pass(order);
     EXPECT_EQ(gathered(g), padded(plain, {7, 0, 3, 1, 2, 4, 5, 6}));
-    for (const auto use : order) expect_lease(*weights, g, plain, use);
-    weights->begin_pass(g.set.uses);
+    for (const auto occurrence : order) expect_lease(*weights, g, plain, occurrence);
+    weights->begin_pass(g.set.occurrences);
     weights->complete();
     EXPECT_EQ(g.data.calls.size(), 8u);
     for (int u = 0; u < g.flat_groups(); ++u)
@@ -113,7 +113,7 @@ TEST(Weights, WholeOnesAreGatheredOnceInTheOrderOfTheLeases) {
 // complete() leaves nothing to gather and nothing to wait for.
 TEST(Weights, CompleteOnesAreWholeWithoutAPass) {
   on_ranks(tied_model(), {3, 2, base::DType::bf16}, [](Ground& g) {
-    PlainModel plain(g.set.flat_groups, g.set.uses, 3);
+    PlainModel plain(g.set.flat_groups, g.set.occurrences, 3);
     const auto weights = make_weights(g);
     plain.scatter(4);
     write_shards(*weights, g, plain);
@@ -121,7 +121,7 @@ TEST(Weights, CompleteOnesAreWholeWithoutAPass) {
     for (int u = 0; u < g.flat_groups(); ++u)
       EXPECT_EQ(difference(weights->whole(u), plain.flat_group(u).weight), "") << u;
     const auto calls = g.data.calls.size();
-    weights->begin_pass(g.set.uses);
+    weights->begin_pass(g.set.occurrences);
     EXPECT_EQ(g.data.calls.size(), calls);
   });
 }
@@ -129,11 +129,11 @@ TEST(Weights, CompleteOnesAreWholeWithoutAPass) {
 // One rank has nothing to gather at stages 0 to 2.
 TEST(Weights, OneRankGathersNoWholeOnes) {
   on_ranks(tied_model(), {1, 1}, [](Ground& g) {
-    PlainModel plain(g.set.flat_groups, g.set.uses, 1);
+    PlainModel plain(g.set.flat_groups, g.set.occurrences, 1);
     const auto weights = make_weights(g);
     plain.scatter(1);
     write_shards(*weights, g, plain);
-    weights->begin_pass(g.set.uses);
+    weights->begin_pass(g.set.occurrences);
     weights->complete();
     EXPECT_TRUE(g.data.calls.empty());
   });
@@ -149,11 +149,11 @@ TEST(Weights, SlotsBoundHowFarIsFetchedAhead) {
                                                                           {9, {8, 8, 8, 8, 8, 8, 8, 8}}};
   for (const auto& [slots, counts] : expected)
     on_ranks(tied_model(), {2, 3, base::DType::f32, 2, 1, slots}, [&counts = counts](Ground& g) {
-      PlainModel plain(g.set.flat_groups, g.set.uses, 2);
+      PlainModel plain(g.set.flat_groups, g.set.occurrences, 2);
       const auto weights = make_weights(g);
       plain.scatter(9);
       write_shards(*weights, g, plain);
-      const auto order = uses_of({0, 1, 2, 3, 4, 5, 6, 7});
+      const auto order = occurrences_of({0, 1, 2, 3, 4, 5, 6, 7});
       for (int pass = 0; pass < 2; ++pass) {
         g.data.calls.clear();
         weights->begin_pass(order);
@@ -167,30 +167,31 @@ TEST(Weights, SlotsBoundHowFarIsFetchedAhead) {
     });
 }
 
-// The second use of a tied table is a lease and a gather of its own; layers go back through their slots in reverse.
+// The second occurrence of a tied table is a lease and a gather of its own; layers go back through their slots in
+// reverse.
 TEST(Weights, EveryLeaseIsAGather) {
   for (const int slots : {1, 2, 9})
     on_ranks(tied_model(), {2, 3, base::DType::bf16, 2, 1, slots}, [](Ground& g) {
-      PlainModel plain(g.set.flat_groups, g.set.uses, 2);
+      PlainModel plain(g.set.flat_groups, g.set.occurrences, 2);
       const auto weights = make_weights(g);
       plain.scatter(2);
       write_shards(*weights, g, plain);
-      const std::vector<plan::Use> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0},
-                                         {7, 0}, {0, 1}, {6, 0}, {5, 0}, {4, 0}, {3, 0}, {2, 0}};
+      const std::vector<plan::Occurrence> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0},
+                                                {7, 0}, {0, 1}, {6, 0}, {5, 0}, {4, 0}, {3, 0}, {2, 0}};
       weights->begin_pass(order);
-      for (const auto use : order) expect_lease(*weights, g, plain, use);
+      for (const auto occurrence : order) expect_lease(*weights, g, plain, occurrence);
       std::vector<std::int64_t> want;
-      for (const auto use : order) want.push_back(plain.flat_group(use.flat_group).padded);
+      for (const auto occurrence : order) want.push_back(plain.flat_group(occurrence.flat_group).padded);
       EXPECT_EQ(gathered(g), want);
     });
 }
 
 TEST(Weights, ALeaseOutOfTheStatedOrderIsRefused) {
   on_ranks(tied_model(), {1, 3}, [](Ground& g) {
-    const PlainModel plain(g.set.flat_groups, g.set.uses, 1);
+    const PlainModel plain(g.set.flat_groups, g.set.occurrences, 1);
     const auto weights = make_weights(g);
     write_shards(*weights, g, plain);
-    const auto order = uses_of({0, 1});
+    const auto order = occurrences_of({0, 1});
     weights->begin_pass(order);
     EXPECT_THROW(weights->acquire({1, 0}), std::logic_error);
     weights->acquire({0, 0});
@@ -210,20 +211,21 @@ TEST(Weights, ALeaseOutOfTheStatedOrderIsRefused) {
 TEST(WeightStore, LeasesParametersInTheirStoredShape) {
   for (const int zero : {0, 3})
     on_ranks(untied_model(), {2, zero, base::DType::f32, 2}, [zero](Ground& g) {
-      PlainModel plain(g.set.flat_groups, g.set.uses, 2);
+      PlainModel plain(g.set.flat_groups, g.set.occurrences, 2);
       params::WeightStore store(g.context);
       plain.scatter(3);
       write_shards(store.weights(), g, plain);
-      store.begin_evaluation(g.set.uses);
-      for (const auto use : g.set.uses) {
-        const auto lease = store.lease(use);
-        const auto& parameters = g.set.flat_groups[static_cast<std::size_t>(use.flat_group)].parameters;
+      store.begin_evaluation(g.set.occurrences);
+      for (const auto occurrence : g.set.occurrences) {
+        const auto lease = store.lease(occurrence);
+        const auto& parameters = g.set.flat_groups[static_cast<std::size_t>(occurrence.flat_group)].parameters;
         for (std::size_t p = 0; p < parameters.size(); ++p) {
           const auto w = lease.weight(static_cast<int>(p));
           const auto& stored = parameters[p].stored;
           EXPECT_EQ(w.shape[0], stored[0]) << parameters[p].name;
           EXPECT_EQ(w.cols(), stored.back()) << parameters[p].name;
-          EXPECT_EQ(difference(w, plain.flat_group(use.flat_group).weight, plain.flat_group(use.flat_group).offsets[p]),
+          EXPECT_EQ(difference(w, plain.flat_group(occurrence.flat_group).weight,
+                               plain.flat_group(occurrence.flat_group).offsets[p]),
                     "")
               << parameters[p].name << " at ZeRO " << zero;
         }

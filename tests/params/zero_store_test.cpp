@@ -41,15 +41,15 @@ void initialize(PlainModel& plain, const std::vector<plan::FlatGroup>& flat_grou
 }
 
 void expect_weights(const params::Lease& lease, const Ground& g, const Floats& flat_group, const PlainPart& part,
-                    plan::Use use) {
-  for (std::size_t p = 0; p < g.context.flat_group(use.flat_group).parameters.size(); ++p)
-    EXPECT_EQ(difference(lease.weight(static_cast<int>(p)), flat_group, part.offset(use.flat_group, p)), "")
-        << g.cut.text() << " flat group " << use.flat_group << " parameter " << p;
+                    plan::Occurrence occurrence) {
+  for (std::size_t p = 0; p < g.context.flat_group(occurrence.flat_group).parameters.size(); ++p)
+    EXPECT_EQ(difference(lease.weight(static_cast<int>(p)), flat_group, part.offset(occurrence.flat_group, p)), "")
+        << g.cut.text() << " flat group " << occurrence.flat_group << " parameter " << p;
 }
 
 struct Training {
   explicit Training(Ground& ground)
-      : g(ground), plain(g.set.flat_groups, g.set.uses, g.cut.ranks),
+      : g(ground), plain(g.set.flat_groups, g.set.occurrences, g.cut.ranks),
         part(g.set.flat_groups, plain, g.cut.ranks, g.cut.tensor, g.world.rank % g.cut.tensor),
         accesses(plan::training_accesses(g.model)), store(g.context) {}
 
@@ -57,15 +57,16 @@ struct Training {
     store.begin_backward(position);
     for (const auto& access : accesses) {
       if (access.kind == plan::Access::Kind::lease) {
-        const auto lease = store.lease(access.use);
-        expect_weights(lease, g, held(access.use.flat_group), part, access.use);
+        const auto lease = store.lease(access.occurrence);
+        expect_weights(lease, g, held(access.occurrence.flat_group), part, access.occurrence);
         continue;
       }
-      auto grads = store.grads(access.use);
+      auto grads = store.grads(access.occurrence);
       // What a block writes: every element of every parameter, rows beyond the vocabulary as zeros; never the gaps.
-      const auto gradient = part.of(access.use.flat_group, plain.gradient(kind(), step, micro, access.use));
-      for (std::size_t p = 0; p < g.context.flat_group(access.use.flat_group).parameters.size(); ++p)
-        fill(grads.gradient(static_cast<int>(p)), gradient, part.offset(access.use.flat_group, p));
+      const auto gradient =
+          part.of(access.occurrence.flat_group, plain.gradient(kind(), step, micro, access.occurrence));
+      for (std::size_t p = 0; p < g.context.flat_group(access.occurrence.flat_group).parameters.size(); ++p)
+        fill(grads.gradient(static_cast<int>(p)), gradient, part.offset(access.occurrence.flat_group, p));
       grads.commit();
     }
   }
@@ -100,7 +101,8 @@ struct Training {
   void evaluate() {
     const auto order = plan::leases_of(plan::evaluation_accesses(g.model));
     store.begin_evaluation(order);
-    for (const auto use : order) expect_weights(store.lease(use), g, held(use.flat_group), part, use);
+    for (const auto occurrence : order)
+      expect_weights(store.lease(occurrence), g, held(occurrence.flat_group), part, occurrence);
   }
 
   // The ranks together count every element of the logical parameters once.
@@ -124,7 +126,7 @@ struct Training {
   PlainModel plain;
   PlainPart part;
   std::vector<plan::Access> accesses;
-  std::vector<plan::Use> leases;
+  std::vector<plan::Occurrence> leases;
   ZeroStore store;
 };
 

@@ -64,7 +64,7 @@ std::vector<std::string> text_of(const ModelPart& part, const std::vector<Access
   std::vector<std::string> out;
   for (const auto& a : accesses)
     out.push_back((a.kind == Access::Kind::lease ? "lease " : "commit ") +
-                  all[static_cast<std::size_t>(a.use.flat_group)].name);
+                  all[static_cast<std::size_t>(a.occurrence.flat_group)].name);
   return out;
 }
 
@@ -158,7 +158,7 @@ TEST(ExpertFlatGroups, TheTableSaysWhatTheFlatGroupsSay) {
         const Topology ranks({{Axis::data, 3}});
         const FlatGroupSet set(part, ranks);
         ASSERT_EQ(set.table.flat_groups(), static_cast<std::int64_t>(set.flat_groups.size()));
-        ASSERT_EQ(set.table.uses(), static_cast<std::int64_t>(set.uses.size()));
+        ASSERT_EQ(set.table.occurrences(), static_cast<std::int64_t>(set.occurrences.size()));
         std::vector<int> seen(set.flat_groups.size(), 0);
         for (const auto& e : set.table.entries())
           for (std::int64_t i = 0; i < e.times; ++i) {
@@ -171,9 +171,10 @@ TEST(ExpertFlatGroups, TheTableSaysWhatTheFlatGroupsSay) {
             EXPECT_EQ(set.layouts[u].shard, e.layout.shard) << set.flat_groups[u].name;
             EXPECT_EQ(set.flat_groups[u].name.ends_with(".experts"), e.flat_group.part == Part::layers && e.place == 1)
                 << set.flat_groups[u].name;
-            const auto uses = std::count_if(set.uses.begin(), set.uses.end(),
-                                            [&](const Use& use) { return use.flat_group == static_cast<int>(u); });
-            EXPECT_EQ(e.uses, uses) << set.flat_groups[u].name;
+            const auto occurrences = std::count_if(
+                set.occurrences.begin(), set.occurrences.end(),
+                [&](const Occurrence& occurrence) { return occurrence.flat_group == static_cast<int>(u); });
+            EXPECT_EQ(e.occurrences, occurrences) << set.flat_groups[u].name;
           }
         EXPECT_EQ(seen, std::vector<int>(set.flat_groups.size(), 1));
       }
@@ -184,14 +185,14 @@ TEST(ExpertFlatGroups, LeasesOfTheTableAreThoseOfTheLists) {
     const FlatGroupSet set(m, Topology());
     std::map<int, std::int64_t> training, evaluation, commits;
     for (const auto& a : training_accesses(m, 0))
-      ++(a.kind == Access::Kind::lease ? training : commits)[a.use.flat_group];
-    for (const auto& a : evaluation_accesses(m, 0)) ++evaluation[a.use.flat_group];
+      ++(a.kind == Access::Kind::lease ? training : commits)[a.occurrence.flat_group];
+    for (const auto& a : evaluation_accesses(m, 0)) ++evaluation[a.occurrence.flat_group];
     for (const auto& e : set.table.entries())
       for (std::int64_t i = 0; i < e.times; ++i) {
         const auto u = static_cast<int>(e.index + i * e.stride);
         EXPECT_EQ(e.training_leases, training[u]) << e.flat_group.name << " " << i;
         EXPECT_EQ(e.evaluation_leases, evaluation[u]) << e.flat_group.name << " " << i;
-        EXPECT_EQ(e.uses, commits[u]) << e.flat_group.name << " " << i;
+        EXPECT_EQ(e.occurrences, commits[u]) << e.flat_group.name << " " << i;
       }
   }
 }

@@ -54,7 +54,7 @@ TEST(Parts, AWholeModelIsAPartOfItself) {
   const auto m = model_of("gpt2-nano");
   const ModelPart all(m, {{0, 7}});
   EXPECT_EQ(names_of(flat_groups(m)), names_of(flat_groups(all)));
-  EXPECT_EQ(uses(m), uses(all));
+  EXPECT_EQ(occurrences(m), occurrences(all));
   EXPECT_EQ(training_accesses(m), training_accesses(all));
 }
 
@@ -68,7 +68,7 @@ TEST(Parts, FlatGroupsOfTheStagesAreThoseOfTheModel) {
         const FlatGroupTable table(part, replicas_of(2, 1));
         const FlatGroupSet set(part, replicas_of(2, 1));
         EXPECT_EQ(static_cast<std::size_t>(table.flat_groups()), set.flat_groups.size());
-        EXPECT_EQ(static_cast<std::size_t>(table.uses()), set.uses.size());
+        EXPECT_EQ(static_cast<std::size_t>(table.occurrences()), set.occurrences.size());
         for (const auto& e : table.entries())
           for (std::int64_t i = 0; i < e.times; ++i)
             EXPECT_EQ(set.flat_groups[static_cast<std::size_t>(e.index + i * e.stride)].part, e.flat_group.part);
@@ -92,7 +92,7 @@ TEST(Parts, TheLastStageOfATiedModelHasItsOwnTable) {
   ASSERT_TRUE(m.tied);
   const ModelPart last(m, {{5, 7}});
   EXPECT_EQ(names_of(flat_groups(last)), (std::vector<std::string>{"layers.04", "embedding.tokens", "head"}));
-  EXPECT_EQ(uses(last), (std::vector<Use>{{0, 0}, {2, 0}, {1, 0}}));  // the head's norm, then the table
+  EXPECT_EQ(occurrences(last), (std::vector<Occurrence>{{0, 0}, {2, 0}, {1, 0}}));  // the head's norm, then the table
   const auto blocks = placed_blocks(last);
   EXPECT_EQ(blocks[1].flat_groups.size(), 1u);
   EXPECT_EQ(blocks[1].borrowed.size(), 1u);
@@ -126,7 +126,7 @@ TEST(Parts, AHeadWithoutANorm) {
   EXPECT_EQ(item_names(m).back(), "head");
   const ModelPart last(m, {{6, 7}});
   EXPECT_EQ(names_of(flat_groups(last)), (std::vector<std::string>{"embedding.tokens"}));
-  EXPECT_EQ(uses(last), (std::vector<Use>{{0, 0}}));
+  EXPECT_EQ(occurrences(last), (std::vector<Occurrence>{{0, 0}}));
   EXPECT_TRUE(forward_accesses(last).empty());
   EXPECT_EQ(evaluation_accesses(last), (std::vector<Access>{{Access::Kind::lease, {0, 0}}}));
   m.tied = false;
@@ -158,7 +158,7 @@ TEST(Parts, AccessesOfTheStagesAreThoseOfTheModel) {
     std::vector<std::string> out;
     for (const auto& a : accesses)
       out.push_back((a.kind == Access::Kind::lease ? "lease " : "commit ") +
-                    all[static_cast<std::size_t>(a.use.flat_group)].name);
+                    all[static_cast<std::size_t>(a.occurrence.flat_group)].name);
     return out;
   };
   const auto add = [](std::vector<std::string>& to, const std::vector<std::string>& more) {
@@ -187,13 +187,13 @@ TEST(Parts, LeasesOfAStepFollowItsActions) {
   const auto m = model_of("llama-nano");
   const ModelPart first(m, {{0, 2}, {4, 6}});
   const auto actions = step_actions({4, 1, 1, 1}, 0, {PipelineSchedule::interleaved, 2, 2}, 0);
-  std::vector<Use> expected;
+  std::vector<Occurrence> expected;
   for (const auto& a : actions)
     for (const auto& access : a.kind == Action::Kind::forward    ? forward_accesses(first, a.chunk)
                               : a.kind == Action::Kind::backward ? backward_accesses(first, a.chunk)
                                                                  : std::vector<Access>{})
-      if (access.kind == Access::Kind::lease) expected.push_back(access.use);
-  std::vector<Use> handed_over;
+      if (access.kind == Access::Kind::lease) expected.push_back(access.occurrence);
+  std::vector<Occurrence> handed_over;
   const auto order = step_leases(first, actions);
   for (const auto pass : order.passes)
     handed_over.insert(handed_over.end(), order.lists[pass].begin(), order.lists[pass].end());

@@ -139,11 +139,11 @@ TEST(Inventory, LayoutHasAlignedStartsAndEqualShards) {
 }
 
 TEST(Inventory, TiedTableIsUsedTwice) {
-  const auto tied = uses(with_vocabulary("gpt2-nano", 257));
-  EXPECT_EQ(tied.front(), (Use{0, 0}));
-  EXPECT_EQ(tied.back(), (Use{0, 1}));
+  const auto tied = occurrences(with_vocabulary("gpt2-nano", 257));
+  EXPECT_EQ(tied.front(), (Occurrence{0, 0}));
+  EXPECT_EQ(tied.back(), (Occurrence{0, 1}));
   EXPECT_EQ(tied.size(), 6u);
-  EXPECT_EQ(uses(with_vocabulary("llama-nano", 257)).size(), 4u);
+  EXPECT_EQ(occurrences(with_vocabulary("llama-nano", 257)).size(), 4u);
 }
 
 // What the planner counts in closed form, the loader and the step's numbers ask one by one, against a walk through the
@@ -185,13 +185,13 @@ TEST(FlatGroups, TheTableSaysWhatTheFlatGroupsSay) {
       const FlatGroupSet set(m, Topology({{Axis::data, 3}}));
       const SlotPlan plan(set.table, slots);
       EXPECT_EQ(set.table.flat_groups(), static_cast<std::int64_t>(set.flat_groups.size()));
-      EXPECT_EQ(set.table.uses(), static_cast<std::int64_t>(set.uses.size()));
+      EXPECT_EQ(set.table.occurrences(), static_cast<std::int64_t>(set.occurrences.size()));
       EXPECT_EQ(set.table.parameters(), parameter_count(m));
-      std::int64_t shards = 0, shards_of_uses = 0;
+      std::int64_t shards = 0, shards_of_occurrences = 0;
       for (const auto& l : set.layouts) shards += l.shard;
-      for (const auto& use : set.uses) shards_of_uses += set.shard_of(use);
+      for (const auto& occurrence : set.occurrences) shards_of_occurrences += set.shard_of(occurrence);
       EXPECT_EQ(set.table.shard_total(), shards);
-      EXPECT_EQ(set.table.shard_total_uses(), shards_of_uses);
+      EXPECT_EQ(set.table.shard_total_occurrences(), shards_of_occurrences);
       std::vector<int> rotating;
       int layer = 0, next = 0;
       for (std::size_t u = 0; u < set.flat_groups.size(); ++u) {
@@ -260,7 +260,8 @@ TEST(Memory, ReferenceTable) {
   }
 }
 
-// The bytes that stores allocate, less what padding, tied second uses and rotating buffers add, are the textbook's.
+// The bytes that stores allocate, less what padding, second occurrences of tied tables and rotating buffers add, are
+// the textbook's.
 TEST(Memory, StatesFollowTheFormulaOnRandomModels) {
   std::mt19937 random(11);
   for (int round = 0; round < 60; ++round) {
@@ -306,11 +307,11 @@ TEST(Traffic, IdleRanksSendNothingInAnOrderedRoundAndTiedTablesCountTwice) {
   const auto m = with_vocabulary("gpt2-nano", 256);
   const StateShape shape{1, base::DType::f32, base::DType::f32, {4, 1, 1, 3}, 2, over_data(3)};
   const FlatGroupTable set(m, over_data(3));
-  EXPECT_EQ(set.shard_total_uses() - set.shard_total(), set.entries()[0].layout.shard);
+  EXPECT_EQ(set.shard_total_occurrences() - set.shard_total(), set.entries()[0].layout.shard);
   const auto first = step_traffic(m, shape, Reduction::ordered, 0),
              last = step_traffic(m, shape, Reduction::ordered, 2);
-  EXPECT_EQ(first[0].bytes, 2 * 2 * set.shard_total_uses() * 4);
-  EXPECT_EQ(last[0].bytes, 1 * 2 * set.shard_total_uses() * 4);
+  EXPECT_EQ(first[0].bytes, 2 * 2 * set.shard_total_occurrences() * 4);
+  EXPECT_EQ(last[0].bytes, 1 * 2 * set.shard_total_occurrences() * 4);
   EXPECT_EQ(first[0].calls, last[0].calls);
 }
 

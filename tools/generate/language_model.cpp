@@ -64,17 +64,17 @@ class LanguageModel::Weights : public params::ParameterStore {
   }
 
  protected:
-  void acquire(plan::Use) override {}
-  void give_back(plan::Use) override {}
-  base::View weight(plan::Use use, int slot) override {
-    const auto u = static_cast<std::size_t>(use.flat_group), s = static_cast<std::size_t>(slot);
+  void acquire(plan::Occurrence) override {}
+  void give_back(plan::Occurrence) override {}
+  base::View weight(plan::Occurrence occurrence, int slot) override {
+    const auto u = static_cast<std::size_t>(occurrence.flat_group), s = static_cast<std::size_t>(slot);
     const auto& shape = flat_groups_[u].parameters[s].stored;
     float* p = flat_[u].ptr<float>() + layouts_[u].offsets[s];
     return shape.size() == 1 ? base::View::of(p, {shape[0]}) : base::View::of(p, {shape[0], shape[1]});
   }
-  void open(plan::Use, int) override { no_gradients(); }
-  base::View gradient(plan::Use, int, int) override { no_gradients(); }
-  void commit(plan::Use, int) override { no_gradients(); }
+  void open(plan::Occurrence, int) override { no_gradients(); }
+  base::View gradient(plan::Occurrence, int, int) override { no_gradients(); }
+  void commit(plan::Occurrence, int) override { no_gradients(); }
 
  private:
   [[noreturn]] static void no_gradients() { throw std::logic_error("weights for generation take no gradients"); }

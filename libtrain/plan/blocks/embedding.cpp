@@ -84,7 +84,7 @@ BlockAccesses EmbeddingKind::accesses(const ModelConfig& m) const {
   if (!m.embedding_norm) return a;
   const auto norm = a.backward.back();
   a.backward.pop_back();
-  a.backward.insert(a.backward.begin(), {{Kind::lease, norm.use}, norm});
+  a.backward.insert(a.backward.begin(), {{Kind::lease, norm.occurrence}, norm});
   return a;
 }
 

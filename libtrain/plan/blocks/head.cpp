@@ -81,8 +81,8 @@ std::vector<FlatGroup> HeadKind::flat_groups(const ModelConfig& m, std::int64_t)
   return all;
 }
 
-std::vector<FlatGroupUse> HeadKind::uses(const ModelConfig& m) const {
-  std::vector<FlatGroupUse> all;
+std::vector<FlatGroupOccurrence> HeadKind::occurrences(const ModelConfig& m) const {
+  std::vector<FlatGroupOccurrence> all;
   if (has_flat_group(m)) all.push_back({0, {}});
   if (m.tied) all.push_back({-1, token_table_flat_group});
   return all;

@@ -9,7 +9,7 @@ namespace trainyard::plan {
 class HeadKind : public BlockKind {
  public:
   std::vector<FlatGroup> flat_groups(const ModelConfig& model, std::int64_t index) const override;
-  std::vector<FlatGroupUse> uses(
+  std::vector<FlatGroupOccurrence> occurrences(
       const ModelConfig& model) const override;  // its flat group, if it has one; the token table when tied
   BlockAccesses accesses(const ModelConfig& model) const override;
   std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
