@@ -6,7 +6,7 @@
 #   --test-only   asks Slurm whether it would take the jobs, and submits none
 #   --help        this text
 #
-# What the stages do is said by variables, the same as in their scripts: INPUT, DATA, MODEL, CUT, CONFIG, TRAIN, RUN, TO, DST ...
+# What the stages do is said by variables, the same as in their scripts: INPUT, DATA, MODEL, LAYOUT, CONFIG, TRAIN, RUN, TO, DST ...
 #   STAGES         which of them [shard plan profile train reshard validate]
 #   SHARD_OPTIONS  options of sbatch for a stage, which go before what its script says: SHARD_OPTIONS="--array=0-15 --partition=cpu"; PLAN_OPTIONS and so on; OPTIONS is for all
 # What follows a stage that failed is cancelled. The same command again goes on: shards that are there stay, and training resumes.

@@ -366,7 +366,7 @@ if ! is_done train; then
 fi
 [ "$other" = 1 ] && on_other="one rank" || on_other="$other ranks"
 if ! is_done resume; then
-  say "resume" "The same run goes on, on $on_other with ZeRO 1: another cut, the same bits. At the end it shows that memory and traffic were what was predicted."
+  say "resume" "The same run goes on, on $on_other with ZeRO 1: another layout, the same bits. At the end it shows that memory and traffic were what was predicted."
   train_on "$other" --model gpt2-micro --global-batch "$batch" --micro-batch "$micro" --sequence 256 --threads "$other_threads" --zero 1 "${settings[@]}" --memory-report
   must USR1 "${launched[@]}" >"$work/.quickstart-memory"
   cat "$work/.quickstart-memory"

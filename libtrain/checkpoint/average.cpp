@@ -183,14 +183,14 @@ void require_same_models(const std::vector<const Reader*>& sources) {
 
 }  // namespace
 
-ReshardResult average(const std::vector<const Reader*>& sources, const std::string& destination, const NewLayout& cut,
-                      const ReshardOptions& options) try {
+ReshardResult average(const std::vector<const Reader*>& sources, const std::string& destination,
+                      const NewLayout& layout, const ReshardOptions& options) try {
   TRAINYARD_ASSERT(!sources.empty(), "a mean of {} checkpoints", sources.size());
   require_same_shapes(sources);
   require_same_models(sources);
   const auto& last = *sources.back();
-  const auto ranks = ranks_of_layout(last.manifest(), cut);
-  auto state = state_of_layout(last.state(), cut, ranks);
+  const auto ranks = ranks_of_layout(last.manifest(), layout);
+  auto state = state_of_layout(last.state(), layout, ranks);
   NewCheckpointOptions folder{options.existing, {}, options.threads, options.history, options.free_bytes, [&] {
                                 if (options.watch) options.watch(0, last.bytes());
                               }};

@@ -12,7 +12,7 @@ namespace trainyard::checkpoint {
 // rounded once; everything else, the moments of the optimizer and the counters among it, is that of the last source.
 // InputError naming the tensor when names or shapes differ. Sources are checked as they are read; what was written is
 // read back and compared with what was computed before it gets its name. For the rest as reshard().
-ReshardResult average(const std::vector<const Reader*>& sources, const std::string& destination, const NewLayout& cut,
-                      const ReshardOptions& options);
+ReshardResult average(const std::vector<const Reader*>& sources, const std::string& destination,
+                      const NewLayout& layout, const ReshardOptions& options);
 
 }  // namespace trainyard::checkpoint

@@ -1,5 +1,5 @@
-// Boxes: which part of which logical tensor lies where in a rank file. All that readers know of a cut, whatever major
-// of the format says it.
+// Boxes: which part of which logical tensor lies where in a rank file. All that readers know of a layout, whatever
+// major of the format says it.
 #pragma once
 
 #include "libtrain/plan/flat_group.h"

@@ -74,7 +74,7 @@ struct FileEntry {
 };
 
 // Fingerprint and sum of squares of a part of a tensor. The sum is kept in two doubles, so that the norm does not
-// depend on the cut.
+// depend on the layout.
 struct Statistics {
   std::uint64_t fingerprint = 0;
   double squares = 0, squares_low = 0;

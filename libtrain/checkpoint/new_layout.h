@@ -37,14 +37,14 @@ struct LayoutRanks {
 // The ranks of the new checkpoint. UsageError where so many tensor ranks cannot share the layers of the model, for more
 // stages than it has items, a partition that plan/partition.h refuses or that is of one stage, for more ranks than
 // plan/ranges.h knows or than the model has weights, and for experts that are not so many equal parts.
-LayoutRanks ranks_of_layout(const Manifest& source, const NewLayout& cut);
+LayoutRanks ranks_of_layout(const Manifest& source, const NewLayout& layout);
 
 // What is odd about ranks that are legal, as sentences for warnings: ranks whose files would hold nothing, and tensor
 // ranks on which no run goes on from the checkpoint with the lanes that it has.
 std::vector<std::string> doubts_of_layout(const RunState& state, const LayoutRanks& ranks);
 
-// What a checkpoint of the new cut says of the run: all that the source says, but ranks, dtype, contents and plan.
+// What a checkpoint of the new layout says of the run: all that the source says, but ranks, dtype, contents and plan.
 // UsageError for all of a source that has no more than the weights.
-RunState state_of_layout(const RunState& source, const NewLayout& cut, const LayoutRanks& ranks);
+RunState state_of_layout(const RunState& source, const NewLayout& layout, const LayoutRanks& ranks);
 
 }  // namespace trainyard::checkpoint

@@ -262,10 +262,10 @@ std::string purpose_of(const std::string& work, const std::vector<const Reader*>
   return fmt::format("{} {} {}", work, text.size(), hex32(base::crc32c(text.data(), text.size())));
 }
 
-ReshardResult reshard(const Reader& source, const std::string& destination, const NewLayout& cut,
+ReshardResult reshard(const Reader& source, const std::string& destination, const NewLayout& layout,
                       const ReshardOptions& options) try {
-  const auto ranks = ranks_of_layout(source.manifest(), cut);
-  auto state = state_of_layout(source.state(), cut, ranks);
+  const auto ranks = ranks_of_layout(source.manifest(), layout);
+  auto state = state_of_layout(source.state(), layout, ranks);
   state.writer = purpose_of("reshard", {&source}, state, ranks.topology);
   NewCheckpoint target(destination, state, ranks,
                        {options.existing, {source.path()}, options.threads, options.history, options.free_bytes, [&] {

@@ -1,5 +1,5 @@
-// Resharding: a checkpoint of any cut becomes one of any number of data-parallel and tensor ranks and pipeline stages,
-// whose experts ranks may share, as train would have written it there, whatever its size.
+// Resharding: a checkpoint of any layout becomes one of any number of data-parallel and tensor ranks and pipeline
+// stages, whose experts ranks may share, as train would have written it there, whatever its size.
 #pragma once
 
 #include "libtrain/checkpoint/new_checkpoint.h"
@@ -36,7 +36,7 @@ struct ReshardResult {
 // block that was written is read back, and the fingerprints of all tensors that come of it must be those that the
 // source's manifest says, or nothing gets the name. A damaged source is an InputError naming file, tensor and element
 // range. `source` is the reader of the whole source (Check::all_but_payloads).
-ReshardResult reshard(const Reader& source, const std::string& destination, const NewLayout& cut,
+ReshardResult reshard(const Reader& source, const std::string& destination, const NewLayout& layout,
                       const ReshardOptions& options);
 
 // Why a new checkpoint is made (RunState::writer): two starts of the same work on the same sources say the same.

@@ -21,11 +21,11 @@ struct RunState {
   std::uint64_t seed = 0;
   base::DType dtype = base::DType::f32;  // working dtype: f32 or bf16
   Contents contents = Contents::all;
-  plan::ModelConfig model;                               // vocabulary resolved
-  nlohmann::json identity = nlohmann::json::object();    // what a resume compares (decision 14)
-  nlohmann::json plan = nlohmann::json::object();        // the cut that wrote it; it may say anything, and no more is
-                                                         // taken from it than expert_parts_of (manifest_checks.h)
-  nlohmann::json versions = nlohmann::json::object();    // of this program and of the libraries it used
+  plan::ModelConfig model;                             // vocabulary resolved
+  nlohmann::json identity = nlohmann::json::object();  // what a resume compares (decision 14)
+  nlohmann::json plan = nlohmann::json::object();      // the layout that wrote it; it may say anything, and no more is
+                                                       // taken from it than expert_parts_of (manifest_checks.h)
+  nlohmann::json versions = nlohmann::json::object();  // of this program and of the libraries it used
   nlohmann::json provenance = nlohmann::json::object();  // who, where, when, from which data
   std::string isa, device_kind = "cpu";
   std::string writer;  // the start that writes it (base::FolderLock::name), alike on all ranks: only the sidecars have

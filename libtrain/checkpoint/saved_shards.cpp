@@ -108,7 +108,8 @@ RankBoxes SavedShards::boxes(int rank) const {
 bool divides(const plan::ModelConfig& model, const plan::Topology& topology) {
   for (const auto& flat_group : plan::flat_groups(model))
     for (const auto& p : flat_group.parameters)
-      if (p.cut && p.stored[static_cast<std::size_t>(p.cut->dim)] % topology.size(p.cut->axis) != 0) return false;
+      if (p.sharded && p.stored[static_cast<std::size_t>(p.sharded->dim)] % topology.size(p.sharded->axis) != 0)
+        return false;
   return !plan::has_experts(model) || divides_experts(model, plan::expert_share(topology, 0).parts);
 }
 
@@ -123,7 +124,7 @@ Places::Places(const SavedShards& shards) {
   for (const auto& [flat_group, layout, tensors] : shards.flat_groups())
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       Tensor t{flat_group.parameters[i], layout.shard, layout.offsets[i], topology.size(flat_group.group), 1, {}};
-      if (t.parameter.cut) t.parts = topology.size(t.parameter.cut->axis);
+      if (t.parameter.sharded) t.parts = topology.size(t.parameter.sharded->axis);
       t.savers.resize(static_cast<std::size_t>(t.parts) * static_cast<std::size_t>(t.shards));
       const auto number = static_cast<std::size_t>(tensors[i]);
       if (number >= tensors_.size()) tensors_.resize(number + 1);
@@ -132,7 +133,7 @@ Places::Places(const SavedShards& shards) {
   for (int rank = 0; rank < topology.world(); ++rank)
     shards.for_each_saved(rank, [&](std::int32_t tensor, const plan::HeldRange& held, std::int64_t at) {
       auto& t = tensors_[static_cast<std::size_t>(tensor)];
-      const int part = t.parameter.cut ? topology.coordinate(rank, t.parameter.cut->axis) : 0;
+      const int part = t.parameter.sharded ? topology.coordinate(rank, t.parameter.sharded->axis) : 0;
       const auto in_flat_group = t.offset + held.first;
       t.savers[static_cast<std::size_t>(part * t.shards + in_flat_group / t.shard)] = {rank,
                                                                                        at - in_flat_group % t.shard};

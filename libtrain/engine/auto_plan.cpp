@@ -1,4 +1,4 @@
-// One setup, and the memory of each cut that it could have.
+// One setup, and the memory of each layout that it could have.
 #include "libtrain/engine/auto_plan.h"
 
 #include "libtrain/base/byte_size.h"
@@ -60,32 +60,32 @@ std::int64_t memory_here(const Place& place, int ranks_on_node) {
   return memory_for_a_rank(tensor::gpu_info(place.device.index).total_bytes, place.share.ranks);
 }
 
-std::string words_of(const plan::ParallelLayout& cut) {
-  const auto recomputed = plan::recomputed_text(cut.recompute);
-  return fmt::format("ZeRO {}{}{}", cut.zero, recomputed.empty() ? "" : ", ", recomputed);
+std::string words_of(const plan::ParallelLayout& layout) {
+  const auto recomputed = plan::recomputed_text(layout.recompute);
+  return fmt::format("ZeRO {}{}{}", layout.zero, recomputed.empty() ? "" : ", ", recomputed);
 }
 
 // `limit`: of --memory-limit, or unknown.
 nlohmann::json choose(const RunConfig& config, const plan::Plan& plan, std::int64_t memory, std::int64_t limit) {
   const Open open{config.auto_zero, config.auto_recompute};
   const auto bytes = std::min(memory, limit);
-  const auto cut = fitting_plan(plan, open, bytes == unknown ? 0 : bytes);
-  const auto need = bytes_of(cut);
+  const auto layout = fitting_plan(plan, open, bytes == unknown ? 0 : bytes);
+  const auto need = bytes_of(layout);
   // What fits no --memory-limit is refused like any other plan, with what would fit.
   if (need > memory && limit >= memory)
     throw base::EnvironmentError(
-        fmt::format("--plan auto: {} needs least, {} a rank, and a rank of this job may have {}", words_of(cut),
+        fmt::format("--plan auto: {} needs least, {} a rank, and a rank of this job may have {}", words_of(layout),
                     base::size_text(need), base::size_text(memory)),
         "more ranks on more machines, more memory (sbatch --mem), or a smaller --micro-batch, which is another run; "
         "--zero 3 --recompute full without --plan auto starts all the same");
-  auto text = fmt::format("--plan auto: {} on {}: {} a rank", words_of(cut),
+  auto text = fmt::format("--plan auto: {} on {}: {} a rank", words_of(layout),
                           base::counted(plan.topology.world(), "rank"), base::size_text(need));
   text += bytes == unknown ? ", of a memory that is not known"
                            : fmt::format(", of {} that it may have", base::size_text(bytes));
   const auto first = fitting_plan(plan, open, 0);
-  if (first.zero != cut.zero || first.recompute != cut.recompute)
+  if (first.zero != layout.zero || first.recompute != layout.recompute)
     text += fmt::format(" ({} would need {})", words_of(first), base::size_text(bytes_of(first)));
-  return {{"zero", cut.zero}, {"recompute", cut.recompute}, {"text", text}};
+  return {{"zero", layout.zero}, {"recompute", layout.recompute}, {"text", text}};
 }
 
 }  // namespace

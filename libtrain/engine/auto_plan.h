@@ -1,5 +1,5 @@
-// --plan auto: what the settings leave open of a cut, decided for the ranks that this start has and the memory of their
-// machines.
+// --plan auto: what the settings leave open of a layout, decided for the ranks that this start has and the memory of
+// their machines.
 #pragma once
 
 #include "libtrain/engine/config.h"

@@ -114,7 +114,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
             fmt::format("--pipeline-schedule {}", text));
     set(text, spelled);
   };
-  // Those of the cut stand in their group before what a group ends with.
+  // Those of the layout stand in their group before what a group ends with.
   for (auto& f : plan::fields_of(static_cast<plan::ParallelLayout&>(c))) {
     const auto before = std::find_if(fields.begin(), fields.end(), [&](const auto& g) {
       return g.name == (f.group == "Run" ? "seed" : "memory-limit");
@@ -147,8 +147,8 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
     c.of_plan.push_back(name);
     return true;
   };
-  auto cut = static_cast<plan::ParallelLayout&>(p);
-  for (const auto& f : plan::fields_of(cut)) set(f.name, f.get());
+  auto layout = static_cast<plan::ParallelLayout&>(p);
+  for (const auto& f : plan::fields_of(layout)) set(f.name, f.get());
   set("device", p.device == base::DeviceKind::cuda ? "cuda" : "cpu");
   if (set("model", p.model.name)) {
     c.plan_model = p.model;

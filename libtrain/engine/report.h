@@ -41,7 +41,7 @@ void write_report(const std::string& output, const SizeTable& memory, const Size
 // A dry run says it, and every start.
 std::string parallel_layout_text(const plan::Plan& plan);
 
-// Of a checkpoint, what its plan says of the cut that wrote it: "2 x 2 tensor and its rows, ZeRO 1, 4 lanes", "4
+// Of a checkpoint, what its plan says of the layout that wrote it: "2 x 2 tensor and its rows, ZeRO 1, 4 lanes", "4
 // stages (1f1b) x 2 x 4 tensor, ZeRO 1, 4 lanes", or "ZeRO 3, 4 lanes" with neither; what it does not say is left out.
 std::string checkpoint_layout(const checkpoint::RunState& state);
 

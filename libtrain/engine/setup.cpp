@@ -172,10 +172,10 @@ plan::LanesOf decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
 // The cut made definite, so that what partition-model refuses, and nothing else, is refused here.
 plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int threads) {
   plan::Plan p;
-  const plan::ParallelLayout& cut = c;
-  static_cast<plan::ParallelLayout&>(p) = cut;
+  const plan::ParallelLayout& layout = c;
+  static_cast<plan::ParallelLayout&>(p) = layout;
   p.model = std::move(model);
-  p.topology = plan::topology_of(cut, ranks);
+  p.topology = plan::topology_of(layout, ranks);
   if (p.sequence == 0) p.sequence = p.model.context;
   p.threads = threads;
   p.device = device_kind(c);

@@ -18,7 +18,7 @@ namespace trainyard::model {
 // The table's gradient is the sum over chunks of dlogits^T normed, the first chunk with beta = 0 and the others added
 // by the product into the same f32. Decision 2 forbids an accumulating product because it would make the sum depend on
 // how micro-batches are cut; the chunks lie inside one micro-batch and are fixed (their size is part of the numerics),
-// so no cut, rank or thread moves them.
+// so no layout, rank or thread moves them.
 class HeadBlock : public Block {
  public:
   // `flat_groups`: its own, if it has one; `occurrences`: of that, and of the token table where that is tied

@@ -13,7 +13,7 @@ namespace trainyard::params {
 namespace {
 
 // The values of elements [first, first + count) of what a rank holds of one parameter: each is that of its logical
-// index, whatever the cut. Stored rows beyond the logical ones stay zero.
+// index, whatever the layout. Stored rows beyond the logical ones stay zero.
 void make_values(const plan::Parameter& p, const plan::HeldPart& part, std::uint64_t seed, std::int64_t first,
                  std::int64_t count, float* out) {
   std::fill(out, out + count, 0.0f);

@@ -23,10 +23,10 @@ class Declaration {
   // Normal(0, 0.02); a projection that feeds the residual stream: Normal(0, 0.02 / sqrt(2 layers)).
   // `cut`: tensor ranks share its outputs or its inputs.
   enum class Shared { none, outputs, inputs };
-  void weight(std::string_view name, std::int64_t out, std::int64_t in, Shared cut = Shared::none);
-  void residual_weight(std::string_view name, std::int64_t out, std::int64_t in, Shared cut = Shared::none);
-  void bias(std::string_view name, std::int64_t n, Shared cut = Shared::none);  // only with ModelConfig::biases
-  void norm(std::string_view name);                                             // weight, and with Norm::layer a bias
+  void weight(std::string_view name, std::int64_t out, std::int64_t in, Shared sharded = Shared::none);
+  void residual_weight(std::string_view name, std::int64_t out, std::int64_t in, Shared sharded = Shared::none);
+  void bias(std::string_view name, std::int64_t n, Shared sharded = Shared::none);  // only with ModelConfig::biases
+  void norm(std::string_view name);  // weight, and with Norm::layer a bias
   // [vocabulary, hidden], stored rows rounded up to 128; tensor ranks share them.
   void vocabulary_table(std::string_view name, Decay decay);
   void positions_table(std::string_view name);  // [context, hidden]
@@ -34,14 +34,14 @@ class Declaration {
   void choice_bias(std::string_view name, std::int64_t experts, double rate, std::int64_t choices);
   // Anything else. `cut` is a dim that ranks share out between them; by default each holds all of it.
   void parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay,
-                 std::optional<ShardedDim> cut = {});
+                 std::optional<ShardedDim> sharded = {});
 
   const ModelConfig& model() const { return model_; }
   FlatGroup take() { return std::move(flat_group_); }
 
  private:
   void add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored, Init init,
-           Decay decay, std::optional<ShardedDim> cut = {});
+           Decay decay, std::optional<ShardedDim> sharded = {});
   const ModelConfig& model_;
   FlatGroup flat_group_;
 };

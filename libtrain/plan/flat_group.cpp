@@ -31,12 +31,12 @@ int index_of(const FlatGroup& flat_group, std::string_view name) {
 
 HeldPart held_part(const Parameter& p, const Topology& topology, int rank) {
   HeldPart part{std::vector<std::int64_t>(p.stored.size(), 0), p.stored};
-  if (!p.cut) return part;
-  const auto dim = static_cast<std::size_t>(p.cut->dim);
-  const auto ranks = topology.size(p.cut->axis);
+  if (!p.sharded) return part;
+  const auto dim = static_cast<std::size_t>(p.sharded->dim);
+  const auto ranks = topology.size(p.sharded->axis);
   TRAINYARD_ASSERT(p.stored[dim] % ranks == 0, "dim {} of {}, {}, over {} ranks", dim, p.name, p.stored[dim], ranks);
   part.extent[dim] /= ranks;
-  part.start[dim] = topology.coordinate(rank, p.cut->axis) * part.extent[dim];
+  part.start[dim] = topology.coordinate(rank, p.sharded->axis) * part.extent[dim];
   return part;
 }
 

@@ -18,7 +18,7 @@ struct Init {
   bool operator==(const Init&) const = default;
 };
 
-// A dim of a parameter that is cut over the ranks of an axis: each holds an equal part of it.
+// A dim of a parameter that is sharded over the ranks of an axis: each holds an equal part of it.
 struct ShardedDim {
   int dim = 0;
   Axis axis = Axis::tensor;
@@ -42,8 +42,8 @@ struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape, stored;
   Init init;
-  bool decay = true;                   // weight decay applies (not to biases, norms, embeddings)
-  std::optional<ShardedDim> cut = {};  // none: whole on every rank
+  bool decay = true;                       // weight decay applies (not to biases, norms, embeddings)
+  std::optional<ShardedDim> sharded = {};  // none: whole on every rank
   Update update = {};
   std::int64_t count() const;
   std::int64_t stored_count() const;

@@ -14,7 +14,7 @@ bool is_first_holder(const FlatGroup& flat_group, const Parameter& parameter, co
   for (const auto& [axis, size] : topology.finest_axes()) {
     const bool holds_other_parts = axis == Axis::pipe || includes(flat_group.others, axis) ||
                                    includes(flat_group.group, axis) ||
-                                   (parameter.cut && includes({parameter.cut->axis}, axis));
+                                   (parameter.sharded && includes({parameter.sharded->axis}, axis));
     if (!holds_other_parts && topology.coordinate(rank, axis) != 0) return false;
   }
   return true;

@@ -36,7 +36,7 @@ struct HeldRun {
 // no logical element, of stored rows beyond the logical ones, are passed over: they are the last.
 template <class F> void for_each_held_run(const Parameter& parameter, const HeldPart& part, std::int64_t first,
                                           std::int64_t count, F&& f) {
-  const auto dim = static_cast<std::size_t>(parameter.cut ? parameter.cut->dim : 0);
+  const auto dim = static_cast<std::size_t>(parameter.sharded ? parameter.sharded->dim : 0);
   std::int64_t inner = 1;  // the stored index is the logical one because only rows are added
   for (auto i = dim + 1; i < parameter.stored.size(); ++i) inner *= parameter.stored[i];
   const auto held_row = part.extent[dim] * inner, row = parameter.stored[dim] * inner, start = part.start[dim] * inner,
@@ -54,10 +54,10 @@ template <class F> void for_each_held_run(const Parameter& parameter, const Held
 // ranks share the dim that is cut: `part` of them, counted from 0, holds these.
 template <class F>
 void for_each_holder(const Parameter& parameter, int parts, std::int64_t first, std::int64_t count, F&& f) {
-  const auto dim = static_cast<std::size_t>(parameter.cut ? parameter.cut->dim : 0);
+  const auto dim = static_cast<std::size_t>(parameter.sharded ? parameter.sharded->dim : 0);
   std::int64_t row = 1;
   for (auto i = dim; i < parameter.stored.size(); ++i) row *= parameter.stored[i];
-  const auto held_row = parameter.cut ? row / parts : row;
+  const auto held_row = parameter.sharded ? row / parts : row;
   for (const auto end = first + count; first < end;) {
     const auto in_row = first % row, part = in_row / held_row;
     const auto n = std::min(end - first, (part + 1) * held_row - in_row);

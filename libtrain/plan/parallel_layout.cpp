@@ -109,7 +109,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     set(text == "layers" ? "full" : text, spelled);
   };
   for (const char* name : {"tensor-parallel", "expert-parallel", "pipeline-parallel"}) {
-    auto& degree = base::field_named(fields, name, "a cut");
+    auto& degree = base::field_named(fields, name, "a layout");
     degree.set = [name, set = std::move(degree.set)](const std::string& text, const std::string& spelled) {
       if (text == "auto")
         throw base::UsageError(fmt::format("{} auto: it is not chosen automatically", spelled),

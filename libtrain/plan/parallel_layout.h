@@ -37,7 +37,7 @@ struct ParallelLayout {
 };
 
 // Names, help with flat groups, ranges.
-std::vector<base::Field> fields_of(ParallelLayout& cut);
+std::vector<base::Field> fields_of(ParallelLayout& layout);
 
 const base::Choices<base::DType>& dtype_names();
 std::string recomputed_text(Recompute recompute);  // what is made again, in words; empty where nothing is

@@ -194,17 +194,17 @@ void require_boundaries(const Plan& p, const std::vector<std::int64_t>& said, co
 }
 
 // 1 where there are no whole nodes: plan/problems.h refuses that.
-int node_of_experts(const ParallelLayout& cut) {
-  return cut.expert_parallel % cut.expert_node == 0 ? cut.expert_node : 1;
+int node_of_experts(const ParallelLayout& layout) {
+  return layout.expert_parallel % layout.expert_node == 0 ? layout.expert_node : 1;
 }
 
 }  // namespace
 
-Topology topology_of(const ParallelLayout& cut, int ranks) {
-  const auto each = std::int64_t{cut.tensor} * cut.pipeline;
-  if (ranks % each != 0) return replicas_of(ranks, ranks % cut.tensor == 0 ? cut.tensor : 1);
-  if (ranks / each % cut.expert_parallel != 0) return replicas_of(ranks, cut.tensor, cut.pipeline);
-  return replicas_of(ranks, cut.tensor, cut.pipeline, cut.expert_parallel, node_of_experts(cut));
+Topology topology_of(const ParallelLayout& layout, int ranks) {
+  const auto each = std::int64_t{layout.tensor} * layout.pipeline;
+  if (ranks % each != 0) return replicas_of(ranks, ranks % layout.tensor == 0 ? layout.tensor : 1);
+  if (ranks / each % layout.expert_parallel != 0) return replicas_of(ranks, layout.tensor, layout.pipeline);
+  return replicas_of(ranks, layout.tensor, layout.pipeline, layout.expert_parallel, node_of_experts(layout));
 }
 
 std::vector<base::Field> fields_of(Plan& p) {

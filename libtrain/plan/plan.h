@@ -31,7 +31,7 @@ struct RankTraffic {
 };
 
 struct Plan : ParallelLayout {
-  // decided, beside the cut
+  // decided, beside the layout
   ModelConfig model;
   Topology topology = Topology({{Axis::data, 1}});
   base::DType gradient_dtype = base::DType::f32;
@@ -73,9 +73,9 @@ struct Plan : ParallelLayout {
   }
 };
 
-// So many ranks as a cut has them. Where they do not come out even it is cut along fewer axes: plan/problems.h refuses
-// it then.
-Topology topology_of(const ParallelLayout& cut, int ranks);
+// So many ranks as a layout has them. Where they do not come out even it is cut along fewer axes: plan/problems.h
+// refuses it then.
+Topology topology_of(const ParallelLayout& layout, int ranks);
 
 // What a plan decides in single values, in the order of its file.
 std::vector<base::Field> fields_of(Plan& plan);

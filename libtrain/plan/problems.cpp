@@ -390,12 +390,12 @@ void flat_group_problems(const Plan& p, std::vector<Problem>& out) {
                          flat_group.name, name_of(flat_group.group)),
              "declare the flat group without a group"});
       for (const auto& parameter : flat_group.parameters) {
-        if (!parameter.cut) continue;
-        const auto& [dim, axis] = *parameter.cut;
+        if (!parameter.sharded) continue;
+        const auto& [dim, axis] = *parameter.sharded;
         if (axis != Axis::tensor)
-          out.push_back({fmt::format("dim {} of '{}' is cut over '{}': that can be done over 'tensor' alone", dim,
+          out.push_back({fmt::format("dim {} of '{}' is sharded over '{}': that can be done over 'tensor' alone", dim,
                                      parameter.name, name_of(axis)),
-                         "declare the parameter without a cut"});
+                         "declare the parameter without a sharded dim"});
       }
     }
 }

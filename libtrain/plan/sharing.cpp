@@ -19,9 +19,9 @@ Sharing::Sharing(const ModelConfig& m)
   for (const auto& segment : segments(m))
     for (const auto& flat_group : segment.kind->flat_groups(segment.model, segment.first))
       for (const auto& p : flat_group.parameters)
-        if (p.cut && p.cut->axis == Axis::tensor)
-          shared_.push_back(
-              {fmt::format("dim {} of '{}',", p.cut->dim, p.name), p.stored[static_cast<std::size_t>(p.cut->dim)]});
+        if (p.sharded && p.sharded->axis == Axis::tensor)
+          shared_.push_back({fmt::format("dim {} of '{}',", p.sharded->dim, p.name),
+                             p.stored[static_cast<std::size_t>(p.sharded->dim)]});
 }
 
 std::string Sharing::obstacle(std::int64_t tensor) const {

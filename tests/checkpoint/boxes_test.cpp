@@ -39,15 +39,15 @@ Box random_box(const Shape& shape, std::mt19937& random) {
 }
 
 // Cuts a box into parts by random planes.
-void cut(const Shape& shape, const Box& box, int times, std::mt19937& random, std::vector<Box>& out) {
+void layout(const Shape& shape, const Box& box, int times, std::mt19937& random, std::vector<Box>& out) {
   const auto d = random() % shape.size();
   if (times == 0 || box.count[d] < 2) return out.push_back(box);
   auto low = box, high = box;
   low.count[d] = 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(box.count[d] - 1));
   high.start[d] += low.count[d];
   high.count[d] -= low.count[d];
-  cut(shape, low, times - 1, random, out);
-  cut(shape, high, times - 1, random, out);
+  layout(shape, low, times - 1, random, out);
+  layout(shape, high, times - 1, random, out);
 }
 
 bool cover(const Shape& shape, const std::vector<Box>& boxes) {
@@ -127,7 +127,7 @@ TEST(Boxes, CoverageIsExact) {
   for (const auto& shape : shapes)
     for (int trial = 0; trial < 300; ++trial) {
       std::vector<Box> boxes;
-      cut(shape, whole_of(shape), 4, random, boxes);
+      layout(shape, whole_of(shape), 4, random, boxes);
       std::shuffle(boxes.begin(), boxes.end(), random);
       ASSERT_TRUE(cover(shape, boxes));
       auto& box = boxes[random() % boxes.size()];

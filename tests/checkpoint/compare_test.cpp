@@ -1,5 +1,5 @@
 // What differs between two checkpoints and the mean of several, against what plain loops say.
-#include "tests/checkpoint/cuts.h"
+#include "tests/checkpoint/layouts.h"
 
 #include "libtrain/checkpoint/average.h"
 #include "libtrain/checkpoint/compare.h"
@@ -47,8 +47,8 @@ TEST(Compare, EqualAcrossCutsAndVersions) {
   Scratch scratch;
   const auto s = state(gpt(), DType::f32, 5);
   save(scratch.path + "/a", s, 3);
-  save_cut(scratch.path + "/b", s, grid_cut(gpt(), 2, 2),
-           plan::Topology({{plan::Axis::data, 2}, {plan::Axis::tensor, 2}}));
+  save_layout(scratch.path + "/b", s, grid_layout(gpt(), 2, 2),
+              plan::Topology({{plan::Axis::data, 2}, {plan::Axis::tensor, 2}}));
   const auto found = differences_of(scratch.path + "/a/step-00000005", scratch.path + "/b/step-00000005");
   EXPECT_EQ(found.size(), 3 * checkpoint::parameters_of(gpt()).size());
   for (const auto& [path, t] : found) {

@@ -1,5 +1,5 @@
 // Every kind of damage is refused with a sentence that names the file; no flipped byte is read silently.
-#include "tests/checkpoint/cuts.h"
+#include "tests/checkpoint/layouts.h"
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"

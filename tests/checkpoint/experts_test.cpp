@@ -1,5 +1,5 @@
-// Ranks that share out the experts of a layer: each saves shards of those that it has; every other cut reads them.
-#include "tests/checkpoint/cuts.h"
+// Ranks that share out the experts of a layer: each saves shards of those that it has; every other layout reads them.
+#include "tests/checkpoint/layouts.h"
 #include "tests/checkpoint/dealt_out.h"
 
 #include "libtrain/checkpoint/manifest_checks.h"

@@ -21,8 +21,8 @@ plan::ModelConfig tiny(plan::ModelConfig m) {
 }
 
 enum class Boxes {
-  of_train,  // as train cuts it: of t tensor ranks each holds a part of what names a cut
-  by_hand    // grid_cut: as no program of ours does
+  of_train,  // as train saves it: of t tensor ranks each holds a part of what has a sharded dim
+  by_hand    // grid_layout: as no program of ours does
 };
 struct Golden {
   int major;
@@ -82,7 +82,7 @@ TEST(Golden, DISABLED_Make) {
   for (const auto& g : goldens()) {
     if (fs::exists(g.folder)) continue;
     if (g.boxes == Boxes::of_train) save(g.folder, state_of(g), g.grid(), 3, g.stages);
-    else save_cut(g.folder, state_of(g), grid_cut(g.model, g.data, g.tensor), g.grid());
+    else save_layout(g.folder, state_of(g), grid_layout(g.model, g.data, g.tensor), g.grid());
     fs::remove(std::string(g.folder) + "/latest");
   }
 }
@@ -148,7 +148,7 @@ TEST(Golden, FilesOfTensorRanksHoldWhatTheirRankHeld) {
   }
 }
 
-// On other cuts it becomes what a save there would have been.
+// On other layouts it becomes what a save there would have been.
 TEST(Golden, ReshardsToTheFilesOfASave) {
   for (const auto& g : goldens()) {
     Scratch scratch;

@@ -1,6 +1,6 @@
 // ranks.index: the one file in which a reader finds the indices of all ranks; each lie of its table, with right
 // checksums, is refused with a sentence that names the file and the lie.
-#include "tests/checkpoint/cuts.h"
+#include "tests/checkpoint/layouts.h"
 
 #include <gtest/gtest.h>
 

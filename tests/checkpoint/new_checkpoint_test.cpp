@@ -79,25 +79,25 @@ TEST(NewCheckpoint, WhatIsFinishedStaysUntilAllOfItWasLookedAt) {
   Scratch scratch;
   const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to";
   save(scratch.path + "/from", state(middling(), base::DType::f32, 5), 2);
-  const checkpoint::NewLayout cut{6, {}, {}, {}};
+  const checkpoint::NewLayout layout{6, {}, {}, {}};
   checkpoint::ReshardOptions o;
   o.memory = checkpoint::least_reshard_memory;
   o.watch = [&, all = whole(from).bytes()](std::int64_t done, std::int64_t) {
     if (done >= all * 3 / 4) throw Interrupted();
   };
-  EXPECT_THROW(reshard(from, to, cut, o), Interrupted);
+  EXPECT_THROW(reshard(from, to, layout, o), Interrupted);
   const auto finished = rank_files_in(to + ".partial");
   ASSERT_GE(finished, 2);
   for (int calls = 0; calls < 3; ++calls) {
     o.watch = [left = calls](std::int64_t, std::int64_t) mutable {
       if (left-- == 0) throw Interrupted();
     };
-    EXPECT_THROW(reshard(from, to, cut, o), Interrupted);
+    EXPECT_THROW(reshard(from, to, layout, o), Interrupted);
     EXPECT_EQ(rank_files_in(to + ".partial"), finished) << calls;
     EXPECT_FALSE(fs::exists(to + ".partial/lock"));
   }
   o.watch = {};
-  EXPECT_EQ(reshard(from, to, cut, o).kept, finished);
+  EXPECT_EQ(reshard(from, to, layout, o).kept, finished);
 }
 
 // Also one that had everything but the name, which somebody took meanwhile.
@@ -105,17 +105,17 @@ TEST(NewCheckpoint, WhatIsFinishedStaysUntilItHasTheName) {
   Scratch scratch;
   const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to";
   save(scratch.path + "/from", state(gpt_of_heads(), base::DType::f32, 5), 2);
-  const checkpoint::NewLayout cut{3, {}, {}, {}, {}, 2};
+  const checkpoint::NewLayout layout{3, {}, {}, {}, {}, 2};
   checkpoint::ReshardOptions o;
   o.history = "{}\n";
   o.watch = [&](std::int64_t done, std::int64_t total) {
     if (done == total) fs::create_directory(to);
   };
-  EXPECT_THROW(reshard(from, to, cut, o), base::UsageError);
+  EXPECT_THROW(reshard(from, to, layout, o), base::UsageError);
   EXPECT_EQ(rank_files_in(to + ".partial"), 6);
   fs::remove(to);
   o.watch = {};
-  EXPECT_EQ(reshard(from, to, cut, o).kept, 6);
+  EXPECT_EQ(reshard(from, to, layout, o).kept, 6);
   EXPECT_EQ(slurp(to + "/history.jsonl"), o.history);
   fs::remove(to + "/history.jsonl");
   save(scratch.path + "/expected", state(gpt_of_heads(), base::DType::f32, 5), plan::replicas_of(6, 2));

@@ -121,6 +121,6 @@ TEST(NewLayout, LanesThatTensorRanksDoNotDivideAreNamedWithAWayOut) {
             Doubts{"4 tensor ranks do not divide the 2 lanes of the checkpoint's model: train --init-from takes it "
                    "with --tensor-parallel 2, or with --lanes 4"});
   const auto on_gpu = [](auto& s) { s.device_kind = "cuda"; };
-  EXPECT_EQ(doubts(of_lanes(1), 1, 4, on_gpu), Doubts{}) << "a GPU's products may be whole for every cut";
+  EXPECT_EQ(doubts(of_lanes(1), 1, 4, on_gpu), Doubts{}) << "a GPU's products may be whole for every layout";
   EXPECT_EQ(doubts(of_lanes(2), 1, 4, on_gpu).size(), 1u);
 }

@@ -1,6 +1,6 @@
 // What an index and a manifest of version 2 say is held against what it indexes: each lie, with right checksums, is
 // refused with a sentence that names the file and the lie.
-#include "tests/checkpoint/cuts.h"
+#include "tests/checkpoint/layouts.h"
 
 #include <gtest/gtest.h>
 

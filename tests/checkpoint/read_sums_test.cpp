@@ -1,6 +1,6 @@
-// Whoever reads all of a checkpoint adds up its fingerprints, on any cut; payloads that changed with all their
+// Whoever reads all of a checkpoint adds up its fingerprints, on any layout; payloads that changed with all their
 // checksums are found.
-#include "tests/checkpoint/cuts.h"
+#include "tests/checkpoint/layouts.h"
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
@@ -58,7 +58,7 @@ void change_payload(const std::string& folder, checkpoint::Kind kind, std::int64
   reseal(folder, "rank-00001.h5");
 }
 
-TEST(read_sums, are_those_of_the_manifest_on_any_cut) {
+TEST(read_sums, are_those_of_the_manifest_on_any_layout) {
   for (const auto& model : {gpt_of_heads(), llama_of_heads(), moe()})
     for (const auto dtype : {base::DType::f32, base::DType::bf16}) {
       const Scratch scratch;

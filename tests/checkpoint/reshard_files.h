@@ -1,7 +1,7 @@
 // What tests of resharding share: the call, a model of several blocks, and files compared byte for byte.
 #pragma once
 
-#include "tests/checkpoint/cuts.h"
+#include "tests/checkpoint/layouts.h"
 
 #include "libtrain/checkpoint/reshard.h"
 
@@ -15,9 +15,9 @@ inline checkpoint::Reader whole(const std::string& path) {
   return checkpoint::Reader(path, checkpoint::Reader::Check::all_but_payloads);
 }
 
-inline checkpoint::ReshardResult reshard(const std::string& from, const std::string& to, checkpoint::NewLayout cut,
+inline checkpoint::ReshardResult reshard(const std::string& from, const std::string& to, checkpoint::NewLayout layout,
                                          checkpoint::ReshardOptions options = {}) {
-  return checkpoint::reshard(whole(from), to, cut, options);
+  return checkpoint::reshard(whole(from), to, layout, options);
 }
 
 inline void expect_same_ranks(const std::string& found, const std::string& expected, const std::string& what) {

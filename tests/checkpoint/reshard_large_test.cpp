@@ -48,12 +48,12 @@ TEST(ReshardLarge, MemoryDoesNotGrowWithTheModel) {
   save_from_one_buffer(scratch.path, state(model, DType::f32, 5), 2);
   const auto from = scratch.path + "/step-00000005", to = scratch.path + "/to";
   ASSERT_GT(checkpoint::Reader(from).bytes(), std::int64_t{6'000'000'000});
-  for (const char* cut : {"--consolidate", "--data-parallel 7 --zero 3"}) {
+  for (const char* layout : {"--consolidate", "--data-parallel 7 --zero 3"}) {
     fs::remove_all(to);
     constexpr int resident_mib = 64 + 64, space_mib = 512;  // shared libraries, stacks
     const auto command =
         fmt::format("ulimit -v {} && MALLOC_ARENA_MAX=2 exec {} {} {} {} --memory 64MiB --threads 2 --progress never",
-                    space_mib * 1024, RESHARD, from, to, cut);
+                    space_mib * 1024, RESHARD, from, to, layout);
     const auto pid = ::fork();
     if (pid == 0) {
       ::execl("/bin/bash", "bash", "-c", command.c_str(), static_cast<char*>(nullptr));

@@ -27,12 +27,12 @@ TEST(Reshard, GivesTheFilesOfASaveOnTensorRanks) {
         save(expected, s, plan::replicas_of(data * tensor, tensor));
         checkpoint::ReshardOptions o;
         o.threads = 2;
-        const checkpoint::NewLayout cut{data, {}, {}, {}, {}, tensor};
-        EXPECT_EQ(reshard(before, found, cut, o).ranks, data * tensor);
+        const checkpoint::NewLayout layout{data, {}, {}, {}, {}, tensor};
+        EXPECT_EQ(reshard(before, found, layout, o).ranks, data * tensor);
         expect_same_files(found, expected + "/step-00000005", what);
         EXPECT_EQ(checkpoint::Reader(found).state().plan["ranks"], data * tensor) << what;
         const auto source = whole(before);
-        checkpoint::average({&source}, mean, cut, o);
+        checkpoint::average({&source}, mean, layout, o);
         if (dtype == DType::f32) expect_same_ranks(mean, found, what);  // of bf16 the mean has the rounded masters
         else EXPECT_TRUE(checkpoint::layout_is_ours(checkpoint::Reader(mean).manifest())) << what;
         before = found;

@@ -1,5 +1,6 @@
-// Resharding: any cut to any number of ranks gives the files that a save on those ranks would have given; damage, lies
-// and full disks leave nothing that has the name; what an interrupted start finished is kept when its bytes prove it.
+// Resharding: any layout to any number of ranks gives the files that a save on those ranks would have given; damage,
+// lies and full disks leave nothing that has the name; what an interrupted start finished is kept when its bytes prove
+// it.
 #include "tests/checkpoint/killed.h"
 #include "tests/checkpoint/reshard_files.h"
 
@@ -86,8 +87,8 @@ TEST(Reshard, GivesTheFilesThatASaveOnThoseRanksGives) {
 TEST(Reshard, TakesForeignCutsAndOlderVersions) {
   Scratch scratch;
   const auto s = state(gpt(), DType::bf16, 5);
-  save_cut(scratch.path + "/from", s, grid_cut(gpt(), 2, 3),
-           plan::Topology({{plan::Axis::data, 2}, {plan::Axis::tensor, 3}}));
+  save_layout(scratch.path + "/from", s, grid_layout(gpt(), 2, 3),
+              plan::Topology({{plan::Axis::data, 2}, {plan::Axis::tensor, 3}}));
   save(scratch.path + "/expected", s, 4);
   reshard(scratch.path + "/from/step-00000005", scratch.path + "/to", {4, {}, {}, {}, {}, 1});
   expect_same_files(scratch.path + "/to", scratch.path + "/expected/step-00000005", "a grid");
@@ -156,7 +157,7 @@ TEST(Reshard, TheWeightsAlone) {
         for (auto kind : {Kind::model, Kind::master}) EXPECT_EQ(tensor(alone, kind, p), expected) << what << p.name;
         EXPECT_THROW(tensor(alone, Kind::m, p), base::InputError);
       }
-      // On: another cut, the other dtype; what they never had nobody can make.
+      // On: another layout, the other dtype; what they never had nobody can make.
       for (auto dtype : {DType::f32, DType::bf16}) {
         fs::remove_all(again);
         reshard(alone, again, {3, dtype, {}, {}});
@@ -195,7 +196,7 @@ TEST(Reshard, TheWeightsAloneReadNothingElse) {
   }
 }
 
-// The record of the plan says the new cut; all else of the state is as it was.
+// The record of the plan says the new layout; all else of the state is as it was.
 TEST(Reshard, TheStateStaysButForTheCut) {
   Scratch scratch;
   auto s = state(gpt(), DType::f32, 5);
@@ -318,10 +319,10 @@ TEST(Reshard, AnInterruptedStartGoesOnFromItsFinishedFiles) {
   for (auto dtype : {DType::f32, DType::bf16}) {
     fs::remove_all(scratch.path);
     save(scratch.path + "/from", state(middling(), DType::f32, 5), 2);
-    const checkpoint::NewLayout cut{6, dtype, {}, {}};
-    reshard(from, scratch.path + "/expected", cut);
+    const checkpoint::NewLayout layout{6, dtype, {}, {}};
+    reshard(from, scratch.path + "/expected", layout);
     const auto all = whole(from).bytes();
-    EXPECT_THROW(reshard(from, to, cut, stopping_after(all * 3 / 4)), Interrupted);
+    EXPECT_THROW(reshard(from, to, layout, stopping_after(all * 3 / 4)), Interrupted);
     EXPECT_FALSE(fs::exists(to));
     std::vector<std::string> finished;
     for (const auto& entry : fs::directory_iterator(partial)) {
@@ -333,11 +334,11 @@ TEST(Reshard, AnInterruptedStartGoesOnFromItsFinishedFiles) {
     ASSERT_LT(finished.size(), 6u);
     const auto touched = [&](const std::string& name) { return fs::last_write_time(partial + "/" + name); };
     const auto before = touched(finished[0]);
-    // One that is damaged is written again; somebody's other cut begins anew.
+    // One that is damaged is written again; somebody's other layout begins anew.
     auto bytes = slurp(partial + "/" + finished[1]);
     bytes[bytes.size() / 2] ^= 1;
     spit(partial + "/" + finished[1], bytes);
-    const auto result = reshard(from, to, cut);
+    const auto result = reshard(from, to, layout);
     EXPECT_EQ(result.kept, static_cast<int>(finished.size()) - 1);
     EXPECT_LT(result.bytes_read, all);
     EXPECT_EQ(fs::last_write_time(to + "/" + finished[0]), before);
@@ -371,14 +372,14 @@ TEST(Reshard, AKilledWriterLeavesNothingThatLooksWhole) {
   Scratch scratch;
   const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to", partial = to + ".partial";
   save(scratch.path + "/from", state(middling(), DType::f32, 5), 3);
-  const checkpoint::NewLayout cut{5, {}, {}, {}};
+  const checkpoint::NewLayout layout{5, {}, {}, {}};
   // Each goes on from the one before; as long as there is something to read there is no name.
   for (int i = 0; i < 6; ++i) {
     checkpoint::ReshardOptions o;
     o.watch = [i](std::int64_t done, std::int64_t all) {
       if (6 * done >= i * all) ::kill(::getpid(), SIGKILL);
     };
-    EXPECT_EQ(kill_when([] { return false; }, [&] { reshard(from, to, cut, o); }), End::killed);
+    EXPECT_EQ(kill_when([] { return false; }, [&] { reshard(from, to, layout, o); }), End::killed);
     EXPECT_TRUE(fs::exists(partial)) << "kill " << i;
     EXPECT_FALSE(fs::exists(to)) << "kill " << i;
   }
@@ -392,14 +393,14 @@ TEST(Reshard, AKilledWriterLeavesNothingThatLooksWhole) {
   for (const char* seen : {"rank-00000.h5", "rank-00000.json", "rank-00004.json", "ranks.index", checkpoint::view_name,
                            "manifest.json", "nothing but the name"}) {
     fs::remove_all(partial);
-    kill_when([&] { return fs::exists(partial + "/" + seen) || fs::exists(to); }, [&] { reshard(from, to, cut); });
+    kill_when([&] { return fs::exists(partial + "/" + seen) || fs::exists(to); }, [&] { reshard(from, to, layout); });
     judge(seen);
   }
   for (int i = 0; i < 6; ++i) {
-    kill_when(after(8e-3 * i), [&] { reshard(from, to, cut); });
+    kill_when(after(8e-3 * i), [&] { reshard(from, to, layout); });
     judge(fmt::format("{} ms", 8 * i));
   }
-  reshard(from, to, cut);
+  reshard(from, to, layout);
   save(scratch.path + "/expected", state(middling(), DType::f32, 5), 5);
   expect_same_files(to, scratch.path + "/expected/step-00000005", "after kills");
 }

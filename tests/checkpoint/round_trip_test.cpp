@@ -1,5 +1,5 @@
 // Written on r ranks and read on s: every element, for GPT-2 and Llama, f32 and bf16; state, keeping, choosing.
-#include "tests/checkpoint/cuts.h"
+#include "tests/checkpoint/layouts.h"
 
 #include <gtest/gtest.h>
 

@@ -124,7 +124,7 @@ inline plan::FlatGroup share_of(plan::FlatGroup flat_group, const plan::Topology
   return flat_group;
 }
 
-// What a rank holds of a flat group, back to back, by counting: its slice of each parameter that has a cut, the others
+// What a rank holds of a flat group, back to back, by counting: its slice of each parameter that is sharded, the others
 // whole.
 struct HeldFlatGroup {
   std::vector<float> values;
@@ -143,7 +143,7 @@ inline HeldFlatGroup held_flat_group(const checkpoint::RunState& s, checkpoint::
     while (held.values.size() % 16 != 0) held.values.push_back(0), held.of.push_back(-1);
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < cols; ++c) {
-        if (parameter.cut && (parameter.cut->dim == 0 ? r * tensor / rows : c * tensor / cols) != at) continue;
+        if (parameter.sharded && (parameter.sharded->dim == 0 ? r * tensor / rows : c * tensor / cols) != at) continue;
         held.values.push_back(r < parameter.shape[0] ? value(kind, parameter.name, r * cols + c, s.dtype) : 0);
         held.of.push_back(static_cast<int>(p));
       }
@@ -162,7 +162,7 @@ inline std::vector<float> saved_of(const HeldFlatGroup& held, const plan::FlatGr
   const auto begin = static_cast<std::size_t>(held.first), end = begin + static_cast<std::size_t>(held.shard);
   const bool first = rank % topology.size(plan::Axis::tensor) == 0;
   const auto mine = [&](int p) {
-    return first || is_of_experts(flat_group) || flat_group.parameters[static_cast<std::size_t>(p)].cut.has_value();
+    return first || is_of_experts(flat_group) || flat_group.parameters[static_cast<std::size_t>(p)].sharded.has_value();
   };
   bool all = true;
   for (std::size_t p = 0; p < flat_group.parameters.size(); ++p) all = all && mine(static_cast<int>(p));

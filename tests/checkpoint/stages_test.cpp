@@ -1,8 +1,8 @@
-// Ranks along a pipeline: each stage saves the flat groups that it owns, whatever the boundaries; every other cut reads
-// them.
+// Ranks along a pipeline: each stage saves the flat groups that it owns, whatever the boundaries; every other layout
+// reads them.
 #include "tests/checkpoint/stages.h"
 
-#include "tests/checkpoint/cuts.h"
+#include "tests/checkpoint/layouts.h"
 
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/io/hdf5_file.h"
@@ -117,7 +117,7 @@ TEST(Stages, ForeignStagesAreReadAndNotTakenForOurs) {
       std::swap(boxes[0], boxes[1]);
     }
     Scratch scratch;
-    save_cut(scratch.path, s, boxes, topology);
+    save_layout(scratch.path, s, boxes, topology);
     checkpoint::Reader reader(scratch.path + "/step-00000005");
     EXPECT_FALSE(checkpoint::layout_is_ours(reader.manifest()));
     EXPECT_EQ(checkpoint::stages_of(reader.manifest()), std::nullopt);
@@ -136,7 +136,7 @@ TEST(Stages, AFlatGroupThatIsSavedTwiceIsNotPublished) {
   auto copy = boxes[0].front();
   copy.offset = boxes[1].back().end();
   boxes[1].push_back(copy);
-  EXPECT_THROW(save_cut(scratch.path, s, boxes, topology), base::InputError);
+  EXPECT_THROW(save_layout(scratch.path, s, boxes, topology), base::InputError);
   EXPECT_TRUE(checkpoint::list(scratch.path).empty());
 }
 

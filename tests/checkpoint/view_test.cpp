@@ -1,6 +1,6 @@
-// The virtual view as h5dump and h5ls show it: whole logical tensors, whatever the cut; NaN where a rank file is
+// The virtual view as h5dump and h5ls show it: whole logical tensors, whatever the layout; NaN where a rank file is
 // missing.
-#include "tests/checkpoint/cuts.h"
+#include "tests/checkpoint/layouts.h"
 
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/hdf5_file.h"

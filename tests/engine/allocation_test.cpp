@@ -13,17 +13,17 @@ using testing::SmallRun;
 
 // Watches from the end of step 2 to the end of the last step but one; at either end every rank is within a step of rank
 // 0.
-void expect_no_large_allocation(SmallRun& runs, const engine::RunConfig& config, const ParallelLayout& cut) {
+void expect_no_large_allocation(SmallRun& runs, const engine::RunConfig& config, const ParallelLayout& layout) {
   heap::large = heap::largest = heap::seen = 0;
   const engine::RunListener listener{[&](const engine::StepMetrics& m, std::int64_t steps) {
                                        if (m.step == 2) heap::watching = true;
                                        if (m.step == steps - 1) heap::watching = false;
                                      },
                                      {}};
-  runs.run(config, cut, listener);
+  runs.run(config, layout, listener);
   EXPECT_GT(heap::seen, 0) << "nothing was watched";
-  EXPECT_EQ(heap::large, 0) << "the largest has " << heap::largest << " bytes: " << cut.ranks << " ranks, ZeRO "
-                            << cut.zero << ", " << cut.dtype << ", " << config.model;
+  EXPECT_EQ(heap::large, 0) << "the largest has " << heap::largest << " bytes: " << layout.ranks << " ranks, ZeRO "
+                            << layout.zero << ", " << layout.dtype << ", " << config.model;
 }
 
 TEST(Allocation, TheWatchSeesLargeOnes) {

@@ -1,4 +1,4 @@
-// What the gates of a model did: shares and means of a record, the same values on every cut, and who notices a gate
+// What the gates of a model did: shares and means of a record, the same values on every layout, and who notices a gate
 // that has collapsed.
 #include "libtrain/engine/gate_metrics.h"
 
@@ -186,32 +186,32 @@ engine::RunConfig small(SmallRun& runs, const std::string& output) {
 // Every rank counts once, every stage tells of its layers, every step of itself alone.
 TEST(GateMetrics, TheSameValuesOnEveryCut) {
   SmallRun runs;
-  const std::vector<ParallelLayout> cuts = {{1, 0, 1},
-                                            {1, 3, 2, "f32", "full"},
-                                            {2, 1, 1},
-                                            {3, 2, 1, "f32", "selective"},
-                                            {4, 3, 1},
-                                            {7, 0, 1},
-                                            {2, 0, 1, "f32", "none", 1, false, 2, "1f1b"},
-                                            {2, 0, 1, "f32", "full", 1, false, 2, "gpipe"},
-                                            {2, 0, 1, "f32", "none", 1, false, 2, "interleaved", 2},
-                                            {4, 2, 1, "f32", "none", 1, false, 2, "1f1b"},
-                                            {2, 0, 1, "f32", "none", 1, false, 2, "zero-bubble"}};
+  const std::vector<ParallelLayout> layouts = {{1, 0, 1},
+                                               {1, 3, 2, "f32", "full"},
+                                               {2, 1, 1},
+                                               {3, 2, 1, "f32", "selective"},
+                                               {4, 3, 1},
+                                               {7, 0, 1},
+                                               {2, 0, 1, "f32", "none", 1, false, 2, "1f1b"},
+                                               {2, 0, 1, "f32", "full", 1, false, 2, "gpipe"},
+                                               {2, 0, 1, "f32", "none", 1, false, 2, "interleaved", 2},
+                                               {4, 2, 1, "f32", "none", 1, false, 2, "1f1b"},
+                                               {2, 0, 1, "f32", "none", 1, false, 2, "zero-bubble"}};
   std::string first_step;  // before any update
   for (const std::int64_t fold : {1, 2}) {
     std::string expected;
-    for (std::size_t i = 0; i < cuts.size(); ++i) {
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
       auto c = small(runs, fmt::format("cut-{}-{}", fold, i));
       c.fold = fold;
-      if (fold > 1 && cuts[i].ranks / cuts[i].pipeline > 3) continue;  // more ranks than fold groups
-      runs.run(c, cuts[i]);
+      if (fold > 1 && layouts[i].ranks / layouts[i].pipeline > 3) continue;  // more ranks than fold groups
+      runs.run(c, layouts[i]);
       testing::expect_no_difference(runs.reports(), c.output);
       const auto values = told(c);
       if (i == 0) expected = values;
       if (first_step.empty()) first_step = values.substr(0, values.find('\n'));
       EXPECT_TRUE(values.starts_with(first_step)) << values;
-      EXPECT_EQ(values, expected) << cuts[i].ranks << " ranks, ZeRO " << cuts[i].zero << ", " << cuts[i].pipeline
-                                  << " stages, " << cuts[i].schedule << ", fold " << fold;
+      EXPECT_EQ(values, expected) << layouts[i].ranks << " ranks, ZeRO " << layouts[i].zero << ", "
+                                  << layouts[i].pipeline << " stages, " << layouts[i].schedule << ", fold " << fold;
     }
   }
 }

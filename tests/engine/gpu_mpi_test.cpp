@@ -122,10 +122,10 @@ TEST_F(SharedRun, ExpertsOnDevices) {
     for (const int chunks : {1, 2}) {
       auto c = config(fmt::format("{}-shared-{}", communicator, chunks));
       c.communicator = communicator;
-      ParallelLayout cut{n, chunks == 1 ? 0 : 3};
-      cut.experts = n, cut.expert_chunks = chunks;
-      cut.expert_node = n == 4 ? 2 : 1;
-      const auto result = run(c, cut);
+      ParallelLayout layout{n, chunks == 1 ? 0 : 3};
+      layout.experts = n, layout.expert_chunks = chunks;
+      layout.expert_node = n == 4 ? 2 : 1;
+      const auto result = run(c, layout);
       if (testing::runtime->rank() != 0) continue;
       const auto where = fmt::format("{} ranks, {}, {} chunks", n, communicator, chunks);
       EXPECT_EQ(runs_->bits(c, result), expected) << where;
@@ -161,9 +161,9 @@ TEST_F(SharedRun, StagesOnDevices) {
       if (communicator == "mpi" && schedule != std::string("1f1b")) continue;
       auto c = config(fmt::format("{}-{}", communicator, schedule));
       c.communicator = communicator;
-      ParallelLayout cut{n, 1};
-      cut.pipeline = n, cut.schedule = schedule, cut.virtual_stages = chunks;
-      const auto result = run(c, cut);
+      ParallelLayout layout{n, 1};
+      layout.pipeline = n, layout.schedule = schedule, layout.virtual_stages = chunks;
+      const auto result = run(c, layout);
       if (testing::runtime->rank() != 0) continue;
       const auto where = fmt::format("{} stages, {}, {}", n, communicator, schedule);
       EXPECT_EQ(runs_->bits(c, result), expected) << where;

@@ -1,5 +1,5 @@
 // Whole runs on a GPU of models whose attention has blocks, causal and masked: the losses of the CPU, the bits of one
-// rank on every cut, memory as predicted, and resumes.
+// rank on every layout, memory as predicted, and resumes.
 #include "libtrain/tensor/gpu.h"
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"

@@ -1,5 +1,5 @@
-// Whole runs on a GPU: the same losses as the CPU up to rounding, the same bits on every cut, memory as predicted, and
-// checkpoints that go from one device to the other.
+// Whole runs on a GPU: the same losses as the CPU up to rounding, the same bits on every layout, memory as predicted,
+// and checkpoints that go from one device to the other.
 #include "libtrain/tensor/gpu.h"
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
@@ -64,14 +64,14 @@ TEST(Gpu, TheSameBitsOnEveryCut) {
   SmallRun runs;
   std::string expected;
   int n = 0;
-  for (const auto& cut :
+  for (const auto& layout :
        std::vector<ParallelLayout>{{1, 0, 1}, {1, 3, 1, "f32", "full"}, {2, 0, 1}, {2, 1, 1}, {2, 2, 1}, {3, 3, 1}}) {
     auto config = tiny(runs, fmt::format("cut-{}", n++), gpt(runs));
-    if (cut.zero == 3) config.layer_slots = 1;  // so that layers take turns in a buffer
-    const auto bits = runs.bits(config, runs.run(config, cut));
+    if (layout.zero == 3) config.layer_slots = 1;  // so that layers take turns in a buffer
+    const auto bits = runs.bits(config, runs.run(config, layout));
     if (expected.empty()) expected = bits;
-    EXPECT_EQ(bits, expected) << cut.ranks << " ranks, ZeRO " << cut.zero;
-    testing::expect_no_difference(runs.reports(), fmt::format("{} ranks, ZeRO {}", cut.ranks, cut.zero));
+    EXPECT_EQ(bits, expected) << layout.ranks << " ranks, ZeRO " << layout.zero;
+    testing::expect_no_difference(runs.reports(), fmt::format("{} ranks, ZeRO {}", layout.ranks, layout.zero));
   }
 }
 
@@ -87,13 +87,13 @@ TEST(Gpu, TensorRanksAreOneRank) {
     c.steps = 2;
     return c;
   };
-  const auto one = config("one"), cut = config("cut");
+  const auto one = config("one"), layout = config("cut");
   const auto expected = runs.bits(one, runs.run(one, {1, 0, 1}));
-  const auto bits = runs.bits(cut, runs.run(cut, {4, 3, 1, "f32", "full", 2}));
+  const auto bits = runs.bits(layout, runs.run(layout, {4, 3, 1, "f32", "full", 2}));
   if (std::string(tensor::gpu_module().runtime->name) == "emulated") {
     EXPECT_EQ(bits, expected);
   }
-  const auto a = SmallRun::metrics(cut), b = SmallRun::metrics(one);
+  const auto a = SmallRun::metrics(layout), b = SmallRun::metrics(one);
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i)
     EXPECT_NEAR(a[i]["loss"].get<double>(), b[i]["loss"].get<double>(), 1e-4) << "step " << i + 1;
@@ -115,9 +115,9 @@ TEST(Gpu, StagesAreOneRank) {
   for (const auto& [ranks, stages, chunks, schedule, zero] :
        {std::tuple{2, 2, 1, "1f1b", 0}, {4, 2, 1, "gpipe", 3}, {2, 2, 2, "interleaved", 1}}) {
     const auto c = config(fmt::format("stages-{}-{}", schedule, zero));
-    ParallelLayout cut{ranks, zero};
-    cut.pipeline = stages, cut.virtual_stages = chunks, cut.schedule = schedule;
-    EXPECT_EQ(runs.bits(c, runs.run(c, cut)), expected) << schedule;
+    ParallelLayout layout{ranks, zero};
+    layout.pipeline = stages, layout.virtual_stages = chunks, layout.schedule = schedule;
+    EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << schedule;
     testing::expect_no_difference(runs.reports(), schedule,
                                   [four = ranks == 4](std::size_t rank) { return four && rank % 2 == 1; });
   }
@@ -136,11 +136,11 @@ TEST(Gpu, ExpertsAreThoseOfTheCpuWithTheSameBitsOnEveryCut) {
     c.global_batch = 10, c.steps = 3, c.validate_every = 2, c.validation_sequences = 2;
     return c;
   };
-  auto one = config("one"), cut = config("cut"), cpu = config("cpu");
+  auto one = config("one"), layout = config("cut"), cpu = config("cpu");
   cpu.device = "cpu";
   const auto expected = runs.bits(one, runs.run(one, {1, 0, 1}));
   testing::expect_no_difference(runs.reports(), "one rank");
-  EXPECT_EQ(runs.bits(cut, runs.run(cut, {3, 3, 1, "f32", "selective"})), expected);
+  EXPECT_EQ(runs.bits(layout, runs.run(layout, {3, 3, 1, "f32", "selective"})), expected);
   testing::expect_no_difference(runs.reports(), "three ranks");
   // Ranks that hold others, of which one idles in the last round; in chunks, behind tensor ranks, with their rows.
   for (const auto& [ranks, experts, chunks, tensor] : {std::tuple{2, 2, 2, 1}, {4, 2, 1, 1}, {4, 2, 1, 2}}) {

@@ -41,9 +41,9 @@ TEST(Overlap, SlowRowsOfExpertsChangeNoBit) {
     auto slow = plain;
     slow.output += fmt::format("-slow-{}", chunks);
     slow.collective_delay = 0.002;
-    testing::ParallelLayout cut{2, 1};
-    cut.experts = 2, cut.expert_chunks = chunks;
-    EXPECT_EQ(runs.bits(slow, runs.run(slow, cut)), expected) << chunks << " chunks";
+    testing::ParallelLayout layout{2, 1};
+    layout.experts = 2, layout.expert_chunks = chunks;
+    EXPECT_EQ(runs.bits(slow, runs.run(slow, layout)), expected) << chunks << " chunks";
     for (const auto& m : SmallRun::metrics(slow)) {
       const double communication = m["communication_seconds"], hidden = m["hidden_communication_seconds"];
       EXPECT_GE(hidden, 0) << chunks;

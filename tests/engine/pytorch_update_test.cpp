@@ -160,9 +160,10 @@ void parity(const std::string& name, base::DType dtype, const Tolerance& toleran
   const auto page = golden_file(name);
   const testing::Scratch scratch;
   const auto index = write_text(scratch.path);
-  const auto alone = train(page, dtype, 0, 1, scratch.path, index), cut = train(page, dtype, 3, 2, scratch.path, index);
+  const auto alone = train(page, dtype, 0, 1, scratch.path, index),
+             layout = train(page, dtype, 3, 2, scratch.path, index);
   compare(page, alone, tolerance, fmt::format("{} {} ZeRO 0", name, base::name_of(dtype)));
-  compare(page, cut, tolerance, fmt::format("{} {} ZeRO 3", name, base::name_of(dtype)));
+  compare(page, layout, tolerance, fmt::format("{} {} ZeRO 3", name, base::name_of(dtype)));
 }
 
 constexpr Tolerance f32{2e-6, 2e-5, 20, 0, 1e-6};

@@ -33,9 +33,9 @@ TEST(Reshard, AWalkOverRanksAndStagesKeepsTheBits) {
       c.resume = next;
     }
     c.stop_after = until;
-    testing::ParallelLayout cut{data * tensor, zero, 1};
-    cut.tensor = tensor;
-    const auto result = runs.run(c, cut);
+    testing::ParallelLayout layout{data * tensor, zero, 1};
+    layout.tensor = tensor;
+    const auto result = runs.run(c, layout);
     before = result.checkpoint;
     if (until == 0) {
       EXPECT_EQ(result.code, base::ExitCode::done);

@@ -141,18 +141,18 @@ TEST(Resume, EmbeddingsDecayWhereTheyAreAskedTo) {
   c.stop_after = 1;
   const auto from = runs.run(c, {1, 0, 1}).checkpoint;
   std::string bits;
-  for (const auto& cut :
+  for (const auto& layout :
        std::vector<testing::ParallelLayout>{{1, 0, 1}, {3, 3, 1}, {2, 2, 1}, {.ranks = 2, .zero = 1, .pipeline = 2}}) {
     std::map<std::string, std::string> after;
     for (const char* decays : {"off", "on"}) {
-      auto next = runs.config(fmt::format("decay-{}-{}", decays, cut.zero));
+      auto next = runs.config(fmt::format("decay-{}-{}", decays, layout.zero));
       next.init_from = from, next.steps = 1, next.schedule = "constant", next.decay_embeddings = decays;
       next.learning_rate = 0.01, next.weight_decay = 0.5, next.warmup_steps = 0;
-      const auto result = runs.run(next, cut);
+      const auto result = runs.run(next, layout);
       after[decays] = result.checkpoint;
       if (decays == std::string("on")) {
         if (bits.empty()) bits = runs.bits(next, result);
-        EXPECT_EQ(runs.bits(next, result), bits) << "ZeRO " << cut.zero;
+        EXPECT_EQ(runs.bits(next, result), bits) << "ZeRO " << layout.zero;
       }
     }
     for (const char* name : {"embedding.tokens.weight", "embedding.positions.weight"}) {

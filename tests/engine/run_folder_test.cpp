@@ -80,10 +80,10 @@ TEST(Rollback, NothingIsLostAndTheAbandonedFutureIsNotTakenAgain) {
     checkpoint::Reader(checkpoints + "/" + name).verify_all();
   // Its metrics too: what was cut away is kept.
   const auto kept = text_of(c.output + "/metrics.jsonl"),
-             cut = text_of(c.output + "/abandoned-metrics-after-00000003.jsonl");
+             layout = text_of(c.output + "/abandoned-metrics-after-00000003.jsonl");
   EXPECT_EQ(SmallRun::metrics(c).size(), 4u);
-  EXPECT_EQ(future, future.substr(0, future.size() - cut.size()) + cut);
-  EXPECT_EQ(kept.substr(0, future.size() - cut.size()), future.substr(0, future.size() - cut.size()));
+  EXPECT_EQ(future, future.substr(0, future.size() - layout.size()) + layout);
+  EXPECT_EQ(kept.substr(0, future.size() - layout.size()), future.substr(0, future.size() - layout.size()));
   // Later the run goes on from where it is.
   c.resume = "auto";
   c.stop_after = 5;

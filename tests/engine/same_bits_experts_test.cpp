@@ -42,18 +42,18 @@ std::string model_of(const SmallRun& runs, int gate) {
                         lines[static_cast<std::size_t>(gate)]);
 }
 
-ParallelLayout cut_of(const Choice& c) {
+ParallelLayout layout_of(const Choice& c) {
   const std::array<const char*, 4> schedules = {"1f1b", "1f1b", "interleaved", "zero-bubble"};
-  ParallelLayout cut;
-  cut.zero = c[1];
-  cut.pipeline = c[4] == 0 ? 1 : 2;
-  cut.schedule = schedules[static_cast<std::size_t>(c[4])];
-  cut.virtual_stages = c[4] == 2 ? 2 : 1;
-  cut.ranks = (c[2] + 1) * cut.pipeline;
-  cut.recompute = c[4] == 3 ? "none" : plan::name_of(plan::recomputations[static_cast<std::size_t>(c[5])]);
-  cut.dtype = c[6] == 0 ? "f32" : "bf16";
-  cut.threads = c[7] + 1;
-  return cut;
+  ParallelLayout layout;
+  layout.zero = c[1];
+  layout.pipeline = c[4] == 0 ? 1 : 2;
+  layout.schedule = schedules[static_cast<std::size_t>(c[4])];
+  layout.virtual_stages = c[4] == 2 ? 2 : 1;
+  layout.ranks = (c[2] + 1) * layout.pipeline;
+  layout.recompute = c[4] == 3 ? "none" : plan::name_of(plan::recomputations[static_cast<std::size_t>(c[5])]);
+  layout.dtype = c[6] == 0 ? "f32" : "bf16";
+  layout.threads = c[7] + 1;
+  return layout;
 }
 
 std::string text_of(const ParallelLayout& c) {
@@ -83,20 +83,20 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
   std::map<std::tuple<int, int, int>, std::string> expected;  // by what is part of the numerics
   int n = 0;
   for (const auto& choice : choices) {
-    const auto cut = cut_of(choice);
+    const auto layout = layout_of(choice);
     const int gate = choice[0], fold = choice[3] + 1;
     const auto config = [&](const char* what) { return config_of(runs, gate, fold, fmt::format("{}-{}", what, n)); };
     auto& want = expected[{gate, fold, choice[6]}];
     if (want.empty()) {
       auto c = config("one");
-      want = bits_of(runs, c, runs.run(c, {1, 0, 1, cut.dtype}));
+      want = bits_of(runs, c, runs.run(c, {1, 0, 1, layout.dtype}));
       ASSERT_NE(want.find("validation"), std::string::npos);
     }
     auto c = config("cut");
     c.layer_slots = 1 + n % 3;
-    const auto where = fmt::format("{} fold {} gate {}", text_of(cut), fold, gate);
+    const auto where = fmt::format("{} fold {} gate {}", text_of(layout), fold, gate);
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, where);
-    EXPECT_EQ(bits_of(runs, c, runs.run(c, cut)), want);
+    EXPECT_EQ(bits_of(runs, c, runs.run(c, layout)), want);
     const std::int64_t data = choice[2] + 1, groups = 10 / fold;
     testing::expect_no_difference(runs.reports(), where, [&](std::size_t rank) {
       return static_cast<std::int64_t>(rank) % data >= (groups % data == 0 ? data : groups % data);
@@ -134,26 +134,26 @@ TEST(SameBitsExperts, OtherGatesGiveOtherBits) {
 // Each cut is once what a checkpoint is written on and once what it is resumed on.
 TEST(SameBitsExperts, StopAndResumeOnAnotherCut) {
   SmallRun runs;
-  const auto cut = [](int ranks, int zero, int stages, const char* schedule, int chunks, const char* recompute) {
+  const auto layout = [](int ranks, int zero, int stages, const char* schedule, int chunks, const char* recompute) {
     ParallelLayout c{ranks, zero, 1, "bf16", recompute};
     c.pipeline = stages, c.schedule = schedule, c.virtual_stages = chunks;
     return c;
   };
-  const std::vector<ParallelLayout> cuts = {
-      cut(1, 0, 1, "1f1b", 1, "none"), cut(4, 3, 2, "1f1b", 1, "full"), cut(3, 1, 1, "1f1b", 1, "selective"),
-      cut(4, 2, 2, "interleaved", 2, "none"), cut(2, 0, 2, "zero-bubble", 1, "none")};
+  const std::vector<ParallelLayout> layouts = {
+      layout(1, 0, 1, "1f1b", 1, "none"), layout(4, 3, 2, "1f1b", 1, "full"), layout(3, 1, 1, "1f1b", 1, "selective"),
+      layout(4, 2, 2, "interleaved", 2, "none"), layout(2, 0, 2, "zero-bubble", 1, "none")};
   for (const int gate : {0, 3}) {
     auto whole = config_of(runs, gate, 1, fmt::format("whole-{}", gate));
-    const auto expected = bits_of(runs, whole, runs.run(whole, cuts[0]));
-    for (std::size_t i = 0; i < cuts.size(); ++i) {
-      const auto& next = cuts[(i + 1) % cuts.size()];
+    const auto expected = bits_of(runs, whole, runs.run(whole, layouts[0]));
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      const auto& next = layouts[(i + 1) % layouts.size()];
       auto c = config_of(runs, gate, 1, fmt::format("resumed-{}-{}", gate, i));
       c.stop_after = 2;
-      ASSERT_EQ(runs.run(c, cuts[i]).code, base::ExitCode::requeue);
+      ASSERT_EQ(runs.run(c, layouts[i]).code, base::ExitCode::requeue);
       c.stop_after = 0;
       const auto result = runs.run(c, next);
       EXPECT_EQ(result.code, base::ExitCode::done);
-      EXPECT_EQ(bits_of(runs, c, result), expected) << text_of(cuts[i]) << " resumed on " << text_of(next);
+      EXPECT_EQ(bits_of(runs, c, result), expected) << text_of(layouts[i]) << " resumed on " << text_of(next);
     }
   }
 }
@@ -161,7 +161,7 @@ TEST(SameBitsExperts, StopAndResumeOnAnotherCut) {
 // On the way the checkpoint is cut anew for other ranks and stages, and an f32 run goes on in bf16.
 TEST(SameBitsExperts, ReshardedCheckpointsGoOn) {
   SmallRun runs;
-  const auto cut = [](int ranks, int zero, int stages, const char* dtype) {
+  const auto layout = [](int ranks, int zero, int stages, const char* dtype) {
     ParallelLayout c{ranks, zero, 1, dtype};
     c.pipeline = stages;
     return c;
@@ -171,7 +171,7 @@ TEST(SameBitsExperts, ReshardedCheckpointsGoOn) {
     for (const bool resharded : {false, true}) {
       auto c = config_of(runs, gate, 1, fmt::format("walk-{}-{}", gate, resharded));
       c.stop_after = 1;
-      c.resume = runs.run(c, resharded ? cut(3, 2, 1, "f32") : ParallelLayout{}).checkpoint;
+      c.resume = runs.run(c, resharded ? layout(3, 2, 1, "f32") : ParallelLayout{}).checkpoint;
       c.stop_after = 2;
       for (const int stop : {2, 0}) {
         if (resharded) {
@@ -186,9 +186,9 @@ TEST(SameBitsExperts, ReshardedCheckpointsGoOn) {
           c.resume = next;
         }
         c.stop_after = stop;
-        const auto result = runs.run(c, !resharded  ? cut(1, 0, 1, "bf16")
-                                        : stop == 2 ? cut(4, 1, 2, "bf16")
-                                                    : cut(3, 3, 1, "bf16"));
+        const auto result = runs.run(c, !resharded  ? layout(1, 0, 1, "bf16")
+                                        : stop == 2 ? layout(4, 1, 2, "bf16")
+                                                    : layout(3, 3, 1, "bf16"));
         c.resume = result.checkpoint;
         if (stop == 0) bits.push_back(bits_of(runs, c, result));
       }
@@ -208,10 +208,10 @@ TEST(SameBitsExperts, AnEvaluationIsTheValidationOfTheRun) {
     for (const auto& [ranks, stages] : {std::pair{1, 1}, {3, 1}, {2, 2}}) {
       engine::EvaluateConfig e;
       e.checkpoint = c.output, e.sequences = 6;
-      ParallelLayout cut{ranks, ranks == 3 ? 3 : 0};
-      cut.pipeline = stages;
+      ParallelLayout layout{ranks, ranks == 3 ? 3 : 0};
+      layout.pipeline = stages;
       const auto dtype = e.run.dtype;
-      SmallRun::apply(cut, e.run);
+      SmallRun::apply(layout, e.run);
       e.run.dtype = dtype, e.run.device = "cpu", e.run.hang_timeout = 120;
       std::vector<engine::Evaluation> found(static_cast<std::size_t>(ranks));
       comm::run_ranks(ranks, [&, stages = stages, ranks = ranks](int rank, comm::ThreadsWorld& world) {

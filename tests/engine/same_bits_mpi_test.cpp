@@ -66,11 +66,11 @@ TEST_F(SharedRun, StagesAsOneRank) {
   }
   for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved"})
     for (const int stages : {n, n % 2 == 0 ? n / 2 : n}) {
-      testing::ParallelLayout cut{n, stages == n ? 0 : 3};
-      cut.pipeline = stages, cut.schedule = stages == 1 ? "1f1b" : schedule;
-      if (cut.schedule == std::string("interleaved") && n <= 2) cut.virtual_stages = 2;
+      testing::ParallelLayout layout{n, stages == n ? 0 : 3};
+      layout.pipeline = stages, layout.schedule = stages == 1 ? "1f1b" : schedule;
+      if (layout.schedule == std::string("interleaved") && n <= 2) layout.virtual_stages = 2;
       const auto config = small(fmt::format("stages-{}-{}", schedule, stages));
-      const auto result = run(config, cut);
+      const auto result = run(config, layout);
       if (testing::runtime->rank() == 0) {
         EXPECT_EQ(runs_->bits(config, result), expected) << n << " ranks, " << stages << " stages, " << schedule;
       }
@@ -98,11 +98,11 @@ TEST_F(SharedRun, SharedExpertsAsOneRank) {
   }
   for (const int experts : {n, n % 2 == 0 ? 2 : n})
     for (const int chunks : {1, 12 / experts}) {
-      testing::ParallelLayout cut{n, chunks == 1 ? 1 : 3};
-      cut.experts = experts, cut.expert_chunks = chunks;
-      cut.expert_node = experts == 4 && chunks > 1 ? 2 : 1;  // a rank says so to one of its node, then to one behind
+      testing::ParallelLayout layout{n, chunks == 1 ? 1 : 3};
+      layout.experts = experts, layout.expert_chunks = chunks;
+      layout.expert_node = experts == 4 && chunks > 1 ? 2 : 1;  // a rank says so to one of its node, then to one behind
       const auto config = small(fmt::format("experts-{}-{}", experts, chunks));
-      const auto result = run(config, cut);
+      const auto result = run(config, layout);
       if (testing::runtime->rank() == 0) {
         EXPECT_EQ(runs_->bits(config, result), expected) << n << " ranks, experts over " << experts;
       }

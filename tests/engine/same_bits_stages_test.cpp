@@ -20,21 +20,22 @@ using testing::SmallRun;
 constexpr std::array<int, 9> levels = {6, 4, 5, 4, 2, 3, 2, 2, 2};
 using Choice = testing::Choice<levels.size()>;
 
-ParallelLayout cut_of(const Choice& c) {
+ParallelLayout layout_of(const Choice& c) {
   const std::array<const char*, 6> schedules = {"1f1b", "interleaved", "gpipe", "interleaved", "naive", "zero-bubble"};
   const std::array<int, 5> tensor = {1, 2, 2, 4, 4};
-  ParallelLayout cut;
-  cut.pipeline = c[1] + 1;
-  cut.schedule = schedules[static_cast<std::size_t>(c[0])];
-  cut.virtual_stages = c[0] == 3 ? 2 : 1;
-  if (cut.pipeline == 1 && cut.schedule != std::string("gpipe")) cut.schedule = "1f1b", cut.virtual_stages = 1;
-  cut.tensor = tensor[static_cast<std::size_t>(c[2])];
-  cut.sequence_parallel = c[2] == 2 || c[2] == 4;
-  cut.zero = c[3];
-  cut.ranks = (c[4] + 1) * cut.tensor * cut.pipeline;
-  cut.recompute = c[5] == 0 || c[0] == 5 ? "none" : c[5] == 1 ? "selective" : "full";
-  cut.dtype = c[7] == 0 ? "f32" : "bf16";
-  return cut;
+  ParallelLayout layout;
+  layout.pipeline = c[1] + 1;
+  layout.schedule = schedules[static_cast<std::size_t>(c[0])];
+  layout.virtual_stages = c[0] == 3 ? 2 : 1;
+  if (layout.pipeline == 1 && layout.schedule != std::string("gpipe"))
+    layout.schedule = "1f1b", layout.virtual_stages = 1;
+  layout.tensor = tensor[static_cast<std::size_t>(c[2])];
+  layout.sequence_parallel = c[2] == 2 || c[2] == 4;
+  layout.zero = c[3];
+  layout.ranks = (c[4] + 1) * layout.tensor * layout.pipeline;
+  layout.recompute = c[5] == 0 || c[0] == 5 ? "none" : c[5] == 1 ? "selective" : "full";
+  layout.dtype = c[7] == 0 ? "f32" : "bf16";
+  return layout;
 }
 
 std::string text_of(const ParallelLayout& c) {
@@ -68,7 +69,7 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
   std::map<std::tuple<int, int, int>, std::string> expected;  // by what is part of the numerics
   int n = 0;
   for (const auto& choice : choices) {
-    auto cut = cut_of(choice);
+    auto layout = layout_of(choice);
     const int fold = choice[6] + 1;
     const auto config = [&](const char* what) {
       auto c = config_of(runs, fold, choice[8] == 1, fmt::format("{}-{}", what, n));
@@ -78,13 +79,13 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
     auto& want = expected[{fold, choice[7], choice[8]}];
     if (want.empty()) {
       auto c = config("one");
-      want = runs.bits(c, runs.run(c, {1, 0, 1, cut.dtype}));
+      want = runs.bits(c, runs.run(c, {1, 0, 1, layout.dtype}));
     }
     auto c = config("cut");
-    const auto bits = runs.bits(c, runs.run(c, cut));
-    EXPECT_EQ(bits, want) << text_of(cut) << " fold " << fold << " llama " << choice[8];
-    const auto data = static_cast<std::size_t>(choice[4] + 1), tensor = static_cast<std::size_t>(cut.tensor);
-    testing::expect_no_difference(runs.reports(), text_of(cut), [&](std::size_t rank) {
+    const auto bits = runs.bits(c, runs.run(c, layout));
+    EXPECT_EQ(bits, want) << text_of(layout) << " fold " << fold << " llama " << choice[8];
+    const auto data = static_cast<std::size_t>(choice[4] + 1), tensor = static_cast<std::size_t>(layout.tensor);
+    testing::expect_no_difference(runs.reports(), text_of(layout), [&](std::size_t rank) {
       return fold == 2 && data == 2 && rank / tensor % data == 1;
     });
     std::filesystem::remove_all(c.output);
@@ -118,38 +119,38 @@ TEST(SameBitsStages, OddCuts) {
                                                   {2, 3, "0,1,2,5,6,7"}}) {
     auto c = one;
     c.output += fmt::format("-{}", n++);
-    ParallelLayout cut;
-    cut.ranks = cut.pipeline = stages, cut.virtual_stages = chunks, cut.partition = partition;
-    if (chunks > 1) cut.schedule = "interleaved";
-    else if (n % 2 == 0) cut.schedule = "zero-bubble";
-    EXPECT_EQ(runs.bits(c, runs.run(c, cut)), expected) << text_of(cut);
-    testing::expect_no_difference(runs.reports(), text_of(cut));
+    ParallelLayout layout;
+    layout.ranks = layout.pipeline = stages, layout.virtual_stages = chunks, layout.partition = partition;
+    if (chunks > 1) layout.schedule = "interleaved";
+    else if (n % 2 == 0) layout.schedule = "zero-bubble";
+    EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << text_of(layout);
+    testing::expect_no_difference(runs.reports(), text_of(layout));
   }
 }
 
 // Each cut is once what a checkpoint is written on and once what it is resumed on.
 TEST(SameBitsStages, StopAndResumeOnAnotherCut) {
   SmallRun runs;
-  const auto cut = [](int ranks, int zero, int tensor, int stages, const char* schedule, int chunks) {
+  const auto layout = [](int ranks, int zero, int tensor, int stages, const char* schedule, int chunks) {
     ParallelLayout c{ranks, zero, 1, "bf16", "none", tensor};
     c.pipeline = stages, c.schedule = schedule, c.virtual_stages = chunks;
     return c;
   };
-  const std::vector<ParallelLayout> cuts = {cut(1, 0, 1, 1, "1f1b", 1),        cut(4, 3, 1, 2, "1f1b", 1),
-                                            cut(8, 1, 2, 2, "interleaved", 2), cut(6, 2, 1, 3, "gpipe", 1),
-                                            cut(2, 0, 2, 1, "1f1b", 1),        cut(4, 1, 1, 4, "interleaved", 2),
-                                            cut(8, 3, 2, 4, "zero-bubble", 1)};
+  const std::vector<ParallelLayout> layouts = {
+      layout(1, 0, 1, 1, "1f1b", 1),       layout(4, 3, 1, 2, "1f1b", 1), layout(8, 1, 2, 2, "interleaved", 2),
+      layout(6, 2, 1, 3, "gpipe", 1),      layout(2, 0, 2, 1, "1f1b", 1), layout(4, 1, 1, 4, "interleaved", 2),
+      layout(8, 3, 2, 4, "zero-bubble", 1)};
   auto whole = config_of(runs, 2, false, "whole");
-  const auto expected = runs.bits(whole, runs.run(whole, cuts[0]));
-  for (std::size_t i = 0; i < cuts.size(); ++i) {
-    const auto& next = cuts[(i + 1) % cuts.size()];
+  const auto expected = runs.bits(whole, runs.run(whole, layouts[0]));
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const auto& next = layouts[(i + 1) % layouts.size()];
     auto c = config_of(runs, 2, false, fmt::format("resumed-{}", i));
     c.stop_after = 2;
-    ASSERT_EQ(runs.run(c, cuts[i]).code, base::ExitCode::requeue);
+    ASSERT_EQ(runs.run(c, layouts[i]).code, base::ExitCode::requeue);
     c.stop_after = 0;
     const auto result = runs.run(c, next);
     EXPECT_EQ(result.code, base::ExitCode::done);
-    EXPECT_EQ(runs.bits(c, result), expected) << text_of(cuts[i]) << " resumed on " << text_of(next);
+    EXPECT_EQ(runs.bits(c, result), expected) << text_of(layouts[i]) << " resumed on " << text_of(next);
   }
 }
 

@@ -15,17 +15,17 @@ using testing::SmallRun;
 constexpr std::array<int, 7> levels = {5, 4, 3, 2, 3, 2, 2};
 using Choice = testing::Choice<levels.size()>;
 
-ParallelLayout cut_of(const Choice& c) {
+ParallelLayout layout_of(const Choice& c) {
   const std::array<int, 5> tensor = {1, 2, 2, 4, 4};
-  ParallelLayout cut;
-  cut.tensor = tensor[static_cast<std::size_t>(c[0])];
-  cut.sequence_parallel = c[0] == 2 || c[0] == 4;
-  cut.zero = c[1];
-  cut.ranks = (c[2] + 1) * cut.tensor;
-  cut.dtype = c[3] == 0 ? "f32" : "bf16";
-  cut.recompute = testing::recomputation_of_level(c[4]);
-  cut.threads = 1 + (c[0] + c[1] + c[2] + c[4]) % 2;
-  return cut;
+  ParallelLayout layout;
+  layout.tensor = tensor[static_cast<std::size_t>(c[0])];
+  layout.sequence_parallel = c[0] == 2 || c[0] == 4;
+  layout.zero = c[1];
+  layout.ranks = (c[2] + 1) * layout.tensor;
+  layout.dtype = c[3] == 0 ? "f32" : "bf16";
+  layout.recompute = testing::recomputation_of_level(c[4]);
+  layout.threads = 1 + (c[0] + c[1] + c[2] + c[4]) % 2;
+  return layout;
 }
 
 // Eight heads on four keys and values, four lanes; 256 rows a micro-batch, five of them a step, or with dropout three
@@ -54,7 +54,7 @@ testing::Triples<levels.size()> triples() {
   const auto config = [](SmallRun& runs, const Choice& choice, const std::string& output) {
     return config_of(runs, choice[5] == 1, choice[6] == 1, output);
   };
-  return {levels, cut_of, config, {5, 6}};
+  return {levels, layout_of, config, {5, 6}};
 }
 
 TEST(SameBitsTensor, EveryTriple) {
@@ -70,23 +70,24 @@ TEST(SameBitsTensor, DISABLED_EveryChoice) {
 // Each cut is once what a checkpoint is written on and once what it is resumed on.
 TEST(SameBitsTensor, StopAndResumeOnAnotherCut) {
   SmallRun runs;
-  const std::vector<ParallelLayout> cuts = {{1, 0, 1, "bf16"},
-                                            {4, 3, 1, "bf16", "none", 2, false},
-                                            {4, 1, 1, "bf16", "none", 4, true},
-                                            {6, 2, 1, "bf16", "full", 2, true},
-                                            {3, 3, 1, "bf16", "selective"},
-                                            {8, 0, 1, "bf16", "none", 4, false}};
+  const std::vector<ParallelLayout> layouts = {{1, 0, 1, "bf16"},
+                                               {4, 3, 1, "bf16", "none", 2, false},
+                                               {4, 1, 1, "bf16", "none", 4, true},
+                                               {6, 2, 1, "bf16", "full", 2, true},
+                                               {3, 3, 1, "bf16", "selective"},
+                                               {8, 0, 1, "bf16", "none", 4, false}};
   auto whole = config_of(runs, true, false, "whole");
-  const auto expected = runs.bits(whole, runs.run(whole, cuts[0]));
-  for (std::size_t i = 0; i < cuts.size(); ++i) {
-    const auto& next = cuts[(i + 1) % cuts.size()];
+  const auto expected = runs.bits(whole, runs.run(whole, layouts[0]));
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const auto& next = layouts[(i + 1) % layouts.size()];
     auto c = config_of(runs, true, false, fmt::format("resumed-{}", i));
     c.stop_after = 2;
-    ASSERT_EQ(runs.run(c, cuts[i]).code, base::ExitCode::requeue);
+    ASSERT_EQ(runs.run(c, layouts[i]).code, base::ExitCode::requeue);
     c.stop_after = 0;
     const auto result = runs.run(c, next);
     EXPECT_EQ(result.code, base::ExitCode::done);
-    EXPECT_EQ(runs.bits(c, result), expected) << testing::text_of(cuts[i]) << " resumed on " << testing::text_of(next);
+    EXPECT_EQ(runs.bits(c, result), expected)
+        << testing::text_of(layouts[i]) << " resumed on " << testing::text_of(next);
   }
 }
 

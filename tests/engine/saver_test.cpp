@@ -18,12 +18,12 @@ TEST(Saver, ACheckpointNamesTheAxesOfTheWorld) {
   testing::SmallRun small;
   auto config = small.config("run");
   config.steps = 1;
-  const testing::ParallelLayout cut{2};
+  const testing::ParallelLayout layout{2};
   comm::run_ranks(2, [&](int rank, comm::ThreadsWorld& threads) {
     engine::World world("threads", rank, plan::Topology({{Axis::pipe, 1}, {Axis::data, 2}}), threads.factory(rank),
                         {plan::Axes{Axis::data}, plan::Axes{Axis::tensor}});
     world.communication = tensor::Exec::worker("communication", nullptr);
-    small.run_rank(config, cut, world);
+    small.run_rank(config, layout, world);
   });
   checkpoint::Reader reader(config.output + "/checkpoints/step-00000001");
   const auto& m = reader.manifest();
@@ -51,9 +51,9 @@ TEST(Saver, TensorRanksSaveTheWholeModelOnce) {
       testing::SmallRun small;
       const auto folder = (small.folder() / "checkpoints").string();
       const auto model = test::untied_model_of_heads();
-      test::ParallelLayout cut{3, zero, working};
-      cut.tensor = 4;
-      test::on_ranks(model, cut, [&](test::Ground& ground) {
+      test::ParallelLayout layout{3, zero, working};
+      layout.tensor = 4;
+      test::on_ranks(model, layout, [&](test::Ground& ground) {
         tensor::Arena snapshot(tensor::Category::save_snapshot, ground.bytes.save_snapshot);
         params::ZeroStore store(ground.context);
         store.initialize(11);

@@ -33,11 +33,11 @@ class SharedRun : public ::testing::Test {
     control_->barrier(*exec);  // rank 0 removes the folder when nobody needs it
   }
 
-  engine::RunResult run(const engine::RunConfig& config, const ParallelLayout& cut) {
-    auto world = engine::make_world("mpi", runtime->rank(), runtime->size(), runtime->factory(), cut.tensor,
-                                    cut.pipeline, cut.experts, cut.expert_node);
-    if (cut.pipeline > 1) world.queues = runtime->concurrent_factory();
-    return runs_->run_rank(config, cut, world);
+  engine::RunResult run(const engine::RunConfig& config, const ParallelLayout& layout) {
+    auto world = engine::make_world("mpi", runtime->rank(), runtime->size(), runtime->factory(), layout.tensor,
+                                    layout.pipeline, layout.experts, layout.expert_node);
+    if (layout.pipeline > 1) world.queues = runtime->concurrent_factory();
+    return runs_->run_rank(config, layout, world);
   }
 
   std::optional<SmallRun> runs_;

@@ -46,11 +46,11 @@ std::map<std::string, Line> table(const std::string& text, const std::string& ti
   return out;
 }
 
-std::string profile_of(SmallRun& runs, engine::RunConfig c, const ParallelLayout& cut) {
+std::string profile_of(SmallRun& runs, engine::RunConfig c, const ParallelLayout& layout) {
   c.profile_step = true;
   c.steps = 3;
   c.global_batch = 4;
-  return runs.run(c, cut).step_profile;
+  return runs.run(c, layout).step_profile;
 }
 
 void expect_whole(const std::string& text) {
@@ -98,12 +98,12 @@ TEST(StepProfile, EveryCutAddsUp) {
   stages.pipeline = 2;
   again.recompute = "full", again.dtype = "bf16";
   int n = 0;
-  for (const auto& cut : {zero3, tensor, stages, again}) {
+  for (const auto& layout : {zero3, tensor, stages, again}) {
     SCOPED_TRACE(n);
-    const auto text = profile_of(runs, runs.config(fmt::format("cut-{}", n++)), cut);
+    const auto text = profile_of(runs, runs.config(fmt::format("cut-{}", n++)), layout);
     expect_whole(text);
-    EXPECT_EQ(text.find("waiting for other ranks") != std::string::npos, cut.ranks > 1) << text;
-    EXPECT_EQ(text.find("on rank 0") != std::string::npos, cut.ranks > 1) << text;
+    EXPECT_EQ(text.find("waiting for other ranks") != std::string::npos, layout.ranks > 1) << text;
+    EXPECT_EQ(text.find("on rank 0") != std::string::npos, layout.ranks > 1) << text;
   }
 }
 
@@ -126,12 +126,12 @@ TEST(StepProfile, ProductsHaveTheShapesOfTheModel) {
 
 TEST(StepProfile, ChangesNoBitAndTellsTheFirstStepApart) {
   SmallRun runs;
-  const ParallelLayout cut{2, 2, 2};
+  const ParallelLayout layout{2, 2, 2};
   auto plain = runs.config("plain"), profiled = runs.config("profiled"), single = runs.config("single");
   plain.steps = profiled.steps = 4;
   profiled.profile_step = single.profile_step = true;
   single.steps = 1;
-  const auto a = runs.run(plain, cut), b = runs.run(profiled, cut);
+  const auto a = runs.run(plain, layout), b = runs.run(profiled, layout);
   EXPECT_EQ(runs.bits(plain, a), runs.bits(profiled, b));
   EXPECT_TRUE(a.step_profile.empty());
   EXPECT_TRUE(b.step_profile.starts_with("where steps 2 to 4 went on rank 0: 2 threads, ")) << b.step_profile;
@@ -214,9 +214,9 @@ TEST(StepProfile, ProductsOfBf16HaveRowsOfTheirOwn) {
   c.model = runs.model("profile-types",
                        "layers = 2\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 32\ncontext = 32\n"
                        "experts-count = 4\n");
-  ParallelLayout cut;
-  cut.dtype = "bf16";
-  const auto text = profile_of(runs, c, cut);
+  ParallelLayout layout;
+  layout.dtype = "bf16";
+  const auto text = profile_of(runs, c, layout);
   const auto shapes = table(text, "product, rows");
   EXPECT_TRUE(shapes.contains("32 x 4 over 32")) << text;
   EXPECT_TRUE(shapes.contains("32 x 96 over 32, bf16")) << text;

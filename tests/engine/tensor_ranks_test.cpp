@@ -20,7 +20,7 @@ namespace {
 struct Ranks {
   int data, tensor;
 };
-constexpr Ranks cuts[] = {{1, 1}, {1, 2}, {2, 2}, {3, 1}, {3, 4}};
+constexpr Ranks layouts[] = {{1, 1}, {1, 2}, {2, 2}, {3, 1}, {3, 4}};
 
 void on(const Ranks& ranks, const std::function<void(World& world)>& body) {
   comm::run_ranks(ranks.data * ranks.tensor, [&](int rank, comm::ThreadsWorld& threads) {
@@ -50,7 +50,7 @@ TEST(TensorRanks, EvaluateTheSameMicroBatches) {
     expected.sum += loss_of(m).sum;
     expected.targets += loss_of(m).targets;
   }
-  for (const auto& ranks : cuts) {
+  for (const auto& ranks : layouts) {
     std::mutex mutex;
     std::vector<std::vector<std::int64_t>> seen(static_cast<std::size_t>(ranks.data * ranks.tensor));
     on(ranks, [&](World& world) {
@@ -106,7 +106,7 @@ struct Ground {
 };
 
 TEST(TensorRanks, LossesCountOnceAndGradientsOfAll) {
-  for (const auto& ranks : cuts)
+  for (const auto& ranks : layouts)
     for (const std::int64_t fold : {1, 2}) {
       const plan::BatchPlan batch{14, 1, fold, ranks.data};
       double sum = 0, targets = 0, squares = 0;

@@ -44,14 +44,14 @@ struct Traced {
   }
 };
 
-Traced run_traced(SmallRun& runs, RunConfig c, const ParallelLayout& cut) {
-  SmallRun::apply(cut, c);
+Traced run_traced(SmallRun& runs, RunConfig c, const ParallelLayout& layout) {
+  SmallRun::apply(layout, c);
   Traced out;
-  out.ledgers.resize(static_cast<std::size_t>(cut.ranks));
+  out.ledgers.resize(static_cast<std::size_t>(layout.ranks));
   const engine::SignalWatcher signals;
-  comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-    auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor);
-    const auto result = engine::run(c, w, signals, {}, cut.ranks);
+  comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
+    auto w = engine::make_world("threads", rank, layout.ranks, world.factory(rank), layout.tensor);
+    const auto result = engine::run(c, w, signals, {}, layout.ranks);
     if (rank == 0) out.code = result.code;
     for (auto* group : w.groups())
       out.ledgers[static_cast<std::size_t>(rank)][group->group()] = group->ledger().totals();
@@ -71,18 +71,18 @@ RunConfig small(const SmallRun& runs, const std::string& name) {
   return c;
 }
 
-plan::Plan plan_of(const ParallelLayout& cut, const RunConfig& c) {
+plan::Plan plan_of(const ParallelLayout& layout, const RunConfig& c) {
   plan::Plan p;
-  p.topology = plan::replicas_of(cut.ranks, cut.tensor);
+  p.topology = plan::replicas_of(layout.ranks, layout.tensor);
   p.global_batch = c.global_batch, p.micro_batch = c.micro_batch, p.fold = c.fold;
   return p;
 }
 
-void expect_lists(const Traced& t, const ParallelLayout& cut, const RunConfig& c, std::int64_t first,
+void expect_lists(const Traced& t, const ParallelLayout& layout, const RunConfig& c, std::int64_t first,
                   std::int64_t last) {
-  for (int rank = 0; rank < cut.ranks; ++rank) {
+  for (int rank = 0; rank < layout.ranks; ++rank) {
     const auto found = t.spans(rank, "compute", "action");
-    const auto list = plan::actions(plan_of(cut, c), rank);
+    const auto list = plan::actions(plan_of(layout, c), rank);
     ASSERT_EQ(found.size(), list.size() * static_cast<std::size_t>(last - first + 1)) << "rank " << rank;
     double over = 0;
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -102,8 +102,8 @@ void expect_lists(const Traced& t, const ParallelLayout& cut, const RunConfig& c
 }
 
 // As the ledgers have them, and of each group every call once.
-void expect_calls(const Traced& t, const ParallelLayout& cut) {
-  for (int rank = 0; rank < cut.ranks; ++rank) {
+void expect_calls(const Traced& t, const ParallelLayout& layout) {
+  for (int rank = 0; rank < layout.ranks; ++rank) {
     std::map<std::string, std::map<std::string, comm::Traffic>> found;
     std::map<std::string, std::vector<std::int64_t>> sequences;
     for (const auto& e : t.spans(rank, "", "collective")) {
@@ -141,15 +141,15 @@ void expect_nested(const Traced& t, int ranks) {
 TEST(Trace, HoldsEveryActionEveryCallAndEverySaveOfEachRank) {
   SmallRun runs;
   int n = 0;
-  for (const auto& cut : {ParallelLayout{2, 0}, ParallelLayout{2, 2}, ParallelLayout{3, 3},
-                          ParallelLayout{2, 1, 1, "f32", "none", 2}, ParallelLayout{1, 0}}) {
-    SCOPED_TRACE(fmt::format("{} ranks, ZeRO {}, {} tensor", cut.ranks, cut.zero, cut.tensor));
+  for (const auto& layout : {ParallelLayout{2, 0}, ParallelLayout{2, 2}, ParallelLayout{3, 3},
+                             ParallelLayout{2, 1, 1, "f32", "none", 2}, ParallelLayout{1, 0}}) {
+    SCOPED_TRACE(fmt::format("{} ranks, ZeRO {}, {} tensor", layout.ranks, layout.zero, layout.tensor));
     auto c = small(runs, fmt::format("all-{}", n++));
-    const auto t = run_traced(runs, c, cut);
-    expect_lists(t, cut, c, 1, 4);
-    expect_calls(t, cut);
-    expect_nested(t, cut.ranks);
-    for (int rank = 0; rank < cut.ranks; ++rank) {
+    const auto t = run_traced(runs, c, layout);
+    expect_lists(t, layout, c, 1, 4);
+    expect_calls(t, layout);
+    expect_nested(t, layout.ranks);
+    for (int rank = 0; rank < layout.ranks; ++rank) {
       std::map<std::string, std::vector<std::int64_t>> saves;
       for (const auto& e : t.spans(rank, "", "save")) saves[e["name"]].push_back(e["args"]["step"]);
       EXPECT_EQ(saves["snapshot"], (std::vector<std::int64_t>{2, 4}));
@@ -157,7 +157,7 @@ TEST(Trace, HoldsEveryActionEveryCallAndEverySaveOfEachRank) {
       EXPECT_EQ(saves["publish"].size(), rank == 0 ? 2u : 0u);
       EXPECT_GT(t.spans(rank, "loader", "load").size(), 0u);
       EXPECT_EQ(t.spans(rank, "compute", "validation").size(), 1u);
-      EXPECT_EQ(!t.spans(rank, "compute", "wait").empty(), cut.ranks > 1);
+      EXPECT_EQ(!t.spans(rank, "compute", "wait").empty(), layout.ranks > 1);
     }
   }
 }

@@ -12,14 +12,14 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-base::ExitCode one_step(SmallRun& runs, const ParallelLayout& cut, const std::string& output) {
+base::ExitCode one_step(SmallRun& runs, const ParallelLayout& layout, const std::string& output) {
   auto c = runs.config(output);
   c.model = runs.model("every-group",
                        "layers = 4\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = 16\n[experts]\ncount = "
                        "8\ntop-k = 2\n");
   c.sequence = 16, c.steps = 1, c.micro_batch = 1, c.global_batch = 24;
   c.hang_timeout = 60;
-  return runs.run(c, cut).code;
+  return runs.run(c, layout).code;
 }
 
 // A group of whose ranks none is there: nothing is called.
@@ -102,17 +102,19 @@ TEST(Watch, AsManyRanksAsThereAre) {
 
 TEST(Watch, InterleavedStagesAndExpertsOfNodes) {
   SmallRun runs;
-  ParallelLayout cut{12};
-  cut.pipeline = 3, cut.schedule = "interleaved", cut.virtual_stages = 2, cut.experts = 4, cut.expert_node = 2;
-  EXPECT_EQ(one_step(runs, cut, "stages"), base::ExitCode::done);
+  ParallelLayout layout{12};
+  layout.pipeline = 3, layout.schedule = "interleaved", layout.virtual_stages = 2, layout.experts = 4,
+  layout.expert_node = 2;
+  EXPECT_EQ(one_step(runs, layout, "stages"), base::ExitCode::done);
 }
 
 TEST(Watch, TensorRanksBesideThem) {
   SmallRun runs;
-  ParallelLayout cut{24};
-  cut.pipeline = 3, cut.schedule = "interleaved", cut.virtual_stages = 2, cut.experts = 4, cut.expert_node = 2;
-  cut.tensor = 2;
-  EXPECT_EQ(one_step(runs, cut, "tensor"), base::ExitCode::done);
+  ParallelLayout layout{24};
+  layout.pipeline = 3, layout.schedule = "interleaved", layout.virtual_stages = 2, layout.experts = 4,
+  layout.expert_node = 2;
+  layout.tensor = 2;
+  EXPECT_EQ(one_step(runs, layout, "tensor"), base::ExitCode::done);
 }
 
 }  // namespace

@@ -40,13 +40,13 @@ said 'stopped at step 2 of 4: .*goes on from its newest checkpoint'
 expect 3 "${base[@]}" --output stopped --seed 7
 [ ! -e stopped/exit ] || fail "a start that was refused left a reason"
 
-# The cut stands beside the ranks.
+# The layout stands beside the ranks.
 expect 0 mpirun -q --bind-to none -n 4 "${base[@]}" --global-batch 4 --output shared --lanes 2 --tensor-parallel 2 --zero 1
-expect 0 inspect shared; said '^ *step  *tokens seen  *ranks  *cut '; said ' 4  *2 x 2 tensor, ZeRO 1, 2 lanes  *f32 '
-expect 0 inspect full shared; said '^  cut: full has 1 rank, ZeRO 0, 1 lane; shared has 4 ranks, 2 x 2 tensor, ZeRO 1, 2 lanes$'; said '^  global_batch: full has 2, shared 4$'; said '^  model.lanes: full has 1, shared 2$'
+expect 0 inspect shared; said '^ *step  *tokens seen  *ranks  *layout '; said ' 4  *2 x 2 tensor, ZeRO 1, 2 lanes  *f32 '
+expect 0 inspect full shared; said '^  layout: full has 1 rank, ZeRO 0, 1 lane; shared has 4 ranks, 2 x 2 tensor, ZeRO 1, 2 lanes$'; said '^  global_batch: full has 2, shared 4$'; said '^  model.lanes: full has 1, shared 2$'
 expect 0 mpirun -q --bind-to none -n 4 "${base[@]}" --global-batch 4 --output staged --pipeline-parallel 2
 expect 0 inspect staged; said ' 4  *2 stages (1f1b) x 2 data, ZeRO 0, 1 lane  *f32 '
-expect 0 inspect shared staged; said '^  cut: shared has 4 ranks, 2 x 2 tensor, ZeRO 1, 2 lanes; staged has 4 ranks, 2 stages (1f1b) x 2 data, ZeRO 0, 1 lane$'
+expect 0 inspect shared staged; said '^  layout: shared has 4 ranks, 2 x 2 tensor, ZeRO 1, 2 lanes; staged has 4 ranks, 2 stages (1f1b) x 2 data, ZeRO 0, 1 lane$'
 expect 0 partition-model --model gpt2-nano --ranks 4 --pipeline-parallel 2 --sequence 16 --global-batch 8 --output stages.json
 expect 0 inspect stages.json --verify; said '^  stage  items '; said '^  stage 1  2  *3$'; said '^  idle [0-9]* % of a step'; said '^verified'
 

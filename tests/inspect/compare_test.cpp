@@ -132,13 +132,14 @@ TEST_F(Runs, WhyTheyDifferIsSaid) {
   const auto r = report({a, b, bare});
   EXPECT_NE(r.text.find("a and b are equal for all 4 common steps, bit for bit\n"
                         "  model.lanes: a has 4, b 2\n"
-                        "  cut: a has 4 ranks, 2 x 2 tensor, ZeRO 1, 4 lanes; b has 1 rank, ZeRO 1, 2 lanes\n"),
+                        "  layout: a has 4 ranks, 2 x 2 tensor, ZeRO 1, 4 lanes; b has 1 rank, ZeRO 1, 2 lanes\n"),
             std::string::npos)
       << r.text;
   EXPECT_TRUE(r.text.ends_with("bit for bit\n")) << r.text;
   const auto& reasons = r.json["runs"][1]["against_first"]["reasons"];
   ASSERT_EQ(reasons.size(), 2u) << r.json.dump(1);
   EXPECT_EQ(reasons[0], nlohmann::json({{"name", "model.lanes"}, {"first", 4}, {"second", 2}}));
-  EXPECT_EQ(r.json["runs"][1]["cut"], "ZeRO 1, 2 lanes");
+  EXPECT_EQ(r.json["runs"][1]["layout"], "ZeRO 1, 2 lanes");
+  EXPECT_EQ(r.json["runs"][1]["cut"], r.json["runs"][1]["layout"]);
   EXPECT_TRUE(r.json["runs"][2]["against_first"]["reasons"].empty());
 }

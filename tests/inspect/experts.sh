@@ -9,7 +9,7 @@ small_text 200 >text
 expect 0 shard-data --input text --split paragraphs --output data
 base=(train --data data --global-batch 4 --micro-batch 1 --threads 1 --progress never --steps 6)
 
-# The same values whatever the cut.
+# The same values whatever the layout.
 expect 0 "${base[@]}" --model moe-nano --output run; unsaid 'has collapsed'
 expect 0 mpirun -q --bind-to none -n 2 "${base[@]}" --model moe-nano --output two --zero 3
 expect 0 mpirun -q --bind-to none -n 2 "${base[@]}" --model moe-nano --output stages --pipeline-parallel 2

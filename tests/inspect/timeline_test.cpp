@@ -160,10 +160,10 @@ TEST(Timeline, OfOneStepOfSeveral) {
     EXPECT_EQ(e.hint(), "it holds steps 1 to 4");
   }
   // Where a rank has not come to its end the step is not whole.
-  auto cut = trace_of({Schedule::gpipe, 2, 1, 3, 4});
-  const auto last = cut.rfind("{\"name\":\"update\"");
-  cut = cut.substr(0, last - 2) + "\n]}\n";
-  EXPECT_EQ(inspect::timeline_of(read(cut), 0, "t").step, 3);
+  auto layout = trace_of({Schedule::gpipe, 2, 1, 3, 4});
+  const auto last = layout.rfind("{\"name\":\"update\"");
+  layout = layout.substr(0, last - 2) + "\n]}\n";
+  EXPECT_EQ(inspect::timeline_of(read(layout), 0, "t").step, 3);
 }
 
 TEST(Timeline, IsDrawnAsSvg) {

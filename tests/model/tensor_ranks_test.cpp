@@ -234,7 +234,7 @@ void finite_differences(const plan::ModelConfig& m, bool rows) {
             analytic = store.gradient_of(static_cast<int>(u), static_cast<int>(p), at);
           }
       }
-      ASSERT_EQ(held.size(), parameter.cut ? 1u : 2u) << parameter.name;
+      ASSERT_EQ(held.size(), parameter.sharded ? 1u : 2u) << parameter.name;
       const double x0 = *held[0], h = 2e-4;
       const auto at = [&](double offset) {
         for (auto* x : held) *x = x0 + offset;

@@ -20,20 +20,20 @@ Place place(std::int64_t in_group, std::int64_t fold) {
 // A step as the engine does it: this rank's groups round by round, occurrences from the last to the first; where it has
 // no group it idles.
 void fold_step(GradientFold& fold, const Ground& g, const PlainModel& plain, Values kind, std::int64_t step) {
-  const auto groups = g.cut.micros / g.cut.fold;
-  for (std::int64_t round = 0; round * g.cut.ranks < groups; ++round) {
-    const auto group = round * g.cut.ranks + g.rank();
+  const auto groups = g.layout.micros / g.layout.fold;
+  for (std::int64_t round = 0; round * g.layout.ranks < groups; ++round) {
+    const auto group = round * g.layout.ranks + g.rank();
     if (group >= groups) {
       for (auto occurrence = plain.occurrences.rbegin(); occurrence != plain.occurrences.rend(); ++occurrence)
         fold.idle(*occurrence, round);
       continue;
     }
-    for (std::int64_t k = 0; k < g.cut.fold; ++k) {
-      fold.begin_micro({round, place(k, g.cut.fold)});
+    for (std::int64_t k = 0; k < g.layout.fold; ++k) {
+      fold.begin_micro({round, place(k, g.layout.fold)});
       for (auto occurrence = plain.occurrences.rbegin(); occurrence != plain.occurrences.rend(); ++occurrence) {
         fold.open(*occurrence);
         ASSERT_EQ(fold.whole(*occurrence).count(), plain.flat_group(occurrence->flat_group).padded);
-        fill(fold.whole(*occurrence), plain.gradient(kind, step, group * g.cut.fold + k, *occurrence));
+        fill(fold.whole(*occurrence), plain.gradient(kind, step, group * g.layout.fold + k, *occurrence));
         fold.commit(*occurrence);
       }
     }
@@ -44,31 +44,31 @@ void fold_step(GradientFold& fold, const Ground& g, const PlainModel& plain, Val
 void expect_shards(GradientFold& fold, const Ground& g, const std::vector<Floats>& want, std::int64_t step) {
   for (int u = 0; u < g.flat_groups(); ++u) {
     const auto shard = fold.shard(u);
-    ASSERT_EQ(shard.count() * g.cut.ranks, static_cast<std::int64_t>(want[static_cast<std::size_t>(u)].size()));
+    ASSERT_EQ(shard.count() * g.layout.ranks, static_cast<std::int64_t>(want[static_cast<std::size_t>(u)].size()));
     const auto wrong = difference(shard, want[static_cast<std::size_t>(u)], g.rank() * shard.count());
-    EXPECT_EQ(wrong, "") << g.cut.text() << " rank " << g.rank() << " step " << step << " flat group " << u;
+    EXPECT_EQ(wrong, "") << g.layout.text() << " rank " << g.rank() << " step " << step << " flat group " << u;
   }
 }
 
 // Three steps, so that what one leaves behind shows in the next.
-void expect_plain_folds(const plan::ModelConfig& model, const ParallelLayout& cut, Values kind,
+void expect_plain_folds(const plan::ModelConfig& model, const ParallelLayout& layout, Values kind,
                         std::chrono::microseconds late = {}) {
   on_ranks(
-      model, cut,
+      model, layout,
       [&](Ground& g) {
-        const PlainModel plain(g.set.flat_groups, g.set.occurrences, cut.ranks);
+        const PlainModel plain(g.set.flat_groups, g.set.occurrences, layout.ranks);
         GradientFold fold(g.context);
         EXPECT_TRUE(g.full({&g.gradients, &g.flat_group_gradients, &g.staging}))
-            << cut.text() << ": the plan gave other buffers";
+            << layout.text() << ": the plan gave other buffers";
         for (std::int64_t step = 0; step < 3; ++step) {
-          const auto want = plain.folded(kind, step, cut.micros, cut.fold);
+          const auto want = plain.folded(kind, step, layout.micros, layout.fold);
           fold_step(fold, g, plain, kind, step);
           expect_shards(fold, g, want, step);
-          if (cut.zero != 0) continue;
+          if (layout.zero != 0) continue;
           fold.gather_sums();
           for (int u = 0; u < g.flat_groups(); ++u)
             EXPECT_EQ(difference(fold.gathered(u), want[static_cast<std::size_t>(u)]), "")
-                << cut.text() << " flat group " << u;
+                << layout.text() << " flat group " << u;
         }
       },
       late);

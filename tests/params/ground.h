@@ -135,7 +135,7 @@ class Ground {
  public:
   Ground(const plan::ModelConfig& m, const ParallelLayout& c, int rank, comm::ThreadsWorld& threads,
          const std::function<void()>& before_each = {})
-      : model(m), cut(c), set(m, c.topology()), bytes(plan::state_bytes(set.table, c.shape())),
+      : model(m), layout(c), set(m, c.topology()), bytes(plan::state_bytes(set.table, c.shape())),
         parameters(tensor::Category::parameters, bytes.parameters),
         gathered(tensor::Category::gathered_flat_groups, bytes.gathered_flat_groups),
         gradients(tensor::Category::gradients, bytes.gradients),
@@ -158,7 +158,7 @@ class Ground {
   }
 
   plan::ModelConfig model;
-  ParallelLayout cut;
+  ParallelLayout layout;
   plan::FlatGroupSet set;
   plan::StateBytes bytes;
   UsedArena parameters, gathered, gradients, flat_group_gradients, optimizer, staging;
@@ -168,13 +168,13 @@ class Ground {
   params::StoreContext context;
 };
 
-// body(ground) on every rank of the cut. Every collective begins late by so much: what is used before it is there
+// body(ground) on every rank of the layout. Every collective begins late by so much: what is used before it is there
 // shows.
-template <class Body> void on_ranks(const plan::ModelConfig& model, const ParallelLayout& cut, Body body,
+template <class Body> void on_ranks(const plan::ModelConfig& model, const ParallelLayout& layout, Body body,
                                     std::chrono::microseconds late = {}) {
-  comm::run_ranks(cut.topology().world(), [&](int rank, comm::ThreadsWorld& world) {
+  comm::run_ranks(layout.topology().world(), [&](int rank, comm::ThreadsWorld& world) {
     Ground ground(
-        model, cut, rank, world,
+        model, layout, rank, world,
         late.count() == 0 ? std::function<void()>() : [late] { std::this_thread::sleep_for(late); });
     body(ground);
   });

@@ -21,7 +21,7 @@ kernels::AdamW hyper() {
 
 struct Parts {
   explicit Parts(Ground& g)
-      : weights(g.cut.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context)),
+      : weights(g.layout.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context)),
         gradients(g.context), states(g.context, *weights) {}
   std::unique_ptr<params::Weights> weights;
   params::GradientFold gradients;
@@ -31,7 +31,7 @@ struct Parts {
 // As a checkpoint is read: every rank its own shards.
 void load(Parts& parts, const Ground& g, const PlainModel& plain) {
   for (int u = 0; u < g.flat_groups(); ++u) {
-    const auto first = g.rank() * (plain.flat_group(u).padded / g.cut.ranks);
+    const auto first = g.rank() * (plain.flat_group(u).padded / g.layout.ranks);
     fill(parts.states.master_shard(u), plain.flat_group(u).weight, first);
     fill(parts.states.m_shard(u), plain.flat_group(u).m, first);
     fill(parts.states.v_shard(u), plain.flat_group(u).v, first);
@@ -49,13 +49,13 @@ void fold(Parts& parts, const Ground& g, const PlainModel& plain, std::int64_t s
     parts.gradients.commit(occurrence);
   }
   parts.gradients.finish();
-  if (g.cut.zero == 0) parts.gradients.gather_sums();
+  if (g.layout.zero == 0) parts.gradients.gather_sums();
 }
 
 void expect_states(Parts& parts, Ground& g, const PlainModel& plain, std::int64_t step) {
-  SCOPED_TRACE(fmt::format("{} rank {} after update {}", g.cut.text(), g.rank(), step));
+  SCOPED_TRACE(fmt::format("{} rank {} after update {}", g.layout.text(), g.rank(), step));
   for (int u = 0; u < g.flat_groups(); ++u) {
-    const auto shard = plain.flat_group(u).padded / g.cut.ranks, first = g.rank() * shard;
+    const auto shard = plain.flat_group(u).padded / g.layout.ranks, first = g.rank() * shard;
     ASSERT_EQ(parts.states.master_shard(u).count(), shard);
     EXPECT_EQ(difference(parts.states.master_shard(u), plain.flat_group(u).weight, first), "")
         << "master of flat group " << u;
@@ -63,7 +63,7 @@ void expect_states(Parts& parts, Ground& g, const PlainModel& plain, std::int64_
     EXPECT_EQ(difference(parts.states.v_shard(u), plain.flat_group(u).v, first), "") << "v of flat group " << u;
     EXPECT_EQ(difference(parts.weights->own_shard(u), plain.flat_group(u).weight, first), "")
         << "working copy of flat group " << u;
-    const auto updated_here = g.cut.zero == 0 ? difference(parts.weights->whole(u), plain.flat_group(u).weight) : "";
+    const auto updated_here = g.layout.zero == 0 ? difference(parts.weights->whole(u), plain.flat_group(u).weight) : "";
     EXPECT_EQ(updated_here, "") << "flat group " << u << " on a rank that updates all of it";
   }
 }
@@ -76,16 +76,16 @@ TEST(Optimizer, UpdatesAreThePlainOnes) {
       for (int ranks = 1; ranks <= 4; ++ranks)
         for (const auto working : {base::DType::f32, base::DType::bf16})
           on_ranks(model, {ranks, zero, working, ranks}, [](Ground& g) {
-            PlainModel plain(g.set.flat_groups, g.set.occurrences, g.cut.ranks);
+            PlainModel plain(g.set.flat_groups, g.set.occurrences, g.layout.ranks);
             plain.scatter(5);
             Parts parts(g);
-            EXPECT_TRUE(g.full({&g.optimizer, &g.parameters})) << g.cut.text();
+            EXPECT_TRUE(g.full({&g.optimizer, &g.parameters})) << g.layout.text();
             load(parts, g, plain);
             expect_states(parts, g, plain, 0);
             for (std::int64_t step = 1; step <= 3; ++step) {
               fold(parts, g, plain, step);
               parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
-              plain.update(plain.folded(Values::scattered, step, g.cut.micros, 1), plain_hyper);
+              plain.update(plain.folded(Values::scattered, step, g.layout.micros, 1), plain_hyper);
               expect_states(parts, g, plain, step);
             }
           });
@@ -109,7 +109,7 @@ TEST(Optimizer, DecayAppliesToTheParametersThatSaySo) {
         parts.gradients.commit(occurrence);
       }
       parts.gradients.finish();
-      if (g.cut.zero == 0) parts.gradients.gather_sums();
+      if (g.layout.zero == 0) parts.gradients.gather_sums();
       parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
       int shrunk = 0, kept = 0;
       for (int u = 0; u < g.flat_groups(); ++u) {

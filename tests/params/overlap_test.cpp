@@ -37,12 +37,12 @@ class Permits {
   bool missed_ = false;
 };
 
-template <class Body> void with_permits(const ParallelLayout& cut, Body body) {
-  comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
+template <class Body> void with_permits(const ParallelLayout& layout, Body body) {
+  comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
     Permits permits;
-    Ground ground(tied_model(), cut, rank, world, [&permits] { permits.take(); });
+    Ground ground(tied_model(), layout, rank, world, [&permits] { permits.take(); });
     body(ground, permits);
-    EXPECT_FALSE(permits.missed()) << cut.text() << ": computation waited for a collective that it did not need";
+    EXPECT_FALSE(permits.missed()) << layout.text() << ": computation waited for a collective that it did not need";
     permits.give(1000);
   });
 }
@@ -112,7 +112,7 @@ TEST(Overlap, ReductionsRunBehindTheBackwardPass) {
           fold.open(occurrence);
           tensor::clear(*g.compute, fold.whole(occurrence));
           fold.commit(occurrence);
-          EXPECT_EQ(g.data.calls.size(), static_cast<std::size_t>(k) + 1) << g.cut.text();
+          EXPECT_EQ(g.data.calls.size(), static_cast<std::size_t>(k) + 1) << g.layout.text();
         }
         EXPECT_LT(given, static_cast<int>(order.size()));
         permits.give(static_cast<int>(order.size()) - given);

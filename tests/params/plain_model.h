@@ -1,5 +1,5 @@
 // PlainModel: weights, folded gradients and optimizer states of a whole model in plain vectors on one rank: what the
-// stores must hold, whatever the cut.
+// stores must hold, whatever the layout.
 #pragma once
 
 #include "libtrain/base/view.h"

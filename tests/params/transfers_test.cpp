@@ -85,22 +85,23 @@ TEST(Segments, TogetherAreTheWhole) {
   for (const int ranks : {2, 3, 5})
     for (const int contributors : {1, ranks - 1, ranks}) {
       comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
-        const auto whole_group = threads.communicator(rank, "whole"), cut_group = threads.communicator(rank, "cut");
+        const auto whole_group = threads.communicator(rank, "whole"),
+                   segmented_group = threads.communicator(rank, "cut");
         const auto exec = tensor::Exec::caller(nullptr, 1);
         std::mt19937_64 random(static_cast<std::uint64_t>(rank));
         std::normal_distribution<float> normal(0, 1);
         std::vector<float> in(static_cast<std::size_t>(ranks * shard)), staging(in.size()), sums[2], all[2];
         for (auto& x : in) x = normal(random);
-        for (int cut = 0; cut < 2; ++cut) {
-          auto& group = cut == 0 ? *whole_group : *cut_group;
-          auto& sum = sums[cut];
+        for (int segmented = 0; segmented < 2; ++segmented) {
+          auto& group = segmented == 0 ? *whole_group : *segmented_group;
+          auto& sum = sums[segmented];
           sum.assign(shard, 1.5f);
-          all[cut].assign(in.size(), 0);
+          all[segmented].assign(in.size(), 0);
           const auto source = rank < contributors ? base::View::of(in.data(), {ranks * shard}) : base::View{};
           const auto total = base::View::of(sum.data(), {shard}),
-                     gathered = base::View::of(all[cut].data(), {ranks * shard});
+                     gathered = base::View::of(all[segmented].data(), {ranks * shard});
           for (const auto round : {base::FoldRound::first, base::FoldRound::next}) {
-            if (cut == 0) {
+            if (segmented == 0) {
               comm::ordered_reduce_scatter(group, *exec, source, base::View::of(staging.data(), {ranks * shard}), total,
                                            round, contributors);
               continue;
@@ -109,17 +110,17 @@ TEST(Segments, TogetherAreTheWhole) {
               comm::ordered_reduce_scatter_range(group, *exec, source, base::View::of(staging.data(), {ranks * count}),
                                                  total, round, contributors, first, count);
           }
-          if (cut == 0) group.all_gather(*exec, total, gathered);
+          if (segmented == 0) group.all_gather(*exec, total, gathered);
           else
             for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 999}, {999, 1}})
               comm::all_gather_range(group, *exec, total, gathered, first, count);
         }
         EXPECT_EQ(std::memcmp(sums[0].data(), sums[1].data(), sums[0].size() * 4), 0) << ranks << " ranks";
         EXPECT_EQ(all[0], all[1]);
-        const auto whole = whole_group->ledger().totals(), cut = cut_group->ledger().totals();
+        const auto whole = whole_group->ledger().totals(), segmented = segmented_group->ledger().totals();
         for (const char* name : {"all_gather", "ordered_reduce_scatter"})
-          EXPECT_EQ(whole.at(name).sent_bytes, cut.at(name).sent_bytes) << name;
-        EXPECT_EQ(cut.count("exchange"), 0u);
+          EXPECT_EQ(whole.at(name).sent_bytes, segmented.at(name).sent_bytes) << name;
+        EXPECT_EQ(segmented.count("exchange"), 0u);
       });
     }
 }

@@ -12,7 +12,7 @@ namespace {
 using params::Weights;
 
 std::unique_ptr<Weights> make_weights(Ground& g) {
-  return g.cut.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context);
+  return g.layout.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context);
 }
 
 // What an optimizer does: new shards, then the word that they have changed.
@@ -54,10 +54,10 @@ std::vector<std::int64_t> padded(const PlainModel& plain, std::initializer_list<
 void expect_lease(Weights& weights, Ground& g, const PlainModel& plain, plan::Occurrence occurrence) {
   weights.acquire(occurrence);
   EXPECT_EQ(difference(weights.whole(occurrence.flat_group), plain.flat_group(occurrence.flat_group).weight), "")
-      << g.cut.text() << " flat group " << occurrence.flat_group;
+      << g.layout.text() << " flat group " << occurrence.flat_group;
   g.context.communication.synchronize();
   EXPECT_EQ(difference(weights.whole(occurrence.flat_group), plain.flat_group(occurrence.flat_group).weight), "")
-      << g.cut.text() << " flat group " << occurrence.flat_group << " in the lease";
+      << g.layout.text() << " flat group " << occurrence.flat_group << " in the lease";
   weights.give_back(occurrence);
 }
 
@@ -70,9 +70,9 @@ TEST(Weights, ALeaseSeesTheShardsOfTheLastUpdate) {
           on_ranks(
               tied_model(), {ranks, zero, working, ranks, 1, slots},
               [](Ground& g) {
-                PlainModel plain(g.set.flat_groups, g.set.occurrences, g.cut.ranks);
+                PlainModel plain(g.set.flat_groups, g.set.occurrences, g.layout.ranks);
                 const auto weights = make_weights(g);
-                EXPECT_TRUE(g.full({&g.parameters, &g.gathered})) << g.cut.text();
+                EXPECT_TRUE(g.full({&g.parameters, &g.gathered})) << g.layout.text();
                 for (std::int64_t update = 0; update < 3; ++update) {
                   plain.scatter(update);
                   write_shards(*weights, g, plain);
@@ -160,7 +160,7 @@ TEST(Weights, SlotsBoundHowFarIsFetchedAhead) {
         EXPECT_TRUE(g.data.calls.empty()) << "fetches are issued at lease points";
         for (std::size_t k = 0; k < order.size(); ++k) {
           expect_lease(*weights, g, plain, order[k]);
-          EXPECT_EQ(g.data.calls.size(), counts[k]) << g.cut.text() << " lease " << k;
+          EXPECT_EQ(g.data.calls.size(), counts[k]) << g.layout.text() << " lease " << k;
         }
         EXPECT_EQ(gathered(g), padded(plain, {0, 1, 2, 3, 4, 5, 6, 7}));
       }

@@ -44,13 +44,13 @@ void expect_weights(const params::Lease& lease, const Ground& g, const Floats& f
                     plan::Occurrence occurrence) {
   for (std::size_t p = 0; p < g.context.flat_group(occurrence.flat_group).parameters.size(); ++p)
     EXPECT_EQ(difference(lease.weight(static_cast<int>(p)), flat_group, part.offset(occurrence.flat_group, p)), "")
-        << g.cut.text() << " flat group " << occurrence.flat_group << " parameter " << p;
+        << g.layout.text() << " flat group " << occurrence.flat_group << " parameter " << p;
 }
 
 struct Training {
   explicit Training(Ground& ground)
-      : g(ground), plain(g.set.flat_groups, g.set.occurrences, g.cut.ranks),
-        part(g.set.flat_groups, plain, g.cut.ranks, g.cut.tensor, g.world.rank % g.cut.tensor),
+      : g(ground), plain(g.set.flat_groups, g.set.occurrences, g.layout.ranks),
+        part(g.set.flat_groups, plain, g.layout.ranks, g.layout.tensor, g.world.rank % g.layout.tensor),
         accesses(plan::training_accesses(g.model)), store(g.context) {}
 
   void micro(std::int64_t step, std::int64_t micro, params::GradientFold::Position position) {
@@ -72,26 +72,26 @@ struct Training {
   }
 
   void step(std::int64_t step) {
-    const auto groups = g.cut.micros / g.cut.fold, rounds = (groups + g.cut.ranks - 1) / g.cut.ranks;
+    const auto groups = g.layout.micros / g.layout.fold, rounds = (groups + g.layout.ranks - 1) / g.layout.ranks;
     store.begin_step(
-        {{plan::leases_of(accesses)}, std::vector<std::uint8_t>(static_cast<std::size_t>(rounds * g.cut.fold), 0)});
+        {{plan::leases_of(accesses)}, std::vector<std::uint8_t>(static_cast<std::size_t>(rounds * g.layout.fold), 0)});
     for (std::int64_t round = 0; round < rounds; ++round) {
-      const auto group = round * g.cut.ranks + g.rank();
-      for (std::int64_t k = 0; k < g.cut.fold; ++k) {
-        const params::GradientFold::Position position{round, g.cut.fold == 1       ? Place::only
-                                                             : k == 0              ? Place::first
-                                                             : k + 1 == g.cut.fold ? Place::last
-                                                                                   : Place::middle};
+      const auto group = round * g.layout.ranks + g.rank();
+      for (std::int64_t k = 0; k < g.layout.fold; ++k) {
+        const params::GradientFold::Position position{round, g.layout.fold == 1       ? Place::only
+                                                             : k == 0                 ? Place::first
+                                                             : k + 1 == g.layout.fold ? Place::last
+                                                                                      : Place::middle};
         if (group >= groups) store.idle(accesses, position);
-        else micro(step, group * g.cut.fold + k, position);
+        else micro(step, group * g.layout.fold + k, position);
       }
     }
     store.finish();
-    const auto folded = plain.folded(kind(), step, g.cut.micros, g.cut.fold);
+    const auto folded = plain.folded(kind(), step, g.layout.micros, g.layout.fold);
     for (int u = 0; u < g.flat_groups(); ++u) {
       const auto shard = store.shard_gradient(u);
       EXPECT_EQ(difference(shard, part.of(u, folded[static_cast<std::size_t>(u)]), g.rank() * shard.count()), "")
-          << g.cut.text() << " gradient of flat group " << u;
+          << g.layout.text() << " gradient of flat group " << u;
     }
     expect_norm(folded);
     store.update(hyper());
@@ -115,12 +115,12 @@ struct Training {
     for (const auto& flat_group : folded)
       kernels::square_sum(*g.compute, base::View::of(flat_group.data(), {static_cast<std::int64_t>(flat_group.size())}),
                           expected);
-    EXPECT_EQ(kernels::value(counted), kernels::value(expected)) << g.cut.text();
+    EXPECT_EQ(kernels::value(counted), kernels::value(expected)) << g.layout.text();
   }
 
   Floats held(int flat_group) const { return part.of(flat_group, plain.flat_group(flat_group).weight); }
 
-  Values kind() const { return g.cut.reduction == Reduction::fast ? Values::integers : Values::scattered; }
+  Values kind() const { return g.layout.reduction == Reduction::fast ? Values::integers : Values::scattered; }
 
   Ground& g;
   PlainModel plain;
@@ -140,28 +140,28 @@ void expect_announced_traffic(const Training& run, const std::map<std::string, c
       sent[operation] = {static_cast<std::int64_t>(t.calls - was.calls),
                          static_cast<std::int64_t>(t.sent_bytes - was.sent_bytes)};
   }
-  const auto& cut = run.g.cut;
-  const auto kind = cut.reduction == Reduction::fast ? plan::Reduction::fast : plan::Reduction::ordered;
-  for (const auto& t : plan::step_traffic(run.g.model, cut.shape(), kind, run.g.rank(), run.g.context.segment_bytes))
+  const auto& layout = run.g.layout;
+  const auto kind = layout.reduction == Reduction::fast ? plan::Reduction::fast : plan::Reduction::ordered;
+  for (const auto& t : plan::step_traffic(run.g.model, layout.shape(), kind, run.g.rank(), run.g.context.segment_bytes))
     announced[t.operation] = {t.calls, t.bytes};
-  if (cut.ranks == 1) {  // nothing leaves the rank; a call that has nothing to do is left out
+  if (layout.ranks == 1) {  // nothing leaves the rank; a call that has nothing to do is left out
     for (const auto& [operation, calls_and_bytes] : sent)
-      EXPECT_EQ(calls_and_bytes.second, 0) << cut.text() << " " << operation;
+      EXPECT_EQ(calls_and_bytes.second, 0) << layout.text() << " " << operation;
     return;
   }
-  EXPECT_EQ(sent, announced) << cut.text() << " rank " << run.g.rank();
+  EXPECT_EQ(sent, announced) << layout.text() << " rank " << run.g.rank();
 }
 
-void expect_plain_training(const plan::ModelConfig& model, const ParallelLayout& cut,
+void expect_plain_training(const plan::ModelConfig& model, const ParallelLayout& layout,
                            std::chrono::microseconds late = {}, std::int64_t segment_bytes = plan::segment_bytes) {
   on_ranks(
-      model, cut,
+      model, layout,
       [segment_bytes](Ground& g) {
         g.context.segment_bytes = segment_bytes;
         Training run(g);
         EXPECT_TRUE(
             g.full({&g.parameters, &g.gathered, &g.gradients, &g.flat_group_gradients, &g.optimizer, &g.staging}))
-            << g.cut.text();
+            << g.layout.text();
         run.store.initialize(11);
         initialize(run.plain, g.set.flat_groups, 11);
         run.evaluate();
@@ -177,9 +177,9 @@ void expect_plain_training(const plan::ModelConfig& model, const ParallelLayout&
         for (int u = 0; u < g.flat_groups(); ++u) {
           const auto master = run.store.states().master_shard(u), v = run.store.states().v_shard(u);
           const auto first = g.rank() * master.count();
-          EXPECT_EQ(difference(master, run.held(u), first), "") << g.cut.text() << " flat group " << u;
+          EXPECT_EQ(difference(master, run.held(u), first), "") << g.layout.text() << " flat group " << u;
           EXPECT_EQ(difference(v, run.part.of(u, run.plain.flat_group(u).v), first), "")
-              << g.cut.text() << " v of flat group " << u;
+              << g.layout.text() << " v of flat group " << u;
         }
       },
       late);
@@ -210,10 +210,10 @@ TEST_P(Steps, OfTensorRanksAreSlicesOfPlainOnes) {
     for (const int tensor : {2, 4})
       for (const int ranks : {1, 2, 3})
         for (const auto working : {base::DType::f32, base::DType::bf16}) {
-          ParallelLayout cut{ranks, GetParam(), working, 2 * ranks + 1, 1, 2};
-          cut.tensor = tensor;
+          ParallelLayout layout{ranks, GetParam(), working, 2 * ranks + 1, 1, 2};
+          layout.tensor = tensor;
           for (const std::int64_t segment_bytes : {plan::segment_bytes, std::int64_t{777}})
-            expect_plain_training(model, cut, {}, segment_bytes);
+            expect_plain_training(model, layout, {}, segment_bytes);
         }
 }
 

@@ -16,7 +16,7 @@ ModelConfig nano() {
   return m;
 }
 
-// A branch with a weight that is cut over an axis that nobody has.
+// A branch with a weight that is sharded over an axis that nobody has.
 struct CutBranch : BranchKind {
   std::string prefix() const override { return "cut"; }
   void declare(Declaration& flat_group) const override {
@@ -73,7 +73,7 @@ TEST_F(RanksOfAFlatGroup, WhatNoStoreCanDoIsRefused) {
   const auto found = decision_problems(p);
   ASSERT_EQ(found.size(), 2u) << text_of(found);
   EXPECT_EQ(found[0].message,
-            "dim 0 of 'layers.00.cut.weight' is cut over 'context': that can be done over 'tensor' alone");
+            "dim 0 of 'layers.00.cut.weight' is sharded over 'context': that can be done over 'tensor' alone");
   EXPECT_EQ(found[1].message,
             "flat group 'head' adds up its gradients over 'data+context': that can be done over 'data' alone");
 }

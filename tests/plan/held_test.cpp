@@ -18,7 +18,7 @@ std::map<std::pair<int, std::int64_t>, std::int64_t> counted_through(const Param
   const auto cols = p.stored.size() > 1 ? p.stored[1] : 1;
   for (std::int64_t r = 0; r < p.stored[0]; ++r)
     for (std::int64_t c = 0; c < cols; ++c) {
-      const auto at = !p.cut ? 0 : p.cut->dim == 0 ? r / (p.stored[0] / parts) : c / (cols / parts);
+      const auto at = !p.sharded ? 0 : p.sharded->dim == 0 ? r / (p.stored[0] / parts) : c / (cols / parts);
       const auto held = next[static_cast<std::size_t>(at)]++;
       if (r < p.shape[0]) out[{static_cast<int>(at), held}] = r * cols + c;
     }
@@ -34,7 +34,7 @@ void expect_both_ways(const Parameter& p, int parts) {
       const auto part = held_part(p, topology, rank);
       std::int64_t count = 1;
       for (const auto n : part.extent) count *= n;
-      const auto at = p.cut ? topology.coordinate(rank, Axis::tensor) : 0;
+      const auto at = p.sharded ? topology.coordinate(rank, Axis::tensor) : 0;
       for (std::int64_t first = 0; first < count; first += step)
         for_each_held_run(p, part, first, std::min(step, count - first), [&](const HeldRun& run) {
           for (std::int64_t i = 0; i < run.count; ++i) held[{at, run.held + i}] = run.logical + i;

@@ -10,8 +10,8 @@ namespace trainyard::plan {
 
 namespace {
 
-Parameter parameter(const char* name, std::int64_t count, std::optional<ShardedDim> cut = {}) {
-  return {name, {count}, {count}, {}, true, cut};
+Parameter parameter(const char* name, std::int64_t count, std::optional<ShardedDim> sharded = {}) {
+  return {name, {count}, {count}, {}, true, sharded};
 }
 
 // How often each element of the flat flat group is counted by the ranks that hold one part of its cut parameters.
@@ -42,7 +42,8 @@ TEST(Ownership, EveryElementOnceAndReplicasByTheFirst) {
     const auto seen = counts(flat_group, topology, Axis::tensor, part);
     for (std::size_t p = 0; p < flat_group.parameters.size(); ++p) {
       const bool counted =
-          part == 0 || flat_group.parameters[p].cut.has_value();  // a parameter without a cut is the same on both parts
+          part == 0 ||
+          flat_group.parameters[p].sharded.has_value();  // a parameter that is not sharded is the same on both parts
       for (auto i = flat.offsets[p]; i < flat.offsets[p] + flat_group.parameters[p].count(); ++i)
         ASSERT_EQ(seen[static_cast<std::size_t>(i)], counted ? 1 : 0)
             << flat_group.parameters[p].name << " element " << i << " of part " << part;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# reshard-checkpoint from the command line: the cuts, a resume on the result, --average, --diff, --verify, exit codes, JSON, signals.
+# reshard-checkpoint from the command line: the layouts, a resume on the result, --average, --diff, --verify, exit codes, JSON, signals.
 # usage: command_line.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -17,7 +17,7 @@ expect 0 reshard-checkpoint run four --data-parallel 4 --zero 3
 [ "$(cat out)" = four ] || fail "stdout: $(cat out)"
 said 'step 6 of 1 rank on 4 ranks'
 [ "$(ls four | grep -c '^rank-.*h5$')" = 4 ] || fail "files: $(ls four)"
-[ "$(inspect four --json | jq '.plan.zero, .plan.ranks' | xargs)" = "3 4" ] || fail "the plan does not say the cut"
+[ "$(inspect four --json | jq '.plan.zero, .plan.ranks' | xargs)" = "3 4" ] || fail "the plan does not say the layout"
 expect 0 inspect --verify four
 expect 0 reshard-checkpoint four one --consolidate --threads 2 --memory 8MiB --json
 jq -e '.output == "one" and .source_ranks == 4 and .ranks == 1 and .step == 6 and .kept_rank_files == 0 and .bytes_written > 0' out >/dev/null || fail "JSON: $(cat out)"
@@ -30,7 +30,7 @@ same wide/rank-00000.h5 $newest/rank-00000.h5 "by way of bf16"
 # Ranks that share every layer, and back; what is not said stays as it is.
 expect 0 reshard-checkpoint run shared --data-parallel 3 --tensor-parallel 2 --json
 jq -e '.ranks == 6 and .tensor == 2' out >/dev/null || fail "JSON: $(cat out)"
-[ "$(inspect shared --json | jq -c '[.plan.topology[].size], .plan.ranks' | xargs)" = "[3,2] 6" ] || fail "the plan does not say the cut"
+[ "$(inspect shared --json | jq -c '[.plan.topology[].size], .plan.ranks' | xargs)" = "[3,2] 6" ] || fail "the plan does not say the layout"
 expect 0 inspect --verify shared
 expect 0 generate --checkpoint shared --tokens 3 --threads 1
 expect 0 reshard-checkpoint shared narrower --data-parallel 1
@@ -44,7 +44,7 @@ same whole/rank-00000.h5 $newest/rank-00000.h5 "from tensor ranks and back"
 expect 0 reshard-checkpoint run staged --data-parallel 2 --pipeline-parallel 2 --tensor-parallel 2 --partition 0,2 --json
 jq -e '.ranks == 8 and .tensor == 2 and .pipeline == 2' out >/dev/null || fail "JSON: $(cat out)"
 plan_of() { inspect "$1" --json | jq -c '[.axes[].axis], .plan.pipeline, .plan.stage_boundaries' | xargs; }
-[ "$(plan_of staged)" = "[pipe,data,tensor] 2 [0,2,3]" ] || fail "the plan does not say the cut: $(plan_of staged)"
+[ "$(plan_of staged)" = "[pipe,data,tensor] 2 [0,2,3]" ] || fail "the plan does not say the layout: $(plan_of staged)"
 expect 0 inspect staged
 said 'written by  8 ranks (pipe 2 x data 2 x tensor 2)'
 expect 0 inspect --verify staged
@@ -56,7 +56,7 @@ expect 0 reshard-checkpoint restaged other-stages --partition uniform --tensor-p
 said '(2 stages x 1 x 2 tensor)'
 expect 0 reshard-checkpoint --diff staged other-stages
 expect 0 reshard-checkpoint other-stages three --pipeline-parallel 3
-[ "$(plan_of three)" = "[pipe,data,tensor] 3 [0,1,2,3]" ] || fail "the plan does not say the cut: $(plan_of three)"
+[ "$(plan_of three)" = "[pipe,data,tensor] 3 [0,1,2,3]" ] || fail "the plan does not say the layout: $(plan_of three)"
 expect 0 reshard-checkpoint --average staged three mean-of-stages --pipeline-parallel 1
 expect 0 reshard-checkpoint --diff run mean-of-stages
 [ "$(plan_of mean-of-stages)" = "[data,tensor] null [0,3]" ] || fail "the plan speaks of stages: $(plan_of mean-of-stages)"
@@ -79,7 +79,7 @@ expect 0 "${of_experts[@]}" --output moe
 expect 0 reshard-checkpoint moe dealt --data-parallel 6 --expert-parallel 3 --json
 jq -e '.ranks == 6 and .tensor == 1 and .expert_parallel == 3' out >/dev/null || fail "JSON: $(cat out)"
 dealt_of() { inspect "$1" --json | jq -c '[.axes[].axis], .plan.expert_parallel, .plan.ranks' | xargs; }
-[ "$(dealt_of dealt)" = "[data] 3 6" ] || fail "the plan does not say the cut: $(dealt_of dealt)"
+[ "$(dealt_of dealt)" = "[data] 3 6" ] || fail "the plan does not say the layout: $(dealt_of dealt)"
 expect 0 inspect dealt
 said 'written by  6 ranks (data 6, experts over 3)'
 expect 0 inspect --verify dealt
@@ -132,7 +132,7 @@ grep -q 'try: --data-parallel [0-9]* at most$' err || fail "no way out: $(cat er
 refused 2 'more than 1048576' reshard-checkpoint run nope --data-parallel 600000 --tensor-parallel 2
 refused 2 'weights of the model: most would hold nothing' reshard-checkpoint --average run whole nope --data-parallel 9000
 
-# Tensor ranks that the lanes do not allow: the files are read on any cut, and train takes them as the warning says.
+# Tensor ranks that the lanes do not allow: the files are read on any layout, and train takes them as the warning says.
 lanes=(train --model tiny.toml --data data --steps 3 --global-batch 4 --sequence 16 --threads 1 --progress never)
 expect 75 "${lanes[@]}" --output one-lane --lanes 1 --stop-after 2
 expect 0 reshard-checkpoint one-lane uneven --tensor-parallel 2
@@ -157,7 +157,7 @@ expect 0 reshard-checkpoint --diff straight onward
 said 'tensors equal, bit for bit'
 [ "$(wc -l <onward/metrics.jsonl)" = 6 ] || fail "metrics: $(wc -l <onward/metrics.jsonl) lines"
 
-# A plan says all of the cut, for the model it is of.
+# A plan says all of the layout, for the model it is of.
 partition-model --model tiny.toml --data data --sequence 16 --ranks 3 --zero 2 --dtype bf16 --global-batch 12 --output plan.json >/dev/null
 partition-model --model gpt2-nano --data data --sequence 16 --ranks 2 --output other.json >/dev/null
 expect 0 reshard-checkpoint run planned --plan plan.json

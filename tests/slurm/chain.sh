@@ -10,7 +10,7 @@ export TRAINYARD_GPU_MODULE=none
 
 small_text 600 >text.txt
 tiny_model 16 | sed 's/^ffn = 16$/ffn = 32/' >tiny.toml   # of two lanes
-export BIN=$bin MODEL=tiny.toml CUT="--global-batch 8 --micro-batch 2" OPTIONS="--time=5" TRAIN="--steps 12 --save-every 6 --validate-every 6 --validation-sequences 4 --threads 1"
+export BIN=$bin MODEL=tiny.toml LAYOUT="--global-batch 8 --micro-batch 2" OPTIONS="--time=5" TRAIN="--steps 12 --save-every 6 --validate-every 6 --validation-sequences 4 --threads 1"
 export STAGES="shard plan train reshard validate" SHARD="--validation 0.1" SHARD_OPTIONS="--array=0-2 --cpus-per-task=1" TRAIN_OPTIONS="--nodes=2 --signal=USR1@5" RESHARD_OPTIONS="--cpus-per-task=1"
 
 state() { scontrol --oneliner show job "$1" | sed 's/.*JobState=\([A-Z_]*\).*/\1/' | sort -u | paste -sd, ; }
@@ -53,7 +53,7 @@ grep '^{' validate-"$(job validate)".log | jq -e '.step == 12 and .loss < 10 and
 
 # The same command again goes on: nothing is sharded, further steps are trained, the checkpoint that is there is replaced. On one node now, whose ranks share every layer, with the bits of both.
 first=$(md5sum <data/index.json)
-export TRAIN="${TRAIN/steps 12/steps 18} --change steps" TRAIN_OPTIONS="--nodes=1" CUT="$CUT --tensor-parallel 2"
+export TRAIN="${TRAIN/steps 12/steps 18} --change steps" TRAIN_OPTIONS="--nodes=1" LAYOUT="$LAYOUT --tensor-parallel 2"
 submitted
 [ "$(state "$(job validate)")" = COMPLETED ] || fail "the second time: $(state "$(job validate)")"
 [ "$(md5sum <data/index.json)" = "$first" ] || fail "the shards were made again"

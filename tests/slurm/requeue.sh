@@ -9,7 +9,7 @@ export TRAINYARD_GPU_MODULE=none
 small_text 600 >text.txt
 tiny_model 16 >tiny.toml
 "$bin/shard-data" --input text.txt --split paragraphs --output data --validation 0 2>/dev/null
-export BIN=$bin MODEL=tiny.toml CUT="--global-batch 12 --micro-batch 2"
+export BIN=$bin MODEL=tiny.toml LAYOUT="--global-batch 12 --micro-batch 2"
 settings="--steps 150 --save-every 50 --threads 1 --progress always"
 fact() { scontrol --oneliner show job "$1" | grep -o "\b$2=[^ ]*" | head -1 | cut -d= -f2; }
 ended() { for _ in $(seq 1 1200); do case $(fact "$1" JobState) in PENDING | RUNNING | COMPLETING | CONFIGURING | REQUEUED) sleep 0.2 ;; *) return 0 ;; esac; done; fail "job $1 does not end"; }
@@ -30,7 +30,7 @@ grep -q 'DUE TO JOB REQUEUE' "$log" || fail "no requeue"
 grep -q -- '--plan auto: ZeRO 0 on 4 ranks' "$log" && grep -q -- '--plan auto: ZeRO 0 on 2 ranks' "$log" && grep -q 'resuming with ranks 2 (the checkpoint was written with 4)' "$log" || fail "not on two nodes, then on one"
 scontrol update nodename=n2 state=resume
 # shellcheck disable=SC2086
-"$bin/train" --model tiny.toml --data data --output whole $CUT ${settings/always/never} >/dev/null 2>&1
+"$bin/train" --model tiny.toml --data data --output whole $LAYOUT ${settings/always/never} >/dev/null 2>&1
 [ "$(jq -c '[.step, .loss, .gradient_norm]' run/metrics.jsonl)" = "$(jq -c '[.step, .loss, .gradient_norm]' whole/metrics.jsonl)" ] || fail "other losses"
 "$bin/reshard-checkpoint" --diff run whole >diff.out || fail "other weights: $(tail -3 diff.out)"
 

@@ -58,7 +58,7 @@ unsaid multiple
 trains SLURM_JOB_NUM_NODES=3 TRAIN="--pipeline-parallel 4"
 asked --nodes=2 --ntasks-per-node=2
 said '3 nodes of 2 ranks are no multiple of --pipeline-parallel 4: 2 of 3 nodes'
-trains SLURM_JOB_NUM_NODES=2 CUT="--tensor-parallel 4 --pipeline-parallel 2"
+trains SLURM_JOB_NUM_NODES=2 LAYOUT="--tensor-parallel 4 --pipeline-parallel 2"
 asked --nodes=2 --ntasks-per-node=4
 unsaid multiple
 trains SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=6 TRAIN="--tensor-parallel 4 --pipeline-parallel 3"

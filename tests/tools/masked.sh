@@ -30,7 +30,7 @@ jq -es '.[0].loss > .[19].loss and length == 20' run/metrics.jsonl >/dev/null ||
 expect 0 inspect run/checkpoints/step-00000020
 said 'objective *masked'; said 'mask_rate *0.15'; said 'mask_token *257'; said 'vocabulary 258'
 
-# What training recorded, to the bit, on every cut.
+# What training recorded, to the bit, on every layout.
 evaluate=(train --evaluate run --threads 1 --progress never --json)
 expect 0 "${evaluate[@]}" --evaluate-sequences 8
 [ "$(jq .loss out)" = "$(tail -1 run/metrics.jsonl | jq .validation_loss)" ] || fail "training recorded $(tail -1 run/metrics.jsonl | jq .validation_loss), the evaluation says $(jq .loss out)"
@@ -45,7 +45,7 @@ expect 0 train --evaluate run --mask-rate 0.3 --mask-words on --threads 1 --prog
 jq -e '.mask_rate == 0.3 and .mask_words == "on"' out >/dev/null || fail "the JSON is wrong: $(cat out)"
 refused 2 '--objective causal: the queries of model .* see later tokens' train --evaluate run --objective causal --threads 1
 
-# A stop, and the rest on another cut; another rate is another run.
+# A stop, and the rest on another layout; another rate is another run.
 expect 75 "${masked[@]}" --output again --stop-after 7
 expect 3 "${masked[@]}" --output again --mask-rate 0.3; said 'mask_rate: the checkpoint has 0.15, this run 0.3'
 expect 3 "${masked[@]}" --output again --mask-words on; said 'mask_words: the checkpoint has "off", this run "on"'

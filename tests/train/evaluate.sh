@@ -1,5 +1,5 @@
 #!/bin/bash
-# train --evaluate: the loss that training recorded, the same JSON on every cut, an independent sum of log probabilities, refusals, damage, signals.
+# train --evaluate: the loss that training recorded, the same JSON on every layout, an independent sum of log probabilities, refusals, damage, signals.
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 set -o pipefail
@@ -29,7 +29,7 @@ mv out eight
 expect 0 $(ranks 3 "${evaluate[@]}" --evaluate-sequences 8 --zero 3)
 cmp out eight || fail "3 ranks say something else"
 
-# All of the split, whose last micro-batch is not full: the same JSON on every cut.
+# All of the split, whose last micro-batch is not full: the same JSON on every layout.
 expect 0 "${evaluate[@]}" --evaluate-split train --sequence 30 --micro-batch 5
 jq -e '.sequences % 5 != 0 and .sequences == ((.split_tokens - 1) / 30 | floor) and .tokens == 30 * .sequences' out >/dev/null || fail "sequences were dropped"
 mv out all

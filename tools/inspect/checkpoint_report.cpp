@@ -149,7 +149,7 @@ Row row_of(const checkpoint::Found& found, bool abandoned, const Options& option
     entry["bytes"] = reader.bytes();
     entry["ranks"] = reader.manifest().ranks;
     entry["dtype"] = base::name_of(s.dtype);
-    entry["cut"] = engine::checkpoint_layout(s);
+    entry["layout"] = entry["cut"] = engine::checkpoint_layout(s);  // cut: its former name
     return {found.step,
             abandoned,
             {std::to_string(found.step), human_count(s.tokens_seen), std::to_string(reader.manifest().ranks),
@@ -217,7 +217,7 @@ Report checkpoints_report(const std::string& folder, const Options& options) {
   }
   report.text = cells.empty()
                     ? "no checkpoints\n"
-                    : table({">step", ">tokens seen", ">ranks", "cut", "dtype", ">size", "state", "path"}, cells);
+                    : table({">step", ">tokens seen", ">ranks", "layout", "dtype", ">size", "state", "path"}, cells);
   return report;
 }
 

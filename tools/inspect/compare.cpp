@@ -115,13 +115,13 @@ Reasons reasons_of(const NamedHistory& a, const NamedHistory& b) {
   if (!a.state || !b.state) return r;
   r.fields = engine::differences(*a.state, *b.state);
   std::erase_if(r.fields, [](const auto& d) { return d.name == "step"; });
-  const auto cut = [](const checkpoint::RunState& s) {
+  const auto layout = [](const checkpoint::RunState& s) {
     const auto ranks = s.plan.is_object() && s.plan.contains("ranks") && s.plan["ranks"].is_number_integer()
                            ? base::counted(s.plan["ranks"].get<std::int64_t>(), "rank") + ", "
                            : std::string();
     return ranks + engine::checkpoint_layout(s);
   };
-  if (cut(*a.state) != cut(*b.state)) r.first_layout = cut(*a.state), r.second_layout = cut(*b.state);
+  if (layout(*a.state) != layout(*b.state)) r.first_layout = layout(*a.state), r.second_layout = layout(*b.state);
   return r;
 }
 
@@ -129,14 +129,15 @@ std::string text_of(const Reasons& r, const std::string& a, const std::string& b
   std::string out;
   for (const auto& d : r.fields) out += fmt::format("  {}\n", base::one_line(engine::text_of(d, a, b)));
   if (!r.first_layout.empty())
-    out += fmt::format("  cut: {} has {}; {} has {}\n", a, r.first_layout, b, r.second_layout);
+    out += fmt::format("  layout: {} has {}; {} has {}\n", a, r.first_layout, b, r.second_layout);
   return out;
 }
 
 nlohmann::json json_of(const Reasons& r) {
   nlohmann::json out = nlohmann::json::array();
   for (const auto& d : r.fields) out.push_back({{"name", d.name}, {"first", d.first}, {"second", d.second}});
-  if (!r.first_layout.empty()) out.push_back({{"name", "cut"}, {"first", r.first_layout}, {"second", r.second_layout}});
+  if (!r.first_layout.empty())
+    out.push_back({{"name", "layout"}, {"first", r.first_layout}, {"second", r.second_layout}});
   return out;
 }
 
@@ -239,7 +240,7 @@ Report comparison_report(const std::vector<NamedHistory>& runs, Across across) {
                      {"median_tokens_per_second", number_or_null(speed)},
                      {"not_finite", not_finite(h)}};
     if (!validation.empty()) j["validation_loss"] = validation.back().y;
-    if (runs[i].state) j["cut"] = engine::checkpoint_layout(*runs[i].state);
+    if (runs[i].state) j["layout"] = j["cut"] = engine::checkpoint_layout(*runs[i].state);  // cut: its former name
     if (i > 0) j["against_first"] = json_of(all[i]);
     if (i > 0) j["against_first"]["reasons"] = json_of(reasons_of(runs[0], runs[i]));
     report.json["runs"].push_back(std::move(j));

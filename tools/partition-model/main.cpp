@@ -149,11 +149,11 @@ plan::Plan decide(plan::Plan p, const Options& o, const SetFacts& set) {
 // a rank has one.
 std::vector<base::Field> flag_fields(plan::Plan& p) {
   auto fields = plan::fields_of(p);
-  auto cut = plan::fields_of(static_cast<plan::ParallelLayout&>(p));
+  auto layout = plan::fields_of(static_cast<plan::ParallelLayout&>(p));
   std::erase_if(fields, [](const auto& f) { return f.name == "device-memory"; });
   for (auto& f : fields) {
     // What files of one stage say is no word of the flag.
-    if (f.name == "pipeline-schedule") f = base::field_named(cut, f.name, "a cut");
+    if (f.name == "pipeline-schedule") f = base::field_named(layout, f.name, "a layout");
     f.group = "Parallel layout";
     if (f.name == "sequence") f.help = "tokens a sequence; default: the model's context";
     if (f.name == "global-batch") f.help += "; default: one group a replica; of stages 8 or more";

@@ -33,9 +33,9 @@ void Launch::make_world(const plan::Topology& topology) {
   world_.on_hang = [this](const std::string& sentence, comm::Decided where) { end_on_hang(sentence, where); };
 }
 
-void Launch::divide_world(const plan::ParallelLayout& cut) {
-  if (world_.size > 1 && (cut.tensor > 1 || cut.pipeline > 1 || cut.expert_parallel > 1))
-    make_world(plan::topology_of(cut, world_.size));
+void Launch::divide_world(const plan::ParallelLayout& layout) {
+  if (world_.size > 1 && (layout.tensor > 1 || layout.pipeline > 1 || layout.expert_parallel > 1))
+    make_world(plan::topology_of(layout, world_.size));
 }
 
 int Launch::ranks_on_node() const { return tools::ranks_on_node(world_.size); }

@@ -21,7 +21,7 @@ class Launch {
   Launch();
   engine::World& world() { return world_; }
   // The world cut as all ranks say alike (plan::topology_of). Collective.
-  void divide_world(const plan::ParallelLayout& cut);
+  void divide_world(const plan::ParallelLayout& layout);
   int ranks_on_node() const;
   // Collective: what any rank throws here all throw as an AgreedError.
   void on_every_rank(const std::function<void()>& work);

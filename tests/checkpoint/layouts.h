@@ -1,4 +1,4 @@
-// Saving the sample run on any cut, and changing what a checkpoint says of itself with right checksums.
+// Saving the sample run on any layout, and changing what a checkpoint says of itself with right checksums.
 #pragma once
 
 #include "tests/checkpoint/sample.h"
@@ -49,17 +49,17 @@ struct LayoutRank {
   }
 };
 
-inline void save_cut(const std::string& folder, const checkpoint::RunState& s,
-                     const std::vector<checkpoint::RankBoxes>& cut, const plan::Topology& grid) {
+inline void save_layout(const std::string& folder, const checkpoint::RunState& s,
+                        const std::vector<checkpoint::RankBoxes>& layout, const plan::Topology& grid) {
   for (int r = 0; r < grid.world(); ++r)
-    checkpoint::write_rank(folder, s, LayoutRank(s, r, grid.world(), cut[static_cast<std::size_t>(r)]).shards, {});
+    checkpoint::write_rank(folder, s, LayoutRank(s, r, grid.world(), layout[static_cast<std::size_t>(r)]).shards, {});
   checkpoint::publish(folder, s, grid, 3);
 }
 
 // Rank d * tensor + t has part t of every tensor by columns where its sum runs over ranks (attention output,
 // feed-forward down), by rows elsewhere, and of that part d by rows.
-inline std::vector<checkpoint::RankBoxes> grid_cut(const plan::ModelConfig& model, int data, int tensor) {
-  std::vector<checkpoint::RankBoxes> cut(static_cast<std::size_t>(data * tensor));
+inline std::vector<checkpoint::RankBoxes> grid_layout(const plan::ModelConfig& model, int data, int tensor) {
+  std::vector<checkpoint::RankBoxes> layout(static_cast<std::size_t>(data * tensor));
   const auto parameters = checkpoint::parameters_of(model);
   const auto narrow = [](checkpoint::Box& box, std::size_t dim, int part, int parts) {
     const auto first = box.count[dim] * part / parts, end = box.count[dim] * (part + 1) / parts;
@@ -73,11 +73,11 @@ inline std::vector<checkpoint::RankBoxes> grid_cut(const plan::ModelConfig& mode
       const bool columns = p.name.ends_with("output.weight") || p.name.ends_with("down.weight");
       narrow(box, columns ? 1 : 0, r % tensor, tensor);
       narrow(box, 0, r / tensor, data);
-      auto& of_rank = cut[static_cast<std::size_t>(r)];
+      auto& of_rank = layout[static_cast<std::size_t>(r)];
       if (box.elements() > 0)
         of_rank.push_back({static_cast<std::int32_t>(i), of_rank.empty() ? 0 : of_rank.back().end(), box});
     }
-  return cut;
+  return layout;
 }
 
 // The manifest changed, and sealed again.

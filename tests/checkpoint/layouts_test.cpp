@@ -1,6 +1,6 @@
 // Any cut: boxes of every form on any rank, in any order and with padding between them, are written, read on every
-// other cut, verified and shown as whole tensors; a rank may have none.
-#include "tests/checkpoint/cuts.h"
+// other layout, verified and shown as whole tensors; a rank may have none.
+#include "tests/checkpoint/layouts.h"
 
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/io/hdf5_file.h"
@@ -15,14 +15,14 @@ using trainyard::base::DType;
 namespace {
 
 // Every tensor in random boxes, each on a random rank.
-std::vector<checkpoint::RankBoxes> random_cut(const plan::ModelConfig& model, int ranks, std::mt19937& random) {
-  std::vector<checkpoint::RankBoxes> cut(static_cast<std::size_t>(ranks));
+std::vector<checkpoint::RankBoxes> random_layout(const plan::ModelConfig& model, int ranks, std::mt19937& random) {
+  std::vector<checkpoint::RankBoxes> layout(static_cast<std::size_t>(ranks));
   const auto parameters = checkpoint::parameters_of(model);
   const std::function<void(int, const checkpoint::Box&, int)> divide = [&](int tensor, const checkpoint::Box& box,
                                                                            int times) {
     const auto dim = random() % 2;
     if (times == 0 || box.count[dim] < 2) {
-      auto& of_rank = cut[random() % cut.size()];
+      auto& of_rank = layout[random() % layout.size()];
       const auto at = of_rank.empty() ? 0 : of_rank.back().end();
       of_rank.push_back({tensor, at + static_cast<std::int64_t>(random() % 3), box});
       return;
@@ -36,7 +36,7 @@ std::vector<checkpoint::RankBoxes> random_cut(const plan::ModelConfig& model, in
   };
   for (std::size_t i = 0; i < parameters.size(); ++i)
     divide(static_cast<int>(i), checkpoint::whole_of(parameters[i].shape), 3);
-  return cut;
+  return layout;
 }
 
 // What h5py would show.
@@ -62,17 +62,19 @@ TEST(Cuts, BoxesOfAnyFormAreReadOnEveryOtherCut) {
     for (auto dtype : {DType::f32, DType::bf16}) {
       Scratch scratch;
       const auto s = state(model, dtype, 5);
-      auto boxes = random_cut(model, 4, random);
+      auto boxes = random_layout(model, 4, random);
       boxes.insert(boxes.begin() + 2, checkpoint::RankBoxes{});
-      save_cut(scratch.path, s, boxes, plan::Topology({{plan::Axis::data, 5}}));
+      save_layout(scratch.path, s, boxes, plan::Topology({{plan::Axis::data, 5}}));
       const auto folder = scratch.path + "/step-00000005";
       checkpoint::Reader reader(folder);
       reader.verify_all();
       for (int ranks : {1, 2, 3, 7}) EXPECT_EQ(differences(reader, ranks), 0) << model.name << " to " << ranks;
       EXPECT_EQ(differences_of_view(folder, s), 0);
       save(scratch.path + "/pieces", s, 3);
-      const auto whole = checkpoint::Reader(scratch.path + "/pieces/step-00000005").tensors(), cut = reader.tensors();
-      for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_EQ(cut[i].fingerprint, whole[i].fingerprint) << cut[i].path;
+      const auto whole = checkpoint::Reader(scratch.path + "/pieces/step-00000005").tensors(),
+                 layout = reader.tensors();
+      for (std::size_t i = 0; i < whole.size(); ++i)
+        EXPECT_EQ(layout[i].fingerprint, whole[i].fingerprint) << layout[i].path;
     }
 }
 
@@ -146,7 +148,7 @@ TEST(Cuts, TensorRanksReadAnyBoxes) {
   std::mt19937 random(2);
   for (const auto& model : {gpt_of_heads(), llama_of_heads()}) {
     Scratch scratch;
-    save_cut(scratch.path, state(model, DType::bf16, 5), random_cut(model, 4, random), plan::replicas_of(4, 1));
+    save_layout(scratch.path, state(model, DType::bf16, 5), random_layout(model, 4, random), plan::replicas_of(4, 1));
     checkpoint::Reader reader(scratch.path + "/step-00000005");
     for (int data : {1, 3})
       for (int tensor : {2, 4}) EXPECT_EQ(differences(reader, plan::replicas_of(data * tensor, tensor)), 0);
@@ -156,7 +158,7 @@ TEST(Cuts, TensorRanksReadAnyBoxes) {
 TEST(Cuts, TheGridIsNamed) {
   Scratch scratch;
   const plan::Topology grid({{plan::Axis::data, 2}, {plan::Axis::tensor, 2}});
-  save_cut(scratch.path, state(gpt(), DType::bf16, 5), grid_cut(gpt(), 2, 2), grid);
+  save_layout(scratch.path, state(gpt(), DType::bf16, 5), grid_layout(gpt(), 2, 2), grid);
   checkpoint::Reader reader(scratch.path + "/step-00000005");
   EXPECT_EQ(differences(reader, 3), 0);
   const auto& m = reader.manifest();
@@ -169,9 +171,9 @@ TEST(Cuts, TheGridIsNamed) {
 // Boxes are believed when the fingerprints agree, and only then: two tensors of one shape exchanged are found.
 TEST(Cuts, ExchangedTensorsAreFound) {
   Scratch scratch;
-  auto boxes = grid_cut(gpt(), 1, 2);
+  auto boxes = grid_layout(gpt(), 1, 2);
   const auto s = state(gpt(), DType::f32, 5);
-  save_cut(scratch.path, s, boxes, plan::Topology({{plan::Axis::tensor, 2}}));
+  save_layout(scratch.path, s, boxes, plan::Topology({{plan::Axis::tensor, 2}}));
   const auto folder = scratch.path + "/step-00000005";
   for (auto& of_rank : boxes)
     for (auto& stored : of_rank)  // the two norms before a layer's attention and feed-forward have the same shape
@@ -190,9 +192,9 @@ TEST(Cuts, ExchangedTensorsAreFound) {
 TEST(Cuts, BoxesThatLeaveAHoleAreNotPublished) {
   Scratch scratch;
   const auto s = state(gpt(), DType::f32, 5);
-  auto boxes = grid_cut(gpt(), 2, 1);
+  auto boxes = grid_layout(gpt(), 2, 1);
   boxes[1].pop_back();
-  EXPECT_THROW(save_cut(scratch.path, s, boxes, plan::Topology({{plan::Axis::data, 2}})), base::InputError);
+  EXPECT_THROW(save_layout(scratch.path, s, boxes, plan::Topology({{plan::Axis::data, 2}})), base::InputError);
   EXPECT_TRUE(checkpoint::list(scratch.path).empty());
   EXPECT_FALSE(fs::exists(scratch.path + "/step-00000005.partial"));
 }
