@@ -23,9 +23,9 @@ inline double copy_limit(int threads) { return limit("memory.copy", threads); } 
 double write_limit(const std::string& folder);
 double cached_read_limit(const std::string& folder);
 
-// `work` an iteration (FLOP or bytes) as a rate, and as a fraction of `limit` (the same flat group a second).
-inline void report(benchmark::State& state, const char* flat_group, double work, double limit) {
-  state.counters[flat_group] = benchmark::Counter(work, benchmark::Counter::kIsIterationInvariantRate);
+// `work` an iteration (FLOP or bytes) as a rate, and as a fraction of `limit` (the same unit a second).
+inline void report(benchmark::State& state, const char* unit, double work, double limit) {
+  state.counters[unit] = benchmark::Counter(work, benchmark::Counter::kIsIterationInvariantRate);
   state.counters["of_limit"] = benchmark::Counter(work / limit, benchmark::Counter::kIsIterationInvariantRate);
 }
 

@@ -59,7 +59,7 @@ void write_rank(benchmark::State& loop) {
   for (auto _ : loop) checkpoint::write_rank(sample.folder, sample.state, sample.shards, {});
   bench::report(loop, "bytes/s", static_cast<double>(sample.bytes), bench::write_limit(sample.folder));
 }
-BENCHMARK(write_rank)->ArgName("bf16")->Arg(0)->Arg(1)->FlatGroup(benchmark::kMillisecond)->UseRealTime()->MinTime(1);
+BENCHMARK(write_rank)->ArgName("bf16")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond)->UseRealTime()->MinTime(1);
 
 void publish(benchmark::State& loop) {
   Sample sample(base::DType::f32, 0, 1);
@@ -70,7 +70,7 @@ void publish(benchmark::State& loop) {
     checkpoint::publish(sample.folder, sample.state, plan::Topology({{plan::Axis::data, 1}}), 1);
   }
 }
-BENCHMARK(publish)->FlatGroup(benchmark::kMillisecond)->UseRealTime()->Iterations(5);
+BENCHMARK(publish)->Unit(benchmark::kMillisecond)->UseRealTime()->Iterations(5);
 
 // From one rank's file to the shards of one of `ranks` ranks, all kinds.
 void read_shards(benchmark::State& loop) {
@@ -93,7 +93,7 @@ void read_shards(benchmark::State& loop) {
   bench::report(loop, "bytes/s", static_cast<double>(bytes) / static_cast<double>(loop.iterations()),
                 bench::cached_read_limit(sample.folder));
 }
-BENCHMARK(read_shards)->ArgName("ranks")->Arg(1)->Arg(3)->FlatGroup(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(read_shards)->ArgName("ranks")->Arg(1)->Arg(3)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 void verify(benchmark::State& loop) {
   Sample sample(base::DType::f32, 0, 1);
@@ -102,6 +102,6 @@ void verify(benchmark::State& loop) {
   for (auto _ : loop) checkpoint::Reader(sample.folder + "/step-00000001").verify_all();
   bench::report(loop, "bytes/s", static_cast<double>(sample.bytes), bench::cached_read_limit(sample.folder));
 }
-BENCHMARK(verify)->FlatGroup(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(verify)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 }  // namespace

@@ -33,8 +33,8 @@ class SharedShards {
     MPI_Allreduce(MPI_IN_PLACE, &made, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     for (int r = 0; r < of_world && made == 1; ++r) {
       MPI_Aint size = 0;
-      int flat_group = 0;
-      MPI_Win_shared_query(window_, r, &size, &flat_group, static_cast<void*>(&own));
+      int unit = 0;
+      MPI_Win_shared_query(window_, r, &size, &unit, static_cast<void*>(&own));
       shards_.push_back(own);
     }
   }
@@ -77,7 +77,7 @@ int main() {
     for (int round = 0; round < rounds; ++round) {
       const auto write = [&](base::View v) { std::fill_n(v.ptr<float>(), v.count(), static_cast<float>(round)); };
       write(whole);
-      time(0, [&] { comm::ordered_reduce_scatter(*comm, *exec, whole, staged, sum, base::FoldRound::first, n); });
+      time(0, [&] { comm::ordered_reduce_scatter(*comm, *exec, whole, staged, sum, base::ReductionRound::first, n); });
       write(given);
       time(1, [&] { MPI_Reduce_scatter_block(given.data, made.data, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
       write(given);

@@ -117,16 +117,16 @@ BENCHMARK_CAPTURE(build, text_lines, false)
     ->Arg(1)
     ->Arg(4)
     ->UseRealTime()
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(build, json_lines, true)
     ->ArgName("threads")
     ->Arg(1)
     ->Arg(4)
     ->UseRealTime()
-    ->FlatGroup(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(encode, gpt2, "gpt2.json")->FlatGroup(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(encode, llama3, "llama3.json")->FlatGroup(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(encode, other_patterns, "steps.json")->FlatGroup(benchmark::kMillisecond);
-BENCHMARK(windows)->ArgName("document_mask")->Arg(0)->Arg(1)->UseRealTime()->FlatGroup(benchmark::kMicrosecond);
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(encode, gpt2, "gpt2.json")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(encode, llama3, "llama3.json")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(encode, other_patterns, "steps.json")->Unit(benchmark::kMillisecond);
+BENCHMARK(windows)->ArgName("document_mask")->Arg(0)->Arg(1)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
 }  // namespace

@@ -62,7 +62,7 @@ void sizes(benchmark::internal::Benchmark* b) {
   b->ArgsProduct({{256, 1024, 4096, 8192}, {1, 2, 4}})
       ->ArgNames({"T", "threads"})
       ->UseRealTime()
-      ->FlatGroup(benchmark::kMillisecond);
+      ->Unit(benchmark::kMillisecond);
 }
 BENCHMARK_CAPTURE(attention, forward_f32, Pass::forward, base::DType::f32)->Apply(sizes);
 BENCHMARK_CAPTURE(attention, forward_bf16, Pass::forward, base::DType::bf16)->Apply(sizes);

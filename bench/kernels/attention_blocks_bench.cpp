@@ -126,7 +126,7 @@ void of_layouts() {
             ->ArgNames({"block", "threads"})
             ->Iterations(6)
             ->UseRealTime()
-            ->FlatGroup(benchmark::kMillisecond);
+            ->Unit(benchmark::kMillisecond);
 }
 
 }  // namespace

@@ -106,21 +106,21 @@ BENCHMARK(run_ours_bf16)
     ->ArgNames({"layer", "kind", "threads"})
     ->ArgsProduct({benchmark::CreateDenseRange(0, 8, 1), {0, 1, 2}, {1, 2, 4}})
     ->UseRealTime()
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(run_library_bf16)
     ->ArgNames({"layer", "kind"})
     ->ArgsProduct({benchmark::CreateDenseRange(0, 8, 1), {0, 1, 2}})
     ->UseRealTime()
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(run_ours)
     ->ArgNames({"layer", "kind", "threads"})
     ->ArgsProduct({benchmark::CreateDenseRange(0, 8, 1), {0, 1, 2}, {1, 2, 4}})
     ->UseRealTime()
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(run_library)
     ->ArgNames({"layer", "kind"})
     ->ArgsProduct({benchmark::CreateDenseRange(0, 8, 1), {0, 1, 2}})
     ->UseRealTime()
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 
 BENCHMARK_MAIN();

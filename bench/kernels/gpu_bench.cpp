@@ -79,9 +79,9 @@ double product_seconds(std::int64_t m, std::int64_t n, std::int64_t k) {
 double product_limit() { return bench::limit("arithmetic.bf16", 1, {base::DeviceKind::cuda, 0}); }
 double copy_limit() { return bench::limit("memory.copy", 1, {base::DeviceKind::cuda, 0}); }
 
-void finish(benchmark::State& state, const char* flat_group, double work, double limit, double seconds) {
+void finish(benchmark::State& state, const char* unit, double work, double limit, double seconds) {
   for (auto _ : state) state.SetIterationTime(seconds);
-  state.counters[flat_group] = work / seconds;
+  state.counters[unit] = work / seconds;
   state.counters["of_limit"] = work / seconds / limit;
 }
 
@@ -212,28 +212,28 @@ BENCHMARK(product)
     ->Args({8192, 1600, 6400})
     ->UseManualTime()
     ->Iterations(1)
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(attention, forward, Pass::forward)
     ->ArgNames({"T", "d"})
     ->ArgsProduct({{1024, 2048, 4096}, {64, 128}})
     ->UseManualTime()
     ->Iterations(1)
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(attention, backward, Pass::backward)
     ->ArgNames({"T", "d"})
     ->ArgsProduct({{1024, 2048, 4096}, {64, 128}})
     ->UseManualTime()
     ->Iterations(1)
-    ->FlatGroup(benchmark::kMillisecond);
-BENCHMARK(adamw)->UseManualTime()->Iterations(1)->FlatGroup(benchmark::kMillisecond);
-BENCHMARK(layer_norm)->UseManualTime()->Iterations(1)->FlatGroup(benchmark::kMillisecond);
-BENCHMARK(norm_of_sum)->UseManualTime()->Iterations(1)->FlatGroup(benchmark::kMillisecond);
-BENCHMARK(norm_gradient)->UseManualTime()->Iterations(1)->FlatGroup(benchmark::kMillisecond);
-BENCHMARK(gelu)->UseManualTime()->Iterations(1)->FlatGroup(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(swiglu, forward, Pass::forward)->UseManualTime()->Iterations(1)->FlatGroup(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(swiglu, backward, Pass::backward)->UseManualTime()->Iterations(1)->FlatGroup(benchmark::kMillisecond);
-BENCHMARK(cross_entropy)->UseManualTime()->Iterations(1)->FlatGroup(benchmark::kMillisecond);
-BENCHMARK(square_sum)->UseManualTime()->Iterations(1)->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(adamw)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(layer_norm)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(norm_of_sum)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(norm_gradient)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(gelu)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(swiglu, forward, Pass::forward)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(swiglu, backward, Pass::backward)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(cross_entropy)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(square_sum)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

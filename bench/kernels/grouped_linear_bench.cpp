@@ -118,6 +118,6 @@ BENCHMARK(run)
     ->ArgsProduct({{0, 1, 2}, {0, 1}, {2048}, {8, 64}, {1, 2}, {0, 1}})
     ->UseManualTime()
     ->MinTime(2.0)
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 
 BENCHMARK_MAIN();

@@ -100,6 +100,6 @@ BENCHMARK(run)
     ->ArgsProduct({benchmark::CreateDenseRange(0, 3, 1), {1024, 2048, 4096}, {1, 2}, {0, 1}})
     ->UseManualTime()
     ->MinTime(2.0)
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 
 BENCHMARK_MAIN();

@@ -55,7 +55,8 @@ void fold(benchmark::State& state) {
   Bench b(state);
   auto shards = values(4 * count), sum = values();
   for (auto _ : state)
-    kernels::fold(*b.exec, View::of(shards.data(), {4, count}), View::of(sum.data(), {count}), base::FoldRound::first);
+    kernels::fold(*b.exec, View::of(shards.data(), {4, count}), View::of(sum.data(), {count}),
+                  base::ReductionRound::first);
   b.report(20.0 * count);
 }
 
@@ -98,16 +99,16 @@ void cross_entropy(benchmark::State& state) {
   b.report(8.0 * n * stored);
 }
 
-BENCHMARK(copy)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->FlatGroup(benchmark::kMillisecond);
-BENCHMARK(adamw)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->FlatGroup(benchmark::kMillisecond);
-BENCHMARK(fold)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->FlatGroup(benchmark::kMillisecond);
-BENCHMARK(square_sum)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->FlatGroup(benchmark::kMillisecond);
-BENCHMARK(layer_norm)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->FlatGroup(benchmark::kMillisecond);
+BENCHMARK(copy)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(adamw)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(fold)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(square_sum)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(layer_norm)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(cross_entropy)
     ->ArgsProduct({{1, 4}, {1, 4, 8}})
     ->ArgNames({"threads", "lanes"})
     ->UseRealTime()
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

@@ -57,7 +57,7 @@ BENCHMARK(experts_over_dense)
     ->Args({64, 1, 1, 0})
     ->UseManualTime()
     ->MinTime(4.0)
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace trainyard::test

@@ -76,40 +76,40 @@ BENCHMARK_CAPTURE(micro, 4x256_f32, compared(), 8, 256, base::DType::f32)
     ->Args({1, 4})
     ->Args({4, 1})
     ->UseRealTime()
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(micro, 4x256_bf16, compared(), 8, 256, base::DType::bf16)
     ->Args({4, 1})
     ->UseRealTime()
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(micro, gpt2_f32, gpt2_small(), 4, 256, base::DType::f32)
     ->Args({2, 1})
     ->Args({2, 4})
     ->Args({4, 1})
     ->UseRealTime()
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(micro, gpt2_bf16, gpt2_small(), 4, 256, base::DType::bf16)
     ->Args({2, 1})
     ->Args({2, 4})
     ->UseRealTime()
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 // Without recomputation, with that of norms and activations, of layers up to what backward reads, of all of forward.
 BENCHMARK_CAPTURE(micro, gpt2_layers_f32, gpt2_layers(), 1, 256, base::DType::f32)
     ->Args({1, 4})
     ->UseRealTime()
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(micro, gpt2_layers_f32_selective, gpt2_layers(), 1, 256, base::DType::f32, plan::Recompute::selective)
     ->Args({1, 4})
     ->UseRealTime()
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(micro, gpt2_layers_f32_recomputed, gpt2_layers(), 1, 256, base::DType::f32, plan::Recompute::layers)
     ->Args({1, 4})
     ->UseRealTime()
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(micro, gpt2_layers_f32_recomputed_whole, remade_whole(gpt2_layers()), 1, 256, base::DType::f32,
                   plan::Recompute::layers)
     ->Args({1, 4})
     ->UseRealTime()
-    ->FlatGroup(benchmark::kMillisecond);
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace trainyard::test

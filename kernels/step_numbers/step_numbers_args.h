@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/square_sum/fixed_point.h"
-#include "libtrain/base/fold_order.h"
+#include "libtrain/base/reduction_order.h"
 
 namespace trainyard::kernels {
 
@@ -20,7 +20,7 @@ struct StepNumbersArgs {
   // of ranks that have computed the same the first counts. `experts` neighbours hold different experts
   // (base::place_of_turn).
   const double* losses = nullptr;
-  std::int64_t places = 0, micros = 0, fold = 1, ranks = 1, copies = 1, experts = 1;
+  std::int64_t places = 0, micros = 0, local_accumulation = 1, ranks = 1, copies = 1, experts = 1;
   const std::int64_t* limbs = nullptr;  // square_sum_limbs digits: the squares of all gradients
   double clip = 0;                      // largest norm; 0: none
   StepNumbers* out = nullptr;
@@ -30,7 +30,7 @@ struct StepNumbersArgs {
 TRAINYARD_ANYWHERE inline void make_step_numbers(const StepNumbersArgs& a) {
   double sum = 0, targets = 0;
   for (std::int64_t m = 0; m < a.micros; ++m) {
-    const auto at = base::fold_place(m, a.fold, a.ranks);
+    const auto at = base::place_of_micro_batch(m, a.local_accumulation, a.ranks);
     const auto rank = base::place_of_turn(at.rank, a.ranks, a.experts);
     const double* pair = a.losses + 2 * (rank * a.copies * a.places + at.place);
     sum += pair[0];

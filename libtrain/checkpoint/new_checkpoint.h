@@ -38,7 +38,7 @@ void require_free_destination(const std::string& destination, base::Existing exi
 
 class NewCheckpoint {
  public:
-  // Of ranks as train writes it on them (shards.h). `state.writer` says for what purpose it is
+  // Of ranks as train writes it on them (saved_shards.h). `state.writer` says for what purpose it is
   // made: finished rank files of an earlier start with the same purpose are kept, everything else of it is removed.
   // Rank files are laid out when this returns. EnvironmentError before anything is written where the room that is left
   // cannot hold it, and while another process makes it.

@@ -18,8 +18,8 @@ namespace trainyard::checkpoint {
 // What rank `rank` of `ranks` holds: for each kind dense views, which are written back to back; model in the working
 // dtype, the others f32; master is empty when the working dtype is f32. The views of every kind have as many elements.
 // Each box lies inside of one view, with offsets counted from the start of the first one; elements of no box are
-// padding; boxes_of_shards (shards.h) gives those of the ranges of shards that a rank saves. Over all ranks the boxes
-// hold every element of every parameter (in the order of plan::flat_groups) once. On the host; not touched after
+// padding; boxes_of_shards (saved_shards.h) gives those of the ranges of shards that a rank saves. Over all ranks the
+// boxes hold every element of every parameter (in the order of plan::flat_groups) once. On the host; not touched after
 // write_rank returns.
 struct RankShards {
   int rank = 0, ranks = 1;

@@ -111,7 +111,7 @@ class Places {
   };
   struct Tensor {
     plan::Parameter parameter;
-    std::int64_t shard = 0, offset = 0;  // of the flat group's shards, and of the parameter in the flat flat group
+    std::int64_t shard = 0, offset = 0;  // of the flat group's shards, and of the parameter in the flat group
     int shards = 1, parts = 1;           // of the flat group, and of the parameter's cut
     std::vector<Saver> savers;           // by part and shard
   };

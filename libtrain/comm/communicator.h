@@ -1,7 +1,7 @@
 // Communicator: collectives over one group of ranks. Four implementations: solo, threads, mpi and nccl.
 #pragma once
 
-#include "libtrain/base/fold_order.h"
+#include "libtrain/base/reduction_order.h"
 #include "libtrain/base/view.h"
 #include "libtrain/comm/ledger.h"
 #include "libtrain/tensor/exec.h"
@@ -20,7 +20,7 @@ enum class Reduction { sum, max, min };
 // Elements [first, first + count) of the shards of an ordered reduction (below), and who contributes.
 struct Contributions {
   base::View in, staging, sum;
-  base::FoldRound round;
+  base::ReductionRound round;
   int contributors;
   std::int64_t first, count;
   std::span<const int> turns;  // read before the call returns
@@ -60,7 +60,7 @@ class Communicator {
 
   // Ways of a communicator's own to do what messages and a fold do (ordered_reduce_scatter and comm/segments.h, which
   // ask); false on every rank, and nothing is done, where it has none.
-  virtual bool fold_contributions(tensor::Exec& /*exec*/, const Contributions& /*all*/) { return false; }
+  virtual bool add_contributions(tensor::Exec& /*exec*/, const Contributions& /*all*/) { return false; }
   virtual bool gather_range(tensor::Exec& /*exec*/, base::View /*shard*/, base::View /*whole*/, std::int64_t /*first*/,
                             std::int64_t /*count*/) {
     return false;
@@ -91,6 +91,6 @@ using GroupFactory =
 // ledger as "ordered_reduce_scatter". Bytes sent per rank: contributing ? (size-1) * shard : 0. Where `turns` has the
 // turn of each rank, it stands for the rank in all of this but whose shards are whose.
 void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum,
-                            base::FoldRound round, int contributors, std::span<const int> turns = {});
+                            base::ReductionRound round, int contributors, std::span<const int> turns = {});
 
 }  // namespace trainyard::comm

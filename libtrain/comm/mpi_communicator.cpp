@@ -145,7 +145,7 @@ class MpiCommunicator : public Communicator {
   }
 
   // Where others can be looked at, their contributions are added where they lie.
-  bool fold_contributions(tensor::Exec& exec, const Contributions& all) override {
+  bool add_contributions(tensor::Exec& exec, const Contributions& all) override {
     if (!node_) return false;
     exec.run([this, &exec, all, turns = std::vector(all.turns.begin(), all.turns.end())] {
       const auto turn = [&](int rank) { return turns.empty() ? rank : turns[static_cast<std::size_t>(rank)]; };
@@ -158,7 +158,7 @@ class MpiCommunicator : public Communicator {
       const auto sum = elements_of(all.sum, all.first, all.count);
       const auto shown = contributes ? all.in : base::View{};
       if (node_->rendezvous({"ordered_reduce_scatter", bytes, all.contributors}, shown, exec)) {
-        if (bytes > 0) fold_in_place(exec, all, sum, turn);
+        if (bytes > 0) add_in_place(exec, all, sum, turn);
         return node_->leave(exec);
       }
       const auto staged = [&](int rank) { return bytes_of(all.staging) + turn(rank) * bytes; };
@@ -280,7 +280,7 @@ class MpiCommunicator : public Communicator {
   }
 
   template <class Turn>
-  void fold_in_place(tensor::Exec& exec, const Contributions& all, const base::View& sum, const Turn& turn) {
+  void add_in_place(tensor::Exec& exec, const Contributions& all, const base::View& sum, const Turn& turn) {
     shards_.assign(static_cast<std::size_t>(all.contributors), nullptr);
     for (int r = 0; r < size_; ++r)
       if (turn(r) < all.contributors)

@@ -36,7 +36,7 @@ struct NeighboursOptions {
 //
 // Each queue is a communicator of two ranks (exchange with one Transfer) and an Exec of its own. Its ledger enters
 // "activations" or "gradients", and the bytes at the sender. A receive that waits takes no core (MPI:
-// MpiRuntime::concurrent_factory), but over NCCL some flat groups of the GPU; CUDA promises progress of streams beside
+// MpiRuntime::concurrent_factory), but over NCCL some units of the GPU; CUDA promises progress of streams beside
 // one another only as long as their kernels fit on the device together, and NCCL's documentation says so of
 // communicators.
 class Neighbours {

@@ -10,7 +10,7 @@
 namespace trainyard::comm {
 
 void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum,
-                            base::FoldRound round, int contributors, std::span<const int> turns) {
+                            base::ReductionRound round, int contributors, std::span<const int> turns) {
   const auto n = comm.size();
   const auto shard = sum.count();
   TRAINYARD_ASSERT(contributors >= 1 && contributors <= n, "{} contributors of {}", contributors, n);
@@ -21,7 +21,7 @@ void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View i
   }
   if (!turns.empty())
     return ordered_reduce_scatter_range(comm, exec, in, staging, sum, round, contributors, 0, shard, turns);
-  if (comm.fold_contributions(exec, {in, staging, sum, round, contributors, 0, shard, {}})) return;
+  if (comm.add_contributions(exec, {in, staging, sum, round, contributors, 0, shard, {}})) return;
   const bool contributes = comm.rank() < contributors;
   TRAINYARD_ASSERT(!contributes || in.count() == n * shard, "{} elements for {} shards of {}", in.count(), n, shard);
   std::vector<std::int64_t> send(static_cast<std::size_t>(n), contributes ? shard : 0),

@@ -34,7 +34,7 @@ void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View shard, 
 }
 
 void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging,
-                                  base::View sum, base::FoldRound round, int contributors, std::int64_t first,
+                                  base::View sum, base::ReductionRound round, int contributors, std::int64_t first,
                                   std::int64_t count, std::span<const int> turns) {
   const auto shard = sum.count();
   const auto turn = [&](int rank) { return turns.empty() ? rank : turns[static_cast<std::size_t>(rank)]; };
@@ -50,7 +50,7 @@ void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::
     return kernels::fold(exec, elements_of(in, first, count).reshaped({1, count}), elements_of(sum, first, count),
                          round);
   }
-  if (comm.fold_contributions(exec, {in, staging, sum, round, contributors, first, count, turns})) return;
+  if (comm.add_contributions(exec, {in, staging, sum, round, contributors, first, count, turns})) return;
   std::vector<Transfer> transfers;
   for (int k = 1; k < comm.size(); ++k) {
     const int to = (comm.rank() + k) % comm.size(), from = (comm.rank() - k + comm.size()) % comm.size();

@@ -13,7 +13,7 @@ void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View shard, 
                       std::int64_t count);
 // `staging` holds `count` elements for each rank.
 void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging,
-                                  base::View sum, base::FoldRound round, int contributors, std::int64_t first,
+                                  base::View sum, base::ReductionRound round, int contributors, std::int64_t first,
                                   std::int64_t count, std::span<const int> turns = {});
 
 // exchange() under another name in the ledger.

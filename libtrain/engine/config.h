@@ -75,7 +75,7 @@ struct RunConfig : plan::ParallelLayout {
   bool auto_zero = false, auto_recompute = false;     // what --plan auto decides: what nobody has said
 };
 
-// The one description: names, groups, help with flat groups.
+// The one description: names, groups, help with units.
 std::vector<base::Field> fields_of(RunConfig& config);
 
 inline constexpr const char* auto_plan = "auto";  // --plan: decided by each start for its ranks (auto_plan.h)

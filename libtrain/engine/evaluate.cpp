@@ -92,10 +92,10 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
   r.seed = s.seed;  // of the gates of experts, which draw lots for places in an evaluation, too
   r.plan = c.run.plan, r.plan_ranks = c.run.plan_ranks, r.of_plan = c.run.of_plan;
   r.device = c.run.device, r.communicator = c.run.communicator;
-  r.zero = c.run.zero, r.layer_slots = c.run.layer_slots, r.threads = c.run.threads;
+  r.zero = c.run.zero, r.gathered_layers = c.run.gathered_layers, r.threads = c.run.threads;
   r.tensor = c.run.tensor, r.sequence_parallel = c.run.sequence_parallel;
-  r.expert_parallel = c.run.expert_parallel, r.expert_node = c.run.expert_node;
-  r.expert_chunks = c.run.expert_chunks, r.expert_buffer = c.run.expert_buffer;
+  r.expert_parallel = c.run.expert_parallel, r.expert_ranks_per_node = c.run.expert_ranks_per_node;
+  r.expert_overlap_chunks = c.run.expert_overlap_chunks, r.expert_capacity_buffer = c.run.expert_capacity_buffer;
   r.pipeline = c.run.pipeline, r.pipeline_schedule = c.run.pipeline_schedule;
   r.virtual_stages = c.run.virtual_stages, r.partition = c.run.partition;
   if (c.run.plan_ranks > 0) r.recompute = c.run.recompute;  // by which its partition weighs the layers
@@ -428,7 +428,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
           if (mine[at] + 1 < end) tell(behind);
         });
       };
-      fold_losses(world, evaluator->communication(), first, end, on_stage, total);
+      reduce_losses(world, evaluator->communication(), first, end, on_stage, total);
       tell(std::min(t.sequences, end * shape.batch));
     });
   Evaluation result;

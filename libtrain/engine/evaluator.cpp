@@ -32,7 +32,8 @@ Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World
                                        memory_[tensor::Category::optimizer],
                                        memory_[tensor::Category::communication_staging]},
       store_(context_), collectives_(context_, plan_.model, plan_.micro()),
-      experts_(context_, plan_.expert_buffer, plan::expert_hop_bytes(part_, plan_.micro(), plan::Pass::evaluate)) {
+      experts_(context_, plan_.expert_capacity_buffer,
+               plan::expert_hop_bytes(part_, plan_.micro(), plan::Pass::evaluate)) {
   if (plan_.pipeline > 1) {
     TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan_.pipeline);
     const bool hears_before = std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& c) { return !c.first; });

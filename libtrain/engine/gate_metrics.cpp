@@ -23,7 +23,7 @@ LayerGate layer_gate(std::int64_t layer, std::int64_t experts, std::span<const s
     return over(static_cast<double>(of) * static_cast<double>(experts), choices);
   };
   const auto mean = [&](kernels::GateRecordSum sum) {
-    return over(static_cast<double>(record[sum]) * kernels::gate_record_flat_group, record[kernels::target_sum]);
+    return over(static_cast<double>(record[sum]) * kernels::gate_record_unit, record[kernels::target_sum]);
   };
   LayerGate g;
   g.layer = layer, g.experts = experts;

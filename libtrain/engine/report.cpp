@@ -149,7 +149,8 @@ std::string parallel_layout_text(const plan::Plan& p) {
                      p.recompute == plan::Recompute::none ? "" : plan::recomputed_text(p.recompute) + ", ",
                      base::counted(p.threads, "thread"), base::name_of(p.dtype),
                      b.micros() == 1 ? "1 micro-batch" : base::count_text(b.micros()) + " micro-batches", p.micro_batch,
-                     p.sequence, b.fold > 1 ? fmt::format("local accumulation {}, ", b.fold) : "",
+                     p.sequence,
+                     b.local_accumulation > 1 ? fmt::format("local accumulation {}, ", b.local_accumulation) : "",
                      base::counted(b.rounds(), "accumulation step"));
 }
 

@@ -130,7 +130,7 @@ nlohmann::ordered_json RunTrace::about() const {
           {"micro_batch", p.micro_batch},
           {"global_batch", p.global_batch},
           {"sequence", p.sequence},
-          {"fold", batch.fold},
+          {"fold", batch.local_accumulation},
           {"rounds", batch.rounds()},
           {"spans_of_a_thread", spans_of_a_thread(run_.world.size)}};
 }

@@ -23,7 +23,7 @@ class RunTrace {
   // Records from now on, as far as --trace-steps says. Collective, as what follows is but for begin_step().
   RunTrace(const RunContext& run, tensor::Exec& communication, std::int64_t completed_steps);
   void begin_step(std::int64_t step);
-  // Nothing is recorded any more; rank 0 writes what it gets from all ranks in shards, whole or not at all. An
+  // Nothing is recorded any more; rank 0 writes what it gets from all ranks in parts, whole or not at all. An
   // AgreedError where it cannot.
   void write();
 

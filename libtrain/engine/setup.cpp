@@ -96,7 +96,7 @@ nlohmann::json identity_of(const RunConfig& c, const RunSetup& s) {
                      {"sequence", s.plan.sequence},
                      {"global_batch", c.global_batch},
                      {"micro_batch", c.micro_batch},
-                     {"fold", c.fold},
+                     {"fold", c.local_accumulation},
                      {"reduction", c.reduction == plan::Reduction::fast ? "fast" : "ordered"},
                      {"document_mask", c.document_mask},
                      {"objective", plan::name_of(plan::objective_of(s.plan.model))},

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libtrain/engine/current_action.h"
-#include "libtrain/engine/loss_fold.h"
+#include "libtrain/engine/loss_reduction.h"
 #include "libtrain/engine/stage_link.h"
 #include "libtrain/model/attention_lists.h"
 #include "libtrain/model/decoder.h"

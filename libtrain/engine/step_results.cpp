@@ -93,7 +93,7 @@ void StepResults::agree(std::span<const base::View> gradients) {
   const auto copies = c_.world.topology.size(plan::Axis::tensor), last = results_.size() - batch_.data_ranks * copies;
   kernels::StepNumbersArgs args;
   args.losses = all_ + own_count() * last, args.places = places_, args.micros = batch_.micros();
-  args.fold = batch_.fold, args.ranks = batch_.data_ranks, args.copies = copies;
+  args.local_accumulation = batch_.local_accumulation, args.ranks = batch_.data_ranks, args.copies = copies;
   args.experts = c_.world.topology.size(plan::Axis::expert);
   args.limbs = limbs_, args.clip = clip_, args.out = numbers_;
   kernels::step_numbers(c_.compute, args);

@@ -20,11 +20,11 @@ namespace trainyard::engine {
 
 namespace {
 
-params::GradientFold::Position position_of(const plan::Action& action, const plan::BatchPlan& batch) {
-  using Place = params::GradientFold::Position::Place;
-  const auto at = action.place % batch.fold;
-  if (batch.fold == 1) return {action.round, Place::only};
-  return {action.round, at == 0 ? Place::first : at == batch.fold - 1 ? Place::last : Place::middle};
+params::GradientReduction::Position position_of(const plan::Action& action, const plan::BatchPlan& batch) {
+  using Place = params::GradientReduction::Position::Place;
+  const auto at = action.place % batch.local_accumulation;
+  if (batch.local_accumulation == 1) return {action.round, Place::only};
+  return {action.round, at == 0 ? Place::first : at == batch.local_accumulation - 1 ? Place::last : Place::middle};
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
     context_->flat_groups_of_stages.push_back(flat_group.flat_group);
   store_ = std::make_unique<params::ZeroStore>(*context_);
   collectives_ = model::TensorCollectives(*context_, plan_.model, plan_.micro());
-  experts_ = model::ExpertCollectives(*context_, plan_.expert_buffer,
+  experts_ = model::ExpertCollectives(*context_, plan_.expert_capacity_buffer,
                                       plan::expert_hop_bytes(part_, plan_.micro(), plan::Pass::train));
   absent_.tokens = base::View(nullptr, base::DType::i32, {plan_.micro_batch, plan_.sequence});
   if (plan_.pipeline > 1) {
@@ -286,7 +286,7 @@ void Trainer::update(std::int64_t completed) {
 double Trainer::validate(std::int64_t sequences) {
   const base::TraceScope traced(base::traced::validation, "validate", {sequences});
   MicroLoss total;
-  fold_losses(
+  reduce_losses(
       world_, communication(), 0, sequences / plan_.micro_batch,
       [&](std::span<const std::int64_t> micros, std::span<MicroLoss> losses) {
         passes().evaluate(micros, losses,

@@ -4,7 +4,7 @@
 
 #include "libtrain/engine/batches.h"
 #include "libtrain/engine/learning_rate.h"
-#include "libtrain/engine/loss_fold.h"
+#include "libtrain/engine/loss_reduction.h"
 #include "libtrain/engine/memory.h"
 #include "libtrain/engine/stage_passes.h"
 #include "libtrain/engine/step_results.h"

@@ -1,4 +1,4 @@
-// Block: a shard of the model with explicit forward and backward. Lifetimes are visible; there is no tape.
+// Block: a part of the model with explicit forward and backward. Lifetimes are visible; there is no tape.
 #pragma once
 
 #include "libtrain/base/view.h"

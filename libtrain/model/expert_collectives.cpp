@@ -1,4 +1,4 @@
-// All-to-alls of equal parts, whole or in shards.
+// All-to-alls of equal parts, whole or in parts.
 #include "libtrain/model/expert_collectives.h"
 
 #include "libtrain/base/error.h"
@@ -30,7 +30,7 @@ comm::NodeHops ExpertCollectives::hops() const {
 template <class Call> tensor::Event ExpertCollectives::cross(const Call& call, bool followed) const {
   auto& communication = context_->communication;
   // A rank that idles makes no calls among tensor ranks for transfers to follow: those that came before go before.
-  if (const auto& batch = context_->shape.batch; batch.fold_groups() % batch.data_ranks != 0)
+  if (const auto& batch = context_->shape.batch; batch.accumulation_groups() % batch.data_ranks != 0)
     context_->transfers.issue_all();
   communication.wait(context_->compute.record());
   call(communication);

@@ -20,8 +20,8 @@ namespace trainyard::model {
 class ExpertCollectives {
  public:
   ExpertCollectives() = default;  // one rank
-  // On the context's world. buffer: plan::MicroShape::expert_buffer; hop_bytes: plan::expert_hop_bytes, for which two
-  // buffers are taken from the context's staging.
+  // On the context's world. buffer: plan::MicroShape::expert_capacity_buffer; hop_bytes: plan::expert_hop_bytes, for
+  // which two buffers are taken from the context's staging.
   explicit ExpertCollectives(params::StoreContext& context, std::int64_t buffer = 0, std::int64_t hop_bytes = 0);
 
   std::int64_t buffer() const { return buffer_; }

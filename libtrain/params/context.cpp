@@ -1,4 +1,4 @@
-// Joining events with a clock, and views into flat flat groups.
+// Joining events with a clock, and views into flat groups.
 #include "libtrain/params/context.h"
 
 #include "libtrain/base/error.h"

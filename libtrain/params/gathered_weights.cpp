@@ -13,7 +13,7 @@ namespace {
 
 class GatheredWeights : public Weights {
  public:
-  explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set.table, c.shape.layer_slots) {
+  explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set.table, c.shape.gathered_layers) {
     for (int u = 0; u < c.flat_groups(); ++u)
       shards_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).shard}));
     for (auto elements : plan_.elements())
@@ -29,7 +29,7 @@ class GatheredWeights : public Weights {
   // A fetch may be issued as soon as the lease before it that used the same slot is over. All fetches are added here,
   // so their order between the other collectives is the same on every rank.
   void acquire(plan::Occurrence occurrence) override {
-    const auto ahead = look_ahead(1 + static_cast<std::size_t>(c_.shape.layer_slots));
+    const auto ahead = look_ahead(1 + static_cast<std::size_t>(c_.shape.gathered_layers));
     TRAINYARD_ASSERT(!order_.empty() && order_.front() == occurrence,
                      "lease of flat group {} occurrence {} is out of the stated order", occurrence.flat_group,
                      occurrence.index);

@@ -11,9 +11,9 @@
 
 namespace trainyard::params {
 
-using Place = GradientFold::Position::Place;
+using Place = GradientReduction::Position::Place;
 
-GradientFold::GradientFold(StoreContext& c)
+GradientReduction::GradientReduction(StoreContext& c)
     : c_(c), plans_{plan::gradient_plan(c.shape), plan::gradient_plan(c.shape, 2)},
       slots_(plan::gradient_slots(c.set.table, c.shape)), buffer_free_(slots_.elements().size()) {
   const auto dtype = c.shape.gradient;
@@ -49,33 +49,33 @@ GradientFold::GradientFold(StoreContext& c)
 
 // A local group starts in `whole` itself, so its first micro-batch needs no adding; stage 1 keeps its single
 // micro-batch there.
-bool GradientFold::writes_into_whole(plan::Occurrence occurrence) const {
-  if (c_.shape.batch.fold > 1) return position_.place == Place::first || position_.place == Place::only;
+bool GradientReduction::writes_into_whole(plan::Occurrence occurrence) const {
+  if (c_.shape.batch.local_accumulation > 1) return position_.place == Place::first || position_.place == Place::only;
   return !plan(occurrence).flat_groups;
 }
 
-base::View GradientFold::local(plan::Occurrence occurrence, int source) {
+base::View GradientReduction::local(plan::Occurrence occurrence, int source) {
   const auto padded = c_.set.padded_of(occurrence);
   return flat_range(wholes_[index(occurrence)], source * padded, padded);
 }
 
-Transfers::Ticket& GradientFold::free(plan::Occurrence occurrence, int source) {
+Transfers::Ticket& GradientReduction::free(plan::Occurrence occurrence, int source) {
   return writes_into_whole(occurrence) ? whole_free_[index(occurrence)][static_cast<std::size_t>(source)]
                                        : buffer_free_[slot_index(occurrence, source)];
 }
 
-void GradientFold::open(plan::Occurrence occurrence, int source) {
+void GradientReduction::open(plan::Occurrence occurrence, int source) {
   c_.join(c_.transfers.done(free(occurrence, source)));
   free(occurrence, source) = 0;
 }
 
-base::View GradientFold::whole(plan::Occurrence occurrence, int source) {
+base::View GradientReduction::whole(plan::Occurrence occurrence, int source) {
   if (writes_into_whole(occurrence)) return local(occurrence, source);
   return flat_range(buffers_[slot_index(occurrence, source)], 0, c_.set.padded_of(occurrence));
 }
 
-void GradientFold::commit(plan::Occurrence occurrence, int source) {
-  const bool grouped = c_.shape.batch.fold > 1;
+void GradientReduction::commit(plan::Occurrence occurrence, int source) {
+  const bool grouped = c_.shape.batch.local_accumulation > 1;
   if (grouped && !writes_into_whole(occurrence) && wanted(occurrence, source))
     kernels::add(c_.compute, local(occurrence, source), whole(occurrence, source));
   if (!ends_group(position_.place)) return;
@@ -85,7 +85,7 @@ void GradientFold::commit(plan::Occurrence occurrence, int source) {
       reduce(occurrence, source, from_whole ? local(occurrence, source) : whole(occurrence, source));
 }
 
-void GradientFold::idle(plan::Occurrence occurrence, std::int64_t round) {
+void GradientReduction::idle(plan::Occurrence occurrence, std::int64_t round) {
   const auto before = std::exchange(position_, {round, Place::only});
   if (c_.reduction == plan::Reduction::ordered) {
     for (int source = 0; source < sources(occurrence); ++source) reduce(occurrence, source, base::View{});
@@ -97,14 +97,14 @@ void GradientFold::idle(plan::Occurrence occurrence, std::int64_t round) {
   position_ = before;
 }
 
-int GradientFold::contributors(plan::Occurrence occurrence, int source) const {
+int GradientReduction::contributors(plan::Occurrence occurrence, int source) const {
   const int ranks = c_.group(occurrence.flat_group).size();
   return std::clamp(c_.shape.batch.contributors(position_.round) - source * ranks, 0, ranks);
 }
 
 // `gradient` is looked at where this rank contributes. Nobody makes a call for a source that has no micro-batch.
-Transfers::Ticket GradientFold::reduce(plan::Occurrence occurrence, int source, base::View gradient) {
-  const auto round = position_.round == 0 && source == 0 ? base::FoldRound::first : base::FoldRound::next;
+Transfers::Ticket GradientReduction::reduce(plan::Occurrence occurrence, int source, base::View gradient) {
+  const auto round = position_.round == 0 && source == 0 ? base::ReductionRound::first : base::ReductionRound::next;
   auto& group = c_.group(occurrence.flat_group);
   const auto total = sum(occurrence);
   if (c_.reduction == plan::Reduction::fast && group.size() > 1) {
@@ -119,7 +119,7 @@ Transfers::Ticket GradientFold::reduce(plan::Occurrence occurrence, int source, 
   const int having = contributors(occurrence, source);
   if (having == 0) return 0;
   if (group.size() == 1) {  // nothing travels: the team of the compute Exec adds
-    if (round == base::FoldRound::next || gradient.data != total.data)
+    if (round == base::ReductionRound::next || gradient.data != total.data)
       comm::ordered_reduce_scatter(group, c_.compute, gradient, {}, total, round, 1);
     return 0;
   }
@@ -137,17 +137,17 @@ Transfers::Ticket GradientFold::reduce(plan::Occurrence occurrence, int source, 
   });
 }
 
-void GradientFold::finish() {
+void GradientReduction::finish() {
   c_.transfers.finish();
   c_.join(c_.communication.record());
   for (auto occurrence : c_.set.occurrences)
     if (occurrence.index > 0) kernels::add(c_.compute, sum({occurrence.flat_group, 0}), sum(occurrence));
 }
 
-base::View GradientFold::shard(int flat_group) { return sum({flat_group, 0}); }
-base::View GradientFold::gathered(int flat_group) { return local({flat_group, 0}, 0); }
+base::View GradientReduction::shard(int flat_group) { return sum({flat_group, 0}); }
+base::View GradientReduction::gathered(int flat_group) { return local({flat_group, 0}, 0); }
 
-void GradientFold::gather_sums() {
+void GradientReduction::gather_sums() {
   if (c_.shared()) c_.communication.wait(c_.compute.record());
   for (int u = 0; u < c_.flat_groups(); ++u) {
     if (c_.group(u).size() > 1) c_.group(u).all_gather(c_.communication, shard(u), gathered(u));

@@ -1,4 +1,5 @@
-// GradientFold: takes the gradients of micro-batches and folds them in the order of decision 1 into the own shards.
+// GradientReduction: takes the gradients of micro-batches and folds them in the order of decision 1 into the own
+// shards.
 #pragma once
 
 #include "libtrain/params/context.h"
@@ -13,9 +14,9 @@ namespace trainyard::params {
 // no group in the round; finish(). Of experts that ranks share (open, commit) is per source, in their order: turns of
 // those that hold the same ones follow one another (base::place_of_turn), so what they all have of one source is folded
 // before there is anything of the next.
-class GradientFold {
+class GradientReduction {
  public:
-  explicit GradientFold(StoreContext& context);
+  explicit GradientReduction(StoreContext& context);
 
   // `round` counts from 0 within the step; first and last say where in its group the micro-batch stands.
   struct Position {
@@ -73,8 +74,8 @@ class GradientFold {
 };
 
 // Does the micro-batch end its fold group, so that what was added up is reduced?
-inline bool ends_group(GradientFold::Position::Place place) {
-  using Place = GradientFold::Position::Place;
+inline bool ends_group(GradientReduction::Position::Place place) {
+  using Place = GradientReduction::Position::Place;
   return place == Place::only || place == Place::last;
 }
 

@@ -58,7 +58,7 @@ base::View OptimizerStates::master_shard(int flat_group) {
   return has_master() ? own(master_[static_cast<std::size_t>(flat_group)], flat_group) : weights_.own_shard(flat_group);
 }
 
-void OptimizerStates::update(GradientFold& gradients, Weights& weights, const kernels::AdamW& hyper,
+void OptimizerStates::update(GradientReduction& gradients, Weights& weights, const kernels::AdamW& hyper,
                              std::int64_t tokens) {
   for (int u = 0; u < c_.flat_groups(); ++u) {
     const auto gradient = whole() ? gradients.gathered(u) : gradients.shard(u);

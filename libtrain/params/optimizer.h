@@ -19,7 +19,7 @@ class OptimizerStates {
 
   // Decoupled weight decay applies only to parameters whose inventory entry says so. `hyper.weight_decay` is the value
   // for those. `tokens` of all choices of the step's gates: what the biases of choices (plan::Update) are moved by.
-  void update(GradientFold& gradients, Weights& weights, const kernels::AdamW& hyper, std::int64_t tokens);
+  void update(GradientReduction& gradients, Weights& weights, const kernels::AdamW& hyper, std::int64_t tokens);
 
   // Own shards, f32, [shard] elements; master is the working copy itself when that is f32.
   base::View master_shard(int flat_group);

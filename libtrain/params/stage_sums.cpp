@@ -21,7 +21,7 @@ StageSums::StageSums(StoreContext& c) : c_(c) {
   if (most > 0) staging_ = c.staging.allocate(c.shape.gradient, {c.world.stages->size() * most});
 }
 
-void StageSums::add_up(GradientFold& gradients) {
+void StageSums::add_up(GradientReduction& gradients) {
   for (const int u : flat_groups_) {
     auto& stages = *c_.world.stages;
     const auto shard = gradients.shard(u);

@@ -17,8 +17,8 @@ class StageSums {
   // The flat groups of the context that it names (StoreContext::flat_groups_of_stages). Takes their memory in the
   // staging arena: plan::stage_staging_bytes.
   explicit StageSums(StoreContext& context);
-  // Collective, between GradientFold::finish and whoever reads its shards.
-  void add_up(GradientFold& gradients);
+  // Collective, between GradientReduction::finish and whoever reads its shards.
+  void add_up(GradientReduction& gradients);
 
  private:
   StoreContext& c_;

@@ -11,7 +11,7 @@
 
 namespace trainyard::params {
 
-// own_shard(flat group) is this rank's part of the flat flat group: [shard] elements of the working dtype; the
+// own_shard(flat group) is this rank's part of the flat group: [shard] elements of the working dtype; the
 // optimizer writes it.
 class Weights {
  public:

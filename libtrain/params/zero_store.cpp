@@ -92,7 +92,7 @@ void ZeroStore::initialize(std::uint64_t seed) {
 
 // Leases are open as long as those of ranks that compute, as what is fetched ahead depends on it: that of a layer while
 // what its branch has of its own is leased.
-void ZeroStore::idle(std::span<const plan::Access> accesses, GradientFold::Position position) {
+void ZeroStore::idle(std::span<const plan::Access> accesses, GradientReduction::Position position) {
   using Kind = plan::Access::Kind;
   const auto inside = [&](std::size_t i) {
     return i < accesses.size() && i > 0 && accesses[i].kind == Kind::lease && accesses[i - 1].kind == Kind::lease &&

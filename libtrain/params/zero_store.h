@@ -31,13 +31,13 @@ class ZeroStore : public ParameterStore {
   void begin_evaluation(std::span<const plan::Occurrence> leases) { weights_->begin_pass(leases); }
   // Gradients to come are of that micro-batch. One that is absent gives those of experts whose tokens come from other
   // ranks alone: what else is committed adds nothing.
-  void begin_backward(GradientFold::Position position, bool absent = false) {
+  void begin_backward(GradientReduction::Position position, bool absent = false) {
     position_ = position, absent_ = absent;
     gradients_.begin_micro(position);
   }
   void pass_over(std::span<const plan::Access> accesses) override { idle(accesses, position_); }
   // In place of a micro-batch that this rank has not: the same collectives in the same order, without contributing.
-  void idle(std::span<const plan::Access> accesses, GradientFold::Position position);
+  void idle(std::span<const plan::Access> accesses, GradientReduction::Position position);
 
   // Update: finish() folds; the engine then takes the norm of counted_gradients() and calls update(). Collective.
   void finish() {
@@ -73,10 +73,11 @@ class ZeroStore : public ParameterStore {
   void clear_gaps(plan::Occurrence occurrence, int source);
 
   StoreContext& c_;
-  GradientFold::Position position_{0, GradientFold::Position::Place::only};  // of the micro-batch that goes back
-  bool absent_ = false;                                                      // there is none
+  GradientReduction::Position position_{0,
+                                        GradientReduction::Position::Place::only};  // of the micro-batch that goes back
+  bool absent_ = false;                                                             // there is none
   std::unique_ptr<Weights> weights_;
-  GradientFold gradients_;
+  GradientReduction gradients_;
   StageSums stage_sums_;
   OptimizerStates states_;
   std::vector<std::vector<plan::ShardRange>> counted_;  // of each flat group

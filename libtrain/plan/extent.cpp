@@ -31,7 +31,8 @@ ExpertExtent expert_extent(const Plan& p) {
   const double expert = 3 * hidden * width + 16 * (hidden + width) + 128;
   // Rows of experts are at most those that are chosen, whatever the capacity; in slots of one size each expert has at
   // most all tokens, in rounds each rank a buffer or all tokens.
-  const auto buffer = number(p.expert_parallel) * (1 + number(p.expert_buffer) / number(p.micro_batch * p.sequence));
+  const auto buffer =
+      number(p.expert_parallel) * (1 + number(p.expert_capacity_buffer) / number(p.micro_batch * p.sequence));
   const auto chosen = shared ? most + number(e.top_k) + 2 * buffer : number(e.top_k);
   return {all * (expert + hidden + 1) + layers * (3 * hidden * beside + 16 * (hidden + beside) + 256),
           chosen * (4 * hidden + 4 * width + 8) + 2 * most + 8 * beside + 16 * hidden, most * (hidden + 64),
@@ -68,7 +69,8 @@ Extent extent(const Plan& p) {
                tables = 16 * rows * (hidden + 16);
   // Micro-batches of the busiest rank: of each at most three gathers and a reduction, and what tensor ranks exchange:
   // some rows of the stream for each branch, there and back, and a few numbers of each rank for each row.
-  const double micros_of_one = micros * number(p.tensor) * number(p.pipeline) / ranks + number(p.fold) + 1,
+  const double micros_of_one =
+                   micros * number(p.tensor) * number(p.pipeline) / ranks + number(p.local_accumulation) + 1,
                exchanges = p.tensor > 1 ? 256 * rows * (hidden + 16 * number(p.tensor) + 64) * (layers + 4) : 0,
                messages = p.pipeline > 1 ? 32 * number(p.virtual_stages) * rows * hidden : 0;
   return {states + activations + team + head + tables + 0x1p40,

@@ -94,7 +94,7 @@ std::int64_t FlatGroupTable::largest_shared() const {
 
 // The flat groups before the layers and behind them have slots in the order of the flat groups; the layers, which lie
 // together, theirs between.
-SlotPlan::SlotPlan(const FlatGroupTable& table, int layer_slots,
+SlotPlan::SlotPlan(const FlatGroupTable& table, int gathered_layers,
                    const std::function<bool(const FlatGroupEntry&)>& has_buffer)
     : slot_of_(static_cast<std::size_t>(table.flat_groups())) {
   struct Rotation {  // of the flat groups of layers that have one place in their block
@@ -119,9 +119,9 @@ SlotPlan::SlotPlan(const FlatGroupTable& table, int layer_slots,
     if (rotates && !begun)
       for (auto& r : rotations) {
         r.first = static_cast<int>(elements_.size());
-        r.slots = static_cast<int>(std::clamp<std::int64_t>(r.flat_groups, 1, layer_slots));
+        r.slots = static_cast<int>(std::clamp<std::int64_t>(r.flat_groups, 1, gathered_layers));
         elements_.resize(
-            elements_.size() + static_cast<std::size_t>(std::min<std::int64_t>(r.flat_groups, layer_slots)), 0);
+            elements_.size() + static_cast<std::size_t>(std::min<std::int64_t>(r.flat_groups, gathered_layers)), 0);
       }
     begun = begun || rotates;
     const auto elements = !has_buffer || has_buffer(e) ? e.layout.padded : 0;

@@ -41,14 +41,15 @@ class FlatGroupTable {
   std::vector<FlatGroupEntry> entries_;
 };
 
-// Buffers that flat groups take turns in. Those of layers rotate through `layer_slots`, each kind by itself: the flat
-// groups of the layers, and those that their branches have of their own. Every other flat group has a slot of its own.
+// Buffers that flat groups take turns in. Those of layers rotate through `gathered_layers`, each kind by itself: the
+// flat groups of the layers, and those that their branches have of their own. Every other flat group has a slot of its
+// own.
 class SlotPlan {
  public:
   // Of gradients, where has_buffer is given: flat groups that have no buffer have a slot without elements, and where
   // some of a kind have several contributions all slots that it rotates through are as large, as those of one flat
   // group take turns.
-  SlotPlan(const FlatGroupTable& table, int layer_slots,
+  SlotPlan(const FlatGroupTable& table, int gathered_layers,
            const std::function<bool(const FlatGroupEntry&)>& has_buffer = {});
   // flat group: index into flat_groups(part); turn: the contribution.
   int slot_of(int flat_group, int turn = 0) const {

@@ -1,4 +1,4 @@
-// Places of ranks, and ranges of flat flat groups.
+// Places of ranks, and ranges of flat groups.
 #include "libtrain/plan/held.h"
 
 namespace trainyard::plan {

@@ -24,7 +24,7 @@ struct HeldRange {
   std::int64_t at;  // of the first of them, from `begin`
   std::int64_t first, count;
 };
-// What lies in elements [begin, end) of a flat flat group, in ascending order; between them are gaps and padding.
+// What lies in elements [begin, end) of a flat group, in ascending order; between them are gaps and padding.
 std::vector<HeldRange> held_ranges(const FlatLayout& layout, std::int64_t begin, std::int64_t end);
 
 // Elements one after the other in what a rank holds of a parameter, flat, and in the flat logical parameter.

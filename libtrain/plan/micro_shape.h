@@ -33,7 +33,8 @@ struct MicroShape {
   int tensor = 1;                                   // ranks that share every layer
   bool sequence_parallel = false;                   // they share the rows of the residual stream, too
   WeightGradients weight_gradients = WeightGradients::with_inputs;
-  std::int64_t expert_buffer = 0;  // rows for another rank in a round of experts; 0: as plan/expert_rounds.h says
+  std::int64_t expert_capacity_buffer =
+      0;  // rows for another rank in a round of experts; 0: as plan/expert_rounds.h says
   std::int64_t rows() const { return batch * sequence; }
   // Of the residual stream, of norms and of dropout on this rank: equal runs of neighbouring rows.
   std::int64_t own_rows() const { return sequence_parallel ? rows() / tensor : rows(); }

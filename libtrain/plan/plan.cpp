@@ -195,7 +195,7 @@ void require_boundaries(const Plan& p, const std::vector<std::int64_t>& said, co
 
 // 1 where there are no whole nodes: plan/problems.h refuses that.
 int node_of_experts(const ParallelLayout& layout) {
-  return layout.expert_parallel % layout.expert_node == 0 ? layout.expert_node : 1;
+  return layout.expert_parallel % layout.expert_ranks_per_node == 0 ? layout.expert_ranks_per_node : 1;
 }
 
 }  // namespace
@@ -385,8 +385,8 @@ std::string sharing_text(const Plan& p) {
     out += fmt::format(" of {} tensor-parallel ranks ({}{})", p.tensor, base::counted(p.model.lanes, "lane"),
                        p.sequence_parallel ? ", sequence parallelism" : "");
   if (p.expert_parallel > 1) out += fmt::format(", experts over {} ranks", p.expert_parallel);
-  if (p.expert_node > 1) out += fmt::format(" ({} a node)", p.expert_node);
-  if (p.expert_chunks > 1) out += fmt::format(" in {} overlap chunks", p.expert_chunks);
+  if (p.expert_ranks_per_node > 1) out += fmt::format(" ({} a node)", p.expert_ranks_per_node);
+  if (p.expert_overlap_chunks > 1) out += fmt::format(" in {} overlap chunks", p.expert_overlap_chunks);
   return out;
 }
 

@@ -45,20 +45,20 @@ struct Plan : ParallelLayout {
   std::vector<RankTraffic> traffic;
   double flops = 0;  // of a step, all ranks together
 
-  BatchPlan batch() const { return {global_batch, micro_batch, fold, topology.size(Axis::data)}; }
+  BatchPlan batch() const { return {global_batch, micro_batch, local_accumulation, topology.size(Axis::data)}; }
   int stage_of(int rank) const { return topology.coordinate(rank, Axis::pipe); }
   const MemoryBytes& memory_of(int rank) const { return stage_memory[static_cast<std::size_t>(stage_of(rank))]; }
   // They refer to this plan. Of a stage: what its first rank has; the others have other experts, of the same sizes.
   ModelPart part_of_stage(int stage) const {
     return part_of(model, stages, stage)
-        .with_experts({expert_parallel * tensor, 0, tensor, expert_chunks, expert_node});
+        .with_experts({expert_parallel * tensor, 0, tensor, expert_overlap_chunks, expert_ranks_per_node});
   }
   ModelPart part_of_rank(int rank) const {
     auto share = expert_share(topology, rank);
-    share.chunks = expert_chunks;
+    share.chunks = expert_overlap_chunks;
     return part_of(model, stages, stage_of(rank)).with_experts(share);
   }
-  StateShape states() const { return {zero, dtype, gradient_dtype, batch(), layer_slots, topology}; }
+  StateShape states() const { return {zero, dtype, gradient_dtype, batch(), gathered_layers, topology}; }
   MicroShape micro() const {
     const bool apart = pipeline_schedule == PipelineSchedule::zero_bubble;
     return {micro_batch,
@@ -69,7 +69,7 @@ struct Plan : ParallelLayout {
             tensor,
             sequence_parallel,
             apart ? WeightGradients::apart : WeightGradients::with_inputs,
-            expert_buffer};
+            expert_capacity_buffer};
   }
 };
 

@@ -40,17 +40,17 @@ std::vector<Problem> range_problems(const Plan& p) {
   range("--ranks", p.topology.world(), ranges::ranks);
   range("--tensor-parallel", p.tensor, ranges::tensor);
   range("--expert-parallel", p.expert_parallel, ranges::expert_parallel);
-  range("--expert-ranks-per-node", p.expert_node, ranges::expert_node);
-  range("--expert-overlap-chunks", p.expert_chunks, ranges::expert_chunks);
-  range("--expert-capacity-buffer", p.expert_buffer, ranges::expert_buffer);
+  range("--expert-ranks-per-node", p.expert_ranks_per_node, ranges::expert_ranks_per_node);
+  range("--expert-overlap-chunks", p.expert_overlap_chunks, ranges::expert_overlap_chunks);
+  range("--expert-capacity-buffer", p.expert_capacity_buffer, ranges::expert_capacity_buffer);
   range("--pipeline-parallel", p.pipeline, ranges::pipeline);
   range("--virtual-stages", p.virtual_stages, ranges::virtual_stages);
   range("--zero", p.zero, ranges::zero);
   range("--global-batch", p.global_batch, ranges::global_batch);
   range("--micro-batch", p.micro_batch, ranges::micro_batch);
-  range("--local-accumulation", p.fold, ranges::fold);
+  range("--local-accumulation", p.local_accumulation, ranges::local_accumulation);
   range("--threads", p.threads, ranges::threads);
-  range("--gathered-layers", p.layer_slots, ranges::layer_slots);
+  range("--gathered-layers", p.gathered_layers, ranges::gathered_layers);
   range("--sequence", p.sequence, ranges::sequence);
   range("--device-memory", p.device_memory, base::Range<std::int64_t>{0, base::most_bytes});
   return out;
@@ -97,16 +97,17 @@ void batch_problems(const Plan& p, std::vector<Problem>& out) {
                     ranges::most_micros),
         micro > 0 ? fmt::format("--micro-batch {}, or a smaller --global-batch", micro) : "a smaller --global-batch");
   }
-  if (batch.micros() % p.fold != 0)
-    return say(fmt::format("--local-accumulation {} does not divide {} micro-batches", p.fold, batch.micros()),
-               fmt::format("--local-accumulation {}", largest_divisor(batch.micros(), p.fold)));
-  if (replicas > batch.fold_groups() && p.topology.size(Axis::tensor) == p.tensor &&
+  if (batch.micros() % p.local_accumulation != 0)
+    return say(
+        fmt::format("--local-accumulation {} does not divide {} micro-batches", p.local_accumulation, batch.micros()),
+        fmt::format("--local-accumulation {}", largest_divisor(batch.micros(), p.local_accumulation)));
+  if (replicas > batch.accumulation_groups() && p.topology.size(Axis::tensor) == p.tensor &&
       p.topology.size(Axis::pipe) == p.pipeline)
     say(fmt::format("{} ranks{}, but a step has only {} group{} of micro-batches: some ranks would never work",
                     p.topology.world(), p.topology.world() > replicas ? fmt::format(" in {} replicas", replicas) : "",
-                    batch.fold_groups(), batch.fold_groups() == 1 ? "" : "s"),
+                    batch.accumulation_groups(), batch.accumulation_groups() == 1 ? "" : "s"),
         fmt::format("raise --global-batch to {}, lower --micro-batch or --local-accumulation, or use fewer ranks",
-                    replicas * p.micro_batch * p.fold));
+                    replicas * p.micro_batch * p.local_accumulation));
 }
 
 // Elements whose counters are equal would be dropped together (kernels/dropout/dropout.h). Dropout of attention
@@ -286,28 +287,29 @@ void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& 
 void chunk_problems(const Plan& p, std::vector<Problem>& out) {
   if (crosses_in_rounds(p))
     out.push_back({fmt::format("--expert-overlap-chunks {} needs a capacity: without one tokens are sent in rounds",
-                               p.expert_chunks),
+                               p.expert_overlap_chunks),
                    "--expert-overlap-chunks 1, or a capacity in training and in evaluation"});
   std::int64_t common = 0, odd = 0;  // odd: of the first layer where they do not come out even
   for (const auto count : p.model.experts.count) {
     const auto held = count / p.tensor / p.expert_parallel;
     common = std::gcd(common, held);
-    if (odd == 0 && held % p.expert_chunks != 0) odd = held;
+    if (odd == 0 && held % p.expert_overlap_chunks != 0) odd = held;
   }
   if (odd > 0)
     out.push_back({fmt::format("--expert-overlap-chunks {} does not divide the {} of a layer that a rank has",
-                               p.expert_chunks, base::counted(odd, "expert")),
-                   fmt::format("--expert-overlap-chunks {}", largest_divisor(common, p.expert_chunks))});
+                               p.expert_overlap_chunks, base::counted(odd, "expert")),
+                   fmt::format("--expert-overlap-chunks {}", largest_divisor(common, p.expert_overlap_chunks))});
 }
 
 // Whether replicas can share out the experts of every layer: with the nearest numbers of them that can.
 void expert_parallel_problems(const Plan& p, std::vector<Problem>& out) {
-  if (p.expert_chunks > 1 && !has_experts(p.model))
-    out.push_back({fmt::format("--expert-overlap-chunks {} is for experts, and the model has none", p.expert_chunks),
-                   "leave the chunks out, or a model with experts (train --help-model)"});
-  else if (p.expert_chunks > 1 && p.expert_parallel == 1)
+  if (p.expert_overlap_chunks > 1 && !has_experts(p.model))
+    out.push_back(
+        {fmt::format("--expert-overlap-chunks {} is for experts, and the model has none", p.expert_overlap_chunks),
+         "leave the chunks out, or a model with experts (train --help-model)"});
+  else if (p.expert_overlap_chunks > 1 && p.expert_parallel == 1)
     out.push_back({fmt::format("--expert-overlap-chunks {} is for expert parallelism, and --expert-parallel is 1",
-                               p.expert_chunks),
+                               p.expert_overlap_chunks),
                    "--expert-parallel 2 too, or leave the chunks out"});
   if (p.expert_parallel == 1) return;
   const auto replicas = p.topology.size(Axis::data);
@@ -315,7 +317,7 @@ void expert_parallel_problems(const Plan& p, std::vector<Problem>& out) {
     out.push_back({std::move(wrong), has_experts(p.model)
                                          ? expert_parallel_flags(p.model, replicas, p.tensor, p.expert_parallel)
                                          : "--expert-parallel 1, or a model with experts (train --help-model)"});
-  else if (p.expert_chunks > 1) chunk_problems(p, out);
+  else if (p.expert_overlap_chunks > 1) chunk_problems(p, out);
   if (has_experts(p.model) && p.reduction == Reduction::fast)
     out.push_back(
         {"--reduction fast leaves adding up to the library, and gradients of shared experts are added up by "
@@ -460,7 +462,7 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
       out.push_back({std::move(wrong.message), std::move(wrong.hint)});
   }
   if (ranges::global_batch.holds(p.global_batch) && ranges::micro_batch.holds(p.micro_batch) &&
-      ranges::fold.holds(p.fold))
+      ranges::local_accumulation.holds(p.local_accumulation))
     batch_problems(p, out);
   if (out.empty()) flat_group_problems(p, out);
   if (out.empty()) extent_problems(p, out);

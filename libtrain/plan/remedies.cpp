@@ -233,7 +233,7 @@ std::optional<Remedy> more_ranks_remedy(const Plan& plan, Pass pass) {
   other.zero = 3;
   for (auto ranks = std::int64_t{2} * plan.topology.world(); ranks <= ranges::ranks.high; ranks *= 2) {
     other.topology = topology_of(other, static_cast<int>(ranks));
-    const auto least_batch = other.micro_batch * other.fold * other.topology.size(Axis::data);
+    const auto least_batch = other.micro_batch * other.local_accumulation * other.topology.size(Axis::data);
     other.global_batch = std::max(plan.global_batch, least_batch);
     for (const auto recompute : {plan.recompute, Recompute::layers}) {
       other.recompute = recompute;

@@ -14,9 +14,9 @@ using Kind = Action::Kind;
 
 // A place is a micro-batch of the step, or idle.
 Action of_place(Kind kind, const BatchPlan& batch, int data_rank, std::int64_t place) {
-  Action a{kind, place / batch.fold, place};
-  if (const auto group = batch.fold_group_of(data_rank, a.round); group >= 0)
-    a.micro = batch.first_micro(group) + place % batch.fold;
+  Action a{kind, place / batch.local_accumulation, place};
+  if (const auto group = batch.accumulation_group_of(data_rank, a.round); group >= 0)
+    a.micro = batch.first_micro(group) + place % batch.local_accumulation;
   return a;
 }
 
@@ -25,7 +25,8 @@ class Program {
  public:
   Program(const BatchPlan& batch, int data_rank, const Pipeline& pipeline, int stage)
       : batch_(batch), data_rank_(data_rank), pipeline_(pipeline), stage_(stage),
-        work_(stage_work(pipeline.schedule, batch.rounds() * batch.fold, pipeline.stages, pipeline.chunks, stage)),
+        work_(stage_work(pipeline.schedule, batch.rounds() * batch.local_accumulation, pipeline.stages, pipeline.chunks,
+                         stage)),
         slots_(static_cast<std::size_t>(pipeline.chunks)) {}
 
   std::vector<Action> made() {
@@ -50,7 +51,9 @@ class Program {
   }
 
  private:
-  bool idle(const StageWork& w) const { return batch_.fold_group_of(data_rank_, w.micro / batch_.fold) < 0; }
+  bool idle(const StageWork& w) const {
+    return batch_.accumulation_group_of(data_rank_, w.micro / batch_.local_accumulation) < 0;
+  }
   int part(const StageWork& w) const { return w.chunk * pipeline_.stages + stage_; }
   bool hears_before(const StageWork& w) const { return !idle(w) && part(w) > 0; }
   bool hears_behind(const StageWork& w) const { return !idle(w) && part(w) + 1 < pipeline_.stages * pipeline_.chunks; }
@@ -67,8 +70,8 @@ class Program {
 
   // Of one stage: an agreement before each round.
   void boundary(const StageWork& w) {
-    const auto round = w.micro / batch_.fold, last = (round + 1) * batch_.fold - 1;
-    if (w.kind == StageWork::Kind::forward && w.micro % batch_.fold == 0) {
+    const auto round = w.micro / batch_.local_accumulation, last = (round + 1) * batch_.local_accumulation - 1;
+    if (w.kind == StageWork::Kind::forward && w.micro % batch_.local_accumulation == 0) {
       if (round == 0) push({Kind::ask, 0});
       push({Kind::agree, round});
     }
@@ -148,7 +151,8 @@ const char* name_of(Action::Kind kind) {
 }
 
 std::vector<Action> step_actions(const BatchPlan& batch, int data_rank, const Pipeline& pipeline, int stage) {
-  TRAINYARD_ASSERT(batch.micros() % batch.fold == 0, "{} micro-batches in groups of {}", batch.micros(), batch.fold);
+  TRAINYARD_ASSERT(batch.micros() % batch.local_accumulation == 0, "{} micro-batches in groups of {}", batch.micros(),
+                   batch.local_accumulation);
   return Program(batch, data_rank, pipeline, stage).made();
 }
 

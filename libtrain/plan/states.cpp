@@ -6,27 +6,28 @@
 namespace trainyard::plan {
 
 GradientPlan gradient_plan(const StateShape& s, int sources) {
-  if (sources > 1 && s.batch.fold == 1) return {s.zero == 0, s.zero > 0, true};
+  if (sources > 1 && s.batch.local_accumulation == 1) return {s.zero == 0, s.zero > 0, true};
   GradientPlan g;
   const bool several_rounds = s.batch.rounds() > 1;
-  g.whole = s.zero <= 1 || s.batch.fold > 1;
+  g.whole = s.zero <= 1 || s.batch.local_accumulation > 1;
   const bool alone =
       s.zero == 0 && s.batch.data_ranks == 1 && !several_rounds;  // the only gradient of the step is the sum
-  g.flat_groups = s.batch.fold > 1 || !(s.zero == 1 || alone);
+  g.flat_groups = s.batch.local_accumulation > 1 || !(s.zero == 1 || alone);
   if (s.zero >= 2) g.shards = true;
-  else if (s.batch.fold > 1 || s.zero == 1) g.shards = several_rounds;
+  else if (s.batch.local_accumulation > 1 || s.zero == 1) g.shards = several_rounds;
   return g;
 }
 
-std::int64_t kept_sources(const StateShape& s, int sources) { return s.batch.fold == 1 ? 1 : sources; }
+std::int64_t kept_sources(const StateShape& s, int sources) { return s.batch.local_accumulation == 1 ? 1 : sources; }
 
 SlotPlan gradient_slots(const FlatGroupTable& table, const StateShape& s) {
-  return {table, s.layer_slots, [&](const FlatGroupEntry& e) { return gradient_plan(s, e.contributions).flat_groups; }};
+  return {table, s.gathered_layers,
+          [&](const FlatGroupEntry& e) { return gradient_plan(s, e.contributions).flat_groups; }};
 }
 
 StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
   const std::int64_t w = base::size_of(s.working), g = base::size_of(s.gradient);
-  const SlotPlan slots(table, s.layer_slots);
+  const SlotPlan slots(table, s.gathered_layers);
   StateBytes b;
   b.parameters = (s.zero == 3 ? table.shard_total() : table.padded_total()) * w;
   b.gathered_flat_groups = s.zero == 3 ? slots.bytes(w) : 0;

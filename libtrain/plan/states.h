@@ -18,8 +18,8 @@ struct StateShape {
   base::DType working = base::DType::f32;
   base::DType gradient = base::DType::f32;
   BatchPlan batch;
-  int layer_slots = 2;  // flat groups in flight among the layers
-  Topology topology;    // how many shards a flat group has: the ranks of its group
+  int gathered_layers = 2;  // flat groups in flight among the layers
+  Topology topology;        // how many shards a flat group has: the ranks of its group
 };
 
 // How gradients are kept, a consequence of stage, fold and rounds:

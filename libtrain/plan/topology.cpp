@@ -2,7 +2,7 @@
 #include "libtrain/plan/topology.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/fold_order.h"
+#include "libtrain/base/reduction_order.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/nearest.h"
 

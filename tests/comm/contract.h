@@ -165,7 +165,7 @@ inline void ordered(Communicator& c, tensor::Exec& exec, std::int64_t n, bool in
     const bool mine = own_turn < rounds[t];
     sent += mine ? static_cast<std::uint64_t>((ranks - 1) * n * 4) : 0;
     ordered_reduce_scatter(c, exec, mine ? view(in) : View{}, view(staging), sum,
-                           t == 0 ? base::FoldRound::first : base::FoldRound::next, rounds[t], turns);
+                           t == 0 ? base::ReductionRound::first : base::ReductionRound::next, rounds[t], turns);
     exec.synchronize();
   }
   const auto after = c.ledger().totals()["ordered_reduce_scatter"];

@@ -44,7 +44,7 @@ TEST(Allocation, NoneAbove4KiBInAStep) {
         auto c = runs.config(fmt::format("allocation-{}", n));
         c.model = model;
         c.steps = 6;
-        c.fold = n % 2 == 0 ? 1 : 2;
+        c.local_accumulation = n % 2 == 0 ? 1 : 2;
         c.micro_batch = n % 4 < 2 ? 1 : 2;
         c.global_batch = 8 * c.micro_batch;
         c.document_mask = n % 3 == 0 ? "on" : "off";

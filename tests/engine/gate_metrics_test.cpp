@@ -198,12 +198,13 @@ TEST(GateMetrics, TheSameValuesOnEveryCut) {
                                                {4, 2, 1, "f32", "none", 1, false, 2, "1f1b"},
                                                {2, 0, 1, "f32", "none", 1, false, 2, "zero-bubble"}};
   std::string first_step;  // before any update
-  for (const std::int64_t fold : {1, 2}) {
+  for (const std::int64_t local_accumulation : {1, 2}) {
     std::string expected;
     for (std::size_t i = 0; i < layouts.size(); ++i) {
-      auto c = small(runs, fmt::format("cut-{}-{}", fold, i));
-      c.fold = fold;
-      if (fold > 1 && layouts[i].ranks / layouts[i].pipeline > 3) continue;  // more ranks than fold groups
+      auto c = small(runs, fmt::format("cut-{}-{}", local_accumulation, i));
+      c.local_accumulation = local_accumulation;
+      if (local_accumulation > 1 && layouts[i].ranks / layouts[i].pipeline > 3)
+        continue;  // more ranks than fold groups
       runs.run(c, layouts[i]);
       testing::expect_no_difference(runs.reports(), c.output);
       const auto values = told(c);
@@ -211,7 +212,8 @@ TEST(GateMetrics, TheSameValuesOnEveryCut) {
       if (first_step.empty()) first_step = values.substr(0, values.find('\n'));
       EXPECT_TRUE(values.starts_with(first_step)) << values;
       EXPECT_EQ(values, expected) << layouts[i].ranks << " ranks, ZeRO " << layouts[i].zero << ", "
-                                  << layouts[i].pipeline << " stages, " << layouts[i].schedule << ", fold " << fold;
+                                  << layouts[i].pipeline << " stages, " << layouts[i].schedule << ", fold "
+                                  << local_accumulation;
     }
   }
 }

@@ -123,8 +123,8 @@ TEST_F(SharedRun, ExpertsOnDevices) {
       auto c = config(fmt::format("{}-shared-{}", communicator, chunks));
       c.communicator = communicator;
       ParallelLayout layout{n, chunks == 1 ? 0 : 3};
-      layout.experts = n, layout.expert_chunks = chunks;
-      layout.expert_node = n == 4 ? 2 : 1;
+      layout.experts = n, layout.expert_overlap_chunks = chunks;
+      layout.expert_ranks_per_node = n == 4 ? 2 : 1;
       const auto result = run(c, layout);
       if (testing::runtime->rank() != 0) continue;
       const auto where = fmt::format("{} ranks, {}, {} chunks", n, communicator, chunks);

@@ -67,7 +67,7 @@ TEST(Gpu, TheSameBitsOnEveryCut) {
   for (const auto& layout :
        std::vector<ParallelLayout>{{1, 0, 1}, {1, 3, 1, "f32", "full"}, {2, 0, 1}, {2, 1, 1}, {2, 2, 1}, {3, 3, 1}}) {
     auto config = tiny(runs, fmt::format("cut-{}", n++), gpt(runs));
-    if (layout.zero == 3) config.layer_slots = 1;  // so that layers take turns in a buffer
+    if (layout.zero == 3) config.gathered_layers = 1;  // so that layers take turns in a buffer
     const auto bits = runs.bits(config, runs.run(config, layout));
     if (expected.empty()) expected = bits;
     EXPECT_EQ(bits, expected) << layout.ranks << " ranks, ZeRO " << layout.zero;
@@ -147,7 +147,7 @@ TEST(Gpu, ExpertsAreThoseOfTheCpuWithTheSameBitsOnEveryCut) {
     auto shared = config(fmt::format("shared-{}-{}", ranks, tensor));
     shared.micro_batch = tensor == 2 ? 1 : shared.micro_batch;
     ParallelLayout of{ranks, ranks == 2 ? 3 : 1, 1, "f32", ranks == 2 ? "full" : "none", tensor};
-    of.experts = experts, of.expert_chunks = chunks;
+    of.experts = experts, of.expert_overlap_chunks = chunks;
     if (tensor == 1) {
       EXPECT_EQ(runs.bits(shared, runs.run(shared, of)), expected);
     } else {
@@ -162,7 +162,7 @@ TEST(Gpu, ExpertsAreThoseOfTheCpuWithTheSameBitsOnEveryCut) {
   auto whole = config("whole"), nodes = config("nodes");
   whole.global_batch = nodes.global_batch = 6;
   ParallelLayout of{4, 1};
-  of.experts = 4, of.expert_node = 2;
+  of.experts = 4, of.expert_ranks_per_node = 2;
   const auto wanted = runs.bits(whole, runs.run(whole, {1, 0, 1}));
   EXPECT_EQ(runs.bits(nodes, runs.run(nodes, of)), wanted);
   testing::expect_no_difference(runs.reports(), "nodes of two");

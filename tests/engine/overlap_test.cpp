@@ -42,7 +42,7 @@ TEST(Overlap, SlowRowsOfExpertsChangeNoBit) {
     slow.output += fmt::format("-slow-{}", chunks);
     slow.collective_delay = 0.002;
     testing::ParallelLayout layout{2, 1};
-    layout.experts = 2, layout.expert_chunks = chunks;
+    layout.experts = 2, layout.expert_overlap_chunks = chunks;
     EXPECT_EQ(runs.bits(slow, runs.run(slow, layout)), expected) << chunks << " chunks";
     for (const auto& m : SmallRun::metrics(slow)) {
       const double communication = m["communication_seconds"], hidden = m["hidden_communication_seconds"];

@@ -62,10 +62,10 @@ std::string text_of(const ParallelLayout& c) {
 }
 
 // Ten micro-batches of 64 tokens, which three data ranks share unevenly, and of pairs two.
-engine::RunConfig config_of(const SmallRun& runs, int gate, int fold, const std::string& output) {
+engine::RunConfig config_of(const SmallRun& runs, int gate, int local_accumulation, const std::string& output) {
   auto c = runs.config(output);
   c.model = model_of(runs, gate);
-  c.steps = 3, c.micro_batch = 2, c.global_batch = 20, c.fold = fold;
+  c.steps = 3, c.micro_batch = 2, c.global_batch = 20, c.local_accumulation = local_accumulation;
   c.document_mask = gate % 2 == 0 ? "on" : "off";
   c.validate_every = 3, c.validation_sequences = 6;
   return c;
@@ -84,20 +84,22 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
   int n = 0;
   for (const auto& choice : choices) {
     const auto layout = layout_of(choice);
-    const int gate = choice[0], fold = choice[3] + 1;
-    const auto config = [&](const char* what) { return config_of(runs, gate, fold, fmt::format("{}-{}", what, n)); };
-    auto& want = expected[{gate, fold, choice[6]}];
+    const int gate = choice[0], local_accumulation = choice[3] + 1;
+    const auto config = [&](const char* what) {
+      return config_of(runs, gate, local_accumulation, fmt::format("{}-{}", what, n));
+    };
+    auto& want = expected[{gate, local_accumulation, choice[6]}];
     if (want.empty()) {
       auto c = config("one");
       want = bits_of(runs, c, runs.run(c, {1, 0, 1, layout.dtype}));
       ASSERT_NE(want.find("validation"), std::string::npos);
     }
     auto c = config("cut");
-    c.layer_slots = 1 + n % 3;
-    const auto where = fmt::format("{} fold {} gate {}", text_of(layout), fold, gate);
+    c.gathered_layers = 1 + n % 3;
+    const auto where = fmt::format("{} fold {} gate {}", text_of(layout), local_accumulation, gate);
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, where);
     EXPECT_EQ(bits_of(runs, c, runs.run(c, layout)), want);
-    const std::int64_t data = choice[2] + 1, groups = 10 / fold;
+    const std::int64_t data = choice[2] + 1, groups = 10 / local_accumulation;
     testing::expect_no_difference(runs.reports(), where, [&](std::size_t rank) {
       return static_cast<std::int64_t>(rank) % data >= (groups % data == 0 ? data : groups % data);
     });

@@ -99,8 +99,9 @@ TEST_F(SharedRun, SharedExpertsAsOneRank) {
   for (const int experts : {n, n % 2 == 0 ? 2 : n})
     for (const int chunks : {1, 12 / experts}) {
       testing::ParallelLayout layout{n, chunks == 1 ? 1 : 3};
-      layout.experts = experts, layout.expert_chunks = chunks;
-      layout.expert_node = experts == 4 && chunks > 1 ? 2 : 1;  // a rank says so to one of its node, then to one behind
+      layout.experts = experts, layout.expert_overlap_chunks = chunks;
+      layout.expert_ranks_per_node =
+          experts == 4 && chunks > 1 ? 2 : 1;  // a rank says so to one of its node, then to one behind
       const auto config = small(fmt::format("experts-{}-{}", experts, chunks));
       const auto result = run(config, layout);
       if (testing::runtime->rank() == 0) {

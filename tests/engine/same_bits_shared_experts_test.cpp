@@ -68,7 +68,7 @@ ParallelLayout layout_of(const Choice& c) {
   // Without a capacity rows of up to 128 tokens cross in rounds.
   const std::array<std::int64_t, 3> buffers = {0, 150, 256};
   if (c[0] == 3 && of.experts > 1 && layout.tensor == 1)
-    layout.expert_buffer = buffers[static_cast<std::size_t>(c[2]) % 3];
+    layout.expert_capacity_buffer = buffers[static_cast<std::size_t>(c[2]) % 3];
   layout.recompute = c[4] == 3 ? "none" : plan::name_of(plan::recomputations[static_cast<std::size_t>(c[5])]);
   layout.dtype = c[6] == 0 ? "f32" : "bf16";
   return layout;
@@ -85,14 +85,14 @@ int chunks_of(int experts, int turn) {
 std::string text_of(const ParallelLayout& c) {
   return fmt::format(
       "{} ranks, {} tensor{}, experts over {} ({} a node) in {}, {} stages of {} chunks, {}, ZeRO {}, {}, recompute {}",
-      c.ranks, c.tensor, c.sequence_parallel ? " and rows" : "", c.experts, c.expert_node, c.expert_chunks, c.pipeline,
-      c.virtual_stages, c.schedule, c.zero, c.dtype, c.recompute);
+      c.ranks, c.tensor, c.sequence_parallel ? " and rows" : "", c.experts, c.expert_ranks_per_node,
+      c.expert_overlap_chunks, c.pipeline, c.virtual_stages, c.schedule, c.zero, c.dtype, c.recompute);
 }
 
-engine::RunConfig config_of(const SmallRun& runs, int gate, int fold, const std::string& output) {
+engine::RunConfig config_of(const SmallRun& runs, int gate, int local_accumulation, const std::string& output) {
   auto c = runs.config(output);
   c.model = model_of(runs, gate);
-  c.steps = 3, c.micro_batch = 4, c.global_batch = 40, c.fold = fold;
+  c.steps = 3, c.micro_batch = 4, c.global_batch = 40, c.local_accumulation = local_accumulation;
   c.document_mask = gate % 2 == 0 ? "on" : "off";
   c.validate_every = 3, c.validation_sequences = 12;
   return c;
@@ -114,16 +114,16 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
   for (const auto& choice : choices) {
     auto layout = layout_of(choice);
     const bool rounds = choice[0] == 3 && layout.tensor == 1;
-    if (layout.experts > 1 && !rounds) layout.expert_chunks = chunks_of(12 / layout.tensor / layout.experts, n);
-    const int gate = choice[0], fold = choice[3] == 0 ? 1 : 2;
-    const std::int64_t data = ranks[static_cast<std::size_t>(choice[1])].data, groups = 10 / fold;
+    if (layout.experts > 1 && !rounds) layout.expert_overlap_chunks = chunks_of(12 / layout.tensor / layout.experts, n);
+    const int gate = choice[0], local_accumulation = choice[3] == 0 ? 1 : 2;
+    const std::int64_t data = ranks[static_cast<std::size_t>(choice[1])].data, groups = 10 / local_accumulation;
     if (groups < data) continue;  // some would never work
     const auto config = [&](const char* what) {
-      auto c = config_of(runs, gate, fold, fmt::format("{}-{}", what, n));
+      auto c = config_of(runs, gate, local_accumulation, fmt::format("{}-{}", what, n));
       c.steps = c.validate_every = 2;  // one from initial values, one from updated ones
       return c;
     };
-    auto& want = expected[{gate, fold, choice[6]}];
+    auto& want = expected[{gate, local_accumulation, choice[6]}];
     if (want.empty()) {
       auto c = config("one");
       want = bits_of(runs, c, runs.run(c, {1, 0, 1, layout.dtype}));
@@ -131,8 +131,8 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
       ASSERT_NE(want.find("experts"), std::string::npos);
     }
     auto c = config("cut");
-    c.layer_slots = 1 + n % 3;
-    const auto where = fmt::format("{} fold {} gate {}", text_of(layout), fold, gate);
+    c.gathered_layers = 1 + n % 3;
+    const auto where = fmt::format("{} fold {} gate {}", text_of(layout), local_accumulation, gate);
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, where);
     EXPECT_EQ(bits_of(runs, c, runs.run(c, layout)), want);
     testing::expect_no_difference(runs.reports(), where, [&](std::size_t rank) {
@@ -201,7 +201,7 @@ TEST(SameBitsSharedExperts, InNodes) {
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto& of = cases[i];
     ParallelLayout layout{of.ranks, of.zero, 1, of.dtype, of.recompute};
-    layout.experts = of.experts, layout.expert_node = of.node, layout.expert_chunks = of.chunks;
+    layout.experts = of.experts, layout.expert_ranks_per_node = of.node, layout.expert_overlap_chunks = of.chunks;
     layout.pipeline = of.stages, layout.schedule = of.schedule, layout.tensor = of.tensor;
     const auto where = fmt::format("{} gate {}", text_of(layout), of.gate);
     auto& want = expected[{of.gate, of.dtype}];
@@ -240,7 +240,7 @@ TEST(SameBitsSharedExperts, RoundsAreCounted) {
   for (const auto buffer : buffers) {
     auto c = config_of(runs, 3, 1, fmt::format("rounds-{}", buffer));
     ParallelLayout layout{6, 2};
-    layout.experts = 3, layout.expert_buffer = buffer;
+    layout.experts = 3, layout.expert_capacity_buffer = buffer;
     runs.run(c, layout);
     testing::expect_no_difference(runs.reports(), fmt::format("buffer {}", buffer), [](std::size_t) { return false; });
     most.push_back(0);
@@ -272,14 +272,14 @@ TEST(SameBitsSharedExperts, AnEvaluationIsTheValidationOfTheRun) {
       e.checkpoint = c.output, e.sequences = 12;
       ParallelLayout layout{count, count == 3 ? 3 : 0};
       layout.pipeline = stages, layout.experts = experts, layout.tensor = tensor,
-      layout.expert_node = experts == 4 ? 2 : 1;
+      layout.expert_ranks_per_node = experts == 4 ? 2 : 1;
       const auto dtype = e.run.dtype;
       SmallRun::apply(layout, e.run);
       e.run.dtype = dtype, e.run.device = "cpu", e.run.hang_timeout = 120;
       std::vector<engine::Evaluation> found(static_cast<std::size_t>(count));
       comm::run_ranks(count, [&, layout](int rank, comm::ThreadsWorld& world) {
         auto w = engine::make_world("threads", rank, layout.ranks, world.factory(rank), layout.tensor, layout.pipeline,
-                                    layout.experts, layout.expert_node);
+                                    layout.experts, layout.expert_ranks_per_node);
         found[static_cast<std::size_t>(rank)] = engine::evaluate(e, w, nullptr);
       });
       for (const auto& f : found) {

@@ -46,7 +46,7 @@ std::string text_of(const ParallelLayout& c) {
 
 // Eight items; four lanes. 256 rows a micro-batch: six of them a step, or three groups of two, which two data ranks
 // share unevenly.
-engine::RunConfig config_of(SmallRun& runs, int fold, bool llama, const std::string& output) {
+engine::RunConfig config_of(SmallRun& runs, int local_accumulation, bool llama, const std::string& output) {
   auto c = runs.config(output);
   c.model = runs.model(
       fmt::format("stages-{}", llama),
@@ -58,7 +58,7 @@ engine::RunConfig config_of(SmallRun& runs, int fold, bool llama, const std::str
   c.steps = 3;
   c.micro_batch = 4;
   c.global_batch = 24;
-  c.fold = fold;
+  c.local_accumulation = local_accumulation;
   c.document_mask = llama ? "on" : "off";
   c.validate_every = 3;
   c.validation_sequences = 12;
@@ -70,23 +70,23 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
   int n = 0;
   for (const auto& choice : choices) {
     auto layout = layout_of(choice);
-    const int fold = choice[6] + 1;
+    const int local_accumulation = choice[6] + 1;
     const auto config = [&](const char* what) {
-      auto c = config_of(runs, fold, choice[8] == 1, fmt::format("{}-{}", what, n));
+      auto c = config_of(runs, local_accumulation, choice[8] == 1, fmt::format("{}-{}", what, n));
       c.steps = c.validate_every = 2;  // one from initial values, one from updated ones
       return c;
     };
-    auto& want = expected[{fold, choice[7], choice[8]}];
+    auto& want = expected[{local_accumulation, choice[7], choice[8]}];
     if (want.empty()) {
       auto c = config("one");
       want = runs.bits(c, runs.run(c, {1, 0, 1, layout.dtype}));
     }
     auto c = config("cut");
     const auto bits = runs.bits(c, runs.run(c, layout));
-    EXPECT_EQ(bits, want) << text_of(layout) << " fold " << fold << " llama " << choice[8];
+    EXPECT_EQ(bits, want) << text_of(layout) << " fold " << local_accumulation << " llama " << choice[8];
     const auto data = static_cast<std::size_t>(choice[4] + 1), tensor = static_cast<std::size_t>(layout.tensor);
     testing::expect_no_difference(runs.reports(), text_of(layout), [&](std::size_t rank) {
-      return fold == 2 && data == 2 && rank / tensor % data == 1;
+      return local_accumulation == 2 && data == 2 && rank / tensor % data == 1;
     });
     std::filesystem::remove_all(c.output);
     ++n;

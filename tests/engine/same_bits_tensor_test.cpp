@@ -43,7 +43,7 @@ engine::RunConfig config_of(SmallRun& runs, bool dropout, bool llama, const std:
   c.steps = 5;
   c.micro_batch = 4;
   c.global_batch = dropout ? 24 : 20;
-  c.fold = dropout ? 2 : 1;
+  c.local_accumulation = dropout ? 2 : 1;
   c.document_mask = llama ? "on" : "off";
   c.validate_every = 5;
   c.validation_sequences = 8;

@@ -52,14 +52,14 @@ TEST(SameBits, Bf16AndLlamaWithDocumentMask) {
                {6, 0, 1, "bf16"}});
 }
 
-TEST(SameBits, AnyFold) {
+TEST(SameBits, AnyLocalAccumulation) {
   SmallRun runs;
-  for (std::int64_t fold : {2, 7}) {
-    auto config = runs.config(fmt::format("fold{}", fold));
-    config.fold = fold;
+  for (std::int64_t local_accumulation : {2, 7}) {
+    auto config = runs.config(fmt::format("fold{}", local_accumulation));
+    config.local_accumulation = local_accumulation;
     std::vector<ParallelLayout> layouts;
     for (int ranks : {1, 2, 3}) {
-      if (ranks > 14 / fold) continue;
+      if (ranks > 14 / local_accumulation) continue;
       for (int zero : {0, 1, 2, 3}) layouts.push_back({ranks, zero, 1});
     }
     expect_same(runs, config, layouts);
@@ -92,7 +92,7 @@ TEST(SameBits, OtherNumbersGiveOtherBits) {
   b.seed = 2;
   EXPECT_NE(runs.bits(a, runs.run(a, {1, 0, 1})), runs.bits(b, runs.run(b, {1, 0, 1})));
   auto c = runs.config("c");
-  c.fold = 7;
+  c.local_accumulation = 7;
   EXPECT_NE(runs.bits(a, runs.run(a, {1, 0, 1})), runs.bits(c, runs.run(c, {1, 0, 1})));
 }
 
@@ -100,20 +100,21 @@ TEST(SameBits, OtherNumbersGiveOtherBits) {
 TEST(Accounting, PredictedIsMeasured) {
   SmallRun runs;
   int n = 0;
-  for (const auto& [ranks, fold] :
+  for (const auto& [ranks, local_accumulation] :
        std::vector<std::pair<int, int>>{{1, 1}, {1, 14}, {2, 1}, {3, 1}, {3, 2}, {4, 1}, {2, 7}})
     for (int zero : {0, 1, 2, 3})
       for (const auto reduction : {plan::Reduction::ordered, plan::Reduction::fast}) {
         auto c = runs.config(fmt::format("accounts-{}", n++));
         c.model = n % 4 < 2 ? runs.gpt() : runs.llama();
-        c.fold = fold;
+        c.local_accumulation = local_accumulation;
         c.steps = 2;
         c.reduction = reduction;
         c.validate_every = 2;
         c.validation_sequences = 5;
         runs.run(c, {ranks, zero, 1, n % 2 == 0 ? "f32" : "bf16", n % 3 == 0 ? "full" : "none"});
-        testing::expect_no_difference(runs.reports(), fmt::format("{} ranks, fold {}, ZeRO {}, {}", ranks, fold, zero,
-                                                                  static_cast<int>(reduction)));
+        testing::expect_no_difference(runs.reports(),
+                                      fmt::format("{} ranks, fold {}, ZeRO {}, {}", ranks, local_accumulation, zero,
+                                                  static_cast<int>(reduction)));
       }
 }
 

@@ -66,8 +66,9 @@ TEST(Segments, OfRanksThatShareRowsToo) {
   SmallRun runs;
   auto config = runs.config("rows");
   config.micro_batch = 4, config.dtype = base::DType::bf16, config.recompute = plan::Recompute::layers;
-  for (const std::int64_t fold : {1, 2}) {
-    config.fold = fold, config.global_batch = config.micro_batch * (fold == 1 ? 5 : 8);
+  for (const std::int64_t local_accumulation : {1, 2}) {
+    config.local_accumulation = local_accumulation,
+    config.global_batch = config.micro_batch * (local_accumulation == 1 ? 5 : 8);
     config.sequence_parallel = false;
     const auto expected = losses_and_norms(config, 1, 1, 0, plan::segment_bytes, 8);
     ASSERT_EQ(expected.size(), 8u);
@@ -75,7 +76,7 @@ TEST(Segments, OfRanksThatShareRowsToo) {
     for (const auto& [ranks, tensor] : {std::pair{4, 2}, {6, 2}})
       for (const int zero : {1, 3})
         EXPECT_EQ(losses_and_norms(config, ranks, tensor, zero, 777, 8), expected)
-            << ranks << " ranks, tensor " << tensor << ", ZeRO " << zero << ", fold " << fold;
+            << ranks << " ranks, tensor " << tensor << ", ZeRO " << zero << ", fold " << local_accumulation;
   }
 }
 

@@ -345,7 +345,7 @@ TEST(Plan, GoesBeforeTheFileAndBehindEnvironmentAndFlags) {
   plan::Plan p;
   p.model = plan::preset("gpt2-nano");
   p.model.vocabulary = 257, p.model.lanes = 1;
-  p.global_batch = 12, p.micro_batch = 3, p.sequence = 16, p.fold = 2;
+  p.global_batch = 12, p.micro_batch = 3, p.sequence = 16, p.local_accumulation = 2;
   plan::predict(p);
   const auto path = (runs.folder() / "plan.json").string();
   std::ofstream(path) << plan::to_json(p);
@@ -361,11 +361,11 @@ TEST(Plan, GoesBeforeTheFileAndBehindEnvironmentAndFlags) {
   read_plan(fields, c);
   EXPECT_EQ(c.micro_batch, 3);
   EXPECT_EQ(c.global_batch, 24);
-  EXPECT_EQ(c.fold, 4);
+  EXPECT_EQ(c.local_accumulation, 4);
   EXPECT_EQ(c.sequence, 16);
   EXPECT_TRUE(c.plan_model.has_value());
   std::ofstream(path) << [&] {
-    p.zero = 2, p.fold = 3;
+    p.zero = 2, p.local_accumulation = 3;
     auto text = plan::to_json(p);
     return text;
   }();

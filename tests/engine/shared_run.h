@@ -35,7 +35,7 @@ class SharedRun : public ::testing::Test {
 
   engine::RunResult run(const engine::RunConfig& config, const ParallelLayout& layout) {
     auto world = engine::make_world("mpi", runtime->rank(), runtime->size(), runtime->factory(), layout.tensor,
-                                    layout.pipeline, layout.experts, layout.expert_node);
+                                    layout.pipeline, layout.experts, layout.expert_ranks_per_node);
     if (layout.pipeline > 1) world.queues = runtime->concurrent_factory();
     return runs_->run_rank(config, layout, world);
   }

@@ -35,7 +35,7 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
     if (asked.schedule == "gpipe") setup.plan.pipeline_schedule = plan::PipelineSchedule::gpipe;
     plan::predict(setup.plan);
     const auto slots = plan::slots_of_stage(setup.plan, 0).front();
-    EXPECT_EQ(slots, asked.schedule == "gpipe" ? setup.plan.batch().rounds() * setup.plan.fold : 1);
+    EXPECT_EQ(slots, asked.schedule == "gpipe" ? setup.plan.batch().rounds() * setup.plan.local_accumulation : 1);
     data::WindowDataset training(config.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask,
                                  data::Order::keyed, config.seed);
     data::WindowDataset validation(config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask,
@@ -57,7 +57,7 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
     const auto measured = trainer.memory().measured();
     const auto activations = static_cast<std::size_t>(tensor::Category::activations);
     // Where this rank idles in the last round it has a slot less in use.
-    const auto busy = setup.plan.batch().rounds_of(world.coordinate(plan::Axis::data)) * setup.plan.fold;
+    const auto busy = setup.plan.batch().rounds_of(world.coordinate(plan::Axis::data)) * setup.plan.local_accumulation;
     if (slots > 1)
       predicted[activations] -=
           (slots - busy) *
@@ -80,9 +80,10 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
 TEST(Slots, HaveTheNumbersOfOneMicroBatchAfterTheOther) {
   SmallRun runs;
   auto config = runs.config("slots");
-  for (const std::int64_t fold : {1, 2}) {
-    config.recompute = fold == 1 ? plan::Recompute::none : plan::Recompute::selective;
-    config.fold = fold, config.global_batch = fold == 1 ? 7 * config.micro_batch : 8 * config.micro_batch;
+  for (const std::int64_t local_accumulation : {1, 2}) {
+    config.recompute = local_accumulation == 1 ? plan::Recompute::none : plan::Recompute::selective;
+    config.local_accumulation = local_accumulation,
+    config.global_batch = local_accumulation == 1 ? 7 * config.micro_batch : 8 * config.micro_batch;
     const auto expected = numbers_of(config, {"one-stage"});
     ASSERT_EQ(expected.steps.size(), 6u);
     EXPECT_NE(expected.diagnosis.find("micro-batch 0: "), std::string::npos) << expected.diagnosis;
@@ -91,7 +92,7 @@ TEST(Slots, HaveTheNumbersOfOneMicroBatchAfterTheOther) {
       for (const int zero : {0, 1, 2, 3})
         for (const char* schedule : {"gpipe", "one-stage"})
           EXPECT_EQ(numbers_of(config, {schedule, ranks, 1, zero}).steps, expected.steps)
-              << schedule << ", " << ranks << " ranks, ZeRO " << zero << ", fold " << fold;
+              << schedule << ", " << ranks << " ranks, ZeRO " << zero << ", fold " << local_accumulation;
   }
 }
 

@@ -30,9 +30,9 @@ struct ParallelLayout {
   int virtual_stages = 1;
   std::string partition = "flops";
   int experts = 1;  // ranks along data that hold different ones
-  int expert_chunks = 1;
-  int expert_node = 1;
-  std::int64_t expert_buffer = 0;
+  int expert_overlap_chunks = 1;
+  int expert_ranks_per_node = 1;
+  std::int64_t expert_capacity_buffer = 0;
 };
 
 class SmallRun {
@@ -110,7 +110,7 @@ class SmallRun {
     std::vector<engine::RunResult> results(static_cast<std::size_t>(layout.ranks));
     comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
       auto w = engine::make_world("threads", rank, layout.ranks, world.factory(rank), layout.tensor, layout.pipeline,
-                                  layout.experts, layout.expert_node);
+                                  layout.experts, layout.expert_ranks_per_node);
       results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, listener, layout.ranks);
     });
     reports_.clear();
@@ -140,8 +140,9 @@ class SmallRun {
   static void apply(const ParallelLayout& layout, engine::RunConfig& c) {
     c.zero = layout.zero, c.threads = layout.threads, c.dtype = base::dtype_from_name(layout.dtype);
     c.tensor = layout.tensor, c.sequence_parallel = layout.sequence_parallel;
-    c.expert_parallel = layout.experts, c.expert_chunks = layout.expert_chunks, c.expert_buffer = layout.expert_buffer;
-    c.expert_node = layout.expert_node;
+    c.expert_parallel = layout.experts, c.expert_overlap_chunks = layout.expert_overlap_chunks,
+    c.expert_capacity_buffer = layout.expert_capacity_buffer;
+    c.expert_ranks_per_node = layout.expert_ranks_per_node;
     c.pipeline = layout.pipeline, c.virtual_stages = layout.virtual_stages, c.partition = layout.partition;
     for (const auto& [name, schedule] : plan::schedule_names())
       if (name == layout.schedule) c.pipeline_schedule = schedule;

@@ -2,7 +2,7 @@
 // rank.
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/comm/threads.h"
-#include "libtrain/engine/loss_fold.h"
+#include "libtrain/engine/loss_reduction.h"
 #include "libtrain/engine/step_results.h"
 #include "libtrain/engine/world.h"
 #include "libtrain/plan/model_config.h"
@@ -56,7 +56,7 @@ TEST(TensorRanks, EvaluateTheSameMicroBatches) {
     on(ranks, [&](World& world) {
       auto caller = tensor::Exec::caller(nullptr, 1);
       MicroLoss total;
-      fold_losses(
+      reduce_losses(
           world, world.communication ? *world.communication : *caller, first, end,
           [&](std::span<const std::int64_t> micros, std::span<MicroLoss> losses) {
             std::lock_guard lock(mutex);
@@ -107,8 +107,8 @@ struct Ground {
 
 TEST(TensorRanks, LossesCountOnceAndGradientsOfAll) {
   for (const auto& ranks : layouts)
-    for (const std::int64_t fold : {1, 2}) {
-      const plan::BatchPlan batch{14, 1, fold, ranks.data};
+    for (const std::int64_t local_accumulation : {1, 2}) {
+      const plan::BatchPlan batch{14, 1, local_accumulation, ranks.data};
       double sum = 0, targets = 0, squares = 0;
       for (std::int64_t m = 0; m < batch.micros(); ++m) sum += loss_of(m).sum, targets += loss_of(m).targets;
       for (int r = 0; r < ranks.data * ranks.tensor; ++r) squares += (r + 1) * (r + 1);

@@ -74,7 +74,7 @@ RunConfig small(const SmallRun& runs, const std::string& name) {
 plan::Plan plan_of(const ParallelLayout& layout, const RunConfig& c) {
   plan::Plan p;
   p.topology = plan::replicas_of(layout.ranks, layout.tensor);
-  p.global_batch = c.global_batch, p.micro_batch = c.micro_batch, p.fold = c.fold;
+  p.global_batch = c.global_batch, p.micro_batch = c.micro_batch, p.local_accumulation = c.local_accumulation;
   return p;
 }
 

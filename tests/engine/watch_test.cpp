@@ -104,7 +104,7 @@ TEST(Watch, InterleavedStagesAndExpertsOfNodes) {
   SmallRun runs;
   ParallelLayout layout{12};
   layout.pipeline = 3, layout.schedule = "interleaved", layout.virtual_stages = 2, layout.experts = 4,
-  layout.expert_node = 2;
+  layout.expert_ranks_per_node = 2;
   EXPECT_EQ(one_step(runs, layout, "stages"), base::ExitCode::done);
 }
 
@@ -112,7 +112,7 @@ TEST(Watch, TensorRanksBesideThem) {
   SmallRun runs;
   ParallelLayout layout{24};
   layout.pipeline = 3, layout.schedule = "interleaved", layout.virtual_stages = 2, layout.experts = 4,
-  layout.expert_node = 2;
+  layout.expert_ranks_per_node = 2;
   layout.tensor = 2;
   EXPECT_EQ(one_step(runs, layout, "tensor"), base::ExitCode::done);
 }

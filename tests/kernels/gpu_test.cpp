@@ -111,8 +111,8 @@ TEST(Gpu, FoldGivesTheBitsOfTheCpu) {
         MatrixBuffer pieces(t, 5, 300, 4), first(t, 1, 300), next(t, 1, 300);
         pieces.fill(1), next.fill(2);
         const auto v = place(pieces);
-        kernels::fold(place.exec(), v, place(first), base::FoldRound::first);
-        kernels::fold(place.exec(), v, place(next), base::FoldRound::next);
+        kernels::fold(place.exec(), v, place(first), base::ReductionRound::first);
+        kernels::fold(place.exec(), v, place(next), base::ReductionRound::next);
         place.fetch();
         return Outputs{first, next};
       },

@@ -42,7 +42,7 @@ void compare_records(const Golden& golden, const Records& records, const json& l
     const auto name = fmt::format("layers.{:02}", layer);
     const auto& want = layers.at(name);
     const auto loss = [&](int sum) {
-      return static_cast<double>(records.at(row, sum)) * kernels::gate_record_flat_group / static_cast<double>(targets);
+      return static_cast<double>(records.at(row, sum)) * kernels::gate_record_unit / static_cast<double>(targets);
     };
     EXPECT_EQ(records.at(row, kernels::target_sum), targets);
     EXPECT_EQ(records.at(row, kernels::kept_places), want["kept"].get<std::int64_t>()) << name;

@@ -29,7 +29,7 @@ plan::Plan sample_plan() {
   p.model.vocabulary = 257, p.model.lanes = 1;
   p.topology = plan::Topology({{plan::Axis::data, 3}});
   p.zero = 3;
-  p.global_batch = 16, p.micro_batch = 2, p.sequence = 32, p.fold = 2;
+  p.global_batch = 16, p.micro_batch = 2, p.sequence = 32, p.local_accumulation = 2;
   p.dtype = base::DType::bf16;
   plan::predict(p);
   return p;

@@ -95,7 +95,7 @@ std::vector<std::vector<float>> weights_of(Rank& r, params::ZeroStore& store) {
 // Every gradient of one round is the same number.
 void commit_all(Rank& r, params::ZeroStore& store, std::int64_t round, double value) {
   store.begin_step({{r.leases}, {0}});
-  store.begin_backward({round, params::GradientFold::Position::Place::only});
+  store.begin_backward({round, params::GradientReduction::Position::Place::only});
   for (const auto& access : r.accesses) {
     if (access.kind == plan::Access::Kind::lease) {
       const auto lease = store.lease(access.occurrence);

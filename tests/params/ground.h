@@ -49,13 +49,13 @@ inline plan::ModelConfig untied_model_of_heads() {
 struct ParallelLayout {
   int ranks = 1, zero = 0;  // along data
   base::DType working = base::DType::f32;
-  std::int64_t micros = 1, fold = 1;
-  int layer_slots = 2;
+  std::int64_t micros = 1, local_accumulation = 1;
+  int gathered_layers = 2;
   Reduction reduction = Reduction::ordered;
   int tensor = 1;
 
   plan::StateShape shape() const {
-    return {zero, working, base::DType::f32, {micros, 1, fold, ranks}, layer_slots, topology()};
+    return {zero, working, base::DType::f32, {micros, 1, local_accumulation, ranks}, gathered_layers, topology()};
   }
   plan::Topology topology() const {
     if (tensor == 1) return plan::Topology({{plan::Axis::data, ranks}});
@@ -63,7 +63,7 @@ struct ParallelLayout {
   }
   std::string text() const {
     return fmt::format("ranks {} x {} ZeRO {} {} micros {} fold {} slots {} {}", ranks, tensor, zero,
-                       base::name_of(working), micros, fold, layer_slots,
+                       base::name_of(working), micros, local_accumulation, gathered_layers,
                        reduction == Reduction::fast ? "fast" : "ordered");
   }
 };

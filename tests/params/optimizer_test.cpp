@@ -24,7 +24,7 @@ struct Parts {
       : weights(g.layout.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context)),
         gradients(g.context), states(g.context, *weights) {}
   std::unique_ptr<params::Weights> weights;
-  params::GradientFold gradients;
+  params::GradientReduction gradients;
   params::OptimizerStates states;
 };
 
@@ -41,8 +41,8 @@ void load(Parts& parts, const Ground& g, const PlainModel& plain) {
 }
 
 // Every rank has one micro-batch of the step.
-void fold(Parts& parts, const Ground& g, const PlainModel& plain, std::int64_t step) {
-  parts.gradients.begin_micro({0, params::GradientFold::Position::Place::only});
+void local_accumulation(Parts& parts, const Ground& g, const PlainModel& plain, std::int64_t step) {
+  parts.gradients.begin_micro({0, params::GradientReduction::Position::Place::only});
   for (const auto occurrence : plain.occurrences) {
     parts.gradients.open(occurrence);
     fill(parts.gradients.whole(occurrence), plain.gradient(Values::scattered, step, g.rank(), occurrence));
@@ -83,7 +83,7 @@ TEST(Optimizer, UpdatesAreThePlainOnes) {
             load(parts, g, plain);
             expect_states(parts, g, plain, 0);
             for (std::int64_t step = 1; step <= 3; ++step) {
-              fold(parts, g, plain, step);
+              local_accumulation(parts, g, plain, step);
               parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
               plain.update(plain.folded(Values::scattered, step, g.layout.micros, 1), plain_hyper);
               expect_states(parts, g, plain, step);
@@ -102,7 +102,7 @@ TEST(Optimizer, DecayAppliesToTheParametersThatSaySo) {
       Parts parts(g);
       load(parts, g, plain);
       for (const auto occurrence : plain.occurrences) {
-        parts.gradients.begin_micro({0, params::GradientFold::Position::Place::only});
+        parts.gradients.begin_micro({0, params::GradientReduction::Position::Place::only});
         parts.gradients.open(occurrence);
         fill(parts.gradients.whole(occurrence),
              Floats(static_cast<std::size_t>(plain.flat_group(occurrence.flat_group).padded)));

@@ -121,13 +121,14 @@ class PlainModel {
 
   // Decision 1: the left fold over groups of `fold` micro-batches, each the left fold inside itself; then later uses
   // are added to the first (decision 4).
-  std::vector<Floats> folded(Values kind, std::int64_t step, std::int64_t micros, std::int64_t fold) const {
+  std::vector<Floats> folded(Values kind, std::int64_t step, std::int64_t micros,
+                             std::int64_t local_accumulation) const {
     std::vector<Floats> out(flat_groups.size());
     for (const auto& occurrence : occurrences) {
       Floats sum;
-      for (std::int64_t group = 0; group * fold < micros; ++group) {
+      for (std::int64_t group = 0; group * local_accumulation < micros; ++group) {
         Floats local;
-        for (std::int64_t m = group * fold; m < std::min(micros, (group + 1) * fold); ++m)
+        for (std::int64_t m = group * local_accumulation; m < std::min(micros, (group + 1) * local_accumulation); ++m)
           add(local, gradient(kind, step, m, occurrence));
         add(sum, local);
       }
@@ -206,7 +207,7 @@ class PlainPart {
   std::int64_t offset(int flat_group, std::size_t parameter) const {
     return offsets_[static_cast<std::size_t>(flat_group)][parameter];
   }
-  // Its part of a flat flat group, zero in the gaps.
+  // Its part of a flat group, zero in the gaps.
   Floats of(int flat_group, const Floats& whole) const {
     const auto& from = from_[static_cast<std::size_t>(flat_group)];
     Floats out(from.size());

@@ -16,7 +16,7 @@
 namespace trainyard::test {
 namespace {
 
-using Place = params::GradientFold::Position::Place;
+using Place = params::GradientReduction::Position::Place;
 
 plan::ModelConfig model_of_experts() {
   auto m = plan::preset("moe-nano");
@@ -28,11 +28,11 @@ plan::ModelConfig model_of_experts() {
 
 struct Shape {
   int ranks = 1, experts = 1, zero = 0;
-  std::int64_t micros = 1, fold = 1;
+  std::int64_t micros = 1, local_accumulation = 1;
   base::DType working = base::DType::f32;
   std::string text() const {
     return fmt::format("{} ranks, experts over {}, ZeRO {}, {} micro-batches, fold {}, {}", ranks, experts, zero,
-                       micros, fold, base::name_of(working));
+                       micros, local_accumulation, base::name_of(working));
   }
 };
 
@@ -50,8 +50,12 @@ class Rank {
       : model_(m), shape_(shape),
         topology_(plan::Topology({{plan::Axis::data, shape.ranks}}).with_experts(shape.experts)),
         part_(plan::ModelPart(model_).with_experts({shape.experts, topology_.coordinate(rank, plan::Axis::expert)})),
-        set_(part_, topology_),
-        states_{shape.zero, shape.working, base::DType::f32, {shape.micros, 1, shape.fold, shape.ranks}, 2, topology_},
+        set_(part_, topology_), states_{shape.zero,
+                                        shape.working,
+                                        base::DType::f32,
+                                        {shape.micros, 1, shape.local_accumulation, shape.ranks},
+                                        2,
+                                        topology_},
         bytes_(plan::state_bytes(set_.table, states_)), parameters_(tensor::Category::parameters, bytes_.parameters),
         gathered_(tensor::Category::gathered_flat_groups, bytes_.gathered_flat_groups),
         gradients_(tensor::Category::gradients, bytes_.gradients),
@@ -80,15 +84,16 @@ class Rank {
 
   void step(std::int64_t step) {
     const auto& batch = states_.batch;
-    store_.begin_step({{plan::leases_of(accesses_)},
-                       std::vector<std::uint8_t>(static_cast<std::size_t>(batch.rounds() * batch.fold), 0)});
+    store_.begin_step(
+        {{plan::leases_of(accesses_)},
+         std::vector<std::uint8_t>(static_cast<std::size_t>(batch.rounds() * batch.local_accumulation), 0)});
     for (std::int64_t round = 0; round < batch.rounds(); ++round)
-      for (std::int64_t k = 0; k < batch.fold; ++k)
+      for (std::int64_t k = 0; k < batch.local_accumulation; ++k)
         micro(step,
-              {round, batch.fold == 1       ? Place::only
-                      : k == 0              ? Place::first
-                      : k == batch.fold - 1 ? Place::last
-                                            : Place::middle},
+              {round, batch.local_accumulation == 1       ? Place::only
+                      : k == 0                            ? Place::first
+                      : k == batch.local_accumulation - 1 ? Place::last
+                                                          : Place::middle},
               k);
     store_.finish();
     norms.push_back(norm());
@@ -145,11 +150,11 @@ class Rank {
   std::vector<std::vector<std::int64_t>> norms;
 
  private:
-  void micro(std::int64_t step, params::GradientFold::Position position, std::int64_t k) {
+  void micro(std::int64_t step, params::GradientReduction::Position position, std::int64_t k) {
     const auto& batch = states_.batch;
     // The micro-batch of a data rank; -1: none.
     const auto micro_of = [&](int data) {
-      const auto group = batch.fold_group_of(data, position.round);
+      const auto group = batch.accumulation_group_of(data, position.round);
       return group < 0 ? -1 : batch.first_micro(group) + k;
     };
     for (const auto& access : accesses_) {
@@ -253,7 +258,7 @@ TEST(SharedExperts, OverPartsOfTheRanks) {
   for (const int zero : {0, 1, 2, 3})
     for (const std::int64_t micros : {4, 5, 8}) same_as_one_rank({4, 2, zero, micros, 1});
 }
-TEST(SharedExperts, InFoldsOfSeveral) {
+TEST(SharedExperts, WithLocalAccumulation) {
   for (const int zero : {0, 1, 2, 3}) {
     same_as_one_rank({3, 3, zero, 8, 2});
     same_as_one_rank({6, 3, zero, 14, 2});

@@ -100,7 +100,7 @@ TEST(Segments, TogetherAreTheWhole) {
           const auto source = rank < contributors ? base::View::of(in.data(), {ranks * shard}) : base::View{};
           const auto total = base::View::of(sum.data(), {shard}),
                      gathered = base::View::of(all[segmented].data(), {ranks * shard});
-          for (const auto round : {base::FoldRound::first, base::FoldRound::next}) {
+          for (const auto round : {base::ReductionRound::first, base::ReductionRound::next}) {
             if (segmented == 0) {
               comm::ordered_reduce_scatter(group, *exec, source, base::View::of(staging.data(), {ranks * shard}), total,
                                            round, contributors);

@@ -14,7 +14,7 @@ namespace trainyard::test {
 namespace {
 
 using params::ZeroStore;
-using Place = params::GradientFold::Position::Place;
+using Place = params::GradientReduction::Position::Place;
 
 constexpr PlainAdamW plain_hyper{0.02f, 0.9f, 0.999f, 1e-8f, 0.05f, 0.5f, 0.1, 0.001};
 kernels::AdamW hyper() {
@@ -53,7 +53,7 @@ struct Training {
         part(g.set.flat_groups, plain, g.layout.ranks, g.layout.tensor, g.world.rank % g.layout.tensor),
         accesses(plan::training_accesses(g.model)), store(g.context) {}
 
-  void micro(std::int64_t step, std::int64_t micro, params::GradientFold::Position position) {
+  void micro(std::int64_t step, std::int64_t micro, params::GradientReduction::Position position) {
     store.begin_backward(position);
     for (const auto& access : accesses) {
       if (access.kind == plan::Access::Kind::lease) {
@@ -72,22 +72,24 @@ struct Training {
   }
 
   void step(std::int64_t step) {
-    const auto groups = g.layout.micros / g.layout.fold, rounds = (groups + g.layout.ranks - 1) / g.layout.ranks;
-    store.begin_step(
-        {{plan::leases_of(accesses)}, std::vector<std::uint8_t>(static_cast<std::size_t>(rounds * g.layout.fold), 0)});
+    const auto groups = g.layout.micros / g.layout.local_accumulation,
+               rounds = (groups + g.layout.ranks - 1) / g.layout.ranks;
+    store.begin_step({{plan::leases_of(accesses)},
+                      std::vector<std::uint8_t>(static_cast<std::size_t>(rounds * g.layout.local_accumulation), 0)});
     for (std::int64_t round = 0; round < rounds; ++round) {
       const auto group = round * g.layout.ranks + g.rank();
-      for (std::int64_t k = 0; k < g.layout.fold; ++k) {
-        const params::GradientFold::Position position{round, g.layout.fold == 1       ? Place::only
-                                                             : k == 0                 ? Place::first
-                                                             : k + 1 == g.layout.fold ? Place::last
-                                                                                      : Place::middle};
+      for (std::int64_t k = 0; k < g.layout.local_accumulation; ++k) {
+        const params::GradientReduction::Position position{round, g.layout.local_accumulation == 1 ? Place::only
+                                                                  : k == 0                         ? Place::first
+                                                                  : k + 1 == g.layout.local_accumulation
+                                                                      ? Place::last
+                                                                      : Place::middle};
         if (group >= groups) store.idle(accesses, position);
-        else micro(step, group * g.layout.fold + k, position);
+        else micro(step, group * g.layout.local_accumulation + k, position);
       }
     }
     store.finish();
-    const auto folded = plain.folded(kind(), step, g.layout.micros, g.layout.fold);
+    const auto folded = plain.folded(kind(), step, g.layout.micros, g.layout.local_accumulation);
     for (int u = 0; u < g.flat_groups(); ++u) {
       const auto shard = store.shard_gradient(u);
       EXPECT_EQ(difference(shard, part.of(u, folded[static_cast<std::size_t>(u)]), g.rank() * shard.count()), "")
@@ -191,17 +193,18 @@ INSTANTIATE_TEST_SUITE_P(zero, Steps, testing::Range(0, 4));
 TEST_P(Steps, ArePlainOnes) {
   for (int ranks = 1; ranks <= 4; ++ranks)
     for (const auto working : {base::DType::f32, base::DType::bf16})
-      for (const std::int64_t fold : {1, 3})
+      for (const std::int64_t local_accumulation : {1, 3})
         for (const std::int64_t groups : {ranks, 2 * ranks + 1})
           for (const int slots : {1, 2, 9})
-            expect_plain_training(tied_model(), {ranks, GetParam(), working, groups * fold, fold, slots});
+            expect_plain_training(tied_model(),
+                                  {ranks, GetParam(), working, groups * local_accumulation, local_accumulation, slots});
 }
 
 TEST_P(Steps, OfTheFastReductionAreToo) {
   for (int ranks = 1; ranks <= 4; ++ranks)
-    for (const std::int64_t fold : {1, 2})
-      expect_plain_training(untied_model(),
-                            {ranks, GetParam(), base::DType::bf16, (ranks + 1) * fold, fold, 2, Reduction::fast});
+    for (const std::int64_t local_accumulation : {1, 2})
+      expect_plain_training(untied_model(), {ranks, GetParam(), base::DType::bf16, (ranks + 1) * local_accumulation,
+                                             local_accumulation, 2, Reduction::fast});
 }
 
 // Ranks that share every flat group: each holds its slices of what the plain model holds, from the initial values on.

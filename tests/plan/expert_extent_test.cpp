@@ -66,9 +66,9 @@ Plan absurd(std::mt19937_64& random, int i) {
   p.topology = Topology({{Axis::data, draw<int>(random, 1, 1 << 16)}});
   p.zero = static_cast<int>(random() % 4),
   p.micro_batch = draw(random, std::int64_t{1}, i % 3 == 0 ? ranges::micro_batch.high : 64);
-  p.fold = draw<std::int64_t>(random, 1, 8);
-  p.global_batch = p.fold * p.topology.world() * p.micro_batch;
-  p.threads = draw(random, 1, ranges::threads.high), p.layer_slots = draw(random, 1, ranges::layer_slots.high);
+  p.local_accumulation = draw<std::int64_t>(random, 1, 8);
+  p.global_batch = p.local_accumulation * p.topology.world() * p.micro_batch;
+  p.threads = draw(random, 1, ranges::threads.high), p.gathered_layers = draw(random, 1, ranges::gathered_layers.high);
   if (random() % 4 == 0) p.device = base::DeviceKind::cuda;
   if (random() % 3 == 0) p.dtype = base::DType::bf16;
   p.recompute = recomputations[random() % recomputations.size()];

@@ -25,7 +25,7 @@ Plan sample(int ranks, int experts, int node, int stages = 1) {
   p.model = preset("moe-nano");
   p.model.vocabulary = 257, p.model.lanes = 1, p.model.layers = 6;
   p.model.experts.count = {8}, p.model.experts.every = 2, p.model.experts.capacity_factor = "1.5";
-  p.pipeline = stages, p.expert_parallel = experts, p.expert_node = node;
+  p.pipeline = stages, p.expert_parallel = experts, p.expert_ranks_per_node = node;
   p.topology = topology_of(p, ranks);
   p.global_batch = 8, p.sequence = 32;
   return p;
@@ -138,7 +138,7 @@ TEST(ExpertNodes, AreRefusedWithWhatWouldWork) {
   refused(dense, "--expert-ranks-per-node 2 is for rows of experts, and the model has none",
           "leave the node out, or a model with experts (train --help-model)");
   auto p = sample(4, 4, 1);
-  p.expert_node = 0;
+  p.expert_ranks_per_node = 0;
   refused(p, "--expert-ranks-per-node 0 must lie between 1 and 131072", "give a value from 1 to 131072");
   EXPECT_TRUE(decision_problems(sample(8, 8, 2)).empty());
   EXPECT_TRUE(decision_problems(sample(8, 8, 4)).empty());
@@ -150,7 +150,7 @@ TEST(ExpertNodes, EachHopSendsItsPart) {
   for (const int chunks : {1, 2}) {
     auto p = sample(8, 4, 2);
     p.model.hidden = 64, p.model.heads = p.model.kv_heads = 2;
-    p.global_batch = 16, p.expert_chunks = chunks;
+    p.global_batch = 16, p.expert_overlap_chunks = chunks;
     predict(p);
     const std::int64_t rows = 48 * 64 * 4, counts = 8 * 2 * 4, whole = 3 * 2 * (4 * rows + counts);
     auto sent = sent_to_experts(p.traffic[0].operations);
@@ -198,7 +198,7 @@ TEST(ExpertNodes, TwoBuffersAreHeld) {
     for (const char* evaluation : {"same", "3"}) {
       auto p = sample(4, 4, 2), one = sample(4, 4, 1);
       for (auto* q : {&p, &one})
-        q->expert_chunks = chunks, q->model.experts.evaluation_capacity_factor = evaluation, predict(*q);
+        q->expert_overlap_chunks = chunks, q->model.experts.evaluation_capacity_factor = evaluation, predict(*q);
       // 32 tokens: 6 places of 8 experts in training, 12 in an evaluation with a factor of 3.
       const std::int64_t of_row = p.model.hidden * 4, evaluated = (evaluation[0] == '3' ? 12 : 6) * 8 * of_row / chunks;
       auto expected = one.memory.categories;

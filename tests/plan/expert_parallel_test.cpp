@@ -111,18 +111,18 @@ TEST(ExpertParallel, IsRefusedWithWhatWouldWork) {
                  "the micro-batches that they are of",
                  "--reduction ordered, or --expert-parallel 1");
   p = sample(4, 1);
-  p.expert_chunks = 2;
+  p.expert_overlap_chunks = 2;
   expect_refused(p, "--expert-overlap-chunks 2 is for expert parallelism, and --expert-parallel is 1",
                  "--expert-parallel 2 too, or leave the chunks out");
   p = sample(4, 1);
-  p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.expert_chunks = 2;
+  p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.expert_overlap_chunks = 2;
   expect_refused(p, "--expert-overlap-chunks 2 is for experts, and the model has none",
                  "leave the chunks out, or a model with experts (train --help-model)");
   p = sample(4, 2);
-  p.expert_chunks = 3;
+  p.expert_overlap_chunks = 3;
   expect_refused(p, "--expert-overlap-chunks 3 does not divide the 4 experts of a layer that a rank has",
                  "--expert-overlap-chunks 2");
-  p.expert_chunks = 2, p.model.experts.capacity_factor = "none";
+  p.expert_overlap_chunks = 2, p.model.experts.capacity_factor = "none";
   expect_refused(p, "--expert-overlap-chunks 2 needs a capacity: without one tokens are sent in rounds",
                  "--expert-overlap-chunks 1, or a capacity in training and in evaluation");
   p = sample(4, 1);
@@ -201,7 +201,7 @@ TEST(ExpertParallel, SendsRowsThereAndBack) {
 // In chunks the same bytes go in as many more calls; how many rows each group has goes in one.
 TEST(ExpertParallel, ChunksAreMoreCalls) {
   auto p = sample(4, 2), q = p;
-  q.expert_chunks = 4;
+  q.expert_overlap_chunks = 4;
   predict(p), predict(q);
   const auto of_experts = [](const Plan& plan) {
     for (const auto& t : plan.traffic[0].operations)
@@ -211,7 +211,7 @@ TEST(ExpertParallel, ChunksAreMoreCalls) {
   EXPECT_EQ(of_experts(p).bytes, of_experts(q).bytes);
   EXPECT_EQ(of_experts(p).calls, 3 * 2 * 5);
   EXPECT_EQ(of_experts(q).calls, 3 * 2 * (4 * 4 + 1));
-  EXPECT_EQ(plan_from_json(to_json(q), "plan.json").expert_chunks, 4);
+  EXPECT_EQ(plan_from_json(to_json(q), "plan.json").expert_overlap_chunks, 4);
 }
 
 // Nine micro-batches over eight ranks, four of which hold others: in the last round one rank works, three work for it,
@@ -323,12 +323,12 @@ TEST(ExpertParallel, GradientsShrinkWithTheDegree) {
 }
 
 // A local group is kept for every source.
-TEST(ExpertParallel, FoldsKeepTheGroupOfEachSource) {
+TEST(ExpertParallel, LocalAccumulationKeepsTheGroupOfEachSource) {
   for (const int degree : {2, 4}) {
     auto p = sample(4, degree);
-    p.zero = 3, p.fold = 2;
+    p.zero = 3, p.local_accumulation = 2;
     auto alone = sample(4, 1);
-    alone.zero = 3, alone.fold = 2;
+    alone.zero = 3, alone.local_accumulation = 2;
     predict(p), predict(alone);
     EXPECT_EQ(bytes_of(p, "gradients"), bytes_of(alone, "gradients")) << "degree times a degree-th";
   }
@@ -413,7 +413,7 @@ TEST(ExpertParallel, WithoutACapacityABufferIsHeld) {
   };
   const auto of_row = [&](const Plan& plan) { return plan.model.hidden * 4; };
   auto twice = p;
-  twice.expert_buffer = 64;
+  twice.expert_capacity_buffer = 64;
   EXPECT_TRUE(decision_problems(twice).empty()) << text_of(decision_problems(twice));
   const auto width = p.model.experts.ffn > 0 ? p.model.experts.ffn : p.model.ffn;
   const std::int64_t inner = p.model.activation == Activation::swiglu ? 3 : 2;
@@ -430,23 +430,23 @@ TEST(ExpertParallel, WithoutACapacityABufferIsHeld) {
                              return twice;
                            }()),
                            "plan.json")
-                .expert_buffer,
+                .expert_capacity_buffer,
             64);
 }
 
 TEST(ExpertParallel, BuffersThatDoNothingAreRefused) {
   auto p = dropless(4, 4);
-  p.expert_buffer = 31;
+  p.expert_capacity_buffer = 31;
   expect_refused(
       p,
       "--expert-capacity-buffer 31 holds fewer rows than one expert may get of a micro-batch, which has 32 tokens "
       "(--micro-batch 1 of --sequence 32)",
       "--expert-capacity-buffer 32, or a smaller --micro-batch");
-  p.expert_buffer = 65;
+  p.expert_capacity_buffer = 65;
   expect_refused(p, "--expert-capacity-buffer 65 holds more rows than a rank can have for another one, 64",
                  "--expert-capacity-buffer 64 at most");
   p = sample(4, 4);
-  p.expert_buffer = 32;
+  p.expert_capacity_buffer = 32;
   expect_refused(
       p,
       "--expert-capacity-buffer 32 is for experts without a capacity, and those of the model have one, in training "
@@ -455,12 +455,12 @@ TEST(ExpertParallel, BuffersThatDoNothingAreRefused) {
   p.model.experts.evaluation_capacity_factor = "none", p.model.experts.top_k = 2;
   EXPECT_TRUE(decision_problems(p).empty());
   p = dropless(4, 1);
-  p.expert_buffer = 32;
+  p.expert_capacity_buffer = 32;
   expect_refused(
       p, "--expert-capacity-buffer 32 is for rows that go to the experts of other ranks, and --expert-parallel is 1",
       "leave the buffer out, or --expert-parallel 2");
   p = dropless(4, 1);
-  p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.expert_buffer = 32;
+  p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.expert_capacity_buffer = 32;
   expect_refused(p, "--expert-capacity-buffer 32 is for rows of experts, and the model has none",
                  "leave the buffer out, or a model with experts (train --help-model)");
 }
@@ -481,7 +481,7 @@ TEST(ExpertParallel, FurtherRoundsCostTheirRows) {
     }
   }
   auto same = p;
-  same.expert_buffer = 40;
+  same.expert_capacity_buffer = 40;
   predict(same);
   EXPECT_EQ(same.memory, p.memory);
   EXPECT_EQ(same.traffic, p.traffic);

@@ -73,7 +73,7 @@ TEST(Held, PlacesInAGroupAreThoseOfItsRanksAscending) {
     }
 }
 
-// Ranges of a flat flat group are those of its parameters, whatever is between them.
+// Ranges of a flat group are those of its parameters, whatever is between them.
 TEST(Held, RangesLeaveGapsOut) {
   const auto parameter = [](const char* name, std::int64_t n) { return Parameter{name, {n}, {n}, {}, true, {}}; };
   const FlatGroup flat_group{

@@ -14,7 +14,7 @@ Parameter parameter(const char* name, std::int64_t count, std::optional<ShardedD
   return {name, {count}, {count}, {}, true, sharded};
 }
 
-// How often each element of the flat flat group is counted by the ranks that hold one part of its cut parameters.
+// How often each element of the flat group is counted by the ranks that hold one part of its cut parameters.
 std::vector<int> counts(const FlatGroup& flat_group, const Topology& topology, Axis cut_axis, int part) {
   const auto flat = layout(flat_group, topology.size(flat_group.group));
   std::vector<int> out(static_cast<std::size_t>(flat.padded), 0);

@@ -46,10 +46,10 @@ TEST(OneList, NamesTheFlag) {
     change(p);
     EXPECT_NE(first_problem(p).find(part), std::string::npos) << first_problem(p) << ", expected " << part;
   };
-  refused([](Plan& p) { p.fold = 3; }, "--local-accumulation 3 does not divide 8");
-  refused([](Plan& p) { p.fold = 16; }, "--local-accumulation 16 does not divide 8");
-  refused([](Plan& p) { p.fold = 8; }, "2 ranks, but a step has only 1 group");
-  refused([](Plan& p) { p.layer_slots = 65; }, "--gathered-layers 65");
+  refused([](Plan& p) { p.local_accumulation = 3; }, "--local-accumulation 3 does not divide 8");
+  refused([](Plan& p) { p.local_accumulation = 16; }, "--local-accumulation 16 does not divide 8");
+  refused([](Plan& p) { p.local_accumulation = 8; }, "2 ranks, but a step has only 1 group");
+  refused([](Plan& p) { p.gathered_layers = 65; }, "--gathered-layers 65");
   refused([](Plan& p) { p.threads = 5000; }, "--threads 5000");
   refused([](Plan& p) { p.global_batch = std::int64_t{1} << 32; }, "micro-batches of a step");
   refused([](Plan& p) { p.micro_batch = 3; }, "--global-batch 8 is not a multiple of --micro-batch 3");
@@ -58,7 +58,7 @@ TEST(OneList, NamesTheFlag) {
   refused([](Plan& p) { p.model.rotary_base = std::numeric_limits<double>::infinity(); }, "rotary-base inf");
   EXPECT_EQ(first_problem(small_plan()), "");
   auto p = small_plan();
-  p.fold = 3;
+  p.local_accumulation = 3;
   EXPECT_EQ(decision_problems(p)[0].hint, "--local-accumulation 2");
 }
 
@@ -158,7 +158,7 @@ TEST(TensorRanks, SequenceParallelNeedsWholeBlocksOfRows) {
 
 TEST(TensorRanks, AllThatIsWrongIsSaidAtOnce) {
   auto p = shared(8, 3);
-  p.reduction = Reduction::fast, p.fold = 3, p.sequence = 100'000;
+  p.reduction = Reduction::fast, p.local_accumulation = 3, p.sequence = 100'000;
   const auto text = text_of(decision_problems(p));
   for (const char* part :
        {"4 things are wrong", "--sequence 100000 is longer", "--tensor-parallel 3 does not divide 8 ranks",
@@ -309,11 +309,11 @@ TEST(Extent, WhatIsAcceptedDoesNotOverflow) {
     if (random() % 2 == 0) m.activation = Activation::swiglu, m.biases = m.tied = false;
     p.topology = Topology({{Axis::data, draw<int>(random, {1, 1 << 20})}});
     p.zero = static_cast<int>(random() % 4), p.micro_batch = draw(random, ranges::micro_batch);
-    p.fold = draw<std::int64_t>(random, {1, 64});
-    const auto micros = p.fold * p.topology.world() * draw<std::int64_t>(random, {1, 8});
+    p.local_accumulation = draw<std::int64_t>(random, {1, 64});
+    const auto micros = p.local_accumulation * p.topology.world() * draw<std::int64_t>(random, {1, 8});
     p.global_batch =
         micros > ranges::global_batch.high / p.micro_batch ? ranges::global_batch.high : micros * p.micro_batch;
-    p.threads = draw(random, ranges::threads), p.layer_slots = draw(random, ranges::layer_slots);
+    p.threads = draw(random, ranges::threads), p.gathered_layers = draw(random, ranges::gathered_layers);
     if (random() % 4 == 0) p.device = base::DeviceKind::cuda;
     p.recompute = recomputations[random() % recomputations.size()];
     const auto found = decision_problems(p);

@@ -257,9 +257,9 @@ TEST(Simulate, ASlotThatIsReusedOneActionEarlyIsFound) {
 TEST(Schedule, ListsOfAllDataRanksHaveTheSameShape) {
   for (const auto schedule : all_schedules)
     for (int p = 1; p <= 4; ++p)
-      for (int fold = 1; fold <= 2; ++fold)
+      for (int local_accumulation = 1; local_accumulation <= 2; ++local_accumulation)
         for (int groups = 3; groups <= 7; ++groups) {
-          const BatchPlan batch{2 * groups * fold, 2, fold, 3};
+          const BatchPlan batch{2 * groups * local_accumulation, 2, local_accumulation, 3};
           for (int s = 0; s < p; ++s) {
             const auto turns = [&](int r) {
               auto list = step_actions(batch, r, {schedule, p, 1}, s);

@@ -1,5 +1,5 @@
 // Reference tables: ranks, parameter counts, layout, fold, memory, traffic and FLOPs.
-#include "libtrain/base/fold_order.h"
+#include "libtrain/base/reduction_order.h"
 #include "libtrain/plan/activations.h"
 #include "libtrain/plan/flops.h"
 #include "libtrain/plan/memory.h"
@@ -150,23 +150,24 @@ TEST(Inventory, TiedTableIsUsedTwice) {
 // groups; the last group may be ragged.
 TEST(Batch, ClosedFormsAgreeWithTheGroups) {
   for (std::int64_t micros = 1; micros <= 23; ++micros)
-    for (std::int64_t fold = 1; fold <= micros; ++fold)
-      for (int ranks = 1; ranks <= (micros + fold - 1) / fold; ++ranks) {
-        const BatchPlan b{micros, 1, fold, ranks};
+    for (std::int64_t local_accumulation = 1; local_accumulation <= micros; ++local_accumulation)
+      for (int ranks = 1; ranks <= (micros + local_accumulation - 1) / local_accumulation; ++ranks) {
+        const BatchPlan b{micros, 1, local_accumulation, ranks};
         std::int64_t lockstep = 0;
         for (std::int64_t round = 0; round < b.rounds(); ++round)
           lockstep += b.end_micro(round * ranks) - b.first_micro(round * ranks);
-        EXPECT_EQ(b.lockstep_micros(), lockstep) << micros << " " << fold << " " << ranks;
+        EXPECT_EQ(b.lockstep_micros(), lockstep) << micros << " " << local_accumulation << " " << ranks;
         for (int r = 0; r < ranks; ++r) {
           std::vector<std::int64_t> own;
           std::int64_t rounds = 0;
           for (std::int64_t round = 0; round < b.rounds(); ++round) {
-            const auto group = b.fold_group_of(r, round);
+            const auto group = b.accumulation_group_of(r, round);
             rounds += group >= 0;
             for (auto m = b.first_micro(group); group >= 0 && m < b.end_micro(group); ++m) {
               const auto at = b.place_of(m);
-              EXPECT_EQ((std::vector{at.fold_group, at.round, at.rank, at.place}),
-                        (std::vector<std::int64_t>{group, round, r, round * fold + m - b.first_micro(group)}));
+              EXPECT_EQ(
+                  (std::vector{at.accumulation_group, at.round, at.rank, at.place}),
+                  (std::vector<std::int64_t>{group, round, r, round * local_accumulation + m - b.first_micro(group)}));
               EXPECT_LT(at.place, b.places());
               own.push_back(m);
             }
@@ -214,9 +215,9 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
     const std::int64_t micros = 1 + static_cast<std::int64_t>(random() % 40);
     b.micro_batch = 1 + static_cast<std::int64_t>(random() % 4);
     b.global_batch = micros * b.micro_batch;
-    b.fold = 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(micros));
-    b.global_batch *= b.fold;  // groups are full
-    b.data_ranks = 1 + static_cast<int>(random() % static_cast<unsigned>(b.fold_groups()));
+    b.local_accumulation = 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(micros));
+    b.global_batch *= b.local_accumulation;  // groups are full
+    b.data_ranks = 1 + static_cast<int>(random() % static_cast<unsigned>(b.accumulation_groups()));
     std::vector<int> seen(static_cast<std::size_t>(b.micros()), 0);
     for (int r = 0; r < b.data_ranks; ++r) {
       std::int64_t last = -1, round = -1, idle = 0;
@@ -230,7 +231,7 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
           EXPECT_EQ(a.round, round + 1);
           const auto& next = *(&a + 1);  // the last backward of the round before; for the first round there is none
           EXPECT_EQ(next.kind, a.round == 0 ? Action::Kind::agree : Action::Kind::backward);
-          EXPECT_TRUE(a.round == 0 || next.micro == b.end_micro(b.fold_group_of(r, round)) - 1) << next.micro;
+          EXPECT_TRUE(a.round == 0 || next.micro == b.end_micro(b.accumulation_group_of(r, round)) - 1) << next.micro;
         } else if (a.round >= 0) {
           EXPECT_EQ(a.round, round);
         }
@@ -240,10 +241,10 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
         EXPECT_GT(a.micro, last);
         last = a.micro;
         ++seen[static_cast<std::size_t>(a.micro)];
-        EXPECT_EQ(a.micro / b.fold % b.data_ranks, r);
+        EXPECT_EQ(a.micro / b.local_accumulation % b.data_ranks, r);
       }
       EXPECT_EQ(round + 1, b.rounds());
-      EXPECT_EQ(idle, b.fold_group_of(r, b.rounds() - 1) < 0 ? b.fold : 0);
+      EXPECT_EQ(idle, b.accumulation_group_of(r, b.rounds() - 1) < 0 ? b.local_accumulation : 0);
     }
     for (int count : seen) EXPECT_EQ(count, 1);
   }
@@ -290,10 +291,10 @@ TEST(Traffic, FactorsOfTheTable) {
     for (std::int64_t g_micros : {1, 3}) {
       const FlatGroupTable set(m, over_data(n));
       const std::int64_t part = (n - 1) * set.shard_total() * 4;  // (N-1)/N of the padded parameters, f32
-      const auto sent = [&](int stage, std::int64_t fold) {
-        return bytes_of(
-            step_traffic(m, {stage, base::DType::f32, base::DType::f32, {n * g_micros, 1, fold, n}, 2, over_data(n)},
-                         Reduction::ordered, 0));
+      const auto sent = [&](int stage, std::int64_t local_accumulation) {
+        return bytes_of(step_traffic(
+            m, {stage, base::DType::f32, base::DType::f32, {n * g_micros, 1, local_accumulation, n}, 2, over_data(n)},
+            Reduction::ordered, 0));
       };
       EXPECT_EQ(sent(0, g_micros), 2 * part);
       EXPECT_EQ(sent(1, g_micros), 2 * part);

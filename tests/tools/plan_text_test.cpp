@@ -82,7 +82,7 @@ TEST(PlanText, SaysWhatEachStageSends) {
   };
   EXPECT_NE(text.find("at every ZeRO stage: " + sent(p) + " to replicas\n"), std::string::npos) << text;
   auto folded = p, third = p;
-  folded.fold = 16, third.zero = 3;
+  folded.local_accumulation = 16, third.zero = 3;
   plan::predict(folded), plan::predict(third);
   EXPECT_NE(text.find("other bits: " + sent(folded) + " to replicas, and " + base::size_text(folded.memory.total()) +
                       " of memory a rank\n"),
@@ -100,10 +100,10 @@ TEST(PlanText, SaysWhatEachStageSends) {
   plan::predict(one);
   text = tools::plan_table(one, base::Sizes::rounded);
   auto added = one;
-  added.fold = one.batch().rounds();
+  added.local_accumulation = one.batch().rounds();
   plan::predict(added);
   EXPECT_NE(text.find(fmt::format("--local-accumulation {} reduces less often, with other bits: {} to replicas",
-                                  added.fold, sent(added))),
+                                  added.local_accumulation, sent(added))),
             std::string::npos)
       << text;
   text = tools::plan_table(folded, base::Sizes::rounded);

@@ -54,14 +54,14 @@ void end_by_signal(const std::string& program, const std::string& what) {
 }
 
 std::function<void(std::int64_t, std::int64_t)> progress_watch(const char* label, const std::string& mode,
-                                                               Progressing flat_group) {
-  return [line = std::make_shared<Progress>(label, progress_mode(mode)), flat_group, start = base::steady_seconds()](
+                                                               Progressing unit) {
+  return [line = std::make_shared<Progress>(label, progress_mode(mode)), unit, start = base::steady_seconds()](
              std::int64_t done, std::int64_t total) {
     require_not_interrupted();
     const double seconds = base::steady_seconds() - start, rate = static_cast<double>(done) / std::max(seconds, 1e-9);
     if (seconds < 0.5) return;
     const auto left = duration_text(static_cast<double>(total - done) / rate);
-    line->show(flat_group == Progressing::bytes
+    line->show(unit == Progressing::bytes
                    ? fmt::format("{} of {}, {}, {} left", base::size_text(done), base::size_text(total),
                                  base::rate_text(rate, "B/s"), left)
                    : fmt::format("{} of {} elements, {} left", base::count_text(done), base::count_text(total), left),

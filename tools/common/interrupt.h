@@ -1,4 +1,4 @@
-// A program that writes something whole or not at all: it is stopped by a signal at the next shard of work, and what is
+// A program that writes something whole or not at all: it is stopped by a signal at the next piece of work, and what is
 // unfinished is removed on the way out.
 #pragma once
 
@@ -27,6 +27,6 @@ void require_not_interrupted();  // throws Interrupted
 // throws where a stop was asked for.
 enum class Progressing { bytes, elements };
 std::function<void(std::int64_t done, std::int64_t total)> progress_watch(const char* label, const std::string& mode,
-                                                                          Progressing flat_group);
+                                                                          Progressing unit);
 
 }  // namespace trainyard::tools

@@ -45,10 +45,10 @@ std::int64_t sent_to_replicas(const plan::Plan& p) {
 }
 
 // The most micro-batches that replicas can add up before a reduction and all have some.
-std::int64_t largest_fold(const plan::BatchPlan& batch) {
-  auto fold = std::min(batch.micros() / batch.data_ranks, plan::ranges::fold.high);
-  while (fold > 1 && batch.micros() % fold != 0) --fold;
-  return fold;
+std::int64_t largest_local_accumulation(const plan::BatchPlan& batch) {
+  auto local_accumulation = std::min(batch.micros() / batch.data_ranks, plan::ranges::local_accumulation.high);
+  while (local_accumulation > 1 && batch.micros() % local_accumulation != 0) --local_accumulation;
+  return local_accumulation;
 }
 
 // What a ZeRO stage costs where a rank has several micro-batches in a step, and what makes that less.
@@ -67,12 +67,13 @@ std::string zero_text(const plan::Plan& p, base::Sizes sizes) {
     out +=
         fmt::format("  gradients are reduced in each of {} accumulation steps, at every ZeRO stage: {} to replicas\n",
                     batch.rounds(), size(now));
-  if (const auto fold = largest_fold(batch); fold > p.fold && p.reduction == plan::Reduction::ordered) {
+  if (const auto local_accumulation = largest_local_accumulation(batch);
+      local_accumulation > p.local_accumulation && p.reduction == plan::Reduction::ordered) {
     auto folded = p;
-    folded.fold = fold;
+    folded.local_accumulation = local_accumulation;
     out += fmt::format(
         "  --local-accumulation {} reduces less often, with other bits: {} to replicas, and {} of memory a rank\n",
-        fold, size(sent_to_replicas(folded)), size(plan::largest_memory(folded).total()));
+        local_accumulation, size(sent_to_replicas(folded)), size(plan::largest_memory(folded).total()));
   }
   return out;
 }
@@ -138,7 +139,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
                                                      : fmt::format("{} thread{} a rank", p.threads, plural(p.threads)));
   out += fmt::format("step        {} micro-batch{} of {} x {} tokens, {}{}, {} (attention counted {})\n",
                      batch.micros(), batch.micros() == 1 ? "" : "es", p.micro_batch, p.sequence,
-                     p.fold > 1 ? fmt::format("local accumulation {}, ", p.fold) : "",
+                     p.local_accumulation > 1 ? fmt::format("local accumulation {}, ", p.local_accumulation) : "",
                      base::counted(batch.rounds(), "accumulation step"), base::rate_text(p.flops, "FLOP"),
                      attention.empty() ? "in full" : "by its blocks");
   const auto row = [&](const std::string& name, std::int64_t bytes) {

@@ -82,11 +82,11 @@ base::Descriptor in_memory(std::string_view content) {
 
 std::string content_of(const base::Descriptor& file) {
   std::string out;
-  std::array<char, 1 << 16> shard{};
+  std::array<char, 1 << 16> piece{};
   ssize_t n = 0;
-  while ((n = ::pread(file.get(), shard.data(), shard.size(), static_cast<off_t>(out.size()))) > 0 ||
+  while ((n = ::pread(file.get(), piece.data(), piece.size(), static_cast<off_t>(out.size()))) > 0 ||
          (n < 0 && errno == EINTR))
-    if (n > 0) out.append(shard.data(), static_cast<std::size_t>(n));
+    if (n > 0) out.append(piece.data(), static_cast<std::size_t>(n));
   return out;
 }
 

@@ -57,7 +57,7 @@ class LanguageModel::Weights : public params::ParameterStore {
     arena_ = std::make_unique<tensor::Arena>(tensor::Category::parameters, bytes);
     for (std::size_t u = 0; u < flat_groups_.size(); ++u) {
       flat_.push_back(arena_->allocate(base::DType::f32, {layouts_[u].padded}));
-      reader.read_piece(checkpoint::Kind::model, flat_groups_[u], plan::Topology(), 0, flat_.back().ptr<float>());
+      reader.read_shard(checkpoint::Kind::model, flat_groups_[u], plan::Topology(), 0, flat_.back().ptr<float>());
       sums.add(checkpoint::Kind::model, flat_groups_[u], plan::Topology(), 0, flat_.back().ptr<float>());
     }
     sums.require();

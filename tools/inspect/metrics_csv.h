@@ -13,7 +13,7 @@ namespace trainyard::inspect {
 // damaged that is not the last, before anything is printed.
 void print_metrics_csv(const std::string& path);
 
-// The same of a file, for whoever takes the shards; until `take` throws.
+// The same of a file, for whoever takes the parts; until `take` throws.
 void write_metrics_csv(const std::string& file, const std::function<void(std::string_view shard)>& take);
 
 }  // namespace trainyard::inspect

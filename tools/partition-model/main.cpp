@@ -90,8 +90,8 @@ std::int64_t usual_global_batch(const plan::Plan& p) {
   constexpr std::int64_t of_train = 8;
   const auto most = plan::ranges::global_batch.high;
   const int replicas = p.topology.size(plan::Axis::data);
-  if (p.micro_batch > most / p.fold / replicas) return most + 1;
-  const auto group = p.micro_batch * p.fold * replicas;
+  if (p.micro_batch > most / p.local_accumulation / replicas) return most + 1;
+  const auto group = p.micro_batch * p.local_accumulation * replicas;
   return p.pipeline == 1 || group >= of_train ? group : (of_train + group - 1) / group * group;
 }
 

@@ -157,8 +157,8 @@ void require_paths(const Settings& s) {
 }
 
 using tools::Progressing;
-auto watcher(const char* label, const Settings& s, Progressing flat_group) {
-  return tools::progress_watch(label, s.progress, flat_group);
+auto watcher(const char* label, const Settings& s, Progressing unit) {
+  return tools::progress_watch(label, s.progress, unit);
 }
 
 using Sources = std::vector<std::unique_ptr<checkpoint::Reader>>;

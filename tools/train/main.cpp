@@ -206,7 +206,7 @@ int main(int argc, char** argv) {
                            {"TRAINYARD_HOPPER", word(base::hopper_wanted())},
                            {"tensor-parallel", fmt::format("{}", config.tensor)},
                            {"expert-parallel", fmt::format("{}", config.expert_parallel)},
-                           {"expert-ranks-per-node", fmt::format("{}", config.expert_node)},
+                           {"expert-ranks-per-node", fmt::format("{}", config.expert_ranks_per_node)},
                            {"pipeline-parallel", fmt::format("{}", config.pipeline)},
                            {"print-config", word(switches.print_config)}});
       if (switches.print_config) {

@@ -1,5 +1,5 @@
-// GradientFold: the own shards hold the fold of decision 1, bit for bit, whatever the stage, the ranks, the group size,
-// the slots and the raggedness of the last round.
+// GradientReduction: the own shards hold the fold of decision 1, bit for bit, whatever the stage, the ranks, the group
+// size, the slots and the raggedness of the last round.
 #include "libtrain/params/gradients.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
@@ -9,41 +9,44 @@
 namespace trainyard::test {
 namespace {
 
-using params::GradientFold;
-using Place = GradientFold::Position::Place;
+using params::GradientReduction;
+using Place = GradientReduction::Position::Place;
 
-Place place(std::int64_t in_group, std::int64_t fold) {
-  if (fold == 1) return Place::only;
-  return in_group == 0 ? Place::first : in_group + 1 == fold ? Place::last : Place::middle;
+Place place(std::int64_t in_group, std::int64_t local_accumulation) {
+  if (local_accumulation == 1) return Place::only;
+  return in_group == 0 ? Place::first : in_group + 1 == local_accumulation ? Place::last : Place::middle;
 }
 
 // A step as the engine does it: this rank's groups round by round, occurrences from the last to the first; where it has
 // no group it idles.
-void fold_step(GradientFold& fold, const Ground& g, const PlainModel& plain, Values kind, std::int64_t step) {
-  const auto groups = g.layout.micros / g.layout.fold;
+void fold_step(GradientReduction& local_accumulation, const Ground& g, const PlainModel& plain, Values kind,
+               std::int64_t step) {
+  const auto groups = g.layout.micros / g.layout.local_accumulation;
   for (std::int64_t round = 0; round * g.layout.ranks < groups; ++round) {
     const auto group = round * g.layout.ranks + g.rank();
     if (group >= groups) {
       for (auto occurrence = plain.occurrences.rbegin(); occurrence != plain.occurrences.rend(); ++occurrence)
-        fold.idle(*occurrence, round);
+        local_accumulation.idle(*occurrence, round);
       continue;
     }
-    for (std::int64_t k = 0; k < g.layout.fold; ++k) {
-      fold.begin_micro({round, place(k, g.layout.fold)});
+    for (std::int64_t k = 0; k < g.layout.local_accumulation; ++k) {
+      local_accumulation.begin_micro({round, place(k, g.layout.local_accumulation)});
       for (auto occurrence = plain.occurrences.rbegin(); occurrence != plain.occurrences.rend(); ++occurrence) {
-        fold.open(*occurrence);
-        ASSERT_EQ(fold.whole(*occurrence).count(), plain.flat_group(occurrence->flat_group).padded);
-        fill(fold.whole(*occurrence), plain.gradient(kind, step, group * g.layout.fold + k, *occurrence));
-        fold.commit(*occurrence);
+        local_accumulation.open(*occurrence);
+        ASSERT_EQ(local_accumulation.whole(*occurrence).count(), plain.flat_group(occurrence->flat_group).padded);
+        fill(local_accumulation.whole(*occurrence),
+             plain.gradient(kind, step, group * g.layout.local_accumulation + k, *occurrence));
+        local_accumulation.commit(*occurrence);
       }
     }
   }
-  fold.finish();
+  local_accumulation.finish();
 }
 
-void expect_shards(GradientFold& fold, const Ground& g, const std::vector<Floats>& want, std::int64_t step) {
+void expect_shards(GradientReduction& local_accumulation, const Ground& g, const std::vector<Floats>& want,
+                   std::int64_t step) {
   for (int u = 0; u < g.flat_groups(); ++u) {
-    const auto shard = fold.shard(u);
+    const auto shard = local_accumulation.shard(u);
     ASSERT_EQ(shard.count() * g.layout.ranks, static_cast<std::int64_t>(want[static_cast<std::size_t>(u)].size()));
     const auto wrong = difference(shard, want[static_cast<std::size_t>(u)], g.rank() * shard.count());
     EXPECT_EQ(wrong, "") << g.layout.text() << " rank " << g.rank() << " step " << step << " flat group " << u;
@@ -51,23 +54,23 @@ void expect_shards(GradientFold& fold, const Ground& g, const std::vector<Floats
 }
 
 // Three steps, so that what one leaves behind shows in the next.
-void expect_plain_folds(const plan::ModelConfig& model, const ParallelLayout& layout, Values kind,
-                        std::chrono::microseconds late = {}) {
+void expect_plain_reductions(const plan::ModelConfig& model, const ParallelLayout& layout, Values kind,
+                             std::chrono::microseconds late = {}) {
   on_ranks(
       model, layout,
       [&](Ground& g) {
         const PlainModel plain(g.set.flat_groups, g.set.occurrences, layout.ranks);
-        GradientFold fold(g.context);
+        GradientReduction local_accumulation(g.context);
         EXPECT_TRUE(g.full({&g.gradients, &g.flat_group_gradients, &g.staging}))
             << layout.text() << ": the plan gave other buffers";
         for (std::int64_t step = 0; step < 3; ++step) {
-          const auto want = plain.folded(kind, step, layout.micros, layout.fold);
-          fold_step(fold, g, plain, kind, step);
-          expect_shards(fold, g, want, step);
+          const auto want = plain.folded(kind, step, layout.micros, layout.local_accumulation);
+          fold_step(local_accumulation, g, plain, kind, step);
+          expect_shards(local_accumulation, g, want, step);
           if (layout.zero != 0) continue;
-          fold.gather_sums();
+          local_accumulation.gather_sums();
           for (int u = 0; u < g.flat_groups(); ++u)
-            EXPECT_EQ(difference(fold.gathered(u), want[static_cast<std::size_t>(u)]), "")
+            EXPECT_EQ(difference(local_accumulation.gathered(u), want[static_cast<std::size_t>(u)]), "")
                 << layout.text() << " flat group " << u;
         }
       },
@@ -87,36 +90,42 @@ INSTANTIATE_TEST_SUITE_P(zero, Fold, testing::Range(0, 4));
 
 TEST_P(Fold, TheOrderIsThatOfTheMicroBatches) {
   for (int ranks = 1; ranks <= 4; ++ranks)
-    for (const std::int64_t fold : {1, 2, 3})
+    for (const std::int64_t local_accumulation : {1, 2, 3})
       for (const auto groups : group_counts(ranks))
         for (const int slots : {1, 2, 9})
-          expect_plain_folds(tied_model(), {ranks, GetParam(), base::DType::f32, groups * fold, fold, slots},
-                             Values::scattered);
+          expect_plain_reductions(
+              tied_model(),
+              {ranks, GetParam(), base::DType::f32, groups * local_accumulation, local_accumulation, slots},
+              Values::scattered);
 }
 
 // The library may add in any order, so only sums that are exact in all of them have bits to compare.
 TEST_P(Fold, TheFastReductionAddsTheSame) {
   for (int ranks = 1; ranks <= 4; ++ranks)
-    for (const std::int64_t fold : {1, 2})
+    for (const std::int64_t local_accumulation : {1, 2})
       for (const auto groups : group_counts(ranks))
-        expect_plain_folds(tied_model(), {ranks, GetParam(), base::DType::f32, groups * fold, fold, 1, Reduction::fast},
-                           Values::integers);
+        expect_plain_reductions(
+            tied_model(),
+            {ranks, GetParam(), base::DType::f32, groups * local_accumulation, local_accumulation, 1, Reduction::fast},
+            Values::integers);
 }
 
 TEST_P(Fold, WithoutTiesAndInBf16ToTheSameBits) {
   for (int ranks = 1; ranks <= 3; ++ranks)
     for (const auto working : {base::DType::f32, base::DType::bf16})
-      expect_plain_folds(untied_model(), {ranks, GetParam(), working, 2 * ranks + 1, 1, 2}, Values::scattered);
+      expect_plain_reductions(untied_model(), {ranks, GetParam(), working, 2 * ranks + 1, 1, 2}, Values::scattered);
 }
 
 // A reduction that begins late still reads what was committed: open() waits for it before it gives the buffer away.
 TEST_P(Fold, NoBufferIsGivenAwayUnderAReduction) {
   for (const auto reduction : {Reduction::ordered, Reduction::fast})
-    for (const std::int64_t fold : {1, 2})
+    for (const std::int64_t local_accumulation : {1, 2})
       for (const int slots : {1, 2}) {
         const auto kind = reduction == Reduction::fast ? Values::integers : Values::scattered;
-        expect_plain_folds(tied_model(), {2, GetParam(), base::DType::f32, 3 * fold, fold, slots, reduction}, kind,
-                           std::chrono::microseconds(500));
+        expect_plain_reductions(
+            tied_model(),
+            {2, GetParam(), base::DType::f32, 3 * local_accumulation, local_accumulation, slots, reduction}, kind,
+            std::chrono::microseconds(500));
       }
 }
 

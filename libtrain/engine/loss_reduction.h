@@ -24,7 +24,7 @@ using EvaluateMicros = std::function<void(std::span<const std::int64_t> micros, 
 // first + r, first + r + d, ...; one without a micro-batch in the last round evaluates the last one again and counts
 // nothing, so that it takes part in the gathers of stage 3. Ranks that share the layers of a replica evaluate the same,
 // stages of it their parts. Collective.
-void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
-                 const EvaluateMicros& evaluate, MicroLoss& total);
+void reduce_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
+                   const EvaluateMicros& evaluate, MicroLoss& total);
 
 }  // namespace trainyard::engine
