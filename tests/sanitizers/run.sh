@@ -18,16 +18,22 @@ address() {
 }
 
 # One OpenMP thread a rank, whatever a test asks for: the sanitizer does not see the barriers of the OpenMP library.
+# Builds the programs and what the tests below run, nothing else.
 thread() {
-  cmake --preset tsan
-  cmake --build --preset tsan
-  local rooms='tensor|params|data|checkpoint|io'
-  local comm='threads|neighbours|neighbours_mpi|watchdog|core_share|mpi|hung_rank'
-  local engine='same_bits|same_bits_mpi|stages|slots|trace|resume|rules|settings|run_folder|ends|signals|queue|accounting|odd_shapes|evaluate|metrics|pytorch_update'
+  local packages='tensor|params|data|checkpoint|io'
+  local base='trace|thread|last_resort|folder_lock|descriptor'
+  local comm='threads|neighbours|neighbours_mpi|node_memory|node_memory_mpi|node_hops|world|clock_offsets|watchdog|core_share|mpi|serialized_mpi|hung_rank'
+  local model='tensor_ranks|shared_experts'
+  local engine='same_bits|same_bits_mpi|same_bits_tensor|same_bits_stages|same_bits_experts|same_bits_shared_experts|same_bits_masked|tensor_ranks|stages|slots|segments|overlap|saver|read_sums|trace'
+  engine+='|resume|rules|settings|run_folder|ends|signals|queue|accounting|odd_shapes|evaluate|metrics|pytorch_update'
   local profile='collective|sweep|ranks|ceilings'
-  local train='ends|lost_peer|paths|one_folder|same_settings|evaluate|command_line'
-  OMP_NUM_THREADS=1 OMP_THREAD_LIMIT=1 ctest --test-dir build/tsan --output-on-failure -j "$(nproc)" --no-tests=error -LE nightly </dev/null \
-    -R "^(($rooms)/|comm/($comm)($|[.])|engine/($engine)($|[.])|profile/($profile)$|train/($train)$)"
+  local train='ends|lost_peer|paths|one_folder|same_settings|evaluate|node_memory|command_line'
+  local which="^(($packages)/|base/($base)$|comm/($comm)($|[.])|model/($model)$|engine/($engine)($|[.])|profile/($profile)$|train/($train)$)"
+  cmake --preset tsan
+  local targets
+  mapfile -t targets < <(ctest --test-dir build/tsan --show-only=json-v1 -LE nightly -R "$which" | grep -o "$PWD/build/tsan/bin/[a-z0-9_]*" | sed 's,.*/,,' | sort -u)
+  cmake --build build/tsan --target programs "${targets[@]}"
+  OMP_NUM_THREADS=1 OMP_THREAD_LIMIT=1 ctest --test-dir build/tsan --output-on-failure -j "$(nproc)" --no-tests=error -LE nightly -R "$which" </dev/null
 }
 
 case ${1:-both} in
