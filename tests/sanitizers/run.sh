@@ -27,7 +27,7 @@ thread() {
   local engine='same_bits|same_bits_mpi|same_bits_tensor|same_bits_stages|same_bits_experts|same_bits_shared_experts|same_bits_masked|tensor_ranks|stages|slots|segments|overlap|saver|read_sums|trace'
   engine+='|resume|rules|settings|run_folder|ends|signals|queue|accounting|odd_shapes|evaluate|metrics|pytorch_update'
   local profile='collective|sweep|ranks|ceilings'
-  local train='ends|lost_peer|paths|one_folder|same_settings|evaluate|node_memory|command_line'
+  local train='ends|lost_peer|paths|run_folder_lock|settings_differ|evaluate|node_memory|command_line'
   local which="^(($packages)/|base/($base)$|comm/($comm)($|[.])|model/($model)$|engine/($engine)($|[.])|profile/($profile)$|train/($train)$)"
   cmake --preset tsan
   local targets

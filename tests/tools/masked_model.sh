@@ -1,6 +1,6 @@
 #!/bin/bash
 # A masked model from the command line: it learns, is evaluated as training recorded it, resumes, and is refused where it has no next token; a set's own mask and its words.
-# usage: masked.sh BIN_FOLDER
+# usage: masked_model.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 export TRAINYARD_DEVICE=cpu

@@ -1,6 +1,6 @@
 #!/bin/bash
 # What the guide says of parallel layouts is what partition-model says: the costs of ZeRO, tensor and pipeline parallelism, and which presets have how many lanes.
-# usage: degrees.sh BIN_FOLDER SOURCE_FOLDER
+# usage: parallelism_tables.sh BIN_FOLDER SOURCE_FOLDER
 PATH=$(realpath "$1"):$PATH
 guide=$(realpath "$2")/tools/guide
 . "$(dirname "$0")/../script.sh"

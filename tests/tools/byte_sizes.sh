@@ -1,6 +1,6 @@
 #!/bin/bash
 # Numbers for people in every program's tables, all bytes with --bytes; and a line of progress that fits 80 columns of a terminal.
-# usage: sizes.sh BIN_FOLDER
+# usage: byte_sizes.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 export TRAINYARD_DEVICE=cpu

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Ranks whose folders are not the same: another checkpoint under the same name, none at all, an output folder of their own. Nothing is trained, and nothing is set aside.
-# usage: shared_folders.sh BIN_FOLDER
+# usage: folders_differ.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 set -o pipefail

@@ -1,6 +1,6 @@
 #!/bin/bash
 # How train starts: a signal in its first moments, a start that fails, and --dry-run, which refuses what a start would refuse.
-# usage: starts.sh BIN_FOLDER [LIBRARY that sends the signal]
+# usage: startup.sh BIN_FOLDER [LIBRARY that sends the signal]
 PATH=$(realpath "$1"):$PATH
 early=${2-}
 . "$(dirname "$0")/../script.sh"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # shard-data for somebody who comes for the first time: packed inputs and pipes, what was refused and why, a missing validation split, and a stdout without room.
-# usage: first_hour.sh BIN_FOLDER
+# usage: refused_inputs.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 ulimit -f 100000

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Expert parallelism from the command line: a run whose ranks hold different experts has the numbers of one whose ranks hold all, also with nodes, by a plan and in an evaluation.
-# usage: experts.sh BIN_FOLDER
+# usage: expert_parallel.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 time_limit=200

@@ -1,6 +1,6 @@
 #!/bin/bash
 # shard-data --force replaces shard sets that it wrote, and nothing else: no thesis, no input, nothing behind a link.
-# usage: own_set.sh BIN_FOLDER
+# usage: force.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 ulimit -f 100000
