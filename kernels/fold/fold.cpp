@@ -1,4 +1,4 @@
-// Checks and dispatches the fold.
+// Checks and dispatches the ordered reduction.
 #include "kernels/fold/fold.h"
 
 #include "kernels/check.h"
@@ -24,7 +24,7 @@ void fold(tensor::Exec& exec, std::span<const void* const> pieces, base::View su
   const auto row = [&](const void* data) {
     return mat(base::View(const_cast<void*>(data), sum.dtype, {1, sum.count()}, sum.device));
   };
-  if (exec.on_gpu()) {  // one after the other: the same additions
+  if (exec.on_gpu()) {  // one launch for each piece, with the same additions
     for (const auto* data : pieces) {
       FoldArgs args{row(data), mat(sum), nullptr, round == base::ReductionRound::next, exec.threads()};
       exec.run([&exec, args] { TRAINYARD_CALL(exec, fold, args); });

@@ -1,4 +1,5 @@
-// Entry: one call in the ledger for as long as it lives, and the bytes an operation sends by its textbook algorithm.
+// Entry: one call in the ledger, open for as long as the object lives; and the bytes that an operation sends by its
+// textbook algorithm.
 #pragma once
 
 #include "libtrain/base/here_and_now.h"

@@ -1,6 +1,6 @@
 // Collectives over MPI. Data moves by point-to-point messages of our own, so that the ledger's bytes are the bytes on
-// the wire, or, between the ranks of one machine, by looking at one another's memory; sums that are handed to the
-// library (all_reduce, reduce_scatter) keep the library's order.
+// the wire. Ranks of one machine read one another's memory instead. Sums that MPI computes (all_reduce, reduce_scatter)
+// keep MPI's order.
 #include "kernels/fold/fold.h"
 #include "libtrain/comm/bytes.h"
 #include "libtrain/comm/entry.h"
@@ -27,7 +27,7 @@ SpinWait spin_wait_of(const tensor::Exec& exec, Waiting waiting) {
   return waiting == Waiting::asleep ? SpinWait::asleep() : SpinWait(exec);
 }
 
-// The library's own wait keeps a core busy.
+// Tests and sleeps, because MPI's own wait keeps a core busy.
 void complete(std::vector<MPI_Request>& requests, SpinWait wait) {
   const int count = static_cast<int>(requests.size());
   for (int done = count == 0 ? 1 : 0; done == 0;) {
@@ -36,7 +36,7 @@ void complete(std::vector<MPI_Request>& requests, SpinWait wait) {
   }
 }
 
-// Messages in flight; posts receives before sends, in parts below the limit, for complete().
+// Messages in flight, in parts up to the limit. Callers post receives before sends, then wait with complete().
 class Messages {
  public:
   Messages(MPI_Comm comm, std::vector<MPI_Request>& requests) : comm_(comm), requests_(requests) { requests_.clear(); }
@@ -68,7 +68,7 @@ void copy_bytes_of(char* to, const char* from, std::int64_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
-// MPI knows no bf16: its sums widen to f32 and round once for each addition.
+// MPI has no bf16, so these operations widen to f32 and round once for each addition.
 template <Reduction op> void combine_bf16(void* from, void* into, int* count, MPI_Datatype*) {
   const auto* in = static_cast<const base::bf16*>(from);
   auto* out = static_cast<base::bf16*>(into);
@@ -122,7 +122,7 @@ class MpiCommunicator : public Communicator {
     gather_range(exec, in, out, 0, in.count());
   }
 
-  // By messages: in round k every rank sends its shard to rank + k and receives that of rank - k.
+  // By messages: in step k every rank sends its shard to rank + k and receives the shard of rank - k.
   bool gather_range(tensor::Exec& exec, base::View in, base::View out, std::int64_t first,
                     std::int64_t count) override {
     exec.run([this, &exec, in, out, first, count] {
@@ -144,7 +144,7 @@ class MpiCommunicator : public Communicator {
     return true;
   }
 
-  // Where others can be looked at, their contributions are added where they lie.
+  // Where ranks can read one another's memory, contributions are added where they lie.
   bool add_contributions(tensor::Exec& exec, const Contributions& all) override {
     if (!node_) return false;
     exec.run([this, &exec, all, turns = std::vector(all.turns.begin(), all.turns.end())] {
@@ -185,7 +185,7 @@ class MpiCommunicator : public Communicator {
       if (in.bytes() <= message_limit.load())
         return check_mpi(MPI_Reduce_scatter_block(in.data, out.data, static_cast<int>(out.count()), type, sum, comm_),
                          "MPI_Reduce_scatter_block");
-      // The library counts all shards together in an int: larger ones go to their owners one by one.
+      // MPI counts all shards together in an int, so a larger input is reduced shard by shard, each to its owner.
       for (int owner = 0; owner < size_; ++owner) {
         const auto shard = elements_of(in, owner * out.count(), out.count());
         in_parts(shard, [&](void* data, int count) {
@@ -266,8 +266,8 @@ class MpiCommunicator : public Communicator {
       call(bytes_of(v) + at * width, static_cast<int>(std::min(most, v.count() - at)));
   }
 
-  // Waits without keeping a core until all are there, so that a call of the library that keeps a core busy has nobody
-  // to wait for.
+  // Waits until all ranks are here, without keeping a core busy. MPI's collectives keep a core busy while they wait,
+  // and after this they have nobody to wait for.
   void arrive(const tensor::Exec& exec, const char* operation, std::int64_t bytes) {
     if (size_ == 1) return;
     if (node_) {
@@ -289,7 +289,7 @@ class MpiCommunicator : public Communicator {
     kernels::fold(here(exec), shards_, sum, all.round);
   }
 
-  // As many threads, for work inside of work of `exec`.
+  // An Exec with as many threads as `exec`, for work inside a work item of `exec`.
   tensor::Exec& here(const tensor::Exec& exec) {
     if (!here_ || here_->threads() != exec.threads()) here_ = tensor::Exec::caller(nullptr, exec.threads());
     return *here_;
@@ -298,8 +298,8 @@ class MpiCommunicator : public Communicator {
   MPI_Comm comm_;
   std::vector<MPI_Request> requests_;
   Waiting waiting_;
-  std::unique_ptr<NodeMemory> node_;  // null: messages alone
-  std::vector<const void*> shards_;   // by turn
+  std::unique_ptr<NodeMemory> node_;  // null: messages only
+  std::vector<const void*> shards_;   // by position in the reduction order
   std::unique_ptr<tensor::Exec> here_;
 };
 

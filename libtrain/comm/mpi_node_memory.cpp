@@ -1,4 +1,4 @@
-// Ranks show one another a word, then, for each group, a shared segment.
+// Ranks of a machine show one another a word; then each group gets a shared segment.
 #include "libtrain/comm/mpi_node_memory.h"
 
 #include "libtrain/base/environment.h"
@@ -20,13 +20,14 @@ bool all_say(bool mine, MPI_Comm comm) {
   return said == 1;
 }
 
-// A limit of addresses counts what is mapped of others, so that it would be met in the middle of a run.
+// A limit on addresses also counts mappings of other ranks' memory, so a run would reach it only midway.
 bool has_room_for_others() {
   rlimit addresses{};
   return getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur == RLIM_INFINITY;
 }
 
-// A word that is neither on nor off is refused by programs with their other settings, by all ranks at once.
+// A value that is neither on nor off counts as off here. Programs refuse it with their other settings, on all ranks at
+// once.
 bool wanted() {
   try {
     return base::shared_memory_wanted();
@@ -35,7 +36,7 @@ bool wanted() {
   }
 }
 
-// Does this process see what each of the others has written?
+// Can this process read the word that each of the other ranks has written?
 bool sees_all(const std::vector<SharedPlace>& places, int rank) {
   try {
     for (std::size_t r = 0; r < places.size(); ++r) {
@@ -68,7 +69,7 @@ bool try_sharing(MPI_Comm node) {
   return shares;
 }
 
-// Data moves inside of calls only, also what was sent before.
+// MPI moves data only inside its calls, also data that was sent before.
 void let_the_library_work() {
   int there = 0;
   MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);

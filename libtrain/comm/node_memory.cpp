@@ -1,5 +1,5 @@
-// A shared segment of posts, and one counter at which all arrive: the kernel wakes who sleeps there, also in other
-// processes.
+// A shared segment of posts, and one counter at which all ranks arrive. The kernel wakes ranks that sleep there, also
+// in other processes.
 #include "libtrain/comm/node_memory.h"
 
 #include "libtrain/base/error.h"
@@ -22,7 +22,7 @@ namespace {
 using Word = std::atomic<std::uint32_t>;
 static_assert(Word::is_always_lock_free && sizeof(Word) == 4);
 
-// Until another process or thread changes the word, wakes, or the time is over.
+// Sleeps until another process or thread changes the word and wakes this one, or the time is over.
 void sleep_at(const Word& word, std::uint32_t while_it_is, double seconds) {
   timespec time{};
   time.tv_nsec = static_cast<long>(seconds * 1e9);
@@ -30,7 +30,7 @@ void sleep_at(const Word& word, std::uint32_t while_it_is, double seconds) {
 }
 void wake_all_at(const Word& word) { syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0); }
 
-// Whoever arrives wakes the sleepers, so that a sleep ends early only for what a library has to do.
+// In seconds. The last rank to arrive wakes the sleepers, so a sleep has to end earlier only for a library's progress.
 constexpr double longest_sleep = 4e-3;
 
 }  // namespace
@@ -57,7 +57,8 @@ NodeMemory::NodeMemory(std::string group, int rank, int size, void* block, std::
 
 NodeMemory::~NodeMemory() { munmap(block_, static_cast<std::size_t>(block_bytes(size_))); }
 
-// Who is at the next rendezvous already writes beside what others still read of this one; nobody is further ahead.
+// Posts alternate between two sets. A rank at the next rendezvous already writes while others still read the posts of
+// this one; no rank is further ahead.
 NodeMemory::Post& NodeMemory::post(int rank, std::uint32_t number) {
   auto* posts = reinterpret_cast<Post*>(reinterpret_cast<char*>(block_) + sizeof(Block));
   return posts[static_cast<std::ptrdiff_t>(number % 2) * size_ + rank];
@@ -71,7 +72,7 @@ void NodeMemory::arrive(const tensor::Exec& exec) {
     if (block_->sleepers.load() > 0) wake_all_at(block_->round);
     return;
   }
-  // Ranks that come together meet within a microsecond or two: sooner than the system gives the core to anyone.
+  // Ranks that come together meet within a microsecond or two, before the system gives the core to another thread.
   constexpr int looks_at_once = 64;
   for (int looks = 0; looks < looks_at_once; ++looks) {
     if (block_->round.load() != round) return;

@@ -1,4 +1,4 @@
-// The ordered reduction: shards travel to their owner, who adds them in ascending rank.
+// The ordered reduction: an all-to-all sends each shard to its owner, who adds the contributions in ascending rank.
 #include "kernels/fold/fold.h"
 #include "libtrain/base/error.h"
 #include "libtrain/comm/communicator.h"

@@ -1,4 +1,4 @@
-// Ranges travel as messages; what a rank has itself is copied.
+// Sends ranges as messages, and copies a rank's own part.
 #include "libtrain/comm/segments.h"
 
 #include "kernels/fold/fold.h"

@@ -1,4 +1,4 @@
-// How long a nap is, by what was waited and by what others do.
+// How long a thread sleeps, by how long it has waited and by what other threads do.
 #include "libtrain/comm/spin_wait.h"
 
 #include "libtrain/base/here_and_now.h"

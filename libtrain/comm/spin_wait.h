@@ -1,37 +1,37 @@
-// SpinWait: how a thread waits for another process without taking a core from whoever could work on it meanwhile.
+// SpinWait: how a thread waits for another process without taking a core from threads that could work meanwhile.
 #pragma once
 
 #include "libtrain/tensor/exec.h"
 
 namespace trainyard::comm {
 
-// What OMP_WAIT_POLICY says of all waiting of a process.
+// What OMP_WAIT_POLICY asks for in all waiting of this process; unsaid: neither active nor passive.
 enum class WaitPolicy { unsaid, active, passive };
 WaitPolicy wait_policy();
 
-// Of the process that waits: they have nothing to do before the wait is over, or they work meanwhile, it may be on this
-// very core.
+// The other threads of the waiting process. wait_too: they have nothing to do before the wait is over. work: they work
+// meanwhile, perhaps on this very core.
 enum class OtherThreads { wait_too, work };
 
-// How long to sleep, in seconds, once so many have been waited; 0: look again, when others have had the core. Grows
-// with what was waited, so that it delays by a small part of that, and is short enough for data to move meanwhile,
-// which it does inside of calls only. An active policy never sleeps, a passive one does so sooner.
+// Seconds to sleep after a wait of `waited_seconds`; 0: yield the core, then look again. The sleep grows with the wait,
+// so that it delays by a small part of the wait. It stays short, because data moves only inside calls. An active policy
+// never sleeps; a passive policy sleeps sooner.
 double nap_after(double waited_seconds, OtherThreads others, WaitPolicy policy);
 
-// Of one wait, which begins with it, by work of `exec`. Nobody asks who waits for a `caller` Exec: it is the thread
-// that would.
+// One wait by work of `exec`; it begins when this object is made. A `caller` Exec always counts as waited for, because
+// the waiting thread is its own.
 class SpinWait {
  public:
   explicit SpinWait(const tensor::Exec& exec);
-  // Who may never keep a core busy, whatever the policy says: several wait at the same time.
+  // A wait that never keeps a core busy, whatever the policy is, because several threads wait at the same time.
   static SpinWait asleep();
-  // After a look that found nothing: offers the core to others, or says for how long to sleep.
+  // Called after a look that found nothing. Yields the core and returns 0, or returns how many seconds to sleep.
   double nap();
-  void sleep();  // nap(), slept
+  void sleep();  // nap(), and sleeps that long
 
  private:
   explicit SpinWait(const tensor::Exec* exec);
-  const tensor::Exec* exec_;  // null: others always work
+  const tensor::Exec* exec_;  // null: the other threads count as working
   double start_;
 };
 

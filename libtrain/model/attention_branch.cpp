@@ -34,7 +34,7 @@ AttentionBranch::Heads AttentionBranch::split(base::View qkv, const plan::Widths
   return {qkv.columns(0, w.q), qkv.columns(w.q, w.kv), qkv.columns(w.q + w.kv, w.kv)};
 }
 
-// The site of a head is counted from that of the first head of all ranks.
+// Dropout sites are counted from the first head of all tensor-parallel ranks.
 kernels::AttentionShape AttentionBranch::geometry(const Step& step) const {
   const plan::Widths w(model_, step.collectives->ranks());
   kernels::AttentionShape a;
@@ -75,7 +75,7 @@ void AttentionBranch::forward(Step& step, const params::Lease& lease, const Save
                    output_bias_ < 0 ? base::View{} : lease.weight(output_bias_), w, output);
 }
 
-// Keeps the new rows; a first pass then is ordinary attention, a later one looks back.
+// Stores the new keys and values. A first pass is then ordinary attention; a later one attends to the cache.
 void AttentionBranch::attend_to_cache(Step& step, const Heads& heads, base::View attended, base::View logsumexp) const {
   auto& past = *step.past;
   const auto n = heads.q.rows();
@@ -96,7 +96,7 @@ void AttentionBranch::output_weight_gradient(Step& step, const params::Grads& gr
                                   output_bias_ < 0 ? base::View{} : grads.gradient(output_bias_));
 }
 
-// `place` gets the gradient of the attended values. d_output may lie where d_qkv does.
+// Writes the gradient of the attended values to `place`. d_output may lie where d_qkv does.
 void AttentionBranch::backward_to_qkv(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,
                                       base::View place, base::View d_qkv) const {
   const plan::Widths w(model_, step.collectives->ranks());
@@ -130,7 +130,7 @@ void AttentionBranch::weight_gradients(Step& step, const params::Grads& grads, b
   qkv_.weight_gradients(step, grads, t["qkv"], all_rows(step, t["normed"]));
 }
 
-// d_normed holds the gradient of the attended values before it gets its own.
+// d_normed first holds the gradient of the attended values, then its own.
 void AttentionBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                                const OutputGradient& gradient, const SavedSet& t, base::View d_normed) const {
   const plan::Widths w(model_, step.collectives->ranks());
@@ -139,7 +139,7 @@ void AttentionBranch::backward(Step& step, const params::Lease& lease, const par
   const auto d_qkv = workspace.allocate(step.dtype, {n, t["qkv"].cols()});
   const bool apart = step.collectives->ranks() > 1 && (step.collectives->sequence_parallel() || gradient.dropped(step));
   const auto rows = apart ? workspace.allocate(step.dtype, {n, model_.hidden}) : base::View{};
-  // With one rank that place is not needed yet.
+  // With one rank d_qkv serves as the place, because nothing is in it yet.
   const auto d_output = gradient.all_rows(step, apart ? rows : d_qkv.columns(0, std::min(model_.hidden, d_qkv.cols())));
   const AllRows normed(step, t["normed"]);
   output_weight_gradient(step, grads, d_output, t);

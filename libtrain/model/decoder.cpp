@@ -23,7 +23,8 @@ Flow Decoder::open(Step& step, Saved& saved) {
   return {saved.push(step.dtype, {step.collectives->own_rows(n), model_.hidden}), {}};
 }
 
-// Of a micro-batch that there is not, nobody computes what a block makes of its own.
+// For an empty micro-batch, blocks without experts for tokens of other ranks are skipped: the store replays their
+// accesses.
 bool Decoder::is_passed_over(std::size_t block, Step& step, Accesses accesses) const {
   if (!step.absent || blocks_[block]->works_for_others()) return false;
   step.store->pass_over(accesses_.at(block).*accesses);

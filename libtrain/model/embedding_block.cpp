@@ -1,5 +1,5 @@
-// The embedding: x = dropout(tokens[t] + positions[p]) (Radford et al. 2019, section 2.3; no positions with rotary
-// attention); of BERT (Devlin et al. 2019) x = dropout(norm(tokens[t] + positions[p] + segments[s])).
+// The embedding: x = dropout(tokens[t] + positions[p]) (Radford et al. 2019, section 2.3), without positions if
+// attention is rotary. BERT (Devlin et al. 2019): x = dropout(norm(tokens[t] + positions[p] + segments[s])).
 #include "libtrain/model/embedding_block.h"
 
 #include "kernels/cast/cast.h"
@@ -11,10 +11,10 @@ namespace trainyard::model {
 
 namespace {
 
-// The segments of as many tokens, in scratch of the caller's scope.
+// Segment indices of `rows` tokens, all 0, in scratch of the caller's scope.
 base::View first_segments(Step& step, std::int64_t rows) {
   const auto words = step.exec.scratch().allocate(base::DType::f32, {rows});
-  kernels::fill(step.exec, words, 0);  // whose bits are those of the whole number 0
+  kernels::fill(step.exec, words, 0);  // 0.0 has the bits of the integer 0
   return base::View(words.data, base::DType::i32, {rows}, words.device);
 }
 
@@ -57,7 +57,7 @@ void EmbeddingBlock::forward(Step& step, Flow& flow, Saved& saved) {
   if (dropout_.active(step)) kernels::dropout_forward(step.exec, dropout_.of(step), flow.main, flow.main);
 }
 
-// The row of a token comes from the rank that holds it.
+// Lookup in a sharded table: the row of a token comes from the rank that holds it.
 void EmbeddingBlock::look_up_together(Step& step, base::View table, base::View position_table, base::View out) const {
   const auto& collectives = *step.collectives;
   const auto n = step.micro.tokens.count();

@@ -1,4 +1,4 @@
-// All-to-alls of equal parts, whole or in parts.
+// All-to-alls between expert-parallel ranks: of one buffer in equal parts, or of many views.
 #include "libtrain/model/expert_collectives.h"
 
 #include "libtrain/base/error.h"
@@ -29,7 +29,8 @@ comm::NodeHops ExpertCollectives::hops() const {
 
 template <class Call> tensor::Event ExpertCollectives::cross(const Call& call, bool followed) const {
   auto& communication = context_->communication;
-  // A rank that idles makes no calls among tensor ranks for transfers to follow: those that came before go before.
+  // With an uneven last accumulation step, ranks with an empty micro-batch make no tensor-parallel collectives that
+  // transfers could follow. So waiting transfers are all issued before this call.
   if (const auto& batch = context_->shape.batch; batch.accumulation_groups() % batch.data_ranks != 0)
     context_->transfers.issue_all();
   communication.wait(context_->compute.record());

@@ -27,28 +27,30 @@ class ExpertCollectives {
   std::int64_t buffer() const { return buffer_; }
 
   int ranks() const { return context_ == nullptr ? 1 : group().size(); }
-  // `mine` has an equal part for each of the ranks, in their order; `theirs` gets what they have for this one, in the
-  // same order. Dense, of one size and dtype; in the order of the context's compute Exec. Collective; several ranks
-  // only. `followed`: other transfers may come behind it; not where only these ranks make the call.
+  // All-to-all: `mine` has an equal part for each of the ranks, in their order. `theirs` gets what each rank has for
+  // this one, in the same order. Both are dense, of one size and dtype. Runs in the order of the context's compute
+  // Exec. Collective; several ranks only. `followed`: waiting transfers of parameters and gradients may follow. False
+  // where other groups of ranks may not make this call.
   void swap(base::View mine, base::View theirs, bool followed = true) const {
     wait(begin_swap(mine, theirs, followed));
   }
-  // It is there for the compute Exec once `wait` was given what this returns; until then the compute Exec may work on
-  // other things.
+  // Begins the same. The compute Exec sees `theirs` once `wait` was given the returned event, and may do other work
+  // until then.
   tensor::Event begin_swap(base::View mine, base::View theirs, bool followed = true) const;
-  // The same in parts that lie anywhere: mine[i * ranks() + r] goes to rank r and is its theirs[i * ranks() + this
-  // rank]; of a part all are of one size.
+  // The same with parts anywhere in memory: mine[i * ranks() + r] goes to rank r and is its theirs[i * ranks() + this
+  // rank]. On all ranks the views of one i have one size.
   tensor::Event begin_swap(const std::vector<base::View>& mine, const std::vector<base::View>& theirs) const;
   void wait(const tensor::Event& event) const { context_->join(event); }
-  // i32 [1], in place: that of the rank that has most.
+  // All-reduce of i32 [1] in place, with the maximum over the ranks.
   void agree_on_most(base::View number) const;
   int rank() const { return context_ == nullptr ? 0 : group().rank(); }
 
-  // What a pass of a layer made beyond one round, and how many rounds its rows take; layers by their place among those
-  // that have experts.
+  // Counts one pass of a layer: `further`, its dispatch rounds beyond the first, and `rounds`, how many rounds its rows
+  // take. `layer`: its number among the layers with experts.
   void count_rounds(std::int64_t layer, const plan::FurtherRounds& further, std::int64_t rounds) const;
   const std::vector<plan::FurtherRounds>& further_rounds() const { return counted_->further; }
-  std::int64_t most_rounds() const { return counted_->most; }  // of a layer, since it was cleared; 0: there were none
+  // The most rounds of a layer since clear_most_rounds; 0: none.
+  std::int64_t most_rounds() const { return counted_->most; }
   void clear_most_rounds() { counted_->most = 0; }
   void clear_rounds() { *counted_ = {}; }
 
@@ -67,6 +69,6 @@ class ExpertCollectives {
   std::unique_ptr<Counted> counted_ = std::make_unique<Counted>();
 };
 
-const ExpertCollectives& own_experts();  // those of one rank
+const ExpertCollectives& own_experts();  // collectives of one rank
 
 }  // namespace trainyard::model

@@ -16,7 +16,7 @@ namespace trainyard::model {
 
 namespace {
 
-// In the accumulation dtype: a copy in scratch of the caller's scope where the working dtype is another one.
+// A weight in the accumulation dtype: a copy in scratch of the caller's scope if the working dtype is another one.
 base::View widened(Step& step, base::View weight) {
   const auto wide = shape_of(step).accumulation();
   if (weight.dtype == wide) return weight;
@@ -44,7 +44,8 @@ std::optional<FeedForwardBranch> feed_forward_beside(const BranchSpec& spec) {
   return FeedForwardBranch({model, spec.flat_group, spec.layer}, kind->prefix());
 }
 
-// The micro-batch's target tokens as f64 [1] where the step works; `place` gets them where nobody has put them there.
+// The micro-batch's number of target tokens, as f64 [1] where the step computes. If it is not there yet, it is written
+// to `place`.
 const double* targets_of(const Step& step, base::View place) {
   if (step.micro.counted_there) return step.micro.counted_there.ptr<double>();
   TRAINYARD_ASSERT(!step.exec.on_gpu(), "a micro-batch on a device without its number of counted targets");
@@ -83,7 +84,7 @@ kernels::GateChoice ExpertsBranch::choice_of(const SavedSet& t) {
   return {t["choices"], t["rows"], t["weights"], t["sources"], t["groups"], t["loads"], t["gate_losses"]};
 }
 
-// Those of one parameter lie one behind the other, equally far apart.
+// The views of one parameter in all experts lie one behind the other, equally far apart.
 template <class Borrowed>
 ExpertParameters ExpertsBranch::parameters_of(const Borrowed& borrowed, const Chunk& chunk) const {
   return [&borrowed, &chunk, held = plan::held_experts(model_)](int parameter) -> kernels::GroupedView {
@@ -181,7 +182,7 @@ base::View ExpertsBranch::crossing(Step& step, const SavedSet& t) const {
   return whole ? rows_like(step, t["dispatched"]) : base::View{};
 }
 
-// Of a chunk, whose rows of "dispatched" are there.
+// Runs the experts of a chunk, whose rows of "dispatched" have arrived.
 void ExpertsBranch::run_experts(Step& step, const params::Lease& own, const SavedSet& t, const Chunk& c,
                                 base::View made) const {
   const auto groups = worked_on(t);
@@ -198,7 +199,7 @@ void ExpertsBranch::input_gradients_of(Step& step, const params::Lease& own, con
                             t["dispatched"].row_range(c.first_row, c.rows), tensors_of(step, t, c), dx);
 }
 
-// The groups of a chunk lie source by source.
+// The groups of a chunk are ordered by source.
 void ExpertsBranch::weight_gradients_of(Step& step, const params::Grads& grads, const SavedSet& t, const Chunk& c,
                                         base::View dy, int source) const {
   const auto groups = worked_on(t);
@@ -253,9 +254,9 @@ void ExpertsBranch::backward_in_rounds(Step& step, const SavedSet& t) const {
   rounds_.backward(step, t, work);
 }
 
-// Rows and groups of this rank's tokens, in `sent`, go to the ranks that have their experts, theirs come, and what
-// experts make of them goes back: "results". The rows of all chunks are on their way while the first is worked on. Of a
-// micro-batch that there is not no rows are sent: whatever lies in their place, nobody looks at it.
+// Sends rows (`sent`) and groups of this rank's tokens to the ranks of their experts, receives theirs, computes, and
+// sends the results back ("results"). The rows of all chunks are in flight while the first chunk is computed. An empty
+// micro-batch has no rows: nobody reads what the buffers hold in their place.
 void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t, base::View sent) const {
   if (rounds_.made_in(step.pass)) return forward_in_rounds(step, t);
   const auto dispatched = t["dispatched"], results = own_results(step, t);
@@ -297,8 +298,8 @@ void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t, base:
   if (sends && chunks.size() == 1) collectives.swap(made, results);
 }
 
-// "results" has the gradient of what the experts made, then that of their rows, which goes back to other ranks while
-// weight gradients are made.
+// Before: "results" has the gradient of the experts' results. After: it has the gradient of the experts' input rows.
+// These go back to other ranks while weight gradients are computed.
 void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) const {
   if (rounds_.made_in(step.pass)) return backward_in_rounds(step, t);
   const auto results = own_results(step, t);
@@ -333,7 +334,7 @@ void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) cons
   if (!sends) tensor::copy(step.exec, dx, results);
 }
 
-// Of the experts of all tensor ranks.
+// Gathers the results of the experts of all tensor-parallel ranks.
 void ExpertsBranch::gather_results(Step& step, const SavedSet& t) {
   if (step.collectives->ranks() > 1) step.collectives->gather(own_results(step, t), t["results"]);
 }
@@ -374,7 +375,7 @@ void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedS
   }
   gather_results(step, t);
   const bool mixes = model_.experts.residual;
-  const auto first = step.collectives->first_row(t["rows"].rows()), own = output.rows();  // of the stream
+  const auto first = step.collectives->first_row(t["rows"].rows()), own = output.rows();  // this rank's rows
   kernels::expert_combine(step.exec, t["results"], t["rows"].row_range(first, own), t["weights"].row_range(first, own),
                           mixes ? t["mixed"] : output);
   if (!beside_) return;
@@ -394,7 +395,7 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
   const auto shape = shape_of(step);
   const auto n = t["rows"].rows(), k = model_.experts.top_k, first = collectives.first_row(n), own = d_normed.rows();
   const bool mixes = model_.experts.residual;
-  // Of all rows, where others have some of them.
+  // Room for the gradient of all rows: sequence parallelism gathers them there, and dropout needs a copy.
   const auto place = collectives.sequence_parallel() || gradient.dropped(step)
                          ? workspace.allocate(step.dtype, {n, model_.hidden})
                          : base::View{};
@@ -415,7 +416,7 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
     const auto d_weights = workspace.allocate(shape.accumulation(), {n, k}),
                d_logits = workspace.allocate(shape.accumulation(), {n, count_}),
                targets = workspace.allocate(base::DType::f64, {1});
-    const auto results = t["results"];  // its gradient takes its place, then that of the experts' input
+    const auto results = t["results"];  // overwritten by its gradient, then by the gradient of the experts' input
     kernels::expert_combine_backward(step.exec, d_output, results, t["rows"], t["sources"], t["weights"], results,
                                      d_weights);
     kernels::gate_backward(step.exec, gate_of(step), t["logits"], choice_of(t), d_weights,
@@ -432,8 +433,8 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
   kernels::add(step.exec, d_normed, more);
 }
 
-// The gradients of the gate's weight and of that of the mix, and that of the branch's input by way of these and of the
-// experts. Noise is on the gate's input alone.
+// Gradients of the weights of gate and mix, and the gradient of the branch's input through gate, mix and experts. Only
+// the gate's input has noise.
 void ExpertsBranch::gate_backward(Step& step, const params::Lease& lease, const params::Grads& grads, const SavedSet& t,
                                   base::View d_logits, base::View d_mix, base::View d_normed) const {
   using kernels::Transpose;

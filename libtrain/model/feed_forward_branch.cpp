@@ -64,7 +64,7 @@ void FeedForwardBranch::down_weight_gradient(Step& step, const params::Grads& gr
                                   down_bias_ < 0 ? base::View{} : grads.gradient(down_bias_));
 }
 
-// d_activated [n, ffn]: scratch where there is a gate.
+// d_activated [n, ffn]: scratch, used only with a gate.
 void FeedForwardBranch::backward_to_inner(Step& step, const params::Lease& lease, base::View d_output,
                                           const SavedSet& t, base::View d_activated, base::View d_inner) const {
   const auto inner = t[names_.inner];

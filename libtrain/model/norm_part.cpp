@@ -1,4 +1,4 @@
-// The norm at the mouth of a branch, forward and backward.
+// The norm before or behind a branch, forward and backward.
 #include "libtrain/model/norm_part.h"
 
 #include "kernels/cast/cast.h"
@@ -67,7 +67,7 @@ void NormPart::backward(Step& step, const params::Lease& lease, const NormGradie
                                grads.weight, into);
 }
 
-// Sums over the rows of all ranks, in the order of one rank that has them all.
+// With sequence parallelism: sums over the rows of all ranks, in the order of one rank that has them all.
 void NormPart::backward_rows(Step& step, const params::Lease& lease, const NormGradients& grads, base::View d_normed,
                              const SavedSet& t, base::View gradient) const {
   const auto into = d_normed.data == gradient.data ? kernels::Into::overwrite : kernels::Into::add;

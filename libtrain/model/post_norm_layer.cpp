@@ -15,14 +15,14 @@ std::vector<std::vector<plan::SavedTensor>> PostNormLayer::tensors(const Step& s
   return plan::layer_tensors(model_, shape_of(step), pass);
 }
 
-// Every sum is read by a norm, so there is nothing to leave out where the output is not read.
+// A norm reads every sum, so nothing can be left out if the output is unread.
 void PostNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
   const auto lease = step.store->lease(occurrence_);
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope scope(workspace);
-  const auto output = workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()});  // rows of the stream
+  const auto output = workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()});  // own rows
   const auto groups = tensors(step, step.pass);
-  const Sublayer* before = nullptr;  // its output waits to be added
+  const Sublayer* before = nullptr;  // its output is not added yet
   for (std::size_t i = 0; i < sublayers_.size(); ++i) {
     const PassTensors t(groups[i], step, saved);
     if (before == nullptr) {
@@ -38,7 +38,8 @@ void PostNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
   before->norm.forward_sum(step, lease, flow.main, output, before->residual.of(step), *t);
 }
 
-// With s = x + dropout(branch(x)), y = norm(s): ds is the norm's, dx = ds + the branch's.
+// With s = x + dropout(branch(x)) and y = norm(s): ds comes from the norm's backward, and dx = ds + the branch's input
+// gradient.
 void PostNormLayer::backward(Step& step, Flow& flow, Saved& saved) {
   const auto lease = step.store->lease(occurrence_);
   auto grads = step.store->grads(occurrence_);

@@ -16,7 +16,7 @@ std::vector<std::vector<plan::SavedTensor>> PreNormLayer::tensors(const Step& st
   return plan::layer_tensors(model_, shape_of(step), pass);
 }
 
-// All tensors of a branch and its norm, for backward.
+// All tensors of a branch and its norm, for backward. Recomputes the tensors that did not stay.
 SavedSet PreNormLayer::take(const Sublayer& s, const std::vector<plan::SavedTensor>& list, Step& step,
                             const params::Lease& lease, Saved& saved) const {
   const auto t = SavedSet::take_back(step, saved, list);
@@ -31,7 +31,8 @@ bool PreNormLayer::works_for_others() const {
                      [](const Sublayer& s) { return s.branch->works_for_others(); });
 }
 
-// It leases, saves and commits as ever, so that ranks stay in step; the branches leave out what is not for others.
+// Leases, saves and commits as usual, so that all ranks make the same calls. The branches compute only for tokens of
+// other ranks.
 void PreNormLayer::forward_for_others(Step& step, Saved& saved) {
   const auto lease = step.store->lease(occurrence_);
   const auto groups = tensors(step, step.pass);
@@ -55,8 +56,8 @@ void PreNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
   const auto lease = step.store->lease(occurrence_);
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope scope(workspace);
-  const auto output = workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()});  // rows of the stream
-  const Sublayer* before = nullptr;  // its output waits to be added
+  const auto output = workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()});  // own rows
+  const Sublayer* before = nullptr;  // its output is not added yet
   auto x = flow.main;
   const auto groups = tensors(step, step.pass);
   for (std::size_t i = 0; i < sublayers_.size(); ++i) {

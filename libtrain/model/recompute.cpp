@@ -8,8 +8,8 @@ namespace trainyard::model {
 
 namespace {
 
-// Leases each occurrence from the store below once, on first demand, and keeps it until the end of its own life;
-// gradients pass through. So a block that runs twice still leases in the order that the store was told.
+// Leases each occurrence from the store below once, at first demand, and holds the lease for its own lifetime.
+// Gradients pass through. So a block that runs twice still leases in the order that the store expects.
 class HeldStore : public params::ParameterStore {
  public:
   explicit HeldStore(params::ParameterStore& below) : below_(below) {}
@@ -33,7 +33,7 @@ class HeldStore : public params::ParameterStore {
   bool wanted(plan::Occurrence occurrence, int) override { return find(grads_, occurrence).lent.wanted(); }
   void commit(plan::Occurrence occurrence, int) override {
     find(grads_, occurrence).lent.commit();
-    grads_.remove_if([&](const auto& e) { return e.occurrence == occurrence; });  // those of the next source may follow
+    grads_.remove_if([&](const auto& e) { return e.occurrence == occurrence; });  // the next source's may follow
   }
 
  private:
@@ -67,7 +67,7 @@ class RecomputeBlock : public Block {
     while (saved.size() > kept) saved.pop();
   }
 
-  // The input stays where it is until the end: the forward pass before needed as much.
+  // The input stays on the stack until the end; the first forward needed as much memory.
   void backward(Step& step, Flow& flow, Saved& saved) override {
     Flow again = flow;
     again.main = saved.top();

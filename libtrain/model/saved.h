@@ -1,5 +1,5 @@
-// SavedSet, PassTensors: the saved tensors of one block by name, pushed and popped together from the list that its
-// description gives.
+// SavedSet, PassTensors: the saved tensors of one block by name. They are pushed and popped together, by the list in
+// the block's description.
 #pragma once
 
 #include "libtrain/model/block.h"
@@ -18,12 +18,12 @@ class SavedSet {
  public:
   static SavedSet push(Saved& saved, std::vector<plan::SavedTensor> list);
   static SavedSet pop(Saved& saved, std::vector<plan::SavedTensor> list);
-  // Pops for backward what a forward pass of the step kept of the list; with Recompute::selective there is room for
-  // the others again, which nobody has filled.
+  // Pops for backward the tensors of the list that forward kept. With Recompute::selective the other tensors have room
+  // again, but no values.
   static SavedSet take_back(const Step& step, Saved& saved, std::vector<plan::SavedTensor> list);
   void add(const SavedSet& more);
-  static SavedSet keep(Saved& saved, std::vector<plan::SavedTensor> list);  // for weight gradients to pop
-  // Rows [first, first + rows) of each of the tensors of the list, which this has too.
+  static SavedSet keep(Saved& saved, std::vector<plan::SavedTensor> list);  // leaves them for weight gradients to pop
+  // Rows [first, first + rows) of each tensor of `list`, which must be in this set.
   SavedSet row_range(const std::vector<plan::SavedTensor>& list, std::int64_t first, std::int64_t rows) const;
   base::View operator[](std::string_view name) const;  // the list must name it
   base::View find(std::string_view name) const;        // empty when the list does not name it
@@ -46,8 +46,8 @@ inline plan::MicroShape shape_of(const Step& step) {
           step.experts->buffer()};
 }
 
-// All rows of what this rank has the stream's rows of: itself, or gathered in scratch of the caller's scope while the
-// step works on.
+// All rows of a tensor of which this rank has its own rows. With sequence parallelism they are gathered in scratch of
+// the caller's scope, while the step computes. Otherwise it is the tensor itself.
 class AllRows {
  public:
   AllRows(const Step& step, base::View rows) : collectives_(*step.collectives), all_(rows) {
@@ -68,11 +68,12 @@ class AllRows {
 };
 inline base::View all_rows(const Step& step, base::View rows) { return AllRows(step, rows).get(); }
 
-// Those that always stay, then those that with Recompute::selective do not: these are popped alone.
+// The list with the tensors that always stay first. Behind them are the tensors that Recompute::selective recomputes,
+// so that these can be popped alone.
 std::vector<plan::SavedTensor> selective_order(const std::vector<plan::SavedTensor>& list);
 
-// In a forward pass: pushes the tensors; when it ends pops them, in evaluation all, so that it never needs more memory
-// than training, with Recompute::selective those that do not stay.
+// Pushes the tensors of a forward pass, and pops some when it ends. In evaluation it pops all, so that evaluation never
+// needs more memory than training. With Recompute::selective it pops the tensors that do not stay.
 class PassTensors {
  public:
   PassTensors(const std::vector<plan::SavedTensor>& list, const Step& step, Saved& saved);

@@ -1,4 +1,4 @@
-// Products in lanes, then the collective where their sums are added up.
+// Products in reduction lanes, then the collective that adds up their sums.
 #include "libtrain/model/shared_sum.h"
 
 #include "libtrain/model/tensor_collectives.h"

@@ -1,4 +1,4 @@
-// Collectives of the tensor group, joined by the compute Exec.
+// Tensor-parallel collectives, joined by the compute Exec.
 #include "libtrain/model/tensor_collectives.h"
 
 #include "kernels/lane_sum/lane_sum.h"
@@ -86,7 +86,7 @@ tensor::Event TensorCollectives::begin_add_up(base::View partial) const {
   return cross([&](auto& group, auto& exec) { comm::exchange_as(group, exec, "all_to_all", transfers); });
 }
 
-// Every rank adds up an equal run of elements; where rows are not shared these are then gathered.
+// Every rank adds up an equal range of elements. Without sequence parallelism the ranges are then gathered.
 void TensorCollectives::finish_add_up(const tensor::Event& exchanged, std::int64_t elements, base::View bias,
                                       base::View out) const {
   wait(exchanged);

@@ -1,7 +1,7 @@
-// TensorCollectives: the collectives of a block between its tensor-parallel ranks. With one rank each of them does
-// nothing. The backward pass of a block calls the adjoints of those of its forward pass: gathering rows and adding up
-// partial sums are adjoint (f and g of Shoeybi et al. 2019, "Megatron-LM"; with sequence parallelism g and g-bar of
-// Korthikanti et al. 2022, "Reducing activation recomputation").
+// TensorCollectives: the collectives of a block between its tensor-parallel ranks. With one rank each collective does
+// nothing. The backward pass of a block calls the adjoints of the collectives of its forward pass. Gathering rows and
+// adding up partial sums are adjoint (f and g of Shoeybi et al. 2019, "Megatron-LM"; with sequence parallelism g and
+// g-bar of Korthikanti et al. 2022, "Reducing activation recomputation").
 #pragma once
 
 #include "libtrain/base/view.h"
@@ -35,7 +35,7 @@ class TensorCollectives {
   tensor::Event begin_all_rows(base::View rows, base::View all) const;
   void wait(const tensor::Event& event) const;
   // out = the sum over ranks of `partial`, in the order of the reduction lanes (kernels/lane_sum), plus bias, rounded
-  // once: a reduce-scatter with sequence parallelism, an all-reduce otherwise. partial [partials * n, h] in the
+  // once. It is a reduce-scatter with sequence parallelism, an all-reduce otherwise. partial [partials * n, h] in the
   // accumulation dtype: the sums of this rank one after the other (plan::Widths). out [own rows, h]; both may be the
   // same view. Only for several ranks.
   void add_up(base::View partial, base::View bias, base::View out) const {
@@ -57,9 +57,9 @@ class TensorCollectives {
   params::StoreContext* context_ = nullptr;
   bool sequence_parallel_ = false;
   std::int64_t partials_ = 1;
-  base::View staging_;  // of the sums of all ranks in their order
+  base::View staging_;  // sums of all ranks, in their order
 };
 
-const TensorCollectives& one_rank();  // those of one rank: each does nothing
+const TensorCollectives& one_rank();  // collectives of one rank: each does nothing
 
 }  // namespace trainyard::model

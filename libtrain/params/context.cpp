@@ -1,4 +1,4 @@
-// Joining events with a clock, and views into flat groups.
+// Timed waits for events, gathers in segments, and views into flat groups.
 #include "libtrain/params/context.h"
 
 #include "libtrain/base/error.h"
@@ -9,14 +9,14 @@
 namespace trainyard::params {
 
 void StoreContext::join(const tensor::Event& event) {
-  if (event.state() == nullptr) return;  // nothing to wait for, and no span of it
-  if (compute.on_gpu()) {                // the stream waits, not this thread
+  if (event.state() == nullptr) return;  // nothing to wait for, so no trace span
+  if (compute.on_gpu()) {                // the GPU's stream waits, not this thread
     const base::TraceScope traced(base::traced::wait, "wait");
     const tensor::Span blocked(compute);
     return compute.wait(event);
   }
   if (event.done()) {
-    event.wait();  // rethrows what went wrong on the other thread
+    event.wait();  // rethrows an exception of the other thread
     return;
   }
   const base::TraceScope traced(base::traced::wait, "wait");
@@ -29,7 +29,7 @@ std::int64_t StoreContext::segments(int u, std::int64_t bytes) const {
   return plan::transfer_segments(bytes, group(u).size(), shape.topology, segment_bytes);
 }
 
-// Whole lines of memory, but for the last.
+// Every segment but the last has a multiple of 16 elements.
 std::pair<std::int64_t, std::int64_t> StoreContext::segment(std::int64_t shard, std::int64_t segments, std::int64_t i) {
   const auto edge = [&](std::int64_t k) { return k == segments ? shard : shard * k / segments / 16 * 16; };
   return {edge(i), edge(i + 1) - edge(i)};

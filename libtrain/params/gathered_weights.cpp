@@ -1,5 +1,5 @@
-// Stage 3: every rank holds its shards; a lease gathers the flat group into a slot, and the next ones are fetched ahead
-// along the stated order.
+// ZeRO 3: every rank holds its shards. A lease gathers the flat group into a slot. The flat groups of the next leases
+// are gathered ahead, in the announced order.
 #include "libtrain/params/weights.h"
 
 #include "libtrain/base/error.h"
@@ -26,8 +26,8 @@ class GatheredWeights : public Weights {
     next_pass_ = next_fetch_ = 0;
   }
 
-  // A fetch may be issued as soon as the lease before it that used the same slot is over. All fetches are added here,
-  // so their order between the other collectives is the same on every rank.
+  // A fetch (the gather for a lease) may be issued once the previous lease that used the same slot has ended. All
+  // fetches are added here, so their order among the other collectives is the same on every rank.
   void acquire(plan::Occurrence occurrence) override {
     const auto ahead = look_ahead(1 + static_cast<std::size_t>(c_.shape.gathered_layers));
     TRAINYARD_ASSERT(!order_.empty() && order_.front() == occurrence,
@@ -50,7 +50,7 @@ class GatheredWeights : public Weights {
     return flat_range(slot_of(flat_group).buffer, 0, c_.layout(flat_group).padded);
   }
   base::View own_shard(int flat_group) override { return shards_[static_cast<std::size_t>(flat_group)]; }
-  // Gathers to come see the new shards.
+  // Later gathers read the new shards.
   void shards_changed() override {
     begin_passes({});
     c_.communication.wait(c_.compute.record());
@@ -63,18 +63,18 @@ class GatheredWeights : public Weights {
     int flat_group;
     Transfers::Ticket arrives;
     tensor::Event released;
-    int open = 0;  // leases
+    int open = 0;  // leases that are open
   };
   Slot& slot_of(int flat_group) { return slots_[static_cast<std::size_t>(plan_.slot_of(flat_group))]; }
 
-  // How many of the next `wanted` leases there are: they are in order_ then, from the current one on.
+  // Extends order_ to the next `wanted` leases, the current one included. Returns how many there are.
   std::size_t look_ahead(std::size_t wanted) {
     for (; order_.size() < wanted && next_pass_ < leases_.passes.size(); ++next_pass_)
       for (const auto& occurrence : leases_.lists[leases_.passes[next_pass_]]) order_.push_back(occurrence);
     return std::min(order_.size(), wanted);
   }
 
-  // Neither an open lease nor one from the current one up to (not including) `index` uses the slot of order_[index].
+  // True if no open lease uses the slot of order_[index], and no lease in order_ before it does.
   bool slot_is_free(std::size_t index) {
     const auto& slot = slot_of(order_[index].flat_group);
     for (std::size_t i = 0; i < index; ++i)
@@ -100,9 +100,9 @@ class GatheredWeights : public Weights {
   std::vector<base::View> shards_;
   std::vector<Slot> slots_;
   plan::LeaseOrder leases_;
-  std::deque<plan::Occurrence> order_;  // those to come next
-  std::size_t next_pass_ = 0;           // of leases_: behind order_
-  std::size_t next_fetch_ = 0;          // of order_
+  std::deque<plan::Occurrence> order_;  // the next leases, the current one first
+  std::size_t next_pass_ = 0;           // index into leases_.passes: the first pass that is not in order_ yet
+  std::size_t next_fetch_ = 0;          // index into order_: the first lease whose fetch was not issued yet
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The fold: flat group buffers, local groups, and the ordered reduction into the owner's shard.
+// Gradient reduction: flat group buffers, local accumulation, and the ordered reduction into the owner's shard.
 #include "libtrain/params/gradients.h"
 
 #include "kernels/cast/cast.h"
@@ -19,7 +19,8 @@ GradientReduction::GradientReduction(StoreContext& c)
   const auto dtype = c.shape.gradient;
   for (int u = 0; u < c.flat_groups(); ++u) {
     const auto contributions = c.group(u).size() * c.set.contributions[static_cast<std::size_t>(u)];
-    // Who has a micro-batch in a round is counted along data; only a library's sum of full rounds needs no count.
+    // contributors() counts in data-parallel ranks who has a micro-batch in an accumulation step. Only a library's sum
+    // of full accumulation steps needs no count.
     TRAINYARD_ASSERT(
         contributions == c.shape.batch.data_ranks || (c.reduction == plan::Reduction::fast && c.group(u).size() > 1),
         "{} is reduced from {} contributions, but its micro-batches are those of {} ranks", c.flat_group(u).name,
@@ -47,8 +48,8 @@ GradientReduction::GradientReduction(StoreContext& c)
     turns_.push_back(static_cast<int>(base::turn_of_place(place, data, experts)));
 }
 
-// A local group starts in `whole` itself, so its first micro-batch needs no adding; stage 1 keeps its single
-// micro-batch there.
+// The first micro-batch of a local accumulation group is written into `whole` itself, so it needs no addition. Without
+// local accumulation ZeRO 1 writes every micro-batch there.
 bool GradientReduction::writes_into_whole(plan::Occurrence occurrence) const {
   if (c_.shape.batch.local_accumulation > 1) return position_.place == Place::first || position_.place == Place::only;
   return !plan(occurrence).flat_groups;
@@ -102,7 +103,7 @@ int GradientReduction::contributors(plan::Occurrence occurrence, int source) con
   return std::clamp(c_.shape.batch.contributors(position_.round) - source * ranks, 0, ranks);
 }
 
-// `gradient` is looked at where this rank contributes. Nobody makes a call for a source that has no micro-batch.
+// Reads `gradient` only if this rank contributes. If all micro-batches of a source are empty, no rank makes the call.
 Transfers::Ticket GradientReduction::reduce(plan::Occurrence occurrence, int source, base::View gradient) {
   const auto round = position_.round == 0 && source == 0 ? base::ReductionRound::first : base::ReductionRound::next;
   auto& group = c_.group(occurrence.flat_group);
@@ -118,7 +119,7 @@ Transfers::Ticket GradientReduction::reduce(plan::Occurrence occurrence, int sou
   }
   const int having = contributors(occurrence, source);
   if (having == 0) return 0;
-  if (group.size() == 1) {  // nothing travels: the team of the compute Exec adds
+  if (group.size() == 1) {  // nothing is sent: the OpenMP team of the compute Exec adds
     if (round == base::ReductionRound::next || gradient.data != total.data)
       comm::ordered_reduce_scatter(group, c_.compute, gradient, {}, total, round, 1);
     return 0;

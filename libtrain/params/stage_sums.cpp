@@ -1,4 +1,4 @@
-// One gather and one sum for each flat group.
+// One all-gather and one sum for each flat group that several pipeline stages hold.
 #include "libtrain/params/stage_sums.h"
 
 #include "kernels/cast/cast.h"

@@ -1,4 +1,4 @@
-// ParameterStore: where weights live and gradients go. The ZeRO stage is which store was built; no block ever asks.
+// ParameterStore: where weights are and gradients go. The ZeRO stage is how the store was built; no block knows it.
 #pragma once
 
 #include "libtrain/base/error.h"
@@ -14,8 +14,9 @@ namespace trainyard::params {
 
 class ParameterStore;
 
-// Whole weights of one flat group, in the working dtype, for as long as it lives. weight(slot) has the stored shape
-// (vocabulary rows rounded up to 128). Move-only; the destructor hands the gathered buffer back behind an event.
+// The whole weights of one flat group, in the working dtype, for as long as the lease lives. weight(slot) has the
+// stored shape (vocabulary rows rounded up to 128). Move-only. The destructor releases the gathered buffer, which may
+// be reused after an event.
 class Lease {
  public:
   Lease(ParameterStore& store, plan::Occurrence occurrence) : store_(&store), occurrence_(occurrence) {}
@@ -29,11 +30,11 @@ class Lease {
   plan::Occurrence occurrence_;
 };
 
-// Gradients of one occurrence of one flat group for one micro-batch, in the gradient dtype (f32; f64 when the working
-// dtype is f64), stored shapes. The block overwrites every element of every slot (beta = 0), then calls commit()
-// exactly once. Padding rows must be zero. Of experts that ranks share they are those of one rank's tokens, the source:
-// the block makes and commits them source by source, all of them (plan::contributions_of), as there is room for one at
-// a time.
+// The gradients of one occurrence of a flat group for one micro-batch, with stored shapes. They have the gradient
+// dtype: f32, or f64 when the working dtype is f64. The block overwrites every element of every slot (beta = 0), then
+// calls commit() exactly once. Padding rows must be zero.
+// Experts that ranks share have one such object for each source, a rank whose tokens came here. The block computes and
+// commits all sources one after the other (plan::contributions_of), because there is memory for one at a time.
 class Grads {
  public:
   Grads(ParameterStore& store, plan::Occurrence occurrence, int source)
@@ -43,10 +44,12 @@ class Grads {
     other.store_ = nullptr;
   }
   Grads& operator=(Grads&&) = delete;
-  ~Grads() noexcept(false);  // throws std::logic_error if it was not committed, unless an exception that was thrown in
-                             // its life is in flight
+  // Throws std::logic_error if commit() was not called, unless an exception that was thrown in its lifetime is in
+  // flight.
+  ~Grads() noexcept(false);
   base::View gradient(int slot) const;
-  // Not where the source has no micro-batch: then nothing need be overwritten, and what is there counts for nothing.
+  // False if the source has an empty micro-batch. Then nothing need be overwritten, and the contents of the buffer are
+  // not used.
   bool wanted() const;
   void commit();
 
@@ -54,7 +57,7 @@ class Grads {
   ParameterStore* store_;
   plan::Occurrence occurrence_;
   int source_;
-  int exceptions_;  // in flight when it was made
+  int exceptions_;  // uncaught exceptions when it was made
 };
 
 class ParameterStore {
@@ -68,7 +71,7 @@ class ParameterStore {
     open(occurrence, source);
     return Grads(*this, occurrence, source);
   }
-  // What a block would do in that order, on a rank that has no micro-batch where others have one (model::Step::absent).
+  // Replays the leases and commits of a block, in that order, for an empty micro-batch (model::Step::absent).
   virtual void pass_over(std::span<const plan::Access>) {
     TRAINYARD_ASSERT(false, "a micro-batch that is not there, in a store that knows none");
   }
@@ -76,10 +79,10 @@ class ParameterStore {
  protected:
   friend class Lease;
   friend class Grads;
-  virtual void acquire(plan::Occurrence occurrence) = 0;  // blocks until the flat group's weights are whole
+  virtual void acquire(plan::Occurrence occurrence) = 0;  // blocks until the weights are gathered
   virtual void give_back(plan::Occurrence occurrence) = 0;
   virtual base::View weight(plan::Occurrence occurrence, int slot) = 0;
-  virtual void open(plan::Occurrence occurrence, int source) = 0;  // blocks until a flat group gradient buffer is free
+  virtual void open(plan::Occurrence occurrence, int source) = 0;  // blocks until a gradient buffer is free
   virtual base::View gradient(plan::Occurrence occurrence, int source, int slot) = 0;
   virtual bool wanted(plan::Occurrence, int /*source*/) { return true; }
   virtual void commit(plan::Occurrence occurrence, int source) = 0;

@@ -1,4 +1,4 @@
-// WeightStore: weights alone, at any ZeRO stage: for passes that take no gradient.
+// WeightStore: a store of weights alone, at any ZeRO stage, for passes without gradients.
 #pragma once
 
 #include "libtrain/params/store.h"
@@ -9,13 +9,13 @@
 
 namespace trainyard::params {
 
-// Of the context's arenas it uses `parameters` and, at stage 3, `gathered`. Methods are called by the compute thread,
-// in the same order on every rank.
+// Uses the context's arenas `parameters` and, with ZeRO 3, `gathered`. The compute thread calls the methods, in the
+// same order on every rank.
 class WeightStore : public ParameterStore {
  public:
   explicit WeightStore(StoreContext& context)
       : c_(context), weights_(context.shape.zero == 3 ? make_gathered_weights(context) : make_whole_weights(context)) {}
-  // A pass over one micro-batch; `leases` are the leases to come in order (plan::evaluation_accesses).
+  // Begins a pass over one micro-batch. `leases`: the leases to come, in order (plan::evaluation_accesses).
   void begin_evaluation(std::span<const plan::Occurrence> leases) { weights_->begin_pass(leases); }
   Weights& weights() { return *weights_; }
 

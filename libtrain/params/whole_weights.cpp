@@ -1,5 +1,5 @@
-// Stages 0, 1 and 2: every rank holds all weights. After an update the next pass gathers the shards, flat group by flat
-// group as it will lease them, and a lease waits for its own.
+// ZeRO 0, 1 and 2: every rank holds all weights. After an update the next pass gathers the shards, flat group by flat
+// group, in the order of its leases. A lease waits for its own flat group.
 #include "libtrain/params/weights.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ class WholeWeights : public Weights {
     for (int u = 0; u < c.flat_groups(); ++u)
       wholes_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).padded}));
   }
-  // All gathers are added here, so what the engine agrees on between two passes does not stand in a queue behind them.
+  // All gathers are added here, so agreements of the engine between two passes do not queue behind them.
   void begin_passes(const plan::LeaseOrder& leases) override {
     if (!changed_) return;
     changed_ = false;

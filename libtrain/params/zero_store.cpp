@@ -12,8 +12,8 @@ namespace trainyard::params {
 
 namespace {
 
-// The values of elements [first, first + count) of what a rank holds of one parameter: each is that of its logical
-// index, whatever the layout. Stored rows beyond the logical ones stay zero.
+// Computes elements [first, first + count) of a rank's part of one parameter. A value depends on the logical index,
+// whatever the layout. Stored rows beyond the logical ones stay zero.
 void make_values(const plan::Parameter& p, const plan::HeldPart& part, std::uint64_t seed, std::int64_t first,
                  std::int64_t count, float* out) {
   std::fill(out, out + count, 0.0f);
@@ -36,7 +36,7 @@ ZeroStore::ZeroStore(StoreContext& c)
       stage_sums_(c), states_(c, *weights_) {
   for (int u = 0; u < c.flat_groups(); ++u)
     counted_.push_back(c.set.borrowed[static_cast<std::size_t>(u)]
-                           ? std::vector<plan::ShardRange>{}  // its owner counts it
+                           ? std::vector<plan::ShardRange>{}  // the stage that owns it counts it
                            : plan::normed_ranges(c.flat_group(u), c.layout(u), c.world.topology, c.world.rank));
 }
 
@@ -51,7 +51,7 @@ std::span<const base::View> ZeroStore::counted_gradients() {
 void ZeroStore::initialize(std::uint64_t seed) {
   struct Job {
     const plan::Parameter* parameter;
-    std::int64_t first, count;  // of what this rank holds of it
+    std::int64_t first, count;  // in this rank's part of the parameter
     float* out;
   };
   std::vector<Job> jobs;
@@ -61,13 +61,13 @@ void ZeroStore::initialize(std::uint64_t seed) {
   for (int u = 0; u < c_.flat_groups(); ++u) {
     const auto& layout = c_.layout(u);
     const auto begin = c_.group(u).rank() * layout.shard;
-    // Values are made on the host, by the one code path that defines them.
+    // The host computes the values, by the one code path that defines them.
     if (on_gpu) made.emplace_back(static_cast<std::size_t>(layout.shard), 0.0f);
     auto* master = on_gpu ? made.back().data() : states_.master_shard(u).ptr<float>();
     for (const auto& view : {states_.m_shard(u), states_.v_shard(u)})
       if (on_gpu) tensor::clear(c_.compute, view);
       else tensor::clear_untouched(view);
-    std::int64_t end = 0;  // of what has a value; what lies between is zero
+    std::int64_t end = 0;  // end of the values so far; gaps between them are zero
     for (const auto& held : plan::held_ranges(layout, begin, begin + layout.shard)) {
       std::fill(master + end, master + held.at, 0.0f);
       end = held.at + held.count;
@@ -90,8 +90,8 @@ void ZeroStore::initialize(std::uint64_t seed) {
   shards_loaded();
 }
 
-// Leases are open as long as those of ranks that compute, as what is fetched ahead depends on it: that of a layer while
-// what its branch has of its own is leased.
+// Leases are open as long as on ranks that compute, because gathering ahead depends on it. So a layer's lease stays
+// open while a branch's own flat group is leased.
 void ZeroStore::idle(std::span<const plan::Access> accesses, GradientReduction::Position position) {
   using Kind = plan::Access::Kind;
   const auto inside = [&](std::size_t i) {
@@ -110,8 +110,7 @@ void ZeroStore::idle(std::span<const plan::Access> accesses, GradientReduction::
   }
 }
 
-// The gaps between parameters and the padding at the end of a flat group are zero, so that norms and shards see zeros
-// there.
+// Zeroes the gaps between parameters and the padding at the end of a flat group, because norms and shards include them.
 void ZeroStore::clear_gaps(plan::Occurrence occurrence, int source) {
   const auto& layout = c_.layout(occurrence.flat_group);
   const auto all = gradients_.whole(occurrence, source);
