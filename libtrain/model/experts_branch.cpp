@@ -107,19 +107,19 @@ std::vector<ExpertsBranch::Chunk> ExpertsBranch::chunks_of(const SavedSet& t) co
 }
 
 std::vector<base::View> ExpertsBranch::by_ranks(const Step& step, const Chunk& chunk, base::View whole,
-                                                std::int64_t flat_group) const {
+                                                std::int64_t rows_each) const {
   std::vector<base::View> out;
   for (int r = 0; r < step.experts->ranks(); ++r)
-    out.push_back(whole.row_range((r * plan::held_experts(model_) + chunk.first_expert) * flat_group,
-                                  chunk.experts * flat_group));
+    out.push_back(whole.row_range((r * plan::held_experts(model_) + chunk.first_expert) * rows_each,
+                                  chunk.experts * rows_each));
   return out;
 }
 
 std::vector<base::View> ExpertsBranch::by_chunks(const Step& step, const Chunk& chunk, base::View whole,
-                                                 std::int64_t flat_group) const {
+                                                 std::int64_t rows_each) const {
   std::vector<base::View> out;
   for (int r = 0; r < step.experts->ranks(); ++r)
-    out.push_back(whole.row_range((chunk.first_group + r * chunk.experts) * flat_group, chunk.experts * flat_group));
+    out.push_back(whole.row_range((chunk.first_group + r * chunk.experts) * rows_each, chunk.experts * rows_each));
   return out;
 }
 

@@ -47,12 +47,12 @@ class ExpertsBranch : public Branch {
     std::int64_t rows = 0, first_row = 0, groups = 0, first_group = 0, experts = 0, first_expert = 0;
   };
   std::vector<Chunk> chunks_of(const SavedSet& tensors) const;
-  // One view of a chunk for each expert-parallel rank, with `flat_group` rows for each expert. by_ranks: `whole` lies
+  // One view of a chunk for each expert-parallel rank, with `rows_each` rows for each expert. by_ranks: `whole` lies
   // rank by rank, as this rank's tokens have it. by_chunks: `whole` lies chunk by chunk, as the experts have it.
   std::vector<base::View> by_ranks(const Step& step, const Chunk& chunk, base::View whole,
-                                   std::int64_t flat_group) const;
+                                   std::int64_t rows_each) const;
   std::vector<base::View> by_chunks(const Step& step, const Chunk& chunk, base::View whole,
-                                    std::int64_t flat_group) const;
+                                    std::int64_t rows_each) const;
   template <class Borrowed> ExpertParameters parameters_of(const Borrowed& borrowed, const Chunk& chunk) const;
   SavedSet tensors_of(const Step& step, const SavedSet& tensors, const Chunk& chunk) const;  // of the chunk's experts
   base::View worked_on(const SavedSet& tensors) const;  // groups of rows that this rank's experts compute

@@ -36,11 +36,11 @@ std::vector<Run> seen_runs(const kernels::TileView& list, std::int64_t head, std
   return runs;
 }
 
-// Calls `shard` for the rows of positions [begin, end) of a ring, run by run: one run, or two.
-template <class Shard> void over_ring(std::int64_t begin, std::int64_t end, std::int64_t rows, const Shard& shard) {
+// Calls `run` for the rows of positions [begin, end) of a ring, run by run: one run, or two.
+template <class Run> void over_ring(std::int64_t begin, std::int64_t end, std::int64_t rows, const Run& run) {
   while (begin < end) {
     const auto n = std::min(end - begin, rows - begin % rows);
-    shard(begin % rows, begin, n);
+    run(begin % rows, begin, n);
     begin += n;
   }
 }

@@ -44,7 +44,7 @@ class HeldStore : public params::ParameterStore {
   template <class T> static Entry<T>& find(std::list<Entry<T>>& entries, plan::Occurrence occurrence) {
     for (auto& e : entries)
       if (e.occurrence == occurrence) return e;
-    base::invariant_failed(__FILE__, __LINE__, "use is open",
+    base::invariant_failed(__FILE__, __LINE__, "occurrence is open",
                            fmt::format("flat group {} occurrence {}", occurrence.flat_group, occurrence.index));
   }
   params::ParameterStore& below_;

@@ -1,4 +1,4 @@
-// The access order of a micro-batch, from that of each block.
+// The access order of a micro-batch, made from the order of each block.
 #include "libtrain/plan/accesses.h"
 
 #include "libtrain/base/error.h"
@@ -9,7 +9,7 @@ namespace trainyard::plan {
 
 namespace {
 
-// Of the blocks of a chunk, in their order.
+// The blocks of a chunk, in order.
 std::vector<PlacedBlock> blocks_of(const ModelPart& part, int chunk) {
   auto blocks = placed_blocks(part);
   std::erase_if(blocks, [&](const PlacedBlock& block) { return block.chunk != chunk; });
@@ -36,7 +36,7 @@ std::vector<Access> evaluation_accesses(const ModelPart& part, int chunk) {
 
 namespace {
 
-// Of the accesses of backward those that `takes` a block's step.
+// The accesses of backward, last block first, for which takes(block, step) holds.
 template <class Takes> std::vector<Access> in_reverse(const ModelPart& part, int chunk, const Takes& takes) {
   std::vector<Access> out;
   const auto blocks = blocks_of(part, chunk);

@@ -1,4 +1,4 @@
-// Judges layouts.
+// Checks sparse layouts.
 #include "libtrain/plan/attention_problems.h"
 
 #include "libtrain/base/error.h"
@@ -22,7 +22,7 @@ struct KeyReaders {
   const char* key;
   std::vector<std::string> layouts;
 };
-// Who reads a key. The others say what all layouts read.
+// The layouts that read a key. Every layout reads the keys that are not listed here.
 const std::vector<KeyReaders>& readers() {
   static const std::vector<KeyReaders> all = {
       {"attention-block", {"fixed", "variable", "bigbird", "longformer", "sliding", "file"}},
@@ -80,7 +80,7 @@ void fixed_problems(const AttentionConfig& a, std::vector<std::string>& out) {
     out.push_back(fmt::format("attention-patterns {} are of different heads: say attention-per-head on", a.patterns));
 }
 
-// One thing that is wrong with the blocks that a file gave; empty where nothing is.
+// One problem of the blocks that a file gave; empty if there is none.
 std::string file_problem(const ModelConfig& m) {
   const auto& a = m.attention;
   if (a.file_blocks.empty())
@@ -112,7 +112,7 @@ std::string file_problem(const ModelConfig& m) {
   return {};
 }
 
-// Lists count in 32 bits and are made block by block, so that there is a bound.
+// Lists count in 32 bits and are made block by block, so their size has a bound.
 std::string layout_too_large(const ModelConfig& m) {
   const auto sequence = longest_sequence(m);
   constexpr double most_side = 8192;

@@ -1,4 +1,4 @@
-// The registry of kinds, and what most kinds have in common.
+// The registry of kinds, and the defaults of most kinds.
 #include "libtrain/plan/block_kind.h"
 
 #include "libtrain/base/error.h"

@@ -57,7 +57,7 @@ BlockRange one_range(std::string_view s, std::string_view whole) {
 BlockRanges block_ranges(const std::string& text) {
   BlockRanges out;
   if (without_blanks(text).empty()) return out;
-  for (const auto shard : split_at(text, ',')) out.push_back(one_range(without_blanks(shard), text));
+  for (const auto piece : split_at(text, ',')) out.push_back(one_range(without_blanks(piece), text));
   if (static_cast<std::int64_t>(out.size()) > most_ranges) refuse_blocks(text);
   return out;
 }
@@ -68,8 +68,8 @@ std::vector<std::vector<BlockRanges>> file_rows(const std::string& text) {
     auto& rows = heads.emplace_back();
     for (const auto row : split_at(head, ';')) {
       auto& ranges = rows.emplace_back();
-      for (const auto shard : split_at(row, ' '))
-        if (!shard.empty()) ranges.push_back(one_range(shard, row));
+      for (const auto piece : split_at(row, ' '))
+        if (!piece.empty()) ranges.push_back(one_range(piece, row));
     }
   }
   return heads;

@@ -1,4 +1,4 @@
-// Composes the bytes of weights, activations and workspace.
+// Adds up the bytes of weights, activations and workspace.
 #include "libtrain/plan/evaluation.h"
 
 #include "libtrain/plan/expert_nodes.h"

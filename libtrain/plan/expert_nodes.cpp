@@ -1,4 +1,4 @@
-// What two hops send, need, and when they cannot be.
+// What a hierarchical all-to-all sends and needs, and when it is impossible.
 #include "libtrain/plan/expert_nodes.h"
 
 #include "libtrain/base/aligned.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view all_to_all = "all_to_all";
 
-// Nodes that so many ranks can be, nearest to `asked`; 1: there are none.
+// The node size nearest to `asked` that so many ranks can have; 1: there is none.
 int nearest_node(int ranks, int asked) {
   int best = 1;
   for (int node = 2; node < ranks; ++node)

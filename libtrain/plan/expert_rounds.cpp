@@ -1,4 +1,4 @@
-// What rounds of experts need, send and cost.
+// What dispatch rounds need, send and cost.
 #include "libtrain/plan/expert_rounds.h"
 
 #include "libtrain/base/aligned.h"
@@ -26,7 +26,7 @@ std::int64_t bytes_of_rows(const ModelConfig& m, const MicroShape& s) {
 }
 std::int64_t bytes_of_groups(const ModelConfig& m) { return 2 * expert_count(m) * index_bytes; }
 
-// Rounds that so many groups of one destination take, of so many rows each.
+// Rounds for `groups` groups of `rows` rows each to one destination, if a round has room for `room` rows.
 std::int64_t rounds_of(std::int64_t groups, std::int64_t rows, std::int64_t room) {
   const auto together = std::max<std::int64_t>(1, room / std::max<std::int64_t>(1, rows));
   return (groups + together - 1) / together;
@@ -38,7 +38,7 @@ ModelConfig layer_of(const Plan& p, std::int64_t layer) {
   return m;
 }
 
-// The layers of the model that have experts.
+// The numbers of the model's layers that have experts.
 std::vector<std::int64_t> layers_with_experts(const ModelConfig& m) {
   std::vector<std::int64_t> out;
   for (std::int64_t layer = 0; layer < m.layers; ++layer)
@@ -46,7 +46,8 @@ std::vector<std::int64_t> layers_with_experts(const ModelConfig& m) {
   return out;
 }
 
-// Of a layer; those of a pyramid may hold fewer experts than a token goes to.
+// The most of any layer. With a different number of experts in each layer, a rank may hold fewer experts than a token
+// chooses.
 std::int64_t most_round_rows(const Plan& p) {
   std::int64_t most = 0;
   for (const auto layer : layers_with_experts(p.model))

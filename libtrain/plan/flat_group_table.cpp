@@ -35,7 +35,7 @@ FlatGroupTable::FlatGroupTable(const ModelPart& part, const Topology& topology) 
     const auto first = entries_.size();
     add(segment.kind->flat_groups(segment.model, segment.first), segment.times, false);
     std::vector<FlatGroupEntry*> used;
-    std::vector<std::int64_t> shares;  // of the occurrences in all blocks of the segment, those of one flat group
+    std::vector<std::int64_t> shares;  // how many occurrences of the segment's blocks one flat group has
     for (const auto& occurrence : segment.kind->occurrences(segment.model)) {
       const bool own = occurrence.own >= 0;
       const auto entry = own ? entries_.begin() + static_cast<std::ptrdiff_t>(first) + occurrence.own
@@ -92,12 +92,12 @@ std::int64_t FlatGroupTable::largest_shared() const {
   return n;
 }
 
-// The flat groups before the layers and behind them have slots in the order of the flat groups; the layers, which lie
-// together, theirs between.
+// The flat groups before and after the layers have slots in their order. The slots of layers lie together, between
+// them.
 SlotPlan::SlotPlan(const FlatGroupTable& table, int gathered_layers,
                    const std::function<bool(const FlatGroupEntry&)>& has_buffer)
     : slot_of_(static_cast<std::size_t>(table.flat_groups())) {
-  struct Rotation {  // of the flat groups of layers that have one place in their block
+  struct Rotation {  // for the flat groups of layers with the same place in their block
     std::int64_t flat_groups = 0, seen = 0;
     int first = 0, slots = 1;
     bool takes_turns = false;  // some flat group has several contributions

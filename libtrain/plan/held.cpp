@@ -1,4 +1,4 @@
-// Places of ranks, and ranges of flat groups.
+// Indices of ranks in groups, and ranges of flat groups.
 #include "libtrain/plan/held.h"
 
 namespace trainyard::plan {

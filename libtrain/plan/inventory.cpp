@@ -1,4 +1,4 @@
-// Blocks in order, each once or one by one.
+// The blocks of a model in order, as segments or one by one.
 #include "libtrain/plan/inventory.h"
 
 #include "libtrain/base/error.h"
@@ -10,7 +10,7 @@ namespace trainyard::plan {
 
 namespace {
 
-// Those of items [begin, end), each cut to them.
+// The segments of items [run.begin, run.end).
 std::vector<Segment> segments_of(const ModelConfig& m, Items run, int chunk, ExpertShare experts) {
   std::vector<Segment> out;
   const auto one = [&](Part part, const char* kind) { return Segment{part, &block_kind(kind), m, 1, 0, chunk}; };
@@ -60,7 +60,7 @@ std::vector<Segment> segments(const ModelPart& p) {
 
 std::vector<FlatGroup> borrowed_flat_groups(const ModelPart& p, const Segment& segment) {
   std::vector<FlatGroup> out;
-  std::vector<Segment> here;  // asked for only where something is borrowed: segments may be as many as layers
+  std::vector<Segment> here;  // filled only if something is borrowed: there may be as many segments as layers
   for (const auto& occurrence : segment.kind->occurrences(segment.model)) {
     if (occurrence.own >= 0) continue;
     if (here.empty()) here = segments(p);
@@ -124,7 +124,7 @@ std::int64_t parameter_count(const ModelConfig& m) {
 
 namespace {
 
-// Of the layers that have experts, what `of` makes of the parameters of all experts of one.
+// Sums, over the layers with experts, of(the layer's model, the parameters of all its experts).
 template <class Of> std::int64_t sum_over_experts(const ModelConfig& m, const Of& of) {
   std::int64_t n = 0;
   for (const auto& segment : segments(m)) {

@@ -1,4 +1,4 @@
-// Composes the bytes of states, activations and workspace.
+// Adds up the bytes of states, activations and workspace.
 #include "libtrain/plan/memory.h"
 
 #include "libtrain/base/error.h"
@@ -21,8 +21,9 @@ int gpu_communicators(const Topology& topology, int chunks) {
        {Axis::data, Axis::tensor, Axis::expert_data, Axis::expert, Axis::expert_outer, Axis::expert_inner})
     all += topology.size(axis) > 1 ? 1 : 0;
   const int stages = topology.size(Axis::pipe);
-  if (topology.size(Axis::data) < topology.world()) ++all;  // results
-  // Two queues for each neighbour; the first and the last stage have one for what both hold, and in a ring four queues.
+  if (topology.size(Axis::data) < topology.world()) ++all;  // for results of all ranks
+  // Two queues for each neighbour. The first and the last stage have one communicator for the flat groups that both
+  // hold. In a ring every stage has four queues.
   if (stages > 1) all += chunks > 1 ? 5 : stages == 2 ? 3 : 4;
   return all;
 }

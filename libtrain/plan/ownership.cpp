@@ -1,4 +1,4 @@
-// Who counts what, by coordinates.
+// Which rank counts which ranges, from coordinates.
 #include "libtrain/plan/ownership.h"
 
 #include "libtrain/plan/held.h"

@@ -1,5 +1,5 @@
-// Ownership: what a rank counts of a flat group's gradients, and saves of its states, where the whole world does so
-// with every logical parameter once.
+// Ownership: which of a flat group's gradients a rank counts, and which of its states it saves, so that all ranks
+// together count and save every logical parameter once.
 #pragma once
 
 #include "libtrain/plan/topology.h"
@@ -16,11 +16,11 @@ struct ShardRange {
   bool operator==(const ShardRange&) const = default;
 };
 
-// What the rank is the first holder of (plan/held.h). Ranges ascend; a shard that is counted whole is one range, with
-// the gaps and the padding, where everything is zero.
+// The ranges of which the rank is the first holder (plan/held.h), ascending. A shard that is counted whole is one
+// range, which includes gaps and padding; everything there is zero.
 std::vector<ShardRange> counted_ranges(const FlatGroup& flat_group, const FlatLayout& layout, const Topology& topology,
                                        int rank);
-// Of these what the gradient norm is of: what changes by AdamW (Update).
+// The part of these that enters the gradient norm: parameters that AdamW updates (Update).
 std::vector<ShardRange> normed_ranges(const FlatGroup& flat_group, const FlatLayout& layout, const Topology& topology,
                                       int rank);
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view of_type = "type:";
 
-// Of one block of the segment.
+// Parameters of one block of the segment.
 double parameters_of(const Segment& segment, const ModelConfig& m) {
   double n = 0;
   const auto add = [&](const std::vector<FlatGroup>& flat_groups) {
@@ -43,8 +43,8 @@ double flops_of(const Segment& segment, const PartitionOf& of) {
          (again ? segment.kind->recompute_flops(segment.model, of.sequence) : 0);
 }
 
-// The library's own compiler of expressions recurses, and its usual matcher may take exponential time: patterns are
-// short, and matched in polynomial time, without back-references.
+// std::regex compiles patterns recursively, and its usual matcher may take exponential time. So patterns are short, and
+// are matched in polynomial time, without back-references.
 std::vector<double> matches(const std::string& pattern, const ModelConfig& m) {
   constexpr std::size_t longest = 200;
   if (pattern.empty()) throw base::UsageError("--partition type: has no pattern behind it", "type:layers, for example");
@@ -123,7 +123,7 @@ Boundaries partition(const std::string& how, const PartitionOf& of, int parts) {
   if (how == "uniform") return uniform_boundaries(items, parts);
   if (parts == 1 && (how == "parameters" || how == "flops")) return uniform_boundaries(items, parts);
   if (how == "parameters" || how == "flops" || how.starts_with(of_type)) {
-    constexpr auto most_cells = std::int64_t{1} << 22;  // some seconds of the search
+    constexpr auto most_cells = std::int64_t{1} << 22;  // some seconds of search
     if (parts > 1 && items > most_cells / parts)
       throw base::UsageError(fmt::format("--partition {}: {} items in {} parts are too many to be balanced",
                                          base::excerpt(how), items, parts),

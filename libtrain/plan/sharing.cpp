@@ -1,4 +1,4 @@
-// Divides what tensor ranks share.
+// Divides the dims of a model by tensor-parallel degrees.
 #include "libtrain/plan/sharing.h"
 
 #include "libtrain/plan/inventory.h"
@@ -10,7 +10,7 @@
 
 namespace trainyard::plan {
 
-// The first of layers that are alike speaks for all.
+// Of layers that are alike, the first is checked.
 Sharing::Sharing(const ModelConfig& m)
     : kv_heads_(m.kv_heads), shared_{{"kv-heads", m.kv_heads},
                                      {"ffn", m.ffn},

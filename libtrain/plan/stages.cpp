@@ -1,4 +1,4 @@
-// Items to stages and back.
+// From items to stages and back.
 #include "libtrain/plan/stages.h"
 
 #include "libtrain/base/error.h"
@@ -45,7 +45,7 @@ std::vector<FlatGroupOfStages> flat_groups_of_stages(const ModelConfig& model, c
   std::vector<FlatGroupOfStages> out;
   if (s.parts() == 1) return out;
   const auto all = segments(model);
-  std::int64_t begin = 0;  // the first item of a segment
+  std::int64_t begin = 0;  // first item of the segment
   for (const auto& segment : all) {
     for (const auto& occurrence : segment.kind->occurrences(segment.model)) {
       if (occurrence.own >= 0) continue;

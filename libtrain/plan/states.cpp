@@ -1,4 +1,4 @@
-// The sizes of model states, by the same arithmetic that the stores allocate with.
+// Sizes of model states, by the arithmetic that the stores allocate with.
 #include "libtrain/plan/states.h"
 
 #include "libtrain/plan/scratch.h"
@@ -10,8 +10,8 @@ GradientPlan gradient_plan(const StateShape& s, int sources) {
   GradientPlan g;
   const bool several_rounds = s.batch.rounds() > 1;
   g.whole = s.zero <= 1 || s.batch.local_accumulation > 1;
-  const bool alone =
-      s.zero == 0 && s.batch.data_ranks == 1 && !several_rounds;  // the only gradient of the step is the sum
+  // The only gradient of the step is the sum.
+  const bool alone = s.zero == 0 && s.batch.data_ranks == 1 && !several_rounds;
   g.flat_groups = s.batch.local_accumulation > 1 || !(s.zero == 1 || alone);
   if (s.zero >= 2) g.shards = true;
   else if (s.batch.local_accumulation > 1 || s.zero == 1) g.shards = several_rounds;

@@ -10,8 +10,7 @@ namespace trainyard::plan {
 
 namespace {
 
-// Calls over a whole flat group, each in so many segments: all but the last are alike, together they are the flat
-// group.
+// Adds calls over a whole flat group, each in `segments` segments. All segments but the last are equal.
 void add_calls(std::vector<SizedCalls>& out, const FlatGroupEntry& e, const char* operation, base::DType type,
                std::int64_t calls, std::int64_t sending, std::int64_t segments) {
   const auto each = e.layout.shard / segments;
@@ -24,12 +23,12 @@ void add_calls(std::vector<SizedCalls>& out, const FlatGroupEntry& e, const char
   add(e.layout.shard - (segments - 1) * each, 1);
 }
 
-// As the stores cut what goes between other calls (params/transfers.h).
+// As many segments as the stores divide a transfer into (params/transfers.h).
 std::int64_t segments_of(const FlatGroupEntry& e, base::DType type, const Topology& topology, std::int64_t most) {
   return transfer_segments(e.layout.padded * base::size_of(type), e.shards, topology, most);
 }
 
-// Stage 3: every lease of a micro-batch gathers its flat group.
+// ZeRO stage 3: every lease of a micro-batch gathers its flat group.
 template <class Leases> std::vector<SizedCalls> gathers(const FlatGroupTable& table, const StateShape& shape,
                                                         std::int64_t micros, std::int64_t most, Leases leases) {
   std::vector<SizedCalls> out;
@@ -43,12 +42,14 @@ std::int64_t stream_bytes_sent(const ModelConfig& m, const MicroShape& s) {
   return s.own_rows() * m.hidden * s.element_bytes();
 }
 
-// What a rank sends in one of the calls: its part to each of the others; twice where it adds and hands on the sum.
+// What a rank sends in one call: its part to each other rank. It counts twice for all_reduce, which adds parts and then
+// distributes the sum.
 std::int64_t sent_in(const SizedCalls& c) {
   return c.operation == "all_reduce" ? 2 * (c.ranks - 1) * c.bytes / c.ranks : c.bytes / c.ranks * (c.ranks - 1);
 }
 
-// What the blocks of a part say for `micros` micro-batches among `ranks`; of a block: its calls, so many times.
+// The calls of a part's blocks for `micros` micro-batches among `ranks` ranks. of_block(segment, times) returns the
+// calls of one block, multiplied by `times`.
 template <class Calls>
 std::vector<SizedCalls> calls_of_blocks(int ranks, const ModelPart& part, std::int64_t micros, Calls of_block) {
   std::vector<SizedCalls> out;
@@ -71,8 +72,8 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
   const auto& batch = shape.batch;
   const FlatGroupTable table(part, shape.topology);
   const auto sending = reduction == Reduction::fast ? batch.rounds() : batch.rounds_of(turn);
-  // Experts that ranks share have their gradients added up source by source, as long as there is a micro-batch; a rank
-  // sends those of each whose tokens it gets, in the rounds in which that has some.
+  // Gradients of shared experts are reduced source by source, as long as there is a micro-batch. A rank sends the
+  // gradients of each source whose tokens it gets, in the accumulation steps in which that source has tokens.
   const auto of_sources = [&](const FlatGroupEntry& e, int rank) {
     std::int64_t n = 0;
     for (int source = 0; source < e.contributions; ++source) n += batch.rounds_of(source * e.shards + rank);
@@ -92,7 +93,7 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
          gathers(table, shape, batch.lockstep_micros(), most, [](const auto& e) { return e.training_leases; }))
       out.push_back(std::move(c));
   } else {
-    // Sums of gradients are gathered at the end of a step, where nobody waits behind them: each in one call.
+    // Gradient sums are gathered at the end of a step, where nothing waits behind them. So each is one call.
     const auto type = shape.zero == 0 ? shape.gradient : shape.working;
     for (const auto& e : table.entries())
       if (e.shards > 1)
@@ -126,7 +127,7 @@ std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& mi
 std::vector<SizedCalls> pipe_calls(const ModelConfig& model, const Stages& stages, int stage, const MicroShape& micro,
                                    Pass pass, std::int64_t micros) {
   const auto bytes = stream_bytes_sent(model, micro);
-  std::int64_t before = 0, behind = 0;  // of the stage's chunks, those that another part precedes, and follows
+  std::int64_t before = 0, behind = 0;  // the stage's chunks that have a part before them, and behind them
   for (int c = 0; c < stages.chunks(); ++c) {
     if (stages.part(stage, c) > 0) ++before;
     if (stages.part(stage, c) + 1 < stages.parts()) ++behind;

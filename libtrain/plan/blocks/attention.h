@@ -1,4 +1,4 @@
-// The attention branch: projections, causal attention over grouped heads, output projection.
+// The attention branch: projections, attention over grouped heads, output projection.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"

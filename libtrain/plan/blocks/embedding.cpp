@@ -12,7 +12,7 @@ namespace trainyard::plan {
 
 namespace {
 
-// The segment of each row.
+// The segment numbers of rows.
 std::int64_t segments_bytes(const ModelConfig& m, std::int64_t rows) {
   return m.segments > 0 ? base::aligned(rows * 4) : 0;
 }
@@ -76,7 +76,7 @@ std::vector<GroupCall> EmbeddingKind::tensor_calls(const ModelConfig& m, const M
   return calls.take();
 }
 
-// The norm is the last flat group and the first in backward.
+// The norm is the last flat group, and the first in backward.
 BlockAccesses EmbeddingKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
   auto a = BlockKind::accesses(m);

@@ -14,7 +14,7 @@ namespace trainyard::plan {
 
 namespace {
 
-// Layers that end with a norm need none behind them.
+// If layers end with a norm, the head needs none.
 bool has_norm(const ModelConfig& m) { return m.norm_position == NormPosition::pre; }
 
 bool is_masked(const ModelConfig& m) { return m.head == HeadForm::masked; }
@@ -22,8 +22,8 @@ bool has_flat_group(const ModelConfig& m) { return has_norm(m) || is_masked(m) |
 
 std::int64_t chunk_rows(const MicroShape& s) { return std::min(s.rows(), head_chunk_tokens(s.device)); }
 
-// Row losses, this rank's logits of a chunk, their gradient where it is narrower, and their statistics, also of all
-// ranks that share them.
+// Buffers of the loss: losses of rows, this rank's logits of a chunk, their gradient if its dtype is narrower, and
+// their statistics. Ranks that share a vocabulary also have the statistics of all ranks.
 std::int64_t loss_buffers(const ModelConfig& m, const MicroShape& s, Pass pass) {
   const Widths w(m, s.tensor);
   const auto wide = base::size_of(s.accumulation()), c = chunk_rows(s), logits = c * w.vocabulary;
@@ -36,7 +36,7 @@ std::int64_t loss_buffers(const ModelConfig& m, const MicroShape& s, Pass pass) 
          (s.tensor > 1 ? cross_entropy_shared_scratch_bytes(c, s.tensor, w.partials, wide) : 0);
 }
 
-// Of the rows of the stream.
+// For the rank's rows of hidden states.
 std::int64_t transform_product(const ModelConfig& m, const MicroShape& s) {
   return Products(m, s).product(s.own_rows(), m.hidden, m.hidden, Products::Result::working);
 }
@@ -88,8 +88,8 @@ std::vector<FlatGroupOccurrence> HeadKind::occurrences(const ModelConfig& m) con
   return all;
 }
 
-// Training makes no logits before backward, so forward needs what is before them alone; the table's gradient is done
-// first.
+// Training computes no logits before backward, so forward needs only what precedes them. Backward finishes the table's
+// gradient first.
 BlockAccesses HeadKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
   if (!has_norm(m) && !is_masked(m)) return {{}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};

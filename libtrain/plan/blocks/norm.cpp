@@ -1,4 +1,4 @@
-// What a norm saves.
+// What a norm saves and needs.
 #include "libtrain/plan/blocks/norm.h"
 
 #include "libtrain/plan/scratch.h"
