@@ -1,11 +1,12 @@
-// The categories of the memory ledger, once: what plans and reports call them.
+// Names of the memory categories in plans and reports.
 #pragma once
 
 #include <array>
 
 namespace trainyard::base {
 
-// In report order, which is that of tensor::Category. Plans write them so; tables for people show spaces.
+// In the order of reports and of tensor::Category. Plans use these names; tables for people show spaces for
+// underscores.
 inline constexpr std::array<const char*, 9> memory_categories = {
     "parameters",  "gathered_units",        "gradients", "unit_gradients", "optimizer",
     "activations", "communication_staging", "workspace", "save_snapshot"};

@@ -1,4 +1,4 @@
-// A table of bytes by token.
+// A table of bytes for each token.
 #include "libtrain/data/text_bytes.h"
 
 #include "libtrain/data/set_tokenizer.h"
