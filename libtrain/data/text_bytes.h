@@ -28,7 +28,7 @@ class TextBytes {
 
  private:
   std::vector<std::int32_t> start_, inside_;  // bytes of each token; -1: not known
-  std::int32_t end_of_document_;
+  std::int32_t end_of_document_, begin_of_document_;
   std::string why_not_;
 };
 
