@@ -87,7 +87,7 @@ FileEntry file_from_json(Object& o) {
   return f;
 }
 
-// Of version 1: with what lies in it.
+// A file entry of version 1, which includes its datasets and metadata.
 FileEntry whole_file_from_json(Object& o) {
   auto f = file_from_json(o);
   if (!o.has("datasets")) return f;
@@ -195,7 +195,7 @@ void read_grid(Object& o, Manifest& m) {
   }
 }
 
-// Version 1 knows shards of flat groups of data-parallel ranks.
+// Version 1 has only shards of flat groups on data-parallel ranks.
 void read_version_1(Object& o, Manifest& m) {
   const auto flat_groups = flat_groups_from_json(o);
   m.parameters = parameters_of(flat_groups);
@@ -266,7 +266,7 @@ Manifest manifest_from_text(const std::string& text, const std::string& where) {
 }
 
 std::string with_view(const std::string& text, const std::string& where, const std::optional<FileEntry>& view) {
-  manifest_from_text(text, where);  // what is no manifest of ours stays as it is
+  manifest_from_text(text, where);  // throws if this is no valid manifest
   auto j = unsealed(text, where);
   j.erase(seal_key);
   auto& files = j.at("files");

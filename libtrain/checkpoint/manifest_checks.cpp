@@ -1,4 +1,4 @@
-// Holds a manifest against its model, its files and itself.
+// Compares a manifest with its model, its files and itself.
 #include "libtrain/checkpoint/manifest_checks.h"
 
 #include "libtrain/base/error.h"
@@ -55,7 +55,7 @@ void require_identity(const RunState& state, const std::string& where) {
   for (const auto& field : plan::fields_of(usual)) {
     const auto name = plan::key_of(field);
     if ((always.contains(name) || plan::is_name(field)) && !found.contains(name)) continue;
-    // Keys that are left out where they would say the default say it by that.
+    // A key that is left out means the default.
     const auto value = [&](const nlohmann::json& of) {
       return of.contains(name) ? of.at(name) : nlohmann::json(plan::json_of(field));
     };
@@ -108,7 +108,7 @@ void require_grid(const Manifest& m, const std::string& where) {
   std::set<std::string> names;
   for (const auto& a : m.axes) {
     if (!names.insert(a.axis).second) refuse(where, "axes: {} is there twice", base::excerpt(a.axis));
-    product *= a.size;  // both at most 2^24
+    product *= a.size;  // both factors are at most 2^24
     if (product > m.ranks) break;
   }
   if (product != m.ranks) refuse(where, "the axes do not make {} ranks", m.ranks);
@@ -123,7 +123,7 @@ void require_grid(const Manifest& m, const std::string& where) {
     refuse(where, "two ranks have the same coordinates");
 }
 
-// Elements of each dataset of a rank: as many for every kind.
+// Returns the elements of each dataset of a rank, which must be the same for every kind.
 std::int64_t elements_of(const Manifest& m, int rank, const std::string& where) {
   const auto name = rank_name(rank) + ".h5";
   std::int64_t elements = -1;
@@ -138,7 +138,7 @@ std::int64_t elements_of(const Manifest& m, int rank, const std::string& where) 
   return elements;
 }
 
-// The grid in our words, where its axes are ours and its ranks are numbered as ours are.
+// The grid as a plan::Topology, if its axes are known here and its ranks are numbered as this build numbers them.
 std::optional<plan::Topology> topology_of(const Manifest& m) {
   std::vector<plan::AxisSize> axes;
   for (const auto& a : m.axes) {
@@ -279,7 +279,7 @@ int expert_parts_of(const Manifest& m) {
   const auto& plan = m.state.plan;
   const auto said = plan.is_object() ? plan.find("expert_parallel") : plan.end();
   if (said == plan.end() || !said->is_number_integer()) return 1;
-  const auto parts = said->get<std::int64_t>();  // what is beyond comes out below 0
+  const auto parts = said->get<std::int64_t>();  // a number above 2^63 - 1 comes out negative
   const auto size_of = [&](plan::Axis axis) -> std::int64_t {
     for (const auto& a : m.axes)
       if (a.axis == plan::name_of(axis)) return a.size;

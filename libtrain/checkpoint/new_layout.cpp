@@ -1,4 +1,4 @@
-// Judges ranks, and writes down what follows from them.
+// Checks the ranks of a new layout, and records what follows from them.
 #include "libtrain/checkpoint/new_layout.h"
 
 #include "libtrain/base/error.h"
@@ -22,7 +22,7 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-// A rank beyond as many cannot hold anything, whatever the layout.
+// Refuses more ranks than weights: the ranks beyond could not hold anything, whatever the layout.
 void require_as_many_weights(const Manifest& source, int data, std::int64_t of_each) {
   std::int64_t weights = 0;
   for (const auto& p : source.parameters) weights += p.count;
@@ -49,7 +49,7 @@ void require_items(const plan::ModelConfig& model, int stages, bool said) {
       fmt::format("--pipeline-parallel {} at most", items));
 }
 
-// That of the run, where it is known.
+// The sequence length of the run if it is known, else the model's context.
 std::int64_t sequence_of(const RunState& state) {
   const auto& identity = state.identity;
   const auto found = identity.is_object() ? identity.find("sequence") : identity.end();
@@ -85,14 +85,14 @@ int experts_of_layout(const Manifest& source, const NewLayout& layout, int data,
   return layout.experts;
 }
 
-// Does the record of a plan say these stages? It may say anything.
+// Returns whether the record of a plan names these stages. The record may hold anything.
 bool says(const nlohmann::json& plan, const plan::Stages& stages) {
   const auto value = [&](const char* key, const nlohmann::json& otherwise) { return plan.value(key, otherwise); };
   if (value("pipeline", 1) != nlohmann::json(stages.stages)) return false;
   return stages.stages == 1 || value("stage_boundaries", nullptr) == nlohmann::json(stages.boundaries);
 }
 
-// As train records them: of one stage there are boundaries alone.
+// Records the stages as train does. For one stage it records only the boundaries.
 void record_stages(nlohmann::json& plan, const NewLayout& layout, const plan::Stages& stages, std::int64_t items) {
   const auto set_or_leave_out = [&](const char* key, const nlohmann::json& value, bool usual) {
     if (usual) plan.erase(key);
@@ -112,7 +112,7 @@ void record_stages(nlohmann::json& plan, const NewLayout& layout, const plan::St
   if (!layout.partition.empty()) set_or_leave_out("partition", layout.partition, layout.partition == "flops");
 }
 
-// "" where train can go on with the lanes as they are (plan/problems.h).
+// The warning about lanes; "" where train can go on with the lanes as they are (plan/problems.h).
 std::string doubt_of_lanes(const RunState& state, int tensor) {
   const auto lanes = state.model.lanes;
   if (lanes % tensor == 0 || (lanes == 1 && state.device_kind == "cuda")) return {};
@@ -133,7 +133,7 @@ LayoutRanks ranks_of_layout(const Manifest& source, const NewLayout& layout) {
   if (layout.tensor > 0) tensor = layout.tensor;
   if (layout.pipeline > 0) pipeline = layout.pipeline;
   if (layout.stages) pipeline = layout.stages->stages;
-  const auto of_each = std::int64_t{tensor} * pipeline;  // of each data-parallel rank
+  const auto of_each = std::int64_t{tensor} * pipeline;  // ranks of one replica
   if (data * of_each > plan::ranges::ranks.high)
     throw base::UsageError(
         fmt::format("{}{} data-parallel ranks of {} tensor ranks are more than {}",
@@ -189,14 +189,14 @@ RunState state_of_layout(const RunState& source, const NewLayout& layout, const 
   else plan.erase("expert_parallel");
   if (!layout.plan && !same_ranks)
     for (const auto* key : {"expert_node", "expert_chunks", "expert_buffer"})
-      plan.erase(key);  // for the experts that a rank had
+      plan.erase(key);  // they fit the experts that each old rank had
   if (plan.contains("topology")) {
     plan["topology"] = nlohmann::json::array();
     for (const auto& [axis, size] : ranks.topology.axes())
       plan["topology"].push_back({{"axis", plan::name_of(axis)}, {"size", size}});
   }
   if (!layout.plan && (!same_ranks || layout.zero || state.dtype != source.dtype))
-    plan.erase("predicted");  // of another layout
+    plan.erase("predicted");  // predicted for another layout
   return state;
 }
 

@@ -43,8 +43,8 @@ void require_shards(const RunState& state, const RankShards& shards) {
   }
 }
 
-// Of the boxes from `box` on that lie in this view, which begins at element `first` of the dataset. Returns the first
-// box that does not.
+// Adds the statistics of the boxes, from `box` on, that lie in this view. The view begins at element `first` of the
+// dataset. Returns the first box that lies beyond it.
 RankBoxes::const_iterator add_statistics(std::map<std::string, Statistics>& tensors, Kind kind,
                                          const std::vector<ParameterEntry>& parameters, RankBoxes::const_iterator box,
                                          RankBoxes::const_iterator boxes_end, const base::View& view,
@@ -100,7 +100,7 @@ void write_rank(const std::string& folder, const RunState& state, const RankShar
     write_files(base_path, state, shards, options);
   } catch (...) {
     remove_rank_files(base_path);
-    std::error_code ignored;  // another rank may be about to write there: whoever publishes removes it
+    std::error_code ignored;  // other ranks may still write there; rank 0 removes the folder
     if (shards.ranks == 1) std::filesystem::remove(partial, ignored);
     throw;
   }

@@ -1,4 +1,4 @@
-// Adds up what was read, as it was stored: bf16 that was widened is narrowed again, which is exact.
+// Sums fingerprints of what was read, in the stored dtype: widened bf16 is narrowed again, which is exact.
 #include "libtrain/checkpoint/read_sums.h"
 
 #include "libtrain/base/checksum.h"
@@ -38,7 +38,7 @@ std::uint64_t fingerprint_of(const float* values, std::int64_t count, base::DTyp
 ReadSums::ReadSums(const Reader& reader, int threads)
     : reader_(reader), threads_(threads), tensors_(reader.tensors()), sums_(tensors_.size()) {}
 
-// Tensors are in the order of the kinds, and of the parameters.
+// Index into tensors_, which are ordered by kind, then by parameter.
 std::size_t ReadSums::place_of(Kind kind, const std::string& name) const {
   const auto stored = kind == Kind::master ? exact_weights(reader_.state()) : kind;
   const auto kinds = kinds_of(reader_.state());
@@ -70,7 +70,7 @@ void ReadSums::add(Kind kind, const std::string& name, std::int64_t first, std::
 
 void ReadSums::add(const std::vector<Part>& given) {
   constexpr std::int64_t part_elements = std::int64_t{1} << 18,
-                         share_elements = std::int64_t{1} << 20;  // of a thread, which takes longer than its start
+                         share_elements = std::int64_t{1} << 20;  // for each thread; takes longer than starting it
   std::vector<Part> parts;
   for (auto part : given)
     for (; part.count > 0; part.first += part_elements, part.values += part_elements, part.count -= part_elements)

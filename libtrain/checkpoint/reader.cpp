@@ -1,4 +1,4 @@
-// Reading slices of a checkpoint through its manifest.
+// Reads slices of a checkpoint through its manifest.
 #include "libtrain/checkpoint/reader.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -22,7 +22,7 @@ namespace {
 
 const char* const way_out = "restore the file from a copy, or resume from another checkpoint (--resume PATH)";
 
-// Where `path` is a run, one of its checkpoints is meant: the newest is named.
+// A hint for a path that is a run: it names the run's newest checkpoint.
 std::string way_to_one(const std::string& path, const std::string& otherwise) {
   for (const auto& folder : {path + "/checkpoints", path})
     if (const auto held = list(folder); !held.empty())
@@ -30,7 +30,7 @@ std::string way_to_one(const std::string& path, const std::string& otherwise) {
   return otherwise;
 }
 
-// A run that went back to an abandoned checkpoint has taken it under its old name.
+// A hint for an abandoned name. A run that goes back to an abandoned checkpoint gives it its old name again.
 std::string way_to_old_name(const std::string& path) {
   constexpr std::string_view aside = "abandoned-";
   const auto name = std::filesystem::path(path).filename().string();
@@ -82,7 +82,7 @@ Reader::Reader(std::string path, Check check) : path_(base::without_slashes(std:
     view_problem_ = e.what();
   }
   if (check == Check::all_but_payloads || layout_is_ours(manifest())) check_files();
-  else verify_all();  // only the fingerprints can tell another version's layout from a wrong offset
+  else verify_all();  // only fingerprints can tell another version's layout from a wrong offset
 }
 
 void Reader::check_files() const {

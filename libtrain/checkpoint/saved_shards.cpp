@@ -1,4 +1,4 @@
-// Boxes and places of the shards of flat groups.
+// Computes the boxes and places of the shards of flat groups.
 #include "libtrain/checkpoint/saved_shards.h"
 
 #include "libtrain/base/error.h"
@@ -13,15 +13,15 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-// Calls f(item, segment, index among the blocks of its part) for each block of the model.
+// Calls f(item, segment, index of the block in its part of the model) for each block of the model.
 template <class F> void for_each_block(const plan::ModelConfig& model, F&& f) {
   std::int64_t item = 0;
   for (const auto& segment : plan::segments(model))
     for (std::int64_t i = 0; i < segment.times; ++i) f(item++, segment, segment.first + i);
 }
 
-// The flat group of a block's experts as those ranks have it that hold one part of them; `flat_group`: which of the
-// block it is.
+// The flat group of a block's experts as held by the ranks of one part of the experts. `flat_group` is its index among
+// the block's flat groups.
 plan::FlatGroup flat_group_of_part(const plan::Segment& segment, std::int64_t index, std::size_t flat_group,
                                    plan::ExpertShare part) {
   auto model = segment.model;
@@ -29,7 +29,7 @@ plan::FlatGroup flat_group_of_part(const plan::Segment& segment, std::int64_t in
   return std::move(segment.kind->flat_groups(model, index).at(flat_group));
 }
 
-// Does the flat group hold other experts elsewhere, where ranks share them?
+// Returns whether, where ranks divide the experts, the flat group holds other experts on other ranks.
 bool is_of_parts(const plan::Segment& segment, std::int64_t index, std::size_t flat_group, plan::ExpertShare share) {
   return share.parts > 1 && plan::has_experts(segment.model) &&
          flat_group_of_part(segment, index, flat_group, share).others != plan::Axes();
@@ -58,7 +58,7 @@ SavedShards::SavedShards(const plan::ModelConfig& model, plan::Topology topology
         continue;
       }
       of_stage.back().parts = static_cast<std::size_t>(parts);
-      std::unordered_map<std::string_view, std::int32_t> number_of;  // of a tensor, by its name
+      std::unordered_map<std::string_view, std::int32_t> number_of;  // tensor number by name
       for (std::size_t i = 0; i < tensors.size(); ++i) number_of.emplace(flat_groups[u].parameters[i].name, tensors[i]);
       for (int part = 0; part < parts; ++part) {
         Held held{flat_group_of_part(segment, index, u, {parts, part, share.tensor}), {}, {}};

@@ -1,5 +1,5 @@
-// SavedShards: which part of which tensor lies where in the rank files that train writes: the one place that knows its
-// cut.
+// SavedShards: which part of which tensor lies where in the rank files that train writes. This is the only place that
+// knows their parallel layout.
 #pragma once
 
 #include "libtrain/checkpoint/boxes.h"
@@ -14,19 +14,20 @@
 
 namespace trainyard::checkpoint {
 
-// The datasets of a rank file are the rank's shards of the flat groups of its stage back to back, in the order of the
-// model, without what another rank saves: of ranks that hold a parameter alike the first does (plan/ownership.h), and
-// of a shard of which a rank saves a part there are the ranges that it saves. A flat group is its owner's: a stage that
-// borrows a copy of it saves nothing of that. Where ranks share the experts (plan::expert_share), the flat group of a
-// layer's experts is another one for each of their parts.
+// The content of rank files. The datasets of a rank file are the rank's shards of the flat groups of its pipeline
+// stage, back to back. They are in the order of the model. Elements that another rank saves are left out. Of the ranks
+// that hold a parameter alike, the first saves it (plan/ownership.h). Of a shard that a rank saves partly, only the
+// saved ranges are in the file. A flat group is saved by the stage that owns it; a stage that borrows a copy saves none
+// of it. Where ranks divide the experts (plan::expert_share), each part of a layer's experts is a flat group of its
+// own.
 class SavedShards {
  public:
-  // Axes divide the dims that they cut and the experts of each layer (divides); along pipe there are as many ranks as
-  // stages.
+  // Axes must divide the dims that they shard and the experts of each layer (divides). Along pipe there are as many
+  // ranks as stages.
   SavedShards(const plan::ModelConfig& model, plan::Topology topology, const plan::Stages& stages = {});
 
-  // A flat group as some rank has it, and of which tensors of the model (in the order of plan::flat_groups) its
-  // parameters are.
+  // A flat group as some rank holds it. `tensors` are the numbers of its parameters among the tensors of the model (in
+  // the order of plan::flat_groups).
   struct Held {
     plan::FlatGroup flat_group;
     plan::FlatLayout layout;
@@ -34,13 +35,13 @@ class SavedShards {
   };
 
   const plan::Topology& topology() const { return topology_; }
-  const std::vector<Held>& flat_groups() const { return flat_groups_; }  // all that any rank has: each tensor is in one
-  std::int64_t elements(int rank) const;                                 // of each of its datasets
+  const std::vector<Held>& flat_groups() const { return flat_groups_; }  // of all ranks; each tensor is in one
+  std::int64_t elements(int rank) const;                                 // of each dataset of the rank
   RankBoxes boxes(int rank) const;
-  int empty_ranks() const;  // those of which boxes(rank) is empty
+  int empty_ranks() const;  // ranks whose boxes(rank) is empty
 
-  // Calls f(tensor, HeldRange, at) for each parameter that the rank saves elements of: those of the range lie from
-  // element `at` of its datasets on.
+  // Calls f(tensor, HeldRange, at) for each range of a parameter that the rank saves. The range begins at element `at`
+  // of the rank's datasets.
   template <class F> void for_each_saved(int rank, F&& f) const {
     any_saved(rank, [&](std::int32_t tensor, const plan::Parameter&, const plan::HeldRange& held, std::int64_t at) {
       f(tensor, held, at);
@@ -49,9 +50,9 @@ class SavedShards {
   }
 
  private:
-  // As for_each_saved, told the parameter too, until f says true; did it?
+  // As for_each_saved, but f also receives the parameter, and true ends the loop. Returns whether f returned true.
   template <class F> bool any_saved(int rank, F&& f) const {
-    std::int64_t start = 0;  // of a range in the datasets
+    std::int64_t start = 0;  // start of a range in the datasets
     const auto part = static_cast<std::size_t>(plan::expert_share(topology_, rank).part);
     for (const auto& variants : variants_of(rank)) {
       const auto& [flat_group, layout, tensors] = flat_groups_[variants.first + part % variants.parts];
@@ -65,7 +66,7 @@ class SavedShards {
     return false;
   }
 
-  // One flat group for all ranks, or one for each part of the experts, neighbours among the flat groups.
+  // One flat group for all ranks, or one for each part of the experts; these are consecutive in flat_groups_.
   struct Variants {
     std::size_t first = 0, parts = 1;
   };
@@ -75,21 +76,23 @@ class SavedShards {
 
   plan::Topology topology_;
   std::vector<Held> flat_groups_;
-  std::vector<std::vector<Variants>> of_stages_;  // ascending, so that no rank looks at flat groups of other stages
+  std::vector<std::vector<Variants>> of_stages_;  // ascending, so that a rank visits only groups of its stage
 };
 
-// Can the model be cut over these ranks at all: do the axes divide every dim that they cut, and the experts of a layer?
+// Returns whether the model can be sharded over these ranks: the axes divide every dim that they shard, and the experts
+// of a layer.
 bool divides(const plan::ModelConfig& model, const plan::Topology& topology);
-// Are the experts of each layer so many equal parts? Of a model without experts there is one part.
+// Returns whether the experts of each layer can be divided into so many equal parts. A model without experts has one
+// part.
 bool divides_experts(const plan::ModelConfig& model, std::int64_t parts);
 
-// Where elements of tensors lie in the files of all ranks.
+// Where the elements of tensors lie in the files of all ranks.
 class Places {
  public:
   explicit Places(const SavedShards& shards);
 
-  // Calls f(rank, at, element, count) for the ranks that save elements [first, first + count) of a tensor: `count` of
-  // them from `element` on lie at element `at` of the datasets.
+  // Calls f(rank, at, element, count) for the ranks that save elements [first, first + count) of a tensor. `count` of
+  // these elements, from `element` on, lie at element `at` of that rank's datasets.
   template <class F> void for_each(std::int32_t tensor, std::int64_t first, std::int64_t count, F&& f) const {
     const auto& t = tensors_[static_cast<std::size_t>(tensor)];
     plan::for_each_holder(t.parameter, t.parts, first, count, [&](int part, const plan::HeldRun& run) {
@@ -107,23 +110,23 @@ class Places {
  private:
   struct Saver {
     int rank = -1;
-    std::int64_t start = 0;  // of the flat group's shard in its datasets, as if they had all of it that comes before
+    // Start of the flat group's shard in the rank's datasets, as if the rank saved all elements before it.
+    std::int64_t start = 0;
   };
   struct Tensor {
     plan::Parameter parameter;
-    std::int64_t shard = 0, offset = 0;  // of the flat group's shards, and of the parameter in the flat group
-    int shards = 1, parts = 1;           // of the flat group, and of the parameter's cut
+    std::int64_t shard = 0, offset = 0;  // shard size of the flat group, and offset of the parameter in it
+    int shards = 1, parts = 1;           // shards of the flat group, and parts of the parameter's sharded dim
     std::vector<Saver> savers;           // by part and shard
   };
   std::vector<Tensor> tensors_;
 };
 
-// As SavedShards says for one rank, for which one that has many asks SavedShards.
+// The boxes that SavedShards gives one rank. For many ranks use SavedShards itself.
 RankBoxes boxes_of_shards(const plan::ModelConfig& model, const plan::Topology& topology, int rank,
                           const plan::Stages& stages = {});
 
-// By the number of a parameter (in the order of plan::flat_groups) the item of the model that owns it
-// (plan/inventory.h).
+// For each parameter (in the order of plan::flat_groups), the item of the model that owns it (plan/inventory.h).
 std::vector<std::int64_t> items_of_parameters(const plan::ModelConfig& model);
 
 }  // namespace trainyard::checkpoint

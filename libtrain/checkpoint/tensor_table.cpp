@@ -1,4 +1,4 @@
-// Names, kinds, the table of flat groups, and the statistics of tensors.
+// Names, kinds, the table of parameters, and the statistics of tensors.
 #include "libtrain/checkpoint/manifest.h"
 
 #include "libtrain/base/checksum.h"
@@ -55,7 +55,7 @@ std::vector<ParameterEntry> parameters_of(const std::vector<FlatGroupEntry>& fla
 
 RankBoxes boxes_of_shards(const std::vector<FlatGroupEntry>& flat_groups, int rank) {
   RankBoxes boxes;
-  std::int64_t start = 0;  // of the flat group's shard in the dataset
+  std::int64_t start = 0;  // start of the flat group's shard in the dataset
   std::int32_t tensor = 0;
   for (const auto& flat_group : flat_groups) {
     const auto first = rank * flat_group.shard, end = first + flat_group.shard;
@@ -76,7 +76,7 @@ RankBoxes boxes_of_shards(const std::vector<FlatGroupEntry>& flat_groups, int ra
 
 namespace {
 
-// Knuth's two-sum: high + low is exactly the sum of what was added, up to rounding in `low` alone.
+// Knuth's two-sum: high + low is the exact sum of all terms, up to rounding in `low` alone.
 [[gnu::always_inline]] inline void add_exactly(double& high, double& low, double x) {
   const double sum = high + x;
   const double from_x = sum - high;

@@ -15,8 +15,8 @@ namespace trainyard::tools {
 
 namespace {
 
-// By a rank of that stage that has a micro-batch in every round, among the ranks that share its layers or their
-// experts, because layers run forward twice.
+// Bytes sent again for recomputation, because layers run forward twice. They are counted for a rank of the stage that
+// has a micro-batch in every accumulation step, among its tensor-parallel and expert-parallel ranks.
 std::int64_t sent_again(const plan::Plan& p, int stage) {
   const auto sent = [&](plan::Recompute recompute) {
     std::int64_t bytes = 0;
@@ -31,7 +31,7 @@ std::int64_t sent_again(const plan::Plan& p, int stage) {
   return sent(p.recompute) - sent(plan::Recompute::none);
 }
 
-// What the rank that sends most sends to its replicas.
+// Bytes that the rank with the most traffic sends to its replicas.
 std::int64_t sent_to_replicas(const plan::Plan& p) {
   std::int64_t most = 0;
   for (int stage = 0; stage < p.pipeline; ++stage) {
@@ -44,14 +44,14 @@ std::int64_t sent_to_replicas(const plan::Plan& p) {
   return most;
 }
 
-// The most micro-batches that replicas can add up before a reduction and all have some.
+// The largest local accumulation with which every replica has some micro-batches.
 std::int64_t largest_local_accumulation(const plan::BatchPlan& batch) {
   auto local_accumulation = std::min(batch.micros() / batch.data_ranks, plan::ranges::local_accumulation.high);
   while (local_accumulation > 1 && batch.micros() % local_accumulation != 0) --local_accumulation;
   return local_accumulation;
 }
 
-// What a ZeRO stage costs where a rank has several micro-batches in a step, and what makes that less.
+// What a ZeRO stage costs if a rank has several micro-batches in a step, and how to reduce it.
 std::string zero_text(const plan::Plan& p, base::Sizes sizes) {
   const auto batch = p.batch();
   if (batch.data_ranks == 1 || batch.rounds() == 1) return {};
@@ -78,7 +78,7 @@ std::string zero_text(const plan::Plan& p, base::Sizes sizes) {
   return out;
 }
 
-// Ranks of stages that send alike, one line for all of them.
+// Ranks of stages with equal traffic; one line for all of them.
 struct Senders {
   int first_rank, last_rank, first_stage, last_stage;
   const plan::RankTraffic* ranks;
@@ -108,7 +108,7 @@ std::string ranks_text(const Senders& s) {
   return s.ranks->runs == 1 ? run : fmt::format("{} every {} to {}", run, s.ranks->stride, s.ranks->end() - 1);
 }
 
-// As train's tables name it; JSON has the underscores.
+// A memory category as train's tables name it; in JSON it has underscores.
 std::string in_words(std::string category) {
   std::replace(category.begin(), category.end(), '_', ' ');
   return category;
@@ -183,7 +183,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
         out += fmt::format("  {}{:<{}}{:<{}}{:<26}{:>8}{:>20}\n", stage_column(from_to(t.first_stage, t.last_stage)),
                            ranks_text(t), ranks_width, o.group, group, o.operation, base::count_text(o.calls),
                            base::size_text(o.bytes, sizes));
-  int stage = 0;  // that sends most again
+  int stage = 0;  // stage that sends the most again
   for (int s = 1; s < p.pipeline; ++s)
     if (sent_again(p, s) > sent_again(p, stage)) stage = s;
   if (const auto again = sent_again(p, stage); again > 0)

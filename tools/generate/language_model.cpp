@@ -1,4 +1,4 @@
-// Loading a checkpoint for generation, and the forward pass.
+// Loads a checkpoint for generation, and runs the forward pass.
 #include "tools/generate/language_model.h"
 
 #include "libtrain/base/error.h"
@@ -15,8 +15,8 @@ namespace trainyard::generate {
 
 namespace {
 
-// A next token is what a causal model has. No token is dropped, so that what becomes of one does not depend on those
-// that are read with it.
+// The model for generation. Only a causal model predicts next tokens. Experts drop no token, so that a token does not
+// depend on the tokens that are read with it.
 plan::ModelConfig for_generation(const checkpoint::Reader& reader) {
   auto m = reader.state().model;
   if (plan::objective_of(m) == plan::Objective::masked)
@@ -43,7 +43,7 @@ int threads_for_one(const plan::ModelConfig& m, int threads) {
 
 std::string find_checkpoint(const std::string& path) { return checkpoint::named_checkpoint(path); }
 
-// Whole weights, read once. There is nothing to gather and no gradient.
+// A parameter store of whole weights, which are read once. Nothing is gathered, and there are no gradients.
 class LanguageModel::Weights : public params::ParameterStore {
  public:
   Weights(checkpoint::Reader& reader, const plan::ModelConfig& model, int threads)
@@ -115,7 +115,7 @@ std::span<const float> LanguageModel::pass(std::span<const std::int32_t> tokens)
   TRAINYARD_ASSERT(t >= 1 && past_.length + t <= room(), "{} tokens behind {} with room for {}", t, past_.length,
                    room());
   model::MicroBatch micro;
-  micro.tokens = micro.targets = base::View::of(tokens.data(), {1, t});  // targets are not looked at
+  micro.tokens = micro.targets = base::View::of(tokens.data(), {1, t});  // targets are not used
   micro.positions = base::View::of(positions_.data() + past_.length, {1, t});
   micro.document_start = base::View::of(starts_.data(), {1, t});
   micro.weights = base::View::of(counted_.data(), {1, t});

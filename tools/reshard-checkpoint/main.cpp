@@ -1,5 +1,5 @@
-// reshard-checkpoint: a checkpoint on another layout, the mean of several, what differs between two, whether one is
-// right.
+// reshard-checkpoint: converts a checkpoint to another parallel layout, averages several, compares two, or verifies
+// one.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/cores.h"
@@ -120,7 +120,7 @@ void add_options(CLI::App& app, Settings& s) {
       ->group("Running");
 }
 
-// What has no meaning together is refused: nothing that is given is passed over.
+// Refuses flags that have no meaning together, so that no given flag is ignored.
 void require_apart(const CLI::App& app) {
   using Names = std::vector<const char*>;
   const std::vector<std::pair<Names, Names>> apart{
@@ -163,7 +163,7 @@ auto watcher(const char* label, const Settings& s, Progressing unit) {
 
 using Sources = std::vector<std::unique_ptr<checkpoint::Reader>>;
 
-// Opens the checkpoints that are meant and runs `work` on them; again, where the run of one has removed it meanwhile.
+// Opens the checkpoints that the paths name and runs `work` on them. Repeats it if a run removed one of them meanwhile.
 base::ExitCode with_sources(const std::vector<std::string>& paths,
                             const std::function<base::ExitCode(const Sources&)>& work) {
   return checkpoint::looking_again(paths, [&] {
@@ -216,7 +216,7 @@ checkpoint::NewLayout layout_of(const Settings& s, const checkpoint::Reader& sou
   return layout;
 }
 
-// Before the work, which may take its time.
+// Warns about an odd layout before the work, which may take long.
 void warn_of(const checkpoint::NewLayout& layout, const checkpoint::Reader& source) {
   const auto ranks = checkpoint::ranks_of_layout(source.manifest(), layout);
   for (const auto& doubt :
