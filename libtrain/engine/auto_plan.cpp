@@ -1,4 +1,4 @@
-// One setup, and the memory of each layout that it could have.
+// Compares the memory of every layout that one setup could have.
 #include "libtrain/engine/auto_plan.h"
 
 #include "libtrain/base/byte_size.h"
@@ -37,7 +37,7 @@ plan::Plan with(plan::Plan plan, int zero, plan::Recompute recompute) {
   return plan;
 }
 
-// What a variable of Slurm counts; 0 where it is not set (or says 0, which is all).
+// The number in a variable of Slurm; 0 if it is not set (or says 0, which means all).
 std::int64_t counted_by(const char* variable) {
   const char* text = std::getenv(variable);
   std::int64_t n = 0;
@@ -45,7 +45,7 @@ std::int64_t counted_by(const char* variable) {
   return std::max<std::int64_t>(0, n);
 }
 
-// Of this machine: what it has, or what the job has asked for of it (sbatch --mem).
+// Memory of this machine: what it has, or what the job has asked for (sbatch --mem), if that is less.
 std::int64_t memory_of_the_job() {
   constexpr std::int64_t mebibyte = 1 << 20;
   auto asked = counted_by("SLURM_MEM_PER_NODE");
@@ -65,13 +65,13 @@ std::string words_of(const plan::ParallelLayout& layout) {
   return fmt::format("ZeRO {}{}{}", layout.zero, recomputed.empty() ? "" : ", ", recomputed);
 }
 
-// `limit`: of --memory-limit, or unknown.
+// `limit`: bytes of --memory-limit, or unknown.
 nlohmann::json choose(const RunConfig& config, const plan::Plan& plan, std::int64_t memory, std::int64_t limit) {
   const Open open{config.auto_zero, config.auto_recompute};
   const auto bytes = std::min(memory, limit);
   const auto layout = fitting_plan(plan, open, bytes == unknown ? 0 : bytes);
   const auto need = bytes_of(layout);
-  // What fits no --memory-limit is refused like any other plan, with what would fit.
+  // A layout that does not fit --memory-limit is refused later like any other plan, with what would fit.
   if (need > memory && limit >= memory)
     throw base::EnvironmentError(
         fmt::format("--plan auto: {} needs least, {} a rank, and a rank of this job may have {}", words_of(layout),

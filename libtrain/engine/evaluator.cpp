@@ -43,7 +43,7 @@ Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World
   batches_.work_on(*compute_);
 }
 
-// As ~Trainer: what was issued works on the arenas until it is done.
+// As in ~Trainer: work that was issued uses the arenas until it is done.
 Evaluator::~Evaluator() { drain(communication(), *compute_); }
 
 std::vector<Chunk> Evaluator::make_chunks() {
@@ -62,7 +62,7 @@ std::vector<Chunk> Evaluator::make_chunks() {
   return out;
 }
 
-// Through host memory, so that one path serves every dtype and device.
+// Reads through host memory, so that one path serves every dtype and device.
 void Evaluator::read_shards(checkpoint::Reader& reader, checkpoint::ReadSums& sums) {
   const auto host = tensor::Exec::caller(nullptr, plan_.threads);
   std::vector<float> read;

@@ -1,4 +1,4 @@
-// Turns, one gather, one fold.
+// Ranks take micro-batches in rotation; then one gather, and one sum in the order of micro-batches.
 #include "libtrain/engine/loss_reduction.h"
 
 #include "libtrain/base/reduction_order.h"

@@ -28,7 +28,7 @@ void parse(MetricsLine& line, const std::string& text, const std::string& path) 
 }
 
 constexpr std::size_t longest_line = std::size_t{16} << 20, shard = std::size_t{1} << 20;
-constexpr std::size_t told_apart = 4096;  // bytes of a line that no other has: it ends in the time it was written
+constexpr std::size_t told_apart = 4096;  // last bytes that no other line has: it ends in the time it was written
 
 // As many bytes from `offset` on as there are, at most `bytes`.
 std::string read_at(int file, std::int64_t offset, std::size_t bytes, const std::string& path) {
@@ -48,8 +48,8 @@ std::string read_at(int file, std::int64_t offset, std::size_t bytes, const std:
 
 }  // namespace
 
-// By the system's calls: a stream tells the end of a file from a device that fails by nothing, and a run cuts the file
-// where its lines end.
+// Uses system calls, because a stream cannot distinguish the end of a file from a device that fails. A run truncates
+// the file where the lines end, so the difference matters.
 void each_metrics_line(const std::string& path, const std::function<bool(const MetricsLine&)>& visit) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) {
@@ -98,12 +98,13 @@ bool each_whole_metrics_line(const std::string& path, const std::function<bool(c
   return unfinished;
 }
 
-// A file that was cut and has grown again since, or took the number of one that was removed, has other bytes there.
+// False for a file that was cut and has grown again since, or that has the inode number of a removed file: it has other
+// bytes there.
 bool MetricsTail::is_same(int file, std::int64_t size) const {
   return size >= end_ && read_at(file, end_ - std::ssize(last_), last_.size(), path_) == last_;
 }
 
-// Opened anew each time, so that a file server is asked.
+// Opens the file each time, so that a file server is asked.
 MetricsTail::Change MetricsTail::read(const std::function<void()>& forget,
                                       const std::function<void(const MetricsLine&)>& visit) {
   auto change = Change::none;

@@ -28,7 +28,8 @@ namespace {
 
 std::string text_of(const nlohmann::json& j) { return j.is_string() ? j.get<std::string>() : j.dump(); }
 
-// The view can be derived, so a checkpoint is taken without. It is made anew only in the folder that this run holds.
+// The view can be derived, so a checkpoint is taken without it. It is written again only in the folder that this run
+// holds.
 void mend_view(const checkpoint::Reader& reader, const std::string& own) {
   if (reader.view_problem().empty()) return;
   std::error_code error;
@@ -83,7 +84,7 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
   auto& context = trainer.context();
   auto& states = trainer.store().states();
   auto& exec = trainer.compute();
-  std::vector<float> staged;  // of one shard, where the store is not host memory
+  std::vector<float> staged;  // one shard, if the store is not in host memory
   for (int u = 0; u < context.flat_groups(); ++u) {
     const auto& layout = context.layout(u);
     const auto read = [&](checkpoint::Kind kind, base::View to) {
@@ -107,7 +108,7 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
   }
 }
 
-// Weights know their tokens by number: those of another tokenizer are other text to them, of equal size or not.
+// Weights know tokens by number, so tokens of another tokenizer are other text to them, even if it has as many tokens.
 void require_tokenizer(const checkpoint::RunState& state, const RunConfig& c, const data::SetIndex& index,
                        const std::string& checkpoint) {
   const auto tokenizer = tokenizer_of(state);
@@ -196,7 +197,7 @@ LanesOfRun lanes_of_run(const RunConfig& c) try {
     const auto found = model_of_newest(paths);
     return found ? LanesOfRun{found->model.lanes, found->checkpoint} : LanesOfRun{};
   });
-} catch (const base::InputError&) {  // no folder that could hold any
+} catch (const base::InputError&) {  // no folder that could hold checkpoints
   return {};
 }
 

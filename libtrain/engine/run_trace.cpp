@@ -17,9 +17,9 @@ namespace trainyard::engine {
 
 namespace {
 
-constexpr std::int64_t shard_bytes = std::int64_t{1} << 20;  // of what rank 0 gets at one time
+constexpr std::int64_t shard_bytes = std::int64_t{1} << 20;  // most bytes that rank 0 receives at one time
 
-// What rank 0 has to know of each rank.
+// What rank 0 has to know about each rank.
 std::string facts_of(const base::TraceRecorder& recorder, std::size_t bytes) {
   std::int64_t spans = 0;
   std::uint64_t left_out = 0;
@@ -69,7 +69,7 @@ void RunTrace::to_rank_zero(const std::string& mine, const std::vector<std::int6
   }
 }
 
-// On rank 0. The others send all the same where the file cannot be written.
+// On rank 0. If the file cannot be written, it still receives what the other ranks send.
 void RunTrace::write_whole(const std::string& head, const std::string& mine, const std::vector<std::int64_t>& bytes) {
   const auto& path = run_.config.trace;
   std::exception_ptr failure;
@@ -172,7 +172,7 @@ void RunTrace::write() {
     spans += facts["spans"].get<std::int64_t>(), left_out += facts["left_out"].get<std::int64_t>();
   }
   head["of_ranks"] = ranks;
-  // An error of rank 0 alone would leave the others waiting for it.
+  // An error on rank 0 alone would leave the other ranks waiting for it.
   std::exception_ptr failure;
   try {
     if (run_.world.rank == 0) write_whole(trace_head(head), text, bytes);

@@ -96,7 +96,7 @@ void Saver::publish() {
     checkpoint::publish(folder_, state_, context_.world.topology, keep_);
     try {
       note_published(base::parent_of(folder_), state_.step);
-    } catch (const base::Error& e) {  // the checkpoint stands without it
+    } catch (const base::Error& e) {  // the checkpoint is whole without it
       base::log_warning("{} is published, but last-checkpoint does not say so: {}", checkpoint::step_name(state_.step),
                         e.what());
     }

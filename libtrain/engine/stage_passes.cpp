@@ -1,4 +1,4 @@
-// Entering a chunk, and the loop over the actions of an evaluation.
+// How a micro-batch enters a virtual stage (chunk), and the loop over the actions of an evaluation.
 #include "libtrain/engine/stage_passes.h"
 
 #include <utility>

@@ -49,7 +49,7 @@ StepResults::~StepResults() {
   try {
     c_.compute.synchronize();
   } catch (const base::Error&) {
-    // The device failed; whoever waited for it has said so.
+    // The device failed. Whoever waited for it got the error.
   }
 }
 
@@ -89,7 +89,7 @@ void StepResults::agree(std::span<const base::View> gradients) {
     results_.all_reduce(c_.communication, sums(), comm::Reduction::sum);
     c_.join(c_.communication.record());
   }
-  // Losses are those of the last stage, whose ranks are the last.
+  // Only the last pipeline stage has losses, and its ranks are the last.
   const auto copies = c_.world.topology.size(plan::Axis::tensor), last = results_.size() - batch_.data_ranks * copies;
   kernels::StepNumbersArgs args;
   args.losses = all_ + own_count() * last, args.places = places_, args.micros = batch_.micros();

@@ -87,7 +87,7 @@ void Trainer::make_chunks() {
   }
 }
 
-// Communication that was issued works on the arenas until it is done.
+// Communication that was issued uses the arenas until it is done.
 Trainer::~Trainer() { drain(communication(), *compute_); }
 
 void Trainer::ask(bool mine) {
@@ -196,7 +196,7 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
       case Kind::input_gradients:
       case Kind::weight_gradients: backward(action, observer); break;
       case Kind::reduce: store_->finish(); break;
-      case Kind::update: break;  // what follows
+      case Kind::update: break;  // returned above
       case Kind::receive_activations:
       case Kind::send_activations:
       case Kind::receive_gradients:
@@ -231,7 +231,8 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   outcome.compute_seconds = base::steady_seconds() - outcome.begun - context_->wait_seconds;
   if (!results_come_later()) {
     outcome.communication_seconds = communication().busy_seconds() - busy;
-    // Receives are called long before their messages are sent, so that their queues are always busy.
+    // Receives are called long before their messages are sent, so their queues are always busy. So the waits for them
+    // count instead.
     if (link_) outcome.communication_seconds += link_->wait_seconds() - waited;
   }
   under_way_.push_back({outcome, compute_->spans(), communication().spans()});
@@ -254,21 +255,21 @@ StepOutcome Trainer::finish_step() {
   return outcome;
 }
 
-// What the host sees of a step on a GPU says little: its time is that between two ends, the rest is taken by the
-// device.
+// On a GPU the host sees little of a step. The time of a step runs from one end to the next; the device measures the
+// rest.
 void Trainer::measure_on_device(const UnderWay& step, StepOutcome& outcome) {
   const double end = base::steady_seconds(), seconds = end - std::max(outcome.begun, finished_at_);
   finished_at_ = end;
   const double blocked = compute_->busy_seconds_until(step.waits),
                talking = world_.size > 1 ? communication().busy_seconds_until(step.calls) : 0;
   outcome.exposed_seconds = world_.size > 1 ? blocked - blocked_before_ : 0;
-  // What the device waited for is communication, also where the queue of a stage carried it.
+  // What the device waited for is communication, even if the queue of a pipeline stage carried it.
   outcome.communication_seconds = std::max(talking - talking_before_, outcome.exposed_seconds);
   outcome.compute_seconds = std::max(0.0, seconds - outcome.exposed_seconds);
   blocked_before_ = blocked, talking_before_ = talking;
 }
 
-// The clip factor is read where it was made; a step that is not finite changes nothing.
+// The clip factor is read where it was computed. A step that is not finite changes nothing.
 void Trainer::update(std::int64_t completed) {
   const auto t = static_cast<double>(completed + 1);
   kernels::AdamW hyper;
@@ -318,7 +319,7 @@ std::string Trainer::diagnose(std::int64_t completed) {
   };
   gradients_of_step(
       completed, [] { return false; }, &look);
-  // A stream that is finite everywhere can still give a loss or a weight gradient that is not.
+  // Hidden states that are finite everywhere can still give a loss or a weight gradient that is not finite.
   const auto losses = results_->own_losses();
   for (const auto& action : program_) {
     if (action.kind != plan::Action::Kind::load || action.chunk > 0 || action.micro < 0 || action.micro >= found.micro)
@@ -336,8 +337,8 @@ std::string Trainer::diagnose(std::int64_t completed) {
   return earliest_of_all(found);
 }
 
-// Everyone learns the finding of the lowest micro-batch, there the earliest; who only knows a folded gradient comes
-// last. Of equals the lowest rank speaks.
+// Returns on all ranks the finding of the lowest micro-batch, and of that the earliest. A rank that only knows a
+// reduced gradient comes last. Of equal findings the lowest rank's counts.
 std::string Trainer::earliest_of_all(const Finding& mine) {
   const std::int64_t key[4] = {mine.text.empty() ? 1 : 0, mine.micro, mine.pass, mine.place};
   std::vector<std::array<std::int64_t, 4>> keys(static_cast<std::size_t>(world_.size));
