@@ -136,7 +136,7 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   auto p = plan::plan_from_json(base::read_file(c.plan, base::largest_description), c.plan);
   if (p.gradient_dtype != base::DType::f32)
     throw base::InputError(
-        fmt::format("{} plans {} gradients; train folds gradients in f32", c.plan, base::name_of(p.gradient_dtype)),
+        fmt::format("{} plans {} gradients; train adds gradients in f32", c.plan, base::name_of(p.gradient_dtype)),
         "plan with --gradient-dtype f32");
   c.plan_as_read = p;
   const auto set = [&](const std::string& name, const std::string& value) {

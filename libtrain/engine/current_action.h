@@ -30,8 +30,8 @@ class CurrentAction {
     CurrentAction& of_;
   };
 
-  // For example "forward of micro-batch 3, chunk 1"; `otherwise` if no action is current. With several pipeline stages
-  // the text begins with "stage 2, ".
+  // For example "forward of micro-batch 3, virtual stage 1"; `otherwise` if no action is current. With several pipeline
+  // stages the text begins with "stage 2, ".
   std::string text(int stage, int stages, const char* otherwise) const {
     const std::int64_t at = packed_;
     std::string text = at == nothing ? otherwise : plan::name_of(static_cast<plan::Action::Kind>(at & 0xff));
@@ -39,7 +39,7 @@ class CurrentAction {
     if (const auto micro = (at >> 24) - 1; at != nothing && micro >= 0)
       text += fmt::format(" of micro-batch {}", micro);
     if (const auto chunk = ((at >> 8) & 0xffff) - 1; at != nothing && chunk > 0)
-      text += fmt::format(", chunk {}", chunk);
+      text += fmt::format(", virtual stage {}", chunk);
     return stages == 1 ? text : fmt::format("stage {}, {}", stage, text);
   }
 

@@ -27,7 +27,7 @@ void parse(MetricsLine& line, const std::string& text, const std::string& path) 
   }
 }
 
-constexpr std::size_t longest_line = std::size_t{16} << 20, shard = std::size_t{1} << 20;
+constexpr std::size_t longest_line = std::size_t{16} << 20, block = std::size_t{1} << 20;
 constexpr std::size_t told_apart = 4096;  // last bytes that no other line has: it ends in the time it was written
 
 // As many bytes from `offset` on as there are, at most `bytes`.
@@ -66,9 +66,9 @@ void each_metrics_line(const std::string& path, const std::function<bool(const M
     while (more && (feed == std::string::npos || feed + 1 == held.size())) {  // is it the last line?
       held.erase(0, begin);
       begin = 0;
-      const auto text = read_at(file.get(), at, shard, path);
+      const auto text = read_at(file.get(), at, block, path);
       at += std::ssize(text);
-      more = text.size() == shard;
+      more = text.size() == block;
       held += text;
       feed = held.find('\n');
     }
@@ -125,7 +125,7 @@ MetricsTail::Change MetricsTail::read(const std::function<void()>& forget,
   inode_ = info.st_ino, device_ = info.st_dev;
   std::string rest;
   for (auto at = end_;;) {
-    const auto text = read_at(file.get(), at, shard, path_);
+    const auto text = read_at(file.get(), at, block, path_);
     at += std::ssize(text);
     rest += text;
     std::size_t begin = 0;
@@ -143,7 +143,7 @@ MetricsTail::Change MetricsTail::read(const std::function<void()>& forget,
       begin = feed + 1;
     }
     rest.erase(0, begin);
-    if (text.size() < shard) return change;
+    if (text.size() < block) return change;
     if (rest.size() > longest_line)
       throw base::InputError(fmt::format("{} line {} has more than {} bytes", path_, lines_ + 1, longest_line),
                              "metrics.jsonl is a file that train writes, one short line a step");

@@ -17,7 +17,7 @@ namespace trainyard::engine {
 
 namespace {
 
-constexpr std::int64_t shard_bytes = std::int64_t{1} << 20;  // most bytes that rank 0 receives at one time
+constexpr std::int64_t block_bytes = std::int64_t{1} << 20;  // most bytes that rank 0 receives at one time
 
 // What rank 0 has to know about each rank.
 std::string facts_of(const base::TraceRecorder& recorder, std::size_t bytes) {
@@ -48,12 +48,12 @@ void RunTrace::begin_step(std::int64_t step) {
 void RunTrace::to_rank_zero(const std::string& mine, const std::vector<std::int64_t>& bytes, const Take& take) {
   using Kind = comm::Transfer::Kind;
   auto& control = *run_.world.control;
-  std::vector<char> memory(control.size() == 1 ? 0 : static_cast<std::size_t>(shard_bytes));
+  std::vector<char> memory(control.size() == 1 ? 0 : static_cast<std::size_t>(block_bytes));
   for (int from = 1; from < control.size(); ++from) {
     if (control.rank() == 0) take(",\n");
     const auto all = bytes[static_cast<std::size_t>(from)];
-    for (std::int64_t at = 0; at < all; at += shard_bytes) {
-      const auto n = std::min(shard_bytes, all - at);
+    for (std::int64_t at = 0; at < all; at += block_bytes) {
+      const auto n = std::min(block_bytes, all - at);
       const base::View view(memory.data(), base::DType::u8, {n});
       if (control.rank() == from) {
         std::copy_n(mine.begin() + at, n, memory.begin());
@@ -85,9 +85,9 @@ void RunTrace::write_whole(const std::string& head, const std::string& mine, con
         [&](const base::Sink& sink) {
           sink(head);
           sink(mine);
-          hear([&](std::string_view shard) {
+          hear([&](std::string_view text) {
             try {
-              if (!failure) sink(shard);
+              if (!failure) sink(text);
             } catch (const base::Error&) {
               failure = std::current_exception();
             }

@@ -28,7 +28,7 @@ class RunTrace {
   void write();
 
  private:
-  using Take = std::function<void(std::string_view shard)>;
+  using Take = std::function<void(std::string_view text)>;
   // Sends the texts of ranks 1, 2, ..., `bytes` each, to rank 0 alone, which passes them to `take`.
   void to_rank_zero(const std::string& mine, const std::vector<std::int64_t>& bytes, const Take& take);
   void write_whole(const std::string& head, const std::string& mine, const std::vector<std::int64_t>& bytes);

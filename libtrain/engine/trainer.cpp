@@ -43,7 +43,7 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
         parameter.decay = true;  // a table; norms and biases have one dim
   context_ = std::unique_ptr<params::StoreContext>(new params::StoreContext{
       set_, plan_.states(), plan_.reduction, world_, *compute_, communication(), memory_[Category::parameters],
-      memory_[Category::gathered_flat_groups], memory_[Category::gradients], memory_[Category::flat_group_gradients],
+      memory_[Category::gathered_weights], memory_[Category::gradients], memory_[Category::micro_batch_gradients],
       memory_[Category::optimizer], memory_[Category::communication_staging]});
   for (const auto& flat_group : plan::flat_groups_of_stages(plan_.model, plan_.stages))
     context_->flat_groups_of_stages.push_back(flat_group.flat_group);
@@ -332,7 +332,7 @@ std::string Trainer::diagnose(std::int64_t completed) {
   for (int u = 0; u < context_->flat_groups() && found.text.empty(); ++u)
     if (kernels::first_nonfinite(*compute_, store_->shard_gradient(u)) >= 0)
       found = {plan_.batch().micros(), passes, place_in_model(set_.flat_groups[static_cast<std::size_t>(u)].name),
-               fmt::format("the folded gradient of flat group {} is not finite",
+               fmt::format("the summed gradient of flat group {} is not finite",
                            set_.flat_groups[static_cast<std::size_t>(u)].name)};
   return earliest_of_all(found);
 }

@@ -27,7 +27,7 @@ struct StoreContext {
   tensor::Arena& parameters;
   tensor::Arena& gathered;
   tensor::Arena& gradients;
-  tensor::Arena& flat_group_gradients;
+  tensor::Arena& micro_batch_gradients;
   tensor::Arena& optimizer;
   tensor::Arena& staging;
   double wait_seconds = 0;  // seconds that `compute` waited for collectives since the last read

@@ -40,7 +40,7 @@ GradientReduction::GradientReduction(StoreContext& c)
                         : flat_range(wholes_[i], c.group(occurrence.flat_group).rank() * shard, shard));
   }
   for (auto elements : slots_.elements())
-    buffers_.push_back(elements > 0 ? c.flat_group_gradients.allocate(dtype, {elements}) : base::View{});
+    buffers_.push_back(elements > 0 ? c.micro_batch_gradients.allocate(dtype, {elements}) : base::View{});
   if (const auto most = c.set.table.largest_shared(); most > 0) staging_ = c.staging.allocate(dtype, {most});
   const auto& ranks = c.world.topology;
   const int data = ranks.size(plan::Axis::data), experts = ranks.size(plan::Axis::expert);

@@ -16,7 +16,7 @@ MemoryBytes evaluation_memory(const Plan& p, int stage) {
   }
   MemoryBytes out;
   out.categories = {states.parameters,
-                    states.gathered_flat_groups,
+                    states.gathered_weights,
                     0,
                     0,
                     0,

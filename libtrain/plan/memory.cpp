@@ -61,9 +61,9 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
                            slot_bytes(part, micro, recompute, in_flight.slots).total(in_flight.slots);
   MemoryBytes out;
   out.categories = {s.parameters,
-                    s.gathered_flat_groups,
+                    s.gathered_weights,
                     s.gradients,
-                    s.flat_group_gradients,
+                    s.micro_batch_gradients,
                     s.optimizer,
                     activations,
                     s.communication_staging + tensor_staging_bytes(part.model, micro) +

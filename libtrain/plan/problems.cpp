@@ -362,7 +362,7 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
     const bool in_chunks = p.virtual_stages > 1;
     out.push_back({fmt::format("--pipeline-parallel {}{}: more {} than the model has items, {} (embedding, {}, head)",
                                p.pipeline, in_chunks ? fmt::format(" with --virtual-stages {}", p.virtual_stages) : "",
-                               in_chunks ? "chunks" : "stages", items, base::counted(p.model.layers, "layer")),
+                               in_chunks ? "virtual stages" : "stages", items, base::counted(p.model.layers, "layer")),
                    in_chunks && chunks >= 1 ? fmt::format("--virtual-stages {}", chunks)
                                             : fmt::format("--pipeline-parallel {} at most", items)});
     return;

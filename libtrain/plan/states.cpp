@@ -30,14 +30,14 @@ StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
   const SlotPlan slots(table, s.gathered_layers);
   StateBytes b;
   b.parameters = (s.zero == 3 ? table.shard_total() : table.padded_total()) * w;
-  b.gathered_flat_groups = s.zero == 3 ? slots.bytes(w) : 0;
+  b.gathered_weights = s.zero == 3 ? slots.bytes(w) : 0;
   for (const auto& e : table.entries()) {
     const auto gradients = gradient_plan(s, e.contributions);
     const auto kept = (gradients.whole ? kept_sources(s, e.contributions) * e.layout.padded : 0) +
                       (gradients.shards ? e.layout.shard : 0);
     b.gradients += e.times * e.occurrences * kept * g;
   }
-  b.flat_group_gradients = gradient_slots(table, s).bytes(g);
+  b.micro_batch_gradients = gradient_slots(table, s).bytes(g);
   const std::int64_t states = 8 + (s.working == base::DType::bf16 ? 4 : 0);
   b.optimizer = (s.zero == 0 ? table.padded_total() : table.shard_total()) * states;
   b.communication_staging = base::aligned(table.largest_shared() * g);

@@ -50,7 +50,7 @@ inline std::int64_t transfer_segments(std::int64_t bytes, int shards, const Topo
 }
 
 struct StateBytes {
-  std::int64_t parameters = 0, gathered_flat_groups = 0, gradients = 0, flat_group_gradients = 0, optimizer = 0,
+  std::int64_t parameters = 0, gathered_weights = 0, gradients = 0, micro_batch_gradients = 0, optimizer = 0,
                communication_staging = 0, save_snapshot = 0;
 };
 StateBytes state_bytes(const FlatGroupTable& table, const StateShape& shape);

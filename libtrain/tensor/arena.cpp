@@ -15,23 +15,13 @@ namespace trainyard::tensor {
 
 static_assert(base::memory_categories.size() == category_count);
 
-const char* name_of(Category c) {
-  static const auto names = [] {
-    std::array<std::string, category_count> all;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      all[i] = base::memory_categories[i];
-      std::replace(all[i].begin(), all[i].end(), '_', ' ');
-    }
-    return all;
-  }();
-  return names[static_cast<std::size_t>(c)].c_str();
-}
+const char* name_of(Category c) { return base::memory_category_labels[static_cast<std::size_t>(c)]; }
 
 namespace {
 
 // Categories that collectives read from other ranks, and that measurements use in their place.
 bool read_by_peers(Category c) {
-  return c == Category::parameters || c == Category::gradients || c == Category::flat_group_gradients ||
+  return c == Category::parameters || c == Category::gradients || c == Category::micro_batch_gradients ||
          c == Category::communication_staging;
 }
 

@@ -16,9 +16,9 @@ namespace trainyard::tensor {
 // The memory categories (promise 3), in the order of reports.
 enum class Category : int {
   parameters,
-  gathered_flat_groups,
+  gathered_weights,
   gradients,
-  flat_group_gradients,
+  micro_batch_gradients,
   optimizer,
   activations,
   communication_staging,

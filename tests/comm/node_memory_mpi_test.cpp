@@ -38,7 +38,7 @@ struct Memory {
   tensor::Arena arena;
   View view;
 };
-constexpr auto seen = tensor::Category::flat_group_gradients, hidden = tensor::Category::workspace;
+constexpr auto seen = tensor::Category::micro_batch_gradients, hidden = tensor::Category::workspace;
 
 void fill(const View& v, int turn) {
   for (std::int64_t i = 0; i < v.count(); ++i) v.ptr<float>()[i] = contribution(turn, i);

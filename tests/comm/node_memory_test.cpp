@@ -184,7 +184,7 @@ TEST_F(node_memory, pages_that_are_gone_are_gone_for_all) {
 
 TEST_F(node_memory, memory_that_others_see_is_cleared_too) {
   constexpr std::int64_t bytes = 9 << 20;
-  tensor::Arena arena(tensor::Category::flat_group_gradients, bytes);
+  tensor::Arena arena(tensor::Category::micro_batch_gradients, bytes);
   auto view = arena.allocate(base::DType::u8, {bytes});
   std::fill_n(view.ptr<unsigned char>(), bytes, 7);
   tensor::clear_untouched(view);
@@ -198,16 +198,16 @@ TEST_F(node_memory, memory_is_private_where_it_cannot_or_need_not_be_shared) {
     tensor::Arena arena(c, 1 << 16);
     return tensor::shared_place(arena.allocate_bytes(64), 64).region != 0;
   };
-  EXPECT_TRUE(seen(tensor::Category::flat_group_gradients));
+  EXPECT_TRUE(seen(tensor::Category::micro_batch_gradients));
   EXPECT_FALSE(seen(tensor::Category::activations));
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit small{1 << 15, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  EXPECT_FALSE(seen(tensor::Category::flat_group_gradients)) << "a limit of file sizes is no reason to end by a signal";
+  EXPECT_FALSE(seen(tensor::Category::micro_batch_gradients)) << "a limit of file sizes is no reason to end by a signal";
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   tensor::end_sharing();
-  EXPECT_FALSE(seen(tensor::Category::flat_group_gradients));
+  EXPECT_FALSE(seen(tensor::Category::micro_batch_gradients));
 }
 
 TEST(spin_wait, naps_grow_with_the_wait_and_are_bounded) {

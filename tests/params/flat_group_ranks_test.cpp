@@ -51,9 +51,9 @@ struct Rank {
   std::vector<plan::Access> accesses;
   std::vector<plan::Occurrence> leases;
   tensor::Arena parameters{Category::parameters, bytes.parameters},
-      gathered{Category::gathered_flat_groups, bytes.gathered_flat_groups},
+      gathered{Category::gathered_weights, bytes.gathered_weights},
       gradients{Category::gradients, bytes.gradients},
-      flat_group_gradients{Category::flat_group_gradients, bytes.flat_group_gradients},
+      micro_batch_gradients{Category::micro_batch_gradients, bytes.micro_batch_gradients},
       optimizer{Category::optimizer, bytes.optimizer},
       staging{Category::communication_staging, bytes.communication_staging};
   std::unique_ptr<tensor::Exec> compute = tensor::Exec::caller(nullptr, 1),
@@ -70,7 +70,7 @@ params::StoreContext context_of(Rank& r, comm::World& world) {
           r.parameters,
           r.gathered,
           r.gradients,
-          r.flat_group_gradients,
+          r.micro_batch_gradients,
           r.optimizer,
           r.staging};
 }

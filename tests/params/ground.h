@@ -137,16 +137,16 @@ class Ground {
          const std::function<void()>& before_each = {})
       : model(m), layout(c), set(m, c.topology()), bytes(plan::state_bytes(set.table, c.shape())),
         parameters(tensor::Category::parameters, bytes.parameters),
-        gathered(tensor::Category::gathered_flat_groups, bytes.gathered_flat_groups),
+        gathered(tensor::Category::gathered_weights, bytes.gathered_weights),
         gradients(tensor::Category::gradients, bytes.gradients),
-        flat_group_gradients(tensor::Category::flat_group_gradients, bytes.flat_group_gradients),
+        micro_batch_gradients(tensor::Category::micro_batch_gradients, bytes.micro_batch_gradients),
         optimizer(tensor::Category::optimizer, bytes.optimizer),
         staging(tensor::Category::communication_staging, bytes.communication_staging),
         world(noted_world(c, rank, threads, before_each)), data(static_cast<Noting&>(world.group({plan::Axis::data}))),
         compute(tensor::Exec::caller(nullptr, 1)),
         worker(c.topology().world() > 1 ? tensor::Exec::worker("communication", nullptr) : nullptr),
         context{set,      c.shape(), c.reduction,          world,     *compute, worker ? *worker : *compute, parameters,
-                gathered, gradients, flat_group_gradients, optimizer, staging} {}
+                gathered, gradients, micro_batch_gradients, optimizer, staging} {}
 
   int rank() const { return data.rank(); }  // along data
   int flat_groups() const { return context.flat_groups(); }
@@ -161,7 +161,7 @@ class Ground {
   ParallelLayout layout;
   plan::FlatGroupSet set;
   plan::StateBytes bytes;
-  UsedArena parameters, gathered, gradients, flat_group_gradients, optimizer, staging;
+  UsedArena parameters, gathered, gradients, micro_batch_gradients, optimizer, staging;
   comm::World world;
   Noting& data;
   std::unique_ptr<tensor::Exec> compute, worker;

@@ -61,7 +61,7 @@ void expect_plain_reductions(const plan::ModelConfig& model, const ParallelLayou
       [&](Ground& g) {
         const PlainModel plain(g.set.flat_groups, g.set.occurrences, layout.ranks);
         GradientReduction local_accumulation(g.context);
-        EXPECT_TRUE(g.full({&g.gradients, &g.flat_group_gradients, &g.staging}))
+        EXPECT_TRUE(g.full({&g.gradients, &g.micro_batch_gradients, &g.staging}))
             << layout.text() << ": the plan gave other buffers";
         for (std::int64_t step = 0; step < 3; ++step) {
           const auto want = plain.folded(kind, step, layout.micros, layout.local_accumulation);

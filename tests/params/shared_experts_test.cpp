@@ -57,9 +57,9 @@ class Rank {
                                         2,
                                         topology_},
         bytes_(plan::state_bytes(set_.table, states_)), parameters_(tensor::Category::parameters, bytes_.parameters),
-        gathered_(tensor::Category::gathered_flat_groups, bytes_.gathered_flat_groups),
+        gathered_(tensor::Category::gathered_weights, bytes_.gathered_weights),
         gradients_(tensor::Category::gradients, bytes_.gradients),
-        flat_group_gradients_(tensor::Category::flat_group_gradients, bytes_.flat_group_gradients),
+        micro_batch_gradients_(tensor::Category::micro_batch_gradients, bytes_.micro_batch_gradients),
         optimizer_(tensor::Category::optimizer, bytes_.optimizer),
         staging_(tensor::Category::communication_staging, bytes_.communication_staging),
         world_("threads", rank, topology_, threads.factory(rank), {{plan::Axis::data}, {plan::Axis::expert_data}}),
@@ -74,7 +74,7 @@ class Rank {
                  parameters_,
                  gathered_,
                  gradients_,
-                 flat_group_gradients_,
+                 micro_batch_gradients_,
                  optimizer_,
                  staging_},
         store_(context_), accesses_(plan::training_accesses(part_)) {
@@ -142,7 +142,7 @@ class Rank {
     return out;
   }
   bool full() const {
-    for (const auto* a : {&parameters_, &gathered_, &gradients_, &flat_group_gradients_, &optimizer_, &staging_})
+    for (const auto* a : {&parameters_, &gathered_, &gradients_, &micro_batch_gradients_, &optimizer_, &staging_})
       if (!a->full()) return false;
     return true;
   }
@@ -207,7 +207,7 @@ class Rank {
   plan::FlatGroupSet set_;
   plan::StateShape states_;
   plan::StateBytes bytes_;
-  UsedArena parameters_, gathered_, gradients_, flat_group_gradients_, optimizer_, staging_;
+  UsedArena parameters_, gathered_, gradients_, micro_batch_gradients_, optimizer_, staging_;
   comm::World world_;
   std::unique_ptr<tensor::Exec> compute_, worker_;
   params::StoreContext context_;

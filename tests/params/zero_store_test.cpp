@@ -162,7 +162,7 @@ void expect_plain_training(const plan::ModelConfig& model, const ParallelLayout&
         g.context.segment_bytes = segment_bytes;
         Training run(g);
         EXPECT_TRUE(
-            g.full({&g.parameters, &g.gathered, &g.gradients, &g.flat_group_gradients, &g.optimizer, &g.staging}))
+            g.full({&g.parameters, &g.gathered, &g.gradients, &g.micro_batch_gradients, &g.optimizer, &g.staging}))
             << g.layout.text();
         run.store.initialize(11);
         initialize(run.plain, g.set.flat_groups, 11);

@@ -51,7 +51,7 @@ TEST(PlanText, SaysOfWhomAndNothingOfWhatIsNotSent) {
       << text;
   EXPECT_NE(text.find("\n  0-1         tensor  "), std::string::npos) << text;
   EXPECT_EQ(text.find(" data "), std::string::npos) << "one replica sends nothing to others: " << text;
-  EXPECT_NE(text.find("\n  gathered units "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  gathered weights "), std::string::npos) << text;
   EXPECT_EQ(text.find("gathered_units"), std::string::npos) << text;
   EXPECT_NE(text.find("by the textbook (2 ranks; no padding, no buffers): "), std::string::npos) << text;
 }

@@ -108,12 +108,6 @@ std::string ranks_text(const Senders& s) {
   return s.ranks->runs == 1 ? run : fmt::format("{} every {} to {}", run, s.ranks->stride, s.ranks->end() - 1);
 }
 
-// A memory category as train's tables name it; in JSON it has underscores.
-std::string in_words(std::string category) {
-  std::replace(category.begin(), category.end(), '_', ' ');
-  return category;
-}
-
 }  // namespace
 
 std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
@@ -148,7 +142,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   const auto whose = p.pipeline > 1 ? plan::whose_memory(p) : "each rank's memory";
   out += fmt::format("\n  {}{:>{}}\n", whose, size, 44 - whose.size());
   for (std::size_t i = 0; i < plan::memory_categories.size(); ++i)
-    row(in_words(plan::memory_categories[i]), p.memory.categories[i]);
+    row(base::memory_category_labels[i], p.memory.categories[i]);
   row("in arenas", p.memory.arenas());
   row("reserve outside", p.memory.reserve);
   if (p.memory.on_host > 0) row("on the host, not here", -p.memory.on_host);
