@@ -127,8 +127,8 @@ TEST(StageProblems, DegreesThatRanksOrItemsDoNotAllow) {
   p = sample(4, 4);
   p.pipeline_schedule = PipelineSchedule::interleaved, p.virtual_stages = 3;
   expect_refused(p,
-                 "--pipeline-parallel 4 with --virtual-stages 3: more chunks than the model has items, 8 (embedding, 6 "
-                 "layers, head)",
+                 "--pipeline-parallel 4 with --virtual-stages 3: more virtual stages than the model has items, 8 "
+                 "(embedding, 6 layers, head)",
                  "--virtual-stages 2");
   p = sample(4, 2);
   p.topology = replicas_of(4, 1, 4);
