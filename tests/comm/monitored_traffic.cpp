@@ -1,5 +1,5 @@
-// Traffic for monitoring.sh: every operation that is made of our own messages, then the bytes that the ledger
-// announced. With an argument: nothing but start and end, which cost the library some messages of its own.
+// Traffic for monitoring.sh: runs every operation that consists of messages of our own, then prints the bytes that the
+// ledger announced. With an argument it only starts and ends, for which the library sends some messages itself.
 #include "libtrain/comm/mpi.h"
 
 #include <cstdio>

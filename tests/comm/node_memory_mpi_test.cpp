@@ -1,5 +1,5 @@
-// Gathers and ordered reductions between processes of one machine that look at one another's arenas: the bits of a
-// plain left fold, of messages and of the threads communicator, and no copy on the way.
+// Tests gathers and ordered reductions between processes of one machine that read one another's arenas. They have the
+// bits of a left-to-right sum, of messages and of the threads communicator, and make no copy on the way.
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/segments.h"
 #include "libtrain/comm/threads.h"
@@ -30,7 +30,7 @@ bool off() {
   return said != nullptr && std::string_view(said) == "off";
 }
 
-// Buffers of a rank, where others can see them or where they cannot.
+// A buffer of a rank, in memory that other ranks can read (`seen`) or cannot read (`hidden`).
 struct Memory {
   Memory(std::int64_t elements, tensor::Category category)
       : arena(category, 4 * elements), view(arena.allocate(base::DType::f32, {elements})) {}
@@ -48,7 +48,7 @@ struct Case {
   std::int64_t shard, first, count;
   int contributors;
   std::vector<int> turns;
-  bool in_place = false;  // the sum is the own shard of the input
+  bool in_place = false;  // the sum is this rank's own shard of the input
 };
 
 std::vector<Case> cases(int ranks) {
@@ -65,7 +65,7 @@ std::vector<Case> cases(int ranks) {
   return all;
 }
 
-// Two rounds; what the sum's whole shard is afterwards.
+// Reduces two rounds (one if in place). Returns the whole shard that holds the sum.
 std::vector<float> reduced(Communicator& comm, tensor::Exec& exec, const Case& c, tensor::Category category,
                            bool staging_is_used) {
   const int n = comm.size(), turn = c.turns.empty() ? comm.rank() : c.turns[z(comm.rank())];
@@ -126,7 +126,7 @@ TEST(node_memory_mpi, reductions_on_a_worker_in_parts_of_the_world) {
   expect_reductions(*all, *exec);
 }
 
-// The whole world again as threads of each process.
+// Repeats the whole world as threads inside each process.
 TEST(node_memory_mpi, threads_have_the_same_bits) {
   const auto exec = tensor::Exec::caller(nullptr, 1);
   const auto comm = runtime->communicator("data");
@@ -167,7 +167,7 @@ TEST(node_memory_mpi, gathers_whole_shards_and_ranges) {
   EXPECT_EQ(sent.calls, z(2 * 3 * 3));
 }
 
-// One rank alone has its buffer elsewhere: nobody looks, all send.
+// The buffer of one rank alone is not shared: then no rank reads directly, and all send messages.
 TEST(node_memory_mpi, one_hidden_buffer_is_enough_for_messages) {
   const auto exec = tensor::Exec::caller(nullptr, 1);
   const auto comm = runtime->communicator("data");
@@ -177,7 +177,7 @@ TEST(node_memory_mpi, one_hidden_buffer_is_enough_for_messages) {
     EXPECT_EQ(reduced(*comm, *exec, c, comm->rank() == who ? hidden : seen, comm->size() > 1), expected);
 }
 
-// The contract of every communicator has its buffers on the heap; calls of both kinds follow one another.
+// The contract of every communicator has its buffers on the heap. Calls of both kinds follow one another.
 TEST(node_memory_mpi, contract_beside_them) {
   const auto exec = tensor::Exec::worker("communication", nullptr);
   const auto comm = runtime->communicator("data");
@@ -198,7 +198,7 @@ TEST(node_memory_mpi, arenas_that_are_gone_are_forgotten) {
     if (!off()) {
       EXPECT_GE(tensor::resident_bytes_of_peers(), (comm->size() - 1) * 1200000);
     }
-    comm->barrier(*exec);  // what a rank releases is gone for all
+    comm->barrier(*exec);  // what one rank has released is gone for all
   }
   comm->barrier(*exec);
   EXPECT_LE(tensor::resident_bytes_of_peers(), (comm->size() - 1) * 4096);

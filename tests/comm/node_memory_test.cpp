@@ -1,5 +1,5 @@
-// How ranks of one machine meet: threads of this process stand for them, each with a mapping of its own of the shared
-// segment.
+// Tests the rendezvous of ranks of one machine. Threads of this process play the ranks, each with its own mapping of
+// the shared segment.
 #include "libtrain/base/error.h"
 #include "libtrain/comm/node_memory.h"
 #include "libtrain/comm/spin_wait.h"
@@ -45,7 +45,7 @@ void on_one_segment(int ranks, const std::function<void(NodeMemory& node, int ra
   EXPECT_TRUE(tensor::release_shared(segment, tensor::Pages::gone));
 }
 
-// In each round everyone reads what everyone has written before the rendezvous, and overwrites it once all have parted.
+// In each round every rank reads what all wrote before the rendezvous. Once all have left, it overwrites its part.
 TEST_F(node_memory, what_was_written_before_a_meeting_is_read_until_all_part) {
   for (const int ranks : {2, 3, 5})
     on_one_segment(ranks, [ranks](NodeMemory& node, int rank) {
@@ -90,18 +90,18 @@ TEST_F(node_memory, calls_that_differ_are_an_error_of_all) {
         ++refused;
       }
     }
-    node.leave(*exec);  // and they are all here still
+    node.leave(*exec);  // and all ranks are still there
   });
   EXPECT_EQ(refused, 9);
 }
 
-// The others come only once who waits has let its library work some times, asleep in between.
+// The other ranks come only after the waiting rank has let its library work some times, and has slept in between.
 TEST_F(node_memory, who_waits_lets_the_library_work) {
   std::atomic<int> worked = 0;
   on_one_segment(
       3,
       [&worked](NodeMemory& node, int rank) {
-        const auto worker = tensor::Exec::worker("waits", nullptr);  // nobody waits for it
+        const auto worker = tensor::Exec::worker("waits", nullptr);  // nobody waits for this Exec
         while (rank != 1 && worked < 3) std::this_thread::yield();
         node.rendezvous({"barrier", 0}, {}, *worker);
         node.leave(*worker);
@@ -125,7 +125,7 @@ TEST_F(node_memory, regions_are_known_by_what_lies_in_them_until_they_are_releas
   EXPECT_FALSE(tensor::release_shared(memory, tensor::Pages::stay));
   EXPECT_EQ(tensor::shared_place(bytes + 100, 1).region, 0);
 
-  void* next = tensor::reserve_shared(10000);  // it may have the place and the file of the one before
+  void* next = tensor::reserve_shared(10000);  // it may have the address and the file of the memory before
   const auto other = tensor::shared_place(next, 10000);
   EXPECT_NE(other.region, place.region);
   EXPECT_EQ(other.released, place.released + 1);
@@ -145,7 +145,7 @@ TEST_F(node_memory, another_file_of_the_same_name_is_not_looked_at) {
 TEST_F(node_memory, a_process_that_has_ended_is_a_lost_peer) {
   void* memory = tensor::reserve_shared(10000);
   auto place = tensor::shared_place(memory, 10000);
-  // Another user than root is refused until the parent knows of the end, and finds nothing afterwards.
+  // A user other than root is refused until the parent knows that the process ended. Afterwards the memory is gone.
   const auto looker = fork();
   ASSERT_GE(looker, 0);
   if (looker == 0) {
@@ -204,7 +204,8 @@ TEST_F(node_memory, memory_is_private_where_it_cannot_or_need_not_be_shared) {
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit small{1 << 15, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  EXPECT_FALSE(seen(tensor::Category::micro_batch_gradients)) << "a limit of file sizes is no reason to end by a signal";
+  EXPECT_FALSE(seen(tensor::Category::micro_batch_gradients))
+      << "a limit of file sizes is no reason to end by a signal";
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   tensor::end_sharing();
   EXPECT_FALSE(seen(tensor::Category::micro_batch_gradients));

@@ -1,5 +1,5 @@
-// Bytes of text by token: their sum over a document is the length of the decoded document, for byte tokens and for
-// SentencePiece models of several kinds.
+// Tests the bytes of text of each token: their sum over a document is the length of the decoded document. For byte
+// tokens and for SentencePiece models of several kinds.
 #include "tests/data/sample.h"
 
 #include "libtrain/base/checksum.h"
@@ -93,7 +93,7 @@ TEST_F(Bytes, OnlyTargetsThatCountAreCounted) {
   EXPECT_EQ(count.unmeasured, 0);
 }
 
-// The text of a document starts after its first token, where every document has one.
+// If every document has a begin token, its text starts after that token.
 TEST_F(Bytes, ATextStartsAfterTheTokenThatBeginsADocument) {
   const auto path = model("begun", "--vocab_size=60 --character_coverage=1");
   const auto tokenizer = data::make_tokenizer(path);
@@ -122,8 +122,7 @@ TEST_F(Bytes, ATextStartsAfterTheTokenThatBeginsADocument) {
   }
 }
 
-// A vocabulary that is not that of byte tokens, a model that is gone, or another model of the same name: nothing is
-// guessed.
+// A vocabulary that does not fit byte tokens, a missing model, or another model of the same name: no bytes are guessed.
 TEST_F(Bytes, WhatIsNotKnownIsNotGuessed) {
   std::vector<std::int32_t> tokens{1, 2}, targets{2, 3};
   std::vector<std::uint8_t> weights{1, 1};

@@ -1,4 +1,4 @@
-// The ordered fold, bit by bit: ascending rows, one rounding for each addition.
+// Tests the ordered reduction bit by bit: ascending rows, one rounding for each addition.
 #include "kernels/fold/fold.h"
 #include "tests/kernels/sweep.h"
 
@@ -48,7 +48,7 @@ TEST(Fold, First) {
   });
 }
 
-// Rows in the other order in memory, told one by one.
+// Rows in reverse order in memory, passed one by one.
 TEST(Fold, OfPiecesThatLieAnywhere) {
   everywhere([](tensor::Exec& exec, DType t, std::int64_t c, std::int64_t n) {
     auto p = pieces(t, c, n, 1);

@@ -1,5 +1,5 @@
-// A store whose flat groups are of different groups: each is cut, gathered and reduced over its own, and the norm
-// counts what other ranks hold too only once.
+// Tests a store whose flat groups belong to different groups of ranks. Each is sharded, gathered and reduced over its
+// own group, and the norm counts an element once even if several ranks hold it.
 #include "kernels/cast/cast.h"
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/comm/threads.h"
@@ -20,7 +20,8 @@ using plan::Axes;
 using plan::Axis;
 using tensor::Category;
 
-// The head is shared by all four ranks, every other flat group by the two along data; those along context hold it, too.
+// The head is shared by all four ranks, every other flat group by the two data-parallel ranks; both context coordinates
+// hold copies of the latter.
 struct WideHead : plan::HeadKind {
   std::vector<plan::FlatGroup> flat_groups(const plan::ModelConfig& m, std::int64_t index) const override {
     auto all = HeadKind::flat_groups(m, index);
@@ -37,7 +38,7 @@ plan::ModelConfig model() {
   return m;
 }
 
-// One rank: its arenas, of the sizes that the plan states, and its store.
+// One rank: its arenas, of the planned sizes, and its store.
 struct Rank {
   Rank(comm::World& world, int zero)
       : set(model(), world.topology),
@@ -51,8 +52,7 @@ struct Rank {
   std::vector<plan::Access> accesses;
   std::vector<plan::Occurrence> leases;
   tensor::Arena parameters{Category::parameters, bytes.parameters},
-      gathered{Category::gathered_weights, bytes.gathered_weights},
-      gradients{Category::gradients, bytes.gradients},
+      gathered{Category::gathered_weights, bytes.gathered_weights}, gradients{Category::gradients, bytes.gradients},
       micro_batch_gradients{Category::micro_batch_gradients, bytes.micro_batch_gradients},
       optimizer{Category::optimizer, bytes.optimizer},
       staging{Category::communication_staging, bytes.communication_staging};
@@ -75,7 +75,7 @@ params::StoreContext context_of(Rank& r, comm::World& world) {
           r.staging};
 }
 
-// The weights of every flat group, as its first lease gives them.
+// The weights of every flat group, as its first lease returns them.
 std::vector<std::vector<float>> weights_of(Rank& r, params::ZeroStore& store) {
   std::vector<std::vector<float>> out(r.set.flat_groups.size());
   store.begin_step({{r.leases}, {0}});
@@ -92,7 +92,7 @@ std::vector<std::vector<float>> weights_of(Rank& r, params::ZeroStore& store) {
   return out;
 }
 
-// Every gradient of one round is the same number.
+// Every gradient of one accumulation step is the same number.
 void commit_all(Rank& r, params::ZeroStore& store, std::int64_t round, double value) {
   store.begin_step({{r.leases}, {0}});
   store.begin_backward({round, params::GradientReduction::Position::Place::only});
@@ -139,14 +139,14 @@ TEST_P(RanksOfAFlatGroup, EachIsReducedAndGatheredOverItsOwn) {
     store.finish();
     const auto sum = [&](int flat_group) {
       return flat_group + 1 == context.flat_groups() ? 60.0f : rank % 2 == 0 ? 28.0f : 32.0f;
-    };  // over its group and both rounds
+    };  // the sum over its group and both accumulation steps
     for (int u = 0; u < context.flat_groups(); ++u) {
       const auto shard = store.shard_gradient(u);
       EXPECT_EQ(shard.count(), context.layout(u).padded / (u + 1 == context.flat_groups() ? 4 : 2));
       EXPECT_EQ(shard.ptr<float>()[0], sum(u)) << "flat group " << u;
     }
 
-    // Ranks along context have different gradients here only so that it shows whose are counted: the first's.
+    // Here gradients differ along the context axis only to show whose gradients count: those of the first rank.
     kernels::FixedPointSum squares;
     for (const auto& view : store.counted_gradients()) kernels::square_sum(*r.compute, view, squares);
     world.control->all_reduce(*r.compute,
@@ -171,7 +171,7 @@ TEST_P(RanksOfAFlatGroup, EachIsReducedAndGatheredOverItsOwn) {
   });
 }
 
-// The ordered reduction counts contributors along data: of a group that is not those ranks it would drop some.
+// The ordered reduction counts contributors along the data axis. Over another group of ranks it would drop some.
 TEST_P(RanksOfAFlatGroup, OnesThatAreNotTheDataRanksAreNotReducedInOrder) {
   comm::run_ranks(4, [&](int rank, comm::ThreadsWorld& threads) {
     comm::World world("threads", rank, plan::Topology({{Axis::data, 2}, {Axis::context, 2}}), threads.factory(rank),

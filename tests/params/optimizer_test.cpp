@@ -1,5 +1,5 @@
-// OptimizerStates: master weights and moments after updates and loads, element by element, at every stage and in both
-// working dtypes.
+// Tests OptimizerStates: master weights and moments after updates and loads, element by element, at every ZeRO stage
+// and in both working dtypes.
 #include "libtrain/params/optimizer.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
@@ -28,7 +28,7 @@ struct Parts {
   params::OptimizerStates states;
 };
 
-// As a checkpoint is read: every rank its own shards.
+// Loads as from a checkpoint: every rank its own shards.
 void load(Parts& parts, const Ground& g, const PlainModel& plain) {
   for (int u = 0; u < g.flat_groups(); ++u) {
     const auto first = g.rank() * (plain.flat_group(u).padded / g.layout.ranks);
@@ -40,7 +40,7 @@ void load(Parts& parts, const Ground& g, const PlainModel& plain) {
   parts.weights->complete();
 }
 
-// Every rank has one micro-batch of the step.
+// Reduces one step in which every rank has one micro-batch.
 void local_accumulation(Parts& parts, const Ground& g, const PlainModel& plain, std::int64_t step) {
   parts.gradients.begin_micro({0, params::GradientReduction::Position::Place::only});
   for (const auto occurrence : plain.occurrences) {
@@ -68,8 +68,8 @@ void expect_states(Parts& parts, Ground& g, const PlainModel& plain, std::int64_
   }
 }
 
-// The second and third update start from what the ones before left; at stage 0 from whole states, of which a rank
-// loaded only its shards.
+// The second and third update start from what the previous ones left. At stage 0 they start from whole states, of which
+// a rank loaded only its shards.
 TEST(Optimizer, UpdatesAreThePlainOnes) {
   for (const auto& model : {tied_model(), untied_model()})
     for (int zero = 0; zero < 4; ++zero)
@@ -91,7 +91,7 @@ TEST(Optimizer, UpdatesAreThePlainOnes) {
           });
 }
 
-// Weight decay without a gradient: matrices shrink, biases and norms and tables do not, gaps stay zero.
+// Weight decay without a gradient: matrices shrink; biases, norms and tables do not; gaps stay zero.
 TEST(Optimizer, DecayAppliesToTheParametersThatSaySo) {
   for (const int zero : {0, 2})
     on_ranks(tied_model(), {3, zero, base::DType::f32, 3}, [](Ground& g) {

@@ -1,5 +1,5 @@
-// PlainModel: weights, folded gradients and optimizer states of a whole model in plain vectors on one rank: what the
-// stores must hold, whatever the layout.
+// PlainModel: weights, summed gradients and optimizer states of a whole model in plain vectors on one rank. The stores
+// must hold the same, whatever the layout.
 #pragma once
 
 #include "libtrain/base/view.h"
@@ -17,7 +17,7 @@ namespace trainyard::test {
 
 using Floats = std::vector<float>;
 
-// Integers add up to the same sum in any order; the sum of scattered values shows the order in its last bits.
+// Integers have the same sum in any order. The last bits of a sum of scattered values show the order of additions.
 enum class Values { integers, scattered };
 
 inline float value(Values kind, std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d, std::int64_t i) {
@@ -28,15 +28,15 @@ inline float value(Values kind, std::int64_t a, std::int64_t b, std::int64_t c, 
   return std::ldexp(static_cast<float>(h >> 8) - 8388608.0f, static_cast<int>(h % 9) - 24);
 }
 
-// bf16 by rounding to the nearest, ties to the even one.
+// bf16 by rounding to nearest, ties to even.
 inline std::uint16_t bf16_bits(float f) {
   std::uint32_t u;
   std::memcpy(&u, &f, 4);
   return static_cast<std::uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
 }
 
-// Where `got` first differs in its bits from elements `first`, first + 1, ... of `want`; empty where it does not. bf16
-// is compared with what `want` rounds to.
+// Where the bits of `got` first differ from elements `first`, first + 1, ... of `want`; empty if they do not differ.
+// bf16 is compared with the rounded `want`.
 inline std::string difference(base::View got, const Floats& want, std::int64_t first = 0) {
   if (first + got.count() > static_cast<std::int64_t>(want.size()))
     return fmt::format("{} elements from {} of {}", got.count(), first, want.size());
@@ -58,13 +58,13 @@ inline void fill(base::View view, const Floats& from, std::int64_t first = 0) {
 }
 
 struct PlainFlatGroup {
-  std::vector<std::int64_t> offsets;  // of the parameters, as decision 11 has them
+  std::vector<std::int64_t> offsets;  // of the parameters, by decision 11
   std::int64_t padded = 0;
-  std::vector<char> live, decays;  // elements of a logical parameter; those under weight decay
+  std::vector<char> live, decays;  // elements of a logical parameter; elements with weight decay
   Floats weight, m, v;
 };
 
-// AdamW's numbers, apart from the library's.
+// AdamW's numbers, independent of the library.
 struct PlainAdamW {
   float rate, beta1, beta2, epsilon, decay, scale;
   double bias1, bias2;
@@ -97,7 +97,7 @@ class PlainModel {
   }
   const PlainFlatGroup& flat_group(int u) const { return flat_groups[static_cast<std::size_t>(u)]; }
 
-  // Scattered weights and moments, as if trained; zero where no parameter is.
+  // Fills weights and moments with scattered values, as if trained, and zeros where no parameter is.
   void scatter(std::int64_t seed) {
     for (std::size_t u = 0; u < flat_groups.size(); ++u)
       for (std::size_t i = 0; i < flat_groups[u].live.size(); ++i) {
@@ -119,8 +119,8 @@ class PlainModel {
     return out;
   }
 
-  // Decision 1: the left fold over groups of `fold` micro-batches, each the left fold inside itself; then later uses
-  // are added to the first (decision 4).
+  // Decision 1: micro-batches are added from left to right in groups of `local_accumulation`, then the groups from left
+  // to right. Later occurrences are then added to the first one (decision 4).
   std::vector<Floats> folded(Values kind, std::int64_t step, std::int64_t micros,
                              std::int64_t local_accumulation) const {
     std::vector<Floats> out(flat_groups.size());
@@ -167,8 +167,8 @@ class PlainModel {
   }
 };
 
-// The dim that tensor ranks share of a parameter, as decision 11 has it: outputs, but inputs where a sum over them
-// feeds the residual stream; rows of vocabulary tables. -1: it is whole on each.
+// The dimension of a parameter that tensor-parallel ranks divide, by decision 11: outputs; inputs where the product is
+// a sum that goes to the residual stream; rows of vocabulary tables. -1: every rank holds it whole.
 inline int shared_dim(const std::string& name) {
   for (const char* end : {"attention.output.weight", "ffn.down.weight"})
     if (name.ends_with(end)) return 1;
@@ -177,7 +177,7 @@ inline int shared_dim(const std::string& name) {
   return name == "embedding.tokens.weight" || name == "head.weight" ? 0 : -1;
 }
 
-// What one of `tensor` ranks that share every flat group holds of a plain model: its slices of the parameters, back to
+// The part of a plain model that one of `tensor` tensor-parallel ranks holds: its slices of the parameters, back to
 // back.
 class PlainPart {
  public:
@@ -207,7 +207,7 @@ class PlainPart {
   std::int64_t offset(int flat_group, std::size_t parameter) const {
     return offsets_[static_cast<std::size_t>(flat_group)][parameter];
   }
-  // Its part of a flat group, zero in the gaps.
+  // This rank's part of a flat group, with zeros in the gaps.
   Floats of(int flat_group, const Floats& whole) const {
     const auto& from = from_[static_cast<std::size_t>(flat_group)];
     Floats out(from.size());
@@ -218,7 +218,7 @@ class PlainPart {
 
  private:
   std::vector<std::vector<std::int64_t>> offsets_,
-      from_;  // of each flat group: of each parameter, and element by element
+      from_;  // of each flat group: by parameter, and by element
 };
 
 }  // namespace trainyard::test

@@ -1,5 +1,5 @@
-// GradientReduction: the own shards hold the fold of decision 1, bit for bit, whatever the stage, the ranks, the group
-// size, the slots and the raggedness of the last round.
+// Tests GradientReduction: a rank's own shards hold the ordered reduction of decision 1, bit for bit. The ZeRO
+// stage, ranks, group size, number of buffers and an uneven last accumulation step must not matter.
 #include "libtrain/params/gradients.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
@@ -17,8 +17,8 @@ Place place(std::int64_t in_group, std::int64_t local_accumulation) {
   return in_group == 0 ? Place::first : in_group + 1 == local_accumulation ? Place::last : Place::middle;
 }
 
-// A step as the engine does it: this rank's groups round by round, occurrences from the last to the first; where it has
-// no group it idles.
+// Reduces a step as the engine does: this rank's groups by accumulation step, occurrences from the last to the first.
+// Without a group the rank idles.
 void fold_step(GradientReduction& local_accumulation, const Ground& g, const PlainModel& plain, Values kind,
                std::int64_t step) {
   const auto groups = g.layout.micros / g.layout.local_accumulation;
@@ -53,7 +53,7 @@ void expect_shards(GradientReduction& local_accumulation, const Ground& g, const
   }
 }
 
-// Three steps, so that what one leaves behind shows in the next.
+// Three steps, so that what one step leaves behind shows in the next.
 void expect_plain_reductions(const plan::ModelConfig& model, const ParallelLayout& layout, Values kind,
                              std::chrono::microseconds late = {}) {
   on_ranks(
@@ -77,7 +77,7 @@ void expect_plain_reductions(const plan::ModelConfig& model, const ParallelLayou
       late);
 }
 
-// Whole rounds, a ragged last one, fewer groups than ranks, several rounds.
+// Full accumulation steps, an uneven last one, fewer groups than ranks, several accumulation steps.
 std::vector<std::int64_t> group_counts(int ranks) {
   std::vector<std::int64_t> out{1};
   for (std::int64_t n : {ranks - 1, ranks, ranks + 1, 2 * ranks, 2 * ranks + 1})
@@ -99,7 +99,7 @@ TEST_P(Fold, TheOrderIsThatOfTheMicroBatches) {
               Values::scattered);
 }
 
-// The library may add in any order, so only sums that are exact in all of them have bits to compare.
+// The library may add in any order. So bits are compared only for sums that are exact in every order.
 TEST_P(Fold, TheFastReductionAddsTheSame) {
   for (int ranks = 1; ranks <= 4; ++ranks)
     for (const std::int64_t local_accumulation : {1, 2})
@@ -116,7 +116,7 @@ TEST_P(Fold, WithoutTiesAndInBf16ToTheSameBits) {
       expect_plain_reductions(untied_model(), {ranks, GetParam(), working, 2 * ranks + 1, 1, 2}, Values::scattered);
 }
 
-// A reduction that begins late still reads what was committed: open() waits for it before it gives the buffer away.
+// A reduction that begins late still reads what was committed: open() waits for it before it returns the buffer.
 TEST_P(Fold, NoBufferIsGivenAwayUnderAReduction) {
   for (const auto reduction : {Reduction::ordered, Reduction::fast})
     for (const std::int64_t local_accumulation : {1, 2})
@@ -129,7 +129,7 @@ TEST_P(Fold, NoBufferIsGivenAwayUnderAReduction) {
       }
 }
 
-// The plain model itself: the order of adding is seen in the bits, and a group is folded by itself.
+// Checks the plain model: its bits show the order of additions, and it adds a group by itself first.
 TEST(PlainFold, ShowsTheOrder) {
   const auto model = tied_model();
   const PlainModel plain(plan::flat_groups(model), plan::occurrences(model), 1);

@@ -1,5 +1,5 @@
-// Experts that ranks share: every rank has some of them and makes the gradients of all tokens that they get, for each
-// micro-batch by itself. Weights, norm and traffic against a store of one rank, to the bit.
+// Tests expert parallelism: every rank has some experts, and makes the gradients of all tokens that they get, for each
+// micro-batch by itself. Weights, norm and traffic are compared with a store of one rank, bit for bit.
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/base/random.h"
 #include "libtrain/comm/threads.h"
@@ -36,7 +36,7 @@ struct Shape {
   }
 };
 
-// A gradient that depends on parameter, micro-batch and place alone; of a bias of choices a whole number.
+// A gradient that depends only on parameter, micro-batch and element. For a bias of choices it is a whole number.
 float gradient_value(const plan::Parameter& p, std::int64_t step, std::int64_t micro, std::int64_t element) {
   const auto w = base::random_words(static_cast<std::uint64_t>(step * 1000 + micro), base::site_hash("test", p.name),
                                     static_cast<std::uint64_t>(element));
@@ -104,7 +104,7 @@ class Rank {
 
   void complete() { store_.complete_weights(); }
 
-  // What leases see, by the name of the parameter.
+  // The weights that leases return, by parameter name.
   std::map<std::string, std::vector<char>> weights() {
     std::map<std::string, std::vector<char>> out;
     const auto leases = plan::leases_of(plan::evaluation_accesses(part_));
@@ -121,7 +121,7 @@ class Rank {
     return out;
   }
 
-  // Since initial values were there.
+  // Bytes sent since initial values were made, by group and operation.
   std::map<std::string, std::int64_t> sent() {
     auto out = sent_so_far();
     for (const auto& [what, bytes] : at_begin_) out[what] -= bytes;
@@ -152,7 +152,7 @@ class Rank {
  private:
   void micro(std::int64_t step, params::GradientReduction::Position position, std::int64_t k) {
     const auto& batch = states_.batch;
-    // The micro-batch of a data rank; -1: none.
+    // The micro-batch of a data-parallel rank; -1 if it has none.
     const auto micro_of = [&](int data) {
       const auto group = batch.accumulation_group_of(data, position.round);
       return group < 0 ? -1 : batch.first_micro(group) + k;
@@ -245,7 +245,7 @@ void same_as_one_rank(const Shape& shape) {
       EXPECT_TRUE(bytes == want.at(name)) << name << ", " << shape.text();
       experts += name.find(".experts.") != std::string::npos;
     }
-    const auto per_expert = std::size_t{4};  // parameters
+    const auto per_expert = std::size_t{4};  // parameters of an expert
     EXPECT_EQ(experts, per_expert * 18 / static_cast<std::size_t>(shape.experts)) << shape.text();
   });
 }

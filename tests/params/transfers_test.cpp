@@ -1,5 +1,5 @@
-// Segments: in what order they are issued, and that a store whose transfers are cut has the numbers of one whose are
-// not.
+// Tests segments: the order in which they are issued, and that a store with divided transfers has the same numbers as
+// one with whole transfers.
 #include "libtrain/comm/segments.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/params/transfers.h"
@@ -25,12 +25,12 @@ TEST(Transfers, AreIssuedInOrderWhenTheyAreAskedForOrOthersGoBetween) {
   };
   const auto a = add('a', 3), b = add('b', 20), c = add('c', 1);
   EXPECT_EQ(issued, "") << "nothing goes before somebody else";
-  transfers.let_some_follow();  // a quarter of a's
+  transfers.let_some_follow();  // a quarter of a
   EXPECT_EQ(issued, "a0 ");
   transfers.let_some_follow();
   transfers.let_some_follow();
   EXPECT_EQ(issued, "a0 a1 a2 ");
-  transfers.let_some_follow();  // a quarter of b's
+  transfers.let_some_follow();  // a quarter of b
   EXPECT_EQ(issued, "a0 a1 a2 b0 b1 b2 b3 b4 ");
   transfers.done(a);
   EXPECT_EQ(issued, "a0 a1 a2 b0 b1 b2 b3 b4 ") << "all of it had been issued";
@@ -47,8 +47,8 @@ TEST(Transfers, AreIssuedInOrderWhenTheyAreAskedForOrOthersGoBetween) {
   EXPECT_EQ(issued, "01");
 }
 
-// As after an update: all flat groups of a model wait at once. No crossing waits for more than a quarter of the
-// foremost, and every layer finds its own issued in full without asking.
+// As after an update, all flat groups of a model wait at once. No tensor-parallel collective waits for more than a
+// quarter of the foremost group. Every layer finds its own group issued in full without asking.
 TEST(Transfers, GoAtTheForemostsPaceHoweverManyWait) {
   constexpr int flat_groups = 100, crossings = 4;
   for (const std::int64_t segments : {1, 3, 4, 8, 13}) {
@@ -79,7 +79,7 @@ TEST(Transfers, ADoneTransferHasRun) {
   EXPECT_EQ(ran, 5);
 }
 
-// Ranges of any kind together are the whole: the same bits, the same bytes in the ledger under the same name.
+// Ranges of any kind together equal the whole: the same bits, and the same bytes in the ledger under the same name.
 TEST(Segments, TogetherAreTheWhole) {
   constexpr std::int64_t shard = 1000;
   for (const int ranks : {2, 3, 5})

@@ -1,5 +1,5 @@
-// Weights: a lease sees the shards of all ranks as the last update left them; what is gathered, when and in which
-// order.
+// Tests Weights: a lease sees the shards of all ranks as the last update left them; and what is gathered, when and in
+// which order.
 #include "libtrain/params/weight_store.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
@@ -15,7 +15,7 @@ std::unique_ptr<Weights> make_weights(Ground& g) {
   return g.layout.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context);
 }
 
-// What an optimizer does: new shards, then the word that they have changed.
+// Does what an optimizer does: writes new shards, then reports that they changed.
 void write_shards(Weights& weights, const Ground& g, const PlainModel& plain) {
   for (int u = 0; u < g.flat_groups(); ++u) {
     const auto shard = weights.own_shard(u);
@@ -50,7 +50,7 @@ std::vector<std::int64_t> padded(const PlainModel& plain, std::initializer_list<
   return out;
 }
 
-// The first look finds a lease that did not wait, the second one under which a fetch overwrote the buffer.
+// The first comparison finds a lease that did not wait. The second finds a fetch that overwrote the buffer.
 void expect_lease(Weights& weights, Ground& g, const PlainModel& plain, plan::Occurrence occurrence) {
   weights.acquire(occurrence);
   EXPECT_EQ(difference(weights.whole(occurrence.flat_group), plain.flat_group(occurrence.flat_group).weight), "")
@@ -86,8 +86,8 @@ TEST(Weights, ALeaseSeesTheShardsOfTheLastUpdate) {
         }
 }
 
-// Stages 1 and 2: nothing until a pass begins; then every flat group once, in the order of its leases, those that it
-// does not lease behind them; nothing in the passes after it.
+// Stages 1 and 2 gather nothing until a pass begins. Then they gather every flat group once, in the order of the pass's
+// leases, followed by groups without a lease. Later passes gather nothing.
 TEST(Weights, WholeOnesAreGatheredOnceInTheOrderOfTheLeases) {
   on_ranks(tied_model(), {2, 1}, [](Ground& g) {
     PlainModel plain(g.set.flat_groups, g.set.occurrences, 2);
@@ -139,9 +139,9 @@ TEST(Weights, OneRankGathersNoWholeOnes) {
   });
 }
 
-// Stage 3, flat groups leased in order: the table, the positions, five layers, the final norm. So many are fetched once
-// the first, second, ... is leased: as many layers ahead as there are slots, and never into a slot whose lease is still
-// to come or not yet over.
+// Stage 3. Flat groups are leased in order: the table, the positions, five layers, the final norm. `expected` has the
+// number of fetches after the first, second, ... lease. Layers are fetched ahead into all buffers, but never into a
+// buffer whose lease is still to come or not over.
 TEST(Weights, SlotsBoundHowFarIsFetchedAhead) {
   const std::vector<std::pair<int, std::vector<std::size_t>>> expected = {{1, {2, 3, 3, 4, 5, 6, 8, 8}},
                                                                           {2, {3, 4, 4, 5, 6, 8, 8, 8}},
@@ -167,8 +167,8 @@ TEST(Weights, SlotsBoundHowFarIsFetchedAhead) {
     });
 }
 
-// The second occurrence of a tied table is a lease and a gather of its own; layers go back through their slots in
-// reverse.
+// The second occurrence of a tied table has a lease and a gather of its own. Layers use their buffers again in reverse
+// order.
 TEST(Weights, EveryLeaseIsAGather) {
   for (const int slots : {1, 2, 9})
     on_ranks(tied_model(), {2, 3, base::DType::bf16, 2, 1, slots}, [](Ground& g) {
@@ -198,11 +198,11 @@ TEST(Weights, ALeaseOutOfTheStatedOrderIsRefused) {
     weights->acquire({1, 0});
     EXPECT_THROW(weights->acquire({2, 0}), std::logic_error);
     weights->begin_pass(order);
-    EXPECT_THROW(weights->acquire({0, 0}), std::logic_error);  // it is leased still
+    EXPECT_THROW(weights->acquire({0, 0}), std::logic_error);  // it is still leased
     weights->give_back({0, 0}), weights->give_back({1, 0});
     weights->begin_pass(order);
     EXPECT_NO_THROW(weights->acquire({0, 0}));
-    weights->shards_changed();  // what was announced is void
+    weights->shards_changed();  // the announced pass is void
     EXPECT_THROW(weights->acquire({1, 0}), std::logic_error);
   });
 }

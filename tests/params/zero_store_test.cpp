@@ -1,5 +1,5 @@
-// ZeroStore: whole steps of training against the plain model: what leases see, what updates leave, what was sent, and
-// what lies between parameters.
+// Compares whole training steps of ZeroStore with the plain model: what leases see, what updates leave, what was sent,
+// and what lies between parameters.
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/base/random.h"
 #include "libtrain/params/zero_store.h"
@@ -26,7 +26,7 @@ kernels::AdamW hyper() {
   return h;
 }
 
-// Initial values: drawn for each parameter by its name, over its logical shape.
+// Initial values, drawn for each parameter by its name, over its logical shape.
 void initialize(PlainModel& plain, const std::vector<plan::FlatGroup>& flat_groups, std::uint64_t seed) {
   for (std::size_t u = 0; u < flat_groups.size(); ++u)
     for (std::size_t p = 0; p < flat_groups[u].parameters.size(); ++p) {
@@ -62,7 +62,7 @@ struct Training {
         continue;
       }
       auto grads = store.grads(access.occurrence);
-      // What a block writes: every element of every parameter, rows beyond the vocabulary as zeros; never the gaps.
+      // Writes what a block writes: every element of every parameter, zeros beyond the vocabulary, never the gaps.
       const auto gradient =
           part.of(access.occurrence.flat_group, plain.gradient(kind(), step, micro, access.occurrence));
       for (std::size_t p = 0; p < g.context.flat_group(access.occurrence.flat_group).parameters.size(); ++p)
@@ -132,7 +132,7 @@ struct Training {
   ZeroStore store;
 };
 
-// What the ledger of this rank reads beyond `before` is what the plan announced for a step.
+// What this rank's ledger counts beyond `before` equals what the plan announced for a step.
 void expect_announced_traffic(const Training& run, const std::map<std::string, comm::Traffic>& before) {
   auto after = run.g.data.ledger().totals();
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> sent, announced;
@@ -146,7 +146,7 @@ void expect_announced_traffic(const Training& run, const std::map<std::string, c
   const auto kind = layout.reduction == Reduction::fast ? plan::Reduction::fast : plan::Reduction::ordered;
   for (const auto& t : plan::step_traffic(run.g.model, layout.shape(), kind, run.g.rank(), run.g.context.segment_bytes))
     announced[t.operation] = {t.calls, t.bytes};
-  if (layout.ranks == 1) {  // nothing leaves the rank; a call that has nothing to do is left out
+  if (layout.ranks == 1) {  // nothing is sent; calls without work are left out
     for (const auto& [operation, calls_and_bytes] : sent)
       EXPECT_EQ(calls_and_bytes.second, 0) << layout.text() << " " << operation;
     return;
@@ -207,7 +207,7 @@ TEST_P(Steps, OfTheFastReductionAreToo) {
                                              local_accumulation, 2, Reduction::fast});
 }
 
-// Ranks that share every flat group: each holds its slices of what the plain model holds, from the initial values on.
+// Tensor-parallel ranks: each holds its slices of what the plain model holds, beginning with the initial values.
 TEST_P(Steps, OfTensorRanksAreSlicesOfPlainOnes) {
   for (const auto& model : {tied_model_of_heads(), untied_model_of_heads()})
     for (const int tensor : {2, 4})
@@ -220,7 +220,7 @@ TEST_P(Steps, OfTensorRanksAreSlicesOfPlainOnes) {
         }
 }
 
-// Collectives that begin late: nothing is read before it is there, nothing overwritten while it is needed.
+// Collectives begin late: nothing is read before it has arrived, and nothing is overwritten while it is needed.
 TEST_P(Steps, DoNotDependOnWhenACollectiveRuns) {
   for (const int slots : {1, 2})
     for (const auto reduction : {Reduction::ordered, Reduction::fast})
@@ -228,8 +228,8 @@ TEST_P(Steps, DoNotDependOnWhenACollectiveRuns) {
                             std::chrono::microseconds(300));
 }
 
-// Norms and shards see zeros between parameters and behind them, although the buffers held other things before, and
-// blocks write only the parameters.
+// Norms and shards see zeros between and behind parameters. The buffers held other values before, and blocks write only
+// the parameters.
 TEST_P(Steps, LeaveZerosBetweenParameters) {
   on_ranks(tied_model(), {2, GetParam(), base::DType::f32, 5}, [](Ground& g) {
     Training run(g);

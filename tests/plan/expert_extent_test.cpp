@@ -1,5 +1,5 @@
-// Bounds of plans of models with experts: above what is predicted, which is above what the formulas of the reference
-// say, so that nothing overflows before a sentence refuses it.
+// Tests bounds of plans with experts. The bound is above the prediction, and the prediction above the reference's
+// formulas. So nothing overflows before a sentence refuses it.
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/problems.h"
@@ -22,8 +22,8 @@ template <class T> T draw(std::mt19937_64& random, T low, T high) {
 
 double number(std::int64_t n) { return static_cast<double>(n); }
 
-// In floating point: parameters of the experts of all layers, in elements, and what stays of a micro-batch, in bytes:
-// of each chosen row its input, what is inside and its result; of each token its logits.
+// In floating point: parameters of the experts of all layers, in elements, and activations of a micro-batch, in bytes.
+// Each chosen row keeps its input, its inner values and its result; each token keeps its logits.
 struct Exact {
   double parameters = 0, activations = 0;
 };
@@ -106,8 +106,8 @@ TEST(ExpertExtent, LiesAboveWhatIsPredictedAndThatAboveTheFormulas) {
   EXPECT_GT(refused, 50);
 }
 
-// Everything but one thing is small, so that no other term can hide that one is missing: what a plan has of it lies
-// below the bound less what a model without experts has, and not by far more than the "some dozens" of the header.
+// Everything but one thing is small, so that no other term hides a missing one. What experts add to a plan lies below
+// what they add to the bound. The bound is not much larger than the "some dozens" that the header states.
 TEST(ExpertExtent, EachTermIsThere) {
   Plan p;
   p.model = preset("gpt2-nano");

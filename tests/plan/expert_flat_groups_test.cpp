@@ -1,5 +1,5 @@
-// Layers that have experts have two flat groups: parameter counts, slots, tables, leases and stages, each against what
-// a walk through the blocks one by one finds.
+// Tests that layers with experts have two flat groups: parameter counts, buffers, tables, leases and stages, each
+// compared with a walk through the blocks one by one.
 #include "libtrain/plan/accesses.h"
 #include "libtrain/plan/boundaries.h"
 #include "libtrain/plan/flops.h"
@@ -29,7 +29,7 @@ ModelConfig mixed(std::vector<std::int64_t> count, std::int64_t every, std::int6
   return m;
 }
 
-// Dense layers beside layers with experts in every way that a list of layers can have.
+// Dense layers beside layers with experts, in every form that a list of layers can have.
 std::vector<ModelConfig> models() {
   auto residual = mixed({4}, 2, 0, 5), shared = mixed({3}, 1, 1, 4), sigmoid = mixed({5}, 1, 0, 2);
   residual.experts.residual = true;
@@ -72,8 +72,8 @@ double billions(std::int64_t n) { return static_cast<double>(n) * 1e-9; }
 
 }  // namespace
 
-// Rajbhandari et al. (2022), table 1 and section 3; Jiang et al. (2024), section 2; Dai et al. (2024), table 3, whose
-// counts leave the tables out where they say so.
+// Rajbhandari et al. (2022), table 1 and section 3; Jiang et al. (2024), section 2; Dai et al. (2024), table 3. Their
+// counts leave out the tables where they say so.
 TEST(ExpertCounts, OfPublishedModels) {
   const auto nlg = published("nlg-350m-moe-128", 51200);
   EXPECT_NEAR(billions(parameter_count(nlg)), 13.15, 0.05);
@@ -85,7 +85,7 @@ TEST(ExpertCounts, OfPublishedModels) {
   EXPECT_NEAR(billions(active_parameter_count(deepseek)), 2.83, 0.005);
 }
 
-// The reference's other sizes that are decoders: 1.3 B with 128 experts, and the pyramid with a residual part.
+// The reference's other decoders: 1.3 B with 128 experts, and the pyramid with a residual part.
 TEST(ExpertCounts, OfTheReferencesList) {
   auto large = published("nlg-350m-moe-128", 51200);
   large.hidden = 2048, large.heads = large.kv_heads = 16, large.ffn = 8192;
@@ -103,7 +103,7 @@ TEST(ExpertCounts, InClosedForm) {
   const auto m = mixed({2, 4, 8}, 2, 0, 6);
   EXPECT_EQ(parameter_count(m), tables + 6 * dense + 3 * expert + (2 + 4 + 8) * (expert + h));
   EXPECT_EQ(active_parameter_count(m), tables + 6 * dense + 6 * expert + (2 + 4 + 8) * h);
-  // Neighbours with other numbers of experts are no layers that are alike.
+  // Neighbouring layers with different numbers of experts are not alike.
   EXPECT_EQ(parameter_count(mixed({2, 2, 16}, 1, 3, 6)), tables + 6 * dense + 3 * expert + (2 + 2 + 16) * (expert + h));
   auto two = m;
   two.experts.top_k = 2;
@@ -123,7 +123,7 @@ TEST(ExpertCounts, InClosedForm) {
   EXPECT_EQ(active_parameter_count(without), parameter_count(without));
 }
 
-// Six products of an expert's matrices and those of the gate, for each token.
+// For each token: six products of an expert's matrices, and the products of the gate.
 TEST(ExpertCounts, FlopsAreOfTheChosen) {
   const auto dense = mixed({}, 1, 0, 6), m = mixed({4}, 2, 0, 6);
   const double tokens = 3 * 64, expert = 2.0 * 32 * 128, gate = 4.0 * 32;
@@ -149,8 +149,8 @@ TEST(ExpertFlatGroups, OfALayerAreItsOwnAndThatOfItsExperts) {
   EXPECT_EQ(index_of(all[3], "up.weight"), -1);
 }
 
-// The planner's table, where flat groups that are alike stand once, against the flat groups one by one, of whole models
-// and of their stages.
+// Compares the planner's table, which lists equal flat groups once, with the flat groups one by one. It does so for
+// whole models and for their stages.
 TEST(ExpertFlatGroups, TheTableSaysWhatTheFlatGroupsSay) {
   for (const auto& m : models())
     for (const auto& [stages, chunks] : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 3}})
@@ -197,7 +197,7 @@ TEST(ExpertFlatGroups, LeasesOfTheTableAreThoseOfTheLists) {
   }
 }
 
-// A layer's experts are leased inside of the layer, and committed before it.
+// A layer's experts are leased inside the layer's lease, and committed before the layer.
 TEST(ExpertFlatGroups, AccessesAreThoseOfThePlacedBlocks) {
   EXPECT_EQ(text_of(mixed({2}, 2, 0, 2), backward_accesses(mixed({2}, 2, 0, 2), 0)),
             (std::vector<std::string>{"lease head", "lease embedding.tokens", "commit embedding.tokens", "commit head",
@@ -248,8 +248,8 @@ TEST(ExpertFlatGroups, StagesHaveTheFlatGroupsOfTheModelOnce) {
     }
 }
 
-// While a micro-batch passes, a layer and its experts are there together, and so is the next layer that is fetched
-// ahead: no two of `slots` neighbours of one kind have a buffer in common, and flat groups of two kinds never have.
+// While a micro-batch passes, a layer, its experts and the next layer are in memory at the same time. So no two of
+// `slots` neighbours of one kind share a buffer, and flat groups of two kinds never do.
 TEST(ExpertSlots, NeighboursHaveSlotsOfTheirOwn) {
   for (const auto& m : models())
     for (const int slots : {1, 2, 3, 40}) {
@@ -276,7 +276,7 @@ TEST(ExpertSlots, NeighboursHaveSlotsOfTheirOwn) {
       rotation(layers), rotation(experts);
       for (const auto u : others) EXPECT_TRUE(used.insert(plan.slot_of(static_cast<int>(u))).second);
       EXPECT_EQ(plan.elements().size(), used.size());
-      // No slot is larger than the largest flat group that it is for.
+      // No buffer is larger than the largest flat group that uses it.
       for (std::size_t s = 0; s < plan.elements().size(); ++s) {
         std::int64_t most = 0;
         for (std::size_t u = 0; u < set.flat_groups.size(); ++u)

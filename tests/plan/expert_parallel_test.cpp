@@ -1,5 +1,5 @@
-// Plans whose ranks share out the experts: their files, every refusal with what mends it, what a rank holds and sends
-// by sums written down here, and how idle ranks are told apart.
+// Tests plans with expert parallelism: their files, every refusal with its remedy, what a rank holds and sends by sums
+// written here, and which idle ranks are listed separately.
 #include "libtrain/base/error.h"
 #include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/expert_rounds.h"
@@ -58,8 +58,8 @@ TEST(ExpertParallel, RoundTrips) {
   EXPECT_EQ(to_json(plain).find("expert_parallel"), std::string::npos) << "as in files of before";
 }
 
-// The second reading is said by the degree alone; a file that names its axes, or a data axis that it does not divide,
-// is refused before anything is read along them.
+// The degree alone defines the expert axes. A file that names them, or a data axis that the degree does not divide, is
+// refused before anything is read along them.
 TEST(ExpertParallel, FilesThatNameTheSecondReadingAreRefused) {
   auto p = sample(4, 4);
   predict(p);
@@ -76,7 +76,7 @@ TEST(ExpertParallel, FilesThatNameTheSecondReadingAreRefused) {
   EXPECT_THROW(Topology({{Axis::data, 2}, {Axis::expert, 2}}).with_experts(2), std::invalid_argument);
 }
 
-// Rows in slots are counted in 32 bits, and what is refused there is no smaller than what extents bound.
+// Rows in slots are counted in 32 bits. What is refused there is at least as large as what extents bound.
 TEST(ExpertParallel, MoreRowsThanCanBeCountedAreRefused) {
   for (const bool tensor : {true, false}) {
     auto p = sample(2, tensor ? 1 : 2);
@@ -131,7 +131,7 @@ TEST(ExpertParallel, IsRefusedWithWhatWouldWork) {
   expect_refused(p, "--expert-parallel 0 must lie between 1 and 131072", "give a value from 1 to 131072");
 }
 
-// Of ranks that hold others the flat groups of experts are an equal part, and all else is what it was.
+// Ranks with different experts hold an equal part of the flat groups of experts, and everything else as before.
 TEST(ExpertParallel, ARankHoldsItsPart) {
   for (const int zero : {0, 1, 2, 3}) {
     std::int64_t before = 0;
@@ -150,7 +150,7 @@ TEST(ExpertParallel, ARankHoldsItsPart) {
       EXPECT_EQ(held, 3 * 8 / experts * 4) << "three layers, four tensors of an expert";
       EXPECT_EQ(p.memory.total(), memory_of_stage(p, 0).total());
       if (experts == 1) before = p.memory.categories[0];
-      // Parameters: a part of the experts where they are whole, as many shards where they are cut anyway.
+      // Parameters: below ZeRO 3 a rank holds a part of the experts; the shards of ZeRO 3 stay as large as before.
       if (zero < 3) {
         EXPECT_EQ(p.memory.categories[0]<before, experts> 1);
       } else {
@@ -171,8 +171,7 @@ TEST(ExpertParallel, ARankHoldsItsPart) {
   }
 }
 
-// Three layers with experts; tokens of a micro-batch 32, so that 6 places of each of 8 experts make 48 rows of 64
-// numbers.
+// Three layers with experts and 32 tokens in a micro-batch: 6 places of each of 8 experts make 48 rows of 64 numbers.
 TEST(ExpertParallel, SendsRowsThereAndBack) {
   for (const auto recompute : {Recompute::none, Recompute::selective, Recompute::layers}) {
     auto p = sample(4, 2);
@@ -198,7 +197,7 @@ TEST(ExpertParallel, SendsRowsThereAndBack) {
   }
 }
 
-// In chunks the same bytes go in as many more calls; how many rows each group has goes in one.
+// With chunks the same bytes go in as many more calls. The row counts of all groups go in one call.
 TEST(ExpertParallel, ChunksAreMoreCalls) {
   auto p = sample(4, 2), q = p;
   q.expert_overlap_chunks = 4;
@@ -214,8 +213,8 @@ TEST(ExpertParallel, ChunksAreMoreCalls) {
   EXPECT_EQ(plan_from_json(to_json(q), "plan.json").expert_overlap_chunks, 4);
 }
 
-// Nine micro-batches over eight ranks, four of which hold others: in the last round one rank works, three work for it,
-// and a whole group idles.
+// Nine micro-batches over eight ranks, four with different experts. In the last accumulation step one rank works, three
+// work for it, and the other four idle.
 TEST(ExpertParallel, RanksThatSendTheSameAreTold) {
   auto p = sample(8, 4);
   p.global_batch = 9;
@@ -234,14 +233,14 @@ TEST(ExpertParallel, RanksThatSendTheSameAreTold) {
       if (t.group == group && t.operation == operation) bytes += t.bytes;
     return bytes;
   };
-  // Who idles sends nothing of its own, but what it made for the other one; rows go both ways all the same.
+  // An idle rank sends no gradients of its own, only those it made for others. Rows go both ways nevertheless.
   EXPECT_GT(sent(0, "data", "ordered_reduce_scatter"), sent(1, "data", "ordered_reduce_scatter"));
   EXPECT_EQ(sent(0, "expert_data", "ordered_reduce_scatter"), sent(1, "expert_data", "ordered_reduce_scatter"));
   EXPECT_GT(sent(1, "expert_data", "ordered_reduce_scatter"), sent(2, "expert_data", "ordered_reduce_scatter"));
   for (const std::size_t i : {0, 1, 2}) EXPECT_EQ(sent(i, "expert", "all_to_all"), sent(0, "expert", "all_to_all"));
 }
 
-// With one more two ranks work, each of another group: those that work and those that do not are told once.
+// With one more micro-batch, two ranks work, each of another group. Working ranks and other ranks are listed once.
 TEST(ExpertParallel, RanksOfManyGroupsAreToldOnce) {
   auto p = sample(8, 4);
   p.global_batch = 10;
@@ -269,7 +268,7 @@ TEST(ExpertParallel, RanksOfManyGroupsAreToldOnce) {
   }
 }
 
-// A file that says other runs than ranks has is refused.
+// A file with other runs of ranks than the world has is refused.
 TEST(ExpertParallel, RunsBeyondTheWorldAreRefused) {
   auto p = sample(8, 4);
   p.global_batch = 10;
@@ -281,7 +280,7 @@ TEST(ExpertParallel, RunsBeyondTheWorldAreRefused) {
   }
 }
 
-// A rank without a micro-batch has a slot for what the others send it.
+// A rank without a micro-batch has a slot for what other ranks send it.
 TEST(ExpertParallel, IdleRanksHaveSlots) {
   auto p = sample(3, 1);
   p.global_batch = 4;
@@ -300,8 +299,8 @@ TEST(ExpertParallel, GroupsAreMeasured) {
   EXPECT_EQ(groups.at("expert_data"), (std::vector<std::vector<int>>{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
 }
 
-// Of 8 ranks a step of one round, three layers of 8 experts with 2 * 32 * 128 + 128 + 32 parameters each. What is kept
-// is this rank's share of all experts; what is made is one source's gradients of those that it holds, in two buffers.
+// A step of 8 ranks, one accumulation step, three layers of 8 experts with 2 * 32 * 128 + 128 + 32 parameters each.
+// Sums: this rank's share of all experts. Buffers: two, for one source's gradients of the rank's own experts.
 TEST(ExpertParallel, GradientsShrinkWithTheDegree) {
   const std::int64_t expert = 2 * 32 * 128 + 128 + 32, padded = (expert + 63) / 64 * 64, layers = 3;
   for (const int zero : {0, 1, 2, 3}) {
@@ -322,7 +321,7 @@ TEST(ExpertParallel, GradientsShrinkWithTheDegree) {
   }
 }
 
-// A local group is kept for every source.
+// A local accumulation group is kept for every source.
 TEST(ExpertParallel, LocalAccumulationKeepsTheGroupOfEachSource) {
   for (const int degree : {2, 4}) {
     auto p = sample(4, degree);
@@ -334,8 +333,8 @@ TEST(ExpertParallel, LocalAccumulationKeepsTheGroupOfEachSource) {
   }
 }
 
-// 51 layers of 512 experts: 16 bytes a parameter are more than 512 devices of 40 GB have together, and each needs its
-// share of weights, gradients and states of them all.
+// 51 layers of 512 experts: 16 bytes a parameter are more than 512 devices of 40 GB have together. Each needs its share
+// of all weights, gradients and states.
 TEST(ExpertParallel, ThreeAndAHalfTrillionNeedTheHost) {
   Plan p;
   p.model = preset("gpt2");
@@ -360,14 +359,14 @@ TEST(ExpertParallel, ThreeAndAHalfTrillionNeedTheHost) {
   EXPECT_NEAR(more, 18 * share - 40e9, 0.1 * 40e9 + 4e9) << "beside these a buffer of two layers, and activations";
   p.expert_parallel = 256, p.topology = topology_of(p, 512);
   predict(p);
-  p.device_memory = 1;  // so that nothing fits, and all that is nearer is said
+  p.device_memory = 1;  // so that nothing fits, and every remedy that comes nearer is listed
   const auto hint = remedies(p);
   const auto first = hint.find("--tensor-parallel 2 would need");
   ASSERT_NE(first, std::string::npos) << hint;
   EXPECT_EQ(hint.find("--tensor-parallel 2 would need", first + 1), std::string::npos) << hint;
 }
 
-// Sharing experts is also tried together with what else helps.
+// Expert parallelism is also tried together with other remedies.
 TEST(ExpertParallel, IsARemedyTogetherWithOthers) {
   Plan p;
   p.model = preset("nlg-350m-moe-128");
@@ -383,7 +382,7 @@ TEST(ExpertParallel, IsARemedyTogetherWithOthers) {
                                      base::size_text(both.memory.total())));
 }
 
-// A model whose experts are most of it fits once they are shared out.
+// A model that consists mostly of experts fits with expert parallelism.
 TEST(ExpertParallel, IsARemedy) {
   auto p = sample(8, 1);
   p.model.experts.ffn = 4096, p.zero = 3;
@@ -402,8 +401,8 @@ Plan dropless(int ranks, int experts) {
   return p;
 }
 
-// 32 tokens of a micro-batch; between forward and backward a rank has 4 * 32 rows of its experts and 2 * 32 results,
-// where slots for all tokens of each of eight experts would be 256 rows.
+// 32 tokens in a micro-batch. Between forward and backward a rank keeps 4 * 32 rows of its experts and 2 * 32 results.
+// Slots for all tokens of each of eight experts would be 256 rows.
 TEST(ExpertParallel, WithoutACapacityABufferIsHeld) {
   auto p = dropless(4, 4);
   predict(p);
@@ -418,7 +417,7 @@ TEST(ExpertParallel, WithoutACapacityABufferIsHeld) {
   const auto width = p.model.experts.ffn > 0 ? p.model.experts.ffn : p.model.ffn;
   const std::int64_t inner = p.model.activation == Activation::swiglu ? 3 : 2;
   EXPECT_EQ(held(twice) - held(p), 3 * 4 * 32 * (of_row(p) + inner * width * 4)) << "three layers, 32 rows of 4 ranks";
-  auto slots = p;  // a capacity of all tokens has places for them
+  auto slots = p;  // a capacity of all tokens has room for these rows
   slots.model.experts.capacity_factor = "1000";
   EXPECT_LT(held(p), held(slots));
   EXPECT_LT(held(twice), held(slots) + 3 * 64 * of_row(p));
@@ -465,12 +464,12 @@ TEST(ExpertParallel, BuffersThatDoNothingAreRefused) {
                  "leave the buffer out, or a model with experts (train --help-model)");
 }
 
-// What a plan announces is one round in each pass; a further one costs rows there and back and in forward the groups;
-// backward of several sends rows and groups again for each round of each rank that shares the experts.
+// A plan announces one round in each pass. A further round costs rows both ways, and in forward the groups. Backward of
+// several rounds sends rows and groups again for each round of each rank with which it shares the experts.
 TEST(ExpertParallel, FurtherRoundsCostTheirRows) {
   auto p = dropless(4, 2);
   predict(p);
-  // Of 64 rows 32 go to each of two ranks where all get as many: a buffer of 40.
+  // Of 64 rows 32 go to each of two ranks in an even load: a buffer of 40.
   const std::int64_t rows = 2 * 40 * p.model.hidden * 4 / 2, groups = 8 * 2 * 4 / 2, layers = 3, micros = 2;
   for (const auto& t : p.traffic[0].operations) {
     if (t.group == "expert" && t.operation == "all_to_all") {

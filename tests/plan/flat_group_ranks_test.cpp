@@ -1,4 +1,4 @@
-// What flat groups declare of groups and cuts: shard counts and calls follow it, and what no store can do is refused.
+// Tests flat groups that declare a group of ranks or a sharded dim: shard counts and calls follow; some are refused.
 #include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/problems.h"
 
@@ -16,7 +16,7 @@ ModelConfig nano() {
   return m;
 }
 
-// A branch with a weight that is sharded over an axis that nobody has.
+// A branch with a weight that is sharded over an axis that no layout has.
 struct CutBranch : BranchKind {
   std::string prefix() const override { return "cut"; }
   void declare(Declaration& flat_group) const override {
@@ -28,7 +28,7 @@ struct CutBranch : BranchKind {
   double forward_flops(const ModelConfig&, std::int64_t) const override { return 0; }
 };
 
-// A head whose gradients are added up over more ranks than those of data.
+// A head whose gradients are added over more ranks than the data-parallel ones.
 struct WideHead : HeadKind {
   std::vector<FlatGroup> flat_groups(const ModelConfig& m, std::int64_t index) const override {
     auto all = HeadKind::flat_groups(m, index);

@@ -1,5 +1,5 @@
-// What ranks hold of a parameter, element by element: every logical element is held by one part, at one place, and both
-// directions say so; stored rows beyond the logical ones have no element.
+// Tests what ranks hold of a parameter, element by element. Every logical element is held by one part, at one place,
+// and both directions agree. Stored rows beyond the logical ones have no element.
 #include "libtrain/plan/held.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace trainyard::plan {
 
 namespace {
 
-// The held index of each logical element by counting through the stored shape: (part, held) -> logical.
+// Finds the held index of each logical element by counting through the stored shape: (part, held) -> logical.
 std::map<std::pair<int, std::int64_t>, std::int64_t> counted_through(const Parameter& p, int parts) {
   std::map<std::pair<int, std::int64_t>, std::int64_t> out;
   std::vector<std::int64_t> next(static_cast<std::size_t>(parts), 0);
@@ -73,7 +73,7 @@ TEST(Held, PlacesInAGroupAreThoseOfItsRanksAscending) {
     }
 }
 
-// Ranges of a flat group are those of its parameters, whatever is between them.
+// Ranges of a flat group consist of the ranges of its parameters, whatever lies between parameters.
 TEST(Held, RangesLeaveGapsOut) {
   const auto parameter = [](const char* name, std::int64_t n) { return Parameter{name, {n}, {n}, {}, true, {}}; };
   const FlatGroup flat_group{

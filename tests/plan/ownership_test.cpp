@@ -1,5 +1,5 @@
-// Over all ranks of any topology every element of every logical parameter is counted once, whatever is a replica of
-// what.
+// Tests that over all ranks of any topology every element of every logical parameter counts once, whichever ranks hold
+// copies of it.
 #include "libtrain/plan/ownership.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ Parameter parameter(const char* name, std::int64_t count, std::optional<ShardedD
   return {name, {count}, {count}, {}, true, sharded};
 }
 
-// How often each element of the flat group is counted by the ranks that hold one part of its cut parameters.
+// How often the ranks that hold one part of the sharded parameters count each element of the flat group.
 std::vector<int> counts(const FlatGroup& flat_group, const Topology& topology, Axis cut_axis, int part) {
   const auto flat = layout(flat_group, topology.size(flat_group.group));
   std::vector<int> out(static_cast<std::size_t>(flat.padded), 0);
@@ -60,7 +60,7 @@ TEST(Ownership, AShardThatIsCountedWholeIsOneRange) {
   EXPECT_EQ(counted_ranges(flat_group, layout(flat_group, 1), Topology(), 0).size(), 1u);
 }
 
-// The stages of a pipeline have flat groups of their own; replicas along other axes leave them to the first.
+// Each pipeline stage has its own flat groups. Of replicas along other axes, the first one counts.
 TEST(Ownership, StagesAndExperts) {
   const FlatGroup flat_group{
       "u", Part::layers, {Axis::expert_data}, {parameter("u.a", 100, ShardedDim{0, Axis::expert})}};

@@ -1,4 +1,4 @@
-// Parts of a model: what its pipeline stages have is the model, cut.
+// Tests parts of a model: its pipeline stages together have what the model has.
 #include "libtrain/plan/accesses.h"
 #include "libtrain/plan/activations.h"
 #include "libtrain/plan/boundaries.h"
@@ -13,7 +13,7 @@ namespace trainyard::plan {
 namespace {
 
 ModelConfig model_of(const char* name) {
-  const bool post = std::string_view(name) == "post";  // norms behind branches
+  const bool post = std::string_view(name) == "post";  // norms after branches
   auto m = preset(post || std::string_view(name) == "bert" ? "gpt2-nano" : name);
   const bool bert = std::string_view(name) == "bert";
   if (post || bert) m.norm_position = NormPosition::post;
@@ -22,7 +22,7 @@ ModelConfig model_of(const char* name) {
   return m;
 }
 
-// Of each stage, its chunks.
+// By stage, its virtual stages.
 std::vector<ModelPart> stages_of(const ModelConfig& m, int stages, int chunks) {
   const auto cuts = uniform_boundaries(item_count(m), stages * chunks);
   std::vector<ModelPart> out;
@@ -99,7 +99,7 @@ TEST(Parts, TheLastStageOfATiedModelHasItsOwnTable) {
   EXPECT_TRUE(placed_blocks(m).back().borrowed.empty());
 }
 
-// What lies in which flat group, by the names of files.
+// The parameters of each flat group, by their names in files.
 TEST(Parts, FlatGroupsOfBert) {
   const auto m = model_of("bert");
   EXPECT_EQ(names_of(flat_groups(m)),
@@ -117,7 +117,7 @@ TEST(Parts, FlatGroupsOfBert) {
   EXPECT_EQ(backward_accesses(m).back(), (Access{Access::Kind::commit, {2, 0}}));
 }
 
-// Where layers end with a norm, a tied head has no parameters of its own, an untied one its table.
+// If layers end with a norm, a tied head has no parameters of its own, and an untied head only its table.
 TEST(Parts, AHeadWithoutANorm) {
   auto m = model_of("gpt2-nano");
   const auto all = parameter_count(m);
@@ -151,7 +151,7 @@ TEST(Parts, StagesHaveTheirChunks) {
   EXPECT_EQ(ranks.coordinate(13, Axis::tensor), 1);
 }
 
-// Names of what is leased and committed, one stage after the other and back, are those of the whole model.
+// The names that stages lease and commit, forward and back from stage to stage, equal the names of the whole model.
 TEST(Parts, AccessesOfTheStagesAreThoseOfTheModel) {
   const auto named = [](const ModelPart& part, const std::vector<Access>& accesses) {
     const auto all = flat_groups(part);
@@ -198,11 +198,11 @@ TEST(Parts, LeasesOfAStepFollowItsActions) {
   for (const auto pass : order.passes)
     handed_over.insert(handed_over.end(), order.lists[pass].begin(), order.lists[pass].end());
   EXPECT_EQ(handed_over, expected);
-  // Halves of a backward lease as often as a whole one.
+  // The halves of a backward pass lease as often as a whole one.
   const ModelPart all(m);
   EXPECT_EQ(step_leases(all, step_actions({4, 1, 1, 1}, 0, {PipelineSchedule::zero_bubble, 2, 1}, 0)).passes.size(),
             8u);
-  // Of 4 micro-batches the embedding once, three layers twice each.
+  // For 4 micro-batches, the embedding once, and three layers twice each.
   EXPECT_EQ(expected.size(), 4u * (1 + 3 * 2));
 }
 

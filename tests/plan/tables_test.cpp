@@ -1,4 +1,4 @@
-// Reference tables: ranks, parameter counts, layout, fold, memory, traffic and FLOPs.
+// Compares with reference tables: ranks, parameter counts, layout, ordered reduction, memory, traffic and FLOPs.
 #include "libtrain/base/reduction_order.h"
 #include "libtrain/plan/activations.h"
 #include "libtrain/plan/flops.h"
@@ -53,7 +53,7 @@ TEST(Topology, RanksOfTheLiterature) {
   EXPECT_THROW(Topology({{Axis::data, 2}, {Axis::data, 2}}), std::invalid_argument);
 }
 
-// World 16, tensor 2: experts over 4 and over 2 of the ranks along data.
+// World 16, tensor 2: experts over 4 and over 2 of the data-parallel ranks.
 TEST(Topology, ExpertsAreASecondReading) {
   const Topology plain({{Axis::data, 8}, {Axis::tensor, 2}});
   const auto four = plain.with_experts(4), two = plain.with_experts(2);
@@ -109,8 +109,8 @@ TEST(Inventory, ParameterCounts) {
   EXPECT_EQ(parameter_count(with_vocabulary("llama-1b", 128256)), 1235814400);  // the head is the token table
 }
 
-// Devlin et al. (2019) say 110 M and 340 M. The usual counts, 109482240 and 335141888, are of a model with a pooler, a
-// layer of h x h with a bias, and without the head; here is no pooler, and the head's layer, norm and bias are there.
+// Devlin et al. (2019) say 110 M and 340 M. The usual counts, 109482240 and 335141888, include a pooler (a layer of h x
+// h with a bias) and leave out the head. Here there is no pooler, and the head's layer, norm and bias are included.
 TEST(Inventory, ParameterCountsOfBert) {
   const auto layer = [](std::int64_t h) { return h * h + h; };
   const auto head = [&](std::int64_t h) { return layer(h) + 2 * h + 30522; };
@@ -146,8 +146,8 @@ TEST(Inventory, TiedTableIsUsedTwice) {
   EXPECT_EQ(occurrences(with_vocabulary("llama-nano", 257)).size(), 4u);
 }
 
-// What the planner counts in closed form, the loader and the step's numbers ask one by one, against a walk through the
-// groups; the last group may be ragged.
+// Compares closed forms (of the planner, and by micro-batch for the loader and the step's numbers) with a walk through
+// the groups. The last group may be smaller.
 TEST(Batch, ClosedFormsAgreeWithTheGroups) {
   for (std::int64_t micros = 1; micros <= 23; ++micros)
     for (std::int64_t local_accumulation = 1; local_accumulation <= micros; ++local_accumulation)
@@ -178,7 +178,7 @@ TEST(Batch, ClosedFormsAgreeWithTheGroups) {
       }
 }
 
-// Those that are alike stand in the table once; slots are those that a walk through all flat groups hands out.
+// Equal flat groups are in the table once. Buffers are assigned as a walk through all flat groups assigns them.
 TEST(FlatGroups, TheTableSaysWhatTheFlatGroupsSay) {
   for (const char* name : {"gpt2", "llama-nano", "llama-1b"})
     for (const int slots : {1, 2, 3, 40}) {
@@ -226,10 +226,10 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
       EXPECT_EQ(program[program.size() - 2].kind, Action::Kind::reduce);
       EXPECT_EQ(program.back().kind, Action::Kind::update);
       for (const auto& a : program) {
-        round += a.kind == Action::Kind::agree;  // every rank agrees before every round
+        round += a.kind == Action::Kind::agree;  // every rank agrees before every accumulation step
         if (a.kind == Action::Kind::ask) {
           EXPECT_EQ(a.round, round + 1);
-          const auto& next = *(&a + 1);  // the last backward of the round before; for the first round there is none
+          const auto& next = *(&a + 1);  // the last backward of the previous accumulation step; the first one has none
           EXPECT_EQ(next.kind, a.round == 0 ? Action::Kind::agree : Action::Kind::backward);
           EXPECT_TRUE(a.round == 0 || next.micro == b.end_micro(b.accumulation_group_of(r, round)) - 1) << next.micro;
         } else if (a.round >= 0) {
@@ -261,8 +261,8 @@ TEST(Memory, ReferenceTable) {
   }
 }
 
-// The bytes that stores allocate, less what padding, second occurrences of tied tables and rotating buffers add, are
-// the textbook's.
+// The bytes that stores allocate equal the textbook's, without padding, second occurrences of tied tables and rotating
+// buffers.
 TEST(Memory, StatesFollowTheFormulaOnRandomModels) {
   std::mt19937 random(11);
   for (int round = 0; round < 60; ++round) {
@@ -316,7 +316,7 @@ TEST(Traffic, IdleRanksSendNothingInAnOrderedRoundAndTiedTablesCountTwice) {
   EXPECT_EQ(first[0].calls, last[0].calls);
 }
 
-// Each validation is rounded up to whole rounds of the ranks by itself.
+// Each validation is rounded up by itself to whole accumulation steps of all ranks.
 TEST(Traffic, AValidationIsRoundsOfEveryRank) {
   const auto m = with_vocabulary("llama-nano", 256);
   const StateShape shape{3, base::DType::f32, base::DType::f32, {8, 2, 1, 3}, 2, over_data(3)};
@@ -331,9 +331,9 @@ TEST(Traffic, AValidationIsRoundsOfEveryRank) {
   EXPECT_EQ(bytes_of(validation_traffic(m, other, 8)), 0);
 }
 
-// By hand, of a layer of gpt2 small and 1024 tokens, in rows of 768 numbers and f32 statistics for each token: input
-// and norm (1 + 1), q, k, v (3), attention's output (1), input and norm (1 + 1), before and behind GELU (4 + 4); mean
-// and rstd twice, 12 numbers of the softmax. Of these 16 rows selective leaves 10, three eighths less.
+// By hand, for a layer of gpt2 small and 1024 tokens, in rows of 768 numbers, with f32 statistics for each token. Input
+// and norm (1 + 1), q, k, v (3), attention's output (1), input and norm (1 + 1), before and after GELU (4 + 4); mean
+// and rstd twice, 12 numbers of the softmax. Selective recomputation keeps 10 of these 16 rows, three eighths less.
 TEST(Activations, OfALayerSelectiveKeepsFiveEighths) {
   const auto m = with_vocabulary("gpt2", 50257);
   for (const auto& [dtype, element] :
@@ -343,25 +343,25 @@ TEST(Activations, OfALayerSelectiveKeepsFiveEighths) {
     const auto& layer = block_kind("layer");
     EXPECT_EQ(layer.saved_bytes(m, s), 16 * row + statistics);
     EXPECT_EQ(layer.selective_bytes(m, s).kept, 10 * row + statistics);
-    EXPECT_EQ(layer.selective_bytes(m, s).most, 15 * row + statistics);  // attention's norm is gone by then
-    // The embedding saves nothing, the head its input, norm and statistics; the last layer runs before it.
+    EXPECT_EQ(layer.selective_bytes(m, s).most, 15 * row + statistics);  // attention's norm is released by then
+    // The embedding saves nothing, the head its input, norm and statistics. The last layer runs before the head.
     const auto head = 2 * row + 1024 * 4 * 2, layers = 12 * (10 * row + statistics);
     EXPECT_EQ(activation_bytes(m, s, Pass::train, Recompute::none), row + 12 * (16 * row + statistics) + head);
     EXPECT_EQ(activation_bytes(m, s, Pass::train, Recompute::selective), row + layers + 5 * row);
     EXPECT_EQ(activation_bytes(m, s, Pass::train, Recompute::layers), row + 12 * row + 16 * row + statistics);
-    // One micro-batch in flight has it all to itself; of several each keeps what stays, and what does not has one
-    // place.
+    // A single micro-batch in flight has all memory to itself. With several, each has its own kept part, and all share
+    // one place for the rest.
     EXPECT_EQ(slot_bytes(m, s, Recompute::layers, {1}).total({1}),
               activation_bytes(m, s, Pass::train, Recompute::layers));
     EXPECT_EQ(slot_bytes(m, s, Recompute::layers, {3}).total({3}), 3 * (row + 12 * row + head) + 16 * row + statistics);
     EXPECT_EQ(slot_bytes(m, s, Recompute::selective, {3}).total({3}), 3 * (row + layers + head) + 5 * row);
     EXPECT_EQ(slot_bytes(m, s, Recompute::none, {3}).total({3}), 3 * activation_bytes(m, s, Pass::train));
-    auto on_gpu = s;  // whose library fuses GELU
+    auto on_gpu = s;  // its library fuses GELU
     on_gpu.device = base::DeviceKind::cuda;
     EXPECT_EQ(layer.selective_bytes(m, on_gpu).kept, 14 * row + statistics);
   }
-  // With norms behind branches the same rows, of which the input of the first branch stays, and GELU's exact form on a
-  // GPU, too, is made again; the head keeps its input alone.
+  // Norms after branches keep the same rows and also the input of the first branch. GELU's exact form is recomputed on
+  // a GPU, too. The head keeps its input alone.
   auto post = m;
   post.norm_position = NormPosition::post, post.activation = Activation::gelu_erf;
   for (const auto device : {base::DeviceKind::cpu, base::DeviceKind::cuda}) {
@@ -371,7 +371,7 @@ TEST(Activations, OfALayerSelectiveKeepsFiveEighths) {
     EXPECT_EQ(block_kind("layer").selective_bytes(post, s).kept, 11 * row + statistics);
     EXPECT_EQ(block_kind("head").saved_bytes(post, s), row);
   }
-  // Llama's: gate, up and their product of four rows each, 20 in all, of which the norms and the product go.
+  // Llama: gate, up and their product have four rows each, 20 in all. The norms and the product are recomputed.
   auto llama = with_vocabulary("gpt2", 50257);
   llama.norm = Norm::rms, llama.activation = Activation::swiglu, llama.biases = false;
   for (const auto device : {base::DeviceKind::cpu, base::DeviceKind::cuda}) {
@@ -387,7 +387,8 @@ TEST(Flops, EquationOfTheReference) {
   const auto m = with_vocabulary("gpt2", 50257);
   EXPECT_NEAR(step_flops(m, 8, 1024) / (72 * B * s * L * h * h * (1 + s / (6 * h) + V / (12 * L * h))), 1, 1e-12);
   EXPECT_EQ(step_flops(m, 8, 1024, Recompute::selective), step_flops(m, 8, 1024));
-  // The reference's 96 B s L h^2 (...) with all of forward again; without the last product, 8 h^2 of a layer and token.
+  // The reference's 96 B s L h^2 (...) recomputes all of forward; here it skips the last product, 8 h^2 a layer and
+  // token.
   EXPECT_NEAR(step_flops(m, 8, 1024, Recompute::layers) /
                   (96 * B * s * L * h * h * (1 + s / (6 * h) + V / (16 * L * h)) - 8 * B * s * L * h * h),
               1, 1e-12);
