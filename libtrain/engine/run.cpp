@@ -31,6 +31,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <new>
 #include <optional>
 #include <vector>
@@ -268,7 +269,12 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
             {},
             {}};
   }
-  note(fmt::format("all {} steps are done already{}", config.steps, no_trace));
+  std::error_code error;
+  const bool elsewhere =
+      config.resume != "auto" && !start.path.empty() && !std::filesystem::exists(config.output, error);
+  note(fmt::format(
+      "all {} steps are done already{}{}", config.steps, no_trace,
+      elsewhere ? fmt::format("; {} is not made: a higher --steps goes on from {}", config.output, start.path) : ""));
   return {base::ExitCode::done, start.step, 0, 0, start.path, {}, {}, {}};
 }
 

@@ -18,7 +18,10 @@ once '^train: 30 steps, 11,520 tokens in [0-9.]* m\?s ([0-9,]* tokens/s); checkp
 expect 0 mpirun -q --bind-to none -n 3 "${base[@]}" --steps 30 --output three --zero 3
 [ "$(last_loss one)" = "$(last_loss three)" ] || fail "losses of 1 and 3 ranks differ: $(last_loss one) $(last_loss three)"
 expect 0 "${base[@]}" --steps 30 --output one
-said "all 30 steps are done already"
+said "all 30 steps are done already$"
+expect 0 "${base[@]}" --steps 30 --resume one/checkpoints/step-00000030 --output other
+said 'all 30 steps are done already; other is not made: a higher --steps goes on from one/checkpoints/step-00000030'
+absent other
 
 # A signal to one rank: all save and leave with 75, and the run goes on where it stopped.
 for signal in USR1 TERM; do
