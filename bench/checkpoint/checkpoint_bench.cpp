@@ -1,4 +1,4 @@
-// Saving and loading a checkpoint of 50 MB a rank; payload bytes are counted (12 for each f32 parameter, 14 for bf16).
+// Saving and loading a checkpoint of 50 MB a rank. Payload bytes are counted: 12 for each f32 parameter, 14 for bf16.
 #include "bench/limits.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/saved_shards.h"
@@ -72,7 +72,7 @@ void publish(benchmark::State& loop) {
 }
 BENCHMARK(publish)->Unit(benchmark::kMillisecond)->UseRealTime()->Iterations(5);
 
-// From one rank's file to the shards of one of `ranks` ranks, all kinds.
+// Reads the shards of one of `ranks` ranks from one rank's file, all kinds of tensors.
 void read_shards(benchmark::State& loop) {
   Sample sample(base::DType::f32, 0, 1);
   checkpoint::write_rank(sample.folder, sample.state, sample.shards, {});

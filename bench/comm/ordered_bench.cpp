@@ -1,10 +1,10 @@
-// The ordered reduction against MPI_Reduce_scatter_block, the gather against MPI_Allgather, and both against a copy of
-// the bytes that they read and write at least, within a rank and between ranks of one machine: mpirun -n N
-// bench_comm_ordered. Buffers are arenas, as in training; each call reads what its rank has just written and has
-// results of its own, since lines that another rank has read are written slowly. A column is the best of several rounds
-// in which all take turns; busbw = (n - 1) * shard bytes / seconds, the bytes each rank must send. A reduction reads n
-// shards and writes one, as a copy of (n + 1) / 2 shards does; a gather in place copies n - 1. Between: a rank copies
-// the n - 1 shards of the others out of memory that they share, and waits for nobody.
+// The ordered reduction compared with MPI_Reduce_scatter_block, and the gather with MPI_Allgather: mpirun -n N
+// bench_comm_ordered. Both are also compared with a copy of the bytes that they read and write at least, within a rank
+// and between ranks of one machine. Buffers are arenas, as in training. Each call reads what its rank has just written
+// and has results of its own, because cache lines that another rank has read are written slowly. A column is the best
+// of several rounds in which all take turns. busbw = (n - 1) * shard bytes / seconds, the bytes that each rank must
+// send. A reduction reads n shards and writes one, like a copy of (n + 1) / 2 shards. A gather in place copies n - 1
+// shards. Between ranks, a rank copies the n - 1 shards of other ranks out of shared memory and waits for no rank.
 #include "bench/comm/slowest_rank.h"
 #include "libtrain/comm/communicator.h"
 #include "libtrain/comm/mpi.h"
@@ -18,7 +18,7 @@
 using namespace trainyard;
 using bench::seconds_of;
 
-// A shard of each rank in memory that all of them see, if they are of one machine and MPI has such memory.
+// A shard of each rank in shared memory, if the ranks are on one machine and MPI has such memory.
 class SharedShards {
  public:
   explicit SharedShards(std::int64_t bytes) {

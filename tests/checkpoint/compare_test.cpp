@@ -1,4 +1,4 @@
-// What differs between two checkpoints and the mean of several, against what plain loops say.
+// The differences between two checkpoints and the mean of several, compared with plain loops.
 #include "tests/checkpoint/layouts.h"
 
 #include "libtrain/checkpoint/average.h"
@@ -15,7 +15,7 @@ using trainyard::base::DType;
 
 namespace {
 
-// The sample run with some values changed: `change(kind, shard of the first flat group)`, on one rank.
+// The sample run on one rank with some values changed by change(kind, shard of the first flat group).
 void save_changed(const std::string& folder, const checkpoint::RunState& s,
                   const std::function<void(Kind, float*)>& change) {
   Rank rank(s, 0, 1);
@@ -113,7 +113,7 @@ TEST(Compare, OtherShapesAndNamesAreNoEquals) {
   EXPECT_EQ(found.at("/model/head.weight").problem, "only the second has it");
 }
 
-// What one of them has not is said, unless only the weights were asked for.
+// What one of the two checkpoints lacks is reported, unless only the weights were asked for.
 TEST(Compare, AWholeCheckpointAndItsWeightsAlone) {
   Scratch scratch;
   const auto from = scratch.path + "/step-00000005", weights = scratch.path + "/weights";
@@ -145,11 +145,11 @@ TEST(Compare, DamageIsNoDifference) {
   EXPECT_THROW(checkpoint::compare(reader, reader, checkpoint::Contents::all, 2), base::InputError);
 }
 
-// In f64, rounded once; moments and counters of the last.
+// The mean is computed in f64 and rounded once; moments and counters come from the last checkpoint.
 TEST(Average, IsTheMeanOfTheWeights) {
   for (auto dtype : {DType::f32, DType::bf16}) {
     Scratch scratch;
-    save(scratch.path + "/a", state(gpt(), DType::bf16, 5), 3);  // another dtype, cut and step: its master counts
+    save(scratch.path + "/a", state(gpt(), DType::bf16, 5), 3);  // other dtype, layout, step: its master counts
     save(scratch.path + "/b", state(gpt(), dtype, 7), 1);
     save_changed(scratch.path + "/c", state(gpt(), DType::f32, 6), [](Kind kind, float* values) {
       for (int i = 0; i < 131 * 24; ++i) values[i] *= kind == Kind::model ? 7.0f : -1.0f;
@@ -183,7 +183,7 @@ TEST(Average, IsTheMeanOfTheWeights) {
   }
 }
 
-// Weights alone have a mean too, which has no more than they.
+// Checkpoints of weights alone have a mean too, which has only weights.
 TEST(Average, OfWeightsAlone) {
   Scratch scratch;
   const auto a = scratch.path + "/step-00000005", b = scratch.path + "/weights", mean = scratch.path + "/mean";
@@ -198,7 +198,7 @@ TEST(Average, OfWeightsAlone) {
   reader.verify_all();
   EXPECT_EQ(reader.tensors().size(), reader.manifest().parameters.size());
   for (const auto& p : reader.manifest().parameters)
-    EXPECT_EQ(tensor(mean, Kind::model, p), tensor(a, Kind::master, p)) << p.name;  // of equal ones it is themselves
+    EXPECT_EQ(tensor(mean, Kind::model, p), tensor(a, Kind::master, p)) << p.name;  // the mean of equal weights
   EXPECT_THROW(
       checkpoint::average({&first, &second}, scratch.path + "/all", {3, {}, {}, {}, checkpoint::Contents::all}, {}),
       base::UsageError);

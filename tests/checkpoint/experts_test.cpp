@@ -1,4 +1,4 @@
-// Ranks that share out the experts of a layer: each saves shards of those that it has; every other layout reads them.
+// Expert-parallel ranks: each saves shards of the experts that it has, and every other layout reads them.
 #include "tests/checkpoint/layouts.h"
 #include "tests/checkpoint/dealt_out.h"
 
@@ -14,7 +14,7 @@ using trainyard::base::DType;
 
 namespace {
 
-// Some of them so that one rank has all shards of its experts, or of several ranks the last has padding alone.
+// In some grids one rank has all shards of its experts; in some, the last of several ranks has only padding.
 std::vector<DealtOut> grids(const plan::ModelConfig& model) {
   const auto items = plan::item_count(model);
   return {{1, 1},
@@ -50,7 +50,8 @@ TEST(Experts, EveryElementIsInOneFile) {
   }
 }
 
-// Told by names: rank r has a run of neighbouring experts, whose number is r's place among the neighbours along data.
+// Checked by names: rank r has a run of neighbouring experts. The run's number is r's place among the neighbours along
+// data.
 TEST(Experts, AFileHoldsTheExpertsOfItsRank) {
   const auto model = moe();
   const auto parameters = checkpoint::parameters_of(model);
@@ -72,8 +73,7 @@ TEST(Experts, AFileHoldsTheExpertsOfItsRank) {
     }
 }
 
-// Datasets are the rank's own flat groups in the order that it has them in: that of plan::flat_groups of its part of
-// the model.
+// Datasets are the rank's own flat groups, in the order of plan::flat_groups for the rank's part of the model.
 TEST(Experts, ShardsLieInTheOrderOfTheRanksFlatGroups) {
   for (const auto& model : {moe(), moe_llama()}) {
     std::map<std::string, std::int32_t> numbers;
@@ -87,7 +87,7 @@ TEST(Experts, ShardsLieInTheOrderOfTheRanksFlatGroups) {
         std::int64_t at = 0;
         const int d = r % grid.data;
         for (const auto& flat_group : plan::flat_groups(part_of(model, topology, grid.stages(), r))) {
-          if (flat_group.name == "embedding.tokens" && r >= grid.data) continue;  // a copy, which its owner saves
+          if (flat_group.name == "embedding.tokens" && r >= grid.data) continue;  // a copy; the owner saves it
           const bool experts = flat_group.name.ends_with(".experts") && grid.experts > 1;
           const int ranks = experts ? grid.data / grid.experts : grid.data, place = experts ? d / grid.experts : d;
           auto whole = flat_group;
@@ -113,7 +113,7 @@ TEST(Experts, ShardsLieInTheOrderOfTheRanksFlatGroups) {
   }
 }
 
-// The way from tensors to ranks is the way from ranks to tensors.
+// The mapping from tensors to ranks is the inverse of the mapping from ranks to tensors.
 TEST(Experts, PlacesAreThoseOfTheBoxes) {
   const auto model = moe();
   const auto parameters = checkpoint::parameters_of(model);
@@ -161,7 +161,7 @@ TEST(Experts, WhatOneCutSavesEveryOtherReads) {
         EXPECT_TRUE(checkpoint::layout_is_ours(reader.manifest())) << from.text();
         EXPECT_EQ(checkpoint::expert_parts_of(reader.manifest()), from.experts) << from.text();
         EXPECT_EQ(checkpoint::read_state(folder).plan.value("expert_parallel", 1), from.experts);
-        for (const auto& axis : reader.manifest().axes)  // the second reading is none of its own
+        for (const auto& axis : reader.manifest().axes)  // the expert axis is no axis of its own in the manifest
           EXPECT_TRUE(axis.axis == "data" || axis.axis == "pipe") << axis.axis;
         for (const auto& to : {DealtOut{1, 1}, DealtOut{3, 1}, DealtOut{2, 2}, DealtOut{6, 3},
                                DealtOut{4, 2, 2, {0, 3, plan::item_count(model)}}})
@@ -174,8 +174,8 @@ TEST(Experts, WhatOneCutSavesEveryOtherReads) {
     }
 }
 
-// A record of a plan may say anything: what ranks and model cannot be counts as one, and what they could be but are not
-// makes the layout a foreign one, which fingerprints find right.
+// The plan's record may claim anything. A degree that ranks and model cannot have counts as 1. A possible but false
+// degree makes the layout a foreign one, whose values fingerprints confirm.
 TEST(Experts, TheRecordIsNotBelieved) {
   Scratch scratch;
   const DealtOut grid{6, 2};
@@ -195,7 +195,7 @@ TEST(Experts, TheRecordIsNotBelieved) {
   }
   edit_manifest(folder, [](auto& j) { j["plan"] = nlohmann::json::object(); });
   EXPECT_FALSE(checkpoint::layout_is_ours(checkpoint::Reader(folder).manifest()));
-  // Of a model that has no experts.
+  // A record for a model without experts.
   auto dense = state(gpt(), DType::f32, 6);
   dense.plan["expert_parallel"] = 2;
   save(scratch.path, dense, 2);
@@ -204,7 +204,7 @@ TEST(Experts, TheRecordIsNotBelieved) {
   EXPECT_TRUE(checkpoint::layout_is_ours(m));
 }
 
-// One part is no part: the files of ever, and where a model has no experts a second reading says nothing.
+// An expert-parallel degree of 1 gives the same files as no expert parallelism. Without experts any degree does.
 TEST(Experts, OnePartIsTheFilesOfRanksThatShareNone) {
   for (int r = 0; r < 6; ++r) {
     EXPECT_EQ(checkpoint::boxes_of_shards(moe(), plan::replicas_of(6, 1).with_experts(1), r),
@@ -222,7 +222,7 @@ TEST(Experts, EqualPartsOfEveryLayer) {
   EXPECT_FALSE(checkpoint::divides_experts(gpt(), 2));
 }
 
-// Thousands of ranks and of layers: flat groups are made once for each part, and a rank looks at its own alone.
+// Thousands of ranks and of layers: flat groups are made once for each part, and a rank looks only at its own.
 TEST(Experts, ManyRanksOfManyLayers) {
   auto model = moe();
   model.layers = 1000;

@@ -1,5 +1,5 @@
-// Any cut: boxes of every form on any rank, in any order and with padding between them, are written, read on every
-// other layout, verified and shown as whole tensors; a rank may have none.
+// Boxes of any form on any rank, in any order and with padding between them. They are written, read on every other
+// layout, verified and shown as whole tensors. A rank may have no boxes.
 #include "tests/checkpoint/layouts.h"
 
 #include "libtrain/checkpoint/manifest_checks.h"
@@ -14,7 +14,7 @@ using trainyard::base::DType;
 
 namespace {
 
-// Every tensor in random boxes, each on a random rank.
+// Every tensor is divided into random boxes, each on a random rank.
 std::vector<checkpoint::RankBoxes> random_layout(const plan::ModelConfig& model, int ranks, std::mt19937& random) {
   std::vector<checkpoint::RankBoxes> layout(static_cast<std::size_t>(ranks));
   const auto parameters = checkpoint::parameters_of(model);
@@ -39,7 +39,7 @@ std::vector<checkpoint::RankBoxes> random_layout(const plan::ModelConfig& model,
   return layout;
 }
 
-// What h5py would show.
+// The number of wrong elements in the view, as h5py would read it.
 std::int64_t differences_of_view(const std::string& folder, const checkpoint::RunState& s) {
   const auto file = trainyard::io::Hdf5File::open(folder + "/checkpoint.h5");
   std::int64_t wrong = 0;
@@ -78,8 +78,8 @@ TEST(Cuts, BoxesOfAnyFormAreReadOnEveryOtherCut) {
     }
 }
 
-// Ranks that share every layer and ranks that share the shards: what one world saves every other reads, and the files
-// are the ones that this build predicts. Fingerprints and the view are those of the whole.
+// A checkpoint of any data- and tensor-parallel grid is read on every other grid. The files are those that this build
+// predicts. Fingerprints and the view equal those of the whole model.
 TEST(Cuts, EveryGridOfRanksReadsEveryOther) {
   const auto grid = [](int data, int tensor) { return plan::replicas_of(data * tensor, tensor); };
   for (const auto& model : {gpt_of_heads(), llama_of_heads()})
@@ -107,7 +107,7 @@ TEST(Cuts, EveryGridOfRanksReadsEveryOther) {
     }
 }
 
-// What all tensor ranks hold is in the file of the first of them, and takes no room in the others'.
+// What all tensor-parallel ranks hold is in the file of the first of them, and takes no room in other files.
 TEST(Cuts, TheFirstTensorRankSavesWhatAllHold) {
   Scratch scratch;
   const auto s = state(gpt_of_heads(), DType::f32, 5);
@@ -143,7 +143,7 @@ TEST(Cuts, ASliceWithoutALogicalRow) {
   }
 }
 
-// Boxes of any form are read by ranks that share layers, too.
+// Tensor-parallel ranks read boxes of any form, too.
 TEST(Cuts, TensorRanksReadAnyBoxes) {
   std::mt19937 random(2);
   for (const auto& model : {gpt_of_heads(), llama_of_heads()}) {
@@ -168,7 +168,7 @@ TEST(Cuts, TheGridIsNamed) {
   EXPECT_FALSE(checkpoint::layout_is_ours(m)) << "only fingerprints can tell";
 }
 
-// Boxes are believed when the fingerprints agree, and only then: two tensors of one shape exchanged are found.
+// Boxes are accepted only when the fingerprints agree: two exchanged tensors of one shape are found.
 TEST(Cuts, ExchangedTensorsAreFound) {
   Scratch scratch;
   auto boxes = grid_layout(gpt(), 1, 2);
@@ -188,7 +188,7 @@ TEST(Cuts, ExchangedTensorsAreFound) {
   }
 }
 
-// A publisher holds what ranks have written together before anybody sees it.
+// The publisher checks what all ranks have written together before the checkpoint gets its name.
 TEST(Cuts, BoxesThatLeaveAHoleAreNotPublished) {
   Scratch scratch;
   const auto s = state(gpt(), DType::f32, 5);

@@ -1,5 +1,5 @@
-// Saving and loading need the rank's own slices and a staging buffer, whatever the size of the model: the peak of the
-// heap says so.
+// Saving and loading need the rank's own slices and a staging buffer, whatever the size of the model. The peak of the
+// heap shows it.
 #include "tests/checkpoint/sample.h"
 #include "tests/heap.h"
 
@@ -46,7 +46,7 @@ TEST(Memory, LoadingNeedsTheSlicesAndAStagingBuffer) {
   EXPECT_LT(heap::peak - before, staging);
 }
 
-// A rank that reads a few slices does not look at the files of others.
+// A rank that reads a few slices does not open other ranks' files.
 TEST(Memory, AReaderOpensARankFileWhenItNeedsIt) {
   Scratch scratch;
   const auto s = state(gpt(), DType::f32, 5);

@@ -1,5 +1,5 @@
-// A stop is heard between two rank files, in whatever work a new checkpoint is made by; and what an earlier start has
-// finished outlives a start that could not look at all of it.
+// Whatever makes a new checkpoint sees a request to stop between two rank files. Files that an earlier start finished
+// outlive a start that could not check all of them.
 #include "tests/checkpoint/reshard_files.h"
 
 #include "libtrain/checkpoint/average.h"
@@ -26,7 +26,7 @@ int rank_files_in(const std::string& folder) {
   return files;
 }
 
-// Runs work that is asked to stop as soon as `most` of its rank files are there; returns how many there were then.
+// Runs work that is asked to stop as soon as `most` of its rank files exist. Returns how many existed then.
 int stopped_at(const std::string& destination, int most, const std::function<void(const Watch&)>& work) {
   int seen = 0;
   EXPECT_THROW(work([&](std::int64_t done, std::int64_t total) {
@@ -74,7 +74,7 @@ TEST(NewCheckpoint, AStopIsHeardWhileRankFilesAreLaidOut) {
   EXPECT_FALSE(fs::exists(to + ".partial"));
 }
 
-// Of a start that ends while it looks at what is there, be it by a stop or since a file cannot be read just then.
+// A start ends while it checks the existing files, by a stop or because a file cannot be read just then.
 TEST(NewCheckpoint, WhatIsFinishedStaysUntilAllOfItWasLookedAt) {
   Scratch scratch;
   const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to";
@@ -100,7 +100,7 @@ TEST(NewCheckpoint, WhatIsFinishedStaysUntilAllOfItWasLookedAt) {
   EXPECT_EQ(reshard(from, to, layout, o).kept, finished);
 }
 
-// Also one that had everything but the name, which somebody took meanwhile.
+// The same for a start that lacked only the final name, because somebody had taken the name meanwhile.
 TEST(NewCheckpoint, WhatIsFinishedStaysUntilItHasTheName) {
   Scratch scratch;
   const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to";

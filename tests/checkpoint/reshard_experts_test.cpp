@@ -1,5 +1,5 @@
-// Resharding to and from ranks that share out experts: the files of a save on those ranks, byte for byte; what the plan
-// says then; what is refused.
+// Resharding to and from expert-parallel ranks: the files of a save on those ranks, byte for byte; the new record of
+// the plan; what is refused.
 #include "tests/checkpoint/dealt_out.h"
 #include "tests/checkpoint/reshard_files.h"
 
@@ -52,8 +52,8 @@ Refusal refusal(const checkpoint::Manifest& m, int data, int experts, int tensor
 
 }  // namespace
 
-// From one cut to the next: every element of experts goes from ranks of one kind to ranks of another. The mean fills
-// such files in another order.
+// Reshards from one layout to the next, so that every element of an expert moves between different kinds of ranks. The
+// mean fills such files in another order.
 TEST(ReshardExperts, GivesTheFilesOfASaveOnSuchRanks) {
   for (const auto& model : {moe(), moe_llama()})
     for (auto dtype : {DType::f32, DType::bf16}) {
@@ -78,7 +78,7 @@ TEST(ReshardExperts, GivesTheFilesOfASaveOnSuchRanks) {
         EXPECT_EQ(m.state.plan.contains("expert_parallel"), grid.experts > 1) << what;
         EXPECT_EQ(checkpoint::expert_parts_of(m), grid.experts) << what;
         EXPECT_TRUE(checkpoint::layout_is_ours(m)) << what;
-        if (dtype == DType::f32) {  // of bf16 the mean has the rounded masters
+        if (dtype == DType::f32) {  // for bf16 the mean has the rounded master weights
           const auto source = whole(before);
           checkpoint::average({&source}, mean, layout_of(grid), o);
           expect_same_ranks(mean, found, what);
@@ -88,7 +88,7 @@ TEST(ReshardExperts, GivesTheFilesOfASaveOnSuchRanks) {
     }
 }
 
-// To ranks that share every layer, which deal out the experts, and back: data ranks share them as before.
+// To tensor-parallel ranks, which share the experts, and back. The expert-parallel degree stays.
 TEST(ReshardExperts, ToTensorRanksAndBack) {
   Scratch scratch;
   const auto model = moe();
@@ -105,7 +105,7 @@ TEST(ReshardExperts, ToTensorRanksAndBack) {
   expect_same_files(scratch.path + "/back", scratch.path + "/from/step-00000005", "and back");
 }
 
-// Blocks of several payloads, whose runs end inside of tensors.
+// Payloads of several blocks, whose runs end inside tensors.
 TEST(ReshardExperts, ManyBlocks) {
   Scratch scratch;
   auto model = middling();
@@ -121,7 +121,7 @@ TEST(ReshardExperts, ManyBlocks) {
   expect_same_files(scratch.path + "/back", scratch.path + "/from/step-00000005", "and back");
 }
 
-// What is not said stays as it is, where the new ranks can have it; a record that says what is not so stays a record.
+// A degree that no setting gives stays, where the new ranks can have it. A false record of a plan changes nothing.
 TEST(ReshardExperts, WhatIsNotSaidStaysWhereItCan) {
   const auto kept = [](const plan::ModelConfig& model, int data, const nlohmann::json& plan, int new_data) {
     return checkpoint::ranks_of_layout(manifest_of(model, data, plan), unsaid(new_data))
@@ -165,7 +165,7 @@ TEST(ReshardExperts, ThePlanSaysThem) {
   auto nonsense = two;
   nonsense["expert_parallel"] = "many";
   EXPECT_EQ(plan_of(nonsense, 6, 0), none);
-  // The axes are those of the ranks.
+  // The recorded axes are those of the ranks.
   json with_topology = none;
   with_topology["topology"] = json::array();
   EXPECT_EQ(plan_of(with_topology, 6, 3)["topology"], (json{{{"axis", "data"}, {"size", 6}}}));
@@ -194,7 +194,7 @@ TEST(ReshardExperts, ThatCannotBeAreRefused) {
   EXPECT_EQ(refusal(m, 6, 3, 2), Refusal());
 }
 
-// Rank files that an interrupted start of another layout has finished are not taken over, though ranks are as many.
+// Rank files that an interrupted start finished for another layout are not taken, although it has as many ranks.
 TEST(ReshardExperts, AnotherCutIsAnotherPurpose) {
   Scratch scratch;
   const auto s = state(moe(), DType::f32, 5);

@@ -1,4 +1,4 @@
-// What tests of resharding share: the call, a model of several blocks, and files compared byte for byte.
+// For tests of resharding: the call, a model of several blocks, and comparisons of files byte for byte.
 #pragma once
 
 #include "tests/checkpoint/layouts.h"
@@ -28,7 +28,7 @@ inline void expect_same_ranks(const std::string& found, const std::string& expec
   }
 }
 
-// All but the manifest, byte for byte; and what the manifest says of tensors and files.
+// Compares all files but the manifest byte for byte, and the manifests' records of tensors and files.
 inline void expect_same_files(const std::string& found, const std::string& expected, const std::string& what) {
   int files = 0;
   for (const auto& entry : fs::directory_iterator(expected)) {
@@ -48,7 +48,7 @@ inline void expect_same_files(const std::string& found, const std::string& expec
   EXPECT_EQ(a, b) << what;
 }
 
-// Some 800,000 parameters: blocks of several payloads, chunks that end inside of tensors.
+// Some 800,000 parameters: payloads of several blocks, and chunks that end inside tensors.
 inline plan::ModelConfig middling() {
   auto m = gpt();
   m.layers = 2, m.hidden = 128, m.heads = 4, m.kv_heads = 4, m.ffn = 1024, m.vocabulary = 1031;

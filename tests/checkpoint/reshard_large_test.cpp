@@ -1,5 +1,5 @@
-// 6 GB of checkpoint through 64 MiB of buffers: what the program has resident and what address space it takes do not
-// grow with the model. Takes some 13 GB of disk.
+// Reshards 6 GB of checkpoint through 64 MiB of buffers: neither resident memory nor address space grows with the
+// model. Takes some 13 GB of disk.
 #include "tests/checkpoint/sample.h"
 
 #include <gtest/gtest.h>

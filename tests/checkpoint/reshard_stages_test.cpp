@@ -1,4 +1,5 @@
-// Resharding to and from pipeline stages: the files of a save on those stages, byte for byte; what the plan says then.
+// Resharding to and from pipeline stages: the files of a save on those stages, byte for byte; the new record of the
+// plan.
 #include "tests/checkpoint/reshard_files.h"
 #include "tests/checkpoint/stages.h"
 
@@ -15,7 +16,7 @@ using trainyard::base::DType;
 
 namespace {
 
-// Such boundaries as --partition spells them.
+// The boundaries in the form of --partition.
 std::string text_of(const plan::Stages& stages) {
   return fmt::format("{}", fmt::join(stages.boundaries.begin(), stages.boundaries.end() - 1, ","));
 }
@@ -26,7 +27,7 @@ checkpoint::NewLayout layout_of(int data, int tensor, int pipeline, std::string 
   return layout;
 }
 
-// Message and hint.
+// Message and hint of the refusal.
 std::pair<std::string, std::string> refusal(const checkpoint::Manifest& m, const checkpoint::NewLayout& layout) {
   try {
     checkpoint::ranks_of_layout(m, layout);
@@ -38,8 +39,8 @@ std::pair<std::string, std::string> refusal(const checkpoint::Manifest& m, const
 
 }  // namespace
 
-// From one random grid to the next, stages of one and of two chunks among the sources; the mean fills such files in
-// another order.
+// Reshards from one random grid to the next. Among the sources are interleaved stages of two chunks. The mean fills
+// such files in another order.
 TEST(ReshardStages, GiveTheFilesThatASaveOnThoseStagesGives) {
   std::mt19937 random(3);
   for (const auto& model : {deep(gpt_of_heads()), deep(llama_of_heads())})
@@ -63,7 +64,7 @@ TEST(ReshardStages, GiveTheFilesThatASaveOnThoseStagesGives) {
         EXPECT_EQ(reshard(before, found, layout, o).ranks, pipe * data * tensor);
         expect_same_files(found, expected + "/step-00000005", what);
         EXPECT_TRUE(checkpoint::layout_is_ours(whole(found).manifest())) << what;
-        if (dtype == DType::f32) {  // of bf16 the mean has the rounded masters
+        if (dtype == DType::f32) {  // for bf16 the mean has the rounded master weights
           const auto source = whole(before);
           checkpoint::average({&source}, mean, layout, o);
           expect_same_ranks(mean, found, what);
@@ -73,7 +74,7 @@ TEST(ReshardStages, GiveTheFilesThatASaveOnThoseStagesGives) {
     }
 }
 
-// What is not said stays as it is: ranks along every axis, the boundaries and the chunks of the stages.
+// What no setting gives stays: ranks along every axis, and the boundaries and chunks of the stages.
 TEST(ReshardStages, WhatIsNotSaidStaysAsItIs) {
   std::mt19937 random(4);
   const auto model = deep(gpt_of_heads());
@@ -96,17 +97,17 @@ TEST(ReshardStages, WhatIsNotSaidStaysAsItIs) {
   }
 }
 
-// Without a word the stages are those of train: balanced by FLOPs of the run's sequence.
+// Without a setting the stages are train's: balanced by FLOPs for the run's sequence length.
 TEST(ReshardStages, AreBalancedByFlopsUnlessSaidOtherwise) {
   auto model = deep(gpt());
-  model.vocabulary = 400, model.context = 4096;  // the head weighs something where attention looks at few tokens
+  model.vocabulary = 400, model.context = 4096;  // the head has some weight where attention sees few tokens
   checkpoint::Manifest m;
   m.state = state(model, DType::f32, 5);
   m.axes = {{"data", 1}};
   m.parameters = checkpoint::parameters_of(model);
   EXPECT_NE(plan::partition("flops", {model, 16}, 3), plan::partition("flops", {model, 4096}, 3));
   for (const int sequence : {16, 4096, 0}) {
-    m.state.identity["sequence"] = sequence;  // 0: nothing that can be; the model's context then
+    m.state.identity["sequence"] = sequence;  // 0 is impossible, so the model's context counts
     const plan::PartitionOf of{model, sequence == 16 ? 16 : 4096};
     EXPECT_EQ(checkpoint::ranks_of_layout(m, layout_of(1, 1, 3)).stages.boundaries, plan::partition("flops", of, 3));
     for (const char* how : {"uniform", "parameters", "type:layers", "0,4,7"})
@@ -114,7 +115,7 @@ TEST(ReshardStages, AreBalancedByFlopsUnlessSaidOtherwise) {
   }
 }
 
-// The record of the plan: what stages are is said, and nothing where there is one.
+// The plan's record gives the stages, and has no entry where there is one stage.
 TEST(ReshardStages, ThePlanSaysThem) {
   auto s = state(deep(gpt_of_heads()), DType::f32, 5);
   const auto plan_of = [&](const nlohmann::json& before, const checkpoint::NewLayout& layout) {
@@ -131,7 +132,7 @@ TEST(ReshardStages, ThePlanSaysThem) {
             (json{{"ranks", 4}, {"pipeline", 2}, {"stage_boundaries", {0, 3, 8}}, {"partition", "0,3"}}));
   const json staged{{"ranks", 4}, {"pipeline", 2}, {"stage_boundaries", {0, 3, 8}}, {"partition", "0,3"}};
   EXPECT_EQ(plan_of(staged, layout_of(4, 1, 1)), (json{{"ranks", 4}, {"stage_boundaries", {0, 8}}}));
-  // What train records of one stage, in items, and in layers as it did before there were several.
+  // What train records of one stage: in items, and in layers as before there were several stages.
   for (const auto& boundaries : {json{0, 8}, json{0, 6}}) {
     const json one{{"ranks", 2}, {"schedule", "one-stage"}, {"stage_boundaries", boundaries}, {"predicted", 7}};
     EXPECT_EQ(plan_of(one, layout_of(2, 1, 1)), one) << "the same layout";
@@ -182,14 +183,14 @@ TEST(ReshardStages, ThatCannotBeAreRefused) {
   EXPECT_EQ(refusal(m, layout_of(static_cast<int>(weights / 8), 2, 4)), Refusal());
   EXPECT_EQ(refusal(m, layout_of(static_cast<int>(weights / 8) + 1, 2, 4)).second,
             fmt::format("--data-parallel {} at most", weights / 8));
-  m.axes = {{"pipe", 9}};  // of a checkpoint that says so of itself
+  m.axes = {{"pipe", 9}};  // of a checkpoint that claims this
   m.ranks = 9;
   EXPECT_EQ(refusal(m, layout_of(1, 1, 0)).first,
             "the checkpoint is of 9 pipeline stages, more than the 4 items of its model: its embedding, 2 layers and "
             "its head");
 }
 
-// Ranks that hold nothing are counted stage by stage: a stage of few weights has more of them.
+// Ranks that hold nothing are counted for each stage: a stage of few weights has more of them.
 TEST(ReshardStages, RanksThatHoldNothingAreCounted) {
   const auto s = state(deep(gpt_of_heads()), DType::f32, 5);
   const plan::Stages stages{2, {0, 7, 8}};  // the head of a tied model has its norm alone

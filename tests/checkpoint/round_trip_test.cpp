@@ -1,4 +1,5 @@
-// Written on r ranks and read on s: every element, for GPT-2 and Llama, f32 and bf16; state, keeping, choosing.
+// Checkpoints written on r ranks and read on s: every element, for GPT-2 and Llama, f32 and bf16. Also state,
+// retention, and the choice of a checkpoint.
 #include "tests/checkpoint/layouts.h"
 
 #include <gtest/gtest.h>
@@ -104,7 +105,7 @@ TEST(Keeping, RemovesTheOldestAndNeverTheNewest) {
   Scratch scratch;
   for (int step : {10, 20, 30, 40}) save(scratch.path, state(gpt(), DType::f32, step), 1, 2);
   EXPECT_EQ(steps_in(scratch.path), (std::vector<std::int64_t>{40, 30}));
-  save(scratch.path, state(gpt(), DType::f32, 15), 1, 2);  // a run that was set back
+  save(scratch.path, state(gpt(), DType::f32, 15), 1, 2);  // a run that went back
   EXPECT_EQ(steps_in(scratch.path), (std::vector<std::int64_t>{40, 15}));
   save(scratch.path, state(gpt(), DType::f32, 50), 1, 0);
   EXPECT_EQ(steps_in(scratch.path), (std::vector<std::int64_t>{50, 40, 15}));
@@ -163,7 +164,7 @@ TEST(Publishing, RefusesMissingOrForeignSidecars) {
   EXPECT_THROW(checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3), InputError);
 }
 
-// What an attempt of before has joined says nothing of what the ranks have written since.
+// An index that an earlier attempt joined does not describe what the ranks have written since.
 TEST(Publishing, AnIndexOfAnEarlierAttemptIsMadeAnew) {
   Scratch scratch, other;
   save(other.path, state(llama(), DType::f32, 4), 2);
@@ -178,7 +179,7 @@ TEST(Publishing, AnIndexOfAnEarlierAttemptIsMadeAnew) {
   EXPECT_EQ(differences(reader, 1), 0);
 }
 
-// A rank's index is that of its sidecar or nothing is published.
+// A rank's index must belong to its sidecar, else nothing is published.
 TEST(Publishing, AnIndexThatIsNotOfItsSidecarIsRefused) {
   const auto s = state(gpt(), DType::f32, 4);
   for (int damage = 0; damage < 3; ++damage) {
@@ -200,7 +201,7 @@ TEST(Publishing, AnIndexThatIsNotOfItsSidecarIsRefused) {
   }
 }
 
-// Where no lock keeps two runs apart, each finds the other's part.
+// If no lock keeps two runs apart, each one finds the other's part.
 TEST(Publishing, PartsOfTwoRunsAreNotMixed) {
   Scratch scratch;
   auto mine = state(gpt(), DType::f32, 4), other = mine;
@@ -241,7 +242,8 @@ TEST(Reading, AnotherModelIsRefused) {
   EXPECT_THROW(reader.read_shard(checkpoint::Kind::m, strange, plan::Topology(), 0, out.data()), InputError);
 }
 
-// At a byte a second every write is held, so each asks whether the bound still holds; without a bound nobody asks.
+// At a byte a second every write has to wait, so each write asks whether the bound still holds. Without a bound no
+// write asks.
 TEST(Writing, TheRateIsBounded) {
   const auto s = state(gpt(), DType::f32, 4);
   Rank rank(s, 0, 1);

@@ -1,5 +1,4 @@
-// A small run to be saved: models, values that are a function of (kind, name, index) alone, and the shards of every
-// rank.
+// A small run to save: models, values that depend on (kind, name, index) alone, and the shards of every rank.
 #pragma once
 
 #include "tests/scratch.h"
@@ -50,7 +49,7 @@ inline plan::ModelConfig llama() {
   return m;
 }
 
-// Heads for four tensor ranks, and vocabularies of which their slices have few logical rows or none.
+// Models with heads for four tensor-parallel ranks. Slices of their vocabularies have few logical rows or none.
 inline plan::ModelConfig gpt_of_heads() {
   auto m = gpt();
   m.heads = m.kv_heads = 4, m.vocabulary = 131;
@@ -62,8 +61,8 @@ inline plan::ModelConfig llama_of_heads() {
   return m;
 }
 
-// Experts in layers 1 and 2, more in the deeper one; 2, 3 and 6 divide both numbers. The others have biases, one has a
-// part beside the experts, and in one a layer without experts stands between two that have some.
+// Models with experts; 2, 3 and 6 divide their numbers. moe has biases, and experts in layers 1 and 2, more in the
+// deeper one. moe_llama has a shared part beside the experts, and a layer without experts between two with experts.
 inline plan::ModelConfig moe() {
   auto m = gpt();
   m.name = "sample-moe";
@@ -79,7 +78,7 @@ inline plan::ModelConfig moe_llama() {
   return m;
 }
 
-// Any bits but NaN; a bf16 model value is exactly representable.
+// Any bits but NaN. A bf16 model value is exactly representable.
 inline float value(checkpoint::Kind kind, const std::string& name, std::int64_t index, base::DType working) {
   std::uint64_t h = 1469598103934665603ull + static_cast<std::uint64_t>(kind);
   for (char c : name) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
@@ -109,8 +108,9 @@ inline checkpoint::RunState state(const plan::ModelConfig& model, base::DType dt
 
 inline bool is_of_experts(const plan::FlatGroup& flat_group) { return flat_group.name.ends_with(".experts"); }
 
-// What a rank has of a flat group of the model: of the experts of a layer, which tensor ranks deal out and of these
-// ranks along data again, a run of neighbours, told by their names ("layers.01.experts.05.up.weight").
+// What a rank has of one of the model's flat groups. Of a layer's experts it has a run of neighbours, which this
+// function finds by their names ("layers.01.experts.05.up.weight"). Tensor-parallel ranks share the experts, and within
+// their shares expert-parallel ranks.
 inline plan::FlatGroup share_of(plan::FlatGroup flat_group, const plan::Topology& topology, int rank) {
   const auto across = topology.size(plan::Axis::expert), tensor = topology.size(plan::Axis::tensor),
              parts = across * tensor, part = rank % tensor * across + rank / tensor % across;
@@ -124,11 +124,11 @@ inline plan::FlatGroup share_of(plan::FlatGroup flat_group, const plan::Topology
   return flat_group;
 }
 
-// What a rank holds of a flat group, back to back, by counting: its slice of each parameter that is sharded, the others
-// whole.
+// What a rank holds of a flat group, back to back. It is found by counting: slices of sharded parameters, and other
+// parameters whole.
 struct HeldFlatGroup {
   std::vector<float> values;
-  std::vector<int> of;  // which parameter an element is of; -1: none
+  std::vector<int> of;  // the parameter that an element belongs to; -1: none
   std::int64_t shard = 0, first = 0;
 };
 inline HeldFlatGroup held_flat_group(const checkpoint::RunState& s, checkpoint::Kind kind,
@@ -136,7 +136,7 @@ inline HeldFlatGroup held_flat_group(const checkpoint::RunState& s, checkpoint::
   HeldFlatGroup held;
   const int data = topology.size(plan::Axis::data), tensor = topology.size(plan::Axis::tensor), at = rank % tensor;
   const int neighbours = flat_group.group.has(plan::Axis::expert_data) ? topology.size(plan::Axis::expert) : 1,
-            shards = data / neighbours;  // neighbours hold others of its experts
+            shards = data / neighbours;  // neighbouring ranks hold other experts
   for (std::size_t p = 0; p < flat_group.parameters.size(); ++p) {
     const auto& parameter = flat_group.parameters[p];
     const auto rows = parameter.stored[0], cols = parameter.stored.size() > 1 ? parameter.stored[1] : 1;
@@ -155,8 +155,8 @@ inline HeldFlatGroup held_flat_group(const checkpoint::RunState& s, checkpoint::
   return held;
 }
 
-// Of a shard what the rank saves: all where nobody else has any of it; else the parameters that nobody before it has,
-// and the gaps between two of them.
+// What a rank saves of its shard. It saves all of it if no other rank holds any of it. Else it saves the parameters
+// that no rank before it holds, and the gaps between two of these.
 inline std::vector<float> saved_of(const HeldFlatGroup& held, const plan::FlatGroup& flat_group,
                                    const plan::Topology& topology, int rank) {
   const auto begin = static_cast<std::size_t>(held.first), end = begin + static_cast<std::size_t>(held.shard);
@@ -186,7 +186,7 @@ inline std::vector<float> saved_of(const HeldFlatGroup& held, const plan::FlatGr
   return out;
 }
 
-// Which stage has a flat group, by its name.
+// The pipeline stage that has a flat group, by the group's name.
 inline int stage_of(const plan::ModelConfig& model, const plan::FlatGroup& flat_group, const plan::Stages& stages) {
   if (stages.stages == 1) return 0;
   std::size_t item = 0;
@@ -197,7 +197,7 @@ inline int stage_of(const plan::ModelConfig& model, const plan::FlatGroup& flat_
   return static_cast<int>(part) % stages.stages;
 }
 
-// One rank's shards, with memory of their own.
+// The shards of one rank, with memory of their own.
 struct Rank {
   std::vector<std::vector<char>> memory;
   checkpoint::RankShards shards;
@@ -245,15 +245,15 @@ inline void save(const std::string& folder, const checkpoint::RunState& s, int r
   save(folder, s, plan::replicas_of(ranks, 1), keep);
 }
 
-// What a rank has of a model.
+// The part of a model that a rank has.
 inline plan::ModelPart part_of(const plan::ModelConfig& model, const plan::Topology& topology,
                                const plan::Stages& stages, int rank) {
   return plan::part_of(model, stages, topology.coordinate(rank, plan::Axis::pipe))
       .with_experts({topology.size(plan::Axis::expert), topology.coordinate(rank, plan::Axis::expert)});
 }
 
-// The number of elements that differ from what was saved, read as the ranks of a topology read: each the flat groups of
-// its stage, with those that this borrows.
+// The number of elements that differ from what was saved. They are read as the ranks of a topology read: each rank the
+// flat groups of its stage, with borrowed ones.
 inline std::int64_t differences(checkpoint::Reader& reader, const plan::Topology& topology,
                                 const plan::Stages& stages = {}) {
   const auto& s = reader.state();

@@ -1,4 +1,4 @@
-// Ranks along a pipeline: each stage saves the flat groups that it owns, whatever the boundaries; every other layout
+// Ranks along a pipeline: each stage saves the flat groups that it owns, whatever the boundaries. Every other layout
 // reads them.
 #include "tests/checkpoint/stages.h"
 
@@ -43,7 +43,7 @@ TEST(Stages, EveryGridOfStagesIsReadOnEveryOther) {
     }
 }
 
-// One stage is no stage: the same bytes as ever.
+// One stage gives the same bytes as ranks without stages.
 TEST(Stages, OneStageWritesWhatRanksWithoutStagesDo) {
   const auto model = deep(gpt_of_heads());
   for (int rank = 0; rank < 6; ++rank)
@@ -51,7 +51,8 @@ TEST(Stages, OneStageWritesWhatRanksWithoutStagesDo) {
               checkpoint::boxes_of_shards(model, plan::replicas_of(6, 2), rank));
 }
 
-// Told by names: the embedding, layers 0 and 1, 2 to 5 and the head; and who has the tied table is the first stage.
+// Checked by names: the stages have the embedding; layers 0 and 1; layers 2 to 5 and the head. The first stage saves
+// the tied table.
 TEST(Stages, AFileHoldsTheFlatGroupsOfItsStage) {
   const auto model = deep(gpt_of_heads());
   const plan::Stages stages{3, {0, 1, 3, 8}};
@@ -67,12 +68,12 @@ TEST(Stages, AFileHoldsTheFlatGroupsOfItsStage) {
     const std::vector<std::vector<std::string>> expected{
         {"embedding"}, {"layers.00", "layers.01"}, {"layers.02", "layers.03", "layers.04", "layers.05", "head"}};
     auto of_stage = expected[static_cast<std::size_t>(rank / 2)];
-    if (rank == 5) of_stage.pop_back();  // of a tied head norms alone, which all tensor ranks hold
+    if (rank == 5) of_stage.pop_back();  // of a tied head only the norm is left, which all tensor-parallel ranks hold
     EXPECT_EQ(found, of_stage) << rank;
   }
 }
 
-// Chunks of one stage in ascending order, back to back.
+// Chunks of one stage lie in ascending order, back to back.
 TEST(Stages, ChunksFollowOneAnother) {
   const auto model = deep(llama());
   const plan::Stages stages{2, {0, 2, 3, 6, 8}};
@@ -99,8 +100,8 @@ TEST(Stages, AStageThatHoldsNothingIsWrittenAndRead) {
   EXPECT_EQ(checkpoint::stages_of(reader.manifest()), std::nullopt) << "nobody can tell where it would begin";
 }
 
-// Where boxes lie on another stage than the others of their item, or stages do not take turns, the layout is foreign:
-// fingerprints decide, and find nothing wrong where nothing is.
+// In a foreign layout boxes lie on another stage than the rest of their item, or stages are in another order.
+// Fingerprints decide there, and confirm right values.
 TEST(Stages, ForeignStagesAreReadAndNotTakenForOurs) {
   const auto s = state(deep(gpt_of_heads()), DType::f32, 5);
   const auto topology = plan::replicas_of(3, 1, 3);
@@ -125,8 +126,8 @@ TEST(Stages, ForeignStagesAreReadAndNotTakenForOurs) {
   }
 }
 
-// A flat group that two stages save, as if the borrower of the tied table wrote its copy too: refused before it has a
-// name.
+// Two stages save a flat group, as if the borrower of the tied table wrote its copy too. That is refused before the
+// checkpoint has a name.
 TEST(Stages, AFlatGroupThatIsSavedTwiceIsNotPublished) {
   Scratch scratch;
   const auto s = state(deep(gpt_of_heads()), DType::f32, 5);
@@ -140,7 +141,7 @@ TEST(Stages, AFlatGroupThatIsSavedTwiceIsNotPublished) {
   EXPECT_TRUE(checkpoint::list(scratch.path).empty());
 }
 
-// A thousand layers on thousands of ranks: what each has is found without walking through the others' layers.
+// A thousand layers on thousands of ranks: the parts of each rank are found without a walk through other ranks' layers.
 TEST(Stages, ManyRanksOfManyStages) {
   auto model = gpt_of_heads();
   model.layers = 1000;

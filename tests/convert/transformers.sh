@@ -1,5 +1,6 @@
 #!/bin/bash
-# What convert-checkpoint exports loads in transformers, strictly, and gives the logits and continuations of the model that was imported. Nightly; needs torch and transformers.
+# What convert-checkpoint exports loads in transformers, strictly, and gives the logits and continuations of the
+# imported model. Nightly; needs torch and transformers.
 # usage: transformers.sh BIN_FOLDER SOURCE_FOLDER
 PATH=$(realpath "$1"):$PATH
 source=$(realpath "$2")

@@ -1,5 +1,5 @@
-// No heap allocation above 4 KiB inside a step after the second: every allocation of the process is seen by the malloc
-// of tests/heap.h.
+// No heap allocation above 4 KiB inside a step after the second. The malloc of tests/heap.h sees every allocation of
+// the process.
 #include "tests/engine/small_run.h"
 #include "tests/heap.h"
 
@@ -11,7 +11,7 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-// Watches from the end of step 2 to the end of the last step but one; at either end every rank is within a step of rank
+// Watches from the end of step 2 to the end of the last step but one. At both ends every rank is within a step of rank
 // 0.
 void expect_no_large_allocation(SmallRun& runs, const engine::RunConfig& config, const ParallelLayout& layout) {
   heap::large = heap::largest = heap::seen = 0;
@@ -54,14 +54,14 @@ TEST(Allocation, NoneAbove4KiBInAStep) {
       }
 }
 
-// What gates did is read where it was sent.
+// The metrics of gates are read where they were received, without a copy.
 TEST(Allocation, NoneAbove4KiBInAStepOfExperts) {
   SmallRun runs;
   for (int ranks : {1, 2}) {
     auto c = runs.config(fmt::format("allocation-experts-{}", ranks));
     c.model = runs.model("allocation-experts",
                          "layers = 4\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 32\ncontext = 32\nexperts-count = "
-                         "160\n");  // 4 x 165 numbers have more than that
+                         "160\n");  // 4 x 165 numbers take more than 4 KiB
     c.steps = 6;
     c.global_batch = 8;
     expect_no_large_allocation(runs, c, {ranks, 1, 2});
@@ -79,7 +79,7 @@ TEST(Allocation, NoneAbove4KiBInAProfiledStep) {
   }
 }
 
-// What a thread records lies in memory that it has reserved with its first span.
+// Spans lie in memory that their thread reserved with its first span.
 TEST(Allocation, NoneAbove4KiBInATracedStep) {
   SmallRun runs;
   for (int ranks : {1, 2}) {

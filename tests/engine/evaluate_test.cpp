@@ -1,5 +1,5 @@
-// Evaluation: what training recorded as its validation loss, to the bit, on every layout; the arenas that were
-// announced; errors that all ranks share.
+// Evaluation: the bits of the validation loss that training recorded, on every layout, in the predicted memory; errors
+// that all ranks share.
 #include "tests/engine/small_run.h"
 
 #include "libtrain/base/read_file.h"
@@ -24,8 +24,8 @@ std::string name_of(const ParallelLayout& layout) {
                      layout.virtual_stages, layout.schedule, layout.partition, layout.dtype);
 }
 
-// On every rank of `cut`, in the dtype of the checkpoint unless `c` has another; what rank 0 found, after a comparison
-// with the others.
+// Evaluates on every rank of `layout`, in the dtype of the checkpoint unless `c` names another. All ranks must agree;
+// returns what rank 0 found.
 engine::Evaluation evaluate(engine::EvaluateConfig c, const ParallelLayout& layout,
                             const engine::EvaluateWatch& watch = {}) {
   const auto dtype = c.run.dtype;
@@ -44,7 +44,7 @@ engine::Evaluation evaluate(engine::EvaluateConfig c, const ParallelLayout& layo
   return found[0];
 }
 
-// Everything that an evaluation says.
+// Every number of an evaluation, as text.
 std::string all_of(const engine::Evaluation& e) {
   return fmt::format("{:a} {:a} {:a} {} {} {} {} {}", e.loss, e.perplexity(), e.bits_per_byte(), e.tokens, e.bytes,
                      e.unmeasured, e.sequences, e.dtype);
@@ -74,7 +74,7 @@ TEST(Evaluate, IsTheValidationLossThatTrainingRecordedOnEveryCut) {
   }
 }
 
-// A tied model and an untied one of a checkpoint each, that of the second written by stages.
+// One checkpoint of a tied model and one of an untied model; pipeline stages wrote the second.
 TEST(Evaluate, StagesSayWhatOneRankSays) {
   SmallRun runs;
   for (const auto& [model, trained] : {std::pair{runs.gpt(), ParallelLayout{1}},
@@ -153,7 +153,7 @@ TEST(Evaluate, AStageNeedsWhatIsPredictedOfItAndNoMore) {
   layout.pipeline = 4;
   const auto stage = evaluate(e, layout);
   EXPECT_LT(engine::total(stage.predicted), engine::total(whole.predicted));
-  // The limit is that of the stage that needs most; what would fit is named.
+  // The limit is compared with the stage that needs most memory; the hint names a layout that would fit.
   e.run.memory_limit = "422000000";
   try {
     evaluate(e, {4});
@@ -210,7 +210,7 @@ TEST(Evaluate, AllRanksRefuseAlike) {
   e.run.model = runs.llama(), e.given = {"model"};
   refused("layers: the checkpoint has 3");
   e.given = {};
-  // A block that one rank reads: damaged on the last rank's part.
+  // Damages a block that only one rank reads: the part of the last rank.
   const auto file = checkpoint + "/rank-00001.h5";
   auto bytes = base::read_file(file);
   const auto payload = checkpoint::Reader(checkpoint).manifest().files.at("rank-00001.h5").payloads.at("/model");

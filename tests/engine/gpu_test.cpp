@@ -1,5 +1,5 @@
-// Whole runs on a GPU: the same losses as the CPU up to rounding, the same bits on every layout, memory as predicted,
-// and checkpoints that go from one device to the other.
+// Whole runs on a GPU: the losses of the CPU up to rounding, the same bits on every layout, predicted memory, and
+// checkpoints that move from one device to the other.
 #include "libtrain/tensor/gpu.h"
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
@@ -67,7 +67,7 @@ TEST(Gpu, TheSameBitsOnEveryCut) {
   for (const auto& layout :
        std::vector<ParallelLayout>{{1, 0, 1}, {1, 3, 1, "f32", "full"}, {2, 0, 1}, {2, 1, 1}, {2, 2, 1}, {3, 3, 1}}) {
     auto config = tiny(runs, fmt::format("cut-{}", n++), gpt(runs));
-    if (layout.zero == 3) config.gathered_layers = 1;  // so that layers take turns in a buffer
+    if (layout.zero == 3) config.gathered_layers = 1;  // so that layers share one buffer in turn
     const auto bits = runs.bits(config, runs.run(config, layout));
     if (expected.empty()) expected = bits;
     EXPECT_EQ(bits, expected) << layout.ranks << " ranks, ZeRO " << layout.zero;
@@ -75,8 +75,8 @@ TEST(Gpu, TheSameBitsOnEveryCut) {
   }
 }
 
-// Ranks that share every layer. Equal lanes make equal bits where products do not depend on their shapes, as on the
-// emulator; of a library that chooses by shape only closeness can be asked.
+// Tensor-parallel ranks. Equal lanes give equal bits where products do not depend on their shapes, as on the emulator.
+// A library that chooses by shape can only be close.
 TEST(Gpu, TensorRanksAreOneRank) {
   SmallRun runs;
   const auto config = [&](const std::string& output) {
@@ -123,7 +123,7 @@ TEST(Gpu, StagesAreOneRank) {
   }
 }
 
-// Gates choose on the device, and nothing of a step waits for how many rows an expert got.
+// Gates choose on the device, and a step does not wait for the number of rows of an expert.
 TEST(Gpu, ExpertsAreThoseOfTheCpuWithTheSameBitsOnEveryCut) {
   SmallRun runs;
   const auto config = [&](const std::string& output) {
@@ -142,7 +142,8 @@ TEST(Gpu, ExpertsAreThoseOfTheCpuWithTheSameBitsOnEveryCut) {
   testing::expect_no_difference(runs.reports(), "one rank");
   EXPECT_EQ(runs.bits(layout, runs.run(layout, {3, 3, 1, "f32", "selective"})), expected);
   testing::expect_no_difference(runs.reports(), "three ranks");
-  // Ranks that hold others, of which one idles in the last round; in chunks, behind tensor ranks, with their rows.
+  // Expert parallelism, where one rank idles in the last accumulation step: in overlap chunks, and beside tensor
+  // parallelism.
   for (const auto& [ranks, experts, chunks, tensor] : {std::tuple{2, 2, 2, 1}, {4, 2, 1, 1}, {4, 2, 1, 2}}) {
     auto shared = config(fmt::format("shared-{}-{}", ranks, tensor));
     shared.micro_batch = tensor == 2 ? 1 : shared.micro_batch;
@@ -151,14 +152,14 @@ TEST(Gpu, ExpertsAreThoseOfTheCpuWithTheSameBitsOnEveryCut) {
     if (tensor == 1) {
       EXPECT_EQ(runs.bits(shared, runs.run(shared, of)), expected);
     } else {
-      runs.run(shared, of);  // with one lane each number of tensor ranks has bits of its own
+      runs.run(shared, of);  // with one lane each tensor-parallel degree has bits of its own
       const auto a = SmallRun::metrics(shared), b = SmallRun::metrics(one);
       for (std::size_t i = 0; i < b.size(); ++i)
         EXPECT_NEAR(a.at(i)["loss"].get<double>(), b[i]["loss"].get<double>(), 1e-4) << "step " << i + 1;
     }
     testing::expect_no_difference(runs.reports(), fmt::format("experts over {}", experts));
   }
-  // In two hops, put in order on the device between them.
+  // Hierarchical all-to-all; the device puts the rows in order between the two hops.
   auto whole = config("whole"), nodes = config("nodes");
   whole.global_batch = nodes.global_batch = 6;
   ParallelLayout of{4, 1};
@@ -195,7 +196,7 @@ TEST(Gpu, CheckpointsGoFromDeviceToDevice) {
       EXPECT_NEAR(metrics[i]["loss"].get<double>(), expected[i]["loss"].get<double>(), 1e-4)
           << first << " to " << second;
   }
-  // On one device nothing is lost on the way.
+  // On one device the change of layout loses nothing.
   auto c = tiny(runs, "resumed", gpt(runs));
   c.stop_after = 2;
   runs.run(c, {2, 3, 1});

@@ -1,5 +1,5 @@
-// Shapes whose weights do not lie side by side (widths that end between 64-byte starts, biases beside SwiGLU), grouped
-// heads: they train, in both dtypes, with the same bits on every layout and in the memory that was announced.
+// Shapes with gaps between weights (widths that end between 64-byte starts, biases beside SwiGLU), and grouped heads.
+// They train in both dtypes, with the same bits on every layout and in the predicted memory.
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
 
@@ -26,7 +26,7 @@ const OddShape shapes[] = {
      "\"gelu-tanh\"\n"},
 };
 
-std::string lines_of(const OddShape& shape) {  // a key may be said once
+std::string lines_of(const OddShape& shape) {  // a key may be given once
   std::string out = shape.lines, key;
   std::istringstream lines(common);
   for (std::string line; std::getline(lines, line);)

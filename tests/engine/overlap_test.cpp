@@ -1,5 +1,5 @@
-// Collectives that are slow change no bit at a stage that cuts, so nothing is used before it is there. How far
-// computation goes on meanwhile is counted in tests/params/overlap_test.cpp.
+// Slow collectives change no bit at a sharded ZeRO stage, so nothing is used before it has arrived.
+// tests/params/overlap_test.cpp counts how far computation goes on meanwhile.
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>
@@ -27,8 +27,8 @@ TEST(Overlap, SlowCollectivesChangeNoBit) {
   }
 }
 
-// Slow rows of experts are used by nobody before they are there, whole or in chunks; in chunks some of that is hidden
-// behind the work on others.
+// Slow all-to-alls of experts change no bit: no row is used before it has arrived, whole or in overlap chunks. With
+// chunks, a part of the all-to-alls is hidden behind work on other chunks.
 TEST(Overlap, SlowRowsOfExpertsChangeNoBit) {
   SmallRun runs;
   auto plain = runs.config("plain");

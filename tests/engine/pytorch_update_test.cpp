@@ -51,7 +51,7 @@ Setup setup_of(const json& page, base::DType dtype, int zero, int ranks) {
   return s;
 }
 
-// The text of the script, as one shard.
+// The same text as in the script, as one shard.
 data::SetIndex write_text(const std::string& folder) {
   const auto bytes = data::make_tokenizer("bytes");
   data::SetIndex index;
@@ -71,7 +71,7 @@ using Weights = std::vector<std::vector<float>>;  // master values, whole flat g
 
 struct Run {
   std::vector<engine::StepOutcome> outcomes;
-  std::map<int, Weights> weights;  // after how many steps; 0: before the first
+  std::map<int, Weights> weights;  // by the number of steps done; 0: before the first
 };
 
 Run train(const json& page, base::DType dtype, int zero, int ranks, const std::string& folder,
@@ -110,8 +110,8 @@ Run train(const json& page, base::DType dtype, int zero, int ranks, const std::s
   return run;
 }
 
-// How far numbers may be from float64's. Weights: `rounding` times what rounding makes of PyTorch's float32 run, `way`
-// of the way they went, and `least`.
+// How far numbers may be from float64's. For weights the limit is a sum: `rounding` times the rounding error of
+// PyTorch's float32 run, `way` times the distance from the initial values, and `least`.
 struct Tolerance {
   double loss, norm, rounding, way, least;
 };
@@ -167,7 +167,7 @@ void parity(const std::string& name, base::DType dtype, const Tolerance& toleran
 }
 
 constexpr Tolerance f32{2e-6, 2e-5, 20, 0, 1e-6};
-constexpr Tolerance bf16{5e-3, 5e-2, 0, 0.1, 1e-3};  // least: the gradient of a key bias is nothing but rounding
+constexpr Tolerance bf16{5e-3, 5e-2, 0, 0.1, 1e-3};  // least: the gradient of a key bias is rounding error alone
 
 TEST(PyTorchUpdate, LayerNormF32) { parity("update-layer", base::DType::f32, f32); }
 TEST(PyTorchUpdate, RmsNormF32) { parity("update-rms", base::DType::f32, f32); }

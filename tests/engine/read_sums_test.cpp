@@ -1,6 +1,6 @@
-// Checkpoints whose payloads are not those that the manifest's fingerprints are of, while every checksum is right:
-// resumes, new runs and evaluations refuse them on every layout.
-#include "tests/checkpoint/cuts.h"
+// Checkpoints whose payloads differ from the manifest's fingerprints, while every checksum is right. Resumes, new runs
+// and evaluations refuse them on every layout.
+#include "tests/checkpoint/layouts.h"
 #include "tests/engine/small_run.h"
 
 #include "libtrain/engine/evaluate.h"

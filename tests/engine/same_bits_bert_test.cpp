@@ -1,6 +1,6 @@
-// Promise 2 for what BERT has, norms behind branches, exact GELU, a norm of the embeddings, segments and the masked
-// head: every triple of choices among tensor ranks, stages and their schedule, ZeRO stages, data ranks, recomputation,
-// dtypes and models has the bits of one rank.
+// Promise 2 (libtrain/README.md) for the parts of BERT: post-norm, exact GELU, a norm of the embeddings, segments and
+// the masked head. A covering array has every triple of choices among tensor parallelism, pipeline stages and
+// schedules, ZeRO stages, data parallelism, recomputation, dtypes and models. Every run has the bits of one rank.
 #include "tests/engine/every_triple.h"
 
 #include <set>
@@ -11,7 +11,8 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-// tensor ranks and shared rows, stages and their schedule, ZeRO stage, data ranks, recomputation, dtype, model
+// tensor and sequence parallelism, pipeline stages and schedule, ZeRO stage, data-parallel degree, recomputation,
+// dtype, model
 using Choice = testing::Choice<7>;
 
 ParallelLayout layout_of(const Choice& c) {
@@ -25,7 +26,7 @@ ParallelLayout layout_of(const Choice& c) {
   return layout;
 }
 
-// Norms behind branches with a tied head and with a head of its own, and all of BERT.
+// Post-norm with a tied and an untied head, and all parts of BERT.
 engine::RunConfig config_of(SmallRun& runs, const Choice& choice, const std::string& output) {
   const int model = choice[6];
   auto c = runs.config(output);

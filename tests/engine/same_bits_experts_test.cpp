@@ -1,7 +1,8 @@
-// Promises 2 and 3 for models with experts: every triple of choices among gates, ZeRO stages, data ranks, folds, stages
-// and schedules, recomputation, dtypes and threads has the bits of one rank, and takes the memory and sends the bytes
-// that were predicted; so has every resume, of checkpoints that were cut anew, too.
-// --gtest_also_run_disabled_tests: the whole product.
+// Promises 2 and 3 (libtrain/README.md) for models with experts. A covering array has every triple of choices among
+// gates, ZeRO stages, data parallelism, local accumulation, pipeline stages and schedules, recomputation, dtypes and
+// threads. Every run has the bits of one rank, the predicted memory and the announced bytes. So has every resume, also
+// from resharded checkpoints.
+// --gtest_also_run_disabled_tests runs every choice.
 #include "libtrain/checkpoint/reshard.h"
 #include "libtrain/engine/evaluate.h"
 #include "libtrain/engine/run_folder.h"
@@ -20,12 +21,13 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-// gate, ZeRO stage, data ranks, fold, stages and their schedule, recomputation, dtype, threads
+// gate, ZeRO stage, data-parallel degree, local accumulation, pipeline stages and schedule, recomputation, dtype,
+// threads
 constexpr std::array<int, 8> levels = {4, 4, 3, 2, 4, 3, 2, 2};
 using Choice = testing::Choice<levels.size()>;
 
-// top-1 that draws lots with so few places that tokens are dropped; top-2 with noise beside a residual part; top-3 by
-// probability beside shared experts, in a pyramid; sigmoid scores with biases that move.
+// The gates: top-1 with random overflow and so few places that tokens are dropped; top-2 with noise and a residual
+// part; top-3 by probability with shared experts, more experts in the last layer; sigmoid scores with biases that move.
 std::string model_of(const SmallRun& runs, int gate) {
   const std::array<const char*, 4> lines = {
       "dropout-ffn-residual = 0.1\ndropout-embedding = 0.1\n[experts]\ncount = 4\nevery = 2\n"
@@ -61,7 +63,7 @@ std::string text_of(const ParallelLayout& c) {
                      c.virtual_stages, c.schedule, c.zero, c.dtype, c.recompute, c.threads);
 }
 
-// Ten micro-batches of 64 tokens, which three data ranks share unevenly, and of pairs two.
+// Ten micro-batches of 64 tokens, which three data-parallel ranks share unevenly; in pairs, two ranks do.
 engine::RunConfig config_of(const SmallRun& runs, int gate, int local_accumulation, const std::string& output) {
   auto c = runs.config(output);
   c.model = model_of(runs, gate);
@@ -71,7 +73,7 @@ engine::RunConfig config_of(const SmallRun& runs, int gate, int local_accumulati
   return c;
 }
 
-// Validation losses, too: their gates draw lots.
+// Validation losses belong to the bits, because gates draw random numbers there.
 std::string bits_of(const SmallRun& runs, const engine::RunConfig& c, const engine::RunResult& r) {
   auto bits = runs.bits(c, r);
   for (const auto& j : SmallRun::metrics(c))
@@ -80,7 +82,7 @@ std::string bits_of(const SmallRun& runs, const engine::RunConfig& c, const engi
 }
 
 void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
-  std::map<std::tuple<int, int, int>, std::string> expected;  // by what is part of the numerics
+  std::map<std::tuple<int, int, int>, std::string> expected;  // by gate, local accumulation and dtype
   int n = 0;
   for (const auto& choice : choices) {
     const auto layout = layout_of(choice);
@@ -118,7 +120,7 @@ TEST(SameBitsExperts, DISABLED_EveryChoice) {
   expect_same(runs, testing::shared_choices(levels));
 }
 
-// The comparison can fail: what gates draw is keyed by the seed, and what is dropped changes the loss.
+// The comparison must be able to fail: the seed keys what gates draw, and dropped tokens change the loss.
 TEST(SameBitsExperts, OtherGatesGiveOtherBits) {
   SmallRun runs;
   auto a = config_of(runs, 0, 1, "a"), b = a, c = a;
@@ -133,7 +135,7 @@ TEST(SameBitsExperts, OtherGatesGiveOtherBits) {
   EXPECT_NE(first, bits_of(runs, c, runs.run(c, {}))) << "nothing was dropped";
 }
 
-// Each cut is once what a checkpoint is written on and once what it is resumed on.
+// A checkpoint is written once on each layout, and resumed once on each.
 TEST(SameBitsExperts, StopAndResumeOnAnotherCut) {
   SmallRun runs;
   const auto layout = [](int ranks, int zero, int stages, const char* schedule, int chunks, const char* recompute) {
@@ -160,7 +162,7 @@ TEST(SameBitsExperts, StopAndResumeOnAnotherCut) {
   }
 }
 
-// On the way the checkpoint is cut anew for other ranks and stages, and an f32 run goes on in bf16.
+// On the way the checkpoint is resharded for other ranks and pipeline stages, and an f32 run goes on in bf16.
 TEST(SameBitsExperts, ReshardedCheckpointsGoOn) {
   SmallRun runs;
   const auto layout = [](int ranks, int zero, int stages, const char* dtype) {
@@ -199,7 +201,7 @@ TEST(SameBitsExperts, ReshardedCheckpointsGoOn) {
   }
 }
 
-// What training recorded as its validation loss, to the bit: with the lots that its seed draws.
+// An evaluation gives the validation loss that training recorded, to the bit, because its seed draws the same numbers.
 TEST(SameBitsExperts, AnEvaluationIsTheValidationOfTheRun) {
   SmallRun runs;
   for (const int gate : {0, 1, 2, 3}) {

@@ -1,6 +1,6 @@
-// Promise 2 for masked models: every triple of choices among tensor ranks, stages, ZeRO stages, data ranks, threads,
-// recomputation and models has the bits of one rank, also after a stop and a resume on another layout, and so has an
-// evaluation.
+// Promise 2 (libtrain/README.md) for masked models. A covering array has every triple of choices among tensor
+// parallelism, pipeline stages, ZeRO stages, data parallelism, threads, recomputation and models. Every run has the
+// bits of one rank, also after a stop and a resume on another layout. So has an evaluation.
 #include "libtrain/engine/evaluate.h"
 #include "tests/engine/every_triple.h"
 
@@ -10,7 +10,8 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-// tensor ranks and shared rows, stages and their schedule, ZeRO stage, data ranks, threads, recomputation, models
+// tensor and sequence parallelism, pipeline stages and schedule, ZeRO stage, data-parallel degree, threads,
+// recomputation, models
 using Choice = testing::Choice<7>;
 
 const char* dtype_of(int model) { return model == 2 ? "bf16" : "f32"; }
@@ -27,7 +28,7 @@ ParallelLayout layout_of(const Choice& c) {
   return layout;
 }
 
-// Tokens in documents, blocks with rows that see everything, and words in bf16.
+// The models: hidden tokens in documents; block-sparse attention with rows that see everything; hidden words in bf16.
 engine::RunConfig config_of(SmallRun& runs, int model, const std::string& output) {
   auto c = runs.config(output);
   const std::string shape =
@@ -110,7 +111,7 @@ TEST(SameBitsMasked, AnEvaluationIsTheValidationThatWasRecorded) {
   }
 }
 
-// The comparison must be able to fail: what is hidden is part of the numbers.
+// The comparison must be able to fail: what is hidden changes the numbers.
 TEST(SameBitsMasked, OtherMasksGiveOtherBits) {
   SmallRun runs;
   auto a = config_of(runs, 0, "a"), b = config_of(runs, 0, "b"), w = config_of(runs, 0, "w");

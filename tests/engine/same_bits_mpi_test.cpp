@@ -1,5 +1,5 @@
-// The bits of MPI runs are those of the threads communicator, at every stage, and a run may change from one to the
-// other.
+// MPI runs have the bits of runs on the threads communicator, at every ZeRO stage. A run may change from one
+// communicator to the other.
 #include "tests/engine/shared_run.h"
 
 namespace trainyard {
@@ -25,7 +25,7 @@ TEST_F(SharedRun, EveryStageAsOnThreads) {
   }
 }
 
-// Pairs of processes share every layer, with and without its rows.
+// Pairs of processes are tensor-parallel ranks, with and without sequence parallelism.
 TEST_F(SharedRun, TensorRanksAsOneRank) {
   const int n = testing::runtime->size();
   if (n % 2 != 0) GTEST_SKIP() << n << " ranks are no pairs";
@@ -51,7 +51,7 @@ TEST_F(SharedRun, TensorRanksAsOneRank) {
   }
 }
 
-// Every process is a stage, or with an even number pairs of stages in two replicas.
+// Every process is a pipeline stage, or with an even number of processes, pairs of stages form two replicas.
 TEST_F(SharedRun, StagesAsOneRank) {
   const int n = testing::runtime->size();
   std::string expected;
@@ -77,8 +77,8 @@ TEST_F(SharedRun, StagesAsOneRank) {
     }
 }
 
-// Every process has others of the experts, one of them nothing of its own to do in the last round; or pairs of them
-// have.
+// Expert parallelism over all processes or over pairs of them. One process has no micro-batch in the last accumulation
+// step.
 TEST_F(SharedRun, SharedExpertsAsOneRank) {
   const int n = testing::runtime->size();
   if (n == 1) GTEST_SKIP() << "one rank shares nothing";
@@ -101,7 +101,7 @@ TEST_F(SharedRun, SharedExpertsAsOneRank) {
       testing::ParallelLayout layout{n, chunks == 1 ? 1 : 3};
       layout.experts = experts, layout.expert_overlap_chunks = chunks;
       layout.expert_ranks_per_node =
-          experts == 4 && chunks > 1 ? 2 : 1;  // a rank says so to one of its node, then to one behind
+          experts == 4 && chunks > 1 ? 2 : 1;  // two hops: first to a rank of the own node, then to a rank of another
       const auto config = small(fmt::format("experts-{}-{}", experts, chunks));
       const auto result = run(config, layout);
       if (testing::runtime->rank() == 0) {

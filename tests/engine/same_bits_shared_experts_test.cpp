@@ -1,8 +1,8 @@
-// Promises 2 and 3 where ranks share out the experts: every triple of choices among gates, data ranks and how many of
-// them hold different experts, tensor ranks that deal them out, ZeRO stages, folds, stages and schedules, recomputation
-// and dtypes has the bits of one rank, and takes the memory and sends the bytes that were predicted; so has every
-// resume on another layout.
-// --gtest_also_run_disabled_tests: the whole product.
+// Promises 2 and 3 (libtrain/README.md) with expert parallelism. A covering array has every triple of choices among
+// gates, data- and expert-parallel degrees, tensor-parallel ranks that share experts, ZeRO stages, local accumulation,
+// pipeline stages and schedules, recomputation and dtypes. Every run has the bits of one rank, the predicted memory and
+// the announced bytes. So has every resume on another layout.
+// --gtest_also_run_disabled_tests runs every choice.
 #include "libtrain/checkpoint/reshard.h"
 #include "libtrain/engine/evaluate.h"
 #include "libtrain/engine/run_folder.h"
@@ -21,19 +21,22 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-// gate, data ranks, ZeRO stage, fold, stages and their schedule, recomputation, dtype, tensor ranks
+// gate, data-parallel ranks, ZeRO stage, local accumulation, pipeline stages and schedule, recomputation, dtype, tensor
+// parallelism
 constexpr std::array<int, 8> levels = {4, 7, 4, 2, 4, 3, 2, 3};
 using Choice = testing::Choice<levels.size()>;
 
 struct Ranks {
   int data, experts;
 };
-// Of ten micro-batches the last round leaves some of a group idle (three, six), whole groups (four), or nobody.
+// Of ten micro-batches the last accumulation step leaves idle: some ranks of a group (three, six), whole groups (four),
+// or no rank.
 constexpr std::array<Ranks, 7> ranks = {{{2, 2}, {4, 2}, {3, 3}, {6, 3}, {6, 2}, {1, 1}, {3, 1}}};
 
-// top-1 that draws lots with so few places that tokens are dropped; top-2 with noise beside a residual part; top-3 by
-// probability beside shared experts, in a pyramid; without a capacity, with sigmoid scores, biases that move and a
-// choice within groups; without one in evaluations alone, with scaled scores as weights.
+// The gates: top-1 with random overflow and so few places that tokens are dropped; top-2 with noise and a residual
+// part; top-3 by probability with shared experts, more experts in the last layer. Then without a capacity: sigmoid
+// scores, biases that move, and choices within groups. Last, without a capacity in evaluations alone: scaled scores as
+// weights.
 std::string model_of(const SmallRun& runs, int gate) {
   const std::array<const char*, 5> lines = {
       "dropout-ffn-residual = 0.1\ndropout-embedding = 0.1\n[experts]\ncount = 12\nevery = 2\n"
@@ -65,7 +68,7 @@ ParallelLayout layout_of(const Choice& c) {
   layout.sequence_parallel = c[7] == 2;
   layout.ranks = of.data * layout.pipeline * layout.tensor;
   layout.experts = of.experts;
-  // Without a capacity rows of up to 128 tokens cross in rounds.
+  // Without a capacity, rows of up to 128 tokens are exchanged in dispatch rounds.
   const std::array<std::int64_t, 3> buffers = {0, 150, 256};
   if (c[0] == 3 && of.experts > 1 && layout.tensor == 1)
     layout.expert_capacity_buffer = buffers[static_cast<std::size_t>(c[2]) % 3];
@@ -74,7 +77,7 @@ ParallelLayout layout_of(const Choice& c) {
   return layout;
 }
 
-// One of the numbers of chunks that a rank's experts allow, of the first few each in its turn.
+// One of the numbers of overlap chunks that a rank's experts allow: `turn` goes through them.
 int chunks_of(int experts, int turn) {
   std::vector<int> possible;
   for (int chunks = 1; chunks <= experts; ++chunks)
@@ -98,7 +101,7 @@ engine::RunConfig config_of(const SmallRun& runs, int gate, int local_accumulati
   return c;
 }
 
-// Validation losses, and what gates did, too.
+// The bits of a run, with validation losses and the metrics of gates.
 std::string bits_of(const SmallRun& runs, const engine::RunConfig& c, const engine::RunResult& r) {
   auto bits = runs.bits(c, r);
   for (const auto& j : SmallRun::metrics(c)) {
@@ -109,7 +112,7 @@ std::string bits_of(const SmallRun& runs, const engine::RunConfig& c, const engi
 }
 
 void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
-  std::map<std::tuple<int, int, int>, std::string> expected;  // by what is part of the numerics
+  std::map<std::tuple<int, int, int>, std::string> expected;  // by gate, local accumulation and dtype
   int n = 0;
   for (const auto& choice : choices) {
     auto layout = layout_of(choice);
@@ -117,7 +120,7 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
     if (layout.experts > 1 && !rounds) layout.expert_overlap_chunks = chunks_of(12 / layout.tensor / layout.experts, n);
     const int gate = choice[0], local_accumulation = choice[3] == 0 ? 1 : 2;
     const std::int64_t data = ranks[static_cast<std::size_t>(choice[1])].data, groups = 10 / local_accumulation;
-    if (groups < data) continue;  // some would never work
+    if (groups < data) continue;  // some ranks would never work
     const auto config = [&](const char* what) {
       auto c = config_of(runs, gate, local_accumulation, fmt::format("{}-{}", what, n));
       c.steps = c.validate_every = 2;  // one from initial values, one from updated ones
@@ -155,7 +158,7 @@ TEST(SameBitsSharedExperts, DISABLED_EveryChoice) {
   expect_same(runs, testing::shared_choices(levels));
 }
 
-// Each cut is once what a checkpoint is written on and once what it is resumed on.
+// A checkpoint is written once on each layout, and resumed once on each.
 TEST(SameBitsSharedExperts, StopAndResumeOnAnotherDegree) {
   SmallRun runs;
   const auto layout = [](int ranks, int experts, int tensor, int zero, int stages, const char* schedule,
@@ -185,8 +188,8 @@ TEST(SameBitsSharedExperts, StopAndResumeOnAnotherDegree) {
   }
 }
 
-// Rows that go to the ranks of a node first: with a capacity, whole and in chunks, in rounds, inside of stages, behind
-// tensor ranks, where ranks hold the same experts; and from there on another layout and back.
+// Hierarchical all-to-all with a capacity, whole and in overlap chunks; in dispatch rounds; within pipeline stages;
+// with tensor parallelism; where several ranks hold the same experts. Two runs also go on with another layout and back.
 TEST(SameBitsSharedExperts, InNodes) {
   SmallRun runs;
   struct Case {
@@ -232,7 +235,7 @@ TEST(SameBitsSharedExperts, InNodes) {
   }
 }
 
-// Metrics say how many rounds the layer took that took most; what was announced counts them.
+// Metrics report the dispatch rounds of the layer that took most; the announced bytes count all rounds.
 TEST(SameBitsSharedExperts, RoundsAreCounted) {
   SmallRun runs;
   const std::array<std::int64_t, 3> buffers = {0, 150, 256};
@@ -256,7 +259,7 @@ TEST(SameBitsSharedExperts, RoundsAreCounted) {
   EXPECT_FALSE(SmallRun::metrics(c).back().contains("expert_rounds"));
 }
 
-// What training recorded as its validation loss, to the bit, in the memory that was predicted.
+// An evaluation gives the validation loss that training recorded, to the bit, in the predicted memory.
 TEST(SameBitsSharedExperts, AnEvaluationIsTheValidationOfTheRun) {
   SmallRun runs;
   for (const int gate : {0, 2, 3, 4}) {

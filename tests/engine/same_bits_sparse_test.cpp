@@ -1,5 +1,6 @@
-// Promise 2 for attention with blocks: every triple of choices among tensor ranks, stages, ZeRO stages, data ranks,
-// threads, recomputation and layouts has the bits of one rank.
+// Promise 2 (libtrain/README.md) for block-sparse attention. A covering array has every triple of choices among tensor
+// parallelism, pipeline stages, ZeRO stages, data parallelism, threads, recomputation and attention layouts. Every run
+// has the bits of one rank.
 #include "tests/engine/every_triple.h"
 
 namespace trainyard {
@@ -8,7 +9,8 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-// tensor ranks and shared rows, stages and their schedule, ZeRO stage, data ranks, threads, recomputation, layouts
+// tensor and sequence parallelism, pipeline stages and schedule, ZeRO stage, data-parallel degree, threads,
+// recomputation, attention layouts
 using Choice = testing::Choice<7>;
 
 ParallelLayout layout_of(const Choice& c) {

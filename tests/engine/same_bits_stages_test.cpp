@@ -1,6 +1,7 @@
-// Promise 2 for pipelines: every triple of choices among stages, schedules, tensor ranks with and without shared rows,
-// ZeRO stages, data ranks, recomputation, folds, dtypes and models has the bits of one rank, and so has every resume.
-// --gtest_also_run_disabled_tests: the whole product.
+// Promise 2 (libtrain/README.md) for pipelines. A covering array has every triple of choices among pipeline stages,
+// schedules, tensor and sequence parallelism, ZeRO stages, data parallelism, recomputation, local accumulation, dtypes
+// and models. Every run and every resume has the bits of one rank.
+// --gtest_also_run_disabled_tests runs every choice.
 #include "tests/engine/covering.h"
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
@@ -16,7 +17,8 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-// schedule, stages, tensor ranks and shared rows, ZeRO stage, data ranks, recomputation, fold, dtype, model
+// schedule, pipeline stages, tensor and sequence parallelism, ZeRO stage, data-parallel degree, recomputation, local
+// accumulation, dtype, model
 constexpr std::array<int, 9> levels = {6, 4, 5, 4, 2, 3, 2, 2, 2};
 using Choice = testing::Choice<levels.size()>;
 
@@ -44,8 +46,8 @@ std::string text_of(const ParallelLayout& c) {
                      c.sequence_parallel ? " with rows" : "", c.zero, c.dtype, c.recompute);
 }
 
-// Eight items; four lanes. 256 rows a micro-batch: six of them a step, or three groups of two, which two data ranks
-// share unevenly.
+// Eight items and four lanes. A step has six micro-batches of 256 tokens, or three local accumulation groups of two.
+// Two data-parallel ranks share the three groups unevenly.
 engine::RunConfig config_of(SmallRun& runs, int local_accumulation, bool llama, const std::string& output) {
   auto c = runs.config(output);
   c.model = runs.model(
@@ -66,7 +68,7 @@ engine::RunConfig config_of(SmallRun& runs, int local_accumulation, bool llama, 
 }
 
 void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
-  std::map<std::tuple<int, int, int>, std::string> expected;  // by what is part of the numerics
+  std::map<std::tuple<int, int, int>, std::string> expected;  // by local accumulation, dtype, model
   int n = 0;
   for (const auto& choice : choices) {
     auto layout = layout_of(choice);
@@ -103,7 +105,7 @@ TEST(SameBitsStages, DISABLED_EveryChoice) {
   expect_same(runs, testing::shared_choices(levels));
 }
 
-// More stages than micro-batches, stages of the head alone, and of the embedding.
+// More pipeline stages than micro-batches, a stage of the head alone, and a stage of the embedding alone.
 TEST(SameBitsStages, OddCuts) {
   SmallRun runs;
   auto one = config_of(runs, 1, false, "one");
@@ -128,7 +130,7 @@ TEST(SameBitsStages, OddCuts) {
   }
 }
 
-// Each cut is once what a checkpoint is written on and once what it is resumed on.
+// A checkpoint is written once on each layout, and resumed once on each.
 TEST(SameBitsStages, StopAndResumeOnAnotherCut) {
   SmallRun runs;
   const auto layout = [](int ranks, int zero, int tensor, int stages, const char* schedule, int chunks) {

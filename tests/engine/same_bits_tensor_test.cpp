@@ -1,6 +1,7 @@
-// Promise 2 for ranks that share every layer: every triple of choices among tensor ranks with and without shared rows,
-// ZeRO stages, data ranks, dtypes, recomputation, dropout and models has the bits of one rank, and so has every resume.
-// --gtest_also_run_disabled_tests: the whole product.
+// Promise 2 (libtrain/README.md) for tensor parallelism. A covering array has every triple of choices among tensor and
+// sequence parallelism, ZeRO stages, data parallelism, dtypes, recomputation, dropout and models. Every run and every
+// resume has the bits of one rank.
+// --gtest_also_run_disabled_tests runs every choice.
 #include "tests/engine/every_triple.h"
 
 #include <array>
@@ -11,7 +12,7 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-// tensor ranks and shared rows, ZeRO stage, data ranks, dtype, recomputation, dropout, model
+// tensor and sequence parallelism, ZeRO stage, data-parallel degree, dtype, recomputation, dropout, model
 constexpr std::array<int, 7> levels = {5, 4, 3, 2, 3, 2, 2};
 using Choice = testing::Choice<levels.size()>;
 
@@ -28,8 +29,8 @@ ParallelLayout layout_of(const Choice& c) {
   return layout;
 }
 
-// Eight heads on four keys and values, four lanes; 256 rows a micro-batch, five of them a step, or with dropout three
-// groups of two: ragged rounds.
+// Eight heads on four key-value heads, and four lanes. A step has five micro-batches of 256 tokens, or with dropout
+// three local accumulation groups of two. Both leave the last accumulation step uneven.
 engine::RunConfig config_of(SmallRun& runs, bool dropout, bool llama, const std::string& output) {
   auto c = runs.config(output);
   c.model = runs.model(fmt::format("tensor-{}-{}", dropout, llama),
@@ -67,7 +68,7 @@ TEST(SameBitsTensor, DISABLED_EveryChoice) {
   testing::expect_bits_of_one_rank(runs, triples(), testing::shared_choices(levels));
 }
 
-// Each cut is once what a checkpoint is written on and once what it is resumed on.
+// A checkpoint is written once on each layout, and resumed once on each.
 TEST(SameBitsTensor, StopAndResumeOnAnotherCut) {
   SmallRun runs;
   const std::vector<ParallelLayout> layouts = {{1, 0, 1, "bf16"},
@@ -91,7 +92,7 @@ TEST(SameBitsTensor, StopAndResumeOnAnotherCut) {
   }
 }
 
-// The comparison must be able to fail: other lanes are other sums.
+// The comparison must be able to fail: another number of lanes gives other sums.
 TEST(SameBitsTensor, OtherLanesGiveOtherBits) {
   SmallRun runs;
   auto a = config_of(runs, false, false, "four"), b = a;

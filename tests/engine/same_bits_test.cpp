@@ -1,5 +1,5 @@
-// Promise 2: losses and weights do not depend on ranks, ZeRO stage, threads, recomputation, nor on a stop and a resume
-// on another layout.
+// Promise 2 (libtrain/README.md): losses and weights do not depend on ranks, ZeRO stage, threads or recomputation, nor
+// on a stop and a resume on another layout.
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
 
@@ -66,7 +66,7 @@ TEST(SameBits, AnyLocalAccumulation) {
   }
 }
 
-// Each cut is once what a checkpoint is written on and once what it is resumed on.
+// A checkpoint is written once on each layout, and resumed once on each.
 TEST(SameBits, StopAndResumeOnAnotherCut) {
   SmallRun runs;
   const std::vector<ParallelLayout> layouts = {{1, 0, 2}, {2, 3, 1}, {3, 1, 1}, {4, 2, 1}, {6, 3, 1}};
@@ -85,7 +85,7 @@ TEST(SameBits, StopAndResumeOnAnotherCut) {
   }
 }
 
-// The comparison must be able to fail: another seed, and the library's order of sums, give other bits.
+// The comparison must be able to fail: another seed, and a reduction in the library's order, give other bits.
 TEST(SameBits, OtherNumbersGiveOtherBits) {
   SmallRun runs;
   auto a = runs.config("a"), b = runs.config("b");
@@ -96,7 +96,7 @@ TEST(SameBits, OtherNumbersGiveOtherBits) {
   EXPECT_NE(runs.bits(a, runs.run(a, {1, 0, 1})), runs.bits(c, runs.run(c, {1, 0, 1})));
 }
 
-// Promise 3: every line of the memory and traffic reports says a difference of 0 on every rank.
+// Promise 3 (libtrain/README.md): every line of the memory and traffic reports has a difference of 0 on every rank.
 TEST(Accounting, PredictedIsMeasured) {
   SmallRun runs;
   int n = 0;

@@ -1,5 +1,5 @@
-// Promise 2 for a model of 512 channels and 2048 tokens a micro-batch, where products are cut into many tiles and
-// blocks. --gtest_also_run_disabled_tests: the whole matrix.
+// Promise 2 (libtrain/README.md) for a model of 512 channels and 2048 tokens a micro-batch, where products have many
+// tiles and blocks. --gtest_also_run_disabled_tests runs every choice.
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the saver writes of the world that it stands on.
+// What the saver writes about the world of its run.
 #include "tests/engine/small_run.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
@@ -13,7 +13,7 @@ namespace trainyard {
 
 using plan::Axis;
 
-// The grid in a manifest is the world's own, with all of its axes.
+// The grid in a manifest has the world's own axes, all of them.
 TEST(Saver, ACheckpointNamesTheAxesOfTheWorld) {
   testing::SmallRun small;
   auto config = small.config("run");
@@ -43,8 +43,7 @@ std::vector<float> initial_values(const plan::Parameter& p, std::uint64_t seed) 
 
 }  // namespace
 
-// Ranks that share every layer save the whole logical tensors between them, each element once, and read their own parts
-// back.
+// Tensor-parallel ranks together save the whole logical tensors, each element once, and read their own parts back.
 TEST(Saver, TensorRanksSaveTheWholeModelOnce) {
   for (const int zero : {0, 3})
     for (const auto working : {base::DType::f32, base::DType::bf16}) {

@@ -1,6 +1,6 @@
-// Where ranks share layers, transfers of whole flat groups go in segments between other calls: with segments of a few
-// hundred bytes a step has the numbers of one rank, at every stage, in rounds that are not full, when it is abandoned,
-// and where rows are shared and validations stand between steps.
+// With tensor parallelism, transfers of whole flat groups are divided into segments that are issued between other
+// calls. With segments of a few hundred bytes a step has the numbers of one rank: at every ZeRO stage, with an uneven
+// last accumulation step, after an abandoned step, with sequence parallelism, and with validations between steps.
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/trainer.h"
 #include "tests/engine/small_run.h"
@@ -30,7 +30,7 @@ std::vector<std::pair<double, double>> losses_and_norms(const engine::RunConfig&
     engine::Trainer trainer(setup.plan, setup.step, world, batches);
     trainer.context().segment_bytes = segment_bytes;
     trainer.store().initialize(config.seed);
-    // Given up at the second round, with transfers on their way, and begun again.
+    // A step is abandoned at the second accumulation step, with transfers under way, and begun again.
     int asked_so_far = 0;
     EXPECT_FALSE(trainer.begin_step(0, [&] { return ++asked_so_far == 2; }));
     for (std::int64_t step = 0; step < 4; ++step) {
@@ -49,7 +49,7 @@ std::vector<std::pair<double, double>> losses_and_norms(const engine::RunConfig&
 TEST(Segments, HaveTheNumbersOfOneRank) {
   SmallRun runs;
   auto config = runs.config("segments");
-  config.global_batch = 7;  // of two or three replicas the last round is not full
+  config.global_batch = 7;  // with two or three replicas the last accumulation step is uneven
   for (const auto recompute : plan::recomputations) {
     config.recompute = recompute;
     const auto expected = losses_and_norms(config, 1, 1, 0, plan::segment_bytes);
@@ -61,7 +61,8 @@ TEST(Segments, HaveTheNumbersOfOneRank) {
   }
 }
 
-// Five micro-batches in groups of one or eight in groups of two, of rows that two ranks can share.
+// With sequence parallelism: five micro-batches in groups of one, or eight in groups of two, whose tokens two ranks can
+// share.
 TEST(Segments, OfRanksThatShareRowsToo) {
   SmallRun runs;
   auto config = runs.config("rows");
@@ -80,7 +81,7 @@ TEST(Segments, OfRanksThatShareRowsToo) {
   }
 }
 
-// A value that is not finite is found in the row of the micro-batch that it is in, whoever has that row.
+// A value that is not finite is named by its row in the micro-batch, whichever rank has that row.
 TEST(Diagnosis, NamesTheRowOfTheMicroBatch) {
   SmallRun runs;
   auto config = runs.config("diagnosis");

@@ -1,5 +1,6 @@
-// Several micro-batches in flight: with all forwards before all backwards a step has the numbers of one micro-batch
-// after the other, in the memory that was predicted, whatever the stage, the fold, and rounds that are not full.
+// Several micro-batches in flight: all forward passes before all backward passes give the numbers of one micro-batch
+// after the other. They take the predicted memory, at every ZeRO stage, with local accumulation, and with an uneven
+// last accumulation step.
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/trainer.h"
 #include "libtrain/plan/schedule.h"
@@ -43,7 +44,8 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
     engine::Batches batches(training, &validation, setup.plan.batch(), world.coordinate(plan::Axis::data), slots);
     engine::Trainer trainer(setup.plan, setup.step, world, batches);
     trainer.store().initialize(config.seed);
-    // Given up, where rounds follow one another at the second, with what was fetched ahead on its way.
+    // A step is abandoned, with weights that were fetched ahead under way. Without slots that happens at the second
+    // accumulation step.
     int asked_so_far = 0;
     EXPECT_FALSE(trainer.begin_step(0, [&] { return ++asked_so_far == (slots > 1 ? 1 : 2); }));
     for (std::int64_t step = 0; step < 3; ++step) {
@@ -56,7 +58,7 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
     auto predicted = setup.plan.memory.categories;
     const auto measured = trainer.memory().measured();
     const auto activations = static_cast<std::size_t>(tensor::Category::activations);
-    // Where this rank idles in the last round it has a slot less in use.
+    // A rank that idles in the last accumulation step has one slot less in use.
     const auto busy = setup.plan.batch().rounds_of(world.coordinate(plan::Axis::data)) * setup.plan.local_accumulation;
     if (slots > 1)
       predicted[activations] -=

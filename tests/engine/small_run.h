@@ -1,4 +1,4 @@
-// Small whole runs on the threads communicator: data and model made here, losses and fingerprints read back from the
+// Small whole runs on the threads communicator. Data and model are made here; losses and fingerprints are read from the
 // files that a user gets.
 #pragma once
 
@@ -23,13 +23,13 @@ namespace fs = std::filesystem;
 struct ParallelLayout {
   int ranks = 1, zero = 0, threads = 1;
   std::string dtype = "f32", recompute = "none";
-  int tensor = 1;  // of the ranks
+  int tensor = 1;  // tensor-parallel ranks
   bool sequence_parallel = false;
   int pipeline = 1;
   std::string schedule = "1f1b";
   int virtual_stages = 1;
   std::string partition = "flops";
-  int experts = 1;  // ranks along data that hold different ones
+  int experts = 1;  // expert-parallel degree
   int expert_overlap_chunks = 1;
   int expert_ranks_per_node = 1;
   std::int64_t expert_capacity_buffer = 0;
@@ -58,7 +58,7 @@ class SmallRun {
     }
     base::write_file(set + "/index.json", data::index_to_json(index).dump());
   }
-  // A guest in the folder that another process made.
+  // A guest in the folder of another process: it does not remove the folder.
   explicit SmallRun(fs::path folder) : folder_(std::move(folder)), owner_(0) { fs::create_directories(folder_); }
   ~SmallRun() {
     if (owner_ == ::getpid()) fs::remove_all(folder_);
@@ -98,13 +98,13 @@ class SmallRun {
     return c;
   }
 
-  // One rank of a world that the caller made.
+  // Runs one rank of a world that the caller made.
   engine::RunResult run_rank(engine::RunConfig c, const ParallelLayout& layout, engine::World& world) {
     apply(layout, c);
     return engine::run(c, world, signals_, {}, layout.ranks);
   }
 
-  // Runs on `cut` and returns what rank 0 returned.
+  // Runs on `layout` and returns the result of rank 0.
   engine::RunResult run(engine::RunConfig c, const ParallelLayout& layout, const engine::RunListener& listener = {}) {
     apply(layout, c);
     std::vector<engine::RunResult> results(static_cast<std::size_t>(layout.ranks));
@@ -127,7 +127,7 @@ class SmallRun {
   }
 
   // Every digit that must not depend on the layout: losses and norms of all steps, and the fingerprint of every tensor
-  // of the last checkpoint.
+  // in the last checkpoint.
   std::string bits(const engine::RunConfig& c, const engine::RunResult& r) const {
     std::string out;
     for (const auto& j : metrics(c))

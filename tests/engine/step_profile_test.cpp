@@ -1,5 +1,5 @@
-// Where a step's time went: every kernel of every family has its part, the parts add up to the step, products have the
-// shapes and the work of the model, and the bits of a run are what they are without.
+// Where a step's time goes: every kernel of every family has its part, and the parts add up to the step. Products have
+// the shapes and the work of the model, and profiling changes no bit of a run.
 #include "libtrain/engine/step_profile.h"
 
 #include "kernels/gemm/gemm.h"
@@ -107,14 +107,14 @@ TEST(StepProfile, EveryCutAddsUp) {
   }
 }
 
-// One micro-batch of one sequence of 32 tokens, 4 of them a step, 3 layers of 32 with an ffn of 64.
+// A step has four micro-batches of one sequence of 32 tokens. The model has 3 layers of 32 with an ffn of 64.
 TEST(StepProfile, ProductsHaveTheShapesOfTheModel) {
   SmallRun runs;
   auto c = runs.config("shapes");
   const auto text = profile_of(runs, c, {1, 0, 1});
   const auto shapes = table(text, "product, rows");
-  // Forward q, k and v together, and their weight's gradient; up; down; each for 4 micro-batches and 3 layers. Some
-  // shapes are of several products.
+  // Products of q, k and v together, and of their weight's gradient; of up; of down; each for 4 micro-batches and 3
+  // layers. Some shapes belong to several products.
   EXPECT_EQ(shapes.at("32 x 96 over 32").calls, 12) << text;
   EXPECT_EQ(shapes.at("96 x 32 over 32").calls, 12) << text;
   EXPECT_EQ(shapes.at("32 x 64 over 32").calls, 36) << text;       // up forward; down's input and weight
@@ -140,11 +140,11 @@ TEST(StepProfile, ChangesNoBitAndTellsTheFirstStepApart) {
   const auto c = runs.run(single, {1, 0, 1});
   EXPECT_TRUE(c.step_profile.starts_with("where step 1 went: 1 thread, ")) << c.step_profile;
   EXPECT_EQ(c.step_profile.find("left out"), std::string::npos);
-  // Nothing is left to do.
+  // No step is left to do.
   EXPECT_TRUE(runs.run(single, {1, 0, 1}).step_profile.empty());
 }
 
-// A stop request abandons the step under way: the profile is that of the steps before it.
+// A stop request abandons the step under way: the profile then covers only the steps before it.
 TEST(StepProfile, AnAbandonedStepIsAsIfItHadNotBegun) {
   engine::StepProfile profile(1);
   tensor::Arena scratch(tensor::Category::workspace, 1 << 20);
@@ -174,7 +174,7 @@ TEST(StepProfile, AnAbandonedStepIsAsIfItHadNotBegun) {
   EXPECT_TRUE(before.starts_with("where steps 2 to 3 went: 1 thread, any\n")) << before;
 }
 
-// No kernel is faster than multiply-adds in registers: where one is, those were measured too slow.
+// No kernel is faster than multiply-adds in registers. If one seems faster, the peak was measured too slow.
 TEST(StepProfile, SaysThatItsPeakIsNone) {
   engine::StepProfile profile(1);
   tensor::Arena scratch(tensor::Category::workspace, 1 << 20);
@@ -193,7 +193,7 @@ TEST(StepProfile, SaysThatItsPeakIsNone) {
   EXPECT_FALSE(said(1e18));
 }
 
-// A step that is abandoned as the first after the one that is left out.
+// The first step is reported apart. Here the step after it is abandoned.
 TEST(StepProfile, TheFirstStepComesBackWhereTheSecondIsAbandoned) {
   engine::StepProfile profile(1);
   const engine::StepProfile::Peaks peaks{1e11, 1e11};
@@ -207,7 +207,7 @@ TEST(StepProfile, TheFirstStepComesBackWhereTheSecondIsAbandoned) {
   EXPECT_TRUE(before.starts_with("where step 7 went: ")) << before;
 }
 
-// The gate of experts is a product of f32 whatever the model's type.
+// The gate of experts is an f32 product, whatever the model's dtype.
 TEST(StepProfile, ProductsOfBf16HaveRowsOfTheirOwn) {
   SmallRun runs;
   auto c = runs.config("types");
@@ -223,7 +223,7 @@ TEST(StepProfile, ProductsOfBf16HaveRowsOfTheirOwn) {
   EXPECT_FALSE(shapes.contains("32 x 96 over 32")) << text;
 }
 
-// Validations and checkpoints are no part of a step: what they compute is not counted.
+// Validations and checkpoints are not part of a step, so their kernels are not counted.
 TEST(StepProfile, LeavesOutValidationsAndCheckpoints) {
   SmallRun runs;
   auto plain = runs.config("without"), more = runs.config("with");

@@ -1,4 +1,4 @@
-// Ranks that share the layers of a replica: what they have computed alike counts once, losses and norm are those of one
+// Tensor-parallel ranks of a replica: what all of them compute alike counts once; losses and norm are those of one
 // rank.
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/comm/threads.h"
@@ -40,7 +40,7 @@ TEST(TensorRanks, AreNeighboursOfTheWorld) {
   });
 }
 
-// Loss of a micro-batch, such that another order of additions gives other bits.
+// The loss of a micro-batch, chosen so that another order of additions gives other bits.
 MicroLoss loss_of(std::int64_t m) { return {1 / (3.0 + static_cast<double>(m)), 7.0 + static_cast<double>(m), 3, 1}; }
 
 TEST(TensorRanks, EvaluateTheSameMicroBatches) {
@@ -77,7 +77,7 @@ TEST(TensorRanks, EvaluateTheSameMicroBatches) {
   }
 }
 
-// What a step's results need of a store: ranks and execs.
+// What a step's results need of a store: ranks and Execs.
 struct Ground {
   Ground(World& w, const plan::BatchPlan& batch)
       : world(w), set(model(), w.topology), compute(tensor::Exec::caller(nullptr, 1)),

@@ -1,4 +1,5 @@
-// What a start gives to the watchdog, whatever its layout: all groups have room, and are the same on every rank.
+// What a start gives to the watchdog in every layout: there is room for all groups, and they are the same on every
+// rank.
 #include "libtrain/engine/watch.h"
 #include "tests/engine/small_run.h"
 
@@ -22,7 +23,7 @@ base::ExitCode one_step(SmallRun& runs, const ParallelLayout& layout, const std:
   return runs.run(c, layout).code;
 }
 
-// A group of whose ranks none is there: nothing is called.
+// A communicator without other ranks: its calls do nothing.
 struct Absent : comm::Communicator {
   Absent(const std::string& name, int rank, int size) : Communicator(name, rank, size) {}
   void all_reduce(tensor::Exec&, base::View, comm::Reduction) override {}
@@ -35,7 +36,7 @@ struct Absent : comm::Communicator {
   void barrier(tensor::Exec&) override {}
 };
 
-// One rank of a world of any size, as a start makes it; `nccl`: results have a communicator of their own there.
+// One rank of a world of any size, as a start makes it. With `nccl`, results have a communicator of their own.
 engine::World rank_of(const plan::Topology& topology, int rank, int virtual_stages, bool nccl) {
   const comm::GroupFactory between = [rank](const std::string& name, const std::vector<int>& ranks) {
     const auto own = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
@@ -84,7 +85,7 @@ TEST(Watch, EveryLayoutHasRoom) {
   EXPECT_EQ(most, static_cast<std::size_t>(comm::watched_limit)) << "room that nobody needs is sent in each report";
 }
 
-// Nothing of it takes the square of the ranks.
+// The cost does not grow with the square of the number of ranks.
 TEST(Watch, AsManyRanksAsThereAre) {
   const auto topology = plan::replicas_of(1 << 16, 4, 4, 8, 4);
   for (const int rank : {0, 5000, (1 << 16) - 1}) {

@@ -1,7 +1,7 @@
-// A small model's checkpoint in a run's folder, for the tests of generate.
+// A run's folder with the checkpoint of a small model, for the tests of generate.
 #pragma once
 
-#include "libtrain/checkpoint/shards.h"
+#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "tests/model/small_model.h"
 
@@ -25,13 +25,13 @@ inline plan::ModelConfig tiny_llama() {
   return m;
 }
 
-// A run's folder with one checkpoint of step 3, written by one rank.
+// A run's folder with one checkpoint, of step 3, written by one rank.
 struct SavedRun {
   std::filesystem::path folder =
       std::filesystem::temp_directory_path() / fmt::format("trainyard-generate-{}", getpid());
   PlainStore store;
 
-  // Initial weights times 8: far from uniform logits.
+  // The weights are initial values times 8, which give far from uniform logits.
   explicit SavedRun(const plan::ModelConfig& model = tiny(), double factor = 8) : store(model, base::DType::f32, 21) {
     std::filesystem::remove_all(folder);
     for (auto& flat_group : store.master)

@@ -1,5 +1,5 @@
-// The decoder over whole micro-batches: same bits for any team, isolated documents, predicted memory, lease order, the
-// declared inventory.
+// The decoder over whole micro-batches: same bits for any number of threads, isolated documents, predicted memory,
+// lease order, the declared inventory.
 #include "libtrain/model/assemble.h"
 #include "libtrain/plan/accesses.h"
 #include "tests/model/small_model.h"
@@ -15,7 +15,7 @@ namespace {
 
 using base::DType;
 
-// All logits of a batch: [T] of [b, V].
+// The logits of every position of a batch: T vectors of [b, V].
 std::vector<std::vector<float>> all_logits(const plan::ModelConfig& m, PlainStore& store, const Batch& batch) {
   const auto b = batch.micro.batch(), t = batch.micro.sequence();
   Runner runner(m, {b, t, DType::f32, 2});
@@ -56,7 +56,7 @@ TEST(Decoder, LeasesAndCommitsInTheStatedOrder) {
     }
 }
 
-// Large enough for several tiles, chunks of the head and threads.
+// A model large enough for several tiles, chunks of the head and threads.
 plan::ModelConfig wider(plan::ModelConfig m) {
   m.hidden = 128, m.ffn = 352, m.vocabulary = 700, m.context = 384;
   return m;
@@ -98,7 +98,8 @@ TEST(Decoder, EvaluateGivesTheLossOfTraining) {
   }
 }
 
-// With the document mask, editing one document changes no bit of another's logits or of the gradients it alone makes.
+// With the document mask, a change in one document changes no bit of another document's logits. Nor does it change
+// gradients that only the other document makes.
 TEST(Decoder, DocumentsAreIsolated) {
   for (const auto& base : {small_gpt2(), small_llama()}) {
     const auto m = wider(base);
@@ -114,7 +115,7 @@ TEST(Decoder, DocumentsAreIsolated) {
       const bool same = std::memcmp(a[t].data(), b[t].data(), a[t].size() * 4) == 0;
       EXPECT_EQ(same, t < 75 || t >= 140) << m.name << " position " << t;
     }
-    // Gradients with only the third document counted: the middle one must leave no trace.
+    // Only the third document's places count in these gradients: the middle document must leave no trace.
     std::vector<std::vector<char>> bits;
     for (const auto& which : {w, edited}) {
       Batch batch(which, true);
@@ -186,8 +187,8 @@ TEST(Decoder, AttentionMemoryGrowsLinearly) {
   }
 }
 
-// The gradient of a micro-batch is the sum of those of its sequences: over several chunks of the head, with dropout
-// keyed by the sample.
+// The gradient of a micro-batch is the sum of the gradients of its sequences. The micro-batch has several chunks of the
+// head, and dropout is keyed by the sample.
 TEST(Decoder, GradientsAddUpOverSequences) {
   for (const auto& base : {small_gpt2(), small_llama()}) {
     auto m = with_dropout(base);
@@ -231,7 +232,7 @@ TEST(Decoder, EverySiteOfDropoutActsInTrainingOnly) {
   const auto run = [](const plan::ModelConfig& m, const Batch& micro, std::uint64_t seed) {
     PlainStore store(m, DType::f32, 1);
     for (auto& flat_group : store.master)
-      for (auto& x : flat_group) x *= 4;  // attention and branches matter
+      for (auto& x : flat_group) x *= 4;  // so that attention and branches matter
     store.publish();
     Runner runner(m, {2, 20, DType::f32, 1});
     return std::pair{runner.train(store, micro, seed).loss_sum, runner.evaluate(store, micro).loss_sum};
@@ -272,7 +273,7 @@ TEST(Decoder, EvaluationNeedsNoMoreMemoryThanTraining) {
           }
 }
 
-// A program outside may put a block of its own in the place of one of ours.
+// A program outside the library may replace one of its blocks by a block of its own.
 class CountedBlock : public model::Block {
  public:
   CountedBlock(std::unique_ptr<model::Block> inner, int& forwards) : inner_(std::move(inner)), forwards_(forwards) {}

@@ -19,7 +19,7 @@ std::vector<std::vector<std::int32_t>> windows(const plan::ModelConfig& m) {
   return formula_windows(m.vocabulary, 3, 2, 13, true);
 }
 
-// Central difference of f at x; five-point, so that the truncation error is of fourth order.
+// Central difference of f at x, with five points, so that the truncation error is of fourth order.
 double derivative(double& x, double h, const std::function<double()>& f, const std::function<void()>& changed) {
   const double x0 = x;
   const auto at = [&](double offset) {
@@ -37,7 +37,7 @@ void expect_near(double analytic, double numeric, double scale, const std::strin
   EXPECT_NEAR(analytic, numeric, 2e-6 * (std::abs(numeric) + scale)) << where;
 }
 
-// Weights away from their initial values, so that norms, biases and attention all matter.
+// Moves weights away from their initial values, so that norms, biases and attention all matter.
 void stir(PlainStore& store) {
   std::mt19937_64 random(5);
   std::normal_distribution<double> normal(0, 0.2);
@@ -117,7 +117,7 @@ TEST(FiniteDifferences, UntiedBertWithoutBiases) {
   m.tied = m.biases = false, m.activation = plan::Activation::gelu_tanh;
   whole_model(m, plan::Recompute::selective);
 }
-// The parts of BERT beside norms before branches.
+// The parts of BERT in a pre-norm model.
 TEST(FiniteDifferences, PreNormWithTheMaskedHead) {
   auto m = with_dropout(small_bert());
   m.norm_position = plan::NormPosition::pre, m.norm = plan::Norm::rms, m.positions = plan::Positions::rotary;
@@ -140,8 +140,8 @@ TEST(FiniteDifferences, UntiedGpt2WithGroupedQueries) {
   whole_model(m, plan::Recompute::none);
 }
 
-// Choices and places do not change over so small differences: the losses of the gate, whose gradients the tests of
-// kernels/gate and the golden models see, are left out.
+// So small a difference changes no choice of an expert and no place. The gate's losses are left out: the tests of
+// kernels/gate and the golden models check their gradients.
 plan::ModelConfig small_experts(plan::ModelConfig m) {
   m.experts.count = {4}, m.experts.balance_loss = 0, m.experts.min_capacity = 1, m.experts.ffn = 48;
   return m;
@@ -174,7 +174,7 @@ TEST(FiniteDifferences, ScaledScoresWithinGroups) {
   whole_model(m, plan::Recompute::none);
 }
 
-// Three branches, one of them from outside this library.
+// Three branches, one of them from outside the library.
 TEST(FiniteDifferences, ABranchOfOnesOwn) {
   low_rank::register_branch();
   auto m = with_dropout(small_gpt2());
@@ -188,7 +188,7 @@ TEST(FiniteDifferences, ABranchOfOnesOwn) {
   whole_model(m, plan::Recompute::selective);
 }
 
-// The head's gradients of more tokens than it makes logits of at a time.
+// The head's gradients when it has more tokens than it makes logits of at a time.
 TEST(FiniteDifferences, ChunksOfTheMaskedHead) {
   if (on_gpu()) GTEST_SKIP() << "several chunks are long there";
   auto m = small_bert();
@@ -202,7 +202,7 @@ TEST(FiniteDifferences, ChunksOfTheMaskedHead) {
       store, {occurrences.front()}, [&] { return runner.train(store, batch).loss_sum; }, 2);
 }
 
-// One block alone: the objective is <c, output> for a fixed random c, plus the loss if the block has one.
+// One block alone. The objective is <c, output> for a fixed random c, plus the loss if the block has one.
 void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped) {
   SCOPED_TRACE(name + " of " + m.name);
   const auto places = plan::placed_blocks(m);
@@ -257,7 +257,7 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
   EXPECT_EQ(store.opened, 0);
   for (const auto& occurrence : place.occurrences)
     EXPECT_EQ((store.committed[{occurrence.flat_group, occurrence.index}]), 1);
-  if (place.part == plan::Part::input) return;  // it has no input stream
+  if (place.part == plan::Part::input) return;  // it has no hidden states as input
   objective();
   const auto analytic = gradient;
   for (std::size_t i = 5; i < n; i += n / 12)

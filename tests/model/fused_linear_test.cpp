@@ -1,5 +1,5 @@
-// Neighbouring layers with and without gaps between their weights: the input gradient is the sum over all of them,
-// rounded once.
+// Neighbouring linear layers with and without gaps between their weights: the input gradient is the sum over all of
+// these layers, rounded once.
 #include "libtrain/model/fused_linear.h"
 #include "tests/model/small_model.h"
 
@@ -65,13 +65,13 @@ TEST(FusedLinear, InputGradientIsRoundedOnceWithAndWithoutGaps) {
   }
 }
 
-// Shapes of all kinds of gaps use the memory that was announced, to the byte.
+// Shapes with all kinds of gaps use the predicted memory, to the byte.
 TEST(FusedLinear, PredictedMemoryIsMeasuredMemory) {
   for (auto m : {shape(36, 50, false), shape(32, 80, true), shape(28, 37, true), shape(260, 90, false),
                  shape(68, 70, true), shape(12, 3, true)})
     for (const auto dtype : {DType::f32, DType::bf16})
       for (const auto& [b, t] : {std::pair<std::int64_t, std::int64_t>{1, 7}, {2, 20}, {100, 40}}) {
-        if (b == 100 && m.hidden != 68) continue;  // with so many rows the sum in f32 is the most that a layer needs
+        if (b == 100 && m.hidden != 68) continue;  // with so many rows the f32 sum needs the most memory of a layer
         for (const auto recompute : plan::recomputations) {
           m.context = 40, m.vocabulary = 40;
           const plan::MicroShape micro{b, t, dtype, 2};

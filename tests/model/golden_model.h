@@ -1,4 +1,4 @@
-// Golden models that PyTorch made (tests/golden): the model, what it learned, and the same AdamW.
+// Golden models that PyTorch made (tests/golden): the model, its losses and gradients, and the same AdamW.
 #pragma once
 
 #include "tests/model/small_model.h"
@@ -24,7 +24,7 @@ struct Golden {
   bool document_mask;
 
   explicit Golden(const std::string& name) {
-    const char* elsewhere = std::getenv("TRAINYARD_GOLDEN_FOLDER");  // of a bundle
+    const char* elsewhere = std::getenv("TRAINYARD_GOLDEN_FOLDER");  // set in a copied bundle
     const std::string stem = std::string(elsewhere != nullptr ? elsewhere : TRAINYARD_GOLDEN_FOLDER) + "/" + name;
     std::ifstream text(stem + ".json");
     page = json::parse(text);
@@ -76,7 +76,7 @@ struct Golden {
   }
 };
 
-// Of an element of a parameter.
+// The gradient of one element of a parameter.
 using GradientOf = std::function<double(std::size_t flat_group, std::size_t parameter, std::int64_t element)>;
 inline GradientOf gradient_of(const PlainStore& store) {
   return [&store](std::size_t u, std::size_t p, std::int64_t i) {
@@ -84,7 +84,7 @@ inline GradientOf gradient_of(const PlainStore& store) {
   };
 }
 
-// AdamW in double on the master values; the gradient scale and clip of the reference.
+// AdamW in double on the master values, with the gradient scale and the clipping of the reference.
 class Adam {
  public:
   explicit Adam(const PlainStore& store) {
@@ -141,7 +141,7 @@ inline void compare_gradients(const Golden& golden, const PlainStore& store, std
         difference += (got - want[i]) * (got - want[i]);
         norm += static_cast<double>(want[i]) * want[i];
       }
-      // The gradient of a key bias is zero but for rounding: softmax does not see a shift of all scores.
+      // The gradient of a key bias is zero but for rounding: softmax ignores a shift of all scores.
       const bool zero = parameter.name.ends_with("attention.k.bias");
       EXPECT_LE(std::sqrt(difference), zero ? 1e-5 * tolerance + 1e-7 : tolerance * std::sqrt(norm)) << parameter.name;
       EXPECT_TRUE(zero || norm > 0) << parameter.name;

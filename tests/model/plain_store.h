@@ -1,5 +1,5 @@
-// PlainStore: the simplest parameter store: whole weights, whole gradients, a record of every call. For tests of the
-// blocks.
+// PlainStore: the simplest parameter store, for tests of blocks. It has whole weights and whole gradients, and records
+// every call.
 #pragma once
 
 #include "libtrain/base/random.h"
@@ -15,9 +15,9 @@
 
 namespace trainyard::test {
 
-// Flat groups lie flat in plan::layout(flat group, 1), weights in the working dtype, gradients of each occurrence apart
-// in f32 (f64 for f64). open() fills the gradient with NaN where a block must overwrite it, so an element that was not
-// written shows.
+// Each flat group is laid out by plan::layout(flat group, 1), with weights in the working dtype. Each occurrence has
+// gradients of its own, in f32 (f64 for f64). open() fills a gradient with NaN, because a block must overwrite it. So
+// an element that the block did not write shows.
 class PlainStore : public params::ParameterStore {
  public:
   struct Call {
@@ -30,7 +30,7 @@ class PlainStore : public params::ParameterStore {
 
   PlainStore(const plan::ModelConfig& model, base::DType dtype, std::uint64_t seed, Fill fill = Fill::nan)
       : PlainStore(model, dtype, seed, plan::Topology(), 0, fill) {}
-  // What a rank of a topology holds.
+  // The store of one rank of a topology: the parts of the parameters that this rank holds.
   PlainStore(const plan::ModelConfig& model, base::DType dtype, std::uint64_t seed, const plan::Topology& topology,
              int rank, Fill fill = Fill::nan)
       : flat_groups(plan::flat_groups(model)), dtype_(dtype), fill_(fill) {
@@ -55,7 +55,8 @@ class PlainStore : public params::ParameterStore {
     publish();
   }
 
-  // Of each element that a rank holds of a parameter: its place there and in the whole, both flat.
+  // For each element of a parameter that a rank holds: its flat index in the rank's part, and its flat index in the
+  // whole.
   static std::vector<std::pair<std::int64_t, std::int64_t>> places(const plan::Parameter& parameter,
                                                                    const plan::Topology& topology, int rank) {
     std::vector<std::pair<std::int64_t, std::int64_t>> out;
@@ -69,20 +70,20 @@ class PlainStore : public params::ParameterStore {
     return out;
   }
 
-  // Rounds the double master values into the working dtype.
+  // Rounds the double master values into weights of the working dtype.
   void publish() {
     for (std::size_t u = 0; u < flat_groups.size(); ++u) {
       for (std::size_t i = 0; i < master[u].size(); ++i) put(weights_[u].host.data(), dtype_, i, master[u][i]);
       weights_[u].push();
     }
   }
-  // Brings the gradients to the host, once the work on them is done.
+  // Copies the gradients to the host; call it once the work on them is done.
   void pull() {
     for (auto& gradients : gradients_)
       for (auto& g : gradients) g.pull();
   }
 
-  // Gradient element of a parameter: the sum over occurrences in declaration order.
+  // One element of a parameter's gradient: the sum over occurrences in declaration order.
   double gradient_of(int flat_group, int slot, std::int64_t index) const {
     double sum = 0;
     for (int occurrence = 0; occurrence < 2; ++occurrence)
@@ -96,7 +97,7 @@ class PlainStore : public params::ParameterStore {
     return gradient_dtype_ == base::DType::f64 ? reinterpret_cast<const double*>(p)[at]
                                                : reinterpret_cast<const float*>(p)[at];
   }
-  // Every committed gradient byte, for comparisons of bits.
+  // The bytes of every committed gradient, for comparisons of bits.
   std::vector<char> gradient_bits() const {
     std::vector<char> all;
     for (const auto& gradients : gradients_)

@@ -1,5 +1,5 @@
-// Experts that ranks share: each rank has a micro-batch of its own, and some of the experts; losses, gradients and
-// results are those of a rank that has all of them, to the bit, and the memory is that of the plan.
+// Expert parallelism: each rank has a micro-batch of its own and some of the experts. Losses, gradients and results
+// have the bits of one rank with all experts, and memory is as planned.
 #include "kernels/cast/cast.h"
 #include "libtrain/base/random.h"
 #include "libtrain/model/expert_collectives.h"
@@ -18,7 +18,8 @@ namespace {
 
 using base::DType;
 
-// A store of a rank that has some of the experts: gradients of these for each rank whose tokens it gets.
+// The store of a rank that has some of the experts. It keeps a gradient of these experts for each rank that sends
+// tokens.
 class ShareStore : public params::ParameterStore {
  public:
   ShareStore(const plan::ModelPart& part, const plan::Topology& topology, DType dtype, std::uint64_t seed,
@@ -36,7 +37,7 @@ class ShareStore : public params::ParameterStore {
                                   parameter.init.kind == plan::Init::Kind::ones ? 1.0f : 0.0f);
         if (parameter.init.kind == plan::Init::Kind::normal)
           base::fill_normal(values.data(), parameter.count(), seed, parameter.name, 0, 20 * parameter.init.stddev);
-        // Sigmoid scores choose the first experts always.
+        // With sigmoid scores, this bias makes all tokens choose the first experts.
         if (crowded && parameter.name.ends_with("gate.bias"))
           for (std::size_t e = 0; e < 3; ++e) values[e] = 4;
         const std::vector<float> copy = values;
@@ -51,7 +52,7 @@ class ShareStore : public params::ParameterStore {
     char* at = flat.data() + layout.offsets[p] * base::size_of(dtype);
     return shape.size() == 1 ? base::View(at, dtype, {shape[0]}) : base::View(at, dtype, {shape[0], shape[1]});
   }
-  // The gradient that was made for the tokens of one rank.
+  // The gradient from the tokens of one rank.
   std::vector<char> gradient_of(std::size_t flat_group, std::size_t parameter, int source) {
     const auto view = slot(gradients_[flat_group], layouts[flat_group], parameter, wide_);
     const char* at = static_cast<char*>(view.data) + source * layouts[flat_group].padded * base::size_of(wide_);
@@ -72,7 +73,7 @@ class ShareStore : public params::ParameterStore {
     const auto u = static_cast<std::size_t>(occurrence.flat_group);
     return gradients_[u].data() + source * layouts[u].padded * base::size_of(wide_);
   }
-  // One at a time, in their order.
+  // A flat group has one open gradient at a time, in the order of the sources.
   void open(plan::Occurrence occurrence, int source) override {
     const auto u = static_cast<std::size_t>(occurrence.flat_group);
     EXPECT_EQ(next_[u], source) << flat_groups[u].name;
@@ -97,8 +98,8 @@ class ShareStore : public params::ParameterStore {
  private:
   DType dtype_, wide_;
   std::vector<std::vector<char>> weights_, gradients_;
-  std::vector<int> next_;   // source of each flat group
-  std::vector<char> open_;  // is one
+  std::vector<int> next_;   // the next source of each flat group
+  std::vector<char> open_;  // whether its gradient is open
 };
 
 plan::ModelConfig model_of(const plan::ExpertConfig& experts, plan::ModelConfig m) {
@@ -123,7 +124,7 @@ struct Made {
   std::map<std::string, std::vector<char>> gradients;
 };
 
-// What one rank makes of a micro-batch.
+// What one rank alone computes from a micro-batch.
 Made alone(const plan::ModelConfig& m, DType dtype, const Batch& batch, plan::Recompute recompute, bool crowded) {
   ShareStore store(m, plan::Topology(), dtype, 3, crowded);
   Runner runner(m, {2, 16, dtype, 1}, recompute);
@@ -141,13 +142,14 @@ Made alone(const plan::ModelConfig& m, DType dtype, const Batch& batch, plan::Re
   return out;
 }
 
-// Rows to a rank in a round; whether all tokens choose the same experts; rounds of the layer that takes most, 0: any.
+// Rows that a rank sends another in a dispatch round; whether all tokens choose the same experts; the most rounds of a
+// layer (0: not checked).
 struct Rounds {
   std::int64_t buffer = 0;
   bool crowded = false;
   std::int64_t most = 0;
 };
-// Runs of a rank's experts; ranks of a node.
+// Overlap chunks of a rank's experts; ranks of a node.
 struct Ways {
   int chunks = 1, node = 1;
 };
@@ -244,23 +246,24 @@ TEST(SharedExperts, HaveTheBitsOfOneRank) {
     for (const int ranks : {2, 4})
       for (const auto dtype : {DType::f32, DType::bf16}) expect_same(m, dtype, ranks, plan::Recompute::none);
 }
-// One expert after the other of a rank gets every token: as many rounds as the buffer makes of that, in backward too.
+// Every token goes to the experts of one rank. The buffer decides the number of dispatch rounds, in backward too.
 TEST(SharedExperts, AllTokensChooseTheSameInRounds) {
   const auto m = models().back();
   for (const auto recompute : plan::recomputations)
     for (const auto dtype : {DType::f32, DType::bf16}) {
-      expect_same(m, dtype, 2, recompute, {0, true, 3});   // of eight experts the first rank has the three
+      expect_same(m, dtype, 2, recompute, {0, true, 3});   // of eight experts the first rank has the three chosen ones
       expect_same(m, dtype, 2, recompute, {64, true, 2});  // two groups go together
       expect_same(m, dtype, 2, recompute, {96, true, 1});
       expect_same(m, dtype, 4, recompute, {0, true, 2});
     }
 }
-// Groups of any size: some of a round, some for the next.
+// Groups of any size: some fit into a round, some wait for the next.
 TEST(SharedExperts, RoundsOverBuffersOfAnySize) {
   for (const std::int64_t buffer : {32, 40, 57, 96})
     for (const int ranks : {2, 4}) expect_same(models().back(), DType::f32, ranks, plan::Recompute::none, {buffer});
 }
-// With a capacity, whole and in chunks, and in rounds: nodes of two, and of other sizes than there are nodes.
+// Hierarchical all-to-all with a capacity, whole and in overlap chunks, and in dispatch rounds. Nodes have two ranks,
+// or a number of ranks that differs from the number of nodes.
 TEST(SharedExperts, InNodes) {
   for (const auto& m : models())
     for (const auto dtype : {DType::f32, DType::bf16}) expect_same(m, dtype, 4, plan::Recompute::none, {}, {1, 2});
@@ -273,7 +276,7 @@ TEST(SharedExperts, InNodes) {
     }
   expect_same(models().back(), DType::bf16, 4, plan::Recompute::none, {40, true}, {1, 2});
 }
-// What chunks send they send in one hop, too.
+// Overlap chunks also work with a plain all-to-all of one hop.
 TEST(SharedExperts, InChunks) {
   auto m = models().front();
   m.experts.count = {8};

@@ -1,5 +1,4 @@
-// The slope of a loss along one direction through all parameters of a model: as its gradients say it, and by
-// differences.
+// The slope of a loss along one direction through all parameters of a model: by its gradients, and by differences.
 #pragma once
 
 #include "tests/model/small_model.h"
@@ -12,7 +11,7 @@
 
 namespace trainyard::test {
 
-// In f64: gradients of one pass against the fourth-order difference of the loss itself.
+// Compares the gradients of one pass with the fourth-order difference of the loss, in f64.
 inline void expect_slope_of_the_loss(PlainStore& store, Runner& runner, const Batch& batch, const std::string& what) {
   runner.train(store, batch);
   std::vector<std::vector<double>> direction;

@@ -1,5 +1,4 @@
-// Ranks that share every layer: the same bits as one rank, the memory that was predicted, collectives and their
-// adjoints.
+// Tensor parallelism: the same bits as one rank, the predicted memory, collectives and their adjoints.
 #include "libtrain/plan/traffic.h"
 #include "tests/model/small_model.h"
 #include "tests/model/tensor_world.h"
@@ -22,8 +21,8 @@ namespace {
 
 using base::DType;
 
-// Eight heads on four keys and values, several blocks of rows, chunks of the head; a vocabulary that leaves one of four
-// ranks without a logical row.
+// Eight heads on four key-value heads, several blocks of tokens, several chunks of the head. The vocabulary leaves one
+// of four ranks without a logical row.
 plan::ModelConfig eight_heads(plan::ModelConfig m, std::int64_t lanes) {
   m.hidden = 64, m.heads = 8, m.kv_heads = 4, m.ffn = 192, m.vocabulary = 257, m.context = 160, m.lanes = lanes;
   return m;
@@ -35,7 +34,7 @@ struct Whole {
   std::vector<std::vector<std::vector<double>>> gradients;  // by flat group, slot, element; of both occurrences
 };
 
-// Biases and norms are not what they begin as: 0 and 1 hide what is added or scaled twice.
+// Moves biases and norms away from 0 and 1, which would hide that something is added or scaled twice.
 void stir(PlainStore& store, const plan::Topology& topology, int rank) {
   for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
     for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p)
@@ -72,7 +71,7 @@ struct Case {
   plan::Recompute recompute;
 };
 
-// Calls and bytes among the ranks, operation by operation.
+// Compares the sent calls and bytes with the plan's, operation by operation.
 void expect_predicted(const std::map<std::string, comm::Traffic>& sent, const plan::ModelConfig& m,
                       const plan::MicroShape& shape, plan::Recompute recompute, const std::string& where) {
   const auto predicted = plan::added_up(plan::tensor_calls(m, shape, plan::Pass::train, recompute, 1));
@@ -85,7 +84,7 @@ void expect_predicted(const std::map<std::string, comm::Traffic>& sent, const pl
   }
 }
 
-// The bits of `want` on the ranks of `c`, and the memory and traffic of the plan to the byte.
+// Expects the bits of `want` on the ranks of `c`, and the memory and traffic of the plan to the byte.
 void expect_same(const plan::ModelConfig& m, plan::MicroShape shape, const Batch& batch, const Whole& want,
                  const Case& c) {
   shape.tensor = c.ranks, shape.sequence_parallel = c.rows;
@@ -137,7 +136,7 @@ TEST(TensorRanks, SameBitsAndPredictedMemory) {
       }
 }
 
-// The same with little to compute, for an emulated device: lanes make the bits of a GPU equal, too.
+// The same with little to compute, for an emulated device. Lanes make the bits equal on a GPU, too.
 void small(plan::ModelConfig m) {
   m = with_dropout(eight_heads(m, 2));
   m.layers = 1, m.hidden = 16, m.heads = m.kv_heads = 4, m.ffn = 32, m.vocabulary = 140;
@@ -154,7 +153,7 @@ void small(plan::ModelConfig m) {
 TEST(TensorRanks, Small) { small(small_gpt2()); }
 TEST(TensorRanks, SmallBert) { small(small_bert()); }
 
-// The branch whose output nobody reads in the second forward is the other one.
+// Here attention is the last branch, whose output nobody reads in the second forward.
 TEST(TensorRanks, AttentionLast) {
   auto m = with_dropout(eight_heads(small_gpt2(), 4));
   m.branches = {"ffn", "attention"};
@@ -166,7 +165,8 @@ TEST(TensorRanks, AttentionLast) {
       expect_same(m, shape, batch, want, {2, rows, recompute});
 }
 
-// Rows that are no multiple of 64, more chunks of the head than one, odd heads in a left fold.
+// Tokens that are no multiple of 64, several chunks of the head, and an odd number of heads that are added from left to
+// right.
 TEST(TensorRanks, OddShapes) {
   auto m = eight_heads(small_gpt2(), 3);
   m.hidden = 48, m.heads = m.kv_heads = 3, m.ffn = 72, m.context = 301;
@@ -192,7 +192,7 @@ TEST(TensorRanks, OddShapes) {
                                                      .gradients);
 }
 
-// The gradients that two ranks have together, against central differences of their loss in double precision.
+// Compares the gradients that two ranks make together with central differences of their loss in double precision.
 void finite_differences(const plan::ModelConfig& m, bool rows) {
   constexpr int ranks = 2;
   plan::MicroShape shape{2, 64, DType::f64, 1};
@@ -223,7 +223,7 @@ void finite_differences(const plan::ModelConfig& m, bool rows) {
     for (std::size_t p = 0; p < flat_groups[u].parameters.size(); ++p) {
       const auto& parameter = flat_groups[u].parameters[p];
       const auto whole = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(parameter.count()));
-      std::vector<double*> held;  // the element, where it is
+      std::vector<double*> held;  // the element on each rank that holds it
       double analytic = 0;
       loss();
       for (int r = 0; r < ranks; ++r) {
@@ -258,7 +258,7 @@ TEST(TensorRanks, FiniteDifferences) {
   finite_differences(bert, true);
 }
 
-// <A x, y> = <x, A^T y> in f64, of every collective: x and y of all ranks are one vector.
+// Checks <A x, y> = <x, A^T y> in f64: the ranks' x and y together are one vector each.
 TEST(TensorRanks, CollectivesAndTheirAdjoints) {
   if (on_gpu()) GTEST_SKIP() << "in double, on the host";
   for (const int ranks : {2, 4})
@@ -283,8 +283,8 @@ TEST(TensorRanks, CollectivesAndTheirAdjoints) {
           for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
           return sum;
         };
-        // A: what each rank has of the stream -> all rows on each rank. A^T: partial sums of all rows -> the stream.
-        // Without shared rows the stream is one vector that every rank has: the first one counts it.
+        // A gathers the ranks' hidden states: all tokens on each rank. A^T adds partial sums of all tokens. Without
+        // sequence parallelism every rank has the same hidden states, so only the first rank counts them.
         auto x = random(own * h, rows ? static_cast<std::uint64_t>(rank) : 77),
              y = random(n * h, 100 + static_cast<std::uint64_t>(rank));
         std::vector<double> gathered(static_cast<std::size_t>(n * h)), summed(static_cast<std::size_t>(own * h));
@@ -317,8 +317,8 @@ double dot(std::span<const double> a, std::span<const double> b) {
   return sum;
 }
 
-// body(rank, collectives, rows of the stream that are this rank's, the first of them) on ranks of 256 rows; returns how
-// far what it says of both sides of an equation, added up over ranks, is apart.
+// Runs body(rank, collectives, own tokens, first own token, all tokens) on ranks with batch x 128 tokens. body returns
+// its part of both sides of an equation. The result is the relative difference of the two sums over ranks.
 template <class Body>
 double apart(int ranks, std::int64_t lanes, std::int64_t hidden, std::int64_t batch, bool rows, const Body& body) {
   auto m = eight_heads(small_gpt2(), lanes);
@@ -338,7 +338,7 @@ double apart(int ranks, std::int64_t lanes, std::int64_t hidden, std::int64_t ba
   return std::abs(a - b) / std::abs(a);
 }
 
-// all_rows gives every rank the rows of all, bit for bit, and its adjoint is the sum of what is for each row.
+// all_rows gives every rank the tokens of all ranks, bit for bit. Its adjoint is the sum over ranks for each token.
 TEST(TensorRanks, AllRowsAlone) {
   if (on_gpu()) GTEST_SKIP() << "in double, on the host";
   constexpr std::int64_t h = 32;
@@ -352,7 +352,7 @@ TEST(TensorRanks, AllRowsAlone) {
                 const auto mine = base::View::of(stream.data() + first * h, {own, h});
                 collectives.all_rows(mine, base::View::of(all.data(), {n, h}));
                 EXPECT_EQ(all, stream) << "rank " << rank;
-                for (int r = 0; r < ranks; ++r) {  // what rank r would add to these rows
+                for (int r = 0; r < ranks; ++r) {  // what rank r would add to the gradient of these tokens
                   const auto y = normal_values(n * h, 50 + static_cast<std::uint64_t>(r));
                   for (std::size_t i = 0; i < adjoint.size(); ++i)
                     adjoint[i] += y[i + static_cast<std::size_t>(first * h)];
@@ -364,7 +364,7 @@ TEST(TensorRanks, AllRowsAlone) {
   }
 }
 
-// merge: each element has its value on one rank. The adjoint gives that rank, and no other, what is for the element.
+// merge: each element has its value on one rank. The adjoint gives the element's gradient to that rank and to no other.
 TEST(TensorRanks, MergeAlone) {
   if (on_gpu()) GTEST_SKIP() << "in double, on the host";
   constexpr std::int64_t h = 32;
@@ -396,7 +396,8 @@ TEST(TensorRanks, MergeAlone) {
     }
 }
 
-// Lanes that are no power of two are added from left to right: a rank has a sum of each of its lanes, three of six.
+// Six lanes are no power of two, so they are added from left to right. Each of two ranks sends the sum of each of its
+// three lanes.
 TEST(TensorRanks, AddingUpSeveralSumsOfEachRank) {
   if (on_gpu()) GTEST_SKIP() << "in double, on the host";
   constexpr int ranks = 2;
@@ -420,7 +421,7 @@ TEST(TensorRanks, AddingUpSeveralSumsOfEachRank) {
           }
           collectives.add_up(base::View::of(mine.data(), {partials * n, h}), {}, base::View::of(out.data(), {own, h}));
           EXPECT_EQ(out, expected) << "rank " << rank << (rows ? ", rows shared" : "");
-          const auto y = normal_values(n * h, 33);  // of the stream: all_rows hands it to every sum
+          const auto y = normal_values(n * h, 33);  // for the hidden states; all_rows gives it to every sum
           double right = 0;
           for (std::int64_t l = 0; l < partials; ++l) right += dot({kept.data() + l * n * h, y.size()}, y);
           return std::pair(rows || rank == 0 ? dot(out, {y.data() + first * h, out.size()}) : 0, right);

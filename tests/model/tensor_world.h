@@ -1,4 +1,4 @@
-// Tensor ranks as threads: for each a world, a context and collectives, without stores.
+// Tensor-parallel ranks as threads: a world, a context and collectives for each, without parameter stores.
 #pragma once
 
 #include "libtrain/comm/staged.h"
@@ -17,7 +17,7 @@ inline plan::Topology tensor_ranks(int ranks) {
   return ranks == 1 ? plan::Topology() : plan::Topology({{plan::Axis::data, 1}, {plan::Axis::tensor, ranks}});
 }
 
-// One rank: its compute Exec is the caller's.
+// One tensor-parallel rank. The caller owns its compute Exec.
 class TensorRank {
  public:
   TensorRank(int rank, int ranks, comm::ThreadsWorld& threads, const plan::ModelConfig& model,
@@ -46,7 +46,7 @@ class TensorRank {
   plan::Topology topology;
 
  private:
-  // Ranks may share a GPU: what they tell one another passes through the host.
+  // Ranks may share a GPU, so their messages pass through the host.
   params::StoreContext& on_device(params::StoreContext& context) {
     if (on_gpu())
       world_.replace_groups(

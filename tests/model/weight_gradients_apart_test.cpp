@@ -1,5 +1,5 @@
-// Backward in two halves: the bits of a whole one whatever passes between them, no more memory than forward left, and
-// what the plan predicts of scratch and of leases.
+// Backward in two halves: the bits of one whole backward, whatever runs between the halves. It needs no more memory
+// than forward left, and scratch and leases are as planned.
 #include "libtrain/plan/accesses.h"
 #include "tests/model/small_model.h"
 #include "tests/tools/outside/low_rank.h"
@@ -45,7 +45,7 @@ std::vector<plan::ModelConfig> models() {
   return out;
 }
 
-// Two micro-batches: both forward, then both input gradients, then both weight gradients.
+// Two micro-batches: both forward passes, then both input gradients, then both weight gradients.
 TEST(WeightGradientsApart, SameBitsAndPredictedMemory) {
   for (auto m : models())
     for (const auto dtype : {DType::f32, DType::bf16}) {
@@ -86,7 +86,7 @@ TEST(WeightGradientsApart, SameBitsAndPredictedMemory) {
     }
 }
 
-// No more of the rows of a micro-batch than a whole backward: a few numbers of the norms.
+// Split backward keeps no more data for each token than a whole backward, only a few vectors for the norms.
 TEST(WeightGradientsApart, KeepsAsManyRows) {
   for (const auto& m : {small_gpt2(), small_llama(), small_post()}) {
     plan::MicroShape whole{4, 64, DType::bf16, 1}, apart = whole;
@@ -98,7 +98,7 @@ TEST(WeightGradientsApart, KeepsAsManyRows) {
   }
 }
 
-// The lists that stores and idle ranks follow.
+// Leases and commits follow the lists that stores and idle ranks use.
 TEST(WeightGradientsApart, LeasesAndCommitsAsPredicted) {
   using Kind = plan::Access::Kind;
   for (const auto& m : models()) {
@@ -132,7 +132,7 @@ TEST(WeightGradientsApart, LeasesAndCommitsAsPredicted) {
   }
 }
 
-// What is popped between kept entries goes with those above it.
+// An entry popped between kept entries frees its memory together with the entries above it.
 TEST(WeightGradientsApart, TheStackGivesBackFromTheTop) {
   tensor::Arena arena(tensor::Category::activations, 4 * 64, test_device());
   model::Saved saved(arena);

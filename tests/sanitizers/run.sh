@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds with sanitizers and runs the tests: address and undefined behaviour over the whole suite, data races over everything that starts threads, on the threads communicator and
-# under MPI.
+# Builds with sanitizers and runs the tests. Address and undefined behaviour: the whole suite. Data races: everything
+# that starts threads, on the threads communicator and under MPI.
 # usage: run.sh [address|thread]   (both when nothing is named)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -17,8 +17,9 @@ address() {
   ctest --test-dir build/asan --output-on-failure -j "$(nproc)" --no-tests=error -LE nightly </dev/null
 }
 
-# One OpenMP thread a rank, whatever a test asks for: the sanitizer does not see the barriers of the OpenMP library.
-# Builds the programs and what the tests below run, nothing else.
+# Each rank has one OpenMP thread, whatever a test asks for, because the sanitizer does not see barriers of the OpenMP
+# library.
+# Builds only the programs and what the tests below run.
 thread() {
   local packages='tensor|params|data|checkpoint|io'
   local base='trace|thread|last_resort|folder_lock|descriptor'

@@ -1,6 +1,6 @@
 #!/bin/bash
-# slurm/train.sbatch, stopped by its time limit: it queues again, goes on with other nodes, and ends with the bits of a run that nobody stopped. Ended by scancel, or with a checkpoint and for
-# good, it does not come back.
+# slurm/train.sbatch, stopped by its time limit: it queues again, goes on with other nodes, and ends with the bits of an
+# uninterrupted run. After scancel, or after a final stop with a checkpoint, it does not come back.
 # usage: requeue.sh BIN_FOLDER SCRIPTS_FOLDER
 bin=$(realpath "$1") script=$(realpath "$2")/train.sbatch
 export TRAINYARD_GPU_MODULE=none
@@ -17,7 +17,7 @@ begun() { for _ in $(seq 1 300); do [ "$(wc -l 2>/dev/null <"$1/metrics.jsonl" |
 # shellcheck disable=SC2034   # of script.sh
 shown='*.log'
 
-# As slow as the time limit needs it: the delay changes no bits.
+# Slow enough for the time limit: the delay changes no bits.
 RUN=run TRAIN="$settings --collective-delay 0.02" sbatch --parsable --nodes=1-2 --time=1 --signal=USR1@40 "$script" >id
 job=$(cat id)
 begun run
@@ -34,7 +34,7 @@ scontrol update nodename=n2 state=resume
 [ "$(jq -c '[.step, .loss, .gradient_norm]' run/metrics.jsonl)" = "$(jq -c '[.step, .loss, .gradient_norm]' whole/metrics.jsonl)" ] || fail "other losses"
 "$bin/reshard-checkpoint" --diff run whole >diff.out || fail "other weights: $(tail -3 diff.out)"
 
-# scancel saves and ends; nothing comes back.
+# scancel saves and ends; the job does not come back.
 RUN=ended TRAIN="--steps 1000000 --threads 1" sbatch --parsable "$script" >id
 job=$(cat id)
 begun ended
@@ -42,7 +42,7 @@ scancel "$job"
 ended "$job"
 [ "$(fact "$job" JobState)" = CANCELLED ] || fail "state $(fact "$job" JobState) after scancel"
 ls ended/checkpoints/step-* >/dev/null || fail "no checkpoint after scancel"
-# Told not to queue again, then asked to stop: as long as saving takes.
+# Requeue is turned off, then the job is asked to stop: it ends as soon as it has saved.
 RUN=stopped TRAIN="--steps 1000000 --threads 1" sbatch --parsable "$script" >id2
 second=$(cat id2)
 begun stopped
@@ -51,9 +51,9 @@ scancel --signal=USR1 "$second"
 ended "$second"
 [ "$(fact "$second" ExitCode)" = 75:0 ] || fail "exit $(fact "$second" ExitCode) after USR1"
 ls stopped/checkpoints/step-* >/dev/null || fail "no checkpoint after USR1"
-sleep 20   # longer than a job that queued again waits here
+sleep 20   # longer than a requeued job waits here
 [ "$(fact "$job" JobState),$(fact "$job" Restarts),$(fact "$second" JobState)" = CANCELLED,0,FAILED ] || fail "came back"
-# Never more often than it may.
+# The job queues again at most as often as it may.
 RUN=often TRAIN="--steps 1000000 --threads 1" MAX_RESTARTS=0 sbatch --parsable "$script" >id
 job=$(cat id)
 begun often

@@ -1,4 +1,4 @@
-// The table of a plan in both forms.
+// The table of a plan in both of its forms.
 #include "tools/common/plan_text.h"
 
 #include <fmt/format.h>
@@ -56,7 +56,8 @@ TEST(PlanText, SaysOfWhomAndNothingOfWhatIsNotSent) {
   EXPECT_NE(text.find("by the textbook (2 ranks; no padding, no buffers): "), std::string::npos) << text;
 }
 
-// One line for stages that send alike, and what ZeRO and the fold cost in each of a pipeline's rounds.
+// Pipeline stages that send the same share one line. A note says what ZeRO and local accumulation cost in each
+// accumulation step.
 TEST(PlanText, SaysWhatEachStageSends) {
   auto p = sample(8);
   p.pipeline = 4, p.topology = plan::replicas_of(8, 1, 4), p.micro_batch = 1, p.zero = 1, p.partition = "0,2,3,4";
@@ -93,7 +94,7 @@ TEST(PlanText, SaysWhatEachStageSends) {
                       sent(p) + "\n"),
             std::string::npos)
       << text;
-  // On one stage, too.
+  // The same with one stage.
   auto one = p;
   one.pipeline = 1, one.topology = plan::replicas_of(8, 1, 1), one.partition = "flops",
   one.stages = plan::stages_of(one);

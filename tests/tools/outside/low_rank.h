@@ -1,4 +1,5 @@
-// A branch of one's own: x + B A norm(x), of rank 8: its description, what is made from it, and its registration.
+// A branch of a program outside the library: x + B A norm(x), of rank 8. Its description, its code and its
+// registration.
 #pragma once
 
 #include "kernels/linear/linear.h"
@@ -59,7 +60,7 @@ struct Branch : model::Branch {
   int a, b;
 };
 
-// From now on a model may say branches = "attention,ffn,low_rank".
+// After this call a model may have branches = "attention,ffn,low_rank".
 inline void register_branch() {
   model::register_branch("low_rank", std::make_shared<Kind>(),
                          [](const model::BranchSpec& spec) { return std::make_unique<Branch>(spec); });
