@@ -1,7 +1,8 @@
 #!/bin/bash
-# The GPU's figures: products and attention against the measured ceiling, memory-bound kernels, and training throughput. Prints a table; --record appends it to bench/RESULTS.md.
+# Figures of a GPU: products and attention compared with the measured ceiling, memory-bound kernels, and training
+# throughput. Prints a table; --record appends it to bench/RESULTS.md.
 # usage: bash bench/gpu.sh [--prebuilt DIR] [--record] [--models "gpt2 gpt2-xl llama-1b"] [--micro-batches "4 8 16 32"] [--parts "kernels models peer"] [--kernels MODEL:MICRO-BATCH]
-# --parts: kernels against ceilings, training throughput, PyTorch beside it; all of them where it is not given.
+# --parts: kernels beside ceilings, training throughput, PyTorch beside it; without the flag all of them.
 # --kernels prints where the GPU's time goes in a run of that model, and nothing else.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,7 +25,8 @@ done
 [ -n "${folder:-}" ] || export PATH=$here/../build/cuda/bin:$PATH
 command -v bench_kernels_gpu train shard-data >/dev/null || { echo "bench/gpu.sh: build preset cuda first, or name a bundle with --prebuilt" >&2; exit 4; }
 
-# One line of the table. The run is asked for more steps than are wanted and ended from outside, so that nothing is saved: a large model takes longer to write than to train so far.
+# One line of the table. The run is started with more steps than are wanted and killed, so that nothing is saved:
+# writing a large model takes longer than training it so far.
 throughput() {
   local model=$1 micro=$2 run=$place/run steps=${3:-14} process
   train --model "$model" --data "$place/data" --output "$run" --device cuda --dtype bf16 --steps 100000 --global-batch "$micro" --micro-batch "$micro" --sequence 1024 --progress never >"$place/said" 2>&1 &

@@ -1,9 +1,9 @@
-// Where the time of a GPU goes: a library that CUDA loads into any program (CUDA_INJECTION64_PATH names it) and that
-// adds up the device's time by kernel, through CUPTI.
+// Where the time of a GPU goes. CUDA loads this library into any program (CUDA_INJECTION64_PATH names it). The library
+// adds up the device's time for each kernel, through CUPTI.
 //
 //   GPU_KERNEL_TIMES=table.txt GPU_KERNEL_TIMES_AFTER=3 CUDA_INJECTION64_PATH=.../libgpu_kernel_times.so train ...
 //
-// The table is written anew each second, so a run may be ended from outside. AFTER: seconds since the first kernel that
+// The table is rewritten each second, so a run may be ended from outside. AFTER: seconds from the first kernel on that
 // are left out (default 0).
 #include <cupti.h>
 
@@ -53,7 +53,7 @@ void add(const std::string& name, std::uint64_t start, std::uint64_t end) {
   t.spans.emplace_back(start, end);
 }
 
-// Nanoseconds in which at least one of the spans was under way.
+// Nanoseconds in which at least one of the spans was running.
 std::uint64_t covered(std::vector<std::pair<std::uint64_t, std::uint64_t>> spans) {
   std::sort(spans.begin(), spans.end());
   std::uint64_t sum = 0, until = 0;

@@ -1,4 +1,4 @@
-// Limits from a profile, or from the functions that profile-comm calls.
+// Limits from a profile file, or from the functions that profile-comm calls.
 #include "bench/limits.h"
 
 #include "libtrain/base/atomic_file.h"

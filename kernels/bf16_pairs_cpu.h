@@ -1,9 +1,9 @@
-// Products of bf16 by pairs of neighbouring steps of the sum, as the instruction vdpbf16ps of AVX-512 BF16 has them
-// (Intel 64 and IA-32 Architectures Software Developer's Manual): of each f32 lane first the pair's second step, then
-// its first, each one multiply-add with a single rounding to nearest even; operands and what is added to that are
-// denormal count as zero of their sign, and so does a result that would be denormal if exponents had no least. Included
-// only by *_cpu.cpp, once per instruction set; TRAINYARD_BF16_PAIRS says which have it, by the instruction or, where
-// there is none, in steps of the same arithmetic.
+// Products of bf16 by pairs of neighbouring steps of the sum, as the instruction vdpbf16ps of AVX-512 BF16 computes
+// them (Intel 64 and IA-32 Architectures Software Developer's Manual). Each f32 lane takes the pair's second step
+// first, then its first step. Each step is one multiply-add with a single rounding to nearest even. Denormal operands
+// and denormal addends count as zero of their sign. So does a result that, rounded with an unbounded exponent, lies
+// below the least normal number. Included only by *_cpu.cpp, once per instruction set. TRAINYARD_BF16_PAIRS says which
+// instruction sets multiply by pairs: with the instruction, or without it by the same arithmetic step by step.
 #pragma once
 
 #include "kernels/vec_cpu.h"
@@ -11,13 +11,13 @@
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
-// Are operands of this type packed by pairs?
+// Whether operands of this type are packed by pairs.
 template <class T> constexpr bool paired = false;
 #if defined(TRAINYARD_BF16_PAIRS)
 template <> constexpr bool paired<b16> = true;
 #endif
 
-// Steps p and p + 1 of an operand, as a lane of 32 bits has them.
+// Steps p and p + 1 of an operand in one 32-bit lane, the first step in the low half.
 inline float pair_of(b16 first, b16 second) {
   return bits_to_float(static_cast<std::uint32_t>(second.bits) << 16 | first.bits);
 }
@@ -31,8 +31,9 @@ inline __attribute__((always_inline)) float without_denormals(float x) {
   const auto bits = float_to_bits(x);
   return bits_to_float((bits & 0x7f800000u) == 0 ? bits & 0x80000000u : bits);
 }
-// x y + c of numbers that are not denormal. What rounds up to the least normal number is tiny all the same where it is
-// less once it is rounded as if exponents had no least; at 2^64 times the size it shows.
+// x y + c for operands that are not denormal. A result that rounds up to the least normal number still counts as tiny,
+// and becomes zero, if it is smaller when rounded with an unbounded exponent. The second multiply-add, scaled by 2^64,
+// finds that case.
 inline __attribute__((always_inline)) float multiply_add(float x, float y, float c) {
   const float sum = without_denormals(__builtin_fmaf(x, y, c));
   if (__builtin_fabsf(sum) != 0x1p-126f) [[likely]]
@@ -54,8 +55,9 @@ inline Vec multiply_pairs(Vec a, Vec b, Vec c) {
 }
 #endif
 
-// Rounded to bf16 as store(b16*) does, but that what is denormal becomes zero of its sign, as it counts in
-// products of pairs: of each lane, or of each lane a word of two.
+// Rounds to bf16 as store(b16*) does, except that denormals become zero of their sign, as products of pairs count them.
+// rounded(x) gives one bf16 for each lane. rounded_word(first, second) puts two bf16 into each 32-bit lane, `first` in
+// the low half.
 using Halves = std::uint16_t __attribute__((vector_size(sizeof(Vec) / 2)));
 #if defined(__AVX512BF16__)
 inline Halves rounded(Vec x) { return reinterpret_cast<Halves>(_mm512_cvtneps_pbh(x)); }
@@ -68,7 +70,7 @@ inline Vec rounded_word(Vec first, Vec second) {
 }
 #else
 using Bits = std::uint32_t __attribute__((vector_size(sizeof(Vec))));
-inline Bits rounded_up(Vec x) {  // the bf16 is the upper half
+inline Bits rounded_up(Vec x) {  // the bf16 is the upper half of each lane
   const Bits bits = reinterpret_cast<Bits>(x), size = bits & 0x7fffffffu;
   const Bits number = size < 0x00800000u ? bits & 0x80000000u : bits + 0x7fff + ((bits >> 16) & 1);
   return size > 0x7f800000u ? bits | 0x00400000u : number;

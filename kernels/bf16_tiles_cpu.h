@@ -1,10 +1,10 @@
-// Products of bf16 by tiles, as the instruction tdpbf16ps of AMX has them (Intel 64 and IA-32 Architectures Software
-// Developer's Manual): a tile of 16 x 16 sums in f32, to which 32 steps are added at once. Of each sum the steps with
-// even numbers make one fresh sum from zero in ascending order, those with odd numbers another, each step one
-// multiply-add with a single rounding to nearest even; then the two are added, and what they give is added to the tile.
-// Operands and results that are denormal count as zero of their sign, as in kernels/bf16_pairs_cpu.h. Included only by
-// *_cpu.cpp, once per instruction set; TRAINYARD_BF16_TILES says which have it, by the instruction or, where there is
-// none, in steps of the same arithmetic.
+// Products of bf16 by tiles, as the instruction tdpbf16ps of AMX computes them (Intel 64 and IA-32 Architectures
+// Software Developer's Manual). A tile has 16 x 16 sums in f32, and one instruction adds 32 steps to it. For each sum,
+// the even steps make a fresh sum from zero in ascending order, and the odd steps make another. Each step is one
+// multiply-add with a single rounding to nearest even. The two sums are added, and the result is added to the tile.
+// Denormal operands and results count as zero of their sign, as in kernels/bf16_pairs_cpu.h. Included only by
+// *_cpu.cpp, once per instruction set. TRAINYARD_BF16_TILES says which instruction sets multiply by tiles: with the
+// instruction, or without it by the same arithmetic step by step.
 #pragma once
 
 #include "kernels/pack_cpu.h"
@@ -12,18 +12,19 @@
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
-// Do products of this type go by tiles? Their operands are paired, too.
+// Whether products of this type go by tiles. Their operands are packed by pairs, too.
 template <class T> constexpr bool tiled = false;
 
 #if defined(TRAINYARD_BF16_TILES)
 template <> constexpr bool tiled<b16> = true;
 
-// Rows of a tile, and its words of 32 bits: sums in f32, or steps 2 q and 2 q + 1 of an operand.
+// Rows of a tile, and 32-bit words in a row. A word is an f32 sum, or steps 2 q and 2 q + 1 of an operand.
 constexpr int tile_side = 16;
 
 #if defined(__AMX_BF16__)
 
-// Around all use of tiles by a thread: sets its eight tiles up, and gives them back.
+// Configures the thread's eight tiles, and releases them when it is destroyed. Every use of tiles lies within its
+// lifetime.
 class TilesOfThread {
  public:
   TilesOfThread() {
@@ -40,7 +41,7 @@ class TilesOfThread {
   TilesOfThread& operator=(const TilesOfThread&) = delete;
 };
 
-// The tiles, by number; what they hold is the thread's. Rows of memory are `pitch` words apart.
+// The tiles, addressed by number. Their contents belong to the thread. Rows in memory are `pitch` words apart.
 struct Tiles {
   template <int t> void clear() { asm volatile("tilezero %%tmm%c0" : : "i"(t)); }
   template <int t> void load(const float* from, int64_t pitch) {
@@ -49,7 +50,7 @@ struct Tiles {
   template <int t> void save(float* to, int64_t pitch) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(4 * pitch), "i"(t) : "memory");
   }
-  // sums += left * right. Of left a row has the words of a row, of right the q-th word of each column.
+  // sums += left * right. Row i of `left` holds the words of row i; row q of `right` holds word q of every column.
   template <int sums, int left, int right> void multiply() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(left), "i"(right));
   }
@@ -57,7 +58,7 @@ struct Tiles {
 
 #else
 
-// As with the instructions, nobody multiplies tiles without it.
+// As with the instructions, a thread may multiply tiles only while it has a TilesOfThread.
 thread_local bool tiles_are_set_up = false;
 struct TilesOfThread {
   TilesOfThread() { tiles_are_set_up = true; }
@@ -84,7 +85,7 @@ class Tiles {
 
  private:
   using Tile = float[tile_side][tile_side];
-  // One and the same, but that a multiply-add is a function of the library without the instruction.
+  // The same steps compiled with FMA. Without that instruction set a multiply-add is a call of a library function.
   [[gnu::target("avx2,fma")]] static void with_fma(Tile& sums, const Tile& left, const Tile& right) {
     step_by_step(sums, left, right);
   }
@@ -112,8 +113,8 @@ class Tiles {
 
 #endif
 
-// As many of `rows` rows and `words` words, `pitch` words from one row to the next, as a tile has: where they lie, or,
-// where some are missing, beside zeros in `room`.
+// A tile's rows and words of an operand, `pitch` words from one row to the next. A whole tile is read in place. Where
+// rows or words are missing, it is copied to `room` and filled up with zeros.
 struct TileRows {
   const float* first;
   int64_t pitch;
@@ -131,8 +132,8 @@ inline TileRows whole_tile_of(const float* from, int64_t pitch, int64_t rows, in
   return {from, pitch};
 }
 
-// Turns 16 words of 16 rows over: words(q, r) has the q-th word of as many rows from r as a register has; of `out` each
-// row has its words.
+// Transposes a tile of 16 rows and 16 words. words(q, r) returns word q of as many rows, from row r on, as a register
+// has lanes. Row r of `out` gets the words of row r.
 template <class Words> inline void turn_tile(const Words& words, float* __restrict out) {
   if constexpr (lanes == tile_side) {
     Vec v[lanes];

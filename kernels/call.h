@@ -1,10 +1,10 @@
-// How an operation's x.cpp calls the variant of its kernel in use.
+// How an operation's x.cpp calls the kernel variant of the instruction-set path in use.
 #pragma once
 
 #include "kernels/dispatch.h"
 #include "kernels/kernel_clock.h"
 
-// TRAINYARD_CPU_CALL(gelu_forward_cpu, (a)) calls the one in use, and takes its time where somebody measures.
+// TRAINYARD_CPU_CALL(gelu_forward_cpu, (a)) calls the variant in use, and times the call if a KernelClock measures.
 #define TRAINYARD_CPU_CALL(name, arguments)                             \
   ((void)KernelTimer(#name, [&] { return work_of arguments; }),         \
    active_isa() == Isa::amx             ? amx::name arguments           \

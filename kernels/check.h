@@ -1,4 +1,4 @@
-// What the dispatchers share: conversion of views and shape checks.
+// Helpers of the dispatchers: conversion of views, and shape checks.
 #pragma once
 
 #include "kernels/mat.h"
@@ -18,7 +18,7 @@ inline Mat mat(const base::View& v) {
   return {v.data, v.rows(), v.cols(), v.pitch, type_of(v.dtype)};
 }
 
-// The dtype of statistics and weight gradients that goes with a working dtype.
+// The dtype of statistics and weight gradients for a working dtype.
 inline base::DType accumulation_of(base::DType working) {
   return working == base::DType::f64 ? base::DType::f64 : base::DType::f32;
 }

@@ -42,7 +42,7 @@ template <class T> struct Compute { using type = float; };
 template <> struct Compute<double> { using type = double; };
 template <class T> using compute_t = typename Compute<T>::type;
 
-// x y + z, rounded once where the instruction set does that.
+// x y + z, rounded once where the instruction set has a fused multiply-add.
 inline float fused(float x, float y, float z) {
 #if defined(__FMA__)
   return __builtin_fmaf(x, y, z);
@@ -51,8 +51,8 @@ inline float fused(float x, float y, float z) {
 #endif
 }
 
-// exp in f32: range reduction by ln 2 in two parts, a degree-6 polynomial, about 1 ulp; 0 below -87.3, infinity above
-// 88.7; NaN stays.
+// exp in f32 by range reduction with ln 2 in two parts and a degree-6 polynomial; error about 1 ulp. The result is 0
+// below -87.3 and infinity above 88.72; NaN stays NaN.
 inline float exp_of(float x) {
   const float clamped = x < -87.3f ? -87.3f : x > 88.72f ? 88.72f : x;
   const float shifted = fused(clamped, 1.44269504088896341f, 12582912.0f);
@@ -91,9 +91,9 @@ template <class F> inline F gelu_slope(F x) {
   return F(0.5) * (F(1) + t) + F(0.5) * x * (F(1) - t * t) * F(0.7978845608028654) * (F(1) + F(3 * 0.044715) * x * x);
 }
 
-// The density of the normal distribution, and its integral Phi from below: exp(-x^2 / 2) times a polynomial of degree
-// 10 in q = 1 / (1 + 0.24 |x|) (a weighted fit of Mills' ratio, within 4e-9), taken from 1 above 0. Absolute error
-// below 3e-7; below 0, where Phi is small, relative error below 3e-6.
+// The density of the normal distribution, and its cumulative distribution Phi. The tail is exp(-x^2 / 2) times a
+// polynomial of degree 10 in q = 1 / (1 + 0.24 |x|): a weighted fit of Mills' ratio, within 4e-9. Above 0 the tail is
+// subtracted from 1. The absolute error is below 3e-7. Below 0, where Phi is small, the relative error is below 3e-6.
 template <class F> inline F normal_density(F x) { return F(0.3989422804014327) * exp_of(F(-0.5) * x * x); }
 inline float normal_cdf(float x) {
   const float q = 1.0f / (1.0f + 0.24f * __builtin_fabsf(x));
@@ -116,7 +116,8 @@ inline double normal_cdf(double x) { return 0.5 * __builtin_erfc(-0.707106781186
 template <class F> inline F gelu_erf_of(F x) { return x * normal_cdf(x); }
 template <class F> inline F gelu_erf_slope(F x) { return normal_cdf(x) + x * normal_density(x); }
 
-// Sum of f(i), i in [0, n): sixteen lanes, each in ascending order, then a fixed tree. The order depends on n alone.
+// Sum of f(i) for i in [0, n). Sixteen lanes each add in ascending order; a fixed tree adds the lanes. The order
+// depends on n alone.
 template <class F, class Function> inline F lane_sum(std::int64_t n, const Function& f) {
   F lane[16] = {};
   std::int64_t i = 0;
@@ -128,7 +129,7 @@ template <class F, class Function> inline F lane_sum(std::int64_t n, const Funct
   return lane[0];
 }
 
-// Runs body(T*) with a null pointer of the element type.
+// Calls body(T*) with a null pointer of the element type.
 template <class Body> inline void with_type(Type type, const Body& body) {
   if (type == Type::f32) body(static_cast<float*>(nullptr));
   else if (type == Type::bf16) body(static_cast<b16*>(nullptr));

@@ -1,20 +1,23 @@
 // The instruction-set paths of a CPU kernel. A kernel's x_cpu.cpp is compiled for baseline, avx2 and avx512, each in a
-// namespace of its own; those of products and attention for avx512bf16, amx and their emulations, too.
+// namespace of its own. Matrix products and attention are also compiled for avx512bf16, amx and the emulation of each.
 #pragma once
 
 namespace trainyard::kernels {
 
-// avx512bf16, amx: as avx512, but products of bf16, those of attention too, go by pairs (kernels/bf16_pairs_cpu.h) or
-// by tiles (kernels/bf16_tiles_cpu.h). emulated_bf16, emulated_amx: as baseline, but products of bf16 have the bits
-// that they have there, without the instructions and slowly: for tests and questions.
+// avx512bf16 and amx: like avx512, but products of bf16, also in attention, go by pairs (kernels/bf16_pairs_cpu.h) or
+// by tiles (kernels/bf16_tiles_cpu.h). emulated_bf16 and emulated_amx: like baseline, but products of bf16 have the
+// bits of avx512bf16 and amx. The emulated paths need no special instructions and are slow; use them for tests and
+// investigations.
 enum class Isa { baseline, avx2, avx512, avx512bf16, amx, emulated_bf16, emulated_amx };
 
-// The path in use: the best this machine has, or what TRAINYARD_ISA=baseline|avx2|avx512|avx512bf16|amx|emulated-bf16|
-// emulated-amx forces (an Unsupported error where the machine lacks it). Fixed at first use. set_isa is for tests.
+// The path in use: the best that this machine has, unless the environment forces one with
+// TRAINYARD_ISA=baseline|avx2|avx512|avx512bf16|amx|emulated-bf16|emulated-amx. Throws base::Unsupported if the machine
+// lacks the forced path, base::UsageError if the name is unknown. Fixed at the first use. set_isa is for tests.
 Isa active_isa();
-Isa best_isa();             // never emulated
-bool machine_has(Isa isa);  // of amx, also: the system lets this process use it
-// The path that has the same bits but for products of bf16, which it does step by step; itself where it does that.
+Isa best_isa();             // never an emulated path
+bool machine_has(Isa isa);  // for amx, the system must also let this process use tiles
+// The path with the same bits except in products of bf16, which it computes step by step. A path that does so itself is
+// its own base.
 Isa base_of(Isa isa);
 void set_isa(Isa isa);
 const char* name_of(Isa isa);
@@ -30,8 +33,8 @@ const char* name_of(Isa isa);
   TRAINYARD_CPU_VARIANT(avx2, result, name, parameters)     \
   TRAINYARD_CPU_VARIANT(avx512, result, name, parameters)
 
-// In x_args.h: TRAINYARD_CPU_KERNEL(void, gelu_forward_cpu, (const Args& a)) declares the variants: three of its own,
-// and those whose products alone are others.
+// In x_args.h: TRAINYARD_CPU_KERNEL(void, gelu_forward_cpu, (const Args& a)) declares the three compiled variants. The
+// paths that differ only in products use avx512 or baseline.
 #define TRAINYARD_CPU_KERNEL(result, name, parameters) \
   TRAINYARD_CPU_VARIANTS(result, name, parameters)     \
   namespace avx512bf16 {                               \
@@ -47,7 +50,7 @@ const char* name_of(Isa isa);
   using baseline::name;                                \
   }
 
-// A kernel of products or attention, of which all are its own.
+// Declares a kernel of products or attention, which is compiled for each of the seven paths.
 #define TRAINYARD_PRODUCT_KERNEL(result, name, parameters)       \
   TRAINYARD_CPU_VARIANTS(result, name, parameters)               \
   TRAINYARD_CPU_VARIANT(avx512bf16, result, name, parameters)    \

@@ -1,5 +1,6 @@
-// What the GPU kernels share: launches, bf16, fixed-order sums over a warp and a block, activations. Included by
-// *_cuda.cu, which nvcc compiles for devices and any other compiler, with the emulator of the tests, for the host.
+// Helpers of the GPU kernels: launches, bf16, fixed-order sums over a warp and a block, activations. Included by
+// *_cuda.cu. nvcc compiles these files for devices; any other compiler compiles them for the host, with the emulator of
+// the tests.
 #pragma once
 
 #include "kernels/mat.h"
@@ -9,30 +10,31 @@
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
-// `barriers` tells the emulator whether the kernel meets any; a device does not care.
+// `barriers` tells the emulator whether the kernel has __syncthreads() or other barriers; a device does not use it.
 #define TRAINYARD_LAUNCH(kernel, barriers, grid, block, stream, ...) \
   kernel<<<grid, block, 0, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__)
-// With so many bytes of shared memory, which the kernel names by TRAINYARD_DYNAMIC_SHARED.
+// A launch with `bytes` of dynamic shared memory, which the kernel declares by TRAINYARD_DYNAMIC_SHARED.
 #define TRAINYARD_LAUNCH_SHARED(kernel, bytes, grid, block, stream, ...)              \
   do {                                                                                \
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes); \
     kernel<<<grid, block, bytes, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__);   \
   } while (false)
-#define TRAINYARD_REQUIRE_ALIGNED(p, bytes)  // a device faults
+#define TRAINYARD_REQUIRE_ALIGNED(p, bytes)  // a device faults by itself
 #define TRAINYARD_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 namespace trainyard::kernels {
 inline const char* launch_failure() {
   const auto e = cudaPeekAtLastError();
   return e == cudaSuccess ? nullptr : cudaGetErrorString(e);
 }
-inline int attribute_of_device(cudaDeviceAttr what) {  // the calling thread's; 0: there is none
+inline int attribute_of_device(cudaDeviceAttr what) {  // of the calling thread's device; 0 without a device
   int device = 0, value = 0;
   if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&value, what, device) != cudaSuccess) return 0;
   return value;
 }
-// What a block may have there: 99 KiB on sm_86 and sm_89, 163 on sm_80, 227 on sm_90.
+// Shared memory that a block may have on this device: 99 KiB on sm_86 and sm_89, 163 on sm_80, 227 on sm_90.
 inline int most_shared_bytes() { return attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin); }
-// A product that is rounded before anything is added to it, and one that is not, whatever the kernel they stand in.
+// rounded_product rounds before anything is added; product_plus is a fused multiply-add. The compiler cannot change
+// either, whatever the kernel around it.
 __device__ __forceinline__ float rounded_product(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ double rounded_product(double a, double b) { return __dmul_rn(a, b); }
 __device__ __forceinline__ float product_plus(float a, float b, float c) { return __fmaf_rn(a, b, c); }
@@ -70,7 +72,7 @@ __device__ __forceinline__ float widen(float v) { return v; }
 __device__ __forceinline__ double widen(double v) { return v; }
 __device__ __forceinline__ void store(float* p, float v) { *p = v; }
 __device__ __forceinline__ void store(double* p, double v) { *p = v; }
-// To nearest, ties to even: as on the CPU. NaN stays NaN, of whatever bits.
+// Rounds to nearest, ties to even, as on the CPU. NaN stays NaN, with any NaN bits.
 __device__ __forceinline__ void store(b16* p, float v) {
 #ifdef __CUDA_ARCH__
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(p->bits) : "f"(v));
@@ -90,7 +92,7 @@ __device__ __forceinline__ double exp_of(double x) { return exp(x); }
 __device__ __forceinline__ float sqrt_of(float x) { return sqrtf(x); }
 __device__ __forceinline__ double sqrt_of(double x) { return sqrt(x); }
 
-// GELU in the erf form: x Phi(x), and Phi(x) + x phi(x).
+// GELU in the erf form x Phi(x), and its slope Phi(x) + x phi(x).
 __device__ __forceinline__ float normal_cdf(float x) { return 0.5f * erfcf(-0.70710678f * x); }
 __device__ __forceinline__ double normal_cdf(double x) { return 0.5 * erfc(-0.7071067811865476 * x); }
 template <class F> __device__ __forceinline__ F gelu_erf_of(F x) { return x * normal_cdf(x); }
@@ -98,7 +100,7 @@ template <class F> __device__ __forceinline__ F gelu_erf_slope(F x) {
   return normal_cdf(x) + x * F(0.3989422804014327) * exp_of(F(-0.5) * x * x);
 }
 
-// A butterfly: every lane gets the same sum, by the same tree.
+// A butterfly sum: every lane gets the same sum, from the same tree.
 template <class F> __device__ __forceinline__ F warp_sum(F v) {
   for (int lanes = 16; lanes > 0; lanes /= 2) v += __shfl_xor_sync(0xffffffffu, v, lanes);
   return v;
@@ -111,10 +113,10 @@ template <class F> __device__ __forceinline__ F warp_max(F v) {
   return v;
 }
 
-constexpr int row_threads = 256;  // of a block that works on one row
+constexpr int row_threads = 256;  // threads of a block that works on one row
 
-// Over a block of row_threads: warps first, then their sums in ascending order. All threads get it. `shared` holds 8
-// values and may be used again at once.
+// Sum over a block of row_threads threads: first within warps, then the warps' sums in ascending order. All threads get
+// the result. `shared` holds 8 values and may be reused at once.
 template <class F> __device__ __forceinline__ F block_sum(F v, F* shared) {
   v = warp_sum(v);
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = v;
@@ -134,19 +136,19 @@ template <class F> __device__ __forceinline__ F block_max(F v, F* shared) {
   return most;
 }
 
-// Blocks of 256 threads for n elements, at most 4096 of them: kernels stride over the rest.
+// The number of 256-thread blocks for n elements, at most 4096. Kernels stride over the rest (TRAINYARD_EACH).
 inline unsigned blocks_for(std::int64_t n) {
   const std::int64_t blocks = (n + 255) / 256;
   return static_cast<unsigned>(blocks < 1 ? 1 : blocks > 4096 ? 4096 : blocks);
 }
 
-// In a kernel: every index of [0, n) that is this thread's.
+// In a kernel: a grid-stride loop over this thread's indices in [0, n).
 #define TRAINYARD_EACH(i, n)                                                              \
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, \
                     i##_step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;         \
        i < (n); i += i##_step)
 
-// V neighbours, read and written by one instruction.
+// V neighbouring elements, read and written by one instruction.
 template <class T, int V> struct alignas(sizeof(T) * V) Vec { T v[V]; };
 template <int V, class T> __device__ __forceinline__ Vec<T, V> vec_at(const T* p) {
   TRAINYARD_REQUIRE_ALIGNED(p, sizeof(Vec<T, V>));
@@ -157,8 +159,8 @@ template <int V, class T> __device__ __forceinline__ void put_vec(T* p, const Ve
   *reinterpret_cast<Vec<T, V>*>(p) = v;
 }
 
-// Row and column of the i-th group of a matrix with `per_row` groups in a row; division is done in 32 bits where it can
-// be.
+// Row and column of the i-th group of a matrix with `per_row` groups in a row. Divides in 32 bits where both numbers
+// fit.
 struct RowGroup {
   std::int64_t row, group;
 };
@@ -169,8 +171,8 @@ __device__ __forceinline__ RowGroup place_of(std::int64_t i, std::int64_t per_ro
           static_cast<std::int64_t>(static_cast<unsigned>(i) - row * static_cast<unsigned>(per_row))};
 }
 
-// Do all rows of these matrices (empty ones do not count) consist of whole groups of v elements at multiples of their
-// size?
+// Whether every row of these matrices consists of whole groups of v elements, each aligned to the group's size. Empty
+// matrices do not count.
 template <class... Mats> inline bool in_groups(int v, const Mats&... mats) {
   const auto fits = [v](const Mat& m) {
     const int width = m.type == Type::bf16 ? 2 : m.type == Type::f32 ? 4 : 8;
@@ -179,12 +181,12 @@ template <class... Mats> inline bool in_groups(int v, const Mats&... mats) {
   };
   return (fits(mats) && ...);
 }
-// How many elements of T make 16 bytes; f64 is for checks and goes one by one.
+// How many elements of T make 16 bytes. f64 is for checks and goes one element at a time.
 template <class T> constexpr int vector_of = sizeof(T) == 2 ? 8 : sizeof(T) == 4 ? 4 : 1;
-// Columns of a thread that sums down a block of rows: few, so that there are threads enough.
+// Columns of each thread that sums down a block of rows: few, so that there are enough threads.
 template <class T> constexpr int summed_columns = sizeof(T) == 8 ? 1 : 2;
 
-// Runs body(T*) with a null pointer of the element type.
+// Calls body(T*) with a null pointer of the element type.
 template <class Body> inline void with_type(Type type, const Body& body) {
   if (type == Type::f32) body(static_cast<float*>(nullptr));
   else if (type == Type::bf16) body(static_cast<b16*>(nullptr));

@@ -1,4 +1,4 @@
-// The operations of a GPU module: one table; plain data only, so that nvcc sees no more of the project than it must.
+// The operations of a GPU module, as one table. Plain data only, so that nvcc sees no more of the project than it must.
 #pragma once
 
 #include "kernels/activation/activation_args.h"
@@ -28,9 +28,9 @@
 
 namespace trainyard::kernels {
 
-// Every operation that a module has, and its arguments. The functions of a module, the table that programs see
-// (kernels/gpu_kernels.h) and its contents (kernels/gpu_module.cpp) are made of this list: a new operation is a line
-// here, its x_cuda.cu, and the next tensor::gpu_abi.
+// Every operation of a module, and its arguments. This list makes the module's functions, the table that programs see
+// (kernels/gpu_kernels.h) and its contents (kernels/gpu_module.cpp). A new operation is a line here, its x_cuda.cu, and
+// the next number of tensor::gpu_abi.
 #define TRAINYARD_GPU_OPERATIONS(X)                     \
   X(activation, ActivationArgs)                         \
   X(adamw, AdamWArgs)                                   \
@@ -69,8 +69,8 @@ namespace trainyard::kernels {
   X(square_sum_total, SquareSumTotalArgs)               \
   X(step_numbers, StepNumbersArgs)
 
-// Every pointer in the arguments is device memory; `threads` does not matter. Work goes to `stream`. Text tells what
-// could not be started, nullptr that all is well.
+// Every pointer in the arguments is device memory; `threads` is ignored. Work goes to `stream`. Returns nullptr on
+// success, otherwise a text that describes what could not be launched.
 namespace gpu {
 #define TRAINYARD_GPU_FUNCTION(name, Args) const char* name(const Args&, void* stream);
 TRAINYARD_GPU_OPERATIONS(TRAINYARD_GPU_FUNCTION)

@@ -1,6 +1,6 @@
-// Hopper's asynchronous instructions: products of a warpgroup, barriers in shared memory, copies of boxes of a tensor
+// Hopper's asynchronous instructions: warpgroup products, barriers in shared memory, and copies of boxes of a tensor
 // (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "cp.async.bulk.tensor"). For sources that nvcc
-// compiles for sm_90a. Addresses of shared memory are 32-bit numbers.
+// compiles for sm_90a. Addresses in shared memory are 32-bit numbers.
 #pragma once
 
 #include "kernels/gpu_mma.h"
@@ -14,36 +14,39 @@
 namespace trainyard::kernels {
 namespace {
 
-// ---- How a tile lies in shared memory ------------------------------------------------------------------------------
-// A tile [rows][D] of bf16 is D / 64 panels [rows][64]. A row of a panel is 128 bytes, eight chunks of 16; chunk c of
-// row r lies at c ^ (r % 8), the 128-byte swizzle. Panels begin at multiples of 1024 bytes, rows are a multiple of 8.
+// ---- Layout of a tile in shared memory -----------------------------------------------------------------------------
+// A tile [rows][D] of bf16 is D / 64 panels [rows][64]. A row of a panel is 128 bytes: eight chunks of 16 bytes. Chunk
+// c of row r is stored at chunk c ^ (r % 8), the 128-byte swizzle. Panels begin at multiples of 1024 bytes. The number
+// of rows is a multiple of 8.
 constexpr int panel_columns = 64, panel_row_bytes = 128, eight_rows_bytes = 8 * panel_row_bytes;
 
-// Bits 0-13: address / 16; 16-29: leading offset / 16; 32-45: stride / 16; 62-63: 1, the 128-byte swizzle.
+// The descriptor's bits 0-13: address / 16; 16-29: leading offset / 16; 32-45: stride / 16; 62-63: 1, the 128-byte
+// swizzle.
 __device__ constexpr std::uint64_t descriptor_of(std::uint32_t address, std::uint32_t leading) {
   return static_cast<std::uint64_t>((address & 0x3FFFF) >> 4) | static_cast<std::uint64_t>(leading >> 4) << 16 |
          static_cast<std::uint64_t>(eight_rows_bytes >> 4) << 32 | std::uint64_t{1} << 62;
 }
-// Rows are M or N, channels are K ("K-major"); the leading offset is not looked at.
+// Rows are M or N, and channels are K ("K-major"). The hardware ignores the leading offset.
 __device__ constexpr std::uint64_t rows_descriptor(std::uint32_t address) { return descriptor_of(address, 16); }
-// Rows are K, channels are N ("MN-major"): panels are the leading offset apart.
+// Rows are K, and channels are N ("MN-major"). The leading offset is the distance between panels.
 __device__ constexpr std::uint64_t columns_descriptor(std::uint32_t address, int rows) {
   return descriptor_of(address, static_cast<std::uint32_t>(rows * panel_row_bytes));
 }
-// What step k of 16 channels, or of 16 rows, adds to a descriptor.
+// channel_step: what step k of 16 channels adds to a descriptor. row_step: what step k of 16 rows adds.
 __device__ constexpr std::uint64_t channel_step(int rows, int k) {
   return static_cast<std::uint64_t>(k / 4 * rows * panel_row_bytes + k % 4 * 32) >> 4;
 }
 __device__ constexpr std::uint64_t row_step(int k) { return static_cast<std::uint64_t>(k * 2 * eight_rows_bytes) >> 4; }
 
 // ---- Products ------------------------------------------------------------------------------------------------------
-// d[64, N] (+)= a[64, 16] b[16, N], bf16 in, f32 out, by the 128 threads of a warpgroup; N is twice the length of d.
-// With w = warp of the group, g = lane / 4, t = lane % 4 a thread holds
-//   d[4 j + 2 h + e] = d(16 w + g + 8 h, 8 j + 2 t + e), and of a what mma_bf16 takes, 16 w rows further down.
-// Products run on after the instruction: registers and tiles are theirs until wait_products. Several of them are a
-// group, which commit_products closes.
+// d[64, N] (+)= a[64, 16] b[16, N], bf16 in, f32 out, by the 128 threads of a warpgroup. N is twice the length of d.
+// With w = warp of the group, g = lane / 4 and t = lane % 4, a thread holds
+//   d[4 j + 2 h + e] = d(16 w + g + 8 h, 8 j + 2 t + e).
+// Its part of `a` is what mma_bf16 takes, 16 w rows further down.
+// Products are asynchronous: until wait_products they own their registers and tiles.
+// commit_products closes the products issued so far into a group.
 
-// What threads wrote to registers comes before later products.
+// Orders this thread's earlier writes to registers before later products.
 __device__ __forceinline__ void fence_products() {
 #ifdef __CUDACC__
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -56,14 +59,14 @@ __device__ __forceinline__ void commit_products() {
   emulated_commit_products();
 #endif
 }
-template <int Open> __device__ __forceinline__ void wait_products() {  // until at most `Open` groups run
+template <int Open> __device__ __forceinline__ void wait_products() {  // until at most `Open` groups still run
 #ifdef __CUDACC__
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Open) : "memory");
 #else
   emulated_wait_products(Open);
 #endif
 }
-// The compiler neither moves uses of x across nor keeps copies.
+// Keeps the compiler from moving uses of x across this point, and from keeping copies of x.
 template <int N> __device__ __forceinline__ void pin(float (&x)[N]) {
 #ifdef __CUDACC__
 #pragma unroll
@@ -89,7 +92,8 @@ template <int N> __device__ __forceinline__ void pin(unsigned (&x)[N][4]) {
   "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
   "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
-// a[64 rows][16 channels] and b[64 or 128 rows][16 channels] from shared memory. Not `accumulate`: d is overwritten.
+// a[64 rows][16 channels] and b[64 or 128 rows][16 channels], both in shared memory. Without `accumulate`, d is
+// overwritten.
 __device__ __forceinline__ void multiply_rows(float (&d)[32], std::uint64_t a, std::uint64_t b, bool accumulate) {
 #ifdef __CUDACC__
   asm volatile(
@@ -115,7 +119,7 @@ __device__ __forceinline__ void multiply_rows(float (&d)[64], std::uint64_t a, s
   emulated_product(d, 128, nullptr, a, b, accumulate);
 #endif
 }
-// a from registers, b[16 rows][64 or 128 channels] from shared memory; d is added to.
+// `a` in registers, b[16 rows][64 or 128 channels] in shared memory; the product is added to d.
 __device__ __forceinline__ void multiply_columns(float (&d)[32], const unsigned (&a)[4], std::uint64_t b) {
 #ifdef __CUDACC__
   asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" TRAINYARD_FIRST_32
@@ -138,7 +142,7 @@ __device__ __forceinline__ void multiply_columns(float (&d)[64], const unsigned 
   emulated_product(d, 128, a, 0, b, true);
 #endif
 }
-// a from the bits of four floats, each two values of bf16.
+// `a` from the bits of four floats, each of which holds two bf16 values.
 template <int N> __device__ __forceinline__ void multiply_columns(float (&d)[N], const float* a, std::uint64_t b) {
 #ifdef __CUDACC__
   const unsigned bits[4] = {__float_as_uint(a[0]), __float_as_uint(a[1]), __float_as_uint(a[2]), __float_as_uint(a[3])};
@@ -153,7 +157,7 @@ template <int N> __device__ __forceinline__ void multiply_columns(float (&d)[N],
 #undef TRAINYARD_NEXT_32
 
 // ---- Barriers in shared memory -------------------------------------------------------------------------------------
-// Of the dynamic shared memory of a block, which begins at `memory`.
+// The 32-bit address of `memory`, which lies in the block's dynamic shared memory.
 __device__ __forceinline__ std::uint32_t shared_address(const void* memory) {
 #ifdef __CUDACC__
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(memory));
@@ -161,7 +165,7 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* memory) {
   return emulated_shared_address(memory);
 #endif
 }
-// A phase is over when so many have arrived and all bytes that they expect are there.
+// Initializes a barrier. A phase ends when `arrivals` threads have arrived and all expected bytes have been copied.
 __device__ __forceinline__ void set_barrier(std::uint32_t barrier, int arrivals) {
 #ifdef __CUDACC__
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
@@ -169,7 +173,7 @@ __device__ __forceinline__ void set_barrier(std::uint32_t barrier, int arrivals)
   emulated_set_barrier(barrier, arrivals);
 #endif
 }
-// Barriers that this thread has set can be used by copies, and by others after __syncthreads().
+// Makes the barriers that this thread initialized visible to copies; other threads also need a __syncthreads().
 __device__ __forceinline__ void publish_barriers() {
 #ifdef __CUDACC__
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -190,8 +194,8 @@ __device__ __forceinline__ void arrive_and_expect(std::uint32_t barrier, int byt
   emulated_arrive(barrier, bytes);
 #endif
 }
-// Until the phase of that parity is over; of a fresh barrier the phase of parity 1 is. No trap where it never ends:
-// with one ptxas does not count on setmaxnreg (C7512), and spills.
+// Waits until the phase of that parity has ended. On a fresh barrier the phase of parity 1 counts as ended. There is no
+// trap for a phase that never ends: with a trap, ptxas ignores setmaxnreg (C7512) and spills registers.
 __device__ __forceinline__ void await(std::uint32_t barrier, std::uint32_t parity) {
 #ifdef __CUDACC__
   std::uint32_t over = 0;
@@ -206,14 +210,15 @@ __device__ __forceinline__ void await(std::uint32_t barrier, std::uint32_t parit
 }
 
 // ---- Copies to shared memory ---------------------------------------------------------------------------------------
-// Boxes of 64 channels and some rows of one sequence of [batch * sequence, channels]; zeros beyond a sequence.
+// Boxes of 64 channels and some rows of one sequence of a tensor [batch * sequence, channels]. Rows past the sequence's
+// end read as zeros.
 #ifdef __CUDACC__
 using TensorMap = CUtensorMap;
 #else
 using TensorMap = EmulatedTensorMap;
 #endif
 
-// Begins to fetch the box at (channel, row, sequence); its bytes count towards the barrier.
+// Starts the copy of the box at (channel, row, sequence). Its bytes count towards the barrier.
 __device__ __forceinline__ void copy_box(std::uint32_t to, const TensorMap* map, std::uint32_t barrier, int channel,
                                          int row, int sequence) {
 #ifdef __CUDACC__
@@ -232,7 +237,7 @@ __device__ __forceinline__ void prefetch_map(const TensorMap* map) {
 #endif
 }
 
-// 4 bytes; zeros where `there` is false, and then `from` is not read.
+// Copies 4 bytes asynchronously. If `there` is false it writes zeros and does not read `from`.
 __device__ __forceinline__ void copy_4(std::uint32_t to, const void* from, bool there) {
 #ifdef __CUDACC__
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(there ? 4 : 0) : "memory");
@@ -240,7 +245,7 @@ __device__ __forceinline__ void copy_4(std::uint32_t to, const void* from, bool 
   emulated_copy_4(to, from, there);
 #endif
 }
-// Arrives once what this thread began to copy by copy_4 is there.
+// Arrives at the barrier once this thread's copies by copy_4 have completed.
 __device__ __forceinline__ void arrive_copied(std::uint32_t barrier) {
 #ifdef __CUDACC__
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
@@ -250,7 +255,7 @@ __device__ __forceinline__ void arrive_copied(std::uint32_t barrier) {
 }
 
 // ---- Threads -------------------------------------------------------------------------------------------------------
-// By all threads of a warpgroup: how many registers each has from here on.
+// Called by all threads of a warpgroup: changes how many registers each thread has from here on.
 template <int Registers> __device__ __forceinline__ void take_registers() {
 #ifdef __CUDACC__
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
@@ -261,7 +266,8 @@ template <int Registers> __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 #endif
 }
-// Barriers 1 to 15 of a block: until `threads` have come, of which some only arrive.
+// Named barriers 1 to 15 of a block. meet_at waits until `threads` threads have come; threads that call arrive_at
+// count, but do not wait.
 __device__ __forceinline__ void meet_at(int barrier, int threads) {
 #ifdef __CUDACC__
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
@@ -278,17 +284,17 @@ __device__ __forceinline__ void arrive_at(int barrier, int threads) {
 }
 
 // ---- Host ----------------------------------------------------------------------------------------------------------
-// Of the calling thread's device.
+// Properties of the calling thread's device.
 #ifdef __CUDACC__
 inline bool is_hopper() {
   return attribute_of_device(cudaDevAttrComputeCapabilityMajor) == 9 &&
          attribute_of_device(cudaDevAttrComputeCapabilityMinor) == 0;
 }
 inline int multiprocessors() { return attribute_of_device(cudaDevAttrMultiProcessorCount); }
-constexpr std::int64_t cache_bytes = 16 << 20;  // that the L2 cache surely holds
+constexpr std::int64_t cache_bytes = 16 << 20;  // of the L2 cache; the cache holds at least this much
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-inline EncodeTiled tensor_map_encoder() {  // nullptr: the driver has none
+inline EncodeTiled tensor_map_encoder() {  // nullptr if the driver has none
   void* found = nullptr;
   cudaDriverEntryPointQueryResult how;
 #if CUDART_VERSION >= 12050
@@ -304,8 +310,8 @@ inline int multiprocessors() { return 3; }
 constexpr std::int64_t cache_bytes = 160 << 10;
 #endif
 
-// Boxes of `box` rows of x, which is [batch * sequence, channels] of bf16 and begins at a multiple of 16 bytes, as its
-// rows do. False where the device's driver cannot describe it.
+// Describes x for copies of boxes of `box` rows. x is [batch * sequence, channels] of bf16; it and its rows begin at
+// multiples of 16 bytes. Returns false where the device's driver cannot describe it.
 inline bool map_of(TensorMap& map, const Mat& x, std::int64_t sequence, int box) {
   const auto pitch = static_cast<std::uint64_t>(x.pitch) * 2, length = static_cast<std::uint64_t>(sequence);
 #ifdef __CUDACC__

@@ -1,5 +1,5 @@
-// The kernels of a GPU module as a table. An operation's x.cpp calls its entry where the Exec is a GPU's; its x_cuda.cu
-// defines it.
+// The kernels of a GPU module as a table. An operation's x_cuda.cu defines its entry; its x.cpp calls the entry if the
+// Exec is a GPU's.
 #pragma once
 
 #include "kernels/call.h"
@@ -10,7 +10,7 @@
 
 namespace trainyard::kernels {
 
-// As the functions of the module (kernels/gpu_entries.h).
+// One pointer for each function of the module (kernels/gpu_entries.h).
 struct GpuKernels {
 #define TRAINYARD_GPU_POINTER(name, Args) const char* (*name)(const Args&, void* stream);
   TRAINYARD_GPU_OPERATIONS(TRAINYARD_GPU_POINTER)
@@ -21,8 +21,8 @@ inline const GpuKernels& gpu_kernels() { return *static_cast<const GpuKernels*>(
 
 }  // namespace trainyard::kernels
 
-// In x.cpp: TRAINYARD_CALL(exec, gelu, (a)) runs a on the device of the Exec: gpu_kernels().gelu, or the variant of
-// gelu_cpu in use.
+// In x.cpp: TRAINYARD_CALL(exec, gelu, (a)) runs the operation on the Exec's device. That is gpu_kernels().gelu on a
+// GPU, otherwise the variant of gelu_cpu in use.
 #define TRAINYARD_CALL(exec, name, args)                                                                \
   do {                                                                                                  \
     if ((exec).on_gpu())                                                                                \

@@ -1,4 +1,4 @@
-// The GPU module's one symbol: its runtime and its kernels. Part of the modules only.
+// The GPU module's one exported symbol: its runtime and its kernels. Only the modules contain this file.
 #include "kernels/gpu_kernels.h"
 #include "libtrain/tensor/gpu_runtime.h"
 

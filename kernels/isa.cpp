@@ -17,9 +17,9 @@ namespace {
 constexpr Isa all[] = {Isa::baseline, Isa::avx2,          Isa::avx512,      Isa::avx512bf16,
                        Isa::amx,      Isa::emulated_bf16, Isa::emulated_amx};
 
-// The processor has tiles of bf16 (Intel 64 and IA-32 Architectures Software Developer's Manual, CPUID leaf 7), the
-// system keeps them when threads take turns (XCR0), and lets this process use them once it has asked (Linux 5.16,
-// arch/x86/xstate: ARCH_REQ_XCOMP_PERM).
+// Whether this process can use tiles. The processor must have tiles of bf16 (Intel 64 and IA-32 Architectures Software
+// Developer's Manual, CPUID leaf 7). The system must save them when it switches threads (XCR0). It must let this
+// process use them, which the process has to ask for (Linux 5.16, arch/x86/xstate: ARCH_REQ_XCOMP_PERM).
 bool tiles_can_be_used() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24, kept = 1u << 17 | 1u << 18;
@@ -38,7 +38,7 @@ bool machine_has(Isa isa) {
     case Isa::emulated_bf16:
     case Isa::emulated_amx:
     case Isa::baseline: return true;
-    // Every processor with AVX2 has F16C; clang cannot be asked about it.
+    // Every processor with AVX2 has F16C; clang's __builtin_cpu_supports does not know F16C.
     case Isa::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     case Isa::avx512:
       return machine_has(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&

@@ -1,4 +1,4 @@
-// A table of fixed room, found by name and shape.
+// A table of fixed size, searched by name and shape.
 #include "kernels/kernel_clock.h"
 
 #include "libtrain/base/error.h"

@@ -1,5 +1,5 @@
-// How long the kernels take that a thread calls: calls and seconds of each, with what it says of its work. Kernels of a
-// processor alone: those of a GPU only begin when they are called.
+// Times the CPU kernels that a thread calls: calls, seconds and work of each. GPU kernels are not timed, because a call
+// only launches them.
 #pragma once
 
 #include "kernels/kernel_work.h"
@@ -13,25 +13,26 @@ namespace trainyard::kernels {
 
 class KernelClock {
  public:
-  // Calls of one kernel; of a product those of one shape and type.
+  // The calls of one kernel; a product has a row for each shape and type.
   struct Row {
-    const char* kernel = nullptr;  // as kernels/ calls it: "gemm_cpu"; null: calls that found no room
-    KernelWork work;               // operations of all calls
+    const char* kernel = nullptr;  // name in kernels/, such as "gemm_cpu"; null: calls that found no room in the table
+    KernelWork work;               // `operations` is the sum over all calls
     std::int64_t calls = 0;
     double seconds = 0;
-    // Of all threads together, where the kernel tells; team: seconds times threads, 0 where it does not.
+    // Sums over all threads, if the kernel reports them. `team` is seconds times threads; 0 if the kernel does not
+    // report.
     double packing = 0, computing = 0, team = 0;
   };
 
-  // For teams of so many threads. Memory is reserved here; measuring allocates nothing.
+  // For teams of at most `threads` threads. The constructor reserves all memory; measuring allocates nothing.
   explicit KernelClock(int threads);
   std::span<const Row> rows() const { return {rows_.data(), used_}; }  // in the order of their first calls
   void clear();
-  // go_back() forgets what was measured since the last keep().
+  // keep() remembers the present state. go_back() returns to it and so drops later measurements.
   void keep();
   void go_back();
 
-  // For as long as it lives, the calls of the thread that made it are measured. One at a time.
+  // Measures the calls of the thread that created it, for as long as it lives. One at a time for each thread.
   class Measuring {
    public:
     explicit Measuring(KernelClock& clock);
@@ -47,20 +48,20 @@ class KernelClock {
   std::vector<Row> rows_, kept_;
   std::size_t used_ = 0, kept_used_ = 0;
   friend TeamSeconds* team_seconds(int threads);
-  std::vector<TeamSeconds> team_;  // of the call that runs
+  std::vector<TeamSeconds> team_;  // of the running call
 };
 
 namespace detail {
-extern constinit thread_local KernelClock* kernel_clock;  // of this thread; null: nobody measures
+extern constinit thread_local KernelClock* kernel_clock;  // the clock of this thread; null: no measurement
 }
 
-// For the team of the call that is about to run: a place for each thread; null where nobody measures such a team.
+// For the team of the call about to run: one entry for each thread, or null if nobody measures a team of this size.
 inline TeamSeconds* team_seconds(int threads) {
   auto* const clock = detail::kernel_clock;
   return clock == nullptr || static_cast<std::size_t>(threads) > clock->team_.size() ? nullptr : clock->team_.data();
 }
 
-// One call, as long as it lives. work() is asked where somebody measures.
+// Times one call, for as long as it lives. work() is called only while a clock measures.
 class KernelTimer {
  public:
   template <class Work> KernelTimer(const char* kernel, const Work& work) : clock_(detail::kernel_clock) {

@@ -1,5 +1,5 @@
-// The order in which the results of lanes are put together: neighbours first, in a binary tree; a left fold where the
-// number of lanes is no power of two. What a rank with neighbouring lanes found is so a whole subtree.
+// The order in which results of reduction lanes are joined: a binary tree of neighbours, or left to right where the
+// number of lanes is no power of two. In the tree, the neighbouring lanes of a rank are a whole subtree.
 #pragma once
 
 #include "libtrain/base/anywhere.h"
@@ -7,13 +7,13 @@
 #include <cstdint>
 
 namespace trainyard::kernels {
-namespace {  // each compiled variant has its own
+namespace {  // each compiled variant has its own copy
 
 constexpr int lane_levels = 17;
 constexpr std::int64_t most_lanes = std::int64_t{1} << (lane_levels - 1);
 
-// Results come in ascending order: result i of n is joined with what waits at the places 0, 1, ... `joins` - 1, which
-// stands to its left each time, and then waits at `place`. The last one so becomes the whole.
+// Results come in ascending order. Result i of n is joined with the results that wait at places 0, 1, ... `joins` - 1,
+// each of which is its left operand. Then it waits at `place`. The last result becomes the sum of all.
 struct LaneStep {
   int joins, place;
 };

@@ -1,5 +1,5 @@
-// Mat: a view as the compiled variants see it: plain data, so that files compiled for an instruction set share no code
-// with the rest.
+// Mat: a view as plain data, for the compiled variants. So files compiled for an instruction set share no code with the
+// rest.
 #pragma once
 
 #include "libtrain/base/anywhere.h"

@@ -23,10 +23,10 @@ constexpr int nr = 2 * tile_side, vectors = nr / lanes;
 constexpr int vectors = 2, nr = lanes * vectors;
 #endif
 
-// end(acc): what becomes of a panel * b panel over k steps; a panel: k groups of mr values, b panel: k groups of
-// nr values. By pairs a group has two steps, each value both; where k is odd the last has a step of zeros. By tiles the
-// a panel has chunks of 16 such words of its `rows` rows, row by row, and those are made; otherwise all mr rows are
-// there, and the first `made` of them are.
+// Calls end(acc) with a panel * b panel, summed over k steps. The `a` panel has k groups of mr values; the b panel has
+// k groups of nr values. By pairs, a group has two steps and each value holds both; if k is odd, the last group has a
+// step of zeros. By tiles, the `a` panel has chunks of 16 such words of its `rows` rows, row by row, and only these
+// rows are computed. Otherwise the panel holds all mr rows, and the first `made` rows are computed.
 template <class T, int made, class End>
 inline __attribute__((always_inline)) void micro_product(int64_t k, const float* __restrict a,
                                                          [[maybe_unused]] int64_t rows, const float* __restrict b,
@@ -82,7 +82,7 @@ inline __attribute__((always_inline)) void micro_product(int64_t k, const float*
 #endif
 }
 
-// Rows of sums that micro_product gives.
+// The number of rows of sums that micro_product computes.
 template <class T, int made> inline int sums_of(int64_t rows) { return tiled<T> ? static_cast<int>(rows) : made; }
 
 // c[sums_of(rows), nr] (+)= a panel * b panel.
@@ -102,8 +102,9 @@ template <class T> inline __attribute__((always_inline)) void micro_tile(int64_t
       });
 }
 
-// A panel of mr rows at `from`, `have` of which are there, packed as micro_product wants its left operand. Across:
-// steps of the sum are neighbours in memory, rows `pitch` elements apart; along: the other way round.
+// Packs a panel of mr rows at `from`, of which `have` exist, as the left operand of micro_product. pack_left_across:
+// steps of the sum are neighbours in memory, and rows are `pitch` elements apart. pack_left_along: rows are neighbours,
+// and steps are `pitch` elements apart.
 template <class T> void pack_left_across(const T* from, int64_t pitch, int64_t have, int64_t kb, float* out) {
 #if defined(TRAINYARD_BF16_TILES)
   const int64_t rows = have < mr ? have : mr, whole = kb / 2, words = words_of<T>(kb);

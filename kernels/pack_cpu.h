@@ -1,5 +1,5 @@
-// Packing of a product's operands into panels, whichever way their rows lie. Included only by *_cpu.cpp, once per
-// instruction set.
+// Packing of a product's operands into panels, for either memory order of rows and steps. Included only by *_cpu.cpp,
+// once per instruction set.
 #pragma once
 
 #include "kernels/bf16_pairs_cpu.h"
@@ -9,19 +9,19 @@
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
-// A panel is `width` rows of op(a), or columns of op(b), times kb steps of the sum, as words of 32 bits: out[q * width
-// + i] is word q of row i. A word is a step in f32 or, where operands are paired, two steps, the last of an odd number
-// with a step of zeros. Rows that are not there are zero. Panels follow one another without a gap.
+// A panel has `width` rows of op(a), or columns of op(b), times kb steps of the sum. Its steps are stored as 32-bit
+// words: out[q * width + i] is word q of row i. A word is one step in f32, or two steps where operands are paired. An
+// odd last step is paired with a step of zeros. Missing rows are zero. Panels follow one another without a gap.
 template <class T> constexpr int steps_of_word = paired<T> ? 2 : 1;
 template <class T> constexpr int64_t words_of(int64_t kb) { return (kb + steps_of_word<T> - 1) / steps_of_word<T>; }
 
-// The word of the step at p and, if it is `there`, the one `apart` behind it.
+// The word of the step at p. A paired word also takes the step `apart` elements behind it, if that step is `there`.
 template <class T> inline float word_of(const T* p, int64_t apart, bool there) {
   if constexpr (paired<T>) return pair_of(p[0], there ? p[apart] : T{0});
   return widen(p[0]);
 }
 
-// As many words of a row whose steps are neighbours as a register has.
+// As many words of one row as a register has. The row's steps are neighbours in memory.
 inline Vec words_at(const float* p) { return load(p); }
 inline Vec words_at(const b16* p) {
   Vec out;
@@ -38,7 +38,7 @@ inline Vec words_at(const b16* p) {
   return out;
 }
 
-// Squares of `half` elements beside the diagonal change places.
+// One stage of an in-register transpose: swaps the off-diagonal squares of `half` x `half` elements.
 template <int half, int... l>
 inline __attribute__((always_inline)) void exchange(Vec& a, Vec& b, std::integer_sequence<int, l...>) {
   const Vec low = __builtin_shufflevector(a, b, ((l & half) != 0 ? lanes + l - half : l)...);
@@ -54,14 +54,15 @@ template <int half> inline __attribute__((always_inline)) void turn_over(Vec (&v
   }
 }
 
-// Registers are written whole: what is too much of one is the panel's next word, made next, but behind the last word.
+// Stores the first `count` lanes as one word of the panel. The surplus lanes of a whole-register store fall on the
+// panel's next word, which is written later. Behind the panel's last word, only `count` lanes are written.
 template <int count> inline void put_words(float* to, Vec v, bool last) {
   if (count == lanes || !last) put(to, v);
   else __builtin_memcpy(to, &v, count * sizeof(float));
 }
 
-// A panel of rows `pitch` elements apart, whose steps are neighbours: squares of registers are turned over. Of rows the
-// first `have` are there; those of the panel behind this one, if any, are fetched, as no machine expects them.
+// Packs a panel of rows `pitch` elements apart, whose steps are neighbours, by transposing squares of registers. The
+// first `have` rows exist. Rows of the next panel, if any, are prefetched, because no hardware prefetcher expects them.
 template <int width, class T>
 void pack_across(const T* from, int64_t pitch, int64_t have, int64_t kb, float* __restrict out) {
   static_assert(width < lanes || width % lanes == 0);
@@ -87,7 +88,7 @@ void pack_across(const T* from, int64_t pitch, int64_t have, int64_t kb, float* 
   }
 }
 
-// The words of as many neighbouring rows as a register has.
+// One word of as many neighbouring rows as a register has.
 template <class T> inline Vec words_along(const T* p, int64_t pitch, bool there) {
   if constexpr (paired<T>) {
     using Halves [[gnu::vector_size(2 * lanes)]] = std::uint16_t;
@@ -104,14 +105,14 @@ template <class T> inline Vec words_along(const T* p, int64_t pitch, bool there)
   }
 }
 
-// `panels` panels of rows that are neighbours, steps `pitch` elements apart; `have` of all rows that are left of the
-// matrix. Lines of several panels at once: whole runs of memory.
+// Packs `panels` panels of rows that are neighbours in memory; steps are `pitch` elements apart. `have` rows are left
+// of the matrix. Reads lines of several panels at once, so that memory is read in long runs.
 template <int width, class T>
 void pack_along(const T* from, int64_t pitch, int64_t have, int64_t panels, int64_t kb, float* __restrict out) {
   constexpr int count = width < lanes ? width : lanes, steps = steps_of_word<T>;
-  constexpr int64_t together = 8, ahead = 8;  // panels; words of which rows are fetched before they are due
+  constexpr int64_t together = 8, ahead = 8;  // panels packed together; words ahead whose rows are prefetched
   const int64_t whole = kb / steps, words = words_of<T>(kb), apart = width * words;
-  // Panels whose rows can be read by registers.
+  // Panels whose rows can be read by whole registers.
   constexpr int64_t read = count < lanes ? lanes : width;
   const int64_t readable = have < read ? 0 : (have - read) / width + 1;
   const int64_t quick = readable < panels ? readable : panels;

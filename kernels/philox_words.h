@@ -1,5 +1,5 @@
-// Philox 4x32-10 (Salmon et al. 2011) for kernels of every device; the same words as base::random_words. In an unnamed
-// namespace, so that each compiled variant has its own.
+// Philox 4x32-10 (Salmon et al. 2011) for CPU and GPU kernels; it gives the words of base::random_words. In an unnamed
+// namespace, so that each compiled variant has its own copy.
 #pragma once
 
 #include "kernels/mat.h"

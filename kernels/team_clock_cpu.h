@@ -1,4 +1,4 @@
-// Laps of one thread of a team. Included only by *_cpu.cpp, once per instruction set.
+// Times the laps of one thread of a team. Included only by *_cpu.cpp, once per instruction set.
 #pragma once
 
 #include "kernels/kernel_work.h"
@@ -6,13 +6,14 @@
 #include <cstdint>
 
 namespace trainyard::base {
-double steady_seconds();  // libtrain/base/here_and_now.h, which would bring in standard templates
+double steady_seconds();  // declared here, because libtrain/base/here_and_now.h would bring in standard templates
 }
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
-// Where somebody measures (`team` is not null), each lap adds the time since the one before to what was done.
+// While a clock measures (`team` is not null), packed() and computed() add the time since the previous lap to their
+// kind.
 class TeamClock {
  public:
   TeamClock(TeamSeconds* team, std::int64_t thread) : mine_(team == nullptr ? nullptr : team + thread) { start(); }

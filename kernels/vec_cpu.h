@@ -1,4 +1,4 @@
-// Vec: as many floats as a register of the instruction set has. Included only by *_cpu.cpp, once per instruction set.
+// Vec: as many floats as a register of the instruction set holds. Included only by *_cpu.cpp, once per instruction set.
 #pragma once
 
 #include "kernels/cpu.h"
@@ -43,7 +43,7 @@ inline Vec fma(Vec a, Vec b, Vec c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
 inline Vec plus(Vec a, Vec b) { return _mm_add_ps(a, b); }
 #endif
 
-// The greater of each lane; b where one is no number.
+// The greater value of each lane; b where either is NaN.
 #if defined(__AVX512F__)
 inline Vec greater(Vec a, Vec b) { return _mm512_mask_max_ps(a, 0xffff, a, b); }
 #elif defined(__AVX2__)
@@ -56,8 +56,9 @@ using IntVec = std::int32_t __attribute__((vector_size(sizeof(Vec))));
 inline IntVec bits_of(Vec x) { return reinterpret_cast<IntVec>(x); }
 inline Vec of_bits(IntVec x) { return reinterpret_cast<Vec>(x); }
 
-// Of each lane the bits of exp_of(float), but for those of what is no number. Only what lies below is clamped: above,
-// no step is slow and what was computed is put aside. Range::least: nothing is above 88, and nobody looks.
+// Each lane has the bits of exp_of(float), except that a NaN may be another NaN. Only small x are clamped first: a
+// large x takes no slow path, and its result is replaced by infinity. Range::least promises that no lane is above 88
+// and skips that check.
 enum class Range { all, least };
 template <Range range = Range::all> inline Vec exp_of(Vec x) {
   const Vec low = broadcast(-87.3f), clamped = greater(low, x);
@@ -77,7 +78,7 @@ template <Range range = Range::all> inline Vec exp_of(Vec x) {
   const IntVec e = bits_of(shifted) - 0x4b400000, half = e >> 1;
   const Vec scaled = p * of_bits((half + 127) << 23) * of_bits((e - half + 127) << 23);
 #endif
-  // Of what is no number, none.
+  // Both comparisons are false for NaN, so NaN stays NaN.
   const Vec least = x < low ? zero() : scaled;
   if constexpr (range == Range::least) return least;
   return x > broadcast(88.72f) ? broadcast(__builtin_inff()) : least;

@@ -1,5 +1,6 @@
 #!/bin/bash
-# The one list of Debian packages that Trainyard needs; installs what is missing. Works as root, or as a user with sudo. Packages named as arguments come with them.
+# The one list of Debian packages that Trainyard needs; installs the missing ones. Works as root, or as a user with
+# sudo. Packages named as arguments are installed, too.
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libhdf5-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libsimdjson-dev
@@ -22,7 +23,7 @@ if [ "$(id -u)" -ne 0 ]; then
     echo "install-deps: missing ${missing[*]}; there is neither root nor sudo here: ask an administrator for these Debian packages" >&2
     exit 4
   fi
-  root=(sudo)   # which drops the environment: what apt-get is to see comes behind it
+  root=(sudo)   # which drops the environment: what apt-get must see follows it
 fi
 echo "install-deps: installing ${missing[*]}" >&2
 "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq

@@ -1,15 +1,18 @@
 #!/bin/bash
-# From text to a validated checkpoint: submits the job scripts beside this one, each to start when the one before has succeeded, and prints their job ids as JSON.
+# From text to a validated checkpoint: submits the job scripts beside this one and prints their job ids as JSON. Each
+# job starts when the one before has succeeded.
 #
 #   bash pipeline.sh [--test-only]
 #
 #   --test-only   asks Slurm whether it would take the jobs, and submits none
 #   --help        this text
 #
-# What the stages do is said by variables, the same as in their scripts: INPUT, DATA, MODEL, CUT, CONFIG, TRAIN, RUN, TO, DST ...
+# Variables set what the stages do, the same as in their scripts: INPUT, DATA, MODEL, LAYOUT, CONFIG, TRAIN, RUN, TO,
+# DST ...
 #   STAGES         which of them [shard plan profile train reshard validate]
 #   SHARD_OPTIONS  options of sbatch for a stage, which go before what its script says: SHARD_OPTIONS="--array=0-15 --partition=cpu"; PLAN_OPTIONS and so on; OPTIONS is for all
-# What follows a stage that failed is cancelled. The same command again goes on: shards that are there stay, and training resumes.
+# If a stage fails, all later stages are cancelled. The same command again goes on: existing shards stay, and training
+# resumes.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 known='shard plan profile train reshard validate'
@@ -47,7 +50,7 @@ for stage in "${stages[@]}"; do
   fi
   [ ${#ids[@]} = 0 ] || options+=(--dependency="afterok:${ids[-1]}" --kill-on-invalid-dep=yes)
   id=$(sbatch --parsable "${options[@]}" "$here/$stage.sbatch") || give_up "$stage"
-  ids+=("${id%%;*}")   # ID;CLUSTER where there are several
+  ids+=("${id%%;*}")   # ID;CLUSTER where there are several clusters
   json+="${json:+, }\"$stage\": ${ids[-1]}"
 done
 [ -z "$test_only" ] || exit 0

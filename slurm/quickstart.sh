@@ -2,7 +2,8 @@
 #SBATCH --job-name=trainyard-quickstart
 #SBATCH --ntasks=4
 #SBATCH --time=00:30:00
-# From a text to a trained model in five minutes, and a first build of a few more on two cores: makes shards, plans, measures, trains, stops half-way, resumes on other ranks, writes a sample.
+# From a text to a trained model in five minutes, after a first build of a few more on two cores. Makes shards, plans,
+# measures, trains, stops half-way, resumes on other ranks, writes a sample.
 #
 #   bash slurm/quickstart.sh [OPTIONS]      on Debian 12, as root or with sudo
 #   sbatch slurm/quickstart.sh [OPTIONS]    on a cluster: installs nothing, ranks come from the allocation
@@ -15,10 +16,12 @@
 #   --build-dir DIR  take the programs in DIR/bin, build nothing
 #   --help           this text
 #
-# Ctrl-C finishes the step, saves, and ends with 75 (130 where nothing was trained yet); the same command goes on from there.
-# Another command, or the same after the end, begins anew: a run that is there is set aside, and nothing is touched that quickstart did not make.
+# Ctrl-C finishes the step, saves, and ends with 75 (130 if nothing was trained yet); the same command goes on from
+# there.
+# Another command, or the same one after the end, begins anew: it sets an existing run aside, and touches nothing that
+# quickstart did not make.
 set -euo pipefail
-[ -z "${LC_ALL:-}" ] || export LANG=$LC_ALL   # figures have points everywhere
+[ -z "${LC_ALL:-}" ] || export LANG=$LC_ALL   # figures have decimal points everywhere
 unset LC_ALL
 export LC_NUMERIC=C
 
@@ -30,7 +33,7 @@ refuse() { # CODE WHAT TRY
 number() { [[ $2 =~ ^[1-9][0-9]{0,5}$ ]] || refuse 2 "$1 '$2' is not a number from 1 to 999999" "$1 100"; }
 span() { if [ "$1" -lt 60 ]; then echo "$1 s"; else echo "$(($1 / 60)) min $(($1 % 60)) s"; fi; }
 
-# ---- what is asked
+# ---- what was asked for
 in_slurm=${SLURM_JOB_ID:+yes}
 if [ -n "$in_slurm" ] && [ -n "${SLURM_SUBMIT_DIR:-}" ]; then home=$SLURM_SUBMIT_DIR; else home=$(cd "$(dirname "$0")/.." && pwd); fi
 [ -f "$home/slurm/install-deps.sh" ] || home=$(dirname "$home")
@@ -65,11 +68,12 @@ again="$(printf '%q ' "${command[@]}")"
 exec 9>>"$work/.quickstart"
 flock -n 9 || refuse 4 "another quickstart works in $work" "wait for it, or --work another folder"
 
-# The processor alone: what is predicted and what is measured are about the same machine everywhere.
+# Only the processor, so that prediction and measurement are about the same machine everywhere.
 export TRAINYARD_DEVICE=cpu OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMP_WAIT_POLICY=passive
 cd "$home"
 
-# ---- stopping: what works has a process group of its own, so that Ctrl-C reaches this script alone, which asks for an orderly end; the second time for a quick one
+# ---- stopping: the working command has a process group of its own, so Ctrl-C reaches only this script. The script asks
+# the command for an orderly end, and at the second Ctrl-C for a quick one.
 child='' gentle=TERM stopping='' interrupted=''
 stop() {
   interrupted=yes
@@ -78,12 +82,12 @@ stop() {
     kill -TERM -- "-$child" 2>/dev/null || true
   else
     kill -USR1 "$child" 2>/dev/null || true
-    printf '\nquickstart: stopping: the step is finished and saved (once more: at once)\n' >&2 || true   # a terminal that was closed
+    printf '\nquickstart: stopping: the step is finished and saved (once more: at once)\n' >&2 || true   # the terminal may be closed
   fi
   stopping=yes
 }
 trap stop INT TERM HUP
-newest() { { find "$work/run/checkpoints" -maxdepth 1 -name 'step-????????' 2>/dev/null || true; } | sort | tail -1; }   # nothing where nothing was trained
+newest() { { find "$work/run/checkpoints" -maxdepth 1 -name 'step-????????' 2>/dev/null || true; } | sort | tail -1; }   # empty if nothing was trained
 stopped() {
   local last
   last=$(newest)
@@ -94,7 +98,7 @@ stopped() {
   printf 'quickstart: stopped; nothing is broken. The same command goes on:\n  %s\n' "$again" >&2 || true
   exit 130
 }
-# attended SIGNAL COMMAND...: its exit code in $code. After a stop this never returns.
+# attended SIGNAL COMMAND...: runs the command; its exit code is in $code. After a stop this never returns.
 attended() {
   local now
   gentle=$1
@@ -107,17 +111,17 @@ attended() {
   while :; do
     interrupted='' now=0
     wait "$child" || now=$?
-    [ $now = 127 ] || code=$now      # 127: the signal came after the end that wait had seen already
+    [ $now = 127 ] || code=$now      # 127: the signal came after wait had already reported the end
     [ -n "$interrupted" ] && [ $now != 127 ] || break
   done
   child=''
   [ -z "$stopping" ] || stopped
 }
-must() { # TERM COMMAND...: as attended; a failure ends all
+must() { # TERM COMMAND...: like attended; a failure ends the script
   attended "$@"
   [ "$code" = 0 ] || refuse "$code" "$2 ended with exit code $code" "read what it says above, then the same command again: what is done stays done"
 }
-launch() { # RANKS COMMAND...: in $launched
+launch() { # RANKS COMMAND...: sets $launched
   local n=$1
   shift
   if [ -n "$in_slurm" ]; then launched=(srun --mpi=pmix --kill-on-bad-exit=1 -n "$n" "$@")
@@ -127,7 +131,7 @@ launch() { # RANKS COMMAND...: in $launched
 
 # ---- build
 log=$home/build/quickstart-build.log
-# Reads what ninja says; one line that changes on a terminal, one every ten seconds elsewhere.
+# Reads the output of ninja. Prints one line that changes on a terminal, else one line every ten seconds.
 follow_build() {
   local line finished total begun=$SECONDS shown=-10 estimate cores said
   cores=$(nproc)
@@ -144,7 +148,7 @@ follow_build() {
 }
 build() {
   local options=()
-  [ -f build/release/CMakeCache.txt ] || options=(-DTRAINYARD_TESTS=OFF -DTRAINYARD_BENCH=OFF)   # a build folder that is there keeps its own
+  [ -f build/release/CMakeCache.txt ] || options=(-DTRAINYARD_TESTS=OFF -DTRAINYARD_BENCH=OFF)   # an existing build folder keeps its own
   mkdir -p build
   cmake --preset release "${options[@]}" >"$log" 2>&1 && NINJA_STATUS='[%f/%t] ' cmake --build --preset release --target programs 2>&1 | follow_build && return
   grep -E 'error|FAILED' "$log" | head -5 >&2 || tail -5 "$log" >&2
@@ -164,12 +168,13 @@ begin=$SECONDS
 # ---- text
 say "text" "What the model learns from. It sees bytes, no words: after this it knows nothing but this text."
 fetch_text() {
-  # A free English dictionary, from its Debian package, unpacked here: nothing is installed, nothing is kept in the repository.
+  # A free English dictionary, unpacked here from its Debian package: nothing is installed, nothing is kept in the
+  # repository.
   fetched=$(mktemp -d "$work/fetched.XXXXXX")
   trap 'rm -rf "$fetched"' EXIT
   trap 'exit 143' TERM
   (cd "$fetched" && apt-get download -qq -o APT::Sandbox::User=root dict-gcide && dpkg -x dict-gcide_*.deb package) || return 4
-  { zcat -f "$fetched"/package/usr/share/dictd/gcide.dict.dz | sed 's/^ *//' || true; } | head -c 8000000 >"$fetched/text.txt"   # without what indents it; head leaves before the others are done
+  { zcat -f "$fetched"/package/usr/share/dictd/gcide.dict.dz | sed 's/^ *//' || true; } | head -c 8000000 >"$fetched/text.txt"   # without indentation; head ends before the writers do
   [ -s "$fetched/text.txt" ] || return 4
   mv "$fetched/text.txt" "$work/text.txt"
 }
@@ -180,7 +185,7 @@ if [ -z "$text" ]; then
     [ "$code" = 0 ] || refuse 4 "the package dict-gcide could not be fetched" "--text FILE with a text of your own"
   fi
 fi
-# Packed or not is for the first bytes to say, as it is for shard-data.
+# The first bytes tell whether the text is compressed, as in shard-data.
 case $(head -c 4 "$text" | od -An -tx1 | tr -d ' \n') in
   1f8b*) unpack=(gzip -dc) ;;
   28b52ffd|5?2a4d18) unpack=(zstd -dcq); command -v zstd >/dev/null || refuse 4 "$text is packed with zstd, and there is no zstd here" "apt-get install zstd, or unpack it first" ;;
@@ -191,24 +196,26 @@ bytes=$(plain | wc -c) || refuse 3 "$text cannot be read to its end${unpack[1]:+
 [ "$bytes" -ge 4000 ] || refuse 3 "$text holds $bytes bytes: too little to learn from" "--text FILE with 4 kB or more; 1 MB gives words"
 echo "$text"
 
-# ---- what is decided, what is done and what is whose: kept in $work/.quickstart, so that the same command goes on
+# ---- what is decided, what is done, and which files are quickstart's: kept in $work/.quickstart, so that the same
+# command goes on
 note() { printf '%s=%q\n' "$1" "$2" >&9; declare -g "$1=$2"; }
 is_done() { local name=done_$1; [ -n "${!name:-}" ]; }
-# A name is no proof: quickstart replaces or moves only the very file or folder that it made, known by its inode and the time of its birth, a file also by its last change.
+# A name proves nothing: quickstart replaces or moves only the very file or folder that it made. It knows that by inode
+# and birth time, and for a file also by its last change.
 makes=(data plan.json profile.json profile.svg run)
 identity() { if [ -d "$1" ]; then stat -c '%i %w' "$1"; else stat -c '%i %w %y %s' "$1"; fi; }
 owned() { local key=own_${1//./_}; printf %s "${!key:-}"; }
 exists() { [ -e "$work/$1" ] || [ -L "$work/$1" ]; }
 is_own() { exists "$1" && [ "$(owned "$1")" = "$(identity "$work/$1")" ]; }
 making=()
-claim() { # NAMES...: refuses what is another's; what is made under these names from now on is quickstart's
+claim() { # NAMES...: refuses what others made; what is made under these names from now on is quickstart's
   local name
   for name; do
     ! exists "$name" || is_own "$name" || refuse 2 "$work/$name was not made by quickstart" "--work another folder, or move it away"
   done
   making=("$@")
 }
-own() { # what came of the names that were claimed, however the stage ended
+own() { # records what was made under the claimed names, however the stage ended
   local name
   for name in "${making[@]}"; do
     ! exists "$name" || note "own_${name//./_}" "$(identity "$work/$name")"
@@ -222,14 +229,15 @@ asked="$(printf '%q ' "$text" "$(stat -c '%s %Y' "$text")" "$seconds" "$steps" "
 asked=${asked//$'\n'/ }
 settle() {
   local paragraphs lines
-  # As shard-data cuts: paragraphs end at lines without words. Every line becomes an x or nothing first: awk is slow with lines of megabytes.
+  # Divides text like shard-data: a paragraph ends at a line without words. First every line becomes an x or empty,
+  # because awk is slow with lines of megabytes.
   read -r paragraphs lines < <(plain | LC_ALL=C tr -d ' \t\r' | LC_ALL=C tr -cs '\n' x | awk '
     /x/ { ++lines; if (!inside) ++paragraphs }
     { inside = /x/ }
     paragraphs == 50 { exit }
     END { print paragraphs + 0, lines + 0 }')
   note split "$(if [ "$paragraphs" -ge 50 ] || [ "$paragraphs" -ge "$lines" ]; then echo paragraphs; else echo lines; fi)"
-  # A step reads `batch` sequences of 256 bytes, and is shared out in micro-batches among at most so many ranks.
+  # A step reads `batch` sequences of 256 bytes, as micro-batches for at most this many ranks.
   note batch "$(if [ "$bytes" -ge 1000000 ]; then echo 32; elif [ "$bytes" -ge 100000 ]; then echo 16; else echo 8; fi)"
   local most=8
   if [ -n "$in_slurm" ]; then
@@ -238,18 +246,18 @@ settle() {
     cores=${cores:-$(nproc)}
   fi
   note ranks $((cores < most ? cores : most))
-  if [ -z "$in_slurm" ] && [ "$ranks" = 1 ]; then note ranks 2; fi   # two ranks share a core
+  if [ -z "$in_slurm" ] && [ "$ranks" = 1 ]; then note ranks 2; fi   # the two ranks share a core
   note other $((ranks > 1 ? ranks - 1 : 1))
   note micro $((ranks > 8 ? 1 : batch / 8))
   note threads $((cores / ranks > 1 ? cores / ranks : 1))
   note other_threads $((cores / other > 1 ? cores / other : 1))
   if [ -n "$in_slurm" ]; then note threads "${SLURM_CPUS_PER_TASK:-1}"; note other_threads "$threads"; fi
-  # 64 sequences to be tested on, but never more than a tenth.
+  # 64 sequences for tests, but never more than a tenth.
   note share "$(awk -v n="$bytes" 'BEGIN { s = 25000 / n; print (s < 0.02 ? 0.02 : s > 0.1 ? 0.1 : s) }')"
   if [ "$paragraphs" -lt 10 ] && [ "$lines" -lt 10 ]; then note share 0; fi
-  note asked_before "$asked"   # the last: what is not settled to its end begins anew
+  note asked_before "$asked"   # noted last: settings that are not complete begin anew
 }
-# Can the same command go on? Only where all that is done is still there.
+# Can the same command go on? Only if everything that was done still exists.
 goes_on() {
   local name
   [ "${asked_before:-}" = "$asked" ] && ! is_done all || return 1
@@ -257,7 +265,7 @@ goes_on() {
     [ -z "$(owned "$name")" ] || exists "$name" || return 1
   done
 }
-set_aside() { # the run of before, if any of it was trained
+set_aside() { # moves an earlier run away, if any of it was trained
   local n=1
   exists run || return 0
   ! rmdir "$work/run" 2>/dev/null || return 0
@@ -273,7 +281,7 @@ if goes_on; then
   echo "going on with what was begun in $work"
 else
   set_aside
-  rm -f "$work/plan.json" "$work/profile.json" "$work/profile.svg"   # the shards are for shard-data to replace
+  rm -f "$work/plan.json" "$work/profile.json" "$work/profile.svg"   # shard-data itself replaces the shards
   unset "${!done_@}" asked_before
   : >"$work/.quickstart"
   own
@@ -325,7 +333,7 @@ if ! is_done profile; then
 fi
 
 # ---- train
-train_on() { # RANKS TRAIN_FLAGS...: in $launched
+train_on() { # RANKS TRAIN_FLAGS...: sets $launched
   local n=$1
   shift
   launch "$n" train --data "$work/data" --learning-rate 3e-3 "$@"
@@ -338,7 +346,8 @@ if ! is_done trial; then
     rm -rf "${work:?}/.quickstart-trial"
     train_on "$ranks" --plan "$work/plan.json" --output "$work/.quickstart-trial" --steps 6 --progress never
     must USR1 "${launched[@]}" >/dev/null
-    # The second half runs on other ranks, which may be slower; a text is read at most 40 times, or it would be learnt by heart.
+    # The second half runs on other ranks, which may be slower. A text is read at most 40 times, or the model would
+    # learn it by heart.
     note chosen "$(jq -s --argjson seconds "$seconds" --argjson bytes "$bytes" --argjson batch "$batch" --argjson groups $((batch / micro)) --argjson ranks "$ranks" \
       --argjson other "$other" --argjson threads "$threads" --argjson other_threads "$other_threads" '
         def rounds($n; $t): ($groups / $n | ceil) / $t;
@@ -366,7 +375,7 @@ if ! is_done train; then
 fi
 [ "$other" = 1 ] && on_other="one rank" || on_other="$other ranks"
 if ! is_done resume; then
-  say "resume" "The same run goes on, on $on_other with ZeRO 1: another cut, the same bits. At the end it shows that memory and traffic were what was predicted."
+  say "resume" "The same run goes on, on $on_other with ZeRO 1: another layout, the same bits. At the end it shows that memory and traffic were what was predicted."
   train_on "$other" --model gpt2-micro --global-batch "$batch" --micro-batch "$micro" --sequence 256 --threads "$other_threads" --zero 1 "${settings[@]}" --memory-report
   must USR1 "${launched[@]}" >"$work/.quickstart-memory"
   cat "$work/.quickstart-memory"
@@ -379,13 +388,13 @@ must TERM inspect "$work/run"
 checkpoint=$(newest)
 
 # ---- generate
-# Some words in a row from the middle of the text; whole characters only.
-prompt=$(plain | tail -c +$((bytes / 2)) | head -c 65536 | LC_ALL=C awk 'NR > 1 && NF >= 6 { print $1, $2, $3, $4; exit }' | tr -d '[:cntrl:]' | head -c 80 | iconv -c -f UTF-8 -t UTF-8 || true)   # who reads no more is no failure
+# Some neighbouring words from the middle of the text, in whole characters.
+prompt=$(plain | tail -c +$((bytes / 2)) | head -c 65536 | LC_ALL=C awk 'NR > 1 && NF >= 6 { print $1, $2, $3, $4; exit }' | tr -d '[:cntrl:]' | head -c 80 | iconv -c -f UTF-8 -t UTF-8 || true)   # a reader that stops early is no failure
 say "generate" "The model goes on with some words of your text. It has read for minutes, so expect words, not sense."
 words=(generate --checkpoint "$checkpoint" --tokens 400 --temperature 0.8 --stop-at length)
 [ -z "$prompt" ] || words+=("--prompt=$prompt")
 printf 'prompt:  %s\nsample:\n' "${prompt:-(none)}"
-for seed in 3 4 5 6; do   # a model that knows little may write nothing but spaces
+for seed in 3 4 5 6; do   # a model that knows little may write only spaces
   sample=$("${words[@]}" --seed $seed)
   [ "$(tr -d '[:space:]' <<<"$sample" | wc -c)" -lt 200 ] || break
 done

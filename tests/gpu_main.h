@@ -1,4 +1,4 @@
-// The main of a test that needs a GPU module with a device: 77, which ctest takes for skipped, where there is none.
+// The main of a test that needs a GPU module with a device. Without one it returns 77, which ctest reports as skipped.
 #pragma once
 
 #include "libtrain/tensor/gpu.h"

@@ -1,5 +1,5 @@
-// The heap of a test program, watched: defines malloc and its kin for the whole process. Include it in one source file
-// of a program, without sanitizers.
+// Watches the heap of a test program: defines malloc and related functions for the whole process. Include it in one
+// source file of a program, and not with sanitizers.
 #pragma once
 
 #include <atomic>
@@ -10,10 +10,11 @@
 
 namespace heap {
 
-// Counts allocations while `watching`, by any thread: how many, how many of them above `limit_bytes`, and the largest.
+// While `watching`, allocations of all threads are counted: all (`seen`), those above `limit_bytes` (`large`), and the
+// largest size.
 inline std::atomic<bool> watching{false};
 inline std::atomic<std::int64_t> limit_bytes{4096}, seen{0}, large{0}, largest{0};
-// Bytes that are allocated now, and the most there were since the last restart_peak().
+// Bytes that are allocated now, and the most that were allocated at once since the last restart_peak().
 inline std::atomic<std::int64_t> live{0}, peak{0};
 
 inline void restart_peak() { peak = live.load(); }

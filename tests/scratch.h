@@ -1,4 +1,4 @@
-// A folder that goes away with the test, and whole files in and out.
+// A folder that is removed when the test ends, and functions that read and write whole files.
 #pragma once
 
 #include <filesystem>

@@ -1,7 +1,7 @@
 # What the scripts that test programs share: sourced, as `. "$(dirname "$0")/../script.sh"`, once a script has read its arguments (paths with realpath: the folder changes here).
 # From there on the script is in an empty folder of its own, $folder, which goes when it ends, as its background jobs do; stdin is empty; MPI runs as root and without spinning.
 #
-#   expect CODE COMMAND...         runs it for at most $patience seconds, stdout to `out`, stderr to `err`, and wants this exit code (an input of its own: expect 0 cat <file)
+#   expect CODE COMMAND...         runs it for at most $time_limit seconds, stdout to `out`, stderr to `err`, and wants this exit code (an input of its own: expect 0 cat <file)
 #   refused CODE WORDS COMMAND...  as expect; also nothing on stdout, one line `program: ...WORDS...` (a program of ours) on stderr, and something to try
 #   said WORDS, once WORDS, unsaid WORDS   `out` or `err` has WORDS, a pattern of grep; in one line; in none
 #   same A B NAME                  two files or folders, byte for byte
@@ -17,7 +17,7 @@
 set -u
 exec </dev/null
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
-patience=60 shown='out err' first_ends=no
+time_limit=60 shown='out err' first_ends=no
 folder=$(mktemp -d) && cd "$folder" || exit 1
 readonly own_folder=$folder   # what is removed at the end, whatever a script makes of the name
 
@@ -58,7 +58,7 @@ passed() {
 }
 
 # kept COMMAND...: its exit code in `code`, its output in `out` and `err`.
-kept() { code=0; timeout "$patience" "$@" >out 2>err || code=$?; }
+kept() { code=0; timeout "$time_limit" "$@" >out 2>err || code=$?; }
 expect() {
   local want=$1 code
   shift

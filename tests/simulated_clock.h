@@ -1,4 +1,4 @@
-// A time that passes only where it is spent: each thread has its own.
+// Simulated clocks. The time of a SimulatedClock advances only where a thread spends it; each thread has its own time.
 #pragma once
 
 #include "libtrain/base/clock.h"
@@ -18,7 +18,7 @@ class SimulatedClock : public base::Clock {
   }
 };
 
-// Every look at it takes a second, nothing else does.
+// A clock that advances by one second with every call of now(), and in no other way.
 class LookClock : public base::Clock {
  public:
   double now() const override { return ++looks_; }

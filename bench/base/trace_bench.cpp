@@ -1,5 +1,4 @@
-// What a traced span costs the thread that it is of: while nobody records, while somebody does, and when there is no
-// room any more.
+// The cost of a traced span to its thread: without a recorder, with one, and when there is no room left.
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/thread.h"
 #include "libtrain/base/trace_kinds.h"
@@ -19,7 +18,7 @@ void scope(benchmark::State& state) {
 }
 
 void nobody_records(benchmark::State& state) {
-  base::start_thread("other", [] {}).join();  // as in a run: the thread has a family
+  base::start_thread("other", [] {}).join();  // as in a run: the thread belongs to a family of threads
   scope(state);
 }
 void records(benchmark::State& state) {

@@ -1,5 +1,6 @@
 #!/bin/bash
-# How fast convert-checkpoint is beside a copy of the same bytes, by turns in one run: `cp -r` of the model as it is, and with the sync that makes it as durable as what is written here.
+# The speed of convert-checkpoint beside a copy of the same bytes, in turns in one run. The copy is `cp -r` of the
+# model, without and with the sync that makes it as durable as the written checkpoint.
 # usage: convert.sh BIN_FOLDER [ROUNDS]     (a GPT-2 of 124 M parameters: 498 MB in f32, whose matrices are transposed; a Llama of as many, whose are not)
 PATH=$(realpath "$1"):$PATH
 rounds=${2:-5}
@@ -11,7 +12,8 @@ shard-data --input text --split paragraphs --output data >/dev/null 2>&1
 printf 'layers = 12\nhidden = 768\nheads = 12\nffn = 3072\nvocabulary = 50257\ncontext = 1024\n' >gpt2.toml
 printf 'layers = 14\nhidden = 768\nheads = 12\nkv-heads = 4\nffn = 2048\nvocabulary = 50257\ncontext = 1024\nnorm = "rms"\npositions = "rotary"\nactivation = "swiglu"\nbiases = "off"\n' >llama.toml
 
-# timed NAME COMMAND...: a line "NAME seconds" in `times`; what it made goes, and the disk is idle before the next.
+# timed NAME COMMAND...: adds a line "NAME seconds" to `times`. What the command made is removed, and the disk is idle
+# before the next.
 timed() {
   local name=$1 from till
   shift

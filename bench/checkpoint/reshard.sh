@@ -1,6 +1,7 @@
 #!/bin/bash
-# How fast reshard-checkpoint is beside a copy of the same bytes, by turns in one run: `cp -r` as it is, and with the sync that makes a copy as durable as a checkpoint; first
-# with the source in memory (warm), then from the disk (cold).
+# The speed of reshard-checkpoint beside a copy of the same bytes, in turns in one run. The copy is `cp -r`, without and
+# with the sync that makes it as durable as a checkpoint. First the source is in memory (warm), then it comes from the
+# disk (cold).
 # usage: reshard.sh BIN_FOLDER [ROUNDS] [SOURCE]     (SOURCE: a checkpoint; without one a run of one step makes one of some 900 MB)
 PATH=$(realpath "$1"):$PATH
 rounds=${2:-5} source=${3:+$(realpath "$3")}
@@ -17,10 +18,11 @@ fi
 ranks=$(inspect "$source" --json | jq .ranks)
 reshard-checkpoint "$source" four --data-parallel 4 >/dev/null 2>&1
 
-# Asks the system to keep nothing of the files in memory.
+# Asks the system to drop the files from its page cache.
 forget() { for file in "$@"; do dd if="$file" iflag=nocache count=0 status=none; done; }
 
-# timed NAME COMMAND...: a line "NAME seconds" in `times`; what it made goes, and the disk is idle before the next.
+# timed NAME COMMAND...: adds a line "NAME seconds" to `times`. What the command made is removed, and the disk is idle
+# before the next.
 timed() {
   local name=$1 from till
   shift

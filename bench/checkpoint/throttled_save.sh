@@ -1,5 +1,6 @@
 #!/bin/bash
-# A disk of 50 MB/s: how long the longest step is beside the median of the same run while checkpoints are written. Wants a quiet machine.
+# With a disk of 50 MB/s: the longest step beside the median step of the same run, while checkpoints are written. Needs
+# a quiet machine.
 # usage: throttled_save.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../../tests/script.sh"

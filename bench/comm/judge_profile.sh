@@ -1,5 +1,6 @@
 #!/bin/bash
-# How well a profile predicts another run: three runs of profile-comm with the same settings, each fit judged on the later ones (error, noise, coverage: bench/README.md).
+# How well a profile predicts another run: three runs of profile-comm with the same settings. Each fit is judged by the
+# later runs (error, noise, coverage: bench/README.md).
 # usage: bash bench/comm/judge_profile.sh RANKS [profile-comm options]
 set -euo pipefail
 ranks=${1:?usage: judge_profile.sh RANKS [profile-comm options]}

@@ -1,6 +1,7 @@
-// An all-to-all of equal parts in two hops against the library's own in one: mpirun -n N bench_comm_node_hops NODE,
-// NODE neighbouring ranks to a node (2). A column is the median of several rounds in which both take turns, each as
-// long as on the slowest rank; bytes are those of all parts of a rank. Both must have brought the same.
+// A hierarchical all-to-all of equal parts (two hops) compared with the library's own (one hop): mpirun -n N
+// bench_comm_node_hops NODE, with NODE neighbouring ranks in a node (2). A column is the median of several rounds in
+// which both take turns, each timed on the slowest rank. Bytes are those of all parts of a rank. Both must deliver the
+// same data.
 #include "bench/comm/slowest_rank.h"
 #include "libtrain/base/statistics.h"
 #include "libtrain/comm/mpi.h"
@@ -42,7 +43,7 @@ int main(int argc, char** argv) {
     const comm::NodeHops hops{*inside, *across, bytes(first), bytes(second)};
     const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks), part / 4);
     std::vector<double> seconds[2];
-    for (int round = -3; round < (part > 100000 ? 40 : 400); ++round)  // the first ones warm up
+    for (int round = -3; round < (part > 100000 ? 40 : 400); ++round)  // the first rounds warm up
       for (const int who : {round & 1, 1 - (round & 1)}) {
         const double taken = seconds_of([&] {
           if (who == 0) flat->all_to_all(*exec, view(mine), counts, view(one), counts);

@@ -1,10 +1,10 @@
-// The ordered reduction against MPI_Reduce_scatter_block, the gather against MPI_Allgather, and both against a copy of
-// the bytes that they read and write at least, within a rank and between ranks of one machine: mpirun -n N
-// bench_comm_ordered. Buffers are arenas, as in training; each call reads what its rank has just written and has
-// results of its own, since lines that another rank has read are written slowly. A column is the best of several rounds
-// in which all take turns; busbw = (n - 1) * piece bytes / seconds, the bytes each rank must send. A reduction reads n
-// pieces and writes one, as a copy of (n + 1) / 2 pieces does; a gather in place copies n - 1. Between: a rank copies
-// the n - 1 pieces of the others out of memory that they share, and waits for nobody.
+// The ordered reduction compared with MPI_Reduce_scatter_block, and the gather with MPI_Allgather: mpirun -n N
+// bench_comm_ordered. Both are also compared with a copy of the bytes that they read and write at least, within a rank
+// and between ranks of one machine. Buffers are arenas, as in training. Each call reads what its rank has just written
+// and has results of its own, because cache lines that another rank has read are written slowly. A column is the best
+// of several rounds in which all take turns. busbw = (n - 1) * shard bytes / seconds, the bytes that each rank must
+// send. A reduction reads n shards and writes one, like a copy of (n + 1) / 2 shards. A gather in place copies n - 1
+// shards. Between ranks, a rank copies the n - 1 shards of other ranks out of shared memory and waits for no rank.
 #include "bench/comm/slowest_rank.h"
 #include "libtrain/comm/communicator.h"
 #include "libtrain/comm/mpi.h"
@@ -18,10 +18,10 @@
 using namespace trainyard;
 using bench::seconds_of;
 
-// A piece of each rank in memory that all of them see, if they are of one machine and MPI has such memory.
-class SharedPieces {
+// A shard of each rank in shared memory, if the ranks are on one machine and MPI has such memory.
+class SharedShards {
  public:
-  explicit SharedPieces(std::int64_t bytes) {
+  explicit SharedShards(std::int64_t bytes) {
     MPI_Comm node = MPI_COMM_NULL;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     int of_node = 0, of_world = 0;
@@ -35,19 +35,19 @@ class SharedPieces {
       MPI_Aint size = 0;
       int unit = 0;
       MPI_Win_shared_query(window_, r, &size, &unit, static_cast<void*>(&own));
-      pieces_.push_back(own);
+      shards_.push_back(own);
     }
   }
-  ~SharedPieces() {
+  ~SharedShards() {
     if (seen()) MPI_Win_free(&window_);
   }
-  SharedPieces(const SharedPieces&) = delete;
-  bool seen() const { return !pieces_.empty(); }
-  char* of(int rank) const { return pieces_[static_cast<std::size_t>(rank)]; }
+  SharedShards(const SharedShards&) = delete;
+  bool seen() const { return !shards_.empty(); }
+  char* of(int rank) const { return shards_[static_cast<std::size_t>(rank)]; }
 
  private:
   MPI_Win window_ = MPI_WIN_NULL;
-  std::vector<char*> pieces_;
+  std::vector<char*> shards_;
 };
 
 int main() {
@@ -59,25 +59,25 @@ int main() {
     std::printf("%d ranks\n%12s %12s %12s %8s %8s %8s %12s %12s %8s %8s %8s\n", n, "piece bytes", "ordered GB/s",
                 "library GB/s", "ratio", "of copy", "between", "gather GB/s", "library GB/s", "ratio", "of copy",
                 "between");
-  for (std::int64_t piece : {std::int64_t{256}, std::int64_t{4096}, std::int64_t{65536}, std::int64_t{1} << 18,
+  for (std::int64_t shard : {std::int64_t{256}, std::int64_t{4096}, std::int64_t{65536}, std::int64_t{1} << 18,
                              std::int64_t{1} << 20, std::int64_t{4} << 20}) {
-    const auto bytes = static_cast<std::size_t>(4 * piece), all = bytes * static_cast<std::size_t>(n);
+    const auto bytes = static_cast<std::size_t>(4 * shard), all = bytes * static_cast<std::size_t>(n);
     tensor::Arena seen(tensor::Category::gradients, static_cast<std::int64_t>(2 * all)),
         memory(tensor::Category::workspace, static_cast<std::int64_t>(5 * all));
-    const auto whole = seen.allocate(base::DType::f32, {piece * n}),
-               gathered = seen.allocate(base::DType::f32, {piece * n});
-    const auto pieces = [&] { return memory.allocate(base::DType::f32, {piece * n}); };
-    const auto staged = pieces(), sum = memory.allocate(base::DType::f32, {piece}), copied = pieces(), given = pieces(),
-               made = pieces();
-    const auto own = base::View::of(gathered.ptr<float>() + mpi.rank() * piece, {piece});
-    const SharedPieces shared(static_cast<std::int64_t>(bytes));
+    const auto whole = seen.allocate(base::DType::f32, {shard * n}),
+               gathered = seen.allocate(base::DType::f32, {shard * n});
+    const auto shards = [&] { return memory.allocate(base::DType::f32, {shard * n}); };
+    const auto staged = shards(), sum = memory.allocate(base::DType::f32, {shard}), copied = shards(), given = shards(),
+               made = shards();
+    const auto own = base::View::of(gathered.ptr<float>() + mpi.rank() * shard, {shard});
+    const SharedShards shared(static_cast<std::int64_t>(bytes));
     double best[7] = {1e9, 1e9, 1e9, 1e9, 1e9, 1e9, 1e9};
     const auto time = [&](int i, const auto& call) { best[i] = std::min(best[i], seconds_of(call)); };
-    const int rounds = piece > 100000 ? 60 : 200, count = static_cast<int>(piece);
+    const int rounds = shard > 100000 ? 60 : 200, count = static_cast<int>(shard);
     for (int round = 0; round < rounds; ++round) {
       const auto write = [&](base::View v) { std::fill_n(v.ptr<float>(), v.count(), static_cast<float>(round)); };
       write(whole);
-      time(0, [&] { comm::ordered_reduce_scatter(*comm, *exec, whole, staged, sum, base::FoldRound::first, n); });
+      time(0, [&] { comm::ordered_reduce_scatter(*comm, *exec, whole, staged, sum, base::ReductionRound::first, n); });
       write(given);
       time(1, [&] { MPI_Reduce_scatter_block(given.data, made.data, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
       write(given);
@@ -96,10 +96,10 @@ int main() {
                       shared.of((mpi.rank() + r) % n), bytes);
       });
     }
-    const double gigabytes = 4e-9 * static_cast<double>(piece) * (n - 1);
+    const double gigabytes = 4e-9 * static_cast<double>(shard) * (n - 1);
     if (mpi.rank() == 0)
       std::printf("%12lld %12.3f %12.3f %8.2f %8.2f %8.2f %12.3f %12.3f %8.2f %8.2f %8.2f\n",
-                  static_cast<long long>(4 * piece), gigabytes / best[0], gigabytes / best[1], best[1] / best[0],
+                  static_cast<long long>(4 * shard), gigabytes / best[0], gigabytes / best[1], best[1] / best[0],
                   best[2] / best[0], shared.seen() ? best[6] / best[0] : 0.0, gigabytes / best[3], gigabytes / best[4],
                   best[4] / best[3], best[5] / best[3], shared.seen() ? best[6] / best[3] : 0.0);
   }

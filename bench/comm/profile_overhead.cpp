@@ -1,6 +1,6 @@
-// What profile-comm adds to a call: its own way of timing an all_reduce against a bare loop of MPI_Allreduce, taking
-// turns in one run: mpirun -n N bench_comm_profile_overhead. Both report the time of a call on the slowest rank; a
-// round of the bare loop divides the time of all its calls, as profile-comm's repeats are medians of single calls.
+// What profile-comm adds to a call: its way of timing an all_reduce compared with a bare loop of MPI_Allreduce. Both
+// take turns in one run: mpirun -n N bench_comm_profile_overhead. Both report the time of a call on the slowest rank. A
+// round of the bare loop divides the time of all its calls; profile-comm's repeats are medians of single calls.
 #include "libtrain/base/statistics.h"
 #include "libtrain/comm/mpi.h"
 #include "libtrain/profile/collective.h"
@@ -41,7 +41,7 @@ int main() {
     collective.clear();
     const int calls = bytes <= 4096 ? 2000 : bytes <= 1 << 20 ? 100 : 5, rounds = bytes <= 4096 ? 100 : 40;
     std::vector<double> bare, profiled, ratios, stamps(static_cast<std::size_t>(calls));
-    for (int round = -1; round < rounds; ++round) {  // the first one warms up
+    for (int round = -1; round < rounds; ++round) {  // the first round warms up
       double mine[2] = {0, 0};
       for (const int who : {round & 1, 1 - (round & 1)}) {
         MPI_Barrier(MPI_COMM_WORLD);
@@ -50,7 +50,7 @@ int main() {
           for (int i = 0; i < calls; ++i)
             MPI_Allreduce(MPI_IN_PLACE, buffers.in, static_cast<int>(bytes / 4), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
         } else {
-          for (auto& s : stamps) {  // a clock reading for every call, as the tool takes them
+          for (auto& s : stamps) {  // the clock is read for every call, as profile-comm does
             collective.call();
             exec->synchronize();
             s = now();

@@ -1,4 +1,4 @@
-// The time of a call as the slowest rank has it.
+// The time of a call on the slowest rank.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1
@@ -6,7 +6,7 @@
 
 namespace trainyard::bench {
 
-// Seconds between a barrier and the end of the call on the rank that needs longest; the same number on every rank.
+// Seconds between a barrier and the end of the call on the slowest rank; every rank gets the same number.
 template <class Call> double seconds_of(const Call& call) {
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = MPI_Wtime();

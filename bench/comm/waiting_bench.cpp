@@ -1,6 +1,6 @@
-// What a message between pipeline stages costs that is waited for asleep, against the library's own wait: mpirun -n 2
-// bench_comm_waiting. A row is the median of some messages of rank 0, each sent after `pause`, while rank 1 waits: the
-// time from the call of whoever comes last until both are done. Both waits take turns.
+// The cost of a message between pipeline stages when the waiting rank sleeps, compared with the library's own wait:
+// mpirun -n 2 bench_comm_waiting. A row is the median of some messages of rank 0, each sent after `pause`, while rank 1
+// waits. It is the time from the later call of the two ranks until both are done. Both kinds of wait take turns.
 #include "libtrain/comm/communicator.h"
 #include "libtrain/comm/mpi.h"
 

@@ -1,5 +1,5 @@
-// shard-data on generated text: bytes of text a second, against a plain copy; byte-level BPE on one thread, likewise;
-// and windows of a finished set: tokens a second.
+// shard-data on generated text, in bytes of text a second, beside a plain copy. Also byte-level BPE on one thread, and
+// windows of a finished set in tokens a second.
 #include "bench/limits.h"
 #include "libtrain/data/builder.h"
 #include "libtrain/data/window_dataset.h"
@@ -59,9 +59,9 @@ void build(benchmark::State& state, bool json) {
   bench::report(state, "bytes/s", static_cast<double>(text().bytes), bench::copy_limit(1) / 2);
 }
 
-// Words of a vocabulary of 20,000, the frequent ones as often as in a language, in documents of some 4 kB, by a small
-// tokenizer of the tests. steps.json has patterns that PCRE2 runs. bench/data/compare_tokenizers.py has the
-// vocabularies of models and other programs beside it.
+// Encodes documents of some 4 kB with a small tokenizer of the tests. Words come from a vocabulary of 20,000, with
+// frequencies as in a language. steps.json has patterns that PCRE2 runs. bench/data/compare_tokenizers.py compares
+// vocabularies of models with other programs.
 void encode(benchmark::State& state, const char* name) {
   static const auto documents = [] {
     std::uint64_t x = 1;

@@ -1,7 +1,8 @@
-// Encodes the same documents again and again, a round for each line of standard input, and says how long each took: for
-// comparisons in which several programs take turns (compare_tokenizers.py), and for comparing ids.
+// Encodes the same documents again and again, a round for each line of standard input, and prints how long each round
+// took. That serves comparisons in which several programs take turns (compare_tokenizers.py), and comparisons of ids.
 // usage: bench_tokenizer TOKENIZER DOCUMENTS THREADS [IDS]
-// DOCUMENTS: of each document its length in bytes (u32, little-endian) and the bytes. IDS gets the same of its ids.
+// DOCUMENTS holds for each document its length in bytes (u32, little-endian) and the bytes. IDS gets its ids in the
+// same form.
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/read_file.h"

@@ -1,4 +1,4 @@
-// Attention, forward and backward: FLOP/s against the sequence and the number of threads.
+// Attention, forward and backward: FLOP/s for several sequence lengths and numbers of threads.
 #include "bench/limits.h"
 #include "kernels/attention/attention.h"
 #include "libtrain/plan/scratch.h"
@@ -16,7 +16,7 @@ using base::View;
 
 enum class Pass { forward, backward };
 
-// Rows in an arena, as a model's are, of random values: equal ones would make maxima free.
+// Rows in an arena, as in a model, of random values: equal values would make maxima free.
 View rows(tensor::Arena& arena, base::DType dtype, std::int64_t n, std::int64_t columns) {
   auto view = arena.allocate(dtype, {n, columns});
   std::uint64_t seed = 1;
@@ -29,8 +29,8 @@ View rows(tensor::Arena& arena, base::DType dtype, std::int64_t n, std::int64_t 
   return view;
 }
 
-// Causal attention visits half of the T x T pairs; the whole square is counted, as model FLOPs count it: 2 products of
-// 2 T T d forward, 5 backward. The limit is that of the products' type.
+// Causal attention visits half of the T x T pairs, but the whole square is counted, as model FLOPs do: 2 products of 2
+// T T d forward, 5 backward. The limit is that of products of the same dtype.
 void attention(benchmark::State& state, Pass pass, base::DType dtype) {
   const std::int64_t T = state.range(0), batch = T <= 1024 ? 4 : 1, heads = 12, d = 64;
   const int threads = static_cast<int>(state.range(1));

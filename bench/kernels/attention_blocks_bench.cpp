@@ -1,4 +1,4 @@
-// Block-sparse attention against dense attention of the same run: how much of what a layout leaves out is gained.
+// Block-sparse attention compared with dense attention in the same run: how much of the left-out work is saved time.
 #include "bench/limits.h"
 #include "kernels/attention/attention.h"
 #include "libtrain/plan/scratch.h"
@@ -31,8 +31,8 @@ plan::ModelConfig model_of(const std::string& layout, std::int64_t block, bool c
   return m;
 }
 
-// One sequence, forward and backward, of random values: equal ones would make maxima free. Rows lie as those of a model
-// do, in arenas.
+// One sequence, forward and backward, of random values: equal values would make maxima free. Rows lie in arenas, as in
+// a model.
 struct Setup {
   explicit Setup(int threads)
       : rows(tensor::Category::activations, 8 * L * heads * d * 4 + heads * L * 4 + base::aligned(L * 4)),
@@ -99,7 +99,7 @@ void blocks(benchmark::State& state, const std::string& layout, bool causal, boo
   const auto pass = [&](const kernels::Visibility& of) {
     return seconds_of([&] { back ? setup.backward(of) : setup.forward(of); });
   };
-  // Dense attention before and after, so that what disturbs the machine disturbs both.
+  // Dense attention runs before and after, so that a disturbance of the machine affects both.
   const auto dense = Lists().visibility(causal);
   pass(dense);
   const double before = pass(dense);

@@ -1,4 +1,5 @@
-// Matrix products of GPT-2 and a small model, forward, dX and dW, in f32 and bf16, beside the library's: FLOP/s.
+// Matrix products of GPT-2 and a small model, forward, dX and dW, in f32 and bf16, beside the products of a library:
+// FLOP/s.
 #include "bench/limits.h"
 #include "kernels/gemm/gemm.h"
 #include "libtrain/plan/scratch.h"
@@ -62,7 +63,7 @@ template <class T> void run(benchmark::State& state, base::DType dtype) {
 void run_ours(benchmark::State& state) { run<float>(state, base::DType::f32); }
 void run_ours_bf16(benchmark::State& state) { run<std::uint16_t>(state, base::DType::bf16); }
 
-// The library with as many threads as OMP_NUM_THREADS gives it.
+// The library's product, with as many threads as OMP_NUM_THREADS gives it.
 void run_library(benchmark::State& state) {
   const auto p = product(layers[state.range(0)], state.range(1));
   auto a = values(p.m * p.k), b = values(p.k * p.n), c = values(p.m * p.n);
@@ -73,7 +74,7 @@ void run_library(benchmark::State& state) {
   report(state, p, omp_get_max_threads());
 }
 
-// Its product of bf16 into f32, of rows as they lie.
+// The library's product of bf16 into f32, with rows in the same layout.
 void run_library_bf16(benchmark::State& state) {
   const auto p = product(layers[state.range(0)], state.range(1));
   auto a = values<std::uint16_t>(p.m * p.k), b = values<std::uint16_t>(p.k * p.n);

@@ -1,5 +1,5 @@
-// GPU kernels: FLOP/s of products and attention as a fraction of the best product in this run, bytes a second of
-// memory-bound kernels as a fraction of a copy.
+// GPU kernels. Products and attention: FLOP/s, as a fraction of the best product in this run. Memory-bound kernels:
+// bytes a second, as a fraction of a copy.
 #include "bench/limits.h"
 #include "kernels/activation/activation.h"
 #include "kernels/adamw/adamw.h"
@@ -38,8 +38,8 @@ struct Gpu {
     tensor::copy(*exec, View::of(host.data(), {pattern.count()}), pattern);
     exec->synchronize();
   }
-  // Random values: a chip that multiplies the same number again and again takes less power, and runs faster, than one
-  // at work.
+  // Random values: a chip that multiplies the same number again and again takes less power, and runs faster, than in
+  // real work.
   View values(base::DType t, std::initializer_list<std::int64_t> shape) {
     auto v = memory.allocate(t, shape);
     const auto flat = v.reshaped({v.count()});
@@ -60,7 +60,7 @@ Gpu& gpu() {
   return one;
 }
 
-// Seconds of one call, from twenty in a row between two waits.
+// Seconds of one call, from twenty calls in a row between two waits.
 template <class Work> double seconds_of(const Work& work) {
   for (int i = 0; i < 3; ++i) work();
   gpu().exec->synchronize();
@@ -106,7 +106,7 @@ void attention(benchmark::State& state, Pass pass) {
     if (pass == Pass::forward) kernels::attention_forward(*gpu().exec, shape, q, k, v, start, out, lse);
     else kernels::attention_backward(*gpu().exec, shape, q, k, v, start, out, lse, dout, dq, dk, dv);
   });
-  // Causal: half of the square is computed and counted, as PyTorch's and cuDNN's figures do.
+  // Causal attention: half of the square is computed and counted, as in PyTorch's and cuDNN's figures.
   finish(state, "FLOP/s", (pass == Pass::forward ? 2 : 5) * 2.0 * static_cast<double>(batch * heads * T * T * d) / 2,
          product_limit(), seconds);
 }
@@ -153,7 +153,7 @@ void norm_gradient(benchmark::State& state) {
   const auto dy = make(n), x = make(n), dx = make(n), w = make(1).reshaped({h});
   const auto mean = gpu().values(base::DType::f32, {n}), rstd = gpu().values(base::DType::f32, {n}),
              dw = gpu().values(base::DType::f32, {h}), db = gpu().values(base::DType::f32, {h});
-  // dy and x are read for the sums and for the gradient, dx is read and written.
+  // dy and x are read for the sums and again for the gradient; dx is read and written.
   finish(state, "bytes/s", 12.0 * static_cast<double>(n * h), copy_limit(),
          seconds_of([&] { kernels::layer_norm_backward(*gpu().exec, dy, x, w, mean, rstd, dx, dw, db); }));
 }

@@ -1,6 +1,6 @@
-// What groups cost: products of experts beside one dense product of as many rows and equal widths, so of equal FLOPs.
-// Both are timed by turns, and the least times compared, so that other load on the machine meets both; one thread by
-// its processor time.
+// The cost of groups: products of experts beside one dense product of as many rows and equal widths, so of equal FLOPs.
+// Both are timed in turns and their least times compared, so that other load on the machine affects both. One thread is
+// timed by its processor time.
 #include "bench/limits.h"
 #include "kernels/grouped_linear/grouped_linear.h"
 #include "kernels/linear/linear.h"

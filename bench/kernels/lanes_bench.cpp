@@ -1,5 +1,6 @@
-// What lanes cost: the products of a GPT-2 layer whose sums ranks can share, in 1 lane and in 4. Both are timed by
-// turns, and the least times compared, so that other load on the machine meets both; one thread by its processor time.
+// The cost of reduction lanes: products of a GPT-2 layer whose sums tensor-parallel ranks can share, in 1 lane and in
+// 4. Both are timed in turns and their least times compared, so that other load on the machine affects both. One thread
+// is timed by its processor time.
 #include "bench/limits.h"
 #include "kernels/linear/linear.h"
 #include "libtrain/plan/scratch.h"
@@ -19,7 +20,7 @@ namespace {
 
 constexpr std::int64_t hidden = 768, ffn = 3072;
 enum class Kind { forward, input_gradient };
-// All of them have `hidden` columns.
+// A product with `hidden` columns.
 struct Product {
   const char* name;
   Kind kind;

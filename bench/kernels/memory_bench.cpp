@@ -1,4 +1,4 @@
-// Kernels that memory limits: bytes per second, beside what a plain copy reaches in the same run.
+// Kernels that memory limits: bytes per second, beside the rate of a plain copy in the same run.
 #include "bench/limits.h"
 #include "kernels/adamw/adamw.h"
 #include "kernels/cast/cast.h"
@@ -50,12 +50,13 @@ void adamw(benchmark::State& state) {
   b.report(28.0 * count);
 }
 
-// Four contributions into a sum: four reads, one write.
+// Adds four contributions to a sum: four reads, one write.
 void fold(benchmark::State& state) {
   Bench b(state);
-  auto pieces = values(4 * count), sum = values();
+  auto shards = values(4 * count), sum = values();
   for (auto _ : state)
-    kernels::fold(*b.exec, View::of(pieces.data(), {4, count}), View::of(sum.data(), {count}), base::FoldRound::first);
+    kernels::fold(*b.exec, View::of(shards.data(), {4, count}), View::of(sum.data(), {count}),
+                  base::ReductionRound::first);
   b.report(20.0 * count);
 }
 
@@ -82,8 +83,8 @@ void layer_norm(benchmark::State& state) {
   b.report(8.0 * n * h);
 }
 
-// Loss and gradient of 64 tokens over a vocabulary of 50257: the logits are read once from memory, the gradient is
-// written; the exponentials, not the memory, are what takes the time. Lanes are to cost nothing.
+// Loss and gradient of 64 tokens over a vocabulary of 50257. The logits are read once from memory, and the gradient is
+// written. The exponentials take the time, not the memory. Lanes should cost nothing.
 void cross_entropy(benchmark::State& state) {
   Bench b(state);
   constexpr std::int64_t n = 64, vocabulary = 50257, stored = 50304;

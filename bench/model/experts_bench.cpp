@@ -1,5 +1,5 @@
-// Feed-forward layers with experts against dense ones of as many FLOPs for a token: forward and backward of one
-// micro-batch, by turns.
+// Feed-forward layers with experts compared with dense layers of as many FLOPs for a token: forward and backward of one
+// micro-batch, in turns.
 #include "libtrain/plan/layer_model.h"
 #include "tests/model/small_model.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t samples = 8, sequence = 256;
 
-// Layers of a feed-forward part alone, 768 wide, behind a head of few words. Experts drop nothing: every token works.
+// Layers of a feed-forward part alone, 768 wide, with a head of few words. Experts drop no token.
 plan::ModelConfig layers_of(std::int64_t experts, std::int64_t top_k) {
   auto m = plan::preset("gpt2");
   m.layers = 2, m.vocabulary = 256, m.context = sequence, m.lanes = 1;

@@ -1,5 +1,5 @@
-// Forward and backward of one micro-batch, without store traffic or update: tokens per second and FLOP/s by the formula
-// of bench/README.md.
+// Forward and backward of one micro-batch, without traffic of a parameter store or an update: tokens per second, and
+// FLOP/s by the formula of bench/README.md.
 #include "bench/limits.h"
 #include "libtrain/model/assemble.h"
 #include "libtrain/model/feed_forward_branch.h"
@@ -20,13 +20,13 @@ plan::ModelConfig compared() {  // 4 layers, 256 wide
   return m;
 }
 
-// Multiply-adds count two; attention is causal and counted in full: 6 for each weight of a product and token, 12 L h T
-// for each token.
+// A multiply-add counts two, and causal attention is counted in full: 6 for each weight of a product and token, and 12
+// L h T for each token.
 double flops_of(const plan::ModelConfig& m, double tokens, double sequence) {
   double weights = static_cast<double>(m.vocabulary * m.hidden);
-  for (const auto& unit : plan::units(m))
-    for (const auto& p : unit.parameters)
-      if (unit.part == plan::Part::layers && p.shape.size() == 2) weights += static_cast<double>(p.count());
+  for (const auto& flat_group : plan::flat_groups(m))
+    for (const auto& p : flat_group.parameters)
+      if (flat_group.part == plan::Part::layers && p.shape.size() == 2) weights += static_cast<double>(p.count());
   return tokens * (6 * weights + 12 * static_cast<double>(m.layers * m.hidden) * sequence);
 }
 
@@ -51,7 +51,7 @@ plan::ModelConfig gpt2_small() {
   return m;
 }
 
-// A feed-forward branch that makes its output also where nobody reads it.
+// A feed-forward branch that computes its output also where nobody reads it.
 struct WholeFeedForward : plan::FeedForwardKind {
   bool skips_unread_output() const override { return false; }
 };
@@ -63,14 +63,14 @@ plan::ModelConfig remade_whole(plan::ModelConfig m) {
   return m;
 }
 
-// What recomputation is for, without much of a head.
+// The layers that recomputation is for, with a small head.
 plan::ModelConfig gpt2_layers() {
   auto m = gpt2_small();
   m.layers = 2, m.vocabulary = 1024;
   return m;
 }
 
-// Threads and lanes.
+// Several numbers of threads and lanes.
 BENCHMARK_CAPTURE(micro, 4x256_f32, compared(), 8, 256, base::DType::f32)
     ->Args({1, 1})
     ->Args({1, 4})
@@ -92,7 +92,7 @@ BENCHMARK_CAPTURE(micro, gpt2_bf16, gpt2_small(), 4, 256, base::DType::bf16)
     ->Args({2, 4})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
-// Without recomputation, with that of norms and activations, of layers up to what backward reads, of all of forward.
+// No recomputation; selective; full up to what backward reads; full with the whole forward.
 BENCHMARK_CAPTURE(micro, gpt2_layers_f32, gpt2_layers(), 1, 256, base::DType::f32)
     ->Args({1, 4})
     ->UseRealTime()

@@ -1,5 +1,5 @@
-// What judging and predicting one plan costs: a planner that searches asks for many. The models differ in layers alone,
-// and the time must not.
+// The cost of checking and predicting one plan, since a planner that searches asks for many. The models differ only in
+// their number of layers, and the time must not depend on it.
 #include "libtrain/plan/problems.h"
 
 #include <benchmark/benchmark.h>

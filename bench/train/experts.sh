@@ -1,6 +1,7 @@
 #!/bin/bash
-# Ranks that share out the experts: tokens per second of 1, 2 and 4 ranks, each with as much work of its own, and what chunks of rows hide. The model has four experts a layer for each rank, so that a rank's part
-# of it stays as large. Wants a quiet machine with as many cores as ranks.
+# Expert parallelism: tokens per second of 1, 2 and 4 ranks with equal work for each rank, and how much overlap chunks
+# hide. The model has four experts a layer for each rank, so that a rank's part of it stays as large. Needs a quiet
+# machine with as many cores as ranks.
 # usage: experts.sh BIN_FOLDER [STEPS]
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../../tests/script.sh"

@@ -1,12 +1,14 @@
 #!/bin/bash
-# One rank with all cores against one rank a core at every ZeRO stage, the same model, batch and bits: all take turns in each round, so that what else the machine does meets all alike. Prints the median of
-# each one's steps over rounds, its speed as a share of the first one's in the same round (median, least to most), and of ZeRO 0's on as many ranks. Wants a quiet machine. FLAGS go to every train.
+# One rank with all cores compared with one rank a core at every ZeRO stage: the same model, batch and bits. All take
+# turns in each round, so that other load on the machine affects all alike. Prints the median step over all rounds, and
+# two shares of speed: of the first one's in the same round (median, least to most), and of ZeRO 0's on as many ranks.
+# Needs a quiet machine. FLAGS go to every train.
 # usage: ranks.sh BIN_FOLDER [ROUNDS [STEPS [RANKS [FLAGS...]]]]
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../../tests/script.sh"
 set -e
 end_at_first_failure
-unset OMP_WAIT_POLICY OMPI_MCA_mpi_yield_when_idle   # as people run it
+unset OMP_WAIT_POLICY OMPI_MCA_mpi_yield_when_idle   # as users run it
 export TRAINYARD_DEVICE=cpu
 rounds=${2:-3} steps=${3:-12} ranks=${4:-$(nproc)}
 shift $(($# < 4 ? $# : 4))

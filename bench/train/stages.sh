@@ -1,6 +1,7 @@
 #!/bin/bash
-# Stages against replicas: the same model, batch and cores, 2 ranks in turn under each schedule, so that what else the machine does meets all alike; with the part of a step that ranks do not compute in,
-# as traced and as simulated from the same traces. Wants a quiet machine with as many cores as ranks.
+# Pipeline stages compared with replicas: the same model, batch and cores, 2 ranks in turn under each schedule, so that
+# other load on the machine affects all alike. Prints the share of a step in which ranks do not compute, as traced and
+# as simulated from the same traces. Needs a quiet machine with as many cores as ranks.
 # usage: stages.sh BIN_FOLDER [STEPS]
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../../tests/script.sh"

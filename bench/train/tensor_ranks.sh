@@ -1,6 +1,7 @@
 #!/bin/bash
-# Ranks that share every layer against ranks that are replicas: the same model, batch and cores, 1, 2 and 4 ranks in turn, so that what else the machine does meets all alike; and communication as measured
-# beside what the links would take by the profile of the same ranks. Wants a quiet machine with as many cores as ranks.
+# Tensor parallelism compared with data parallelism: the same model, batch and cores, 1, 2 and 4 ranks in turn, so that
+# other load on the machine affects all alike. Prints the measured communication beside the time that links would take
+# by a profile of the same ranks. Needs a quiet machine with as many cores as ranks.
 # usage: tensor_ranks.sh BIN_FOLDER [STEPS]
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../../tests/script.sh"

@@ -7,8 +7,8 @@
 
 namespace trainyard::kernels {
 
-// All [n, f] in the working dtype; pitches are honoured. x is the value before the activation. Outputs may be the same
-// views as inputs.
+// All views are [n, f] in the working dtype and may have pitches. x is the value before the activation. An output may
+// be the same view as an input.
 void gelu_forward(tensor::Exec& exec, Gelu form, base::View x, base::View y);
 void gelu_backward(tensor::Exec& exec, Gelu form, base::View x, base::View dy, base::View dx);
 // y = silu(gate) * up (Shazeer 2020, "GLU variants improve transformer").

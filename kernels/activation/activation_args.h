@@ -1,4 +1,4 @@
-// Activations as the compiled variants see them.
+// Arguments of the activations as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"

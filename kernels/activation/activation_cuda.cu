@@ -1,4 +1,4 @@
-// Activations, 16 bytes a thread where rows allow it.
+// Activations, 16 bytes for each thread where the rows allow it.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 #include "kernels/gpu_mma.h"
@@ -6,14 +6,15 @@
 namespace trainyard::kernels {
 namespace {
 
-// 1 / (1 + e^-x) for values that are stored as T: two instructions with errors of 2^-22 are enough for bf16, whose own
-// is 2^-9.
+// 1 / (1 + e^-x) for values stored as T. For bf16, two instructions with errors of 2^-22 are enough, since bf16 itself
+// has an error of 2^-9.
 template <class T, class F> __device__ __forceinline__ F logistic_of(F x) {
   if constexpr (sizeof(T) == sizeof(b16)) return reciprocal_of(1.0f + exp2_of(-log2_e * x));
   else return F(1) / (F(1) + exp_of(-x));
 }
 
-// With tanh(u) = 2 logistic(2 u) - 1: GELU is x s for s = logistic(2 u), and its slope s + 2 x s (1 - s) u'.
+// GELU's tanh form with tanh(u) = 2 logistic(2 u) - 1: for s = logistic(2 u) the value is x s, and the slope is s + 2 x
+// s (1 - s) u'.
 template <class F> __device__ __forceinline__ F twice_u(F x) {
   return F(2 * 0.7978845608028654) * (x + F(0.044715) * x * x * x);
 }
@@ -27,7 +28,8 @@ template <ActivationKernel K> constexpr bool backward = K == ActivationKernel::g
                                                         K == ActivationKernel::gelu_erf_backward ||
                                                         K == ActivationKernel::swiglu_backward;
 
-// In: the input, `up` of gated ones, the output's gradient. `second` is the gradient of `up`.
+// in: the activation's input. up: the second input of gated activations. dy: the output's gradient. *second gets the
+// gradient of `up`.
 template <ActivationKernel K, class T, class F> __device__ __forceinline__ F result_of(F in, F up, F dy, F* second) {
   using enum ActivationKernel;
   if constexpr (K == gelu_forward) {

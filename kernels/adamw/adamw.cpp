@@ -1,4 +1,4 @@
-// Makes the rounded constants of AdamW and dispatches.
+// Computes the rounded constants of AdamW, and dispatches.
 #include "kernels/adamw/adamw.h"
 
 #include "kernels/adamw/adamw_args.h"
@@ -56,7 +56,7 @@ void adamw_update(tensor::Exec& exec, const AdamW& h, base::View parameter, base
     for (const auto& r : decayed) a.first[a.ranges] = r.first, a.end[a.ranges++] = r.end;
     return exec.run([&exec, a] { tensor::require_gpu(gpu_kernels().adamw(a, exec.stream()), "adamw on the GPU"); });
   }
-  arguments(exec, h, parameter, gradient, m, v, working);  // refuses what does not fit together
+  arguments(exec, h, parameter, gradient, m, v, working);  // only checks that the views fit together
   const auto update = [&](std::int64_t first, std::int64_t end, float decay) {
     if (first >= end) return;
     auto with = h;

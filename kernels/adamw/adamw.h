@@ -1,4 +1,4 @@
-// AdamW (Loshchilov and Hutter 2019, algorithm 2) as a written sequence of correctly rounded f32 operations, one pass.
+// AdamW (Loshchilov and Hutter 2019, algorithm 2) in one pass: a written sequence of correctly rounded f32 operations.
 #pragma once
 
 #include "kernels/step_numbers/step_numbers_args.h"
@@ -12,14 +12,14 @@ namespace trainyard::kernels {
 
 struct AdamW {
   float learning_rate = 0, beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f, weight_decay = 0;
-  double bias1 = 1, bias2 = 1;  // 1 - beta^t, made on the host in double
+  double bias1 = 1, bias2 = 1;  // 1 - beta^t, computed on the host in double
   float gradient_scale = 1;
   const StepNumbers* numbers =
-      nullptr;  // memory of the Exec's device; where given its scale is taken, and if it is not finite nothing changes
+      nullptr;  // in the Exec's device memory, or null; gives the scale; nothing changes if its `finite` is 0
 };
 
-// For each element, every line one or two roundings, in this order (s1 = float(1 - beta1), s2 = float(1 - beta2), c1 =
-// float(1 / bias1), c2 = float(1 / bias2)):
+// Each element goes through these lines in this order. Each operation is rounded on its own.
+// s1 = float(1 - beta1), s2 = float(1 - beta2), c1 = float(1 / bias1), c2 = float(1 / bias2):
 //   g = gradient * gradient_scale
 //   m = beta1 * m + s1 * g             (two products, one sum)
 //   v = beta2 * v + s2 * (g * g)
@@ -27,13 +27,13 @@ struct AdamW {
 //   u = (m * c1) / d + weight_decay * p
 //   p = p - learning_rate * u
 //   working = bf16(p), where given
-// All f32, dense, the same count; working bf16 or empty. gradient is not changed.
+// All views are f32, dense and of the same count, except `working`, which is bf16 or empty. `gradient` is not changed.
 void adamw_update(tensor::Exec& exec, const AdamW& hyper, base::View parameter, base::View gradient, base::View m,
                   base::View v, base::View working);
 
-// The same for several parameters that lie back to back, in one pass (one launch on a GPU): weight decay applies to the
-// elements in `decayed`, which ascend and do not overlap; to the others weight_decay is 0. Gaps between parameters,
-// where everything is zero, stay zero.
+// The same in one pass (one launch on a GPU) for several parameters that are stored back to back. Weight decay applies
+// to the elements in `decayed`; for all others weight_decay is 0. The ranges ascend and do not overlap. Gaps between
+// parameters, where everything is zero, stay zero.
 struct Range {
   std::int64_t first = 0, end = 0;
 };

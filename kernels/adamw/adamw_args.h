@@ -1,4 +1,4 @@
-// AdamW as the compiled variants see it.
+// Arguments of AdamW as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -11,9 +11,9 @@ struct AdamWArgs {
   Mat parameter, gradient, m, v, working;
   float learning_rate, beta1, beta2, rest1, rest2, correction1, correction2, epsilon, weight_decay, scale;
   int threads = 1;
-  int ranges = 0;  // on a GPU: weight_decay applies to elements [first, end) of each; the CPU is called range by range
+  int ranges = 0;  // GPU: weight_decay applies to elements [first, end) of each; the CPU gets a call for each range
   std::int64_t first[16] = {}, end[16] = {};
-  const StepNumbers* numbers = nullptr;  // on a GPU: gives the scale, and nothing changes where it is not finite
+  const StepNumbers* numbers = nullptr;  // GPU: gives the scale; nothing changes if its `finite` is 0
 };
 TRAINYARD_CPU_KERNEL(void, adamw_cpu, (const AdamWArgs& args))
 

@@ -1,4 +1,4 @@
-// The written sequence, element by element; square root and division are correctly rounded on every path.
+// The sequence of adamw.h, element by element. Square root and division are correctly rounded on every path.
 #include "kernels/adamw/adamw_args.h"
 
 #include "kernels/cpu.h"

@@ -1,11 +1,11 @@
-// The written sequence of adamw.h with every operation rounded on its own: the bits of the CPU.
+// The sequence of adamw.h with every operation rounded on its own, so that the bits are the CPU's.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 
 namespace trainyard::kernels {
 namespace {
 
-// V neighbours at a time.
+// Each thread updates V neighbouring elements at a time.
 template <int V> __global__ void adamw_kernel(AdamWArgs a) {
   auto* parameters = static_cast<float*>(a.parameter.data);
   const auto* gradients = static_cast<const float*>(a.gradient.data);

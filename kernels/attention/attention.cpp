@@ -48,7 +48,7 @@ AttentionArgs arguments(tensor::Exec& exec, const AttentionShape& s, base::View 
   return a;
 }
 
-// On the CPU: plan::attention_forward_scratch_bytes, plan::attention_backward_scratch_bytes.
+// Scratch on the CPU: plan::attention_forward_scratch_bytes, plan::attention_backward_scratch_bytes.
 void reserve(tensor::Exec& exec, AttentionArgs& a, std::int64_t shared, std::int64_t thread) {
   a.slots = plan::attention_slots(a.batch * a.kv_heads, a.threads);
   a.shared_part = shared, a.scratch_part = thread;
@@ -58,7 +58,7 @@ void reserve(tensor::Exec& exec, AttentionArgs& a, std::int64_t shared, std::int
 
 }  // namespace
 
-// Pairs by order or by the tiles of lists, whatever documents hide of them.
+// Counts pairs by causality or by the parts of lists, whatever documents hide of them.
 KernelWork work_of(const AttentionArgs& a) {
   const auto t = static_cast<double>(a.sequence);
   const auto& list = a.by_queries;

@@ -1,5 +1,6 @@
 // Attention's backward pass on the CPU, f32 and bf16, tile by tile of keys. Threads that work on tiles of one head add
-// to the same gradients of queries: each waits for its turn, so that every sum has the order of the tiles.
+// to the same query gradients. Each thread waits for its position in the order of tiles, so the order of every sum is
+// fixed.
 #include "kernels/attention/attention_tile_cpu.h"
 #include "kernels/team_clock_cpu.h"
 
@@ -11,7 +12,7 @@ namespace {
 // What the threads share of one key-value head, for each of its query heads.
 struct SharedHead {
   float *dq, *delta;
-  std::int32_t *first, *end, *turn;  // of each tile of queries: tiles of keys that it may see, the one to add next
+  std::int32_t *first, *end, *turn;  // for each tile of queries: its tiles of keys [first, end), the next to add
 };
 SharedHead shared_head(const AttentionArgs& a, int64_t slot, int64_t g) {
   const int64_t rows = plan::attention_rows(a.sequence), group = a.heads / a.kv_heads;
@@ -41,7 +42,7 @@ struct HeadPlace {
   int64_t head(const AttentionArgs& a) const { return kv * (a.heads / a.kv_heads) + g; }
 };
 
-// The tile of keys that a tile of queries adds behind `j`, its place in `places`; `end` where none is left.
+// The tile of keys that is added to the tile of queries after tile `j`, or `end` if none is left.
 std::int32_t next_turn(const AttentionArgs& a, int64_t h, int64_t i, int64_t j, int64_t end) {
   if (a.by_queries.begin == nullptr) return static_cast<std::int32_t>(least(j + 1, end));
   const auto e = entries_of(a, a.by_queries, h, i);
@@ -65,7 +66,8 @@ template <class T> void store_queries(const AttentionArgs& a, const HeadPlace& a
   }
 }
 
-// Before all tiles of keys: delta = out . dout, where each tile of queries begins and ends.
+// Runs before all tiles of keys: computes delta = out . dout, and the first and last tile of keys for each tile of
+// queries.
 template <class T> void prepare_tile(const AttentionArgs& a, const HeadPlace& at, int64_t i) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d), i0 = i * tile, h = at.head(a);
   const auto s = shared_head(a, at.slot, at.g);
@@ -81,17 +83,19 @@ template <class T> void prepare_tile(const AttentionArgs& a, const HeadPlace& at
   }
   s.first[i] = static_cast<std::int32_t>(limits.first()), s.end[i] = static_cast<std::int32_t>(limits.end());
   s.turn[i] = next_turn(a, h, i, s.first[i] - 1, s.end[i]);
-  if (s.turn[i] >= s.end[i]) store_queries<T>(a, at, s, i);  // they see nothing
+  if (s.turn[i] >= s.end[i]) store_queries<T>(a, at, s, i);  // these queries see nothing
 }
 
-// Others add first. Whoever does is at work already, since tiles of keys are handed out in ascending order.
+// Waits until earlier tiles of keys have been added. The thread that adds them is already running, because tiles of
+// keys are assigned in ascending order.
 void wait_for_turn(const std::int32_t* turn, int64_t j) {
   for (int spins = 0; __atomic_load_n(turn, __ATOMIC_ACQUIRE) != j; ++spins)
     if (spins >= 256) sched_yield();
 }
 
-// Scores become probabilities (dropped and scaled) once they have their scale, and products of output gradients and
-// values gradients of scores, for the queries [q0, q1) and keys [k0, k1) of a tile; gradients lack the scale of scores.
+// For queries [q0, q1) and keys [k0, k1) of a tile. p: scores, scaled first if they still need it, become
+// probabilities, with dropout applied. ds: products of output gradients and values become gradients of scores, still
+// without the scale of scores.
 template <class T> void score_gradients(const BackwardBuffers& m, const Drop& drop, const Limits& limits, bool sees_all,
                                         float scale, const float* lse, const float* delta, int64_t i0, int64_t j0,
                                         int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
@@ -135,7 +139,7 @@ template <class T> void backward_step(const AttentionArgs& a, const HeadPlace& a
   const int64_t d = a.head_dim, dw = plan::attention_width(d), i0 = i * tile, j0 = j * tile, h = at.head(a);
   const auto limits = limits_of(a, at.b, i0);
   const bool sees_all = limits.sees_all(j0);
-  // Rows that products sum over, and, where they are paired, as words of the other kind, too.
+  // The rows that products sum over; with paired operands they are also packed as words of two rows.
   const float scale = static_cast<float>(a.scale);
   const int64_t row0 = at.b * a.sequence + i0, pitch = dw / steps_of_word<T>;
   float *queries_over = m.queries, *douts_over = m.douts;
@@ -154,14 +158,16 @@ template <class T> void backward_step(const AttentionArgs& a, const HeadPlace& a
   for (int q = 0; q < tile; ++q)
     lse[q] = q < limits.rows ? a.lse.row<float>(at.b * a.heads + h)[i0 + q] : __builtin_inff();
   const unsigned there = parts & limits.seen(j0);
-  // block(q0, q1, k0, k1): what is there, as few blocks as a row of parts has runs; all of it at once if it is whole.
+  // Calls block(q0, q1, k0, k1) for what exists of the tile: the whole tile at once, or one block for each run of parts
+  // in a row.
   const auto over_blocks = [&](const auto& block) {
     if (there == whole) return block(0, tile, 0, tile);
     for (int r = 0; r < parts_of_row; ++r)
       over_runs([&](int c) { return has_part(there, r, c); },
                 [&](int from, int to) { block(r * part, (r + 1) * part, from * part, to * part); });
   };
-  // Gradients of keys and values are sums over the queries of a block, those of a whole tile over all that see a key.
+  // The blocks for gradients of keys and values, which are sums over queries. If the list has the whole tile, a sum
+  // takes all query parts that see a key part; otherwise it goes block by block.
   const auto over_sums = [&](const auto& block) {
     if (parts != whole || there == whole) return over_blocks(block);
     for (int c = 0; c < parts_of_row; ++c)
@@ -237,13 +243,14 @@ void backward_tile(const AttentionArgs& a, HeadPlace at, const BackwardBuffers& 
     T *dk = a.dk.row<T>(row0 + r) + at.kv * d, *dv = a.dv.row<T>(row0 + r) + at.kv * d;
     fetch<T, true>(a.dk, row0 + r + ahead, at.kv * d, d);
     fetch<T, true>(a.dv, row0 + r + ahead, at.kv * d, d);
-    const float scale = paired<T> ? static_cast<float>(a.scale) : 1.0f;  // others were packed with it
+    const float scale = paired<T> ? static_cast<float>(a.scale) : 1.0f;  // otherwise queries were packed with the scale
     for (int64_t c = 0; c < d; ++c) store(&dk[c], m.dk[r * dw + c] * scale), store(&dv[c], m.dv[r * dw + c]);
   }
   clock.computed();
 }
 
-// Groups are (sequence, key-value head); as many as there are slots at a time, whose tiles all threads share.
+// A group is a pair (sequence, key-value head). As many groups as there are slots are computed at a time, and all
+// threads share their tiles.
 template <class T> void backward_pass(const AttentionArgs& a) {
   const int64_t tiles = tiles_of(a), groups = a.batch * a.kv_heads, group = a.heads / a.kv_heads;
   int64_t next = 0;

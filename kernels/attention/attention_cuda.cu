@@ -1,7 +1,7 @@
-// Attention on plain arithmetic units, for what tensor cores do not take (attention_mma_*_cuda.cu): in tiles of 32
-// queries and 32 keys (16 in f64) with an online softmax; backward recomputes the probabilities, once by keys for dk
-// and dv, once by queries for dq, so that nothing is added atomically. Products in f32 (f64 for f64), head sizes up to
-// 128. Of a tile of a list only such squares are looked at as have a part of it.
+// Attention without tensor cores, for what attention_mma_*_cuda.cu does not take. It uses tiles of 32 queries and
+// 32 keys (16 in f64) and an online softmax. Backward recomputes the probabilities twice: by keys for dk and dv, and by
+// queries for dq. So nothing is added atomically. Products are in f32 (f64 for f64); head sizes go up to 128. In a tile
+// of a list, squares without any listed part are skipped.
 #include "kernels/attention/attention_mma.h"
 #include "kernels/attention/attention_sees_device.h"
 #include "kernels/gpu_device.h"
@@ -12,10 +12,10 @@ namespace trainyard::kernels {
 namespace {
 
 constexpr int most_dim = plan::gpu_head_size_limit, pitch = most_dim + 1, tile_threads = 256;
-// By the type of the sums: what fits into 48 KiB of shared memory.
+// By the type of the sums: the tile that fits 48 KiB of shared memory.
 template <class F> constexpr int tile_of = sizeof(F) == 8 ? 16 : 32;
 template <class F> constexpr int lanes_of = tile_threads / tile_of<F>;  // threads that share a row of a tile
-template <class F> constexpr int columns_of = most_dim / lanes_of<F>;   // columns of a row that one of them keeps
+template <class F> constexpr int columns_of = most_dim / lanes_of<F>;   // columns of a row that each of them keeps
 
 template <class F> __device__ F minus_infinity() { return -INFINITY; }
 
@@ -27,7 +27,7 @@ __device__ Geometry geometry_of(const AttentionArgs& a, std::int64_t h) {
   return {b, h, h / (a.heads / a.kv_heads), b * a.sequence};
 }
 
-// Rows [first, first + tile) of one head into a tile; rows beyond the sequence are zero.
+// Loads rows [first, first + tile) of one head into a tile. Rows past the sequence's end are zero.
 template <class T, class F> __device__ void load_tile(const AttentionArgs& a, const Mat& x, std::int64_t row0,
                                                       std::int64_t first, std::int64_t column, F (*to)[pitch]) {
   constexpr int tile = tile_of<F>;
@@ -38,7 +38,7 @@ template <class T, class F> __device__ void load_tile(const AttentionArgs& a, co
   }
 }
 
-// to[i][j] = x_i . y_j, each thread the elements of one row in steps of `lanes`.
+// to[i][j] = x_i . y_j. Each thread computes elements of one row, in steps of `lanes`.
 template <class F> __device__ void products(const F (*x)[pitch], const F (*y)[pitch], int d, F (*to)[tile_of<F> + 1]) {
   constexpr int tile = tile_of<F>, lanes = lanes_of<F>;
   const int i = static_cast<int>(threadIdx.x) / lanes, j0 = static_cast<int>(threadIdx.x) % lanes;
@@ -49,7 +49,7 @@ template <class F> __device__ void products(const F (*x)[pitch], const F (*y)[pi
   }
 }
 
-// Query i of the sequence at row0, which sees nothing where it is behind the sequence.
+// Query i of the sequence at row0. A query past the sequence's end sees nothing.
 template <Sees S> struct Query;
 template <> struct Query<Sees::earlier> {
   const AttentionArgs& a;
@@ -69,7 +69,7 @@ template <> struct Query<Sees::any> {
   }
 };
 
-// The scale of pair (i, j): 1 without dropout, 0 where it is dropped.
+// The factor of pair (i, j): 1 without dropout, 0 where it is dropped.
 template <class F> __device__ F kept_scale(const AttentionArgs& a, const Geometry& g, std::int64_t i, std::int64_t j) {
   if (a.threshold == 0) return F(1);
   const auto key = a.seed + a.samples[g.b] * 0x9E3779B97F4A7C15ull;
@@ -88,7 +88,7 @@ __device__ std::int64_t first_tile(const AttentionArgs& a, std::int64_t row0, st
   return first / tile * tile;
 }
 
-// Is any part there of the square of queries [i0, i0 + tile) and keys [j0, j0 + tile) in a tile of a list?
+// Whether a tile of a list has any part of the square of queries [i0, i0 + tile) and keys [j0, j0 + tile).
 __device__ bool has_square(unsigned parts, std::int64_t i0, std::int64_t j0, int tile) {
   unsigned square = 0;
   for (int r = 0; r < tile / list_part; ++r)
@@ -96,14 +96,14 @@ __device__ bool has_square(unsigned parts, std::int64_t i0, std::int64_t j0, int
   return (parts & square << part_of(static_cast<int>(i0 % list_tile) / list_part,
                                     static_cast<int>(j0 % list_tile) / list_part)) != 0;
 }
-// May any of those queries see any of those keys, lists aside?
+// Whether any query of this square may see any of its keys, lists aside.
 __device__ bool in_reach(const AttentionArgs& a, std::int64_t row0, std::int64_t i0, std::int64_t j0, int tile) {
   const int i = static_cast<int>(i0);
   return i0 < a.sequence && keys_of(a, row0, i).lo < j0 + tile && keys_of(a, row0, i + tile - 1).hi > j0;
 }
 
-// visit(j0, parts) for the tiles of keys of which queries [i0, i0 + tile) see any, ascending; `parts` are those of the
-// tile of a list that it lies in.
+// Calls visit(j0, parts) for the tiles of keys that any query of [i0, i0 + tile) sees, in ascending order. `parts`
+// belong to the list's tile that contains the tile of keys.
 template <Sees S, class Visit>
 __device__ void over_keys(const AttentionArgs& a, const Geometry& g, std::int64_t i0, int tile, const Visit& visit) {
   if constexpr (S == Sees::earlier) {
@@ -117,7 +117,7 @@ __device__ void over_keys(const AttentionArgs& a, const Geometry& g, std::int64_
   }
 }
 
-// visit(i0, parts) for the tiles of queries that see any of keys [j0, j0 + tile), ascending.
+// Calls visit(i0, parts) for the tiles of queries that see any of keys [j0, j0 + tile), in ascending order.
 template <Sees S, class Visit>
 __device__ void over_queries(const AttentionArgs& a, const Geometry& g, std::int64_t j0, int tile, const Visit& visit) {
   if constexpr (S == Sees::earlier) {
@@ -152,7 +152,7 @@ template <class T, Sees S> __global__ void __launch_bounds__(tile_threads) atten
     products(q, kv, d, s);
     __syncthreads();
     load_tile<T>(a, a.v, g.row0, j0, g.kv * d, kv);
-    // The lanes of a row agree on its maximum and sum.
+    // The lanes of a row compute its maximum and sum together.
     F best = top;
     for (int j = lane; j < tile; j += lanes) {
       if (query.sees(j0 + j, parts)) {
@@ -166,7 +166,7 @@ template <class T, Sees S> __global__ void __launch_bounds__(tile_threads) atten
       const F other = __shfl_xor_sync(0xffffffffu, best, step);
       best = other > best ? other : best;
     }
-    const F base = best == minus_infinity<F>() ? F(0) : best;  // a query that sees nothing yet
+    const F base = best == minus_infinity<F>() ? F(0) : best;  // 0 for a query that has seen nothing yet
     const F shrink = exp_of(top - base);
     F part = 0;
     for (int j = lane; j < tile; j += lanes) {
@@ -208,8 +208,8 @@ template <class T> __global__ void delta_kernel(AttentionArgs a) {
   }
 }
 
-// Probabilities p (dropped and scaled, in s) and the gradient ds of the scores (in dp, which holds dout . v on entry)
-// of one tile.
+// For one tile: s gets the probabilities p, with dropout applied. dp holds dout . v on entry and gets the gradient ds
+// of the scores.
 template <Sees S, class F> __device__ void tile_gradients(const AttentionArgs& a, const Geometry& g, std::int64_t i0,
                                                           std::int64_t j0, unsigned parts, F (*s)[tile_of<F> + 1],
                                                           F (*dp)[tile_of<F> + 1]) {
@@ -231,7 +231,7 @@ template <Sees S, class F> __device__ void tile_gradients(const AttentionArgs& a
   }
 }
 
-// Grid: tiles of keys, key-value heads, sequences. Adds up the queries in ascending head, then ascending tile.
+// Grid: tiles of keys, key-value heads, sequences. Adds up the queries in ascending head, then in ascending tile.
 template <class T, Sees S> __global__ void __launch_bounds__(tile_threads) attention_keys_kernel(AttentionArgs a) {
   using F = compute_t<T>;
   constexpr int tile = tile_of<F>, lanes = lanes_of<F>, most_columns = columns_of<F>;
@@ -337,7 +337,7 @@ template <Sees S> const char* backward_plain(const AttentionArgs& a, void* strea
 }  // namespace
 
 const char* gpu::attention_forward(const AttentionArgs& a, void* stream) {
-#ifdef TRAINYARD_HOPPER  // the module has that source
+#ifdef TRAINYARD_HOPPER  // defined if the module contains the source of the Hopper kernels
   const char* failure = nullptr;
   if (attention_forward_hopper(a, stream, failure)) return failure;
 #endif

@@ -1,4 +1,4 @@
-// Attention in f64, for gradient checks: pair by pair, as the definition says.
+// Attention in f64, for gradient checks: pair by pair, directly from the definition.
 #include "kernels/attention/attention_tile_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
@@ -18,7 +18,7 @@ double exact_mask(const AttentionArgs& a, const Drop& drop, int64_t i, int64_t j
   return drop_words(drop, i, j).w[j % 4] >= a.threshold ? keep : 0.0;
 }
 
-// visit(j) for every key that query i sees, ascending.
+// Calls visit(j) for every key that query i sees, in ascending order.
 template <class Visit> void seen_keys(const AttentionArgs& a, const ExactHead& head, int64_t i, const Visit& visit) {
   const auto limits = limits_of(a, head.b, i / tile * tile);
   const int64_t q = i % tile;

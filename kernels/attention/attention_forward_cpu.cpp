@@ -1,13 +1,14 @@
-// Attention's forward pass on the CPU, f32 and bf16, tile by tile. Scores of a tile lie with queries side by side, so
-// that maxima and sums of all of them are kept in lanes, and probabilities are where the product with the values reads
-// them.
+// Attention's forward pass on the CPU, f32 and bf16, tile by tile. The scores of a tile are stored with queries side by
+// side. So maxima and sums of all queries stay in vector lanes, and probabilities are where the product with the values
+// reads them.
 #include "kernels/attention/attention_tile_cpu.h"
 #include "kernels/team_clock_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
-// Keys and values of a key-value head, in f32 or as words of pairs, packed for all tiles of queries that look at them.
+// Keys and values of a key-value head, in f32 or as words of pairs, packed once for all tiles of queries that read
+// them.
 struct PackedHead {
   float *keys, *values;
 };
@@ -34,7 +35,7 @@ ForwardBuffers forward_buffers(const AttentionArgs& a, char* scratch) {
   return m;
 }
 
-// What queries [q0, q1) of the tile do not see of keys [k0, k1), in the tile that begins with key j0.
+// Hides keys [k0, k1) from queries [q0, q1) where a query does not see a key; the tile of keys begins with key j0.
 void hide(const ForwardBuffers& m, int64_t j0, int64_t k0, int64_t k1, int64_t q0, int64_t q1) {
   for (int64_t q = q0; q < q1; q += lanes) {
     IntVec lo, hi;
@@ -46,7 +47,8 @@ void hide(const ForwardBuffers& m, int64_t j0, int64_t k0, int64_t k1, int64_t q
   }
 }
 
-// The probabilities of kept pairs are scaled, others zero; sums have them all (Srivastava et al. 2014).
+// Scales the probabilities of kept pairs, and sets the others to zero; the softmax sums contain all pairs (Srivastava
+// et al. 2014).
 void drop_scores(const Drop& d, const ForwardBuffers& m, int64_t i0, int64_t j0, int64_t k0, int64_t k1, int64_t q0,
                  int64_t q1) {
   for (int64_t k = k0; k < k1; k += 4)
@@ -57,8 +59,8 @@ void drop_scores(const Drop& d, const ForwardBuffers& m, int64_t i0, int64_t j0,
     }
 }
 
-// part_of<count>(q) for each `count` registers of the queries [q0, q1), a multiple of parts, from query q: several at a
-// time, since what is kept of a query waits for the key before.
+// Calls part_of<count>(q) for groups of `count` registers of the queries [q0, q1), which are a multiple of parts.
+// Several registers at a time hide latency, because each query's value depends on the key before.
 template <class Part>
 inline __attribute__((always_inline)) void over_registers(int64_t q0, int64_t q1, const Part& part_of) {
   constexpr int together = 4;
@@ -67,7 +69,7 @@ inline __attribute__((always_inline)) void over_registers(int64_t q0, int64_t q1
   for (; q < q1; q += lanes) part_of.template operator()<1>(q);
 }
 
-// The greatest score among keys [k0, k1) and what was greatest before.
+// Raises `best` to the greatest score among keys [k0, k1).
 void raise_tops(const ForwardBuffers& m, int64_t k0, int64_t k1, int64_t q0, int64_t q1, float* best) {
   over_registers(
       q0, q1, [&]<int count>(int64_t q) __attribute__((always_inline)) {
@@ -82,9 +84,9 @@ void raise_tops(const ForwardBuffers& m, int64_t k0, int64_t k1, int64_t q0, int
       });
 }
 
-// Scores of keys [k0, k1), less the base of their query, become exponentials of so many scales; adds them to the sums.
-// T: of operands. Words: they become words of two keys each, as round_rows makes them. beside(k): what else is done for
-// each key.
+// Turns the scores of keys [k0, k1) into exponentials of (score - base of the query), times `scale` for paired
+// operands, and adds them to the sums. T is the operands' type. words: the exponentials become words of two keys each,
+// as from round_rows. beside(k) is called once for each key, for other work.
 template <class T, bool words, class Beside> void exponentials(const ForwardBuffers& m, float scale, int64_t k0,
                                                                int64_t k1, int64_t q0, int64_t q1, const float* base,
                                                                float* sums, const Beside& beside) {
@@ -125,11 +127,11 @@ struct Place {
   int64_t b, h, i;
 };
 
-// What scores have to be multiplied with: queries of paired operands were not.
+// The factor that scores still need: queries of paired operands are packed without it.
 template <class T> float scale_of(const AttentionArgs& a) { return paired<T> ? static_cast<float>(a.scale) : 1.0f; }
 
-// One step of the online softmax: the tile of keys at j0 for the parts of the tile of queries that see it.
-// Probabilities of paired operands become words.
+// One step of the online softmax: the tile of keys at j0, for the parts of the tile of queries that see it. With paired
+// operands, probabilities become words.
 template <class T, class Beside> void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers& m,
                                                    const Drop& drop, unsigned parts, bool sees_all, int64_t j0,
                                                    const Rows& keys, const Beside& beside) {
@@ -146,7 +148,7 @@ template <class T, class Beside> void softmax_step(const AttentionArgs& a, const
     over([&](int64_t k0, int64_t k1) { raise_tops(m, k0, k1, q0, q1, best); });
 #pragma omp simd
     for (int64_t q = q0; q < q1; ++q) {
-      base[q] = best[q] == -__builtin_inff() ? 0.0f : best[q];  // a query that has seen nothing yet
+      base[q] = best[q] == -__builtin_inff() ? 0.0f : best[q];  // 0 for a query that has seen nothing yet
       m.shrink[q] = exp_of((m.top[q] - base[q]) * scale);
       m.top[q] = best[q];
     }
@@ -178,7 +180,7 @@ template <class T, class Beside> void softmax_step(const AttentionArgs& a, const
   }
 }
 
-// Adds probabilities times values.
+// Adds probabilities times values to `mixed`.
 template <class T> void mix(const ForwardBuffers& m, unsigned parts, int64_t dw, const Rows& values) {
   const auto add = [&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
     const int64_t word0 = k0 / steps_of_word<T>;
@@ -232,8 +234,8 @@ template <class T> void forward_tile(const AttentionArgs& a, const Place& at, co
   clock.computed();
 }
 
-// Where lists make some tiles of queries dearer than others they are taken in four classes, the dearest first, so that
-// threads end together.
+// The class of a tile of queries by its cost. With lists, some tiles cost more than others. Threads take the dearest
+// class first, so that they end together.
 constexpr int classes = 4;
 int class_of(const AttentionArgs& a, int64_t h, int64_t i, int64_t mean) {
   const auto e = entries_of(a, a.by_queries, h, i);
@@ -241,11 +243,13 @@ int class_of(const AttentionArgs& a, int64_t h, int64_t i, int64_t mean) {
   return n > 4 * mean ? 0 : n > 2 * mean ? 1 : n > mean ? 2 : 3;
 }
 
-// Where fewer tiles of queries than these read a tile of keys on average, and it need not be widened, it is not packed:
-// it is read where it lies, and all heads of a tile of queries come one after another, since their rows are neighbours.
+// If on average at most this many tiles of queries read a tile of keys, and keys need no widening, keys and values are
+// not packed. They are read in place. Then all heads of a tile of queries are computed one after another, because their
+// rows are neighbours in memory.
 constexpr int64_t few_readers = 12;
 
-// Groups are (sequence, key-value head); as many as there are slots at a time, whose tiles all threads share.
+// A group is a pair (sequence, key-value head). As many groups as there are slots are computed at a time, and all
+// threads share their tiles.
 template <class T> void forward_pass(const AttentionArgs& a) {
   const int64_t tiles = tiles_of(a), groups = a.batch * a.kv_heads, group = a.heads / a.kv_heads, d = a.head_dim,
                 dw = plan::attention_width(d);
@@ -296,7 +300,7 @@ template <class T> void forward_pass(const AttentionArgs& a) {
       for (int64_t u = 0; u < (listed ? classes : 1) * units; ++u) {
         const int64_t n = u % units, slot = n % heads / group, g = g0 + slot, b = g / a.kv_heads,
                       h = g % a.kv_heads * group + n % heads % group;
-        // Without lists the last tiles have most to do if causal.
+        // Without lists, the last tiles cost most in a causal model.
         const int64_t i = listed ? n / heads : tiles - 1 - n / heads;
         if (listed && class_of(a, h, i, mean) != u / units) continue;
         forward_tile<T>(a, {b, h, i}, packed_head(a, slot), m, clock);

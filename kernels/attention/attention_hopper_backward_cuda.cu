@@ -1,18 +1,18 @@
-// Attention's backward pass on Hopper, by queries for dq and then by keys for dk and dv. Both compute the weights
-// again, so nothing is added atomically, and bits depend on the inputs alone. A group makes the weights of its rows and
-// their slopes in registers, and those are the a of the products that it sums up. While it works on the weights of a
-// tile, products of this tile and of the one before run.
+// Attention's backward pass on Hopper, first by queries for dq and then by keys for dk and dv. Both passes recompute
+// the weights, so nothing is added atomically, and the bits depend on the inputs alone. A group keeps the weights of
+// its rows and their slopes in registers. They are the operands `a` of the products that it sums up. While it computes
+// the weights of a tile, products of this tile and of the previous one run.
 #include "kernels/attention/attention_hopper_backward_device.h"
 
 namespace trainyard::kernels {
 namespace {
 
-// Narrowed into the first half of x.
+// Narrows x to bf16 into its own first half.
 template <int N> __device__ __forceinline__ void narrow_in_place(float (&x)[N]) {
 #pragma unroll
   for (int i = 0; i < N / 2; ++i) x[i] = __uint_as_float(pack_bf16(x[2 * i], x[2 * i + 1]));
 }
-// o[64, D] += p[64, N] v[N, D], p narrowed in place.
+// o[64, D] += p[64, N] v[N, D], where p was narrowed in place.
 template <int D, int N>
 __device__ __forceinline__ void mix_in_place(float (&o)[D / 2], const float (&p)[N / 2], std::uint64_t v) {
 #pragma unroll
@@ -20,7 +20,7 @@ __device__ __forceinline__ void mix_in_place(float (&o)[D / 2], const float (&p)
   commit_products();
 }
 
-// The group's rows of a gradient.
+// Stores the group's rows of a gradient.
 template <class C> __device__ __forceinline__ void put_tile(const BackwardArgs& a, const BackwardJob& job,
                                                             const HopperPlace& place, const Mat& x, int head,
                                                             const float (&sums)[C::D / 2], float factor) {
@@ -32,12 +32,12 @@ template <class C> __device__ __forceinline__ void put_tile(const BackwardArgs& 
   }
 }
 
-// Of two neighbouring queries, in one load.
+// The values of two neighbouring queries, in one load.
 template <class T> struct alignas(8) Two { T of[2]; };
 template <class T> __device__ __forceinline__ Two<T> two_at(const T* p) { return *reinterpret_cast<const Two<T>*>(p); }
 
 // ---- By keys -------------------------------------------------------------------------------------------------------
-// Hides keys j and j + 8 from queries whose document begins behind them. start: of the tile's queries.
+// Hides keys j and j + 8 from queries whose document begins behind them. start: the starts of the tile's queries.
 template <int N> __device__ __forceinline__ void hide_documents(float (&s)[N], const int* start, int j, int t) {
 #pragma unroll
   for (int n = 0; n < N / 4; ++n) {
@@ -47,8 +47,9 @@ template <int N> __device__ __forceinline__ void hide_documents(float (&s)[N], c
       if (j + i / 2 * 8 < first.of[i % 2]) s[4 * n + i] = -INFINITY;
   }
 }
-// Products of keys (rows) and queries (columns) become weights. lse: of the columns. reach: the key of s[0] less the
-// query; a query sees no later key. Queries behind the sequence, all zeros, weigh something and add nothing.
+// Products of keys (rows) and queries (columns) become weights. lse belongs to the columns. reach: the key of s[0]
+// minus the query; a query sees no later key. Queries past the sequence's end are all zeros: they have weights, but add
+// nothing.
 template <bool Masked, int N>
 __device__ __forceinline__ void weigh_keys(float (&s)[N], const float* lse, float scale, int reach, int t) {
 #pragma unroll
@@ -73,7 +74,7 @@ __device__ __forceinline__ void slope_keys(float (&dp)[N], const float (&weights
   }
 }
 
-// A tile of keys. Weights and slopes are narrowed into the same registers: each when products have read the other.
+// A tile of keys. Weights and slopes are narrowed into the same registers, each after products have read the other.
 template <class C> __device__ __forceinline__ void work_on(const BackwardArgs& a, const BackwardShared<C>& m,
                                                            const BackwardJob& job, const HopperPlace& place,
                                                            std::uint32_t parity, Slot<C::stages>& slot) {
@@ -113,7 +114,7 @@ template <class C> __device__ __forceinline__ void work_on(const BackwardArgs& a
     weigh_keys<true>(s, m.lse(slot.index), scale, job.row + place.row() - from * N - 2 * t, t);
     narrow<N>(narrowed, s);
     pin(s);
-    await(m.second_full(slot.index), slot.parity);  // passed at once; holds the wait back
+    await(m.second_full(slot.index), slot.parity);  // ends at once; keeps ptxas from moving the wait forward
     wait_products<0>();
     pin(dp), pin(s), pin(narrowed);
     fence_products();
@@ -128,7 +129,7 @@ template <class C> __device__ __forceinline__ void work_on(const BackwardArgs& a
       fence_products();
       score<D, N>(s, k, C::rows, rows_descriptor(m.first(next.index)));
       await(m.second_full(next.index), next.parity);
-      wait_products<1>();  // dv's, of the tile before
+      wait_products<1>();  // for dv's product, of the previous tile
       pin(narrowed), pin(dp);
       narrow<N>(narrowed, dp);
       pin(narrowed);
@@ -143,14 +144,14 @@ template <class C> __device__ __forceinline__ void work_on(const BackwardArgs& a
       if (m.start(next.index)[N - 1] > own) hide_documents(s, m.start(next.index), job.row + place.row(), t);
       weigh_keys<false>(s, m.lse(next.index), scale, 0, t);
       pin(s);
-      await(m.second_full(next.index), next.parity);  // passed at once; holds the wait back
-      wait_products<1>();                             // dk's
+      await(m.second_full(next.index), next.parity);  // ends at once; keeps ptxas from moving the wait forward
+      wait_products<1>();                             // for dk's product
       pin(narrowed), pin(s);
       release(m.empty(slot.index), place);
       slot = next;
       narrow<N>(narrowed, s);
       pin(narrowed);
-      await(m.second_full(slot.index), slot.parity);  // the same again
+      await(m.second_full(slot.index), slot.parity);  // as above
       wait_products<0>();
       pin(dp), pin(s);
       fence_products();
@@ -158,7 +159,7 @@ template <class C> __device__ __forceinline__ void work_on(const BackwardArgs& a
       slope_keys(dp, s, m.delta(slot.index), t);
     }
     pin(dp);
-    await(m.second_full(slot.index), slot.parity);  // the same again
+    await(m.second_full(slot.index), slot.parity);  // as above
     wait_products<0>();
     pin(narrowed), pin(dp);
     narrow<N>(narrowed, dp);
@@ -176,7 +177,7 @@ template <class C> __device__ __forceinline__ void work_on(const BackwardArgs& a
 }
 
 // ---- By queries ----------------------------------------------------------------------------------------------------
-// base: of rows i and i + 8.
+// base: for rows i and i + 8.
 template <int N> __device__ __forceinline__ void weigh_queries(float (&s)[N], const float (&base)[2], float scale) {
 #pragma unroll
   for (int i = 0; i < N; ++i) s[i] = exp2_of(fmaf(s[i], scale, base[i / 2 % 2]));
@@ -196,13 +197,13 @@ template <class C> struct QueriesTile {
   float scale, base[2], delta[2];
   int far;  // the first key of the document of the group's last query
 
-  // Hides the keys of tile j before the rows' documents.
+  // Hides the keys of tile j that lie before the rows' documents.
   __device__ __forceinline__ void hide(float (&s)[C::others / 2], int j) const {
     if (j * C::others < far) hide_before(s, a, job.b, job.row + place.row(), j * C::others + 2 * (place.lane % 4));
   }
 };
 
-// Sums up dq over tiles of keys j (at `slot`; dp: its slopes), j - 1 .. job.from.
+// Sums up dq over tiles of keys j, j - 1 .. job.from. Tile j is at `slot`, and dp has its slopes.
 template <class C> __device__ __forceinline__ void sum_up(const QueriesTile<C>& of, int j, Slot<C::stages>& slot,
                                                           float (&s)[C::others / 2], float (&dp)[C::others / 2],
                                                           float (&dq)[C::D / 2]) {
@@ -227,7 +228,7 @@ template <class C> __device__ __forceinline__ void sum_up(const QueriesTile<C>& 
     of.hide(s, j - 1);
     weigh_queries(s, of.base, of.scale);
     pin(s);
-    await(m.second_full(next.index), next.parity);  // passed at once; holds the wait back
+    await(m.second_full(next.index), next.parity);  // ends at once; keeps ptxas from moving the wait forward
     wait_products<0>();
     pin(dp), pin(s), pin(slopes);
     release(m.empty(slot.index), of.place);
@@ -241,7 +242,7 @@ template <class C> __device__ __forceinline__ void sum_up(const QueriesTile<C>& 
   wait_products<0>();
   pin(dq), pin(slopes);
 }
-// The same with fewer registers; less time is left for the products that read slopes.
+// The same with fewer registers; less work overlaps with the products that read slopes.
 template <class C> __device__ __forceinline__ void sum_up_tight(const QueriesTile<C>& of, int j, Slot<C::stages>& slot,
                                                                 float (&s)[C::others / 2], float (&dp)[C::others / 2],
                                                                 float (&dq)[C::D / 2]) {
@@ -260,7 +261,7 @@ template <class C> __device__ __forceinline__ void sum_up_tight(const QueriesTil
     fence_products();
     score<D, N>(s, of.q, C::rows, rows_descriptor(m.first(next.index)));
     await(m.second_full(next.index), next.parity);
-    wait_products<1>();  // dq's: dp is free
+    wait_products<1>();  // for dq's product: dp is free
     pin(dp);
     release(m.empty(slot.index), of.place);
     fence_products();
@@ -271,7 +272,7 @@ template <class C> __device__ __forceinline__ void sum_up_tight(const QueriesTil
     of.hide(s, j - 1);
     weigh_queries(s, of.base, of.scale);
     pin(s);
-    await(m.second_full(slot.index), slot.parity);  // passed at once; holds the wait back
+    await(m.second_full(slot.index), slot.parity);  // ends at once; keeps ptxas from moving the wait forward
     wait_products<0>();
     pin(dp), pin(s);
     slope_queries(dp, s, of.delta);
@@ -322,7 +323,7 @@ requires(!C::by_keys) __device__ __forceinline__
   pin(dp);
   fence_products();
   score<D, N>(dp, of.dout, C::rows, rows_descriptor(m.second(slot.index)));
-  await(m.second_full(slot.index), slot.parity);  // passed at once; holds the sums back
+  await(m.second_full(slot.index), slot.parity);  // ends at once; keeps the sums behind it
   rows.finish(a, place, of.base, of.delta);
   wait_products<1>();
   pin(s);
@@ -330,7 +331,7 @@ requires(!C::by_keys) __device__ __forceinline__
   of.hide(s, j);
   weigh_queries(s, of.base, of.scale);
   pin(s);
-  await(m.second_full(slot.index), slot.parity);  // passed at once; holds the wait back
+  await(m.second_full(slot.index), slot.parity);  // ends at once; keeps ptxas from moving the wait forward
   wait_products<0>();
   pin(dp), pin(s);
   slope_queries(dp, s, of.delta);
@@ -357,7 +358,7 @@ template <class C> __device__ __forceinline__ void multiply_jobs(const BackwardA
   }
 }
 
-// Grid: blocks that stay, at most one for each multiprocessor.
+// Grid: persistent blocks, at most one for each multiprocessor.
 template <class C> __global__ void __launch_bounds__(C::threads, 1)
     attention_hopper_backward_kernel(const __grid_constant__ BackwardMaps maps,
                                      const __grid_constant__ BackwardArgs a) {

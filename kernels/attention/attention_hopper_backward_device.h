@@ -1,4 +1,4 @@
-// Attention's backward pass on Hopper, what its threads share: how shared memory is divided, which rows a block works
+// Attention's backward pass on Hopper, shared by its threads: the layout of shared memory, the rows that a block works
 // on, and the warp that copies. For attention_hopper_backward_cuda.cu.
 #pragma once
 
@@ -7,16 +7,16 @@
 namespace trainyard::kernels {
 namespace {
 
-// A block holds rows of its own, 64 for each group that multiplies, and runs over tiles of `others` rows, of which
+// A block holds its own rows, 64 for each group that computes products. It runs over tiles of `others` rows, of which
 // `stages` are in shared memory. The pass by keys holds keys and runs over queries; the pass by queries is its mirror.
 template <int Head, bool Of_keys> struct HopperPass {
   static_assert(Head == 64 || Head == 128);
   static constexpr int D = Head;
   static constexpr bool by_keys = Of_keys;
-  static constexpr bool tight = D == 128 && !by_keys;  // slopes are narrowed in place: there are no registers to spare
+  static constexpr bool tight = D == 128 && !by_keys;  // slopes are narrowed in place, because no registers are left
   static constexpr int groups = tight ? 3 : 2, rows = 64 * groups;
   static constexpr int others = D == 64 && !by_keys ? 128 : 64, stages = D == 64 && by_keys ? 6 : 4;
-  static constexpr int threads = 128 * (groups + 1), warps = 4 * groups;  // warps: that multiply
+  static constexpr int threads = 128 * (groups + 1), warps = 4 * groups;  // warps: those that compute products
   static constexpr int copying_registers = groups == 3 ? 32 : 24, multiplying_registers = groups == 3 ? 160 : 240;
   static constexpr int own_bytes = rows * D * 2, other_bytes = others * D * 2, query_bytes = by_keys ? others * 12 : 0;
   static constexpr int queries_at = 2 * own_bytes + 2 * stages * other_bytes;
@@ -26,25 +26,26 @@ template <int Head, bool Of_keys> struct HopperPass {
 template <int D> using ByKeys = HopperPass<D, true>;
 template <int D> using ByQueries = HopperPass<D, false>;
 
-// Own: rows that a block holds, keys and values, or queries and gradients of outputs. Other: what it runs over. First:
-// of queries or keys; second: of gradients of outputs or values.
+// own: the rows that a block holds, either keys and values, or queries and output gradients. other: the rows that it
+// runs over. first: queries or keys. second: output gradients or values.
 struct BackwardMaps {
   TensorMap own_first, own_second, other_first, other_second;
 };
 
 struct BackwardArgs {
   int batch, sequence, heads, kv_heads;
-  int row_tiles, heads_at_once;  // row_tiles: of own rows, of one head
+  int row_tiles, heads_at_once;  // row_tiles: tiles of own rows in one head
   float scale;
   const std::int32_t* document_start;
   Mat out, lse, dout, dq, dk, dv;
-  float* delta;  // [batch * heads, sequence]: sums of out * dout, by the pass of queries for the pass of keys
-  int* taken;    // of the pass, 0: how many jobs beyond the first of each block have been taken
+  float* delta;  // [batch * heads, sequence]: sums of out * dout; the pass by queries writes them, the pass by keys
+                 // reads them
+  int* taken;    // starts at 0: how many jobs of the pass the blocks have taken, beyond the first job of each block
 };
 
 // ---- Jobs: a head's tile of own rows -------------------------------------------------------------------------------
-// Keys from `row` on of key-value head kv, and tiles [from, to) of the queries of each of its heads; or queries from
-// `row` on of head h, and tiles [from, to) of keys.
+// By keys: the keys from `row` on of key-value head kv, and tiles [from, to) of the queries of each of its heads. By
+// queries: the queries from `row` on of head h, and tiles [from, to) of keys.
 struct BackwardJob {
   int b, h, kv, row, from, to;
 };
@@ -53,8 +54,8 @@ template <class C> TRAINYARD_ANYWHERE int heads_of(const BackwardArgs& a) {
 }
 template <class C> TRAINYARD_ANYWHERE int jobs_of(const BackwardArgs& a) { return a.row_tiles * heads_of<C>(a); }
 
-// Some heads at a time, of which the L2 cache holds together what they run over; of those the longest rows first.
-// Documents aside.
+// Takes as many heads at a time as run over rows that fit the L2 cache together. Within these heads the longest rows
+// come first. Ignores documents.
 template <class C> __device__ __forceinline__ BackwardJob job_of(const BackwardArgs& a, int number) {
   const int section = number / (a.heads_at_once * a.row_tiles), first = section * a.heads_at_once;
   const int left = heads_of<C>(a) - first, here = left < a.heads_at_once ? left : a.heads_at_once;
@@ -68,8 +69,8 @@ template <class C> __device__ __forceinline__ BackwardJob job_of(const BackwardA
   return {head / a.heads, h, h / (a.heads / a.kv_heads), row, 0, (end - 1) / C::others + 1};
 }
 
-// The end of the job's tiles that documents leave: of queries to or, in the pass by queries, of keys from. Documents
-// begin in ascending order.
+// The bound that documents set to the job's tiles: the end of the tiles of queries, or, by queries, the begin of the
+// tiles of keys. Documents begin in ascending order.
 template <class C> __device__ __forceinline__ int limit_of(const BackwardArgs& a, const BackwardJob& job) {
   if (!C::by_keys) return document_of(a, job.b, job.row) / C::others;
   const auto beyond = [&](int n) { return document_of(a, job.b, n * C::others) >= job.row + C::rows; };
@@ -81,8 +82,8 @@ template <class C> __device__ __forceinline__ void limit(BackwardJob& job, int l
 }
 
 // ---- Shared memory -------------------------------------------------------------------------------------------------
-// own first | own second [rows][D] | other first [stages][others][D] | other second | of queries lse, delta and
-// document start [stages][3][others] | barriers | the job that the own rows are of, or -1 at the end, and its limit
+// own first | own second [rows][D] | other first [stages][others][D] | other second | lse, delta and document start of
+// queries [stages][3][others] | barriers | the job of the own rows, or -1 at the end | its limit
 template <class C> struct BackwardShared : SharedTiles {
   using SharedTiles::SharedTiles;
   __device__ __forceinline__ std::uint32_t own_first() const { return at; }
@@ -113,7 +114,8 @@ template <class C> struct BackwardShared : SharedTiles {
   __device__ __forceinline__ volatile int* job() const { return reinterpret_cast<volatile int*>(base + C::job_at); }
   __device__ __forceinline__ volatile int* limit() const { return job() + 1; }
 
-  // By one thread. Full barriers wait for who copies, empty ones for every warp that multiplies.
+  // Called by one thread. Full barriers wait for the copying warp, empty barriers for every warp that computes
+  // products.
   __device__ void set_barriers() const {
     set_barrier(own_first_full(), 1), set_barrier(own_second_full(), 1), set_barrier(own_empty(), C::warps);
     set_barrier(job_full(), 1);
@@ -125,12 +127,12 @@ template <class C> struct BackwardShared : SharedTiles {
   }
 };
 
-// ---- Who copies: a warp --------------------------------------------------------------------------------------------
-// What a tile of queries from i0 on has for each; behind the sequence lse and delta are 0.
+// ---- The warp that copies ------------------------------------------------------------------------------------------
+// Copies the numbers of each query of the tile from i0 on. Past the sequence's end lse and delta are 0.
 template <class C> __device__ __forceinline__ void copy_queries(const BackwardArgs& a, const BackwardShared<C>& m,
                                                                 int slot, int b, int h, int i0, int lane) {
   const std::int64_t head = static_cast<std::int64_t>(b) * a.heads + h;
-#pragma unroll 1  // at once they would not fit the registers of who copies
+#pragma unroll 1  // unrolled it would not fit the registers of the copying warp
   for (int n = lane; n < C::others; n += 32) {
     const bool there = i0 + n < a.sequence;
     const int i = there ? i0 + n : a.sequence - 1;
@@ -142,7 +144,7 @@ template <class C> __device__ __forceinline__ void copy_queries(const BackwardAr
   arrive_copied(m.queries_full(slot));
 }
 
-// Blocks take job after job. The first tile to run over may come before the own rows of the job before have left.
+// Blocks take job after job. The first tile to run over may be copied before the previous job's own rows are released.
 template <class C>
 __device__ void copy_jobs(const BackwardMaps& maps, const BackwardArgs& a, const BackwardShared<C>& m, int lane) {
   const bool copies = lane == 0;
@@ -162,7 +164,7 @@ __device__ void copy_jobs(const BackwardMaps& maps, const BackwardArgs& a, const
       for (int n = job.from; n < job.to; ++n) {
         const int row = (C::by_keys ? n : job.from + job.to - 1 - n) * C::others;
         await(m.empty(slot.index), slot.parity ^ 1);
-        __syncwarp();  // no lane lags by a turn of the ring, whose phase it would then wait for in vain
+        __syncwarp();  // no lane may lag by a whole round of the ring: it would wait for a phase that is already gone
         if (copies)
           copy_tile<C::D>(&maps.other_first, m.first(slot.index), m.first_full(slot.index), C::others, head, row,
                           job.b);
@@ -192,8 +194,8 @@ __device__ void copy_jobs(const BackwardMaps& maps, const BackwardArgs& a, const
   arrive(m.job_full());
 }
 
-// ---- What a query's row adds up to ---------------------------------------------------------------------------------
-// Sum of out * dout of a row by four lanes; t: lane % 4.
+// ---- A query's sum of out * dout -----------------------------------------------------------------------------------
+// Sum of out * dout of a row, by four lanes. t: lane % 4.
 template <int D> struct RowSum {
   uint4 out[D / 32], dout[D / 32];
   __device__ __forceinline__ void take(const BackwardArgs& a, std::int64_t row, int column, int t) {
@@ -217,7 +219,7 @@ template <int D> struct RowSum {
   }
 };
 
-// Of a thread's two queries; queries behind the sequence weigh nothing.
+// The numbers of a thread's two queries. Queries past the sequence's end have weight 0.
 template <int D> struct PerQuery {
   std::int64_t at[2];
   bool there[2];

@@ -1,5 +1,5 @@
-// Attention on Hopper, what its forward and backward passes share: tiles in a ring of shared memory, products of a
-// group of 64 rows, what queries do not see, and rows of results. For attention_hopper_*_cuda.cu.
+// Attention on Hopper, shared by its forward and backward passes: tiles in a ring of shared memory, products of a group
+// of 64 rows, masking, and rows of results. For attention_hopper_*_cuda.cu.
 #pragma once
 
 #include "kernels/attention/attention_mma.h"
@@ -9,29 +9,29 @@
 namespace trainyard::kernels {
 namespace {
 
-// Asked for (until the kernels have passed the suite on a device), and what they have: queries that see earlier keys of
-// their document, and no dropout. Jobs are counted in int.
+// Whether to use the kernels for Hopper. They must be switched on, until they have passed the test suite on a device.
+// They need queries that see earlier keys of their document, and no dropout. Jobs are counted in int.
 inline bool hopper_fits(const AttentionArgs& a) {
   constexpr std::int64_t most_tiles = 1 << 29;
   return a.hopper && is_hopper() && gpu::attention_mma_fits(a) && sees_of(a) == Sees::earlier && a.threshold == 0 &&
          a.scratch != nullptr && a.batch * a.heads * (a.sequence / 64 + 1) <= most_tiles;
 }
-// How many of `heads` heads at a time the L2 cache surely holds, of so many bytes each.
+// How many of `heads` heads, of `bytes` bytes each, certainly fit the L2 cache together.
 inline int heads_at_once(std::int64_t bytes, std::int64_t heads) {
   const auto fit = bytes == 0 ? heads : cache_bytes / bytes;
   return static_cast<int>(fit < 1 ? 1 : fit < heads ? fit : heads);
 }
-// One thread for each counter of jobs that blocks have taken.
+// Clears the counters of jobs that blocks have taken, one thread for each counter.
 __global__ void attention_none_taken_kernel(int* taken) { taken[threadIdx.x] = 0; }
 
-// Where the document of query i begins; of a query behind the sequence, as of its last one. It never falls within a
-// sequence.
+// The first key of query i's document; a query past the sequence's end counts as its last query. It never decreases
+// within a sequence.
 template <class Args> __device__ __forceinline__ int document_of(const Args& a, int b, int i) {
   return a.document_start[static_cast<std::int64_t>(b) * a.sequence + (i < a.sequence ? i : a.sequence - 1)];
 }
 
 // ---- Tiles in shared memory -----------------------------------------------------------------------------------------
-template <int Stages> struct Slot {  // of a ring
+template <int Stages> struct Slot {  // a place in a ring of tiles
   int index = 0;
   std::uint32_t parity = 0;
   __device__ __forceinline__ void step() {
@@ -39,7 +39,8 @@ template <int Stages> struct Slot {  // of a ring
   }
 };
 
-// A block's dynamic shared memory from its first multiple of `alignment` on; it takes so many bytes more.
+// A block's dynamic shared memory from its first multiple of `alignment` on. So a kernel reserves `alignment` bytes
+// more.
 struct SharedTiles {
   static constexpr int alignment = 1024;
   unsigned char* base;
@@ -58,13 +59,13 @@ template <int D> __device__ __forceinline__ void copy_tile(const TensorMap* map,
     copy_box(to + c / panel_columns * rows * panel_row_bytes, map, full, head * D + c, row, b);
 }
 
-// ---- Groups that multiply -------------------------------------------------------------------------------------------
+// ---- Groups that compute products -----------------------------------------------------------------------------------
 struct HopperPlace {
-  int group, warp, lane;                                                                    // warp: of the group
-  __device__ __forceinline__ int row() const { return 64 * group + 16 * warp + lane / 4; }  // and 8 further down
+  int group, warp, lane;                                                                    // warp: within the group
+  __device__ __forceinline__ int row() const { return 64 * group + 16 * warp + lane / 4; }  // and 8 rows further down
 };
 
-__device__ __forceinline__ void release(std::uint32_t empty, const HopperPlace& place) {  // by a whole warp
+__device__ __forceinline__ void release(std::uint32_t empty, const HopperPlace& place) {  // called by a whole warp
   __syncwarp();
   if (place.lane == 0) arrive(empty);
 }
@@ -74,7 +75,7 @@ template <int N> __device__ __forceinline__ void clear(float (&x)[N]) {
   for (int i = 0; i < N; ++i) x[i] = 0;
 }
 
-// s[64, N] = q k^T: q a tile of q_rows rows, from its row 0 on, k one of N rows.
+// s[64, N] = q k^T. q begins at row 0 of its descriptor, in a tile of q_rows rows; k is a tile of N rows.
 template <int D, int N>
 __device__ __forceinline__ void score(float (&s)[N / 2], std::uint64_t q, int q_rows, std::uint64_t k) {
 #pragma unroll
@@ -90,7 +91,7 @@ __device__ __forceinline__ void mix(float (&o)[D / 2], const unsigned (&p)[N / 1
   commit_products();
 }
 
-// Results of a product as the a of another.
+// Narrows the results of a product to the operand `a` of another product.
 template <int N> __device__ __forceinline__ void narrow(unsigned (&p)[N / 16][4], const float (&s)[N / 2]) {
 #pragma unroll
   for (int step = 0; step < N / 16; ++step)
@@ -98,7 +99,7 @@ template <int N> __device__ __forceinline__ void narrow(unsigned (&p)[N / 16][4]
     for (int r = 0; r < 4; ++r) p[step][r] = pack_bf16(s[8 * step + 2 * r], s[8 * step + 2 * r + 1]);
 }
 
-// Hides the keys behind queries i and i + 8. reach: i less the key of s[0].
+// Hides later keys from queries i and i + 8. reach: i minus the key of s[0].
 template <int N> __device__ __forceinline__ void hide_later(float (&s)[N], int reach) {
 #pragma unroll
   for (int n = 0; n < N / 4; ++n)
@@ -118,7 +119,7 @@ __device__ __forceinline__ void hide_before(float (&s)[N], const Args& a, int b,
       if (8 * n + e % 2 < start[e / 2]) s[4 * n + e] = -INFINITY;
 }
 
-// Four lanes hold word t of each of four chunks; afterwards lane t holds chunk t.
+// Before, each of four lanes holds word t of four chunks; afterwards lane t holds all of chunk t.
 __device__ __forceinline__ void transpose_four(unsigned (&w)[4], int t) {
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
@@ -134,8 +135,8 @@ __device__ __forceinline__ void transpose_four(unsigned (&w)[4], int t) {
   }
 }
 
-// Columns from `column` on of row `row` of x get o of this group's row g (half 0) or g + 8, 16 bytes a lane. t: lane
-// % 4.
+// Stores this group's row g (half 0) or g + 8 of o to row `row` of x, from column `column` on, 16 bytes for each lane.
+// t: lane % 4.
 template <int D> __device__ __forceinline__ void put_row(const Mat& x, std::int64_t row, bool there,
                                                          std::int64_t column, int t, const float (&o)[D / 2], int half,
                                                          float factor) {

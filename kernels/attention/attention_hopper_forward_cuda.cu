@@ -1,19 +1,19 @@
-// Attention's forward pass on Hopper after Shah et al. (2024), "FlashAttention-3". While the tensor cores work on the
-// scores of the next tile of keys and on the values of this one, the other units turn scores into weights. Queries see
-// earlier keys of their document.
+// Attention's forward pass on Hopper after Shah et al. (2024), "FlashAttention-3". While the tensor cores compute the
+// scores of the next tile of keys and the products with this tile's values, the other units turn scores into weights.
+// Queries see earlier keys of their document.
 #include "kernels/attention/attention_hopper_forward_device.h"
 
 namespace trainyard::kernels {
 namespace {
 
 struct Softmax {
-  float top[2], sum[2], shrink[2];  // of queries i and i + 8; sum: of this lane's keys
+  float top[2], sum[2], shrink[2];  // of queries i and i + 8; sum: over this lane's keys
   __device__ __forceinline__ void clear() {
 #pragma unroll
     for (int half = 0; half < 2; ++half) top[half] = -INFINITY, sum[half] = 0;
   }
-  // Scores become weights 2^(scale (s - the greatest so far)); what was summed up before shall shrink by `shrink`. In
-  // the first tile every query sees a key.
+  // Scores become weights 2^(scale (s - the greatest so far)). `shrink` gets the factor for the earlier sums of values.
+  // In the first tile every query sees a key, so the greatest score is finite.
   template <int N> __device__ __forceinline__ void weigh(float (&s)[N], float scale) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -63,13 +63,13 @@ template <int D> __device__ __forceinline__ void finish(const HopperArgs& a, con
   }
 }
 
-// One job of a group. s: products of a tile of keys, then weights; weights: the same narrowed; o: sums of values.
+// One job of a group. s: products of a tile of keys, then weights; weights: the same, narrowed; o: sums of values.
 template <int D> __device__ __forceinline__ void attend(const HopperArgs& a, const HopperShared<D>& m, const Job& job,
                                                         int first_tile, const HopperPlace& place, const Turns<D>& turns,
                                                         Slot<Hopper<D>::stages>& k, Slot<Hopper<D>::stages>& v) {
   constexpr int N = Hopper<D>::keys, rows = Hopper<D>::rows;
   const std::uint64_t q = rows_descriptor(m.q() + place.group * 64 * panel_row_bytes);
-  const int own = job.i0 + 64 * place.group;  // this group's queries, all in one tile of keys
+  const int own = job.i0 + 64 * place.group;  // this group's queries, all within one tile of keys
   const int far = document_of(a, job.b, own + 63);
   float s[N / 2], o[D / 2];
   unsigned weights[N / 16][4];
@@ -113,8 +113,8 @@ template <int D> __device__ __forceinline__ void attend(const HopperArgs& a, con
     k.step();
     if (j * N - N < far) hide_before(s, a, job.b, job.i0 + place.row(), j * N - N + 2 * (place.lane % 4));
     softmax.weigh(s, a.scale);
-    pin(s);                              // weighs here, not behind the wait,
-    await(m.v_full(v.index), v.parity);  // which ptxas else moves forward: a branch that holds it back, passed at once
+    pin(s);                              // keeps the weights here, before the wait,
+    await(m.v_full(v.index), v.parity);  // which ptxas would move forward but for this branch; it ends at once
     wait_products<0>();
     pin(o), pin(s);
     release(m.v_empty(v.index), place);
@@ -148,7 +148,7 @@ __device__ __forceinline__ void multiply_jobs(const HopperArgs& a, const HopperS
   turns.end();
 }
 
-// Grid: blocks that stay, at most one for each multiprocessor.
+// Grid: persistent blocks, at most one for each multiprocessor.
 template <int D> __global__ void __launch_bounds__(Hopper<D>::threads, 1)
     attention_hopper_kernel(const __grid_constant__ HopperMaps maps, const __grid_constant__ HopperArgs a) {
   TRAINYARD_DYNAMIC_SHARED(memory);

@@ -1,5 +1,5 @@
-// Attention's forward pass on Hopper, what its threads share: how shared memory is divided, which queries a block works
-// on, and who waits for whom. For attention_hopper_forward_cuda.cu.
+// Attention's forward pass on Hopper, shared by its threads: the layout of shared memory, the queries that a block
+// works on, and the order of waits. For attention_hopper_forward_cuda.cu.
 #pragma once
 
 #include "kernels/attention/attention_hopper_device.h"
@@ -7,15 +7,15 @@
 namespace trainyard::kernels {
 namespace {
 
-// A block has a warpgroup that only copies, and groups that multiply, each 64 queries. `stages` tiles of keys, and as
-// many of values, are in shared memory. Turns: groups issue their products in turn, so that one weighs scores while
-// another one's products run. What is fastest on an H100.
+// A block has one warpgroup that only copies, and groups that compute products, each for 64 queries. Shared memory
+// holds `stages` tiles of keys and as many of values. turns: groups issue their products in turn, so that one weighs
+// scores while another's products run. These are the fastest settings on an H100.
 template <int D> struct Hopper {
   static_assert(D == 64 || D == 128);
   static constexpr int groups = D == 128 ? 2 : 3, keys = 128, stages = 2, rows = 64 * groups;
   static constexpr bool turns = D == 128;
-  static_assert(!turns || rows == keys);  // else a group has tiles without products, and misses its turn
-  static constexpr int threads = 128 * (groups + 1), warps = 4 * groups;  // warps: that multiply
+  static_assert(!turns || rows == keys);  // otherwise a group has tiles without products, and misses its turn
+  static constexpr int threads = 128 * (groups + 1), warps = 4 * groups;  // warps: those that compute products
   static constexpr int copying_registers = groups == 2 ? 24 : 32, multiplying_registers = groups == 2 ? 240 : 160;
   static constexpr int q_bytes = rows * D * 2, tile_bytes = keys * D * 2;
   static constexpr int barriers_at = q_bytes + 2 * stages * tile_bytes, job_at = barriers_at + 8 * (2 + 4 * stages);
@@ -27,21 +27,22 @@ struct HopperMaps {
 };
 
 struct HopperArgs {
-  int batch, sequence, heads, heads_of_key;  // heads_of_key: that share keys and values
+  int batch, sequence, heads, heads_of_key;  // heads_of_key: query heads that share a key-value head
   int row_tiles, heads_at_once;
-  float scale;  // takes products to powers of 2
+  float scale;  // turns products into powers of 2
   const std::int32_t* document_start;
   Mat out, lse;
-  int* taken;  // 0: how many jobs beyond the first of each block have been taken
+  int* taken;  // starts at 0: how many jobs the blocks have taken, beyond the first job of each block
 };
 
 // ---- Jobs: a head's tile of queries --------------------------------------------------------------------------------
 struct Job {
-  int b, h, kv, i0, tiles;  // tiles: of keys, from the first of the sequence on, up to the queries' own
+  int b, h, kv, i0, tiles;  // tiles: of keys, from the sequence's first up to the queries' own
 };
 TRAINYARD_ANYWHERE inline int jobs_of(const HopperArgs& a) { return a.row_tiles * a.batch * a.heads; }
 
-// Some heads at a time, whose keys and values the L2 cache holds together; of those the longest rows first.
+// Takes as many heads at a time as have keys and values that fit the L2 cache together. Within these heads the longest
+// rows come first.
 template <int D> __device__ __forceinline__ Job job_of(const HopperArgs& a, int number) {
   const int section = number / (a.heads_at_once * a.row_tiles), first = section * a.heads_at_once;
   const int left = a.batch * a.heads - first, here = left < a.heads_at_once ? left : a.heads_at_once;
@@ -53,8 +54,8 @@ template <int D> __device__ __forceinline__ Job job_of(const HopperArgs& a, int 
 }
 
 // ---- Shared memory -------------------------------------------------------------------------------------------------
-// q [rows][D] | k [stages][keys][D] | v [stages][keys][D] | barriers | the job that q is of, or -1 at the end, and the
-// first tile of keys that any of its queries sees.
+// q [rows][D] | k [stages][keys][D] | v [stages][keys][D] | barriers | the job of q, or -1 at the end | the first tile
+// of keys that any of its queries sees.
 template <int D> struct HopperShared : SharedTiles {
   using C = Hopper<D>;
   using SharedTiles::SharedTiles;
@@ -71,7 +72,8 @@ template <int D> struct HopperShared : SharedTiles {
   __device__ __forceinline__ volatile int* job() const { return reinterpret_cast<volatile int*>(base + C::job_at); }
   __device__ __forceinline__ volatile int* first_tile() const { return job() + 1; }
 
-  // By one thread. Full barriers wait for who copies, empty ones for every warp that multiplies.
+  // Called by one thread. Full barriers wait for the copying thread, empty barriers for every warp that computes
+  // products.
   __device__ void set_barriers() const {
     set_barrier(q_full(), 1), set_barrier(q_empty(), C::warps);
     for (int slot = 0; slot < C::stages; ++slot) {
@@ -82,8 +84,9 @@ template <int D> struct HopperShared : SharedTiles {
   }
 };
 
-// ---- Who copies: one thread ----------------------------------------------------------------------------------------
-// Blocks take job after job. Order of the copies of one: q, k[n-1], k[n-2], v[n-1], k[n-3], v[n-2] .. k[0], v[1], v[0].
+// ---- The thread that copies ----------------------------------------------------------------------------------------
+// Blocks take job after job. Copies of a job are in this order: q, k[n-1], k[n-2], v[n-1], k[n-3], v[n-2] .. k[0],
+// v[1], v[0].
 template <int D>
 __device__ __forceinline__ void copy_jobs(const HopperMaps& maps, const HopperArgs& a, const HopperShared<D>& m) {
   using C = Hopper<D>;
@@ -119,7 +122,7 @@ __device__ __forceinline__ void copy_jobs(const HopperMaps& maps, const HopperAr
   arrive(m.q_full());
 }
 
-// ---- Who multiplies ------------------------------------------------------------------------------------------------
+// ---- Groups that compute products ----------------------------------------------------------------------------------
 // Group g waits for its turn at barrier 1 + g.
 template <int D> struct Turns {
   using C = Hopper<D>;

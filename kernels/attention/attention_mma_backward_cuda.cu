@@ -1,15 +1,15 @@
-// Attention's backward pass on tensor cores, in tiles of 64 queries and 64 keys; a warp owns 16 rows. It goes by keys
-// for dk and dv, then by queries for dq, and recomputes the probabilities in both, so that nothing is added atomically
-// and the bits do not depend on the order of blocks. Of a list's tile a warp leaves out what none of its rows has a
-// part of, and masks single parts.
+// Attention's backward pass on tensor cores, in tiles of 64 queries and 64 keys. A warp owns 16 rows. One kernel goes
+// by keys for dk and dv, and another by queries for dq; both recompute the probabilities. So nothing is added
+// atomically, and the bits do not depend on the order of blocks. In a tile of a list, a warp skips the tile if its rows
+// have no part of it, and masks single parts.
 #include "kernels/attention/attention_mma.h"
 #include "kernels/attention/attention_mma_device.h"
 
 namespace trainyard::kernels {
 namespace {
 
-// p (dropped and scaled) into s, the gradient of the scaled score into dp; `scale` takes scores to powers of 2, and lse
-// is in them. What dp is multiplied with is still to be scaled.
+// s becomes p (with dropout applied), and dp becomes the gradient of the scaled score. `scale` turns scores into powers
+// of 2, and lse is in that unit. Products with dp still need the scale of scores.
 template <bool Drops>
 __device__ __forceinline__ void gradients(float scale, float lse, float delta, float kept, float& s, float& dp) {
   const float w = exp2_of(s * scale - lse);
@@ -17,7 +17,7 @@ __device__ __forceinline__ void gradients(float scale, float lse, float delta, f
   s = Drops ? w * kept : w;
 }
 
-// What a tile of queries brings along for each of them.
+// What a tile of queries brings along for each of its queries.
 template <Sees S> struct PerQuery {
   float lse[tile], delta[tile];
   int start[tile];
@@ -28,8 +28,8 @@ template <int D, Sees S> struct KeysShared {
   PerQuery<S> per_query[2];
 };
 
-// The tiles of queries that look at keys [j0, j0 + tile), for each query head of a key-value head, and the one to fetch
-// meanwhile.
+// Walks the tiles of queries that see keys [j0, j0 + tile), for each query head of a key-value head, and names the next
+// tile, to be fetched meanwhile.
 struct QueryStep {
   int m, i0;  // query head m of the group
 };
@@ -37,7 +37,7 @@ template <Sees S> struct QueryTiles;
 template <> struct QueryTiles<Sees::earlier> {
   int j0, each, steps, step_ = 0;
   __device__ __forceinline__ QueryTiles(const AttentionArgs& a, const Position& p, int j0) : j0(j0) {
-    // Up to the first tile whose first query looks back less far.
+    // Goes up to the first tile whose first query does not see these keys.
     int end = j0;
     while (end < a.sequence && a.document_start[p.row0 + end] < j0 + tile) end += tile;
     each = (end - j0) / tile, steps = static_cast<int>(a.heads / a.kv_heads) * each;
@@ -77,21 +77,21 @@ template <> struct QueryTiles<Sees::any> {
   }
 };
 
-// What a warp's 16 keys of a tile are seen by.
+// Whether all queries of a tile see all of a warp's 16 keys.
 template <Sees S> __device__ __forceinline__ bool all_see(const PerQuery<S>& of, int i0, int j0, unsigned column) {
-  // A last query beyond the sequence starts nowhere.
+  // A last query past the sequence's end has a start that fails this test.
   if constexpr (S == Sees::earlier) return j0 + tile - 1 <= i0 && of.start[tile - 1] <= j0;
   else return column == key_column && of.end[0] >= j0 + tile && of.start[tile - 1] <= j0;
 }
-// By query i of the tile at i0.
+// Whether query i of the tile at i0 sees key j.
 template <Sees S>
 __device__ __forceinline__ bool sees_key(const PerQuery<S>& of, int i0, int i, int n, int j, unsigned column) {
   if constexpr (S == Sees::earlier) return j <= i0 + i && j >= of.start[i];
   else return j >= of.start[i] && j < of.end[i] && (column >> part_of(n / 2, 0) & 1u) != 0;
 }
 
-// Products of a warp's 16 keys with a tile of queries, and of its values with the gradients of their outputs, become
-// probabilities and gradients of scores. Masked: some query does not see some key.
+// The products of a warp's 16 keys with a tile of queries become probabilities. The products of its values with the
+// output gradients become gradients of scores. Masked: some query does not see some key.
 template <bool Masked, bool Drops, Sees S>
 __device__ __forceinline__ void weigh_keys(const AttentionArgs& a, const Position& p, const PerQuery<S>& of, int i0,
                                            int j0, unsigned column, float scale, float (&s)[tile / 8][4],
@@ -113,8 +113,8 @@ __device__ __forceinline__ void weigh_keys(const AttentionArgs& a, const Positio
   }
 }
 
-// Grid: tiles of keys, key-value heads, sequences. A warp owns 16 keys; products are transposed, so that probabilities
-// come out with keys as rows. Heads of 64 keep the warp's keys and values in registers.
+// Grid: tiles of keys, key-value heads, sequences. A warp owns 16 keys. Products are transposed, so that probabilities
+// have keys as rows. With heads of 64, a warp keeps its keys and values in registers.
 template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) keys_kernel(AttentionArgs a) {
   TRAINYARD_DYNAMIC_SHARED(memory);
   auto& shared = *reinterpret_cast<KeysShared<D, S>*>(memory);
@@ -190,7 +190,7 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
   put_rows<D>(a, a.dv, j0 + 16 * p.warp, kv_head * D, dv[0], 1.0f, 1.0f, p);
 }
 
-// The same for a warp's 16 queries and a tile of keys; only the gradients are wanted.
+// The same for a warp's 16 queries and a tile of keys; only the gradients of scores are needed.
 template <bool Masked, bool Drops, Sees S>
 __device__ __forceinline__ void weigh_queries(const AttentionArgs& a, const Position& p, const Rows<S, 1>& queries,
                                               int own, int j0, unsigned parts, float scale, const float (&lse)[2],
@@ -211,7 +211,8 @@ __device__ __forceinline__ void weigh_queries(const AttentionArgs& a, const Posi
     }
 }
 
-// Grid: tiles of queries, heads, sequences. A warp owns 16 queries. Shared: two pairs of tiles of keys and values.
+// Grid: tiles of queries, heads, sequences. A warp owns 16 queries. Shared memory: two pairs of tiles of keys and
+// values.
 template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) queries_kernel(AttentionArgs a) {
   TRAINYARD_DYNAMIC_SHARED(memory);
   b16* pairs = reinterpret_cast<b16*>(memory);
@@ -263,7 +264,7 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
   put_rows<D>(a, a.dq, own, p.h * D, dq[0], scale, scale, p);
 }
 
-// delta[b * heads + h][i] = out . dout, D / 8 lanes to a row.
+// delta[b * heads + h][i] = out . dout; D / 8 lanes share a row.
 template <int D> __global__ void delta_kernel(AttentionArgs a) {
   constexpr int lanes = D / 8;
   float* delta = reinterpret_cast<float*>(a.scratch);

@@ -1,4 +1,4 @@
-// Attention on tensor cores: tiles in shared memory and their products, what queries see of them, tile after tile. For
+// Attention on tensor cores: tiles in shared memory and their products, visibility, and walks over tiles. For
 // attention_mma_*_cuda.cu.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int tile = 64, warps = 4, threads = 32 * warps;
 static_assert(tile == list_tile);
-template <int D> constexpr int pitch = D + 8;  // 8 more: rows fall into different banks
+template <int D> constexpr int pitch = D + 8;  // 8 more, so that rows fall into different banks
 template <int D> constexpr int tile_elements = tile* pitch<D>;
 
 struct Position {
@@ -24,10 +24,10 @@ __device__ Position position_of(const AttentionArgs& a, std::int64_t h) {
           lane / 4, lane % 4};
 }
 
-// Begins to fetch rows [first, first + tile) of one head; rows beyond the sequence become zero.
+// Starts the copy of rows [first, first + tile) of one head. Rows past the sequence's end become zero.
 template <int D, int W = warps> __device__ void fetch_tile(const AttentionArgs& a, const Mat& x, std::int64_t row0,
                                                            int first, std::int64_t column, b16* to) {
-  constexpr int at_once = 32 * W / (D / 8);  // rows
+  constexpr int at_once = 32 * W / (D / 8);  // rows copied at once
   const int r = static_cast<int>(threadIdx.x) / (D / 8), c = static_cast<int>(threadIdx.x) % (D / 8) * 8;
   const int left = static_cast<int>(a.sequence) - first - r;
   const b16* from = x.row<b16>(row0 + first + r) + column + c;
@@ -37,7 +37,7 @@ template <int D, int W = warps> __device__ void fetch_tile(const AttentionArgs& 
     copy_16(into + k * at_once * pitch<D>, from, k * at_once < left);
 }
 
-// The same for keys and values side by side, as one group of copies.
+// The same for the tiles of keys and of values, one behind the other, as one group of copies.
 template <int D, int W = warps>
 __device__ __forceinline__ void fetch_pair(const AttentionArgs& a, const Position& p, int first, b16* to) {
   fetch_tile<D, W>(a, a.k, p.row0, first, p.kv * D, to);
@@ -45,12 +45,12 @@ __device__ __forceinline__ void fetch_pair(const AttentionArgs& a, const Positio
   close_copies();
 }
 
-// The a of rows [row, row + 16) and channels [16 k, 16 k + 16) of a tile.
+// Loads the operand `a` of rows [row, row + 16) and channels [16 k, 16 k + 16) of a tile.
 template <int D>
 __device__ __forceinline__ void take_rows(const b16* from, int row, int k, const Position& p, unsigned (&a)[4]) {
   load_tiles(a, from + (row + p.lane % 16) * pitch<D> + 16 * k + p.lane / 16 * 8);
 }
-// The same from device memory, once for a whole loop; rows beyond the sequence are zero.
+// The same from device memory, once for a whole loop. Rows past the sequence's end are zero.
 template <int D> __device__ void fetch_rows(const AttentionArgs& a, const Mat& x, int first, std::int64_t column,
                                             const Position& p, unsigned (&out)[D / 16][4]) {
 #pragma unroll
@@ -103,8 +103,8 @@ template <int D, int M> __device__ __forceinline__ void times_columns(float (&c)
   }
 }
 
-// The scales of keys j and j + 1, j even, for query i: 1 without dropout, 0 where dropped. Drops: is there dropout? A
-// kernel without it has no random words in its loops.
+// The factors of keys j and j + 1, j even, for query i: 1 without dropout, 0 where dropped. Drops: whether there is
+// dropout. A kernel without dropout has no random words in its loops.
 struct Two {
   float v[2];
 };
@@ -127,7 +127,7 @@ template <int M, int N> __device__ __forceinline__ void clear(float (&c)[M][N][4
       for (int e = 0; e < 4; ++e) c[m][n][e] = 0;
 }
 
-// Rows [first, first + 16) of a head from results; each lane's pairs lie side by side.
+// Stores rows [first, first + 16) of a head from results. Each lane's pairs are neighbours in memory.
 template <int D> __device__ void put_rows(const AttentionArgs& a, const Mat& x, int first, std::int64_t column,
                                           const float (&c)[D / 8][4], float low, float high, const Position& p) {
 #pragma unroll
@@ -142,17 +142,17 @@ template <int D> __device__ void put_rows(const AttentionArgs& a, const Mat& x, 
   }
 }
 
-// Positions within a sequence are int.
+// The first key of query i's document; a query past the sequence's end counts as its last query. Positions are int.
 __device__ __forceinline__ int start_of(const AttentionArgs& a, const Position& p, int i) {
   return a.document_start[p.row0 + (i < a.sequence ? i : a.sequence - 1)];
 }
 
-// What the queries of a warp see, M blocks of 16 from `own` on; a lane looks at rows g and g + 8 of each. n: the keys
-// [8 n, 8 n + 8) of a tile.
+// Which keys the queries of a warp see: M blocks of 16 queries from `own` on. A lane handles rows g and g + 8 of each
+// block. n means the keys [8 n, 8 n + 8) of a tile.
 template <Sees S, int M> struct Rows;
 template <int M> struct Rows<Sees::earlier, M> {
   int own, g, least_far, start[M][2];
-  // last: of the queries of the block of threads.
+  // last: the last query of the block of threads.
   __device__ __forceinline__ Rows(const AttentionArgs& a, const Position& p, int own, int last)
       : own(own), g(p.g), least_far(start_of(a, p, last)) {
 #pragma unroll
@@ -167,7 +167,7 @@ template <int M> struct Rows<Sees::earlier, M> {
   }
 };
 template <int M> struct Rows<Sees::any, M> {
-  int shift, far, near;  // of its parts in a tile; where the last query's keys begin and the first one's end
+  int shift, far, near;  // shift: its parts in a tile; far: begin of the last query's keys; near: end of the first's
   Keys keys[M][2];
   __device__ __forceinline__ Rows(const AttentionArgs& a, const Position& p, int own, int)
       : shift(part_of(own % list_tile / list_part, 0)), far(keys_of(a, p.row0, own + 16 * M - 1).lo),
@@ -187,7 +187,7 @@ template <int M> struct Rows<Sees::any, M> {
   static constexpr unsigned every_key = (1u << part_of(M, 0)) - 1;
 };
 
-// The tiles of keys that queries [i0, last] of a sequence look at, and the one to fetch meanwhile.
+// Walks the tiles of keys that queries [i0, last] of a sequence see, and names the next tile, to be fetched meanwhile.
 template <Sees S> struct KeyTiles;
 template <> struct KeyTiles<Sees::earlier> {
   int j0, last;
@@ -215,14 +215,14 @@ template <> struct KeyTiles<Sees::any> {
   }
 };
 
-// The first of the rows that a block of threads works on. If causal the longest rows first: blocks that start last have
-// the least to do; else rows that see everything are the first ones in most layouts.
+// The first row that a block of threads works on. If causal, the longest rows come first, so that the blocks that start
+// last have the least to do. Otherwise rows go in order, because in most layouts the first rows see everything.
 template <Sees S> __device__ __forceinline__ int first_row(const AttentionArgs& a, int rows) {
   const bool back = S == Sees::earlier || a.causal;
   return static_cast<int>(back ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * rows;
 }
 
-// body.operator()<true>() where the arguments ask for dropout.
+// Calls body.operator()<true>() if the arguments have dropout, otherwise body.operator()<false>().
 template <class Body> const char* with_dropout(const AttentionArgs& a, const Body& body) {
   return a.threshold != 0 ? body.template operator()<true>() : body.template operator()<false>();
 }
@@ -233,9 +233,9 @@ inline dim3 grid_of(const AttentionArgs& a, std::int64_t heads, int rows) {
 }
 
 template <int D> constexpr int two_pairs_bytes = 4 * tile_elements<D> * 2;
-// What any of these kernels takes at most: three pairs of tiles, and what the backward pass keeps of queries.
+// The most shared memory of these kernels: three pairs of tiles, and the backward pass's numbers of each query.
 template <int D> constexpr int most_bytes = 6 * tile_elements<D> * 2 + 4096;
-static_assert(most_bytes<64> <= 163 << 10 && most_bytes<128> <= 163 << 10);  // compute capability 8.0 has them
+static_assert(most_bytes<64> <= 163 << 10 && most_bytes<128> <= 163 << 10);  // compute capability 8.0 has that much
 
 }  // namespace
 }  // namespace trainyard::kernels

@@ -1,6 +1,6 @@
-// Attention's forward pass on tensor cores after Dao (2023), "FlashAttention-2", in tiles of 64 keys; a warp owns 16 or
-// 32 queries. Tiles come to shared memory while the one before is worked on. Of a list's tile a warp leaves out what
-// none of its queries has a part of, and masks single parts.
+// Attention's forward pass on tensor cores after Dao (2023), "FlashAttention-2", in tiles of 64 keys. A warp owns 16 or
+// 32 queries. The next tile is copied to shared memory while the current one is computed. In a tile of a list, a warp
+// skips the tile if its queries have no part of it, and masks single parts.
 #include "kernels/attention/attention_mma.h"
 #include "kernels/attention/attention_mma_device.h"
 
@@ -12,12 +12,12 @@ template <int D> constexpr int blocks_of_warp = D == 64 ? 2 : 1;  // of 16 queri
 template <int D> constexpr int list_warps = list_tile / (16 * blocks_of_warp<D>);
 
 template <Sees S> __device__ __forceinline__ float divisor(float sum) {
-  return S == Sees::any && sum == 0 ? 0.0f : 1.0f / sum;  // a query that has seen nothing
+  return S == Sees::any && sum == 0 ? 0.0f : 1.0f / sum;  // 0 for a query that sees nothing
 }
 
-// The products of a tile become weights, 2^(scale (s - the greatest so far)), and what was summed up before shrinks to
-// the new greatest. `top` and `s` are products as they are; `scale` takes them to powers of 2. Masked: some query of
-// the warp does not see some key.
+// Products of a tile become weights 2^(scale (s - the greatest so far)), and the earlier sums shrink to the new
+// greatest score. `top` and `s` are unscaled products; `scale` turns them into powers of 2. Masked: some query of the
+// warp does not see some key.
 template <bool Masked, bool Drops, int D, Sees S, int M>
 __device__ __forceinline__ void weigh(const AttentionArgs& a, const Position& p, const Rows<S, M>& queries, int own,
                                       int j0, unsigned parts, float scale, float (&s)[M][tile / 8][4],
@@ -36,7 +36,7 @@ __device__ __forceinline__ void weigh(const AttentionArgs& a, const Position& p,
         }
 #pragma unroll
       for (int step = 1; step < 4; step *= 2) best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, step));
-      const float base = best == -INFINITY ? 0.0f : best * scale;  // a row that sees nothing yet
+      const float base = best == -INFINITY ? 0.0f : best * scale;  // a row that has seen nothing yet
       const float shrink = exp2_of(top[m][half] * scale - base);
       float part = 0;
 #pragma unroll
@@ -49,14 +49,14 @@ __device__ __forceinline__ void weigh(const AttentionArgs& a, const Position& p,
           s[m][n][2 * half + e] = Drops ? w * kept.v[e] : w;
         }
       }
-      sum[m][half] = sum[m][half] * shrink + part;  // of this lane's keys
+      sum[m][half] = sum[m][half] * shrink + part;  // sum over this lane's keys
       top[m][half] = best;
 #pragma unroll
       for (int n = 0; n < D / 8; ++n) out[m][n][2 * half] *= shrink, out[m][n][2 * half + 1] *= shrink;
     }
 }
 
-// Grid: tiles of queries, heads, sequences. Shared: two pairs of tiles of keys and values.
+// Grid: tiles of queries, heads, sequences. Shared memory: two pairs of tiles of keys and values.
 template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32 * W) forward_kernel(AttentionArgs a) {
   TRAINYARD_DYNAMIC_SHARED(memory);
   constexpr int M = blocks_of_warp<D>, rows = 16 * M * W;

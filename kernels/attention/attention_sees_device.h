@@ -1,5 +1,5 @@
-// What queries see, on a device: the keys that each may see by order, document and ends, and the tiles of a list one
-// after the other. For attention_*cuda.cu.
+// Visibility on a GPU: the keys that each query may see by causality, document and ends, and walks over the tiles of a
+// list. For attention_*cuda.cu.
 #pragma once
 
 #include "kernels/attention/attention_args.h"
@@ -9,8 +9,8 @@
 namespace trainyard::kernels {
 namespace {
 
-// What a kernel is compiled for. earlier: every earlier key of a query's document, tile after tile. any: whatever the
-// arguments say.
+// The visibility that a kernel is compiled for. earlier: every earlier key of a query's document, tile after tile. any:
+// whatever the arguments say.
 enum class Sees { earlier, any };
 inline Sees sees_of(const AttentionArgs& a) {
   const bool lists = a.by_queries.begin != nullptr || a.by_keys.begin != nullptr;
@@ -18,22 +18,24 @@ inline Sees sees_of(const AttentionArgs& a) {
 }
 
 constexpr int list_tile = static_cast<int>(plan::attention_tile), list_part = static_cast<int>(plan::attention_part);
-constexpr unsigned every_part = plan::whole_tile, query_row = 0xf, key_column = 0x1111;  // parts of one query, one key
+// Parts of a tile: all parts, a row of parts of the first queries, a column of parts of the first keys.
+constexpr unsigned every_part = plan::whole_tile, query_row = 0xf, key_column = 0x1111;
 
-// Bit of queries r, keys c among the parts of a tile.
+// The bit of query part r and key part c in the parts of a tile.
 TRAINYARD_ANYWHERE constexpr int part_of(int r, int c) { return list_tile / list_part * r + c; }
-// Of query i and key j of a sequence.
+// Whether the parts contain query i and key j, positions in a sequence.
 __device__ __forceinline__ bool has_pair(unsigned parts, std::int64_t i, std::int64_t j) {
   return (parts >> part_of(static_cast<int>(i % list_tile / list_part), static_cast<int>(j % list_tile / list_part)) &
           1u) != 0;
 }
 
-// Keys [lo, hi) of a sequence, as positions in it; none where lo >= hi.
+// Keys [lo, hi), as positions in a sequence; empty if lo >= hi.
 struct Keys {
   int lo, hi;
 };
-// What query i of the sequence at row0 may see, lists aside; a query behind the sequence as its last one. Neither end
-// falls within a sequence, so the first query of several sees farthest back, and the last one farthest ahead.
+// The keys that query i of the sequence at row0 may see, lists aside. A query past the sequence's end counts as its
+// last query. Neither lo nor hi decreases within a sequence. So of several queries, the first sees farthest back, and
+// the last sees farthest ahead.
 __device__ __forceinline__ Keys keys_of(const AttentionArgs& a, std::int64_t row0, int i) {
   const int length = static_cast<int>(a.sequence), query = i < length ? i : length - 1;
   int end = a.causal ? query + 1 : length;
@@ -44,7 +46,7 @@ __device__ __forceinline__ Keys keys_of(const AttentionArgs& a, std::int64_t row
   return {a.document_start[row0 + query], end};
 }
 
-// The first n of [from, to) that is `far`, as all behind it are; `to` where none is.
+// The first n of [from, to) for which far(n) holds, or `to`. If far(n) holds, it holds for all later n.
 template <class Far> __device__ int first_far(int from, int to, const Far& far) {
   while (from < to) {
     const int middle = (from + to) / 2;
@@ -55,11 +57,11 @@ template <class Far> __device__ int first_far(int from, int to, const Far& far) 
 }
 
 struct TileStep {
-  int tile;  // -1: there is none
+  int tile;  // -1: no tile is left
   unsigned parts;
 };
 
-// Entries [n, end) of a list; without a list tiles. Ascending.
+// Entries [n, end) of a list, or tiles [n, end) without a list; both ascending.
 struct TileWalk {
   int n, end;
   __device__ TileStep take(const AttentionTiles& list) {
@@ -70,13 +72,13 @@ struct TileWalk {
   }
 };
 
-// Those of the tiles [first, end) that head h of this rank has for `tile`.
+// The tiles in [first, end) that the list has for `tile` and head h of this rank.
 __device__ TileWalk walk_of(const AttentionArgs& a, const AttentionTiles& list, std::int64_t h, int tile, int first,
                             int end) {
   if (list.begin == nullptr) return {first, end};
   const auto row = (list.heads == 1 ? 0 : (a.first_head + h) * list.tiles) + tile;
   TileWalk w{list.begin[row], list.begin[row + 1]};
-  // Most rows have nothing out of reach, and need no search.
+  // Most rows of lists have no tile out of reach, and need no search.
   if (w.n < w.end && list.other[w.n] < first)
     w.n = first_far(w.n, w.end, [&](int n) { return list.other[n] >= first; });
   if (w.n < w.end && list.other[w.end - 1] >= end)
@@ -84,13 +86,13 @@ __device__ TileWalk walk_of(const AttentionArgs& a, const AttentionTiles& list, 
   return w;
 }
 
-// The tiles of keys that any query of [i0, end) may see; with lists these are queries of one tile.
+// The tiles of keys that any query of [i0, end) may see. With lists, these queries belong to one tile.
 __device__ TileWalk walk_keys(const AttentionArgs& a, std::int64_t row0, std::int64_t h, int i0, int end) {
   const int lo = keys_of(a, row0, i0).lo, hi = keys_of(a, row0, end - 1).hi;
   return walk_of(a, a.by_queries, h, i0 / list_tile, lo / list_tile, (hi + list_tile - 1) / list_tile);
 }
 
-// Tiles [first, end) of queries of which any may see a key of [j0, j0 + keys), lists aside.
+// Tiles [first, end) of queries, of which some query may see a key of [j0, j0 + keys), lists aside.
 struct TileRange {
   int first, end;
 };

@@ -1,5 +1,5 @@
-// Tiles of attention on the CPU: what of a tile a query sees, packed rows, products, dropout. Included only by
-// attention_*_cpu.cpp, once per instruction set.
+// Tiles of attention on the CPU: visibility, packed rows, products, dropout. Included only by attention_*_cpu.cpp, once
+// per instruction set.
 #pragma once
 
 #include "kernels/attention/attention_args.h"
@@ -19,7 +19,7 @@ inline int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
 inline int64_t most(int64_t x, int64_t y) { return x < y ? y : x; }
 inline int64_t tiles_of(const AttentionArgs& a) { return (a.sequence + tile - 1) / tile; }
 
-// A bump pointer over one thread's part of the scratch, or over what threads share of one key-value head.
+// A bump pointer over one thread's part of the scratch, or over the shared memory of one key-value head.
 struct Bump {
   char* at;
   template <class T = float> T* take(int64_t elements) {
@@ -29,21 +29,21 @@ struct Bump {
   }
 };
 
-// The keys [lo, hi) that each query of a tile may see by order and document; 0, 0 where that is none, and behind the
-// sequence.
+// The keys [lo, hi) that each query of a tile may see by causality and document. lo = hi = 0 for a query that sees
+// none, and for rows past the sequence's end.
 struct Limits {
   std::int32_t lo[tile], hi[tile];
   int rows = 0;                    // queries of the tile
-  std::int32_t least_lo, most_lo;  // of those that see something; least_lo 0x7fffffff where none does
-  std::int32_t least_hi, most_hi;  // of all queries; of those that see something
-  std::int32_t part_lo[parts_of_row], part_hi[parts_of_row];  // least and most of those in each part; 0, 0 of none
-  // Tiles of keys that any of them sees: [first, end).
+  std::int32_t least_lo, most_lo;  // of the queries that see something; least_lo is 0x7fffffff if none does
+  std::int32_t least_hi, most_hi;  // least_hi: of all queries; most_hi: of those that see something
+  std::int32_t part_lo[parts_of_row], part_hi[parts_of_row];  // least lo and greatest hi in each part; 0, 0 if none
+  // Tiles of keys that any of these queries sees: [first, end).
   int64_t first() const { return most_hi == 0 ? 0 : least_lo / tile; }
   int64_t end() const { return (most_hi + tile - 1) / tile; }
   bool sees_all(int64_t j0) const { return most_lo <= j0 && least_hi >= j0 + tile; }
-  // Parts of the tile of keys at j0 that some query of theirs may see: in each row of parts neighbours, so that what is
-  // absent are zeros before or behind a sum. By tiles zeros before one are not nothing: steps count in twos of parts
-  // from the first that is there, which a row of parts knows of itself.
+  // Parts of the tile of keys at j0 that some query of their row of parts may see. Within a row they are neighbours, so
+  // missing parts are zeros before or behind a sum. Zeros before a sum matter to products by tiles: such a product
+  // takes two parts at a time, from the first part that exists. The row of parts alone determines that part.
   unsigned seen(int64_t j0) const {
     if (sees_all(j0)) return whole;
     unsigned parts = 0;
@@ -79,7 +79,7 @@ inline Limits limits_of(const AttentionArgs& a, int64_t b, int64_t i0) {
   return l;
 }
 
-// Entries of tile `t` in a list, for head h.
+// The entries of tile `t` in a list, for head h.
 struct Entries {
   int64_t begin, end;
 };
@@ -88,7 +88,7 @@ inline Entries entries_of(const AttentionArgs& a, const AttentionTiles& list, in
   return {list.begin[row], list.begin[row + 1]};
 }
 
-// visit(j, parts) for every tile of keys in [first, end) that a query tile has, ascending.
+// Calls visit(j, parts) for every tile of keys in [first, end) that the query tile sees, in ascending order.
 template <class Visit>
 void over_keys(const AttentionArgs& a, int64_t h, int64_t i, int64_t first, int64_t end, const Visit& visit) {
   if (a.by_queries.begin == nullptr) {
@@ -102,7 +102,7 @@ void over_keys(const AttentionArgs& a, int64_t h, int64_t i, int64_t first, int6
   }
 }
 
-// visit(i, parts) for every tile of queries that may see the tile of keys j, ascending.
+// Calls visit(i, parts) for every tile of queries that may see the tile of keys j, in ascending order.
 template <class Visit> void over_queries(const AttentionArgs& a, int64_t h, int64_t j, const Visit& visit) {
   const int64_t tiles = tiles_of(a);
   if (a.by_keys.begin == nullptr) {
@@ -117,7 +117,7 @@ template <class Visit> void over_queries(const AttentionArgs& a, int64_t h, int6
 inline bool has_part(unsigned parts, int query_part, int key_part) {
   return (parts >> (parts_of_row * query_part + key_part) & 1u) != 0;
 }
-// Runs [from, to) of neighbouring parts that are there: run(from, to).
+// Calls run(from, to) for each run [from, to) of neighbouring parts for which there(part) holds.
 template <class There, class Run> void over_runs(const There& there, const Run& run) {
   for (int from = 0; from < parts_of_row;) {
     if (!there(from)) {
@@ -131,14 +131,15 @@ template <class There, class Run> void over_runs(const There& there, const Run& 
   }
 }
 
-// Rows of a head lie far apart, where no machine expects them: they are fetched `ahead` rows before they are due.
+// Rows of a head are far apart in memory, where no hardware prefetcher expects them. So they are prefetched `ahead`
+// rows early.
 constexpr int64_t ahead = 8;
 template <class T, bool Write = false> void fetch(const Mat& x, int64_t row, int64_t column, int64_t d) {
   const auto* at = reinterpret_cast<const char*>(x.row<T>(row < x.rows ? row : x.rows - 1) + column);
   for (int64_t byte = 0; byte < d * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(at + byte, Write);
 }
 
-// `have` rows of a head as tile rows of dw elements, times scale; what is missing of rows and columns is zero.
+// Packs `have` rows of a head, times `scale`, as tile rows of dw elements. Missing rows and columns are zero.
 template <class T> void pack_rows(const Mat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw,
                                   float scale, float* __restrict out) {
   for (int64_t r = 0; r < have; ++r) {
@@ -154,7 +155,7 @@ template <class T> void pack_rows(const Mat& x, int64_t row0, int64_t column, in
 
 inline IntVec same(std::int32_t x) { return IntVec{} + x; }
 
-// Where operands are paired: as tile rows of dw / 2 words, each with two neighbours of a row.
+// For paired operands: packs tile rows of dw / 2 words; a word holds two neighbours of a row.
 inline void pack_row_words(const Mat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw,
                            float* __restrict out) {
   memset(out, 0, static_cast<std::size_t>(tile * dw) * sizeof(b16));
@@ -163,7 +164,7 @@ inline void pack_row_words(const Mat& x, int64_t row0, int64_t column, int64_t h
     memcpy(out + r * (dw / 2), x.row<b16>(row0 + r) + column, static_cast<std::size_t>(d) * sizeof(b16));
   }
 }
-// And as tile / 2 rows of dw words, each with an element of two neighbouring rows.
+// For paired operands: packs tile / 2 rows of dw words; a word holds an element of each of two neighbouring rows.
 inline void pack_column_words(const Mat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw,
                               float* __restrict out) {
   for (int64_t r = 0; r < tile; r += 2, out += dw) {
@@ -179,14 +180,15 @@ inline void pack_column_words(const Mat& x, int64_t row0, int64_t column, int64_
   }
 }
 
-// Rows [r0, r1) of a tile become words of two neighbouring rows each, from row r0 / 2: rows before r0 are done.
+// Rounds rows [r0, r1) of a tile in place to words of two neighbouring rows each, stored from row r0 / 2 on. Rows
+// before r0 must be done already.
 inline void round_rows(float* tile_rows, int64_t r0, int64_t r1, int64_t c0, int64_t c1) {
   for (int64_t r = r0; r < r1; r += 2)
     for (int64_t c = c0; c < c1; c += lanes)
       put(tile_rows + r / 2 * tile + c,
           rounded_word(load(tile_rows + r * tile + c), load(tile_rows + (r + 1) * tile + c)));
 }
-// Rows [r0, r1) of a tile as rows of words of two neighbouring columns each, tile / 2 of them.
+// Rounds rows [r0, r1) of a tile to rows of tile / 2 words; a word holds two neighbouring columns.
 inline void round_columns(const float* tile_rows, int64_t r0, int64_t r1, int64_t c0, int64_t c1, float* out) {
   for (int64_t r = r0; r < r1; ++r) {
     auto* to = reinterpret_cast<char*>(out + r * (tile / 2) + c0 / 2);
@@ -197,7 +199,7 @@ inline void round_columns(const float* tile_rows, int64_t r0, int64_t r1, int64_
   }
 }
 
-// A tile of rows in f32: where they lie, or packed into `room` where those would not do.
+// A tile of rows in f32: read in place, or packed into `room` if the rows cannot be used as they are.
 struct Rows {
   const float* first;
   int64_t pitch;
@@ -210,7 +212,7 @@ Rows rows_of(const Mat& x, int64_t row0, int64_t column, int64_t have, int64_t d
   return {room, dw};
 }
 
-// A tile of packed rows on its side: out[c][r], dw rows, by squares of 4.
+// Transposes a tile of packed rows by squares of 4: out[c][r], dw rows.
 inline void turn(const float* __restrict rows, int64_t dw, float* __restrict out) {
   for (int64_t c = 0; c < dw; c += 4)
     for (int64_t r = 0; r < tile; r += 4) {
@@ -221,13 +223,13 @@ inline void turn(const float* __restrict rows, int64_t dw, float* __restrict out
     }
 }
 
-// Scores of keys in [lo, hi); of others minus infinity.
+// Scores of keys in [lo, hi); minus infinity for other keys.
 inline Vec within(Vec scores, IntVec keys, IntVec lo, IntVec hi) {
   return ((keys >= lo) & (keys < hi)) ? scores : broadcast(-__builtin_inff());
 }
 
 #if defined(TRAINYARD_BF16_TILES)
-// A row of tiles of 16 x 64 sums at a time.
+// Computes a row of four tiles, 16 x 64 sums, at a time.
 template <bool Across> void tiles_product(int64_t rows, int64_t columns, int64_t words, const float* a, int64_t a_row,
                                           int64_t a_step, const float* b, int64_t b_pitch, float* c, int64_t c_pitch,
                                           bool add) {
@@ -237,7 +239,7 @@ template <bool Across> void tiles_product(int64_t rows, int64_t columns, int64_t
   for (int64_t i = 0; i < rows; i += tile_side)
     for (int64_t j = 0; j < columns; j += wide) {
       const int64_t there = least(columns - j, wide);
-      // Once for each tile of 16 columns that is there.
+      // Calls one<t>() for each tile of 16 columns that exists.
       const auto each = [&](const auto& one) {
         one.template operator()<0>();
         if (there > tile_side) one.template operator()<1>();
@@ -273,7 +275,7 @@ template <bool Across> void tiles_product(int64_t rows, int64_t columns, int64_t
 }
 #endif
 
-// Rows and vectors of a product in registers.
+// Rows, and vectors of columns, that a product keeps in registers.
 #if defined(__AVX512F__)
 constexpr int product_rows = 8, product_vectors = 2;
 #elif defined(__AVX2__)
@@ -313,9 +315,9 @@ inline __attribute__((always_inline)) void rows_product(int64_t words, const flo
     }
 }
 
-// c[rows, columns] (+)= sum over words k of a(row, k) b[k][column]; rows and columns are multiples of a part. The sum
-// over all words is fresh, then added. Across: rows of a are neighbours (a_row 1). T: of attention's operands, which
-// says how many steps a word has (kernels/pack_cpu.h).
+// c[rows, columns] (+)= sum over words k of a(row, k) b[k][column]. `rows` and `columns` are multiples of a part. The
+// sum over all words starts from zero and is then added to c. Across: rows of `a` are neighbours in memory (a_row is
+// 1). T is the type of attention's operands, which determines the steps of a word (kernels/pack_cpu.h).
 template <class T, bool Across> void tile_product(int64_t rows, int64_t columns, int64_t words, const float* a,
                                                   int64_t a_row, int64_t a_step, const float* b, int64_t b_pitch,
                                                   float* c, int64_t c_pitch, bool add) {
@@ -346,7 +348,7 @@ inline Drop drop_of(const AttentionArgs& a, int64_t b, int64_t h) {
   return {a.threshold, a.keep_scale, a.seed + sample * 0x9E3779B97F4A7C15ull, a.site + static_cast<std::uint64_t>(h)};
 }
 
-inline Words drop_words(const Drop& d, int64_t i, int64_t j) {  // of keys j / 4 * 4 .. + 3
+inline Words drop_words(const Drop& d, int64_t i, int64_t j) {  // the words of keys j / 4 * 4 .. + 3
   return philox_words(d.key, d.site, (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>(j / 4));
 }
 

@@ -1,5 +1,5 @@
-// Attention of one new token of a text against the keys and values kept of the tokens before it and its own: the step
-// of generation.
+// Attention of one new token against the cached keys and values of the earlier tokens and its own: the step of
+// generation.
 #pragma once
 
 #include "libtrain/base/view.h"
@@ -9,10 +9,11 @@
 
 namespace trainyard::kernels {
 
-// q, out [1, heads*d]; k, v [t, kv_heads*d], row t-1 that of the token itself; all in T, pitches honoured. Query head h
-// uses key-value head h / (heads / kv_heads) and sees every key. What kernels::attention_forward gives for the last
-// query of t tokens without a mask, up to rounding: here the softmax is not tiled. Bits do not depend on the number of
-// threads. Scratch: plan::cached_attention_scratch_bytes(t, heads, T).
+// q and out are [1, heads*d]. k and v are [t, kv_heads*d], and row t-1 belongs to the new token itself. All views have
+// dtype T and may have pitches. Query head h uses key-value head h / (heads / kv_heads) and sees every key. Up to
+// rounding, the result is what kernels::attention_forward gives for the last query of t tokens without a mask. Rounding
+// differs because this softmax is not tiled. The bits do not depend on the number of threads. Scratch:
+// plan::cached_attention_scratch_bytes(t, heads, T).
 void cached_attention(tensor::Exec& exec, std::int64_t heads, std::int64_t kv_heads, double scale, base::View q,
                       base::View k, base::View v, base::View out);
 

@@ -1,4 +1,4 @@
-// Cached attention as the compiled variants see it.
+// Arguments of cached attention as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"

@@ -1,4 +1,4 @@
-// One query row: a block a head.
+// One query row, with one block for each head.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 
@@ -26,7 +26,7 @@ template <class T> __global__ void __launch_bounds__(row_threads) cached_attenti
     scores[j] = exp_of(scores[j] - top);
     sum += scores[j];
   }
-  sum = block_sum(sum, shared);  // also a barrier: all scores are there
+  sum = block_sum(sum, shared);  // also a barrier: all scores are written
   for (std::int64_t c = threadIdx.x; c < d; c += row_threads) {
     F mixed = 0;
     for (std::int64_t j = 0; j < t; ++j) mixed += scores[j] * static_cast<F>(widen(a.v.row<T>(j)[column + c]));

@@ -9,7 +9,7 @@ namespace trainyard::kernels {
 
 namespace {
 
-// A dense view is one long row, so that the team splits it evenly.
+// A dense view becomes one long row, so that the threads split it evenly.
 Mat long_row(const base::View& v) {
   auto m = mat(v);
   if (v && v.dense()) m = {v.data, 1, v.count(), v.count(), m.type};

@@ -1,4 +1,4 @@
-// Element-wise copies as the compiled variants see them.
+// Arguments of element-wise copies as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"

@@ -1,4 +1,4 @@
-// Element-wise copies, in blocks that the team shares.
+// Element-wise copies, in blocks that the threads share.
 #include "kernels/cast/cast_args.h"
 
 #include "kernels/cpu.h"
@@ -8,7 +8,7 @@ namespace {
 
 using std::int64_t;
 
-// Calls body(row, first column, end column) over blocks of at most 16 Ki columns.
+// Calls body(row, first column, end column) for blocks of at most 16 Ki columns.
 template <class Body> void over_blocks(const Mat& m, int threads, const Body& body) {
   constexpr int64_t block = 16384;
   const int64_t per_row = (m.cols + block - 1) / block, blocks = m.rows * per_row;
@@ -19,8 +19,8 @@ template <class Body> void over_blocks(const Mat& m, int threads, const Body& bo
   }
 }
 
-// Narrows by way of f32 with one rounding in all: what f32 cannot hold goes to its neighbour with an odd last bit,
-// which no later rounding takes for a tie.
+// Narrows f64 to bf16 by way of f32, with the result of a single rounding. A value that f32 cannot hold goes to the f32
+// neighbour with an odd last bit. The rounding to bf16 never takes that neighbour for a tie.
 inline void narrow(b16* out, double v) {
   const float f = static_cast<float>(v);
   const std::uint32_t bits = float_to_bits(f);

@@ -1,11 +1,12 @@
-// Element-wise copies, four elements a thread where rows allow it.
+// Element-wise copies, four elements for each thread where the rows allow it.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 
 namespace trainyard::kernels {
 namespace {
 
-// One rounding from double to bf16, by way of an f32 that no later rounding takes for a tie.
+// Narrows f64 to bf16 with the result of a single rounding, by way of an f32 that rounding to bf16 never takes for a
+// tie.
 __device__ void narrow(b16* out, double v) {
   const float f = static_cast<float>(v);
   const unsigned bits = __float_as_uint(f);

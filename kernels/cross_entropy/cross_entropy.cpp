@@ -49,7 +49,7 @@ void set_results(CrossEntropyArgs& a, base::View losses, base::View dlogits) {
   a.dlogits = mat(dlogits);
 }
 
-// The first step sees the targets first, so it is the one that looks at them.
+// The first step reads the targets before any other, so it is the one that checks them.
 void check_targets(const CrossEntropyArgs& a, std::int64_t vocabulary) {
   for (std::int64_t r = 0; r < a.logits.rows; ++r)
     if (a.weights[r] != 0 && (a.targets[r] < 0 || a.targets[r] >= vocabulary))

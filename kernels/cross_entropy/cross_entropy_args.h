@@ -1,4 +1,4 @@
-// Cross entropy as the compiled variants see it.
+// Arguments of cross entropy as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -6,14 +6,14 @@
 
 namespace trainyard::kernels {
 
-// Which steps of kernels/cross_entropy/cross_entropy.h.
+// The steps of kernels/cross_entropy/cross_entropy.h: the first, the second, or both.
 enum class CrossEntropyStep : int { statistics, finish, both };
 
 struct CrossEntropyArgs {
   CrossEntropyStep step = CrossEntropyStep::both;
   Mat logits, dlogits;
-  Mat statistics;  // [3 * pieces, c]: written by the first step, read by the second; empty where both are done
-  std::int64_t first_column = 0, columns = 0;  // those of `logits` that count
+  Mat statistics;  // [3 * pieces, c]: written by the first step, read by the second; may be empty for both
+  std::int64_t first_column = 0, columns = 0;  // columns of `logits` that count
   std::int64_t lanes = 1;
   const std::int32_t* targets = nullptr;
   const std::uint8_t* weights = nullptr;

@@ -1,4 +1,4 @@
-// One token is one unit of work: maximum, exponentials and their sum lane by lane, then the gradient.
+// One token is one task: maximum, exponentials and their sum for each lane, then the gradient.
 #include "kernels/cross_entropy/cross_entropy_args.h"
 
 #include "kernels/cpu.h"
@@ -22,16 +22,16 @@ template <class G> G largest(const G* x, int64_t n) {
 }
 
 template <class G> struct Softmax {
-  G top, sum;  // maximum and sum of exp(x - maximum); a sum of 0: of no columns
+  G top, sum;  // maximum, and sum of exp(x - maximum); a sum of 0 means no columns
 };
 
 template <class G> Softmax<G> join(const Softmax<G>& a, const Softmax<G>& b) {
-  if (b.sum == 0) return a;  // columns that count come first: a has some, or neither has
+  if (b.sum == 0) return a;  // columns that count come first: if b has none, a has some, or both have none
   const G top = b.top > a.top ? b.top : a.top;
   return {top, a.sum * exp_of(a.top - top) + b.sum * exp_of(b.top - top)};
 }
 
-// What at(0) ... at(n - 1) say together, in the order of lanes.
+// Joins at(0) ... at(n - 1) in the order of lanes.
 template <class G, class Function> Softmax<G> joined(int64_t n, const Function& at) {
   Softmax<G> waiting[lane_levels], all{};
   for (int64_t i = 0; i < n; ++i) {
@@ -52,7 +52,7 @@ template <class G> Softmax<G> lane_of(const CrossEntropyArgs& a, const G* logits
   return {top, lane_sum<G>(n, [&](int64_t i) { return exp_of(x[i] - top); })};
 }
 
-// The logit of the target where it is one of the columns [first, end) of this rank.
+// The logit of the target if it is one of this rank's columns [first, end), otherwise 0.
 template <class G> G target_of(const CrossEntropyArgs& a, const G* logits, int64_t r, int64_t first, int64_t end) {
   const int64_t target = a.targets[r] - a.first_column;
   return target >= first && target < end ? logits[target] : G(0);
@@ -105,7 +105,7 @@ template <class T, class G> void token(const CrossEntropyArgs& a, int64_t r) {
   const auto all = joined<G>(pieces, [&](int64_t p) {
     return Softmax<G>{a.statistics.row<G>(3 * p)[r], a.statistics.row<G>(3 * p + 1)[r]};
   });
-  G target = a.statistics.row<G>(2)[r];  // all but one are 0
+  G target = a.statistics.row<G>(2)[r];  // at most one piece has the target; the others are 0
   for (int64_t p = 1; p < pieces; ++p) target += a.statistics.row<G>(3 * p + 2)[r];
   finish<T>(a, r, all, target);
 }

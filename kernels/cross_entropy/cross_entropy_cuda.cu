@@ -1,4 +1,4 @@
-// Cross entropy, one token a block: maximum and sum of exponentials in one pass, the gradient in another.
+// Cross entropy, one block for each token: maximum and sum of exponentials in one pass, the gradient in another.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 #include "kernels/lane_order.h"
@@ -7,17 +7,17 @@ namespace trainyard::kernels {
 namespace {
 
 template <class G> struct Softmax {
-  G top, sum;  // maximum and sum of exp(x - maximum); a sum of 0: of no columns
+  G top, sum;  // maximum, and sum of exp(x - maximum); a sum of 0 means no columns
 };
 
-// Products are rounded on their own, so that the first step, the second and both together have the same bits.
+// Products are rounded on their own, so that two separate steps have the bits of both steps together.
 template <class G> __device__ __forceinline__ Softmax<G> join(const Softmax<G>& a, const Softmax<G>& b) {
-  if (b.sum == 0) return a;  // columns that count come first: a has some, or neither has
+  if (b.sum == 0) return a;  // columns that count come first: if b has none, a has some, or both have none
   const G top = b.top > a.top ? b.top : a.top;
   return {top, rounded_product(a.sum, exp_of(a.top - top)) + rounded_product(b.sum, exp_of(b.top - top))};
 }
 
-// Results that come one after the other, in the order of lanes.
+// Joins results that come one after the other, in the order of lanes.
 template <class G> struct Joined {
   Softmax<G> waiting[lane_levels], all{};
   __device__ __forceinline__ void next(std::int64_t i, std::int64_t n, Softmax<G> result) {
@@ -27,13 +27,14 @@ template <class G> struct Joined {
   }
 };
 
-// A lane, V neighbours at a time; every thread of the block gets the same. Each keeps maximum and sum in step.
+// The maximum and sum of a lane; every thread of the block gets the same result. A thread reads V neighbours at a time
+// and rescales its sum whenever its maximum grows (online softmax).
 template <int V, class G> __device__ __forceinline__ Softmax<G> lane_of(const CrossEntropyArgs& a, const G* logits,
                                                                         std::int64_t lane, G* shared) {
   const std::int64_t width = a.logits.cols / a.lanes, left = a.columns - lane * width, n = left < width ? left : width;
   if (n <= 0) return {};
   const G* x = logits + lane * width;
-  G top = x[0], sum = 0;  // of this thread; every thread may look at the first
+  G top = x[0], sum = 0;  // of this thread; every thread may start from the first value
   for (std::int64_t g = threadIdx.x; g * V < n; g += row_threads) {
     const auto in = vec_at<V>(x + g * V);
     for (int k = 0; k < V; ++k) {
@@ -51,7 +52,7 @@ template <int V, class G> __device__ __forceinline__ Softmax<G> lane_of(const Cr
   return {most, block_sum(rounded_product(sum, exp_of(top - most)), shared)};
 }
 
-// The first step: what this rank's columns say, for each piece. Returns the last piece.
+// The first step: the statistics of this rank's columns, piece by piece. Returns the last piece.
 template <int V, class G>
 __device__ __forceinline__ Softmax<G> find(const CrossEntropyArgs& a, const G* logits, std::int64_t pieces, G* shared) {
   const std::int64_t r = blockIdx.x, lanes = a.lanes / pieces, width = a.logits.cols / pieces,
@@ -71,8 +72,8 @@ __device__ __forceinline__ Softmax<G> find(const CrossEntropyArgs& a, const G* l
   return last;
 }
 
-// A block works on one row and reads it twice: for the first step and for the second. So few registers that a
-// multiprocessor has all the threads it can have.
+// A block works on one row and reads it twice, once for each step. The launch bounds keep registers so few that a
+// multiprocessor can hold as many threads as it supports.
 template <class T, int V> __global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 1 : 8)
     cross_entropy_kernel(CrossEntropyArgs a) {
   using G = compute_t<T>;
@@ -98,10 +99,10 @@ template <class T, int V> __global__ void __launch_bounds__(row_threads, sizeof(
   if (a.step == CrossEntropyStep::both) {
     all = find<V>(a, logits, 1, shared);
     logit = logits[target];
-    __syncthreads();  // dlogits may lie over logits: the target's logit is read
+    __syncthreads();  // dlogits may overlap logits: now every thread has read the target's logit
   } else {
     Joined<G> joined;
-    logit = 0;  // all but one are 0
+    logit = 0;  // at most one piece has the target; the others are 0
     for (std::int64_t p = 0; p < pieces; ++p) {
       joined.next(p, pieces, {a.statistics.row<G>(3 * p)[r], a.statistics.row<G>(3 * p + 1)[r]});
       logit += a.statistics.row<G>(3 * p + 2)[r];

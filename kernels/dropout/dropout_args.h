@@ -1,4 +1,4 @@
-// Dropout as the compiled variants see it.
+// Arguments of dropout as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -8,7 +8,7 @@ namespace trainyard::kernels {
 
 struct DropoutArgs {
   Mat x, residual, y;           // y = [residual +] dropout(x)
-  std::uint32_t threshold = 0;  // keep when the word is at least this
+  std::uint32_t threshold = 0;  // an element is kept if its word is at least this
   float scale = 1;
   double scale64 = 1;
   std::uint64_t seed = 0, site = 0;

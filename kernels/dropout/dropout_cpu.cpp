@@ -1,4 +1,4 @@
-// Dropout row by row; channels in blocks of four share one Philox block.
+// Dropout row by row; four neighbouring channels share one Philox block.
 #include "kernels/dropout/dropout_args.h"
 
 #include "kernels/cpu.h"

@@ -1,4 +1,4 @@
-// Dropout: four channels, which share a Philox block, a thread.
+// Dropout: each thread takes four channels, which share one Philox block.
 #include "kernels/dropout/dropout_device.h"
 #include "kernels/gpu_entries.h"
 

@@ -1,4 +1,4 @@
-// What dropout does to four neighbouring channels, which share a Philox block; for the GPU kernels that drop.
+// Dropout of four neighbouring channels, which share one Philox block. For the GPU kernels that apply dropout.
 #pragma once
 
 #include "kernels/dropout/dropout_args.h"

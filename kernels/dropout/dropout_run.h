@@ -1,4 +1,4 @@
-// Dropout as arguments of a kernel: for the operations that fuse it. Not for use outside kernels/.
+// Builds a kernel's dropout arguments, for the operations that fuse dropout. Not for use outside kernels/.
 #pragma once
 
 #include "kernels/dropout/dropout.h"

@@ -1,4 +1,4 @@
-// The embedding as the compiled variants see it.
+// Arguments of the embedding as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -6,8 +6,9 @@
 
 namespace trainyard::kernels {
 
-// forward: rows = table[tokens - first_row] [+ position_table[positions]]; a token without a row here is zero bits, and
-// without tokens `rows` itself is what positions are added to. backward: table = sums of rows by token.
+// forward: rows = table[tokens - first_row] [+ position_table[positions]]. A token whose row this rank does not hold
+// gives zero bits. Without tokens, positions are added to `rows` itself. backward: table = the sums of `rows` for each
+// token.
 struct EmbeddingArgs {
   const std::int32_t* tokens = nullptr;
   const std::int32_t* positions = nullptr;

@@ -1,4 +1,4 @@
-// Lookup by rows; the gradient by column strips, so that each element is added to by one thread in token order.
+// Lookup row by row. The gradient goes by column strips, so that one thread adds to each element in token order.
 #include "kernels/embedding/embedding_args.h"
 
 #include "kernels/cpu.h"
@@ -8,7 +8,7 @@ namespace {
 
 using std::int64_t;
 
-// The row of the table that a token has here; below 0 where it has none.
+// The token's row in this rank's table; negative if this rank does not hold it.
 inline int64_t row_of(const EmbeddingArgs& a, int64_t r) {
   const int64_t row = a.tokens[r] - a.first_row;
   return row < a.table.rows ? row : -1;

@@ -1,12 +1,12 @@
-// Lookup by rows; the gradient by distinct indices: the block of an index's first occurrence adds all its rows in token
-// order, so nothing is added atomically.
+// Lookup row by row. The gradient goes by distinct indices: the block at an index's first occurrence adds all rows of
+// that index in token order. So nothing is added atomically.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 
 namespace trainyard::kernels {
 namespace {
 
-// Is this row of the table, the token's less first_row, here?
+// Whether this rank holds the row; `row` is the token less first_row.
 __device__ __forceinline__ bool has_row(const EmbeddingArgs& a, std::int64_t row) {
   return row >= 0 && row < a.table.rows;
 }
@@ -37,8 +37,8 @@ template <class G> __global__ void clear_kernel(Mat table) {
   }
 }
 
-// Grid: tokens, groups of row_threads columns. The tokens of a chunk that have the block's index come into a list
-// first, so that the rows to add are fetched several at a time; they are added one after the other.
+// Grid: tokens, groups of row_threads columns. Each block first lists the tokens of a chunk that have its index, so
+// that several of their rows are fetched at a time. The rows are added one after the other.
 template <class T, class G> __global__ void embedding_backward_kernel(EmbeddingArgs a) {
   constexpr int ahead = 8;
   __shared__ int match[row_threads], list[row_threads];

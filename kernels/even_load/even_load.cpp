@@ -1,4 +1,4 @@
-// Moves a gate's biases.
+// Updates a gate's choice biases.
 #include "kernels/even_load/even_load.h"
 
 #include "kernels/gpu_kernels.h"

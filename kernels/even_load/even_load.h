@@ -1,4 +1,4 @@
-// The step of the biases by which a gate chooses: towards an even load.
+// The update of a gate's choice biases in auxiliary-loss-free load balancing.
 #pragma once
 
 #include "kernels/even_load/even_load_args.h"
@@ -7,8 +7,9 @@
 
 namespace trainyard::kernels {
 
-// bias f32 [n], some of a layer's: plus `rate` where loads f32 [n], whole numbers, are below `mean`, minus `rate` where
-// they are above it. Nothing where `numbers`, in the memory of the Exec's device or nullptr, are not finite.
+// bias is f32 [n], some of a layer's biases. loads is f32 [n], whole numbers. A bias grows by `rate` where the load is
+// below `mean` and falls by `rate` where it is above. `numbers` is in the Exec's device memory, or nullptr. If its
+// `finite` is 0, nothing changes.
 void even_load_update(tensor::Exec& exec, base::View bias, base::View loads, double mean, float rate,
                       const StepNumbers* numbers);
 

@@ -1,4 +1,4 @@
-// The step of a gate's biases as a GPU sees it.
+// Arguments of the update of a gate's biases, as plain data for the GPU module.
 #pragma once
 
 #include "kernels/step_numbers/step_numbers_args.h"

@@ -1,4 +1,4 @@
-// A gate's biases, a thread for each.
+// Update of a gate's biases, one thread for each.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 

@@ -1,4 +1,4 @@
-// The mix as the compiled variants see it.
+// Arguments of the mix as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"

@@ -1,4 +1,4 @@
-// The mix, a block for a row.
+// The mix, one block for each row.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 

@@ -1,4 +1,4 @@
-// Checks shapes, dispatches, and walks groups on the CPU.
+// Checks shapes, dispatches, and assigns groups to dispatch rounds on the CPU.
 #include "kernels/expert_rounds/expert_rounds.h"
 
 #include "kernels/expert_rounds/expert_rounds_args.h"

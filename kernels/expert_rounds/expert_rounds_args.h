@@ -1,4 +1,4 @@
-// Groups in rounds as every device sees them.
+// Arguments of the dispatch rounds as plain data, and their arithmetic, for CPU and GPU.
 #pragma once
 
 #include "kernels/mat.h"
@@ -7,11 +7,10 @@
 
 namespace trainyard::kernels {
 
-// Where a group is sent: in which round, and its first row of what goes to one destination.
+// Assigns the groups of one destination: `round` and the rows `used` in it so far.
 struct RoundWalk {
   std::int64_t room, round = 0, used = 0;
-  // The next group of the destination: whole, in the first round that has room for it and is no earlier than its
-  // neighbour's.
+  // Assigns the next group, whole, to the current round, or to the next round if the current one lacks room.
   TRAINYARD_ANYWHERE void take(std::int64_t rows, std::int32_t* place) {
     if (used + rows > room) ++round, used = 0;
     place[0] = static_cast<std::int32_t>(round), place[1] = static_cast<std::int32_t>(used);
@@ -21,7 +20,7 @@ struct RoundWalk {
 
 struct ExpertRoundsArgs {
   const std::int32_t* groups;
-  std::int64_t held, destinations, room;  // groups of a destination, neighbours
+  std::int64_t held, destinations, room;  // held: groups of one destination, which are neighbours
   std::int32_t* places;
   std::int32_t* rounds;  // may be null
 };
@@ -32,7 +31,8 @@ struct ExpertRoundArgs {
   std::int32_t *sent, *tokens, *here, *back;
 };
 
-// The group g of a round as its destination sees it, and where its rows go.
+// round_has sets what the destination is sent about group g, and returns whether g goes in this round. put_row sets the
+// indices of its row i.
 TRAINYARD_ANYWHERE inline bool round_has(const ExpertRoundArgs& a, std::int64_t g) {
   const bool has = a.places[2 * g] == a.round;
   a.sent[2 * g] = has ? static_cast<std::int32_t>(a.from * a.room + a.places[2 * g + 1]) : 0;

@@ -1,4 +1,4 @@
-// Groups in rounds: a thread walks over those of a destination; a block lays out the rows of a group.
+// Dispatch rounds: one thread assigns the groups of a destination; one block lays out the rows of a group.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int walkers = 256;
 
-// One block.
+// Launched as one block.
 __global__ void __launch_bounds__(walkers) expert_rounds_kernel(ExpertRoundsArgs a) {
   __shared__ std::int64_t most[walkers];
   std::int64_t rounds = 1;

@@ -1,4 +1,4 @@
-// Tokens to the rows of experts and back, by index; and the gradients of that.
+// Copies tokens to the rows of experts and combines the results, by index; and the gradients of both.
 #pragma once
 
 #include "libtrain/base/view.h"
@@ -6,22 +6,23 @@
 
 namespace trainyard::kernels {
 
-// S tokens with k choices each, R rows. rows i32 [S, k] and sources i32 [R] are those of a gate (kernels/gate): rows
-// says where a choice of a token stands, -1 nowhere; sources the token * k + choice of a row, -1 of a row that nobody
-// has. weights and d_weights T [S, k], T the accumulation dtype. The others are in the working dtype. Scratch: none.
+// There are S tokens with k choices each, and R rows. rows, i32 [S, k], and sources, i32 [R], come from a gate
+// (kernels/gate). rows has the row of each choice, or -1 if it has none. sources has token * k + choice for
+// each row, or -1 if the row is unused. weights and d_weights are [S, k] in the accumulation dtype T. All other views
+// are in the working dtype. Scratch: none.
 
-// y [R, h]: row r is x[sources[r] / k]; rows that nobody has are not touched.
+// y is [R, h]: row r is x[sources[r] / k]. Unused rows are not written.
 void expert_dispatch(tensor::Exec& exec, base::View x, base::View sources, std::int64_t k, base::View y);
-// dx [S, h] = add + the sum over the choices that stand somewhere, in their order, of dy[rows[s, j]]: added in T,
-// rounded once. add T [S, h], or empty.
+// dx [S, h] = add + the sum of dy[rows[s, j]] over the choices that have a row, in their order. It is added in T and
+// rounded once. add is [S, h] in T, or empty.
 void expert_dispatch_backward(tensor::Exec& exec, base::View dy, base::View rows, base::View add, base::View dx);
 
-// out [S, h] = the sum over the choices that stand somewhere, in their order, of weights[s, j] * y[rows[s, j]]: each
-// product and sum rounded in T, the result once. A token that stands nowhere gets zeros.
+// out [S, h] = the sum of weights[s, j] * y[rows[s, j]] over the choices that have a row, in their order. Each product
+// and sum is rounded in T, then the result is rounded once. A token without any row gets zeros.
 void expert_combine(tensor::Exec& exec, base::View y, base::View rows, base::View weights, base::View out);
-// dy [R, h]: row r is weights[sources[r]] * dout[sources[r] / k], rows that nobody has are not touched. d_weights[s, j]
-// = the sum over channels of dout[s] * y[rows[s, j]], in an order that no number of threads changes; 0 for a choice
-// that stands nowhere. dy and y may be the same view.
+// dy is [R, h]: row r is weights[sources[r]] * dout[sources[r] / k]. Unused rows are not written. d_weights[s, j] = the
+// sum over channels of dout[s] * y[rows[s, j]], or 0 for a choice without a row. The order of that sum does not depend
+// on the number of threads. dy and y may be the same view.
 void expert_combine_backward(tensor::Exec& exec, base::View dout, base::View y, base::View rows, base::View sources,
                              base::View weights, base::View dy, base::View d_weights);
 

@@ -1,4 +1,4 @@
-// Rows of experts as the compiled variants see them.
+// Arguments of the rows of experts as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -15,8 +15,8 @@ struct ExpertDispatchArgs {
   int threads = 1;
 };
 
-// out[s] = add[s] + the sum over the choices that stand somewhere of weights[s, j] * y[rows[s, j]]; add may be empty,
-// and weights, which are 1 then.
+// out[s] = add[s] + the sum of weights[s, j] * y[rows[s, j]] over the choices that have a row. `add` may be empty.
+// Empty weights count as 1.
 struct ExpertSumArgs {
   Mat y, weights, add, out;
   Mat rows;  // i32 [S, k]; its type does not matter

@@ -1,4 +1,4 @@
-// Copies by rows, sums by tokens in strips of channels.
+// Copies go by rows, sums by tokens in strips of channels.
 #include "kernels/expert_rows/expert_rows_args.h"
 
 #include "kernels/cpu.h"
@@ -11,7 +11,7 @@ using std::int64_t;
 
 constexpr int64_t expert_strip = 256;
 
-// One strip of a token: n channels from c0 on.
+// The sum for one strip of a token: n channels from c0 on.
 template <class T, class G> void sum_strip(const ExpertSumArgs& a, int64_t s, int64_t c0, int64_t n) {
   G sum[expert_strip];
   if (a.add.empty()) memset(sum, 0, sizeof sum);
@@ -34,7 +34,7 @@ template <class T, class G> void sum_strip(const ExpertSumArgs& a, int64_t s, in
   for (int64_t c = 0; c < n; ++c) store(&out[c], sum[c]);
 }
 
-// The gradient of the weight first: dy may lie over y.
+// Computes the gradient of the weight first, because dy may overlap y.
 template <class T, class G> void combine_backward_row(const ExpertCombineBackwardArgs& a, int64_t r) {
   const int32_t source = a.sources[r];
   if (source < 0) return;

@@ -1,5 +1,5 @@
-// Rows of experts by groups of neighbours; a warp for each row where channels are added up. Copies and sums give the
-// bits of the CPU.
+// Rows of experts by groups of neighbouring channels. Where channels are added up, each row has one warp. Copies and
+// sums have the bits of the CPU.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 
@@ -26,7 +26,7 @@ template <class T, int V> __global__ void expert_sum_kernel(ExpertSumArgs a) {
     for (std::int64_t j = 0; j < a.rows.cols; ++j) {
       if (rows[j] < 0) continue;
       const auto y = vec_at<V>(a.y.row<T>(rows[j]) + g * V);
-      const G weight = a.weights.empty() ? G(1) : a.weights.row<G>(s)[j];  // a product by 1 is what it was
+      const G weight = a.weights.empty() ? G(1) : a.weights.row<G>(s)[j];  // a product by 1 changes no bit
       for (int k = 0; k < V; ++k) sum.v[k] += rounded_product(weight, widen(y.v[k]));
     }
     Vec<T, V> out;
@@ -42,7 +42,7 @@ template <class G> __global__ void expert_no_slopes_kernel(ExpertCombineBackward
   }
 }
 
-// A lane reads its groups of y before it writes those of dy, which may lie over them.
+// A lane reads its groups of y before it writes the same groups of dy, which may overlap them.
 template <class T, int V> __global__ void __launch_bounds__(row_threads)
     expert_combine_backward_kernel(ExpertCombineBackwardArgs a) {
   using G = compute_t<T>;

@@ -1,4 +1,4 @@
-// A plain scan: it runs once, after a step has failed.
+// A plain scan, which runs once, after a step has failed.
 #include "kernels/finite/finite.h"
 
 #include "kernels/check.h"
@@ -11,9 +11,9 @@ namespace trainyard::kernels {
 
 std::int64_t first_nonfinite(tensor::Exec& exec, base::View x) {
   std::vector<char> host;
-  if (exec.on_gpu()) {  // it runs once, after a failure: the whole tensor comes to the host
+  if (exec.on_gpu()) {  // the whole tensor is copied to the host, which is affordable once, after a failure
     host.resize(static_cast<std::size_t>(x.rows() * x.pitch * base::size_of(x.dtype)));
-    const auto rows = x.rows() - 1;  // the last row may end before its pitch
+    const auto rows = x.rows() - 1;  // memory may end before the last row's pitch does
     tensor::require_gpu(tensor::gpu_module().runtime->copy(
                             host.data(), x.data, (rows * x.pitch + x.cols()) * base::size_of(x.dtype), exec.stream()),
                         "copying");

@@ -1,4 +1,4 @@
-// Looks for the first value that is not finite.
+// Finds the first value that is not finite.
 #pragma once
 
 #include "libtrain/base/view.h"
@@ -8,7 +8,7 @@
 
 namespace trainyard::kernels {
 
-// The smallest logical index (row * cols + column) of a NaN or infinity, or -1. Synchronous.
+// The smallest logical index (row * cols + column) of a NaN or infinity, or -1 if there is none. Waits for the Exec.
 std::int64_t first_nonfinite(tensor::Exec& exec, base::View x);
 
 }  // namespace trainyard::kernels

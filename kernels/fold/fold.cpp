@@ -1,4 +1,4 @@
-// Checks and dispatches the fold.
+// Checks and dispatches the ordered reduction.
 #include "kernels/fold/fold.h"
 
 #include "kernels/check.h"
@@ -9,30 +9,30 @@
 
 namespace trainyard::kernels {
 
-void fold(tensor::Exec& exec, base::View pieces, base::View sum, base::FoldRound round) {
+void fold(tensor::Exec& exec, base::View pieces, base::View sum, base::ReductionRound round) {
   TRAINYARD_ASSERT(pieces.dtype == sum.dtype && pieces.dtype != base::DType::bf16, "fold of {} into {}",
                    base::name_of(pieces.dtype), base::name_of(sum.dtype));
   TRAINYARD_ASSERT(pieces.cols() == sum.count() && pieces.rows() >= 1, "{} x {} into {}", pieces.rows(), pieces.cols(),
                    sum.count());
-  FoldArgs args{mat(pieces), mat(sum), nullptr, round == base::FoldRound::next, exec.threads()};
+  FoldArgs args{mat(pieces), mat(sum), nullptr, round == base::ReductionRound::next, exec.threads()};
   exec.run([&exec, args] { TRAINYARD_CALL(exec, fold, args); });
 }
 
-void fold(tensor::Exec& exec, std::span<const void* const> pieces, base::View sum, base::FoldRound round) {
+void fold(tensor::Exec& exec, std::span<const void* const> pieces, base::View sum, base::ReductionRound round) {
   TRAINYARD_ASSERT(!pieces.empty() && sum.dtype != base::DType::bf16, "fold of {} pieces into {}", pieces.size(),
                    base::name_of(sum.dtype));
   const auto row = [&](const void* data) {
     return mat(base::View(const_cast<void*>(data), sum.dtype, {1, sum.count()}, sum.device));
   };
-  if (exec.on_gpu()) {  // one after the other: the same additions
+  if (exec.on_gpu()) {  // one launch for each piece, with the same additions
     for (const auto* data : pieces) {
-      FoldArgs args{row(data), mat(sum), nullptr, round == base::FoldRound::next, exec.threads()};
+      FoldArgs args{row(data), mat(sum), nullptr, round == base::ReductionRound::next, exec.threads()};
       exec.run([&exec, args] { TRAINYARD_CALL(exec, fold, args); });
-      round = base::FoldRound::next;
+      round = base::ReductionRound::next;
     }
     return;
   }
-  FoldArgs args{row(pieces[0]), mat(sum), nullptr, round == base::FoldRound::next, exec.threads()};
+  FoldArgs args{row(pieces[0]), mat(sum), nullptr, round == base::ReductionRound::next, exec.threads()};
   args.pieces.rows = static_cast<std::int64_t>(pieces.size());
   exec.run([&exec, args, rows = std::vector(pieces.begin(), pieces.end())]() mutable {
     args.rows = rows.data();

@@ -1,7 +1,7 @@
-// The ordered fold: a left fold of contributions, element by element, in ascending row.
+// The ordered reduction: a left-to-right sum of contributions, element by element, in ascending row order.
 #pragma once
 
-#include "libtrain/base/fold_order.h"
+#include "libtrain/base/reduction_order.h"
 #include "libtrain/base/view.h"
 #include "libtrain/tensor/exec.h"
 
@@ -9,11 +9,11 @@
 
 namespace trainyard::kernels {
 
-// pieces [c, n] (rows may be pitched), sum [n]; both f32 or both f64. first: sum = ((p0 + p1) + p2) + ...; next: the
-// fold goes on from sum. One rounding for each addition. sum may be a row of pieces only where every element is read
-// before it is written: any row, since elements are independent.
-void fold(tensor::Exec& exec, base::View pieces, base::View sum, base::FoldRound round);
-// The same of pieces that lie wherever they do: each has the elements of `sum`.
-void fold(tensor::Exec& exec, std::span<const void* const> pieces, base::View sum, base::FoldRound round);
+// pieces is [c, n], rows may have a pitch; sum is [n]; both f32 or both f64. first: sum = ((p0 + p1) + p2) + ... next:
+// the left-to-right sum continues from the present `sum`. Each addition is rounded once. sum may be any row of pieces,
+// because elements are independent and each is read before it is written.
+void fold(tensor::Exec& exec, base::View pieces, base::View sum, base::ReductionRound round);
+// The same for pieces at any addresses. Each piece has as many elements as `sum`.
+void fold(tensor::Exec& exec, std::span<const void* const> pieces, base::View sum, base::ReductionRound round);
 
 }  // namespace trainyard::kernels

@@ -1,4 +1,4 @@
-// The fold as the compiled variants see it.
+// Arguments of the ordered reduction as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -8,8 +8,8 @@ namespace trainyard::kernels {
 
 struct FoldArgs {
   Mat pieces, sum;
-  const void* const* rows = nullptr;  // CPU: where each piece lies; null: as `pieces` says
-  int next = 0;                       // 1: goes on from sum
+  const void* const* rows = nullptr;  // CPU: the address of each piece; null: the rows of `pieces`
+  int next = 0;                       // 1: continue from the present sum
   int threads = 1;
 };
 TRAINYARD_CPU_KERNEL(void, fold_cpu, (const FoldArgs& args))

@@ -1,4 +1,4 @@
-// The fold in blocks that stay in the first-level cache.
+// The ordered reduction in blocks that stay in the first-level cache.
 #include "kernels/fold/fold_args.h"
 
 #include "kernels/cpu.h"
@@ -17,7 +17,7 @@ template <class T> void fold_block(const FoldArgs& a, int64_t from, int64_t to) 
   constexpr int64_t width = 512;
   for (int64_t at = from; at < to; at += width) {
     const int64_t n = to - at < width ? to - at : width;
-    T between[width];  // what comes out of the last addition is the sum, what of those before stays in the cache
+    T between[width];  // intermediate sums stay in the cache; only the last addition writes to `sum`
     const T* so_far = a.next ? sum + at : piece<T>(a, 0) + at;
     const int64_t added = a.next ? 0 : 1, all = a.pieces.rows;
     if (added == all)

@@ -1,4 +1,4 @@
-// The ordered fold: each thread adds its elements' contributions in ascending row, one rounding each.
+// The ordered reduction: each thread adds the contributions to its elements in ascending row order, each rounded once.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 

@@ -10,7 +10,7 @@ namespace trainyard::kernels {
 
 namespace {
 
-// So many numbers of a sequence, of a position and of a gate have keys of their own.
+// Limits of the random-number keys: positions in a sequence, and numbers for each position.
 constexpr std::int64_t keyed_positions = std::int64_t{1} << 20, keyed_columns = std::int64_t{1} << 14;
 
 GateKeys keys_of(const Gate& gate, std::int64_t tokens, std::int64_t columns) {

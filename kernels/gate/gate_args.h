@@ -1,4 +1,4 @@
-// The gate as the compiled variants see it.
+// Arguments of the gate as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -22,24 +22,24 @@ struct GateArgs {
   plan::GateScore score = plan::GateScore::softmax;
   plan::GateNoise noise = plan::GateNoise::none;
   bool by_choice = false, balance_all = false;
-  plan::GateWeights weigh = plan::GateWeights::scores;  // not usual
+  plan::GateWeights weigh = plan::GateWeights::scores;  // resolved: never `usual`
   double scale = 1;
   std::int64_t expert_groups = 1, top_groups = 1;
   GateKeys keys;
   Mat logits;
   const void* bias = nullptr;
-  // Of a GateChoice: read by the backward pass.
+  // The views of a GateChoice; the backward pass reads them.
   std::int32_t *chosen = nullptr, *rows = nullptr, *sources = nullptr, *groups = nullptr, *loads = nullptr;
   void* weights = nullptr;
   double* losses = nullptr;
   // Scratch of the forward pass (libtrain/plan/expert_scratch.h).
-  double *block_numbers = nullptr, *token_numbers = nullptr;  // the second on a GPU
+  double *block_numbers = nullptr, *token_numbers = nullptr;  // token_numbers: on a GPU
   std::int32_t* block_counts = nullptr;                       // on a GPU: [blocks, 2 * experts]
   void* scores = nullptr;                                     // T [tokens, top_k]
   std::uint64_t* order_keys = nullptr;
-  std::int32_t* order = nullptr;  // choices, token * top_k + number, by class, expert and token
-  std::int32_t* ends = nullptr;   // [classes * experts + 1]: where in `order` those of a class and expert end
-  // Of the backward pass.
+  std::int32_t* order = nullptr;  // choices, as token * top_k + number, sorted by class, expert and token
+  std::int32_t* ends = nullptr;   // [classes * experts + 1]: where in `order` the choices of a class and expert end
+  // For the backward pass.
   Mat d_weights, d_logits;
   double balance = 0, z = 0;
   const double* targets = nullptr;

@@ -1,5 +1,5 @@
-// The gate: tokens choose in parallel, choices are laid out by expert in one pass, and experts give places in parallel.
-// Arithmetic is f64 in scalar code: the bits of every path and number of threads are the same.
+// The gate: tokens choose in parallel, one pass sorts the choices by expert, and experts give places in parallel.
+// Arithmetic is scalar f64, so every instruction-set path and number of threads gives the same bits.
 #include "kernels/gate/gate_args.h"
 
 #include "kernels/cpu.h"
@@ -19,7 +19,7 @@ template <class T> double highest(const T* x, int64_t n) {
   return top;
 }
 
-// The k experts e of which at(e) is largest, in descending order, ties to the lowest; `values` holds k numbers.
+// The k experts e with the largest at(e), in descending order; ties go to the lowest. `values` has room for k numbers.
 template <class Value>
 void choose_largest(int64_t experts, int64_t k, const Value& at, double* values, int32_t* chosen) {
   int64_t found = 0;
@@ -36,7 +36,7 @@ void choose_largest(int64_t experts, int64_t k, const Value& at, double* values,
   }
 }
 
-// Bit g for each group that a token's experts may be of.
+// A bit mask: bit g is set if the token may choose experts of group g.
 template <class T> uint64_t open_groups(const GateArgs& a, const T* logits) {
   if (a.expert_groups == 1) return 1;
   double values[plan::most_gate_groups];
@@ -62,7 +62,7 @@ template <class T> void choose(const GateArgs& a, int64_t s, double* values) {
   chosen[1] += chosen[1] >= first ? 1 : 0;
 }
 
-// One block of tokens: choices, their scores, and what the block adds to the losses.
+// One block of tokens: the choices, their scores, and the block's contribution to the losses.
 template <class T> void choose_block(const GateArgs& a, int64_t block) {
   const int64_t n = a.experts, first = block * plan::gate_block_tokens,
                 end = first + plan::gate_block_tokens < a.tokens ? first + plan::gate_block_tokens : a.tokens;
@@ -99,22 +99,22 @@ template <class T> void choose_block(const GateArgs& a, int64_t block) {
   }
 }
 
-// `order`: the choices of each class and expert behind one another, in the order of tokens.
+// Fills `order`: the choices sorted by class and expert, each run in the order of tokens.
 void order_choices(const GateArgs& a) {
   const int64_t slots = gate_classes(a) * a.experts, choices = a.tokens * a.top_k;
   for (int64_t i = 0; i <= slots; ++i) a.ends[i] = 0;
   for (int64_t c = 0; c < choices; ++c) ++a.ends[gate_slot(a, c) + 1];
   for (int64_t i = 0; i < slots; ++i) a.ends[i + 1] += a.ends[i];
-  // Where they begin; each is moved to where it ends.
+  // ends[i] holds where run i begins; each placed choice advances it, until it holds where run i ends.
   for (int64_t c = 0; c < choices; ++c) a.order[a.ends[gate_slot(a, c)]++] = static_cast<int32_t>(c);
 }
 
-// Of n keys those above `key` are kept, and the first `ties` of those that equal it.
+// Of n keys, those above `key` are kept, and the first `ties` of the keys that equal it.
 struct KeyCut {
   uint64_t key;
   int64_t ties;
 };
-// The cut that keeps `keep` of them, 0 < keep < n, found digit by digit.
+// The cut that keeps `keep` of n keys, 0 < keep < n, found digit by digit from the highest.
 KeyCut key_cut(const uint64_t* keys, int64_t n, int64_t keep) {
   uint64_t found = 0, mask = 0;
   for (int shift = 56; shift >= 0; shift -= 8) {

@@ -1,5 +1,5 @@
-// The gate: a warp for each token, then a thread for each expert of a block of tokens, then a block for each expert;
-// integers are the CPU's. Nothing is added atomically but counts.
+// The gate: first a warp for each token, then a thread for each expert of a block of tokens, then a block for each
+// expert. Integers are equal to the CPU's. Only counts are added atomically.
 #include "kernels/gate/gate_numbers.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
@@ -14,8 +14,8 @@ constexpr int token_warps = row_threads / 32;
 struct ScannedSum {
   int up_to_here, all;
 };
-// Over a block of row_threads, this thread's number included: runs of 16 first, then their sums, so that few barriers
-// are met. `shared` holds row_threads numbers and may be used again at once.
+// Inclusive prefix sum over a block of row_threads. Runs of 16 are added first, then the runs' sums, which needs few
+// barriers. `shared` holds row_threads numbers and may be reused at once.
 __device__ __forceinline__ ScannedSum block_scan(int v, int* shared) {
   constexpr int run = 16, runs = row_threads / run;
   const int t = static_cast<int>(threadIdx.x);
@@ -34,8 +34,8 @@ __device__ __forceinline__ ScannedSum block_scan(int v, int* shared) {
   return sum;
 }
 
-// The token of this warp: the highest logit, the sum of the exponentials below it, and the sum of what adds up to the
-// entropy.
+// Sums over the experts of this warp's token. top: the highest logit. sum: the exponentials relative to it. share: the
+// scores. along: the terms of the entropy.
 struct TokenSums {
   double top, sum, share, along;
 };
@@ -59,7 +59,7 @@ template <class T> __device__ __forceinline__ TokenSums token_sums(const GateArg
   return of;
 }
 
-// The largest number, and of equals the lowest expert; -1: none.
+// The largest rank, and of equal ranks the lowest expert. expert = -1: none yet.
 struct Candidate {
   double rank = 0;
   int expert = -1;
@@ -76,7 +76,7 @@ __device__ __forceinline__ Candidate warp_best(Candidate mine) {
   return mine;
 }
 
-// Choices one after the other: the best of those that stand behind the last one.
+// Makes the choices one after the other: each is the best expert that ranks behind the last choice.
 template <class T> __global__ void __launch_bounds__(row_threads) gate_choose_kernel(GateArgs a) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t s = static_cast<std::int64_t>(blockIdx.x) * token_warps + threadIdx.x / 32;
@@ -89,7 +89,7 @@ template <class T> __global__ void __launch_bounds__(row_threads) gate_choose_ke
     numbers[0] = of.top, numbers[1] = of.share;
     numbers[2] = rounded_product(whole, whole), numbers[3] = gate_log(of.share) - of.along / of.share;
   }
-  std::uint64_t open = 0;  // bit g: the token's experts may be of group g
+  std::uint64_t open = 0;  // bit g: the token may choose experts of group g
   for (std::int64_t j = 0; a.expert_groups > 1 && j < a.top_groups; ++j) {
     Candidate best;
     for (std::int64_t g = lane; g < a.expert_groups; g += 32) {
@@ -127,7 +127,7 @@ __device__ __forceinline__ TokenBlock token_block(const GateArgs& a) {
   return {first, end < a.tokens ? end : a.tokens};
 }
 
-// Sums over one block of tokens, each in their order, and how many choices of each class and expert it has.
+// Sums over one block of tokens, each in token order, and the block's number of choices of each class and expert.
 template <class T> __global__ void __launch_bounds__(row_threads) gate_blocks_kernel(GateArgs a) {
   const auto tokens = token_block(a);
   double* sums = a.block_numbers + blockIdx.x * (a.experts + 2);
@@ -151,7 +151,8 @@ template <class T> __global__ void __launch_bounds__(row_threads) gate_blocks_ke
   }
 }
 
-// One block: counts of blocks become how many choices stand before a block's; then what is known from the totals.
+// Launched as one block. Turns the counts of blocks into the number of earlier blocks' choices. Then computes what
+// follows from the totals.
 __global__ void __launch_bounds__(row_threads) gate_totals_kernel(GateArgs a, std::int64_t blocks) {
   __shared__ int scan[row_threads];
   __shared__ double shared[row_threads / 32];
@@ -159,7 +160,7 @@ __global__ void __launch_bounds__(row_threads) gate_totals_kernel(GateArgs a, st
   for (auto slot = t; slot < slots; slot += row_threads) {
     int total = 0;
     for (std::int64_t b0 = 0; b0 < blocks; b0 += 8) {
-      int count[8];  // read at once
+      int count[8];  // eight counts are read at once
       for (int i = 0; i < 8; ++i) count[i] = b0 + i < blocks ? a.block_counts[(b0 + i) * 2 * a.experts + slot] : 0;
       for (int i = 0; i < 8 && b0 + i < blocks; ++i) {
         a.block_counts[(b0 + i) * 2 * a.experts + slot] = total;
@@ -197,7 +198,7 @@ __global__ void __launch_bounds__(row_threads) gate_totals_kernel(GateArgs a, st
   if (t == 0) gate_put_losses(a, balance, a.block_numbers + a.experts);
 }
 
-// The choices of each class and expert behind one another, in the order of tokens; and no row is anybody's yet.
+// Sorts the choices by class and expert, each run in the order of tokens; and marks all rows as unused.
 __global__ void __launch_bounds__(row_threads) gate_order_kernel(GateArgs a) {
   const auto tokens = token_block(a);
   for (std::int64_t slot = threadIdx.x; slot < gate_classes(a) * a.experts; slot += row_threads) {
@@ -208,12 +209,13 @@ __global__ void __launch_bounds__(row_threads) gate_order_kernel(GateArgs a) {
   TRAINYARD_EACH(r, a.source_rows) a.sources[r] = -1;
 }
 
-// Of the keys those above `key` are kept, and the first `ties` of those that equal it.
+// Of n keys, those above `key` are kept, and the first `ties` of the keys that equal it.
 struct KeyCut {
   Key key;
   std::int64_t ties;
 };
-// The cut that keeps `keep` of n, 0 < keep < n, found digit by digit; every thread of the block gets it.
+// The cut that keeps `keep` of n keys, 0 < keep < n, found digit by digit from the highest. Every thread of the block
+// gets it.
 __device__ __forceinline__ KeyCut key_cut(const std::uint64_t* keys, std::int64_t n, std::int64_t keep, int* scan) {
   __shared__ unsigned counts[256];
   __shared__ int digit, left;
@@ -237,7 +239,8 @@ __device__ __forceinline__ KeyCut key_cut(const std::uint64_t* keys, std::int64_
   return {found, keep};
 }
 
-// A block is an expert. Each thread has a run of neighbours, so that places are in the order of tokens.
+// One block for each expert. Each thread takes a run of neighbouring choices, so that places are in the order of
+// tokens.
 template <class T> __global__ void __launch_bounds__(row_threads) gate_places_kernel(GateArgs a) {
   __shared__ int scan[row_threads];
   const std::int64_t e = blockIdx.x, t = threadIdx.x;
@@ -261,7 +264,7 @@ template <class T> __global__ void __launch_bounds__(row_threads) gate_places_ke
       above += key > cut.key ? 1 : 0;
       equal += key == cut.key ? 1 : 0;
     }
-    auto ties = cut.ties - (block_scan(equal, scan).up_to_here - equal);  // that are left for this run
+    auto ties = cut.ties - (block_scan(equal, scan).up_to_here - equal);  // ties left for this run
     const int of_ties = ties < 0 ? 0 : ties < equal ? static_cast<int>(ties) : equal, own = above + of_ties;
     auto row = a.groups[2 * e] + before + block_scan(own, scan).up_to_here - own;
     for (auto i = first; i < end; ++i) {
@@ -309,7 +312,7 @@ template <class T> __global__ void __launch_bounds__(row_threads) gate_backward_
         a, s, [&](std::int64_t e, double slope) { d[e] = static_cast<T>(static_cast<double>(d[e]) + slope); });
 }
 
-// Products rounded on their own: the bits of the CPU.
+// Products are rounded on their own, which gives the bits of the CPU.
 template <class T> __global__ void gate_jitter_kernel(GateJitterArgs a) {
   TRAINYARD_EACH(i, a.x.rows * a.x.cols) {
     const auto [s, c] = place_of(i, a.x.cols);

@@ -1,6 +1,6 @@
-// What a gate's numbers are on every device: keys, noise, scores, places, and what the survivors of a token weigh. All
-// of it is f64, rounded once to T, so that devices choose alike. In an unnamed namespace, so that each compiled variant
-// has its own.
+// The gate's arithmetic, the same on every device: keys, noise, scores, places, and the weights of kept choices. It is
+// f64, rounded once to T, so that devices make the same choices. In an unnamed namespace, so that each compiled variant
+// has its own copy.
 #pragma once
 
 #include "kernels/gate/gate_args.h"
@@ -24,7 +24,7 @@ TRAINYARD_ANYWHERE inline double gate_log(double x) {
 #endif
 }
 
-// The index of token s, to which an expert or a channel is added.
+// The random-number index of token s; an expert or a channel is added to it.
 TRAINYARD_ANYWHERE inline std::uint64_t gate_index(const GateKeys& keys, std::int64_t s) {
   return (keys.samples[s / keys.sequence] << 34) + (static_cast<std::uint64_t>(s % keys.sequence) << 14);
 }
@@ -38,13 +38,13 @@ TRAINYARD_ANYWHERE inline double gate_gumbel(const GateArgs& a, std::int64_t s, 
   return -gate_log(-gate_log(u > 0 ? u : 0x1p-54));
 }
 
-// Never 0, so that a sum of scores can be divided by; NaN stays.
+// Never 0, so that a sum of scores can be a divisor; NaN stays NaN.
 TRAINYARD_ANYWHERE inline double gate_sigmoid(double x) {
   const double small = gate_exp(x < 0 ? x : -x), score = (x < 0 ? small : 1.0) / (1.0 + small);
   return score < 0x1p-1022 ? 0x1p-1022 : score;
 }
 
-// What a choice is made by, without noise. NaN is below everything, so that k experts are found whatever there is.
+// The number that a choice compares, without noise. NaN ranks below everything, so that k experts are always found.
 template <class T> TRAINYARD_ANYWHERE inline double gate_rank(const GateArgs& a, const T* logits, std::int64_t e) {
   double rank = static_cast<double>(logits[e]);
   if (a.score == plan::GateScore::sigmoid) {
@@ -58,7 +58,7 @@ TRAINYARD_ANYWHERE inline double gate_noisy_rank(const GateArgs& a, const T* log
   const double rank = gate_rank(a, logits, e);
   return a.noise == plan::GateNoise::gumbel ? rank + gate_gumbel(a, s, e) : rank;
 }
-// What a group of experts is chosen by (kernels/gate/gate.h).
+// The number that the choice of groups compares (kernels/gate/gate.h).
 template <class T>
 TRAINYARD_ANYWHERE inline double gate_group_rank(const GateArgs& a, const T* logits, std::int64_t group) {
   const auto size = a.experts / a.expert_groups;
@@ -70,16 +70,17 @@ TRAINYARD_ANYWHERE inline double gate_group_rank(const GateArgs& a, const T* log
   }
   return a.score == plan::GateScore::sigmoid && size > 1 ? best + second : best;
 }
-// The rank of an expert, below all others where its group is none of `open`, bit g for group g.
+// The rank of an expert, or minus infinity if its group is not in `open`, where bit g is group g.
 TRAINYARD_ANYWHERE inline double gate_within(const GateArgs& a, std::uint64_t open, std::int64_t e, double rank) {
   return a.expert_groups == 1 || (open >> (e / (a.experts / a.expert_groups)) & 1) != 0 ? rank : -__builtin_inf();
 }
-// Is a token's first choice made by other numbers than the second?
+// Whether a token's first choice uses no noise while its second does.
 TRAINYARD_ANYWHERE inline bool gate_first_is_clean(const GateArgs& a) {
   return a.top_k == 2 && a.noise == plan::GateNoise::gumbel;
 }
 
-// First and second choices of k = 2 may be classes of their own; else there is one.
+// Classes of choices: first and second choices of k = 2 may be two classes; otherwise there is one. A slot is a class
+// and an expert.
 TRAINYARD_ANYWHERE inline std::int64_t gate_classes(const GateArgs& a) { return a.by_choice ? 2 : 1; }
 TRAINYARD_ANYWHERE inline std::int64_t gate_slot(const GateArgs& a, std::int64_t choice) {
   const auto expert = static_cast<std::int64_t>(a.chosen[choice]);
@@ -91,14 +92,14 @@ TRAINYARD_ANYWHERE inline std::int64_t gate_slot_begin(const GateArgs& a, std::i
 TRAINYARD_ANYWHERE inline std::int64_t gate_wanted(const GateArgs& a, std::int64_t slot) {
   return a.ends[slot] - gate_slot_begin(a, slot);
 }
-// How many of `wanted` choices are kept where `before` of earlier classes wanted places.
+// How many of `wanted` choices are kept, where earlier classes wanted `before` places.
 TRAINYARD_ANYWHERE inline std::int64_t gate_kept(const GateArgs& a, std::int64_t wanted, std::int64_t before) {
   if (a.capacity == 0) return wanted;
   const auto left = a.capacity > before ? a.capacity - before : 0;
   return wanted < left ? wanted : left;
 }
-// By what the choice is ranked among those of its expert where places are short: the largest are kept. Scores are not
-// negative, so that their bits are in their order.
+// The key that ranks an expert's choices where places are short; the largest keys are kept. Scores are not negative, so
+// their bits compare as the scores do.
 template <class T>
 TRAINYARD_ANYWHERE inline std::uint64_t gate_overflow_key(const GateArgs& a, std::int64_t choice, std::int64_t e) {
   if (a.overflow == plan::Overflow::random) {
@@ -112,7 +113,7 @@ TRAINYARD_ANYWHERE inline std::uint64_t gate_overflow_key(const GateArgs& a, std
   return bits;
 }
 
-// Known from `ends` alone: how many rows an expert has, and with the first of them its loads and its group.
+// These follow from `ends` alone: an expert's number of rows; and, given its first row, its loads and its group.
 TRAINYARD_ANYWHERE inline std::int64_t gate_rows_of(const GateArgs& a, std::int64_t e) {
   const auto first = gate_wanted(a, e), second = gate_classes(a) == 2 ? gate_wanted(a, a.experts + e) : 0;
   return gate_kept(a, first, 0) + gate_kept(a, second, first);
@@ -125,8 +126,8 @@ TRAINYARD_ANYWHERE inline void gate_put_group(const GateArgs& a, std::int64_t e,
   a.groups[2 * e + 1] = static_cast<std::int32_t>(gate_rows_of(a, e));
 }
 
-// An expert's part of the balance loss, of the sum of its probabilities; and the losses, of the sum of these parts and
-// the sums of all tokens: the squares of logsumexp, the entropy.
+// gate_balance_part: an expert's part of the balance loss, from the sum of its probabilities. gate_put_losses: all
+// losses, from the sum of these parts and from sums over all tokens, first of squared logsumexp, then of entropy.
 TRAINYARD_ANYWHERE inline double gate_balance_part(const GateArgs& a, std::int64_t e, double probabilities) {
   const auto tokens = static_cast<double>(a.tokens);
   return probabilities / tokens * (static_cast<double>(a.loads[a.experts + e]) / tokens);
@@ -136,16 +137,16 @@ TRAINYARD_ANYWHERE inline void gate_put_losses(const GateArgs& a, double balance
   a.losses[1] = sums[0] / static_cast<double>(a.tokens);
   a.losses[2] = sums[1] / static_cast<double>(a.tokens);
 }
-// What the balance loss adds to the gradient of the probability of an expert, for each choice that it counts.
+// The balance loss's gradient with respect to an expert's probability, for each choice that the loss counts.
 TRAINYARD_ANYWHERE inline double gate_balance_slope(const GateArgs& a) {
   if (a.balance == 0) return 0;
   const auto tokens = static_cast<double>(a.tokens), counted = static_cast<double>(a.balance_all ? a.top_k : 1);
   return a.balance * *a.targets * static_cast<double>(a.experts) / (counted * tokens * tokens);
 }
 
-// The choices of a token whose scores are added up: those that were kept, or all. Softmax scores divided by their sum
-// are the softmax of the survivors' logits, which has a value where the scores have none, and its gradient reaches no
-// other logit.
+// The choices of a token whose scores are added up as a divisor: the kept choices, or all. Softmax scores divided by
+// their sum are the softmax of these choices' logits. That has a value even where all scores underflow, and its
+// gradient reaches no other logit.
 struct GateSurvivors {
   double top = 0, sum = 0;
 };
@@ -181,8 +182,8 @@ template <class T> TRAINYARD_ANYWHERE inline void gate_weigh(const GateArgs& a, 
     else weights[c] = static_cast<T>(a.scale * (gate_part(a, logits, c, of) / of.sum));
   }
 }
-// What d_weights says of the logits of the experts that token s chose: add(expert, slope) for each. Softmax scores that
-// are not divided are not here, since they depend on every logit (gate_score_slope).
+// The gradient from d_weights at the logits of the experts that token s chose: calls add(expert, slope) for each. It
+// leaves out undivided softmax scores, because they depend on every logit (gate_score_slope).
 template <class T, class Add>
 TRAINYARD_ANYWHERE inline void gate_weight_slopes(const GateArgs& a, std::int64_t s, const Add& add) {
   const T *logits = a.logits.row<T>(s), *slopes = a.d_weights.row<T>(s);
@@ -205,7 +206,7 @@ TRAINYARD_ANYWHERE inline void gate_weight_slopes(const GateArgs& a, std::int64_
     add(static_cast<std::int64_t>(a.chosen[first + j]), of_part * part * (sigmoid ? 1 - part : 1));
   }
 }
-// Of softmax scores that are weights as they are: what d_weights says of the probability of expert e.
+// Undivided softmax scores: the gradient from d_weights at the probability of expert e.
 template <class T>
 TRAINYARD_ANYWHERE inline double gate_score_slope(const GateArgs& a, std::int64_t s, std::int64_t e) {
   double slope = 0;

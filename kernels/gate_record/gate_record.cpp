@@ -1,4 +1,4 @@
-// Adds up what a gate did.
+// Adds up the counts and losses of a gate.
 #include "kernels/gate_record/gate_record.h"
 
 #include "kernels/check.h"
@@ -9,7 +9,7 @@ namespace trainyard::kernels {
 namespace {
 
 std::int64_t in_units(double loss, double targets) {
-  if (!(__builtin_fabs(loss * targets) < 0x1p40)) return 0;  // a step that is not finite tells no more
+  if (!(__builtin_fabs(loss * targets) < 0x1p40)) return 0;  // once a step is not finite, its losses are not recorded
   return static_cast<std::int64_t>(__builtin_rint(loss * targets / gate_record_unit));
 }
 

@@ -1,5 +1,5 @@
-// What is told of a gate: how many tokens its experts got, and its losses, as whole numbers, so that sums over
-// micro-batches and ranks do not depend on their order.
+// The record of a gate for metrics: its experts' tokens and its losses, as whole numbers. So sums over micro-batches
+// and ranks do not depend on their order.
 #pragma once
 
 #include "kernels/gate_record/gate_record_args.h"
@@ -8,15 +8,15 @@
 
 namespace trainyard::kernels {
 
-// Adds to `record`, i64 [at least gate_record_sums + E]: places that were given; balance loss, z loss and entropy, each
-// times the target tokens of the gate group, in units of 2^-20, rounded to nearest, 0 for what is not finite; these
-// target tokens; then the choices of each expert before dropping. `groups`, `loads` and `losses` are a gate's
-// (kernels/gate), `targets` f64 [1] in the device's memory.
+// Adds to `record`, i64 with at least gate_record_sums + E numbers, in this order. First the places given to choices.
+// Then balance loss, z loss and entropy, each times the gate group's target tokens, rounded to units of 2^-20; a loss
+// that is not finite adds 0. Then these target tokens. Then the choices of each expert before dropping. `groups`,
+// `loads` and `losses` come from a gate (kernels/gate). `targets` is f64 [1] in the device's memory.
 void gate_record(tensor::Exec& exec, base::View groups, base::View loads, base::View losses, const double* targets,
                  base::View record);
 
-// out T [E]: the choices of each expert before dropping, `loads` those of a gate. What moves the bias of a gate folds
-// these in place of a gradient (plan::Update::even_load).
+// out is [E] in f32 or f64: the choices of each expert before dropping, from a gate's `loads`. The bias of a gate
+// accumulates them in place of a gradient (plan::Update::even_load).
 void gate_loads(tensor::Exec& exec, base::View loads, base::View out);
 
 }  // namespace trainyard::kernels

@@ -1,4 +1,4 @@
-// A gate's record as a GPU sees it.
+// Arguments of a gate's record, as plain data for the GPU module.
 #pragma once
 
 #include "kernels/mat.h"
@@ -15,7 +15,7 @@ struct GateRecordArgs {
   const double *losses = nullptr, *targets = nullptr;
   std::int64_t experts = 0;
   std::int64_t* record = nullptr;
-  Mat as_numbers = {};  // in place of all that: [E], f32 or f64, gets the loads
+  Mat as_numbers = {};  // for gate_loads: [E], f32 or f64, gets the loads; the other outputs are then unused
 };
 
 }  // namespace trainyard::kernels

@@ -1,4 +1,4 @@
-// A gate's record, by one block: a few hundred numbers.
+// A gate's record, by one block, because it has only a few hundred numbers.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 

@@ -1,4 +1,5 @@
-// The product: operands packed into panels by the whole team, then micro-tiles of registers. No library, no heap.
+// The product: all threads pack operands into panels, then compute register micro-tiles. It uses no library and no
+// heap.
 #include "kernels/gemm/gemm_cpu.h"
 
 #include "kernels/gemm/lane_tile_cpu.h"
@@ -14,8 +15,8 @@ namespace {
 
 constexpr int64_t kb_max = plan::gemm_block_k;
 
-// A thread's share of the panels of rows [first, first + count) of op(a), or columns of op(b); along: where they are
-// neighbours in memory.
+// Packs one thread's share of the panels of rows [first, first + count) of op(a), or of columns of op(b). along: these
+// rows or columns are neighbours in memory.
 template <bool left, class T> void pack_block(const Mat& x, bool along, int64_t first, int64_t count, int64_t k0,
                                               int64_t kb, float* out, int share, int shares) {
   constexpr int width = left ? mr : nr;
@@ -35,17 +36,17 @@ template <bool left, class T> void pack_block(const Mat& x, bool along, int64_t 
   }
 }
 
-// Which tasks of a chunk are taken. Each belongs to one of `owners` ranges, whose threads begin with it. Where there
-// are many tasks a thread packed most of what its range reads of the larger operand, so those lines stay near it, which
-// counts where threads share no cache. As threads become free they take from other ranges, too: which thread computes a
-// tile does not change its bits.
+// Counts the tasks taken of a chunk. Each task belongs to one of `owners` ranges, and a thread begins with the range it
+// owns. Where there are many tasks, the thread packed most of what its range reads of the larger operand. So these
+// lines are in its caches, which matters where threads share no cache. A thread that becomes free helps other ranges.
+// Which thread computes a tile does not change its bits.
 constexpr int owners_max = 64;
 struct alignas(64) Taken {
   int64_t count;
 };
 int owners_of(int shares) { return shares < owners_max ? shares : owners_max; }
 
-// do_task(t) for tasks that nobody has taken, of [0, tasks).
+// Calls do_task(t) for tasks of [0, tasks) that no thread has taken yet.
 template <class Task> void take_tasks(int64_t tasks, int share, int shares, Taken* taken, const Task& do_task) {
   const int owners = owners_of(shares), own = static_cast<int>(int64_t{share} * owners / shares);
   for (int n = 0; n < owners; ++n) {
@@ -59,11 +60,12 @@ template <class Task> void take_tasks(int64_t tasks, int share, int shares, Take
   }
 }
 
-// A task goes through all segments of the chunk, so that their sums meet in the first-level cache.
+// A task goes through all segments of the chunk, so that their sums stay in the first-level cache.
 template <class T, class C> void multiply_block(const GemmArgs& g, const Block& b, const Chunk& chunk, const float* pa,
                                                 int64_t a_step, const float* pb, int64_t b_step, int share, int shares,
                                                 Taken* taken) {
-  // Panels of one task: the more, the seldomer they come from far; but there are tasks enough for all threads.
+  // Panels of one task. More panels need fewer reads from distant memory, but there must be enough tasks for all
+  // threads.
   constexpr int64_t group_n = 4;
   const int64_t pm = (b.mb + mr - 1) / mr, pn = (b.nb + nr - 1) / nr;
   const int64_t group_m = pm * pn >= 12 * group_n * 16 * shares ? 12 : 6;
@@ -90,10 +92,10 @@ template <class T, class C> void product(const GemmArgs& g) {
   char* scratch = static_cast<char*>(g.scratch);
   float* pa = reinterpret_cast<float*>(scratch);
   float* pb = reinterpret_cast<float*>(scratch + base::aligned(mb0 * kb0 * 4));
-  // As many blocks as plan::lane_gemm_scratch_bytes counts; an f32 result is its own slot 0.
+  // Blocks of partial sums, as many as plan::lane_gemm_scratch_bytes counts. An f32 result is its own slot 0.
   const int64_t apart = base::aligned(mb0 * nb0 * 4) / 4;
   float* wide = reinterpret_cast<float*>(scratch + base::aligned(mb0 * kb0 * 4) + base::aligned(nb0 * kb0 * 4));
-  Taken taken[2][owners_max] = {};  // of this chunk and the one before, by turns
+  Taken taken[2][owners_max] = {};  // of this chunk and the previous one, alternately
 #pragma omp parallel num_threads(g.threads)
   {
     int turn = 0;
@@ -127,7 +129,7 @@ template <class T, class C> void product(const GemmArgs& g) {
 }
 
 #if !defined(TRAINYARD_BF16_PAIRS)
-// Without blocks inside a slice: what a lane has of a part is one sum.
+// Has no blocks inside a slice: a lane's slice of a part is one sum.
 void product_f64(const GemmArgs& g) {
 #pragma omp parallel for num_threads(g.threads) schedule(static)
   for (int64_t i = 0; i < g.m; ++i)

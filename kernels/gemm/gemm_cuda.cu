@@ -1,5 +1,5 @@
-// Products through cuBLASLt, with the epilogues it fuses. Row-major c = op(a) op(b) is column-major c' = op(b') op(a'),
-// so the operands change places and nothing is moved.
+// Products by cuBLASLt, with the epilogues that it fuses. Row-major c = op(a) op(b) is column-major c' = op(b') op(a').
+// So the operands are swapped, and no data moves.
 #include "kernels/gemm/gemm_epilogue.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
@@ -17,7 +17,7 @@ namespace {
 
 cudaDataType_t cuda_type(Type t) { return t == Type::f32 ? CUDA_R_32F : t == Type::bf16 ? CUDA_R_16BF : CUDA_R_64F; }
 
-// The first failure of a sequence of calls.
+// Remembers the first failure of a sequence of calls.
 struct Try {
   cublasStatus_t first = CUBLAS_STATUS_SUCCESS;
   bool operator()(cublasStatus_t s) {
@@ -47,7 +47,7 @@ bool has_epilogue(const GemmArgs& g) {
   return !g.bias.empty() || !g.gelu.empty() || !g.gelu_of.empty() || !g.sums.empty();
 }
 
-// Where the product itself goes: with a fused GELU the library keeps the value before it aside.
+// The output of the product itself. With a fused GELU it is `gelu`, and the library stores the value before GELU in c.
 const Mat& result_of(const GemmArgs& g, bool fused) { return fused && !g.gelu.empty() ? g.gelu : g.c; }
 
 void describe_epilogue(const GemmArgs& g, Description& d, Try& attempt) {
@@ -90,7 +90,7 @@ void describe(const GemmArgs& g, bool fused, Description& d, Try& attempt) {
   if (fused) describe_epilogue(g, d, attempt);
 }
 
-// The library wants its workspace at 256 bytes; an arena gives 64.
+// The library needs its workspace at a multiple of 256 bytes; an arena gives 64.
 struct Workspace {
   explicit Workspace(void* scratch)
       : data(reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(scratch) + 255) / 256 * 256)) {}
@@ -98,15 +98,15 @@ struct Workspace {
   static constexpr std::uint64_t bytes = plan::gpu_gemm_scratch_bytes - 256;
 };
 
-// The largest power of two up to 256 at which an operand begins. The heuristic takes 256 for granted otherwise, and a
-// column slice has less.
+// The largest power of two up to 256 that divides an operand's address. Without it the heuristic assumes 256, which a
+// column slice may not have.
 std::uint32_t alignment_of(const Mat& m) {
   const auto at = reinterpret_cast<std::uintptr_t>(m.data) | 256;
   return static_cast<std::uint32_t>(at & (~at + 1));
 }
 
-// The heuristic's first choice for a description; false where it has none. Sums that several blocks share go through
-// the workspace in a fixed order.
+// The heuristic's first choice for a description; false if it has none. Sums that several blocks share go through the
+// workspace, in a fixed order.
 bool first_choice(const GemmArgs& g, bool fused, const Description& d, cublasLtHandle_t handle,
                   cublasLtMatmulAlgo_t& algorithm, Try& attempt) {
   if (attempt.first != CUBLAS_STATUS_SUCCESS) return false;
@@ -141,8 +141,8 @@ struct Choice {
   bool fused = false;
 };
 
-// What the library fuses, else the product alone: remembered for a shape, so the same for the same product in every run
-// of a library version, and never timed.
+// Takes what the library fuses, otherwise the product alone. The choice is remembered for each shape and never timed.
+// So it is the same for the same product in every run of a library version.
 bool choose(const GemmArgs& g, cublasLtHandle_t handle, Choice& choice, cublasStatus_t& failure) {
   using Key = std::array<std::int64_t, 18>;
   static std::mutex mutex;
@@ -174,7 +174,7 @@ bool choose(const GemmArgs& g, cublasLtHandle_t handle, Choice& choice, cublasSt
     choice = found->second;
     return true;
   }
-  // The value that is kept aside has to lie at multiples of 16 bytes.
+  // The library needs the auxiliary value at multiples of 16 bytes.
   const Mat& kept = g.gelu.empty() ? g.gelu_of : g.c;
   const bool fits = kept.empty() || (kept.pitch % 8 == 0 && alignment_of(kept) >= 16);
   for (const bool fused : {true, false}) {

@@ -1,4 +1,4 @@
-// Epilogues one after the other.
+// Epilogues of a product, one after the other.
 #include "kernels/gemm/gemm_epilogue.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"

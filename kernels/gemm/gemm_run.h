@@ -1,4 +1,4 @@
-// Runs a product with epilogue: the shared end of gemm and the linear layers. Not for use outside kernels/.
+// Runs a product with its epilogue: the part that gemm and the linear layers share. Not for use outside kernels/.
 #pragma once
 
 #include "kernels/gemm/gemm_cpu.h"
@@ -7,7 +7,8 @@
 
 namespace trainyard::kernels {
 
-// Derives m, n, k from the operands, checks them, takes scratch from the Exec; partials too, where sums are asked for.
+// Derives m, n and k from the operands, checks them, and takes scratch from the Exec; also `partials`, if sums are
+// requested.
 void run_gemm(tensor::Exec& exec, GemmArgs args);
 
 }  // namespace trainyard::kernels

@@ -1,5 +1,5 @@
-// One register tile of a product in lanes: what is added to it, where it goes, and what finishes it. Included only by
-// the *_cpu.cpp of products, once per instruction set.
+// One register tile of a product in lanes: which sums are added to it, where it is stored, and its epilogue. Included
+// only by the *_cpu.cpp of products, once per instruction set.
 #pragma once
 
 #include "kernels/gemm/lane_walk_cpu.h"
@@ -8,16 +8,17 @@
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
-// A block of the result, and where its partial sums lie: slot 0 is the result, or its f32 block where it is bf16.
+// A block of the result, and where its partial sums are. Slot 0 is the result, or its f32 block if the result is bf16.
 struct Block {
   int64_t i0, mb, j0, nb;
-  // f32 blocks, `apart` from one to the next: of slots 1, 2, ..., for bf16 of 0 before them. Tile after tile, each in
-  // one run of memory, columns of `rows` rows.
+  // f32 blocks for slots 1, 2, ..., `apart` elements from one to the next; if the result is bf16, the block of slot 0
+  // comes first. Each tile is one run of memory; a column of tiles has `rows` rows.
   float* wide;
   int64_t rows, apart;
 };
 
-// Finishes rows [i, i + rows) and columns [j, j + cols) of the result: bias, GELU, rounding from the f32 block.
+// Finishes rows [i, i + rows) and columns [j, j + cols) of the result: adds the bias, computes GELU, rounds from the
+// f32 block.
 template <class C> void finish(const GemmArgs& g, int64_t i, int64_t rows, int64_t j, int64_t cols, const float* block,
                                int64_t block_pitch) {
   for (int64_t r = 0; r < rows; ++r) {
@@ -38,11 +39,11 @@ template <class C> void finish(const GemmArgs& g, int64_t i, int64_t rows, int64
   }
 }
 
-// A panel that hangs over the edge of the result by so many rows makes no more than 4 or 8 of its rows, or all. Fewer
-// than 4 would wait for one another.
+// A panel at the result's edge computes 4, 8 or all of its rows. Fewer than 4 rows would make the multiply-adds wait
+// for one another.
 constexpr int a_few = 4, some = mr > 8 ? 8 : a_few;
 
-// Several sums are added to a panel * b panel in order; the last may be `to`.
+// Sums that are added to a panel * b panel, in this order. The last may be the destination itself.
 struct Sums {
   const float* from[64];
   int64_t pitch[64];
@@ -69,8 +70,7 @@ template <class T, int made> __attribute__((noinline)) void micro_tile_of_sums(i
       });
 }
 
-// One tile of a segment: rows and columns [i, i + rows), [j, j + cols) of the block.
-// T: of the operands.
+// Computes one tile of a segment: rows [i, i + rows) and columns [j, j + cols) of the block. T is the operands' type.
 template <class T, class C> void multiply_tile(const GemmArgs& g, const Block& b, const Segment& s, const float* pa,
                                                const float* pb, int64_t i, int64_t rows, int64_t j, int64_t cols) {
   constexpr bool narrow = sizeof(C) == 2;
@@ -82,11 +82,11 @@ template <class T, class C> void multiply_tile(const GemmArgs& g, const Block& b
   const int64_t pitch = pitch_of(s.to);
   float* to = at(s.to);
   const bool in_place = s.sources > 0 && s.source[s.sources - 1] == s.to;
-  // A tile that hangs over the edge of the result is made beside it.
+  // A tile that extends over the edge of the result is computed in a buffer beside it.
   const bool all_rows = tiled<T> || mr <= a_few || rows > some;
   const int64_t made = tiled<T> ? rows : all_rows ? mr : rows > a_few ? some : a_few;
   const bool beside = !narrow && s.to == 0 && (rows < made || cols < nr);
-  // What is added is on its way while the registers fill.
+  // Prefetches the sums that are added, while the registers fill.
   for (int q = 0; q < s.sources; ++q) {
     if ((s.warm >> s.source[q] & 1) != 0) continue;
     const float* from = at(s.source[q]);

@@ -17,20 +17,20 @@ inline int64_t slice_of(const GemmArgs& g, int part) {
   return (g.trans_a ? a.rows : a.cols) / g.lanes;
 }
 
-// One block of the sum: steps [k0, k0 + kb) of a part. Partial sums lie in slots: 0 is the result itself, those of
-// lanes that are done come before that of the lane under way. With its last block a lane's sum is added to those that
-// it completes, so that no block is written more often than in a product without lanes.
+// One block of the sum: steps [k0, k0 + kb) of a part. Partial sums are in slots: slot 0 is the result itself, and
+// finished lanes have lower slots than the current lane. A lane's last block also adds the lane to the sums that it
+// completes. So no block is written more often than in a product without lanes.
 struct Segment {
   int part = 0;
   int64_t k0 = 0, kb = 0;
-  int64_t at = 0;           // of the block in the packed chunk, in steps
-  int sources = 0, to = 0;  // slots that are added to it, in this order; the slot that it goes to
+  int64_t at = 0;           // the block's place in the packed chunk, in steps
+  int sources = 0, to = 0;  // sources: slots that are added to it, in this order; to: the slot that it is stored to
   int source[64] = {};
-  std::uint64_t warm = 0;  // a bit for each slot that the chunk's blocks before this one wrote
-  int complete = 0;        // the result is
+  std::uint64_t warm = 0;  // a bit for each slot that earlier blocks of the chunk wrote
+  int complete = 0;        // 1: this block completes the result
 };
 
-// Walks the blocks in order: lane by lane, in a lane part by part.
+// Walks the blocks in order: lane by lane, and part by part within a lane.
 class LaneWalk {
  public:
   LaneWalk(const GemmArgs& g, int64_t block) : g_(g), block_(block), tree_((g.lanes & (g.lanes - 1)) == 0) {}
@@ -44,8 +44,8 @@ class LaneWalk {
     const int64_t slice = slice_of(g_, part_);
     s.part = part_, s.k0 = lane_ * slice + at_, s.kb = steps(), s.at = packed_at;
     const bool first = part_ == 0 && at_ == 0, last = part_ + 1 == g_.parts && at_ + s.kb == slice;
-    // In a tree the lanes before this one are as many whole subtrees as its number has ones; in a left fold they are
-    // one sum.
+    // In a tree, the lanes before this one form as many whole subtrees as its number has one bits. In a left-to-right
+    // sum they are one sum.
     const int own = tree_ ? __builtin_popcountll(static_cast<unsigned long long>(lane_)) : lane_ > 0;
     const int completed = tree_ ? __builtin_ctzll(~static_cast<unsigned long long>(lane_)) : own;
     s.sources = 0, s.to = own;

@@ -54,7 +54,7 @@ double rows_of(const GroupRanges& r) {
 
 }  // namespace
 
-// Groups differ from call to call: they count, but have no shape.
+// Groups differ from call to call, so their operations are counted but no shape is recorded.
 KernelWork work_of(const GroupedLinearArgs& g) {
   return {2 * rows_of(g.rows) * static_cast<double>(g.c.cols) * static_cast<double>(g.k), 0, 0, 0,
           g.a[0].type == Type::bf16};

@@ -1,4 +1,4 @@
-// Linear layers of many experts as the compiled variants see them.
+// Arguments of the linear layers of many experts as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -7,7 +7,7 @@
 
 namespace trainyard::kernels {
 
-// GroupedView (kernels/grouped_linear/grouped_linear.h).
+// A GroupedView (kernels/grouped_linear/grouped_linear.h) as plain data.
 struct GroupedMat {
   Mat first;
   std::int64_t stride = 0, count = 1;
@@ -17,14 +17,14 @@ struct GroupedMat {
   }
 };
 
-// Rows of group g: [ranges[2 g], ranges[2 g] + ranges[2 g + 1]). Nobody but the compiled variants reads them.
+// Rows of group g: [ranges[2 g], ranges[2 g] + ranges[2 g + 1]). Only the kernels read the ranges.
 struct GroupRanges {
   const std::int32_t* ranges = nullptr;
   std::int64_t groups = 0;
   TRAINYARD_ANYWHERE bool left_alone(std::int64_t g) const { return ranges[2 * g + 1] < 0; }  // by weight gradients
 };
 
-// c = the sum over the parts of a W_g, or of a W_g^T with trans_b, plus a bias. k: of all parts.
+// c = bias + the sum over the parts of `a` W_g, or of `a` W_g^T with trans_b. k counts the steps of all parts.
 struct GroupedLinearArgs {
   GroupRanges rows;
   Mat a[2];
@@ -35,10 +35,10 @@ struct GroupedLinearArgs {
   std::int64_t k = 0, lanes = 1;
   int threads = 1;
   void* scratch = nullptr;
-  TeamSeconds* team = nullptr;  // on the CPU: where each thread says what it did; null: nobody asks
+  TeamSeconds* team = nullptr;  // CPU: gets each thread's times; null: nobody measures
 };
 
-// dweight_g = dy_g^T x_g; dbias_g the column sums of dy_g.
+// dweight_g = dy_g^T x_g; dbias_g = the column sums of dy_g.
 struct GroupedWeightArgs {
   GroupRanges rows;
   Mat dy, x;

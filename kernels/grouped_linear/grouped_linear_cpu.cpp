@@ -1,5 +1,5 @@
-// Products of groups: one team over all of them. Rows of several groups are packed together by the team; then tasks of
-// some rows of one group and a strip of columns, for which each thread packs its own strip of the weight.
+// Products of groups, by one team of threads for all groups. The team packs rows of several groups together. A task is
+// some rows of one group and a strip of columns; the thread packs its own strip of the weight.
 #include "kernels/grouped_linear/grouped_linear_args.h"
 #include "kernels/grouped_linear/grouped_team_cpu.h"
 #include "libtrain/plan/scratch.h"
@@ -9,15 +9,15 @@
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
-// Some rows of a group; they begin with a panel of their own.
+// Some rows of a group; they begin in a new panel.
 struct Piece {
-  int64_t group = 0, at = 0, rows = 0;  // at: its first one, counted from the group's
-  int64_t panel = 0;                    // its first one
+  int64_t group = 0, at = 0, rows = 0;  // at: the first row, counted from the group's first row
+  int64_t panel = 0;                    // the first panel
   int64_t first(const GroupRanges& r) const { return r.ranges[2 * group] + at; }
 };
 
-// The pieces that are packed together, one after the other: whole groups as many as have room, a group that has no room
-// at all in several. All threads walk alike.
+// The pieces that are packed together, one after the other. Takes as many whole groups as there is room for; a group
+// larger than the room goes in several pieces. All threads walk alike.
 class Pieces {
  public:
   Pieces(const GroupRanges& r, int64_t room) : r_(r), room_(room) { skip(); }
@@ -44,7 +44,7 @@ class Pieces {
   int64_t group_ = 0, at_ = 0;
 };
 
-// The product of a piece as kernels/gemm has it.
+// The product of a piece, in the form of kernels/gemm.
 template <class T, class C> GemmArgs product_of(const GroupedLinearArgs& g, const Piece& p) {
   GemmArgs out;
   const int64_t first = p.first(g.rows);
@@ -56,12 +56,12 @@ template <class T, class C> GemmArgs product_of(const GroupedLinearArgs& g, cons
   return out;
 }
 
-// What a team works on: pieces, some columns of the result, and a chunk of the sum.
+// One stage of the team's work: pieces, some columns of the result, and a chunk of the sum.
 struct Stage {
   const GroupedLinearArgs& g;
-  Pieces begin;  // of the pieces
+  Pieces begin;  // the walk at the stage's first piece
   int64_t panels, j0, nb;
-  float* pa;  // [steps, mb0], as kernels/gemm packs it
+  float* pa;  // [steps, mb0], packed as in kernels/gemm
   int64_t mb0;
   float* wide;
   int64_t apart;
@@ -143,7 +143,7 @@ template <class T, class C> void products(const GroupedLinearArgs& g) {
     [[maybe_unused]] const TilesOfThread set_up;
     Tasks tasks(next);
     TeamClock clock(g.team, share);
-    GemmArgs order;  // what the walk over the sum wants to know
+    GemmArgs order;  // only what the walk over the sum needs
     order.a = g.a[0], order.more[0].a = g.a[1], order.parts = g.parts, order.lanes = g.lanes;
     for (int64_t j0 = 0; j0 < g.c.cols; j0 += nb_max)
       for (Pieces pieces(g.rows, mb0 / mr); !pieces.over(); pieces.empty()) {

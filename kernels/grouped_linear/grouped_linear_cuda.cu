@@ -1,6 +1,6 @@
-// Products of groups on plain units: a block of 256 threads makes 64 x 64 elements, 4 x 4 a thread, from tiles in
-// shared memory. The grid is as large as any sizes of groups may need; blocks without rows return. Every element is
-// summed in ascending order by one thread.
+// Products of groups without tensor cores. A block of 256 threads computes 64 x 64 elements, 4 x 4 for each thread,
+// from tiles in shared memory. The grid is large enough for any sizes of groups; blocks without rows return. One thread
+// adds each element in ascending order.
 #include "kernels/grouped_linear/grouped_linear_device.h"
 #include "libtrain/plan/scratch.h"
 
@@ -10,10 +10,10 @@ namespace {
 constexpr int edge = 64, depth = 16, each = 4, threads = 256;
 template <class F> struct Tiles { F a[depth][edge + 1], b[depth][edge + 1]; };
 
-// Along which index neighbours in memory lie: that of the sum, or that of rows (columns) of the result.
+// The index of memory neighbours: the index of the sum, or the row (column) of the result.
 enum class Along { sum, result };
 
-// to[k][i] = element (i, k) of what `from` points to, k < steps and i < have; else 0.
+// to[k][i] = element (i, k) of the tile at `from` if k < steps and i < have, otherwise 0.
 template <Along A, class T, class F> __device__ __forceinline__ void fetch(const T* from, std::int64_t pitch,
                                                                            std::int64_t steps, std::int64_t have,
                                                                            F (&to)[depth][edge + 1]) {
@@ -38,7 +38,7 @@ template <class F> __device__ __forceinline__ void multiply(const Tiles<F>& tile
   }
 }
 
-// Calls body(row, column, sum) for the elements of this thread, which are cleared.
+// Calls body(row, column, sum) for this thread's elements, and clears them.
 template <class F, class Body> __device__ __forceinline__ void hand_over(F (&c)[each][each], const Body& body) {
   const int i0 = static_cast<int>(threadIdx.x) / 16, j0 = static_cast<int>(threadIdx.x) % 16;
 #pragma unroll
@@ -96,7 +96,7 @@ template <class T> __global__ void __launch_bounds__(threads) weight_kernel(Grou
   });
 }
 
-// In the order of the CPU: blocks of rows first, counted from the group's first row, then the blocks.
+// The order is the CPU's: first blocks of rows, counted from the group's first row, then the blocks.
 template <class T> __global__ void bias_gradient_kernel(GroupedWeightArgs g) {
   using F = compute_t<T>;
   TRAINYARD_EACH(i, g.rows.groups * g.dy.cols) {

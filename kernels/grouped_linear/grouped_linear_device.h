@@ -1,5 +1,5 @@
-// What the products of groups on a GPU share: which rows a block has, in what order it sums, where sums of lanes wait.
-// Included by *_cuda.cu.
+// Shared by the GPU products of groups: a block's rows, the order of its sums, and where sums of lanes wait. Included
+// by *_cuda.cu.
 #pragma once
 
 #include "kernels/gpu_device.h"
@@ -9,18 +9,18 @@
 namespace trainyard::kernels {
 namespace {
 
-// Rows [first, first + count) of a group; group -1: none.
+// Rows [first, first + count) of a group; group -1 means none.
 struct TileRows {
   std::int64_t group, first, count;
 };
 
-// How many tiles of so many rows there are at most, however `rows` are shared out: a group's last one may be short.
+// The most tiles of `height` rows, however the rows are distributed over groups. The last tile of a group may be short.
 inline std::int64_t most_tiles(std::int64_t rows, std::int64_t groups, std::int64_t height) {
   return rows / height + (groups < rows ? groups : rows);
 }
 
-// Tile t of those of all groups one after the other. Every lane of a warp calls it and gets the same: 32 groups at
-// once.
+// Tile t, counted through all groups in order. All lanes of a warp call it together and get the same result; it looks
+// at 32 groups at once.
 __device__ __forceinline__ TileRows tile_of(const GroupRanges& r, std::int64_t t, std::int64_t height) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   for (std::int64_t base = 0; base < r.groups; base += 32) {
@@ -44,9 +44,9 @@ __device__ __forceinline__ TileRows tile_of(const GroupRanges& r, std::int64_t t
   return {-1, 0, 0};
 }
 
-// Steps of `depth` over what is summed: lane by lane, in a lane part by part; no step crosses a slice.
+// Walks the sum in steps of `depth`: lane by lane, and part by part within a lane. No step crosses a slice.
 struct SumWalk {
-  std::int64_t lane = 0, k = 0, end = 0;  // the step begins at k of a part, whose slice ends at `end`
+  std::int64_t lane = 0, k = 0, end = 0;  // the step begins at k of a part; its slice ends at `end`
   int part = 0;
   bool done = false;
   __device__ __forceinline__ SumWalk() {}
@@ -67,9 +67,9 @@ struct SumWalk {
   }
 };
 
-// Element (row, column) of the result has the sum of a lane: it is joined with those that wait for it, and waits, or is
-// finished. Sums wait in scratch, in f32 (f64): [lane_temporaries, rows of c, columns of c]. Nobody but this thread
-// ever touches the element.
+// Ends a lane's sum for element (row, column) of the result. The sum is joined with the sums that wait for it. Then it
+// waits itself, or it is finished and stored. Sums wait in scratch, in f32 (f64): [lane_temporaries, rows of c, columns
+// of c]. No other thread touches the element.
 template <class C, class F> __device__ __forceinline__ void end_lane(const GroupedLinearArgs& g, const TileRows& tile,
                                                                      std::int64_t lane, std::int64_t row,
                                                                      std::int64_t column, F sum) {
@@ -89,7 +89,7 @@ template <class C, class F> __device__ __forceinline__ void end_lane(const Group
 
 }  // namespace
 
-// On tensor cores, or false where the operands do not lie as they have to (grouped_linear_mma_cuda.cu).
+// Run on tensor cores. They return false if the operands do not have the needed layout (grouped_linear_mma_cuda.cu).
 bool grouped_linear_mma(const GroupedLinearArgs& g, void* stream);
 bool grouped_weight_mma(const GroupedWeightArgs& g, void* stream);
 

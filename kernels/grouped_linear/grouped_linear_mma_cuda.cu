@@ -1,6 +1,6 @@
-// Products of groups in bf16 on tensor cores, summed in f32. A block of 8 warps makes 128 columns of 128 rows, or of 32
-// where groups are small; the next tiles come to shared memory while these are worked on. Every element is summed in
-// ascending order in one accumulator.
+// Products of groups in bf16 on tensor cores, with f32 sums. A block of 8 warps computes 128 columns of 128 rows, or of
+// 32 rows where groups are small. The next tiles are copied to shared memory during the products. Every element is
+// added in ascending order in one accumulator.
 #include "kernels/gpu_mma.h"
 #include "kernels/grouped_linear/grouped_linear_device.h"
 
@@ -8,16 +8,16 @@ namespace trainyard::kernels {
 namespace {
 
 constexpr int wide = 128, deep = 64, team = 256;
-// Along which index neighbours in memory lie: that of the sum, or that of rows (columns) of the result.
+// The index of memory neighbours: the index of the sum, or the row (column) of the result.
 enum class Run { sum, result };
 
-// How a tile of `size` rows (columns) of the result lies in shared memory: lines of what are neighbours in memory, 8
-// more of them than are used, so that lines fall into different banks.
+// Layout in shared memory of a tile with `size` rows (columns) of the result. A line holds neighbours in memory. Lines
+// are 8 elements longer than used, so that they fall into different banks.
 template <Run R, int size> struct Operand {
   static constexpr int line = R == Run::sum ? deep : size, lines = R == Run::sum ? size : deep, pitch = line + 8,
                        elements = lines * pitch;
 
-  // Begins to fetch: of the sum `steps` are left, of the result `have`. Both are whole groups of 8 along the line.
+  // Starts the copy. `steps` of the sum and `have` of the result are left. Along the line both are whole groups of 8.
   static __device__ __forceinline__ void fetch(const b16* from, std::int64_t from_pitch, std::int64_t steps,
                                                std::int64_t have, b16* to) {
     const std::int64_t most_lines = R == Run::sum ? have : steps, most = R == Run::sum ? steps : have;
@@ -27,13 +27,13 @@ template <Run R, int size> struct Operand {
       copy_16(to + r * pitch + c, there ? from + r * from_pitch + c : from, there);
     }
   }
-  // The a of rows [row, row + 16) and step k of 16.
+  // Loads the operand `a` of rows [row, row + 16) and step k of 16.
   static __device__ __forceinline__ void take_a(const b16* tile, int row, int k, unsigned (&a)[4]) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if (R == Run::sum) load_tiles(a, tile + (row + lane % 16) * pitch + 16 * k + lane / 16 * 8);
     else load_tiles_transposed(a, tile + (16 * k + lane / 16 * 8 + lane % 8) * pitch + row + lane / 8 % 2 * 8);
   }
-  // The b of columns [column, column + 8), then of the 8 after them.
+  // Loads the operand b of columns [column, column + 8), then of the next 8 columns.
   static __device__ __forceinline__ void take_b(const b16* tile, int column, int k, unsigned (&b)[4]) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if (R == Run::sum) load_tiles(b, tile + (column + lane / 16 * 8 + lane % 8) * pitch + 16 * k + lane / 8 % 2 * 8);
@@ -41,7 +41,7 @@ template <Run R, int size> struct Operand {
   }
 };
 
-// The warps of a block side by side: each has so many rows and columns of its tile.
+// How a block's warps share its tile: each warp has `rows` rows and `columns` columns.
 template <Run A, Run B, int tall> struct Shape {
   using Left = Operand<A, tall>;
   using Right = Operand<B, wide>;
@@ -52,7 +52,7 @@ template <Run A, Run B, int tall> struct Shape {
   static constexpr int bytes = 2 * slot * static_cast<int>(sizeof(b16));
 };
 
-// What a thread has of the block's tile.
+// A thread's sums of the block's tile.
 template <class S> struct Sums {
   float c[S::down][S::across][4];
   __device__ __forceinline__ Sums() { clear(); }
@@ -88,7 +88,7 @@ template <class S> struct Sums {
       }
     }
   }
-  // Calls body(row, column, sum) for what is this thread's.
+  // Calls body(row, column, sum) for each of this thread's sums.
   template <class Body> __device__ __forceinline__ void each(const Body& body) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
@@ -170,7 +170,7 @@ template <int tall> __global__ void __launch_bounds__(team) weight_mma_kernel(Gr
   });
 }
 
-// Copies are of 8 neighbours at multiples of 16 bytes.
+// Whether 8 neighbours can be copied at a time, at multiples of 16 bytes.
 bool in_eights(const Mat& m) {
   return m.type == Type::bf16 && m.pitch % 8 == 0 && reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0;
 }

@@ -1,5 +1,5 @@
-// What a team shares where it works on products of groups: strips of columns, tasks, the order of tiles. Included only
-// by *_cpu.cpp, once per instruction set.
+// Shared by the CPU products of groups: strips of columns, tasks, and the order of tiles. Included only by *_cpu.cpp,
+// once per instruction set.
 #pragma once
 
 #include "kernels/gemm/lane_tile_cpu.h"
@@ -27,7 +27,7 @@ template <class T> Mat view_of(const GroupedMat& m, int64_t group) {
   return out;
 }
 
-// Columns [j, j + columns) of op(b), steps [k0, k0 + kb), as panels one after the other.
+// Packs steps [k0, k0 + kb) of columns [j, j + columns) of op(b), panel after panel.
 template <class T>
 inline void pack_strip(const Mat& b, int trans_b, int64_t j, int64_t columns, int64_t k0, int64_t kb, float* out) {
   if (!trans_b) return pack_along<nr>(b.row<T>(k0) + j, b.pitch, columns, (columns + nr - 1) / nr, kb, out);
@@ -35,12 +35,12 @@ inline void pack_strip(const Mat& b, int trans_b, int64_t j, int64_t columns, in
     pack_across<nr>(b.row<T>(j + c) + k0, b.pitch, columns - c, kb, out + c * words_of<T>(kb));
 }
 
-// Tasks are taken as threads become free, through two counters by turns.
+// Threads take tasks as they become free. Two counters are used alternately.
 class Tasks {
  public:
   explicit Tasks(int64_t* next) : next_(next) {}
   int64_t take() { return __atomic_fetch_add(&next_[turn_], 1, __ATOMIC_RELAXED); }
-  // By one thread, while the team takes tasks.
+  // Called by one thread while the team takes tasks.
   void prepare_next() { __atomic_store_n(&next_[1 - turn_], 0, __ATOMIC_RELAXED); }
   void turn() { turn_ = 1 - turn_; }
 
@@ -49,15 +49,15 @@ class Tasks {
   int turn_ = 0;
 };
 
-// How many panels of rows a task has, so that there are some tasks for each thread.
+// Panels of rows in a task, chosen so that each thread has several tasks.
 inline int64_t panels_of_a_task(int64_t panels, int64_t strips, int shares) {
   constexpr int64_t least = 6, tasks_of_a_thread = 4;
   const int64_t even = shares == 1 ? panels : panels * strips / (tasks_of_a_thread * shares);
   return even < least ? least : even;
 }
 
-// Panels [q0, q1) of rows times a strip: six panels of rows stay in the second-level cache, one of columns in the
-// first.
+// Panels [q0, q1) of rows times a strip. Six panels of rows stay in the second-level cache, and one panel of columns
+// stays in the first-level cache.
 template <class Tile> void walk_tiles(int64_t q0, int64_t q1, int64_t columns, const Tile& tile) {
   constexpr int64_t together = 6;
   for (int64_t q = q0; q < q1; q += together)

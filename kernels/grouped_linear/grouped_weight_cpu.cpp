@@ -1,5 +1,5 @@
-// Weight gradients of groups: the sum goes over a group's rows, so blocks of several groups are packed together, and a
-// task makes its part of each of their gradients.
+// Weight gradients of groups. The sum goes over a group's rows, so blocks of several groups are packed together. A task
+// computes its part of each of these groups' gradients.
 #include "kernels/grouped_linear/grouped_team_cpu.h"
 
 #include <omp.h>
@@ -7,11 +7,11 @@
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
-// A block of rows of a group: `steps` of its sum, none for a group without rows.
+// A block of rows of a group, which is `steps` steps of its sum; an empty group has one block without steps.
 struct RowBlock {
-  int64_t group = 0, first = 0, steps = 0;  // first: of all rows
-  int64_t before = 0;                       // steps of the group's blocks before it
-  int64_t at = 0;                           // in the packed chunk, in steps
+  int64_t group = 0, first = 0, steps = 0;  // first: counted in all rows
+  int64_t before = 0;                       // steps of the group's earlier blocks
+  int64_t at = 0;                           // the block's place in the packed chunk, in steps
 };
 
 // The blocks that are packed together: as many as fit. All threads walk alike.
@@ -40,7 +40,7 @@ class RowBlocks {
   int64_t group_ = 0, before_ = 0;
 };
 
-// Rows [i0, i0 + mb) of the gradients, of the groups of a chunk.
+// Rows [i0, i0 + mb) of the gradients, for the groups of a chunk.
 struct WeightStage {
   const GroupedWeightArgs& g;
   RowBlocks begin;
@@ -86,7 +86,8 @@ void multiply_gradients(const WeightStage& s, float* pb, int shares, Tasks& task
   }
 }
 
-// As kernels/linear/column_sum: blocks of rows from the group's first one, then the blocks in ascending order.
+// The order of kernels/linear/column_sum: blocks of rows from the group's first row on, then the blocks in ascending
+// order.
 template <class T, class G> void sum_rows(const GroupedWeightArgs& g) {
   constexpr int64_t width = 256;
   const int64_t strips = (g.dy.cols + width - 1) / width;

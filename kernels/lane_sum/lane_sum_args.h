@@ -1,4 +1,4 @@
-// The sum of lanes as the compiled variants see it.
+// Arguments of the sum of lanes as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -8,7 +8,7 @@ namespace trainyard::kernels {
 
 struct LaneSumArgs {
   Mat pieces, bias, out;   // bias: one row, may be empty
-  std::int64_t first = 0;  // of out's elements, in [0, bias.cols)
+  std::int64_t first = 0;  // the bias column of out's first element, in [0, bias.cols)
   int threads = 1;
 };
 TRAINYARD_CPU_KERNEL(void, lane_sum_cpu, (const LaneSumArgs& args))

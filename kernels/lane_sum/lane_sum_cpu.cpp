@@ -8,7 +8,7 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t width = 256;  // of a block
+constexpr int64_t width = 256;  // elements of a block
 
 // to = from + to, or to = from
 template <class T> void add_row(const T* __restrict from, int64_t n, bool add, T* __restrict to) {
@@ -20,8 +20,8 @@ template <class T> void add_row(const T* __restrict from, int64_t n, bool add, T
   for (int64_t i = 0; i < n; ++i) to[i] = from[i] + to[i];
 }
 
-// The sum of rows [first, first + rows) of a block; rows is a power of two. A sum of two subtrees: the stack is as deep
-// as the tree.
+// The sum of rows [first, first + rows) of a block, where `rows` is a power of two. Recursion adds two subtrees, so the
+// stack is as deep as the tree.
 template <class T> void tree(const Mat& pieces, int64_t first, int64_t rows, int64_t at, int64_t n, T* to) {
   if (rows == 1) return add_row(pieces.row<T>(first) + at, n, false, to);
   alignas(64) T left[width];
@@ -58,7 +58,7 @@ template <class T, class Out, class Bias> void block(const LaneSumArgs& a, int64
 }
 
 template <class T, class Out, class Bias> void all(const LaneSumArgs& a) {
-  // A row of `out`, or the whole where it is dense, in pieces of some blocks.
+  // Tasks of several blocks, from a row of `out`, or from the whole of it if it is dense.
   const bool dense = a.out.pitch == a.out.cols;
   const int64_t rows = dense ? 1 : a.out.rows, cols = dense ? a.out.rows * a.out.cols : a.out.cols;
   constexpr int64_t task = 32 * width;

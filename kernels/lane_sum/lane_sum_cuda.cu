@@ -1,11 +1,11 @@
-// The sum of lanes: each thread adds its elements' pieces in the tree's order, one rounding each.
+// The sum of lanes: each thread adds the pieces of its elements in the tree's order, each addition rounded once.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 
 namespace trainyard::kernels {
 namespace {
 
-// R pieces as a tree in registers.
+// The tree of R pieces, in registers.
 template <class T, int R> __device__ __forceinline__ T tree_of(const Mat& pieces, std::int64_t i) {
   T v[R];
   for (int r = 0; r < R; ++r) v[r] = pieces.row<T>(r)[i];
@@ -14,8 +14,8 @@ template <class T, int R> __device__ __forceinline__ T tree_of(const Mat& pieces
   return v[0];
 }
 
-// Any number of pieces: sums that wait for their neighbour are a stack, as deep as the piece's number has ones; a left
-// fold where the number is no power of two.
+// The sum of any number of pieces. In the tree, sums that wait for their neighbour are a stack; it is as deep as the
+// piece's number has one bits. Pieces are added from left to right if their number is no power of two.
 template <class T> __device__ __forceinline__ T sum_of(const Mat& pieces, std::int64_t i) {
   switch (pieces.rows) {
     case 1: return pieces.row<T>(0)[i];

@@ -1,4 +1,4 @@
-// Column sums as the compiled variants see them.
+// Arguments of the column sums as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -6,7 +6,7 @@
 
 namespace trainyard::kernels {
 
-// partials: [blocks of plan::column_sum_rows rows, columns], in the type of sums.
+// partials: [blocks of plan::column_sum_rows rows, columns], in the dtype of `sums`.
 struct ColumnSumArgs {
   Mat x, sums, partials;
   int threads = 1;

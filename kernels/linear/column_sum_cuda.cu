@@ -1,4 +1,4 @@
-// Column sums in the order of the CPU: blocks of rows first, a few columns a thread, then the blocks in ascending
+// Column sums in the CPU's order: first blocks of rows, a few columns for each thread, then the blocks in ascending
 // order.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"

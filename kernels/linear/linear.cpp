@@ -1,4 +1,4 @@
-// Linear layers on the shared product.
+// Linear layers, built on the shared matrix product.
 #include "kernels/linear/linear.h"
 
 #include "kernels/activation/activation.h"
@@ -27,7 +27,7 @@ void linear_forward(tensor::Exec& exec, base::View x, base::View weight, base::V
   run_gemm(exec, g);
 }
 
-// A GPU's library fuses the tanh form alone.
+// On a GPU, the library fuses only the tanh form.
 void linear_gelu_forward(tensor::Exec& exec, Gelu form, base::View x, base::View weight, base::View bias,
                          base::View pre, base::View y) {
   if (exec.on_gpu() && form == Gelu::erf) {

@@ -1,4 +1,4 @@
-// Products in lanes: one pass of the CPU's product, several calls of a GPU's.
+// Products in lanes: one pass of the product on a CPU, several calls of the library on a GPU.
 #include "kernels/check.h"
 #include "kernels/gemm/gemm_run.h"
 #include "kernels/lane_sum/lane_sum.h"
@@ -12,13 +12,13 @@ namespace {
 
 constexpr std::size_t most_parts = 3;
 
-// What is summed: op(a) b over parts, as the product takes them.
+// The product to compute: the sum of op(a) b over parts.
 struct Sum {
   std::array<LinearPart, most_parts> part;
   std::size_t count;
-  int trans_b;  // a forward product: the weight is [out, in]
+  int trans_b;  // 1 in forward, where the weight is [out, in]
   std::span<const LinearPart> parts() const { return {part.data(), count}; }
-  // The slice of part p that lane l has.
+  // The slice of part p that belongs to the lane.
   LinearPart slice(std::size_t p, std::int64_t lane, std::int64_t lanes) const {
     const auto& whole = part[p];
     const auto k = whole.dy.cols() / lanes;
@@ -54,7 +54,7 @@ GemmArgs product(const LinearPart& part, int trans_b, const base::View& c) {
   return g;
 }
 
-// `to` = the sum of a lane, in the accumulation dtype where there are several parts.
+// `to` = the sum of one lane. With several parts, `to` has the accumulation dtype.
 void add_up(tensor::Exec& exec, const Sum& sum, std::int64_t lane, std::int64_t lanes, base::View to) {
   for (std::size_t p = 0; p < sum.count; ++p) {
     auto g = product(sum.slice(p, lane, lanes), sum.trans_b, to);

@@ -61,7 +61,7 @@ void backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight
   });
 }
 
-// One pass on a GPU; on the CPU the sum first, which stays in the nearest caches of the team.
+// One pass on a GPU. The CPU computes the sum first; it stays in the caches nearest to the threads.
 void residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout,
                       base::View sum, base::View weight, base::View bias, double epsilon, base::View y, base::View mean,
                       base::View rstd) {

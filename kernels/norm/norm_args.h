@@ -1,4 +1,4 @@
-// Norms as the compiled variants see them.
+// Arguments of the norms as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -7,16 +7,16 @@
 
 namespace trainyard::kernels {
 
-// rms norm: bias and mean are empty.
+// For RMS norm, bias and mean are empty.
 struct NormArgs {
   Mat x, weight, bias, y, mean, rstd;
   double epsilon = 1e-5;
   Mat dy, dx, partials;  // partials: [2 * blocks, h]
   int add = 0;
   int threads = 1;
-  DropoutArgs sum = {};  // on a GPU, forward: where its x is given, a.x is first filled with residual + dropout(x)
+  DropoutArgs sum = {};  // GPU forward: if its x is given, a.x is first filled with residual + dropout(x)
 };
-// RMS norm: dbias is empty.
+// For RMS norm, dbias is empty.
 struct NormFoldArgs {
   Mat partials;  // [ranks * 2 * blocks, h]
   std::int64_t ranks = 1;

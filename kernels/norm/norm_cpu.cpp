@@ -1,4 +1,4 @@
-// Norms: a row is one unit of work; weight gradients are summed by fixed blocks of rows.
+// Norms: a row is one task; weight gradients are summed by fixed blocks of rows.
 #include "kernels/norm/norm_args.h"
 
 #include "kernels/cpu.h"
@@ -37,7 +37,7 @@ template <class T, class G> void forward_row(const NormArgs& a, int64_t r) {
     store(&y[i], (static_cast<G>(widen(x[i])) - mean) * rstd * widen(weight[i]) + widen(bias[i]));
 }
 
-// With xh = (x - mean) rstd and gw = dy weight: dx = rstd (gw - mean(gw) - xh mean(gw xh)); RMS norm drops the mean(gw)
+// With xh = (x - mean) rstd and gw = dy weight: dx = rstd (gw - mean(gw) - xh mean(gw xh)). RMS norm has no mean(gw)
 // term.
 template <class T, class G> void backward_row(const NormArgs& a, int64_t r, G* dweight, G* dbias) {
   const T* x = a.x.row<T>(r);
@@ -76,7 +76,7 @@ template <class T, class G> void backward(const NormArgs& a) {
   }
 }
 
-// The blocks of all ranks, rank by rank, `half` of each: 0 for weights, 1 for biases.
+// Adds the blocks of all ranks, rank by rank. `half` is 0 for weights and 1 for biases.
 template <class G> void add_blocks(const NormFoldArgs& a, int64_t half, G* out) {
   const int64_t blocks = a.partials.rows / (2 * a.ranks), n = a.partials.cols;
   for (int64_t rank = 0; rank < a.ranks; ++rank)

@@ -1,5 +1,5 @@
-// Norms: a warp works on one row, 16 bytes a thread at a time; weight gradients are summed by fixed blocks of rows, as
-// on the CPU.
+// Norms: a warp works on one row, and each thread reads 16 bytes at a time. Weight gradients are summed by fixed blocks
+// of rows, as on the CPU.
 #include "kernels/dropout/dropout_device.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int rows_of_block = row_threads / 32;
 
-// Where the row is a sum first: x = residual + dropout(branch). Group g of V channels.
+// Group g of V channels of a row that is first computed as a sum: x = residual + dropout(branch).
 template <class T, int V>
 __device__ __forceinline__ Vec<T, V> summed(const NormArgs& a, std::int64_t r, std::int64_t g) {
   using G = compute_t<T>;
@@ -26,8 +26,8 @@ __device__ __forceinline__ Vec<T, V> summed(const NormArgs& a, std::int64_t r, s
   return out;
 }
 
-// Runs body(group, j) for the groups of this lane, the j-th of them group lane + 32 j. With Held > 0 a row has at most
-// Held groups for each lane: all are begun together, and j names a register.
+// Calls body(group, j) for this lane's groups; its j-th group is lane + 32 j. With Held > 0 a row has at most Held
+// groups for each lane. Then the loop is unrolled, so that all groups start together and j can index registers.
 template <int Held, class Body> __device__ __forceinline__ void each_group(std::int64_t groups, const Body& body) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   if constexpr (Held > 0) {
@@ -39,7 +39,7 @@ template <int Held, class Body> __device__ __forceinline__ void each_group(std::
   }
 }
 
-// A group as words of 32 bits: a bf16 of its own would take a register of its own.
+// A group as 32-bit words, because a single bf16 would take a register of its own.
 template <class T, int V> using Words32 = Vec<unsigned, sizeof(T) * V / 4>;
 template <class T, int V> __device__ __forceinline__ Vec<T, V> taken_apart(Words32<T, V> words) {
   Vec<T, V> out;
@@ -58,7 +58,7 @@ template <class T, int V> __device__ __forceinline__ Words32<T, V> put_together(
   return out;
 }
 
-// The groups of a row that a lane works on: in registers, or read once more where the row is too long for them.
+// A lane's groups of a row: kept in registers, or read again where the row is too long for them.
 template <class T, int V, int Held> struct Row {
   const T* from;
   Words32<T, V> held[Held];
@@ -127,7 +127,7 @@ template <class T, int V, int Held> __global__ void __launch_bounds__(row_thread
   });
 }
 
-// Sums of dy xh and dy over the rows of one block of rows, V columns a thread.
+// Sums of dy xh and of dy over the rows of one block of rows; each thread takes V columns.
 template <class T, int V> __global__ void norm_partial_kernel(NormArgs a) {
   using G = compute_t<T>;
   const std::int64_t blocks = a.partials.rows / 2, groups = a.x.cols / V;
@@ -153,7 +153,8 @@ template <class T, int V> __global__ void norm_partial_kernel(NormArgs a) {
   }
 }
 
-// The blocks of all ranks, rank by rank: one sum a thread, first those of the weight, then those of the bias.
+// Adds the blocks of all ranks, rank by rank. Each thread computes one sum; the sums of the weight come before those of
+// the bias.
 template <class G> __global__ void norm_fold_kernel(NormFoldArgs a) {
   const std::int64_t blocks = a.partials.rows / (2 * a.ranks);
   TRAINYARD_EACH(i, a.partials.cols * (a.dbias.empty() ? 1 : 2)) {
@@ -168,8 +169,8 @@ template <class G> __global__ void norm_fold_kernel(NormFoldArgs a) {
   }
 }
 
-// With xh = (x - mean) rstd and gw = dy weight: dx = rstd (gw - mean(gw) - xh mean(gw xh)); RMS norm drops the mean(gw)
-// term. After the partial sums: dx may be dy.
+// With xh = (x - mean) rstd and gw = dy weight: dx = rstd (gw - mean(gw) - xh mean(gw xh)). RMS norm has no mean(gw)
+// term. Runs after the partial sums, because dx may be dy.
 template <class T, int V, int Held> __global__ void __launch_bounds__(row_threads, 2) norm_backward_kernel(NormArgs a) {
   using G = compute_t<T>;
   const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * rows_of_block + threadIdx.x / 32, n = a.x.cols,
@@ -207,7 +208,8 @@ template <class T, int V, int Held> __global__ void __launch_bounds__(row_thread
   });
 }
 
-// Runs body<V, Held>() for rows of so many groups of vector_of<T>; 0: rows that are no groups.
+// Calls body<V, Held>() for rows of that many groups of vector_of<T>. 0 groups: rows that do not divide into whole,
+// aligned groups.
 template <class T, class Body> void with_row(std::int64_t groups, const Body& body) {
   constexpr int V = vector_of<T>;
   if (V == 1 || groups == 0) return body.template operator()<1, 0>();
@@ -252,7 +254,7 @@ const char* gpu::norm_backward(const NormArgs& a, void* stream) {
 }
 
 const char* gpu::norm_fold(const NormFoldArgs& a, void* stream) {
-  constexpr int threads = 32;  // few sums: on as many multiprocessors as there are
+  constexpr int threads = 32;  // small blocks, so that the few sums use as many multiprocessors as possible
   const auto blocks = static_cast<unsigned>((2 * a.partials.cols + threads - 1) / threads);
   if (a.partials.type == Type::f64) TRAINYARD_LAUNCH(norm_fold_kernel<double>, false, blocks, threads, stream, a);
   else TRAINYARD_LAUNCH(norm_fold_kernel<float>, false, blocks, threads, stream, a);

@@ -1,4 +1,4 @@
-// Chains of multiply-adds that touch nothing but registers. Included only by *_cpu.cpp, once per instruction set.
+// Chains of multiply-adds that use only registers. Included only by *_cpu.cpp, once per instruction set.
 #pragma once
 
 #include "kernels/micro_tile_cpu.h"
@@ -7,10 +7,11 @@
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
-// Twelve, more than any core needs to keep two units busy over the latency of one (two units of four cycles: eight).
+// Twelve chains, more than any core needs to hide the latency of its units (two units of four cycles: eight).
 constexpr int chains = 12;
 
-// sum = step(sum) in each chain, a.rounds times on each thread; how many steps of a lane that was.
+// Runs sum = step(sum) in each chain, a.rounds times on each thread. Returns the number of steps, counted for each
+// lane.
 template <class Step> int64_t run_chains(const PeakArgs& a, const Step& step) {
   float total = 0;
 #pragma omp parallel for num_threads(a.threads) schedule(static) reduction(+ : total)
@@ -29,7 +30,7 @@ template <class Step> int64_t run_chains(const PeakArgs& a, const Step& step) {
     put(out, all);
     total += out[0];
   }
-  volatile float seen = total;  // so that nothing is left out
+  volatile float seen = total;  // keeps the compiler from removing the work
   static_cast<void>(seen);
   return int64_t{chains} * lanes * a.rounds * a.threads;
 }

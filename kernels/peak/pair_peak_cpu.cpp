@@ -1,4 +1,4 @@
-// Multiply-adds of bf16 as products have them (kernels/bf16_pairs_cpu.h).
+// Multiply-adds of bf16 in the form that products use: by tiles, by pairs, or step by step in f32.
 #include "kernels/peak/chains_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
@@ -19,7 +19,7 @@ int64_t bf16_multiply_adds_cpu(const PeakArgs& a) {
   }
   return 2 * 4 * tile_side * tile_side * steps * a.rounds * a.threads;
 #else
-  // 2^-7 times 2^-7. By pairs each lane has two such operands.
+  // 2^-7 times 2^-7. By pairs, each lane has two such operands.
   const Vec factor = paired<b16> ? broadcast(pair_of({0x3c00}, {0x3c00})) : broadcast(0x1p-7f);
   return 2 * (paired<b16> ? 2 : 1) *
          run_chains(

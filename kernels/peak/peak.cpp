@@ -1,4 +1,4 @@
-// Dispatches to the instruction set in use.
+// Checks, and dispatches to the instruction-set path in use.
 #include "kernels/peak/peak.h"
 
 #include "kernels/call.h"

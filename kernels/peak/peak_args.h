@@ -1,4 +1,4 @@
-// The peak as the compiled variants see it.
+// Arguments of the peak measurements as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"

@@ -4,7 +4,7 @@
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
-// A vector past the caches; `to` is at a multiple of its size.
+// Stores a vector past the caches. `to` is aligned to the vector's size.
 inline void put_past(float* to, Vec v) {
 #if defined(__AVX512F__)
   _mm512_stream_ps(to, v);
@@ -28,14 +28,14 @@ void stream_part(const StreamArgs& a, int64_t first, int64_t end) {
              a.from == nullptr ? filled : load(reinterpret_cast<const float*>(a.from + at)));
   for (; at < end; ++at) a.to[at] = a.from == nullptr ? static_cast<char>(a.byte) : a.from[at];
 #if defined(__SSE2__)
-  _mm_sfence();  // others see what this thread has written
+  _mm_sfence();  // makes this thread's streaming stores visible to others
 #endif
 }
 
 }  // namespace
 
 int64_t multiply_adds_cpu(const PeakArgs& a) {
-  const Vec factor = broadcast(0.9999f), term = broadcast(1e-4f);  // goes to 1 and stays there
+  const Vec factor = broadcast(0.9999f), term = broadcast(1e-4f);  // the sum goes to 1 and stays there
   return 2 * run_chains(
                  a, [=](Vec sum) __attribute__((always_inline)) { return fma(sum, factor, term); });
 }

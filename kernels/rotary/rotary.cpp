@@ -1,4 +1,4 @@
-// Makes the table of angles and dispatches.
+// Computes the table of angles, and dispatches.
 #include "kernels/rotary/rotary.h"
 
 #include "kernels/check.h"
@@ -13,8 +13,8 @@ namespace trainyard::kernels {
 
 namespace {
 
-// One power per frequency; a row whose position stands T rows earlier, as in every unbroken sequence of a batch, is
-// copied from there.
+// Computes one power for each frequency. A row with the position of the row T rows earlier is copied from there; in a
+// batch of unbroken sequences this holds for every later sequence.
 void make_table(double* table, base::View positions, std::int64_t head_dim, double base) {
   const auto half = head_dim / 2, T = positions.cols();
   const auto* p = positions.ptr<std::int32_t>();

@@ -1,4 +1,4 @@
-// Rotary positions as the compiled variants see them.
+// Arguments of the rotation as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -8,9 +8,9 @@ namespace trainyard::kernels {
 
 struct RotaryArgs {
   Mat x;
-  const double* table = nullptr;  // per row: head_dim / 2 cosines, then head_dim / 2 sines
+  const double* table = nullptr;  // for each row: head_dim / 2 cosines, then head_dim / 2 sines
   std::int64_t heads = 1, head_dim = 2;
-  double direction = 1;  // -1: the inverse
+  double direction = 1;  // -1: the inverse rotation
   int threads = 1;
 };
 TRAINYARD_CPU_KERNEL(void, rotary_cpu, (const RotaryArgs& args))

@@ -1,4 +1,4 @@
-// The rotation of every head of a row.
+// The rotation of all heads, row by row.
 #include "kernels/rotary/rotary_args.h"
 
 #include "kernels/cpu.h"

@@ -1,4 +1,4 @@
-// The rotation, one pair a thread; angles in double.
+// The rotation: each thread takes one pair of channels, for all heads. Angles are in double.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 
@@ -8,7 +8,7 @@ namespace {
 template <class T> __global__ void rotary_kernel(RotaryGpuArgs a) {
   using F = compute_t<T>;
   const auto half = a.head_dim / 2;
-  TRAINYARD_EACH(i, a.x.rows * half) {  // the angle is shared by all heads
+  TRAINYARD_EACH(i, a.x.rows * half) {  // all heads share the angle
     const auto [r, pair] = place_of(i, half);
     const double angle =
         a.positions[r] * pow(a.base, -2.0 * static_cast<double>(pair) / static_cast<double>(a.head_dim));

@@ -1,4 +1,4 @@
-// Rotary positions as a GPU module sees them: angles are made where they are used.
+// Arguments of the rotation as plain data, for the GPU module, which computes angles where it uses them.
 #pragma once
 
 #include "kernels/mat.h"
@@ -7,7 +7,7 @@ namespace trainyard::kernels {
 
 struct RotaryGpuArgs {
   Mat x;
-  const std::int32_t* positions = nullptr;  // per row
+  const std::int32_t* positions = nullptr;  // one for each row
   std::int64_t heads = 1, head_dim = 2;
   double base = 10000, direction = 1;
 };

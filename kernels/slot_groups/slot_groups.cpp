@@ -1,4 +1,4 @@
-// Sets where groups begin.
+// Sets the first row of each group.
 #include "kernels/slot_groups/slot_groups.h"
 
 #include "kernels/gpu_kernels.h"

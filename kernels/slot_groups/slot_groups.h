@@ -1,4 +1,4 @@
-// Groups of rows as they lie where several ranks sent them.
+// The first rows of groups that several ranks sent into slots of equal size.
 #pragma once
 
 #include "kernels/slot_groups/slot_groups_args.h"
@@ -7,7 +7,8 @@
 
 namespace trainyard::kernels {
 
-// groups i32 [G, 2], the first row and how many: group g now begins at row g * slot_rows; how many it has stays.
+// groups is i32 [G, 2]: first row and number of rows. Group g gets the first row g * slot_rows; its number of rows
+// stays.
 void slot_groups(tensor::Exec& exec, base::View groups, std::int64_t slot_rows);
 
 }  // namespace trainyard::kernels

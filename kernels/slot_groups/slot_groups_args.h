@@ -1,4 +1,4 @@
-// Groups in slots as a GPU sees them.
+// Arguments of groups in slots, as plain data for the GPU module.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Groups in slots, a thread for each.
+// Groups in slots, one thread for each.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 

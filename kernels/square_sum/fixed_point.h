@@ -10,7 +10,7 @@ namespace trainyard::kernels {
 
 inline constexpr int square_sum_limbs = 21;  // 20 digits of 32 bits, and the count of values that are not finite
 
-// Every digit but the highest gets below 2^32; the value stays.
+// Carries, so that every digit but the highest is below 2^32; the value stays the same.
 TRAINYARD_ANYWHERE inline void carry_digits(std::int64_t* limbs) {
   for (int i = 0; i + 2 < square_sum_limbs; ++i) {
     limbs[i + 1] += limbs[i] >> 32;
@@ -18,8 +18,8 @@ TRAINYARD_ANYWHERE inline void carry_digits(std::int64_t* limbs) {
   }
 }
 
-// Within one unit in the last place, and equal for equal values; NaN when anything was not finite. The digits need not
-// be carried.
+// The value within one unit in the last place, or NaN if any value was not finite. Equal sums give equal results. The
+// digits need not be carried.
 TRAINYARD_ANYWHERE inline double value_of_digits(const std::int64_t* limbs) {
   constexpr int digits = square_sum_limbs - 1;
   if (limbs[digits] != 0) return nan("");
@@ -29,8 +29,8 @@ TRAINYARD_ANYWHERE inline double value_of_digits(const std::int64_t* limbs) {
     d[i] = total & 0xffffffff;
     carry = total >> 32;
   }
-  // From the top, in a fixed order. A product by a power of two is exact, so it does not matter whether the addition is
-  // fused with it.
+  // Added from the highest digit, in a fixed order. A product by a power of two is exact, so fusing it with the
+  // addition changes nothing.
   double out = ldexp(static_cast<double>(carry), 32 * digits - 320);
   for (int i = digits - 1; i >= 0; --i) out += ldexp(static_cast<double>(d[i]), 32 * i - 320);
   return out;

@@ -1,4 +1,4 @@
-// Cuts long inputs so that no digit overflows, and dispatches.
+// Splits long inputs so that no digit overflows, and dispatches.
 #include "kernels/square_sum/square_sum.h"
 
 #include "kernels/check.h"
@@ -14,9 +14,9 @@ static_assert(std::tuple_size_v<decltype(FixedPointSum::limbs)> == square_sum_li
 namespace {
 
 constexpr std::int64_t most = std::int64_t{1}
-                              << 30;  // squares between two carries: a digit grows by less than 2^32 each
+                              << 30;  // squares between two carries: each adds less than 2^32 to a digit
 
-// One row of digits for every 2^30 elements, then the sum of the rows.
+// Computes one row of digits for every 2^30 elements, then the sum of the rows.
 void sum_on_gpu(tensor::Exec& exec, std::span<const base::View> xs, std::int64_t* total) {
   std::int64_t rows = 0;
   for (const auto& x : xs) rows += (x.count() + most - 1) / most;

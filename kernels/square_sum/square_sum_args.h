@@ -1,4 +1,4 @@
-// The sum of squares as the compiled variants see it.
+// Arguments of the sum of squares, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"

@@ -1,5 +1,5 @@
-// Squares in double, cut into digits. Blocks whose values lie in the common range take two to four digits
-// by multiplication, vectorised.
+// Squares in double, split into digits. Blocks whose values lie in the common range need two to four digits, which
+// vectorised products extract.
 #include "kernels/square_sum/square_sum_args.h"
 
 #include "kernels/cpu.h"
@@ -10,7 +10,7 @@ namespace {
 using std::int64_t;
 constexpr int digits = square_sum_limbs - 1;
 
-// Any finite square: mantissa shifted to its digit.
+// Any finite square: shifts the mantissa to its digit.
 void add_slowly(double square, int64_t* limbs) {
   std::uint64_t u;
   __builtin_memcpy(&u, &square, 8);
@@ -29,10 +29,10 @@ void add_slowly(double square, int64_t* limbs) {
   limbs[digit + 2] += static_cast<int64_t>(static_cast<std::uint64_t>(wide >> 64) & 0xffffffffu);
 }
 
-// A digit of so many bits, and how many the highest may have: 256 of them are a sum that is exact in double.
+// Bits of a digit, and the most that the highest digit may have. A sum of 256 digits is then exact in double.
 constexpr int digit_bits = 40, most_bits = 45;
 
-// total * 2^position, 2^-320 times that being its value.
+// Adds total * 2^position, in units of 2^-320.
 void add_total(int64_t total, int position, int64_t* limbs) {
   const int digit = position / 32;
   const __int128 wide = static_cast<__int128>(total) << position % 32;
@@ -41,9 +41,9 @@ void add_total(int64_t total, int position, int64_t* limbs) {
   limbs[digit + 2] += static_cast<int64_t>(wide >> 64);
 }
 
-// Squares of n values, at most 4096 and a multiple of 16, each a multiple of 2^low and less than 2^(low + (count - 1) *
-// digit_bits + most_bits). Digits are whole numbers next to what is left, of either sign: each product by a power of
-// two, each difference and each sum is exact.
+// Adds the squares of n values, at most 4096 and a multiple of 16. Each square is a multiple of 2^low and less than
+// 2^(low + (count - 1) * digit_bits + most_bits). A digit is the whole number nearest to the rest, so it may be
+// negative. Each product by a power of two, each difference and each sum is exact.
 template <int count> void add_digits(const float* x, int64_t n, int low, int64_t* limbs) {
   constexpr int width = 16;
   double sums[count][width] = {};
@@ -76,8 +76,8 @@ template <int count> void add_digits(const float* x, int64_t n, int low, int64_t
   }
 }
 
-// At most 4096 values. Where all are less than 2^16 and, but for zeros, at least 2^-40, as few digits as hold their
-// squares.
+// Adds the squares of at most 4096 values. If all are below 2^16 and, except for zeros, at least 2^-40, it uses as few
+// digits as hold their squares.
 void add_block(const float* x, int64_t n, int64_t* limbs) {
   // Magnitudes compare as their bits do; NaN and infinity are the largest.
   std::uint32_t most = 0, least = 0x47800000u;

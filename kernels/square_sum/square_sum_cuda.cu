@@ -1,4 +1,4 @@
-// Exact squares into 32-bit digits. Integers are added, so neither the order of threads nor of blocks matters.
+// Exact squares, split into 32-bit digits. Integers are added, so the order of threads and blocks does not matter.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 
@@ -13,8 +13,8 @@ __global__ void clear_limbs_kernel(std::int64_t* limbs) {
   if (threadIdx.x < square_sum_limbs) limbs[threadIdx.x] = 0;
 }
 
-// v^2 is the square of a mantissa below 2^24, at a place of two exponents: place bits above the lowest of digit 0,
-// which counts 2^-320. From any place it reaches into three digits.
+// v^2 is the square of a mantissa below 2^24, `place` bits above the lowest bit of digit 0, which counts 2^-320. The
+// place is twice the exponent of v plus a constant. From any place the square reaches into three digits.
 struct Square {
   Limb square;
   unsigned place;
@@ -25,7 +25,7 @@ __device__ __forceinline__ Square square_of(unsigned magnitude) {  // the bits o
   return {static_cast<Limb>(mantissa) * mantissa, 2 * (exponent == 0 ? 1 : exponent) + 20};  // v: m 2^(exponent - 150)
 }
 
-// To the digits that the block shares; what is no number is counted.
+// Adds to the digits that the block shares; counts a value that is not finite.
 __device__ void add_apart(unsigned magnitude, Limb* sums) {
   if (magnitude >= 0x7f800000u) {
     atomicAdd(&sums[square_sum_limbs - 1], Limb{1});
@@ -38,8 +38,8 @@ __device__ void add_apart(unsigned magnitude, Limb* sums) {
   }
 }
 
-// A thread keeps the four digits that squares reach which begin in one of two neighbouring ones, [first, first + 2):
-// those of 32 exponents of v. A greater v moves the window up, a smaller one is added apart.
+// A thread keeps four digits in registers: those reached by squares that begin in digit `first` or `first` + 1. These
+// are 32 exponents of v. A greater v moves the window up; a smaller v goes directly to the shared digits.
 struct Window {
   static constexpr int digits = 4;
   unsigned first = 0;
@@ -47,7 +47,8 @@ struct Window {
 
   __device__ __forceinline__ void add(float v, Limb* sums) {
     const unsigned magnitude = __float_as_uint(v) & 0x7fffffffu;
-    const unsigned above = 2 * (magnitude >> 23) + 20 - 32 * first;  // bits above the window's lowest; wraps below it
+    // Bits above the window's lowest bit; wraps around for a place below the window.
+    const unsigned above = 2 * (magnitude >> 23) + 20 - 32 * first;
     if (above >= 64 || magnitude < 0x800000u || magnitude >= 0x7f800000u) {
       if (magnitude == 0) return;
       if (magnitude >= 0x7f800000u || static_cast<int>(above) < 64) return add_apart(magnitude, sums);
@@ -55,7 +56,7 @@ struct Window {
       first = square_of(magnitude).place / 32 - 1;
       return add(v, sums);
     }
-    const unsigned mantissa = (magnitude & 0x7fffffu) | 0x800000u;  // of a normal v: square_of has more to do
+    const unsigned mantissa = (magnitude & 0x7fffffu) | 0x800000u;  // of a normal v; square_of also takes others
     const Limb square = static_cast<Limb>(mantissa) * mantissa, low = square << above % 32;
     const unsigned a = static_cast<unsigned>(low), b = static_cast<unsigned>(low >> 32),
                    c = static_cast<unsigned>(square >> 32 >> (32 - above % 32));
@@ -73,7 +74,7 @@ struct Window {
     }
   }
 
-  // At the end: lanes that have the same window add up first.
+  // At the end, lanes that have the same window add up in the warp first.
   __device__ void flush_warp(Limb* sums) {
     const int top = warp_max(static_cast<int>(first)), low = -warp_max(-static_cast<int>(first));
     if (top == low)
@@ -102,7 +103,8 @@ template <int V> __global__ void __launch_bounds__(row_threads) square_sum_kerne
     atomicAdd(reinterpret_cast<Limb*>(a.limbs) + threadIdx.x, sums[threadIdx.x]);
 }
 
-// One warp: a lane adds up a digit's low and high halves, which cannot overflow; one lane carries.
+// Launched as one warp: each lane adds up the low and high halves of one digit, which cannot overflow. Then one lane
+// carries.
 __global__ void square_sum_total_kernel(SquareSumTotalArgs a) {
   __shared__ std::int64_t low[32], high[32];
   const int l = static_cast<int>(threadIdx.x);
@@ -117,7 +119,7 @@ __global__ void square_sum_total_kernel(SquareSumTotalArgs a) {
   high[l] = above;
   __syncthreads();
   if (l != 0) return;
-  constexpr int count = square_sum_limbs - 1;  // not a digit: it stays whole
+  constexpr int count = square_sum_limbs - 1;  // the limb behind the digits is a count, which is not carried
   std::int64_t carry = 0;
   for (int i = 0; i < count; ++i) {
     const std::int64_t sum = low[i] + (i > 0 ? high[i - 1] : 0) + carry;
@@ -139,7 +141,7 @@ const char* gpu::square_sum(const SquareSumGpuArgs& a, void* stream) {
   constexpr auto one = square_sum_kernel<1>, many = square_sum_kernel<vector_of<float>>;
   const bool grouped = reinterpret_cast<std::uintptr_t>(a.x) % sizeof(Vec<float, vector_of<float>>) == 0;
   const auto kernel = grouped ? many : one;
-  // Blocks that are on the device together, so that what each does at its end is little beside the rest.
+  // Few enough blocks to be on the device together, so that the work at the end of each block stays small.
   const auto blocks = std::min(blocks_for(grouped ? a.n / vector_of<float> : a.n), 1024u);
   TRAINYARD_LAUNCH(kernel, true, blocks, row_threads, stream, a);
   return launch_failure();

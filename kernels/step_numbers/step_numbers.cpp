@@ -1,4 +1,4 @@
-// Dispatches; on the CPU a few additions by the calling thread.
+// Dispatches. On the CPU the calling thread does the few additions.
 #include "kernels/step_numbers/step_numbers.h"
 
 #include "kernels/gpu_kernels.h"

@@ -1,5 +1,5 @@
-// Loss, norm and clip factor of a step (Pascanu et al. 2013, algorithm 1), made where the gradients are, so that an
-// update need not wait for the host.
+// Loss, gradient norm and clip factor of a step (Pascanu et al. 2013, algorithm 1). They are computed where the
+// gradients are, so that an update need not wait for the host.
 #pragma once
 
 #include "kernels/step_numbers/step_numbers_args.h"
@@ -8,9 +8,9 @@
 
 namespace trainyard::kernels {
 
-// Overwrites *args.out, in the order of the Exec. All pointers are memory of the Exec's device. `finite` can only fall:
-// it is 1 before the first step, and once it is 0 every update that reads these numbers leaves weights and states as
-// they are, so that the host may learn of it a step later.
+// Overwrites *args.out, in the order of the Exec. All pointers are memory of the Exec's device. `finite` starts at 1
+// before the first step and never returns from 0 to 1. Once it is 0, every update that reads these numbers leaves
+// weights and optimizer states unchanged. So the host may learn of it a step later.
 void step_numbers(tensor::Exec& exec, const StepNumbersArgs& args);
 
 }  // namespace trainyard::kernels

@@ -1,8 +1,8 @@
-// What an update needs to know of its step, and how it is made, the same on the host and on a GPU.
+// What an update needs to know of its step, and how it is computed: the same on the host and on a GPU.
 #pragma once
 
 #include "kernels/square_sum/fixed_point.h"
-#include "libtrain/base/fold_order.h"
+#include "libtrain/base/reduction_order.h"
 
 namespace trainyard::kernels {
 
@@ -11,26 +11,26 @@ struct StepNumbers {
   double loss = 0;           // mean over the counted targets
   double gradient_norm = 0;  // of the gradient of that mean, before clipping
   std::int64_t targets = 0;
-  float gradient_scale = 0;  // what a gradient of the loss sum is multiplied with: the clip factor over the targets
-  std::int32_t finite = 1;   // 0: loss or norm of this step, or of one before it, is not; AdamW then changes nothing
+  float gradient_scale = 0;  // the factor for gradients of the loss sum: clip factor / targets
+  std::int32_t finite = 1;   // 0: the loss or norm of this or an earlier step is not finite; AdamW then changes nothing
 };
 
 struct StepNumbersArgs {
-  // [ranks][copies][2 * places]: loss sum and count of targets of each place, a place for every micro-batch of a rank;
-  // of ranks that have computed the same the first counts. `experts` neighbours hold different experts
-  // (base::place_of_turn).
+  // [ranks][copies][2 * places]: loss sum and target count of each place; a rank has a place for every micro-batch. Of
+  // the `copies` ranks that computed the same micro-batches, the first one's numbers are used. `experts` neighbours
+  // hold different experts (base::place_of_turn).
   const double* losses = nullptr;
-  std::int64_t places = 0, micros = 0, fold = 1, ranks = 1, copies = 1, experts = 1;
-  const std::int64_t* limbs = nullptr;  // square_sum_limbs digits: the squares of all gradients
+  std::int64_t places = 0, micros = 0, local_accumulation = 1, ranks = 1, copies = 1, experts = 1;
+  const std::int64_t* limbs = nullptr;  // square_sum_limbs digits: the sum of squares of all gradients
   double clip = 0;                      // largest norm; 0: none
   StepNumbers* out = nullptr;
 };
 
-// Sums in ascending micro-batch index (decision 5).
+// Sums losses and targets in ascending micro-batch index (decision 5).
 TRAINYARD_ANYWHERE inline void make_step_numbers(const StepNumbersArgs& a) {
   double sum = 0, targets = 0;
   for (std::int64_t m = 0; m < a.micros; ++m) {
-    const auto at = base::fold_place(m, a.fold, a.ranks);
+    const auto at = base::place_of_micro_batch(m, a.local_accumulation, a.ranks);
     const auto rank = base::place_of_turn(at.rank, a.ranks, a.experts);
     const double* pair = a.losses + 2 * (rank * a.copies * a.places + at.place);
     sum += pair[0];

@@ -1,4 +1,4 @@
-// The same additions by one thread.
+// The same additions on a GPU, by one thread.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 

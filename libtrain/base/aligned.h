@@ -1,4 +1,4 @@
-// Alignment: every allocation from an arena, and every part of scratch, begins and ends at a multiple of 64 bytes.
+// Alignment: every arena allocation, and every part of scratch memory, begins and ends at a multiple of 64 bytes.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// TRAINYARD_ANYWHERE: a function that the host and a GPU run alike.
+// TRAINYARD_ANYWHERE: marks a function that both the host and a GPU can run.
 #pragma once
 
 #ifdef __CUDACC__

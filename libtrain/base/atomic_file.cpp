@@ -26,7 +26,7 @@ namespace {
 void sync_path(const std::string& path, int flags) {
   const Descriptor file(::open(path.c_str(), flags | O_CLOEXEC));
   if (!file.is_open()) throw_cannot_write("open for syncing", path, errno);
-  // Some file systems cannot sync a folder and say EINVAL; they have nothing to be synced.
+  // Some file systems cannot sync a folder and return EINVAL; they have nothing to sync.
   if (::fsync(file.get()) != 0 && errno != EINVAL) throw_cannot_write("sync", path, errno);
 }
 
@@ -40,10 +40,11 @@ bool exchange_paths(const std::string& a, const std::string& b) {
 
 bool ends_partial(const std::string& name) { return std::string_view(name).ends_with(partial_suffix); }
 
-// What publish_folder calls the predecessor until it is removed.
+// publish_folder gives this suffix to the old folder until it removes it.
 const std::string replaced_suffix = ".replaced" + std::string(partial_suffix);
 
-// What cannot be looked at may be there: whoever took it for absent would write over it.
+// Whether a path exists. EnvironmentError where the system cannot tell, because a caller would overwrite what it took
+// for missing.
 bool is_there(const std::string& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0) return true;
@@ -51,8 +52,8 @@ bool is_there(const std::string& path) {
   return false;
 }
 
-// Gives NAME back to what was called NAME.replaced.partial when its replacement was cut short. False: there was nothing
-// to give back.
+// Renames NAME.replaced.partial back to NAME when a replacement was interrupted. Returns false when there is nothing to
+// rename back.
 bool give_name_back(const std::string& final_path) {
   const auto old = final_path + replaced_suffix;
   if (!is_there(old) || is_there(final_path)) return false;
@@ -66,9 +67,9 @@ bool cannot_do_so(int number) {
          number == EXDEV;
 }
 
-// Renames to what is not there: 0, or the error, EEXIST among them. A link does it where the file system has no such
-// renaming. Where it has no links either an empty file claims the name first, and is what a process leaves that ends
-// just there.
+// Renames only if `to` does not exist. Returns 0 or the error, for example EEXIST. On a file system without such a
+// rename it uses a link. Without links too, an empty file first claims the name. If the process ends just then, the
+// empty file stays.
 int rename_new(const std::string& from, const std::string& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
   if (!cannot_do_so(errno)) return errno;
@@ -88,8 +89,8 @@ int rename_new(const std::string& from, const std::string& to) {
   throw UsageError(fmt::format("{} exists", path), "--force replaces it");
 }
 
-// Writes `partial`, durably, and has `rename` give it its name: 0, or the reason why not. Nothing is left of what
-// fails; `shown` is what its error names.
+// Writes and syncs `partial`, and calls `rename` to give it its name; `rename` returns 0 or the reason for its failure.
+// On failure the file is removed. `shown` is the path that errors name.
 void write_as(const std::string& partial, const std::string& shown, const std::function<void(const Sink&)>& produce,
               const std::function<int()>& rename) {
   Descriptor file(open_new(partial, O_WRONLY));
@@ -115,7 +116,7 @@ struct CloseFolder {
   void operator()(DIR* folder) const { ::closedir(folder); }
 };
 
-// What is in an open folder. 0, or the system's reason.
+// Lists the entries of an open folder. Returns 0 or the system's reason.
 int list_names(DIR* folder, std::vector<std::string>& names) {
   ::rewinddir(folder);
   names.clear();
@@ -124,12 +125,12 @@ int list_names(DIR* folder, std::vector<std::string>& names) {
   return errno;
 }
 
-// What a file server calls a file that was removed while a process has it open. It goes with the last of these, and its
-// folder cannot go before.
+// Whether a file server gave this name to a file that was removed while open. The file stays until the last process
+// closes it, and until then its folder cannot be removed.
 bool is_kept_by_server(const std::string& name) { return name.starts_with(".nfs"); }
 
-// Removes `name` in the open folder `parent`, with what is below it: by handles, so that no link is followed. 0, or the
-// system's reason. `kept` becomes true where a file server keeps a part of it.
+// Removes `name` in the open folder `parent`, with all entries below it. It works by handles, so that no link is
+// followed. Returns 0 or the system's reason. `kept` becomes true where a file server keeps a part.
 int remove_below(int parent, const std::string& name, bool& kept) {
   if (::unlinkat(parent, name.c_str(), 0) == 0 || errno == ENOENT) return 0;
   const int reason = errno;
@@ -137,7 +138,7 @@ int remove_below(int parent, const std::string& name, bool& kept) {
     kept = true;
     return 0;
   }
-  if (reason != EISDIR && reason != EPERM) return reason;  // of a folder Linux says the one, POSIX the other
+  if (reason != EISDIR && reason != EPERM) return reason;  // for a folder: EISDIR on Linux, EPERM in POSIX
   Descriptor file(::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!file.is_open()) return errno == ENOTDIR ? reason : errno;
   const std::unique_ptr<DIR, CloseFolder> folder(::fdopendir(file.get()));
@@ -160,7 +161,7 @@ int remove_below(int parent, const std::string& name, bool& kept) {
   return 0;
 }
 
-// Patient with processes that have a lock open for a moment.
+// Retries for half a second, because other processes may have a lock file open for a moment.
 void remove_all(const std::string& path) {
   for (int tries = 0; tries < 10; ++tries) {
     if (tries > 0) ::usleep(50000);
@@ -176,9 +177,9 @@ void empty_all_but_lock(const std::string& folder) {
     if (entry.path().filename() != lock_name) remove_all(entry.path().string());
 }
 
-// A name for what is to be removed, by which it is known as such should this process end first: NAME.removed.partial,
-// or NAME.removed.N.partial where a file server keeps a part of what had that before.
-// Removes what has such a name already, as far as the server lets it go.
+// Chooses a name for a folder that is to be removed, so that it is recognized if this process ends first. The name is
+// NAME.removed.partial, or NAME.removed.N.partial where a file server keeps a part of an earlier one. Also removes old
+// folders with such names, as far as the file server allows.
 std::string name_to_remove(const std::string& path) {
   std::string free;
   for (int n = 1;; ++n) {
@@ -231,7 +232,7 @@ void write_file(const std::string& path, const std::function<void(const Sink&)>&
     return reason;
   });
   if (const auto folder = parent_of(path); ::access(folder.c_str(), R_OK) == 0)
-    sync_folder(folder);  // what may not be read cannot be opened for syncing
+    sync_folder(folder);  // a folder without read permission cannot be opened for syncing
 }
 
 void replace_file(const std::string& path, const std::string& partial,
@@ -259,7 +260,7 @@ void make_folders(const std::string& given) {
   if (error) throw_cannot_write("create the folder", path, error.value());
   for (const auto& folder : made)
     if (const auto above = parent_of(folder); ::access(above.c_str(), R_OK) == 0)
-      sync_folder(above);  // what may not be read cannot be opened for syncing
+      sync_folder(above);  // a folder without read permission cannot be opened for syncing
 }
 
 void require_folder_or_nothing(const std::string& path) {
@@ -296,7 +297,7 @@ void sync_file(const std::string& path) { sync_path(path, O_RDONLY); }
 
 namespace {
 
-// What is behind a path and its links. False: nothing. Unreadable where the system cannot say.
+// Looks at a path, following its links. Returns false if nothing is there. Unreadable where the system cannot tell.
 bool look_at(const std::string& path, struct stat& info) {
   if (::stat(path.c_str(), &info) == 0) return true;
   if (is_unreadable(errno)) throw_cannot_read("look at", path, errno);
@@ -339,7 +340,7 @@ void remove_tree(const std::string& given, std::unique_ptr<FolderLock> lock) {
   if (!is_there(path)) return;
   const auto partial = name_to_remove(path);
   rename_path(path, partial);
-  lock.reset();  // which finds that its folder has gone
+  lock.reset();  // its destructor finds that the folder has lost its name
   remove_all(partial);
 }
 
@@ -348,7 +349,7 @@ void publish_folder(const std::string& partial, const std::string& final_path) {
   const auto old = final_path + replaced_suffix;
   remove_all(old);
   const auto removed = name_to_remove(final_path);
-  if (is_there(old)) rename_path(old, removed);  // what a file server keeps of it
+  if (is_there(old)) rename_path(old, removed);  // a part that a file server keeps
   if (exchange_paths(partial, final_path)) {
     rename_path(partial, old);
   } else {
@@ -399,7 +400,7 @@ AtomicFolder::~AtomicFolder() {
 
 void AtomicFolder::give_up() noexcept {
   try {
-    empty_all_but_lock(partial_);  // under its name, which the next writer knows should this one be killed now
+    empty_all_but_lock(partial_);  // still named partial: if killed now, the next writer knows it
     remove_tree(partial_, std::move(lock_));
   } catch (const std::exception& e) {
     log_debug("{} stays: {}", partial_, e.what());
@@ -415,7 +416,7 @@ void AtomicFolder::require_free() const {
 
 void AtomicFolder::publish() {
   sync_folder(partial_);
-  published_ = true;  // whatever comes now, what was made is whole
+  published_ = true;  // from here on the content is whole, whatever happens
   try {
     require_free();
   } catch (const Error& e) {
@@ -424,9 +425,9 @@ void AtomicFolder::publish() {
     throw UsageError(e.what(), hint);
   }
   publish_folder(partial_, final_);
-  lock_.reset();  // a file server would keep what is open
+  lock_.reset();  // a file server would keep an open file
   std::error_code error;
-  fs::remove(fs::path(final_) / lock_name, error);  // whoever opened it before finds that it has no name any more
+  fs::remove(fs::path(final_) / lock_name, error);  // a process that opened it before finds it without a name
 }
 
 }  // namespace trainyard::base

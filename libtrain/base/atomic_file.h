@@ -1,4 +1,4 @@
-// Files and folders that are whole or not there: temporary name, sync, rename, sync of the folder.
+// Files and folders that are either whole or not there: temporary name, sync, rename, sync of the folder.
 #pragma once
 
 #include "libtrain/base/owned.h"
@@ -14,74 +14,78 @@ namespace trainyard::base {
 
 class FolderLock;
 
-// The suffix of everything unfinished. Whatever carries it may be deleted when no program is writing.
+// The suffix of every unfinished file or folder. While no program is writing, anything with this suffix may be deleted.
 inline constexpr std::string_view partial_suffix = ".partial";
 
-// Every function throws EnvironmentError when the system refuses to write (no space, no permission), InputError when it
-// refuses to read; both name the path and the system's reason.
+// Every function throws EnvironmentError when the system refuses to write (no space, no permission). It throws
+// InputError when the system refuses to read. Both name the path and the system's reason.
 
-// A new file, open for `access` (O_WRONLY, O_RDWR), in place of whatever has its name: a link would lead elsewhere, and
-// a pipe would wait for a reader. The caller closes it. -1 with errno where the system refuses.
+// Creates a new file and opens it for `access` (O_WRONLY, O_RDWR). It first removes whatever has this name, because a
+// link would lead elsewhere and a pipe would wait for a reader. The caller closes the file. Returns -1 and sets errno
+// where the system refuses.
 int open_new(const std::string& path, int access);
 
-// Writes `content` to `path` + ".partial", syncs, renames over `path`, syncs the folder. The folder must exist.
+// Writes `content` to `path` + ".partial", syncs it, renames it to `path`, replacing what is there, and syncs the
+// folder. The folder must exist.
 void write_file(const std::string& path, std::string_view content);
 
-// The same where other processes may write `path` too: the temporary name is this process's own, and with refuse
-// whoever comes second gets a UsageError, as does one who finds `path` there. With replace the caller has made sure
-// that it may be (base/owned.h).
+// The same for a path that other processes may write too: the temporary name contains this process's id. refuse:
+// UsageError if `path` exists before the write, or if another process creates it first. replace: the caller has checked
+// that `path` may be replaced (base/owned.h).
 enum class Existing { refuse, replace };
 void write_file(const std::string& path, std::string_view content, Existing existing);
 
-// `path` and the folders above it that are not there, innermost first. EnvironmentError where the system cannot say.
+// `path` and those folders above it that do not exist, innermost first. EnvironmentError where the system cannot tell.
 std::vector<std::string> missing_folders(const std::string& path);
-void make_folders(const std::string& path);  // with parents, all durable; nothing to do when it exists
-void sync_folder(const std::string& path);   // makes names that were created or renamed in it durable
+void make_folders(const std::string& path);  // creates parents too, all durably; does nothing if it exists
+void sync_folder(const std::string& path);   // makes names durable that were created or renamed in it
 void sync_file(const std::string& path);
-std::int64_t file_size(
-    const std::string& path);  // -1 when there is no such regular file; Unreadable when the system cannot say
-// Is there something, or a folder, behind this path and its links. Unreadable when the system cannot say.
+// The size of a regular file, or -1 if there is none of this name. Unreadable when the system cannot tell.
+std::int64_t file_size(const std::string& path);
+// Whether the path, after following links, exists, and whether it is a folder. Unreadable when the system cannot tell.
 bool exists(const std::string& path);
 bool is_folder(const std::string& path);
 std::string parent_of(const std::string& path);  // "." when there is none
-std::string without_slashes(
-    std::string path);  // without what it may end with and still mean the same: slashes and dots
+// The path without trailing slashes and "/.", which do not change its meaning.
+std::string without_slashes(std::string path);
 
-// Removes a file or a whole folder; nothing to do when it is not there. A folder is renamed to NAME.removed.partial
-// first, so that an interrupted removal never looks like something whole.
+// Removes a file or a whole folder; does nothing when it is not there. A folder is first renamed to
+// NAME.removed.partial, so that an interrupted removal never looks like a whole folder.
 void remove_tree(const std::string& path);
-// The same of a folder that is locked: the lock is given up when the folder has lost its name, so that nobody takes it
-// meanwhile, and before anything is removed. A file server keeps what is open, and refuses to remove the folder.
+// The same for a locked folder. The lock is released after the rename and before anything is removed. So no other
+// process takes the folder during the removal. A file server keeps files that are open, and would refuse to remove the
+// folder.
 void remove_tree(const std::string& path, std::unique_ptr<FolderLock> lock);
 
-// InputError unless `path` is a folder that can be listed, or is not there at all: something else, a link to nothing
-// (whose disk may not be mounted), no permission.
+// Throws InputError unless `path` is a folder that can be listed, or does not exist. Refused are anything else, a link
+// to nothing (its disk may not be mounted), and a folder without permission.
 void require_folder_or_nothing(const std::string& path);
 
-std::string free_name(
-    const std::string& wanted);  // `wanted`, or the first of `wanted`.2, `wanted`.3 ... that is not there
-void rename_durably(const std::string& from, const std::string& to);  // and syncs the folders of both
+// `wanted` if that name is free, else the first free name of `wanted`.2, `wanted`.3, ...
+std::string free_name(const std::string& wanted);
+void rename_durably(const std::string& from, const std::string& to);  // and syncs the parent folders of both
 
-// Puts the folder `partial` in the place of `final_path`. Without a predecessor this is a rename; an existing one is
-// exchanged in one step and then removed: the caller has made sure that it may be (base/owned.h). Where the file system
-// has no exchange it takes two renames, and what lay there is called NAME.replaced.partial between them:
-// remove_stale_partials and AtomicFolder give it its name back if the writer died just then. Syncs the parent.
+// Renames the folder `partial` to `final_path` and syncs the parent. If `final_path` exists, the two are exchanged in
+// one step and the old folder is removed. The caller has checked that it may be removed (base/owned.h). A file system
+// without an exchange needs two renames, and between them the old folder is called NAME.replaced.partial. If the writer
+// dies at that moment, remove_stale_partials and AtomicFolder rename it back to NAME.
 void publish_folder(const std::string& partial, const std::string& final_path);
 
-// Removes every entry of `folder` whose name ends in ".partial" and which `is_ours` knows, but for what publish_folder
-// has to give back; returns their names. UsageError, and nothing is removed, when one of them is not `own`
-// (require_own): somebody else's under a name that a writer would need. An absent folder is an empty one.
+// Removes every entry of `folder` whose name ends in ".partial" and for which `is_ours` is true; returns the names. An
+// old folder that publish_folder had set aside is instead renamed back, and is not among the names. UsageError, with
+// nothing removed, when one of the entries is not `own` (require_own), because a writer would need its name. A folder
+// that does not exist counts as empty.
 std::vector<std::string> remove_stale_partials(const std::string& folder,
                                                const std::function<bool(std::string_view name)>& is_ours,
                                                const Owned& own);
 
-// A folder under construction: NAME.partial until publish() renames it to NAME. Left unpublished it is removed by the
-// destructor. It is locked (FolderLock) until then.
+// A folder under construction: NAME.partial until publish() renames it to NAME. The folder is locked (FolderLock) until
+// then. Without publish(), the destructor removes it.
 class AtomicFolder {
  public:
-  // Empties a stale NAME.partial or creates it, parents included. Neither that nor, with replace, NAME is touched
-  // unless it is `own` (UsageError, see require_own). refuse: UsageError when NAME exists, now or in publish().
-  // EnvironmentError while another process writes it.
+  // Creates NAME.partial and its parents, or empties a stale one. UsageError unless a stale NAME.partial and, with
+  // replace, an existing NAME are `own` (see require_own); nothing is touched then. refuse: UsageError when NAME
+  // exists, now or in publish(). EnvironmentError while another process writes NAME.partial.
   AtomicFolder(std::string final_path, Existing existing, Owned own);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
@@ -89,8 +93,8 @@ class AtomicFolder {
 
   const std::string& path() const { return partial_; }  // write here
   const std::string& final_path() const { return final_; }
-  // Files must be closed and synced; syncs both folders. What came to be at NAME meanwhile is held to the same rule:
-  // then this throws and NAME.partial stays, whole.
+  // Files must be closed and synced; this syncs both folders. If something has appeared at NAME since the constructor,
+  // the constructor's rules apply to it. Where they refuse it, this throws and NAME.partial stays, whole.
   void publish();
 
  private:

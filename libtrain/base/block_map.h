@@ -1,4 +1,4 @@
-// BlockMap: a layout of attention as an array: which blocks of queries and keys are computed.
+// BlockMap: a block-sparse attention layout as an array: which blocks of queries and keys are computed.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,13 @@
 
 namespace trainyard::base {
 
-// What a file says, whole and in range, whoever read it; what a model makes of it: plan/file_layout.h.
+// The content of a layout file: whole and with all values in range, whichever reader filled it. plan/file_layout.h
+// applies it to a model.
 struct BlockMap {
-  std::int64_t block = 0;             // tokens of a block: 16, 32, 64 or 128
-  std::int64_t heads = 0, n = 0;      // n blocks of queries and as many of keys; heads 1: the same for all
-  std::vector<std::uint8_t> present;  // [heads, n, n], row i of queries: 1 where column j of keys is computed, else 0
+  std::int64_t block = 0;             // tokens in a block: 16, 32, 64 or 128
+  std::int64_t heads = 0, n = 0;      // n blocks of queries and n of keys; heads 1: all heads share it
+  std::vector<std::uint8_t> present;  // [heads, n, n]: 1 where block row i of queries and column j of keys is computed,
+                                      // else 0
 };
 
 }  // namespace trainyard::base

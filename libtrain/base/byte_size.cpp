@@ -1,4 +1,4 @@
-// A number and its unit.
+// Parses a number and its unit.
 #include "libtrain/base/byte_size.h"
 
 #include "libtrain/base/error.h"

@@ -9,11 +9,11 @@
 namespace trainyard::base {
 
 inline constexpr std::int64_t most_bytes = std::int64_t{1} << 62;
-// The least limit of a rank's memory: a smaller number has lost its unit.
+// The least memory limit of a rank. A smaller number is taken for one whose unit was forgotten.
 inline constexpr std::int64_t least_memory = 1'000'000;
 
-// "80GB" (1e9), "512MiB" (2^20), "1000". `spelled` is what the user wrote before it ("--memory-limit"); UsageError
-// names it, also when the size is not finite or outside of `range`.
+// Parses "80GB" (1e9), "512MiB" (2^20) or "1000". `spelled` is what the user wrote before the size ("--memory-limit").
+// UsageError names it when the text is no size, is not finite, or is outside of `range`.
 std::int64_t parse_bytes(const std::string& text, const std::string& spelled,
                          Range<std::int64_t> range = {0, most_bytes});
 

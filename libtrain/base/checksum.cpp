@@ -1,4 +1,4 @@
-// CRC32C by instruction or table, and the fingerprint's mixing function.
+// CRC32C by instruction or table, and the mixing function of the fingerprint.
 #include "libtrain/base/checksum.h"
 
 #include "libtrain/base/wide_vectors.h"
@@ -41,17 +41,18 @@ std::uint64_t word_at(const unsigned char* p) {
   return c;
 }
 
-constexpr std::size_t strip = 8192;  // bytes of a stream before three of them are joined
+constexpr std::size_t strip = 8192;  // bytes of each of three streams before they are joined
 
-// What a register becomes by `strip` bytes of zeros: a linear map, as the exclusive or of one entry for each of its
-// bytes.
+// How `strip` bytes of zeros change a checksum register. This is a linear map: the exclusive or of one table entry for
+// each byte of the register.
 using Shift = std::array<std::array<std::uint32_t, 256>, 4>;
 Shift make_shift() {
   static const std::array<unsigned char, strip> zeros{};
   Shift shift{};
   for (std::size_t byte = 0; byte < 4; ++byte)
     for (std::uint32_t v = 1; v < 256; ++v) {
-      const auto low = v & (~v + 1);  // its lowest bit, and what is left of it, which is there already
+      // The lowest bit of v. The entries of this bit and of the other bits of v exist already.
+      const auto low = v & (~v + 1);
       shift[byte][v] =
           v == low ? one_stream(zeros.data(), strip, v << 8 * byte) : shift[byte][low] ^ shift[byte][v ^ low];
     }
@@ -61,7 +62,7 @@ std::uint32_t shifted(const Shift& shift, std::uint32_t c) {
   return shift[0][c & 255] ^ shift[1][c >> 8 & 255] ^ shift[2][c >> 16 & 255] ^ shift[3][c >> 24];
 }
 
-// The instruction takes three cycles and one can begin in each: three independent streams keep it busy.
+// The instruction takes three cycles, and a new one can begin in each cycle. So three independent streams keep it busy.
 [[gnu::target("sse4.2")]] std::uint32_t by_instruction(const unsigned char* p, std::size_t n, std::uint32_t c) {
   static const Shift shift = make_shift();
   for (; n >= 3 * strip; n -= 3 * strip, p += 3 * strip) {

@@ -1,10 +1,9 @@
-// Clock: what time it is, and letting some of it pass. Tests simulate both, since they must not depend on how busy a
-// machine is.
+// Clock: reads the time and sleeps. Tests simulate both, since they must not depend on how busy a machine is.
 #pragma once
 
 namespace trainyard::base {
 
-// In seconds from anywhere; steady.
+// Seconds on a steady clock with an arbitrary zero.
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -1,4 +1,5 @@
-// Finds the folders of the process's groups by /proc/self/cgroup and /proc/self/mountinfo, and reads their limits.
+// Finds the folders of the process's control groups in /proc/self/cgroup and /proc/self/mountinfo, and reads their
+// limits.
 #include "libtrain/base/control_group.h"
 
 #include "libtrain/base/error.h"
@@ -14,7 +15,7 @@ namespace trainyard::base {
 
 namespace {
 
-// What a file says; nothing where it cannot be read.
+// The content of a file; empty where it cannot be read.
 std::istringstream text_of(const std::string& path) {
   try {
     return std::istringstream(read_file(path));
@@ -37,18 +38,18 @@ std::vector<std::string> words_of(const std::string& text, char between) {
   return words;
 }
 
-// The first number of a file; 0 where there is none ("max"), or none that bounds anything (version 1 has "no limit" as
-// a number near 2^63).
+// The first number of a file. 0 where there is none ("max") or none that limits anything (version 1 writes "no limit"
+// as a number near 2^63).
 std::int64_t limit_in(const std::string& path) {
   std::int64_t n = 0;
   return text_of(path) >> n && n > 0 && n < std::int64_t{1} << 60 ? n : 0;
 }
 
-// A hierarchy of groups that is mounted.
+// A mounted hierarchy of control groups.
 struct Mount {
-  std::string root, point;  // the group that is seen at the folder `point`
+  std::string root, point;  // the group `root` is visible at the folder `point`
   bool version_2 = false;
-  std::vector<std::string> controllers;  // of version 1
+  std::vector<std::string> controllers;  // of version 1 only
   bool has(const std::string& controller) const {
     return version_2 || std::find(controllers.begin(), controllers.end(), controller) != controllers.end();
   }
@@ -66,8 +67,8 @@ std::vector<Mount> mounts(const std::string& root) {
   return found;
 }
 
-// The process's group in that hierarchy. Lines of /proc/self/cgroup: "ID:CONTROLLER,CONTROLLER:PATH"; version 2 names
-// no controllers.
+// The process's group in this hierarchy. Lines of /proc/self/cgroup are "ID:CONTROLLER,CONTROLLER:PATH"; version 2
+// names no controllers.
 std::string group_in(const Mount& mount, const std::vector<std::string>& groups) {
   for (const auto& line : groups) {
     const auto first = line.find(':'), second = line.find(':', first + 1);
@@ -78,8 +79,8 @@ std::string group_in(const Mount& mount, const std::vector<std::string>& groups)
   return {};
 }
 
-// Folders of the group and of all above it, itself first. A group outside of what is mounted is not seen: the mount's
-// own folder is the nearest.
+// Folders of the group and of all groups above it, innermost first. A group outside of the mount is not visible; then
+// the mount's own folder is the nearest.
 std::vector<std::string> levels(const Mount& mount, const std::string& group, const std::string& root) {
   const auto base = mount.root == "/" ? std::string() : mount.root;
   auto below = group.starts_with(base + "/") ? group.substr(base.size()) : std::string();
@@ -94,7 +95,7 @@ void bound_memory(ControlGroup& g, std::int64_t bytes) {
   if (bytes > 0) g.memory_bytes = g.memory_bytes == 0 ? bytes : std::min(g.memory_bytes, bytes);
 }
 
-// A quota of microseconds in each period of so many.
+// A quota of microseconds in each period, also in microseconds.
 void bound_cores(ControlGroup& g, std::int64_t quota, std::int64_t period, const std::string& folder) {
   if (quota <= 0 || period <= 0) return;
   const auto cores = static_cast<double>(quota) / static_cast<double>(period);
@@ -105,7 +106,8 @@ void bound_cores(ControlGroup& g, std::int64_t quota, std::int64_t period, const
     g.cores_group = static_cast<std::uint64_t>(status.st_ino) ^ static_cast<std::uint64_t>(status.st_dev) << 40;
 }
 
-// What ends above the mount is in no folder; version 1 tells the least of all levels beside each group's own.
+// The memory limit that version 1 reports as the smallest of all levels. It includes levels above the mount, which have
+// no visible folder.
 std::int64_t hierarchical_limit(const std::string& folder) {
   auto file = text_of(folder + "/memory.stat");
   std::int64_t n = 0;

@@ -1,4 +1,4 @@
-// Asks the affinity mask and the control group, and divides them.
+// Reads the affinity mask and the control group, and divides cores and quotas.
 #include "libtrain/base/cores.h"
 
 #include "libtrain/base/control_group.h"
@@ -46,7 +46,7 @@ int fair_threads(std::span<const CoreMask> masks, std::size_t own) {
     });
     share = std::min(share, mine.quota / static_cast<double>(sharing));
   }
-  return std::max(1, static_cast<int>(share + 1e-6));  // thirds of a core add up to cores
+  return std::max(1, static_cast<int>(share + 1e-6));  // three thirds of a core add up to one core
 }
 
 int threads_of_environment() {

@@ -1,4 +1,4 @@
-// Digits to a fraction.
+// Converts digits to a fraction.
 #include "libtrain/base/decimal.h"
 
 #include <algorithm>

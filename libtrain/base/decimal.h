@@ -1,4 +1,4 @@
-// Decimal: a decimal number as the fraction that it is, where a binary one would be another number.
+// Decimal: a decimal number as an exact fraction, where a binary floating-point number would be another number.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ struct Fraction {
   bool operator==(const Fraction&) const = default;
 };
 
-// "1.25" is 5/4. Digits with at most one point, above 0, of at most nine digits before it and nine behind it; nothing
-// for any other text.
+// The fraction of a decimal text: "1.25" is 5/4. The text has digits with at most one point, at most nine digits before
+// the point and nine after it, and is above 0. Any other text gives nothing.
 std::optional<Fraction> decimal_of(std::string_view text);
-// The shortest text of the same number: "1.250" is "1.25", "01.0" is "1". Of a text that is one.
+// The shortest text of the same number: "1.250" is "1.25", "01.0" is "1". `text` must be one that decimal_of accepts.
 std::string shortest_decimal(std::string_view text);
 
 }  // namespace trainyard::base

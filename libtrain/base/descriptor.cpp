@@ -1,4 +1,4 @@
-// Closing and writing by the system's calls.
+// Closing and writing with system calls.
 #include "libtrain/base/descriptor.h"
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-// Element types: names, sizes, and the bf16 value type with its exact conversions.
+// Element types: names, sizes, and the value type bf16 with its exact conversions.
 #pragma once
 
 #include <bit>
@@ -9,7 +9,7 @@
 
 namespace trainyard::base {
 
-// bf16: the upper half of an IEEE fp32. Widening is exact, narrowing rounds to nearest, ties to even; NaN stays NaN.
+// bf16: the upper half of an IEEE fp32. Widening is exact. Narrowing rounds to nearest, ties to even. NaN stays NaN.
 struct bf16 {
   std::uint16_t bits;
 
@@ -25,7 +25,7 @@ struct bf16 {
 };
 static_assert(sizeof(bf16) == 2);
 
-// f64 exists for gradient checks: every kernel takes it on the CPU, train does not offer it.
+// f64 is for gradient checks: every kernel accepts it on the CPU, and train does not offer it.
 enum class DType : std::uint8_t { f32, bf16, f64, i32, i64, u8, u16, u32, u64 };
 
 constexpr std::int64_t size_of(DType t) {
@@ -44,7 +44,7 @@ constexpr std::int64_t size_of(DType t) {
 }
 
 const char* name_of(DType t);                  // "f32", "bf16", ...
-DType dtype_from_name(std::string_view name);  // throws UsageError naming the legal ones
+DType dtype_from_name(std::string_view name);  // throws UsageError that names f32 and bf16
 
 template <class T> struct DTypeOf;
 template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };

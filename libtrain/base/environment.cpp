@@ -1,4 +1,4 @@
-// Which TRAINYARD_ variables mean something.
+// Which TRAINYARD_ variables are known.
 #include "libtrain/base/environment.h"
 
 #include "libtrain/base/error.h"
@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::string_view prefix = "TRAINYARD_";
 
-// Read where they are used, the first three in kernels/isa.cpp, tensor/gpu.cpp and comm/nccl_library.cpp, the others
-// below; that of measurements in bench/limits.cpp.
+// Variables of a run that are no settings. The first three are read in kernels/isa.cpp, tensor/gpu.cpp and
+// comm/nccl_library.cpp, the other two below. bench/limits.cpp reads the variable of measurements.
 const std::vector<std::string> of_a_run = {"TRAINYARD_ISA", "TRAINYARD_GPU_MODULE", "TRAINYARD_NCCL_LIBRARY",
                                            "TRAINYARD_SHARED_MEMORY", "TRAINYARD_HOPPER"};
 constexpr std::string_view of_measurements = "TRAINYARD_PROFILE";
@@ -29,7 +29,8 @@ std::vector<std::string> others() {
   all.emplace_back(of_measurements);
   return all;
 }
-// Of tests: the emulated GPU, the stand-in for NCCL, folders of a bundle, how many mutations and which.
+// Prefixes of variables for tests: the emulated GPU, the stand-in for NCCL, folders of a bundle, and how many mutations
+// and which ones.
 constexpr std::string_view of_tests[] = {"TRAINYARD_TEST_", "TRAINYARD_EMULATED_", "TRAINYARD_STANDIN_",
                                          "TRAINYARD_GOLDEN_", "TRAINYARD_MUTATION"};
 

@@ -1,4 +1,4 @@
-// Environment variables that are named TRAINYARD_: settings of a run, and a few others.
+// Environment variables that begin with TRAINYARD_: settings of a run, and a few others.
 #pragma once
 
 #include <string>
@@ -6,17 +6,18 @@
 
 namespace trainyard::base {
 
-std::string variable_of(const std::string& setting);  // "global-batch": TRAINYARD_GLOBAL_BATCH
-// The variables of this process that begin with TRAINYARD_ and are neither one of `settings` nor one that another part
-// reads.
+std::string variable_of(const std::string& setting);  // "global-batch" gives TRAINYARD_GLOBAL_BATCH
+// Variables of this process that begin with TRAINYARD_ and that no code reads: neither one of `settings` nor another
+// known variable.
 std::vector<std::string> unknown_variables(const std::vector<std::string>& settings);
-// Of those that another part of a run reads, those that are set.
+// Those variables that are set and that a run reads besides its settings.
 std::vector<std::string> other_variables_of_a_run();
-// What TRAINYARD_SHARED_MEMORY says: on, as if unsaid or empty, or off; a UsageError of anything else.
+// The value of TRAINYARD_SHARED_MEMORY: on (also if unset or empty) or off. UsageError for anything else.
 bool shared_memory_wanted();
-// What TRAINYARD_HOPPER says: whether attention takes the kernels for Hopper; off, as if unsaid or empty, or on.
+// Whether attention uses the kernels for Hopper: the value of TRAINYARD_HOPPER, off (also if unset or empty) or on.
+// UsageError for anything else.
 bool hopper_wanted();
 std::string variable_hint(const std::string& variable,
-                          const std::vector<std::string>& settings);  // the nearest that exists
+                          const std::vector<std::string>& settings);  // names the nearest known variable
 
 }  // namespace trainyard::base

@@ -1,4 +1,4 @@
-// The failing end of TRAINYARD_ASSERT.
+// Messages and exit codes of exceptions, and the failing end of TRAINYARD_ASSERT.
 #include "libtrain/base/error.h"
 
 #include <filesystem>

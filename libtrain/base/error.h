@@ -9,7 +9,7 @@
 
 namespace trainyard::base {
 
-// The exit codes of every program. Part of the command-line contract.
+// The exit codes of every program. They are part of the command-line contract.
 enum class ExitCode : int {
   done = 0,
   unexpected = 1,
@@ -21,7 +21,7 @@ enum class ExitCode : int {
   requeue = 75,
 };
 
-// What failed, on what, expected against found (what()), and what to try (hint(), may be empty).
+// what() says what failed, on what, and what was expected and found. hint() says what to try, and may be empty.
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& message, std::string hint = {})
@@ -52,21 +52,21 @@ struct CheckError : Error {
 struct PeerError : Error {
   explicit PeerError(const std::string& m, std::string hint = {}) : Error(ExitCode::peer_hung, m, std::move(hint)) {}
 };
-// A backend or combination this build does not have. Exit code 4.
+// This build does not have a backend or a combination. Exit code 4.
 struct Unsupported : Error {
   explicit Unsupported(const std::string& m, std::string hint = {})
       : Error(ExitCode::environment, m, std::move(hint)) {}
 };
 
-// What a program says of any exception, and its exit code: an Error's own; out of memory and what else the system
-// refuses are of the environment.
+// What a program reports of an exception, and its exit code. An Error has its own code. Running out of memory, and
+// other refusals of the system, have the code `environment`.
 struct Told {
   ExitCode code = ExitCode::unexpected;
   std::string message, hint;
 };
 Told told_of(const std::exception& error);
 
-// Internal invariants: print the values, never for bad input.
+// For internal invariants only, never for bad input. The message prints the values.
 [[noreturn]] void invariant_failed(const char* file, int line, const char* condition, const std::string& values);
 
 }  // namespace trainyard::base

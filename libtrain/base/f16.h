@@ -1,4 +1,4 @@
-// f16: IEEE half precision, which files of others hold; nothing here computes in it.
+// f16: IEEE half precision, as in files of other programs. No kernel computes in it.
 #pragma once
 
 #include <bit>
@@ -6,7 +6,8 @@
 
 namespace trainyard::base {
 
-// Widening is exact. Narrowing rounds to nearest, ties to even; what is too large becomes infinite, NaN stays NaN.
+// Widening is exact. Narrowing rounds to nearest, ties to even. Values that are too large become infinite. NaN stays
+// NaN.
 struct f16 {
   std::uint16_t bits;
 
@@ -26,7 +27,7 @@ struct f16 {
     const auto sign = static_cast<std::uint16_t>(u >> 16 & 0x8000u);
     std::uint32_t half = 0;
     if (magnitude > 0x7f800000u) half = 0x7e00u | (magnitude >> 13 & 0x3ffu);
-    else if (magnitude >= 0x47800000u) half = 0x7c00u;  // 2^16 and more; what rounds up to it gets there below
+    else if (magnitude >= 0x47800000u) half = 0x7c00u;  // 2^16 and more; values that round up to 2^16 follow below
     else if (magnitude >= 0x38800000u) half = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
     else if (magnitude > 0x33000000u) {  // below 2^-14, above 2^-25: units of 2^-24
       const auto shift = 126u - (magnitude >> 23), mantissa = (magnitude & 0x7fffffu) | 0x800000u;

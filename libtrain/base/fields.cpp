@@ -1,4 +1,4 @@
-// Reading and printing fields.
+// Reading and printing of fields.
 #include "libtrain/base/fields.h"
 
 #include "libtrain/base/byte_size.h"
@@ -20,7 +20,7 @@ namespace trainyard::base {
 
 namespace {
 
-// Of text that somebody else wrote, as much as a sentence bears.
+// Text of unknown origin, shortened to what fits in a sentence.
 std::string shown(const std::string& text) {
   return text.size() <= 60 ? text : fmt::format("{}... ({} bytes)", text.substr(0, 60), text.size());
 }
@@ -30,7 +30,7 @@ void refuse_empty(const std::string& text, const std::string& spelled) {
     throw UsageError(fmt::format("{} is empty", spelled), "is a variable unset? Give a value, or leave it out");
 }
 
-// `about`: what the number is, for a hint.
+// Parses a number. `about` describes it, for the hint.
 template <class T>
 T parse(const std::string& text, const std::string& spelled, Range<T> range, const std::string& about) {
   refuse_empty(text, spelled);
@@ -67,12 +67,12 @@ std::string hyphenated(std::string name) {
   return name;
 }
 
-// What may be written as a list of TOML: words, or blocks and ranges of them.
+// Fields that TOML may write as a list: words, or blocks and ranges of blocks.
 constexpr const char* some_of = "some of ";
 constexpr const char* maybe_list = "a list, or nothing";
 bool is_list(const Field& f) { return f.legal.starts_with(some_of) || f.legal == maybe_list; }
 
-// A list's elements, each a text or a whole number, with commas between them.
+// The elements of a TOML list, joined by commas. Each is a text or a whole number.
 std::string joined(const toml::array& list, const std::string& key, const std::string& path) {
   std::vector<std::string> elements;
   for (const auto& element : list) {
@@ -110,7 +110,7 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-// TOML's integers end at 2^63 - 1; a seed may be larger, and is text.
+// TOML's integers end at 2^63 - 1. A seed may be larger and is then written as text.
 bool is_toml_number(FieldKind kind, const std::string& text) {
   if (kind == FieldKind::number) return true;
   std::int64_t ignored = 0;
@@ -179,9 +179,9 @@ void FieldVisitor::operator()(const std::string& name, std::string& member, cons
 
 namespace {
 
-constexpr std::int64_t most_words = 10000;  // of a list
+constexpr std::int64_t most_words = 10000;  // of one list
 
-// Of "word x3" leaves the word and gives 3; 1 where no number follows.
+// Removes the end " x3" from "word x3" and returns 3; returns 1 where no such number follows.
 std::int64_t taken_times(std::string& word, const std::string& spelled) {
   const auto at = word.find_last_of(' ');
   if (at == std::string::npos || at + 2 >= word.size() || word[at + 1] != 'x') return 1;
@@ -315,7 +315,8 @@ Field& field_named(std::vector<Field>& fields, const std::string& name, const st
     names.push_back(f.name);
   }
   auto hint = foreign_word_hint(name, names, Spelling::keys);
-  for (const auto& f : names)  // of a table, without its name
+  // A field of a table, without the table's name.
+  for (const auto& f : names)
     if (hint.empty() && f.ends_with(fmt::format("-{}", hyphenated(name))))
       hint = fmt::format("'{}' is one, which may also be '{}' in the table [{}]", f, hyphenated(name),
                          f.substr(0, f.size() - name.size() - 1));
@@ -363,14 +364,14 @@ void read_toml(std::vector<Field>& fields, const std::string& path) {
   }
   try {
     complaints.raise();
-  } catch (const UsageError& e) {  // the content of a file, whatever named it
+  } catch (const UsageError& e) {  // the error is in a file, whatever named the file
     throw InputError(e.what(), e.hint());
   }
 }
 
 void read_environment(std::vector<Field>& fields) {
   Complaints complaints;
-  std::vector<std::string> names, hinted;  // old and short spellings are no news
+  std::vector<std::string> names, hinted;  // `hinted` has no former names and aliases
   for (auto& f : fields) {
     std::string first;
     hinted.push_back(f.name);

@@ -1,5 +1,5 @@
-// Fields: one description of a configuration struct gives its flags, its TOML keys, its environment variables, its
-// ranges and --print-config.
+// Fields: one description of a configuration struct gives its flags, TOML keys, environment variables, ranges and
+// --print-config.
 #pragma once
 
 #include "libtrain/base/range.h"
@@ -19,29 +19,32 @@ enum class FieldKind { text, word, bytes, toggle, integer, number, integers };
 inline constexpr const char *from_default = "default", *from_plan = "plan", *from_environment = "environment",
                             *from_flag = "flag";
 
-// One setting. Names use hyphens ("global-batch"): flag --global-batch, TOML key global-batch or global_batch,
-// environment TRAINYARD_GLOBAL_BATCH. set() throws UsageError when the text is not a legal value; `spelled` is what the
-// user wrote before it, "--steps" or "TRAINYARD_STEPS", and begins the message. A field may have other spellings, which
-// flags, TOML keys and variables may have in its place.
+// One setting. Names use hyphens: "global-batch" is the flag --global-batch, the TOML key global-batch or global_batch,
+// and the variable TRAINYARD_GLOBAL_BATCH. set() throws UsageError when the text is not a legal value. `spelled` begins
+// its message: it is what the user wrote before the value, "--steps" or "TRAINYARD_STEPS". A field may have other
+// spellings, which flags, TOML keys and variables accept as well.
 struct Field {
   std::string name, group, help;
   FieldKind kind = FieldKind::text;
-  std::string legal;  // "1 to 4096", "f32, bf16"; empty where any text will do
+  std::string legal;  // "1 to 4096", "f32, bf16"; empty where any text is legal
   std::function<std::string()> get;
   std::function<void(const std::string& text, const std::string& spelled)> set;
-  std::string source = from_default;      // who set it last: one of the four above, or a file's name
+  std::string source = from_default;      // what set it last: one of the four above, or a file's name
   std::vector<std::string> aliases = {};  // short spellings: "tp"
-  std::string former = {};  // the name of earlier versions, still accepted; JSON has it as the key for ever
-  std::map<std::string, std::string> former_words = {};  // values that JSON has as they were: "full" is "layers" there
+  // The name in earlier versions. It is still accepted, and JSON keeps it as the key for ever.
+  std::string former = {};
+  // Words whose JSON text keeps its former spelling: "full" is "layers" there.
+  std::map<std::string, std::string> former_words = {};
 
-  bool is_named(const std::string& spelled) const;  // its name, its former name, or an alias
+  bool is_named(const std::string& spelled) const;  // its name, former name, or an alias
   std::vector<std::string> names() const;           // all of these, the name first
 };
 
 struct Words {
   std::vector<std::string> legal;
 };  // a text that is one of these
-// Some of these, comma-separated, at least one. Times: "word x3" is that word three times, which is how it is kept.
+// At least one of these words, separated by commas. Times::yes: "word x3" means that word three times, and is stored
+// so.
 struct WordList {
   enum class Times { no, yes };
   std::vector<std::string> legal;
@@ -51,11 +54,11 @@ struct DecimalOr {
   std::vector<std::string> words;
 };
 struct MaybeEmpty {};  // a text that may be empty, whatever its default
-struct Bytes {};       // a size, "4GB"; empty while it is not said
+struct Bytes {};       // a size, "4GB"; empty while it is not set
 template <class E> using Choices = std::vector<std::pair<std::string, E>>;
 
-// Collects fields of a struct: visitor("name", member, "group", "help", what it may be). Every number has a range: it
-// is checked wherever the number comes from.
+// Collects the fields of a struct: visitor("name", member, "group", "help", the legal values). Every number has a
+// range, which is checked wherever the number comes from.
 class FieldVisitor {
  public:
   void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help);
@@ -70,7 +73,7 @@ class FieldVisitor {
                   const std::string& help, const WordList& words);
   void operator()(const std::string& name, bool& member, const std::string& group,
                   const std::string& help);  // on or off
-  // A positive decimal number, kept as it is written (base/decimal.h), or one of some words instead.
+  // A positive decimal number, stored as its shortest text (base/decimal.h), or one of some words instead.
   void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help,
                   const DecimalOr& words);
   void operator()(const std::string& name, std::int64_t& member, const std::string& group, const std::string& help,
@@ -81,7 +84,8 @@ class FieldVisitor {
                   Range<std::uint64_t> range);
   void operator()(const std::string& name, double& member, const std::string& group, const std::string& help,
                   Range<double> range);
-  // Whole numbers, comma-separated; TOML and JSON have a list, or one number alone. Empty where the default is.
+  // Whole numbers, separated by commas. TOML and JSON have a list, or one number alone. The list may be empty where its
+  // default is.
   void operator()(const std::string& name, std::vector<std::int64_t>& member, const std::string& group,
                   const std::string& help, Range<std::int64_t> range);
   template <class E> void operator()(const std::string& name, E& member, const std::string& group,
@@ -95,7 +99,7 @@ class FieldVisitor {
     };
     word(name, group, help, words, get, [&member, choices](std::size_t chosen) { member = choices[chosen].second; });
   }
-  // Of the field that was visited last: other spellings, and the name of earlier versions.
+  // Both set names of the field that was visited last: other spellings, and its name in earlier versions.
   void also(std::vector<std::string> aliases) { fields_.back().aliases = std::move(aliases); }
   void formerly(std::string name, std::vector<std::string> aliases = {}) {
     fields_.back().former = std::move(name);
@@ -110,29 +114,30 @@ class FieldVisitor {
   std::vector<Field> fields_;
 };
 
-// What is wrong, gathered so that a user hears of all of it at once.
+// Collects problems, so that a user sees all of them at once.
 class Complaints {
  public:
-  void attempt(const std::function<void()>& work);  // keeps the UsageError that it throws
+  void attempt(const std::function<void()>& work);  // keeps a UsageError that `work` throws
   void add(std::string message, std::string hint = {});
-  void raise() const;  // one UsageError for all; none where nothing was wrong
+  void raise() const;  // throws one UsageError for all problems; nothing without any
   const std::vector<std::pair<std::string, std::string>>& list() const { return list_; }  // message, hint
 
  private:
   std::vector<std::pair<std::string, std::string>> list_;
 };
 
-Field& field_named(std::vector<Field>& fields, const std::string& name,
-                   const std::string& where);  // UsageError names one that resembles it
-// The same for each key of one file: UsageError for a second spelling of a field that `said` has already
-// ("global-batch" and "global_batch").
-using Spellings = std::map<std::string, std::string>;  // of each field, how the file spells it
+// The field of this name. UsageError names a field that resembles it.
+Field& field_named(std::vector<Field>& fields, const std::string& name, const std::string& where);
+// The same for each key of one file. UsageError if `said` already has another spelling of the field ("global-batch" and
+// "global_batch").
+using Spellings = std::map<std::string, std::string>;  // field name to its spelling in the file
 Field& field_named_once(std::vector<Field>& fields, const std::string& name, const std::string& where, Spellings& said);
-// A table [X] stands for the fields "X-...": `count` in it is "X-count". InputError for all that is wrong with the
-// file: unknown keys, illegal values.
+// Reads a TOML file. A table [X] holds the fields "X-...": the key `count` in it is the field "X-count". InputError
+// lists all that is wrong with the file: unknown keys and illegal values.
 void read_toml(std::vector<Field>& fields, const std::string& path);
-void read_environment(std::vector<Field>& fields);  // TRAINYARD_NAME; UsageError for a variable that nobody reads
-void check_fields(const std::vector<Field>& fields, Complaints& complaints);  // of a struct that was filled otherwise
-std::string print_fields(const std::vector<Field>& fields);  // TOML with the source of each value; read_toml reads it
+void read_environment(std::vector<Field>& fields);  // reads TRAINYARD_NAME; UsageError for unknown variables
+// Checks the values of a struct that was not filled from text.
+void check_fields(const std::vector<Field>& fields, Complaints& complaints);
+std::string print_fields(const std::vector<Field>& fields);  // TOML with each value's source; read_toml reads it
 
 }  // namespace trainyard::base

@@ -1,4 +1,4 @@
-// The lock on fcntl's locks of open file descriptions.
+// The lock, with fcntl's locks of open file descriptions.
 #include "libtrain/base/folder_lock.h"
 
 #include "libtrain/base/error.h"
@@ -21,15 +21,16 @@ namespace trainyard::base {
 
 namespace {
 
-// How often in turn a lock may be found removed.
+// How many times in a row a lock file may be found removed.
 constexpr int most_removals = 100;
 
-// 0 or the system's reason. Kernels and file systems without locks of open files have at least those of processes.
+// Locks the whole file. Returns 0 or the system's reason. Kernels and file systems without locks of open files have at
+// least locks of processes.
 int lock_whole(int file) {
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
-  Interruptions interruptions;  // a file server is asked, which a signal may cut short
+  Interruptions interruptions;  // a signal may interrupt the request to a file server
   for (int command = F_OFD_SETLK;;) {
     if (::fcntl(file, command, &whole) == 0) return 0;
     if (interruptions.again()) continue;
@@ -38,7 +39,7 @@ int lock_whole(int file) {
   }
 }
 
-// Does the reason say that a file system has no locks, and not that it fails.
+// Whether the reason means that the file system has no locks, and not that it failed.
 bool has_no_locks(int reason) {
   switch (reason) {
     case EINTR:
@@ -59,7 +60,8 @@ bool has_no_locks(int reason) {
 
 constexpr std::string_view first_word = "process ";
 
-// The beginning of a file, in however many pieces the system gives it: bytes, or -1 with errno.
+// Reads the beginning of a file, in however many pieces the system returns it. Returns the number of bytes, or -1 and
+// sets errno.
 ssize_t read_beginning(int file, char* to, std::size_t most) {
   std::size_t done = 0;
   Interruptions interruptions;
@@ -80,12 +82,13 @@ std::string own_name() {
                      job == nullptr ? "" : fmt::format(", Slurm job {}", job), utc_now(), random(), random());
 }
 
-// Empty, or what a holder wrote that did not live to empty it. EnvironmentError where the system does not say.
+// Whether the file is a lock: empty, or with the text of a holder that was killed before it could empty the file.
+// EnvironmentError where the system cannot tell.
 bool is_lock(int file, const std::string& path) {
   std::array<char, first_word.size()> text{};
   const auto n = read_beginning(file, text.data(), text.size());
   if (n < 0 && errno != EISDIR && errno != ESPIPE) throw_cannot_write("read", path, errno);
-  // A full disk may have taken a part of it.
+  // A full disk may have cut the text, so a prefix is enough.
   return n >= 0 && first_word.starts_with(std::string_view(text.data(), static_cast<std::size_t>(n)));
 }
 
@@ -98,7 +101,7 @@ bool is_lock(int file, const std::string& path) {
                    "move it away, or choose another folder");
 }
 
-// Whether somebody holds the lock of an open file; unknown where the system does not say.
+// Whether another process holds the lock of an open file; unknown where the system cannot tell.
 FolderLock::Use use_of(int file) {
   struct flock whole {};
   whole.l_type = F_WRLCK;
@@ -107,7 +110,7 @@ FolderLock::Use use_of(int file) {
   return whole.l_type != F_UNLCK ? FolderLock::Use::somebody : FolderLock::Use::nobody;
 }
 
-// What a holder wrote, once it is whole; else "".
+// The holder's line, once it is written completely; else "".
 std::string name_in(int file) {
   std::array<char, 512> text{};
   const auto n = read_beginning(file, text.data(), text.size());
@@ -115,8 +118,8 @@ std::string name_in(int file) {
   return line.ends_with('\n') ? line.substr(0, line.find('\n')) : "";
 }
 
-// Is `path` still the name of an open file. EnvironmentError where the system cannot say. Of an open file that another
-// machine has removed a file server says ESTALE.
+// Whether `path` still names an open file. EnvironmentError where the system cannot tell. For an open file that another
+// machine removed, a file server returns ESTALE.
 bool names(const std::string& path, int file) {
   struct stat held {
   }, named{};
@@ -131,7 +134,7 @@ bool names(const std::string& path, int file) {
   return held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
 
-// Its holder writes it just after taking the lock.
+// The name of the holder, who writes it just after taking the lock; waits a little for it.
 std::string holder_in(int file) {
   for (int tries = 0; tries < 5; ++tries) {
     if (auto name = name_in(file); !name.empty()) return name;
@@ -142,14 +145,15 @@ std::string holder_in(int file) {
 
 }  // namespace
 
-FolderLock::FolderLock(const std::string& folder, const std::string& advice, std::chrono::milliseconds patience)
+FolderLock::FolderLock(const std::string& folder, const std::string& advice, std::chrono::milliseconds longest_wait)
     : folder_(folder), path_(folder + "/" + lock_name) {
   name_ = own_name();
-  const auto until = std::chrono::steady_clock::now() + patience;
+  const auto until = std::chrono::steady_clock::now() + longest_wait;
   int removals = 0;
   for (auto tried = try_to_take(); tried != Tried::taken; tried = try_to_take()) {
-    if (tried != Tried::held) {  // its holder gave it up just now: the next file is ours, unless a file server shows
-                                 // one under the name and opens another, or has lost the folder
+    // The holder released and removed the file just now, and the next file will be ours. Exceptions: a file server
+    // shows one file under the name and opens another, or it has lost the folder.
+    if (tried != Tried::held) {
       ++removals;
       if (removals > most_removals && tried == Tried::stale) throw_cannot_write("lock", path_, ESTALE);
       if (removals > most_removals)
@@ -165,7 +169,8 @@ FolderLock::FolderLock(const std::string& folder, const std::string& advice, std
 
 FolderLock::Tried FolderLock::try_to_take() {
   file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
-  if (!file_.is_open() && errno == ELOOP) throw_no_lock(path_);  // a link is not followed
+  // O_NOFOLLOW: a link is not followed.
+  if (!file_.is_open() && errno == ELOOP) throw_no_lock(path_);
   if (!file_.is_open()) throw_cannot_write("lock", path_, errno);
   struct stat kind {};
   if (::fstat(file_.get(), &kind) == 0 && !S_ISREG(kind.st_mode)) {
@@ -173,7 +178,7 @@ FolderLock::Tried FolderLock::try_to_take() {
     throw_no_lock(path_);
   }
   if (const int reason = lock_whole(file_.get()); reason != 0) {
-    if (!has_no_locks(reason)) {  // another process may hold it
+    if (!has_no_locks(reason)) {  // EAGAIN or EACCES: another process may hold it
       file_.close();
       if (reason == ESTALE) return Tried::stale;
       throw_cannot_write("lock", path_, reason);
@@ -185,7 +190,8 @@ FolderLock::Tried FolderLock::try_to_take() {
     }
     if (held) holder_ = holder_in(file_.get());
     struct stat info {};
-    if (!held && ::fstat(file_.get(), &info) == 0 && info.st_size == 0) ::unlink(path_.c_str());  // it serves nobody
+    // Without locks the new empty file serves no purpose.
+    if (!held && ::fstat(file_.get(), &info) == 0 && info.st_size == 0) ::unlink(path_.c_str());
     file_.close();
     if (held) return Tried::held;
     log_warning("{} has no locks ({}): that no other process writes there is not checked", folder_,
@@ -203,7 +209,7 @@ FolderLock::Tried FolderLock::try_to_take() {
     throw_no_lock(path_);
   }
   const auto line = name_ + "\n";
-  // Synced, because another machine shall read it. Where nothing more can be written the lock holds all the same.
+  // Synced, because other machines must be able to read it. Where the disk takes no more, the lock still holds.
   if (::ftruncate(file_.get(), 0) != 0 || write_all(file_.get(), line) != 0 || ::fsync(file_.get()) != 0)
     log_debug("{} does not say who holds it: {}", path_, std::generic_category().message(errno));
   return Tried::taken;
@@ -212,10 +218,10 @@ FolderLock::Tried FolderLock::try_to_take() {
 FolderLock::~FolderLock() {
   if (!file_.is_open()) return;
   try {
-    // Held until it has no name: the next one makes a file of its own.
+    // The lock is held until the file has lost its name. So the next holder creates a new file.
     if (is_named() && name_in(file_.get()) == name_ && ::unlink(path_.c_str()) != 0 && ::ftruncate(file_.get(), 0) != 0)
       log_debug("{} keeps its text", path_);
-  } catch (const std::exception& e) {  // the system does not say whose it is; the lock goes with this process
+  } catch (const std::exception& e) {  // cannot tell whose file it is; this process's end releases the lock
     log_debug("{} stays: {}", path_, e.what());
   }
 }
@@ -224,8 +230,8 @@ bool FolderLock::is_named() const { return names(path_, file_.get()); }
 
 void FolderLock::require_alone() const {
   if (!file_.is_open()) return;
-  const Descriptor file(::open(
-      path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));  // opened anew, so that a file server is asked
+  // Opened anew, so that the file server is asked.
+  const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file.is_open()) return;
   const auto other = name_in(file.get());
   if (!other.empty() && other != name_) throw_shared(folder_, name_, other);
@@ -259,7 +265,8 @@ FolderLock::Look FolderLock::look(const std::string& folder) try {
     const auto name = is_lock(file.get(), path) ? name_in(file.get()) : "";
     if (const auto use = use_of(file.get()); use != Use::nobody)
       return {use, is_lock(file.get(), path) ? name_in(file.get()) : ""};
-    // A holder that ends well removes the file before it gives up the lock: then the name in it says nothing.
+    // A holder that ends normally removes the file before it releases the lock. Then the name in the file means
+    // nothing.
     if (names(path, file.get())) return {Use::nobody, name};
   }
   return {Use::unknown, ""};

@@ -1,4 +1,4 @@
-// The words of torchrun, DeepSpeed, Megatron, transformers and nanoGPT.
+// Names of settings in torchrun, DeepSpeed, Megatron, transformers and nanoGPT.
 #include "libtrain/base/foreign_words.h"
 
 #include "libtrain/base/nearest.h"
@@ -14,8 +14,8 @@ namespace trainyard::base {
 
 namespace {
 
-// Words as they are written elsewhere, with hyphens; ours, empty where there is no such setting; a sentence. The first
-// of ours that there is is taken.
+// theirs: names elsewhere, written with hyphens. ours: our name, or empty where there is no such setting. sentence:
+// more about it. The first entry whose `ours` exists in the asking program is used.
 struct Entry {
   std::vector<std::string> theirs;
   const char *ours, *sentence;
@@ -205,7 +205,7 @@ std::string plain(std::string text) {
   return text;
 }
 
-// Settings of train and partition-model that people look for in the file of a model.
+// Settings of train and partition-model that users wrongly look for in the file of a model.
 bool is_of_training(const std::string& word) {
   constexpr std::string_view all[] = {"tensor-parallel",
                                       "tp",
@@ -256,7 +256,7 @@ std::string foreign_word_hint(const std::string& word, const std::vector<std::st
     if (ours.empty() && no_name == nullptr) no_name = &e;
   }
   if (no_name != nullptr && has("micro-batch"))
-    return no_name->sentence;  // what is said of training, to whoever trains or plans
+    return no_name->sentence;  // advice about training, only for programs that train or plan
   const auto close = resembling(asked, names);
   if (close.empty()) return {};
   return spelling == Spelling::flags ? fmt::format("did you mean --{}?", close)

@@ -1,4 +1,4 @@
-// The host and the clocks.
+// Reads the host name and the clocks.
 #include "libtrain/base/here_and_now.h"
 
 #include <fmt/format.h>

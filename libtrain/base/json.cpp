@@ -15,9 +15,9 @@ namespace {
 
 template <class Json> constexpr bool ordered = std::is_same_v<Json, nlohmann::ordered_json>;
 
-// Looks at a text before it is parsed: depth, and the keys of every object. The library itself keeps the last of equal
-// keys without a word. That is not done by a callback of the parser, which would walk over all earlier siblings of an
-// object at its end.
+// Checks a text before it is parsed: its depth, and the keys of every object. The library itself silently keeps the
+// last of equal keys. A parser callback would be slow, because it walks over all earlier siblings of an object at the
+// object's end.
 template <class Json> class Watch : public nlohmann::json_sax<Json> {
  public:
   explicit Watch(const std::string& where) : where_(where) {}
@@ -63,8 +63,8 @@ template <class Json> class Watch : public nlohmann::json_sax<Json> {
   }
 
   const std::string& where_;
-  std::vector<std::string> keys_;        // of all objects that are open, the innermost last
-  std::vector<std::size_t> first_keys_;  // where those of each list or object that is open begin; a list has none
+  std::vector<std::string> keys_;        // keys of all open objects, the innermost object last
+  std::vector<std::size_t> first_keys_;  // where the keys of each open list or object begin; lists have no keys
 };
 
 bool is_plain(const std::string& key) {
@@ -99,7 +99,7 @@ std::string shortened(const std::string& text) {
 template <class Json> Json parse_json(const std::string& text, const std::string& where) {
   Watch<Json> watch(where);
   try {
-    Json::sax_parse(text, &watch);  // false where the text is no JSON, of which the parser says more
+    Json::sax_parse(text, &watch);  // false where the text is no JSON; the parser below explains it
     return Json::parse(text);
   } catch (const typename Json::parse_error& e) {
     throw InputError(

@@ -1,4 +1,4 @@
-// Handlers of new, terminate, exit and fatal signals. Sentences are written without an allocation.
+// Handlers of new, terminate, exit and fatal signals. They write their sentences without an allocation.
 #include "libtrain/base/last_resort.h"
 
 #include "libtrain/base/error.h"
@@ -27,7 +27,7 @@ std::atomic<bool> prepared{false};
 std::atomic<void*> held_back{nullptr};
 std::atomic<int> settled{undecided};
 std::atomic<bool> saying{false};
-std::atomic<bool> memory_was_refused{false};  // to C++ code, once at least
+std::atomic<bool> memory_was_refused{false};  // at least once, to C++ code
 
 void say(const char* text) {
   for (auto left = std::strlen(text); left > 0;) {
@@ -37,7 +37,7 @@ void say(const char* text) {
   }
 }
 
-// Before libraries have started, only the system knows it.
+// Writes the program's name. Before libraries have started, only the system knows it.
 void say_name() {
   char name[64] = "";
   if (*program_invocation_short_name != '\0') return say(program_invocation_short_name);
@@ -49,7 +49,7 @@ void say_name() {
 
 [[noreturn]] void end_with(ExitCode code, const char* what, const char* hint) {
   if (const int decided = settled; decided != undecided) _exit(decided);
-  if (saying.exchange(true)) sleep(1);  // another thread says why
+  if (saying.exchange(true)) sleep(1);  // another thread is reporting the reason
   else {
     say_name(), say(": "), say(what), say("\n");
     if (*hint != '\0') say("  try: "), say(hint), say("\n");
@@ -57,7 +57,7 @@ void say_name() {
   _exit(static_cast<int>(code));
 }
 
-// Never touched: it takes of what this process may have, not of the machine's memory.
+// The pages are never touched, so this takes address space that the process may have, and no memory of the machine.
 void* mapped(std::size_t bytes) {
   return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
@@ -91,7 +91,7 @@ void without_memory() {
   } catch (...) {
     end_with(ExitCode::unexpected, "unexpected: an exception of no known kind", "please report this line");
   }
-  // Not even for an exception; or a library ended it on its way.
+  // No memory was left even for an exception, or a library terminated the process on its way.
   if (memory_was_refused || memory_is_short()) end_with(ExitCode::environment, "out of memory", more_memory);
   end_with(ExitCode::unexpected, "unexpected: terminated without an exception", "please report this line");
 }
@@ -102,11 +102,12 @@ extern "C" void on_fatal_signal(int number) {
   give_back();
   if (const int decided = settled; decided != undecided) _exit(decided);
   if (memory_is_short()) end_with(ExitCode::environment, "out of memory: a library crashed over it", more_memory);
-  std::signal(number, SIG_DFL);  // a mistake: it ends as it would have ended
+  std::signal(number, SIG_DFL);  // a defect: end as without this handler
   raise(number);
 }
 
-// Where this process may not have all memory; elsewhere a crash is a mistake, and libraries that print where it was do.
+// Whether this process may have only a part of the memory. Elsewhere a crash is a defect, and libraries that print its
+// place handle it.
 bool memory_is_limited() {
   for (const auto resource : {RLIMIT_AS, RLIMIT_DATA})
     if (rlimit limit{}; getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) return true;
@@ -114,7 +115,8 @@ bool memory_is_limited() {
 }
 
 void handle_fatal_signals() {
-  static char stack_of_handlers[64 << 10];  // the main thread's own may be what could not grow
+  // Handlers need their own stack, because the main thread's stack may be what could not grow.
+  static char stack_of_handlers[64 << 10];
   stack_t stack{};
   stack.ss_sp = stack_of_handlers;
   stack.ss_size = sizeof stack_of_handlers;
@@ -129,7 +131,7 @@ void handle_fatal_signals() {
   }
 }
 
-// A stack that cannot grow is a crash: pages that are used once stay.
+// A stack that cannot grow causes a crash. Pages that are touched once stay.
 [[gnu::noinline]] void grow_stack() {
   volatile char pages[256 << 10];
   for (std::size_t i = 0; i < sizeof pages; i += 4096) pages[i] = 0;
@@ -160,7 +162,7 @@ void begin_main() {
 #ifndef TRAINYARD_SANITIZED
   if (memory_is_short(std::size_t{4} << 30)) mallopt(M_ARENA_MAX, 1);
 #endif
-  static const auto process = getpid();  // not of what a library forks
+  static const auto process = getpid();  // processes that a library forks are excluded
   std::atexit([] {
     if (settled == undecided && getpid() == process)
       end_with(ExitCode::environment, "a library ended this process: it had no thread or no memory left", more_memory);

@@ -1,9 +1,9 @@
-// Last resort: how a process ends where no catch can end it, and what is held back for that.
+// Last resort: how a process ends where no catch can end it, and the memory that is held back for that.
 #pragma once
 
 #include <cstddef>
 
-// Sanitizers have handlers of their own, which must be the first of all.
+// Sanitizers have signal handlers of their own, which must be the first ones.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TRAINYARD_SANITIZED
 #elif defined(__has_feature)
@@ -14,22 +14,25 @@
 
 namespace trainyard::base {
 
-// For programs; calls after the first do nothing. No call allocates. From then on
-// - the first `new` that finds no memory gives back what is held back here and throws: the way out has memory;
-// - an exception that nobody can catch, as of a destructor, is told in a sentence, and ends with its exit code;
-// - a crash or an abort where no memory is left, as of a library that does not look, ends with 4 and a sentence.
+// For programs. The first call installs the handlers below; later calls do nothing. No call allocates.
+// - The first `new` that finds no memory releases the held-back memory and throws, so that the error path has memory.
+// - An exception that cannot be caught, for example from a destructor, is reported in a sentence and ends the process
+//   with its exit code.
+// - A crash or an abort where no memory is left ends with exit code 4 and a sentence. It happens in libraries that do
+//   not check.
 void prepare_last_resort();
 
-// Are fewer bytes left to this process? Without a number: so few that a library which failed or crashed may have been
-// refused memory.
+// Whether fewer than `bytes` bytes are left to this process. With the default, a library that failed or crashed may
+// have been refused memory.
 bool memory_is_short(std::size_t bytes = std::size_t{64} << 20);
 
-// From now on exit() is of a library that has given up, as OpenMP's does without a thread: 4 and a sentence. Where less
-// than 4 GiB is left, threads share what malloc reserves, which is 64 MiB of addresses for each otherwise.
+// Call at the beginning of main. From now on, a call of exit() means that a library gave up, as OpenMP does when it
+// gets no thread. The process then ends with exit code 4 and a sentence. Where less than 4 GiB is left, all threads
+// share one malloc arena; otherwise each would reserve 64 MiB of addresses.
 void begin_main();
 
-// The end is decided, and told where it has to be: exit() is in order, and whatever crashes on the way out, the process
-// ends with this code. A later call changes nothing.
+// Call when the exit code is decided and any error is reported. From now on exit() is in order. If the process crashes
+// while it exits, it still ends with this code. Later calls change nothing.
 void settle_exit_code(int exit_code);
 
 }  // namespace trainyard::base

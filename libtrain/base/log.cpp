@@ -1,4 +1,4 @@
-// The log on spdlog's stderr sink.
+// The log, with spdlog's stderr sink.
 #include "libtrain/base/log.h"
 
 #include "libtrain/base/text.h"

@@ -1,4 +1,4 @@
-// Log: plain lines on stderr, printable (base/text.h). stdout belongs to the product.
+// Log: plain lines on stderr, made printable (base/text.h). stdout is for a program's output.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,8 @@ namespace trainyard::base {
 
 enum class LogLevel { debug, info, warning, error };
 
-// One process-wide log: level, the name before each line ("train", or "train[3]" on rank 3). Thread-safe.
+// Sets up the one log of the process: its level, and the name before each line ("train", or "train[3]" on rank 3).
+// Thread-safe.
 void configure_log(const std::string& program, int rank, LogLevel level);
 void log_line(LogLevel level, const std::string& line);
 

@@ -26,7 +26,8 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-constexpr std::size_t longest = 64;  // of a name worth comparing: the distance costs the product of both lengths
+// The longest name that is compared: the distance costs the product of both lengths.
+constexpr std::size_t longest = 64;
 
 std::string plain(std::string_view text) {
   std::string out;
@@ -35,13 +36,13 @@ std::string plain(std::string_view text) {
   return out;
 }
 
-// What torch, transformers and DeepSpeed call things, and ours.
+// Values as torch, transformers and DeepSpeed write them, and our values.
 struct Synonym {
   const char *theirs, *ours;
 };
 constexpr Synonym synonyms[] = {{"bfloat16", "bf16"},
                                 {"bfloat", "bf16"},
-                                {"fp16", "f16"},  // where there is one
+                                {"fp16", "f16"},  // for settings that have f16
                                 {"float16", "f16"},
                                 {"half", "f16"},
                                 {"fp16", "bf16"},

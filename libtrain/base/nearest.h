@@ -1,4 +1,4 @@
-// The nearest legal name to one that is not, for error messages.
+// The legal name that is nearest to an unknown one, for error messages.
 #pragma once
 
 #include <string>
@@ -7,15 +7,15 @@
 
 namespace trainyard::base {
 
-// By edit distance (Levenshtein 1966); empty when there are no names.
+// The nearest name by edit distance (Levenshtein 1966); empty when `legal` is empty.
 std::string nearest(std::string_view name, const std::vector<std::string>& legal);
 
-// The same, but empty when even the nearest is another word: more than a third of it, or two letters of a short one,
-// would have to change. Underscores count as hyphens.
+// The same, but empty when even the nearest name is a different word. It is different if more than a third of its
+// letters, and more than two, would have to change. Upper case counts as lower case, and underscores as hyphens.
 std::string resembling(std::string_view name, const std::vector<std::string>& legal);
 
-// What to try for a value that is not legal: what other programs call it ("bfloat16", "gpu", "true"), else the nearest;
-// empty where none resembles it.
+// A hint for an illegal value. It names the value for what other programs write ("bfloat16", "gpu", "true"), else the
+// nearest one. Empty where no legal value resembles it.
 std::string value_hint(std::string_view value, const std::vector<std::string>& legal);
 
 }  // namespace trainyard::base

@@ -1,4 +1,4 @@
-// Rounding for people.
+// Rounds numbers for people.
 #include "libtrain/base/number_text.h"
 
 #include <fmt/format.h>
@@ -14,13 +14,13 @@ namespace {
 constexpr const char* decimal[] = {"", "k", "M", "G", "T", "P", "E"};
 constexpr const char* binary[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
 
-// Three digits of what is below 1000: 9.99, 99.9, 999.
+// Three digits of a number below 1000: 9.99, 99.9, 999.
 std::string three_digits(double x) {
   const double size = std::fabs(x);
   return fmt::format("{:.{}f}", x, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
 }
 
-// The number divided until three digits show it, and how often.
+// A number divided by the base until three digits show it, and the number of divisions.
 struct Scaled {
   double value;
   std::size_t times;

@@ -1,4 +1,4 @@
-// Holds a path to the rule.
+// Checks paths against the rule of owned.h.
 #include "libtrain/base/owned.h"
 
 #include "libtrain/base/error.h"
@@ -16,20 +16,21 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Where an absolute path leads, with links followed; empty where the system does not say.
+// The target of an absolute path after following links; empty where the system cannot tell.
 fs::path followed(const fs::path& path) {
   std::error_code error;
   auto real = fs::weakly_canonical(path, error);
   return error ? fs::path() : real;
 }
 
-// By name as well as by what links lead to: an input may be a link inside the folder, or be reached through one.
+// Whether `outer` is or holds `inner`, both by name and by the targets of links. An input may be a link inside the
+// folder, or be reached through a link.
 bool holds(const fs::path& outer, const fs::path& inner) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(inner, error))) return false;
   const auto of_inner = absolute_path(inner.string()), real_outer = followed(absolute_path(outer.string()));
   if (const auto real_inner = followed(of_inner); is_within(real_inner, real_outer)) return true;
-  const auto place = followed(of_inner.parent_path());  // of the name itself
+  const auto place = followed(of_inner.parent_path());  // the folder of the name itself
   if (!place.empty() && is_within(place / inner.filename(), real_outer)) return true;
   return fs::equivalent(outer, inner, error);  // a hard link
 }
@@ -76,7 +77,7 @@ std::string first_unknown(const std::string& folder, const std::function<bool(co
   for (; !error && it != end; it.increment(error)) {
     const auto relative = it->path().lexically_relative(folder).generic_string();
     const auto type = it->symlink_status(error).type();
-    if (type == fs::file_type::not_found) {  // another process took it away just now
+    if (type == fs::file_type::not_found) {  // another process removed it just now
       error.clear();
       continue;
     }
@@ -102,7 +103,7 @@ Owned own_json_files(std::string kind, std::string format, std::vector<std::stri
       const auto json = parse_json(text, path);
       const auto found = json.is_object() ? json.find("format") : json.end();
       return found != json.end() && found->is_string() && found->get<std::string>().starts_with(format) ? "" : no;
-    } catch (const Unreadable&) {  // of its content nothing is known
+    } catch (const Unreadable&) {  // nothing is known of its content
       throw;
     } catch (const InputError&) {
       return no;

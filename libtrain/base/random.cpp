@@ -1,5 +1,5 @@
-// Initial values and the data order. Scalar host code defines every bit; vectors make initial values where they are
-// sure of what it gives.
+// Initial values and the data order. Scalar host code defines every bit. Vector code computes initial values where it
+// is sure of the scalar result.
 #include "libtrain/base/random.h"
 
 #include "libtrain/base/error.h"
@@ -27,15 +27,16 @@ NormalPair normal_pair(std::uint64_t seed, std::uint64_t site, std::uint64_t blo
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-// Many pairs at once, in plain arithmetic that any vector unit does alike. It differs from normal_pair, whose functions
-// the math library rounds in ways of its own, by less than `doubt` of the radius: series are left where that is below
-// 4e-15, an angle of the scalar path is off by 2e-15, and sums and products add 2e-15. So where both ends of that doubt
-// become the same float, it is the float of the scalar path, which is asked for all others.
+// Computes many pairs at once, in plain arithmetic that gives the same bits on any vector unit. The math library rounds
+// the functions of normal_pair in its own way. The two results differ by less than `doubt` times the radius: series end
+// where their terms are below 4e-15, an angle of the scalar path is off by 2e-15, and sums and products add 2e-15.
+// Where both ends of this interval round to the same float, the scalar path gives that float too. For all other values
+// the scalar path is called.
 class NormalBlock {
  public:
   static constexpr std::size_t pairs = 128;
 
-  // out[2 i] and out[2 i + 1] of `pairs` pairs from `first` on.
+  // Computes out[2 i] and out[2 i + 1] for `pairs` pairs, beginning with pair `first`.
   void fill(float* out, std::uint64_t seed, std::uint64_t site, std::uint64_t first, double stddev) {
     const double size = std::abs(stddev) * doubt;
     const auto unsure = with_wide_vectors([&]() __attribute__((always_inline)) {
@@ -44,7 +45,7 @@ class NormalBlock {
       for (std::size_t i = 0; i < pairs; ++i) {
         const double radius = std::sqrt(-2.0 * log_of(1.0 - uniform(w_[0][i], w_[1][i])));
         const double turns = 4.0 * uniform(w_[2][i], w_[3][i]);
-        // The quarter turn that is nearest, by adding a number behind whose point there is no bit.
+        // The nearest quarter of a full angle: adding a large number leaves no bits after the binary point.
         const double shifted = turns + to_integer, rest = turns - (shifted - to_integer);
         const auto quarter = std::bit_cast<std::uint64_t>(shifted);
         const double x = rest * (std::numbers::pi / 2), z = x * x;
@@ -74,7 +75,7 @@ class NormalBlock {
   static constexpr double doubt = 0x1p-44, to_integer = 0x1.8p52;
   using Words = std::array<std::uint32_t, pairs>;
 
-  // Philox, round by round: `pairs` blocks at once.
+  // Philox for `pairs` blocks at once, round by round.
   [[gnu::always_inline]] void draw(std::uint64_t seed, std::uint64_t site, std::uint64_t first) {
     for (std::size_t i = 0; i < pairs; ++i) {
       w_[0][i] = static_cast<std::uint32_t>(first + i);
@@ -93,8 +94,8 @@ class NormalBlock {
     }
   }
 
-  // uniform53, without a conversion of 64-bit integers: halves become the low bits of numbers that are subtracted
-  // again.
+  // uniform53 without a conversion of 64-bit integers: each half becomes the low bits of a large double, which is then
+  // subtracted.
   [[gnu::always_inline]] static double uniform(std::uint32_t a, std::uint32_t b) {
     const auto bits = ((static_cast<std::uint64_t>(a) << 32) | b) >> 11;
     const double high = std::bit_cast<double>((bits >> 32) | 0x4530000000000000u) - (0x1p84 + 0x1p52);
@@ -107,7 +108,7 @@ class NormalBlock {
     return first + z * polynomial(z, rest...);
   }
 
-  // u = 2^k m with m between the roots of 1/2 and 2; log m = 2 artanh((m - 1) / (m + 1)).
+  // u = 2^k m with m between sqrt(1/2) and sqrt(2); log m = 2 artanh((m - 1) / (m + 1)).
   [[gnu::always_inline]] static double log_of(double u) {
     constexpr std::uint64_t root_of_half = 0x3FE6A09E667F3BCDu;
     const auto above = std::bit_cast<std::uint64_t>(u) - root_of_half;
@@ -128,7 +129,7 @@ class NormalBlock {
     return polynomial(z, 1.0, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600,
                       -1.0 / 87178291200, 1.0 / 20922789888000);
   }
-  // Negative where bit 1 of the quarter is set.
+  // Negates the value where bit 1 of `quarter` is set.
   [[gnu::always_inline]] static double signed_by(double value, std::uint64_t quarter) {
     return std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) ^ ((quarter & 2u) << 62));
   }

@@ -13,7 +13,8 @@ namespace trainyard::base {
 // index).
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 inline constexpr int philox_rounds = 10;
-inline constexpr std::uint32_t philox_step_0 = 0x9E3779B9u, philox_step_1 = 0xBB67AE85u;  // of the keys, behind a round
+// Added to the keys after each round.
+inline constexpr std::uint32_t philox_step_0 = 0x9E3779B9u, philox_step_1 = 0xBB67AE85u;
 
 constexpr PhiloxBlock philox_round(PhiloxBlock c, std::uint32_t k0, std::uint32_t k1) {
   const std::uint64_t p0 = 0xD2511F53ull * c[0], p1 = 0xCD9E8D57ull * c[2];
@@ -33,8 +34,8 @@ constexpr PhiloxBlock philox(std::uint64_t key, std::uint64_t counter_low, std::
   return c;
 }
 
-// 64-bit hash of purpose and site name; part of the format. FNV-1a over "purpose", a zero byte, "site", then the
-// splitmix64 finaliser.
+// 64-bit hash of purpose and site name, part of the file format. FNV-1a over "purpose", a zero byte and "site", then
+// the splitmix64 finaliser.
 constexpr std::uint64_t site_hash(std::string_view purpose, std::string_view site) {
   std::uint64_t h = 0xcbf29ce484222325ull;
   const auto eat = [&h](unsigned char byte) { h = (h ^ byte) * 0x100000001b3ull; };
@@ -46,7 +47,7 @@ constexpr std::uint64_t site_hash(std::string_view purpose, std::string_view sit
   return h ^ (h >> 31);
 }
 
-// Philox words for a site: counter_low = logical index, counter_high = site hash.
+// Four Philox words of a site: counter_low = logical index, counter_high = site hash.
 constexpr std::array<std::uint32_t, 4> random_words(std::uint64_t seed, std::uint64_t site, std::uint64_t index) {
   return philox(seed, index, site);
 }
@@ -56,16 +57,17 @@ constexpr double uniform53(std::uint32_t a, std::uint32_t b) {
   return static_cast<double>(((static_cast<std::uint64_t>(a) << 32) | b) >> 11) * 0x1.0p-53;
 }
 
-// Element `index` of the standard normal stream of a parameter: Box-Muller in double over block index/2, cosine for
-// even, sine for odd. One scalar code path on the host (defined in random.cpp), so that any rank can make any slice
+// Element `index` of a parameter's standard normal sequence: Box-Muller in double over block index/2, cosine for even
+// indices, sine for odd. This is one scalar code path on the host (in random.cpp), so any rank can compute any slice
 // with the same bits.
 double normal_value(std::uint64_t seed, std::uint64_t site, std::uint64_t index);
 
-// Fills out[i] = float(stddev * normal(first + i)) for the parameter called `name` (purpose "init").
+// Fills out[i] = float(stddev * normal(first_index + i)) for the parameter called `name` (purpose "init").
 void fill_normal(float* out, std::int64_t count, std::uint64_t seed, std::string_view name, std::uint64_t first_index,
                  double stddev);
 
-// A keyed permutation of [0, n): six-round Feistel network with cycle walking. No memory; the inverse is not needed.
+// A keyed permutation of [0, n): a six-round Feistel network with cycle walking. It needs no memory. There is no
+// inverse, because none is needed.
 class Permutation {
  public:
   Permutation(std::uint64_t n, std::uint64_t key, std::uint64_t epoch);

@@ -1,9 +1,9 @@
-// The values a number may have.
+// The range of legal values of a number.
 #pragma once
 
 namespace trainyard::base {
 
-// Both ends belong to it. Not-a-number lies in no range.
+// Both ends are inside the range. Not-a-number lies in no range.
 template <class T> struct Range {
   T low, high;
   constexpr bool holds(T value) const { return value >= low && value <= high; }

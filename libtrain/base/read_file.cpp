@@ -34,7 +34,7 @@ void require_regular(const std::string& path, const struct stat& info) {
 
 }  // namespace
 
-// Looked at before it is opened, since opening a device may already do something, and once more after, since the path
+// Checked before opening, since opening a device may already have an effect. Checked again afterwards, since the path
 // may have changed in between.
 int open_regular(const std::string& path) {
   struct stat info {};
@@ -64,7 +64,7 @@ std::string read_file(const std::string& path, std::int64_t largest) {
   text.reserve(static_cast<std::size_t>(info.st_size));
   char buffer[1 << 16];
   Interruptions interruptions;
-  while (true) {  // to the end, not to the size: pipes and /proc state none, and a file may grow
+  while (true) {  // to the end, not to the size: pipes and /proc have none, and a file may grow
     const auto n = ::read(file.get(), buffer, sizeof buffer);
     if (n < 0 && interruptions.again()) continue;
     if (n < 0) throw_cannot_read("read", path, errno);

@@ -1,4 +1,4 @@
-// Input files that somebody names: regular ones only, opened without waiting, read up to a limit.
+// Input files that a user names: only regular ones, opened without waiting, read up to a limit.
 #pragma once
 
 #include <cstdint>
@@ -6,20 +6,20 @@
 
 namespace trainyard::base {
 
-// A descriptor of the file for reading; the caller closes it. InputError that names the path when there is none, it may
-// not be read, its links lead in a circle, or it is a folder, a pipe, a socket or a device: what waits for a writer or
-// never ends is no input. Links to regular files are followed.
+// Opens a regular file for reading; the caller closes the descriptor. Links to regular files are followed. InputError
+// names the path when there is no such file, it may not be read, or its links lead in a circle. It also refuses
+// folders, pipes, sockets and devices, because these may wait for a writer or never end.
 int open_regular(const std::string& path);
 
-// The same for what is read once, front to back: a pipe that a shell made for this program ("/dev/fd/63" for
-// <(command), "/dev/stdin") is as good.
+// The same for a file that is read once, front to back. Pipes that a shell made for this program are accepted too
+// ("/dev/fd/63" for <(command), "/dev/stdin").
 int open_readable(const std::string& path);
 
-// The whole file as text, by open_readable; InputError above `largest` bytes, before anything of that size is
+// Reads the whole file as text, with open_readable. InputError for more than `largest` bytes, before that much is
 // allocated.
 std::string read_file(const std::string& path, std::int64_t largest = std::int64_t{1} << 30);
 
-// Settings, model descriptions, plans and other files that a person could have written are refused above this.
+// The size limit for settings, model descriptions, plans and other files that a person could have written.
 inline constexpr std::int64_t largest_description = std::int64_t{64} << 20;
 
 }  // namespace trainyard::base

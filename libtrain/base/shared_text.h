@@ -1,4 +1,4 @@
-// SharedText: a long text that many objects hold, once in memory. It is never changed, only replaced.
+// SharedText: a long text that many objects share, stored once. It is never changed, only replaced.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class SharedText {
   }
   bool empty() const { return !text_; }
   void clear() { text_.reset(); }
-  // Copies of one another are compared at no cost.
+  // Comparing copies of one text costs nothing.
   bool operator==(const SharedText& other) const { return text_ == other.text_ || str() == other.str(); }
 
  private:

@@ -19,7 +19,8 @@ Interval median_interval(std::vector<double> values, double confidence) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
   const auto n = values.size();
-  // The largest k with P(Binomial(n, 1/2) < k) <= (1 - confidence) / 2: the k-th value from either end.
+  // The largest k with P(Binomial(n, 1/2) < k) <= (1 - confidence) / 2: the interval takes the k-th value from either
+  // end.
   double term = std::pow(0.5, static_cast<double>(n)), below = 0;
   std::size_t k = 0;
   if (term > 0)
@@ -28,7 +29,7 @@ Interval median_interval(std::vector<double> values, double confidence) {
       term *= static_cast<double>(n - k) / static_cast<double>(k + 1);
       ++k;
     }
-  else  // beyond the range of a double: the normal distribution
+  else  // 0.5^n underflows a double: use the normal distribution
     k = static_cast<std::size_t>(
         std::max(0.0, static_cast<double>(n) / 2 - 1.96 * std::sqrt(static_cast<double>(n)) / 2));
   const auto from_end = k == 0 ? 0 : k - 1;

@@ -1,4 +1,4 @@
-// Sentences for errno.
+// Error messages and hints for errno.
 #include "libtrain/base/system_error.h"
 
 #include <cerrno>
@@ -57,7 +57,7 @@ void throw_cannot_write(const std::string& what, const std::string& path, int er
 
 void throw_cannot_read(const std::string& what, const std::string& path, int error_number) {
   if (error_number == EMFILE || error_number == ENFILE || error_number == ENOMEM)
-    throw_cannot_write(what, path, error_number);  // nothing is said of the file
+    throw_cannot_write(what, path, error_number);  // the error says nothing about the file
   if (is_unreadable(error_number))
     throw Unreadable(sentence(what, path, error_number), hint_for(error_number), code_of_unreadable(error_number));
   throw InputError(sentence(what, path, error_number), hint_for(error_number));

@@ -1,4 +1,4 @@
-// A decoder of UTF-8 (RFC 3629) and two ways of writing what is not fit to be shown.
+// A decoder of UTF-8 (RFC 3629), and two ways to write text that is not fit for display.
 #include "libtrain/base/text.h"
 
 #include <fmt/format.h>

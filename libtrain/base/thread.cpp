@@ -1,5 +1,6 @@
-// A thread inherits the mask of whoever starts it: all is blocked just for that, but for the signals of mistakes, whose
-// handlers (base/last_resort.h) the system passes over where they are blocked.
+// Starts threads with blocked signals. A thread inherits its starter's signal mask, so signals are blocked just while
+// it is started. Signals of errors stay open: the system skips their handlers (base/last_resort.h) where they are
+// blocked.
 #include "libtrain/base/thread.h"
 
 #include "libtrain/base/error.h"
@@ -47,7 +48,8 @@ std::thread start_thread(const std::string& name, std::function<void()> work) {
 
 namespace {
 
-// A thread that does nothing until it may go: nothing that would reserve memory for threads which allocate.
+// Threads that wait until the gate opens. They allocate nothing, because the system reserves memory for threads that
+// allocate.
 struct Gate {
   std::mutex mutex;
   std::condition_variable changed;
@@ -94,7 +96,7 @@ void run_shares(const std::string& name, int shares, const std::function<void(in
   int started = 1;
   try {
     for (; started < shares; ++started) team.push_back(start_thread(name, [&run, started] { run(started); }));
-  } catch (const std::exception&) {  // no thread left, or no memory for one
+  } catch (const std::exception&) {  // no thread or no memory left
   }
   run(0);
   for (int share = started; share < shares; ++share) run(share);

@@ -1,4 +1,4 @@
-// Threads that the library keeps beside those of its caller.
+// Threads that the library starts beside the threads of its caller.
 #pragma once
 
 #include <functional>
@@ -7,19 +7,19 @@
 
 namespace trainyard::base {
 
-// Runs `work` on a thread of its own with every signal blocked but those of mistakes (SIGSEGV and the like), so that
-// handlers and whoever waits for a signal see it on the caller's threads alone. Tools that list threads see the first
-// 15 characters of the name. Nothing may leave `work` by an exception. What it does is traced with what its starter
-// does (base/trace.h). std::system_error where the system has no thread left.
+// Runs `work` on a new thread. It blocks every signal except SIGSEGV and other signals of errors, so that the caller's
+// threads alone receive signals. Tools that list threads show the first 15 characters of the name. No exception may
+// leave `work`. Its trace spans go to the recorder of the thread that started it (base/trace.h). std::system_error
+// where the system has no thread left.
 std::thread start_thread(const std::string& name, std::function<void()> work);
 
-// EnvironmentError unless the system lets `count` threads live at once beside those there are: for a library that ends
-// the process where it has not the threads that it wants.
+// Throws EnvironmentError unless the system allows `count` more threads at once. Call it before a library that ends the
+// process when it gets too few threads.
 void require_threads(int count);
 
-// work(0) here and each other share of `shares` on a thread of its own, or here where the system has none left, nor
-// memory for it. All are done when it returns; an exception that left one of them leaves this, of several that of the
-// lowest share.
+// Runs work(0) on the calling thread, and work(1) to work(shares - 1) on a thread each. Where the system has no thread
+// or no memory left, the caller's thread runs the rest. All shares are done when it returns. If shares throw, it throws
+// the exception of the lowest share.
 void run_shares(const std::string& name, int shares, const std::function<void(int)>& work);
 
 }  // namespace trainyard::base

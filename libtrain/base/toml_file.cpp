@@ -1,4 +1,4 @@
-// Scans TOML for depth, then parses it.
+// Checks the depth of TOML, then parses it.
 #include "libtrain/base/toml_file.h"
 
 #include "libtrain/base/error.h"
@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::int64_t largest_toml = std::int64_t{1} << 20, longest_text = 8192;
 
-// The end of the string that begins at `at`, of one line or of several ("""); the end of the text when it is not
-// closed.
+// The end of the string that begins at `at`, single-line or multi-line ("""); the end of the text when the string is
+// not closed.
 std::size_t end_of_string(std::string_view text, std::size_t at) {
   const char quote = text[at];
   const bool escapes = quote == '"';
@@ -23,7 +23,8 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
   for (auto i = at + (several ? 3 : 1); i < text.size(); ++i) {
     if (escapes && text[i] == '\\') ++i;
     else if (several && text.substr(i, 3) == three) {
-      std::size_t content = 0;  // one or two quotes: the last three of all close it
+      // One or two more quotes belong to the string: the last three close it.
+      std::size_t content = 0;
       while (content < 2 && i + 3 + content < text.size() && text[i + 3 + content] == quote) ++content;
       return i + 2 + content;
     } else if (!several && (text[i] == quote || text[i] == '\n')) return i;

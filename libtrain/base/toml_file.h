@@ -1,4 +1,4 @@
-// TOML files bounded in size and depth before the library's recursive parser and destructors see them.
+// TOML files whose size and depth are bounded before the library's recursive parser and destructors see them.
 #pragma once
 
 #include <toml++/toml.h>
@@ -8,12 +8,13 @@
 
 namespace trainyard::base {
 
-inline constexpr int deepest_toml = 32;  // brackets and braces in one another, and parts of one dotted key
+inline constexpr int deepest_toml = 32;  // nested brackets and braces, and parts of one dotted key
 
-// InputError that names `where` and the line. Text that is no TOML may pass: the parser's business.
+// Throws InputError, with `where` and the line, for text that is nested too deeply. Text that is no TOML may pass; the
+// parser refuses it.
 void require_shallow_toml(std::string_view text, const std::string& where);
 
-// A regular file of at most 1 MiB. InputError that names file and line when it is no TOML or nested too deeply.
+// Reads a TOML file of at most 1 MiB. InputError names file and line when it is no TOML or is nested too deeply.
 toml::table read_toml_file(const std::string& path);
 
 }  // namespace trainyard::base

@@ -1,4 +1,5 @@
-// Tracks: one for each thread, written by it alone, with a count that says how far a reader may go.
+// Tracks: one for each thread, written by that thread alone. An atomic count says how many spans other threads may
+// read.
 #include "libtrain/base/trace.h"
 
 #include "libtrain/base/error.h"
@@ -43,7 +44,7 @@ class TraceTrack {
 
 namespace {
 
-// What this thread wrote into last, of which recorder, and how it is called.
+// The track that this thread wrote to last, the number of that track's recorder, and the name of this thread.
 constinit thread_local TraceTrack* own_track = nullptr;
 constinit thread_local std::uint64_t own_recorder = 0;
 constinit thread_local const char* own_name = nullptr;
@@ -60,7 +61,7 @@ std::array<std::int64_t, 6> six(std::initializer_list<std::int64_t> values) {
 
 std::shared_ptr<TraceFamily> family_of_this_thread() {
   if (trace_family != nullptr) return trace_family->shared_from_this();
-  thread_local std::shared_ptr<TraceFamily> first;  // of a thread that nobody of the library has started
+  thread_local std::shared_ptr<TraceFamily> first;  // for a thread that this library has not started
   first = std::make_shared<TraceFamily>();
   trace_family = first.get();
   return first;
@@ -73,7 +74,7 @@ void leave_family() { trace_family = nullptr; }
 
 const char* lasting_text(std::string_view text) {
   static std::mutex mutex;
-  static auto& kept = *new std::set<std::string, std::less<>>();  // for threads that outlive main's end
+  static auto& kept = *new std::set<std::string, std::less<>>();  // never destroyed: threads may outlive main
   const std::lock_guard lock(mutex);
   const auto found = kept.find(text);
   return (found == kept.end() ? *kept.emplace(text).first : *found).c_str();
@@ -86,7 +87,7 @@ void trace(const TraceKind& kind, const char* name, const char* group, double be
 
 struct TraceRecorder::Tracks {
   mutable std::mutex mutex;
-  std::deque<detail::TraceTrack> all;  // stay where they are
+  std::deque<detail::TraceTrack> all;  // a deque: its elements never move
 };
 
 namespace {

@@ -1,5 +1,5 @@
-// Trace: what the threads of a rank did, and when. Each thread writes spans into memory of its own, which anybody may
-// read meanwhile.
+// Trace: records what the threads of a rank did, and when. Each thread writes spans into its own memory, which other
+// threads may read at the same time.
 #pragma once
 
 #include <array>
@@ -16,25 +16,25 @@
 
 namespace trainyard::base {
 
-// What spans of one kind say beside their name. There is one object for each kind, which lives as long as the program.
+// The name and value keys of spans of one kind. There is one object for each kind, and it lives as long as the program.
 struct TraceKind {
   const char* name;
-  std::array<const char*, 6> keys;  // of the values of a span, in order; null: no more of them
+  std::array<const char*, 6> keys;  // names of a span's values, in order; null: no more values
 };
 
-inline constexpr std::int64_t not_traced =
-    std::numeric_limits<std::int64_t>::min();  // a value that a span does not have
+// Marks a value that a span does not have.
+inline constexpr std::int64_t not_traced = std::numeric_limits<std::int64_t>::min();
 
-// Its texts live as long as the program: literals, and what lasting_text() gave.
+// One span. Its texts must live as long as the program: literals, or results of lasting_text().
 struct TraceSpan {
   const TraceKind* kind;
   const char* name;
-  const char* group;  // of ranks, null without one
+  const char* group;  // group of ranks; null without one
   double begin, end;  // steady_seconds()
   std::array<std::int64_t, 6> values;
 };
 
-// The same text always at the same place, kept until the program ends. For names, of which there are few.
+// Returns the same pointer for the same text. The text is kept until the program ends, so use it for few names only.
 const char* lasting_text(std::string_view text);
 
 class TraceRecorder;
@@ -45,47 +45,52 @@ class TraceTrack;
 struct TraceFamily : std::enable_shared_from_this<TraceFamily> {
   std::atomic<TraceRecorder*> recorder{nullptr};
 };
-// Of this thread; null while it has started none and records nothing.
+// The family of this thread: the threads that share one recorder. Null for a thread that has started no other and
+// records nothing.
 extern constinit thread_local TraceFamily* trace_family;
 
-std::shared_ptr<TraceFamily> family_of_this_thread();  // made where there is none
-// Beginning and end of a thread's work, as a member of a family under a name that lives as long.
+std::shared_ptr<TraceFamily> family_of_this_thread();  // creates the family if there is none
+// Call at the beginning and the end of a thread's work. The thread joins the family under this name; both must outlive
+// the work.
 void enter_family(TraceFamily* family, const char* thread_name);
 void leave_family();
 
 }  // namespace detail
 
-// Who records now, for the calling thread; null: nobody, and spans cost no more than this.
+// The recorder of the calling thread's family. Null: nothing is recorded, and a span costs only this call.
 inline TraceRecorder* trace_recorder() {
   auto* const family = detail::trace_family;
   return family == nullptr ? nullptr : family->recorder.load(std::memory_order_acquire);
 }
 
-// A span that is over. Nothing where nobody records. Neither allocates nor locks, but for the first of a thread.
+// Records a span that is over; does nothing without a recorder. It neither allocates nor locks, except for a thread's
+// first span.
 void trace(const TraceKind& kind, const char* name, const char* group, double begin, double end,
            std::initializer_list<std::int64_t> values);
 
-// The spans of a rank: of the thread that makes it and of all that it, or they, have started or will start
-// (base/thread.h), so that several ranks may be threads of one process, each with a recorder of its own.
+// Records the spans of a rank: of the thread that creates it, and of all threads started from it, directly or
+// indirectly (base/thread.h). So several ranks may be threads of one process, each with its own recorder.
 class TraceRecorder {
  public:
-  // Room for so many spans of each thread; memory is touched as it is needed. Nobody records before resume().
+  // Reserves room for this many spans for each thread; pages are touched as needed. Nothing is recorded before
+  // resume().
   explicit TraceRecorder(std::size_t spans_of_a_thread, const char* own_name);
-  ~TraceRecorder();  // when all threads but the calling one have left their spans for good
+  ~TraceRecorder();  // only after all threads but the calling one have recorded their last span
   TraceRecorder(const TraceRecorder&) = delete;
 
-  // By the thread that made it. A span counts when somebody records at its end.
+  // For the thread that created it. A span is recorded if recording is on at its end.
   void resume();
   void pause();
 
   struct Thread {
     std::string name;
-    std::span<const TraceSpan> spans;  // by their end; those that began earlier and ended later hold others
-    std::uint64_t left_out = 0;        // for want of room, after those
+    std::span<const TraceSpan> spans;  // ordered by end; a span that began earlier and ended later contains others
+    std::uint64_t left_out = 0;        // later spans that found no room
   };
-  // As far as they are; what it points to lives as long as the recorder. The first is the thread that made it.
+  // The spans recorded so far; the pointers live as long as the recorder. The first entry is the thread that created
+  // it.
   std::vector<Thread> threads() const;
-  void take(const TraceSpan& span);  // of the calling thread
+  void take(const TraceSpan& span);  // a span of the calling thread
 
  private:
   detail::TraceTrack& track_of_this_thread();
@@ -94,10 +99,10 @@ class TraceRecorder {
   std::shared_ptr<detail::TraceFamily> family_;
   std::unique_ptr<Tracks> tracks_;
   std::size_t room_;
-  std::uint64_t number_;  // no two have the same
+  std::uint64_t number_;  // unique to each recorder
 };
 
-// A span for as long as it lives.
+// Records a span from its construction to its destruction.
 class TraceScope {
  public:
   TraceScope(const TraceKind& kind, const char* name, std::initializer_list<std::int64_t> values = {})
@@ -114,7 +119,7 @@ class TraceScope {
   void close() const;
   const TraceKind& kind_;
   const char* name_;
-  double begin_ = -1;  // below 0: nobody recorded then
+  double begin_ = -1;  // below 0: no recorder at construction
   std::array<std::int64_t, 6> values_{};
 };
 

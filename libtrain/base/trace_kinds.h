@@ -1,15 +1,17 @@
-// Trace kinds: what a run traces; the words of a trace file.
+// Trace kinds: what a run traces, and the words of a trace file.
 #pragma once
 
 #include "libtrain/base/trace.h"
 
 namespace trainyard::base::traced {
 
-// Of a rank's list (plan/schedule.h), by the name of its kind, on the thread that computes. The update is the last.
+// An action of a rank's action list (plan/schedule.h), named by its kind, on the thread that computes. The update is
+// the last action.
 inline constexpr TraceKind action{"action", {"step", "round", "place", "micro", "chunk", "slot"}};
-// A call of a communicator as its ledger enters it, on the thread that makes it; has a group.
+// A call of a communicator as its ledger records it, on the thread that calls; it has a group.
 inline constexpr TraceKind call{"collective", {"bytes", "sequence"}};
-// Computing waits for what another thread does; inside of an action. On a GPU the stream waits, so this is short.
+// Computation waits for another thread, inside an action. On a GPU the CUDA stream waits instead, so this span is
+// short.
 inline constexpr TraceKind wait{"wait", {}};
 inline constexpr TraceKind save{"save", {"step"}};
 inline constexpr TraceKind load{"load", {"sample"}};

@@ -1,4 +1,4 @@
-// View: pointer, dtype, shape, device. A value; owns nothing.
+// View: pointer, dtype, shape and device of a tensor. It is a value and owns no memory.
 #pragma once
 
 #include "libtrain/base/dtype.h"
@@ -17,14 +17,14 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-// Row-major. Every dim but the last is folded into `rows()`; consecutive rows are `pitch` elements apart
-// (pitch >= cols()), so a slice of columns is a view. The last dim is dense. At most four dims; without any it is the
-// empty view.
+// Row-major, with at most four dims; a view without dims is empty. All dims but the last are merged into `rows()`. The
+// last dim is dense, and consecutive rows are `pitch` elements apart (pitch >= cols()). So a slice of columns is a view
+// too.
 struct View {
   void* data = nullptr;
   DType dtype = DType::f32;
   Device device{};
-  int dims = 0;  // how many
+  int dims = 0;  // number of dims
   std::array<std::int64_t, 4> shape{};
   std::int64_t pitch = 0;
 
@@ -46,7 +46,7 @@ struct View {
     return n;
   }
   std::int64_t count() const { return rows() * cols(); }           // logical elements
-  std::int64_t bytes() const { return count() * size_of(dtype); }  // of the logical elements
+  std::int64_t bytes() const { return count() * size_of(dtype); }  // without padding
   bool dense() const { return pitch == cols() || rows() <= 1; }
 
   template <class T> T* ptr() const {
@@ -70,7 +70,7 @@ struct View {
     v.shape = {n, cols(), 0, 0};
     return v;
   }
-  // The same elements under another shape; the view must be dense.
+  // The same elements with another shape; the view must be dense.
   View reshaped(std::initializer_list<std::int64_t> sizes) const {
     View v(data, dtype, sizes, device);
     TRAINYARD_ASSERT(dense() && v.count() == count(), "cannot reshape {} to {} elements", count(), v.count());

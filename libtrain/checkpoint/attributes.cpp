@@ -1,4 +1,4 @@
-// Holds what the HDF5 files of a checkpoint say of themselves against its manifest.
+// Compares the attributes of a checkpoint's HDF5 files with its manifest.
 #include "libtrain/checkpoint/reader.h"
 
 #include "libtrain/base/error.h"
@@ -9,8 +9,8 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-// Whole numbers alone: they lie in object headers, which have checksums of their own. Text of variable length lies in a
-// heap without any.
+// Compares whole numbers only. They lie in object headers, which have checksums of their own. Text of variable length
+// lies in a heap without checksums.
 class Attributes {
  public:
   explicit Attributes(const io::Hdf5File& file) : file_(file) {}

@@ -18,8 +18,8 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-constexpr std::int64_t part_elements = std::int64_t{1} << 20;  // of one box, at once
-constexpr std::int64_t thread_bytes = 24 << 20;                // mean, values and result of a part, and blocks
+constexpr std::int64_t part_elements = std::int64_t{1} << 20;  // elements of one box that are averaged at once
+constexpr std::int64_t thread_bytes = 24 << 20;  // memory of a thread: mean, values and result of a part, and blocks
 
 struct Part {
   int rank = 0;
@@ -90,7 +90,7 @@ class Averaging {
     if (options_.watch) options_.watch(done_, all_);
   }
 
-  // Elements of a tensor that lie one after the other in the datasets.
+  // Elements of a tensor that are consecutive in the datasets.
   struct Slice {
     const std::string& name;
     std::vector<Box> boxes;
@@ -116,7 +116,7 @@ class Averaging {
     for (std::size_t i = 0; i < h.mean.size(); ++i) h.values[i] = static_cast<float>(h.mean[i] / n);
   }
 
-  // Elements [from, to) of the datasets, which are of one stored box.
+  // Computes and writes elements [from, to) of the datasets, which lie in one stored box.
   void put(const Part& part, const ParameterEntry& p, const StoredBox& stored, std::int64_t from, std::int64_t to,
            Hands& h) {
     compute(part.kind, {p.name, boxes_within(p.shape, stored, from - stored.offset, to - from), to - from}, h);
@@ -161,8 +161,8 @@ void require_same_shapes(const std::vector<const Reader*>& sources) {
   }
 }
 
-// Equal shapes may be of models that compute different things. What is of training alone, and in how many slices sums
-// are made, may differ.
+// Models of equal shapes may compute different things. Settings that matter only in training, and the number of
+// reduction lanes, may differ.
 void require_same_models(const std::vector<const Reader*>& sources) {
   const auto matters = [](const base::Field& f) {
     return !plan::is_name(f) && f.name != "lanes" && !f.name.starts_with("dropout-");
@@ -183,14 +183,14 @@ void require_same_models(const std::vector<const Reader*>& sources) {
 
 }  // namespace
 
-ReshardResult average(const std::vector<const Reader*>& sources, const std::string& destination, const NewLayout& cut,
-                      const ReshardOptions& options) try {
+ReshardResult average(const std::vector<const Reader*>& sources, const std::string& destination,
+                      const NewLayout& layout, const ReshardOptions& options) try {
   TRAINYARD_ASSERT(!sources.empty(), "a mean of {} checkpoints", sources.size());
   require_same_shapes(sources);
   require_same_models(sources);
   const auto& last = *sources.back();
-  const auto ranks = ranks_of_layout(last.manifest(), cut);
-  auto state = state_of_layout(last.state(), cut, ranks);
+  const auto ranks = ranks_of_layout(last.manifest(), layout);
+  auto state = state_of_layout(last.state(), layout, ranks);
   NewCheckpointOptions folder{options.existing, {}, options.threads, options.history, options.free_bytes, [&] {
                                 if (options.watch) options.watch(0, last.bytes());
                               }};

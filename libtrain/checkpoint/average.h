@@ -1,4 +1,4 @@
-// The mean of several checkpoints of one model, as people take it over the last ones of a run.
+// Averaging the weights of several checkpoints of one model, as is common for the last ones of a run.
 #pragma once
 
 #include "libtrain/checkpoint/reshard.h"
@@ -8,11 +8,12 @@
 
 namespace trainyard::checkpoint {
 
-// Weights are the mean of the masters (of an f32 checkpoint its model), added up in f64 in the order of `sources` and
-// rounded once; everything else, the moments of the optimizer and the counters among it, is that of the last source.
-// InputError naming the tensor when names or shapes differ. Sources are checked as they are read; what was written is
-// read back and compared with what was computed before it gets its name. For the rest as reshard().
-ReshardResult average(const std::vector<const Reader*>& sources, const std::string& destination, const NewLayout& cut,
-                      const ReshardOptions& options);
+// Writes a new checkpoint whose weights are the mean of the sources' master weights; in an f32 checkpoint the model is
+// the master. The mean is summed in f64 in the order of `sources` and rounded once. Everything else, such as the
+// optimizer moments and counters, comes from the last source. Throws InputError naming the tensor when names or shapes
+// differ. Sources are checked as they are read. Before the checkpoint gets its name, everything written is read back
+// and compared with what was computed. All else is as for reshard().
+ReshardResult average(const std::vector<const Reader*>& sources, const std::string& destination,
+                      const NewLayout& layout, const ReshardOptions& options);
 
 }  // namespace trainyard::checkpoint

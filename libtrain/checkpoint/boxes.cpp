@@ -74,9 +74,9 @@ void add_corners(std::vector<Corner>& corners, const Shape& shape, const Box& bo
 
 }  // namespace
 
-// How often each element is held is a function on the grid that is 0 far out, so its mixed difference in all dims
-// determines it. The difference of one box is +1 and -1 at its corners: the sum over all boxes must be that of the
-// whole tensor. Exact, and n log n in any number of dims.
+// How often each element is held is a function on the grid that is 0 far out. So its mixed difference in all dims
+// determines it. The difference of one box is +1 and -1 at its corners. So the sum over all boxes must equal the
+// difference of the whole tensor. This is exact, and costs n log n in any number of dims.
 bool cover_once(const Shape& shape, const std::vector<const Box*>& boxes) {
   std::vector<Corner> corners;
   corners.reserve((boxes.size() + 1) << shape.size());

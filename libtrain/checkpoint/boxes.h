@@ -1,8 +1,8 @@
-// Boxes: which part of which logical tensor lies where in a rank file. All that readers know of a cut, whatever major
-// of the format says it.
+// Boxes: which part of which logical tensor lies where in a rank file. They are all that readers know of a parallel
+// layout, whatever major version of the format describes them.
 #pragma once
 
-#include "libtrain/plan/unit.h"
+#include "libtrain/plan/flat_group.h"
 
 #include <algorithm>
 #include <array>
@@ -19,14 +19,16 @@ std::string shape_text(const Shape& shape);  // "[4, 3]"
 inline constexpr std::size_t most_dims = 4;
 using Dims = std::array<std::int64_t, most_dims>;
 
-// Start and count in every dim of a tensor, in its own coordinates; in dims beyond the tensor's 0 and 1.
+// Start and count in every dim of a tensor, in the tensor's own coordinates. In dims that the tensor does not have,
+// start is 0 and count is 1.
 struct Box {
   Dims start{0, 0, 0, 0}, count{1, 1, 1, 1};
   std::int64_t elements() const { return count[0] * count[1] * count[2] * count[3]; }
   bool operator==(const Box&) const = default;
 };
 
-// The elements of `box` lie one after the other, row-major, from element `offset` of every dataset of a rank's file.
+// A box and where its elements are stored: one after the other, row-major, from element `offset` of every dataset of a
+// rank file.
 struct StoredBox {
   std::int32_t tensor = 0;  // number of the parameter
   std::int64_t offset = 0;
@@ -34,29 +36,29 @@ struct StoredBox {
   std::int64_t end() const { return offset + box.elements(); }
   bool operator==(const StoredBox&) const = default;
 };
-using RankBoxes = std::vector<StoredBox>;  // of one rank, ascending in offset, none over another
+using RankBoxes = std::vector<StoredBox>;  // of one rank, ascending in offset, without overlap
 
 Box whole_of(const Shape& shape);
-// Elements [first, first + count) of the flat tensor, as at most 2r - 1 boxes one after the other.
+// Elements [first, first + count) of the flat tensor, as at most 2r - 1 consecutive boxes for a tensor of r dims.
 std::vector<Box> boxes_of_range(const Shape& shape, std::int64_t first, std::int64_t count);
 std::optional<Box> common_part(const Box& a, const Box& b);
-// The logical ones among elements [first, first + count) of what a rank holds of a parameter, flat: likewise. Those
-// that no box has are the last.
+// A rank holds `part` of a parameter. Returns the logical elements among elements [first, first + count) of the
+// flattened part, as consecutive boxes. The elements that are in no box, because they are padding rows, come last.
 std::vector<Box> boxes_of_held(const plan::Parameter& parameter, const plan::HeldPart& part, std::int64_t first,
                                std::int64_t count);
 
-// Elements one after the other in the datasets (from `at`), and so in another order (from `element`): that of the flat
-// tensor where nothing else is said.
+// A run of `count` elements that are consecutive in two orders: in the datasets (from `at`) and in another order (from
+// `element`). Where nothing else is said, the other order is the order of the flat tensor.
 struct Run {
   std::int64_t element = 0, at = 0, count = 0;
 };
 
-// Calls f(Run) for the elements of `part`, which lies inside of the stored box and of `other`, in ascending `at`; runs
-// are as long as the orders of both boxes allow, and count elements from the start of `other`.
+// Calls f(Run) for the elements of `part`, which lies inside the stored box and inside `other`. Runs come in ascending
+// `at` and are as long as the orders of both boxes allow. Run::element counts from the start of `other`.
 template <class F>
 void for_each_run(std::size_t dims, const StoredBox& stored, const Box& other, const Box& part, F&& f) {
   const auto& box = stored.box;
-  auto dim = dims - 1;  // the outermost one inside of a run
+  auto dim = dims - 1;  // the outermost dim inside a run
   auto length = part.count[dim];
   while (dim > 0 && box.count[dim] == part.count[dim] && other.count[dim] == part.count[dim])
     length *= part.count[--dim];
@@ -81,26 +83,26 @@ template <class F> void for_each_run(const Shape& shape, const StoredBox& stored
   for_each_run(shape.size(), stored, whole_of(shape), part, f);
 }
 
-// Elements [first, first + count) of the stored box, counted as they lie in the datasets from its offset, as boxes one
-// after the other; and as runs, f(Run).
+// Elements [first, first + count) of the stored box, counted in storage order from its offset. boxes_within returns
+// them as consecutive boxes; for_each_run_of_range calls f(Run) for them.
 std::vector<Box> boxes_within(const Shape& shape, const StoredBox& stored, std::int64_t first, std::int64_t count);
 template <class F>
 void for_each_run_of_range(const Shape& shape, const StoredBox& stored, std::int64_t first, std::int64_t count, F&& f) {
   for (const auto& part : boxes_within(shape, stored, first, count)) for_each_run(shape, stored, part, f);
 }
 
-// Calls f(stored, from, to) for the part of each box that lies in elements [first, end) of a rank's datasets: elements
-// [from, to) of them.
+// Calls f(stored, from, to) for each box that overlaps elements [first, end) of a rank's datasets. [from, to) is the
+// overlap, in elements of the datasets.
 template <class F> void for_each_box(const RankBoxes& boxes, std::int64_t first, std::int64_t end, F&& f) {
   auto at = std::upper_bound(boxes.begin(), boxes.end(), first,
                              [](std::int64_t element, const StoredBox& stored) { return element < stored.end(); });
   for (; at != boxes.end() && at->offset < end; ++at) f(*at, std::max(first, at->offset), std::min(end, at->end()));
 }
 
-// Do the boxes, each inside of the shape, hold every element of the tensor once?
+// Returns whether the boxes hold every element of the tensor exactly once. Each box must lie inside the shape.
 bool cover_once(const Shape& shape, const std::vector<const Box*>& boxes);
 
-// By tensor: where its boxes lie, in ascending rank and offset. Points into `ranks`.
+// places_of returns for each tensor where its boxes lie, in ascending rank and offset. The places point into `ranks`.
 struct Place {
   int rank = 0;
   const StoredBox* stored = nullptr;

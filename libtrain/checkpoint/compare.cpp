@@ -1,4 +1,4 @@
-// Reads both checkpoints part by part and joins what the parts say.
+// Reads both checkpoints part by part and combines the results of the parts.
 #include "libtrain/checkpoint/compare.h"
 
 #include "libtrain/checkpoint/parts.h"
@@ -18,11 +18,11 @@ namespace {
 constexpr std::int64_t compared_at_once = std::int64_t{1} << 20;
 
 struct ComparedPart {
-  std::size_t tensor = 0;  // number of the difference
+  std::size_t tensor = 0;  // index into Plan::tensors
   std::int64_t first = 0, count = 0;
 };
 
-// What a part adds to the difference of its tensor.
+// The sums of one part, which are added to the difference of its tensor.
 struct Sums {
   std::int64_t different = 0, absolute_at = 0, relative_at = 0;
   double absolute = 0, relative = 0, dot = 0, squares_a = 0, squares_b = 0;
@@ -50,15 +50,15 @@ double cosine_of(const Sums& s) {
   return s.dot / (std::sqrt(s.squares_a) * std::sqrt(s.squares_b));
 }
 
-// What there is to compare, without its elements.
+// What is to be compared, without the elements.
 struct Plan {
   std::vector<TensorDifference> tensors;
-  std::vector<std::pair<Kind, std::string>> names;  // of each of them
+  std::vector<std::pair<Kind, std::string>> names;  // of each of the tensors
   std::vector<ComparedPart> parts;
   std::int64_t elements = 0;
 };
 
-// The master of an f32 checkpoint is its model.
+// Returns whether a checkpoint has a kind; the master of an f32 checkpoint is its model.
 bool has(const RunState& state, Kind kind) {
   const auto kinds = kinds_of(state);
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end() ||
@@ -108,7 +108,7 @@ Plan plan_of(const Reader& a, const Reader& b, Contents what) {
   return plan;
 }
 
-// Of one thread.
+// The readers and buffers of one thread.
 struct Hands {
   Reader a, b;
   std::vector<float> x = std::vector<float>(static_cast<std::size_t>(compared_at_once)), y = x;

@@ -1,4 +1,4 @@
-// Comparing two checkpoints tensor by tensor, whatever their cuts and versions.
+// Comparing two checkpoints tensor by tensor, whatever their parallel layouts and format versions.
 #pragma once
 
 #include "libtrain/checkpoint/reader.h"
@@ -10,29 +10,30 @@
 
 namespace trainyard::checkpoint {
 
-// How a tensor of one checkpoint differs from that of the same path in another. An element is different when its bits
-// are, widened to f32; one that is no number where the other has other bits differs without bounds.
+// How a tensor of one checkpoint differs from the tensor of the same path in another. Two elements differ when their
+// bits do, after widening to f32. Where one is NaN and the bits of the other differ, the difference is infinite.
 struct TensorDifference {
   std::string path;     // "/optimizer/m/layers.07.attention.q.weight"
-  std::string problem;  // why the elements cannot be compared: one of them has none, or another shape; else empty
+  std::string problem;  // why the elements cannot be compared: one checkpoint has no such tensor, or the shapes differ;
+                        // else empty
   Shape shape;
   std::int64_t elements = 0, different = 0;
   double largest_absolute = 0;                    // |a - b|
   double largest_relative = 0;                    // |a - b| / max(|a|, |b|)
-  std::int64_t absolute_at = 0, relative_at = 0;  // the first element with it, counted in the flat tensor
-  double cosine = 1;  // of the angle between the two; 1 where both are nothing but zeros, else NaN for one
+  std::int64_t absolute_at = 0, relative_at = 0;  // the first such element, counted in the flat tensor
+  double cosine = 1;  // cosine of the angle between the two; 1 where both are all zeros, NaN where only one is
 
   bool equal() const { return problem.empty() && different == 0; }
 };
 
-// Every kind that one of them has, or /model alone; of checkpoints with different working dtypes all four, where the
-// master of an f32 one is its model. Both are read once, checked as they are read, by `threads` threads that keep a few
-// MiB each. `watch` is told of the elements compared so far and in all, by one thread at a time; what it throws ends
-// the work.
+// Compares every kind that either checkpoint has, or only /model with Contents::model. For checkpoints of different
+// working dtypes that is all four kinds; the master of an f32 checkpoint is its model. Both checkpoints are read once
+// and checked as they are read. `threads` threads work, and each keeps a few MiB. `watch` receives the number of
+// elements compared so far and in total, from one thread at a time. An exception that it throws ends the work.
 std::vector<TensorDifference> compare(const Reader& a, const Reader& b, Contents what, int threads,
                                       const std::function<void(std::int64_t done, std::int64_t total)>& watch = {});
 
-// Index in every dim of an element that is counted in the flat tensor.
+// Converts an index into the flat tensor to an index in every dim.
 std::vector<std::int64_t> index_of(const Shape& shape, std::int64_t element);
 
 }  // namespace trainyard::checkpoint

@@ -1,4 +1,4 @@
-// Judges places.
+// Checks destinations.
 #include "libtrain/checkpoint/destination.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -18,21 +18,21 @@ namespace {
 std::int64_t bytes_left_at(const std::string& folder) {
   std::error_code error;
   const auto space = fs::space(folder, error);
-  return error ? std::int64_t{-1} : static_cast<std::int64_t>(space.available);  // -1: the system does not say
+  return error ? std::int64_t{-1} : static_cast<std::int64_t>(space.available);  // -1: unknown
 }
 
 bool is_run(const fs::path& folder) {
   std::error_code error;
   for (const char* mark : {"metrics.jsonl", "last-checkpoint"})
     if (fs::exists(fs::symlink_status(folder / mark, error))) return true;
-  return base::FolderLock::is_there(folder.string());  // others have files of that name
+  return base::FolderLock::is_there(folder.string());  // other programs have files of that name, too
 }
 
 }  // namespace
 
 bool is_in(const std::string& path, const std::string& folder) {
   std::error_code error;
-  // Of a relative path of which nothing is there yet weakly_canonical makes no absolute one.
+  // weakly_canonical makes no absolute path of a relative one if nothing of it exists yet.
   const auto whole = [&](const std::string& p) { return fs::weakly_canonical(base::absolute_path(p), error); };
   return base::is_within(whole(path), whole(base::without_slashes(folder)));
 }
@@ -43,7 +43,8 @@ void require_outside(const std::string& path, const std::vector<std::string>& so
       throw base::UsageError(fmt::format("{} is or lies in {}, which is read", path, source), "give another place");
 }
 
-// As it is written and with links followed: the folder of a run may be a link, and so may its `checkpoints`.
+// Checks the path as written and with links followed, because the folder of a run may be a link, and so may its
+// `checkpoints`.
 void require_outside_of_runs(const std::string& path) {
   std::error_code error;
   const auto absolute = base::absolute_path(base::without_slashes(path));

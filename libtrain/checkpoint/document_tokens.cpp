@@ -1,4 +1,4 @@
-// Writes and reads two ids.
+// Writes and reads the ids of document tokens.
 #include "libtrain/checkpoint/document_tokens.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ bool is_id(const nlohmann::json& value) {
   return value.is_number_unsigned() && value.get<std::uint64_t>() <= std::numeric_limits<std::int32_t>::max();
 }
 
-// Copies what is an id or a list of ids.
+// Copies values that are an id or a list of ids.
 template <class To> void copy_ids(const nlohmann::json& from, To& to) {
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
     const auto at = from.find(key);

@@ -1,4 +1,4 @@
-// The tokens around documents that the weights of a checkpoint know: provenance.document_tokens.
+// The tokens that begin and end documents, as the weights of a checkpoint know them: provenance.document_tokens.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,16 +8,17 @@
 namespace trainyard::checkpoint {
 
 struct DocumentIds {
-  std::int32_t end = -1, begin = -1;  // -1: not known, or none
+  std::int32_t end = -1, begin = -1;  // -1: unknown, or none
 };
 
 nlohmann::json document_ids_to_json(DocumentIds ids);
-// -1 for what is no id: nothing but generate and export depends on it, and older checkpoints say nothing.
+// A value that is not a token id becomes -1. Only generate and export depend on these ids, and older checkpoints have
+// none.
 DocumentIds document_ids_of(const nlohmann::json& provenance);
 
-// Of a model of Hugging Face: what its config.json says of the three, ids or lists of them, which is more than the ids
-// above: a beginning that texts were not fed, several ends, padding. It goes out again as it came in
-// (provenance.token_ids).
+// Keeps the three token ids of a Hugging Face config.json (bos, eos and pad), each an id or a list of ids. This is more
+// than DocumentIds holds: a begin token that the model was not fed, several end tokens, padding. provenance.token_ids
+// stores them unchanged, and an export writes them back.
 void keep_token_ids(const nlohmann::json& config, nlohmann::json& provenance);
 void give_token_ids(const nlohmann::json& provenance, nlohmann::ordered_json& config);
 

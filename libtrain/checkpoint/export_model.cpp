@@ -28,24 +28,24 @@ namespace fs = std::filesystem;
 
 constexpr const char* config_name = "config.json";
 
-// In the header of every file: transformers asks for the format, and the file is known as ours.
+// Metadata in the header of every file: transformers requires the format, and written_by marks the file as ours.
 std::map<std::string, std::string> metadata() { return {{"format", "pt"}, {"written_by", "trainyard"}}; }
 
-// With what such a header begins, whatever follows and however much of the file was written.
+// The beginning of such a header, which is the same whatever follows and however much of the file was written.
 std::string beginning_of_ours() {
   io::SafetensorsHeader nothing{{}, metadata()};
   const auto text = io::make_safetensors_header(nothing).substr(8);
   return text.substr(0, text.rfind('}'));
 }
 
-// Folders that hold nothing but a model whose tensor files say that they are of our writing, whole or unfinished.
+// Folders that hold nothing but a model, whole or unfinished, whose tensor files are marked as ours.
 base::Owned own_models() {
   const auto is_our_tensor_file = [](const std::string& path) {
     const auto sign = beginning_of_ours();
     std::string found(sign.size(), '\0');
     try {
       const io::BulkFile file(path, io::BulkFile::Mode::read);
-      if (file.size() == 0) return true;  // begun
+      if (file.size() == 0) return true;  // just created
       file.read(8, found.data(), static_cast<std::int64_t>(found.size()));
     } catch (const base::InputError&) {
       return false;
@@ -71,7 +71,7 @@ base::Owned own_models() {
   return {"a model in safetensors", foreign};
 }
 
-// A tensor in a file.
+// Where a tensor lies: the file and the byte offset in it.
 struct Target {
   std::size_t file = 0;
   std::int64_t offset = 0;
@@ -118,14 +118,14 @@ class Exporting {
   const WeightTypeName& type_;
   const ExportOptions& options_;
   std::vector<ForeignTensor> tensors_;
-  std::vector<Target> targets_;  // of the tensors
+  std::vector<Target> targets_;  // one for each tensor
   std::vector<std::string> names_, headers_;
   std::string folder_;
   std::int64_t bytes_ = 0, file_bytes_ = 0, done_ = 0;
   std::mutex mutex_;
 };
 
-// Tensors in their order, a new file where the next would be more than max_shard.
+// Assigns tensors to files in their order. A new file begins where the next tensor would exceed max_shard.
 void Exporting::lay_out() {
   std::vector<std::vector<std::size_t>> shards(1);
   std::int64_t in_shard = 0;
@@ -150,7 +150,7 @@ void Exporting::lay_out() {
 }
 
 nlohmann::ordered_json Exporting::index() const {
-  auto map = nlohmann::json::object();  // sorted, as others write it
+  auto map = nlohmann::json::object();  // sorted, as transformers writes it
   for (std::size_t i = 0; i < tensors_.size(); ++i) map[tensors_[i].name] = names_[targets_[i].file];
   return {{"metadata", {{"total_size", bytes_}}}, {"weight_map", map}};
 }
@@ -183,17 +183,17 @@ void Exporting::write(const std::string& folder) {
     if (h.read) read.add(*h.read);
   read.require();
   const auto sent = sum(hands, tensors_.size());
-  struct Piece {
+  struct Slab {
     std::size_t tensor;
     std::int64_t first, count;
   };
-  std::vector<Piece> pieces;
+  std::vector<Slab> slabs;
   for (std::size_t i = 0; i < tensors_.size(); ++i)
     for (std::int64_t first = 0, n = tensors_[i].rows * tensors_[i].cols; first < n; first += slab_elements)
-      pieces.push_back({i, first, std::min(slab_elements, n - first)});
+      slabs.push_back({i, first, std::min(slab_elements, n - first)});
   hands = make_hands();
-  for_each_part(pieces.size(), options_.threads, [&](std::size_t i, int thread) {
-    read_back(pieces[i].tensor, pieces[i].first, pieces[i].count, hands[static_cast<std::size_t>(thread)]);
+  for_each_part(slabs.size(), options_.threads, [&](std::size_t i, int thread) {
+    read_back(slabs[i].tensor, slabs[i].first, slabs[i].count, hands[static_cast<std::size_t>(thread)]);
   });
   const auto found = sum(hands, tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i)

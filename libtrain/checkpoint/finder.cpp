@@ -33,7 +33,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-// The step in PREFIX and at least eight digits, and what follows them; -1 for another name.
+// Parses PREFIX and at least eight digits. Returns the step and the rest of the name; -1 for another name.
 std::pair<std::int64_t, std::string_view> step_in(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return {-1, {}};
   name.remove_prefix(prefix.size());
@@ -102,9 +102,9 @@ Found latest_whole(const std::string& folder, Verify verify, const std::vector<s
       candidate.refused = std::move(refused);
       return candidate;
     } catch (const Removed&) {
-      throw;  // by a run that has saved another one since
+      throw;  // a run that has saved a newer one removed this one
     } catch (const base::Unreadable&) {
-      throw;  // whoever takes an older one for a moment's trouble loses what came after it
+      throw;  // taking an older checkpoint because of a passing trouble would lose the steps since
     } catch (const base::InputError& e) {
       refused.push_back(fmt::format("{}: {}", candidate.path, e.what()));
       base::log_warning("checkpoint {} is passed over: {}", candidate.path, e.what());

@@ -7,39 +7,40 @@
 
 namespace trainyard::checkpoint {
 
-// The folder is the truth; the file `latest` is a hint for people and never read here.
+// A checkpoint that was found. The folder decides; the file `latest` is a hint for people and is never read here.
 struct Found {
   std::int64_t step = -1;
   std::string path;                  // empty: none
-  std::vector<std::string> refused;  // find_latest_whole: newer ones that were passed over, each with the reason
+  std::vector<std::string> refused;  // set by find_latest_whole: newer ones that it skipped, each with the reason
   explicit operator bool() const { return !path.empty(); }
 };
 
-// Folders called step-NNNNNNNN, newest (highest step) first. Contents are not read: one may lack its manifest. An
-// absent folder is empty; InputError for one that cannot be looked at, or is a link to nothing.
+// Folders called step-NNNNNNNN, newest (highest step) first. Contents are not read, so a checkpoint may lack its
+// manifest. A folder that does not exist gives an empty list. InputError when the folder cannot be read, or is a
+// dangling link.
 std::vector<Found> list(const std::string& folder);
 
-// What a run that was set back has left: abandoned-step-NNNNNNNN, with .2, .3 ... where a name was taken; newest first.
-// Nobody chooses or removes them.
+// Checkpoints that a run left when it went back to an earlier one, newest first. They are called
+// abandoned-step-NNNNNNNN, with .2, .3 ... where a name was taken. No program chooses or removes them.
 std::vector<Found> list_abandoned(const std::string& folder);
-// Gives a checkpoint such a name; returns its new path.
+// Renames a checkpoint to such an abandoned name and returns its new path.
 std::string set_aside(const Found& checkpoint);
 
-// Names of other entries than those of interrupted writers (*.partial) and of file systems (lost+found, a dot first):
-// where there are none a new run may begin.
+// Names of the other entries of the folder, without interrupted writes (*.partial) and the file system's own
+// (lost+found, names that begin with a dot). A new run may begin only where there are none.
 std::vector<std::string> entries(const std::string& folder);
 
 enum class Verify { metadata, everything };
-// The newest of list() that passes: manifest, sizes and checksums of metadata, or with `everything` every byte. Each
-// one that is passed over is logged as a warning and kept in `refused`. Removes nothing. One that cannot be read
-// (base::Unreadable) is not passed over: that is thrown. Where one goes while it is read the folder is listed again
-// (checkpoint/removed.h). An absent or empty folder gives an empty Found. Paths in
-// `without` are known to be damaged: they are passed over silently.
+// Returns the newest checkpoint of list() that passes the checks: manifest, sizes and checksums of metadata; with
+// `everything` also every byte. A checkpoint that fails is skipped, logged as a warning, and kept in `refused`. Nothing
+// is removed. base::Unreadable (the system cannot read it) is thrown, not skipped. If a checkpoint disappears while it
+// is read, the folder is listed again (checkpoint/removed.h). A folder that is missing or empty gives an empty Found.
+// Paths in `without` are known to be damaged and are skipped silently.
 Found find_latest_whole(const std::string& folder, Verify verify, const std::vector<std::string>& without = {});
 
-// Removes what interrupted writers left (step-NNNNNNNN.partial), or gives it its name back (base::publish_folder); call
-// it before any rank writes. UsageError when there is something under such a name that is not of their writing. Other
-// names stay.
+// Removes what interrupted writers left (step-NNNNNNNN.partial), or restores its final name (base::publish_folder).
+// Call it before any rank writes. UsageError when such a name holds something that the writers did not write. Entries
+// with other names stay.
 void remove_stale_partials(const std::string& folder);
 
 }  // namespace trainyard::checkpoint

@@ -1,4 +1,4 @@
-// Tensors of others: names, places, types.
+// Tensors of Hugging Face models: names, layouts, types.
 #include "libtrain/checkpoint/hugging_face.h"
 
 #include "libtrain/base/error.h"

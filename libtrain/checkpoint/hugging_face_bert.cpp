@@ -32,7 +32,7 @@ ModelConfig bert_model(const nlohmann::json& config, const std::string& where, s
   keys.require("is_decoder", false);
   keys.require("add_cross_attention", false);
   take_usual(keys);
-  // Of tasks, and of the pooler, which is left out.
+  // Keys of downstream tasks and of the pooler, which is left out.
   keys.pass_over({"classifier_dropout", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
                   "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"});
   unknown = keys.unknown();
@@ -78,8 +78,8 @@ nlohmann::ordered_json bert_config(const ModelConfig& m, std::vector<std::string
 
 }  // namespace
 
-// The pooler and the head that tells whether one sentence follows another are of tasks; no block here has them. Old
-// files call the parts of a norm gamma and beta.
+// The pooler and the next-sentence head belong to downstream tasks; no block here has them. Old files call the
+// parameters of a norm gamma and beta.
 Family bert_family() {
   using enum ForeignRule::Layout;
   return {"bert",

@@ -1,4 +1,4 @@
-// The families, and what a model and a config.json are of them.
+// The list of families, and the conversion between a model and a config.json.
 #include "libtrain/base/error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/hugging_face_keys.h"
@@ -12,7 +12,7 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-// Each token sees all before it, in every layer.
+// Requires that each token attends to all earlier tokens, in every layer.
 void require_whole_attention(ConfigKeys& keys) {
   bool every_layer = false;
   if (keys.has("layer_types")) {
@@ -92,7 +92,7 @@ ForeignModel model_of_config(const nlohmann::json& config, const std::string& na
     throw base::InputError(
         fmt::format("{}: such a model cannot be computed here: {}", where, fmt::join(objections, "; ")),
         "no weights were read; libtrain/design/blocks.md says what blocks there are");
-  // Such files know nothing of lanes: those of a new run here.
+  // These files have no reduction lanes; the model gets the lanes of a new run.
   found.model.lanes = plan::default_lanes(found.model, base::DeviceKind::cpu);
   return found;
 }
@@ -118,7 +118,7 @@ nlohmann::ordered_json config_of(const Family& family, const plan::ModelConfig& 
   nlohmann::ordered_json json{{"architectures", {family.architecture}}, {"model_type", family.model_type}};
   json.update(family.config(model, left_out));
   json["tie_word_embeddings"] = model.tied;
-  json["bos_token_id"] = nullptr;  // where the checkpoint knows its own, they follow
+  json["bos_token_id"] = nullptr;  // the caller adds the checkpoint's own ids afterwards
   json["eos_token_id"] = nullptr;
   json["torch_dtype"] = dtype;
   return json;

@@ -71,7 +71,7 @@ nlohmann::ordered_json gpt2_config(const ModelConfig& m, std::vector<std::string
 
 }  // namespace
 
-// Fused q, k, v; linear layers are Conv1D, whose weights are [in, out].
+// q, k and v are fused. Linear layers are Conv1D, whose weights are [in, out].
 Family gpt2_family() {
   using enum ForeignRule::Layout;
   return {"gpt2",

@@ -1,4 +1,4 @@
-// What the families' tables are made with: the keys of a config.json, and what several families have.
+// Building blocks of the family tables: the keys of a config.json, and what several families share.
 #pragma once
 
 #include "libtrain/base/json.h"
@@ -11,8 +11,8 @@
 
 namespace trainyard::checkpoint {
 
-// The keys of one config.json: which were asked for, and what they said that is not computed here. null is as good as
-// absent, as it is in transformers.
+// The keys of one config.json. It records which keys were asked for, and objections to settings that are not computed
+// here. A null value counts as absent, as in transformers.
 class ConfigKeys {
  public:
   ConfigKeys(const nlohmann::json& json, const std::string& where, std::vector<std::string>& objections)
@@ -32,7 +32,7 @@ class ConfigKeys {
   template <class... A> void object_to(fmt::format_string<A...> format, A&&... values) {
     objections_.push_back(fmt::format(format, std::forward<A>(values)...));
   }
-  // A switch that changes what is computed.
+  // Objects unless a boolean setting, which changes what is computed, has this value.
   void require(const char* key, bool value) {
     if (boolean(key, value) != value) object_to("'{}' is {}: only {} is computed here", key, !value, value);
   }
@@ -54,13 +54,14 @@ class ConfigKeys {
   std::set<std::string> known_;
 };
 
-// What every family may have; what comes last, no forward pass looks at.
+// Handles the keys that every family may have. The last of them do not affect a forward pass.
 void take_usual(ConfigKeys& keys);
 
-// Why a model is of no family whose queries see backwards alone.
+// Appends why a model belongs to no family of causal decoders.
 void problems_of_decoder(const plan::ModelConfig& model, std::vector<std::string>& out);
 
-// Of these families: the head, without prefix, and where the model is tied the table that it may be once more.
+// Name of the head's tensor in the decoder families, which has no prefix; in a tied model it may repeat the token
+// table.
 inline constexpr const char* head_name = "lm_head.weight";
 inline std::vector<ForeignTwin> tied_head(const char* table) { return {{head_name, table}}; }
 

@@ -8,7 +8,7 @@ namespace {
 
 using plan::Activation, plan::ModelConfig, plan::Norm, plan::Positions;
 
-// Only the whole of each head is turned here.
+// Rotary embedding applies to whole heads only.
 void require_whole_heads(ConfigKeys& keys, const std::string& where) {
   if (keys.number("partial_rotary_factor", 1) != 1)
     keys.object_to("{}'partial_rotary_factor' turns a part of each head: only whole heads are turned here", where);
@@ -32,7 +32,7 @@ void llama_rotary(ConfigKeys& keys, ModelConfig& m, const std::string& where, st
     }
     m.rotary_base = rope.number("rope_theta", m.rotary_base);
     require_whole_heads(rope, fmt::format("'{}': ", key));
-    if (scaled) continue;  // its other keys are of the scaling
+    if (scaled) continue;  // its other keys belong to the scaling
     if (rope.number("factor", 1) != 1) keys.object_to("'{}' has a factor and no type that scales", key);
     for (const auto& name : rope.unknown())
       keys.object_to("'{}' has the key {}, which angles without scaling do not have", key, base::excerpt(name));
@@ -102,8 +102,7 @@ nlohmann::ordered_json llama_config(const ModelConfig& m, std::vector<std::strin
 
 }  // namespace
 
-// Rotary pairs are (i, i + d/2) here as in these files; those of Meta's own files, which are (2i, 2i + 1), are not
-// read.
+// Rotary pairs are (i, i + d/2) here, as in these files. Meta's own files have pairs (2i, 2i + 1) and are not read.
 Family llama_family() {
   using enum ForeignRule::Layout;
   return {"llama",

@@ -1,4 +1,4 @@
-// Moves the tensors of others into a new checkpoint.
+// Moves the tensors of a Hugging Face model into a new checkpoint.
 #include "libtrain/checkpoint/import_model.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -30,7 +30,7 @@ namespace {
 
 using FilePlace = io::SafetensorsModel::Place;
 
-// Of a few of many names, so that a message stays a message.
+// Adds a line with the first few of many names, so that a message stays short.
 void add_names(std::vector<std::string>& lines, const char* title, const std::vector<std::string>& names) {
   constexpr std::size_t most = 8;
   if (names.empty()) return;
@@ -41,15 +41,15 @@ void add_names(std::vector<std::string>& lines, const char* title, const std::ve
   lines.push_back(std::move(line));
 }
 
-// A source whose tensors are all there, and the only ones.
+// A source that has exactly the expected tensors; the constructor checks this.
 struct Source {
   std::string path;
   io::SafetensorsModel files;
   ForeignModel is;
   std::vector<ParameterEntry> parameters;
   std::vector<ForeignTensor> tensors;
-  std::vector<FilePlace> places;    // of the tensors
-  std::vector<std::string> unused;  // tensors of which nothing is made
+  std::vector<FilePlace> places;    // one for each tensor
+  std::vector<std::string> unused;  // tensors that are not imported
 
   explicit Source(const std::string& path_);
   const WeightTypeName& type(std::size_t tensor) const {
@@ -137,7 +137,7 @@ bool may_be_untied(const Family& family) {
                      [](const auto& rule) { return rule.ours.front() == std::string_view("head.weight"); });
 }
 
-// A tied model has one table for both uses; some files hold it twice.
+// A tied model has one table for both occurrences; some files hold it twice. Requires that both are equal.
 void Source::require_equal(const std::string& table, const std::string& twin) const {
   const auto &a = files.tensors().at(table), &b = files.tensors().at(twin);
   const auto *one = weight_type_in_safetensors(a.tensor->dtype), *other = weight_type_in_safetensors(b.tensor->dtype);
@@ -240,7 +240,7 @@ class Importing {
   std::int64_t done_ = 0, all_;
 };
 
-// A file beside the weights; an empty object for one that is not there, or holds something else.
+// Parses a JSON file beside the weights. Returns an empty object if there is no file, or it holds something else.
 nlohmann::json object_beside(const std::string& folder, const char* name) {
   const auto path = folder + "/" + name;
   if (base::file_size(path) < 0) return nlohmann::json::object();
@@ -248,8 +248,8 @@ nlohmann::json object_beside(const std::string& folder, const char* name) {
   return json.is_object() ? json : nlohmann::json::object();
 }
 
-// What generate looks for, and what an evaluation compares with its data: of the files of a tokenizer that came with
-// the model the first that can be read. The weights do not depend on it, so that none is worth a note.
+// Records the first readable tokenizer file that came with the model. generate looks for it, and an evaluation compares
+// it with its data. The weights do not depend on it, so files that cannot be read are only a note.
 void record_tokenizer(const std::string& folder, const ImportOptions& options, nlohmann::json& provenance,
                       std::vector<std::string>& notes) {
   std::string unread;
@@ -275,12 +275,12 @@ void record_tokenizer(const std::string& folder, const ImportOptions& options, n
 std::int32_t id_in(const nlohmann::json& config, const char* key) {
   const auto found = config.find(key);
   if (found == config.end()) return -1;
-  const auto& one = found->is_array() && !found->empty() ? found->front() : *found;  // of several the first
+  const auto& one = found->is_array() && !found->empty() ? found->front() : *found;  // the first of several
   return one.is_number_unsigned() && one.get<std::uint64_t>() < std::uint64_t{1} << 31 ? one.get<std::int32_t>() : -1;
 }
 
-// Does the tokenizer put a token before each text? Its settings say so, or its template does (tokenizers). What reads
-// the SentencePiece model of a Llama there does, unless its settings say otherwise.
+// Returns whether the tokenizer puts a token before each text. Its settings say so, or the template in tokenizer.json.
+// Otherwise, transformers adds one when it reads the SentencePiece model of a Llama.
 bool texts_begin_with_a_token(const std::string& folder, const nlohmann::json& config) {
   const auto settings = object_beside(folder, "tokenizer_config.json");
   const auto said = settings.find("add_bos_token");
@@ -301,14 +301,14 @@ bool texts_begin_with_a_token(const std::string& folder, const nlohmann::json& c
   return steps != found->end() && steps->is_array() && std::any_of(steps->begin(), steps->end(), begins);
 }
 
-// What ends a document, and what begins one where the model was fed it.
+// Records the token that ends a document, and the token that begins one if the model was fed it.
 void record_document_tokens(const std::string& folder, nlohmann::json& provenance) try {
   const auto config = object_beside(folder, "config.json");
   DocumentIds ids{id_in(config, "eos_token_id"), id_in(config, "bos_token_id")};
   if (ids.begin >= 0 && !texts_begin_with_a_token(folder, config)) ids.begin = -1;
   if (ids.end >= 0 || ids.begin >= 0) provenance["document_tokens"] = document_ids_to_json(ids);
   keep_token_ids(config, provenance);
-} catch (const base::InputError&) {  // too long, or unreadable: nothing is known
+} catch (const base::InputError&) {  // too long or unreadable: the ids stay unknown
 }
 
 RunState state_of(const Source& source, const ImportOptions& options, std::vector<std::string>& notes) {
@@ -324,7 +324,7 @@ RunState state_of(const Source& source, const ImportOptions& options, std::vecto
   record_tokenizer(source.files.folder(), options, s.provenance, notes);
   record_document_tokens(source.files.folder(), s.provenance);
   if (options.isa) s.isa = options.isa(s.dtype);
-  // Nothing proves that an interrupted start read the same tensors: each begins anew.
+  // Nothing proves that an interrupted start read the same tensors, so the name is unique and each start begins anew.
   s.writer = fmt::format("import {} {}", ::getpid(), base::real_clock().now());
   return s;
 }

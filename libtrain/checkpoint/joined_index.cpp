@@ -1,4 +1,4 @@
-// Joining the indices of ranks, and reading them from the one file.
+// Joins the indices of the ranks, and reads them back from the joined file.
 #include "libtrain/checkpoint/joined_index.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -76,7 +76,7 @@ std::vector<std::string_view> sections_of(std::string_view bytes, std::int64_t s
     in.refuse("it is of step {} and {} ranks; expected step {} and {} ranks", of_step, of_ranks, step, ranks);
   std::vector<std::string_view> sections;
   sections.reserve(in.records(of_ranks, entry_bytes));
-  auto at = header_bytes + entry_bytes * of_ranks;  // the table ends inside of the bytes
+  auto at = header_bytes + entry_bytes * of_ranks;  // `records` has checked that the table ends inside the bytes
   for (int r = 0; r < ranks; ++r) {
     const auto offset = static_cast<std::size_t>(in.count64()), size = static_cast<std::size_t>(in.count64());
     const auto crc = in.number<std::uint32_t>();

@@ -87,7 +87,7 @@ FileEntry file_from_json(Object& o) {
   return f;
 }
 
-// Of version 1: with what lies in it.
+// A file entry of version 1, which includes its datasets and metadata.
 FileEntry whole_file_from_json(Object& o) {
   auto f = file_from_json(o);
   if (!o.has("datasets")) return f;
@@ -153,18 +153,18 @@ ParameterEntry parameter_from_json(Object& o) {
   return entry;
 }
 
-std::vector<UnitEntry> units_from_json(Object& o) {
-  std::vector<UnitEntry> units;
+std::vector<FlatGroupEntry> flat_groups_from_json(Object& o) {
+  std::vector<FlatGroupEntry> flat_groups;
   for (const auto& u : o.array("units")) {
-    Object unit(u, o.where() + ": units");
-    units.push_back({unit.text("name"), unit.integer("piece", 1, largest_count), {}, {}});
-    for (const auto& p : unit.array("parameters")) {
+    Object flat_group(u, o.where() + ": units");
+    flat_groups.push_back({flat_group.text("name"), flat_group.integer("piece", 1, largest_count), {}, {}});
+    for (const auto& p : flat_group.array("parameters")) {
       Object parameter(p, o.where() + ": units: parameters");
-      units.back().parameters.push_back(parameter_from_json(parameter));
-      units.back().offsets.push_back(parameter.integer("offset", 0, largest_count));
+      flat_groups.back().parameters.push_back(parameter_from_json(parameter));
+      flat_groups.back().offsets.push_back(parameter.integer("offset", 0, largest_count));
     }
   }
-  return units;
+  return flat_groups;
 }
 
 std::vector<ParameterEntry> parameters_from_json(Object& o) {
@@ -195,16 +195,16 @@ void read_grid(Object& o, Manifest& m) {
   }
 }
 
-// Version 1 knows pieces of units of data-parallel ranks.
+// Version 1 has only shards of flat groups on data-parallel ranks.
 void read_version_1(Object& o, Manifest& m) {
-  const auto units = units_from_json(o);
-  m.parameters = parameters_of(units);
+  const auto flat_groups = flat_groups_from_json(o);
+  m.parameters = parameters_of(flat_groups);
   m.axes = {{"data", m.ranks}};
   require_consistent(m, o.where());
-  require_pieces(units, m, o.where());
+  require_shards(flat_groups, m, o.where());
   for (int r = 0; r < m.ranks; ++r) {
     m.coordinates.push_back({r});
-    m.boxes.push_back(boxes_of_pieces(units, r));
+    m.boxes.push_back(boxes_of_shards(flat_groups, r));
   }
   require_boxes(m, o.where());
 }
@@ -266,7 +266,7 @@ Manifest manifest_from_text(const std::string& text, const std::string& where) {
 }
 
 std::string with_view(const std::string& text, const std::string& where, const std::optional<FileEntry>& view) {
-  manifest_from_text(text, where);  // what is no manifest of ours stays as it is
+  manifest_from_text(text, where);  // throws if this is no valid manifest
   auto j = unsealed(text, where);
   j.erase(seal_key);
   auto& files = j.at("files");

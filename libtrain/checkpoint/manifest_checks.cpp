@@ -1,10 +1,10 @@
-// Holds a manifest against its model, its files and itself.
+// Compares a manifest with its model, its files and itself.
 #include "libtrain/checkpoint/manifest_checks.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/checkpoint/joined_index.h"
-#include "libtrain/checkpoint/pieces.h"
+#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/records.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/plan/field_json.h"
@@ -55,7 +55,7 @@ void require_identity(const RunState& state, const std::string& where) {
   for (const auto& field : plan::fields_of(usual)) {
     const auto name = plan::key_of(field);
     if ((always.contains(name) || plan::is_name(field)) && !found.contains(name)) continue;
-    // Keys that are left out where they would say the default say it by that.
+    // A key that is left out means the default.
     const auto value = [&](const nlohmann::json& of) {
       return of.contains(name) ? of.at(name) : nlohmann::json(plan::json_of(field));
     };
@@ -67,8 +67,8 @@ void require_identity(const RunState& state, const std::string& where) {
 
 void require_parameters(const Manifest& m, const std::string& where) {
   std::vector<plan::Parameter> expected;
-  for (const auto& unit : plan::units(m.state.model))
-    expected.insert(expected.end(), unit.parameters.begin(), unit.parameters.end());
+  for (const auto& flat_group : plan::flat_groups(m.state.model))
+    expected.insert(expected.end(), flat_group.parameters.begin(), flat_group.parameters.end());
   if (m.parameters.size() != expected.size())
     refuse(where, "{} parameters, the model has {}", m.parameters.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -108,7 +108,7 @@ void require_grid(const Manifest& m, const std::string& where) {
   std::set<std::string> names;
   for (const auto& a : m.axes) {
     if (!names.insert(a.axis).second) refuse(where, "axes: {} is there twice", base::excerpt(a.axis));
-    product *= a.size;  // both at most 2^24
+    product *= a.size;  // both factors are at most 2^24
     if (product > m.ranks) break;
   }
   if (product != m.ranks) refuse(where, "the axes do not make {} ranks", m.ranks);
@@ -123,7 +123,7 @@ void require_grid(const Manifest& m, const std::string& where) {
     refuse(where, "two ranks have the same coordinates");
 }
 
-// Elements of each dataset of a rank: as many for every kind.
+// Returns the elements of each dataset of a rank, which must be the same for every kind.
 std::int64_t elements_of(const Manifest& m, int rank, const std::string& where) {
   const auto name = rank_name(rank) + ".h5";
   std::int64_t elements = -1;
@@ -138,7 +138,7 @@ std::int64_t elements_of(const Manifest& m, int rank, const std::string& where) 
   return elements;
 }
 
-// The grid in our words, where its axes are ours and its ranks are numbered as ours are.
+// The grid as a plan::Topology, if its axes are known here and its ranks are numbered as this build numbers them.
 std::optional<plan::Topology> topology_of(const Manifest& m) {
   std::vector<plan::AxisSize> axes;
   for (const auto& a : m.axes) {
@@ -198,30 +198,31 @@ void require_consistent(const Manifest& m, const std::string& where) {
   if (m.major > 1) require_grid(m, where);
 }
 
-void require_pieces(const std::vector<UnitEntry>& units, const Manifest& m, const std::string& where) {
-  const auto expected = plan::units(m.state.model);
-  if (units.size() != expected.size()) refuse(where, "{} units, the model has {}", units.size(), expected.size());
+void require_shards(const std::vector<FlatGroupEntry>& flat_groups, const Manifest& m, const std::string& where) {
+  const auto expected = plan::flat_groups(m.state.model);
+  if (flat_groups.size() != expected.size())
+    refuse(where, "{} flat groups, the model has {}", flat_groups.size(), expected.size());
   std::int64_t total = 0;
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    const auto& unit = units[u];
-    if (unit.parameters.size() != expected[u].parameters.size())
-      refuse(where, "unit {} has {} parameters, in the model {}", base::excerpt(unit.name), unit.parameters.size(),
-             expected[u].parameters.size());
-    if (unit.name != expected[u].name)
-      refuse(where, "unit {} is called {} in the model", base::excerpt(unit.name), expected[u].name);
+  for (std::size_t u = 0; u < flat_groups.size(); ++u) {
+    const auto& flat_group = flat_groups[u];
+    if (flat_group.parameters.size() != expected[u].parameters.size())
+      refuse(where, "flat group {} has {} parameters, in the model {}", base::excerpt(flat_group.name),
+             flat_group.parameters.size(), expected[u].parameters.size());
+    if (flat_group.name != expected[u].name)
+      refuse(where, "flat group {} is called {} in the model", base::excerpt(flat_group.name), expected[u].name);
     std::int64_t at = 0;
-    for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
-      const auto& p = unit.parameters[i];
-      const auto offset = unit.offsets[i];
+    for (std::size_t i = 0; i < flat_group.parameters.size(); ++i) {
+      const auto& p = flat_group.parameters[i];
+      const auto offset = flat_group.offsets[i];
       if (offset < at)
         refuse(where, "{} begins at {}, before the end of what comes before it ({})", p.name, offset, at);
       at = offset + p.count;  // each at most 2^56
-      if ((at + m.ranks - 1) / m.ranks > unit.piece)
-        refuse(where, "{} ends at {}, beyond the {} pieces of {} elements of its unit", p.name, at, m.ranks,
-               unit.piece);
+      if ((at + m.ranks - 1) / m.ranks > flat_group.shard)
+        refuse(where, "{} ends at {}, beyond the {} shards of {} elements of its flat group", p.name, at, m.ranks,
+               flat_group.shard);
     }
-    total += unit.piece;
-    if (total > largest_count / m.ranks) refuse(where, "the units are too large");
+    total += flat_group.shard;
+    if (total > largest_count / m.ranks) refuse(where, "the flat groups are too large");
   }
 }
 
@@ -278,7 +279,7 @@ int expert_parts_of(const Manifest& m) {
   const auto& plan = m.state.plan;
   const auto said = plan.is_object() ? plan.find("expert_parallel") : plan.end();
   if (said == plan.end() || !said->is_number_integer()) return 1;
-  const auto parts = said->get<std::int64_t>();  // what is beyond comes out below 0
+  const auto parts = said->get<std::int64_t>();  // a number above 2^63 - 1 comes out negative
   const auto size_of = [&](plan::Axis axis) -> std::int64_t {
     for (const auto& a : m.axes)
       if (a.axis == plan::name_of(axis)) return a.size;
@@ -297,7 +298,7 @@ bool layout_is_ours(const Manifest& m) {
   if (!divides(m.state.model, *topology)) return false;
   const auto stages = stages_of(m);
   if (!stages) return false;
-  const Pieces ours(m.state.model, *topology, *stages);
+  const SavedShards ours(m.state.model, *topology, *stages);
   for (int r = 0; r < m.ranks; ++r)
     if (m.boxes[static_cast<std::size_t>(r)] != ours.boxes(r)) return false;
   return true;

@@ -1,5 +1,5 @@
-// What a manifest must be besides well sealed: every size, offset, count and name is held against what it indexes
-// before anything uses it.
+// Checks of a manifest beyond its seal: every size, offset, count and name is compared with what it indexes before
+// anything uses it.
 #pragma once
 
 #include "libtrain/checkpoint/manifest.h"
@@ -15,33 +15,39 @@ namespace trainyard::checkpoint {
 inline constexpr std::int64_t largest_count = std::int64_t{1} << 56;
 inline constexpr std::int64_t largest_ranks = std::int64_t{1} << 24;
 
-// The datasets and the metadata of a file cover each of its bytes once. InputError that begins with `where`.
+// Requires that the datasets and the metadata of a file cover each of its bytes exactly once. InputError that begins
+// with `where`.
 void require_whole(const FileEntry& file, const std::string& where);
 
-// All but the boxes: a model without problems, the identity's model and seed those of the state, its parameters by name
-// and shape in order, a fingerprint for each tensor, a file for each rank (and one of their indices), plain file names,
-// and of version 2 a place of its own in the grid for each rank. InputError that begins with `where`, as below.
+// Checks everything but the boxes. InputError that begins with `where`, as for the functions below. Required are:
+// - a model without problems, and an identity whose model and seed are those of the state;
+// - the model's parameters by name and shape in order, and a fingerprint for each tensor;
+// - a file for each rank, the joined index (version 2), and plain file names;
+// - in version 2, a place of its own in the grid for each rank.
 void require_consistent(const Manifest& manifest, const std::string& where);
 
-// Version 1, after that: each unit's parameters lie inside of its pieces, in order and apart.
-void require_pieces(const std::vector<UnitEntry>& units, const Manifest& manifest, const std::string& where);
+// For version 1, after require_consistent: the parameters of each flat group lie inside its shards, in order and
+// without overlap.
+void require_shards(const std::vector<FlatGroupEntry>& flat_groups, const Manifest& manifest, const std::string& where);
 
-// The boxes lie inside of their tensors and of every dataset of their rank, and hold each element once.
+// The boxes lie inside their tensors and inside every dataset of their rank, and together hold each element exactly
+// once.
 void require_boxes(const Manifest& manifest, const std::string& where);
 
-// Which items of the model the ranks along an axis pipe have, by where their boxes lie: nothing where an item has boxes
-// in several stages, or where the stages do not take turns as ours do. Without that axis one stage has all.
+// Finds which items of the model each pipeline stage has, from where their boxes lie. Returns nothing where an item has
+// boxes in several stages, or where the stages do not alternate as this build's do. Without an axis pipe, one stage has
+// everything.
 std::optional<plan::Stages> stages_of(const Manifest& manifest);
 
-// How many ranks along data share out the experts of a layer, as the record of the plan says (`expert_parallel`): 1
-// where it says nothing, or what these ranks and this model cannot be.
+// The degree of expert parallelism along the data axis, from the record of the plan (`expert_parallel`). It is 1 where
+// the record has none, or one that these ranks and this model cannot have.
 int expert_parts_of(const Manifest& manifest);
 
-// Do the boxes lie where this build would put them? If not, somebody else wrote them, or a place is wrong: only
-// fingerprints can tell.
+// Returns whether the boxes lie where this build would put them. If not, another writer made them, or an offset is
+// wrong, and only fingerprints can tell which.
 bool layout_is_ours(const Manifest& manifest);
 
-// The checksum of the whole file that follows from those of its parts.
+// The checksum of the whole file, combined from the checksums of its parts.
 std::uint32_t crc_of_parts(const FileEntry& file);
 
 }  // namespace trainyard::checkpoint

@@ -1,4 +1,4 @@
-// From a path to a checkpoint.
+// Resolves a path to a checkpoint.
 #include "libtrain/checkpoint/named.h"
 
 #include "libtrain/base/atomic_file.h"

@@ -1,4 +1,4 @@
-// Makes the folder of a checkpoint that comes from others.
+// Makes the folder of a checkpoint that is made from others.
 #include "libtrain/checkpoint/new_checkpoint.h"
 
 #include "libtrain/base/error.h"
@@ -39,18 +39,18 @@ NewCheckpoint::NewCheckpoint(std::string destination, RunState state, LayoutRank
   require_free_destination(final_, options_.existing, options_.sources);
   base::require_own(partial_, own_checkpoints());
   base::make_folders(partial_);
-  const Pieces pieces(state_.model, topology_, ranks.stages);
-  places_ = std::make_unique<const Places>(pieces);
+  const SavedShards shards(state_.model, topology_, ranks.stages);
+  places_ = std::make_unique<const Places>(shards);
   parameters_ = parameters_of(state_.model);
   try {
     lock_ = std::make_unique<base::FolderLock>(partial_, "wait until it has ended, or give another place");
     for (int r = 0; r < topology_.world(); ++r)
-      ranks_.push_back(std::make_unique<ScatteredRank>(partial_ + "/" + rank_name(r), state_, parameters_, pieces, r));
+      ranks_.push_back(std::make_unique<ScatteredRank>(partial_ + "/" + rank_name(r), state_, parameters_, shards, r));
     prepare();
   } catch (...) {
     if (judged_) {
       remove_unfinished();
-    } else if (lock_ != nullptr) {  // what an earlier start has finished stays for one that looks at all of it
+    } else if (lock_ != nullptr) {  // finished rank files stay for a start that checks all of them
       lock_.reset();
       std::error_code not_empty;
       fs::remove(partial_, not_empty);
@@ -100,7 +100,8 @@ std::int64_t NewCheckpoint::bytes_to_write() const {
 }
 
 void NewCheckpoint::require_room() const {
-  constexpr std::int64_t of_a_file = 16 << 10, of_a_box = 100, of_all = 64 << 10;  // HDF5's structures, index, manifest
+  // Bytes of HDF5's structures, the indices and the manifest.
+  constexpr std::int64_t of_a_file = 16 << 10, of_a_box = 100, of_all = 64 << 10;
   auto needed = of_all + bytes_to_write();
   for (const auto& rank : ranks_) {
     const auto boxes = static_cast<std::int64_t>(rank->boxes().size() * kinds_of(state_).size());
@@ -132,7 +133,7 @@ Manifest NewCheckpoint::publish(const std::function<void(const Manifest&)>& prov
     m = complete_folder(partial_, state_, topology_);
     prove(m);
     if (!options_.history.empty()) base::write_file(partial_ + "/" + history_name, options_.history);
-  } catch (const base::InputError&) {  // what was finished proves nothing
+  } catch (const base::InputError&) {  // finished rank files cannot be trusted now
     ranks_.clear();
     throw;
   }
@@ -140,14 +141,14 @@ Manifest NewCheckpoint::publish(const std::function<void(const Manifest&)>& prov
   require_free_destination(final_, options_.existing, options_.sources);
   base::publish_folder(partial_, final_);
   published_ = true;
-  try {  // until it had the name they were what lets the next start keep the rank files
+  try {  // sidecars and indices let a next start keep the rank files; after the rename nobody needs them
     remove_what_ranks_said(final_, m);
   } catch (const std::exception& e) {
     base::log_warning("{} is whole, but tidying up failed: {}", final_, e.what());
   }
-  lock_.reset();  // a file server would keep what is open
+  lock_.reset();  // a file server would keep a file that is open
   std::error_code error;
-  fs::remove(fs::path(final_) / base::lock_name, error);  // whoever opened it before finds that it has no name any more
+  fs::remove(fs::path(final_) / base::lock_name, error);  // a process that opened it earlier sees that its name is gone
   return m;
 }
 

@@ -1,10 +1,10 @@
-// Judges ranks, and writes down what follows from them.
+// Checks the ranks of a new layout, and records what follows from them.
 #include "libtrain/checkpoint/new_layout.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/checkpoint/manifest_checks.h"
-#include "libtrain/checkpoint/pieces.h"
+#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/plan/expert_problems.h"
 #include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/partition.h"
@@ -22,7 +22,7 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-// A rank beyond as many cannot hold anything, whatever the layout.
+// Refuses more ranks than weights: the ranks beyond could not hold anything, whatever the layout.
 void require_as_many_weights(const Manifest& source, int data, std::int64_t of_each) {
   std::int64_t weights = 0;
   for (const auto& p : source.parameters) weights += p.count;
@@ -49,7 +49,7 @@ void require_items(const plan::ModelConfig& model, int stages, bool said) {
       fmt::format("--pipeline-parallel {} at most", items));
 }
 
-// That of the run, where it is known.
+// The sequence length of the run if it is known, else the model's context.
 std::int64_t sequence_of(const RunState& state) {
   const auto& identity = state.identity;
   const auto found = identity.is_object() ? identity.find("sequence") : identity.end();
@@ -58,42 +58,42 @@ std::int64_t sequence_of(const RunState& state) {
   return found->get<std::int64_t>();
 }
 
-plan::Stages stages_of_layout(const Manifest& source, const NewLayout& cut, int stages) {
-  if (cut.stages) return *cut.stages;
-  if (stages == 1 && !cut.partition.empty())
+plan::Stages stages_of_layout(const Manifest& source, const NewLayout& layout, int stages) {
+  if (layout.stages) return *layout.stages;
+  if (stages == 1 && !layout.partition.empty())
     throw base::UsageError("--partition says where pipeline stages begin, and there is one",
                            fmt::format("--pipeline-parallel {}, or leave the partition out",
-                                       std::max(2, plan::listed_parts(cut.partition))));
+                                       std::max(2, plan::listed_parts(layout.partition))));
   if (stages == 1) return {};
-  if (cut.partition.empty() && stages == size_of_axis(source, plan::Axis::pipe))
+  if (layout.partition.empty() && stages == size_of_axis(source, plan::Axis::pipe))
     if (auto kept = stages_of(source)) return *std::move(kept);
   const auto& state = source.state;
-  return {stages, plan::partition(cut.partition.empty() ? "flops" : cut.partition,
+  return {stages, plan::partition(layout.partition.empty() ? "flops" : layout.partition,
                                   {state.model, sequence_of(state), plan::Recompute::none}, stages)};
 }
 
-int experts_of_layout(const Manifest& source, const NewLayout& cut, int data, int tensor) {
+int experts_of_layout(const Manifest& source, const NewLayout& layout, int data, int tensor) {
   const auto& model = source.state.model;
-  if (cut.experts == 0) {
+  if (layout.experts == 0) {
     const auto kept = expert_parts_of(source);
     return plan::expert_parallel_obstacle(model, data, tensor, kept).empty() ? kept : 1;
   }
-  if (const auto wrong = plan::expert_parallel_obstacle(model, data, tensor, cut.experts); !wrong.empty())
+  if (const auto wrong = plan::expert_parallel_obstacle(model, data, tensor, layout.experts); !wrong.empty())
     throw base::UsageError(wrong, plan::has_experts(model)
-                                      ? plan::expert_parallel_flags(model, data, tensor, cut.experts)
+                                      ? plan::expert_parallel_flags(model, data, tensor, layout.experts)
                                       : "leave it out");
-  return cut.experts;
+  return layout.experts;
 }
 
-// Does the record of a plan say these stages? It may say anything.
+// Returns whether the record of a plan names these stages. The record may hold anything.
 bool says(const nlohmann::json& plan, const plan::Stages& stages) {
   const auto value = [&](const char* key, const nlohmann::json& otherwise) { return plan.value(key, otherwise); };
   if (value("pipeline", 1) != nlohmann::json(stages.stages)) return false;
   return stages.stages == 1 || value("stage_boundaries", nullptr) == nlohmann::json(stages.boundaries);
 }
 
-// As train records them: of one stage there are boundaries alone.
-void record_stages(nlohmann::json& plan, const NewLayout& cut, const plan::Stages& stages, std::int64_t items) {
+// Records the stages as train does. For one stage it records only the boundaries.
+void record_stages(nlohmann::json& plan, const NewLayout& layout, const plan::Stages& stages, std::int64_t items) {
   const auto set_or_leave_out = [&](const char* key, const nlohmann::json& value, bool usual) {
     if (usual) plan.erase(key);
     else plan[key] = value;
@@ -109,10 +109,10 @@ void record_stages(nlohmann::json& plan, const NewLayout& cut, const plan::Stage
     else if (schedule != plan.end() && (chunks > 1 || *schedule == "one-stage" || *schedule == "interleaved"))
       *schedule = chunks > 1 ? "interleaved" : "1f1b";
   }
-  if (!cut.partition.empty()) set_or_leave_out("partition", cut.partition, cut.partition == "flops");
+  if (!layout.partition.empty()) set_or_leave_out("partition", layout.partition, layout.partition == "flops");
 }
 
-// "" where train can go on with the lanes as they are (plan/problems.h).
+// The warning about lanes; "" where train can go on with the lanes as they are (plan/problems.h).
 std::string doubt_of_lanes(const RunState& state, int tensor) {
   const auto lanes = state.model.lanes;
   if (lanes % tensor == 0 || (lanes == 1 && state.device_kind == "cuda")) return {};
@@ -127,13 +127,13 @@ std::string doubt_of_lanes(const RunState& state, int tensor) {
 
 }  // namespace
 
-LayoutRanks ranks_of_layout(const Manifest& source, const NewLayout& cut) {
+LayoutRanks ranks_of_layout(const Manifest& source, const NewLayout& layout) {
   auto tensor = size_of_axis(source, plan::Axis::tensor), pipeline = size_of_axis(source, plan::Axis::pipe);
-  const int data = cut.data > 0 ? cut.data : source.ranks / tensor / pipeline;
-  if (cut.tensor > 0) tensor = cut.tensor;
-  if (cut.pipeline > 0) pipeline = cut.pipeline;
-  if (cut.stages) pipeline = cut.stages->stages;
-  const auto of_each = std::int64_t{tensor} * pipeline;  // of each data-parallel rank
+  const int data = layout.data > 0 ? layout.data : source.ranks / tensor / pipeline;
+  if (layout.tensor > 0) tensor = layout.tensor;
+  if (layout.pipeline > 0) pipeline = layout.pipeline;
+  if (layout.stages) pipeline = layout.stages->stages;
+  const auto of_each = std::int64_t{tensor} * pipeline;  // ranks of one replica
   if (data * of_each > plan::ranges::ranks.high)
     throw base::UsageError(
         fmt::format("{}{} data-parallel ranks of {} tensor ranks are more than {}",
@@ -143,21 +143,21 @@ LayoutRanks ranks_of_layout(const Manifest& source, const NewLayout& cut) {
     const plan::Sharing sharing(source.state.model);
     if (const auto wrong = sharing.obstacle(tensor); !wrong.empty())
       throw base::UsageError(
-          cut.tensor > 0
+          layout.tensor > 0
               ? wrong
               : fmt::format("the checkpoint is of {} tensor ranks, which its model cannot have: {}", tensor, wrong),
           plan::tensor_flags(sharing.nearest(tensor, [](std::int64_t) { return true; })));
   }
-  require_items(source.state.model, pipeline, cut.pipeline > 0);
+  require_items(source.state.model, pipeline, layout.pipeline > 0);
   require_as_many_weights(source, data, of_each);
-  const auto experts = experts_of_layout(source, cut, data, tensor);
+  const auto experts = experts_of_layout(source, layout, data, tensor);
   return {plan::replicas_of(static_cast<int>(data * of_each), tensor, pipeline).with_experts(experts),
-          stages_of_layout(source, cut, pipeline)};
+          stages_of_layout(source, layout, pipeline)};
 }
 
 std::vector<std::string> doubts_of_layout(const RunState& state, const LayoutRanks& ranks) {
   std::vector<std::string> out;
-  if (const auto empty = Pieces(state.model, ranks.topology, ranks.stages).empty_ranks(); empty > 0)
+  if (const auto empty = SavedShards(state.model, ranks.topology, ranks.stages).empty_ranks(); empty > 0)
     out.push_back(fmt::format("{} of {} ranks hold nothing: the model is too small for so many",
                               base::count_text(empty), base::count_text(ranks.topology.world())));
   if (auto doubt = doubt_of_lanes(state, ranks.topology.size(plan::Axis::tensor)); !doubt.empty())
@@ -165,37 +165,38 @@ std::vector<std::string> doubts_of_layout(const RunState& state, const LayoutRan
   return out;
 }
 
-RunState state_of_layout(const RunState& source, const NewLayout& cut, const LayoutRanks& ranks) {
+RunState state_of_layout(const RunState& source, const NewLayout& layout, const LayoutRanks& ranks) {
   auto state = source;
-  state.dtype = cut.dtype.value_or(source.dtype);
-  state.contents = cut.contents.value_or(source.contents);
+  state.dtype = layout.dtype.value_or(source.dtype);
+  state.contents = layout.contents.value_or(source.contents);
   if (state.contents == Contents::all && source.contents == Contents::model)
     throw base::UsageError("a checkpoint of the weights alone has no states of an optimizer to write",
                            "leave the contents as they are");
   auto& plan = state.plan;
-  if (cut.plan) plan = *cut.plan;
+  if (layout.plan) plan = *layout.plan;
   const auto tensor = ranks.topology.size(plan::Axis::tensor), experts = ranks.topology.size(plan::Axis::expert);
   const bool same_ranks = plan.contains("ranks") && plan["ranks"] == ranks.topology.world() &&
                           (plan.contains("tensor") ? plan["tensor"] == tensor : tensor == 1) &&
                           (plan.contains("expert_parallel") ? plan["expert_parallel"] == experts : experts == 1) &&
                           says(plan, ranks.stages);
   plan["ranks"] = ranks.topology.world();
-  record_stages(plan, cut, ranks.stages, plan::item_count(state.model));
-  if (cut.zero) plan["zero"] = *cut.zero;
+  record_stages(plan, layout, ranks.stages, plan::item_count(state.model));
+  if (layout.zero) plan["zero"] = *layout.zero;
   if (plan.contains("dtype")) plan["dtype"] = base::name_of(state.dtype);
   if (plan.contains("tensor") || tensor > 1) plan["tensor"] = tensor;
   if (tensor == 1 && plan.contains("sequence_parallel")) plan["sequence_parallel"] = false;
   if (experts > 1) plan["expert_parallel"] = experts;
   else plan.erase("expert_parallel");
-  if (!cut.plan && !same_ranks)
+  if (!layout.plan && !same_ranks)
     for (const auto* key : {"expert_node", "expert_chunks", "expert_buffer"})
-      plan.erase(key);  // for the experts that a rank had
+      plan.erase(key);  // they fit the experts that each old rank had
   if (plan.contains("topology")) {
     plan["topology"] = nlohmann::json::array();
     for (const auto& [axis, size] : ranks.topology.axes())
       plan["topology"].push_back({{"axis", plan::name_of(axis)}, {"size", size}});
   }
-  if (!cut.plan && (!same_ranks || cut.zero || state.dtype != source.dtype)) plan.erase("predicted");  // of another cut
+  if (!layout.plan && (!same_ranks || layout.zero || state.dtype != source.dtype))
+    plan.erase("predicted");  // predicted for another layout
   return state;
 }
 

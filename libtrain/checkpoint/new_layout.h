@@ -1,4 +1,4 @@
-// What the ranks of a checkpoint that is made from others may be, and what it says of the run then.
+// The ranks that a checkpoint made from others may have, and what it records of the run.
 #pragma once
 
 #include "libtrain/base/dtype.h"
@@ -14,37 +14,41 @@
 
 namespace trainyard::checkpoint {
 
-// What the new checkpoint shall be; what is left out stays as it is in the source.
+// What the new checkpoint shall be. Settings that are not given stay as they are in the source.
 struct NewLayout {
   int data = 0;  // data-parallel ranks; 0: as many as the source has
   std::optional<base::DType> dtype;
-  std::optional<int> zero;             // for the record of the plan: files are alike at every stage
-  std::optional<nlohmann::json> plan;  // the record as a whole, of the model of the source
+  std::optional<int> zero;             // for the record of the plan; files are the same at every ZeRO stage
+  std::optional<nlohmann::json> plan;  // the whole record, for the model of the source
   std::optional<Contents> contents = {};
-  int tensor = 0;              // ranks that share every layer; 0: as many as the source has
-  int pipeline = 0;            // stages; 0: as many as the source has
-  std::string partition = {};  // which items each of them has (plan/partition.h); "": those that it has in the source
-                               // where there are as many stages, else by "flops", recomputing nothing
-  std::optional<plan::Stages> stages = {};  // said outright, of the model of the source, in place of these two
-  int experts = 0;  // data-parallel ranks that share out the experts of each layer; 0: as many as in the source where
-                    // its new ranks and its model can have that, else 1
+  int tensor = 0;    // tensor-parallel ranks; 0: as many as the source has
+  int pipeline = 0;  // pipeline stages; 0: as many as the source has
+  // Which items each stage has (plan/partition.h). "" keeps the source's partition if it has as many stages, else
+  // partitions by "flops" without recomputation.
+  std::string partition = {};
+  // The stages themselves, for the model of the source, in place of `pipeline` and `partition`.
+  std::optional<plan::Stages> stages = {};
+  // Degree of expert parallelism: data-parallel ranks that divide the experts of each layer. 0: the source's degree
+  // where the new ranks and the model can have it, else 1.
+  int experts = 0;
 };
 
 struct LayoutRanks {
-  plan::Topology topology;  // with its second reading where ranks share out experts
+  plan::Topology topology;  // with the axes expert_data and expert where ranks divide the experts
   plan::Stages stages = {};
 };
-// The ranks of the new checkpoint. UsageError where so many tensor ranks cannot share the layers of the model, for more
-// stages than it has items, a partition that plan/partition.h refuses or that is of one stage, for more ranks than
-// plan/ranges.h knows or than the model has weights, and for experts that are not so many equal parts.
-LayoutRanks ranks_of_layout(const Manifest& source, const NewLayout& cut);
+// The ranks of the new checkpoint. Throws UsageError in these cases: the model cannot have so many tensor-parallel
+// ranks; there are more stages than items; plan/partition.h refuses the partition, or it is given for one stage; there
+// are more ranks than plan/ranges.h allows or than the model has weights; the experts cannot be divided into so many
+// equal parts.
+LayoutRanks ranks_of_layout(const Manifest& source, const NewLayout& layout);
 
-// What is odd about ranks that are legal, as sentences for warnings: ranks whose files would hold nothing, and tensor
-// ranks on which no run goes on from the checkpoint with the lanes that it has.
+// Warnings about ranks that are legal but odd, as sentences: ranks whose files would hold nothing, and a number of
+// tensor-parallel ranks on which no run can go on with the checkpoint's lanes.
 std::vector<std::string> doubts_of_layout(const RunState& state, const LayoutRanks& ranks);
 
-// What a checkpoint of the new cut says of the run: all that the source says, but ranks, dtype, contents and plan.
-// UsageError for all of a source that has no more than the weights.
-RunState state_of_layout(const RunState& source, const NewLayout& cut, const LayoutRanks& ranks);
+// The run state of the new checkpoint: the source's, except for ranks, dtype, contents and plan. UsageError if
+// Contents::all is asked of a source that holds only weights.
+RunState state_of_layout(const RunState& source, const NewLayout& layout, const LayoutRanks& ranks);
 
 }  // namespace trainyard::checkpoint

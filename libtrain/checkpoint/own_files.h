@@ -1,4 +1,4 @@
-// Which folders and files beside checkpoints are of our writing, so that they may go.
+// Recognises the folders and files beside checkpoints that our programs wrote, so that they may be removed.
 #pragma once
 
 #include "libtrain/base/owned.h"
@@ -7,14 +7,14 @@
 
 namespace trainyard::checkpoint {
 
-// In a checkpoint that a run has set aside: the lines of metrics that led to it.
+// The lines of metrics that led to a checkpoint, kept in a checkpoint that a run has set aside.
 inline constexpr const char* history_name = "history.jsonl";
 
-// Would a writer of checkpoints leave such a name unfinished: step-NNNNNNNN.partial, step-NNNNNNNN.replaced.partial,
-// step-NNNNNNNN.removed.partial, step-NNNNNNNN.removed.N.partial, latest.partial?
+// Returns whether a writer of checkpoints could leave an unfinished entry of this name: step-NNNNNNNN.partial,
+// step-NNNNNNNN.replaced.partial, step-NNNNNNNN.removed.partial, step-NNNNNNNN.removed.N.partial, latest.partial.
 bool is_unfinished_name(std::string_view name);
 
-// Folders that hold nothing but files of a checkpoint, whole or unfinished; of files only latest.partial.
+// Folders that hold nothing but files of a checkpoint, whole or unfinished. Of plain files, only latest.partial.
 base::Owned own_checkpoints();
 
 }  // namespace trainyard::checkpoint

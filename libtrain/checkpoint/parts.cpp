@@ -1,4 +1,4 @@
-// Threads that take one part after the other.
+// Threads that take parts one after the other.
 #include "libtrain/checkpoint/parts.h"
 
 #include "libtrain/base/thread.h"
@@ -27,7 +27,7 @@ void for_each_part(std::size_t count, int threads, const std::function<void(std:
     try {
       for (auto part = next++; part < count; part = next++) work(part, thread);
     } catch (...) {
-      next = count;  // nobody begins another
+      next = count;  // no thread begins another part
       throw;
     }
   });

@@ -1,5 +1,5 @@
-// Publishing a checkpoint: sidecars become a manifest, the ranks' indices one file, the partial folder gets its name,
-// old checkpoints go.
+// Publishing a checkpoint: makes a manifest of the sidecars, joins the ranks' indices, renames the partial folder, and
+// removes old checkpoints.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
@@ -70,15 +70,15 @@ bool has_other_writer(const std::string& partial, const std::string& writer) {
     if (it->path().extension() != ".json" || it->path().filename() == "manifest.json") continue;
     try {
       if (writer_of_sidecar(base::read_file(path), path) != writer) return true;
-    } catch (const base::Unreadable&) {  // it may be
+    } catch (const base::Unreadable&) {  // it may have another writer
       return true;
-    } catch (const base::InputError&) {  // damaged: nobody can publish it
+    } catch (const base::InputError&) {  // damaged: no writer can publish it
     }
   }
   return false;
 }
 
-// What is replaced is of our writing: a checkpoint into which somebody put something gets another name.
+// Replaces only what our programs wrote. A checkpoint that holds foreign files is renamed.
 void keep_foreign(const std::string& folder, std::int64_t step) {
   const auto path = folder + "/" + step_name(step);
   try {
@@ -91,14 +91,14 @@ void keep_foreign(const std::string& folder, std::int64_t step) {
 void remove_oldest(const std::string& folder, std::int64_t published, int keep) {
   if (keep < 1) return;
   auto whole = list(folder);  // newest first
-  // A damaged one is not counted, and not removed either: something of it may be restored.
+  // A checkpoint without a manifest is damaged. It is neither counted nor removed, because parts of it may be restored.
   std::erase_if(whole, [](const Found& f) { return base::file_size(f.path + "/manifest.json") < 0; });
   for (auto left = static_cast<int>(whole.size()); left > keep && whole.size() > 1; whole.pop_back()) {
     if (whole.back().step == published) continue;
     try {
       base::require_own(whole.back().path, own_checkpoints());
       base::remove_tree(whole.back().path);
-    } catch (const base::UsageError& e) {  // somebody put something into it
+    } catch (const base::UsageError& e) {  // it holds foreign files
       base::log_warning("an old checkpoint stays: {}", e.what());
     }
     --left;
@@ -116,7 +116,7 @@ Manifest complete_folder(const std::string& partial, const RunState& state, cons
                    step_name(state.step), boxes, largest_view);
   base::write_file(partial + "/manifest.json", manifest_text(m));
   for (int r = 0; r < m.ranks; ++r)
-    read_sidecar(partial, state, r, m.ranks);  // nobody else has begun to write meanwhile
+    read_sidecar(partial, state, r, m.ranks);  // checks that no other writer has begun meanwhile
   base::sync_folder(partial);
   return m;
 }
@@ -146,7 +146,7 @@ void publish(const std::string& folder, const RunState& state, const plan::Topol
     discard_partial(folder, state);
     throw;
   }
-  // The checkpoint is there; what follows is housekeeping and must not end a run.
+  // The checkpoint is published. What follows is housekeeping and must not end a run.
   try {
     base::write_file(folder + "/latest", name + "\n");
     remove_oldest(folder, state.step, keep);

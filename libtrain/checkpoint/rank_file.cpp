@@ -14,7 +14,7 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-// Checksums of what lies between the payloads, read back, and of the whole.
+// Reads back what lies between the payloads and adds its checksums, and the checksum of the whole file.
 void finish_entry(FileEntry& entry, const io::BulkFile& file) {
   entry.bytes = file.size();
   std::vector<const PayloadEntry*> payloads;
@@ -37,7 +37,7 @@ void finish_entry(FileEntry& entry, const io::BulkFile& file) {
   metadata_to(entry.bytes);
 }
 
-// Name and content of a file that is written at once, for its sidecar.
+// Writes a small file and returns its entry for the sidecar.
 FileEntry write_small(const std::string& path, const std::string& content) {
   base::write_file(path, content);
   return {static_cast<std::int64_t>(content.size()), base::crc32c(content.data(), content.size()), {}, {}};

@@ -1,5 +1,5 @@
-// A rank file under construction: the HDF5 library lays it out, payloads go past it in any order, then it gets its
-// index and its sidecar.
+// A rank file under construction. The HDF5 library lays it out. Payloads are written past the library in any order.
+// Then the file gets its index and its sidecar.
 #pragma once
 
 #include "libtrain/checkpoint/manifest.h"
@@ -14,17 +14,18 @@ namespace trainyard::checkpoint {
 
 class RankFile {
  public:
-  // Creates BASE.h5, each of its datasets `elements` long and filled by nobody (zeros where nothing is written). What
-  // said that an earlier one was finished goes first. `parameters`, those of the state's model, outlive it.
+  // Creates BASE.h5. Each dataset has `elements` elements and is not filled (zeros where nothing is written). The
+  // sidecar of an earlier file, which marked it as finished, is removed first. `parameters`, those of the state's
+  // model, outlive this object.
   RankFile(std::string base_path, const RunState& state, const std::vector<ParameterEntry>& parameters, int rank,
            int ranks, std::int64_t elements);
 
   const std::string& path() const { return path_; }  // BASE.h5
-  // Where the payload of a kind lies; the checksums of its blocks are for the writer to enter before finish().
+  // Where the payload of a kind lies. The writer must enter the checksums of its blocks before finish().
   PayloadEntry& payload(Kind kind) { return index_.payloads.at(path_of(kind)); }
 
-  // All payloads are written to `file`, which is path() open for writing, and their checksums entered: syncs and closes
-  // it, writes BASE.index and BASE.json. Durable when it returns.
+  // Call it once all payloads are written to `file`, which is path() opened for writing, and their checksums are
+  // entered. Syncs and closes the file, and writes BASE.index and BASE.json. Durable when it returns.
   void finish(io::BulkFile& file, RankBoxes boxes, std::map<std::string, Statistics> tensors);
 
  private:
@@ -36,7 +37,7 @@ class RankFile {
   FileEntry index_;
 };
 
-// Removes BASE.h5, BASE.index and BASE.json, whole or not. Throws nothing.
+// Removes BASE.h5, BASE.index and BASE.json, whether whole or partial. Throws nothing.
 void remove_rank_files(const std::string& base_path);
 
 }  // namespace trainyard::checkpoint

@@ -1,5 +1,6 @@
-// The index of a rank file, rank-00003.index: binary, which boxes lie where in its datasets, and the checksums of all
-// of its parts. It lies beside the rank file until the checkpoint is published, then it is a section of the joined one.
+// The index of a rank file, rank-00003.index. It is binary and holds which boxes lie where in the datasets, and the
+// checksums of all parts of the file. It lies beside the rank file until the checkpoint is published. Then it is a
+// section of the joined index.
 #pragma once
 
 #include "libtrain/checkpoint/boxes.h"
@@ -12,19 +13,19 @@
 
 namespace trainyard::checkpoint {
 
-// checkpoints/README.md defines every byte. It has no checksum of its own: who names it has one.
+// checkpoints/README.md defines every byte. The index has no checksum of its own; whoever refers to it stores one.
 struct RankIndex {
   std::int64_t step = 0;
   int rank = 0, ranks = 1;
-  FileEntry file;  // payloads and metadata; bytes and crc stand in the manifest
+  FileEntry file;  // payloads and metadata; bytes and crc are in the manifest
   RankBoxes boxes;
 };
 
 std::string index_name(int rank);  // "rank-00003.index"
 std::string index_bytes(const RankIndex& index, const std::vector<ParameterEntry>& parameters);
-// Every count is held against the bytes that are left before anything is allocated, and every number against its
-// bounds: boxes name one of `parameters`, lie inside of it, and do not overlap in the file. InputError that begins with
-// `where`.
+// Every count is compared with the bytes that are left before anything is allocated, and every number with its bounds.
+// Each box names one of `parameters`, lies inside it, and does not overlap another box in the file. InputError that
+// begins with `where`.
 RankIndex index_from_bytes(std::string_view bytes, const std::vector<ParameterEntry>& parameters,
                            const std::string& where);
 

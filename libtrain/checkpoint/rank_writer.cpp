@@ -15,14 +15,14 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-const std::vector<base::View>& views_of(const RankPieces& pieces, Kind kind) {
+const std::vector<base::View>& views_of(const RankShards& shards, Kind kind) {
   switch (kind) {
-    case Kind::model: return pieces.model;
-    case Kind::master: return pieces.master;
-    case Kind::m: return pieces.m;
-    case Kind::v: return pieces.v;
+    case Kind::model: return shards.model;
+    case Kind::master: return shards.master;
+    case Kind::m: return shards.m;
+    case Kind::v: return shards.v;
   }
-  return pieces.model;
+  return shards.model;
 }
 
 std::int64_t elements_of(const std::vector<base::View>& views) {
@@ -31,10 +31,10 @@ std::int64_t elements_of(const std::vector<base::View>& views) {
   return n;
 }
 
-void require_pieces(const RunState& state, const RankPieces& pieces) {
-  const auto elements = elements_of(pieces.model);
+void require_shards(const RunState& state, const RankShards& shards) {
+  const auto elements = elements_of(shards.model);
   for (auto kind : kinds_of(state)) {
-    const auto& views = views_of(pieces, kind);
+    const auto& views = views_of(shards, kind);
     TRAINYARD_ASSERT(elements_of(views) == elements, "{}: {} elements, expected {}", path_of(kind), elements_of(views),
                      elements);
     for (const auto& view : views)
@@ -43,8 +43,8 @@ void require_pieces(const RunState& state, const RankPieces& pieces) {
   }
 }
 
-// Of the boxes from `box` on that lie in this view, which begins at element `first` of the dataset. Returns the first
-// box that does not.
+// Adds the statistics of the boxes, from `box` on, that lie in this view. The view begins at element `first` of the
+// dataset. Returns the first box that lies beyond it.
 RankBoxes::const_iterator add_statistics(std::map<std::string, Statistics>& tensors, Kind kind,
                                          const std::vector<ParameterEntry>& parameters, RankBoxes::const_iterator box,
                                          RankBoxes::const_iterator boxes_end, const base::View& view,
@@ -63,45 +63,45 @@ RankBoxes::const_iterator add_statistics(std::map<std::string, Statistics>& tens
   return box;
 }
 
-void write_files(const std::string& base_path, const RunState& state, const RankPieces& pieces,
+void write_files(const std::string& base_path, const RunState& state, const RankShards& shards,
                  const WriteOptions& options) {
-  require_pieces(state, pieces);
+  require_shards(state, shards);
   const auto parameters = parameters_of(state.model);
-  RankFile rank_file(base_path, state, parameters, pieces.rank, pieces.ranks, elements_of(pieces.model));
+  RankFile rank_file(base_path, state, parameters, shards.rank, shards.ranks, elements_of(shards.model));
   std::map<std::string, Statistics> tensors;
   io::BulkFile file(rank_file.path(), io::BulkFile::Mode::update);
   io::Pace pace(options.bytes_per_second, options.unthrottled);
   for (auto kind : kinds_of(state)) {
     auto& payload = rank_file.payload(kind);
     io::BlockWriter out(file, payload.offset, pace);
-    auto box = pieces.boxes.begin();
+    auto box = shards.boxes.begin();
     std::int64_t first = 0;
-    for (const auto& view : views_of(pieces, kind)) {
+    for (const auto& view : views_of(shards, kind)) {
       out.write(view.data, view.bytes());
-      box = add_statistics(tensors, kind, parameters, box, pieces.boxes.end(), view, first);
+      box = add_statistics(tensors, kind, parameters, box, shards.boxes.end(), view, first);
       first += view.count();
     }
-    TRAINYARD_ASSERT(box == pieces.boxes.end(), "a box lies at {}, beyond the {} elements of {}", box->offset, first,
+    TRAINYARD_ASSERT(box == shards.boxes.end(), "a box lies at {}, beyond the {} elements of {}", box->offset, first,
                      path_of(kind));
     payload.blocks = out.finish();
   }
-  rank_file.finish(file, pieces.boxes, std::move(tensors));
+  rank_file.finish(file, shards.boxes, std::move(tensors));
 }
 
 }  // namespace
 
-void write_rank(const std::string& folder, const RunState& state, const RankPieces& pieces,
+void write_rank(const std::string& folder, const RunState& state, const RankShards& shards,
                 const WriteOptions& options) {
-  TRAINYARD_ASSERT(pieces.rank >= 0 && pieces.rank < pieces.ranks, "rank {} of {}", pieces.rank, pieces.ranks);
+  TRAINYARD_ASSERT(shards.rank >= 0 && shards.rank < shards.ranks, "rank {} of {}", shards.rank, shards.ranks);
   const auto partial = folder + "/" + step_name(state.step) + std::string(base::partial_suffix);
-  const auto base_path = partial + "/" + rank_name(pieces.rank);
+  const auto base_path = partial + "/" + rank_name(shards.rank);
   try {
     base::make_folders(partial);
-    write_files(base_path, state, pieces, options);
+    write_files(base_path, state, shards, options);
   } catch (...) {
     remove_rank_files(base_path);
-    std::error_code ignored;  // another rank may be about to write there: whoever publishes removes it
-    if (pieces.ranks == 1) std::filesystem::remove(partial, ignored);
+    std::error_code ignored;  // other ranks may still write there; rank 0 removes the folder
+    if (shards.ranks == 1) std::filesystem::remove(partial, ignored);
     throw;
   }
 }

@@ -1,5 +1,4 @@
-// Phase one of saving: a rank writes its own pieces, without communication; phase two, on rank 0: the folder is
-// published.
+// Saving in two phases. First each rank writes its own shards without communication. Then rank 0 publishes the folder.
 #pragma once
 
 #include "libtrain/base/view.h"
@@ -15,49 +14,51 @@
 
 namespace trainyard::checkpoint {
 
-// What rank `rank` of `ranks` holds: for each kind dense views, which are written back to back; model in the working
-// dtype, the others f32; master is empty when the working dtype is f32. The views of every kind have as many elements.
-// Each box lies inside of one view, with offsets counted from the start of the first one; elements of no box are
-// padding; boxes_of_pieces (pieces.h) gives those of the ranges of pieces that a rank saves. Over all ranks the boxes
-// hold every element of every parameter (in the order of plan::units) once. On the host; not touched after write_rank
-// returns.
-struct RankPieces {
+// What rank `rank` of `ranks` saves. Each kind is a list of dense views, which are written back to back. `model` is in
+// the working dtype, the others are f32. `master` is empty when the working dtype is f32. The views of every kind have
+// the same number of elements.
+// Each box lies inside one view; its offset counts from the start of the first view. Elements in no box are padding.
+// boxes_of_shards (saved_shards.h) gives the boxes of the shard ranges that a rank saves. Over all ranks the boxes hold
+// every element of every parameter (in the order of plan::flat_groups) once. The views are in host memory and are not
+// used after write_rank returns.
+struct RankShards {
   int rank = 0, ranks = 1;
   std::vector<base::View> model, master, m, v;
   RankBoxes boxes;
 };
 struct WriteOptions {
-  std::int64_t bytes_per_second = 0;  // upper bound of the writing rate; 0: as fast as the disk takes it
-  std::function<bool()>
-      unthrottled;  // true from when on the bound holds no longer; asked by the writing thread; may be empty
+  std::int64_t bytes_per_second = 0;  // upper bound of the writing rate; 0: as fast as the disk allows
+  // Once it returns true, the bound no longer holds. The writing thread calls it. May be empty.
+  std::function<bool()> unthrottled;
 };
 
 // Writes FOLDER/step-00001000.partial/rank-00003.h5, its index rank-00003.index and its sidecar rank-00003.json,
-// durable when it returns. FOLDER is the run's folder of checkpoints; it is created. Every rank calls it, each on a
-// thread of its own liking; no communication. Memory: nothing but small buffers. On failure (EnvironmentError: no
-// space, no permission) the rank's files are removed, and the partial folder when it was the last.
-void write_rank(const std::string& folder, const RunState& state, const RankPieces& pieces,
+// durable when it returns. FOLDER is the run's folder of checkpoints; it is created. Every rank calls it, on any
+// thread, without communication. It needs only small buffers of memory. On failure (EnvironmentError: no space, no
+// permission) the rank's files are removed, and the partial folder too if there is only one rank.
+void write_rank(const std::string& folder, const RunState& state, const RankShards& shards,
                 const WriteOptions& options);
 
-// On rank 0, once every rank is known to have written: checks sidecars, joins the indices of the ranks
-// (joined_index.h), writes the virtual view and the manifest, makes all durable and renames the partial folder to
-// FOLDER/step-00001000 (a checkpoint of the same step is replaced). Then updates the hint FOLDER/latest and removes the
-// oldest checkpoints beyond `keep`, never the newest or the one just published (keep < 1: removes none).
-// EnvironmentError or InputError (a sidecar is missing or belongs to another step): the partial is removed, older ones
-// stay. EnvironmentError naming both when a sidecar has another writer than `state`: nothing is published or removed.
-// `ranks` is the grid of the ranks, for the manifest.
+// Publishes a checkpoint, on rank 0, once every rank is known to have written. It checks sidecars, joins the indices of
+// the ranks (joined_index.h), and writes the virtual view and the manifest. It makes all durable and renames the
+// partial folder to FOLDER/step-00001000, replacing a checkpoint of the same step. Then it updates the hint
+// FOLDER/latest and removes the oldest checkpoints beyond `keep`. It never removes the newest or the one just
+// published; keep < 1 removes none. `ranks` is the grid of the ranks, for the manifest.
+// EnvironmentError or InputError (a sidecar is missing or belongs to another step): the partial folder is removed,
+// older checkpoints stay. EnvironmentError naming both writers if a sidecar has another writer than `state`: nothing is
+// published or removed.
 void publish(const std::string& folder, const RunState& state, const plan::Topology& ranks, int keep);
 
-// The part of publish() before the name: checks the sidecars of all ranks in `partial`, joins their indices, writes the
-// view and the manifest, and syncs. Returns the manifest. Throws as publish() does.
+// The part of publish() before the rename. Checks the sidecars of all ranks in `partial`, joins their indices, writes
+// the view and the manifest, and syncs. Returns the manifest. Throws as publish() does.
 Manifest complete_folder(const std::string& partial, const RunState& state, const plan::Topology& ranks);
 
-// Removes the sidecars and indices of ranks from a folder that complete_folder() made, and whatever an earlier attempt
-// left in it: all but what the manifest names, a lock and history.jsonl; and syncs.
+// Removes everything from a folder of complete_folder() but what the manifest names, a lock and history.jsonl; then
+// syncs. So the sidecars and indices of ranks go, and whatever an earlier attempt left.
 void remove_what_ranks_said(const std::string& folder, const Manifest& manifest);
 
-// Removes what write_rank left of a step that will not be published. Nothing to do when there is none, or when another
-// writer than that of `state` works on it.
+// Removes what write_rank left of a step that will not be published. Does nothing when there is none, or when another
+// writer than `state.writer` works on it.
 void discard_partial(const std::string& folder, const RunState& state);
 
 }  // namespace trainyard::checkpoint

@@ -1,4 +1,4 @@
-// Adds up what was read, as it was stored: bf16 that was widened is narrowed again, which is exact.
+// Sums fingerprints of what was read, in the stored dtype: widened bf16 is narrowed again, which is exact.
 #include "libtrain/checkpoint/read_sums.h"
 
 #include "libtrain/base/checksum.h"
@@ -38,7 +38,7 @@ std::uint64_t fingerprint_of(const float* values, std::int64_t count, base::DTyp
 ReadSums::ReadSums(const Reader& reader, int threads)
     : reader_(reader), threads_(threads), tensors_(reader.tensors()), sums_(tensors_.size()) {}
 
-// Tensors are in the order of the kinds, and of the parameters.
+// Index into tensors_, which are ordered by kind, then by parameter.
 std::size_t ReadSums::place_of(Kind kind, const std::string& name) const {
   const auto stored = kind == Kind::master ? exact_weights(reader_.state()) : kind;
   const auto kinds = kinds_of(reader_.state());
@@ -46,15 +46,16 @@ std::size_t ReadSums::place_of(Kind kind, const std::string& name) const {
   return k * reader_.manifest().parameters.size() + reader_.number_of(name);
 }
 
-void ReadSums::add(Kind kind, const plan::Unit& unit, const plan::Topology& topology, int rank, const float* piece) {
-  const auto layout = plan::layout(unit, topology);
-  const auto begin = plan::place_in_group(topology, rank, unit.group) * layout.piece;
+void ReadSums::add(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
+                   const float* shard) {
+  const auto layout = plan::layout(flat_group, topology);
+  const auto begin = plan::place_in_group(topology, rank, flat_group.group) * layout.shard;
   std::vector<Part> parts;
-  for (const auto& range : plan::counted_ranges(unit, layout, topology, rank))
+  for (const auto& range : plan::counted_ranges(flat_group, layout, topology, rank))
     for (const auto& held : plan::held_ranges(layout, begin + range.begin, begin + range.end)) {
-      const auto& p = unit.parameters[held.parameter];
+      const auto& p = flat_group.parameters[held.parameter];
       const auto sum = place_of(kind, p.name);
-      const auto* values = piece + range.begin + held.at;
+      const auto* values = shard + range.begin + held.at;
       plan::for_each_held_run(p, plan::held_part(p, topology, rank), held.first, held.count,
                               [&](const plan::HeldRun& run) {
                                 parts.push_back({sum, values + (run.held - held.first), run.logical, run.count});
@@ -69,7 +70,7 @@ void ReadSums::add(Kind kind, const std::string& name, std::int64_t first, std::
 
 void ReadSums::add(const std::vector<Part>& given) {
   constexpr std::int64_t part_elements = std::int64_t{1} << 18,
-                         share_elements = std::int64_t{1} << 20;  // of a thread, which takes longer than its start
+                         share_elements = std::int64_t{1} << 20;  // for each thread; takes longer than starting it
   std::vector<Part> parts;
   for (auto part : given)
     for (; part.count > 0; part.first += part_elements, part.values += part_elements, part.count -= part_elements)

@@ -1,5 +1,6 @@
-// Fingerprints of what was read of a checkpoint, added up where it lies then: a manifest that does not belong to the
-// payloads, and memory that changed between a fingerprint and a checksum, are found by whoever reads all of a tensor.
+// Fingerprints of what was read of a checkpoint, summed where it lies in memory after reading. Whoever reads a whole
+// tensor can so detect two faults: a manifest that does not belong to the payloads, and memory that changed between a
+// fingerprint and a checksum.
 #pragma once
 
 #include "libtrain/checkpoint/reader.h"
@@ -11,24 +12,24 @@
 
 namespace trainyard::checkpoint {
 
-// The reader outlives it. One thread; others, and other ranks, have sums of their own. Memory: 16 bytes for each tensor
-// of each kind.
+// The reader must outlive this object. It is for one thread; other threads and other ranks have sums of their own.
+// Memory: 16 bytes for each tensor of each kind.
 class ReadSums {
  public:
-  // Large pieces are added up by so many threads.
+  // Large shards are summed by up to `threads` threads.
   explicit ReadSums(const Reader& reader, int threads = 1);
 
-  // What rank `rank` is the first holder of (plan/held.h) of a piece that Reader::read_piece() gave it. A unit that a
-  // stage has borrowed is its owner's to add.
-  void add(Kind kind, const plan::Unit& unit, const plan::Topology& topology, int rank, const float* piece);
-  // Elements [first, first + count) of a tensor, flat, that Reader::read_tensor() gave.
+  // Adds a shard that Reader::read_shard() returned, but only the elements of which rank `rank` is the first holder
+  // (plan/held.h). For a flat group that a pipeline stage has borrowed, only the owning stage calls this.
+  void add(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank, const float* shard);
+  // Adds elements [first, first + count) of a flat tensor that Reader::read_tensor() returned.
   void add(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, const float* values);
-  void add(const ReadSums& other);  // of the same checkpoint
-  // Those of all ranks, on every one. Collective over `control`, a communicator of host memory.
+  void add(const ReadSums& other);  // sums of the same checkpoint
+  // Adds up the sums of all ranks, on every rank. Collective over `control`, a communicator of host memory.
   void add_ranks(comm::Communicator& control, tensor::Exec& exec);
 
-  // InputError naming the first tensor that was read whole, once or several times, and whose sum is another than the
-  // manifest says.
+  // InputError naming the first tensor whose sum differs from the manifest's fingerprint. Only tensors that were read
+  // whole, once or several times, are checked.
   void require() const;
 
  private:
@@ -46,7 +47,7 @@ class ReadSums {
   const Reader& reader_;
   int threads_;
   std::vector<TensorInfo> tensors_;
-  std::vector<Sum> sums_;  // of the tensors
+  std::vector<Sum> sums_;  // one for each tensor
 };
 
 }  // namespace trainyard::checkpoint

@@ -1,4 +1,4 @@
-// Reading slices of a checkpoint through its manifest.
+// Reads slices of a checkpoint through its manifest.
 #include "libtrain/checkpoint/reader.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -22,7 +22,7 @@ namespace {
 
 const char* const way_out = "restore the file from a copy, or resume from another checkpoint (--resume PATH)";
 
-// Where `path` is a run, one of its checkpoints is meant: the newest is named.
+// A hint for a path that is a run: it names the run's newest checkpoint.
 std::string way_to_one(const std::string& path, const std::string& otherwise) {
   for (const auto& folder : {path + "/checkpoints", path})
     if (const auto held = list(folder); !held.empty())
@@ -30,7 +30,7 @@ std::string way_to_one(const std::string& path, const std::string& otherwise) {
   return otherwise;
 }
 
-// A run that went back to an abandoned checkpoint has taken it under its old name.
+// A hint for an abandoned name. A run that goes back to an abandoned checkpoint gives it its old name again.
 std::string way_to_old_name(const std::string& path) {
   constexpr std::string_view aside = "abandoned-";
   const auto name = std::filesystem::path(path).filename().string();
@@ -82,7 +82,7 @@ Reader::Reader(std::string path, Check check) : path_(base::without_slashes(std:
     view_problem_ = e.what();
   }
   if (check == Check::all_but_payloads || layout_is_ours(manifest())) check_files();
-  else verify_all();  // only the fingerprints can tell another version's layout from a wrong offset
+  else verify_all();  // only fingerprints can tell another version's layout from a wrong offset
 }
 
 void Reader::check_files() const {
@@ -238,17 +238,18 @@ void Reader::read_tensor(Kind kind, const std::string& name, std::int64_t first,
   read_boxes(kind, name, boxes_of_range(p.shape, first, count), out);
 }
 
-void Reader::read_piece(Kind kind, const plan::Unit& unit, const plan::Topology& topology, int rank, float* out) {
-  for (const auto& p : unit.parameters)
+void Reader::read_shard(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
+                        float* out) {
+  for (const auto& p : flat_group.parameters)
     if (const auto& stored = manifest().parameters[number_of(p.name)]; stored.shape != p.shape)
       throw base::InputError(
           fmt::format("{}: {} has shape {}, expected {}", path_, p.name, shape_text(stored.shape), shape_text(p.shape)),
           "the model must be the one that was saved: compare with inspect");
-  const auto layout = plan::layout(unit, topology);
-  const auto begin = plan::place_in_group(topology, rank, unit.group) * layout.piece;
-  std::fill_n(out, layout.piece, 0.0f);
-  for (const auto& held : plan::held_ranges(layout, begin, begin + layout.piece)) {
-    const auto& p = unit.parameters[held.parameter];
+  const auto layout = plan::layout(flat_group, topology);
+  const auto begin = plan::place_in_group(topology, rank, flat_group.group) * layout.shard;
+  std::fill_n(out, layout.shard, 0.0f);
+  for (const auto& held : plan::held_ranges(layout, begin, begin + layout.shard)) {
+    const auto& p = flat_group.parameters[held.parameter];
     read_boxes(kind, p.name, boxes_of_held(p, plan::held_part(p, topology, rank), held.first, held.count),
                out + held.at);
   }

@@ -1,4 +1,4 @@
-// The records of an index: texts of a fixed size, little-endian numbers and varints, one after the other.
+// The records of an index: texts of a fixed size, little-endian numbers, and varints, one after the other.
 #pragma once
 
 #include "libtrain/base/error.h"
@@ -16,7 +16,7 @@ namespace trainyard::checkpoint {
 
 static_assert(std::endian::native == std::endian::little);
 
-inline constexpr std::size_t text_bytes = 32;  // of a text, filled up with zeros
+inline constexpr std::size_t text_bytes = 32;  // size of a text, padded with zeros
 
 class RecordWriter {
  public:
@@ -24,15 +24,15 @@ class RecordWriter {
   template <class T> void number(std::type_identity_t<T> value) {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
-  void varint(std::int64_t value);  // seven bits a byte, the lowest first; the highest bit says that more follow
+  void varint(std::int64_t value);  // seven bits a byte, lowest first; the top bit says that more bytes follow
   std::string take() { return std::move(bytes_); }
 
  private:
   std::string bytes_;
 };
 
-// Reads what lies in `bytes`, which outlive it, as `where`. Whatever is not as it must be is an InputError that begins
-// with `where`.
+// Reads records from `bytes`, which must outlive the reader. Anything invalid is an InputError that begins with
+// `where`.
 class RecordReader {
  public:
   RecordReader(std::string_view bytes, const std::string& where) : left_(bytes), where_(where) {}
@@ -43,9 +43,10 @@ class RecordReader {
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
     return value;
   }
-  std::int64_t count64();  // of 8 bytes, at most largest_count
+  std::int64_t count64();  // 8 bytes, at most largest_count
   std::int64_t varint();   // in its shortest form, at most largest_count
-  // That many records of at least that many bytes are still to come: asked before memory is taken for them.
+  // Refuses unless that many records, of at least that many bytes each, can still follow. Call it before allocating
+  // memory for them. Returns `count`.
   std::size_t records(std::uint64_t count, std::size_t least_bytes) const;
   bool done() const { return left_.empty(); }
   std::size_t left() const { return left_.size(); }

@@ -1,4 +1,4 @@
-// Compares what a path names with what it named.
+// Compares the folder that a path names now with the one that it named before.
 #include "libtrain/checkpoint/removed.h"
 
 #include "libtrain/base/log.h"
@@ -42,7 +42,7 @@ void look_again(const Removed& removed, const std::vector<std::string>& places, 
   for (const auto& place : places)
     if (std::error_code error; !std::filesystem::exists(place, error)) throw removed;
   base::log_info("{}: looking again", removed.what());
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // a file server may show for a while what was there
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // a file server may show removed files for a while
 }
 
 }  // namespace trainyard::checkpoint

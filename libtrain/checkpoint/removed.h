@@ -1,5 +1,5 @@
-// A checkpoint that goes while it is read: its run removes its oldest ones as it saves. Told apart from damage, and the
-// run is looked at again.
+// A checkpoint that is removed while it is read, because its run removes old checkpoints as it saves. This is told
+// apart from damage, and the run is searched again.
 #pragma once
 
 #include "libtrain/base/error.h"
@@ -11,20 +11,22 @@
 
 namespace trainyard::checkpoint {
 
-// InputError: what was read says nothing of the checkpoint's content.
+// What was read says nothing about the checkpoint's content.
 struct Removed : base::InputError {
   using base::InputError::InputError;
 };
-// A Removed of the folder `path`.
+// Throws Removed for the folder `path`.
 [[noreturn]] void throw_removed(const std::string& path);
 
-// Whether a path still names the folder that it named when this was made, or just before, by a list of where it lies.
+// Checks whether a path still names the folder that it named when this object was made, or shortly before, when a
+// listing showed it (Seen::listed).
 enum class Seen { now, listed };
 class Presence {
  public:
   Presence(std::string path, Seen seen);
   const std::string& path() const { return path_; }
-  // Its name has gone, or is another folder's. False where there was none at first, and where the system does not say.
+  // True if the name is gone or now names another folder. False if there was no folder at first, or if the system does
+  // not say.
   bool is_lost() const;
 
  private:
@@ -35,8 +37,8 @@ class Presence {
   bool found_, there_;
 };
 
-// Runs `read`, which reads the checkpoints in the folders `paths`. What it throws as an InputError is a Removed where
-// one of them is lost by then.
+// Runs `read`, which reads the checkpoints in the folders `paths`. An InputError that it throws becomes Removed if one
+// of them is lost by then.
 template <class Read> auto reading(const std::vector<std::string>& paths, Read&& read, Seen seen = Seen::now) {
   std::vector<Presence> presences;
   for (const auto& path : paths) presences.emplace_back(path, seen);
@@ -51,12 +53,12 @@ template <class Read> auto reading(const std::vector<std::string>& paths, Read&&
   }
 }
 
-// From the handler of a Removed, which it throws again after the 20th look, and where one of `places` is not there.
-// Else it says that it looks again.
+// Call it in the handler of a Removed. It throws the error again after the 20th look, or if one of `places` does not
+// exist. Otherwise it logs that it looks again, and waits shortly.
 void look_again(const Removed& removed, const std::vector<std::string>& places, int looks);
 
-// Runs `read`, which looks for a checkpoint in each of `places` (runs or checkpoints) and reads it; again, where one
-// was removed meanwhile and all places are there.
+// Runs `read`, which looks for a checkpoint in each of `places` (runs or checkpoints) and reads it. Repeats it if a
+// checkpoint was removed meanwhile and all places still exist.
 template <class Read> auto looking_again(const std::vector<std::string>& places, Read&& read) {
   for (int looks = 1;; ++looks) {
     try {

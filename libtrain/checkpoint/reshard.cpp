@@ -1,4 +1,4 @@
-// Reads the blocks of a checkpoint in the order in which rank files of the new one become complete.
+// Reads the blocks of a checkpoint in the order in which rank files of the new checkpoint become complete.
 #include "libtrain/checkpoint/reshard.h"
 
 #include "libtrain/base/checksum.h"
@@ -18,15 +18,15 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-// Blocks of one payload that are read at once.
+// Consecutive blocks of one payload that are read at once.
 struct Chunk {
-  int first_target = 0;  // the lowest rank of the new checkpoint that has elements of it
+  int first_target = 0;  // lowest rank of the new checkpoint that gets elements of it
   int rank = 0;
   Kind kind = Kind::model;
   std::int64_t block = 0, blocks = 0;
 };
 
-// What becomes of a kind of the source.
+// The destination kind of a source kind, and the cast between them.
 struct Copy {
   Kind to = Kind::model;
   enum class Cast { none, narrow, widen } cast = Cast::none;  // between f32 and bf16
@@ -45,7 +45,8 @@ std::vector<Copy> copies_of(Kind kind, const RunState& from, const RunState& to)
     else if (after == base::DType::f32) out.push_back({best, widen});
     if (to.dtype == base::DType::bf16 && from.dtype == base::DType::f32) out.push_back({Kind::model, narrow});
   }
-  // Of bf16 weights beside their master: the rounded copy, which f32 does without.
+  // bf16 weights that have a master are its rounded copy. A bf16 destination keeps them; an f32 destination does not
+  // need them.
   if (kind == Kind::model && kind != exact_weights(from) && to.dtype == base::DType::bf16) out.push_back({kind});
   return out;
 }
@@ -57,7 +58,8 @@ class Resharding {
     constexpr std::int64_t most_blocks = 8;
     threads_ = static_cast<int>(std::clamp<std::int64_t>(options.memory / least_reshard_memory, 1, options.threads));
     for (auto kind : kinds_of(from_)) copies_[kind] = copies_of(kind, from_, to_);
-    // A thread has one block to read back into, a chunk, and half of one in a narrow dtype or two of one in a wide one.
+    // A thread's memory is one block to read back into, a chunk, and the cast chunk: half a chunk when narrowing, two
+    // when widening.
     const bool widens = std::any_of(copies_.begin(), copies_.end(), [](const auto& of_kind) {
       return std::any_of(of_kind.second.begin(), of_kind.second.end(),
                          [](const Copy& c) { return c.cast == Copy::Cast::widen; });
@@ -75,7 +77,7 @@ class Resharding {
     std::vector<Hands> hands(static_cast<std::size_t>(threads_));
     for_each_part(chunks_.size(), threads_, [&](std::size_t i, int thread) {
       auto& h = hands[static_cast<std::size_t>(thread)];
-      // The disk brings what comes next while this one is worked on.
+      // The disk fetches the next chunk while this one is processed.
       if (const auto next = i + static_cast<std::size_t>(threads_); next < chunks_.size()) announce(chunks_[next], h);
       move(chunks_[i], h);
     });
@@ -92,14 +94,14 @@ class Resharding {
     WritingHands writing;
     std::vector<char> chunk;
     std::vector<char> cast;
-    std::map<std::string, std::uint64_t> made;  // fingerprints of what the source does not have
+    std::map<std::string, std::uint64_t> made;  // fingerprints of the tensors that are cast
   };
 
   std::int64_t size_of(Kind kind) const { return base::size_of(dtype_of(kind, from_.dtype)); }
   const PayloadEntry& payload(const Chunk& c) const {
     return source_.manifest().files.at(rank_name(c.rank) + ".h5").payloads.at(path_of(c.kind));
   }
-  // Elements of the datasets of its rank that a chunk holds.
+  // The elements [first, end) of its rank's datasets that a chunk holds.
   std::pair<std::int64_t, std::int64_t> elements_of(const Chunk& c) const {
     const auto size = size_of(c.kind);
     return {c.block * io::block_bytes / size,
@@ -152,7 +154,7 @@ void Resharding::add_chunks(int rank, Kind kind) {
         wanted = wanted || !target_.rank(r).is_kept();
       });
     });
-    if (!wanted && !padding_alone) continue;  // an earlier start has read it
+    if (!wanted && !padding_alone) continue;  // only finished rank files need it
     chunks_.push_back(c);
     const auto [first, end] = elements_of(c);
     all_ += (end - first) * size_of(kind);
@@ -195,8 +197,8 @@ void Resharding::put(Kind kind, std::int32_t tensor, const Run& run, const char*
                             });
 }
 
-// What the source has in another dtype it has no fingerprint of: that is added up here. Of ranks that are finished
-// nothing is: they have been.
+// Writes a run in another dtype. The source has no fingerprint in that dtype, so it is summed here. Finished rank files
+// are skipped: their sidecars have their fingerprints.
 void Resharding::put_cast(const Copy& copy, std::int32_t tensor, const Run& run, const char* data, Hands& hands) {
   const auto& name = source_.manifest().parameters[static_cast<std::size_t>(tensor)].name;
   auto& made = hands.made[std::string(path_of(copy.to)) + "/" + name];
@@ -226,7 +228,7 @@ void Resharding::tell(std::int64_t bytes) {
 }
 
 void Resharding::prove(const Manifest& written) const {
-  // Of each kind of the new checkpoint: the kind of the source whose fingerprint it has; none where it was cast.
+  // For each kind of the new checkpoint, the source kind whose fingerprint it must have; nothing if it was cast.
   std::map<Kind, std::optional<Kind>> origin;
   for (const auto& [kind, copies] : copies_)
     for (const auto& copy : copies)
@@ -262,10 +264,10 @@ std::string purpose_of(const std::string& work, const std::vector<const Reader*>
   return fmt::format("{} {} {}", work, text.size(), hex32(base::crc32c(text.data(), text.size())));
 }
 
-ReshardResult reshard(const Reader& source, const std::string& destination, const NewLayout& cut,
+ReshardResult reshard(const Reader& source, const std::string& destination, const NewLayout& layout,
                       const ReshardOptions& options) try {
-  const auto ranks = ranks_of_layout(source.manifest(), cut);
-  auto state = state_of_layout(source.state(), cut, ranks);
+  const auto ranks = ranks_of_layout(source.manifest(), layout);
+  auto state = state_of_layout(source.state(), layout, ranks);
   state.writer = purpose_of("reshard", {&source}, state, ranks.topology);
   NewCheckpoint target(destination, state, ranks,
                        {options.existing, {source.path()}, options.threads, options.history, options.free_bytes, [&] {

@@ -27,7 +27,7 @@ const json& object_of(Object& o, const char* key) {
   return o.at(key);
 }
 
-// Without what a later program of this major may have added.
+// The known keys of a model, without keys that a later program of this major version may have added.
 nlohmann::ordered_json known_of_model(const json& model) {
   if (!model.is_object()) return model;
   plan::ModelConfig any;
@@ -37,8 +37,8 @@ nlohmann::ordered_json known_of_model(const json& model) {
   return known;
 }
 
-// What a checkpoint says of its tokenizer leads to a file: InputError where it is no name, or no object of names and a
-// checksum.
+// The record of the tokenizer leads to a file, so it is checked. InputError unless it is a name, or an object of names
+// and a checksum.
 void require_tokenizer_record(const nlohmann::json& provenance, const std::string& where) {
   const auto at = provenance.find("tokenizer");
   if (at == provenance.end() || at->is_null() || at->is_string()) return;
@@ -68,7 +68,7 @@ json state_to_json(const RunState& s) {
          {"provenance", s.provenance},
          {"isa", s.isa},
          {"device_kind", s.device_kind}};
-  if (s.contents == Contents::model) j["contents"] = "model";  // absent: all, as it was before there was anything else
+  if (s.contents == Contents::model) j["contents"] = "model";  // absent: all, as in older checkpoints
   return j;
 }
 

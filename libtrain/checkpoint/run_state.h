@@ -1,4 +1,4 @@
-// RunState: everything about a run at the end of a step that is not a tensor.
+// RunState: everything about a run at the end of a step except its tensors.
 #pragma once
 
 #include "libtrain/base/dtype.h"
@@ -11,7 +11,7 @@
 
 namespace trainyard::checkpoint {
 
-// What a checkpoint holds of each parameter: all that a run goes on from, or its weights alone (`--only model`), with
+// What a checkpoint holds of each parameter: all that a run needs to go on, or only its weights (`--only model`), from
 // which another run may begin.
 enum class Contents { all, model };
 
@@ -21,19 +21,20 @@ struct RunState {
   std::uint64_t seed = 0;
   base::DType dtype = base::DType::f32;  // working dtype: f32 or bf16
   Contents contents = Contents::all;
-  plan::ModelConfig model;                               // vocabulary resolved
-  nlohmann::json identity = nlohmann::json::object();    // what a resume compares (decision 14)
-  nlohmann::json plan = nlohmann::json::object();        // the cut that wrote it; it may say anything, and no more is
-                                                         // taken from it than expert_parts_of (manifest_checks.h)
+  plan::ModelConfig model;                             // with a resolved vocabulary size
+  nlohmann::json identity = nlohmann::json::object();  // what a resume compares (decision 14)
+  // The parallel layout that wrote it. Its content is not trusted: only expert_parts_of (manifest_checks.h) uses it.
+  nlohmann::json plan = nlohmann::json::object();
   nlohmann::json versions = nlohmann::json::object();    // of this program and of the libraries it used
   nlohmann::json provenance = nlohmann::json::object();  // who, where, when, from which data
   std::string isa, device_kind = "cpu";
-  std::string writer;  // the start that writes it (base::FolderLock::name), alike on all ranks: only the sidecars have
-                       // it, because equal runs give equal manifests
+  // The start that writes it (base::FolderLock::name), the same on all ranks. Only the sidecars hold it, because equal
+  // runs give equal manifests.
+  std::string writer;
 };
 
 nlohmann::json state_to_json(const RunState& state);
-// Unknown keys are ignored. InputError, beginning with `where`, for a missing or ill-typed one.
+// Unknown keys are ignored. InputError, beginning with `where`, for a missing key or one of a wrong type.
 RunState state_from_json(const nlohmann::json& json, const std::string& where);
 
 }  // namespace trainyard::checkpoint

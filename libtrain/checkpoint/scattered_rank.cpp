@@ -1,4 +1,4 @@
-// Counts what is missing of each block, reads complete ones back, finishes the file.
+// Counts the missing elements of each block, reads complete blocks back, and finishes the file.
 #include "libtrain/checkpoint/scattered_rank.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -26,9 +26,9 @@ io::BulkFile& OpenFiles::at(const std::string& path) {
 }
 
 ScatteredRank::ScatteredRank(std::string base_path, const RunState& state,
-                             const std::vector<ParameterEntry>& parameters, const Pieces& pieces, int rank)
+                             const std::vector<ParameterEntry>& parameters, const SavedShards& shards, int rank)
     : base_path_(std::move(base_path)), state_(state), parameters_(parameters), rank_(rank),
-      ranks_(pieces.topology().world()), elements_(pieces.elements(rank)), boxes_(pieces.boxes(rank)) {}
+      ranks_(shards.topology().world()), elements_(shards.elements(rank)), boxes_(shards.boxes(rank)) {}
 
 std::int64_t ScatteredRank::payload_bytes() const {
   std::int64_t bytes = 0;
@@ -49,7 +49,7 @@ bool ScatteredRank::keep_finished() {
     const io::BulkFile written(file, io::BulkFile::Mode::read);
     if (io::crc32c_of(written, 0, sidecar.file.bytes) != sidecar.file.crc) return false;
     tensors_ = std::move(sidecar.tensors);
-  } catch (const base::InputError&) {  // damaged, or of another version: written anew
+  } catch (const base::InputError&) {  // damaged, or of another version: it will be written anew
     return false;
   }
   finished_ = true;
@@ -79,7 +79,7 @@ void ScatteredRank::count_missing(Kind kind) {
 void ScatteredRank::lay_out(WritingHands& hands) {
   remove_rank_files(base_path_);
   file_ = std::make_unique<RankFile>(base_path_, state_, parameters_, rank_, ranks_, elements_);
-  blocks_left_ = 1;  // until those are done that hold padding alone, for which nobody will come
+  blocks_left_ = 1;  // one more, until the blocks of padding alone, which write() never completes, are done
   for (auto kind : kinds_of(state_)) count_missing(kind);
   for (auto kind : kinds_of(state_))
     for (std::size_t b = 0; b < payloads_[kind].checksums.size(); ++b)
@@ -102,7 +102,8 @@ void ScatteredRank::write(Kind kind, std::int64_t at, std::int64_t count, const 
   }
 }
 
-// Where each element belongs is told by the boxes of the file, not by who wrote it there.
+// Checks a complete block by reading it back. Where its elements belong follows from the boxes of the file, not from
+// the calls of write().
 void ScatteredRank::check_block(Kind kind, std::int64_t block, WritingHands& hands) {
   const auto dtype = dtype_of(kind, state_.dtype);
   const auto size = base::size_of(dtype), first = block * per_block(kind);
@@ -110,7 +111,7 @@ void ScatteredRank::check_block(Kind kind, std::int64_t block, WritingHands& han
   auto& file = hands.files.at(file_->path());
   const auto offset = file_->payload(kind).offset + first * size;
   file.read(offset, hands.block.data(), (end - first) * size);
-  file.begin_sync(offset, (end - first) * size);  // the disk works while the next blocks come
+  file.begin_sync(offset, (end - first) * size);  // the disk writes while the next blocks come
   auto& payload = payloads_.at(kind);
   const auto b = static_cast<std::size_t>(block);
   payload.checksums[b] = base::crc32c(hands.block.data(), static_cast<std::size_t>((end - first) * size));

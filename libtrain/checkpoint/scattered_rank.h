@@ -1,8 +1,8 @@
-// A rank file whose elements come in any order and from several threads: each block is checked as soon as it is
-// complete, by reading it back, and the file is finished with its last one.
+// A rank file whose elements arrive in any order and from several threads. Each block is checked by reading it back as
+// soon as it is complete. The last block finishes the file.
 #pragma once
 
-#include "libtrain/checkpoint/pieces.h"
+#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/rank_file.h"
 #include "libtrain/io/bulk.h"
 
@@ -17,8 +17,9 @@
 
 namespace trainyard::checkpoint {
 
-// Files that one thread works on: the few that it used last stay open, so that no number of ranks needs more
-// descriptors. Of those that the process may have open all threads together keep a quarter, and each at least one.
+// The open files of one thread. The few that it used last stay open, so that descriptors do not grow with the number of
+// ranks. All threads together keep at most a quarter of the files that the process may have open, but each thread at
+// least one.
 class OpenFiles {
  public:
   explicit OpenFiles(io::BulkFile::Mode mode) : mode_(mode) {}
@@ -26,7 +27,7 @@ class OpenFiles {
 
  private:
   static constexpr std::size_t most = 8;
-  static std::atomic<std::int64_t> all_;  // of all threads
+  static std::atomic<std::int64_t> all_;  // open files of all threads
   struct Kept {
     io::BulkFile file;
     Kept(const std::string& path, io::BulkFile::Mode mode) : file(path, mode) { ++all_; }
@@ -34,10 +35,10 @@ class OpenFiles {
     Kept(const Kept&) = delete;
   };
   io::BulkFile::Mode mode_;
-  std::list<Kept> files_;  // the last used one first
+  std::list<Kept> files_;  // most recently used first
 };
 
-// What a thread that writes needs of its own.
+// The buffers and files that each writing thread needs of its own.
 struct WritingHands {
   OpenFiles files{io::BulkFile::Mode::update};
   std::vector<char> block = std::vector<char>(static_cast<std::size_t>(io::block_bytes));
@@ -45,31 +46,31 @@ struct WritingHands {
 
 class ScatteredRank {
  public:
-  // `state` and `parameters`, which all ranks share, outlive it.
+  // `state` and `parameters` are shared by all ranks and must outlive this object.
   ScatteredRank(std::string base_path, const RunState& state, const std::vector<ParameterEntry>& parameters,
-                const Pieces& pieces, int rank);
+                const SavedShards& shards, int rank);
 
   std::int64_t payload_bytes() const;
   const RankBoxes& boxes() const { return boxes_; }
   bool is_finished() const { return finished_; }
-  bool is_kept() const { return finished_ && file_ == nullptr; }  // by an earlier start: nothing is written any more
-  // What was written of each tensor, once the file is finished.
+  bool is_kept() const { return finished_ && file_ == nullptr; }  // by an earlier start: nothing more is written
+  // Statistics of what was written of each tensor, once the file is finished.
   const std::map<std::string, Statistics>& tensors() const { return tensors_; }
 
-  // Takes what an earlier start finished, when sidecar, index and every byte of the file say that it is this very rank,
-  // written for the same purpose (RunState::writer). Reads the whole file.
+  // Keeps a file that an earlier start finished. Sidecar, index and every byte must show that it is this rank, written
+  // for the same purpose (RunState::writer). Reads the whole file. Returns whether it is kept.
   bool keep_finished();
-  // Creates the file with empty payloads, whatever lay there.
+  // Creates the file with empty payloads, replacing any earlier file.
   void lay_out(WritingHands& hands);
-  // Elements [at, at + count) of the dataset of `kind`, in its type; each element of each box comes once. Several
-  // threads may.
+  // Writes elements [at, at + count) of the dataset of `kind`, in its dtype. Each element of each box must be written
+  // once. Several threads may call it.
   void write(Kind kind, std::int64_t at, std::int64_t count, const void* data, WritingHands& hands);
 
  private:
   struct Payload {
-    std::unique_ptr<std::atomic<std::int32_t>[]> missing;  // elements of boxes, by block
+    std::unique_ptr<std::atomic<std::int32_t>[]> missing;  // elements of boxes still missing, by block
     std::vector<std::uint32_t> checksums;
-    std::vector<std::vector<std::pair<std::int32_t, Statistics>>> statistics;  // by block, of each box in it
+    std::vector<std::vector<std::pair<std::int32_t, Statistics>>> statistics;  // by block, for each box in it
   };
   std::int64_t per_block(Kind kind) const;
   void count_missing(Kind kind);

@@ -1,4 +1,4 @@
-// Names, kinds, the table of units, and the statistics of tensors.
+// Names, kinds, the table of parameters, and the statistics of tensors.
 #include "libtrain/checkpoint/manifest.h"
 
 #include "libtrain/base/checksum.h"
@@ -41,42 +41,42 @@ std::string rank_name(int rank) { return fmt::format("rank-{:05}", rank); }
 
 std::vector<ParameterEntry> parameters_of(const plan::ModelConfig& model) {
   std::vector<ParameterEntry> all;
-  for (const auto& unit : plan::units(model))
-    for (const auto& p : unit.parameters) all.push_back({p.name, p.shape, p.count(), {}});
+  for (const auto& flat_group : plan::flat_groups(model))
+    for (const auto& p : flat_group.parameters) all.push_back({p.name, p.shape, p.count(), {}});
   if (model.tied) all.front().aliases = {"head.weight"};
   return all;
 }
 
-std::vector<ParameterEntry> parameters_of(const std::vector<UnitEntry>& units) {
+std::vector<ParameterEntry> parameters_of(const std::vector<FlatGroupEntry>& flat_groups) {
   std::vector<ParameterEntry> all;
-  for (const auto& u : units) all.insert(all.end(), u.parameters.begin(), u.parameters.end());
+  for (const auto& u : flat_groups) all.insert(all.end(), u.parameters.begin(), u.parameters.end());
   return all;
 }
 
-RankBoxes boxes_of_pieces(const std::vector<UnitEntry>& units, int rank) {
+RankBoxes boxes_of_shards(const std::vector<FlatGroupEntry>& flat_groups, int rank) {
   RankBoxes boxes;
-  std::int64_t start = 0;  // of the unit's piece in the dataset
+  std::int64_t start = 0;  // start of the flat group's shard in the dataset
   std::int32_t tensor = 0;
-  for (const auto& unit : units) {
-    const auto first = rank * unit.piece, end = first + unit.piece;
-    for (std::size_t i = 0; i < unit.parameters.size(); ++i, ++tensor) {
-      const auto& p = unit.parameters[i];
-      const auto from = std::max(first, unit.offsets[i]), to = std::min(end, unit.offsets[i] + p.count);
+  for (const auto& flat_group : flat_groups) {
+    const auto first = rank * flat_group.shard, end = first + flat_group.shard;
+    for (std::size_t i = 0; i < flat_group.parameters.size(); ++i, ++tensor) {
+      const auto& p = flat_group.parameters[i];
+      const auto from = std::max(first, flat_group.offsets[i]), to = std::min(end, flat_group.offsets[i] + p.count);
       if (from >= to) continue;
       auto at = start + from - first;
-      for (const auto& box : boxes_of_range(p.shape, from - unit.offsets[i], to - from)) {
+      for (const auto& box : boxes_of_range(p.shape, from - flat_group.offsets[i], to - from)) {
         boxes.push_back({tensor, at, box});
         at = boxes.back().end();
       }
     }
-    start += unit.piece;
+    start += flat_group.shard;
   }
   return boxes;
 }
 
 namespace {
 
-// Knuth's two-sum: high + low is exactly the sum of what was added, up to rounding in `low` alone.
+// Knuth's two-sum: high + low is the exact sum of all terms, up to rounding in `low` alone.
 [[gnu::always_inline]] inline void add_exactly(double& high, double& low, double x) {
   const double sum = high + x;
   const double from_x = sum - high;

@@ -1,4 +1,4 @@
-// Verifying a checkpoint: every block of every payload, and the fingerprints of all tensors.
+// Verifies a checkpoint: every block of every payload, and the fingerprints of all tensors.
 #include "libtrain/checkpoint/reader.h"
 
 #include "libtrain/base/checksum.h"
@@ -57,7 +57,7 @@ void Reader::verify_all(const Watch& watch) {
   std::map<std::string, std::uint64_t> fingerprints;
   std::vector<std::string> damages;
   std::string hint;
-  auto code = base::ExitCode::environment;  // of what is unreadable
+  auto code = base::ExitCode::environment;  // of the unreadable blocks
   std::int64_t damaged = 0, unreadable = 0, done = 0, all = 0;
   for (const auto& [name, file] : manifest().files)
     for (auto kind : kinds_of(state()))

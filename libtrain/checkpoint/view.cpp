@@ -1,4 +1,4 @@
-// Mapping every logical tensor to its boxes in the rank files.
+// Maps every logical tensor to its boxes in the rank files.
 #include "libtrain/checkpoint/view.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -82,8 +82,8 @@ FileEntry write_view(const std::string& folder, const Manifest& m) {
 void make_view(const std::string& checkpoint) {
   const auto path = checkpoint + "/manifest.json";
   const auto text = base::read_file(path);
-  // Without the view first, so that a damaged or missing one does not stand in the way, and an interruption leaves a
-  // whole checkpoint.
+  // First write the manifest without the view. So a damaged or missing view causes no error, and an interruption leaves
+  // a whole checkpoint.
   base::write_file(path, with_view(text, path, std::nullopt));
   const Reader reader(checkpoint);
   base::write_file(path, with_view(text, path, write_view(checkpoint, reader.manifest())));

@@ -1,4 +1,4 @@
-// Carries results and errors between ranks as texts: a code (0: all is well), a hint, a sentence or result.
+// Carries results and errors between ranks as text: a code (0: no error), a hint, and a sentence or result.
 #include "libtrain/comm/agreement.h"
 
 #include <algorithm>

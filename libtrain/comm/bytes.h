@@ -1,4 +1,4 @@
-// A dense view as what travels: its bytes, and runs of its elements.
+// A dense view as messages carry it: its bytes, and ranges of its elements.
 #pragma once
 
 #include "libtrain/base/view.h"

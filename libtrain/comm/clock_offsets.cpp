@@ -1,4 +1,4 @@
-// Messages there and back.
+// Measures clock offsets by round trips of messages.
 #include "libtrain/comm/clock_offsets.h"
 
 #include <array>
@@ -8,7 +8,7 @@ namespace trainyard::comm {
 
 namespace {
 
-// All ranks call it together; only 0 and `r` send something. On rank 0 the offset is that of this round.
+// All ranks call it together; only rank 0 and `r` send something. On rank 0 the offset is the one of this round trip.
 ClockOffset round_trip(Communicator& control, tensor::Exec& here, const base::Clock& clock, int r) {
   using Kind = Transfer::Kind;
   double word = 0;
@@ -31,7 +31,7 @@ ClockOffset round_trip(Communicator& control, tensor::Exec& here, const base::Cl
 std::vector<ClockOffset> clock_offsets(Communicator& control, tensor::Exec& exec, const base::Clock& clock,
                                        int rounds) {
   std::vector<ClockOffset> found(static_cast<std::size_t>(control.size()));
-  exec.run([&] {  // on the thread that makes calls: handing each of them over would count
+  exec.run([&] {  // on the thread that communicates: passing each call to it would take time that counts
     const auto here = tensor::Exec::caller(nullptr, 1);
     found[0].at = clock.now();
     for (int r = 1; r < control.size(); ++r) {

@@ -1,4 +1,4 @@
-// Clock offsets: how far the steady clocks of ranks are apart, which on several machines begin anywhere.
+// Clock offsets: how far the ranks' steady clocks are apart. On several machines these clocks begin anywhere.
 #pragma once
 
 #include "libtrain/base/clock.h"
@@ -9,14 +9,14 @@
 namespace trainyard::comm {
 
 struct ClockOffset {
-  double at = 0;           // when it was measured, by the rank's clock, in seconds
-  double offset = 0;       // the rank's clock minus that of rank 0
-  double uncertainty = 0;  // the true offset lies as far from it at most
+  double at = 0;           // when it was measured, in seconds of the rank's clock
+  double offset = 0;       // the rank's clock minus rank 0's clock
+  double uncertainty = 0;  // the true offset differs from `offset` by at most this
 };
 
-// By rank; collective over `control`, a communicator of host memory, on `exec`. Rank 0 sends each rank in turn a
-// message and gets back what the rank's clock says; of several such rounds the one that was over soonest counts, and
-// its uncertainty is half of what it took (Cristian 1989). Each rank gives its own clock.
+// The offsets by rank. Collective over `control`, a communicator of host memory, on `exec`. Each rank passes its own
+// clock. Rank 0 sends a message to one rank after the other, and each answers with the time of its clock. Of `rounds`
+// such round trips the shortest counts, and its uncertainty is half its duration (Cristian 1989).
 std::vector<ClockOffset> clock_offsets(Communicator& control, tensor::Exec& exec, const base::Clock& clock,
                                        int rounds = 16);
 

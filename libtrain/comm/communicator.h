@@ -1,7 +1,7 @@
 // Communicator: collectives over one group of ranks. Four implementations: solo, threads, mpi and nccl.
 #pragma once
 
-#include "libtrain/base/fold_order.h"
+#include "libtrain/base/reduction_order.h"
 #include "libtrain/base/view.h"
 #include "libtrain/comm/ledger.h"
 #include "libtrain/tensor/exec.h"
@@ -17,13 +17,13 @@ namespace trainyard::comm {
 
 enum class Reduction { sum, max, min };
 
-// Elements [first, first + count) of the pieces of an ordered reduction (below), and who contributes.
+// Elements [first, first + count) of each shard of an ordered reduction (below), and which ranks contribute.
 struct Contributions {
   base::View in, staging, sum;
-  base::FoldRound round;
+  base::ReductionRound round;
   int contributors;
   std::int64_t first, count;
-  std::span<const int> turns;  // read before the call returns
+  std::span<const int> turns;  // by rank: its position in the reduction order; read before the call returns
 };
 
 struct Transfer {  // one side of exchange(): a dense view sent to or received from a peer of the group
@@ -32,10 +32,11 @@ struct Transfer {  // one side of exchange(): a dense view sent to or received f
   base::View view;
 };
 
-// Every call is collective over the group and ordered on the Exec: with a worker Exec it returns at once and the caller
-// joins by exec.record(). All ranks issue the same calls in the same order. Views are dense, on the Exec's device, and
-// must live until the work is done. Sizes must agree between the ranks; a mismatch is found and throws CheckError on
-// every rank where the implementation can see it (threads: always). Destructors free; they never communicate.
+// Every call is collective over the group and ordered on the Exec. With a worker Exec a call returns at once, and the
+// caller joins by exec.record(). All ranks issue the same calls in the same order. Views are dense, lie on the Exec's
+// device, and must live until the work is done. Sizes must agree between the ranks. Where the implementation can see a
+// mismatch (threads: always), the call throws CheckError on every rank. Destructors free memory; they never
+// communicate.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -43,25 +44,25 @@ class Communicator {
   int size() const { return size_; }
   const std::string& group() const { return group_; }  // the name in the ledger, e.g. "data"
 
-  // In place. dtypes f32, f64, i64, u64, i32, bf16 (bf16 only with the library's own order). Sum is in the library's
-  // order.
+  // In place. Dtypes f32, f64, i64, u64, i32, bf16. A sum is in the library's order; bf16 has no other order.
   virtual void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) = 0;
-  // out = size() equal pieces in rank order; in may be its own piece of out.
+  // out = size() equal shards in rank order. `in` may be this rank's own shard of `out`.
   virtual void all_gather(tensor::Exec& exec, base::View in, base::View out) = 0;
-  // in = size() equal pieces; out = own piece of the sum, in the library's order. out must not alias in.
+  // in = size() equal shards; out = this rank's shard of the sum, in the library's order. out must not alias in.
   virtual void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) = 0;
-  // Counts and displacements in elements, one per rank, local to this rank. send and receive must not alias.
+  // Counts are in elements, one per rank, and local to this rank. The parts of a view lie back to back in rank order.
+  // send and receive must not alias.
   virtual void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts,
                           base::View receive, std::span<const std::int64_t> receive_counts) = 0;
   virtual void broadcast(tensor::Exec& exec, base::View inout, int root) = 0;
-  // All sends and receives posted together, so no order of ranks can deadlock. Views live until done.
+  // Posts all sends and receives together, so no order of ranks can deadlock. Views live until the work is done.
   virtual void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) = 0;
   virtual void barrier(tensor::Exec& exec) = 0;
 
-  // Ways of a communicator's own to do what messages and a fold do (ordered_reduce_scatter and comm/segments.h, which
-  // ask); false on every rank, and nothing is done, where it has none.
-  virtual bool fold_contributions(tensor::Exec& /*exec*/, const Contributions& /*all*/) { return false; }
-  virtual bool gather_range(tensor::Exec& /*exec*/, base::View /*piece*/, base::View /*whole*/, std::int64_t /*first*/,
+  // A communicator's own way to do what messages and an ordered sum would do. ordered_reduce_scatter and
+  // comm/segments.h ask for it. A communicator without one returns false on every rank and does nothing.
+  virtual bool add_contributions(tensor::Exec& /*exec*/, const Contributions& /*all*/) { return false; }
+  virtual bool gather_range(tensor::Exec& /*exec*/, base::View /*shard*/, base::View /*whole*/, std::int64_t /*first*/,
                             std::int64_t /*count*/) {
     return false;
   }
@@ -78,19 +79,22 @@ class Communicator {
   Ledger ledger_;
 };
 
-// A communicator over some ranks of the world, ascending, the calling one among them; all of them ask for it together,
-// with the same name and list.
+// Makes a communicator over some ranks of the world. The list ascends and includes the calling rank. All ranks of the
+// list call it together, with the same name and list.
 using GroupFactory =
     std::function<std::unique_ptr<Communicator>(const std::string& name, const std::vector<int>& ranks)>;
 
-// The ordered reduction (decision 1). `in` holds size() equal pieces of f32 (or f64); piece p is this rank's
-// contribution to the owner p. The owner adds the contributions of ranks 0 .. contributors-1 in ascending rank to `sum`
-// (its own piece, same dtype), one rounding for each addition, in exactly that order; `round` says whether to what is
-// there already. Ranks >= contributors send nothing (the ragged last round; their `in` may be empty). `staging` holds
-// size() pieces. `sum` may be this rank's own piece of `in`. Built on all_to_all and kernels::fold; entered in the
-// ledger as "ordered_reduce_scatter". Bytes sent per rank: contributing ? (size-1) * piece : 0. Where `turns` has the
-// turn of each rank, it stands for the rank in all of this but whose pieces are whose.
+// The ordered reduction (decision 1): a reduce-scatter whose additions have a fixed order. `in` holds size() equal
+// shards of f32 (or f64); shard p is this rank's contribution to its owner, rank p. The owner adds the contributions of
+// ranks 0 .. contributors-1 to `sum`, its own shard of the same dtype. It adds them from left to right in ascending
+// rank, with one rounding for each addition. `round` decides whether it overwrites `sum` (first) or adds to it (next).
+// Ranks >= contributors send nothing: they are idle in an uneven last accumulation step, and their `in` may be empty.
+//
+// `staging` holds size() shards. `sum` may be this rank's own shard of `in`. Built on all_to_all and kernels::fold, and
+// entered in the ledger as "ordered_reduce_scatter". Bytes sent per rank: contributing ? (size-1) * shard : 0. If
+// `turns` is given, it holds the position of each rank in the reduction order. That position then replaces the rank in
+// all of the above, except for which shard belongs to which rank.
 void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum,
-                            base::FoldRound round, int contributors, std::span<const int> turns = {});
+                            base::ReductionRound round, int contributors, std::span<const int> turns = {});
 
 }  // namespace trainyard::comm

@@ -1,4 +1,4 @@
-// Gathers the masks.
+// Gathers the affinity masks of the ranks.
 #include "libtrain/comm/core_share.h"
 
 #include <vector>

@@ -1,4 +1,4 @@
-// How many threads a rank should have beside the others of its machine.
+// How many threads a rank should have, given the other ranks of its machine.
 #pragma once
 
 #include "libtrain/base/cores.h"
@@ -6,8 +6,8 @@
 
 namespace trainyard::comm {
 
-// Collective over `control`, a communicator of host memory: all masks are gathered, and base::fair_threads divides what
-// ranks hold together. No launcher is asked how it binds.
+// Collective over `control`, a communicator of host memory. Gathers the affinity masks of all ranks; base::fair_threads
+// then divides the cores that several ranks may use. No launcher is asked how it binds ranks.
 int threads_of_rank(Communicator& control, tensor::Exec& exec, const base::CoreMask& mine = base::own_core_mask());
 
 }  // namespace trainyard::comm

@@ -1,4 +1,4 @@
-// What delays, then the real call.
+// Runs the delay, then the real call.
 #include "libtrain/comm/delayed.h"
 
 #include <chrono>

@@ -1,4 +1,5 @@
-// Entry: one call in the ledger for as long as it lives, and the bytes an operation sends by its textbook algorithm.
+// Entry: one call in the ledger, open for as long as the object lives; and the bytes that an operation sends by its
+// textbook algorithm.
 #pragma once
 
 #include "libtrain/base/here_and_now.h"
@@ -21,10 +22,10 @@ class Entry {
   double start_ = base::steady_seconds();
 };
 
-// Ring all-reduce: reduce-scatter and all-gather, each (n - 1) pieces of bytes / n (Patarasuk and Yuan 2009).
+// Ring all-reduce: reduce-scatter and all-gather, each (n - 1) shards of bytes / n (Patarasuk and Yuan 2009).
 constexpr std::int64_t all_reduce_bytes(std::int64_t bytes, int n) { return 2 * (n - 1) * bytes / n; }
-constexpr std::int64_t all_gather_bytes(std::int64_t piece_bytes, int n) { return (n - 1) * piece_bytes; }
-constexpr std::int64_t reduce_scatter_bytes(std::int64_t piece_bytes, int n) { return (n - 1) * piece_bytes; }
+constexpr std::int64_t all_gather_bytes(std::int64_t shard_bytes, int n) { return (n - 1) * shard_bytes; }
+constexpr std::int64_t reduce_scatter_bytes(std::int64_t shard_bytes, int n) { return (n - 1) * shard_bytes; }
 constexpr std::int64_t broadcast_bytes(std::int64_t bytes, int n, int rank, int root) {
   return rank == root && n > 1 ? bytes : 0;
 }

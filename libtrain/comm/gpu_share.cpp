@@ -20,7 +20,7 @@ GpuShare gpu_share(Communicator& control, tensor::Exec& exec, int device) {
       const auto info = tensor::gpu_info(device);
       std::copy(std::begin(info.uuid), std::end(info.uuid), mine.uuid.begin());
       mine.present = 1;
-    } catch (const base::EnvironmentError&) {  // the others wait for what this rank says
+    } catch (const base::EnvironmentError&) {  // no GPU; not rethrown, because the other ranks wait for this one
     }
   std::vector<Identity> all(static_cast<std::size_t>(control.size()), mine);
   if (control.size() > 1) {

@@ -1,4 +1,4 @@
-// The MPI communicator, and the life of MPI in a process.
+// The MPI communicator, and the start and end of MPI in a process.
 #pragma once
 
 #include "libtrain/comm/communicator.h"
@@ -12,10 +12,11 @@ namespace trainyard::comm {
 
 class MpiNode;
 
-// Exactly one per process. Communicators of `factory` are called by one thread at a time (the communication thread, or
-// the compute thread while that one is idle); a library that lets no more than that call it is enough for them. Refuses
-// with EnvironmentError a world whose size differs from SLURM_STEP_NUM_TASKS. The destructor finalizes, unless an
-// exception is in flight: then the process must end by abort(), because peers may be inside a collective.
+// MPI in this process; a process has exactly one. Communicators of `factory` are called by one thread at a time: the
+// communication thread, or the compute thread while the communication thread is idle. So MPI_THREAD_SERIALIZED is
+// enough for them. The constructor throws EnvironmentError if srun launched the process and the world's size differs
+// from SLURM_STEP_NUM_TASKS. The destructor finalizes MPI, unless an exception is in flight. Then the process must end
+// by abort(), because peers may be inside a collective.
 class MpiRuntime {
  public:
   MpiRuntime();
@@ -23,28 +24,28 @@ class MpiRuntime {
   MpiRuntime(const MpiRuntime&) = delete;
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // Where all ranks of a communicator are processes of one machine that can look at one another's memory, they wait for
-  // one another there, and gathers and ordered reductions of what lies in arenas go without messages
-  // (comm/node_memory.h). TRAINYARD_SHARED_MEMORY=off: nowhere.
-  std::unique_ptr<Communicator> communicator(const std::string& group);  // collective
-  // Of some ranks of the world, ascending, this one among them; collective over them alone.
+  // Collective. The ranks of the communicator may all be processes of one machine that can read one another's memory.
+  // Then they wait for one another in a shared-memory rendezvous (comm/node_memory.h). All-gathers and ordered
+  // reductions of data in arenas need no messages there. TRAINYARD_SHARED_MEMORY=off turns this off.
+  std::unique_ptr<Communicator> communicator(const std::string& group);
+  // Over some ranks of the world; the list ascends and includes this rank. Collective over these ranks alone.
   std::unique_ptr<Communicator> split(const std::string& group, const std::vector<int>& ranks);
   GroupFactory factory() {
     return [this](const std::string& group, const std::vector<int>& ranks) { return split(group, ranks); };
   }
-  // Communicators that a thread each may call, at the same time as others: messages between pipeline stages. A call
-  // that waits for messages (exchange, all_gather, all_to_all) sleeps meanwhile, so that it takes no core from whoever
-  // computes. EnvironmentError where the library has no MPI_THREAD_MULTIPLE.
+  // Makes communicators that several threads may call at the same time, one thread each: for messages between pipeline
+  // stages. A call that waits for messages (exchange, all_gather, all_to_all) sleeps meanwhile, so it takes no core
+  // from threads that compute. Throws EnvironmentError if the library lacks MPI_THREAD_MULTIPLE.
   GroupFactory concurrent_factory();
   static std::string library();  // "Open MPI v4.1.4"
-  // Ends every process of the job with this code, from any thread, whatever the other threads and ranks are doing:
-  // MPI_Abort, which mpirun and srun's PMIx obey. Should that not come to an end, a step of srun's is cancelled, and
-  // this process leaves.
+  // Ends every process of the job with this exit code. Any thread may call it, whatever other threads and ranks are
+  // doing. It calls MPI_Abort, which mpirun and srun's PMIx obey. If MPI_Abort does not come to an end, a job step of
+  // srun is cancelled and this process exits.
   [[noreturn]] void abort(int exit_code);
-  // Bytes of one message; larger ones travel in parts. For tests.
+  // Sets the largest message in bytes; longer data is sent in parts. For tests.
   static void limit_message_bytes(std::int64_t bytes);
 
-  // For a call: with patience (comm/patience.h), or never keeping a core busy.
+  // How a call waits. patient: polls, then sleeps (comm/spin_wait.h). asleep: never keeps a core busy.
   enum class Waiting { patient, asleep };
 
  private:
@@ -52,7 +53,7 @@ class MpiRuntime {
   int rank_ = 0, size_ = 1;
   bool concurrent_ = false;  // several threads may be in MPI at the same time
   std::shared_ptr<const MpiNode> node_;
-  std::string step_;  // "1234.0" where srun launched this process
+  std::string step_;  // Slurm's job step, "1234.0"; empty unless srun launched this process
 };
 
 }  // namespace trainyard::comm

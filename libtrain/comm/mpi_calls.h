@@ -1,4 +1,4 @@
-// MPI made checkable: error codes become exceptions, dtypes become MPI types. Only mpi_*.cpp include this.
+// MPI calls with checks: error codes become exceptions, and dtypes become MPI types. Only mpi_*.cpp include this.
 #pragma once
 
 #include "libtrain/base/dtype.h"
@@ -25,7 +25,7 @@ inline MPI_Datatype mpi_type(base::DType t) {
     case base::DType::i32: return MPI_INT32_T;
     case base::DType::i64: return MPI_INT64_T;
     case base::DType::u64: return MPI_UINT64_T;
-    case base::DType::bf16: return MPI_UINT16_T;  // with the operations of bf16_op only
+    case base::DType::bf16: return MPI_UINT16_T;  // only for the operations of bf16_op
     default:
       throw base::Unsupported(fmt::format("no reduction of {}", base::name_of(t)),
                               "reduce f32, f64, bf16, i32, i64 or u64");

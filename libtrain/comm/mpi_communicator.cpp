@@ -1,13 +1,13 @@
 // Collectives over MPI. Data moves by point-to-point messages of our own, so that the ledger's bytes are the bytes on
-// the wire, or, between the ranks of one machine, by looking at one another's memory; sums that are handed to the
-// library (all_reduce, reduce_scatter) keep the library's order.
+// the wire. Ranks of one machine read one another's memory instead. Sums that MPI computes (all_reduce, reduce_scatter)
+// keep MPI's order.
 #include "kernels/fold/fold.h"
 #include "libtrain/comm/bytes.h"
 #include "libtrain/comm/entry.h"
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/mpi_calls.h"
 #include "libtrain/comm/mpi_node_memory.h"
-#include "libtrain/comm/patience.h"
+#include "libtrain/comm/spin_wait.h"
 
 #include <algorithm>
 #include <atomic>
@@ -23,20 +23,20 @@ std::atomic<std::int64_t> message_limit{std::int64_t{1} << 30};
 
 using Waiting = MpiRuntime::Waiting;
 
-Patience patience_of(const tensor::Exec& exec, Waiting waiting) {
-  return waiting == Waiting::asleep ? Patience::asleep() : Patience(exec);
+SpinWait spin_wait_of(const tensor::Exec& exec, Waiting waiting) {
+  return waiting == Waiting::asleep ? SpinWait::asleep() : SpinWait(exec);
 }
 
-// The library's own wait keeps a core busy.
-void complete(std::vector<MPI_Request>& requests, Patience patience) {
+// Tests and sleeps, because MPI's own wait keeps a core busy.
+void complete(std::vector<MPI_Request>& requests, SpinWait wait) {
   const int count = static_cast<int>(requests.size());
   for (int done = count == 0 ? 1 : 0; done == 0;) {
     check_mpi(MPI_Testall(count, requests.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
-    if (done == 0) patience.sleep();
+    if (done == 0) wait.sleep();
   }
 }
 
-// Messages in flight; posts receives before sends, in parts below the limit, for complete().
+// Messages in flight, in parts up to the limit. Callers post receives before sends, then wait with complete().
 class Messages {
  public:
   Messages(MPI_Comm comm, std::vector<MPI_Request>& requests) : comm_(comm), requests_(requests) { requests_.clear(); }
@@ -68,7 +68,7 @@ void copy_bytes_of(char* to, const char* from, std::int64_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
-// MPI knows no bf16: its sums widen to f32 and round once for each addition.
+// MPI has no bf16, so these operations widen to f32 and round once for each addition.
 template <Reduction op> void combine_bf16(void* from, void* into, int* count, MPI_Datatype*) {
   const auto* in = static_cast<const base::bf16*>(from);
   auto* out = static_cast<base::bf16*>(into);
@@ -103,7 +103,7 @@ class MpiCommunicator : public Communicator {
                   std::unique_ptr<NodeMemory> node)
       : Communicator(std::move(group), rank, size), comm_(comm), waiting_(waiting), node_(std::move(node)) {
     requests_.reserve(4096 / sizeof(MPI_Request));
-    pieces_.reserve(static_cast<std::size_t>(size));
+    shards_.reserve(static_cast<std::size_t>(size));
   }
   ~MpiCommunicator() override = default;  // the MPI communicator lives until finalize: freeing it would communicate
 
@@ -122,47 +122,47 @@ class MpiCommunicator : public Communicator {
     gather_range(exec, in, out, 0, in.count());
   }
 
-  // By messages: in round k every rank sends its piece to rank + k and receives that of rank - k.
+  // By messages: in step k every rank sends its shard to rank + k and receives the shard of rank - k.
   bool gather_range(tensor::Exec& exec, base::View in, base::View out, std::int64_t first,
                     std::int64_t count) override {
     exec.run([this, &exec, in, out, first, count] {
-      const auto width = base::size_of(in.dtype), bytes = count * width, piece = in.bytes();
+      const auto width = base::size_of(in.dtype), bytes = count * width, shard = in.bytes();
       Entry entry(ledger_, "all_gather", all_gather_bytes(bytes, size_));
-      TRAINYARD_ASSERT(out.bytes() == size_ * piece, "{} bytes for {} pieces of {}", out.bytes(), size_, piece);
-      const auto of = [&](int r) { return bytes_of(out) + r * piece + first * width; };
+      TRAINYARD_ASSERT(out.bytes() == size_ * shard, "{} bytes for {} shards of {}", out.bytes(), size_, shard);
+      const auto of = [&](int r) { return bytes_of(out) + r * shard + first * width; };
       const auto mine = elements_of(in, first, count);
       copy_bytes_of(of(rank_), bytes_of(mine), bytes);
-      if (node_ && node_->meet({"all_gather", bytes}, mine, exec)) {
+      if (node_ && node_->rendezvous({"all_gather", bytes}, mine, exec)) {
         for (int k = 1; k < size_; ++k) copy_bytes_of(of(from(k)), node_->of(from(k)), bytes);
-        return node_->part(exec);
+        return node_->leave(exec);
       }
       Messages messages(comm_, requests_);
       for (int k = 1; k < size_; ++k) messages.receive(of(from(k)), bytes, from(k));
       for (int k = 1; k < size_; ++k) messages.send(of(rank_), bytes, to(k));
-      complete(requests_, patience_of(exec, waiting_));
+      complete(requests_, spin_wait_of(exec, waiting_));
     });
     return true;
   }
 
-  // Where others can be looked at, their contributions are added where they lie.
-  bool fold_contributions(tensor::Exec& exec, const Contributions& all) override {
+  // Where ranks can read one another's memory, contributions are added where they lie.
+  bool add_contributions(tensor::Exec& exec, const Contributions& all) override {
     if (!node_) return false;
     exec.run([this, &exec, all, turns = std::vector(all.turns.begin(), all.turns.end())] {
       const auto turn = [&](int rank) { return turns.empty() ? rank : turns[static_cast<std::size_t>(rank)]; };
       const bool contributes = turn(rank_) < all.contributors;
-      const auto width = base::size_of(all.sum.dtype), piece = all.sum.bytes(), bytes = all.count * width;
+      const auto width = base::size_of(all.sum.dtype), shard = all.sum.bytes(), bytes = all.count * width;
       TRAINYARD_ASSERT(
-          all.contributors >= 1 && all.contributors <= size_ && (!contributes || all.in.bytes() == size_ * piece),
-          "{} bytes for pieces of {}, {} contributors of {}", all.in.bytes(), piece, all.contributors, size_);
+          all.contributors >= 1 && all.contributors <= size_ && (!contributes || all.in.bytes() == size_ * shard),
+          "{} bytes for shards of {}, {} contributors of {}", all.in.bytes(), shard, all.contributors, size_);
       Entry entry(ledger_, "ordered_reduce_scatter", contributes ? (size_ - 1) * bytes : 0);
       const auto sum = elements_of(all.sum, all.first, all.count);
       const auto shown = contributes ? all.in : base::View{};
-      if (node_->meet({"ordered_reduce_scatter", bytes, all.contributors}, shown, exec)) {
-        if (bytes > 0) fold_in_place(exec, all, sum, turn);
-        return node_->part(exec);
+      if (node_->rendezvous({"ordered_reduce_scatter", bytes, all.contributors}, shown, exec)) {
+        if (bytes > 0) add_in_place(exec, all, sum, turn);
+        return node_->leave(exec);
       }
       const auto staged = [&](int rank) { return bytes_of(all.staging) + turn(rank) * bytes; };
-      const auto part = [&](int rank) { return bytes_of(all.in) + rank * piece + all.first * width; };
+      const auto part = [&](int rank) { return bytes_of(all.in) + rank * shard + all.first * width; };
       TRAINYARD_ASSERT(all.staging.bytes() >= all.contributors * bytes, "{} contributions of {} bytes in {}",
                        all.contributors, bytes, all.staging.bytes());
       Messages messages(comm_, requests_);
@@ -170,7 +170,7 @@ class MpiCommunicator : public Communicator {
         if (turn(from(k)) < all.contributors) messages.receive(staged(from(k)), bytes, from(k));
       for (int k = 1; contributes && k < size_; ++k) messages.send(part(to(k)), bytes, to(k));
       if (contributes) copy_bytes_of(staged(rank_), part(rank_), bytes);
-      complete(requests_, patience_of(exec, waiting_));
+      complete(requests_, spin_wait_of(exec, waiting_));
       kernels::fold(here(exec), base::View(all.staging.data, sum.dtype, {all.contributors, all.count}), sum, all.round);
     });
     return true;
@@ -185,11 +185,11 @@ class MpiCommunicator : public Communicator {
       if (in.bytes() <= message_limit.load())
         return check_mpi(MPI_Reduce_scatter_block(in.data, out.data, static_cast<int>(out.count()), type, sum, comm_),
                          "MPI_Reduce_scatter_block");
-      // The library counts all pieces together in an int: larger ones go to their owners one by one.
+      // MPI counts all shards together in an int, so a larger input is reduced shard by shard, each to its owner.
       for (int owner = 0; owner < size_; ++owner) {
-        const auto piece = elements_of(in, owner * out.count(), out.count());
-        in_parts(piece, [&](void* data, int count) {
-          auto* const to = bytes_of(out) + (static_cast<char*>(data) - bytes_of(piece));
+        const auto shard = elements_of(in, owner * out.count(), out.count());
+        in_parts(shard, [&](void* data, int count) {
+          auto* const to = bytes_of(out) + (static_cast<char*>(data) - bytes_of(shard));
           check_mpi(MPI_Reduce(data, owner == rank_ ? to : nullptr, count, type, sum, owner, comm_), "MPI_Reduce");
         });
       }
@@ -219,7 +219,7 @@ class MpiCommunicator : public Communicator {
       for (int k = 1; k < size_; ++k) messages.send(bytes_of(send) + offset(sends, to(k)), bytes(sends, to(k)), to(k));
       copy_bytes_of(bytes_of(receive) + offset(receives, rank_), bytes_of(send) + offset(sends, rank_),
                     bytes(sends, rank_));
-      complete(requests_, patience_of(exec, waiting_));
+      complete(requests_, spin_wait_of(exec, waiting_));
     });
   }
 
@@ -245,7 +245,7 @@ class MpiCommunicator : public Communicator {
         if (t.kind == Transfer::Kind::receive) messages.receive(bytes_of(t.view), t.view.bytes(), t.peer);
       for (const auto& t : list)
         if (t.kind == Transfer::Kind::send) messages.send(bytes_of(t.view), t.view.bytes(), t.peer);
-      complete(requests_, patience_of(exec, waiting_));
+      complete(requests_, spin_wait_of(exec, waiting_));
     });
   }
 
@@ -266,30 +266,30 @@ class MpiCommunicator : public Communicator {
       call(bytes_of(v) + at * width, static_cast<int>(std::min(most, v.count() - at)));
   }
 
-  // Waits with patience until all are there, so that a call of the library that keeps a core busy has nobody to wait
-  // for.
+  // Waits until all ranks are here, without keeping a core busy. MPI's collectives keep a core busy while they wait,
+  // and after this they have nobody to wait for.
   void arrive(const tensor::Exec& exec, const char* operation, std::int64_t bytes) {
     if (size_ == 1) return;
     if (node_) {
-      node_->meet({operation, bytes}, {}, exec);
+      node_->rendezvous({operation, bytes}, {}, exec);
       return;
     }
     requests_.assign(1, MPI_REQUEST_NULL);
     check_mpi(MPI_Ibarrier(comm_, requests_.data()), "MPI_Ibarrier");
-    complete(requests_, patience_of(exec, waiting_));
+    complete(requests_, spin_wait_of(exec, waiting_));
   }
 
   template <class Turn>
-  void fold_in_place(tensor::Exec& exec, const Contributions& all, const base::View& sum, const Turn& turn) {
-    pieces_.assign(static_cast<std::size_t>(all.contributors), nullptr);
+  void add_in_place(tensor::Exec& exec, const Contributions& all, const base::View& sum, const Turn& turn) {
+    shards_.assign(static_cast<std::size_t>(all.contributors), nullptr);
     for (int r = 0; r < size_; ++r)
       if (turn(r) < all.contributors)
-        pieces_[static_cast<std::size_t>(turn(r))] =
+        shards_[static_cast<std::size_t>(turn(r))] =
             node_->of(r) + rank_ * all.sum.bytes() + all.first * base::size_of(sum.dtype);
-    kernels::fold(here(exec), pieces_, sum, all.round);
+    kernels::fold(here(exec), shards_, sum, all.round);
   }
 
-  // As many threads, for work inside of work of `exec`.
+  // An Exec with as many threads as `exec`, for work inside a work item of `exec`.
   tensor::Exec& here(const tensor::Exec& exec) {
     if (!here_ || here_->threads() != exec.threads()) here_ = tensor::Exec::caller(nullptr, exec.threads());
     return *here_;
@@ -298,8 +298,8 @@ class MpiCommunicator : public Communicator {
   MPI_Comm comm_;
   std::vector<MPI_Request> requests_;
   Waiting waiting_;
-  std::unique_ptr<NodeMemory> node_;  // null: messages alone
-  std::vector<const void*> pieces_;   // by turn
+  std::unique_ptr<NodeMemory> node_;  // null: messages only
+  std::vector<const void*> shards_;   // by position in the reduction order
   std::unique_ptr<tensor::Exec> here_;
 };
 

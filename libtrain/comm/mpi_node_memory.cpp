@@ -1,4 +1,4 @@
-// Ranks show one another a word, then, for each group, a board.
+// Ranks of a machine show one another a word; then each group gets a shared segment.
 #include "libtrain/comm/mpi_node_memory.h"
 
 #include "libtrain/base/environment.h"
@@ -20,13 +20,14 @@ bool all_say(bool mine, MPI_Comm comm) {
   return said == 1;
 }
 
-// A limit of addresses counts what is mapped of others, so that it would be met in the middle of a run.
+// A limit on addresses also counts mappings of other ranks' memory, so a run would reach it only midway.
 bool has_room_for_others() {
   rlimit addresses{};
   return getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur == RLIM_INFINITY;
 }
 
-// A word that is neither on nor off is refused by programs with their other settings, by all ranks at once.
+// A value that is neither on nor off counts as off here. Programs refuse it with their other settings, on all ranks at
+// once.
 bool wanted() {
   try {
     return base::shared_memory_wanted();
@@ -35,7 +36,7 @@ bool wanted() {
   }
 }
 
-// Does this process see what each of the others has written?
+// Can this process read the word that each of the other ranks has written?
 bool sees_all(const std::vector<SharedPlace>& places, int rank) {
   try {
     for (std::size_t r = 0; r < places.size(); ++r) {
@@ -68,7 +69,7 @@ bool try_sharing(MPI_Comm node) {
   return shares;
 }
 
-// Data moves inside of calls only, also what was sent before.
+// MPI moves data only inside its calls, also data that was sent before.
 void let_the_library_work() {
   int there = 0;
   MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
@@ -98,12 +99,13 @@ std::unique_ptr<NodeMemory> MpiNode::memory(const std::string& group, const std:
   MPI_Comm_rank(made, &rank);
   const int size = static_cast<int>(ranks.size());
   const auto bytes = NodeMemory::block_bytes(size);
-  void* board = rank == 0 ? tensor::reserve_shared(bytes) : nullptr;
-  auto place = board != nullptr ? tensor::shared_place(board, bytes) : SharedPlace{};
+  void* segment = rank == 0 ? tensor::reserve_shared(bytes) : nullptr;
+  auto place = segment != nullptr ? tensor::shared_place(segment, bytes) : SharedPlace{};
   check_mpi(MPI_Bcast(&place, sizeof place, MPI_BYTE, 0, made), "MPI_Bcast");
   void* mapped = place.region != 0 ? tensor::map_writable(place) : nullptr;
   const bool all = all_say(mapped != nullptr, made);
-  if (board != nullptr) tensor::release_shared(board, tensor::Pages::stay);  // the others and this rank have mapped it
+  if (segment != nullptr)
+    tensor::release_shared(segment, tensor::Pages::stay);  // the others and this rank have mapped it
   if (all) return std::make_unique<NodeMemory>(group, rank, size, mapped, let_the_library_work);
   if (mapped != nullptr) tensor::unmap_writable(mapped, place);
   return nullptr;

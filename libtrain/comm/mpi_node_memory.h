@@ -1,4 +1,4 @@
-// Which ranks of the world are processes of one machine that can look at one another's memory. Only mpi_*.cpp include
+// Which ranks of the world are processes of one machine that can read one another's memory. Only mpi_*.cpp include
 // this.
 #pragma once
 
@@ -13,16 +13,16 @@ namespace trainyard::comm {
 
 class MpiNode {
  public:
-  // Collective over the world: finds the ranks of each machine and lets them try; memory is shared from then on where
-  // they can (tensor/shared_memory.h). They cannot where TRAINYARD_SHARED_MEMORY=off for one of them, or where the
-  // system keeps processes apart.
+  // Collective over the world. Finds the ranks of each machine and lets them try to read one another's memory. Where
+  // all of a machine can, memory is shared from then on (tensor/shared_memory.h). They cannot if
+  // TRAINYARD_SHARED_MEMORY=off for one of them, or if the system keeps processes apart.
   MpiNode(int rank, int size);
-  // Collective over `made`, a communicator of these ranks of the world: null on all of them where they are not
-  // together.
+  // The shared-memory rendezvous of a group. Collective over `made`, a communicator of these ranks of the world. Null
+  // on all of them if they do not share memory.
   std::unique_ptr<NodeMemory> memory(const std::string& group, const std::vector<int>& ranks, MPI_Comm made) const;
 
  private:
-  std::vector<int> first_of_node_;  // by rank of the world: the first rank of its machine; -1: it shares nothing
+  std::vector<int> first_of_node_;  // by rank of the world: the first rank of its machine; -1: the rank shares nothing
 };
 
 }  // namespace trainyard::comm

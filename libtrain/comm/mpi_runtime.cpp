@@ -1,4 +1,4 @@
-// Starts and ends MPI, and holds the launcher to its word.
+// Starts and ends MPI, and compares the world with what the launcher promised.
 #include "libtrain/comm/mpi.h"
 
 #include "libtrain/base/error.h"
@@ -20,8 +20,8 @@ namespace trainyard::comm {
 
 namespace {
 
-// What is left to do where MPI_Abort has not ended the process in time, or crashes. A handler, since the job may end
-// because there is no thread or no memory.
+// The last way to end the process, if MPI_Abort has not ended it in time or crashes. It is a signal handler, because
+// the job may end for want of a thread or of memory.
 volatile std::sig_atomic_t late_code = 1;
 char late_step[64] = {};  // empty: srun has not launched this process
 
@@ -47,7 +47,7 @@ void leave_at_last(int exit_code, const std::string& step) {
   alarm(5);
 }
 
-// Where it lacks them the library ends the process with 1, from within its start.
+// Without this memory and these threads, MPI would end the process with exit code 1 from within its start.
 void require_what_mpi_needs() {
   constexpr std::size_t bytes = std::size_t{192} << 20;
   constexpr int threads = 4;
@@ -61,7 +61,7 @@ void require_what_mpi_needs() {
 
 MpiRuntime::MpiRuntime() {
   require_what_mpi_needs();
-  // Read before MPI starts: the library itself may set OMPI_COMM_WORLD_SIZE.
+  // Read before MPI starts, because MPI itself may set OMPI_COMM_WORLD_SIZE.
   const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   const char* job = std::getenv("SLURM_JOB_ID");
   const bool launched_by_srun =
@@ -108,7 +108,7 @@ std::string MpiRuntime::library() {
 }
 
 void MpiRuntime::abort(int exit_code) {
-  base::settle_exit_code(exit_code);  // should the library exit instead
+  base::settle_exit_code(exit_code);  // in case MPI exits the process instead
   leave_at_last(exit_code, step_);
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);

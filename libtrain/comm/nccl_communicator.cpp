@@ -1,5 +1,5 @@
-// Collectives over NCCL. Data moves by the library's own all_gather, or by grouped sends and receives of bytes, so that
-// the ledger's bytes are what leaves the GPU.
+// Collectives over NCCL. Data moves by NCCL's own all_gather, or by grouped sends and receives of bytes. So the
+// ledger's bytes are the bytes that leave the GPU.
 #include "libtrain/comm/bytes.h"
 #include "libtrain/comm/entry.h"
 #include "libtrain/comm/nccl.h"
@@ -40,17 +40,17 @@ nccl::Type type_of(base::DType t) {
 
 nccl::Op op_of(Reduction op) { return op == Reduction::sum ? nccl::sum : op == Reduction::max ? nccl::max : nccl::min; }
 
-// The library's communicator and what became of it. Several groups may share one. Whoever calls the library with it
-// holds `mutex`: an abort frees it, and another thread may be in the middle of a call.
+// An NCCL communicator, and whether it has failed. Several groups may share one. A thread that calls NCCL with it holds
+// `mutex`, because an abort frees it, and another thread may be in the middle of a call.
 struct Connection {
   explicit Connection(nccl::Comm* c) : lib(require_library()), comm(c) {}
-  // The process ends or the run is over: nothing may wait for peers, so an open communicator is abandoned, not
+  // The process ends or the run is over. Nothing may wait for peers then, so an open communicator is aborted, not
   // finalized.
   ~Connection() { fail(); }
   void fail() {
-    if (!std::exchange(failed, true)) lib.abort(comm);  // what waits on the device is released
+    if (!std::exchange(failed, true)) lib.abort(comm);  // releases work that waits on the device
   }
-  // success, or what went wrong behind the caller's back. Not once it has failed.
+  // success, or an error that came up asynchronously. Not to be called after fail().
   nccl::Result state() const {
     nccl::Result state = nccl::success;
     if (const auto asked = lib.async_error(comm, &state); asked != nccl::success) return asked;
@@ -78,7 +78,7 @@ class Nccl : public Communicator {
     });
   }
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
-    TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} pieces of {}", out.bytes(), size_, in.bytes());
+    TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} shards of {}", out.bytes(), size_, in.bytes());
     call(exec, "all_gather", all_gather_bytes(in.bytes(), size_), in.count() > 0, [&](void* stream) {
       return lib_.all_gather(in.data, out.data, static_cast<std::size_t>(in.bytes()), nccl::u8, comm_, stream);
     });
@@ -141,7 +141,7 @@ class Nccl : public Communicator {
   }
 
  private:
-  // Sends and receives that the library starts together.
+  // Sends and receives that NCCL starts together.
   class Grouped {
    public:
     explicit Grouped(const nccl::Library& lib) : lib_(lib) { note(lib_.group_start()); }
@@ -191,8 +191,8 @@ class Nccl : public Communicator {
                           "NCCL_DEBUG=WARN says more; did a rank end?");
   }
 
-  // Asked by the watchdog: is the device still busy with the last call? While another thread is in the library the
-  // connection is left as it is: that call fails by itself, or stays open for so long that the watchdog ends the job.
+  // The watchdog asks: is the device still busy with the last call? While another thread is inside NCCL, the connection
+  // is not checked. That thread's call fails by itself, or stays open for so long that the watchdog ends the job.
   bool pending() {
     if (const std::unique_lock alone(connection_->mutex, std::try_to_lock); alone) {
       if (!connection_->failed && connection_->state() != nccl::success) connection_->fail();
@@ -202,7 +202,7 @@ class Nccl : public Communicator {
     try {
       return !last_.done();
     } catch (const base::Error&) {
-      return false;  // the device failed: the thread that computes learns it from its stream
+      return false;  // the device failed: the compute thread learns of it from its stream
     }
   }
 
@@ -223,7 +223,7 @@ class Nccl : public Communicator {
   int device_;
   tensor::DeviceBuffer flag_;
   Own own_;
-  std::mutex mutex_;  // over last_
+  std::mutex mutex_;  // guards last_
   tensor::Event last_;
 };
 
@@ -244,7 +244,7 @@ std::unique_ptr<Communicator> make_nccl(std::string group, int device, Communica
   struct {
     nccl::UniqueId id{};
     std::int32_t result = nccl::success;
-  } first;  // sent in any case: the others wait for it
+  } first;  // sent also after a failure, because the other ranks wait for it
   if (control.rank() == 0) first.result = lib.get_unique_id(&first.id);
   control.broadcast(*host, base::View(&first, base::DType::u8, {sizeof first}), 0);
   if (first.result != nccl::success)

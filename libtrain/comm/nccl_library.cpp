@@ -1,4 +1,4 @@
-// Opens NCCL and fills the table.
+// Opens NCCL and fills the table of its functions.
 #include "libtrain/comm/nccl_library.h"
 
 #include "libtrain/base/error.h"

@@ -1,5 +1,5 @@
-// The part of NCCL's C interface that is used, as a table filled from the library when it is opened. Names and values
-// are those of nccl.h (2.x).
+// The part of NCCL's C interface that is used, as a table that is filled when the library is opened. Names and values
+// are as in nccl.h (2.x).
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct Library {
   Result (*group_end)();
 };
 
-// nullptr when there is no such library; otherwise opened once. EnvironmentError when it lacks a function.
+// The library, opened once; nullptr if there is none. Throws EnvironmentError if it lacks a function.
 const Library* library();
 std::string refusal();  // why library() is nullptr, in the loader's words
 

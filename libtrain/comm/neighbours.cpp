@@ -1,4 +1,4 @@
-// Queues of messages, and where the pairs of ranks come from.
+// The queues of messages, and the pairs of ranks that they connect.
 #include "libtrain/comm/neighbours.h"
 
 #include "libtrain/base/error.h"
@@ -16,8 +16,8 @@ namespace {
 using Views = NeighboursOptions::Views;
 using Way = Transfer::Kind;
 
-// Between stage `from` and the next one. Those of one colour have no stage in common, so that a rank is at one boundary
-// of each colour at most: they are made together, and watched together.
+// The boundary between stage `from` and the next one. Boundaries of one colour have no stage in common, so a rank is at
+// one boundary of each colour at most. They are made together, and watched together.
 struct Boundary {
   int from, to, colour;
 };
@@ -26,7 +26,8 @@ std::vector<Boundary> boundaries(int stages, NeighboursOptions::Ends ends) {
   std::vector<Boundary> all;
   const int count = stages == 1 ? 0 : ends == NeighboursOptions::Ends::ring ? stages : stages - 1;
   for (int s = 0; s < count; ++s)
-    all.push_back({s, (s + 1) % stages, s == stages - 1 && stages % 2 == 1 ? 2 : s % 2});  // an odd ring needs a third
+    // An odd ring needs a third colour.
+    all.push_back({s, (s + 1) % stages, s == stages - 1 && stages % 2 == 1 ? 2 : s % 2});
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.colour < b.colour; });
   return all;
 }
@@ -44,7 +45,7 @@ struct Neighbours::Queue {
     }
     if (options.views == Views::staged) stream = tensor::Exec::gpu(options.device, nullptr);
     exec = tensor::Exec::worker(std::string(message) + (way == Way::send ? " out" : " in"), nullptr);
-    if (stream) exec->run([device = options.device] { tensor::gpu_info(device); });  // the thread's current device
+    if (stream) exec->run([device = options.device] { tensor::gpu_info(device); });  // sets the thread's device
   }
 
   tensor::Event post(base::View view, const tensor::Event& after) {
@@ -63,8 +64,8 @@ struct Neighbours::Queue {
     return exec->record();
   }
 
-  // NCCL connects two ranks when they first exchange something, and the host waits for the peer then: later that might
-  // be a circle of stages, here all ranks have one order.
+  // NCCL connects two ranks when they first exchange something, and the host then waits for the peer. Later such waits
+  // might form a circle of stages; here all ranks have one order.
   void connect(int device) {
     const tensor::DeviceBuffer word(device, 64, "reserving a word");
     post(base::View(word.data(), base::DType::u8, {64}, exec->device()), {});
@@ -75,8 +76,8 @@ struct Neighbours::Queue {
   const char* message;
   Way way;
   std::unique_ptr<Communicator> pair;
-  std::unique_ptr<tensor::Exec> stream;  // of the thread; staged only
-  std::unique_ptr<tensor::Exec> exec;    // the first to go: it ends when it has done what it was given
+  std::unique_ptr<tensor::Exec> stream;  // the stream of the queue's thread; staged only
+  std::unique_ptr<tensor::Exec> exec;    // destroyed first: a worker then finishes its work
 };
 
 Neighbours::Neighbours(const GroupFactory& between, const plan::Topology& topology, int rank,
@@ -86,7 +87,7 @@ Neighbours::Neighbours(const GroupFactory& between, const plan::Topology& topolo
   const auto all = boundaries(topology.size(Axis::pipe), options.ends);
   if (all.empty()) return;
 
-  // The rank that differs from r in its stage alone.
+  // The rank that differs from r only in its stage, which is `stage`.
   const auto at_stage = [&](int r, int stage) {
     std::vector<std::pair<Axis, int>> place;
     for (const auto& a : topology.axes())

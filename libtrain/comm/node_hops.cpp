@@ -1,4 +1,4 @@
-// Puts parts in the order of each hop.
+// Puts parts in the order that each hop needs.
 #include "libtrain/comm/node_hops.h"
 
 #include "libtrain/base/error.h"
@@ -12,11 +12,11 @@ namespace {
 
 using base::View;
 
-// The parts of one rank, behind one another, are `each` elements.
+// The parts for one rank, back to back, are `each` elements.
 struct HopParts {
   std::int64_t nodes, node, each;
   std::int64_t all() const { return nodes * node * each; }
-  // Where those for a rank lie on the first hop.
+  // Where the parts for a rank lie on the first hop.
   std::int64_t of(std::int64_t rank) const { return (rank % node * nodes + rank / node) * each; }
 };
 
@@ -31,8 +31,8 @@ void make_hop(Communicator& comm, tensor::Exec& exec, View from, View to) {
   comm.all_to_all(exec, from, counts, to, counts);
 }
 
-// What goes to one rank of a node, of all nodes, lies together on the first hop, and is `first` already; on the second
-// what goes to one node, of all ranks of this one.
+// `first` is already in the order of the first hop: parts for the same place in every node lie together. On the second
+// hop the parts for one node lie together, from all ranks of this node.
 void cross_hops(const NodeHops& hops, tensor::Exec& exec, const HopParts& p, View first, View second, View theirs) {
   make_hop(hops.inside, exec, first, second);
   for (std::int64_t from = 0; from < p.node; ++from)
@@ -66,7 +66,7 @@ void all_to_all(const NodeHops& hops, tensor::Exec& exec, const std::vector<View
   for (std::int64_t i = 0; i < views; i += ranks) parts.each += mine[static_cast<std::size_t>(i)].count();
   const auto dtype = mine.front().dtype;
   const auto first = in_staging(hops.first, dtype, parts.all()), second = in_staging(hops.second, dtype, parts.all());
-  std::int64_t at = 0;  // of a part among those of its rank
+  std::int64_t at = 0;  // offset of a part among the parts for its rank
   for (std::int64_t i = 0; i < views; ++i) {
     const auto r = i % ranks;
     const auto view = mine[static_cast<std::size_t>(i)];

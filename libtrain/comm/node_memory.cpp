@@ -1,8 +1,9 @@
-// A board of posts, and one counter at which all arrive: the kernel wakes who sleeps there, also in other processes.
+// A shared segment of posts, and one counter at which all ranks arrive. The kernel wakes ranks that sleep there, also
+// in other processes.
 #include "libtrain/comm/node_memory.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/comm/patience.h"
+#include "libtrain/comm/spin_wait.h"
 
 #include <algorithm>
 #include <atomic>
@@ -21,7 +22,7 @@ namespace {
 using Word = std::atomic<std::uint32_t>;
 static_assert(Word::is_always_lock_free && sizeof(Word) == 4);
 
-// Until another process or thread changes the word, wakes, or the time is over.
+// Sleeps until another process or thread changes the word and wakes this one, or the time is over.
 void sleep_at(const Word& word, std::uint32_t while_it_is, double seconds) {
   timespec time{};
   time.tv_nsec = static_cast<long>(seconds * 1e9);
@@ -29,7 +30,7 @@ void sleep_at(const Word& word, std::uint32_t while_it_is, double seconds) {
 }
 void wake_all_at(const Word& word) { syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0); }
 
-// Whoever arrives wakes the sleepers, so that a sleep ends early only for what a library has to do.
+// In seconds. The last rank to arrive wakes the sleepers, so a sleep has to end earlier only for a library's progress.
 constexpr double longest_sleep = 4e-3;
 
 }  // namespace
@@ -56,10 +57,11 @@ NodeMemory::NodeMemory(std::string group, int rank, int size, void* block, std::
 
 NodeMemory::~NodeMemory() { munmap(block_, static_cast<std::size_t>(block_bytes(size_))); }
 
-// Who is at the next meeting already writes beside what others still read of this one; nobody is further ahead.
-NodeMemory::Post& NodeMemory::post(int rank, std::uint32_t meeting) {
+// Posts alternate between two sets. A rank at the next rendezvous already writes while others still read the posts of
+// this one; no rank is further ahead.
+NodeMemory::Post& NodeMemory::post(int rank, std::uint32_t number) {
   auto* posts = reinterpret_cast<Post*>(reinterpret_cast<char*>(block_) + sizeof(Block));
-  return posts[static_cast<std::ptrdiff_t>(meeting % 2) * size_ + rank];
+  return posts[static_cast<std::ptrdiff_t>(number % 2) * size_ + rank];
 }
 
 void NodeMemory::arrive(const tensor::Exec& exec) {
@@ -70,15 +72,15 @@ void NodeMemory::arrive(const tensor::Exec& exec) {
     if (block_->sleepers.load() > 0) wake_all_at(block_->round);
     return;
   }
-  // Ranks that come together meet within a microsecond or two: sooner than the system gives the core to anyone.
+  // Ranks that come together meet within a microsecond or two, before the system gives the core to another thread.
   constexpr int looks_at_once = 64;
   for (int looks = 0; looks < looks_at_once; ++looks) {
     if (block_->round.load() != round) return;
     __builtin_ia32_pause();
   }
-  Patience patience(exec);
+  SpinWait wait(exec);
   for (int looks = 1; block_->round.load() == round; ++looks) {
-    if (patience.nap() == 0) {
+    if (wait.nap() == 0) {
       if (progress_ && looks % 64 == 0) progress_();
       continue;
     }
@@ -89,10 +91,10 @@ void NodeMemory::arrive(const tensor::Exec& exec) {
   }
 }
 
-bool NodeMemory::meet(const Call& call, const base::View& mine, const tensor::Exec& exec) {
+bool NodeMemory::rendezvous(const Call& call, const base::View& mine, const tensor::Exec& exec) {
   using Buffer = Post::Buffer;
-  const auto meeting = meetings_++;
-  auto& own = post(rank_, meeting);
+  const auto number = rendezvous_count_++;
+  auto& own = post(rank_, number);
   std::strncpy(own.operation, call.operation, sizeof own.operation - 1);
   own.bytes = call.bytes, own.contributors = call.contributors;
   own.place =
@@ -102,9 +104,9 @@ bool NodeMemory::meet(const Call& call, const base::View& mine, const tensor::Ex
                                                           : Buffer::empty;
   arrive(exec);
   bool all_seen = true;
-  const auto& first = post(0, meeting);
+  const auto& first = post(0, number);
   for (int r = 0; r < size_; ++r) {
-    const auto& p = post(r, meeting);
+    const auto& p = post(r, number);
     if (std::strcmp(p.operation, first.operation) != 0 || p.bytes != first.bytes ||
         p.contributors != first.contributors)
       disagree(r, first, p);
@@ -112,7 +114,7 @@ bool NodeMemory::meet(const Call& call, const base::View& mine, const tensor::Ex
   }
   if (!all_seen) return false;
   for (int r = 0; r < size_; ++r) {
-    const auto& p = post(r, meeting);
+    const auto& p = post(r, number);
     auto& at = found_[static_cast<std::size_t>(r)];
     at = nullptr;
     if (r == rank_) at = static_cast<const char*>(mine.data);
@@ -121,7 +123,7 @@ bool NodeMemory::meet(const Call& call, const base::View& mine, const tensor::Ex
   return true;
 }
 
-void NodeMemory::part(const tensor::Exec& exec) { arrive(exec); }
+void NodeMemory::leave(const tensor::Exec& exec) { arrive(exec); }
 
 void NodeMemory::disagree(int rank, const Post& first, const Post& other) const {
   throw base::CheckError(fmt::format("group {}: rank 0 is in {} of {} bytes, rank {} in {} of {} bytes", group_,

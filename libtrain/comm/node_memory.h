@@ -1,5 +1,5 @@
-// NodeMemory: how ranks of a group that are processes of one machine find one another's buffers and wait for one
-// another.
+// NodeMemory: the shared-memory rendezvous of a group. Ranks that are processes of one machine find one another's
+// buffers there, and wait for one another.
 #pragma once
 
 #include "libtrain/base/view.h"
@@ -13,36 +13,40 @@
 
 namespace trainyard::comm {
 
-// All ranks make the same calls, each on one thread at a time: meet(), and after one that said yes, part(). Neither
-// allocates nor makes a call to a library, but the first meeting with a buffer that was not seen before, which is
-// mapped. Whoever waits sleeps until the last one arrives; one that does not is the watchdog's, as in any collective.
+// All ranks of the group make the same calls, each on one thread at a time: rendezvous(), and leave() after a
+// rendezvous that returned true. Neither call allocates, and neither calls a library but through `progress`. The
+// exception is the first rendezvous with a buffer that was not seen before, which maps it. A waiting rank sleeps until
+// the last one arrives. A rank that never arrives is left to the watchdog, as in any collective.
 class NodeMemory {
  public:
-  // The memory through which they meet, zeroed, mapped by all of them; unmapped with this.
+  // Bytes of the memory block through which the ranks meet. It is zeroed, and all ranks have mapped it. The destructor
+  // unmaps it.
   static std::int64_t block_bytes(int ranks);
-  // progress: called now and then by who waits, for work that goes on only inside of calls of a library.
+  // progress: a waiting rank calls it now and then, for work of a library that goes on only inside its calls.
   NodeMemory(std::string group, int rank, int size, void* block, std::function<void()> progress);
   ~NodeMemory();
   NodeMemory(const NodeMemory&) = delete;
 
-  // What all must say alike of a call.
+  // What all ranks must pass alike for a call.
   struct Call {
     const char* operation;
     std::int64_t bytes;
     std::int64_t contributors = 0;
   };
-  // Waits for all, who have made the contents of their buffers before. Are all buffers where the others can see them?
-  // An empty one is. The answer is everyone's. CheckError on every rank where calls differ.
-  bool meet(const Call& call, const base::View& mine, const tensor::Exec& exec);
-  // Where the buffer of a rank begins, this one's too, after a meeting that said yes and until part(). Read only.
+  // Waits for all ranks; each has written the contents of its buffer before. Returns whether all buffers lie where the
+  // other ranks can read them; an empty buffer counts as readable. Every rank gets the same answer. Throws CheckError
+  // on every rank if their calls differ.
+  bool rendezvous(const Call& call, const base::View& mine, const tensor::Exec& exec);
+  // Where the buffer of a rank begins, also of this rank. Valid after a rendezvous that returned true, until leave().
+  // Read only.
   const char* of(int rank) const { return found_[static_cast<std::size_t>(rank)]; }
-  // Waits until nobody reads any more.
-  void part(const tensor::Exec& exec);
+  // Waits until no rank reads any more.
+  void leave(const tensor::Exec& exec);
 
  private:
   struct Block;
   struct Post;
-  Post& post(int rank, std::uint32_t meeting);
+  Post& post(int rank, std::uint32_t number);
   void arrive(const tensor::Exec& exec);
   [[noreturn]] void disagree(int rank, const Post& first, const Post& other) const;
 
@@ -50,7 +54,7 @@ class NodeMemory {
   int rank_, size_;
   Block* block_;
   std::function<void()> progress_;
-  std::uint32_t meetings_ = 0;
+  std::uint32_t rendezvous_count_ = 0;
   std::vector<const char*> found_;
 };
 

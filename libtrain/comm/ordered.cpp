@@ -1,4 +1,4 @@
-// The ordered reduction: pieces travel to their owner, who adds them in ascending rank.
+// The ordered reduction: an all-to-all sends each shard to its owner, who adds the contributions in ascending rank.
 #include "kernels/fold/fold.h"
 #include "libtrain/base/error.h"
 #include "libtrain/comm/communicator.h"
@@ -10,28 +10,28 @@
 namespace trainyard::comm {
 
 void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum,
-                            base::FoldRound round, int contributors, std::span<const int> turns) {
+                            base::ReductionRound round, int contributors, std::span<const int> turns) {
   const auto n = comm.size();
-  const auto piece = sum.count();
+  const auto shard = sum.count();
   TRAINYARD_ASSERT(contributors >= 1 && contributors <= n, "{} contributors of {}", contributors, n);
   if (n == 1) {
     exec.run([&comm] { Entry entry(comm.ledger(), "ordered_reduce_scatter", 0); });
-    kernels::fold(exec, in.reshaped({1, piece}), sum, round);
+    kernels::fold(exec, in.reshaped({1, shard}), sum, round);
     return;
   }
   if (!turns.empty())
-    return ordered_reduce_scatter_range(comm, exec, in, staging, sum, round, contributors, 0, piece, turns);
-  if (comm.fold_contributions(exec, {in, staging, sum, round, contributors, 0, piece, {}})) return;
+    return ordered_reduce_scatter_range(comm, exec, in, staging, sum, round, contributors, 0, shard, turns);
+  if (comm.add_contributions(exec, {in, staging, sum, round, contributors, 0, shard, {}})) return;
   const bool contributes = comm.rank() < contributors;
-  TRAINYARD_ASSERT(!contributes || in.count() == n * piece, "{} elements for {} pieces of {}", in.count(), n, piece);
-  std::vector<std::int64_t> send(static_cast<std::size_t>(n), contributes ? piece : 0),
+  TRAINYARD_ASSERT(!contributes || in.count() == n * shard, "{} elements for {} shards of {}", in.count(), n, shard);
+  std::vector<std::int64_t> send(static_cast<std::size_t>(n), contributes ? shard : 0),
       receive(static_cast<std::size_t>(n), 0);
-  for (int r = 0; r < contributors; ++r) receive[static_cast<std::size_t>(r)] = piece;
+  for (int r = 0; r < contributors; ++r) receive[static_cast<std::size_t>(r)] = shard;
   const auto empty = base::View(staging.data, sum.dtype, {0}, sum.device);
   exec.run([&comm] { comm.ledger().set_alias("ordered_reduce_scatter"); });
   comm.all_to_all(exec, contributes ? in : empty, send, staging, receive);
   exec.run([&comm] { comm.ledger().set_alias(nullptr); });
-  kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, piece}, sum.device), sum, round);
+  kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, shard}, sum.device), sum, round);
 }
 
 }  // namespace trainyard::comm

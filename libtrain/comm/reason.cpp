@@ -24,12 +24,13 @@ bool has_its_name(const std::string& name) {
          name.find_first_not_of("0123456789", 5) == name.size() - 5;
 }
 
-// The folder itself: a link would lead elsewhere.
+// Opens the folder itself, not through a link, which would lead elsewhere.
 base::Descriptor opened(const std::string& folder) {
   return base::Descriptor(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
 }
 
-// By its name and by what this program writes into it; empty where a full disk took the text.
+// Recognises a reason by its name and by what this program writes into it. An empty file counts too: a full disk took
+// its text.
 bool is_reason(int folder, const std::string& name) {
   if (!has_its_name(name)) return false;
   const base::Descriptor file(openat(folder, name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
@@ -53,7 +54,7 @@ void write_reason(const std::string& folder, int rank, int exit_code, const std:
     if (job != nullptr) j["job"] = step != nullptr ? fmt::format("{}.{}", job, step) : job;
     const auto text = j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     mkdir(folder.c_str(), 0777);
-    // A file of its own: a link would lead elsewhere, and a pipe would wait for a reader.
+    // Makes a new file: a link would lead elsewhere, and a pipe would wait for a reader.
     const auto place = opened(folder);
     const auto name = fmt::format("rank-{:05}.json", rank);
     unlinkat(place.get(), name.c_str(), 0);
@@ -74,7 +75,7 @@ void forget_reasons(const std::string& folder) {
     names.push_back(it->path().filename().string());
   for (const auto& name : names)
     if (is_reason(place.get(), name)) unlinkat(place.get(), name.c_str(), 0);
-  rmdir(folder.c_str());  // refused where there is something else
+  rmdir(folder.c_str());  // fails if the folder holds anything else
 }
 
 }  // namespace trainyard::comm

@@ -1,4 +1,4 @@
-// Ranges travel as messages; what a rank has itself is copied.
+// Sends ranges as messages, and copies a rank's own part.
 #include "libtrain/comm/segments.h"
 
 #include "kernels/fold/fold.h"
@@ -16,50 +16,50 @@ void exchange_as(Communicator& comm, tensor::Exec& exec, const char* name, std::
   exec.run([&comm] { comm.ledger().set_alias(nullptr); });
 }
 
-void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View piece, base::View whole, std::int64_t first,
+void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View shard, base::View whole, std::int64_t first,
                       std::int64_t count) {
-  TRAINYARD_ASSERT(whole.count() == comm.size() * piece.count() && first >= 0 && first + count <= piece.count(),
-                   "[{}, {}) of pieces of {} in {}", first, first + count, piece.count(), whole.count());
-  if (comm.gather_range(exec, piece, whole, first, count)) return;
-  const auto mine = elements_of(piece, first, count);
+  TRAINYARD_ASSERT(whole.count() == comm.size() * shard.count() && first >= 0 && first + count <= shard.count(),
+                   "[{}, {}) of shards of {} in {}", first, first + count, shard.count(), whole.count());
+  if (comm.gather_range(exec, shard, whole, first, count)) return;
+  const auto mine = elements_of(shard, first, count);
   std::vector<Transfer> transfers;
   for (int k = 1; k < comm.size(); ++k) {
     const int to = (comm.rank() + k) % comm.size(), from = (comm.rank() - k + comm.size()) % comm.size();
-    transfers.push_back({Transfer::Kind::receive, from, elements_of(whole, from * piece.count() + first, count)});
+    transfers.push_back({Transfer::Kind::receive, from, elements_of(whole, from * shard.count() + first, count)});
     transfers.push_back({Transfer::Kind::send, to, mine});
   }
-  const auto own = elements_of(whole, comm.rank() * piece.count() + first, count);
+  const auto own = elements_of(whole, comm.rank() * shard.count() + first, count);
   if (own.data != mine.data) tensor::copy(exec, mine, own);
   exchange_as(comm, exec, "all_gather", transfers);
 }
 
 void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging,
-                                  base::View sum, base::FoldRound round, int contributors, std::int64_t first,
+                                  base::View sum, base::ReductionRound round, int contributors, std::int64_t first,
                                   std::int64_t count, std::span<const int> turns) {
-  const auto piece = sum.count();
+  const auto shard = sum.count();
   const auto turn = [&](int rank) { return turns.empty() ? rank : turns[static_cast<std::size_t>(rank)]; };
   const int mine = turn(comm.rank());
   const bool contributes = mine < contributors;
-  TRAINYARD_ASSERT(contributors >= 1 && contributors <= comm.size() && first >= 0 && first + count <= piece &&
-                       (!contributes || in.count() == comm.size() * piece) &&
+  TRAINYARD_ASSERT(contributors >= 1 && contributors <= comm.size() && first >= 0 && first + count <= shard &&
+                       (!contributes || in.count() == comm.size() * shard) &&
                        (comm.size() == 1 || staging.count() >= contributors * count),
-                   "[{}, {}) of pieces of {}, {} contributors of {}", first, first + count, piece, contributors,
+                   "[{}, {}) of shards of {}, {} contributors of {}", first, first + count, shard, contributors,
                    comm.size());
   if (comm.size() == 1) {
     exec.run([&comm] { Entry entry(comm.ledger(), "ordered_reduce_scatter", 0); });
     return kernels::fold(exec, elements_of(in, first, count).reshaped({1, count}), elements_of(sum, first, count),
                          round);
   }
-  if (comm.fold_contributions(exec, {in, staging, sum, round, contributors, first, count, turns})) return;
+  if (comm.add_contributions(exec, {in, staging, sum, round, contributors, first, count, turns})) return;
   std::vector<Transfer> transfers;
   for (int k = 1; k < comm.size(); ++k) {
     const int to = (comm.rank() + k) % comm.size(), from = (comm.rank() - k + comm.size()) % comm.size();
     if (turn(from) < contributors)
       transfers.push_back({Transfer::Kind::receive, from, elements_of(staging, turn(from) * count, count)});
-    if (contributes) transfers.push_back({Transfer::Kind::send, to, elements_of(in, to * piece + first, count)});
+    if (contributes) transfers.push_back({Transfer::Kind::send, to, elements_of(in, to * shard + first, count)});
   }
   if (contributes)
-    tensor::copy(exec, elements_of(in, comm.rank() * piece + first, count), elements_of(staging, mine * count, count));
+    tensor::copy(exec, elements_of(in, comm.rank() * shard + first, count), elements_of(staging, mine * count, count));
   exchange_as(comm, exec, "ordered_reduce_scatter", transfers);
   kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, count}, sum.device),
                 elements_of(sum, first, count), round);

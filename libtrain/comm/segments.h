@@ -1,4 +1,4 @@
-// Collectives over a range of every piece, so that those of a large whole can be made one part after the other.
+// Collectives over a range of every shard, so that a large collective can be made one part after the other.
 #pragma once
 
 #include "libtrain/comm/communicator.h"
@@ -7,13 +7,14 @@
 
 namespace trainyard::comm {
 
-// Elements [first, first + count) of every piece: as Communicator::all_gather and ordered_reduce_scatter of all ranges
-// together would leave them, and under their names in the ledger. Made of exchange().
-void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View piece, base::View whole, std::int64_t first,
+// Both work on elements [first, first + count) of every shard. Calls for all ranges together leave what
+// Communicator::all_gather and ordered_reduce_scatter leave, and the ledger has them under those names. Built on
+// exchange(), unless the communicator has its own way (Communicator::gather_range, add_contributions).
+void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View shard, base::View whole, std::int64_t first,
                       std::int64_t count);
 // `staging` holds `count` elements for each rank.
 void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging,
-                                  base::View sum, base::FoldRound round, int contributors, std::int64_t first,
+                                  base::View sum, base::ReductionRound round, int contributors, std::int64_t first,
                                   std::int64_t count, std::span<const int> turns = {});
 
 // exchange() under another name in the ledger.

@@ -1,4 +1,4 @@
-// One rank: copies at most.
+// The collectives of one rank: at most a copy.
 #include "libtrain/comm/solo.h"
 
 #include "libtrain/base/error.h"
@@ -63,8 +63,8 @@ class Solo : public Communicator {
   static void move(tensor::Exec& exec, const base::View& to, const base::View& from) {
     if (from.data == to.data || to.bytes() == 0) return;
     const bool on_host = from.device.kind == base::DeviceKind::cpu && to.device.kind == base::DeviceKind::cpu;
-    // Host memory is moved at once, as by every other communicator: a copy on the stream would wait for all that the
-    // device still has to do.
+    // Host memory is moved at once, as by every other communicator. A copy on the stream would wait for all earlier
+    // work of the device.
     if (exec.on_gpu() && !on_host) return tensor::copy(exec, from.reshaped({from.count()}), to.reshaped({to.count()}));
     std::memmove(to.data, from.data, static_cast<std::size_t>(to.bytes()));
   }

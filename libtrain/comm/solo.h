@@ -1,4 +1,4 @@
-// The communicator of one rank: nothing leaves it.
+// The communicator of one rank: nothing leaves the rank.
 #pragma once
 
 #include "libtrain/comm/communicator.h"

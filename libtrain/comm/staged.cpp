@@ -1,4 +1,4 @@
-// Down, across, up.
+// Copies to the host, communicates there, and copies back to the device.
 #include "libtrain/comm/staged.h"
 
 #include "libtrain/base/error.h"
@@ -17,7 +17,7 @@ class Pinned {
  public:
   char* of(std::int64_t bytes) {
     if (bytes > bytes_) {
-      memory_ = {};  // first: both together may be more than there is
+      memory_ = {};  // freed first: the old and the new memory may not fit together
       bytes_ = 0;
       memory_ = tensor::PinnedBuffer(bytes);
       bytes_ = bytes;
@@ -38,7 +38,7 @@ class Staged : public Communicator {
     try {
       on_the_way_.wait();
     } catch (const base::Error&) {
-      // The device failed; whoever waited for it has said so.
+      // The device failed; the thread that waited for it has reported that.
     }
   }
 
@@ -128,7 +128,7 @@ class Staged : public Communicator {
     tensor::copy(exec, flat(from), host);
     return host;
   }
-  // The host's buffers are used again by the next call, which waits.
+  // The next call uses the host's buffers again, and waits for this copy.
   void up(tensor::Exec& exec, const base::View& host, const base::View& to) {
     tensor::copy(exec, host, flat(to));
     on_the_way_ = exec.record();
@@ -138,7 +138,7 @@ class Staged : public Communicator {
   Communicator* inner_;
   std::unique_ptr<tensor::Exec> caller_ = tensor::Exec::caller(nullptr, 1);
   Pinned sent_, received_;
-  tensor::Event on_the_way_;  // up from the buffers
+  tensor::Event on_the_way_;  // the copy from the host's buffers to the device
 };
 
 }  // namespace

@@ -7,10 +7,11 @@
 
 namespace trainyard::comm {
 
-// On a GPU Exec every call brings its operands to the host in the order of the stream, waits, lets `inner` communicate,
-// and sends the results back without waiting: hardly any overlap, but any communicator and any number of ranks on one
-// GPU. On a CPU Exec calls go to `inner` as they are. Pinned buffers grow to the largest call and stay; they lie
-// outside the ledger. The ledger of calls and bytes is that of `inner`.
+// On a GPU Exec every call copies its operands to the host in the order of the stream and waits. Then `inner`
+// communicates, and the call copies the results back without waiting. So there is hardly any overlap, but any
+// communicator and any number of ranks on one GPU work. On a CPU Exec calls go to `inner` as they are. Pinned buffers
+// grow to the largest call and stay allocated; they are not in the memory ledger. The ledger of calls and bytes is
+// `inner`'s.
 std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> inner);
 std::unique_ptr<Communicator> staged(Communicator& inner);  // `inner` outlives it
 

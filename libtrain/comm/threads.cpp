@@ -1,4 +1,4 @@
-// Collectives among threads: every rank posts its views, all meet, each copies what it needs, all meet again.
+// Collectives among threads: every rank posts its views, all ranks meet, each copies what it needs, all meet again.
 #include "libtrain/comm/threads.h"
 
 #include "libtrain/base/error.h"
@@ -36,7 +36,7 @@ struct ThreadsWorld::Shared {
     std::vector<Post> posts;   // one per member
     int arrived = 0;
     std::uint64_t round = 0;
-    std::condition_variable changed;  // its own: who waits elsewhere is not woken
+    std::condition_variable changed;  // for each group, so that ranks that wait in other groups are not woken
   };
   explicit Shared(int ranks) : size(ranks), left(static_cast<std::size_t>(ranks), 0) {}
   int size;
@@ -57,7 +57,7 @@ struct ThreadsWorld::Shared {
     return true;
   }
   // Begins a call: returns when all members of the group have begun it.
-  void meet(Group& g) {
+  void rendezvous(Group& g) {
     std::unique_lock lock(mutex);
     if (poisoned) throw base::PeerError("another rank of this process has failed");
     const auto round = g.round;
@@ -71,9 +71,9 @@ struct ThreadsWorld::Shared {
     if (g.round == round)
       throw base::PeerError("another rank of this process has failed or left while this one waits for it");
   }
-  // Within a call that all members have begun, and so will finish, even where the world is poisoned meanwhile: who left
-  // at once would free buffers that others still read.
-  void meet_within(Group& g) {
+  // Within a call that all members have begun. All of them finish it, even if the world is poisoned meanwhile. A member
+  // that left at once would free buffers that others still read.
+  void rendezvous_within(Group& g) {
     std::unique_lock lock(mutex);
     const auto round = g.round;
     if (arrive(g)) return;
@@ -150,13 +150,13 @@ class ThreadsCommunicator : public Communicator {
              for (int r = 1; r < size_; ++r)
                combine_bytes(scratch_.data(), bytes_of(posts[static_cast<std::size_t>(r)].in), inout.count(),
                              inout.dtype, op);
-             shared_.meet_within(*state_);
+             shared_.rendezvous_within(*state_);
              copy_bytes(inout.data, scratch_.data(), inout.bytes());
            });
     });
   }
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
-    TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} pieces of {}", out.bytes(), size_, in.bytes());
+    TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} shards of {}", out.bytes(), size_, in.bytes());
     exec.run([this, in, out] {
       call({"all_gather", in, out, in.bytes(), {}, {}, {}}, all_gather_bytes(in.bytes(), size_),
            [&](const std::vector<Post>& posts) {
@@ -168,7 +168,7 @@ class ThreadsCommunicator : public Communicator {
   }
   void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
     require_reducible(out.dtype);
-    TRAINYARD_ASSERT(in.count() == size_ * out.count(), "{} elements for {} pieces of {}", in.count(), size_,
+    TRAINYARD_ASSERT(in.count() == size_ * out.count(), "{} elements for {} shards of {}", in.count(), size_,
                      out.count());
     exec.run([this, in, out] {
       call({"reduce_scatter", in, out, out.count() * 16 + static_cast<int>(out.dtype), {}, {}, {}},
@@ -236,7 +236,7 @@ class ThreadsCommunicator : public Communicator {
     return nullptr;
   }
 
-  // What the members disagree about, empty when nothing. A function of the posts alone: every member comes to the same
+  // What the members disagree about; empty if nothing. It depends on the posts alone, so every member comes to the same
   // answer.
   std::string disagreement(const std::vector<Post>& posts) const {
     for (int r = 1; r < size_; ++r) {
@@ -263,20 +263,20 @@ class ThreadsCommunicator : public Communicator {
     return {};
   }
 
-  // `body` must not throw: the others would wait for it.
+  // `body` must not throw, because the other ranks would wait for this one.
   template <class Body> void call(Post post, std::int64_t sent_bytes, const Body& body) {
     Entry entry(ledger_, post.operation.c_str(), sent_bytes);
     state_->posts[static_cast<std::size_t>(rank_)] = std::move(post);
-    shared_.meet(*state_);
+    shared_.rendezvous(*state_);
     std::string problem;
     try {
       problem = disagreement(state_->posts);
     } catch (...) {  // no memory for the text of a problem, which all members have found
-      shared_.meet_within(*state_);
+      shared_.rendezvous_within(*state_);
       throw;
     }
     if (problem.empty()) body(state_->posts);
-    shared_.meet_within(*state_);  // nobody changes a post or a buffer while another still reads it
+    shared_.rendezvous_within(*state_);  // no rank changes a post or a buffer while another still reads it
     if (!problem.empty())
       throw base::CheckError(fmt::format("group {}: {}", group_, problem),
                              "every rank must make the same calls in the same order");
@@ -344,7 +344,7 @@ void run_ranks(int ranks, const std::function<void(int, ThreadsWorld&)>& body) {
   };
   try {
     for (int r = 0; r < ranks; ++r) team.emplace_back(work, r);
-  } catch (...) {  // the system refuses a thread: those that are there miss its rank
+  } catch (...) {  // the system refuses a thread, and the ranks that run would wait for it
     keep(cause);
     world.poison();
   }

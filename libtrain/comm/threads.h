@@ -1,5 +1,4 @@
-// The threads communicator: N ranks inside one process, each a thread. For tests, and for runs under the thread
-// sanitizer.
+// The threads communicator: the ranks are threads of one process. For tests, and for runs under the thread sanitizer.
 #pragma once
 
 #include "libtrain/comm/communicator.h"
@@ -12,22 +11,22 @@
 namespace trainyard::comm {
 
 // Shared by the rank threads of one process. A rank that fails poisons the world: every call that waits, now or later,
-// throws PeerError. Ranks that disagree about an operation or its sizes all throw CheckError.
+// throws PeerError. If ranks disagree about an operation or its sizes, all of them throw CheckError.
 class ThreadsWorld {
  public:
   explicit ThreadsWorld(int ranks);
   ~ThreadsWorld();
   int size() const;
-  // Collective in the sense that every rank asks for the same group names. The communicator must not outlive the world.
+  // Every rank asks for the same group names. The communicator must not outlive the world.
   std::unique_ptr<Communicator> communicator(int rank, const std::string& group);
-  // The group of the given ranks of the world (ascending, `rank` among them); every one of them asks for it with the
-  // same list.
+  // A communicator over some ranks of the world; the list ascends and includes `rank`. Each of these ranks asks for it
+  // with the same list.
   std::unique_ptr<Communicator> split(int rank, const std::string& group, const std::vector<int>& ranks);
   GroupFactory factory(int rank) {
     return [this, rank](const std::string& group, const std::vector<int>& ranks) { return split(rank, group, ranks); };
   }
   void poison();
-  // The rank makes no more calls: whoever waits for it, now or later, throws PeerError.
+  // The rank makes no more calls. A rank that waits for it, now or later, throws PeerError.
   void leave(int rank);
   struct Shared;
 
@@ -35,8 +34,8 @@ class ThreadsWorld {
   std::unique_ptr<Shared> shared_;
 };
 
-// Runs body(rank, world) on `ranks` threads, joins them, and rethrows the first failure that is not the echo of another
-// rank's.
+// Runs body(rank, world) on `ranks` threads, joins them, and rethrows the first failure. A PeerError counts only if
+// there is no other failure, because it is the echo of another rank's failure.
 void run_ranks(int ranks, const std::function<void(int, ThreadsWorld&)>& body);
 
 }  // namespace trainyard::comm

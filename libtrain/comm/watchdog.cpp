@@ -1,4 +1,4 @@
-// The watchdog's thread: report, listen, judge, and end.
+// The watchdog's thread: it reports, listens, judges, and ends the job.
 #include "libtrain/comm/watchdog.h"
 
 #include "libtrain/base/error.h"
@@ -29,13 +29,13 @@ constexpr std::size_t verdict_limit = 1024;
 
 // What one rank knows of another.
 struct Peer {
-  std::vector<sockaddr_in> named;   // all that it told of over MPI: from nowhere else is it heard
-  std::vector<sockaddr_in> places;  // the same, until it is heard: then the one that it spoke from
+  std::vector<sockaddr_in> named;   // all that it named over MPI; messages from elsewhere are ignored
+  std::vector<sockaddr_in> places;  // the same; once it is heard, only the address that it sent from
   bool heard = false;
   bool leaving = false;   // it has said farewell, and judges no more
-  bool released = false;  // it knows of this rank's farewell, or listens no more
-  double refused_since = -1,
-         refused_last = 0;  // seconds since the first and the last refusal that no report has followed; -1: none
+  bool released = false;  // it knows of this rank's farewell, or no longer listens
+  // Seconds since the first and the last refusal that no report has followed; -1: none.
+  double refused_since = -1, refused_last = 0;
 };
 
 bool same_place(const sockaddr_in& a, const sockaddr_in& b) {
@@ -47,7 +47,7 @@ bool same_place(const sockaddr_in& a, const sockaddr_in& b) {
 struct Watchdog::Impl {
   WatchdogOptions options;
   std::vector<WatchedGroup> groups;
-  std::vector<WatchedGroup::Judged> judged;  // of `groups`, while nobody is patient
+  std::vector<WatchedGroup::Judged> judged;  // of `groups`, as passed to watch(); used while nobody is patient
   std::vector<const Ledger*> ledgers;        // null: this rank is in none of these groups
   std::vector<std::function<bool()>> waited_for;
   std::function<std::string()> doing;
@@ -57,15 +57,15 @@ struct Watchdog::Impl {
   std::vector<Peer> peers;
   std::vector<std::string> hosts;
   std::vector<Heard> heard;
-  std::vector<double> silence;  // per rank, seconds in which this process ran
-  std::mutex watching;          // over groups, ledgers and what is done
+  std::vector<double> silence;  // by rank: seconds since its last report, while this process ran
+  std::mutex watching;          // guards groups, ledgers and doing
   Report own;
   std::optional<Hang> suspicion;
   double suspicion_age = 0;
-  bool spoken = false;  // others may have heard this rank
+  bool spoken = false;  // other ranks may have heard this one
   bool ended = false;
-  bool bidding = false;  // farewell: too late for a verdict
-  bool warned = false;   // of ranks that were never heard
+  bool bidding = false;  // saying farewell: too late for a verdict
+  bool warned = false;   // has warned of ranks that were never heard
   std::atomic<bool> leave{false};
   std::thread thread;
 
@@ -86,7 +86,7 @@ struct Watchdog::Impl {
         getsockname(socket, reinterpret_cast<sockaddr*>(&any), &length) != 0)
       throw base::EnvironmentError(fmt::format("the watchdog has no socket: {}", std::strerror(errno)));
     port = ntohs(any.sin_port);
-    // Room for a report of every rank, should they all come at once; the system may give less.
+    // Room for a report of every rank, in case all come at once; the system may give less.
     const int room = static_cast<int>(
         std::min<std::size_t>(std::size_t{16} << 20, 2 * sizeof(Report) * static_cast<std::size_t>(options.size)));
     setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
@@ -100,8 +100,8 @@ struct Watchdog::Impl {
   }
 
   void tell(int rank, const std::string& message) {
-    // A lost message is a missed report; the next one follows. A refusal of an earlier one is reported in place of
-    // sending.
+    // A lost message is a missed report, and the next report follows. A refusal of an earlier message is reported in
+    // place of sending this one, so it is sent again.
     for (const auto& to : peers[static_cast<std::size_t>(rank)].places)
       for (int again = 0; again < 2; ++again)
         if (sendto(socket, message.data(), message.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) >= 0 ||
@@ -109,7 +109,7 @@ struct Watchdog::Impl {
           break;
   }
 
-  // "Nobody listens there": a rank's machine answers so once its process has ended.
+  // Reads refusals: the machine of a rank answers that nobody listens there, once the rank's process has ended.
   void hear_refusals() {
     while (true) {
       sockaddr_in about{};
@@ -130,8 +130,8 @@ struct Watchdog::Impl {
     }
   }
 
-  // Means something only where the rank was heard from: any other address may be another machine's, this one's, or
-  // behind a firewall that refuses.
+  // A refusal counts only from the address that the rank was heard from. Any other address may be another machine's or
+  // this one's, or lie behind a firewall that refuses.
   void refused(const sockaddr_in& about) {
     for (auto& p : peers) {
       if (!p.heard || !same_place(p.places[0], about)) continue;
@@ -141,34 +141,35 @@ struct Watchdog::Impl {
     }
   }
 
-  // The first rank of those this one sends to that keeps being refused. Refusals may be told once a second only.
+  // The first rank, of the ranks that this one sends to, that keeps being refused. Refusals may be reported once a
+  // second only.
   std::optional<int> lost() const {
-    const double patience =
+    const double threshold =
         4 * options.interval_seconds + (options.rank == 0 ? 0 : options.interval_seconds * std::min(options.rank, 20));
     for (std::size_t r = 0; r < peers.size(); ++r)
-      if (!peers[r].leaving && peers[r].refused_since > patience &&
+      if (!peers[r].leaving && peers[r].refused_since > threshold &&
           peers[r].refused_last < 3 * options.interval_seconds + 1)
         return static_cast<int>(r);
     return std::nullopt;
   }
 
-  // Rank 0 sends to all and hears all; every other rank does so with rank 0 alone.
+  // Rank 0 sends to all ranks and hears all; every other rank sends to rank 0 and hears rank 0 alone.
   bool talks_with(int rank) const { return rank != options.rank && (rank == 0 || options.rank == 0); }
 
-  // Once, from rank 0 about the others and from rank 1 about rank 0: who cannot be watched.
+  // Warns once of ranks that cannot be watched: rank 0 warns of the others, and rank 1 of rank 0.
   void warn_of_unheard() {
-    const double patience = 20 * options.interval_seconds;
+    const double threshold = 20 * options.interval_seconds;
     if (warned || options.rank > 1) return;
     std::vector<int> unheard;
     for (int r = 0; r < options.size; ++r)
-      if (const auto at = static_cast<std::size_t>(r); talks_with(r) && !peers[at].heard && silence[at] > patience)
+      if (const auto at = static_cast<std::size_t>(r); talks_with(r) && !peers[at].heard && silence[at] > threshold)
         unheard.push_back(r);
     if (unheard.empty()) return;
     warned = true;
     base::log_warning(
         "the watchdog has not heard {} for {:.3g} s: should one stand still or end without a word, nobody will tell "
         "before a call of a step has waited for {:.3g} s; is UDP between the machines blocked?",
-        names_of_ranks(unheard, hosts), patience, options.timeout_seconds);
+        names_of_ranks(unheard, hosts), threshold, options.timeout_seconds);
   }
 
   void look_at_own(double passed) {
@@ -200,12 +201,12 @@ struct Watchdog::Impl {
 
   void receive() {
     char buffer[sizeof(Report) + verdict_limit + seal_bytes];
-    // Whoever sends without an end does not keep this thread from its work.
+    // Bounded, so that a sender without an end does not keep this thread from its work.
     for (int left = 4 * options.size + 64; left > 0; --left) {
       sockaddr_in source{};
       socklen_t length = sizeof source;
       const auto n = recvfrom(socket, buffer, sizeof buffer, 0, reinterpret_cast<sockaddr*>(&source), &length);
-      if (n < 0 && errno == ECONNREFUSED) continue;  // told about in full by hear_refusals
+      if (n < 0 && errno == ECONNREFUSED) continue;  // hear_refusals() reads it in full
       if (n < 0) return;
       const auto message = opened(options.key, {buffer, static_cast<std::size_t>(n)});
       if (!message || message->size() < sizeof(Report)) continue;
@@ -256,8 +257,8 @@ struct Watchdog::Impl {
     if (options.on_hang) options.on_hang(sentence, decider == options.rank ? Decided::here : Decided::elsewhere);
   }
 
-  // Until everybody who might miss this rank knows that it leaves: messages get lost, and a rank that is missed ends a
-  // run that is done. Bounded, as a peer may be stopped.
+  // Repeats the farewell until every rank that might miss this one knows that it leaves. Messages get lost, and a
+  // missed rank would end a run that is done. Bounded in time, because a peer may be stopped.
   void say_farewell() {
     bidding = true;
     Report words = own;
@@ -283,8 +284,8 @@ struct Watchdog::Impl {
     }
   }
 
-  // Rank 0 sees everybody. The others see themselves and rank 0, and judge only when rank 0 is silent and has had time
-  // to decide; one after the other, so that the first to decide speaks for all.
+  // Rank 0 sees all ranks. The other ranks see themselves and rank 0. They judge only when rank 0 is silent and has had
+  // time to decide. They do so one after the other, so that the first to decide speaks for all.
   void decide(double passed) {
     if (const auto r = lost())
       return end(
@@ -311,7 +312,7 @@ struct Watchdog::Impl {
                         hang->sequence, name_of_group(groups[static_cast<std::size_t>(hang->ledger)], options.rank),
                         own.step, options.timeout_seconds);
     }
-    // Confirmed by a second look at the same call: a report may be older than the call's end.
+    // A second look must find the same call, because a report may be older than the end of the call.
     const bool same = hang && suspicion && hang->same_call(*suspicion);
     suspicion_age = same ? suspicion_age + passed : 0;
     suspicion = hang;
@@ -335,7 +336,7 @@ struct Watchdog::Impl {
       receive();
       if (ended) return;
       since_judged += passed;
-      if (t < next_report) continue;  // reports of many ranks wake this one often
+      if (t < next_report) continue;  // reports of many ranks wake this thread often
       const std::lock_guard lock(watching);
       look_at_own(since_judged);
       send_to_all(own);

@@ -1,4 +1,4 @@
-// The addresses of all interfaces, and their text.
+// Lists the addresses of all interfaces, as text, and reads such a text.
 #include "libtrain/comm/watchdog_address.h"
 
 #include "libtrain/base/error.h"
@@ -17,7 +17,7 @@
 namespace trainyard::comm {
 
 std::string text_of_watchdog_address(std::uint16_t port) {
-  std::vector<std::string> places, of_loopback;  // hosts that route by themselves have an address of their own there
+  std::vector<std::string> places, of_loopback;  // hosts that do their own routing have an address on loopback
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) == 0) {
     for (auto* i = list; i != nullptr; i = i->ifa_next) {

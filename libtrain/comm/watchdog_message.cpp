@@ -1,4 +1,4 @@
-// Seals by libsodium.
+// Makes and checks seals by libsodium.
 #include "libtrain/comm/watchdog_message.h"
 
 #include "libtrain/base/error.h"
@@ -29,7 +29,7 @@ WatchdogKey agree_on_watchdog_key(Communicator& control, tensor::Exec& exec) {
   struct {
     WatchdogKey key{};
     std::int32_t failure = 0;
-  } told;  // sent in any case: the others wait for it
+  } told;  // sent also after a failure, because the other ranks wait for it
   if (control.rank() == 0 && getrandom(told.key.data(), told.key.size(), 0) != static_cast<ssize_t>(told.key.size()))
     told.failure = errno;
   control.broadcast(exec, base::View(&told, base::DType::u8, {sizeof told}), 0);

@@ -1,5 +1,4 @@
-// How watchdogs know that what they hear was said by a rank of their own job: any user of a machine can send to their
-// ports.
+// How watchdogs know that a message is from a rank of their own job: any user of a machine can send to their ports.
 #pragma once
 
 #include "libtrain/comm/communicator.h"
@@ -11,16 +10,16 @@
 
 namespace trainyard::comm {
 
-using WatchdogKey = std::array<unsigned char, 16>;  // random bits, of one start
+using WatchdogKey = std::array<unsigned char, 16>;  // random bits, drawn anew for each start
 
-// Drawn by rank 0 and told to all over MPI. Collective over `control`, a communicator of host memory. EnvironmentError
-// where the system has no random bits.
+// Rank 0 draws the key and broadcasts it, in a job over MPI. Collective over `control`, a communicator of host memory.
+// Throws EnvironmentError if the system has no random bits.
 WatchdogKey agree_on_watchdog_key(Communicator& control, tensor::Exec& exec);
 
-// The message with 16 bytes behind it that only the key's holders can make: BLAKE2b, keyed (RFC 7693).
+// The message, followed by a seal of 16 bytes that only holders of the key can make: keyed BLAKE2b (RFC 7693).
 inline constexpr std::size_t seal_bytes = 16;
 std::string sealed(const WatchdogKey& key, std::string_view message);
-// What was sealed; nothing where the bytes are not of this key.
+// The message without its seal; nothing if the seal was not made with this key.
 std::optional<std::string_view> opened(const WatchdogKey& key, std::string_view message);
 
 }  // namespace trainyard::comm

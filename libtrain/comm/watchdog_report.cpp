@@ -34,12 +34,12 @@ int number_of(const WatchedGroup& group, int rank) {
   return group.number_of.empty() ? 0 : group.number_of[static_cast<std::size_t>(rank)];
 }
 
-// The rank that has waited too long in the earliest call, of each group of a ledger. Ranks may wait in different calls,
-// one behind the other, and their clocks say in turn that theirs is the longest: the earliest is the cause, and it
-// stays the same one.
+// For each group of a ledger, the rank that has waited too long in the earliest call. Ranks may wait in different
+// calls, one behind the other, and each in turn has waited longest by its own clock. The earliest call is the cause,
+// and it stays the same one.
 std::vector<int> earliest_waits(const std::vector<Heard>& ranks, const WatchedGroup& group, std::size_t ledger,
                                 double timeout_seconds) {
-  std::map<int, int> waiting;  // by group
+  std::map<int, int> waiting;  // by number of the group
   for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
     const auto& h = ranks[static_cast<std::size_t>(r)];
     const auto& mine = h.report.ledgers[ledger];
@@ -59,8 +59,8 @@ bool waits_anywhere(const Report& r, std::size_t ledgers) {
 
 struct Verdict {
   Hang hang;
-  bool culprit = false;  // somebody is missing who waits for nobody
-  bool lost = false;     // somebody is gone, and was not seen inside
+  bool culprit = false;  // a rank is missing that waits for no other rank
+  bool lost = false;     // a rank is gone, and was not seen inside the call
 };
 
 Verdict judge(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& groups, std::size_t ledger, int waiting,

@@ -1,4 +1,4 @@
-// Puts a world together from a topology.
+// Makes the groups of a world from its topology.
 #include "libtrain/comm/world.h"
 
 #include "libtrain/base/error.h"

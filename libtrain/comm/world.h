@@ -1,5 +1,5 @@
-// World: the ranks that work together, as one of them sees them: who it is, a communicator over all, and one for each
-// group.
+// World: the ranks that work together, as one of them sees them: its number, a communicator over all ranks, and one for
+// each of its groups.
 #pragma once
 
 #include "libtrain/comm/communicator.h"
@@ -16,27 +16,28 @@ namespace trainyard::comm {
 class World {
  public:
   World() : World("solo", 0, plan::Topology(), {}) {}  // one rank
-  // Collective. `between` is asked for "control", then for the group of this rank along each of `groups`, in that order
-  // on every rank, which is named as its axes ("data"). A group of one rank is solo: nobody is asked, nothing leaves
-  // the rank.
+  // Collective. Asks `between` for "control", then for the group of this rank along each of `groups`, in that order on
+  // every rank. The name of a group is its axes ("data"). A group of one rank is solo: `between` is not asked, and
+  // nothing leaves the rank.
   World(std::string kind, int rank, plan::Topology topology, GroupFactory between,
         const std::vector<plan::Axes>& groups = {});
 
   int rank = 0, size = 1;
   int local_rank = 0;  // among the ranks of this node: picks the GPU
-  std::string kind;    // solo, threads, mpi; what a measurement calls its backend
+  std::string kind;    // solo, threads or mpi; a measurement reports it as its backend
   plan::Topology topology;
   int coordinate(plan::Axis axis) const { return topology.coordinate(rank, axis); }
   int turn() const { return topology.turn(rank); }
   std::unique_ptr<Communicator> control;  // all ranks, host memory: carries decisions and times
-  GroupFactory between;                   // more communicators over some of the ranks
-  std::unique_ptr<Communicator> stages;   // those stages that hold a unit together (plan/stages.h); null: not this rank
+  GroupFactory between;                   // makes more communicators over some of the ranks
+  // The pipeline stages that hold the same flat parameter group (plan/stages.h); null: this rank is not one of them.
+  std::unique_ptr<Communicator> stages;
 
-  // The ranks that differ from this one along `axes` alone, which it was made with.
+  // The ranks that differ from this one along `axes` alone. The world must have been made with these axes.
   Communicator& group(plan::Axes axes) const;
-  // All of them, in the order in which they were made, then that of stages.
+  // All groups along axes, in the order in which they were made, then `stages`.
   std::vector<Communicator*> groups() const;
-  // Each becomes what `make` makes of it, in that order: collective where `make` is.
+  // Replaces each of groups() by what `make` returns for it, in that order. Collective if `make` is.
   void replace_groups(const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& make);
 
  private:

@@ -1,4 +1,4 @@
-// The way of a document: read, tokenized, appended.
+// Builds a set in one process: documents are read, tokenized and appended.
 #include "libtrain/data/builder.h"
 
 #include "libtrain/base/number_text.h"

@@ -1,4 +1,5 @@
-// Builder: from documents to a shard set, several threads tokenizing, the same bytes for any number of them.
+// Builder: makes a shard set from documents. Several threads tokenize, and the bytes of the set do not depend on their
+// number.
 #pragma once
 
 #include "libtrain/base/atomic_file.h"
@@ -18,20 +19,21 @@ struct BuildOptions {
   std::int64_t shard_tokens = std::int64_t{64} << 20;
   double validation = 0.01;        // share of documents, chosen by a hash of their bytes
   double largest_rejected = 0.01;  // share of documents that may be refused
-  std::string rejects;             // file for refusals, outside of `output`; empty, or with Writing::off: counted only
+  // File for refusals; it must be outside of `output`. If empty, or with Writing::off, refusals are only counted.
+  std::string rejects;
   int threads = 1;
-  base::Existing existing =
-      base::Existing::refuse;  // replace: a shard set that this program wrote (own_set.h), nothing else
-  std::vector<std::string> precious =
-      {};  // inputs beside those of the source (lists, a tokenizer's model): never replaced
+  // replace: an existing shard set is replaced if this program wrote it (own_set.h), and nothing else is.
+  base::Existing existing = base::Existing::refuse;
+  // Inputs besides the source's inputs (lists, a tokenizer's model), which are never replaced.
+  std::vector<std::string> precious = {};
   std::size_t stretch_bytes = DocumentSource::stretch_bytes;  // the set does not depend on it
   enum class Writing { on, off } writing = Writing::on;       // off: --dry-run
 };
 
 struct BuildResult {
   std::int64_t documents = 0, rejected = 0, text_bytes = 0;
-  std::int64_t unknown_tokens = 0;  // text that the tokenizer has no token for, in both splits
-  std::int64_t empty = 0;           // white space or nothing: left out, and not among the rejected
+  std::int64_t unknown_tokens = 0;  // in both splits: text for which the tokenizer has no token
+  std::int64_t empty = 0;           // documents of white space or nothing: left out, but not counted as rejected
   std::int64_t train_tokens = 0, validation_tokens = 0, train_shards = 0, validation_shards = 0;
   std::vector<Refusal> first_refusals;  // at most first_refusals_kept
 };
@@ -40,14 +42,14 @@ std::string text_of(const Refusal& refusal);  // "a.jsonl, line 7: no key 'text'
 // "none refused", "3 documents refused and left out", "none refused, 2 empty documents left out"
 std::string left_out_text(const BuildResult& result);
 
-// What a set may never replace.
+// Paths that a set may never replace.
 std::vector<std::string> precious_of(const DocumentSource& source, const BuildOptions& options);
 
-// Stretches of the input are read, split and tokenized by the threads, and appended in order. Memory: three shards'
-// tokens (one for each split, one that is written) and that of tokenize(). The set appears whole under options.output
-// or not at all; a tokenizer's model comes along. InputError (exit 3) when more than the allowed share was refused or
-// nothing is left; then nothing is published, but the rejects file is. `progress` is called now and then with the bytes
-// read so far.
+// Builds a shard set. Threads read, split and tokenize stretches of the input, and the results are appended in order.
+// Memory: the tokens of three shards (one for each split, and one being written), and the memory of tokenize(). The set
+// appears whole under options.output, with a copy of the tokenizer's model, or not at all. InputError (exit 3) when
+// more than the allowed share was refused, or no document for training is left. Then nothing is published, but the file
+// of refusals is. `progress` is called now and then with the number of bytes read so far.
 BuildResult build_shards(DocumentSource& source, const Tokenizer& tokenizer, const BuildOptions& options,
                          const std::function<void(std::int64_t)>& progress);
 

@@ -1,4 +1,4 @@
-// Splits inputs into documents with a bounded buffer.
+// Reads inputs and cuts them into stretches, with a bounded buffer.
 #include "libtrain/data/document_source.h"
 
 #include "libtrain/base/error.h"
@@ -27,7 +27,7 @@ bool names_table(std::string name) {
   return name.ends_with(".csv") || name.ends_with(".tsv");
 }
 
-// Several inputs of one kind: the first of them, and how many more there are.
+// Several inputs of one kind: the first input, and how many more there are.
 class Several {
  public:
   void add(const std::string& path) {
@@ -43,7 +43,7 @@ class Several {
 
 struct Head {
   std::string bytes;
-  bool whole = false;  // there are no more
+  bool whole = false;  // the input has no more bytes
 };
 
 // The first bytes of a file, unpacked.
@@ -60,14 +60,15 @@ Head head_of(const std::string& path, const std::function<void()>& poll) {
   return head;
 }
 
-// How JSON lines under another name are read: by the key that was meant, or else by one that they have.
+// The flag that reads JSON lines under another name: with the given key if the lines have it, else with a key that they
+// have.
 std::string json_key_flag(const JsonLines& lines, const std::string& key) {
   const auto& keys = lines.text_keys;
   const bool has = keys.empty() || std::find(keys.begin(), keys.end(), key) != keys.end();
   return "--json-key " + source_name(has ? key : keys.front());
 }
 
-// What a command is given in place of " FILE": nothing where it reads a pipe.
+// What replaces " FILE" in a suggested command; empty for a pipe.
 std::string given_to_command(const std::string& path) {
   if (path.empty()) return {};
   const auto source = source_name(path);
@@ -75,10 +76,10 @@ std::string given_to_command(const std::string& path) {
   return fmt::format(" <({} {})", path.ends_with(".zst") || path.ends_with(".zstd") ? "zstd -dc" : "zcat", source);
 }
 
-// What a refused file of a folder adds to what can be tried.
+// Added to the hint when the refused file is in a folder.
 constexpr const char* by_names = "; --include chooses the files of a folder by their names";
 
-// `path` is empty for a pipe; `found`: in a folder.
+// Refuses content that is no text. `path` is empty for a pipe. `found`: the file was found in a folder.
 void require_text(const std::string& source, const std::string& path, std::string_view head, bool json_lines,
                   bool found) {
   const auto foreign = foreign_content(head, json_lines);
@@ -89,7 +90,8 @@ void require_text(const std::string& source, const std::string& path, std::strin
   throw base::InputError(fmt::format("{} is {}", source, foreign->what), way);
 }
 
-// Does what a pipe of no telling name begins with look like JSON? A list does, too, unless it is said to be text.
+// Whether the beginning of a pipe, whose name does not tell, looks like JSON. A JSON list does too, unless the user
+// says that it is text.
 bool begins_like_json(std::string_view head, bool said_to_be_text) {
   if (head.starts_with('{')) return true;
   const auto skip = [&](char c) {
@@ -108,8 +110,8 @@ std::string source_name(std::string_view path) {
   std::string out;
   for (std::size_t i = 0; i < path.size(); ++i) {
     const auto c = static_cast<unsigned char>(path[i]);
-    const bool second_of_control = utf8 && i > 0 && static_cast<unsigned char>(path[i - 1]) == 0xC2 &&
-                                   c < 0xA0;  // U+0080 to U+009F, which terminals obey
+    // U+0080 to U+009F, which terminals obey.
+    const bool second_of_control = utf8 && i > 0 && static_cast<unsigned char>(path[i - 1]) == 0xC2 && c < 0xA0;
     const bool first_of_control =
         utf8 && c == 0xC2 && i + 1 < path.size() && static_cast<unsigned char>(path[i + 1]) < 0xA0;
     if (c == '\\') out += "\\\\";
@@ -133,7 +135,7 @@ struct DocumentSource::Reading {
   StretchCutter cutter;
   std::string source;
   std::size_t piece = 0;
-  std::int64_t before = 0;  // bytes read of all pieces before this one
+  std::int64_t before = 0;  // bytes read of all earlier pieces
   bool at_end = false;
 };
 
@@ -169,7 +171,7 @@ void DocumentSource::warn_of_tables() const {
                       tables.text());
 }
 
-// Before hours are spent on those before it. Pipes are looked at when they are read.
+// Checks every input before hours are spent on the first ones. Pipes are checked when they are read.
 void DocumentSource::require_text_everywhere() {
   const auto key = options_.json_key.value_or("text");
   Several with_braces;
@@ -230,7 +232,7 @@ void DocumentSource::take(Share share) {
   for (const auto& piece : pieces_) total_bytes_ += piece.end - piece.begin;
 }
 
-// Opens a piece, and finds out what it holds.
+// Opens a piece and recognizes its content.
 void DocumentSource::begin_piece(std::size_t least) {
   const auto& piece = pieces_[next_piece_];
   const auto& name = inputs_[piece.input];
@@ -242,7 +244,7 @@ void DocumentSource::begin_piece(std::size_t least) {
   ++next_piece_;
   auto& input = reading_->input;
   auto& held = reading_->cutter;
-  const auto enough = input.is_pipe() ? foreign_head : byte_order_mark.size();  // a pipe may give a byte at a time
+  const auto enough = input.is_pipe() ? foreign_head : byte_order_mark.size();  // a pipe may return one byte at a time
   do {
     const auto n = input.read(held.room(least), least);
     reading_->at_end = n == 0;
@@ -292,7 +294,7 @@ void DocumentSource::settle(const SourceStretch& stretch, const Findings& findin
   piece.refused += static_cast<std::int64_t>(findings.faults.size());
   piece.lines += findings.lines;
   piece.silent &= findings.silent;
-  if (!stretch.last || !piece.silent || !piece.whole()) return;  // an empty file is seen, too
+  if (!stretch.last || !piece.silent || !piece.whole()) return;  // an empty file is reported too
   refuse({stretch.source, 1, empty_document});
   ++piece.refused;
   piece.silent = false;

@@ -1,4 +1,5 @@
-// Boundaries are looked for from the back, so that reading touches few bytes; splitting goes line by line.
+// StretchCutter searches boundaries from the back, so that reading touches few bytes. DocumentSplitter goes line by
+// line.
 #include "libtrain/data/document_splitter.h"
 
 #include "libtrain/base/error.h"
@@ -15,18 +16,19 @@ namespace trainyard::data {
 namespace {
 
 constexpr std::string_view line_mark = "\xEF\xBB\xBF";
-constexpr std::size_t lasting_parser = std::size_t{1} << 20;  // one that has seen a longer line is made anew
+// A parser that has seen a longer line is replaced, because it keeps its memory.
+constexpr std::size_t lasting_parser = std::size_t{1} << 20;
 
 std::int64_t line_ends(std::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
 
-// Behind the last line feed of text[from, end), or `from`.
+// The position after the last line feed in text[from, end), or `from` without one.
 std::size_t line_begin(std::string_view text, std::size_t from, std::size_t end) {
   if (end == from) return from;
   const auto* found = static_cast<const char*>(::memrchr(text.data() + from, '\n', end - from));
   return found == nullptr ? from : static_cast<std::size_t>(found - text.data()) + 1;
 }
 
-// Behind the first line feed at or behind `from`, or the end.
+// The position after the first line feed at or after `from`, or the end of the text.
 std::size_t line_end(std::string_view text, std::size_t from) {
   if (from == text.size()) return from;
   const auto* found = static_cast<const char*>(std::memchr(text.data() + from, '\n', text.size() - from));
@@ -171,7 +173,7 @@ class DocumentSplitter::Work {
     (*take_)(text);
   }
 
-  // A document of plain text, in parts where it is too long.
+  // Takes a document of plain text; if it is too long, in parts.
   void document(std::string_view text, std::int64_t line) {
     const auto most = static_cast<std::size_t>(rules_->largest_document);
     while (text.size() > most) {
@@ -202,7 +204,7 @@ class DocumentSplitter::Work {
           (begin == 0 && stretch.inside_line) || (stretch.goes_on && end == text.size() && text[end - 1] != '\n');
       const bool blank = !part && is_blank_line(text.substr(begin, end - begin));
       if (paragraphs && !blank) continue;
-      // A blank line ends a paragraph; any other is a document by itself.
+      // A blank line ends a paragraph. Any other line is a document itself.
       document(text.substr(first, (blank ? begin : end) - first), first_line);
       first = end;
       first_line = line + 1;
@@ -220,7 +222,7 @@ class DocumentSplitter::Work {
     findings_->lines = line;
   }
 
-  // There is room behind the text for what the parser reads ahead.
+  // The parser may read beyond the line: the text is followed by spare room.
   void json_line(std::string_view text, std::int64_t line) {
     const auto length = text.size() - (text.ends_with('\n') ? 1 : 0);
     if (static_cast<std::int64_t>(length) > rules_->largest_document) return refuse_long_line(line);
@@ -235,7 +237,7 @@ class DocumentSplitter::Work {
     if (root.get(object)) return refuse(line, "not a JSON object");
     std::optional<simdjson::dom::element> value;
     for (const auto field : object)
-      if (field.key == rules_->json_key) value = field.value;  // of equal keys the last counts, as for most readers
+      if (field.key == rules_->json_key) value = field.value;  // the last of equal keys counts, as for most readers
     if (!value) return refuse(line, fmt::format("no key '{}'", rules_->json_key));
     json_text(*value, line);
   }
@@ -246,7 +248,7 @@ class DocumentSplitter::Work {
     hand_on(content, line, false);
   }
 
-  // What the parser refuses may be what other programs write and read; only the text itself has to be right.
+  // Handles a line that the parser refuses, but that other programs write and read. Only the text itself must be valid.
   void json_line_of_others(std::string_view text, std::int64_t line) {
     const auto members = members_of(text);
     if (!members) return refuse(line, "not JSON");
@@ -255,7 +257,7 @@ class DocumentSplitter::Work {
     for (const auto& member : *members) {
       std::string_view key = member.key.substr(1, member.key.size() - 2);
       if (key.find('\\') != std::string_view::npos && parser_.parse(simdjson::padded_string(member.key)).get(parsed))
-        continue;  // half of a surrogate pair: nobody's key
+        continue;  // half of a surrogate pair: it equals no key
       if (key.find('\\') != std::string_view::npos && parsed.get(key)) continue;
       if (key == rules_->json_key) found = &member;
     }
@@ -270,7 +272,7 @@ class DocumentSplitter::Work {
   const SplitRules* rules_ = nullptr;
   simdjson::dom::parser parser_;
   std::size_t parser_seen_ = 0;
-  bool all_utf8_ = true;  // all of the stretch, so each of its documents
+  bool all_utf8_ = true;  // the whole stretch is UTF-8, and so is each document in it
   Findings* findings_ = nullptr;
   const std::function<void(std::string_view)>* take_ = nullptr;
 };

@@ -1,4 +1,4 @@
-// Signatures and counts.
+// Recognizes content by signatures and by counting zero bytes.
 #include "libtrain/data/foreign_content.h"
 
 #include "libtrain/data/document_splitter.h"
@@ -24,7 +24,7 @@ constexpr auto unpack = "unpack it, and give the files that were in it"sv;
 constexpr auto export_lines = "write its column of text as JSON lines, {\"text\": ...} on each"sv;
 constexpr auto as_text = "export it as plain text"sv;
 
-// The longer of two that begin alike comes first.
+// Where one signature is the beginning of another, the longer one comes first.
 constexpr std::array signatures{
     Signature{0, "\xFF\xFE\0\0"sv, "UTF-32 text", to_utf8_32},
     Signature{0, "\0\0\xFE\xFF"sv, "UTF-32 text", to_utf8_32},
@@ -64,7 +64,8 @@ constexpr std::array signatures{
     Signature{0, "\x93NUMPY"sv, "a NumPy array", export_lines},
 };
 
-// Text has no bytes of 0, or hardly any; half of what is UTF-16 without a mark are, and much of what begins an archive.
+// Text has hardly any zero bytes. In UTF-16 without a mark half of the bytes are zero, and at the beginning of an
+// archive many are.
 constexpr std::size_t first_block = 512;
 bool has_many_zeros(std::string_view bytes) {
   constexpr std::size_t one_of = 64;
@@ -74,7 +75,7 @@ bool has_many_zeros(std::string_view bytes) {
 
 bool is_white(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-// The beginning of an object, `{ "key" :`, and what stands behind it.
+// The beginning of an object, `{ "key" :`, and the text after it.
 struct Beginning {
   std::string_view key, rest;
 };

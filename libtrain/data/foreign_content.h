@@ -1,4 +1,4 @@
-// What is no UTF-8 text, known by its first bytes: other encodings, archives, binary formats.
+// Content that is no UTF-8 text, recognized by its first bytes: other encodings, archives, binary formats.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +11,24 @@ namespace trainyard::data {
 
 struct ForeignContent {
   std::string what;  // "UTF-16 text", "a tar archive"
-  std::string way;   // what to do: a command, in which FILE stands for the input
+  std::string way;   // what to do: a command, in which FILE means the input
 };
 
-inline constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";  // of UTF-8
+inline constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";  // the mark of UTF-8
 
 inline constexpr std::size_t foreign_head = std::size_t{1} << 16;
 
-// Looks at the first bytes of an input, `foreign_head` of them where it has so many. Of JSON lines also what is JSON,
-// but no object a line. Nothing: it may be what it should be.
+// Examines the first bytes of an input: `foreign_head` bytes, or all if the input is shorter. For JSON lines it also
+// recognizes JSON that is not one object a line. Returns nothing where the content may be right.
 std::optional<ForeignContent> foreign_content(std::string_view head, bool json_lines);
 
 struct JsonLines {
-  std::vector<std::string> text_keys;  // of the first line: those whose value is text, as they are written
+  std::vector<std::string> text_keys;  // keys of the first line whose value is text, as written there
 };
 
-// Is plain text JSON lines under another name? Every line that ends in `head` (`whole`: there is no more than that)
-// holds an object, but for blank ones; of a single line also only where it has the key. A first line that goes on
-// behind the head counts where it begins as an object with a key does.
+// Whether plain text is JSON lines under another name. It is if every line that ends in `head` is blank or holds an
+// object; `whole` means that `head` is the whole input. A single line counts only if it has the key. If the first line
+// continues after the head, its beginning counts if it is an object with a key.
 std::optional<JsonLines> json_lines_in(std::string_view head, bool whole, std::string_view key);
 
 }  // namespace trainyard::data

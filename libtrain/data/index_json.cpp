@@ -1,4 +1,4 @@
-// index.json: written, and read with every number held against its range and the others.
+// Writes index.json, and reads it. Every number is checked against its range and the other numbers.
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/data/shard_set.h"

@@ -51,7 +51,7 @@ std::vector<std::string> paths_of_list(const std::string& path, const std::funct
   return out;
 }
 
-// Both where its name lies and where a link of that name leads to.
+// Adds two places of a path: where its name is, and where a link of that name leads.
 void add_places(const std::string& path, std::set<fs::path>& places) {
   std::error_code error;
   const auto whole = base::absolute_path(base::without_slashes(path));
@@ -90,7 +90,7 @@ class Search {
                                   : fmt::format(", {} of other names left out", base::counted(others_, "file")));
   }
 
-  // After the last folder.
+  // Call it after the last folder.
   void finish() const {
     if (!any_ && !rules_.include.empty())
       throw base::UsageError("--include chooses among the files of folders, and no --input is a folder",
@@ -117,11 +117,11 @@ class Search {
                              "name the folder that holds the text");
     passed_over_.clear();
     for (const auto& path : rules_.passed_over) add_places(path, passed_over_);
-    // A folder that is named is read, whatever it is: what may be replaced is judged elsewhere.
+    // A folder that the user names is read in any case. Other code decides what may be replaced.
     std::erase_if(passed_over_, [&](const fs::path& place) { return base::is_within(root_, place); });
   }
 
-  // The entries of a folder, by its path from the root: files to files_, folders to `open`.
+  // Lists a folder, given by its path from the root. Files go to files_, folders to `open`.
   void list(const std::string& at, std::vector<std::string>& open) {
     const auto folder = at.empty() ? fs::path(prefix_) : fs::path(prefix_ + at);
     std::error_code error;
@@ -189,12 +189,12 @@ class Search {
 
   const FolderRules& rules_;
   const std::function<void()>& poll_;
-  std::vector<bool> used_;  // patterns
+  std::vector<bool> used_;  // for each pattern: it matched a file
   bool any_ = false;
   std::string first_link_;
-  std::int64_t links_ = 0;  // that were not followed
+  std::int64_t links_ = 0;  // links that were not followed
 
-  // Of the folder that is searched.
+  // State of the search in the current folder.
   std::string prefix_;
   fs::path root_;
   std::set<fs::path> passed_over_;

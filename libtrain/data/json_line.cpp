@@ -1,4 +1,4 @@
-// Walks over a line once, with a stack of what is open.
+// Walks over a line once, with a stack of open objects and lists.
 #include "libtrain/data/json_line.h"
 
 #include <cctype>
@@ -22,7 +22,7 @@ class JsonWalk {
     ++at_;
     return true;
   }
-  // A string with what is written before and behind it, then ':'.
+  // A string, with its quotation marks, then ':'.
   bool key(std::string_view& key) {
     white();
     const auto begin = at_;
@@ -46,7 +46,7 @@ class JsonWalk {
       ++at_;
   }
 
-  // A value, to its end.
+  // Skips a whole value.
   bool skip() {
     std::string open;
     std::string_view unread;
@@ -58,7 +58,7 @@ class JsonWalk {
       else if (!behind_value(open)) return false;
       else if (open.empty()) return true;
       else continue;
-      // Just opened: empty, or a first value.
+      // Just opened: it is empty, or its first value follows.
       if (take(closing(open.back()))) {
         open.pop_back();
         if (!behind_value(open)) return false;
@@ -69,7 +69,7 @@ class JsonWalk {
     }
   }
 
-  // Closes what ends here; with anything left open the next value follows.
+  // Closes what ends here. If anything is still open, the next value follows.
   bool behind_value(std::string& open) {
     std::string_view unread;
     while (!open.empty()) {

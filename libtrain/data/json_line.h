@@ -8,13 +8,13 @@
 
 namespace trainyard::data {
 
-// Parts of the line, as they stand there: the key with its quotation marks, the value whatever it is.
+// Parts of the line as written: the key with its quotation marks, and the value of any kind.
 struct JsonMember {
   std::string_view key, value;
 };
 
-// The members of the object that the line holds, in order; nothing where it holds no object, anything beside it, or
-// what is no JSON even so. Values may be nested to any depth. The line is UTF-8.
+// The members of the object on the line, in order. Nothing where the line holds no object, holds more than the object,
+// or is no JSON even by these rules. Values may be nested to any depth. The line must be UTF-8.
 std::optional<std::vector<JsonMember>> members_of(std::string_view line);
 
 }  // namespace trainyard::data

@@ -1,4 +1,4 @@
-// Draws for each position: which are chosen, then what is seen there.
+// Draws random numbers for each position: first which positions are chosen, then what the model sees there.
 #include "libtrain/data/masking.h"
 
 #include "libtrain/base/error.h"
@@ -12,14 +12,14 @@ namespace trainyard::data {
 
 namespace {
 
-// Of 2^32: below the first a mask, below the second a random token.
+// Thresholds out of 2^32: below the first a mask token, below the second a random token.
 constexpr std::uint64_t all = std::uint64_t{1} << 32, masked_below = all * 8 / 10, random_below = all * 9 / 10;
 
 std::array<std::uint32_t, 4> words_of(const MaskDraws& d, std::int64_t position) {
   return base::random_words(d.seed + d.sample * 0x9E3779B97F4A7C15ull, d.site, static_cast<std::uint64_t>(position));
 }
 
-// The words of a window: what is chosen together.
+// The words of a window. The tokens of a word are chosen together.
 class Words {
  public:
   Words(const Masking& masking, std::int64_t n, const std::int32_t* tokens)
@@ -32,7 +32,7 @@ class Words {
     if (t == 0 || !eligible(t - 1) || masking_.word_starts.empty()) return true;
     return masking_.word_starts[static_cast<std::size_t>(tokens_[t])] != 0;
   }
-  // The places of the word that begins at t.
+  // The end of the word that begins at t.
   std::int64_t end(std::int64_t t) const {
     ++t;
     while (t < n_ && eligible(t) && !begins(t)) ++t;

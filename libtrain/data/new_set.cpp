@@ -1,4 +1,4 @@
-// Writes what is allowed, and gives the set its name last.
+// Checks paths, writes shards and the index, and gives the set its name last.
 #include "libtrain/data/new_set.h"
 
 #include "libtrain/base/error.h"
@@ -13,13 +13,13 @@ namespace trainyard::data {
 
 namespace {
 
-// There it would be a file that no index names: the set would not be ours any more, or the list would go with what is
-// unfinished.
+// Refuses a list of refusals inside the set's folders. No index names such a file, so the set would not be ours any
+// more, or the list would be removed with unfinished files.
 void refuse_rejects_within_output(const BuildOptions& options) {
   namespace fs = std::filesystem;
   std::error_code error;
   auto set = fs::weakly_canonical(base::absolute_path(options.output), error);
-  if (!set.has_filename()) set = set.parent_path();  // "data/"
+  if (!set.has_filename()) set = set.parent_path();  // for "data/"
   const auto list = fs::weakly_canonical(base::absolute_path(options.rejects), error);
   for (const auto* suffix : {"", ".partial", ".replaced.partial", parts_suffix}) {
     const fs::path folder = set.string() + suffix;
@@ -30,7 +30,8 @@ void refuse_rejects_within_output(const BuildOptions& options) {
   }
 }
 
-// The list of refusals is written anew: over another file only where that is such a list and replacing is asked for.
+// Checks the path of the list of refusals. An existing file is replaced only if it is such a list and replacing is
+// asked for.
 void refuse_foreign_rejects(const BuildOptions& options, std::vector<std::string> precious) {
   const auto& path = options.rejects;
   std::error_code error;
@@ -39,7 +40,7 @@ void refuse_foreign_rejects(const BuildOptions& options, std::vector<std::string
                         ? std::filesystem::status(path, error).type()
                         : status.type();
   if (type == std::filesystem::file_type::not_found || std::filesystem::is_other(std::filesystem::file_status(type)))
-    return;  // a device or a pipe is no file to lose
+    return;  // a device or a pipe holds no data to lose
   if (options.existing == base::Existing::refuse)
     throw base::UsageError(fmt::format("--rejects {} exists already", path),
                            "name another file, or --force to replace it");

@@ -1,4 +1,4 @@
-// NewSet: a shard set under construction from documents that are tokens already.
+// NewSet: a shard set under construction, from documents that are already tokenized.
 #pragma once
 
 #include "libtrain/base/atomic_file.h"
@@ -17,13 +17,14 @@
 
 namespace trainyard::data {
 
-// Where a set, its parts and the list of refusals come to be, and what they are called while they are made or replaced.
+// All paths that a set, its parts and the list of refusals have, including temporary names while they are made or
+// replaced.
 std::vector<std::string> written_paths(const BuildOptions& options);
 
 class NewSet {
  public:
-  // Throws what check() throws. Counts into `result`; of tokens alone, not documents and bytes of text, which only the
-  // caller knows.
+  // Throws what check() throws. Counts into `result`. add() with tokens alone counts no documents and no bytes of text,
+  // because only the caller knows them.
   NewSet(const Tokenizer& tokenizer, const BuildOptions& options, const std::vector<std::string>& precious,
          BuildResult& result);
   // UsageError where the set or the list of refusals may not be written.
@@ -32,7 +33,8 @@ class NewSet {
   void add(Split split, std::span<const std::int32_t> tokens, const std::string& source);
   void add(const TokenizedStretch& stretch);
   void refuse(const Refusal& refusal);
-  // The set appears, or InputError as build_shards says. `before` is called with what index.json will hold.
+  // Publishes the set, or throws InputError as build_shards does. `before` is called first, with the text of
+  // index.json.
   void finish(const std::function<void(const std::string& index)>& before = {});
 
  private:

@@ -1,4 +1,4 @@
-// Recognises shard sets by index and names.
+// Recognizes shard sets by their index and their file names.
 #include "libtrain/data/own_set.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -40,12 +40,12 @@ bool is_refusal(std::string_view line) {
   return line.substr(first + 1, second - first - 1).find_first_not_of("0123456789") == line.npos;
 }
 
-// The copies of tokenizers that sets keep.
+// Names of the copies of tokenizers in sets.
 bool is_tokenizer_name(std::string_view name) { return name == "tokenizer.model" || name == "tokenizer.json"; }
 
 bool is_split(const std::string& name) { return name == "train" || name == "validation"; }
 
-// Of a set whose index is not written yet.
+// Checks a set whose index is not written yet.
 std::string foreign_in_unfinished(const std::string& folder) {
   const auto unknown = base::first_unknown(folder, [](const std::string& name, base::EntryKind kind) {
     if (kind == base::EntryKind::folder) return is_split(name);
@@ -56,7 +56,7 @@ std::string foreign_in_unfinished(const std::string& folder) {
   return unknown.empty() ? "" : fmt::format("holds {}, which is of no shard set", unknown);
 }
 
-// A name, or the one that it has while it is being written.
+// Whether it is the wanted name, or the temporary name of that file while it is written.
 bool is_file(std::string_view name, std::string_view wanted) {
   if (name.ends_with(base::partial_suffix)) name.remove_suffix(base::partial_suffix.size());
   return name == wanted;
@@ -66,7 +66,7 @@ bool is_digits(std::string_view text) {
   return text.size() == 5 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// part-00003-of-00008, finished or not.
+// part-00003-of-00008, finished or unfinished.
 bool is_part_name(std::string_view name) {
   if (name.ends_with(base::partial_suffix)) name.remove_suffix(base::partial_suffix.size());
   return name.size() == 19 && name.starts_with("part-") && is_digits(name.substr(5, 5)) &&
@@ -100,7 +100,7 @@ std::string foreign_in_set(const std::string& folder) {
   try {
     index = index_from_json(base::parse_json<nlohmann::json>(base::read_file(folder + "/index.json"), "index.json"),
                             "index.json");
-  } catch (const base::Unreadable&) {  // of its content nothing is known
+  } catch (const base::Unreadable&) {  // nothing is known of its content
     throw;
   } catch (const std::exception& e) {
     return fmt::format("holds an index.json that is none of a shard set ({})", e.what());
@@ -122,7 +122,8 @@ std::string foreign_in(const std::string& folder) {
   const auto is_empty_split = [](const std::string& name, base::EntryKind kind) {
     return kind == base::EntryKind::folder && is_split(name);
   };
-  if (base::first_unknown(folder, is_empty_split).empty()) return "";  // also what a file server keeps of a removed set
+  // Also a removed set of which a file server keeps a part.
+  if (base::first_unknown(folder, is_empty_split).empty()) return "";
   if (base::file_size(folder + "/index.json") >= 0) return foreign_in_set(folder);
   if (base::file_size(folder + "/" + base::lock_name) >= 0) return foreign_in_unfinished(folder);
   return "holds files but no index.json of a shard set";

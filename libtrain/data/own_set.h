@@ -1,4 +1,4 @@
-// Which folders are shard sets of this program's making, so that they may be replaced.
+// Which folders are shard sets that this program made, and so may be replaced.
 #pragma once
 
 #include "libtrain/base/owned.h"
@@ -8,11 +8,12 @@
 
 namespace trainyard::data {
 
-// A set with an index.json of our format and no file but those it names, or an unfinished one (base::lock_name) that
-// holds nothing but names of ours. A set that somebody else made, without an index, is never ours. `precious`: inputs.
+// Recognizes two kinds of folder: a set with an index.json of our format and only the files that it names, and an
+// unfinished set (with base::lock_name) with only names of ours. A set without an index, which another program made, is
+// never ours. `precious`: inputs.
 base::Owned own_shard_sets(std::vector<std::string> precious);
 
-// The folder of tasks' parts beside a set (parts.h), and one part of it.
+// The folder with the parts that tasks make, beside a set (parts.h), and one part in it.
 inline constexpr const char *parts_suffix = ".parts", *settings_file = "settings.json", *part_file = "part.json",
                             *refused_file = "refused.jsonl", *joined_index_file = "index.json";
 base::Owned own_parts(std::vector<std::string> precious);

@@ -1,4 +1,4 @@
-// The files of parts, written and read.
+// Writes and reads the files of parts.
 #include "libtrain/data/parts.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -37,7 +37,7 @@ std::string last_change(const std::string& path) {
   return fmt::format("{}.{:09}", info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
 }
 
-// Of two lists of inputs that differ.
+// Explains how two lists of inputs differ.
 [[noreturn]] void refuse_inputs(const std::string& path, const json& there, const json& here) {
   if (there.is_array() && there.size() == here.size())
     for (std::size_t i = 0; i < here.size(); ++i)
@@ -50,7 +50,7 @@ std::string last_change(const std::string& path) {
       fmt::format("give every task the same inputs, in the same order and spelling; to begin anew, remove {}", path));
 }
 
-// `judged_alone`: what decides on refusals may be others, since all else is done.
+// Compares settings. `judged_alone`: the settings for refusals may differ, because all other work is done.
 void require_equal(const std::string& path, const json& there, const json& here, bool judged_alone) {
   std::string differences;
   for (const auto& [key, value] : here.items()) {
@@ -102,7 +102,8 @@ std::string Parts::again(int task) const { return fmt::format("remove {} and run
 
 bool Parts::has(int task) const { return base::file_size(folder_of(task) + "/" + part_file) >= 0; }
 
-// By a list of the folder: a file server may remember of a name that it was not there, of a folder that it has changed.
+// Lists the folder instead of looking for names. A file server may cache that a name did not exist, but it notices that
+// a folder has changed.
 std::vector<int> Parts::missing() const {
   std::vector<std::string> there;
   std::error_code error;

@@ -1,4 +1,4 @@
-// Reads the tokenizer where the index says it is, and holds it against the index.
+// Reads the tokenizer where the index says it is, and compares it with the index.
 #include "libtrain/data/set_tokenizer.h"
 
 #include "libtrain/base/error.h"

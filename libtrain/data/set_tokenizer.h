@@ -1,4 +1,4 @@
-// The tokenizer that a shard set was made with, where it is still to be had.
+// The tokenizer that a shard set was made with, where it is still available.
 #pragma once
 
 #include "libtrain/data/shard_set.h"
@@ -10,8 +10,8 @@
 namespace trainyard::data {
 
 struct SetTokenizer {
-  std::unique_ptr<Tokenizer> tokenizer;  // null: it is gone, damaged, or another one
-  std::string why_not;                   // a sentence then
+  std::unique_ptr<Tokenizer> tokenizer;  // null: it is missing, damaged, or another one
+  std::string why_not;                   // then the reason, as a sentence
 };
 SetTokenizer tokenizer_of_set(const std::string& folder, const SetIndex& index);
 

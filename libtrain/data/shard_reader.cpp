@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* remedy = "the file is damaged: copy it again, or make the shards again with shard-data";
 
-// The checksum of bytes [from, end) behind what `crc` stands for, in pieces that fit on a stack.
+// The checksum of bytes [from, end), continued from `crc`, in portions that fit on a stack.
 std::uint32_t crc_of(const io::BulkFile& file, std::int64_t from, std::int64_t end, std::uint32_t crc) {
   std::array<char, 64 << 10> piece;
   while (from < end) {
@@ -51,7 +51,7 @@ ShardReader::ShardReader(const std::string& folder, const SetIndex& index, const
   read_shape(index, entry);
 }
 
-// What the writer summed: the file without its tokens, whose place the index tells.
+// Checks what the writer summed: the file without its tokens, whose place the index gives.
 void ShardReader::check_metadata(const ShardEntry& e) {
   if (file_bytes_ != e.bytes)
     throw base::InputError(fmt::format("shard {} has {} bytes, the index says {}", path_, file_bytes_, e.bytes),
@@ -179,7 +179,7 @@ void ShardReader::read(std::int64_t first, std::int64_t count, std::int32_t* out
 
 void ShardReader::verify_all() {
   std::vector<std::int32_t> buffer(1 << 16);
-  auto end = documents_.begin() + 1;  // the last document of a shard may be a part that goes on in the next
+  auto end = documents_.begin() + 1;  // a shard's last document may be a part that continues in the next shard
   for (std::int64_t at = 0; at < tokens_; at += static_cast<std::int64_t>(buffer.size())) {
     const auto n = std::min<std::int64_t>(static_cast<std::int64_t>(buffer.size()), tokens_ - at);
     read(at, n, buffer.data());
@@ -205,7 +205,7 @@ std::vector<ShardReader::Source> ShardReader::sources() const {
   h5.read_dataset("/sources", base::DType::u8, 0, bytes, text.data());
   std::vector<Source> out;
   std::int64_t before = -1;
-  for (std::string_view left = text; !left.empty();) {  // lines "document TAB source"
+  for (std::string_view left = text; !left.empty();) {  // each line is "document TAB source"
     const auto end = left.find('\n');
     const auto line = left.substr(0, end);
     std::int64_t document = -1;

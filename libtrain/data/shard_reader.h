@@ -1,4 +1,4 @@
-// ShardReader: one token shard, read by place.
+// ShardReader: reads one token shard at any position.
 #pragma once
 
 #include "libtrain/data/shard_set.h"
@@ -12,31 +12,33 @@
 
 namespace trainyard::data {
 
-// Size and checksum of everything but the tokens are compared before the HDF5 library opens the file (when the index
-// recorded them), and every number of the file with the index; the tokens' own checksums are compared block by block at
-// first touch. InputError names file and block, also when the file is cut short or taken away while it is being read:
-// tokens are read by pread(2), never through a mapping, whose pages would be gone. Reading is for one thread and
-// allocates nothing.
+// Before the HDF5 library opens the file, size and checksum of everything but the tokens are checked, if the index
+// recorded them. Every number in the file is compared with the index. The tokens' own checksums are checked block by
+// block at first touch. InputError names file and block, also when the file is cut short or removed while it is read.
+// Tokens are read with pread(2) and never through a mapping, because a mapping would lose its pages. Only one thread
+// may read, and reading allocates nothing.
 class ShardReader {
  public:
   ShardReader(const std::string& folder, const SetIndex& index, const ShardEntry& entry);
 
   std::int64_t tokens() const { return tokens_; }
-  std::span<const std::uint64_t> documents() const { return documents_; }  // offsets, one more than documents
+  std::span<const std::uint64_t> documents() const { return documents_; }  // offsets; one more than documents
   void read(std::int64_t first, std::int64_t count, std::int32_t* out);
-  // /sources: from which document on they come from which input, rising. Empty where they are not recorded.
+  // /sources: each entry names an input and the first document that came from it, in ascending order. Empty where they
+  // are not recorded.
   struct Source {
     std::int64_t document = 0;
     std::string name;
   };
   std::vector<Source> sources() const;
-  // Every token, all checksums, ends of documents, and /sources.
+  // Checks every token, all checksums, ends of documents, and /sources.
   void verify_all();
   const std::string& path() const { return path_; }
 
   bool is_open() const { return file_.has_value(); }
-  // Closes the file until the next read, so that a set may have more shards than a process may open files. A file that
-  // is another one then, or was written to, is refused for another size, and its blocks are compared anew.
+  // Closes the file until the next read, so that a set may have more shards than a process may open files. At the next
+  // read, a file of another size is refused. If the file is another one or was written to, its blocks are checked
+  // again.
   void rest();
 
  private:
@@ -45,7 +47,8 @@ class ShardReader {
   void check_blocks(std::int64_t first_byte, std::int64_t end_byte);
   const io::BulkFile& file();
 
-  struct Version {  // of the file's content, as far as the system tells
+  // Version of the file's content, as far as the system reports it.
+  struct Version {
     std::uint64_t inode = 0;
     std::int64_t changed_seconds = 0, changed_nanoseconds = 0;
     bool operator==(const Version&) const = default;

@@ -1,4 +1,4 @@
-// Finds the index of a folder, or scans one that has none.
+// Reads the index of a folder, or scans a folder without one.
 #include "libtrain/data/shard_set.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A checksum of sixteen blocks of 64 KiB spread evenly over a file from its first byte to its last: what tells shards
-// apart that come without checksums.
+// A checksum of sixteen blocks of 64 KiB, spread evenly over a file from its first byte to its last. It distinguishes
+// shards that come without checksums.
 std::uint32_t sample_of(const std::string& path) {
   constexpr std::int64_t blocks = 16, block = 64 << 10;
   const io::BulkFile file(path, io::BulkFile::Mode::read);
@@ -96,7 +96,7 @@ ShardFacts facts_of(const io::Hdf5File& file) {
 
 std::string tokenizer_path(const std::string& folder, const SetIndex& index) {
   if (index.tokenizer_source == "bytes") return "bytes";
-  return (fs::path(folder) / index.tokenizer_source).string();  // an absolute one stays as it is
+  return (fs::path(folder) / index.tokenizer_source).string();  // an absolute path stays as it is
 }
 
 SetIndex read_index(const std::string& folder) {

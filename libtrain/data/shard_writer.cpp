@@ -1,4 +1,5 @@
-// One HDF5 file a shard: created at its final length, payloads written past the library, then summed.
+// Writes one HDF5 file for each shard. The file is created at its final length, payloads are written without the
+// library, and then it is summed.
 #include "libtrain/data/shard_writer.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -20,7 +21,7 @@ namespace trainyard::data {
 
 namespace {
 
-// The checksum of a file without the given ranges (sorted, disjoint).
+// The checksum of a file without the given disjoint ranges.
 std::uint32_t crc_outside(const io::BulkFile& file, std::vector<std::pair<std::int64_t, std::int64_t>> ranges) {
   std::sort(ranges.begin(), ranges.end());
   ranges.emplace_back(file.size(), 0);

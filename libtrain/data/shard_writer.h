@@ -1,4 +1,4 @@
-// ShardWriter: collects documents into shards of a stated number of tokens.
+// ShardWriter: collects documents into shards with a given number of tokens.
 #pragma once
 
 #include "libtrain/data/shard_set.h"
@@ -15,26 +15,26 @@
 
 namespace trainyard::data {
 
-// What the index of a set says before it has shards.
+// The index of a set that has no shards yet.
 SetIndex index_for(const Tokenizer& tokenizer);
 
 // A shard in memory.
 struct Shard {
   std::string name;                             // relative to the set's folder
-  std::vector<std::unique_ptr<char[]>> blocks;  // of io::block_bytes each: tokens, little-endian, in the set's type
+  std::vector<std::unique_ptr<char[]>> blocks;  // io::block_bytes each: tokens, little-endian, in the set's type
   std::int64_t token_bytes = 0;
   std::vector<std::uint64_t> offsets{0};
-  std::string sources;  // what /sources will hold
+  std::string sources;  // content of /sources
   void append(const char* tokens, std::int64_t bytes);
 };
 
-// Writes whole shards of a set, one at a time, on a thread of its own, so that the next can be filled meanwhile.
+// Writes whole shards of a set, one at a time, on a thread of its own. The next shard can be filled at the same time.
 class ShardFiles {
  public:
   ShardFiles(std::string folder, const Tokenizer& tokenizer) : folder_(std::move(folder)), tokenizer_(tokenizer) {}
-  ~ShardFiles() { join(); }  // what failed then is lost
+  ~ShardFiles() { join(); }  // errors of the last write are lost
   ShardFiles(const ShardFiles&) = delete;
-  // Waits for the shard before, and throws what its writing threw. `entry` is filled by the time of the next wait().
+  // Waits for the previous shard, and throws what its writing threw. `entry` is filled when the next wait() returns.
   void write(Shard&& shard, ShardEntry& entry);
   void wait();
   void join() noexcept;  // waits, and throws nothing
@@ -49,9 +49,10 @@ class ShardFiles {
   std::thread thread_;
 };
 
-// Writes FOLDER/SPLIT/shard-00000.h5, ... A document never crosses shards unless it alone is longer than one (then its
-// parts are documents of their own shard). A shard is closed when the next document would pass `shard_tokens`. Memory:
-// one shard's tokens, and one for all writers that share `files`. FOLDER must exist (base::AtomicFolder).
+// Writes FOLDER/SPLIT/shard-00000.h5, ... A document is never divided between shards unless it is longer than a shard.
+// Then each part is a document of its shard. A shard is closed when the next document would exceed `shard_tokens`.
+// Memory: one shard's tokens, and one more shard for all writers that share `files`. FOLDER must exist
+// (base::AtomicFolder).
 class ShardWriter {
  public:
   ShardWriter(std::string folder, std::string split, const Tokenizer& tokenizer, std::int64_t shard_tokens)
@@ -59,13 +60,13 @@ class ShardWriter {
                     shard_tokens) {}
   ShardWriter(std::shared_ptr<ShardFiles> files, std::string split, const Tokenizer& tokenizer,
               std::int64_t shard_tokens);
-  ~ShardWriter() { files_->join(); }  // what is being written may be of this one
+  ~ShardWriter() { files_->join(); }  // the thread may be writing a shard of this writer
   ShardWriter(const ShardWriter&) = delete;
-  // `document` ends with the end of document; `source` says where it came from (empty: not recorded).
+  // `document` ends with the end-of-document token. `source` names its input (empty: not recorded).
   void add(std::span<const std::int32_t> document, const std::string& source = "");
-  // The same of tokens in the type that shards have (16 bits where the vocabulary fits), little-endian.
+  // The same for tokens in the type of the shards (16 bits where the vocabulary fits), little-endian.
   void add(const void* tokens, std::int64_t count, const std::string& source);
-  std::vector<ShardEntry> finish();  // writes what is left; all is durable then
+  std::vector<ShardEntry> finish();  // writes the rest; then all is durable
   std::int64_t tokens() const { return total_tokens_; }
   std::int64_t documents() const { return total_documents_; }
 
@@ -79,7 +80,7 @@ class ShardWriter {
   Shard shard_;
   std::string last_source_;
   std::vector<std::uint16_t> narrowed_;
-  std::deque<ShardEntry> entries_;  // a reference to one outlives others that are added
+  std::deque<ShardEntry> entries_;  // a deque: references to entries stay valid
 };
 
 }  // namespace trainyard::data

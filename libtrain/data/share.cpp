@@ -1,4 +1,4 @@
-// Cuts the inputs, laid end to end, into even shares, each cut moved to the next document.
+// Divides all inputs, laid end to end, into even shares. Each boundary moves to the next beginning of a document.
 #include "libtrain/data/share.h"
 
 #include "libtrain/data/document_splitter.h"
@@ -13,15 +13,17 @@ namespace trainyard::data {
 
 namespace {
 
-using Place = std::pair<std::size_t, std::int64_t>;  // input, byte of it; never its size, which is the next input's 0
+// An input and a byte in it. The byte is never the input's size; that place is byte 0 of the next input.
+using Place = std::pair<std::size_t, std::int64_t>;
 
-// The first byte at or behind `from` at which a document begins, or the size.
+// The first byte at or after `from` at which a document begins, or the size.
 std::int64_t next_document(const std::string& path, std::int64_t from, std::int64_t size, Cuts cuts,
                            const std::function<void()>& poll) {
   io::InputStream file(path, poll, from - 1, size);
   std::vector<char> buffer(64 << 10);
-  bool on_new_line = false, blank = true;  // of the line that `at` stands in, once its beginning was seen
-  std::int64_t begin = 0;                  // of that line
+  // About the line that contains `at`: whether its beginning was seen, and whether it is blank so far.
+  bool on_new_line = false, blank = true;
+  std::int64_t begin = 0;  // where that line begins
   for (std::int64_t at = from - 1; const auto n = file.read(buffer.data(), buffer.size());)
     for (const char c : std::string_view(buffer.data(), n)) {
       ++at;
@@ -67,7 +69,7 @@ std::vector<Piece> pieces_of(const std::vector<std::string>& inputs, const std::
   std::vector<Piece> out;
   for (auto input = first; input < inputs.size() && input <= last; ++input) {
     const auto begin = input == first ? from : 0, end = input == last ? until : sizes[input];
-    if (begin < end || (input < last && sizes[input] == 0))  // an empty input is somebody's, too
+    if (begin < end || (input < last && sizes[input] == 0))  // an empty input belongs to a share too
       out.push_back({input, begin, end, begin == 0, end == sizes[input]});
   }
   return out;

@@ -1,4 +1,4 @@
-// A part, and the set of all parts.
+// Makes a part, and joins all parts to the set.
 #include "libtrain/data/task_builder.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -21,14 +21,16 @@ namespace trainyard::data {
 
 namespace {
 
-// Do the parts hold what became the set? Then a task was killed between the two last things it had to do.
+// Whether the parts belong to a set that exists already. Then a task was killed between publishing the set and removing
+// the parts.
 bool is_made(const Parts& parts, const std::string& output) {
   const auto planned = parts.path() + "/" + joined_index_file, there = output + "/index.json";
   return base::file_size(planned) >= 0 && base::file_size(there) >= 0 &&
          base::read_file(planned) == base::read_file(there);
 }
 
-// Whatever is wrong with a part has one remedy, which what finds it in a shard or a file does not know.
+// Runs `work` on a part and replaces the hint of its errors. Any damage to a part has one remedy, which the code that
+// reads a shard or a file does not know.
 template <class Work> void of_part(const Parts& parts, int task, const Work& work) {
   try {
     work();
@@ -37,7 +39,7 @@ template <class Work> void of_part(const Parts& parts, int task, const Work& wor
   }
 }
 
-// Null: somebody else makes the set of the parts, or has made it and removed them.
+// Locks the parts. Null: another task makes the set from the parts, or has made it and removed them.
 std::unique_ptr<base::FolderLock> hold(const Parts& parts) {
   try {
     auto lock = std::make_unique<base::FolderLock>(parts.path(), "wait until it has ended");
@@ -63,7 +65,7 @@ void add_documents(const Parts& parts, int task, const PartRecord& part, NewSet&
         if (next != sources.end() && next->document == static_cast<std::int64_t>(d)) source = next++->name;
         document.resize(places[d + 1] - places[d]);
         shard.read(static_cast<std::int64_t>(places[d]), static_cast<std::int64_t>(document.size()), document.data());
-        // Pieces of a document that is longer than a shard were cut where the set cuts it, and stay what they are.
+        // A document longer than a shard was split in its part at the places where the set splits it, and stays split.
         set.add(split, document, source);
         added(static_cast<std::int64_t>(document.size()));
       }
@@ -97,7 +99,7 @@ class Walk {
       silent_ &= piece.silent;
       byte_ = piece.end;
       if (byte_ < source_.sizes()[input_]) continue;
-      if (silent_) set_.refuse({name, 1, empty_document});  // as DocumentSource sees it where it reads all
+      if (silent_) set_.refuse({name, 1, empty_document});  // as DocumentSource does when it reads all inputs
       ++input_, byte_ = lines_ = 0, silent_ = true;
     }
   }
@@ -161,8 +163,8 @@ TaskResult build_task(DocumentSource& source, const Tokenizer& tokenizer, const 
     result.missing.clear();
     return result;
   };
-  // Something of somebody else's among the parts is no reason to fail when the set is there. What is left of the parts
-  // must not look like that of a task that was killed just now.
+  // Removes the parts. A foreign file among them is no reason to fail once the set exists. Then the remaining parts
+  // must not look like the parts of a task that was killed just now.
   const auto clear = [&](std::unique_ptr<base::FolderLock> lock) {
     const auto own = own_parts(precious);
     try {
@@ -186,10 +188,10 @@ TaskResult build_task(DocumentSource& source, const Tokenizer& tokenizer, const 
   bool first = false;
   try {
     first = parts.begin(settings_of(source, tokenizer, options, share.tasks));
-    NewSet::check(options, precious);  // the set of parts that were there a moment ago
+    NewSet::check(options, precious);  // the set may have been made from these parts a moment ago
   } catch (const base::Error&) {
     if (first) clear(nullptr);
-    NewSet::check(options, precious);  // says more than that a folder went
+    NewSet::check(options, precious);  // this error explains more than "the folder is missing"
     throw;
   }
   result.part_was_there = parts.has(share.task);
@@ -201,10 +203,10 @@ TaskResult build_task(DocumentSource& source, const Tokenizer& tokenizer, const 
     if (!parts.has(share.task))
       throw base::InputError(fmt::format("{} holds no {}", parts.folder_of(share.task), part_file),
                              parts.again(share.task));
-    // The same task, started twice, was faster.
+    // The same task was started twice, and the other process was faster.
   }
   result.missing = parts.missing();
-  if (!parts.has(share.task)) return elsewhere();  // it went into the set
+  if (!parts.has(share.task)) return elsewhere();  // the set was made from it
   if (!result.missing.empty()) return result;
   auto lock = hold(parts);
   if (!lock) return elsewhere();

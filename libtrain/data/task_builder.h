@@ -1,4 +1,4 @@
-// The array form of the builder: each task makes the part of its share, and the one that finds all parts makes the set.
+// The builder for job arrays: each task makes the part of its share, and the task that finds all parts makes the set.
 #pragma once
 
 #include "libtrain/data/builder.h"
@@ -13,24 +13,24 @@ namespace trainyard::data {
 struct TaskResult {
   enum class State {
     waiting,    // parts are missing
-    elsewhere,  // another task makes the set of the parts, or has made it
-    made        // by this one; `set` says what it holds
+    elsewhere,  // another task makes the set from the parts, or has made it
+    made        // this task made it; `set` has the counts
   } state = State::waiting;
   bool part_was_there = false;
-  std::vector<int> missing;  // tasks, while waiting
-  std::string parts_left;    // why the folder of parts, which nobody needs any more, was not removed; empty: it was
+  std::vector<int> missing;  // tasks without a part, while waiting
+  std::string parts_left;    // why the folder of parts, no longer needed, was not removed; empty: it was
   BuildResult set;
 };
 
 struct TaskProgress {
   std::function<void(std::int64_t bytes)> reading;
-  std::function<void(std::int64_t done, std::int64_t all)> joining;  // tokens
+  std::function<void(std::int64_t done, std::int64_t all)> joining;  // in tokens
 };
 
-// Tasks may run at once, on several machines over a shared folder, in any order, and be killed and run again: a part is
-// whole or not there (parts.h), and so is the set. It is the very set that build_shards makes of the same inputs, byte
-// for byte, refusals included. InputError as there, by the task that makes the set; the parts stay then, and any task
-// that is run again judges anew. Afterwards the parts are removed.
+// Tasks may run at once, on several machines with a shared folder, in any order, and may be killed and run again. A
+// part is whole or not there (parts.h), and so is the set. The set equals, byte for byte, what build_shards makes from
+// the same inputs, including refusals. The task that makes the set throws InputError as build_shards does. Then the
+// parts stay, and any task that is run again decides anew. After success the parts are removed.
 TaskResult build_task(DocumentSource& source, const Tokenizer& tokenizer, const BuildOptions& options, Share share,
                       const TaskProgress& progress);
 

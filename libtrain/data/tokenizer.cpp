@@ -1,4 +1,4 @@
-// Bytes and SentencePiece; bpe/ is byte-level BPE.
+// Tokenizers for bytes and SentencePiece; the folder bpe/ has byte-level BPE.
 #include "libtrain/data/tokenizer.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -56,7 +56,8 @@ std::string_view without_space(std::string_view text) {
   return text;
 }
 
-// Of a file that no SentencePiece model was found in: where it shows what it is, that says more than the library does.
+// Explains a file that holds no SentencePiece model. Where the content shows what it is, that says more than the
+// library's message.
 void refuse_neither(const std::string& path, std::string_view model) {
   const auto text = without_space(model);
   const auto* why = text.empty()                        ? "it is empty"
@@ -134,10 +135,9 @@ class SentencePiece : public Tokenizer {
         processor_.IsControl(token))
       return 0;
     if (processor_.IsUnknown(token)) return -1;
-    if (processor_.IsByte(token)) return 1;  // alone it decodes to a replacement character
-    if (place == Place::start)
-      return static_cast<std::int64_t>(
-          decode({&token, 1}).size());  // the library knows whether a space in front is its own
+    if (processor_.IsByte(token)) return 1;  // alone it would decode to a replacement character
+    // The library knows whether it added a leading space itself.
+    if (place == Place::start) return static_cast<std::int64_t>(decode({&token, 1}).size());
     const auto& piece = processor_.IdToPiece(token);
     auto bytes = static_cast<std::int64_t>(piece.size());
     for (auto at = piece.find(space); at != std::string::npos; at = piece.find(space, at + space.size()))
@@ -157,9 +157,9 @@ class SentencePiece : public Tokenizer {
     throw no_such_token(path_, token, std::move(names));
   }
 
-  // Bytes to hand to the library at once: all of a short text, else up to the last white space in the first 64 KiB (the
-  // library treats the white space that the next part begins with like the start of a text), or a boundary between
-  // characters where there is none.
+  // The number of bytes to pass to the library at once. A short text is passed whole. A long text is divided at the
+  // last white space in its first 64 KiB, else at a boundary between characters. The library treats white space at the
+  // next part's beginning like the start of a text.
   static std::size_t piece_of_text(std::string_view text) {
     constexpr std::size_t most = 64 << 10;
     if (text.size() <= most) return text.size();
@@ -177,15 +177,15 @@ class SentencePiece : public Tokenizer {
   bool own_end_ = false;
 };
 
-// A SentencePiece model begins with the tag of its first field, which is a line feed, and the field's length, which may
-// be that of an opening brace: what follows is the tag of another field then, never a quotation mark.
+// Whether the model is JSON. A SentencePiece model begins with the tag of its first field, a line feed. The field's
+// length follows, which may equal an opening brace. Then comes the tag of another field, never a quotation mark.
 bool is_json(std::string_view model) {
   const auto text = without_space(model);
   if (!text.starts_with('{')) return false;
   return !model.starts_with('\n') || without_space(text.substr(1)).find_first_of("\"}") == 0;
 }
 
-// Of the file `name` beside the model's; null where there is none.
+// The JSON of the file `name` beside the model's file; null where there is none.
 nlohmann::json object_beside(const std::string& path, const char* name) {
   const auto file = (std::filesystem::path(path).parent_path() / name).string();
   if (base::file_size(file) < 0) return {};
@@ -196,7 +196,7 @@ nlohmann::json value_of(const nlohmann::json& object, const char* key) {
   return object.is_object() ? object.value(key, nlohmann::json()) : nlohmann::json();
 }
 
-// A token of a tokenizer_config.json is its text, or an object with it.
+// A token in a tokenizer_config.json is its text, or an object that contains the text.
 nlohmann::json text_of_token(const nlohmann::json& token) {
   return token.is_object() ? value_of(token, "content") : token;
 }
@@ -257,7 +257,7 @@ EndBeside end_beside(const std::string& path) {
   if (found.is_string()) return {found.get<std::string>(), "eos_token of tokenizer_config.json"};
   try {
     found = read("config.json", "eos_token_id");
-  } catch (const base::InputError&) {  // of something else
+  } catch (const base::InputError&) {  // the file belongs to another program
     return {};
   }
   if (found.is_array() && !found.empty()) found = nlohmann::json(found.front());

@@ -1,5 +1,5 @@
-// A ring of stretches: the caller's thread reads into its head and hands on from its tail, others work on what lies
-// between, and so does the caller's where it would wait.
+// A ring of stretches. The caller's thread reads into the ring's head and passes results on from its tail. Other
+// threads work on the stretches between, and so does the caller's thread where it would wait.
 #include "libtrain/data/tokenizing.h"
 
 #include "libtrain/base/random.h"
@@ -17,7 +17,7 @@ namespace trainyard::data {
 
 namespace {
 
-constexpr std::int64_t most_narrow = 65536;  // tokens of a vocabulary
+constexpr std::int64_t most_narrow = 65536;  // the largest vocabulary for 16-bit tokens
 
 class StretchTeam {
  public:
@@ -76,10 +76,11 @@ class StretchTeam {
     }
     if (all_busy && can_grow_ && static_cast<int>(team_.size()) + 1 < options_.threads) {
       try {
-        auto splitter = std::make_shared<DocumentSplitter>();  // nothing may be thrown over there
+        // Created here, because nothing may be thrown on the new thread.
+        auto splitter = std::make_shared<DocumentSplitter>();
         team_.push_back(base::start_thread("tokenizer", [this, splitter] { work_along(*splitter); }));
       } catch (const std::system_error&) {
-        // No more threads or memory for them: those that run share the work.
+        // No threads or no memory are left: the running threads share the work.
         can_grow_ = false;
       }
     }
@@ -91,7 +92,7 @@ class StretchTeam {
     return slots_[place % slots_.size()].done;
   }
 
-  // Works on what nobody has begun until the tail is done.
+  // Works on stretches that no thread has begun until the tail is done.
   Slot& finished_tail(DocumentSplitter& splitter) {
     auto& slot = slots_[tail_ % slots_.size()];
     std::unique_lock lock(mutex_);
@@ -159,11 +160,12 @@ class StretchTeam {
   const Tokenizer& tokenizer_;
   const TokenizingOptions& options_;
   std::vector<Slot> slots_;
-  std::size_t head_ = 0, tail_ = 0;  // stretches read and handed on; only the caller changes them
+  // Numbers of stretches read and passed on. Only the caller's thread changes them.
+  std::size_t head_ = 0, tail_ = 0;
   bool can_grow_ = true;
   std::vector<std::thread> team_;
 
-  std::mutex mutex_;  // for what is below, `done` of each slot, and changes of head_
+  std::mutex mutex_;  // guards the members below, `done` of each slot, and changes of head_
   std::condition_variable work_, done_;
   std::size_t next_ = 0, idle_ = 0;  // stretches begun; threads that wait
   bool over_ = false;

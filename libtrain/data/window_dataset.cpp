@@ -21,7 +21,7 @@ WindowDataset::WindowDataset(const std::string& folder, const SetIndex& index, c
   }
 }
 
-// Called when a shard is open that was not: closes the one that was opened first of too many.
+// Call it when a closed shard has been opened. If too many are open, it closes the one that was opened first.
 void WindowDataset::make_room(std::size_t opened) {
   auto& place = open_[next_open_];
   if (place >= 0 && static_cast<std::size_t>(place) != opened) shards_[static_cast<std::size_t>(place)].rest();
@@ -57,8 +57,8 @@ void WindowDataset::fill(std::uint64_t ordinal, const WindowPtrs& out) {
 
 void WindowDataset::fill_documents(std::span<const std::uint64_t> documents, std::int64_t first,
                                    const WindowPtrs& out) const {
-  auto next = std::upper_bound(documents.begin(), documents.end(),
-                               static_cast<std::uint64_t>(first));  // where the following document begins
+  // Where the next document begins.
+  auto next = std::upper_bound(documents.begin(), documents.end(), static_cast<std::uint64_t>(first));
   std::int32_t start = 0;
   for (std::int64_t t = 0; t < sequence_; ++t) {
     while (next != documents.end() && *next == static_cast<std::uint64_t>(first + t))

@@ -1,4 +1,5 @@
-// WindowDataset: a split of a shard set as windows of T + 1 tokens, in a keyed order without an index (decision 10).
+// WindowDataset: a split of a shard set as windows of T + 1 tokens, in a keyed order without a stored index (decision
+// 10).
 #pragma once
 
 #include "libtrain/data/masking.h"
@@ -17,42 +18,45 @@ namespace trainyard::data {
 enum class DocumentMask { off, on };
 enum class Order { keyed, as_stored };  // validation is read as stored, the same every time
 
-// Window w of a shard covers tokens [w T, w T + T], so consecutive windows share one token and none crosses a shard.
-// Sample ordinal s is window permutation(s mod count) of epoch s / count, keyed by (seed, epoch). fill may be called
-// from one thread at a time.
+// Window w of a shard covers tokens [w T, w T + T]. Consecutive windows share one token, and no window spans two
+// shards. Sample ordinal s is window permutation(s mod count) of epoch s / count, keyed by (seed, epoch). Only one
+// thread at a time may call fill.
 class WindowDataset {
  public:
   WindowDataset(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split,
                 std::int64_t sequence, DocumentMask mask, Order order, std::uint64_t seed);
-  static constexpr int most_open = 128;  // files of shards at a time, however many there are
+  // The most shard files that are open at a time, however many there are.
+  static constexpr int most_open = 128;
 
   std::uint64_t count() const { return first_window_.back(); }
   std::int64_t sequence() const { return sequence_; }
   DocumentMask document_mask() const { return mask_; }
 
-  // From now on fill() hides tokens (masking.h): in the keyed order by the seed and the ordinal, so that each epoch
-  // hides others; as stored by the window alone, so that every reading of a set has the same.
+  // From now on fill() hides tokens (masking.h). In the keyed order the choice depends on seed and ordinal, so each
+  // epoch hides other tokens. As stored it depends on the window alone, so every reading of a set hides the same.
   void hide(Masking masking) { masking_ = std::move(masking); }
   bool hides() const { return masking_.has_value(); }
 
-  // With the mask off: positions 0 .. T-1, document_start 0, weights 1. On: positions restart at each document,
-  // document_start is the index in the window where the token's document begins, and the target that begins the next
-  // document has weight 0. key_end, where it is asked for: behind the last token of its document in the window; with
-  // the mask off T. Where tokens are hidden, targets and weights are those of mask_tokens.
+  // With the mask off: positions are 0 .. T-1, document_start 0, weights 1. With the mask on:
+  // - positions restart at each document;
+  // - document_start is the index in the window where the token's document begins;
+  // - the target that begins the next document has weight 0.
+  // key_end, if wanted, is the index after the last token of its document in the window; with the mask off it is T.
+  // Where tokens are hidden, mask_tokens sets targets and weights.
   void fill(std::uint64_t ordinal, const WindowPtrs& out);
 
  private:
   void make_room(std::size_t opened);
   void fill_documents(std::span<const std::uint64_t> documents, std::int64_t first, const WindowPtrs& out) const;
 
-  std::vector<std::int64_t> open_;  // the shards that are open, oldest at next_open_; -1: none
+  std::vector<std::int64_t> open_;  // open shards, oldest at next_open_; -1: none
   std::size_t next_open_ = 0;
   std::int64_t sequence_;
   DocumentMask mask_;
   Order order_;
   std::uint64_t seed_;
   std::vector<ShardReader> shards_;
-  std::vector<std::uint64_t> first_window_{0};  // of each shard; the last is the total
+  std::vector<std::uint64_t> first_window_{0};  // first window of each shard; the last entry is the total
   std::vector<std::int32_t> buffer_;
   std::optional<Masking> masking_;
 };

@@ -1,4 +1,4 @@
-// WindowPtrs: where the arrays of one sequence lie.
+// WindowPtrs: pointers to the arrays of one sequence.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace trainyard::data {
 struct WindowPtrs {
   std::int32_t *tokens, *targets, *positions, *document_start;
   std::uint8_t* weights;
-  std::int32_t* key_end = nullptr;  // nullptr: nobody asks
+  std::int32_t* key_end = nullptr;  // nullptr: not wanted
 };
 
 }  // namespace trainyard::data

@@ -6,8 +6,9 @@
 
 namespace trainyard::engine {
 
-// When the calls so far over a communicator of host memory are over. With a GPU's Exec they are when they return: to
-// wait for its stream would be to wait for all that the device still has to do.
+// The event after which the calls issued so far over a communicator of host memory are complete. With a GPU's Exec they
+// are complete when they return, so the event is empty. Waiting for its stream would wait for all work that the device
+// still has to do.
 inline tensor::Event host_call_over(tensor::Exec& exec) { return exec.on_gpu() ? tensor::Event{} : exec.record(); }
 
 inline std::string on_rank_zero(World& world, tensor::Exec& exec, const std::function<std::string()>& work) {
@@ -17,8 +18,8 @@ inline void on_every_rank(World& world, tensor::Exec& exec, const std::function<
   comm::on_every_rank(*world.control, exec, work);
 }
 
-// Runs `work`. An error that is not of all ranks goes to World::fail first, while everything still stands that
-// communication under way works on.
+// Runs `work`. An error that not all ranks share (no AgreedError) goes to World::fail first. At that time everything
+// still exists that communication under way uses.
 template <class Work> auto or_fail(World& world, Work&& work) {
   try {
     return work();

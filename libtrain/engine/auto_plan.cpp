@@ -1,4 +1,4 @@
-// One setup, and the memory of each cut that it could have.
+// Compares the memory of every layout that one setup could have.
 #include "libtrain/engine/auto_plan.h"
 
 #include "libtrain/base/byte_size.h"
@@ -37,7 +37,7 @@ plan::Plan with(plan::Plan plan, int zero, plan::Recompute recompute) {
   return plan;
 }
 
-// What a variable of Slurm counts; 0 where it is not set (or says 0, which is all).
+// The number in a variable of Slurm; 0 if it is not set (or says 0, which means all).
 std::int64_t counted_by(const char* variable) {
   const char* text = std::getenv(variable);
   std::int64_t n = 0;
@@ -45,7 +45,7 @@ std::int64_t counted_by(const char* variable) {
   return std::max<std::int64_t>(0, n);
 }
 
-// Of this machine: what it has, or what the job has asked for of it (sbatch --mem).
+// Memory of this machine: what it has, or what the job has asked for (sbatch --mem), if that is less.
 std::int64_t memory_of_the_job() {
   constexpr std::int64_t mebibyte = 1 << 20;
   auto asked = counted_by("SLURM_MEM_PER_NODE");
@@ -60,32 +60,32 @@ std::int64_t memory_here(const Place& place, int ranks_on_node) {
   return memory_for_a_rank(tensor::gpu_info(place.device.index).total_bytes, place.share.ranks);
 }
 
-std::string words_of(const plan::ParallelLayout& cut) {
-  const auto recomputed = plan::recomputed_text(cut.recompute);
-  return fmt::format("ZeRO {}{}{}", cut.zero, recomputed.empty() ? "" : ", ", recomputed);
+std::string words_of(const plan::ParallelLayout& layout) {
+  const auto recomputed = plan::recomputed_text(layout.recompute);
+  return fmt::format("ZeRO {}{}{}", layout.zero, recomputed.empty() ? "" : ", ", recomputed);
 }
 
-// `limit`: of --memory-limit, or unknown.
+// `limit`: bytes of --memory-limit, or unknown.
 nlohmann::json choose(const RunConfig& config, const plan::Plan& plan, std::int64_t memory, std::int64_t limit) {
   const Open open{config.auto_zero, config.auto_recompute};
   const auto bytes = std::min(memory, limit);
-  const auto cut = fitting_plan(plan, open, bytes == unknown ? 0 : bytes);
-  const auto need = bytes_of(cut);
-  // What fits no --memory-limit is refused like any other plan, with what would fit.
+  const auto layout = fitting_plan(plan, open, bytes == unknown ? 0 : bytes);
+  const auto need = bytes_of(layout);
+  // A layout that does not fit --memory-limit is refused later like any other plan, with what would fit.
   if (need > memory && limit >= memory)
     throw base::EnvironmentError(
-        fmt::format("--plan auto: {} needs least, {} a rank, and a rank of this job may have {}", words_of(cut),
+        fmt::format("--plan auto: {} needs least, {} a rank, and a rank of this job may have {}", words_of(layout),
                     base::size_text(need), base::size_text(memory)),
         "more ranks on more machines, more memory (sbatch --mem), or a smaller --micro-batch, which is another run; "
         "--zero 3 --recompute full without --plan auto starts all the same");
-  auto text = fmt::format("--plan auto: {} on {}: {} a rank", words_of(cut),
+  auto text = fmt::format("--plan auto: {} on {}: {} a rank", words_of(layout),
                           base::counted(plan.topology.world(), "rank"), base::size_text(need));
   text += bytes == unknown ? ", of a memory that is not known"
                            : fmt::format(", of {} that it may have", base::size_text(bytes));
   const auto first = fitting_plan(plan, open, 0);
-  if (first.zero != cut.zero || first.recompute != cut.recompute)
+  if (first.zero != layout.zero || first.recompute != layout.recompute)
     text += fmt::format(" ({} would need {})", words_of(first), base::size_text(bytes_of(first)));
-  return {{"zero", cut.zero}, {"recompute", cut.recompute}, {"text", text}};
+  return {{"zero", layout.zero}, {"recompute", layout.recompute}, {"text", text}};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// --plan auto: what the settings leave open of a cut, decided for the ranks that this start has and the memory of their
-// machines.
+// --plan auto: decides what the settings leave open of a parallel layout, for the ranks of this start and the memory of
+// their machines.
 #pragma once
 
 #include "libtrain/engine/config.h"
@@ -12,20 +12,22 @@
 
 namespace trainyard::engine {
 
-// What a rank may have on a machine: its share of nine tenths; the rest is the system's. 0: not known.
+// Bytes that a rank may use on a machine: its share of nine tenths of the memory. The rest is for the system. 0: not
+// known.
 std::int64_t memory_for_a_rank(std::int64_t machine_bytes, int ranks_on_node);
 
-// The first that fits `bytes` of: the lowest ZeRO stage, the lowest with norms and activations recomputed, the lowest
-// with layers recomputed; of these what is `open`. No other choice is made, since only these two change neither the run
-// nor its bits. Where nothing fits: the one that needs least. bytes 0: the first.
+// Returns the first plan that needs at most `bytes`, and changes only what is `open`. The order is: the lowest ZeRO
+// stage without recomputation, the lowest with norms and activations recomputed, the lowest with whole layers
+// recomputed. Nothing else is decided, because only these two choices change neither the run nor its bits. If nothing
+// fits, returns the plan that needs least. With `bytes` 0 it returns the first.
 struct Open {
   bool zero = true, recompute = true;
 };
 plan::Plan fitting_plan(const plan::Plan& plan, Open open, std::int64_t bytes);
 
-// Where the settings say --plan auto, decides for all ranks (collective), and returns one sentence about it, else "".
-// Everything that a start would refuse is refused first; EnvironmentError where nothing fits the machines, InputError
-// (exit 3) where nothing fits --memory-limit. config.device is definite.
+// With --plan auto, decides for all ranks (collective) and returns one sentence about the decision. Otherwise returns
+// "". Everything that a start would refuse is refused first. EnvironmentError if nothing fits the machines, InputError
+// (exit 3) if nothing fits --memory-limit. config.device must be cpu or cuda already.
 std::string decide_layout(RunConfig& config, World& world, tensor::Exec& exec, const Place& place, int ranks_on_node);
 
 }  // namespace trainyard::engine

@@ -1,4 +1,4 @@
-// The loader thread and its two buffers.
+// The loader thread and its buffers.
 #include "libtrain/engine/batches.h"
 
 #include "libtrain/base/thread.h"
@@ -48,7 +48,8 @@ void Batches::work_on(tensor::Exec& exec) {
   }
 }
 
-// Four arrays of i32, or five, the keys, the weights and the count of targets, each at a multiple of 64 bytes.
+// Four arrays of i32 (five for a masked model), the keys, the weights and the count of targets, each at a multiple of
+// 64 bytes.
 std::int64_t Batches::buffer_bytes() const {
   return plan::loaded_bytes({plan_.micro_batch, training_.sequence()}, objective());
 }
@@ -86,7 +87,7 @@ void Batches::upload(Buffer& x) {
   exec_->wait(x.copied);
 }
 
-// All work on the micro-batch has been submitted.
+// Called when all work on the micro-batch has been submitted.
 void Batches::release(Buffer& x) {
   if (exec_ != nullptr) x.used = exec_->record();
 }

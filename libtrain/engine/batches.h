@@ -1,4 +1,4 @@
-// Batches: the micro-batches of a rank, made ahead by the loader thread.
+// Batches: the micro-batches of a rank, which the loader thread prepares ahead.
 #pragma once
 
 #include "libtrain/data/window_dataset.h"
@@ -18,43 +18,44 @@
 
 namespace trainyard::engine {
 
-// One buffer more than there are micro-batches in flight: while the trainer works on those the loader fills the next of
-// this rank. A reference stays valid until as many others have been asked for. Errors of the loader (a damaged shard)
-// are thrown by the call that wanted the data.
+// Has one buffer more than there are micro-batches in flight: while the trainer works on these, the loader thread fills
+// the next one of this rank. A reference stays valid until the trainer has asked for `in_flight` further micro-batches.
+// Errors of the loader (a damaged shard) are thrown by the call that wanted the data.
 class Batches {
  public:
-  // Where `training` hides tokens the model sees both ways, and so does `validation`.
+  // If `training` hides tokens, the model attends in both directions, and `validation` hides tokens, too.
   Batches(data::WindowDataset& training, data::WindowDataset* validation, const plan::BatchPlan& batch, int data_rank,
           int in_flight = 1);
   ~Batches();
   int in_flight() const { return static_cast<int>(buffers_.size()) - 1; }
   Batches(const Batches&) = delete;
 
-  // The Exec that will work on the micro-batches. With a GPU's they are copied there on a stream of their own, from
-  // memory that it can read while the host goes on: the next one while the GPU works on the one before.
+  // Names the Exec that will compute on the micro-batches. For a GPU they are copied to the device on a stream of their
+  // own, from pinned memory that the device reads while the host continues. So the next micro-batch is copied while the
+  // GPU works on the one before.
   void work_on(tensor::Exec& exec);
 
-  // Where the data goes on: the samples that `completed_steps` steps have consumed. Without it each of them took a
-  // global batch of today. Before the first training().
+  // Sets where the data continues: `completed_steps` steps have consumed `samples_seen` samples. Without this call each
+  // of those steps counts as one global batch of today. Call it before the first training().
   void begin_at(std::int64_t completed_steps, std::int64_t samples_seen) {
     shift_ = samples_seen - plan_.sample(completed_steps, 0, 0);
   }
 
-  // Micro-batches are asked for in the order in which this rank works on them; one that is in flight may be asked for
+  // Calls follow the order in which this rank works on its micro-batches. A micro-batch in flight may be asked for
   // again.
   const model::MicroBatch& training(std::int64_t completed_steps, std::int64_t micro);
-  // Sequences micro * b .. of the validation split. Those from `end` on only fill the micro-batch up: none of their
-  // targets counts.
+  // Sequences from micro * b on of the validation split, with b sequences a micro-batch. Sequences from `end` on only
+  // fill up the micro-batch: none of their targets counts.
   const model::MicroBatch& validation(std::int64_t micro, std::int64_t end = std::numeric_limits<std::int64_t>::max());
 
  private:
   struct Buffer {
-    std::vector<char>
-        memory;  // of the arrays below; with a GPU they lie in the pinned one, and their copies in the other
+    // Holds the arrays below. With a GPU they lie in `pinned`, and their copies in `device`.
+    std::vector<char> memory;
     tensor::PinnedBuffer pinned;
     tensor::DeviceBuffer device;
     std::int32_t *tokens = nullptr, *targets = nullptr, *positions = nullptr, *starts = nullptr,
-                 *ends = nullptr;  // null: no query sees behind itself
+                 *ends = nullptr;  // null: no query sees later tokens
     std::uint64_t* keys = nullptr;
     std::uint8_t* weights = nullptr;
     double* counted = nullptr;
@@ -72,17 +73,17 @@ class Batches {
             std::int64_t end = std::numeric_limits<std::int64_t>::max());
   Buffer& ahead() { return buffers_[(current_ + 1) % buffers_.size()]; }
   std::vector<Buffer*> all();
-  void after(std::int64_t& step, std::int64_t& micro) const;  // the rank's next micro-batch
+  void after(std::int64_t& step, std::int64_t& micro) const;  // advances both to the rank's next micro-batch
   void work();
 
   data::WindowDataset& training_;
   data::WindowDataset* validation_;
   plan::BatchPlan plan_;
   int rank_;
-  std::int64_t shift_ = 0;                // of sample ordinals, against steps of plan_ from the beginning
-  tensor::Exec* exec_ = nullptr;          // a GPU's
-  std::unique_ptr<tensor::Exec> copies_;  // on the same GPU
-  std::vector<Buffer> buffers_;           // in turn
+  std::int64_t shift_ = 0;                // added to sample numbers of plan_, which count from the run's first step
+  tensor::Exec* exec_ = nullptr;          // a GPU's; null on a CPU
+  std::unique_ptr<tensor::Exec> copies_;  // makes the copies, on the same GPU
+  std::vector<Buffer> buffers_;           // used in rotation
   Buffer evaluation_;
   std::size_t current_ = 0;
 

@@ -36,7 +36,7 @@ std::string build_id_in(const char* at, std::size_t bytes) {
   return {};
 }
 
-// The loader lists the executable first.
+// The dynamic loader lists the executable first.
 int of_executable(dl_phdr_info* info, std::size_t, void* out) {
   auto& id = *static_cast<std::string*>(out);
   for (int i = 0; i < info->dlpi_phnum && id.empty(); ++i) {

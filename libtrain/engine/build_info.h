@@ -1,12 +1,13 @@
-// The build of this program: what may change the bits of a result without any setting having changed.
+// The build of this program: what may change the bits of a result although no setting has changed.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
 namespace trainyard::engine {
 
-// For the manifest's `versions`: `trainyard`; `build`, the linker's id of this executable (the start of its GNU build
-// id: other code, flags or compiler, another id); `compiler`; `hdf5` and `libc`, the libraries in use. All are texts.
+// The manifest's `versions`. `trainyard` is the version; `build` is the id that the linker gave this executable (the
+// start of its GNU build id: other code, flags or compiler give another id). `compiler` made it; `hdf5` and `libc` are
+// the libraries in use. All values are texts.
 nlohmann::json build_versions();
 
 }  // namespace trainyard::engine

@@ -25,12 +25,12 @@ namespace trainyard::engine {
 
 namespace {
 
-// What can be held in the numbers that are computed with: settings are 64-bit, AdamW is a sequence of f32 operations. A
+// Ranges that the numbers of the computation can hold: settings are 64-bit, AdamW is a sequence of f32 operations. A
 // rate at which a run diverges is diagnosed, not forbidden.
 constexpr base::Range<double> positive_f32{1e-37, 1e30}, f32_from_zero{0, 1e30}, decay_rate{0, 0.99999};
 constexpr base::Range<std::int64_t> step_count{0, 1'000'000'000'000};
 
-// Nobody has said a model, and there are weights that have one.
+// True if the user gave no model, and there are weights that have one.
 bool has_model_of_weights(const std::vector<base::Field>& fields, const RunConfig& c) {
   const auto model = std::find_if(fields.begin(), fields.end(), [](const auto& f) { return f.name == "model"; });
   return !c.init_from.empty() && model->source == base::from_default;
@@ -104,7 +104,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("trace-steps", c.trace_steps, monitoring, "steps to trace, for example 3:6; all where it is not given");
   v("profile-step", c.profile_step, monitoring, "print where the time of a step went, by kernel");
   auto fields = v.take();
-  // Elsewhere the order of pipeline stages is a schedule, too.
+  // Other trainers call the order of pipeline stages a schedule, too.
   auto& rate = base::field_named(fields, "lr-schedule", "a run");
   rate.set = [set = std::move(rate.set)](const std::string& text, const std::string& spelled) {
     for (const auto& [name, value] : plan::schedule_names())
@@ -114,7 +114,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
             fmt::format("--pipeline-schedule {}", text));
     set(text, spelled);
   };
-  // Those of the cut stand in their group before what a group ends with.
+  // Fields of the parallel layout come before `seed` in the group Run, and before `memory-limit` in the other group.
   for (auto& f : plan::fields_of(static_cast<plan::ParallelLayout&>(c))) {
     const auto before = std::find_if(fields.begin(), fields.end(), [&](const auto& g) {
       return g.name == (f.group == "Run" ? "seed" : "memory-limit");
@@ -136,7 +136,7 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   auto p = plan::plan_from_json(base::read_file(c.plan, base::largest_description), c.plan);
   if (p.gradient_dtype != base::DType::f32)
     throw base::InputError(
-        fmt::format("{} plans {} gradients; train folds gradients in f32", c.plan, base::name_of(p.gradient_dtype)),
+        fmt::format("{} plans {} gradients; train adds gradients in f32", c.plan, base::name_of(p.gradient_dtype)),
         "plan with --gradient-dtype f32");
   c.plan_as_read = p;
   const auto set = [&](const std::string& name, const std::string& value) {
@@ -147,8 +147,8 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
     c.of_plan.push_back(name);
     return true;
   };
-  auto cut = static_cast<plan::ParallelLayout&>(p);
-  for (const auto& f : plan::fields_of(cut)) set(f.name, f.get());
+  auto layout = static_cast<plan::ParallelLayout&>(p);
+  for (const auto& f : plan::fields_of(layout)) set(f.name, f.get());
   set("device", p.device == base::DeviceKind::cuda ? "cuda" : "cpu");
   if (set("model", p.model.name)) {
     c.plan_model = p.model;
@@ -160,8 +160,8 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
 void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& c) {
   if (!has_model_of_weights(fields, c)) return;
   or_stop_unread(c, [&] {
-    // A run that goes on needs the weights that it began with no more, so they may be gone. Which of its checkpoints is
-    // taken is decided later (choose_start): all are of one model.
+    // A run that continues no longer needs the weights that it began with, so they may be gone. Which of its own
+    // checkpoints is taken is decided later (choose_start); all are of one model.
     std::vector<std::string> own;
     if (c.resume == "auto" && !c.output.empty())
       for (const auto& held : checkpoint::list(checkpoints_folder(c.output))) own.push_back(held.path);
@@ -173,7 +173,7 @@ void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& c)
         const auto named = checkpoints_named("--init-from", c.init_from);
         return checkpoint::reading(named, [&] {
           auto newest = model_of_newest(named);
-          if (!newest) checkpoint::read_state(named.front());  // says what is wrong with it
+          if (!newest) checkpoint::read_state(named.front());  // throws what is wrong with it
           return newest;
         });
       });

@@ -1,4 +1,4 @@
-// CurrentAction: which action of its list a rank is at, for whoever asks from another thread.
+// CurrentAction: the action of its list that a rank is executing, readable from other threads.
 #pragma once
 
 #include "libtrain/plan/schedule.h"
@@ -12,16 +12,17 @@
 
 namespace trainyard::engine {
 
-// Set by the thread that goes through the list, read by any; it keeps nothing of the list.
+// The thread that executes the list sets it, and any thread reads it. It refers to nothing in the list.
 class CurrentAction {
  public:
-  // `micro` where that of the action only counts those of a list (plan::evaluation_actions). -1: of none.
+  // `micro`: the micro-batch to report, since a list of plan::evaluation_actions only counts its own. -1: no
+  // micro-batch.
   void begin(const plan::Action& action, std::int64_t micro) {
     packed_ = ((micro + 1) << 24) | ((action.chunk + 1) << 8) | static_cast<std::int64_t>(action.kind);
   }
   void begin(const plan::Action& action) { begin(action, action.micro); }
 
-  // Nothing is done any more when it ends.
+  // Its end clears the current action.
   struct UntilEnd {
     explicit UntilEnd(CurrentAction& of) : of_(of) {}
     ~UntilEnd() { of_.packed_ = nothing; }
@@ -29,7 +30,8 @@ class CurrentAction {
     CurrentAction& of_;
   };
 
-  // "forward of micro-batch 3, chunk 1"; between lists `otherwise`. With several stages it begins with "stage 2, ".
+  // For example "forward of micro-batch 3, virtual stage 1"; `otherwise` if no action is current. With several pipeline
+  // stages the text begins with "stage 2, ".
   std::string text(int stage, int stages, const char* otherwise) const {
     const std::int64_t at = packed_;
     std::string text = at == nothing ? otherwise : plan::name_of(static_cast<plan::Action::Kind>(at & 0xff));
@@ -37,7 +39,7 @@ class CurrentAction {
     if (const auto micro = (at >> 24) - 1; at != nothing && micro >= 0)
       text += fmt::format(" of micro-batch {}", micro);
     if (const auto chunk = ((at >> 8) & 0xffff) - 1; at != nothing && chunk > 0)
-      text += fmt::format(", chunk {}", chunk);
+      text += fmt::format(", virtual stage {}", chunk);
     return stages == 1 ? text : fmt::format("stage {}, {}", stage, text);
   }
 

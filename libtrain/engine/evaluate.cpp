@@ -1,4 +1,4 @@
-// What is evaluated, agreed on by all ranks; then rounds.
+// All ranks agree on what is evaluated, then evaluate it in rotation.
 #include "libtrain/engine/evaluate.h"
 
 #include "libtrain/base/byte_size.h"
@@ -39,8 +39,8 @@ namespace trainyard::engine {
 
 namespace {
 
-// How many rounds pass between two gathers, for each stage: what a progress line knows of, and how far one rank may be
-// ahead of another. Stages fill and empty once in each.
+// Accumulation steps between two gathers of losses, for each pipeline stage. They decide how many losses a progress
+// line knows, and how far one rank may be ahead of another. The stages fill and empty once between two gathers.
 constexpr std::int64_t rounds_a_stretch = 8;
 
 std::string text_of(const nlohmann::json& object, const char* key, const std::string& otherwise) {
@@ -53,7 +53,7 @@ std::int64_t integer_of(const nlohmann::json& object, const char* key, std::int6
                                                                                        : otherwise;
 }
 
-// What hid tokens in training hides them here. Weights that no run made say nothing of it.
+// Tokens are hidden as in the checkpoint's training. Weights that no run made record nothing about it.
 void take_masking(RunConfig& r, const checkpoint::RunState& s, const std::string& checkpoint) {
   if (s.identity.empty()) return;
   const auto rate = s.identity.value("mask_rate", nlohmann::json()),
@@ -72,8 +72,8 @@ void take_masking(RunConfig& r, const checkpoint::RunState& s, const std::string
   r.mask_rate = rate, r.mask_words = words, r.checkpoint_mask = token;
 }
 
-// The settings of `c` where they were given, else those of the run that wrote the checkpoint. What is of training keeps
-// its default.
+// The settings of `c` that the user gave; the others come from the run that wrote the checkpoint. Settings that concern
+// training only keep their defaults.
 RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const std::string& checkpoint, int ranks) {
   const auto given = [&](const char* name) { return c.given.contains(name); };
   RunConfig r;
@@ -89,27 +89,28 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
   if (plan::objective_of(s.model) == plan::Objective::masked) take_masking(r, s, checkpoint);
   if (given("mask-rate")) r.mask_rate = c.run.mask_rate;
   if (given("mask-words")) r.mask_words = c.run.mask_words;
-  r.seed = s.seed;  // of the gates of experts, which draw lots for places in an evaluation, too
+  r.seed = s.seed;  // for the gates of experts, which draw lots for places in an evaluation, too
   r.plan = c.run.plan, r.plan_ranks = c.run.plan_ranks, r.of_plan = c.run.of_plan;
   r.device = c.run.device, r.communicator = c.run.communicator;
-  r.zero = c.run.zero, r.layer_slots = c.run.layer_slots, r.threads = c.run.threads;
+  r.zero = c.run.zero, r.gathered_layers = c.run.gathered_layers, r.threads = c.run.threads;
   r.tensor = c.run.tensor, r.sequence_parallel = c.run.sequence_parallel;
-  r.expert_parallel = c.run.expert_parallel, r.expert_node = c.run.expert_node;
-  r.expert_chunks = c.run.expert_chunks, r.expert_buffer = c.run.expert_buffer;
+  r.expert_parallel = c.run.expert_parallel, r.expert_ranks_per_node = c.run.expert_ranks_per_node;
+  r.expert_overlap_chunks = c.run.expert_overlap_chunks, r.expert_capacity_buffer = c.run.expert_capacity_buffer;
   r.pipeline = c.run.pipeline, r.pipeline_schedule = c.run.pipeline_schedule;
   r.virtual_stages = c.run.virtual_stages, r.partition = c.run.partition;
-  if (c.run.plan_ranks > 0) r.recompute = c.run.recompute;  // by which its partition weighs the layers
+  if (c.run.plan_ranks > 0) r.recompute = c.run.recompute;  // the partition weighs layers by it
   r.hang_timeout = c.run.hang_timeout;
   constexpr std::int64_t most = 1 << 20;
   if (r.micro_batch < 1 || r.micro_batch > most)
     throw base::UsageError(fmt::format("--micro-batch {} must lie between 1 and {}", r.micro_batch, most));
-  r.global_batch = r.micro_batch * std::max(1, ranks / (r.tensor * r.pipeline));  // one round
+  r.global_batch = r.micro_batch * std::max(1, ranks / (r.tensor * r.pipeline));  // one accumulation step
   r.steps = 1;
   r.output = std::string(".");  // nothing is written
   return r;
 }
 
-// What decides which collectives an evaluation makes. What was not given is the checkpoint's.
+// The settings that decide which collectives an evaluation issues. What the user did not give comes from the
+// checkpoint.
 NamedSettings shared_settings(const EvaluateConfig& c) {
   static const std::set<std::string> of_the_checkpoint{"sequence",  "micro-batch", "document-mask", "dtype",
                                                        "objective", "mask-rate",   "mask-words"};
@@ -128,7 +129,7 @@ void require_model(const EvaluateConfig& c, plan::ModelConfig trained, const std
                   ? *c.run.plan_model
                   : plan::load_model(c.run.model, io::read_layout_file);
   if (said.vocabulary == 0) said.vocabulary = trained.vocabulary;
-  if (said.lanes == 0 || c.run.lanes_of_plan) said.lanes = trained.lanes;  // a plan's suit it, nobody asks for them
+  if (said.lanes == 0 || c.run.lanes_of_plan) said.lanes = trained.lanes;  // the user did not ask for others
   const auto ours = plan::fields_of(trained), theirs = plan::fields_of(said);
   std::string differences;
   for (std::size_t i = 0; i < ours.size(); ++i)
@@ -144,7 +145,7 @@ void require_model(const EvaluateConfig& c, plan::ModelConfig trained, const std
 void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, const std::string& data,
                     const std::string& checkpoint) {
   const auto recorded = tokenizer_of(s);
-  // The mask of weights that no run made is the one that a run would take.
+  // Weights that no run made have the mask token that a run would take.
   auto mask = integer_of(s.identity, "mask_token", -1);
   if (s.identity.empty() && plan::objective_of(s.model) == plan::Objective::masked)
     mask = data::mask_token_of(data, index);
@@ -178,7 +179,7 @@ void require_memory(const EvaluateConfig& c, const plan::Plan& p) {
                   plan::remedies(limited, plan::Pass::evaluate)));
 }
 
-// Everything that is decided before memory is taken.
+// Everything that is decided before memory is reserved.
 struct Terms {
   std::string checkpoint;
   checkpoint::RunState state;
@@ -210,7 +211,7 @@ void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int fair_threads) 
                                : "take --evaluate-split train, or make shards with shard-data --validation 0.05");
 }
 
-// Rank 0 finds what is wrong; only then do the others read the same files.
+// Rank 0 reads first and finds what is wrong. Only then do the other ranks read the same files.
 void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exec& exec) {
   const int fair_threads = comm::threads_of_rank(*world.control, exec);
   tell_of_threads(c.run.threads, fair_threads, world);
@@ -261,7 +262,7 @@ std::int64_t windows_of(const EvaluateConfig& c, const Terms& t, const data::Win
   return c.sequences > 0 ? c.sequences : there;
 }
 
-// The text behind the targets of micro-batches, counted on the host after each, from windows of its own.
+// Counts the text behind the targets of each micro-batch, on the host and from windows of its own.
 class TextCounter {
  public:
   TextCounter(const RunConfig& run, const data::SetIndex& index, data::WindowDataset& windows)
@@ -309,7 +310,7 @@ Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& t
   return e;
 }
 
-// While both live the watchdog asks the evaluator what it does.
+// While it lives, the watchdog asks the evaluator what it is doing.
 class WhatIsDone {
  public:
   WhatIsDone(comm::Watchdog* watchdog, const Evaluator& evaluator) : watchdog_(watchdog) {
@@ -428,7 +429,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
           if (mine[at] + 1 < end) tell(behind);
         });
       };
-      fold_losses(world, evaluator->communication(), first, end, on_stage, total);
+      reduce_losses(world, evaluator->communication(), first, end, on_stage, total);
       tell(std::min(t.sequences, end * shape.batch));
     });
   Evaluation result;

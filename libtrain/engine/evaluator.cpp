@@ -26,23 +26,24 @@ Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World
                                        *compute_,
                                        communication(),
                                        memory_[tensor::Category::parameters],
-                                       memory_[tensor::Category::gathered_units],
+                                       memory_[tensor::Category::gathered_weights],
                                        memory_[tensor::Category::gradients],
-                                       memory_[tensor::Category::unit_gradients],
+                                       memory_[tensor::Category::micro_batch_gradients],
                                        memory_[tensor::Category::optimizer],
                                        memory_[tensor::Category::communication_staging]},
-      store_(context_), edges_(context_, plan_.model, plan_.micro()),
-      experts_(context_, plan_.expert_buffer, plan::expert_hop_bytes(part_, plan_.micro(), plan::Pass::evaluate)) {
+      store_(context_), collectives_(context_, plan_.model, plan_.micro()),
+      experts_(context_, plan_.expert_capacity_buffer,
+               plan::expert_hop_bytes(part_, plan_.micro(), plan::Pass::evaluate)) {
   if (plan_.pipeline > 1) {
     TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan_.pipeline);
     const bool hears_before = std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& c) { return !c.first; });
     link_.emplace(*world.neighbours, context_, memory_[tensor::Category::activations], hears_before,
-                  plan_.micro().stream_rows(), plan_.model.hidden, plan::Pass::evaluate);
+                  plan_.micro().own_rows(), plan_.model.hidden, plan::Pass::evaluate);
   }
   batches_.work_on(*compute_);
 }
 
-// As ~Trainer: what was issued works on the arenas until it is done.
+// As in ~Trainer: work that was issued uses the arenas until it is done.
 Evaluator::~Evaluator() { drain(communication(), *compute_); }
 
 std::vector<Chunk> Evaluator::make_chunks() {
@@ -61,21 +62,21 @@ std::vector<Chunk> Evaluator::make_chunks() {
   return out;
 }
 
-// Through host memory, so that one path serves every dtype and device.
-void Evaluator::read_pieces(checkpoint::Reader& reader, checkpoint::ReadSums& sums) {
+// Reads through host memory, so that one path serves every dtype and device.
+void Evaluator::read_shards(checkpoint::Reader& reader, checkpoint::ReadSums& sums) {
   const auto host = tensor::Exec::caller(nullptr, plan_.threads);
   std::vector<float> read;
   std::vector<char> working;
-  for (int u = 0; u < context_.units(); ++u) {
+  for (int u = 0; u < context_.flat_groups(); ++u) {
     const auto& layout = context_.layout(u);
-    const auto own = store_.weights().own_piece(u);
-    read.resize(static_cast<std::size_t>(layout.piece));
-    working.resize(static_cast<std::size_t>(layout.piece * base::size_of(own.dtype)));
-    reader.read_piece(checkpoint::Kind::model, context_.unit(u), world_.topology, world_.rank, read.data());
+    const auto own = store_.weights().own_shard(u);
+    read.resize(static_cast<std::size_t>(layout.shard));
+    working.resize(static_cast<std::size_t>(layout.shard * base::size_of(own.dtype)));
+    reader.read_shard(checkpoint::Kind::model, context_.flat_group(u), world_.topology, world_.rank, read.data());
     if (!context_.set.borrowed[static_cast<std::size_t>(u)])
-      sums.add(checkpoint::Kind::model, context_.unit(u), world_.topology, world_.rank, read.data());
-    const base::View narrow(working.data(), own.dtype, {layout.piece});
-    kernels::cast(*host, base::View::of(read.data(), {layout.piece}), narrow);
+      sums.add(checkpoint::Kind::model, context_.flat_group(u), world_.topology, world_.rank, read.data());
+    const base::View narrow(working.data(), own.dtype, {layout.shard});
+    kernels::cast(*host, base::View::of(read.data(), {layout.shard}), narrow);
     tensor::copy(*compute_, narrow, own);
     compute_->synchronize();
   }
@@ -88,13 +89,13 @@ void Evaluator::load(const std::string& checkpoint) {
     const auto read = [&] {
       reader.emplace(checkpoint, checkpoint::Reader::Check::as_needed);
       sums.emplace(*reader, plan_.threads);
-      read_pieces(*reader, *sums);
+      read_shards(*reader, *sums);
     };
     checkpoint::reading({checkpoint}, read, checkpoint::Seen::listed);
   });
   sums->add_ranks(*world_.control, communication());
   on_every_rank(world_, communication(), [&] { sums->require(); });
-  store_.weights().pieces_changed();
+  store_.weights().shards_changed();
 }
 
 void Evaluator::evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses, std::int64_t sequences,
@@ -104,7 +105,7 @@ void Evaluator::evaluate(std::span<const std::int64_t> micros, std::span<MicroLo
                            settings_.seed,
                            context_,
                            store_,
-                           edges_,
+                           collectives_,
                            experts_,
                            lists_,
                            chunks_,
@@ -113,7 +114,7 @@ void Evaluator::evaluate(std::span<const std::int64_t> micros, std::span<MicroLo
   passes.evaluate(
       micros, losses,
       {[&](std::int64_t micro) -> const model::MicroBatch& { return batches_.validation(micro, sequences); },
-       [&](std::span<const plan::Use> leases) { store_.begin_evaluation(leases); }, passed});
+       [&](std::span<const plan::Occurrence> leases) { store_.begin_evaluation(leases); }, passed});
 }
 
 }  // namespace trainyard::engine

@@ -1,5 +1,5 @@
-// Evaluator: the losses of micro-batches with the weights of a checkpoint, on the stage of a rank, in the arenas that
-// plan::evaluation_memory states.
+// Evaluator: computes the losses of micro-batches with the weights of a checkpoint, on the pipeline stage of a rank.
+// Its arenas have the sizes of plan::evaluation_memory.
 #pragma once
 
 #include "libtrain/checkpoint/read_sums.h"
@@ -21,21 +21,21 @@ namespace trainyard::engine {
 
 class Evaluator {
  public:
-  // Of `settings` it uses seed and device. The plan is predicted (plan::predict); a world with stages has joined its
-  // neighbours.
+  // Uses only seed and device of `settings`. The plan must be predicted (plan::predict). A world with pipeline stages
+  // must have joined its neighbours (join_neighbours).
   Evaluator(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches);
   ~Evaluator();
 
-  // The checkpoint's weights (/model) in the working dtype: each rank reads its own pieces, checked as they are read.
-  // When any rank finds damage all throw InputError alike. Collective.
+  // Loads the checkpoint's weights (/model) in the working dtype. Each rank reads its own shards and checks them while
+  // reading. If any rank finds damage, all ranks throw InputError. Collective.
   void load(const std::string& checkpoint);
-  // losses[i] of micros[i], of sequences [0, sequences); of several stages only the last finds any. passed(i) once this
-  // rank is done with micros[i]. Collective.
+  // Computes losses[i], the loss of micro-batch micros[i]; only sequences [0, sequences) count. With several pipeline
+  // stages only the last stage finds losses. Calls passed(i) once this rank is done with micros[i]. Collective.
   void evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses, std::int64_t sequences,
                 const std::function<void(std::size_t place)>& passed);
   bool finds_losses() const { return plan_.stage_of(world_.rank) + 1 == plan_.pipeline; }
 
-  // "stage 1, forward of micro-batch 3". From any thread.
+  // For example "stage 1, forward of micro-batch 3". From any thread.
   std::string doing() const { return now_.text(plan_.stage_of(world_.rank), plan_.pipeline, "gathering losses"); }
 
   tensor::Exec& communication() { return world_.communication ? *world_.communication : *compute_; }
@@ -43,22 +43,22 @@ class Evaluator {
 
  private:
   std::vector<Chunk> make_chunks();
-  void read_pieces(checkpoint::Reader& reader, checkpoint::ReadSums& sums);
+  void read_shards(checkpoint::Reader& reader, checkpoint::ReadSums& sums);
 
   plan::Plan plan_;
   StepSettings settings_;
   World& world_;
   Batches& batches_;
   plan::ModelPart part_;  // of plan_.model
-  plan::UnitSet set_;
+  plan::FlatGroupSet set_;
   RankMemory memory_;
   std::unique_ptr<tensor::Exec> compute_;
   model::AttentionLists lists_;
-  std::vector<Chunk> chunks_;  // first of all in their arena
+  std::vector<Chunk> chunks_;  // the first allocation in their arena
   params::StoreContext context_;
   params::WeightStore store_;
-  model::Edges edges_;
-  model::ExpertEdges experts_;
+  model::TensorCollectives collectives_;
+  model::ExpertCollectives experts_;
   std::optional<StageLink> link_;
   CurrentAction now_;
 };

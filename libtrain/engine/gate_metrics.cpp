@@ -37,7 +37,7 @@ LayerGate layer_gate(std::int64_t layer, std::int64_t experts, std::span<const s
 
 std::string percents(double share) { return fmt::format("{:.0f} %", 100 * share); }
 
-// What an expert got that never got less than this share.
+// Words for the share of tokens that an expert got at least.
 const char* words_of(double share) {
   if (share >= 1) return "every token";
   if (share > 0.9) return "more than nine tenths of the tokens";

@@ -13,8 +13,8 @@ namespace trainyard::engine {
 
 namespace {
 
-// Empty when every byte is right and every tensor finite. The fingerprints tie the bytes that were read to the norms
-// that were taken of them. None for one of more than `most_bytes`, which is not read.
+// Empty if every byte is right and every tensor is finite. The fingerprints tie the bytes that were read to the norms
+// that were computed of them. nullopt for a checkpoint of more than `most_bytes`, which is not read.
 std::optional<std::string> fault_of(const std::string& path, std::int64_t most_bytes) {
   checkpoint::Reader reader(path);
   if (reader.bytes() > most_bytes) return {};
@@ -40,7 +40,7 @@ std::string good_checkpoint_sentence(const std::string& folder, std::int64_t new
         if (fault->empty())
           return fmt::format("{}the checkpoint of step {} was read back and is good", faults, found.step);
         faults += fmt::format("the checkpoint of step {} is of no use ({}); ", found.step, *fault);
-      } catch (const checkpoint::Removed&) {  // the run has saved another one since
+      } catch (const checkpoint::Removed&) {  // the run has saved another one since and removed this one
       } catch (const base::Unreadable& e) {
         faults += fmt::format("the checkpoint of step {} cannot be read ({}); ", found.step, e.what());
       } catch (const base::Error& e) {

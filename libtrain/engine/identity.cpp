@@ -25,15 +25,15 @@ namespace {
 
 using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
 
-// Of every tensor of a model in today's form; nothing where it is no model of this program.
+// The shape of every tensor of a model, in today's form. nullopt if it is no model of this program.
 std::optional<Shapes> shapes_of(nlohmann::json model) {
   try {
-    if (model.is_object()) model.emplace("name", "custom");  // an identity has none
+    if (model.is_object()) model.emplace("name", "custom");  // an identity has no name
     const auto config = plan::model_from_json(model, "model", "");
     if (!plan::problems(config).empty()) return {};
     Shapes out;
-    for (const auto& unit : plan::units(config))
-      for (const auto& p : unit.parameters) out.emplace_back(p.name, p.shape);
+    for (const auto& flat_group : plan::flat_groups(config))
+      for (const auto& p : flat_group.parameters) out.emplace_back(p.name, p.shape);
     return out;
   } catch (const base::Error&) {
     return {};
@@ -45,7 +45,7 @@ bool has_other_tensors(const nlohmann::json& was, const nlohmann::json& now) {
   return before && after && *before != *after;
 }
 
-// What a key that is left out means: in a model that of its default (plan/model_json.h).
+// The text for a key that is left out: for a key of the model its default (plan/model_json.h).
 std::string default_text(const std::string& name) {
   plan::ModelConfig usual;
   for (const auto& f : plan::fields_of(usual))
@@ -53,7 +53,7 @@ std::string default_text(const std::string& name) {
   return "the default";
 }
 
-// What a run may go on with otherwise: it changes where and how it computes, not what
+// Settings that a resume may change: they change where and how the run computes, not what
 // (libtrain/design/runs-and-faults.md, decision 14).
 bool is_free(const std::string& name) {
   for (const char* free : {"ranks", "tensor", "pipeline", "expert_parallel", "sequence_parallel", "zero", "dtype",
@@ -62,7 +62,8 @@ bool is_free(const std::string& name) {
   return false;
 }
 
-// For a name that is no field of an identity: what it belongs to, that it may change anyway, or what it resembles.
+// The hint for a name that is no field of an identity: what it belongs to, that it may change anyway, or which field it
+// resembles.
 std::string field_hint(const std::string& name, const std::vector<std::string>& fields) {
   const auto is_one_of = [&](const std::vector<base::Field>& all) {
     return std::any_of(all.begin(), all.end(), [&](const auto& f) { return plan::key_of(f) == name; });
@@ -77,7 +78,7 @@ std::string field_hint(const std::string& name, const std::vector<std::string>& 
   return close.empty() ? "name one of these" : fmt::format("did you mean '{}'?", close);
 }
 
-// One for each key, so that nobody compares two whole models by eye.
+// Adds one difference for each key, so that nobody compares two whole models by eye.
 void add_differences(const std::string& name, const nlohmann::json& a, const nlohmann::json& b,
                      std::vector<FieldDifference>& out) {
   if (a == b) return;
@@ -100,8 +101,8 @@ std::string difference(const std::string& name, const nlohmann::json& was, const
   return out;
 }
 
-// With the model as programs write it today. Older ones knew no objective but the next token, no warm-up but from 0,
-// and no decay of embeddings.
+// The identity as programs write it today, with today's form of the model. Older programs knew no objective but the
+// next token, no warm-up but from 0, and no decay of embeddings.
 nlohmann::json current_identity(nlohmann::json identity) {
   if (!identity.is_object() || identity.empty()) return identity;
   if (identity.contains("model")) identity["model"] = plan::current_form(identity["model"]);
@@ -115,7 +116,7 @@ nlohmann::json current_identity(nlohmann::json identity) {
 
 std::vector<std::string> split_names(const std::string& text) {
   auto names = base::comma_separated(text);
-  if (text.find_first_not_of(" ,") != std::string::npos) std::erase(names, "");  // a comma too many
+  if (text.find_first_not_of(" ,") != std::string::npos) std::erase(names, "");  // from a comma too many
   if (text.empty()) names.clear();
   RunConfig settings;
   const auto fields = fields_of(settings);

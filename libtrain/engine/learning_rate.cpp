@@ -12,7 +12,7 @@ namespace trainyard::engine {
 
 namespace {
 
-// From 0 to 1, how far the rate of a schedule that decays at its end has gone from peak to final.
+// How far the rate has gone from peak to final, from 0 to 1, in a schedule that decays at its end.
 double decayed(const std::string& schedule, double progress) {
   if (schedule == "wsd-cosine") return 0.5 * (1 - std::cos(std::numbers::pi * progress));
   if (schedule == "wsd-minus-sqrt") return std::sqrt(progress);

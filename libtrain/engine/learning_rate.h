@@ -7,28 +7,28 @@
 
 namespace trainyard::engine {
 
-// Linear warm-up from `start` over warmup_steps, then the named decay to `final` at total_steps; constant after the
+// Linear warm-up from `start` over warmup_steps, then the named decay to `final` at total_steps. Constant after the
 // end.
 //   constant             peak
-//   linear, cosine       from peak to final between the end of the warm-up and total_steps, or in decay_steps where
-//                        they are given, and final from then on (Loshchilov & Hutter 2017 for cosine)
+//   linear, cosine       from peak to final between the end of the warm-up and total_steps; with decay_steps the decay
+//                        takes that long, then the rate is final (Loshchilov & Hutter 2017 for cosine)
 //   wsd                  warm-up, stable, then linear to final over the last decay_steps (Hu et al. 2024)
 //   wsd-cosine           the same with half a cosine
 //   wsd-exponential      the same with a constant factor for each step: peak (final / peak)^p, p from 0 to 1
 //   wsd-minus-sqrt       the same with peak + (final - peak) sqrt(p) (Haegele et al. 2024)
 //   inverse-sqrt         peak * sqrt(w / t), w = max(1, warmup_steps) (Vaswani et al. 2017, equation 3)
-// Every step learns something: where the rate would be 0, at the end of a decay to 0, it is that of half a step before.
+// The rate is never 0: at the end of a decay to 0, the last step takes the rate of half a step before.
 struct LearningRate {
   std::string schedule = "cosine";
   double peak = 1e-3, final = 0;
   std::int64_t warmup_steps = 0, decay_steps = 0, total_steps = 1;
-  double start = 0;  // that the warm-up rises from
+  double start = 0;  // rate at which the warm-up begins
 
-  // For the step that follows `completed` finished ones: the first step is already one of warmup_steps above `start`.
+  // The rate of the step after `completed` finished steps. The first step is already one of warmup_steps above `start`.
   double at(std::int64_t completed) const;
 
  private:
-  double at_time(double t) const;  // of the formulas, t steps from the beginning
+  double at_time(double t) const;  // evaluates the formulas t steps from the beginning
 };
 
 std::vector<std::string> schedule_names();

@@ -1,4 +1,4 @@
-// What a run hides of its data: settings, model and data held together.
+// What a run hides of its data: settings, model and data checked against one another.
 #pragma once
 
 #include "libtrain/data/masking.h"
@@ -11,21 +11,21 @@
 
 namespace trainyard::engine {
 
-inline constexpr const char* objective_of_model = "auto";  // --objective: what the model's attention is for
+inline constexpr const char* objective_of_model = "auto";  // value of --objective: follows from the model's attention
 inline constexpr double usual_mask_rate = 0.15;
 
-// UsageError where --objective, or what only a masked model has, contradicts what the model's queries see.
+// UsageError if --objective, or a setting that only a masked model has, contradicts what the model's queries see.
 void require_objective(const RunConfig& config, const plan::ModelConfig& model);
 
-// The ids that a model needs for the data: the set's vocabulary, and behind it that of a mask where the set has none.
+// The token ids that a model needs for the data: the set's vocabulary, and after it a mask token if the set has none.
 struct TokensOfModel {
   std::int64_t vocabulary = 0;
   std::int64_t mask_token = -1;  // -1: nothing is hidden
-  std::string text;              // "the shards in DATA have 257", and what the mask adds
+  std::string text;              // "the shards in DATA have 257", and what the mask token adds
 };
 TokensOfModel tokens_of_model(const RunConfig& config, const data::SetIndex& index, const plan::ModelConfig& model);
 
-// Of a model that is legal, so that the token is one of its ids.
+// Call it for a model without problems, so that the mask token is one of its ids.
 data::Masking masking_of(const RunConfig& config, const data::SetIndex& index, std::int64_t mask_token);
 
 }  // namespace trainyard::engine

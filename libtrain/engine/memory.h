@@ -18,7 +18,7 @@ using CategoryBytes = std::array<std::int64_t, tensor::category_count>;
 
 class RankMemory {
  public:
-  // All but the snapshot of a save, which is host memory, on `device`.
+  // All arenas are on `device`, except the snapshot of a save, which is host memory.
   explicit RankMemory(const CategoryBytes& predicted, base::Device device = {});
   tensor::Arena& operator[](tensor::Category c) { return *arenas_[static_cast<std::size_t>(c)]; }
   const CategoryBytes& predicted() const { return predicted_; }
@@ -30,20 +30,21 @@ class RankMemory {
   std::vector<std::unique_ptr<tensor::Arena>> arenas_;
 };
 
-// Computes with `threads` on the device, with that scratch.
+// The Exec that computes with `threads` threads on the device, with `workspace` as its scratch memory.
 std::unique_ptr<tensor::Exec> compute_exec(base::Device device, tensor::Arena& workspace, int threads);
 
 std::int64_t total(const CategoryBytes& bytes);
-// What this process may use on its machine: the memory that is built in, or less where its control group may have less.
-// 0: not known.
+// What this process may use of its machine: the installed memory, or less if its control group allows less. 0: not
+// known.
 std::int64_t machine_memory_bytes();
-// "" when `ranks` ranks of `bytes` each fit the machine, else a sentence with both numbers.
+// "" if `ranks` ranks of `bytes` each fit the machine, else a sentence with both numbers.
 std::string machine_shortage(std::int64_t bytes, int ranks, std::int64_t machine = machine_memory_bytes());
 std::int64_t peak_resident_bytes();  // of this process, from the operating system
 
-// A table, one line a category: predicted, measured, difference; then what libraries took outside against the stated
-// reserve: `taken_bytes` (peak resident size; on a GPU the device memory in use, shared out among the ranks that
-// compute on it) minus the measured arenas that lie there (`there_bytes`).
+// A table with one line a category: predicted, measured, difference. The last line compares what libraries took outside
+// the arenas with the stated reserve. It is `taken_bytes` minus `there_bytes`, the measured arenas in that memory.
+// `taken_bytes` is the peak resident size. On a GPU it is the device memory in use, divided among the ranks that
+// compute on it.
 SizeTable memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t taken_bytes,
                        std::int64_t there_bytes, std::int64_t reserve_bytes);
 

@@ -43,7 +43,7 @@ std::string read_back(int file, std::int64_t bytes) {
   return text;
 }
 
-// Appending to a file that is somebody else's too would change theirs.
+// Replaces a file that has other names by a copy, because appending would change somebody else's file.
 void make_own(const std::string& path, std::int64_t length) {
   struct stat named {
   }, info{};
@@ -65,7 +65,7 @@ void make_own(const std::string& path, std::int64_t length) {
 
 }  // namespace
 
-// Lines that cannot be read stay where good ones follow them: nobody knows what they hold.
+// Unreadable lines stay if good ones follow them, because nobody knows what they hold.
 std::int64_t MetricsFile::length_through(const std::string& path, std::int64_t step) {
   std::int64_t good = 0;
   std::error_code error;
@@ -178,7 +178,7 @@ void MetricsFile::mend() {
   struct stat held {
   }, named{};
   const int looked = ::lstat(path_.c_str(), &named);
-  if (looked != 0 && base::is_unreadable(errno)) return;  // nobody knows; writing will tell
+  if (looked != 0 && base::is_unreadable(errno)) return;  // not known; writing will show
   const bool same =
       looked == 0 && ::fstat(file_, &held) == 0 && held.st_dev == named.st_dev && held.st_ino == named.st_ino;
   if (!same) make_again(looked == 0);
@@ -211,8 +211,8 @@ void MetricsFile::go_on_at_end(std::int64_t found) {
 
 void MetricsFile::append(const std::string& line) {
   base::Interruptions interruptions;
-  for (std::size_t done = 0;
-       done < line.size();) {  // a disk that is nearly full takes a part, and says why only when asked for the rest
+  // A disk that is nearly full takes a part, and gives a reason only when asked for the rest.
+  for (std::size_t done = 0; done < line.size();) {
     const auto n = ::write(file_, line.data() + done, line.size() - done);
     if (n < 0 && interruptions.again()) continue;
     if (n <= 0) {

@@ -1,5 +1,5 @@
-// Metrics: one JSON line a step in metrics.jsonl, written by rank 0; a resume truncates the file to the checkpoint's
-// step. No line gets lost when somebody else touches the file.
+// Metrics: one JSON line for each step in metrics.jsonl, written by rank 0. A resume truncates the file to the
+// checkpoint's step. No line is lost if somebody else touches the file.
 #pragma once
 
 #include "libtrain/engine/gate_metrics.h"
@@ -12,11 +12,11 @@
 
 namespace trainyard::engine {
 
-// What one step reports, already agreed by all ranks. Times are seconds of the slowest rank; hidden is the part of the
-// communication time during which compute went on.
+// What one step reports, already agreed by all ranks. Times are seconds of the slowest rank. Hidden communication is
+// communication during which compute went on.
 struct StepMetrics {
   std::int64_t step = 0;   // completed optimizer steps, counted from 1
-  std::int64_t steps = 0;  // of the whole run, as it was asked for; 0: not known, and not written
+  std::int64_t steps = 0;  // of the whole run, as configured; 0: not known, and not written
   double loss = 0;         // mean over the counted target tokens of the global batch
   double learning_rate = 0;
   double gradient_norm = 0;
@@ -25,32 +25,32 @@ struct StepMetrics {
   double model_flops_per_second = 0;
   double step_seconds = 0, compute_seconds = 0, communication_seconds = 0, hidden_communication_seconds = 0;
   std::int64_t peak_bytes = 0;            // largest sum of arena high-water marks of any rank
-  std::optional<double> validation_loss;  // where a validation followed the step
-  double validation_seconds = 0;          // which is not in step_seconds
+  std::optional<double> validation_loss;  // set if a validation followed the step
+  double validation_seconds = 0;          // not part of step_seconds
   std::optional<GateMetrics> gates;       // of a model with experts
-  std::int64_t expert_rounds = 0;         // of the layer that took most in a pass, over all ranks; 0: none are made
-  std::string time, host;  // when and where the line was written, by the wall clock in UTC (2026-01-31T23:59:59.123Z);
-                           // MetricsFile puts them in
+  std::int64_t expert_rounds = 0;  // dispatch rounds of the layer that took most in a pass, over all ranks; 0: none
+  // When the line was written (wall clock in UTC: 2026-01-31T23:59:59.123Z) and where. MetricsFile sets both.
+  std::string time, host;
 };
 
 std::string to_json_line(const StepMetrics& m);  // loss and norm with all their digits
 
 class MetricsFile {
  public:
-  // Opens for appending after cutting away every line of a later step and an unfinished last line. A file that has
+  // Opens for appending, after it has removed every line of a later step and an unfinished last line. A file that has
   // other names (a hard link, as `cp -al` makes them) or is reached by a symbolic link stays as it is: this run gets a
-  // copy, loudly. InputError for what is no file and for a link to nothing, EnvironmentError.
+  // copy, with a warning. InputError for something that is no file and for a link to nothing; EnvironmentError if the
+  // system refuses.
   MetricsFile(const std::string& path, std::int64_t keep_through_step);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   static void require_file_or_nothing(const std::string& path);  // InputError where the constructor throws one
-  static std::int64_t length_through(const std::string& path,
-                                     std::int64_t step);  // bytes that the constructor keeps: to the end of the last
-                                                          // readable line before the first of a later step
-  void write(StepMetrics m);                              // EnvironmentError when the disk takes no more
-  // Looks whether the file still has its name and its length; write() asks first. One that was removed or replaced is
-  // made again with all its lines, as long as the system still has them, and what was put in its place is kept beside;
-  // one that was cut or grew goes on at its end. Loudly.
+  // Bytes that the constructor keeps: up to the end of the last readable line before the first line of a later step.
+  static std::int64_t length_through(const std::string& path, std::int64_t step);
+  void write(StepMetrics m);  // EnvironmentError if the disk takes no more
+  // Checks that the file still has its name and its length; write() does this first. A file that was removed or
+  // replaced is written again with all its lines, as long as the system still has them. What was put in its place is
+  // kept under another name. A file that was cut or grew continues at its end. Each of these is a warning.
   void mend();
 
  private:
@@ -61,7 +61,7 @@ class MetricsFile {
 
   std::string path_, host_;
   int file_ = -1;
-  std::int64_t end_ = 0;  // bytes that are in the file
+  std::int64_t end_ = 0;  // bytes in the file
 };
 
 }  // namespace trainyard::engine

@@ -27,8 +27,8 @@ void parse(MetricsLine& line, const std::string& text, const std::string& path) 
   }
 }
 
-constexpr std::size_t longest_line = std::size_t{16} << 20, piece = std::size_t{1} << 20;
-constexpr std::size_t told_apart = 4096;  // bytes of a line that no other has: it ends in the time it was written
+constexpr std::size_t longest_line = std::size_t{16} << 20, block = std::size_t{1} << 20;
+constexpr std::size_t told_apart = 4096;  // last bytes that no other line has: it ends in the time it was written
 
 // As many bytes from `offset` on as there are, at most `bytes`.
 std::string read_at(int file, std::int64_t offset, std::size_t bytes, const std::string& path) {
@@ -48,8 +48,8 @@ std::string read_at(int file, std::int64_t offset, std::size_t bytes, const std:
 
 }  // namespace
 
-// By the system's calls: a stream tells the end of a file from a device that fails by nothing, and a run cuts the file
-// where its lines end.
+// Uses system calls, because a stream cannot distinguish the end of a file from a device that fails. A run truncates
+// the file where the lines end, so the difference matters.
 void each_metrics_line(const std::string& path, const std::function<bool(const MetricsLine&)>& visit) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) {
@@ -66,9 +66,9 @@ void each_metrics_line(const std::string& path, const std::function<bool(const M
     while (more && (feed == std::string::npos || feed + 1 == held.size())) {  // is it the last line?
       held.erase(0, begin);
       begin = 0;
-      const auto text = read_at(file.get(), at, piece, path);
+      const auto text = read_at(file.get(), at, block, path);
       at += std::ssize(text);
-      more = text.size() == piece;
+      more = text.size() == block;
       held += text;
       feed = held.find('\n');
     }
@@ -98,12 +98,13 @@ bool each_whole_metrics_line(const std::string& path, const std::function<bool(c
   return unfinished;
 }
 
-// A file that was cut and has grown again since, or took the number of one that was removed, has other bytes there.
+// False for a file that was cut and has grown again since, or that has the inode number of a removed file: it has other
+// bytes there.
 bool MetricsTail::is_same(int file, std::int64_t size) const {
   return size >= end_ && read_at(file, end_ - std::ssize(last_), last_.size(), path_) == last_;
 }
 
-// Opened anew each time, so that a file server is asked.
+// Opens the file each time, so that a file server is asked.
 MetricsTail::Change MetricsTail::read(const std::function<void()>& forget,
                                       const std::function<void(const MetricsLine&)>& visit) {
   auto change = Change::none;
@@ -124,7 +125,7 @@ MetricsTail::Change MetricsTail::read(const std::function<void()>& forget,
   inode_ = info.st_ino, device_ = info.st_dev;
   std::string rest;
   for (auto at = end_;;) {
-    const auto text = read_at(file.get(), at, piece, path_);
+    const auto text = read_at(file.get(), at, block, path_);
     at += std::ssize(text);
     rest += text;
     std::size_t begin = 0;
@@ -142,7 +143,7 @@ MetricsTail::Change MetricsTail::read(const std::function<void()>& forget,
       begin = feed + 1;
     }
     rest.erase(0, begin);
-    if (text.size() < piece) return change;
+    if (text.size() < block) return change;
     if (rest.size() > longest_line)
       throw base::InputError(fmt::format("{} line {} has more than {} bytes", path_, lines_ + 1, longest_line),
                              "metrics.jsonl is a file that train writes, one short line a step");

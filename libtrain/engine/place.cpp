@@ -35,7 +35,7 @@ void move_to_gpu(const RunConfig& config, World& world, const Place& place) {
   exec.synchronize();
   const bool nccl = config.communicator == "nccl" || (config.communicator == "auto" && able == 1);
   using Owned = std::unique_ptr<comm::Communicator>;
-  // Nothing leaves the rank in a group of one.
+  // In a group of one rank nothing leaves the rank.
   const auto with_peers = [&](const std::function<Owned(Owned)>& make) {
     world.replace_groups([&](Owned host) { return host->size() == 1 ? std::move(host) : make(std::move(host)); });
   };

@@ -1,4 +1,4 @@
-// Where a rank computes, with how many threads, and what carries data between the ranks from there.
+// The device and threads of a rank, and the communicators between the devices of ranks.
 #pragma once
 
 #include "libtrain/comm/gpu_share.h"
@@ -7,20 +7,23 @@
 
 namespace trainyard::engine {
 
-// "auto" becomes what rank 0 has; then every rank must have it. The GPU of a rank is its place on the node, modulo the
-// GPUs it sees, so several ranks may share one. Collective.
+// The device of a rank.
 struct Place {
   base::Device device;
-  comm::GpuShare share;  // of GPUs alone
+  comm::GpuShare share;  // set for GPUs only
 };
+// --device auto becomes the kind of device that rank 0 has; then every rank must have that kind. The GPU of a rank is
+// its number on the node (local_rank) modulo the GPUs that it sees, so several ranks may share one. Collective.
 Place agree_on_device(RunConfig& config, World& world, tensor::Exec& exec);
 
-// NCCL where every rank has a GPU of its own, or where it is asked for; else the world's own communicator through
-// pinned host memory. Calls are issued by the compute thread, on a stream of their own. Collective.
+// Gives the world communicators for GPU memory. They are NCCL if every rank has a GPU of its own, or if the settings
+// ask for it. Otherwise the world's own communicators carry the data through pinned host memory. The compute thread
+// issues the calls, on a stream of their own. Collective.
 void move_to_gpu(const RunConfig& config, World& world, const Place& place);
 
-// What rank 0 says of --threads (0: not given): a warning when more are asked for than it has cores, by that or by
-// OMP_NUM_THREADS (they are legal, and slow); a line when OMP_NUM_THREADS decides on fewer.
+// Rank 0 reports on the number of threads. `asked` is --threads (0: not given), `share` the rank's share of the cores.
+// A warning if --threads or OMP_NUM_THREADS asks for more threads than the rank has cores, which is legal and slow. A
+// line if OMP_NUM_THREADS gives fewer threads than the share.
 void tell_of_threads(int asked, int share, const World& world);
 
 }  // namespace trainyard::engine

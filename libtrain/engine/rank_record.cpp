@@ -1,4 +1,4 @@
-// Records of all ranks, gathered and looked through.
+// Records of all ranks: gathered and evaluated.
 #include "libtrain/engine/rank_record.h"
 
 #include "libtrain/engine/agreement.h"

@@ -1,5 +1,5 @@
-// What every rank tells every other at the end of a step: whether it is asked to stop, how far its background writer
-// is, how long it computed and talked.
+// RankRecord: what every rank sends to all others at the end of a step. It holds the stop request, the state of the
+// background writer, and the times of compute and communication.
 #pragma once
 
 #include "libtrain/engine/metrics.h"
@@ -9,22 +9,23 @@
 
 namespace trainyard::engine {
 
-// All numbers are doubles, so that a record travels as a row of them.
+// All numbers are doubles, so that a record is gathered as a row of doubles.
 struct RankRecord {
   double stop = 0, written_step = -1, published_step = -1, failed = 0;
   double compute = 0, communication = 0, exposed = 0, peak_bytes = 0;
-  double expert_rounds = 0;  // of the layer that took most in a pass; 0: experts take none
+  double expert_rounds = 0;  // dispatch rounds of the layer that took most in a pass; 0: none
 };
 
-// By rank. Collective, on `communication`.
+// Gathers the records of all ranks, by rank. Collective, on `communication`.
 std::vector<RankRecord> records_of_all(const RankRecord& mine, World& world, tensor::Exec& communication);
 
 bool any_stops(const std::vector<RankRecord>& all);
 bool any_failed(const std::vector<RankRecord>& all);
-// Did every rank write its file of the checkpoint of `step`.
+// Has every rank written its file of the checkpoint of `step`?
 bool all_wrote(const std::vector<RankRecord>& all, std::int64_t step);
 
-// The times of the rank that computed longest, and the largest peak and most rounds of any, into `m`.
+// Writes into `m` the times of the rank that computed longest, and the largest peak and most dispatch rounds of any
+// rank.
 void add_slowest(const std::vector<RankRecord>& all, StepMetrics& m);
 
 }  // namespace trainyard::engine

@@ -20,7 +20,7 @@ namespace trainyard::engine {
 
 namespace {
 
-// By group and operation, in the order of the plan; what does not leave the rank is left out.
+// Traffic by group and operation, in the order of the plan. What does not leave the rank is left out.
 using Sent = std::vector<plan::Traffic>;
 
 void add(Sent& all, const std::vector<plan::Traffic>& more, std::int64_t times) {
@@ -40,7 +40,7 @@ Sent announced_traffic(const plan::Plan& p, int rank, std::int64_t steps) {
   return out;
 }
 
-// Behind a title: whose lines these are, where ranks differ.
+// Follows a title: the rank and stage of its lines, if ranks differ.
 std::string of_rank(const plan::Plan& p, int rank) {
   return p.pipeline == 1 ? std::string() : fmt::format(" of rank {}, stage {}", rank, p.stage_of(rank));
 }
@@ -113,7 +113,7 @@ void write_report(const std::string& output, const SizeTable& memory, const Size
 }
 
 std::string checkpoint_layout(const checkpoint::RunState& s) {
-  // Nobody checks what a plan says that is for reading only.
+  // The plan in a checkpoint is for reading only, so nobody has checked what it says.
   const auto number = [&](const char* key, std::int64_t otherwise) {
     const auto found = s.plan.is_object() ? s.plan.find(key) : s.plan.end();
     return found != s.plan.end() && found->is_number_integer() ? found->get<std::int64_t>() : otherwise;
@@ -149,7 +149,8 @@ std::string parallel_layout_text(const plan::Plan& p) {
                      p.recompute == plan::Recompute::none ? "" : plan::recomputed_text(p.recompute) + ", ",
                      base::counted(p.threads, "thread"), base::name_of(p.dtype),
                      b.micros() == 1 ? "1 micro-batch" : base::count_text(b.micros()) + " micro-batches", p.micro_batch,
-                     p.sequence, b.fold > 1 ? fmt::format("local accumulation {}, ", b.fold) : "",
+                     p.sequence,
+                     b.local_accumulation > 1 ? fmt::format("local accumulation {}, ", b.local_accumulation) : "",
                      base::counted(b.rounds(), "accumulation step"));
 }
 

@@ -28,7 +28,8 @@ namespace {
 
 std::string text_of(const nlohmann::json& j) { return j.is_string() ? j.get<std::string>() : j.dump(); }
 
-// The view can be derived, so a checkpoint is taken without. It is made anew only in the folder that this run holds.
+// The view can be derived, so a checkpoint is taken without it. It is written again only in the folder that this run
+// holds.
 void mend_view(const checkpoint::Reader& reader, const std::string& own) {
   if (reader.view_problem().empty()) return;
   std::error_code error;
@@ -79,35 +80,35 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, const pla
   if (was.plan.contains("zero")) tell("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
 }
 
-void read_pieces(const Start& start, Trainer& trainer, checkpoint::Reader& reader, checkpoint::ReadSums& sums) {
+void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reader, checkpoint::ReadSums& sums) {
   auto& context = trainer.context();
   auto& states = trainer.store().states();
   auto& exec = trainer.compute();
-  std::vector<float> staged;  // of one piece, where the store is not host memory
-  for (int u = 0; u < context.units(); ++u) {
+  std::vector<float> staged;  // one shard, if the store is not in host memory
+  for (int u = 0; u < context.flat_groups(); ++u) {
     const auto& layout = context.layout(u);
     const auto read = [&](checkpoint::Kind kind, base::View to) {
-      if (exec.on_gpu()) staged.resize(static_cast<std::size_t>(layout.piece));
+      if (exec.on_gpu()) staged.resize(static_cast<std::size_t>(layout.shard));
       auto* out = exec.on_gpu() ? staged.data() : to.ptr<float>();
-      reader.read_piece(kind, context.unit(u), context.world.topology, context.world.rank, out);
+      reader.read_shard(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
       if (!context.set.borrowed[static_cast<std::size_t>(u)])
-        sums.add(kind, context.unit(u), context.world.topology, context.world.rank, out);
+        sums.add(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
       if (!exec.on_gpu()) return;
-      tensor::copy(exec, base::View::of(out, {layout.piece}), to);
+      tensor::copy(exec, base::View::of(out, {layout.shard}), to);
       exec.synchronize();
     };
-    read(checkpoint::Kind::master, states.master_piece(u));
+    read(checkpoint::Kind::master, states.master_shard(u));
     if (start.weights_only) {
-      tensor::clear(exec, states.m_piece(u));
-      tensor::clear(exec, states.v_piece(u));
+      tensor::clear(exec, states.m_shard(u));
+      tensor::clear(exec, states.v_shard(u));
     } else {
-      read(checkpoint::Kind::m, states.m_piece(u));
-      read(checkpoint::Kind::v, states.v_piece(u));
+      read(checkpoint::Kind::m, states.m_shard(u));
+      read(checkpoint::Kind::v, states.v_shard(u));
     }
   }
 }
 
-// Weights know their tokens by number: those of another tokenizer are other text to them, of equal size or not.
+// Weights know tokens by number, so tokens of another tokenizer are other text to them, even if it has as many tokens.
 void require_tokenizer(const checkpoint::RunState& state, const RunConfig& c, const data::SetIndex& index,
                        const std::string& checkpoint) {
   const auto tokenizer = tokenizer_of(state);
@@ -196,7 +197,7 @@ LanesOfRun lanes_of_run(const RunConfig& c) try {
     const auto found = model_of_newest(paths);
     return found ? LanesOfRun{found->model.lanes, found->checkpoint} : LanesOfRun{};
   });
-} catch (const base::InputError&) {  // no folder that could hold any
+} catch (const base::InputError&) {  // no folder that could hold checkpoints
   return {};
 }
 
@@ -227,13 +228,13 @@ void load_start(const Start& start, Trainer& trainer, World& world, const RunCon
     const auto read = [&] {
       reader.emplace(start.path, checkpoint::Reader::Check::as_needed);
       sums.emplace(*reader, trainer.compute().threads());
-      read_pieces(start, trainer, *reader, *sums);
+      read_shards(start, trainer, *reader, *sums);
     };
     or_stop_unread(c, [&] { checkpoint::reading({start.path}, read, checkpoint::Seen::listed); });
   });
   sums->add_ranks(*world.control, exec);
   on_every_rank(world, exec, [&] { sums->require(); });
-  trainer.store().pieces_loaded();
+  trainer.store().shards_loaded();
 }
 
 }  // namespace trainyard::engine

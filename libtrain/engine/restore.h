@@ -1,4 +1,4 @@
-// Restore: which checkpoint a run starts from, and its pieces into the store.
+// Restore: chooses the checkpoint that a run starts from, and loads its shards into the store.
 #pragma once
 
 #include "libtrain/checkpoint/reader.h"
@@ -14,42 +14,43 @@
 namespace trainyard::engine {
 
 struct Start {
-  std::string path;                                // of the checkpoint; empty: initial values
+  std::string path;                                // the checkpoint; empty: initial values
   bool weights_only = false;                       // --init-from
   std::int64_t step = 0;                           // completed steps
-  std::int64_t samples_seen = 0, tokens_seen = 0;  // what they have consumed
-  bool own = false;                                // it is OUTPUT/checkpoints/step-STEP
-  bool newest = false;                             // and no later one lies there: --resume auto would take it too
+  std::int64_t samples_seen = 0, tokens_seen = 0;  // consumed by these steps
+  bool own = false;                                // path is OUTPUT/checkpoints/step-STEP
+  bool newest = false;  // own, and no later checkpoint lies there: --resume auto would take it, too
 };
 
-// Whether the run folder is held and may be mended, or is only looked at (--dry-run): then nothing in it changes.
+// held: this run holds the run folder and may mend it. looked_at: it only looks (--dry-run), and nothing in it changes.
 enum class RunFolder { held, looked_at };
 
-// On rank 0, which holds the run folder: --resume auto takes the newest checkpoint of the run folder whose manifest,
-// sizes and metadata are right, loudly passing over damaged ones and silently those in `damaged`; one that cannot be
-// read is not damaged, and EnvironmentError; a run folder with checkpoints of which none is left is refused, and so is
-// one that is not new but has none (require_unused). A path, also that of --init-from, may be the folder of a run,
-// whose newest whole checkpoint is meant (start_path.h). A different identity is refused unless --change names the
-// fields. Removes stale partials, and makes a view anew that is missing from the run's own checkpoint. Says when dtype,
-// instruction set, build, ranks or stage changed. Payloads are not read here, except those of a checkpoint after which
-// nothing is left to do.
+// Chooses where a run starts. Called on rank 0, which holds the run folder.
+// --resume auto takes the newest checkpoint of the run folder whose manifest, sizes and metadata are right. It skips
+// damaged ones with a warning, and those in `damaged` silently. A checkpoint that cannot be read is not damaged:
+// EnvironmentError. It refuses a run folder whose checkpoints are all damaged, and one that is not new but has none
+// (require_unused).
+// A path, also in --init-from, may be the folder of a run, whose newest whole checkpoint is meant (start_path.h).
+// A different identity is refused unless --change names the fields. Stale partial checkpoints are removed, and a view
+// that is missing from the run's own checkpoint is written again. Changes of dtype, instruction set, build, ranks or
+// ZeRO stage are reported. Payloads are not read here, except when no step is left to do after the checkpoint.
 Start choose_start(const RunConfig& config, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged,
                    RunFolder folder = RunFolder::held);
 
-// The lanes of the checkpoints that the run would go on from, which are all of one model, and the newest that says
-// them; 0 where there are none, or none whose description is whole: choose_start tells of those. What cannot be read is
-// EnvironmentError here as there.
+// The lanes of the checkpoints that the run would continue from (they are all of one model), and the newest checkpoint
+// that records them. 0 if there are none, or none with a whole description; choose_start reports those.
+// EnvironmentError if a checkpoint cannot be read, as in choose_start.
 struct LanesOfRun {
   std::int64_t lanes = 0;
   std::string checkpoint;
 };
 LanesOfRun lanes_of_run(const RunConfig& config);
-void take_lanes(RunConfig& config, const LanesOfRun& of_run);  // as those that the run has
+void take_lanes(RunConfig& config, const LanesOfRun& of_run);  // `config` gets the lanes of the run
 
-// Brings `start` into the store: initial values, or this rank's own pieces, checked block by block as they are read
-// through the reader's one staging buffer; nothing is gathered on one rank. When any rank finds damage all throw
-// InputError (exit 3) alike, EnvironmentError (exit 4) where one merely cannot read, and weights are undefined until
-// the next call. Collective.
+// Loads `start` into the store: initial values, or this rank's own shards. Shards are checked block by block while they
+// are read through the reader's one staging buffer; no rank gathers the whole model. If any rank finds damage, all
+// ranks throw InputError (exit 3). If a rank merely cannot read, they throw EnvironmentError (exit 4). Weights are then
+// undefined until the next call. Collective.
 void load_start(const Start& start, Trainer& trainer, World& world, const RunConfig& config);
 
 }  // namespace trainyard::engine

@@ -1,5 +1,5 @@
-// Before the first step: the ranks agree on setup, hold and start; a damaged checkpoint is passed over for the one
-// before; a dry run.
+// Before the first step: the ranks agree on setup, run folder and start. If a checkpoint is damaged they take the one
+// before. Also has the dry run.
 #include "libtrain/engine/run.h"
 
 #include "libtrain/base/json.h"
@@ -31,6 +31,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <new>
 #include <optional>
 #include <vector>
@@ -39,12 +40,13 @@ namespace trainyard::engine {
 
 namespace {
 
-// Of memory that the ranks will need and their machine has not. A GPU says so itself.
+// A sentence about memory that the ranks of this machine will need and it does not have, else "". A GPU reports that
+// itself.
 std::string shortage_of(const RunSetup& setup, int ranks_on_node) {
   const auto& p = setup.plan;
   if (p.device == base::DeviceKind::cuda) return {};
   auto each = p.memory.arenas() + p.memory.reserve;
-  if (ranks_on_node == p.topology.world()) {  // else nobody knows which stages a machine has
+  if (ranks_on_node == p.topology.world()) {  // otherwise the stages of this machine are not known
     each = 0;
     for (const auto& stage : p.stage_memory) each += (stage.arenas() + stage.reserve) / p.pipeline;
   }
@@ -59,7 +61,8 @@ std::string start_text(const Start& start, const RunConfig& config) {
   return fmt::format("would go on after step {} of {}, from {}\n", start.step, config.steps, start.path);
 }
 
-// What a run will have read at its end, where a resume may have changed the batch.
+// The text about what a run will have read at its end. It counts from `start`, because a resume may have changed the
+// batch.
 std::string planned_reading(const RunConfig& config, const RunSetup& setup, const Start& start) {
   return reading_text(setup, config.steps, start.samples_seen + (config.steps - start.step) * config.global_batch);
 }
@@ -69,14 +72,14 @@ void warn_of_what_is_left_out(const RunSetup& setup) {
   if (!text.empty()) base::log_warning("{}", text);
 }
 
-// Where the settings of a resume give its next step another rate than the checkpoint's own would have.
+// A sentence if the settings of a resume give its next step another rate than the checkpoint's own settings, else "".
 std::string other_rate_text(const Start& start, const RunSetup& setup) {
   if (start.path.empty() || start.weights_only) return {};
   const auto was = checkpoint::read_state(start.path).identity;
   const auto names = {"learning_rate", "final_learning_rate", "warmup_steps", "decay_steps", "steps"};
   const auto is_number = [&](const char* name) { return was.contains(name) && was[name].is_number(); };
   if (!was.contains("schedule") || !was["schedule"].is_string() || !std::all_of(names.begin(), names.end(), is_number))
-    return {};  // of an older version
+    return {};  // from an older version
   const LearningRate before{was["schedule"],
                             was["learning_rate"],
                             was["final_learning_rate"],
@@ -99,7 +102,7 @@ RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec)
   const int fair_threads = comm::threads_of_rank(*world.control, exec);
   const int threads = base::team_threads(config.threads, fair_threads);
   tell_of_threads(config.threads, fair_threads, world);
-  // Rank 0 finds what is wrong; only then do the others read the same files.
+  // Rank 0 reads first and finds what is wrong. Only then do the other ranks read the same files.
   const auto expected = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
     require_output_beside_data(config);
     require_trace_place(config);
@@ -119,7 +122,7 @@ RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec)
   return setup;
 }
 
-// Lanes that nobody has said are those of the run.
+// Lanes that the user does not give come from the run's own checkpoints.
 void take_lanes_of_run(RunConfig& config, World& world, tensor::Exec& exec) {
   if ((config.lanes > 0 && !config.lanes_of_plan) || config.checkpoint_model) return;
   const auto found = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
@@ -133,14 +136,14 @@ HeldOutput agreed_lock(const RunConfig& config, World& world, tensor::Exec& exec
   HeldOutput held;
   held.writer = on_rank_zero(world, exec, [&] {
     held.folder = take_run_folder(config.output);
-    comm::forget_reasons(config.output + "/exit");  // of an earlier start
+    comm::forget_reasons(config.output + "/exit");  // reasons of an earlier start
     return held.folder->lock().name();
   });
   require_shared_output(config.output, held, world, exec);
   return held;
 }
 
-// Later ones than the start that rank 0 has passed over by itself.
+// Checkpoints later than the start, which rank 0 has skipped by itself.
 nlohmann::json passed_over(const RunConfig& config, const Start& start, const std::vector<std::string>& damaged) {
   auto out = nlohmann::json::array();
   if (config.resume == "auto" && start.own)
@@ -173,9 +176,9 @@ Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world,
           chosen["own"], chosen["newest"]};
 }
 
-// From the first step on. What ends the run is left for who watches it and who starts it again, while its lock is held,
-// so that nobody sees it gone without a word: an error of all, or of the only rank; what one of several met alone it
-// says itself (World::fail).
+// Runs the steps. Before it throws an error, it writes the reason for those who watch the run or start it again. It
+// does so while the lock is held, so that nobody sees the run gone without a reason. Rank 0 writes errors of all ranks,
+// or of the only rank. A rank that meets an error alone writes it itself (World::fail).
 RunResult go_or_say_why(RunLoop& loop, const RunConfig& config, const World& world) {
   try {
     return loop.go();
@@ -247,7 +250,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
       start = agreed_start(config, setup, world, exec, damaged);
     }
   }
-  // Nothing is left to do; who names an abandoned checkpoint goes back to it all the same.
+  // Nothing is left to do. A user who names an abandoned checkpoint goes back to it all the same.
   if (!start.path.empty() && !start.weights_only)
     start.path = on_rank_zero(world, exec, [&] {
       return is_abandoned(config.output, start.path) ? settle(config.output, start.path, start.step) : start.path;
@@ -266,7 +269,12 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
             {},
             {}};
   }
-  note(fmt::format("all {} steps are done already{}", config.steps, no_trace));
+  std::error_code error;
+  const bool elsewhere =
+      config.resume != "auto" && !start.path.empty() && !std::filesystem::exists(config.output, error);
+  note(fmt::format(
+      "all {} steps are done already{}{}", config.steps, no_trace,
+      elsewhere ? fmt::format("; {} is not made: a higher --steps goes on from {}", config.output, start.path) : ""));
   return {base::ExitCode::done, start.step, 0, 0, start.path, {}, {}, {}};
 }
 
@@ -291,7 +299,7 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
                                                world.size == 1 ? "more ranks on more machines with a higher --zero, "
                                                                : "more ranks on more machines, a higher --zero, "));
   });
-  Start start;  // of rank 0
+  Start start;  // chosen on rank 0
   const auto path = on_rank_zero(world, exec, [&] {
     require_usable(config.output);
     start = choose_start(config, setup, world.size, {}, RunFolder::looked_at);

@@ -1,5 +1,5 @@
-// What surrounds the steps of a run, agreed among the ranks before the first: configuration, setup, world, signals,
-// listener, watchdog, and the hold on the run folder.
+// What surrounds the steps of a run: configuration, setup, world, signals, listener, watchdog, and the held run folder.
+// The ranks have agreed on it before the first step.
 #pragma once
 
 #include "libtrain/comm/watchdog.h"
@@ -15,20 +15,21 @@
 
 namespace trainyard::engine {
 
-// Rank 0 holds the run folder as long as this lives; the others hold none. All learn the holder's name.
+// Rank 0 holds the run folder as long as this lives; on other ranks `folder` is null. `writer` is the holder's name, on
+// all ranks.
 struct HeldOutput {
   std::unique_ptr<HeldFolder> folder;
   std::string writer;
 };
 
-// All of it outlives the run's steps.
+// Everything in it outlives the run's steps.
 struct RunContext {
   const RunConfig& config;
   const RunSetup& setup;
   World& world;
   const SignalWatcher& signals;
   const RunListener& listener;
-  comm::Watchdog* watchdog;  // null for a world of one
+  comm::Watchdog* watchdog;  // null for one rank
   const HeldOutput& held;
 };
 

@@ -29,7 +29,7 @@ namespace {
 constexpr const char* last_name = "/last-checkpoint";
 constexpr const char* way_from_held = "wait until that run has ended, stop it, or choose another --output";
 
-// The whole file; "" where there is none.
+// The whole file; "" if there is none.
 std::string text_of(const std::string& metrics) {
   std::error_code error;
   if (metrics.empty() || (!std::filesystem::exists(metrics, error) && !base::is_unreadable(error.value()))) return {};
@@ -43,8 +43,8 @@ std::string lines_through(const std::string& metrics, std::int64_t step) {
   return text;
 }
 
-// The file with the lines that led to a checkpoint that is not the newest of its folder's branch: of one that was set
-// aside its own, of one in another run that run's.
+// The file with the lines that led to a checkpoint that is not the newest of its folder's branch. A checkpoint that was
+// set aside has a file of its own. For a checkpoint in another run it is that run's metrics.jsonl.
 std::string history_of(const std::string& path) {
   if (const auto own = path + "/" + checkpoint::history_name; base::file_size(own) >= 0) return own;
   auto place = base::absolute_path(path).lexically_normal();
@@ -74,7 +74,7 @@ std::int64_t last_step(const std::string& metrics, std::size_t bytes) {
   return step;
 }
 
-// What metrics.jsonl holds and `history` does not.
+// Keeps the lines that metrics.jsonl holds and `history` does not, in a file of their own.
 void keep_other_lines(const std::string& output, const std::string& metrics, const std::string& before,
                       const std::string& history) {
   const auto common = common_lines(before, history);
@@ -86,7 +86,7 @@ void keep_other_lines(const std::string& output, const std::string& metrics, con
                     metrics, step, kept);
 }
 
-// A run that goes on from its newest checkpoint: its metrics should know every step up to there.
+// For a run that continues from its newest checkpoint: warns if its metrics lack steps up to there.
 void look_at_metrics(const std::string& output, const std::string& metrics, std::int64_t step) {
   std::int64_t known = 0, missing = 0;
   if (base::file_size(metrics) > 0)
@@ -102,7 +102,7 @@ void look_at_metrics(const std::string& output, const std::string& metrics, std:
   if (missing > 0) base::log_warning("{} lacks steps up to {}, which the run has done", metrics, missing);
 }
 
-// A checkpoint that cannot take them goes without: abandoned-metrics-... has the lines too.
+// Writes the lines into a checkpoint. If that fails it goes without: abandoned-metrics-... has the lines, too.
 void give_history(const checkpoint::Found& found, const std::string& lines) {
   try {
     if (!lines.empty()) base::write_file(found.path + "/" + checkpoint::history_name, lines);
@@ -111,7 +111,7 @@ void give_history(const checkpoint::Found& found, const std::string& lines) {
   }
 }
 
-// EnvironmentError where the run could not write later what it has to: a start is the time to hear of it.
+// EnvironmentError if the run could not write later what it has to: a start is the time to report that.
 void require_writable(const std::string& output) {
   for (const auto& folder : {output, checkpoints_folder(output)})
     if (std::error_code error; std::filesystem::exists(folder, error) && ::access(folder.c_str(), W_OK | X_OK) != 0)
@@ -137,7 +137,7 @@ HeldFolder::HeldFolder(const std::string& output) {
   made_ = base::missing_folders(output);
   try {
     base::make_folders(output);
-    // A job that is started again at once may meet the last breath of the one before.
+    // A job that is started again at once may meet the end of the job before.
     lock_ = std::make_unique<base::FolderLock>(output, way_from_held, std::chrono::seconds(2));
     base::require_folder_or_nothing(checkpoints_folder(output));
     require_writable(output);
@@ -205,7 +205,7 @@ std::string settle(const std::string& output, const std::string& path, std::int6
   const auto folder = checkpoints_folder(output), metrics = output + "/metrics.jsonl",
              own = folder + "/" + checkpoint::step_name(step);
   auto others = checkpoint::list(folder);
-  if (!others.empty() && is_same(others.front().path, path)) {  // the run merely goes on
+  if (!others.empty() && is_same(others.front().path, path)) {  // the run merely continues
     look_at_metrics(output, metrics, step);
     return path;
   }
@@ -216,13 +216,13 @@ std::string settle(const std::string& output, const std::string& path, std::int6
              history = path.empty() ? "" : lines_through(on_branch ? metrics : history_of(path), step);
   if (!path.empty() && step > 0 && history.empty())
     base::log_warning("the metrics that led to {} are not known: {} begins after step {}", path, metrics, step);
-  // Where branches part, what lies before is of both.
+  // What lies before the point where two branches part belongs to both.
   const auto shared = goes_back ? last_step(metrics, common_lines(before, history)) : 0;
   std::erase_if(others, [&](const checkpoint::Found& f) { return goes_back && f.step <= shared && f.step < step; });
-  // Nothing has changed yet; lines first, because once the checkpoints have other names nobody would ask for them
+  // Nothing has changed yet. Lines come first: once the checkpoints have other names, nobody would ask for their lines
   // again.
   keep_other_lines(output, metrics, before, history);
-  // Oldest first: the last rename leaves the branch.
+  // Oldest first: the run leaves the old branch with the last rename.
   std::reverse(others.begin(), others.end());
   for (const auto& found : others) give_history(found, lines_through(metrics, found.step));
   for (const auto& found : others)

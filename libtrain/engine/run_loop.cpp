@@ -1,4 +1,4 @@
-// Steps one after another, and what surrounds each.
+// The steps of a run one after another, and what surrounds each.
 #include "libtrain/engine/run_loop.h"
 
 #include "kernels/dispatch.h"
@@ -24,7 +24,7 @@ namespace trainyard::engine {
 
 namespace {
 
-// A part of a step, which counts where somebody wants its profile.
+// Does a part of a step, and measures it if there is a step profile.
 auto in_step(std::optional<StepProfile>& profile, const auto& part) {
   std::optional<StepProfile::Part> measured;
   if (profile) measured.emplace(*profile);
@@ -71,7 +71,7 @@ RunResult RunLoop::go() {
   });
   for (auto* group : run_.world.groups()) group->ledger().reset();
   if (run_.world.neighbours) run_.world.neighbours->reset_ledgers();
-  trainer_.expert_edges().clear_rounds();
+  trainer_.expert_collectives().clear_rounds();
   RunResult result;
   bool stopped = false;
   while (step_ < config.steps && !stopped) stopped = !one_step(result);
@@ -85,12 +85,12 @@ RunResult RunLoop::go() {
   if (profile_) result.step_profile = step_profile();
   RankRecord mine;
   mine.peak_bytes = static_cast<double>(trainer_.memory().measured_total());
-  const auto of_others = tensor::resident_bytes_of_peers();  // before any of them may end, and its memory with it
+  const auto of_others = tensor::resident_bytes_of_peers();  // before any peer may end, and its memory with it
   const auto records = records_of_all(mine, run_.world, trainer_.communication());
   result.memory_report = memory_report(trainer_.memory(), run_.setup, run_.world.rank, records, of_others);
   result.traffic_report =
       traffic_table(run_.setup.plan, run_.world, steps_done_, {validations_done_, run_.setup.validation_sequences},
-                    trainer_.expert_edges().further_rounds());
+                    trainer_.expert_collectives().further_rounds());
   try {
     patiently("writing report and trace", [&] {
       if (run_.world.rank == 0 && steps_done_ > 0)
@@ -114,7 +114,7 @@ void RunLoop::patiently(const char* files, const std::function<void()>& work) {
   work();
 }
 
-// False when the run stops here on request.
+// False if the run stops here on request.
 bool RunLoop::one_step(RunResult& result) {
   const auto begun = step_ + trainer_.steps_under_way();
   if (run_.watchdog) run_.watchdog->set_step(begun + 1);
@@ -135,14 +135,14 @@ bool RunLoop::one_step(RunResult& result) {
   return !stop && (run_.config.stop_after == 0 || step_ < run_.config.stop_after);
 }
 
-// Is there anything between step `s` and the next one that needs its result.
+// Does anything between step `s` and the next one need the result of step `s`?
 bool RunLoop::something_follows(std::int64_t s) const {
   const auto due = [s](std::int64_t every) { return every > 0 && s % every == 0; };
   return s == run_.config.steps || s == run_.config.stop_after || due(run_.config.save_every) ||
          due(run_.config.validate_every);
 }
 
-// Until at most `under_way` steps are left; true when the run is asked to stop.
+// Finishes steps until at most `under_way` are left. True if the run is asked to stop.
 bool RunLoop::finish_steps(RunResult& result, int under_way) {
   bool stop = false;
   while (trainer_.steps_under_way() > under_way) stop |= finish_step(result);
@@ -210,18 +210,18 @@ StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
   return m;
 }
 
-// A resume may have changed the batch, so that steps say nothing about what was consumed before.
+// A resume may have changed the batch, so the number of steps does not determine what was consumed before `start_`.
 Progress RunLoop::progress() const {
   const auto samples = (step_ - start_.step) * run_.config.global_batch;
   return {step_, start_.samples_seen + samples, start_.tokens_seen + samples * run_.setup.plan.sequence};
 }
 
-// Before the first step and after the last one, since other work may come and go. Every rank finds its peaks, so that
-// all cores are as busy as they are in a step.
+// Measures peaks before the first step and after the last one, because other work may come and go. Every rank measures,
+// so that all cores are as busy as they are in a step.
 void RunLoop::raise_peaks() {
   constexpr std::int64_t rounds = 1 << 20;
   constexpr double least_seconds = 0.3, most_seconds = 2;
-  constexpr int tries = 5;  // in which nothing was faster
+  constexpr int tries = 5;  // without a faster one
   const auto exec = tensor::Exec::caller(nullptr, run_.setup.plan.threads);
   const auto fastest = [&](std::int64_t (*work)(tensor::Exec&, std::int64_t)) {
     double rate = 0;

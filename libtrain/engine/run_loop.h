@@ -1,5 +1,5 @@
-// The loop of a run: steps, their metrics, validations and saves, until the last step or until any rank is asked to
-// stop.
+// The loop of a run: steps with their metrics, validations and saves. It ends after the last step, or when any rank is
+// asked to stop.
 #pragma once
 
 #include "libtrain/engine/batches.h"
@@ -26,16 +26,17 @@ class RunLoop {
   explicit RunLoop(const RunContext& run);
   ~RunLoop();
 
-  // Collective; throws InputError on all ranks alike when the checkpoint turns out to be damaged. Another start may be
-  // loaded then.
+  // Loads a start. Collective. Throws InputError on all ranks alike if the checkpoint turns out to be damaged. Another
+  // start may be loaded then.
   void load(const Start& start);
-  std::int64_t step() const { return step_; }  // completed; -1 before load()
+  std::int64_t step() const { return step_; }  // completed steps; -1 before load()
 
-  // Collective, once, after load(). A checkpoint of the last step reached is published when it returns.
+  // Does the steps. Collective. Call it once, after load(). When it returns, a checkpoint of the last step reached is
+  // published.
   RunResult go();
 
  private:
-  // Collective work on files, in which ranks wait for one another's disks; `files` says what it is.
+  // Does collective work on files, in which ranks wait for one another's disks. `files` says what it is.
   void patiently(const char* files, const std::function<void()>& work);
   bool one_step(RunResult& result);
   bool something_follows(std::int64_t s) const;
@@ -56,12 +57,12 @@ class RunLoop {
   Start start_;
   std::optional<RunSaving> saving_;
   std::optional<StepProfile> profile_;
-  StepProfile::Peaks peaks_;            // the best found, with a profile
-  std::optional<MetricsFile> metrics_;  // of rank 0
-  GateWatch gate_watch_;                // its too
+  StepProfile::Peaks peaks_;            // the highest found; with a profile only
+  std::optional<MetricsFile> metrics_;  // on rank 0 only
+  GateWatch gate_watch_;                // used on rank 0 only
   std::int64_t step_ = -1, steps_done_ = 0, validations_done_ = 0;
   double finished_at_ = 0;
-  std::atomic<const char*> files_{nullptr};  // of patiently(); read by the watchdog
+  std::atomic<const char*> files_{nullptr};  // what patiently() does; read by the watchdog
 };
 
 }  // namespace trainyard::engine

@@ -1,4 +1,4 @@
-// Checkpoints of a run, from the snapshot to their name.
+// Checkpoints of a run, from the snapshot to their final name.
 #include "libtrain/engine/run_saving.h"
 
 #include "libtrain/base/text.h"
@@ -15,7 +15,7 @@ namespace trainyard::engine {
 
 namespace {
 
-// While ranks wait for one another's disks: a rank that writes is not missing.
+// While it lives, ranks wait for one another's disks: to the watchdog a rank that writes is not missing.
 class Waiting {
  public:
   Waiting(comm::Watchdog* watchdog, std::atomic<std::int64_t>& writing, std::int64_t step)
@@ -34,8 +34,8 @@ class Waiting {
 
 RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start)
     : run_(run), trainer_(trainer), folder_(checkpoints_folder(run.config.output)) {
-  if (start.own) {  // a checkpoint that lies elsewhere does not make this run's progress safe, and --resume auto would
-                    // not find it
+  // A checkpoint that lies elsewhere does not make this run's progress safe, and --resume auto would not find it.
+  if (start.own) {
     saved_step_ = start.step;
     saved_path_ = start.path;
   }
@@ -44,7 +44,7 @@ RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start
       folder_, trainer.memory()[tensor::Category::save_snapshot], trainer.context(), trainer.store(), run.config.keep,
       checkpoint::WriteOptions{run.config.save_throttle,
                                [this] { return leaving_ || run_.signals.request() != StopRequest::none; }},
-      [this] { run_.held.folder->lock().require_alone(); },  // of rank 0, which publishes
+      [this] { run_.held.folder->lock().require_alone(); },  // called on rank 0, which publishes
       run.setup.plan.stages);
   if (run.config.save_every > 0) saver_->touch();
 }
@@ -91,7 +91,7 @@ void RunSaving::follow(const std::vector<RankRecord>& all) {
   saved_path_ = folder_ + "/" + checkpoint::step_name(taken);
 }
 
-// What the others wrote of this checkpoint is removed too; older ones stay. Throws what the rank that failed met.
+// Removes what all ranks wrote of this checkpoint; older checkpoints stay. Throws what the failed rank met.
 void RunSaving::discard() {
   const Waiting waiting(run_.watchdog, writing_, saver_->taken_step());
   saver_->wait();
@@ -113,7 +113,7 @@ void RunSaving::finish_publishing() {
 }
 
 void RunSaving::finish(const Progress& progress) {
-  leaving_ = true;  // nothing is left that a slow writer could spare
+  leaving_ = true;  // no step is left that a slow writer could spare
   finish_publishing();
   if (saved_step_ == progress.step) return;
   take(progress);

@@ -1,5 +1,5 @@
-// The checkpoints of a run: snapshots at the steps that ask for one, followed on all ranks until rank 0 has published
-// them, discarded where a rank failed to write.
+// The checkpoints of a run: takes snapshots at the steps that ask for one, and follows them on all ranks until rank 0
+// has published them. If a rank fails to write, the checkpoint is discarded.
 #pragma once
 
 #include "libtrain/engine/rank_record.h"
@@ -16,30 +16,29 @@
 
 namespace trainyard::engine {
 
-// How far a run is: completed steps, and what they consumed since its very beginning.
+// How far a run is: completed steps, and what they consumed since the run began.
 struct Progress {
   std::int64_t step = 0, samples_seen = 0, tokens_seen = 0;
 };
 
-// Every rank calls all of it in the same order; what is collective is issued on the trainer's communication.
+// Every rank calls all methods in the same order. Collectives are issued on the trainer's communication Exec.
 class RunSaving {
  public:
-  // The store holds `start`. Settles in the run folder: an abandoned checkpoint that the run starts from is its own
-  // again.
+  // The store holds `start`. Settles the run folder (run_folder.h): an abandoned checkpoint that the run starts from
+  // becomes one of its own again.
   RunSaving(const RunContext& run, Trainer& trainer, const Start& start);
 
-  void take(const Progress& progress);  // the checkpoint before is published first
-  std::string doing() const;  // "writing step 20" while ranks wait for one another's disks, else ""; of any thread
-  void tell(RankRecord& mine) const;  // how far this rank's writer is
-  void follow(const std::vector<RankRecord>&
-                  all);      // asks for publishing once all have written; throws on all ranks where one failed
-  void finish_publishing();  // of what was taken, if anything was
-  void finish(const Progress& progress);  // at the end of the run: everything is written, what was reached too
+  void take(const Progress& progress);  // takes a snapshot; first publishes the checkpoint before
+  std::string doing() const;  // "writing step 20" while ranks wait for one another's disks, else ""; from any thread
+  void tell(RankRecord& mine) const;  // records the state of this rank's writer
+  // Asks rank 0 to publish once all ranks have written. Throws on all ranks if one failed.
+  void follow(const std::vector<RankRecord>& all);
+  void finish_publishing();               // waits until the snapshot taken last, if any, is published
+  void finish(const Progress& progress);  // at the end of the run: publishes everything, also the last step reached
 
-  std::int64_t saved_step() const {
-    return saved_step_;
-  }  // the newest that --resume auto would find; -1 before the first
-  const std::string& saved_path() const { return saved_path_; }  // its folder, empty before
+  // The newest step that --resume auto would find; -1 before the first.
+  std::int64_t saved_step() const { return saved_step_; }
+  const std::string& saved_path() const { return saved_path_; }  // its folder; empty before the first
 
  private:
   void settle_in_folder(const Start& start);
@@ -53,7 +52,7 @@ class RunSaving {
   std::string saved_path_;
   bool publish_asked_ = false;
   std::atomic<bool> leaving_{false};       // read by the writer
-  std::atomic<std::int64_t> writing_{-1};  // the step that ranks wait for
+  std::atomic<std::int64_t> writing_{-1};  // the step whose files ranks wait for; -1: none
   std::optional<Saver> saver_;
 };
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::int64_t largest_reason = 1 << 20;
 
-// By name, which is by number.
+// Sorted by name, and so by rank.
 std::vector<std::string> reason_files(const std::string& folder) {
   std::error_code error;
   std::vector<std::string> files;
@@ -42,7 +42,7 @@ ExitReason reason_of(const std::string& file) {
     return {static_cast<int>(object.integer("exit_code", 1, 255)), static_cast<int>(object.integer("rank", 0, 1 << 30)),
             object.text("host"), object.text("reason")};
   } catch (const base::InputError&) {
-    return {};  // being written
+    return {};  // the file is being written
   }
 }
 
@@ -63,7 +63,7 @@ RunStatus status_of(const std::string& folder) {
     return status;
   }
   if (!S_ISDIR(info.st_mode)) base::throw_cannot_read("look into", folder, ENOTDIR);
-  const auto lock = base::FolderLock::look(folder);  // first: of a run that ended meanwhile all that it left is seen
+  const auto lock = base::FolderLock::look(folder);  // first, so that all that an ending run left is seen
   status.holder = lock.name;
   const auto found = checkpoint::list(checkpoints_folder(folder));
   if (!found.empty()) {

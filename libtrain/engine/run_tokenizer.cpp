@@ -14,7 +14,7 @@ namespace trainyard::engine {
 
 namespace {
 
-// The file's content when it is the model that the set was made with, else empty.
+// The content of the file if it is the model that made the set, else empty.
 std::string model_at(const std::string& path, const data::SetIndex& index) {
   if (base::file_size(path) < 0) return {};
   auto model = base::read_file(path);
@@ -41,7 +41,7 @@ void keep_tokenizer(const std::string& output, const std::string& data, const da
 }
 
 bool RecordedTokenizer::made(const data::SetIndex& index) const {
-  return crc32c == index.tokenizer_crc32c && (crc32c != 0 || name == index.tokenizer);  // a file may have two names
+  return crc32c == index.tokenizer_crc32c && (crc32c != 0 || name == index.tokenizer);  // one file may have two names
 }
 
 std::optional<RecordedTokenizer> tokenizer_of(const checkpoint::RunState& state) {

@@ -17,9 +17,9 @@ namespace trainyard::engine {
 
 namespace {
 
-constexpr std::int64_t piece_bytes = std::int64_t{1} << 20;  // of what rank 0 gets at one time
+constexpr std::int64_t block_bytes = std::int64_t{1} << 20;  // most bytes that rank 0 receives at one time
 
-// What rank 0 has to know of each rank.
+// What rank 0 has to know about each rank.
 std::string facts_of(const base::TraceRecorder& recorder, std::size_t bytes) {
   std::int64_t spans = 0;
   std::uint64_t left_out = 0;
@@ -48,12 +48,12 @@ void RunTrace::begin_step(std::int64_t step) {
 void RunTrace::to_rank_zero(const std::string& mine, const std::vector<std::int64_t>& bytes, const Take& take) {
   using Kind = comm::Transfer::Kind;
   auto& control = *run_.world.control;
-  std::vector<char> memory(control.size() == 1 ? 0 : static_cast<std::size_t>(piece_bytes));
+  std::vector<char> memory(control.size() == 1 ? 0 : static_cast<std::size_t>(block_bytes));
   for (int from = 1; from < control.size(); ++from) {
     if (control.rank() == 0) take(",\n");
     const auto all = bytes[static_cast<std::size_t>(from)];
-    for (std::int64_t at = 0; at < all; at += piece_bytes) {
-      const auto n = std::min(piece_bytes, all - at);
+    for (std::int64_t at = 0; at < all; at += block_bytes) {
+      const auto n = std::min(block_bytes, all - at);
       const base::View view(memory.data(), base::DType::u8, {n});
       if (control.rank() == from) {
         std::copy_n(mine.begin() + at, n, memory.begin());
@@ -69,7 +69,7 @@ void RunTrace::to_rank_zero(const std::string& mine, const std::vector<std::int6
   }
 }
 
-// On rank 0. The others send all the same where the file cannot be written.
+// On rank 0. If the file cannot be written, it still receives what the other ranks send.
 void RunTrace::write_whole(const std::string& head, const std::string& mine, const std::vector<std::int64_t>& bytes) {
   const auto& path = run_.config.trace;
   std::exception_ptr failure;
@@ -85,9 +85,9 @@ void RunTrace::write_whole(const std::string& head, const std::string& mine, con
         [&](const base::Sink& sink) {
           sink(head);
           sink(mine);
-          hear([&](std::string_view piece) {
+          hear([&](std::string_view text) {
             try {
-              if (!failure) sink(piece);
+              if (!failure) sink(text);
             } catch (const base::Error&) {
               failure = std::current_exception();
             }
@@ -130,7 +130,7 @@ nlohmann::ordered_json RunTrace::about() const {
           {"micro_batch", p.micro_batch},
           {"global_batch", p.global_batch},
           {"sequence", p.sequence},
-          {"fold", batch.fold},
+          {"fold", batch.local_accumulation},
           {"rounds", batch.rounds()},
           {"spans_of_a_thread", spans_of_a_thread(run_.world.size)}};
 }
@@ -172,7 +172,7 @@ void RunTrace::write() {
     spans += facts["spans"].get<std::int64_t>(), left_out += facts["left_out"].get<std::int64_t>();
   }
   head["of_ranks"] = ranks;
-  // An error of rank 0 alone would leave the others waiting for it.
+  // An error on rank 0 alone would leave the other ranks waiting for it.
   std::exception_ptr failure;
   try {
     if (run_.world.rank == 0) write_whole(trace_head(head), text, bytes);

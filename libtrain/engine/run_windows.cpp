@@ -1,4 +1,4 @@
-// The windows of a run, held against what it asks for.
+// The windows of a run, compared with what the run asks for.
 #include "libtrain/engine/run_windows.h"
 
 #include "libtrain/base/error.h"
@@ -13,8 +13,8 @@ namespace trainyard::engine {
 
 namespace {
 
-// Looks at windows in their order, `most` of them, until one has a target that counts: the first, but for data that
-// cannot teach. InputError where none of those has one; `what` is the name of the data.
+// Reads at most `most` windows in their order, until one has a target that counts. That is the first, except in data
+// that cannot teach. InputError if none of these has one; `what` is the name of the data.
 void require_target(data::WindowDataset& windows, const std::string& what, std::uint64_t most) {
   const auto T = windows.sequence();
   std::vector<std::int32_t> i32(4 * static_cast<std::size_t>(T));

@@ -1,4 +1,4 @@
-// What a run reads: the windows that it learns from, and those that it is validated with.
+// What a run reads: the windows that it is trained with, and the windows that it is validated with.
 #pragma once
 
 #include "libtrain/base/error.h"
@@ -13,7 +13,7 @@
 
 namespace trainyard::engine {
 
-// InputError where the shards hold less than the run asks for, or nothing that it could learn from.
+// InputError if the shards hold less than the run asks for, or no target that counts.
 struct RunWindows {
   RunWindows(const RunConfig& config, const RunSetup& setup);
 
@@ -21,12 +21,12 @@ struct RunWindows {
   std::optional<data::WindowDataset> validation;
 };
 
-// Of text that teaches nothing: `what` is its name, `hides` says that hidden tokens are the targets.
+// The error for data in which no target counts. `what` names the data; `hides` says that hidden tokens are the targets.
 base::InputError nothing_counts(const std::string& what, bool hides);
 
 plan::DataUse data_use_of(const RunSetup& setup);  // of the training split
-// One line of a run that has read `samples` sequences after `steps` steps, or will have: "data: 4,320 windows of 129
-// tokens, with 98.2 % of the training tokens; in 500 steps each is read 3.7 times (epochs)".
+// One line about a run that has read, or will have read, `samples` sequences after `steps` steps: "data: 4,320 windows
+// of 129 tokens, with 98.2 % of the training tokens; in 500 steps each is read 3.7 times (epochs)".
 std::string reading_text(const RunSetup& setup, std::int64_t steps, std::int64_t samples);
 
 }  // namespace trainyard::engine

@@ -1,4 +1,4 @@
-// Holds the settings of each rank against those of rank 0.
+// Compares the settings of each rank with the settings of rank 0.
 #include "libtrain/engine/same_settings.h"
 
 #include "kernels/dispatch.h"

@@ -1,5 +1,5 @@
-// Settings that every rank of a job must have alike: with others a rank would take part in other collectives, and all
-// would wait for ever.
+// Settings that must be equal on every rank of a job. A rank with other settings would take part in other collectives,
+// and all ranks would wait for ever.
 #pragma once
 
 #include "libtrain/engine/config.h"
@@ -11,22 +11,23 @@
 
 namespace trainyard::engine {
 
-using NamedSettings = std::vector<std::pair<std::string, std::string>>;  // "stop-after", "20"
+using NamedSettings = std::vector<std::pair<std::string, std::string>>;  // name and value: "stop-after", "20"
 
-// Those of a run. Left out are what one rank may have for itself (threads, memory-limit, progress) and names of files
-// whose content is compared once it is read (model, data, plan).
+// The settings of a run that all ranks share. Left out are settings that a rank may have for itself (threads,
+// memory-limit, progress). Names of files whose content is compared after reading (model, data, plan) are left out,
+// too.
 NamedSettings shared_settings(const RunConfig& config);
 
-// Collective; the names are the same on every rank. Where values differ, every rank throws a usage error that names the
-// first rank with others, what it has and what rank 0 has.
+// If values differ, every rank throws a UsageError that names the first rank with other values, its values and rank
+// 0's. The names must be the same on every rank. Collective.
 void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec);
 
-// The instruction-set path whose bits a run of that working dtype has on this processor: what is another in products of
-// bf16 alone counts for them alone.
+// The instruction-set path whose bits a run of this working dtype has on this processor. For dtypes other than bf16, a
+// path that differs only in products of bf16 counts as its base path.
 const char* instructions_of(base::DType dtype);
 
-// Collective; an EnvironmentError on every rank where the kernels of one have other bits than those of rank 0: those of
-// the run would be neither's.
+// EnvironmentError on every rank if the kernels of one rank have other bits than the kernels of rank 0: the run would
+// have the bits of neither. Collective.
 void require_same_instructions(base::DType dtype, World& world, tensor::Exec& exec);
 
 }  // namespace trainyard::engine

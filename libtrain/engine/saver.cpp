@@ -7,7 +7,7 @@
 #include "libtrain/base/thread.h"
 #include "libtrain/base/trace_kinds.h"
 #include "libtrain/checkpoint/manifest.h"
-#include "libtrain/checkpoint/pieces.h"
+#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/engine/run_folder.h"
 
 #include <cstring>
@@ -18,24 +18,24 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
              int keep, checkpoint::WriteOptions options, std::function<void()> require_alone, plan::Stages stages)
     : folder_(std::move(folder)), context_(context), store_(store), keep_(keep), options_(std::move(options)),
       require_alone_(std::move(require_alone)), stages_(std::move(stages)) {
-  pieces_.rank = context.world.rank;
-  pieces_.ranks = context.world.size;
+  shards_.rank = context.world.rank;
+  shards_.ranks = context.world.size;
   const bool narrow = context.shape.working == base::DType::bf16;
-  for (int u = 0; u < context.units(); ++u) {
-    const auto piece = context.layout(u).piece;
-    const auto model = arena.allocate(context.shape.working, {piece});
-    const auto master = narrow ? arena.allocate(base::DType::f32, {piece}) : base::View{};
-    const auto m = arena.allocate(base::DType::f32, {piece}), v = arena.allocate(base::DType::f32, {piece});
+  for (int u = 0; u < context.flat_groups(); ++u) {
+    const auto shard = context.layout(u).shard;
+    const auto model = arena.allocate(context.shape.working, {shard});
+    const auto master = narrow ? arena.allocate(base::DType::f32, {shard}) : base::View{};
+    const auto m = arena.allocate(base::DType::f32, {shard}), v = arena.allocate(base::DType::f32, {shard});
     if (u == 0) snapshot_ = {static_cast<char*>(model.data), 0};
     if (context.set.borrowed[static_cast<std::size_t>(u)]) continue;  // its owner saves it
     for (const auto& range :
-         plan::counted_ranges(context.unit(u), context.layout(u), context.world.topology, context.world.rank)) {
+         plan::counted_ranges(context.flat_group(u), context.layout(u), context.world.topology, context.world.rank)) {
       const auto saved = [&](base::View of) { return params::flat_range(of, range.begin, range.end - range.begin); };
       ranges_.push_back({u, range});
-      pieces_.model.push_back(saved(model));
-      if (narrow) pieces_.master.push_back(saved(master));
-      pieces_.m.push_back(saved(m));
-      pieces_.v.push_back(saved(v));
+      shards_.model.push_back(saved(model));
+      if (narrow) shards_.master.push_back(saved(master));
+      shards_.m.push_back(saved(m));
+      shards_.v.push_back(saved(v));
     }
   }
   snapshot_ = {snapshot_.data(), static_cast<std::size_t>(arena.used_bytes())};
@@ -68,22 +68,22 @@ void Saver::take(const checkpoint::RunState& state) {
   const base::TraceScope traced(base::traced::save, "snapshot", {state.step});
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     const auto& [u, range] = ranges_[i];
-    const auto copy = [&, begin = range.begin](base::View to, base::View piece) {
-      tensor::copy(context_.compute, params::flat_range(piece, begin, to.count()), to);
+    const auto copy = [&, begin = range.begin](base::View to, base::View shard) {
+      tensor::copy(context_.compute, params::flat_range(shard, begin, to.count()), to);
     };
-    copy(pieces_.model[i], store_.weights().own_piece(u));
-    if (!pieces_.master.empty()) copy(pieces_.master[i], store_.states().master_piece(u));
-    copy(pieces_.m[i], store_.states().m_piece(u));
-    copy(pieces_.v[i], store_.states().v_piece(u));
+    copy(shards_.model[i], store_.weights().own_shard(u));
+    if (!shards_.master.empty()) copy(shards_.master[i], store_.states().master_shard(u));
+    copy(shards_.m[i], store_.states().m_shard(u));
+    copy(shards_.v[i], store_.states().v_shard(u));
   }
   context_.compute.synchronize();
   state_ = state;
   taken_step_ = state.step;
   enqueue([this] {
     const base::TraceScope traced(base::traced::save, "write", {state_.step});
-    if (pieces_.boxes.empty())
-      pieces_.boxes = checkpoint::boxes_of_pieces(state_.model, context_.world.topology, pieces_.rank, stages_);
-    checkpoint::write_rank(folder_, state_, pieces_, options_);
+    if (shards_.boxes.empty())
+      shards_.boxes = checkpoint::boxes_of_shards(state_.model, context_.world.topology, shards_.rank, stages_);
+    checkpoint::write_rank(folder_, state_, shards_, options_);
     std::lock_guard lock(mutex_);
     written_step_ = state_.step;
   });
@@ -96,7 +96,7 @@ void Saver::publish() {
     checkpoint::publish(folder_, state_, context_.world.topology, keep_);
     try {
       note_published(base::parent_of(folder_), state_.step);
-    } catch (const base::Error& e) {  // the checkpoint stands without it
+    } catch (const base::Error& e) {  // the checkpoint is whole without it
       base::log_warning("{} is published, but last-checkpoint does not say so: {}", checkpoint::step_name(state_.step),
                         e.what());
     }

@@ -1,5 +1,5 @@
-// Saver: takes a snapshot of this rank's pieces, without what another rank saves (plan/ownership.h), in memory and
-// writes it on a thread of its own, which never communicates.
+// Saver: copies this rank's shards into a snapshot in memory and writes it on a thread of its own, which never
+// communicates. It leaves out what another rank saves (plan/ownership.h).
 #pragma once
 
 #include "libtrain/checkpoint/rank_writer.h"
@@ -21,11 +21,11 @@
 
 namespace trainyard::engine {
 
-// Life of a checkpoint: take() copies the pieces and starts writing; written() tells when this rank's file is complete;
-// once all ranks have agreed on that, rank 0 calls publish(), also done in the background; published() then tells the
-// step. One checkpoint at a time: take() first waits for the one before. `require_alone` is called before publishing,
-// and throws where another run writes too. `stages` is how the model is cut along pipe: of the units that the rank's
-// stage borrows nothing is saved.
+// Life of a checkpoint: take() copies the shards and starts writing. written_step() reports when this rank's file is
+// complete. Once all ranks have agreed on that, rank 0 calls publish(), which also works in the background.
+// published_step() then reports the step. There is one checkpoint at a time: take() first waits for the one before.
+// `require_alone` is called before publishing, and throws if another run writes there, too. `stages` divides the model
+// among pipeline stages: flat groups that the rank's stage borrows are not saved.
 class Saver {
  public:
   Saver(
@@ -34,11 +34,12 @@ class Saver {
   ~Saver();
   Saver(const Saver&) = delete;
 
-  void touch();  // brings the snapshot's memory in (and pins it for a GPU), in the background: the first take() is then
-                 // as fast as the others
+  // Touches the snapshot's memory in the background (and pins it for a GPU). The first take() is then as fast as later
+  // ones.
+  void touch();
   void take(const checkpoint::RunState& state);
   void publish();  // rank 0, once per take()
-  void wait();     // until the background work handed over so far is done
+  void wait();     // until the background work queued so far is done
 
   std::int64_t taken_step() const { return taken_step_; }  // -1 before the first
   const checkpoint::RunState& taken() const { return state_; }
@@ -59,13 +60,13 @@ class Saver {
   std::function<void()> require_alone_;
   plan::Stages stages_;
   struct Saved {
-    int unit;
-    plan::PieceRange range;  // of the rank's piece
+    int flat_group;
+    plan::ShardRange range;  // of the rank's shard
   };
   std::vector<Saved> ranges_;
-  checkpoint::RankPieces pieces_;  // their views
-  std::span<char> snapshot_;       // the memory that pieces_ lie in
-  tensor::Pinning pinned_;         // for a GPU; made by the writer
+  checkpoint::RankShards shards_;  // views of these ranges in the snapshot
+  std::span<char> snapshot_;       // the memory of shards_
+  tensor::Pinning pinned_;         // for a GPU; made by the writer thread
   checkpoint::RunState state_;
   std::int64_t taken_step_ = -1;
 

@@ -35,12 +35,12 @@ plan::ModelConfig named_model(const RunConfig& c) {
   return c.plan_model ? *c.plan_model : plan::load_model(c.model, io::read_layout_file);
 }
 
-// Throws InputError where a model has other tokens than the data, and where a plan was made for other ones: its sizes
-// would be those of another run.
+// InputError if a model has other tokens than the data, or if a plan was made for another vocabulary: its sizes would
+// be the sizes of another run.
 void take_vocabulary(const RunConfig& c, const TokensOfModel& tokens, plan::ModelConfig& model) {
   if (!c.checkpoint_model && c.plan_model) {
     auto most = model;
-    most.vocabulary = tokens.vocabulary + (tokens.mask_token < 0 ? 0 : 1);  // a plan leaves room for a mask
+    most.vocabulary = tokens.vocabulary + (tokens.mask_token < 0 ? 0 : 1);  // a plan leaves room for a mask token
     // Rows up to the next multiple of 128 are stored anyway.
     if (model.vocabulary < tokens.vocabulary || model.vocabulary > most.stored_vocabulary())
       throw base::InputError(
@@ -62,7 +62,8 @@ void take_vocabulary(const RunConfig& c, const TokensOfModel& tokens, plan::Mode
                           tokens.mask_token < 0 ? "" : fmt::format("; or give {}", tokens.vocabulary)));
 }
 
-// Without a number of one's own: whole micro-batches of what is there, 64 sequences or some more at most.
+// How many sequences a validation has. Without --validation-sequences: whole micro-batches of what is there, at most 64
+// sequences or one micro-batch.
 std::int64_t validation_sequences_of(const RunConfig& c, const data::SetIndex& index, std::int64_t sequence) {
   constexpr std::int64_t usual = 64;
   if (c.validate_every == 0) return 0;
@@ -96,7 +97,7 @@ nlohmann::json identity_of(const RunConfig& c, const RunSetup& s) {
                      {"sequence", s.plan.sequence},
                      {"global_batch", c.global_batch},
                      {"micro_batch", c.micro_batch},
-                     {"fold", c.fold},
+                     {"fold", c.local_accumulation},
                      {"reduction", c.reduction == plan::Reduction::fast ? "fast" : "ordered"},
                      {"document_mask", c.document_mask},
                      {"objective", plan::name_of(plan::objective_of(s.plan.model))},
@@ -125,7 +126,7 @@ LearningRate learning_rate_of(const RunConfig& c) {
           c.decay_steps, c.steps,         c.start_learning_rate};
 }
 
-// What the description of the settings cannot say of each alone. Nothing is read for it.
+// Checks settings against one another, which the description of each alone cannot do. Reads nothing.
 void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
   if (c.data.empty()) wrong.add("--data is missing", "the folder that shard-data made");
   if (c.output.empty()) wrong.add("--output is missing", "the run folder");
@@ -150,9 +151,9 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
   for (auto& text : problems(learning_rate_of(c))) wrong.add(std::move(text));
 }
 
-// Which slices sums are made of belongs to the numerics of a run: what is said, by --lanes or in the model's file; else
-// what the run has, also where a plan made anew would have others; else what the plan has, or suits the model. A model
-// that cannot have those of the run is of another shape, as choose_start will say. Returns where they come from.
+// Decides the reduction lanes, which belong to the numerics of a run, and returns where they come from. The first of
+// these counts: --lanes or the model's file; the lanes that the run has, even if a new plan has others; the plan; the
+// model's default. A model that cannot have the lanes of the run has another shape, which choose_start will report.
 plan::LanesOf decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
   const bool lanes_are_said = c.lanes > 0 && !c.lanes_of_plan;
   if (lanes_are_said) {
@@ -169,13 +170,13 @@ plan::LanesOf decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
   return c.checkpoint_model && !lanes_are_said ? c.lanes_of : plan::LanesOf();
 }
 
-// The cut made definite, so that what partition-model refuses, and nothing else, is refused here.
+// Makes the parallel layout definite, so that what partition-model refuses, and nothing else, is refused here.
 plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int threads) {
   plan::Plan p;
-  const plan::ParallelLayout& cut = c;
-  static_cast<plan::ParallelLayout&>(p) = cut;
+  const plan::ParallelLayout& layout = c;
+  static_cast<plan::ParallelLayout&>(p) = layout;
   p.model = std::move(model);
-  p.topology = plan::topology_of(cut, ranks);
+  p.topology = plan::topology_of(layout, ranks);
   if (p.sequence == 0) p.sequence = p.model.context;
   p.threads = threads;
   p.device = device_kind(c);
@@ -183,7 +184,7 @@ plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int t
   return p;
 }
 
-// "--tensor-parallel" in a sentence, but not in "--tensor-ranks".
+// Does `text` name the flag, and not only a longer flag that begins with it?
 bool names_flag(const std::string& text, const std::string& name) {
   const auto flag = "--" + name;
   for (auto at = text.find(flag); at != std::string::npos; at = text.find(flag, at + 1)) {
@@ -193,8 +194,8 @@ bool names_flag(const std::string& text, const std::string& name) {
   return false;
 }
 
-// What a plan's file says flags may say otherwise, or another plan. Of what is complained about, that which nobody
-// typed is said to be the plan's.
+// Throws the problems. The hint says that flags override a plan's file, or that another plan may help. It names the
+// plan's settings among the problems, because the user did not type them.
 void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code, const RunConfig& c) {
   if (problems.empty()) return;
   auto hint = problems.size() == 1 ? problems[0].hint : "";
@@ -258,7 +259,7 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   s.plan = plan_of(c, model, ranks, threads);
   refuse(plan::decision_problems(s.plan, lanes), base::ExitCode::usage, c);
   const auto changes = split_names(c.change);
-  // Otherwise only the checkpoint can tell what was seen (choose_start).
+  // Otherwise only the checkpoint knows how many samples were seen (choose_start).
   if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) require_counters(model, c, 0, 0);
   s.step.learning_rate = learning_rate_of(c);
   s.step.beta1 = c.beta1, s.step.beta2 = c.beta2, s.step.epsilon = c.epsilon, s.step.weight_decay = c.weight_decay,

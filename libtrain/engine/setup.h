@@ -1,5 +1,5 @@
-// Setup: a configuration made definite: model with its vocabulary, batch plan, shapes, identity; everything wrong is
-// found here, before anything is allocated.
+// Setup: makes a configuration definite: model with its vocabulary, batch plan, shapes, identity. It finds everything
+// that is wrong before anything is allocated.
 #pragma once
 
 #include "libtrain/data/masking.h"
@@ -20,25 +20,25 @@ struct RunSetup {
   StepSettings step;
   data::SetIndex index;
   data::DocumentMask mask = data::DocumentMask::off;
-  std::optional<data::Masking> masking;  // of a model that sees both ways
+  std::optional<data::Masking> masking;  // of a masked model
   nlohmann::json identity;
-  std::int64_t validation_sequences = 0;  // of a validation; 0 where the run has none
-  int ranks_on_device = 1;                // of the job that compute on this rank's GPU
+  std::int64_t validation_sequences = 0;  // sequences of one validation; 0: the run has none
+  int ranks_on_device = 1;                // ranks of the job that compute on this rank's GPU
 };
 
-// Reads the model and the data index. Throws UsageError listing every problem, each with a hint; InputError (exit 3)
-// when a rank does not fit the memory limit, naming the deficit and what would fit, or when model or plan have
-// another vocabulary than the shards. `ranks` is the world, `threads` the team of a rank. config.device is cpu or cuda
-// here (resolve_device).
+// Reads the model and the data index. `ranks` is the size of the world, `threads` the team size of a rank.
+// config.device must be cpu or cuda already (agree_on_device).
+// UsageError lists every problem, each with a hint. InputError (exit 3) if a rank does not fit the memory limit, with
+// the deficit and what would fit. Also InputError if model or plan have another vocabulary than the shards.
 RunSetup make_setup(const RunConfig& config, int ranks, int threads);
 
-// A warning where the plan that was read predicts something else than this build does for its decisions.
+// Warns if the plan that was read predicts something else than this build predicts for the same decisions.
 void warn_of_edited_plan(const RunConfig& config);
 
-// UsageError where --output is the folder of a shard set: the one that the run reads, or any with an index.json.
+// UsageError if --output is the folder of a shard set: the set that the run reads, or any folder with an index.json.
 void require_output_beside_data(const RunConfig& config);
-// UsageError where dropout would come to samples beyond those that its random numbers count, after `samples_seen` in
-// `step` steps.
+// UsageError if dropout would reach samples beyond those that its random numbers can count. The first `step` steps
+// consumed `samples_seen` samples.
 void require_counters(const plan::ModelConfig& model, const RunConfig& config, std::int64_t step,
                       std::int64_t samples_seen);
 

@@ -1,4 +1,4 @@
-// What rank 0 has written, and what it has read, as the others see it.
+// What rank 0 has written and read, compared with what the other ranks see.
 #include "libtrain/engine/shared_folder.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -27,10 +27,10 @@ namespace trainyard::engine {
 
 namespace {
 
-constexpr double patience_seconds = 20;  // within which a client of a file server asks again
+constexpr double retry_seconds = 20;  // how long a client of a file server is asked again
 constexpr const char* is_it_shared = "is the folder shared, and mounted on every machine?";
 
-// A file that rank 0 writes for the others to find. Programs pass over names with a dot in front.
+// A file that rank 0 writes for the other ranks to find. Programs ignore names with a dot in front.
 class Mark {
  public:
   Mark(const std::string& folder, const std::string& text) : path_(path_in(folder)) { base::write_file(path_, text); }
@@ -42,7 +42,7 @@ class Mark {
   std::string path_;
 };
 
-// The folder is listed first: a client that remembers that a name was not there looks again in a folder that changed.
+// Lists the folder first: a client that remembers that a name was missing looks again in a folder that changed.
 void list_anew(const std::string& folder) {
   std::error_code error;
   for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {}
@@ -53,7 +53,7 @@ std::int64_t newest_step(const std::string& output) {
   return held.empty() ? -1 : held.front().step;
 }
 
-// What rank 0 tells the others to look for.
+// What the other ranks shall look for.
 nlohmann::json put_marks(const std::string& output, const HeldOutput& held, std::vector<std::unique_ptr<Mark>>& marks) {
   const auto folder = checkpoints_folder(output);
   std::error_code error;
@@ -72,7 +72,7 @@ nlohmann::json put_marks(const std::string& output, const HeldOutput& held, std:
           {"newest", newest_step(output)}};
 }
 
-// What this rank misses of that, as the end of a sentence; "" where it sees everything.
+// What this rank does not see of what rank 0 has written, as the end of a sentence; "" if it sees everything.
 std::string missed(const std::string& output, const nlohmann::json& told) try {
   list_anew(output);
   for (const auto& in : told["folders"]) {
@@ -101,7 +101,7 @@ std::string seal_of(const std::string& path) {
   }
 }
 
-// EnvironmentError where this machine cannot read it: nothing is known of its content then.
+// EnvironmentError if this machine cannot read the checkpoint: then nothing is known of its content.
 bool is_whole(const std::string& path) {
   try {
     checkpoint::Reader(path).verify_all();
@@ -120,7 +120,7 @@ void require_shared_output(const std::string& output, const HeldOutput& held, Wo
   std::vector<std::unique_ptr<Mark>> marks;
   const auto told =
       nlohmann::json::parse(on_rank_zero(world, exec, [&] { return put_marks(output, held, marks).dump(); }));
-  const double until = base::steady_seconds() + patience_seconds;
+  const double until = base::steady_seconds() + retry_seconds;
   auto other = missed(output, told);
   for (; !other.empty() && base::steady_seconds() < until; other = missed(output, told))
     std::this_thread::sleep_for(std::chrono::milliseconds(200));

@@ -59,10 +59,10 @@ void SignalWatcher::announce(std::string sentence) const {
 
 void SignalWatcher::watch() {
   const auto set = watched();
-  std::optional<std::chrono::steady_clock::time_point> first;  // INT or TERM
+  std::optional<std::chrono::steady_clock::time_point> first;  // time of the first INT or TERM
   while (!leave_) {
-    const timespec patience{0, 50'000'000};
-    const int signal = sigtimedwait(&set, nullptr, &patience);
+    const timespec timeout{0, 50'000'000};
+    const int signal = sigtimedwait(&set, nullptr, &timeout);
     if (signal == SIGUSR1) {
       raise(StopRequest::after_step);
     } else if (signal > 0) {

@@ -9,18 +9,18 @@
 
 namespace trainyard::engine {
 
-// First thing in a main that gives these signals a meaning: USR1, TERM, INT and HUP wait until a SignalWatcher sees
-// them or release_signals() is called. Else a signal in a program's first moments ends it.
+// Call it first in a main that gives these signals a meaning. USR1, TERM, INT and HUP then wait until a SignalWatcher
+// sees them or release_signals() is called. Otherwise a signal in a program's first moments would end it.
 void hold_signals();
-// For what has no use of a watcher: TERM, INT and HUP do what they do to any program, USR1 nothing.
+// For a program without a watcher: TERM, INT and HUP do what they do to any program, USR1 does nothing.
 void release_signals();
 
 enum class StopRequest : int { none = 0, after_step = 1, abandon_step = 2 };
 
-// Construct before any other thread is started: it masks USR1, TERM, INT and HUP in the calling thread, which later
-// threads inherit; what came since hold_signals() is seen. Only an INT or TERM that comes a second or more after the
-// first INT or TERM stops at once: launchers repeat a signal, a closed terminal sends HUP twice, and what follows it is
-// its session's end. SIGPIPE is ignored by the programs already.
+// Construct it before any other thread is started: it masks USR1, TERM, INT and HUP in the calling thread, and later
+// threads inherit the mask. It also sees signals that came since hold_signals(). Only an INT or TERM that comes a
+// second or more after the first INT or TERM stops at once. Earlier ones do not, because launchers repeat a signal, and
+// a closed terminal sends HUP twice before its session ends. The programs ignore SIGPIPE already.
 class SignalWatcher {
  public:
   SignalWatcher();
@@ -28,7 +28,8 @@ class SignalWatcher {
   SignalWatcher(const SignalWatcher&) = delete;
   StopRequest request() const { return static_cast<StopRequest>(request_.load()); }
   void raise(StopRequest r);  // for tests, and for --stop-after
-  // What is logged at once at the first TERM, INT or HUP: of a launcher that may not wait for what follows.
+  // Sets the sentence that is logged at once at the first TERM, INT or HUP. It is about a launcher that may not wait
+  // for the save that follows.
   void announce(std::string sentence) const;
 
  private:

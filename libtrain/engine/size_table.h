@@ -1,4 +1,4 @@
-// SizeTable: bytes that were predicted beside those that were measured.
+// SizeTable: predicted bytes beside measured bytes.
 #pragma once
 
 #include "libtrain/base/number_text.h"
@@ -13,7 +13,7 @@ struct SizeTable {
   struct Row {
     std::string name;
     std::int64_t predicted = 0, measured = 0;
-    std::string verdict;  // said instead of the difference, where equality is not what was promised
+    std::string verdict;  // printed instead of the difference, if equality was not promised
   };
   std::string title, predicted;  // headings of the first two columns: "memory", "predicted"
   std::vector<Row> rows;

@@ -1,4 +1,4 @@
-// Two places, and the events around them.
+// Two buffers for messages, and the events around them.
 #include "libtrain/engine/stage_link.h"
 
 namespace trainyard::engine {

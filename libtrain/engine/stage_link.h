@@ -1,4 +1,4 @@
-// StageLink: what a pipeline stage receives from the stages beside it, and sends to them.
+// StageLink: what a pipeline stage receives from the neighbouring stages, and sends to them.
 #pragma once
 
 #include "libtrain/comm/neighbours.h"
@@ -10,25 +10,27 @@
 
 namespace trainyard::engine {
 
-// Messages are residual streams and their gradients: [stream rows, hidden] in the working dtype. Activations arrive in
-// one place and are taken from there, so that the next may arrive while a micro-batch is computed; gradients arrive in
-// the stream whose output was sent, and leave from a copy, so that the stream is free at once. Called by the compute
-// thread, in the order of a list of actions (plan/schedule.h). Waits of compute count as exposed communication.
+// Messages are hidden states and their gradients: [token rows of this rank, hidden] in the working dtype. Activations
+// arrive in a buffer of their own and are copied from there, so that the next message may arrive while a micro-batch is
+// computed. Gradients arrive directly in `stream`, the hidden states whose output was sent. They leave from a copy, so
+// that `stream` is free at once. The compute thread makes all calls, in the order of a list of actions
+// (plan/schedule.h). Waits of compute count as exposed communication.
 class StageLink {
  public:
-  // Of a rank that `hears_before` of its chunks it takes room for two streams in `activations`, to evaluate for one.
+  // hears_before: some virtual stage of the rank receives from the stage before. Then the link takes room for two sets
+  // of hidden states from `activations`, for evaluation only one set.
   StageLink(comm::Neighbours& neighbours, params::StoreContext& context, tensor::Arena& activations, bool hears_before,
             std::int64_t rows, std::int64_t hidden, plan::Pass pass);
 
-  void await_activations();  // from now on they may arrive, once those before were taken
+  void await_activations();  // from now on the next message may arrive, once the one before was taken
   void take_activations(base::View stream);
-  // When the stream may be written again.
+  // Returns the event after which `stream` may be written again.
   tensor::Event send_activations(base::View stream);
-  // From `free` on the gradient of the stream may arrive there; the event: it is there.
+  // After `free` the gradient of the hidden states may arrive in `stream`. Returns the event of its arrival.
   tensor::Event await_gradients(base::View stream, const tensor::Event& free);
   void take_gradients(const tensor::Event& arrived);
   void send_gradients(base::View stream);
-  // How long compute has waited in here so far; part of StoreContext::wait_seconds, and on a GPU 0 like it.
+  // How long compute has waited in this link so far. It is a part of StoreContext::wait_seconds; on a GPU both are 0.
   double wait_seconds() const { return wait_seconds_; }
 
  private:

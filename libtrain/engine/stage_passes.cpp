@@ -1,4 +1,4 @@
-// Entering a chunk, and the loop over the actions of an evaluation.
+// How a micro-batch enters a virtual stage (chunk), and the loop over the actions of an evaluation.
 #include "libtrain/engine/stage_passes.h"
 
 #include <utility>
@@ -8,7 +8,7 @@ namespace trainyard::engine {
 Slot& StagePasses::open(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass) const {
   auto& slot = slot_of(action);
   slot.step.emplace(model::Step{context.compute, &store, batch, plan.dtype, seed, pass});
-  slot.step->edges = &edges;
+  slot.step->collectives = &collectives;
   slot.step->experts = &experts;
   slot.step->lists = &lists;
   slot.step->weight_gradients = plan.micro().weight_gradients;

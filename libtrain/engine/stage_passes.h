@@ -1,14 +1,14 @@
-// StagePasses: how micro-batches enter the chunks of a stage, and forward passes alone: what training's validations and
-// evaluations share.
+// StagePasses: how micro-batches enter the virtual stages (chunks) of a pipeline stage, and forward passes alone.
+// Training's validations and evaluations share it.
 #pragma once
 
 #include "libtrain/engine/current_action.h"
-#include "libtrain/engine/loss_fold.h"
+#include "libtrain/engine/loss_reduction.h"
 #include "libtrain/engine/stage_link.h"
 #include "libtrain/model/attention_lists.h"
 #include "libtrain/model/decoder.h"
-#include "libtrain/model/edges.h"
-#include "libtrain/model/expert_edges.h"
+#include "libtrain/model/tensor_collectives.h"
+#include "libtrain/model/expert_collectives.h"
 #include "libtrain/model/saved.h"
 #include "libtrain/plan/accesses.h"
 #include "libtrain/plan/plan.h"
@@ -23,44 +23,46 @@
 
 namespace trainyard::engine {
 
-// What belongs to one micro-batch between its load and the end of its last pass.
+// What belongs to one micro-batch of a virtual stage, between its load and the end of its last pass.
 struct Slot {
-  // passing: the place of all slots for what a block does not keep; null: it is in its own.
+  // passing: memory that all slots share, for tensors that a block does not keep. null: these tensors are in the slot's
+  // own memory.
   Slot(tensor::Arena& activations, std::int64_t bytes, tensor::Arena* passing = nullptr)
       : memory(activations, bytes), saved(memory, passing) {}
   tensor::Arena memory;
   model::Saved saved;
   std::optional<model::Step> step;
   model::Flow flow;
-  tensor::Event sent;     // the stage behind has the output: the stream may be written again
-  tensor::Event arrived;  // its gradient is in the stream
+  tensor::Event sent;     // the next stage has the output: the hidden states may be written again
+  tensor::Event arrived;  // the gradient has arrived in the memory of the hidden states
 };
 
-// Neighbouring layers that a micro-batch passes through at one time.
+// A virtual stage: neighbouring layers that a micro-batch passes through at one time.
 struct Chunk {
   std::unique_ptr<model::Decoder> decoder;
   std::vector<std::unique_ptr<Slot>> slots;
-  std::vector<plan::Access> forward, backward, input_gradients, weight_gradients;  // of a micro-batch
-  std::vector<plan::Use> evaluation;
-  bool first = true;  // of the model: no stage stands before it
+  std::vector<plan::Access> forward, backward, input_gradients, weight_gradients;  // accesses of one micro-batch
+  std::vector<plan::Occurrence> evaluation;
+  bool first = true;  // it begins the model: no stage comes before it
 };
 
-// What forward passes need of who makes them, by the places in a list and of its micro-batches.
+// What the caller of forward passes provides. A place is an index into the list of micro-batches.
 struct ForwardPasses {
   std::function<const model::MicroBatch&(std::int64_t micro)> batch;
-  std::function<void(std::span<const plan::Use> leases)> begin_pass;   // of a chunk
-  std::function<void(std::size_t place)> passed = [](std::size_t) {};  // all chunks of the stage
+  std::function<void(std::span<const plan::Occurrence> leases)> begin_pass;  // before each pass of a virtual stage
+  // After the last pass of a micro-batch on this rank.
+  std::function<void(std::size_t place)> passed = [](std::size_t) {};
 };
 
-// Refers to what a trainer or an evaluator has, and lives no longer. Called by the compute thread.
+// Refers to members of a trainer or an evaluator, and must not outlive them. The compute thread makes all calls.
 struct StagePasses {
   const plan::Plan& plan;
   int stage;
   std::uint64_t seed;
   params::StoreContext& context;
   params::ParameterStore& store;
-  const model::Edges& edges;
-  const model::ExpertEdges& experts;
+  const model::TensorCollectives& collectives;
+  const model::ExpertCollectives& experts;
   const model::AttentionLists& lists;
   std::vector<Chunk>& chunks;
   StageLink* link;  // null: there is one stage
@@ -69,13 +71,14 @@ struct StagePasses {
   Slot& slot_of(const plan::Action& action) const {
     return *chunks[static_cast<std::size_t>(action.chunk)].slots[static_cast<std::size_t>(action.slot)];
   }
-  // The micro-batch begins its way through the chunk, with what the stage before made of it.
+  // Opens the slot of a micro-batch that enters a virtual stage, and takes its activations from the stage before.
   Slot& enter(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass) const;
-  // The place of a micro-batch that there is not, on its way: experts work for those who share them (Step::absent).
-  // `shape` outlives it.
+  // The same for an empty micro-batch: only experts compute, for other ranks that share them (Step::absent). `shape`
+  // must outlive the pass.
   Slot& enter_absent(const plan::Action& action, const model::MicroBatch& shape) const;
-  // The list of plan::evaluation_actions, one slot for each chunk: adds to losses[i] what this stage finds of
-  // micros[i], which is nothing but in the last. Where layers are cut over stages or ranks, collective.
+  // Executes the list of plan::evaluation_actions, with one slot for each virtual stage. Adds to losses[i] what this
+  // stage finds for micros[i]: nothing, except on the last stage. Collective if layers are divided among stages or
+  // ranks.
   void evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses, const ForwardPasses& of) const;
 
  private:

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Then what is wrong with it is for the reader of checkpoints to say.
+// If true, the reader of checkpoints reports what is wrong with `path`.
 bool is_for_the_reader(const std::string& path) {
   std::error_code error;
   const auto there = [&](const char* name) {
@@ -54,7 +54,7 @@ bool is_for_the_reader(const std::string& path) {
       "give a checkpoint, which is a folder called step-NNNNNNNN, or the folder of a run");
 }
 
-// The one before the checkpoint that `message` names, where both lie in `folder`.
+// The checkpoint before the one that `message` names, if both lie in `folder`.
 std::string one_before(const std::string& folder, std::string_view message) {
   const auto held = checkpoint::list(folder);  // newest first
   const auto unread = std::find_if(held.begin(), held.end(), [&](const checkpoint::Found& f) {
@@ -76,7 +76,7 @@ std::string way_to_the_one_before(const RunConfig& c, std::string_view message) 
     if (c.resume != "auto" && c.resume != "never")
       if (const auto path = beside("--resume", c.resume); !path.empty())
         return fmt::format("go on from the one before with --resume '{}'", path);
-  } catch (const base::Error&) {  // of the folder nothing can be said either
+  } catch (const base::Error&) {  // the folder cannot be examined either
   }
   return c.init_from.empty() ? "choose one with --resume PATH" : "choose one with --init-from PATH";
 }
@@ -105,7 +105,7 @@ std::optional<ModelOfCheckpoint> model_of_newest(const std::vector<std::string>&
       return ModelOfCheckpoint{checkpoint::read_state(path).model, path};
     } catch (const base::Unreadable&) {
       throw;
-    } catch (const base::Error&) {  // damaged: an older one says it, too
+    } catch (const base::Error&) {  // damaged: an older one has the model, too
     }
   return {};
 }

@@ -19,7 +19,7 @@ using Row = kernels::KernelClock::Row;
 constexpr const char *products = "products", *attention = "attention", *rows = "norms, activations, rows",
                      *cross_entropy = "cross entropy", *optimizer = "optimizer", *others = "other kernels";
 
-// Kernels by how their names begin.
+// The parts of kernels, by how their names begin.
 constexpr std::array<std::pair<std::string_view, const char*>, 21> parts_of_names{{
     {"gemm", products},
     {"grouped_", products},

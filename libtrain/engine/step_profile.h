@@ -1,5 +1,5 @@
-// Where the time of a rank's steps goes: what its kernels take, what it waits for other ranks, what is between
-// (train --profile-step).
+// StepProfile: where the time of a rank's steps goes: kernels, waits for other ranks, and what lies between (train
+// --profile-step).
 #pragma once
 
 #include "kernels/kernel_clock.h"
@@ -10,12 +10,12 @@
 
 namespace trainyard::engine {
 
-// Of the thread that computes, on a processor.
+// Measures the thread that computes, on a CPU.
 class StepProfile {
  public:
   explicit StepProfile(int threads);
 
-  // What the step is about to do counts: for as long as it lives, by the thread that made it.
+  // While it lives, what the thread that made it does counts as part of the step.
   class Part {
    public:
     explicit Part(StepProfile& profile) : profile_(profile), measuring_(profile.clock_) {}
@@ -32,21 +32,22 @@ class StepProfile {
     kernels::KernelClock::Measuring measuring_;
   };
 
-  // Before a step. The first one touches most memory for the first time: it is told apart, where others follow.
+  // Call it before a step. The first step touches most memory for the first time. If other steps follow, it is reported
+  // apart.
   void begin_step(std::int64_t step);
-  void abandon_step();                                     // the one that began last: as if it had not
-  void waited(double seconds) { now_.waited += seconds; }  // for other ranks, within what counted
+  void abandon_step();                                     // forgets the step that began last
+  void waited(double seconds) { now_.waited += seconds; }  // for other ranks, during a Part
 
-  // Floating-point operations a second that the threads do at most, as multiply-adds in registers; of bf16 as products
-  // have them.
+  // The most floating-point operations a second that the threads reach, as multiply-adds in registers. For bf16 they
+  // are the multiply-adds that products use.
   struct Peaks {
     double f32 = 0, bf16 = 0;
   };
-  // Tables for people: parts of a step, products by shape, other kernels. instructions: the path in use. Empty where no
-  // step was done.
+  // Tables as text: parts of a step, products by shape, other kernels. `instructions`: the instruction-set path in use.
+  // Empty if no step was done.
   std::string text(int rank, int ranks, const std::string& instructions, const Peaks& peaks) const;
 
-  // To what part of a step a kernel belongs, by its name in kernels/.
+  // The part of a step to which a kernel belongs, by its name in kernels/.
   static const char* part_of(const std::string& kernel);
 
  private:
@@ -59,7 +60,7 @@ class StepProfile {
     double seconds = 0, waited = 0, first_seconds = 0;
     std::int64_t faults = 0, first_faults = 0;  // of the process
   };
-  State now_, before_;  // before: the step that began last
+  State now_, before_;  // before_: as now_ was when the last step began
 };
 
 }  // namespace trainyard::engine

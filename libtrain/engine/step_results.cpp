@@ -49,7 +49,7 @@ StepResults::~StepResults() {
   try {
     c_.compute.synchronize();
   } catch (const base::Error&) {
-    // The device failed; whoever waited for it has said so.
+    // The device failed. Whoever waited for it got the error.
   }
 }
 
@@ -89,11 +89,11 @@ void StepResults::agree(std::span<const base::View> gradients) {
     results_.all_reduce(c_.communication, sums(), comm::Reduction::sum);
     c_.join(c_.communication.record());
   }
-  // Losses are those of the last stage, whose ranks are the last.
+  // Only the last pipeline stage has losses, and its ranks are the last.
   const auto copies = c_.world.topology.size(plan::Axis::tensor), last = results_.size() - batch_.data_ranks * copies;
   kernels::StepNumbersArgs args;
   args.losses = all_ + own_count() * last, args.places = places_, args.micros = batch_.micros();
-  args.fold = batch_.fold, args.ranks = batch_.data_ranks, args.copies = copies;
+  args.local_accumulation = batch_.local_accumulation, args.ranks = batch_.data_ranks, args.copies = copies;
   args.experts = c_.world.topology.size(plan::Axis::expert);
   args.limbs = limbs_, args.clip = clip_, args.out = numbers_;
   kernels::step_numbers(c_.compute, args);

@@ -1,5 +1,5 @@
-// StepResults: where a step's losses, norm and clip factor are made and kept, and what its gates did: memory of the
-// device that computes, and a way for the host to read them later.
+// StepResults: the losses, gradient norm, clip factor and gate records of a step. They are computed in memory of the
+// device that computes, and the host reads them later.
 #pragma once
 
 #include "kernels/step_numbers/step_numbers.h"
@@ -16,47 +16,48 @@
 
 namespace trainyard::engine {
 
-// On a GPU all of it is device memory outside the arenas, a few hundred bytes, 16 for every micro-batch and 8 for every
-// number of the gates' records; numbers and records are copied to pinned memory behind each step; on the CPU it is host
-// memory. All methods are called by the compute thread.
+// On a GPU it uses device memory outside the arenas: a few hundred bytes, 16 for every micro-batch, and 8 for every
+// number of the gates' records. Numbers and records are copied to pinned memory after each step. On the CPU it uses
+// host memory. The compute thread makes all calls.
 class StepResults {
  public:
-  // `results` reaches all ranks and takes views of the device that `context.compute` computes on. Ranks that share the
-  // layers of one replica are neighbours and have the same losses: the first of them counts; of stages the last.
+  // `results` reaches all ranks and takes views of the device of `context.compute`. Tensor-parallel ranks of a replica
+  // are neighbours and have the same losses: the first of them counts. Of pipeline stages the last one counts.
   StepResults(params::StoreContext& context, comm::Communicator& results, double clip, GateRecordShape gates = {});
   ~StepResults();
   StepResults(const StepResults&) = delete;
 
-  void begin();  // forgets the losses of the step before, and what its gates did
-  base::View loss_of(std::int64_t place) const {
-    return pair(place, 0);
-  }  // f64 [1]: a micro-batch of this rank, in the order it works on them
+  void begin();  // forgets the losses and gate records of the step before
+  // f64 [1] each: loss sum and target count of a micro-batch. `place` counts this rank's micro-batches in working
+  // order.
+  base::View loss_of(std::int64_t place) const { return pair(place, 0); }
   base::View targets_of(std::int64_t place) const { return pair(place, 1); }
 
-  // i64, the rows of model::Step::gate_records; empty where the model has no experts, and on a rank that shares its
-  // layers with one before it, which does the same and tells it.
+  // i64: the rows of model::Step::gate_records. Empty if the model has no experts. Empty also on all tensor-parallel
+  // ranks of a replica but the first, which reports what all of them do alike.
   base::View gate_records() const;
 
-  // Collective: gathers losses, adds up the squares of the gradients that this rank counts and the records of all
-  // ranks, and makes the numbers, in the order of context.compute. Nobody waits.
+  // Gathers the losses of all ranks. Adds up the squares of the gradients that this rank counts and the gate records,
+  // each over all ranks. Then computes the numbers. All of it is in the order of context.compute; on a GPU the host
+  // does not wait. Collective.
   void agree(std::span<const base::View> gradients);
-  const kernels::StepNumbers* numbers() const { return numbers_; }  // memory of the device
+  const kernels::StepNumbers* numbers() const { return numbers_; }  // in device memory
 
   struct Told {
     kernels::StepNumbers numbers;
-    std::span<const std::int64_t> gate_records;  // of all ranks; until the next send()
+    std::span<const std::int64_t> gate_records;  // summed over all ranks; valid until the next send()
   };
-  // Sends numbers and records of the newest step to the host; at most two may be on their way. take() waits for the
-  // oldest.
+  // Copies numbers and records of the newest step to the host. At most two copies may be under way. take() waits for
+  // the oldest.
   void send();
   Told take();
 
-  std::vector<double> own_losses();  // pairs of loss sum and targets; waits. For a diagnosis.
+  std::vector<double> own_losses();  // pairs of loss sum and targets, for a diagnosis; waits
 
  private:
   base::View pair(std::int64_t place, int which) const;
   std::int64_t own_count() const { return 2 * places_; }
-  base::View sums() const;  // limbs and records, one behind the other
+  base::View sums() const;  // limbs, then records
   std::int64_t told_words() const;
   std::uint64_t* told(std::size_t at);  // the host's copy: records, then numbers
 
@@ -66,13 +67,13 @@ class StepResults {
   std::int64_t places_;
   double clip_;
   GateRecordShape gates_;
-  std::vector<std::uint64_t> host_;  // the CPU's memory
-  tensor::DeviceBuffer device_;      // a GPU's
+  std::vector<std::uint64_t> host_;  // memory on a CPU
+  tensor::DeviceBuffer device_;      // memory on a GPU
   tensor::PinnedBuffer pinned_;
   double *own_ = nullptr, *all_ = nullptr;  // [2 * places], [ranks][2 * places]
   std::int64_t *limbs_ = nullptr, *records_ = nullptr;
-  kernels::StepNumbers* numbers_ = nullptr;  // behind the records
-  std::vector<std::uint64_t> read_;          // the CPU's
+  kernels::StepNumbers* numbers_ = nullptr;  // right after the records
+  std::vector<std::uint64_t> read_;          // copies for the host, on a CPU
   std::array<tensor::Event, 2> sent_;
   std::int64_t sends_ = 0, takes_ = 0;
 };

@@ -1,4 +1,4 @@
-// Events as text.
+// Trace events as text.
 #include "libtrain/engine/trace_file.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -76,7 +76,7 @@ base::Owned own_traces() {
 
 namespace {
 
-// Some of it may not be there yet.
+// Refuses a trace among the files that the run reads or writes, some of which may not be there yet.
 void require_beside_own_files(const RunConfig& c) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -103,7 +103,7 @@ void require_steps_to_trace(const RunConfig& c, std::int64_t completed) {
   if (c.trace.empty()) return;
   const auto asked = trace_steps(c.trace_steps);
   const auto first = completed + 1, last = c.stop_after > 0 ? std::min(c.steps, c.stop_after) : c.steps;
-  if (first > last || (asked.first <= last && asked.last >= first)) return;  // a run that has nothing to do says so
+  if (first > last || (asked.first <= last && asked.last >= first)) return;  // a run without steps says so
   throw base::UsageError(
       fmt::format("--trace-steps {} names no step of this run, which does steps {} to {}", c.trace_steps, first, last),
       "name some of these, or leave it out for all");
@@ -120,7 +120,7 @@ void require_trace_place(const RunConfig& c) {
   const auto folder = base::parent_of(c.trace);
   std::error_code error;
   if (!fs::exists(folder, error)) {
-    if (base::without_slashes(folder) == base::without_slashes(c.output)) return;  // which the run makes
+    if (base::without_slashes(folder) == base::without_slashes(c.output)) return;  // the run makes it
     throw base::EnvironmentError(fmt::format("--trace {}: there is no folder {}", c.trace, folder),
                                  "make it first, or choose another place");
   }

@@ -20,11 +20,11 @@ namespace trainyard::engine {
 
 namespace {
 
-params::GradientFold::Position position_of(const plan::Action& action, const plan::BatchPlan& batch) {
-  using Place = params::GradientFold::Position::Place;
-  const auto at = action.place % batch.fold;
-  if (batch.fold == 1) return {action.round, Place::only};
-  return {action.round, at == 0 ? Place::first : at == batch.fold - 1 ? Place::last : Place::middle};
+params::GradientReduction::Position position_of(const plan::Action& action, const plan::BatchPlan& batch) {
+  using Place = params::GradientReduction::Position::Place;
+  const auto at = action.place % batch.local_accumulation;
+  if (batch.local_accumulation == 1) return {action.round, Place::only};
+  return {action.round, at == 0 ? Place::first : at == batch.local_accumulation - 1 ? Place::last : Place::middle};
 }
 
 }  // namespace
@@ -37,26 +37,26 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
       step_leases_(plan::step_leases(part_, program_)) {
   using tensor::Category;
   make_chunks();
-  for (auto& unit : set_.units)
-    for (auto& parameter : unit.parameters)
-      if (settings.decay_embeddings && unit.part == plan::Part::input && parameter.shape.size() == 2)
+  for (auto& flat_group : set_.flat_groups)
+    for (auto& parameter : flat_group.parameters)
+      if (settings.decay_embeddings && flat_group.part == plan::Part::input && parameter.shape.size() == 2)
         parameter.decay = true;  // a table; norms and biases have one dim
   context_ = std::unique_ptr<params::StoreContext>(new params::StoreContext{
       set_, plan_.states(), plan_.reduction, world_, *compute_, communication(), memory_[Category::parameters],
-      memory_[Category::gathered_units], memory_[Category::gradients], memory_[Category::unit_gradients],
+      memory_[Category::gathered_weights], memory_[Category::gradients], memory_[Category::micro_batch_gradients],
       memory_[Category::optimizer], memory_[Category::communication_staging]});
-  for (const auto& unit : plan::units_of_stages(plan_.model, plan_.stages))
-    context_->units_of_stages.push_back(unit.unit);
+  for (const auto& flat_group : plan::flat_groups_of_stages(plan_.model, plan_.stages))
+    context_->flat_groups_of_stages.push_back(flat_group.flat_group);
   store_ = std::make_unique<params::ZeroStore>(*context_);
-  edges_ = model::Edges(*context_, plan_.model, plan_.micro());
-  experts_ = model::ExpertEdges(*context_, plan_.expert_buffer,
-                                plan::expert_hop_bytes(part_, plan_.micro(), plan::Pass::train));
+  collectives_ = model::TensorCollectives(*context_, plan_.model, plan_.micro());
+  experts_ = model::ExpertCollectives(*context_, plan_.expert_capacity_buffer,
+                                      plan::expert_hop_bytes(part_, plan_.micro(), plan::Pass::train));
   absent_.tokens = base::View(nullptr, base::DType::i32, {plan_.micro_batch, plan_.sequence});
   if (plan_.pipeline > 1) {
     TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan_.pipeline);
     const bool hears_before = std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& c) { return !c.first; });
-    link_.emplace(*world.neighbours, *context_, memory_[Category::activations], hears_before,
-                  plan_.micro().stream_rows(), plan_.model.hidden, plan::Pass::train);
+    link_.emplace(*world.neighbours, *context_, memory_[Category::activations], hears_before, plan_.micro().own_rows(),
+                  plan_.model.hidden, plan::Pass::train);
   }
   batches_.work_on(*compute_);
   results_.emplace(*context_, world_.results ? *world_.results : *world_.control, settings_.clip,
@@ -87,7 +87,7 @@ void Trainer::make_chunks() {
   }
 }
 
-// Communication that was issued works on the arenas until it is done.
+// Communication that was issued uses the arenas until it is done.
 Trainer::~Trainer() { drain(communication(), *compute_); }
 
 void Trainer::ask(bool mine) {
@@ -115,7 +115,7 @@ StagePasses Trainer::passes() {
           settings_.seed,
           *context_,
           *store_,
-          edges_,
+          collectives_,
           experts_,
           lists_,
           chunks_,
@@ -196,7 +196,7 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
       case Kind::input_gradients:
       case Kind::weight_gradients: backward(action, observer); break;
       case Kind::reduce: store_->finish(); break;
-      case Kind::update: break;  // what follows
+      case Kind::update: break;  // returned above
       case Kind::receive_activations:
       case Kind::send_activations:
       case Kind::receive_gradients:
@@ -231,7 +231,8 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   outcome.compute_seconds = base::steady_seconds() - outcome.begun - context_->wait_seconds;
   if (!results_come_later()) {
     outcome.communication_seconds = communication().busy_seconds() - busy;
-    // Receives are called long before their messages are sent, so that their queues are always busy.
+    // Receives are called long before their messages are sent, so their queues are always busy. So the waits for them
+    // count instead.
     if (link_) outcome.communication_seconds += link_->wait_seconds() - waited;
   }
   under_way_.push_back({outcome, compute_->spans(), communication().spans()});
@@ -254,21 +255,21 @@ StepOutcome Trainer::finish_step() {
   return outcome;
 }
 
-// What the host sees of a step on a GPU says little: its time is that between two ends, the rest is taken by the
-// device.
+// On a GPU the host sees little of a step. The time of a step runs from one end to the next; the device measures the
+// rest.
 void Trainer::measure_on_device(const UnderWay& step, StepOutcome& outcome) {
   const double end = base::steady_seconds(), seconds = end - std::max(outcome.begun, finished_at_);
   finished_at_ = end;
   const double blocked = compute_->busy_seconds_until(step.waits),
                talking = world_.size > 1 ? communication().busy_seconds_until(step.calls) : 0;
   outcome.exposed_seconds = world_.size > 1 ? blocked - blocked_before_ : 0;
-  // What the device waited for is communication, also where the queue of a stage carried it.
+  // What the device waited for is communication, even if the queue of a pipeline stage carried it.
   outcome.communication_seconds = std::max(talking - talking_before_, outcome.exposed_seconds);
   outcome.compute_seconds = std::max(0.0, seconds - outcome.exposed_seconds);
   blocked_before_ = blocked, talking_before_ = talking;
 }
 
-// The clip factor is read where it was made; a step that is not finite changes nothing.
+// The clip factor is read where it was computed. A step that is not finite changes nothing.
 void Trainer::update(std::int64_t completed) {
   const auto t = static_cast<double>(completed + 1);
   kernels::AdamW hyper;
@@ -286,20 +287,20 @@ void Trainer::update(std::int64_t completed) {
 double Trainer::validate(std::int64_t sequences) {
   const base::TraceScope traced(base::traced::validation, "validate", {sequences});
   MicroLoss total;
-  fold_losses(
+  reduce_losses(
       world_, communication(), 0, sequences / plan_.micro_batch,
       [&](std::span<const std::int64_t> micros, std::span<MicroLoss> losses) {
         passes().evaluate(micros, losses,
                           {[&](std::int64_t micro) -> const model::MicroBatch& { return batches_.validation(micro); },
-                           [&](std::span<const plan::Use> leases) { store_->begin_evaluation(leases); }});
+                           [&](std::span<const plan::Occurrence> leases) { store_->begin_evaluation(leases); }});
       },
       total);
   return total.mean();
 }
 
-std::int64_t Trainer::place_in_model(const std::string& unit) const {
-  const auto all = plan::units(plan_.model);
-  return std::find_if(all.begin(), all.end(), [&](const auto& u) { return u.name == unit; }) - all.begin();
+std::int64_t Trainer::place_in_model(const std::string& flat_group) const {
+  const auto all = plan::flat_groups(plan_.model);
+  return std::find_if(all.begin(), all.end(), [&](const auto& u) { return u.name == flat_group; }) - all.begin();
 }
 
 std::string Trainer::diagnose(std::int64_t completed) {
@@ -311,14 +312,14 @@ std::string Trainer::diagnose(std::int64_t completed) {
     if (!found.text.empty() && std::pair(micro, pass) >= std::pair(found.micro, found.pass)) return;
     const auto index = kernels::first_nonfinite(*compute_, tensor);
     if (index < 0) return;
-    const auto row = index / tensor.cols() + edges_.first_row(plan_.micro().rows());
+    const auto row = index / tensor.cols() + collectives_.first_row(plan_.micro().rows());
     found = {micro, pass, looks,
              fmt::format("micro-batch {}: {} is not finite, first at row {}, column {}", micro, where, row,
                          index % tensor.cols())};
   };
   gradients_of_step(
       completed, [] { return false; }, &look);
-  // A stream that is finite everywhere can still give a loss or a weight gradient that is not.
+  // Hidden states that are finite everywhere can still give a loss or a weight gradient that is not finite.
   const auto losses = results_->own_losses();
   for (const auto& action : program_) {
     if (action.kind != plan::Action::Kind::load || action.chunk > 0 || action.micro < 0 || action.micro >= found.micro)
@@ -328,16 +329,16 @@ std::string Trainer::diagnose(std::int64_t completed) {
       found = {action.micro, passes, looks,
                fmt::format("micro-batch {}: the loss is {}", action.micro, base::number_text(loss))};
   }
-  for (int u = 0; u < context_->units() && found.text.empty(); ++u)
-    if (kernels::first_nonfinite(*compute_, store_->piece_gradient(u)) >= 0)
-      found = {
-          plan_.batch().micros(), passes, place_in_model(set_.units[static_cast<std::size_t>(u)].name),
-          fmt::format("the folded gradient of unit {} is not finite", set_.units[static_cast<std::size_t>(u)].name)};
+  for (int u = 0; u < context_->flat_groups() && found.text.empty(); ++u)
+    if (kernels::first_nonfinite(*compute_, store_->shard_gradient(u)) >= 0)
+      found = {plan_.batch().micros(), passes, place_in_model(set_.flat_groups[static_cast<std::size_t>(u)].name),
+               fmt::format("the summed gradient of flat group {} is not finite",
+                           set_.flat_groups[static_cast<std::size_t>(u)].name)};
   return earliest_of_all(found);
 }
 
-// Everyone learns the finding of the lowest micro-batch, there the earliest; who only knows a folded gradient comes
-// last. Of equals the lowest rank speaks.
+// Returns on all ranks the finding of the lowest micro-batch, and of that the earliest. A rank that only knows a
+// reduced gradient comes last. Of equal findings the lowest rank's counts.
 std::string Trainer::earliest_of_all(const Finding& mine) {
   const std::int64_t key[4] = {mine.text.empty() ? 1 : 0, mine.micro, mine.pass, mine.place};
   std::vector<std::array<std::int64_t, 4>> keys(static_cast<std::size_t>(world_.size));

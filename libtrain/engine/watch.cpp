@@ -12,7 +12,7 @@ namespace {
 
 using Judged = comm::WatchedGroup::Judged;
 
-// By rank, the first rank of the group along `axes` that it is in.
+// For each rank: the first rank of its group along `axes`.
 std::vector<int> numbers_of_groups(const plan::Topology& topology, plan::Axes axes) {
   std::vector<int> out(static_cast<std::size_t>(topology.world()), -1);
   for (int r = 0; r < topology.world(); ++r)
@@ -40,7 +40,7 @@ std::unique_ptr<comm::Watchdog> watch_peers(World& world, tensor::Exec& exec, do
 }
 
 std::vector<comm::WatchedLedger> watched_calls(const World& world, Calls calls) {
-  // First what all have watched before, so that ranks which are here compare it with those that are not yet.
+  // First what all ranks have watched before. So ranks that are here compare it with ranks that are not here yet.
   std::vector<comm::WatchedLedger> ledgers{{{"control", {}, Judged::last}, &world.control->ledger()}};
   using plan::Axis;
   for (const auto axis :

@@ -14,7 +14,7 @@ void drain(tensor::Exec& communication, tensor::Exec& compute) noexcept {
     try {
       exec->synchronize();
     } catch (const std::exception&) {
-      // Nothing is under way after a failure.
+      // After a failure no work is under way.
     }
   }
 }
@@ -35,8 +35,8 @@ World make_world(std::string kind, int rank, const plan::Topology& topology, com
     if (topology.size(axis) > 1) groups.push_back({axis});
   World w(std::move(kind), rank, topology, std::move(between), groups);
   const int size = w.size, stages = topology.size(Axis::pipe);
-  const int each = size / stages, first = rank % each,
-            last = size - each + first;  // of what differs in the stage alone
+  // Of the ranks that differ in the pipeline stage alone: the first and the last.
+  const int each = size / stages, first = rank % each, last = size - each + first;
   if (stages > 1 && (rank == first || rank == last)) w.stages = w.between("stages", {first, last});
   if (size > 1) w.communication = tensor::Exec::worker("communication", nullptr);
   return w;

@@ -1,4 +1,4 @@
-// Chunked pread and pwrite, pace, and checksums on the way.
+// pread and pwrite in chunks, Pace, and checksums on the way.
 #include "libtrain/io/bulk.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -19,7 +19,7 @@ namespace trainyard::io {
 
 namespace {
 
-// Appending zero bytes to a message is a linear map on its CRC register over GF(2); a matrix is 32 columns.
+// Appending zero bits to a message is a linear map on its CRC register over GF(2). A matrix has 32 columns.
 using Matrix = std::array<std::uint32_t, 32>;
 
 std::uint32_t times(const Matrix& m, std::uint32_t vector) {
@@ -39,10 +39,10 @@ Matrix squared(const Matrix& m) {
 
 std::uint32_t crc32c_combine(std::uint32_t a, std::uint32_t b, std::int64_t bytes_of_b) {
   if (bytes_of_b <= 0) return a;
-  Matrix power{};  // one zero bit
+  Matrix power{};  // the map for one zero bit
   power[0] = 0x82F63B78u;
   for (std::size_t i = 1; i < 32; ++i) power[i] = 1u << (i - 1);
-  for (int i = 0; i < 3; ++i) power = squared(power);  // one zero byte
+  for (int i = 0; i < 3; ++i) power = squared(power);  // the map for one zero byte
   for (auto n = static_cast<std::uint64_t>(bytes_of_b); n != 0; n >>= 1) {
     if (n & 1u) a = times(power, a);
     power = squared(power);

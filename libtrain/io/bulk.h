@@ -1,5 +1,5 @@
-// Bulk reading and writing past the HDF5 library: pwrite and pread in chunks, with a CRC32C of every block computed on
-// the way.
+// Bulk reading and writing without the HDF5 library: pwrite and pread in chunks, with the CRC32C of every block
+// computed on the way.
 #pragma once
 
 #include "libtrain/base/clock.h"
@@ -13,15 +13,16 @@
 
 namespace trainyard::io {
 
-// Payloads are checksummed in blocks of this size, counted from the start of the payload; the last block is the rest.
+// Payloads have a checksum for each block of this size, counted from the payload's start. The last block is what
+// remains.
 inline constexpr std::int64_t block_bytes = std::int64_t{1} << 20;
 constexpr std::int64_t blocks_of(std::int64_t bytes) { return (bytes + block_bytes - 1) / block_bytes; }
 
-// CRC32C of a followed by b, from the checksums of both and the length of b.
+// CRC32C of a followed by b, computed from the checksums of a and b and the length of b.
 std::uint32_t crc32c_combine(std::uint32_t a, std::uint32_t b, std::int64_t bytes_of_b);
 
-// Holds a writer to so many bytes a second by sleeping; 0 does nothing. Once `lifted` is true (asked every few
-// hundredths of a second) it holds nobody any more. One writer each.
+// Limits a writer to a number of bytes a second by sleeping; 0 means no limit. `lifted` is called every 0.02 seconds;
+// once it returns true, there is no limit any more. Each writer needs its own Pace.
 class Pace {
  public:
   explicit Pace(std::int64_t bytes_per_second = 0, std::function<bool()> lifted = {},
@@ -36,33 +37,34 @@ class Pace {
   double start_ = 0;
 };
 
-// An open file. Reads may be called from several threads at once.
+// An open file. Several threads may call read() at once.
 class BulkFile {
  public:
-  enum class Mode { read, update, create };  // update: the file exists; create: a new one in its place (base::open_new)
-  BulkFile(std::string path, Mode mode);     // read: InputError; others: EnvironmentError
+  // update: an existing file; create: a new file that replaces an existing one (base::open_new).
+  enum class Mode { read, update, create };
+  BulkFile(std::string path, Mode mode);  // read: throws InputError; else EnvironmentError
 
   const std::string& path() const { return path_; }
   std::int64_t size() const;
-  // All bytes or InputError naming file, offset and what was found.
+  // Reads all bytes, or throws InputError that names file and offset and says what was found.
   void read(std::int64_t offset, void* out, std::int64_t bytes) const;
-  // Asks the system to bring these bytes into memory; nothing is promised.
+  // Asks the system to load these bytes into memory; this is only a hint.
   void will_read(std::int64_t offset, std::int64_t bytes) const;
-  // All bytes or EnvironmentError (ENOSPC, EFBIG, EDQUOT, EIO ... with a hint).
+  // Writes all bytes, or throws EnvironmentError (ENOSPC, EFBIG, EDQUOT, EIO ... with a hint).
   void write(std::int64_t offset, const void* data, std::int64_t bytes);
-  // Asks the system to begin now what sync() would begin for these bytes; nothing is promised.
+  // Asks the system to start writing these bytes to disk before sync(); this is only a hint.
   void begin_sync(std::int64_t offset, std::int64_t bytes);
-  void sync();    // data and size are durable when this returns
-  void forget();  // asks the system to keep no copy in memory: the next read comes from the disk, where the file system
-                  // obliges
-  void close();   // throws what the destructor would swallow
+  void sync();  // data and size are durable when this returns
+  // Asks the system to drop its copy in memory. If the file system complies, the next read comes from the disk.
+  void forget();
+  void close();  // throws errors that the destructor would ignore
 
  private:
   std::string path_;
   base::Descriptor file_;
 };
 
-// Writes one payload front to back at `offset` of `file` and computes the CRC32C of each of its blocks.
+// Writes one payload front to back, from `offset` of `file`, and computes the CRC32C of each of its blocks.
 class BlockWriter {
  public:
   BlockWriter(BulkFile& file, std::int64_t offset, Pace& pace) : file_(file), offset_(offset), pace_(pace) {}

@@ -1,4 +1,4 @@
-// Writes protocol buffers by hand: four kinds of fields are all there is.
+// Writes protocol buffers by hand; four kinds of fields suffice.
 #include "libtrain/io/event_file.h"
 
 #include "libtrain/base/checksum.h"

@@ -75,7 +75,7 @@ std::string Hdf5File::text(const std::string& object, const std::string& name) c
   if (H5Tget_class(stored.get()) != H5T_STRING)
     throw base::InputError(fmt::format("{}: the {} is not text", path_, at(object, name)));
   if (H5Tis_variable_str(stored.get()) > 0) {
-    if (writing_) H5Fflush(id_, H5F_SCOPE_LOCAL);  // what is read past the library must be there
+    if (writing_) H5Fflush(id_, H5F_SCOPE_LOCAL);  // variable_text reads the file without the library
     return variable_text(id_, attribute.get(), path_, at(object, name));
   }
   constexpr std::size_t longest = 1 << 20;

@@ -22,7 +22,7 @@ namespace {
 // "file write failed: time = ..., file descriptor = 5, errno = 28, error message = '...', buf = 0x7f..., ..."
 constexpr std::string_view errno_key = "errno = ";
 
-// The innermost description, or the first one that says what the system said.
+// Keeps the innermost description, or the first one that has the system's error number.
 herr_t best_description(unsigned n, const H5E_error2_t* error, void* out) {
   auto* text = static_cast<std::string*>(out);
   if (error->desc == nullptr || text->find(errno_key) != text->npos) return 0;
@@ -48,8 +48,8 @@ hid_t standard_type(base::DType dtype) {
 }  // namespace
 
 void be_quiet() {
-  // A file that could not be closed (full disk) stays open in the library, which would crash over it in its exit
-  // handler. It must be told first of all.
+  // A file that could not be closed (full disk) stays open in the library. The library's exit handler would crash over
+  // it, so this call, which must be the first, disables the handler.
   [[maybe_unused]] static const auto told = H5dont_atexit();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
@@ -68,8 +68,8 @@ std::int64_t own_links() {
 
 namespace {
 
-// On the error stack of this thread, which is cleared: what the system said, 0 where it said nothing, and the innermost
-// description.
+// What the error stack of this thread holds: the system's error number, 0 without one, and the best description.
+// Reading it clears the stack.
 struct Reason {
   int number = 0;
   std::string text;
@@ -85,7 +85,7 @@ Reason reason_on_stack() {
       std::from_chars(text.data() + at + errno_key.size(), text.data() + text.size(), reason.number).ec != std::errc())
     reason.number = 0;
   if (reason.number != 0) reason.text = std::strerror(reason.number);
-  else if (base::memory_is_short()) throw std::bad_alloc();  // nothing is said of the file
+  else if (base::memory_is_short()) throw std::bad_alloc();  // the error is not about the file
   if (reason.text.empty()) reason.text = "the HDF5 library gives no reason";
   return reason;
 }

@@ -9,7 +9,7 @@
 
 namespace trainyard::io::hdf5 {
 
-// Owns one id of the library and gives it back with the function for its kind.
+// Owns one id of the library and releases it with the function for its kind.
 class Id {
  public:
   using Close = int (*)(std::int64_t);
@@ -28,23 +28,23 @@ class Id {
   Close close_;
 };
 
-// Stops the library from printing its error stack in this thread.
+// Stops the library from printing its error stack in this thread. Call it before any other call of the library.
 void be_quiet();
-// An access list, of datasets and links, by which links into other files, which nobody examined, lead nowhere.
+// An access list for datasets and links that makes links into other files fail, because nobody examined those files.
 std::int64_t own_links();
-// EnvironmentError for a file being written, InputError for one being read; with the system's reason where it gave one
-// (no space, a device that fails), else the innermost description on the error stack of this thread. What the system
-// refuses to read is Unreadable (base/system_error.h); bad_alloc where it said nothing and memory is short. Clears the
-// stack.
+// Throws EnvironmentError for a file being written, InputError for a file being read. The message has the system's
+// reason (no space, a failing device) or else the innermost description on this thread's error stack. A read that the
+// system refuses is Unreadable (base/system_error.h). Throws bad_alloc where the system gave no reason and memory is
+// short. Clears the stack.
 [[noreturn]] void fail(bool writing, const std::string& path, const std::string& what);
-// Puts the system's reason on that stack, where fail() finds it; 0 is none.
+// Puts an error number on that stack, where fail() finds it; 0 means none.
 void push_errno(int number, const char* function);
-// Of a question to the library: its answer. Where it has none because the system refuses, as fail() of reading; any
-// other failure is a no.
+// The answer of a library call that asks a question. A negative answer is an error: where the system refused to read,
+// it throws as fail() does; any other error counts as no.
 bool is_yes(int answer, const std::string& path, const std::string& what);
 
 Id type_of(base::DType dtype);
-// Throws InputError for a type that is none of ours (big-endian, compound, ...).
+// Throws InputError for a type that is no DType (big-endian, compound, ...).
 base::DType dtype_of(std::int64_t type, const std::string& where);
 Id space_of(const std::vector<std::int64_t>& shape);
 
@@ -56,15 +56,16 @@ Id object_id(std::int64_t id);
 Id type_id(std::int64_t id);
 Id space_id(std::int64_t id);
 
-// The library's file driver, which opens nothing for reading that examine() refuses, follows no damaged collections of
-// the heap (hdf5_heap.h), and ends where calls are interrupted for ever. `path` may be any file that can be read.
+// The library's file driver with three more checks. It refuses to open files for reading that examine() refuses, and
+// does not follow damaged heap collections (hdf5_heap.h). It gives up where signals interrupt calls for ever. `path`
+// may be any file that can be read.
 std::int64_t careful_driver(const std::string& path);
-// The text of variable length that an attribute of an open file holds. The library checks neither that the heap has the
-// object nor that it is as long as the attribute says: so it only gives the reference, and the text is read here.
-// InputError.
+// The variable-length text of an attribute in an open file. The library checks neither that the heap has the object nor
+// that the object is long enough. So the library only returns the reference, and this function reads the text.
+// InputError for a damaged heap.
 std::string variable_text(std::int64_t file, std::int64_t attribute, const std::string& path, const std::string& what);
 
-// The group that an object lies in; "" for the root.
+// The group that contains an object; "" for the root.
 std::string group_of(const std::string& name);
 
 }  // namespace trainyard::io::hdf5

@@ -1,5 +1,6 @@
-// The library's own file driver, with what it lacks: files are examined before they are opened for reading, what was
-// read is looked at before it is followed, and a device that answers every call with EINTR is one that fails.
+// The library's own file driver with more checks. Files are examined before they are opened for reading. Heap
+// collections are checked before the library follows them. A device that answers every call with EINTR counts as
+// failed.
 #include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
 #include "libtrain/io/hdf5_detail.h"
@@ -24,7 +25,7 @@ herr_t refused(const char* function, int number) {
   return -1;
 }
 
-// Also for what a link or a virtual dataset leads to. What is written is a new file.
+// Also called for targets of links and virtual datasets. A file that is written is new and is not examined.
 H5FD_t* open(const char* name, unsigned flags, hid_t access, haddr_t largest) {
   errno = 0;
   try {
@@ -44,7 +45,8 @@ int descriptor_of(H5FD_t* file) {
   return theirs->get_handle(file, H5P_DEFAULT, &handle) < 0 ? -1 : *static_cast<int*>(handle);
 }
 
-// `call` moves so many bytes and returns how many; 0 ends it. Returns the bytes moved, -1 with errno where it failed.
+// `call(done)` moves bytes and returns how many; 0 ends the loop. Returns the number of bytes moved, or -1 and sets
+// errno.
 template <class Call> ssize_t in_pieces(std::size_t bytes, const Call& call) {
   std::size_t done = 0;
   base::Interruptions interruptions;
@@ -58,14 +60,15 @@ template <class Call> ssize_t in_pieces(std::size_t bytes, const Call& call) {
   return static_cast<ssize_t>(done);
 }
 
-// A collection of the heap is read in two parts when it is longer than most: the first time for its length alone.
+// The library reads a heap collection that is longer than most in two parts. The first read is only for its length.
 herr_t read(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t size, void* buffer) {
   const int fd = descriptor_of(file);
   auto* to = static_cast<char*>(buffer);
   const auto n = in_pieces(
       size, [&](std::size_t at) { return ::pread(fd, to + at, size - at, static_cast<off_t>(address + at)); });
   if (n < 0) return refused("read", errno);
-  std::memset(to + n, 0, size - static_cast<std::size_t>(n));  // behind the end of the file, as the library has it
+  std::memset(to + n, 0, size - static_cast<std::size_t>(n));  // after the end of the file: zeros, as in the library's
+                                                               // driver
   const std::span<const char> bytes(to, size);
   if (!is_collection(bytes)) return 0;
   const auto whole = collection_bytes(bytes);
@@ -82,7 +85,7 @@ herr_t write(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t size,
   return n == static_cast<ssize_t>(size) ? 0 : refused("write", ENOSPC);
 }
 
-// The library's driver counts what goes through its own functions.
+// The library's driver counts only bytes that went through its own functions, so this asks the system.
 haddr_t get_eof(const H5FD_t* file, H5FD_mem_t) {
   struct stat info {};
   const int fd = descriptor_of(const_cast<H5FD_t*>(file));
@@ -106,8 +109,8 @@ herr_t truncate(H5FD_t* file, hid_t, hbool_t) {
 
 std::int64_t careful_driver(const std::string& path) {
   static const auto driver = [&]() -> hid_t {
-    auto* file =
-        H5FDopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT, HADDR_UNDEF);  // for its class, which has no other way out
+    // Opened only to get the driver's class, for which the library has no function.
+    auto* file = H5FDopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT, HADDR_UNDEF);
     if (!file) fail(false, path, "open");
     theirs = file->cls;
     ours = *theirs;
@@ -117,7 +120,7 @@ std::int64_t careful_driver(const std::string& path) {
     ours.write = write;
     ours.get_eof = get_eof;
     ours.truncate = truncate;
-    // Some file systems have no locks, and sources of virtual datasets are locked whatever is asked.
+    // Some file systems have no locks, and the library always locks the sources of virtual datasets.
     ours.lock = nullptr;
     ours.unlock = nullptr;
     H5FDclose(file);

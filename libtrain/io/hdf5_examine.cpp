@@ -1,4 +1,4 @@
-// Superblock and root group of an HDF5 file, read by hand.
+// Reads the superblock and root group of an HDF5 file by hand.
 #include "libtrain/base/error.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/io/hdf5_heap.h"
@@ -39,7 +39,7 @@ class File {
     if (version > 3) refuse(fmt::format("its superblock has version {}", version));
     if (first.number(version < 2 ? 13 : 9, 1) != 8 || first.number(version < 2 ? 14 : 10, 1) != 8)
       refuse("its addresses and lengths do not have 8 bytes each");
-    if (version >= 2) return;  // everything that leads on has a checksum
+    if (version >= 2) return;  // all further structures have checksums
     const auto head = read(0, 100);
     const auto entry = version == 0 ? 56u : 60u;
     if (head.number(entry - 32, 8) != base_) refuse("its superblock lies where it does not say");
@@ -61,15 +61,15 @@ class File {
     return out;
   }
 
-  // At the beginning, or behind a block of the user's of 512 bytes, 1024, 2048...
+  // Finds the superblock: at the beginning, or after a user block of 512 bytes, 1024, 2048...
   std::uint64_t superblock() const {
     for (std::uint64_t at = 0; at + 16 <= size_; at = at == 0 ? 512 : 2 * at)
       if (read(at, 8).begins("\x89HDF\r\n\x1a\n")) return at;
     refuse("it has no superblock");
   }
 
-  // The messages of an object's header, for where the names are. A newer header has checksums, and its names lie in
-  // messages or in a heap that has some too.
+  // Goes through the messages of an object header to find where the names are. A newer header has checksums, and its
+  // names are in messages or in a heap with checksums.
   void header(std::uint64_t address) const {
     const auto prefix = read(address, 16);
     if (prefix.begins("OHDR")) return;
@@ -91,7 +91,7 @@ class File {
     }
   }
 
-  // A tree of entries by name, and the heap of their names.
+  // A group is a tree of entries by name, and a heap with the names.
   void group(std::uint64_t tree_address, std::uint64_t heap_address) const {
     const auto heap = read(heap_address, 32);
     if (!heap.begins("HEAP")) refuse("its root group has no names");
@@ -106,7 +106,7 @@ class File {
     tree(tree_address, names, deepest_tree, nodes);
   }
 
-  // `level` is one more than the highest that the node may have.
+  // The node's level must be below `level`.
   void tree(std::uint64_t address, const Bytes& names, int level, std::uint64_t& nodes) const {
     const auto head = read(address, 24);
     const auto own = static_cast<int>(head.number(5, 1));

@@ -33,14 +33,14 @@ Hdf5File Hdf5File::create(const std::string& path) {
   const auto access = property_list(H5P_FILE_ACCESS);
   H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
   H5Pset_alignment(access.get(), 4096, 4096);
-  H5Pset_file_locking(access.get(), 0, 1);  // the folder is locked, and some file systems have no locks
+  H5Pset_file_locking(access.get(), 0, 1);  // the folder is locked already, and some file systems have no locks
   H5Pset_driver(access.get(), careful_driver(path), nullptr);
   const auto creation = property_list(H5P_FILE_CREATE);
   H5Pset_obj_track_times(creation.get(), false);  // equal content gives equal bytes
   errno = 0;
   const auto id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get());
   if (id < 0) {
-    push_errno(errno, "create");  // the library looks at the path itself, and keeps for itself what it is told
+    push_errno(errno, "create");  // the library queries the path itself, and does not report the error number
     fail(true, path, "create the HDF5 file");
   }
   return Hdf5File(path, id, true);
@@ -50,7 +50,7 @@ Hdf5File Hdf5File::open(const std::string& path) {
   be_quiet();
   examine(path);
   const auto access = property_list(H5P_FILE_ACCESS);
-  H5Pset_file_locking(access.get(), 0, 1);  // what is read is whole and has its name; some file systems have no locks
+  H5Pset_file_locking(access.get(), 0, 1);  // files that are read are complete, and some file systems have no locks
   H5Pset_driver(access.get(), careful_driver(path), nullptr);
   const auto id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get());
   if (id < 0) fail(false, path, "open as an HDF5 file");
@@ -79,7 +79,7 @@ void Hdf5File::close() {
   if (H5Fclose(std::exchange(id_, -1)) < 0) fail(writing_, path_, "close the HDF5 file");
 }
 
-// The library would make groups in between by itself, but with the time of day in them.
+// The library would create groups on the way by itself, but would write the time of day into them.
 void Hdf5File::make_group(const std::string& name) {
   be_quiet();
   if (exists(name)) return;
@@ -93,7 +93,7 @@ void Hdf5File::make_group(const std::string& name) {
 bool Hdf5File::exists(const std::string& name) const {
   be_quiet();
   if (name == "/" || name.empty()) return true;
-  // The library wants every link above to exist before it is asked for one below.
+  // The library requires that every link on the way exists before it is asked for the last one.
   for (std::size_t end = name.find('/', 1);; end = name.find('/', end + 1)) {
     if (!is_yes(H5Lexists(id_, name.substr(0, end).c_str(), own_links()), path_, "look for " + name)) return false;
     if (end == std::string::npos) return true;
@@ -191,7 +191,7 @@ void Hdf5File::read_dataset(const std::string& name, base::DType dtype, std::int
 }
 
 std::string hdf5_version() {
-  be_quiet();  // before the library is anything
+  be_quiet();  // must come before the library initializes itself
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
   return fmt::format("{}.{}.{}", major, minor, release);

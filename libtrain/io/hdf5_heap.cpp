@@ -1,4 +1,4 @@
-// Walks a collection of the global heap.
+// Goes through a collection of the global heap.
 #include "libtrain/io/hdf5_heap.h"
 
 #include <cstring>
@@ -13,8 +13,8 @@ std::uint64_t number(std::span<const char> bytes, std::size_t at, std::size_t wi
   return value;
 }
 
-// Calls see(index, object) for each object until it says false; false when an object does not end inside. Index 0 is
-// the free space, whose size holds its own header.
+// Calls see(index, object) for each object until it returns false. Returns false when an object does not end inside the
+// collection. Index 0 is the free space, whose size includes its own header.
 template <class See> bool walk(std::span<const char> collection, See see) {
   constexpr std::size_t header = 16;
   for (std::size_t at = collection_header; at + header <= collection.size();) {

@@ -1,4 +1,4 @@
-// Text of variable length: what the attribute refers to, read from the file's heap past the library.
+// Text of variable length, read from the file's heap without the library.
 #include "libtrain/base/error.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/io/hdf5_detail.h"
@@ -14,7 +14,7 @@ namespace trainyard::io::hdf5 {
 
 namespace {
 
-// How an attribute refers to its text: by address of a collection and index of an object there.
+// How an attribute refers to its text: the address of a collection and the index of an object in it.
 struct [[gnu::packed]] Reference {
   std::uint32_t length;
   std::uint64_t address;
@@ -22,7 +22,8 @@ struct [[gnu::packed]] Reference {
 };
 static_assert(sizeof(Reference) == 16);
 
-// A conversion to opaque bytes that leaves the stored ones as they are: the library's own would follow them.
+// A conversion to opaque bytes that leaves the stored reference as it is. The library's own conversion would follow the
+// reference.
 herr_t keep(hid_t, hid_t, H5T_cdata_t* data, std::size_t, std::size_t, std::size_t, void*, void*, hid_t) {
   if (data->command == H5T_CONV_INIT) data->need_bkg = H5T_BKG_NO;
   return 0;
@@ -40,14 +41,14 @@ std::string variable_text(std::int64_t file, std::int64_t attribute, const std::
   [[maybe_unused]] static const bool once = register_conversion();
   const auto type = type_id(H5Tcreate(H5T_OPAQUE, sizeof(Reference)));
   const auto creation = Id(H5Fget_create_plist(file), [](std::int64_t id) { return H5Pclose(id); });
-  hsize_t begin = 0;  // of the addresses
+  hsize_t begin = 0;  // where addresses begin
   Reference reference{};
   if (H5Pget_userblock(creation.get(), &begin) < 0 || H5Aread(attribute, type.get(), &reference) < 0)
     fail(false, path, "read the " + what);
   if (reference.length == 0) return "";
   const BulkFile bytes(path, BulkFile::Mode::read);
   const auto size = static_cast<std::uint64_t>(bytes.size());
-  const std::uint64_t address = reference.address;  // a copy: there it lies at no multiple of 8
+  const std::uint64_t address = reference.address;  // a copy, because the packed member is not aligned
   const std::uint64_t place = begin + std::min(address, size);
   std::array<char, collection_header> header{};
   if (place < size && size - place >= header.size())

@@ -1,4 +1,4 @@
-// Virtual datasets: ranges of one-dimensional sources shown as boxes of an n-dimensional tensor.
+// Virtual datasets: show ranges of one-dimensional sources as boxes of an n-dimensional tensor.
 #include "libtrain/base/error.h"
 #include "libtrain/io/hdf5_detail.h"
 #include "libtrain/io/hdf5_file.h"
@@ -20,7 +20,7 @@ std::vector<Box> boxes_of(const std::vector<std::int64_t>& shape, std::int64_t f
   std::vector<Box> boxes;
   const auto end = first + count;
   while (first < end) {
-    // The outermost dim in which a run of whole slices starts here and fits.
+    // The outermost dim in which whole slices start here and fit.
     std::size_t dim = rank - 1;
     while (dim > 0 && first % strides[dim - 1] == 0 && end - first >= strides[dim - 1]) --dim;
     std::int64_t slices = (end - first) / strides[dim];

@@ -1,4 +1,4 @@
-// Reading with signals in mind; zlib and zstd.
+// Reads with regard to signals; unpacks with zlib and zstd.
 #include "libtrain/io/input_stream.h"
 
 #include "libtrain/base/descriptor.h"
@@ -24,14 +24,14 @@ namespace {
 
 constexpr std::size_t buffer_bytes = 256 << 10, longest_magic = 4;
 constexpr std::string_view gzip_magic = "\x1f\x8b", zstd_magic = "\x28\xb5\x2f\xfd",
-                           skippable_magic = "\x2a\x4d\x18";  // the last behind a byte 0x50 to 0x5f
+                           skippable_magic = "\x2a\x4d\x18";  // skippable_magic follows a byte 0x50 to 0x5f
 
 bool begins_zstd(std::string_view head) {
   return head.starts_with(zstd_magic) || (head.size() >= 4 && (static_cast<unsigned char>(head[0]) & 0xf0) == 0x50 &&
                                           head.substr(1).starts_with(skippable_magic));
 }
 
-// Could a magic number still come of it?
+// Whether more bytes could still complete a magic number.
 bool is_beginning(std::string_view head) {
   if (head.size() >= longest_magic) return false;
   return gzip_magic.starts_with(head) || zstd_magic.starts_with(head) ||
@@ -58,8 +58,8 @@ class Unpacker {
 
  protected:
   virtual const char* name() const = 0;
-  // Takes from `from`, in.begin_ moving with it, and gives bytes to `to`; may do only one of both. Sets pending_ and
-  // inside_.
+  // Takes bytes from `from`, moving in.begin_, and writes bytes to `to`; it may do only one of the two. Sets pending_
+  // and inside_.
   virtual std::size_t unpack(InputStream& in, const char* from, std::size_t held, char* to, std::size_t room) = 0;
 
   [[noreturn]] void damaged(const InputStream& in, const char* reason) const {
@@ -73,8 +73,8 @@ class Unpacker {
   }
   static void advance(InputStream& in, std::size_t bytes) { in.begin_ += bytes; }
 
-  bool pending_ = false;  // there may be more to give without anything more to take
-  bool inside_ = false;   // a member has begun and not ended
+  bool pending_ = false;  // more output may be ready without more input
+  bool inside_ = false;   // a member has begun and has not ended
 };
 
 namespace {
@@ -89,7 +89,7 @@ class Gzip : public Unpacker {
  protected:
   const char* name() const override { return "gzip"; }
   std::size_t unpack(InputStream& in, const char* from, std::size_t held, char* to, std::size_t room) override {
-    if (!inside_ && members_ > 0) {  // zeros behind a member are padding (of a tape), as gunzip sees it
+    if (!inside_ && members_ > 0) {  // zeros after a member are padding (of a tape), as in gunzip
       const auto zeros =
           static_cast<std::size_t>(std::find_if(from, from + held, [](char c) { return c != 0; }) - from);
       padded_ |= zeros > 0;
@@ -185,7 +185,8 @@ InputStream::InputStream(std::string path, std::function<void()> poll)
     return;
   }
   base::Interruptions interruptions;
-  while ((fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY)) < 0) {  // a named pipe waits for its writer
+  // Opening a named pipe waits for its writer.
+  while ((fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY)) < 0) {
     const int reason = errno;
     const bool again = interruptions.again();
     if (poll_) poll_();
@@ -214,7 +215,7 @@ InputStream::Version InputStream::version_of(int fd) const {
   return {info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
 }
 
-// At the end of a whole file.
+// Called at the end of a whole file.
 void InputStream::refuse_if_changed() const {
   if (pipe_ || left_ >= 0) return;
   if (const auto now = version_of(fd_); now != opened_)
@@ -254,7 +255,7 @@ bool InputStream::refill() {
   return end_ > 0;
 }
 
-// Decides what the input is; its first bytes stay in the buffer.
+// Recognizes the format of the input. The first bytes stay in the buffer.
 void InputStream::recognise() {
   recognised_ = true;
   if (!refill()) return;

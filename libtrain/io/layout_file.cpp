@@ -1,4 +1,4 @@
-// Judges and reads /layout.
+// Checks and reads /layout.
 #include "libtrain/io/layout_file.h"
 
 #include "libtrain/base/error.h"

@@ -1,4 +1,4 @@
-// Layouts of attention in HDF5 files, as other programs write them.
+// Attention layouts in HDF5 files that other programs write.
 #pragma once
 
 #include "libtrain/base/block_map.h"
@@ -7,16 +7,16 @@
 
 namespace trainyard::io {
 
-// Of a file: blocks a side, and elements of the whole array.
+// Limits of a file: blocks in a side, and elements in the whole array.
 inline constexpr std::int64_t most_layout_blocks = 4096, most_layout_elements = std::int64_t{1} << 28;
 
-// The dataset /layout, u8 [heads or 1, n, n] of zeros and ones, stored in any way that lies in the file itself, and its
-// attribute `block`, a whole number. InputError, which names file and object, for a file that is not there, damaged or
-// cut short, and for another type, shape, size, value or attribute; sizes are judged before anything of that size is
-// allocated.
+// Reads the dataset /layout, u8 [heads or 1, n, n] of zeros and ones, and its attribute `block`, a whole number. The
+// dataset may be stored in any way inside the file itself. InputError names file and object. It is thrown for a file
+// that is missing, damaged or cut short, and for a wrong type, shape, size, value or attribute. Sizes are checked
+// before anything of that size is allocated.
 base::BlockMap read_layout_file(const std::string& path);
 
-// Is there a dataset of this name in the HDF5 file? false where the file cannot be read.
+// Whether the HDF5 file has a dataset of this name; false where the file cannot be read.
 bool holds_layout(const std::string& path);
 
 }  // namespace trainyard::io

@@ -1,4 +1,4 @@
-// Reads headers that nobody vouches for, and writes them.
+// Reads headers of files that cannot be trusted, and writes headers.
 #include "libtrain/io/safetensors.h"
 
 #include "libtrain/base/error.h"
@@ -16,11 +16,11 @@ namespace trainyard::io {
 
 namespace {
 
-// The format allows 100 MB. These are some 300 000 tensors in one file, and a parser needs many times the bytes of a
+// The format allows 100 MB. 32 MB are some 300 000 tensors in one file, and a parser needs many times the bytes of a
 // hostile text.
 constexpr std::int64_t largest_header = 32'000'000;
 constexpr int deepest = 3;             // the header, a tensor, its shape
-constexpr std::size_t most_dims = 64;  // as PyTorch has it
+constexpr std::size_t most_dims = 64;  // the limit of PyTorch
 constexpr const char* metadata_key = "__metadata__";
 constexpr const char* way_out = "the file is damaged or no safetensors file: get it again";
 
@@ -36,14 +36,14 @@ std::map<std::string, std::string> metadata_of(const nlohmann::json& json, const
   return all;
 }
 
-// -1: no whole number from 0 on.
+// A whole number from 0 on; -1 for any other value.
 std::int64_t count_of(const nlohmann::json& value) {
   if (!value.is_number_unsigned()) return -1;
   const auto n = value.get<std::uint64_t>();
   return n <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) ? static_cast<std::int64_t>(n) : -1;
 }
 
-// Offsets count from the start of the data here.
+// Parses a tensor's entry. Here the offset still counts from the start of the data.
 SafeTensor tensor_of(const std::string& name, const nlohmann::json& json, const std::string& where) {
   base::SortedJsonObject object(json, where);
   SafeTensor t;
@@ -72,7 +72,7 @@ SafeTensor tensor_of(const std::string& name, const nlohmann::json& json, const 
   return t;
 }
 
-// Before a parser builds anything of it.
+// Refuses deep nesting before a parser builds anything from the text.
 void require_flat(const std::string& text, const std::string& where) {
   int depth = 0;
   bool quoted = false;
@@ -86,7 +86,7 @@ void require_flat(const std::string& text, const std::string& where) {
   }
 }
 
-// One name in a sentence.
+// A name as a sentence shows it.
 std::string shown(const std::string& name) { return base::excerpt(name); }
 
 }  // namespace
@@ -117,7 +117,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& text, std::int64_t
   }
   auto& tensors = header.tensors;
   std::stable_sort(tensors.begin(), tensors.end(), [](const SafeTensor& a, const SafeTensor& b) {
-    return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;  // what is empty lies before
+    return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;  // empty tensors come first
   });
   const auto begin = static_cast<std::int64_t>(8 + text.size());
   std::int64_t end = 0;
@@ -146,7 +146,7 @@ std::string make_safetensors_header(SafetensorsHeader& header) {
     t.bytes = safetensors_element_bytes(t.dtype);
     for (const auto n : t.shape) t.bytes *= n;
     at += t.bytes;
-    // An ordered object is searched from its front for each key, so the text is put together by hand.
+    // An ordered object searches from its front for each key, so the text is put together by hand.
     entries.emplace_back(t.name,
                          nlohmann::ordered_json{
                              {"dtype", t.dtype}, {"shape", t.shape}, {"data_offsets", {t.offset, t.offset + t.bytes}}});

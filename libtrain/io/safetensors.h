@@ -1,6 +1,6 @@
-// The safetensors format: 8 bytes with the length of a header, the header (JSON: of each tensor its type, shape and
-// range of bytes), then the bytes of all tensors, one behind the other. A model is one such file, or several with an
-// index.
+// The safetensors format: 8 bytes with the length of a header, the header, then the bytes of all tensors, one after the
+// other. The header is JSON and gives each tensor's type, shape and byte range. A model is one such file, or several
+// with an index.
 #pragma once
 
 #include "libtrain/io/bulk.h"
@@ -16,29 +16,31 @@ namespace trainyard::io {
 
 struct SafeTensor {
   std::string name;
-  std::string dtype;                   // as the format calls it: "F32", "BF16"
+  std::string dtype;                   // the format's name for it: "F32", "BF16"
   std::vector<std::int64_t> shape;     // empty: a single number
-  std::int64_t offset = 0, bytes = 0;  // in the file
+  std::int64_t offset = 0, bytes = 0;  // within the file
 };
 
 struct SafetensorsHeader {
-  std::vector<SafeTensor> tensors;              // as they lie in the file
+  std::vector<SafeTensor> tensors;              // in the order of their data in the file
   std::map<std::string, std::string> metadata;  // "__metadata__"
 };
 
-// Bytes of an element; 0 for a type that the format does not have or that is no whole number of bytes.
+// Bytes of an element. 0 for a type that the format does not have, or whose elements are no whole number of bytes.
 std::int64_t safetensors_element_bytes(std::string_view dtype);
 
-// Of the JSON text, which is followed by `data_bytes` bytes up to the end of the file and begins 8 bytes behind its
-// start. InputError that begins with `where`: no JSON of this form, a name twice, an unknown type, a shape that does
-// not make the range, ranges that overlap, leave a hole, or are not all of the data.
+// Parses the JSON text of a header. The text begins 8 bytes after the file's start, and `data_bytes` bytes follow it up
+// to the file's end. InputError begins with `where`. It is thrown for:
+// - text that is no JSON of this form, a name given twice, or an unknown type;
+// - a shape that does not fit its byte range;
+// - ranges that overlap, leave a hole, or do not cover all of the data.
 SafetensorsHeader parse_safetensors_header(const std::string& text, std::int64_t data_bytes, const std::string& where);
 
-// Both of a file that is to be written: the tensors get their offsets, in the order given; returns the first bytes of
-// the file, the length among them, filled up with spaces so that the data begin at a multiple of 8.
+// Prepares a file that is to be written. Sets the offsets of the tensors, in the order given, and returns the first
+// bytes of the file, including the length. Spaces fill these bytes up so that the data begins at a multiple of 8.
 std::string make_safetensors_header(SafetensorsHeader& header);
 
-// A file, its header read and checked, its data read with `file`.
+// A file whose header is read and checked. Read its data with `file`.
 struct SafetensorsFile {
   BulkFile file;
   SafetensorsHeader header;
@@ -47,15 +49,15 @@ struct SafetensorsFile {
 
 inline constexpr const char* safetensors_name = "model.safetensors";
 inline constexpr const char* safetensors_index_name = "model.safetensors.index.json";
-std::string safetensors_shard_name(std::size_t shard,
-                                   std::size_t shards);  // from 0: "model-00001-of-00003.safetensors"
+// From 0: "model-00001-of-00003.safetensors".
+std::string safetensors_shard_name(std::size_t shard, std::size_t shards);
 bool is_safetensors_shard_name(std::string_view name);
 
-// All tensors of a model: a folder with either of the two names above, or the path of a file or an index.
+// All tensors of a model. The path is a folder with either of the two names above, or a file, or an index.
 class SafetensorsModel {
  public:
-  // InputError for what is not there or wrong in itself; with an index for each tensor that does not lie in the file
-  // that it says, or that it does not name.
+  // InputError for a path that does not exist or a file that is invalid. With an index, also for each tensor that is
+  // not in the file that the index names, or that the index does not name.
   explicit SafetensorsModel(const std::string& path);
 
   struct Place {

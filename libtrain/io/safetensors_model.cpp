@@ -1,4 +1,4 @@
-// The files of a model, by their index or by their name.
+// Finds the files of a model, by its index or by name.
 #include "libtrain/io/safetensors.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -17,7 +17,7 @@ namespace trainyard::io {
 
 namespace {
 
-// A few lines of many, so that a message stays a message.
+// Joins the first few lines, so that a message stays short.
 std::string first_of(const std::vector<std::string>& lines) {
   constexpr std::size_t most = 10;
   const auto shown = std::min(most, lines.size());

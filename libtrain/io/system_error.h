@@ -1,4 +1,4 @@
-// The sentences of base for the system's error numbers, under the names that this room uses.
+// The functions of base/system_error.h under the names that this package uses.
 #pragma once
 
 #include "libtrain/base/system_error.h"

@@ -30,7 +30,7 @@ std::map<std::string, BranchFactory>& branches() {
 }
 
 std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::PlacedBlock& place) {
-  const auto& unit = place.units.at(0);
+  const auto& flat_group = place.flat_groups.at(0);
   std::vector<Sublayer> sublayers;
   for (const auto& name : m.branches) {
     const auto& kind = plan::branch_kind(name);
@@ -39,22 +39,24 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
     if (factory == branches().end())
       throw base::UsageError(fmt::format("the branch '{}' is described, but nothing makes it", name),
                              "model::register_branch");
-    BranchSpec spec{m, unit, place.index};
-    if (kind.has_own_unit()) spec.own = &place.units.at(1), spec.own_use = place.uses.at(1);
-    sublayers.push_back({&kind, NormPart(m, unit, prefix + "_norm"), factory->second(spec),
-                         DropoutSite(unit.name + "." + prefix + "_residual", kind.residual_dropout(m))});
+    BranchSpec spec{m, flat_group, place.index};
+    if (kind.has_own_flat_group()) spec.own = &place.flat_groups.at(1), spec.own_occurrence = place.occurrences.at(1);
+    sublayers.push_back({&kind, NormPart(m, flat_group, prefix + "_norm"), factory->second(spec),
+                         DropoutSite(flat_group.name + "." + prefix + "_residual", kind.residual_dropout(m))});
   }
   if (m.norm_position == plan::NormPosition::post)
-    return std::make_unique<PostNormLayer>(m, unit.name, place.uses.at(0), std::move(sublayers));
-  return std::make_unique<PreNormLayer>(m, unit.name, place.uses.at(0), std::move(sublayers));
+    return std::make_unique<PostNormLayer>(m, flat_group.name, place.occurrences.at(0), std::move(sublayers));
+  return std::make_unique<PreNormLayer>(m, flat_group.name, place.occurrences.at(0), std::move(sublayers));
 }
 
 std::map<std::string, BlockFactory>& blocks() {
   static std::map<std::string, BlockFactory> all{
-      {"embedding", [](const plan::ModelConfig& m,
-                       const plan::PlacedBlock& p) { return std::make_unique<EmbeddingBlock>(m, p.units, p.uses); }},
+      {"embedding",
+       [](const plan::ModelConfig& m, const plan::PlacedBlock& p) {
+         return std::make_unique<EmbeddingBlock>(m, p.flat_groups, p.occurrences);
+       }},
       {"head", [](const plan::ModelConfig& m,
-                  const plan::PlacedBlock& p) { return std::make_unique<HeadBlock>(m, p.units, p.uses); }},
+                  const plan::PlacedBlock& p) { return std::make_unique<HeadBlock>(m, p.flat_groups, p.occurrences); }},
       {"layer", make_layer},
   };
   return all;

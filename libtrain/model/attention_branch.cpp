@@ -15,8 +15,8 @@ namespace trainyard::model {
 
 namespace {
 
-FusedLinear qkv_of(const plan::Unit& unit) {
-  const auto index = [&](const char* name) { return plan::index_of(unit, name); };
+FusedLinear qkv_of(const plan::FlatGroup& flat_group) {
+  const auto index = [&](const char* name) { return plan::index_of(flat_group, name); };
   return FusedLinear({{index("attention.q.weight"), index("attention.q.bias")},
                       {index("attention.k.weight"), index("attention.k.bias")},
                       {index("attention.v.weight"), index("attention.v.bias")}});
@@ -25,25 +25,25 @@ FusedLinear qkv_of(const plan::Unit& unit) {
 }  // namespace
 
 AttentionBranch::AttentionBranch(const BranchSpec& spec)
-    : model_(spec.model), layer_(spec.layer), qkv_(qkv_of(spec.unit)),
-      output_weight_(plan::index_of(spec.unit, "attention.output.weight")),
-      output_bias_(plan::index_of(spec.unit, "attention.output.bias")),
-      probabilities_(spec.unit.name + ".attention", spec.model.dropout_attention) {}
+    : model_(spec.model), layer_(spec.layer), qkv_(qkv_of(spec.flat_group)),
+      output_weight_(plan::index_of(spec.flat_group, "attention.output.weight")),
+      output_bias_(plan::index_of(spec.flat_group, "attention.output.bias")),
+      probabilities_(spec.flat_group.name + ".attention", spec.model.dropout_attention) {}
 
 AttentionBranch::Heads AttentionBranch::split(base::View qkv, const plan::Widths& w) {
   return {qkv.columns(0, w.q), qkv.columns(w.q, w.kv), qkv.columns(w.q + w.kv, w.kv)};
 }
 
-// The site of a head is counted from that of the first head of all ranks.
+// Dropout sites are counted from the first head of all tensor-parallel ranks.
 kernels::AttentionShape AttentionBranch::geometry(const Step& step) const {
-  const plan::Widths w(model_, step.edges->ranks());
+  const plan::Widths w(model_, step.collectives->ranks());
   kernels::AttentionShape a;
   a.batch = step.micro.batch(), a.sequence = step.micro.sequence();
   a.heads = w.heads, a.kv_heads = w.kv_heads, a.head_dim = model_.head_dim();
   a.scale = 1.0 / std::sqrt(static_cast<double>(model_.head_dim()));
   a.dropout = probabilities_.probability(step);
   a.seed = step.seed, a.samples = step.micro.sample_keys();
-  const auto first_head = step.edges->rank() * w.heads;
+  const auto first_head = step.collectives->rank() * w.heads;
   a.site = probabilities_.site() + static_cast<std::uint64_t>(first_head);
   if (plan::is_sparse(model_)) {
     TRAINYARD_ASSERT(step.lists != nullptr, "layer {} has blocks, and the step no lists", layer_);
@@ -55,7 +55,7 @@ kernels::AttentionShape AttentionBranch::geometry(const Step& step) const {
 }
 
 void AttentionBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
-  const plan::Widths w(model_, step.edges->ranks());
+  const plan::Widths w(model_, step.collectives->ranks());
   {
     tensor::ArenaScope scope(step.exec.scratch());
     qkv_.forward(step.exec, lease, all_rows(step, t["normed"]), t["qkv"]);
@@ -75,7 +75,7 @@ void AttentionBranch::forward(Step& step, const params::Lease& lease, const Save
                    output_bias_ < 0 ? base::View{} : lease.weight(output_bias_), w, output);
 }
 
-// Keeps the new rows; a first pass then is ordinary attention, a later one looks back.
+// Stores the new keys and values. A first pass is then ordinary attention; a later one attends to the cache.
 void AttentionBranch::attend_to_cache(Step& step, const Heads& heads, base::View attended, base::View logsumexp) const {
   auto& past = *step.past;
   const auto n = heads.q.rows();
@@ -96,10 +96,10 @@ void AttentionBranch::output_weight_gradient(Step& step, const params::Grads& gr
                                   output_bias_ < 0 ? base::View{} : grads.gradient(output_bias_));
 }
 
-// `place` gets the gradient of the attended values. d_output may lie where d_qkv does.
+// Writes the gradient of the attended values to `place`. d_output may lie where d_qkv does.
 void AttentionBranch::backward_to_qkv(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,
                                       base::View place, base::View d_qkv) const {
-  const plan::Widths w(model_, step.edges->ranks());
+  const plan::Widths w(model_, step.collectives->ranks());
   const base::View d_attended(place.data, place.dtype, {d_qkv.rows(), w.q}, place.device);
   kernels::linear_backward_input(step.exec, d_output, lease.weight(output_weight_), d_attended);
   const auto heads = split(t["qkv"], w), d_heads = split(d_qkv, w);
@@ -116,7 +116,7 @@ void AttentionBranch::input_gradients(Step& step, const params::Lease& lease, ba
   const auto qkv = t["qkv"];
   const auto d_qkv = step.exec.scratch().allocate(step.dtype, {qkv.rows(), qkv.cols()});
   backward_to_qkv(step, lease, all_rows(step, d_output), t, d_normed, d_qkv);
-  qkv_.input_gradient(step, lease, d_qkv, plan::Widths(model_, step.edges->ranks()), d_normed);
+  qkv_.input_gradient(step, lease, d_qkv, plan::Widths(model_, step.collectives->ranks()), d_normed);
   tensor::copy(step.exec, d_qkv, qkv);
 }
 
@@ -130,16 +130,16 @@ void AttentionBranch::weight_gradients(Step& step, const params::Grads& grads, b
   qkv_.weight_gradients(step, grads, t["qkv"], all_rows(step, t["normed"]));
 }
 
-// d_normed holds the gradient of the attended values before it gets its own.
+// d_normed first holds the gradient of the attended values, then its own.
 void AttentionBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                                const OutputGradient& gradient, const SavedSet& t, base::View d_normed) const {
-  const plan::Widths w(model_, step.edges->ranks());
+  const plan::Widths w(model_, step.collectives->ranks());
   auto& workspace = step.exec.scratch();
   const auto n = t["attended"].rows();
   const auto d_qkv = workspace.allocate(step.dtype, {n, t["qkv"].cols()});
-  const bool apart = step.edges->ranks() > 1 && (step.edges->shares_rows() || gradient.dropped(step));
+  const bool apart = step.collectives->ranks() > 1 && (step.collectives->sequence_parallel() || gradient.dropped(step));
   const auto rows = apart ? workspace.allocate(step.dtype, {n, model_.hidden}) : base::View{};
-  // With one rank that place is not needed yet.
+  // With one rank d_qkv serves as the place, because nothing is in it yet.
   const auto d_output = gradient.all_rows(step, apart ? rows : d_qkv.columns(0, std::min(model_.hidden, d_qkv.cols())));
   const AllRows normed(step, t["normed"]);
   output_weight_gradient(step, grads, d_output, t);

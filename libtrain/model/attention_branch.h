@@ -1,4 +1,4 @@
-// Attention: output(attention(q, k, v of the normed residual stream)).
+// Attention: output(attention(q, k, v of the normed hidden states)).
 #pragma once
 
 #include "kernels/attention/attention.h"
@@ -8,17 +8,17 @@
 
 namespace trainyard::model {
 
-// What a query sees is the model's (plan::AttentionConfig), grouped queries (Ainslie et al. 2023), rotary positions
-// where the model has them (Su et al. 2021, half-split pairs), confined to the document. q, k, v are column slices of
-// one [n, (heads + 2 kv_heads) head_dim] tensor, made by one product. T x T never exists. Ranks that share the layer
-// share its heads. Described by plan::AttentionKind.
+// The model says what a query sees (plan::AttentionConfig), always within its document. Queries are grouped (Ainslie et
+// al. 2023). Positions are rotary where the model says so (Su et al. 2021, half-split pairs). q, k and v are column
+// slices of one [n, (heads + 2 kv_heads) head_dim] tensor, made by one product. The T x T matrix never exists.
+// Tensor-parallel ranks divide the heads. Described by plan::AttentionKind.
 class AttentionBranch : public Branch {
  public:
   explicit AttentionBranch(const BranchSpec& spec);
   void forward(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View output) const override;
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient,
                 const SavedSet& tensors, base::View d_normed) const override;
-  // "qkv" gets its gradient.
+  // Overwrites "qkv" with its gradient.
   void input_gradients(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& tensors,
                        base::View d_normed) const override;
   void weight_gradients(Step& step, const params::Grads& grads, base::View d_output,

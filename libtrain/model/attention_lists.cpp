@@ -1,4 +1,4 @@
-// Lists from layouts, into the memory of the device.
+// Makes tile lists from block layouts, in the memory of the device.
 #include "libtrain/model/attention_lists.h"
 
 #include "libtrain/plan/attention_lists.h"
@@ -11,7 +11,7 @@ namespace trainyard::model {
 
 namespace {
 
-// Room for `room` elements, the first of them filled.
+// Allocates room for `room` elements and fills the first of them with `values`.
 template <class T> const T* kept(tensor::Exec& exec, const std::vector<T>& values, std::int64_t room) {
   const auto n = static_cast<std::int64_t>(values.size());
   TRAINYARD_ASSERT(n <= room, "{} entries of a list in room for {}", n, room);

@@ -9,9 +9,10 @@
 
 namespace trainyard::model {
 
-// Where no layer of the part has blocks there is none, and no memory. Else they are the first that is allocated in the
-// scratch of `exec`, plan::attention_list_bytes(part, sequence), and stay there: on a GPU they are copied once, before
-// the constructor returns. Passes may be of shorter sequences, which see the beginning of the layout.
+// Without block-sparse layers in the part there are no lists and no memory. Otherwise the lists are the first
+// allocation in the scratch of `exec`, plan::attention_list_bytes(part, sequence), and stay there. On a GPU they are
+// copied once, before the constructor returns. Passes may have shorter sequences, which see the beginning of the
+// layout.
 class AttentionLists {
  public:
   AttentionLists() = default;
@@ -19,14 +20,14 @@ class AttentionLists {
   AttentionLists(AttentionLists&&) = default;
   AttentionLists& operator=(AttentionLists&&) = default;
 
-  // What kernels ask of a layer that has blocks, for heads from `first_head` of the model's on.
+  // What kernels need of a block-sparse layer. `first_head`: this rank's first head, counted among the model's heads.
   kernels::Visibility of(std::int64_t layer, std::int64_t first_head) const;
 
  private:
   struct Pair {
     kernels::TileView by_queries, by_keys;
   };
-  std::map<std::int64_t, Pair> lists_;  // by the first layer that has them
+  std::map<std::int64_t, Pair> lists_;  // by the first layer that has the lists
   std::map<std::int64_t, std::int64_t> first_of_;
 };
 

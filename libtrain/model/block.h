@@ -1,4 +1,5 @@
-// Block: a piece of the model with explicit forward and backward. Lifetimes are visible; there is no tape.
+// Block: a part of the model with explicit forward and backward passes. Lifetimes are visible; there is no autograd
+// tape.
 #pragma once
 
 #include "libtrain/base/view.h"
@@ -14,26 +15,26 @@
 namespace trainyard::model {
 
 struct KvCache;
-class Edges;
-const Edges& one_rank();  // trivial edges (model/edges.h)
+class TensorCollectives;
+const TensorCollectives& one_rank();  // collectives of one rank (model/tensor_collectives.h)
 class AttentionLists;
-class ExpertEdges;
-const ExpertEdges& own_experts();  // likewise (model/expert_edges.h)
+class ExpertCollectives;
+const ExpertCollectives& own_experts();  // likewise (model/expert_collectives.h)
 
-// One micro-batch: b sequences of T tokens. All views int32 [b, T], on the device that works on it, unless said
-// otherwise.
+// One micro-batch: b sequences of T tokens. Unless said otherwise, views are int32 [b, T] on the device that computes.
 struct MicroBatch {
   base::View tokens, targets, positions;
-  base::View document_start;  // for each token the index in its sequence where its document begins (0 without the mask)
-  base::View key_end;         // where that ends, for a model that sees both ways; empty: with the sequence
-  base::View weights;         // u8 [b, T]: 1 counts, 0 does not (first target after an end of document under the mask,
-                              // places that no masked model has to find)
+  base::View document_start;  // index in its sequence where each token's document begins (0 without the document mask)
+  base::View key_end;  // where its document ends, for a model that sees both ways; empty: at the end of the sequence
+  // u8 [b, T]: 1 if the target counts, else 0. 0: the first target after an end of document under the document mask,
+  // and tokens that a masked model need not predict.
+  base::View weights;
   std::vector<std::uint64_t> samples;   // global sample ordinal of each sequence (the key of dropout)
-  const std::uint64_t* keys = nullptr;  // the same ordinals in the device's memory; nullptr: `samples` is there
-  std::int64_t counted = -1;            // targets with weight 1; -1: weights are on the host and are counted there
-  base::View counted_there = {};        // the same as f64 [1] on the device
+  const std::uint64_t* keys = nullptr;  // the same ordinals in the device's memory; nullptr: the device reads `samples`
+  std::int64_t counted = -1;            // targets with weight 1; -1: `weights` are on the host and are counted there
+  base::View counted_there = {};        // the same number as f64 [1] on the device
   const std::uint64_t* sample_keys() const { return keys != nullptr ? keys : samples.data(); }
-  // Its target tokens, where the host can know them: as it was told, or by the weights.
+  // The number of target tokens: `counted`, or counted from `weights` on the host.
   std::int64_t counted_targets() const {
     if (counted >= 0) return counted;
     const auto* w = weights.ptr<std::uint8_t>();
@@ -43,16 +44,17 @@ struct MicroBatch {
   std::int64_t sequence() const { return tokens.shape[1]; }
 };
 
-// The stack of saved activations of one micro-batch in flight. forward pushes in order, backward pops in reverse; empty
-// afterwards. Input gradients keep what weight gradients will pop: from there on what others pop below it is given back
-// with it, and nothing is pushed.
+// The stack of saved activations of one micro-batch in flight. forward pushes in order; backward pops in reverse and
+// leaves the stack empty. Input gradients may keep entries that weight gradients will pop. Entries popped below a kept
+// one are released together with it. While entries are kept, nothing may be pushed.
 class Saved {
  public:
-  // Several may have one place for what passes, of which only one has something at any time; without it all lies in
-  // `arena`.
+  // `passing`: an arena that several stacks share for short-lived tensors, of which only one stack has some at any
+  // time. Without it all tensors are in `arena`.
   explicit Saved(tensor::Arena& arena, tensor::Arena* passing = nullptr)
       : arena_(arena), passing_(passing != nullptr ? *passing : arena) {}
-  // What is pushed in its life is popped before anything else is done with another micro-batch.
+  // Tensors that are pushed in its lifetime go to the `passing` arena. They are popped before another micro-batch
+  // computes.
   class Passing {
    public:
     explicit Passing(Saved& saved) : saved_(saved) { ++saved_.passing_scopes_; }
@@ -65,9 +67,9 @@ class Saved {
   };
   base::View push(base::DType dtype, std::initializer_list<std::int64_t> shape);
   base::View pop();
-  base::View top() const;  // what the next pop, or keep, gives
-  base::View keep();       // of input gradients: leaves it there
-  void pop_kept();         // weight gradients begin: pops begin at the top again
+  base::View top() const;  // what the next pop or keep returns
+  base::View keep();       // for input gradients: returns the top entry and leaves it there
+  void pop_kept();         // weight gradients begin: pops start at the top again
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
   void clear();
@@ -77,68 +79,69 @@ class Saved {
     base::View view;
     tensor::Arena* arena;
     std::int64_t mark;
-    bool popped = false;  // while something above it was kept
+    bool popped = false;  // popped, but not released, because something above it is kept
   };
   std::size_t next() const;
   void drop_popped();
   tensor::Arena &arena_, &passing_;
-  int passing_scopes_ = 0;  // that are open
+  int passing_scopes_ = 0;  // scopes that are open
   std::vector<Entry> entries_;
-  std::size_t kept_above_ = 0;  // entries at the top that were kept, or popped between such
+  std::size_t kept_above_ = 0;  // entries at the top that were kept, or popped below a kept one
 };
 
-// Is what a forward pass leaves in the stream read by anybody? Not when a recomputed block runs it again in backward:
-// that is for what it saves. flow.main may then be left as it is; a block that makes no difference is right, too.
+// Does anybody read the hidden states that a forward pass leaves? unread: activation recomputation runs forward again
+// in backward, only for what it saves. The block may then leave flow.main as it is. A block that ignores this is right,
+// too.
 enum class Output { read, unread };
 
-// What a block may see of the step. Results of the head: loss_sum (fp64, over counted targets) and target_count.
+// What a block may see of the step. The head adds its results to loss_sum (f64, over counted targets) and target_count.
 struct Step {
   tensor::Exec& exec;             // compute; exec.scratch() is the workspace arena
   params::ParameterStore* store;  // never null
   const MicroBatch& micro;
   base::DType dtype;                    // working dtype
-  std::uint64_t seed = 0;               // of dropout
+  std::uint64_t seed = 0;               // of dropout and of gates
   plan::Pass pass = plan::Pass::train;  // evaluate: no dropout, nothing is saved
   double loss_sum = 0;
   std::int64_t target_count = 0;
-  base::View loss_place = {};  // f64 [1] on the device: gets the loss sum instead of loss_sum, and nobody waits
-  KvCache* past = nullptr;     // evaluation of one sequence: attention keeps and uses keys and values of earlier passes
-  const Edges* edges = &one_rank();                   // to the ranks that share every layer with this one
-  const ExpertEdges* experts = &own_experts();        // to those that have other experts
-  Output output = Output::read;                       // of the forward pass of a block
-  plan::Recompute recompute = plan::Recompute::none;  // selective: a layer keeps only what always stays (plan::Stays)
-  // apart: backward is input_gradients and later weight_gradients.
+  base::View loss_place = {};  // f64 [1] on the device: gets the loss sum instead of loss_sum; the host does not wait
+  KvCache* past = nullptr;     // evaluation of one sequence: attention stores keys and values, and reads earlier ones
+  const TensorCollectives* collectives = &one_rank();  // between the tensor-parallel ranks
+  const ExpertCollectives* experts = &own_experts();   // between the ranks that hold different experts
+  Output output = Output::read;                        // is the output of a forward pass read
+  plan::Recompute recompute = plan::Recompute::none;   // selective: a layer keeps only plan::Stays::always
+  // apart: input_gradients and later weight_gradients replace backward.
   plan::WeightGradients weight_gradients = plan::WeightGradients::with_inputs;
-  // This rank has no micro-batch where others have one, `micro` its shape alone: blocks that work for others do that
-  // and nothing else.
+  // This rank has an empty micro-batch where other ranks have one; `micro` has its shape alone. Blocks with experts for
+  // tokens of other ranks compute for those ranks and nothing else.
   bool absent = false;
-  const AttentionLists* lists = nullptr;  // where a layer has blocks of attention (plan::is_sparse)
-  // i64 on the device, a row for each layer of the whole model that has experts (kernels/gate_record): training adds
-  // what its gates did. Empty: nobody asks, or another of the ranks that share the layers tells it.
+  const AttentionLists* lists = nullptr;  // set if a layer has block-sparse attention (plan::is_sparse)
+  // i64 on the device, a row for each layer with experts in the whole model (kernels/gate_record). Training adds what
+  // its gates did. Empty: not wanted, or another tensor-parallel rank records it.
   base::View gate_records = {};
 };
 
-// main: [stream rows, hidden] in the working dtype: b*T rows, or this rank's run of them where tensor ranks share them.
-// In backward it is the gradient of main, updated in place by each block.
+// main: the hidden states [own rows, hidden] in the working dtype: all b*T rows, or this rank's equal range of them
+// with sequence parallelism. In backward it is the gradient of the hidden states, which each block updates in place.
 struct Flow {
   base::View main;
   base::View memory;  // encoder-decoder models; empty here
 };
 
-// Made from its description, a plan::BlockKind, and keeps to it: it leases and commits in that order, saves those
-// tensors and takes that scratch.
+// A block is made from its description, a plan::BlockKind, and keeps to it: the order of leases and commits, the saved
+// tensors, the scratch.
 class Block {
  public:
   virtual ~Block() = default;
   virtual std::string name() const = 0;
   virtual void forward(Step& step, Flow& flow, Saved& saved) = 0;
   virtual void backward(Step& step, Flow& flow, Saved& saved) = 0;
-  // Has it what tokens of other ranks go to (plan::ModelPart::experts)? Only such a block is called where step.absent
-  // is set; for the others the store passes over what they would lease and commit.
+  // Does it have experts that tokens of other ranks come to (plan::ModelPart::experts)? With step.absent only such a
+  // block is called. For every other block the store replays the leases and commits (ParameterStore::pass_over).
   virtual bool works_for_others() const { return false; }
-  // The two in its place where weight gradients are made apart, to the same bits; other micro-batches may pass between
-  // them. A block whose kind says that it can (plan::BlockKind::makes_weight_gradients_apart) overrides both: the first
-  // ends as backward does for the stream, keeps on the stack what the second pops, and commits nothing.
+  // The two halves of backward for separate weight gradients, with the same bits. Other micro-batches may run between
+  // them. A block whose kind says makes_weight_gradients_apart (plan::BlockKind) overrides both. The first half leaves
+  // the gradient of the hidden states as backward does, keeps on the stack what the second pops, and commits nothing.
   virtual void input_gradients(Step& step, Flow& flow, Saved& saved) { backward(step, flow, saved); }
   virtual void weight_gradients(Step&, Flow&, Saved&) {}
 };

@@ -2,7 +2,7 @@
 #include "libtrain/model/decoder.h"
 
 #include "libtrain/model/assemble.h"
-#include "libtrain/model/edges.h"
+#include "libtrain/model/tensor_collectives.h"
 #include "libtrain/model/head_block.h"
 
 #include <algorithm>
@@ -20,10 +20,11 @@ Flow Decoder::open(Step& step, Saved& saved) {
   TRAINYARD_ASSERT(saved.empty(), "{} tensors left on the stack of saved activations", saved.size());
   TRAINYARD_ASSERT(step.micro.sequence() <= model_.context, "sequence {} is longer than the context {}",
                    step.micro.sequence(), model_.context);
-  return {saved.push(step.dtype, {step.edges->stream_rows(n), model_.hidden}), {}};
+  return {saved.push(step.dtype, {step.collectives->own_rows(n), model_.hidden}), {}};
 }
 
-// Of a micro-batch that there is not, nobody computes what a block makes of its own.
+// For an empty micro-batch, blocks without experts for tokens of other ranks are skipped: the store replays their
+// accesses.
 bool Decoder::is_passed_over(std::size_t block, Step& step, Accesses accesses) const {
   if (!step.absent || blocks_[block]->works_for_others()) return false;
   step.store->pass_over(accesses_.at(block).*accesses);

@@ -1,4 +1,4 @@
-// Decoder: the blocks of one model, or of a chunk of it, run over one micro-batch: forward in order, backward in
+// Decoder: the blocks of a model, or of one virtual stage, run over one micro-batch: forward in order, backward in
 // reverse.
 #pragma once
 
@@ -13,17 +13,17 @@
 
 namespace trainyard::model {
 
-// Sees the residual stream behind every block: its output in forward, the gradient of its input in backward. Empty:
-// nobody looks.
+// Sees the hidden states behind every block: its output in forward, the gradient of its input in backward. An empty
+// Observer is not called.
 using Observer = std::function<void(const Block& block, base::View stream)>;
 
-// Order of leases and commits in one training micro-batch: plan::training_accesses(part, chunk), with or without
-// recomputation; in evaluate and logits plan::evaluation_accesses(part, chunk). Stores fetch ahead along these lists,
-// so every block must keep to them.
+// Leases and commits of one training micro-batch come in the order of plan::training_accesses(part, chunk), with or
+// without recomputation. In evaluate and logits it is plan::evaluation_accesses(part, chunk). Stores gather ahead along
+// these lists, so every block must keep to them.
 //
-// Memory: the residual stream is pushed first on Saved, blocks push behind it: the activations arena's high-water mark
-// is plan::activation_bytes, the workspace arena's plan::workspace_bytes, exactly. Saved is empty before forward and
-// after backward.
+// Memory: the hidden states are pushed on Saved first, and blocks push behind them. The activations arena's high-water
+// mark is exactly plan::activation_bytes, the workspace arena's exactly plan::workspace_bytes. Saved is empty before
+// forward and after backward.
 class Decoder {
  public:
   explicit Decoder(const plan::ModelPart& part, plan::Recompute recompute = plan::Recompute::none, int chunk = 0);
@@ -32,38 +32,38 @@ class Decoder {
   const plan::ModelConfig& model() const { return model_; }
   const std::vector<std::unique_ptr<Block>>& blocks() const { return blocks_; }
 
-  // The residual stream of a micro-batch. Where the embedding is not among the blocks, what the block before them made
-  // is put there before forward, and the gradient of that is there after backward; where the head is not, the stream
-  // is the output after forward, and its gradient is put there before backward.
+  // Pushes the hidden states of a micro-batch. Without an embedding block, the caller puts the previous block's output
+  // there before forward, and finds its gradient there after backward. Without a head block, they are the output after
+  // forward, and the caller puts their gradient there before backward.
   Flow open(Step& step, Saved& saved);
 
-  // Where step.absent is set, nothing comes or goes with the stream, and nobody observes.
+  // With step.absent the hidden states carry nothing, and the observer is not called.
   //
-  // Training: step.pass is train. After backward step.loss_sum and step.target_count are those of this micro-batch
-  // (added to what they held) and every use of every unit has been committed once. Gradients are of the loss sum.
+  // Training: step.pass is train. Backward adds this micro-batch's loss sum and target count to step.loss_sum and
+  // step.target_count, and commits every occurrence of every flat group once. Gradients are gradients of the loss sum.
   void forward(Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
   void backward(Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
-  // In place of backward, where step.weight_gradients is apart; other micro-batches may pass between them. The first
-  // ends with the gradient of the stream, which must stay until the second ends.
+  // The two halves of backward, if step.weight_gradients is apart. Other micro-batches may run between them. The first
+  // ends with the gradient of the hidden states, which must stay until the second ends.
   void input_gradients(Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
   void weight_gradients(Step& step, Flow& flow, Saved& saved);
-  // Of a whole model.
+  // For a whole model: open, then forward.
   Flow forward(Step& step, Saved& saved, const Observer& observer = {}) {
     auto flow = open(step, saved);
     forward(step, flow, saved, observer);
     return flow;
   }
 
-  // Evaluation: where the head is among the blocks adds the loss of the micro-batch to step.loss_sum and its targets to
-  // step.target_count. The stream stays readable until the next open.
+  // Evaluation: if the head is among the blocks, it adds the micro-batch's loss to step.loss_sum and its targets to
+  // step.target_count. The hidden states stay readable until the next open.
   void evaluate(Step& step, Flow& flow, Saved& saved);
   void evaluate(Step& step, Saved& saved) {
     auto flow = open(step, saved);
     evaluate(step, flow, saved);
   }
 
-  // Evaluation: logits of position `at` of each sequence, out f32 (f64 when that is the working dtype) [b, stored
-  // vocabulary].
+  // Evaluation: logits of position `at` of each sequence. out [b, stored vocabulary] is f32, or f64 when that is the
+  // working dtype.
   void logits(Step& step, Saved& saved, std::int64_t at, base::View out);
 
  private:
@@ -74,7 +74,7 @@ class Decoder {
   static void close(Saved& saved);
   plan::ModelConfig model_;
   std::vector<std::unique_ptr<Block>> blocks_;
-  std::vector<plan::AccessesOfBlock> accesses_;  // of each; where ranks share experts
+  std::vector<plan::AccessesOfBlock> accesses_;  // per block; empty without expert parallelism
 };
 
 }  // namespace trainyard::model

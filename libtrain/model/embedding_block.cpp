@@ -1,5 +1,5 @@
-// The embedding: x = dropout(tokens[t] + positions[p]) (Radford et al. 2019, section 2.3; no positions with rotary
-// attention); of BERT (Devlin et al. 2019) x = dropout(norm(tokens[t] + positions[p] + segments[s])).
+// The embedding: x = dropout(tokens[t] + positions[p]) (Radford et al. 2019, section 2.3), without positions if
+// attention is rotary. BERT (Devlin et al. 2019): x = dropout(norm(tokens[t] + positions[p] + segments[s])).
 #include "libtrain/model/embedding_block.h"
 
 #include "kernels/cast/cast.h"
@@ -11,24 +11,24 @@ namespace trainyard::model {
 
 namespace {
 
-// The segments of as many tokens, in scratch of the caller's scope.
+// Segment indices of `rows` tokens, all 0, in scratch of the caller's scope.
 base::View first_segments(Step& step, std::int64_t rows) {
   const auto words = step.exec.scratch().allocate(base::DType::f32, {rows});
-  kernels::fill(step.exec, words, 0);  // whose bits are those of the whole number 0
+  kernels::fill(step.exec, words, 0);  // 0.0 has the bits of the integer 0
   return base::View(words.data, base::DType::i32, {rows}, words.device);
 }
 
 }  // namespace
 
-EmbeddingBlock::EmbeddingBlock(const plan::ModelConfig& model, const std::vector<plan::Unit>& units,
-                               const std::vector<plan::Use>& uses)
-    : model_(model), tokens_(uses.at(0)), dropout_("embedding", model.dropout_embedding) {
+EmbeddingBlock::EmbeddingBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
+                               const std::vector<plan::Occurrence>& occurrences)
+    : model_(model), tokens_(occurrences.at(0)), dropout_("embedding", model.dropout_embedding) {
   std::size_t next = 1;
-  if (model.positions == plan::Positions::learned) positions_ = uses.at(next++);
-  if (model.segments > 0) segments_ = uses.at(next++);
+  if (model.positions == plan::Positions::learned) positions_ = occurrences.at(next++);
+  if (model.segments > 0) segments_ = occurrences.at(next++);
   if (!model.embedding_norm) return;
-  norm_.emplace(model, units.at(next), "norm");
-  normed_ = uses.at(next);
+  norm_.emplace(model, flat_groups.at(next), "norm");
+  normed_ = occurrences.at(next);
 }
 
 std::vector<plan::SavedTensor> EmbeddingBlock::tensors(const Step& step, plan::Pass pass) const {
@@ -37,14 +37,14 @@ std::vector<plan::SavedTensor> EmbeddingBlock::tensors(const Step& step, plan::P
 
 void EmbeddingBlock::forward(Step& step, Flow& flow, Saved& saved) {
   const auto tokens = step.store->lease(tokens_);
-  const auto leased = [&](const std::optional<plan::Use>& use) {
+  const auto leased = [&](const std::optional<plan::Occurrence>& occurrence) {
     std::optional<params::Lease> lease;
-    if (use) lease.emplace(step.store->lease(*use));
+    if (occurrence) lease.emplace(step.store->lease(*occurrence));
     return lease;
   };
   const auto positions = leased(positions_), segments = leased(segments_), norm = leased(normed_);
   const auto position_table = positions ? positions->weight(0) : base::View{};
-  if (step.edges->ranks() == 1)
+  if (step.collectives->ranks() == 1)
     kernels::embedding_forward(step.exec, step.micro.tokens, step.micro.positions, tokens.weight(0), position_table,
                                flow.main);
   else look_up_together(step, tokens.weight(0), position_table, flow.main);
@@ -57,18 +57,19 @@ void EmbeddingBlock::forward(Step& step, Flow& flow, Saved& saved) {
   if (dropout_.active(step)) kernels::dropout_forward(step.exec, dropout_.of(step), flow.main, flow.main);
 }
 
-// The row of a token comes from the rank that holds it.
+// Lookup in a sharded table: the row of a token comes from the rank that holds it.
 void EmbeddingBlock::look_up_together(Step& step, base::View table, base::View position_table, base::View out) const {
-  const auto& edges = *step.edges;
+  const auto& collectives = *step.collectives;
   const auto n = step.micro.tokens.count();
   tensor::ArenaScope scope(step.exec.scratch());
-  const auto values = edges.shares_rows() ? step.exec.scratch().allocate(out.dtype, {n, out.cols()}) : out;
-  kernels::embedding_lookup(step.exec, step.micro.tokens, table, edges.rank() * table.rows(),
-                            edges.ranks() * table.rows(), values);
-  edges.merge(values, out);
+  const auto values = collectives.sequence_parallel() ? step.exec.scratch().allocate(out.dtype, {n, out.cols()}) : out;
+  kernels::embedding_lookup(step.exec, step.micro.tokens, table, collectives.rank() * table.rows(),
+                            collectives.ranks() * table.rows(), values);
+  collectives.merge(values, out);
   if (!position_table) return;
   const auto positions = step.micro.positions.reshaped({n});
-  kernels::embedding_add(step.exec, params::flat_range(positions, edges.first_row(n), out.rows()), position_table, out);
+  kernels::embedding_add(step.exec, params::flat_range(positions, collectives.first_row(n), out.rows()), position_table,
+                         out);
 }
 
 void EmbeddingBlock::backward(Step& step, Flow& flow, Saved& saved) {
@@ -105,7 +106,7 @@ void EmbeddingBlock::table_gradients(Step& step, base::View d_sum) const {
   const auto gradient = all_rows(step, d_sum);
   auto tokens = step.store->grads(tokens_);
   const auto table = tokens.gradient(0);
-  kernels::embedding_backward(step.exec, step.micro.tokens, step.edges->rank() * table.rows(), gradient, table);
+  kernels::embedding_backward(step.exec, step.micro.tokens, step.collectives->rank() * table.rows(), gradient, table);
   tokens.commit();
   if (positions_) {
     auto positions = step.store->grads(*positions_);

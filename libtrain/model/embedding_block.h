@@ -1,4 +1,4 @@
-// EmbeddingBlock: token table, where the model has them learned positions, segments and a norm, dropout.
+// EmbeddingBlock: token table; learned positions, segments and a norm where the model has them; dropout.
 #pragma once
 
 #include "libtrain/model/dropout_site.h"
@@ -9,18 +9,19 @@
 
 namespace trainyard::model {
 
-// forward overwrites flow.main; backward ends the residual stream's gradient (flow.main is left undefined). Saves what
-// the norm needs. Of a table of segments every token has the first row: windows are one text.
+// forward overwrites flow.main. backward consumes the gradient of the hidden states and leaves flow.main undefined.
+// Saves what the norm needs. Every token uses the first row of a table of segments, because a window is one text.
 class EmbeddingBlock : public Block {
  public:
-  // Units and their uses: the token table, then what there is of the learned positions, the segments and the norm
-  // (plan::EmbeddingKind).
-  EmbeddingBlock(const plan::ModelConfig& model, const std::vector<plan::Unit>& units,
-                 const std::vector<plan::Use>& uses);
+  // Flat groups and their occurrences: the token table, then learned positions, segments and norm, as far as the model
+  // has them (plan::EmbeddingKind).
+  EmbeddingBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
+                 const std::vector<plan::Occurrence>& occurrences);
   std::string name() const override { return "embedding"; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
   void backward(Step& step, Flow& flow, Saved& saved) override;
-  // Those of the sum, which the tables' are made of, and of the norm. Between the two these lie in "norm_gradients".
+  // input_gradients: the gradient of the sum, from which weight_gradients makes the tables' gradients, and the norm's
+  // gradients. Between the halves the norm's gradients are in "norm_gradients".
   void input_gradients(Step& step, Flow& flow, Saved& saved) override;
   void weight_gradients(Step& step, Flow& flow, Saved& saved) override;
 
@@ -29,8 +30,8 @@ class EmbeddingBlock : public Block {
   void table_gradients(Step& step, base::View d_sum) const;
   std::vector<plan::SavedTensor> tensors(const Step& step, plan::Pass pass) const;
   plan::ModelConfig model_;
-  plan::Use tokens_;
-  std::optional<plan::Use> positions_, segments_, normed_;
+  plan::Occurrence tokens_;
+  std::optional<plan::Occurrence> positions_, segments_, normed_;
   std::optional<NormPart> norm_;
   DropoutSite dropout_;
 };

@@ -1,4 +1,4 @@
-// The registry of experts' networks.
+// The registry of expert networks.
 #include "libtrain/model/expert.h"
 
 #include "libtrain/base/error.h"

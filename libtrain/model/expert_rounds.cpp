@@ -1,8 +1,8 @@
-// Rounds of experts, forward and backward.
+// Dispatch rounds of experts, forward and backward.
 #include "libtrain/model/expert_rounds.h"
 
 #include "kernels/expert_rows/expert_rows.h"
-#include "libtrain/model/expert_edges.h"
+#include "libtrain/model/expert_collectives.h"
 #include "libtrain/plan/expert_rounds.h"
 
 #include <algorithm>
@@ -107,7 +107,8 @@ void ExpertRounds::backward(Step& step, const SavedSet& t, const Backward& work)
     const bool wanted = work.begin(source);
     if (wanted && rounds == 1) work.weight_gradients(dy, source);
     for (std::int64_t round = rounds - 1; wanted && rounds > 1 && round >= 0; --round, ++sent_again) {
-      lay_out(step, t, index, step.experts->rank() == source ? round : rounds);  // the others have no groups there
+      // Ranks other than the source have no groups in a round of number `rounds`.
+      lay_out(step, t, index, step.experts->rank() == source ? round : rounds);
       send(step, t, index, false);
       {
         tensor::ArenaScope scratch(step.exec.scratch());

@@ -1,4 +1,5 @@
-// ExpertRounds: rows of experts that ranks share cross over a buffer of a fixed size, in as many rounds as it takes.
+// ExpertRounds: dispatch rounds. Expert-parallel ranks exchange rows through a buffer of a fixed size, in as many
+// rounds as needed.
 #pragma once
 
 #include "kernels/expert_rounds/expert_rounds.h"
@@ -10,30 +11,32 @@
 
 namespace trainyard::model {
 
-// Of a layer without a capacity. What a rank has for one expert is a group, which is sent whole: for each destination
-// groups go in their order, as many in a round as the buffer holds; counts alone decide. All ranks make as many rounds
-// as the pair with most, a number that they agree on, and that the host waits for. Rows of a rank's own tokens lie
-// behind one another ("results"), as those of one rank do; what experts save is that of the last round. So with one
-// round nothing is made twice. With several backward goes through all rounds again for each source, a rank that shares
-// the experts, as weight gradients are folded source by source: with its rows alone, in buffers that cross whole.
+// For a layer without a capacity. The rows that a rank has for one expert are a group, which is sent whole. For each
+// destination, groups go in their order, as many in a round as the buffer holds. So the counts alone decide. All ranks
+// make as many rounds as the pair of ranks with most. They agree on that number, and the host waits for it. Rows of a
+// rank's own tokens ("results") are one behind the other, as with one rank. What experts save belongs to the last
+// round, so with one round nothing is recomputed.
+// With several rounds, backward goes through all rounds again for each source, because weight gradients are reduced
+// source by source. A source is one of the expert-parallel ranks. Only that source's rows are then there, but buffers
+// are sent whole.
 class ExpertRounds {
  public:
-  // On the rows "dispatched", in the groups "received": makes their results, or of the gradient of these their own.
+  // Runs the experts on the rows "dispatched", in the groups "received", and writes their results to `rows`.
   using Run = std::function<void(base::View rows)>;
-  // record: the layer's place among those that have experts.
+  // record: the layer's number among the layers with experts.
   ExpertRounds(const plan::ModelConfig& of_layer, std::int64_t record) : model_(of_layer), record_(record) {}
   bool made_in(plan::Pass pass) const;
-  // Of the tokens "normed", "results".
+  // Makes "results" from the tokens "normed".
   void forward(Step& step, const SavedSet& tensors, const Run& run) const;
   struct Backward {
     Run results;  // as in forward
     std::function<void(base::View dy, base::View dx)> input_gradients;
-    std::function<bool(int source)> begin;  // the gradients of a source; false: it has no micro-batch
-    // Of the source's groups that are there, and no others.
+    std::function<bool(int source)> begin;  // opens the gradients of a source; false: its micro-batch is empty
+    // For the source's groups of the current round, and no others.
     std::function<void(base::View dy, int source)> weight_gradients;
     std::function<void()> end;
   };
-  // "results" has the gradient of what the experts made, then that of their rows.
+  // Before: "results" has the gradient of the experts' results. After: it has the gradient of the experts' input rows.
   void backward(Step& step, const SavedSet& tensors, const Backward& work) const;
 
  private:

@@ -8,7 +8,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/slot_groups/slot_groups.h"
 #include "libtrain/base/random.h"
-#include "libtrain/model/expert_edges.h"
+#include "libtrain/model/expert_collectives.h"
 #include "libtrain/plan/blocks/experts.h"
 #include "libtrain/plan/layer_model.h"
 
@@ -16,7 +16,7 @@ namespace trainyard::model {
 
 namespace {
 
-// In the accumulation dtype: a copy in scratch of the caller's scope where the working dtype is another one.
+// A weight in the accumulation dtype: a copy in scratch of the caller's scope if the working dtype is another one.
 base::View widened(Step& step, base::View weight) {
   const auto wide = shape_of(step).accumulation();
   if (weight.dtype == wide) return weight;
@@ -33,18 +33,19 @@ base::View rows_like(Step& step, base::View rows) {
 std::unique_ptr<Expert> experts_of(const BranchSpec& spec) {
   plan::Declaration one(spec.model, "expert", plan::Part::layers);
   plan::expert_kind(spec.model.experts.network).declare(one);
-  const auto unit = one.take();
-  return make_expert(spec.model.experts.network, {spec.model, unit});
+  const auto flat_group = one.take();
+  return make_expert(spec.model.experts.network, {spec.model, flat_group});
 }
 
 std::optional<FeedForwardBranch> feed_forward_beside(const BranchSpec& spec) {
   const auto kind = plan::beside_experts(spec.model);
   if (!kind) return {};
   const auto model = plan::model_beside_experts(spec.model);
-  return FeedForwardBranch({model, spec.unit, spec.layer}, kind->prefix());
+  return FeedForwardBranch({model, spec.flat_group, spec.layer}, kind->prefix());
 }
 
-// The micro-batch's target tokens as f64 [1] where the step works; `place` gets them where nobody has put them there.
+// The micro-batch's number of target tokens, as f64 [1] where the step computes. If it is not there yet, it is written
+// to `place`.
 const double* targets_of(const Step& step, base::View place) {
   if (step.micro.counted_there) return step.micro.counted_there.ptr<double>();
   TRAINYARD_ASSERT(!step.exec.on_gpu(), "a micro-batch on a device without its number of counted targets");
@@ -55,11 +56,12 @@ const double* targets_of(const Step& step, base::View place) {
 }  // namespace
 
 ExpertsBranch::ExpertsBranch(const BranchSpec& spec)
-    : model_(spec.model), count_(plan::expert_count(spec.model)), own_(spec.own_use),
-      noise_site_(base::site_hash("experts", spec.unit.name + ".noise")),
-      overflow_site_(base::site_hash("experts", spec.unit.name + ".overflow")),
-      gate_weight_(plan::index_of(spec.unit, "gate.weight")), gate_bias_(plan::index_of(spec.unit, "gate.bias")),
-      mix_weight_(plan::index_of(spec.unit, "mix.weight")), experts_(experts_of(spec)),
+    : model_(spec.model), count_(plan::expert_count(spec.model)), own_(spec.own_occurrence),
+      noise_site_(base::site_hash("experts", spec.flat_group.name + ".noise")),
+      overflow_site_(base::site_hash("experts", spec.flat_group.name + ".overflow")),
+      gate_weight_(plan::index_of(spec.flat_group, "gate.weight")),
+      gate_bias_(plan::index_of(spec.flat_group, "gate.bias")),
+      mix_weight_(plan::index_of(spec.flat_group, "mix.weight")), experts_(experts_of(spec)),
       beside_(feed_forward_beside(spec)), record_(plan::expert_layers(spec.model, spec.layer)),
       rounds_(spec.model, record_) {}
 
@@ -82,7 +84,7 @@ kernels::GateChoice ExpertsBranch::choice_of(const SavedSet& t) {
   return {t["choices"], t["rows"], t["weights"], t["sources"], t["groups"], t["loads"], t["gate_losses"]};
 }
 
-// Those of one parameter lie one behind the other, equally far apart.
+// The views of one parameter in all experts lie one behind the other, equally far apart.
 template <class Borrowed>
 ExpertParameters ExpertsBranch::parameters_of(const Borrowed& borrowed, const Chunk& chunk) const {
   return [&borrowed, &chunk, held = plan::held_experts(model_)](int parameter) -> kernels::GroupedView {
@@ -105,18 +107,19 @@ std::vector<ExpertsBranch::Chunk> ExpertsBranch::chunks_of(const SavedSet& t) co
 }
 
 std::vector<base::View> ExpertsBranch::by_ranks(const Step& step, const Chunk& chunk, base::View whole,
-                                                std::int64_t unit) const {
+                                                std::int64_t rows_each) const {
   std::vector<base::View> out;
   for (int r = 0; r < step.experts->ranks(); ++r)
-    out.push_back(whole.row_range((r * plan::held_experts(model_) + chunk.first_expert) * unit, chunk.experts * unit));
+    out.push_back(whole.row_range((r * plan::held_experts(model_) + chunk.first_expert) * rows_each,
+                                  chunk.experts * rows_each));
   return out;
 }
 
 std::vector<base::View> ExpertsBranch::by_chunks(const Step& step, const Chunk& chunk, base::View whole,
-                                                 std::int64_t unit) const {
+                                                 std::int64_t rows_each) const {
   std::vector<base::View> out;
   for (int r = 0; r < step.experts->ranks(); ++r)
-    out.push_back(whole.row_range((chunk.first_group + r * chunk.experts) * unit, chunk.experts * unit));
+    out.push_back(whole.row_range((chunk.first_group + r * chunk.experts) * rows_each, chunk.experts * rows_each));
   return out;
 }
 
@@ -157,17 +160,17 @@ base::View ExpertsBranch::worked_on(const SavedSet& t) const {
 
 base::View ExpertsBranch::own_results(const Step& step, const SavedSet& t) {
   const auto rows = t["dispatched"].rows();
-  return t["results"].row_range(step.edges->rank() * rows, rows);
+  return t["results"].row_range(step.collectives->rank() * rows, rows);
 }
 
 base::View ExpertsBranch::own_sources(const Step& step, const SavedSet& t) {
   const auto rows = t["dispatched"].rows();
-  return params::flat_range(t["sources"], step.edges->rank() * rows, rows);
+  return params::flat_range(t["sources"], step.collectives->rank() * rows, rows);
 }
 
 base::View ExpertsBranch::own_groups(const Step& step, const SavedSet& t) const {
-  const auto groups = count_ / step.edges->ranks();
-  return t["groups"].row_range(step.edges->rank() * groups, groups);
+  const auto groups = count_ / step.collectives->ranks();
+  return t["groups"].row_range(step.collectives->rank() * groups, groups);
 }
 
 void ExpertsBranch::dispatch(Step& step, const SavedSet& t, base::View normed, base::View rows) const {
@@ -179,7 +182,7 @@ base::View ExpertsBranch::crossing(Step& step, const SavedSet& t) const {
   return whole ? rows_like(step, t["dispatched"]) : base::View{};
 }
 
-// Of a chunk, whose rows of "dispatched" are there.
+// Runs the experts of a chunk, whose rows of "dispatched" have arrived.
 void ExpertsBranch::run_experts(Step& step, const params::Lease& own, const SavedSet& t, const Chunk& c,
                                 base::View made) const {
   const auto groups = worked_on(t);
@@ -196,7 +199,7 @@ void ExpertsBranch::input_gradients_of(Step& step, const params::Lease& own, con
                             t["dispatched"].row_range(c.first_row, c.rows), tensors_of(step, t, c), dx);
 }
 
-// The groups of a chunk lie source by source.
+// The groups of a chunk are ordered by source.
 void ExpertsBranch::weight_gradients_of(Step& step, const params::Grads& grads, const SavedSet& t, const Chunk& c,
                                         base::View dy, int source) const {
   const auto groups = worked_on(t);
@@ -251,9 +254,9 @@ void ExpertsBranch::backward_in_rounds(Step& step, const SavedSet& t) const {
   rounds_.backward(step, t, work);
 }
 
-// Rows and groups of this rank's tokens, in `sent`, go to the ranks that have their experts, theirs come, and what
-// experts make of them goes back: "results". The rows of all chunks are on their way while the first is worked on. Of a
-// micro-batch that there is not no rows are sent: whatever lies in their place, nobody looks at it.
+// Sends rows (`sent`) and groups of this rank's tokens to the ranks of their experts, receives theirs, computes, and
+// sends the results back ("results"). The rows of all chunks are in flight while the first chunk is computed. An empty
+// micro-batch has no rows: nobody reads what the buffers hold in their place.
 void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t, base::View sent) const {
   if (rounds_.made_in(step.pass)) return forward_in_rounds(step, t);
   const auto dispatched = t["dispatched"], results = own_results(step, t);
@@ -261,23 +264,23 @@ void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t, base:
   const auto groups = worked_on(t);
   const auto slot = dispatched.rows() / groups.rows();
   const auto chunks = chunks_of(t);
-  const auto& edges = *step.experts;
+  const auto& collectives = *step.experts;
   tensor::ArenaScope scope(step.exec.scratch());
   const auto made = !sends ? results : chunks.size() > 1 ? rows_like(step, results) : sent;
   std::vector<tensor::Event> arrived, returned;
   if (sends && chunks.size() == 1) {
-    edges.swap(sent, dispatched);
-    edges.swap(own_groups(step, t), groups);
+    collectives.swap(sent, dispatched);
+    collectives.swap(own_groups(step, t), groups);
   } else if (sends) {
     std::vector<base::View> mine, theirs;
     for (const auto& c : chunks) {
       for (const auto& view : by_ranks(step, c, own_groups(step, t), 1)) mine.push_back(view);
       for (const auto& view : by_chunks(step, c, groups, 1)) theirs.push_back(view);
     }
-    const auto counted = edges.begin_swap(mine, theirs);
+    const auto counted = collectives.begin_swap(mine, theirs);
     for (const auto& c : chunks)
-      arrived.push_back(edges.begin_swap(by_ranks(step, c, sent, slot), by_chunks(step, c, dispatched, slot)));
-    edges.wait(counted);
+      arrived.push_back(collectives.begin_swap(by_ranks(step, c, sent, slot), by_chunks(step, c, dispatched, slot)));
+    collectives.wait(counted);
   } else if (shares) {
     tensor::copy(step.exec, own_groups(step, t), groups);
   }
@@ -285,18 +288,18 @@ void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t, base:
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     const auto& c = chunks[i];
     tensor::ArenaScope of_experts(step.exec.scratch());
-    if (!arrived.empty()) edges.wait(arrived[i]);
+    if (!arrived.empty()) collectives.wait(arrived[i]);
     if (shares) kernels::slot_groups(step.exec, groups.row_range(c.first_group, c.groups), slot);
     run_experts(step, own, t, c, made.row_range(c.first_row, c.rows));
     if (!arrived.empty())
-      returned.push_back(edges.begin_swap(by_chunks(step, c, made, slot), by_ranks(step, c, results, slot)));
+      returned.push_back(collectives.begin_swap(by_chunks(step, c, made, slot), by_ranks(step, c, results, slot)));
   }
-  for (const auto& event : returned) edges.wait(event);
-  if (sends && chunks.size() == 1) edges.swap(made, results);
+  for (const auto& event : returned) collectives.wait(event);
+  if (sends && chunks.size() == 1) collectives.swap(made, results);
 }
 
-// "results" has the gradient of what the experts made, then that of their rows, which goes back to other ranks while
-// weight gradients are made.
+// Before: "results" has the gradient of the experts' results. After: it has the gradient of the experts' input rows.
+// These go back to other ranks while weight gradients are computed.
 void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) const {
   if (rounds_.made_in(step.pass)) return backward_in_rounds(step, t);
   const auto results = own_results(step, t);
@@ -304,35 +307,36 @@ void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) cons
   const auto groups = worked_on(t);
   const auto slot = t["dispatched"].rows() / groups.rows();
   const auto chunks = chunks_of(t);
-  const auto& edges = *step.experts;
+  const auto& collectives = *step.experts;
   tensor::ArenaScope scope(step.exec.scratch());
   const auto dy = sends ? rows_like(step, results) : results, dx = rows_like(step, results);
   const bool whole = chunks.size() == 1;
   std::vector<tensor::Event> arrived, returned;
   for (const auto& c : chunks)
     if (sends)
-      arrived.push_back(whole ? edges.begin_swap(results, dy)
-                              : edges.begin_swap(by_ranks(step, c, results, slot), by_chunks(step, c, dy, slot)));
+      arrived.push_back(whole ? collectives.begin_swap(results, dy)
+                              : collectives.begin_swap(by_ranks(step, c, results, slot), by_chunks(step, c, dy, slot)));
   {
     const auto own = step.store->lease(own_);
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       const auto& c = chunks[i];
       tensor::ArenaScope of_experts(step.exec.scratch());
-      if (sends) edges.wait(arrived[i]);
+      if (sends) collectives.wait(arrived[i]);
       input_gradients_of(step, own, t, c, dy.row_range(c.first_row, c.rows), dx.row_range(c.first_row, c.rows));
       if (sends)
-        returned.push_back(whole ? edges.begin_swap(dx, results)
-                                 : edges.begin_swap(by_chunks(step, c, dx, slot), by_ranks(step, c, results, slot)));
+        returned.push_back(
+            whole ? collectives.begin_swap(dx, results)
+                  : collectives.begin_swap(by_chunks(step, c, dx, slot), by_ranks(step, c, results, slot)));
     }
   }
   weight_gradients_of_all(step, t, dy);
-  for (const auto& event : returned) edges.wait(event);
+  for (const auto& event : returned) collectives.wait(event);
   if (!sends) tensor::copy(step.exec, dx, results);
 }
 
-// Of the experts of all tensor ranks.
+// Gathers the results of the experts of all tensor-parallel ranks.
 void ExpertsBranch::gather_results(Step& step, const SavedSet& t) {
-  if (step.edges->ranks() > 1) step.edges->gather(own_results(step, t), t["results"]);
+  if (step.collectives->ranks() > 1) step.collectives->gather(own_results(step, t), t["results"]);
 }
 
 bool ExpertsBranch::works_for_others() const { return plan::sends_to_experts(model_); }
@@ -371,7 +375,7 @@ void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedS
   }
   gather_results(step, t);
   const bool mixes = model_.experts.residual;
-  const auto first = step.edges->first_row(t["rows"].rows()), own = output.rows();  // of the stream
+  const auto first = step.collectives->first_row(t["rows"].rows()), own = output.rows();  // this rank's rows
   kernels::expert_combine(step.exec, t["results"], t["rows"].row_range(first, own), t["weights"].row_range(first, own),
                           mixes ? t["mixed"] : output);
   if (!beside_) return;
@@ -387,13 +391,14 @@ void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedS
 void ExpertsBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                              const OutputGradient& gradient, const SavedSet& t, base::View d_normed) const {
   auto& workspace = step.exec.scratch();
-  const auto& edges = *step.edges;
+  const auto& collectives = *step.collectives;
   const auto shape = shape_of(step);
-  const auto n = t["rows"].rows(), k = model_.experts.top_k, first = edges.first_row(n), own = d_normed.rows();
+  const auto n = t["rows"].rows(), k = model_.experts.top_k, first = collectives.first_row(n), own = d_normed.rows();
   const bool mixes = model_.experts.residual;
-  // Of all rows, where others have some of them.
-  const auto place =
-      edges.shares_rows() || gradient.dropped(step) ? workspace.allocate(step.dtype, {n, model_.hidden}) : base::View{};
+  // Room for the gradient of all rows: sequence parallelism gathers them there, and dropout needs a copy.
+  const auto place = collectives.sequence_parallel() || gradient.dropped(step)
+                         ? workspace.allocate(step.dtype, {n, model_.hidden})
+                         : base::View{};
   const auto d_own = gradient.in(step, place ? place.row_range(first, own) : base::View{});
   auto d_beside = base::View{};
   {
@@ -404,14 +409,14 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
       const auto d_own_mix = d_mix.row_range(first, own);
       kernels::expert_mix_backward(step.exec, t["mix"], t["mixed"], t["beside"], d_own, d_own_mix, t["mixed"],
                                    t["beside"]);
-      if (edges.shares_rows()) edges.gather(d_own_mix, d_mix);
+      if (collectives.sequence_parallel()) collectives.gather(d_own_mix, d_mix);
     }
-    const auto d_output = edges.all_rows(mixes ? t["mixed"] : d_own, place);
+    const auto d_output = collectives.all_rows(mixes ? t["mixed"] : d_own, place);
     d_beside = d_output;
     const auto d_weights = workspace.allocate(shape.accumulation(), {n, k}),
                d_logits = workspace.allocate(shape.accumulation(), {n, count_}),
                targets = workspace.allocate(base::DType::f64, {1});
-    const auto results = t["results"];  // its gradient takes its place, then that of the experts' input
+    const auto results = t["results"];  // overwritten by its gradient, then by the gradient of the experts' input
     kernels::expert_combine_backward(step.exec, d_output, results, t["rows"], t["sources"], t["weights"], results,
                                      d_weights);
     kernels::gate_backward(step.exec, gate_of(step), t["logits"], choice_of(t), d_weights,
@@ -421,15 +426,15 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
     gate_backward(step, lease, grads, t, d_logits, d_mix, d_normed);
   }
   if (!beside_) return;
-  if (mixes) d_beside = edges.all_rows(t["beside"], place);
+  if (mixes) d_beside = collectives.all_rows(t["beside"], place);
   tensor::ArenaScope scope(workspace);
   const auto more = workspace.allocate(step.dtype, {own, model_.hidden});
   beside_->backward(step, lease, grads, d_beside, t, more);
   kernels::add(step.exec, d_normed, more);
 }
 
-// The gradients of the gate's weight and of that of the mix, and that of the branch's input by way of these and of the
-// experts. Noise is on the gate's input alone.
+// Gradients of the weights of gate and mix, and the gradient of the branch's input through gate, mix and experts. Only
+// the gate's input has noise.
 void ExpertsBranch::gate_backward(Step& step, const params::Lease& lease, const params::Grads& grads, const SavedSet& t,
                                   base::View d_logits, base::View d_mix, base::View d_normed) const {
   using kernels::Transpose;
@@ -448,7 +453,7 @@ void ExpertsBranch::gate_backward(Step& step, const params::Lease& lease, const 
                   kernels::Accumulate::yes);
   }
   if (gate_bias_ >= 0) kernels::gate_loads(step.exec, t["loads"], grads.gradient(gate_bias_));
-  const auto first = step.edges->first_row(d_input.rows()), own = d_normed.rows();
+  const auto first = step.collectives->first_row(d_input.rows()), own = d_normed.rows();
   kernels::expert_dispatch_backward(step.exec, t["results"], t["rows"].row_range(first, own),
                                     d_input.row_range(first, own), d_normed);
 }

@@ -13,8 +13,8 @@ namespace {
 
 std::vector<FusedLinear::Indices> inner_indices(const BranchSpec& spec, const std::string& name) {
   const auto indices = [&](const char* layer) {
-    return FusedLinear::Indices{plan::index_of(spec.unit, name + layer + ".weight"),
-                                plan::index_of(spec.unit, name + layer + ".bias")};
+    return FusedLinear::Indices{plan::index_of(spec.flat_group, name + layer + ".weight"),
+                                plan::index_of(spec.flat_group, name + layer + ".bias")};
   };
   if (spec.model.activation != plan::Activation::swiglu) return {indices(".up")};
   return {indices(".gate"), indices(".up")};
@@ -24,11 +24,11 @@ std::vector<FusedLinear::Indices> inner_indices(const BranchSpec& spec, const st
 
 FeedForwardBranch::FeedForwardBranch(const BranchSpec& spec, const std::string& name)
     : model_(spec.model), names_(name), inner_indices_(inner_indices(spec, name)), inner_(inner_indices_),
-      down_weight_(plan::index_of(spec.unit, name + ".down.weight")),
-      down_bias_(plan::index_of(spec.unit, name + ".down.bias")) {}
+      down_weight_(plan::index_of(spec.flat_group, name + ".down.weight")),
+      down_bias_(plan::index_of(spec.flat_group, name + ".down.bias")) {}
 
 void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
-  const plan::Widths w(model_, step.edges->ranks());
+  const plan::Widths w(model_, step.collectives->ranks());
   {
     tensor::ArenaScope scope(step.exec.scratch());
     const auto normed = all_rows(step, t["normed"]);
@@ -64,7 +64,7 @@ void FeedForwardBranch::down_weight_gradient(Step& step, const params::Grads& gr
                                   down_bias_ < 0 ? base::View{} : grads.gradient(down_bias_));
 }
 
-// d_activated [n, ffn]: scratch where there is a gate.
+// d_activated [n, ffn]: scratch, used only with a gate.
 void FeedForwardBranch::backward_to_inner(Step& step, const params::Lease& lease, base::View d_output,
                                           const SavedSet& t, base::View d_activated, base::View d_inner) const {
   const auto inner = t[names_.inner];
@@ -84,7 +84,7 @@ void FeedForwardBranch::input_gradients(Step& step, const params::Lease& lease, 
   const auto d_inner = workspace.allocate(step.dtype, {inner.rows(), inner.cols()});
   const auto d_activated = gated() ? workspace.allocate(step.dtype, {inner.rows(), activated.cols()}) : base::View{};
   backward_to_inner(step, lease, all_rows(step, d_output), t, d_activated, d_inner);
-  inner_.input_gradient(step, lease, d_inner, plan::Widths(model_, step.edges->ranks()), d_normed);
+  inner_.input_gradient(step, lease, d_inner, plan::Widths(model_, step.collectives->ranks()), d_normed);
   tensor::copy(step.exec, d_inner, inner);
 }
 
@@ -102,14 +102,14 @@ void FeedForwardBranch::backward(Step& step, const params::Lease& lease, const p
                                  const OutputGradient& gradient, const SavedSet& t, base::View d_normed) const {
   const auto n = t[names_.inner].rows();
   tensor::ArenaScope scope(step.exec.scratch());
-  const auto rows =
-      step.edges->shares_rows() ? step.exec.scratch().allocate(step.dtype, {n, model_.hidden}) : base::View{};
+  const auto rows = step.collectives->sequence_parallel() ? step.exec.scratch().allocate(step.dtype, {n, model_.hidden})
+                                                          : base::View{};
   backward(step, lease, grads, gradient.all_rows(step, rows ? rows : d_normed), t, d_normed);
 }
 
 void FeedForwardBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                                  base::View d_output, const SavedSet& t, base::View d_normed) const {
-  const plan::Widths w(model_, step.edges->ranks());
+  const plan::Widths w(model_, step.collectives->ranks());
   auto& workspace = step.exec.scratch();
   const auto n = t[names_.inner].rows();
   const auto d_inner = workspace.allocate(step.dtype, {n, t[names_.inner].cols()});

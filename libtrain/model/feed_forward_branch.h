@@ -1,4 +1,4 @@
-// Feed-forward: down(activation(up(normed residual stream))).
+// Feed-forward: down(activation(up(normed hidden states))).
 #pragma once
 
 #include "libtrain/model/branch.h"
@@ -10,19 +10,19 @@
 namespace trainyard::model {
 
 // GPT-2, BERT: up, GELU, down. Llama: gate and up as one product, SwiGLU (Shazeer 2020), down. Described by
-// plan::FeedForwardKind. Ranks that share the layer share its inner width.
+// plan::FeedForwardKind. Tensor-parallel ranks divide the inner width.
 class FeedForwardBranch : public Branch {
  public:
-  // `name`: "ffn", or what it is called beside the experts of a layer (plan::FeedForwardNames).
+  // `name`: "ffn", or the name of a part beside the experts of a layer (plan::FeedForwardNames).
   explicit FeedForwardBranch(const BranchSpec& spec, const std::string& name = "ffn");
   void forward(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View output) const override;
   void make_again(Step& step, const SavedSet& tensors) const override;
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient,
                 const SavedSet& tensors, base::View d_normed) const override;
-  // The same of a gradient that is there, of all rows; it may be d_normed.
+  // The same with a given gradient of all rows, which may be in d_normed.
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_output,
                 const SavedSet& tensors, base::View d_normed) const;
-  // "inner" gets its gradient.
+  // Overwrites "inner" with its gradient.
   void input_gradients(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& tensors,
                        base::View d_normed) const override;
   void weight_gradients(Step& step, const params::Grads& grads, base::View d_output,

@@ -7,7 +7,7 @@
 
 namespace trainyard::model {
 
-FeedForwardExpert::Layer FeedForwardExpert::layer_of(const plan::Unit& one, const std::string& name) {
+FeedForwardExpert::Layer FeedForwardExpert::layer_of(const plan::FlatGroup& one, const std::string& name) {
   return {plan::index_of(one, name + ".weight"), plan::index_of(one, name + ".bias")};
 }
 
@@ -38,7 +38,7 @@ void FeedForwardExpert::make_again(Step& step, const SavedSet& t) const {
   else kernels::swiglu_forward(step.exec, part(inner, 0), part(inner, 1), t["activated"]);
 }
 
-// The gradient of the inner layer is made in its place.
+// The gradient of "inner" overwrites "inner".
 void FeedForwardExpert::input_gradients(Step& step, const kernels::RowGroups& groups, const ExpertParameters& weights,
                                         base::View dy, base::View, const SavedSet& t, base::View dx) const {
   const auto inner = t["inner"], activated = t["activated"];

@@ -6,7 +6,7 @@
 
 namespace trainyard::model {
 
-// Described by plan::FeedForwardExpertKind. Products of all experts are one call each.
+// Described by plan::FeedForwardExpertKind. One call makes each product for all experts.
 class FeedForwardExpert : public Expert {
  public:
   explicit FeedForwardExpert(const ExpertSpec& spec);
@@ -22,10 +22,10 @@ class FeedForwardExpert : public Expert {
   struct Layer {
     int weight, bias;  // -1: none
   };
-  static Layer layer_of(const plan::Unit& one, const std::string& name);
-  base::View part(base::View inner, std::size_t i) const;  // columns of the i-th of up, or of gate and up
+  static Layer layer_of(const plan::FlatGroup& one, const std::string& name);
+  base::View part(base::View inner, std::size_t i) const;  // columns of layer inner_[i]
   std::int64_t width_, lanes_;
-  kernels::Gelu gelu_;        // where there is no gate
+  kernels::Gelu gelu_;        // used without a gate
   std::vector<Layer> inner_;  // up, or gate and up
   Layer down_;
 };

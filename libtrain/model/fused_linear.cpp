@@ -48,7 +48,7 @@ std::vector<kernels::LinearPart> FusedLinear::parts(const params::Lease& lease, 
   return out;
 }
 
-// Partial sums of dx travel while the gradients of weights are made.
+// Ranks exchange partial sums of dx while the weight gradients are computed.
 void FusedLinear::backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View dy,
                            const plan::Widths& widths, const AllRows& x, base::View dx) const {
   SharedInputGradient input(step, parts(lease, dy), widths, dx);

@@ -1,5 +1,5 @@
-// Neighbouring linear layers over one input as one product: q, k, v and gate, up lie side by side in a unit's flat
-// layout.
+// FusedLinear: neighbouring linear layers over one input as one product. q, k, v are neighbours in a flat group's
+// layout, and so are gate, up.
 #pragma once
 
 #include "kernels/linear/linear.h"
@@ -11,10 +11,10 @@
 
 namespace trainyard::model {
 
-// Layers y_i = x W_i^T + b_i whose outputs are neighbouring column slices of y [n, sum of out_i]. Where the weights
-// (and biases) of neighbours have no gap between them in memory, they are one product forward and one for the weight
-// gradients; otherwise one product each. Both give the same bits: every output column and every row of a weight
-// gradient is its own sum.
+// Layers y_i = x W_i^T + b_i whose outputs are neighbouring column slices of y [n, sum of out_i]. Neighbours whose
+// weights (and biases) have no gap between them in memory are one product in forward, and one for the weight gradients.
+// Otherwise each is a product of its own. Both give the same bits, because every output column and every row of a
+// weight gradient is its own sum.
 class FusedLinear {
  public:
   // Indices in the order of the columns; bias -1 where there is none.
@@ -24,11 +24,11 @@ class FusedLinear {
   explicit FusedLinear(std::vector<Indices> indices) : indices_(std::move(indices)) {}
 
   void forward(tensor::Exec& exec, const params::Lease& lease, base::View x, base::View y) const;
-  // dx [stream rows, in] is overwritten: the sum over the outputs of all layers, this rank's in its lanes, added
-  // up with those of the ranks that share them, rounded once. The gradients of weights and biases are overwritten.
+  // Overwrites dx [own rows, in]: the sum over the outputs of all layers and over tensor-parallel ranks, in reduction
+  // lanes, rounded once. Overwrites the gradients of weights and biases.
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View dy,
                 const plan::Widths& widths, const AllRows& x, base::View dx) const;
-  // The same apart; x [n, in].
+  // The two halves of backward; x [n, in].
   void input_gradient(Step& step, const params::Lease& lease, base::View dy, const plan::Widths& widths,
                       base::View dx) const;
   void weight_gradients(Step& step, const params::Grads& grads, base::View dy, base::View x) const;
@@ -38,7 +38,7 @@ class FusedLinear {
   struct Span {
     base::View weight, bias;
     std::int64_t first;
-  };  // columns [first, first + weight.rows())
+  };  // columns [first, first + weight.rows()) of y
   std::vector<Span> spans(const std::function<base::View(int)>& borrowed) const;
   std::vector<Indices> indices_;
 };

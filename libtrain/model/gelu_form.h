@@ -6,7 +6,7 @@
 
 namespace trainyard::model {
 
-// Of a model whose activation is not gated.
+// For models whose activation is not gated.
 inline kernels::Gelu gelu_form(const plan::ModelConfig& model) {
   return model.activation == plan::Activation::gelu_erf ? kernels::Gelu::erf : kernels::Gelu::tanh;
 }

@@ -21,7 +21,7 @@ base::View slice(const base::View& v, std::int64_t first, std::int64_t n) {
   return base::View(static_cast<char*>(v.data) + first * base::size_of(v.dtype), v.dtype, {n}, v.device);
 }
 
-// The bias of logits in the dtype that these are in, in scratch of the caller's scope where that is another.
+// The bias in the dtype of the logits: a copy in scratch of the caller's scope if its dtype is another one.
 base::View wide_bias(Step& step, base::View bias) {
   if (!bias || step.dtype != base::DType::bf16) return bias;
   const auto wide = step.exec.scratch().allocate(base::DType::f32, {bias.count()});
@@ -31,13 +31,13 @@ base::View wide_bias(Step& step, base::View bias) {
 
 }  // namespace
 
-// The leases of the head, what makes logits of rows among them.
+// The leases of the head, and the views that make logits of rows.
 struct HeadBlock::Leases {
   std::optional<params::Lease> own, tokens;
   base::View table, bias;
 };
 
-// The tensors of norm and transform in a forward pass; an evaluation gives them back when it ends.
+// The tensors of norm and transform in a forward pass. An evaluation pops them when it ends.
 struct HeadBlock::Pushed {
   Pushed(const HeadBlock& head, const Step& step, Saved& saved)
       : saved_(saved), kept_(saved.size()), norm(SavedSet::push(saved, head.tensors(step, step.pass))),
@@ -58,23 +58,23 @@ struct HeadBlock::Pushed {
   const SavedSet norm, transform;
 };
 
-// The buffers of the loss, and what a chunk does with them. Ranks that share the table have the logits of their own
-// columns; what they tell one another is the statistics of each token.
+// The buffers of the loss, and the work on a chunk. Tensor-parallel ranks have the logits of their own columns, and
+// exchange the statistics of each token.
 struct HeadBlock::Loss {
   Loss(Step& step, const plan::ModelConfig& model, const Leases& leases, std::int64_t n)
-      : step_(step), table_(leases.table), widths_(model, step.edges->ranks()), vocabulary_(model.vocabulary), n_(n),
-        chunk_(plan::head_chunk_tokens(step.exec.device().kind)),
+      : step_(step), table_(leases.table), widths_(model, step.collectives->ranks()), vocabulary_(model.vocabulary),
+        n_(n), chunk_(plan::head_chunk_tokens(step.exec.device().kind)),
         losses_(step.exec.scratch().allocate(base::DType::f64, {n})),
         logits_(step.exec.scratch().allocate(accumulation(), {std::min(n, chunk_), widths_.vocabulary})),
         narrow_(step.pass == plan::Pass::train && step.dtype == base::DType::bf16
                     ? step.exec.scratch().allocate(step.dtype, {logits_.rows(), logits_.cols()})
                     : base::View{}),
-        statistics_(step.edges->ranks() == 1
+        statistics_(step.collectives->ranks() == 1
                         ? base::View{}
                         : step.exec.scratch().allocate(accumulation(), {widths_.partials * 3 * logits_.rows()})),
-        of_all_(step.edges->ranks() == 1
+        of_all_(step.collectives->ranks() == 1
                     ? base::View{}
-                    : step.exec.scratch().allocate(accumulation(), {step.edges->ranks() * statistics_.count()})),
+                    : step.exec.scratch().allocate(accumulation(), {step.collectives->ranks() * statistics_.count()})),
         bias_(wide_bias(step, leases.bias)),
         ones_(bias_ && step.pass == plan::Pass::train ? step.exec.scratch().allocate(step.dtype, {std::min(n, chunk_)})
                                                       : base::View{}) {
@@ -84,7 +84,7 @@ struct HeadBlock::Loss {
   std::int64_t rows(std::int64_t first) const { return std::min(chunk_, n_ - first); }
   std::int64_t step() const { return chunk_; }
   const plan::Widths& widths() const { return widths_; }
-  // The gradient of the chunk's logits, in the working dtype; empty in evaluation.
+  // Adds the losses of a chunk, and returns the gradient of its logits in the working dtype; empty in evaluation.
   base::View chunk(std::int64_t first, base::View normed) const {
     const auto c = rows(first);
     const auto logits = logits_.row_range(0, c);
@@ -94,19 +94,19 @@ struct HeadBlock::Loss {
     const auto targets = slice(step_.micro.targets, first, c), weights = slice(step_.micro.weights, first, c),
                losses = slice(losses_, first, c);
     kernels::linear_forward(step_.exec, normed.row_range(first, c), table_, bias_, logits);
-    if (step_.edges->ranks() == 1) {
+    if (step_.collectives->ranks() == 1) {
       kernels::cross_entropy_chunk(step_.exec, logits, gradient, vocabulary_, targets, weights, losses, widths_.lanes);
       return gradient;
     }
-    const auto column = step_.edges->rank() * widths_.vocabulary;
+    const auto column = step_.collectives->rank() * widths_.vocabulary;
     const auto mine = slice(statistics_, 0, widths_.partials * 3 * c),
-               all = slice(of_all_, 0, step_.edges->ranks() * mine.count());
+               all = slice(of_all_, 0, step_.collectives->ranks() * mine.count());
     kernels::cross_entropy_statistics(step_.exec, logits, column, vocabulary_, widths_.lanes, targets, weights, mine);
-    step_.edges->gather(mine, all);
+    step_.collectives->gather(mine, all);
     kernels::cross_entropy_finish(step_.exec, logits, column, vocabulary_, all, targets, weights, losses, gradient);
     return gradient;
   }
-  // d_bias gets, or from the second chunk on gets added, what the rows of a chunk's gradient add up to.
+  // Writes the sum over the rows of a chunk's gradient to d_bias; from the second chunk on it is added.
   void bias_gradient(std::int64_t first, base::View gradient, base::View d_bias) const {
     if (bias_)
       kernels::gemm(step_.exec, slice(ones_, 0, gradient.rows()), kernels::Transpose::no, gradient,
@@ -127,18 +127,18 @@ struct HeadBlock::Loss {
   base::View losses_, logits_, narrow_, statistics_, of_all_, bias_, ones_;
 };
 
-HeadBlock::HeadBlock(const plan::ModelConfig& model, const std::vector<plan::Unit>& units,
-                     const std::vector<plan::Use>& uses)
+HeadBlock::HeadBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
+                     const std::vector<plan::Occurrence>& occurrences)
     : model_(model) {
-  if (!units.empty()) own_ = uses.front();
-  if (model.tied) tied_ = uses.back();
-  else table_ = plan::index_of(units.front(), "weight");
-  if (model.norm_position == plan::NormPosition::pre) norm_.emplace(model, units.front(), "norm");
+  if (!flat_groups.empty()) own_ = occurrences.front();
+  if (model.tied) tied_ = occurrences.back();
+  else table_ = plan::index_of(flat_groups.front(), "weight");
+  if (model.norm_position == plan::NormPosition::pre) norm_.emplace(model, flat_groups.front(), "norm");
   if (model.head != plan::HeadForm::masked) return;
-  transform_norm_.emplace(model, units.front(), "transform_norm");
-  transform_ = plan::index_of(units.front(), "transform.weight");
-  transform_bias_ = plan::index_of(units.front(), "transform.bias");
-  bias_ = plan::index_of(units.front(), "bias");
+  transform_norm_.emplace(model, flat_groups.front(), "transform_norm");
+  transform_ = plan::index_of(flat_groups.front(), "transform.weight");
+  transform_bias_ = plan::index_of(flat_groups.front(), "transform.bias");
+  bias_ = plan::index_of(flat_groups.front(), "bias");
 }
 
 HeadBlock::Leases HeadBlock::lease(Step& step) const {
@@ -158,7 +158,7 @@ std::vector<plan::SavedTensor> HeadBlock::tensors(const Step& step, plan::Pass p
   return plan::head_tensors(model_, shape_of(step), pass);
 }
 
-// What the table reads: the stream, normed and transformed where the model says so.
+// The input of the table: the hidden states, normed and transformed where the model says so.
 base::View HeadBlock::rows(Step& step, const std::optional<params::Lease>& own, base::View stream,
                            const Pushed& t) const {
   const auto normed = t.norm.find("normed");
@@ -197,7 +197,7 @@ void HeadBlock::backward(Step& step, Flow& flow, Saved& saved) {
   const auto u = SavedSet::pop(saved, transform_tensors(step)),
              t = SavedSet::pop(saved, tensors(step, plan::Pass::train));
   auto table_grads = step.store->grads(tied_ ? *tied_ : *own_);
-  std::optional<params::Grads> apart;  // of its own unit, where the table lies in another
+  std::optional<params::Grads> apart;  // for the head's own flat group, if the table is in another one
   if (tied_ && own_) apart.emplace(step.store->grads(*own_));
   auto& grads = apart ? *apart : table_grads;
   backward_loss(step, flow.main, transform_norm_ ? u["normed"] : t["normed"], leases,
@@ -208,8 +208,8 @@ void HeadBlock::backward(Step& step, Flow& flow, Saved& saved) {
   if (own_) grads.commit();
 }
 
-// d_stream comes as the gradient of the transform's output. Weights are not shared: of ranks that share rows each makes
-// the gradients of all.
+// Before: d_stream is the gradient of the transform's output. After: it is the gradient of its input. The transform's
+// weights are whole on every rank. So with sequence parallelism each rank computes their gradients from all rows.
 void HeadBlock::backward_transform(Step& step, const params::Lease& own, const params::Grads& grads, base::View x,
                                    const SavedSet& t, base::View d_stream) const {
   transform_norm_->backward(step, own, transform_norm_->gradients(grads), d_stream, t, d_stream);
@@ -231,7 +231,7 @@ void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View mine, 
                               base::View d_table, base::View d_bias) {
   tensor::ArenaScope scope(step.exec.scratch());
   const auto normed = all_rows(step, mine);
-  const auto sums = partial_place(step, plan::Widths(model_, step.edges->ranks()), normed.rows(), d_normed);
+  const auto sums = partial_place(step, plan::Widths(model_, step.collectives->ranks()), normed.rows(), d_normed);
   const Loss loss(step, model_, leases, normed.rows());
   for (std::int64_t first = 0; first < normed.rows(); first += loss.step()) {
     const auto c = loss.rows(first);
@@ -242,12 +242,13 @@ void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View mine, 
                   d_table, first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes);
     loss.bias_gradient(first, gradient, d_bias);
   }
-  if (step.edges->ranks() > 1) step.edges->add_up(sums, {}, d_normed);
+  if (step.collectives->ranks() > 1) step.collectives->add_up(sums, {}, d_normed);
   loss.close();
 }
 
 void HeadBlock::logits(Step& step, const Flow& flow, Saved& saved, std::int64_t at, base::View out) {
-  TRAINYARD_ASSERT(step.edges->ranks() == 1, "whole logits on {} ranks that share the table", step.edges->ranks());
+  TRAINYARD_ASSERT(step.collectives->ranks() == 1, "whole logits on {} ranks that share the table",
+                   step.collectives->ranks());
   const auto leases = lease(step);
   const Pushed t(*this, step, saved);
   const auto normed = rows(step, leases.own, flow.main, t);

@@ -1,4 +1,4 @@
-// HeadBlock: final norm where layers do not end with one, the transform of a masked head, logits, cross entropy, in
+// HeadBlock: final norm (unless layers end with one), the transform of a masked head, logits and cross entropy, in
 // fixed chunks of tokens.
 #pragma once
 
@@ -9,20 +9,22 @@
 
 namespace trainyard::model {
 
-// Training: forward saves the normed residual stream (plan::head_tensors) and leases what is before
-// the table only; backward makes
-// logits of plan::head_chunk_tokens(device) tokens at a time (of ranks that share the table, each its own columns),
-// turns them in place into the loss and its gradient, and from that the residual stream's gradient and the table's.
-// Evaluation: forward makes the loss alone, of the same chunks, so both give the same bits.
+// Training: forward saves the normed hidden states (plan::head_tensors) and leases only what comes before the table.
+// backward makes logits of plan::head_chunk_tokens(device) tokens at a time. Each tensor-parallel rank makes the
+// columns of its own vocabulary rows. backward turns the logits in place into the loss and their gradient. From that it
+// makes the gradients of the hidden states and of the table. Evaluation: forward makes the loss alone, in the same
+// chunks, so both give the same bits.
 //
-// The table's gradient is the sum over chunks of dlogits^T normed, the first chunk with beta = 0 and the others added
-// by the product into the same f32. Decision 2 forbids an accumulating product because it would make the sum depend on
-// how micro-batches are cut; the chunks lie inside one micro-batch and are fixed (their size is part of the numerics),
-// so no cut, rank or thread moves them.
+// The table's gradient is the sum over chunks of dlogits^T normed. The first chunk has beta = 0, and the product adds
+// the others into the same f32. Decision 2 forbids a product that accumulates over micro-batches, because the sum would
+// depend on how they are divided. The chunks lie inside one micro-batch and have a fixed size, which is part of the
+// numerics. So no layout, rank or thread moves them.
 class HeadBlock : public Block {
  public:
-  // `units`: its own, if it has one; `uses`: of that, and of the token table where that is tied (plan::HeadKind).
-  HeadBlock(const plan::ModelConfig& model, const std::vector<plan::Unit>& units, const std::vector<plan::Use>& uses);
+  // `flat_groups`: the head's own flat group, if it has one. `occurrences`: of that group, and of the token table if it
+  // is tied (plan::HeadKind).
+  HeadBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
+            const std::vector<plan::Occurrence>& occurrences);
   std::string name() const override { return "head"; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
   // Overwrites flow.main with the gradient of the loss sum. Adds to step.loss_sum and step.target_count.
@@ -46,7 +48,7 @@ class HeadBlock : public Block {
   void backward_loss(Step& step, base::View d_normed, base::View normed, const Leases& leases, base::View d_table,
                      base::View d_bias);
   plan::ModelConfig model_;
-  std::optional<plan::Use> own_, tied_;
+  std::optional<plan::Occurrence> own_, tied_;
   std::optional<NormPart> norm_, transform_norm_;
   int table_ = -1;                                        // index of head.weight; -1 when tied
   int transform_ = -1, transform_bias_ = -1, bias_ = -1;  // of a masked head; -1 where there is none

@@ -1,4 +1,4 @@
-// Rows of a cache, in rings where a window bounds them, and attention to those that a layer's lists name.
+// Rows of a cache, in rings for sliding windows, and attention to the rows that a layer's lists name.
 #include "libtrain/model/kv_cache.h"
 
 #include "kernels/cached_attention/cached_attention.h"
@@ -19,7 +19,7 @@ struct Run {
   std::int64_t begin, end;  // positions
 };
 
-// The positions that the query at position p sees, as a list says, in ascending runs that do not touch.
+// The positions that the query at position p sees by a list, in ascending runs that do not touch.
 std::vector<Run> seen_runs(const kernels::TileView& list, std::int64_t head, std::int64_t p) {
   std::vector<Run> runs;
   const auto row = (list.heads == 1 ? 0 : head) * list.tiles + p / plan::attention_tile;
@@ -36,11 +36,11 @@ std::vector<Run> seen_runs(const kernels::TileView& list, std::int64_t head, std
   return runs;
 }
 
-// Rows of positions [begin, end) of a ring, as the one or two runs that they are.
-template <class Piece> void over_ring(std::int64_t begin, std::int64_t end, std::int64_t rows, const Piece& piece) {
+// Calls `run` for the rows of positions [begin, end) of a ring, run by run: one run, or two.
+template <class Run> void over_ring(std::int64_t begin, std::int64_t end, std::int64_t rows, const Run& run) {
   while (begin < end) {
     const auto n = std::min(end - begin, rows - begin % rows);
-    piece(begin % rows, begin, n);
+    run(begin % rows, begin, n);
     begin += n;
   }
 }
@@ -71,7 +71,7 @@ std::int64_t KvCache::bytes(const plan::ModelConfig& model, base::DType dtype) {
 std::int64_t KvCache::scratch_bytes(const plan::ModelConfig& model) {
   const auto lists = plan::attention_list_bytes(model, plan::longest_sequence(model));
   const auto gathered = lists > 0 ? 2 * base::aligned(model.context * model.kv_heads * model.head_dim() * 4) : 0;
-  const auto output = base::aligned(model.hidden * 4);  // what attention gives back of one token, which its layer holds
+  const auto output = base::aligned(model.hidden * 4);  // the output of attention for one token, which its layer holds
   return lists + gathered + output + plan::cached_attention_scratch_bytes(model.context, model.heads, 4);
 }
 
@@ -93,7 +93,7 @@ void KvCache::attend(tensor::Exec& exec, std::int64_t layer, const kernels::Atte
     return kernels::cached_attention(exec, s.heads, s.kv_heads, s.scale, q, k.row_range(0, length + 1),
                                      v.row_range(0, length + 1), out);
   TRAINYARD_ASSERT(!exec.on_gpu(), "the lists of a text's cache are read on the host");
-  // Rows that are seen are put side by side: for all heads, or for each where each has its own.
+  // Copies the rows that are seen side by side: once for all heads, or for each head with a list of its own.
   const auto attend_heads = [&](std::int64_t first, std::int64_t heads) {
     tensor::ArenaScope scope(exec.scratch());
     const auto d = s.head_dim, group = s.heads / s.kv_heads, kv = std::max<std::int64_t>(1, heads / group);

@@ -1,5 +1,4 @@
-// KvCache: keys and values of the tokens that a model has seen of one text, so that the next token needs its own row
-// alone.
+// KvCache: keys and values of the earlier tokens of one text, so that the next token needs only its own row.
 #pragma once
 
 #include "kernels/attention/attention.h"
@@ -12,20 +11,21 @@
 
 namespace trainyard::model {
 
-// Evaluation of one sequence on the CPU. A first pass with length 0 brings any number of tokens; every later pass
-// brings one. Blocks write the rows of the pass behind the first `length`; the caller adds the pass to `length` when it
-// is over. Memory: 2 kv_heads head_dim elements for each row of each layer, from the given arena.
+// For evaluation of one sequence on the CPU. The first pass, with length 0, brings any number of tokens; every later
+// pass brings one. Blocks write the rows of the pass behind the first `length`. The caller adds the pass to `length`
+// when it is over. Memory: 2 kv_heads head_dim elements for each row of each layer, from the given arena.
 struct KvCache {
   KvCache(const plan::ModelConfig& model, base::DType dtype, tensor::Arena& arena);
   static std::int64_t bytes(const plan::ModelConfig& model, base::DType dtype);
-  // Of a layer: the context, or what its window reaches: then position p has row p modulo this.
+  // Rows of a layer: the context, or what its sliding window reaches. Position p has row p modulo this number.
   static std::int64_t rows(const plan::ModelConfig& of_layer);
-  // Scratch of attend in f32, at most, for all layers.
+  // The most scratch that attend needs in f32, over all layers.
   static std::int64_t scratch_bytes(const plan::ModelConfig& model);
 
-  // Keeps the rows of a pass, [n, kv_heads * head_dim], keys after rotation.
+  // Stores the rows of a pass, [n, kv_heads * head_dim]; keys are already rotated.
   void keep(tensor::Exec& exec, std::int64_t layer, base::View k, base::View v);
-  // The query at position `length`, whose own row is kept: what shape.visibility lets it see of them.
+  // Attention of the query at position `length`, whose own row is stored already. It sees the rows that
+  // shape.visibility lets it see.
   void attend(tensor::Exec& exec, std::int64_t layer, const kernels::AttentionShape& shape, base::View q,
               base::View out) const;
 

@@ -1,4 +1,4 @@
-// The norm at the mouth of a branch, forward and backward.
+// The norm before or behind a branch, forward and backward.
 #include "libtrain/model/norm_part.h"
 
 #include "kernels/cast/cast.h"
@@ -7,9 +7,9 @@
 
 namespace trainyard::model {
 
-NormPart::NormPart(const plan::ModelConfig& model, const plan::Unit& unit, const std::string& name)
-    : kind_(model.norm), epsilon_(model.norm_epsilon), weight_(plan::index_of(unit, name + ".weight")),
-      bias_(plan::index_of(unit, name + ".bias")) {}
+NormPart::NormPart(const plan::ModelConfig& model, const plan::FlatGroup& flat_group, const std::string& name)
+    : kind_(model.norm), epsilon_(model.norm_epsilon), weight_(plan::index_of(flat_group, name + ".weight")),
+      bias_(plan::index_of(flat_group, name + ".bias")) {}
 
 void NormPart::forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& t) const {
   if (const auto input = t.find("input")) kernels::copy(step.exec, stream, input);
@@ -57,7 +57,7 @@ NormGradients NormPart::gradients(const SavedSet& t) const {
 
 void NormPart::backward(Step& step, const params::Lease& lease, const NormGradients& grads, base::View d_normed,
                         const SavedSet& t, base::View gradient) const {
-  if (step.edges->shares_rows()) return backward_rows(step, lease, grads, d_normed, t, gradient);
+  if (step.collectives->sequence_parallel()) return backward_rows(step, lease, grads, d_normed, t, gradient);
   const auto into = d_normed.data == gradient.data ? kernels::Into::overwrite : kernels::Into::add;
   if (kind_ == plan::Norm::layer)
     kernels::layer_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["mean"], t["rstd"], gradient,
@@ -67,14 +67,14 @@ void NormPart::backward(Step& step, const params::Lease& lease, const NormGradie
                                grads.weight, into);
 }
 
-// Sums over the rows of all ranks, in the order of one rank that has them all.
+// With sequence parallelism: sums over the rows of all ranks, in the order of one rank that has them all.
 void NormPart::backward_rows(Step& step, const params::Lease& lease, const NormGradients& grads, base::View d_normed,
                              const SavedSet& t, base::View gradient) const {
   const auto into = d_normed.data == gradient.data ? kernels::Into::overwrite : kernels::Into::add;
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope scope(workspace);
   const auto weight = grads.weight;
-  const auto rows = plan::norm_partial_rows(gradient.rows()), ranks = std::int64_t{step.edges->ranks()};
+  const auto rows = plan::norm_partial_rows(gradient.rows()), ranks = std::int64_t{step.collectives->ranks()};
   const auto mine = workspace.allocate(weight.dtype, {rows, gradient.cols()}),
              all = workspace.allocate(weight.dtype, {ranks * rows, gradient.cols()});
   if (kind_ == plan::Norm::layer)
@@ -83,7 +83,7 @@ void NormPart::backward_rows(Step& step, const params::Lease& lease, const NormG
   else
     kernels::rms_norm_backward_rows(step.exec, d_normed, t["input"], lease.weight(weight_), t["rstd"], gradient, mine,
                                     into);
-  step.edges->gather(mine, all);
+  step.collectives->gather(mine, all);
   kernels::norm_fold_partials(step.exec, all, ranks, weight, grads.bias);
 }
 

@@ -1,4 +1,4 @@
-// NormPart: LayerNorm or RMSNorm, before a branch or behind its sum with the stream.
+// NormPart: LayerNorm or RMSNorm, before a branch or behind its residual addition.
 #pragma once
 
 #include "kernels/dropout/dropout.h"
@@ -16,23 +16,24 @@ struct NormGradients {
 // Uses the tensors "input" (train), "mean" (LayerNorm), "rstd" and "normed" of plan::norm_tensors.
 class NormPart {
  public:
-  // Of the parameters `name`.weight and, with layer norm, `name`.bias of the unit.
-  NormPart(const plan::ModelConfig& model, const plan::Unit& unit, const std::string& name);
-  // Copies the residual stream to "input" in training, and fills the statistics and "normed". Without a tensor "normed"
-  // the stream gets the norm of itself.
+  // Uses the parameters `name`.weight and, with LayerNorm, `name`.bias of the flat group.
+  NormPart(const plan::ModelConfig& model, const plan::FlatGroup& flat_group, const std::string& name);
+  // Copies the hidden states (`stream`) to "input" in training, and fills the statistics and "normed". Without a tensor
+  // "normed" the norm overwrites the hidden states.
   void forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& tensors) const;
-  // The same of stream + dropout(branch). In training that sum lies in "input" alone afterwards, in evaluation in the
-  // residual stream; the place is returned. Without a tensor "normed" the stream gets the norm of the sum.
+  // The norm of the sum stream + dropout(branch). In training the sum is afterwards in "input" alone, in evaluation in
+  // the hidden states; its place is returned. Without a tensor "normed" the norm of the sum overwrites the hidden
+  // states.
   base::View forward_sum(Step& step, const params::Lease& lease, base::View stream, base::View branch,
                          const kernels::Dropout& dropout, const SavedSet& tensors) const;
-  // Fills "normed" again from "input", and the statistics with what they are.
+  // Recomputes "normed" from "input", and the statistics to the values that they have.
   void make_again(Step& step, const params::Lease& lease, const SavedSet& tensors) const;
-  // gradient += the gradient through the norm of d_normed; where both are the same view, it is overwritten. The
-  // gradients of weight and bias are overwritten.
+  // gradient += the gradient of d_normed through the norm; if both are the same view, it is overwritten. Overwrites the
+  // gradients of weight and bias.
   void backward(Step& step, const params::Lease& lease, const NormGradients& grads, base::View d_normed,
                 const SavedSet& tensors, base::View gradient) const;
   NormGradients gradients(const params::Grads& grads) const;
-  // In the tensor "norm_gradients", until weight gradients are made.
+  // Views of the tensor "norm_gradients", where the gradients stay until weight gradients are made.
   NormGradients gradients(const SavedSet& tensors) const;
 
  private:

@@ -6,23 +6,23 @@
 
 namespace trainyard::model {
 
-PostNormLayer::PostNormLayer(const plan::ModelConfig& model, std::string name, plan::Use use,
+PostNormLayer::PostNormLayer(const plan::ModelConfig& model, std::string name, plan::Occurrence occurrence,
                              std::vector<Sublayer> sublayers)
-    : model_(model), name_(std::move(name)), use_(use), sublayers_(std::move(sublayers)),
+    : model_(model), name_(std::move(name)), occurrence_(occurrence), sublayers_(std::move(sublayers)),
       apart_(make_weight_gradients_apart(sublayers_)) {}
 
 std::vector<std::vector<plan::SavedTensor>> PostNormLayer::tensors(const Step& step, plan::Pass pass) const {
   return plan::layer_tensors(model_, shape_of(step), pass);
 }
 
-// Every sum is read by a norm, so there is nothing to leave out where the output is not read.
+// A norm reads every sum, so nothing can be left out if the output is unread.
 void PostNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
-  const auto lease = step.store->lease(use_);
+  const auto lease = step.store->lease(occurrence_);
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope scope(workspace);
-  const auto output = workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()});  // rows of the stream
+  const auto output = workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()});  // own rows
   const auto groups = tensors(step, step.pass);
-  const Sublayer* before = nullptr;  // its output waits to be added
+  const Sublayer* before = nullptr;  // its output is not added yet
   for (std::size_t i = 0; i < sublayers_.size(); ++i) {
     const PassTensors t(groups[i], step, saved);
     if (before == nullptr) {
@@ -38,10 +38,11 @@ void PostNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
   before->norm.forward_sum(step, lease, flow.main, output, before->residual.of(step), *t);
 }
 
-// With s = x + dropout(branch(x)), y = norm(s): ds is the norm's, dx = ds + the branch's.
+// With s = x + dropout(branch(x)) and y = norm(s): ds comes from the norm's backward, and dx = ds + the branch's input
+// gradient.
 void PostNormLayer::backward(Step& step, Flow& flow, Saved& saved) {
-  const auto lease = step.store->lease(use_);
-  auto grads = step.store->grads(use_);
+  const auto lease = step.store->lease(occurrence_);
+  auto grads = step.store->grads(occurrence_);
   auto& workspace = step.exec.scratch();
   const auto groups = tensors(step, plan::Pass::train);
   const auto through_norm = [&](const Sublayer& s, const SavedSet& t) {
@@ -68,7 +69,7 @@ void PostNormLayer::backward(Step& step, Flow& flow, Saved& saved) {
 
 void PostNormLayer::input_gradients(Step& step, Flow& flow, Saved& saved) {
   if (!apart_) return backward(step, flow, saved);
-  const auto lease = step.store->lease(use_);
+  const auto lease = step.store->lease(occurrence_);
   auto& workspace = step.exec.scratch();
   const auto groups = tensors(step, plan::Pass::train);
   const auto through_norm = [&](const Sublayer& s, const SavedSet& t) {
@@ -96,7 +97,7 @@ void PostNormLayer::input_gradients(Step& step, Flow& flow, Saved& saved) {
 
 void PostNormLayer::weight_gradients(Step& step, Flow&, Saved& saved) {
   if (!apart_) return;
-  auto grads = step.store->grads(use_);
+  auto grads = step.store->grads(occurrence_);
   const auto groups = tensors(step, plan::Pass::train);
   auto behind = SavedSet::pop(saved, groups.back());
   hand_over_gradients(step, sublayers_.back().norm, behind, grads);

@@ -7,16 +7,16 @@
 
 namespace trainyard::model {
 
-PreNormLayer::PreNormLayer(const plan::ModelConfig& model, std::string name, plan::Use use,
+PreNormLayer::PreNormLayer(const plan::ModelConfig& model, std::string name, plan::Occurrence occurrence,
                            std::vector<Sublayer> sublayers)
-    : model_(model), name_(std::move(name)), use_(use), sublayers_(std::move(sublayers)),
+    : model_(model), name_(std::move(name)), occurrence_(occurrence), sublayers_(std::move(sublayers)),
       apart_(make_weight_gradients_apart(sublayers_)) {}
 
 std::vector<std::vector<plan::SavedTensor>> PreNormLayer::tensors(const Step& step, plan::Pass pass) const {
   return plan::layer_tensors(model_, shape_of(step), pass);
 }
 
-// All tensors of a branch and its norm, for backward.
+// All tensors of a branch and its norm, for backward. Recomputes the tensors that did not stay.
 SavedSet PreNormLayer::take(const Sublayer& s, const std::vector<plan::SavedTensor>& list, Step& step,
                             const params::Lease& lease, Saved& saved) const {
   const auto t = SavedSet::take_back(step, saved, list);
@@ -31,9 +31,10 @@ bool PreNormLayer::works_for_others() const {
                      [](const Sublayer& s) { return s.branch->works_for_others(); });
 }
 
-// It leases, saves and commits as ever, so that ranks stay in step; the branches leave out what is not for others.
+// Leases, saves and commits as usual, so that all ranks make the same calls. The branches compute only for tokens of
+// other ranks.
 void PreNormLayer::forward_for_others(Step& step, Saved& saved) {
-  const auto lease = step.store->lease(use_);
+  const auto lease = step.store->lease(occurrence_);
   const auto groups = tensors(step, step.pass);
   for (std::size_t i = 0; i < sublayers_.size(); ++i) {
     const PassTensors t(groups[i], step, saved);
@@ -42,8 +43,8 @@ void PreNormLayer::forward_for_others(Step& step, Saved& saved) {
 }
 
 void PreNormLayer::backward_for_others(Step& step, Saved& saved) {
-  const auto lease = step.store->lease(use_);
-  auto grads = step.store->grads(use_);
+  const auto lease = step.store->lease(occurrence_);
+  auto grads = step.store->grads(occurrence_);
   const auto groups = tensors(step, plan::Pass::train);
   for (auto i = sublayers_.size(); i-- > 0;)
     sublayers_[i].branch->backward_for_others(step, take(sublayers_[i], groups[i], step, lease, saved));
@@ -52,11 +53,11 @@ void PreNormLayer::backward_for_others(Step& step, Saved& saved) {
 
 void PreNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
   if (step.absent) return forward_for_others(step, saved);
-  const auto lease = step.store->lease(use_);
+  const auto lease = step.store->lease(occurrence_);
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope scope(workspace);
-  const auto output = workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()});  // rows of the stream
-  const Sublayer* before = nullptr;  // its output waits to be added
+  const auto output = workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()});  // own rows
+  const Sublayer* before = nullptr;  // its output is not added yet
   auto x = flow.main;
   const auto groups = tensors(step, step.pass);
   for (std::size_t i = 0; i < sublayers_.size(); ++i) {
@@ -73,8 +74,8 @@ void PreNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
 
 void PreNormLayer::backward(Step& step, Flow& flow, Saved& saved) {
   if (step.absent) return backward_for_others(step, saved);
-  const auto lease = step.store->lease(use_);
-  auto grads = step.store->grads(use_);
+  const auto lease = step.store->lease(occurrence_);
+  auto grads = step.store->grads(occurrence_);
   auto& workspace = step.exec.scratch();
   const auto groups = tensors(step, plan::Pass::train);
   for (auto i = sublayers_.size(); i-- > 0;) {
@@ -93,7 +94,7 @@ void PreNormLayer::backward(Step& step, Flow& flow, Saved& saved) {
 
 void PreNormLayer::input_gradients(Step& step, Flow& flow, Saved& saved) {
   if (!apart_) return backward(step, flow, saved);
-  const auto lease = step.store->lease(use_);
+  const auto lease = step.store->lease(occurrence_);
   auto& workspace = step.exec.scratch();
   const auto groups = tensors(step, plan::Pass::train);
   for (auto i = sublayers_.size(); i-- > 0;) {
@@ -116,7 +117,7 @@ void PreNormLayer::input_gradients(Step& step, Flow& flow, Saved& saved) {
 
 void PreNormLayer::weight_gradients(Step& step, Flow&, Saved& saved) {
   if (!apart_) return;
-  auto grads = step.store->grads(use_);
+  auto grads = step.store->grads(occurrence_);
   const auto groups = tensors(step, plan::Pass::train);
   for (auto i = sublayers_.size(); i-- > 0;) {
     const auto& s = sublayers_[i];

@@ -1,5 +1,5 @@
-// PreNormLayer: each branch behind a norm, its output added to the residual stream: x + dropout(branch(norm(x))),
-// branch after branch.
+// PreNormLayer: each branch behind a norm, its output added to the hidden states: x + dropout(branch(norm(x))), branch
+// after branch.
 #pragma once
 
 #include "libtrain/model/sublayer.h"
@@ -9,17 +9,18 @@
 
 namespace trainyard::model {
 
-// Leases its unit once in forward and once in backward, and commits its gradients once, at the end of backward.
-// Described by plan::LayerKind. A branch's output is added by the norm behind it, which reads both anyway: one pass
-// over memory for the two. Where its own output is not read, a layer ends with the tensors of its last branch. With
+// Leases its flat group once in forward and once in backward, and commits its gradients once, at the end of backward.
+// Described by plan::LayerKind. The norm behind a branch adds the branch's output, because it reads both anyway: one
+// pass over memory for the two. If nobody reads its own output, a layer ends with the tensors of its last branch. With
 // Recompute::selective, tensors that do not always stay lie above those that do, while a branch and its norm run.
 class PreNormLayer : public Block {
  public:
-  PreNormLayer(const plan::ModelConfig& model, std::string name, plan::Use use, std::vector<Sublayer> sublayers);
+  PreNormLayer(const plan::ModelConfig& model, std::string name, plan::Occurrence occurrence,
+               std::vector<Sublayer> sublayers);
   std::string name() const override { return name_; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
   void backward(Step& step, Flow& flow, Saved& saved) override;
-  // Where all branches can. Between the two the gradient of a branch's output lies in "input".
+  // Split only if all branches support it. Between the halves the gradient of a branch's output is in "input".
   void input_gradients(Step& step, Flow& flow, Saved& saved) override;
   void weight_gradients(Step& step, Flow& flow, Saved& saved) override;
   bool works_for_others() const override;
@@ -32,9 +33,9 @@ class PreNormLayer : public Block {
   void backward_for_others(Step& step, Saved& saved);
   plan::ModelConfig model_;
   std::string name_;
-  plan::Use use_;
+  plan::Occurrence occurrence_;
   std::vector<Sublayer> sublayers_;
-  bool apart_;  // can all branches make their weight gradients apart
+  bool apart_;  // do all branches support separate weight gradients
 };
 
 }  // namespace trainyard::model

@@ -8,37 +8,44 @@ namespace trainyard::model {
 
 namespace {
 
-// Leases each use from the store below once, on first demand, and keeps it until the end of its own life; gradients
-// pass through. So a block that runs twice still leases in the order that the store was told.
+// Leases each occurrence from the store below once, at first demand, and holds the lease for its own lifetime.
+// Gradients pass through. So a block that runs twice still leases in the order that the store expects.
 class HeldStore : public params::ParameterStore {
  public:
   explicit HeldStore(params::ParameterStore& below) : below_(below) {}
 
  protected:
-  void acquire(plan::Use use) override {
+  void acquire(plan::Occurrence occurrence) override {
     for (const auto& l : leases_)
-      if (l.use == use) return;
-    leases_.push_back({use, below_.lease(use)});
+      if (l.occurrence == occurrence) return;
+    leases_.push_back({occurrence, below_.lease(occurrence)});
   }
-  void give_back(plan::Use) override {}
-  base::View weight(plan::Use use, int index) override { return find(leases_, use).lent.weight(index); }
-  void open(plan::Use use, int source) override { grads_.push_back({use, below_.grads(use, source)}); }
-  base::View gradient(plan::Use use, int, int index) override { return find(grads_, use).lent.gradient(index); }
-  bool wanted(plan::Use use, int) override { return find(grads_, use).lent.wanted(); }
-  void commit(plan::Use use, int) override {
-    find(grads_, use).lent.commit();
-    grads_.remove_if([&](const auto& e) { return e.use == use; });  // those of the next source may follow
+  void give_back(plan::Occurrence) override {}
+  base::View weight(plan::Occurrence occurrence, int index) override {
+    return find(leases_, occurrence).lent.weight(index);
+  }
+  void open(plan::Occurrence occurrence, int source) override {
+    grads_.push_back({occurrence, below_.grads(occurrence, source)});
+  }
+  base::View gradient(plan::Occurrence occurrence, int, int index) override {
+    return find(grads_, occurrence).lent.gradient(index);
+  }
+  bool wanted(plan::Occurrence occurrence, int) override { return find(grads_, occurrence).lent.wanted(); }
+  void commit(plan::Occurrence occurrence, int) override {
+    find(grads_, occurrence).lent.commit();
+    grads_.remove_if([&](const auto& e) { return e.occurrence == occurrence; });  // the next source's may follow
   }
 
  private:
   template <class T> struct Entry {
-    plan::Use use;
+    plan::Occurrence occurrence;
     T lent;
   };
-  template <class T> static Entry<T>& find(std::list<Entry<T>>& entries, plan::Use use) {
+  template <class T> static Entry<T>& find(std::list<Entry<T>>& entries, plan::Occurrence occurrence) {
     for (auto& e : entries)
-      if (e.use == use) return e;
-    base::invariant_failed(__FILE__, __LINE__, "use is open", fmt::format("unit {} use {}", use.unit, use.use));
+      if (e.occurrence == occurrence) return e;
+    base::invariant_failed(__FILE__, __LINE__, "occurrence is open",
+                           fmt::format("flat group {} occurrence {}", occurrence.flat_group, occurrence.index));
   }
   params::ParameterStore& below_;
   std::list<Entry<params::Lease>> leases_;
@@ -60,7 +67,7 @@ class RecomputeBlock : public Block {
     while (saved.size() > kept) saved.pop();
   }
 
-  // The input stays where it is until the end: the forward pass before needed as much.
+  // The input stays on the stack until the end; the first forward needed as much memory.
   void backward(Step& step, Flow& flow, Saved& saved) override {
     Flow again = flow;
     again.main = saved.top();

@@ -1,4 +1,4 @@
-// The stack of saved activations: a push allocates from the activations arena, a pop gives back.
+// The stack of saved activations: a push allocates from the activations arena, a pop releases.
 #include "libtrain/model/saved.h"
 
 namespace trainyard::model {

@@ -1,10 +1,10 @@
-// SavedSet, PassTensors: the saved tensors of one block by name, pushed and popped together from the list that its
-// description gives.
+// SavedSet, PassTensors: the saved tensors of one block by name. They are pushed and popped together, by the list in
+// the block's description.
 #pragma once
 
 #include "libtrain/model/block.h"
-#include "libtrain/model/edges.h"
-#include "libtrain/model/expert_edges.h"
+#include "libtrain/model/tensor_collectives.h"
+#include "libtrain/model/expert_collectives.h"
 #include "libtrain/plan/block_kind.h"
 
 #include <string_view>
@@ -18,12 +18,12 @@ class SavedSet {
  public:
   static SavedSet push(Saved& saved, std::vector<plan::SavedTensor> list);
   static SavedSet pop(Saved& saved, std::vector<plan::SavedTensor> list);
-  // Pops for backward what a forward pass of the step kept of the list; with Recompute::selective there is room for
-  // the others again, which nobody has filled.
+  // Pops for backward the tensors of the list that forward kept. With Recompute::selective the other tensors have room
+  // again, but no values.
   static SavedSet take_back(const Step& step, Saved& saved, std::vector<plan::SavedTensor> list);
   void add(const SavedSet& more);
-  static SavedSet keep(Saved& saved, std::vector<plan::SavedTensor> list);  // for weight gradients to pop
-  // Rows [first, first + rows) of each of the tensors of the list, which this has too.
+  static SavedSet keep(Saved& saved, std::vector<plan::SavedTensor> list);  // leaves them for weight gradients to pop
+  // Rows [first, first + rows) of each tensor of `list`, which must be in this set.
   SavedSet row_range(const std::vector<plan::SavedTensor>& list, std::int64_t first, std::int64_t rows) const;
   base::View operator[](std::string_view name) const;  // the list must name it
   base::View find(std::string_view name) const;        // empty when the list does not name it
@@ -35,38 +35,45 @@ class SavedSet {
 };
 
 inline plan::MicroShape shape_of(const Step& step) {
-  return {step.micro.batch(),        step.micro.sequence(),   step.dtype,
-          step.exec.threads(),       step.exec.device().kind, step.edges->ranks(),
-          step.edges->shares_rows(), step.weight_gradients,   step.experts->buffer()};
+  return {step.micro.batch(),
+          step.micro.sequence(),
+          step.dtype,
+          step.exec.threads(),
+          step.exec.device().kind,
+          step.collectives->ranks(),
+          step.collectives->sequence_parallel(),
+          step.weight_gradients,
+          step.experts->buffer()};
 }
 
-// All rows of what this rank has the stream's rows of: itself, or gathered in scratch of the caller's scope while the
-// step works on.
+// All rows of a tensor of which this rank has its own rows. With sequence parallelism they are gathered in scratch of
+// the caller's scope, while the step computes. Otherwise it is the tensor itself.
 class AllRows {
  public:
-  AllRows(const Step& step, base::View rows) : edges_(*step.edges), all_(rows) {
-    if (!edges_.shares_rows()) return;
+  AllRows(const Step& step, base::View rows) : collectives_(*step.collectives), all_(rows) {
+    if (!collectives_.sequence_parallel()) return;
     const auto n = step.micro.batch() * step.micro.sequence();
     all_ = step.exec.scratch().allocate(rows.dtype, {n, rows.cols()});
-    gathered_ = edges_.begin_all_rows(rows, all_);
+    gathered_ = collectives_.begin_all_rows(rows, all_);
   }
   base::View get() const {
-    if (edges_.shares_rows()) edges_.wait(gathered_);
+    if (collectives_.sequence_parallel()) collectives_.wait(gathered_);
     return all_;
   }
 
  private:
-  const Edges& edges_;
+  const TensorCollectives& collectives_;
   base::View all_;
   tensor::Event gathered_;
 };
 inline base::View all_rows(const Step& step, base::View rows) { return AllRows(step, rows).get(); }
 
-// Those that always stay, then those that with Recompute::selective do not: these are popped alone.
+// The list with the tensors that always stay first. Behind them are the tensors that Recompute::selective recomputes,
+// so that these can be popped alone.
 std::vector<plan::SavedTensor> selective_order(const std::vector<plan::SavedTensor>& list);
 
-// In a forward pass: pushes the tensors; when it ends pops them, in evaluation all, so that it never needs more memory
-// than training, with Recompute::selective those that do not stay.
+// Pushes the tensors of a forward pass, and pops some when it ends. In evaluation it pops all, so that evaluation never
+// needs more memory than training. With Recompute::selective it pops the tensors that do not stay.
 class PassTensors {
  public:
   PassTensors(const std::vector<plan::SavedTensor>& list, const Step& step, Saved& saved);

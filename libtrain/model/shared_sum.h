@@ -1,4 +1,4 @@
-// Products whose sums the tensor ranks share: each has a part of the inner dim, and all get the result.
+// Row-parallel products: each tensor-parallel rank has a part of the inner dim, and the sum over ranks is the result.
 #pragma once
 
 #include "kernels/linear/linear.h"
@@ -9,12 +9,12 @@
 
 namespace trainyard::model {
 
-// out [stream rows, h] = x W^T + bias, of x [n, this rank's columns] and weight [h, those columns].
+// out [own rows, h] = x W^T + bias, summed over ranks. x [n, this rank's columns], weight [h, the same columns].
 void shared_forward(Step& step, base::View x, base::View weight, base::View bias, const plan::Widths& widths,
                     base::View out);
-// out [stream rows, h] = the sum of dy W over this rank's outputs of all parts, and over ranks: begun when it is made,
-// there after finish(). Between them the step may work on other things, but not on `out`: ranks exchange what they
-// have.
+// out [own rows, h] = the sum of dy W over this rank's outputs of all parts, and over ranks. The constructor begins it,
+// and finish() completes it. In between the step may do other work, but must not use `out`, which may be what the ranks
+// exchange.
 class SharedInputGradient {
  public:
   SharedInputGradient(Step& step, std::span<const kernels::LinearPart> parts, const plan::Widths& widths,
@@ -28,10 +28,10 @@ class SharedInputGradient {
   tensor::Event exchanged_;
 };
 
-// A rank's sums of `rows` rows, [partials * rows, h]: `out` itself where it can hold them, else scratch of the caller's
-// scope. One rank has no partial sums: its products write `out`.
+// The place of a rank's partial sums of `rows` rows, [partials * rows, h]. It is `out` itself if that can hold them,
+// else scratch of the caller's scope. One rank has no partial sums: its products write `out`.
 base::View partial_place(Step& step, const plan::Widths& widths, std::int64_t rows, base::View out);
-// The products of some of them, of `rows` rows from `first` on.
+// Computes the partial sums of the rows of `parts`, which begin at row `first` of the `rows_of_all` rows.
 void partial_products(Step& step, std::span<const kernels::LinearPart> parts, const plan::Widths& widths,
                       base::View partial, std::int64_t rows_of_all, std::int64_t first);
 

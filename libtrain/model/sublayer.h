@@ -1,4 +1,4 @@
-// Sublayer: a branch of a layer with its norm and the dropout of its residual, for both places where norms stand.
+// Sublayer: a branch of a layer with its norm and the dropout of its residual, for pre-norm and post-norm layers.
 #pragma once
 
 #include "libtrain/model/branch.h"
@@ -16,7 +16,7 @@ struct Sublayer {
   std::unique_ptr<Branch> branch;
   DropoutSite residual;
 
-  // With Recompute::selective: what the branch did not keep, where it has such tensors.
+  // With Recompute::selective: recomputes the tensors that the branch did not keep, if it has such tensors.
   void make_again(Step& step, const plan::ModelConfig& model, const SavedSet& tensors) const {
     const auto all = kind->tensors(model, shape_of(step), plan::Pass::train);
     if (!plan::only(all, plan::Stays::unless_selective).empty()) branch->make_again(step, tensors);
@@ -28,7 +28,7 @@ inline bool make_weight_gradients_apart(const std::vector<Sublayer>& sublayers) 
                      [](const Sublayer& s) { return s.kind->makes_weight_gradients_apart(); });
 }
 
-// Puts the gradients of a norm that its tensor "norm_gradients" has where the store wants them.
+// Copies the gradients of a norm from its tensor "norm_gradients" to the store's buffers.
 inline void hand_over_gradients(Step& step, const NormPart& norm, const SavedSet& tensors, const params::Grads& grads) {
   const auto made = norm.gradients(tensors), there = norm.gradients(grads);
   tensor::copy(step.exec, made.weight, there.weight);

@@ -1,4 +1,4 @@
-// Joining events with a clock, and views into flat units.
+// Timed waits for events, gathers in segments, and views into flat groups.
 #include "libtrain/params/context.h"
 
 #include "libtrain/base/error.h"
@@ -9,14 +9,14 @@
 namespace trainyard::params {
 
 void StoreContext::join(const tensor::Event& event) {
-  if (event.state() == nullptr) return;  // nothing to wait for, and no span of it
-  if (compute.on_gpu()) {                // the stream waits, not this thread
+  if (event.state() == nullptr) return;  // nothing to wait for, so no trace span
+  if (compute.on_gpu()) {                // the GPU's stream waits, not this thread
     const base::TraceScope traced(base::traced::wait, "wait");
     const tensor::Span blocked(compute);
     return compute.wait(event);
   }
   if (event.done()) {
-    event.wait();  // rethrows what went wrong on the other thread
+    event.wait();  // rethrows an exception of the other thread
     return;
   }
   const base::TraceScope traced(base::traced::wait, "wait");
@@ -29,19 +29,19 @@ std::int64_t StoreContext::segments(int u, std::int64_t bytes) const {
   return plan::transfer_segments(bytes, group(u).size(), shape.topology, segment_bytes);
 }
 
-// Whole lines of memory, but for the last.
-std::pair<std::int64_t, std::int64_t> StoreContext::segment(std::int64_t piece, std::int64_t segments, std::int64_t i) {
-  const auto edge = [&](std::int64_t k) { return k == segments ? piece : piece * k / segments / 16 * 16; };
+// Every segment but the last has a multiple of 16 elements.
+std::pair<std::int64_t, std::int64_t> StoreContext::segment(std::int64_t shard, std::int64_t segments, std::int64_t i) {
+  const auto edge = [&](std::int64_t k) { return k == segments ? shard : shard * k / segments / 16 * 16; };
   return {edge(i), edge(i + 1) - edge(i)};
 }
 
-Transfers::Ticket StoreContext::gather(int u, base::View piece, base::View whole, const tensor::Event& ready) {
+Transfers::Ticket StoreContext::gather(int u, base::View shard, base::View whole, const tensor::Event& ready) {
   const auto n = segments(u, whole.bytes());
-  return transfers.add(n, [this, u, piece, whole, ready, n](std::int64_t i) {
+  return transfers.add(n, [this, u, shard, whole, ready, n](std::int64_t i) {
     if (i == 0) communication.wait(ready);
-    if (n == 1) return group(u).all_gather(communication, piece, whole);
-    const auto [first, count] = segment(piece.count(), n, i);
-    comm::all_gather_range(group(u), communication, piece, whole, first, count);
+    if (n == 1) return group(u).all_gather(communication, shard, whole);
+    const auto [first, count] = segment(shard.count(), n, i);
+    comm::all_gather_range(group(u), communication, shard, whole, first, count);
   });
 }
 
@@ -52,7 +52,7 @@ base::View flat_range(base::View flat, std::int64_t first, std::int64_t count) {
                     flat.device);
 }
 
-base::View slot_view(const plan::UnitLayout& layout, base::View whole, int slot) {
+base::View slot_view(const plan::FlatLayout& layout, base::View whole, int slot) {
   const auto p = static_cast<std::size_t>(slot);
   const auto& shape = layout.shapes[p];
   const auto flat = flat_range(whole, layout.offsets[p], layout.count(p));

@@ -1,4 +1,4 @@
-// StoreContext: what every part of a parameter store works with: units, ranks, execs, arenas.
+// StoreContext: what every part of a parameter store works with: flat groups, ranks, Execs and arenas.
 #pragma once
 
 #include "libtrain/comm/world.h"
@@ -14,11 +14,11 @@
 
 namespace trainyard::params {
 
-// Borrowed by the parts of one store; outlives them. `communication` is where collectives of all groups run: a worker
-// Exec, or `compute` itself when the world has one rank (then nothing leaves the rank and the team of `compute` does
-// the adding).
+// The parts of a store refer to it, so it outlives them. `communication` runs the collectives of all groups: a worker
+// Exec, or a GPU's stream. If the world has one rank it is `compute` itself: nothing is sent, and the OpenMP team of
+// `compute` adds.
 struct StoreContext {
-  const plan::UnitSet& set;
+  const plan::FlatGroupSet& set;
   plan::StateShape shape;
   plan::Reduction reduction;
   comm::World& world;
@@ -27,33 +27,37 @@ struct StoreContext {
   tensor::Arena& parameters;
   tensor::Arena& gathered;
   tensor::Arena& gradients;
-  tensor::Arena& unit_gradients;
+  tensor::Arena& micro_batch_gradients;
   tensor::Arena& optimizer;
   tensor::Arena& staging;
-  double wait_seconds = 0;  // compute blocked on collectives since last read
-  // Of whole units over their groups; all of them go this way.
+  double wait_seconds = 0;  // seconds that `compute` waited for collectives since the last read
+  // The queue of transfers of whole flat groups between the ranks of their groups: gathers of weights, reductions of
+  // gradients.
   Transfers transfers{communication, world.topology.size(plan::Axis::tensor) > 1 ? Transfers::Issue::between
                                                                                  : Transfers::Issue::at_once};
   std::int64_t segment_bytes = plan::segment_bytes;
-  std::vector<std::string> units_of_stages = {};  // names of units that other stages hold, too (plan/stages.h)
+  // Names of the flat groups that other pipeline stages hold, too (plan/stages.h).
+  std::vector<std::string> flat_groups_of_stages = {};
 
-  int units() const { return static_cast<int>(set.units.size()); }
-  const plan::UnitLayout& layout(int unit) const { return set.layouts[static_cast<std::size_t>(unit)]; }
-  const plan::Unit& unit(int u) const { return set.units[static_cast<std::size_t>(u)]; }
-  // Who holds the pieces of a unit: their ranks are those of its pieces.
-  comm::Communicator& group(int u) const { return world.group(unit(u).group); }
-  bool shared() const { return set.table.largest_shared() > 0; }  // is any unit cut over several ranks
-  // Gathers the pieces of a unit, after `ready`, which is a place in the order of either Exec.
-  Transfers::Ticket gather(int unit, base::View piece, base::View whole, const tensor::Event& ready);
-  // In how many segments a transfer of so many bytes goes, all pieces together, and the elements of each piece that
-  // segment i has.
-  std::int64_t segments(int unit, std::int64_t bytes) const;
-  static std::pair<std::int64_t, std::int64_t> segment(std::int64_t piece, std::int64_t segments, std::int64_t i);
-  void join(const tensor::Event& event);  // compute waits for the event; the time counts as exposed communication
+  int flat_groups() const { return static_cast<int>(set.flat_groups.size()); }
+  const plan::FlatLayout& layout(int flat_group) const { return set.layouts[static_cast<std::size_t>(flat_group)]; }
+  const plan::FlatGroup& flat_group(int u) const { return set.flat_groups[static_cast<std::size_t>(u)]; }
+  // The ranks over which a flat group is sharded: rank r of this communicator holds shard r.
+  comm::Communicator& group(int u) const { return world.group(flat_group(u).group); }
+  bool shared() const { return set.table.largest_shared() > 0; }  // is any flat group sharded over several ranks
+  // Adds an all-gather of a flat group's shards into `whole` to `transfers`. It begins after the event `ready`, which
+  // either Exec may have recorded.
+  Transfers::Ticket gather(int flat_group, base::View shard, base::View whole, const tensor::Event& ready);
+  // segments: into how many segments a transfer of `bytes`, all shards together, is divided. segment: the elements of
+  // each shard in segment i, as {first, count}.
+  std::int64_t segments(int flat_group, std::int64_t bytes) const;
+  static std::pair<std::int64_t, std::int64_t> segment(std::int64_t shard, std::int64_t segments, std::int64_t i);
+  void join(const tensor::Event& event);  // `compute` waits for the event; the time counts as exposed communication
 };
 
-// What a rank holds of the parameter `slot` of a unit, inside a buffer that holds all of the unit: dense.
-base::View slot_view(const plan::UnitLayout& layout, base::View whole, int slot);
+// This rank's part of parameter number `slot` of a flat group, as a dense view into `whole`, a buffer with the whole
+// flat group.
+base::View slot_view(const plan::FlatLayout& layout, base::View whole, int slot);
 // Elements [first, first + count) of a flat view.
 base::View flat_range(base::View flat, std::int64_t first, std::int64_t count);
 

@@ -1,5 +1,5 @@
-// Stage 3: every rank holds its pieces; a lease gathers the unit into a slot, and the next ones are fetched ahead along
-// the stated order.
+// ZeRO 3: every rank holds its shards. A lease gathers the flat group into a slot. The flat groups of the next leases
+// are gathered ahead, in the announced order.
 #include "libtrain/params/weights.h"
 
 #include "libtrain/base/error.h"
@@ -13,8 +13,9 @@ namespace {
 
 class GatheredWeights : public Weights {
  public:
-  explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set.table, c.shape.layer_slots) {
-    for (int u = 0; u < c.units(); ++u) pieces_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).piece}));
+  explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set.table, c.shape.gathered_layers) {
+    for (int u = 0; u < c.flat_groups(); ++u)
+      shards_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).shard}));
     for (auto elements : plan_.elements())
       slots_.push_back({c.gathered.allocate(c.shape.working, {elements}), -1, 0, {}, 0});
   }
@@ -25,28 +26,32 @@ class GatheredWeights : public Weights {
     next_pass_ = next_fetch_ = 0;
   }
 
-  // A fetch may be issued as soon as the lease before it that used the same slot is over. All fetches are added here,
-  // so their order between the other collectives is the same on every rank.
-  void acquire(plan::Use use) override {
-    const auto ahead = look_ahead(1 + static_cast<std::size_t>(c_.shape.layer_slots));
-    TRAINYARD_ASSERT(!order_.empty() && order_.front() == use, "lease of unit {} use {} is out of the stated order",
-                     use.unit, use.use);
+  // A fetch (the gather for a lease) may be issued once the previous lease that used the same slot has ended. All
+  // fetches are added here, so their order among the other collectives is the same on every rank.
+  void acquire(plan::Occurrence occurrence) override {
+    const auto ahead = look_ahead(1 + static_cast<std::size_t>(c_.shape.gathered_layers));
+    TRAINYARD_ASSERT(!order_.empty() && order_.front() == occurrence,
+                     "lease of flat group {} occurrence {} is out of the stated order", occurrence.flat_group,
+                     occurrence.index);
     while (next_fetch_ < ahead && (next_fetch_ == 0 || slot_is_free(next_fetch_))) fetch(order_[next_fetch_++]);
     order_.pop_front(), --next_fetch_;
-    auto& slot = slot_of(use.unit);
-    TRAINYARD_ASSERT(slot.unit == use.unit, "slot holds unit {}, lease wants {}", slot.unit, use.unit);
+    auto& slot = slot_of(occurrence.flat_group);
+    TRAINYARD_ASSERT(slot.flat_group == occurrence.flat_group, "slot holds flat group {}, lease wants {}",
+                     slot.flat_group, occurrence.flat_group);
     ++slot.open;
     c_.join(c_.transfers.done(slot.arrives));
   }
 
-  void give_back(plan::Use use) override {
-    slot_of(use.unit).released = c_.compute.record();
-    --slot_of(use.unit).open;
+  void give_back(plan::Occurrence occurrence) override {
+    slot_of(occurrence.flat_group).released = c_.compute.record();
+    --slot_of(occurrence.flat_group).open;
   }
-  base::View whole(int unit) override { return flat_range(slot_of(unit).buffer, 0, c_.layout(unit).padded); }
-  base::View own_piece(int unit) override { return pieces_[static_cast<std::size_t>(unit)]; }
-  // Gathers to come see the new pieces.
-  void pieces_changed() override {
+  base::View whole(int flat_group) override {
+    return flat_range(slot_of(flat_group).buffer, 0, c_.layout(flat_group).padded);
+  }
+  base::View own_shard(int flat_group) override { return shards_[static_cast<std::size_t>(flat_group)]; }
+  // Later gathers read the new shards.
+  void shards_changed() override {
     begin_passes({});
     c_.communication.wait(c_.compute.record());
   }
@@ -55,45 +60,49 @@ class GatheredWeights : public Weights {
  private:
   struct Slot {
     base::View buffer;
-    int unit;
+    int flat_group;
     Transfers::Ticket arrives;
     tensor::Event released;
-    int open = 0;  // leases
+    int open = 0;  // leases that are open
   };
-  Slot& slot_of(int unit) { return slots_[static_cast<std::size_t>(plan_.slot_of(unit))]; }
+  Slot& slot_of(int flat_group) { return slots_[static_cast<std::size_t>(plan_.slot_of(flat_group))]; }
 
-  // How many of the next `wanted` leases there are: they are in order_ then, from the current one on.
+  // Extends order_ to the next `wanted` leases, the current one included. Returns how many there are.
   std::size_t look_ahead(std::size_t wanted) {
     for (; order_.size() < wanted && next_pass_ < leases_.passes.size(); ++next_pass_)
-      for (const auto& use : leases_.lists[leases_.passes[next_pass_]]) order_.push_back(use);
+      for (const auto& occurrence : leases_.lists[leases_.passes[next_pass_]]) order_.push_back(occurrence);
     return std::min(order_.size(), wanted);
   }
 
-  // Neither an open lease nor one from the current one up to (not including) `index` uses the slot of order_[index].
+  // True if no open lease uses the slot of order_[index], and no lease in order_ before it does.
   bool slot_is_free(std::size_t index) {
-    const auto& slot = slot_of(order_[index].unit);
+    const auto& slot = slot_of(order_[index].flat_group);
     for (std::size_t i = 0; i < index; ++i)
-      if (&slot_of(order_[i].unit) == &slot) return false;
+      if (&slot_of(order_[i].flat_group) == &slot) return false;
     return slot.open == 0;
   }
 
-  void fetch(plan::Use use) {
-    auto& slot = slot_of(use.unit);
-    TRAINYARD_ASSERT(slot.open == 0, "unit {} is gathered where unit {} is leased", use.unit, slot.unit);
-    slot.unit = use.unit;
-    auto& group = c_.group(use.unit);
-    if (group.size() == 1) group.all_gather(c_.compute, own_piece(use.unit), whole(use.unit));  // a copy
-    else slot.arrives = c_.gather(use.unit, own_piece(use.unit), whole(use.unit), slot.released);
+  void fetch(plan::Occurrence occurrence) {
+    auto& slot = slot_of(occurrence.flat_group);
+    TRAINYARD_ASSERT(slot.open == 0, "flat group {} is gathered where flat group {} is leased", occurrence.flat_group,
+                     slot.flat_group);
+    slot.flat_group = occurrence.flat_group;
+    auto& group = c_.group(occurrence.flat_group);
+    if (group.size() == 1)
+      group.all_gather(c_.compute, own_shard(occurrence.flat_group), whole(occurrence.flat_group));  // a copy
+    else
+      slot.arrives = c_.gather(occurrence.flat_group, own_shard(occurrence.flat_group), whole(occurrence.flat_group),
+                               slot.released);
   }
 
   StoreContext& c_;
   plan::SlotPlan plan_;
-  std::vector<base::View> pieces_;
+  std::vector<base::View> shards_;
   std::vector<Slot> slots_;
   plan::LeaseOrder leases_;
-  std::deque<plan::Use> order_;  // those to come next
-  std::size_t next_pass_ = 0;    // of leases_: behind order_
-  std::size_t next_fetch_ = 0;   // of order_
+  std::deque<plan::Occurrence> order_;  // the next leases, the current one first
+  std::size_t next_pass_ = 0;           // index into leases_.passes: the first pass that is not in order_ yet
+  std::size_t next_fetch_ = 0;          // index into order_: the first lease whose fetch was not issued yet
 };
 
 }  // namespace

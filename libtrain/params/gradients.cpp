@@ -1,4 +1,4 @@
-// The fold: unit buffers, local groups, and the ordered reduction into the owner's piece.
+// Gradient reduction: flat group buffers, local accumulation, and the ordered reduction into the owner's shard.
 #include "libtrain/params/gradients.h"
 
 #include "kernels/cast/cast.h"
@@ -11,33 +11,36 @@
 
 namespace trainyard::params {
 
-using Place = GradientFold::Position::Place;
+using Place = GradientReduction::Position::Place;
 
-GradientFold::GradientFold(StoreContext& c)
+GradientReduction::GradientReduction(StoreContext& c)
     : c_(c), plans_{plan::gradient_plan(c.shape), plan::gradient_plan(c.shape, 2)},
       slots_(plan::gradient_slots(c.set.table, c.shape)), buffer_free_(slots_.elements().size()) {
   const auto dtype = c.shape.gradient;
-  for (int u = 0; u < c.units(); ++u) {
+  for (int u = 0; u < c.flat_groups(); ++u) {
     const auto contributions = c.group(u).size() * c.set.contributions[static_cast<std::size_t>(u)];
-    // Who has a micro-batch in a round is counted along data; only a library's sum of full rounds needs no count.
+    // contributors() counts in data-parallel ranks who has a micro-batch in an accumulation step. Only a library's sum
+    // of full accumulation steps needs no count.
     TRAINYARD_ASSERT(
         contributions == c.shape.batch.data_ranks || (c.reduction == plan::Reduction::fast && c.group(u).size() > 1),
-        "{} is reduced from {} contributions, but its micro-batches are those of {} ranks", c.unit(u).name,
+        "{} is reduced from {} contributions, but its micro-batches are those of {} ranks", c.flat_group(u).name,
         contributions, c.shape.batch.data_ranks);
   }
-  for (auto use : c.set.uses) {
-    const auto kept = plan::kept_sources(c.shape, sources(use));
-    wholes_.push_back(plan(use).whole ? c.gradients.allocate(dtype, {kept * c.set.padded_of(use)}) : base::View{});
+  for (auto occurrence : c.set.occurrences) {
+    const auto kept = plan::kept_sources(c.shape, sources(occurrence));
+    wholes_.push_back(plan(occurrence).whole ? c.gradients.allocate(dtype, {kept * c.set.padded_of(occurrence)})
+                                             : base::View{});
     whole_free_.emplace_back(static_cast<std::size_t>(kept));
   }
-  for (std::size_t i = 0; i < c.set.uses.size(); ++i) {
-    const auto use = c.set.uses[i];
-    const auto piece = c.set.piece_of(use);
-    sums_.push_back(plan(use).pieces ? c.gradients.allocate(dtype, {piece})
-                                     : flat_range(wholes_[i], c.group(use.unit).rank() * piece, piece));
+  for (std::size_t i = 0; i < c.set.occurrences.size(); ++i) {
+    const auto occurrence = c.set.occurrences[i];
+    const auto shard = c.set.shard_of(occurrence);
+    sums_.push_back(plan(occurrence).shards
+                        ? c.gradients.allocate(dtype, {shard})
+                        : flat_range(wholes_[i], c.group(occurrence.flat_group).rank() * shard, shard));
   }
   for (auto elements : slots_.elements())
-    buffers_.push_back(elements > 0 ? c.unit_gradients.allocate(dtype, {elements}) : base::View{});
+    buffers_.push_back(elements > 0 ? c.micro_batch_gradients.allocate(dtype, {elements}) : base::View{});
   if (const auto most = c.set.table.largest_shared(); most > 0) staging_ = c.staging.allocate(dtype, {most});
   const auto& ranks = c.world.topology;
   const int data = ranks.size(plan::Axis::data), experts = ranks.size(plan::Axis::expert);
@@ -45,65 +48,66 @@ GradientFold::GradientFold(StoreContext& c)
     turns_.push_back(static_cast<int>(base::turn_of_place(place, data, experts)));
 }
 
-// A local group starts in `whole` itself, so its first micro-batch needs no adding; stage 1 keeps its single
-// micro-batch there.
-bool GradientFold::writes_into_whole(plan::Use use) const {
-  if (c_.shape.batch.fold > 1) return position_.place == Place::first || position_.place == Place::only;
-  return !plan(use).units;
+// The first micro-batch of a local accumulation group is written into `whole` itself, so it needs no addition. Without
+// local accumulation ZeRO 1 writes every micro-batch there.
+bool GradientReduction::writes_into_whole(plan::Occurrence occurrence) const {
+  if (c_.shape.batch.local_accumulation > 1) return position_.place == Place::first || position_.place == Place::only;
+  return !plan(occurrence).flat_groups;
 }
 
-base::View GradientFold::local(plan::Use use, int source) {
-  const auto padded = c_.set.padded_of(use);
-  return flat_range(wholes_[index(use)], source * padded, padded);
+base::View GradientReduction::local(plan::Occurrence occurrence, int source) {
+  const auto padded = c_.set.padded_of(occurrence);
+  return flat_range(wholes_[index(occurrence)], source * padded, padded);
 }
 
-Transfers::Ticket& GradientFold::free(plan::Use use, int source) {
-  return writes_into_whole(use) ? whole_free_[index(use)][static_cast<std::size_t>(source)]
-                                : buffer_free_[slot_index(use, source)];
+Transfers::Ticket& GradientReduction::free(plan::Occurrence occurrence, int source) {
+  return writes_into_whole(occurrence) ? whole_free_[index(occurrence)][static_cast<std::size_t>(source)]
+                                       : buffer_free_[slot_index(occurrence, source)];
 }
 
-void GradientFold::open(plan::Use use, int source) {
-  c_.join(c_.transfers.done(free(use, source)));
-  free(use, source) = 0;
+void GradientReduction::open(plan::Occurrence occurrence, int source) {
+  c_.join(c_.transfers.done(free(occurrence, source)));
+  free(occurrence, source) = 0;
 }
 
-base::View GradientFold::whole(plan::Use use, int source) {
-  if (writes_into_whole(use)) return local(use, source);
-  return flat_range(buffers_[slot_index(use, source)], 0, c_.set.padded_of(use));
+base::View GradientReduction::whole(plan::Occurrence occurrence, int source) {
+  if (writes_into_whole(occurrence)) return local(occurrence, source);
+  return flat_range(buffers_[slot_index(occurrence, source)], 0, c_.set.padded_of(occurrence));
 }
 
-void GradientFold::commit(plan::Use use, int source) {
-  const bool grouped = c_.shape.batch.fold > 1;
-  if (grouped && !writes_into_whole(use) && wanted(use, source))
-    kernels::add(c_.compute, local(use, source), whole(use, source));
+void GradientReduction::commit(plan::Occurrence occurrence, int source) {
+  const bool grouped = c_.shape.batch.local_accumulation > 1;
+  if (grouped && !writes_into_whole(occurrence) && wanted(occurrence, source))
+    kernels::add(c_.compute, local(occurrence, source), whole(occurrence, source));
   if (!ends_group(position_.place)) return;
-  const bool from_whole = grouped || !plan(use).units;
-  (from_whole ? whole_free_[index(use)][static_cast<std::size_t>(source)] : buffer_free_[slot_index(use, source)]) =
-      reduce(use, source, from_whole ? local(use, source) : whole(use, source));
+  const bool from_whole = grouped || !plan(occurrence).flat_groups;
+  (from_whole ? whole_free_[index(occurrence)][static_cast<std::size_t>(source)]
+              : buffer_free_[slot_index(occurrence, source)]) =
+      reduce(occurrence, source, from_whole ? local(occurrence, source) : whole(occurrence, source));
 }
 
-void GradientFold::idle(plan::Use use, std::int64_t round) {
+void GradientReduction::idle(plan::Occurrence occurrence, std::int64_t round) {
   const auto before = std::exchange(position_, {round, Place::only});
   if (c_.reduction == plan::Reduction::ordered) {
-    for (int source = 0; source < sources(use); ++source) reduce(use, source, base::View{});
+    for (int source = 0; source < sources(occurrence); ++source) reduce(occurrence, source, base::View{});
   } else {
-    open(use, 0);
-    kernels::fill(c_.compute, whole(use, 0), 0.0);
-    commit(use, 0);
+    open(occurrence, 0);
+    kernels::fill(c_.compute, whole(occurrence, 0), 0.0);
+    commit(occurrence, 0);
   }
   position_ = before;
 }
 
-int GradientFold::contributors(plan::Use use, int source) const {
-  const int ranks = c_.group(use.unit).size();
+int GradientReduction::contributors(plan::Occurrence occurrence, int source) const {
+  const int ranks = c_.group(occurrence.flat_group).size();
   return std::clamp(c_.shape.batch.contributors(position_.round) - source * ranks, 0, ranks);
 }
 
-// `gradient` is looked at where this rank contributes. Nobody makes a call for a source that has no micro-batch.
-Transfers::Ticket GradientFold::reduce(plan::Use use, int source, base::View gradient) {
-  const auto round = position_.round == 0 && source == 0 ? base::FoldRound::first : base::FoldRound::next;
-  auto& group = c_.group(use.unit);
-  const auto total = sum(use);
+// Reads `gradient` only if this rank contributes. If all micro-batches of a source are empty, no rank makes the call.
+Transfers::Ticket GradientReduction::reduce(plan::Occurrence occurrence, int source, base::View gradient) {
+  const auto round = position_.round == 0 && source == 0 ? base::ReductionRound::first : base::ReductionRound::next;
+  auto& group = c_.group(occurrence.flat_group);
+  const auto total = sum(occurrence);
   if (c_.reduction == plan::Reduction::fast && group.size() > 1) {
     const auto ready = c_.compute.record();
     return c_.transfers.add(1, [this, &group, gradient, total, round, ready](std::int64_t) {
@@ -113,17 +117,17 @@ Transfers::Ticket GradientFold::reduce(plan::Use use, int source, base::View gra
       kernels::fold(c_.communication, mine.reshaped({1, mine.count()}), total, round);
     });
   }
-  const int having = contributors(use, source);
+  const int having = contributors(occurrence, source);
   if (having == 0) return 0;
-  if (group.size() == 1) {  // nothing travels: the team of the compute Exec adds
-    if (round == base::FoldRound::next || gradient.data != total.data)
+  if (group.size() == 1) {  // nothing is sent: the OpenMP team of the compute Exec adds
+    if (round == base::ReductionRound::next || gradient.data != total.data)
       comm::ordered_reduce_scatter(group, c_.compute, gradient, {}, total, round, 1);
     return 0;
   }
   const auto ready = c_.compute.record();
-  const auto staging = flat_range(staging_, 0, c_.set.padded_of(use));
-  const auto segments = c_.segments(use.unit, c_.set.padded_of(use) * base::size_of(total.dtype));
-  const auto turns = sources(use) == 1 ? std::span<const int>(turns_) : std::span<const int>();
+  const auto staging = flat_range(staging_, 0, c_.set.padded_of(occurrence));
+  const auto segments = c_.segments(occurrence.flat_group, c_.set.padded_of(occurrence) * base::size_of(total.dtype));
+  const auto turns = sources(occurrence) == 1 ? std::span<const int>(turns_) : std::span<const int>();
   return c_.transfers.add(segments, [=, this, &group](std::int64_t i) {
     if (i == 0) c_.communication.wait(ready);
     if (segments == 1)
@@ -134,21 +138,21 @@ Transfers::Ticket GradientFold::reduce(plan::Use use, int source, base::View gra
   });
 }
 
-void GradientFold::finish() {
+void GradientReduction::finish() {
   c_.transfers.finish();
   c_.join(c_.communication.record());
-  for (auto use : c_.set.uses)
-    if (use.use > 0) kernels::add(c_.compute, sum({use.unit, 0}), sum(use));
+  for (auto occurrence : c_.set.occurrences)
+    if (occurrence.index > 0) kernels::add(c_.compute, sum({occurrence.flat_group, 0}), sum(occurrence));
 }
 
-base::View GradientFold::piece(int unit) { return sum({unit, 0}); }
-base::View GradientFold::gathered(int unit) { return local({unit, 0}, 0); }
+base::View GradientReduction::shard(int flat_group) { return sum({flat_group, 0}); }
+base::View GradientReduction::gathered(int flat_group) { return local({flat_group, 0}, 0); }
 
-void GradientFold::gather_sums() {
+void GradientReduction::gather_sums() {
   if (c_.shared()) c_.communication.wait(c_.compute.record());
-  for (int u = 0; u < c_.units(); ++u) {
-    if (c_.group(u).size() > 1) c_.group(u).all_gather(c_.communication, piece(u), gathered(u));
-    else if (plan({u, 0}).pieces) kernels::copy(c_.compute, piece(u), gathered(u));
+  for (int u = 0; u < c_.flat_groups(); ++u) {
+    if (c_.group(u).size() > 1) c_.group(u).all_gather(c_.communication, shard(u), gathered(u));
+    else if (plan({u, 0}).shards) kernels::copy(c_.compute, shard(u), gathered(u));
   }
   if (c_.shared()) c_.join(c_.communication.record());
 }

@@ -1,4 +1,4 @@
-// GradientFold: takes the gradients of micro-batches and folds them in the order of decision 1 into the own pieces.
+// GradientReduction: adds the gradients of micro-batches in the order of decision 1 into this rank's shards.
 #pragma once
 
 #include "libtrain/params/context.h"
@@ -8,69 +8,77 @@
 
 namespace trainyard::params {
 
-// One object serves every stage; plan::gradient_plan says which buffers exist. Call order within a step:
-// begin_micro, (open, commit) per use, ..., for each micro-batch; idle(use) instead where this rank has no group in the
-// round; finish(). Of experts that ranks share (open, commit) is per source, in their order: turns of those that hold
-// the same ones follow one another (base::place_of_turn), so what they all have of one source is folded before there is
-// anything of the next.
-class GradientFold {
+// One object serves every ZeRO stage; plan::gradient_plan says which buffers exist. Calls within a step: for each
+// micro-batch begin_micro, then (open, commit) for each occurrence; at the end finish(). In an accumulation step
+// without a local accumulation group of this rank, idle(occurrence) replaces them.
+// Experts that ranks share get gradients from several sources. A source is a rank whose tokens came here
+// (plan::contributions_of). (open, commit) is then called for each source, in their order. Ranks with the same experts
+// follow one another in the reduction order (base::place_of_turn). So their gradients of one source are all added
+// before any gradient of the next source.
+class GradientReduction {
  public:
-  explicit GradientFold(StoreContext& context);
+  explicit GradientReduction(StoreContext& context);
 
-  // `round` counts from 0 within the step; first and last say where in its group the micro-batch stands.
+  // `round`: the accumulation step, counted from 0 within the optimizer step. `place`: where the micro-batch is in its
+  // local accumulation group.
   struct Position {
     std::int64_t round;
     enum class Place { only, first, middle, last } place;
   };
-  void begin_micro(Position position) { position_ = position; }  // gradients to come are of that micro-batch
+  void begin_micro(Position position) { position_ = position; }  // the next gradients belong to this micro-batch
 
-  void open(plan::Use use, int source = 0);         // blocks until the buffer may be overwritten
-  base::View whole(plan::Use use, int source = 0);  // buffer of the micro-batch's gradient, [padded]
-  // Is there a micro-batch whose gradients these are? Of this rank's own there is.
-  bool wanted(plan::Use use, int source) const {
-    return sources(use) == 1 || c_.group(use.unit).rank() < contributors(use, source);
+  void open(plan::Occurrence occurrence, int source = 0);         // blocks until the buffer may be overwritten
+  base::View whole(plan::Occurrence occurrence, int source = 0);  // buffer of the micro-batch's gradient, [padded]
+  // False if the source has an empty micro-batch in this accumulation step, so that there is no gradient to compute.
+  // Always true for this rank's own tokens.
+  bool wanted(plan::Occurrence occurrence, int source) const {
+    return sources(occurrence) == 1 || c_.group(occurrence.flat_group).rank() < contributors(occurrence, source);
   }
-  bool made_for_others(plan::Use use) const { return sources(use) > 1; }
-  void commit(plan::Use use, int source = 0);
-  void idle(plan::Use use, std::int64_t round);  // take part in the reduction without contributing
+  bool made_for_others(plan::Occurrence occurrence) const { return sources(occurrence) > 1; }
+  void commit(plan::Occurrence occurrence, int source = 0);
+  void idle(plan::Occurrence occurrence, std::int64_t round);  // takes part in the reduction without contributing
 
-  // After the last round: joins all reductions and adds the later uses of tied tables to the first, in declaration
-  // order. piece(unit) then is this rank's folded gradient sum of the unit.
+  // After the last accumulation step: waits for all reductions, then adds the sums of later occurrences of tied tables
+  // to the first, in declaration order. shard(flat_group) is then this rank's shard of the flat group's gradient sum.
   void finish();
-  base::View piece(int unit);
-  base::View gathered(int unit);  // stage 0: whole folded sums; valid after gather_sums()
-  void gather_sums();             // stage 0, collective
+  base::View shard(int flat_group);
+  base::View gathered(int flat_group);  // ZeRO 0: the whole gradient sum; valid after gather_sums()
+  void gather_sums();                   // ZeRO 0, collective
 
  private:
-  int sources(plan::Use use) const { return c_.set.contributions[static_cast<std::size_t>(use.unit)]; }
-  // Of the ranks of the unit's group, those that have gradients of the source in this round: so many, the first ones by
-  // their turns.
-  int contributors(plan::Use use, int source) const;
-  const plan::GradientPlan& plan(plan::Use use) const { return plans_[sources(use) > 1 ? 1 : 0]; }
-  base::View local(plan::Use use, int source);  // of the source, in what is kept of the use
-  bool writes_into_whole(plan::Use use) const;
-  Transfers::Ticket& free(plan::Use use, int source);  // when the buffer is
-  Transfers::Ticket reduce(plan::Use use, int source, base::View gradient);
-  base::View& sum(plan::Use use) { return sums_[index(use)]; }
-  std::size_t index(plan::Use use) const { return static_cast<std::size_t>(c_.set.use_index(use)); }
-  std::size_t slot_index(plan::Use use, int source) const {
-    return static_cast<std::size_t>(slots_.slot_of(use.unit, source));
+  int sources(plan::Occurrence occurrence) const {
+    return c_.set.contributions[static_cast<std::size_t>(occurrence.flat_group)];
+  }
+  // How many ranks of the flat group's communicator have gradients of the source in this accumulation step. They are
+  // the first ones in the reduction order.
+  int contributors(plan::Occurrence occurrence, int source) const;
+  const plan::GradientPlan& plan(plan::Occurrence occurrence) const { return plans_[sources(occurrence) > 1 ? 1 : 0]; }
+  base::View local(plan::Occurrence occurrence, int source);  // the source's gradient, in wholes_
+  bool writes_into_whole(plan::Occurrence occurrence) const;
+  Transfers::Ticket& free(plan::Occurrence occurrence, int source);  // after this transfer the buffer is free
+  Transfers::Ticket reduce(plan::Occurrence occurrence, int source, base::View gradient);
+  base::View& sum(plan::Occurrence occurrence) { return sums_[index(occurrence)]; }
+  std::size_t index(plan::Occurrence occurrence) const {
+    return static_cast<std::size_t>(c_.set.occurrence_index(occurrence));
+  }
+  std::size_t slot_index(plan::Occurrence occurrence, int source) const {
+    return static_cast<std::size_t>(slots_.slot_of(occurrence.flat_group, source));
   }
 
   StoreContext& c_;
-  plan::GradientPlan plans_[2];  // of a unit with one source, with several
+  plan::GradientPlan plans_[2];  // for flat groups with one source, with several
   plan::SlotPlan slots_;
   Position position_{0, Position::Place::only};
-  std::vector<base::View> wholes_, sums_, buffers_;         // per use, per use, per slot
-  std::vector<std::vector<Transfers::Ticket>> whole_free_;  // per use and source
+  std::vector<base::View> wholes_, sums_, buffers_;         // per occurrence, per occurrence, per slot
+  std::vector<std::vector<Transfers::Ticket>> whole_free_;  // per occurrence and source
   std::vector<Transfers::Ticket> buffer_free_;
   base::View staging_;
-  std::vector<int> turns_;  // of the ranks along data, where these are not their turns
+  std::vector<int> turns_;  // reduction order of the data-parallel ranks; empty if it is the order of their coordinates
 };
 
-// Does the micro-batch end its fold group, so that what was added up is reduced?
-inline bool ends_group(GradientFold::Position::Place place) {
-  using Place = GradientFold::Position::Place;
+// True for the last micro-batch of a local accumulation group, whose sum is then reduced.
+inline bool ends_group(GradientReduction::Position::Place place) {
+  using Place = GradientReduction::Position::Place;
   return place == Place::only || place == Place::last;
 }
 

@@ -16,7 +16,7 @@ base::View part_of(base::View flat, kernels::Range range) {
 }  // namespace
 
 OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), weights_(weights) {
-  for (int u = 0; u < c.units(); ++u) {
+  for (int u = 0; u < c.flat_groups(); ++u) {
     if (c.shape.working == base::DType::bf16) master_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
     m_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
     v_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
@@ -24,14 +24,14 @@ OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), wei
   }
 }
 
-OptimizerStates::UnitRanges OptimizerStates::ranges_of(int u) const {
-  const auto& unit = c_.unit(u);
+OptimizerStates::FlatGroupRanges OptimizerStates::ranges_of(int u) const {
+  const auto& flat_group = c_.flat_group(u);
   const auto begin = first(u), end = begin + count(u);
-  UnitRanges out;
+  FlatGroupRanges out;
   out.adamw.push_back({{0, end - begin}, {}});
   bool joins = false;
   for (const auto& held : plan::held_ranges(c_.layout(u), begin, end)) {
-    const auto& parameter = unit.parameters[held.parameter];
+    const auto& parameter = flat_group.parameters[held.parameter];
     if (parameter.update.kind == plan::Update::Kind::even_load) {
       out.even_load.push_back({{held.at, held.at + held.count}, &parameter});
       out.adamw.back().all.end = held.at;
@@ -48,18 +48,20 @@ OptimizerStates::UnitRanges OptimizerStates::ranges_of(int u) const {
   return out;
 }
 
-base::View OptimizerStates::own(base::View range, int unit) const {
-  return whole() ? flat_range(range, c_.group(unit).rank() * c_.layout(unit).piece, c_.layout(unit).piece) : range;
+base::View OptimizerStates::own(base::View range, int flat_group) const {
+  return whole()
+             ? flat_range(range, c_.group(flat_group).rank() * c_.layout(flat_group).shard, c_.layout(flat_group).shard)
+             : range;
 }
 
-base::View OptimizerStates::master_piece(int unit) {
-  return has_master() ? own(master_[static_cast<std::size_t>(unit)], unit) : weights_.own_piece(unit);
+base::View OptimizerStates::master_shard(int flat_group) {
+  return has_master() ? own(master_[static_cast<std::size_t>(flat_group)], flat_group) : weights_.own_shard(flat_group);
 }
 
-void OptimizerStates::update(GradientFold& gradients, Weights& weights, const kernels::AdamW& hyper,
+void OptimizerStates::update(GradientReduction& gradients, Weights& weights, const kernels::AdamW& hyper,
                              std::int64_t tokens) {
-  for (int u = 0; u < c_.units(); ++u) {
-    const auto gradient = whole() ? gradients.gathered(u) : gradients.piece(u);
+  for (int u = 0; u < c_.flat_groups(); ++u) {
+    const auto gradient = whole() ? gradients.gathered(u) : gradients.shard(u);
     const auto working = working_range(weights, u);
     const auto i = static_cast<std::size_t>(u);
     const auto exact = has_master() ? master_[i] : working, rounded = has_master() ? working : base::View{};
@@ -77,25 +79,25 @@ void OptimizerStates::update(GradientFold& gradients, Weights& weights, const ke
       if (rounded) kernels::cast(c_.compute, part_of(exact, all), part_of(rounded, all));
     }
   }
-  if (!whole()) weights.pieces_changed();
+  if (!whole()) weights.shards_changed();
 }
 
-void OptimizerStates::pieces_loaded(Weights& weights) {
-  for (int u = 0; u < c_.units(); ++u)
-    if (has_master()) kernels::cast(c_.compute, master_piece(u), weights.own_piece(u));
+void OptimizerStates::shards_loaded(Weights& weights) {
+  for (int u = 0; u < c_.flat_groups(); ++u)
+    if (has_master()) kernels::cast(c_.compute, master_shard(u), weights.own_shard(u));
   if (whole() && c_.shared()) {
     c_.communication.wait(c_.compute.record());
-    for (int u = 0; u < c_.units(); ++u) {
+    for (int u = 0; u < c_.flat_groups(); ++u) {
       const auto i = static_cast<std::size_t>(u);
       auto& group = c_.group(u);
       if (group.size() == 1) continue;
-      if (has_master()) group.all_gather(c_.communication, master_piece(u), master_[i]);
-      group.all_gather(c_.communication, m_piece(u), m_[i]);
-      group.all_gather(c_.communication, v_piece(u), v_[i]);
+      if (has_master()) group.all_gather(c_.communication, master_shard(u), master_[i]);
+      group.all_gather(c_.communication, m_shard(u), m_[i]);
+      group.all_gather(c_.communication, v_shard(u), v_[i]);
     }
     c_.join(c_.communication.record());
   }
-  weights.pieces_changed();
+  weights.shards_changed();
 }
 
 }  // namespace trainyard::params

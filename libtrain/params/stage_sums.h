@@ -1,4 +1,4 @@
-// StageSums: what stages that hold a unit together (plan/stages.h) make of their gradients: the sum of those of all.
+// StageSums: adds the gradients of flat groups that several pipeline stages hold (plan/stages.h).
 #pragma once
 
 #include "libtrain/params/gradients.h"
@@ -8,21 +8,21 @@
 
 namespace trainyard::params {
 
-// Each stage has folded the gradients of its own uses. Their pieces are exchanged between the ranks that differ in
-// their stage alone, and every stage adds them in the order of declaration, as one rank that has all uses does: so the
-// copies have the same bits, and so have their updates.
+// Each pipeline stage has summed the gradients of its own occurrences. Ranks that differ only in their stage exchange
+// their shards. Every stage adds them in the order of declaration, as one rank with all occurrences does. So all
+// copies, and their updates, have the same bits.
 class StageSums {
  public:
-  // The units of the context that it names (StoreContext::units_of_stages). Takes their memory in the staging arena:
-  // plan::stage_staging_bytes.
+  // For the flat groups that StoreContext::flat_groups_of_stages names. Takes plan::stage_staging_bytes from the
+  // staging arena.
   explicit StageSums(StoreContext& context);
-  // Collective, between GradientFold::finish and whoever reads its pieces.
-  void add_up(GradientFold& gradients);
+  // Collective. Call it after GradientReduction::finish and before anything reads the shards.
+  void add_up(GradientReduction& gradients);
 
  private:
   StoreContext& c_;
-  std::vector<int> units_;
-  base::View staging_;  // pieces of all stages behind one another
+  std::vector<int> flat_groups_;
+  base::View staging_;  // the shards of all stages, one after the other
 };
 
 }  // namespace trainyard::params

@@ -1,4 +1,4 @@
-// ParameterStore: where weights live and gradients go. The ZeRO stage is which store was built; no block ever asks.
+// ParameterStore: where weights are and gradients go. The ZeRO stage is how the store was built; no block knows it.
 #pragma once
 
 #include "libtrain/base/error.h"
@@ -14,60 +14,64 @@ namespace trainyard::params {
 
 class ParameterStore;
 
-// Whole weights of one unit, in the working dtype, for as long as it lives. weight(slot) has the stored shape
-// (vocabulary rows rounded up to 128). Move-only; the destructor hands the gathered buffer back behind an event.
+// The whole weights of one flat group, in the working dtype, for as long as the lease lives. weight(slot) has the
+// stored shape (vocabulary rows rounded up to 128). Move-only. The destructor releases the gathered buffer, which may
+// be reused after an event.
 class Lease {
  public:
-  Lease(ParameterStore& store, plan::Use use) : store_(&store), use_(use) {}
-  Lease(Lease&& other) noexcept : store_(other.store_), use_(other.use_) { other.store_ = nullptr; }
+  Lease(ParameterStore& store, plan::Occurrence occurrence) : store_(&store), occurrence_(occurrence) {}
+  Lease(Lease&& other) noexcept : store_(other.store_), occurrence_(other.occurrence_) { other.store_ = nullptr; }
   Lease& operator=(Lease&&) = delete;
   ~Lease();
-  base::View weight(int slot) const;  // slot: index into Unit::parameters
+  base::View weight(int slot) const;  // slot: index into FlatGroup::parameters
 
  private:
   ParameterStore* store_;
-  plan::Use use_;
+  plan::Occurrence occurrence_;
 };
 
-// Gradients of one use of one unit for one micro-batch, in the gradient dtype (f32; f64 when the working dtype is f64),
-// stored shapes. The block overwrites every element of every slot (beta = 0), then calls commit() exactly once. Padding
-// rows must be zero. Of experts that ranks share they are those of one rank's tokens, the source: the block makes and
-// commits them source by source, all of them (plan::contributions_of), as there is room for one at a time.
+// The gradients of one occurrence of a flat group for one micro-batch, with stored shapes. They have the gradient
+// dtype: f32, or f64 when the working dtype is f64. The block overwrites every element of every slot (beta = 0), then
+// calls commit() exactly once. Padding rows must be zero.
+// Experts that ranks share have one such object for each source, a rank whose tokens came here. The block computes and
+// commits all sources one after the other (plan::contributions_of), because there is memory for one at a time.
 class Grads {
  public:
-  Grads(ParameterStore& store, plan::Use use, int source)
-      : store_(&store), use_(use), source_(source), exceptions_(std::uncaught_exceptions()) {}
+  Grads(ParameterStore& store, plan::Occurrence occurrence, int source)
+      : store_(&store), occurrence_(occurrence), source_(source), exceptions_(std::uncaught_exceptions()) {}
   Grads(Grads&& other) noexcept
-      : store_(other.store_), use_(other.use_), source_(other.source_), exceptions_(other.exceptions_) {
+      : store_(other.store_), occurrence_(other.occurrence_), source_(other.source_), exceptions_(other.exceptions_) {
     other.store_ = nullptr;
   }
   Grads& operator=(Grads&&) = delete;
-  ~Grads() noexcept(false);  // throws std::logic_error if it was not committed, unless an exception that was thrown in
-                             // its life is in flight
+  // Throws std::logic_error if commit() was not called, unless an exception that was thrown in its lifetime is in
+  // flight.
+  ~Grads() noexcept(false);
   base::View gradient(int slot) const;
-  // Not where the source has no micro-batch: then nothing need be overwritten, and what is there counts for nothing.
+  // False if the source has an empty micro-batch. Then nothing need be overwritten, and the contents of the buffer are
+  // not used.
   bool wanted() const;
   void commit();
 
  private:
   ParameterStore* store_;
-  plan::Use use_;
+  plan::Occurrence occurrence_;
   int source_;
-  int exceptions_;  // in flight when it was made
+  int exceptions_;  // uncaught exceptions when it was made
 };
 
 class ParameterStore {
  public:
   virtual ~ParameterStore() = default;
-  Lease lease(plan::Use use) {
-    acquire(use);
-    return Lease(*this, use);
+  Lease lease(plan::Occurrence occurrence) {
+    acquire(occurrence);
+    return Lease(*this, occurrence);
   }
-  Grads grads(plan::Use use, int source = 0) {
-    open(use, source);
-    return Grads(*this, use, source);
+  Grads grads(plan::Occurrence occurrence, int source = 0) {
+    open(occurrence, source);
+    return Grads(*this, occurrence, source);
   }
-  // What a block would do in that order, on a rank that has no micro-batch where others have one (model::Step::absent).
+  // Replays the leases and commits of a block, in that order, for an empty micro-batch (model::Step::absent).
   virtual void pass_over(std::span<const plan::Access>) {
     TRAINYARD_ASSERT(false, "a micro-batch that is not there, in a store that knows none");
   }
@@ -75,29 +79,30 @@ class ParameterStore {
  protected:
   friend class Lease;
   friend class Grads;
-  virtual void acquire(plan::Use use) = 0;  // blocks until the unit's weights are whole
-  virtual void give_back(plan::Use use) = 0;
-  virtual base::View weight(plan::Use use, int slot) = 0;
-  virtual void open(plan::Use use, int source) = 0;  // blocks until a unit gradient buffer is free
-  virtual base::View gradient(plan::Use use, int source, int slot) = 0;
-  virtual bool wanted(plan::Use, int /*source*/) { return true; }
-  virtual void commit(plan::Use use, int source) = 0;
+  virtual void acquire(plan::Occurrence occurrence) = 0;  // blocks until the weights are gathered
+  virtual void give_back(plan::Occurrence occurrence) = 0;
+  virtual base::View weight(plan::Occurrence occurrence, int slot) = 0;
+  virtual void open(plan::Occurrence occurrence, int source) = 0;  // blocks until a gradient buffer is free
+  virtual base::View gradient(plan::Occurrence occurrence, int source, int slot) = 0;
+  virtual bool wanted(plan::Occurrence, int /*source*/) { return true; }
+  virtual void commit(plan::Occurrence occurrence, int source) = 0;
 };
 
 inline Lease::~Lease() {
-  if (store_) store_->give_back(use_);
+  if (store_) store_->give_back(occurrence_);
 }
-inline base::View Lease::weight(int slot) const { return store_->weight(use_, slot); }
-inline base::View Grads::gradient(int slot) const { return store_->gradient(use_, source_, slot); }
-inline bool Grads::wanted() const { return store_->wanted(use_, source_); }
+inline base::View Lease::weight(int slot) const { return store_->weight(occurrence_, slot); }
+inline base::View Grads::gradient(int slot) const { return store_->gradient(occurrence_, source_, slot); }
+inline bool Grads::wanted() const { return store_->wanted(occurrence_, source_); }
 inline void Grads::commit() {
   auto* s = store_;
   store_ = nullptr;
-  s->commit(use_, source_);
+  s->commit(occurrence_, source_);
 }
 inline Grads::~Grads() noexcept(false) {
   TRAINYARD_ASSERT(store_ == nullptr || std::uncaught_exceptions() > exceptions_,
-                   "the gradients of unit {} use {} were not committed", use_.unit, use_.use);
+                   "the gradients of flat group {} occurrence {} were not committed", occurrence_.flat_group,
+                   occurrence_.index);
 }
 
 }  // namespace trainyard::params

@@ -9,7 +9,7 @@
 namespace trainyard::params {
 
 namespace {
-constexpr std::int64_t crossings_of_a_layer = 4;  // collectives of the tensor group in forward; backward has no fewer
+constexpr std::int64_t crossings_of_a_layer = 4;  // tensor-parallel collectives in forward; backward has no fewer
 }
 
 void Transfers::issue(Queued& t) {
@@ -38,7 +38,7 @@ tensor::Event Transfers::done(Ticket ticket) {
 }
 
 void Transfers::let_some_follow() {
-  std::int64_t left = 0;  // of the pace of the first that is not issued in full
+  std::int64_t left = 0;  // segments left of the pace of the first transfer that is not issued in full
   for (auto& t : under_way_) {
     if (t.issued == t.segments) continue;
     if (left == 0) left = t.pace;

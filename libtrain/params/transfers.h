@@ -1,5 +1,5 @@
-// Transfers: the collectives of whole units, in segments, so that one between ranks that share a layer never waits for
-// more of a unit than the segment that is on its way.
+// Transfers: the collectives of whole flat groups, in segments. So a tensor-parallel collective never waits for a whole
+// flat group, only for the segments that were issued before it.
 #pragma once
 
 #include "libtrain/tensor/exec.h"
@@ -10,23 +10,26 @@
 
 namespace trainyard::params {
 
-// All segments are issued in the order in which they were added. Where nobody shares layers that is at once; else each
-// collective of the tensor group lets some follow it (let_some_follow): as many as the foremost transfer needs to be
-// done within a layer, however many wait behind it. What somebody needs is issued when it is asked for. These are
-// places in the program, not times: every rank issues the same in the same order. Called by the compute thread.
+// Segments are issued in the order in which their transfers were added. Without tensor parallelism that is at once.
+// Otherwise each tensor-parallel collective lets some follow it (let_some_follow): as many as finish the foremost
+// transfer within a layer, however many wait behind it. done() issues the rest of a transfer that somebody needs. All
+// of these are places in the program, not times, so every rank issues the same in the same order. Called by the compute
+// thread.
 class Transfers {
  public:
   enum class Issue { at_once, between };
   Transfers(tensor::Exec& communication, Issue issue) : communication_(communication), issue_(issue) {}
 
-  using Ticket = std::int64_t;  // of a transfer; 0: none
-  // segment(i), i in [0, segments), puts one on the communication Exec.
+  using Ticket = std::int64_t;  // names a transfer; 0: none
+  // segment(i), with i in [0, segments), puts segment i on the communication Exec.
   Ticket add(std::int64_t segments, std::function<void(std::int64_t)> segment);
-  // When the transfer is done; issues all of it. An empty event when that has been asked before.
+  // The event after which the transfer is done. Issues what is left of it and of the transfers before it. Empty if it
+  // was asked for before.
   tensor::Event done(Ticket ticket);
   void let_some_follow();
   void issue_all();
-  // Issues all. Who asks for any of them from now on has waited for the communication Exec since.
+  // Issues everything and forgets all transfers, so that done() returns empty events for them. The caller then waits
+  // for the communication Exec.
   void finish();
 
  private:
@@ -39,7 +42,7 @@ class Transfers {
   void issue(Queued& transfer);
   tensor::Exec& communication_;
   Issue issue_;
-  std::deque<Queued> under_way_;  // ascending in ticket; not asked for yet
+  std::deque<Queued> under_way_;  // ascending in ticket; done() was not called yet
   Ticket last_ = 0;
 };
 

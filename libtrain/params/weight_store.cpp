@@ -1,4 +1,4 @@
-// What a store of weights alone refuses.
+// WeightStore refuses gradients.
 #include "libtrain/params/weight_store.h"
 
 #include "libtrain/base/error.h"

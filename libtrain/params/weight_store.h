@@ -1,4 +1,4 @@
-// WeightStore: weights alone, at any ZeRO stage: for passes that take no gradient.
+// WeightStore: a store of weights alone, at any ZeRO stage, for passes without gradients.
 #pragma once
 
 #include "libtrain/params/store.h"
@@ -9,25 +9,25 @@
 
 namespace trainyard::params {
 
-// Of the context's arenas it uses `parameters` and, at stage 3, `gathered`. Methods are called by the compute thread,
-// in the same order on every rank.
+// Uses the context's arenas `parameters` and, with ZeRO 3, `gathered`. The compute thread calls the methods, in the
+// same order on every rank.
 class WeightStore : public ParameterStore {
  public:
   explicit WeightStore(StoreContext& context)
       : c_(context), weights_(context.shape.zero == 3 ? make_gathered_weights(context) : make_whole_weights(context)) {}
-  // A pass over one micro-batch; `leases` are the leases to come in order (plan::evaluation_accesses).
-  void begin_evaluation(std::span<const plan::Use> leases) { weights_->begin_pass(leases); }
+  // Begins a pass over one micro-batch. `leases`: the leases to come, in order (plan::evaluation_accesses).
+  void begin_evaluation(std::span<const plan::Occurrence> leases) { weights_->begin_pass(leases); }
   Weights& weights() { return *weights_; }
 
  protected:
-  void acquire(plan::Use use) override { weights_->acquire(use); }
-  void give_back(plan::Use use) override { weights_->give_back(use); }
-  base::View weight(plan::Use use, int slot) override {
-    return slot_view(c_.layout(use.unit), weights_->whole(use.unit), slot);
+  void acquire(plan::Occurrence occurrence) override { weights_->acquire(occurrence); }
+  void give_back(plan::Occurrence occurrence) override { weights_->give_back(occurrence); }
+  base::View weight(plan::Occurrence occurrence, int slot) override {
+    return slot_view(c_.layout(occurrence.flat_group), weights_->whole(occurrence.flat_group), slot);
   }
-  void open(plan::Use, int) override { no_gradients(); }
-  base::View gradient(plan::Use, int, int) override { no_gradients(); }
-  void commit(plan::Use, int) override { no_gradients(); }
+  void open(plan::Occurrence, int) override { no_gradients(); }
+  base::View gradient(plan::Occurrence, int, int) override { no_gradients(); }
+  void commit(plan::Occurrence, int) override { no_gradients(); }
 
  private:
   [[noreturn]] static void no_gradients();

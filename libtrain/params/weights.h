@@ -1,5 +1,5 @@
-// Weights: where the working copy of the parameters lives: whole on every rank (stages 0 to 2), or cut and gathered on
-// use (stage 3).
+// Weights: where the working copy of the parameters is: whole on every rank (ZeRO 0 to 2), or sharded and gathered for
+// each lease (ZeRO 3).
 #pragma once
 
 #include "libtrain/params/context.h"
@@ -11,18 +11,19 @@
 
 namespace trainyard::params {
 
-// own_piece(unit) is this rank's part of the flat unit: [piece] elements of the working dtype; the optimizer writes it.
+// own_shard(flat_group) is this rank's shard, [shard] elements of the working dtype. The optimizer writes it.
 class Weights {
  public:
   virtual ~Weights() = default;
-  virtual void begin_passes(const plan::LeaseOrder& leases) = 0;  // those to come, in order
-  void begin_pass(std::span<const plan::Use> leases) { begin_passes({{{leases.begin(), leases.end()}}, {0}}); }
-  virtual void acquire(plan::Use use) = 0;
-  virtual void give_back(plan::Use use) = 0;
-  virtual base::View whole(int unit) = 0;  // [padded], valid between acquire and give_back
-  virtual base::View own_piece(int unit) = 0;
-  virtual void pieces_changed() = 0;  // after an update or a load: passes to come see the new pieces
-  virtual void complete() = 0;        // what a pass to come would gather of changed pieces is there: collective, waits
+  virtual void begin_passes(const plan::LeaseOrder& leases) = 0;  // the leases to come, in order
+  void begin_pass(std::span<const plan::Occurrence> leases) { begin_passes({{{leases.begin(), leases.end()}}, {0}}); }
+  virtual void acquire(plan::Occurrence occurrence) = 0;
+  virtual void give_back(plan::Occurrence occurrence) = 0;
+  virtual base::View whole(int flat_group) = 0;  // [padded], valid between acquire and give_back
+  virtual base::View own_shard(int flat_group) = 0;
+  virtual void shards_changed() = 0;  // after an update or a load: later passes see the new shards
+  // Gathers now what the next pass would gather of changed shards, and waits for it. Collective.
+  virtual void complete() = 0;
 };
 
 std::unique_ptr<Weights> make_whole_weights(StoreContext& context);

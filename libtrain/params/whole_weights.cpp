@@ -1,5 +1,5 @@
-// Stages 0, 1 and 2: every rank holds all weights. After an update the next pass gathers the pieces, unit by unit as it
-// will lease them, and a lease waits for its own.
+// ZeRO 0, 1 and 2: every rank holds all weights. After an update the next pass gathers the shards, flat group by flat
+// group, in the order of its leases. A lease waits for its own flat group.
 #include "libtrain/params/weights.h"
 
 #include <algorithm>
@@ -12,10 +12,11 @@ namespace {
 class WholeWeights : public Weights {
  public:
   explicit WholeWeights(StoreContext& c)
-      : c_(c), issued_(static_cast<std::size_t>(c.units())), arrives_(static_cast<std::size_t>(c.units())) {
-    for (int u = 0; u < c.units(); ++u) wholes_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).padded}));
+      : c_(c), issued_(static_cast<std::size_t>(c.flat_groups())), arrives_(static_cast<std::size_t>(c.flat_groups())) {
+    for (int u = 0; u < c.flat_groups(); ++u)
+      wholes_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).padded}));
   }
-  // All gathers are added here, so what the engine agrees on between two passes does not stand in a queue behind them.
+  // All gathers are added here, so agreements of the engine between two passes do not queue behind them.
   void begin_passes(const plan::LeaseOrder& leases) override {
     if (!changed_) return;
     changed_ = false;
@@ -25,32 +26,33 @@ class WholeWeights : public Weights {
     for (const auto pass : leases.passes) {
       if (seen[pass]) continue;
       seen[pass] = true;
-      for (const auto& use : leases.lists[pass]) gather(use.unit, updated);
+      for (const auto& occurrence : leases.lists[pass]) gather(occurrence.flat_group, updated);
     }
-    for (int u = 0; u < c_.units(); ++u) gather(u, updated);
+    for (int u = 0; u < c_.flat_groups(); ++u) gather(u, updated);
   }
-  void acquire(plan::Use use) override {
-    auto& arrives = arrives_[static_cast<std::size_t>(use.unit)];
+  void acquire(plan::Occurrence occurrence) override {
+    auto& arrives = arrives_[static_cast<std::size_t>(occurrence.flat_group)];
     c_.join(c_.transfers.done(arrives));
     arrives = 0;
   }
-  void give_back(plan::Use) override {}
-  base::View whole(int unit) override { return wholes_[static_cast<std::size_t>(unit)]; }
-  base::View own_piece(int unit) override {
-    return flat_range(whole(unit), c_.group(unit).rank() * c_.layout(unit).piece, c_.layout(unit).piece);
+  void give_back(plan::Occurrence) override {}
+  base::View whole(int flat_group) override { return wholes_[static_cast<std::size_t>(flat_group)]; }
+  base::View own_shard(int flat_group) override {
+    return flat_range(whole(flat_group), c_.group(flat_group).rank() * c_.layout(flat_group).shard,
+                      c_.layout(flat_group).shard);
   }
-  void pieces_changed() override { changed_ = c_.shared(); }
+  void shards_changed() override { changed_ = c_.shared(); }
   void complete() override {
     begin_pass({});
     for (auto& arrives : arrives_) c_.join(c_.transfers.done(std::exchange(arrives, 0)));
   }
 
  private:
-  void gather(int unit, const tensor::Event& updated) {
-    const auto u = static_cast<std::size_t>(unit);
-    if (issued_[u] || c_.group(unit).size() == 1) return;
+  void gather(int flat_group, const tensor::Event& updated) {
+    const auto u = static_cast<std::size_t>(flat_group);
+    if (issued_[u] || c_.group(flat_group).size() == 1) return;
     issued_[u] = true;
-    arrives_[u] = c_.gather(unit, own_piece(unit), whole(unit), updated);
+    arrives_[u] = c_.gather(flat_group, own_shard(flat_group), whole(flat_group), updated);
   }
 
   StoreContext& c_;

@@ -12,8 +12,8 @@ namespace trainyard::params {
 
 namespace {
 
-// The values of elements [first, first + count) of what a rank holds of one parameter: each is that of its logical
-// index, whatever the cut. Stored rows beyond the logical ones stay zero.
+// Computes elements [first, first + count) of a rank's part of one parameter. A value depends on the logical index,
+// whatever the layout. Stored rows beyond the logical ones stay zero.
 void make_values(const plan::Parameter& p, const plan::HeldPart& part, std::uint64_t seed, std::int64_t first,
                  std::int64_t count, float* out) {
   std::fill(out, out + count, 0.0f);
@@ -34,48 +34,48 @@ void make_values(const plan::Parameter& p, const plan::HeldPart& part, std::uint
 ZeroStore::ZeroStore(StoreContext& c)
     : c_(c), weights_(c.shape.zero == 3 ? make_gathered_weights(c) : make_whole_weights(c)), gradients_(c),
       stage_sums_(c), states_(c, *weights_) {
-  for (int u = 0; u < c.units(); ++u)
+  for (int u = 0; u < c.flat_groups(); ++u)
     counted_.push_back(c.set.borrowed[static_cast<std::size_t>(u)]
-                           ? std::vector<plan::PieceRange>{}  // its owner counts it
-                           : plan::normed_ranges(c.unit(u), c.layout(u), c.world.topology, c.world.rank));
+                           ? std::vector<plan::ShardRange>{}  // the stage that owns it counts it
+                           : plan::normed_ranges(c.flat_group(u), c.layout(u), c.world.topology, c.world.rank));
 }
 
 std::span<const base::View> ZeroStore::counted_gradients() {
   counted_views_.clear();
-  for (int u = 0; u < c_.units(); ++u)
+  for (int u = 0; u < c_.flat_groups(); ++u)
     for (const auto& range : counted_[static_cast<std::size_t>(u)])
-      counted_views_.push_back(flat_range(gradients_.piece(u), range.begin, range.end - range.begin));
+      counted_views_.push_back(flat_range(gradients_.shard(u), range.begin, range.end - range.begin));
   return counted_views_;
 }
 
 void ZeroStore::initialize(std::uint64_t seed) {
   struct Job {
     const plan::Parameter* parameter;
-    std::int64_t first, count;  // of what this rank holds of it
+    std::int64_t first, count;  // in this rank's part of the parameter
     float* out;
   };
   std::vector<Job> jobs;
   std::vector<std::vector<float>> made;
   constexpr std::int64_t job_elements = 1 << 16;
   const bool on_gpu = c_.compute.on_gpu();
-  for (int u = 0; u < c_.units(); ++u) {
+  for (int u = 0; u < c_.flat_groups(); ++u) {
     const auto& layout = c_.layout(u);
-    const auto begin = c_.group(u).rank() * layout.piece;
-    // Values are made on the host, by the one code path that defines them.
-    if (on_gpu) made.emplace_back(static_cast<std::size_t>(layout.piece), 0.0f);
-    auto* master = on_gpu ? made.back().data() : states_.master_piece(u).ptr<float>();
-    for (const auto& view : {states_.m_piece(u), states_.v_piece(u)})
+    const auto begin = c_.group(u).rank() * layout.shard;
+    // The host computes the values, by the one code path that defines them.
+    if (on_gpu) made.emplace_back(static_cast<std::size_t>(layout.shard), 0.0f);
+    auto* master = on_gpu ? made.back().data() : states_.master_shard(u).ptr<float>();
+    for (const auto& view : {states_.m_shard(u), states_.v_shard(u)})
       if (on_gpu) tensor::clear(c_.compute, view);
       else tensor::clear_untouched(view);
-    std::int64_t end = 0;  // of what has a value; what lies between is zero
-    for (const auto& held : plan::held_ranges(layout, begin, begin + layout.piece)) {
+    std::int64_t end = 0;  // end of the values so far; gaps between them are zero
+    for (const auto& held : plan::held_ranges(layout, begin, begin + layout.shard)) {
       std::fill(master + end, master + held.at, 0.0f);
       end = held.at + held.count;
       for (std::int64_t done = 0; done < held.count; done += job_elements)
-        jobs.push_back({&c_.unit(u).parameters[held.parameter], held.first + done,
+        jobs.push_back({&c_.flat_group(u).parameters[held.parameter], held.first + done,
                         std::min(job_elements, held.count - done), master + held.at + done});
     }
-    std::fill(master + end, master + layout.piece, 0.0f);
+    std::fill(master + end, master + layout.shard, 0.0f);
   }
   const int shares = jobs.size() > 8 ? std::max(1, c_.compute.threads()) : 1;
   base::run_shares("initial values", shares, [&](int share) {
@@ -85,35 +85,35 @@ void ZeroStore::initialize(std::uint64_t seed) {
   });
   for (std::size_t u = 0; u < made.size(); ++u)
     tensor::copy(c_.compute, base::View::of(made[u].data(), {static_cast<std::int64_t>(made[u].size())}),
-                 states_.master_piece(static_cast<int>(u)));
+                 states_.master_shard(static_cast<int>(u)));
   c_.compute.synchronize();
-  pieces_loaded();
+  shards_loaded();
 }
 
-// Leases are open as long as those of ranks that compute, as what is fetched ahead depends on it: that of a layer while
-// what its branch has of its own is leased.
-void ZeroStore::idle(std::span<const plan::Access> accesses, GradientFold::Position position) {
+// Leases are open as long as on ranks that compute, because gathering ahead depends on it. So a layer's lease stays
+// open while a branch's own flat group is leased.
+void ZeroStore::idle(std::span<const plan::Access> accesses, GradientReduction::Position position) {
   using Kind = plan::Access::Kind;
   const auto inside = [&](std::size_t i) {
     return i < accesses.size() && i > 0 && accesses[i].kind == Kind::lease && accesses[i - 1].kind == Kind::lease &&
-           c_.set.places[static_cast<std::size_t>(accesses[i].use.unit)] > 0;
+           c_.set.places[static_cast<std::size_t>(accesses[i].occurrence.flat_group)] > 0;
   };
   for (std::size_t i = 0; i < accesses.size(); ++i) {
     const auto& a = accesses[i];
     if (a.kind == Kind::lease) {
-      weights_->acquire(a.use);
-      if (!inside(i + 1)) weights_->give_back(a.use);
-      if (inside(i)) weights_->give_back(accesses[i - 1].use);
+      weights_->acquire(a.occurrence);
+      if (!inside(i + 1)) weights_->give_back(a.occurrence);
+      if (inside(i)) weights_->give_back(accesses[i - 1].occurrence);
     } else if (ends_group(position.place)) {
-      gradients_.idle(a.use, position.round);
+      gradients_.idle(a.occurrence, position.round);
     }
   }
 }
 
-// The gaps between parameters and the padding at the end of a unit are zero, so that norms and pieces see zeros there.
-void ZeroStore::clear_gaps(plan::Use use, int source) {
-  const auto& layout = c_.layout(use.unit);
-  const auto all = gradients_.whole(use, source);
+// Zeroes the gaps between parameters and the padding at the end of a flat group, because norms and shards include them.
+void ZeroStore::clear_gaps(plan::Occurrence occurrence, int source) {
+  const auto& layout = c_.layout(occurrence.flat_group);
+  const auto all = gradients_.whole(occurrence, source);
   const auto clear = [&](std::int64_t from, std::int64_t to) {
     if (from < to) tensor::clear(c_.compute, flat_range(all, from, to - from));
   };
@@ -125,13 +125,13 @@ void ZeroStore::clear_gaps(plan::Use use, int source) {
   clear(end, layout.padded);
 }
 
-void ZeroStore::commit(plan::Use use, int source) {
-  if (absent_ && !gradients_.made_for_others(use)) {
-    if (ends_group(position_.place)) gradients_.idle(use, position_.round);
+void ZeroStore::commit(plan::Occurrence occurrence, int source) {
+  if (absent_ && !gradients_.made_for_others(occurrence)) {
+    if (ends_group(position_.place)) gradients_.idle(occurrence, position_.round);
     return;
   }
-  if (gradients_.wanted(use, source)) clear_gaps(use, source);
-  gradients_.commit(use, source);
+  if (gradients_.wanted(occurrence, source)) clear_gaps(occurrence, source);
+  gradients_.commit(occurrence, source);
 }
 
 void ZeroStore::update(const kernels::AdamW& hyper, std::int64_t tokens) {

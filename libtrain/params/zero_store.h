@@ -1,5 +1,5 @@
-// ZeroStore: the parameter store of data-parallel training at ZeRO stages 0 to 3, put together from weights, gradients
-// and optimizer.
+// ZeroStore: the parameter store of data-parallel training at ZeRO 0 to 3, made of weights, gradients and optimizer
+// states.
 #pragma once
 
 #include "libtrain/params/gradients.h"
@@ -18,68 +18,72 @@
 
 namespace trainyard::params {
 
-// All methods are called by the compute thread; those marked collective by all ranks of the world alike.
+// The compute thread calls all methods. All ranks of the world call the collective ones, in the same order.
 class ZeroStore : public ParameterStore {
  public:
   explicit ZeroStore(StoreContext& context);
 
-  // Initial values: each rank makes its own pieces from (seed, name, index); m and v are zero. Collective.
+  // Sets initial values: each rank computes its own shards from (seed, name, index). m and v are zero. Collective.
   void initialize(std::uint64_t seed);
 
-  // `leases` are the leases to come, in order: of all micro-batches of a step, or of an evaluation.
+  // `leases`: the leases to come, in order, of all micro-batches of a step, or of an evaluation.
   void begin_step(const plan::LeaseOrder& leases) { weights_->begin_passes(leases); }
-  void begin_evaluation(std::span<const plan::Use> leases) { weights_->begin_pass(leases); }
-  // Gradients to come are of that micro-batch. One that is absent gives those of experts whose tokens come from other
-  // ranks alone: what else is committed adds nothing.
-  void begin_backward(GradientFold::Position position, bool absent = false) {
+  void begin_evaluation(std::span<const plan::Occurrence> leases) { weights_->begin_pass(leases); }
+  // The next gradients belong to this micro-batch. An empty one (`absent`) contributes only gradients of experts whose
+  // tokens come from other ranks; its other commits add nothing.
+  void begin_backward(GradientReduction::Position position, bool absent = false) {
     position_ = position, absent_ = absent;
     gradients_.begin_micro(position);
   }
   void pass_over(std::span<const plan::Access> accesses) override { idle(accesses, position_); }
-  // In place of a micro-batch that this rank has not: the same collectives in the same order, without contributing.
-  void idle(std::span<const plan::Access> accesses, GradientFold::Position position);
+  // In place of a micro-batch that this rank does not have: the same collectives in the same order, without
+  // contributing.
+  void idle(std::span<const plan::Access> accesses, GradientReduction::Position position);
 
-  // Update: finish() folds; the engine then takes the norm of counted_gradients() and calls update(). Collective.
+  // Ends the reductions of a step. The engine then takes the norm of counted_gradients() and calls update().
+  // Collective.
   void finish() {
     gradients_.finish();
     stage_sums_.add_up(gradients_);
   }
-  base::View piece_gradient(int unit) { return gradients_.piece(unit); }
-  // What this rank counts of its pieces, so that the norm over the whole world counts every logical parameter once
-  // (plan/ownership.h). Valid until the next call.
+  base::View shard_gradient(int flat_group) { return gradients_.shard(flat_group); }
+  // The ranges of gradient shards that this rank counts for the norm. Over the whole world every logical parameter
+  // counts once (plan/ownership.h). Valid until the next call.
   std::span<const base::View> counted_gradients();
-  // `tokens` of the step, all sequences whole; needed where experts are chosen by a bias (plan::Update).
+  // `tokens`: the tokens of the step, counting whole sequences. Needed if a bias takes part in the choice of experts
+  // (plan::Update).
   void update(const kernels::AdamW& hyper, std::int64_t tokens = 0);
 
   OptimizerStates& states() { return states_; }
   Weights& weights() { return *weights_; }
-  void pieces_loaded() { states_.pieces_loaded(*weights_), weights_->complete(); }
-  void complete_weights() { weights_->complete(); }  // collective: what the next pass would gather first is gathered
+  void shards_loaded() { states_.shards_loaded(*weights_), weights_->complete(); }
+  void complete_weights() { weights_->complete(); }  // collective: gathers now what the next pass would gather first
 
  protected:
-  void acquire(plan::Use use) override { weights_->acquire(use); }
-  void give_back(plan::Use use) override { weights_->give_back(use); }
-  base::View weight(plan::Use use, int slot) override {
-    return slot_view(c_.layout(use.unit), weights_->whole(use.unit), slot);
+  void acquire(plan::Occurrence occurrence) override { weights_->acquire(occurrence); }
+  void give_back(plan::Occurrence occurrence) override { weights_->give_back(occurrence); }
+  base::View weight(plan::Occurrence occurrence, int slot) override {
+    return slot_view(c_.layout(occurrence.flat_group), weights_->whole(occurrence.flat_group), slot);
   }
-  void open(plan::Use use, int source) override { gradients_.open(use, source); }
-  base::View gradient(plan::Use use, int source, int slot) override {
-    return slot_view(c_.layout(use.unit), gradients_.whole(use, source), slot);
+  void open(plan::Occurrence occurrence, int source) override { gradients_.open(occurrence, source); }
+  base::View gradient(plan::Occurrence occurrence, int source, int slot) override {
+    return slot_view(c_.layout(occurrence.flat_group), gradients_.whole(occurrence, source), slot);
   }
-  bool wanted(plan::Use use, int source) override { return gradients_.wanted(use, source); }
-  void commit(plan::Use use, int source) override;
+  bool wanted(plan::Occurrence occurrence, int source) override { return gradients_.wanted(occurrence, source); }
+  void commit(plan::Occurrence occurrence, int source) override;
 
  private:
-  void clear_gaps(plan::Use use, int source);
+  void clear_gaps(plan::Occurrence occurrence, int source);
 
   StoreContext& c_;
-  GradientFold::Position position_{0, GradientFold::Position::Place::only};  // of the micro-batch that goes back
-  bool absent_ = false;                                                      // there is none
+  // The micro-batch that is in backward, and whether it is empty.
+  GradientReduction::Position position_{0, GradientReduction::Position::Place::only};
+  bool absent_ = false;
   std::unique_ptr<Weights> weights_;
-  GradientFold gradients_;
+  GradientReduction gradients_;
   StageSums stage_sums_;
   OptimizerStates states_;
-  std::vector<std::vector<plan::PieceRange>> counted_;  // of each unit
+  std::vector<std::vector<plan::ShardRange>> counted_;  // per flat group
   std::vector<base::View> counted_views_;
 };
 

@@ -1,4 +1,4 @@
-// The access order of a micro-batch, from that of each block.
+// The access order of a micro-batch, made from the order of each block.
 #include "libtrain/plan/accesses.h"
 
 #include "libtrain/base/error.h"
@@ -9,7 +9,7 @@ namespace trainyard::plan {
 
 namespace {
 
-// Of the blocks of a chunk, in their order.
+// The blocks of a chunk, in order.
 std::vector<PlacedBlock> blocks_of(const ModelPart& part, int chunk) {
   auto blocks = placed_blocks(part);
   std::erase_if(blocks, [&](const PlacedBlock& block) { return block.chunk != chunk; });
@@ -19,7 +19,8 @@ std::vector<PlacedBlock> blocks_of(const ModelPart& part, int chunk) {
 std::vector<Access> leases(const std::vector<PlacedBlock>& blocks, std::vector<int> BlockAccesses::*of) {
   std::vector<Access> out;
   for (const auto& block : blocks)
-    for (int use : block.accesses.*of) out.push_back({Access::Kind::lease, block.uses[static_cast<std::size_t>(use)]});
+    for (int occurrence : block.accesses.*of)
+      out.push_back({Access::Kind::lease, block.occurrences[static_cast<std::size_t>(occurrence)]});
   return out;
 }
 
@@ -35,13 +36,14 @@ std::vector<Access> evaluation_accesses(const ModelPart& part, int chunk) {
 
 namespace {
 
-// Of the accesses of backward those that `takes` a block's step.
+// The accesses of backward, last block first, for which takes(block, step) holds.
 template <class Takes> std::vector<Access> in_reverse(const ModelPart& part, int chunk, const Takes& takes) {
   std::vector<Access> out;
   const auto blocks = blocks_of(part, chunk);
   for (auto block = blocks.rbegin(); block != blocks.rend(); ++block)
     for (const auto& step : block->accesses.backward)
-      if (takes(*block, step)) out.push_back({step.kind, block->uses[static_cast<std::size_t>(step.use)]});
+      if (takes(*block, step))
+        out.push_back({step.kind, block->occurrences[static_cast<std::size_t>(step.occurrence)]});
   return out;
 }
 
@@ -68,7 +70,7 @@ std::vector<AccessesOfBlock> accesses_of_blocks(const ModelPart& part, int chunk
   for (const auto& block : blocks_of(part, chunk)) {
     AccessesOfBlock of{leases({block}, &BlockAccesses::forward), {}, {}, {}};
     for (const auto& step : block.accesses.backward) {
-      const Access access{step.kind, block.uses[static_cast<std::size_t>(step.use)]};
+      const Access access{step.kind, block.occurrences[static_cast<std::size_t>(step.occurrence)]};
       of.backward.push_back(access);
       (comes_later(block, step) ? of.weight_gradients : of.input_gradients).push_back(access);
     }
@@ -83,10 +85,10 @@ std::vector<Access> training_accesses(const ModelPart& part, int chunk) {
   return out;
 }
 
-std::vector<Use> leases_of(const std::vector<Access>& accesses) {
-  std::vector<Use> out;
+std::vector<Occurrence> leases_of(const std::vector<Access>& accesses) {
+  std::vector<Occurrence> out;
   for (const auto& a : accesses)
-    if (a.kind == Access::Kind::lease) out.push_back(a.use);
+    if (a.kind == Access::Kind::lease) out.push_back(a.occurrence);
   return out;
 }
 

@@ -1,4 +1,4 @@
-// Sums and maxima over segments.
+// Sums and maxima over the segments of a part.
 #include "libtrain/plan/activations.h"
 
 #include "libtrain/plan/attention_lists.h"
@@ -11,7 +11,7 @@
 namespace trainyard::plan {
 
 std::int64_t stream_bytes(const ModelConfig& m, const MicroShape& s) {
-  return base::aligned(s.stream_rows() * m.hidden * s.element_bytes());
+  return base::aligned(s.own_rows() * m.hidden * s.element_bytes());
 }
 
 namespace {
@@ -27,7 +27,7 @@ StackBytes on_stack(const Segment& segment, const MicroShape& s, Recompute recom
 
 }  // namespace
 
-// Blocks run above what those before them keep.
+// A block runs above what the blocks before it keep.
 StackBytes saved_bytes(const ModelPart& part, const MicroShape& s, Recompute recompute) {
   StackBytes all{0, 0, 0};
   for (const auto& segment : segments(part)) {
@@ -56,7 +56,8 @@ std::int64_t SlotBytes::total(const std::vector<int>& slots) const {
 
 namespace {
 
-// What an evaluation of one block has in the place of its chunk, and in that of what passes.
+// What an evaluation of one block has in its chunk's slot (kept), and in the shared place of what is not kept
+// (passing).
 StackBytes evaluated(const Segment& segment, const MicroShape& s, Recompute recompute) {
   const auto bytes = segment.kind->evaluation_bytes(segment.model, s);
   if (segment.part != Part::layers || recompute == Recompute::none) return {bytes, bytes, 0};
@@ -66,7 +67,7 @@ StackBytes evaluated(const Segment& segment, const MicroShape& s, Recompute reco
 
 }  // namespace
 
-// A validation has its passes there, too: of experts that have more places then it may need more.
+// Validation passes use the slots, too. They may need more, if an evaluation's capacity gives experts more places.
 SlotBytes slot_bytes(const ModelPart& part, const MicroShape& s, Recompute recompute, const std::vector<int>& slots) {
   const bool several = std::accumulate(slots.begin(), slots.end(), 0) > 1;
   SlotBytes out;

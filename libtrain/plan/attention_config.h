@@ -1,4 +1,4 @@
-// AttentionConfig: what a query may see beside its document, as data: later keys or not, and which blocks of them.
+// AttentionConfig: what a query may see within its document: whether it sees later keys, and which blocks.
 #pragma once
 
 #include "libtrain/base/shared_text.h"
@@ -9,27 +9,29 @@
 
 namespace trainyard::plan {
 
-// Block-sparse attention: of the square of queries and keys, cut into blocks, a layout says which are computed (Child
-// et al. 2019, "Generating long sequences with sparse transformers": fixed; Beltagy et al. 2020, "Longformer"; Zaheer
-// et al. 2020, "Big Bird"). Sizes and indices count blocks. The rules: plan/block_layout.h.
+// Block-sparse attention. The square of queries and keys is divided into blocks, and a layout says which blocks are
+// computed. Sources: fixed is of Child et al. 2019, "Generating long sequences with sparse transformers"; longformer of
+// Beltagy et al. 2020, "Longformer"; bigbird of Zaheer et al. 2020, "Big Bird". Sizes and indices count blocks. The
+// rules are in plan/block_layout.h.
 struct AttentionConfig {
   bool causal = true;  // no query sees a later key, whatever the layout
-  // Of the layers, in order, and again from the first where there are more layers: dense, fixed, variable, bigbird,
-  // longformer, sliding, file. What a layer sees of its model (plan/layer_model.h) has its own alone.
+  // The layouts of the layers in order, starting again from the first where there are more layers: dense, fixed,
+  // variable, bigbird, longformer, sliding, file. In the model as a layer sees it (plan/layer_model.h) the list has
+  // only that layer's layout.
   std::vector<std::string> layout = {"dense"};
-  std::int64_t block = 64;                // queries, and keys, of a block: 16, 32, 64, 128
+  std::int64_t block = 64;                // queries, and keys, in a block: 16, 32, 64, 128
   std::int64_t window = 3;                // sliding, bigbird, longformer
-  std::vector<std::int64_t> local = {4};  // fixed: one; variable: of each window, the last repeats
-  std::int64_t global = 1;                // fixed: columns of a window; bigbird: first rows and columns
-  std::int64_t patterns = 1;              // fixed: heads after one another have other global columns; needs per_head
-  std::string global_blocks = "0";        // variable, longformer: "0, 5, 8:12", a range without its end
-  std::int64_t random = -1;               // variable, bigbird: columns drawn for a row; -1: 0 and 1
-  bool horizontal = false;                // fixed, variable; global rows see everything; not causal
-  bool per_head = false;                  // draws and patterns of each head, else those of the first for all
-  bool shared_draws = false;              // the same draws in all layers
-  std::uint64_t seed = 0;                 // of draws
-  std::string file;                       // what a layout "file" was read from, as it was named
-  // Its blocks, so that the model is whole without the file (plan/block_ranges.h).
+  std::vector<std::int64_t> local = {4};  // fixed: one size; variable: the size of each window, the last repeats
+  std::int64_t global = 1;                // fixed: columns in a window; bigbird: first rows and columns
+  std::int64_t patterns = 1;        // fixed: so many successive heads have different global columns; needs per_head
+  std::string global_blocks = "0";  // variable, longformer: "0, 5, 8:12", ranges exclude their end
+  std::int64_t random = -1;         // variable, bigbird: random columns in a row; -1 means 0 and 1
+  bool horizontal = false;          // fixed, variable: global rows see everything; needs causal = false
+  bool per_head = false;            // each head has its own draws and patterns; else all use the first head's
+  bool shared_draws = false;        // all layers have the same draws
+  std::uint64_t seed = 0;           // of the random draws
+  std::string file;                 // the file that a layout "file" was read from, as the user named it
+  // The blocks of that file, so that the model is complete without the file (plan/block_ranges.h).
   base::SharedText file_blocks;
   bool operator==(const AttentionConfig&) const = default;
 };

@@ -1,4 +1,4 @@
-// Which layers share lists, and how much room these take.
+// Which layers share tile lists, and how much room the lists take.
 #include "libtrain/plan/attention_lists.h"
 
 #include "libtrain/base/aligned.h"
@@ -16,7 +16,7 @@ bool draws(const AttentionConfig& a) {
   return !a.shared_draws && ((layout == "bigbird" && a.random != 0) || (layout == "variable" && a.random > 0));
 }
 
-// visit(layer, the model as it sees it), for the layers of the part that have blocks.
+// Calls visit(layer, the model as the layer sees it) for the layers of the part that are sparse.
 template <class Visit> void over_sparse_layers(const ModelPart& part, const Visit& visit) {
   for (const auto& segment : segments(part))
     if (segment.part == Part::layers && is_sparse(segment.model))
@@ -51,7 +51,7 @@ ListRoom list_room(const ModelConfig& m, std::int64_t sequence) {
 std::int64_t attention_list_bytes(const ModelPart& part, std::int64_t sequence) {
   std::int64_t bytes = 0;
   const auto lists = list_of_layer(part);
-  AttentionConfig asked;  // by the layer before: as many blocks, whatever is drawn
+  AttentionConfig asked;  // of the layer before: it has as many blocks, whatever is drawn
   std::int64_t room = 0;
   over_sparse_layers(part, [&](std::int64_t layer, const ModelConfig& m) {
     if (lists.at(layer) != layer) return;

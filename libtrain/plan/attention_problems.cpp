@@ -1,4 +1,4 @@
-// Judges layouts.
+// Checks sparse layouts.
 #include "libtrain/plan/attention_problems.h"
 
 #include "libtrain/base/error.h"
@@ -22,7 +22,7 @@ struct KeyReaders {
   const char* key;
   std::vector<std::string> layouts;
 };
-// Who reads a key. The others say what all layouts read.
+// The layouts that read a key. Every layout reads the keys that are not listed here.
 const std::vector<KeyReaders>& readers() {
   static const std::vector<KeyReaders> all = {
       {"attention-block", {"fixed", "variable", "bigbird", "longformer", "sliding", "file"}},
@@ -42,7 +42,7 @@ const std::vector<KeyReaders>& readers() {
   return all;
 }
 
-bool uses(const ModelConfig& m, const std::string& layout) {
+bool occurrences(const ModelConfig& m, const std::string& layout) {
   const auto& all = m.attention.layout;
   return std::find(all.begin(), all.end(), layout) != all.end();
 }
@@ -57,7 +57,7 @@ std::vector<std::string> idle_attention_keys(const ModelConfig& m) {
     if (const auto& other = usual_fields[i++]; f.get() == other.get()) continue;
     for (const auto& r : readers())
       if (f.name == r.key &&
-          std::none_of(r.layouts.begin(), r.layouts.end(), [&](const auto& l) { return uses(m, l); }))
+          std::none_of(r.layouts.begin(), r.layouts.end(), [&](const auto& l) { return occurrences(m, l); }))
         out.push_back(fmt::format("{} is read by the layouts {}, and no layer has one of them: leave it out", f.name,
                                   fmt::join(r.layouts, ", ")));
   }
@@ -80,7 +80,7 @@ void fixed_problems(const AttentionConfig& a, std::vector<std::string>& out) {
     out.push_back(fmt::format("attention-patterns {} are of different heads: say attention-per-head on", a.patterns));
 }
 
-// One thing that is wrong with the blocks that a file gave; empty where nothing is.
+// One problem of the blocks that a file gave; empty if there is none.
 std::string file_problem(const ModelConfig& m) {
   const auto& a = m.attention;
   if (a.file_blocks.empty())
@@ -112,7 +112,7 @@ std::string file_problem(const ModelConfig& m) {
   return {};
 }
 
-// Lists count in 32 bits and are made block by block, so that there is a bound.
+// Lists count in 32 bits and are made block by block, so their size has a bound.
 std::string layout_too_large(const ModelConfig& m) {
   const auto sequence = longest_sequence(m);
   constexpr double most_side = 8192;
@@ -146,21 +146,21 @@ std::vector<std::string> attention_problems(const ModelConfig& m) {
   if (static_cast<std::int64_t>(a.layout.size()) > m.layers)
     out.push_back(fmt::format("attention-layout names {} layers of {}", a.layout.size(), m.layers));
   try {
-    if (uses(m, "variable") || uses(m, "longformer")) block_ranges(a.global_blocks);
+    if (occurrences(m, "variable") || occurrences(m, "longformer")) block_ranges(a.global_blocks);
   } catch (const base::InputError& e) {
     out.push_back(fmt::format("attention-global-blocks: {}; {}", e.what(), e.hint()));
   }
-  if (uses(m, "fixed")) fixed_problems(a, out);
+  if (occurrences(m, "fixed")) fixed_problems(a, out);
   if (a.causal && a.horizontal)
     out.emplace_back("attention-horizontal: its rows see everything, which a causal model forbids: leave it out");
-  const auto draws = (uses(m, "bigbird") && a.random != 0) || (uses(m, "variable") && a.random > 0);
-  if (a.per_head && !draws && !(uses(m, "fixed") && a.patterns > 1))
+  const auto draws = (occurrences(m, "bigbird") && a.random != 0) || (occurrences(m, "variable") && a.random > 0);
+  if (a.per_head && !draws && !(occurrences(m, "fixed") && a.patterns > 1))
     out.emplace_back(
         "attention-per-head: nothing differs between heads: say attention-random or attention-patterns, or leave it "
         "out");
   if (a.shared_draws && !draws) out.emplace_back("attention-shared-draws: nothing is drawn: leave it out");
   try {
-    if (uses(m, "file"))
+    if (occurrences(m, "file"))
       if (auto text = file_problem(m); !text.empty()) out.push_back(std::move(text));
   } catch (const base::InputError& e) {
     out.push_back(fmt::format("the layout of {}: {}; {}", name_of_file_layout(a), e.what(), e.hint()));

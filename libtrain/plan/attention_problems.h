@@ -1,4 +1,4 @@
-// What is wrong with the attention of a model.
+// What is wrong with a model's attention settings.
 #pragma once
 
 #include "libtrain/plan/model_config.h"
@@ -8,8 +8,9 @@
 
 namespace trainyard::plan {
 
-// Each with what would be right: keys that none of the layouts reads, sizes that do not go together, lists that would
-// be too long: layouts have at most 8192 blocks a side, and 2^24 in all heads of a layer.
+// Each message says what would be right. Problems are keys that no layout of the model reads, sizes that do not fit
+// together, and lists that would be too long. A layout has at most 8192 blocks a side, and 2^24 blocks in all heads of
+// a layer.
 std::vector<std::string> attention_problems(const ModelConfig& model);
 
 }  // namespace trainyard::plan

@@ -1,4 +1,4 @@
-// Layouts in a line.
+// Layouts of attention in a line.
 #include "libtrain/plan/attention_text.h"
 
 #include "libtrain/base/number_text.h"

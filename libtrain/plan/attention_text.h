@@ -1,4 +1,4 @@
-// What the layers of a model compute of attention's square, for reports.
+// Text for reports: how much of the attention square the layers of a model compute.
 #pragma once
 
 #include "libtrain/plan/plan.h"
@@ -8,11 +8,11 @@
 
 namespace trainyard::plan {
 
-// "sliding in 5 layers: 250 of 2,080 blocks of 64 (12.0 %); dense in 1 layer", the layouts in the order of the layers;
-// empty where every layer is dense. The sequence must be one that the model's layouts can have.
+// "sliding in 5 layers: 250 of 2,080 blocks of 64 (12.0 %); dense in 1 layer", the layouts in the order of the layers.
+// Empty if every layer is dense. The model's layouts must allow the sequence.
 std::string attention_text(const ModelConfig& model, std::int64_t sequence);
 
-// Of the lists of a rank (plan/attention_lists.h), of the stage that has most.
+// Bytes of the attention lists of a rank (plan/attention_lists.h), in the pipeline stage that needs most.
 std::int64_t most_attention_list_bytes(const Plan& plan);
 
 }  // namespace trainyard::plan

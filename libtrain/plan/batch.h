@@ -1,62 +1,69 @@
-// Who computes which micro-batch, and in what order gradients are folded (decision 1). Pure arithmetic.
+// Which rank computes which micro-batch, and in what order gradients are added (decision 1). Pure arithmetic.
 #pragma once
 
-#include "libtrain/base/fold_order.h"
+#include "libtrain/base/reduction_order.h"
 
 #include <cstdint>
 
 namespace trainyard::plan {
 
-enum class Reduction { ordered, fast };  // fast: the library's order, which gives up equal bits
+enum class Reduction { ordered, fast };  // fast: the communication library's order, which gives up equal bits
 
 struct BatchPlan {
-  std::int64_t global_batch = 1;  // sequences a step
-  std::int64_t micro_batch = 1;   // sequences a micro-batch
-  std::int64_t fold = 1;          // g: consecutive micro-batches that a rank adds locally before the ordered reduction
-  int data_ranks = 1;             // d
+  std::int64_t global_batch = 1;  // sequences in a step
+  std::int64_t micro_batch = 1;   // sequences in a micro-batch
+  // g: consecutive micro-batches whose gradients a rank adds before the ordered reduction
+  std::int64_t local_accumulation = 1;
+  int data_ranks = 1;  // d
 
-  std::int64_t micros() const { return global_batch / micro_batch; }         // M
-  std::int64_t fold_groups() const { return (micros() + fold - 1) / fold; }  // the last one may be ragged
-  std::int64_t rounds() const {
-    return (fold_groups() + data_ranks - 1) / data_ranks;
-  }  // accumulation rounds, each of a group a rank and one reduction
-  // Fold group computed by data rank r, the one whose turn is r (Topology::turn), in round k, or -1 when r idles in the
-  // ragged last round.
-  std::int64_t fold_group_of(int r, std::int64_t round) const {
+  std::int64_t micros() const { return global_batch / micro_batch; }  // M
+  // Groups of local_accumulation micro-batches; the last one may be shorter.
+  std::int64_t accumulation_groups() const { return (micros() + local_accumulation - 1) / local_accumulation; }
+  // Accumulation steps: in each one every rank computes one group, and one reduction follows.
+  std::int64_t rounds() const { return (accumulation_groups() + data_ranks - 1) / data_ranks; }
+  // The accumulation group that data rank r computes in accumulation step `round`, or -1 if the rank has none in an
+  // uneven last step. Here r is the rank's position in the reduction order (Topology::turn).
+  std::int64_t accumulation_group_of(int r, std::int64_t round) const {
     const auto q = round * data_ranks + r;
-    return q < fold_groups() ? q : -1;
+    return q < accumulation_groups() ? q : -1;
   }
   int contributors(std::int64_t round) const {
-    const auto left = fold_groups() - round * data_ranks;
+    const auto left = accumulation_groups() - round * data_ranks;
     return static_cast<int>(left < data_ranks ? left : data_ranks);
   }
-  // Rounds in which data rank r has a group.
-  std::int64_t rounds_of(int r) const { return r < fold_groups() ? (fold_groups() - 1 - r) / data_ranks + 1 : 0; }
-  // Micro-batches of data rank r.
+  // Accumulation steps in which data rank r has a group.
+  std::int64_t rounds_of(int r) const {
+    return r < accumulation_groups() ? (accumulation_groups() - 1 - r) / data_ranks + 1 : 0;
+  }
+  // Micro-batches that data rank r computes.
   std::int64_t micros_of(int r) const {
     const auto n = rounds_of(r), last = (n - 1) * data_ranks + r;
-    return n == 0 ? 0 : (n - 1) * fold + end_micro(last) - first_micro(last);
+    return n == 0 ? 0 : (n - 1) * local_accumulation + end_micro(last) - first_micro(last);
   }
-  // Micro-batches of the longest fold group of each round, together: how often every rank takes part in what all do for
-  // each micro-batch. Rank 0's group is never shorter than another's, and only the last of a step can be ragged.
+  // The sum, over the accumulation steps, of the number of micro-batches in the longest group. Every rank takes part
+  // that many times in what all ranks do for each micro-batch. Rank 0's group is never shorter than another rank's, and
+  // only the last group of a step can be shorter.
   std::int64_t lockstep_micros() const {
     const auto last = (rounds() - 1) * data_ranks;
-    return (rounds() - 1) * fold + end_micro(last) - first_micro(last);
+    return (rounds() - 1) * local_accumulation + end_micro(last) - first_micro(last);
   }
-  base::FoldPlace place_of(std::int64_t micro) const { return base::fold_place(micro, fold, data_ranks); }
-  std::int64_t places() const { return rounds() * fold; }  // of a rank
-  // The micro-batch that its rank works on behind `micro`; -1: none in this step.
+  base::MicroBatchPlace place_of(std::int64_t micro) const {
+    return base::place_of_micro_batch(micro, local_accumulation, data_ranks);
+  }
+  std::int64_t places() const { return rounds() * local_accumulation; }  // of a rank, with the empty micro-batches
+  // The micro-batch that the same rank computes after `micro`; -1 if there is none in this step.
   std::int64_t next(std::int64_t micro) const {
-    const auto group = place_of(micro).fold_group;
+    const auto group = place_of(micro).accumulation_group;
     if (micro + 1 < end_micro(group)) return micro + 1;
-    return group + data_ranks < fold_groups() ? first_micro(group + data_ranks) : -1;
+    return group + data_ranks < accumulation_groups() ? first_micro(group + data_ranks) : -1;
   }
-  std::int64_t first_micro(std::int64_t group) const { return group * fold; }
+  std::int64_t first_micro(std::int64_t group) const { return group * local_accumulation; }
   std::int64_t end_micro(std::int64_t group) const {
-    const auto e = (group + 1) * fold;
+    const auto e = (group + 1) * local_accumulation;
     return e < micros() ? e : micros();
   }
-  // Global sample ordinal of sequence i of micro-batch m in a step (0-based), when all steps before were of this batch.
+  // Global sample number of sequence i of micro-batch m in a step (0-based), if all earlier steps had this global
+  // batch.
   std::int64_t sample(std::int64_t step, std::int64_t micro, std::int64_t i) const {
     return step * global_batch + micro * micro_batch + i;
   }

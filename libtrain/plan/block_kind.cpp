@@ -1,4 +1,4 @@
-// The registry of kinds, and what most kinds have in common.
+// The registry of kinds, and the defaults of most kinds.
 #include "libtrain/plan/block_kind.h"
 
 #include "libtrain/base/error.h"
@@ -81,21 +81,21 @@ StackBytes BlockKind::selective_evaluation_bytes(const ModelConfig& model, const
   return {bytes, bytes};
 }
 
-std::vector<UnitUse> BlockKind::uses(const ModelConfig& model) const {
-  std::vector<UnitUse> all(units(model, 0).size());
+std::vector<FlatGroupOccurrence> BlockKind::occurrences(const ModelConfig& model) const {
+  std::vector<FlatGroupOccurrence> all(flat_groups(model, 0).size());
   for (std::size_t i = 0; i < all.size(); ++i) all[i].own = static_cast<int>(i);
   return all;
 }
 
 BlockAccesses BlockKind::accesses(const ModelConfig& model) const {
   BlockAccesses a;
-  const auto n = static_cast<int>(uses(model).size());
-  for (int use = 0; use < n; ++use) {
-    a.forward.push_back(use);
-    a.evaluation.push_back(use);
-    a.backward.push_back({Access::Kind::lease, use});
+  const auto n = static_cast<int>(occurrences(model).size());
+  for (int occurrence = 0; occurrence < n; ++occurrence) {
+    a.forward.push_back(occurrence);
+    a.evaluation.push_back(occurrence);
+    a.backward.push_back({Access::Kind::lease, occurrence});
   }
-  for (int use = 0; use < n; ++use) a.backward.push_back({Access::Kind::commit, use});
+  for (int occurrence = 0; occurrence < n; ++occurrence) a.backward.push_back({Access::Kind::commit, occurrence});
   return a;
 }
 

@@ -1,11 +1,11 @@
-// BlockKind, BranchKind: all that is predicted of one kind of block, said once: parameters, memory, FLOPs, leases. What
-// the planner sums and what the block is made from.
+// BlockKind, BranchKind: the description of one kind of block, stated once: parameters, memory, FLOPs, leases. The
+// planner sums these descriptions, and the block itself is made from its description.
 #pragma once
 
 #include "libtrain/plan/declaration.h"
 #include "libtrain/plan/micro_shape.h"
 #include "libtrain/plan/model_config.h"
-#include "libtrain/plan/unit.h"
+#include "libtrain/plan/flat_group.h"
 
 #include <cstdint>
 #include <memory>
@@ -15,24 +15,25 @@
 
 namespace trainyard::plan {
 
-// Does a tensor stay between forward and backward? unless_selective: with Recompute::selective it does not, and
-// backward makes it again to the same bits from those that stay and the weights, by no product and no call to other
-// ranks.
+// Whether a tensor stays between forward and backward. unless_selective: it does not stay with Recompute::selective.
+// Backward then recomputes it to the same bits from the tensors that stay and the weights, without a matrix product or
+// a collective.
 enum class Stays { always, unless_selective };
 
-// A tensor that a block pushes on the activation stack, in push order. An arena hands it out at a multiple of 64 bytes.
+// A tensor that a block pushes on the activation stack, in push order. An arena allocates it at a multiple of 64 bytes.
 struct SavedTensor {
   const char* name;  // a literal
   base::DType dtype;
-  std::int64_t rows, cols;  // rows 0: one dim
+  std::int64_t rows, cols;  // rows 0: a tensor of one dim
   Stays stays = Stays::always;
   std::int64_t bytes() const;  // rounded up to 64
 };
 std::int64_t total_bytes(const std::vector<SavedTensor>& tensors);
 std::vector<SavedTensor> only(std::vector<SavedTensor> tensors, Stays stays);
 
-// On the activation stack: between forward and backward, and at most while a block runs; of what is not kept the most
-// at one time, for which micro-batches in flight have one place (model::Saved::Passing).
+// Bytes on the activation stack. `kept` stays between forward and backward. `most` is the maximum while a block runs.
+// `passing` is the most, at one time, of what is not kept: all micro-batches in flight share one place for it
+// (model::Saved::Passing).
 struct StackBytes {
   std::int64_t kept, most, passing = 0;
 };
@@ -41,137 +42,142 @@ struct StackBytes {
 struct GroupCall {
   const char* operation;  // a literal, as the ledger names it
   base::DType type;
-  std::int64_t bytes;  // of the whole that is gathered or reduced, as plan::SizedCalls counts it
+  std::int64_t bytes;  // of the whole gathered or reduced tensor, as in plan::SizedCalls
   std::int64_t calls;
 };
 
-// A use that a block makes of a unit: of its own, by its place in BlockKind::units, or of one that another block owns,
-// by its name.
-struct UnitUse {
+// An occurrence of a flat group in a block. Either the block owns the group (`own`: its index in
+// BlockKind::flat_groups), or another block owns it (`borrowed`: its name).
+struct FlatGroupOccurrence {
   int own = -1;
   std::string borrowed;
 };
 
-// The leases and commits of one block in order, each by its place in BlockKind::uses. Stores fetch ahead along them, so
-// the block must do exactly this.
+// The leases and commits of one block in order, each as an index into BlockKind::occurrences. The block must follow
+// this order exactly, because stores fetch weights ahead along it.
 struct BlockAccesses {
   struct Step {
     Access::Kind kind;
-    int use;
+    int occurrence;
   };
-  std::vector<int> forward, evaluation;  // leases of a forward pass that trains, of one that only evaluates
+  std::vector<int> forward, evaluation;  // leases of a forward pass in training, and in evaluation
   std::vector<Step> backward;
 };
 
-// A block of the model's stream: the embedding, a layer, the head. It owns units. Every number is of one block, one
-// rank and one micro-batch; the arithmetic follows the order of allocations in the block itself, so that the arenas'
-// high-water marks are these numbers exactly.
+// A block that the hidden states pass through: the embedding, a layer, the head. It owns flat groups. Every number is
+// for one block, one rank and one micro-batch. The arithmetic follows the order of allocations in the block itself, so
+// the arenas' high-water marks equal these numbers exactly.
 class BlockKind {
  public:
   virtual ~BlockKind() = default;
 
-  // The units of block number `index` of its part.
-  virtual std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const = 0;
-  // By default each own unit once: leased in forward, leased and committed in backward.
-  virtual std::vector<UnitUse> uses(const ModelConfig& model) const;
+  // The flat groups of block number `index` of its Part.
+  virtual std::vector<FlatGroup> flat_groups(const ModelConfig& model, std::int64_t index) const = 0;
+  // By default each of the block's own flat groups occurs once. It is leased in forward, and leased and committed in
+  // backward.
+  virtual std::vector<FlatGroupOccurrence> occurrences(const ModelConfig& model) const;
   virtual BlockAccesses accesses(const ModelConfig& model) const;
 
-  // On the activation stack: between forward and backward, and at most at one time of an evaluation.
+  // Bytes on the activation stack: what stays between forward and backward, and the maximum of an evaluation.
   virtual std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
   virtual std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
-  // The same of a layer that is told Recompute::selective (model::Step::recompute). By default it keeps what it saves.
+  // The same for a layer with Recompute::selective (model::Step::recompute). By default the layer keeps all that it
+  // saves.
   virtual StackBytes selective_bytes(const ModelConfig& model, const MicroShape& shape) const;
-  // Of its evaluation, in which it is told so, too: at most what would stay in training, and what would not.
+  // For an evaluation with Recompute::selective: the maximum of what would stay in training, and of what would not.
   virtual StackBytes selective_evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const;
-  // Can the block make its weight gradients apart (MicroShape::weight_gradients)? It then leases in input_gradients
-  // what backward leases and commits in weight_gradients what backward commits. One that does not say so does all of
-  // backward in input_gradients.
+  // Whether the block can compute weight gradients apart from input gradients (MicroShape::weight_gradients). If so,
+  // input_gradients makes the leases of backward, and weight_gradients makes its commits. If not, input_gradients does
+  // the whole backward.
   virtual bool makes_weight_gradients_apart(const ModelConfig&) const { return false; }
-  // The most scratch at one time; backward: of its halves, where they are apart.
+  // The maximum of scratch at one time. With weight gradients apart, backward is the larger of its two halves.
   virtual std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
   virtual std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
 
-  // Model FLOPs of forward, for each token; backward takes twice as many.
+  // Model FLOPs of forward, for each token. Backward takes twice as many.
   virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
-  // Of the forward that a recomputed block runs again in backward, for what it saves alone. By default those of
+  // FLOPs of the second forward of a recomputed block, which only makes what the block saves. By default all of
   // forward.
   virtual double recompute_flops(const ModelConfig& model, std::int64_t sequence) const;
-  // Of backward, those of weight gradients that are made apart.
+  // The part of backward's FLOPs that weight gradients take when they are computed apart.
   virtual double apart_flops(const ModelConfig&, std::int64_t) const { return 0; }
 
-  // Is the block made for ranks that share it: are its parameters cut or the same on all, its rows those of the stream
-  // (MicroShape::stream_rows), its sums and calls theirs? A kind that does not say so runs with --tensor-parallel 1
-  // alone.
+  // Whether the block supports tensor parallelism. Its parameters are then sharded or equal on all ranks. It works on
+  // the rank's rows of hidden states (MicroShape::own_rows), and makes the sums and collectives of tensor parallelism.
+  // A kind that returns false runs only with --tensor-parallel 1.
   virtual bool shared_by_tensor_ranks() const { return false; }
-  // Of one micro-batch: forward and backward, with what recomputation sends again, or an evaluation. By default none.
+  // The tensor-parallel collectives of one micro-batch. Training counts forward, backward and what recomputation
+  // repeats; an evaluation counts forward. By default none.
   virtual std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                               Recompute recompute) const;
-  // The same among the ranks that hold different experts.
+  // The same for the collectives among ranks that hold different experts.
   virtual std::vector<GroupCall> expert_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                               Recompute recompute) const;
 };
 
-// A branch of a layer: what is added to the residual stream, as a function of the normed residual stream: attention,
-// feed-forward. Its norm and its residual belong to the layer, which owns the unit that the branch declares its
-// parameters in.
+// A branch of a layer, such as attention or feed-forward: a function of the normed hidden states whose result is added
+// to the hidden states. The layer owns the branch's norm, its residual addition, and the flat group in which the branch
+// declares its parameters.
 class BranchKind {
  public:
   virtual ~BranchKind() = default;
 
-  // The prefix of its parameters and of its dropout sites: "ffn" makes the norm "ffn_norm", the site "ffn_residual".
+  // The prefix of its parameters and dropout sites: "ffn" gives the norm "ffn_norm" and the site "ffn_residual".
   virtual std::string prefix() const = 0;
   virtual double residual_dropout(const ModelConfig&) const { return 0; }
-  // Do ranks that share a layer share this branch: are its parameters cut, and its output the sum over them
-  // (model/shared_sum.h)? A branch that does not say so runs with --tensor-parallel 1 alone.
+  // Whether the branch supports tensor parallelism: its parameters are sharded, and its output is the sum over the
+  // tensor-parallel ranks (model/shared_sum.h). A branch that returns false runs only with --tensor-parallel 1.
   virtual bool shared_by_tensor_ranks() const { return false; }
-  virtual void declare(Declaration& unit) const = 0;
-  // A unit beside that of the layer, which the branch leases and commits itself: by default none; at most one branch of
-  // a layer has one. `layer` begins its name.
-  virtual bool has_own_unit() const { return false; }
-  virtual Unit own_unit(const ModelConfig&, const std::string& /*layer*/) const { return {}; }
+  virtual void declare(Declaration& flat_group) const = 0;
+  // A second flat group, beside the layer's, which the branch itself leases and commits. By default there is none. At
+  // most one branch of a layer has one. Its name begins with `layer`.
+  virtual bool has_own_flat_group() const { return false; }
+  virtual FlatGroup own_flat_group(const ModelConfig&, const std::string& /*layer*/) const { return {}; }
 
-  // Between forward and backward, or while one of the two runs (Stays); in an evaluation until its forward ends.
+  // Saved tensors. Depending on Stays they live from forward to backward, or only while one of the two runs. In an
+  // evaluation they live until forward ends.
   virtual std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
-  // Beside the layer's own buffers: the output of the branch in forward, the gradient of its input in backward.
+  // Scratch beside the layer's own buffers. These hold the branch's output in forward, and the gradient of its input in
+  // backward.
   virtual std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
   virtual std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
   virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
 
-  // What a rank says for one micro-batch among the tensor ranks of its replica, as BlockKind::tensor_calls. By default
-  // it gathers the rows of its input and adds up its output; back, it gathers the rows of the output's gradient and
-  // again of the input, and adds up the input's gradient. A layer that runs forward again gathers and adds up what is
-  // read.
+  // The tensor-parallel collectives of one rank for one micro-batch, as in BlockKind::tensor_calls. By default, forward
+  // gathers the rows of its input and adds up its output. Backward gathers the rows of the output's gradient and again
+  // of the input, and adds up the input's gradient. A layer that runs forward again repeats the gather, and repeats the
+  // sum if the output is read.
   enum class Again { output, all_but_output };
   virtual std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                               Recompute recompute, Again again) const;
-  // What a rank says for one micro-batch to those that hold other experts (Axis::expert): in forward, which
-  // recomputation runs again, and in backward. By default nothing.
+  // The collectives of one rank for one micro-batch with the ranks that hold other experts (Axis::expert): forward,
+  // which recomputation repeats, and backward. By default none.
   virtual std::vector<GroupCall> expert_calls(const ModelConfig&, const MicroShape&, Pass, Recompute) const {
     return {};
   }
 
-  // Can weight gradients be made apart: does the branch leave in its tensors what they need (model::Branch)? A layer
-  // makes them apart if all its branches can.
+  // Whether weight gradients can be computed apart: the branch then leaves in its tensors what they need
+  // (model::Branch). A layer computes weight gradients apart if all its branches can.
   virtual bool makes_weight_gradients_apart() const { return false; }
-  // The scratch of its halves, as backward_workspace_bytes; asked where it can.
+  // The scratch of the two halves, as backward_workspace_bytes. Called only if weight gradients can be computed apart.
   virtual std::int64_t input_gradients_workspace_bytes(const ModelConfig&, const MicroShape&) const { return 0; }
   virtual std::int64_t weight_gradients_workspace_bytes(const ModelConfig&, const MicroShape&) const { return 0; }
   virtual double apart_flops(const ModelConfig&) const { return 0; }
 
-  // When a recomputed layer runs forward again, nobody reads the output of its last branch. Does the branch leave it
-  // out then, with the sum over ranks that share it? It is handed an empty output (model::Branch). By default it is
-  // not.
+  // Whether the branch can skip its output. A recomputed layer asks this of its last branch, whose output nothing reads
+  // when forward runs again. The branch then gets an empty output (model::Branch) and skips its sum over
+  // tensor-parallel ranks, too. By default it does not.
   virtual bool skips_unread_output() const { return false; }
-  // Of forward_flops, what making the output takes; asked where it is left out.
+  // The part of forward_flops that computes the output. Called only if the branch can skip it.
   virtual double output_flops(const ModelConfig&) const { return 0; }
 };
 
-// The kinds by name. Of this library: blocks "embedding", "layer" and "head", branches "attention", "ffn" and "experts"
-// (plan/layer_model.h). A later registration of a name takes the place of an earlier one. Not thread-safe: register
-// before anything is planned.
+// The kinds by name. The library has the blocks "embedding", "layer" and "head", and the branches "attention", "ffn"
+// and "experts" (plan/layer_model.h). A later registration replaces an earlier one of the same name. Not thread-safe:
+// register before anything is planned.
 void register_block(const std::string& name, std::shared_ptr<const BlockKind> kind);
 void register_branch(const std::string& name, std::shared_ptr<const BranchKind> kind);
-const BlockKind& block_kind(const std::string& name);  // UsageError with the nearest that there is
+const BlockKind& block_kind(const std::string& name);  // UsageError that names the nearest known kind
 const BranchKind& branch_kind(const std::string& name);
 std::vector<std::string> block_names();  // sorted
 std::vector<std::string> branch_names();

@@ -24,12 +24,12 @@ struct Row {
   }
 };
 
-std::int64_t seen_end(const Row& r) { return r.a.causal ? r.i + 1 : r.n; }  // of the columns that a row may see
+std::int64_t seen_end(const Row& r) { return r.a.causal ? r.i + 1 : r.n; }  // end of the columns that a row may see
 
 struct Window {
   std::int64_t begin, end;
 };
-// The window of block i, where sizes follow one another and the last repeats.
+// The window that contains block i. Windows follow one another with these sizes, and the last size repeats.
 Window window_of(const std::vector<std::int64_t>& sizes, std::int64_t i, std::int64_t n) {
   std::int64_t begin = 0;
   std::size_t at = 0;
@@ -38,8 +38,8 @@ Window window_of(const std::vector<std::int64_t>& sizes, std::int64_t i, std::in
   return {begin, std::min(begin + sizes[at], n)};
 }
 
-// Columns that `random` draws add: distinct ones of those that the row may see and that are not there yet, all of them
-// where they are fewer. A partial shuffle (Fisher and Yates), keyed by seed, layer, head and row.
+// Adds up to `count` random columns: distinct ones that the row may see and that are not present yet, or all of these
+// if they are fewer. A partial shuffle (Fisher and Yates), keyed by seed, layer, head and row.
 void draw(const Row& r, std::int64_t layer, std::int64_t count) {
   std::vector<std::int64_t> left;
   for (std::int64_t j = 0; j < seen_end(r); ++j)
@@ -60,8 +60,8 @@ void fixed_row(const Row& r) {
   const auto own = window_of(r.a.local, r.i, r.n);
   r.add(own.begin, own.end);
   for (std::int64_t w = 0; w < r.n; w += local) {
-    // In a short last window they lie at its end at the latest, but not in a causal model, where they would be others
-    // once the text goes on: all that may see them there does, as its own window.
+    // In a short last window, global columns move to the end of the window. In a causal model they stay: a longer text
+    // would otherwise change them. There, every row that could see them has them in its own window anyway.
     const auto begin = w + local <= r.n || r.a.causal ? w + place : std::min(w + place, r.n - r.a.global);
     r.add(begin, begin + r.a.global);
     if (r.a.horizontal && r.i >= begin && r.i < begin + r.a.global) r.add(0, r.n);
@@ -105,7 +105,7 @@ void make_row(const Row& r, std::int64_t layer, const BlockRanges& global, const
   if (random > 0) draw(r, layer, random);
 }
 
-// In order, without overlaps, below `n`.
+// Sorted, without overlaps, and below `n`.
 BlockRanges merged(BlockRanges ranges, std::int64_t n) {
   std::sort(ranges.begin(), ranges.end(), [](const auto& x, const auto& y) { return x.begin < y.begin; });
   BlockRanges out;

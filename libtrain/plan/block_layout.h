@@ -9,12 +9,12 @@
 
 namespace trainyard::plan {
 
-// n x n blocks, n = sequence / block rounded up. Rows of queries, columns of keys.
+// n x n blocks, where n = sequence / block rounded up. Rows are blocks of queries, columns are blocks of keys.
 struct BlockLayout {
   std::int64_t block = 64, n = 0;
-  std::int64_t heads = 1;               // of the model; 1: the same for all
-  std::vector<std::int64_t> row_begin;  // [heads * n + 1], in `columns`
-  std::vector<std::int32_t> columns;    // of each row of each head, ascending
+  std::int64_t heads = 1;  // heads with a layout of their own: all of the model's, or 1 if all heads share one
+  std::vector<std::int64_t> row_begin;  // [heads * n + 1], indices into `columns`
+  std::vector<std::int32_t> columns;    // the columns of each row of each head, ascending
   std::span<const std::int32_t> row(std::int64_t head, std::int64_t i) const {
     const auto r = static_cast<std::size_t>((heads == 1 ? 0 : head) * n + i);
     return std::span(columns).subspan(static_cast<std::size_t>(row_begin[r]),
@@ -23,20 +23,21 @@ struct BlockLayout {
   bool operator==(const BlockLayout&) const = default;
 };
 
-// What a layout has at most, in all heads: lists count in 32 bits and are made block by block. A layout of more, of a
-// model that nobody has judged yet, ends behind the head that went beyond.
+// The most columns that a layout may have in all heads: lists count in 32 bits and are made block by block. A model
+// that was not checked yet may have more; its layout ends after the head that went beyond.
 inline constexpr std::int64_t most_layout_columns = std::int64_t{1} << 24;
 
-// Has the layer blocks at all, or does a query see every key of its document (that is not later)?
+// Whether the layer has a sparse layout. If not, a query sees every key of its document (that is not later).
 bool is_sparse(const ModelConfig& of_layer);
 
-// Of layer `layer`, as it sees its model, for a sequence. In a causal one no column is above its row; the diagonal's
-// blocks are there as the rule says, and the kernel masks their later keys. How many blocks there are does not depend
-// on what is drawn.
+// The layout of layer number `layer`, for a sequence. `of_layer` is the model as the layer sees it. In a causal model
+// no column is above its row. Blocks on the diagonal follow the layout's rule, and the kernel masks the later keys in
+// them. The number of blocks does not depend on random draws.
 BlockLayout block_layout(const ModelConfig& of_layer, std::int64_t layer, std::int64_t sequence);
 
-// Blocks of all heads that have lists of their own; of these the share of what dense attention computes for as many
-// heads: of the square, or of the diagonal and what is below it. From any thread; known ones are kept.
+// block_count: the blocks of all heads that have a layout of their own. density: their share of the blocks that dense
+// attention computes for as many heads. That is the whole square, or in a causal model the diagonal and what is below
+// it. Both are thread-safe and cache results.
 std::int64_t block_count(const ModelConfig& of_layer, std::int64_t sequence);
 double density(const ModelConfig& of_layer, std::int64_t sequence);  // 1 where the layer is dense
 

@@ -1,4 +1,4 @@
-// Ranges of blocks as text: where a model's global blocks are, and the rows of a layout that a file gave.
+// Ranges of blocks as text: a model's global blocks, and the rows of a layout that was read from a file.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 namespace trainyard::plan {
 
 struct BlockRange {
-  std::int64_t begin, end;  // without the end
+  std::int64_t begin, end;  // end is exclusive
   bool operator==(const BlockRange&) const = default;
 };
 using BlockRanges = std::vector<BlockRange>;
 
-// "0, 5, 8:12", at most 4096 of them, below 2^20. InputError where it is something else.
+// Parses "0, 5, 8:12": at most 4096 ranges, of blocks below 2^20. InputError for any other text.
 BlockRanges block_ranges(const std::string& text);
 
-// AttentionConfig::file_blocks: by head, then by row. Rows are `;` apart, heads `|`; a row is ranges, blanks between
-// them: "0 3:7". InputError where it is something else. The text is at most so long, and has at most so many rows a
-// head.
+// The text of AttentionConfig::file_blocks: by head, then by row. `|` separates heads, `;` separates rows, and blanks
+// separate the ranges of a row: "0 3:7". InputError for any other text. The constants bound the text's length and the
+// rows of a head.
 inline constexpr std::size_t longest_file_blocks = std::size_t{4} << 20;
 inline constexpr std::int64_t most_file_rows = 4096;
 std::vector<std::vector<BlockRanges>> file_rows(const std::string& text);

@@ -1,4 +1,4 @@
-// Even cuts, and cuts that are even by weight.
+// Splits with equal numbers of items, and splits balanced by weight.
 #include "libtrain/plan/boundaries.h"
 
 #include <algorithm>
@@ -14,14 +14,14 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-// Sums before each item: the weight of [i, j) is sums[j] - sums[i].
+// Prefix sums: the weight of [i, j) is sums[j] - sums[i].
 std::vector<double> sums_of(std::span<const double> weights) {
   std::vector<double> sums(weights.size() + 1, 0.0);
   for (std::size_t i = 0; i < weights.size(); ++i) sums[i + 1] = sums[i] + weights[i];
   return sums;
 }
 
-// best[i]: the least weight of the heaviest of `parts` non-empty parts of items [i, n).
+// best[i] is the smallest possible weight of the heaviest part when items [i, n) form `parts` non-empty parts.
 double least_heaviest(const std::vector<double>& sums, int parts) {
   const auto n = sums.size() - 1;
   std::vector<double> best(n + 1, infinite), next;
@@ -29,7 +29,7 @@ double least_heaviest(const std::vector<double>& sums, int parts) {
   for (int k = 1; k <= parts; ++k) {
     next.assign(n + 1, infinite);
     for (std::size_t i = 0; i + static_cast<std::size_t>(k) <= n; ++i) {
-      // The first part [i, j) grows with j, what is left shrinks: they meet where neither is much above the other.
+      // The first part [i, j) grows with j, and the rest shrinks. The best j is where the two weights are closest.
       const auto last = n - static_cast<std::size_t>(k) + 1;
       std::size_t low = i + 1, high = last;
       while (low < high) {
@@ -45,7 +45,7 @@ double least_heaviest(const std::vector<double>& sums, int parts) {
   return best[0];
 }
 
-// A first part of items [i, j) weighs between least and most for j of [first[i], end[i]).
+// A first part of items [i, j) weighs between `least` and `most` if j is in [first[i], end[i]).
 struct Choices {
   std::vector<std::size_t> first, end;
 };
@@ -63,13 +63,13 @@ Choices choices_of(const std::vector<double>& sums, double least, double most) {
   return out;
 }
 
-// reach[k][i]: can items [i, n) be k non-empty parts that weigh between least and most?
+// reach[k][i]: whether items [i, n) can form k non-empty parts that each weigh between `least` and `most`.
 std::vector<std::vector<char>> reachable(const std::vector<double>& sums, int parts, double least, double most) {
   const auto n = sums.size() - 1;
   const auto choices = choices_of(sums, least, most);
   std::vector<std::vector<char>> reach(static_cast<std::size_t>(parts) + 1, std::vector<char>(n + 1, 0));
   reach[0][n] = 1;
-  std::vector<std::uint32_t> before(n + 2, 0);  // how many of [0, j) are reachable with one part less
+  std::vector<std::uint32_t> before(n + 2, 0);  // before[j]: how many of [0, j) are reachable with one part less
   for (std::size_t k = 1; k < reach.size(); ++k) {
     const auto& less = reach[k - 1];
     for (std::size_t j = 0; j <= n; ++j) before[j + 1] = before[j] + static_cast<std::uint32_t>(less[j]);
@@ -97,8 +97,8 @@ Boundaries balanced_boundaries(std::span<const double> weights, int parts) {
   if (!std::isfinite(sums.back())) throw std::invalid_argument("weights have a finite sum");
   const auto n = weights.size();
   const double most = least_heaviest(sums, parts);
-  // Whether some cut has no part below `least` changes once as it grows, and doubles of at least 0 ascend as their bits
-  // do: the bisection ends at the very weight of a part.
+  // As `least` grows, a split without a lighter part exists up to some value and not beyond. Doubles of at least 0 are
+  // ordered like their bits. So the bisection ends at exactly the weight of a part.
   auto low = std::bit_cast<std::uint64_t>(0.0), high = std::bit_cast<std::uint64_t>(sums[n] / parts);
   while (low < high) {
     const auto middle = low + (high - low + 1) / 2;

@@ -1,4 +1,4 @@
-// Sizes of calls from units and leases; times from fits.
+// Sizes of calls from flat groups and leases; times from fits.
 #include "libtrain/plan/communication_time.h"
 
 #include "libtrain/base/error.h"
@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* exchange = "exchange";
 
-// Sums over words (bits of others are zero) are not measured; they take as long as those of numbers of their size.
+// Integer sums over words (the other ranks' words are zero) are not measured. They take as long as f32 sums of the same
+// size.
 base::DType measured_type(base::DType type) { return type == base::DType::i32 ? base::DType::f32 : type; }
 
 const CommSeries& series_of(const Profile& profile, const SizedCalls& c, int world) {
@@ -27,7 +28,7 @@ const CommSeries& series_of(const Profile& profile, const SizedCalls& c, int wor
                          fmt::format("profile-comm --plan PLAN on {} ranks measures what this plan uses", world));
 }
 
-// As a profile counts sizes: an exchange is what one of the two sends.
+// The size as a profile counts it: for an exchange, what one of the two ranks sends.
 std::int64_t measured_bytes(const SizedCalls& c) {
   return measured_as(c.group, c.operation).operation == exchange ? c.bytes / c.ranks : c.bytes;
 }

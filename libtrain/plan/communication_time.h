@@ -1,4 +1,4 @@
-// What a step's collectives take on links that were profiled.
+// Predicted time of a step's collectives on links that were profiled.
 #pragma once
 
 #include "libtrain/plan/plan.h"
@@ -10,11 +10,12 @@
 
 namespace trainyard::plan {
 
-// The calls of a step that leave a rank, those of one operation and size together.
+// The calls of a step in which a rank sends to or receives from others, added up by group, operation, type and size.
 std::vector<SizedCalls> step_calls(const Plan& plan, int rank = 0);
 
-// How profile-comm measures what a plan calls so: messages between stages are exchanges of neighbours, who may send at
-// the same time, and what two stages hold together goes over their links, too.
+// The group and operation under which profile-comm measures a plan's call. Messages between pipeline stages are
+// measured as exchanges of neighbours, which may send at the same time. Groups of two stages that hold the same flat
+// group use the same links.
 struct Measured {
   std::string group, operation;
 };
@@ -23,12 +24,13 @@ Measured measured_as(const std::string& group, const std::string& operation);
 struct CommunicationTime {
   std::string group, operation;
   std::int64_t calls = 0;
-  double seconds = 0;   // if nothing were hidden behind computing
-  bool beyond = false;  // some size lies outside the measured ones
+  double seconds = 0;   // if no communication overlapped with computing
+  bool beyond = false;  // some size lies outside the measured sizes
 };
-// Of a rank, by the fits of the profile's series of that operation over a group of that name ("data", "tensor", "pipe":
-// pairs of neighbouring stages), else "world", of as many ranks, of the type that is sent (any type where bytes only
-// move; for sums over words, f32). InputError naming what the profile lacks.
+// Times of a rank. Each call uses the fit of a series in the profile with the same operation and number of ranks. The
+// series' group has the same name ("data", "tensor", "pipe": pairs of neighbouring stages), or else is "world". The
+// type is the type that is sent; where bytes only move it may be any type, and sums over words use f32. InputError
+// names what the profile lacks.
 std::vector<CommunicationTime> communication_times(const Plan& plan, const Profile& profile, int rank = 0);
 
 }  // namespace trainyard::plan

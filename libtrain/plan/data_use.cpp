@@ -9,7 +9,7 @@ namespace trainyard::plan {
 
 namespace {
 
-// Rounded so that only what is whole says so: 99.99 % is not 100 %.
+// Rounds so that only a whole share reads as whole: 99.99 % is not 100 %.
 std::string share_text(double share) {
   if (share >= 0.9995 && share < 1) return "99.9 %";
   return fmt::format("{:.3g} %", 100 * share);

@@ -1,5 +1,5 @@
-// How much of a shard set a run reads: arithmetic over the shards' numbers of tokens (data/window_dataset.h says how
-// windows lie in shards).
+// How much of a shard set a run reads, from the numbers of tokens in the shards. data/window_dataset.h says how windows
+// lie in shards.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 namespace trainyard::plan {
 
 struct DataUse {
-  std::int64_t windows = 0;     // of sequence + 1 tokens; the last token of one is the first of the next
-  std::int64_t tokens = 0;      // of all shards
-  std::int64_t in_windows = 0;  // those that are a token or a target of some window
+  std::int64_t windows = 0;     // of sequence + 1 tokens; the last token of a window is the first of the next
+  std::int64_t tokens = 0;      // in all shards
+  std::int64_t in_windows = 0;  // tokens that are an input or a target of some window
   double share() const { return tokens > 0 ? static_cast<double>(in_windows) / static_cast<double>(tokens) : 0; }
 };
 
@@ -19,10 +19,10 @@ DataUse data_use(std::span<const std::int64_t> shard_tokens, std::int64_t sequen
 
 // One line: "data: 4,320 windows of 129 tokens, with 98.2 % of the training tokens".
 std::string data_use_text(const DataUse& use, std::int64_t sequence);
-// How often a run that ends after `samples` sequences has read them: "in 500 steps each is read 3.7 times (epochs)", or
-// "500 steps read 12 % of them" where that is no whole time.
+// How often a run that ends after `samples` sequences reads the windows: "in 500 steps each is read 3.7 times
+// (epochs)". If that is less than once: "500 steps read 12 % of them".
 std::string epochs_text(const DataUse& use, std::int64_t steps, std::int64_t samples);
-// A warning where a tenth of the tokens or more lies in no window, with what helps; else empty.
+// A warning, with what helps, if a tenth of the tokens or more lies in no window; else empty.
 std::string left_out_text(const DataUse& use, std::int64_t sequence);
 
 }  // namespace trainyard::plan

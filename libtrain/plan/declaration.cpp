@@ -9,37 +9,38 @@ namespace trainyard::plan {
 namespace {
 constexpr double spread = 0.02;
 
-std::optional<ShardedDim> cut_of(Declaration::Shared shared) {
+std::optional<ShardedDim> sharded_of(Declaration::Shared shared) {
   if (shared == Declaration::Shared::none) return {};
   return ShardedDim{shared == Declaration::Shared::outputs ? 0 : 1, Axis::tensor};
 }
 }  // namespace
 
 void Declaration::add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored,
-                      Init init, Decay decay, std::optional<ShardedDim> cut) {
-  auto full = unit_.name;
+                      Init init, Decay decay, std::optional<ShardedDim> sharded) {
+  auto full = flat_group_.name;
   full += '.';
   full += name;
-  unit_.parameters.push_back({std::move(full), std::move(shape), std::move(stored), init, decay == Decay::yes, cut});
+  flat_group_.parameters.push_back(
+      {std::move(full), std::move(shape), std::move(stored), init, decay == Decay::yes, sharded});
 }
 
 void Declaration::parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay,
-                            std::optional<ShardedDim> cut) {
+                            std::optional<ShardedDim> sharded) {
   auto stored = shape;
-  add(name, std::move(shape), std::move(stored), init, decay, cut);
+  add(name, std::move(shape), std::move(stored), init, decay, sharded);
 }
 
-void Declaration::weight(std::string_view name, std::int64_t out, std::int64_t in, Shared cut) {
-  parameter(name, {out, in}, {Init::Kind::normal, spread}, Decay::yes, cut_of(cut));
+void Declaration::weight(std::string_view name, std::int64_t out, std::int64_t in, Shared sharded) {
+  parameter(name, {out, in}, {Init::Kind::normal, spread}, Decay::yes, sharded_of(sharded));
 }
 
-void Declaration::residual_weight(std::string_view name, std::int64_t out, std::int64_t in, Shared cut) {
+void Declaration::residual_weight(std::string_view name, std::int64_t out, std::int64_t in, Shared sharded) {
   parameter(name, {out, in}, {Init::Kind::normal, spread / std::sqrt(2.0 * static_cast<double>(model_.layers))},
-            Decay::yes, cut_of(cut));
+            Decay::yes, sharded_of(sharded));
 }
 
-void Declaration::bias(std::string_view name, std::int64_t n, Shared cut) {
-  if (model_.biases) parameter(name, {n}, {Init::Kind::zeros, 0}, Decay::no, cut_of(cut));
+void Declaration::bias(std::string_view name, std::int64_t n, Shared sharded) {
+  if (model_.biases) parameter(name, {n}, {Init::Kind::zeros, 0}, Decay::no, sharded_of(sharded));
 }
 
 void Declaration::norm(std::string_view name) {
@@ -50,7 +51,7 @@ void Declaration::norm(std::string_view name) {
 
 void Declaration::choice_bias(std::string_view name, std::int64_t experts, double rate, std::int64_t choices) {
   parameter(name, {experts}, {Init::Kind::zeros, 0}, Decay::no);
-  unit_.parameters.back().update = {Update::Kind::even_load, rate, choices};
+  flat_group_.parameters.back().update = {Update::Kind::even_load, rate, choices};
 }
 
 void Declaration::vocabulary_table(std::string_view name, Decay decay) {

@@ -1,8 +1,8 @@
-// Declaration: how the description of a block states the parameters of a unit.
+// Declaration: how the description of a block states the parameters of a flat group.
 #pragma once
 
 #include "libtrain/plan/model_config.h"
-#include "libtrain/plan/unit.h"
+#include "libtrain/plan/flat_group.h"
 
 #include <cstdint>
 #include <optional>
@@ -11,39 +11,40 @@
 
 namespace trainyard::plan {
 
-enum class Decay { no, yes };  // does weight decay apply
+enum class Decay { no, yes };  // whether weight decay applies
 
-// Parameters are named "UNIT.NAME" and lie in the unit in the order of the calls. `group` is what the unit's gradients
-// are added up over (Unit::group).
+// Parameters are named "FLAT_GROUP.NAME" and lie in the flat group in the order of the calls. `group` is the group of
+// ranks over which the flat group's gradients are added (FlatGroup::group).
 class Declaration {
  public:
-  Declaration(const ModelConfig& model, std::string unit_name, Part part, Axes group = {Axis::data})
-      : model_(model), unit_{std::move(unit_name), part, group, {}} {}
+  Declaration(const ModelConfig& model, std::string flat_group_name, Part part, Axes group = {Axis::data})
+      : model_(model), flat_group_{std::move(flat_group_name), part, group, {}} {}
 
-  // Normal(0, 0.02); a projection that feeds the residual stream: Normal(0, 0.02 / sqrt(2 layers)).
-  // `cut`: tensor ranks share its outputs or its inputs.
+  // weight: Normal(0, 0.02). residual_weight, for a projection whose output is added to the hidden states: Normal(0,
+  // 0.02 / sqrt(2 layers)). `sharded`: tensor-parallel ranks shard its outputs (column-parallel) or its inputs
+  // (row-parallel).
   enum class Shared { none, outputs, inputs };
-  void weight(std::string_view name, std::int64_t out, std::int64_t in, Shared cut = Shared::none);
-  void residual_weight(std::string_view name, std::int64_t out, std::int64_t in, Shared cut = Shared::none);
-  void bias(std::string_view name, std::int64_t n, Shared cut = Shared::none);  // only with ModelConfig::biases
-  void norm(std::string_view name);                                             // weight, and with Norm::layer a bias
-  // [vocabulary, hidden], stored rows rounded up to 128; tensor ranks share them.
+  void weight(std::string_view name, std::int64_t out, std::int64_t in, Shared sharded = Shared::none);
+  void residual_weight(std::string_view name, std::int64_t out, std::int64_t in, Shared sharded = Shared::none);
+  void bias(std::string_view name, std::int64_t n, Shared sharded = Shared::none);  // only with ModelConfig::biases
+  void norm(std::string_view name);  // weight, and with Norm::layer a bias
+  // [vocabulary, hidden], stored rows rounded up to 128, sharded over tensor-parallel ranks.
   void vocabulary_table(std::string_view name, Decay decay);
   void positions_table(std::string_view name);  // [context, hidden]
-  // The bias of a gate's choices, [experts], of zeros (Update::Kind::even_load).
+  // The gate's bias of choices, [experts], initially zero (Update::Kind::even_load).
   void choice_bias(std::string_view name, std::int64_t experts, double rate, std::int64_t choices);
-  // Anything else. `cut` is a dim that ranks share out between them; by default each holds all of it.
+  // Any other parameter. `sharded` is a sharded dim; by default each rank holds the whole parameter.
   void parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay,
-                 std::optional<ShardedDim> cut = {});
+                 std::optional<ShardedDim> sharded = {});
 
   const ModelConfig& model() const { return model_; }
-  Unit take() { return std::move(unit_); }
+  FlatGroup take() { return std::move(flat_group_); }
 
  private:
   void add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored, Init init,
-           Decay decay, std::optional<ShardedDim> cut = {});
+           Decay decay, std::optional<ShardedDim> sharded = {});
   const ModelConfig& model_;
-  Unit unit_;
+  FlatGroup flat_group_;
 };
 
 }  // namespace trainyard::plan

@@ -1,4 +1,4 @@
-// Composes the bytes of weights, activations and workspace.
+// Adds up the bytes of weights, activations and workspace.
 #include "libtrain/plan/evaluation.h"
 
 #include "libtrain/plan/expert_nodes.h"
@@ -7,7 +7,7 @@ namespace trainyard::plan {
 
 MemoryBytes evaluation_memory(const Plan& p, int stage) {
   const auto part = p.part_of_stage(stage);
-  const auto states = state_bytes(UnitTable(part, p.topology), p.states());
+  const auto states = state_bytes(FlatGroupTable(part, p.topology), p.states());
   auto activations = stage > 0 || p.stages.chunks() > 1 ? stream_bytes(p.model, p.micro()) : 0;
   for (const auto& chunk : part.chunks) {
     auto one = part;
@@ -16,7 +16,7 @@ MemoryBytes evaluation_memory(const Plan& p, int stage) {
   }
   MemoryBytes out;
   out.categories = {states.parameters,
-                    states.gathered_units,
+                    states.gathered_weights,
                     0,
                     0,
                     0,

@@ -20,7 +20,7 @@ std::int64_t expert_capacity(const ExpertConfig& e, std::int64_t count, std::int
   if (text == "none") return 0;
   const auto factor = base::decimal_of(text);
   TRAINYARD_ASSERT(factor, "the capacity factor is '{}'", text);
-  // Wider than 64 bits on the way.
+  // The intermediate products need more than 64 bits.
   const auto wanted = static_cast<__int128>(e.top_k) * tokens * factor->numerator,
              share = static_cast<__int128>(count) * factor->denominator;
   const auto places = std::min<__int128>((wanted + share - 1) / share, tokens);

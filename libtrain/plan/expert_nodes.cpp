@@ -1,4 +1,4 @@
-// What two hops send, need, and when they cannot be.
+// What a hierarchical all-to-all sends and needs, and when it is impossible.
 #include "libtrain/plan/expert_nodes.h"
 
 #include "libtrain/base/aligned.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view all_to_all = "all_to_all";
 
-// Nodes that so many ranks can be, nearest to `asked`; 1: there are none.
+// The node size nearest to `asked` that so many ranks can have; 1: there is none.
 int nearest_node(int ranks, int asked) {
   int best = 1;
   for (int node = 2; node < ranks; ++node)
@@ -47,23 +47,23 @@ std::int64_t expert_staging_bytes(const ModelPart& part, const MicroShape& s, Pa
 }
 
 std::vector<Problem> expert_node_problems(const Plan& p) {
-  if (p.expert_node == 1) return {};
-  const auto said = fmt::format("--expert-ranks-per-node {}", p.expert_node);
+  if (p.expert_ranks_per_node == 1) return {};
+  const auto said = fmt::format("--expert-ranks-per-node {}", p.expert_ranks_per_node);
   if (!has_experts(p.model))
     return {{said + " is for rows of experts, and the model has none",
              "leave the node out, or a model with experts (train --help-model)"}};
   if (p.expert_parallel == 1)
     return {{said + " is for rows that go to the experts of other ranks, and --expert-parallel is 1",
-             fmt::format("leave the node out, or --expert-parallel {}", 2 * p.expert_node)}};
-  const auto nearest = nearest_node(p.expert_parallel, p.expert_node);
+             fmt::format("leave the node out, or --expert-parallel {}", 2 * p.expert_ranks_per_node)}};
+  const auto nearest = nearest_node(p.expert_parallel, p.expert_ranks_per_node);
   const auto hint = nearest == 1 ? std::string("leave the node out")
                                  : fmt::format("--expert-ranks-per-node {}, or leave it out", nearest);
-  if (p.expert_node == p.expert_parallel)
+  if (p.expert_ranks_per_node == p.expert_parallel)
     return {{fmt::format("{} is all ranks that share the experts (--expert-parallel {}): in one node rows go in one "
                          "hop",
                          said, p.expert_parallel),
              hint}};
-  if (p.expert_parallel % p.expert_node != 0)
+  if (p.expert_parallel % p.expert_ranks_per_node != 0)
     return {{fmt::format("{} does not divide the {} ranks that share the experts (--expert-parallel {})", said,
                          p.expert_parallel, p.expert_parallel),
              hint}};

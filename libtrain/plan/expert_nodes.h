@@ -1,5 +1,5 @@
-// Ranks that share experts, by nodes: rows go to the neighbours of a node first, then from node to node, so that a rank
-// sends fewer and larger messages.
+// Hierarchical all-to-all among ranks with different experts: rows go to the neighbours of a node first, then from node
+// to node. So a rank sends fewer and larger messages.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"
@@ -10,16 +10,17 @@
 
 namespace trainyard::plan {
 
-// Calls among the ranks that share experts. An all-to-all of whole nodes is two of as many bytes, among the ranks of a
-// node and among those of all nodes that have one place in theirs; all else is among all of them.
+// Collectives among the ranks that hold different experts. A hierarchical all-to-all is two all-to-alls of as many
+// bytes: one among the ranks of a node, and one among the ranks with the same place in each node. Every other
+// collective is among all ranks.
 std::vector<SizedCalls> expert_group_calls(const ExpertShare& share, const GroupCall& call, std::int64_t times);
 
-// Bytes of the largest all-to-all of a part's layers, which two buffers hold on its way (model/expert_edges.h), in
-// training with the validations of a run; 0: none goes in two hops.
+// Bytes of the largest all-to-all of a part's layers, in training with the validations of a run. Two buffers hold it on
+// its way (model/expert_collectives.h). 0: no all-to-all is hierarchical.
 std::int64_t expert_hop_bytes(const ModelPart& part, const MicroShape& shape, Pass pass);
 std::int64_t expert_staging_bytes(const ModelPart& part, const MicroShape& shape, Pass pass);  // of both buffers
 
-// Why the plan cannot have its nodes, with what would work.
+// Why the plan cannot have its --expert-ranks-per-node, with what would work.
 std::vector<Problem> expert_node_problems(const Plan& plan);
 
 }  // namespace trainyard::plan

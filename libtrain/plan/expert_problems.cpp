@@ -1,4 +1,4 @@
-// Judges experts.
+// Checks a model's settings of experts.
 #include "libtrain/plan/expert_problems.h"
 
 #include "libtrain/base/number_text.h"
@@ -16,9 +16,9 @@ namespace trainyard::plan {
 
 namespace {
 
-constexpr double most_experts = 1 << 17;  // of all layers: each has a handful of tensors with names
+constexpr double most_experts = 1 << 17;  // in all layers: each expert has a handful of named tensors
 
-// Keys of experts that say something although there are none.
+// Keys of experts that are set although the model has no experts.
 std::string idle_keys(const ModelConfig& m) {
   if (m.experts == ExpertConfig()) return {};
   auto copy = m;
@@ -31,7 +31,7 @@ std::string idle_keys(const ModelConfig& m) {
   return out;
 }
 
-// Rules of the gate that do not go together with so many choices of a token.
+// Rules of the gate that do not fit the number of experts that a token chooses.
 void rule_problems(const ExpertConfig& e, std::vector<std::string>& out) {
   if (e.placement == GatePlacement::choices && e.top_k != 2)
     out.push_back(
@@ -50,7 +50,7 @@ void rule_problems(const ExpertConfig& e, std::vector<std::string>& out) {
         "or leave it out");
 }
 
-// Groups that no choice can be limited to.
+// Settings of group-limited choice that cannot work.
 void group_problems(const ExpertConfig& e, std::vector<std::string>& out) {
   for (const auto count : e.count)
     if (count % e.groups != 0) {
@@ -140,7 +140,8 @@ std::string expert_parallel_obstacle(const ModelConfig& m, int data, int tensor,
     return fmt::format("--expert-parallel {} shares out experts, and the model has none: its layers are dense", degree);
   std::string undivided = data % degree == 0 ? "" : base::counted(data, "data-parallel rank");
   for (const auto count : m.experts.count)
-    if (count % tensor == 0 && count % (std::int64_t{tensor} * degree) != 0) {  // else tensor ranks are refused
+    if (count % tensor == 0 &&
+        count % (std::int64_t{tensor} * degree) != 0) {  // else the tensor-parallel degree is refused
       undivided += fmt::format("{}the {} of a layer{}", undivided.empty() ? "" : " nor ",
                                base::counted(count / tensor, "expert"), tensor > 1 ? " that a tensor rank has" : "");
       break;

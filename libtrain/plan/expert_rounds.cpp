@@ -1,4 +1,4 @@
-// What rounds of experts need, send and cost.
+// What dispatch rounds need, send and cost.
 #include "libtrain/plan/expert_rounds.h"
 
 #include "libtrain/base/aligned.h"
@@ -26,7 +26,7 @@ std::int64_t bytes_of_rows(const ModelConfig& m, const MicroShape& s) {
 }
 std::int64_t bytes_of_groups(const ModelConfig& m) { return 2 * expert_count(m) * index_bytes; }
 
-// Rounds that so many groups of one destination take, of so many rows each.
+// Rounds for `groups` groups of `rows` rows each to one destination, if a round has room for `room` rows.
 std::int64_t rounds_of(std::int64_t groups, std::int64_t rows, std::int64_t room) {
   const auto together = std::max<std::int64_t>(1, room / std::max<std::int64_t>(1, rows));
   return (groups + together - 1) / together;
@@ -34,11 +34,11 @@ std::int64_t rounds_of(std::int64_t groups, std::int64_t rows, std::int64_t room
 
 ModelConfig layer_of(const Plan& p, std::int64_t layer) {
   auto m = layer_model(p.model, layer);
-  m.experts.held = {p.expert_parallel, 0, 1, 1, p.expert_node};
+  m.experts.held = {p.expert_parallel, 0, 1, 1, p.expert_ranks_per_node};
   return m;
 }
 
-// The layers of the model that have experts.
+// The numbers of the model's layers that have experts.
 std::vector<std::int64_t> layers_with_experts(const ModelConfig& m) {
   std::vector<std::int64_t> out;
   for (std::int64_t layer = 0; layer < m.layers; ++layer)
@@ -46,7 +46,8 @@ std::vector<std::int64_t> layers_with_experts(const ModelConfig& m) {
   return out;
 }
 
-// Of a layer; those of a pyramid may hold fewer experts than a token goes to.
+// The most of any layer. With a different number of experts in each layer, a rank may hold fewer experts than a token
+// chooses.
 std::int64_t most_round_rows(const Plan& p) {
   std::int64_t most = 0;
   for (const auto layer : layers_with_experts(p.model))
@@ -67,7 +68,7 @@ bool crosses_in_rounds(const Plan& p) {
 }
 
 std::int64_t round_rows(const ModelConfig& m, const MicroShape& s) {
-  if (s.expert_buffer > 0) return s.expert_buffer;
+  if (s.expert_capacity_buffer > 0) return s.expert_capacity_buffer;
   const std::int64_t parts = m.experts.held.across(), sent = m.experts.top_k * s.rows(),
                      usual = (5 * sent + 4 * parts - 1) / (4 * parts);
   return std::clamp(usual, s.rows(), std::max<std::int64_t>(1, std::min(m.experts.top_k, held_experts(m))) * s.rows());
@@ -153,11 +154,12 @@ BufferProblem expert_buffer_problem(const Plan& p) {
                     "rows are counted in",
                     p.expert_parallel, most_round_rows(p)),
         "a smaller --micro-batch or --expert-parallel"};
-  if (p.expert_buffer == 0) return {};
+  if (p.expert_capacity_buffer == 0) return {};
   if (!has_experts(p.model))
-    return {fmt::format("--expert-capacity-buffer {} is for rows of experts, and the model has none", p.expert_buffer),
+    return {fmt::format("--expert-capacity-buffer {} is for rows of experts, and the model has none",
+                        p.expert_capacity_buffer),
             "leave the buffer out, or a model with experts (train --help-model)"};
-  const auto said = fmt::format("--expert-capacity-buffer {}", p.expert_buffer);
+  const auto said = fmt::format("--expert-capacity-buffer {}", p.expert_capacity_buffer);
   if (p.expert_parallel == 1)
     return {said + " is for rows that go to the experts of other ranks, and --expert-parallel is 1",
             "leave the buffer out, or --expert-parallel 2"};
@@ -172,7 +174,7 @@ BufferProblem expert_buffer_problem(const Plan& p) {
                 "their rows stand in as many places",
             "leave the buffer out, or a model whose experts-capacity-factor is none"};
   const auto tokens = p.micro_batch * p.sequence;
-  if (p.expert_buffer < tokens)
+  if (p.expert_capacity_buffer < tokens)
     return {fmt::format("{} holds fewer rows than one expert may get of a micro-batch, which has {} tokens "
                         "(--micro-batch {} of --sequence {})",
                         said, tokens, p.micro_batch, p.sequence),
@@ -180,7 +182,7 @@ BufferProblem expert_buffer_problem(const Plan& p) {
   std::int64_t most = 0;
   for (const auto count : p.model.experts.count)
     most = std::max(most, std::min(p.model.experts.top_k, count / p.expert_parallel) * tokens);
-  if (p.expert_buffer > most)
+  if (p.expert_capacity_buffer > most)
     return {fmt::format("{} holds more rows than a rank can have for another one, {}", said, most),
             fmt::format("--expert-capacity-buffer {} at most", most)};
   return {};

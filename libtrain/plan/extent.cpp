@@ -11,8 +11,9 @@ namespace {
 
 double number(std::int64_t n) { return static_cast<double>(n); }
 
-// What experts add: to the elements of all layers together; to those of a layer, or of its largest scratch, for each
-// row of a micro-batch, and once; to what ranks that share them send for a row of a layer.
+// What experts add: `parameters` to the elements of all layers together; `widths` for each row of a micro-batch, and
+// `once`, to the elements of a layer or of its largest scratch; `exchanges` to what expert-parallel ranks send for a
+// row of a layer.
 struct ExpertExtent {
   double parameters = 0, widths = 0, once = 0, exchanges = 0;
 };
@@ -27,11 +28,12 @@ ExpertExtent expert_extent(const Plan& p) {
   double all = 0, most = 0;
   for (const auto count : e.count) all += number(count), most = std::max(most, number(count));
   if (e.count.size() == 1) all *= layers;
-  // Each of an expert's six tensors starts at 64 bytes. The unit of a layer's experts is padded like any other.
+  // Each of an expert's six tensors starts at 64 bytes. The flat group of a layer's experts is padded like any other.
   const double expert = 3 * hidden * width + 16 * (hidden + width) + 128;
-  // Rows of experts are at most those that are chosen, whatever the capacity; in slots of one size each expert has at
-  // most all tokens, in rounds each rank a buffer or all tokens.
-  const auto buffer = number(p.expert_parallel) * (1 + number(p.expert_buffer) / number(p.micro_batch * p.sequence));
+  // Whatever the capacity, experts have at most the chosen rows. In slots of one size, each expert has at most all
+  // tokens. In dispatch rounds, each rank has a buffer or all tokens.
+  const auto buffer =
+      number(p.expert_parallel) * (1 + number(p.expert_capacity_buffer) / number(p.micro_batch * p.sequence));
   const auto chosen = shared ? most + number(e.top_k) + 2 * buffer : number(e.top_k);
   return {all * (expert + hidden + 1) + layers * (3 * hidden * beside + 16 * (hidden + beside) + 256),
           chosen * (4 * hidden + 4 * width + 8) + 2 * most + 8 * beside + 16 * hidden, most * (hidden + 64),
@@ -47,28 +49,29 @@ Extent extent(const Plan& p) {
                vocabulary = number(m.vocabulary) + 128, context = number(m.context);
   const double ranks = number(p.topology.world()), rows = number(p.micro_batch) * (number(p.sequence) + 128),
                micros = number(p.global_batch) / number(p.micro_batch) + 1;
-  // Elements, with what rounding up to pieces adds to each unit and to each of its tensors.
+  // Elements, with the padding of each flat group to shards and of each of its tensors.
   const double parameters = hidden * hidden +
                             layers * (4 * hidden * hidden + 3 * hidden * ffn + 16 * (hidden + ffn) + 1024) +
                             (2 * vocabulary + context + number(m.segments)) * hidden +
                             (2 * layers + 6) * 64 * (ranks + 64) + experts.parameters;
-  const double states =
-      64 * parameters;  // two gradients, parameters, slots, moments, snapshot, staging: below 48 bytes an element
-  const double widths = 16 * hidden + 8 * ffn + 64 +
-                        experts.widths;  // of what a layer saves, and of its largest scratch, a row, in elements
-  // A stage may have nearly all layers.
+  // two gradients, parameters, slots, moments, snapshot, staging: below 48 bytes an element
+  const double states = 64 * parameters;
+  // elements for each row: of what a layer saves, and of its largest scratch
+  const double widths = 16 * hidden + 8 * ffn + 64 + experts.widths;
+  // A pipeline stage may have nearly all layers.
   const double chunks = number(p.virtual_stages);
   double in_flight = chunks;
   if (p.pipeline_schedule == PipelineSchedule::gpipe) in_flight = number(p.batch().places());
   else if (p.pipeline > 1) in_flight = (chunks + 1) * number(p.pipeline) + chunks;
   const double activations = in_flight * (8 * (rows * widths + experts.once) + 64 * 64) * (layers + 8);
   const double team = number(p.threads) * 8 *
-                      (16 * (number(p.sequence) + 256) * (hidden + 64) + (1 << 20));  // of attention, each thread
+                      (16 * (number(p.sequence) + 256) * (hidden + 64) + (1 << 20));  // of attention, for each thread
   const double head = 4096 * 16 * vocabulary + 16 * rows * hidden + 16 * 4096 * 4096,
                tables = 16 * rows * (hidden + 16);
-  // Micro-batches of the busiest rank: of each at most three gathers and a reduction, and what tensor ranks exchange:
-  // some rows of the stream for each branch, there and back, and a few numbers of each rank for each row.
-  const double micros_of_one = micros * number(p.tensor) * number(p.pipeline) / ranks + number(p.fold) + 1,
+  // Micro-batches of the busiest rank. Each has at most three gathers and a reduction. Tensor-parallel ranks exchange
+  // some rows of hidden states for each branch, in forward and backward, and a few numbers of each rank for each row.
+  const double micros_of_one =
+                   micros * number(p.tensor) * number(p.pipeline) / ranks + number(p.local_accumulation) + 1,
                exchanges = p.tensor > 1 ? 256 * rows * (hidden + 16 * number(p.tensor) + 64) * (layers + 4) : 0,
                messages = p.pipeline > 1 ? 32 * number(p.virtual_stages) * rows * hidden : 0;
   return {states + activations + team + head + tables + 0x1p40,

@@ -8,11 +8,11 @@
 
 namespace trainyard::plan {
 
-std::string with_underscores(std::string text);  // for every '-' of it
-std::string key_of(const base::Field& field);    // "global_batch"; of a field that was renamed its first name
+std::string with_underscores(std::string text);  // replaces every '-'
+std::string key_of(const base::Field& field);    // "global_batch"; for a renamed field its first name
 nlohmann::ordered_json json_of(const base::Field& field);
-// The value of the field's key in `object`, which must have the type that json_of gives; InputError otherwise, and for
-// a value out of range.
+// Sets the field from its key in `object`. The value must have the type that json_of gives. InputError for another
+// type, and for a value out of range.
 void set_from(base::JsonObject& object, base::Field& field);
 
 }  // namespace trainyard::plan

@@ -4,7 +4,8 @@
 namespace trainyard::plan {
 
 double step_flops(const ModelConfig& m, std::int64_t sequences, std::int64_t sequence, Recompute recompute) {
-  double token = 0;  // forward once, backward as much as two, a recomputed layer what is read of forward again
+  // Forward counts once and backward twice. A recomputed layer repeats the part of forward that backward reads.
+  double token = 0;
   for (const auto& segment : segments(m)) {
     const bool again = recompute == Recompute::layers && segment.part == Part::layers;
     token +=

@@ -107,7 +107,8 @@ std::vector<GroupFamily> parse_groups(const std::string& text, int world) {
 
 namespace {
 
-// Stages say something to their neighbours alone: pairs that can work at the same time, 0-1, 2-3 and so on.
+// Pipeline stages exchange messages only with their neighbours. These are the pairs that can work at the same time:
+// 0-1, 2-3 and so on.
 GroupFamily neighbours_of(const Topology& topology) {
   GroupFamily f{name_of(Axis::pipe), fmt::format("neighbours of {} stages", topology.size(Axis::pipe)), {}};
   for (int r = 0; r < topology.world(); ++r) {

@@ -1,4 +1,4 @@
-// Places of ranks, and ranges of flat units.
+// Indices of ranks in groups, and ranges of flat groups.
 #include "libtrain/plan/held.h"
 
 namespace trainyard::plan {
@@ -10,16 +10,17 @@ int place_in_group(const Topology& topology, int rank, Axes axes) {
   return place;
 }
 
-bool is_first_holder(const Unit& unit, const Parameter& parameter, const Topology& topology, int rank) {
+bool is_first_holder(const FlatGroup& flat_group, const Parameter& parameter, const Topology& topology, int rank) {
   for (const auto& [axis, size] : topology.finest_axes()) {
-    const bool holds_other_parts = axis == Axis::pipe || includes(unit.others, axis) || includes(unit.group, axis) ||
-                                   (parameter.cut && includes({parameter.cut->axis}, axis));
+    const bool holds_other_parts = axis == Axis::pipe || includes(flat_group.others, axis) ||
+                                   includes(flat_group.group, axis) ||
+                                   (parameter.sharded && includes({parameter.sharded->axis}, axis));
     if (!holds_other_parts && topology.coordinate(rank, axis) != 0) return false;
   }
   return true;
 }
 
-std::vector<HeldRange> held_ranges(const UnitLayout& layout, std::int64_t begin, std::int64_t end) {
+std::vector<HeldRange> held_ranges(const FlatLayout& layout, std::int64_t begin, std::int64_t end) {
   std::vector<HeldRange> out;
   for (std::size_t p = 0; p < layout.offsets.size(); ++p) {
     const auto from = std::max(begin, layout.offsets[p]), to = std::min(end, layout.end(p));

@@ -1,4 +1,4 @@
-// Blocks in order, each once or one by one.
+// The blocks of a model in order, as segments or one by one.
 #include "libtrain/plan/inventory.h"
 
 #include "libtrain/base/error.h"
@@ -10,7 +10,7 @@ namespace trainyard::plan {
 
 namespace {
 
-// Those of items [begin, end), each cut to them.
+// The segments of items [run.begin, run.end).
 std::vector<Segment> segments_of(const ModelConfig& m, Items run, int chunk, ExpertShare experts) {
   std::vector<Segment> out;
   const auto one = [&](Part part, const char* kind) { return Segment{part, &block_kind(kind), m, 1, 0, chunk}; };
@@ -28,9 +28,9 @@ std::vector<Segment> segments_of(const ModelConfig& m, Items run, int chunk, Exp
 
 std::vector<Segment> whole(const ModelConfig& m) { return segments_of(m, {0, item_count(m)}, 0, {}); }
 
-bool owns(const Segment& segment, const std::string& unit) {
-  const auto own = segment.kind->units(segment.model, segment.first);
-  return std::any_of(own.begin(), own.end(), [&](const Unit& u) { return u.name == unit; });
+bool owns(const Segment& segment, const std::string& flat_group) {
+  const auto own = segment.kind->flat_groups(segment.model, segment.first);
+  return std::any_of(own.begin(), own.end(), [&](const FlatGroup& u) { return u.name == flat_group; });
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ std::vector<std::string> item_names(const ModelConfig& m) {
   std::vector<std::string> out;
   for (const auto& segment : whole(m))
     for (std::int64_t i = 0; i < segment.times; ++i) {
-      const auto own = segment.kind->units(segment.model, segment.first + i);
+      const auto own = segment.kind->flat_groups(segment.model, segment.first + i);
       if (own.empty()) out.emplace_back(segment.part == Part::input ? "embedding" : "head");
       else out.push_back(segment.part == Part::layers ? own[0].name : own[0].name.substr(0, own[0].name.find('.')));
     }
@@ -58,41 +58,44 @@ std::vector<Segment> segments(const ModelPart& p) {
   return out;
 }
 
-std::vector<Unit> borrowed_units(const ModelPart& p, const Segment& segment) {
-  std::vector<Unit> out;
-  std::vector<Segment> here;  // asked for only where something is borrowed: segments may be as many as layers
-  for (const auto& use : segment.kind->uses(segment.model)) {
-    if (use.own >= 0) continue;
+std::vector<FlatGroup> borrowed_flat_groups(const ModelPart& p, const Segment& segment) {
+  std::vector<FlatGroup> out;
+  std::vector<Segment> here;  // filled only if something is borrowed: there may be as many segments as layers
+  for (const auto& occurrence : segment.kind->occurrences(segment.model)) {
+    if (occurrence.own >= 0) continue;
     if (here.empty()) here = segments(p);
-    if (std::any_of(here.begin(), here.end(), [&](const auto& s) { return owns(s, use.borrowed); })) continue;
+    if (std::any_of(here.begin(), here.end(), [&](const auto& s) { return owns(s, occurrence.borrowed); })) continue;
     for (const auto& other : whole(p.model))
-      for (auto& unit : other.kind->units(other.model, other.first))
-        if (unit.name == use.borrowed) out.push_back(std::move(unit));
+      for (auto& flat_group : other.kind->flat_groups(other.model, other.first))
+        if (flat_group.name == occurrence.borrowed) out.push_back(std::move(flat_group));
   }
   return out;
 }
 
 std::vector<PlacedBlock> placed_blocks(const ModelPart& p) {
   std::vector<PlacedBlock> out;
-  std::vector<int> uses_of_unit;
+  std::vector<int> occurrences_of_flat_group;
   std::vector<std::string> names;
   for (const auto& segment : segments(p)) {
-    const auto uses = segment.kind->uses(segment.model);
+    const auto occurrences = segment.kind->occurrences(segment.model);
     const auto accesses = segment.kind->accesses(segment.model);
     for (std::int64_t i = 0; i < segment.times; ++i) {
       const auto index = segment.first + i;
-      PlacedBlock block{segment.part, segment.kind, segment.model, index, {}, segment.kind->units(segment.model, index),
+      PlacedBlock block{segment.part, segment.kind, segment.model,
+                        index,        {},           segment.kind->flat_groups(segment.model, index),
                         {},           accesses,     segment.chunk};
-      if (i == 0) block.borrowed = borrowed_units(p, segment);
-      for (const auto& unit : block.borrowed) names.push_back(unit.name), uses_of_unit.push_back(0);
+      if (i == 0) block.borrowed = borrowed_flat_groups(p, segment);
+      for (const auto& flat_group : block.borrowed)
+        names.push_back(flat_group.name), occurrences_of_flat_group.push_back(0);
       const auto first = static_cast<int>(names.size());
-      for (const auto& unit : block.units) names.push_back(unit.name), uses_of_unit.push_back(0);
-      for (const auto& use : uses) {
-        const auto owner =
-            use.own >= 0 ? names.begin() + first + use.own : std::find(names.begin(), names.end(), use.borrowed);
-        TRAINYARD_ASSERT(owner != names.end(), "no block before owns the unit '{}'", use.borrowed);
-        const auto unit = static_cast<int>(owner - names.begin());
-        block.uses.push_back({unit, uses_of_unit[static_cast<std::size_t>(unit)]++});
+      for (const auto& flat_group : block.flat_groups)
+        names.push_back(flat_group.name), occurrences_of_flat_group.push_back(0);
+      for (const auto& occurrence : occurrences) {
+        const auto owner = occurrence.own >= 0 ? names.begin() + first + occurrence.own
+                                               : std::find(names.begin(), names.end(), occurrence.borrowed);
+        TRAINYARD_ASSERT(owner != names.end(), "no block before owns the flat group '{}'", occurrence.borrowed);
+        const auto flat_group = static_cast<int>(owner - names.begin());
+        block.occurrences.push_back({flat_group, occurrences_of_flat_group[static_cast<std::size_t>(flat_group)]++});
       }
       out.push_back(std::move(block));
     }
@@ -100,12 +103,13 @@ std::vector<PlacedBlock> placed_blocks(const ModelPart& p) {
   return out;
 }
 
-std::vector<Unit> units(const ModelPart& p) {
-  std::vector<Unit> out;
+std::vector<FlatGroup> flat_groups(const ModelPart& p) {
+  std::vector<FlatGroup> out;
   for (const auto& segment : segments(p)) {
-    for (auto& unit : borrowed_units(p, segment)) out.push_back(std::move(unit));
+    for (auto& flat_group : borrowed_flat_groups(p, segment)) out.push_back(std::move(flat_group));
     for (std::int64_t i = 0; i < segment.times; ++i)
-      for (auto& unit : segment.kind->units(segment.model, segment.first + i)) out.push_back(std::move(unit));
+      for (auto& flat_group : segment.kind->flat_groups(segment.model, segment.first + i))
+        out.push_back(std::move(flat_group));
   }
   return out;
 }
@@ -113,21 +117,21 @@ std::vector<Unit> units(const ModelPart& p) {
 std::int64_t parameter_count(const ModelConfig& m) {
   std::int64_t n = 0;
   for (const auto& segment : segments(m))
-    for (const auto& unit : segment.kind->units(segment.model, segment.first))
-      for (const auto& p : unit.parameters) n += segment.times * p.count();
+    for (const auto& flat_group : segment.kind->flat_groups(segment.model, segment.first))
+      for (const auto& p : flat_group.parameters) n += segment.times * p.count();
   return n;
 }
 
 namespace {
 
-// Of the layers that have experts, what `of` makes of the parameters of all experts of one.
+// Sums, over the layers with experts, of(the layer's model, the parameters of all its experts).
 template <class Of> std::int64_t sum_over_experts(const ModelConfig& m, const Of& of) {
   std::int64_t n = 0;
   for (const auto& segment : segments(m)) {
     if (segment.part != Part::layers || !has_experts(segment.model)) continue;
     std::int64_t all = 0;
-    const auto units = segment.kind->units(segment.model, segment.first);
-    for (const auto& p : units.at(1).parameters) all += p.count();
+    const auto flat_groups = segment.kind->flat_groups(segment.model, segment.first);
+    for (const auto& p : flat_groups.at(1).parameters) all += p.count();
     n += segment.times * of(segment.model, all);
   }
   return n;
@@ -146,9 +150,9 @@ std::int64_t active_parameter_count(const ModelConfig& m) {
          });
 }
 
-std::vector<Use> uses(const ModelPart& p) {
-  std::vector<Use> out;
-  for (const auto& block : placed_blocks(p)) out.insert(out.end(), block.uses.begin(), block.uses.end());
+std::vector<Occurrence> occurrences(const ModelPart& p) {
+  std::vector<Occurrence> out;
+  for (const auto& block : placed_blocks(p)) out.insert(out.end(), block.occurrences.begin(), block.occurrences.end());
   return out;
 }
 

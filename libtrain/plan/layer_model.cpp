@@ -1,4 +1,4 @@
-// Which layers have experts.
+// Which layers have experts, and what a layer sees of its model.
 #include "libtrain/plan/layer_model.h"
 
 #include "libtrain/plan/file_layout.h"

@@ -1,4 +1,4 @@
-// Weighted lines, the best boundaries, and leaving sizes out.
+// Weighted lines, the best boundaries, and errors over held-out measurements.
 #include "libtrain/plan/link_fit.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct Line {
   double at(double bytes) const { return latency + slope * bytes; }
 };
 
-// Least squares of (latency + slope x) / t - 1, with both at least 0. One point alone is all bandwidth.
+// Least squares of (latency + slope x) / t - 1, with both at least 0. A single point gives bandwidth without latency.
 Line line_through(const Point* from, const Point* to) {
   if (to - from == 1) return {0, from->seconds / from->bytes};
   double ww = 0, wx = 0, xx = 0, w1 = 0, x1 = 0;  // w = 1 / t, x = bytes / t
@@ -44,8 +44,8 @@ double squares(const Line& line, const Point* from, const Point* to) {
   return sum;
 }
 
-// The first point of each of `parts` parts, with the least sum of squares. A part has two points or more, but the last
-// one may have one: beyond a cache there is often just that.
+// The first point of each of `parts` parts, with the least sum of squares. A part has at least two points. The last
+// part may have one: beyond a cache there is often just one.
 std::vector<std::size_t> best_parts(const std::vector<Point>& points, int parts) {
   const auto n = points.size();
   const auto m = static_cast<std::size_t>(parts);
@@ -67,7 +67,7 @@ std::vector<std::size_t> best_parts(const std::vector<Point>& points, int parts)
   return starts;
 }
 
-// Half way, by ratio, between two sizes.
+// The geometric mean of two sizes.
 double boundary(const Point& below, const Point& above) { return std::sqrt(std::max(below.bytes, 1.0) * above.bytes); }
 
 struct Model {
@@ -96,7 +96,8 @@ std::vector<Point> without(const std::vector<Point>& points, std::size_t i) {
   return rest;
 }
 
-// Each size but the ends left out in turn: what the rest predicts for it. Empty when there are too few.
+// Leaves out each size but the first and the last, one at a time, and predicts it from the rest. Empty if there are too
+// few.
 std::vector<double> held_out_predictions(const std::vector<Point>& points, int parts) {
   std::vector<double> out;
   for (std::size_t i = 1; i + 1 < points.size(); ++i) {
@@ -114,7 +115,7 @@ double mean_error(const std::vector<Point>& points, const std::vector<double>& p
   return predictions.empty() ? 0 : sum / static_cast<double>(predictions.size());
 }
 
-// The medians of the repeats i of n that `takes` says; of all where it takes none.
+// The median of each size, over the repeats i of n for which takes(i, n) holds; over all repeats if it holds for none.
 template <class Takes> std::vector<Point> medians(const std::vector<LinkSamples>& samples, const Takes& takes) {
   std::vector<Point> points;
   for (const auto& s : samples) {
@@ -129,7 +130,7 @@ constexpr auto every = [](std::size_t, std::size_t) { return true; };
 constexpr auto odd = [](std::size_t i, std::size_t) { return i % 2 == 1; };
 constexpr auto even = [](std::size_t i, std::size_t) { return i % 2 == 0; };
 
-// A model of every other repeat, held against the rest, and the other way round.
+// The error of a model of every other repeat on the other repeats, and the other way round.
 double held_out_repeats_error(const std::vector<LinkSamples>& samples, int parts) {
   const std::vector<Point> halves[] = {medians(samples, even), medians(samples, odd)};
   double sum = 0;
@@ -140,7 +141,7 @@ double held_out_repeats_error(const std::vector<LinkSamples>& samples, int parts
   return sum / static_cast<double>(2 * samples.size());
 }
 
-// Latency and slope again and again with repeats drawn anew; boundaries stay.
+// Intervals of latency and slope: fits repeats that are drawn again with replacement. The boundaries stay.
 void resample(const std::vector<LinkSamples>& samples, const std::vector<std::size_t>& starts, LinkFit& fit) {
   constexpr int draws = 200;
   std::mt19937_64 random(1);  // the same intervals from the same samples
@@ -163,11 +164,12 @@ void resample(const std::vector<LinkSamples>& samples, const std::vector<std::si
   }
 }
 
-// How every other repeat scatters around what the rest predicts, and the other way round: so the uncertainty of the
-// prediction is in it. A segment with few of them borrows from all. A later run has drifted as a whole as well: to the
-// square of each half width, in logarithms, comes that of the drift's 90 % (1.645 standard deviations; a mean absolute
-// difference is sqrt(2 / pi) of one). Half of the noise floor is taken for drift, the rest for noise that the scatter
-// has already: calibrated, see bench/RESULTS.md.
+// The interval of repeats: how every other repeat scatters around the prediction from the rest, and the other way
+// round. So it includes the uncertainty of the prediction. A segment with few repeats uses the repeats of all. A later
+// run has also drifted as a whole. So the square of each half width, in logarithms, gets the square of the drift's 90 %
+// half width. That is 1.645 standard deviations, and a mean absolute difference is sqrt(2 / pi) of one. Half of the
+// noise floor counts as drift. The rest is noise that the scatter already contains. This is calibrated, see
+// bench/RESULTS.md.
 void add_spread(const std::vector<LinkSamples>& samples, const std::vector<std::size_t>& starts, LinkFit& fit) {
   const auto by_odd = model_of(medians(samples, odd), starts), by_even = model_of(medians(samples, even), starts);
   std::vector<double> all;

@@ -1,4 +1,4 @@
-// Composes the bytes of states, activations and workspace.
+// Adds up the bytes of states, activations and workspace.
 #include "libtrain/plan/memory.h"
 
 #include "libtrain/base/error.h"
@@ -21,8 +21,9 @@ int gpu_communicators(const Topology& topology, int chunks) {
        {Axis::data, Axis::tensor, Axis::expert_data, Axis::expert, Axis::expert_outer, Axis::expert_inner})
     all += topology.size(axis) > 1 ? 1 : 0;
   const int stages = topology.size(Axis::pipe);
-  if (topology.size(Axis::data) < topology.world()) ++all;  // results
-  // Two queues for each neighbour; the first and the last stage have one for what both hold, and in a ring four queues.
+  if (topology.size(Axis::data) < topology.world()) ++all;  // for results of all ranks
+  // Two queues for each neighbour. The first and the last stage have one communicator for the flat groups that both
+  // hold. In a ring every stage has four queues.
   if (stages > 1) all += chunks > 1 ? 5 : stages == 2 ? 3 : 4;
   return all;
 }
@@ -42,31 +43,32 @@ std::int64_t loaded_bytes(const MicroShape& micro, Objective objective) {
          base::aligned(8);
 }
 
-std::int64_t stage_staging_bytes(const UnitTable& table, const StateShape& states,
-                                 const std::vector<std::string>& units_of_stages) {
+std::int64_t stage_staging_bytes(const FlatGroupTable& table, const StateShape& states,
+                                 const std::vector<std::string>& flat_groups_of_stages) {
   std::int64_t most = 0;
   for (const auto& e : table.entries())
-    if (std::find(units_of_stages.begin(), units_of_stages.end(), e.unit.name) != units_of_stages.end())
-      most = std::max(most, base::aligned(2 * e.layout.piece * base::size_of(states.gradient)));
+    if (std::find(flat_groups_of_stages.begin(), flat_groups_of_stages.end(), e.flat_group.name) !=
+        flat_groups_of_stages.end())
+      most = std::max(most, base::aligned(2 * e.layout.shard * base::size_of(states.gradient)));
   return most;
 }
 
 MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const MicroShape& micro, Recompute recompute,
                         const InFlight& in_flight) {
-  const UnitTable table(part, states.topology);
+  const FlatGroupTable table(part, states.topology);
   const auto s = state_bytes(table, states);
   const auto activations = (in_flight.hears_before ? 2 * stream_bytes(part.model, micro) : 0) +
                            slot_bytes(part, micro, recompute, in_flight.slots).total(in_flight.slots);
   MemoryBytes out;
   out.categories = {s.parameters,
-                    s.gathered_units,
+                    s.gathered_weights,
                     s.gradients,
-                    s.unit_gradients,
+                    s.micro_batch_gradients,
                     s.optimizer,
                     activations,
                     s.communication_staging + tensor_staging_bytes(part.model, micro) +
                         expert_staging_bytes(part, micro, Pass::train) +
-                        stage_staging_bytes(table, states, in_flight.units_of_stages),
+                        stage_staging_bytes(table, states, in_flight.flat_groups_of_stages),
                     workspace_bytes(part, micro, Pass::train),
                     s.save_snapshot};
   out.reserve = reserve_bytes(micro, states.topology, static_cast<int>(in_flight.slots.size())) +

@@ -1,5 +1,5 @@
-// Memory of one rank by formula: the nine categories of the ledger, what libraries take outside, and the textbook model
-// states.
+// Formulas for the memory of one rank: the nine categories of the arenas, what libraries take outside, and the
+// textbook's model states.
 #pragma once
 
 #include "libtrain/base/memory_categories.h"
@@ -18,21 +18,21 @@ using base::memory_categories;
 
 struct MemoryBytes {
   std::array<std::int64_t, memory_categories.size()> categories{};
-  std::int64_t reserve =
-      0;  // outside the arenas: program text, MPI, HDF5, stacks, mapped shards; on a GPU its context, NCCL, cuBLAS
-  std::int64_t on_host = 0;  // of the arenas of a GPU rank: the save snapshot
+  // Outside the arenas: program text, MPI, HDF5, stacks, mapped shards; on a GPU its context, NCCL, cuBLAS.
+  std::int64_t reserve = 0;
+  std::int64_t on_host = 0;  // part of a GPU rank's arenas: the save snapshot
   std::int64_t arenas() const;
-  std::int64_t total() const { return arenas() - on_host + reserve; }  // of the memory that the rank computes in
+  std::int64_t total() const { return arenas() - on_host + reserve; }  // of the memory where the rank computes
   bool operator==(const MemoryBytes&) const = default;
 };
 
-// What a rank has beside states and scratch, by its place in a pipeline.
+// What a rank needs beyond states and scratch because of its place in a pipeline.
 struct InFlight {
-  std::vector<int> slots = {1};  // of each chunk: micro-batches between forward and the end of backward at one time
-  // Does a stage stand before any of its chunks? Then activations arrive in a place of their own, and gradients leave
-  // from one.
+  std::vector<int> slots = {1};  // for each chunk: micro-batches between forward and the end of backward at one time
+  // Whether a stage precedes any of its chunks. Then activations arrive in a place of their own, and gradients leave
+  // from another.
   bool hears_before = false;
-  std::vector<std::string> units_of_stages = {};  // those that other stages hold, too
+  std::vector<std::string> flat_groups_of_stages = {};  // names of flat groups that other pipeline stages hold, too
 };
 
 // Equal on every rank of a stage. `micro.dtype` is the working dtype, micro.threads the OpenMP team of a rank,
@@ -40,25 +40,26 @@ struct InFlight {
 MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const MicroShape& micro, Recompute recompute,
                         const InFlight& in_flight = {});
 
-// Of the loader: tokens, targets, positions, document starts, weights and keys of one micro-batch, and where documents
-// end for a model that sees both ways. The reserve has room for that in flight and the next; of more in flight at one
-// time it has these, too.
+// Bytes of one loaded micro-batch: tokens, targets, positions, document starts, weights and keys. A model that sees
+// both ways also has the ends of documents. The reserve has room for one micro-batch in flight and the next one. It
+// grows by these bytes for each further one in flight.
 std::int64_t loaded_bytes(const MicroShape& micro, Objective objective);
 
-// For exchanging the folded pieces of such a unit (params/stage_sums.h): those of its stages behind one another.
-std::int64_t stage_staging_bytes(const UnitTable& table, const StateShape& states,
-                                 const std::vector<std::string>& units_of_stages);
-// What a rank takes outside its arenas; `chunks` of a stage. On a GPU, measured on an H200 with CUDA 13 and NCCL: 563
-// MB alone, some 475 MB more with its first communicator, up to 60 MB with each further one.
+// Staging for exchanging the summed shards of the flat groups that several pipeline stages hold (params/stage_sums.h):
+// the shards of both stages, one after the other, of the largest group.
+std::int64_t stage_staging_bytes(const FlatGroupTable& table, const StateShape& states,
+                                 const std::vector<std::string>& flat_groups_of_stages);
+// What a rank takes outside its arenas; `chunks` are its stage's. The GPU's numbers were measured on an H200 with CUDA
+// 13 and NCCL: 563 MB alone, some 475 MB more with the first communicator, and up to 60 MB with each further one.
 std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology, int chunks);
-// Communicators of NCCL that a rank makes at most: one for each group along an axis, for what stages hold together and
-// for results of all ranks where no other has them, and a pair for each queue to a neighbouring stage
-// (engine/world.h, engine/place.h, comm/neighbours.h).
+// The most NCCL communicators that a rank makes. There is one for each group along an axis, one for flat groups that
+// stages hold together, and one for the results of all ranks if no other group has all ranks. Each queue to a
+// neighbouring stage is a communicator of two ranks (engine/world.h, engine/place.h, comm/neighbours.h).
 int gpu_communicators(const Topology& topology, int chunks);
 
-// Rajbhandari et al. (2020), table 1: (w + g + K) Psi at stage 0; optimizer, then gradients, then parameters divided by
-// n at stages 1, 2, 3. K = 12 for a 16-bit working dtype (master, m, v), 8 for f32 (m, v; the working copy is the
-// master). No padding, no buffers; a double because Psi / n need not be whole.
+// Rajbhandari et al. (2020), table 1: (w + g + K) Psi at stage 0. Stage 1 divides the optimizer by n, stage 2 also the
+// gradients, stage 3 also the parameters. K = 12 for a 16-bit working dtype (master, m, v), and 8 for f32 (m, v; the
+// working copy is the master). No padding, no buffers. A double because Psi / n need not be whole.
 double model_state_bytes(std::int64_t parameters, int n, int stage, base::DType working, base::DType gradient);
 
 }  // namespace trainyard::plan

@@ -1,4 +1,4 @@
-// Presets of published shapes, TOML descriptions, and what can be wrong with one.
+// Presets of published shapes, models from TOML, and checks of a model.
 #include "libtrain/plan/model_config.h"
 
 #include "libtrain/base/error.h"
@@ -50,8 +50,8 @@ ModelConfig with_experts(ModelConfig m, std::int64_t count, std::int64_t top_k, 
   return m;
 }
 
-// Dai et al. (2024), "DeepSeekMoE", the model of 16 B: 64 experts of 1408, of which 6 are chosen, 2 that all tokens go
-// to, and a first layer without. Its balance loss is of each sequence, here of each micro-batch.
+// Dai et al. (2024), "DeepSeekMoE", the model of 16 B: 64 experts of width 1408, of which a token chooses 6, 2 shared
+// experts, and a first layer without experts. Its balance loss is over each sequence; here it is over each micro-batch.
 ModelConfig deepseek_16b() {
   auto m = with_experts(llama("deepseek-16b", {28, 2048, 16, 16, 10944, 0, 4096}, 10000, Head::own), 64, 6, "none", 1);
   m.experts.ffn = 1408, m.experts.shared = 2, m.experts.dense_layers = 1, m.experts.balance_loss = 0.001;
@@ -59,7 +59,7 @@ ModelConfig deepseek_16b() {
   return m;
 }
 
-// Jiang et al. (2024); the balance loss of its code in transformers counts both choices, over all layers at once and
+// Jiang et al. (2024). The balance loss of its code in transformers counts both choices, over all layers at once and
 // without dividing by two.
 ModelConfig mixtral_8x7b() {
   auto m = with_experts(llama("mixtral-8x7b", {32, 4096, 32, 8, 14336, 0, 32768}, 1000000, Head::own), 8, 2, "none", 1);
@@ -76,7 +76,7 @@ ModelConfig bert(const std::string& name, Shape s) {
   return m;
 }
 
-// Vocabulary 0: taken from the shards, or from --vocabulary.
+// Vocabulary 0: it comes from the shards, or from --vocabulary.
 const std::vector<ModelConfig>& presets() {
   static const std::vector<ModelConfig> all = {
       gpt("gpt2-nano", {2, 32, 4, 4, 128, 0, 64}),
@@ -101,7 +101,7 @@ const std::vector<ModelConfig>& presets() {
   return all;
 }
 
-// InputError for what no flag could mend: those that say vocabulary and lanes come later.
+// InputError for problems that no flag could fix. The flags for vocabulary and lanes come later.
 void require_whole(ModelConfig m, const std::string& path) {
   if (m.vocabulary == 0) m.vocabulary = ranges::vocabulary.low;
   m.lanes = 1;
@@ -170,7 +170,7 @@ std::vector<std::string> problems(const ModelConfig& m) {
   if (m.vocabulary == 0) out.push_back("the vocabulary is not known: it comes from the shards, or from --vocabulary");
   if (m.lanes == 0) out.push_back("the lanes are not decided");
   if (!out.empty()) return out;
-  // Parameters and dropout sites are named by the prefix.
+  // The prefix names parameters and dropout sites.
   std::vector<std::string> prefixes;
   for (const auto& name : m.branches) {
     prefixes.push_back(branch_kind(name).prefix());

@@ -1,4 +1,4 @@
-// ModelConfig: a decoder-only transformer as data. Presets, ranges, and what is wrong with one.
+// ModelConfig: a transformer as data. Presets, ranges, and what is wrong with a model.
 #pragma once
 
 #include "libtrain/base/view.h"
@@ -17,12 +17,12 @@ struct BlockMap;
 namespace trainyard::plan {
 
 enum class Norm { layer, rms };
-// Where the norm of a branch stands. pre: x + branch(norm(x)), and a norm before the head. post: norm(x + branch(x))
-// (Vaswani et al. 2017; Devlin et al. 2019), and none before the head.
+// Where the norm of a branch is. pre: x + branch(norm(x)), and a norm before the head. post: norm(x + branch(x))
+// (Vaswani et al. 2017; Devlin et al. 2019), and no norm before the head.
 enum class NormPosition { pre, post };
 enum class Positions { learned, rotary };
-// What makes logits of the stream. linear: the table alone. masked: a linear layer, the activation and a norm before
-// it, and a bias for each token behind (Devlin et al. 2019, the head of a masked language model).
+// What computes logits from the hidden states. linear: the table alone. masked: a linear layer, the activation and a
+// norm before the table, and a bias for each token after it (Devlin et al. 2019, the head of a masked language model).
 enum class HeadForm { linear, masked };
 enum class Activation { gelu_tanh, gelu_erf, swiglu };
 
@@ -41,17 +41,17 @@ struct ModelConfig {
   Norm norm = Norm::layer;
   NormPosition norm_position = NormPosition::pre;
   Positions positions = Positions::learned;
-  bool embedding_norm = false;  // of the sum of the embeddings, before their dropout
-  std::int64_t segments = 0;    // rows of a table of segments: all tokens are of segment 0; 0: no table
+  bool embedding_norm = false;  // a norm of the sum of the embeddings, before their dropout
+  std::int64_t segments = 0;    // rows of a segment table, of which all tokens use row 0; 0: no table
   Activation activation = Activation::gelu_tanh;
   HeadForm head = HeadForm::linear;
   bool biases = true;
   bool tied = true;
   double dropout_embedding = 0, dropout_attention = 0, dropout_attention_residual = 0, dropout_ffn_residual = 0;
   std::vector<std::string> branches = {"attention", "ffn"};  // of a layer, in order (plan/block_kind.h)
-  // The slices of every sum over heads, over the inner width of the feed-forward part and over the vocabulary: each is
-  // a product of its own, and they are added in a binary tree, so that ranks that hold some of them change no bit. Part
-  // of the numerics. 0: not decided yet (default_lanes).
+  // Reduction lanes: every sum over heads, over the feed-forward part's inner width and over the vocabulary is divided
+  // into so many slices. Each slice is a product of its own, and a binary tree adds them. So tensor-parallel ranks that
+  // hold some of the slices change no bit. Part of the numerics. 0: not decided yet (default_lanes).
   std::int64_t lanes = 1;
   double norm_epsilon = 1e-5;
   double rotary_base = 10000;
@@ -63,21 +63,21 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-// What a model has that does not say its lanes. On the CPU the largest power of two up to 8 that divides kv_heads,
-// ffn / 16, that of an expert, and stored_vocabulary() / 16; on a GPU 1, where products belong to a library. The
+// The lanes of a model that does not set them. On the CPU: the largest power of two up to 8 that divides kv_heads, ffn
+// / 16, an expert's ffn / 16, and stored_vocabulary() / 16. On a GPU: 1, because products belong to a library. The
 // vocabulary must be known.
 std::int64_t default_lanes(const ModelConfig& model, base::DeviceKind device);
 
 std::vector<std::string> preset_names();
-ModelConfig preset(std::string_view name);  // of one lane; throws UsageError naming the nearest
+ModelConfig preset(std::string_view name);  // has 1 lane; UsageError names the nearest preset
 
-// Reads the file of a layout (io::read_layout_file); InputError.
+// Reads a layout's file (io::read_layout_file); InputError.
 using LayoutReader = base::BlockMap (*)(const std::string& path);
-// A preset's name or the path of a TOML file (plan/model_fields.h), with lanes 0 where nobody says them, and whole: the
-// file of a layout, whose path counts from the model's file, is read into it. Without a reader such a model is refused.
+// Loads a preset by name or a TOML file by path (plan/model_fields.h). Lanes are 0 if neither sets them. The file of a
+// layout, whose path is relative to the model's file, is read into the model. Without a reader such a model is refused.
 // UsageError, InputError.
 ModelConfig load_model(const std::string& preset_or_toml, LayoutReader read_layout = nullptr);
 
-std::vector<std::string> problems(const ModelConfig&);  // everything that is wrong, each with a hint; empty when legal
+std::vector<std::string> problems(const ModelConfig&);  // everything wrong, each with a hint; empty: legal
 
 }  // namespace trainyard::plan

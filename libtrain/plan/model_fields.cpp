@@ -23,7 +23,7 @@ std::int64_t usual_heads(std::int64_t hidden) {
   return hidden % 4 == 0 ? 4 : hidden % 2 == 0 ? 2 : 1;
 }
 
-// Shazeer (2020), "GLU variants improve transformer": two thirds of the usual width, as there are three matrices;
+// Shazeer (2020), "GLU variants improve transformer": two thirds of the usual width, because there are three matrices;
 // rounded up to 64.
 std::int64_t usual_ffn(const ModelConfig& m) {
   return m.activation == Activation::swiglu ? (m.hidden * 8 / 3 + 63) / 64 * 64 : 4 * m.hidden;
@@ -111,7 +111,7 @@ void attention_fields(base::FieldVisitor& v, AttentionConfig& a) {
   add("file-blocks", a.file_blocks, "file: in place of one, rows of blocks: \"0; 0 1; 0 2; 0:4\"");
 }
 
-// In 80 columns.
+// Breaks lines at 80 columns.
 std::string presets_text() {
   std::string out;
   std::size_t used = std::string_view("Presets: ").size();
@@ -178,8 +178,8 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
 
 std::size_t longest_text(const base::Field& f) {
   if (f.name == "attention-file-blocks") return longest_file_blocks;
-  if (f.name == "attention-layout") return std::size_t{128} << 10;         // of as many layers as there may be
-  if (f.name == "attention-global-blocks") return std::size_t{128} << 10;  // as many ranges as it may have
+  if (f.name == "attention-layout") return std::size_t{128} << 10;         // for as many layers as a model may have
+  if (f.name == "attention-global-blocks") return std::size_t{128} << 10;  // for as many ranges as there may be
   return 8192;
 }
 
@@ -198,7 +198,7 @@ void follow(ModelConfig& m, const std::vector<base::Field>& fields) {
 
 namespace {
 
-// A list of words that begins at `column` of a line, goes on below itself before `width`.
+// Breaks words that begin at `column` of a line before `width`; further lines begin at `column`, too.
 std::string in_column(const std::string& text, std::size_t column, std::size_t width) {
   std::string out;
   std::size_t at = column;
@@ -243,7 +243,7 @@ std::string model_help() {
       "default.\n";
   out += fmt::format("Presets: {}\n\n  {:<28}{:<15}{}\n", presets_text(), "key", "default", "values");
   for (const auto& f : fields_of(m)) {
-    const auto key = fmt::format("{:<27} ", f.name);  // a long one takes from the column beside it
+    const auto key = fmt::format("{:<27} ", f.name);  // a long key uses room of the next column
     out += fmt::format("  {}{:<{}}{}\n      {}\n", key, default_text(f), 43 - key.size(),
                        in_column(f.legal.empty() ? "text" : f.legal, 45, 80), f.help);
   }

@@ -1,4 +1,4 @@
-// Old and new forms of a model.
+// Reads and writes models as JSON, in the old and the new form.
 #include "libtrain/plan/model_json.h"
 
 #include "libtrain/base/error.h"
@@ -11,8 +11,8 @@ namespace trainyard::plan {
 
 namespace {
 
-// Keys that version 1 did not have from its beginning: a file without one means the default, and one that would say the
-// default leaves it out.
+// Keys that version 1 did not have from its beginning. In a file without such a key it has its default. A file that is
+// written leaves such a key out if it has its default.
 bool came_later(const base::Field& f) {
   return f.name == "branches" || f.name == "lanes" || f.name == "norm-position" || f.name == "embedding-norm" ||
          f.name == "segments" || f.name == "head" || f.name.starts_with("experts-") || f.name.starts_with("attention-");
@@ -84,7 +84,7 @@ nlohmann::json current_form(const nlohmann::json& model) {
       field.set(text_of(value, field.kind), key);
       if (came_later(field) && field.get() == usual) out.erase(with_underscores(key));
       else out[with_underscores(key)] = field.kind == base::FieldKind::text ? value : nlohmann::json(json_of(field));
-    } catch (const base::UsageError&) {  // another program's key, or a value out of today's range
+    } catch (const base::UsageError&) {  // a key of another program, or a value outside today's range
     }
   }
   return out;

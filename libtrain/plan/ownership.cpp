@@ -1,4 +1,4 @@
-// Who counts what, by coordinates.
+// Which rank counts which ranges, from coordinates.
 #include "libtrain/plan/ownership.h"
 
 #include "libtrain/plan/held.h"
@@ -7,17 +7,17 @@ namespace trainyard::plan {
 
 namespace {
 
-template <class Counts> std::vector<PieceRange> ranges_that(const Counts& counts, const Unit& unit,
-                                                            const UnitLayout& layout, const Topology& topology,
+template <class Counts> std::vector<ShardRange> ranges_that(const Counts& counts, const FlatGroup& flat_group,
+                                                            const FlatLayout& layout, const Topology& topology,
                                                             int rank) {
   bool all = true;
-  for (const auto& parameter : unit.parameters) all = all && counts(parameter);
-  if (all) return {{0, layout.piece}};
-  const auto begin = place_in_group(topology, rank, unit.group) * layout.piece;
-  std::vector<PieceRange> out;
+  for (const auto& parameter : flat_group.parameters) all = all && counts(parameter);
+  if (all) return {{0, layout.shard}};
+  const auto begin = place_in_group(topology, rank, flat_group.group) * layout.shard;
+  std::vector<ShardRange> out;
   bool joins = false;
-  for (const auto& held : held_ranges(layout, begin, begin + layout.piece)) {
-    const bool counted = counts(unit.parameters[held.parameter]);
+  for (const auto& held : held_ranges(layout, begin, begin + layout.shard)) {
+    const bool counted = counts(flat_group.parameters[held.parameter]);
     if (counted && joins) out.back().end = held.at + held.count;
     else if (counted) out.push_back({held.at, held.at + held.count});
     joins = counted;
@@ -27,17 +27,19 @@ template <class Counts> std::vector<PieceRange> ranges_that(const Counts& counts
 
 }  // namespace
 
-std::vector<PieceRange> counted_ranges(const Unit& unit, const UnitLayout& layout, const Topology& topology, int rank) {
-  return ranges_that([&](const Parameter& p) { return is_first_holder(unit, p, topology, rank); }, unit, layout,
-                     topology, rank);
+std::vector<ShardRange> counted_ranges(const FlatGroup& flat_group, const FlatLayout& layout, const Topology& topology,
+                                       int rank) {
+  return ranges_that([&](const Parameter& p) { return is_first_holder(flat_group, p, topology, rank); }, flat_group,
+                     layout, topology, rank);
 }
 
-std::vector<PieceRange> normed_ranges(const Unit& unit, const UnitLayout& layout, const Topology& topology, int rank) {
+std::vector<ShardRange> normed_ranges(const FlatGroup& flat_group, const FlatLayout& layout, const Topology& topology,
+                                      int rank) {
   return ranges_that(
       [&](const Parameter& p) {
-        return p.update.kind == Update::Kind::adamw && is_first_holder(unit, p, topology, rank);
+        return p.update.kind == Update::Kind::adamw && is_first_holder(flat_group, p, topology, rank);
       },
-      unit, layout, topology, rank);
+      flat_group, layout, topology, rank);
 }
 
 }  // namespace trainyard::plan

@@ -54,8 +54,8 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     ranges::zero);
   v("dtype", c.dtype, how, "number format of weights and activations: f32, or bf16 with f32 master weights",
     dtype_names());
-  v("local-accumulation", c.fold, how, "micro-batches whose gradients a rank adds before they are reduced over ranks",
-    ranges::fold);
+  v("local-accumulation", c.local_accumulation, how,
+    "micro-batches whose gradients a rank adds before they are reduced over ranks", ranges::local_accumulation);
   v.formerly("fold");
   v("reduction", c.reduction, how,
     "order of sums over ranks. ordered: the same bits on any layout; fast: the library's",
@@ -71,20 +71,20 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v("expert-parallel", c.expert_parallel, how, "data-parallel ranks that hold different experts of each layer",
     ranges::expert_parallel);
   v.also({"ep"});
-  v("expert-ranks-per-node", c.expert_node, how,
+  v("expert-ranks-per-node", c.expert_ranks_per_node, how,
     "expert-parallel ranks in a node: the all-to-all is hierarchical, "
     "inside of nodes first",
-    ranges::expert_node);
+    ranges::expert_ranks_per_node);
   v.formerly("expert-node");
-  v("expert-overlap-chunks", c.expert_chunks, how,
+  v("expert-overlap-chunks", c.expert_overlap_chunks, how,
     "groups of a rank's experts whose all-to-all overlaps with the work "
     "of another group",
-    ranges::expert_chunks);
+    ranges::expert_overlap_chunks);
   v.formerly("expert-chunks");
-  v("expert-capacity-buffer", c.expert_buffer, how,
+  v("expert-capacity-buffer", c.expert_capacity_buffer, how,
     "without a capacity: tokens sent to a rank in one dispatch round; "
     "0: 1.25 times an even load",
-    ranges::expert_buffer);
+    ranges::expert_capacity_buffer);
   v.formerly("expert-buffer");
   v("pipeline-parallel", c.pipeline, how, "pipeline stages, each with consecutive layers", ranges::pipeline);
   v.formerly("pipeline", {"pp"});
@@ -97,8 +97,8 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v("partition", c.partition, how,
     "where pipeline stages begin: uniform, parameters, flops, type:REGEX, or first "
     "layers as 0,3,6");
-  v("gathered-layers", c.layer_slots, how, "layers whose weights are gathered at once: the prefetch depth of ZeRO 3",
-    ranges::layer_slots);
+  v("gathered-layers", c.gathered_layers, how,
+    "layers whose weights are gathered at once: the prefetch depth of ZeRO 3", ranges::gathered_layers);
   v.formerly("layer-slots");
   v("threads", c.threads, how, "OpenMP threads of a rank; 0: OMP_NUM_THREADS, else its share of the cores",
     {0, ranges::threads.high});
@@ -109,7 +109,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     set(text == "layers" ? "full" : text, spelled);
   };
   for (const char* name : {"tensor-parallel", "expert-parallel", "pipeline-parallel"}) {
-    auto& degree = base::field_named(fields, name, "a cut");
+    auto& degree = base::field_named(fields, name, "a layout");
     degree.set = [name, set = std::move(degree.set)](const std::string& text, const std::string& spelled) {
       if (text == "auto")
         throw base::UsageError(fmt::format("{} auto: it is not chosen automatically", spelled),

@@ -1,5 +1,5 @@
-// ParallelLayout: what is decided about how a model is trained on ranks, apart from the ranks themselves. A plan has
-// it, and so have the settings of a run; it is described once.
+// ParallelLayout: all decisions about how a model is trained on ranks, apart from the ranks themselves. A plan has one,
+// and so have the settings of a run. It is described once.
 #pragma once
 
 #include "libtrain/base/dtype.h"
@@ -17,31 +17,31 @@ namespace trainyard::plan {
 struct ParallelLayout {
   int zero = 0;
   std::int64_t micro_batch = 1, global_batch = 1;  // sequences
-  std::int64_t sequence = 1;                       // tokens; in settings 0: the model's context
-  std::int64_t fold = 1;                           // micro-batches that a rank adds up before a reduction
+  std::int64_t sequence = 1;                       // tokens; in settings 0 means the model's context
+  std::int64_t local_accumulation = 1;             // micro-batches added on a rank before a reduction
   Reduction reduction = Reduction::ordered;
   Recompute recompute = Recompute::none;
   base::DType dtype = base::DType::f32;
-  int layer_slots = 2;             // layer units in flight
-  int threads = 1;                 // of each rank; in settings 0: its share of the cores
-  int tensor = 1;                  // ranks that share every layer; the others are replicas of these
-  bool sequence_parallel = false;  // tensor ranks share the rows of the residual stream, too
-  int expert_parallel = 1;         // replicas that hold different experts of each layer (plan/expert_config.h)
-  int expert_node = 1;             // of these, neighbours that are one node (plan/expert_nodes.h)
-  int expert_chunks = 1;           // runs of a rank's experts whose rows cross while it works on others
-  std::int64_t expert_buffer = 0;  // rows in a round of experts; 0: as plan/expert_rounds.h says
-  int pipeline = 1;                // stages that the model's depth is cut into
+  int gathered_layers = 2;         // layers whose flat groups are gathered at once
+  int threads = 1;                 // of each rank; in settings 0 means its share of the cores
+  int tensor = 1;                  // tensor-parallel ranks, which share every layer
+  bool sequence_parallel = false;  // these ranks also divide the rows of the hidden states
+  int expert_parallel = 1;         // replicas with different experts of each layer (plan/expert_config.h)
+  int expert_ranks_per_node = 1;   // how many of these are neighbours on a node (plan/expert_nodes.h)
+  int expert_overlap_chunks = 1;   // runs of a rank's experts: rows of one run travel while another is computed
+  std::int64_t expert_capacity_buffer = 0;  // rows of a dispatch round; 0: as plan/expert_rounds.h says
+  int pipeline = 1;                         // pipeline stages
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_f_one_b;
-  int virtual_stages = 1;           // chunks of each stage
+  int virtual_stages = 1;           // in each pipeline stage
   std::string partition = "flops";  // where stages begin (plan/partition.h)
 };
 
-// Names, help with units, ranges.
-std::vector<base::Field> fields_of(ParallelLayout& cut);
+// Names, help texts with units, and ranges.
+std::vector<base::Field> fields_of(ParallelLayout& layout);
 
 const base::Choices<base::DType>& dtype_names();
-std::string recomputed_text(Recompute recompute);  // what is made again, in words; empty where nothing is
+std::string recomputed_text(Recompute recompute);  // what is recomputed, in words; empty: nothing
 const base::Choices<base::DeviceKind>& device_names();
-const base::Choices<PipelineSchedule>& schedule_names();  // those that train can follow
+const base::Choices<PipelineSchedule>& schedule_names();  // the schedules that train can follow
 
 }  // namespace trainyard::plan

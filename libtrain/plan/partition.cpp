@@ -21,19 +21,19 @@ namespace {
 
 constexpr std::string_view of_type = "type:";
 
-// Of one block of the segment.
+// Parameters of one block of the segment.
 double parameters_of(const Segment& segment, const ModelConfig& m) {
   double n = 0;
-  const auto add = [&](const std::vector<Unit>& units) {
-    for (const auto& unit : units)
-      for (const auto& p : unit.parameters) n += static_cast<double>(p.count());
+  const auto add = [&](const std::vector<FlatGroup>& flat_groups) {
+    for (const auto& flat_group : flat_groups)
+      for (const auto& p : flat_group.parameters) n += static_cast<double>(p.count());
   };
-  add(segment.kind->units(segment.model, segment.first));
-  for (const auto& use : segment.kind->uses(segment.model))
-    if (use.own < 0)
+  add(segment.kind->flat_groups(segment.model, segment.first));
+  for (const auto& occurrence : segment.kind->occurrences(segment.model))
+    if (occurrence.own < 0)
       for (const auto& other : segments(m))
-        for (const auto& unit : other.kind->units(other.model, other.first))
-          if (unit.name == use.borrowed) add({unit});
+        for (const auto& flat_group : other.kind->flat_groups(other.model, other.first))
+          if (flat_group.name == occurrence.borrowed) add({flat_group});
   return n;
 }
 
@@ -43,8 +43,8 @@ double flops_of(const Segment& segment, const PartitionOf& of) {
          (again ? segment.kind->recompute_flops(segment.model, of.sequence) : 0);
 }
 
-// The library's own compiler of expressions recurses, and its usual matcher may take exponential time: patterns are
-// short, and matched in polynomial time, without back-references.
+// std::regex compiles patterns recursively, and its usual matcher may take exponential time. So patterns are short, and
+// are matched in polynomial time, without back-references.
 std::vector<double> matches(const std::string& pattern, const ModelConfig& m) {
   constexpr std::size_t longest = 200;
   if (pattern.empty()) throw base::UsageError("--partition type: has no pattern behind it", "type:layers, for example");
@@ -123,7 +123,7 @@ Boundaries partition(const std::string& how, const PartitionOf& of, int parts) {
   if (how == "uniform") return uniform_boundaries(items, parts);
   if (parts == 1 && (how == "parameters" || how == "flops")) return uniform_boundaries(items, parts);
   if (how == "parameters" || how == "flops" || how.starts_with(of_type)) {
-    constexpr auto most_cells = std::int64_t{1} << 22;  // some seconds of the search
+    constexpr auto most_cells = std::int64_t{1} << 22;  // some seconds of search
     if (parts > 1 && items > most_cells / parts)
       throw base::UsageError(fmt::format("--partition {}: {} items in {} parts are too many to be balanced",
                                          base::excerpt(how), items, parts),

@@ -1,4 +1,4 @@
-// Partition: where a model is cut into parts along its depth, as --partition says.
+// Partition: where a model is split into parts along its depth (--partition).
 #pragma once
 
 #include "libtrain/plan/boundaries.h"
@@ -10,7 +10,7 @@
 
 namespace trainyard::plan {
 
-// What is to be cut: blocks by item, of which a huge vocabulary makes the first and the last heavy.
+// What is to be split: the model's items. A large vocabulary makes the first and the last item heavy.
 struct PartitionOf {
   const ModelConfig& model;
   std::int64_t sequence = 1;  // tokens
@@ -18,21 +18,21 @@ struct PartitionOf {
 };
 
 // `how` is one of
-//   uniform        as many items in each part, the first ones one more where that does not come out even
-//   parameters     the heaviest part has the fewest parameters that it can; a tied table counts in both its places
-//   flops          the same of what is computed: forward, backward, and what is recomputed
-//   type:PATTERN   the same of items whose name (item_names) the regular expression finds; the others count nothing,
-//                  and it finds as many as there are parts
+//   uniform        as many items in each part; the first parts have one more if the number is not even
+//   parameters     the heaviest part has as few parameters as possible; a tied table counts in both its places
+//   flops          the same with FLOPs: forward, backward, and recomputation
+//   type:PATTERN   the same with the number of items whose name (item_names) matches the regular expression;
+//                  at least as many items must match as there are parts
 //   0,3,6,...      the first item of each part
-// Parts have at least one item each. UsageError: an unknown word (with the nearest), a pattern
-// that is none or finds too few, more parts than items, a list that does not begin at 0, does not ascend, ends beyond
-// the model, or has another number of parts.
+// Parts have at least one item each. UsageError: an unknown word (with the nearest), a pattern that is no regular
+// expression or matches too few items, more parts than items, or a wrong list. A list must begin at 0, ascend, end
+// inside the model, and have as many numbers as there are parts.
 Boundaries partition(const std::string& how, const PartitionOf& of, int parts);
 
-// For how many parts a list is; 0: `how` is none.
+// The number of parts of a list; 0: `how` is no list.
 int listed_parts(const std::string& how);
 
-// What items weigh under "parameters", "flops" or "type:PATTERN".
+// The weights of items for "parameters", "flops" or "type:PATTERN".
 std::vector<double> item_weights(const std::string& how, const PartitionOf& of);
 
 }  // namespace trainyard::plan

@@ -1,4 +1,4 @@
-// The orders of the literature.
+// The schedules of the literature.
 #include "libtrain/plan/pipeline.h"
 
 #include "libtrain/base/error.h"
@@ -9,8 +9,8 @@ namespace trainyard::plan {
 
 namespace {
 
-// Those of one kind, in order: groups of micro-batches, with several chunks as many as there are stages, pass through
-// one chunk after the other.
+// The passes of one kind, in order. Groups of micro-batches pass through one chunk after the other. With several chunks
+// a group has as many micro-batches as there are stages, else all.
 std::vector<StageWork> in_groups(StageWork::Kind kind, std::int64_t micros, int stages, int chunks) {
   std::vector<StageWork> out;
   const auto group = chunks == 1 ? micros : stages;
@@ -32,9 +32,8 @@ std::vector<StageWork> by_turns(std::int64_t micros, int stages, int chunks, std
   return out;
 }
 
-// Stage s makes the weight gradients of a micro-batch s backwards later than it could: it has s places less in warm-up
-// than the first stage, so it keeps as many micro-batches, and where it would wait for the last gradients it has some
-// work left.
+// Stage s delays the weight gradients of a micro-batch by s backward passes. Its warm-up is s micro-batches shorter
+// than the first stage's, so it keeps equally many. Where it would wait for the last gradients, it has work left.
 std::vector<StageWork> zero_bubble(std::int64_t micros, int stages, int stage) {
   std::vector<StageWork> out;
   std::int64_t forward = 0, inputs = 0, weights = 0;
@@ -62,8 +61,8 @@ std::vector<StageWork> stage_work(PipelineSchedule schedule, std::int64_t micros
     case PipelineSchedule::one_f_one_b:
       return by_turns(micros, stages, 1, std::min<std::int64_t>(stages - stage - 1, all));
     case PipelineSchedule::interleaved: {
-      // Full groups, of which those that are not there are left out: what is left of an order that never stands still
-      // does not either, while a small last group by itself would.
+      // Makes the order for full groups, then leaves out the micro-batches that do not exist. An order without deadlock
+      // keeps that property when entries are left out; a small last group by itself may deadlock.
       const auto whole = (micros + stages - 1) / stages * stages;
       const auto warm_up = chunks == 1 ? stages - stage - 1 : 2 * (stages - stage - 1) + (chunks - 1) * stages;
       auto out = by_turns(whole, stages, chunks, std::min<std::int64_t>(warm_up, whole * chunks));
@@ -77,7 +76,7 @@ std::vector<StageWork> stage_work(PipelineSchedule schedule, std::int64_t micros
 
 std::vector<int> most_in_flight(PipelineSchedule schedule, std::int64_t micros, int stages, int chunks, int stage) {
   if (chunks == 1 && schedule == PipelineSchedule::gpipe) return {static_cast<int>(micros)};
-  // What is in flight saturates: a list of so many micro-batches has as many as any longer one.
+  // The number in flight saturates: a list of so many micro-batches reaches the same maximum as any longer list.
   const auto listed = std::min(micros, std::int64_t{4} * stages);
   std::vector<int> now(static_cast<std::size_t>(chunks), 0), most = now;
   for (const auto& w : stage_work(schedule, listed, stages, chunks, stage)) {

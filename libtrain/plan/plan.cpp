@@ -142,8 +142,8 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
   }
 }
 
-// Keys that version 1 did not have from its beginning: a file without one means the default, and one that would say the
-// default leaves it out.
+// Keys that version 1 did not have from its beginning. In a file without such a key it has its default. A file that is
+// written leaves such a key out if it has its default.
 bool may_be_left_out(const base::Field& f) {
   static const std::set<std::string> names{"tensor",      "sequence-parallel", "expert-parallel",
                                            "expert-node", "expert-chunks",     "expert-buffer",
@@ -151,7 +151,7 @@ bool may_be_left_out(const base::Field& f) {
   return names.contains(f.former.empty() ? f.name : f.former);
 }
 
-// A value that nothing resembles has no hint of its own.
+// A value that resembles no known value has no hint, so it gets this one.
 void set_decision(base::JsonObject& o, base::Field& f) {
   try {
     set_from(o, f);
@@ -161,13 +161,14 @@ void set_decision(base::JsonObject& o, base::Field& f) {
   }
 }
 
-// "one-stage": what a plan of version 1 has always said where there are no stages.
+// "one-stage": what plans of version 1 have always said if there are no pipeline stages.
 constexpr const char* one_stage = "one-stage";
 
-std::vector<std::string> units_of_stage(const Plan& p, int stage) {
+std::vector<std::string> flat_groups_of_stage(const Plan& p, int stage) {
   std::vector<std::string> out;
-  for (const auto& unit : units_of_stages(p.model, p.stages))
-    if (std::find(unit.stages.begin(), unit.stages.end(), stage) != unit.stages.end()) out.push_back(unit.unit);
+  for (const auto& flat_group : flat_groups_of_stages(p.model, p.stages))
+    if (std::find(flat_group.stages.begin(), flat_group.stages.end(), stage) != flat_group.stages.end())
+      out.push_back(flat_group.flat_group);
   return out;
 }
 
@@ -182,7 +183,7 @@ std::vector<std::int64_t> read_boundaries(base::JsonObject& o, const std::string
   return out;
 }
 
-// They follow from the partition. Before there were stages they counted layers.
+// Boundaries follow from the partition. Before there were pipeline stages they counted layers.
 void require_boundaries(const Plan& p, const std::vector<std::int64_t>& said, const std::string& where) {
   const bool of_layers = p.stages.parts() == 1 && said == std::vector<std::int64_t>{0, p.model.layers};
   if (said == p.stages.boundaries || of_layers) return;
@@ -192,18 +193,18 @@ void require_boundaries(const Plan& p, const std::vector<std::int64_t>& said, co
                          "make the plan again with partition-model");
 }
 
-// 1 where there are no whole nodes: plan/problems.h refuses that.
-int node_of_experts(const ParallelLayout& cut) {
-  return cut.expert_parallel % cut.expert_node == 0 ? cut.expert_node : 1;
+// 1 if the ranks are not whole nodes: plan/problems.h refuses that.
+int node_of_experts(const ParallelLayout& layout) {
+  return layout.expert_parallel % layout.expert_ranks_per_node == 0 ? layout.expert_ranks_per_node : 1;
 }
 
 }  // namespace
 
-Topology topology_of(const ParallelLayout& cut, int ranks) {
-  const auto each = std::int64_t{cut.tensor} * cut.pipeline;
-  if (ranks % each != 0) return replicas_of(ranks, ranks % cut.tensor == 0 ? cut.tensor : 1);
-  if (ranks / each % cut.expert_parallel != 0) return replicas_of(ranks, cut.tensor, cut.pipeline);
-  return replicas_of(ranks, cut.tensor, cut.pipeline, cut.expert_parallel, node_of_experts(cut));
+Topology topology_of(const ParallelLayout& layout, int ranks) {
+  const auto each = std::int64_t{layout.tensor} * layout.pipeline;
+  if (ranks % each != 0) return replicas_of(ranks, ranks % layout.tensor == 0 ? layout.tensor : 1);
+  if (ranks / each % layout.expert_parallel != 0) return replicas_of(ranks, layout.tensor, layout.pipeline);
+  return replicas_of(ranks, layout.tensor, layout.pipeline, layout.expert_parallel, node_of_experts(layout));
 }
 
 std::vector<base::Field> fields_of(Plan& p) {
@@ -216,7 +217,7 @@ std::vector<base::Field> fields_of(Plan& p) {
   auto all = v.take();
   for (auto& f : fields_of(static_cast<ParallelLayout&>(p))) all.push_back(std::move(f));
   auto& schedule = base::field_named(all, "pipeline-schedule", "a plan");
-  schedule.kind = base::FieldKind::text;  // whose hyphens stay in a file
+  schedule.kind = base::FieldKind::text;  // the hyphens stay in a file
   schedule.get = [&p] { return schedule_text(p); };
   schedule.set = [set = std::move(schedule.set)](const std::string& text, const std::string& spelled) {
     set(text == one_stage ? "1f1b" : text, spelled);
@@ -261,7 +262,7 @@ std::vector<int> slots_of_stage(const Plan& p, int stage) {
 
 MemoryBytes memory_of_stage(const Plan& p, int stage) {
   return rank_memory(p.part_of_stage(stage), p.states(), p.micro(), p.recompute,
-                     {slots_of_stage(p, stage), stage > 0 || p.stages.chunks() > 1, units_of_stage(p, stage)});
+                     {slots_of_stage(p, stage), stage > 0 || p.stages.chunks() > 1, flat_groups_of_stage(p, stage)});
 }
 
 MemoryBytes largest_memory(const Plan& p) {
@@ -282,7 +283,7 @@ std::vector<SizedCalls> all_step_calls(const Plan& p, int rank) {
   add(tensor_calls(part, p.micro(), Pass::train, p.recompute, micros));
   add(expert_calls(part, p.micro(), Pass::train, p.recompute, p.batch().lockstep_micros()));
   add(pipe_calls(p.model, p.stages, stage, p.micro(), Pass::train, micros));
-  add(unit_of_stages_calls(part, units_of_stage(p, stage), p.states()));
+  add(flat_group_of_stages_calls(part, flat_groups_of_stage(p, stage), p.states()));
   return calls;
 }
 
@@ -300,12 +301,13 @@ std::vector<Traffic> all_validation_traffic(const Plan& p, int rank, std::int64_
 
 namespace {
 
-// Replicas that work in the last round and those that idle there, where ranks share experts also by how many of those
-// whose tokens they get have some then. This changes at the same places of every group that shares the experts, so that
-// runs of many groups are told once.
+// Traffic by runs of replicas that are alike in the last accumulation step: some work then, others are idle. If ranks
+// share experts, it also matters how many of the ranks whose tokens a rank gets have a micro-batch then. This changes
+// at the same places in every group that shares the experts, so equal runs of many groups become one entry.
 std::vector<RankTraffic> traffic_of_stage(const Plan& p, int stage) {
   const int replicas = p.topology.size(Axis::data), alike = replicas / p.topology.size(Axis::expert);
-  std::vector<std::int64_t> sources(static_cast<std::size_t>(alike), 0);  // rounds of all whose tokens a rank gets
+  std::vector<std::int64_t> sources(static_cast<std::size_t>(alike),
+                                    0);  // accumulation steps of all replicas whose tokens a rank gets
   for (int r = 0; r < replicas; ++r) sources[static_cast<std::size_t>(r % alike)] += p.batch().rounds_of(r);
   const auto rank_of = [&](int replica) { return (stage * replicas + replica) * p.tensor; };
   const auto kind_of = [&](int replica) {
@@ -384,8 +386,8 @@ std::string sharing_text(const Plan& p) {
     out += fmt::format(" of {} tensor-parallel ranks ({}{})", p.tensor, base::counted(p.model.lanes, "lane"),
                        p.sequence_parallel ? ", sequence parallelism" : "");
   if (p.expert_parallel > 1) out += fmt::format(", experts over {} ranks", p.expert_parallel);
-  if (p.expert_node > 1) out += fmt::format(" ({} a node)", p.expert_node);
-  if (p.expert_chunks > 1) out += fmt::format(" in {} overlap chunks", p.expert_chunks);
+  if (p.expert_ranks_per_node > 1) out += fmt::format(" ({} a node)", p.expert_ranks_per_node);
+  if (p.expert_overlap_chunks > 1) out += fmt::format(" in {} overlap chunks", p.expert_overlap_chunks);
   return out;
 }
 
@@ -404,14 +406,16 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   const auto boundaries = read_boundaries(o, where);
   for (auto& f : fields_of(p)) {
     if (f.name == "pipeline-schedule") f.name = "schedule";
-    if ((f.name != "device" && !may_be_left_out(f)) || o.has(key_of(f))) set_decision(o, f);  // or from before GPUs
+    if ((f.name != "device" && !may_be_left_out(f)) || o.has(key_of(f)))
+      set_decision(o, f);  // plans from before GPUs have no device
   }
   if (p.topology.size(Axis::data) % p.expert_parallel == 0)
     p.topology = p.topology.with_experts(p.expert_parallel, node_of_experts(p));
   read_predicted(p, o.object("predicted"), where);
-  for (const auto* told : {"stages", "idle"}) o.has(told);  // of partition-model --json; they follow from the rest
+  // Keys of partition-model --json; they follow from the others.
+  for (const auto* told : {"stages", "idle"}) o.has(told);
   o.done();
-  if (const auto wrong = decision_problems(p); !wrong.empty())  // no flag of who reads the plan mends it
+  if (const auto wrong = decision_problems(p); !wrong.empty())  // no flag of the program that reads the plan fixes it
     throw base::InputError(fmt::format("{}: {}", where, text_of(wrong)),
                            "make another plan with partition-model" +
                                (wrong.size() == 1 && !wrong[0].hint.empty() ? ": " + wrong[0].hint : ""));

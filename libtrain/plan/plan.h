@@ -1,4 +1,4 @@
-// Plan: how a model is cut and what that will cost, as data: what train follows. JSON "trainyard.plan/1".
+// Plan: how a model is laid out on ranks and what that costs, as data that train follows. JSON "trainyard.plan/1".
 #pragma once
 
 #include "libtrain/base/json.h"
@@ -16,8 +16,8 @@ namespace trainyard::plan {
 
 inline constexpr const char* plan_format = "trainyard.plan/1";
 
-// What a group of ranks [first_rank, last_rank] sends in one step, and others like it: `runs` as long ones, `stride`
-// ranks apart. Ranks differ when the last round is ragged.
+// What each of the ranks [first_rank, last_rank] sends in one step. The same holds for `runs` runs of ranks of equal
+// length, whose first ranks are `stride` apart. Ranks differ if the last accumulation step is uneven.
 struct RankTraffic {
   int first_rank = 0, last_rank = 0;
   int runs = 1, stride = 0;
@@ -26,39 +26,40 @@ struct RankTraffic {
     const int behind = rank - first_rank, length = last_rank - first_rank;
     return behind >= 0 && (runs == 1 ? behind <= length : behind / stride < runs && behind % stride <= length);
   }
-  int end() const { return last_rank + (runs - 1) * stride + 1; }  // behind all of them
+  int end() const { return last_rank + (runs - 1) * stride + 1; }  // after the last rank of all runs
   bool operator==(const RankTraffic&) const = default;
 };
 
 struct Plan : ParallelLayout {
-  // decided, beside the cut
+  // decided, beside the ParallelLayout
   ModelConfig model;
   Topology topology = Topology({{Axis::data, 1}});
   base::DType gradient_dtype = base::DType::f32;
   base::DeviceKind device = base::DeviceKind::cpu;
   std::int64_t device_memory = 0;  // bytes of one rank; 0: not stated
   // predicted
-  Stages stages;                                       // what `partition` makes of the model
-  std::int64_t parameters = 0, active_parameters = 0;  // active: those that a token goes through
-  MemoryBytes memory;                                  // of the ranks of the stage that needs most
-  std::vector<MemoryBytes> stage_memory;               // of the ranks of each stage
+  Stages stages;                                       // what --partition makes of the model
+  std::int64_t parameters = 0, active_parameters = 0;  // active: parameters that a token passes
+  MemoryBytes memory;                                  // of a rank of the stage that needs most
+  std::vector<MemoryBytes> stage_memory;               // of a rank of each stage
   std::vector<RankTraffic> traffic;
-  double flops = 0;  // of a step, all ranks together
+  double flops = 0;  // of a step, summed over all ranks
 
-  BatchPlan batch() const { return {global_batch, micro_batch, fold, topology.size(Axis::data)}; }
+  BatchPlan batch() const { return {global_batch, micro_batch, local_accumulation, topology.size(Axis::data)}; }
   int stage_of(int rank) const { return topology.coordinate(rank, Axis::pipe); }
   const MemoryBytes& memory_of(int rank) const { return stage_memory[static_cast<std::size_t>(stage_of(rank))]; }
-  // They refer to this plan. Of a stage: what its first rank has; the others have other experts, of the same sizes.
+  // The parts refer to this plan. part_of_stage is the part of the stage's first rank; other ranks have other experts,
+  // of the same sizes.
   ModelPart part_of_stage(int stage) const {
     return part_of(model, stages, stage)
-        .with_experts({expert_parallel * tensor, 0, tensor, expert_chunks, expert_node});
+        .with_experts({expert_parallel * tensor, 0, tensor, expert_overlap_chunks, expert_ranks_per_node});
   }
   ModelPart part_of_rank(int rank) const {
     auto share = expert_share(topology, rank);
-    share.chunks = expert_chunks;
+    share.chunks = expert_overlap_chunks;
     return part_of(model, stages, stage_of(rank)).with_experts(share);
   }
-  StateShape states() const { return {zero, dtype, gradient_dtype, batch(), layer_slots, topology}; }
+  StateShape states() const { return {zero, dtype, gradient_dtype, batch(), gathered_layers, topology}; }
   MicroShape micro() const {
     const bool apart = pipeline_schedule == PipelineSchedule::zero_bubble;
     return {micro_batch,
@@ -69,42 +70,41 @@ struct Plan : ParallelLayout {
             tensor,
             sequence_parallel,
             apart ? WeightGradients::apart : WeightGradients::with_inputs,
-            expert_buffer};
+            expert_capacity_buffer};
   }
 };
 
-// So many ranks as a cut has them. Where they do not come out even it is cut along fewer axes: plan/problems.h refuses
+// A topology of `ranks` ranks for the layout. If their number does not fit, it has fewer axes; plan/problems.h refuses
 // it then.
-Topology topology_of(const ParallelLayout& cut, int ranks);
+Topology topology_of(const ParallelLayout& layout, int ranks);
 
-// What a plan decides in single values, in the order of its file.
+// The decisions of a plan that are single values, in the order of its file.
 std::vector<base::Field> fields_of(Plan& plan);
 
-// The stages that `partition` makes of the model. UsageError as partition().
+// The stages that --partition makes of the model. UsageError as in partition().
 Stages stages_of(const Plan& plan);
 
-// Of each chunk of a stage: micro-batches of a rank between forward and the end of backward at one time. Every
-// micro-batch of a stage is in flight in its first chunk longest.
+// For each chunk of a stage: the micro-batches of a rank between forward and the end of backward at one time. A
+// micro-batch is in flight longest in the stage's first chunk.
 std::vector<int> slots_of_stage(const Plan& plan, int stage);
 
-// Of a rank of the stage; of the one that needs most. They read decisions, and plan.stages.
+// Memory of a rank of the stage, and of a rank of the stage that needs most. Both read decisions, and plan.stages.
 MemoryBytes memory_of_stage(const Plan& plan, int stage);
 MemoryBytes largest_memory(const Plan& plan);
 
-// Every call of a step of one rank: of the groups of units, then among the tensor ranks of its replica, then messages
-// to and from other stages.
+// Every call of one rank in a step: of the groups of flat groups, then among the tensor-parallel ranks of its replica,
+// then messages to and from other stages.
 std::vector<SizedCalls> all_step_calls(const Plan& plan, int rank);
-// Of one validation over `sequences`, of a rank.
+// Calls of one rank in one validation over `sequences`.
 std::vector<Traffic> all_validation_traffic(const Plan& plan, int rank, std::int64_t sequences);
 
-// Fills everything predicted. The plan must be free of the problems that `decision_problems`
-// names.
+// Fills everything predicted. The plan must be free of the problems that `decision_problems` names.
 void predict(Plan& plan);
 
-// " in 2 stages (1f1b) of 4 replicas of 2 that share every layer of 4 lanes, and its rows, experts over 4 (2 a node)",
-// to follow the number of ranks; "" where each rank is a replica.
+// " in 2 pipeline stages (1f1b) of 4 replicas of 2 tensor-parallel ranks (4 lanes, sequence parallelism), experts over
+// 4 ranks (2 a node)", to follow the number of ranks; "" if each rank is a replica.
 std::string sharing_text(const Plan& plan);
-std::string schedule_text(const Plan& plan);  // "1f1b"; "one-stage" where one micro-batch follows the other
+std::string schedule_text(const Plan& plan);  // "1f1b"; "one-stage" for one stage with the default schedule
 
 nlohmann::ordered_json json_of(const Plan& plan);
 std::string to_json(const Plan& plan);  // two spaces, one newline at the end

@@ -1,4 +1,4 @@
-// Whether what a plan predicts follows from what it decides.
+// Whether the predictions in a plan follow from its decisions.
 #pragma once
 
 #include "libtrain/plan/plan.h"
@@ -7,11 +7,12 @@
 
 namespace trainyard::plan {
 
-// Predicts again: what the plan says otherwise, "parameters is 1, this build computes 124439808; ..."; empty where all
-// is equal. Otherwise it was edited, or made by a build with other formulas. The plan is one that plan_from_json
+// Predicts again and lists the differences: "parameters is 1, this build computes 124439808; ...". Empty if all is
+// equal. Else the plan was edited, or was made by a build with other formulas. The plan must be one that plan_from_json
 // accepted.
 std::string other_prediction(const Plan& plan);
-// A sentence about that for who goes on with the plan in the file `path`, one line; empty where all is equal.
+// A sentence about such differences, one line, for a program that continues with the plan in file `path`; empty if all
+// is equal.
 std::string edited_text(const Plan& plan, const std::string& path);
 
 }  // namespace trainyard::plan

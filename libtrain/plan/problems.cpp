@@ -1,4 +1,4 @@
-// Judges plans.
+// Checks plans.
 #include "libtrain/plan/problems.h"
 
 #include "libtrain/base/byte_size.h"
@@ -40,17 +40,17 @@ std::vector<Problem> range_problems(const Plan& p) {
   range("--ranks", p.topology.world(), ranges::ranks);
   range("--tensor-parallel", p.tensor, ranges::tensor);
   range("--expert-parallel", p.expert_parallel, ranges::expert_parallel);
-  range("--expert-ranks-per-node", p.expert_node, ranges::expert_node);
-  range("--expert-overlap-chunks", p.expert_chunks, ranges::expert_chunks);
-  range("--expert-capacity-buffer", p.expert_buffer, ranges::expert_buffer);
+  range("--expert-ranks-per-node", p.expert_ranks_per_node, ranges::expert_ranks_per_node);
+  range("--expert-overlap-chunks", p.expert_overlap_chunks, ranges::expert_overlap_chunks);
+  range("--expert-capacity-buffer", p.expert_capacity_buffer, ranges::expert_capacity_buffer);
   range("--pipeline-parallel", p.pipeline, ranges::pipeline);
   range("--virtual-stages", p.virtual_stages, ranges::virtual_stages);
   range("--zero", p.zero, ranges::zero);
   range("--global-batch", p.global_batch, ranges::global_batch);
   range("--micro-batch", p.micro_batch, ranges::micro_batch);
-  range("--local-accumulation", p.fold, ranges::fold);
+  range("--local-accumulation", p.local_accumulation, ranges::local_accumulation);
   range("--threads", p.threads, ranges::threads);
-  range("--gathered-layers", p.layer_slots, ranges::layer_slots);
+  range("--gathered-layers", p.gathered_layers, ranges::gathered_layers);
   range("--sequence", p.sequence, ranges::sequence);
   range("--device-memory", p.device_memory, base::Range<std::int64_t>{0, base::most_bytes});
   return out;
@@ -62,7 +62,7 @@ std::int64_t largest_divisor(std::int64_t of, std::int64_t at_most) {
   return 1;
 }
 
-// The most lanes up to those of the model that it can have.
+// The largest number of lanes that the model can have, at most its own.
 std::string lanes_hint(const ModelConfig& m) {
   const auto of_experts = has_experts(m) ? expert_width(m) : m.ffn;
   const auto widths = std::gcd(std::gcd(m.kv_heads, of_experts), std::gcd(m.ffn, m.stored_vocabulary()));
@@ -71,7 +71,7 @@ std::string lanes_hint(const ModelConfig& m) {
 
 void batch_problems(const Plan& p, std::vector<Problem>& out);
 
-// The smallest micro-batch with which the batch is legal; 0: there is none.
+// The smallest micro-batch that makes the batch legal; 0: there is none.
 std::int64_t legal_micro_batch(Plan p) {
   for (p.micro_batch = (p.global_batch + ranges::most_micros - 1) / ranges::most_micros;
        ranges::micro_batch.holds(p.micro_batch) && p.micro_batch <= p.global_batch; ++p.micro_batch) {
@@ -97,20 +97,20 @@ void batch_problems(const Plan& p, std::vector<Problem>& out) {
                     ranges::most_micros),
         micro > 0 ? fmt::format("--micro-batch {}, or a smaller --global-batch", micro) : "a smaller --global-batch");
   }
-  if (batch.micros() % p.fold != 0)
-    return say(fmt::format("--local-accumulation {} does not divide {} micro-batches", p.fold, batch.micros()),
-               fmt::format("--local-accumulation {}", largest_divisor(batch.micros(), p.fold)));
-  if (replicas > batch.fold_groups() && p.topology.size(Axis::tensor) == p.tensor &&
+  if (batch.micros() % p.local_accumulation != 0)
+    return say(
+        fmt::format("--local-accumulation {} does not divide {} micro-batches", p.local_accumulation, batch.micros()),
+        fmt::format("--local-accumulation {}", largest_divisor(batch.micros(), p.local_accumulation)));
+  if (replicas > batch.accumulation_groups() && p.topology.size(Axis::tensor) == p.tensor &&
       p.topology.size(Axis::pipe) == p.pipeline)
     say(fmt::format("{} ranks{}, but a step has only {} group{} of micro-batches: some ranks would never work",
                     p.topology.world(), p.topology.world() > replicas ? fmt::format(" in {} replicas", replicas) : "",
-                    batch.fold_groups(), batch.fold_groups() == 1 ? "" : "s"),
+                    batch.accumulation_groups(), batch.accumulation_groups() == 1 ? "" : "s"),
         fmt::format("raise --global-batch to {}, lower --micro-batch or --local-accumulation, or use fewer ranks",
-                    replicas * p.micro_batch * p.fold));
+                    replicas * p.micro_batch * p.local_accumulation));
 }
 
-// Elements whose counters are equal would be dropped together (kernels/dropout/dropout.h). Dropout of attention
-// probabilities has counters of its own, which are large enough.
+// Elements with equal counters drop together (kernels/dropout/dropout.h). Attention probabilities have larger counters.
 void dropout_problems(const Plan& p, std::vector<Problem>& out) {
   if (!drops_rows(p.model)) return;
   const auto beyond = [&](const char* what, std::int64_t value, std::int64_t most) {
@@ -123,14 +123,14 @@ void dropout_problems(const Plan& p, std::vector<Problem>& out) {
   beyond("--sequence", p.sequence, most_sequence_with_dropout);
 }
 
-// Where ranks share experts these have places for as many tokens each, counted in 32 bits, too.
+// Ranks that share experts have slots for as many tokens for each expert. Their rows are counted in 32 bits, too.
 void slot_problems(const Plan& p, std::vector<Problem>& out) {
   if (p.tensor * std::int64_t{p.expert_parallel} == 1) return;
   const auto tokens = p.micro_batch * p.sequence;
   for (const auto count : p.model.experts.count)
     for (const auto pass : {Pass::train, Pass::evaluate}) {
       const auto places = expert_capacity(p.model.experts, count, tokens, pass);
-      if (places == 0 && p.tensor == 1) continue;  // in rounds
+      if (places == 0 && p.tensor == 1) continue;  // in dispatch rounds
       if (const auto rows = static_cast<double>(count) * static_cast<double>(places == 0 ? tokens : places);
           rows > 0x7fffffff)
         return out.push_back({fmt::format("{} with {} places each for a micro-batch of {} tokens have more than the "
@@ -140,8 +140,7 @@ void slot_problems(const Plan& p, std::vector<Problem>& out) {
     }
 }
 
-// What gates count with: rows of experts are 32-bit numbers, and their random numbers are keyed by position and expert,
-// or channel (kernels/gate/gate.h).
+// Gates count rows in 32 bits, and key random numbers by position and expert or channel (kernels/gate/gate.h).
 void gate_problems(const Plan& p, std::vector<Problem>& out) {
   if (!has_experts(p.model)) return;
   const auto& e = p.model.experts;
@@ -165,7 +164,7 @@ void gate_problems(const Plan& p, std::vector<Problem>& out) {
                    "experts-noise gumbel or none"});
 }
 
-// Axes of one rank may stand anywhere.
+// Whether the axes are pipe, data, tensor, from outside to inside. Axes of size 1 may be anywhere.
 bool is_of_replicas(const Topology& topology) {
   int inner = 1;
   for (const auto axis : {Axis::tensor, Axis::data, Axis::pipe}) {
@@ -176,7 +175,7 @@ bool is_of_replicas(const Topology& topology) {
   return inner == topology.world();
 }
 
-// Why ranks cannot share every layer of the plan's model so, beside what no run of the model could (plan/sharing.h).
+// Why t tensor-parallel ranks do not fit the plan's ranks. What the model itself forbids is in plan/sharing.h.
 std::string ranks_problem(const Plan& p, std::int64_t t) {
   const int world = p.topology.world();
   if (world % (t * p.pipeline) == 0) return {};
@@ -185,7 +184,7 @@ std::string ranks_problem(const Plan& p, std::int64_t t) {
                        base::counted(world / p.pipeline, "rank"));
   return fmt::format("--tensor-parallel {} does not divide {}", t, base::counted(world, "rank"));
 }
-// Where products belong to a library there may be one lane: then equal bits are those of equal --tensor-parallel.
+// If products belong to a library, 1 lane is allowed: then bits are equal only for equal --tensor-parallel.
 bool lanes_divide(const Plan& p, std::int64_t t) {
   const bool whole = p.device == base::DeviceKind::cuda && p.model.lanes == 1;
   return whole || p.model.lanes % t == 0;
@@ -197,7 +196,7 @@ std::string lanes_problem(const Plan& p, const LanesOf& of) {
                      of.checkpoint.empty() ? "" : ", which are those of " + of.checkpoint);
 }
 
-// What would give the model lanes that --tensor-parallel divides, where it may have others.
+// How the model would get lanes that --tensor-parallel divides, if it may have other lanes.
 std::string way_to_other_lanes(const Plan& p, const LanesOf& of) {
   auto other = p.model;
   other.lanes = p.tensor;
@@ -208,7 +207,7 @@ std::string way_to_other_lanes(const Plan& p, const LanesOf& of) {
   return fmt::format("; --lanes {} allows it, in another run", p.tensor);
 }
 
-// With the degrees next to it that model and ranks can have, and the ranks or lanes that would let it be.
+// The hint names the nearest degrees that model and ranks allow, and the ranks or lanes that would allow this degree.
 std::optional<Problem> degree_problem(const Plan& p, const LanesOf& lanes) {
   if (p.tensor == 1) return std::nullopt;
   const Sharing sharing(p.model);
@@ -223,7 +222,7 @@ std::optional<Problem> degree_problem(const Plan& p, const LanesOf& lanes) {
   return Problem{fmt::format("{}{}{}", ranks, ranks.empty() || of_model.empty() ? "" : "; ", of_model), hint};
 }
 
-// Kinds from outside that are not made for it.
+// Kinds from outside the library that do not support tensor parallelism.
 void kinds_problems(const Plan& p, std::vector<Problem>& out) {
   for (const auto& segment : segments(p.model))
     if (!segment.kind->shared_by_tensor_ranks())
@@ -241,7 +240,7 @@ void kinds_problems(const Plan& p, std::vector<Problem>& out) {
           {fmt::format("the branch '{}' of the model cannot be shared by several ranks", name), "--tensor-parallel 1"});
 }
 
-// Rows of the stream as tensor ranks exchange them.
+// Rows of hidden states that tensor-parallel ranks cannot divide or exchange.
 void rows_problems(const Plan& p, std::vector<Problem>& out) {
   const auto micro = p.micro();
   const auto rows = micro.rows(), grain = std::int64_t{64} * p.tensor;
@@ -282,32 +281,33 @@ void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& 
   }
 }
 
-// The experts of a rank are so many equal runs in every layer.
+// The overlap chunks of a rank's experts are equal runs in every layer.
 void chunk_problems(const Plan& p, std::vector<Problem>& out) {
   if (crosses_in_rounds(p))
     out.push_back({fmt::format("--expert-overlap-chunks {} needs a capacity: without one tokens are sent in rounds",
-                               p.expert_chunks),
+                               p.expert_overlap_chunks),
                    "--expert-overlap-chunks 1, or a capacity in training and in evaluation"});
-  std::int64_t common = 0, odd = 0;  // odd: of the first layer where they do not come out even
+  std::int64_t common = 0, odd = 0;  // odd: in the first layer whose experts do not divide evenly
   for (const auto count : p.model.experts.count) {
     const auto held = count / p.tensor / p.expert_parallel;
     common = std::gcd(common, held);
-    if (odd == 0 && held % p.expert_chunks != 0) odd = held;
+    if (odd == 0 && held % p.expert_overlap_chunks != 0) odd = held;
   }
   if (odd > 0)
     out.push_back({fmt::format("--expert-overlap-chunks {} does not divide the {} of a layer that a rank has",
-                               p.expert_chunks, base::counted(odd, "expert")),
-                   fmt::format("--expert-overlap-chunks {}", largest_divisor(common, p.expert_chunks))});
+                               p.expert_overlap_chunks, base::counted(odd, "expert")),
+                   fmt::format("--expert-overlap-chunks {}", largest_divisor(common, p.expert_overlap_chunks))});
 }
 
-// Whether replicas can share out the experts of every layer: with the nearest numbers of them that can.
+// Whether the replicas can divide the experts of every layer; if not, names the nearest degrees that can.
 void expert_parallel_problems(const Plan& p, std::vector<Problem>& out) {
-  if (p.expert_chunks > 1 && !has_experts(p.model))
-    out.push_back({fmt::format("--expert-overlap-chunks {} is for experts, and the model has none", p.expert_chunks),
-                   "leave the chunks out, or a model with experts (train --help-model)"});
-  else if (p.expert_chunks > 1 && p.expert_parallel == 1)
+  if (p.expert_overlap_chunks > 1 && !has_experts(p.model))
+    out.push_back(
+        {fmt::format("--expert-overlap-chunks {} is for experts, and the model has none", p.expert_overlap_chunks),
+         "leave the chunks out, or a model with experts (train --help-model)"});
+  else if (p.expert_overlap_chunks > 1 && p.expert_parallel == 1)
     out.push_back({fmt::format("--expert-overlap-chunks {} is for expert parallelism, and --expert-parallel is 1",
-                               p.expert_chunks),
+                               p.expert_overlap_chunks),
                    "--expert-parallel 2 too, or leave the chunks out"});
   if (p.expert_parallel == 1) return;
   const auto replicas = p.topology.size(Axis::data);
@@ -315,7 +315,7 @@ void expert_parallel_problems(const Plan& p, std::vector<Problem>& out) {
     out.push_back({std::move(wrong), has_experts(p.model)
                                          ? expert_parallel_flags(p.model, replicas, p.tensor, p.expert_parallel)
                                          : "--expert-parallel 1, or a model with experts (train --help-model)"});
-  else if (p.expert_chunks > 1) chunk_problems(p, out);
+  else if (p.expert_overlap_chunks > 1) chunk_problems(p, out);
   if (has_experts(p.model) && p.reduction == Reduction::fast)
     out.push_back(
         {"--reduction fast leaves adding up to the library, and gradients of shared experts are added up by "
@@ -323,7 +323,7 @@ void expert_parallel_problems(const Plan& p, std::vector<Problem>& out) {
          "--reduction ordered, or --expert-parallel 1"});
 }
 
-// Depth: whether ranks, schedule and items of the model allow the stages.
+// Pipeline parallelism: whether ranks, schedule and items of the model allow the stages.
 void stage_problems(const Plan& p, std::vector<Problem>& out) {
   const int world = p.topology.world();
   if (world % p.pipeline != 0)
@@ -358,42 +358,44 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
   }
   const auto items = item_count(p.model), parts = std::int64_t{p.pipeline} * p.virtual_stages;
   if (parts > items) {
-    const auto chunks = items / p.pipeline;  // that each stage could have
+    const auto chunks = items / p.pipeline;  // as many as each stage could have
     const bool in_chunks = p.virtual_stages > 1;
     out.push_back({fmt::format("--pipeline-parallel {}{}: more {} than the model has items, {} (embedding, {}, head)",
                                p.pipeline, in_chunks ? fmt::format(" with --virtual-stages {}", p.virtual_stages) : "",
-                               in_chunks ? "chunks" : "stages", items, base::counted(p.model.layers, "layer")),
+                               in_chunks ? "virtual stages" : "stages", items, base::counted(p.model.layers, "layer")),
                    in_chunks && chunks >= 1 ? fmt::format("--virtual-stages {}", chunks)
                                             : fmt::format("--pipeline-parallel {} at most", items)});
     return;
   }
   try {
     const auto stages = stages_of(p);
-    for (const auto& unit : units_of_stages(p.model, stages))
-      if (unit.stages != std::vector<int>{0, p.pipeline - 1})
-        out.push_back({fmt::format("unit '{}' is used in stages {}: only the first and the last can hold one together",
-                                   unit.unit, fmt::join(unit.stages, ", ")),
-                       "a --partition that keeps its uses in one stage, or --pipeline-parallel 2 at most"});
+    for (const auto& flat_group : flat_groups_of_stages(p.model, stages))
+      if (flat_group.stages != std::vector<int>{0, p.pipeline - 1})
+        out.push_back(
+            {fmt::format("flat group '{}' is used in stages {}: only the first and the last can hold one together",
+                         flat_group.flat_group, fmt::join(flat_group.stages, ", ")),
+             "a --partition that keeps its uses in one stage, or --pipeline-parallel 2 at most"});
   } catch (const base::UsageError& e) {
     out.push_back({e.what(), e.hint()});
   }
 }
 
-// What block kinds may declare, but no store can do yet. The first of layers that are alike speaks for all.
-void unit_problems(const Plan& p, std::vector<Problem>& out) {
+// What kinds of blocks may declare and no store can do yet. Of layers that are alike, the first is checked.
+void flat_group_problems(const Plan& p, std::vector<Problem>& out) {
   for (const auto& segment : segments(p.model))
-    for (const auto& unit : segment.kind->units(segment.model, segment.first)) {
-      if (unit.group != Axes{Axis::data})
-        out.push_back({fmt::format("unit '{}' adds up its gradients over '{}': that can be done over 'data' alone",
-                                   unit.name, name_of(unit.group)),
-                       "declare the unit without a group"});
-      for (const auto& parameter : unit.parameters) {
-        if (!parameter.cut) continue;
-        const auto& [dim, axis] = *parameter.cut;
+    for (const auto& flat_group : segment.kind->flat_groups(segment.model, segment.first)) {
+      if (flat_group.group != Axes{Axis::data})
+        out.push_back(
+            {fmt::format("flat group '{}' adds up its gradients over '{}': that can be done over 'data' alone",
+                         flat_group.name, name_of(flat_group.group)),
+             "declare the flat group without a group"});
+      for (const auto& parameter : flat_group.parameters) {
+        if (!parameter.sharded) continue;
+        const auto& [dim, axis] = *parameter.sharded;
         if (axis != Axis::tensor)
-          out.push_back({fmt::format("dim {} of '{}' is cut over '{}': that can be done over 'tensor' alone", dim,
+          out.push_back({fmt::format("dim {} of '{}' is sharded over '{}': that can be done over 'tensor' alone", dim,
                                      parameter.name, name_of(axis)),
-                         "declare the parameter without a cut"});
+                         "declare the parameter without a sharded dim"});
       }
     }
 }
@@ -430,8 +432,7 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
   const auto length = of_model.empty() ? length_problem(p.model, p.sequence) : LengthProblem();
   const bool has_model = of_model.empty() && length.message.empty();
   auto whole = p.model;
-  whole.lanes = 1;
-  // Judging a model once more is dear, and a planner judges many.
+  whole.lanes = 1;  // checked only where needed: checking a model is expensive, and a planner checks many plans
   const bool only_lanes = !of_model.empty() && p.model.lanes > 1 && problems(whole).empty();
   for (const auto& text : of_model)
     out.push_back({"model: " + text,
@@ -458,9 +459,9 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
       out.push_back({std::move(wrong.message), std::move(wrong.hint)});
   }
   if (ranges::global_batch.holds(p.global_batch) && ranges::micro_batch.holds(p.micro_batch) &&
-      ranges::fold.holds(p.fold))
+      ranges::local_accumulation.holds(p.local_accumulation))
     batch_problems(p, out);
-  if (out.empty()) unit_problems(p, out);
+  if (out.empty()) flat_group_problems(p, out);
   if (out.empty()) extent_problems(p, out);
   return out;
 }

@@ -1,4 +1,4 @@
-// Everything that is wrong with a plan, at once, each with what to try: the one list for partition-model, which makes
+// Everything that is wrong with a plan, at once, each with what to try. One list serves partition-model, which makes
 // plans, and train, which follows them.
 #pragma once
 
@@ -13,34 +13,36 @@ struct Problem {
   std::string message, hint;
 };
 
-// May the lanes of a model still be others, so that a hint may name some? Those of a run that goes on are what its
-// checkpoints have, until --change model is said; an evaluation has those of what it evaluates.
+// Whether the lanes of a model may still change, so that a hint may name other lanes. open: they may. of_the_run: a
+// resumed run has the lanes of its checkpoints, unless --change model is given. evaluated: an evaluation has the lanes
+// of what it evaluates.
 enum class Lanes { open, of_the_run, evaluated };
 struct LanesOf {
   Lanes lanes = Lanes::open;
-  std::string checkpoint = {};  // where they come from; empty: from no checkpoint
+  std::string checkpoint = {};  // where the lanes come from; empty: from no checkpoint
 };
 
-// Does dropout fall on rows of the residual stream (plan/limits.h)?
+// Whether dropout applies to rows of hidden states (plan/limits.h).
 bool drops_rows(const ModelConfig& model);
-// Do its gates draw random numbers, keyed by the sample: for noise, or for who keeps a place?
+// Whether the model's gates draw random numbers, keyed by the sample: for noise, or for which tokens keep a place.
 bool draws_for_gates(const ModelConfig& model);
 
-// Model, ranges (plan/ranges.h), how many ranks can share its layers, what its units ask for (groups, cuts) that stores
-// cannot do yet, divisibility, more data ranks than groups of micro-batches, counters of dropout that would overlap,
-// sizes beyond 64 bits. A plan without these can be predicted. Reads no prediction. Messages name the flags.
+// Everything wrong with decisions: the model; ranges (plan/ranges.h); how many ranks can share layers; what flat groups
+// declare (groups, sharded dims) and stores cannot do yet; divisibility; more data-parallel ranks than accumulation
+// groups; dropout counters that would overlap; sizes beyond 64 bits. A plan without these problems can be predicted.
+// Reads no prediction. Messages name the flags.
 std::vector<Problem> decision_problems(const Plan& plan, const LanesOf& lanes = {});
-// What the kernels of a GPU do not take, added to `out`; nothing for another device. Part of decision_problems.
+// Adds to `out` what GPU kernels do not accept; nothing for another device. Part of decision_problems.
 void gpu_problems(const Plan& plan, std::vector<Problem>& out);
 
-// Arenas and reserve against device_memory, with the price of each remedy; empty when it fits or no limit is stated.
-// Needs predict().
+// Compares arenas and reserve with device_memory and says what each remedy would need. Empty if the plan fits or no
+// limit is stated. Needs predict().
 std::vector<Problem> memory_problems(const Plan& plan);
-// Both, and the size of the world that the plan is to run on. The memory is judged by a fresh prediction, not by what
-// the plan carries.
+// Both lists, and whether the world has the plan's number of ranks. Memory comes from a fresh prediction, not from the
+// plan.
 std::vector<Problem> problems(const Plan& plan, int world);
 
-// One text: "1. message (hint)" on lines of its own when there are several.
+// All problems as one text. Several problems are lines of "1. message (hint)".
 std::string text_of(const std::vector<Problem>& problems);
 
 }  // namespace trainyard::plan

@@ -40,8 +40,7 @@ Json json_of(const CommSeries& s) {
   Json sizes = Json::array();
   const double factor = bus_factor(s.operation, s.ranks);
   for (const auto& p : s.points) {
-    const double rate =
-        static_cast<double>(p.bytes) / six_digits(p.seconds * 1e6) / 1e3;  // of the time as it is written
+    const double rate = static_cast<double>(p.bytes) / six_digits(p.seconds * 1e6) / 1e3;  // from the time as written
     sizes.push_back({{"bytes", p.bytes},
                      {"count", p.count},
                      {"time_us", six_digits(p.seconds * 1e6)},
@@ -71,7 +70,7 @@ Json json_of(const LocalRate& r) {
           {"repeats", six_digits(r.repeats, 1)}};
 }
 
-// Arrays of numbers on one line: the text stays diffable and as short as its tables.
+// Puts arrays of numbers on one line, so that the text is short and easy to diff.
 std::string compact(const std::string& text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -87,7 +86,7 @@ std::string compact(const std::string& text) {
   return out;
 }
 
-// No time, rate or size is beyond: quotients and products of a few of these stay finite.
+// Every time, rate or size lies between these limits. So quotients and products of a few of them stay finite.
 constexpr double least = 1e-30, most = 1e30;
 bool possible(double v) { return v == 0 || (v >= least && v <= most); }
 
@@ -166,7 +165,7 @@ CommPoint read_point(const Json& json, const std::string& where) {
   p.interval = r.interval("time_us_95", 1e-6);
   p.p95 = r.positive("p95_us") * 1e-6;
   p.p99 = r.positive("p99_us") * 1e-6;
-  r.positive("algbw_gb_s");  // follows from the others
+  r.positive("algbw_gb_s");  // follows from the other values
   r.nonnegative("busbw_gb_s");
   p.calls = r.whole("calls", 1);
   p.slowest_rank = static_cast<int>(r.whole("slowest_rank", 0, ranges::most_stated_ranks));

@@ -1,4 +1,4 @@
-// Profile: what the links between ranks and a rank's own memory, arithmetic and disk can do, as measured. JSON
+// Profile: what the links between ranks, and a rank's own memory, arithmetic and disk can do, as measured. JSON
 // "trainyard.profile/1".
 #pragma once
 
@@ -12,44 +12,43 @@ namespace trainyard::plan {
 
 inline constexpr const char* profile_format = "trainyard.profile/1";
 
-// One size. Seconds are those of the slowest rank of all groups that worked at the time.
+// The measurement of one size. Seconds are the time of the slowest rank, over all groups that worked at the same time.
 struct CommPoint {
-  std::int64_t bytes = 0,
-               count =
-                   0;  // as nccl-tests counts them: bytes of the larger buffer of a rank, elements of the smaller one
-  double seconds = 0;  // the median of the repeats
+  // As nccl-tests counts them: bytes of a rank's larger buffer, elements of its smaller one.
+  std::int64_t bytes = 0, count = 0;
+  double seconds = 0;           // median of the repeats
   base::Interval interval;      // 95 % interval of that median
-  double p95 = 0, p99 = 0;      // of single calls, seconds
-  std::int64_t calls = 0;       // timed
-  int slowest_rank = 0;         // of the world: who was last most often
-  double slowest_share = 0;     // in how many of the calls
-  std::int64_t wrong = 0;       // elements that were not right
-  std::vector<double> repeats;  // each the median of some calls, seconds, in the order they were taken
+  double p95 = 0, p99 = 0;      // of single calls, in seconds
+  std::int64_t calls = 0;       // timed calls
+  int slowest_rank = 0;         // world rank that was last most often
+  double slowest_share = 0;     // share of the calls in which it was last
+  std::int64_t wrong = 0;       // wrong elements
+  std::vector<double> repeats;  // in the order of measurement; each is the median of some calls, in seconds
 };
 
-// One operation of one family of groups.
+// One operation in one family of groups.
 struct CommSeries {
   std::string group, operation, type;  // "data", "all_gather", "f32"
-  int ranks = 0, groups = 1;           // of each group; that worked at the same time
-  std::vector<CommPoint> points;       // bytes ascend
+  int ranks = 0, groups = 1;           // ranks of each group; groups that worked at the same time
+  std::vector<CommPoint> points;       // ascending in bytes
   LinkFit fit;
   double noise_floor = 0;
   std::vector<LinkSamples> samples() const;
 };
 
-// One ceiling of a rank itself, measured on all ranks at the same time; the slowest counts.
+// One limit of a rank itself, measured on all ranks at the same time. The slowest rank counts.
 struct LocalRate {
-  std::string name, shape,
-      unit;  // "gemm.forward", "1024x2304x768 f32", "FLOP/s"; unit FLOP/s, B/s or s (then less is better)
+  // "gemm.forward", "1024x2304x768 f32", "FLOP/s". The unit is FLOP/s, B/s or s (then less is better).
+  std::string name, shape, unit;
   int threads = 1;
-  double value = 0;         // the median
+  double value = 0;         // median
   base::Interval interval;  // 90 % of repeats
   std::vector<double> repeats;
 };
 
 struct Profile {
-  std::string measured_at, version, backend, library, device,
-      isa;  // "2026-11-21T12:00:00Z", "0.1.0", "mpi", "Open MPI v4.1.4", "cpu", "avx512"
+  // "2026-11-21T12:00:00Z", "0.1.0", "mpi", "Open MPI v4.1.4", "cpu", "avx512"
+  std::string measured_at, version, backend, library, device, isa;
   int ranks = 1, threads = 1;
   std::vector<std::string> nodes;  // names, each once
   std::vector<CommSeries> communication;
@@ -60,16 +59,16 @@ struct Profile {
   const LocalRate* find_local(const std::string& name, const std::string& shape, int threads) const;
 };
 
-// Published factors by which nccl-tests turns algorithm bandwidth (bytes / time) into bus bandwidth, so that it can be
-// compared with what a link can do (doc/PERFORMANCE.md): all_reduce 2 (n - 1) / n; all_gather, reduce_scatter (ordered
-// too) and all_to_all (n - 1) / n; broadcast and exchange 1.
+// Published factors by which nccl-tests turns algorithm bandwidth (bytes / time) into bus bandwidth
+// (doc/PERFORMANCE.md). Bus bandwidth can be compared with what a link can do. all_reduce 2 (n - 1) / n; all_gather,
+// reduce_scatter (ordered too) and all_to_all (n - 1) / n; broadcast and exchange 1.
 double bus_factor(const std::string& operation, int ranks);
 
-bool adds(const std::string& operation);  // or does it only move bytes, whatever they mean
+bool adds(const std::string& operation);  // false: it only moves bytes, whatever they mean
 
 std::string to_json(const Profile& profile);  // two spaces, repeats on one line, one newline at the end
-// Throws InputError naming `where`: damaged text, another format, a missing or unknown key, a wrong type, numbers that
-// cannot be.
+// Throws InputError naming `where`: damaged text, another format, a missing or unknown key, a wrong type, impossible
+// numbers.
 Profile profile_from_json(const std::string& text, const std::string& where);
 
 }  // namespace trainyard::plan

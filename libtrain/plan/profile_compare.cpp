@@ -1,4 +1,4 @@
-// Size by size, rate by rate.
+// Compares profiles size by size and rate by rate.
 #include "libtrain/plan/profile_compare.h"
 
 #include "libtrain/base/error.h"
@@ -11,7 +11,7 @@ namespace {
 
 std::string name_of(const CommSeries& s) { return fmt::format("{} {} {}", s.group, s.operation, s.type); }
 
-// Are both medians beyond the bulk of the other's repeats, the new one on the larger side?
+// Whether each median is outside the bulk of the other's repeats, and the new median is the larger one.
 bool above(const std::vector<double>& before, const std::vector<double>& after) {
   const auto b = base::prediction_interval(before), a = base::prediction_interval(after);
   return base::median(after) > b.high && base::median(before) < a.low;

@@ -1,4 +1,4 @@
-// Tries other cuts of a plan.
+// Tries other layouts of a plan.
 #include "libtrain/plan/remedies.h"
 
 #include "libtrain/base/number_text.h"
@@ -23,7 +23,7 @@ namespace {
 struct Remedy {
   std::string flags;
   std::int64_t bytes = 0;
-  bool alone = true;  // one change
+  bool alone = true;  // a single change
 };
 
 struct Degrees {
@@ -38,7 +38,7 @@ Plan with(Plan plan, const Degrees& d) {
 Plan with_tensor(const Plan& plan, int tensor) { return with(plan, {tensor, plan.pipeline}); }
 Plan with_pipeline(const Plan& plan, int stages) { return with(plan, {plan.tensor, stages}); }
 
-// What a plan would need; nothing where it is no legal one. To evaluate, every replica has a micro-batch of a round.
+// The bytes that a plan would need; nothing if it is not legal. For an evaluation, every replica has one micro-batch.
 std::optional<std::int64_t> price(const Plan& plan, Pass pass) {
   auto other = plan;
   if (pass == Pass::evaluate) other.global_batch = other.micro_batch * other.topology.size(Axis::data);
@@ -47,7 +47,7 @@ std::optional<std::int64_t> price(const Plan& plan, Pass pass) {
   return (pass == Pass::train ? largest_memory(other) : largest_evaluation_memory(other)).total();
 }
 
-// Twice, four times ... as many tensor ranks as the plan has, as long as they are legal.
+// Twice, four times ... as many tensor-parallel ranks as the plan has, as long as they are legal.
 std::vector<int> more_tensor_ranks(const Plan& plan) {
   std::vector<int> out;
   const auto most = std::min<std::int64_t>(plan.topology.world(), ranges::tensor.high);
@@ -59,7 +59,8 @@ std::vector<int> more_tensor_ranks(const Plan& plan) {
   return out;
 }
 
-// The same of stages. A list of where they begin, or chunks, are for as many as they are.
+// The same for pipeline stages. A list of a partition, and virtual stages, fit only the number of stages that they
+// have.
 std::vector<int> more_stages(const Plan& plan) {
   std::vector<int> out;
   for (auto p = std::int64_t{2} * plan.pipeline;
@@ -72,7 +73,7 @@ std::vector<int> more_stages(const Plan& plan) {
   return out;
 }
 
-// More replicas that share out the experts, as the experts allow.
+// More replicas that divide the experts, as far as the numbers of experts allow.
 Plan with_experts_over(const Plan& plan, int degree) {
   auto other = plan;
   other.expert_parallel = degree;
@@ -94,14 +95,14 @@ std::vector<int> more_parts_of_experts(const Plan& plan) {
   return out;
 }
 
-// Half of them, a quarter: what stages hold of a unit whole, more replicas share.
+// A half, a quarter ... of the stages: then more replicas share each flat group that a stage holds whole.
 std::vector<int> fewer_stages(const Plan& plan) {
   std::vector<int> out;
   for (int p = plan.pipeline; p % 2 == 0 && plan.virtual_stages == 1;) out.push_back(p /= 2);
   return out;
 }
 
-// The least recomputation that fits, else what needs least.
+// The least recomputation that fits, else the recomputation that needs least.
 std::optional<Remedy> recompute_remedy(const Plan& plan) {
   std::optional<Remedy> least;
   for (const auto recompute : recomputations) {
@@ -115,8 +116,8 @@ std::optional<Remedy> recompute_remedy(const Plan& plan) {
   return least;
 }
 
-// Each alone. Of tensor degrees, of parts of the experts, and of stages, that do not fit the largest speaks for all, of
-// those that fit the smallest.
+// Single changes. Of tensor-parallel degrees, expert-parallel degrees and numbers of stages, only one is listed: the
+// smallest that fits, or the largest if none fits.
 std::vector<Remedy> single_remedies(const Plan& plan, Pass pass) {
   std::vector<Remedy> out;
   const auto add = [&](const std::string& flags, const Plan& other) {
@@ -164,7 +165,7 @@ std::vector<Remedy> single_remedies(const Plan& plan, Pass pass) {
   return out;
 }
 
-// The other ways to cut the model over the same ranks; those that leave most replicas first.
+// Other tensor-parallel and pipeline-parallel degrees for the same ranks. Degrees that leave most replicas come first.
 std::vector<Degrees> other_degrees(const Plan& plan) {
   std::vector<Degrees> out;
   const int world = plan.topology.world();
@@ -178,12 +179,13 @@ std::vector<Degrees> other_degrees(const Plan& plan) {
   return out;
 }
 
-// Of what leaves a run the run that it is: a higher ZeRO stage, recomputation and more ranks that share the experts
-// together, then other tensor ranks and stages, then all of it. The first that fits, else the one that needs least.
+// Combinations of changes that keep the run's identity. First a higher ZeRO stage, recomputation and more expert
+// parallelism together, then other tensor-parallel and pipeline-parallel degrees, then all of these. Returns the first
+// that fits, else the one that needs least.
 std::optional<Remedy> joint_remedy(const Plan& plan, Pass pass) {
-  auto work = std::int64_t{1} << 19;  // items times parts, which balancing them takes: a second or so
+  auto work = std::int64_t{1} << 19;  // budget in items times parts, the cost of balancing them: a second or so
   std::optional<Remedy> least;
-  // As they are, or with as many replicas as can sharing out the experts.
+  // With the plan's expert parallelism, or with as much as the experts allow.
   const auto fits_with = [&](const Degrees& degrees, int zero, Recompute recompute, bool share) {
     std::vector<std::string> flags;
     if (zero > plan.zero) flags.push_back(fmt::format("--zero {}", zero));
@@ -226,14 +228,14 @@ std::optional<Remedy> joint_remedy(const Plan& plan, Pass pass) {
   return least;
 }
 
-// The fewest ranks, doubled again and again, that fit with all that is sharded over them, recomputed where that is
-// needed; with a batch for each of them.
+// The fewest ranks, by doubling, that fit with ZeRO 3, with recomputation where it is needed, and with a batch that
+// gives each rank work.
 std::optional<Remedy> more_ranks_remedy(const Plan& plan, Pass pass) {
   auto other = plan;
   other.zero = 3;
   for (auto ranks = std::int64_t{2} * plan.topology.world(); ranks <= ranges::ranks.high; ranks *= 2) {
     other.topology = topology_of(other, static_cast<int>(ranks));
-    const auto least_batch = other.micro_batch * other.fold * other.topology.size(Axis::data);
+    const auto least_batch = other.micro_batch * other.local_accumulation * other.topology.size(Axis::data);
     other.global_batch = std::max(plan.global_batch, least_batch);
     for (const auto recompute : {plan.recompute, Recompute::layers}) {
       other.recompute = recompute;

@@ -7,10 +7,11 @@
 
 namespace trainyard::plan {
 
-// With what each would need, to train or to evaluate: what fits alone; else what fits together, other tensor ranks and
-// stages of the same ranks among it; else, as the last, another model or device, and what comes nearer. A hundredth
-// less is no remedy. An evaluation is told nothing that would change its numbers but a micro-batch of 1. The plan is
-// predicted and has no decision_problems. Takes a second or so, where models are deep and ranks many.
+// Remedies for training or evaluation, each with the bytes that it would need. First come single changes that fit. If
+// none fits: a combination that fits, which may have other tensor-parallel and pipeline-parallel degrees on the same
+// ranks. If none fits either: another model or device, and the changes that come nearer. A change that saves less than
+// a hundredth is no remedy. For an evaluation, the only remedy that changes its numbers is a micro-batch of 1. The plan
+// must be predicted and have no decision_problems. Takes a second or so for deep models on many ranks.
 std::string remedies(const Plan& plan, Pass pass = Pass::train);
 
 }  // namespace trainyard::plan

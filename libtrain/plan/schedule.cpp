@@ -1,4 +1,4 @@
-// From what a stage computes to what a rank does.
+// From the work of a stage to the actions of a rank.
 #include "libtrain/plan/schedule.h"
 
 #include "libtrain/base/error.h"
@@ -12,20 +12,21 @@ namespace {
 
 using Kind = Action::Kind;
 
-// A place is a micro-batch of the step, or idle.
+// The action for a place of the rank: a micro-batch of the step, or an idle action.
 Action of_place(Kind kind, const BatchPlan& batch, int data_rank, std::int64_t place) {
-  Action a{kind, place / batch.fold, place};
-  if (const auto group = batch.fold_group_of(data_rank, a.round); group >= 0)
-    a.micro = batch.first_micro(group) + place % batch.fold;
+  Action a{kind, place / batch.local_accumulation, place};
+  if (const auto group = batch.accumulation_group_of(data_rank, a.round); group >= 0)
+    a.micro = batch.first_micro(group) + place % batch.local_accumulation;
   return a;
 }
 
-// What follows from the orders of a stage: loads, messages, slots.
+// Adds loads, messages and slots to the order of a stage's work.
 class Program {
  public:
   Program(const BatchPlan& batch, int data_rank, const Pipeline& pipeline, int stage)
       : batch_(batch), data_rank_(data_rank), pipeline_(pipeline), stage_(stage),
-        work_(stage_work(pipeline.schedule, batch.rounds() * batch.fold, pipeline.stages, pipeline.chunks, stage)),
+        work_(stage_work(pipeline.schedule, batch.rounds() * batch.local_accumulation, pipeline.stages, pipeline.chunks,
+                         stage)),
         slots_(static_cast<std::size_t>(pipeline.chunks)) {}
 
   std::vector<Action> made() {
@@ -50,7 +51,9 @@ class Program {
   }
 
  private:
-  bool idle(const StageWork& w) const { return batch_.fold_group_of(data_rank_, w.micro / batch_.fold) < 0; }
+  bool idle(const StageWork& w) const {
+    return batch_.accumulation_group_of(data_rank_, w.micro / batch_.local_accumulation) < 0;
+  }
   int part(const StageWork& w) const { return w.chunk * pipeline_.stages + stage_; }
   bool hears_before(const StageWork& w) const { return !idle(w) && part(w) > 0; }
   bool hears_behind(const StageWork& w) const { return !idle(w) && part(w) + 1 < pipeline_.stages * pipeline_.chunks; }
@@ -65,10 +68,10 @@ class Program {
     push(Kind::receive_activations, arrivals_[next_arrival_++], -1);
   }
 
-  // Of one stage: an agreement before each round.
+  // With a single stage: an agreement before each round.
   void boundary(const StageWork& w) {
-    const auto round = w.micro / batch_.fold, last = (round + 1) * batch_.fold - 1;
-    if (w.kind == StageWork::Kind::forward && w.micro % batch_.fold == 0) {
+    const auto round = w.micro / batch_.local_accumulation, last = (round + 1) * batch_.local_accumulation - 1;
+    if (w.kind == StageWork::Kind::forward && w.micro % batch_.local_accumulation == 0) {
       if (round == 0) push({Kind::ask, 0});
       push({Kind::agree, round});
     }
@@ -76,7 +79,7 @@ class Program {
       push({Kind::ask, round + 1});
   }
 
-  // The lowest slot of the chunk that is free.
+  // Takes the lowest free slot of the chunk.
   int taken(const StageWork& w) {
     auto& slots = slots_[static_cast<std::size_t>(w.chunk)];
     const auto free = std::find(slots.begin(), slots.end(), -1);
@@ -85,7 +88,7 @@ class Program {
     else *free = w.micro;
     return static_cast<int>(slot);
   }
-  // -1: it has none, or not yet.
+  // -1: the micro-batch has no slot, or none yet.
   int slot_of(const StageWork& w) const {
     const auto& slots = slots_[static_cast<std::size_t>(w.chunk)];
     const auto at = std::find(slots.begin(), slots.end(), w.micro);
@@ -99,7 +102,8 @@ class Program {
     push(Kind::forward, w, slot);
     if (!hears_behind(w)) return;
     push(Kind::send_activations, w, slot);
-    // In the order in which they are made, which with several chunks is not that of the activations.
+    // In the order in which the next stage makes the gradients. With several chunks that is not the order of
+    // activations.
     for (; next_gradient_ < gradients_.size() && slot_of(gradients_[next_gradient_]) >= 0; ++next_gradient_)
       push(Kind::receive_gradients, gradients_[next_gradient_], slot_of(gradients_[next_gradient_]));
   }
@@ -120,9 +124,10 @@ class Program {
   Pipeline pipeline_;
   int stage_;
   std::vector<StageWork> work_;
-  std::vector<StageWork> arrivals_, gradients_;  // those whose activations, and whose gradients, others send, in order
+  // The passes whose activations, and whose gradients, other stages send, in order.
+  std::vector<StageWork> arrivals_, gradients_;
   std::size_t next_arrival_ = 0, next_gradient_ = 0;
-  std::vector<std::vector<std::int64_t>> slots_;  // of each chunk: the place that has it, or -1
+  std::vector<std::vector<std::int64_t>> slots_;  // for each chunk and slot: the place that has it, or -1
   std::vector<Action> out_;
 };
 
@@ -148,7 +153,8 @@ const char* name_of(Action::Kind kind) {
 }
 
 std::vector<Action> step_actions(const BatchPlan& batch, int data_rank, const Pipeline& pipeline, int stage) {
-  TRAINYARD_ASSERT(batch.micros() % batch.fold == 0, "{} micro-batches in groups of {}", batch.micros(), batch.fold);
+  TRAINYARD_ASSERT(batch.micros() % batch.local_accumulation == 0, "{} micro-batches in groups of {}", batch.micros(),
+                   batch.local_accumulation);
   return Program(batch, data_rank, pipeline, stage).made();
 }
 
@@ -166,7 +172,7 @@ std::vector<Action> evaluation_actions(std::int64_t rounds, const Pipeline& pipe
   const auto push = [&](Kind kind, const StageWork& w) {
     out.push_back({kind, w.micro, w.micro, w.micro, w.chunk, 0});
   };
-  std::size_t next = 0;  // of those whose activations may arrive
+  std::size_t next = 0;  // index of the next pass whose activations may arrive
   const auto await = [&] {
     while (next < passes.size() && part(passes[next]) == 0) ++next;
     if (next < passes.size()) push(Kind::receive_activations, passes[next++]);

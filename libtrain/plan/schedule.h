@@ -1,4 +1,4 @@
-// Schedule: what one rank does in a step, as a list of actions. Without pipeline stages it is a one-stage program.
+// Schedule: what one rank does in a step, as a list of actions. Without pipeline stages it is a program of one stage.
 #pragma once
 
 #include "libtrain/plan/pipeline.h"
@@ -9,26 +9,26 @@
 
 namespace trainyard::plan {
 
-// The engine interprets the list. The lists of ranks with the same stage have the same actions in the same order: where
-// a rank has no micro-batch (the ragged last round) the action is idle, `micro` is -1, and it takes part in what
-// all do and contributes nothing; it has a slot like any other, for experts that work for the tokens of others. So
-// every rank issues the same collectives in the same order.
-//  ask       stop requests of all ranks are joined for the round named: before the backward that ends the round before
-//            it, so that the answer does not queue behind that round's reductions; for the first round at its
-//            beginning. With several stages once, at the beginning of a step: a later agreement would empty the
-//            pipeline
-//  agree     before a round: the answer is there; if there was a request the step ends here and no weight has changed
-//  load      micro-batch `micro` is at hand in `slot` of `chunk`, and what the stage before computed of it was taken
-//            from where it arrived, so that the next may arrive
-//  receive_activations, receive_gradients   from now on what the stage before, or behind, made of that micro-batch may
+// The engine interprets the list. The lists of ranks of one stage have the same actions in the same order. So every
+// rank issues the same collectives in the same order. In an uneven last accumulation step (a round) a rank may have an
+// empty micro-batch. Then the action is idle, with `micro` -1: the rank takes part in all collectives and contributes
+// nothing. An empty micro-batch has a slot like any other, for experts that work for the tokens of other ranks.
+//  ask       starts joining the stop requests of all ranks for the named round. This is before the backward that ends
+//            the round before it, so that the answer does not queue behind that round's reductions. For the first
+//            round it is at its beginning. With several stages it is once, at the beginning of a step: a later
+//            agreement would empty the pipeline
+//  agree     before a round: the answer is there. A stop request ends the step here, and no weight has changed
+//  load      micro-batch `micro` is at hand in `slot` of `chunk`. Its activations from the previous stage have been
+//            taken from where they arrived, so the next ones may arrive
+//  receive_activations, receive_gradients   from now on the previous or next stage's message for that micro-batch may
 //            arrive: activations in a place of their own, gradients in its slot
-//  forward, backward   of a chunk; the last backward of a fold group also issues the round's reductions, which overlap
-//            with what follows, and gives the slot back
+//  forward, backward   one pass of a chunk. The last backward of an accumulation group also issues the round's
+//            reductions, which overlap with what follows. A backward, or its second half, frees the slot
 //  input_gradients, weight_gradients   the two halves of a backward, in its place
-//  send_activations, send_gradients   to the stage behind, or before: from the slot, or from a copy
-//  reduce    the reductions of all rounds are over, later uses of tied tables are added
-//  update    losses and norm are agreed, weights change
-// Fields that do not apply are -1. Backward ascends in the micro-batch index.
+//  send_activations, send_gradients   to the next stage from the slot, or to the previous stage from a copy
+//  reduce    the reductions of all rounds are over, and later occurrences of tied tables are added
+//  update    the ranks agree on losses and norm, and weights change
+// Fields that do not apply are -1. Backward passes ascend in the micro-batch index.
 struct Action {
   enum class Kind {
     ask,
@@ -46,31 +46,32 @@ struct Action {
     update
   } kind;
   std::int64_t round = -1;
-  std::int64_t place =
-      -1;  // of the micro-batch among those of the rank, those that are not there counted (plan/batch.h)
-  std::int64_t micro = -1;  // in the step
+  // Index of the micro-batch among the rank's own, where empty micro-batches count, too (plan/batch.h).
+  std::int64_t place = -1;
+  std::int64_t micro = -1;  // index in the step
   int chunk = -1, slot = -1;
   bool operator==(const Action&) const = default;
 };
 const char* name_of(Action::Kind kind);
 
-// How a model is cut along its depth.
+// How a model is divided along its depth.
 struct Pipeline {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int stages = 1, chunks = 1;
   bool operator==(const Pipeline&) const = default;
 };
 
-// Of one stage. Where it is the only one and works on one micro-batch after the other, it agrees before every round.
+// The actions of one stage. A single stage that works on one micro-batch after the other agrees before every round.
 std::vector<Action> step_actions(const BatchPlan& batch, int data_rank, const Pipeline& pipeline, int stage);
-// Of the plan's schedule, for a rank of its world.
+// The actions of a rank, by the plan's schedule.
 std::vector<Action> actions(const Plan& plan, int rank);
 
-// Of `rounds` rounds of an evaluation, in each of which every data rank has a micro-batch, `place`: forward passes
-// alone, in the order in which a step has them; each chunk has one slot. `micro` is the place; there is no agreement.
+// The actions of `rounds` rounds of an evaluation, in each of which every data-parallel rank has a micro-batch,
+// `place`. They are forward passes, in the order of a step, and each chunk has one slot. `micro` is the place. There is
+// no agreement.
 std::vector<Action> evaluation_actions(std::int64_t rounds, const Pipeline& pipeline, int stage);
 
-// Micro-batches of each chunk that are between forward and the end of backward at one time: a slot for each.
+// For each chunk, the number of slots: the micro-batches between forward and the end of backward at one time.
 std::vector<int> slots_of(const std::vector<Action>& actions, int chunks);
 
 }  // namespace trainyard::plan

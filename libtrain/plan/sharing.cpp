@@ -1,4 +1,4 @@
-// Divides what tensor ranks share.
+// Divides the dims of a model by tensor-parallel degrees.
 #include "libtrain/plan/sharing.h"
 
 #include "libtrain/plan/inventory.h"
@@ -10,18 +10,18 @@
 
 namespace trainyard::plan {
 
-// The first of layers that are alike speaks for all.
+// Of layers that are alike, the first is checked.
 Sharing::Sharing(const ModelConfig& m)
     : kv_heads_(m.kv_heads), shared_{{"kv-heads", m.kv_heads},
                                      {"ffn", m.ffn},
                                      {"the stored vocabulary", m.stored_vocabulary()}} {
   for (const auto count : m.experts.count) shared_.push_back({"the experts of a layer,", count});
   for (const auto& segment : segments(m))
-    for (const auto& unit : segment.kind->units(segment.model, segment.first))
-      for (const auto& p : unit.parameters)
-        if (p.cut && p.cut->axis == Axis::tensor)
-          shared_.push_back(
-              {fmt::format("dim {} of '{}',", p.cut->dim, p.name), p.stored[static_cast<std::size_t>(p.cut->dim)]});
+    for (const auto& flat_group : segment.kind->flat_groups(segment.model, segment.first))
+      for (const auto& p : flat_group.parameters)
+        if (p.sharded && p.sharded->axis == Axis::tensor)
+          shared_.push_back({fmt::format("dim {} of '{}',", p.sharded->dim, p.name),
+                             p.stored[static_cast<std::size_t>(p.sharded->dim)]});
 }
 
 std::string Sharing::obstacle(std::int64_t tensor) const {

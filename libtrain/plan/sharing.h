@@ -1,4 +1,4 @@
-// Sharing: how many tensor ranks can share the layers of a model.
+// Sharing: which tensor-parallel degrees a model allows.
 #pragma once
 
 #include "libtrain/plan/model_config.h"
@@ -10,15 +10,15 @@
 
 namespace trainyard::plan {
 
-// How many ranks can share a model, whatever the run: key-value heads and every dim that a parameter is cut along must
-// come out even.
+// The tensor-parallel degrees that a model allows, whatever the run. The degree must divide the key-value heads and
+// every sharded dim of a parameter.
 class Sharing {
  public:
   explicit Sharing(const ModelConfig& model);
-  // Why `tensor` ranks cannot; empty: they can.
+  // Why degree `tensor` is impossible; empty: it is possible.
   std::string obstacle(std::int64_t tensor) const;
-  // "2 or 4": the nearest numbers below and above `tensor` that can, and that `also` allows; 1 where no other below
-  // can.
+  // The nearest possible degrees below and above `tensor` that `also` allows, such as 2 and 4. The lower one is 1 if no
+  // other is possible.
   std::vector<std::int64_t> nearest(std::int64_t tensor, const std::function<bool(std::int64_t)>& also) const;
 
  private:

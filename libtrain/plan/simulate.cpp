@@ -1,4 +1,4 @@
-// Lists against one another: each stage goes on until it waits for a message that nobody has sent yet.
+// Simulates lists against one another: each stage runs until it waits for a message that was not sent yet.
 #include "libtrain/plan/simulate.h"
 
 #include "libtrain/base/error.h"
@@ -25,16 +25,16 @@ template <class... Args> [[noreturn]] void wrong(fmt::format_string<Args...> tex
   throw Wrong(fmt::format(text, std::forward<Args>(args)...));
 }
 
-// Between two neighbours, one way: message i of the one goes into what the other awaits as its i-th.
+// One direction between two neighbours: the i-th message sent is the i-th message awaited.
 struct Link {
   struct End {
-    int part;  // that sent it
+    int part;  // the part that sends it
     std::int64_t micro;
     double time;
   };
   std::vector<End> sent, awaited;
-  std::vector<double> arrivals;                                 // of those that both sides have
-  std::map<std::pair<int, std::int64_t>, std::size_t> numbers;  // of what is awaited
+  std::vector<double> arrivals;                                 // of the messages that were sent and awaited
+  std::map<std::pair<int, std::int64_t>, std::size_t> numbers;  // index in `awaited`
 
   void await(int part, std::int64_t micro, double time) {
     numbers[{part, micro}] = awaited.size();
@@ -44,7 +44,7 @@ struct Link {
 
 struct Held {
   std::int64_t micro = -1;
-  Kind done = Kind::load;  // the latest that was done with it
+  Kind done = Kind::load;  // the latest action on the micro-batch
   bool sent = false, awaited = false;
 };
 
@@ -64,7 +64,7 @@ class World {
   Link& gradients_from(int stage) { return gradients_[static_cast<std::size_t>(stage)]; }
   int before(int stage) const { return (stage + stages_ - 1) % stages_; }
   int behind(int stage) const { return (stage + 1) % stages_; }
-  // When the message that `stage` awaited arrives; negative: nobody has sent it yet.
+  // The arrival time of the message that `stage` awaits; negative: it was not sent yet.
   double arrival(Link& link, int stage, const char* what, int part, std::int64_t micro) const {
     const auto at = link.numbers.find({part, micro});
     if (at == link.numbers.end())
@@ -103,7 +103,7 @@ class Stage {
   }
   const std::vector<std::vector<std::int64_t>>& done() const { return done_; }
 
-  // Whether it got any further.
+  // Runs until it must wait; returns whether it did any action.
   bool go() {
     const auto from = next_;
     while (!over() && act(list_[next_])) ++next_;
@@ -247,7 +247,7 @@ class Stage {
     return true;
   }
 
-  // It goes from a copy, so the message before must have left.
+  // Gradients are sent from a copy, so the message before must have left.
   bool send_gradients(const Action& a) {
     auto& link = world_.gradients_from(index_);
     if (departing_ != std::pair{part(a), a.micro})
@@ -274,10 +274,10 @@ class Stage {
   int index_;
   const std::vector<Action>& list_;
   std::vector<std::vector<Held>> slots_;
-  std::vector<std::vector<std::int64_t>> done_;               // of each chunk, in order
-  std::vector<std::int64_t> latest_backward_;                 // of each chunk
-  std::int64_t asked_ = -1, agreed_ = -1, last_loaded_ = -1;  // rounds
-  std::string over_;                                          // what ended the micro-batches: a reduction, an update
+  std::vector<std::vector<std::int64_t>> done_;               // micro-batches of each chunk, in order of completion
+  std::vector<std::int64_t> latest_backward_;                 // micro-batch, for each chunk
+  std::int64_t asked_ = -1, agreed_ = -1, last_loaded_ = -1;  // accumulation steps
+  std::string over_;  // the action that ended the micro-batches: a reduction or an update
   std::size_t next_ = 0;
   double clock_ = 0;
   std::int64_t bytes_ = 0;

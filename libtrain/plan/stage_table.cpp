@@ -1,4 +1,4 @@
-// Rows from parts, and columns as wide as they need be.
+// Rows from parts, and columns as wide as needed.
 #include "libtrain/plan/stage_table.h"
 
 #include "libtrain/plan/partition.h"
@@ -16,7 +16,7 @@ namespace trainyard::plan {
 namespace {
 
 constexpr std::int64_t most_simulated = std::int64_t{1} << 17;  // micro-batches times parts: a moment, and some 50 MB
-// The same, and items times parts, where the plan is compared with each that might be better: not a moment each.
+// The limit for comparing a plan with possibly better ones, for micro-batches or items times parts: together a moment.
 constexpr std::int64_t most_compared = std::int64_t{1} << 15;
 
 std::string items_text(const std::vector<std::string>& names, const Items& run) {
@@ -34,13 +34,12 @@ std::string items_text(const std::vector<std::string>& names, const Items& run) 
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
-// Of each part of the model, for a token: all of them, and those of forward and of the gradients without what is
-// recomputed.
+// FLOPs of each part of the model for a token. Recompute::none leaves out what is recomputed.
 std::vector<double> flops_of_parts(const Plan& p, Recompute recompute) {
   return part_weights(item_weights("flops", {p.model, p.sequence, recompute}), p.stages.boundaries);
 }
 
-// Of weight gradients that are made apart.
+// FLOPs of weight gradients that are computed apart.
 std::vector<double> apart_flops_of_parts(const Plan& p) {
   std::vector<double> items;
   for (const auto& segment : segments(p.model))
@@ -57,7 +56,7 @@ std::vector<double> of_stages(const Plan& p, const std::vector<double>& of_parts
   return out;
 }
 
-// Of a step of so many micro-batches of a replica; negative: the lists are not live.
+// Seconds of a step with `micros` micro-batches on one replica; negative: the lists have an error.
 double seconds_of(const Plan& p, std::int64_t micros, const std::vector<PartCosts>& costs) {
   std::vector<std::vector<Action>> lists;
   for (int stage = 0; stage < p.pipeline; ++stage)
@@ -70,7 +69,7 @@ std::string percent(double fraction) { return fmt::format("{:.0f} %", 100 * frac
 
 using Cells = std::vector<std::string>;
 
-// Columns from `right` on are flush right but for the last.
+// Columns from `right` on are flush right, except the last.
 std::string lines(const std::vector<Cells>& rows, std::size_t right) {
   std::string out;
   std::vector<std::size_t> widths(rows.front().size(), 0);
@@ -87,7 +86,7 @@ std::string lines(const std::vector<Cells>& rows, std::size_t right) {
   return out;
 }
 
-// Stages from above, replicas from the left; of many replicas the first and the last.
+// Stages are rows, replicas are columns. Of many replicas it shows the first and the last.
 std::string rank_map(const Plan& p) {
   const int replicas = p.topology.size(Axis::data);
   std::vector<int> shown;
@@ -123,8 +122,8 @@ std::vector<StageRow> stage_rows(const Plan& p) {
     StageRow row{{}, 0, flops[s] / all, slots_of_stage(p, stage), p.stage_memory[s]};
     for (const auto& chunk : part.chunks)
       row.items += fmt::format("{}{}", row.items.empty() ? "" : " + ", items_text(names, chunk));
-    for (const auto& unit : units(part))
-      for (const auto& parameter : unit.parameters) row.parameters += parameter.count();
+    for (const auto& flat_group : flat_groups(part))
+      for (const auto& parameter : flat_group.parameters) row.parameters += parameter.count();
     out.push_back(std::move(row));
   }
   return out;
@@ -170,7 +169,7 @@ std::optional<Idle> idle_of(const Plan& p) {
 
 namespace {
 
-// What may make ranks wait less, each beside all that the plan has already. A change that no plan may have is none.
+// Single changes that may reduce waiting. A change that makes an illegal plan is skipped.
 constexpr std::array<void (*)(Plan&), 6> changes{
     [](Plan& p) { p.global_batch *= 2; },
     [](Plan& p) { p.pipeline_schedule = PipelineSchedule::one_f_one_b, p.virtual_stages = 1; },
@@ -191,7 +190,7 @@ std::string flags_of_change(Plan from, Plan to) {
 }  // namespace
 
 std::string idle_text(const Plan& p) {
-  constexpr double visible = 0.005;  // of a step
+  constexpr double visible = 0.005;  // share of a step
   const auto idle = idle_of(p);
   if (!idle) return {};
   std::vector<std::string> smaller;

@@ -1,4 +1,4 @@
-// Items to stages and back.
+// From items to stages and back.
 #include "libtrain/plan/stages.h"
 
 #include "libtrain/base/error.h"
@@ -13,11 +13,11 @@ namespace {
 int stage_of_owner(const std::vector<Segment>& all, const Stages& s, const std::string& name) {
   std::int64_t begin = 0;
   for (const auto& segment : all) {
-    for (const auto& unit : segment.kind->units(segment.model, segment.first))
-      if (unit.name == name) return s.stage_of(begin);
+    for (const auto& flat_group : segment.kind->flat_groups(segment.model, segment.first))
+      if (flat_group.name == name) return s.stage_of(begin);
     begin += segment.times;
   }
-  TRAINYARD_ASSERT(false, "no block owns the unit '{}'", name);
+  TRAINYARD_ASSERT(false, "no block owns the flat group '{}'", name);
   return 0;
 }
 
@@ -41,21 +41,22 @@ ModelPart part_of(const ModelConfig& model, const Stages& s, int stage) {
   return {model, std::move(chunks)};
 }
 
-std::vector<UnitOfStages> units_of_stages(const ModelConfig& model, const Stages& s) {
-  std::vector<UnitOfStages> out;
+std::vector<FlatGroupOfStages> flat_groups_of_stages(const ModelConfig& model, const Stages& s) {
+  std::vector<FlatGroupOfStages> out;
   if (s.parts() == 1) return out;
   const auto all = segments(model);
-  std::int64_t begin = 0;  // the first item of a segment
+  std::int64_t begin = 0;  // first item of the segment
   for (const auto& segment : all) {
-    for (const auto& use : segment.kind->uses(segment.model)) {
-      if (use.own >= 0) continue;
-      const auto owner = stage_of_owner(all, s, use.borrowed);
+    for (const auto& occurrence : segment.kind->occurrences(segment.model)) {
+      if (occurrence.own >= 0) continue;
+      const auto owner = stage_of_owner(all, s, occurrence.borrowed);
       std::set<int> stages{owner};
       for (std::int64_t i = 0; i < segment.times; ++i) stages.insert(s.stage_of(begin + i));
-      const auto known = std::find_if(out.begin(), out.end(), [&](const auto& u) { return u.unit == use.borrowed; });
+      const auto known =
+          std::find_if(out.begin(), out.end(), [&](const auto& u) { return u.flat_group == occurrence.borrowed; });
       if (known != out.end()) stages.insert(known->stages.begin(), known->stages.end());
       if (known != out.end()) known->stages = {stages.begin(), stages.end()};
-      else if (stages.size() > 1) out.push_back({use.borrowed, {stages.begin(), stages.end()}});
+      else if (stages.size() > 1) out.push_back({occurrence.borrowed, {stages.begin(), stages.end()}});
     }
     begin += segment.times;
   }

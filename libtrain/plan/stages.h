@@ -1,4 +1,4 @@
-// Stages: which items of a model each stage of a pipeline has.
+// Stages: which items of a model each pipeline stage has.
 #pragma once
 
 #include "libtrain/plan/boundaries.h"
@@ -9,9 +9,9 @@
 
 namespace trainyard::plan {
 
-// The boundaries of stages * chunks neighbouring parts of a model's items (plan/inventory.h): part c * stages + s is
-// chunk c of stage s, so that with several chunks a micro-batch passes through every stage several times. Without
-// boundaries there is one stage, which has all. Stages are the ranks' coordinates along Axis::pipe.
+// The boundaries of stages * chunks neighbouring parts of a model's items (plan/inventory.h). Part c * stages + s is
+// chunk c (a virtual stage) of stage s. So with several chunks a micro-batch passes through every stage several times.
+// Without boundaries there is one stage with all items. Stages are the ranks' coordinates along Axis::pipe.
 struct Stages {
   int stages = 1;
   Boundaries boundaries;
@@ -19,20 +19,21 @@ struct Stages {
   int chunks() const { return boundaries.empty() ? 1 : static_cast<int>(boundaries.size() - 1) / stages; }
   int parts() const { return stages * chunks(); }
   int part(int stage, int chunk) const { return chunk * stages + stage; }
-  int stage_of(std::int64_t item) const;  // the one that has it
+  int stage_of(std::int64_t item) const;  // the stage that has the item
   bool operator==(const Stages&) const = default;
 };
 
-// What a stage has of a model; refers to the model.
+// The part of a model that a stage has; refers to the model.
 ModelPart part_of(const ModelConfig& model, const Stages& stages, int stage);
 
-// A unit that blocks of several stages use, as the token table of a tied model: the stages that hold it, ascending. The
-// first owns it, the others have copies; each folds the gradients of its own uses, and adds up those of all.
-struct UnitOfStages {
-  std::string unit;
+// A flat group that blocks of several stages use, such as the token table of a tied model, and the stages that hold it,
+// ascending. The first stage owns it, and the others have copies. Each stage sums the gradients of its own occurrences,
+// then adds the sums of all stages.
+struct FlatGroupOfStages {
+  std::string flat_group;
   std::vector<int> stages;
-  bool operator==(const UnitOfStages&) const = default;
+  bool operator==(const FlatGroupOfStages&) const = default;
 };
-std::vector<UnitOfStages> units_of_stages(const ModelConfig& model, const Stages& stages);
+std::vector<FlatGroupOfStages> flat_groups_of_stages(const ModelConfig& model, const Stages& stages);
 
 }  // namespace trainyard::plan

@@ -1,4 +1,4 @@
-// Blocks of 16 to 128 as tiles of 64 with parts of 16.
+// Converts blocks of 16 to 128 into tiles of 64 with parts of 16.
 #include "libtrain/plan/tile_list.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ constexpr std::int64_t parts_of_tile = attention_tile / attention_part;
 }  // namespace
 
 TileList tiles_of(const BlockLayout& layout) {
-  const auto parts = layout.block / attention_part;  // of a block, each way
+  const auto parts = layout.block / attention_part;  // of a block, in each direction
   TileList out;
   out.heads = layout.heads;
   out.tiles = (layout.n * parts + parts_of_tile - 1) / parts_of_tile;

@@ -2,7 +2,7 @@
 #include "libtrain/plan/topology.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/fold_order.h"
+#include "libtrain/base/reduction_order.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/nearest.h"
 
@@ -90,9 +90,9 @@ int Topology::size(Axes axes) const {
 
 int Topology::coordinate(int rank, Axis axis) const {
   if (rank < 0 || rank >= world()) throw std::out_of_range(fmt::format("rank {} of {}", rank, world()));
-  int inner = 1, coordinate = 0, unit = 1;
+  int inner = 1, coordinate = 0, stride = 1;
   for (auto a = finest_.rbegin(); a != finest_.rend(); ++a) {
-    if (includes({axis}, a->axis)) coordinate += rank / inner % a->size * unit, unit *= a->size;
+    if (includes({axis}, a->axis)) coordinate += rank / inner % a->size * stride, stride *= a->size;
     inner *= a->size;
   }
   return coordinate;
@@ -115,7 +115,7 @@ int Topology::turn(int rank) const {
   return static_cast<int>(base::turn_of_place(coordinate(rank, Axis::data), size(Axis::data), size(Axis::expert)));
 }
 
-// From the outermost axis on, so that the ranks come out in their order.
+// Goes from the outermost axis inwards, so that the ranks ascend.
 std::vector<int> Topology::peers(int rank, Axes axes) const {
   if (rank < 0 || rank >= world()) throw std::out_of_range(fmt::format("rank {} of {}", rank, world()));
   std::vector<int> out{0};

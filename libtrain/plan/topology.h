@@ -1,4 +1,4 @@
-// Topology: pure arithmetic from axes to ranks. Axis: along what a model or its batch is cut.
+// Topology: pure arithmetic from axes to ranks. Axis: along what a model or its batch is divided.
 #pragma once
 
 #include <initializer_list>
@@ -9,12 +9,12 @@
 
 namespace trainyard::plan {
 
-// The words of the literature: pipeline stages, replicas that read other samples, parts of a sequence, parts of a
-// weight, experts, and replicas of the same experts. Experts along nodes and inside of one: the two axes of `expert`
-// where it is cut so.
+// In the words of the literature: pipeline stages, data-parallel replicas, parts of a sequence, parts of a weight,
+// experts, and replicas of the same experts. expert_outer and expert_inner divide `expert` into nodes and ranks of a
+// node.
 enum class Axis { pipe, data, context, tensor, expert, expert_data, expert_outer, expert_inner };
 
-// As plan files and profiles spell them.
+// The names in plan files and profiles.
 struct AxisName {
   Axis axis;
   const char* name;
@@ -27,14 +27,14 @@ inline constexpr AxisName axis_names[] = {{Axis::pipe, "pipe"},
                                           {Axis::expert_data, "expert_data"},
                                           {Axis::expert_outer, "expert_outer"},
                                           {Axis::expert_inner, "expert_inner"}};
-// Those of data that is read a second time: no topology that is written down names them.
+// Whether an axis belongs to the second reading of the data axis. No topology that is written down names such an axis.
 constexpr bool is_of_second_reading(Axis axis) {
   return axis == Axis::expert || axis == Axis::expert_data || axis == Axis::expert_outer || axis == Axis::expert_inner;
 }
 std::string name_of(Axis axis);
-Axis axis_named(std::string_view name, const std::string& where);  // InputError with the nearest
+Axis axis_named(std::string_view name, const std::string& where);  // InputError with the nearest name
 
-// Some axes: those along which the ranks of a group differ.
+// A set of axes: those along which the ranks of a group differ.
 class Axes {
  public:
   constexpr Axes() = default;
@@ -55,52 +55,54 @@ struct AxisSize {
   int size;
 };
 
-// Experts are a second reading of the same ranks: the ranks along data are expert_data times expert ones, neighbours
-// along data holding different experts (with_experts).
-//
 // Axes from outer to inner: Topology({{Axis::pipe, 4}, {Axis::data, 2}, {Axis::tensor, 4}}); rank = (p * 2 + d) * 4 +
-// t. An axis that is left out has size 1 and coordinate 0 everywhere. Copyable value; throws std::invalid_argument on a
-// size below 1, an axis given twice or more ranks than an int holds, std::out_of_range on a rank outside [0, world()).
+// t. An axis that is left out has size 1 and coordinate 0 everywhere. Copyable value. Throws std::invalid_argument on a
+// size below 1, an axis given twice or more ranks than an int holds, and std::out_of_range on a rank outside
+// [0, world()).
+//
+// Expert parallelism reads the same ranks a second time: the data axis is expert_data times expert. Neighbours along
+// data hold different experts (with_experts).
 class Topology {
  public:
   Topology() = default;
   explicit Topology(std::vector<AxisSize> axes);
 
-  // The same ranks with the data axis read a second time: its coordinate is that along expert_data times `degree` plus
-  // that along expert. A degree of 1 is no second reading: both axes have size 1 then. `node` neighbours of the degree
-  // are one node: expert = expert_outer * node + expert_inner; where that is one of them or all, these two axes have
-  // size 1. std::invalid_argument where the degree does not divide the ranks along data or the node the degree, or the
-  // axes are named as those of a second reading are.
+  // The same ranks with the data axis read a second time: its coordinate is the expert_data coordinate times `degree`
+  // plus the expert coordinate. A degree of 1 is no second reading; both axes then have size 1. `node` neighbours of
+  // the degree are one node: expert = expert_outer * node + expert_inner. If `node` is 1 or the degree, these two axes
+  // have size 1. std::invalid_argument if the degree does not divide the ranks along data, if the node does not divide
+  // the degree, or if the axes already have a second reading.
   Topology with_experts(int degree, int node = 1) const;
 
   int world() const;
   int size(Axis axis) const;
-  int size(Axes axes) const;  // ranks of a group that differs in these
+  int size(Axes axes) const;  // ranks of a group that differ in these axes
   int coordinate(int rank, Axis axis) const;
-  int rank_of(const std::vector<std::pair<Axis, int>>& coordinates) const;  // axes left out are 0
-  // Which of the micro-batches of a round are a rank's, the r of BatchPlan and of decision 1: its coordinate along data
-  // or, where that is read a second time, base::turn_of_place of it.
+  int rank_of(const std::vector<std::pair<Axis, int>>& coordinates) const;  // axes that are left out are 0
+  // The rank's position in the reduction order: the r of BatchPlan and of decision 1. It decides which micro-batches of
+  // an accumulation step are the rank's. It is the rank's data coordinate, or base::turn_of_place of it if the data
+  // axis is read a second time.
   int turn(int rank) const;
   // The ranks that differ from `rank` only in the given axes, ascending, itself included.
   std::vector<int> peers(int rank, Axes axes) const;
   const std::vector<AxisSize>& axes() const { return axes_; }
-  // The same where data that is read a second time is its two axes.
+  // The same, but a data axis that is read a second time is replaced by its two axes.
   const std::vector<AxisSize>& finest_axes() const { return finest_; }
 
  private:
   std::vector<AxisSize> axes_, finest_;
 };
 
-// Does `axis`, one of the finest of a topology, belong to `axes`? Those of the second reading belong to data, and nodes
-// and what is inside of them to expert.
+// Whether `axis`, one of the finest axes of a topology, belongs to `axes`. Axes of the second reading belong to data,
+// and expert_outer and expert_inner belong to expert.
 constexpr bool includes(Axes axes, Axis axis) {
   return axes.has(axis) || (axes.has(Axis::data) && is_of_second_reading(axis)) ||
          (axes.has(Axis::expert) && (axis == Axis::expert_outer || axis == Axis::expert_inner));
 }
 
-// Ranks along data and, inside, along tensor, which `tensor` neighbours share; outside of both along pipe, so that a
-// stage is a run of ranks: rank = (stage * data + data coordinate) * tensor + tensor coordinate. The axes of pipe and
-// tensor are left out where they are 1. `ranks` is a multiple of `tensor` * `stages` * `experts`; that many neighbours
+// The topology of a run: pipe, inside it data, inside that tensor. So a stage is a run of ranks, and `tensor`
+// neighbours share every layer: rank = (stage * data + data coordinate) * tensor + tensor coordinate. Axes pipe and
+// tensor are left out if they are 1. `ranks` is a multiple of `tensor` * `stages` * `experts`. `experts` neighbours
 // along data hold different experts, `node` of them in one node (with_experts).
 Topology replicas_of(int ranks, int tensor, int stages = 1, int experts = 1, int node = 1);
 

@@ -10,26 +10,26 @@ namespace trainyard::plan {
 
 namespace {
 
-// Calls over a whole unit, each in so many segments: all but the last are alike, together they are the unit.
-void add_calls(std::vector<SizedCalls>& out, const UnitEntry& e, const char* operation, base::DType type,
+// Adds calls over a whole flat group, each in `segments` segments. All segments but the last are equal.
+void add_calls(std::vector<SizedCalls>& out, const FlatGroupEntry& e, const char* operation, base::DType type,
                std::int64_t calls, std::int64_t sending, std::int64_t segments) {
-  const auto each = e.layout.piece / segments;
-  const auto add = [&](std::int64_t piece, std::int64_t n) {
+  const auto each = e.layout.shard / segments;
+  const auto add = [&](std::int64_t shard, std::int64_t n) {
     if (n > 0)
-      out.push_back({name_of(e.unit.group), e.pieces, operation, type, e.pieces * piece * base::size_of(type),
+      out.push_back({name_of(e.flat_group.group), e.shards, operation, type, e.shards * shard * base::size_of(type),
                      n * calls, n * sending});
   };
   add(each, segments - 1);
-  add(e.layout.piece - (segments - 1) * each, 1);
+  add(e.layout.shard - (segments - 1) * each, 1);
 }
 
-// As the stores cut what goes between other calls (params/transfers.h).
-std::int64_t segments_of(const UnitEntry& e, base::DType type, const Topology& topology, std::int64_t most) {
-  return transfer_segments(e.layout.padded * base::size_of(type), e.pieces, topology, most);
+// As many segments as the stores divide a transfer into (params/transfers.h).
+std::int64_t segments_of(const FlatGroupEntry& e, base::DType type, const Topology& topology, std::int64_t most) {
+  return transfer_segments(e.layout.padded * base::size_of(type), e.shards, topology, most);
 }
 
-// Stage 3: every lease of a micro-batch gathers its unit.
-template <class Leases> std::vector<SizedCalls> gathers(const UnitTable& table, const StateShape& shape,
+// ZeRO stage 3: every lease of a micro-batch gathers its flat group.
+template <class Leases> std::vector<SizedCalls> gathers(const FlatGroupTable& table, const StateShape& shape,
                                                         std::int64_t micros, std::int64_t most, Leases leases) {
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries())
@@ -39,15 +39,17 @@ template <class Leases> std::vector<SizedCalls> gathers(const UnitTable& table, 
 }
 
 std::int64_t stream_bytes_sent(const ModelConfig& m, const MicroShape& s) {
-  return s.stream_rows() * m.hidden * s.element_bytes();
+  return s.own_rows() * m.hidden * s.element_bytes();
 }
 
-// What a rank sends in one of the calls: its part to each of the others; twice where it adds and hands on the sum.
+// What a rank sends in one call: its part to each other rank. It counts twice for all_reduce, which adds parts and then
+// distributes the sum.
 std::int64_t sent_in(const SizedCalls& c) {
   return c.operation == "all_reduce" ? 2 * (c.ranks - 1) * c.bytes / c.ranks : c.bytes / c.ranks * (c.ranks - 1);
 }
 
-// What the blocks of a part say for `micros` micro-batches among `ranks`; of a block: its calls, so many times.
+// The calls of a part's blocks for `micros` micro-batches among `ranks` ranks. of_block(segment, times) returns the
+// calls of one block, multiplied by `times`.
 template <class Calls>
 std::vector<SizedCalls> calls_of_blocks(int ranks, const ModelPart& part, std::int64_t micros, Calls of_block) {
   std::vector<SizedCalls> out;
@@ -68,22 +70,22 @@ std::vector<SizedCalls> calls_of_blocks(int ranks, const ModelPart& part, std::i
 std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shape, Reduction reduction, int turn,
                                    std::int64_t most) {
   const auto& batch = shape.batch;
-  const UnitTable table(part, shape.topology);
+  const FlatGroupTable table(part, shape.topology);
   const auto sending = reduction == Reduction::fast ? batch.rounds() : batch.rounds_of(turn);
-  // Experts that ranks share have their gradients added up source by source, as long as there is a micro-batch; a rank
-  // sends those of each whose tokens it gets, in the rounds in which that has some.
-  const auto of_sources = [&](const UnitEntry& e, int rank) {
+  // Gradients of shared experts are reduced source by source, as long as there is a micro-batch. A rank sends the
+  // gradients of each source whose tokens it gets, in the accumulation steps in which that source has tokens.
+  const auto of_sources = [&](const FlatGroupEntry& e, int rank) {
     std::int64_t n = 0;
-    for (int source = 0; source < e.contributions; ++source) n += batch.rounds_of(source * e.pieces + rank);
+    for (int source = 0; source < e.contributions; ++source) n += batch.rounds_of(source * e.shards + rank);
     return n;
   };
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries()) {
-    const auto uses = e.times * e.uses;
-    const bool library = reduction == Reduction::fast && e.pieces > 1;
+    const auto occurrences = e.times * e.occurrences;
+    const bool library = reduction == Reduction::fast && e.shards > 1;
     add_calls(out, e, library ? "reduce_scatter" : "ordered_reduce_scatter", shape.gradient,
-              uses * (e.contributions == 1 ? batch.rounds() : of_sources(e, 0)),
-              uses * (e.contributions == 1 ? sending : of_sources(e, turn % e.pieces)),
+              occurrences * (e.contributions == 1 ? batch.rounds() : of_sources(e, 0)),
+              occurrences * (e.contributions == 1 ? sending : of_sources(e, turn % e.shards)),
               library ? 1 : segments_of(e, shape.gradient, shape.topology, most));
   }
   if (shape.zero == 3) {
@@ -91,10 +93,10 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
          gathers(table, shape, batch.lockstep_micros(), most, [](const auto& e) { return e.training_leases; }))
       out.push_back(std::move(c));
   } else {
-    // Sums of gradients are gathered at the end of a step, where nobody waits behind them: each in one call.
+    // Gradient sums are gathered at the end of a step, where nothing waits behind them. So each is one call.
     const auto type = shape.zero == 0 ? shape.gradient : shape.working;
     for (const auto& e : table.entries())
-      if (e.pieces > 1)
+      if (e.shards > 1)
         add_calls(out, e, "all_gather", type, e.times, e.times,
                   shape.zero == 0 ? 1 : segments_of(e, type, shape.topology, most));
   }
@@ -125,7 +127,7 @@ std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& mi
 std::vector<SizedCalls> pipe_calls(const ModelConfig& model, const Stages& stages, int stage, const MicroShape& micro,
                                    Pass pass, std::int64_t micros) {
   const auto bytes = stream_bytes_sent(model, micro);
-  std::int64_t before = 0, behind = 0;  // of the stage's chunks, those that another part precedes, and follows
+  std::int64_t before = 0, behind = 0;  // the stage's chunks that have a part before them, and behind them
   for (int c = 0; c < stages.chunks(); ++c) {
     if (stages.part(stage, c) > 0) ++before;
     if (stages.part(stage, c) + 1 < stages.parts()) ++behind;
@@ -140,15 +142,17 @@ std::vector<SizedCalls> pipe_calls(const ModelConfig& model, const Stages& stage
   return out;
 }
 
-std::vector<SizedCalls> unit_of_stages_calls(const ModelPart& part, const std::vector<std::string>& units_of_stages,
-                                             const StateShape& shape) {
+std::vector<SizedCalls> flat_group_of_stages_calls(const ModelPart& part,
+                                                   const std::vector<std::string>& flat_groups_of_stages,
+                                                   const StateShape& shape) {
   std::vector<SizedCalls> out;
-  if (units_of_stages.empty()) return out;
-  const UnitTable table(part, shape.topology);
+  if (flat_groups_of_stages.empty()) return out;
+  const FlatGroupTable table(part, shape.topology);
   for (const auto& e : table.entries())
-    if (std::find(units_of_stages.begin(), units_of_stages.end(), e.unit.name) != units_of_stages.end())
+    if (std::find(flat_groups_of_stages.begin(), flat_groups_of_stages.end(), e.flat_group.name) !=
+        flat_groups_of_stages.end())
       out.push_back(
-          {"stages", 2, "all_gather", shape.gradient, 2 * e.layout.piece * base::size_of(shape.gradient), 1, 1});
+          {"stages", 2, "all_gather", shape.gradient, 2 * e.layout.shard * base::size_of(shape.gradient), 1, 1});
   return out;
 }
 
@@ -176,7 +180,7 @@ std::int64_t validation_rounds(const BatchPlan& batch, std::int64_t sequences) {
 std::vector<Traffic> validation_traffic(const ModelPart& part, const StateShape& shape, std::int64_t sequences) {
   const auto d = shape.batch.data_ranks;
   if (shape.zero != 3 || d == 1) return {};
-  return added_up(gathers(UnitTable(part, shape.topology), shape, validation_rounds(shape.batch, sequences),
+  return added_up(gathers(FlatGroupTable(part, shape.topology), shape, validation_rounds(shape.batch, sequences),
                           segment_bytes, [](const auto& e) { return e.evaluation_leases; }));
 }
 

@@ -1,4 +1,4 @@
-// Widths: what one of the ranks that share every layer computes of it.
+// Widths: the part of each layer that one tensor-parallel rank computes.
 #pragma once
 
 #include "libtrain/plan/model_config.h"
@@ -8,7 +8,7 @@
 
 namespace trainyard::plan {
 
-// Of `tensor` ranks, which divide what they share.
+// For `tensor` tensor-parallel ranks; the degree divides every shared dim.
 struct Widths {
   Widths(const ModelConfig& m, int tensor)
       : heads(m.heads / tensor), kv_heads(m.kv_heads / tensor), q(heads * m.head_dim()), kv(kv_heads * m.head_dim()),
@@ -19,10 +19,11 @@ struct Widths {
   std::int64_t heads, kv_heads;
   std::int64_t q, kv;       // columns
   std::int64_t ffn;         // inner width of the feed-forward part
-  std::int64_t vocabulary;  // stored rows of its tables
-  std::int64_t lanes;       // slices of a rank's part of a sum
-  bool in_lanes;            // does the model have several, so that this rank's are a part of a larger sum
-  // Sums that a rank sends: one, a subtree of all lanes; each lane's where they are added from left to right.
+  std::int64_t vocabulary;  // stored rows of vocabulary tables
+  std::int64_t lanes;       // reduction lanes of this rank
+  bool in_lanes;            // whether the model has several lanes, so that this rank's lanes are part of a larger sum
+  // Partial sums that a rank sends: one, if its lanes are a subtree of all lanes. If lanes are added from left to
+  // right, one for each lane.
   std::int64_t partials;
 };
 

@@ -1,5 +1,5 @@
-// Timing of ceilings: batches of some milliseconds, repeated until the median is known or the share of the budget is
-// used up.
+// Times ceilings in batches of some milliseconds. It repeats them until the median is known or the ceiling's share of
+// the budget is used up.
 #include "libtrain/profile/ceilings.h"
 
 #include "libtrain/base/error.h"
@@ -32,16 +32,15 @@ plan::LocalRate measure(Ranks& ranks, const CeilingOptions& options, const Ceili
   double seconds = 0;
   on_all(ranks, [&] {
     work = ceiling.make();
-    seconds = seconds_of(work, *ranks.clock, 1);  // pages, caches and clocks wake up
+    seconds = seconds_of(work, *ranks.clock, 1);  // warms up pages, caches and clocks
   });
   const auto agreed = [&](double seconds) {
     std::vector<double> slowest{seconds};
     largest(ranks, slowest);
     return slowest[0];
   };
-  if (agreed(seconds) < ceiling_batch_seconds)
-    on_all(ranks,
-           [&] { seconds = seconds_of(work, *ranks.clock, 1); });  // a long run is a batch of its own, however cold
+  // A long run is a batch of its own, however cold.
+  if (agreed(seconds) < ceiling_batch_seconds) on_all(ranks, [&] { seconds = seconds_of(work, *ranks.clock, 1); });
   const int batch = batch_of(agreed(seconds));
   std::vector<double> times;
   for (;;) {

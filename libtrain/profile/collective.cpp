@@ -1,5 +1,5 @@
-// Periodic values: rank r holds values[(i + shift r) % period] at i, so a sum over ranks has the same period and is
-// made once.
+// Periodic test values: rank r holds values[(i + rank_shift * r) % period] at i. So a sum over ranks has the same
+// period, and is made once.
 #include "libtrain/profile/collective.h"
 
 #include "libtrain/base/error.h"
@@ -16,8 +16,8 @@ namespace trainyard::profile {
 
 namespace {
 
-constexpr std::int64_t period = 4099, rank_shift = 977,
-                       peer_shift = 131;  // primes: no size of a piece hides a wrong place
+// Primes, so that no size of a piece hides a wrong place.
+constexpr std::int64_t period = 4099, rank_shift = 977, peer_shift = 131;
 
 double as_double(const char* at, base::DType t) {
   if (t == base::DType::bf16) {
@@ -39,8 +39,8 @@ void put(char* at, base::DType t, double value) {
   }
 }
 
-// Whole numbers, thinned out until the sum over all ranks is exact in bf16's eight bits; or numbers of many sizes that
-// round at every addition.
+// Whole numbers, of which more and more are zero until the sum over all ranks is exact in bf16's eight bits. Or, if
+// `rounding`, numbers of many magnitudes that round at every addition.
 std::vector<char> make_values(base::DType t, int ranks, bool rounding) {
   const auto width = base::size_of(t);
   std::vector<char> out(static_cast<std::size_t>(period * width));
@@ -64,7 +64,7 @@ std::vector<char> make_values(base::DType t, int ranks, bool rounding) {
   }
 }
 
-// The left fold over ranks, ascending, one rounding for each addition.
+// The left-to-right sum over ranks in ascending order, with one rounding for each addition.
 std::vector<char> make_sums(const std::vector<char>& values, base::DType t, int ranks) {
   const auto width = base::size_of(t);
   std::vector<char> out(values.size());
@@ -77,7 +77,8 @@ std::vector<char> make_sums(const std::vector<char>& values, base::DType t, int 
   return out;
 }
 
-// Calls each(at, table offset, bytes) for runs of a periodic sequence that begins at element `start` of the table.
+// Calls each(at, table offset, bytes) for runs of a periodic sequence that begins at element `start` of the table; `at`
+// is a byte offset in the sequence.
 template <class Each> void runs(std::int64_t start, std::int64_t count, std::int64_t width, const Each& each) {
   std::int64_t at = start % period;
   for (std::int64_t i = 0; i < count;) {
@@ -104,7 +105,7 @@ std::int64_t mismatches(const char* found, const std::vector<char>& table, std::
   return wrong;
 }
 
-// Made once for each dtype and number of ranks, by whichever thread asks first.
+// Made once for each dtype, number of ranks and `rounding`, by the thread that asks first.
 std::shared_ptr<const Pattern> pattern_of(base::DType t, int ranks, bool rounding) {
   static std::mutex mutex;
   static std::map<std::tuple<base::DType, int, bool>, std::shared_ptr<const Pattern>> known;
@@ -191,7 +192,7 @@ void Collective::call() {
   if (operation_ == "reduce_scatter") return comm_.reduce_scatter(exec_, view(in_, all), view(out_, n));
   if (operation_ == "ordered_reduce_scatter")
     return comm::ordered_reduce_scatter(comm_, exec_, view(in_, all), view(staging_, all), view(out_, n),
-                                        base::FoldRound::first, ranks);
+                                        base::ReductionRound::first, ranks);
   if (operation_ == "all_to_all") return comm_.all_to_all(exec_, view(in_, all), counts_, view(out_, all), counts_);
   if (operation_ == "broadcast") return comm_.broadcast(exec_, view(in_, all), 0);
   TRAINYARD_ASSERT(operation_ == "exchange", "{}", operation_);

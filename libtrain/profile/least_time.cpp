@@ -1,4 +1,4 @@
-// How long the ceilings take at the least, before they are measured.
+// Predicts the least time that the ceilings take, before they are measured.
 #include "libtrain/profile/ceilings.h"
 
 #include <algorithm>
@@ -8,16 +8,16 @@ namespace trainyard::profile {
 
 namespace {
 
-// Of what is tried. Products and attention reach this share of the arithmetic in registers; less on a busy machine, and
-// then what is tried is slow, too.
+// Products and attention reach about this share of the tried arithmetic, which is in registers. On a busy machine they
+// reach less, but then the trial is slow, too.
 constexpr double product_share = 0.5, attention_share = 0.2;
 constexpr std::int64_t tried_bytes = std::int64_t{16} << 20, tried_disk_bytes = std::int64_t{4} << 20;
 
 struct Rates {
-  double made = 0, run = 0;  // of `memory_bytes` and `amount`, a second
+  double made = 0, run = 0;  // `memory_bytes` a second in make(), and `amount` a second in run()
 };
 
-// By name and threads: arithmetic.f32 and .bf16, memory.copy and disk.write, each made and run once cold and twice
+// By name and threads: arithmetic.f32 and .bf16, memory.copy and disk.write. Each is made, run once cold, and run twice
 // warm.
 std::map<std::pair<std::string, int>, Rates> tried(CeilingOptions o, const Clock& clock, const std::string& suffix) {
   o.copied_bytes = tried_bytes;
@@ -31,8 +31,8 @@ std::map<std::pair<std::string, int>, Rates> tried(CeilingOptions o, const Clock
     work.run();
     const double cold = clock.now();
     double fastest = cold - made, before = cold;
-    for (int again = 0; again < 2;
-         ++again) {  // of several: what disturbs one of them must not be taken for the machine
+    // The fastest of several runs: a disturbance of one must not be taken for the machine's speed.
+    for (int again = 0; again < 2; ++again) {
       work.run();
       const double after = clock.now();
       fastest = std::min(fastest, after - before);
@@ -59,7 +59,7 @@ std::vector<double> predicted(const CeilingOptions& o, const Clock& clock, const
                                                                                               : 1);
     const double run = c.amount / rate;
     out.push_back(c.memory_bytes / memory.made + run + std::max(run, ceiling_batch_seconds) * least_ceiling_repeats);
-    if (c.name == "disk.read") out.back() += run;  // the file has to be there
+    if (c.name == "disk.read") out.back() += run;  // the file is written before
   }
   return out;
 }

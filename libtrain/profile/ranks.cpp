@@ -1,4 +1,4 @@
-// Agreement over the control communicator.
+// Reductions, texts and agreement over the control communicator.
 #include "libtrain/profile/ranks.h"
 
 namespace trainyard::profile {

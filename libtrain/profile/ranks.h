@@ -1,4 +1,4 @@
-// Ranks: the processes or threads that measure together, and how they come to talk in groups.
+// Ranks: the processes or threads that measure together, and how they get communicators for groups.
 #pragma once
 
 #include "libtrain/base/clock.h"
@@ -19,14 +19,14 @@ using base::Clock;  // the time of a rank
 struct Ranks : comm::World {
   using comm::World::World;
   std::unique_ptr<tensor::Exec> caller = tensor::Exec::caller(nullptr, 1);  // for `control`
-  std::unique_ptr<tensor::Exec> exec;  // for those under test: the calling thread, or a GPU's stream
+  std::unique_ptr<tensor::Exec> exec;  // for communicators under test: the calling thread, or a GPU's stream
   std::shared_ptr<const Clock> clock = std::make_shared<Clock>();
 };
 
-// Element by element over all ranks. Collective.
+// The maximum and the sum over all ranks, element by element. Collective.
 void largest(Ranks& ranks, std::vector<double>& values);
 void sums(Ranks& ranks, std::vector<double>& values);
-// The texts of all ranks, in their order. Collective.
+// The texts of all ranks, in rank order. Collective.
 std::vector<std::string> from_all(Ranks& ranks, const std::string& text);
 // comm/agreement.h over these ranks.
 using comm::AgreedError;

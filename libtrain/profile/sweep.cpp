@@ -1,4 +1,4 @@
-// Passes over points; what a rank does in one visit; when enough is known.
+// The passes over points, what a rank does in one visit, and when enough is known.
 #include "libtrain/profile/sweep.h"
 
 #include "libtrain/base/error.h"
@@ -15,20 +15,20 @@ namespace trainyard::profile {
 
 namespace {
 
-constexpr double visit_seconds = 2e-3;  // of timed calls, where that is between the next two numbers of them
+constexpr double visit_seconds = 2e-3;  // of timed calls in a visit, if the next two limits allow it
 constexpr int fewest_samples = 3, most_samples = 256;
 constexpr double gpu_batch_seconds = 1e-4;  // of GPU calls between two waits
-constexpr std::size_t kept_samples = 4096;  // single calls of a point that its p95 and p99 come from
+constexpr std::size_t kept_samples = 4096;  // times of single calls of a point; its p95 and p99 come from them
 
 base::DType dtype_of(const plan::CommSeries& s) { return base::dtype_from_name(s.type); }
 
-// A point as its measurements come in.
+// A point while its measurements come in.
 struct Open {
   std::size_t series, point, family;
-  double call_seconds = 0;  // as last seen
+  double call_seconds = 0;  // as last measured
   std::vector<double> calls;
   std::int64_t timed = 0;
-  double slowest = 0, wrong = 0;  // calls in which this rank was last; elements of all ranks
+  double slowest = 0, wrong = 0;  // calls in which this rank was slowest; wrong elements of all ranks
   bool known = false;
 };
 
@@ -50,8 +50,8 @@ class Sweep {
     begin_ = now();
     pass(Kind::warming);
     double before = agreed_elapsed();
-    refuse_short_budget(before + least_passes * before / 4, before + least_passes * longest_pass(before),
-                        before);  // the first pass opens connections, so another may take a quarter of it, not less
+    // The first pass opens connections, so a later pass may take a quarter of its time, but not less.
+    refuse_short_budget(before + least_passes * before / 4, before + least_passes * longest_pass(before), before);
     for (int done = 0;; ++done) {
       const double elapsed = agreed_elapsed(), last = elapsed - before;
       if (done == 1)
@@ -98,15 +98,15 @@ class Sweep {
     if (left > 0) ranks_.clock->sleep(left);
   }
 
-  // Of those that measure, by the first calls: what the warming pass took, and the repeats of each visit.
+  // The longest that a measuring pass may take, predicted from the first calls: the time of the warming pass, and the
+  // repeats of each visit.
   double longest_pass(double warming) const {
     double seconds = warming;
     for (const auto& p : points_) seconds += std::max(visit_seconds, fewest_samples * p.call_seconds) + p.call_seconds;
     return seconds;
   }
 
-  // What is to try has room for the most that all of it can take, and for a busier machine, so that it is not refused
-  // in its turn.
+  // The suggested budget has room for the longest prediction, and for a busier machine. So it is not refused as well.
   void refuse_short_budget(double least, double most, double pass_seconds) const {
     if (least <= options_.budget_seconds) return;
     const double wanted = most * 2, elsewhere = options_.elsewhere_seconds;
@@ -163,7 +163,7 @@ class Sweep {
     rounds_.end(0, 0);
   }
 
-  // The timed calls of a visit; wrong elements of this rank after the last of them.
+  // Does the timed calls of a visit. Returns the wrong elements of this rank after the last of them.
   double measure(Open& p, std::optional<Collective>& mine) {
     const bool repeatable = out_[p.series].operation != "all_reduce";  // in place: its result is its next input
     const int batch =
@@ -200,7 +200,7 @@ class Sweep {
     double before = now();
     return timed_calls(c, calls, before);
   }
-  // From `before` until the calls are over; leaves that time in `before`.
+  // Seconds from `before` until the calls are over; sets `before` to that end.
   double timed_calls(Collective& c, int calls, double& before) {
     for (int i = 0; i < calls; ++i) c.call();
     ranks_.exec->synchronize();
@@ -266,7 +266,7 @@ class Sweep {
   comm::Ledger& rounds_;
   std::vector<plan::CommSeries> out_;
   std::vector<Open> points_;
-  std::vector<std::unique_ptr<comm::Communicator>> comms_;  // this rank's group of each family; null: it is in none
+  std::vector<std::unique_ptr<comm::Communicator>> comms_;  // this rank's group in each family; null: none
   std::mt19937_64 random_{20};
   double begin_ = 0;
 };

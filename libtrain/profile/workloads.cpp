@@ -32,7 +32,7 @@ using base::View;
 constexpr std::int64_t chunk_bytes = std::int64_t{8} << 20, pattern_length = std::int64_t{1} << 20;
 constexpr std::int64_t adamw_elements = std::int64_t{1} << 24;
 
-// Memory, scratch and an Exec of as many threads as a ceiling wants.
+// Memory, scratch and an Exec with as many threads as a ceiling wants.
 struct Bench {
   Bench(base::Device device, int threads, std::int64_t bytes, std::int64_t scratch_bytes)
       : memory(tensor::Category::activations, bytes + pattern_length * 4 + 64 * 64, device),
@@ -44,7 +44,7 @@ struct Bench {
     tensor::clear(*exec, v);
     return v;
   }
-  // Random values: a chip that multiplies one number again and again is cooler and faster than one at work.
+  // Random values: a chip that multiplies one number again and again is cooler and faster than a chip at work.
   View values(DType t, std::initializer_list<std::int64_t> shape) {
     if (!pattern) {
       std::vector<float> host(static_cast<std::size_t>(pattern_length));
@@ -141,9 +141,9 @@ class List {
     const auto b = bench(threads, 2 * o_.copied_bytes);
     const auto n = o_.copied_bytes / 4;
     const auto from = b->memory.allocate(DType::f32, {n}), to = b->memory.allocate(DType::f32, {n});
-    fill_all(*b->exec, from, 1), fill_all(*b->exec, to, 2);  // pages lie where their threads are
+    fill_all(*b->exec, from, 1), fill_all(*b->exec, to, 2);  // so that pages lie near their threads
     return on(b, 2.0 * static_cast<double>(o_.copied_bytes), [from, to](tensor::Exec& e) {
-      if (e.on_gpu()) tensor::copy(e, from, to);  // the device's own way
+      if (e.on_gpu()) tensor::copy(e, from, to);  // the device's own copy
       else kernels::stream_copy(e, from, to);
     });
   }
@@ -153,7 +153,7 @@ class List {
     fill_all(*b->exec, to, 2);
     return on(b, static_cast<double>(o_.copied_bytes), [to](tensor::Exec& e) { fill_all(e, to, 1); });
   }
-  // The largest square product that takes no longer than a few milliseconds.
+  // A square product: its side doubles from 256 until a run takes more than 5 ms, or to 8192.
   Work product(DType d) const {
     for (std::int64_t n = 256;; n *= 2) {
       const auto b = bench(1, 3 * n * n * 4);
@@ -174,7 +174,7 @@ class List {
     constexpr std::int64_t bytes = std::int64_t{64} << 20;
     const auto b = bench(1, bytes);
     const auto device = b->memory.allocate(DType::u8, {bytes});
-    const auto pinned = std::make_shared<tensor::PinnedBuffer>(bytes);  // a Work can be copied
+    const auto pinned = std::make_shared<tensor::PinnedBuffer>(bytes);  // shared, because a Work can be copied
     const View host(pinned->data(), DType::u8, {bytes});
     return on(b, static_cast<double>(bytes), [=](tensor::Exec& e) {
       static_cast<void>(pinned);
@@ -284,7 +284,7 @@ class List {
     const auto file = std::make_shared<File>(fmt::format("{}/profile-comm-{}.partial", o_.disk_folder, suffix_));
     const auto block = std::make_shared<std::vector<char>>(static_cast<std::size_t>(chunk_bytes));
     for (std::size_t i = 0; i < block->size(); ++i)
-      (*block)[i] = static_cast<char>(i * 2654435761u >> 13);  // nothing that a file system could shrink
+      (*block)[i] = static_cast<char>(i * 2654435761u >> 13);  // bytes that a file system cannot compress
     const auto bytes = o_.disk_bytes;
     const auto each = [bytes](const auto& part) {
       for (std::int64_t at = 0; at < bytes; at += chunk_bytes) part(at, std::min(chunk_bytes, bytes - at));
@@ -308,7 +308,7 @@ class List {
   bool gpu_;
   int threads_;
   std::int64_t tokens_;
-  plan::Widths part_;  // of a rank
+  plan::Widths part_;  // one rank's part of a layer
   std::vector<Ceiling> list_;
 };
 
@@ -317,7 +317,7 @@ class List {
 std::vector<Ceiling> ceilings(const CeilingOptions& options, const std::string& rank_suffix) {
   const auto list = std::make_shared<List>(options, rank_suffix);
   auto made = list->make();
-  for (auto& c : made) c.make = [list, inner = std::move(c.make)] { return inner(); };  // which look into the list
+  for (auto& c : made) c.make = [list, inner = std::move(c.make)] { return inner(); };  // inner reads the list
   return made;
 }
 

@@ -1,4 +1,4 @@
-// One mapping per arena, handed out as a stack.
+// One memory mapping for each arena, used as a stack.
 #include "libtrain/tensor/arena.h"
 
 #include "libtrain/base/error.h"
@@ -15,23 +15,13 @@ namespace trainyard::tensor {
 
 static_assert(base::memory_categories.size() == category_count);
 
-const char* name_of(Category c) {
-  static const auto names = [] {
-    std::array<std::string, category_count> all;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      all[i] = base::memory_categories[i];
-      std::replace(all[i].begin(), all[i].end(), '_', ' ');
-    }
-    return all;
-  }();
-  return names[static_cast<std::size_t>(c)].c_str();
-}
+const char* name_of(Category c) { return base::memory_category_labels[static_cast<std::size_t>(c)]; }
 
 namespace {
 
-// What collectives read of another rank, and what measurements have in its place.
+// Categories that collectives read from other ranks, and that measurements use in their place.
 bool read_by_peers(Category c) {
-  return c == Category::parameters || c == Category::gradients || c == Category::unit_gradients ||
+  return c == Category::parameters || c == Category::gradients || c == Category::micro_batch_gradients ||
          c == Category::communication_staging;
 }
 
@@ -93,7 +83,7 @@ Arena::~Arena() {
 void* Arena::allocate_bytes(std::int64_t bytes) {
   TRAINYARD_ASSERT(bytes >= 0 && bytes <= capacity_ - used_,
                    "the plan gave {} {} bytes; {} are in use and {} more were asked for", name_of(category_), capacity_,
-                   used_, bytes);  // both sides are aligned, so what is rounded up fits as well
+                   used_, bytes);  // capacity and use are aligned, so the rounded size fits too
   void* p = memory_ + used_;
   used_ += base::aligned(bytes);
   peak_ = std::max(peak_, used_ - in_parts_);
@@ -113,7 +103,8 @@ base::View Arena::allocate(base::DType dtype, std::initializer_list<std::int64_t
 }
 
 void clear_untouched(base::View view) {
-  constexpr std::uintptr_t page = 2 << 20;  // the largest there are: part of one would leave small ones behind
+  // The largest page size: returning a part of such a page would leave small pages behind.
+  constexpr std::uintptr_t page = 2 << 20;
   TRAINYARD_ASSERT(view.dense() && view.device.kind == base::DeviceKind::cpu, "rows of {} with pitch {}", view.cols(),
                    view.pitch);
   auto* begin = static_cast<char*>(view.data);
@@ -121,7 +112,8 @@ void clear_untouched(base::View view) {
   auto* first = begin + (page - reinterpret_cast<std::uintptr_t>(begin) % page) % page;
   auto* last = end - reinterpret_cast<std::uintptr_t>(end) % page;
   const auto bytes = first < last ? static_cast<std::size_t>(last - first) : 0;
-  const bool shared = shared_place(begin, 1).region != 0;  // what others see too would come back as it was
+  // MADV_DONTNEED would not clear shared memory: its content would come back from the file.
+  const bool shared = shared_place(begin, 1).region != 0;
   if (bytes == 0 || madvise(first, bytes, shared ? MADV_REMOVE : MADV_DONTNEED) != 0) first = last = end;
   std::memset(begin, 0, static_cast<std::size_t>(first - begin));
   std::memset(last, 0, static_cast<std::size_t>(end - last));

@@ -1,5 +1,5 @@
-// Arena: one reservation of memory of a stated size and category, handed out as a stack. The ledger reads its
-// high-water mark.
+// Arena: one memory reservation of a fixed size and category, used as a stack. The memory report reads its high-water
+// mark.
 #pragma once
 
 #include "libtrain/base/aligned.h"
@@ -13,12 +13,12 @@
 
 namespace trainyard::tensor {
 
-// The categories of the memory ledger (promise 3), in report order.
+// The memory categories (promise 3), in the order of reports.
 enum class Category : int {
   parameters,
-  gathered_units,
+  gathered_weights,
   gradients,
-  unit_gradients,
+  micro_batch_gradients,
   optimizer,
   activations,
   communication_staging,
@@ -28,16 +28,16 @@ enum class Category : int {
 inline constexpr int category_count = 9;
 const char* name_of(Category c);
 
-// Owned by one rank; used by one thread at a time. Memory is reserved in the constructor (first-touched lazily) and
-// freed in the destructor. Allocations are 64-byte aligned and zero-filled only if `zeroed` is asked for. Never grows:
-// asking for more than the capacity throws std::logic_error naming category, request and capacity, because a plan that
-// was wrong is a defect.
+// Owned by one rank, and used by one thread at a time. The constructor reserves the memory, pages are supplied on first
+// touch, and the destructor frees it. Allocations begin at multiples of 64 bytes and are not cleared. An arena never
+// grows. A request beyond the capacity throws std::logic_error with category, request and capacity, because a wrong
+// plan is a defect of the program.
 class Arena {
  public:
   Arena(Category category, std::int64_t capacity_bytes, base::Device device = {});
-  // A part of another, with a stack of its own: what is pushed on one is not under what is pushed on another. Parts are
-  // made before anything else is allocated from the whole, and do not outlive it; what was the most that a part had in
-  // use counts in the whole's peak_bytes().
+  // A part of another arena, with a stack of its own: allocations in different parts may be released in any order.
+  // Create all parts before anything else is allocated from the whole arena, and destroy them before it. The peak of
+  // each part counts in the peak_bytes() of the whole arena.
   Arena(Arena& whole, std::int64_t capacity_bytes);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -46,32 +46,32 @@ class Arena {
   base::View allocate(base::DType dtype, std::initializer_list<std::int64_t> shape);
   void* allocate_bytes(std::int64_t bytes);
 
-  // Stack discipline: everything allocated after mark() is given back by release(mark).
+  // Stack discipline: release(mark) frees everything that was allocated after mark().
   std::int64_t mark() const { return used_; }
   void release(std::int64_t mark);
 
   Category category() const { return category_; }
   std::int64_t capacity_bytes() const { return capacity_; }
-  std::int64_t used_bytes() const { return used_; }  // parts as a whole
+  std::int64_t used_bytes() const { return used_; }  // parts count with their full size
   std::int64_t peak_bytes() const;
   base::Device device() const { return device_; }
 
  private:
   Category category_;
   base::Device device_;
-  std::int64_t capacity_ = 0, used_ = 0, peak_ = 0;  // peak_: of what is in no part
+  std::int64_t capacity_ = 0, used_ = 0, peak_ = 0;  // peak_: outside the parts
   char* memory_ = nullptr;
-  Arena* whole_ = nullptr;     // of a part
-  std::int64_t in_parts_ = 0;  // bytes
+  Arena* whole_ = nullptr;     // set for a part only
+  std::int64_t in_parts_ = 0;  // bytes in parts
   std::vector<const Arena*> parts_;
   std::int64_t peak_of_past_parts_ = 0;
 };
 
-// Makes memory of an arena of the host zero, without touching what nobody has touched: whole pages are given back to
-// the system, which has others of zeros for whoever touches them first.
+// Zeroes memory of a host arena without touching untouched pages. Whole pages are returned to the system, which
+// supplies zeroed pages at the next touch.
 void clear_untouched(base::View view);
 
-// Gives back what was allocated during its life.
+// Releases at its end what was allocated during its life.
 class ArenaScope {
  public:
   explicit ArenaScope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}

@@ -1,4 +1,4 @@
-// Buffers from the runtime of the GPU module, given back when their owner goes.
+// Buffers from the runtime of the GPU module, released with their owner.
 #include "libtrain/tensor/device_buffer.h"
 
 #include "libtrain/tensor/gpu.h"

@@ -1,15 +1,15 @@
-// Owners of memory that a GPU works on outside the arenas: on the device, and on the host where the device reaches it.
+// Owners of memory that a GPU uses outside the arenas: on the device, and on the host where the device can reach it.
 #pragma once
 
 #include <cstdint>
 
 namespace trainyard::tensor {
 
-// Memory of one GPU. Work on it must be over when its owner goes.
+// Memory of one GPU. All work on it must be done when its owner is destroyed.
 class DeviceBuffer {
  public:
-  DeviceBuffer() = default;  // none
-  // EnvironmentError naming `what`, "reserving ...", when the device has no such memory.
+  DeviceBuffer() = default;  // empty
+  // EnvironmentError when the device has not that much memory; it begins with `what`, "reserving ...".
   DeviceBuffer(int device, std::int64_t bytes, const char* what);
   ~DeviceBuffer();
   DeviceBuffer(DeviceBuffer&& other) noexcept;
@@ -23,11 +23,11 @@ class DeviceBuffer {
   void* data_ = nullptr;
 };
 
-// Memory of the host that copies to and from any GPU need not wait for.
+// Host memory with which copies to and from any GPU are asynchronous.
 class PinnedBuffer {
  public:
-  PinnedBuffer() = default;                   // none
-  explicit PinnedBuffer(std::int64_t bytes);  // EnvironmentError
+  PinnedBuffer() = default;                   // empty
+  explicit PinnedBuffer(std::int64_t bytes);  // throws EnvironmentError
   ~PinnedBuffer();
   PinnedBuffer(PinnedBuffer&& other) noexcept;
   PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
@@ -39,15 +39,15 @@ class PinnedBuffer {
   void* data_ = nullptr;
 };
 
-// Memory of the host that somebody else owns, pinned for as long as this lives.
+// Pins host memory that another object owns, until the Pinning is destroyed.
 class Pinning {
  public:
-  Pinning() = default;  // of nothing
+  Pinning() = default;  // pins nothing
   ~Pinning();
   Pinning(const Pinning&) = delete;
   Pinning& operator=(const Pinning&) = delete;
 
-  // nullptr, or why it cannot be: it works all the same, slower. Once.
+  // Returns nullptr, or why the memory cannot be pinned. Copies then still work, but are slower. Call it once.
   const char* pin(void* memory, std::int64_t bytes);
 
  private:

@@ -1,4 +1,4 @@
-// What an Event refers to. For the Execs of this room alone.
+// What an Event refers to. Only the Execs of this package use it.
 #pragma once
 
 #include "libtrain/tensor/exec.h"
@@ -8,7 +8,7 @@ namespace trainyard::tensor {
 struct Event::State {
   virtual ~State() = default;
   virtual bool done() = 0;
-  virtual void wait() = 0;  // blocks the calling thread; rethrows what the work before threw
+  virtual void wait() = 0;  // blocks the calling thread; rethrows what earlier work threw
 };
 
 }  // namespace trainyard::tensor

@@ -33,7 +33,8 @@ struct HostState : Event::State {
     }
     if (failure) std::rethrow_exception(failure);
   }
-  std::shared_ptr<std::atomic<int>> waiting;  // threads, for any event of the Exec; shared, as an event may outlive it
+  // Threads that wait for any event of the Exec. It is shared, because an event may outlive the Exec.
+  std::shared_ptr<std::atomic<int>> waiting;
   std::mutex mutex;
   std::condition_variable changed;
   bool reached = false;
@@ -97,8 +98,8 @@ class WorkerExec : public Exec {
  private:
   struct Item {
     std::function<void()> work;
-    std::shared_ptr<HostState> signal;  // either to set,
-    Event awaited;                      // or to wait for
+    std::shared_ptr<HostState> signal;  // an event to set,
+    Event awaited;                      // or an event to wait for
   };
   void push(Item item) {
     {
@@ -107,7 +108,7 @@ class WorkerExec : public Exec {
     }
     changed_.notify_one();
   }
-  // After a failure the work that follows is skipped; every later event carries the failure.
+  // After a failure, later work is skipped, and every later event carries the failure.
   void work() {
     std::exception_ptr failure;
     while (true) {
@@ -151,7 +152,7 @@ class WorkerExec : public Exec {
 }  // namespace
 
 std::unique_ptr<Exec> Exec::caller(Arena* scratch, int threads) {
-  static std::atomic<int> known{1};  // so many there were
+  static std::atomic<int> known{1};  // largest number of threads known to start
   if (threads > known) base::require_threads(threads - 1), known = threads;
   return std::make_unique<CallerExec>(scratch, threads);
 }

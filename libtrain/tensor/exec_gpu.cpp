@@ -1,4 +1,4 @@
-// The Exec of a GPU: a stream of the module, and events from a pool so that a step makes none.
+// The Exec of a GPU: a stream of the module, and events from a pool so that a step creates none.
 #include "libtrain/base/error.h"
 #include "libtrain/tensor/event_state.h"
 #include "libtrain/tensor/gpu.h"
@@ -12,8 +12,7 @@ namespace trainyard::tensor {
 
 namespace {
 
-// Events that nobody refers to any more, to be recorded again. Shared by the Exec and the events it gave out, whichever
-// lives longer.
+// Events without references, for reuse. The Exec and its events share the pool, because either may live longer.
 struct Pool {
   explicit Pool(const GpuRuntime& r, int d) : runtime(r), device(d) {}
   ~Pool() {
@@ -44,7 +43,7 @@ struct GpuState : Event::State {
   GpuState(std::shared_ptr<Pool> p, void* s, std::uint64_t c)
       : pool(std::move(p)), event(pool->take()), stream(s), capture(c) {}
   ~GpuState() override { pool->give(event); }
-  // Of an event inside a captured graph only whoever launches the graph knows.
+  // Only the code that launches a captured graph knows when an event inside the graph is done.
   bool done() override {
     if (capture != 0) return true;
     const int state = pool->runtime.event_done(event);
@@ -56,7 +55,7 @@ struct GpuState : Event::State {
   }
   std::shared_ptr<Pool> pool;
   void *event, *stream;
-  std::uint64_t capture;  // the graph it belongs to; 0: none
+  std::uint64_t capture;  // the graph that the event belongs to; 0: none
 };
 
 class GpuExec : public Exec {
@@ -79,9 +78,9 @@ class GpuExec : public Exec {
   }
   void wait(const Event& event) override {
     const auto* state = dynamic_cast<GpuState*>(event.state().get());
-    if (state == nullptr) return event.wait();  // the host's
-    if (state->stream == stream_) return;       // its order says so
-    // What happened before a capture cannot become part of the graph.
+    if (state == nullptr) return event.wait();  // an event of a CPU Exec
+    if (state->stream == stream_) return;       // the stream's own order suffices
+    // An event from before a capture cannot become part of the graph.
     if (state->capture == 0 && runtime_.capture_of(stream_) != 0) return event.wait();
     require_gpu(runtime_.stream_wait(stream_, state->event), "waiting for an event");
   }
@@ -124,7 +123,7 @@ class GpuExec : public Exec {
   struct TimedSpan {
     void *begin = nullptr, *end = nullptr;
   };
-  static constexpr std::size_t most_spans = 1 << 16;  // beyond, spans are not counted
+  static constexpr std::size_t most_spans = 1 << 16;  // further spans are not measured
   const GpuRuntime& runtime_;
   std::shared_ptr<Pool> pool_;
   void* stream_ = nullptr;

@@ -1,4 +1,4 @@
-// The CUDA runtime behind the table of tensor/gpu.h; part of the GPU module only.
+// The CUDA runtime behind the function table of tensor/gpu.h; part of the GPU module only.
 #include "libtrain/tensor/gpu_runtime.h"
 
 #include <cuda_runtime.h>
@@ -13,7 +13,7 @@ namespace {
 
 const char* text(cudaError_t e) { return e == cudaSuccess ? nullptr : cudaGetErrorString(e); }
 
-// The first failure of a sequence of calls.
+// Keeps the first failure of a sequence of calls.
 struct Try {
   cudaError_t first = cudaSuccess;
   void operator()(cudaError_t e) {
@@ -23,8 +23,8 @@ struct Try {
 
 cudaStream_t of(void* stream) { return static_cast<cudaStream_t>(stream); }
 
-// A new thread starts on GPU 0. A call that names no device would make a context there, next to the rank that owns it:
-// a thread that has named none takes the device that this process named last.
+// A new thread starts on GPU 0. A call without a device number would create a context there, next to the rank that owns
+// GPU 0. So a thread that has chosen no device takes the device that this process chose last.
 std::atomic<int> device_of_process{-1};
 thread_local int device_of_thread = -1;
 
@@ -80,7 +80,7 @@ void release_pinned(void* memory) {
 const char* pin(void* memory, std::int64_t bytes) {
   inherit_device();
   const auto result = cudaHostRegister(memory, static_cast<std::size_t>(bytes), cudaHostRegisterPortable);
-  if (result != cudaSuccess) cudaGetLastError();  // nothing is broken: copies take the slow way
+  if (result != cudaSuccess) cudaGetLastError();  // no error: copies are only slower
   return text(result);
 }
 void unpin(void* memory) {
@@ -129,10 +129,10 @@ const char* stream_wait(void* stream, void* event) {
 int event_done(void* event) {
   inherit_device();
   const auto e = cudaEventQuery(static_cast<cudaEvent_t>(event));
-  if (e == cudaErrorNotReady) cudaGetLastError();  // no failure: the next look at the last error must not find it
+  if (e == cudaErrorNotReady) cudaGetLastError();  // clears the error, because "not ready" is no failure
   return e == cudaSuccess ? 1 : e == cudaErrorNotReady ? 0 : -1;
 }
-// Also while another stream of this thread is captured: the event itself never is.
+// Works also while another stream of this thread is captured, because the event itself never is.
 const char* event_wait(void* event) {
   inherit_device();
   auto mode = cudaStreamCaptureModeRelaxed;

@@ -1,4 +1,4 @@
-// Files in memory that only /proc names: another process of the same user opens /proc/PID/fd/FILE.
+// In-memory files that only /proc names: another process of the same user opens /proc/PID/fd/FILE.
 #include "libtrain/tensor/shared_memory.h"
 
 #include "libtrain/base/error.h"
@@ -41,24 +41,24 @@ struct Registry {
   std::mutex mutex;
   bool sharing = false;
   std::int64_t last = 0, released = 0;
-  std::map<const char*, Region> own;   // by where they begin
-  std::map<std::int32_t, Peer> peers;  // by process
+  std::map<const char*, Region> own;   // by their first byte
+  std::map<std::int32_t, Peer> peers;  // by process number
 };
 
 Registry& registry() {
-  static auto* all = new Registry;  // arenas may outlive whatever is destroyed at exit
+  static auto* all = new Registry;  // never destroyed: arenas may outlive static objects
   return *all;
 }
 
-// A file may be smaller than memory may be; growing it beyond that is a signal.
+// The limit of file sizes may be below the memory limit. Growing a file beyond it raises a signal.
 bool files_may_have(std::int64_t bytes) {
   rlimit limit{};
   return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
          (limit.rlim_cur == RLIM_INFINITY || static_cast<std::uint64_t>(bytes) <= limit.rlim_cur);
 }
 
-// A system that promises no more memory than it has counts private memory when it is reserved, files when they are
-// touched: with a signal where there is too little.
+// Whether the system promises no more memory than it has. Such a system counts private memory when it is reserved, but
+// files when they are touched, and raises a signal where there is too little.
 bool memory_is_counted_first() {
   static const bool counted = [] {
     int policy = 0;
@@ -68,7 +68,8 @@ bool memory_is_counted_first() {
   return counted;
 }
 
-// What has this name here may be another file, where the process of this number is another one.
+// Maps the region of a place. The device and inode are checked, because another process may have this number by now,
+// and its file may be another one.
 void* map_place(const SharedPlace& place, int flags, int protection) {
   const auto path = fmt::format("/proc/{}/fd/{}", place.process, place.file);
   const int file = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -156,8 +157,8 @@ const char* memory_of_peer(const SharedPlace& place) {
   auto found = peer.regions.find(place.region);
   if (found == peer.regions.end()) {
     void* p = map_place(place, O_RDONLY, PROT_READ);
-    // The ranks have seen one another's memory before: what is refused now (while a process ends, and until its parent
-    // knows, the system keeps its files from all but root) is the end of the other.
+    // The ranks have mapped one another's memory before, so a refusal now means that the other rank has ended. While a
+    // process ends, until its parent has noticed, the system hides its files from all but root.
     if (p == MAP_FAILED && (errno == ENOENT || errno == ESRCH || errno == EACCES || errno == EPERM))
       throw base::PeerError(fmt::format("process {} of this machine is gone, or what it showed is", place.process),
                             "what it said before it ended tells why");

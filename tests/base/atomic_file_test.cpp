@@ -1,4 +1,4 @@
-// Files and folders are whole or not there.
+// Tests that files and folders are written whole or not at all, and that nothing of other owners is replaced.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/read_file.h"
 
@@ -28,7 +28,7 @@ using trainyard::base::UsageError;
 
 namespace {
 
-// Whatever holds nothing but single letters and "stale".
+// Owns any folder that holds only entries of one letter, "stale" and the lock.
 trainyard::base::Owned letters() {
   return {"a folder of letters", [](const std::string& folder) {
             const auto unknown = trainyard::base::first_unknown(folder, [](const std::string& name, auto) {
@@ -51,7 +51,8 @@ TEST(AtomicFile, WritesReplacesAndReads) {
   EXPECT_THROW(base::read_file(s.path + "/a", 1000), InputError);
 }
 
-// A link would lead out of the folder, and a pipe would wait for a reader.
+// What already lies under the temporary name is removed. Writing through a link would leave the folder, and opening a
+// pipe would wait for a reader.
 TEST(AtomicFile, WhatLiesUnderItsTemporaryNameIsReplaced) {
   Scratch s;
   spit(s.path + "/elsewhere", "theirs");
@@ -78,7 +79,7 @@ TEST(AtomicFile, ATreeGoesWithItsLinksAndNotWithWhatTheyLeadTo) {
   base::remove_tree(s.path + "/tree/");
   EXPECT_FALSE(fs::exists(fs::symlink_status(s.path + "/tree")));
   EXPECT_EQ(slurp(s.path + "/kept/file"), "theirs");
-  base::remove_tree(s.path + "/tree");  // nothing is there
+  base::remove_tree(s.path + "/tree");  // the tree is gone already
   fs::create_directory_symlink(s.path + "/kept", s.path + "/link");
   base::remove_tree(s.path + "/link");
   EXPECT_EQ(slurp(s.path + "/kept/file"), "theirs");
@@ -116,7 +117,7 @@ TEST(AtomicFile, OneOfManyWritersOfANewNameWins) {
   EXPECT_EQ(slurp(name), content);
   base::write_file(name, "new", base::Existing::replace);
   EXPECT_EQ(slurp(name), "new");
-  EXPECT_EQ(std::distance(fs::directory_iterator(s.path), {}), 1);  // nothing temporary is left
+  EXPECT_EQ(std::distance(fs::directory_iterator(s.path), {}), 1);  // no temporary file is left
 }
 
 TEST(AtomicFile, ErrorsNameThePath) {
@@ -206,7 +207,7 @@ TEST(AtomicFolder, TouchesOnlyItsOwn) {
   }
 }
 
-// What came to be in the meantime is as precious as what was there before; and so is the work.
+// What appeared under the name since the constructor is kept, and so is the new work.
 TEST(AtomicFolder, WhatAppearedMeanwhileStays) {
   for (const auto existing : {base::Existing::refuse, base::Existing::replace}) {
     Scratch s;
@@ -244,7 +245,7 @@ TEST(AtomicFolder, StalePartialsOfOthersStay) {
   spit(s.path + "/thesis.partial/thesis.tex", "years");
   const auto short_name = [](std::string_view name) { return name.size() == 9; };
   spit(s.path + "/b.partial/thesis.tex", "years");
-  EXPECT_THROW(base::remove_stale_partials(s.path, short_name, letters()), UsageError);  // a name that is needed
+  EXPECT_THROW(base::remove_stale_partials(s.path, short_name, letters()), UsageError);  // b is not ours
   EXPECT_TRUE(fs::exists(s.path + "/a.partial")) << "something was removed before everything was looked at";
   fs::remove_all(s.path + "/b.partial");
   EXPECT_EQ(base::remove_stale_partials(s.path, short_name, letters()), (std::vector<std::string>{"a.partial"}));

@@ -1,4 +1,4 @@
-// CRC32C against the vectors of RFC 3720 and a bitwise division; fingerprints against an independent implementation.
+// Compares CRC32C with RFC 3720's vectors and a bitwise division, and fingerprints with an independent implementation.
 #include "libtrain/base/checksum.h"
 #include "tests/golden/random_golden.h"
 
@@ -43,7 +43,7 @@ TEST(Checksum, EveryLengthAndAlignment) {
   for (std::size_t start = 0; start < 9; ++start)
     for (std::size_t n = 0; n + start <= 300; n += 1 + n / 20)
       ASSERT_EQ(crc32c(b.data() + start, n), bitwise(b.data() + start, n)) << start << "+" << n;
-  // Lengths around those at which three streams begin, and begin again.
+  // Lengths around those at which three streams begin, and begin once more.
   for (std::size_t n : {4095u, 4096u, 12288u, 12289u, 24575u, 24576u, 24577u, 24599u, 49151u, 49152u, 100003u}) {
     const auto large = some_bytes(n + 3);
     for (std::size_t start : {0u, 3u})

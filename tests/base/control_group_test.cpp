@@ -1,4 +1,4 @@
-// Limits of control groups, from files as Linux shows them: both versions, containers, and what cannot be read.
+// Tests limits of control groups, read from files as Linux shows them: both versions, containers, and unreadable files.
 #include "libtrain/base/control_group.h"
 #include "tests/scratch.h"
 
@@ -11,7 +11,7 @@ namespace trainyard::base {
 namespace {
 
 constexpr std::int64_t mebibyte = 1 << 20;
-const std::string none = "9223372036854771712\n";  // what version 1 says where nobody set a limit
+const std::string none = "9223372036854771712\n";  // what version 1 shows without a limit
 
 struct Machine {
   testing::Scratch root;
@@ -46,7 +46,7 @@ TEST(control_group, each_level_of_version_2_bounds_those_below) {
   EXPECT_EQ(g.memory_bytes, 400 * mebibyte);
   EXPECT_EQ(g.cores, 1.5);
   EXPECT_NE(g.cores_group, 0u);
-  m.file("/proc/self/cgroup", "0::/slurm/job_7/step_0/task_2\n");  // of the same job: the same quota
+  m.file("/proc/self/cgroup", "0::/slurm/job_7/step_0/task_2\n");  // a task of the same job has the same quota
   EXPECT_EQ(m.group().cores_group, g.cores_group);
   m.file("/sys/fs/cgroup/slurm/job_7/step_0/task_2/cpu.max", "50000 100000\n");
   EXPECT_EQ(m.group().cores, 0.5);
@@ -73,7 +73,7 @@ TEST(control_group, version_1_has_a_hierarchy_for_each_controller) {
   EXPECT_EQ(m.group().memory_bytes, 0);
 }
 
-// In a container the group's own folder is what is mounted; limits from above it are in memory.stat alone.
+// In a container, the group's own folder is mounted. Limits of the groups above it appear only in memory.stat.
 TEST(control_group, a_container_sees_its_own_folder) {
   const Machine m;
   m.file("/proc/self/mountinfo",
@@ -86,7 +86,7 @@ TEST(control_group, a_container_sees_its_own_folder) {
   m.file("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
   EXPECT_EQ(m.group().memory_bytes, 200 * mebibyte);
   EXPECT_EQ(m.group().cores, 1);
-  m.file("/proc/self/cgroup", "4:memory:/kubepods/pod1/c2\n");  // a namespace that shows another path than the mount's
+  m.file("/proc/self/cgroup", "4:memory:/kubepods/pod1/c2\n");  // a namespace whose path is not the mount's
   EXPECT_EQ(m.group().memory_bytes, 200 * mebibyte);
 }
 

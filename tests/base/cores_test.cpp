@@ -1,4 +1,4 @@
-// The share of a process: its own mask where it is bound, a part of the mask that it holds together with others.
+// Tests the cores of a process: all of its mask if no other process has it, otherwise a part of the shared mask.
 #include "libtrain/base/cores.h"
 
 #include <gtest/gtest.h>
@@ -48,9 +48,9 @@ TEST(cores, a_quota_is_divided_among_those_that_share_it) {
   EXPECT_EQ(shares({with(0.5, 5)}), std::vector{1});
   EXPECT_EQ(shares({with(16, 5)}), std::vector{8});
   EXPECT_EQ(shares({with(6, 5), with(6, 5), with(6, 5)}), (std::vector{2, 2, 2}));
-  EXPECT_EQ(shares({with(3, 5), with(3, 5), with(3, 5)}), (std::vector{1, 1, 1}));  // of cores they would have two
-  EXPECT_EQ(shares({with(2, 5), with(3, 6)}), (std::vector{2, 3}));                 // a container each
-  EXPECT_EQ(shares({with(4, 5), with(4, 5, 2)}), (std::vector{4, 4}));              // machines
+  EXPECT_EQ(shares({with(3, 5), with(3, 5), with(3, 5)}), (std::vector{1, 1, 1}));  // by cores alone: two each
+  EXPECT_EQ(shares({with(2, 5), with(3, 6)}), (std::vector{2, 3}));                 // one container each
+  EXPECT_EQ(shares({with(4, 5), with(4, 5, 2)}), (std::vector{4, 4}));              // different machines
   EXPECT_EQ(shares({with(2, 5), mask(1, {0, 1, 2, 3, 4, 5, 6, 7})}), (std::vector{2, 4}));
 }
 

@@ -1,4 +1,4 @@
-// Decimal numbers as fractions: exact, in lowest terms, within nine digits on either side.
+// Tests decimal numbers as fractions: exact, in lowest terms, at most nine digits on either side of the point.
 #include "libtrain/base/decimal.h"
 
 #include <gtest/gtest.h>

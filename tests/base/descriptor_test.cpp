@@ -1,4 +1,4 @@
-// Descriptors close themselves, once, and a text is written whole or the reason is told.
+// Tests that descriptors close themselves once, and that a text is written whole or the error is reported.
 #include "libtrain/base/descriptor.h"
 
 #include "tests/scratch.h"
@@ -64,7 +64,7 @@ TEST(Descriptor, TellsWhyItCouldNotBeClosed) {
   Descriptor file(opened());
   EXPECT_EQ(file.close(), 0);
   EXPECT_EQ(file.close(), 0);
-  Descriptor stranger(1 << 20);  // no such file is open
+  Descriptor stranger(1 << 20);  // no file is open under this number
   EXPECT_EQ(stranger.close(), EBADF);
   EXPECT_FALSE(stranger.is_open());
 }
@@ -73,7 +73,7 @@ TEST(WriteAll, GoesOnAfterAPart) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   Descriptor in(ends[0]), out(ends[1]);
-  std::string text(1 << 20, 'x'), read;  // more than a pipe holds
+  std::string text(1 << 20, 'x'), read;  // more than a pipe can hold
   text.back() = 'y';
   std::thread reader([&] {
     char buffer[1000];

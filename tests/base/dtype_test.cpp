@@ -1,4 +1,4 @@
-// bf16 in every bit pattern, and the names of element types.
+// Tests bf16 in every bit pattern, and the names of element types.
 #include "libtrain/base/dtype.h"
 #include "libtrain/base/error.h"
 
@@ -19,7 +19,7 @@ TEST(DType, WideningAndNarrowingReturnEveryBf16) {
   }
 }
 
-// Between neighbours: below the middle down, above it up, the middle to the even one.
+// Between two neighbours: values below the middle round down, above it up, and the middle rounds to the even neighbour.
 TEST(DType, NarrowingRoundsToNearestTiesToEven) {
   for (std::uint32_t bits = 0; bits < 0x7f80; ++bits) {
     const std::uint32_t low = bits << 16, even = bits % 2 == 0 ? bits : bits + 1;

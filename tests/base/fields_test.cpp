@@ -1,4 +1,4 @@
-// Fields: one description gives file, environment and printing, in the stated order of precedence.
+// Tests fields: one description reads files and the environment and prints, in the stated order of precedence.
 #include "libtrain/base/error.h"
 #include "libtrain/base/fields.h"
 #include "libtrain/base/nearest.h"
@@ -81,7 +81,7 @@ TEST(Fields, BadValuesAndBadFilesAreRefused) {
   EXPECT_EQ(nearest("gpt2-nanno", {"gpt2", "gpt2-nano", "llama-nano"}), "gpt2-nano");
 }
 
-// Lists of whole numbers, decimal numbers as text, and tables.
+// Has lists of whole numbers and a decimal number as text.
 struct Gates {
   std::vector<std::int64_t> count, some = {1, 2};
   std::string factor = "1.25";

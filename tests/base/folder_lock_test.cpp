@@ -1,4 +1,4 @@
-// One writer for a folder: among threads, processes and stale leftovers; and what an interrupted replacement leaves.
+// Tests that a folder has one writer, among threads, processes and stale locks, and that replacements are undone.
 #include "libtrain/base/folder_lock.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -38,7 +38,7 @@ std::string refusal(const std::string& folder) {
   }
 }
 
-// A process that holds the lock and sleeps; returns when it does.
+// Starts a process that holds the lock and sleeps. Returns once that process has the lock.
 pid_t holder(const std::string& folder) {
   int ready[2];
   EXPECT_EQ(::pipe(ready), 0);
@@ -67,7 +67,7 @@ TEST(FolderLock, NamesItsHolderAndDiesWithIt) {
   ::gethostname(host, sizeof host - 1);
   for (const auto& part : {s.path, "process " + std::to_string(pid), std::string(host), std::string("Slurm job 4711")})
     EXPECT_NE(message.find(part), std::string::npos) << message;
-  // Looking at it takes nothing from the holder.
+  // Looking at the lock does not take it from its holder.
   EXPECT_NE(slurp(s.path + "/lock").find("4711"), std::string::npos);
   EXPECT_NE(refusal(s.path), "");
   ::kill(pid, SIGKILL);
@@ -95,7 +95,7 @@ TEST(FolderLock, IsLookedAtWithoutBeingTaken) {
   EXPECT_TRUE(fs::is_empty(s.path)) << "a lock that was given up is still there";
 }
 
-// A holder that ends well leaves nobody's name to who looks just then.
+// A holder that ends normally never leaves its name behind, so nobody who looks at that moment takes it for killed.
 TEST(FolderLock, WhoGoesWellIsNotTakenForKilled) {
   Scratch scratch;
   std::atomic<bool> over{false};
@@ -123,7 +123,7 @@ TEST(FolderLock, APipeUnderItsNameHoldsNobody) {
   ::alarm(0);
 }
 
-// A full disk takes a part of the holder's name: the next one may have the lock.
+// A full disk may have stored only a part of the holder's name. The next process may take the lock nevertheless.
 TEST(FolderLock, APartOfANameIsNoOtherFile) {
   Scratch s;
   for (const char* text : {"", "p", "process", "process "}) {
@@ -139,7 +139,7 @@ TEST(FolderLock, TwoInOneProcessExcludeEachOther) {
   {
     base::FolderLock lock(s.path, "wait");
     EXPECT_NE(refusal(s.path), "");
-    // A lock of the process would be lost by closing the file anywhere in it.
+    // A lock that belongs to the process would be lost by closing the file anywhere in the process.
     ::close(::open((s.path + "/lock").c_str(), O_RDONLY));
     EXPECT_NE(refusal(s.path), "");
   }
@@ -169,7 +169,7 @@ TEST(FolderLock, AFolderUnderConstructionHasOneWriter) {
     first.publish();
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(name), {}), 1) << "the lock stays in what was published";
-  // Whoever publishes first wins; the other was told to refuse.
+  // The process that publishes first wins. The late folder was opened with Existing::refuse.
   base::AtomicFolder late(s.path + "/other", base::Existing::refuse, anything);
   fs::create_directory(s.path + "/other");
   EXPECT_THROW(late.publish(), UsageError);

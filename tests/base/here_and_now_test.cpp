@@ -1,4 +1,4 @@
-// What the system says of this process.
+// Tests what the system reports about this process.
 #include "libtrain/base/here_and_now.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What JSON and TOML may ask of their parsers, and what the strict getters refuse.
+// Tests the limits on JSON and TOML before they are parsed, and what the strict getters refuse.
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/toml_file.h"
@@ -54,7 +54,7 @@ TEST(Json, NumbersKeysAndText) {
   expect(of_json(many + "}"), "more than 10000 keys");
 }
 
-// What the first pass refuses comes before what is wrong further on, and before a tree is built.
+// Errors that the first pass finds are reported before later errors, and before a tree is built.
 TEST(Json, TheFirstMistakeIsSaid) {
   expect(of_json("[{\"b\": 1, \"a\": 1, \"b\": 2, \"a\": 2}, 1e999, "), "the key \"a\" is there twice");
   expect(of_json("{\"a\": {\"b\": 1}, \"a\": ["), "at byte 23 of 22");
@@ -64,7 +64,7 @@ TEST(Json, TheFirstMistakeIsSaid) {
   expect(of_json("{\"a\": [[], {\"b\": {}}], \"c\": 1, \"a\": 1}"), "the key \"a\" is there twice");
 }
 
-// A parser that looks at all earlier siblings at the end of each would need hours.
+// A parser that looked at all earlier siblings at the end of each one would need hours.
 TEST(Json, ManySiblings) {
   constexpr int siblings = 300'000;
   const auto list = "[" + repeated("{\"a\": 0},", siblings) + "{}]";
@@ -108,7 +108,7 @@ TEST(Toml, DepthIsBounded) {
   expect(of_toml("a = 1\n" + repeated("a.", 200000) + "b = 1"), "x.toml line 2: a dotted key 33 deep");
   expect(of_toml("a = \"\\\"\"\n\n[" + repeated("a.", 200000) + "b]"), "x.toml line 3: a dotted key 33 deep");
   expect(of_toml(repeated("\"a\" . ", 200000) + "b = 1"), "x.toml line 1: a dotted key 33 deep");
-  for (const std::string quotes : {"\"\"\"", "'''"})  // one or two quotes of content before those that close it
+  for (const std::string quotes : {"\"\"\"", "'''"})  // one or two quotes of content before the closing ones
     for (const auto& content : {"text" + quotes.substr(0, 1), "text" + quotes.substr(0, 2), quotes.substr(0, 2)}) {
       const auto string = "a = [" + quotes + content + quotes;
       expect(of_toml(string + ", " + repeated("[", 100000)), "x.toml line 1: brackets 33 deep");

@@ -1,5 +1,5 @@
-// What no catch can end: no memory, a destructor that throws, a library that exits or crashes. Each in a process of its
-// own.
+// Tests failures that no catch can handle: no memory, a destructor that throws, a library that exits or crashes. Each
+// runs in a process of its own.
 #include "libtrain/base/last_resort.h"
 
 #include "libtrain/base/error.h"
@@ -39,7 +39,7 @@ void limit_to(std::size_t more_bytes) {
   setrlimit(RLIMIT_AS, &limit);
 }
 
-// What is left of memory is taken, in pieces that get smaller.
+// Takes all memory that is left, in pieces that get smaller.
 void take_all() {
   for (std::size_t bytes = std::size_t{1} << 30; bytes >= 4096; bytes /= 2)
     while (mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {}
@@ -77,7 +77,7 @@ void expect_end(const Ended& e, int code, const std::string& words) {
 
 struct Throws {
   explicit Throws(std::function<void()> w) : what(std::move(w)) {}
-  ~Throws() { what(); }  // NOLINT: what it throws cannot leave it
+  ~Throws() { what(); }  // NOLINT: its exception cannot leave it
   std::function<void()> what;
 };
 
@@ -107,7 +107,7 @@ TEST(last_resort, the_way_out_has_memory) {
                    try {
                      for (;;) new std::string(100'000, 'x');
                    } catch (const std::bad_alloc&) {
-                     std::vector<std::string> words;  // as destructors and messages need
+                     std::vector<std::string> words;  // as destructors and messages allocate
                      for (int i = 0; i < 100; ++i) words.emplace_back(4096, 'y');
                      _exit(words.size() == 100 ? 7 : 8);
                    }
@@ -126,7 +126,7 @@ TEST(last_resort, a_crash_without_memory_is_told) {
         std::size_t{32} << 20);
     expect_end(e, 4, "out of memory: a library crashed over it");
   }
-  // Also on threads, whose signals are blocked but for these.
+  // The same on threads, which block all signals except those of a crash.
   expect_end(ended(
                  [] {
                    start_thread("crashes", [] {

@@ -1,4 +1,4 @@
-// Numbers as people read them: where digits end, where units change, what is never rounded away.
+// Tests numbers as texts for people: how many digits, where the unit changes, and what is never rounded away.
 #include "libtrain/base/number_text.h"
 
 #include <gtest/gtest.h>

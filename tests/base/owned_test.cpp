@@ -1,4 +1,4 @@
-// What may be replaced: only what a program can tell to be its own. A thesis never goes.
+// Tests what may be replaced: only what a program recognizes as its own. No foreign file is ever removed.
 #include "libtrain/base/owned.h"
 
 #include "libtrain/base/error.h"
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Folders of ours hold a.h5 and sub/b.h5, nothing else.
+// Our folders hold a.h5 and sub/b.h5, and nothing else.
 base::Owned ours(std::vector<std::string> precious = {}) {
   const auto foreign = [](const std::string& folder) {
     const auto unknown = base::first_unknown(folder, [](const std::string& name, base::EntryKind kind) {
@@ -67,7 +67,7 @@ TEST_F(Own, OursAndWhatIsNotThereMayGo) {
 TEST_F(Own, AThesisStays) {
   spit(folder + "/sub/thesis.tex", "years");
   expect_refusal(folder, ours(), "holds sub/thesis.tex");
-  fs::rename(folder + "/sub/thesis.tex", folder + "/sub/a.h5");  // a name of ours elsewhere
+  fs::rename(folder + "/sub/thesis.tex", folder + "/sub/a.h5");  // our name in another place
   expect_refusal(folder, ours(), "holds sub/a.h5");
   fs::remove(folder + "/sub/a.h5");
   fs::create_directories(folder + "/notes");
@@ -92,14 +92,14 @@ TEST_F(Own, AnInputOrWhatHoldsOneStays) {
   expect_refusal(folder, ours({folder}), "is an input");
   expect_refusal(folder, ours({folder + "/sub/../sub/b.h5"}), "holds the input");
   fs::create_directory_symlink(folder, scratch.path + "/link");
-  expect_refusal(folder, ours({scratch.path + "/link/sub/b.h5"}), "holds the input");  // reached through a link
+  expect_refusal(folder, ours({scratch.path + "/link/sub/b.h5"}), "holds the input");  // the path goes through a link
   fs::create_symlink(scratch.path + "/text", folder + "/sub/b");
   spit(scratch.path + "/text", "x");
-  expect_refusal(folder, ours({folder + "/sub/b"}), "holds the input");  // a link in the folder that leads out of it
+  expect_refusal(folder, ours({folder + "/sub/b"}), "holds the input");  // a link in the folder to a file outside it
   fs::remove(folder + "/sub/b");
   EXPECT_EQ(refusal(folder, ours({scratch.path + "/text", scratch.path + "/data2"})), "");
   spit(scratch.path + "/data2", "x");
-  EXPECT_EQ(refusal(folder, ours({scratch.path + "/data2"})), "");  // a name that only begins alike
+  EXPECT_EQ(refusal(folder, ours({scratch.path + "/data2"})), "");  // its name only begins like the folder's
 }
 
 TEST_F(Own, TheWorkingDirectoryAndWhatIsAboveStay) {
@@ -110,7 +110,7 @@ TEST_F(Own, TheWorkingDirectoryAndWhatIsAboveStay) {
   for (const auto& text : {said, here, above}) EXPECT_NE(text.find("was started in"), std::string::npos) << text;
 }
 
-// Of a relative path nothing is known then: least of all that an input lies there.
+// Then nothing is known about a relative path, not even whether an input lies there.
 TEST_F(Own, AWorkingDirectoryThatHasGoneIsSaid) {
   const auto before = fs::current_path();
   fs::create_directory(folder + "/gone");

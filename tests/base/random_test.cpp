@@ -1,4 +1,4 @@
-// Philox against its paper's vectors; hash, normals and the data order against an independent implementation.
+// Compares Philox with its paper's vectors, and the hash, normals and data order with an independent implementation.
 #include "libtrain/base/random.h"
 #include "tests/golden/random_golden.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 using Block = std::array<std::uint32_t, 4>;
 
-// The known answers that come with Salmon et al.: zeros, ones, digits of pi.
+// The known answers that Salmon et al. publish: for zeros, for ones, for digits of pi.
 TEST(Random, PhiloxKnownAnswers) {
   EXPECT_EQ(philox(0, 0, 0), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox(~0ull, ~0ull, ~0ull), (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
@@ -51,7 +51,7 @@ TEST(Random, AnySliceOfAParameterHasTheSameBits) {
     }
 }
 
-// What vectors make is what the scalar path defines.
+// The vector code gives the values that the scalar path defines.
 TEST(Random, ManyValuesAreThoseMadeOneByOne) {
   const auto site = site_hash("init", "w");
   std::vector<float> values(std::size_t{1} << 18);
@@ -69,8 +69,8 @@ TEST(Random, ManyValuesAreThoseMadeOneByOne) {
     }
 }
 
-// A deviation that brings one value of a block next to the middle between two floats: there a last place of a double
-// decides, and vectors have others.
+// The standard deviation puts one value of each block next to the middle between two floats. There the last place of a
+// double decides, and the vector code has another last place.
 TEST(Random, ValuesBetweenTwoFloatsAreThoseOfTheScalarPath) {
   const auto site = site_hash("init", "w");
   std::array<float, 256> values{};

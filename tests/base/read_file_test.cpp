@@ -1,4 +1,4 @@
-// Only regular files are read, without waiting and up to a limit.
+// Tests that only regular files are read, without waiting and up to a limit.
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/system_error.h"
@@ -58,7 +58,7 @@ TEST(ReadFile, RegularFilesAndLinksToThem) {
   EXPECT_EQ(base::read_file(s.path + "/link", 3), "one");
   spit(s.path + "/empty", "");
   EXPECT_EQ(base::read_file(s.path + "/empty"), "");
-  EXPECT_FALSE(base::read_file("/proc/self/status").empty());  // states a size of 0
+  EXPECT_FALSE(base::read_file("/proc/self/status").empty());  // its stated size is 0
 }
 
 TEST(ReadFile, WhatIsNoFileIsRefusedAtOnce) {
@@ -81,7 +81,7 @@ TEST(ReadFile, WhatIsNoFileIsRefusedAtOnce) {
   expect(refusal(s.path + "/loop"), "symbolic links");
 }
 
-// <(command) of a shell is no named pipe that nobody writes to.
+// <(command) of a shell is a pipe too, but not a named pipe that may lack a writer.
 TEST(ReadFile, APipeThatAShellMadeIsRead) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);

@@ -1,4 +1,4 @@
-// Ranges hold wherever a value comes from, nothing is taken that was not meant, and messages say what was.
+// Tests that ranges hold for every source of a value, that only exact values are taken, and what messages name.
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/fields.h"

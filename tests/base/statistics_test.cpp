@@ -1,4 +1,4 @@
-// Quantiles and intervals against tables and against drawing again and again.
+// Compares quantiles and intervals with tables and with repeated random draws.
 #include "libtrain/base/random.h"
 #include "libtrain/base/statistics.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 std::vector<double> one_to(int n) {
   std::vector<double> v(static_cast<std::size_t>(n));
-  std::iota(v.rbegin(), v.rend(), 1.0);  // descending: order must not matter
+  std::iota(v.rbegin(), v.rend(), 1.0);  // descending: the order must not matter
   return v;
 }
 
@@ -38,7 +38,7 @@ TEST(Statistics, IntervalOfAMedian) {
     EXPECT_EQ(i.low, t.low) << t.n;
     EXPECT_EQ(i.high, t.high) << t.n;
   }
-  const auto many = median_interval(one_to(4000));  // beyond a double's smallest power of one half
+  const auto many = median_interval(one_to(4000));  // 0.5^4000 is below the smallest double
   EXPECT_NEAR(many.low, 2000 - 62, 1);
   EXPECT_NEAR(many.high, 2000 + 62, 2);
 }
@@ -49,7 +49,8 @@ TEST(Statistics, IntervalOfAFurtherValue) {
   EXPECT_EQ(i.high, 190);
   EXPECT_EQ(prediction_interval(one_to(5), 0.9).low, 1);
   EXPECT_EQ(prediction_interval(one_to(5), 0.9).high, 5);
-  // 39 values and one more, drawn 4000 times from a skewed distribution: it falls inside 36 times in 40.
+  // Draws 40 values from a skewed distribution 4000 times. The last value lies inside the interval of the first 39 in
+  // 36 of 40 draws.
   int inside = 0;
   for (std::uint64_t trial = 0; trial < 4000; ++trial) {
     std::vector<double> v;

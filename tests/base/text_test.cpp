@@ -1,4 +1,4 @@
-// Names from outside: nothing that a terminal obeys passes, and any path survives JSON.
+// Tests names from outside: no control sequence reaches a terminal, and any path survives JSON.
 #include "libtrain/base/text.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ TEST(Printable, WhatATerminalObeysIsSpelled) {
   EXPECT_EQ(printable("\xe2\x80\xae"
                       "txt.exe"),
             "\\u202etxt.exe");                                       // right-to-left override
-  EXPECT_EQ(printable("\xc0\x9b"), "\\xc0\\x9b");                    // overlong
+  EXPECT_EQ(printable("\xc0\x9b"), "\\xc0\\x9b");                    // overlong encoding
   EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");           // a surrogate
   EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // beyond Unicode
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a\\x00b");

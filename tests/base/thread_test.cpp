@@ -1,4 +1,4 @@
-// Threads of the library: no signal reaches them, their starter's mask stays as it was, and tools see their names.
+// Tests threads of the library: no signal reaches them, their starter's mask is unchanged, and tools see their names.
 #include "libtrain/base/thread.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(thread, shares_are_all_done_and_what_the_lowest_threw_comes_out) {
   EXPECT_EQ(begun, 5);
 }
 
-// In a process of its own, of a user whom the system's limit binds.
+// In a process of its own, as a user to whom the system's limit applies.
 TEST(thread, shares_are_done_where_no_thread_can_be_started) {
   const auto child = fork();
   ASSERT_GE(child, 0);

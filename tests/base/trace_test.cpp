@@ -1,5 +1,4 @@
-// Spans of threads: whose they are, their order, what happens when there is no room, and that nothing is kept while
-// nobody records.
+// Tests spans of threads: their owner, their order, a lack of room, and that nothing is kept without a recorder.
 #include "libtrain/base/trace.h"
 
 #include "libtrain/base/thread.h"

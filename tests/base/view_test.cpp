@@ -1,4 +1,4 @@
-// Views: rows, columns, pitches, and what cannot be reshaped.
+// Tests views: rows, columns, pitches, and reshapes that are refused.
 #include "libtrain/base/view.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Boxes against lists of marked elements: runs, parts, and whether boxes hold every element once.
+// Boxes compared with lists of marked elements: runs, parts, and whether boxes hold every element once.
 #include "libtrain/checkpoint/boxes.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ const std::vector<Shape> shapes = {{13}, {5, 7}, {3, 4, 5}, {2, 3, 2, 3}, {1, 6}
 
 std::int64_t count_of(const Shape& shape) { return whole_of(shape).elements(); }
 
-// The flat elements of a box, as they lie in a file.
+// The flat indices of a box's elements, in the order of a file.
 std::vector<std::int64_t> elements_of(const Shape& shape, const Box& box) {
   std::vector<std::int64_t> flat;
   for (std::int64_t k = 0; k < box.elements(); ++k) {
@@ -38,16 +38,16 @@ Box random_box(const Shape& shape, std::mt19937& random) {
   return box;
 }
 
-// Cuts a box into parts by random planes.
-void cut(const Shape& shape, const Box& box, int times, std::mt19937& random, std::vector<Box>& out) {
+// Divides a box into parts by random planes.
+void divide(const Shape& shape, const Box& box, int times, std::mt19937& random, std::vector<Box>& out) {
   const auto d = random() % shape.size();
   if (times == 0 || box.count[d] < 2) return out.push_back(box);
   auto low = box, high = box;
   low.count[d] = 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(box.count[d] - 1));
   high.start[d] += low.count[d];
   high.count[d] -= low.count[d];
-  cut(shape, low, times - 1, random, out);
-  cut(shape, high, times - 1, random, out);
+  divide(shape, low, times - 1, random, out);
+  divide(shape, high, times - 1, random, out);
 }
 
 bool cover(const Shape& shape, const std::vector<Box>& boxes) {
@@ -120,14 +120,14 @@ TEST(Boxes, WholeRowsAreOneRun) {
   EXPECT_EQ(runs, 1 + 2);
 }
 
-// Random tilings are accepted; what is lost, doubled, moved or resized is not, unless it makes no difference.
+// Random tilings are accepted. A lost, doubled, moved or resized box is refused, unless it makes no difference.
 TEST(Boxes, CoverageIsExact) {
   std::mt19937 random(3);
   int refused = 0;
   for (const auto& shape : shapes)
     for (int trial = 0; trial < 300; ++trial) {
       std::vector<Box> boxes;
-      cut(shape, whole_of(shape), 4, random, boxes);
+      divide(shape, whole_of(shape), 4, random, boxes);
       std::shuffle(boxes.begin(), boxes.end(), random);
       ASSERT_TRUE(cover(shape, boxes));
       auto& box = boxes[random() % boxes.size()];

@@ -1,5 +1,5 @@
-// What differs between two checkpoints and the mean of several, against what plain loops say.
-#include "tests/checkpoint/cuts.h"
+// The differences between two checkpoints and the mean of several, compared with plain loops.
+#include "tests/checkpoint/layouts.h"
 
 #include "libtrain/checkpoint/average.h"
 #include "libtrain/checkpoint/compare.h"
@@ -15,12 +15,12 @@ using trainyard::base::DType;
 
 namespace {
 
-// The sample run with some values changed: `change(kind, piece of the first unit)`, on one rank.
+// The sample run on one rank with some values changed by change(kind, shard of the first flat group).
 void save_changed(const std::string& folder, const checkpoint::RunState& s,
                   const std::function<void(Kind, float*)>& change) {
   Rank rank(s, 0, 1);
   for (auto kind : {Kind::model, Kind::m, Kind::v}) change(kind, static_cast<float*>(rank.list_of(kind).front().data));
-  checkpoint::write_rank(folder, s, rank.pieces, {});
+  checkpoint::write_rank(folder, s, rank.shards, {});
   checkpoint::publish(folder, s, plan::Topology({{plan::Axis::data, 1}}), 3);
 }
 
@@ -39,7 +39,7 @@ std::map<std::string, checkpoint::TensorDifference> differences_of(
   return out;
 }
 
-constexpr const char* table = "/model/embedding.tokens.weight";  // the first tensor of the first unit, 131 x 24
+constexpr const char* table = "/model/embedding.tokens.weight";  // the first tensor of the first flat group, 131 x 24
 
 }  // namespace
 
@@ -47,8 +47,8 @@ TEST(Compare, EqualAcrossCutsAndVersions) {
   Scratch scratch;
   const auto s = state(gpt(), DType::f32, 5);
   save(scratch.path + "/a", s, 3);
-  save_cut(scratch.path + "/b", s, grid_cut(gpt(), 2, 2),
-           plan::Topology({{plan::Axis::data, 2}, {plan::Axis::tensor, 2}}));
+  save_layout(scratch.path + "/b", s, grid_layout(gpt(), 2, 2),
+              plan::Topology({{plan::Axis::data, 2}, {plan::Axis::tensor, 2}}));
   const auto found = differences_of(scratch.path + "/a/step-00000005", scratch.path + "/b/step-00000005");
   EXPECT_EQ(found.size(), 3 * checkpoint::parameters_of(gpt()).size());
   for (const auto& [path, t] : found) {
@@ -113,7 +113,7 @@ TEST(Compare, OtherShapesAndNamesAreNoEquals) {
   EXPECT_EQ(found.at("/model/head.weight").problem, "only the second has it");
 }
 
-// What one of them has not is said, unless only the weights were asked for.
+// What one of the two checkpoints lacks is reported, unless only the weights were asked for.
 TEST(Compare, AWholeCheckpointAndItsWeightsAlone) {
   Scratch scratch;
   const auto from = scratch.path + "/step-00000005", weights = scratch.path + "/weights";
@@ -145,11 +145,11 @@ TEST(Compare, DamageIsNoDifference) {
   EXPECT_THROW(checkpoint::compare(reader, reader, checkpoint::Contents::all, 2), base::InputError);
 }
 
-// In f64, rounded once; moments and counters of the last.
+// The mean is computed in f64 and rounded once; moments and counters come from the last checkpoint.
 TEST(Average, IsTheMeanOfTheWeights) {
   for (auto dtype : {DType::f32, DType::bf16}) {
     Scratch scratch;
-    save(scratch.path + "/a", state(gpt(), DType::bf16, 5), 3);  // another dtype, cut and step: its master counts
+    save(scratch.path + "/a", state(gpt(), DType::bf16, 5), 3);  // other dtype, layout, step: its master counts
     save(scratch.path + "/b", state(gpt(), dtype, 7), 1);
     save_changed(scratch.path + "/c", state(gpt(), DType::f32, 6), [](Kind kind, float* values) {
       for (int i = 0; i < 131 * 24; ++i) values[i] *= kind == Kind::model ? 7.0f : -1.0f;
@@ -183,7 +183,7 @@ TEST(Average, IsTheMeanOfTheWeights) {
   }
 }
 
-// Weights alone have a mean too, which has no more than they.
+// Checkpoints of weights alone have a mean too, which has only weights.
 TEST(Average, OfWeightsAlone) {
   Scratch scratch;
   const auto a = scratch.path + "/step-00000005", b = scratch.path + "/weights", mean = scratch.path + "/mean";
@@ -198,7 +198,7 @@ TEST(Average, OfWeightsAlone) {
   reader.verify_all();
   EXPECT_EQ(reader.tensors().size(), reader.manifest().parameters.size());
   for (const auto& p : reader.manifest().parameters)
-    EXPECT_EQ(tensor(mean, Kind::model, p), tensor(a, Kind::master, p)) << p.name;  // of equal ones it is themselves
+    EXPECT_EQ(tensor(mean, Kind::model, p), tensor(a, Kind::master, p)) << p.name;  // the mean of equal weights
   EXPECT_THROW(
       checkpoint::average({&first, &second}, scratch.path + "/all", {3, {}, {}, {}, checkpoint::Contents::all}, {}),
       base::UsageError);

@@ -1,5 +1,5 @@
-// A checkpoint of ranks that share out experts, damaged or lying with right checksums: a refusal that is an InputError,
-// or the numbers that were saved.
+// A checkpoint of expert-parallel ranks that is damaged, or has false contents with right checksums. The result is an
+// InputError, or the saved numbers.
 #include "tests/checkpoint/damaged.h"
 #include "tests/checkpoint/dealt_out.h"
 
@@ -10,7 +10,8 @@ using trainyard::base::DType;
 
 namespace {
 
-// Four ranks: two that hold pieces of the first half of the experts, two of the other; of two stages one of each.
+// Four ranks: two hold shards of the first half of the experts, two of the second half. With two stages, each stage has
+// one rank for each half.
 class ExpertDamage : public GridDamage, public ::testing::WithParamInterface<int> {
  protected:
   void SetUp() override {
@@ -49,7 +50,7 @@ TEST_P(ExpertDamage, RankFilesThatAreMissingOrOfAnotherSize) {
   EXPECT_EQ(refusal(), "");
 }
 
-// A bit of each dataset in the first box of an expert that the rank has: the message names that expert.
+// Flips a bit of each dataset in the first box of an expert that the rank has. The message names that expert.
 TEST_P(ExpertDamage, AFlippedBitOfAnExpertIsNamed) {
   const auto manifest = whole(folder).manifest();
   for (int rank = 0; rank < 4; ++rank) {
@@ -75,8 +76,8 @@ TEST_P(ExpertDamage, AFlippedBitOfAnExpertIsNamed) {
   EXPECT_EQ(refusal(), "");
 }
 
-// Files of ranks with other experts under one another's names, which are of one size: as they are, with sizes and
-// checksums exchanged, and with the parts of the index, too.
+// Files of ranks with other experts exchange names; they have one size. First as they are, then with sizes and
+// checksums exchanged, then with the parts of the index, too.
 TEST_P(ExpertDamage, RankFilesThatAreExchanged) {
   for (const auto& [a, b] : {std::pair{0, 1}, std::pair{2, 3}, std::pair{0, 2}, std::pair{1, 2}}) {
     const auto what = fmt::format("ranks {} and {}", a, b);
@@ -104,8 +105,8 @@ TEST_P(ExpertDamage, RankFilesThatAreExchanged) {
   EXPECT_EQ(refusal(), "");
 }
 
-// An expert of one part under the name of one of the other, of one shape: fingerprints tell. One that no rank has, or
-// two: the boxes do.
+// Experts of two parts, of one shape, exchange names: fingerprints find it. An expert on no rank or on two ranks: the
+// boxes show it.
 TEST_P(ExpertDamage, ExpertsOfAnotherPart) {
   const auto indices = slurp(folder + "/ranks.index"), manifest = slurp(folder + "/manifest.json");
   const auto again = [&] { spit(folder + "/ranks.index", indices), spit(folder + "/manifest.json", manifest); };
@@ -135,7 +136,7 @@ TEST_P(ExpertDamage, ExpertsOfAnotherPart) {
   EXPECT_EQ(refusal(), "");
 }
 
-// The record of the plan says what it likes: files go by their boxes.
+// The plan's record may claim anything: readers follow the files' boxes.
 TEST_P(ExpertDamage, APlanThatTheFilesAreNotOf) {
   for (const auto* value : {"1", "4", "3", "-2", "\"two\"", "null", "[2]", "1e300", "2.5"}) {
     edit_manifest(folder, [&](nlohmann::json& j) { j["plan"]["expert_parallel"] = nlohmann::json::parse(value); });

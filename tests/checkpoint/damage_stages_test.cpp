@@ -1,5 +1,5 @@
-// A checkpoint of pipeline stages that is damaged, or lies with right checksums: a refusal that is an InputError, or
-// the numbers that were saved.
+// A checkpoint of pipeline stages that is damaged, or has false contents with right checksums. The result is an
+// InputError, or the saved numbers.
 #include "tests/checkpoint/damaged.h"
 
 #include "libtrain/checkpoint/manifest_checks.h"
@@ -9,7 +9,7 @@ using trainyard::base::DType;
 
 namespace {
 
-// Two stages of two ranks each: of tensor ranks, or of replicas.
+// Two stages of two ranks each: tensor-parallel ranks, or replicas.
 class StageDamage : public GridDamage, public ::testing::WithParamInterface<int> {
  protected:
   void SetUp() override { write(plan::replicas_of(4, GetParam(), 2), {2, {0, 1, 3}}); }
@@ -40,7 +40,7 @@ TEST_P(StageDamage, RankFilesThatAreMissingOrOfAnotherSize) {
   EXPECT_EQ(refusal(), "");
 }
 
-// A bit of each payload, first byte, middle and last; and of what lies between them.
+// Flips a bit of each payload, in its first byte, middle and last, and a bit between payloads.
 TEST_P(StageDamage, AFlippedBitIsNamed) {
   const auto manifest = whole(folder).manifest();
   for (int rank = 0; rank < 4; ++rank) {
@@ -65,8 +65,8 @@ TEST_P(StageDamage, AFlippedBitIsNamed) {
   EXPECT_EQ(refusal(), "");
 }
 
-// Files of two ranks under one another's names, of one stage and of two: as they are; with sizes and checksums that are
-// right; with the parts of the index exchanged, too.
+// Files of two ranks, of one stage and of two, exchange names: first as they are, then with right sizes and checksums,
+// then with the parts of the index exchanged, too.
 TEST_P(StageDamage, RankFilesThatAreExchanged) {
   for (const auto& [a, b] : {std::pair{0, 1}, std::pair{0, 2}, std::pair{1, 2}, std::pair{2, 3}}) {
     const auto what = fmt::format("ranks {} and {}", a, b);
@@ -94,9 +94,9 @@ TEST_P(StageDamage, RankFilesThatAreExchanged) {
   EXPECT_EQ(refusal(), "");
 }
 
-// A unit that no stage has, or two: the tied table, as if the last stage had saved its copy over its own norm; a tensor
-// of one stage in the place of the other's, of one shape, which only fingerprints can tell.
-TEST_P(StageDamage, UnitsOfAnotherStage) {
+// A flat group that no stage has, or that two stages have: the tied table, as if the last stage had saved its copy over
+// its own norm. Then tensors of two stages, of one shape, exchange places, which only fingerprints can find.
+TEST_P(StageDamage, FlatGroupsOfAnotherStage) {
   const auto indices = slurp(folder + "/ranks.index"), manifest = slurp(folder + "/manifest.json");
   const auto again = [&] { spit(folder + "/ranks.index", indices), spit(folder + "/manifest.json", manifest); };
   const auto parameters = bare_manifest(folder).parameters;
@@ -128,13 +128,13 @@ TEST_P(StageDamage, UnitsOfAnotherStage) {
       for (auto& stored : index.boxes)
         if (stored.tensor == one || stored.tensor == other) stored.tensor = one + other - stored.tensor;
     });
-  EXPECT_NE(reshard_refusal().find("fingerprint"), std::string::npos) << "two units of a stage exchanged";
+  EXPECT_NE(reshard_refusal().find("fingerprint"), std::string::npos) << "two flat groups of a stage exchanged";
   again();
   EXPECT_EQ(refusal(), "");
 }
 
-// The grid says what it likes of the stages: what is none is refused, what is another than the files are of is believed
-// once all fingerprints agree, and resharded like any foreign cut.
+// The grid in the manifest may claim any stages. An impossible grid is refused. A grid that differs from the files is
+// accepted once all fingerprints agree, and resharded like any foreign layout.
 TEST_P(StageDamage, AGridThatTheFilesAreNotOf) {
   const auto manifest = slurp(folder + "/manifest.json");
   using Sizes = std::vector<std::pair<const char*, std::int64_t>>;
@@ -161,7 +161,7 @@ TEST_P(StageDamage, AGridThatTheFilesAreNotOf) {
   say({{"pipe", 2}, {GetParam() == 1 ? "data" : "tensor", 2}}, {{1, 0}, {1, 1}, {0, 0}, {0, 1}});
   is_read(false);
   say({{"pipe", 2}, {GetParam() == 1 ? "data" : "tensor", 2}}, in_two);
-  is_read(true);  // what it is
+  is_read(true);  // the true grid
   say({{"pipe", 4}}, in_a_row);
   is_read(false);
   remove_made();
@@ -179,7 +179,7 @@ TEST_P(StageDamage, AGridThatTheFilesAreNotOf) {
   expect_refused("are not of the axes", "a stage that is not there");
 }
 
-// The record of the plan is for people: neither a reader nor a reshard that keeps the stages goes by it.
+// The plan's record is for people: neither a reader nor a reshard that keeps the stages uses it.
 TEST_P(StageDamage, APlanThatTheFilesAreNotOf) {
   for (const auto& plan :
        {R"({"pipeline": 3, "stage_boundaries": [0, 2, 3]})", R"({"pipeline": -1, "stage_boundaries": 7})",

@@ -1,5 +1,5 @@
-// A checkpoint of a grid of data and tensor ranks that is damaged, or lies with right checksums: a refusal that is an
-// InputError, or the numbers that were saved.
+// A checkpoint of data-parallel and tensor-parallel ranks that is damaged, or has false contents with right checksums.
+// The result is an InputError, or the saved numbers.
 #include "tests/checkpoint/damaged.h"
 
 using namespace sample;
@@ -38,7 +38,7 @@ TEST_F(TensorDamage, RankFilesThatAreMissingOrOfAnotherSize) {
   EXPECT_EQ(refusal(), "");
 }
 
-// A bit of each payload, first byte, middle and last; and of what lies between them.
+// Flips a bit of each payload, in its first byte, middle and last, and a bit between payloads.
 TEST_F(TensorDamage, AFlippedBitIsNamed) {
   const auto manifest = whole(folder).manifest();
   for (int rank = 0; rank < 4; ++rank) {
@@ -64,8 +64,8 @@ TEST_F(TensorDamage, AFlippedBitIsNamed) {
   EXPECT_EQ(refusal(), "");
 }
 
-// Files of two ranks under one another's names: as they are; with sizes and checksums that are right; with the parts of
-// the index exchanged, too, so that only the files themselves tell whose they are.
+// Files of two ranks exchange names: first as they are, then with right sizes and checksums, then with the parts of the
+// index exchanged, too. In the last case only the files themselves tell whose they are.
 TEST_F(TensorDamage, RankFilesThatAreExchanged) {
   for (int a = 0; a < 4; ++a)
     for (int b = a + 1; b < 4; ++b) {
@@ -98,8 +98,8 @@ TEST_F(TensorDamage, RankFilesThatAreExchanged) {
   EXPECT_EQ(refusal(), "");
 }
 
-// Boxes of one tensor rank that lie where another's are, leave some out, or change places with another's of the same
-// form, which only fingerprints can tell.
+// Boxes of one tensor-parallel rank overlap another rank's boxes, leave elements out, or exchange places with boxes of
+// the same shape. Only fingerprints can find the exchange.
 TEST_F(TensorDamage, BoxesThatOverlapOrLeaveAHole) {
   const auto indices = slurp(folder + "/ranks.index"), manifest = slurp(folder + "/manifest.json");
   const auto number = [&](const std::string& name) {
@@ -120,7 +120,7 @@ TEST_F(TensorDamage, BoxesThatOverlapOrLeaveAHole) {
     const auto not_once = fmt::format("the boxes of {} do not hold each of its elements once", name);
     for (int rank = 0; rank < 4; ++rank) {
       auto original = index_of(folder, rank);
-      if (box_of(original, tensor) == original.boxes.end()) continue;  // all of its rows are padding
+      if (box_of(original, tensor) == original.boxes.end()) continue;  // all of the rank's rows are padding
       ++changed;
       const bool columns = std::string(name).ends_with("output.weight") || std::string(name).ends_with("down.weight");
       edit_index(folder, rank, [&](auto& index) { index.boxes.erase(box_of(index, tensor)); });
@@ -148,8 +148,8 @@ TEST_F(TensorDamage, BoxesThatOverlapOrLeaveAHole) {
   EXPECT_EQ(refusal(), "");
 }
 
-// The grid is for people and for what a reshard leaves as it is: where it is another than the files are of, the boxes
-// are believed once all fingerprints agree; where it is none, nothing is.
+// The grid in the manifest is for people, and tells a reshard what to leave as it is. If it differs from the files, the
+// boxes are accepted once all fingerprints agree. An impossible grid is refused.
 TEST_F(TensorDamage, AGridThatTheFilesAreNotOf) {
   const auto manifest = slurp(folder + "/manifest.json");
   using Sizes = std::vector<std::pair<const char*, std::int64_t>>;
@@ -188,7 +188,7 @@ TEST_F(TensorDamage, AGridThatTheFilesAreNotOf) {
   EXPECT_EQ(refusal(), "");
 }
 
-// The record of the plan is for people: no reader goes by it, whatever it says.
+// The plan's record is for people: no reader uses it, whatever it claims.
 TEST_F(TensorDamage, APlanThatTheFilesAreNotOf) {
   for (const auto& plan : {R"({"tensor": 4, "ranks": 4})", R"({"tensor": -1, "topology": 7, "ranks": "many"})", "[]",
                            R"({"topology": [{"axis": "tensor", "size": 4}], "tensor": null, "dtype": 5})"}) {
@@ -199,8 +199,8 @@ TEST_F(TensorDamage, APlanThatTheFilesAreNotOf) {
   }
 }
 
-// Lanes belong to the numerics of a run, not to its files: what the model can have reads as it was, all else is
-// refused.
+// Lanes belong to the numerics of a run, not to its files. A number that the model can have leaves the values as saved;
+// any other number is refused.
 TEST_F(TensorDamage, LanesThatTheModelCannotHave) {
   const auto say = [&](const nlohmann::json& lanes, bool identity) {
     edit_manifest(folder, [&](nlohmann::json& j) {
@@ -237,7 +237,7 @@ TEST_F(TensorDamage, LanesThatTheModelCannotHave) {
     EXPECT_EQ(refusal(), "") << lanes;
     EXPECT_EQ(checkpoint::Reader(folder).state().model.lanes, lanes);
   }
-  // One that says nothing of its lanes has one, in the model and in the identity alike.
+  // A record without lanes means one lane, in the model and in the identity alike.
   edit_manifest(folder, [](nlohmann::json& j) { j["model"].erase("lanes"); });
   expect_refused("lanes of the model is 1, but \"4\" in the identity", "no lanes in the model");
   edit_manifest(folder, [](nlohmann::json& j) { j["identity"]["model"].erase("lanes"); });

@@ -1,5 +1,5 @@
-// Every kind of damage is refused with a sentence that names the file; no flipped byte is read silently.
-#include "tests/checkpoint/cuts.h"
+// Every kind of damage is refused with a message that names the file; no flipped byte is read silently.
+#include "tests/checkpoint/layouts.h"
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
@@ -27,7 +27,7 @@ class Damage : public ::testing::Test {
     save(scratch.path, state(model, DType::bf16, 5), 2);
     folder = scratch.path + "/step-00000005";
   }
-  // What opening and reading everything says: "" or the message; fails the test for another error than InputError.
+  // The message from opening and reading everything, or "". An error other than InputError fails the test.
   std::string refusal(const std::string& path) {
     try {
       checkpoint::Reader reader(path);
@@ -76,10 +76,10 @@ TEST_F(Damage, ADamagedPayloadIsNamedByTensorAndRange) {
   spit(folder + "/rank-00001.h5", bytes);
   const auto message = refusal();
   EXPECT_NE(message.find("rank-00001.h5"), std::string::npos) << message;
-  // Of the token table 256 * 8 elements are stored (rows are rounded up to 128), so rank 1 begins at 1024; its logical
-  // end is 129 * 8.
+  // The token table has 256 * 8 stored elements (rows are rounded up to 128), so rank 1 begins at 1024. The table's
+  // logical end is 129 * 8.
   EXPECT_NE(message.find("/optimizer/m/embedding.tokens.weight elements 1024 to 1031"), std::string::npos) << message;
-  // Other kinds can still be read, this one cannot.
+  // Other kinds of tensors can still be read, this kind cannot.
   checkpoint::Reader reader(folder);
   std::vector<float> out(1032);
   reader.read_tensor(checkpoint::Kind::v, "embedding.tokens.weight", 0, 1032, out.data());
@@ -129,7 +129,7 @@ TEST_F(Damage, FilesOfTwoCheckpointsMixed) {
   save(scratch.path, s, 2);
   fs::copy(scratch.path + "/step-00000006/rank-00001.h5", folder + "/rank-00001.h5",
            fs::copy_options::overwrite_existing);
-  EXPECT_NE(refusal().find("rank-00001.h5"), std::string::npos);  // its metadata tells the step
+  EXPECT_NE(refusal().find("rank-00001.h5"), std::string::npos);  // the file's metadata has the step
 }
 
 TEST_F(Damage, OtherFormatsAndMajors) {

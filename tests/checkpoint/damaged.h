@@ -1,4 +1,4 @@
-// What tests of damaged grids of ranks share: a checkpoint, and what all who read it say of it.
+// A checkpoint of four ranks for tests of damage, and what its readers report.
 #pragma once
 
 #include "tests/checkpoint/reshard_files.h"
@@ -12,7 +12,8 @@
 
 namespace sample {
 
-// Four ranks along whatever axes, of a tiny model of three items with a tied table, or another that is made of it.
+// Four ranks along any axes. The model is tiny: three items and a tied table, or another model made from it by
+// `change`.
 class GridDamage : public ::testing::Test {
  protected:
   void write(const plan::Topology& topology, const plan::Stages& stages = {},
@@ -32,8 +33,8 @@ class GridDamage : public ::testing::Test {
 
   std::string file(int rank) const { return folder + "/" + checkpoint::rank_name(rank) + ".h5"; }
 
-  // What all who read it say: "" where each got what was saved, "another value" where one did not, else the message,
-  // which a reader, the bytes of a whole file or a reshard had. Another error than a refusal fails the test.
+  // What all readers report: a reader, a check of all bytes, and a reshard. "" if every reader got what was saved,
+  // "another value" if one did not, else the refusal. An error that is no refusal fails the test.
   std::string refusal() {
     remove_made();
     try {
@@ -50,7 +51,7 @@ class GridDamage : public ::testing::Test {
       return e.what();
     }
   }
-  // A reshard alone, which reads files in an order of its own.
+  // What a reshard alone reports; it reads files in an order of its own.
   std::string reshard_refusal() {
     remove_made();
     try {

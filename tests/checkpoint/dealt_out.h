@@ -1,4 +1,4 @@
-// Ranks that share out experts, with stages, and a run of theirs.
+// Expert-parallel ranks, with pipeline stages, and the state of a run on them.
 #pragma once
 
 #include "tests/checkpoint/sample.h"
@@ -11,7 +11,7 @@ namespace sample {
 
 struct DealtOut {
   int data = 1, experts = 1, pipe = 1;
-  plan::Boundaries boundaries = {};  // of the stages, where there are several
+  plan::Boundaries boundaries = {};  // of the pipeline stages, if there are several
 
   plan::Topology topology() const { return plan::replicas_of(data * pipe, 1, pipe).with_experts(experts); }
   plan::Stages stages() const { return pipe == 1 ? plan::Stages{} : plan::Stages{pipe, boundaries}; }
@@ -21,7 +21,7 @@ struct DealtOut {
   }
 };
 
-// As a run on these ranks records its plan.
+// The state that a run on these ranks records, with its plan.
 inline checkpoint::RunState state(const plan::ModelConfig& model, base::DType dtype, std::int64_t step,
                                   const DealtOut& grid) {
   auto s = state(model, dtype, step);
@@ -29,7 +29,7 @@ inline checkpoint::RunState state(const plan::ModelConfig& model, base::DType dt
   return s;
 }
 
-// Which expert of its layer a tensor is of, by its name; -1: of none.
+// The expert's number in a tensor's name; -1 if the tensor belongs to no expert.
 inline int expert_of(const std::string& name) {
   const auto at = name.find(".experts.");
   return at == std::string::npos ? -1 : std::stoi(name.substr(at + 9));

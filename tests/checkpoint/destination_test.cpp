@@ -1,4 +1,4 @@
-// Where something new may be written: not among the checkpoints of a run, by whatever way the path goes there.
+// Where a new checkpoint may be written: not among the checkpoints of a run, by whatever path.
 #include "tests/checkpoint/reshard_files.h"
 
 #include "libtrain/base/folder_lock.h"
@@ -77,7 +77,7 @@ TEST(Destination, LinksAreFollowedBothWays) {
   EXPECT_TRUE(is_refused(scratch.path + "/short/mine")) << "a link into a run";
 }
 
-// With --force too, and nothing is made; beside the run it may be.
+// --force does not change that, and nothing is made. Beside the run it is allowed.
 TEST(Destination, AReshardIntoARunIsRefused) {
   Scratch scratch;
   const auto run = scratch.path + "/run";

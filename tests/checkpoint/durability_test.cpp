@@ -1,5 +1,5 @@
-// What must be on the disk before what: the order of writes, syncs and renames of a save, written down by an interposed
-// library (recorder.c); and what is there when a writer is killed after each of its renames, on a file system that
+// What must be on the disk before what: the order of writes, syncs and renames of a save. An interposed library
+// (recorder.c) records it. Also what exists when a writer is killed after each of its renames, on a file system that
 // cannot exchange two names.
 #include "tests/checkpoint/sample.h"
 
@@ -19,7 +19,7 @@ struct Event {
   std::string what, a, b;
 };
 
-// Runs the disabled test `name` of this program under the recorder; returns what it did below `root`.
+// Runs the disabled test `name` of this program under the recorder. Returns what the test did below `root`.
 std::vector<Event> recorded(const std::string& name, const std::string& root, const std::string& settings,
                             int* status = nullptr) {
   const auto log = root + ".log";
@@ -50,7 +50,7 @@ std::size_t first(const std::vector<Event>& events, std::size_t from, const std:
 }
 bool syncs(const Event& e, const std::string& path) { return e.what == "sync" && e.a == path; }
 
-// Between index `from` and index `to` the path is synced.
+// Whether the path is synced between the events `from` and `to`.
 testing::AssertionResult synced_between(const std::vector<Event>& events, std::size_t from, std::size_t to,
                                         const std::string& path) {
   const auto at = first(events, from, [&](const Event& e) { return syncs(e, path); });
@@ -63,7 +63,7 @@ testing::AssertionResult synced_between(const std::vector<Event>& events, std::s
 
 }  // namespace
 
-// The child's part: two checkpoints of two ranks; the second one replaces the first in the sense of `keep`.
+// The child's part: two checkpoints of two ranks each. The second replaces the first, because one is kept.
 TEST(Child, DISABLED_Saves) {
   for (int step : {5, 6}) save(std::getenv("SAVE_FOLDER"), state(gpt(), DType::bf16, step), 2, 1);
 }
@@ -89,8 +89,8 @@ TEST(Durability, EverythingIsOnTheDiskBeforeItGetsItsName) {
     for (auto i = begins; i < named; ++i) {
       const auto& [what, a, b] = events[i];
       if (!a.starts_with(partial + "/")) continue;
-      // Payloads, their descriptions and the view before anybody writes a manifest that vouches for them; the manifest
-      // before it has its name.
+      // Payloads, their descriptions and the view are synced before a manifest that vouches for them is written. The
+      // manifest is synced before it gets its name.
       if (what == "write" && a != manifest) {
         ++files;
         EXPECT_TRUE(synced_between(events, i, described, a));
@@ -104,7 +104,7 @@ TEST(Durability, EverythingIsOnTheDiskBeforeItGetsItsName) {
       }
     }
     EXPECT_GT(files, 5) << "what HDF5 and the writers do is not seen";
-    // The indices of the ranks become one file once all are there, and go when a manifest vouches for it.
+    // The ranks' indices are joined to one file once all are there, and removed when a manifest vouches for that file.
     const auto renamed = [&](const std::string& file) {
       return first(events, begins, [&](const Event& e) { return e.what == "rename" && e.b == partial + "/" + file; });
     };
@@ -119,12 +119,12 @@ TEST(Durability, EverythingIsOnTheDiskBeforeItGetsItsName) {
     }
     EXPECT_LT(joined, described);
     EXPECT_TRUE(synced_between(events, joined, described, partial));
-    // The name is durable before anything that it replaces goes, and before anybody is told of it.
+    // The new name is durable before anything that it replaces is removed, and before the checkpoint is announced.
     const auto next = first(events, named + 1, [&](const Event& e) { return e.what != "sync"; });
     EXPECT_LT(next, events.size());
     EXPECT_TRUE(synced_between(events, named, next, folder)) << "the new name of step " << step;
   }
-  // Folders that were made are entries of folders too.
+  // New folders are entries of folders too.
   for (std::size_t i = 0; i < events.size(); ++i) {
     if (events[i].what != "mkdir") continue;
     EXPECT_TRUE(synced_between(events, i, events.size(), above(events[i].a)));

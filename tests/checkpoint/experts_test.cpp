@@ -1,5 +1,5 @@
-// Ranks that share out the experts of a layer: each saves pieces of those that it has; every other cut reads them.
-#include "tests/checkpoint/cuts.h"
+// Expert-parallel ranks: each saves shards of the experts that it has, and every other layout reads them.
+#include "tests/checkpoint/layouts.h"
 #include "tests/checkpoint/dealt_out.h"
 
 #include "libtrain/checkpoint/manifest_checks.h"
@@ -14,7 +14,7 @@ using trainyard::base::DType;
 
 namespace {
 
-// Some of them so that one rank has all pieces of its experts, or of several ranks the last has padding alone.
+// In some grids one rank has all shards of its experts; in some, the last of several ranks has only padding.
 std::vector<DealtOut> grids(const plan::ModelConfig& model) {
   const auto items = plan::item_count(model);
   return {{1, 1},
@@ -39,7 +39,7 @@ TEST(Experts, EveryElementIsInOneFile) {
       const auto topology = grid.topology();
       std::vector<checkpoint::RankBoxes> boxes;
       for (int r = 0; r < topology.world(); ++r)
-        boxes.push_back(checkpoint::boxes_of_pieces(model, topology, r, grid.stages()));
+        boxes.push_back(checkpoint::boxes_of_shards(model, topology, r, grid.stages()));
       const auto places = checkpoint::places_of(boxes, parameters.size());
       for (std::size_t i = 0; i < parameters.size(); ++i) {
         std::vector<const checkpoint::Box*> of_tensor;
@@ -50,7 +50,8 @@ TEST(Experts, EveryElementIsInOneFile) {
   }
 }
 
-// Told by names: rank r has a run of neighbouring experts, whose number is r's place among the neighbours along data.
+// Checked by names: rank r has a run of neighbouring experts. The run's number is r's place among the neighbours along
+// data.
 TEST(Experts, AFileHoldsTheExpertsOfItsRank) {
   const auto model = moe();
   const auto parameters = checkpoint::parameters_of(model);
@@ -58,7 +59,7 @@ TEST(Experts, AFileHoldsTheExpertsOfItsRank) {
   for (const auto& grid : grids(model))
     for (int r = 0; r < grid.data * grid.pipe; ++r) {
       int others = 0;
-      for (const auto& stored : checkpoint::boxes_of_pieces(model, grid.topology(), r, grid.stages())) {
+      for (const auto& stored : checkpoint::boxes_of_shards(model, grid.topology(), r, grid.stages())) {
         const auto& name = parameters[static_cast<std::size_t>(stored.tensor)].name;
         const int expert = expert_of(name);
         if (expert < 0) continue;
@@ -72,56 +73,56 @@ TEST(Experts, AFileHoldsTheExpertsOfItsRank) {
     }
 }
 
-// Datasets are the rank's own units in the order that it has them in: that of plan::units of its part of the model.
-TEST(Experts, PiecesLieInTheOrderOfTheRanksUnits) {
+// Datasets are the rank's own flat groups, in the order of plan::flat_groups for the rank's part of the model.
+TEST(Experts, ShardsLieInTheOrderOfTheRanksFlatGroups) {
   for (const auto& model : {moe(), moe_llama()}) {
     std::map<std::string, std::int32_t> numbers;
     for (const auto& p : checkpoint::parameters_of(model))
       numbers.emplace(p.name, static_cast<std::int32_t>(numbers.size()));
     for (const auto& grid : grids(model)) {
       const auto topology = grid.topology();
-      const checkpoint::Pieces pieces(model, topology, grid.stages());
+      const checkpoint::SavedShards shards(model, topology, grid.stages());
       for (int r = 0; r < topology.world(); ++r) {
         checkpoint::RankBoxes expected;
         std::int64_t at = 0;
         const int d = r % grid.data;
-        for (const auto& unit : plan::units(part_of(model, topology, grid.stages(), r))) {
-          if (unit.name == "embedding.tokens" && r >= grid.data) continue;  // a copy, which its owner saves
-          const bool experts = unit.name.ends_with(".experts") && grid.experts > 1;
+        for (const auto& flat_group : plan::flat_groups(part_of(model, topology, grid.stages(), r))) {
+          if (flat_group.name == "embedding.tokens" && r >= grid.data) continue;  // a copy; the owner saves it
+          const bool experts = flat_group.name.ends_with(".experts") && grid.experts > 1;
           const int ranks = experts ? grid.data / grid.experts : grid.data, place = experts ? d / grid.experts : d;
-          auto whole = unit;
+          auto whole = flat_group;
           whole.group = {plan::Axis::data};
           const auto layout = plan::layout(whole, ranks);
-          for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
-            const auto& p = unit.parameters[i];
-            const auto begin = std::max(layout.offsets[i], place * layout.piece),
-                       end = std::min(layout.offsets[i] + p.count(), (place + 1) * layout.piece);
+          for (std::size_t i = 0; i < flat_group.parameters.size(); ++i) {
+            const auto& p = flat_group.parameters[i];
+            const auto begin = std::max(layout.offsets[i], place * layout.shard),
+                       end = std::min(layout.offsets[i] + p.count(), (place + 1) * layout.shard);
             if (begin >= end) continue;
-            auto offset = at + begin - place * layout.piece;
+            auto offset = at + begin - place * layout.shard;
             for (const auto& box : checkpoint::boxes_of_range(p.shape, begin - layout.offsets[i], end - begin)) {
               expected.push_back({numbers.at(p.name), offset, box});
               offset = expected.back().end();
             }
           }
-          at += layout.piece;
+          at += layout.shard;
         }
-        EXPECT_TRUE(pieces.boxes(r) == expected) << grid.text() << ", rank " << r;
-        EXPECT_EQ(pieces.elements(r), at) << grid.text() << ", rank " << r;
+        EXPECT_TRUE(shards.boxes(r) == expected) << grid.text() << ", rank " << r;
+        EXPECT_EQ(shards.elements(r), at) << grid.text() << ", rank " << r;
       }
     }
   }
 }
 
-// The way from tensors to ranks is the way from ranks to tensors.
+// The mapping from tensors to ranks is the inverse of the mapping from ranks to tensors.
 TEST(Experts, PlacesAreThoseOfTheBoxes) {
   const auto model = moe();
   const auto parameters = checkpoint::parameters_of(model);
   for (const auto& grid : grids(model)) {
-    const checkpoint::Pieces pieces(model, grid.topology(), grid.stages());
-    const checkpoint::Places places(pieces);
+    const checkpoint::SavedShards shards(model, grid.topology(), grid.stages());
+    const checkpoint::Places places(shards);
     std::vector<std::map<std::int64_t, std::pair<int, std::int64_t>>> expected(parameters.size());
     for (int r = 0; r < grid.data * grid.pipe; ++r)
-      for (const auto& stored : pieces.boxes(r)) {
+      for (const auto& stored : shards.boxes(r)) {
         const auto& shape = parameters[static_cast<std::size_t>(stored.tensor)].shape;
         checkpoint::for_each_run(shape, stored, stored.box, [&](const checkpoint::Run& run) {
           for (std::int64_t i = 0; i < run.count; ++i)
@@ -160,7 +161,7 @@ TEST(Experts, WhatOneCutSavesEveryOtherReads) {
         EXPECT_TRUE(checkpoint::layout_is_ours(reader.manifest())) << from.text();
         EXPECT_EQ(checkpoint::expert_parts_of(reader.manifest()), from.experts) << from.text();
         EXPECT_EQ(checkpoint::read_state(folder).plan.value("expert_parallel", 1), from.experts);
-        for (const auto& axis : reader.manifest().axes)  // the second reading is none of its own
+        for (const auto& axis : reader.manifest().axes)  // the expert axis is no axis of its own in the manifest
           EXPECT_TRUE(axis.axis == "data" || axis.axis == "pipe") << axis.axis;
         for (const auto& to : {DealtOut{1, 1}, DealtOut{3, 1}, DealtOut{2, 2}, DealtOut{6, 3},
                                DealtOut{4, 2, 2, {0, 3, plan::item_count(model)}}})
@@ -173,8 +174,8 @@ TEST(Experts, WhatOneCutSavesEveryOtherReads) {
     }
 }
 
-// A record of a plan may say anything: what ranks and model cannot be counts as one, and what they could be but are not
-// makes the layout a foreign one, which fingerprints find right.
+// The plan's record may claim anything. A degree that ranks and model cannot have counts as 1. A possible but false
+// degree makes the layout a foreign one, whose values fingerprints confirm.
 TEST(Experts, TheRecordIsNotBelieved) {
   Scratch scratch;
   const DealtOut grid{6, 2};
@@ -194,7 +195,7 @@ TEST(Experts, TheRecordIsNotBelieved) {
   }
   edit_manifest(folder, [](auto& j) { j["plan"] = nlohmann::json::object(); });
   EXPECT_FALSE(checkpoint::layout_is_ours(checkpoint::Reader(folder).manifest()));
-  // Of a model that has no experts.
+  // A record for a model without experts.
   auto dense = state(gpt(), DType::f32, 6);
   dense.plan["expert_parallel"] = 2;
   save(scratch.path, dense, 2);
@@ -203,13 +204,13 @@ TEST(Experts, TheRecordIsNotBelieved) {
   EXPECT_TRUE(checkpoint::layout_is_ours(m));
 }
 
-// One part is no part: the files of ever, and where a model has no experts a second reading says nothing.
+// An expert-parallel degree of 1 gives the same files as no expert parallelism. Without experts any degree does.
 TEST(Experts, OnePartIsTheFilesOfRanksThatShareNone) {
   for (int r = 0; r < 6; ++r) {
-    EXPECT_EQ(checkpoint::boxes_of_pieces(moe(), plan::replicas_of(6, 1).with_experts(1), r),
-              checkpoint::boxes_of_pieces(moe(), plan::replicas_of(6, 1), r));
-    EXPECT_EQ(checkpoint::boxes_of_pieces(gpt(), plan::replicas_of(6, 1).with_experts(3), r),
-              checkpoint::boxes_of_pieces(gpt(), plan::replicas_of(6, 1), r));
+    EXPECT_EQ(checkpoint::boxes_of_shards(moe(), plan::replicas_of(6, 1).with_experts(1), r),
+              checkpoint::boxes_of_shards(moe(), plan::replicas_of(6, 1), r));
+    EXPECT_EQ(checkpoint::boxes_of_shards(gpt(), plan::replicas_of(6, 1).with_experts(3), r),
+              checkpoint::boxes_of_shards(gpt(), plan::replicas_of(6, 1), r));
   }
 }
 
@@ -221,16 +222,16 @@ TEST(Experts, EqualPartsOfEveryLayer) {
   EXPECT_FALSE(checkpoint::divides_experts(gpt(), 2));
 }
 
-// Thousands of ranks and of layers: units are made once for each part, and a rank looks at its own alone.
+// Thousands of ranks and of layers: flat groups are made once for each part, and a rank looks only at its own.
 TEST(Experts, ManyRanksOfManyLayers) {
   auto model = moe();
   model.layers = 1000;
   model.experts.count = {64}, model.experts.every = 2, model.experts.dense_layers = 0;
   constexpr int stages = 50, ranks = 6400;
   const auto topology = plan::replicas_of(ranks, 1, stages).with_experts(64);
-  const checkpoint::Pieces pieces(model, topology, {stages, plan::uniform_boundaries(1002, stages)});
+  const checkpoint::SavedShards shards(model, topology, {stages, plan::uniform_boundaries(1002, stages)});
   std::int64_t elements = 0;
-  for (int r = 0; r < ranks; ++r) elements += pieces.elements(r);
+  for (int r = 0; r < ranks; ++r) elements += shards.elements(r);
   EXPECT_GE(elements, plan::parameter_count(model));
-  EXPECT_FALSE(pieces.boxes(ranks - 1).empty());
+  EXPECT_FALSE(shards.boxes(ranks - 1).empty());
 }

@@ -1,5 +1,4 @@
-// Full disks and killed writers: exit 4 with older checkpoints untouched, and never anything that looks whole but is
-// not.
+// Full disks and killed writers: exit 4, older checkpoints untouched, and never a checkpoint that only looks whole.
 #include "tests/checkpoint/killed.h"
 #include "tests/checkpoint/sample.h"
 
@@ -16,7 +15,7 @@ using trainyard::base::Error;
 
 namespace {
 
-// Runs `body` in a child whose files may grow to `limit` bytes; returns its exit status.
+// Runs `body` in a child process whose files may grow to `limit` bytes. Returns its exit status.
 template <class F> int in_child(rlim_t limit, F&& body) {
   const auto pid = ::fork();
   if (pid == 0) {
@@ -48,7 +47,7 @@ TEST(Failure, WithoutRoomThePartialGoesAndOlderOnesStay) {
   for (std::uintmax_t limit : {std::uintmax_t{100}, std::uintmax_t{5000}, size / 2, size - 1}) {
     const auto code = in_child(limit, [&] {
       const auto s = state(gpt(), DType::f32, 10);
-      checkpoint::write_rank(scratch.path, s, Rank(s, 0, 1).pieces, {});
+      checkpoint::write_rank(scratch.path, s, Rank(s, 0, 1).shards, {});
     });
     EXPECT_EQ(code, 4) << "limit " << limit;
     EXPECT_FALSE(fs::exists(scratch.path + "/step-00000010.partial")) << "limit " << limit;
@@ -56,13 +55,13 @@ TEST(Failure, WithoutRoomThePartialGoesAndOlderOnesStay) {
   }
 }
 
-// Of the files that rank 0 adds the joined index is the first.
+// Of the files that rank 0 adds, the joined index is the first.
 TEST(Failure, WithoutRoomForTheIndexOrTheManifestThePartialGoesToo) {
   Scratch scratch;
   save(scratch.path, state(gpt(), DType::f32, 5), 2);
   const auto s = state(gpt(), DType::f32, 10);
   for (rlim_t limit : {rlim_t{100}, rlim_t{4000}}) {
-    for (int r = 0; r < 2; ++r) checkpoint::write_rank(scratch.path, s, Rank(s, r, 2).pieces, {});
+    for (int r = 0; r < 2; ++r) checkpoint::write_rank(scratch.path, s, Rank(s, r, 2).shards, {});
     EXPECT_EQ(in_child(limit,
                        [&] {
                          checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3);
@@ -79,7 +78,7 @@ TEST(Failure, APlaceThatCannotBeWrittenIsExit4) {
   EXPECT_EQ(in_child(RLIM_INFINITY,
                      [&] {
                        const auto s = state(gpt(), DType::f32, 10);
-                       checkpoint::write_rank(scratch.path + "/file", s, Rank(s, 0, 1).pieces, {});
+                       checkpoint::write_rank(scratch.path + "/file", s, Rank(s, 0, 1).shards, {});
                      }),
             4);
 }
@@ -92,11 +91,11 @@ TEST(Failure, AKilledWriterLeavesOnlyAPartial) {
   const auto name = scratch.path + "/step-00000002", partial = name + ".partial";
   const auto kill_once = [&](const std::string& what, const std::function<bool()>& holds) {
     kill_when(holds, [&] {
-      checkpoint::write_rank(scratch.path, s, first.pieces, {});
-      checkpoint::write_rank(scratch.path, s, second.pieces, {});
+      checkpoint::write_rank(scratch.path, s, first.shards, {});
+      checkpoint::write_rank(scratch.path, s, second.shards, {});
       checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3);
     });
-    // Whatever carries the final name is whole, to the last byte.
+    // Whatever has the final name is whole, to the last byte.
     for (const auto& found : checkpoint::list(scratch.path)) {
       checkpoint::Reader reader(found.path);
       EXPECT_NO_THROW(reader.verify_all()) << what;
@@ -106,12 +105,12 @@ TEST(Failure, AKilledWriterLeavesOnlyAPartial) {
     for (const auto& entry : fs::directory_iterator(scratch.path))
       EXPECT_FALSE(entry.path().string().ends_with(".partial")) << what;
   };
-  // What the writer makes one after the other; whoever waits for the last of it sees the name before.
+  // The files that the writer makes one after the other. After the last of them the final name appears.
   for (const char* seen :
        {"", "rank-00000.h5", "rank-00000.json", "rank-00001.h5", "ranks.index", "manifest.json", "nothing"}) {
     kill_once(seen, [&] { return fs::exists(partial + "/" + seen) || fs::exists(name); });
     fs::remove_all(name);
   }
-  // By the clock, also while the name is taken from a checkpoint that has it.
+  // Kills by the clock, also while a checkpoint that has the name is being replaced.
   for (int i = 0; i < 40; ++i) kill_once(fmt::format("{} us", 400 * i), after(400e-6 * i));
 }

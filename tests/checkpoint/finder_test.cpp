@@ -1,5 +1,4 @@
-// What a folder of checkpoints may look like besides well: no manifest, a link to nothing, no view, checkpoints that a
-// run goes without.
+// Folders of checkpoints with faults: no manifest, a link to nothing, no view, checkpoints that a run skips.
 #include "tests/checkpoint/sample.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -33,13 +32,13 @@ TEST(Finder, ACheckpointWithoutItsManifestIsSeenAndPassedOver) {
   EXPECT_EQ(found.step, 10);
   ASSERT_EQ(found.refused.size(), 1u);
   EXPECT_NE(found.refused[0].find("manifest.json"), std::string::npos);
-  // It neither counts among those that are kept nor is it removed.
+  // A checkpoint without a manifest does not count for retention, and retention does not remove it.
   for (int step : {30, 40}) save(scratch.path, state(gpt(), DType::f32, step), 1, 2);
   EXPECT_EQ(names_of(checkpoint::list(scratch.path)),
             (std::vector<std::string>{"step-00000040", "step-00000030", "step-00000020"}));
 }
 
-// Reading /proc/self/mem at 0 is an I/O error, as a disk or file server has them.
+// Reading /proc/self/mem at 0 is an I/O error, as from a bad disk or file server.
 TEST(Finder, WhatCannotBeReadIsNotPassedOver) {
   Scratch scratch;
   for (int step : {10, 20}) save(scratch.path, state(gpt(), DType::f32, step), 1);
@@ -103,7 +102,7 @@ TEST(Finder, AViewThatIsMissingOrDamagedPassesOverNothing) {
   spit(view, bad);
   EXPECT_EQ(checkpoint::find_latest_whole(scratch.path, checkpoint::Verify::metadata).step, 20);
   EXPECT_NE(checkpoint::Reader(folder).view_problem().find("damaged"), std::string::npos);
-  EXPECT_THROW(checkpoint::Reader(folder).verify_all(), InputError);  // there it is, and wrong
+  EXPECT_THROW(checkpoint::Reader(folder).verify_all(), InputError);  // the view is there and wrong
   checkpoint::make_view(folder);
   EXPECT_EQ(checkpoint::Reader(folder).view_problem(), "");
   EXPECT_EQ(slurp(view), good);

@@ -1,5 +1,5 @@
-// Golden checkpoints of every major of trainyard.checkpoint, read for ever. They were written by the disabled test
-// below and are never written again.
+// Golden checkpoints of every major of trainyard.checkpoint, readable for ever. The disabled test below wrote them, and
+// they are never written again.
 #include "tests/checkpoint/reshard_files.h"
 
 #include "libtrain/checkpoint/manifest_checks.h"
@@ -21,8 +21,8 @@ plan::ModelConfig tiny(plan::ModelConfig m) {
 }
 
 enum class Boxes {
-  of_train,  // as train cuts it: of t tensor ranks each holds a part of what names a cut
-  by_hand    // grid_cut: as no program of ours does
+  of_train,  // as train saves: each tensor-parallel rank holds its part of tensors with a sharded dim
+  by_hand    // grid_layout: as none of our programs saves
 };
 struct Golden {
   int major;
@@ -53,7 +53,7 @@ std::vector<Golden> goldens() {
           {2, GOLDEN "/checkpoint-2-llama", tiny(llama()), DType::f32, 2, 2, Boxes::by_hand}};
 }
 
-// What the tensor ranks of a checkpoint recorded of themselves and of their model's lanes came later than the others.
+// The older golden checkpoints do not record tensor-parallel ranks or the model's lanes.
 checkpoint::RunState state_of(const Golden& g) {
   auto s = state(g.model, g.dtype, 3);
   if (g.stages.stages > 1)
@@ -77,12 +77,12 @@ checkpoint::RunState state_of(const Golden& g) {
 
 }  // namespace
 
-// To add one for a new major: --gtest_also_run_disabled_tests --gtest_filter=*Make*
+// To add a golden checkpoint for a new major: --gtest_also_run_disabled_tests --gtest_filter=*Make*
 TEST(Golden, DISABLED_Make) {
   for (const auto& g : goldens()) {
     if (fs::exists(g.folder)) continue;
     if (g.boxes == Boxes::of_train) save(g.folder, state_of(g), g.grid(), 3, g.stages);
-    else save_cut(g.folder, state_of(g), grid_cut(g.model, g.data, g.tensor), g.grid());
+    else save_layout(g.folder, state_of(g), grid_layout(g.model, g.data, g.tensor), g.grid());
     fs::remove(std::string(g.folder) + "/latest");
   }
 }
@@ -104,7 +104,7 @@ TEST(Golden, EveryMajorReadsAsItWasWritten) {
   }
 }
 
-// Tensor by tensor, for whoever trusts no cut at all: each element of each kind, by its logical index.
+// Checks each element of each kind of tensor by its logical index, independent of any parallel layout.
 TEST(Golden, EveryLogicalTensorHasItsValues) {
   for (const auto& g : goldens()) {
     checkpoint::Reader reader(g.step());
@@ -125,7 +125,8 @@ TEST(Golden, EveryLogicalTensorHasItsValues) {
   }
 }
 
-// Of each rank what lies where, told by counting what tensor ranks share: not by the boxes of the file.
+// Checks where each element of a rank lies. The expected place comes from counting what tensor-parallel ranks share,
+// not from the file's boxes.
 TEST(Golden, FilesOfTensorRanksHoldWhatTheirRankHeld) {
   for (const auto& g : goldens()) {
     if (g.boxes != Boxes::of_train || g.major != checkpoint::format_major) continue;
@@ -148,7 +149,7 @@ TEST(Golden, FilesOfTensorRanksHoldWhatTheirRankHeld) {
   }
 }
 
-// On other cuts it becomes what a save there would have been.
+// Resharding a golden checkpoint gives the files of a save on the other layout.
 TEST(Golden, ReshardsToTheFilesOfASave) {
   for (const auto& g : goldens()) {
     Scratch scratch;
@@ -162,7 +163,7 @@ TEST(Golden, ReshardsToTheFilesOfASave) {
   }
 }
 
-// What this build writes has the boxes of the golden checkpoint of its major, under the same header.
+// This build writes the same boxes and header as the golden checkpoint of its major.
 TEST(Golden, IndicesKeepTheirBoxes) {
   for (const auto& g : goldens()) {
     if (g.major != checkpoint::format_major || g.boxes == Boxes::by_hand) continue;
@@ -183,7 +184,7 @@ TEST(Golden, IndicesKeepTheirBoxes) {
   }
 }
 
-// Its view is made anew in the major that it has.
+// The view is remade in the checkpoint's own major.
 TEST(Golden, AViewOfVersion1IsMadeAnew) {
   Scratch scratch;
   const auto folder = scratch.path + "/step-00000003";
@@ -199,7 +200,7 @@ TEST(Golden, AViewOfVersion1IsMadeAnew) {
   reader.verify_all();
 }
 
-// Fingerprints and norms as they were, so that the fingerprint's definition cannot change unseen.
+// Fingerprints and norms keep their values, so that the fingerprint's definition cannot change unnoticed.
 TEST(Golden, FingerprintsKeepTheirMeaning) {
   checkpoint::Reader reader(GOLDEN "/checkpoint-1-gpt/step-00000003");
   for (const auto& t : reader.tensors()) {

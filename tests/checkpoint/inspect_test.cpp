@@ -34,7 +34,7 @@ class Inspect : public ::testing::Test {
     std::string lines;
     for (int step = 1; step <= 20; ++step)
       lines += nlohmann::json{{"step", step}, {"loss", 5.0 - 0.2 * step}, {"tokens_seen", step * 128}}.dump() + "\n";
-    spit(run_folder + "/metrics.jsonl", lines + "{\"step\": 21, \"lo");  // still being written
+    spit(run_folder + "/metrics.jsonl", lines + "{\"step\": 21, \"lo");  // the last line is still being written
   }
   Scratch scratch;
   std::string run_folder, checkpoint_folder;
@@ -87,7 +87,7 @@ TEST_F(Inspect, VerifyNamesFileTensorAndRange) {
       checkpoint::Reader(checkpoint_folder).manifest().files.at("rank-00001.h5").payloads.at("/optimizer/v");
   bytes[static_cast<std::size_t>(payload.offset)] ^= 1;
   spit(file, bytes);
-  EXPECT_EQ(run(checkpoint_folder).code, 0);  // the metadata are right
+  EXPECT_EQ(run(checkpoint_folder).code, 0);  // the metadata is right
   const auto bad = run("--verify " + checkpoint_folder);
   EXPECT_EQ(bad.code, 3);
   EXPECT_EQ(bad.out, "");
@@ -112,7 +112,7 @@ TEST_F(Inspect, ARunShowsItsCurve) {
 }
 
 TEST_F(Inspect, MetricsAsCsv) {
-  // Lines of an older version, one with values of later ones, and what CSV has to quote.
+  // Lines of an older version, a line with keys of later versions, and texts that CSV must quote.
   spit(run_folder + "/metrics.jsonl",
        "{\"step\":1,\"loss\":5.25,\"norm\":null}\n{\"step\":2,\"loss\":\"nan\",\"validation_loss\":4.5,\"host\":\"a,"
        "\\\"b\\\"\",\"more\":[1,2]}\n\n"
@@ -127,17 +127,17 @@ TEST_F(Inspect, MetricsAsCsv) {
   const auto aside = nlohmann::json::parse(run("--json " + scratch.path + "/aside.jsonl").out);
   EXPECT_EQ(aside["kind"], "metrics");
   EXPECT_EQ(aside["metrics"]["validation_loss"], (nlohmann::json{{2.0, 4.5}}));
-  EXPECT_EQ(run("--csv " + run_folder).code, 3);  // none any more
+  EXPECT_EQ(run("--csv " + run_folder).code, 3);  // the run folder has no metrics any more
   EXPECT_EQ(run("--csv " + checkpoint_folder).code, 3);
   for (const char* other : {"--json", "--verify", "--make-view", "--bytes"})
     EXPECT_EQ(run(fmt::format("--csv {} {}", other, run_folder)).code, 2) << other;
-  // Nothing is printed of a file with a damaged line.
+  // A file with a damaged line prints nothing.
   spit(run_folder + "/metrics.jsonl", "{\"step\":1}\n{\"step\":\n{\"step\":3}\n");
   const auto damaged = run("--csv " + run_folder);
   EXPECT_EQ(damaged.code, 3);
   EXPECT_EQ(damaged.out, "");
   EXPECT_NE(damaged.err.find("metrics.jsonl line 2"), std::string::npos) << damaged.err;
-  // A reader that has enough is no error.
+  // A reader that stops early causes no error.
   std::string many;
   for (int step = 1; step <= 50000; ++step) many += fmt::format("{{\"step\":{},\"loss\":1.5}}\n", step);
   spit(run_folder + "/metrics.jsonl", many);
@@ -160,7 +160,7 @@ TEST_F(Inspect, ARunSaysWhenAndWhereItWasWritten) {
 
 TEST_F(Inspect, MakesTheView) {
   fs::remove(checkpoint_folder + "/checkpoint.h5");
-  for (const char* how : {"", "--verify "}) {  // it is named by the manifest, but can be derived
+  for (const char* how : {"", "--verify "}) {  // the manifest names the view, but it can be derived
     const auto without = run(how + checkpoint_folder);
     EXPECT_EQ(without.code, 0) << without.err;
     EXPECT_NE(without.out.find("checkpoint.h5 is missing: make it anew with --make-view"), std::string::npos)
@@ -182,12 +182,12 @@ TEST_F(Inspect, ShowsWhatARunHasAbandoned) {
   EXPECT_FALSE(j["checkpoints"][0].contains("abandoned"));
   EXPECT_EQ(j["checkpoints"][1]["abandoned"], true);
   EXPECT_EQ(run("--verify " + run_folder).code, 0);
-  // That one is damaged troubles nobody.
+  // A damaged abandoned checkpoint causes no error.
   fs::remove(run_folder + "/checkpoints/abandoned-step-00000020/rank-00000.h5");
   const auto damaged = run("--verify " + run_folder);
   EXPECT_EQ(damaged.code, 0) << damaged.err;
   EXPECT_NE(damaged.out.find("abandoned, damaged"), std::string::npos) << damaged.out;
-  // A link to a disk that is not mounted is no run without checkpoints.
+  // A link to a disk that is not mounted is not reported as a run without checkpoints.
   fs::remove_all(run_folder + "/checkpoints");
   fs::create_symlink(scratch.path + "/not-mounted", run_folder + "/checkpoints");
   EXPECT_NE(run(run_folder).out.find("is its disk mounted?"), std::string::npos);

@@ -1,6 +1,6 @@
-// ranks.index: the one file in which a reader finds the indices of all ranks; each lie of its table, with right
-// checksums, is refused with a sentence that names the file and the lie.
-#include "tests/checkpoint/cuts.h"
+// ranks.index, the one file with the indices of all ranks. Each false entry of its table, with right checksums, is
+// refused with a message that names the file and the entry.
+#include "tests/checkpoint/layouts.h"
 
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ TEST_F(Joined, ComesBackAsItWasWritten) {
   EXPECT_EQ(refusal(), "");
 }
 
-// However many ranks wrote it, a rank that resumes opens two files before the first rank file that it reads.
+// However many ranks wrote the checkpoint, a rank that resumes opens two files before its first rank file.
 TEST_F(Joined, AReaderNeedsNothingElse) {
   const auto bare = scratch.path + "/bare";
   fs::create_directory(bare);

@@ -1,4 +1,4 @@
-// Writers that are killed at a moment known by what they have done, so that it comes on a machine of any speed.
+// Kills a writer at a moment that is defined by what it has done, so that it comes on a machine of any speed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ namespace sample {
 
 enum class End { killed, came };
 
-// Runs `write` in a child process and kills it once `when` holds; it may also kill itself. Tells whether its end came
-// first, which must be one without an error.
+// Runs `write` in a child process and kills it once `when` holds; `write` may also kill itself. Returns whether it
+// ended first, which must be without an error.
 inline End kill_when(const std::function<bool()>& when, const std::function<void()>& write) {
   const auto pid = ::fork();
   if (pid == 0) {
@@ -40,7 +40,7 @@ inline End kill_when(const std::function<bool()>& when, const std::function<void
   return End::came;
 }
 
-// Holds once `seconds` or more have passed.
+// A condition that holds once `seconds` have passed.
 inline std::function<bool()> after(double seconds) {
   return [left = std::chrono::duration<double>(seconds)]() mutable {
     constexpr std::chrono::microseconds look{100};

@@ -1,5 +1,5 @@
-// Saving and loading need the rank's own slices and a staging buffer, whatever the size of the model: the peak of the
-// heap says so.
+// Saving and loading need the rank's own slices and a staging buffer, whatever the size of the model. The peak of the
+// heap shows it.
 #include "tests/checkpoint/sample.h"
 #include "tests/heap.h"
 
@@ -21,9 +21,9 @@ TEST(Memory, SavingNeedsAStagingBuffer) {
     const Rank rank(s, 0, 2), other(s, 1, 2);
     heap::restart_peak();
     const auto before = heap::live.load();
-    checkpoint::write_rank(scratch.path, s, rank.pieces, {});
+    checkpoint::write_rank(scratch.path, s, rank.shards, {});
     EXPECT_LT(heap::peak - before, staging);
-    checkpoint::write_rank(scratch.path, s, other.pieces, {});
+    checkpoint::write_rank(scratch.path, s, other.shards, {});
     checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3);
     EXPECT_LT(heap::peak - before, staging) << "publishing";
   }
@@ -33,19 +33,20 @@ TEST(Memory, LoadingNeedsTheSlicesAndAStagingBuffer) {
   Scratch scratch;
   const auto s = state(large(), DType::f32, 5);
   save(scratch.path, s, 3);
-  const auto units = plan::units(s.model);
+  const auto flat_groups = plan::flat_groups(s.model);
   std::vector<std::vector<float>> slices;  // of rank 1 of 2
-  for (const auto& unit : units) slices.emplace_back(static_cast<std::size_t>(plan::layout(unit, 2).piece));
+  for (const auto& flat_group : flat_groups)
+    slices.emplace_back(static_cast<std::size_t>(plan::layout(flat_group, 2).shard));
   heap::restart_peak();
   const auto before = heap::live.load();
   checkpoint::Reader reader(scratch.path + "/step-00000005", checkpoint::Reader::Check::as_needed);
   for (auto kind : {checkpoint::Kind::master, checkpoint::Kind::m, checkpoint::Kind::v})
-    for (std::size_t u = 0; u < units.size(); ++u)
-      reader.read_piece(kind, units[u], plan::replicas_of(2, 1), 1, slices[u].data());
+    for (std::size_t u = 0; u < flat_groups.size(); ++u)
+      reader.read_shard(kind, flat_groups[u], plan::replicas_of(2, 1), 1, slices[u].data());
   EXPECT_LT(heap::peak - before, staging);
 }
 
-// A rank that reads a few slices does not look at the files of others.
+// A rank that reads a few slices does not open other ranks' files.
 TEST(Memory, AReaderOpensARankFileWhenItNeedsIt) {
   Scratch scratch;
   const auto s = state(gpt(), DType::f32, 5);
@@ -56,7 +57,7 @@ TEST(Memory, AReaderOpensARankFileWhenItNeedsIt) {
   checkpoint::Reader reader(folder, checkpoint::Reader::Check::as_needed);
   float first = 0;
   reader.read_tensor(checkpoint::Kind::m, "embedding.tokens.weight", 0, 1,
-                     &first);  // rank 0 holds the first element of every unit
+                     &first);  // rank 0 holds the first element of every flat group
   EXPECT_EQ(first, value(checkpoint::Kind::m, "embedding.tokens.weight", 0, DType::f32));
   std::vector<float> whole(24 * 40);
   EXPECT_THROW(reader.read_tensor(checkpoint::Kind::m, "layers.00.ffn.down.weight", 0, 24 * 40, whole.data()),

@@ -1,5 +1,5 @@
-// A stop is heard between two rank files, in whatever work a new checkpoint is made by; and what an earlier start has
-// finished outlives a start that could not look at all of it.
+// Whatever makes a new checkpoint sees a request to stop between two rank files. Files that an earlier start finished
+// outlive a start that could not check all of them.
 #include "tests/checkpoint/reshard_files.h"
 
 #include "libtrain/checkpoint/average.h"
@@ -26,7 +26,7 @@ int rank_files_in(const std::string& folder) {
   return files;
 }
 
-// Runs work that is asked to stop as soon as `most` of its rank files are there; returns how many there were then.
+// Runs work that is asked to stop as soon as `most` of its rank files exist. Returns how many existed then.
 int stopped_at(const std::string& destination, int most, const std::function<void(const Watch&)>& work) {
   int seen = 0;
   EXPECT_THROW(work([&](std::int64_t done, std::int64_t total) {
@@ -74,48 +74,48 @@ TEST(NewCheckpoint, AStopIsHeardWhileRankFilesAreLaidOut) {
   EXPECT_FALSE(fs::exists(to + ".partial"));
 }
 
-// Of a start that ends while it looks at what is there, be it by a stop or since a file cannot be read just then.
+// A start ends while it checks the existing files, by a stop or because a file cannot be read just then.
 TEST(NewCheckpoint, WhatIsFinishedStaysUntilAllOfItWasLookedAt) {
   Scratch scratch;
   const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to";
   save(scratch.path + "/from", state(middling(), base::DType::f32, 5), 2);
-  const checkpoint::NewLayout cut{6, {}, {}, {}};
+  const checkpoint::NewLayout layout{6, {}, {}, {}};
   checkpoint::ReshardOptions o;
   o.memory = checkpoint::least_reshard_memory;
   o.watch = [&, all = whole(from).bytes()](std::int64_t done, std::int64_t) {
     if (done >= all * 3 / 4) throw Interrupted();
   };
-  EXPECT_THROW(reshard(from, to, cut, o), Interrupted);
+  EXPECT_THROW(reshard(from, to, layout, o), Interrupted);
   const auto finished = rank_files_in(to + ".partial");
   ASSERT_GE(finished, 2);
   for (int calls = 0; calls < 3; ++calls) {
     o.watch = [left = calls](std::int64_t, std::int64_t) mutable {
       if (left-- == 0) throw Interrupted();
     };
-    EXPECT_THROW(reshard(from, to, cut, o), Interrupted);
+    EXPECT_THROW(reshard(from, to, layout, o), Interrupted);
     EXPECT_EQ(rank_files_in(to + ".partial"), finished) << calls;
     EXPECT_FALSE(fs::exists(to + ".partial/lock"));
   }
   o.watch = {};
-  EXPECT_EQ(reshard(from, to, cut, o).kept, finished);
+  EXPECT_EQ(reshard(from, to, layout, o).kept, finished);
 }
 
-// Also one that had everything but the name, which somebody took meanwhile.
+// The same for a start that lacked only the final name, because somebody had taken the name meanwhile.
 TEST(NewCheckpoint, WhatIsFinishedStaysUntilItHasTheName) {
   Scratch scratch;
   const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to";
   save(scratch.path + "/from", state(gpt_of_heads(), base::DType::f32, 5), 2);
-  const checkpoint::NewLayout cut{3, {}, {}, {}, {}, 2};
+  const checkpoint::NewLayout layout{3, {}, {}, {}, {}, 2};
   checkpoint::ReshardOptions o;
   o.history = "{}\n";
   o.watch = [&](std::int64_t done, std::int64_t total) {
     if (done == total) fs::create_directory(to);
   };
-  EXPECT_THROW(reshard(from, to, cut, o), base::UsageError);
+  EXPECT_THROW(reshard(from, to, layout, o), base::UsageError);
   EXPECT_EQ(rank_files_in(to + ".partial"), 6);
   fs::remove(to);
   o.watch = {};
-  EXPECT_EQ(reshard(from, to, cut, o).kept, 6);
+  EXPECT_EQ(reshard(from, to, layout, o).kept, 6);
   EXPECT_EQ(slurp(to + "/history.jsonl"), o.history);
   fs::remove(to + "/history.jsonl");
   save(scratch.path + "/expected", state(gpt_of_heads(), base::DType::f32, 5), plan::replicas_of(6, 2));

@@ -1,4 +1,4 @@
-// The ranks of a new checkpoint: what is refused before anything is written, and what a warning says.
+// The ranks of a new checkpoint: which layouts are refused before anything is written, and which cause a warning.
 #include "tests/checkpoint/sample.h"
 
 #include "libtrain/base/error.h"
@@ -28,7 +28,7 @@ std::int64_t weights_of(const checkpoint::Manifest& m) {
   return weights;
 }
 
-// Message and hint, or "" where the ranks may be.
+// Message and hint of the refusal, or "" if the layout is allowed.
 std::pair<std::string, std::string> refusal(const checkpoint::Manifest& m, int data, int tensor) {
   try {
     EXPECT_EQ(checkpoint::ranks_of_layout(m, {data, {}, {}, {}, {}, tensor}).topology.world(), data * tensor);
@@ -68,19 +68,20 @@ TEST(NewLayout, NoMoreRanksThanTheModelHasWeights) {
   EXPECT_NE(refusal(m, weights, 3).first.find("--tensor-parallel 3 does not divide"), std::string::npos);
 }
 
-// Counted element by element: who of the ranks would save what.
+// Counted element by element: what each of the ranks would save.
 TEST(NewLayout, RanksThatHoldNothingAreCounted) {
   const auto model = gpt_of_heads();
-  const auto units = plan::units(model);
+  const auto flat_groups = plan::flat_groups(model);
   const auto s = state(model, base::DType::f32, 5);
   for (const auto& [data, tensor] : {std::pair{1, 1}, std::pair{3, 2}, std::pair{40, 1}, std::pair{25, 4}}) {
     const auto ranks = plan::replicas_of(data * tensor, tensor);
     int empty = 0;
     for (int r = 0; r < ranks.world(); ++r) {
       bool holds = false;
-      for (const auto& unit : units)
-        for (const auto x : saved_of(held_unit(s, checkpoint::Kind::m, unit, ranks, r), unit, ranks, r))
-          holds = holds || x != 0;  // padding is zero, and no value is
+      for (const auto& flat_group : flat_groups)
+        for (const auto x :
+             saved_of(held_flat_group(s, checkpoint::Kind::m, flat_group, ranks, r), flat_group, ranks, r))
+          holds = holds || x != 0;  // padding is zero, and no saved value is
       empty += holds ? 0 : 1;
     }
     auto found = doubts(model, data, tensor);
@@ -93,7 +94,7 @@ TEST(NewLayout, RanksThatHoldNothingAreCounted) {
   }
 }
 
-// As many boxes as such ranks have of such a model take minutes to list.
+// Listing as many boxes as such ranks of such a model have would take minutes.
 TEST(NewLayout, RanksOfALargeModelAreCountedWithoutAllThatTheyHold) {
   auto model = gpt_of_heads();
   model.layers = 1000, model.hidden = 8192;
@@ -111,7 +112,7 @@ TEST(NewLayout, LanesThatTensorRanksDoNotDivideAreNamedWithAWayOut) {
   EXPECT_EQ(doubts(of_lanes(1), 1, 2),
             Doubts{"2 tensor ranks do not divide the 1 lane of the checkpoint's model: train goes on from it with "
                    "--tensor-parallel 1, on GPUs as it is, or as another run with --lanes 2 --change model"});
-  auto thirds = of_lanes(3);  // more than ranks, and no multiple
+  auto thirds = of_lanes(3);  // more lanes than ranks, and no multiple of them
   thirds.heads = thirds.kv_heads = 6, thirds.ffn = 48, thirds.vocabulary = 300;
   EXPECT_EQ(doubts(thirds, 1, 2),
             Doubts{"2 tensor ranks do not divide the 3 lanes of the checkpoint's model: train goes on from it with "
@@ -120,6 +121,6 @@ TEST(NewLayout, LanesThatTensorRanksDoNotDivideAreNamedWithAWayOut) {
             Doubts{"4 tensor ranks do not divide the 2 lanes of the checkpoint's model: train --init-from takes it "
                    "with --tensor-parallel 2, or with --lanes 4"});
   const auto on_gpu = [](auto& s) { s.device_kind = "cuda"; };
-  EXPECT_EQ(doubts(of_lanes(1), 1, 4, on_gpu), Doubts{}) << "a GPU's products may be whole for every cut";
+  EXPECT_EQ(doubts(of_lanes(1), 1, 4, on_gpu), Doubts{}) << "a GPU's products may be whole for every layout";
   EXPECT_EQ(doubts(of_lanes(2), 1, 4, on_gpu).size(), 1u);
 }

@@ -1,5 +1,5 @@
-// A writer of checkpoints removes only what writers of checkpoints wrote: a thesis stays, in a partial, in an old
-// checkpoint and in one that is replaced.
+// A writer of checkpoints removes only files that such writers wrote. Somebody's thesis stays in an unfinished
+// checkpoint, in an old one and in a replaced one.
 #include "tests/checkpoint/sample.h"
 
 #include "libtrain/base/error.h"

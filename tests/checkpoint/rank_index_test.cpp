@@ -1,6 +1,6 @@
-// What an index and a manifest of version 2 say is held against what it indexes: each lie, with right checksums, is
-// refused with a sentence that names the file and the lie.
-#include "tests/checkpoint/cuts.h"
+// An index and a manifest of version 2 are compared with what they index. Each false entry, with right checksums, is
+// refused with a message that names the file and the entry.
+#include "tests/checkpoint/layouts.h"
 
 #include <gtest/gtest.h>
 
@@ -66,10 +66,10 @@ TEST_F(Index, BoxesAreHeldAgainstTheirTensors) {
   lie([](RankIndex& i) { i.boxes.push_back(i.boxes.back()), i.boxes.back().offset += i.boxes.back().box.elements(); },
       "the boxes of layers.00.ffn.down.bias do not hold each of its elements once");
   lie([](RankIndex& i) { i.boxes.back().offset = 0; },
-      "too large, or not in its shortest form");  // no padding before it is negative
+      "too large, or not in its shortest form");  // the padding before it may not be negative
   lie([](RankIndex& i) { i.boxes.back().offset += 100'000; }, "ends beyond the");
   lie([](RankIndex& i) { i.boxes.back().offset = (std::int64_t{1} << 56) + 5; }, "beyond what is possible");
-  lie([](RankIndex& i) { i.boxes.back().offset += 8; }, "fingerprint");  // possible, but not so
+  lie([](RankIndex& i) { i.boxes.back().offset += 8; }, "fingerprint");  // possible, but false
 }
 
 TEST_F(Index, PartsAreHeldAgainstTheFile) {
@@ -84,7 +84,7 @@ TEST_F(Index, PartsAreHeldAgainstTheFile) {
   lie([](RankIndex& i) { i.ranks = 3; }, "rank 1 of 3");
 }
 
-// Nothing is allocated by a number that was not held against the bytes that follow.
+// Nothing is allocated by a count that was not compared with the bytes that follow.
 TEST_F(Index, CountsAreHeldAgainstTheBytesThatFollow) {
   constexpr std::size_t rank = 40, datasets = 48, ranges = 52, boxes = 56, first_bytes = 64 + 40;
   number<std::uint32_t>(rank, 0xffffffffu, "rank 4294967295 of 2");

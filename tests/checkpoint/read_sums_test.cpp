@@ -1,6 +1,6 @@
-// Whoever reads all of a checkpoint adds up its fingerprints, on any cut; payloads that changed with all their
-// checksums are found.
-#include "tests/checkpoint/cuts.h"
+// Readers of a whole checkpoint add up its fingerprints, on any layout. They find payloads that changed together with
+// all their checksums.
+#include "tests/checkpoint/layouts.h"
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
@@ -18,7 +18,7 @@ namespace {
 
 namespace io = trainyard::io;
 
-// As the ranks of a topology read it; "" where all tensors have the sums that the manifest says.
+// Reads as the ranks of a topology do. Returns "" if all tensors have the manifest's fingerprints, else the refusal.
 std::string told_by(const std::string& folder, const plan::Topology& topology, int threads = 1) {
   checkpoint::Reader reader(folder, checkpoint::Reader::Check::all_but_payloads);
   const auto kinds = checkpoint::kinds_of(reader.state());
@@ -26,10 +26,10 @@ std::string told_by(const std::string& folder, const plan::Topology& topology, i
   for (int r = 0; r < topology.world(); ++r) {
     checkpoint::ReadSums own(reader, threads);
     for (const auto kind : kinds)
-      for (const auto& unit : plan::units(part_of(reader.state().model, topology, {}, r))) {
-        std::vector<float> piece(static_cast<std::size_t>(plan::layout(unit, topology).piece));
-        reader.read_piece(kind, unit, topology, r, piece.data());
-        own.add(kind, unit, topology, r, piece.data());
+      for (const auto& flat_group : plan::flat_groups(part_of(reader.state().model, topology, {}, r))) {
+        std::vector<float> shard(static_cast<std::size_t>(plan::layout(flat_group, topology).shard));
+        reader.read_shard(kind, flat_group, topology, r, shard.data());
+        own.add(kind, flat_group, topology, r, shard.data());
       }
     all.add(own);
   }
@@ -41,7 +41,7 @@ std::string told_by(const std::string& folder, const plan::Topology& topology, i
   }
 }
 
-// One byte of a payload of rank 1 is another, and every checksum that there is says so.
+// Changes one byte of a payload of rank 1, and every checksum with it.
 void change_payload(const std::string& folder, checkpoint::Kind kind, std::int64_t at) {
   const auto path = folder + "/rank-00001.h5";
   const auto payload = checkpoint::Reader(folder).manifest().files.at("rank-00001.h5").payloads.at(path_of(kind));
@@ -58,7 +58,7 @@ void change_payload(const std::string& folder, checkpoint::Kind kind, std::int64
   reseal(folder, "rank-00001.h5");
 }
 
-TEST(read_sums, are_those_of_the_manifest_on_any_cut) {
+TEST(read_sums, are_those_of_the_manifest_on_any_layout) {
   for (const auto& model : {gpt_of_heads(), llama_of_heads(), moe()})
     for (const auto dtype : {base::DType::f32, base::DType::bf16}) {
       const Scratch scratch;
@@ -86,7 +86,7 @@ TEST(read_sums, payloads_that_changed_with_their_checksums_are_found) {
     }
 }
 
-// As a conversion reads, by several threads, some tensors twice; what was not read whole says nothing.
+// Reads as a conversion does: several threads, some tensors twice. A tensor that was not read whole is not checked.
 TEST(read_sums, tensors_may_be_read_in_parts_and_again) {
   const Scratch scratch;
   const auto saved = state(large(), base::DType::f32, 5);

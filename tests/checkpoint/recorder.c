@@ -1,7 +1,10 @@
-/* Recorder: an interposed library that writes down what a program does to names and files below a folder, and can make a file system worse than it is.
+/* Recorder: an interposed library that records what a program does to names and files below a folder. It can also make
+ * the file system worse than it is.
  *
- * RECORD_ROOT    the folder; RECORD_LOG: the file for the lines "OPERATION PATH [PATH]" (open, write, sync, rename, exchange, mkdir, remove)
- * RECORD_NO_EXCHANGE=1   renameat2 knows no RENAME_EXCHANGE
+ * RECORD_ROOT            the folder
+ * RECORD_LOG             the file for the lines "OPERATION PATH [PATH]"; the operations are open, write, sync, rename,
+ *                        exchange, mkdir and remove
+ * RECORD_NO_EXCHANGE=1   renameat2 refuses RENAME_EXCHANGE
  * RECORD_DIE_AFTER=N     the process is killed after its Nth rename below the folder
  */
 #define _GNU_SOURCE

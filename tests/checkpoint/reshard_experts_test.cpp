@@ -1,5 +1,5 @@
-// Resharding to and from ranks that share out experts: the files of a save on those ranks, byte for byte; what the plan
-// says then; what is refused.
+// Resharding to and from expert-parallel ranks: the files of a save on those ranks, byte for byte; the new record of
+// the plan; what is refused.
 #include "tests/checkpoint/dealt_out.h"
 #include "tests/checkpoint/reshard_files.h"
 
@@ -15,17 +15,17 @@ using trainyard::base::DType;
 
 namespace {
 
-checkpoint::NewLayout cut_of(const DealtOut& grid) {
-  checkpoint::NewLayout cut;
-  cut.data = grid.data, cut.tensor = 1, cut.pipeline = grid.pipe, cut.experts = grid.experts;
-  if (grid.pipe > 1) cut.stages = grid.stages();
-  return cut;
+checkpoint::NewLayout layout_of(const DealtOut& grid) {
+  checkpoint::NewLayout layout;
+  layout.data = grid.data, layout.tensor = 1, layout.pipeline = grid.pipe, layout.experts = grid.experts;
+  if (grid.pipe > 1) layout.stages = grid.stages();
+  return layout;
 }
 
 checkpoint::NewLayout unsaid(int data) {
-  checkpoint::NewLayout cut;
-  cut.data = data;
-  return cut;
+  checkpoint::NewLayout layout;
+  layout.data = data;
+  return layout;
 }
 
 checkpoint::Manifest manifest_of(const plan::ModelConfig& model, int data, const nlohmann::json& plan) {
@@ -40,10 +40,10 @@ checkpoint::Manifest manifest_of(const plan::ModelConfig& model, int data, const
 
 using Refusal = std::pair<std::string, std::string>;
 Refusal refusal(const checkpoint::Manifest& m, int data, int experts, int tensor = 1) {
-  checkpoint::NewLayout cut;
-  cut.data = data, cut.experts = experts, cut.tensor = tensor;
+  checkpoint::NewLayout layout;
+  layout.data = data, layout.experts = experts, layout.tensor = tensor;
   try {
-    EXPECT_EQ(checkpoint::ranks_of_layout(m, cut).topology.size(plan::Axis::expert), experts);
+    EXPECT_EQ(checkpoint::ranks_of_layout(m, layout).topology.size(plan::Axis::expert), experts);
     return {};
   } catch (const base::UsageError& e) {
     return {e.what(), e.hint()};
@@ -52,8 +52,8 @@ Refusal refusal(const checkpoint::Manifest& m, int data, int experts, int tensor
 
 }  // namespace
 
-// From one cut to the next: every element of experts goes from ranks of one kind to ranks of another. The mean fills
-// such files in another order.
+// Reshards from one layout to the next, so that every element of an expert moves between different kinds of ranks. The
+// mean fills such files in another order.
 TEST(ReshardExperts, GivesTheFilesOfASaveOnSuchRanks) {
   for (const auto& model : {moe(), moe_llama()})
     for (auto dtype : {DType::f32, DType::bf16}) {
@@ -72,15 +72,15 @@ TEST(ReshardExperts, GivesTheFilesOfASaveOnSuchRanks) {
         save(expected, state(model, dtype, 5, grid), grid.topology(), 3, grid.stages());
         checkpoint::ReshardOptions o;
         o.threads = 2;
-        EXPECT_EQ(reshard(before, found, cut_of(grid), o).ranks, grid.data * grid.pipe) << what;
+        EXPECT_EQ(reshard(before, found, layout_of(grid), o).ranks, grid.data * grid.pipe) << what;
         expect_same_files(found, expected + "/step-00000005", what);
         const auto m = whole(found).manifest();
         EXPECT_EQ(m.state.plan.contains("expert_parallel"), grid.experts > 1) << what;
         EXPECT_EQ(checkpoint::expert_parts_of(m), grid.experts) << what;
         EXPECT_TRUE(checkpoint::layout_is_ours(m)) << what;
-        if (dtype == DType::f32) {  // of bf16 the mean has the rounded masters
+        if (dtype == DType::f32) {  // for bf16 the mean has the rounded master weights
           const auto source = whole(before);
-          checkpoint::average({&source}, mean, cut_of(grid), o);
+          checkpoint::average({&source}, mean, layout_of(grid), o);
           expect_same_ranks(mean, found, what);
         }
         before = found;
@@ -88,24 +88,24 @@ TEST(ReshardExperts, GivesTheFilesOfASaveOnSuchRanks) {
     }
 }
 
-// To ranks that share every layer, which deal out the experts, and back: data ranks share them as before.
+// To tensor-parallel ranks, which share the experts, and back. The expert-parallel degree stays.
 TEST(ReshardExperts, ToTensorRanksAndBack) {
   Scratch scratch;
   const auto model = moe();
   const DealtOut grid{6, 3};
   const auto s = state(model, DType::bf16, 5, grid);
   save(scratch.path + "/from", s, grid.topology());
-  checkpoint::NewLayout cut;
-  cut.data = 3, cut.tensor = 2;
-  reshard(scratch.path + "/from/step-00000005", scratch.path + "/shared", cut);
+  checkpoint::NewLayout layout;
+  layout.data = 3, layout.tensor = 2;
+  reshard(scratch.path + "/from/step-00000005", scratch.path + "/shared", layout);
   save(scratch.path + "/expected", s, plan::replicas_of(6, 2, 1, 3));
   expect_same_files(scratch.path + "/shared", scratch.path + "/expected/step-00000005", "tensor ranks");
   EXPECT_EQ(whole(scratch.path + "/shared").state().plan["expert_parallel"], 3);
-  reshard(scratch.path + "/shared", scratch.path + "/back", cut_of(grid));
+  reshard(scratch.path + "/shared", scratch.path + "/back", layout_of(grid));
   expect_same_files(scratch.path + "/back", scratch.path + "/from/step-00000005", "and back");
 }
 
-// Blocks of several payloads, whose runs end inside of tensors.
+// Payloads of several blocks, whose runs end inside tensors.
 TEST(ReshardExperts, ManyBlocks) {
   Scratch scratch;
   auto model = middling();
@@ -115,13 +115,13 @@ TEST(ReshardExperts, ManyBlocks) {
   save(scratch.path + "/expected", state(model, DType::bf16, 5, dealt), dealt.topology());
   checkpoint::ReshardOptions o;
   o.threads = 3;
-  reshard(scratch.path + "/from/step-00000005", scratch.path + "/to", cut_of(dealt), o);
+  reshard(scratch.path + "/from/step-00000005", scratch.path + "/to", layout_of(dealt), o);
   expect_same_files(scratch.path + "/to", scratch.path + "/expected/step-00000005", "dealt out");
-  reshard(scratch.path + "/to", scratch.path + "/back", cut_of({2, 1}), o);
+  reshard(scratch.path + "/to", scratch.path + "/back", layout_of({2, 1}), o);
   expect_same_files(scratch.path + "/back", scratch.path + "/from/step-00000005", "and back");
 }
 
-// What is not said stays as it is, where the new ranks can have it; a record that says what is not so stays a record.
+// A degree that no setting gives stays, where the new ranks can have it. A false record of a plan changes nothing.
 TEST(ReshardExperts, WhatIsNotSaidStaysWhereItCan) {
   const auto kept = [](const plan::ModelConfig& model, int data, const nlohmann::json& plan, int new_data) {
     return checkpoint::ranks_of_layout(manifest_of(model, data, plan), unsaid(new_data))
@@ -143,9 +143,9 @@ TEST(ReshardExperts, ThePlanSaysThem) {
   using nlohmann::json;
   const auto plan_of = [](const json& before, int data, int experts) {
     const auto m = manifest_of(moe(), 6, before);
-    checkpoint::NewLayout cut;
-    cut.data = data, cut.experts = experts;
-    return checkpoint::state_of_layout(m.state, cut, checkpoint::ranks_of_layout(m, cut)).plan;
+    checkpoint::NewLayout layout;
+    layout.data = data, layout.experts = experts;
+    return checkpoint::state_of_layout(m.state, layout, checkpoint::ranks_of_layout(m, layout)).plan;
   };
   const json none{{"ranks", 6}, {"stage_boundaries", {0, 5}}},
       two{{"ranks", 6}, {"stage_boundaries", {0, 5}}, {"expert_parallel", 2}};
@@ -154,18 +154,18 @@ TEST(ReshardExperts, ThePlanSaysThem) {
   EXPECT_EQ(plan_of(none, 6, 2), two);
   EXPECT_EQ(plan_of(two, 6, 1), none);
   EXPECT_EQ(plan_of(two, 6, 0), two);
-  EXPECT_EQ(plan_of(predicted, 6, 1), predicted) << "the same cut";
-  EXPECT_EQ(plan_of(predicted_two, 6, 2), predicted_two) << "the same cut";
-  EXPECT_EQ(plan_of(predicted, 6, 2), two) << "of another cut";
-  EXPECT_EQ(plan_of(predicted_two, 6, 1), none) << "of another cut";
+  EXPECT_EQ(plan_of(predicted, 6, 1), predicted) << "the same layout";
+  EXPECT_EQ(plan_of(predicted_two, 6, 2), predicted_two) << "the same layout";
+  EXPECT_EQ(plan_of(predicted, 6, 2), two) << "of another layout";
+  EXPECT_EQ(plan_of(predicted_two, 6, 1), none) << "of another layout";
   auto nodes = predicted_two;
   nodes["expert_node"] = 2, nodes["expert_chunks"] = 3;
-  EXPECT_EQ(plan_of(nodes, 6, 2), nodes) << "the same cut";
+  EXPECT_EQ(plan_of(nodes, 6, 2), nodes) << "the same layout";
   EXPECT_EQ(plan_of(nodes, 6, 1), none) << "nodes and chunks are for the experts that a rank had";
   auto nonsense = two;
   nonsense["expert_parallel"] = "many";
   EXPECT_EQ(plan_of(nonsense, 6, 0), none);
-  // The axes are those of the ranks.
+  // The recorded axes are those of the ranks.
   json with_topology = none;
   with_topology["topology"] = json::array();
   EXPECT_EQ(plan_of(with_topology, 6, 3)["topology"], (json{{{"axis", "data"}, {"size", 6}}}));
@@ -194,7 +194,7 @@ TEST(ReshardExperts, ThatCannotBeAreRefused) {
   EXPECT_EQ(refusal(m, 6, 3, 2), Refusal());
 }
 
-// Rank files that an interrupted start of another cut has finished are not taken over, though ranks are as many.
+// Rank files that an interrupted start finished for another layout are not taken, although it has as many ranks.
 TEST(ReshardExperts, AnotherCutIsAnotherPurpose) {
   Scratch scratch;
   const auto s = state(moe(), DType::f32, 5);

@@ -1,7 +1,7 @@
-// What tests of resharding share: the call, a model of several blocks, and files compared byte for byte.
+// For tests of resharding: the call, a model of several blocks, and comparisons of files byte for byte.
 #pragma once
 
-#include "tests/checkpoint/cuts.h"
+#include "tests/checkpoint/layouts.h"
 
 #include "libtrain/checkpoint/reshard.h"
 
@@ -15,9 +15,9 @@ inline checkpoint::Reader whole(const std::string& path) {
   return checkpoint::Reader(path, checkpoint::Reader::Check::all_but_payloads);
 }
 
-inline checkpoint::ReshardResult reshard(const std::string& from, const std::string& to, checkpoint::NewLayout cut,
+inline checkpoint::ReshardResult reshard(const std::string& from, const std::string& to, checkpoint::NewLayout layout,
                                          checkpoint::ReshardOptions options = {}) {
-  return checkpoint::reshard(whole(from), to, cut, options);
+  return checkpoint::reshard(whole(from), to, layout, options);
 }
 
 inline void expect_same_ranks(const std::string& found, const std::string& expected, const std::string& what) {
@@ -28,7 +28,7 @@ inline void expect_same_ranks(const std::string& found, const std::string& expec
   }
 }
 
-// All but the manifest, byte for byte; and what the manifest says of tensors and files.
+// Compares all files but the manifest byte for byte, and the manifests' records of tensors and files.
 inline void expect_same_files(const std::string& found, const std::string& expected, const std::string& what) {
   int files = 0;
   for (const auto& entry : fs::directory_iterator(expected)) {
@@ -48,7 +48,7 @@ inline void expect_same_files(const std::string& found, const std::string& expec
   EXPECT_EQ(a, b) << what;
 }
 
-// Some 800,000 parameters: blocks of several payloads, chunks that end inside of tensors.
+// Some 800,000 parameters: payloads of several blocks, and chunks that end inside tensors.
 inline plan::ModelConfig middling() {
   auto m = gpt();
   m.layers = 2, m.hidden = 128, m.heads = 4, m.kv_heads = 4, m.ffn = 1024, m.vocabulary = 1031;

@@ -1,4 +1,5 @@
-// Resharding, averaging and comparing need buffers, whatever the size of the model: the peak of the heap says so.
+// Resharding, averaging and comparing need only their buffers, whatever the size of the model. The peak of the heap
+// shows it.
 #include "tests/checkpoint/sample.h"
 #include "tests/heap.h"
 

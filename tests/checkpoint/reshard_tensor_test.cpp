@@ -1,4 +1,4 @@
-// Resharding to and from ranks that share every layer: the files of a save on those ranks, byte for byte.
+// Resharding to and from tensor-parallel ranks: the files of a save on those ranks, byte for byte.
 #include "tests/checkpoint/reshard_files.h"
 
 #include "libtrain/checkpoint/average.h"
@@ -11,8 +11,8 @@
 using namespace sample;
 using trainyard::base::DType;
 
-// To and from ranks that share every layer; slices of vocabulary tables without a logical row; and the mean, which
-// fills such files in another order.
+// To and from tensor-parallel ranks, with slices of vocabulary tables that have no logical row. The mean fills such
+// files in another order.
 TEST(Reshard, GivesTheFilesOfASaveOnTensorRanks) {
   for (const auto& model : {gpt_of_heads(), llama_of_heads()})
     for (auto dtype : {DType::f32, DType::bf16}) {
@@ -27,20 +27,20 @@ TEST(Reshard, GivesTheFilesOfASaveOnTensorRanks) {
         save(expected, s, plan::replicas_of(data * tensor, tensor));
         checkpoint::ReshardOptions o;
         o.threads = 2;
-        const checkpoint::NewLayout cut{data, {}, {}, {}, {}, tensor};
-        EXPECT_EQ(reshard(before, found, cut, o).ranks, data * tensor);
+        const checkpoint::NewLayout layout{data, {}, {}, {}, {}, tensor};
+        EXPECT_EQ(reshard(before, found, layout, o).ranks, data * tensor);
         expect_same_files(found, expected + "/step-00000005", what);
         EXPECT_EQ(checkpoint::Reader(found).state().plan["ranks"], data * tensor) << what;
         const auto source = whole(before);
-        checkpoint::average({&source}, mean, cut, o);
-        if (dtype == DType::f32) expect_same_ranks(mean, found, what);  // of bf16 the mean has the rounded masters
+        checkpoint::average({&source}, mean, layout, o);
+        if (dtype == DType::f32) expect_same_ranks(mean, found, what);  // bf16: the mean has rounded masters
         else EXPECT_TRUE(checkpoint::layout_is_ours(checkpoint::Reader(mean).manifest())) << what;
         before = found;
       }
     }
 }
 
-// The middling model, whose payloads have several blocks, by columns and back.
+// A model whose payloads have several blocks, sharded by columns and back.
 TEST(Reshard, ColumnsOfManyBlocks) {
   Scratch scratch;
   const auto s = state(middling(), DType::bf16, 5);

@@ -1,5 +1,5 @@
-// Resharding: any cut to any number of ranks gives the files that a save on those ranks would have given; damage, lies
-// and full disks leave nothing that has the name; what an interrupted start finished is kept when its bytes prove it.
+// Resharding any layout to any number of ranks gives the files of a save on those ranks. Damage, false contents and
+// full disks leave nothing under the final name. What an interrupted start finished is kept when its bytes prove it.
 #include "tests/checkpoint/killed.h"
 #include "tests/checkpoint/reshard_files.h"
 
@@ -24,7 +24,7 @@ namespace {
 
 struct Interrupted {};
 
-// Stops once `bytes` of the source were read.
+// Options that stop once `bytes` of the source were read.
 checkpoint::ReshardOptions stopping_after(std::int64_t bytes) {
   checkpoint::ReshardOptions o;
   o.memory = checkpoint::least_reshard_memory;
@@ -57,13 +57,13 @@ TEST(Reshard, GivesTheFilesThatASaveOnThoseRanksGives) {
   for (const auto& model : {gpt(), llama(), middling()})
     for (auto dtype : {DType::f32, DType::bf16}) {
       const bool large = model.hidden > 100;
-      if (large && dtype == DType::f32) continue;  // making the expected ones takes its time
+      if (large && dtype == DType::f32) continue;  // making the expected files takes long
       const int steps = large ? 2 : 4;
       Scratch scratch;
       const auto s = state(model, dtype, 5);
       auto before = scratch.path + "/from/step-00000005";
       save(scratch.path + "/from", s, 1 + static_cast<int>(random() % 7));
-      for (int i = 0; i < steps; ++i) {  // each from the one before
+      for (int i = 0; i < steps; ++i) {  // each from the result of the one before
         const auto ranks = i == 0 ? 5 : 1 + static_cast<int>(random() % 9);
         const auto expected = fmt::format("{}/expected-{}", scratch.path, i),
                    found = fmt::format("{}/{}", scratch.path, i);
@@ -86,8 +86,8 @@ TEST(Reshard, GivesTheFilesThatASaveOnThoseRanksGives) {
 TEST(Reshard, TakesForeignCutsAndOlderVersions) {
   Scratch scratch;
   const auto s = state(gpt(), DType::bf16, 5);
-  save_cut(scratch.path + "/from", s, grid_cut(gpt(), 2, 3),
-           plan::Topology({{plan::Axis::data, 2}, {plan::Axis::tensor, 3}}));
+  save_layout(scratch.path + "/from", s, grid_layout(gpt(), 2, 3),
+              plan::Topology({{plan::Axis::data, 2}, {plan::Axis::tensor, 3}}));
   save(scratch.path + "/expected", s, 4);
   reshard(scratch.path + "/from/step-00000005", scratch.path + "/to", {4, {}, {}, {}, {}, 1});
   expect_same_files(scratch.path + "/to", scratch.path + "/expected/step-00000005", "a grid");
@@ -124,7 +124,7 @@ TEST(Reshard, AnotherDtypeKeepsTheExactWeightsAsTheMaster) {
   expect_same_files(back, from, "f32 by way of bf16");
 }
 
-// The weights alone, in either dtype, from either; no digit is lost that the source has.
+// The weights alone, from either dtype to either dtype; no digit of the source is lost.
 TEST(Reshard, TheWeightsAlone) {
   using checkpoint::Contents;
   const auto parameters = checkpoint::parameters_of(gpt());
@@ -136,7 +136,7 @@ TEST(Reshard, TheWeightsAlone) {
                  again = scratch.path + "/again";
       save(scratch.path, state(gpt(), from_dtype, 5), 3);
       const auto result = reshard(from, alone, {2, to_dtype, {}, {}, Contents::model});
-      std::int64_t one_kind = 0;  // of the two that a bf16 source has, the one that is wanted
+      std::int64_t one_kind = 0;  // a bf16 source has two kinds of weights; this is the one that is needed
       for (int r = 0; r < 3; ++r)
         one_kind +=
             whole(from)
@@ -156,7 +156,7 @@ TEST(Reshard, TheWeightsAlone) {
         for (auto kind : {Kind::model, Kind::master}) EXPECT_EQ(tensor(alone, kind, p), expected) << what << p.name;
         EXPECT_THROW(tensor(alone, Kind::m, p), base::InputError);
       }
-      // On: another cut, the other dtype; what they never had nobody can make.
+      // Then to another layout and the other dtype. Nothing can make the moments that the weights alone never had.
       for (auto dtype : {DType::f32, DType::bf16}) {
         fs::remove_all(again);
         reshard(alone, again, {3, dtype, {}, {}});
@@ -176,7 +176,7 @@ TEST(Reshard, TheWeightsAlone) {
     }
 }
 
-// Damage of what is not wanted hinders nobody; of what is, it is found.
+// Damage is found only in what the reshard reads; other damage does not matter.
 TEST(Reshard, TheWeightsAloneReadNothingElse) {
   Scratch scratch;
   const auto from = scratch.path + "/step-00000005", to = scratch.path + "/to", file = from + "/rank-00001.h5";
@@ -195,7 +195,7 @@ TEST(Reshard, TheWeightsAloneReadNothingElse) {
   }
 }
 
-// The record of the plan says the new cut; all else of the state is as it was.
+// The plan's record describes the new layout; the rest of the state is unchanged.
 TEST(Reshard, TheStateStaysButForTheCut) {
   Scratch scratch;
   auto s = state(gpt(), DType::f32, 5);
@@ -211,7 +211,7 @@ TEST(Reshard, TheStateStaysButForTheCut) {
   s.plan["ranks"] = 6, s.plan["tensor"] = 2, s.plan["sequence_parallel"] = true;
   s.model = gpt_of_heads();
   save(scratch.path + "/shared", s, plan::replicas_of(6, 2));
-  for (const int tensor : {0, 1}) {  // 0: as many as there are
+  for (const int tensor : {0, 1}) {  // 0: as many as in the source
     const auto path = fmt::format("{}/{}", scratch.path, tensor);
     reshard(scratch.path + "/shared/step-00000005", path, {3, {}, {}, {}, {}, tensor});
     const auto plan = checkpoint::Reader(path).state().plan;
@@ -250,7 +250,7 @@ TEST(Reshard, EachByteOfThePayloadsIsReadOnce) {
   }
 }
 
-// A bit of any file of the source: payloads of each kind and rank, padding among them, metadata, index, manifest.
+// Flips a bit of any file of the source: payloads of each kind and rank, also their padding, metadata, index, manifest.
 TEST(Reshard, AFlippedBitOfTheSourceIsRefusedByName) {
   Scratch scratch;
   const auto from = scratch.path + "/step-00000005", to = scratch.path + "/to";
@@ -296,7 +296,7 @@ TEST(Reshard, AFlippedBitOfTheSourceIsRefusedByName) {
   EXPECT_EQ(code_of([&] { reshard(from, to, {2, {}, {}, {}}); }), ExitCode::done);
 }
 
-// Checksums that are right prove nothing: what was written must add up to the fingerprints of the manifest.
+// Right checksums prove nothing: what was written must add up to the fingerprints of the manifest.
 TEST(Reshard, AManifestThatLiesIsFoundOutByWhatWasWritten) {
   for (const char* path : {"/model/layers.00.ffn.up.weight", "/optimizer/v/head.norm.bias"}) {
     Scratch scratch;
@@ -318,10 +318,10 @@ TEST(Reshard, AnInterruptedStartGoesOnFromItsFinishedFiles) {
   for (auto dtype : {DType::f32, DType::bf16}) {
     fs::remove_all(scratch.path);
     save(scratch.path + "/from", state(middling(), DType::f32, 5), 2);
-    const checkpoint::NewLayout cut{6, dtype, {}, {}};
-    reshard(from, scratch.path + "/expected", cut);
+    const checkpoint::NewLayout layout{6, dtype, {}, {}};
+    reshard(from, scratch.path + "/expected", layout);
     const auto all = whole(from).bytes();
-    EXPECT_THROW(reshard(from, to, cut, stopping_after(all * 3 / 4)), Interrupted);
+    EXPECT_THROW(reshard(from, to, layout, stopping_after(all * 3 / 4)), Interrupted);
     EXPECT_FALSE(fs::exists(to));
     std::vector<std::string> finished;
     for (const auto& entry : fs::directory_iterator(partial)) {
@@ -333,11 +333,11 @@ TEST(Reshard, AnInterruptedStartGoesOnFromItsFinishedFiles) {
     ASSERT_LT(finished.size(), 6u);
     const auto touched = [&](const std::string& name) { return fs::last_write_time(partial + "/" + name); };
     const auto before = touched(finished[0]);
-    // One that is damaged is written again; somebody's other cut begins anew.
+    // A damaged file is written again. Files of another layout are not used.
     auto bytes = slurp(partial + "/" + finished[1]);
     bytes[bytes.size() / 2] ^= 1;
     spit(partial + "/" + finished[1], bytes);
-    const auto result = reshard(from, to, cut);
+    const auto result = reshard(from, to, layout);
     EXPECT_EQ(result.kept, static_cast<int>(finished.size()) - 1);
     EXPECT_LT(result.bytes_read, all);
     EXPECT_EQ(fs::last_write_time(to + "/" + finished[0]), before);
@@ -371,18 +371,18 @@ TEST(Reshard, AKilledWriterLeavesNothingThatLooksWhole) {
   Scratch scratch;
   const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to", partial = to + ".partial";
   save(scratch.path + "/from", state(middling(), DType::f32, 5), 3);
-  const checkpoint::NewLayout cut{5, {}, {}, {}};
-  // Each goes on from the one before; as long as there is something to read there is no name.
+  const checkpoint::NewLayout layout{5, {}, {}, {}};
+  // Each start continues the one before. As long as something is left to read, the final name does not exist.
   for (int i = 0; i < 6; ++i) {
     checkpoint::ReshardOptions o;
     o.watch = [i](std::int64_t done, std::int64_t all) {
       if (6 * done >= i * all) ::kill(::getpid(), SIGKILL);
     };
-    EXPECT_EQ(kill_when([] { return false; }, [&] { reshard(from, to, cut, o); }), End::killed);
+    EXPECT_EQ(kill_when([] { return false; }, [&] { reshard(from, to, layout, o); }), End::killed);
     EXPECT_TRUE(fs::exists(partial)) << "kill " << i;
     EXPECT_FALSE(fs::exists(to)) << "kill " << i;
   }
-  // From here on the name may have come before the kill: whatever carries it is whole, to the last byte.
+  // From here on the final name may exist before the kill. Whatever has it is whole, to the last byte.
   const auto judge = [&](const std::string& what) {
     if (fs::exists(to)) {
       EXPECT_NO_THROW(checkpoint::Reader(to).verify_all()) << what;
@@ -392,14 +392,14 @@ TEST(Reshard, AKilledWriterLeavesNothingThatLooksWhole) {
   for (const char* seen : {"rank-00000.h5", "rank-00000.json", "rank-00004.json", "ranks.index", checkpoint::view_name,
                            "manifest.json", "nothing but the name"}) {
     fs::remove_all(partial);
-    kill_when([&] { return fs::exists(partial + "/" + seen) || fs::exists(to); }, [&] { reshard(from, to, cut); });
+    kill_when([&] { return fs::exists(partial + "/" + seen) || fs::exists(to); }, [&] { reshard(from, to, layout); });
     judge(seen);
   }
   for (int i = 0; i < 6; ++i) {
-    kill_when(after(8e-3 * i), [&] { reshard(from, to, cut); });
+    kill_when(after(8e-3 * i), [&] { reshard(from, to, layout); });
     judge(fmt::format("{} ms", 8 * i));
   }
-  reshard(from, to, cut);
+  reshard(from, to, layout);
   save(scratch.path + "/expected", state(middling(), DType::f32, 5), 5);
   expect_same_files(to, scratch.path + "/expected/step-00000005", "after kills");
 }
@@ -415,7 +415,7 @@ TEST(Reshard, WithoutRoomItSaysHowMuchIsMissingBeforeItWrites) {
   EXPECT_NE(said.find("there is room for 1.00 MB"), std::string::npos) << said;
   EXPECT_NE(said.find("are missing"), std::string::npos) << said;
   EXPECT_FALSE(fs::exists(to + ".partial"));
-  // Where the system does not know before, it says so while writing.
+  // If the system does not know beforehand, the error comes while writing.
   const auto pid = ::fork();
   if (pid == 0) {
     std::signal(SIGXFSZ, SIG_IGN);

@@ -1,5 +1,6 @@
-// Written on r ranks and read on s: every element, for GPT-2 and Llama, f32 and bf16; state, keeping, choosing.
-#include "tests/checkpoint/cuts.h"
+// Checkpoints written on r ranks and read on s: every element, for GPT-2 and Llama, f32 and bf16. Also state,
+// retention, and the choice of a checkpoint.
+#include "tests/checkpoint/layouts.h"
 
 #include <gtest/gtest.h>
 
@@ -104,7 +105,7 @@ TEST(Keeping, RemovesTheOldestAndNeverTheNewest) {
   Scratch scratch;
   for (int step : {10, 20, 30, 40}) save(scratch.path, state(gpt(), DType::f32, step), 1, 2);
   EXPECT_EQ(steps_in(scratch.path), (std::vector<std::int64_t>{40, 30}));
-  save(scratch.path, state(gpt(), DType::f32, 15), 1, 2);  // a run that was set back
+  save(scratch.path, state(gpt(), DType::f32, 15), 1, 2);  // a run that went back
   EXPECT_EQ(steps_in(scratch.path), (std::vector<std::int64_t>{40, 15}));
   save(scratch.path, state(gpt(), DType::f32, 50), 1, 0);
   EXPECT_EQ(steps_in(scratch.path), (std::vector<std::int64_t>{50, 40, 15}));
@@ -155,35 +156,35 @@ TEST(Finding, IgnoresPartialsAndStrangers) {
 TEST(Publishing, RefusesMissingOrForeignSidecars) {
   Scratch scratch;
   const auto s = state(gpt(), DType::f32, 4);
-  checkpoint::write_rank(scratch.path, s, Rank(s, 0, 2).pieces, {});
+  checkpoint::write_rank(scratch.path, s, Rank(s, 0, 2).shards, {});
   EXPECT_THROW(checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3), InputError);
   EXPECT_FALSE(fs::exists(scratch.path + "/step-00000004.partial"));
-  checkpoint::write_rank(scratch.path, s, Rank(s, 0, 3).pieces, {});
-  checkpoint::write_rank(scratch.path, s, Rank(s, 1, 2).pieces, {});
+  checkpoint::write_rank(scratch.path, s, Rank(s, 0, 3).shards, {});
+  checkpoint::write_rank(scratch.path, s, Rank(s, 1, 2).shards, {});
   EXPECT_THROW(checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3), InputError);
 }
 
-// What an attempt of before has joined says nothing of what the ranks have written since.
+// An index that an earlier attempt joined does not describe what the ranks have written since.
 TEST(Publishing, AnIndexOfAnEarlierAttemptIsMadeAnew) {
   Scratch scratch, other;
   save(other.path, state(llama(), DType::f32, 4), 2);
   const auto s = state(gpt(), DType::f32, 4);
-  for (int r = 0; r < 2; ++r) checkpoint::write_rank(scratch.path, s, Rank(s, r, 2).pieces, {});
+  for (int r = 0; r < 2; ++r) checkpoint::write_rank(scratch.path, s, Rank(s, r, 2).shards, {});
   for (const char* name : {"ranks.index", "manifest.json"})
     fs::copy(other.path + "/step-00000004/" + name, scratch.path + "/step-00000004.partial/" + name);
-  checkpoint::write_rank(scratch.path, s, Rank(s, 1, 2).pieces, {});  // once more
+  checkpoint::write_rank(scratch.path, s, Rank(s, 1, 2).shards, {});  // once more
   checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3);
   checkpoint::Reader reader(scratch.path + "/step-00000004");
   reader.verify_all();
   EXPECT_EQ(differences(reader, 1), 0);
 }
 
-// A rank's index is that of its sidecar or nothing is published.
+// A rank's index must belong to its sidecar, else nothing is published.
 TEST(Publishing, AnIndexThatIsNotOfItsSidecarIsRefused) {
   const auto s = state(gpt(), DType::f32, 4);
   for (int damage = 0; damage < 3; ++damage) {
     Scratch scratch;
-    for (int r = 0; r < 2; ++r) checkpoint::write_rank(scratch.path, s, Rank(s, r, 2).pieces, {});
+    for (int r = 0; r < 2; ++r) checkpoint::write_rank(scratch.path, s, Rank(s, r, 2).shards, {});
     const auto path = scratch.path + "/step-00000004.partial/rank-00001.index";
     auto bytes = slurp(path);
     bytes.back() ^= 1;
@@ -200,14 +201,14 @@ TEST(Publishing, AnIndexThatIsNotOfItsSidecarIsRefused) {
   }
 }
 
-// Where no lock keeps two runs apart, each finds the other's part.
+// If no lock keeps two runs apart, each one finds the other's part.
 TEST(Publishing, PartsOfTwoRunsAreNotMixed) {
   Scratch scratch;
   auto mine = state(gpt(), DType::f32, 4), other = mine;
   mine.writer = "process 1 on a";
   other.writer = "process 2 on b";
-  checkpoint::write_rank(scratch.path, mine, Rank(mine, 0, 2).pieces, {});
-  checkpoint::write_rank(scratch.path, other, Rank(other, 1, 2).pieces, {});
+  checkpoint::write_rank(scratch.path, mine, Rank(mine, 0, 2).shards, {});
+  checkpoint::write_rank(scratch.path, other, Rank(other, 1, 2).shards, {});
   try {
     checkpoint::publish(scratch.path, mine, plan::Topology({{plan::Axis::data, 2}}), 3);
     ADD_FAILURE() << "parts of two runs were published";
@@ -222,7 +223,7 @@ TEST(Publishing, PartsOfTwoRunsAreNotMixed) {
               [](nlohmann::json& j) { j["format"] = "trainyard.checkpoint.rank/1"; });
   checkpoint::discard_partial(scratch.path, mine);
   EXPECT_TRUE(fs::exists(scratch.path + "/step-00000004.partial/rank-00001.h5")) << "an older build's part was removed";
-  checkpoint::write_rank(scratch.path, mine, Rank(mine, 1, 2).pieces, {});
+  checkpoint::write_rank(scratch.path, mine, Rank(mine, 1, 2).shards, {});
   checkpoint::publish(scratch.path, mine, plan::Topology({{plan::Axis::data, 2}}), 3);
   EXPECT_EQ(checkpoint::Reader(scratch.path + "/step-00000004").state().writer, "")
       << "equal runs write equal manifests";
@@ -235,20 +236,21 @@ TEST(Reading, AnotherModelIsRefused) {
   std::vector<float> out(100000);
   auto other = gpt();
   other.ffn = 48;
-  const auto wide = plan::units(other)[2];
-  EXPECT_THROW(reader.read_piece(checkpoint::Kind::m, wide, plan::Topology(), 0, out.data()), InputError);
-  const auto strange = plan::units(llama())[1];
-  EXPECT_THROW(reader.read_piece(checkpoint::Kind::m, strange, plan::Topology(), 0, out.data()), InputError);
+  const auto wide = plan::flat_groups(other)[2];
+  EXPECT_THROW(reader.read_shard(checkpoint::Kind::m, wide, plan::Topology(), 0, out.data()), InputError);
+  const auto strange = plan::flat_groups(llama())[1];
+  EXPECT_THROW(reader.read_shard(checkpoint::Kind::m, strange, plan::Topology(), 0, out.data()), InputError);
 }
 
-// At a byte a second every write is held, so each asks whether the bound still holds; without a bound nobody asks.
+// At a byte a second every write has to wait, so each write asks whether the bound still holds. Without a bound no
+// write asks.
 TEST(Writing, TheRateIsBounded) {
   const auto s = state(gpt(), DType::f32, 4);
   Rank rank(s, 0, 1);
   for (const std::int64_t rate : {1, 0}) {
     Scratch scratch;
     int asked = 0;
-    checkpoint::write_rank(scratch.path, s, rank.pieces, {rate, [&] { return ++asked > 0; }});
+    checkpoint::write_rank(scratch.path, s, rank.shards, {rate, [&] { return ++asked > 0; }});
     EXPECT_EQ(asked >= 3, rate == 1) << asked;  // weights and both moments
     EXPECT_EQ(asked == 0, rate == 0) << asked;
   }

@@ -1,4 +1,4 @@
-// What a checkpoint says of a run is held against what it may say, before anything is opened that it names.
+// The run's state in a checkpoint is compared with what is possible, before any file that it names is opened.
 #include "libtrain/checkpoint/run_state.h"
 
 #include "libtrain/base/error.h"

@@ -1,11 +1,10 @@
-// A small run to be saved: models, values that are a function of (kind, name, index) alone, and the pieces of every
-// rank.
+// A small run to save: models, values that depend on (kind, name, index) alone, and the shards of every rank.
 #pragma once
 
 #include "tests/scratch.h"
 
 #include "libtrain/checkpoint/finder.h"
-#include "libtrain/checkpoint/pieces.h"
+#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/checkpoint/reader.h"
 
@@ -50,7 +49,7 @@ inline plan::ModelConfig llama() {
   return m;
 }
 
-// Heads for four tensor ranks, and vocabularies of which their slices have few logical rows or none.
+// Models with heads for four tensor-parallel ranks. Slices of their vocabularies have few logical rows or none.
 inline plan::ModelConfig gpt_of_heads() {
   auto m = gpt();
   m.heads = m.kv_heads = 4, m.vocabulary = 131;
@@ -62,8 +61,8 @@ inline plan::ModelConfig llama_of_heads() {
   return m;
 }
 
-// Experts in layers 1 and 2, more in the deeper one; 2, 3 and 6 divide both numbers. The others have biases, one has a
-// part beside the experts, and in one a layer without experts stands between two that have some.
+// Models with experts; 2, 3 and 6 divide their numbers. moe has biases, and experts in layers 1 and 2, more in the
+// deeper one. moe_llama has a shared part beside the experts, and a layer without experts between two with experts.
 inline plan::ModelConfig moe() {
   auto m = gpt();
   m.name = "sample-moe";
@@ -79,7 +78,7 @@ inline plan::ModelConfig moe_llama() {
   return m;
 }
 
-// Any bits but NaN; a bf16 model value is exactly representable.
+// Any bits but NaN. A bf16 model value is exactly representable.
 inline float value(checkpoint::Kind kind, const std::string& name, std::int64_t index, base::DType working) {
   std::uint64_t h = 1469598103934665603ull + static_cast<std::uint64_t>(kind);
   for (char c : name) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
@@ -107,64 +106,66 @@ inline checkpoint::RunState state(const plan::ModelConfig& model, base::DType dt
   return s;
 }
 
-inline bool is_of_experts(const plan::Unit& unit) { return unit.name.ends_with(".experts"); }
+inline bool is_of_experts(const plan::FlatGroup& flat_group) { return flat_group.name.ends_with(".experts"); }
 
-// What a rank has of a unit of the model: of the experts of a layer, which tensor ranks deal out and of these ranks
-// along data again, a run of neighbours, told by their names ("layers.01.experts.05.up.weight").
-inline plan::Unit share_of(plan::Unit unit, const plan::Topology& topology, int rank) {
+// What a rank has of one of the model's flat groups. Of a layer's experts it has a run of neighbours, which this
+// function finds by their names ("layers.01.experts.05.up.weight"). Tensor-parallel ranks share the experts, and within
+// their shares expert-parallel ranks.
+inline plan::FlatGroup share_of(plan::FlatGroup flat_group, const plan::Topology& topology, int rank) {
   const auto across = topology.size(plan::Axis::expert), tensor = topology.size(plan::Axis::tensor),
              parts = across * tensor, part = rank % tensor * across + rank / tensor % across;
-  if (parts == 1 || !is_of_experts(unit)) return unit;
-  const auto number = [&](const plan::Parameter& p) { return std::stoi(p.name.substr(unit.name.size() + 1)); };
+  if (parts == 1 || !is_of_experts(flat_group)) return flat_group;
+  const auto number = [&](const plan::Parameter& p) { return std::stoi(p.name.substr(flat_group.name.size() + 1)); };
   int count = 0;
-  for (const auto& p : unit.parameters) count = std::max(count, number(p) + 1);
-  std::erase_if(unit.parameters, [&](const auto& p) { return number(p) * parts / count != part; });
-  if (across > 1) unit.group = {plan::Axis::expert_data};
-  unit.others = {plan::Axis::expert, plan::Axis::tensor};
-  return unit;
+  for (const auto& p : flat_group.parameters) count = std::max(count, number(p) + 1);
+  std::erase_if(flat_group.parameters, [&](const auto& p) { return number(p) * parts / count != part; });
+  if (across > 1) flat_group.group = {plan::Axis::expert_data};
+  flat_group.others = {plan::Axis::expert, plan::Axis::tensor};
+  return flat_group;
 }
 
-// What a rank holds of a unit, back to back, by counting: its slice of each parameter that has a cut, the others whole.
-struct HeldUnit {
+// What a rank holds of a flat group, back to back. It is found by counting: slices of sharded parameters, and other
+// parameters whole.
+struct HeldFlatGroup {
   std::vector<float> values;
-  std::vector<int> of;  // which parameter an element is of; -1: none
-  std::int64_t piece = 0, first = 0;
+  std::vector<int> of;  // the parameter that an element belongs to; -1: none
+  std::int64_t shard = 0, first = 0;
 };
-inline HeldUnit held_unit(const checkpoint::RunState& s, checkpoint::Kind kind, const plan::Unit& unit,
-                          const plan::Topology& topology, int rank) {
-  HeldUnit held;
+inline HeldFlatGroup held_flat_group(const checkpoint::RunState& s, checkpoint::Kind kind,
+                                     const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank) {
+  HeldFlatGroup held;
   const int data = topology.size(plan::Axis::data), tensor = topology.size(plan::Axis::tensor), at = rank % tensor;
-  const int neighbours = unit.group.has(plan::Axis::expert_data) ? topology.size(plan::Axis::expert) : 1,
-            pieces = data / neighbours;  // neighbours hold others of its experts
-  for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-    const auto& parameter = unit.parameters[p];
+  const int neighbours = flat_group.group.has(plan::Axis::expert_data) ? topology.size(plan::Axis::expert) : 1,
+            shards = data / neighbours;  // neighbouring ranks hold other experts
+  for (std::size_t p = 0; p < flat_group.parameters.size(); ++p) {
+    const auto& parameter = flat_group.parameters[p];
     const auto rows = parameter.stored[0], cols = parameter.stored.size() > 1 ? parameter.stored[1] : 1;
     while (held.values.size() % 16 != 0) held.values.push_back(0), held.of.push_back(-1);
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < cols; ++c) {
-        if (parameter.cut && (parameter.cut->dim == 0 ? r * tensor / rows : c * tensor / cols) != at) continue;
+        if (parameter.sharded && (parameter.sharded->dim == 0 ? r * tensor / rows : c * tensor / cols) != at) continue;
         held.values.push_back(r < parameter.shape[0] ? value(kind, parameter.name, r * cols + c, s.dtype) : 0);
         held.of.push_back(static_cast<int>(p));
       }
   }
-  while (held.values.size() % static_cast<std::size_t>(64 * pieces) != 0)
+  while (held.values.size() % static_cast<std::size_t>(64 * shards) != 0)
     held.values.push_back(0), held.of.push_back(-1);
-  held.piece = static_cast<std::int64_t>(held.values.size()) / pieces;
-  held.first = rank / tensor % data / neighbours * held.piece;
+  held.shard = static_cast<std::int64_t>(held.values.size()) / shards;
+  held.first = rank / tensor % data / neighbours * held.shard;
   return held;
 }
 
-// Of a piece what the rank saves: all where nobody else has any of it; else the parameters that nobody before it has,
-// and the gaps between two of them.
-inline std::vector<float> saved_of(const HeldUnit& held, const plan::Unit& unit, const plan::Topology& topology,
-                                   int rank) {
-  const auto begin = static_cast<std::size_t>(held.first), end = begin + static_cast<std::size_t>(held.piece);
+// What a rank saves of its shard. It saves all of it if no other rank holds any of it. Else it saves the parameters
+// that no rank before it holds, and the gaps between two of these.
+inline std::vector<float> saved_of(const HeldFlatGroup& held, const plan::FlatGroup& flat_group,
+                                   const plan::Topology& topology, int rank) {
+  const auto begin = static_cast<std::size_t>(held.first), end = begin + static_cast<std::size_t>(held.shard);
   const bool first = rank % topology.size(plan::Axis::tensor) == 0;
   const auto mine = [&](int p) {
-    return first || is_of_experts(unit) || unit.parameters[static_cast<std::size_t>(p)].cut.has_value();
+    return first || is_of_experts(flat_group) || flat_group.parameters[static_cast<std::size_t>(p)].sharded.has_value();
   };
   bool all = true;
-  for (std::size_t p = 0; p < unit.parameters.size(); ++p) all = all && mine(static_cast<int>(p));
+  for (std::size_t p = 0; p < flat_group.parameters.size(); ++p) all = all && mine(static_cast<int>(p));
   std::vector<float> out;
   std::size_t gap = 0;
   bool joins = false;
@@ -185,43 +186,43 @@ inline std::vector<float> saved_of(const HeldUnit& held, const plan::Unit& unit,
   return out;
 }
 
-// Which stage has a unit, by its name.
-inline int stage_of(const plan::ModelConfig& model, const plan::Unit& unit, const plan::Stages& stages) {
+// The pipeline stage that has a flat group, by the group's name.
+inline int stage_of(const plan::ModelConfig& model, const plan::FlatGroup& flat_group, const plan::Stages& stages) {
   if (stages.stages == 1) return 0;
   std::size_t item = 0;
-  if (unit.name.starts_with("layers.")) item = 1 + std::stoul(unit.name.substr(7));
-  if (unit.name == "head") item = static_cast<std::size_t>(model.layers) + 1;
+  if (flat_group.name.starts_with("layers.")) item = 1 + std::stoul(flat_group.name.substr(7));
+  if (flat_group.name == "head") item = static_cast<std::size_t>(model.layers) + 1;
   std::size_t part = 0;
   while (static_cast<std::size_t>(stages.boundaries[part + 1]) <= item) ++part;
   return static_cast<int>(part) % stages.stages;
 }
 
-// One rank's pieces, with memory of their own.
+// The shards of one rank, with memory of their own.
 struct Rank {
   std::vector<std::vector<char>> memory;
-  checkpoint::RankPieces pieces;
+  checkpoint::RankShards shards;
 
   Rank(const checkpoint::RunState& s, int rank, int ranks) : Rank(s, rank, plan::replicas_of(ranks, 1)) {}
   Rank(const checkpoint::RunState& s, int rank, const plan::Topology& topology, const plan::Stages& stages = {}) {
-    pieces.rank = rank;
-    pieces.ranks = topology.world();
-    const auto units = plan::units(s.model);
+    shards.rank = rank;
+    shards.ranks = topology.world();
+    const auto flat_groups = plan::flat_groups(s.model);
     const int stage = rank / (topology.world() / stages.stages);
     for (auto kind : checkpoint::kinds_of(s.dtype))
-      for (const auto& of_model : units)
+      for (const auto& of_model : flat_groups)
         if (stage_of(s.model, of_model, stages) == stage) {
-          const auto unit = share_of(of_model, topology, rank);
-          list_of(kind).push_back(
-              view(s, kind, saved_of(held_unit(s, kind, unit, topology, rank), unit, topology, rank)));
+          const auto flat_group = share_of(of_model, topology, rank);
+          list_of(kind).push_back(view(
+              s, kind, saved_of(held_flat_group(s, kind, flat_group, topology, rank), flat_group, topology, rank)));
         }
-    pieces.boxes = checkpoint::boxes_of_pieces(s.model, topology, rank, stages);
+    shards.boxes = checkpoint::boxes_of_shards(s.model, topology, rank, stages);
   }
   std::vector<base::View>& list_of(checkpoint::Kind kind) {
     switch (kind) {
-      case checkpoint::Kind::model: return pieces.model;
-      case checkpoint::Kind::master: return pieces.master;
-      case checkpoint::Kind::m: return pieces.m;
-      default: return pieces.v;
+      case checkpoint::Kind::model: return shards.model;
+      case checkpoint::Kind::master: return shards.master;
+      case checkpoint::Kind::m: return shards.m;
+      default: return shards.v;
     }
   }
   base::View view(const checkpoint::RunState& s, checkpoint::Kind kind, const std::vector<float>& values) {
@@ -237,34 +238,34 @@ struct Rank {
 
 inline void save(const std::string& folder, const checkpoint::RunState& s, const plan::Topology& topology, int keep = 3,
                  const plan::Stages& stages = {}) {
-  for (int r = 0; r < topology.world(); ++r) checkpoint::write_rank(folder, s, Rank(s, r, topology, stages).pieces, {});
+  for (int r = 0; r < topology.world(); ++r) checkpoint::write_rank(folder, s, Rank(s, r, topology, stages).shards, {});
   checkpoint::publish(folder, s, topology, keep);
 }
 inline void save(const std::string& folder, const checkpoint::RunState& s, int ranks, int keep = 3) {
   save(folder, s, plan::replicas_of(ranks, 1), keep);
 }
 
-// What a rank has of a model.
+// The part of a model that a rank has.
 inline plan::ModelPart part_of(const plan::ModelConfig& model, const plan::Topology& topology,
                                const plan::Stages& stages, int rank) {
   return plan::part_of(model, stages, topology.coordinate(rank, plan::Axis::pipe))
       .with_experts({topology.size(plan::Axis::expert), topology.coordinate(rank, plan::Axis::expert)});
 }
 
-// The number of elements that differ from what was saved, read as the ranks of a topology read: each the units of its
-// stage, with those that this borrows.
+// The number of elements that differ from what was saved. They are read as the ranks of a topology read: each rank the
+// flat groups of its stage, with borrowed ones.
 inline std::int64_t differences(checkpoint::Reader& reader, const plan::Topology& topology,
                                 const plan::Stages& stages = {}) {
   const auto& s = reader.state();
   std::int64_t wrong = 0;
   for (auto kind : checkpoint::all_kinds)
     for (int r = 0; r < topology.world(); ++r)
-      for (const auto& unit : plan::units(part_of(s.model, topology, stages, r))) {
+      for (const auto& flat_group : plan::flat_groups(part_of(s.model, topology, stages, r))) {
         const auto source =
             kind == checkpoint::Kind::master && s.dtype == base::DType::f32 ? checkpoint::Kind::model : kind;
-        const auto held = held_unit(s, source, unit, topology, r);
-        std::vector<float> got(static_cast<std::size_t>(held.piece), -7.0f);
-        reader.read_piece(kind, unit, topology, r, got.data());
+        const auto held = held_flat_group(s, source, flat_group, topology, r);
+        std::vector<float> got(static_cast<std::size_t>(held.shard), -7.0f);
+        reader.read_shard(kind, flat_group, topology, r, got.data());
         for (std::size_t i = 0; i < got.size(); ++i)
           wrong += std::bit_cast<std::uint32_t>(got[i]) !=
                    std::bit_cast<std::uint32_t>(held.values[static_cast<std::size_t>(held.first) + i]);

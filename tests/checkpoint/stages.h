@@ -1,4 +1,4 @@
-// Models of several items, and every way of cutting them into stages.
+// Models of several items, and random divisions into pipeline stages.
 #pragma once
 
 #include "tests/checkpoint/sample.h"
@@ -14,7 +14,7 @@ inline plan::ModelConfig deep(plan::ModelConfig m) {  // eight items, small ones
   return m;
 }
 
-// Random boundaries of so many parts, none empty.
+// Random boundaries of stages x chunks parts, none of them empty.
 inline plan::Stages random_stages(const plan::ModelConfig& model, int stages, int chunks, std::mt19937& random) {
   if (stages == 1) return {};
   const auto items = plan::item_count(model);

@@ -1,6 +1,6 @@
-// The virtual view as h5dump and h5ls show it: whole logical tensors, whatever the cut; NaN where a rank file is
+// The virtual view as h5dump and h5ls show it: whole logical tensors, whatever the layout; NaN where a rank file is
 // missing.
-#include "tests/checkpoint/cuts.h"
+#include "tests/checkpoint/layouts.h"
 
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/hdf5_file.h"
@@ -57,8 +57,8 @@ TEST(View, H5dumpShowsWholeTensors) {
              {"embedding.tokens.weight", "layers.01.attention.q.weight", "layers.00.ffn.up.bias", "head.norm.weight"}) {
           const auto numbers = dumped(file, std::string(checkpoint::path_of(kind)) + "/" + name);
           std::int64_t count = 0;
-          for (const auto& unit : plan::units(s.model))
-            for (const auto& p : unit.parameters)
+          for (const auto& flat_group : plan::flat_groups(s.model))
+            for (const auto& p : flat_group.parameters)
               if (p.name == name) count = p.count();
           ASSERT_EQ(static_cast<std::int64_t>(numbers.size()), count) << name << " on " << ranks;
           std::int64_t wrong = 0;
@@ -145,7 +145,7 @@ TEST(View, CountsItsBoxes) {
   checkpoint::Manifest m;
   m.state = state(gpt(), DType::f32, 1);
   m.ranks = 1;
-  m.boxes = {checkpoint::boxes_of_pieces(m.state.model, plan::Topology(), 0)};
+  m.boxes = {checkpoint::boxes_of_shards(m.state.model, plan::Topology(), 0)};
   EXPECT_EQ(checkpoint::boxes_in_view(m),
             3 * static_cast<std::int64_t>(checkpoint::parameters_of(m.state.model).size()));
 }

@@ -1,4 +1,4 @@
-// Clocks that are apart by a known time are found to be, within what is said of the uncertainty.
+// Tests clocks that differ by a known time: the measured offset agrees with it within the stated uncertainty.
 #include "libtrain/comm/clock_offsets.h"
 
 #include "libtrain/base/here_and_now.h"

@@ -1,4 +1,4 @@
-// What every communicator must do, whoever implements it: run by the threads test and the MPI test over their worlds.
+// The contract that every communicator must keep. The tests of threads, MPI and NCCL run it over their worlds.
 #pragma once
 
 #include "libtrain/base/error.h"
@@ -16,8 +16,8 @@ namespace trainyard::comm::contract {
 
 using base::View;
 
-// The contribution of rank r to element i: scattered signs and magnitudes, so that another order of adding gives other
-// bits.
+// The contribution of rank r to element i. Its sign and magnitude are scattered, so that another order of additions
+// gives other bits.
 inline float contribution(int r, std::int64_t i) {
   auto h = static_cast<std::uint32_t>(r * 7919 + i + 1) * 2654435761u;
   h = (h ^ (h >> 15)) * 2246822519u;
@@ -84,7 +84,7 @@ inline void reduce_scatter(Communicator& c, tensor::Exec& exec, std::int64_t n) 
     ASSERT_EQ(out[z(i)], static_cast<double>(c.size() * (c.rank() * n + i)) + 500.0 * c.size() * (c.size() - 1));
 }
 
-// Rank r sends (r + 2 p) % 4 * n elements to p: some of the counts are zero.
+// Rank r sends (r + 2 p) % 4 * n elements to rank p, so some counts are zero.
 inline void all_to_all(Communicator& c, tensor::Exec& exec, std::int64_t n) {
   SCOPED_TRACE("all_to_all of " + std::to_string(n));
   const auto count = [&](int from, int to) { return (from + 2 * to) % 4 * n; };
@@ -119,11 +119,11 @@ inline void broadcast(Communicator& c, tensor::Exec& exec, std::int64_t n) {
   }
 }
 
-// A ring, two messages to the right (told apart by their order) and one to the left; with one rank, to itself.
+// A ring: two messages to the right, distinguished by their order, and one to the left. A single rank sends to itself.
 inline void exchange(Communicator& c, tensor::Exec& exec, std::int64_t n) {
   SCOPED_TRACE("exchange of " + std::to_string(n));
   const int right = (c.rank() + 1) % c.size(), left = (c.rank() + c.size() - 1) % c.size();
-  if (right == left && c.size() > 1) {  // two ranks: the neighbours coincide, so message order decides
+  if (right == left && c.size() > 1) {  // with two ranks both neighbours are one rank, so message order decides
     std::vector<float> out(z(n), static_cast<float>(c.rank())), in(z(n), -1);
     const std::vector<Transfer> pair{{Transfer::Kind::send, right, view(out)},
                                      {Transfer::Kind::receive, left, view(in)}};
@@ -145,8 +145,8 @@ inline void exchange(Communicator& c, tensor::Exec& exec, std::int64_t n) {
   for (auto v : b) ASSERT_EQ(v, 20.0f + static_cast<float>(left));
 }
 
-// Rounds of the ordered reduction against a scalar left fold; the last round is ragged. Ranks may have turns in another
-// order than their own.
+// Compares several rounds of the ordered reduction with a scalar left-to-right sum. The last round is uneven. `turns`
+// may give ranks positions in the reduction order that differ from their ranks.
 inline void ordered(Communicator& c, tensor::Exec& exec, std::int64_t n, bool in_place,
                     const std::vector<int>& turns = {}) {
   SCOPED_TRACE("ordered_reduce_scatter of " + std::to_string(n));
@@ -165,7 +165,7 @@ inline void ordered(Communicator& c, tensor::Exec& exec, std::int64_t n, bool in
     const bool mine = own_turn < rounds[t];
     sent += mine ? static_cast<std::uint64_t>((ranks - 1) * n * 4) : 0;
     ordered_reduce_scatter(c, exec, mine ? view(in) : View{}, view(staging), sum,
-                           t == 0 ? base::FoldRound::first : base::FoldRound::next, rounds[t], turns);
+                           t == 0 ? base::ReductionRound::first : base::ReductionRound::next, rounds[t], turns);
     exec.synchronize();
   }
   const auto after = c.ledger().totals()["ordered_reduce_scatter"];

@@ -1,4 +1,4 @@
-// Threads of ranks from masks that they tell one another.
+// Tests the threads of ranks, computed from the affinity masks that the ranks exchange.
 #include "libtrain/comm/core_share.h"
 #include "libtrain/comm/threads.h"
 

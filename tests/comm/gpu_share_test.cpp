@@ -1,4 +1,4 @@
-// Whether ranks have a GPU each: by the devices' identifiers, whatever number a launcher gave them. 77 without a GPU.
+// Tests whether each rank has a GPU of its own. Identifiers decide, not a launcher's device numbers. 77 without a GPU.
 #include "libtrain/comm/gpu_share.h"
 
 #include "libtrain/comm/mpi.h"
@@ -25,7 +25,7 @@ GpuShare share_of(int device) {
   return gpu_share(*control, *exec, device);
 }
 
-// The emulator's: which GPU this process sees as its number 0.
+// Sets a variable of the emulator: which GPU this process sees as its number 0.
 void sees_first(int gpu) { setenv("TRAINYARD_EMULATED_FIRST_GPU", std::to_string(gpu).c_str(), 1); }
 
 TEST(GpuShare, NumberZeroOfEveryRankCanBeAnotherGpu) {

@@ -1,5 +1,5 @@
-// A job whose rank 1 never arrives at a barrier, or never sends to the next stage of a pipeline: hung_rank.sh expects
-// the watchdog to end it. With a wrong launcher: the refusal.
+// A job whose rank 1 never arrives at a barrier, or never sends to the next pipeline stage. hung_rank.sh expects that
+// the watchdog ends it. With a wrong launcher the job must be refused.
 #include "libtrain/base/error.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/comm/mpi.h"
@@ -28,7 +28,7 @@ void hang(const std::string& folder) {
   exec->synchronize();
 }
 
-// The same as stages of a pipeline: the last one waits for activations that stage 1 does not send.
+// The same for pipeline stages: the last stage waits for activations that stage 1 does not send.
 void hang_in_a_pipeline(const std::string& folder) {
   comm::MpiRuntime mpi;
   auto control = mpi.communicator("control");

@@ -1,5 +1,6 @@
 #!/bin/bash
-# A hung rank, also one of a pipeline, ends the job with exit code 6, one sentence and a reason from every rank; a wrong launcher is refused with 4.
+# A hung rank ends the job with exit code 6, one sentence and a reason from every rank; a hung pipeline stage does, too.
+# A wrong launcher is refused with 4.
 # usage: hung_rank.sh MPIEXEC PROGRAM
 . "$(dirname "$0")/../script.sh"
 set -e

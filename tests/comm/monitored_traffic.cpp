@@ -1,5 +1,5 @@
-// Traffic for monitoring.sh: every operation that is made of our own messages, then the bytes that the ledger
-// announced. With an argument: nothing but start and end, which cost the library some messages of its own.
+// Traffic for monitoring.sh: runs every operation that consists of messages of our own, then prints the bytes that the
+// ledger announced. With an argument it only starts and ends, for which the library sends some messages itself.
 #include "libtrain/comm/mpi.h"
 
 #include <cstdio>
@@ -12,16 +12,16 @@ int main(int argc, char**) {
   auto comm = mpi.communicator("data");
   auto exec = tensor::Exec::caller(nullptr, 1);
   const int n = mpi.size(), rank = mpi.rank();
-  const std::int64_t piece = 1001;
-  std::vector<float> in(static_cast<std::size_t>(n * piece), 1.0f), staging(in), sum(static_cast<std::size_t>(piece));
-  const auto whole = base::View::of(in.data(), {n * piece}), staged = base::View::of(staging.data(), {n * piece}),
-             own = base::View::of(sum.data(), {piece});
+  const std::int64_t shard = 1001;
+  std::vector<float> in(static_cast<std::size_t>(n * shard), 1.0f), staging(in), sum(static_cast<std::size_t>(shard));
+  const auto whole = base::View::of(in.data(), {n * shard}), staged = base::View::of(staging.data(), {n * shard}),
+             own = base::View::of(sum.data(), {shard});
   if (argc > 1) return 0;
   comm::MpiRuntime::limit_message_bytes(1500);
   comm->all_gather(*exec, own, whole);
-  comm::ordered_reduce_scatter(*comm, *exec, whole, staged, own, base::FoldRound::first, n);
-  comm::ordered_reduce_scatter(*comm, *exec, rank < n - 1 ? whole : base::View{}, staged, own, base::FoldRound::next,
-                               n - 1);
+  comm::ordered_reduce_scatter(*comm, *exec, whole, staged, own, base::ReductionRound::first, n);
+  comm::ordered_reduce_scatter(*comm, *exec, rank < n - 1 ? whole : base::View{}, staged, own,
+                               base::ReductionRound::next, n - 1);
   const std::vector<comm::Transfer> ring{
       {comm::Transfer::Kind::send, (rank + 1) % n, base::View::of(in.data(), {10 + rank})},
       {comm::Transfer::Kind::receive, (rank + n - 1) % n, base::View::of(sum.data(), {10 + (rank + n - 1) % n})}};

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Open MPI's own monitoring counts the point-to-point bytes that each rank sends; less those of a run
-# that only starts and ends, they equal what the ledger announced.
+# Open MPI's own monitoring counts the point-to-point bytes that each rank sends.
+# Without the bytes of a run that only starts and ends, they equal what the ledger announced.
 # usage: monitoring.sh MPIEXEC PROGRAM
 launch=$1 program=$2
 . "$(dirname "$0")/../script.sh"

@@ -1,4 +1,4 @@
-// The contract over MPI, with whole messages and with messages cut into small parts.
+// Tests the contract over MPI, with whole messages and with messages divided into small parts.
 #include "libtrain/comm/mpi.h"
 #include "tests/comm/contract.h"
 
@@ -24,7 +24,7 @@ TEST(mpi, contract_on_a_worker_with_small_messages) {
   trainyard::comm::MpiRuntime::limit_message_bytes(std::int64_t{1} << 30);
 }
 
-// Parts of the world keep the contract at the same time, each with ranks of its own; whoever is in none does nothing.
+// Parts of the world keep the contract at the same time. A rank that is in no part does nothing.
 TEST(mpi, contract_in_parts_of_the_world) {
   auto exec = trainyard::tensor::Exec::caller(nullptr, 1);
   std::vector<int> part;
@@ -34,7 +34,7 @@ TEST(mpi, contract_in_parts_of_the_world) {
   EXPECT_EQ(comm->rank(), runtime->rank() / 2);
   EXPECT_EQ(comm->group(), "parity");
   trainyard::comm::contract::everything(*comm, *exec);
-  if (runtime->rank() < 2) {  // the others are not asked
+  if (runtime->rank() < 2) {  // the other ranks do not call
     std::vector<int> first;
     for (int r = 0; r < std::min(2, runtime->size()); ++r) first.push_back(r);
     trainyard::comm::contract::everything(*runtime->split("first", first), *exec);

@@ -1,5 +1,6 @@
-// The contract over NCCL, and over MPI staged for a GPU; whole runs with either give the same bits. The libraries are
-// those that the environment names: stand-ins on any machine, the real ones on one with GPUs (77 where there is none).
+// Tests the contract over NCCL, and over MPI staged for a GPU; whole runs with either give the same bits. The
+// environment names the libraries: stand-ins on any machine, the real ones on a machine with GPUs. 77 without a
+// library.
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/comm/staged.h"
@@ -29,8 +30,7 @@ TEST(nccl, contract) {
 
 TEST(nccl, says_its_version) { EXPECT_EQ(comm::nccl_version().substr(0, 2), "2."); }
 
-// An error that the library learns of while the device works ends the job with exit 6, and a call after it does not
-// wait.
+// NCCL may learn of an error while the device works. It ends the job with exit code 6, and a later call does not wait.
 TEST(nccl, a_peer_that_ended_is_an_error_of_the_next_call) {
   if (std::string(tensor::gpu_module().runtime->name) != "emulated")
     GTEST_SKIP() << "the stand-in pretends that a peer ended";
@@ -52,7 +52,7 @@ TEST(nccl, a_peer_that_ended_is_an_error_of_the_next_call) {
   unsetenv("TRAINYARD_STANDIN_NCCL_FAILS");
 }
 
-// Two groups over one connection: each with its own ledger, and one fate.
+// Two groups over one connection: each has its own ledger, and an error of one is an error of both.
 TEST(nccl, groups_share_a_connection) {
   auto control = runtime->communicator("control");
   auto data = comm::make_nccl("data", device, *control);
@@ -73,8 +73,8 @@ TEST(nccl, groups_share_a_connection) {
   EXPECT_THROW(results->barrier(*exec), base::PeerError) << "the connection is gone for all";
 }
 
-// The watchdog asks while another thread is in the middle of a call: the connection, found failed, is not taken from
-// under it.
+// The watchdog asks while another thread is inside a call. The connection has failed, but the watchdog does not abort
+// it during that call.
 TEST(nccl, a_call_under_way_is_not_aborted_by_who_watches) {
   if (std::string(tensor::gpu_module().runtime->name) != "emulated")
     GTEST_SKIP() << "the stand-in says when it is aborted inside of a call";

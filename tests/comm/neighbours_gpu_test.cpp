@@ -1,5 +1,5 @@
-// Pipeline stages whose messages are device memory: over NCCL on streams, and over MPI by way of the host. The
-// libraries are those that the environment names; 77 where there is none.
+// Tests pipeline stages whose messages are device memory: over NCCL on streams, and over MPI staged through the host.
+// The environment names the libraries; 77 without one.
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/comm/neighbours.h"
@@ -48,8 +48,8 @@ TEST(neighbours_gpu, staged) {
   pass_through(between, {NeighboursOptions::Ends::ring, Views::staged}, {1, 0, 4, 2, 1000}, pipeline::Receives::ahead);
 }
 
-// A call of the stand-in is over when it returns, so there messages are small, which MPI sends without being asked, and
-// no receive is called ahead.
+// A call of the stand-in is over when it returns. So messages are small there, since MPI sends small ones without
+// waiting for the receiver, and no receive is issued early.
 TEST(neighbours_gpu, nccl) {
   if (runtime->size() == 1) GTEST_SKIP() << "one stage has no neighbours";
   const bool emulated = std::string(tensor::gpu_module().runtime->name) == "emulated";

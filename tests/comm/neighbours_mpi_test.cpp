@@ -1,4 +1,4 @@
-// Pipeline stages over MPI: messages in one thread for each queue, collectives in another, at the same time.
+// Tests pipeline stages over MPI: one thread for each queue of messages, another for collectives, all at the same time.
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/neighbours.h"
@@ -15,7 +15,7 @@ using plan::Topology;
 
 MpiRuntime* runtime = nullptr;
 
-// Messages of a few bytes leave at once, large ones when the other side has asked for them.
+// MPI sends messages of a few bytes at once, and large ones when the receiver has asked for them.
 TEST(neighbours_mpi, one_forward_one_backward_beside_long_reductions) {
   const int replicas = runtime->size() % 2 == 0 ? 2 : 1, stages = runtime->size() / replicas;
   for (const auto& topology :
@@ -54,8 +54,8 @@ long naps() {
   return use.ru_nvcsw;
 }
 
-// Nothing is sent before all ranks were in a barrier, long after the receives were called, which sleep meanwhile: the
-// library's own wait never does.
+// Receives are issued long before any message is sent: all ranks pass a barrier first. The receives sleep meanwhile,
+// which MPI's own wait never does.
 TEST(neighbours_mpi, a_receive_that_waits_holds_up_no_collective_and_sleeps) {
   const int rank = runtime->rank();
   const auto communication = tensor::Exec::worker("communication", nullptr);
@@ -71,7 +71,7 @@ TEST(neighbours_mpi, a_receive_that_waits_holds_up_no_collective_and_sleeps) {
   control->barrier(*communication);
   communication->synchronize();
   EXPECT_TRUE(rank == 0 || !arrived.done());
-  control->barrier(*communication);  // all have looked
+  control->barrier(*communication);  // all ranks have looked
   communication->synchronize();
   if (neighbours.has_next()) neighbours.send_activations(View::of(out.data(), {10}), {}).wait();
   if (neighbours.has_previous()) neighbours.send_gradients(View::of(out.data(), {10}), {}).wait();

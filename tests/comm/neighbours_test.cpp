@@ -1,4 +1,4 @@
-// Pipeline stages among threads: orders that would wait in a circle on one queue, rings, ledgers, and errors.
+// Tests pipeline stages among threads: orders that would deadlock with one queue, rings, ledgers, and errors.
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/comm/delayed.h"
@@ -34,7 +34,7 @@ std::unique_ptr<tensor::Exec> exec_of(Compute kind) {
   return kind == Compute::caller ? tensor::Exec::caller(nullptr, 1) : tensor::Exec::worker("compute", nullptr);
 }
 
-// Two replicas, which add up something large meanwhile, on the communication Exec of each rank.
+// Two replicas. Meanwhile they add something large on the communication Exec of each rank.
 TEST_P(Stages, one_forward_one_backward_beside_long_reductions) {
   const auto [stages, kind, receives] = GetParam();
   const Topology topology({{Axis::pipe, stages}, {Axis::data, 2}});
@@ -54,7 +54,7 @@ TEST_P(Stages, one_forward_one_backward_beside_long_reductions) {
   });
 }
 
-// The last stage hands on to the first, so that each micro-batch passes every stage twice.
+// The last stage sends to the first, so each micro-batch passes every stage twice.
 TEST(neighbours, chunks_go_round_the_ring) {
   for (const int stages : {2, 3, 4, 5}) {
     const Topology topology({{Axis::pipe, stages}});
@@ -67,7 +67,7 @@ TEST(neighbours, chunks_go_round_the_ring) {
   }
 }
 
-// Receives are called, and nothing is sent before every rank has been through a barrier on its communication Exec.
+// Issues receives first. Nothing is sent before every rank has passed a barrier on its communication Exec.
 TEST(neighbours, a_receive_that_waits_holds_up_no_collective) {
   const Topology topology({{Axis::pipe, 3}});
   run_ranks(3, [&](int rank, ThreadsWorld& world) {
@@ -81,7 +81,7 @@ TEST(neighbours, a_receive_that_waits_holds_up_no_collective) {
     control->barrier(*communication);
     communication->synchronize();
     EXPECT_TRUE(rank == 0 || !arrived.done());
-    control->barrier(*communication);  // all have looked
+    control->barrier(*communication);  // all ranks have looked
     communication->synchronize();
     if (neighbours.has_next()) neighbours.send_activations(View::of(out.data(), {10}), {}).wait();
     if (neighbours.has_previous()) neighbours.send_gradients(View::of(out.data(), {10}), {}).wait();
@@ -92,7 +92,7 @@ TEST(neighbours, a_receive_that_waits_holds_up_no_collective) {
   });
 }
 
-// Gradients are asked for before the activations that lead to them.
+// Receives of gradients are issued before the activations that lead to them.
 TEST(neighbours, no_queue_waits_for_another) {
   const Topology topology({{Axis::pipe, 3}});
   run_ranks(3, [&](int rank, ThreadsWorld& world) {
@@ -110,7 +110,7 @@ TEST(neighbours, no_queue_waits_for_another) {
   });
 }
 
-// A message leaves when what it is made of is there, and the place of one is not filled before it is free.
+// A message is sent only after its content is ready, and received only after its buffer is free.
 TEST(neighbours, messages_begin_with_their_events) {
   const Topology topology({{Axis::pipe, 2}});
   run_ranks(2, [&](int rank, ThreadsWorld& world) {
@@ -151,7 +151,7 @@ TEST(neighbours, ledgers_count_what_leaves_the_sender) {
   });
 }
 
-// Who shares an entry of the watchdog shares a boundary: the same number, and both have a ledger.
+// Stages with the same group in the watchdog share a boundary: they have the same number, and both have a ledger.
 TEST(neighbours, both_sides_of_a_boundary_are_watched_as_one_group) {
   for (const auto ends : {Ends::open, Ends::ring})
     for (const int stages : {2, 3, 4, 5}) {
@@ -234,7 +234,7 @@ TEST(neighbours, a_stage_that_fails_wakes_who_waits_for_it) {
   EXPECT_EQ(woken, 2);
 }
 
-// What watchdogs with a patience of 0.4 s say of stages; an alarm poisons the world, as an exit would.
+// The sentences of watchdogs over stages, with a threshold of 0.4 s. An alarm poisons the world, as an exit would.
 class Watched {
  public:
   using Body = std::function<void(int rank, Neighbours& neighbours, std::shared_future<void> alarmed)>;
@@ -263,13 +263,13 @@ class Watched {
         try {
           body(rank, neighbours, alarmed);
         } catch (const base::PeerError&) {
-          alarmed.wait_for(10s);  // its own watchdog may still be about to hear
+          alarmed.wait_for(10s);  // its own watchdog may be about to receive the verdict
           throw;
         }
         control->barrier(*caller);
       });
     } catch (const base::PeerError&) {
-      // The world was poisoned.
+      // An alarm poisoned the world.
     }
   }
   std::vector<std::string> sentences;
@@ -294,8 +294,8 @@ TEST(neighbours, the_watchdog_names_the_stage_that_stalls) {
         << s;
 }
 
-// Stage 1 stalls, and stage 2 waits for it. That a message from stage 0 was asked for, and does not come because that
-// one computes, is not what anybody waits for.
+// Stage 1 stalls, and stage 2 waits for it. Stage 1 has issued a receive from stage 0, which computes and does not
+// send. Nobody waits for that receive yet.
 TEST(neighbours, the_watchdog_takes_no_receive_called_ahead_for_waiting) {
   const Watched told(3, [](int rank, Neighbours& neighbours, const std::shared_future<void>& alarmed) {
     std::vector<std::int64_t> in(10);

@@ -1,5 +1,5 @@
-// Every element of an all-to-all in two hops arrives where a direct one would bring it, whatever nodes there are and
-// however its parts lie; what is sent is what two hops send.
+// Tests that an all-to-all in two hops brings every element where a direct one would, for any nodes and any
+// memory layout of the parts. Also that it sends the bytes of two hops.
 #include "libtrain/comm/node_hops.h"
 
 #include "libtrain/comm/threads.h"
@@ -19,7 +19,7 @@ struct Nodes {
   int ranks() const { return nodes * node; }
 };
 
-// The communicators of one rank, and memory for `bytes` of all parts.
+// The communicators of one rank, and staging of `bytes` for each hop.
 struct Hopping {
   Hopping(ThreadsWorld& world, int rank, const Nodes& n, std::size_t bytes) : staging(2 * bytes) {
     std::vector<int> near, far;
@@ -38,7 +38,7 @@ struct Hopping {
   View first, second;
 };
 
-// What `from` has for `to`: element `at` of part `part`.
+// What `from` sends to `to`: element `at` of part `part`.
 std::int32_t value(int from, int to, std::int64_t part, std::int64_t at) {
   return static_cast<std::int32_t>(((from * 64 + to) * 8 + part) * 1000 + at);
 }
@@ -58,7 +58,7 @@ TEST(NodeHops, BringEveryPartToItsRank) {
         }
       const Hopping h(world, rank, n, mine.size() * 4);
       const auto exec = tensor::Exec::worker("exchange", nullptr);
-      for (int twice = 0; twice < 2; ++twice)  // one behind the other over the same staging
+      for (int twice = 0; twice < 2; ++twice)  // one call after the other over the same staging
         all_to_all(h.hops(), *exec, View::of(mine.data(), {n.ranks(), each}), View::of(theirs.data(), {count}));
       exec->synchronize();
       EXPECT_EQ(theirs, expected) << n.nodes << " nodes of " << n.node << ", rank " << rank;
@@ -73,7 +73,7 @@ TEST(NodeHops, BringEveryPartToItsRank) {
     });
 }
 
-// Parts of three sizes, one of them empty, in memory that is between other memory.
+// Parts of three sizes and an empty one, in memory that lies between other memory.
 TEST(NodeHops, PartsLieAnywhere) {
   const std::vector<std::int64_t> sizes{3, 7, 0, 1};
   for (const auto& n : all_nodes)

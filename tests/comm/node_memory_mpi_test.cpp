@@ -1,5 +1,5 @@
-// Gathers and ordered reductions between processes of one machine that look at one another's arenas: the bits of a
-// plain left fold, of messages and of the threads communicator, and no copy on the way.
+// Tests gathers and ordered reductions between processes of one machine that read one another's arenas. They have the
+// bits of a left-to-right sum, of messages and of the threads communicator, and make no copy on the way.
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/segments.h"
 #include "libtrain/comm/threads.h"
@@ -30,7 +30,7 @@ bool off() {
   return said != nullptr && std::string_view(said) == "off";
 }
 
-// Buffers of a rank, where others can see them or where they cannot.
+// A buffer of a rank, in memory that other ranks can read (`seen`) or cannot read (`hidden`).
 struct Memory {
   Memory(std::int64_t elements, tensor::Category category)
       : arena(category, 4 * elements), view(arena.allocate(base::DType::f32, {elements})) {}
@@ -38,17 +38,17 @@ struct Memory {
   tensor::Arena arena;
   View view;
 };
-constexpr auto seen = tensor::Category::unit_gradients, hidden = tensor::Category::workspace;
+constexpr auto seen = tensor::Category::micro_batch_gradients, hidden = tensor::Category::workspace;
 
 void fill(const View& v, int turn) {
   for (std::int64_t i = 0; i < v.count(); ++i) v.ptr<float>()[i] = contribution(turn, i);
 }
 
 struct Case {
-  std::int64_t piece, first, count;
+  std::int64_t shard, first, count;
   int contributors;
   std::vector<int> turns;
-  bool in_place = false;  // the sum is the own piece of the input
+  bool in_place = false;  // the sum is this rank's own shard of the input
 };
 
 std::vector<Case> cases(int ranks) {
@@ -65,44 +65,44 @@ std::vector<Case> cases(int ranks) {
   return all;
 }
 
-// Two rounds; what the sum's whole piece is afterwards.
+// Reduces two rounds (one if in place). Returns the whole shard that holds the sum.
 std::vector<float> reduced(Communicator& comm, tensor::Exec& exec, const Case& c, tensor::Category category,
                            bool staging_is_used) {
   const int n = comm.size(), turn = c.turns.empty() ? comm.rank() : c.turns[z(comm.rank())];
-  const Memory in(c.piece * n, category), staging(c.piece * n, hidden), apart(c.piece, hidden);
-  const auto sum = c.in_place ? View::of(in.data() + comm.rank() * c.piece, {c.piece}) : apart.view;
-  std::fill_n(apart.data(), c.piece, untouched);
-  std::fill_n(staging.data(), c.piece * n, untouched);
+  const Memory in(c.shard * n, category), staging(c.shard * n, hidden), apart(c.shard, hidden);
+  const auto sum = c.in_place ? View::of(in.data() + comm.rank() * c.shard, {c.shard}) : apart.view;
+  std::fill_n(apart.data(), c.shard, untouched);
+  std::fill_n(staging.data(), c.shard * n, untouched);
   for (int round = 0; round < (c.in_place ? 1 : 2); ++round) {
     fill(in.view, turn + round * n);
-    const auto fold = round == 0 ? base::FoldRound::first : base::FoldRound::next;
+    const auto fold = round == 0 ? base::ReductionRound::first : base::ReductionRound::next;
     const auto own = turn < c.contributors ? in.view : View{};
-    if (c.count == c.piece) ordered_reduce_scatter(comm, exec, own, staging.view, sum, fold, c.contributors, c.turns);
+    if (c.count == c.shard) ordered_reduce_scatter(comm, exec, own, staging.view, sum, fold, c.contributors, c.turns);
     else
       ordered_reduce_scatter_range(comm, exec, own, staging.view, sum, fold, c.contributors, c.first, c.count, c.turns);
     exec.synchronize();
   }
-  EXPECT_EQ(std::any_of(staging.data(), staging.data() + c.piece * n, [](float v) { return v != untouched; }),
+  EXPECT_EQ(std::any_of(staging.data(), staging.data() + c.shard * n, [](float v) { return v != untouched; }),
             staging_is_used);
-  return {sum.ptr<float>(), sum.ptr<float>() + c.piece};
+  return {sum.ptr<float>(), sum.ptr<float>() + c.shard};
 }
 
 void expect_reductions(Communicator& comm, tensor::Exec& exec) {
   for (const auto& c : cases(comm.size())) {
-    SCOPED_TRACE(fmt::format("pieces of {}, [{}, {}), {} of {} contribute{}", c.piece, c.first, c.first + c.count,
+    SCOPED_TRACE(fmt::format("shards of {}, [{}, {}), {} of {} contribute{}", c.shard, c.first, c.first + c.count,
                              c.contributors, comm.size(), c.turns.empty() ? "" : ", turns"));
     const int n = comm.size();
-    std::vector<float> expected(z(c.piece), untouched);
+    std::vector<float> expected(z(c.shard), untouched);
     for (std::int64_t i = c.first; i < c.first + c.count; ++i) {
       volatile float sum = 0;
       for (int round = 0; round < (c.in_place ? 1 : 2); ++round)
         for (int turn = 0; turn < c.contributors; ++turn) {
-          const float v = contribution(turn + round * n, comm.rank() * c.piece + i);
+          const float v = contribution(turn + round * n, comm.rank() * c.shard + i);
           sum = round == 0 && turn == 0 ? v : sum + v;
         }
       expected[z(i)] = sum;
     }
-    if (c.in_place) expected.resize(z(c.piece));
+    if (c.in_place) expected.resize(z(c.shard));
     const auto bytes = [&](auto& v) { return std::string_view(reinterpret_cast<const char*>(v.data()), 4 * v.size()); };
     const bool alone = n == 1;
     const auto looked = reduced(comm, exec, c, seen, !alone && off());
@@ -126,7 +126,7 @@ TEST(node_memory_mpi, reductions_on_a_worker_in_parts_of_the_world) {
   expect_reductions(*all, *exec);
 }
 
-// The whole world again as threads of each process.
+// Repeats the whole world as threads inside each process.
 TEST(node_memory_mpi, threads_have_the_same_bits) {
   const auto exec = tensor::Exec::caller(nullptr, 1);
   const auto comm = runtime->communicator("data");
@@ -141,25 +141,25 @@ TEST(node_memory_mpi, threads_have_the_same_bits) {
   EXPECT_EQ(mine, theirs);
 }
 
-TEST(node_memory_mpi, gathers_whole_pieces_and_ranges) {
+TEST(node_memory_mpi, gathers_whole_shards_and_ranges) {
   const auto exec = tensor::Exec::worker("communication", nullptr);
   const auto comm = runtime->communicator("data");
   const int n = comm->size();
   for (const auto category : {seen, hidden})
-    for (const std::int64_t piece : {std::int64_t{1}, std::int64_t{333}, std::int64_t{20011}}) {
-      const Memory apart(piece, category), out(piece * n, hidden), whole(piece * n, category);
-      for (std::int64_t i = 0; i < piece; ++i)
-        apart.data()[i] = whole.data()[comm->rank() * piece + i] = contribution(comm->rank(), i);
+    for (const std::int64_t shard : {std::int64_t{1}, std::int64_t{333}, std::int64_t{20011}}) {
+      const Memory apart(shard, category), out(shard * n, hidden), whole(shard * n, category);
+      for (std::int64_t i = 0; i < shard; ++i)
+        apart.data()[i] = whole.data()[comm->rank() * shard + i] = contribution(comm->rank(), i);
       comm->all_gather(*exec, apart.view, out.view);
-      const auto own = View::of(whole.data() + comm->rank() * piece, {piece});
-      const auto part = piece / 3;
+      const auto own = View::of(whole.data() + comm->rank() * shard, {shard});
+      const auto part = shard / 3;
       all_gather_range(*comm, *exec, own, whole.view, 0, part);
-      all_gather_range(*comm, *exec, own, whole.view, part, piece - part);
+      all_gather_range(*comm, *exec, own, whole.view, part, shard - part);
       exec->synchronize();
       for (int r = 0; r < n; ++r)
-        for (std::int64_t i = 0; i < piece; ++i) {
-          ASSERT_EQ(out.data()[r * piece + i], contribution(r, i)) << "rank " << r << " element " << i;
-          ASSERT_EQ(whole.data()[r * piece + i], contribution(r, i)) << "in place, rank " << r << " element " << i;
+        for (std::int64_t i = 0; i < shard; ++i) {
+          ASSERT_EQ(out.data()[r * shard + i], contribution(r, i)) << "rank " << r << " element " << i;
+          ASSERT_EQ(whole.data()[r * shard + i], contribution(r, i)) << "in place, rank " << r << " element " << i;
         }
     }
   const auto sent = comm->ledger().totals()["all_gather"];
@@ -167,7 +167,7 @@ TEST(node_memory_mpi, gathers_whole_pieces_and_ranges) {
   EXPECT_EQ(sent.calls, z(2 * 3 * 3));
 }
 
-// One rank alone has its buffer elsewhere: nobody looks, all send.
+// The buffer of one rank alone is not shared: then no rank reads directly, and all send messages.
 TEST(node_memory_mpi, one_hidden_buffer_is_enough_for_messages) {
   const auto exec = tensor::Exec::caller(nullptr, 1);
   const auto comm = runtime->communicator("data");
@@ -177,7 +177,7 @@ TEST(node_memory_mpi, one_hidden_buffer_is_enough_for_messages) {
     EXPECT_EQ(reduced(*comm, *exec, c, comm->rank() == who ? hidden : seen, comm->size() > 1), expected);
 }
 
-// The contract of every communicator has its buffers on the heap; calls of both kinds follow one another.
+// The contract of every communicator has its buffers on the heap. Calls of both kinds follow one another.
 TEST(node_memory_mpi, contract_beside_them) {
   const auto exec = tensor::Exec::worker("communication", nullptr);
   const auto comm = runtime->communicator("data");
@@ -198,7 +198,7 @@ TEST(node_memory_mpi, arenas_that_are_gone_are_forgotten) {
     if (!off()) {
       EXPECT_GE(tensor::resident_bytes_of_peers(), (comm->size() - 1) * 1200000);
     }
-    comm->barrier(*exec);  // what a rank releases is gone for all
+    comm->barrier(*exec);  // what one rank has released is gone for all
   }
   comm->barrier(*exec);
   EXPECT_LE(tensor::resident_bytes_of_peers(), (comm->size() - 1) * 4096);

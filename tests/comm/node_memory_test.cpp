@@ -1,7 +1,8 @@
-// How ranks of one machine meet: threads of this process stand for them, each with a mapping of its own of the board.
+// Tests the rendezvous of ranks of one machine. Threads of this process play the ranks, each with its own mapping of
+// the shared segment.
 #include "libtrain/base/error.h"
 #include "libtrain/comm/node_memory.h"
-#include "libtrain/comm/patience.h"
+#include "libtrain/comm/spin_wait.h"
 #include "libtrain/tensor/arena.h"
 #include "libtrain/tensor/shared_memory.h"
 
@@ -26,12 +27,12 @@ class node_memory : public testing::Test {
   void TearDown() override { tensor::end_sharing(); }
 };
 
-void at_one_board(int ranks, const std::function<void(NodeMemory& node, int rank)>& body,
-                  const std::function<void()>& progress = {}) {
+void on_one_segment(int ranks, const std::function<void(NodeMemory& node, int rank)>& body,
+                    const std::function<void()>& progress = {}) {
   const auto bytes = NodeMemory::block_bytes(ranks);
-  void* board = tensor::reserve_shared(bytes);
-  ASSERT_NE(board, nullptr);
-  const auto place = tensor::shared_place(board, bytes);
+  void* segment = tensor::reserve_shared(bytes);
+  ASSERT_NE(segment, nullptr);
+  const auto place = tensor::shared_place(segment, bytes);
   std::vector<std::thread> team;
   for (int r = 0; r < ranks; ++r)
     team.emplace_back([&, r] {
@@ -41,69 +42,69 @@ void at_one_board(int ranks, const std::function<void(NodeMemory& node, int rank
       body(node, r);
     });
   for (auto& t : team) t.join();
-  EXPECT_TRUE(tensor::release_shared(board, tensor::Pages::gone));
+  EXPECT_TRUE(tensor::release_shared(segment, tensor::Pages::gone));
 }
 
-// In each round everyone reads what everyone has written before the meeting, and overwrites it once all have parted.
+// In each round every rank reads what all wrote before the rendezvous. Once all have left, it overwrites its part.
 TEST_F(node_memory, what_was_written_before_a_meeting_is_read_until_all_part) {
   for (const int ranks : {2, 3, 5})
-    at_one_board(ranks, [ranks](NodeMemory& node, int rank) {
+    on_one_segment(ranks, [ranks](NodeMemory& node, int rank) {
       tensor::Arena arena(tensor::Category::gradients, 4096);
       const auto view = arena.allocate(base::DType::i64, {16});
       const auto exec = tensor::Exec::caller(nullptr, 1);
       for (std::int64_t round = 0; round < 300; ++round) {
         for (int i = 0; i < 16; ++i) view.ptr<std::int64_t>()[i] = round * 100 + rank;
-        ASSERT_TRUE(node.meet({"all_gather", 128}, view, *exec));
+        ASSERT_TRUE(node.rendezvous({"all_gather", 128}, view, *exec));
         for (int r = 0; r < ranks; ++r)
           for (int i = 0; i < 16; ++i)
             ASSERT_EQ(reinterpret_cast<const std::int64_t*>(node.of(r))[i], round * 100 + r) << "of rank " << r;
-        node.part(*exec);
+        node.leave(*exec);
       }
     });
 }
 
 TEST_F(node_memory, a_buffer_that_one_rank_hides_is_seen_by_nobody_and_an_empty_one_hides_nothing) {
-  at_one_board(3, [](NodeMemory& node, int rank) {
+  on_one_segment(3, [](NodeMemory& node, int rank) {
     const auto exec = tensor::Exec::caller(nullptr, 1);
     tensor::Arena arena(tensor::Category::parameters, 4096);
     const auto seen = arena.allocate(base::DType::f32, {4});
     float own[4] = {};
     for (int round = 0; round < 30; ++round) {
-      EXPECT_FALSE(node.meet({"all_gather", 16}, rank == round % 3 ? base::View::of(own, {4}) : seen, *exec));
-      EXPECT_TRUE(node.meet({"all_gather", 16}, rank == round % 3 ? base::View{} : seen, *exec));
+      EXPECT_FALSE(node.rendezvous({"all_gather", 16}, rank == round % 3 ? base::View::of(own, {4}) : seen, *exec));
+      EXPECT_TRUE(node.rendezvous({"all_gather", 16}, rank == round % 3 ? base::View{} : seen, *exec));
       EXPECT_EQ(node.of(round % 3), nullptr);
       EXPECT_NE(node.of((round + 1) % 3), nullptr);
-      node.part(*exec);
+      node.leave(*exec);
     }
   });
 }
 
 TEST_F(node_memory, calls_that_differ_are_an_error_of_all) {
   std::atomic<int> refused = 0;
-  at_one_board(3, [&refused](NodeMemory& node, int rank) {
+  on_one_segment(3, [&refused](NodeMemory& node, int rank) {
     const auto exec = tensor::Exec::caller(nullptr, 1);
     for (const NodeMemory::Call& other : {NodeMemory::Call{"all_reduce", 8}, {"barrier", 16}, {"barrier", 8, 2}}) {
       try {
-        node.meet(rank == 1 ? other : NodeMemory::Call{"barrier", 8}, {}, *exec);
+        node.rendezvous(rank == 1 ? other : NodeMemory::Call{"barrier", 8}, {}, *exec);
       } catch (const base::CheckError&) {
         ++refused;
       }
     }
-    node.part(*exec);  // and they are all here still
+    node.leave(*exec);  // and all ranks are still there
   });
   EXPECT_EQ(refused, 9);
 }
 
-// The others come only once who waits has let its library work some times, asleep in between.
+// The other ranks come only after the waiting rank has let its library work some times, and has slept in between.
 TEST_F(node_memory, who_waits_lets_the_library_work) {
   std::atomic<int> worked = 0;
-  at_one_board(
+  on_one_segment(
       3,
       [&worked](NodeMemory& node, int rank) {
-        const auto worker = tensor::Exec::worker("waits", nullptr);  // nobody waits for it
+        const auto worker = tensor::Exec::worker("waits", nullptr);  // nobody waits for this Exec
         while (rank != 1 && worked < 3) std::this_thread::yield();
-        node.meet({"barrier", 0}, {}, *worker);
-        node.part(*worker);
+        node.rendezvous({"barrier", 0}, {}, *worker);
+        node.leave(*worker);
       },
       [&worked] { ++worked; });
 }
@@ -124,7 +125,7 @@ TEST_F(node_memory, regions_are_known_by_what_lies_in_them_until_they_are_releas
   EXPECT_FALSE(tensor::release_shared(memory, tensor::Pages::stay));
   EXPECT_EQ(tensor::shared_place(bytes + 100, 1).region, 0);
 
-  void* next = tensor::reserve_shared(10000);  // it may have the place and the file of the one before
+  void* next = tensor::reserve_shared(10000);  // it may have the address and the file of the memory before
   const auto other = tensor::shared_place(next, 10000);
   EXPECT_NE(other.region, place.region);
   EXPECT_EQ(other.released, place.released + 1);
@@ -144,7 +145,7 @@ TEST_F(node_memory, another_file_of_the_same_name_is_not_looked_at) {
 TEST_F(node_memory, a_process_that_has_ended_is_a_lost_peer) {
   void* memory = tensor::reserve_shared(10000);
   auto place = tensor::shared_place(memory, 10000);
-  // Another user than root is refused until the parent knows of the end, and finds nothing afterwards.
+  // A user other than root is refused until the parent knows that the process ended. Afterwards the memory is gone.
   const auto looker = fork();
   ASSERT_GE(looker, 0);
   if (looker == 0) {
@@ -183,7 +184,7 @@ TEST_F(node_memory, pages_that_are_gone_are_gone_for_all) {
 
 TEST_F(node_memory, memory_that_others_see_is_cleared_too) {
   constexpr std::int64_t bytes = 9 << 20;
-  tensor::Arena arena(tensor::Category::unit_gradients, bytes);
+  tensor::Arena arena(tensor::Category::micro_batch_gradients, bytes);
   auto view = arena.allocate(base::DType::u8, {bytes});
   std::fill_n(view.ptr<unsigned char>(), bytes, 7);
   tensor::clear_untouched(view);
@@ -197,19 +198,20 @@ TEST_F(node_memory, memory_is_private_where_it_cannot_or_need_not_be_shared) {
     tensor::Arena arena(c, 1 << 16);
     return tensor::shared_place(arena.allocate_bytes(64), 64).region != 0;
   };
-  EXPECT_TRUE(seen(tensor::Category::unit_gradients));
+  EXPECT_TRUE(seen(tensor::Category::micro_batch_gradients));
   EXPECT_FALSE(seen(tensor::Category::activations));
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit small{1 << 15, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  EXPECT_FALSE(seen(tensor::Category::unit_gradients)) << "a limit of file sizes is no reason to end by a signal";
+  EXPECT_FALSE(seen(tensor::Category::micro_batch_gradients))
+      << "a limit of file sizes is no reason to end by a signal";
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   tensor::end_sharing();
-  EXPECT_FALSE(seen(tensor::Category::unit_gradients));
+  EXPECT_FALSE(seen(tensor::Category::micro_batch_gradients));
 }
 
-TEST(patience, naps_grow_with_the_wait_and_are_bounded) {
+TEST(spin_wait, naps_grow_with_the_wait_and_are_bounded) {
   using enum OtherThreads;
   for (const auto others : {wait_too, work})
     for (const double waited : {0.0, 1e-4, 1e-2, 1.0, 100.0})

@@ -1,4 +1,5 @@
-// Lets the contract, whose operands are vectors on the host, test a communicator of device memory: up, across, down.
+// Lets the contract, whose operands are vectors on the host, test a communicator of device memory: copies its operands
+// to the device, calls the communicator, and copies the results back.
 #pragma once
 
 #include "libtrain/comm/communicator.h"
@@ -21,7 +22,7 @@ class OnDevice : public Communicator {
     inner_->all_reduce(*exec_, a.view, op);
     a.back(inout);
   }
-  // in may be its own piece of out.
+  // `in` may be this rank's own shard of `out`.
   void all_gather(tensor::Exec&, base::View in, base::View out) override {
     const Copy b(*this, out), a(*this, in);
     const bool inside = in.data >= out.data && static_cast<char*>(in.data) < static_cast<char*>(out.data) + out.bytes();
@@ -67,7 +68,7 @@ class OnDevice : public Communicator {
   Ledger& ledger() override { return inner_->ledger(); }
 
  private:
-  // Device memory with the content of a host view.
+  // Device memory with the content of a view on the host.
   struct Copy {
     Copy(OnDevice& o, const base::View& host) : owner(o), memory(o.device_, host.bytes() + 1, "allocating") {
       view = base::View(memory.data(), host.dtype, {host.count()}, o.exec_->device());

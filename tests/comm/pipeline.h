@@ -1,5 +1,5 @@
-// A pipeline without a model: stages that pass vectors on in the order of 1F1B (Narayanan et al. 2021), so that what
-// arrives says which way it came. On host memory every stage adds one on the way; on a device it copies.
+// A pipeline without a model: stages send vectors in the order of 1F1B (Narayanan et al. 2021). What arrives shows
+// which way it took: on host memory every stage adds one to it. On a device a stage only copies it.
 #pragma once
 
 #include "libtrain/comm/neighbours.h"
@@ -21,14 +21,14 @@ using base::View;
 
 inline std::size_t z(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// Sleeps of up to 3 ms, others for each seed.
+// Sleeps of random length up to 3 ms, different for each seed.
 inline std::function<void()> random_delays(int seed) {
   return [random = std::mt19937(static_cast<unsigned>(seed))]() mutable {
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
   };
 }
 
-// Two places of 64-bit integers for messages of one kind, and when each may be used again.
+// Two buffers of 64-bit integers for messages of one kind, and the events after which each may be used again.
 class Slots {
  public:
   Slots(const tensor::Exec& compute, std::int64_t elements) {
@@ -51,26 +51,26 @@ class Slots {
 
 struct Shape {
   int stages = 1, stage = 0, micro_batches = 3;
-  int chunks = 1;  // each micro-batch passes every stage so often: a ring
+  int chunks = 1;  // virtual stages: each micro-batch passes every stage this often, in a ring
   std::int64_t elements = 1000;
-  std::int64_t first_value = 0;  // of the replica
+  std::int64_t first_value = 0;  // of this replica
 };
 
 enum class Receives { when_needed, ahead };
 
-// One side of the passage: forward or backward.
+// The messages of one direction: forward or backward.
 class Direction {
  public:
   using Call = std::function<tensor::Event(View, const tensor::Event&)>;
   Direction(tensor::Exec& compute, const Shape& shape, Receives receives, Call receive, Call send)
       : compute_(compute), shape_(shape), receives_(receives), receive_(std::move(receive)), send_(std::move(send)),
         in_(compute, shape.elements), out_(compute, shape.elements) {
-    // Views of host memory that is there until the end.
+    // Views need host memory that exists until the end.
     sources_.resize(z(shape.micro_batches)), results_.resize(z(shape.micro_batches));
   }
   std::vector<std::vector<std::int64_t>>& results() { return results_; }
 
-  // Passage n of the messages of this side. `begins` and `ends`: of the micro-batch, at this stage.
+  // Pass n of this direction. `begins` and `ends` tell whether the micro-batch begins or ends at this stage.
   void pass(int n, int received_before, int to_receive, int micro_batch, bool begins, bool ends, std::int64_t value,
             const std::function<void()>& delay) {
     const auto done_with = [&] { return compute_.record(); };
@@ -113,7 +113,7 @@ class Direction {
   std::vector<std::vector<std::int64_t>> sources_, results_;
 };
 
-// All micro-batches forward and backward; checks what the ends hold then.
+// Runs all micro-batches forward and backward, and checks what the first and the last stage hold at the end.
 inline void run(Neighbours& neighbours, tensor::Exec& compute, const Shape& shape, Receives receives,
                 const std::function<void()>& delay) {
   Direction forward(
@@ -131,7 +131,7 @@ inline void run(Neighbours& neighbours, tensor::Exec& compute, const Shape& shap
     side.pass(n, at_begin ? n - shape.micro_batches : n, passes - (at_begin ? shape.micro_batches : 0), m, begins, ends,
               value(m, sign), delay);
   };
-  // With chunks all forward passes come first; else a stage is as far ahead as there are stages behind it.
+  // With virtual stages all forward passes come first. Otherwise a stage is ahead by as many as stages follow it.
   const int ahead = shape.chunks > 1 ? passes : std::min(passes, shape.stages - 1 - shape.stage);
   for (int n = 0; n < passes + ahead; ++n) {
     if (n < passes) step(forward, n, first, last, 1);

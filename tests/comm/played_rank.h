@@ -1,4 +1,4 @@
-// A rank that a test plays against watchdogs: a socket that says what the test wants.
+// A rank that a test plays towards watchdogs: a socket that sends what the test wants.
 #pragma once
 
 #include "libtrain/comm/watchdog_message.h"
@@ -14,7 +14,7 @@
 
 namespace trainyard::comm {
 
-// A socket on which this test plays a rank, and where it listens.
+// A socket on which this test plays a rank, and its address.
 inline std::pair<int, std::string> socket_of_this_test() {
   const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_in own{};

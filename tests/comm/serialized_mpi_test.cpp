@@ -1,5 +1,5 @@
-// An MPI library that lets one thread at a time call it: all that a run without pipeline stages asks of it works, and
-// these are refused.
+// Tests with an MPI library that lets one thread at a time call it. All calls of a run without pipeline stages work;
+// communicators for pipeline stages are refused.
 #include "libtrain/comm/mpi.h"
 #include "tests/comm/contract.h"
 
@@ -28,7 +28,7 @@ TEST(serialized_mpi, has_collectives_and_refuses_threads_beside_one_another) {
 }  // namespace
 }  // namespace trainyard::comm
 
-// In place of the library's.
+// Replaces the library's function.
 extern "C" int MPI_Init_thread(int* argc, char*** argv, int, int* provided) {
   return PMPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, provided);
 }

@@ -1,4 +1,4 @@
-// Solo and threads: the contract on odd worlds, disagreements, failing ranks, sub-groups, and overlap on a worker.
+// Tests solo and threads: the contract on odd worlds, mismatched calls, failing ranks, sub-groups, overlap on a worker.
 #include "libtrain/comm/delayed.h"
 #include "libtrain/comm/ordered.h"
 #include "libtrain/comm/solo.h"
@@ -74,7 +74,7 @@ TEST(threads, every_rank_hears_of_a_disagreement) {
     expect_check_error([&] { comm->all_to_all(*exec, contract::view(data), odd, contract::view(more), counts); });
     const Transfer lost{Transfer::Kind::send, 1, contract::view(data)};
     expect_check_error([&] { comm->exchange(*exec, rank == 0 ? std::span(&lost, 1) : std::span<const Transfer>{}); });
-    contract::everything(*comm, *exec);  // the group goes on working
+    contract::everything(*comm, *exec);  // the group still works
   });
   EXPECT_EQ(heard, 15);
 }
@@ -109,7 +109,7 @@ TEST(threads, a_rank_that_leaves_wakes_the_waiting) {
                base::PeerError);
 }
 
-// Buffers of a rank that unwinds are gone, with their pages: a peer that still reads them would crash.
+// When a rank fails, its buffers and their pages are freed. A peer that still read them would crash.
 TEST(threads, a_failure_elsewhere_frees_no_buffer_that_is_read) {
   for (int attempt = 0; attempt < 20; ++attempt) {
     std::atomic<int> calls{0};
@@ -145,7 +145,7 @@ TEST(threads, a_delayed_communicator_holds_its_exec_and_not_the_caller) {
     std::vector<std::int64_t> one{1};
     comm->all_reduce(*exec, contract::view(one), Reduction::sum);
     const auto event = exec->record();
-    EXPECT_FALSE(event.done());  // and the caller is here
+    EXPECT_FALSE(event.done());  // and yet the caller is here
     EXPECT_EQ(comm->ledger().totals().count("all_reduce"), 0u);
     open = true;
     event.wait();

@@ -1,4 +1,4 @@
-// Who a watchdog hears: nobody without the key of its job, and nobody from an address that no rank named.
+// Tests from whom a watchdog accepts messages: nobody without the key of its job, and no address that no rank named.
 #include "libtrain/comm/watchdog.h"
 #include "tests/comm/played_rank.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A process of another user, where this one may make some, which says all that there is to say.
+// A process of another user, if this process may start one, that sends every kind of message.
 void say_all_as_another_user(const Report& words, const sockaddr_in& to) {
   const auto child = fork();
   if (child == 0) {
@@ -43,8 +43,8 @@ void say_all_as_another_user(const Report& words, const sockaddr_in& to) {
   EXPECT_EQ(status, 0);
 }
 
-// Whoever does not have the key of the job is not heard, whatever he says, and nobody is from an address that no rank
-// named; who has it is obeyed, and his words are shown without what a terminal would act on.
+// A message without the key of the job is ignored, whatever it says, and so is one from an address that no rank named.
+// A message with the key is obeyed; its text is shown without what a terminal would act on.
 TEST(watchdog, a_stranger_is_not_heard) {
   const auto here = socket_of_this_test();
   std::mutex mutex;

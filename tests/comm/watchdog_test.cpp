@@ -1,4 +1,4 @@
-// The watchdog: names who is missing, stays quiet while all compute, and hears of a silent rank 0.
+// Tests the watchdog: it names the missing rank, reports nothing while all compute, and notices a silent rank 0.
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/comm/reason.h"
@@ -58,8 +58,8 @@ TEST(judge, names_the_call_the_step_and_the_ranks) {
   EXPECT_NE(network->sentence.find("the network may have failed"), std::string::npos);
 }
 
-// Two ranks wait in different calls for a third; whichever clock is ahead, the verdict names the earlier call, or it
-// would never be confirmed.
+// Two ranks wait for a third in different calls. Whichever clock is ahead, the verdict names the earlier call.
+// Otherwise the verdict would never be confirmed.
 TEST(judge, stays_with_the_earliest_call) {
   for (const double ahead : {0.4, -0.4}) {
     const auto hang = find_hang({at(5, 12, "all_to_all"), at(4, 0, "barrier", true), at(6, 12 + ahead, "all_gather")},
@@ -72,8 +72,8 @@ TEST(judge, stays_with_the_earliest_call) {
   }
 }
 
-// In a start a rank that answers may work alone, and one that is silent may be busy, out of reach, or wait itself:
-// missed is one that was heard, is gone, and was not seen inside.
+// During a start, a rank that answers may work alone. A silent rank may be busy, out of reach, or waiting itself.
+// Missing is only a rank that was heard before, is gone, and was not seen inside the call.
 TEST(judge, patiently_misses_only_who_is_gone) {
   const std::vector<WatchedGroup> start{{"control", {}, WatchedGroup::Judged::patiently}};
   const auto waits = at(5, 12, "all_gather"), works = at(4, 0, "barrier");
@@ -89,7 +89,7 @@ TEST(judge, patiently_misses_only_who_is_gone) {
   EXPECT_NE(hang->sentence.find("; rank 1 is silent"), std::string::npos) << hang->sentence;
 }
 
-// Where all answer and all wait, nobody works: the network may have failed, or they wait for one another.
+// If all ranks answer and all wait, nobody works. The network may have failed, or the ranks wait for one another.
 TEST(judge, patiently_sees_that_all_wait) {
   const std::vector<WatchedGroup> start{{"control", {}, WatchedGroup::Judged::patiently}};
   const auto hang = find_hang({at(5, 12, "all_gather"), at(5, 11, "all_gather")}, start, 10);
@@ -98,8 +98,8 @@ TEST(judge, patiently_sees_that_all_wait) {
   EXPECT_FALSE(find_hang({at(5, 12, "all_gather"), at(5, 11, "all_gather"), at(5, 0, "all_gather")}, start, 10));
 }
 
-// Ranks 0 to 3 as two replicas of two tensor ranks: ledger 0 counts the calls of {0, 2} and {1, 3}, ledger 1 those of
-// {0, 1} and {2, 3}.
+// Ranks 0 to 3 as two replicas of two tensor-parallel ranks. Ledger 0 counts the calls of {0, 2} and {1, 3}, ledger 1
+// the calls of {0, 1} and {2, 3}.
 std::vector<WatchedGroup> replicas() { return {{"data", {0, 1, 0, 1}}, {"tensor", {0, 0, 2, 2}}}; }
 
 struct Place {
@@ -134,7 +134,7 @@ TEST(judge, says_what_is_done) {
       << hang->sentence;
 }
 
-// A replica without micro-batches in the last round has made fewer calls among its tensor ranks: nobody is behind.
+// A replica without micro-batches in the last accumulation step makes fewer tensor-parallel calls, but is not behind.
 TEST(judge, compares_the_ranks_of_a_group_alone) {
   const auto network = find_hang(
       of_replicas({{{5, 0}, {40, 12}}, {{5, 0}, {40, 11}}, {{5, 0}, {30, 0}}, {{5, 0}, {30, 0}}}), replicas(), 10);
@@ -153,7 +153,8 @@ TEST(judge, compares_the_ranks_of_a_group_alone) {
   EXPECT_FALSE(network->same_call(*behind));
 }
 
-// Rank 3 stalls and 2 waits for it among the tensor ranks; 0 and 1 wait for both among all, which tells less.
+// Rank 3 stalls. Rank 2 waits for it in the tensor group; ranks 0 and 1 wait for both in the group of all ranks, which
+// shows less.
 TEST(judge, looks_last_at_calls_of_all) {
   const std::vector<WatchedGroup> groups{{"control", {}, WatchedGroup::Judged::last}, replicas()[1]};
   const auto hang = find_hang(
@@ -164,8 +165,8 @@ TEST(judge, looks_last_at_calls_of_all) {
       << hang->sentence;
 }
 
-// Rank 3 stalls; 2 waits for it among the tensor ranks, 1 among the data ranks, and 0 for 2. The verdict is about a
-// call that 3 is missing from, not about the first that waits.
+// Rank 3 stalls. Rank 2 waits for it in the tensor group, rank 1 in the data group, and rank 0 waits for rank 2. The
+// verdict is about a call that lacks rank 3, not about the first call that waits.
 TEST(judge, names_who_waits_for_nobody) {
   const auto hang = find_hang(
       of_replicas({{{6, 13}, {40, 0}}, {{6, 12}, {40, 0}}, {{5, 0}, {31, 13}}, {{5, 0}, {30, 0}}}), replicas(), 10);
@@ -173,7 +174,7 @@ TEST(judge, names_who_waits_for_nobody) {
   EXPECT_EQ(hang->sentence,
             "no progress for 12 s in reduce_scatter (call 6 of group data of ranks 1, 3, step 17): rank 1 is waiting; "
             "rank 3 is behind (computing after call 5, reduce_scatter)");
-  // Each waits for the other, in calls of other groups: that of the first ledger is told.
+  // Each waits for the other, in calls of different groups. The verdict names the call of the first ledger.
   const auto circle = find_hang(
       of_replicas({{{6, 13}, {40, 0}}, {{5, 0}, {40, 0}}, {{5, 0}, {31, 13}}, {{6, 13}, {30, 0}}}), replicas(), 10);
   ASSERT_TRUE(circle);
@@ -195,8 +196,8 @@ struct Alarms {
   }
 };
 
-// Four ranks with watchdogs; an alarm poisons the world, as an exit would. Whom that wakes leaves only with an alarm of
-// its own: its watchdog may still be about to hear.
+// Four ranks with watchdogs. An alarm poisons the world, as an exit would. A rank that is woken by it leaves only after
+// an alarm of its own, because its watchdog may be about to receive the verdict.
 void watched(Alarms& alarms, int mute, const std::function<void(int, Communicator&, tensor::Exec&)>& body) {
   alarms.addresses.resize(4);
   run_ranks(4, [&](int rank, ThreadsWorld& world) {
@@ -290,8 +291,8 @@ struct Told {
 
 enum class Ending { killed, farewell, never_spoke };
 
-// Two watchdogs, one of which ends; a killed one in a process of its own. `other_place` stands before the addresses
-// that both tell.
+// Two watchdogs, one of which ends; a killed one is in a process of its own. `other_place` is put before the addresses
+// that both send.
 Told told_after(int ending_rank, Ending ending, const std::string& other_place = "",
                 const std::string& host = base::host_name()) {
   WatchdogOptions options{0, 2, 600, 0.05, {}};
@@ -343,8 +344,8 @@ TEST(watchdog, a_rank_that_ends_without_a_word_is_told_with_its_host) {
   }
 }
 
-// On machines whose first addresses lead nowhere (here one that the system refuses to send to): they are found at the
-// next ones.
+// On machines whose first addresses lead nowhere (here: the system refuses to send to them), ranks are found at the
+// next addresses.
 TEST(watchdog, a_rank_is_found_at_any_address_of_its_machine) {
   const auto told = told_after(0, Ending::killed, "255.255.255.255,", "elsewhere").sentences;
   ASSERT_EQ(told.size(), 1u);
@@ -359,7 +360,7 @@ TEST(watchdog, a_rank_that_says_farewell_is_not_missed) {
   }
 }
 
-// A firewall that refuses, or an address that is another machine's: no verdict on a healthy rank, and one warning.
+// A firewall refuses, or an address belongs to another machine: no verdict on a healthy rank, and one warning.
 TEST(watchdog, a_refusal_from_where_nothing_was_ever_heard_ends_nothing) {
   for (const int unheard : {0, 1}) {
     const auto told = told_after(unheard, Ending::never_spoke);
@@ -372,13 +373,13 @@ TEST(watchdog, a_refusal_from_where_nothing_was_ever_heard_ends_nothing) {
   }
 }
 
-// Rank 0 is a socket of this test, which answers rank 1's farewell when it has come so often. How often it came until
+// Rank 0 is a socket of this test. It answers rank 1's farewell after `answered` of them. Returns how many came until
 // then.
 int farewells_until_answered(double interval_seconds, int answered) {
   const auto here = socket_of_this_test();
   const int socket = here.first;
-  const timeval patience{5, 0};
-  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  const timeval timeout{5, 0};
+  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
   int farewells = 0;
   const auto receive = [&](sockaddr_in& from) {
     Report r;
@@ -409,7 +410,7 @@ int farewells_until_answered(double interval_seconds, int answered) {
   return farewells;
 }
 
-// A rank that is stopped as soon as it has begun was heard all the same.
+// A rank that is stopped as soon as it has started was heard nevertheless.
 TEST(watchdog, speaks_before_its_thread_runs) {
   const auto here = socket_of_this_test();
   const int socket = here.first;
@@ -422,10 +423,10 @@ TEST(watchdog, speaks_before_its_thread_runs) {
   close(socket);
 }
 
-// The network loses the first ones.
+// The network loses the first farewells.
 TEST(watchdog, a_farewell_is_repeated_until_it_is_answered) { EXPECT_EQ(farewells_until_answered(1, 6), 6); }
 
-// An unanswered farewell would be waited for for 400 s, longer than this test may take.
+// An unanswered farewell would make the watchdog wait 400 s, longer than this test may take.
 TEST(watchdog, once_a_farewell_is_answered_nothing_is_waited_for) { EXPECT_EQ(farewells_until_answered(100, 1), 1); }
 
 }  // namespace

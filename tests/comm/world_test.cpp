@@ -1,4 +1,4 @@
-// Worlds made from a topology: who is in which group, and groups of one rank that nobody is asked for.
+// Tests worlds made from a topology: who is in which group, and that a group of one rank makes no communicator.
 #include "libtrain/comm/threads.h"
 #include "libtrain/comm/world.h"
 
@@ -31,7 +31,7 @@ TEST(World, GroupsAreThoseOfTheTopology) {
     World world("threads", rank, topology, factory,
                 {Axes{Axis::data}, Axes{Axis::context}, Axes{Axis::data, Axis::tensor}, Axes{Axis::tensor}});
     EXPECT_EQ(asked, (std::vector<std::string>{"control", "data", "data+tensor",
-                                               "tensor"}));  // everywhere in this order; one rank alone asks nobody
+                                               "tensor"}));  // on every rank in this order; not for one rank alone
     EXPECT_EQ(world.size, 4);
     EXPECT_EQ(sum(*world.control, rank), 6);
     EXPECT_EQ(sum(world.group({Axis::data}), rank), rank % 2 == 0 ? 0 + 2 : 1 + 3);

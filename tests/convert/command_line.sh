@@ -1,5 +1,6 @@
 #!/bin/bash
-# convert-checkpoint from the command line: out and in again is the same model, in several files too; what is refused; a fine-tune of what came in.
+# convert-checkpoint from the command line: an export imported again is the same model, also in several files; refusals;
+# a fine-tune of an imported model.
 # usage: command_line.sh BIN_FOLDER SOURCE_FOLDER
 PATH=$(realpath "$1"):$PATH
 golden=$(realpath "$2/tests/golden/hugging_face")
@@ -14,7 +15,7 @@ printf 'layers = 2\nhidden = 16\nheads = 4\nkv-heads = 2\nffn = 24\ncontext = 16
 "${train[@]}" --model tiny.toml --output gpt --steps 3 >/dev/null 2>&1 || fail "no run"
 "${train[@]}" --model llama.toml --output llama --steps 2 --dtype bf16 >/dev/null 2>&1 || fail "no run"
 
-# Out: the product is the path.
+# Export: the program prints the path of what it made.
 expect 0 convert-checkpoint gpt gpt-out --to safetensors
 [ "$(cat out)" = gpt-out ] || fail "stdout: $(cat out)"
 said 'step 3 as gpt2 in f32, 16 tensors in 1 file'
@@ -24,7 +25,7 @@ expect 0 convert-checkpoint llama llama-out --to safetensors --max-shard 10kB --
 jq -e '.output == "llama-out" and .model_type == "llama" and .dtype == "bf16" and (.files | length) > 1 and .bytes_written > 0 and .notes == []' out >/dev/null || fail "JSON: $(cat out)"
 [ "$(jq -r '.weight_map | map(.) | unique | length' llama-out/model.safetensors.index.json)" = "$(ls llama-out | grep -c '^model-.*safetensors$')" ] || fail "index: $(ls llama-out)"
 
-# What ends and begins documents goes out and comes in: the ids that the data had.
+# The tokens that end and begin documents are exported and imported: the ids that the data had.
 [ "$(jq -c '[.eos_token_id, .bos_token_id]' gpt-out/config.json)" = '[256,null]' ] || fail "ids: $(cat gpt-out/config.json)"
 cp -r llama-out told
 jq '.eos_token_id = [7, 9] | .bos_token_id = 5 | .pad_token_id = 3' llama-out/config.json >told/config.json
@@ -46,14 +47,14 @@ expect 0 convert-checkpoint told-in told-out --to safetensors
 [ "$(jq -c '[.eos_token_id, .bos_token_id, .pad_token_id]' told-out/config.json)" = '[[7,9],5,3]' ] || fail "ids: $(cat told-out/config.json)"
 expect 0 generate --checkpoint told-in --tokenizer bytes --prompt a --tokens 1 --threads 1
 
-# What comes in has the lanes of a new run.
+# An imported model has the lanes of a new run.
 tiny_model 16 | sed 's/^\(kv-\)\?heads = .*/\1heads = 4/; s/^ffn = .*/ffn = 64/' >wide.toml
 "${train[@]}" --model wide.toml --output wide --steps 1 >/dev/null 2>&1 || fail "no run"
 expect 0 convert-checkpoint wide wide-out --to safetensors
 expect 0 convert-checkpoint wide-out wide-in --from safetensors
 for one in wide/checkpoints/step-* wide-in; do [ "$(jq .model.lanes $one/manifest.json)" = 4 ] || fail "lanes of $one: $(jq -c .model $one/manifest.json)"; done
 
-# In again: the same weights to the bit, the same model, the same text and loss.
+# Imported again: the same weights to the bit, the same model, the same text and loss.
 for model in gpt llama; do
   expect 0 convert-checkpoint $model-out $model-in --from safetensors
   [ "$(cat out)" = $model-in ] || fail "stdout: $(cat out)"
@@ -66,10 +67,10 @@ for model in gpt llama; do
     expect 0 train --evaluate $one --data data --sequence 16 --dtype f32 --micro-batch 1 --threads 1 --json
     jq .loss out >$one.loss
   done
-  [ "$model" = llama ] || same $model.loss $model-in.loss "the loss of $model"   # a checkpoint of bf16 computes with its master
+  [ "$model" = llama ] || same $model.loss $model-in.loss "the loss of $model"   # a bf16 run computes with its master weights
   same $model.text $model-in.text "the text of $model"
 done
-# A BERT learns, goes out, comes in again, and loses as much; what it is not is no BERT.
+# A BERT is trained, exported and imported, and has the same loss. A model that is no BERT is refused.
 "${train[@]}" --model bert-nano --output bert --steps 2 >/dev/null 2>&1 || fail "no run"
 expect 0 convert-checkpoint bert bert-out --to safetensors --json
 jq -e '.model_type == "bert" and .tensors == 42 and .notes == []' out >/dev/null || fail "JSON: $(cat out)"
@@ -86,7 +87,7 @@ printf 'layers = 1\nhidden = 16\nheads = 4\ncontext = 64\n[attention]\nlayout = 
 "${train[@]}" --model window.toml --output window --steps 1 >/dev/null 2>&1 || fail "no run"
 refused 3 'no gpt2 (attention-layout is sliding)' convert-checkpoint window nope --to safetensors
 
-# A write that fails ends it, and not in a crash at the exit.
+# A failed write ends the program with an error, and not with a crash at exit.
 for blocks in 8 30; do
   expect 4 bash -c "ulimit -f $blocks && exec convert-checkpoint bert-out torn --from safetensors"
   said 'File too large'
@@ -100,7 +101,7 @@ expect 0 reshard-checkpoint gpt gpt-20 --data-parallel 20
 expect 0 bash -c 'ulimit -n 60 && exec reshard-checkpoint gpt-20 gpt-40 --data-parallel 40 --threads 64'
 expect 0 convert-checkpoint gpt-out gpt-narrow --from safetensors --dtype bf16 --json
 jq -e '.dtype == "bf16" and .model.hidden == 16 and .model_type == "gpt2" and .tensors == 20' out >/dev/null || fail "JSON: $(cat out)"
-expect 0 convert-checkpoint llama llama-wide --to safetensors --dtype f32   # the master, exactly
+expect 0 convert-checkpoint llama llama-wide --to safetensors --dtype f32   # the master weights, exactly
 expect 0 convert-checkpoint llama-wide llama-wide-in --from safetensors
 expect 0 reshard-checkpoint llama/checkpoints/step-* llama-weights-f32 --only model --dtype f32
 expect 0 reshard-checkpoint --diff llama-weights-f32 llama-wide-in
@@ -110,12 +111,13 @@ grep -q '^hidden = 16 *# imported$' planned.toml && grep -q '^norm = "layer" *# 
 expect 0 partition-model --model planned.toml --ranks 2 --json
 jq -e '.model.hidden == 16 and .model.vocabulary == 257' out >/dev/null || fail "another model: $(cat planned.toml)"
 
-# A fine-tune begins with what came in, and knows its model; it is the one that the run itself would have had.
+# A fine-tune begins with the imported weights and takes their model. It equals a fine-tune from the run itself.
 expect 0 "${train[@]}" --init-from gpt-in --output tuned --steps 2
 expect 0 "${train[@]}" --init-from gpt/checkpoints/step-00000003 --model tiny.toml --output tuned-straight --steps 2
 expect 0 reshard-checkpoint --diff tuned tuned-straight
-expect 0 "${train[@]}" --init-from gpt-in --output tuned --steps 2   # nothing is left to do
-# It goes on without them, and what it prints of its settings is the same run; one that evaluates has no use for them.
+expect 0 "${train[@]}" --init-from gpt-in --output tuned --steps 2   # no step is left to do
+# The run goes on without the imported model, and its printed settings give the same run. An evaluation refuses
+# --init-from.
 refused 2 'init-from is of training' train --evaluate tuned --init-from nowhere
 "${train[@]}" --init-from gpt-in --output tuned --steps 2 --print-config >printed.toml || fail "not printed"
 mv gpt-in gone
@@ -130,7 +132,7 @@ expect 3 "${train[@]}" --model llama.toml --init-from gpt-in --output other --st
 said "gpt-in: .* has shape .*, expected"
 expect 0 "${train[@]}" --init-from llama-in --output tuned-llama --steps 1 --dtype bf16
 
-# A model of transformers; its buffers, its files.
+# Models of transformers: their buffers, their files.
 for model in gpt2 llama-2 llama-3 llama-3-tied bert; do
   expect 0 convert-checkpoint "$golden/$model" in-$model --from safetensors
   [ "$(inspect in-$model --json | jq -r '.model.name, .contents, .step' | xargs)" = "$model model 0" ] || fail "$model: $(inspect in-$model | head -5)"
@@ -138,7 +140,7 @@ done
 expect 0 convert-checkpoint "$golden/gpt2/model.safetensors" by-file --from safetensors
 expect 0 reshard-checkpoint --diff by-file in-gpt2
 
-# Refused, and nothing made.
+# Refusals, which make nothing.
 refused 2 'which way' convert-checkpoint gpt nope
 refused 2 'to and --from do not go together' convert-checkpoint gpt nope --to safetensors --from safetensors
 refused 2 'to: gguf is not known' convert-checkpoint gpt nope --to gguf

@@ -1,5 +1,5 @@
-// Imports of what may be said otherwise than transformers writes it today, and of what this library cannot compute:
-// keys of config.json, names and types of tensors.
+// Imports of models in other forms than transformers writes today, and of models that this library cannot compute: keys
+// of config.json, names and types of tensors.
 #include "tests/convert/golden_model.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(Import, OlderConfigsSayTheSame) {
   EXPECT_EQ(a.manifest.state.model, b.manifest.state.model);
   EXPECT_EQ(a.manifest.state.model.rotary_base, 500000);
   EXPECT_TRUE(a.notes.empty() && b.notes.empty());
-  // null is as good as absent, and what says the usual is taken.
+  // null means absent, and a key with the usual value is accepted.
   auto usual = model;
   usual.config["rope_parameters"].update({{"type", nullptr}, {"factor", 1}, {"partial_rotary_factor", 1.0}});
   usual.config["rope_scaling"] = {{"rope_type", nullptr}, {"factor", nullptr}};
@@ -73,7 +73,7 @@ TEST(Import, ATiedHeadMayBeThereTwiceIfItIsTheSame) {
   auto other = twice;
   other.tensors.back().bytes[100] ^= 1;
   expect_refused(other, "ties the head to transformer.wte.weight (F32), but lm_head.weight (F32) holds other values");
-  auto narrow = twice;  // a table of what bf16 can hold, and the head in bf16
+  auto narrow = twice;  // a table with values that bf16 can hold, and the head in bf16
   auto &table = narrow.at("transformer.wte.weight"), &head = narrow.tensors.back();
   head.dtype = "BF16", head.bytes.clear();
   for (std::size_t i = 0; i < table.bytes.size(); i += 4) {
@@ -153,7 +153,7 @@ TEST(Import, FilesWithoutPrefixAndWithBuffersAreTheSameModel) {
   }
 }
 
-// As the first BERTs were saved: norms of gamma and beta, places in a buffer, and what pre-training learned besides.
+// As the first BERTs were saved: norms with gamma and beta, positions in a buffer, and further weights of pre-training.
 TEST(Import, OlderBertsAreTheSameModel) {
   const Loaded model("bert");
   auto older = model;
@@ -180,7 +180,7 @@ TEST(Import, OlderBertsAreTheSameModel) {
       << r.notes[0];
   older.tensors.push_back({"bert.embeddings.LayerNorm.weight", "F32", {12}, floats(std::vector<float>(12, 1.0f))});
   expect_refused(older, "1 unknown: \"bert.embeddings.LayerNorm.gamma\"");
-  // Without the head it is no masked model.
+  // Without the head it is not a masked model.
   auto encoder = model;
   std::erase_if(encoder.tensors, [](const auto& t) { return t.name.starts_with("cls."); });
   expect_refused(encoder, "5 missing: cls.predictions.transform.dense.weight");

@@ -1,4 +1,4 @@
-// Golden models of transformers in memory, to be changed, written elsewhere and imported.
+// Golden models of transformers in memory, for tests that change, write and import them.
 #pragma once
 
 #include "libtrain/base/error.h"
@@ -54,7 +54,7 @@ inline checkpoint::ImportResult import(const std::string& from, const std::strin
   return checkpoint::import_model(from, to, o);
 }
 
-// The sentence with which the import of the model is refused (exit 3), after which nothing is there; "" when it passes.
+// The message with which the import of the model is refused (exit 3), leaving nothing behind; "" if it is accepted.
 inline std::string refusal(const Loaded& model) {
   Scratch scratch;
   model.write(scratch.path + "/model");

@@ -1,5 +1,5 @@
-// Models that transformers made (tests/golden/hugging_face_golden.py), imported: the same logits, and where tokens
-// follow one another the same greedy continuations; exported again: the very bytes of every tensor.
+// Models that transformers made (tests/golden/hugging_face_golden.py). Imported, they give the same logits, and causal
+// models the same greedy continuations. Exported again, every tensor has the same bytes.
 #include "tools/generate/language_model.h"
 
 #include "libtrain/base/json.h"
@@ -23,7 +23,7 @@ namespace {
 struct Model {
   const char* name;
   checkpoint::WeightType type;  // of its tensors
-  base::DType imported;         // what the checkpoint is by default
+  base::DType imported;         // the checkpoint's dtype by default
   const char* architecture;
 };
 constexpr Model models[] = {
@@ -44,7 +44,7 @@ checkpoint::ImportResult import(const std::string& from, const std::string& to, 
   return checkpoint::import_model(from, to, o);
 }
 
-// Differs most from what transformers found.
+// The largest difference from the logits of transformers.
 double worst_of(std::span<const float> logits, const nlohmann::json& row) {
   EXPECT_EQ(row.size(), logits.size());
   double worst = 0;
@@ -56,15 +56,15 @@ double worst_of(std::span<const float> logits, const nlohmann::json& row) {
 void compare_both_ways(checkpoint::Reader& reader, const nlohmann::json& expected) {
   const auto& m = reader.state().model;
   test::PlainStore store(m, base::DType::f32, 0);
-  for (std::size_t u = 0; u < store.units.size(); ++u) {
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u) {
     std::vector<float> flat(static_cast<std::size_t>(store.layouts[u].padded));
-    reader.read_piece(checkpoint::Kind::model, store.units[u], plan::Topology(), 0, flat.data());
+    reader.read_piece(checkpoint::Kind::model, store.flat_groups[u], plan::Topology(), 0, flat.data());
     std::copy(flat.begin(), flat.end(), store.master[u].begin());
   }
   store.publish();
   auto window = expected["prompt"].get<std::vector<std::int32_t>>();
   const auto n = static_cast<std::int64_t>(window.size());
-  window.push_back(0);  // a target that nothing looks at
+  window.push_back(0);  // a target that nothing reads
   test::Batch batch({window}, false);
   batch.end_documents();
   test::Runner runner(m, {1, n, base::DType::f32, 1});

@@ -1,5 +1,5 @@
-// Imports and exports that must not be taken: damage, full disks, folders of others, weights that a type cannot hold;
-// and what they write, piece by piece.
+// Imports and exports that must be refused: damage, full disks, other programs' folders, weights that a type cannot
+// hold. Also what imports and exports write, piece by piece.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/f16.h"
@@ -7,7 +7,7 @@
 #include "libtrain/checkpoint/export_model.h"
 #include "libtrain/checkpoint/import_model.h"
 #include "libtrain/io/safetensors.h"
-#include "tests/checkpoint/cuts.h"
+#include "tests/checkpoint/layouts.h"
 #include "tests/convert/golden_model.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A checkpoint of the golden model, changed before.
+// A checkpoint of a golden model that was changed before.
 struct Imported {
   Scratch scratch;
   std::string path = scratch.path + "/checkpoint", out = scratch.path + "/out";
@@ -94,7 +94,7 @@ TEST(Import, Bf16IsTheWeightsRoundedOnce) {
   EXPECT_EQ(found[2], 1 + 0x1p-6f);  // a tie, to even
   EXPECT_EQ(found[3], -0x1.9ap-4f);
 
-  // Finite weights stay finite, or are refused; what is infinite already may be.
+  // Finite weights stay finite, or are refused. Infinite weights may stay.
   values[0] = std::numeric_limits<float>::max(), values[1] = INFINITY;
   t.bytes = floats(values);
   m.write(s.path + "/model");
@@ -156,7 +156,7 @@ TEST(Export, FilesAndIndexAreThoseThatMaxShardAllows) {
       EXPECT_EQ(index["weight_map"][t.name], name);
     }
     EXPECT_LE(bytes, o.max_shard);
-    EXPECT_EQ(file.header.metadata.at("format"), "pt");  // transformers asks for it
+    EXPECT_EQ(file.header.metadata.at("format"), "pt");  // transformers needs it
     sum += bytes;
   }
   EXPECT_EQ(sum, r.bytes_written);
@@ -170,13 +170,13 @@ TEST(Export, ReplacesOnlyWhatItWrote) {
   force.existing = base::Existing::replace;
   from.write(force);
   fs::remove_all(from.out);
-  Loaded("gpt2").write(from.out);  // of somebody else
+  Loaded("gpt2").write(from.out);  // of another program
   EXPECT_THROW(from.write(force), base::UsageError);
   EXPECT_TRUE(fs::exists(from.out + "/config.json"));
   fs::remove_all(from.out);
   from.write();
   const auto whole = slurp(from.out + "/model.safetensors");
-  for (const std::size_t written : {std::size_t{0}, std::size_t{100}, whole.size() / 2}) {  // by one that was killed
+  for (const std::size_t written : {std::size_t{0}, std::size_t{100}, whole.size() / 2}) {  // left by a killed export
     fs::create_directory(from.out + ".partial");
     spit(from.out + ".partial/model.safetensors", whole.substr(0, written));
     from.write(force);
@@ -208,14 +208,14 @@ TEST(Export, DamageFullDisksAndStopsLeaveNothing) {
   EXPECT_FALSE(fs::exists(from.out) || fs::exists(from.out + ".partial"));
   content[static_cast<std::size_t>(payload.offset) + 4000] ^= 1;
   spit(from.path + "/rank-00000.h5", content);
-  sample::edit_manifest(from.path, [](nlohmann::json& j) {  // as payloads that changed with their checksums
+  sample::edit_manifest(from.path, [](nlohmann::json& j) {  // like payloads that changed with their checksums
     j["tensors"].front()["fingerprint"] = "0123456789abcdef";
   });
   EXPECT_THROW(checkpoint::export_model(checkpoint::Reader(from.path), from.out, {}), base::InputError);
   EXPECT_FALSE(fs::exists(from.out) || fs::exists(from.out + ".partial"));
 }
 
-// What lies there at the end is compared with what was sent: a byte that changes on the way is seen.
+// The final file is compared with what was sent: a byte that changes on the way is found.
 TEST(Import, WhatChangesWhileItIsWrittenIsSeen) {
   Scratch s;
   const Loaded model("gpt2");
@@ -248,7 +248,7 @@ TEST(Export, WhatChangesWhileItIsWrittenIsSeen) {
   const Imported from(Loaded("gpt2"));
   checkpoint::ExportOptions o;
   o.watch = [&](std::int64_t done, std::int64_t total) {
-    if (2 * done != total) return;  // all is written, nothing is read back
+    if (2 * done != total) return;  // all is written, nothing is read back yet
     const auto file = from.out + ".partial/model.safetensors";
     std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
         .seekp(static_cast<std::streamoff>(fs::file_size(file) - 3))
@@ -264,7 +264,7 @@ TEST(Export, WhatChangesWhileItIsWrittenIsSeen) {
   EXPECT_FALSE(fs::exists(from.out) || fs::exists(from.out + ".partial"));
 }
 
-// Tables and transposed matrices that are moved in several slabs, by several threads.
+// Tables and transposed matrices that several threads move in several slabs.
 void come_and_go(std::int64_t hidden, std::int64_t wide) {
   Loaded m("gpt2");
   m.config.update({{"n_layer", 1}, {"n_embd", hidden}, {"n_head", 8}, {"n_inner", wide}, {"vocab_size", wide}});
@@ -288,7 +288,7 @@ void come_and_go(std::int64_t hidden, std::int64_t wide) {
   in.threads = 3;
   import(s.path + "/model", s.path + "/checkpoint", in);
   checkpoint::Reader reader(s.path + "/checkpoint");
-  // The fused matrix is [in, 3 out] there; of each column of a slab a run lies in it.
+  // In the file, the fused matrix is [in, 3 out]: each part has a run in every row of it.
   std::vector<float> part(static_cast<std::size_t>(hidden * hidden));
   for (const std::int64_t p : {0, 1, 2}) {
     const auto name = fmt::format("layers.00.attention.{}.weight", "qkv"[p]);
@@ -304,7 +304,7 @@ void come_and_go(std::int64_t hidden, std::int64_t wide) {
   reader.read_tensor(checkpoint::Kind::model, "layers.00.ffn.up.weight", 0, hidden * wide, up.data());
   reader.read_tensor(checkpoint::Kind::model, "layers.00.ffn.down.weight", 0, hidden * wide, down.data());
   for (std::int64_t i = 0, wrong = 0; i < hidden && wrong == 0; ++i)
-    for (std::int64_t j = 0; j < wide && wrong == 0; ++j) {  // theirs are [in, out]
+    for (std::int64_t j = 0; j < wide && wrong == 0; ++j) {  // the file's matrices are [in, out]
       wrong += up[static_cast<std::size_t>(j * hidden + i)] != value("transformer.h.0.mlp.c_fc.weight", i * wide + j);
       wrong +=
           down[static_cast<std::size_t>(i * wide + j)] != value("transformer.h.0.mlp.c_proj.weight", j * hidden + i);
@@ -373,7 +373,7 @@ TEST(Export, RefusesModelsOfNoFamily) {
   EXPECT_EQ(left_out.size(), 1u);
 }
 
-// Against the definition: sign, five bits of exponent, ten of mantissa.
+// Compared with the definition: sign, five bits of exponent, ten of mantissa.
 TEST(F16, EveryValueAndTheMiddlesBetweenNeighbours) {
   const auto plain = [](std::uint32_t bits) {
     const int exponent = static_cast<int>(bits >> 10 & 31), mantissa = static_cast<int>(bits & 1023);

@@ -1,10 +1,11 @@
 #!/bin/bash
-# What convert-checkpoint exports loads in transformers, strictly, and gives the logits and continuations of the model that was imported. Nightly; needs torch and transformers.
+# What convert-checkpoint exports loads in transformers, strictly, and gives the logits and continuations of the
+# imported model. Nightly; needs torch and transformers.
 # usage: transformers.sh BIN_FOLDER SOURCE_FOLDER
 PATH=$(realpath "$1"):$PATH
 source=$(realpath "$2")
 . "$(dirname "$0")/../script.sh"
-patience=300
+time_limit=300
 python=${TRAINYARD_PYTHON:-python3}
 "$python" -c 'import torch, transformers' 2>/dev/null || skipped "$python has no torch and transformers (TRAINYARD_PYTHON says which python has)"
 export HF_HUB_OFFLINE=1

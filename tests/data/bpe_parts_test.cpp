@@ -1,5 +1,5 @@
-// The parts of byte-level BPE against plain models: scanners against PCRE2, merges against a loop over all neighbours,
-// on random text, on text that is made to be slow, and on long pieces.
+// Compares the parts of byte-level BPE with plain models: scanners with PCRE2, merges with a loop over all neighbours.
+// The texts are random, made to be slow, or long pieces.
 #include "libtrain/base/error.h"
 #include "libtrain/data/bpe/composition.h"
 #include "libtrain/data/bpe/merges.h"
@@ -27,7 +27,7 @@ std::string utf8(char32_t c) {
   return {static_cast<char>(0xF0 | c >> 18), tail(12), tail(6), tail(0)};
 }
 
-// Code points that PCRE2 does not know yet are other ones to it: the two differ there by design.
+// The code points to compare. PCRE2 may not know the newest ones: it classifies them as other, by design.
 const std::vector<char32_t>& known() {
   static const auto all = [] {
     const Pattern unassigned("\\p{Cn}", "test");
@@ -84,7 +84,7 @@ TEST(Scanner, CutsWhereThePatternsMatch) {
     const auto same = [&](const std::string& text) {
       ASSERT_EQ(ends_by_scanner(*scanner, text), ends_by_pattern(pattern, text)) << ::testing::PrintToString(text);
     };
-    // Every code point, alone between letters, and all of them in a row.
+    // Every code point, alone between letters, and all of them in one row.
     std::string row;
     for (const auto c : known()) row += utf8(c);
     same(row);
@@ -102,7 +102,7 @@ TEST(Scanner, CutsWhereThePatternsMatch) {
   EXPECT_FALSE(Scanner::of_pattern("\\p{L}+"));
 }
 
-// Where a careless scanner looks at the same characters again for each piece.
+// Texts where a careless scanner would look at the same characters again for each piece.
 TEST(Scanner, LongRunsTakeLinearTime) {
   const std::size_t n = 8 << 20;
   for (const char* expression : {gpt2_pattern, llama3_pattern})
@@ -114,8 +114,8 @@ TEST(Scanner, LongRunsTakeLinearTime) {
     }
 }
 
-// What nothing changes in is not copied; what was composed stays as it is. tests/golden/tokenizers/variants.json has
-// the values of the reference.
+// Text that composition does not change is not copied, and composed text stays as it is.
+// tests/golden/tokenizers/variants.json has the values of the reference.
 TEST(Composition, ComposesOnce) {
   std::string memory, again;
   for (const std::string text : {"", "plain", "caf\u00e9", "\ud55c\uae00 \u4e2d", "\u0300", "a\u0334b"})
@@ -150,7 +150,7 @@ Definition random_definition(Random& random, int merges) {
   std::map<std::string, std::int32_t> ids;
   for (std::size_t i = 0; i < d.tokens.size(); ++i) ids[d.tokens[i]] = static_cast<std::int32_t>(i);
   while (std::ssize(d.merges) < merges) {
-    const auto pick = [&] {  // letters a to d, and what was made of them
+    const auto pick = [&] {  // letters a to d, and tokens merged from them
       const auto made = d.tokens.size() - 256, at = random() % (made + 4);
       return static_cast<std::int32_t>(at < 4 ? 'a' + at : 252 + at);
     };
@@ -167,7 +167,7 @@ Definition random_definition(Random& random, int merges) {
   return d;
 }
 
-// The lowest rank first, of equal ones the first in the text, one merge at a time.
+// Merges one pair at a time: the lowest rank first, and of equal ranks the first in the text.
 std::vector<std::int32_t> plainly(const Definition& d, const std::string& piece) {
   std::vector<std::int32_t> ids;
   for (const char c : piece) ids.push_back(static_cast<unsigned char>(c));
@@ -201,7 +201,7 @@ TEST(Merges, AreThoseOfThePlainLoop) {
   }
 }
 
-// A document that is one word: with n * n steps this would not end.
+// A document that is one word. With n * n steps this would never end.
 TEST(Merges, OneWordOfMegabytes) {
   Random random(3);
   const auto d = random_definition(random, 60);
@@ -215,7 +215,7 @@ TEST(Merges, OneWordOfMegabytes) {
     again.clear();
     for (const auto id : ids) again += d.tokens[static_cast<std::size_t>(id)];
     EXPECT_EQ(again, text);
-    EXPECT_EQ(memory.heap.capacity(), 0u);  // a long word's memory is given back
+    EXPECT_EQ(memory.heap.capacity(), 0u);  // the memory of a long word is released
   }
 }
 
@@ -225,18 +225,18 @@ TEST(Patterns, MeanWhatOnigurumaMeans) {
     const auto match = pattern.find(text, 0, Pattern::Memory(pattern));
     return match ? text.substr(match->begin, match->end - match->begin) : "none";
   };
-  EXPECT_EQ(first("\\s+", "a\u180e\u2028\u0085 b"), "\u2028\u0085 ");  // U+180E is no white space any more
+  EXPECT_EQ(first("\\s+", "a\u180e\u2028\u0085 b"), "\u2028\u0085 ");  // U+180E is no longer white space
   EXPECT_EQ(first("[^\\S\\n]+", "a\n \tb"), " \t");
   EXPECT_EQ(first("$", "ab\ncd"), "");
   EXPECT_EQ(first("^c.", "ab\ncd"), "cd");  // at every line
   EXPECT_EQ(first("a.c", "a\nca\rc"), "a\rc");
   EXPECT_EQ(first("(?i:'s)", "'\u017f"), "'\u017f");
   EXPECT_EQ(first("\\d+", "a½٣4"), "٣4");
-  EXPECT_EQ(first("\\p{Han}+", "。、列車"), "列車");  // of the script itself, not of what it uses, too
+  EXPECT_EQ(first("\\p{Han}+", "。、列車"), "列車");  // by the script itself, not by script extensions
   EXPECT_EQ(first("\\u00e9|\\x41", "xé"), "é");
 }
 
-// Loops of alternatives need memory for each character; loops in loops need time.
+// Loops of alternatives need memory for each character. Nested loops need time.
 TEST(Patterns, LongTextNeedsMemoryAndGetsIt) {
   const Pattern pattern("(?:a|b)+", "test");
   const Pattern::Memory memory(pattern);

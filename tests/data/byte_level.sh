@@ -1,5 +1,5 @@
 #!/bin/bash
-# A tokenizer.json through all programs: shard-data with any number of threads, train, --evaluate, generate, and what goes along when data and runs move.
+# A tokenizer.json through all programs: shard-data with any number of threads, train, --evaluate, generate, and the copies that data and runs keep when they are moved.
 # usage: byte_level.sh BIN_FOLDER FOLDER_OF_GOLDEN_TOKENIZERS
 PATH=$(realpath "$1"):$PATH
 golden=$(realpath "$2")
@@ -7,7 +7,7 @@ golden=$(realpath "$2")
 ulimit -f 400000
 tokens() { h5dump -y -w 1 -d /tokens "$1" | sed -n '/DATA {/,/}/p' | tr -dc '0-9\n' | sed '/^$/d'; }
 
-# The ids of the reference, document by document, with the end of document behind each; what is only white space is no document.
+# The ids equal the reference's, document by document, with the end of document after each. Pure white space is no document.
 jq -c '.[] | select(.text | test("[^ \t\r\n]")) | {text}' "$golden/ids.json" >texts.jsonl
 for kind in gpt2 llama3; do
   for threads in 1 2 4; do
@@ -30,7 +30,7 @@ expect 0 shard-data --input texts.jsonl --tokenizer "$golden/llama3.json" --outp
 absent gpt2-2/tokenizer.model gpt2-2.partial
 same "$golden/llama3.json" gpt2-2/tokenizer.json "the new set's copy"
 
-# Documents that are no UTF-8 are refused as with any tokenizer.
+# Documents that are not UTF-8 are refused, as with any tokenizer.
 printf 'good\n\nbad \377\n\ngood again\n' >broken.txt
 expect 0 shard-data --input broken.txt --split paragraphs --tokenizer "$golden/gpt2.json" --output broken --max-rejects 0.5 --validation 0
 said 'invalid UTF-8'
@@ -39,19 +39,19 @@ refused 3 'is no JSON' shard-data --input broken.txt --output none --tokenizer <
 refused 3 'has no model' shard-data --input broken.txt --output none --tokenizer gpt2-1/index.json
 absent none none.partial
 
-# A run keeps the tokenizer; data and run move apart.
+# A run keeps the tokenizer. Data and run can be moved separately.
 train_on() { expect 0 train --model gpt2-nano --data "$1" --output "$2" --steps 3 --global-batch 2 --micro-batch 2 --sequence 32 --threads 1 --progress never; }
 train_on llama3-1 run
 same "$golden/llama3.json" "$(echo run/tokenizer-*.json)" "the run's copy"
 expect 0 train --evaluate run --evaluate-split train --data llama3-1 --threads 1 --progress never --json
 jq -e '.bytes > 1000 and .bits_per_byte > 0 and .bits_per_byte < 20' out >/dev/null || fail "bits per byte: $(cat out)"
-# Weights begin a new run, or go on, on tokens of another tokenizer only where that is asked for.
+# Weights start or continue a run on tokens of another tokenizer only if --change allows it.
 other=(--steps 5 --global-batch 2 --micro-batch 2 --sequence 32 --threads 1 --progress never)
 refused 3 'its tokens mean something else to these weights' train --init-from "$(echo run/checkpoints/step-*3)" --data gpt2-1 --output other "${other[@]}"
 expect 0 train --init-from "$(echo run/checkpoints/step-*3)" --data gpt2-1 --output other "${other[@]}" --change tokenizer
 said 'its tokens mean something else to these weights'
 refused 3 'was made with tokenizer gpt2.json' train --evaluate run --evaluate-split train --data gpt2-1 --threads 1 --progress never
-# The same text and vocabulary, another order of what is merged: a resume that may change the data is not silent.
+# The same text and vocabulary, but merges in another order: a resume that may change the data still names the difference.
 jq -c '.model.merges |= (.[1:2] + .[0:1] + .[2:])' "$golden/llama3.json" >swapped.json
 for ((i = 0; i < 20; ++i)); do cat texts.jsonl; done >many.jsonl
 expect 0 shard-data --input many.jsonl --tokenizer swapped.json --output swapped --validation 0
@@ -61,7 +61,7 @@ refused 3 'its tokens mean something else to these weights' "${resumed[@]}" --ch
 cp -r run learns-anew
 expect 0 "${resumed[@]}" --change steps,data,tokenizer --output learns-anew
 said 'its tokens mean something else to these weights'
-# Tokens around documents, as asked for or as a tokenizer_config.json has them; the set and the run know them, and what is generated begins with one.
+# Tokens around documents, from flags or from a tokenizer_config.json. The set and the run record them, and generated text begins with one.
 begin=$(jq '.added_tokens[0].id' "$golden/llama3.json")
 expect 0 shard-data --input many.jsonl --tokenizer "$golden/llama3.json" --output around --validation 0 --begin-of-document "$begin" --end-of-document '<|a|>'
 jq -e --argjson b "$begin" '.begin_of_document == $b' around/index.json >/dev/null || fail "index: $(cat around/index.json)"
@@ -99,7 +99,7 @@ jq -n --argjson id "$(jq '.added_tokens[0].id' foreign/tokenizer.json)" '{eos_to
 expect 0 shard-data --input many.jsonl --tokenizer foreign/tokenizer.json --output beside-config --validation 0
 said "documents end with .*the eos_token_id of config.json"
 same beside/index.json beside-config/index.json "the end that config.json says"
-# A model of others with such a tokenizer: it has no row for an end that is made here, and its own goes the whole way, with advice that ends.
+# A foreign model with such a tokenizer has no row for a new end of document. Its own end works everywhere, and the advice in the messages leads to it.
 train_on beside beside-run
 expect 0 convert-checkpoint beside-run theirs --to safetensors
 jq '.eos_token_id = null' theirs/config.json >t && mv t theirs/config.json
@@ -112,7 +112,7 @@ refused 3 'has a vocabulary of' train --init-from imported --data own --output n
 said 'shard-data --end-of-document'
 expect 0 shard-data --input many.jsonl --tokenizer theirs/tokenizer.json --output theirs-data --validation 0
 expect 0 train --init-from imported --data theirs-data --output theirs-run "${other[@]}"
-# Weights that know another end of documents are told so, by every door.
+# Weights with another end of document: every way to use them reports it.
 ends="around ends documents with token $end; the weights of .* know .* as their end"
 expect 0 train --init-from "$(echo run/checkpoints/step-*3)" --data around --output other-ends "${other[@]}"
 said "$ends"
@@ -139,7 +139,8 @@ prompt=$'it\'s 東 \U0001f682 unreachable <|a|>b'
 expect 0 "${g[@]}" --prompt "$prompt" --tokens 60 --stop-at length --temperature 20 --json
 mv out json
 jq -e --arg p "$prompt" '.prompt == $p and (.tokens | length) == 60' json >/dev/null || fail "JSON: $(cat json)"
-# The bytes of a token by the file itself: the alphabet's characters of each, or the text of an added token. What is no UTF-8 is shown otherwise and not compared.
+# The bytes of a token, computed from the file itself: the alphabet's characters of each, or the text of an added token. Bytes that are not UTF-8 are shown otherwise, and
+# not compared.
 bytes_of() {
   jq -rj --slurpfile t "$golden/llama3.json" '
     ([range(33; 127), range(161; 173), range(174; 256)]) as $same

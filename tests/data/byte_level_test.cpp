@@ -1,5 +1,5 @@
-// Byte-level BPE: the ids of the `tokenizers` package (tests/golden/tokenizers, made by
-// tests/golden/tokenizers_golden.py), the text again from the ids, and what files may say.
+// Tests byte-level BPE: the ids of the `tokenizers` package (tests/golden/tokenizers, made by
+// tests/golden/tokenizers_golden.py), decoding of the ids to the text, and what tokenizer files may contain.
 #include "tests/scratch.h"
 
 #include "libtrain/base/error.h"
@@ -58,7 +58,7 @@ TEST(ByteLevel, IdsAreThoseOfTheReference) {
   for (const char* name : {"gpt2", "llama3", "steps"}) {
     const auto tokenizer = data::make_tokenizer(golden(name) + ".json");
     int compared = 0;
-    for (int round = 0; round < 2; ++round)  // the second finds its pieces in the cache
+    for (int round = 0; round < 2; ++round)  // the second round finds its pieces in the cache
       for (const auto& row : rows) {
         if (!row.contains(name)) continue;
         EXPECT_EQ(encode(*tokenizer, row["text"]), row[name].get<Ids>()) << name << ": " << row["text"];
@@ -68,7 +68,7 @@ TEST(ByteLevel, IdsAreThoseOfTheReference) {
   }
 }
 
-// gpt2.json changed: NFC, punctuation, tokens that are words (tests/golden/tokenizers_variants.py).
+// gpt2.json with changes: NFC, punctuation, tokens that are words (tests/golden/tokenizers_variants.py).
 TEST_F(Files, VariantsGiveTheIdsOfTheReference) {
   for (const auto& variant : json::parse(slurp(golden("variants.json")))) {
     const auto tokenizer = with([&](json& j) {
@@ -113,9 +113,9 @@ TEST(ByteLevel, KnowsItsVocabularyAndEnd) {
              steps = data::make_tokenizer(golden("steps.json"));
   EXPECT_EQ(gpt2->vocabulary(), 700);
   EXPECT_EQ(gpt2->end_of_document(), 0);  // <|endoftext|>, the trainer's first token
-  EXPECT_EQ(llama3->vocabulary(), 709);   // 700, four words, five added
+  EXPECT_EQ(llama3->vocabulary(), 709);   // 700, four words, five added tokens
   EXPECT_EQ(llama3->end_of_document(), 705);
-  EXPECT_EQ(steps->vocabulary(), 504);  // 500, three added, and an end of its own behind them
+  EXPECT_EQ(steps->vocabulary(), 504);  // 500, three added tokens, and a new end of document behind them
   EXPECT_EQ(steps->end_of_document(), 503);
   EXPECT_EQ(gpt2->unknown(), -1);
   EXPECT_EQ(gpt2->name(), "gpt2.json");
@@ -126,7 +126,8 @@ TEST(ByteLevel, KnowsItsVocabularyAndEnd) {
   EXPECT_EQ(data::kept_tokenizer_name("tokenizer.model", 0x1a2b3c4d), "tokenizer-1a2b3c4d.model");
 }
 
-// An added token of either name is the mask; added tokens stand alone, and pieces begin a word with white space.
+// An added token of either name is the mask. Added tokens are words of their own, and pieces with leading white space
+// begin a word.
 TEST_F(Files, SayTheirMaskAndWhereWordsBegin) {
   const auto plain = data::make_tokenizer(golden("gpt2.json"));
   EXPECT_EQ(plain->mask(), -1);
@@ -182,7 +183,7 @@ TEST(ByteLevel, TextThatIsNoUtf8IsRefused) {
   EXPECT_EQ(encode(*tokenizer, ""), Ids{});
 }
 
-// What files of other versions and tools say, too.
+// Forms that files of other versions and tools have.
 TEST_F(Files, AcceptedForms) {
   const auto plain = data::make_tokenizer(golden("gpt2.json"));
   const std::string text = "The train leaves at 12:30, it's late\n\n  é中<|endoftext|>x";
@@ -206,18 +207,18 @@ TEST_F(Files, AcceptedForms) {
       m = json::array({s.substr(0, s.find(' ')), s.substr(s.find(' ') + 1)});
     }
   });
-  // A hole in the ids, which counts.
+  // A gap in the ids counts for the vocabulary.
   const auto holes = with([](json& j) { j["added_tokens"].push_back({{"id", 1000}, {"content", "<hole>"}}); });
   EXPECT_EQ(encode(*holes, text), expected);
   EXPECT_EQ(holes->vocabulary(), 1001);
   EXPECT_EQ(encode(*holes, "<hole>"), Ids{1000});
   EXPECT_EQ(holes->decode(Ids{800, 1000}), "<hole>");
-  // Of several ends the first of the list, wherever it stands.
+  // Of several end tokens, the first in the program's list is used, wherever it is in the file.
   const auto ends = with([](json& j) {
     j["added_tokens"] = {{{"id", 700}, {"content", "</s>"}}, {{"id", 701}, {"content", "<|end_of_text|>"}}};
   });
   EXPECT_EQ(ends->end_of_document(), 701);
-  // Llama 3's cut, as older conversions say it.
+  // Llama 3's split, as older conversions write it.
   const auto removed = with(
       [](json& j) {
         j["pre_tokenizer"]["pretokenizers"][0].update({{"behavior", "Removed"}, {"invert", true}});
@@ -226,7 +227,7 @@ TEST_F(Files, AcceptedForms) {
   EXPECT_EQ(encode(*removed, text), encode(*data::make_tokenizer(golden("llama3.json")), text));
 }
 
-// What is around documents, by name or id: text it is not, and a token in the text stays one.
+// The tokens around documents, chosen by name or id. They are not part of the text. A token inside the text stays.
 TEST_F(Files, DocumentsEndAndBeginAsAsked) {
   const auto path = golden("gpt2.json");
   const auto plain = data::make_tokenizer(path);
@@ -242,7 +243,7 @@ TEST_F(Files, DocumentsEndAndBeginAsAsked) {
   EXPECT_EQ(named->decode(Ids{end, e[0]}), "");
   EXPECT_EQ(named->text_bytes(end, data::Tokenizer::Place::start), 0);
   EXPECT_EQ(data::make_tokenizer(path, data::document_tokens(e[0], 5))->begin_of_document(), 5);
-  // Without an end of its own one is made, and named by its id it is the same.
+  // A tokenizer without an end of document gets a new one. Naming it by its id gives the same result.
   const auto none = with([](json& j) {
     j["added_tokens"] = {{{"id", 700}, {"content", "<|stop|>"}, {"special", true}}};
   });

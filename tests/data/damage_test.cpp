@@ -1,4 +1,4 @@
-// Damaged shards and indexes are refused with exit 3, a sentence that names the file, and a hint.
+// Tests that damaged shards and indexes are refused with exit code 3, a sentence that names the file, and a hint.
 #include "tests/data/sample.h"
 
 #include "libtrain/base/error.h"
@@ -18,7 +18,7 @@ class Damage : public ::testing::Test {
     shard = scratch.path + "/train/shard-00001.h5";
   }
 
-  // "" when every token can be read, else what the error says.
+  // "" if every token can be read, otherwise the error's sentence.
   std::string refusal() {
     try {
       const auto index = data::read_index(scratch.path);
@@ -148,8 +148,8 @@ TEST_F(Damage, ATokenizerWithAnEndlessNameIsRefused) {
   EXPECT_LT(refusal().size(), 1000u);
 }
 
-// Without an index, wrong shapes are refused; the library reads metadata that nobody summed, so a flipped byte must not
-// crash.
+// Without an index, wrong shapes are refused. The HDF5 library reads metadata without a checksum, so a flipped byte
+// must not crash it.
 TEST_F(Damage, WithoutAnIndexNothingCrashes) {
   fs::remove(scratch.path + "/index.json");
   EXPECT_EQ(refusal(), "");
@@ -158,7 +158,7 @@ TEST_F(Damage, WithoutAnIndexNothingCrashes) {
     spit(shard, whole.substr(0, n));
     EXPECT_NE(refusal().find("shard-00001.h5"), std::string::npos) << n << " bytes";
   }
-  // In a child, so that a crash is counted.
+  // In a child process, so that a crash is counted.
   int crashes = 0, children = 0;
   for (std::size_t at = 0; at < std::min<std::size_t>(whole.size(), 2048); at += 64, ++children) {
     const auto child = ::fork();

@@ -1,4 +1,4 @@
-// Text and JSON lines into documents: boundaries, refusals with their lines, bounded documents.
+// Tests the division of text and JSON lines into documents: boundaries, refusals with their lines, bounded sizes.
 #include "tests/data/read_documents.h"
 #include "tests/data/sample.h"
 
@@ -41,7 +41,7 @@ TEST_F(Source, PlainTextIsSplitAsAsked) {
   EXPECT_TRUE(read({path}, {.split = TextSplit::paragraphs}).refusals.empty());
   const auto lines = read({path}, {.split = TextSplit::lines});
   EXPECT_EQ(lines.documents, (Strings{"one\n", "two\n", "three\r\n", "four"}));
-  EXPECT_TRUE(lines.refusals.empty());  // blank lines are no documents
+  EXPECT_TRUE(lines.refusals.empty());  // blank lines are not documents
 }
 
 TEST_F(Source, EmptyFilesAreRefusedNotSilent) {
@@ -75,7 +75,7 @@ TEST_F(Source, JsonLinesNameTheirFaults) {
   EXPECT_EQ(read({path}, {.json_key = "other"}).refusals.size(), 9u);
 }
 
-// What Python's json and most writers put into keys that nobody asks for; of equal keys the last counts.
+// Values that Python's json and most writers put into keys that nobody asks for. Of equal keys the last counts.
 TEST_F(Source, JsonLinesOfOtherProgramsAreRead) {
   const auto text_of = [&](const std::string& line) {
     const auto out = read({file("a.jsonl", line + "\n{\"text\": \"next\"}\n")}, {});
@@ -104,7 +104,7 @@ TEST_F(Source, JsonLinesOfOtherProgramsAreRead) {
     EXPECT_EQ(text_of(line), "a.jsonl:1: not JSON") << line;
 }
 
-// What begins so is refused whole, plain or packed, before anything of the inputs before it is read.
+// An input with such a beginning is refused as a whole, packed or not, before any earlier input is read.
 TEST_F(Source, WhatIsNoTextIsRefused) {
   const auto refusal = [&](const std::string& name, const std::string& content) -> std::string {
     try {
@@ -134,7 +134,8 @@ TEST_F(Source, WhatIsNoTextIsRefused) {
   std::string tar(1024, '\0');
   tar.replace(0, 5, "a.txt").replace(257, 6, std::string("ustar\0", 6));
   EXPECT_EQ(refusal("a.tar", tar).substr(0, 22), "a.tar is a tar archive");
-  const std::string old = std::string("a.txt") + std::string(95, '\0') + "0000644" + std::string(405, '\0');  // of 1979
+  const std::string old =
+      std::string("a.txt") + std::string(95, '\0') + "0000644" + std::string(405, '\0');  // a tar archive of 1979
   EXPECT_EQ(refusal("a.tar", old + std::string(60'000, 'x')).substr(0, 16), "a.tar is no text");
   EXPECT_EQ(refusal("a.deb", "!<arch>\ndebian-binary").substr(0, 22), "a.deb is an ar archive");
   EXPECT_EQ(refusal("a.docx", "PK\3\4 stored").substr(0, 23), "a.docx is a zip archive");
@@ -158,7 +159,7 @@ TEST_F(Source, WhatIsNoTextIsRefused) {
   EXPECT_EQ(refusal("a.jsonl", ""), "taken: text");
 }
 
-// What makes plain text look like JSON lines, and what does not.
+// What makes a plain text look like JSON lines, and what does not.
 TEST_F(Source, JsonLinesUnderAnotherNameAreKnown) {
   const auto keys = [](const std::string& head, bool whole = true) -> std::string {
     const auto found = data::json_lines_in(head, whole, "text");
@@ -167,7 +168,7 @@ TEST_F(Source, JsonLinesUnderAnotherNameAreKnown) {
   const std::string a = "{\"id\": 1, \"text\": \"a\", \"name\": \"b\"}", other = "{\"body\": \"a\"}";
   EXPECT_EQ(keys(a), "text name");
   EXPECT_EQ(keys("\xEF\xBB\xBF\n" + a + "\r\n \n" + a + "\n"), "text name");
-  EXPECT_EQ(keys(other), "none");  // one line may be anything
+  EXPECT_EQ(keys(other), "none");  // a single line may be anything
   EXPECT_EQ(keys(other + "\n" + other), "body");
   EXPECT_EQ(keys("{}\n{\"n\": NaN}\n"), "");
   EXPECT_EQ(keys(a + "\nno json\n" + a), "none");
@@ -234,7 +235,7 @@ TEST_F(Source, ANamedPipeIsOpenedOnce) {
   EXPECT_EQ(out.documents[0].size(), std::size_t{3} << 20);
 }
 
-// Whatever a pipe gives first, its beginning is looked at as a file's is.
+// However the bytes of a pipe arrive, its beginning is examined like the beginning of a file.
 TEST_F(Source, APipeIsLookedAtHoweverItsBytesArrive) {
   const auto through = [&](const std::string& content, std::size_t first, const data::SourceOptions& options = {}) {
     const auto path = scratch.path + "/pipe";

@@ -1,16 +1,17 @@
 #!/bin/bash
-# shard-data of folders: which files are read, in which order and under which names; tasks, lists and dry runs of them; what is refused. JSON lines under another name.
+# shard-data with folders: which files are read, in which order and under which names; tasks, lists and dry runs over folders; refusals. Also JSON lines under another
+# name.
 # usage: folders.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 export LC_ALL=C
 ulimit -f 100000
 
-# sources SET: the inputs that the first shard of SET has documents of.
+# sources SET: the inputs whose documents are in the first shard of SET.
 sources() { h5dump -y -w 0 -d /sources "$1/train/shard-00000.h5" | sed -n '/DATA {/,/}/p' | grep -o '[0-9]\+' | while read -r n; do printf "\\$(printf %o "$n")"; done | cut -f 2; }
 text() { for i in 1 2 3 4; do printf '%s %d\n\n' "$1" $i; done; }
 
-# Sorted by path as sort(1) does ("a-b/" before "a/"), hidden names left out, links to files followed.
+# Files are sorted by path as sort(1) does ("a-b/" before "a/"). Hidden names are left out, and links to files are followed.
 mkdir -p books/a books/a-b books/.cache books/empty books/deep/er elsewhere/more
 text one >books/a/1.txt
 text ten >books/a/10.txt
@@ -36,7 +37,7 @@ mkdir again && for name in $(tac names); do mkdir -p "again/$(dirname "$name")";
 (cd again && shard-data --input books/ --split paragraphs --output all --validation 0) >out 2>err || fail "books/: $(cat err)"
 same all again/all "a folder made in another order, with a slash behind its name"
 
-# Patterns, of the name alone; several of them; lists that name folders and files.
+# Patterns for file names alone, several patterns, and lists that name folders and files.
 expect 0 shard-data --input books --include '*.txt' --split paragraphs --output txt --validation 0
 said '^shard-data: books: 7 files to read, 1 file of another name left out$'
 sources txt | diff <(grep 'txt$' names) - || fail "other files of a pattern"
@@ -53,7 +54,7 @@ expect 0 shard-data --input books --split paragraphs --output dry --dry-run --js
 jq -e '.documents == 32' out >/dev/null || fail "a dry run: $(cat out)"
 absent dry
 
-# Tasks share out a folder's files; what they write inside it is none of these, nor is what the command reads otherwise.
+# Tasks divide the files of a folder. Files that they write inside the folder are not inputs, and neither are other files that the command reads.
 cp -r books shared && cd shared || exit 1
 flags=(--input . --split paragraphs --shard-tokens 100 --max-rejects 0.5)
 printf 'bad \377\n' >z.txt
@@ -73,7 +74,7 @@ text late >books/late.txt
 refused 2 'the inputs are others' shard-data --input books --output late --task 1/2
 rm books/late.txt
 
-# Links to folders and in circles are not followed, which is said; a folder that is itself named by a link is read.
+# Links to folders and circular links are not followed, and a warning says so. A folder that is itself named by a link is read.
 mkdir links && ln -s ../elsewhere links/folder && ln -s . links/self && ln -s circle links/circle && text in >links/in.txt
 expect 0 shard-data --input links --output linked --validation 0 --split paragraphs
 said "warning: symbolic links to folders and in circles are not followed: links/circle and 2 more"
@@ -87,7 +88,7 @@ expect 0 shard-data --input links --include 'in*' --output unbroken --validation
 mkfifo links/pipe
 expect 0 shard-data --input links --include 'in*' --include pipe --output pipes --validation 0
 
-# Nothing to read, and flags that nothing would use.
+# Nothing to read, and flags without an effect, are refused.
 refused 3 'books/empty holds no file to read' shard-data --input books/empty --output bad
 refused 3 'books has no file whose name fits --include "\*.text"' shard-data --input books --include '*.text' --output bad
 said '8 files of other names, Z.txt among them'
@@ -106,7 +107,7 @@ said '--include chooses the files of a folder by their names'
 rm books/deep/data.bin
 absent bad bad.partial
 
-# Tables in folders get the warning that a table by itself gets.
+# Tables in folders get the same warning as a table by itself.
 mkdir tables
 printf 'id,text\n1,some words\n' | tee tables/a.csv >tables/B.TSV
 text note >tables/n.txt
@@ -117,7 +118,7 @@ said 'warning: tables/a.csv: separators'
 expect 0 shard-data --input tables --include '*.txt' --output no-tables --validation 0
 unsaid warning
 
-# JSON lines whose name says plain text: refused, with --json-key read, with --split a warning.
+# JSON lines under a name of plain text: refused; with --json-key they are read; with --split there is a warning.
 mkdir json && for i in 1 2 3 4; do echo "{\"id\": $i, \"text\": \"document $i\"}"; done | tee lines.jsonl >json/lines.txt
 refused 3 'json/lines.txt has a JSON object on every line, and its name is that of plain text' shard-data --input json --output bad
 said 'try: --json-key text reads the texts alone'

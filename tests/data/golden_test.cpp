@@ -1,5 +1,5 @@
-// Golden shard sets of trainyard.shard/1, read for ever: one by shard-data, one by h5py (tests/golden/shard_h5py.py).
-// They are never written again.
+// Tests that golden shard sets of trainyard.shard/1 remain readable: one by shard-data, one by h5py
+// (tests/golden/shard_h5py.py). They are never written again.
 #include "tests/data/sample.h"
 
 #include "libtrain/data/builder.h"
@@ -17,7 +17,7 @@ std::string document(int k) {
   return text + fmt::format("{}\n", k * k);
 }
 
-// The numbers of the documents of a shard; each must be the document of that number and end as documents do.
+// The numbers of a shard's documents. Each must be the document of that number and end with the end of document.
 std::vector<int> numbers_of(const std::string& folder, const data::SetIndex& index, const data::ShardEntry& entry) {
   data::ShardReader reader(folder, index, entry);
   const auto bytes = data::make_tokenizer("bytes");
@@ -41,7 +41,8 @@ Shards all_numbers(const std::string& folder, const data::SetIndex& index, const
   return out;
 }
 
-// Which documents a hash of their bytes sends where, and how shards of 1000 tokens are closed: part of the format.
+// The documents of each shard. A hash of its bytes assigns each document to a split; shards close at 1000 tokens. Both
+// are part of the format.
 const Shards train = {{0, 1, 2, 4, 5, 6, 7, 8},
                       {9, 10, 11, 12, 13, 14, 15},
                       {16, 17, 18, 19, 20, 24},

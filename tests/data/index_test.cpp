@@ -1,4 +1,4 @@
-// Every number of an index and of a shard is held against what it indexes, also where all checksums are right.
+// Tests that every number of an index and of a shard is compared with what it indexes, even if all checksums are right.
 #include "tests/data/sample.h"
 
 #include "libtrain/base/error.h"
@@ -19,7 +19,7 @@ class Index : public ::testing::Test {
     whole = json::parse(slurp(path));
   }
 
-  // "" when the set is read and verified, else what the error says.
+  // "" if the set is read and verified, otherwise the error's sentence.
   std::string refusal(const json& index) {
     spit(path, index.dump());
     try {
@@ -42,10 +42,10 @@ class Index : public ::testing::Test {
   json whole;
 };
 
-// Other attributes, with an index that has been told of them.
+// Writes shards with other attributes, and an index that agrees with them.
 class Resealed : public Index {
  protected:
-  // Writes the first shard anew with other numbers: same tokens, its metadata summed again.
+  // Writes the first shard again with other numbers: the same tokens, and new checksums of its metadata.
   void reseal(std::int64_t vocabulary, std::int64_t end, const std::string& name, std::int64_t crc) {
     struct Other : Numbers {
       Other(std::int64_t v, std::int64_t e, std::string n, std::int64_t c)
@@ -89,7 +89,7 @@ TEST_F(Index, AFileInThePlaceOfTheFolderIsCalledAFile) {
 
 TEST_F(Index, AsWrittenItIsRead) { EXPECT_EQ(refusal(whole), ""); }
 
-// The one that was called right: it does not even fit into what holds a token.
+// A number that was once accepted: it does not even fit into the type of a token.
 TEST_F(Index, AVocabularyBeyondAnyTokenIsRefused) {
   whole["vocabulary"] = 4294967296;
   expect_refusal(whole, "index.json is damaged: vocabulary is 4294967296", "2^32");
@@ -164,7 +164,7 @@ TEST_F(Resealed, ShardsAgreeWithTheirSet) {
   expect_refusal(whole, "vocabulary 301 and end of document 299, the set has 300 and 299", "vocabulary");
   reseal(300, 5, "numbers", 0xABCDEF01);
   expect_refusal(whole, "end of document 5", "end of document");
-  whole["end_of_document"] = 5;  // now they agree, and documents end with another token
+  whole["end_of_document"] = 5;  // index and shard agree now, but documents end with another token
   expect_refusal(whole, "does not end with the end of document, 5", "ends of documents");
   whole["end_of_document"] = 299;
   reseal(300, 299, "letters", 0xABCDEF01);

@@ -1,5 +1,5 @@
-// What is hidden of a window: every draw against a second implementation, counts against the rates, words, and the
-// keys that decide.
+// Tests what is hidden in a window: every draw against a second implementation, counts against the rates, whole words,
+// and the keys that decide.
 #include "tests/data/sample.h"
 
 #include "libtrain/base/error.h"
@@ -15,7 +15,7 @@ using namespace sample;
 
 namespace {
 
-// Philox 4x32-10 by the paper's round function, a second time.
+// A second implementation of Philox 4x32-10, by the paper's round function.
 struct Philox {
   std::uint32_t x[4];
   Philox(std::uint64_t key, std::uint64_t low, std::uint64_t high)
@@ -53,13 +53,13 @@ Hidden hide(const data::Masking& m, const data::MaskDraws& draws, std::vector<st
   return h;
 }
 
-// The rule as it reads, with exact fractions: nine hundredths of 2^32 and the like in long double.
+// The rule as it is written, with thresholds such as nine hundredths of 2^32 as exact fractions in long double.
 Hidden expected(const data::Masking& m, std::uint64_t seed, const std::string& purpose, std::uint64_t sample,
                 const std::vector<std::int32_t>& tokens) {
   const std::size_t n = tokens.size();
   std::vector<Philox> draws;
   for (std::size_t t = 0; t < n; ++t) draws.emplace_back(seed + sample * 11400714819323198485ull, t, site(purpose));
-  // Words as lists of places.
+  // Words as lists of positions.
   std::vector<std::vector<std::size_t>> words;
   bool open = false;
   for (std::size_t t = 0; t < n; ++t) {
@@ -101,7 +101,7 @@ std::vector<std::int32_t> text_of(std::size_t n, int vocabulary, std::uint32_t x
   return out;
 }
 
-// Within four standard deviations of a binomial; the draws are fixed, so this holds or does not.
+// Within four standard deviations of a binomial distribution. The draws are fixed, so this always or never holds.
 void expect_share(std::int64_t found, std::int64_t of, double share, const char* what) {
   const auto n = static_cast<double>(of);
   EXPECT_NEAR(static_cast<double>(found), n * share, 4 * std::sqrt(n * share * (1 - share))) << what;
@@ -238,7 +238,7 @@ TEST(Masking, WindowsSayWhereDocumentsEnd) {
   }
 }
 
-// Bytes begin a word with white space. A set without its tokenizer has no words, and a mask of its own.
+// For byte tokens, a word begins with white space. A set without its tokenizer has no words, and gets a new mask token.
 TEST(Masking, AsksTheTokenizerOfTheSet) {
   Scratch scratch;
   data::SetIndex bytes;

@@ -1,5 +1,5 @@
-// Packed inputs: gzip and zstd by their first bytes, members one after the other, and every cut and every flipped byte
-// refused by name. Byte order marks, names of sources.
+// Tests packed inputs: gzip and zstd are recognized by their first bytes, members follow one another, and every
+// truncation and flipped byte is refused by name. Also byte order marks and names of sources.
 #include "tests/data/read_documents.h"
 #include "tests/data/sample.h"
 
@@ -20,7 +20,7 @@ std::string unpacked(const std::string& path, std::size_t step = 1000) {
   EXPECT_EQ(in.read(nullptr, 0), 0u);
   std::string out, buffer(step, '\0');
   while (const auto n = in.read(buffer.data(), buffer.size())) out.append(buffer, 0, n);
-  EXPECT_EQ(in.read(buffer.data(), buffer.size()), 0u);  // the end stays the end
+  EXPECT_EQ(in.read(buffer.data(), buffer.size()), 0u);  // reading on returns the end again
   return out;
 }
 
@@ -42,7 +42,7 @@ class Packed : public ::testing::Test {
     for (int i = 0; i < 3000; ++i) text += "again and again ";
     spit(scratch.path + "/text", text);
   }
-  // The program's output, "" and a skipped test where it is not installed.
+  // The program's output, or "" where it is not installed.
   std::string pack(const std::string& command) {
     const auto out = scratch.path + "/packed";
     if (std::system(fmt::format("cd {} && {} <text >packed 2>/dev/null", scratch.path, command).c_str()) != 0)
@@ -88,7 +88,7 @@ TEST_F(Packed, Gzip) {
   const auto packed = pack("gzip -n");
   ASSERT_FALSE(packed.empty());
   expect_all_of(packed, "gzip");
-  EXPECT_EQ(unpacked(file("padded", packed + std::string(600000, '\0'))), text);  // of a tape
+  EXPECT_EQ(unpacked(file("padded", packed + std::string(600000, '\0'))), text);  // padding of a tape
   EXPECT_NE(refusal(file("padded", packed + std::string(10, '\0') + packed)).find("something follows its end"),
             std::string::npos);
 }
@@ -156,7 +156,7 @@ TEST_F(Packed, WhatIsNoInputIsRefused) {
   EXPECT_NE(refusal(scratch.path + "/absent").find("cannot read"), std::string::npos);
 }
 
-// Longer, shorter, or of the same length: seen at the end, when its first part is gone.
+// The file becomes longer, shorter, or keeps its length. The change is found at the end, when the first part is gone.
 TEST_F(Packed, AFileThatIsWrittenWhileItIsReadIsRefused) {
   const std::pair<std::size_t, std::size_t> sizes[] = {{100000, 150000}, {100000, 50000}, {100000, 100000}};
   for (const auto& [before, after] : sizes) {

@@ -1,4 +1,4 @@
-// Reads a source to its end: documents and refusals, in stretches of any size.
+// Reads a source to its end, in stretches of any size, and returns its documents and refusals.
 #pragma once
 
 #include "libtrain/data/document_source.h"

@@ -1,4 +1,4 @@
-// Documents that are a function of their number, a tokenizer that is only numbers, and a set written from them.
+// Documents that depend on their number alone, a tokenizer of bare numbers, and a shard set written from them.
 #pragma once
 
 #include "tests/scratch.h"
@@ -24,7 +24,7 @@ using trainyard::testing::Scratch;
 using trainyard::testing::slurp;
 using trainyard::testing::spit;
 
-// Tells sizes; never encodes.
+// A tokenizer that knows sizes and never encodes.
 class Numbers : public data::Tokenizer {
  public:
   explicit Numbers(std::int64_t vocabulary) : vocabulary_(vocabulary) {}
@@ -42,7 +42,7 @@ class Numbers : public data::Tokenizer {
 
 using Document = std::vector<std::int32_t>;
 
-// `count` documents of 1 to `longest` tokens, each ending with the end of document; a plain congruential sequence.
+// `count` documents of 1 to `longest` tokens from a linear congruential sequence. Each ends with the end of document.
 inline std::vector<Document> documents(const data::Tokenizer& tokenizer, int count, int longest) {
   std::uint32_t x = 12345;
   const auto next = [&] { return (x = x * 1664525u + 1013904223u) >> 8; };
@@ -57,7 +57,7 @@ inline std::vector<Document> documents(const data::Tokenizer& tokenizer, int cou
   return out;
 }
 
-// A set of training shards alone.
+// Writes a set that has training shards only.
 inline data::SetIndex write_set(const std::string& folder, const data::Tokenizer& tokenizer,
                                 const std::vector<Document>& documents, std::int64_t shard_tokens) {
   data::ShardWriter writer(folder, "train", tokenizer, shard_tokens);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# shard-data with a SentencePiece model made here: equal bytes for any number of threads, and the tokens that spm_encode gives.
+# shard-data with a SentencePiece model made here: equal bytes for any number of threads, and the tokens of spm_encode.
 # usage: sentencepiece.sh BIN_FOLDER [SANITIZERS]
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -25,7 +25,7 @@ for eos in 2 -1; do
   jq -e --argjson id "$end" '.end_of_document == $id and .tokenizer.name == "model.model" and .tokenizer.source == "tokenizer.model"' set-1/index.json >/dev/null
   cmp model.model set-1/tokenizer.model   # the set keeps its model
 done
-# Text without a token of its own is counted, said where it is more than nearly nothing, and kept with the set; tasks count the same.
+# Unknown tokens are counted, reported with a warning unless there are hardly any, and recorded in the set. Tasks count the same.
 jq -e '.unknown_tokens == 0' set-1/index.json >/dev/null
 ! grep -q warning log
 { head -50 text.txt; for ((i = 0; i < 50; ++i)); do echo "the ξένος walks $i"; done; } >foreign.txt
@@ -46,7 +46,7 @@ grep -q '^shard-data: 1 of [0-9,]* tokens stand for text that the tokenizer has 
 timeout 60 shard-data --input foreign.txt --split lines --output of-bytes --json 2>/dev/null | jq -e '.unknown_tokens == 0' >/dev/null
 jq -e 'has("unknown_tokens") | not' of-bytes/index.json >/dev/null
 
-# One document of 40 MB in 300 MiB of address space: its tokens are those of its lines, whatever the parts it is encoded in.
+# One document of 40 MB in 300 MiB of address space: its tokens are the tokens of its lines, whatever the parts it is encoded in.
 for ((i = 0; i < 150; ++i)); do cat text.txt; done >large.txt
 ( [ -n "${2:-}" ] || ulimit -v 307200   # sanitizers reserve more address space
   timeout 120 shard-data --input large.txt --split whole --max-document 64MiB --tokenizer model.model --output large --threads 1 --validation 0 2>log >/dev/null ) || { cat log; exit 1; }
@@ -54,7 +54,7 @@ jq -e '.train[0].documents == 1' large/index.json >/dev/null
 once=$(($(wc -l <expected) - $(wc -l <text.txt)))
 [ "$(jq '.train[0].tokens' large/index.json)" = $((150 * once + 1)) ] || { echo "150 times $once tokens became $(jq '.train[0].tokens' large/index.json)"; exit 1; }
 
-# A model of others beside a tokenizer.json that cannot be read and a tokenizer.model that can: the latter is recorded, and generate and an evaluation take it.
+# A foreign model beside an unreadable tokenizer.json and a readable tokenizer.model: the latter is recorded, and generate and an evaluation use it.
 printf 'layers = 1\nhidden = 16\nheads = 4\nkv-heads = 2\nffn = 24\ncontext = 16\nnorm = "rms"\npositions = "rotary"\nactivation = "swiglu"\nbiases = "off"\ntied = "off"\n' >llama.toml
 train=(timeout 60 train --model llama.toml --data set-1 --global-batch 2 --sequence 16 --threads 1 --progress never)
 "${train[@]}" --output run --steps 1 >log 2>&1 || { cat log; exit 1; }
@@ -65,7 +65,7 @@ timeout 60 convert-checkpoint llama imported --from safetensors >log 2>&1 || { c
 jq -e '.provenance.tokenizer.name == "tokenizer.model" and (.provenance.document_tokens | has("begin") | not)' imported/manifest.json >/dev/null
 timeout 60 generate --checkpoint imported --prompt 'the cat' --tokens 2 --threads 1 >log 2>&1 || { cat log; exit 1; }
 timeout 60 train --evaluate imported --data set-1 --evaluate-split train --evaluate-sequences 2 --threads 1 --progress never >log 2>&1 || { cat log; exit 1; }
-# Alone, the model of a Llama is read with a token before each text, unless its settings say otherwise.
+# Without tokenizer.json, a Llama model gets a begin token before each text, unless its settings say otherwise.
 rm llama/tokenizer.json
 jq '.bos_token_id = 1' llama/config.json >config.json && mv config.json llama/config.json
 timeout 60 convert-checkpoint llama imported --from safetensors --force >log 2>&1 || { cat log; exit 1; }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# shard-data from the command line: every bad input, exit codes, what is left behind, equal bytes for any number of threads.
+# shard-data from the command line: every bad input, exit codes, files left behind, equal bytes for any number of threads.
 # usage: shard_data.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -8,13 +8,13 @@ ulimit -f 100000   # blocks of 1 KiB: nothing here may fill a disk
 
 
 
-# hinted CODE COMMAND...: as expect, with something to try.
+# hinted CODE COMMAND...: like expect, and the message must have a hint.
 hinted() {
   expect "$@"
   grep -q '^  try: ' err || fail "nothing to try: ${*:2}"
 }
 
-# What is good.
+# Valid inputs.
 for ((i = 1; i <= 200; ++i)); do echo "{\"text\": \"document $i with some words\"}"; done >good.jsonl
 expect 0 shard-data --input good.jsonl --output plain
 [ "$(cat out)" = plain ] || fail "plain: stdout is not the folder alone"
@@ -23,7 +23,7 @@ absent plain.partial
 expect 0 shard-data --input good.jsonl --output json --json
 jq -e '.documents == 200 and .rejected == 0 and .train.shards == 1 and .train.tokens + .validation.tokens == .text_bytes + 200' out >/dev/null || fail "json: $(cat out)"
 
-# The same documents in other ways.
+# The same documents, read in other ways.
 expect 0 shard-data --input - --output stdin <good.jsonl
 same_tokens plain stdin "stdin"
 head -100 good.jsonl >a.jsonl
@@ -40,13 +40,13 @@ seq 1 300 >plain.txt
 expect 0 shard-data --input - --split lines --output text-stdin --json <plain.txt
 jq -e '.documents == 300' out >/dev/null || fail "text from stdin: $(cat out)"
 
-# The number of threads is not in the bytes: many documents, several shards.
+# The number of threads does not change the bytes: many documents, several shards.
 for ((i = 1; i <= 20000; ++i)); do echo "{\"text\": \"document $i $((i * i % 977)) ${RANDOM}${RANDOM} and a line of some words, longer than the others, to fill shards\"}"; done >many.jsonl
 for threads in 1 2 4; do expect 0 shard-data --input many.jsonl --output threads-$threads --threads $threads --shard-tokens 200000 --validation 0.1; done
 [ "$(ls threads-1/train | wc -l)" -ge 4 ] || fail "threads: too few shards to say anything"
 for threads in 2 4; do diff -r threads-1 threads-$threads || fail "--threads $threads gives other bytes than 1"; done
 
-# Refused documents are counted and listed; a hundredth of them is too many.
+# Refused documents are counted and listed. More than a hundredth of all documents is too many.
 { cat good.jsonl; printf '{"text": "bad \xff"}\nno json\n'; } >bad.jsonl
 expect 0 shard-data --input bad.jsonl --output rejects --rejects rejects.tsv --json
 jq -e '.documents == 200 and .rejected == 2' out >/dev/null || fail "rejects: $(cat out)"
@@ -60,7 +60,7 @@ printf "worse.jsonl\t201\tno key 'text'\nworse.jsonl\t202\tempty document\nworse
 expect 0 shard-data --input worse.jsonl --output allowed --max-rejects 0.02
 same_tokens plain allowed "allowed"
 
-# Inputs that are not there, or hold nothing.
+# Inputs that do not exist or are empty.
 hinted 3 shard-data --input absent.txt --output missing
 said 'cannot read absent.txt'
 hinted 3 shard-data --input @absent --output missing
@@ -113,7 +113,7 @@ hinted 2 shard-data --input good.jsonl --output missing --shard-tokens 1
 hinted 2 shard-data --input good.jsonl --output missing --threads -1
 absent missing missing.partial
 
-# What exists is kept without --force, and replaced with it.
+# An existing set is kept without --force, and replaced with it.
 cp -r plain kept
 hinted 2 shard-data --input many.jsonl --output kept
 said 'kept exists already'
@@ -132,15 +132,15 @@ hinted 2 shard-data --input good.jsonl --output plain --dry-run
 expect 0 shard-data --input good.jsonl --output plain --dry-run --force
 same_tokens plain stdin "dry run"
 
-# No space: exit 4, nothing left.
+# No space: exit 4, and no files are left.
 ( ulimit -f 200; trap '' XFSZ; code=0; timeout 60 shard-data --input many.jsonl --output full >out 2>err </dev/null || code=$?; [ $code = 4 ] || { echo "full disk: exit code $code"; cat err; exit 1; } ) || fail "full disk"
 grep -q '^  try: ' err || { fail "full disk: no hint"; cat err; }
 absent full full.partial
 
-# A signal ends it with nothing left behind, between documents and while it waits for a pipe; the shell sees the signal.
+# A signal ends it without leaving files, between documents and while it waits for a pipe. The shell sees the signal.
 mkfifo pipe
 for signal in INT TERM HUP; do
-  # A shell without job control starts background programs deaf to SIGINT: env gives it back.
+  # A shell without job control starts background programs that ignore SIGINT; env restores it.
   ( while cat many.jsonl; do :; done >pipe 2>/dev/null ) &
   feed=$!
   env --default-signal=INT shard-data --input pipe --output interrupted --shard-tokens 100000 >out 2>err </dev/null &
@@ -167,7 +167,7 @@ kill $feed
 [ $code = 143 ] || fail "SIGTERM in a wait: exit code $code"
 absent waiting waiting.partial
 
-# ... and while it waits for the first byte of standard input, or for a pipe's writer.
+# The same while it waits for the first byte of standard input, or for a pipe's writer.
 sleep 60 >pipe &
 feed=$!
 shard-data --input - --output waiting >out 2>err <pipe &
@@ -189,7 +189,7 @@ wait $job || code=$?
 [ $code = 143 ] || fail "SIGTERM without a writer: exit code $code"
 absent waiting waiting.partial
 
-# Where documents came from.
+# Shards record the source of each document.
 expect 0 shard-data --input a.jsonl b.jsonl --output sources --validation 0
 h5dump -y -w 0 -d /sources sources/train/shard-00000.h5 | sed -n '/DATA {/,/}/p' | grep -o '[0-9]\+' | while read -r n; do printf "\\$(printf %o "$n")"; done >sources.txt
 printf '0\ta.jsonl\n100\tb.jsonl\n' | diff - sources.txt || fail "sources: $(cat sources.txt)"

@@ -1,4 +1,4 @@
-// Shards: what the writer was given is what the reader returns, cut where the contract says.
+// Tests shards: the reader returns what the writer got, divided where the contract says.
 #include "tests/data/sample.h"
 
 #include "libtrain/base/checksum.h"
@@ -9,7 +9,7 @@ using namespace sample;
 
 namespace {
 
-// The documents of a shard as its reader gives them.
+// The documents of a shard as its reader returns them.
 std::vector<Document> documents_of(data::ShardReader& reader) {
   std::vector<Document> out;
   const auto offsets = reader.documents();
@@ -42,7 +42,7 @@ TEST(Shards, ReturnTheirDocumentsClosedWhenTheNextWouldPass) {
     const Numbers tokenizer(vocabulary);
     const auto all = documents(tokenizer, 100, 50);
     write_set(scratch.path, tokenizer, all, 300);
-    // The rule, said again: a shard takes documents while they fit.
+    // The rule, implemented again: a shard takes documents while they fit.
     std::vector<std::vector<Document>> expected(1);
     std::size_t held = 0;
     for (const auto& d : all) {
@@ -70,7 +70,7 @@ TEST(Shards, ADocumentLongerThanAShardIsCut) {
   const Numbers tokenizer(100);
   Document nine = {0, 1, 2, 3, 4, 5, 6, 7, 99}, eight = {0, 1, 2, 3, 4, 5, 6, 99};
   write_set(scratch.path, tokenizer, {{5, 99}, nine, {6, 99}, eight, {7, 99}}, 4);
-  // The tail of a cut document may share a shard with the next one.
+  // The tail of a divided document may share a shard with the next document.
   EXPECT_EQ(
       read_back(scratch.path),
       (std::vector<std::vector<Document>>{
@@ -100,7 +100,7 @@ TEST(Shards, RecordWhatTheFormatNames) {
       for (int b = 0; b < 4; ++b) plain += static_cast<char>(static_cast<std::uint32_t>(t) >> (8 * b));
   ASSERT_EQ(entry.payload_bytes, static_cast<std::int64_t>(plain.size()));
   EXPECT_EQ(bytes.substr(static_cast<std::size_t>(entry.payload_offset), plain.size()), plain);
-  // Sums of each MiB, and of all the rest.
+  // Checksums of each MiB, and of everything else.
   const auto blocks = (plain.size() + (1 << 20) - 1) >> 20;
   ASSERT_GE(blocks, 3u);
   std::vector<std::uint32_t> sums(blocks);
@@ -144,7 +144,7 @@ TEST(Shards, IndexSurvivesJson) {
   EXPECT_NE(data::identity_of(other), data::identity_of(index));
 }
 
-// Without an index: other tokens in the same numbers are other data; the same files elsewhere are the same.
+// Without an index: other tokens in equal numbers are other data; the same files in another folder are the same data.
 TEST(Shards, IdentityWithoutAnIndexSeesTheTokens) {
   Scratch one, two, same;
   const Numbers tokenizer(300);

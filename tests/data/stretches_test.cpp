@@ -1,5 +1,5 @@
-// Stretches: whatever their size and however the bytes arrive, documents, refusals and lines are those of a plain loop
-// over the whole text; and a set has the same bytes for every number of threads.
+// Tests stretches. Whatever their size and however the bytes arrive, documents, refusals and lines equal a plain loop
+// over the whole text. A set has the same bytes for every number of threads.
 #include "tests/data/read_documents.h"
 #include "tests/data/sample.h"
 
@@ -24,7 +24,7 @@ using Strings = std::vector<std::string>;
 
 bool only_white(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
 
-// Well-formed as RFC 3629 says, byte by byte.
+// Well-formed UTF-8 as RFC 3629 defines it, checked byte by byte.
 bool well_formed(const std::string& text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   for (std::size_t i = 0; i < text.size();) {
@@ -45,7 +45,7 @@ bool well_formed(const std::string& text) {
   return true;
 }
 
-// The documents of a text, all of it at hand.
+// The documents of a text that is in memory as a whole.
 class Plain {
  public:
   Plain(const std::string& name, std::size_t most) : name_(name), most_(most) {}
@@ -126,7 +126,7 @@ class Stretches : public ::testing::Test {
   Scratch scratch;
 };
 
-// As a pipe gives them: some bytes at a time.
+// Reads the text as from a pipe: some bytes at a time.
 ReadDocuments in_parts(const std::string& text, const data::SplitRules& rules, std::size_t least,
                        std::mt19937& random) {
   ReadDocuments out;
@@ -218,7 +218,7 @@ TEST_F(Stretches, AVeryLongLineOfWhiteSpaceIsText) {
     EXPECT_EQ(read_documents({file("within", within)}, options, least).documents, (Strings{"one\n", "two\n"}));
     EXPECT_EQ(read_documents({file("beyond", beyond)}, options, least).documents, Strings{beyond});
     data::DocumentSource task({file("beyond", beyond)}, options);
-    task.take({1, 2});  // its share begins within that line, and no document begins behind it
+    task.take({1, 2});  // its share begins within that line, and no document begins after the line
     EXPECT_TRUE(task.pieces().empty());
   }
 }
@@ -242,7 +242,7 @@ TEST_F(Stretches, MemoryIsThatOfAStretchAndALargestDocument) {
 
 namespace {
 
-// A byte is a token; how long a document takes has nothing to do with its place.
+// Each byte is a token. The time that a document takes is unrelated to its place.
 class Uneven : public Numbers {
  public:
   explicit Uneven(std::int64_t vocabulary) : Numbers(vocabulary) {}
@@ -345,7 +345,7 @@ TEST_F(Threads, TokensAreThoseOfTheDocumentsInTheirOrder) {
   }
 }
 
-// An end may come while a shard is written.
+// The build may be stopped while a shard is being written.
 TEST_F(Threads, AnEndWaitsForTheShardThatIsWritten) {
   const auto path = text_file("a.txt", 5);
   const Uneven tokenizer(257);

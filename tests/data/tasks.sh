@@ -1,12 +1,14 @@
 #!/bin/bash
-# shard-data --task i/N: the set of N tasks is that of one process, byte for byte, refusals included, whatever is packed, cut or empty, in any order, at once, and after tasks were killed;
-# who is missing is said; tasks that do not belong together are refused.
+# shard-data --task i/N: the set of N tasks equals the set of one process, byte for byte, refusals included.
+# Inputs may be packed, divided or empty; tasks run in any order, at the same time, and again after they were killed.
+# Missing tasks are reported, and tasks that do not belong together are refused.
 # usage: tasks.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 ulimit -f 100000
 
-# Inputs in which every cut falls somewhere awkward: blank lines with blanks in them, a mark at the beginning, refused documents, an empty file, one of blank lines, one without an end, packed ones.
+# Inputs that are divided at awkward places: blank lines with spaces in them, a byte order mark at the beginning, refused documents, an empty file, a file of blank lines,
+# one without a last newline, packed files.
 words() { for ((i = 1; i <= $1; ++i)); do printf '%s %d: %*s\n' "$2" $i $((i * i % 97)) end; done; }
 { printf '\xef\xbb\xbf'; words 150 alpha | sed 'n;n;s/$/\n \t/'; } >a.txt
 words 60 beta | sed 'n;s/$/\n\n/' | gzip >b.txt.gz
@@ -18,7 +20,7 @@ for ((i = 0; i < 200; ++i)); do printf '\xef\xbb\xbfmarked %d\n' $i; done >marks
 jq -c . d.jsonl 2>/dev/null | head -49 | zstd -q >e.jsonl.zst
 head -c 3000 /dev/zero | tr '\0' x >long.txt
 
-# equal NAME COUNT...: the flags in `flags`, in one process and as tasks.
+# equal NAME COUNT...: compares one process with that many tasks, with the flags in `flags`.
 equal() {
   local name=$1 n i tasks
   shift
@@ -53,7 +55,7 @@ printf 'a.txt\nc.txt\n' >list
 flags=(--input @list --split lines)
 equal listed 3
 
-# All at once, each twice: whoever comes second is told so, or finds the part.
+# All at once, each task twice: the second one is refused, or finds the part done.
 flags=(--input d.jsonl d.jsonl --shard-tokens 900)
 expect 0 shard-data "${flags[@]}" --output once --max-rejects 0.5
 jobs=()
@@ -65,7 +67,7 @@ grep -hv -e 'is done; of 6 tasks' -e 'is there already' -e 'is in use by' -e 'ex
 same once at-once "tasks at once"
 rm -rf at-once.parts
 
-# Killed while it reads, killed while it joins: the same task again goes on, and the rest is kept.
+# Killed while it reads, and killed while it joins: the same task continues when started again, and finished parts are kept.
 for ((i = 1; i <= 20000; ++i)); do echo "{\"text\": \"document $i $((i * i % 977)) and a line of some words, longer than the others, to fill shards with\"}"; done >many.jsonl
 flags=(--input many.jsonl --shard-tokens 50000)
 expect 0 shard-data "${flags[@]}" --output many
@@ -90,7 +92,7 @@ expect 0 shard-data "${flags[@]}" --output killed --task 1/3
 same many killed "after kills"
 absent killed.parts killed.partial
 
-# Killed between the set's name and the end: the next start sees that all is done.
+# Killed between the set's rename and the end: the next start sees that everything is done.
 expect 0 shard-data "${flags[@]}" --output done-2 --task 0/2
 cp -r done-2.parts kept.parts
 expect 0 shard-data "${flags[@]}" --output done-2 --task 1/2
@@ -105,7 +107,7 @@ refused 2 'done-2 exists already' shard-data "${flags[@]}" --output done-2 --tas
 expect 0 shard-data --input d.jsonl --max-rejects 0.5 --output done-2 --task 0/1 --force
 expect 0 inspect --verify done-2
 
-# Too many refused: the parts stay, and another judgement needs no more reading.
+# Too many refused documents: the parts stay, and a start with another limit reads nothing again.
 flags=(--input d.jsonl)
 expect 0 shard-data "${flags[@]}" --output judged --task 0/2
 expect 3 shard-data "${flags[@]}" --output judged --task 1/2

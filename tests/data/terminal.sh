@@ -1,5 +1,5 @@
 #!/bin/bash
-# shard-data on a terminal, made by script(1): the live line of progress has ended before the result, a warning or an error is printed.
+# shard-data on a terminal, made by script(1): the progress line ends before the result, a warning or an error is printed.
 # usage: terminal.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -10,7 +10,7 @@ shown=screen
 small_text 20000 >text
 slowly() { cat text; sleep 1; cat text; }
 export -f slowly
-# on_terminal COMMAND: its lines, as the terminal keeps them, to `screen`.
+# on_terminal COMMAND: writes its lines, as the terminal shows them, to `screen`.
 on_terminal() {
   SHELL=$(command -v bash) timeout 60 script -qec "$1" typescript >raw 2>&1 </dev/null || fail "exit code $?: $1"
   sed 's/\r$//; s/.*\r\x1b\[K//' raw >screen

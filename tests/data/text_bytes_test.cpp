@@ -1,5 +1,5 @@
-// Bytes of text by token: their sum over a document is the length of the decoded document, for byte tokens and for
-// SentencePiece models of several kinds.
+// Tests the bytes of text of each token: their sum over a document is the length of the decoded document. For byte
+// tokens and for SentencePiece models of several kinds.
 #include "tests/data/sample.h"
 
 #include "libtrain/base/checksum.h"
@@ -93,8 +93,36 @@ TEST_F(Bytes, OnlyTargetsThatCountAreCounted) {
   EXPECT_EQ(count.unmeasured, 0);
 }
 
-// A vocabulary that is not that of byte tokens, a model that is gone, or another model of the same name: nothing is
-// guessed.
+// If every document has a begin token, its text starts after that token.
+TEST_F(Bytes, ATextStartsAfterTheTokenThatBeginsADocument) {
+  const auto path = model("begun", "--vocab_size=60 --character_coverage=1");
+  const auto tokenizer = data::make_tokenizer(path);
+  data::SetIndex index;
+  index.tokenizer = "begun.model", index.tokenizer_source = path, index.tokenizer_crc32c = tokenizer->crc32c();
+  index.vocabulary = tokenizer->vocabulary(), index.end_of_document = tokenizer->end_of_document();
+  for (const std::int32_t begin : {-1, 1}) {  // none; <s>
+    index.begin_of_document = begin;
+    std::vector<std::int32_t> tokens{index.end_of_document};
+    std::int64_t bytes = 0;
+    for (int i = 0; i < 5; ++i) {
+      std::vector<std::int32_t> text;
+      tokenizer->encode(line(i), text);
+      bytes += static_cast<std::int64_t>(tokenizer->decode(text).size());
+      if (begin >= 0) tokens.push_back(begin);
+      tokens.insert(tokens.end(), text.begin(), text.end());
+      tokens.push_back(index.end_of_document);
+    }
+    const auto n = static_cast<std::int64_t>(tokens.size()) - 1;
+    std::vector<std::uint8_t> weights(static_cast<std::size_t>(n), 1);
+    const data::WindowPtrs window{tokens.data(), tokens.data() + 1, nullptr, nullptr, weights.data()};
+    data::TextBytes::Count count;
+    data::TextBytes(scratch.path, index).add(window, n, count);
+    EXPECT_EQ(count.bytes, bytes) << begin;
+    EXPECT_EQ(count.unmeasured, 0) << begin;
+  }
+}
+
+// A vocabulary that does not fit byte tokens, a missing model, or another model of the same name: no bytes are guessed.
 TEST_F(Bytes, WhatIsNotKnownIsNotGuessed) {
   std::vector<std::int32_t> tokens{1, 2}, targets{2, 3};
   std::vector<std::uint8_t> weights{1, 1};

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A shard that is cut short under a run ends the run with exit 3 and the shard's name; a pipe in a shard's place is refused at once.
+# A shard that is truncated during a run ends the run with exit 3 and the shard's name. A pipe in place of a shard is refused at once.
 # usage: truncated_run.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"

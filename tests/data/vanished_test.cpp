@@ -1,5 +1,5 @@
-// A shard that is cut short, changed or taken away while it is being read is an error that names it; what is no file is
-// never waited for; many shards need few open files.
+// Tests shards that are truncated, changed or removed while they are read: the error names the shard. A path that is
+// not a file is refused without waiting. Many shards need few open files.
 #include "tests/data/sample.h"
 
 #include "libtrain/base/error.h"
@@ -17,7 +17,7 @@ struct Windows {
   std::vector<std::int32_t> numbers = std::vector<std::int32_t>(4 * 16);
   std::vector<std::uint8_t> weights = std::vector<std::uint8_t>(16);
 
-  // What the error says when all windows are read; "" without one.
+  // The error's sentence after reading all windows; "" without an error.
   std::string read_all(data::WindowDataset& set) {
     try {
       for (std::uint64_t i = 0; i < set.count(); ++i)
@@ -51,7 +51,7 @@ class Vanished : public ::testing::Test {
 
 TEST_F(Vanished, AShardCutShortIsAnErrorThatNamesIt) {
   auto set = open_set(scratch.path, index);
-  ASSERT_EQ(windows.read_all(set), "");  // every block was compared already
+  ASSERT_EQ(windows.read_all(set), "");  // every block has been checked
   fs::resize_file(shard, static_cast<std::uintmax_t>(index.train[1].bytes / 2));
   const auto said = windows.read_all(set);
   EXPECT_NE(said.find("shard-00001.h5 ends at byte"), std::string::npos) << said;
@@ -76,7 +76,7 @@ TEST_F(Vanished, ManyShardsNeedFewFiles) {
   EXPECT_EQ(windows.read_all(set), "");
   EXPECT_EQ(windows.read_all(set), "");
   EXPECT_EQ(open_files() - before, data::WindowDataset::most_open);
-  // The first shard is closed now. What comes in its place is compared.
+  // The first shard is closed now. A file in its place is checked again.
   const auto path = many.path + "/" + all.train[0].file;
   const auto good = slurp(path);
   fs::remove(path);

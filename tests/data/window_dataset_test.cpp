@@ -1,4 +1,4 @@
-// Windows of a shard set against a plain reference: contents, order, document mask.
+// Compares windows of a shard set with a plain reference: contents, order, document mask.
 #include "tests/data/sample.h"
 
 #include "libtrain/data/window_dataset.h"
@@ -33,7 +33,7 @@ std::vector<Window> expected(const std::vector<std::vector<Document>>& shards, s
                              DocumentMask mask) {
   std::vector<Window> out;
   for (const auto& shard : shards) {
-    std::vector<std::int32_t> flat, document;  // tokens, and the number of the document of each
+    std::vector<std::int32_t> flat, document;  // tokens, and the document number of each
     for (std::size_t d = 0; d < shard.size(); ++d)
       for (auto t : shard[d]) flat.push_back(t), document.push_back(static_cast<std::int32_t>(d));
     const auto n = static_cast<std::int64_t>(flat.size());
@@ -146,11 +146,11 @@ TEST(Windows, TheMaskByHand) {
   data::WindowDataset set(scratch.path, index, index.train, 4, DocumentMask::on, Order::as_stored, 1);
   ASSERT_EQ(set.count(), 2u);
   EXPECT_EQ(window_at(set, 0), (Window{{1, 2, 49, 3}, {2, 49, 3, 49}, {0, 1, 2, 0}, {0, 0, 0, 3}, {1, 1, 0, 1}}));
-  // The second window begins inside a document: positions begin with the window.
+  // The second window begins inside a document: its positions begin at 0 there.
   EXPECT_EQ(window_at(set, 1), (Window{{49, 4, 5, 6}, {4, 5, 6, 49}, {0, 0, 1, 2}, {0, 1, 1, 1}, {0, 1, 1, 1}}));
 }
 
-// What a plan says of a set (plan/data_use.h) is what a run reads of it.
+// The number of windows that a plan computes for a set (plan/data_use.h) equals the number that a run reads.
 TEST(Windows, AreAsManyAsAPlanSays) {
   const Numbers tokenizer(300);
   const Scratch scratch;

@@ -1,4 +1,4 @@
-// CUDA's execution model on the host: the threads of a block are fibers of one host thread that meet at barriers;
+// CUDA's execution model on the host. The threads of a block are fibers of one host thread that meet at barriers;
 // blocks run one after the other. Included by kernels/gpu_device.h where the compiler is not nvcc.
 #pragma once
 
@@ -33,19 +33,19 @@ struct alignas(16) uint4 {
 
 namespace emulator {
 
-inline constexpr int shared_bytes = 227 << 10;  // what a block of compute capability 9.0 may have
+inline constexpr int shared_bytes = 227 << 10;  // the limit of a block with compute capability 9.0
 
 inline thread_local dim3 thread_index, block_index, block_size, grid_size;
 
-// One block's fibers. A fiber that waits gives way to the next; a barrier opens when every live fiber of its scope has
-// arrived.
+// The fibers of one block. A fiber that waits lets the next one run. A barrier opens when every live fiber of its scope
+// has arrived.
 class Block {
  public:
   Block(unsigned threads, const std::function<void()>& body) : body_(body), fibers_(threads) {}
 
   void run() {
     current_block = this;
-    static thread_local std::vector<char> stacks;  // of all blocks of this host thread, one after the other
+    static thread_local std::vector<char> stacks;  // used by all blocks of this host thread in turn
     if (stacks.size() < fibers_.size() * stack_bytes) stacks.resize(fibers_.size() * stack_bytes);
     for (std::size_t t = 0; t < fibers_.size(); ++t)
       fibers_[t].context.begin(stacks.data() + t * stack_bytes, stack_bytes, &Block::enter);
@@ -75,11 +75,11 @@ class Block {
     change(fibers_[current_].context, scheduler_);
     thread_index = dim3(current_);
   }
-  void give_way_until(const std::function<bool()>& ready) {  // which is asked again and again
+  void give_way_until(const std::function<bool()>& ready) {  // `ready` is called repeatedly
     fibers_[current_].ready = &ready;
     give_way();
   }
-  // Waits until all live threads of [first, first + count) have come as often as this one.
+  // Waits until all live threads of [first, first + count) have arrived as often as this thread.
   void meet(unsigned first, unsigned count) {
     auto& f = fibers_[current_];
     f.first = first, f.count = count;
@@ -94,9 +94,9 @@ class Block {
 
   static inline thread_local Block* current_block = nullptr;
 
-  struct State {  // of instructions that the emulator does not know
+  struct State {  // of instructions that are emulated elsewhere (hopper.h)
     virtual ~State() = default;
-    virtual void end() = 0;  // of the block
+    virtual void end() = 0;  // called at the end of the block
   };
   std::unique_ptr<State> state;
 
@@ -116,7 +116,7 @@ class Block {
     change(block->fibers_[block->current_].context, block->scheduler_);
   }
   bool is_open(const Fiber& f) {
-    auto& open = f.warp ? warps_open_[f.first / 32] : block_open_;  // up to which arrival somebody found it so
+    auto& open = f.warp ? warps_open_[f.first / 32] : block_open_;  // the last arrival that is known to be open
     if (open >= f.waiting_for) return true;
     for (unsigned t = f.first; t < f.first + f.count && t < fibers_.size(); ++t) {
       const auto& other = fibers_[t];
@@ -168,7 +168,7 @@ inline void __syncwarp(unsigned = 0xffffffffu) {
   b->meet(b->thread() / 32 * 32, 32);
 }
 
-// Every lane leaves its value, all meet, each reads the one it wants, all meet again.
+// Every lane writes its value, all lanes meet, each reads the value it wants, all lanes meet again.
 template <class T> T emulated_exchange(T value, unsigned lane_wanted) {
   static_assert(sizeof(T) <= 8);
   auto* b = emulator::Block::current_block;
@@ -196,7 +196,7 @@ inline int __syncthreads_or(int predicate) {
   return any;
 }
 
-// mma.m16n8k16 of bf16: every lane leaves its registers, then adds up its four results in ascending k.
+// mma.m16n8k16 of bf16: every lane writes its registers, then adds up its four results in ascending k.
 inline void emulated_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   static thread_local unsigned left[32][32][6];  // warp, lane, register
   const unsigned me = emulator::Block::current_block->thread(), warp = me / 32, lane = me % 32;
@@ -220,7 +220,7 @@ inline void emulated_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, uns
   __syncwarp();
 }
 
-// ldmatrix.x4: every lane leaves the row it points to, then takes its elements of four tiles.
+// ldmatrix.x4: every lane writes the address of its row, then reads its elements of four tiles.
 template <class Half> void emulated_ldmatrix(unsigned (&r)[4], const Half* row, bool transposed) {
   auto* b = emulator::Block::current_block;
   const unsigned me = b->thread(), warp = me / 32 * 32, g = me % 32 / 4, t = me % 4;
@@ -240,7 +240,7 @@ template <class Half> void emulated_ldmatrix(unsigned (&r)[4], const Half* row, 
   for (int m = 0; m < 4; ++m) r[m] = out[m];
 }
 
-// cp.async: copied as late as it may be, when it is awaited; until then shared memory holds NaNs.
+// cp.async: copies as late as allowed, when the copy is awaited. Until then shared memory holds NaN.
 struct EmulatedCopy {
   void* to;
   const void* from;

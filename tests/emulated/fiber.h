@@ -1,5 +1,5 @@
-// Fibers: stacks that one host thread takes turns on. swapcontext() asks the system for the mask of signals twice a
-// turn, which is half of an emulated kernel's time; so where it can be, a turn is eight instructions.
+// Fibers: stacks between which one host thread switches. swapcontext() makes system calls for the signal mask at each
+// switch, which takes half of an emulated kernel's time. So where possible a switch is eight instructions.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct Context {
 inline void change(Context& from, Context& to) { swapcontext(&from.context, &to.context); }
 #else
 struct Context {
-  void* top = nullptr;  // of the stack, on which lie the registers that a call keeps, and where to go on
+  void* top = nullptr;  // of the stack, which holds the saved registers and the return address
   void begin(char* stack, std::size_t bytes, void (*enter)()) {
     auto* const end = reinterpret_cast<std::uint64_t*>(reinterpret_cast<std::uintptr_t>(stack + bytes) / 16 * 16);
     for (int i = 1; i <= 8; ++i) end[-i] = 0;
@@ -40,7 +40,7 @@ struct Context {
     top = end - 8;
   }
 };
-// Of the System V ABI: rdi and rsi are the arguments.
+// System V ABI: rdi and rsi are the arguments.
 __attribute__((naked, noinline)) inline void change_stack(void** /*from*/, void* /*to*/) {
   asm("pushq %rbp\n\tpushq %rbx\n\tpushq %r12\n\tpushq %r13\n\tpushq %r14\n\tpushq %r15\n\t"
       "movq %rsp, (%rdi)\n\tmovq %rsi, %rsp\n\t"

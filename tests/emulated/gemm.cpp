@@ -1,5 +1,5 @@
-// The product of the emulated module: a plain loop, in double, rounded once to the result's dtype; so it can serve as a
-// reference too.
+// The product of the emulated module: a plain loop in double, rounded once to the result's dtype. So it can serve as a
+// reference, too.
 #include "kernels/gemm/gemm_epilogue.h"
 #include "kernels/gpu_kernels.h"
 #include "tests/emulated/stream.h"

@@ -1,6 +1,6 @@
-// Hopper's asynchronous instructions on the emulator, each done as late or as early as it may be: products when they
-// are waited for, boxes and words at once or when somebody waits for them, and threads pause where they wait, for a
-// random time. Until then boxes and words hold NaNs. Included by kernels/gpu_hopper.h where the compiler is not nvcc.
+// Hopper's asynchronous instructions on the emulator, each done as late or as early as allowed. Products are done when
+// somebody waits for them; boxes and words at once, or when somebody waits for them. Until then boxes and words hold
+// NaN. A waiting thread pauses for a random time. Included by kernels/gpu_hopper.h where the compiler is not nvcc.
 #pragma once
 
 #include "tests/emulated/emulator.h"
@@ -14,7 +14,7 @@
 
 #define __grid_constant__
 
-// TRAINYARD_EMULATED_CAPABILITY=9.0: the emulated device takes these instructions.
+// TRAINYARD_EMULATED_CAPABILITY=9.0: the emulated device has these instructions.
 inline bool emulated_is_hopper() {
   const char* capability = std::getenv("TRAINYARD_EMULATED_CAPABILITY");
   return capability != nullptr && std::strcmp(capability, "9.0") == 0;
@@ -26,7 +26,7 @@ struct EmulatedTensorMap {  // of bf16; sizes and box begin with the channels
   std::array<std::uint64_t, 2> strides;  // bytes
   std::array<std::uint32_t, 2> box;
 };
-// What the driver refuses.
+// Returns false where the driver refuses.
 inline bool emulated_map_of(EmulatedTensorMap& map, void* data, std::array<std::uint64_t, 3> sizes,
                             std::array<std::uint64_t, 2> strides, int rows) {
   map = {static_cast<const char*>(data), sizes, strides, {64, static_cast<std::uint32_t>(rows)}};
@@ -41,7 +41,7 @@ namespace emulator {
   std::abort();
 }
 
-// What a block of threads has under way.
+// The instructions of a block of threads that are under way.
 class Hopper : public Block::State {
  public:
   static Hopper& of_block() {
@@ -59,7 +59,7 @@ class Hopper : public Block::State {
       if (g.come != 0) refuse("a barrier of some threads for which others have not come");
   }
 
-  // Shared memory begins at an address that is no multiple of 1024.
+  // Shared memory begins at an address that is not a multiple of 1024.
   static constexpr std::uint32_t first_byte = 48;
   std::uint32_t address_of(const void* memory) {
     memory_ = static_cast<char*>(const_cast<void*>(memory));
@@ -73,7 +73,7 @@ class Hopper : public Block::State {
     auto& t = mine();
     t.groups.push_back(std::move(t.open));
     t.open.clear();
-    const unsigned warp = Block::current_block->thread() / 32;  // whose threads multiply together
+    const unsigned warp = Block::current_block->thread() / 32;  // the threads of a warp multiply together
     if (((++t.committed * 2654435761u + warp * 40503u) >> 12) % 4 == 0) finish_products(0);
   }
   void wait_products(int open) {
@@ -178,7 +178,7 @@ class Hopper : public Block::State {
     x ^= x << 13, x ^= x >> 7, x ^= x << 17;
     return static_cast<unsigned>(x >> 20);
   }
-  // Others go on meanwhile.
+  // Lets other threads run.
   static void pause() {
     for (unsigned turns = draw() % 8 == 0 ? draw() % 16 : draw() % 2; turns > 0; --turns)
       Block::current_block->give_way();
@@ -262,7 +262,7 @@ class Hopper : public Block::State {
       for (const auto& p : group) multiply(p);
     }
   }
-  // This thread's part; registers of a come from its warp.
+  // Computes this thread's part. Registers of `a` come from the threads of its warp.
   void multiply(const Product& p) {
     const int thread = static_cast<int>(Block::current_block->thread()), warp = thread / 32 % 4, g = thread % 32 / 4,
               t = thread % 4;

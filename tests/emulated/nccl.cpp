@@ -1,6 +1,6 @@
 // A stand-in for NCCL over MPI on host memory: the same C interface, for the emulated GPU. Collectives, and groups that
-// send and receive, are done when they return. What only sends is copied and gone; what only receives is done when
-// somebody waits for it in the order of its stream, so that it may be called before its message is sent.
+// both send and receive, are done when they return. Sends alone copy their data and return. Receives alone are done
+// when somebody waits for them in the order of their stream, so a receive may be called before its message is sent.
 #define OMPI_SKIP_MPICXX 1
 #include "tests/emulated/stream.h"
 
@@ -27,7 +27,7 @@ struct Comm {
   std::atomic<int> inside = 0;  // calls under way
 };
 
-// A call under way. TRAINYARD_STANDIN_NCCL_CALL_MS: it takes so long at least.
+// A call under way. With TRAINYARD_STANDIN_NCCL_CALL_MS it takes at least that long.
 class Inside {
  public:
   explicit Inside(Comm* comm) : comm_(comm) {
@@ -97,7 +97,7 @@ struct Waiting {
   Comm* comm;
   void* stream;
 };
-// Messages on their way.
+// Messages that MPI is sending.
 struct Sent {
   std::vector<char> bytes;
   MPI_Request request = MPI_REQUEST_NULL;
@@ -126,7 +126,7 @@ void receive_later(const Waiting& w) {
       {[w] { MPI_Recv(w.data, static_cast<int>(w.bytes), MPI_BYTE, w.peer, 0, w.comm->mpi, MPI_STATUS_IGNORE); },
        nullptr, nullptr, true});
 }
-// Receives that were called before on the stream come first, as others wait for who receives.
+// First does the receives that were called earlier on the stream, because other ranks wait for this rank to receive.
 void after_all_before(emulator::Stream& stream) {
   std::lock_guard lock(*stream.guard);
   while (!stream.queue.empty()) emulator::do_next(stream);
@@ -168,7 +168,7 @@ int ncclGetVersion(int* version) {
   *version = 22803;
   return success;
 }
-// Who asked, how often that rank has, and a filling.
+// The id holds the rank that asked, how often it has asked, and a filling.
 int ncclGetUniqueId(ncclUniqueId* id) {
   static int asked = 0;
   int me = 0;
@@ -178,8 +178,8 @@ int ncclGetUniqueId(ncclUniqueId* id) {
   std::memcpy(id->internal + 4, &++asked, sizeof asked);
   return success;
 }
-// Any ranks of the world, in any order: each tells its place to the one that made the id, which tells all of them the
-// list. Refuses an id that did not arrive, as the real one would wait for ever.
+// Takes any ranks of the world, in any order. Each sends its place to the rank that made the id, which sends all of
+// them the list. Refuses a damaged id, for which the real library would wait for ever.
 int ncclCommInitRank(Comm** comm, int ranks, ncclUniqueId id, int rank) {
   int size = 0, me = 0, root = 0, asked = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -218,7 +218,7 @@ int ncclCommDestroy(Comm* comm) {
   delete comm;
   return success;
 }
-// Frees the communicator under a call that is under way, as the real one does: that is told here.
+// The real function frees the communicator even during a call. This one reports that and aborts.
 int ncclCommAbort(Comm* comm) {
   if (comm->inside > 0) {
     std::fputs("stand-in NCCL: aborted inside of a call\n", stderr);

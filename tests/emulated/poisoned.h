@@ -1,5 +1,5 @@
-// Poisoned memory: what a kernel reads before anything wrote it is a NaN. A large block is one file of such bytes,
-// mapped again and again, so that only what is written takes pages and time.
+// Poisoned memory: a kernel that reads it before anything was written reads NaN. A large block is one file of such
+// bytes, mapped repeatedly, so that only what is written takes pages and time.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace emulator {
 
 class Poisoned {
  public:
-  // nullptr where there is none. Starts at a multiple of 256.
+  // Returns nullptr if there is no memory. The block starts at a multiple of 256.
   void* reserve(std::int64_t bytes) {
     if (void* const mapped = bytes >= large ? map(static_cast<std::size_t>(bytes)) : nullptr) return mapped;
     void* const p = std::aligned_alloc(256, static_cast<std::size_t>((bytes + 255) / 256 * 256));

@@ -1,6 +1,6 @@
-// A GPU runtime on host memory (tests/emulated/stream.h says when work is done). It lets the whole GPU path run, and be
-// sanitized, on a machine without a GPU. While a stream is captured it refuses what CUDA refuses: waiting, reserving
-// memory, copies from or to memory that is not pinned, and waiting for events from outside.
+// A GPU runtime on host memory (tests/emulated/stream.h says when work is done). It runs the whole GPU path, also with
+// sanitizers, on a machine without a GPU. While a stream is captured it refuses what CUDA refuses: waiting, reserving
+// memory, copies from or to memory that is not pinned, and waiting for events from outside the capture.
 #include "libtrain/tensor/gpu_runtime.h"
 #include "tests/emulated/poisoned.h"
 #include "tests/emulated/stream.h"
@@ -22,7 +22,7 @@ namespace {
 std::atomic<int> captures{0};
 std::atomic<std::uint64_t> next_id{1};
 
-// What a device could reach without the host's help.
+// The memory that a device could reach without the host's help.
 class Reachable {
  public:
   void add(void* p, std::int64_t bytes) {
@@ -47,14 +47,14 @@ class Reachable {
   std::map<char*, std::int64_t> ranges_;
 };
 Reachable& reachable() {
-  static auto* all = new Reachable;  // outlives whatever frees memory at the end
+  static auto* all = new Reachable;  // outlives whatever frees memory at exit
   return *all;
 }
 
 emulator::Stream& of(void* stream) { return *static_cast<emulator::Stream*>(stream); }
 emulator::Event& event_of(void* event) { return *static_cast<emulator::Event*>(event); }
 
-std::set<emulator::Stream*>& streams() {  // under emulator::all_streams()
+std::set<emulator::Stream*>& streams() {  // guarded by emulator::all_streams()
   static auto* all = new std::set<emulator::Stream*>;
   return *all;
 }
@@ -63,8 +63,8 @@ int device_count() {
   const char* n = std::getenv("TRAINYARD_EMULATED_GPUS");
   return n != nullptr ? std::atoi(n) : 1;
 }
-// TRAINYARD_EMULATED_FIRST_GPU: which of the machine's GPUs a process sees as its number 0, as CUDA_VISIBLE_DEVICES
-// does.
+// TRAINYARD_EMULATED_FIRST_GPU: which of the machine's GPUs a process sees as its number 0, as with
+// CUDA_VISIBLE_DEVICES.
 const char* describe(int device, GpuInfo* out) {
   std::snprintf(out->name, sizeof out->name, "emulated on the host");
   const char* first = std::getenv("TRAINYARD_EMULATED_FIRST_GPU");
@@ -88,7 +88,7 @@ const char* allocate(int, std::int64_t bytes, void** out) {
   reachable().add(*out, bytes);
   return nullptr;
 }
-// As cudaFree does, waits for everything that is under way.
+// Waits for all work under way, as cudaFree does.
 void release(int, void* memory) {
   {
     std::lock_guard lock(emulator::all_streams());
@@ -145,7 +145,7 @@ const char* stream_wait(void* stream, void* event) {
 }
 int event_done(void* event) {
   const std::unique_lock lock(emulator::all_streams(), std::try_to_lock);
-  if (!lock) return 0;  // somebody waits for a message
+  if (!lock) return 0;  // the holder of the lock may wait for a message
   const auto& e = event_of(event);
   return e.capture ? -1 : !e.mark || e.mark->reached;
 }
@@ -162,8 +162,8 @@ const char* synchronize(void* stream) {
   return nullptr;
 }
 
-// Between devices and pinned memory in the order of the stream. Other memory of the host is read before the call
-// returns, and written before it returns, as CUDA does.
+// Copies between device and pinned memory follow the order of the stream. Other host memory is read and written before
+// the call returns, as in CUDA.
 const char* move(void* to, const void* from, std::int64_t bytes, void* stream, std::function<void()> work) {
   const bool pinned_to = reachable().has(to, bytes), pinned_from = reachable().has(from, bytes);
   if (of(stream).capture && (!pinned_to || !pinned_from))

@@ -1,6 +1,6 @@
-// Streams of the emulated GPU: work is done when it is submitted, or written down while the stream is captured. With
-// TRAINYARD_EMULATED_ORDER=late it is done as late as CUDA allows, when somebody waits for it; with =mixed each stream
-// is at times early and at times late. So a stream or a host that forgot to wait sees what was there before.
+// Streams of the emulated GPU. Work is done when it is submitted, or recorded while the stream is captured. With
+// TRAINYARD_EMULATED_ORDER=late it is done as late as CUDA allows, when somebody waits for it. With =mixed each stream
+// is sometimes early and sometimes late. So a stream or a host that forgot to wait sees the earlier content.
 #pragma once
 
 #include <chrono>
@@ -27,20 +27,20 @@ struct Mark {
   bool reached = false;
   std::chrono::steady_clock::time_point at;
 };
-struct Item {  // one of the three
+struct Item {  // has one of work, reached and awaited
   std::function<void()> work;
   std::shared_ptr<Mark> reached, awaited;
-  bool held = false;  // in every order it is done when somebody waits for it, or for what follows
+  bool held = false;  // in every order it is done only when somebody waits for it, or for later work
 };
 inline std::recursive_mutex& all_streams();
 struct Stream {
   std::shared_ptr<Graph> capture;
   bool early = true;
   std::deque<Item> queue;
-  std::recursive_mutex* guard = &all_streams();  // of the module that made it, for others
+  std::recursive_mutex* guard = &all_streams();  // all_streams() of the module that made it, for other modules
 };
 struct Event {
-  std::shared_ptr<Graph> capture;  // recorded inside a capture: nobody may ask for it
+  std::shared_ptr<Graph> capture;  // recorded inside a capture: nobody may wait for it
   std::shared_ptr<Mark> mark;      // null before it is recorded
 };
 
@@ -70,7 +70,7 @@ inline void do_next(Stream& s) {
   if (item.awaited && !item.awaited->reached) catch_up(*item.awaited->stream, item.awaited.get());
 }
 
-// Does what is queued up to the mark; all of it without one.
+// Does what is queued up to the mark, or everything without a mark.
 inline void catch_up(Stream& s, const Mark* until) {
   std::lock_guard lock(all_streams());
   while (!s.queue.empty() && !(until != nullptr && until->reached)) do_next(s);

@@ -1,5 +1,5 @@
-// Promise 3 with validations whose sequences do not fill the last round of ranks: the bytes announced are the bytes
-// sent, however often a run validates.
+// Promise 3 (libtrain/README.md) with validations whose last accumulation step is uneven: a run sends the announced
+// bytes, however often it validates.
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
 
@@ -27,7 +27,7 @@ TEST(Accounting, ValidationsAreRoundedOneByOne) {
     }
 }
 
-// A run in two parts: each counts its own gathers, those of its last update too.
+// A run in two parts: each part counts its own gathers, also the gathers after its last update.
 TEST(Accounting, AStopAndAResumeAnnounceWhatTheySend) {
   SmallRun runs;
   for (int zero : {0, 1, 3}) {

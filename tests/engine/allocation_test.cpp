@@ -1,5 +1,5 @@
-// No heap allocation above 4 KiB inside a step after the second: every allocation of the process is seen by the malloc
-// of tests/heap.h.
+// No heap allocation above 4 KiB inside a step after the second. The malloc of tests/heap.h sees every allocation of
+// the process.
 #include "tests/engine/small_run.h"
 #include "tests/heap.h"
 
@@ -11,19 +11,19 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-// Watches from the end of step 2 to the end of the last step but one; at either end every rank is within a step of rank
+// Watches from the end of step 2 to the end of the last step but one. At both ends every rank is within a step of rank
 // 0.
-void expect_no_large_allocation(SmallRun& runs, const engine::RunConfig& config, const ParallelLayout& cut) {
+void expect_no_large_allocation(SmallRun& runs, const engine::RunConfig& config, const ParallelLayout& layout) {
   heap::large = heap::largest = heap::seen = 0;
   const engine::RunListener listener{[&](const engine::StepMetrics& m, std::int64_t steps) {
                                        if (m.step == 2) heap::watching = true;
                                        if (m.step == steps - 1) heap::watching = false;
                                      },
                                      {}};
-  runs.run(config, cut, listener);
+  runs.run(config, layout, listener);
   EXPECT_GT(heap::seen, 0) << "nothing was watched";
-  EXPECT_EQ(heap::large, 0) << "the largest has " << heap::largest << " bytes: " << cut.ranks << " ranks, ZeRO "
-                            << cut.zero << ", " << cut.dtype << ", " << config.model;
+  EXPECT_EQ(heap::large, 0) << "the largest has " << heap::largest << " bytes: " << layout.ranks << " ranks, ZeRO "
+                            << layout.zero << ", " << layout.dtype << ", " << config.model;
 }
 
 TEST(Allocation, TheWatchSeesLargeOnes) {
@@ -44,7 +44,7 @@ TEST(Allocation, NoneAbove4KiBInAStep) {
         auto c = runs.config(fmt::format("allocation-{}", n));
         c.model = model;
         c.steps = 6;
-        c.fold = n % 2 == 0 ? 1 : 2;
+        c.local_accumulation = n % 2 == 0 ? 1 : 2;
         c.micro_batch = n % 4 < 2 ? 1 : 2;
         c.global_batch = 8 * c.micro_batch;
         c.document_mask = n % 3 == 0 ? "on" : "off";
@@ -54,14 +54,14 @@ TEST(Allocation, NoneAbove4KiBInAStep) {
       }
 }
 
-// What gates did is read where it was sent.
+// The metrics of gates are read where they were received, without a copy.
 TEST(Allocation, NoneAbove4KiBInAStepOfExperts) {
   SmallRun runs;
   for (int ranks : {1, 2}) {
     auto c = runs.config(fmt::format("allocation-experts-{}", ranks));
     c.model = runs.model("allocation-experts",
                          "layers = 4\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 32\ncontext = 32\nexperts-count = "
-                         "160\n");  // 4 x 165 numbers have more than that
+                         "160\n");  // 4 x 165 numbers take more than 4 KiB
     c.steps = 6;
     c.global_batch = 8;
     expect_no_large_allocation(runs, c, {ranks, 1, 2});
@@ -79,7 +79,7 @@ TEST(Allocation, NoneAbove4KiBInAProfiledStep) {
   }
 }
 
-// What a thread records lies in memory that it has reserved with its first span.
+// Spans lie in memory that their thread reserved with its first span.
 TEST(Allocation, NoneAbove4KiBInATracedStep) {
   SmallRun runs;
   for (int ranks : {1, 2}) {

@@ -1,5 +1,5 @@
-// --plan auto: the lowest stage that fits, what was said is kept, and runs that go on with other ranks have the same
-// bits.
+// --plan auto takes the lowest ZeRO stage that fits and keeps what was set. Runs that go on with other ranks have the
+// same bits.
 #include "libtrain/engine/auto_plan.h"
 
 #include "libtrain/base/error.h"
@@ -22,7 +22,7 @@ plan::Plan gpt2(int ranks) {
   return p;
 }
 
-// By a whole prediction.
+// The memory that a plan needs, from a whole prediction.
 std::int64_t need(plan::Plan p, int zero, plan::Recompute recompute) {
   p.zero = zero, p.recompute = recompute;
   plan::predict(p);
@@ -32,7 +32,7 @@ std::int64_t need(plan::Plan p, int zero, plan::Recompute recompute) {
 TEST(AutoPlan, TakesTheLowestStageThatFits) {
   const auto p = gpt2(8);
   constexpr auto none = plan::Recompute::none, selective = plan::Recompute::selective, layers = plan::Recompute::layers;
-  // Each step down of this model is a real one.
+  // For this model each further ZeRO stage and each further recomputation saves memory.
   for (int zero = 0; zero < 3; ++zero) ASSERT_GT(need(p, zero, none), need(p, zero + 1, none)) << zero;
   ASSERT_GT(need(p, 3, none), need(p, 3, selective));
   ASSERT_GT(need(p, 3, selective), need(p, 3, layers));
@@ -99,7 +99,7 @@ TEST_F(AutoPlanRun, OtherRanksOtherStagesSameBits) {
   EXPECT_EQ(stage_of(r), 0);
   ASSERT_FALSE(notes.empty());
   EXPECT_TRUE(notes[0].starts_with("--plan auto: ZeRO 0 on 4 ranks: ")) << notes[0];
-  // Three ranks that may have no more than the second stage needs, as on a smaller machine.
+  // Three ranks that may have no more memory than ZeRO 2 needs, as on a smaller machine.
   auto setup_of = [&](int zero) {
     auto s = config("auto");
     s.zero = zero;

@@ -1,4 +1,4 @@
-// What settings of a run are called elsewhere.
+// The names that other trainers give to settings of a run.
 #include "libtrain/base/error.h"
 #include "libtrain/base/foreign_words.h"
 #include "libtrain/engine/config.h"

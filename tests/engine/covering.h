@@ -1,4 +1,4 @@
-// Covering arrays: choices of several things, each from a few levels, so that every triple of levels is among them.
+// Covering arrays: choices of a level for each of several factors, such that every triple of levels occurs.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace trainyard::testing {
 
-template <std::size_t n> using Choice = std::array<int, n>;  // a level of each thing, from 0
+template <std::size_t n> using Choice = std::array<int, n>;  // a level of each factor, from 0
 
 template <std::size_t n> std::vector<Choice<n>> all_choices(const std::array<int, n>& levels) {
   std::vector<Choice<n>> out;
@@ -23,8 +23,8 @@ template <std::size_t n> std::vector<Choice<n>> all_choices(const std::array<int
   }
 }
 
-// Of all choices those that TRAINYARD_SHARE=I/N names: each N-th from the I-th on, counted from 0. All where nothing is
-// said.
+// The choices that TRAINYARD_SHARE=I/N names: each N-th one from the I-th on, counted from 0. All choices where the
+// variable is not set.
 template <std::size_t n> std::vector<Choice<n>> shared_choices(const std::array<int, n>& levels) {
   const auto all = all_choices(levels);
   const char* share = std::getenv("TRAINYARD_SHARE");
@@ -36,7 +36,7 @@ template <std::size_t n> std::vector<Choice<n>> shared_choices(const std::array<
   return out;
 }
 
-using Triple = std::array<int, 6>;  // three things, and the level of each
+using Triple = std::array<int, 6>;  // three factors, and the level of each
 
 template <std::size_t n> std::vector<Triple> triples_of(const Choice<n>& c) {
   std::vector<Triple> out;
@@ -47,8 +47,8 @@ template <std::size_t n> std::vector<Triple> triples_of(const Choice<n>& c) {
   return out;
 }
 
-// Greedy: one open triple after another is put into a choice, whose other levels are those with which it has the most
-// triples that no choice before it has.
+// Greedy: each new choice begins with a triple that no choice has yet. Each other factor takes the level that adds the
+// most such triples.
 template <std::size_t n> std::vector<Choice<n>> covering_choices(const std::array<int, n>& levels) {
   std::set<Triple> open;
   for (std::size_t i = 0; i < n; ++i)
@@ -67,7 +67,7 @@ template <std::size_t n> std::vector<Choice<n>> covering_choices(const std::arra
       best[static_cast<std::size_t>(seed[i])] = seed[i + 3];
       decided[static_cast<std::size_t>(seed[i])] = true;
     }
-    const auto fresh = [&](std::size_t thing) {  // open triples of decided things, this one among them
+    const auto fresh = [&](std::size_t thing) {  // open triples of decided factors that contain `thing`
       int count = 0;
       for (const auto& t : triples_of(best)) {
         bool counts = false, all = true;

@@ -1,4 +1,4 @@
-// How a run ends: on one rank's error, on an error of all, and where --stop-after has been reached.
+// How a run ends: on an error of one rank, on an error of all ranks, and where --stop-after is reached.
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/evaluate.h"
@@ -21,7 +21,8 @@ namespace {
 using namespace trainyard;
 using trainyard::testing::SmallRun;
 
-// Copies of the data, each with one token of another training shard flipped: its checksum tells who reads it first.
+// Copies of the data, each with one token of another training shard flipped. Only the rank that reads that shard sees
+// the wrong checksum.
 std::vector<std::string> damaged_copies(const SmallRun& runs) {
   const auto from = runs.folder() / "data";
   std::vector<std::string> copies;
@@ -38,8 +39,9 @@ std::vector<std::string> damaged_copies(const SmallRun& runs) {
   return copies;
 }
 
-// A rank that fails while slow communication works on its arenas tells the world before anything of it goes, and what
-// goes waits. It reads the damaged shard in one round or another.
+// One rank reads a damaged shard while slow collectives still use its arenas. It must report the error before it frees
+// memory, and the memory must wait for the collectives. Depending on the copy, the shard is read in another
+// accumulation step.
 TEST(Ends, OneRanksErrorWaitsForWhatIsUnderWay) {
   SmallRun runs;
   const auto copies = damaged_copies(runs);
@@ -91,7 +93,7 @@ TEST(Ends, ALossThatIsNotFiniteIsAnErrorOfAll) {
   EXPECT_EQ(agreed, 2);
 }
 
-// What is said where rank 1 of two is heard for so many seconds after the other one has begun, and then no more.
+// Rank 1 of two answers for `seconds` after rank 0 has begun, and then stops. Returns what the watchdog reports.
 std::string said_of_a_start(double seconds, const std::function<void(engine::World&)>& begin) {
   std::promise<std::string> told;
   auto sentence = told.get_future();
@@ -117,8 +119,8 @@ std::string said_of_a_start(double seconds, const std::function<void(engine::Wor
   return sentence.wait_for(std::chrono::seconds(0)) == std::future_status::ready ? sentence.get() : "";
 }
 
-// A start is watched, of a run, a dry run and an evaluation: whoever is heard and then no more, while the others wait,
-// is named before a step is begun.
+// The start of a run, of a dry run and of an evaluation is watched. A rank that was heard, then fell silent while
+// others wait is named before the first step.
 TEST(Ends, ARankThatIsStoppedInAStartIsNamed) {
   SmallRun runs;
   auto c = runs.config("stalls");
@@ -138,7 +140,8 @@ TEST(Ends, ARankThatIsStoppedInAStartIsNamed) {
   }
 }
 
-// What the system refuses one of several in an agreement is of the environment for all.
+// The system refuses something to one rank in an agreement: the error of all ranks then has the code for the
+// environment.
 TEST(Ends, WhatTheSystemRefusesARankIsOfTheEnvironment) {
   comm::run_ranks(2, [&](int rank, comm::ThreadsWorld& world) {
     auto w = engine::make_world("threads", rank, 2, world.factory(rank));
@@ -155,7 +158,7 @@ TEST(Ends, WhatTheSystemRefusesARankIsOfTheEnvironment) {
   });
 }
 
-// Counted from the beginning of the run: the same start repeated does nothing and says so.
+// --stop-after counts from the beginning of the run: the same start repeated does nothing and reports that.
 TEST(Ends, StopAfterCountsFromTheBeginning) {
   SmallRun runs;
   auto c = runs.config("stopped");
@@ -177,7 +180,7 @@ TEST(Ends, StopAfterCountsFromTheBeginning) {
   EXPECT_EQ(SmallRun::metrics(c).size(), 20u);
 }
 
-// What an earlier start left as its reason is gone once another begins.
+// A new start removes the exit reasons that an earlier start left.
 TEST(Ends, AReasonIsOfThisRun) {
   SmallRun runs;
   const auto c = runs.config("reasons");

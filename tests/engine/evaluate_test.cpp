@@ -1,5 +1,5 @@
-// Evaluation: what training recorded as its validation loss, to the bit, on every cut; the arenas that were announced;
-// errors that all ranks share.
+// Evaluation: the bits of the validation loss that training recorded, on every layout, in the predicted memory; errors
+// that all ranks share.
 #include "tests/engine/small_run.h"
 
 #include "libtrain/base/read_file.h"
@@ -18,33 +18,33 @@ using trainyard::testing::SmallRun;
 
 namespace {
 
-std::string name_of(const ParallelLayout& cut) {
-  return fmt::format("{} ranks, ZeRO {}, tensor {}{}, {} stages of {} chunks, {}, {}, {}", cut.ranks, cut.zero,
-                     cut.tensor, cut.sequence_parallel ? " with rows" : "", cut.pipeline, cut.virtual_stages,
-                     cut.schedule, cut.partition, cut.dtype);
+std::string name_of(const ParallelLayout& layout) {
+  return fmt::format("{} ranks, ZeRO {}, tensor {}{}, {} stages of {} chunks, {}, {}, {}", layout.ranks, layout.zero,
+                     layout.tensor, layout.sequence_parallel ? " with rows" : "", layout.pipeline,
+                     layout.virtual_stages, layout.schedule, layout.partition, layout.dtype);
 }
 
-// On every rank of `cut`, in the dtype of the checkpoint unless `c` has another; what rank 0 found, after a comparison
-// with the others.
-engine::Evaluation evaluate(engine::EvaluateConfig c, const ParallelLayout& cut,
+// Evaluates on every rank of `layout`, in the dtype of the checkpoint unless `c` names another. All ranks must agree;
+// returns what rank 0 found.
+engine::Evaluation evaluate(engine::EvaluateConfig c, const ParallelLayout& layout,
                             const engine::EvaluateWatch& watch = {}) {
   const auto dtype = c.run.dtype;
-  SmallRun::apply(cut, c.run);
+  SmallRun::apply(layout, c.run);
   c.run.dtype = dtype, c.run.device = "cpu", c.run.hang_timeout = 120;
-  std::vector<engine::Evaluation> found(static_cast<std::size_t>(cut.ranks));
-  comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-    auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline);
+  std::vector<engine::Evaluation> found(static_cast<std::size_t>(layout.ranks));
+  comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
+    auto w = engine::make_world("threads", rank, layout.ranks, world.factory(rank), layout.tensor, layout.pipeline);
     found[static_cast<std::size_t>(rank)] = engine::evaluate(c, w, rank == 0 ? watch : nullptr);
   });
   for (const auto& e : found) {
-    EXPECT_EQ(std::bit_cast<std::uint64_t>(e.loss), std::bit_cast<std::uint64_t>(found[0].loss)) << name_of(cut);
-    EXPECT_EQ(e.bytes, found[0].bytes) << name_of(cut);
-    EXPECT_EQ(e.measured, e.predicted) << name_of(cut);
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(e.loss), std::bit_cast<std::uint64_t>(found[0].loss)) << name_of(layout);
+    EXPECT_EQ(e.bytes, found[0].bytes) << name_of(layout);
+    EXPECT_EQ(e.measured, e.predicted) << name_of(layout);
   }
   return found[0];
 }
 
-// Everything that an evaluation says.
+// Every number of an evaluation, as text.
 std::string all_of(const engine::Evaluation& e) {
   return fmt::format("{:a} {:a} {:a} {} {} {} {} {}", e.loss, e.perplexity(), e.bits_per_byte(), e.tokens, e.bytes,
                      e.unmeasured, e.sequences, e.dtype);
@@ -63,10 +63,10 @@ TEST(Evaluate, IsTheValidationLossThatTrainingRecordedOnEveryCut) {
     const auto recorded = SmallRun::metrics(c)[5]["validation_loss"].get<double>();
     engine::EvaluateConfig e;
     e.checkpoint = c.output, e.sequences = 14;
-    for (const ParallelLayout& cut : {ParallelLayout{1, 0}, ParallelLayout{3, 1}, ParallelLayout{2, 0, 2},
-                                      ParallelLayout{3, 3}, ParallelLayout{7, 2}, ParallelLayout{1, 3}}) {
-      const auto found = evaluate(e, cut);
-      EXPECT_EQ(found.loss, recorded) << dtype << " on " << cut.ranks << " ranks, ZeRO " << cut.zero;
+    for (const ParallelLayout& layout : {ParallelLayout{1, 0}, ParallelLayout{3, 1}, ParallelLayout{2, 0, 2},
+                                         ParallelLayout{3, 3}, ParallelLayout{7, 2}, ParallelLayout{1, 3}}) {
+      const auto found = evaluate(e, layout);
+      EXPECT_EQ(found.loss, recorded) << dtype << " on " << layout.ranks << " ranks, ZeRO " << layout.zero;
       EXPECT_EQ(found.dtype, dtype);
       EXPECT_EQ(found.document_mask, mask);
       EXPECT_EQ(found.step, 6);
@@ -74,7 +74,7 @@ TEST(Evaluate, IsTheValidationLossThatTrainingRecordedOnEveryCut) {
   }
 }
 
-// A tied model and an untied one of a checkpoint each, that of the second written by stages.
+// One checkpoint of a tied model and one of an untied model; pipeline stages wrote the second.
 TEST(Evaluate, StagesSayWhatOneRankSays) {
   SmallRun runs;
   for (const auto& [model, trained] : {std::pair{runs.gpt(), ParallelLayout{1}},
@@ -88,28 +88,29 @@ TEST(Evaluate, StagesSayWhatOneRankSays) {
       e.run.dtype = dtype;
       const auto one = evaluate(e, {});
       ASSERT_EQ(one.sequences, 37);
-      const auto same = [&](const ParallelLayout& cut) {
-        EXPECT_EQ(all_of(evaluate(e, cut)), all_of(one)) << name_of(cut);
+      const auto same = [&](const ParallelLayout& layout) {
+        EXPECT_EQ(all_of(evaluate(e, layout)), all_of(one)) << name_of(layout);
       };
       for (const int stages : {1, 2, 3, 4})
         for (const int tensor : {1, 2})
           for (const int zero : {0, 3})
             for (const int data : {1, 3}) {
-              ParallelLayout cut{stages * tensor * data, zero};
-              cut.pipeline = stages, cut.tensor = tensor, cut.sequence_parallel = tensor > 1 && data == 1;
-              same(cut);
+              ParallelLayout layout{stages * tensor * data, zero};
+              layout.pipeline = stages, layout.tensor = tensor, layout.sequence_parallel = tensor > 1 && data == 1;
+              same(layout);
             }
       for (const auto& [partition, stages] :
            {std::pair{"uniform", 3}, std::pair{"parameters", 3}, std::pair{"type:layers", 2}, std::pair{"0,1", 2},
             std::pair{"0,3", 2}, std::pair{"0,1,3", 3}}) {
-        ParallelLayout cut{stages, 1};
-        cut.pipeline = stages, cut.partition = partition;
-        same(cut);
+        ParallelLayout layout{stages, 1};
+        layout.pipeline = stages, layout.partition = partition;
+        same(layout);
       }
       for (const char* schedule : {"naive", "gpipe", "interleaved"}) {
-        ParallelLayout cut{4, 3};
-        cut.pipeline = 2, cut.schedule = schedule, cut.virtual_stages = schedule == std::string("interleaved") ? 2 : 1;
-        same(cut);
+        ParallelLayout layout{4, 3};
+        layout.pipeline = 2, layout.schedule = schedule,
+        layout.virtual_stages = schedule == std::string("interleaved") ? 2 : 1;
+        same(layout);
       }
     }
   }
@@ -124,9 +125,9 @@ TEST(Evaluate, ProgressEndsWithAllAndItsLossIsTheResult) {
   e.checkpoint = c.output, e.sequences = 53, e.given = {"micro-batch"}, e.run.micro_batch = 2;
   for (const int stages : {1, 3}) {
     std::vector<std::pair<std::int64_t, double>> told;
-    ParallelLayout cut{2 * stages};
-    cut.pipeline = stages;
-    const auto found = evaluate(e, cut, [&](std::int64_t done, std::int64_t all, double loss) {
+    ParallelLayout layout{2 * stages};
+    layout.pipeline = stages;
+    const auto found = evaluate(e, layout, [&](std::int64_t done, std::int64_t all, double loss) {
       EXPECT_EQ(all, 53);
       told.emplace_back(done, loss);
     });
@@ -148,11 +149,11 @@ TEST(Evaluate, AStageNeedsWhatIsPredictedOfItAndNoMore) {
   engine::EvaluateConfig e;
   e.checkpoint = c.output, e.sequences = 2;
   const auto whole = evaluate(e, {1});
-  ParallelLayout cut{4};
-  cut.pipeline = 4;
-  const auto stage = evaluate(e, cut);
+  ParallelLayout layout{4};
+  layout.pipeline = 4;
+  const auto stage = evaluate(e, layout);
   EXPECT_LT(engine::total(stage.predicted), engine::total(whole.predicted));
-  // The limit is that of the stage that needs most; what would fit is named.
+  // The limit is compared with the stage that needs most memory; the hint names a layout that would fit.
   e.run.memory_limit = "422000000";
   try {
     evaluate(e, {4});
@@ -161,7 +162,7 @@ TEST(Evaluate, AStageNeedsWhatIsPredictedOfItAndNoMore) {
     EXPECT_EQ(error.code(), base::ExitCode::input_refused);
     EXPECT_NE(error.hint().find("--pipeline-parallel 4 would need"), std::string::npos) << error.what() << error.hint();
   }
-  EXPECT_EQ(evaluate(e, cut).loss, whole.loss);
+  EXPECT_EQ(evaluate(e, layout).loss, whole.loss);
 }
 
 TEST(Evaluate, SequencesThatDoNotFillAMicroBatchCount) {
@@ -209,7 +210,7 @@ TEST(Evaluate, AllRanksRefuseAlike) {
   e.run.model = runs.llama(), e.given = {"model"};
   refused("layers: the checkpoint has 3");
   e.given = {};
-  // A block that one rank reads: damaged on the last rank's part.
+  // Damages a block that only one rank reads: the part of the last rank.
   const auto file = checkpoint + "/rank-00001.h5";
   auto bytes = base::read_file(file);
   const auto payload = checkpoint::Reader(checkpoint).manifest().files.at("rank-00001.h5").payloads.at("/model");

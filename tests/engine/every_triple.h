@@ -1,5 +1,5 @@
-// Promise 2 over a covering array: whatever the cut of a choice, a run has the bits of one rank, takes the memory and
-// sends the bytes that were predicted.
+// Promise 2 (libtrain/README.md) over a covering array: in any parallel layout, a run has the bits of one rank. It
+// takes the predicted memory and sends the predicted bytes.
 #pragma once
 
 #include "tests/engine/covering.h"
@@ -25,47 +25,47 @@ inline const char* recomputation_of_level(int level) {
   return plan::name_of(plan::recomputations[static_cast<std::size_t>(level)]);
 }
 
-// 0: one rank has every layer; 1: two share each; 2: and the rows between.
-inline void share_layers(ParallelLayout& cut, int level) {
-  cut.tensor = level == 0 ? 1 : 2, cut.sequence_parallel = level == 2;
+// Level 0: one rank has every layer; 1: two tensor-parallel ranks; 2: with sequence parallelism, too.
+inline void share_layers(ParallelLayout& layout, int level) {
+  layout.tensor = level == 0 ? 1 : 2, layout.sequence_parallel = level == 2;
 }
 
-// 0: one stage; 1: two; 2: of two chunks each; 3: two without bubbles, whose weight gradients are made apart, which
-// does not go with recomputation.
-inline void put_into_stages(ParallelLayout& cut, int level) {
-  cut.pipeline = level == 0 ? 1 : 2;
-  if (level == 2) cut.schedule = "interleaved", cut.virtual_stages = 2;
-  if (level == 3) cut.schedule = "zero-bubble", cut.recompute = "none";
+// Level 0: one pipeline stage; 1: two; 2: two stages of two virtual stages each; 3: two with the zero-bubble schedule.
+// That schedule computes weight gradients apart, so it excludes recomputation.
+inline void put_into_stages(ParallelLayout& layout, int level) {
+  layout.pipeline = level == 0 ? 1 : 2;
+  if (level == 2) layout.schedule = "interleaved", layout.virtual_stages = 2;
+  if (level == 3) layout.schedule = "zero-bubble", layout.recompute = "none";
 }
 
 template <std::size_t n> struct Triples {
   std::array<int, n> levels;
-  std::function<ParallelLayout(const Choice<n>& choice)> cut;
+  std::function<ParallelLayout(const Choice<n>& choice)> layout;
   std::function<engine::RunConfig(SmallRun& runs, const Choice<n>& choice, const std::string& output)> config;
-  std::vector<std::size_t> numerics;  // things whose level is part of the numbers, beside the dtype of the cut
+  std::vector<std::size_t> numerics;  // factors whose level changes the numbers, beside the layout's dtype
   std::function<std::string(SmallRun& runs, const engine::RunConfig& c, const engine::RunResult& r)> bits =
       [](SmallRun& runs, const engine::RunConfig& c, const engine::RunResult& r) { return runs.bits(c, r); };
 };
 
-// Returns the bits of one rank, by dtype and the levels of `numerics`.
+// Expects the bits of one rank from every choice. Returns these bits by dtype and the levels of `numerics`.
 template <std::size_t n>
 std::map<std::string, std::string> expect_bits_of_one_rank(SmallRun& runs, const Triples<n>& t,
                                                            const std::vector<Choice<n>>& choices) {
   std::map<std::string, std::string> expected;
   int number = 0;
   for (const auto& choice : choices) {
-    const auto cut = t.cut(choice);
-    auto key = cut.dtype;
+    const auto layout = t.layout(choice);
+    auto key = layout.dtype;
     for (const auto thing : t.numerics) key += fmt::format(", {} of {}", choice[thing], thing);
     auto& want = expected[key];
     if (want.empty()) {
       auto c = t.config(runs, choice, fmt::format("one-{}", number));
-      want = t.bits(runs, c, runs.run(c, {1, 0, 1, cut.dtype}));
+      want = t.bits(runs, c, runs.run(c, {1, 0, 1, layout.dtype}));
       expect_no_difference(runs.reports(), "one rank");
     }
     auto c = t.config(runs, choice, fmt::format("cut-{}", number));
-    const auto text = fmt::format("{}; {}", text_of(cut), key);
-    EXPECT_EQ(t.bits(runs, c, runs.run(c, cut)), want) << text;
+    const auto text = fmt::format("{}; {}", text_of(layout), key);
+    EXPECT_EQ(t.bits(runs, c, runs.run(c, layout)), want) << text;
     expect_no_difference(runs.reports(), text);
     std::filesystem::remove_all(c.output);
     ++number;

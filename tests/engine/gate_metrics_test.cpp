@@ -1,5 +1,4 @@
-// What the gates of a model did: shares and means of a record, the same values on every cut, and who notices a gate
-// that has collapsed.
+// Metrics of gates: shares and means of a record, the same values on every layout, and warnings about a collapsed gate.
 #include "libtrain/engine/gate_metrics.h"
 
 #include "kernels/gate_record/gate_record_args.h"
@@ -24,7 +23,7 @@ plan::ModelConfig model_of(std::int64_t layers, std::vector<std::int64_t> counts
   return m;
 }
 
-// Layers 1 and 3 have experts, 4 and 2 of them; the second row has two places that nobody fills.
+// Layers 1 and 3 have experts, 4 and 2 of them. The second row has two unused places.
 TEST(GateMetrics, SharesAndMeansOfARecord) {
   auto m = model_of(4, {4, 2});
   m.experts.every = 2;
@@ -32,9 +31,9 @@ TEST(GateMetrics, SharesAndMeansOfARecord) {
   const auto shape = engine::gate_record_shape(m);
   ASSERT_EQ(shape.rows, 2);
   ASSERT_EQ(shape.width, kernels::gate_record_sums + 4);
-  constexpr std::int64_t unit = 1 << 20;
-  const std::vector<std::int64_t> records{30, 12 * unit, 20 * unit, 10 * unit, 8, 4,  20, 10, 6,
-                                          40, 8 * unit,  4 * unit,  2 * unit,  8, 10, 30, 0,  0};
+  constexpr std::int64_t flat_group = 1 << 20;
+  const std::vector<std::int64_t> records{30, 12 * flat_group, 20 * flat_group, 10 * flat_group, 8, 4,  20, 10, 6,
+                                          40, 8 * flat_group,  4 * flat_group,  2 * flat_group,  8, 10, 30, 0,  0};
   const auto all = engine::gate_metrics(m, records);
   ASSERT_EQ(all.layers.size(), 2u);
   const auto &a = all.layers[0], &b = all.layers[1];
@@ -79,7 +78,7 @@ engine::GateMetrics spread(std::vector<double> fullest, std::int64_t experts) {
   return m;
 }
 
-// The steps, counted from 1, at which sentences came.
+// The steps, counted from 1, at which the watch warned.
 std::vector<int> said(const plan::ModelConfig& model, const std::vector<double>& fullest, std::int64_t experts) {
   engine::GateWatch watch(model);
   std::vector<int> out;
@@ -102,7 +101,7 @@ TEST(GateWatch, SaysOnceWhatLastedTenSteps) {
   auto broken = times(25, 4);
   broken[8] = 1;
   EXPECT_EQ(said(one, broken, 4), Steps{19});
-  EXPECT_EQ(said(model_of(2, {3}), times(40, 3), 3), Steps{});  // of three it takes no collapse to have much
+  EXPECT_EQ(said(model_of(2, {3}), times(40, 3), 3), Steps{});  // with three experts a large share is no collapse
   const auto two = model_of(2, {8}, 2);
   EXPECT_EQ(said(two, times(40, 3.7), 8), Steps{10});  // 92 % of the tokens, 46 % of the choices
   EXPECT_EQ(said(two, times(40, 3.5), 8), Steps{});
@@ -116,7 +115,7 @@ TEST(GateWatch, NamesLayerShareAndRemedies) {
   std::vector<std::string> sentences;
   for (int s = 0; s < 20; ++s)
     for (const auto& sentence : watch.look(spread({s < 5 ? 1.0 : 4.0, 3.0}, 4))) sentences.push_back(sentence);
-  ASSERT_EQ(sentences.size(), 2u);  // the second layer first
+  ASSERT_EQ(sentences.size(), 2u);  // the warning about the second of the two layers comes first
   for (const char* words : {"layer 3 ", "expert 3 got 75 % of the tokens", "25 %", "experts-balance-loss (it is 0.02)",
                             "experts-z-loss", "experts-noise \"jitter\"", "--learning-rate"})
     EXPECT_NE(sentences[0].find(words), std::string::npos) << words << ": " << sentences[0];
@@ -128,7 +127,7 @@ TEST(GateWatch, NamesLayerShareAndRemedies) {
       EXPECT_EQ(sentence.find("experts-noise"), std::string::npos) << sentence;
 }
 
-// Only what is true of all ten steps is said of them, and only nine tenths are called a collapse.
+// A warning claims only what is true of all ten steps, and speaks of a collapse only above nine tenths.
 TEST(GateWatch, WordsFollowTheShare) {
   const auto said_of = [](const plan::ModelConfig& model, double fullest, std::int64_t experts, double first) {
     engine::GateWatch watch(model);
@@ -157,7 +156,7 @@ TEST(GateWatch, WordsFollowTheShare) {
       << two;
 }
 
-// Layer 0 is dense, layers 1 to 3 have 4, 2 and 4 experts, each token goes to two.
+// Layer 0 is dense; layers 1 to 3 have 4, 2 and 4 experts. Each token goes to two experts.
 std::string experts(SmallRun& runs) {
   return runs.model(
       "experts",
@@ -183,35 +182,37 @@ engine::RunConfig small(SmallRun& runs, const std::string& output) {
   return c;
 }
 
-// Every rank counts once, every stage tells of its layers, every step of itself alone.
+// Every rank counts once, every pipeline stage reports its own layers, and every step reports itself alone.
 TEST(GateMetrics, TheSameValuesOnEveryCut) {
   SmallRun runs;
-  const std::vector<ParallelLayout> cuts = {{1, 0, 1},
-                                            {1, 3, 2, "f32", "full"},
-                                            {2, 1, 1},
-                                            {3, 2, 1, "f32", "selective"},
-                                            {4, 3, 1},
-                                            {7, 0, 1},
-                                            {2, 0, 1, "f32", "none", 1, false, 2, "1f1b"},
-                                            {2, 0, 1, "f32", "full", 1, false, 2, "gpipe"},
-                                            {2, 0, 1, "f32", "none", 1, false, 2, "interleaved", 2},
-                                            {4, 2, 1, "f32", "none", 1, false, 2, "1f1b"},
-                                            {2, 0, 1, "f32", "none", 1, false, 2, "zero-bubble"}};
+  const std::vector<ParallelLayout> layouts = {{1, 0, 1},
+                                               {1, 3, 2, "f32", "full"},
+                                               {2, 1, 1},
+                                               {3, 2, 1, "f32", "selective"},
+                                               {4, 3, 1},
+                                               {7, 0, 1},
+                                               {2, 0, 1, "f32", "none", 1, false, 2, "1f1b"},
+                                               {2, 0, 1, "f32", "full", 1, false, 2, "gpipe"},
+                                               {2, 0, 1, "f32", "none", 1, false, 2, "interleaved", 2},
+                                               {4, 2, 1, "f32", "none", 1, false, 2, "1f1b"},
+                                               {2, 0, 1, "f32", "none", 1, false, 2, "zero-bubble"}};
   std::string first_step;  // before any update
-  for (const std::int64_t fold : {1, 2}) {
+  for (const std::int64_t local_accumulation : {1, 2}) {
     std::string expected;
-    for (std::size_t i = 0; i < cuts.size(); ++i) {
-      auto c = small(runs, fmt::format("cut-{}-{}", fold, i));
-      c.fold = fold;
-      if (fold > 1 && cuts[i].ranks / cuts[i].pipeline > 3) continue;  // more ranks than fold groups
-      runs.run(c, cuts[i]);
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      auto c = small(runs, fmt::format("cut-{}-{}", local_accumulation, i));
+      c.local_accumulation = local_accumulation;
+      if (local_accumulation > 1 && layouts[i].ranks / layouts[i].pipeline > 3)
+        continue;  // more ranks than local accumulation groups
+      runs.run(c, layouts[i]);
       testing::expect_no_difference(runs.reports(), c.output);
       const auto values = told(c);
       if (i == 0) expected = values;
       if (first_step.empty()) first_step = values.substr(0, values.find('\n'));
       EXPECT_TRUE(values.starts_with(first_step)) << values;
-      EXPECT_EQ(values, expected) << cuts[i].ranks << " ranks, ZeRO " << cuts[i].zero << ", " << cuts[i].pipeline
-                                  << " stages, " << cuts[i].schedule << ", fold " << fold;
+      EXPECT_EQ(values, expected) << layouts[i].ranks << " ranks, ZeRO " << layouts[i].zero << ", "
+                                  << layouts[i].pipeline << " stages, " << layouts[i].schedule << ", fold "
+                                  << local_accumulation;
     }
   }
 }
@@ -233,12 +234,12 @@ TEST(GateMetrics, CountEveryTokenOnceAndBeginNearlyEven) {
       EXPECT_GE(g.at("fullest"), 1) << g;
       EXPECT_LE(g.at("emptiest"), 1) << g;
     }
-    // Of two experts each token chooses both, and there is room for all.
+    // With two experts each token chooses both, and there is room for all tokens.
     EXPECT_EQ(layers[1].at("fullest"), 1);
     EXPECT_EQ(layers[1].at("emptiest"), 1);
     EXPECT_EQ(layers[1].at("dropped"), 0);
   }
-  // Initial gates say nearly nothing: a token's probabilities are 1/E, log-sum-exp log E, the balance loss 1.
+  // Initial gates prefer no expert: a token's probabilities are 1/E, log-sum-exp is log E, the balance loss is 1.
   for (const auto& g : lines[0].at("experts").at("layers")) {
     const double even = std::log(g.at("experts").get<double>());
     EXPECT_NEAR(g.at("entropy").get<double>(), even, 0.02) << g;
@@ -250,7 +251,7 @@ TEST(GateMetrics, CountEveryTokenOnceAndBeginNearlyEven) {
     balance += 0.01 * g.at("balance_loss").get<double>(), z += 0.001 * g.at("z_loss").get<double>();
   EXPECT_NEAR(lines[0].at("balance_loss").get<double>(), balance, 1e-12);
   EXPECT_NEAR(lines[0].at("z_loss").get<double>(), z, 1e-12);
-  // Losses go up and down with training: no step tells what another did.
+  // Losses change during training, so no step repeats another step's values.
   EXPECT_NE(lines[0].at("experts").dump(), lines[3].at("experts").dump());
 }
 
@@ -262,13 +263,13 @@ TEST(GateMetrics, PlacesAreBoundedByTheCapacity) {
                        "experts-capacity-factor = \"0.25\"\nexperts-min-capacity = 0\n");
   c.steps = 1;
   runs.run(c, {1, 0, 1});
-  // 64 tokens a micro-batch: 4 places for each of 4 experts, of which none goes without that many; 8 micro-batches.
+  // 64 tokens a micro-batch give 4 places to each of 4 experts, and all of them are filled; 8 micro-batches.
   const auto line = SmallRun::metrics(c).at(0);
   EXPECT_EQ(line["experts"]["layers"][0]["kept"], 8 * 4 * 4) << line["experts"];
   EXPECT_EQ(line["experts"]["dropped_share"], 0.75);
 }
 
-// A validation between two steps is no training, and a resume goes on with the same values.
+// A validation between two steps does not count as training, and a resume goes on with the same values.
 TEST(GateMetrics, ValidationsAndResumesChangeNothing) {
   SmallRun runs;
   const auto plain = small(runs, "plain");

@@ -1,5 +1,5 @@
-// A step on a GPU waits for nothing and reserves nothing: all of it can be captured as a CUDA graph, and the graph,
-// launched, is the step.
+// A step on a GPU waits for nothing and reserves nothing: all of it can be captured as a CUDA graph. Launching the
+// graph does the step.
 #include "kernels/gate_record/gate_record.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/step_results.h"
@@ -18,7 +18,7 @@ namespace {
 
 using testing::SmallRun;
 
-// A trainer of one rank with what it reads, without files and processes around it.
+// A trainer of one rank with its data, without the files and processes of a run.
 class OneRank {
  public:
   explicit OneRank(const engine::RunConfig& config)
@@ -39,10 +39,10 @@ class OneRank {
   // All weights, as f32, on the host.
   std::vector<float> weights() {
     std::vector<float> out;
-    for (int u = 0; u < trainer_.context().units(); ++u) {
-      const auto piece = trainer_.store().states().master_piece(u);
-      std::vector<float> part(static_cast<std::size_t>(piece.count()));
-      tensor::copy(trainer_.compute(), piece, base::View::of(part.data(), {piece.count()}));
+    for (int u = 0; u < trainer_.context().flat_groups(); ++u) {
+      const auto shard = trainer_.store().states().master_shard(u);
+      std::vector<float> part(static_cast<std::size_t>(shard.count()));
+      tensor::copy(trainer_.compute(), shard, base::View::of(part.data(), {shard.count()}));
       trainer_.compute().synchronize();
       out.insert(out.end(), part.begin(), part.end());
     }
@@ -68,7 +68,7 @@ engine::RunConfig small(SmallRun& runs, int zero, const std::string& dtype) {
       "capture", "layers = 1\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\ndropout-attention = 0.1\n");
   c.device = "cuda";
   c.steps = 6;
-  c.global_batch = 2;  // with more, the loader would fill a pinned buffer again before the graph has read it
+  c.global_batch = 2;  // with more, the loader would refill a pinned buffer before the graph has read it
   c.learning_rate = 0.01;
   c.zero = zero, c.dtype = base::dtype_from_name(dtype), c.threads = 1;
   return c;
@@ -107,7 +107,7 @@ TEST(GpuCapture, AStepIsAGraph) {
     }
 }
 
-// What gates did is cleared, added up and sent without the host, too.
+// The records of gates are cleared, added up and sent without the host, too.
 TEST(GpuCapture, RecordsOfGatesComeWithTheNumbers) {
   SmallRun runs;
   const auto& runtime = *tensor::gpu_module().runtime;
@@ -140,14 +140,14 @@ TEST(GpuCapture, RecordsOfGatesComeWithTheNumbers) {
   results.send();
   ASSERT_STREQ(failure_of(runtime.end_capture(stream, &graph)), "");
   using Records = std::vector<std::int64_t>;
-  constexpr std::int64_t unit = 1 << 20;
-  for (int launch = 0; launch < 2; ++launch) {  // the second forgets what the first has told
+  constexpr std::int64_t flat_group = 1 << 20;
+  for (int launch = 0; launch < 2; ++launch) {  // the second launch clears the records of the first
     ASSERT_STREQ(failure_of(runtime.launch_graph(graph, stream)), "");
     exec.synchronize();
     if (launch == 0) continue;
     const auto told = results.take().gate_records;
     EXPECT_EQ(Records(told.begin(), told.end()),
-              (Records{0, 0, 0, 0, 0, 0, 0, 8, 24 * unit, 32 * unit, 8 * unit, 16, 10, 2}));
+              (Records{0, 0, 0, 0, 0, 0, 0, 8, 24 * flat_group, 32 * flat_group, 8 * flat_group, 16, 10, 2}));
   }
   results.begin();
   results.agree(rank.trainer().store().counted_gradients());
@@ -166,21 +166,21 @@ TEST(GpuCapture, WaitingIsSeen) {
   void* graph = nullptr;
   ASSERT_STREQ(failure_of(runtime.begin_capture(stream)), "");
   EXPECT_THROW(rank.trainer().compute().synchronize(), base::EnvironmentError);
-  runtime.end_capture(stream, &graph);  // CUDA calls the capture broken from then on
+  runtime.end_capture(stream, &graph);  // CUDA reports a broken capture from then on
   if (graph != nullptr) runtime.drop_graph(graph);
 }
 
-// The host learns of a step that was not finite when the next is under way; neither has changed a weight.
+// The host learns that a step was not finite when the next one is under way; neither step has changed a weight.
 TEST(GpuCapture, StepsBehindOneThatIsNotFiniteChangeNothing) {
   SmallRun runs;
   auto config = small(runs, 1, "f32");
   OneRank rank(config);
   rank.step(0);
-  // A weight that is infinite makes the next loss infinite or NaN.
+  // An infinite weight makes the next loss infinite or NaN.
   const float infinite = std::numeric_limits<float>::infinity();
   auto& trainer = rank.trainer();
   tensor::copy(trainer.compute(), base::View::of(&infinite, {1}),
-               params::flat_range(trainer.store().states().master_piece(2), 0, 1));
+               params::flat_range(trainer.store().states().master_shard(2), 0, 1));
   trainer.compute().synchronize();
   const auto before = rank.weights();
   ASSERT_TRUE(rank.begin(1));

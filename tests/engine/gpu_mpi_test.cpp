@@ -1,5 +1,5 @@
-// Several GPU ranks over MPI: NCCL and the staged communicator give the bits of one rank, at every ZeRO stage.
-// Stand-ins on any machine.
+// Several GPU ranks over MPI: NCCL and the staged communicator give the bits of one rank, at every ZeRO stage. On
+// machines without GPUs, stand-ins are used.
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/tensor/gpu.h"
@@ -32,7 +32,7 @@ TEST_F(SharedRun, NcclAndStagedGiveTheBitsOfOneRank) {
     const auto c = config("one");
     expected = runs_->bits(c, runs_->run(c, {1, 0, 1}));
   }
-  // NCCL refuses two ranks on one GPU, unless each calls itself another host (NCCL_HOSTID).
+  // NCCL refuses two ranks on one GPU, unless each one claims to be another host (NCCL_HOSTID).
   const bool one_each = tensor::gpu_module().runtime->device_count() >= n || std::getenv("NCCL_HOSTID") != nullptr;
   for (const std::string& communicator :
        one_each ? std::vector<std::string>{"nccl", "mpi"} : std::vector<std::string>{"mpi"})
@@ -44,8 +44,8 @@ TEST_F(SharedRun, NcclAndStagedGiveTheBitsOfOneRank) {
         EXPECT_EQ(runs_->bits(c, result), expected) << n << " ranks, " << communicator << ", ZeRO " << zero;
         EXPECT_EQ(result.traffic_report.text().find(" -"), std::string::npos) << result.traffic_report.text();
         double computing =
-            0;  // of all steps: in a single one of a busy machine waiting may have begun before the last one's end
-        for (const auto& m : runs_->metrics(c)) {  // taken by the device
+            0;  // the sum over steps: on a busy machine a wait may begin before the end of the step before
+        for (const auto& m : runs_->metrics(c)) {  // times measured by the device
           EXPECT_GT(m["communication_seconds"].get<double>(), 0) << communicator << ", ZeRO " << zero;
           EXPECT_GE(m["communication_seconds"].get<double>(), m["hidden_communication_seconds"].get<double>());
           computing += m["compute_seconds"].get<double>();
@@ -55,8 +55,8 @@ TEST_F(SharedRun, NcclAndStagedGiveTheBitsOfOneRank) {
     }
 }
 
-// Two ranks share every layer. Equal lanes make equal bits where products do not depend on their shapes, as on the
-// emulator; of a library that chooses by shape only closeness can be asked.
+// Two tensor-parallel ranks. Equal lanes give equal bits where products do not depend on their shapes, as on the
+// emulator. A library that chooses by shape can only be close.
 TEST_F(SharedRun, TensorRanksOnDevices) {
   const int n = testing::runtime->size();
   if (n != 2) GTEST_SKIP() << n << " ranks are no pair";
@@ -96,7 +96,8 @@ TEST_F(SharedRun, TensorRanksOnDevices) {
   }
 }
 
-// Each rank holds others of the experts, four by nodes of two; the last round leaves one without a micro-batch.
+// Expert parallelism, with four ranks in nodes of two. The uneven last accumulation step leaves one rank without a
+// micro-batch.
 TEST_F(SharedRun, ExpertsOnDevices) {
   const int n = testing::runtime->size();
   const auto config = [&](const std::string& output) {
@@ -122,10 +123,10 @@ TEST_F(SharedRun, ExpertsOnDevices) {
     for (const int chunks : {1, 2}) {
       auto c = config(fmt::format("{}-shared-{}", communicator, chunks));
       c.communicator = communicator;
-      ParallelLayout cut{n, chunks == 1 ? 0 : 3};
-      cut.experts = n, cut.expert_chunks = chunks;
-      cut.expert_node = n == 4 ? 2 : 1;
-      const auto result = run(c, cut);
+      ParallelLayout layout{n, chunks == 1 ? 0 : 3};
+      layout.experts = n, layout.expert_overlap_chunks = chunks;
+      layout.expert_ranks_per_node = n == 4 ? 2 : 1;
+      const auto result = run(c, layout);
       if (testing::runtime->rank() != 0) continue;
       const auto where = fmt::format("{} ranks, {}, {} chunks", n, communicator, chunks);
       EXPECT_EQ(runs_->bits(c, result), expected) << where;
@@ -133,7 +134,8 @@ TEST_F(SharedRun, ExpertsOnDevices) {
     }
 }
 
-// As many stages as ranks, each schedule over NCCL, whose receives are called ahead, and through the host.
+// As many pipeline stages as ranks, with each schedule. Messages go over NCCL, whose receives are issued early, and
+// through the host.
 TEST_F(SharedRun, StagesOnDevices) {
   const int n = testing::runtime->size();
   const auto config = [&](const std::string& output) {
@@ -161,9 +163,9 @@ TEST_F(SharedRun, StagesOnDevices) {
       if (communicator == "mpi" && schedule != std::string("1f1b")) continue;
       auto c = config(fmt::format("{}-{}", communicator, schedule));
       c.communicator = communicator;
-      ParallelLayout cut{n, 1};
-      cut.pipeline = n, cut.schedule = schedule, cut.virtual_stages = chunks;
-      const auto result = run(c, cut);
+      ParallelLayout layout{n, 1};
+      layout.pipeline = n, layout.schedule = schedule, layout.virtual_stages = chunks;
+      const auto result = run(c, layout);
       if (testing::runtime->rank() != 0) continue;
       const auto where = fmt::format("{} stages, {}, {}", n, communicator, schedule);
       EXPECT_EQ(runs_->bits(c, result), expected) << where;

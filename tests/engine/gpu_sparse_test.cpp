@@ -1,5 +1,5 @@
-// Whole runs on a GPU of models whose attention has blocks, causal and masked: the losses of the CPU, the bits of one
-// rank on every cut, memory as predicted, and resumes.
+// Whole runs on a GPU with block-sparse attention, causal and masked: the losses of the CPU, the bits of one rank on
+// every layout, predicted memory, and resumes.
 #include "libtrain/tensor/gpu.h"
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
@@ -18,13 +18,13 @@ using testing::SmallRun;
 struct Kind {
   const char *name, *model, *document_mask;
 };
-// Two layers with lists of their own, for each head; three and a half blocks.
+// Two layers with lists of their own for each head; the sequence has three and a half blocks.
 const Kind causal = {"causal",
                      "dropout-attention = 0.1\n"
                      "[attention]\nlayout = \"sliding, fixed\"\nblock = 16\nwindow = 1\nlocal = \"2\"\npatterns = 2\n"
                      "per-head = \"on\"\n",
                      "off"};
-// A BERT that learns hidden tokens, of documents.
+// A BERT that learns hidden tokens, with masked documents.
 const Kind masked = {"masked",
                      "dropout-ffn-residual = 0.1\nnorm-position = \"post\"\nembedding-norm = \"on\"\nsegments = 2\n"
                      "head = \"masked\"\nactivation = \"gelu_erf\"\n"
@@ -55,8 +55,8 @@ void expect_close(const engine::RunConfig& a, const engine::RunConfig& b, double
     }
 }
 
-// Tensor ranks walk the lists of their heads, stages have those of their layers. Equal lanes make equal bits between
-// tensor degrees where products do not depend on their shapes, as on the emulator.
+// Tensor-parallel ranks walk the lists of their heads, pipeline stages have the lists of their layers. Equal lanes give
+// equal bits between tensor-parallel degrees where products do not depend on their shapes, as on the emulator.
 void every_way(const Kind& kind, const std::string& dtype) {
   SmallRun runs;
   const auto config = [&](const std::string& output) { return config_of(runs, kind, output); };

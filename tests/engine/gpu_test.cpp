@@ -1,5 +1,5 @@
-// Whole runs on a GPU: the same losses as the CPU up to rounding, the same bits on every cut, memory as predicted, and
-// checkpoints that go from one device to the other.
+// Whole runs on a GPU: the losses of the CPU up to rounding, the same bits on every layout, predicted memory, and
+// checkpoints that move from one device to the other.
 #include "libtrain/tensor/gpu.h"
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
@@ -64,19 +64,19 @@ TEST(Gpu, TheSameBitsOnEveryCut) {
   SmallRun runs;
   std::string expected;
   int n = 0;
-  for (const auto& cut :
+  for (const auto& layout :
        std::vector<ParallelLayout>{{1, 0, 1}, {1, 3, 1, "f32", "full"}, {2, 0, 1}, {2, 1, 1}, {2, 2, 1}, {3, 3, 1}}) {
     auto config = tiny(runs, fmt::format("cut-{}", n++), gpt(runs));
-    if (cut.zero == 3) config.layer_slots = 1;  // so that layers take turns in a buffer
-    const auto bits = runs.bits(config, runs.run(config, cut));
+    if (layout.zero == 3) config.gathered_layers = 1;  // so that layers share one buffer in turn
+    const auto bits = runs.bits(config, runs.run(config, layout));
     if (expected.empty()) expected = bits;
-    EXPECT_EQ(bits, expected) << cut.ranks << " ranks, ZeRO " << cut.zero;
-    testing::expect_no_difference(runs.reports(), fmt::format("{} ranks, ZeRO {}", cut.ranks, cut.zero));
+    EXPECT_EQ(bits, expected) << layout.ranks << " ranks, ZeRO " << layout.zero;
+    testing::expect_no_difference(runs.reports(), fmt::format("{} ranks, ZeRO {}", layout.ranks, layout.zero));
   }
 }
 
-// Ranks that share every layer. Equal lanes make equal bits where products do not depend on their shapes, as on the
-// emulator; of a library that chooses by shape only closeness can be asked.
+// Tensor-parallel ranks. Equal lanes give equal bits where products do not depend on their shapes, as on the emulator.
+// A library that chooses by shape can only be close.
 TEST(Gpu, TensorRanksAreOneRank) {
   SmallRun runs;
   const auto config = [&](const std::string& output) {
@@ -87,13 +87,13 @@ TEST(Gpu, TensorRanksAreOneRank) {
     c.steps = 2;
     return c;
   };
-  const auto one = config("one"), cut = config("cut");
+  const auto one = config("one"), layout = config("cut");
   const auto expected = runs.bits(one, runs.run(one, {1, 0, 1}));
-  const auto bits = runs.bits(cut, runs.run(cut, {4, 3, 1, "f32", "full", 2}));
+  const auto bits = runs.bits(layout, runs.run(layout, {4, 3, 1, "f32", "full", 2}));
   if (std::string(tensor::gpu_module().runtime->name) == "emulated") {
     EXPECT_EQ(bits, expected);
   }
-  const auto a = SmallRun::metrics(cut), b = SmallRun::metrics(one);
+  const auto a = SmallRun::metrics(layout), b = SmallRun::metrics(one);
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i)
     EXPECT_NEAR(a[i]["loss"].get<double>(), b[i]["loss"].get<double>(), 1e-4) << "step " << i + 1;
@@ -115,15 +115,15 @@ TEST(Gpu, StagesAreOneRank) {
   for (const auto& [ranks, stages, chunks, schedule, zero] :
        {std::tuple{2, 2, 1, "1f1b", 0}, {4, 2, 1, "gpipe", 3}, {2, 2, 2, "interleaved", 1}}) {
     const auto c = config(fmt::format("stages-{}-{}", schedule, zero));
-    ParallelLayout cut{ranks, zero};
-    cut.pipeline = stages, cut.virtual_stages = chunks, cut.schedule = schedule;
-    EXPECT_EQ(runs.bits(c, runs.run(c, cut)), expected) << schedule;
+    ParallelLayout layout{ranks, zero};
+    layout.pipeline = stages, layout.virtual_stages = chunks, layout.schedule = schedule;
+    EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << schedule;
     testing::expect_no_difference(runs.reports(), schedule,
                                   [four = ranks == 4](std::size_t rank) { return four && rank % 2 == 1; });
   }
 }
 
-// Gates choose on the device, and nothing of a step waits for how many rows an expert got.
+// Gates choose on the device, and a step does not wait for the number of rows of an expert.
 TEST(Gpu, ExpertsAreThoseOfTheCpuWithTheSameBitsOnEveryCut) {
   SmallRun runs;
   const auto config = [&](const std::string& output) {
@@ -136,33 +136,34 @@ TEST(Gpu, ExpertsAreThoseOfTheCpuWithTheSameBitsOnEveryCut) {
     c.global_batch = 10, c.steps = 3, c.validate_every = 2, c.validation_sequences = 2;
     return c;
   };
-  auto one = config("one"), cut = config("cut"), cpu = config("cpu");
+  auto one = config("one"), layout = config("cut"), cpu = config("cpu");
   cpu.device = "cpu";
   const auto expected = runs.bits(one, runs.run(one, {1, 0, 1}));
   testing::expect_no_difference(runs.reports(), "one rank");
-  EXPECT_EQ(runs.bits(cut, runs.run(cut, {3, 3, 1, "f32", "selective"})), expected);
+  EXPECT_EQ(runs.bits(layout, runs.run(layout, {3, 3, 1, "f32", "selective"})), expected);
   testing::expect_no_difference(runs.reports(), "three ranks");
-  // Ranks that hold others, of which one idles in the last round; in chunks, behind tensor ranks, with their rows.
+  // Expert parallelism, where one rank idles in the last accumulation step: in overlap chunks, and beside tensor
+  // parallelism.
   for (const auto& [ranks, experts, chunks, tensor] : {std::tuple{2, 2, 2, 1}, {4, 2, 1, 1}, {4, 2, 1, 2}}) {
     auto shared = config(fmt::format("shared-{}-{}", ranks, tensor));
     shared.micro_batch = tensor == 2 ? 1 : shared.micro_batch;
     ParallelLayout of{ranks, ranks == 2 ? 3 : 1, 1, "f32", ranks == 2 ? "full" : "none", tensor};
-    of.experts = experts, of.expert_chunks = chunks;
+    of.experts = experts, of.expert_overlap_chunks = chunks;
     if (tensor == 1) {
       EXPECT_EQ(runs.bits(shared, runs.run(shared, of)), expected);
     } else {
-      runs.run(shared, of);  // with one lane each number of tensor ranks has bits of its own
+      runs.run(shared, of);  // with one lane each tensor-parallel degree has bits of its own
       const auto a = SmallRun::metrics(shared), b = SmallRun::metrics(one);
       for (std::size_t i = 0; i < b.size(); ++i)
         EXPECT_NEAR(a.at(i)["loss"].get<double>(), b[i]["loss"].get<double>(), 1e-4) << "step " << i + 1;
     }
     testing::expect_no_difference(runs.reports(), fmt::format("experts over {}", experts));
   }
-  // In two hops, put in order on the device between them.
+  // Hierarchical all-to-all; the device puts the rows in order between the two hops.
   auto whole = config("whole"), nodes = config("nodes");
   whole.global_batch = nodes.global_batch = 6;
   ParallelLayout of{4, 1};
-  of.experts = 4, of.expert_node = 2;
+  of.experts = 4, of.expert_ranks_per_node = 2;
   const auto wanted = runs.bits(whole, runs.run(whole, {1, 0, 1}));
   EXPECT_EQ(runs.bits(nodes, runs.run(nodes, of)), wanted);
   testing::expect_no_difference(runs.reports(), "nodes of two");
@@ -195,7 +196,7 @@ TEST(Gpu, CheckpointsGoFromDeviceToDevice) {
       EXPECT_NEAR(metrics[i]["loss"].get<double>(), expected[i]["loss"].get<double>(), 1e-4)
           << first << " to " << second;
   }
-  // On one device nothing is lost on the way.
+  // On one device the change of layout loses nothing.
   auto c = tiny(runs, "resumed", gpt(runs));
   c.stop_after = 2;
   runs.run(c, {2, 3, 1});

@@ -1,4 +1,5 @@
-// Settings of masked runs: what contradicts the model, whose mask is taken, what a resume compares, what is planned.
+// Settings of masked runs: contradictions with the model, the choice of the mask token, what a resume compares, what is
+// planned.
 #include "libtrain/engine/batches.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/run_windows.h"
@@ -67,7 +68,7 @@ TEST_F(Masked, ContradictionsAreRefused) {
   expect_words(refusal(m, base::ExitCode::usage), "mask-rate 1.5");
 }
 
-// Bytes have none: it is the id behind theirs.
+// The bytes tokenizer has no mask token: the mask is the id behind its vocabulary.
 TEST_F(Masked, TheMaskIsATokenOfTheModel) {
   const auto setup = make_setup(both_ways(), 1, 1);
   EXPECT_EQ(setup.plan.model.vocabulary, 258);
@@ -118,7 +119,7 @@ TEST_F(Masked, AResumeComparesWhatIsHidden) {
   EXPECT_THROW(require_same_run(older, was, {}, "an older checkpoint"), base::InputError);
 }
 
-// What the model gets of a window: what is hidden, how many targets count, and where its documents end.
+// What the model gets of a window: hidden tokens, the number of counted targets, and where documents end.
 TEST_F(Masked, MicroBatchesSayWhereDocumentsEnd) {
   for (const char* mask : {"off", "on"}) {
     auto c = both_ways();
@@ -162,7 +163,7 @@ TEST_F(Masked, MicroBatchesSayWhereDocumentsEnd) {
   EXPECT_FALSE(batches.training(0, 0).key_end) << "nobody reads it";
 }
 
-// A set in which no target counts would train with a loss of 0.
+// A set in which no target counts is refused: it would train with a loss of 0.
 TEST_F(Masked, DataThatTeachesNothingIsRefused) {
   const auto tokenizer = data::make_tokenizer("bytes");
   auto causal = runs.config("causal"), masked = both_ways();
@@ -188,7 +189,7 @@ TEST_F(Masked, DataThatTeachesNothingIsRefused) {
   causal.document_mask = "on";
   expect_words(refused(causal), "counts: every one begins a document");
   expect_words(refused(masked), "counts: all tokens are ends of documents");
-  // A validation reads the first of its windows alone: what others would teach does not help it.
+  // A validation reads only the first of its windows: targets in later windows do not count.
   data::ShardWriter taught(folder.string(), "taught", *tokenizer, 3000),
       late(folder.string(), "late", *tokenizer, 9000);
   for (int d = 0; d < 500; ++d) late.add(end);
@@ -209,7 +210,7 @@ TEST_F(Masked, DataThatTeachesNothingIsRefused) {
   EXPECT_NO_THROW(RunWindows(masked, make_setup(masked, 1, 1)));
 }
 
-// Where documents end is one more array of a micro-batch, for these models alone.
+// For masked models alone, a micro-batch has one more array: where documents end.
 TEST_F(Masked, TheLoaderHasPlaceForTheEndsOfDocuments) {
   const plan::MicroShape shape{3, 50};
   EXPECT_EQ(plan::loaded_bytes(shape, plan::Objective::masked) - plan::loaded_bytes(shape, plan::Objective::causal),

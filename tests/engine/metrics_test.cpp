@@ -1,5 +1,5 @@
-// Metrics lines: when and where they were written, what a reader takes of old and damaged ones, and a disk that takes a
-// part of one.
+// Lines of metrics: when and where they were written, what a reader takes of old and damaged lines, and a disk that
+// takes a part of one.
 #include "tests/scratch.h"
 
 #include "libtrain/base/error.h"
@@ -38,7 +38,7 @@ class Metrics : public ::testing::Test {
 }  // namespace
 
 TEST_F(Metrics, EveryLineSaysWhenAndWhere) {
-  const std::string old_line = R"({"step":1,"loss":3.5})";  // of a version that did not
+  const std::string old_line = R"({"step":1,"loss":3.5})";  // a line of a version that did not record them
   spit(path, old_line + "\n");
   const auto before = std::time(nullptr);
   write(1, 2, 3);
@@ -82,7 +82,7 @@ TEST_F(Metrics, DamagedLinesAreToldApartFromTheOneThatBreaksOff) {
   } catch (const base::InputError& e) {
     EXPECT_NE(std::string(e.what()).find("metrics.jsonl line 2"), std::string::npos) << e.what();
   }
-  // A resume keeps what stands before a line that it keeps, and cuts the rest.
+  // A resume keeps everything before the last line that it keeps, and cuts off the rest.
   write(3, 4, 4);
   const auto text = slurp(path);
   EXPECT_TRUE(
@@ -92,7 +92,7 @@ TEST_F(Metrics, DamagedLinesAreToldApartFromTheOneThatBreaksOff) {
                base::InputError);
 }
 
-// The name of the file is all that a run has in common with whoever else looks at the folder.
+// A run owns only the name of the file: hard links and symbolic links keep their content.
 TEST_F(Metrics, AFileWithOtherNamesStaysAsItIs) {
   spit(path, "{\"step\":1}\n{\"step\":2}\n");
   const auto other = scratch.path + "/other";

@@ -1,5 +1,5 @@
-// Shapes whose weights do not lie side by side (widths that end between 64-byte starts, biases beside SwiGLU), grouped
-// heads: they train, in both dtypes, with the same bits on every cut and in the memory that was announced.
+// Shapes with gaps between weights (widths that end between 64-byte starts, biases beside SwiGLU), and grouped heads.
+// They train in both dtypes, with the same bits on every layout and in the predicted memory.
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
 
@@ -26,7 +26,7 @@ const OddShape shapes[] = {
      "\"gelu-tanh\"\n"},
 };
 
-std::string lines_of(const OddShape& shape) {  // a key may be said once
+std::string lines_of(const OddShape& shape) {  // a key may be given once
   std::string out = shape.lines, key;
   std::istringstream lines(common);
   for (std::string line; std::getline(lines, line);)
@@ -43,16 +43,17 @@ TEST(OddShapes, TrainWithTheSameBitsOnEveryCut) {
       config.steps = 3;
       config.global_batch = 4;
       std::string expected;
-      for (const auto& cut :
+      for (const auto& layout :
            {ParallelLayout{1, 0, 2, dtype}, ParallelLayout{4, 2, 1, dtype}, ParallelLayout{3, 3, 1, dtype, "full"}}) {
         auto c = config;
-        c.output += fmt::format("-{}", cut.ranks);
-        const auto result = runs.run(c, cut);
+        c.output += fmt::format("-{}", layout.ranks);
+        const auto result = runs.run(c, layout);
         const auto bits = runs.bits(c, result);
-        if (cut.ranks == 1) expected = bits;
-        EXPECT_EQ(bits, expected) << shape.name << " " << dtype << " on " << cut.ranks << " ranks";
+        if (layout.ranks == 1) expected = bits;
+        EXPECT_EQ(bits, expected) << shape.name << " " << dtype << " on " << layout.ranks << " ranks";
         EXPECT_GT(result.loss, 1);
-        testing::expect_no_difference(runs.reports(), fmt::format("{} {} on {} ranks", shape.name, dtype, cut.ranks));
+        testing::expect_no_difference(runs.reports(),
+                                      fmt::format("{} {} on {} ranks", shape.name, dtype, layout.ranks));
       }
     }
 }

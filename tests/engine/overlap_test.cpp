@@ -1,5 +1,5 @@
-// Collectives that are slow change no bit at a stage that cuts, so nothing is used before it is there. How far
-// computation goes on meanwhile is counted in tests/params/overlap_test.cpp.
+// Slow collectives change no bit at a sharded ZeRO stage, so nothing is used before it has arrived.
+// tests/params/overlap_test.cpp counts how far computation goes on meanwhile.
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>
@@ -27,8 +27,8 @@ TEST(Overlap, SlowCollectivesChangeNoBit) {
   }
 }
 
-// Slow rows of experts are used by nobody before they are there, whole or in chunks; in chunks some of that is hidden
-// behind the work on others.
+// Slow all-to-alls of experts change no bit: no row is used before it has arrived, whole or in overlap chunks. With
+// chunks, a part of the all-to-alls is hidden behind work on other chunks.
 TEST(Overlap, SlowRowsOfExpertsChangeNoBit) {
   SmallRun runs;
   auto plain = runs.config("plain");
@@ -41,9 +41,9 @@ TEST(Overlap, SlowRowsOfExpertsChangeNoBit) {
     auto slow = plain;
     slow.output += fmt::format("-slow-{}", chunks);
     slow.collective_delay = 0.002;
-    testing::ParallelLayout cut{2, 1};
-    cut.experts = 2, cut.expert_chunks = chunks;
-    EXPECT_EQ(runs.bits(slow, runs.run(slow, cut)), expected) << chunks << " chunks";
+    testing::ParallelLayout layout{2, 1};
+    layout.experts = 2, layout.expert_overlap_chunks = chunks;
+    EXPECT_EQ(runs.bits(slow, runs.run(slow, layout)), expected) << chunks << " chunks";
     for (const auto& m : SmallRun::metrics(slow)) {
       const double communication = m["communication_seconds"], hidden = m["hidden_communication_seconds"];
       EXPECT_GE(hidden, 0) << chunks;

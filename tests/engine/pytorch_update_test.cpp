@@ -51,7 +51,7 @@ Setup setup_of(const json& page, base::DType dtype, int zero, int ranks) {
   return s;
 }
 
-// The text of the script, as one shard.
+// The same text as in the script, as one shard.
 data::SetIndex write_text(const std::string& folder) {
   const auto bytes = data::make_tokenizer("bytes");
   data::SetIndex index;
@@ -67,11 +67,11 @@ data::SetIndex write_text(const std::string& folder) {
   return index;
 }
 
-using Weights = std::vector<std::vector<float>>;  // master values, whole units
+using Weights = std::vector<std::vector<float>>;  // master values, whole flat groups
 
 struct Run {
   std::vector<engine::StepOutcome> outcomes;
-  std::map<int, Weights> weights;  // after how many steps; 0: before the first
+  std::map<int, Weights> weights;  // by the number of steps done; 0: before the first
 };
 
 Run train(const json& page, base::DType dtype, int zero, int ranks, const std::string& folder,
@@ -89,13 +89,13 @@ Run train(const json& page, base::DType dtype, int zero, int ranks, const std::s
     const auto keep = [&](int step) {
       std::lock_guard lock(mutex);
       auto& all = run.weights[step];
-      all.resize(static_cast<std::size_t>(trainer.context().units()));
-      for (int u = 0; u < trainer.context().units(); ++u) {
+      all.resize(static_cast<std::size_t>(trainer.context().flat_groups()));
+      for (int u = 0; u < trainer.context().flat_groups(); ++u) {
         const auto& layout = trainer.context().layout(u);
-        auto& unit = all[static_cast<std::size_t>(u)];
-        unit.resize(static_cast<std::size_t>(layout.padded));
-        std::copy_n(trainer.store().states().master_piece(u).ptr<float>(), layout.piece,
-                    unit.begin() + rank * layout.piece);
+        auto& flat_group = all[static_cast<std::size_t>(u)];
+        flat_group.resize(static_cast<std::size_t>(layout.padded));
+        std::copy_n(trainer.store().states().master_shard(u).ptr<float>(), layout.shard,
+                    flat_group.begin() + rank * layout.shard);
       }
     };
     keep(0);
@@ -110,18 +110,18 @@ Run train(const json& page, base::DType dtype, int zero, int ranks, const std::s
   return run;
 }
 
-// How far numbers may be from float64's. Weights: `rounding` times what rounding makes of PyTorch's float32 run, `way`
-// of the way they went, and `least`.
+// How far numbers may be from float64's. For weights the limit is a sum: `rounding` times the rounding error of
+// PyTorch's float32 run, `way` times the distance from the initial values, and `least`.
 struct Tolerance {
   double loss, norm, rounding, way, least;
 };
 
 void compare_parameters(const json& page, const Run& run, const Tolerance& tolerance, const std::string& where) {
-  const plan::UnitSet set(setup_of(page, base::DType::f32, 0, 1).plan.model, plan::Topology());
+  const plan::FlatGroupSet set(setup_of(page, base::DType::f32, 0, 1).plan.model, plan::Topology());
   std::size_t seen = 0;
-  for (std::size_t u = 0; u < set.units.size(); ++u)
-    for (std::size_t p = 0; p < set.units[u].parameters.size(); ++p, ++seen) {
-      const auto& parameter = set.units[u].parameters[p];
+  for (std::size_t u = 0; u < set.flat_groups.size(); ++u)
+    for (std::size_t p = 0; p < set.flat_groups[u].parameters.size(); ++p, ++seen) {
+      const auto& parameter = set.flat_groups[u].parameters[p];
       const auto& golden = page["parameters"][parameter.name];
       EXPECT_EQ(parameter.decay, golden["decays"].get<bool>()) << parameter.name;
       const auto at = set.layouts[u].offsets[p], n = parameter.count();
@@ -160,13 +160,14 @@ void parity(const std::string& name, base::DType dtype, const Tolerance& toleran
   const auto page = golden_file(name);
   const testing::Scratch scratch;
   const auto index = write_text(scratch.path);
-  const auto alone = train(page, dtype, 0, 1, scratch.path, index), cut = train(page, dtype, 3, 2, scratch.path, index);
+  const auto alone = train(page, dtype, 0, 1, scratch.path, index),
+             layout = train(page, dtype, 3, 2, scratch.path, index);
   compare(page, alone, tolerance, fmt::format("{} {} ZeRO 0", name, base::name_of(dtype)));
-  compare(page, cut, tolerance, fmt::format("{} {} ZeRO 3", name, base::name_of(dtype)));
+  compare(page, layout, tolerance, fmt::format("{} {} ZeRO 3", name, base::name_of(dtype)));
 }
 
 constexpr Tolerance f32{2e-6, 2e-5, 20, 0, 1e-6};
-constexpr Tolerance bf16{5e-3, 5e-2, 0, 0.1, 1e-3};  // least: the gradient of a key bias is nothing but rounding
+constexpr Tolerance bf16{5e-3, 5e-2, 0, 0.1, 1e-3};  // least: the gradient of a key bias is rounding error alone
 
 TEST(PyTorchUpdate, LayerNormF32) { parity("update-layer", base::DType::f32, f32); }
 TEST(PyTorchUpdate, RmsNormF32) { parity("update-rms", base::DType::f32, f32); }

@@ -1,6 +1,6 @@
-// What the ranks agree on never stands in a queue behind gathers and reductions: a call is held back until computation
-// that comes after the agreement has begun, and still every run ends. Without clocks: were the agreement behind the
-// call, neither would ever go on.
+// Agreements of ranks never queue behind gathers and reductions. The test holds a call back until computation after the
+// agreement has begun, and every run must still end. It needs no clock: were the agreement behind the call, neither
+// would ever go on.
 #include "libtrain/model/assemble.h"
 #include "tests/engine/small_run.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 using testing::SmallRun;
 
-// Layers that a rank has gone into forward, and who waits for the next.
+// Counts the layers that a rank has entered in forward, and lets others wait for the next one.
 class Forwards {
  public:
   void one_more() {
@@ -43,7 +43,7 @@ class Forwards {
   bool late_ = false;
 };
 
-thread_local Forwards* forwards_of_rank = nullptr;  // of the compute thread
+thread_local Forwards* forwards_of_rank = nullptr;  // set on the compute thread
 
 class CountedLayer : public model::Block {
  public:
@@ -61,8 +61,8 @@ class CountedLayer : public model::Block {
   std::unique_ptr<model::Block> layer_;
 };
 
-// Every call passes, but `every`-th all_gathers or all_to_alls wait for the next forward; not before the first forward
-// nor after the last.
+// Passes every call on, but holds some back until the next forward of a layer: each `gathers`-th all_gather, and each
+// `reductions`-th all_to_all except the last of a step. It holds nothing before the first forward nor after the last.
 class HeldBack : public comm::Communicator {
  public:
   struct Which {
@@ -109,7 +109,7 @@ class HeldBack : public comm::Communicator {
   int gathers_ = 0, reductions_ = 0;
 };
 
-// The run's bits, while calls of its data group are held back on both ranks.
+// The bits of a run in which both ranks' calls of the data group are held back.
 std::string run_held(SmallRun& runs, engine::RunConfig config, int zero, const HeldBack::Which& which, int& held) {
   config.zero = zero, config.threads = 1;
   std::vector<Forwards> forwards(2);
@@ -143,7 +143,7 @@ class Queue : public ::testing::Test {
         });
   }
   engine::RunConfig config(const std::string& name) const {
-    auto c = runs_.config(name);  // 3 layers: 6 units, and 7 uses, because the token table is used twice
+    auto c = runs_.config(name);  // 3 layers: 6 flat groups, and 7 occurrences, because the token table is used twice
     c.steps = 4;
     c.global_batch = 4;
     return c;
@@ -151,7 +151,7 @@ class Queue : public ::testing::Test {
   SmallRun runs_;
 };
 
-// The last unit that a step gathers, the head, arrives only when the first layer has begun.
+// The last flat group that a step gathers is the head. It arrives only when the first layer has begun.
 TEST_F(Queue, GathersAfterAnUpdateAreBehindNoAgreement) {
   const auto plain = config("plain");
   const auto expected = runs_.bits(plain, runs_.run(plain, {2, 1, 1}));
@@ -162,7 +162,7 @@ TEST_F(Queue, GathersAfterAnUpdateAreBehindNoAgreement) {
   }
 }
 
-// The last reduction of a first round is over only when the second round's forward has begun.
+// The last reduction of the first accumulation step ends only when the next step's forward has begun.
 TEST_F(Queue, ReductionsOfATurnAreBehindNoAgreement) {
   const auto plain = config("plain");
   const auto expected = runs_.bits(plain, runs_.run(plain, {2, 2, 1}));

@@ -1,6 +1,6 @@
-// Checkpoints whose payloads are not those that the manifest's fingerprints are of, while every checksum is right:
-// resumes, new runs and evaluations refuse them on every cut.
-#include "tests/checkpoint/cuts.h"
+// Checkpoints whose payloads differ from the manifest's fingerprints, while every checksum is right. Resumes, new runs
+// and evaluations refuse them on every layout.
+#include "tests/checkpoint/layouts.h"
 #include "tests/engine/small_run.h"
 
 #include "libtrain/engine/evaluate.h"
@@ -37,7 +37,7 @@ void expect_refused(const std::function<void()>& work, const std::string& tensor
   }
 }
 
-const ParallelLayout cuts[] = {
+const ParallelLayout layouts[] = {
     {1, 0, 2}, {4, 3, 1}, {2, 1, 1, "f32", "none", 2}, {4, 2, 1, "f32", "none", 2, false, 2}};
 
 }  // namespace
@@ -46,7 +46,7 @@ TEST(ReadSums, AResumeGoesBackToTheCheckpointBefore) {
   SmallRun runs;
   const auto whole = runs.config("whole");
   const auto expected = runs.bits(whole, runs.run(whole, {1, 0, 1}));
-  for (std::size_t i = 0; i < std::size(cuts); ++i) {
+  for (std::size_t i = 0; i < std::size(layouts); ++i) {
     auto c = runs.config(fmt::format("resumed-{}", i));
     c.save_every = 5;
     c.stop_after = 10;
@@ -55,9 +55,9 @@ TEST(ReadSums, AResumeGoesBackToTheCheckpointBefore) {
     change_fingerprint(step(c, 10), tensor);
     auto named = c;
     named.resume = step(c, 10), named.output += "-named", named.stop_after = 0;
-    expect_refused([&] { runs.run(named, cuts[i]); }, tensor);
+    expect_refused([&] { runs.run(named, layouts[i]); }, tensor);
     c.stop_after = 0;
-    EXPECT_EQ(runs.bits(c, runs.run(c, cuts[i])), expected) << i;
+    EXPECT_EQ(runs.bits(c, runs.run(c, layouts[i])), expected) << i;
   }
 }
 
@@ -70,28 +70,28 @@ TEST(ReadSums, NewRunsAndEvaluationsRefuse) {
     first.dtype = dtype;
     runs.run(source, first);
     const auto folder = step(source, 2);
-    const auto evaluate = [&](ParallelLayout cut) {
-      cut.dtype = dtype;
+    const auto evaluate = [&](ParallelLayout layout) {
+      layout.dtype = dtype;
       engine::EvaluateConfig c;
       c.checkpoint = folder;
-      SmallRun::apply(cut, c.run);
+      SmallRun::apply(layout, c.run);
       c.run.device = "cpu", c.run.hang_timeout = 120;
-      comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-        auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline);
+      comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
+        auto w = engine::make_world("threads", rank, layout.ranks, world.factory(rank), layout.tensor, layout.pipeline);
         engine::evaluate(c, w, {});
       });
     };
-    for (const auto& cut : cuts) EXPECT_NO_THROW(evaluate(cut));
+    for (const auto& layout : layouts) EXPECT_NO_THROW(evaluate(layout));
     change_fingerprint(folder, "/model/head.norm.weight");
-    for (const auto& cut : cuts) expect_refused([&] { evaluate(cut); }, "/model/head.norm.weight");
+    for (const auto& layout : layouts) expect_refused([&] { evaluate(layout); }, "/model/head.norm.weight");
     const std::string weights = dtype == std::string("bf16") ? "/optimizer/master" : "/model";
     if (weights != "/model") change_fingerprint(folder, weights + "/head.norm.weight");
-    for (std::size_t i = 0; i < std::size(cuts); ++i) {
+    for (std::size_t i = 0; i < std::size(layouts); ++i) {
       auto c = runs.config(fmt::format("begun-{}-{}", dtype, i));
       c.init_from = folder, c.steps = 1;
-      auto cut = cuts[i];
-      cut.dtype = dtype;
-      expect_refused([&] { runs.run(c, cut); }, weights + "/head.norm.weight");
+      auto layout = layouts[i];
+      layout.dtype = dtype;
+      expect_refused([&] { runs.run(c, layout); }, weights + "/head.norm.weight");
     }
   }
 }

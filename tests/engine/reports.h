@@ -1,4 +1,4 @@
-// What the reports of a run say of memory and traffic.
+// Checks the memory and traffic tables in the reports of a run.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 
 namespace trainyard::testing {
 
-// Every line of every rank's tables ends with a difference of 0, but the headings and what libraries take outside the
-// arenas. A rank that idles in the last round may have less in flight than the others of its stage: its activations are
-// not asked for.
+// Every line of every rank's tables must end with a difference of 0, except headings and memory outside the arenas.
+// `idles` names ranks that have no micro-batch in an uneven last accumulation step. Their activations are not checked,
+// since they may have fewer micro-batches in flight than the plan says.
 inline void expect_no_difference(const std::vector<std::string>& reports, const std::string& where,
                                  const std::function<bool(std::size_t rank)>& idles = {}) {
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {

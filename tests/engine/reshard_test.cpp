@@ -1,4 +1,4 @@
-// A run whose checkpoints are resharded on the way ends with the bits of one that was never interrupted.
+// A run whose checkpoints are resharded on the way ends with the bits of a run that was never interrupted.
 #include "tests/engine/small_run.h"
 
 #include "libtrain/checkpoint/reshard.h"
@@ -33,9 +33,9 @@ TEST(Reshard, AWalkOverRanksAndStagesKeepsTheBits) {
       c.resume = next;
     }
     c.stop_after = until;
-    testing::ParallelLayout cut{data * tensor, zero, 1};
-    cut.tensor = tensor;
-    const auto result = runs.run(c, cut);
+    testing::ParallelLayout layout{data * tensor, zero, 1};
+    layout.tensor = tensor;
+    const auto result = runs.run(c, layout);
     before = result.checkpoint;
     if (until == 0) {
       EXPECT_EQ(result.code, base::ExitCode::done);
@@ -44,7 +44,7 @@ TEST(Reshard, AWalkOverRanksAndStagesKeepsTheBits) {
   }
 }
 
-// The working dtype may change at any time in a run; a reshard is such a change made beforehand.
+// A run may change its working dtype at any time. Resharding to another dtype makes the same change beforehand.
 TEST(Reshard, AnotherDtypeIsTheOneThatAResumeMakes) {
   SmallRun runs;
   auto c = runs.config("source");

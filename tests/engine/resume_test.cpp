@@ -1,4 +1,4 @@
-// Starting points: --change, --init-from, another working dtype; and saving in the background while steps go on.
+// Starting points: --change, --init-from, another working dtype. Also saves in the background while steps go on.
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(Resume, ChangeOfALearningRateActsFromTheResumedStepOn) {
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(after[i]["loss"], before[i]["loss"]);
 }
 
-// A model of another shape is refused at once, --change or not: its checkpoints are not damaged.
+// A model of another shape is refused at once, with or without --change. Its checkpoints are not reported as damaged.
 TEST(Resume, AnotherShapeIsRefusedAsSuch) {
   SmallRun runs;
   auto c = runs.config("shape");
@@ -92,7 +92,8 @@ TEST(Resume, MoreStepsOfTheSameRun) {
   EXPECT_EQ(runs.bits(part, runs.run(part, {2, 3, 1})), runs.bits(whole, runs.run(whole, {1, 0, 1})));
 }
 
-// Weights only: the first step of the new run sees the old weights, a fresh cursor, moments and schedule.
+// --init-from takes weights only: the first step of the new run has the old weights, and fresh data order, moments and
+// schedule.
 TEST(InitFrom, TakesWeightsAloneOnAnyCut) {
   SmallRun runs;
   auto source = runs.config("source");
@@ -116,7 +117,7 @@ TEST(InitFrom, TakesWeightsAloneOnAnyCut) {
     // A run that learned for six steps starts better than a fresh one.
     EXPECT_LT(metrics[0]["loss"].get<double>(), SmallRun::metrics(source)[0]["loss"].get<double>() - 0.1);
   }
-  // With a learning rate of nothing the weights stay those of the source, bit by bit.
+  // With a learning rate of almost nothing the weights stay those of the source, bit by bit.
   auto still = runs.config("still");
   still.init_from = from;
   still.steps = 1;
@@ -125,7 +126,9 @@ TEST(InitFrom, TakesWeightsAloneOnAnyCut) {
   const auto after = runs.run(still, {2, 2, 1}).checkpoint;
   for (const char* name : {"embedding.tokens.weight", "layers.02.ffn.down.weight", "head.norm.weight"})
     EXPECT_EQ(tensor(after, Kind::model, name), tensor(from, Kind::model, name)) << name;
-  // The moments are not: they start at zero, so after one step m = (1 - beta1) g, with |g| at most the clip.
+  // The moments do not: they start at zero, so after one step m = (1 - beta1) g, with
+  // g
+  //  at most the clip.
   double most = 0;
   for (auto m : tensor(after, Kind::m, "layers.02.ffn.down.weight"))
     most = std::max(most, std::fabs(static_cast<double>(m)));
@@ -133,26 +136,26 @@ TEST(InitFrom, TakesWeightsAloneOnAnyCut) {
   EXPECT_LE(most, 0.1 * 1.0 + 1e-6);
 }
 
-// One step with weight decay: the tables of the embedding lose their part of it where that is asked for, and nothing
-// else is another, whatever holds their pieces.
+// One step with weight decay: the embedding's tables decay where that is asked for. Nothing else changes, whatever the
+// layout.
 TEST(Resume, EmbeddingsDecayWhereTheyAreAskedTo) {
   SmallRun runs;
   auto c = runs.config("embeddings");
   c.stop_after = 1;
   const auto from = runs.run(c, {1, 0, 1}).checkpoint;
   std::string bits;
-  for (const auto& cut :
+  for (const auto& layout :
        std::vector<testing::ParallelLayout>{{1, 0, 1}, {3, 3, 1}, {2, 2, 1}, {.ranks = 2, .zero = 1, .pipeline = 2}}) {
     std::map<std::string, std::string> after;
     for (const char* decays : {"off", "on"}) {
-      auto next = runs.config(fmt::format("decay-{}-{}", decays, cut.zero));
+      auto next = runs.config(fmt::format("decay-{}-{}", decays, layout.zero));
       next.init_from = from, next.steps = 1, next.schedule = "constant", next.decay_embeddings = decays;
       next.learning_rate = 0.01, next.weight_decay = 0.5, next.warmup_steps = 0;
-      const auto result = runs.run(next, cut);
+      const auto result = runs.run(next, layout);
       after[decays] = result.checkpoint;
       if (decays == std::string("on")) {
         if (bits.empty()) bits = runs.bits(next, result);
-        EXPECT_EQ(runs.bits(next, result), bits) << "ZeRO " << cut.zero;
+        EXPECT_EQ(runs.bits(next, result), bits) << "ZeRO " << layout.zero;
       }
     }
     for (const char* name : {"embedding.tokens.weight", "embedding.positions.weight"}) {
@@ -170,7 +173,8 @@ TEST(Resume, EmbeddingsDecayWhereTheyAreAskedTo) {
   EXPECT_THROW(runs.run(idle, {1, 0, 1}), base::Error);
 }
 
-// f32 -> bf16 keeps the f32 weights as the master; bf16 -> f32 goes on from the master, not from the rounded copy.
+// f32 -> bf16 keeps the f32 weights as the master weights. bf16 -> f32 goes on from the master weights, not from the
+// rounded copy.
 TEST(Resume, AnotherWorkingDtype) {
   SmallRun runs;
   for (const auto& [first, second] :
@@ -179,7 +183,7 @@ TEST(Resume, AnotherWorkingDtype) {
     c.stop_after = 8;
     const auto before = runs.run(c, {2, 1, 1, first}).checkpoint;
     c.stop_after = 9;
-    c.learning_rate = 1e-30;  // the step that follows moves nothing
+    c.learning_rate = 1e-30;  // the step that follows changes no weight
     c.weight_decay = 0;
     c.change = "learning_rate,weight_decay";
     const auto after = runs.run(c, {3, 3, 1, second}).checkpoint;
@@ -199,7 +203,7 @@ TEST(Resume, AnotherWorkingDtype) {
   }
 }
 
-// One flipped byte in a payload is seen by the rank that reads it, and all ranks go back to the checkpoint before.
+// The rank that reads a payload with one flipped byte sees the damage, and all ranks go back to the checkpoint before.
 TEST(Resume, DamageFoundByOneRankSendsAllToTheOneBefore) {
   SmallRun runs;
   const auto whole = runs.config("whole");
@@ -233,18 +237,18 @@ TEST(Resume, DamageFoundByOneRankSendsAllToTheOneBefore) {
   }
   c.stop_after = 0;
   EXPECT_EQ(runs.bits(c, runs.run(c, {4, 3, 1})), expected);
-  // Nothing whole left is no reason to begin anew in the same folder.
+  // A run without a whole checkpoint does not begin anew in the same folder.
   auto lost = runs.config("damaged");
   lost.save_every = 5;
   for (const auto& item : std::filesystem::directory_iterator(c.output + "/checkpoints")) {
-    const auto name = item.path().filename().string();  // the damaged one was set aside
+    const auto name = item.path().filename().string();  // the damaged checkpoint was set aside
     if (name.starts_with("step-")) flip(std::stoi(name.substr(5)), Kind::v, 0);
   }
   EXPECT_THROW(runs.run(lost, {2, 0, 1}), base::Error);
   EXPECT_EQ(SmallRun::metrics(lost).size(), 20u);
 }
 
-// ZeRO stage and rank count do not change who saves what: every rank the same share.
+// The ZeRO stage and the number of ranks do not change who saves what: every rank saves an equal share.
 TEST(Saving, RankFilesAreBalanced) {
   SmallRun runs;
   for (int ranks : {2, 3, 4, 7})
@@ -261,8 +265,8 @@ TEST(Saving, RankFilesAreBalanced) {
     }
 }
 
-// At a byte a second neither the save under way nor the last one would ever end: a step that waited for the first would
-// never come, and who stops a run gives both what they need.
+// At a byte a second neither the save under way nor the last one would ever end. A step that waited for the first save
+// would never come. When the run ends, both saves get the full speed.
 TEST(Saving, StepsGoOnWhileTheDiskIsSlowUntilTheRunEnds) {
   SmallRun runs;
   auto slow = runs.config("slow-disk");

@@ -1,4 +1,4 @@
-// Learning rates by hand, identities, and metrics that a resume cuts back.
+// Learning rates computed by hand, identities, and metrics that a resume truncates.
 #include "libtrain/base/error.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/learning_rate.h"
@@ -48,7 +48,7 @@ TEST(LearningRate, OtherSchedules) {
   EXPECT_DOUBLE_EQ((LearningRate{"wsd", 1, 0, 0, 4, 10}.at(5)), 1);
   EXPECT_DOUBLE_EQ((LearningRate{"wsd", 1, 0, 0, 4, 10}.at(7)), 0.5);
   EXPECT_DOUBLE_EQ((LearningRate{"inverse-sqrt", 1, 0, 4, 0, 100}.at(15)), 0.5);
-  // Half of the decay: of 8 steps that end with step 20, step 16.
+  // Half of the decay: the decay has 8 steps and ends with step 20, so half is step 16.
   EXPECT_NEAR((LearningRate{"wsd-cosine", 1, 0.2, 0, 8, 20}.at(15)), 0.6, 1e-15);
   EXPECT_NEAR((LearningRate{"wsd-exponential", 1, 0.01, 0, 8, 20}.at(15)), 0.1, 1e-15);
   EXPECT_NEAR((LearningRate{"wsd-minus-sqrt", 1, 0, 0, 8, 20}.at(13)), 0.5, 1e-15);  // a quarter
@@ -56,12 +56,12 @@ TEST(LearningRate, OtherSchedules) {
     EXPECT_DOUBLE_EQ((LearningRate{name, 1, 0.01, 2, 8, 20}.at(11)), 1) << name;
     EXPECT_NEAR((LearningRate{name, 1, 0.01, 2, 8, 20}.at(19)), 0.01, 1e-15) << name;
   }
-  for (const char* name : {"linear", "cosine"}) {  // decay-steps: done early, and final from then on
+  for (const char* name : {"linear", "cosine"}) {  // decay-steps: ends early, and the rate is final from then on
     EXPECT_NEAR((LearningRate{name, 1, 0.5, 2, 4, 20}.at(3)), 0.75, 1e-15) << name;
     EXPECT_DOUBLE_EQ((LearningRate{name, 1, 0.5, 2, 4, 20}.at(5)), 0.5) << name;
     EXPECT_DOUBLE_EQ((LearningRate{name, 1, 0.5, 2, 4, 20}.at(19)), 0.5) << name;
   }
-  // A decay to 0 ends half a step before, so that the last step learns, and so does a run of one.
+  // A decay to 0 ends half a step earlier, so that the last step learns, also in a run of one step.
   EXPECT_NEAR((LearningRate{"linear", 1, 0, 0, 0, 10}.at(9)), 0.05, 1e-15);
   EXPECT_NEAR((LearningRate{"linear", 1, 0, 0, 0, 10}.at(8)), 0.1, 1e-15);
   EXPECT_DOUBLE_EQ((LearningRate{"linear", 1, 0, 0, 0, 1}.at(0)), 0.5);
@@ -88,7 +88,7 @@ TEST(Identity, NamesWhatDiffersAndAllowsWhatIsNamed) {
     EXPECT_NE(e.hint().find("--change seed,steps"), std::string::npos);
   }
   EXPECT_THROW(require_same_run(was, now, {"seed"}, "x"), base::InputError);
-  // Runs of before there were these settings had their defaults.
+  // Runs from before these settings existed had their defaults.
   auto later = was;
   later["start_learning_rate"] = 0.0, later["decay_embeddings"] = "off";
   require_same_run(was, later, {}, "x");

@@ -1,5 +1,5 @@
-// Going back, beginning and sharing: a run loses nothing that lies in its folder, and its place in the data is that of
-// the samples it has seen.
+// Rollbacks, beginnings and shared folders: a run loses nothing that lies in its folder. Its place in the data follows
+// the samples that it has seen.
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/engine/run_folder.h"
 #include "tests/engine/small_run.h"
@@ -28,7 +28,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-// Of the first lines.
+// The losses of the first lines.
 std::vector<double> losses_of(const std::string& metrics, std::size_t most) {
   std::vector<double> out;
   std::istringstream in(metrics);
@@ -72,25 +72,25 @@ TEST(Rollback, NothingIsLostAndTheAbandonedFutureIsNotTakenAgain) {
   c.keep = 2;
   c.learning_rate = 0.002;
   c.change = "learning_rate";
-  c.stop_after = 4;  // its only save is that of step 4
+  c.stop_after = 4;  // its only save is at step 4
   EXPECT_EQ(runs.run(c, {1, 0, 1}).code, base::ExitCode::requeue);
   EXPECT_EQ(names_in(checkpoints), (std::vector<std::string>{"abandoned-step-00000006", "abandoned-step-00000009",
                                                              "latest", "step-00000003", "step-00000004"}));
   for (const char* name : {"abandoned-step-00000006", "abandoned-step-00000009"})
     checkpoint::Reader(checkpoints + "/" + name).verify_all();
-  // Its metrics too: what was cut away is kept.
+  // The run's metrics are kept too: what the rollback cut off is in a file of its own.
   const auto kept = text_of(c.output + "/metrics.jsonl"),
-             cut = text_of(c.output + "/abandoned-metrics-after-00000003.jsonl");
+             abandoned = text_of(c.output + "/abandoned-metrics-after-00000003.jsonl");
   EXPECT_EQ(SmallRun::metrics(c).size(), 4u);
-  EXPECT_EQ(future, future.substr(0, future.size() - cut.size()) + cut);
-  EXPECT_EQ(kept.substr(0, future.size() - cut.size()), future.substr(0, future.size() - cut.size()));
-  // Later the run goes on from where it is.
+  EXPECT_EQ(future, future.substr(0, future.size() - abandoned.size()) + abandoned);
+  EXPECT_EQ(kept.substr(0, future.size() - abandoned.size()), future.substr(0, future.size() - abandoned.size()));
+  // Later the run goes on from its own place.
   c.resume = "auto";
   c.stop_after = 5;
   runs.run(c, {2, 1, 1});
   EXPECT_LT(SmallRun::metrics(c).back()["learning_rate"].get<double>(), 0.002);
   EXPECT_EQ(SmallRun::metrics(c).size(), 5u);
-  // And it may go back to the future that it had left.
+  // The run may also go back to the branch that it had left.
   const auto branch = text_of(c.output + "/metrics.jsonl");
   c.resume = checkpoints + "/abandoned-step-00000009";
   c.steps = 12;
@@ -100,12 +100,12 @@ TEST(Rollback, NothingIsLostAndTheAbandonedFutureIsNotTakenAgain) {
   EXPECT_EQ(names_in(checkpoints),
             (std::vector<std::string>{"abandoned-step-00000004", "abandoned-step-00000005", "abandoned-step-00000006",
                                       "latest", "step-00000009", "step-00000010"}));
-  // Its metrics are those of its own past again, and those of the branch that it leaves are kept.
+  // Its metrics are again those of its own past, and the metrics of the branch that it leaves are kept.
   EXPECT_TRUE(text_of(c.output + "/metrics.jsonl").starts_with(future));
   EXPECT_EQ(SmallRun::metrics(c).size(), 10u);
   EXPECT_EQ(text_of(checkpoints + "/abandoned-step-00000005/history.jsonl"), branch);
   EXPECT_TRUE(branch.ends_with(text_of(c.output + "/abandoned-metrics-after-00000003.jsonl.2")));
-  // The same command again says what has become of it; back and forth nothing is mixed.
+  // The same command again explains where the checkpoint went. Going back and forth mixes nothing.
   EXPECT_NE(refusal(runs, c).hint.find("step-00000009 again: go on with --resume auto"), std::string::npos)
       << refusal(runs, c).hint;
   c.resume = checkpoints + "/abandoned-step-00000005";
@@ -117,7 +117,8 @@ TEST(Rollback, NothingIsLostAndTheAbandonedFutureIsNotTakenAgain) {
   EXPECT_EQ(SmallRun::metrics(c).size(), 6u);
 }
 
-// Killed before its first own checkpoint it goes on where it had gone back to, not on the branch that it had left.
+// A run that goes back and is killed before its first new checkpoint resumes where it had gone back to. It does not
+// take the branch that it had left.
 TEST(Rollback, AfterAKillAutoGoesOnWhereTheRunHadGoneBackTo) {
   SmallRun runs;
   auto c = short_run(runs, "killed");
@@ -164,7 +165,7 @@ TEST(Rollback, AnAbandonedEndIsGoneBackToAlthoughNothingIsLeftToDo) {
             (std::vector<std::string>{"abandoned-step-00000006.2", "latest", "step-00000003", "step-00000006"}));
 }
 
-// Nobody is told to look for what a run's metrics lack, or has lost what lay in their place.
+// A warning names the steps that a run's metrics lack. A file that is no metrics file is set aside, not lost.
 TEST(Rollback, MetricsThatLackStepsAreSaidAndWhatIsNoMetricsIsKept) {
   SmallRun runs;
   auto c = short_run(runs, "lacking");
@@ -197,7 +198,7 @@ TEST(Rollback, WhatCannotBeReadIsNotTakenForDamaged) {
   EXPECT_EQ(runs.run(c, {2, 1, 1}).steps_done, 0) << "it was set aside";
 }
 
-// A checkpoint that lies elsewhere is not found by --resume auto.
+// --resume auto does not find a checkpoint that lies elsewhere.
 TEST(Elsewhere, ARunThatStopsAtOnceHasACheckpointOfItsOwnOrSaysWhereToGoOn) {
   SmallRun runs;
   auto c = short_run(runs, "source");
@@ -209,14 +210,14 @@ TEST(Elsewhere, ARunThatStopsAtOnceHasACheckpointOfItsOwnOrSaysWhereToGoOn) {
   EXPECT_EQ(reached.code, base::ExitCode::requeue);
   EXPECT_EQ(reached.resume, source);
   EXPECT_EQ(reached.checkpoint, source);
-  // In its own run, auto finds it.
+  // In the checkpoint's own run, auto finds it.
   auto own = short_run(runs, "source");
   own.stop_after = 3;
   own.resume = source;
   EXPECT_EQ(runs.run(own, {2, 1, 1}).resume, "");
   c.stop_after = 0;
   ::kill(::getpid(), SIGTERM);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until it is seen: the first step is abandoned
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until the signal is seen: the first step is abandoned
   const auto stopped = runs.run(c, {2, 1, 1});
   EXPECT_EQ(stopped.code, base::ExitCode::requeue);
   EXPECT_EQ(stopped.steps_done, 0);
@@ -265,7 +266,7 @@ TEST(Elsewhere, ACopyByHardLinksGoesOnAlone) {
   EXPECT_EQ(SmallRun::metrics(copy).size(), 5u);
 }
 
-// Whatever stops a start before it has made anything, nothing is left that was not there.
+// A start that fails before it has made anything leaves nothing behind.
 TEST(Beginning, AStartThatFailsLeavesNothing) {
   SmallRun runs;
   auto c = short_run(runs, "a/new/run");
@@ -288,7 +289,7 @@ TEST(Metrics, APipeInTheirPlaceIsRefused) {
   EXPECT_NE(r.text.find("metrics.jsonl"), std::string::npos) << r.text;
 }
 
-// What is only told beside a checkpoint ends no run.
+// A run does not end because it cannot write what only accompanies a checkpoint.
 TEST(Bookkeeping, ThatCannotBeWrittenIsAWarning) {
   SmallRun runs;
   auto c = short_run(runs, "bookkeeping");
@@ -299,7 +300,7 @@ TEST(Bookkeeping, ThatCannotBeWrittenIsAWarning) {
   for (const auto& name : names_in(c.output)) EXPECT_FALSE(name.ends_with(".partial")) << name;
 }
 
-// Files that bear the names of ours and are somebody's.
+// Somebody else's files that have the names of the run's files stay.
 TEST(Bookkeeping, AThesisStays) {
   SmallRun runs;
   auto c = short_run(runs, "thesis");
@@ -358,7 +359,7 @@ TEST(Beginning, OnlyAnAbsentOrEmptyFolderIsAFreshStart) {
   EXPECT_EQ(runs.run(c, {2, 1, 1}).step, 3);
 }
 
-// Killed before its first checkpoint a run begins again by itself; what it had measured stays.
+// A run that was killed before its first checkpoint begins again by itself. Its earlier metrics are kept.
 TEST(Beginning, ARunWithoutACheckpointYetBeginsAgain) {
   SmallRun runs;
   auto c = short_run(runs, "killed-early");
@@ -388,8 +389,8 @@ TEST(Sharing, ASecondRunIsRefusedBeforeItTouchesAnything) {
   EXPECT_EQ(refusal(runs, c).code, base::ExitCode::done) << "the run before still holds the folder";
 }
 
-// A file system may give one lock to two machines: the second run takes the lock file, and the first one notices before
-// it publishes.
+// A file system may give one lock to two machines. Then the second run takes the lock file, and the first run notices
+// before it publishes a checkpoint.
 TEST(Sharing, ASecondRunThatNoLockKeptAwayIsNoticed) {
   SmallRun runs;
   auto c = short_run(runs, "two");
@@ -411,7 +412,7 @@ TEST(Sharing, ASecondRunThatNoLockKeptAwayIsNoticed) {
       << "the other's name was removed";
 }
 
-// Weights that nothing moves: the loss of a step is a function of its samples and their dropout alone.
+// The weights do not change, so the loss of a step depends only on its samples and their dropout.
 TEST(Batch, AfterAChangeOfBatchTheNextSamplesFollowThoseSeen) {
   SmallRun runs;
   auto c = runs.config("batch-6");
@@ -436,7 +437,7 @@ TEST(Batch, AfterAChangeOfBatchTheNextSamplesFollowThoseSeen) {
     EXPECT_EQ(got[5 + i]["loss"], expected[3 + i]["loss"]) << "step " << 6 + i;  // samples 30 to 59
   EXPECT_EQ(got[7]["tokens_seen"].get<int>(), 60 * 32);
   EXPECT_EQ(checkpoint::Reader(changed.checkpoint).state().samples_seen, 60);
-  // And back, to another micro-batch too: samples 60 to 65.
+  // And back, with another micro-batch too: samples 60 to 65.
   c.global_batch = 6;
   c.micro_batch = 2;
   c.change = "global_batch,micro_batch";
@@ -460,7 +461,7 @@ TEST(Checkpoint, RecordsTheBuildThatWroteIt) {
   EXPECT_EQ(versions["build"].get<std::string>().size(), 16u);
   for (const char* name : {"trainyard", "compiler", "hdf5", "libc"})
     EXPECT_FALSE(versions[name].get<std::string>().empty());
-  // A resume says that another build wrote it.
+  // A resume reports that another build wrote the checkpoint.
   auto manifest = checkpoint::Reader(folder).manifest();
   manifest.state.versions["build"] = "0123456789abcdef";
   base::write_file(folder + "/manifest.json", checkpoint::manifest_text(manifest));
@@ -476,7 +477,7 @@ TEST(Checkpoint, RecordsTheBuildThatWroteIt) {
   EXPECT_EQ(said.find("resuming with compiler"), std::string::npos) << said;
 }
 
-// Resuming needs no view, and makes it anew.
+// A resume needs no view, and makes it anew.
 TEST(Checkpoint, WithoutItsViewIsTakenAndGetsItAgain) {
   SmallRun runs;
   auto c = short_run(runs, "view");

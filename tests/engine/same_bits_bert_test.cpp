@@ -1,6 +1,6 @@
-// Promise 2 for what BERT has, norms behind branches, exact GELU, a norm of the embeddings, segments and the masked
-// head: every triple of choices among tensor ranks, stages and their schedule, ZeRO stages, data ranks, recomputation,
-// dtypes and models has the bits of one rank.
+// Promise 2 (libtrain/README.md) for the parts of BERT: post-norm, exact GELU, a norm of the embeddings, segments and
+// the masked head. A covering array has every triple of choices among tensor parallelism, pipeline stages and
+// schedules, ZeRO stages, data parallelism, recomputation, dtypes and models. Every run has the bits of one rank.
 #include "tests/engine/every_triple.h"
 
 #include <set>
@@ -11,21 +11,22 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-// tensor ranks and shared rows, stages and their schedule, ZeRO stage, data ranks, recomputation, dtype, model
+// tensor and sequence parallelism, pipeline stages and schedule, ZeRO stage, data-parallel degree, recomputation,
+// dtype, model
 using Choice = testing::Choice<7>;
 
-ParallelLayout cut_of(const Choice& c) {
-  ParallelLayout cut;
-  cut.recompute = testing::recomputation_of_level(c[4]);
-  testing::share_layers(cut, c[0]);
-  testing::put_into_stages(cut, c[1]);
-  cut.zero = c[2];
-  cut.ranks = (c[3] + 1) * cut.tensor * cut.pipeline;
-  cut.dtype = c[5] == 0 ? "f32" : "bf16";
-  return cut;
+ParallelLayout layout_of(const Choice& c) {
+  ParallelLayout layout;
+  layout.recompute = testing::recomputation_of_level(c[4]);
+  testing::share_layers(layout, c[0]);
+  testing::put_into_stages(layout, c[1]);
+  layout.zero = c[2];
+  layout.ranks = (c[3] + 1) * layout.tensor * layout.pipeline;
+  layout.dtype = c[5] == 0 ? "f32" : "bf16";
+  return layout;
 }
 
-// Norms behind branches with a tied head and with a head of its own, and all of BERT.
+// Post-norm with a tied and an untied head, and all parts of BERT.
 engine::RunConfig config_of(SmallRun& runs, const Choice& choice, const std::string& output) {
   const int model = choice[6];
   auto c = runs.config(output);
@@ -46,7 +47,7 @@ engine::RunConfig config_of(SmallRun& runs, const Choice& choice, const std::str
 
 TEST(SameBitsBert, EveryTriple) {
   SmallRun runs;
-  const auto expected = testing::expect_every_triple<7>(runs, {{3, 4, 4, 2, 3, 2, 3}, cut_of, config_of, {6}});
+  const auto expected = testing::expect_every_triple<7>(runs, {{3, 4, 4, 2, 3, 2, 3}, layout_of, config_of, {6}});
   std::set<std::string> different;
   for (const auto& [of, bits] : expected) different.insert(bits);
   EXPECT_EQ(different.size(), 6u);

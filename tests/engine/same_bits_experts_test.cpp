@@ -1,7 +1,8 @@
-// Promises 2 and 3 for models with experts: every triple of choices among gates, ZeRO stages, data ranks, folds, stages
-// and schedules, recomputation, dtypes and threads has the bits of one rank, and takes the memory and sends the bytes
-// that were predicted; so has every resume, of checkpoints that were cut anew, too.
-// --gtest_also_run_disabled_tests: the whole product.
+// Promises 2 and 3 (libtrain/README.md) for models with experts. A covering array has every triple of choices among
+// gates, ZeRO stages, data parallelism, local accumulation, pipeline stages and schedules, recomputation, dtypes and
+// threads. Every run has the bits of one rank, the predicted memory and the announced bytes. So has every resume, also
+// from resharded checkpoints.
+// --gtest_also_run_disabled_tests runs every choice.
 #include "libtrain/checkpoint/reshard.h"
 #include "libtrain/engine/evaluate.h"
 #include "libtrain/engine/run_folder.h"
@@ -20,12 +21,13 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-// gate, ZeRO stage, data ranks, fold, stages and their schedule, recomputation, dtype, threads
+// gate, ZeRO stage, data-parallel degree, local accumulation, pipeline stages and schedule, recomputation, dtype,
+// threads
 constexpr std::array<int, 8> levels = {4, 4, 3, 2, 4, 3, 2, 2};
 using Choice = testing::Choice<levels.size()>;
 
-// top-1 that draws lots with so few places that tokens are dropped; top-2 with noise beside a residual part; top-3 by
-// probability beside shared experts, in a pyramid; sigmoid scores with biases that move.
+// The gates: top-1 with random overflow and so few places that tokens are dropped; top-2 with noise and a residual
+// part; top-3 by probability with shared experts, more experts in the last layer; sigmoid scores with biases that move.
 std::string model_of(const SmallRun& runs, int gate) {
   const std::array<const char*, 4> lines = {
       "dropout-ffn-residual = 0.1\ndropout-embedding = 0.1\n[experts]\ncount = 4\nevery = 2\n"
@@ -42,18 +44,18 @@ std::string model_of(const SmallRun& runs, int gate) {
                         lines[static_cast<std::size_t>(gate)]);
 }
 
-ParallelLayout cut_of(const Choice& c) {
+ParallelLayout layout_of(const Choice& c) {
   const std::array<const char*, 4> schedules = {"1f1b", "1f1b", "interleaved", "zero-bubble"};
-  ParallelLayout cut;
-  cut.zero = c[1];
-  cut.pipeline = c[4] == 0 ? 1 : 2;
-  cut.schedule = schedules[static_cast<std::size_t>(c[4])];
-  cut.virtual_stages = c[4] == 2 ? 2 : 1;
-  cut.ranks = (c[2] + 1) * cut.pipeline;
-  cut.recompute = c[4] == 3 ? "none" : plan::name_of(plan::recomputations[static_cast<std::size_t>(c[5])]);
-  cut.dtype = c[6] == 0 ? "f32" : "bf16";
-  cut.threads = c[7] + 1;
-  return cut;
+  ParallelLayout layout;
+  layout.zero = c[1];
+  layout.pipeline = c[4] == 0 ? 1 : 2;
+  layout.schedule = schedules[static_cast<std::size_t>(c[4])];
+  layout.virtual_stages = c[4] == 2 ? 2 : 1;
+  layout.ranks = (c[2] + 1) * layout.pipeline;
+  layout.recompute = c[4] == 3 ? "none" : plan::name_of(plan::recomputations[static_cast<std::size_t>(c[5])]);
+  layout.dtype = c[6] == 0 ? "f32" : "bf16";
+  layout.threads = c[7] + 1;
+  return layout;
 }
 
 std::string text_of(const ParallelLayout& c) {
@@ -61,17 +63,17 @@ std::string text_of(const ParallelLayout& c) {
                      c.virtual_stages, c.schedule, c.zero, c.dtype, c.recompute, c.threads);
 }
 
-// Ten micro-batches of 64 tokens, which three data ranks share unevenly, and of pairs two.
-engine::RunConfig config_of(const SmallRun& runs, int gate, int fold, const std::string& output) {
+// Ten micro-batches of 64 tokens, which three data-parallel ranks share unevenly; in pairs, two ranks do.
+engine::RunConfig config_of(const SmallRun& runs, int gate, int local_accumulation, const std::string& output) {
   auto c = runs.config(output);
   c.model = model_of(runs, gate);
-  c.steps = 3, c.micro_batch = 2, c.global_batch = 20, c.fold = fold;
+  c.steps = 3, c.micro_batch = 2, c.global_batch = 20, c.local_accumulation = local_accumulation;
   c.document_mask = gate % 2 == 0 ? "on" : "off";
   c.validate_every = 3, c.validation_sequences = 6;
   return c;
 }
 
-// Validation losses, too: their gates draw lots.
+// Validation losses belong to the bits, because gates draw random numbers there.
 std::string bits_of(const SmallRun& runs, const engine::RunConfig& c, const engine::RunResult& r) {
   auto bits = runs.bits(c, r);
   for (const auto& j : SmallRun::metrics(c))
@@ -80,24 +82,26 @@ std::string bits_of(const SmallRun& runs, const engine::RunConfig& c, const engi
 }
 
 void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
-  std::map<std::tuple<int, int, int>, std::string> expected;  // by what is part of the numerics
+  std::map<std::tuple<int, int, int>, std::string> expected;  // by gate, local accumulation and dtype
   int n = 0;
   for (const auto& choice : choices) {
-    const auto cut = cut_of(choice);
-    const int gate = choice[0], fold = choice[3] + 1;
-    const auto config = [&](const char* what) { return config_of(runs, gate, fold, fmt::format("{}-{}", what, n)); };
-    auto& want = expected[{gate, fold, choice[6]}];
+    const auto layout = layout_of(choice);
+    const int gate = choice[0], local_accumulation = choice[3] + 1;
+    const auto config = [&](const char* what) {
+      return config_of(runs, gate, local_accumulation, fmt::format("{}-{}", what, n));
+    };
+    auto& want = expected[{gate, local_accumulation, choice[6]}];
     if (want.empty()) {
       auto c = config("one");
-      want = bits_of(runs, c, runs.run(c, {1, 0, 1, cut.dtype}));
+      want = bits_of(runs, c, runs.run(c, {1, 0, 1, layout.dtype}));
       ASSERT_NE(want.find("validation"), std::string::npos);
     }
     auto c = config("cut");
-    c.layer_slots = 1 + n % 3;
-    const auto where = fmt::format("{} fold {} gate {}", text_of(cut), fold, gate);
+    c.gathered_layers = 1 + n % 3;
+    const auto where = fmt::format("{} fold {} gate {}", text_of(layout), local_accumulation, gate);
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, where);
-    EXPECT_EQ(bits_of(runs, c, runs.run(c, cut)), want);
-    const std::int64_t data = choice[2] + 1, groups = 10 / fold;
+    EXPECT_EQ(bits_of(runs, c, runs.run(c, layout)), want);
+    const std::int64_t data = choice[2] + 1, groups = 10 / local_accumulation;
     testing::expect_no_difference(runs.reports(), where, [&](std::size_t rank) {
       return static_cast<std::int64_t>(rank) % data >= (groups % data == 0 ? data : groups % data);
     });
@@ -116,7 +120,7 @@ TEST(SameBitsExperts, DISABLED_EveryChoice) {
   expect_same(runs, testing::shared_choices(levels));
 }
 
-// The comparison can fail: what gates draw is keyed by the seed, and what is dropped changes the loss.
+// The comparison must be able to fail: the seed keys what gates draw, and dropped tokens change the loss.
 TEST(SameBitsExperts, OtherGatesGiveOtherBits) {
   SmallRun runs;
   auto a = config_of(runs, 0, 1, "a"), b = a, c = a;
@@ -131,37 +135,37 @@ TEST(SameBitsExperts, OtherGatesGiveOtherBits) {
   EXPECT_NE(first, bits_of(runs, c, runs.run(c, {}))) << "nothing was dropped";
 }
 
-// Each cut is once what a checkpoint is written on and once what it is resumed on.
+// A checkpoint is written once on each layout, and resumed once on each.
 TEST(SameBitsExperts, StopAndResumeOnAnotherCut) {
   SmallRun runs;
-  const auto cut = [](int ranks, int zero, int stages, const char* schedule, int chunks, const char* recompute) {
+  const auto layout = [](int ranks, int zero, int stages, const char* schedule, int chunks, const char* recompute) {
     ParallelLayout c{ranks, zero, 1, "bf16", recompute};
     c.pipeline = stages, c.schedule = schedule, c.virtual_stages = chunks;
     return c;
   };
-  const std::vector<ParallelLayout> cuts = {
-      cut(1, 0, 1, "1f1b", 1, "none"), cut(4, 3, 2, "1f1b", 1, "full"), cut(3, 1, 1, "1f1b", 1, "selective"),
-      cut(4, 2, 2, "interleaved", 2, "none"), cut(2, 0, 2, "zero-bubble", 1, "none")};
+  const std::vector<ParallelLayout> layouts = {
+      layout(1, 0, 1, "1f1b", 1, "none"), layout(4, 3, 2, "1f1b", 1, "full"), layout(3, 1, 1, "1f1b", 1, "selective"),
+      layout(4, 2, 2, "interleaved", 2, "none"), layout(2, 0, 2, "zero-bubble", 1, "none")};
   for (const int gate : {0, 3}) {
     auto whole = config_of(runs, gate, 1, fmt::format("whole-{}", gate));
-    const auto expected = bits_of(runs, whole, runs.run(whole, cuts[0]));
-    for (std::size_t i = 0; i < cuts.size(); ++i) {
-      const auto& next = cuts[(i + 1) % cuts.size()];
+    const auto expected = bits_of(runs, whole, runs.run(whole, layouts[0]));
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      const auto& next = layouts[(i + 1) % layouts.size()];
       auto c = config_of(runs, gate, 1, fmt::format("resumed-{}-{}", gate, i));
       c.stop_after = 2;
-      ASSERT_EQ(runs.run(c, cuts[i]).code, base::ExitCode::requeue);
+      ASSERT_EQ(runs.run(c, layouts[i]).code, base::ExitCode::requeue);
       c.stop_after = 0;
       const auto result = runs.run(c, next);
       EXPECT_EQ(result.code, base::ExitCode::done);
-      EXPECT_EQ(bits_of(runs, c, result), expected) << text_of(cuts[i]) << " resumed on " << text_of(next);
+      EXPECT_EQ(bits_of(runs, c, result), expected) << text_of(layouts[i]) << " resumed on " << text_of(next);
     }
   }
 }
 
-// On the way the checkpoint is cut anew for other ranks and stages, and an f32 run goes on in bf16.
+// On the way the checkpoint is resharded for other ranks and pipeline stages, and an f32 run goes on in bf16.
 TEST(SameBitsExperts, ReshardedCheckpointsGoOn) {
   SmallRun runs;
-  const auto cut = [](int ranks, int zero, int stages, const char* dtype) {
+  const auto layout = [](int ranks, int zero, int stages, const char* dtype) {
     ParallelLayout c{ranks, zero, 1, dtype};
     c.pipeline = stages;
     return c;
@@ -171,7 +175,7 @@ TEST(SameBitsExperts, ReshardedCheckpointsGoOn) {
     for (const bool resharded : {false, true}) {
       auto c = config_of(runs, gate, 1, fmt::format("walk-{}-{}", gate, resharded));
       c.stop_after = 1;
-      c.resume = runs.run(c, resharded ? cut(3, 2, 1, "f32") : ParallelLayout{}).checkpoint;
+      c.resume = runs.run(c, resharded ? layout(3, 2, 1, "f32") : ParallelLayout{}).checkpoint;
       c.stop_after = 2;
       for (const int stop : {2, 0}) {
         if (resharded) {
@@ -186,9 +190,9 @@ TEST(SameBitsExperts, ReshardedCheckpointsGoOn) {
           c.resume = next;
         }
         c.stop_after = stop;
-        const auto result = runs.run(c, !resharded  ? cut(1, 0, 1, "bf16")
-                                        : stop == 2 ? cut(4, 1, 2, "bf16")
-                                                    : cut(3, 3, 1, "bf16"));
+        const auto result = runs.run(c, !resharded  ? layout(1, 0, 1, "bf16")
+                                        : stop == 2 ? layout(4, 1, 2, "bf16")
+                                                    : layout(3, 3, 1, "bf16"));
         c.resume = result.checkpoint;
         if (stop == 0) bits.push_back(bits_of(runs, c, result));
       }
@@ -197,7 +201,7 @@ TEST(SameBitsExperts, ReshardedCheckpointsGoOn) {
   }
 }
 
-// What training recorded as its validation loss, to the bit: with the lots that its seed draws.
+// An evaluation gives the validation loss that training recorded, to the bit, because its seed draws the same numbers.
 TEST(SameBitsExperts, AnEvaluationIsTheValidationOfTheRun) {
   SmallRun runs;
   for (const int gate : {0, 1, 2, 3}) {
@@ -208,10 +212,10 @@ TEST(SameBitsExperts, AnEvaluationIsTheValidationOfTheRun) {
     for (const auto& [ranks, stages] : {std::pair{1, 1}, {3, 1}, {2, 2}}) {
       engine::EvaluateConfig e;
       e.checkpoint = c.output, e.sequences = 6;
-      ParallelLayout cut{ranks, ranks == 3 ? 3 : 0};
-      cut.pipeline = stages;
+      ParallelLayout layout{ranks, ranks == 3 ? 3 : 0};
+      layout.pipeline = stages;
       const auto dtype = e.run.dtype;
-      SmallRun::apply(cut, e.run);
+      SmallRun::apply(layout, e.run);
       e.run.dtype = dtype, e.run.device = "cpu", e.run.hang_timeout = 120;
       std::vector<engine::Evaluation> found(static_cast<std::size_t>(ranks));
       comm::run_ranks(ranks, [&, stages = stages, ranks = ranks](int rank, comm::ThreadsWorld& world) {

@@ -1,6 +1,6 @@
-// Promise 2 for masked models: every triple of choices among tensor ranks, stages, ZeRO stages, data ranks, threads,
-// recomputation and models has the bits of one rank, also after a stop and a resume on another cut, and so has an
-// evaluation.
+// Promise 2 (libtrain/README.md) for masked models. A covering array has every triple of choices among tensor
+// parallelism, pipeline stages, ZeRO stages, data parallelism, threads, recomputation and models. Every run has the
+// bits of one rank, also after a stop and a resume on another layout. So has an evaluation.
 #include "libtrain/engine/evaluate.h"
 #include "tests/engine/every_triple.h"
 
@@ -10,24 +10,25 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-// tensor ranks and shared rows, stages and their schedule, ZeRO stage, data ranks, threads, recomputation, models
+// tensor and sequence parallelism, pipeline stages and schedule, ZeRO stage, data-parallel degree, threads,
+// recomputation, models
 using Choice = testing::Choice<7>;
 
 const char* dtype_of(int model) { return model == 2 ? "bf16" : "f32"; }
 
-ParallelLayout cut_of(const Choice& c) {
-  ParallelLayout cut;
-  testing::share_layers(cut, c[0]);
-  testing::put_into_stages(cut, c[1]);
-  cut.zero = c[2];
-  cut.ranks = (c[3] + 1) * cut.tensor * cut.pipeline;
-  cut.threads = 1 + c[4];
-  cut.recompute = testing::recomputation_of_level(c[5]);
-  cut.dtype = dtype_of(c[6]);
-  return cut;
+ParallelLayout layout_of(const Choice& c) {
+  ParallelLayout layout;
+  testing::share_layers(layout, c[0]);
+  testing::put_into_stages(layout, c[1]);
+  layout.zero = c[2];
+  layout.ranks = (c[3] + 1) * layout.tensor * layout.pipeline;
+  layout.threads = 1 + c[4];
+  layout.recompute = testing::recomputation_of_level(c[5]);
+  layout.dtype = dtype_of(c[6]);
+  return layout;
 }
 
-// Tokens in documents, blocks with rows that see everything, and words in bf16.
+// The models: hidden tokens in documents; block-sparse attention with rows that see everything; hidden words in bf16.
 engine::RunConfig config_of(SmallRun& runs, int model, const std::string& output) {
   auto c = runs.config(output);
   const std::string shape =
@@ -54,14 +55,14 @@ std::string with_validations(SmallRun& runs, const engine::RunConfig& c, const e
   return out;
 }
 
-double evaluated(const engine::RunConfig& trained, const ParallelLayout& cut) {
+double evaluated(const engine::RunConfig& trained, const ParallelLayout& layout) {
   engine::EvaluateConfig e;
   e.checkpoint = trained.output, e.sequences = trained.validation_sequences;
-  SmallRun::apply(cut, e.run);
+  SmallRun::apply(layout, e.run);
   e.run.device = "cpu", e.run.hang_timeout = 120;
   double loss = 0;
-  comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-    auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline);
+  comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
+    auto w = engine::make_world("threads", rank, layout.ranks, world.factory(rank), layout.tensor, layout.pipeline);
     const auto found = engine::evaluate(e, w, {});
     EXPECT_EQ(found.measured, found.predicted);
     EXPECT_EQ(found.objective, "masked");
@@ -76,23 +77,23 @@ TEST(SameBitsMasked, EveryTriple) {
     return config_of(r, choice[6], output);
   };
   const auto bits =
-      testing::expect_every_triple<7>(runs, {{3, 3, 4, 2, 2, 3, 3}, cut_of, config, {6}, with_validations});
+      testing::expect_every_triple<7>(runs, {{3, 3, 4, 2, 2, 3, 3}, layout_of, config, {6}, with_validations});
   EXPECT_EQ(bits.size(), 3u);
 }
 
 TEST(SameBitsMasked, StopAndResumeOnAnotherCut) {
   SmallRun runs;
   for (const int model : {0, 1, 2}) {
-    const std::vector<ParallelLayout> cuts = {
+    const std::vector<ParallelLayout> layouts = {
         {1, 0, 2, dtype_of(model)}, {2, 3, 1, dtype_of(model)}, {3, 1, 1, dtype_of(model)}};
     auto whole = config_of(runs, model, fmt::format("whole-{}", model));
-    const auto expected = with_validations(runs, whole, runs.run(whole, cuts[0]));
-    for (std::size_t i = 0; i < cuts.size(); ++i) {
+    const auto expected = with_validations(runs, whole, runs.run(whole, layouts[0]));
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
       auto c = config_of(runs, model, fmt::format("resumed-{}-{}", model, i));
       c.stop_after = 3;
-      ASSERT_EQ(runs.run(c, cuts[i]).code, base::ExitCode::requeue);
+      ASSERT_EQ(runs.run(c, layouts[i]).code, base::ExitCode::requeue);
       c.stop_after = 0;
-      const auto result = runs.run(c, cuts[(i + 1) % cuts.size()]);
+      const auto result = runs.run(c, layouts[(i + 1) % layouts.size()]);
       EXPECT_EQ(with_validations(runs, c, result), expected) << model << " " << i;
     }
   }
@@ -104,13 +105,13 @@ TEST(SameBitsMasked, AnEvaluationIsTheValidationThatWasRecorded) {
     auto c = config_of(runs, model, fmt::format("evaluated-{}", model));
     runs.run(c, {2, 1, 1, dtype_of(model)});
     const auto recorded = SmallRun::metrics(c)[3]["validation_loss"].get<double>();
-    for (const ParallelLayout& cut :
+    for (const ParallelLayout& layout :
          {ParallelLayout{1, 0}, ParallelLayout{3, 3}, ParallelLayout{4, 0, 1, "f32", "none", 2, false, 2}})
-      EXPECT_EQ(evaluated(c, cut), recorded) << model << " on " << cut.ranks << " ranks";
+      EXPECT_EQ(evaluated(c, layout), recorded) << model << " on " << layout.ranks << " ranks";
   }
 }
 
-// The comparison must be able to fail: what is hidden is part of the numbers.
+// The comparison must be able to fail: what is hidden changes the numbers.
 TEST(SameBitsMasked, OtherMasksGiveOtherBits) {
   SmallRun runs;
   auto a = config_of(runs, 0, "a"), b = config_of(runs, 0, "b"), w = config_of(runs, 0, "w");

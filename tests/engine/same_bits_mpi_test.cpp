@@ -1,5 +1,5 @@
-// The bits of MPI runs are those of the threads communicator, at every stage, and a run may change from one to the
-// other.
+// MPI runs have the bits of runs on the threads communicator, at every ZeRO stage. A run may change from one
+// communicator to the other.
 #include "tests/engine/shared_run.h"
 
 namespace trainyard {
@@ -25,7 +25,7 @@ TEST_F(SharedRun, EveryStageAsOnThreads) {
   }
 }
 
-// Pairs of processes share every layer, with and without its rows.
+// Pairs of processes are tensor-parallel ranks, with and without sequence parallelism.
 TEST_F(SharedRun, TensorRanksAsOneRank) {
   const int n = testing::runtime->size();
   if (n % 2 != 0) GTEST_SKIP() << n << " ranks are no pairs";
@@ -51,7 +51,7 @@ TEST_F(SharedRun, TensorRanksAsOneRank) {
   }
 }
 
-// Every process is a stage, or with an even number pairs of stages in two replicas.
+// Every process is a pipeline stage, or with an even number of processes, pairs of stages form two replicas.
 TEST_F(SharedRun, StagesAsOneRank) {
   const int n = testing::runtime->size();
   std::string expected;
@@ -66,19 +66,19 @@ TEST_F(SharedRun, StagesAsOneRank) {
   }
   for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved"})
     for (const int stages : {n, n % 2 == 0 ? n / 2 : n}) {
-      testing::ParallelLayout cut{n, stages == n ? 0 : 3};
-      cut.pipeline = stages, cut.schedule = stages == 1 ? "1f1b" : schedule;
-      if (cut.schedule == std::string("interleaved") && n <= 2) cut.virtual_stages = 2;
+      testing::ParallelLayout layout{n, stages == n ? 0 : 3};
+      layout.pipeline = stages, layout.schedule = stages == 1 ? "1f1b" : schedule;
+      if (layout.schedule == std::string("interleaved") && n <= 2) layout.virtual_stages = 2;
       const auto config = small(fmt::format("stages-{}-{}", schedule, stages));
-      const auto result = run(config, cut);
+      const auto result = run(config, layout);
       if (testing::runtime->rank() == 0) {
         EXPECT_EQ(runs_->bits(config, result), expected) << n << " ranks, " << stages << " stages, " << schedule;
       }
     }
 }
 
-// Every process has others of the experts, one of them nothing of its own to do in the last round; or pairs of them
-// have.
+// Expert parallelism over all processes or over pairs of them. One process has no micro-batch in the last accumulation
+// step.
 TEST_F(SharedRun, SharedExpertsAsOneRank) {
   const int n = testing::runtime->size();
   if (n == 1) GTEST_SKIP() << "one rank shares nothing";
@@ -98,11 +98,12 @@ TEST_F(SharedRun, SharedExpertsAsOneRank) {
   }
   for (const int experts : {n, n % 2 == 0 ? 2 : n})
     for (const int chunks : {1, 12 / experts}) {
-      testing::ParallelLayout cut{n, chunks == 1 ? 1 : 3};
-      cut.experts = experts, cut.expert_chunks = chunks;
-      cut.expert_node = experts == 4 && chunks > 1 ? 2 : 1;  // a rank says so to one of its node, then to one behind
+      testing::ParallelLayout layout{n, chunks == 1 ? 1 : 3};
+      layout.experts = experts, layout.expert_overlap_chunks = chunks;
+      layout.expert_ranks_per_node =
+          experts == 4 && chunks > 1 ? 2 : 1;  // two hops: first to a rank of the own node, then to a rank of another
       const auto config = small(fmt::format("experts-{}-{}", experts, chunks));
-      const auto result = run(config, cut);
+      const auto result = run(config, layout);
       if (testing::runtime->rank() == 0) {
         EXPECT_EQ(runs_->bits(config, result), expected) << n << " ranks, experts over " << experts;
       }

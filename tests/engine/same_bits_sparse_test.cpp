@@ -1,5 +1,6 @@
-// Promise 2 for attention with blocks: every triple of choices among tensor ranks, stages, ZeRO stages, data ranks,
-// threads, recomputation and layouts has the bits of one rank.
+// Promise 2 (libtrain/README.md) for block-sparse attention. A covering array has every triple of choices among tensor
+// parallelism, pipeline stages, ZeRO stages, data parallelism, threads, recomputation and attention layouts. Every run
+// has the bits of one rank.
 #include "tests/engine/every_triple.h"
 
 namespace trainyard {
@@ -8,18 +9,19 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-// tensor ranks and shared rows, stages and their schedule, ZeRO stage, data ranks, threads, recomputation, layouts
+// tensor and sequence parallelism, pipeline stages and schedule, ZeRO stage, data-parallel degree, threads,
+// recomputation, attention layouts
 using Choice = testing::Choice<7>;
 
-ParallelLayout cut_of(const Choice& c) {
-  ParallelLayout cut;
-  testing::share_layers(cut, c[0]);
-  testing::put_into_stages(cut, c[1]);
-  cut.zero = c[2];
-  cut.ranks = (c[3] + 1) * cut.tensor * cut.pipeline;
-  cut.threads = 1 + c[4];
-  cut.recompute = testing::recomputation_of_level(c[5]);
-  return cut;
+ParallelLayout layout_of(const Choice& c) {
+  ParallelLayout layout;
+  testing::share_layers(layout, c[0]);
+  testing::put_into_stages(layout, c[1]);
+  layout.zero = c[2];
+  layout.ranks = (c[3] + 1) * layout.tensor * layout.pipeline;
+  layout.threads = 1 + c[4];
+  layout.recompute = testing::recomputation_of_level(c[5]);
+  return layout;
 }
 
 engine::RunConfig config_of(SmallRun& runs, const Choice& choice, const std::string& output) {
@@ -45,7 +47,7 @@ engine::RunConfig config_of(SmallRun& runs, const Choice& choice, const std::str
 
 TEST(SameBitsSparse, EveryTriple) {
   SmallRun runs;
-  const auto bits = testing::expect_every_triple<7>(runs, {{3, 3, 4, 2, 2, 3, 3}, cut_of, config_of, {6}});
+  const auto bits = testing::expect_every_triple<7>(runs, {{3, 3, 4, 2, 2, 3, 3}, layout_of, config_of, {6}});
   ASSERT_EQ(bits.size(), 3u);
   EXPECT_NE(bits.begin()->second, bits.rbegin()->second);
 }

@@ -1,6 +1,7 @@
-// Promise 2 for pipelines: every triple of choices among stages, schedules, tensor ranks with and without shared rows,
-// ZeRO stages, data ranks, recomputation, folds, dtypes and models has the bits of one rank, and so has every resume.
-// --gtest_also_run_disabled_tests: the whole product.
+// Promise 2 (libtrain/README.md) for pipelines. A covering array has every triple of choices among pipeline stages,
+// schedules, tensor and sequence parallelism, ZeRO stages, data parallelism, recomputation, local accumulation, dtypes
+// and models. Every run and every resume has the bits of one rank.
+// --gtest_also_run_disabled_tests runs every choice.
 #include "tests/engine/covering.h"
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
@@ -16,25 +17,27 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-// schedule, stages, tensor ranks and shared rows, ZeRO stage, data ranks, recomputation, fold, dtype, model
+// schedule, pipeline stages, tensor and sequence parallelism, ZeRO stage, data-parallel degree, recomputation, local
+// accumulation, dtype, model
 constexpr std::array<int, 9> levels = {6, 4, 5, 4, 2, 3, 2, 2, 2};
 using Choice = testing::Choice<levels.size()>;
 
-ParallelLayout cut_of(const Choice& c) {
+ParallelLayout layout_of(const Choice& c) {
   const std::array<const char*, 6> schedules = {"1f1b", "interleaved", "gpipe", "interleaved", "naive", "zero-bubble"};
   const std::array<int, 5> tensor = {1, 2, 2, 4, 4};
-  ParallelLayout cut;
-  cut.pipeline = c[1] + 1;
-  cut.schedule = schedules[static_cast<std::size_t>(c[0])];
-  cut.virtual_stages = c[0] == 3 ? 2 : 1;
-  if (cut.pipeline == 1 && cut.schedule != std::string("gpipe")) cut.schedule = "1f1b", cut.virtual_stages = 1;
-  cut.tensor = tensor[static_cast<std::size_t>(c[2])];
-  cut.sequence_parallel = c[2] == 2 || c[2] == 4;
-  cut.zero = c[3];
-  cut.ranks = (c[4] + 1) * cut.tensor * cut.pipeline;
-  cut.recompute = c[5] == 0 || c[0] == 5 ? "none" : c[5] == 1 ? "selective" : "full";
-  cut.dtype = c[7] == 0 ? "f32" : "bf16";
-  return cut;
+  ParallelLayout layout;
+  layout.pipeline = c[1] + 1;
+  layout.schedule = schedules[static_cast<std::size_t>(c[0])];
+  layout.virtual_stages = c[0] == 3 ? 2 : 1;
+  if (layout.pipeline == 1 && layout.schedule != std::string("gpipe"))
+    layout.schedule = "1f1b", layout.virtual_stages = 1;
+  layout.tensor = tensor[static_cast<std::size_t>(c[2])];
+  layout.sequence_parallel = c[2] == 2 || c[2] == 4;
+  layout.zero = c[3];
+  layout.ranks = (c[4] + 1) * layout.tensor * layout.pipeline;
+  layout.recompute = c[5] == 0 || c[0] == 5 ? "none" : c[5] == 1 ? "selective" : "full";
+  layout.dtype = c[7] == 0 ? "f32" : "bf16";
+  return layout;
 }
 
 std::string text_of(const ParallelLayout& c) {
@@ -43,9 +46,9 @@ std::string text_of(const ParallelLayout& c) {
                      c.sequence_parallel ? " with rows" : "", c.zero, c.dtype, c.recompute);
 }
 
-// Eight items; four lanes. 256 rows a micro-batch: six of them a step, or three groups of two, which two data ranks
-// share unevenly.
-engine::RunConfig config_of(SmallRun& runs, int fold, bool llama, const std::string& output) {
+// Eight items and four lanes. A step has six micro-batches of 256 tokens, or three local accumulation groups of two.
+// Two data-parallel ranks share the three groups unevenly.
+engine::RunConfig config_of(SmallRun& runs, int local_accumulation, bool llama, const std::string& output) {
   auto c = runs.config(output);
   c.model = runs.model(
       fmt::format("stages-{}", llama),
@@ -57,7 +60,7 @@ engine::RunConfig config_of(SmallRun& runs, int fold, bool llama, const std::str
   c.steps = 3;
   c.micro_batch = 4;
   c.global_batch = 24;
-  c.fold = fold;
+  c.local_accumulation = local_accumulation;
   c.document_mask = llama ? "on" : "off";
   c.validate_every = 3;
   c.validation_sequences = 12;
@@ -65,27 +68,27 @@ engine::RunConfig config_of(SmallRun& runs, int fold, bool llama, const std::str
 }
 
 void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
-  std::map<std::tuple<int, int, int>, std::string> expected;  // by what is part of the numerics
+  std::map<std::tuple<int, int, int>, std::string> expected;  // by local accumulation, dtype, model
   int n = 0;
   for (const auto& choice : choices) {
-    auto cut = cut_of(choice);
-    const int fold = choice[6] + 1;
+    auto layout = layout_of(choice);
+    const int local_accumulation = choice[6] + 1;
     const auto config = [&](const char* what) {
-      auto c = config_of(runs, fold, choice[8] == 1, fmt::format("{}-{}", what, n));
+      auto c = config_of(runs, local_accumulation, choice[8] == 1, fmt::format("{}-{}", what, n));
       c.steps = c.validate_every = 2;  // one from initial values, one from updated ones
       return c;
     };
-    auto& want = expected[{fold, choice[7], choice[8]}];
+    auto& want = expected[{local_accumulation, choice[7], choice[8]}];
     if (want.empty()) {
       auto c = config("one");
-      want = runs.bits(c, runs.run(c, {1, 0, 1, cut.dtype}));
+      want = runs.bits(c, runs.run(c, {1, 0, 1, layout.dtype}));
     }
     auto c = config("cut");
-    const auto bits = runs.bits(c, runs.run(c, cut));
-    EXPECT_EQ(bits, want) << text_of(cut) << " fold " << fold << " llama " << choice[8];
-    const auto data = static_cast<std::size_t>(choice[4] + 1), tensor = static_cast<std::size_t>(cut.tensor);
-    testing::expect_no_difference(runs.reports(), text_of(cut), [&](std::size_t rank) {
-      return fold == 2 && data == 2 && rank / tensor % data == 1;
+    const auto bits = runs.bits(c, runs.run(c, layout));
+    EXPECT_EQ(bits, want) << text_of(layout) << " fold " << local_accumulation << " llama " << choice[8];
+    const auto data = static_cast<std::size_t>(choice[4] + 1), tensor = static_cast<std::size_t>(layout.tensor);
+    testing::expect_no_difference(runs.reports(), text_of(layout), [&](std::size_t rank) {
+      return local_accumulation == 2 && data == 2 && rank / tensor % data == 1;
     });
     std::filesystem::remove_all(c.output);
     ++n;
@@ -102,7 +105,7 @@ TEST(SameBitsStages, DISABLED_EveryChoice) {
   expect_same(runs, testing::shared_choices(levels));
 }
 
-// More stages than micro-batches, stages of the head alone, and of the embedding.
+// More pipeline stages than micro-batches, a stage of the head alone, and a stage of the embedding alone.
 TEST(SameBitsStages, OddCuts) {
   SmallRun runs;
   auto one = config_of(runs, 1, false, "one");
@@ -118,38 +121,38 @@ TEST(SameBitsStages, OddCuts) {
                                                   {2, 3, "0,1,2,5,6,7"}}) {
     auto c = one;
     c.output += fmt::format("-{}", n++);
-    ParallelLayout cut;
-    cut.ranks = cut.pipeline = stages, cut.virtual_stages = chunks, cut.partition = partition;
-    if (chunks > 1) cut.schedule = "interleaved";
-    else if (n % 2 == 0) cut.schedule = "zero-bubble";
-    EXPECT_EQ(runs.bits(c, runs.run(c, cut)), expected) << text_of(cut);
-    testing::expect_no_difference(runs.reports(), text_of(cut));
+    ParallelLayout layout;
+    layout.ranks = layout.pipeline = stages, layout.virtual_stages = chunks, layout.partition = partition;
+    if (chunks > 1) layout.schedule = "interleaved";
+    else if (n % 2 == 0) layout.schedule = "zero-bubble";
+    EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << text_of(layout);
+    testing::expect_no_difference(runs.reports(), text_of(layout));
   }
 }
 
-// Each cut is once what a checkpoint is written on and once what it is resumed on.
+// A checkpoint is written once on each layout, and resumed once on each.
 TEST(SameBitsStages, StopAndResumeOnAnotherCut) {
   SmallRun runs;
-  const auto cut = [](int ranks, int zero, int tensor, int stages, const char* schedule, int chunks) {
+  const auto layout = [](int ranks, int zero, int tensor, int stages, const char* schedule, int chunks) {
     ParallelLayout c{ranks, zero, 1, "bf16", "none", tensor};
     c.pipeline = stages, c.schedule = schedule, c.virtual_stages = chunks;
     return c;
   };
-  const std::vector<ParallelLayout> cuts = {cut(1, 0, 1, 1, "1f1b", 1),        cut(4, 3, 1, 2, "1f1b", 1),
-                                            cut(8, 1, 2, 2, "interleaved", 2), cut(6, 2, 1, 3, "gpipe", 1),
-                                            cut(2, 0, 2, 1, "1f1b", 1),        cut(4, 1, 1, 4, "interleaved", 2),
-                                            cut(8, 3, 2, 4, "zero-bubble", 1)};
+  const std::vector<ParallelLayout> layouts = {
+      layout(1, 0, 1, 1, "1f1b", 1),       layout(4, 3, 1, 2, "1f1b", 1), layout(8, 1, 2, 2, "interleaved", 2),
+      layout(6, 2, 1, 3, "gpipe", 1),      layout(2, 0, 2, 1, "1f1b", 1), layout(4, 1, 1, 4, "interleaved", 2),
+      layout(8, 3, 2, 4, "zero-bubble", 1)};
   auto whole = config_of(runs, 2, false, "whole");
-  const auto expected = runs.bits(whole, runs.run(whole, cuts[0]));
-  for (std::size_t i = 0; i < cuts.size(); ++i) {
-    const auto& next = cuts[(i + 1) % cuts.size()];
+  const auto expected = runs.bits(whole, runs.run(whole, layouts[0]));
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const auto& next = layouts[(i + 1) % layouts.size()];
     auto c = config_of(runs, 2, false, fmt::format("resumed-{}", i));
     c.stop_after = 2;
-    ASSERT_EQ(runs.run(c, cuts[i]).code, base::ExitCode::requeue);
+    ASSERT_EQ(runs.run(c, layouts[i]).code, base::ExitCode::requeue);
     c.stop_after = 0;
     const auto result = runs.run(c, next);
     EXPECT_EQ(result.code, base::ExitCode::done);
-    EXPECT_EQ(runs.bits(c, result), expected) << text_of(cuts[i]) << " resumed on " << text_of(next);
+    EXPECT_EQ(runs.bits(c, result), expected) << text_of(layouts[i]) << " resumed on " << text_of(next);
   }
 }
 

@@ -1,6 +1,7 @@
-// Promise 2 for ranks that share every layer: every triple of choices among tensor ranks with and without shared rows,
-// ZeRO stages, data ranks, dtypes, recomputation, dropout and models has the bits of one rank, and so has every resume.
-// --gtest_also_run_disabled_tests: the whole product.
+// Promise 2 (libtrain/README.md) for tensor parallelism. A covering array has every triple of choices among tensor and
+// sequence parallelism, ZeRO stages, data parallelism, dtypes, recomputation, dropout and models. Every run and every
+// resume has the bits of one rank.
+// --gtest_also_run_disabled_tests runs every choice.
 #include "tests/engine/every_triple.h"
 
 #include <array>
@@ -11,25 +12,25 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-// tensor ranks and shared rows, ZeRO stage, data ranks, dtype, recomputation, dropout, model
+// tensor and sequence parallelism, ZeRO stage, data-parallel degree, dtype, recomputation, dropout, model
 constexpr std::array<int, 7> levels = {5, 4, 3, 2, 3, 2, 2};
 using Choice = testing::Choice<levels.size()>;
 
-ParallelLayout cut_of(const Choice& c) {
+ParallelLayout layout_of(const Choice& c) {
   const std::array<int, 5> tensor = {1, 2, 2, 4, 4};
-  ParallelLayout cut;
-  cut.tensor = tensor[static_cast<std::size_t>(c[0])];
-  cut.sequence_parallel = c[0] == 2 || c[0] == 4;
-  cut.zero = c[1];
-  cut.ranks = (c[2] + 1) * cut.tensor;
-  cut.dtype = c[3] == 0 ? "f32" : "bf16";
-  cut.recompute = testing::recomputation_of_level(c[4]);
-  cut.threads = 1 + (c[0] + c[1] + c[2] + c[4]) % 2;
-  return cut;
+  ParallelLayout layout;
+  layout.tensor = tensor[static_cast<std::size_t>(c[0])];
+  layout.sequence_parallel = c[0] == 2 || c[0] == 4;
+  layout.zero = c[1];
+  layout.ranks = (c[2] + 1) * layout.tensor;
+  layout.dtype = c[3] == 0 ? "f32" : "bf16";
+  layout.recompute = testing::recomputation_of_level(c[4]);
+  layout.threads = 1 + (c[0] + c[1] + c[2] + c[4]) % 2;
+  return layout;
 }
 
-// Eight heads on four keys and values, four lanes; 256 rows a micro-batch, five of them a step, or with dropout three
-// groups of two: ragged rounds.
+// Eight heads on four key-value heads, and four lanes. A step has five micro-batches of 256 tokens, or with dropout
+// three local accumulation groups of two. Both leave the last accumulation step uneven.
 engine::RunConfig config_of(SmallRun& runs, bool dropout, bool llama, const std::string& output) {
   auto c = runs.config(output);
   c.model = runs.model(fmt::format("tensor-{}-{}", dropout, llama),
@@ -43,7 +44,7 @@ engine::RunConfig config_of(SmallRun& runs, bool dropout, bool llama, const std:
   c.steps = 5;
   c.micro_batch = 4;
   c.global_batch = dropout ? 24 : 20;
-  c.fold = dropout ? 2 : 1;
+  c.local_accumulation = dropout ? 2 : 1;
   c.document_mask = llama ? "on" : "off";
   c.validate_every = 5;
   c.validation_sequences = 8;
@@ -54,7 +55,7 @@ testing::Triples<levels.size()> triples() {
   const auto config = [](SmallRun& runs, const Choice& choice, const std::string& output) {
     return config_of(runs, choice[5] == 1, choice[6] == 1, output);
   };
-  return {levels, cut_of, config, {5, 6}};
+  return {levels, layout_of, config, {5, 6}};
 }
 
 TEST(SameBitsTensor, EveryTriple) {
@@ -67,30 +68,31 @@ TEST(SameBitsTensor, DISABLED_EveryChoice) {
   testing::expect_bits_of_one_rank(runs, triples(), testing::shared_choices(levels));
 }
 
-// Each cut is once what a checkpoint is written on and once what it is resumed on.
+// A checkpoint is written once on each layout, and resumed once on each.
 TEST(SameBitsTensor, StopAndResumeOnAnotherCut) {
   SmallRun runs;
-  const std::vector<ParallelLayout> cuts = {{1, 0, 1, "bf16"},
-                                            {4, 3, 1, "bf16", "none", 2, false},
-                                            {4, 1, 1, "bf16", "none", 4, true},
-                                            {6, 2, 1, "bf16", "full", 2, true},
-                                            {3, 3, 1, "bf16", "selective"},
-                                            {8, 0, 1, "bf16", "none", 4, false}};
+  const std::vector<ParallelLayout> layouts = {{1, 0, 1, "bf16"},
+                                               {4, 3, 1, "bf16", "none", 2, false},
+                                               {4, 1, 1, "bf16", "none", 4, true},
+                                               {6, 2, 1, "bf16", "full", 2, true},
+                                               {3, 3, 1, "bf16", "selective"},
+                                               {8, 0, 1, "bf16", "none", 4, false}};
   auto whole = config_of(runs, true, false, "whole");
-  const auto expected = runs.bits(whole, runs.run(whole, cuts[0]));
-  for (std::size_t i = 0; i < cuts.size(); ++i) {
-    const auto& next = cuts[(i + 1) % cuts.size()];
+  const auto expected = runs.bits(whole, runs.run(whole, layouts[0]));
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const auto& next = layouts[(i + 1) % layouts.size()];
     auto c = config_of(runs, true, false, fmt::format("resumed-{}", i));
     c.stop_after = 2;
-    ASSERT_EQ(runs.run(c, cuts[i]).code, base::ExitCode::requeue);
+    ASSERT_EQ(runs.run(c, layouts[i]).code, base::ExitCode::requeue);
     c.stop_after = 0;
     const auto result = runs.run(c, next);
     EXPECT_EQ(result.code, base::ExitCode::done);
-    EXPECT_EQ(runs.bits(c, result), expected) << testing::text_of(cuts[i]) << " resumed on " << testing::text_of(next);
+    EXPECT_EQ(runs.bits(c, result), expected)
+        << testing::text_of(layouts[i]) << " resumed on " << testing::text_of(next);
   }
 }
 
-// The comparison must be able to fail: other lanes are other sums.
+// The comparison must be able to fail: another number of lanes gives other sums.
 TEST(SameBitsTensor, OtherLanesGiveOtherBits) {
   SmallRun runs;
   auto a = config_of(runs, false, false, "four"), b = a;

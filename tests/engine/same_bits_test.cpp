@@ -1,5 +1,5 @@
-// Promise 2: losses and weights do not depend on ranks, ZeRO stage, threads, recomputation, nor on a stop and a resume
-// on another cut.
+// Promise 2 (libtrain/README.md): losses and weights do not depend on ranks, ZeRO stage, threads or recomputation, nor
+// on a stop and a resume on another layout.
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
 
@@ -16,26 +16,26 @@ std::string name_of(const ParallelLayout& c) {
                      c.recompute);
 }
 
-void expect_same(SmallRun& runs, engine::RunConfig config, const std::vector<ParallelLayout>& cuts) {
+void expect_same(SmallRun& runs, engine::RunConfig config, const std::vector<ParallelLayout>& layouts) {
   std::string expected;
-  for (std::size_t i = 0; i < cuts.size(); ++i) {
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
     auto c = config;
     c.output += fmt::format("-{}", i);
-    const auto bits = runs.bits(c, runs.run(c, cuts[i]));
+    const auto bits = runs.bits(c, runs.run(c, layouts[i]));
     ASSERT_FALSE(bits.empty());
     if (i == 0) expected = bits;
-    EXPECT_EQ(bits, expected) << name_of(cuts[i]);
+    EXPECT_EQ(bits, expected) << name_of(layouts[i]);
   }
 }
 
 TEST(SameBits, EveryRankCountAndStage) {
   SmallRun runs;
-  std::vector<ParallelLayout> cuts;
+  std::vector<ParallelLayout> layouts;
   for (int ranks : {1, 2, 3, 4, 6, 7})
     for (int zero : {0, 1, 2, 3})
-      cuts.push_back({ranks, zero, 1 + ranks % 2, "f32",
-                      plan::name_of(plan::recomputations[static_cast<std::size_t>(ranks + zero) % 3])});
-  expect_same(runs, runs.config("f32"), cuts);
+      layouts.push_back({ranks, zero, 1 + ranks % 2, "f32",
+                         plan::name_of(plan::recomputations[static_cast<std::size_t>(ranks + zero) % 3])});
+  expect_same(runs, runs.config("f32"), layouts);
 }
 
 TEST(SameBits, Bf16AndLlamaWithDocumentMask) {
@@ -52,68 +52,69 @@ TEST(SameBits, Bf16AndLlamaWithDocumentMask) {
                {6, 0, 1, "bf16"}});
 }
 
-TEST(SameBits, AnyFold) {
+TEST(SameBits, AnyLocalAccumulation) {
   SmallRun runs;
-  for (std::int64_t fold : {2, 7}) {
-    auto config = runs.config(fmt::format("fold{}", fold));
-    config.fold = fold;
-    std::vector<ParallelLayout> cuts;
+  for (std::int64_t local_accumulation : {2, 7}) {
+    auto config = runs.config(fmt::format("fold{}", local_accumulation));
+    config.local_accumulation = local_accumulation;
+    std::vector<ParallelLayout> layouts;
     for (int ranks : {1, 2, 3}) {
-      if (ranks > 14 / fold) continue;
-      for (int zero : {0, 1, 2, 3}) cuts.push_back({ranks, zero, 1});
+      if (ranks > 14 / local_accumulation) continue;
+      for (int zero : {0, 1, 2, 3}) layouts.push_back({ranks, zero, 1});
     }
-    expect_same(runs, config, cuts);
+    expect_same(runs, config, layouts);
   }
 }
 
-// Each cut is once what a checkpoint is written on and once what it is resumed on.
+// A checkpoint is written once on each layout, and resumed once on each.
 TEST(SameBits, StopAndResumeOnAnotherCut) {
   SmallRun runs;
-  const std::vector<ParallelLayout> cuts = {{1, 0, 2}, {2, 3, 1}, {3, 1, 1}, {4, 2, 1}, {6, 3, 1}};
+  const std::vector<ParallelLayout> layouts = {{1, 0, 2}, {2, 3, 1}, {3, 1, 1}, {4, 2, 1}, {6, 3, 1}};
   auto whole = runs.config("whole");
-  const auto expected = runs.bits(whole, runs.run(whole, cuts[0]));
-  for (std::size_t i = 0; i < cuts.size(); ++i) {
+  const auto expected = runs.bits(whole, runs.run(whole, layouts[0]));
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
     auto c = runs.config(fmt::format("resumed-{}", i));
     c.save_every = 4;
     c.stop_after = 9;
-    ASSERT_EQ(runs.run(c, cuts[i]).code, base::ExitCode::requeue);
+    ASSERT_EQ(runs.run(c, layouts[i]).code, base::ExitCode::requeue);
     c.stop_after = 0;
-    const auto result = runs.run(c, cuts[(i + 1) % cuts.size()]);
+    const auto result = runs.run(c, layouts[(i + 1) % layouts.size()]);
     EXPECT_EQ(result.code, base::ExitCode::done);
     EXPECT_EQ(runs.bits(c, result), expected)
-        << name_of(cuts[i]) << " resumed on " << name_of(cuts[(i + 1) % cuts.size()]);
+        << name_of(layouts[i]) << " resumed on " << name_of(layouts[(i + 1) % layouts.size()]);
   }
 }
 
-// The comparison must be able to fail: another seed, and the library's order of sums, give other bits.
+// The comparison must be able to fail: another seed, and a reduction in the library's order, give other bits.
 TEST(SameBits, OtherNumbersGiveOtherBits) {
   SmallRun runs;
   auto a = runs.config("a"), b = runs.config("b");
   b.seed = 2;
   EXPECT_NE(runs.bits(a, runs.run(a, {1, 0, 1})), runs.bits(b, runs.run(b, {1, 0, 1})));
   auto c = runs.config("c");
-  c.fold = 7;
+  c.local_accumulation = 7;
   EXPECT_NE(runs.bits(a, runs.run(a, {1, 0, 1})), runs.bits(c, runs.run(c, {1, 0, 1})));
 }
 
-// Promise 3: every line of the memory and traffic reports says a difference of 0 on every rank.
+// Promise 3 (libtrain/README.md): every line of the memory and traffic reports has a difference of 0 on every rank.
 TEST(Accounting, PredictedIsMeasured) {
   SmallRun runs;
   int n = 0;
-  for (const auto& [ranks, fold] :
+  for (const auto& [ranks, local_accumulation] :
        std::vector<std::pair<int, int>>{{1, 1}, {1, 14}, {2, 1}, {3, 1}, {3, 2}, {4, 1}, {2, 7}})
     for (int zero : {0, 1, 2, 3})
       for (const auto reduction : {plan::Reduction::ordered, plan::Reduction::fast}) {
         auto c = runs.config(fmt::format("accounts-{}", n++));
         c.model = n % 4 < 2 ? runs.gpt() : runs.llama();
-        c.fold = fold;
+        c.local_accumulation = local_accumulation;
         c.steps = 2;
         c.reduction = reduction;
         c.validate_every = 2;
         c.validation_sequences = 5;
         runs.run(c, {ranks, zero, 1, n % 2 == 0 ? "f32" : "bf16", n % 3 == 0 ? "full" : "none"});
-        testing::expect_no_difference(runs.reports(), fmt::format("{} ranks, fold {}, ZeRO {}, {}", ranks, fold, zero,
-                                                                  static_cast<int>(reduction)));
+        testing::expect_no_difference(runs.reports(),
+                                      fmt::format("{} ranks, fold {}, ZeRO {}, {}", ranks, local_accumulation, zero,
+                                                  static_cast<int>(reduction)));
       }
 }
 

@@ -1,5 +1,5 @@
-// Promise 2 for a model of 512 channels and 2048 tokens a micro-batch, where products are cut into many tiles and
-// blocks. --gtest_also_run_disabled_tests: the whole matrix.
+// Promise 2 (libtrain/README.md) for a model of 512 channels and 2048 tokens a micro-batch, where products have many
+// tiles and blocks. --gtest_also_run_disabled_tests runs every choice.
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>
@@ -22,15 +22,15 @@ engine::RunConfig wide(SmallRun& runs, const std::string& output) {
   return c;
 }
 
-void expect_same(SmallRun& runs, const engine::RunConfig& config, const std::vector<ParallelLayout>& cuts) {
+void expect_same(SmallRun& runs, const engine::RunConfig& config, const std::vector<ParallelLayout>& layouts) {
   std::string expected;
-  for (std::size_t i = 0; i < cuts.size(); ++i) {
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
     auto c = config;
     c.output += fmt::format("-{}", i);
-    const auto bits = runs.bits(c, runs.run(c, cuts[i]));
+    const auto bits = runs.bits(c, runs.run(c, layouts[i]));
     if (i == 0) expected = bits;
-    ASSERT_EQ(bits, expected) << cuts[i].ranks << " ranks, ZeRO " << cuts[i].zero << ", " << cuts[i].threads
-                              << " threads, " << cuts[i].dtype;
+    ASSERT_EQ(bits, expected) << layouts[i].ranks << " ranks, ZeRO " << layouts[i].zero << ", " << layouts[i].threads
+                              << " threads, " << layouts[i].dtype;
   }
 }
 
@@ -47,10 +47,10 @@ TEST(SameBitsWide, FourCuts) {
 TEST(SameBitsWide, DISABLED_WholeMatrix) {
   SmallRun runs;
   for (const std::string dtype : {"f32", "bf16"}) {
-    std::vector<ParallelLayout> cuts;
+    std::vector<ParallelLayout> layouts;
     for (int ranks : {1, 2, 3, 4, 6})
-      for (int zero : {0, 1, 2, 3}) cuts.push_back({ranks, zero, 1 + (ranks + zero) % 2, dtype});
-    expect_same(runs, wide(runs, "whole-" + dtype), cuts);
+      for (int zero : {0, 1, 2, 3}) layouts.push_back({ranks, zero, 1 + (ranks + zero) % 2, dtype});
+    expect_same(runs, wide(runs, "whole-" + dtype), layouts);
   }
 }
 

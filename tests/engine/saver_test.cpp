@@ -1,4 +1,4 @@
-// What the saver writes of the world that it stands on.
+// What the saver writes about the world of its run.
 #include "tests/engine/small_run.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
@@ -13,17 +13,17 @@ namespace trainyard {
 
 using plan::Axis;
 
-// The grid in a manifest is the world's own, with all of its axes.
+// The grid in a manifest has the world's own axes, all of them.
 TEST(Saver, ACheckpointNamesTheAxesOfTheWorld) {
   testing::SmallRun small;
   auto config = small.config("run");
   config.steps = 1;
-  const testing::ParallelLayout cut{2};
+  const testing::ParallelLayout layout{2};
   comm::run_ranks(2, [&](int rank, comm::ThreadsWorld& threads) {
     engine::World world("threads", rank, plan::Topology({{Axis::pipe, 1}, {Axis::data, 2}}), threads.factory(rank),
                         {plan::Axes{Axis::data}, plan::Axes{Axis::tensor}});
     world.communication = tensor::Exec::worker("communication", nullptr);
-    small.run_rank(config, cut, world);
+    small.run_rank(config, layout, world);
   });
   checkpoint::Reader reader(config.output + "/checkpoints/step-00000001");
   const auto& m = reader.manifest();
@@ -43,17 +43,16 @@ std::vector<float> initial_values(const plan::Parameter& p, std::uint64_t seed) 
 
 }  // namespace
 
-// Ranks that share every layer save the whole logical tensors between them, each element once, and read their own parts
-// back.
+// Tensor-parallel ranks together save the whole logical tensors, each element once, and read their own parts back.
 TEST(Saver, TensorRanksSaveTheWholeModelOnce) {
   for (const int zero : {0, 3})
     for (const auto working : {base::DType::f32, base::DType::bf16}) {
       testing::SmallRun small;
       const auto folder = (small.folder() / "checkpoints").string();
       const auto model = test::untied_model_of_heads();
-      test::ParallelLayout cut{3, zero, working};
-      cut.tensor = 4;
-      test::on_ranks(model, cut, [&](test::Ground& ground) {
+      test::ParallelLayout layout{3, zero, working};
+      layout.tensor = 4;
+      test::on_ranks(model, layout, [&](test::Ground& ground) {
         tensor::Arena snapshot(tensor::Category::save_snapshot, ground.bytes.save_snapshot);
         params::ZeroStore store(ground.context);
         store.initialize(11);
@@ -73,18 +72,18 @@ TEST(Saver, TensorRanksSaveTheWholeModelOnce) {
         saver.wait();
         meet();
         checkpoint::Reader reader(folder + "/step-00000001", checkpoint::Reader::Check::as_needed);
-        for (int u = 0; u < ground.units(); ++u) {
-          const auto master = store.states().master_piece(u);
+        for (int u = 0; u < ground.flat_groups(); ++u) {
+          const auto master = store.states().master_shard(u);
           std::vector<float> read(static_cast<std::size_t>(master.count()), -1.0f);
-          reader.read_piece(checkpoint::Kind::master, ground.context.unit(u), ground.world.topology, ground.world.rank,
-                            read.data());
-          EXPECT_EQ(test::difference(master, read), "") << ground.context.unit(u).name;
+          reader.read_shard(checkpoint::Kind::master, ground.context.flat_group(u), ground.world.topology,
+                            ground.world.rank, read.data());
+          EXPECT_EQ(test::difference(master, read), "") << ground.context.flat_group(u).name;
         }
       });
       checkpoint::Reader reader(folder + "/step-00000001");
       reader.verify_all();
-      for (const auto& unit : plan::units(model))
-        for (const auto& p : unit.parameters) {
+      for (const auto& flat_group : plan::flat_groups(model))
+        for (const auto& p : flat_group.parameters) {
           std::vector<float> read(static_cast<std::size_t>(p.count()));
           reader.read_tensor(checkpoint::Kind::master, p.name, 0, p.count(), read.data());
           EXPECT_EQ(read, initial_values(p, 11)) << p.name;

@@ -1,6 +1,6 @@
-// Where ranks share layers, transfers of whole units go in segments between other calls: with segments of a few
-// hundred bytes a step has the numbers of one rank, at every stage, in rounds that are not full, when it is abandoned,
-// and where rows are shared and validations stand between steps.
+// With tensor parallelism, transfers of whole flat groups are divided into segments that are issued between other
+// calls. With segments of a few hundred bytes a step has the numbers of one rank: at every ZeRO stage, with an uneven
+// last accumulation step, after an abandoned step, with sequence parallelism, and with validations between steps.
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/trainer.h"
 #include "tests/engine/small_run.h"
@@ -30,7 +30,7 @@ std::vector<std::pair<double, double>> losses_and_norms(const engine::RunConfig&
     engine::Trainer trainer(setup.plan, setup.step, world, batches);
     trainer.context().segment_bytes = segment_bytes;
     trainer.store().initialize(config.seed);
-    // Given up at the second round, with transfers on their way, and begun again.
+    // A step is abandoned at the second accumulation step, with transfers under way, and begun again.
     int asked_so_far = 0;
     EXPECT_FALSE(trainer.begin_step(0, [&] { return ++asked_so_far == 2; }));
     for (std::int64_t step = 0; step < 4; ++step) {
@@ -49,7 +49,7 @@ std::vector<std::pair<double, double>> losses_and_norms(const engine::RunConfig&
 TEST(Segments, HaveTheNumbersOfOneRank) {
   SmallRun runs;
   auto config = runs.config("segments");
-  config.global_batch = 7;  // of two or three replicas the last round is not full
+  config.global_batch = 7;  // with two or three replicas the last accumulation step is uneven
   for (const auto recompute : plan::recomputations) {
     config.recompute = recompute;
     const auto expected = losses_and_norms(config, 1, 1, 0, plan::segment_bytes);
@@ -61,13 +61,15 @@ TEST(Segments, HaveTheNumbersOfOneRank) {
   }
 }
 
-// Five micro-batches in groups of one or eight in groups of two, of rows that two ranks can share.
+// With sequence parallelism: five micro-batches in groups of one, or eight in groups of two, whose tokens two ranks can
+// share.
 TEST(Segments, OfRanksThatShareRowsToo) {
   SmallRun runs;
   auto config = runs.config("rows");
   config.micro_batch = 4, config.dtype = base::DType::bf16, config.recompute = plan::Recompute::layers;
-  for (const std::int64_t fold : {1, 2}) {
-    config.fold = fold, config.global_batch = config.micro_batch * (fold == 1 ? 5 : 8);
+  for (const std::int64_t local_accumulation : {1, 2}) {
+    config.local_accumulation = local_accumulation,
+    config.global_batch = config.micro_batch * (local_accumulation == 1 ? 5 : 8);
     config.sequence_parallel = false;
     const auto expected = losses_and_norms(config, 1, 1, 0, plan::segment_bytes, 8);
     ASSERT_EQ(expected.size(), 8u);
@@ -75,11 +77,11 @@ TEST(Segments, OfRanksThatShareRowsToo) {
     for (const auto& [ranks, tensor] : {std::pair{4, 2}, {6, 2}})
       for (const int zero : {1, 3})
         EXPECT_EQ(losses_and_norms(config, ranks, tensor, zero, 777, 8), expected)
-            << ranks << " ranks, tensor " << tensor << ", ZeRO " << zero << ", fold " << fold;
+            << ranks << " ranks, tensor " << tensor << ", ZeRO " << zero << ", fold " << local_accumulation;
   }
 }
 
-// A value that is not finite is found in the row of the micro-batch that it is in, whoever has that row.
+// A value that is not finite is named by its row in the micro-batch, whichever rank has that row.
 TEST(Diagnosis, NamesTheRowOfTheMicroBatch) {
   SmallRun runs;
   auto config = runs.config("diagnosis");
@@ -97,12 +99,12 @@ TEST(Diagnosis, NamesTheRowOfTheMicroBatch) {
       engine::Trainer trainer(setup.plan, setup.step, world, batches);
       trainer.store().initialize(config.seed);
       auto& context = trainer.context();
-      for (int u = 0; u < context.units(); ++u)
-        for (std::size_t p = 0; p < context.unit(u).parameters.size(); ++p)
-          if (context.unit(u).parameters[p].name.find("position") != std::string::npos)
-            trainer.store().states().master_piece(u).ptr<float>()[context.layout(u).offsets[p] + position * 32 + 5] =
+      for (int u = 0; u < context.flat_groups(); ++u)
+        for (std::size_t p = 0; p < context.flat_group(u).parameters.size(); ++p)
+          if (context.flat_group(u).parameters[p].name.find("position") != std::string::npos)
+            trainer.store().states().master_shard(u).ptr<float>()[context.layout(u).offsets[p] + position * 32 + 5] =
                 std::numeric_limits<float>::quiet_NaN();
-      trainer.store().pieces_loaded();
+      trainer.store().shards_loaded();
       const auto found = trainer.diagnose(0);
       if (rank == 0) text = found;
     });

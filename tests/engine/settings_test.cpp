@@ -1,5 +1,5 @@
-// What a run accepts of settings: plans, fields that a resume may change, models of older checkpoints; and what is said
-// of checkpoints when a run fails.
+// The settings that a run accepts: plans, fields that a resume may change, models of older checkpoints. Also what is
+// reported of checkpoints when a run fails.
 #include "libtrain/engine/good_checkpoint.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/report.h"
@@ -69,7 +69,7 @@ TEST(Setup, RefusesNumbersThatAreNone) {
   }
   c.change = "learning-rate,steps";
   EXPECT_EQ(code_of(c), base::ExitCode::done);
-  c = good;  // gpt() drops rows of the stream
+  c = good;  // gpt() has dropout of hidden states
   c.steps = 1'000'000'000;
   EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
   EXPECT_NE(text.find("dropout"), std::string::npos) << text;
@@ -86,7 +86,7 @@ TEST(Setup, APlanForOtherTokensIsRefused) {
   EXPECT_NE(text.find("partition-model --vocabulary 257"), std::string::npos) << text;
   c.plan_model->vocabulary = 200;
   EXPECT_EQ(code_of(c), base::ExitCode::input_refused);
-  for (int same : {257, 384}) {  // 384 rows are stored anyway
+  for (int same : {257, 384}) {  // 384 rows are stored in any case
     c.plan_model->vocabulary = same;
     EXPECT_EQ(code_of(c), base::ExitCode::done) << same;
   }
@@ -99,7 +99,7 @@ TEST(Setup, AnEvaluationHasTheModelOfItsCheckpointWhateverThePlanSays) {
   c.checkpoint_model = c.plan_model;
   c.checkpoint_model->lanes = 2;
   c.lanes_of = {plan::Lanes::evaluated, "run/checkpoints/step-00000004"};
-  c.checkpoint_model->vocabulary = 500;  // more than the shards hold, as a run may have it whose model says so
+  c.checkpoint_model->vocabulary = 500;  // more than the shards need, as a model file may ask for
   EXPECT_EQ(make_setup(c, 1, 1).plan.model, *c.checkpoint_model);
   c.tensor = 4;
   try {
@@ -112,7 +112,7 @@ TEST(Setup, AnEvaluationHasTheModelOfItsCheckpointWhateverThePlanSays) {
   }
 }
 
-// What nobody says of the lanes is that of the run, else what suits the model; it is part of what the run is.
+// Lanes that no setting gives are the run's, else those that suit the model. They are part of the run's identity.
 TEST(Lanes, AreThoseThatAreSaidElseOfTheRunElseOfTheModel) {
   SmallRun runs;
   auto c = runs.config("lanes");
@@ -157,7 +157,7 @@ TEST(Lanes, AreThoseThatAreSaidElseOfTheRunElseOfTheModel) {
   EXPECT_EQ(runs.run(other, {1, 0, 1}).code, base::ExitCode::done);
 }
 
-// On the CPU a tree of lanes keeps the bits, on a GPU a library adds where there is one.
+// On the CPU the tree of lanes keeps the bits. On a GPU with one lane the library adds, so a warning follows.
 TEST(TensorRanks, ThatRoundOtherwiseThanBeforeAreToldOf) {
   SmallRun runs;
   auto c = runs.config("degrees");
@@ -210,7 +210,7 @@ TEST(TensorRanks, AreRefusedWhereRanksOrLanesAreNotDivided) {
   EXPECT_EQ(setup.identity, make_setup(alone, 2, 1).identity) << "the ranks are no part of what a run is";
 }
 
-// As runs from before there were any lanes: their checkpoints do not say them, and a plan made anew has more.
+// As with runs from before lanes existed: their checkpoints do not record lanes, and a new plan has more of them.
 TEST(Lanes, OfARunThatHasOneStayWhereThePlanHasMore) {
   SmallRun runs;
   auto c = runs.config("old");
@@ -272,7 +272,7 @@ TEST(Lanes, OfARunThatHasOneStayWhereThePlanHasMore) {
   EXPECT_EQ(refusal(planned(nullptr, "")), "0");
 }
 
-// The checkpoint's model has the name of a preset, as an imported one may have that of its folder, and is another.
+// The checkpoint's model has a preset's name but is another model, like an imported one named after its folder.
 TEST(InitFrom, HasTheModelOfItsCheckpointAgainWhenItsSettingsArePrintedAndRead) {
   SmallRun runs;
   auto c = runs.config("begun");
@@ -296,13 +296,13 @@ TEST(InitFrom, HasTheModelOfItsCheckpointAgainWhenItsSettingsArePrintedAndRead) 
   base::read_toml(its, file);
   EXPECT_EQ(read(again, its).identity, identity) << print_config(fields, c);
   EXPECT_EQ(print_config(its, again).find("\nmodel ="), std::string::npos);
-  RunConfig of_plan;  // what each start decides is not written as if somebody had said it
+  RunConfig of_plan;  // what each start decides is not printed as a setting
   of_plan.plan = "auto", of_plan.auto_zero = true;
   const auto printed = print_config(fields_of(of_plan), of_plan);
   EXPECT_EQ(printed.find("\nzero ="), std::string::npos) << printed;
   EXPECT_NE(printed.find("\nrecompute ="), std::string::npos) << printed;
 
-  // A run that goes on has its own checkpoints, the newest of them damaged or not.
+  // A run that goes on takes the model of its own checkpoints, even if the newest of them is damaged.
   sample::save(checkpoints_folder(c.output), state, 1);
   fs::create_directories(checkpoints_folder(c.output) + "/step-00000016");
   testing::spit(checkpoints_folder(c.output) + "/step-00000016/manifest.json", "{");
@@ -319,7 +319,7 @@ TEST(InitFrom, HasTheModelOfItsCheckpointAgainWhenItsSettingsArePrintedAndRead) 
 
 TEST(Resume, DropoutCountsTheSamplesThatWereSeen) {
   SmallRun runs;
-  auto c = runs.config("counted");  // gpt() drops rows of the stream
+  auto c = runs.config("counted");  // gpt() has dropout of hidden states
   c.change = "global_batch";
   c.global_batch = 10;
   const auto setup = make_setup(c, 1, 1);
@@ -330,11 +330,11 @@ TEST(Resume, DropoutCountsTheSamplesThatWereSeen) {
     sample::save(checkpoints_folder(c.output), s, 1);
     return choose_start(c, setup, 1, {}).samples_seen;
   };
-  const auto most = std::int64_t{1} << 30;  // 5 steps of 10 are left
+  const auto most = std::int64_t{1} << 30;  // 5 steps of 10 samples are left
   EXPECT_EQ(start_after(most - 50), most - 50);
   EXPECT_THROW(start_after(most - 49), base::UsageError);
   EXPECT_THROW(start_after(2 * most), base::UsageError);
-  // A batch that grew: today's batch times all steps says too much.
+  // The batch has grown: today's batch times all steps would be too large an estimate.
   c.steps = 100, c.global_batch = most / 50, c.micro_batch = 1;
   EXPECT_THROW(require_counters(setup.plan.model, c, 0, 0), base::UsageError);
   require_counters(setup.plan.model, c, 90, 900);
@@ -345,7 +345,7 @@ TEST(Plan, GoesBeforeTheFileAndBehindEnvironmentAndFlags) {
   plan::Plan p;
   p.model = plan::preset("gpt2-nano");
   p.model.vocabulary = 257, p.model.lanes = 1;
-  p.global_batch = 12, p.micro_batch = 3, p.sequence = 16, p.fold = 2;
+  p.global_batch = 12, p.micro_batch = 3, p.sequence = 16, p.local_accumulation = 2;
   plan::predict(p);
   const auto path = (runs.folder() / "plan.json").string();
   std::ofstream(path) << plan::to_json(p);
@@ -361,11 +361,11 @@ TEST(Plan, GoesBeforeTheFileAndBehindEnvironmentAndFlags) {
   read_plan(fields, c);
   EXPECT_EQ(c.micro_batch, 3);
   EXPECT_EQ(c.global_batch, 24);
-  EXPECT_EQ(c.fold, 4);
+  EXPECT_EQ(c.local_accumulation, 4);
   EXPECT_EQ(c.sequence, 16);
   EXPECT_TRUE(c.plan_model.has_value());
   std::ofstream(path) << [&] {
-    p.zero = 2, p.fold = 3;
+    p.zero = 2, p.local_accumulation = 3;
     auto text = plan::to_json(p);
     return text;
   }();
@@ -395,7 +395,7 @@ TEST(Setup, ValidationWithoutASplitSaysHowToMakeOne) {
   EXPECT_NE(text.find("--validation 0.02"), std::string::npos) << text;
 }
 
-// Checkpoints of older programs hold the model of the identity as text.
+// Checkpoints of older programs hold the identity's model as text.
 TEST(Identity, OldAndNewFormsOfAModelAreTheSameRun) {
   auto model = plan::preset("llama-nano");
   model.vocabulary = 257, model.lanes = 1, model.dropout_attention = 0.1;
@@ -443,7 +443,7 @@ TEST(Identity, WhyTwoCheckpointsDiffer) {
   EXPECT_EQ(text_of(differences(a, b)[0], "a", "b"), "identity: a has one, b none");
 }
 
-// Nobody checks the plan of a checkpoint, which is there to be read by people.
+// No reader checks the plan in a checkpoint, which is there for people to read.
 TEST(CheckpointCut, SaysWhatThePlanSays) {
   auto s = sample::state(sample::gpt(), base::DType::f32, 8);
   s.model.lanes = 4, s.plan = nlohmann::json::object();
@@ -460,7 +460,7 @@ TEST(CheckpointCut, SaysWhatThePlanSays) {
   EXPECT_EQ(checkpoint_layout(s), "4 stages (interleaved, 2 virtual stages) x 2 x 4 tensor, 4 lanes");
   s.plan = {{"ranks", 8}, {"pipeline", 2}, {"schedule", 7}};
   EXPECT_EQ(checkpoint_layout(s), "2 stages x 4 data, 4 lanes");
-  s.plan = {{"ranks", 2}, {"pipeline", 4}, {"zero", 1}};  // which no ranks have
+  s.plan = {{"ranks", 2}, {"pipeline", 4}, {"zero", 1}};  // a plan that no number of ranks can have
   EXPECT_EQ(checkpoint_layout(s), "ZeRO 1, 4 lanes");
   s.plan = {{"ranks", "four"},
             {"tensor", -2},
@@ -478,7 +478,7 @@ TEST(GoodCheckpoint, IsSaidOfWhatWasReadBack) {
     const auto s = sample::state(sample::gpt(), base::DType::f32, step);
     sample::Rank rank(s, 0, 1);
     reinterpret_cast<float*>(rank.memory[0].data())[5] = static_cast<float>(poison);
-    checkpoint::write_rank(scratch.path, s, rank.pieces, {});
+    checkpoint::write_rank(scratch.path, s, rank.shards, {});
     checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 1}}), 9);
   };
   EXPECT_EQ(good_checkpoint_sentence(scratch.path, 100), "there is no good checkpoint");

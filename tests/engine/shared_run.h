@@ -1,4 +1,4 @@
-// A SmallRun that the ranks of an MPI job share: rank 0 makes its folder, the others are guests in it.
+// A SmallRun that the ranks of an MPI job share: rank 0 makes its folder, the other ranks are guests in it.
 #pragma once
 
 #include "libtrain/comm/mpi.h"
@@ -14,7 +14,7 @@ namespace trainyard::testing {
 
 inline comm::MpiRuntime* runtime = nullptr;
 
-// The folder is made by rank 0; the others are guests in it.
+// Rank 0 makes the folder; the other ranks are guests in it.
 class SharedRun : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -30,14 +30,14 @@ class SharedRun : public ::testing::Test {
   }
   void TearDown() override {
     auto exec = tensor::Exec::caller(nullptr, 1);
-    control_->barrier(*exec);  // rank 0 removes the folder when nobody needs it
+    control_->barrier(*exec);  // rank 0 removes the folder when no rank needs it any more
   }
 
-  engine::RunResult run(const engine::RunConfig& config, const ParallelLayout& cut) {
-    auto world = engine::make_world("mpi", runtime->rank(), runtime->size(), runtime->factory(), cut.tensor,
-                                    cut.pipeline, cut.experts, cut.expert_node);
-    if (cut.pipeline > 1) world.queues = runtime->concurrent_factory();
-    return runs_->run_rank(config, cut, world);
+  engine::RunResult run(const engine::RunConfig& config, const ParallelLayout& layout) {
+    auto world = engine::make_world("mpi", runtime->rank(), runtime->size(), runtime->factory(), layout.tensor,
+                                    layout.pipeline, layout.experts, layout.expert_ranks_per_node);
+    if (layout.pipeline > 1) world.queues = runtime->concurrent_factory();
+    return runs_->run_rank(config, layout, world);
   }
 
   std::optional<SmallRun> runs_;

@@ -1,4 +1,4 @@
-// Which signals ask a run to stop, and which of them stop it at once.
+// Which signals ask a run to stop, and which end it at once.
 #include "libtrain/engine/signals.h"
 
 #include <gtest/gtest.h>
@@ -18,16 +18,16 @@ struct Sent {
   std::chrono::milliseconds before;
 };
 
-// In a process of its own: what the watcher leaves with, or 75 where it asks for a stop and has not left for so long
-// after the last signal.
-[[noreturn]] void after(const std::vector<Sent>& signals, std::chrono::milliseconds patience = 200ms) {
+// Runs in a process of its own. It ends with the watcher's exit code. If the watcher asks for a stop and does not end
+// the process within `timeout` after the last signal, the exit code is 75.
+[[noreturn]] void after(const std::vector<Sent>& signals, std::chrono::milliseconds timeout = 200ms) {
   const SignalWatcher watcher;
   for (const auto& s : signals) {
     std::this_thread::sleep_for(s.before);
     kill(getpid(), s.signal);
     while (watcher.request() != StopRequest::abandon_step) std::this_thread::sleep_for(1ms);
   }
-  std::this_thread::sleep_for(patience);
+  std::this_thread::sleep_for(timeout);
   std::_Exit(75);
 }
 

@@ -1,4 +1,4 @@
-// Tables of sizes: aligned in both forms, and a difference that rounding does not hide.
+// Tables of sizes are aligned in both forms, and rounding does not hide a difference.
 #include "libtrain/engine/size_table.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// Several micro-batches in flight: with all forwards before all backwards a step has the numbers of one micro-batch
-// after the other, in the memory that was predicted, whatever the stage, the fold, and rounds that are not full.
+// Several micro-batches in flight: all forward passes before all backward passes give the numbers of one micro-batch
+// after the other. They take the predicted memory, at every ZeRO stage, with local accumulation, and with an uneven
+// last accumulation step.
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/trainer.h"
 #include "libtrain/plan/schedule.h"
@@ -35,7 +36,7 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
     if (asked.schedule == "gpipe") setup.plan.pipeline_schedule = plan::PipelineSchedule::gpipe;
     plan::predict(setup.plan);
     const auto slots = plan::slots_of_stage(setup.plan, 0).front();
-    EXPECT_EQ(slots, asked.schedule == "gpipe" ? setup.plan.batch().rounds() * setup.plan.fold : 1);
+    EXPECT_EQ(slots, asked.schedule == "gpipe" ? setup.plan.batch().rounds() * setup.plan.local_accumulation : 1);
     data::WindowDataset training(config.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask,
                                  data::Order::keyed, config.seed);
     data::WindowDataset validation(config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask,
@@ -43,7 +44,8 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
     engine::Batches batches(training, &validation, setup.plan.batch(), world.coordinate(plan::Axis::data), slots);
     engine::Trainer trainer(setup.plan, setup.step, world, batches);
     trainer.store().initialize(config.seed);
-    // Given up, where rounds follow one another at the second, with what was fetched ahead on its way.
+    // A step is abandoned, with weights that were fetched ahead under way. Without slots that happens at the second
+    // accumulation step.
     int asked_so_far = 0;
     EXPECT_FALSE(trainer.begin_step(0, [&] { return ++asked_so_far == (slots > 1 ? 1 : 2); }));
     for (std::int64_t step = 0; step < 3; ++step) {
@@ -56,8 +58,8 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
     auto predicted = setup.plan.memory.categories;
     const auto measured = trainer.memory().measured();
     const auto activations = static_cast<std::size_t>(tensor::Category::activations);
-    // Where this rank idles in the last round it has a slot less in use.
-    const auto busy = setup.plan.batch().rounds_of(world.coordinate(plan::Axis::data)) * setup.plan.fold;
+    // A rank that idles in the last accumulation step has one slot less in use.
+    const auto busy = setup.plan.batch().rounds_of(world.coordinate(plan::Axis::data)) * setup.plan.local_accumulation;
     if (slots > 1)
       predicted[activations] -=
           (slots - busy) *
@@ -66,11 +68,11 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
     EXPECT_EQ(measured[static_cast<std::size_t>(tensor::Category::workspace)],
               predicted[static_cast<std::size_t>(tensor::Category::workspace)]);
     auto& context = trainer.context();
-    for (int u = 0; u < context.units(); ++u)
-      for (std::size_t p = 0; p < context.unit(u).parameters.size(); ++p)
-        if (context.unit(u).parameters[p].name == "layers.01.ffn_norm.weight")
-          trainer.store().states().master_piece(u).ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-    trainer.store().pieces_loaded();
+    for (int u = 0; u < context.flat_groups(); ++u)
+      for (std::size_t p = 0; p < context.flat_group(u).parameters.size(); ++p)
+        if (context.flat_group(u).parameters[p].name == "layers.01.ffn_norm.weight")
+          trainer.store().states().master_shard(u).ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+    trainer.store().shards_loaded();
     const auto found = trainer.diagnose(3);
     if (rank == 0) out.diagnosis = found;
   });
@@ -80,9 +82,10 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
 TEST(Slots, HaveTheNumbersOfOneMicroBatchAfterTheOther) {
   SmallRun runs;
   auto config = runs.config("slots");
-  for (const std::int64_t fold : {1, 2}) {
-    config.recompute = fold == 1 ? plan::Recompute::none : plan::Recompute::selective;
-    config.fold = fold, config.global_batch = fold == 1 ? 7 * config.micro_batch : 8 * config.micro_batch;
+  for (const std::int64_t local_accumulation : {1, 2}) {
+    config.recompute = local_accumulation == 1 ? plan::Recompute::none : plan::Recompute::selective;
+    config.local_accumulation = local_accumulation,
+    config.global_batch = local_accumulation == 1 ? 7 * config.micro_batch : 8 * config.micro_batch;
     const auto expected = numbers_of(config, {"one-stage"});
     ASSERT_EQ(expected.steps.size(), 6u);
     EXPECT_NE(expected.diagnosis.find("micro-batch 0: "), std::string::npos) << expected.diagnosis;
@@ -91,7 +94,7 @@ TEST(Slots, HaveTheNumbersOfOneMicroBatchAfterTheOther) {
       for (const int zero : {0, 1, 2, 3})
         for (const char* schedule : {"gpipe", "one-stage"})
           EXPECT_EQ(numbers_of(config, {schedule, ranks, 1, zero}).steps, expected.steps)
-              << schedule << ", " << ranks << " ranks, ZeRO " << zero << ", fold " << fold;
+              << schedule << ", " << ranks << " ranks, ZeRO " << zero << ", fold " << local_accumulation;
   }
 }
 

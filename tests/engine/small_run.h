@@ -1,4 +1,4 @@
-// Small whole runs on the threads communicator: data and model made here, losses and fingerprints read back from the
+// Small whole runs on the threads communicator. Data and model are made here; losses and fingerprints are read from the
 // files that a user gets.
 #pragma once
 
@@ -23,16 +23,16 @@ namespace fs = std::filesystem;
 struct ParallelLayout {
   int ranks = 1, zero = 0, threads = 1;
   std::string dtype = "f32", recompute = "none";
-  int tensor = 1;  // of the ranks
+  int tensor = 1;  // tensor-parallel ranks
   bool sequence_parallel = false;
   int pipeline = 1;
   std::string schedule = "1f1b";
   int virtual_stages = 1;
   std::string partition = "flops";
-  int experts = 1;  // ranks along data that hold different ones
-  int expert_chunks = 1;
-  int expert_node = 1;
-  std::int64_t expert_buffer = 0;
+  int experts = 1;  // expert-parallel degree
+  int expert_overlap_chunks = 1;
+  int expert_ranks_per_node = 1;
+  std::int64_t expert_capacity_buffer = 0;
 };
 
 class SmallRun {
@@ -58,7 +58,7 @@ class SmallRun {
     }
     base::write_file(set + "/index.json", data::index_to_json(index).dump());
   }
-  // A guest in the folder that another process made.
+  // A guest in the folder of another process: it does not remove the folder.
   explicit SmallRun(fs::path folder) : folder_(std::move(folder)), owner_(0) { fs::create_directories(folder_); }
   ~SmallRun() {
     if (owner_ == ::getpid()) fs::remove_all(folder_);
@@ -98,20 +98,20 @@ class SmallRun {
     return c;
   }
 
-  // One rank of a world that the caller made.
-  engine::RunResult run_rank(engine::RunConfig c, const ParallelLayout& cut, engine::World& world) {
-    apply(cut, c);
-    return engine::run(c, world, signals_, {}, cut.ranks);
+  // Runs one rank of a world that the caller made.
+  engine::RunResult run_rank(engine::RunConfig c, const ParallelLayout& layout, engine::World& world) {
+    apply(layout, c);
+    return engine::run(c, world, signals_, {}, layout.ranks);
   }
 
-  // Runs on `cut` and returns what rank 0 returned.
-  engine::RunResult run(engine::RunConfig c, const ParallelLayout& cut, const engine::RunListener& listener = {}) {
-    apply(cut, c);
-    std::vector<engine::RunResult> results(static_cast<std::size_t>(cut.ranks));
-    comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-      auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline,
-                                  cut.experts, cut.expert_node);
-      results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, listener, cut.ranks);
+  // Runs on `layout` and returns the result of rank 0.
+  engine::RunResult run(engine::RunConfig c, const ParallelLayout& layout, const engine::RunListener& listener = {}) {
+    apply(layout, c);
+    std::vector<engine::RunResult> results(static_cast<std::size_t>(layout.ranks));
+    comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
+      auto w = engine::make_world("threads", rank, layout.ranks, world.factory(rank), layout.tensor, layout.pipeline,
+                                  layout.experts, layout.expert_ranks_per_node);
+      results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, listener, layout.ranks);
     });
     reports_.clear();
     for (const auto& r : results) reports_.push_back(r.memory_report.text() + r.traffic_report.text());
@@ -126,8 +126,8 @@ class SmallRun {
     return out;
   }
 
-  // Every digit that must not depend on the cut: losses and norms of all steps, and the fingerprint of every tensor of
-  // the last checkpoint.
+  // Every digit that must not depend on the layout: losses and norms of all steps, and the fingerprint of every tensor
+  // in the last checkpoint.
   std::string bits(const engine::RunConfig& c, const engine::RunResult& r) const {
     std::string out;
     for (const auto& j : metrics(c))
@@ -137,18 +137,19 @@ class SmallRun {
     return out;
   }
 
-  static void apply(const ParallelLayout& cut, engine::RunConfig& c) {
-    c.zero = cut.zero, c.threads = cut.threads, c.dtype = base::dtype_from_name(cut.dtype);
-    c.tensor = cut.tensor, c.sequence_parallel = cut.sequence_parallel;
-    c.expert_parallel = cut.experts, c.expert_chunks = cut.expert_chunks, c.expert_buffer = cut.expert_buffer;
-    c.expert_node = cut.expert_node;
-    c.pipeline = cut.pipeline, c.virtual_stages = cut.virtual_stages, c.partition = cut.partition;
+  static void apply(const ParallelLayout& layout, engine::RunConfig& c) {
+    c.zero = layout.zero, c.threads = layout.threads, c.dtype = base::dtype_from_name(layout.dtype);
+    c.tensor = layout.tensor, c.sequence_parallel = layout.sequence_parallel;
+    c.expert_parallel = layout.experts, c.expert_overlap_chunks = layout.expert_overlap_chunks,
+    c.expert_capacity_buffer = layout.expert_capacity_buffer;
+    c.expert_ranks_per_node = layout.expert_ranks_per_node;
+    c.pipeline = layout.pipeline, c.virtual_stages = layout.virtual_stages, c.partition = layout.partition;
     for (const auto& [name, schedule] : plan::schedule_names())
-      if (name == cut.schedule) c.pipeline_schedule = schedule;
+      if (name == layout.schedule) c.pipeline_schedule = schedule;
     bool known = false;
     for (const auto recompute : plan::recomputations)
-      if (cut.recompute == plan::name_of(recompute)) c.recompute = recompute, known = true;
-    TRAINYARD_ASSERT(known, "no recomputation {}", cut.recompute);
+      if (layout.recompute == plan::name_of(recompute)) c.recompute = recompute, known = true;
+    TRAINYARD_ASSERT(known, "no recomputation {}", layout.recompute);
   }
 
  private:

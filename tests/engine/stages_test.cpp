@@ -1,5 +1,5 @@
-// Stages at work: copies of a tied table stay equal, a tensor that is not finite is named as on one rank, a request to
-// stop ends a step at its beginning, and no list of actions waits for ever, whatever the delays.
+// Pipeline stages at work: copies of a tied table stay equal, and a tensor that is not finite is named as on one rank.
+// A stop request ends a step at its beginning, and no list of actions waits for ever, whatever the delays.
 #include "libtrain/base/random.h"
 #include "libtrain/comm/delayed.h"
 #include "libtrain/engine/setup.h"
@@ -33,7 +33,7 @@ struct Shape {
 
 using Delays = std::function<std::function<void()>(int rank)>;  // what each call of a rank does first
 
-// A trainer on each rank.
+// Runs `work` with a trainer on each rank.
 void on(const engine::RunConfig& asked, const Shape& shape, const Delays& delays,
         const std::function<void(engine::Trainer&, engine::World&)>& work) {
   auto config = asked;
@@ -80,12 +80,12 @@ TEST(Stages, CopiesOfATiedTableAreEqualAfterEveryStep) {
       for (std::int64_t step = 0; step < 4; ++step) {
         ASSERT_TRUE(trainer.begin_step(step, [] { return false; }));
         trainer.finish_step();
-        for (int u = 0; u < trainer.context().units(); ++u) {
-          if (trainer.context().unit(u).name != "embedding.tokens") continue;
+        for (int u = 0; u < trainer.context().flat_groups(); ++u) {
+          if (trainer.context().flat_group(u).name != "embedding.tokens") continue;
           std::string bytes;
-          for (const auto& piece : {trainer.store().states().master_piece(u), trainer.store().states().m_piece(u),
-                                    trainer.store().states().v_piece(u)})
-            bytes.append(static_cast<const char*>(piece.data), static_cast<std::size_t>(piece.bytes()));
+          for (const auto& shard : {trainer.store().states().master_shard(u), trainer.store().states().m_shard(u),
+                                    trainer.store().states().v_shard(u)})
+            bytes.append(static_cast<const char*>(shard.data), static_cast<std::size_t>(shard.bytes()));
           std::lock_guard lock(mutex);
           tables[{world.coordinate(plan::Axis::data), step}].push_back(std::move(bytes));
         }
@@ -105,11 +105,11 @@ TEST(Stages, DiagnosisIsThatOfOneRank) {
   const auto find = [&](const Shape& shape, const char* poisoned) {
     std::string found;
     on(tied(runs), shape, {}, [&](engine::Trainer& trainer, engine::World& world) {
-      for (int u = 0; u < trainer.context().units(); ++u)
-        for (std::size_t p = 0; p < trainer.context().unit(u).parameters.size(); ++p)
-          if (trainer.context().unit(u).parameters[p].name == poisoned)
-            trainer.store().states().master_piece(u).ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-      trainer.store().pieces_loaded();
+      for (int u = 0; u < trainer.context().flat_groups(); ++u)
+        for (std::size_t p = 0; p < trainer.context().flat_group(u).parameters.size(); ++p)
+          if (trainer.context().flat_group(u).parameters[p].name == poisoned)
+            trainer.store().states().master_shard(u).ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+      trainer.store().shards_loaded();
       const auto text = trainer.diagnose(0);
       if (world.rank == 0) found = text;
     });
@@ -141,7 +141,7 @@ TEST(Stages, ARequestEndsAStepAtItsBeginning) {
   });
 }
 
-// What compute waits for is communication, also where a message between stages is late.
+// Waits of compute count as communication, also when a message between stages is late.
 TEST(Stages, WaitsForMessagesAreCommunication) {
   SmallRun runs;
   const Delays delays = [](int) { return [] { std::this_thread::sleep_for(std::chrono::milliseconds(3)); }; };
@@ -154,13 +154,13 @@ TEST(Stages, WaitsForMessagesAreCommunication) {
       ASSERT_TRUE(trainer.begin_step(0, [] { return false; }));
       const auto o = trainer.finish_step();
       EXPECT_GT(o.exposed_seconds, 0) << name << ", rank " << world.rank;
-      // Collectives are timed by the thread that makes them, which takes a moment less than who waits for them.
+      // The thread that makes collectives times them, which takes a little less than the thread that waits for them.
       EXPECT_GE(o.communication_seconds, o.exposed_seconds / 2) << name << ", rank " << world.rank;
     });
   }
 }
 
-// Each case in its own time: one that waits for ever ends the test with its name.
+// Each case has time of its own: a case that waits for ever ends the test with its name.
 TEST(Stages, RandomCasesWithRandomDelaysEnd) {
   SmallRun runs;
   const auto base = tied(runs);
@@ -206,8 +206,8 @@ TEST(Stages, RandomCasesWithRandomDelaysEnd) {
   }
 }
 
-// The reserve of a GPU counts communicators (plan/memory.h): as many as a start makes between ranks, `control` apart,
-// which stays on the host.
+// The reserve of a GPU counts communicators (plan/memory.h). It counts as many as a start makes between ranks, without
+// `control`, which stays on the host.
 TEST(Stages, AStartMakesTheCommunicatorsThatAPlanCounts) {
   struct Layout {
     int ranks, tensor, stages, experts, node, chunks;
@@ -222,7 +222,7 @@ TEST(Stages, AStartMakesTheCommunicatorsThatAPlanCounts) {
     const auto topology = plan::replicas_of(l.ranks, l.tensor, l.stages, l.experts, l.node);
     std::atomic<int> most = 0;
     comm::run_ranks(l.ranks, [&](int rank, comm::ThreadsWorld& threads) {
-      int made = topology.size(plan::Axis::data) < l.ranks ? 1 : 0;  // results
+      int made = topology.size(plan::Axis::data) < l.ranks ? 1 : 0;  // the communicator `results`
       const comm::GroupFactory counting = [&](const std::string& name, const std::vector<int>& ranks) {
         made += name == "control" || ranks.size() == 1 ? 0 : 1;
         return threads.factory(rank)(name, ranks);

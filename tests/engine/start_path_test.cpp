@@ -1,5 +1,5 @@
-// Paths of checkpoints that people give: a checkpoint, or a run whose newest whole one is meant; what is said of
-// anything else, and of lanes that cannot be read; tensor degrees that come from elsewhere than a flag.
+// Paths that people give for checkpoints: a checkpoint, or a run, which means its newest whole checkpoint. Also
+// refusals of any other path and of lanes that cannot be read, and tensor-parallel degrees that no flag gave.
 #include "libtrain/engine/restore.h"
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/engine/setup.h"
@@ -31,7 +31,7 @@ Refusal refusal(const std::function<void()>& work) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// A run with checkpoints of steps 10 and 15 that `config` could go on from, in a folder of its own.
+// A run with checkpoints of steps 10 and 15, in a folder of its own. `config` could go on from either of them.
 struct OtherRun {
   OtherRun(const SmallRun& runs, const RunConfig& c)
       : setup(make_setup(c, 1, 1)), path((runs.folder() / "other").string()) {
@@ -61,7 +61,7 @@ TEST(StartPath, OfARunIsItsNewestWholeCheckpoint) {
     EXPECT_EQ(start().path, other.step("15")) << path;
     EXPECT_TRUE(start().weights_only);
   }
-  fs::remove(other.step("15") + "/rank-00000.h5");  // as for every program that takes a run
+  fs::remove(other.step("15") + "/rank-00000.h5");  // every program that takes a run treats it like this
   c.init_from = other.path;
   EXPECT_EQ(start().path, other.step("10"));
   c.resume = other.path, c.init_from.clear();
@@ -73,7 +73,7 @@ TEST(StartPath, OfARunIsItsNewestWholeCheckpoint) {
   EXPECT_TRUE(has(refusal(start).text, "holds no whole checkpoint")) << refusal(start).text;
 }
 
-// Any of a run's checkpoints says the model, so that no rank reads more than it must.
+// Any checkpoint of a run gives the model, so no rank reads more than it must.
 TEST(StartPath, OfARunSaysTheModelOfNewWeights) {
   SmallRun runs;
   auto c = runs.config("new");
@@ -114,7 +114,7 @@ TEST(StartPath, ThatIsNoneIsSaidWhatItIs) {
   EXPECT_EQ(checkpoint_named("--resume", folder + "/absent"), folder + "/absent") << "of that the reader tells";
 }
 
-// Reading /proc/self/mem at 0 is an I/O error, as a disk or file server has them.
+// Reading /proc/self/mem at 0 is an I/O error, as from a bad disk or file server.
 TEST(LanesOfARun, ThatCannotBeReadEndTheStart) {
   SmallRun runs;
   auto c = runs.config("new");
@@ -134,7 +134,7 @@ TEST(LanesOfARun, ThatCannotBeReadEndTheStart) {
   c.output = (runs.folder() / "new").string();
   EXPECT_TRUE(has(refusal([&] { lanes_of_run(c); }).hint, "one before with --resume '" + other.step("10") + "'"));
 
-  // Weights for a new run likewise.
+  // The same holds for weights of a new run.
   c.resume = "auto";
   for (const auto& path : {other.path, other.path + "/", other.step("15")}) {
     c.init_from = path;
@@ -146,11 +146,11 @@ TEST(LanesOfARun, ThatCannotBeReadEndTheStart) {
   }
   fs::remove_all(other.step("10"));
   EXPECT_TRUE(has(refusal([&] { read_model_of_weights(fields_of(c), c); }).hint, "choose one with --init-from PATH"));
-  c.output = other.path;  // its own go before the weights that it began with
+  c.output = other.path;  // its own checkpoints come before the weights that it began with
   EXPECT_EQ(refusal([&] { read_model_of_weights(fields_of(c), c); }).code, base::ExitCode::environment);
 }
 
-// A degree that a plan says can be taken back by a flag, or by another plan; the ranks of a plan by another plan alone.
+// A flag or another plan can replace a degree that a plan gives; only another plan can replace the plan's ranks.
 TEST(TensorRanks, OfAPlanThatDoNotFitAreSaidToBeItsOwn) {
   SmallRun runs;
   auto c = runs.config("planned");

@@ -1,5 +1,5 @@
-// Where a step's time went: every kernel of every family has its part, the parts add up to the step, products have the
-// shapes and the work of the model, and the bits of a run are what they are without.
+// Where a step's time goes: every kernel of every family has its part, and the parts add up to the step. Products have
+// the shapes and the work of the model, and profiling changes no bit of a run.
 #include "libtrain/engine/step_profile.h"
 
 #include "kernels/gemm/gemm.h"
@@ -46,11 +46,11 @@ std::map<std::string, Line> table(const std::string& text, const std::string& ti
   return out;
 }
 
-std::string profile_of(SmallRun& runs, engine::RunConfig c, const ParallelLayout& cut) {
+std::string profile_of(SmallRun& runs, engine::RunConfig c, const ParallelLayout& layout) {
   c.profile_step = true;
   c.steps = 3;
   c.global_batch = 4;
-  return runs.run(c, cut).step_profile;
+  return runs.run(c, layout).step_profile;
 }
 
 void expect_whole(const std::string& text) {
@@ -98,23 +98,23 @@ TEST(StepProfile, EveryCutAddsUp) {
   stages.pipeline = 2;
   again.recompute = "full", again.dtype = "bf16";
   int n = 0;
-  for (const auto& cut : {zero3, tensor, stages, again}) {
+  for (const auto& layout : {zero3, tensor, stages, again}) {
     SCOPED_TRACE(n);
-    const auto text = profile_of(runs, runs.config(fmt::format("cut-{}", n++)), cut);
+    const auto text = profile_of(runs, runs.config(fmt::format("cut-{}", n++)), layout);
     expect_whole(text);
-    EXPECT_EQ(text.find("waiting for other ranks") != std::string::npos, cut.ranks > 1) << text;
-    EXPECT_EQ(text.find("on rank 0") != std::string::npos, cut.ranks > 1) << text;
+    EXPECT_EQ(text.find("waiting for other ranks") != std::string::npos, layout.ranks > 1) << text;
+    EXPECT_EQ(text.find("on rank 0") != std::string::npos, layout.ranks > 1) << text;
   }
 }
 
-// One micro-batch of one sequence of 32 tokens, 4 of them a step, 3 layers of 32 with an ffn of 64.
+// A step has four micro-batches of one sequence of 32 tokens. The model has 3 layers of 32 with an ffn of 64.
 TEST(StepProfile, ProductsHaveTheShapesOfTheModel) {
   SmallRun runs;
   auto c = runs.config("shapes");
   const auto text = profile_of(runs, c, {1, 0, 1});
   const auto shapes = table(text, "product, rows");
-  // Forward q, k and v together, and their weight's gradient; up; down; each for 4 micro-batches and 3 layers. Some
-  // shapes are of several products.
+  // Products of q, k and v together, and of their weight's gradient; of up; of down; each for 4 micro-batches and 3
+  // layers. Some shapes belong to several products.
   EXPECT_EQ(shapes.at("32 x 96 over 32").calls, 12) << text;
   EXPECT_EQ(shapes.at("96 x 32 over 32").calls, 12) << text;
   EXPECT_EQ(shapes.at("32 x 64 over 32").calls, 36) << text;       // up forward; down's input and weight
@@ -126,12 +126,12 @@ TEST(StepProfile, ProductsHaveTheShapesOfTheModel) {
 
 TEST(StepProfile, ChangesNoBitAndTellsTheFirstStepApart) {
   SmallRun runs;
-  const ParallelLayout cut{2, 2, 2};
+  const ParallelLayout layout{2, 2, 2};
   auto plain = runs.config("plain"), profiled = runs.config("profiled"), single = runs.config("single");
   plain.steps = profiled.steps = 4;
   profiled.profile_step = single.profile_step = true;
   single.steps = 1;
-  const auto a = runs.run(plain, cut), b = runs.run(profiled, cut);
+  const auto a = runs.run(plain, layout), b = runs.run(profiled, layout);
   EXPECT_EQ(runs.bits(plain, a), runs.bits(profiled, b));
   EXPECT_TRUE(a.step_profile.empty());
   EXPECT_TRUE(b.step_profile.starts_with("where steps 2 to 4 went on rank 0: 2 threads, ")) << b.step_profile;
@@ -140,11 +140,11 @@ TEST(StepProfile, ChangesNoBitAndTellsTheFirstStepApart) {
   const auto c = runs.run(single, {1, 0, 1});
   EXPECT_TRUE(c.step_profile.starts_with("where step 1 went: 1 thread, ")) << c.step_profile;
   EXPECT_EQ(c.step_profile.find("left out"), std::string::npos);
-  // Nothing is left to do.
+  // No step is left to do.
   EXPECT_TRUE(runs.run(single, {1, 0, 1}).step_profile.empty());
 }
 
-// A stop request abandons the step under way: the profile is that of the steps before it.
+// A stop request abandons the step under way: the profile then covers only the steps before it.
 TEST(StepProfile, AnAbandonedStepIsAsIfItHadNotBegun) {
   engine::StepProfile profile(1);
   tensor::Arena scratch(tensor::Category::workspace, 1 << 20);
@@ -174,7 +174,7 @@ TEST(StepProfile, AnAbandonedStepIsAsIfItHadNotBegun) {
   EXPECT_TRUE(before.starts_with("where steps 2 to 3 went: 1 thread, any\n")) << before;
 }
 
-// No kernel is faster than multiply-adds in registers: where one is, those were measured too slow.
+// No kernel is faster than multiply-adds in registers. If one seems faster, the peak was measured too slow.
 TEST(StepProfile, SaysThatItsPeakIsNone) {
   engine::StepProfile profile(1);
   tensor::Arena scratch(tensor::Category::workspace, 1 << 20);
@@ -193,7 +193,7 @@ TEST(StepProfile, SaysThatItsPeakIsNone) {
   EXPECT_FALSE(said(1e18));
 }
 
-// A step that is abandoned as the first after the one that is left out.
+// The first step is reported apart. Here the step after it is abandoned.
 TEST(StepProfile, TheFirstStepComesBackWhereTheSecondIsAbandoned) {
   engine::StepProfile profile(1);
   const engine::StepProfile::Peaks peaks{1e11, 1e11};
@@ -207,23 +207,23 @@ TEST(StepProfile, TheFirstStepComesBackWhereTheSecondIsAbandoned) {
   EXPECT_TRUE(before.starts_with("where step 7 went: ")) << before;
 }
 
-// The gate of experts is a product of f32 whatever the model's type.
+// The gate of experts is an f32 product, whatever the model's dtype.
 TEST(StepProfile, ProductsOfBf16HaveRowsOfTheirOwn) {
   SmallRun runs;
   auto c = runs.config("types");
   c.model = runs.model("profile-types",
                        "layers = 2\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 32\ncontext = 32\n"
                        "experts-count = 4\n");
-  ParallelLayout cut;
-  cut.dtype = "bf16";
-  const auto text = profile_of(runs, c, cut);
+  ParallelLayout layout;
+  layout.dtype = "bf16";
+  const auto text = profile_of(runs, c, layout);
   const auto shapes = table(text, "product, rows");
   EXPECT_TRUE(shapes.contains("32 x 4 over 32")) << text;
   EXPECT_TRUE(shapes.contains("32 x 96 over 32, bf16")) << text;
   EXPECT_FALSE(shapes.contains("32 x 96 over 32")) << text;
 }
 
-// Validations and checkpoints are no part of a step: what they compute is not counted.
+// Validations and checkpoints are not part of a step, so their kernels are not counted.
 TEST(StepProfile, LeavesOutValidationsAndCheckpoints) {
   SmallRun runs;
   auto plain = runs.config("without"), more = runs.config("with");

@@ -1,8 +1,8 @@
-// Ranks that share the layers of a replica: what they have computed alike counts once, losses and norm are those of one
+// Tensor-parallel ranks of a replica: what all of them compute alike counts once; losses and norm are those of one
 // rank.
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/comm/threads.h"
-#include "libtrain/engine/loss_fold.h"
+#include "libtrain/engine/loss_reduction.h"
 #include "libtrain/engine/step_results.h"
 #include "libtrain/engine/world.h"
 #include "libtrain/plan/model_config.h"
@@ -20,7 +20,7 @@ namespace {
 struct Ranks {
   int data, tensor;
 };
-constexpr Ranks cuts[] = {{1, 1}, {1, 2}, {2, 2}, {3, 1}, {3, 4}};
+constexpr Ranks layouts[] = {{1, 1}, {1, 2}, {2, 2}, {3, 1}, {3, 4}};
 
 void on(const Ranks& ranks, const std::function<void(World& world)>& body) {
   comm::run_ranks(ranks.data * ranks.tensor, [&](int rank, comm::ThreadsWorld& threads) {
@@ -40,7 +40,7 @@ TEST(TensorRanks, AreNeighboursOfTheWorld) {
   });
 }
 
-// Loss of a micro-batch, such that another order of additions gives other bits.
+// The loss of a micro-batch, chosen so that another order of additions gives other bits.
 MicroLoss loss_of(std::int64_t m) { return {1 / (3.0 + static_cast<double>(m)), 7.0 + static_cast<double>(m), 3, 1}; }
 
 TEST(TensorRanks, EvaluateTheSameMicroBatches) {
@@ -50,13 +50,13 @@ TEST(TensorRanks, EvaluateTheSameMicroBatches) {
     expected.sum += loss_of(m).sum;
     expected.targets += loss_of(m).targets;
   }
-  for (const auto& ranks : cuts) {
+  for (const auto& ranks : layouts) {
     std::mutex mutex;
     std::vector<std::vector<std::int64_t>> seen(static_cast<std::size_t>(ranks.data * ranks.tensor));
     on(ranks, [&](World& world) {
       auto caller = tensor::Exec::caller(nullptr, 1);
       MicroLoss total;
-      fold_losses(
+      reduce_losses(
           world, world.communication ? *world.communication : *caller, first, end,
           [&](std::span<const std::int64_t> micros, std::span<MicroLoss> losses) {
             std::lock_guard lock(mutex);
@@ -77,7 +77,7 @@ TEST(TensorRanks, EvaluateTheSameMicroBatches) {
   }
 }
 
-// What a step's results need of a store: ranks and execs.
+// What a step's results need of a store: ranks and Execs.
 struct Ground {
   Ground(World& w, const plan::BatchPlan& batch)
       : world(w), set(model(), w.topology), compute(tensor::Exec::caller(nullptr, 1)),
@@ -99,16 +99,16 @@ struct Ground {
     return m;
   }
   World& world;
-  plan::UnitSet set;
+  plan::FlatGroupSet set;
   tensor::Arena none{tensor::Category::workspace, 0};
   std::unique_ptr<tensor::Exec> compute;
   std::unique_ptr<params::StoreContext> context;
 };
 
 TEST(TensorRanks, LossesCountOnceAndGradientsOfAll) {
-  for (const auto& ranks : cuts)
-    for (const std::int64_t fold : {1, 2}) {
-      const plan::BatchPlan batch{14, 1, fold, ranks.data};
+  for (const auto& ranks : layouts)
+    for (const std::int64_t local_accumulation : {1, 2}) {
+      const plan::BatchPlan batch{14, 1, local_accumulation, ranks.data};
       double sum = 0, targets = 0, squares = 0;
       for (std::int64_t m = 0; m < batch.micros(); ++m) sum += loss_of(m).sum, targets += loss_of(m).targets;
       for (int r = 0; r < ranks.data * ranks.tensor; ++r) squares += (r + 1) * (r + 1);

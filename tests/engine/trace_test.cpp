@@ -1,5 +1,5 @@
-// A traced run: every action of the lists, every call of the ledgers, saves and loads are in the file, of every rank;
-// what a file is refused for; what is no place for one.
+// A traced run: its file has every action of the lists, every call of the ledgers, saves and loads, of every rank. Also
+// what makes a reader refuse a file, and which places for a trace are refused.
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/trace_file.h"
 #include "libtrain/plan/schedule.h"
@@ -22,10 +22,10 @@ using Json = nlohmann::json;
 
 struct Traced {
   Json file;
-  std::vector<std::map<std::string, std::map<std::string, comm::Traffic>>> ledgers;  // of each rank and group
+  std::vector<std::map<std::string, std::map<std::string, comm::Traffic>>> ledgers;  // by rank and group
   base::ExitCode code = base::ExitCode::done;
 
-  // Spans of a rank's thread and a kind, by their beginnings, the outer ones first.
+  // The spans of one kind on a rank's thread, by their beginnings, outer spans first.
   std::vector<Json> spans(int rank, const std::string& thread, const std::string& kind) const {
     int tid = -1;
     for (const auto& e : file["traceEvents"])
@@ -44,14 +44,14 @@ struct Traced {
   }
 };
 
-Traced run_traced(SmallRun& runs, RunConfig c, const ParallelLayout& cut) {
-  SmallRun::apply(cut, c);
+Traced run_traced(SmallRun& runs, RunConfig c, const ParallelLayout& layout) {
+  SmallRun::apply(layout, c);
   Traced out;
-  out.ledgers.resize(static_cast<std::size_t>(cut.ranks));
+  out.ledgers.resize(static_cast<std::size_t>(layout.ranks));
   const engine::SignalWatcher signals;
-  comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-    auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor);
-    const auto result = engine::run(c, w, signals, {}, cut.ranks);
+  comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
+    auto w = engine::make_world("threads", rank, layout.ranks, world.factory(rank), layout.tensor);
+    const auto result = engine::run(c, w, signals, {}, layout.ranks);
     if (rank == 0) out.code = result.code;
     for (auto* group : w.groups())
       out.ledgers[static_cast<std::size_t>(rank)][group->group()] = group->ledger().totals();
@@ -63,7 +63,7 @@ Traced run_traced(SmallRun& runs, RunConfig c, const ParallelLayout& cut) {
 RunConfig small(const SmallRun& runs, const std::string& name) {
   auto c = runs.config(name);
   c.steps = 4;
-  c.global_batch = 7;  // ragged on two ranks
+  c.global_batch = 7;  // the last accumulation step is uneven on two ranks
   c.save_every = 2;
   c.validate_every = 4;
   c.validation_sequences = 4;
@@ -71,18 +71,18 @@ RunConfig small(const SmallRun& runs, const std::string& name) {
   return c;
 }
 
-plan::Plan plan_of(const ParallelLayout& cut, const RunConfig& c) {
+plan::Plan plan_of(const ParallelLayout& layout, const RunConfig& c) {
   plan::Plan p;
-  p.topology = plan::replicas_of(cut.ranks, cut.tensor);
-  p.global_batch = c.global_batch, p.micro_batch = c.micro_batch, p.fold = c.fold;
+  p.topology = plan::replicas_of(layout.ranks, layout.tensor);
+  p.global_batch = c.global_batch, p.micro_batch = c.micro_batch, p.local_accumulation = c.local_accumulation;
   return p;
 }
 
-void expect_lists(const Traced& t, const ParallelLayout& cut, const RunConfig& c, std::int64_t first,
+void expect_lists(const Traced& t, const ParallelLayout& layout, const RunConfig& c, std::int64_t first,
                   std::int64_t last) {
-  for (int rank = 0; rank < cut.ranks; ++rank) {
+  for (int rank = 0; rank < layout.ranks; ++rank) {
     const auto found = t.spans(rank, "compute", "action");
-    const auto list = plan::actions(plan_of(cut, c), rank);
+    const auto list = plan::actions(plan_of(layout, c), rank);
     ASSERT_EQ(found.size(), list.size() * static_cast<std::size_t>(last - first + 1)) << "rank " << rank;
     double over = 0;
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -101,9 +101,9 @@ void expect_lists(const Traced& t, const ParallelLayout& cut, const RunConfig& c
   }
 }
 
-// As the ledgers have them, and of each group every call once.
-void expect_calls(const Traced& t, const ParallelLayout& cut) {
-  for (int rank = 0; rank < cut.ranks; ++rank) {
+// The calls equal those of the ledgers, and every call of a group occurs once.
+void expect_calls(const Traced& t, const ParallelLayout& layout) {
+  for (int rank = 0; rank < layout.ranks; ++rank) {
     std::map<std::string, std::map<std::string, comm::Traffic>> found;
     std::map<std::string, std::vector<std::int64_t>> sequences;
     for (const auto& e : t.spans(rank, "", "collective")) {
@@ -127,7 +127,7 @@ void expect_calls(const Traced& t, const ParallelLayout& cut) {
 void expect_nested(const Traced& t, int ranks) {
   for (int rank = 0; rank < ranks; ++rank)
     for (const auto* thread : {"compute", "communication", "loader", "checkpoint"}) {
-      std::vector<double> open;  // ends of those around
+      std::vector<double> open;  // ends of the enclosing spans
       for (const auto& e : t.spans(rank, thread, "")) {
         const double begin = e["ts"], end = begin + e["dur"].get<double>();
         EXPECT_GE(begin, 0);
@@ -141,15 +141,15 @@ void expect_nested(const Traced& t, int ranks) {
 TEST(Trace, HoldsEveryActionEveryCallAndEverySaveOfEachRank) {
   SmallRun runs;
   int n = 0;
-  for (const auto& cut : {ParallelLayout{2, 0}, ParallelLayout{2, 2}, ParallelLayout{3, 3},
-                          ParallelLayout{2, 1, 1, "f32", "none", 2}, ParallelLayout{1, 0}}) {
-    SCOPED_TRACE(fmt::format("{} ranks, ZeRO {}, {} tensor", cut.ranks, cut.zero, cut.tensor));
+  for (const auto& layout : {ParallelLayout{2, 0}, ParallelLayout{2, 2}, ParallelLayout{3, 3},
+                             ParallelLayout{2, 1, 1, "f32", "none", 2}, ParallelLayout{1, 0}}) {
+    SCOPED_TRACE(fmt::format("{} ranks, ZeRO {}, {} tensor", layout.ranks, layout.zero, layout.tensor));
     auto c = small(runs, fmt::format("all-{}", n++));
-    const auto t = run_traced(runs, c, cut);
-    expect_lists(t, cut, c, 1, 4);
-    expect_calls(t, cut);
-    expect_nested(t, cut.ranks);
-    for (int rank = 0; rank < cut.ranks; ++rank) {
+    const auto t = run_traced(runs, c, layout);
+    expect_lists(t, layout, c, 1, 4);
+    expect_calls(t, layout);
+    expect_nested(t, layout.ranks);
+    for (int rank = 0; rank < layout.ranks; ++rank) {
       std::map<std::string, std::vector<std::int64_t>> saves;
       for (const auto& e : t.spans(rank, "", "save")) saves[e["name"]].push_back(e["args"]["step"]);
       EXPECT_EQ(saves["snapshot"], (std::vector<std::int64_t>{2, 4}));
@@ -157,7 +157,7 @@ TEST(Trace, HoldsEveryActionEveryCallAndEverySaveOfEachRank) {
       EXPECT_EQ(saves["publish"].size(), rank == 0 ? 2u : 0u);
       EXPECT_GT(t.spans(rank, "loader", "load").size(), 0u);
       EXPECT_EQ(t.spans(rank, "compute", "validation").size(), 1u);
-      EXPECT_EQ(!t.spans(rank, "compute", "wait").empty(), cut.ranks > 1);
+      EXPECT_EQ(!t.spans(rank, "compute", "wait").empty(), layout.ranks > 1);
     }
   }
 }
@@ -180,7 +180,7 @@ TEST(Trace, SaysWhatRanAndHowFarTheClocksAreApart) {
   for (const auto& rank : other["of_ranks"]) {
     EXPECT_EQ(rank["left_out"], 0);
     ASSERT_EQ(rank["clock"].size(), 2u) << "before and after";
-    for (const auto& clock : rank["clock"]) {  // one machine, one clock: an offset is what nobody can be sure of
+    for (const auto& clock : rank["clock"]) {  // one machine, one clock: an offset is at most its uncertainty
       const auto offset = std::abs(clock["offset_seconds"].get<double>()),
                  unsure = clock["uncertainty_seconds"].get<double>() + 1e-9;
       EXPECT_LE(offset, unsure);
@@ -213,7 +213,7 @@ TEST(Trace, OfAStopAndOfTheResumeHoldWhatEachDid) {
   EXPECT_EQ(first.code, base::ExitCode::requeue);
   expect_lists(first, {2, 0}, c, 1, 3);
   c.stop_after = 0;
-  c.trace_steps = "4:4";  // free, as the file is; what a start left there is replaced
+  c.trace_steps = "4:4";  // the traced steps may change, and the file that an earlier start left is replaced
   const auto second = run_traced(runs, c, {3, 1});
   EXPECT_EQ(second.code, base::ExitCode::done);
   expect_lists(second, {3, 1}, c, 4, 4);
@@ -318,7 +318,7 @@ TEST(Trace, OfNoStepIsRefused) {
   EXPECT_FALSE(refused("1:4", 10)) << "nothing is left to do, which the run says";
 }
 
-// The run is whole, its file is not there, and all ranks know.
+// The run is complete and its trace file is missing; all ranks know.
 TEST(Trace, ThatCannotBeWrittenCostsTheRunNothingElse) {
   SmallRun runs;
   auto c = small(runs, "vanished");
@@ -340,7 +340,7 @@ TEST(Trace, ThatCannotBeWrittenCostsTheRunNothingElse) {
 }
 
 TEST(Trace, RanksAreKeptApartByTheirClocks) {
-  const engine::RankClock clock{{100, 50, 0}, {200, 60, 0}};  // gains a tenth
+  const engine::RankClock clock{{100, 50, 0}, {200, 60, 0}};  // its clock gains a tenth
   EXPECT_DOUBLE_EQ(clock.on_rank_zero(100), 50);
   EXPECT_DOUBLE_EQ(clock.on_rank_zero(200), 140);
   EXPECT_DOUBLE_EQ(clock.on_rank_zero(150), 95);

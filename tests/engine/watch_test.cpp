@@ -1,4 +1,5 @@
-// What a start gives to the watchdog, whatever its layout: all groups have room, and are the same on every rank.
+// What a start gives to the watchdog in every layout: there is room for all groups, and they are the same on every
+// rank.
 #include "libtrain/engine/watch.h"
 #include "tests/engine/small_run.h"
 
@@ -12,17 +13,17 @@ namespace {
 using testing::ParallelLayout;
 using testing::SmallRun;
 
-base::ExitCode one_step(SmallRun& runs, const ParallelLayout& cut, const std::string& output) {
+base::ExitCode one_step(SmallRun& runs, const ParallelLayout& layout, const std::string& output) {
   auto c = runs.config(output);
   c.model = runs.model("every-group",
                        "layers = 4\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = 16\n[experts]\ncount = "
                        "8\ntop-k = 2\n");
   c.sequence = 16, c.steps = 1, c.micro_batch = 1, c.global_batch = 24;
   c.hang_timeout = 60;
-  return runs.run(c, cut).code;
+  return runs.run(c, layout).code;
 }
 
-// A group of whose ranks none is there: nothing is called.
+// A communicator without other ranks: its calls do nothing.
 struct Absent : comm::Communicator {
   Absent(const std::string& name, int rank, int size) : Communicator(name, rank, size) {}
   void all_reduce(tensor::Exec&, base::View, comm::Reduction) override {}
@@ -35,7 +36,7 @@ struct Absent : comm::Communicator {
   void barrier(tensor::Exec&) override {}
 };
 
-// One rank of a world of any size, as a start makes it; `nccl`: results have a communicator of their own there.
+// One rank of a world of any size, as a start makes it. With `nccl`, results have a communicator of their own.
 engine::World rank_of(const plan::Topology& topology, int rank, int virtual_stages, bool nccl) {
   const comm::GroupFactory between = [rank](const std::string& name, const std::vector<int>& ranks) {
     const auto own = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
@@ -84,7 +85,7 @@ TEST(Watch, EveryLayoutHasRoom) {
   EXPECT_EQ(most, static_cast<std::size_t>(comm::watched_limit)) << "room that nobody needs is sent in each report";
 }
 
-// Nothing of it takes the square of the ranks.
+// The cost does not grow with the square of the number of ranks.
 TEST(Watch, AsManyRanksAsThereAre) {
   const auto topology = plan::replicas_of(1 << 16, 4, 4, 8, 4);
   for (const int rank : {0, 5000, (1 << 16) - 1}) {
@@ -102,17 +103,19 @@ TEST(Watch, AsManyRanksAsThereAre) {
 
 TEST(Watch, InterleavedStagesAndExpertsOfNodes) {
   SmallRun runs;
-  ParallelLayout cut{12};
-  cut.pipeline = 3, cut.schedule = "interleaved", cut.virtual_stages = 2, cut.experts = 4, cut.expert_node = 2;
-  EXPECT_EQ(one_step(runs, cut, "stages"), base::ExitCode::done);
+  ParallelLayout layout{12};
+  layout.pipeline = 3, layout.schedule = "interleaved", layout.virtual_stages = 2, layout.experts = 4,
+  layout.expert_ranks_per_node = 2;
+  EXPECT_EQ(one_step(runs, layout, "stages"), base::ExitCode::done);
 }
 
 TEST(Watch, TensorRanksBesideThem) {
   SmallRun runs;
-  ParallelLayout cut{24};
-  cut.pipeline = 3, cut.schedule = "interleaved", cut.virtual_stages = 2, cut.experts = 4, cut.expert_node = 2;
-  cut.tensor = 2;
-  EXPECT_EQ(one_step(runs, cut, "tensor"), base::ExitCode::done);
+  ParallelLayout layout{24};
+  layout.pipeline = 3, layout.schedule = "interleaved", layout.virtual_stages = 2, layout.experts = 4,
+  layout.expert_ranks_per_node = 2;
+  layout.tensor = 2;
+  EXPECT_EQ(one_step(runs, layout, "tensor"), base::ExitCode::done);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What is put before a prompt: by the tokenizer's file and those beside it, and by where the weights come from.
+// Which tokens generate puts before a prompt. They depend on the tokenizer's file, the files beside it, and where the
+// weights come from.
 #include "libtrain/base/error.h"
 #include "tests/scratch.h"
 #include "tools/generate/beginning.h"
@@ -22,7 +23,7 @@ json ids_of(const char* name, const Ids& ids) { return {{name, {{"id", name}, {"
 json template_of(const json& single, const json& tokens) {
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", json::array()}, {"special_tokens", tokens}};
 }
-// As the file of Llama 3 has it.
+// The post_processor in the file of Llama 3.
 json llama(std::int32_t id = 704) {
   return {{"type", "Sequence"},
           {"processors",
@@ -41,10 +42,10 @@ class Beginning : public ::testing::Test {
   static checkpoint::RunState state(const json& provenance) {
     checkpoint::RunState s;
     s.model.vocabulary = 720;
-    s.provenance = json::parse(provenance.dump());  // ids as a file has them
+    s.provenance = json::parse(provenance.dump());  // ids have the type that a parsed file gives
     return s;
   }
-  // A model from elsewhere whose import found this beginning (-1: none).
+  // An imported model; `begin` is the beginning token that the import found (-1: none).
   static checkpoint::RunState imported(int begin, const json& ids = json::object()) {
     json tokens{{"end", 705}};
     if (begin >= 0) tokens["begin"] = begin;
@@ -123,7 +124,7 @@ TEST_F(Beginning, OfAModelThatWasTrainedHere) {
   EXPECT_TRUE(has(begin.told, "<|begin_of_text|> (token 704) is put before the text")) << begin.told;
   EXPECT_TRUE(has(begin.told, "training data")) << begin.told;
   EXPECT_EQ(generate::beginning_of(state({{"tokenizer", "bytes"}}), *plain, {}).tokens, Ids{705}) << "older ones";
-  // Its shards decide, whatever the tokenizer does to texts elsewhere; and that is said.
+  // The shards decide, whatever the tokenizer puts before other texts, and generate reports that.
   const auto other = generate::beginning_of(trained(-1), *with(llama()), {true, "<|a|>"});
   EXPECT_EQ(other.tokens, Ids{705});
   EXPECT_TRUE(has(other.told, "<|end_of_text|> (token 705) is put before the text")) << other.told;
@@ -134,7 +135,7 @@ TEST_F(Beginning, OfAnImportedModel) {
   const auto of = [](const checkpoint::RunState& state, const data::Tokenizer& tokenizer,
                      const data::BeginBeside& beside = {}) { return generate::beginning_of(state, tokenizer, beside); };
   const auto plain = with(nullptr), templated = with(llama());
-  // Nothing says that it had one: nothing is put before a prompt. Alone it begins as its config.json says.
+  // Nothing gives a beginning token, so nothing is put before a prompt. An empty prompt begins as config.json says.
   auto nothing = of(imported(-1), *plain);
   EXPECT_EQ(nothing.tokens, Ids());
   EXPECT_EQ(nothing.alone, Ids{705});
@@ -143,11 +144,11 @@ TEST_F(Beginning, OfAnImportedModel) {
   EXPECT_EQ(of(imported(-1, {{"bos_token_id", {706, 704}}}), *plain).alone, Ids{706});
   EXPECT_EQ(of(imported(-1, {{"bos_token_id", 720}}), *plain).alone, Ids{705}) << "the model has no row for it";
   EXPECT_EQ(of(imported(-1, {{"bos_token_id", "x"}}), *plain).alone, Ids{705});
-  // The import knows one; the tokenizer's file says which.
+  // The import knows a beginning token; the tokenizer's file says which.
   EXPECT_EQ(of(imported(704), *plain).tokens, Ids{704});
   EXPECT_EQ(of(imported(706), *templated).tokens, Ids{704});
   EXPECT_EQ(of(imported(704), *plain, {false, ""}).tokens, Ids{704});
-  // The tokenizer came later than the import.
+  // Here the tokenizer was added after the import.
   const auto begin = of(imported(-1), *templated);
   EXPECT_EQ(begin.tokens, Ids{704});
   EXPECT_EQ(begin.alone, Ids{704});
@@ -157,7 +158,7 @@ TEST_F(Beginning, OfAnImportedModel) {
   EXPECT_EQ(of(imported(-1), *templated, {false, "<|a|>"}).tokens, Ids()) << "add_bos_token: false";
   EXPECT_EQ(of(imported(-1), *plain, {true, "<|a|>"}).tokens, Ids{706});
   EXPECT_EQ(of(imported(-1), *plain, {{}, "<|a|>"}).tokens, Ids()) << "bos_token alone does not say that it is fed";
-  const auto bytes = data::make_tokenizer("bytes");  // it was exported from here
+  const auto bytes = data::make_tokenizer("bytes");  // the model was exported by this library
   EXPECT_EQ(of(imported(-1), *bytes).tokens, Ids{256});
   EXPECT_EQ(of(imported(5), *bytes).tokens, Ids{5});
   EXPECT_THROW(of(imported(-1), *plain, {true, "<|nothing|>"}), base::InputError);

@@ -1,5 +1,6 @@
 #!/bin/bash
-# What generate puts before a prompt: models trained here, with and without a token that begins documents, and an imported one whose tokenizer has a template.
+# Tokens that generate puts before a prompt: with models trained here, with and without a token that begins documents,
+# and with an imported model whose tokenizer has a template.
 # usage: beginnings.sh BIN_FOLDER GOLDEN_TOKENIZERS
 PATH=$(realpath "$1"):$PATH
 golden=$(realpath "$2")
@@ -16,7 +17,7 @@ jq --argjson id "$begin" '.post_processor = {type: "Sequence", processors: [{typ
 small_text 60 >text
 printf 'layers = 1\nhidden = 16\nheads = 4\nkv-heads = 2\nffn = 24\ncontext = 32\nnorm = "rms"\npositions = "rotary"\nactivation = "swiglu"\nbiases = "off"\ntied = "off"\n' >model.toml
 train_on() { expect 0 train --model model.toml --data "$1" --output "$2" --steps 1 --global-batch 2 --threads 1 --progress never; }
-first() {  # WANT CHECKPOINT ARGUMENTS...: the tokens before the text, which the prompt's tokens begin with
+first() {  # WANT CHECKPOINT ARGUMENTS...: checks the tokens before the text, with which the prompt's tokens begin
   local want=$1 checkpoint=$2
   shift 2
   expect 0 generate --checkpoint "$checkpoint" --threads 1 --tokens 2 --json "$@"
@@ -24,7 +25,8 @@ first() {  # WANT CHECKPOINT ARGUMENTS...: the tokens before the text, which the
   jq -e '.begin_tokens as $b | .prompt_tokens[:$b | length] == $b' out >/dev/null || fail "other prompt tokens: $(cat out)"
 }
 
-# Trained here: what its shards have. An end of document goes without saying, unless the tokenizer says something else.
+# Models trained here: the beginning of documents in their shards. An end of document is not announced, unless the
+# tokenizer would put another token.
 expect 0 shard-data --input text --split paragraphs --tokenizer "$golden/llama3.json" --output plain --validation 0
 train_on plain plain-run
 first "[$end]" plain-run --prompt line; [ ! -s err ] || fail "it is said"
@@ -41,12 +43,12 @@ first "[$begin]" begun-run; once 'is put before the text'
 first '[]' begun-run --prompt line --no-bos; [ ! -s err ] || fail "what is left out is said"
 first '[]' begun-run --prompt '<|begin_of_text|>line'; unsaid 'is put before'
 jq -e --argjson b "$begin" '.prompt_tokens[:1] == [$b] and .prompt_tokens[1] != $b' out >/dev/null || fail "twice: $(cat out)"
-# What is put is not shown, and not lost: the text behind it is another one.
+# The token is not shown, but it counts: the continuation is another one.
 expect 0 generate --checkpoint begun-run --threads 1 --tokens 20 --prompt line --temperature 0; mv out with
 expect 0 generate --checkpoint begun-run --threads 1 --tokens 20 --prompt '<|begin_of_text|>line' --no-bos --temperature 0; same out with "the token in the prompt itself"
 [ "$(head -c 4 with)" = line ] || fail "the text does not begin with its prompt"
 
-# Imported: what the files of its tokenizer say.
+# An imported model: its tokenizer's files decide.
 expect 0 convert-checkpoint plain-run theirs --to safetensors
 cp with-template/tokenizer.json theirs
 jq --argjson b "$begin" '.bos_token_id = $b' theirs/config.json >config && mv config theirs/config.json
@@ -54,7 +56,8 @@ expect 0 convert-checkpoint theirs imported --from safetensors
 first "[$begin]" imported --prompt line; once "<|begin_of_text|> (token $begin) is put before the text, as the post_processor of tokenizer.json says"
 first '[]' imported --prompt line --no-bos; unsaid 'is put before'
 first "[$begin]" imported
-# A tokenizer that puts nothing there. Without a prompt a text begins with config.json's bos_token_id, else an end of document.
+# A tokenizer that puts no token before a text. Without a prompt a text begins with config.json's bos_token_id, else
+# with an end of document.
 cp "$golden/llama3.json" theirs/tokenizer.json
 expect 0 convert-checkpoint theirs silent --from safetensors
 first '[]' silent --prompt line; [ ! -s err ] || fail "nothing is put, and it is said"
@@ -62,7 +65,7 @@ first "[$begin]" silent
 jq 'del(.bos_token_id)' theirs/config.json >config && mv config theirs/config.json
 expect 0 convert-checkpoint theirs silent --from safetensors --force
 first "[$end]" silent
-# Its tokenizer's settings, found when it is used and not yet when it was imported.
+# The tokenizer's settings, read when the model is used and not when it was imported.
 jq -n '{add_bos_token: true, bos_token: {content: "<|a|>"}}' >theirs/tokenizer_config.json
 first "[$(jq '.added_tokens[] | select(.content == "<|a|>").id' "$golden/llama3.json")]" silent --prompt line; once 'add_bos_token of tokenizer_config.json says'
 expect 0 generate --checkpoint silent --threads 1 --tokens 2 --prompt line; [ "$(head -c 4 out)" = line ] || fail "what is put before is shown: $(cat out)"

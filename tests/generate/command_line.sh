@@ -1,5 +1,6 @@
 #!/bin/bash
-# generate from the command line: where prompts come from, what goes to stdout and stderr, JSON, how texts end, and every refusal.
+# generate from the command line: sources of prompts, what goes to stdout and stderr, JSON, how texts end, and every
+# refusal.
 # usage: command_line.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -14,7 +15,7 @@ trained() {  # TOKENIZER NAME
 trained bytes run
 g=(generate --checkpoint run --threads 1)
 
-# A prompt by any way is the same prompt; one line feed at the end of a file is not part of it.
+# A prompt is the same prompt whatever its source. One line feed at the end of a file is not part of it.
 "${g[@]}" --prompt 'the cat' --tokens 20 >plain 2>err || fail "exit code $?"
 [ ! -s err ] || fail "stderr is no terminal, and yet: $(cat err)"
 printf 'the cat\n' >prompt.txt
@@ -26,12 +27,13 @@ printf 'the cat\n\n' | "${g[@]}" --prompt - --tokens 1 >other
 [ "$(head -c 7 plain)" = "the cat" ] || fail "the prompt is not shown"
 for threads in 2 3; do generate --checkpoint run --threads $threads --prompt 'the cat' --tokens 20 >other && same plain other "$threads threads"; done
 
-# A checkpoint of ranks that share every layer is the checkpoint of one: they hold other pieces of the same tensors.
+# A checkpoint of tensor-parallel ranks gives the same as a checkpoint of one rank: it holds other parts of the same
+# tensors.
 timeout 100 mpirun --bind-to none --oversubscribe -n 2 train --model gpt2-nano --data data-run --output pair --tensor-parallel 2 --steps 3 --global-batch 2 --micro-batch 2 --sequence 32 --threads 1 --progress never --learning-rate 0.01 >/dev/null 2>log || { cat log; exit 1; }
 [ "$(jq .plan.tensor pair/checkpoints/step-00000003/manifest.json)" = 2 ] || fail "the pair's checkpoint is not one of two tensor ranks"
 generate --checkpoint pair --threads 1 --prompt 'the cat' --tokens 20 >other && same plain other "a checkpoint of two tensor ranks"
 
-# Valid UTF-8, whatever the model says and the prompt holds; shown while it is made.
+# The output is valid UTF-8, whatever the model writes and the prompt holds, and appears while it is made.
 "${g[@]}" --temperature 100 --tokens 3000 --stop-at length >noise || fail "exit code $?"
 iconv -f UTF-8 -t UTF-8 <noise >/dev/null || fail "stdout is no UTF-8"
 "${g[@]}" --prompt "$(printf 'a\377b\342\202')" --tokens 5 | iconv -f UTF-8 -t UTF-8 >/dev/null || fail "a broken prompt makes broken text"
@@ -42,21 +44,21 @@ if command -v script >/dev/null; then
   SHELL=$(command -v bash) script -qec "${g[*]} --prompt cat --tokens 9 --stop-at length >other" typed >/dev/null </dev/null
   grep -Eq '^generate: 9 tokens in [0-9.]+ s \([0-9]+ tokens/s\)' typed || fail "no speed on a terminal: $(cat typed)"
   if grep -q 'tokens/s' other; then fail "the speed is on stdout"; fi
-  # On a terminal no control character comes through, wherever it is from; into a file the text is as the model said it.
+  # On a terminal no control character is shown, wherever it comes from. In a file the text is as the model wrote it.
   SHELL=$(command -v bash) script -qec "${g[*]} --prompt \$'\\e]0;title\\a\\x9b31m' --tokens 300 --temperature 100 --stop-at length" typed >/dev/null </dev/null
   sed '1d;$d' typed | tr -d '\r\n\t' | grep -q '[[:cntrl:]]' && fail "a terminal was told something: $(sed '1d;$d' typed | od -c | head -5)"
   iconv -f UTF-8 -t UTF-8 <typed >/dev/null || fail "a terminal was told something that is no UTF-8"
   grep -q 'x1b\]0;title' typed || fail "the escape character is not shown: $(od -c typed | head -5)"
 fi
 
-# JSON says the same.
+# JSON has the same text.
 "${g[@]}" --prompt 'the cat' --tokens 20 --json >json || fail "--json: exit code $?"
 [ "$(wc -l <json)" = 1 ] || fail "--json is $(wc -l <json) lines"
 { printf 'the cat'; jq -j .text json; echo; } >other && same plain other "text of --json"
 jq -e '.prompt == "the cat" and .prompt_tokens == [256, 116, 104, 101, 32, 99, 97, 116] and (.tokens | length) == 20 and (.logprobs | length) == 20 and
        (.logprobs | all(. <= 0)) and .stopped == "length" and .step == 3 and .seed == 0 and (.checkpoint | endswith("step-00000003"))' json >/dev/null || fail "--json: $(cat json)"
 "${g[@]}" --prompt "$(printf '\377')" --tokens 1 --json | jq -e '.prompt == "\ufffd" and .prompt_tokens == [256, 255]' >/dev/null || fail "--json and a prompt that is no UTF-8"
-# Greedy is the likeliest token: no other draw has a larger probability; top-k 1 and a small top-p are greedy.
+# Greedy is the most likely token: no other draw has a larger probability. top-k 1 and a small top-p are greedy.
 "${g[@]}" --prompt 'the cat' --tokens 20 --temperature 0 --json >greedy
 "${g[@]}" --prompt 'the cat' --tokens 20 --top-k 1 --seed 3 --json >one
 "${g[@]}" --prompt 'the cat' --tokens 20 --top-p 0.000001 --seed 4 --json >nucleus
@@ -64,7 +66,8 @@ for file in one nucleus; do [ "$(jq -c .tokens $file)" = "$(jq -c .tokens greedy
 for seed in 1 2 3; do
   jq -e --argjson best "$(jq '.logprobs[0]' greedy)" '.logprobs[0] <= $best' <("${g[@]}" --prompt 'the cat' --tokens 1 --seed $seed --json) >/dev/null || fail "seed $seed beats greedy"
 done
-# The probabilities of all first tokens, found by their draws, are those of one distribution: each id has one, and they add up to at most 1.
+# The probabilities of all first tokens, found by draws, belong to one distribution: each id has one probability, and
+# they add up to at most 1.
 for seed in {1..40}; do "${g[@]}" --prompt 'the cat' --tokens 1 --stop-at length --temperature 3 --seed $seed --json; done | jq -c '[.tokens[0], .logprobs[0]]' | sort -u >draws
 jq -se '(map(.[0]) | unique | length) == length and (map(.[1] | exp) | add) <= 1 and length > 10' draws >/dev/null || fail "log probabilities: $(cat draws)"
 for ((seed = 0; seed < 20; ++seed)); do "${g[@]}" --tokens 3000 --temperature 100 --seed $seed --json; done |
@@ -79,7 +82,7 @@ context=$(jq .model.context run/checkpoints/step-00000003/manifest.json)
 fit=$(printf 'x%.0s' $(seq 2 "$context"))
 "${g[@]}" --prompt "$fit" --tokens 3 >other || fail "a prompt that fills the context: exit code $?"
 refused 3 "the prompt has $context tokens, .* room for $((context - 1)) " "${g[@]}" --prompt "x$fit"
-# Several processes, each with a text of its own, are seldom meant: one of them says so.
+# Several processes, each with a text of its own, are seldom intended: the first process warns.
 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0 "${g[@]}" --tokens 2 >other 2>err && grep -q 'warning: 4 processes were started' err || fail "several processes: $(cat err)"
 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "${g[@]}" --tokens 2 >other 2>err && grep -q 'warning: 2 processes were started' err || fail "several tasks: $(cat err)"
 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=1 "${g[@]}" --tokens 2 >other 2>err && [ ! -s err ] || fail "the second process speaks, too: $(cat err)"
@@ -103,7 +106,7 @@ if [ -w /dev/full ]; then
   [ $code = 4 ] && grep -q 'No space left' err || fail "a full disk: exit code $code, $(cat err)"
 fi
 
-# SentencePiece: the text is what spm_decode makes of the ids, byte pieces and all.
+# SentencePiece: the text equals the output of spm_decode for the ids, with byte pieces.
 if command -v spm_train >/dev/null && command -v spm_decode >/dev/null; then
   mkdir elsewhere
   for kind in fallback plain; do

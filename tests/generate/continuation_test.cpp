@@ -1,5 +1,5 @@
-// Continuation: greedy text against the whole forward pass over every window, in single and double precision; threads;
-// how a text ends.
+// Continuation: greedy text compared with a whole forward pass over every window, in single and double precision. Also
+// threads, and how a text ends.
 #include "tests/generate/saved_run.h"
 #include "tools/generate/continuation.h"
 
@@ -46,13 +46,13 @@ Text text_of(generate::LanguageModel& model, const generate::SamplerSettings& ho
   return out;
 }
 
-// What the documented rule says the model sees before each token, read at once by a decoder that keeps nothing.
+// What the model sees before each token by the documented rule, read at once by a decoder without a cache.
 class Recompute {
  public:
   Recompute(const plan::ModelConfig& model, base::DType dtype)
       : model_(model), dtype_(dtype), store_(model, dtype, 21) {
-    for (auto& unit : store_.master)
-      for (auto& x : unit) x *= 8;
+    for (auto& flat_group : store_.master)
+      for (auto& x : flat_group) x *= 8;
     store_.publish();
   }
   std::vector<double> logits(std::span<const std::int32_t> window) {
@@ -90,8 +90,7 @@ TEST(Continuation, GreedyIsTheWholeForwardPass) {
         text_of(model, {0, 0, 0, 1}, bytes(static_cast<std::int64_t>(3 * context), StopAt::length), prompt);
     ASSERT_EQ(got.tokens.size(), prompt.size() + 3 * context);
     for (const auto dtype : {base::DType::f32, base::DType::f64}) {
-      const double bound =
-          dtype == base::DType::f32 ? 2e-5 : 1e-4;  // f64: what rounding to f32 costs the whole pass as well
+      const double bound = dtype == base::DType::f32 ? 2e-5 : 1e-4;  // f64: the model's rounding to f32 counts as well
       Recompute whole(config, dtype);
       std::size_t first = 0, seen = prompt.size();  // the window: tokens [first, seen)
       for (std::size_t i = 0; i < got.logits.size(); ++i, ++seen) {
@@ -134,7 +133,7 @@ TEST(Continuation, AModelSpeaksOfOneTextAtATime) {
   EXPECT_EQ(text_of(model, {1, 0, 3, 1}, bytes(30, StopAt::length), {256, 1, 2}).tokens, first.tokens);
 }
 
-// Nearly uniform: an end of document comes up once in 257 draws.
+// Logits are nearly uniform, so an end of document comes up once in 257 draws.
 TEST(Continuation, HowATextEnds) {
   SavedRun saved;
   checkpoint::Reader reader(generate::find_checkpoint(saved.folder.string()));

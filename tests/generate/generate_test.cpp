@@ -1,5 +1,5 @@
-// generate: the loaded model against the same weights in a plain store, and the program itself.
-#include "tests/checkpoint/cuts.h"
+// generate: the loaded model compared with the same weights in a plain store, and the program itself.
+#include "tests/checkpoint/layouts.h"
 #include "tests/generate/saved_run.h"
 #include "tools/generate/language_model.h"
 
@@ -41,7 +41,7 @@ TEST(Generate, ModelIsTheCheckpoint) {
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], want[i]) << i;
 }
 
-// Every checksum is right, and the weights are not those that were saved.
+// Every checksum is right, but the weights are not those that were saved.
 TEST(Generate, OtherWeightsThanWereSavedAreRefused) {
   const SavedRun saved;
   const auto folder = generate::find_checkpoint(saved.folder.string());
@@ -55,8 +55,8 @@ TEST(Generate, OtherWeightsThanWereSavedAreRefused) {
   EXPECT_NE(told.text.find("/model/embedding.tokens.weight has fingerprint"), std::string::npos) << told.text;
 }
 
-// One token at a time gives what reading all of them at once gives, for learned and rotary positions and shared
-// key-value heads.
+// Reading one token at a time gives the same as reading all at once. That holds for learned and rotary positions and
+// for grouped key-value heads.
 TEST(Generate, OneTokenAtATimeIsTheWholeText) {
   for (const auto& config : {tiny(), tiny_llama()}) {
     SavedRun saved(config);
@@ -76,7 +76,8 @@ TEST(Generate, OneTokenAtATimeIsTheWholeText) {
   }
 }
 
-// Layers see windows, global blocks, draws of each head: what is kept of a text is what they may still see.
+// The same with block-sparse attention: windows, global blocks, random blocks of each head. The cache keeps what later
+// tokens may still see.
 TEST(Generate, OneTokenAtATimeIsTheWholeTextOfBlocks) {
   auto windows = tiny_llama(), heads = tiny();
   for (auto* m : {&windows, &heads}) m->context = 150, m->attention.block = 16;
@@ -87,7 +88,7 @@ TEST(Generate, OneTokenAtATimeIsTheWholeTextOfBlocks) {
     SavedRun saved(config);
     checkpoint::Reader reader(generate::find_checkpoint(saved.folder.string()));
     generate::LanguageModel one(reader, 2), whole(reader, 1);
-    std::vector<std::int32_t> tokens(45, 256);  // more than a window keeps
+    std::vector<std::int32_t> tokens(45, 256);  // more than a window's cache holds
     for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * 53 % 250);
     one.begin(tokens);
     while (!one.full()) {
@@ -100,13 +101,14 @@ TEST(Generate, OneTokenAtATimeIsTheWholeTextOfBlocks) {
     }
     EXPECT_EQ(tokens.size(), 150u);
   }
-  // A window's layer keeps its window: two blocks of 16 rows, in f32, of keys and of values; the other the context.
+  // A sliding layer caches its window: two blocks of 16 rows, in f32, of keys and of values. The other layer caches the
+  // whole context.
   const auto row = windows.kv_heads * windows.head_dim() * 4;
   ASSERT_EQ(windows.layers, 2);
   EXPECT_EQ(model::KvCache::bytes(windows, base::DType::f32), 2 * (base::aligned(32 * row) + base::aligned(150 * row)));
 }
 
-// A row of the last place that sees every key: all of what is kept is put side by side, beside what the layer holds.
+// The last position's row sees every key: all cached rows are gathered, beside what the layer holds.
 TEST(Generate, AFullContextWhoseLastRowSeesAllFits) {
   auto m = tiny();
   m.heads = m.kv_heads = 8, m.hidden = 32, m.ffn = 16, m.context = 600;
@@ -119,7 +121,7 @@ TEST(Generate, AFullContextWhoseLastRowSeesAllFits) {
   while (!model.full()) model.append(9);
 }
 
-// The layout of a file is of one length, and there may be no room for the context.
+// A layout from a file has one length, so there may be less room than the context.
 TEST(Generate, TheLayoutOfAFileIsTheRoom) {
   auto m = tiny();
   m.context = 64;
@@ -134,7 +136,7 @@ TEST(Generate, TheLayoutOfAFileIsTheRoom) {
   EXPECT_EQ(more, 12);
 }
 
-// Of experts that would drop most of a long text when they train.
+// A model whose experts would drop most of a long text in training.
 plan::ModelConfig tiny_experts(bool llama) {
   auto m = llama ? tiny_llama() : tiny();
   m.name = llama ? "shared-experts" : "experts";
@@ -146,7 +148,7 @@ plan::ModelConfig tiny_experts(bool llama) {
   return m;
 }
 
-// What becomes of a token does not depend on what is read with it: none is dropped.
+// A token's result does not depend on the tokens that are read with it: none is dropped.
 TEST(Generate, ExpertsDropNoTokens) {
   for (const bool llama : {false, true}) {
     const auto config = tiny_experts(llama);

@@ -1,5 +1,6 @@
 #!/bin/bash
-# generate --interactive: lines in, answers out; what is refused does not end it; Ctrl-C ends an answer, and then the program.
+# generate --interactive: lines in, answers out. A refused line does not end it. Ctrl-C ends an answer, and then the
+# program.
 # usage: interactive.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -11,7 +12,8 @@ expect 0 shard-data --input text --split paragraphs --output data --validation 0
 expect 0 train --model model.toml --data data --output run --steps 2 --global-batch 2 --threads 1 --progress never
 g=(generate --checkpoint run --threads 1 --tokens 20 --seed 3)
 
-# Each answer is that of a run with the line as its prompt; an empty line is a run without one. The last line needs no line feed.
+# Each answer equals a run with the line as its prompt; an empty line equals a run without a prompt. The last line needs
+# no line feed.
 : >expected
 for prompt in 'a line' '' 'a line' 'about'; do
   if [ -n "$prompt" ]; then expect 0 "${g[@]}" --prompt "$prompt"; else expect 0 "${g[@]}"; fi
@@ -24,7 +26,7 @@ same out expected "the answers"
 expect 0 "${g[@]}" --interactive </dev/null
 [ ! -s out ] || fail "an answer to nothing"
 
-# JSON: a line an answer, at once. Samples are a list, or under their headings.
+# JSON: each answer is a line, printed at once. Samples are a list, or have headings.
 expect 0 "${g[@]}" --interactive --json <lines; mv out answers
 [ "$(wc -l <answers)" = 4 ] || fail "$(wc -l <answers) answers"
 expect 0 "${g[@]}" --prompt about --json
@@ -34,7 +36,8 @@ jq -se 'length == 4 and all(.samples | length == 2)' out >/dev/null || fail "sam
 expect 0 "${g[@]}" --interactive --samples 2 <lines
 [ "$(grep -c '^==> sample [12] of 2, seed [34] <==$' out)" = 8 ] || fail "headings"
 
-# A line that is refused is said, and the next one answered. Whoever typed the lines knows; a file of them is refused in the end.
+# A refused line is reported, and the next line is answered. If the lines come from a file, the exit code reports
+# refusals at the end.
 { echo 'a line'; printf 'x%.0s' {1..64}; echo; echo 'about'; } >some
 expect 3 "${g[@]}" --interactive <some
 once 'line 2: the prompt has 64 tokens'; once '1 of 3 prompts were refused'
@@ -51,7 +54,7 @@ said 'line 1: the prompt has no tokens'
 yes line | { "${g[@]}" --interactive 2>err; echo $? >code; } | head -c 30 >out
 [ "$(cat code)" = 0 ] && [ ! -s err ] || fail "a reader that goes away: exit code $(cat code)"
 
-# Ctrl-C: the answer ends, and the next line is answered. Where none is being made, the program ends.
+# Ctrl-C ends the answer, and the next line is answered. Without an answer under way, it ends the program.
 until_true() { local i; for ((i = 0; i < 300; ++i)); do ! "$@" || return 0; sleep 0.1; done; fail "never: $*"; }
 answers() { [ "$(grep -c . out)" -ge "$1" ]; }
 begins() { grep -q "^$1" out; }
@@ -70,20 +73,20 @@ echo second >&7; until_true begins second; kill -INT $pid; until_true ended
 kill -INT $pid; code=0; wait $pid || code=$?
 [ $code = 130 ] || fail "exit code $code of a program that was ended by SIGINT"
 exec 7>&-
-# What was asked for behind it is left out; JSON says what happened. Then the input ends.
+# Further samples of an interrupted answer are left out, and JSON says that it was interrupted. Then the input ends.
 start --json --samples 1000
 echo first >&7; sleep 1; kill -INT $pid; until_true answers 1
 exec 7>&-; code=0; wait $pid || code=$?
 [ $code = 0 ] || fail "exit code $code at the end of the input"
 jq -e '(.samples | length) == 1 and .samples[0].stopped == "interrupted" and (.samples[0].tokens | length) > 0' out >/dev/null || fail "an answer that was ended: $(head -c 300 out)"
-# Nobody who ignores the signal is ended by it.
+# A program that was started with the signal ignored is not ended by it.
 env --ignore-signal=INT "${g[@]}" --interactive <typed >out 2>err &
 pid=$!
 exec 7>typed
 sleep 0.5; kill -INT $pid; echo first >&7; until_true begins first; exec 7>&-; code=0; wait $pid || code=$?
 [ $code = 0 ] || fail "a signal that is ignored: exit code $code"
 
-# On a terminal it asks, on stderr, and says no number of a line.
+# On a terminal it prints a prompt sign on stderr, and messages name no line number.
 if command -v script >/dev/null; then
   { sleep 1; printf 'about\n'; sleep 1; printf 'x%.0s' {1..70}; printf '\n'; sleep 1; printf '\004'; sleep 1; } | SHELL=$(command -v bash) script -qec "${g[*]} --interactive >out; echo code \$? >code" shown >/dev/null
   grep -q '^> ' shown || fail "nothing asks: $(cat -v shown)"

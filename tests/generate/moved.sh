@@ -1,5 +1,6 @@
 #!/bin/bash
-# A run keeps its SentencePiece model: model, shards and all may move or go. Runs of older sets keep theirs too.
+# A run keeps its SentencePiece model: the model file, the shards and the run may move or disappear. Runs on older sets
+# keep theirs too.
 # usage: moved.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -31,7 +32,7 @@ say moved/run/checkpoints/step-00000002 >after && cmp before after || fail "its 
 ln -s moved/run/checkpoints/step-00000002 link
 say link >after && cmp before after || fail "its checkpoint by a link"
 
-# A model that was changed is refused, there and in a set.
+# A changed tokenizer model is refused, in a run and in a set.
 kept=$(echo moved/run/tokenizer-*.model)
 printf 'x' | dd of="$kept" bs=1 seek=100 conv=notrunc 2>/dev/null
 code=0
@@ -43,7 +44,7 @@ say moved/run >out 2>err || code=$?
 [ $code = 3 ] && grep -q 'which is not there any more' err && grep -q '^  try: --tokenizer' err || fail "no model anywhere: exit code $code, $(cat err)"
 say moved/run --tokenizer gone.model >after && cmp before after || fail "--tokenizer"
 
-# Older sets name the path that the model had.
+# Older sets name the path of the model file.
 mv gone.model small.model
 shards data
 rm data/tokenizer.model
@@ -55,6 +56,6 @@ inspect --verify data >/dev/null || fail "an older set is refused"
 train_on data old
 cmp small.model "$(echo old/tokenizer-*.model)" || fail "a run of an older set has no model of its own"
 rm small.model old/tokenizer-*.model
-train_on data new   # trains all the same
+train_on data new   # training works without the file
 grep -q 'small.model is not the tokenizer' log || fail "nobody says that the model is gone: $(cat log)"
 passed

@@ -1,4 +1,4 @@
-// The sampler against the softmax, and its cuts against their definitions.
+// The sampler compared with the softmax, and its top-k and top-p compared with their definitions.
 #include "tools/generate/sampler.h"
 
 #include "libtrain/base/random.h"
@@ -39,7 +39,7 @@ TEST(Sampler, GreedyAndTopK) {
   }
 }
 
-// The likeliest tokens, in order, until their probabilities reach p: by sorting all of them.
+// The most likely tokens, in order, until their probabilities reach p; found by sorting all tokens.
 std::map<std::int32_t, double> nucleus_of(const std::vector<float>& logits, double temperature, std::size_t top_k,
                                           double p) {
   std::vector<std::int32_t> order(logits.size());

@@ -1,4 +1,4 @@
-// UTF-8 against hand-made tables, streamed text against the text decoded at once, prompts that are refused.
+// UTF-8 compared with hand-made tables, streamed text compared with text decoded at once, and refused prompts.
 #include "libtrain/base/error.h"
 #include "tests/scratch.h"
 #include "tools/generate/prompt.h"
@@ -15,7 +15,7 @@ namespace {
 
 using generate::Character;
 
-// Expected: Python 3.11, bytes.decode("utf-8", "replace").
+// The expected results are those of Python 3.11, bytes.decode("utf-8", "replace").
 TEST(Utf8, BrokenPartsAreReplacedAsPythonDoes) {
   const std::string r = "\xEF\xBF\xBD";
   const std::pair<std::string, std::string> table[] = {{"plain", "plain"},
@@ -39,14 +39,14 @@ TEST(Utf8, BrokenPartsAreReplacedAsPythonDoes) {
                                                         r + r + "a"},
                                                        {"\xC3\xC3\xA9", r + "\xC3\xA9"}};
   for (const auto& [text, want] : table) EXPECT_EQ(generate::valid_utf8(text), want) << want;
-  EXPECT_EQ(generate::utf8_head("\xE2\x82").kind, Character::cut);
+  EXPECT_EQ(generate::utf8_head("\xE2\x82").kind, Character::layout);
   EXPECT_EQ(generate::utf8_head("\xE2(").kind, Character::broken);
   EXPECT_EQ(generate::utf8_head("\xE2\x82\xAC.").bytes, 3u);
 }
 
-// Decodes as SentencePiece does with byte fallback: ids 0 to 255 are bytes, of which those in a row that form no
-// character become U+FFFD each; 256 ends documents; 257 to 260 are words with a space before them, which the first
-// piece loses; 261 is unknown.
+// Decodes as SentencePiece does with byte fallback. Ids 0 to 255 are bytes; those in a row that form no character
+// become U+FFFD each. 256 ends documents. 257 to 260 are words with a space before them, which the first piece loses.
+// 261 is unknown.
 class Pieces : public data::Tokenizer {
  public:
   std::string name() const override { return "pieces"; }
@@ -105,7 +105,7 @@ TEST(TextStream, IsTheTextDecodedAtOnce) {
   const auto bytes = data::make_tokenizer("bytes");
   const Pieces pieces;
   const std::string alphabet =
-      "ab \xC3\xA9\xF0\x9F\x98\x80\xE2\x82\xAC\xFF";  // single bytes of it, so characters come and break
+      "ab \xC3\xA9\xF0\x9F\x98\x80\xE2\x82\xAC\xFF";  // single bytes of it, so characters are whole or broken
   for (int round = 0; round < 300; ++round) {
     std::vector<std::int32_t> a, b;
     for (unsigned i = 0; i < 300; ++i) {
@@ -116,7 +116,7 @@ TEST(TextStream, IsTheTextDecodedAtOnce) {
     expect_streamed(*bytes, a);
     expect_streamed(pieces, b);
   }
-  std::vector<std::int32_t> whole;  // characters of four bytes, none broken
+  std::vector<std::int32_t> whole;  // characters of four bytes, none of them broken
   for (int i = 0; i < 100; ++i)
     for (const char c : std::string("\xF0\x9F\x98\x80 \xE2\x82\xAC")) whole.push_back(static_cast<unsigned char>(c));
   expect_streamed(*bytes, whole);
@@ -236,7 +236,7 @@ TEST(Prompt, Sources) {
   EXPECT_THROW(generate::read_prompt(std::nullopt, "/dev/zero"), base::InputError);
   const testing::Scratch folder;
   const auto pipe = folder.path + "/pipe";
-  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);  // nobody ever writes
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);  // nobody ever writes into it
   EXPECT_THROW(generate::read_prompt(std::nullopt, pipe), base::InputError);
 }
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# inspect --follow on runs that fail: its exit code is theirs, whatever their lines say, and a reason goes with the next start. Flags that would do nothing.
+# inspect --follow on runs that fail: its exit code is the run's, whatever the lines of metrics contain, and the next
+# start removes a reason. Also flags that would do nothing.
 # usage: command_line.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -10,7 +11,7 @@ expect 0 shard-data --input text --split paragraphs --output data --validation 0
 tiny_model >model.toml
 base=(train --model model.toml --data data --global-batch 2 --micro-batch 1 --threads 1 --progress never --steps 4)
 
-# No room for the last checkpoint, once all steps are done and their lines are written.
+# There is no room for the last checkpoint, after all steps are done and their lines are written.
 expect 4 bash -c 'ulimit -f 8; exec "$@"' limited "${base[@]}" --output full
 [ "$(wc -l <full/metrics.jsonl)" = 4 ] || fail "not all steps were done: this is another failure than the one that was wanted"
 expect 4 inspect full --follow --wait
@@ -28,7 +29,7 @@ expect 0 "${base[@]}" --output full
 expect 0 inspect full --follow
 said 'all 4 steps are done'
 
-# Between two steps; a stop is none, and leaves no reason.
+# A run that fails between two steps. A stop is no failure, and leaves no reason.
 expect 5 "${base[@]}" --output wild --learning-rate 1e30 --clip 0
 expect 5 inspect wild --follow --wait
 said 'with exit code 5: .*is not finite'
@@ -36,21 +37,21 @@ expect 75 "${base[@]}" --output stopped --stop-after 2
 [ ! -e stopped/exit ] || fail "a stop left a reason"
 expect 75 inspect stopped --follow
 said 'stopped at step 2 of 4: .*goes on from its newest checkpoint'
-# A start that is refused is no end of a run.
+# A refused start does not end a run.
 expect 3 "${base[@]}" --output stopped --seed 7
 [ ! -e stopped/exit ] || fail "a start that was refused left a reason"
 
-# The cut stands beside the ranks.
+# The parallel layout is shown beside the ranks.
 expect 0 mpirun -q --bind-to none -n 4 "${base[@]}" --global-batch 4 --output shared --lanes 2 --tensor-parallel 2 --zero 1
-expect 0 inspect shared; said '^ *step  *tokens seen  *ranks  *cut '; said ' 4  *2 x 2 tensor, ZeRO 1, 2 lanes  *f32 '
-expect 0 inspect full shared; said '^  cut: full has 1 rank, ZeRO 0, 1 lane; shared has 4 ranks, 2 x 2 tensor, ZeRO 1, 2 lanes$'; said '^  global_batch: full has 2, shared 4$'; said '^  model.lanes: full has 1, shared 2$'
+expect 0 inspect shared; said '^ *step  *tokens seen  *ranks  *layout '; said ' 4  *2 x 2 tensor, ZeRO 1, 2 lanes  *f32 '
+expect 0 inspect full shared; said '^  layout: full has 1 rank, ZeRO 0, 1 lane; shared has 4 ranks, 2 x 2 tensor, ZeRO 1, 2 lanes$'; said '^  global_batch: full has 2, shared 4$'; said '^  model.lanes: full has 1, shared 2$'
 expect 0 mpirun -q --bind-to none -n 4 "${base[@]}" --global-batch 4 --output staged --pipeline-parallel 2
 expect 0 inspect staged; said ' 4  *2 stages (1f1b) x 2 data, ZeRO 0, 1 lane  *f32 '
-expect 0 inspect shared staged; said '^  cut: shared has 4 ranks, 2 x 2 tensor, ZeRO 1, 2 lanes; staged has 4 ranks, 2 stages (1f1b) x 2 data, ZeRO 0, 1 lane$'
+expect 0 inspect shared staged; said '^  layout: shared has 4 ranks, 2 x 2 tensor, ZeRO 1, 2 lanes; staged has 4 ranks, 2 stages (1f1b) x 2 data, ZeRO 0, 1 lane$'
 expect 0 partition-model --model gpt2-nano --ranks 4 --pipeline-parallel 2 --sequence 16 --global-batch 8 --output stages.json
 expect 0 inspect stages.json --verify; said '^  stage  items '; said '^  stage 1  2  *3$'; said '^  idle [0-9]* % of a step'; said '^verified'
 
-# What would change nothing, or could not be seen, is refused before anything is written.
+# Flags that would change nothing, or whose effect could not be seen, are refused before anything is written.
 refused 2 'one run' inspect full --json --over time
 expect 0 inspect full --json --over time --svg one.svg
 expect 0 inspect full stopped --json --over time
@@ -58,7 +59,8 @@ refused 2 'cannot be told apart' inspect full full full full full full full full
 absent nine.svg
 expect 0 inspect full full full full full full full full full
 
-# A drawing is what its name says: PNG by way of rsvg-convert, refused at once where PATH has none; other kinds are refused.
+# The name of a drawing decides its kind: PNG needs rsvg-convert, and is refused at once where PATH has none. Other
+# kinds are refused.
 mkdir empty with
 inspect=$(command -v inspect)
 refused 4 'svg run.png: a PNG is made by rsvg-convert, and no folder of PATH has it' env PATH="$folder/empty" "$inspect" full --svg run.png; said 'install librsvg2-bin'
@@ -77,13 +79,13 @@ if command -v rsvg-convert >/dev/null; then
   [ "$(wc -c <run.png)" -gt 5000 ] || fail "a small PNG"
 fi
 
-# Lanes of a model whose vocabulary comes from the shards are judged when it is known; other widths at once.
+# Lanes of a model whose vocabulary comes from the shards are checked when it is known, other widths at once.
 printf 'layers = 1\nhidden = 50\nheads = 5\nffn = 100\nlanes = 5\n' >five.toml
 expect 0 inspect five.toml
 said '^lanes  *5$'; said 'parameters with byte tokens'
 sed 's/100/102/' five.toml >six.toml
 expect 3 inspect six.toml; said 'ffn 102 is not a multiple of lanes 5'
-# All that is wrong with a model, a line each; settings of a run are no model, whichever keys they have.
+# Each error of a model has a line. Settings of a run are no model, whatever keys they have.
 sed 's/100/102/; s/heads = 5/heads = 7/' five.toml >seven.toml
 expect 3 inspect seven.toml; said 'seven.toml describes no model that can be built:$'; said '^  hidden 50 is not a multiple of heads 7$'; said '^  ffn 102 is not a multiple of lanes 5$'
 printf 'data = "data"\nsteps = 4\nglobal-batch = 2\n' >run.toml

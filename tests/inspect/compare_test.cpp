@@ -1,4 +1,4 @@
-// Runs beside one another: where they differ first, the table, odd inputs.
+// Several runs side by side: where they first differ, the table, odd inputs.
 #include "tools/inspect/compare.h"
 
 #include "tests/checkpoint/sample.h"
@@ -48,7 +48,7 @@ TEST_F(Runs, EqualBitsAreSaidToBe) {
   EXPECT_EQ(r.json["last_common_step"], 9);
   EXPECT_EQ(r.json["runs"][1]["against_first"]["equal"], true);
   EXPECT_EQ(r.json["runs"][1]["difference"], 0.0);
-  // Other times, hosts and speeds are the same run.
+  // Other times, hosts and speeds do not make another run.
   const auto moved = put("moved", with(with(all, "n1", "n2"), "500.0", "900.0"));
   EXPECT_EQ(report({a, moved}).json["runs"][1]["against_first"]["equal"], true);
 }
@@ -86,7 +86,7 @@ TEST_F(Runs, OddRuns) {
   EXPECT_NE(report({a, late}).text.find("have no step in common"), std::string::npos);
   EXPECT_TRUE(report({a, late}).json["last_common_step"].is_null());
   EXPECT_EQ(report({a, one}).json["last_common_step"], 3);
-  EXPECT_EQ(report({nan, nan}).json["runs"][1]["against_first"]["equal"], true);  // the same that is no number
+  EXPECT_EQ(report({nan, nan}).json["runs"][1]["against_first"]["equal"], true);  // NaN equals NaN here
   EXPECT_TRUE(report({a, nan}).json["runs"][1]["loss"].is_null());
   EXPECT_NE(report({bare, bare}).text.find("no run has losses"), std::string::npos);
   EXPECT_NE(report({bare, a}, inspect::Across::tokens).text.find("tokens"), std::string::npos);
@@ -107,17 +107,17 @@ TEST(Curves, LettersAndDots) {
   const auto text = draw({{{{0, 0}, {10, 10}}, 'A'}, {{{0, 10}, {10, 0}}, 'B'}}, 40, 12, tools::Glyphs::ascii);
   EXPECT_NE(text.find('A'), std::string::npos) << text;
   EXPECT_NE(text.find('B'), std::string::npos);
-  EXPECT_NE(text.find('='), std::string::npos);  // where they meet
+  EXPECT_NE(text.find('='), std::string::npos);  // where the two curves meet
   EXPECT_EQ(draw({}, 40, 12, tools::Glyphs::ascii), "");
   EXPECT_EQ(draw({{{{NAN, 1}, {1, INFINITY}}}}, 40, 12, tools::Glyphs::ascii), "");
   EXPECT_NE(draw({{{{3, 3}}}}, 40, 12, tools::Glyphs::ascii).find('*'), std::string::npos);
   EXPECT_NE(draw({{{{3, 3}, {3, 3}}, 'A'}}, 1, 1, tools::Glyphs::unicode).find('A'), std::string::npos);
   const double most = std::numeric_limits<double>::max();
-  EXPECT_LT(draw({{{{1, 1}, {2, 2}}}}, 65535, 65535, tools::Glyphs::unicode).size(), 4u << 20);  // a mad terminal
+  EXPECT_LT(draw({{{{1, 1}, {2, 2}}}}, 65535, 65535, tools::Glyphs::unicode).size(), 4u << 20);  // huge terminal
   draw({{{{-most, -most}, {most, most}, {1, 1e289}, {2, -1e289}}}}, 40, 12, tools::Glyphs::unicode);
 }
 
-// Of runs with checkpoints it is said what else is not alike.
+// For runs with checkpoints the report also says what else differs.
 TEST_F(Runs, WhyTheyDifferIsSaid) {
   const auto saved = [&](const char* name, std::int64_t lanes, int ranks, int tensor) {
     const auto folder = put(name, lines::text(1, 4));
@@ -132,13 +132,14 @@ TEST_F(Runs, WhyTheyDifferIsSaid) {
   const auto r = report({a, b, bare});
   EXPECT_NE(r.text.find("a and b are equal for all 4 common steps, bit for bit\n"
                         "  model.lanes: a has 4, b 2\n"
-                        "  cut: a has 4 ranks, 2 x 2 tensor, ZeRO 1, 4 lanes; b has 1 rank, ZeRO 1, 2 lanes\n"),
+                        "  layout: a has 4 ranks, 2 x 2 tensor, ZeRO 1, 4 lanes; b has 1 rank, ZeRO 1, 2 lanes\n"),
             std::string::npos)
       << r.text;
   EXPECT_TRUE(r.text.ends_with("bit for bit\n")) << r.text;
   const auto& reasons = r.json["runs"][1]["against_first"]["reasons"];
   ASSERT_EQ(reasons.size(), 2u) << r.json.dump(1);
   EXPECT_EQ(reasons[0], nlohmann::json({{"name", "model.lanes"}, {"first", 4}, {"second", 2}}));
-  EXPECT_EQ(r.json["runs"][1]["cut"], "ZeRO 1, 2 lanes");
+  EXPECT_EQ(r.json["runs"][1]["layout"], "ZeRO 1, 2 lanes");
+  EXPECT_EQ(r.json["runs"][1]["cut"], r.json["runs"][1]["layout"]);
   EXPECT_TRUE(r.json["runs"][2]["against_first"]["reasons"].empty());
 }

@@ -1,4 +1,4 @@
-// Drawings: well-formed whatever they are made of, with ticks, legends and curves that are where they should be.
+// Drawings are well-formed whatever their data, and their ticks, legends and curves are where they should be.
 #include "tools/inspect/drawing.h"
 
 #include "tests/inspect/lines.h"
@@ -29,8 +29,8 @@ int count(const std::string& text, const std::string& what) {
   return n;
 }
 
-// A tag without the values of its attributes, so that a pattern for it stays short: std::regex calls itself for each
-// character. What is wrong with a value goes to `wrong`.
+// A tag without the values of its attributes, so that a pattern for it stays short: std::regex recurses for each
+// character. A wrong value is reported in `wrong`.
 std::string without_values(const std::string& tag, std::string& wrong) {
   static const std::set<std::string> places{"x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "points"};
   std::string out;
@@ -50,7 +50,7 @@ std::string without_values(const std::string& tag, std::string& wrong) {
   return out;
 }
 
-// What is wrong with a text as XML, as far as these files use it; "" when nothing is.
+// What is wrong with a text as XML, as far as these files use XML; "" if nothing is.
 std::string wrong_with(const std::string& svg) {
   if (!base::is_utf8(svg)) return "is not UTF-8";
   for (const char c : svg)
@@ -145,7 +145,7 @@ TEST(Drawing, OfSeveralRuns) {
   EXPECT_NE(differ.find("how far the loss lies from that of one"), std::string::npos);
 }
 
-// A million points are as many as there are pixels, in a band that holds every one of them.
+// A million points take as many places as there are pixels, in a band that contains all of them.
 TEST(Drawing, OfManyPoints) {
   tools::SvgPanel p;
   tools::SvgCurve c;
@@ -155,7 +155,7 @@ TEST(Drawing, OfManyPoints) {
   EXPECT_EQ(wrong_with(svg), "");
   EXPECT_LT(svg.size(), 60000u);
   EXPECT_EQ(count(svg, "class=\"band\""), 1);
-  // The band's highest place is that of the one point above all others: 4 % below the top of the plot.
+  // The band's highest place is the one point above all others: 4 % below the top of the plot.
   const auto at = svg.find("<polygon");
   double top = 1e9;
   std::string points = svg.substr(svg.find("points=\"", at) + 8);
@@ -190,7 +190,7 @@ TEST(Axis, TicksAreRound) {
   EXPECT_EQ(texts(SvgScale::linear, 3, 3, 6), (Texts{"3.00"}));
 }
 
-// Whatever the numbers: one style on an axis.
+// Labels on an axis have one style, whatever the numbers.
 TEST(Axis, LabelsHaveOneStyle) {
   using Texts = std::vector<std::string>;
   using tools::axis_labels;
@@ -205,7 +205,7 @@ TEST(Axis, LabelsHaveOneStyle) {
   EXPECT_EQ(axis_labels({-0.5, 0, 0.5}, 0.5), (Texts{"-0.5", "0", "0.5"}));
   EXPECT_EQ(axis_labels({}, 1), Texts{});
   EXPECT_EQ(axis_labels({0}, 0), Texts{"0"});
-  // Beside a chart of characters too.
+  // The same beside a chart of characters.
   const auto chart = inspect::draw({{{{1, 500}, {2, 100000}}}}, 60, 10, tools::Glyphs::ascii);
   for (const char* label : {"  100,000 |", "   50,250 |", "      500 |"})
     EXPECT_NE(chart.find(label), std::string::npos) << chart;
@@ -214,7 +214,7 @@ TEST(Axis, LabelsHaveOneStyle) {
     EXPECT_NE(long_run.find(label), std::string::npos) << long_run;
 }
 
-// No label is longer than its place, so that the axis is straight.
+// No label is wider than its column, so that the axis is straight.
 TEST(Axis, OfCharactersIsStraight) {
   for (const double high : {0.0, 3e-300, 1e-5, 3.00000000000002, 5.5, 1e5, 123456789.123, 1e200})
     for (const double low : {-1e200, -12345.6, 0.0, 1e-9, 3.00000000000001, 500.0}) {
@@ -224,7 +224,7 @@ TEST(Axis, OfCharactersIsStraight) {
     }
 }
 
-// Bars of rows have a scale at the right of each row, or of fewer where rows are low, and a legend.
+// Rows of bars have a scale at the right of each row, or of fewer rows where rows are low, and a legend.
 TEST(Drawing, RowsHaveAScaleAndColorsALegend) {
   const auto drawn = [](int rows, double height) {
     tools::SvgPanel p;
@@ -245,6 +245,6 @@ TEST(Drawing, RowsHaveAScaleAndColorsALegend) {
   EXPECT_EQ(count(usual, ">1.00<"), 10);
   EXPECT_EQ(count(usual, ">2.00<"), 0);
   const auto low = drawn(128, 1600);
-  EXPECT_EQ(count(low, ">1.00<"), 43);  // of every third row, which has 11 pixels
+  EXPECT_EQ(count(low, ">1.00<"), 43);  // at every third row, since a row has 11 pixels
   EXPECT_EQ(count(low, ">3.00<"), 43);
 }

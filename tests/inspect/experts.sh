@@ -1,5 +1,6 @@
 #!/bin/bash
-# Experts in metrics and in inspect --experts as people see them: one rank and two write the same, a gate that collapses is named once, a run without experts has nothing to show.
+# Experts in metrics and in inspect --experts: one rank and two ranks write the same, a collapsed gate is named once, a
+# run without experts has nothing to show.
 # usage: experts.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -9,7 +10,7 @@ small_text 200 >text
 expect 0 shard-data --input text --split paragraphs --output data
 base=(train --data data --global-batch 4 --micro-batch 1 --threads 1 --progress never --steps 6)
 
-# The same values whatever the cut.
+# The same values in every parallel layout.
 expect 0 "${base[@]}" --model moe-nano --output run; unsaid 'has collapsed'
 expect 0 mpirun -q --bind-to none -n 2 "${base[@]}" --model moe-nano --output two --zero 3
 expect 0 mpirun -q --bind-to none -n 2 "${base[@]}" --model moe-nano --output stages --pipeline-parallel 2
@@ -40,7 +41,7 @@ refused 2 'experts does not go with --csv' inspect run --experts --csv
 refused 2 'experts does not go with' inspect run dense --experts
 absent none.svg
 
-# Every token alike goes to one expert.
+# All tokens are alike and go to one expert.
 head -c 4000 /dev/zero | tr '\0' a >alike
 expect 0 shard-data --input alike --output alike-data --validation 0
 { tiny_model; printf 'positions = "rotary"\nexperts-count = 4\nexperts-balance-loss = 0\n'; } | sed 's/layers = 1/layers = 2/' >one.toml

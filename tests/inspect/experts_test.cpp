@@ -1,4 +1,5 @@
-// What inspect --experts makes of lines: rows of steps, numbers, drawings; lines of older versions and of other models.
+// What inspect --experts makes of metrics: rows of steps, numbers, drawings. Also lines of older versions and of other
+// models.
 #include "tools/inspect/experts.h"
 
 #include "libtrain/base/error.h"
@@ -22,7 +23,7 @@ engine::LayerGate gate(std::int64_t layer, double fullest, double dropped_share)
   return g;
 }
 
-// Layer 1 gets uneven in the second half of the steps and then drops half, layer 3 is as it was.
+// In the second half of the steps, layer 1 becomes uneven and drops half; layer 3 does not change.
 std::string text_of(std::int64_t from, std::int64_t to, std::int64_t half) {
   std::string out;
   for (auto step = from; step <= to; ++step) {
@@ -78,12 +79,12 @@ the last step, and the worst one; losses with coefficient 1, entropy in nats
 )");
 }
 
-// More steps than columns: means of neighbours. 41 columns of 3 steps, the 21st of steps 61 to 63.
+// With more steps than columns, a column is the mean of its steps: 41 columns of 3 steps, the 21st of steps 61 to 63.
 TEST_F(Experts, AColumnIsTheMeanOfItsSteps) {
   const auto text = drawn(text_of(1, 123, 62), 60);
   EXPECT_NE(text.find("layer 1 |....................-@@@@@@@@@@@@@@@@@@@@| 3.00\n"), std::string::npos) << text;
   EXPECT_NE(text.find("a column is 3 steps;"), std::string::npos) << text;
-  // What lies between two lines is left out.
+  // Steps without a line are left blank.
   const auto gap = drawn(text_of(1, 5, 62) + text_of(11, 15, 62), 80);
   EXPECT_NE(gap.find("layer 3 |@@@@@     @@@@@| 2.00\n"), std::string::npos) << gap;
   EXPECT_NE(gap.find("every choice got a place\n"), std::string::npos) << gap;
@@ -102,7 +103,7 @@ TEST_F(Experts, LinesWithoutThemArePassedOver) {
   } catch (const base::InputError& e) {
     EXPECT_NE(std::string(e.what()).find("metrics.jsonl says nothing of experts"), std::string::npos) << e.what();
   }
-  // Nothing of what is expected, or nothing that can be.
+  // Lines that lack what is expected, or contain impossible values.
   for (const char* line :
        {R"({"step":1,"experts":4})", R"({"step":1,"experts":{"layers":{}}})", R"({"step":1,"experts":{"layers":[4]}})",
         R"({"step":1,"experts":{"layers":[{"layer":-1}]}})", R"({"step":1,"experts":{"layers":[{"layer":"1"}]}})",

@@ -1,5 +1,5 @@
-// Exports: event files against a reader written from the format's definition, and against the bytes that TensorBoard's
-// own writer makes (tests/golden/events.py); CSV; what is replaced.
+// Exports. Event files are compared with a reader written from the format's definition, and with the bytes of
+// TensorBoard's own writer (tests/golden/events.py). Also CSV, and what an export replaces.
 #include "tools/inspect/export.h"
 
 #include "tests/inspect/lines.h"
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Bit by bit, as the polynomial says.
+// CRC32C bit by bit, from its polynomial.
 std::uint32_t slow_crc32c(std::string_view data) {
   std::uint32_t crc = 0xFFFFFFFFu;
   for (const unsigned char c : data) {
@@ -178,13 +178,13 @@ TEST_F(Export, OnlyItsOwnFileIsReplaced) {
   EXPECT_EQ(events_of(slurp(path)).size(), 10u);
   EXPECT_EQ(slurp(place + "/events.out.tfevents.1.other"), "theirs");
   EXPECT_EQ(std::distance(fs::directory_iterator(place), fs::directory_iterator()), 2);
-  // What a killed export left goes with the next one, and is nothing that TensorBoard reads.
+  // The next export removes what a killed one left; TensorBoard reads none of it.
   fs::copy_file(path, place + "/trainyard-export.17.partial");
   spit(place + "/theirs.partial", "theirs");
   inspect::export_tensorboard(run, place);
   EXPECT_FALSE(fs::exists(place + "/trainyard-export.17.partial"));
   EXPECT_TRUE(fs::exists(place + "/theirs.partial"));
-  // A failure leaves what was there.
+  // A failed export leaves the existing file.
   const auto before = slurp(path);
   spit(metrics, "{\"step\":1}\nx\n{\"step\":2}\n");
   EXPECT_THROW(inspect::export_tensorboard(run, place), base::InputError);
@@ -195,7 +195,7 @@ TEST_F(Export, OnlyItsOwnFileIsReplaced) {
   fs::remove(path);
   fs::create_symlink(metrics, path);
   EXPECT_THROW(inspect::export_tensorboard(run, place), base::UsageError);
-  EXPECT_THROW(inspect::export_tensorboard(run, metrics), base::InputError);  // no folder
+  EXPECT_THROW(inspect::export_tensorboard(run, metrics), base::InputError);  // not a folder
 }
 
 TEST_F(Export, CsvIsAFile) {

@@ -1,4 +1,4 @@
-// Watching a run: what was appended, cut, replaced; how it ended; the picture; the program on a pipe.
+// Watching a run: metrics that were appended, cut or replaced; how the run ended; the picture; the program on a pipe.
 #include "tools/inspect/follow.h"
 
 #include "tests/inspect/lines.h"
@@ -32,7 +32,7 @@ struct Tail : ::testing::Test {
   Scratch scratch;
   std::string path = scratch.path + "/metrics.jsonl";
   engine::MetricsTail tail{path};
-  std::vector<std::int64_t> steps;  // that are believed now
+  std::vector<std::int64_t> steps;  // the steps that the tail holds now
   int visited = 0, damaged = 0;
   Change look() {
     return tail.read([&] { steps.clear(); },
@@ -74,7 +74,7 @@ TEST_F(Tail, ReadsOnlyWhatIsNew) {
   lines::append(path, next.substr(20) + lines::text(5, 5));
   EXPECT_EQ(look(), Change::more);
   EXPECT_EQ(steps, up_to(5));
-  EXPECT_EQ(visited, 5);  // each once
+  EXPECT_EQ(visited, 5);  // each line once
   lines::append(path, "{\"step\": \"seven\"}\nno json\n\n" + lines::text(6, 6));
   EXPECT_EQ(look(), Change::more);
   EXPECT_EQ(steps, up_to(6));
@@ -87,7 +87,7 @@ TEST_F(Tail, AFileThatWasCutIsReadAgain) {
   fs::resize_file(path, lines::text(1, 4).size());
   EXPECT_EQ(look(), Change::anew);
   EXPECT_EQ(steps, up_to(4));
-  // Cut, and longer than before when looked at again: the same lines but for their times.
+  // The file is cut, and longer than before at the next look: the same lines with other times.
   look();
   fs::resize_file(path, lines::text(1, 2).size());
   auto later = lines::text(3, 8);
@@ -104,11 +104,11 @@ TEST_F(Tail, AFileThatWasCutIsReadAgain) {
 TEST_F(Tail, AFileThatWasReplacedOrRemovedIsReadAgain) {
   spit(path, lines::text(1, 6));
   look();
-  spit(scratch.path + "/other", lines::text(1, 12));  // the same beginning, another file
+  spit(scratch.path + "/other", lines::text(1, 12));  // the same beginning, but another file
   fs::rename(scratch.path + "/other", path);
   EXPECT_EQ(look(), Change::anew);
   EXPECT_EQ(steps, up_to(12));
-  // Not there for a moment: what was read stands, and is compared when it is back.
+  // The file is missing for a moment. What was read stays, and is compared once the file is back.
   fs::rename(path, scratch.path + "/away");
   EXPECT_EQ(look(), Change::none);
   EXPECT_EQ(steps, up_to(12));
@@ -159,7 +159,7 @@ TEST(RunState, WhoWritesAndHowItEnded) {
   EXPECT_EQ(verdict().code, base::ExitCode::requeue);
   EXPECT_NE(verdict().sentence.find("step 5 of 20"), std::string::npos);
   EXPECT_NE(verdict().sentence.find("begins anew"), std::string::npos);
-  // The lines of all steps are there before their checkpoint is.
+  // The lines of all steps exist before their checkpoint does.
   w.steps = 5;
   EXPECT_EQ(verdict().code, base::ExitCode::requeue);
   EXPECT_NE(verdict().sentence.find("whose checkpoint is not there"), std::string::npos);
@@ -168,12 +168,12 @@ TEST(RunState, WhoWritesAndHowItEnded) {
   EXPECT_NE(verdict().sentence.find("goes on from its newest checkpoint"), std::string::npos);
   fs::create_directories(run + "/checkpoints/step-00000005");
   EXPECT_EQ(verdict().code, base::ExitCode::done);
-  w.state.stage = Stage::unknown;  // the name may be that of one who lives
+  w.state.stage = Stage::unknown;  // the named holder may be alive
   w.state.holder = "process 9 on n2";
   EXPECT_EQ(inspect::verdict_on(w).code, base::ExitCode::done);
   w.state.newest_step = 4;
   EXPECT_FALSE(inspect::verdict_on(w).ended);
-  spit(run + "/lock", "process 9 on n2, since 2026-01-31T00:00:00Z, start 0123\n");  // nobody holds it
+  spit(run + "/lock", "process 9 on n2, since 2026-01-31T00:00:00Z, start 0123\n");  // no process holds the lock
   EXPECT_EQ(verdict().code, base::ExitCode::peer_hung);
   EXPECT_NE(verdict().sentence.find("process 9 on n2"), std::string::npos);
   comm::write_reason(run + "/exit", 3, 4, "disk \x1b[31mfull");
@@ -183,7 +183,7 @@ TEST(RunState, WhoWritesAndHowItEnded) {
   fs::remove(run + "/lock");
   EXPECT_EQ(verdict().code, base::ExitCode::environment);
   spit(run + "/lock", "process 9 on n2, since 2026-01-31T00:00:00Z, start 0123\n");
-  spit(run + "/exit/rank-00003.json", "{");  // being written
+  spit(run + "/exit/rank-00003.json", "{");  // still being written
   EXPECT_EQ(verdict().code, base::ExitCode::peer_hung);
 }
 
@@ -225,7 +225,7 @@ TEST(Picture, SaysEverythingAndFitsItsWindow) {
       }
 }
 
-// A validation's seconds are no step's, but time all the same: in what is left, and for the steps behind it.
+// A validation's seconds are in no step's time, but they count in the time left and in the time of later steps.
 TEST(Picture, ValidationsTakeTime) {
   std::string text;
   for (int step = 1; step <= 8; ++step) {
@@ -234,11 +234,11 @@ TEST(Picture, ValidationsTakeTime) {
     text += engine::to_json_line(m) + "\n";
   }
   const auto w = watched(text);
-  EXPECT_NE(inspect::line_of(w).find("  27 s left"), std::string::npos) << inspect::line_of(w);  // 12 of 2.25 s
+  EXPECT_NE(inspect::line_of(w).find("  27 s left"), std::string::npos) << inspect::line_of(w);  // 12 steps of 2.25 s
   EXPECT_EQ(inspect::places(w.history, inspect::Across::time), (std::vector<double>{2, 4, 6, 8, 11, 13, 15, 17}));
 }
 
-// Fast steps, slow ones, validations, a resume elsewhere: what train says of its steps, inspect says of its lines.
+// Fast and slow steps, validations, and a resume elsewhere: inspect reports the same speed and time left as train.
 TEST(Picture, SaysTheSpeedAndTimeLeftThatTrainSays) {
   std::string text;
   const auto write = [&](engine::StepMetrics m, int second) {
@@ -270,16 +270,16 @@ TEST(Picture, SaysTheSpeedAndTimeLeftThatTrainSays) {
     EXPECT_NE(picture.find(said.substr(from + 2, rate - from)), std::string::npos) << said << "\n" << picture;
     EXPECT_NE(picture.find(said.substr(said.rfind("  ") + 2)), std::string::npos) << said << "\n" << picture;
   }
-  // Before the first step of a start, what is known is of those before it.
+  // Before the first step of a start, the speed is that of earlier steps.
   auto begun = watched(text, 1000);
   begun.state.holder = "process 8 on n1, since 2026-02-01T00:00:00Z, start 0123456789abcdef";
   EXPECT_NE(inspect::line_of(begun).find("8,070 tokens/s"), std::string::npos) << inspect::line_of(begun);
-  // 1,024 tokens a step: the speed is that of the seconds beside it.
+  // With 1,024 tokens a step, the speed fits the seconds beside it.
   const auto picture = inspect::picture_of(watched(text, 1000), {100, 40}, tools::Glyphs::ascii, 0);
   EXPECT_NE(picture.find("8,070 tokens/s  127 ms a step  mean of the last 100 steps\n"), std::string::npos) << picture;
 }
 
-// Nothing is cut: what is too long for a line goes on below.
+// Nothing is cut off: a line that is too long continues below.
 TEST(Picture, LongLinesAreContinued) {
   auto w = watched(lines::text(1, 9));
   w.path = "/scratch/of/a/project/" + std::string(90, 'p') + "/run";
@@ -324,7 +324,7 @@ TEST(Picture, OfEveryOddRun) {
   show(nothing);
   nothing.state.stage = engine::RunStatus::Stage::running;
   EXPECT_NE(show(nothing).find("no step is done yet"), std::string::npos);
-  EXPECT_NE(show(watched("{\"step\":3}\n", 0)).find("step 3"), std::string::npos);  // an old version, no total
+  EXPECT_NE(show(watched("{\"step\":3}\n", 0)).find("step 3"), std::string::npos);  // an old version without a total
   show(watched("{\"step\":3,\"loss\":\"nan\"}\n{\"step\":4,\"loss\":\"inf\",\"step_seconds\":\"inf\"}\n"));
   show(watched("{\"step\":3,\"loss\":1e308,\"validation_loss\":-1e308,\"steps\":9223372036854775807}\n"));
   auto validated = watched(
@@ -340,7 +340,7 @@ TEST(Picture, OfEveryOddRun) {
   for (const char c : show(hostile)) EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= 32);
 }
 
-// The program itself, on a pipe, while a run goes on, is cut back, and ends.
+// The program itself, on a pipe, while a run goes on, goes back, and ends.
 TEST(Follow, APipeGetsALineForNewSteps) {
   Scratch scratch;
   const auto run = scratch.path + "/run", metrics = run + "/metrics.jsonl";
@@ -365,7 +365,7 @@ TEST(Follow, APipeGetsALineForNewSteps) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   lines::append(metrics, lines::text(5, 7));
   EXPECT_EQ(line().substr(0, 9), "step 7/20");
-  fs::resize_file(metrics, lines::text(1, 4).size());  // back to the same step once more
+  fs::resize_file(metrics, lines::text(1, 4).size());  // back to the same step again
   EXPECT_EQ(line().substr(0, 9), "step 4/20");
   fs::create_directories(run + "/checkpoints/step-00000020");
   spit(run + "/checkpoints/step-00000020/manifest.json", "{}");
@@ -404,7 +404,7 @@ TEST(Follow, EndsWithTheRunOrItsFolder) {
     EXPECT_EQ(follow(flag, run), 2);
   EXPECT_EQ(follow("--interval nan", run), 2);
   EXPECT_EQ(follow("", run + " " + run), 2);
-  // Waited for; then it is gone.
+  // The program waits for the run; then the run disappears.
   auto* out = ::popen(
       fmt::format("timeout 50 {} {} --follow --wait --interval 0.1 2>{}/err", INSPECT, run, scratch.path).c_str(), "r");
   std::string text(200, '\0');

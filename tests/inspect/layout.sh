@@ -1,6 +1,6 @@
 #!/bin/bash
-# Layouts as people bring and see them: one in a file goes into plans, runs and checkpoints, which need the file no more; what is damaged or does not fit is refused before a run; inspect --layout shows
-# each of them.
+# Attention layouts from files. Plans, runs and checkpoints contain such a layout and need the file no more. A damaged
+# or unsuitable file is refused before a run. inspect --layout shows every layout.
 # usage: layout.sh BIN_FOLDER SOURCE_FOLDER
 PATH=$(realpath "$1"):$PATH
 golden=$(realpath "$2")/tests/golden/layouts
@@ -13,7 +13,7 @@ cp "$golden"/*.h5 .
 model() { printf 'layers = 2\nhidden = 16\nheads = 4\nkv-heads = 4\nffn = 16\ncontext = %d\n[attention]\nlayout = "%s"\nfile = "%s"\n' "$@"; }
 model 128 'sliding, file' heads.h5 >m.toml
 
-# A file by itself, a model that names it, and what that says.
+# A file by itself, a model that names the file, and what inspect reports.
 expect 0 inspect heads.h5
 once '^attention of heads.h5, 128 tokens: 8 x 8 blocks of 16$'; once '^  56 blocks in 4 heads, 21.9 % of the square; rows of 1 to 3$'; once '^  not causal: 2 of them lie above the diagonal, which a causal model leaves out$'
 once '^  0 ##............##$'; once '^  7 ............####$'
@@ -33,7 +33,7 @@ refused 2 'head 4: there are 4 heads' inspect heads.h5 --layout --head 4
 refused 2 'nothing about gpt.toml is drawn' bash -c 'echo "layers = 1" >gpt.toml; exec inspect gpt.toml --layout --svg none.svg'
 absent none.svg
 
-# Planned: the plan has the layout in it.
+# Planned: the plan contains the layout.
 expect 0 partition-model --model m.toml --vocabulary 257 --ranks 2 --output plan.json
 once '^partition-model: warning: 2 of the 56 blocks of heads.h5 lie above the diagonal, and the model is causal: they are left out$'
 once '^attention  *sliding in 1 layer: 21 of 36 blocks of 16 (58.3 %); file in 1 layer: 54 of 144 blocks of 16 in 4 heads (37.5 %)$'; once '^  *lists of [0-9.]* [kK]i\?B a rank$'
@@ -42,7 +42,7 @@ expect 0 inspect plan.json --layout --layer 1 --json
 jq -e '.layouts[0].blocks == 54' out >/dev/null || fail "the plan has other blocks"
 refused 2 'the layout of heads.h5 has 8 blocks of 16 a side, --sequence 64 has 4' partition-model --model m.toml --vocabulary 257 --sequence 64
 
-# Trained, on a rank and on two, and without the file from the plan.
+# Trained, on one rank and on two, and from the plan without the file.
 base=(train --data data --global-batch 4 --micro-batch 1 --threads 1 --progress never --steps 4)
 expect 0 "${base[@]}" --model m.toml --output none --dry-run
 once '^attention: sliding in 1 layer: 21 of 36 blocks of 16 (58.3 %); file in 1 layer: .* a rank$'; once 'warning: 2 of the 56 blocks'
@@ -56,7 +56,7 @@ expect 0 train --evaluate run --evaluate-split train --evaluate-sequences 2
 refused 3 'heads.h5' "${base[@]}" --model m.toml --output lost
 absent lost
 
-# The layout is part of the run, the name of its file is not.
+# The layout belongs to the run's identity, the name of its file does not.
 model 128 'sliding, file' elsewhere/heads.h5 >m.toml
 expect 75 "${base[@]}" --model m.toml --output run --stop-after 3
 printf 'layers = 2\nhidden = 16\nheads = 4\nkv-heads = 4\nffn = 16\ncontext = 128\n[attention]\nlayout = "sliding, file"\nblock = 16\nfile-blocks = "0;0 1;0 2;0 3;0 4;0 5;0 6;0 7"\n' >other.toml
@@ -64,7 +64,7 @@ refused 3 'was trained with other settings' "${base[@]}" --model other.toml --ou
 said 'model.attention_file_blocks: the checkpoint has "0 7;0:2;'; said 'say --change model to'
 expect 0 "${base[@]}" --model other.toml --output run --change model; unsaid 'above the diagonal'
 
-# Files and models that are wrong: exit 3 before anything is written.
+# Wrong files and models: exit 3 before anything is written.
 printf 'no HDF5' >text.h5
 head -c 1000 plain.h5 >short.h5
 cp data/train/*.h5 shard.h5

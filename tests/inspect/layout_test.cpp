@@ -1,4 +1,4 @@
-// What inspect --layout says and draws: the blocks that were written down for each rule, sign by sign.
+// What inspect --layout reports and draws, compared sign by sign with the written-down blocks of each rule.
 #include "tools/inspect/layout.h"
 
 #include "libtrain/base/error.h"
@@ -36,7 +36,7 @@ struct Layout : ::testing::Test {
   inspect::LayoutOptions options;
 };
 
-// The rows of signs, "11100000 ...", each of them two characters wide behind the row's number.
+// The rows of signs, "11100000 ..."; in the drawing each sign is two characters wide, behind the row's number.
 std::string rows(const std::string& drawn) {
   std::istringstream lines(drawn);
   std::string out;
@@ -98,8 +98,9 @@ TEST_F(Layout, OfEachKindOfLayer) {
 }
 
 TEST_F(Layout, OfManyBlocksIsScaledDown) {
-  // 64 blocks a side in cells of 2 x 2: the window of one block is half of a cell of the diagonal; the first column of
-  // blocks is half of the first cells, of the first of all two blocks and the one below: three of four.
+  // 64 blocks a side in cells of 2 x 2. The window of one block fills half of a diagonal cell. The first column of
+  // blocks fills half of the first cells. The first cell has both blocks of that column and a diagonal one: three of
+  // four.
   const auto scaled = text("layout = \"longformer\"\nwindow = 1\nblock = 16\n", "layers = 1\ncontext = 1024\n");
   expect_said(scaled, "\n   0 xx..");
   expect_said(scaled, "\n   2 ++++..");
@@ -158,7 +159,7 @@ TEST_F(Layout, AsJson) {
   EXPECT_EQ(l["rows"].dump(), R"([["0","0:2","0:3","0 2:4","0 3:5","0 4:6","0 5:7","0 6:8"]])");
 }
 
-// Rows of a bidirectional layout are counted against the square, and those above the diagonal are told.
+// A layout that is not causal is counted against the square, and blocks above the diagonal are reported.
 TEST_F(Layout, ThatIsNotCausalIsCalledSo) {
   const plan::BlockLayout l{64, 3, 1, {0, 2, 2, 5}, {0, 2, 0, 1, 2}};
   const auto c = inspect::counts_of({}, l);
@@ -176,7 +177,7 @@ TEST_F(Layout, ThatIsNotCausalIsCalledSo) {
   expect_said(text, "not causal: 1 of them lie above the diagonal, which a causal model leaves out\n");
 }
 
-// What a model that sees both ways computes is counted against the square, also where nothing lies above the diagonal.
+// A model that sees later keys is counted against the square, even if no block lies above the diagonal.
 TEST_F(Layout, OfAModelThatSeesBothWays) {
   const auto both = text("causal = \"off\"\nlayout = \"longformer, sliding\"\nwindow = 3\n");
   EXPECT_EQ(rows(both).substr(0, 71), "11111111 11100000 11110000 10111000 10011100 10001110 10000111 10000011");

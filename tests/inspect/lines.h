@@ -1,4 +1,4 @@
-// Lines of metrics of a run that never was.
+// Lines of metrics of a made-up run.
 #pragma once
 
 #include "libtrain/engine/metrics.h"

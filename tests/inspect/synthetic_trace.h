@@ -1,4 +1,4 @@
-// A trace of a step that never was: the lists of a pipeline with the times that simulating them gives.
+// A trace of a made-up step: the lists of a pipeline, with the times from their simulation.
 #pragma once
 
 #include "libtrain/base/trace_kinds.h"

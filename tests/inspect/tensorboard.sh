@@ -1,5 +1,6 @@
 #!/bin/bash
-# TensorBoard itself reads what inspect exports, to the last step, and finds every checksum right; the golden file is what its own writer makes.
+# TensorBoard itself reads what inspect exports, to the last step, and finds every checksum right. TensorBoard's own
+# writer makes the golden file.
 # usage: tensorboard.sh BIN_FOLDER SOURCE_FOLDER      (PYTHON: another python3)
 PATH=$(realpath "$1"):$PATH
 source=$(realpath "$2")

@@ -1,5 +1,6 @@
 #!/bin/bash
-# inspect --follow on a terminal, made by script(1): draws in place, keeps to the window, gives the terminal back however it ends; and on a real run from its start.
+# inspect --follow on a terminal that script(1) makes: draws in place, fits the window, and restores the terminal
+# however it ends. Also on a real run from its start.
 # usage: terminal.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -10,8 +11,8 @@ shard-data --input text --split paragraphs --output data --validation 0.1 >/dev/
 common=(--model gpt2-nano --data data --steps 400 --global-batch 4 --sequence 32 --threads 1 --progress never)
 
 on_terminal() { timeout 60 script -qec "$1" typescript >screen 2>&1 </dev/null; }
-# The pictures, one after the other, and what was left on the first screen: without control sequences.
-pictures() { sed 's/\x1b\[H/\n@\n/g; s/\x1b\[?1049l/\n/g; s/\x1b\[[?0-9]*[A-Za-z]//g; s/\r//g' screen; }   # @ begins one
+# The pictures, one after the other, and what is left on the first screen, without control sequences.
+pictures() { sed 's/\x1b\[H/\n@\n/g; s/\x1b\[?1049l/\n/g; s/\x1b\[[?0-9]*[A-Za-z]//g; s/\r//g' screen; }   # a line with @ begins a picture
 given_back() {
   [ "$(grep -o $'\x1b\\[?1049[hl]' screen | tail -1)" = $'\x1b[?1049l' ] || fail "$1: the other screen stays"
   [ "$(grep -o $'\x1b\\[?25[hl]' screen | tail -1)" = $'\x1b[?25h' ] || fail "$1: the cursor stays hidden"
@@ -31,7 +32,7 @@ said 'step 1 .*400$'
 grep -q $'\x1b\\[H' screen || fail "nothing is drawn in place"
 [ "$(wc -L <out)" -le 89 ] || fail "a line has $(wc -L <out) columns"
 
-# A run that stopped is waited for; another size; Ctrl-C.
+# It waits for a stopped run; the window changes its size; then Ctrl-C.
 train "${common[@]}" --output stopped --stop-after 5 >train.out 2>&1
 [ $? = 75 ] || fail "train: $(tail -3 train.out)"
 code=0
@@ -45,7 +46,7 @@ tac out | sed '/^@$/q' | grep -v '^code ' >last   # the last picture, and what i
 [ "$(wc -l <last)" -le 25 ] || fail "the window was made smaller, and a picture has $(wc -l <last) lines"
 [ "$(grep -o $'\x1b\\[H' screen | wc -l)" -ge 3 ] || fail "not drawn again for another size"
 
-# Where there is no screen to draw on: lines.
+# Without a screen to draw on it prints lines.
 TERM=dumb on_terminal "inspect run --follow" || fail "TERM=dumb: exit code $?"
 ! grep -q $'\x1b' screen || fail "TERM=dumb: control characters"
 grep -q 'step 400/400' screen || fail "TERM=dumb: no line"

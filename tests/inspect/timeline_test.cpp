@@ -1,5 +1,5 @@
-// Timelines: what was simulated, written as a trace and read back is simulated again; drawings of several stages and of
-// one; files that are no traces.
+// Timelines. A simulated step is written as a trace and read back, and its timeline is again the simulation. Also
+// drawings of several pipeline stages and of one, and files that are no traces.
 #include "tools/inspect/timeline.h"
 
 #include "libtrain/base/error.h"
@@ -87,7 +87,7 @@ TEST(Timeline, IsDrawnAsInTheLiterature) {
   EXPECT_NE(chunks.find("b1"), std::string::npos) << chunks;
 }
 
-// The letters that are drawn, and no others; within 80 columns.
+// The legend has the letters that are drawn, and no others, within 80 columns.
 TEST(Timeline, HasALegend) {
   const auto of = [](const Synthetic& s) {
     const auto text = drawn(read(trace_of(s)), 79);
@@ -110,24 +110,24 @@ TEST(Timeline, HasALegend) {
   EXPECT_NE(chunks.find("f b   the same of a later virtual stage\n"), std::string::npos) << chunks;
 }
 
-// Passes that are shorter than half of a column, as those of short steps among long waits are.
+// Passes shorter than half a column, as in short steps among long waits.
 TEST(Timeline, ShortPassesAreDrawn) {
   Synthetic s{Schedule::naive, 8, 1, 1};
   s.forward = s.input_gradients = s.weight_gradients = 1e-3;
-  const auto text = drawn(read(trace_of(s)), 9 + 20);  // 24 ms in 20 columns, and in each of 8 rows 1 and 2 of them
+  const auto text = drawn(read(trace_of(s)), 9 + 20);  // 24 ms in 20 columns; each of 8 rows has 1 and 2 of them
   for (int rank = 0; rank < 8; ++rank) {
     const std::regex row(fmt::format("rank {}  \\|[^\n]*F[^\n]*B", rank));
     EXPECT_TRUE(std::regex_search(text, row)) << "rank " << rank << "\n" << text;
   }
   s.micros = 4;
-  const auto dense = drawn(read(trace_of(s)), 9 + 20);  // 96 ms: no pass has half of a column, and two may be in one
+  const auto dense = drawn(read(trace_of(s)), 9 + 20);  // 96 ms: passes are below half a column and may share one
   for (int rank = 0; rank < 8; ++rank) {
     const std::regex row(fmt::format("rank {}  \\|[^\n]*[FB][^\n]*[FB][^\n]*[FB][^\n]*[FB]", rank));
     EXPECT_TRUE(std::regex_search(dense, row)) << "rank " << rank << "\n" << dense;
   }
 }
 
-// What is waited inside of a pass is idle, and the ideal goes by what is left.
+// A wait inside a pass is idle time, and the ideal uses the rest of the pass.
 TEST(Timeline, WaitsAreIdle) {
   Synthetic s{Schedule::one_f_one_b, 1, 1, 2};
   const auto plain = trace_of(s);
@@ -159,11 +159,11 @@ TEST(Timeline, OfOneStepOfSeveral) {
   } catch (const base::UsageError& e) {
     EXPECT_EQ(e.hint(), "it holds steps 1 to 4");
   }
-  // Where a rank has not come to its end the step is not whole.
-  auto cut = trace_of({Schedule::gpipe, 2, 1, 3, 4});
-  const auto last = cut.rfind("{\"name\":\"update\"");
-  cut = cut.substr(0, last - 2) + "\n]}\n";
-  EXPECT_EQ(inspect::timeline_of(read(cut), 0, "t").step, 3);
+  // A step in which one rank has not finished is not complete.
+  auto layout = trace_of({Schedule::gpipe, 2, 1, 3, 4});
+  const auto last = layout.rfind("{\"name\":\"update\"");
+  layout = layout.substr(0, last - 2) + "\n]}\n";
+  EXPECT_EQ(inspect::timeline_of(read(layout), 0, "t").step, 3);
 }
 
 TEST(Timeline, IsDrawnAsSvg) {
@@ -173,7 +173,7 @@ TEST(Timeline, IsDrawnAsSvg) {
                            ">forward of micro-batch 2: 1 ms<", "a &amp; b", ">forward<", ">backward<",
                            "numbers: micro-batches; blank: idle or waiting"})
     EXPECT_NE(svg.find(part), std::string::npos) << part;
-  EXPECT_EQ(svg.find(">communicating<"), std::string::npos);  // nobody does
+  EXPECT_EQ(svg.find(">communicating<"), std::string::npos);  // no rank communicates
   const auto chunks = read(trace_of({Schedule::interleaved, 2, 2, 2}));
   const auto stages = inspect::timeline_svg(inspect::timeline_of(chunks, 0, "t"), chunks, "c");
   EXPECT_NE(stages.find(">forward, odd virtual stages<"), std::string::npos);
@@ -181,7 +181,7 @@ TEST(Timeline, IsDrawnAsSvg) {
   const auto ranks = inspect::timeline_svg(inspect::timeline_of(real, 0, "t"), real, "c");
   for (const char* key : {">other work<", ">communicating<"}) EXPECT_NE(ranks.find(key), std::string::npos) << key;
   const std::regex bar("<rect class=\"band sure\"");
-  // Two stages of three forwards and backwards, measured and ideal; actions that take no time are marks without width.
+  // Two stages of three forwards and backwards, measured and ideal. Actions that take no time are marks without width.
   std::size_t wide = 0;
   for (std::sregex_iterator at(svg.begin(), svg.end(), bar), end; at != end; ++at)
     wide += svg.substr(static_cast<std::size_t>(at->position()), 120).find("width=\"0.00\"") == std::string::npos;
@@ -189,7 +189,7 @@ TEST(Timeline, IsDrawnAsSvg) {
 }
 
 TEST(Timeline, ListsThatDoNotRunHaveNoIdeal) {
-  // A backward that is called a forward.
+  // A backward with the name of a forward.
   const auto text = with(trace_of({}), "{\"name\":\"backward\"", "{\"name\":\"forward\"");
   const auto trace = read(text);
   const auto t = inspect::timeline_of(trace, 0, "t");
@@ -228,7 +228,7 @@ TEST(Timeline, OfFilesThatAreNoTraces) {
   says(empty + "5]}", "no list of events");
 }
 
-// Written by train on two ranks. Read for ever.
+// A file that train wrote on two ranks; it must stay readable for ever.
 TEST(Timeline, OfAGoldenFile) {
   const auto trace = inspect::read_trace(GOLDEN "/trace.json");
   EXPECT_EQ(trace.ranks.size(), 2u);

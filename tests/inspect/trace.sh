@@ -1,5 +1,6 @@
 #!/bin/bash
-# train --trace and inspect --timeline as people use them: two ranks, a stop by a signal, refusals before anything is made, and drawings.
+# train --trace and inspect --timeline as users run them: two ranks, a stop by a signal, refusals before anything is
+# made, and drawings.
 # usage: trace.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -9,7 +10,7 @@ small_text 200 >text
 expect 0 shard-data --input text --split paragraphs --output data
 base=(train --model gpt2-nano --data data --global-batch 4 --micro-batch 1 --progress never --threads 1)
 
-# A run, its trace, and what inspect says of it.
+# A run, its trace, and the reports of inspect.
 expect 0 mpirun -q --bind-to none -n 2 "${base[@]}" --steps 3 --output run --zero 2 --trace trace.json
 said 'trace trace.json: [0-9,]* spans of 2 ranks'
 expect 0 inspect trace.json; said '^[0-9,]* spans, steps 1 to 3 whole$'; said 'rank 1 (stage 0, data 1, tensor 0)'
@@ -23,7 +24,7 @@ refused 2 'both write to standard output' inspect trace.json --timeline --svg - 
 expect 0 inspect trace.json --timeline --step 2 --json; said '"idle_fraction"'
 grep -q '"step": 2' out || fail "not step 2"
 
-# Stopped by a signal it says what it did.
+# A run that a signal stopped writes what it did.
 mpirun -q --bind-to none -n 2 "${base[@]}" --steps 100000 --output stopped --trace stopped.json >signal-out 2>&1 &
 launcher=$!
 for _ in $(seq 1 300); do [ "$(wc -l 2>/dev/null <stopped/metrics.jsonl || echo 0)" -gt 5 ] && break; sleep 0.1; done
@@ -51,7 +52,7 @@ refused 2 'names no step of this run, which does steps 1 to 2' "${base[@]}" --st
 refused 2 'names no step of this run, which does steps 1 to 2' "${base[@]}" --steps 2 --output none --trace trace2.json --trace-steps 5:9 --dry-run
 absent none missing trace2.json
 
-# A bare step of a range, in the run's own folder, over what an earlier start left; a trace of others.
+# A single step as the range, in the run's own folder, over the file of an earlier start; then a trace of other steps.
 expect 0 "${base[@]}" --steps 3 --output own --trace own/trace.json --trace-steps 2
 expect 0 inspect own/trace.json; said 'steps 2 to 2 whole'
 expect 0 "${base[@]}" --steps 4 --output own --change steps --trace own/trace.json
@@ -63,7 +64,8 @@ expect 0 "${base[@]}" --steps 4 --output own --trace own/none.json
 said 'all 4 steps are done already; no trace is written to own/none.json'
 absent own/none.json
 
-# A trace that cannot be written when the run has ended costs it nothing else: there is no room for the name of an unfinished file here.
+# A trace that cannot be written after the run has ended costs the run nothing else: here is no room for the name of an
+# unfinished file.
 long=$(printf '%0250d' 0)
 expect 4 mpirun -q --bind-to none -n 2 "${base[@]}" --steps 2 --output whole --trace "$long"
 once '^whole/checkpoints/step-00000002$'; once 'there is no trace of it$'; once '^train: .*too long'

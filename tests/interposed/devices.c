@@ -1,8 +1,10 @@
-/* An interposed library (LD_PRELOAD) that gives a program devices and file servers that fail, and other processes that do something meanwhile.
+/* An interposed library (LD_PRELOAD) that gives a program failing devices and file servers, and other processes that
+ * change files meanwhile.
  *
- * FAILING        "CALL:ERROR", several apart by commas: CALL (open, read, pread, write, pwrite, fsync, stat, lock, unlink, getcwd) fails with this number, each time,
- *                on files whose path holds FAILING_NAME; "CALL:ERROR:N" the first N times alone
- * MEANWHILE      a command of the shell, run before a file is opened for the first time whose path holds MEANWHILE_NAME
+ * FAILING        "CALL:ERROR", several of them separated by commas: CALL (open, read, pread, write, pwrite, fsync, stat,
+ *                lock, unlink, getcwd) fails with this error number each time, on files whose path contains
+ *                FAILING_NAME; "CALL:ERROR:N" fails the first N times only
+ * MEANWHILE      a shell command, run before a file whose path contains MEANWHILE_NAME is opened for the first time
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,7 +24,7 @@ static int holds(const char* text, const char* variable) {
   return part != NULL && text != NULL && strstr(text, part) != NULL;
 }
 
-/* The error that `call` gives for a path, or for an open file; 0: none. */
+/* The error number that `call` gives for a path or for an open file; 0: no error. */
 static int error_of(const char* call, const char* path, int file) {
   static int times = 0;
   const size_t length = strlen(call);

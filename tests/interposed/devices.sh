@@ -1,5 +1,6 @@
 #!/bin/bash
-# Devices, file servers and other processes that get in the way: what cannot be read is not taken for damaged, what fails is named, and nothing of it is lost.
+# Failing devices and file servers, and other processes that interfere. What cannot be read is not taken for damaged, a
+# failure is named, and nothing of the run is lost.
 # usage: devices.sh BIN_FOLDER LIBRARY (devices.c)
 PATH=$(realpath "$1"):$PATH
 library=$(realpath "$2")
@@ -7,7 +8,8 @@ library=$(realpath "$2")
 set -o pipefail
 export TRAINYARD_DEVICE=cpu
 EIO=5 EINTR=4 ESTALE=116
-# failing "CALL:ERROR..." NAME COMMAND...: on files whose path holds NAME.   meanwhile COMMAND NAME PROGRAM...: before such a file is opened.
+# failing "CALL:ERROR..." NAME COMMAND...: calls fail on files whose path contains NAME.
+# meanwhile COMMAND NAME PROGRAM...: runs COMMAND before such a file is opened.
 failing() { env LD_PRELOAD="$library" FAILING="$1" FAILING_NAME="$2" timeout -s KILL 30 "${@:3}"; }
 meanwhile() { env LD_PRELOAD="$library" MEANWHILE="$1" MEANWHILE_NAME="$2" timeout -s KILL 30 "${@:3}"; }
 export -f failing meanwhile
@@ -22,7 +24,7 @@ expect 0 train "${run[@]}" --output run
 refuses() { local code=$1; shift; expect "$code" bash -c 'failing "$@"' _ "$@"; }
 during() { local code=$1; shift; expect "$code" bash -c 'meanwhile "$@"' _ "$@"; }
 
-# Errors of a device are of the environment, whatever was read, and are told as they are.
+# Errors of a device have the exit code for the environment, whatever was read, and are reported as they are.
 for program in "train ${run[*]} --output failing" "inspect --verify data"; do
   refuses 4 "pread:$EIO,read:$EIO" shard-00000 $program
   said "Input/output error"
@@ -43,7 +45,7 @@ refuses 0 "open:$EIO,stat:$EIO" step-00000004/manifest.json inspect run/checkpoi
 said "cannot be read"
 unsaid "damaged"
 
-# The metrics of a run are cut where a checkpoint ends, not where a device fails.
+# Metrics are truncated where a checkpoint ends, not where a device fails.
 cp run/metrics.jsonl before
 for calls in "pread:$EIO" "read:$EIO" "stat:$EIO:1" "stat:$EIO:2" "stat:$EIO:3" "stat:$EIO:4"; do
   cp -r run again
@@ -54,14 +56,14 @@ for calls in "pread:$EIO" "read:$EIO" "stat:$EIO:1" "stat:$EIO:2" "stat:$EIO:3" 
   rm -rf again
 done
 
-# A rank whose disk fails is the one that is named.
+# The message names the rank whose disk fails.
 for i in 1 2 3 4; do
   expect 4 mpirun -q --bind-to none -n 1 train "${run[@]}" --output "rank-$i" : -n 1 env LD_PRELOAD="$library" FAILING=fsync:$EIO FAILING_NAME=rank-00001 train "${run[@]}" --output "rank-$i"
   said "rank 1: .*Input/output error"
   absent "rank-$i/checkpoints/step-00000002.partial"
 done
 
-# A device that answers with EINTR for ever ends a writer and a reader; a signal now and then does not.
+# A device that answers with EINTR for ever ends a writer and a reader. Single signals do not.
 refuses 4 pwrite:$EINTR rank-00000.h5 train "${run[@]}" --output interrupted
 said "Interrupted system call"
 refuses 4 pread:$EINTR shard-00000 train "${run[@]}" --output interrupted
@@ -72,14 +74,16 @@ for calls in pwrite:$EINTR:50 pread:$EINTR:50 write:$EINTR:50 read:$EINTR:50; do
 done
 expect 0 inspect --verify interrupted/checkpoints/step-00000004
 
-# A lock that cannot be taken because a signal came is taken; one that a file server does not give is an error, not a folder without locks.
+# A lock is taken although a signal interrupts the call. A lock that a file server refuses is an error, and does not
+# mean a folder without locks.
 refuses 0 lock:$EINTR:3 /lock train "${run[@]}" --output locked
 unsaid "has no locks"
 for number in $EIO $ESTALE $EINTR; do
   refuses 4 "lock:$number" /lock train "${run[@]}" --output "locked-$number"
   said "cannot lock"
 done
-# A lock file that another machine has just removed is one that is not there; one that cannot be looked at in the end costs a run that is done nothing.
+# A lock file that another machine has just removed counts as missing. If the lock file cannot be read at the end of a
+# complete run, the run still succeeds.
 refuses 0 "lock:$ESTALE:1" /lock train "${run[@]}" --output locked-once
 if strace -f -o /dev/null -e trace=none true 2>/dev/null; then
   expect 0 strace -f -qqq -o /dev/null -P "$PWD/locked-late/lock" -P locked-late/lock -e trace=newfstatat -e inject=newfstatat:error=EIO:when=4+ train "${run[@]}" --output locked-late
@@ -90,12 +94,12 @@ for number in 37 95 38; do  # ENOLCK, EOPNOTSUPP, ENOSYS
   expect 0 inspect --verify "unlocked-$number/checkpoints/step-00000004"
 done
 
-# A file that cannot be read is nobody's trace to replace.
+# A file that cannot be read is not taken for an older trace, so it is not replaced.
 echo precious >mine.json
 refuses 4 "pread:$EIO,read:$EIO" mine.json train "${run[@]}" --output traced --trace mine.json
 [ "$(cat mine.json)" = precious ] || fail "a file that could not be read is replaced"
 
-# What a file server keeps of a set that was replaced, since somebody reads it, does not keep the next one from being replaced.
+# A file server keeps files of a replaced set, because somebody reads them. That does not prevent the next replacement.
 expect 0 "${data[@]}" --output again-and-again
 for i in 1 2 3; do
   for name in again-and-again.replaced.partial again-and-again.removed.partial; do mkdir -p $name && : >$name/.nfs000000001; done
@@ -106,7 +110,7 @@ expect 0 inspect --verify again-and-again
 expect 0 "${data[@]}" --output again-and-again --force
 absent again-and-again.*
 
-# A working folder that has gone, or that the system does not name, holds no input.
+# If the working folder is gone, or the system cannot name it, it is not taken for a folder with an input.
 for program in "${data[*]} --output replaced --force" "reshard-checkpoint run made --force" "train ${run[*]} --output traced --trace replaced.json"; do
   rm -rf replaced made traced replaced.json
   cp -r data replaced
@@ -118,7 +122,7 @@ expect 4 bash -c 'mkdir gone && cd gone && rmdir ../gone && exec shard-data --in
 unsaid "holds the input\|which is read"
 said "working folder\|No such file"
 
-# What lies under names of a run: pipes hold nobody, links lead nowhere.
+# Foreign things under names of a run: pipes block no program, and links are not followed.
 mkdir -p pipes/exit pipes/checkpoints elsewhere
 echo theirs >elsewhere/file
 for name in last-checkpoint.partial report.txt.partial metrics.jsonl.again exit/rank-00000.json checkpoints/latest.partial; do mkfifo "pipes/$name"; done
@@ -141,7 +145,7 @@ mkdir -p empty/exit
 expect 0 train "${run[@]}" --output empty
 absent empty/exit
 
-# Readers of a run that goes on: it saves another checkpoint and removes the one that is read.
+# Programs read a run that goes on: it saves another checkpoint and removes the one that is being read.
 saves='mv step-00000002 step-later 2>/dev/null; rm -rf step-00000004 step-00000002; cp -r ../../later/checkpoints/step-00000006 .'
 expect 0 train "${run[@]}" --output later --steps 6
 live() { rm -rf live && cp -r run live; }

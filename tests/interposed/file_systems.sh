@@ -1,5 +1,6 @@
 #!/bin/bash
-# The programs on file systems that lack something: no locks, no links, no flags of renaming, removed files that stay (NFS), slow and failing disks.
+# The programs on file systems that lack something: no locks, no links, no renaming flags, removed files that stay
+# (NFS), slow and failing disks.
 # usage: file_systems.sh BIN_FOLDER LIBRARY (interposed.c)
 PATH=$(realpath "$1"):$PATH
 library=$(realpath "$2")
@@ -29,7 +30,7 @@ run=(--model model.toml --data data --global-batch 2 --micro-batch 1 --threads 1
 expect 0 "${data[@]}" --output data
 expect 0 train "${run[@]}" --output plain
 
-# Everything is written, and is what it is elsewhere.
+# Everything is written, with the same content as elsewhere.
 for kinds in no-locks no-links,no-flags silly no-locks,no-links,no-flags,silly; do
   name=${kinds//,/-}
   expect 0 on "$kinds" "${data[@]}" --output "data-$name"
@@ -48,16 +49,17 @@ done
 left=$(find . -name '.nfs*' -o -name '*.partial*' -o -name '*.parts*' | head -3)
 [ -z "$left" ] || fail "files stay: $left"
 
-# A rank whose disk is slow is waited for, not missed.
+# A rank with a slow disk is waited for and does not count as missing.
 expect 0 two_ranks slow-sync:2 "${run[@]}" --output slow --hang-timeout 1
 expect 0 inspect --verify slow/checkpoints/step-00000004
 
-# So is rank 0, also while it writes a trace; the sentence about a rank that is lost meanwhile says what was done.
+# Rank 0 is waited for as well, also while it writes a trace. The message about a lost rank says what that rank was
+# doing.
 traced=(train "${run[@]}" --output slow-first --steps 1 --save-every 0 --hang-timeout 0.5 --trace slow.json)
-patience=200
+time_limit=200
 expect 0 mpirun -q --bind-to none -n 1 on slow-sync:1.5 "${traced[@]}" : -n 1 "${traced[@]}"
 expect 0 inspect --timeline slow.json
-patience=60
+time_limit=60
 two_ranks slow-sync:600 "${run[@]}" --output stopped --hang-timeout 2 >stopped.out 2>&1 &
 job=$!
 for _ in $(seq 1 300); do [ -e stopped/checkpoints/step-00000002.partial ] && [ "$(wc -l <stopped/metrics.jsonl)" -ge 2 ] && break; sleep 0.1; done
@@ -69,18 +71,18 @@ cp stopped.out out
 [ "$code" = 6 ] || fail "exit code $code, not 6, of a run whose rank stops while it writes"
 said "rank 1 on $(hostname) is silent (writing step 2)"
 
-# An output folder of each rank's own is told at the start where there are no locks, too.
+# A rank's output folder of its own is reported at the start, also without locks.
 mkdir n0 n1
 for n in n0 n1; do cp -r data model.toml $n; done
 expect 4 mpirun -q --bind-to none -n 1 --wdir "$PWD/n0" on no-locks train "${run[@]}" --output own : -n 1 --wdir "$PWD/n1" on no-locks train "${run[@]}" --output own
 said "own is another folder than rank 0's"
 
-# A system that reports errors of the device says nothing of content.
+# An error of the device is not taken for wrong content.
 expect 4 env INTERPOSED_NAME=/lock LD_PRELOAD="$library" INTERPOSED=io:pread train "${run[@]}" --output failing
 said "Input/output error"
 unsaid "somebody wrote it"
 
-# A working folder that the file server has lost: nobody looks for a folder above it for ever.
+# If the file server lost the working folder, the search for a folder above it ends.
 expect 4 on stale train "${run[@]}" --output a/b
 said "Stale file handle"
 

@@ -1,20 +1,20 @@
-/* An interposed library (LD_PRELOAD) that gives a program another system to run on. INTERPOSED names the kinds, apart by
- * commas:
+/* An interposed library (LD_PRELOAD) that gives a program another system to run on. INTERPOSED names the kinds, separated
+ * by commas:
  *
- *   no-locks      fcntl and flock say that there are no locks (ENOLCK), as on some shared file systems
- *   no-links      link says that it may not (EPERM), as on FAT and many FUSE file systems
- *   no-flags      renameat2 knows no flags (EINVAL), as before Linux 3.15 and on NFS
- *   silly         a file that is removed while this process has it open stays as .nfs..., as on NFS, until it is closed; removed once more it is busy
+ *   no-locks      fcntl and flock report that there are no locks (ENOLCK), as on some shared file systems
+ *   no-links      link is not permitted (EPERM), as on FAT and many FUSE file systems
+ *   no-flags      renameat2 supports no flags (EINVAL), as before Linux 3.15 and on NFS
+ *   silly         a removed file that this process has open stays as .nfs... until it is closed, as on NFS; removing it
+ *                 again gives EBUSY
  *   slow-sync:S   fsync and fdatasync take S seconds
- *   stale         the working folder cannot be looked at (ESTALE), as on NFS when it has gone
+ *   stale         the working folder cannot be read (ESTALE), as on NFS when it is gone
  *   threads:N     threads from the N-th on cannot be started (EAGAIN)
- *   io:CALL       CALL (pread, fsync) fails with EIO on files whose name holds INTERPOSED_NAME
- *   short         a write or read of more than one byte takes or gives half of them, as when a signal or a quota cuts it
- *   full:BYTES    after so many bytes this process writes nothing more to files (ENOSPC)
- *   memory:BYTES  C++ code gets no more than so many bytes at a time
- *   moment:N      the N-th allocation of C++ code alone is refused
- *   clock:S       the time of day jumps by S seconds, back and forth, each time that it is asked; time that only counts up
- *                 stays as it is
+ *   io:CALL       CALL (pread, fsync) fails with EIO on files whose name contains INTERPOSED_NAME
+ *   short         a write or read of more than one byte transfers half of them, as when a signal or a quota stops it
+ *   full:BYTES    after so many bytes this process can write nothing more to files (ENOSPC)
+ *   memory:BYTES  C++ code can hold at most so many bytes at once
+ *   moment:N      only the N-th allocation of C++ code is refused
+ *   clock:S       the time of day jumps by S seconds, back and forth, at each call; monotonic time does not change
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -32,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What follows KIND in INTERPOSED, "" where nothing does; NULL: it is not asked for. */
+/* The text after KIND: in INTERPOSED, or "" if there is none; NULL: INTERPOSED does not name this kind. */
 static const char* kind(const char* name) {
   const char* all = getenv("INTERPOSED");
   const size_t length = strlen(name);
@@ -81,7 +81,7 @@ int renameat2(int from_folder, const char* from, int to_folder, const char* to, 
   return NEXT(renameat2)(from_folder, from, to_folder, to, flags);
 }
 
-/* The other names of files that are open here and were removed. */
+/* The .nfs names of files that were removed while open here. */
 static char kept[256][4096];
 static ino_t kept_of[256];
 static int silly(int folder, const char* path) {
@@ -153,13 +153,13 @@ ssize_t pread64(int file, void* to, size_t bytes, off_t offset) {
 }
 ssize_t pread(int file, void* to, size_t bytes, off_t offset) { return pread64(file, to, bytes, offset); }
 
-/* Files are told from pipes and terminals: on those nothing is short or full. */
+/* Only regular files can be short or full, not pipes and terminals. */
 static int is_file(int file) {
   struct stat info;
   return fstat(file, &info) == 0 && S_ISREG(info.st_mode);
 }
 static long long written = 0;
-/* How much of a write is taken; -1: nothing, with errno. */
+/* How many bytes of a write are written; -1: none, with errno. */
 static ssize_t taken(int file, size_t bytes) {
   const char* most = kind("full");
   const int is_short = kind("short") != NULL;
@@ -193,9 +193,9 @@ int clock_gettime(clockid_t clock, struct timespec* out) {
   return result;
 }
 
-/* What C++ code allocates, from the start of main on: the loader, constructors of libraries and libraries in C get what
- * they want. */
-static long long most_bytes = -1, refused_one = -1;  /* below 0: not asked for */
+/* Allocations of C++ code, from the start of main on. The loader, constructors of libraries and C libraries are not
+ * limited. */
+static long long most_bytes = -1, refused_one = -1;  /* below 0: no limit */
 static long long bytes_now = 0, allocations = 0;
 void _ZSt17__throw_bad_allocv(void);
 void (*_ZSt15get_new_handlerv(void))(void);
@@ -204,7 +204,7 @@ static int is_refused(size_t bytes) {
   if (refused_one >= 0 && __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED) == refused_one) return 1;
   return most_bytes >= 0 && __atomic_load_n(&bytes_now, __ATOMIC_RELAXED) + (long long)bytes > most_bytes;
 }
-/* As operator new does: the handler may make room, or throws. */
+/* Like operator new: the new handler may free memory, or throws. */
 static void* allocated(size_t bytes, size_t alignment) {
   for (;;) {
     void* const made = is_refused(bytes) ? NULL : alignment == 0 ? malloc(bytes) : aligned_alloc(alignment, bytes);
@@ -231,7 +231,7 @@ void _ZdaPvm(void* old, size_t bytes) { (void)bytes, freed(old); }
 void _ZdlPvSt11align_val_t(void* old, size_t alignment) { (void)alignment, freed(old); }
 void _ZdlPvmSt11align_val_t(void* old, size_t bytes, size_t alignment) { (void)bytes, (void)alignment, freed(old); }
 
-/* The start of main: the C library calls it with main. */
+/* Called by the C library to start main. */
 int __libc_start_main(int (*main)(int, char**, char**), int count, char** words, void (*init)(void), void (*fini)(void),
                       void (*loader)(void), void* stack) {
   const char* most = kind("memory");

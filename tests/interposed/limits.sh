@@ -1,5 +1,6 @@
 #!/bin/bash
-# A run where memory, the disk or a clock is not as it should be: it ends with a reason and goes on afterwards, with the weights that it has elsewhere.
+# A run in which memory, the disk or a clock fails. It ends with a reason and goes on afterwards, with the weights that
+# it has elsewhere.
 # usage: limits.sh BIN_FOLDER LIBRARY (interposed.c)
 PATH=$(realpath "$1"):$PATH
 library=$(realpath "$2")
@@ -12,11 +13,11 @@ weights=checkpoints/step-00000004/rank-00000.h5
 expect 0 shard-data --input text --split paragraphs --validation 0 --output data
 expect 0 "${run[@]}" --output plain
 
-# ends_well KIND WORDS: the run on that system is whole, or ends with 4 and WORDS; then it goes on.
+# ends_well KIND WORDS: the run on that system is complete, or ends with 4 and WORDS; afterwards it goes on.
 ends_well() {
   local code=0
   rm -rf limited
-  timeout "$patience" env LD_PRELOAD="$library" INTERPOSED="$1" "${run[@]}" --output limited >out 2>err || code=$?
+  timeout "$time_limit" env LD_PRELOAD="$library" INTERPOSED="$1" "${run[@]}" --output limited >out 2>err || code=$?
   case $code in
     0) ;;
     4) said "$2"; refusals=$((refusals + 1)) ;;
@@ -31,14 +32,14 @@ refusals=0
 for bytes in 1 1000 20000 100000 120000 250000 300000; do ends_well "full:$bytes" 'No space left on device'; done
 [ "$refusals" -ge 5 ] || fail "only $refusals runs found the disk full"
 
-# A clock that jumps by an hour: nothing is late, and no time is negative.
+# A clock that jumps by an hour: nothing counts as late, and no time is negative.
 for seconds in 3600 -3600; do
   expect 0 env LD_PRELOAD="$library" INTERPOSED="clock:$seconds" "${run[@]}" --output "clock$seconds" --hang-timeout 30
   same "clock$seconds/$weights" plain/$weights "weights with a clock that jumps"
   [ "$(jq -s 'map(select(.step_seconds < 0)) | length' "clock$seconds/metrics.jsonl")" = 0 ] || fail "a step took less than no time"
 done
 
-# Memory that ends, and one allocation that is refused.
+# Memory that runs out, and one allocation that is refused.
 refusals=0
 for bytes in 1000 20000 70000 150000 250000 350000 600000; do ends_well "memory:$bytes" 'memory'; done
 [ "$refusals" -ge 4 ] || fail "only $refusals runs found no memory"

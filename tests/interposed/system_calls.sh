@@ -1,17 +1,19 @@
 #!/bin/bash
-# A campaign over the system calls of a small run: each call, on each file, with each error that it can give, once and from there on.
-# Whatever fails, a program ends by itself with a code that says why, in words, and the run goes on afterwards with the same weights.
+# A campaign over the system calls of a small run: each call, on each file, with each error that it can give, once and
+# from there on.
+# Whatever fails, a program ends by itself with a code and a message that give the reason. Afterwards the run goes on
+# with the same weights.
 # usage: system_calls.sh BIN_FOLDER [I/N [PROGRAM]]   (each N-th case from the I-th on; $TRAINYARD_SHARE, else all; PROGRAM: one of shard train resume ...)
 PATH=$(realpath "$1"):$PATH
 share=${2:-${TRAINYARD_SHARE:-0/1}} only=${3:-}
 . "$(dirname "$0")/../script.sh"
 set -o pipefail
-patience=30
+time_limit=30
 command -v strace >/dev/null || skipped "no strace"
 strace -f -o /dev/null -e trace=none true 2>/dev/null || skipped "no process may be traced here"
 export TRAINYARD_DEVICE=cpu
 
-# What each program does, in a folder that has its inputs.
+# The command of each program, in a folder that has its inputs.
 run=(--model model.toml --data data --global-batch 2 --micro-batch 1 --threads 2 --progress never --steps 4 --save-every 2)
 declare -A line=(
   [shard]="shard-data --input text --split paragraphs --validation 0 --output made --threads 2"
@@ -26,7 +28,7 @@ declare -A line=(
 )
 programs=(shard train resume verify inspect reshard generate partition export)
 
-# What a call may answer, by its manual page, on a system or file system that is in trouble.
+# The errors that a call may give, by its manual page, on a system or file system in trouble.
 declare -A errors=(
   [openat]="EIO ENOMEM EMFILE ESTALE EACCES EINTR" [read]="EIO ESTALE EINTR" [pread64]="EIO ESTALE EINTR" [readv]="EIO EINTR"
   [write]="EIO ENOSPC EDQUOT EINTR" [pwrite64]="EIO ENOSPC EDQUOT EINTR" [writev]="EIO ENOSPC" [fsync]="EIO ENOSPC EINTR" [fdatasync]="EIO ENOSPC"
@@ -41,7 +43,7 @@ declare -A errors=(
   [pipe2]="EMFILE" [eventfd2]="EMFILE" [memfd_create]="EMFILE ENOSYS" [rt_sigaction]="EINVAL" [rt_sigprocmask]="EINVAL" [ioctl]="ENOTTY EIO" [clock_nanosleep]="EINTR" [getcwd]="ENOENT"
   [get_mempolicy]="ENOSYS" [sched_yield]="ENOSYS" [tgkill]="EPERM" [sigaltstack]="EPERM" [getpeername]="ENOBUFS" [dup]="EMFILE" [pipe]="EMFILE" [chdir]="EIO" [fchdir]="EIO"
 )
-words_of() {  # what the C library calls an error
+words_of() {  # the C library's message for an error
   case $1 in
     EIO) echo 'Input/output error' ;; ENOMEM) echo 'memory\|thread\|Resource temporarily unavailable' ;; EMFILE) echo 'Too many open files' ;; ESTALE) echo 'Stale file handle' ;;
     EACCES) echo 'Permission denied' ;; EINTR) echo 'Interrupted system call' ;; ENOSPC) echo 'No space left on device' ;; EDQUOT) echo 'Disk quota exceeded' ;;
@@ -57,7 +59,8 @@ expect 75 train "${run[@]}" --output half --stop-after 2
 mkdir inputs
 mv text model.toml data run half inputs
 
-# cases PROGRAM: "call error when path" a line; path is "-" for calls that are of no file. A first run without errors says which calls there are.
+# cases PROGRAM: lines of "call error when path"; path is "-" for calls without a file. A first run without errors shows
+# which calls exist.
 cases() {
   cp -r inputs "trace-$1" && cd "trace-$1" || return
   strace -f -qq -y -s 4096 -o ../calls ${line[$1]} >/dev/null 2>&1 || echo "FAIL: $1 without errors"
@@ -89,32 +92,32 @@ cases() {
   done <counts
 }
 
-# one NUMBER PROGRAM CALL ERROR WHEN PATH: prints what is wrong with how the program takes it.
+# one NUMBER PROGRAM CALL ERROR WHEN PATH: prints what is wrong with the program's reaction.
 one() {
   local number=$1 program=$2 call=$3 error=$4 when=$5 path=$6 code=0 wrong="" filter=()
   local place=$folder/case-$number
   cp -r "$folder/inputs" "$place" && cd "$place" || return
   [ "$path" = - ] || filter=(-P "${path/@/$place}")
-  # A break that cannot move stays where it is: the call itself has no error.
+  # A break (brk) that cannot move stays where it is: the call itself has no error.
   local injected=error=$error
   [ "$call" != brk ] || injected=retval=0
-  timeout -s KILL $patience strace -f -qqq -o /dev/null -e "trace=$call" -e "inject=$call:$injected:when=$when" "${filter[@]}" ${line[$program]} >out 2>err || code=$?
+  timeout -s KILL $time_limit strace -f -qqq -o /dev/null -e "trace=$call" -e "inject=$call:$injected:when=$when" "${filter[@]}" ${line[$program]} >out 2>err || code=$?
   case $code in
     0) ;;
-    4|6) [ "$call $path" = "write -" ] || grep -q "$(words_of "$error")" err || wrong="does not say the error" ;;   # nobody hears a program that may not write
-    127) grep -q 'error while loading shared libraries\|Fatal glibc error' err || wrong="exit 127" ;;   # the system's loader, before the program
+    4|6) [ "$call $path" = "write -" ] || grep -q "$(words_of "$error")" err || wrong="does not say the error" ;;   # a program that cannot write cannot report
+    127) grep -q 'error while loading shared libraries\|Fatal glibc error' err || wrong="exit 127" ;;   # the system's loader failed, before the program began
     2|3) [ "$error" = EACCES ] || { [ "$error" = ESTALE ] && grep -q 'was removed or renamed' err; } || wrong="exit $code blames the call or the content" ;;
     75) ;;
     137) wrong="hangs, or was killed" ;;
     *) wrong="exit $code" ;;
   esac
-  # A run whose report is written is done.
+  # A run whose report is written is complete.
   [ "$code $call $path" = "4 write -" ] || [ "$code" != 4 ] || [ ! -e made/report.txt ] || wrong="ends with 4 though all is done"
   # What was there is whole, and the same command goes on to the same end.
   if [ -z "$wrong" ] && { [ "$program" = train ] || [ "$program" = resume ]; }; then
     local output=made again=0
     [ "$program" = train ] || output=half
-    timeout $patience ${line[$program]} >again.out 2>&1 || again=$?
+    timeout $time_limit ${line[$program]} >again.out 2>&1 || again=$?
     [ "$again" = 0 ] || wrong="then does not go on: $again: $(head -c 300 again.out)"
     [ -n "$wrong" ] || cmp -s "$output/checkpoints/step-00000004/rank-00000.h5" run/checkpoints/step-00000004/rank-00000.h5 || wrong="then has other weights"
   fi

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A rank that gets no more threads: the job ends at once, with 4, or goes on where it needs no more of them.
+# A rank that gets no more threads: the job ends at once with 4, or goes on where it needs no more threads.
 # usage: threads.sh BIN_FOLDER LIBRARY (interposed.c) FIRST...   (the first thread of rank 1 that cannot be started)
 PATH=$(realpath "$1"):$PATH
 library=$(realpath "$2")
@@ -12,7 +12,7 @@ run=(train --model model.toml --data data --global-batch 2 --micro-batch 1 --thr
 expect 0 shard-data --input text --split paragraphs --validation 0 --output data
 for first in "$@"; do
   kept mpirun -q --bind-to none -n 1 "${run[@]}" --output "made-$first" : -n 1 env LD_PRELOAD="$library" INTERPOSED="threads:$first" "${run[@]}" --output "made-$first"
-  # Threads of MPI's own are MPI's to judge: it ends the job with 1 from within its start.
+  # MPI handles its own threads: it ends the job with 1 during its start.
   [ "$code" = 1 ] && grep -q 'occurred in MPI_Init' err && continue
   [ "$code" = 4 ] || [ "$code" = 0 ] || fail "rank 1 without its thread $first ends the job with $code"
   echo "$code" >>codes

@@ -1,4 +1,4 @@
-// Bulk reading and writing: blocks, checksums, short files, pace.
+// Tests bulk reading and writing: blocks, checksums, short files, and a limited rate.
 #include "libtrain/io/bulk.h"
 
 #include "libtrain/base/checksum.h"
@@ -28,7 +28,7 @@ std::string noise(std::size_t n) {
   return s;
 }
 
-// Bit by bit, from the definition.
+// CRC32C bit by bit, from its definition.
 std::uint32_t plain_crc(const std::string& s) {
   std::uint32_t c = ~0u;
   for (unsigned char byte : s) {
@@ -59,7 +59,7 @@ TEST(Bulk, BlocksAreCountedFromThePayloadsStart) {
   io::BulkFile file(s.path + "/f", io::BulkFile::Mode::create);
   io::Pace pace;
   io::BlockWriter out(file, 4096, pace);
-  for (std::size_t at = 0; at < data.size();) {  // uneven portions
+  for (std::size_t at = 0; at < data.size();) {  // portions of uneven sizes
     const auto n = std::min<std::size_t>(data.size() - at, 100000 + at % 977);
     out.write(data.data() + at, static_cast<std::int64_t>(n));
     at += n;
@@ -117,7 +117,7 @@ TEST(Bulk, PaceHoldsTheRate) {
     pace.spend(10'000);
     EXPECT_NEAR(clock.now() - begin, 0.01 * i, 1e-9) << "neither faster nor slower";
   }
-  clock.spend(0.5);  // who was slow for other reasons is not held
+  clock.spend(0.5);  // a writer that was slow for other reasons does not wait
   pace.spend(10'000);
   EXPECT_NEAR(clock.now() - begin, 0.6, 1e-9);
   io::Pace none(0, {}, clock);
@@ -130,7 +130,7 @@ TEST(Bulk, APaceThatIsLiftedHoldsNobody) {
   const double begin = clock.now();
   int asked = 0;
   io::Pace pace(
-      1, [&] { return clock.now() - begin > 0.5 && ++asked > 0; }, clock);  // a megabyte would take eleven days
+      1, [&] { return clock.now() - begin > 0.5 && ++asked > 0; }, clock);  // 1 MB would take eleven days
   pace.spend(1'000'000);
   EXPECT_EQ(asked, 1);
   EXPECT_NEAR(clock.now() - begin, 0.5, 0.05);

@@ -1,5 +1,5 @@
-// Files that other programs wrote, of every kind whose text is read; and what in them would crash the HDF5 library, or
-// keep it for ever.
+// Tests files of other programs, of every kind whose text is read. Contents that would crash the HDF5 library, or keep
+// it busy for ever, must be refused.
 #include "libtrain/io/hdf5_file.h"
 
 #include "libtrain/base/error.h"
@@ -21,7 +21,7 @@ using trainyard::testing::spit;
 
 namespace {
 
-enum class Layout { old, latest };  // what h5py writes, and with libver="latest"
+enum class Layout { old, latest };  // what h5py writes: by default, and with libver="latest"
 
 struct Damage : ::testing::Test {
   std::string path() const { return scratch.path + "/a.h5"; }
@@ -54,7 +54,7 @@ struct Damage : ::testing::Test {
         numbers(file, "documents");
   }
 
-  // The file with eight bytes, counted from the first `mark` (or the one after it ...), set to a number.
+  // Sets eight bytes of the file to `number`, `distance` bytes behind the first `mark`.
   void damage(std::string_view mark, std::size_t distance, std::uint64_t number) {
     auto bytes = slurp(path());
     const auto at = bytes.find(mark);
@@ -85,7 +85,7 @@ constexpr std::uint64_t nowhere = ~std::uint64_t{0};
 TEST_F(Damage, TextOfAnyLayoutIsRead) {
   for (const auto layout : {Layout::old, Layout::latest})
     for (const hsize_t user_block : {0, 512, 4096})
-      for (const int attributes : {0, 6, 20})  // above eight the latest layout keeps them in a heap of their own
+      for (const int attributes : {0, 6, 20})  // above eight, the latest layout keeps attributes in a heap
         for (const unsigned order : {0u, unsigned{H5P_CRT_ORDER_TRACKED}}) {
           write(
               layout,
@@ -114,32 +114,32 @@ TEST_F(Damage, TextOfAnyLayoutIsRead) {
         }
 }
 
-// A collection: "GCOL", version, its bytes at 8; objects from 16 on: index and uses, then the bytes at 8 of it.
+// A heap collection: "GCOL", version, size at byte 8. Objects begin at 16: index and uses, size at their byte 8.
 TEST_F(Damage, AHeapThatEndsNowhereIsRefused) {
   for (const auto layout : {Layout::old, Layout::latest}) {
     for (const std::uint64_t size :
          {std::uint64_t{0}, std::uint64_t{15}, std::uint64_t{1} << 20, nowhere - 15, nowhere}) {
       write(layout, two);
-      damage("GCOL", 16 + 8, size);  // the first object's
+      damage("GCOL", 16 + 8, size);  // size of the first object
       expect_text_refused();
       write(layout, [](hid_t file) { text(file, "format", "trainyard.shard/1"); });
-      damage("GCOL", 16 + 16 + 24 + 8, size);  // of the free space, which the library would stay at
+      damage("GCOL", 16 + 16 + 24 + 8, size);  // size of the free space, where the library would loop
       expect_text_refused();
       write(layout, two);
-      damage("GCOL", 8, size);  // the whole
+      damage("GCOL", 8, size);  // size of the whole collection
       expect_text_refused();
     }
     write(layout, two);
     damage("GCOL", 16, 77);  // another index
     expect_text_refused();
     write(layout, two);
-    damage("GCOL", 16 + 8, 5);  // shorter than the attribute says: the rest would be read from behind it
+    damage("GCOL", 16 + 8, 5);  // shorter than the attribute says: the library would read past its end
     expect_text_refused();
   }
 }
 
-// The root group of the old layout: a heap of names ("HEAP": bytes, free ones, address), a tree ("TREE": its first
-// child at 32), leaves ("SNOD": the first name at 8).
+// The root group of the old layout: a heap of names ("HEAP": its bytes, its free bytes, its address), a tree ("TREE":
+// its first child at 32), and leaves ("SNOD": the first name at 8).
 TEST_F(Damage, AnOldRootGroupThatLeadsNowhereIsRefused) {
   const std::size_t names = 8, unused = 16, place = 24;
   for (const auto& [mark, distance] : {std::pair{"HEAP", names},
@@ -151,10 +151,10 @@ TEST_F(Damage, AnOldRootGroupThatLeadsNowhereIsRefused) {
     for (const std::uint64_t number : {nowhere, nowhere / 2, std::uint64_t{1} << 40}) {
       write(Layout::old, two);
       damage(mark, distance, number);
-      if (distance == unused && number == nowhere) continue;  // another way to say that the list is empty
+      if (distance == unused && number == nowhere) continue;  // another form of an empty list
       expect_refusal([](const Hdf5File& f) { f.exists("/tokens"); }, "is no HDF5 file that can be read");
     }
-  for (const std::size_t address : {64, 80, 88}) {  // of the root's header, of tree and names in the superblock
+  for (const std::size_t address : {64, 80, 88}) {  // of the root's header, and of tree and names in the superblock
     write(Layout::old, two);
     damage("\x89HDF", address, nowhere);
     expect_refusal([](const Hdf5File& f) { f.exists("/tokens"); },
@@ -166,7 +166,7 @@ TEST_F(Damage, CirclesAreRefused) {
   write(Layout::old, two);
   const auto bytes = slurp(path());
   const auto tree = bytes.find("TREE");
-  damage("TREE", 32, tree);  // its own child, one level up
+  damage("TREE", 32, tree);  // the tree is its own child, one level higher
   auto level = slurp(path());
   level[tree + 5] = 1;
   spit(path(), level);
@@ -192,7 +192,7 @@ TEST_F(Damage, AVirtualDatasetWithADamagedMapIsRefused) {
     auto bytes = slurp(path());
     std::uint64_t first = 0;
     std::memcpy(&first, bytes.data() + bytes.find("GCOL") + 16 + 8, 8);
-    damage("GCOL", 16 + 16 + (first + 7) / 8 * 8 + 8, size);  // the free space behind the map
+    damage("GCOL", 16 + 16 + (first + 7) / 8 * 8 + 8, size);  // size of the free space behind the map
     expect_refusal([](const Hdf5File& f) { f.info("/tokens"); }, "cannot open the dataset /tokens");
   }
   H5Sclose(space), H5Pclose(creation);
@@ -208,7 +208,7 @@ TEST_F(Damage, NoOtherFileIsWaitedFor) {
   H5Pset_external(external, pipe.c_str(), 0, 32);
   write(Layout::latest, [&](hid_t file) {
     H5Lcreate_external("pipe", "/x", file, "linked", H5P_DEFAULT, H5P_DEFAULT);
-    H5Lcreate_external(path().c_str(), "/tokens", file, "beyond", H5P_DEFAULT, H5P_DEFAULT);  // one that is there
+    H5Lcreate_external(path().c_str(), "/tokens", file, "beyond", H5P_DEFAULT, H5P_DEFAULT);  // a file that exists
     H5Lcreate_external(path().c_str(), "/", file, "folder", H5P_DEFAULT, H5P_DEFAULT);
     numbers(file, "virtual", elsewhere), numbers(file, "external", external);
   });
@@ -219,7 +219,7 @@ TEST_F(Damage, NoOtherFileIsWaitedFor) {
   expect_refusal([&](const Hdf5File& f) { f.read_dataset("/external", trainyard::base::DType::u64, 0, 4, out); },
                  "/external lies in another file");
   Hdf5File::open(path()).read_dataset("/virtual", trainyard::base::DType::u64, 0, 4,
-                                      out);  // what is not there shows as 0, as ever
+                                      out);  // missing elements still read as 0
   EXPECT_EQ(out[3], 0u);
   H5Sclose(space), H5Pclose(elsewhere), H5Pclose(external);
 }

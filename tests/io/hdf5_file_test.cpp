@@ -1,4 +1,4 @@
-// The HDF5 wrapper: attributes, datasets past the library, virtual datasets, errors.
+// Tests the HDF5 wrapper: attributes, datasets read without the library, virtual datasets, errors.
 #include "libtrain/io/hdf5_file.h"
 
 #include "libtrain/base/error.h"
@@ -100,7 +100,7 @@ TEST(Hdf5File, EveryElementTypeIsRecognised) {
   f.read_dataset("/empty", DType::f32, 0, 0, nullptr);
 }
 
-// Every flat range of several shapes, against a list of marked elements.
+// Compares every flat range of several shapes with a list of marked elements.
 TEST(Hdf5File, BoxesCoverARangeInOrder) {
   for (const auto& shape : {std::vector<std::int64_t>{13}, {5, 7}, {3, 4, 5}, {2, 3, 2, 3}, {1, 6}, {6, 1}}) {
     std::int64_t total = 1;
@@ -143,7 +143,7 @@ TEST(Hdf5File, AVirtualDatasetShowsItsParts) {
     f.close();
   }
   auto f = io::Hdf5File::create(s.path + "/whole.h5");
-  // 3 x 5: elements 0-6 from a[2..8], 7-12 from b[1..6], 13 and 14 from nowhere.
+  // 3 x 5: elements 0-6 come from a[2..8], 7-12 from b[1..6], 13 and 14 from no file.
   std::vector<io::VirtualPart> parts;
   const auto add = [&](const char* file, std::int64_t at, std::int64_t size, std::int64_t first, std::int64_t count) {
     for (const auto& box : io::boxes_of({3, 5}, first, count)) {
@@ -182,8 +182,7 @@ TEST(Hdf5File, ErrorsNameTheFile) {
   EXPECT_EQ(io::hdf5_version().find("1."), 0u);
 }
 
-// A person reads it: what could not be done to which file, and the system's reason; no addresses, descriptors and
-// times.
+// A link or a pipe under the name is replaced: nothing is written through it.
 TEST(Hdf5File, ANewOneIsWrittenThroughNoLinkAndIntoNoPipe) {
   Scratch s;
   spit(s.path + "/elsewhere", "theirs");
@@ -200,6 +199,8 @@ TEST(Hdf5File, ANewOneIsWrittenThroughNoLinkAndIntoNoPipe) {
   EXPECT_EQ(trainyard::testing::slurp(s.path + "/elsewhere"), "theirs");
 }
 
+// A person reads the message: which file, what failed, and the system's reason. It has no addresses, descriptors or
+// times.
 TEST(Hdf5File, AFullDiskIsSaidInOneSentence) {
   Scratch s;
   std::signal(SIGXFSZ, SIG_IGN);

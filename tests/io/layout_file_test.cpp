@@ -1,4 +1,4 @@
-// Layouts of attention in HDF5 files: what is read, and what is refused.
+// Tests attention layouts in HDF5 files: what is read, and what is refused.
 #include "libtrain/io/layout_file.h"
 
 #include "libtrain/base/error.h"
@@ -20,7 +20,7 @@ using testing::Scratch;
 using testing::slurp;
 using testing::spit;
 
-// What the next file has, in every respect right.
+// The content of the file that write() makes. The defaults are valid.
 struct Content {
   std::string name = "/layout";
   DType dtype = DType::u8;
@@ -67,8 +67,8 @@ TEST_F(LayoutFile, IsReadAsItWasWritten) {
   EXPECT_TRUE(holds_layout(path()));
 }
 
-// numpy.array([[[1, 0, 0], [1, 1, 0], [0, 1, 1]]], "u1") with block = 64, as h5py stores it: plain; in compressed
-// chunks, in a file of the form that 1.10 writes, with an attribute of 8 bits.
+// The array is numpy.array([[[1, 0, 0], [1, 1, 0], [0, 1, 1]]], "u1") with block = 64, as h5py stores it. One file is
+// plain; the other has compressed chunks, the format of HDF5 1.10 and an attribute of 8 bits.
 TEST_F(LayoutFile, OfAnotherProgramIsRead) {
   for (const char* file : {"plain.h5", "chunks.h5"}) {
     const auto map = read_layout_file(fmt::format("{}/{}", GOLDEN_LAYOUTS, file));
@@ -112,7 +112,7 @@ TEST_F(LayoutFile, WithoutARightBlockIsRefused) {
   expect_refused(c, "attribute block of /layout is not an integer");
 }
 
-// Nothing of that size is allocated, by the file or by its reader: the dataset is all holes.
+// The dataset consists of holes. Neither the file nor its reader allocates that size.
 TEST_F(LayoutFile, OfAHugeArrayIsRefusedUnread) {
   const auto file = H5Fcreate(path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   const hsize_t huge[3] = {hsize_t{1} << 40, 4096, 4096}, chunk[3] = {1, 16, 16};
@@ -140,7 +140,7 @@ TEST_F(LayoutFile, InOtherFilesIsRefused) {
   }
 }
 
-// Cut short anywhere, and with any byte changed: a refusal, or a map that is whole.
+// A file that is truncated anywhere, or has any byte changed, is refused or gives a complete map.
 TEST_F(LayoutFile, ThatIsDamagedIsRefusedOrWhole) {
   write({});
   const auto whole = slurp(path());

@@ -1,4 +1,4 @@
-// Safetensors files put together byte by byte, without the code under test.
+// Makes safetensors files byte by byte, without the code under test.
 #pragma once
 
 #include <nlohmann/json.hpp>

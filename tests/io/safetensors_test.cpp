@@ -1,4 +1,4 @@
-// Safetensors: headers that lie are refused by name, what is written is what others read, an index must fit its files.
+// Tests safetensors: false headers are refused by name, written files have the format, an index must fit its files.
 #include "libtrain/io/safetensors.h"
 
 #include "libtrain/base/error.h"
@@ -16,7 +16,7 @@ using trainyard::testing::spit;
 
 namespace {
 
-// The sentence with which `content` is refused as a file; "" when it is not.
+// The sentence with which `content` is refused as a file; "" if it is accepted.
 std::string refusal(const std::string& content) {
   Scratch scratch;
   const auto path = scratch.path + "/model.safetensors";
@@ -119,7 +119,7 @@ TEST(Safetensors, RefusesHeadersThatLie) {
   expect_refused("{" + entry("a", "F32", ones + "]", "[0,4]") + "}", 4, "its shape has 65 extents, 64 are the most");
   const std::string lists = "{" + entry("a", "F32", "[[2]]", "[0,8]") + "}";
   expect_refused(lists, 8, "nested more than 3 deep");
-  const auto brackets = "{" + entry(R"([[[[\\\"{{{{)", "F32", "[2]", "[0,8]") + "}";  // of a name
+  const auto brackets = "{" + entry(R"([[[[\\\"{{{{)", "F32", "[2]", "[0,8]") + "}";  // brackets in a name
   EXPECT_EQ(refusal(with_length(brackets) + std::string(8, 'x')), "");
   EXPECT_NE(refusal("1234567").find("has 7 bytes"), std::string::npos);
   std::string gigantic(16, '\xff');

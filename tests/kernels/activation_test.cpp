@@ -1,5 +1,5 @@
-// GELU in both forms and SwiGLU against double formulas, ordinary and extreme values, and outputs that are their
-// inputs.
+// Compares GELU in both forms and SwiGLU with double formulas: ordinary and extreme values, and outputs that overwrite
+// their inputs.
 #include "kernels/activation/activation.h"
 #include "tests/kernels/sweep.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t n = 5, f = 77;
 
-// Values in [-8, 8), and in row 0 the places where exp and tanh saturate.
+// Values in [-8, 8), and in row 0 the points where exp and tanh saturate.
 MatrixBuffer inputs(DType t, std::uint64_t seed, double size = 8) {
   MatrixBuffer x(t, n, f, 3);
   x.fill(seed);
@@ -36,7 +36,7 @@ template <class Want>
 void expect_all(DType t, const MatrixBuffer& got, const Want& want, const MatrixBuffer& x, const MatrixBuffer& y) {
   for (std::int64_t r = 0; r < n; ++r)
     for (std::int64_t c = 0; c < f; ++c) {
-      // The f32 slope 1 - tanh^2 cancels: its error is that of x^3.
+      // The f32 slope 1 - tanh^2 cancels: its error is as large as the error of x^3.
       const double size = std::abs(x(r, c)),
                    scale = std::max(1.0, std::min(size * size * size, 30.0)) * std::max(1.0, std::abs(y(r, c)));
       ASSERT_TRUE(near(t, got(r, c), want(r, c), scale)) << "at " << r << "," << c << ", x = " << x(r, c);
@@ -68,8 +68,8 @@ void check_gelu(kernels::Gelu form, Formula value, Formula slope) {
 TEST(Activation, Gelu) { check_gelu(kernels::Gelu::tanh, gelu, gelu_slope); }
 TEST(Activation, ExactGelu) { check_gelu(kernels::Gelu::erf, exact_gelu, exact_gelu_slope); }
 
-// Below 0 the values die out as fast as the tail of the normal distribution: relative to themselves they are right,
-// too, at every position of a vector.
+// Below 0 the values vanish as fast as the tail of the normal distribution. Their relative error is small, too, at
+// every position of a vector.
 TEST(Activation, TheTailOfExactGelu) {
   on_every_path([] {
     Bench bench(2);
@@ -116,7 +116,7 @@ TEST(Activation, Swiglu) {
       });
 }
 
-// silu(g) / g is the sigmoid, which shows the error of exp relative to the result, at every position of a vector.
+// silu(g) / g is the sigmoid. It shows the relative error of exp at every position of a vector.
 TEST(Activation, ExponentialIsAccurateOverItsRange) {
   on_every_path([] {
     Bench bench(2);

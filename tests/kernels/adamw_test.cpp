@@ -1,11 +1,11 @@
-// AdamW: the values of a double-precision reference, and the written sequence replayed bit by bit.
+// Compares AdamW with a double-precision reference, and replays the written sequence bit by bit.
 #include "kernels/adamw/adamw.h"
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
 namespace {
 
-// Two steps from p = [1, -2, .5] with gradients [.1, .2, -.3] and [-.05, .4, .1], made in double precision by an
+// Two steps from p = [1, -2, .5] with gradients [.1, .2, -.3] and [-.05, .4, .1], computed in double precision by an
 // independent implementation.
 TEST(AdamW, FollowsTheReference) {
   Bench bench(1);
@@ -26,7 +26,7 @@ TEST(AdamW, FollowsTheReference) {
   }
 }
 
-// Every operation through a volatile, so that nothing is fused, widened or reordered.
+// Every operation goes through a volatile, so that nothing is fused, widened or reordered.
 float rounded(float x) {
   volatile float r = x;
   return r;

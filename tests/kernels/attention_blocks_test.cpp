@@ -1,5 +1,5 @@
-// Attention with listed parts of tiles, both directions, ends of keys: against plain double sums over the pairs that
-// are there.
+// Compares attention with listed parts of tiles, both directions and ends of keys with plain double sums over the pairs
+// that exist.
 #include "kernels/attention/attention.h"
 #include "libtrain/base/random.h"
 #include "libtrain/plan/scratch.h"
@@ -172,7 +172,7 @@ TEST(AttentionBlocks, EqualTheDefinitionOnEveryPath) {
   });
 }
 
-// The sums of a query's gradient are added by whoever works on its keys, in the order of keys.
+// Whichever thread works on a query's keys adds to the query's gradient, in the order of keys.
 TEST(AttentionBlocks, SameBitsForEveryNumberOfThreads) {
   on_every_path([] {
     for (const DType t : {DType::f32, DType::bf16})
@@ -205,7 +205,7 @@ TEST(AttentionBlocks, AThousandRandomOnes) {
   }
 }
 
-// Rows of 16 are read where they lie, of 24 packed, those of 20 tiles packed once for all that read them.
+// Rows of 16 are read in place, rows of 24 are packed, and the rows of 20 tiles are packed once for all their readers.
 TEST(AttentionBlocks, AListOfEverythingChangesNoBit) {
   on_every_path([] {
     for (const DType t : {DType::f32, DType::bf16})
@@ -221,7 +221,7 @@ TEST(AttentionBlocks, AListOfEverythingChangesNoBit) {
   });
 }
 
-// Parts that no query sees are left out of a whole tile: the bits are those of zeros.
+// Parts that no query sees are left out of a whole tile. The bits equal those with zeros there.
 TEST(AttentionBlocks, WhatIsLeftOutOfATileChangesNoBit) {
   on_every_path([] {
     for (const auto& [t, end] : {std::pair{DType::f32, 20},
@@ -233,7 +233,7 @@ TEST(AttentionBlocks, WhatIsLeftOutOfATileChangesNoBit) {
       const Case c{128, 2, 1, 16, false, 0.2, 0, 0, 0, 1, false, false};
       Blocks cut(c, t), shown(c, t);
       cut.spans.end.assign(cut.spans.end.size(), static_cast<std::int32_t>(end)), cut.s.key_end = cut.spans.end.data();
-      // Keys behind the end that all queries see, too far below the others to have a probability.
+      // Keys behind the end that all queries see. Their scores are too far below the others for a probability.
       for (std::int64_t b = 0; b < 2; ++b)
         for (std::int64_t i = 0; i < 128; ++i)
           for (std::int64_t x = 0; x < 16; ++x)
@@ -256,7 +256,7 @@ TEST(AttentionBlocks, AQueryThatSeesNothingGivesZeros) {
   on_every_path([] {
     const Case c{100, 1, 1, 8, false, 0, 1, 0, 0, 0, false, false};
     AttentionParts none(1, 7);
-    for (std::int64_t j = 0; j < 7; ++j) none.at(0, 2, j) = 1;  // queries 32 .. 47 see everything, the others nothing
+    for (std::int64_t j = 0; j < 7; ++j) none.at(0, 2, j) = 1;  // queries 32 .. 47 see all, other queries nothing
     for (const DType t : {DType::f32, DType::bf16, DType::f64}) {
       Blocks p(c, t, none);
       p.run(3);
@@ -272,7 +272,7 @@ TEST(AttentionBlocks, AQueryThatSeesNothingGivesZeros) {
   });
 }
 
-// Keys and values of a tile that no query sees are not read, nor queries that see nothing.
+// Keys and values of a tile that no query sees are not read, nor are queries that see nothing.
 TEST(AttentionBlocks, AbsentTilesAreNotTouched) {
   on_every_path([] {
     const Case c{320, 2, 1, 16, false, 0, 1, 0, 0, 0, false, false};
@@ -291,7 +291,7 @@ TEST(AttentionBlocks, AbsentTilesAreNotTouched) {
   });
 }
 
-// A later key or value changes no bit of an earlier query, and gets no gradient from it, whatever a list says.
+// A later key or value changes no bit of an earlier query and gets no gradient from it, whatever a list says.
 TEST(AttentionBlocks, CausalToTheElement) {
   on_every_path([] {
     for (const auto& [t, T] :

@@ -1,4 +1,4 @@
-// Cases of attention: which parts of 16 x 16 pairs are there, the lists that say so, documents and padding.
+// Cases of attention: which parts of 16 x 16 pairs exist, the tile lists of these parts, documents and padding.
 #pragma once
 
 #include "kernels/attention/attention.h"
@@ -10,26 +10,26 @@
 
 namespace trainyard::test {
 
-// Two sequences of T.
+// Two sequences of T tokens.
 struct AttentionCase {
   std::int64_t T = 1, heads = 1, kv = 1, d = 8;
   bool causal = true;
   double dropout = 0;
   std::int64_t list_heads = 0, first_head = 0;  // 0: no lists
-  std::int64_t beyond = 0;                      // parts that lists reach over the sequence
-  double share = 0.5;                           // of parts
+  std::int64_t beyond = 0;                      // parts in lists beyond the sequence
+  double share = 0.5;                           // the share of parts that exist
   bool padded = false, documents = false;
   std::uint64_t seed = 1;
 };
 
-// Which parts of 16 x 16 pairs are there, for `heads` heads of a model, or one for all.
+// Which parts of 16 x 16 pairs exist, for `heads` heads of a model, or one set for all heads.
 struct AttentionParts {
   static constexpr std::int64_t part = 16, tile = 64;
   std::int64_t heads, n;
   std::vector<char> there;
   AttentionParts(std::int64_t heads, std::int64_t n)
       : heads(heads), n(n), there(static_cast<std::size_t>(heads * n * n)) {}
-  // As the case says, drawn at random.
+  // Draws the parts of a case at random.
   explicit AttentionParts(const AttentionCase& c)
       : AttentionParts(std::max<std::int64_t>(c.list_heads, 1), (c.T + part - 1) / part + c.beyond) {
     std::mt19937_64 random(c.seed);
@@ -43,7 +43,7 @@ struct AttentionParts {
   }
 };
 
-// The lists of a kernel, both ways, made pair of tiles by pair of tiles.
+// A kernel's lists by queries and by keys, made one pair of tiles after another.
 struct AttentionLists {
   struct One {
     std::vector<std::int32_t> begin{0}, other;

@@ -1,4 +1,4 @@
-// Attention against plain double sums and finite differences; documents, dropout, threads and memory.
+// Compares attention with plain double sums and finite differences. Also documents, dropout, threads and memory.
 #include "kernels/attention/attention.h"
 #include "libtrain/base/random.h"
 #include "libtrain/plan/scratch.h"
@@ -38,7 +38,7 @@ struct Problem {
   }
 };
 
-// The scale of a kept pair, 0 for a dropped one, from the formula of the header.
+// The scale of a kept pair, or 0 for a dropped one, by the formula in the header.
 double mask(const Problem& p, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
   if (p.s.dropout == 0) return 1;
   const auto word = base::random_words(
@@ -124,7 +124,7 @@ TEST(Attention, EqualsTheDefinitionOnEveryPath) {
   });
 }
 
-// Scores that lie millions apart: the exponential of all but the greatest is zero, so its value comes out to the bit.
+// Scores differ by millions: all exponentials but the greatest are zero, so the output is its value bit for bit.
 TEST(Attention, OneKeyTakesAllWhereScoresLieFarApart) {
   on_every_path([] {
     for (const auto type : {DType::f32, DType::bf16}) {
@@ -143,7 +143,7 @@ TEST(Attention, OneKeyTakesAllWhereScoresLieFarApart) {
             if (score > best) second = best, best = score, winner = j;
             else if (score > second) second = score;
           }
-          if ((best - second) * p.s.scale < 1e4) continue;  // f32 cannot tell which is greater
+          if ((best - second) * p.s.scale < 1e4) continue;  // f32 cannot show which is greater
           ++far;
           for (std::int64_t c = 0; c < 16; ++c)
             ASSERT_EQ(p.out(row, 16 * h + c), p.v(b * T + winner, 16 * h + c)) << row << "," << h << "," << c;
@@ -168,8 +168,8 @@ TEST(Attention, WhatIsNoNumberShows) {
   });
 }
 
-// Eight query heads share a key-value head: their sum is rounded to bf16 once, so it is within half a unit of the exact
-// one. Where products go by pairs each probability is rounded before, so that no such bound holds.
+// Eight query heads share a key-value head. Their sum is rounded to bf16 once, so it is within half a unit of the exact
+// sum. Paths with pairs or tiles round each probability first, so this bound does not hold there.
 TEST(Attention, SharedHeadsAreRoundedOnce) {
   on_every_path([] {
     if (kernels::base_of(kernels::active_isa()) != kernels::active_isa()) return;
@@ -228,7 +228,7 @@ TEST(Attention, AnotherDocumentChangesNoBit) {
 }
 
 TEST(Attention, KeepsTheStatedShare) {
-  // With v = 1 and q = 0, out is the kept share of i + 1 visible keys, over 1 - p: its mean is 1.
+  // With v = 1 and q = 0, out is the kept share of i + 1 visible keys, over 1 - p. Its mean is 1.
   Problem p(DType::f32, 200, 2, 2, 1, 0.25);
   for (std::int64_t i = 0; i < p.q.rows; ++i)
     for (std::int64_t j = 0; j < 2; ++j) p.q.set(i, j, 0), p.v.set(i, j, 1);

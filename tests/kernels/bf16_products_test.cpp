@@ -1,5 +1,5 @@
-// Products of bf16 by pairs and by tiles: bit for bit what the instructions' definitions say, step by step in f32 with
-// one rounding each, in emulation on every machine and by the instruction where there is one.
+// Tests bf16 products by pairs and by tiles, bit for bit against the instructions' definitions: step by step in f32
+// with one rounding each. In emulation on every machine, and by the instruction where it exists.
 #include "kernels/gemm/gemm.h"
 #include "kernels/grouped_linear/grouped_linear.h"
 #include "tests/kernels/matrix_buffer.h"
@@ -25,8 +25,8 @@ bool by_tiles(Isa isa) { return isa == Isa::emulated_amx || isa == Isa::amx; }
 float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
 float widened(std::uint16_t bits) { return flushed(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16)); }
 
-// One step. Denormal results are those that are less than the least normal number once they are rounded as if exponents
-// went on: in double, where x y is exact and so is the sum of numbers this small.
+// One step. A result is denormal if it is below the least normal number after rounding with an unlimited exponent. That
+// is computed in double, where x y is exact and so is the sum of numbers this small.
 float multiply_add(float x, float y, float sum) {
   const float result = std::fma(x, y, sum);
   const double exact = static_cast<double>(x) * static_cast<double>(y) + static_cast<double>(sum);
@@ -35,9 +35,9 @@ float multiply_add(float x, float y, float sum) {
   return flushed(result);
 }
 
-// One element of a [m, k] times b [k, n]: blocks of 384 steps, each a fresh sum, added in order. By pairs the second
-// step of two comes first; by tiles 32 steps are two fresh sums, of the even ones and the odd ones, that are added up
-// and then to the block's.
+// One element of a [m, k] times b [k, n]: blocks of 384 steps, each a fresh sum, added in order. By pairs, the second
+// step of a pair comes first. By tiles, 32 steps make two fresh sums, of the even steps and of the odd steps. Their sum
+// is then added to the block's.
 float expected(Isa isa, const Bits& a, const Bits& b, std::int64_t k, std::int64_t n, std::int64_t i, std::int64_t j) {
   float total = 0;
   for (std::int64_t k0 = 0; k0 < k; k0 += 384) {
@@ -118,7 +118,7 @@ TEST(Bf16Products, ProductsHaveTheBitsOfTheDefinition) {
   kernels::set_isa(kernels::best_isa());
 }
 
-// Two groups, the first of an odd number of rows, so that the second begins a pair of its own.
+// Two groups. The first has an odd number of rows, so that the second begins a pair of its own.
 TEST(Bf16Products, ProductsOfGroupsHaveThem) {
   constexpr std::int64_t first = 9, second = 20, rows = first + second, in = 37, out = 45;
   for (const auto isa : paths) {
@@ -160,8 +160,9 @@ TEST(Bf16Products, ProductsOfGroupsHaveThem) {
   kernels::set_isa(kernels::best_isa());
 }
 
-// Sums next to the least normal number 2^-126, where the first pair leaves it and the second takes a little off: what
-// rounding to the precision of denormals would bring back to it is zero, what an unlimited exponent rounds to it stays.
+// Sums next to the least normal number 2^-126. The first pair reaches it, and the second takes a little off. A result
+// that only rounding at denormal precision would bring back to it is zero. A result that an unlimited exponent rounds
+// to it stays.
 TEST(Bf16Products, ResultsNextToTheLeastNormalNumber) {
   const auto of = [](float x) { return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16); };
   struct {
@@ -182,7 +183,7 @@ TEST(Bf16Products, ResultsNextToTheLeastNormalNumber) {
         test::Bench bench(1);
         kernels::gemm(*bench, view(a, 1, 4), kernels::Transpose::no, view(b, 4, 1), kernels::Transpose::no,
                       base::View::of(&got, {1, 1}));
-        if (!by_tiles(isa) || second == 0) {  // an odd step is none of the first one's sum
+        if (!by_tiles(isa) || second == 0) {  // tiles add odd steps to a sum of their own
           EXPECT_EQ(got, c.result) << kernels::name_of(isa) << ": " << c.x << " times " << c.y << ", step " << second;
         }
         EXPECT_TRUE(equal(got, expected(isa, a, b, 4, 1, 0, 0)));
@@ -191,7 +192,7 @@ TEST(Bf16Products, ResultsNextToTheLeastNormalNumber) {
   kernels::set_isa(kernels::best_isa());
 }
 
-// f32 has nothing of it.
+// Products of f32 have the bits of the base path.
 TEST(Bf16Products, ProductsOfF32AreThoseOfTheBase) {
   constexpr std::int64_t m = 20, n = 40, k = 50;
   std::vector<float> a(m * k), b(k * n);

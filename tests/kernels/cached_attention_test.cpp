@@ -1,4 +1,4 @@
-// Attention of one token against kept keys and values, by the definition in double.
+// Compares attention of one token to cached keys and values with the definition in double.
 #include "kernels/cached_attention/cached_attention.h"
 #include "tests/kernels/sweep.h"
 

@@ -1,4 +1,4 @@
-// Casts against exact neighbours, and copy, fill and add, on dense and pitched views.
+// Compares casts with the exact neighbours; also copy, fill and add, on dense and pitched views.
 #include "kernels/cast/cast.h"
 #include "tests/kernels/sweep.h"
 
@@ -23,7 +23,7 @@ double in_type(DType t, double x) {
 MatrixBuffer source(DType t, std::int64_t gap) {
   MatrixBuffer x(t, 3, 16384 + 37, gap);
   x.fill(9);
-  // Ties, almost ties that a detour over f32 would turn into ties, overflow, subnormals, signs.
+  // Ties, near-ties that rounding by way of f32 would turn into ties, overflow, subnormals, signs.
   const double special[] = {0,
                             -0.0,
                             1 + 0x1p-8,

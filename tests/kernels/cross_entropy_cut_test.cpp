@@ -1,5 +1,5 @@
-// Cross entropy of a vocabulary that ranks share, and of one rank with the same lanes: equal bits; against double
-// softmax.
+// Compares cross entropy over a sharded vocabulary with one rank that has the same lanes, bit for bit, and with a
+// double softmax.
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "tests/kernels/sweep.h"
 
@@ -21,7 +21,7 @@ struct Problem {
   MatrixBuffer logits;
   std::vector<std::int32_t> targets;
   std::vector<std::uint8_t> weights{1, 1, 1, 1, 0, 1, 1, 1, 1};
-  // Columns from `vocabulary` on and the masked row hold NaN; rows 5 to 7 are extreme.
+  // Columns from `vocabulary` on and the masked row hold NaN. Rows 5 to 7 are extreme.
   Problem(DType t, Sizes s) : sizes(s), logits(accumulation(t), tokens, s.stored, 5) {
     MatrixBuffer values(logits.dtype, tokens, s.vocabulary);
     values.fill(3);
@@ -46,7 +46,7 @@ std::vector<MatrixBuffer> whole(tensor::Exec& exec, DType t, Sizes s, std::int64
 
 enum class Gradient { apart, in_place, none };
 
-// The same of ranks with equal slices of columns, each with its lanes; the losses of all ranks, a row each.
+// The same from ranks with equal slices of columns, each with its own lanes. The losses have one row for each rank.
 std::vector<MatrixBuffer> cut(tensor::Exec& exec, DType t, Sizes s, std::int64_t lanes, std::int64_t ranks,
                               Gradient gradient = Gradient::apart) {
   Problem p(t, s);
@@ -126,7 +126,7 @@ TEST(CrossEntropyCut, GivesTheBitsOfOneRank) {
     }
 }
 
-// What a rank tells the others, by the definition.
+// Compares what a rank sends to others with the definition.
 TEST(CrossEntropyCut, StatisticsAreThoseOfTheSlice) {
   const Sizes s{257, 384};
   for (std::int64_t rank = 0; rank < 4; ++rank)

@@ -1,4 +1,4 @@
-// Losses and gradients against double softmax; masked rows, padded columns, extreme logits, shared memory.
+// Compares losses and gradients with a double softmax: masked rows, padded columns, extreme logits, shared memory.
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "tests/kernels/sweep.h"
 
@@ -12,7 +12,7 @@ struct Problem {
   std::vector<std::int32_t> targets{0, 100, 5, 7, -1, 50, 99, 1, 3};
   std::vector<std::uint8_t> weights{1, 1, 1, 1, 0, 1, 1, 1, 1};
   std::vector<double> losses = std::vector<double>(tokens, std::nan(""));
-  // Columns from `vocabulary` on and the masked row hold NaN; rows 5 to 7 are extreme.
+  // Columns from `vocabulary` on and the masked row hold NaN. Rows 5 to 7 are extreme.
   explicit Problem(DType t) : logits(accumulation(t), tokens, stored, 5) {
     MatrixBuffer values(logits.dtype, tokens, vocabulary);
     values.fill(3);

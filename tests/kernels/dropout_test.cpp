@@ -1,4 +1,4 @@
-// Dropout against its counter formula: what an element is decides, never where it is computed.
+// Compares dropout with its counter formula: an element's coordinates decide, not where it is computed.
 #include "kernels/dropout/dropout.h"
 #include "libtrain/base/dropout_counter.h"
 #include "libtrain/base/random.h"
@@ -71,7 +71,7 @@ TEST(Dropout, AMicroBatchOfOneSequenceDropsTheSame) {
     for (std::int64_t c = 0; c < h; ++c) ASSERT_EQ(one(r, c), all(r + 5, c));
 }
 
-// Rows that a rank has of a micro-batch are those rows, whatever sequence they begin in.
+// A rank's range of a micro-batch's rows drops the same elements, whatever sequence the range begins in.
 TEST(Dropout, ARunOfRowsDropsTheSame) {
   for (std::int64_t first : {0, 1, 5, 7, 14})
     sweep(
@@ -85,7 +85,7 @@ TEST(Dropout, ARunOfRowsDropsTheSame) {
           const auto rows = [&](MatrixBuffer& m) { return m.view().row_range(first, 15 - first); };
           kernels::dropout_forward(exec, whole, x.view(), all.view());
           kernels::dropout_add(exec, whole, residual.view(), x.view(), sum.view());
-          kernels::dropout_forward(exec, whole, x.view(), one.view());  // rows before the run
+          kernels::dropout_forward(exec, whole, x.view(), one.view());  // rows before the range
           kernels::dropout_add(exec, whole, residual.view(), x.view(), add.view());
           for (auto* m : {&one, &add})
             for (auto r = first; r < 15; ++r)
@@ -116,7 +116,7 @@ TEST(Dropout, KeepsTheShareItPromises) {
   }
 }
 
-// At its widest a row still has counters of its own; one channel or position more would share them with the next row or
+// The widest row still has counters of its own. One channel or position more would share counters with the next row or
 // sample, and is refused.
 TEST(Dropout, NothingSharesACounterBelowTheLimits) {
   Bench bench(1);

@@ -1,4 +1,4 @@
-// The lookup and its gradient against scalar replays: the order of additions is part of the contract.
+// Compares the lookup and its gradient with scalar replays: the order of additions is part of the contract.
 #include "kernels/embedding/embedding.h"
 #include "tests/kernels/sweep.h"
 
@@ -65,8 +65,8 @@ TEST(Embedding, GradientAddsInTokenOrderAndOverwritesEveryRow) {
         });
 }
 
-// Ranks that hold neighbouring rows: their words, added as integers, are those of the whole table, a negative zero too;
-// with positions then the bits of the whole lookup.
+// Ranks hold neighbouring rows of the table. Their words, added as integers, equal the words of the whole table,
+// including negative zeros. With positions the sums then have the bits of the whole lookup.
 TEST(Embedding, RanksThatShareTheTableFindTheBitsOfOne) {
   auto token = tokens(), position = positions();
   for (std::int64_t h : {1, 7, 64, 131})
@@ -136,7 +136,7 @@ TEST(Embedding, RefusesIndicesOutsideTheTable) {
     EXPECT_THROW(kernels::embedding_forward(*bench, vector_view(token, 1), {}, table.view(), {}, out.view()),
                  base::InputError)
         << bad;
-    for (std::int64_t first : {0, 2})  // of a table of 4, two rows are here
+    for (std::int64_t first : {0, 2})  // of a table of 4 rows, two are here
       EXPECT_THROW(kernels::embedding_lookup(*bench, vector_view(token, 1), table.view().row_range(first, 2), first, 4,
                                              out.view()),
                    base::InputError)

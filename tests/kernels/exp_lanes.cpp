@@ -3,7 +3,7 @@
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 
-// n: a multiple of 16. least: as where nothing is above 88.
+// n: a multiple of 16. least: the form for arguments that are never above 88.
 void exponentials(int n, const float* x, float* of_registers, float* least, float* one_by_one) {
   for (int i = 0; i < n; i += lanes) put(of_registers + i, exp_of(load(x + i)));
   for (int i = 0; i < n; i += lanes) put(least + i, exp_of<Range::least>(load(x + i)));

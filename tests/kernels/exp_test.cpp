@@ -1,4 +1,4 @@
-// The exponential of kernels, over all sizes of arguments.
+// Tests the exponential of kernels over all sizes of arguments.
 #include "kernels/dispatch.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ struct Path {
 const Path paths[] = {
     {Isa::baseline, baseline::exponentials}, {Isa::avx2, avx2::exponentials}, {Isa::avx512, avx512::exponentials}};
 
-// One of 257 of all numbers that f32 has, and the edges of what has an exponential.
+// Every 257th of all f32 numbers, and the edges of the range that has an exponential.
 std::vector<float> arguments() {
   std::vector<float> x;
   for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += 257)

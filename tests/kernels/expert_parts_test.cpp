@@ -1,5 +1,5 @@
-// What stands around a gate: the mix with a part beside the experts, records of what gates did, biases that move
-// towards an even load, groups in slots. Against scalar replays.
+// Compares the parts around a gate with scalar replays: the mix with a part beside the experts, records of gates,
+// biases that move towards an even load, groups in slots.
 #include "kernels/even_load/even_load.h"
 #include "kernels/expert_mix/expert_mix.h"
 #include "kernels/gate_record/gate_record.h"
@@ -24,7 +24,7 @@ TEST(ExpertMix, WeighsByASoftmaxOfTwoAndItsGradientsAreItsDerivatives) {
           kernels::expert_mix(exec, logits.view(), a.view(), b.view(), out.view());
           kernels::expert_mix_backward(exec, logits.view(), a.view(), b.view(), dout.view(), d_logits.view(), da.view(),
                                        db.view());
-          // In place of what was mixed.
+          // In place: the gradients overwrite what was mixed.
           MatrixBuffer d_again(g, 9, 2, 1);
           kernels::expert_mix_backward(exec, logits.view(), a.view(), b.view(), dout.view(), d_again.view(), a.view(),
                                        b.view());
@@ -113,7 +113,7 @@ TEST(SlotGroups, BeginWhereTheirSlotsDo) {
   EXPECT_EQ(groups, (std::vector<std::int32_t>{0, 3, 6, 0, 12, 5}));
 }
 
-// Six groups for two destinations, five rows at most: the first gets 3 and 2, then 4; the second 0 and 5, then 1.
+// Six groups for two destinations, five rows at most. The first one gets 3 and 2, then 4; the second 0 and 5, then 1.
 TEST(ExpertRounds, GroupsGoWholeInTheirOrder) {
   std::vector<std::int32_t> groups{0, 3, 3, 2, 5, 4, 9, 0, 9, 5, 14, 1}, places(12, -7), rounds(1, -7);
   std::vector<std::int32_t> sources(18);
@@ -140,12 +140,12 @@ TEST(ExpertRounds, GroupsGoWholeInTheirOrder) {
   EXPECT_EQ(here, (Numbers{5, 6, 7, 8, -1, 14, -1, -1, -1, -1}));
   EXPECT_EQ(tokens, (Numbers{105, 106, 107, 108, -1, 114, -1, -1, -1, -1}));
   EXPECT_EQ(back, (Numbers{-1, -1, -1, -1, -1, 0, 1, 2, 3, -1, -1, -1, -1, -1, 5, -1, -1, -1}));
-  lay_out(2);  // of other ranks
+  lay_out(2);  // a round of other ranks
   EXPECT_EQ(sent, (Numbers{0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1}));
   EXPECT_EQ(back, Numbers(18, -1));
 }
 
-// No rows: one round, in which every group is there.
+// Without rows there is one round, which contains every group.
 TEST(ExpertRounds, NoRowsTakeOneRound) {
   std::vector<std::int32_t> groups(8, 0), places(8, -7), rounds(1, -7);
   const auto exec = tensor::Exec::caller(nullptr, 1);

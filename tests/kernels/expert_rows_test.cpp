@@ -1,5 +1,5 @@
-// Rows of experts against scalar replays: the order of sums is part of the contract; and each operation and its
-// gradient as adjoints.
+// Compares rows of experts with scalar replays: the order of sums is part of the contract. Also checks that each
+// operation and its gradient are adjoint.
 #include "kernels/expert_rows/expert_rows.h"
 #include "tests/kernels/sweep.h"
 
@@ -8,8 +8,8 @@
 namespace trainyard::test {
 namespace {
 
-// Tokens, choices, rows of which some nobody has, choices of which some were dropped: token 2 and, of k > 1, the last
-// choice of every third.
+// Tokens and choices. Some rows belong to no token. Some choices are dropped: those of token 2 and, for k > 1, the last
+// choice of every third token.
 struct Routes {
   std::int64_t tokens, k, row_count;
   std::vector<std::int32_t> rows, sources;
@@ -30,7 +30,7 @@ struct Routes {
   base::View sources_view() { return base::View::of(sources.data(), {row_count}); }
 };
 
-// As the accumulation dtype has it.
+// Rounds as the accumulation dtype does.
 double rounded(DType t, double v) { return t == DType::f64 ? v : static_cast<float>(v); }
 
 const std::int64_t widths[] = {1, 7, 64, 300};

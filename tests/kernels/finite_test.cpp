@@ -1,4 +1,4 @@
-// The first value that is not finite, in every dtype, gaps ignored.
+// Tests the search for the first value that is not finite, in every dtype, without the gaps.
 #include "kernels/finite/finite.h"
 #include "tests/kernels/sweep.h"
 

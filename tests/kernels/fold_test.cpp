@@ -1,11 +1,11 @@
-// The ordered fold, bit by bit: ascending rows, one rounding for each addition.
+// Tests the ordered reduction bit by bit: ascending rows, one rounding for each addition.
 #include "kernels/fold/fold.h"
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
 namespace {
 
-using base::FoldRound;
+using base::ReductionRound;
 
 // Widely spread magnitudes, so that another order gives other bits.
 MatrixBuffer pieces(DType t, std::int64_t c, std::int64_t n, std::uint64_t seed) {
@@ -42,13 +42,13 @@ TEST(Fold, First) {
   everywhere([](tensor::Exec& exec, DType t, std::int64_t c, std::int64_t n) {
     auto p = pieces(t, c, n, 1);
     MatrixBuffer sum(t, 1, n, 2);
-    kernels::fold(exec, p.view(), sum.view(), FoldRound::first);
+    kernels::fold(exec, p.view(), sum.view(), ReductionRound::first);
     ASSERT_TRUE(sum.gap_untouched());
     for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(sum(0, i), folded(t, p, i)) << c << " pieces, element " << i;
   });
 }
 
-// Rows in the other order in memory, told one by one.
+// Rows in reverse order in memory, passed one by one.
 TEST(Fold, OfPiecesThatLieAnywhere) {
   everywhere([](tensor::Exec& exec, DType t, std::int64_t c, std::int64_t n) {
     auto p = pieces(t, c, n, 1);
@@ -58,14 +58,14 @@ TEST(Fold, OfPiecesThatLieAnywhere) {
     };
     std::vector<const void*> backwards;
     for (std::int64_t r = c - 1; r >= 0; --r) backwards.push_back(row(r));
-    for (const auto round : {FoldRound::first, FoldRound::next}) {
+    for (const auto round : {ReductionRound::first, ReductionRound::next}) {
       MatrixBuffer sum(t, 1, n, 2);
       sum.fill(3);
       const auto before = sum;
       kernels::fold(exec, backwards, sum.view(), round);
       ASSERT_TRUE(sum.gap_untouched());
       for (std::int64_t i = 0; i < n; ++i) {
-        double want = round == FoldRound::first ? p(c - 1, i) : add(t, before(0, i), p(c - 1, i));
+        double want = round == ReductionRound::first ? p(c - 1, i) : add(t, before(0, i), p(c - 1, i));
         for (std::int64_t r = c - 2; r >= 0; --r) want = add(t, want, p(r, i));
         ASSERT_EQ(sum(0, i), want) << c << " pieces, element " << i;
       }
@@ -77,7 +77,7 @@ TEST(Fold, NextGoesOnFromTheSum) {
   everywhere([](tensor::Exec& exec, DType t, std::int64_t c, std::int64_t n) {
     auto p = pieces(t, c, n, 1), sum = pieces(t, 1, n, 2);
     const auto before = sum;
-    kernels::fold(exec, p.view(), sum.view(), FoldRound::next);
+    kernels::fold(exec, p.view(), sum.view(), ReductionRound::next);
     for (std::int64_t i = 0; i < n; ++i) {
       double want = before(0, i);
       for (std::int64_t r = 0; r < c; ++r) want = add(t, want, p(r, i));
@@ -91,7 +91,7 @@ TEST(Fold, IntoAnyRowOfThePieces) {
     for (std::int64_t row : {std::int64_t{0}, c - 1}) {
       auto p = pieces(t, c, n, 1);
       const auto before = p;
-      kernels::fold(exec, p.view(), p.view().row_range(row, 1), FoldRound::first);
+      kernels::fold(exec, p.view(), p.view().row_range(row, 1), ReductionRound::first);
       for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(p(row, i), folded(t, before, i)) << i;
     }
   });

@@ -1,4 +1,4 @@
-// A gate, its numbers and the buffers that it fills; for the tests of a gate on the CPU and on a GPU.
+// A gate with its inputs and the buffers that it fills, for gate tests on the CPU and on a GPU.
 #pragma once
 
 #include "kernels/gate/gate.h"
@@ -10,7 +10,7 @@
 
 namespace trainyard::test {
 
-// Where buffers are those of the host, with any number of threads; as Place of tests/kernels/gpu_place.h.
+// Buffers on the host, with any number of threads. It has the interface of Place in tests/kernels/gpu_place.h.
 struct Host {
   Bench bench;
   explicit Host(int threads, std::int64_t bytes = 64 << 20) : bench(threads, bytes) {}
@@ -33,7 +33,7 @@ struct GateCase {
   std::vector<std::uint64_t> samples;
   kernels::GateLossScale scale;
 
-  // Room for `spare` rows more than the experts can have; capacity and slot_rows as they are in `g`.
+  // Allocates `spare` rows more than the experts can have. `g` already has capacity and slot_rows.
   GateCase(DType type, std::int64_t s, std::int64_t e, std::int64_t choices, kernels::Gate g, std::int64_t spare = 0)
       : t(type), tokens(s), experts(e), k(choices), gate(g), logits(type, s, e, 2), bias(type, 1, e),
         weights(type, s, choices), d_weights(type, s, choices, 1), d_logits(type, s, e, 3),
@@ -49,7 +49,7 @@ struct GateCase {
     samples.clear();
     for (std::int64_t i = 0; i < tokens / sequence; ++i) samples.push_back(static_cast<std::uint64_t>(1000 - 7 * i));
   }
-  // Numbers of [-2, 2); of a grid, so that there are ties, or of no grid.
+  // Numbers in [-2, 2). With a grid they are rounded to its multiples, so that ties occur.
   GateCase& fill(std::uint64_t seed, double grid = 0) {
     std::mt19937_64 random(seed);
     const auto number = [&] {
@@ -86,7 +86,7 @@ struct GateCase {
                            place(d_logits));
     place.fetch();
   }
-  // Slopes of kept choices; what a dropped one has is not read.
+  // Slopes of kept choices. A dropped choice has NaN, because the gate must not read it.
   void fill_slopes(std::uint64_t seed) {
     d_weights.fill(seed);
     for (std::int64_t s = 0; s < tokens; ++s)
@@ -98,7 +98,7 @@ struct GateCase {
   std::int32_t group(std::int64_t e, std::int64_t i) const { return groups[static_cast<std::size_t>(2 * e + i)]; }
 };
 
-// Rules that are said, of those that go together with k choices.
+// Sets explicit rules that are allowed with k choices.
 inline void other_rules(kernels::Gate& g, std::int64_t k, std::uint64_t seed) {
   using plan::GatePlacement, plan::BalanceOver, plan::GateWeights;
   const bool by_tokens = seed % 2 == 0 || k > 2;
@@ -107,7 +107,8 @@ inline void other_rules(kernels::Gate& g, std::int64_t k, std::uint64_t seed) {
   g.weights = k == 1 ? GateWeights::usual : static_cast<GateWeights>(seed / 4 % 4);
 }
 
-// Groups that a choice of k is limited to, of those that divide the experts; none for some seeds.
+// Sets a number of groups that divides the experts, and how many of them a token's k choices may use. Some seeds give
+// one group.
 inline void some_groups(kernels::Gate& g, std::int64_t experts, std::int64_t k, std::uint64_t seed) {
   g.scale = seed % 3 == 0 ? 2.5 : 1;
   g.groups = 1 + static_cast<std::int64_t>(seed / 3 % static_cast<std::uint64_t>(experts));
@@ -116,8 +117,8 @@ inline void some_groups(kernels::Gate& g, std::int64_t experts, std::int64_t k, 
   g.top_groups = least + static_cast<std::int64_t>(seed % static_cast<std::uint64_t>(g.groups - least + 1));
 }
 
-// Cases of every kind: sizes, rules, noise, scores, capacities and layouts. Of equal probabilities in f64 rounding
-// decides, so they have no grid.
+// Cases of every kind: sizes, rules, noise, scores, capacities and layouts. Between equal probabilities rounding in f64
+// would decide, so such cases have no grid.
 inline GateCase random_gate(std::uint64_t seed, DType t, std::int64_t most_tokens = 70, std::int64_t most_experts = 9) {
   std::mt19937_64 random(seed);
   const auto below = [&](std::int64_t n) {

@@ -1,4 +1,4 @@
-// Gradients of a gate against differences of what the forward pass finds, choices held fixed; and jitter.
+// Compares gradients of a gate with differences of its forward pass while choices are fixed. Also tests jitter.
 #include "kernels/gate/gate.h"
 #include "libtrain/base/random.h"
 #include "tests/kernels/gate_case.h"
@@ -10,8 +10,8 @@ namespace {
 using plan::GateScore;
 using plan::Overflow;
 
-// What the gradient is of: of kept choices weights times numbers, and both losses times their coefficients and the
-// target tokens.
+// The differentiated function: weights of kept choices times fixed numbers, plus both losses times their coefficients
+// and the target tokens.
 double objective(const GateCase& c) {
   double sum = c.targets[0] * (c.scale.balance * c.losses[0] + c.scale.z * c.losses[1]);
   for (std::int64_t s = 0; s < c.tokens; ++s)
@@ -20,7 +20,7 @@ double objective(const GateCase& c) {
   return sum;
 }
 
-// One case: every logit moved both ways. Logits are of no grid, so that choices and places stay.
+// One case: every logit is moved both ways. Logits have no grid, so that choices and places stay.
 void check_gradient(GateCase c) {
   Host host(1);
   c.forward(host);
@@ -70,7 +70,7 @@ TEST(GateGradient, IsThatOfDifferences) {
   EXPECT_GT(dropping, 50);
 }
 
-// With every rule that may be said of placement, balance, weights, their scale and groups.
+// With every rule for placement, balance, weights, their scale and groups.
 TEST(GateGradient, OfOtherRulesIsThatOfDifferences) {
   int dropping = 0;
   for (auto score : {GateScore::softmax, GateScore::sigmoid})
@@ -95,7 +95,7 @@ TEST(GateGradient, OfOtherRulesIsThatOfDifferences) {
   EXPECT_GT(dropping, 20);
 }
 
-// f32 is f64 rounded, on each path and with any number of threads.
+// f32 gives the rounded f64 result, on each path and with any number of threads.
 TEST(GateGradient, InF32IsThatInF64) {
   on_every_path([&] {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
@@ -145,7 +145,7 @@ TEST(GateGradient, LossesNeedTheirTargets) {
                std::logic_error);
 }
 
-// Every number by its key: no other token or channel, and no cut of the micro-batch, changes it.
+// Every factor depends on its key alone. No other token or channel, and no division of the micro-batch, changes it.
 TEST(GateJitter, MultipliesByKeyedNumbers) {
   kernels::Gate g;
   g.seed = 21, g.noise_site = 8, g.sequence = 5;

@@ -1,4 +1,4 @@
-// The gate against known values, against an oracle in double that sorts, and its gradients against differences.
+// Compares the gate with known values and with a sorting oracle in double, and its gradients with differences.
 #include "kernels/gate/gate.h"
 #include "libtrain/base/random.h"
 #include "libtrain/plan/expert_scratch.h"
@@ -21,7 +21,7 @@ struct Place4 {
   std::int64_t token, expert, place;
   double weight;
 };
-// Eight tokens for four experts, and who gets which place; known from other systems.
+// Eight tokens for four experts. Their places are known from other systems.
 GateCase known_case(DType t, std::int64_t k, std::int64_t capacity, std::int64_t slot_rows) {
   const double values[8][4] = {{.11, .2, .1, .3}, {.3, .4, .11, .1}, {.11, .1, .6, .5}, {.1, .11, .7, .8},
                                {.9, .1, .2, .3},  {.5, .9, .1, .2},  {.2, .3, .95, .1}, {.05, .4, .3, .2}};
@@ -104,8 +104,8 @@ TEST(Gate, KnownPlacesOfThreeChoices) {
                {3, 3, 2, .415556}});
 }
 
-// Eight experts in four groups, of which a token's three are of two: by the best expert of a group with softmax, by the
-// sum of its two best with sigmoid scores.
+// Eight experts in four groups; a token's three choices are from two groups. With softmax a group's best expert ranks
+// it, with sigmoid scores the sum of its two best.
 TEST(Gate, ChoosesWithinTheBestGroups) {
   on_every_path([&] {
     for (auto t : gate_types)
@@ -127,7 +127,7 @@ TEST(Gate, ChoosesWithinTheBestGroups) {
   });
 }
 
-// All that a gate fills, by sorting, in double.
+// All that a gate fills, computed in double by sorting.
 struct Oracle {
   std::vector<std::int32_t> chosen, rows, sources, groups, loads;
   std::vector<double> weights, losses{0, 0, 0};
@@ -161,7 +161,7 @@ Scores scores_of(const GateCase& c, std::int64_t s) {
   return out;
 }
 
-// Experts by a number, the largest first.
+// Experts in descending order of a number.
 std::vector<std::int32_t> sorted_experts(const std::vector<double>& by) {
   std::vector<std::int32_t> order;
   for (std::size_t e = 0; e < by.size(); ++e) order.push_back(static_cast<std::int32_t>(e));
@@ -200,7 +200,7 @@ std::vector<std::int32_t> choices_of(const GateCase& c, std::int64_t s, const Sc
   return all;
 }
 
-// The rules as they are said, or go without saying (plan/experts.h).
+// The rules, with their defaults resolved (plan/experts.h).
 struct Rules {
   bool by_choice, all;
   plan::GateWeights weights;
@@ -229,7 +229,7 @@ Oracle oracle_of(const GateCase& c) {
     std::int32_t row = first;
     std::int64_t wanted_before = 0;
     for (int number = 0; number < (rules.by_choice ? 2 : 1); ++number) {
-      // Key and choice of all of this class that want expert e.
+      // The key and choice of every choice of this class for expert e.
       std::vector<std::pair<double, std::int64_t>> those;
       for (std::int64_t i = 0; i < c.tokens * c.k; ++i) {
         if (o.chosen[at(i)] != e || (rules.by_choice && i % 2 != number)) continue;
@@ -350,7 +350,7 @@ TEST(Gate, AgreesWithAnOracleThatSorts) {
   EXPECT_EQ(kinds.size(), 18u) << "one, two and more choices under three rules, with drops and without";
 }
 
-// Several blocks of tokens, and experts that thousands want.
+// Several blocks of tokens, and experts that thousands of tokens choose.
 TEST(Gate, ManyTokensAgreeWithTheOracle) {
   for (auto rule : {Overflow::random, Overflow::position, Overflow::probability})
     for (std::int64_t k : {1, 2, 4}) {
@@ -376,8 +376,8 @@ TEST(Gate, ManyTokensAgreeWithTheOracle) {
     }
 }
 
-// Tokens in another order, with their random numbers: the same go to the same experts with the same weights, and of the
-// losses only the last bits change.
+// Permutes tokens together with their random numbers. The same tokens go to the same experts with the same weights, and
+// only the last bits of the losses change.
 TEST(Gate, TheOrderOfTokensDoesNotDecideWhoIsKeptByNumberOrProbability) {
   for (auto rule : {Overflow::random, Overflow::probability})
     for (std::int64_t k : {1, 2, 3}) {
@@ -404,8 +404,8 @@ TEST(Gate, TheOrderOfTokensDoesNotDecideWhoIsKeptByNumberOrProbability) {
     }
 }
 
-// Whatever logits are, a choice is an expert, numbers before what is none, and a row one of its own; what cannot be
-// weighed says so.
+// Whatever the logits are, a choice is an expert, numbers come before NaN, and each row belongs to one choice. Losses
+// that cannot be computed are NaN.
 TEST(Gate, LogitsThatAreNotNumbersChooseExpertsAll) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (auto score : {GateScore::softmax, GateScore::sigmoid})
@@ -432,7 +432,7 @@ TEST(Gate, LogitsThatAreNotNumbersChooseExpertsAll) {
     }
 }
 
-// Logits so far apart that the survivors' probabilities have no value in f32, nor in f64.
+// Logits so far apart that the survivors' probabilities underflow in f32 and in f64.
 TEST(Gate, SurvivorsOfNoProbabilityHaveWeights) {
   for (auto score : {GateScore::softmax, GateScore::sigmoid}) {
     kernels::Gate g;

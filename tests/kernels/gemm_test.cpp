@@ -1,4 +1,4 @@
-// Matrix products against plain double sums: every dtype, transposition, path and thread count.
+// Compares matrix products with plain double sums: every dtype, transposition, path and thread count.
 #include "kernels/gemm/gemm.h"
 #include "libtrain/plan/scratch.h"
 #include "tests/kernels/matrix_buffer.h"
@@ -79,7 +79,7 @@ TEST(Gemm, AccumulatesOnEveryPath) {
   });
 }
 
-// Panels that hang over the edge by any number of rows, of one column vector and of more.
+// Panels with any number of rows at the edge, of one column vector and of more.
 TEST(Gemm, EveryNumberOfRowsAtTheEdge) {
   on_every_path([] {
     for (const auto& t : cases)
@@ -91,8 +91,8 @@ TEST(Gemm, EveryNumberOfRowsAtTheEdge) {
   });
 }
 
-// More threads than tasks, than tasks have owners, and numbers of both that have no factor in common; several chunks,
-// so that what one took is taken anew in the next but one. Nothing is left out or done twice, or bits would differ.
+// More threads than tasks, or than owners of tasks, and coprime numbers of both. Several chunks, so that counters of
+// tasks are used again in the next chunk but one. If a task were left out or done twice, bits would differ.
 TEST(Gemm, TeamsOfAnySize) {
   on_every_path([] {
     struct {
@@ -122,7 +122,7 @@ TEST(Gemm, RefusesShapesThatDoNotMeet) {
   EXPECT_ANY_THROW(kernels::gemm(*bench, a.view(), Transpose::no, b.view(), Transpose::no, c.view()));
 }
 
-// Memory that ends where `bytes` of it end: what is read behind them crashes.
+// Memory that is followed by an inaccessible page: a read beyond its `bytes` crashes.
 class Guarded {
  public:
   explicit Guarded(std::size_t bytes) {
@@ -142,7 +142,7 @@ class Guarded {
   std::size_t size_;
 };
 
-// Operands are packed by whole registers: never beyond the last row.
+// Operands are packed by whole registers, but never beyond the last row.
 TEST(Gemm, ReadsNothingBehindItsOperands) {
   on_every_path([] {
     for (const auto dtype : {DType::f32, DType::bf16})

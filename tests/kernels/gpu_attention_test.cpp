@@ -1,6 +1,6 @@
-// What queries see, in the GPU kernels of attention: listed parts of tiles, both directions, ends of keys, against the
-// CPU kernels. Rows at odd places take plain units, rows of bf16 at multiples of 16 bytes tensor cores. The kernel for
-// Hopper runs on a device that is one, and on the emulator where a test asks for it.
+// Compares what queries see in the GPU's attention kernels with the CPU kernels: listed parts of tiles, both
+// directions, ends of keys. Rows at odd addresses use plain units, bf16 rows at multiples of 16 bytes tensor cores. The
+// Hopper kernel runs on such a device, and on the emulator where a test asks for it.
 #include "kernels/attention/attention.h"
 #include "kernels/cached_attention/cached_attention.h"
 #include "kernels/dispatch.h"
@@ -25,7 +25,7 @@ namespace {
 
 enum class Units { plain, tensor_cores };
 
-// While it lives the emulated device is of Hopper's kind, or of an earlier one. A device stays what it is.
+// While it lives, the emulated device has this compute capability. A real device keeps its own.
 class Capability {
  public:
   explicit Capability(const char* version) {
@@ -42,7 +42,7 @@ class Capability {
   Capability& operator=(const Capability&) = delete;
 
  private:
-  std::optional<std::string> asked_;  // what was said before
+  std::optional<std::string> asked_;  // the variable's earlier value
 };
 constexpr auto hopper = "9.0", ampere = "8.0";
 bool emulated() { return std::string(tensor::gpu_module().runtime->name) == "emulated"; }
@@ -87,7 +87,7 @@ struct Problem {
     run(place);
   }
   kernels::TileView there(Place& place, AttentionLists::One& list) const {
-    if (list.other.empty()) list.other.push_back(0), list.parts.push_back(0);  // memory of no bytes is none
+    if (list.other.empty()) list.other.push_back(0), list.parts.push_back(0);  // memory of 0 bytes cannot be copied
     return {place.raw(list.begin), place.raw(list.other), place.raw(list.parts), lists.tiles, lists.heads};
   }
 };
@@ -103,14 +103,14 @@ void same_bits(const Problem& a, const Problem& b) {
 void equals_the_cpu(const AttentionCase& c, Units units, const std::vector<DType>& dtypes) {
   SCOPED_TRACE(::testing::Message() << c.T << " tokens, " << c.heads << " heads of " << c.d
                                     << (c.causal ? ", causal" : ", both ways") << ", seed " << c.seed);
-  // Plain units multiply what they have in f32, without rounding it to bf16 first.
+  // Plain units multiply their operands in f32, without rounding them to bf16 first.
   const auto isa = kernels::active_isa();
   if (units == Units::plain) kernels::set_isa(kernels::base_of(isa));
   compare(
       [&](Place& place, DType t) {
         Problem p(c, t, units);
         p.run(place);
-        for (std::int64_t h = 0; h < p.lse.rows; ++h)  // numbers that can be compared within a tolerance
+        for (std::int64_t h = 0; h < p.lse.rows; ++h)  // finite numbers, to be compared within a tolerance
           for (std::int64_t i = 0; i < c.T; ++i)
             if (p.lse(h, i) == std::numeric_limits<double>::infinity()) p.lse.set(h, i, 1e6);
         return Outputs{p.out, p.lse, p.dq, p.dk, p.dv};
@@ -170,7 +170,7 @@ TEST(GpuAttention, TwoRunsGiveTheSameBits) {
   }
 }
 
-// By other loops. Compilers for devices may round otherwise in other kernels.
+// Lists use other loops. Compilers for devices may round differently in different kernels.
 TEST(GpuAttention, AListOfEverythingChangesNoBit) {
   if (!emulated()) GTEST_SKIP() << "only where nothing is fused";
   for (const bool causal : {true, false})
@@ -195,7 +195,7 @@ TEST(GpuAttention, AQueryThatSeesNothingGivesZeros) {
   for (const auto& [t, units, d] : every_kind) {
     const AttentionCase c{100, 1, 1, d, false, 0, 1, 0, 0, 0, false, false};
     AttentionParts none(1, 7);
-    for (std::int64_t j = 0; j < 7; ++j) none.at(0, 2, j) = 1;  // queries 32 .. 47 see everything, the others nothing
+    for (std::int64_t j = 0; j < 7; ++j) none.at(0, 2, j) = 1;  // queries 32 .. 47 see all, other queries nothing
     Problem p(c, t, units, none);
     p.run(Place::Kind::gpu);
     for (std::int64_t i = 0; i < 200; ++i) {
@@ -214,12 +214,12 @@ TEST(GpuAttention, AQueryThatSeesNothingGivesZeros) {
   }
 }
 
-// Keys and values of a tile that no query sees are not read, nor queries that see nothing; of two heads each has tiles
-// of its own.
+// Keys and values of a tile that no query sees are not read, nor are queries that see nothing. Each of two heads has
+// its own tiles.
 TEST(GpuAttention, AbsentTilesAreNotTouched) {
   constexpr std::int64_t T = 250, tile = AttentionParts::tile;
   for (const auto& [t, units, d] : every_kind) {
-    if (t == DType::f64) continue;  // as f32, and slow
+    if (t == DType::f64) continue;  // like f32, and slow
     const AttentionCase c{T, 2, 1, d, false, 0, 2, 0, 0, 0, false, false};
     AttentionParts p(2, 16);
     for (std::int64_t h = 0; h < 2; ++h)
@@ -240,8 +240,8 @@ TEST(GpuAttention, AbsentTilesAreNotTouched) {
   }
 }
 
-// A later key or value changes no bit of an earlier query's results, nor an earlier query's gradient one of a later
-// key's, whatever a list says.
+// A later key or value changes no bit of an earlier query's results. An earlier query's gradient changes no bit of a
+// later key's gradient. This holds whatever a list says.
 TEST(GpuAttention, CausalToTheElement) {
   constexpr std::int64_t T = 70;
   for (const auto& [t, units, d] : every_kind) {
@@ -271,8 +271,8 @@ TEST(GpuAttention, CausalToTheElement) {
   }
 }
 
-// Queries, keys and values side by side in rows of one buffer, as a model has them, and their gradients in another one;
-// a gap behind rows of the results.
+// Queries, keys and values side by side in the rows of one buffer, as in a model, and their gradients in another
+// buffer. Rows of the results have a gap behind them.
 struct Fused {
   std::int64_t batch, T, heads, kv, d;
   MatrixBuffer qkv, out, lse, dout, gradients;
@@ -284,7 +284,7 @@ struct Fused {
         start(static_cast<std::size_t>(batch * T), 0) {
     qkv.fill(static_cast<std::uint64_t>(T + d)), dout.fill(static_cast<std::uint64_t>(T + d + 1));
   }
-  // Documents of about so many tokens, others in each sequence.
+  // Documents of about `length` tokens, different in each sequence.
   void cut(std::int64_t length) {
     std::mt19937_64 random(static_cast<std::uint64_t>(length));
     for (std::int64_t b = 0; b < batch; ++b)
@@ -293,7 +293,7 @@ struct Fused {
         start[static_cast<std::size_t>(b * T + i)] = static_cast<std::int32_t>(begin);
       }
   }
-  // The two calls, once everything is where they work.
+  // The two calls, with all operands where they run.
   struct Calls {
     std::function<void()> forward, backward;
     void operator()() const { forward(), backward(); }
@@ -352,7 +352,7 @@ TEST(GpuAttention, OfHopperEqualsTheCpu) {
       }
 }
 
-// Sums are rounded at other places than by other kernels; what those for Hopper do not have keeps its bits.
+// The Hopper kernels round at other places than other kernels. Cases that they do not support keep their bits.
 TEST(GpuAttention, OfHopperTakesWhatItHas) {
   if (!emulated()) GTEST_SKIP() << "a device is of one kind";
   for (const std::int64_t d : {64, 128}) {
@@ -389,7 +389,7 @@ TEST(GpuAttention, OfHopperTakesWhatItHas) {
       now.run(Place::Kind::gpu);
       same_bits(old, now);
     }
-    for (const Units units : {Units::plain, Units::tensor_cores}) {  // rows at odd places, another type
+    for (const Units units : {Units::plain, Units::tensor_cores}) {  // rows at odd addresses, another type
       const DType t = units == Units::plain ? DType::bf16 : DType::f32;
       const AttentionCase c{100, 2, 1, d, true, 0, 0, 0, 0, 1, false, true};
       Problem old(c, t, units), now(c, t, units);
@@ -404,8 +404,8 @@ TEST(GpuAttention, OfHopperTakesWhatItHas) {
   }
 }
 
-// A later key, or one of another document, changes no bit, nor does such a query one of a key's gradients; nor does the
-// order in which blocks take tiles.
+// A later key, or a key of another document, changes no bit of a query. Such a query changes no bit of a key's
+// gradients. The order in which blocks take tiles changes no bit either.
 TEST(GpuAttention, OfHopperToTheElement) {
   const Capability capability(hopper);
   constexpr std::int64_t T = 300, from = 131;
@@ -414,12 +414,12 @@ TEST(GpuAttention, OfHopperToTheElement) {
     for (std::int64_t i = from; i < T; ++i)
       for (std::int64_t b = 0; b < 2; ++b) before.start[static_cast<std::size_t>(b * T + i)] = from;
     again.start = before.start;
-    Place place(Place::Kind::gpu);  // and what the first call left in the scratch does not matter
+    Place place(Place::Kind::gpu);  // what the first call left in the scratch does not matter
     const auto want = before.run(place);
     const auto more = again.run(place);
     for (std::size_t n = 0; n < want.size(); ++n) EXPECT_EQ(more[n].bytes, want[n].bytes) << n;
     for (const std::int64_t j : {0, 63, 64, 127, 128, 130, 131, 132, 256, 299}) {
-      // In the first sequence another key j and value, in the second one another gradient of the output of query j.
+      // Changes key and value j in the first sequence, and the output gradient of query j in the second sequence.
       Fused after(2, T, 2, 1, d);
       after.start = before.start;
       for (std::int64_t x = 0; x < d; ++x) {
@@ -443,13 +443,13 @@ TEST(GpuAttention, OfHopperToTheElement) {
         if (i < T) continue;
         const bool seen = i - T <= j && (j < from || i - T >= from);  // keys that the query sees
         ASSERT_EQ(same(2, 2 * d, d) && same(2, 3 * d, d), !seen);
-        ASSERT_TRUE(i != T + j || j == 0 || j == from || !same(2, 0, 2 * d));  // of one key dq is about 0
+        ASSERT_TRUE(i != T + j || j == 0 || j == from || !same(2, 0, 2 * d));  // with a single key dq is about 0
       }
     }
   }
 }
 
-// Calls on two streams, and a captured call that is launched again and again, count their tiles apart.
+// Calls on two streams, and a captured call that is launched repeatedly, count their tiles separately.
 TEST(GpuAttention, OfHopperBesideItself) {
   const Capability capability(hopper);
   const auto& runtime = *tensor::gpu_module().runtime;

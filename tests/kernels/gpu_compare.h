@@ -1,4 +1,4 @@
-// One computation on the host and on a GPU, compared: equal bits, or within a tolerance for the dtype.
+// Runs one computation on the host and on a GPU, and compares: equal bits, or within a tolerance for the dtype.
 #pragma once
 
 #include "tests/kernels/gpu_place.h"
@@ -17,8 +17,7 @@ enum class Same { bits, tolerance };
 
 inline double tolerance(DType t) { return t == DType::bf16 ? 0x1.8p-7 : t == DType::f32 ? 2e-5 : 1e-12; }
 
-// Runs `one` on the host and on the GPU for the dtypes and compares every output; gaps between rows must stay as they
-// were.
+// Runs `one` on the host and on the GPU for the dtypes and compares every output. Gaps between rows must be unchanged.
 inline void compare(const Case& one, Same same, const std::vector<DType>& dtypes = {DType::f32, DType::bf16}) {
   for (auto t : dtypes) {
     Place host(Place::Kind::host), gpu(Place::Kind::gpu);

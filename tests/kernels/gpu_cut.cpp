@@ -1,5 +1,5 @@
-// Kernels of GPUs for what ranks share, vocabulary, table and rows: against their CPU kernels, and with the bits of one
-// rank of the same device. Part of gpu_test.cpp's program.
+// Compares GPU kernels for sharded vocabularies, tables and rows with their CPU kernels, and with the bits of one rank
+// on the same device. Part of gpu_test.cpp's program.
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/embedding/embedding.h"
@@ -13,8 +13,8 @@
 namespace trainyard::test {
 namespace {
 
-// Slices that end inside the vocabulary or lie behind it; lanes of whole groups of four columns, and lanes that are
-// not; a number of lanes that is no power of two.
+// Slices that end inside the vocabulary or lie behind it. Lanes with and without whole groups of four columns. A number
+// of lanes that is no power of two.
 struct Vocabulary {
   std::int64_t columns, stored, lanes;
   std::vector<std::int64_t> ranks;
@@ -34,7 +34,7 @@ TEST(GpuCut, CrossEntropyGivesTheBitsOfOneRank) {
           std::vector<std::uint8_t> weights{1, 1, 0, 1};
           const auto vt = place(targets, {n}), vw = place(weights, {n}), vl = place(logits);
           kernels::cross_entropy_chunk(place.exec(), vl, place(dlogits), s.columns, vt, vw, place(losses), s.lanes);
-          std::vector<std::unique_ptr<MatrixBuffer>> results, kept;  // a Place wants them to stay where they are
+          std::vector<std::unique_ptr<MatrixBuffer>> results, kept;  // a Place needs them at fixed addresses
           for (auto ranks : s.ranks) {
             const auto width = s.stored / ranks, own = s.lanes / ranks,
                        pieces = (s.lanes & (s.lanes - 1)) == 0 ? std::int64_t{1} : own;
@@ -140,7 +140,7 @@ TEST(GpuCut, NormsOfRowsGiveTheBitsOfOneRank) {
         Same::tolerance, h == 37 ? all : std::vector{DType::bf16});
 }
 
-// Dropout of a run of rows that begins inside a sequence, alone and in one pass with the sum and its norm.
+// Dropout of a range of rows that begins inside a sequence, alone and in one pass with the sum and its norm.
 TEST(GpuCut, DropoutOfRowsGivesTheBitsOfTheWhole) {
   const std::int64_t cuts[][2] = {{37, 7}, {48, 21}};
   for (const auto& [columns, from] : cuts)

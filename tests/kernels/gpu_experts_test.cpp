@@ -1,5 +1,5 @@
-// Gates and rows of experts on a GPU against the CPU: the same integers, copies and sums to the bit, the rest within a
-// tolerance; and scratch as planned.
+// Compares gates and rows of experts on a GPU with the CPU: equal integers, copies and sums bit for bit, the rest
+// within a tolerance. Scratch is as planned.
 #include "kernels/even_load/even_load.h"
 #include "kernels/expert_mix/expert_mix.h"
 #include "kernels/expert_rounds/expert_rounds.h"
@@ -125,7 +125,7 @@ TEST(GpuExperts, MixesWithinATolerance) {
         Same::tolerance, all);
 }
 
-// Whole numbers, and what is moved by a fixed amount: the same on both.
+// Whole numbers, and values that move by a fixed amount, are equal on both.
 TEST(GpuExperts, RecordsLoadsBiasesAndSlotsAreThoseOfTheCpu) {
   const auto run = [](Place::Kind kind) {
     Place place(kind);
@@ -156,7 +156,7 @@ TEST(GpuExperts, RecordsLoadsBiasesAndSlotsAreThoseOfTheCpu) {
   EXPECT_EQ(run(Place::Kind::gpu), run(Place::Kind::host));
 }
 
-// More destinations than a block has threads, groups of more rows than threads, empty ones.
+// More destinations than a block has threads, groups of more rows than threads, and empty groups.
 TEST(GpuExperts, RoundsAreThoseOfTheCpu) {
   struct Shape {
     std::int64_t destinations, held, room;
@@ -209,7 +209,7 @@ TEST(GpuExperts, JitterGivesTheBitsOfTheCpu) {
         Same::bits, all);
 }
 
-// Rows in groups of 16 bytes, and rows that are not; some rows are nobody's, and some choices stand nowhere.
+// Rows with and without whole groups of 16 bytes. Some rows belong to no token, and some choices have no row.
 TEST(GpuExperts, RowsGiveTheBitsOfTheCpu) {
   for (const std::int64_t h : {72, 71})
     for (const std::int64_t k : {1, 3})

@@ -1,4 +1,4 @@
-// Products of groups on a GPU: against the CPU, nothing else written, scratch as planned.
+// Compares products of groups on a GPU with the CPU; nothing else is written, and scratch is as planned.
 #include "kernels/grouped_linear/grouped_linear.h"
 #include "libtrain/plan/scratch.h"
 #include "tests/gpu_main.h"
@@ -10,7 +10,7 @@
 namespace trainyard::test {
 namespace {
 
-// Tensor cores take only what lies in eights; other shapes and pitches go to plain units.
+// Tensor cores take only widths and pitches that are multiples of eight; other shapes go to plain units.
 struct Widths {
   std::int64_t in, out, gap, lanes;
 };
@@ -37,22 +37,22 @@ void compare_everywhere(const std::function<Outputs(Place&, DType, Uploaded&, co
         },
         Same::tolerance, dtypes);
   };
-  // Few rows a group, so that tiles are low.
+  // Few rows in a group, so that tiles are low.
   for (const auto& s : widths) run({3, 0, 40, 1, 0}, s, {DType::f32, DType::bf16});
   run({3, 0, 40, 1, 0}, widths[5], {DType::f64});
-  // Many, in several tiles.
+  // Many rows, in several tiles.
   run({130, 0}, widths[0], {DType::bf16});
   run({130, 0}, widths[1], {DType::bf16});
   run({130, 0}, widths[4], {DType::f32, DType::bf16});
-  // More groups than a warp has lanes; none with rows.
+  // More groups than a warp has lanes, and groups without rows.
   run(std::vector<int>(40, 2), {16, 24, 8, 1}, {DType::f32, DType::bf16});
   run({0, 0}, {16, 24, 8, 1}, {DType::f32, DType::bf16});
-  // Some are left alone.
+  // Groups that are left alone.
   run({-1, 3, -1, 0, 40, -1}, {16, 24, 8, 1}, {DType::f32, DType::bf16, DType::f64});
   run({-1, 3}, widths[4], {DType::f32, DType::bf16});
 }
 
-// What nobody wrote is NaN on both sides: as 2, so that it is compared.
+// Replaces NaN, which marks what was not written on either side, by 2, so that it is compared.
 MatrixBuffer with_untouched(MatrixBuffer m) {
   for (std::int64_t i = 0; i < m.rows; ++i)
     for (std::int64_t j = 0; j < m.cols; ++j)
@@ -70,7 +70,7 @@ TEST(GpuGrouped, Forward) {
     const auto vx = place(x);
     const auto vw = w.all(place(w.memory)), vb = b.all(place(b.memory));
     kernels::grouped_linear_forward(place.exec(), ranges, vx, vw, vb, s.lanes, place(y));
-    // For f32 and f64 it is the same again.
+    // For f32 and f64 this would be the same call again.
     if (t == DType::bf16) kernels::grouped_linear_forward(place.exec(), ranges, vx, vw, {}, s.lanes, place(wide));
     place.fetch();
     return Outputs{with_untouched(y), with_untouched(wide)};
@@ -112,7 +112,7 @@ TEST(GpuGrouped, WeightGradient) {
   });
 }
 
-// Bias gradients are added up as the CPU does.
+// Bias gradients are added as the CPU adds them.
 TEST(GpuGrouped, BiasGradientHasTheBitsOfTheCpu) {
   compare(
       [](Place& place, DType t) {

@@ -1,5 +1,5 @@
-// Products in lanes and the sum of lanes on a GPU: against the CPU, scratch as planned, and the same bits for ranks
-// that share the lanes.
+// Compares products in lanes and the sum of lanes on a GPU with the CPU. Scratch is as planned, and ranks that divide
+// the lanes get the same bits.
 #include "kernels/lane_sum/lane_sum.h"
 #include "kernels/linear/linear.h"
 #include "libtrain/plan/scratch.h"
@@ -130,7 +130,7 @@ TEST(GpuLanes, OneLaneIsTheProductWithoutLanes) {
   }
 }
 
-// Ranks whose lanes are neighbours too may not join them: those of one rank are not.
+// A rank with one lane may not join parts that are neighbours in memory, as a rank with all lanes does not.
 TEST(GpuLanes, RanksThatShareTheLanesHaveTheSameBits) {
   for (auto t : all)
     for (const std::int64_t ranks : {2, 4}) {

@@ -1,4 +1,4 @@
-// Where the buffers of a kernel test live: on the host as they are, or copied to a GPU and back.
+// Where the buffers of a kernel test are: on the host as they are, or copied to a GPU and back.
 #pragma once
 
 #include "libtrain/tensor/device_buffer.h"
@@ -22,7 +22,7 @@ class Place {
   }
   tensor::Exec& exec() { return *exec_; }
 
-  // Views live as long as the Place; fetch() brings back what kernels wrote.
+  // Views live as long as the Place. fetch() copies back what kernels wrote.
   base::View operator()(MatrixBuffer& m) {
     auto v = m.view();
     v.data = put(m.bytes.data(), static_cast<std::int64_t>(m.bytes.size()));

@@ -1,6 +1,6 @@
-// Every GPU kernel against its CPU kernel, from one table: equal bits where the header promises them, else within a
-// tolerance for the dtype. The module is the one that the environment names: the emulated one on any machine, CUDA's
-// where there is a GPU.
+// Compares every GPU kernel with its CPU kernel, from one table: equal bits where the header promises them, otherwise
+// within a tolerance for the dtype. The environment names the module: the emulated one on any machine, CUDA's where a
+// GPU exists.
 #include "kernels/activation/activation.h"
 #include "kernels/adamw/adamw.h"
 #include "kernels/attention/attention.h"
@@ -26,7 +26,7 @@
 namespace trainyard::test {
 namespace {
 
-// Rows in groups of 16 bytes, and rows that are not.
+// Rows with and without whole groups of 16 bytes.
 TEST(Gpu, Activations) {
   for (const std::int64_t n : {70, 72})
     compare(
@@ -111,8 +111,8 @@ TEST(Gpu, FoldGivesTheBitsOfTheCpu) {
         MatrixBuffer pieces(t, 5, 300, 4), first(t, 1, 300), next(t, 1, 300);
         pieces.fill(1), next.fill(2);
         const auto v = place(pieces);
-        kernels::fold(place.exec(), v, place(first), base::FoldRound::first);
-        kernels::fold(place.exec(), v, place(next), base::FoldRound::next);
+        kernels::fold(place.exec(), v, place(first), base::ReductionRound::first);
+        kernels::fold(place.exec(), v, place(next), base::ReductionRound::next);
         place.fetch();
         return Outputs{first, next};
       },
@@ -144,7 +144,7 @@ TEST(Gpu, SumsOfManyTensorsAreThoseOfTheCpu) {
     b.set(0, 3, 3e38), c.set(0, 0, 1e-45);
     std::vector<std::int64_t> limbs(21, -1);
     Place place(kind);
-    const auto va = place(a);  // and from its second element on: at no multiple of 16 bytes
+    const auto va = place(a);  // also from its second element on: not a multiple of 16 bytes
     const base::View xs[] = {va, place(b), place(c), {va.ptr<float>() + 1, DType::f32, {2998}, va.device}};
     kernels::square_sum(place.exec(), xs, place(limbs, {21}));
     place.fetch();
@@ -156,11 +156,11 @@ TEST(Gpu, SumsOfManyTensorsAreThoseOfTheCpu) {
 TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
   for (double clip : {0.0, 1e-3, 1e9})
     for (int wrong = 0; wrong < 3; ++wrong) {  // nothing, a loss, a norm
-      const int copies = clip == 0 ? 1 : 2;    // of the losses of a rank: what stands in the second counts for nothing
+      const int copies = clip == 0 ? 1 : 2;    // of a rank's losses; the second copy does not count
       std::vector<kernels::StepNumbers> both;
       for (auto kind : {Place::Kind::host, Place::Kind::gpu}) {
         Place place(kind);
-        // 3 ranks, 7 micro-batches in groups of 1: rank 0 has three, the others two and an idle round.
+        // 3 ranks, 7 micro-batches in groups of 1: rank 0 has three, the other ranks two and an idle accumulation step.
         std::vector<double> losses(static_cast<std::size_t>(18 * copies), 0.5);
         for (int r = 0; r < 3; ++r)
           for (int k = 0; k < 3; ++k) {
@@ -185,7 +185,7 @@ TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
       EXPECT_EQ(both[0].targets, 100 * 3 + 101 * 3 + 102);
       EXPECT_EQ(both[1].targets, both[0].targets);
       if (wrong != 0) continue;
-      double sum = 0;  // by the definition, in the order of the micro-batches
+      double sum = 0;  // by the definition, in the order of micro-batches
       for (int m = 0; m < 7; ++m) sum += 0.1 * m + 1e-9;
       EXPECT_EQ(both[0].loss, sum / 705);
       EXPECT_EQ(both[1].loss, both[0].loss);
@@ -210,7 +210,7 @@ TEST(Gpu, AdamWTakesTheScaleOfTheStep) {
           n.gradient_scale = 0.25f, n.finite = finite;
           std::vector<kernels::StepNumbers> numbers{n};
           kernels::AdamW h;
-          h.learning_rate = 1e-3f, h.gradient_scale = 1e9f;  // not looked at
+          h.learning_rate = 1e-3f, h.gradient_scale = 1e9f;  // not used
           h.numbers = place.raw(numbers);
           kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), {});
           place.fetch();
@@ -258,7 +258,7 @@ TEST(Gpu, Embedding) {
         Same::bits, all);
 }
 
-// Rows that are no groups of 16 bytes, rows that lanes hold in four or eight groups, and longer ones, of either width.
+// Rows without whole groups of 16 bytes, rows that lanes hold in four or eight groups, and longer rows of either width.
 TEST(Gpu, Norms) {
   for (const std::int64_t h : {301, 304, 504, 1000, 1608, 2056})
     compare(
@@ -282,7 +282,7 @@ TEST(Gpu, Norms) {
         Same::tolerance, all);
 }
 
-// In one pass: the sum, its copy and the norm; rows in groups of 16 bytes and rows that are not.
+// In one pass: the sum, its copy and the norm. Rows with and without whole groups of 16 bytes.
 TEST(Gpu, NormsOfSums) {
   for (const std::int64_t h : {304, 37, 1608, 2056})
     for (double p : {0.0, 0.3})
@@ -302,7 +302,7 @@ TEST(Gpu, NormsOfSums) {
                                                  place(y), place(mean), place(rstd));
             kernels::rms_norm_residual_forward(place.exec(), vs, vb, d, vs, vw, 1e-5, place(z),
                                                place(scale));  // in place
-            const auto vo = place(over), va = place(all_in);   // the norm over the residual, and over the sum
+            const auto vo = place(over), va = place(all_in);   // the norm overwrites the residual, and the sum
             kernels::layer_norm_residual_forward(place.exec(), vo, vb, d, place(sum), vw, place(b), 1e-5, vo,
                                                  place(mean), place(rstd));
             kernels::layer_norm_residual_forward(place.exec(), va, vb, d, va, vw, place(b), 1e-5, va, place(mean),
@@ -313,7 +313,7 @@ TEST(Gpu, NormsOfSums) {
           Same::tolerance, all);
 }
 
-// Epilogues fused into the product, and one after the other.
+// Epilogues fused into the product, and as kernels after it.
 TEST(Gpu, Linear) {
   for (const auto& [epilogues, form] : {std::pair{"fused", kernels::Gelu::tanh},
                                         {"apart", kernels::Gelu::tanh},
@@ -361,7 +361,7 @@ TEST(Gpu, Products) {
           Same::tolerance, all);
 }
 
-// Rows in groups of 16 bytes, and rows that are not; a vocabulary that ends inside a group.
+// Rows with and without whole groups of 16 bytes, and a vocabulary that ends inside a group.
 TEST(Gpu, CrossEntropy) {
   for (const std::int64_t stored : {768, 769})
     compare(
@@ -415,8 +415,8 @@ TEST(Gpu, Attention) {
           Same::tolerance, all);
 }
 
-// Rows at multiples of 16 bytes in bf16 take tensor cores: several tiles, a ragged last one, documents that begin
-// inside a tile, shared key-value heads.
+// bf16 rows at multiples of 16 bytes use tensor cores: several tiles, a partial last one, documents that begin inside a
+// tile, shared key-value heads.
 TEST(Gpu, AttentionOnTensorCores) {
   const std::int64_t shapes[][4] = {{1, 1, 1, 64}, {64, 1, 1, 64}, {150, 2, 1, 64}, {130, 2, 2, 128}};
   for (const auto& s : shapes)
@@ -447,8 +447,8 @@ TEST(Gpu, AttentionOnTensorCores) {
           Same::tolerance, {DType::bf16});
 }
 
-// The sums that many blocks or rows share come out the same however the device is busy: 1000 runs on a GPU, with
-// another stream at work.
+// Sums over many blocks or rows have the same bits however busy the device is: 1000 runs on a GPU while another stream
+// works.
 TEST(Gpu, ManyRunsGiveTheSameBits) {
   const bool emulated = std::string(tensor::gpu_module().runtime->name) == "emulated";
   const int runs = emulated ? 3 : 1000;

@@ -1,4 +1,4 @@
-// Products of groups: the bits of kernels/linear group by group, nothing else written, scratch as planned.
+// Tests products of groups: the bits of kernels/linear group by group, nothing else written, scratch as planned.
 #include "kernels/grouped_linear/grouped_linear.h"
 
 #include "kernels/linear/linear.h"
@@ -18,7 +18,7 @@ struct GroupedTypes {
 const GroupedTypes grouped_types[] = {
     {DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}, {DType::f64, DType::f64}};
 
-// Runs body(exec) on scratch of exactly `bytes`, with a canary behind it.
+// Runs body(exec) with scratch of exactly `bytes`, and a canary behind it.
 template <class Body> void with_exact_scratch(int threads, std::int64_t bytes, const Body& body) {
   constexpr std::int64_t behind = 8192;
   tensor::Arena whole(tensor::Category::workspace, bytes + behind), scratch(whole, bytes);
@@ -31,7 +31,7 @@ template <class Body> void with_exact_scratch(int threads, std::int64_t bytes, c
 struct GroupedCase {
   std::vector<int> sizes;
   std::int64_t out;
-  std::vector<std::int64_t> in;  // what is summed over: one width, or two of an input gradient
+  std::vector<std::int64_t> in;  // the summed widths: one, or two for an input gradient
   std::int64_t lanes;
   std::int64_t weights_of_a_row = 100;  // GroupedView::count
 };
@@ -94,7 +94,7 @@ void check_product(const GroupedCase& c, GroupedTypes t, Direction direction) {
         for (std::size_t p = 0; p < c.in.size(); ++p) parts.push_back({a[p], weights[p].all()});
         kernels::grouped_linear_backward_input(exec, {ranges}, parts, c.lanes, y.view());
       }
-      // Gaps and rows of no group are as they were in both.
+      // Gaps and rows outside of groups are unchanged in both.
       ASSERT_TRUE(y.bytes == want.bytes) << c << ", " << base::name_of(t.in) << " to " << base::name_of(t.out) << ", "
                                          << threads << " threads";
     });
@@ -157,7 +157,7 @@ void check_weight(const GroupedCase& c, DType t) {
       kernels::linear_backward_weight(*bench, rows(dys), rows(x.view()), want.of(e), with_bias ? db : base::View{});
       continue;
     }
-    if (groups.size(e) < 0) continue;  // another call's
+    if (groups.size(e) < 0) continue;  // belongs to another call
     for (std::int64_t i = 0; i < c.out; ++i) {
       for (std::int64_t j = 0; j < in; ++j) want.memory.set(0, want.at(e, i, j), 0);
       if (with_bias) want_bias.memory.set(0, want_bias.at(e, 0, i), 0);
@@ -195,7 +195,7 @@ TEST(GroupedLinear, WeightGradientHasTheBitsOfEachGroup) {
   });
 }
 
-// Against sums in double precision, so that one mistake in both products does not go unseen.
+// Compares with sums in double precision, so that the same mistake in both products is found.
 TEST(GroupedLinear, IsTheProductOfEachGroup) {
   const Groups groups({7, 0, 130, 1, 33});
   const std::int64_t in = 450, out = 37, g = groups.count();
@@ -238,7 +238,7 @@ TEST(GroupedLinear, IsTheProductOfEachGroup) {
   }
 }
 
-// The rows of each group are read when a worker comes to it.
+// A group's rows are read only when a worker begins the work.
 TEST(GroupedLinear, RangesAreReadWhenTheWorkIsDone) {
   MatrixBuffer x(DType::f32, 4, 8), w(DType::f32, 6, 8), y(DType::f32, 4, 6);
   x.fill(1), w.fill(2);

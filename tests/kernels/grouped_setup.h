@@ -1,5 +1,5 @@
-// Groups of rows and their weights for the tests of grouped products: groups in any order with gaps between them,
-// weights in two levels of strides with gaps, everything that belongs to nobody poisoned.
+// Groups of rows and their weights, for the tests of grouped products. Groups are in any order with gaps between them,
+// and weights have two levels of strides with gaps. All gaps are poisoned.
 #pragma once
 
 #include "kernels/grouped_linear/grouped_linear.h"
@@ -12,7 +12,7 @@
 
 namespace trainyard::test {
 
-// Sizes of groups, and where they lie.
+// The sizes of groups, and where they lie.
 struct Groups {
   std::vector<std::int32_t> ranges;
   std::int64_t rows = 0;  // of the tensor, with gaps
@@ -25,14 +25,14 @@ struct Groups {
     for (auto g : order) {
       rows += random() % 4;
       ranges[2 * g] = static_cast<std::int32_t>(rows), ranges[2 * g + 1] = sizes[g];
-      rows += std::max(sizes[g], 0);  // -1: left alone
+      rows += std::max(sizes[g], 0);  // size -1: the group is left alone
     }
     rows += 1 + random() % 3;
   }
   std::int64_t count() const { return static_cast<std::int64_t>(ranges.size() / 2); }
   std::int64_t first(std::int64_t g) const { return ranges[static_cast<std::size_t>(2 * g)]; }
   std::int64_t size(std::int64_t g) const { return ranges[static_cast<std::size_t>(2 * g + 1)]; }
-  // Random values in the rows of groups alone.
+  // Fills only the rows of groups with random values.
   void fill(MatrixBuffer& m, std::uint64_t seed) const {
     MatrixBuffer all(m.dtype, m.rows, m.cols);
     all.fill(seed);
@@ -42,7 +42,7 @@ struct Groups {
   }
 };
 
-// Views rows x cols of one buffer, `count` of them: group g has the g-th, and again from the first.
+// `count` matrices of rows x cols in one buffer. Group g uses matrix g % count.
 struct Stack {
   std::int64_t rows, cols, pitch, lead, stride, count;
   MatrixBuffer memory;

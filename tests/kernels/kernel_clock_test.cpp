@@ -1,5 +1,5 @@
-// What a thread's kernels take: which calls are counted, under which name and shape, with which work; and that who
-// measures changes nothing.
+// Tests the clock of a thread's kernels: which calls it counts, under which name and shape, with which work. Measuring
+// changes no result.
 #include "kernels/kernel_clock.h"
 
 #include "kernels/activation/activation.h"
@@ -24,7 +24,7 @@ using base::View;
 
 constexpr int threads = 2;
 
-// Values and room for whatever the tests call.
+// Operands and memory for the calls of the tests.
 struct Kitchen {
   tensor::Arena rows{tensor::Category::activations, 16 << 20}, scratch{tensor::Category::workspace, 16 << 20};
   std::unique_ptr<tensor::Exec> exec = tensor::Exec::caller(&scratch, threads);
@@ -82,7 +82,7 @@ TEST(KernelClock, CallsThatFindNoRoomAreCountedTogether) {
   {
     const kernels::KernelClock::Measuring measuring(clock);
     for (int m = 1; m <= 300; ++m) at.product(m, 1, 1);
-    at.product(7, 1, 1);  // has a row
+    at.product(7, 1, 1);  // has a row already
   }
   const auto rows = clock.rows();
   std::int64_t calls = 0;
@@ -93,7 +93,7 @@ TEST(KernelClock, CallsThatFindNoRoomAreCountedTogether) {
   EXPECT_EQ(rows.back().calls, 301 - 1 - static_cast<std::int64_t>(rows.size() - 1));
 }
 
-// A team that is greater than the clock's is measured as a whole.
+// A team that is larger than the clock's is measured as a whole.
 TEST(KernelClock, TellsNothingOfTeamsThatItHasNoRoomFor) {
   Kitchen at;
   kernels::KernelClock clock(1);
@@ -103,7 +103,7 @@ TEST(KernelClock, TellsNothingOfTeamsThatItHasNoRoomFor) {
   EXPECT_EQ(clock.rows()[0].team, 0);
 }
 
-// Pairs one by one: of a causal square, of a full one, of lists by their parts of 16 x 16.
+// Counts pairs one by one: of a causal square, of a full one, and of lists by their parts of 16 x 16.
 TEST(KernelClock, CountsTheWorkOfAttention) {
   constexpr std::int64_t batch = 2, T = 130, heads = 3, d = 16;
   test::AttentionCase c;

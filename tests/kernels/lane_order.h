@@ -1,4 +1,4 @@
-// The order of a sum in lanes, written down once more for the tests: one element at a time, one rounding at a time.
+// The order of a sum in reduction lanes, written a second time for the tests: one element and one rounding at a time.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -18,7 +18,7 @@ inline LaneOrder order_of(std::size_t lanes) {
   return (lanes & (lanes - 1)) == 0 ? LaneOrder::tree : LaneOrder::left_fold;
 }
 
-// Sums of lanes (f32 or f64 values) added up.
+// Adds the sums of lanes (f32 or f64 values).
 inline double add_lanes(DType t, std::vector<double> v, LaneOrder order) {
   if (order == LaneOrder::left_fold) {
     double sum = v[0];
@@ -33,12 +33,12 @@ inline double add_lanes(DType t, std::vector<double> v, LaneOrder order) {
   return v[0];
 }
 
-// Rows of factors of one part: its share of an element is the sum of left[k] * right[k].
+// The factors of one part: its contribution to an element is the sum of left[k] * right[k].
 struct Factors {
   std::vector<double> left, right;
 };
 
-// The sums of the lanes of one element, as the instruction-set path in use makes them of operands of type `in`.
+// The lane sums of one element, as the active instruction-set path computes them from operands of type `in`.
 inline std::vector<double> lane_sums(DType in, const std::vector<Factors>& parts, std::int64_t lanes) {
   const auto isa = kernels::active_isa();
   const bool fused = kernels::base_of(isa) != kernels::Isa::baseline;
@@ -62,7 +62,7 @@ inline std::vector<double> lane_sums(DType in, const std::vector<Factors>& parts
                 std::fma(static_cast<float>(p.left[step]), static_cast<float>(p.right[step]), sum[(step - k) % 2]);
           block = rounded(t, block + rounded(t, static_cast<double>(sum[0]) + static_cast<double>(sum[1])));
         }
-        // Of two steps the second comes first.
+        // The second step of a pair comes first.
         for (auto k = static_cast<std::size_t>(from); pairs && k < stop; k += 2)
           for (auto step : {k + 1, k})
             if (step < stop)

@@ -1,4 +1,4 @@
-// The sum of lanes, bit by bit: a tree of neighbours, then the bias, then one rounding.
+// Tests the sum of lanes bit by bit: a tree of neighbours, then the bias, then one rounding.
 #include "kernels/lane_sum/lane_sum.h"
 #include "tests/kernels/lane_order.h"
 

@@ -1,4 +1,4 @@
-// Products in lanes: the exact bits of the order that the header promises, the same for ranks that share the lanes.
+// Tests products in lanes: the exact bits of the order that the header promises, also for ranks that divide the lanes.
 #include "kernels/lane_sum/lane_sum.h"
 #include "kernels/linear/linear.h"
 #include "tests/kernels/lane_order.h"
@@ -18,7 +18,7 @@ struct Case {
 const Case cases[] = {
     {DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}, {DType::f64, DType::f64}};
 
-// A product over `widths` (one for each part) with its operands; as forward (one part) or as input gradient.
+// A product over `widths` (one for each part) with its operands, as forward (one part) or as input gradient.
 struct Product {
   Case type;
   std::int64_t m, n;
@@ -81,7 +81,7 @@ struct Product {
   }
 };
 
-// Runs on scratch of exactly the formula's size, with a canary behind it.
+// Runs with scratch of exactly the formula's size, and a canary behind it.
 MatrixBuffer run_with_canary(Product& p, std::int64_t lanes, int threads) {
   constexpr std::int64_t behind = 8192;
   const auto bytes = p.scratch(lanes);
@@ -127,7 +127,7 @@ void check(Product p, std::int64_t lanes) {
     }
 }
 
-// Lanes of one block and of several, few and many in a packed chunk, no power of two; odd rows and columns.
+// Lanes of one block and of several, few and many lanes in a packed chunk, no power of two; odd rows and columns.
 TEST(LinearLanes, ForwardHasTheBitsOfTheOrder) {
   const std::int64_t over[][2] = {{1, 21},  {1, 800}, {2, 64},   {4, 768}, {4, 1604},
                                   {8, 776}, {32, 96}, {3, 1200}, {6, 90}};
@@ -137,7 +137,7 @@ TEST(LinearLanes, ForwardHasTheBitsOfTheOrder) {
   });
 }
 
-// Three parts of unequal width, as grouped queries make them.
+// Three parts of unequal width, as grouped queries have them.
 TEST(LinearLanes, InputGradientHasTheBitsOfTheOrder) {
   on_every_path([] {
     for (const auto& t : cases) {
@@ -178,7 +178,7 @@ TEST(LinearLanes, OneLaneIsTheProductWithoutLanes) {
   });
 }
 
-// What ranks with neighbouring lanes compute, added by lane_sum, is what one rank with all lanes computes.
+// The results of ranks with neighbouring lanes, added by lane_sum, equal the result of one rank with all lanes.
 TEST(LinearLanes, RanksThatShareTheLanesHaveTheSameBits) {
   on_every_path([] {
     for (auto t : {DType::f32, DType::bf16, DType::f64})

@@ -1,4 +1,4 @@
-// Linear layers against plain double sums, with bias, GELU and the three gradients.
+// Compares linear layers with plain double sums, with bias, GELU and the three gradients.
 #include "kernels/linear/linear.h"
 #include "tests/kernels/matrix_buffer.h"
 

@@ -1,5 +1,5 @@
-// MatrixBuffer: a matrix of any working dtype with a pitch and a poisoned gap, read and written as doubles; for the
-// kernel tests.
+// MatrixBuffer: a matrix of any working dtype with a pitch and a poisoned gap, for kernel tests. Elements are read and
+// written as doubles.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -61,10 +61,10 @@ struct MatrixBuffer {
 };
 
 inline DType accumulation(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
-// Relative rounding of one result: of the accumulation, and of the last store.
+// The relative rounding of one result: of its accumulation and its last store.
 inline double rounding(DType t) { return t == DType::f64 ? 1e-13 : t == DType::f32 ? 3e-6 : 0x1p-8; }
 
-// Runs body() once for each instruction-set path of this machine, and for the emulated ones.
+// Runs body() once for each instruction-set path of this machine, and for the emulated paths.
 template <class Body> void on_every_path(const Body& body) {
   const auto best = kernels::best_isa();
   for (auto isa : {kernels::Isa::baseline, kernels::Isa::avx2, kernels::Isa::avx512, kernels::Isa::avx512bf16,

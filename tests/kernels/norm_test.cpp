@@ -1,4 +1,4 @@
-// Layer norm and RMS norm, forward, backward and fused with the residual, against double formulas.
+// Compares layer norm and RMS norm, forward, backward and fused with the residual, with double formulas.
 #include "kernels/norm/norm.h"
 #include "libtrain/plan/scratch.h"
 #include "tests/kernels/sweep.h"
@@ -29,7 +29,7 @@ Statistics statistics(Kind kind, const MatrixBuffer& x, std::int64_t r) {
   return {mean, 1 / std::sqrt(square + epsilon)};
 }
 
-// Outputs: y, mean, rstd, dx, dweight, dbias (layer), the last with Into::overwrite: dx.
+// Outputs: y, mean, rstd, dx, dweight, dbias (layer); the last one is dx with Into::overwrite.
 std::vector<MatrixBuffer> run(Kind kind, tensor::Exec& exec, DType t, std::int64_t n, std::int64_t h) {
   Problem p(t, n, h);
   const auto g = accumulation(t);
@@ -101,8 +101,8 @@ void sweep_kind(Kind kind) {
 TEST(Norm, LayerNorm) { sweep_kind(Kind::layer); }
 TEST(Norm, RmsNorm) { sweep_kind(Kind::rms); }
 
-// Ranks that have neighbouring blocks of 64 rows: dx of their rows, and the weight gradients from the partial sums of
-// all, have the bits of one rank.
+// Ranks with neighbouring blocks of 64 rows: dx of their rows, and weight gradients from the partial sums of all ranks,
+// have the bits of one rank.
 void check_cut(Kind kind, std::int64_t n, std::int64_t h, std::int64_t ranks) {
   sweep(
       [&](tensor::Exec& exec, DType t) {
@@ -143,7 +143,7 @@ TEST(Norm, RanksThatShareTheRowsFindTheBitsOfOne) {
   }
 }
 
-// The variance is that of the centred values: a large mean does not eat it.
+// The variance is computed from centred values, so a large mean does not cancel it.
 TEST(Norm, LargeMeanKeepsTheVariance) {
   Bench bench(1);
   MatrixBuffer x(DType::f32, 1, 64), w(DType::f32, 1, 64), b(DType::f32, 1, 64), y(DType::f32, 1, 64),
@@ -166,7 +166,7 @@ TEST(Norm, ResidualFormsEqualTheirParts) {
                                              p.bias.view(), epsilon, y.view(), mean.view(), rstd.view());
         kernels::rms_norm_residual_forward(exec, p.dx.view(), p.dy.view(), dropout, sum.view(), p.weight.view(),
                                            epsilon, z.view(), scale.view());
-        // The norm in the place of the residual, and of the sum.
+        // The norm overwrites the residual, and the sum.
         MatrixBuffer over = p.dx, all = p.dx;
         kernels::layer_norm_residual_forward(exec, over.view(), p.dy.view(), dropout, sum.view(), p.weight.view(),
                                              p.bias.view(), epsilon, over.view(), mean.view(), rstd.view());

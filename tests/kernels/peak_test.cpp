@@ -1,4 +1,4 @@
-// The ceilings' kernels: copies are copies, fills are fills, for every instruction set, team and odd size;
+// Tests the ceilings' kernels: copies and fills are right for every instruction set, team and odd size, and
 // multiply-adds are counted.
 #include "kernels/dispatch.h"
 #include "kernels/peak/peak.h"
@@ -37,7 +37,7 @@ TEST(Peak, StreamsCopyAndFillEveryByte) {
   kernels::set_isa(kernels::best_isa());
 }
 
-// By pairs a lane has two of them, by tiles a round four tiles of 16 x 16 sums of 32 steps.
+// By pairs a lane has two multiply-adds. By tiles a round has four tiles of 16 x 16 sums of 32 steps.
 TEST(Peak, MultiplyAddsOfBf16AreCounted) {
   const auto one = tensor::Exec::caller(nullptr, 1), three = tensor::Exec::caller(nullptr, 3);
   for (const auto isa : {kernels::Isa::baseline, kernels::Isa::avx512, kernels::Isa::avx512bf16, kernels::Isa::amx,

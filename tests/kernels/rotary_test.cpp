@@ -1,4 +1,4 @@
-// The rotation against complex numbers in double, its inverse, and what it must not touch.
+// Compares the rotation with complex numbers in double. Also its inverse, and what it must not touch.
 #include "kernels/rotary/rotary.h"
 #include "libtrain/plan/scratch.h"
 #include "tests/kernels/sweep.h"
@@ -9,7 +9,7 @@ namespace trainyard::test {
 namespace {
 
 constexpr std::int64_t heads = 3;
-// Two sequences; the second restarts in its middle, as with a document mask.
+// Two sequences; positions restart in the middle of the second one, as with a document mask.
 std::vector<std::int32_t> positions() { return {0, 1, 2, 3, 4, 500, 0, 1, 0, 1, 2, 3}; }
 
 void check_size(std::int64_t head_dim, double base) {

@@ -3,7 +3,7 @@
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 
-// n: a multiple of 32. words: of x[i] and x[i + 1], lane by lane of two registers.
+// n: a multiple of 32. Each word has x[i] and x[i + 1], lane by lane of two registers.
 void roundings(int n, const float* x, std::uint16_t* halves, std::uint32_t* words) {
   for (int i = 0; i < n; i += lanes) {
     const Halves some = rounded(load(x + i));

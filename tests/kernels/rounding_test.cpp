@@ -1,4 +1,4 @@
-// What attention's operands are rounded to before products by pairs: the same on every path, over all sizes of numbers.
+// Tests the rounding of attention's operands before products by pairs: equal on every path, for all sizes of numbers.
 #include "kernels/dispatch.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ const Path paths[] = {{Isa::baseline, baseline::roundings, baseline::lanes_of_ro
                       {Isa::avx512, avx512::roundings, avx512::lanes_of_rounding},
                       {Isa::avx512bf16, avx512bf16::roundings, avx512bf16::lanes_of_rounding}};
 
-// Every upper half with lower halves about the middle, where it is decided, and at both ends.
+// Every upper half, with lower halves at both ends and around the middle, where the rounding changes.
 std::vector<float> numbers() {
   std::vector<float> x;
   for (std::uint32_t high = 0; high < 1u << 16; ++high)
@@ -36,7 +36,7 @@ std::vector<float> numbers() {
   return x;
 }
 
-// To the nearest of the two bf16 beside it, in double precision; of equally near ones the even one. Denormals are zero.
+// The nearer of the two neighbouring bf16 values, in double precision; ties to even. Denormals become zero.
 std::uint16_t nearest(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const auto cut = static_cast<std::uint16_t>(bits >> 16);

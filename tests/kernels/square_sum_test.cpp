@@ -1,4 +1,4 @@
-// The exact sum of squares: against integers of 640 bits, free of order and cut, over the whole range of f32.
+// Tests the exact sum of squares over the whole range of f32: against integers of 640 bits, in any order and division.
 #include "kernels/square_sum/square_sum.h"
 #include "tests/kernels/sweep.h"
 
@@ -17,7 +17,7 @@ FixedPointSum sum_of(std::vector<float> x, int threads = 1) {
   return sum;
 }
 
-// Bits of value * 2^320, one per element: slow, plain, independent.
+// The bits of value * 2^320, one per element: slow, plain, independent.
 struct Bits {
   std::array<std::uint8_t, 680> bit{};
   void add(double square) {
@@ -113,7 +113,7 @@ TEST(SquareSum, WhatIsNotFiniteShows) {
     }
 }
 
-// 2^20 ranks with the largest square each: the limbs are summed as 64-bit integers.
+// 2^20 ranks, each with the largest square: the limbs are summed as 64-bit integers.
 TEST(SquareSum, AMillionRanksDoNotOverflow) {
   auto sum = sum_of(std::vector<float>(4096, 0.99999994f));
   for (auto& limb : sum.limbs) {

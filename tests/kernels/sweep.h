@@ -1,5 +1,5 @@
-// sweep(): one operation on every dtype, instruction-set path and thread count, with poisoned outputs; for the
-// element-wise kernels.
+// sweep(): runs one element-wise operation on every dtype, instruction-set path and thread count, with poisoned
+// outputs.
 #pragma once
 
 #include "tests/kernels/matrix_buffer.h"
@@ -12,7 +12,7 @@ namespace trainyard::test {
 
 inline const DType working_types[] = {DType::f32, DType::bf16, DType::f64};
 
-// |got - want| within the rounding of `scale` (the size of what was added up) and of one store of `want` in t.
+// got - want| within the rounding of `scale` (the magnitude of the sum's terms) and of one store of `want` in t.
 inline ::testing::AssertionResult near(DType t, double got, double want, double scale) {
   const double bound = rounding(accumulation(t)) * std::max(scale, std::abs(want)) +
                        (t == DType::bf16 ? 0x1p-8 * std::abs(want) : 0) + 1e-40;
@@ -20,8 +20,8 @@ inline ::testing::AssertionResult near(DType t, double got, double want, double 
   return ::testing::AssertionFailure() << base::name_of(t) << ": " << got << " is not " << want << " within " << bound;
 }
 
-// run(exec, dtype) returns the outputs as MatrixBuffers: the same bits for 1 to 4 threads, gaps untouched. check(dtype,
-// outputs) compares with the reference.
+// run(exec, dtype) returns the outputs as MatrixBuffers. They must have the same bits for 1 to 4 threads, and unchanged
+// gaps. check(dtype, outputs) compares them with the reference.
 template <class Run, class Check> void sweep(const Run& run, const Check& check) {
   on_every_path([&] {
     for (auto t : working_types) {

@@ -1,4 +1,4 @@
-// Models whose tokens see both ways: what the loss is of, what a document sees, gradients by finite differences.
+// Models whose queries see later keys: which places the loss counts, what a document sees, gradients by differences.
 #include "tests/model/slope.h"
 
 #include <fmt/format.h>
@@ -29,8 +29,8 @@ std::vector<plan::ModelConfig> models() {
 }
 
 void enlarge(PlainStore& store, double by) {
-  for (auto& unit : store.master)
-    for (auto& x : unit) x *= by;
+  for (auto& flat_group : store.master)
+    for (auto& x : flat_group) x *= by;
   store.publish();
 }
 
@@ -48,7 +48,8 @@ bool same(const std::vector<float>& a, const std::vector<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// The sum of -ln p over the chosen places, in double from the logits; what stands elsewhere changes no bit.
+// The loss is the sum of -ln p over the chosen places, computed here in double from the logits. Targets at other places
+// change no bit.
 TEST(BothWays, TheLossIsOfChosenPlacesAlone) {
   for (const auto& m : models()) {
     PlainStore store(m, DType::f32, 1);
@@ -80,7 +81,7 @@ TEST(BothWays, TheLossIsOfChosenPlacesAlone) {
   }
 }
 
-// A token reaches its document's, before and behind it, and no other's.
+// A token affects the tokens of its own document, before and behind it, and no token of another document.
 TEST(BothWays, ADocumentSeesItselfAlone) {
   for (const auto& m : models()) {
     const bool dense = m.attention.layout[0] == "dense";

@@ -1,5 +1,5 @@
-// The decoder over whole micro-batches: same bits for any team, isolated documents, predicted memory, lease order, the
-// declared inventory.
+// The decoder over whole micro-batches: same bits for any number of threads, isolated documents, predicted memory,
+// lease order, the declared inventory.
 #include "libtrain/model/assemble.h"
 #include "libtrain/plan/accesses.h"
 #include "tests/model/small_model.h"
@@ -15,7 +15,7 @@ namespace {
 
 using base::DType;
 
-// All logits of a batch: [T] of [b, V].
+// The logits of every position of a batch: T vectors of [b, V].
 std::vector<std::vector<float>> all_logits(const plan::ModelConfig& m, PlainStore& store, const Batch& batch) {
   const auto b = batch.micro.batch(), t = batch.micro.sequence();
   Runner runner(m, {b, t, DType::f32, 2});
@@ -41,8 +41,8 @@ TEST(Decoder, LeasesAndCommitsInTheStatedOrder) {
       const auto accesses = [&] {
         std::vector<plan::Access> seen;
         for (const auto& call : store.calls) {
-          if (call.kind == PlainStore::Call::acquire) seen.push_back({plan::Access::Kind::lease, call.use});
-          if (call.kind == PlainStore::Call::commit) seen.push_back({plan::Access::Kind::commit, call.use});
+          if (call.kind == PlainStore::Call::acquire) seen.push_back({plan::Access::Kind::lease, call.occurrence});
+          if (call.kind == PlainStore::Call::commit) seen.push_back({plan::Access::Kind::commit, call.occurrence});
         }
         store.calls.clear();
         return seen;
@@ -56,7 +56,7 @@ TEST(Decoder, LeasesAndCommitsInTheStatedOrder) {
     }
 }
 
-// Large enough for several tiles, chunks of the head and threads.
+// A model large enough for several tiles, chunks of the head and threads.
 plan::ModelConfig wider(plan::ModelConfig m) {
   m.hidden = 128, m.ffn = 352, m.vocabulary = 700, m.context = 384;
   return m;
@@ -98,7 +98,8 @@ TEST(Decoder, EvaluateGivesTheLossOfTraining) {
   }
 }
 
-// With the document mask, editing one document changes no bit of another's logits or of the gradients it alone makes.
+// With the document mask, a change in one document changes no bit of another document's logits. Nor does it change
+// gradients that only the other document makes.
 TEST(Decoder, DocumentsAreIsolated) {
   for (const auto& base : {small_gpt2(), small_llama()}) {
     const auto m = wider(base);
@@ -114,7 +115,7 @@ TEST(Decoder, DocumentsAreIsolated) {
       const bool same = std::memcmp(a[t].data(), b[t].data(), a[t].size() * 4) == 0;
       EXPECT_EQ(same, t < 75 || t >= 140) << m.name << " position " << t;
     }
-    // Gradients with only the third document counted: the middle one must leave no trace.
+    // Only the third document's places count in these gradients: the middle document must leave no trace.
     std::vector<std::vector<char>> bits;
     for (const auto& which : {w, edited}) {
       Batch batch(which, true);
@@ -186,8 +187,8 @@ TEST(Decoder, AttentionMemoryGrowsLinearly) {
   }
 }
 
-// The gradient of a micro-batch is the sum of those of its sequences: over several chunks of the head, with dropout
-// keyed by the sample.
+// The gradient of a micro-batch is the sum of the gradients of its sequences. The micro-batch has several chunks of the
+// head, and dropout is keyed by the sample.
 TEST(Decoder, GradientsAddUpOverSequences) {
   for (const auto& base : {small_gpt2(), small_llama()}) {
     auto m = with_dropout(base);
@@ -199,12 +200,12 @@ TEST(Decoder, GradientsAddUpOverSequences) {
     Runner runner(m, {b, t, DType::f64, 2}), single(m, {1, t, DType::f64, 2});
     const auto all = runner.train(whole, Batch(windows, true, 40));
     std::vector<std::vector<double>> sum;
-    for (const auto& unit : part.master) sum.emplace_back(unit.size(), 0.0);
+    for (const auto& flat_group : part.master) sum.emplace_back(flat_group.size(), 0.0);
     double loss = 0;
     const auto every = [&](auto&& f) {
-      for (std::size_t u = 0; u < part.units.size(); ++u)
-        for (std::size_t p = 0; p < part.units[u].parameters.size(); ++p)
-          for (std::int64_t i = 0; i < part.units[u].parameters[p].stored_count(); ++i)
+      for (std::size_t u = 0; u < part.flat_groups.size(); ++u)
+        for (std::size_t p = 0; p < part.flat_groups[u].parameters.size(); ++p)
+          for (std::int64_t i = 0; i < part.flat_groups[u].parameters[p].stored_count(); ++i)
             f(u, static_cast<int>(p), i, sum[u][static_cast<std::size_t>(part.layouts[u].offsets[p] + i)]);
     };
     for (std::int64_t s = 0; s < b; ++s) {
@@ -230,8 +231,8 @@ TEST(Decoder, EverySiteOfDropoutActsInTrainingOnly) {
       later(formula_windows(plain.vocabulary, 0, 2, 20, false), false, 2);
   const auto run = [](const plan::ModelConfig& m, const Batch& micro, std::uint64_t seed) {
     PlainStore store(m, DType::f32, 1);
-    for (auto& unit : store.master)
-      for (auto& x : unit) x *= 4;  // attention and branches matter
+    for (auto& flat_group : store.master)
+      for (auto& x : flat_group) x *= 4;  // so that attention and branches matter
     store.publish();
     Runner runner(m, {2, 20, DType::f32, 1});
     return std::pair{runner.train(store, micro, seed).loss_sum, runner.evaluate(store, micro).loss_sum};
@@ -272,7 +273,7 @@ TEST(Decoder, EvaluationNeedsNoMoreMemoryThanTraining) {
           }
 }
 
-// A program outside may put a block of its own in the place of one of ours.
+// A program outside the library may replace one of its blocks by a block of its own.
 class CountedBlock : public model::Block {
  public:
   CountedBlock(std::unique_ptr<model::Block> inner, int& forwards) : inner_(std::move(inner)), forwards_(forwards) {}

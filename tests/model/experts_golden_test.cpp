@@ -1,5 +1,5 @@
-// Parity with PyTorch of models with experts, which there are a plain loop over all of them: initial values, ten
-// losses, first gradients, and what every gate did in every step (golden files of tests/golden/experts_golden.py).
+// Parity with PyTorch of models with experts: initial values, ten losses, first gradients, and what every gate did in
+// every step. PyTorch computes the experts in a plain loop (golden files of tests/golden/experts_golden.py).
 #include "kernels/gate_record/gate_record_args.h"
 #include "libtrain/model/feed_forward_expert.h"
 #include "libtrain/plan/blocks/feed_forward_expert.h"
@@ -9,8 +9,8 @@
 namespace trainyard::test {
 namespace {
 
-// As the script's: where the mask is on, more documents end in the sequences of the second micro-batch, so that its
-// target tokens are fewer.
+// The same windows as in the script. With the mask on, more documents end in the second micro-batch's sequences, so
+// that it has fewer target tokens.
 std::vector<std::vector<std::int32_t>> windows_of(const Golden& golden, std::int64_t step, std::int64_t first,
                                                   std::int64_t count, std::int64_t length) {
   std::vector<std::vector<std::int32_t>> out;
@@ -61,11 +61,11 @@ void compare_records(const Golden& golden, const Records& records, const json& l
   EXPECT_EQ(row, records.rows);
 }
 
-// Biases of choices, moved by the rule of plan::Update.
+// Moves the biases of choices by the rule of plan::Update.
 void move_biases(PlainStore& store, const GradientOf& loads, std::int64_t tokens) {
-  for (std::size_t u = 0; u < store.units.size(); ++u)
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p) {
-      const auto& parameter = store.units[u].parameters[p];
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
+      const auto& parameter = store.flat_groups[u].parameters[p];
       if (parameter.update.kind != plan::Update::Kind::even_load) continue;
       const auto mean = static_cast<double>(parameter.update.choices * tokens) / static_cast<double>(parameter.count());
       for (std::int64_t i = 0; i < parameter.count(); ++i) {
@@ -103,9 +103,9 @@ void experts_parity(const std::string& name, base::DType dtype, double loss_tole
                         static_cast<std::uint64_t>(s * b + first));
       const auto result = runner.train(store, batch, seed);
       loss += result.loss_sum, targets += result.targets;
-      for (std::size_t u = 0; u < store.units.size(); ++u)
-        for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
-          for (std::int64_t i = 0; i < store.units[u].parameters[p].count(); ++i)
+      for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+        for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p)
+          for (std::int64_t i = 0; i < store.flat_groups[u].parameters[p].count(); ++i)
             place(u, p, i) += store.gradient_of(static_cast<int>(u), static_cast<int>(p), i);
     }
     const double want = golden.page[losses][static_cast<std::size_t>(s)];
@@ -120,7 +120,8 @@ void experts_parity(const std::string& name, base::DType dtype, double loss_tole
   }
 }
 
-// A network that a program outside registers: here the library's own under another name, so that the bits are known.
+// An expert network that a program outside the library registers. Here it is the library's own under another name, so
+// that its bits are known.
 TEST(ExpertNetworks, OfOnesOwn) {
   int made = 0;
   model::register_expert("outside", std::make_shared<plan::FeedForwardExpertKind>(), [&](const model::ExpertSpec& s) {
@@ -141,7 +142,7 @@ TEST(ExpertNetworks, OfOnesOwn) {
   const auto ours = learned("ffn");
   EXPECT_EQ(made, 0);
   EXPECT_TRUE(learned("outside") == ours);
-  EXPECT_EQ(made, 2);  // a layer each
+  EXPECT_EQ(made, 2);  // one for each layer
 }
 
 class Experts : public testing::TestWithParam<const char*> {};

@@ -19,7 +19,7 @@ std::vector<std::vector<std::int32_t>> windows(const plan::ModelConfig& m) {
   return formula_windows(m.vocabulary, 3, 2, 13, true);
 }
 
-// Central difference of f at x; five-point, so that the truncation error is of fourth order.
+// Central difference of f at x, with five points, so that the truncation error is of fourth order.
 double derivative(double& x, double h, const std::function<double()>& f, const std::function<void()>& changed) {
   const double x0 = x;
   const auto at = [&](double offset) {
@@ -37,37 +37,38 @@ void expect_near(double analytic, double numeric, double scale, const std::strin
   EXPECT_NEAR(analytic, numeric, 2e-6 * (std::abs(numeric) + scale)) << where;
 }
 
-// Weights away from their initial values, so that norms, biases and attention all matter.
+// Moves weights away from their initial values, so that norms, biases and attention all matter.
 void stir(PlainStore& store) {
   std::mt19937_64 random(5);
   std::normal_distribution<double> normal(0, 0.2);
-  for (std::size_t u = 0; u < store.units.size(); ++u)
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
-      for (std::int64_t i = 0; i < store.units[u].parameters[p].count(); ++i)
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p)
+      for (std::int64_t i = 0; i < store.flat_groups[u].parameters[p].count(); ++i)
         store.master[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + i)] += normal(random);
   store.publish();
 }
 
-// Checks some elements of every parameter that `uses` names.
-void check_parameters(PlainStore& store, const std::vector<plan::Use>& uses, const std::function<double()>& objective,
-                      int samples) {
+// Checks some elements of every parameter that `occurrences` names.
+void check_parameters(PlainStore& store, const std::vector<plan::Occurrence>& occurrences,
+                      const std::function<double()>& objective, int samples) {
   std::mt19937_64 random(11);
-  for (const auto& use : uses) {
-    const auto u = static_cast<std::size_t>(use.unit);
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p) {
-      const auto& parameter = store.units[u].parameters[p];
+  for (const auto& occurrence : occurrences) {
+    const auto u = static_cast<std::size_t>(occurrence.flat_group);
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
+      const auto& parameter = store.flat_groups[u].parameters[p];
       if (parameter.update.kind != plan::Update::Kind::adamw) continue;  // it has no gradient
       std::vector<std::pair<std::int64_t, double>> chosen;
       double scale = 0;
       objective();  // the gradients at the point itself
       for (std::int64_t i = 0; i < parameter.count(); ++i)
-        scale = std::max(scale, std::abs(store.gradient_of(use.unit, static_cast<int>(p), i)));
+        scale = std::max(scale, std::abs(store.gradient_of(occurrence.flat_group, static_cast<int>(p), i)));
       for (int k = 0; k < samples; ++k) {
         const auto i = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(parameter.count()));
-        chosen.emplace_back(i, store.gradient_of(use.unit, static_cast<int>(p), i));
+        chosen.emplace_back(i, store.gradient_of(occurrence.flat_group, static_cast<int>(p), i));
       }
       for (std::int64_t i = parameter.count(); i < parameter.stored_count(); ++i)
-        ASSERT_EQ(store.gradient_of(use.unit, static_cast<int>(p), i), 0.0) << "padding of " << parameter.name;
+        ASSERT_EQ(store.gradient_of(occurrence.flat_group, static_cast<int>(p), i), 0.0)
+            << "padding of " << parameter.name;
       for (const auto& [i, analytic] : chosen) {
         double& x = store.master[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + i)];
         const double numeric = derivative(x, 1e-3, objective, [&] { store.publish(); });
@@ -90,7 +91,7 @@ void whole_model(plan::ModelConfig m, plan::Recompute recompute) {
     targets = r.targets;
     return r.loss_sum;
   };
-  check_parameters(store, plan::uses(m), loss, emulated() ? 1 : 4);
+  check_parameters(store, plan::occurrences(m), loss, emulated() ? 1 : 4);
   EXPECT_TRUE(runner.saved.empty());
   EXPECT_EQ(runner.activations.used_bytes(), 0);
   EXPECT_EQ(runner.workspace.used_bytes(), 0);
@@ -116,7 +117,7 @@ TEST(FiniteDifferences, UntiedBertWithoutBiases) {
   m.tied = m.biases = false, m.activation = plan::Activation::gelu_tanh;
   whole_model(m, plan::Recompute::selective);
 }
-// The parts of BERT beside norms before branches.
+// The parts of BERT in a pre-norm model.
 TEST(FiniteDifferences, PreNormWithTheMaskedHead) {
   auto m = with_dropout(small_bert());
   m.norm_position = plan::NormPosition::pre, m.norm = plan::Norm::rms, m.positions = plan::Positions::rotary;
@@ -139,8 +140,8 @@ TEST(FiniteDifferences, UntiedGpt2WithGroupedQueries) {
   whole_model(m, plan::Recompute::none);
 }
 
-// Choices and places do not change over so small differences: the losses of the gate, whose gradients the tests of
-// kernels/gate and the golden models see, are left out.
+// So small a difference changes no choice of an expert and no place. The gate's losses are left out: the tests of
+// kernels/gate and the golden models check their gradients.
 plan::ModelConfig small_experts(plan::ModelConfig m) {
   m.experts.count = {4}, m.experts.balance_loss = 0, m.experts.min_capacity = 1, m.experts.ffn = 48;
   return m;
@@ -173,7 +174,7 @@ TEST(FiniteDifferences, ScaledScoresWithinGroups) {
   whole_model(m, plan::Recompute::none);
 }
 
-// Three branches, one of them from outside this library.
+// Three branches, one of them from outside the library.
 TEST(FiniteDifferences, ABranchOfOnesOwn) {
   low_rank::register_branch();
   auto m = with_dropout(small_gpt2());
@@ -187,7 +188,7 @@ TEST(FiniteDifferences, ABranchOfOnesOwn) {
   whole_model(m, plan::Recompute::selective);
 }
 
-// The head's gradients of more tokens than it makes logits of at a time.
+// The head's gradients when it has more tokens than it makes logits of at a time.
 TEST(FiniteDifferences, ChunksOfTheMaskedHead) {
   if (on_gpu()) GTEST_SKIP() << "several chunks are long there";
   auto m = small_bert();
@@ -196,12 +197,12 @@ TEST(FiniteDifferences, ChunksOfTheMaskedHead) {
   PlainStore store(m, DType::f64, 3);
   stir(store);
   Runner runner(m, {1, 300, DType::f64, 2});
-  const auto uses = plan::placed_blocks(m).back().uses;
+  const auto occurrences = plan::placed_blocks(m).back().occurrences;
   check_parameters(
-      store, {uses.front()}, [&] { return runner.train(store, batch).loss_sum; }, 2);
+      store, {occurrences.front()}, [&] { return runner.train(store, batch).loss_sum; }, 2);
 }
 
-// One block alone: the objective is <c, output> for a fixed random c, plus the loss if the block has one.
+// One block alone. The objective is <c, output> for a fixed random c, plus the loss if the block has one.
 void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped) {
   SCOPED_TRACE(name + " of " + m.name);
   const auto places = plan::placed_blocks(m);
@@ -251,11 +252,12 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
     store.pull();
     return value + step.loss_sum;
   };
-  check_parameters(store, place.uses, objective, 4);
+  check_parameters(store, place.occurrences, objective, 4);
   EXPECT_EQ(store.held, 0);
   EXPECT_EQ(store.opened, 0);
-  for (const auto& use : place.uses) EXPECT_EQ((store.committed[{use.unit, use.use}]), 1);
-  if (place.part == plan::Part::input) return;  // it has no input stream
+  for (const auto& occurrence : place.occurrences)
+    EXPECT_EQ((store.committed[{occurrence.flat_group, occurrence.index}]), 1);
+  if (place.part == plan::Part::input) return;  // it has no hidden states as input
   objective();
   const auto analytic = gradient;
   for (std::size_t i = 5; i < n; i += n / 12)

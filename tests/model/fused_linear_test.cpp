@@ -1,5 +1,5 @@
-// Neighbouring layers with and without gaps between their weights: the input gradient is the sum over all of them,
-// rounded once.
+// Neighbouring linear layers with and without gaps between their weights: the input gradient is the sum over all of
+// these layers, rounded once.
 #include "libtrain/model/fused_linear.h"
 #include "tests/model/small_model.h"
 
@@ -18,23 +18,23 @@ plan::ModelConfig shape(std::int64_t hidden, std::int64_t ffn, bool biases) {
 
 template <class T> void input_gradient(const plan::ModelConfig& m, DType dtype) {
   PlainStore store(m, dtype, 5);
-  const plan::Use use{1, 0};
-  const auto& unit = store.units[1];
-  const int gate = plan::index_of(unit, "ffn.gate.weight"), up = plan::index_of(unit, "ffn.up.weight");
+  const plan::Occurrence occurrence{1, 0};
+  const auto& flat_group = store.flat_groups[1];
+  const int gate = plan::index_of(flat_group, "ffn.gate.weight"), up = plan::index_of(flat_group, "ffn.up.weight");
   const model::FusedLinear joined(
-      {{gate, plan::index_of(unit, "ffn.gate.bias")}, {up, plan::index_of(unit, "ffn.up.bias")}});
+      {{gate, plan::index_of(flat_group, "ffn.gate.bias")}, {up, plan::index_of(flat_group, "ffn.up.bias")}});
   const std::int64_t n = 9, in = m.hidden, out = 2 * m.ffn;
   std::vector<T> dy(static_cast<std::size_t>(n * out)), dx(static_cast<std::size_t>(n * in));
   for (std::size_t i = 0; i < dy.size(); ++i) dy[i] = static_cast<T>(std::sin(0.37f * static_cast<float>(i)));
   const plan::MicroShape micro{1, n, dtype, 1};
   tensor::Arena workspace(tensor::Category::workspace, plan::workspace_bytes(m, micro, plan::Pass::train), {});
   const auto exec = tensor::Exec::caller(&workspace, 1);
-  const auto lease = store.lease(use);
+  const auto lease = store.lease(occurrence);
   const Batch batch(formula_windows(m.vocabulary, 0, 1, n, false), false);
   model::Step step{*exec, &store, batch.micro, dtype, 0};
   std::vector<T> x(static_cast<std::size_t>(n * in));
   {
-    auto grads = store.grads(use);
+    auto grads = store.grads(occurrence);
     const model::AllRows input(step, base::View(x.data(), dtype, {n, in}, {}));
     joined.backward(step, lease, grads, base::View(dy.data(), dtype, {n, out}, {}), plan::Widths(m, 1), input,
                     base::View(dx.data(), dtype, {n, in}, {}));
@@ -65,13 +65,13 @@ TEST(FusedLinear, InputGradientIsRoundedOnceWithAndWithoutGaps) {
   }
 }
 
-// Shapes of all kinds of gaps use the memory that was announced, to the byte.
+// Shapes with all kinds of gaps use the predicted memory, to the byte.
 TEST(FusedLinear, PredictedMemoryIsMeasuredMemory) {
   for (auto m : {shape(36, 50, false), shape(32, 80, true), shape(28, 37, true), shape(260, 90, false),
                  shape(68, 70, true), shape(12, 3, true)})
     for (const auto dtype : {DType::f32, DType::bf16})
       for (const auto& [b, t] : {std::pair<std::int64_t, std::int64_t>{1, 7}, {2, 20}, {100, 40}}) {
-        if (b == 100 && m.hidden != 68) continue;  // with so many rows the sum in f32 is the most that a layer needs
+        if (b == 100 && m.hidden != 68) continue;  // with so many rows the f32 sum needs the most memory of a layer
         for (const auto recompute : plan::recomputations) {
           m.context = 40, m.vocabulary = 40;
           const plan::MicroShape micro{b, t, dtype, 2};

@@ -1,4 +1,4 @@
-// Golden models that PyTorch made (tests/golden): the model, what it learned, and the same AdamW.
+// Golden models that PyTorch made (tests/golden): the model, its losses and gradients, and the same AdamW.
 #pragma once
 
 #include "tests/model/small_model.h"
@@ -24,7 +24,7 @@ struct Golden {
   bool document_mask;
 
   explicit Golden(const std::string& name) {
-    const char* elsewhere = std::getenv("TRAINYARD_GOLDEN_FOLDER");  // of a bundle
+    const char* elsewhere = std::getenv("TRAINYARD_GOLDEN_FOLDER");  // set in a copied bundle
     const std::string stem = std::string(elsewhere != nullptr ? elsewhere : TRAINYARD_GOLDEN_FOLDER) + "/" + name;
     std::ifstream text(stem + ".json");
     page = json::parse(text);
@@ -76,15 +76,15 @@ struct Golden {
   }
 };
 
-// Of an element of a parameter.
-using GradientOf = std::function<double(std::size_t unit, std::size_t parameter, std::int64_t element)>;
+// The gradient of one element of a parameter.
+using GradientOf = std::function<double(std::size_t flat_group, std::size_t parameter, std::int64_t element)>;
 inline GradientOf gradient_of(const PlainStore& store) {
   return [&store](std::size_t u, std::size_t p, std::int64_t i) {
     return store.gradient_of(static_cast<int>(u), static_cast<int>(p), i);
   };
 }
 
-// AdamW in double on the master values; the gradient scale and clip of the reference.
+// AdamW in double on the master values, with the gradient scale and the clipping of the reference.
 class Adam {
  public:
   explicit Adam(const PlainStore& store) {
@@ -95,9 +95,9 @@ class Adam {
   }
   double step(PlainStore& store, const json& run, std::int64_t targets, const GradientOf& gradient) {
     const auto every = [&](auto&& f) {
-      for (std::size_t u = 0; u < store.units.size(); ++u)
-        for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p) {
-          const auto& parameter = store.units[u].parameters[p];
+      for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+        for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
+          const auto& parameter = store.flat_groups[u].parameters[p];
           if (parameter.update.kind != plan::Update::Kind::adamw) continue;
           for (std::int64_t i = 0; i < parameter.count(); ++i)
             f(u, p, i, gradient(u, p, i) / static_cast<double>(targets));
@@ -116,7 +116,7 @@ class Adam {
       double& m = m_[u][at] = b1 * m_[u][at] + (1 - b1) * g;
       double& v = v_[u][at] = b2 * v_[u][at] + (1 - b2) * g * g;
       double& w = store.master[u][at];
-      w -= lr * (m / c1 / (std::sqrt(v / c2) + eps) + (store.units[u].parameters[p].decay ? wd : 0.0) * w);
+      w -= lr * (m / c1 / (std::sqrt(v / c2) + eps) + (store.flat_groups[u].parameters[p].decay ? wd : 0.0) * w);
     });
     store.publish();
     return norm;
@@ -129,9 +129,9 @@ class Adam {
 
 inline void compare_gradients(const Golden& golden, const PlainStore& store, std::int64_t targets, double tolerance,
                               const GradientOf& gradient) {
-  for (std::size_t u = 0; u < store.units.size(); ++u)
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p) {
-      const auto& parameter = store.units[u].parameters[p];
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
+      const auto& parameter = store.flat_groups[u].parameters[p];
       if (parameter.update.kind != plan::Update::Kind::adamw) continue;
       const auto& t = golden.tensor(parameter.name);
       const float* want = golden.gradients.data() + t["offset"].get<std::size_t>();
@@ -141,7 +141,7 @@ inline void compare_gradients(const Golden& golden, const PlainStore& store, std
         difference += (got - want[i]) * (got - want[i]);
         norm += static_cast<double>(want[i]) * want[i];
       }
-      // The gradient of a key bias is zero but for rounding: softmax does not see a shift of all scores.
+      // The gradient of a key bias is zero but for rounding: softmax ignores a shift of all scores.
       const bool zero = parameter.name.ends_with("attention.k.bias");
       EXPECT_LE(std::sqrt(difference), zero ? 1e-5 * tolerance + 1e-7 : tolerance * std::sqrt(norm)) << parameter.name;
       EXPECT_TRUE(zero || norm > 0) << parameter.name;
@@ -152,9 +152,9 @@ inline void compare_initial_values(const std::string& name) {
   const Golden golden(name);
   const PlainStore store(golden.model, base::DType::f32, golden.page["run"]["seed"].get<std::uint64_t>());
   std::size_t seen = 0;
-  for (std::size_t u = 0; u < store.units.size(); ++u)
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p, ++seen) {
-      const auto& parameter = store.units[u].parameters[p];
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p, ++seen) {
+      const auto& parameter = store.flat_groups[u].parameters[p];
       const auto& t = golden.tensor(parameter.name);
       EXPECT_EQ(t["shape"].get<std::vector<std::int64_t>>(), parameter.shape) << parameter.name;
       const double* w = store.master[u].data() + store.layouts[u].offsets[p];

@@ -1,6 +1,6 @@
-// Parity with PyTorch: initial values, ten losses, first gradients of a GPT-2, a Llama, a model with norms
-// behind branches and exact GELU, and a BERT; of BERTs that learn hidden tokens, from both sides of them; and of models
-// whose attention has blocks, which PyTorch masks (golden files of tests/golden/pytorch_golden.py).
+// Parity with PyTorch: initial values, ten losses, first gradients (golden files of tests/golden/pytorch_golden.py).
+// The models are a GPT-2, a Llama, a post-norm model with exact GELU, and a BERT. Others are BERTs that learn hidden
+// tokens from both sides, and models with block-sparse attention, which PyTorch masks.
 #include "libtrain/data/masking.h"
 #include "tests/model/golden_model.h"
 
@@ -9,7 +9,7 @@
 namespace trainyard::test {
 namespace {
 
-// The micro-batch of a step: the next tokens, or what is hidden by the rule of the library.
+// The micro-batch of a step: next-token targets, or tokens hidden by the library's rule.
 std::unique_ptr<Batch> batch_of(const Golden& golden, int step) {
   const auto& run = golden.page["run"];
   const std::int64_t b = run["batch"], t = run["sequence"];
@@ -62,7 +62,7 @@ TEST(PyTorch, MaskedF32) {
 TEST(PyTorch, SparseBertF32) { parity("sparse-bert", base::DType::f32, 1e-5, 1e-4, "losses"); }
 TEST(PyTorch, SparseGpt2F32) { parity("sparse-gpt2", base::DType::f32, 1e-5, 1e-4, "losses"); }
 TEST(PyTorch, SparseLlamaF32) { parity("sparse-llama", base::DType::f32, 1e-5, 1e-4, "losses"); }
-// In double only the rounding of the stored gradients (float32) and of the rotary angles is left.
+// In double only two roundings are left: of the stored gradients (float32) and of the rotary angles.
 TEST(PyTorch, Gpt2F64) { parity("gpt2", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 TEST(PyTorch, PostNormF64) { parity("post", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 TEST(PyTorch, BertF64) { parity("bert", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
@@ -74,7 +74,7 @@ TEST(PyTorch, MaskedF64) {
 TEST(PyTorch, SparseBertF64) { parity("sparse-bert", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 TEST(PyTorch, SparseGpt2F64) { parity("sparse-gpt2", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 TEST(PyTorch, SparseLlamaF64) { parity("sparse-llama", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
-// Sums in as many slices as there are heads of keys and values.
+// Products with as many reduction lanes as there are key-value heads.
 TEST(PyTorch, InLanes) {
   parity("gpt2", base::DType::f32, 1e-5, 1e-4, "losses", Golden("gpt2").model.kv_heads);
   parity("llama", base::DType::f32, 1e-5, 1e-4, "losses", Golden("llama").model.kv_heads);

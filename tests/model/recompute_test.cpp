@@ -1,4 +1,4 @@
-// Recomputation: what a layer's second forward makes and what it leaves out, the bits and the memory with it.
+// Activation recomputation: what a layer's second forward computes and what it leaves out; same bits, predicted memory.
 #include "libtrain/plan/flops.h"
 #include "tests/model/small_model.h"
 #include "tests/tools/outside/low_rank.h"
@@ -18,7 +18,7 @@ struct Forwards {
   int with_output = 0, without = 0;
 };
 
-// x + B A norm(x), which says of its output what it is told to, and counts how often it made one.
+// x + B A norm(x). The test chooses whether it can skip an unread output; it counts its forwards with and without one.
 struct CountedKind : low_rank::Kind {
   explicit CountedKind(bool skips) : skips_(skips) {}
   bool skips_unread_output() const override { return skips_; }
@@ -51,7 +51,7 @@ plan::ModelConfig of_branches(std::vector<std::string> branches) {
   return m;
 }
 
-// Only the last branch is spared its output, if it says that it can be, and only in backward.
+// Only the last branch skips its output, only if it says that it can, and only in backward.
 TEST(Recompute, TheSecondForwardEndsWithWhatTheLastBranchSaves) {
   auto position = plan::NormPosition::pre;
   const auto count = [&](const std::vector<std::string>& branches, bool skips, plan::Recompute recompute) {
@@ -76,12 +76,12 @@ TEST(Recompute, TheSecondForwardEndsWithWhatTheLastBranchSaves) {
   EXPECT_EQ(count(last, true, plan::Recompute::selective), std::pair(layers, 0));
   EXPECT_EQ(count(last, false, plan::Recompute::layers), std::pair(2 * layers, 0));
   EXPECT_EQ(count(first, true, plan::Recompute::layers), std::pair(2 * layers, 0));
-  // A norm behind the last branch reads its output.
+  // A norm behind the last branch reads the branch's output.
   position = plan::NormPosition::post;
   EXPECT_EQ(count(last, true, plan::Recompute::layers), std::pair(2 * layers, 0));
 }
 
-// Whichever branch is the last, one from before there was anything to say included.
+// Any branch may be the last one, also a branch written before skips_unread_output existed.
 TEST(Recompute, SameBitsAndPredictedMemory) {
   low_rank::register_branch();
   Forwards forwards;
@@ -120,8 +120,9 @@ TEST(Recompute, SameBitsAndPredictedMemory) {
     }
 }
 
-// Between forward and backward every layer has on the stack what always stays, to the byte: of the norms the input and
-// the statistics, of the activation what goes into it, all of it where a GPU's library fuses GELU. And the same bits.
+// Between forward and backward the stack holds exactly what selective recomputation keeps of every layer, to the byte.
+// It keeps the input and the statistics of norms, and the input of the activation. Where a GPU's library fuses GELU, it
+// keeps the output of the activation too. The bits are the same.
 TEST(Recompute, SelectiveKeepsWhatAlwaysStaysAndHasTheSameBits) {
   for (const auto& base : {with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post()),
                            with_dropout(small_bert())})
@@ -147,13 +148,14 @@ TEST(Recompute, SelectiveKeepsWhatAlwaysStaysAndHasTheSameBits) {
       EXPECT_TRUE(some.second == all.second) << m.name << " " << base::name_of(dtype);
       const bool fused = on_gpu() && m.activation == plan::Activation::gelu_tanh;
       const auto normed = 2 * 16 * m.hidden, activated = fused ? 0 : 2 * 16 * m.ffn;
-      // The first branch's input is the stream where norms stand behind: nothing makes it again.
+      // With post-norm, the first branch's input is the hidden states, which nothing recomputes.
       const auto norms = m.norm_position == plan::NormPosition::pre ? 2 : 1;
       EXPECT_EQ(all.first - some.first, m.layers * (norms * normed + activated) * base::size_of(dtype)) << m.name;
     }
 }
 
-// By hand, for each token of a step of one layer: 2 for each weight of a product. Selective makes none again.
+// Counted by hand for each token of a step of one layer: 2 for each weight of a product. Selective recomputes no
+// product.
 TEST(Recompute, FlopsAreThoseOfWhatIsMadeAgain) {
   low_rank::register_branch();
   Forwards forwards;

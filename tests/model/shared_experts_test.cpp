@@ -1,8 +1,8 @@
-// Experts that ranks share: each rank has a micro-batch of its own, and some of the experts; losses, gradients and
-// results are those of a rank that has all of them, to the bit, and the memory is that of the plan.
+// Expert parallelism: each rank has a micro-batch of its own and some of the experts. Losses, gradients and results
+// have the bits of one rank with all experts, and memory is as planned.
 #include "kernels/cast/cast.h"
 #include "libtrain/base/random.h"
-#include "libtrain/model/expert_edges.h"
+#include "libtrain/model/expert_collectives.h"
 #include "libtrain/plan/expert_nodes.h"
 #include "tests/model/small_model.h"
 #include "tests/model/tensor_world.h"
@@ -18,25 +18,26 @@ namespace {
 
 using base::DType;
 
-// A store of a rank that has some of the experts: gradients of these for each rank whose tokens it gets.
+// The store of a rank that has some of the experts. It keeps a gradient of these experts for each rank that sends
+// tokens.
 class ShareStore : public params::ParameterStore {
  public:
   ShareStore(const plan::ModelPart& part, const plan::Topology& topology, DType dtype, std::uint64_t seed,
              bool crowded = false)
-      : units(plan::units(part)), dtype_(dtype), wide_(dtype == DType::f64 ? DType::f64 : DType::f32) {
-    for (const auto& unit : units) {
-      layouts.push_back(plan::layout(unit, 1));
-      sources.push_back(plan::contributions_of(unit, topology));
+      : flat_groups(plan::flat_groups(part)), dtype_(dtype), wide_(dtype == DType::f64 ? DType::f64 : DType::f32) {
+    for (const auto& flat_group : flat_groups) {
+      layouts.push_back(plan::layout(flat_group, 1));
+      sources.push_back(plan::contributions_of(flat_group, topology));
       next_.push_back(0), open_.push_back(false);
       const auto n = static_cast<std::size_t>(layouts.back().padded);
       weights_.emplace_back(n * 8, 0), gradients_.emplace_back(n * 8 * static_cast<std::size_t>(sources.back()), 0);
-      for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-        const auto& parameter = unit.parameters[p];
+      for (std::size_t p = 0; p < flat_group.parameters.size(); ++p) {
+        const auto& parameter = flat_group.parameters[p];
         std::vector<float> values(static_cast<std::size_t>(parameter.stored_count()),
                                   parameter.init.kind == plan::Init::Kind::ones ? 1.0f : 0.0f);
         if (parameter.init.kind == plan::Init::Kind::normal)
           base::fill_normal(values.data(), parameter.count(), seed, parameter.name, 0, 20 * parameter.init.stddev);
-        // Sigmoid scores choose the first experts always.
+        // With sigmoid scores, this bias makes all tokens choose the first experts.
         if (crowded && parameter.name.ends_with("gate.bias"))
           for (std::size_t e = 0; e < 3; ++e) values[e] = 4;
         const std::vector<float> copy = values;
@@ -46,49 +47,50 @@ class ShareStore : public params::ParameterStore {
       }
     }
   }
-  static base::View slot(std::vector<char>& flat, const plan::UnitLayout& layout, std::size_t p, DType dtype) {
+  static base::View slot(std::vector<char>& flat, const plan::FlatLayout& layout, std::size_t p, DType dtype) {
     const auto& shape = layout.shapes[p];
     char* at = flat.data() + layout.offsets[p] * base::size_of(dtype);
     return shape.size() == 1 ? base::View(at, dtype, {shape[0]}) : base::View(at, dtype, {shape[0], shape[1]});
   }
-  // The gradient that was made for the tokens of one rank.
-  std::vector<char> gradient_of(std::size_t unit, std::size_t parameter, int source) {
-    const auto view = slot(gradients_[unit], layouts[unit], parameter, wide_);
-    const char* at = static_cast<char*>(view.data) + source * layouts[unit].padded * base::size_of(wide_);
+  // The gradient from the tokens of one rank.
+  std::vector<char> gradient_of(std::size_t flat_group, std::size_t parameter, int source) {
+    const auto view = slot(gradients_[flat_group], layouts[flat_group], parameter, wide_);
+    const char* at = static_cast<char*>(view.data) + source * layouts[flat_group].padded * base::size_of(wide_);
     return {at, at + view.bytes()};
   }
-  std::vector<plan::Unit> units;
-  std::vector<plan::UnitLayout> layouts;
+  std::vector<plan::FlatGroup> flat_groups;
+  std::vector<plan::FlatLayout> layouts;
   std::vector<int> sources;
 
  protected:
-  void acquire(plan::Use) override {}
-  void give_back(plan::Use) override {}
-  base::View weight(plan::Use use, int index) override {
-    const auto u = static_cast<std::size_t>(use.unit);
+  void acquire(plan::Occurrence) override {}
+  void give_back(plan::Occurrence) override {}
+  base::View weight(plan::Occurrence occurrence, int index) override {
+    const auto u = static_cast<std::size_t>(occurrence.flat_group);
     return slot(weights_[u], layouts[u], static_cast<std::size_t>(index), dtype_);
   }
-  char* of_source(plan::Use use, int source) {
-    const auto u = static_cast<std::size_t>(use.unit);
+  char* of_source(plan::Occurrence occurrence, int source) {
+    const auto u = static_cast<std::size_t>(occurrence.flat_group);
     return gradients_[u].data() + source * layouts[u].padded * base::size_of(wide_);
   }
-  // One at a time, in their order.
-  void open(plan::Use use, int source) override {
-    const auto u = static_cast<std::size_t>(use.unit);
-    EXPECT_EQ(next_[u], source) << units[u].name;
-    EXPECT_FALSE(std::exchange(open_[u], true) != 0) << units[u].name;
-    std::memset(of_source(use, source), 0xff, static_cast<std::size_t>(layouts[u].padded * base::size_of(wide_)));
+  // A flat group has one open gradient at a time, in the order of the sources.
+  void open(plan::Occurrence occurrence, int source) override {
+    const auto u = static_cast<std::size_t>(occurrence.flat_group);
+    EXPECT_EQ(next_[u], source) << flat_groups[u].name;
+    EXPECT_FALSE(std::exchange(open_[u], true) != 0) << flat_groups[u].name;
+    std::memset(of_source(occurrence, source), 0xff,
+                static_cast<std::size_t>(layouts[u].padded * base::size_of(wide_)));
   }
-  base::View gradient(plan::Use use, int source, int index) override {
-    const auto u = static_cast<std::size_t>(use.unit);
-    EXPECT_EQ(next_[u], source) << units[u].name;
+  base::View gradient(plan::Occurrence occurrence, int source, int index) override {
+    const auto u = static_cast<std::size_t>(occurrence.flat_group);
+    EXPECT_EQ(next_[u], source) << flat_groups[u].name;
     auto view = slot(gradients_[u], layouts[u], static_cast<std::size_t>(index), wide_);
     view.data = static_cast<char*>(view.data) + source * layouts[u].padded * base::size_of(wide_);
     return view;
   }
-  void commit(plan::Use use, int source) override {
-    const auto u = static_cast<std::size_t>(use.unit);
-    EXPECT_EQ(next_[u], source) << units[u].name;
+  void commit(plan::Occurrence occurrence, int source) override {
+    const auto u = static_cast<std::size_t>(occurrence.flat_group);
+    EXPECT_EQ(next_[u], source) << flat_groups[u].name;
     open_[u] = false;
     next_[u] = (source + 1) % sources[u];
   }
@@ -96,12 +98,12 @@ class ShareStore : public params::ParameterStore {
  private:
   DType dtype_, wide_;
   std::vector<std::vector<char>> weights_, gradients_;
-  std::vector<int> next_;   // source of each unit
-  std::vector<char> open_;  // is one
+  std::vector<int> next_;   // the next source of each flat group
+  std::vector<char> open_;  // whether its gradient is open
 };
 
 plan::ModelConfig model_of(const plan::ExpertConfig& experts, plan::ModelConfig m) {
-  m.tied = false;  // one use of each unit
+  m.tied = false;  // one occurrence of each flat group
   m.experts = experts;
   return m;
 }
@@ -122,7 +124,7 @@ struct Made {
   std::map<std::string, std::vector<char>> gradients;
 };
 
-// What one rank makes of a micro-batch.
+// What one rank alone computes from a micro-batch.
 Made alone(const plan::ModelConfig& m, DType dtype, const Batch& batch, plan::Recompute recompute, bool crowded) {
   ShareStore store(m, plan::Topology(), dtype, 3, crowded);
   Runner runner(m, {2, 16, dtype, 1}, recompute);
@@ -131,22 +133,23 @@ Made alone(const plan::ModelConfig& m, DType dtype, const Batch& batch, plan::Re
   runner.decoder.backward(step, flow, runner.saved);
   Made out;
   out.loss = step.loss_sum;
-  for (std::size_t u = 0; u < store.units.size(); ++u)
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
-      out.gradients[store.units[u].parameters[p].name] = store.gradient_of(u, p, 0);
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p)
+      out.gradients[store.flat_groups[u].parameters[p].name] = store.gradient_of(u, p, 0);
   model::Step evaluation{*runner.exec, &store, batch.micro, dtype, 7, plan::Pass::evaluate, 0, 0};
   runner.decoder.evaluate(evaluation, runner.saved);
   out.evaluated = evaluation.loss_sum;
   return out;
 }
 
-// Rows to a rank in a round; whether all tokens choose the same experts; rounds of the layer that takes most, 0: any.
+// Rows that a rank sends another in a dispatch round; whether all tokens choose the same experts; the most rounds of a
+// layer (0: not checked).
 struct Rounds {
   std::int64_t buffer = 0;
   bool crowded = false;
   std::int64_t most = 0;
 };
-// Runs of a rank's experts; ranks of a node.
+// Overlap chunks of a rank's experts; ranks of a node.
 struct Ways {
   int chunks = 1, node = 1;
 };
@@ -167,7 +170,7 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
   comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
     const auto part = plan::ModelPart(m).with_experts({ranks, rank, 1, ways.chunks, ways.node});
     plan::MicroShape shape{2, 16, dtype, 1};
-    shape.expert_buffer = rounds.buffer;
+    shape.expert_capacity_buffer = rounds.buffer;
     tensor::Arena activations(tensor::Category::activations,
                               plan::activation_bytes(part, shape, plan::Pass::train, recompute)),
         workspace(tensor::Category::workspace, plan::workspace_bytes(part, shape, plan::Pass::train)),
@@ -175,7 +178,7 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
         none(tensor::Category::parameters, 0);
     const auto exec = tensor::Exec::caller(&workspace, 1);
     const auto communication = tensor::Exec::worker("communication", nullptr);
-    const plan::UnitSet set(part, topology);
+    const plan::FlatGroupSet set(part, topology);
     comm::World world(
         "threads", rank, topology, threads.factory(rank),
         {{plan::Axis::data}, {plan::Axis::expert}, {plan::Axis::expert_outer}, {plan::Axis::expert_inner}});
@@ -191,19 +194,20 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
                                  none,
                                  none,
                                  staging};
-    const model::ExpertEdges edges(context, rounds.buffer, plan::expert_hop_bytes(part, shape, plan::Pass::train));
+    const model::ExpertCollectives collectives(context, rounds.buffer,
+                                               plan::expert_hop_bytes(part, shape, plan::Pass::train));
     ShareStore store(part, topology, dtype, 3, rounds.crowded);
     model::Decoder decoder(part, recompute);
     model::Saved saved(activations);
     const auto& batch = *batches[static_cast<std::size_t>(rank)];
     const auto& mine = want[static_cast<std::size_t>(rank)];
     model::Step step{*exec, &store, batch.micro, dtype, 7, plan::Pass::train, 0, 0};
-    step.experts = &edges;
+    step.experts = &collectives;
     auto flow = decoder.forward(step, saved);
     decoder.backward(step, flow, saved);
     EXPECT_TRUE(saved.empty());
     if (rounds.most > 0) {
-      EXPECT_EQ(edges.most_rounds(), rounds.most) << where;
+      EXPECT_EQ(collectives.most_rounds(), rounds.most) << where;
     }
     EXPECT_EQ(activations.peak_bytes(), activations.capacity_bytes()) << where;
     EXPECT_EQ(workspace.peak_bytes(), workspace.capacity_bytes()) << where;
@@ -220,10 +224,10 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
     EXPECT_EQ(sent_to(plan::Axis::expert_outer) > 0, ways.node > 1) << where;
     EXPECT_EQ(std::memcmp(&step.loss_sum, &mine.loss, sizeof(double)), 0) << where;
     std::int64_t shared = 0;
-    for (std::size_t u = 0; u < store.units.size(); ++u)
-      for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
+    for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+      for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p)
         for (int source = 0; source < store.sources[u]; ++source) {
-          const auto& name = store.units[u].parameters[p].name;
+          const auto& name = store.flat_groups[u].parameters[p].name;
           const auto& of = store.sources[u] > 1 ? want[static_cast<std::size_t>(source)] : mine;
           EXPECT_TRUE(store.gradient_of(u, p, source) == of.gradients.at(name)) << where << ": " << name << " of the "
                                                                                 << "tokens of rank " << source;
@@ -231,7 +235,7 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
         }
     EXPECT_GT(shared, 0);
     model::Step evaluation{*exec, &store, batch.micro, dtype, 7, plan::Pass::evaluate, 0, 0};
-    evaluation.experts = &edges;
+    evaluation.experts = &collectives;
     decoder.evaluate(evaluation, saved);
     EXPECT_EQ(std::memcmp(&evaluation.loss_sum, &mine.evaluated, sizeof(double)), 0) << where;
   });
@@ -242,23 +246,24 @@ TEST(SharedExperts, HaveTheBitsOfOneRank) {
     for (const int ranks : {2, 4})
       for (const auto dtype : {DType::f32, DType::bf16}) expect_same(m, dtype, ranks, plan::Recompute::none);
 }
-// One expert after the other of a rank gets every token: as many rounds as the buffer makes of that, in backward too.
+// Every token goes to the experts of one rank. The buffer decides the number of dispatch rounds, in backward too.
 TEST(SharedExperts, AllTokensChooseTheSameInRounds) {
   const auto m = models().back();
   for (const auto recompute : plan::recomputations)
     for (const auto dtype : {DType::f32, DType::bf16}) {
-      expect_same(m, dtype, 2, recompute, {0, true, 3});   // of eight experts the first rank has the three
+      expect_same(m, dtype, 2, recompute, {0, true, 3});   // of eight experts the first rank has the three chosen ones
       expect_same(m, dtype, 2, recompute, {64, true, 2});  // two groups go together
       expect_same(m, dtype, 2, recompute, {96, true, 1});
       expect_same(m, dtype, 4, recompute, {0, true, 2});
     }
 }
-// Groups of any size: some of a round, some for the next.
+// Groups of any size: some fit into a round, some wait for the next.
 TEST(SharedExperts, RoundsOverBuffersOfAnySize) {
   for (const std::int64_t buffer : {32, 40, 57, 96})
     for (const int ranks : {2, 4}) expect_same(models().back(), DType::f32, ranks, plan::Recompute::none, {buffer});
 }
-// With a capacity, whole and in chunks, and in rounds: nodes of two, and of other sizes than there are nodes.
+// Hierarchical all-to-all with a capacity, whole and in overlap chunks, and in dispatch rounds. Nodes have two ranks,
+// or a number of ranks that differs from the number of nodes.
 TEST(SharedExperts, InNodes) {
   for (const auto& m : models())
     for (const auto dtype : {DType::f32, DType::bf16}) expect_same(m, dtype, 4, plan::Recompute::none, {}, {1, 2});
@@ -271,7 +276,7 @@ TEST(SharedExperts, InNodes) {
     }
   expect_same(models().back(), DType::bf16, 4, plan::Recompute::none, {40, true}, {1, 2});
 }
-// What chunks send they send in one hop, too.
+// Overlap chunks also work with a plain all-to-all of one hop.
 TEST(SharedExperts, InChunks) {
   auto m = models().front();
   m.experts.count = {8};

@@ -1,5 +1,4 @@
-// The slope of a loss along one direction through all parameters of a model: as its gradients say it, and by
-// differences.
+// The slope of a loss along one direction through all parameters of a model: by its gradients, and by differences.
 #pragma once
 
 #include "tests/model/small_model.h"
@@ -12,16 +11,16 @@
 
 namespace trainyard::test {
 
-// In f64: gradients of one pass against the fourth-order difference of the loss itself.
+// Compares the gradients of one pass with the fourth-order difference of the loss, in f64.
 inline void expect_slope_of_the_loss(PlainStore& store, Runner& runner, const Batch& batch, const std::string& what) {
   runner.train(store, batch);
   std::vector<std::vector<double>> direction;
   double slope = 0;
   std::uint64_t seed = 3;
-  for (std::size_t u = 0; u < store.units.size(); ++u) {
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u) {
     direction.emplace_back(store.master[u].size(), 0.0);
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
-      for (std::int64_t i = 0; i < store.units[u].parameters[p].count(); ++i) {
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p)
+      for (std::int64_t i = 0; i < store.flat_groups[u].parameters[p].count(); ++i) {
         seed = seed * 6364136223846793005ull + 1442695040888963407ull;
         const double x = static_cast<double>(seed >> 33) * 0x1p-30 - 1;
         direction[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + i)] = x;

@@ -3,7 +3,7 @@
 
 #include "libtrain/model/attention_lists.h"
 #include "libtrain/model/decoder.h"
-#include "libtrain/model/edges.h"
+#include "libtrain/model/tensor_collectives.h"
 #include "tests/model/plain_store.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ inline plan::ModelConfig small_llama() {
   return m;
 }
 
-// Norms behind their branches, exact GELU.
+// A model with post-norm and exact GELU.
 inline plan::ModelConfig small_post() {
   auto m = small_gpt2();
   m.name = "small-post";
@@ -39,7 +39,7 @@ inline plan::ModelConfig small_post() {
   return m;
 }
 
-// What BERT has: that, a norm of the embeddings' sum, segments, the masked head.
+// A small BERT: small_post with a norm of the summed embeddings, segments and the masked head.
 inline plan::ModelConfig small_bert() {
   auto m = small_post();
   m.name = "small-bert";
@@ -53,11 +53,11 @@ inline plan::ModelConfig with_dropout(plan::ModelConfig m) {
   return m;
 }
 
-// Of n tokens of a sample: what the model sees of them, what it learns, and where.
+// For n tokens of a sample: sets which tokens the model reads, its targets, and which places count.
 using Hide = std::function<void(std::uint64_t sample, std::int64_t n, std::int32_t* tokens, std::int32_t* targets,
                                 std::uint8_t* weights)>;
 
-// Owns the arrays of a micro-batch. Windows are T + 1 tokens; with the mask a token 0 ends a document.
+// Owns the arrays of a micro-batch. A window has T + 1 tokens. With the document mask, a token 0 ends a document.
 struct Batch {
   std::vector<std::int32_t> tokens, targets, positions, start, ends;
   std::vector<std::uint8_t> weights;
@@ -96,7 +96,7 @@ struct Batch {
   }
   Batch(const Batch&) = delete;
 
-  // For models that see both ways: their documents end, too.
+  // For models whose queries see later keys: sets where the document of each token ends, too.
   void end_documents() {
     const auto b = micro.batch(), t = micro.sequence();
     ends.resize(start.size());
@@ -139,7 +139,7 @@ inline std::vector<std::vector<std::int32_t>> formula_windows(std::int64_t vocab
   return w;
 }
 
-// One rank's arenas, sized by the plan, and a decoder that runs in them.
+// The arenas of one rank, sized by the plan, and a decoder that runs in them.
 class Runner {
  public:
   Runner(const plan::ModelConfig& model, const plan::MicroShape& shape,
@@ -157,7 +157,7 @@ class Runner {
   Result train(PlainStore& store, const Batch& batch, std::uint64_t seed = 7) {
     store.committed.clear();
     model::Step step{*exec, &store, batch.micro, shape_.dtype, seed, plan::Pass::train, 0, 0};
-    step.edges = edges, step.gate_records = gate_records, step.lists = &lists;
+    step.collectives = collectives, step.gate_records = gate_records, step.lists = &lists;
     auto flow = decoder.forward(step, saved);
     decoder.backward(step, flow, saved);
     exec->synchronize();
@@ -166,7 +166,7 @@ class Runner {
   }
   Result evaluate(PlainStore& store, const Batch& batch) {
     model::Step step{*exec, &store, batch.micro, shape_.dtype, 0, plan::Pass::evaluate, 0, 0};
-    step.edges = edges, step.lists = &lists;
+    step.collectives = collectives, step.lists = &lists;
     decoder.evaluate(step, saved);
     return {step.loss_sum, step.target_count};
   }
@@ -189,7 +189,7 @@ class Runner {
   }
 
   model::Decoder decoder;
-  const model::Edges* edges = &model::one_rank();
+  const model::TensorCollectives* collectives = &model::one_rank();
   base::View gate_records = {};
   plan::MicroShape shape_;
   tensor::Arena activations, workspace;

@@ -1,4 +1,4 @@
-// Models whose attention has blocks: what a token can reach, gradients by finite differences, every way to go back.
+// Models with block-sparse attention: what a token can reach, gradients by differences, every kind of recomputation.
 #include "libtrain/plan/block_layout.h"
 #include "libtrain/plan/layer_model.h"
 #include "tests/model/slope.h"
@@ -37,14 +37,14 @@ std::vector<plan::ModelConfig> models() {
   return all;
 }
 
-// Which tokens may reach token i through all layers: a matrix product of what each layer's blocks let through.
+// Which tokens may reach token i through all layers: the boolean product of the visibilities of all layers.
 std::vector<std::vector<bool>> reach(const plan::ModelConfig& m) {
   const auto n = static_cast<std::size_t>(T);
   std::vector<std::vector<bool>> from(n, std::vector<bool>(n, false));
   for (std::size_t i = 0; i < n; ++i) from[i][i] = true;
   for (std::int64_t l = 0; l < m.layers; ++l) {
     const auto seen = plan::layer_model(m, l);
-    auto next = from;  // the residual stream
+    auto next = from;  // the residual connection
     for (std::int64_t i = 0; i < T; ++i)
       for (std::int64_t j = 0; j <= i; ++j) {
         bool sees = !plan::is_sparse(seen);
@@ -63,16 +63,16 @@ std::vector<std::vector<bool>> reach(const plan::ModelConfig& m) {
   return from;
 }
 
-// Another token changes what it reaches and not a bit of anything else. On a GPU, which may be an emulated one, some of
-// the models and places.
+// A changed token changes what it reaches and not a bit of anything else. On a GPU, which may be an emulated one, only
+// some of the models and places are tested.
 TEST(SparseAttention, ATokenReachesWhatTheBlocksLetItReach) {
   const auto all_models = models();
   const std::size_t every_model = on_gpu() ? 4 : 1, every_place = on_gpu() ? 11 : 1;
   for (std::size_t n = 0; n < all_models.size(); n += every_model) {
     const auto& m = all_models[n];
     PlainStore store(m, DType::f32, 1);
-    for (auto& unit : store.master)
-      for (auto& x : unit) x *= 6;
+    for (auto& flat_group : store.master)
+      for (auto& x : flat_group) x *= 6;
     store.publish();
     const auto w = formula_windows(m.vocabulary, 0, 1, T, false);
     const auto all = reach(m);
@@ -100,13 +100,13 @@ TEST(SparseAttention, ATokenReachesWhatTheBlocksLetItReach) {
   }
 }
 
-// Of the loss along a direction through all parameters.
+// Compares the slope of the loss along a direction through all parameters.
 TEST(SparseAttention, GradientsEqualFiniteDifferences) {
   for (auto m : models()) {
     m = with_dropout(m);
     PlainStore store(m, DType::f64, 1);
-    for (auto& unit : store.master)
-      for (auto& x : unit) x *= 5;
+    for (auto& flat_group : store.master)
+      for (auto& x : flat_group) x *= 5;
     store.publish();
     const Batch batch(formula_windows(m.vocabulary, 3, 2, T, true), true);
     Runner runner(m, {2, T, DType::f64, 2});

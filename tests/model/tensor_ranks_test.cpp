@@ -1,4 +1,4 @@
-// Ranks that share every layer: the same bits as one rank, the memory that was predicted, edges and their adjoints.
+// Tensor parallelism: the same bits as one rank, the predicted memory, collectives and their adjoints.
 #include "libtrain/plan/traffic.h"
 #include "tests/model/small_model.h"
 #include "tests/model/tensor_world.h"
@@ -21,8 +21,8 @@ namespace {
 
 using base::DType;
 
-// Eight heads on four keys and values, several blocks of rows, chunks of the head; a vocabulary that leaves one of four
-// ranks without a logical row.
+// Eight heads on four key-value heads, several blocks of tokens, several chunks of the head. The vocabulary leaves one
+// of four ranks without a logical row.
 plan::ModelConfig eight_heads(plan::ModelConfig m, std::int64_t lanes) {
   m.hidden = 64, m.heads = 8, m.kv_heads = 4, m.ffn = 192, m.vocabulary = 257, m.context = 160, m.lanes = lanes;
   return m;
@@ -31,15 +31,15 @@ plan::ModelConfig eight_heads(plan::ModelConfig m, std::int64_t lanes) {
 struct Whole {
   double loss = 0, evaluated = 0;
   std::int64_t targets = 0;
-  std::vector<std::vector<std::vector<double>>> gradients;  // by unit, slot, element; of both uses
+  std::vector<std::vector<std::vector<double>>> gradients;  // by flat group, slot, element; of both occurrences
 };
 
-// Biases and norms are not what they begin as: 0 and 1 hide what is added or scaled twice.
+// Moves biases and norms away from 0 and 1, which would hide that something is added or scaled twice.
 void stir(PlainStore& store, const plan::Topology& topology, int rank) {
-  for (std::size_t u = 0; u < store.units.size(); ++u)
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
-      for (const auto& [held, whole] : PlainStore::places(store.units[u].parameters[p], topology, rank))
-        if (store.units[u].parameters[p].shape.size() == 1)
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p)
+      for (const auto& [held, whole] : PlainStore::places(store.flat_groups[u].parameters[p], topology, rank))
+        if (store.flat_groups[u].parameters[p].shape.size() == 1)
           store.master[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + held)] +=
               0.3 * std::sin(0.7 * static_cast<double>(whole) + static_cast<double>(p));
   store.publish();
@@ -51,11 +51,11 @@ Whole one_rank(const plan::ModelConfig& m, const plan::MicroShape& shape, const 
   Runner runner(m, shape);
   const auto r = runner.train(store, batch);
   Whole out{r.loss_sum, 0, r.targets, {}};
-  for (std::size_t u = 0; u < store.units.size(); ++u) {
-    auto& unit = out.gradients.emplace_back();
-    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p) {
-      auto& slot = unit.emplace_back();
-      for (std::int64_t i = 0; i < store.units[u].parameters[p].stored_count(); ++i)
+  for (std::size_t u = 0; u < store.flat_groups.size(); ++u) {
+    auto& flat_group = out.gradients.emplace_back();
+    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
+      auto& slot = flat_group.emplace_back();
+      for (std::int64_t i = 0; i < store.flat_groups[u].parameters[p].stored_count(); ++i)
         slot.push_back(store.gradient_of(static_cast<int>(u), static_cast<int>(p), i));
     }
   }
@@ -71,7 +71,7 @@ struct Case {
   plan::Recompute recompute;
 };
 
-// Calls and bytes among the ranks, operation by operation.
+// Compares the sent calls and bytes with the plan's, operation by operation.
 void expect_predicted(const std::map<std::string, comm::Traffic>& sent, const plan::ModelConfig& m,
                       const plan::MicroShape& shape, plan::Recompute recompute, const std::string& where) {
   const auto predicted = plan::added_up(plan::tensor_calls(m, shape, plan::Pass::train, recompute, 1));
@@ -84,7 +84,7 @@ void expect_predicted(const std::map<std::string, comm::Traffic>& sent, const pl
   }
 }
 
-// The bits of `want` on the ranks of `c`, and the memory and traffic of the plan to the byte.
+// Expects the bits of `want` on the ranks of `c`, and the memory and traffic of the plan to the byte.
 void expect_same(const plan::ModelConfig& m, plan::MicroShape shape, const Batch& batch, const Whole& want,
                  const Case& c) {
   shape.tensor = c.ranks, shape.sequence_parallel = c.rows;
@@ -94,20 +94,20 @@ void expect_same(const plan::ModelConfig& m, plan::MicroShape shape, const Batch
   comm::run_ranks(c.ranks, [&](int rank, comm::ThreadsWorld& threads) {
     Runner runner(m, shape, c.recompute);
     const TensorRank ground(rank, c.ranks, threads, m, shape, *runner.exec);
-    runner.edges = &ground.edges;
+    runner.collectives = &ground.collectives;
     PlainStore store(m, shape.dtype, 1, ground.topology, rank);
     stir(store, ground.topology, rank);
     const auto r = runner.train(store, batch);
     expect_predicted(ground.ledger().totals(), m, shape, c.recompute, where);
     EXPECT_TRUE(same(r.loss_sum, want.loss)) << where << ": " << r.loss_sum << " against " << want.loss;
     EXPECT_EQ(r.targets, want.targets);
-    for (std::size_t u = 0; u < store.units.size(); ++u)
-      for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p) {
+    for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
+      for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
         std::int64_t others = 0;
-        for (const auto& [held, whole] : PlainStore::places(store.units[u].parameters[p], ground.topology, rank))
+        for (const auto& [held, whole] : PlainStore::places(store.flat_groups[u].parameters[p], ground.topology, rank))
           others += !same(store.gradient_of(static_cast<int>(u), static_cast<int>(p), held),
                           want.gradients[u][p][static_cast<std::size_t>(whole)]);
-        EXPECT_EQ(others, 0) << where << ": rank " << rank << ", " << store.units[u].parameters[p].name;
+        EXPECT_EQ(others, 0) << where << ": rank " << rank << ", " << store.flat_groups[u].parameters[p].name;
       }
     EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, shape, plan::Pass::train, c.recompute))
         << where;
@@ -136,7 +136,7 @@ TEST(TensorRanks, SameBitsAndPredictedMemory) {
       }
 }
 
-// The same with little to compute, for an emulated device: lanes make the bits of a GPU equal, too.
+// The same with little to compute, for an emulated device. Lanes make the bits equal on a GPU, too.
 void small(plan::ModelConfig m) {
   m = with_dropout(eight_heads(m, 2));
   m.layers = 1, m.hidden = 16, m.heads = m.kv_heads = 4, m.ffn = 32, m.vocabulary = 140;
@@ -153,7 +153,7 @@ void small(plan::ModelConfig m) {
 TEST(TensorRanks, Small) { small(small_gpt2()); }
 TEST(TensorRanks, SmallBert) { small(small_bert()); }
 
-// The branch whose output nobody reads in the second forward is the other one.
+// Here attention is the last branch, whose output nobody reads in the second forward.
 TEST(TensorRanks, AttentionLast) {
   auto m = with_dropout(eight_heads(small_gpt2(), 4));
   m.branches = {"ffn", "attention"};
@@ -165,7 +165,8 @@ TEST(TensorRanks, AttentionLast) {
       expect_same(m, shape, batch, want, {2, rows, recompute});
 }
 
-// Rows that are no multiple of 64, more chunks of the head than one, odd heads in a left fold.
+// Tokens that are no multiple of 64, several chunks of the head, and an odd number of heads that are added from left to
+// right.
 TEST(TensorRanks, OddShapes) {
   auto m = eight_heads(small_gpt2(), 3);
   m.hidden = 48, m.heads = m.kv_heads = 3, m.ffn = 72, m.context = 301;
@@ -191,7 +192,7 @@ TEST(TensorRanks, OddShapes) {
                                                      .gradients);
 }
 
-// The gradients that two ranks have together, against central differences of their loss in double precision.
+// Compares the gradients that two ranks make together with central differences of their loss in double precision.
 void finite_differences(const plan::ModelConfig& m, bool rows) {
   constexpr int ranks = 2;
   plan::MicroShape shape{2, 64, DType::f64, 1};
@@ -201,8 +202,8 @@ void finite_differences(const plan::ModelConfig& m, bool rows) {
   std::vector<std::unique_ptr<PlainStore>> stores;
   for (int r = 0; r < ranks; ++r) {
     stores.push_back(std::make_unique<PlainStore>(m, DType::f64, 3, topology, r));
-    for (auto& unit : stores.back()->master)
-      for (auto& x : unit) x *= 5;  // away from the initial values, so that every part matters
+    for (auto& flat_group : stores.back()->master)
+      for (auto& x : flat_group) x *= 5;  // away from the initial values, so that every part matters
     stores.back()->publish();
   }
   const auto loss = [&] {
@@ -210,19 +211,19 @@ void finite_differences(const plan::ModelConfig& m, bool rows) {
     comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
       Runner runner(m, shape);
       const TensorRank ground(rank, ranks, threads, m, shape, *runner.exec);
-      runner.edges = &ground.edges;
+      runner.collectives = &ground.collectives;
       sums[static_cast<std::size_t>(rank)] = runner.train(*stores[static_cast<std::size_t>(rank)], batch).loss_sum;
     });
     EXPECT_EQ(sums[0], sums[1]);
     return sums[0];
   };
   std::mt19937_64 random(11);
-  const auto& units = stores[0]->units;
-  for (std::size_t u = 0; u < units.size(); ++u)
-    for (std::size_t p = 0; p < units[u].parameters.size(); ++p) {
-      const auto& parameter = units[u].parameters[p];
+  const auto& flat_groups = stores[0]->flat_groups;
+  for (std::size_t u = 0; u < flat_groups.size(); ++u)
+    for (std::size_t p = 0; p < flat_groups[u].parameters.size(); ++p) {
+      const auto& parameter = flat_groups[u].parameters[p];
       const auto whole = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(parameter.count()));
-      std::vector<double*> held;  // the element, where it is
+      std::vector<double*> held;  // the element on each rank that holds it
       double analytic = 0;
       loss();
       for (int r = 0; r < ranks; ++r) {
@@ -233,7 +234,7 @@ void finite_differences(const plan::ModelConfig& m, bool rows) {
             analytic = store.gradient_of(static_cast<int>(u), static_cast<int>(p), at);
           }
       }
-      ASSERT_EQ(held.size(), parameter.cut ? 1u : 2u) << parameter.name;
+      ASSERT_EQ(held.size(), parameter.sharded ? 1u : 2u) << parameter.name;
       const double x0 = *held[0], h = 2e-4;
       const auto at = [&](double offset) {
         for (auto* x : held) *x = x0 + offset;
@@ -257,15 +258,15 @@ TEST(TensorRanks, FiniteDifferences) {
   finite_differences(bert, true);
 }
 
-// <A x, y> = <x, A^T y> in f64, of every edge: x and y of all ranks are one vector.
-TEST(TensorRanks, EdgesAndTheirAdjoints) {
+// Checks <A x, y> = <x, A^T y> in f64: the ranks' x and y together are one vector each.
+TEST(TensorRanks, CollectivesAndTheirAdjoints) {
   if (on_gpu()) GTEST_SKIP() << "in double, on the host";
   for (const int ranks : {2, 4})
     for (const bool rows : {false, true}) {
       auto m = eight_heads(small_gpt2(), 4);
       plan::MicroShape shape{2, 128, DType::f64, 1};
       shape.tensor = ranks, shape.sequence_parallel = rows;
-      const auto n = shape.rows(), own = shape.stream_rows(), h = m.hidden;
+      const auto n = shape.rows(), own = shape.own_rows(), h = m.hidden;
       std::vector<double> left(static_cast<std::size_t>(ranks)), right(static_cast<std::size_t>(ranks));
       comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
         const auto exec = tensor::Exec::caller(nullptr, 1);
@@ -282,16 +283,16 @@ TEST(TensorRanks, EdgesAndTheirAdjoints) {
           for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
           return sum;
         };
-        // A: what each rank has of the stream -> all rows on each rank. A^T: partial sums of all rows -> the stream.
-        // Without shared rows the stream is one vector that every rank has: the first one counts it.
+        // A gathers the ranks' hidden states: all tokens on each rank. A^T adds partial sums of all tokens. Without
+        // sequence parallelism every rank has the same hidden states, so only the first rank counts them.
         auto x = random(own * h, rows ? static_cast<std::uint64_t>(rank) : 77),
              y = random(n * h, 100 + static_cast<std::uint64_t>(rank));
         std::vector<double> gathered(static_cast<std::size_t>(n * h)), summed(static_cast<std::size_t>(own * h));
         const auto all =
-            ground.edges.all_rows(base::View::of(x.data(), {own, h}), base::View::of(gathered.data(), {n, h}));
+            ground.collectives.all_rows(base::View::of(x.data(), {own, h}), base::View::of(gathered.data(), {n, h}));
         const std::vector<double> ax(all.ptr<double>(), all.ptr<double>() + n * h);
         left[static_cast<std::size_t>(rank)] = dot(ax, y);
-        ground.edges.add_up(base::View::of(y.data(), {n, h}), {}, base::View::of(summed.data(), {own, h}));
+        ground.collectives.add_up(base::View::of(y.data(), {n, h}), {}, base::View::of(summed.data(), {own, h}));
         right[static_cast<std::size_t>(rank)] = rows || rank == 0 ? dot(x, summed) : 0;
       });
       double ax_y = 0, x_aty = 0;
@@ -316,8 +317,8 @@ double dot(std::span<const double> a, std::span<const double> b) {
   return sum;
 }
 
-// body(rank, edges, rows of the stream that are this rank's, the first of them) on ranks of 256 rows; returns how far
-// what it says of both sides of an equation, added up over ranks, is apart.
+// Runs body(rank, collectives, own tokens, first own token, all tokens) on ranks with batch x 128 tokens. body returns
+// its part of both sides of an equation. The result is the relative difference of the two sums over ranks.
 template <class Body>
 double apart(int ranks, std::int64_t lanes, std::int64_t hidden, std::int64_t batch, bool rows, const Body& body) {
   auto m = eight_heads(small_gpt2(), lanes);
@@ -328,29 +329,30 @@ double apart(int ranks, std::int64_t lanes, std::int64_t hidden, std::int64_t ba
   comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
     const auto exec = tensor::Exec::caller(nullptr, 1);
     const TensorRank ground(rank, ranks, threads, m, shape, *exec);
-    const auto own = shape.stream_rows(), first = rows ? rank * own : 0;
+    const auto own = shape.own_rows(), first = rows ? rank * own : 0;
     std::tie(left[static_cast<std::size_t>(rank)], right[static_cast<std::size_t>(rank)]) =
-        body(rank, ground.edges, own, first, shape.rows());
+        body(rank, ground.collectives, own, first, shape.rows());
   });
   const double a = std::accumulate(left.begin(), left.end(), 0.0), b = std::accumulate(right.begin(), right.end(), 0.0);
   EXPECT_GT(std::abs(a), 1);
   return std::abs(a - b) / std::abs(a);
 }
 
-// all_rows gives every rank the rows of all, bit for bit, and its adjoint is the sum of what is for each row.
+// all_rows gives every rank the tokens of all ranks, bit for bit. Its adjoint is the sum over ranks for each token.
 TEST(TensorRanks, AllRowsAlone) {
   if (on_gpu()) GTEST_SKIP() << "in double, on the host";
   constexpr std::int64_t h = 32;
   for (const int ranks : {2, 4}) {
     const double difference =
         apart(ranks, 4, h, 2, true,
-              [&](int rank, const model::Edges& edges, std::int64_t own, std::int64_t first, std::int64_t n) {
+              [&](int rank, const model::TensorCollectives& collectives, std::int64_t own, std::int64_t first,
+                  std::int64_t n) {
                 auto stream = normal_values(n * h, 5);
                 std::vector<double> all(stream.size()), adjoint(static_cast<std::size_t>(own * h));
                 const auto mine = base::View::of(stream.data() + first * h, {own, h});
-                edges.all_rows(mine, base::View::of(all.data(), {n, h}));
+                collectives.all_rows(mine, base::View::of(all.data(), {n, h}));
                 EXPECT_EQ(all, stream) << "rank " << rank;
-                for (int r = 0; r < ranks; ++r) {  // what rank r would add to these rows
+                for (int r = 0; r < ranks; ++r) {  // what rank r would add to the gradient of these tokens
                   const auto y = normal_values(n * h, 50 + static_cast<std::uint64_t>(r));
                   for (std::size_t i = 0; i < adjoint.size(); ++i)
                     adjoint[i] += y[i + static_cast<std::size_t>(first * h)];
@@ -362,7 +364,7 @@ TEST(TensorRanks, AllRowsAlone) {
   }
 }
 
-// merge: each element has its value on one rank. The adjoint gives that rank, and no other, what is for the element.
+// merge: each element has its value on one rank. The adjoint gives the element's gradient to that rank and to no other.
 TEST(TensorRanks, MergeAlone) {
   if (on_gpu()) GTEST_SKIP() << "in double, on the host";
   constexpr std::int64_t h = 32;
@@ -370,7 +372,8 @@ TEST(TensorRanks, MergeAlone) {
     for (const bool rows : {false, true}) {
       const double difference = apart(
           ranks, 4, h, 2, rows,
-          [&](int rank, const model::Edges& edges, std::int64_t own, std::int64_t first, std::int64_t n) {
+          [&](int rank, const model::TensorCollectives& collectives, std::int64_t own, std::int64_t first,
+              std::int64_t n) {
             auto x = normal_values(n * h, 5);
             x[7] = -0.0, x[static_cast<std::size_t>(n * h - 3)] = -0.0;
             const auto stream = x, y = normal_values(n * h, 6);
@@ -382,7 +385,7 @@ TEST(TensorRanks, MergeAlone) {
             std::vector<double> merged(static_cast<std::size_t>(own * h));
             const auto values = base::View::of(x.data(), {n, h});
             const auto out = rows ? base::View::of(merged.data(), {own, h}) : values;
-            edges.merge(values, out);
+            collectives.merge(values, out);
             EXPECT_EQ(std::memcmp(out.data, stream.data() + first * h, merged.size() * sizeof(double)), 0)
                 << "rank " << rank << (rows ? ", rows shared" : "");
             const bool counts = rows || rank == 0;
@@ -393,7 +396,8 @@ TEST(TensorRanks, MergeAlone) {
     }
 }
 
-// Lanes that are no power of two are added from left to right: a rank has a sum of each of its lanes, three of six.
+// Six lanes are no power of two, so they are added from left to right. Each of two ranks sends the sum of each of its
+// three lanes.
 TEST(TensorRanks, AddingUpSeveralSumsOfEachRank) {
   if (on_gpu()) GTEST_SKIP() << "in double, on the host";
   constexpr int ranks = 2;
@@ -401,7 +405,8 @@ TEST(TensorRanks, AddingUpSeveralSumsOfEachRank) {
   for (const bool rows : {false, true}) {
     const double difference = apart(
         ranks, 6, h, 2, rows,
-        [&](int rank, const model::Edges& edges, std::int64_t own, std::int64_t first, std::int64_t n) {
+        [&](int rank, const model::TensorCollectives& collectives, std::int64_t own, std::int64_t first,
+            std::int64_t n) {
           const auto sums = [&](int r) { return normal_values(partials * n * h, 9 + static_cast<std::uint64_t>(r)); };
           auto mine = sums(rank);
           const auto kept = mine;
@@ -414,9 +419,9 @@ TEST(TensorRanks, AddingUpSeveralSumsOfEachRank) {
                 expected[i] = r == 0 && l == 0 ? term : expected[i] + term;
               }
           }
-          edges.add_up(base::View::of(mine.data(), {partials * n, h}), {}, base::View::of(out.data(), {own, h}));
+          collectives.add_up(base::View::of(mine.data(), {partials * n, h}), {}, base::View::of(out.data(), {own, h}));
           EXPECT_EQ(out, expected) << "rank " << rank << (rows ? ", rows shared" : "");
-          const auto y = normal_values(n * h, 33);  // of the stream: all_rows hands it to every sum
+          const auto y = normal_values(n * h, 33);  // for the hidden states; all_rows gives it to every sum
           double right = 0;
           for (std::int64_t l = 0; l < partials; ++l) right += dot({kept.data() + l * n * h, y.size()}, y);
           return std::pair(rows || rank == 0 ? dot(out, {y.data() + first * h, out.size()}) : 0, right);

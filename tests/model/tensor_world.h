@@ -1,10 +1,10 @@
-// Tensor ranks as threads: for each a world, a context and edges, without stores.
+// Tensor-parallel ranks as threads: a world, a context and collectives for each, without parameter stores.
 #pragma once
 
 #include "libtrain/comm/staged.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/comm/world.h"
-#include "libtrain/model/edges.h"
+#include "libtrain/model/tensor_collectives.h"
 #include "tests/model/test_place.h"
 
 #include <functional>
@@ -17,7 +17,7 @@ inline plan::Topology tensor_ranks(int ranks) {
   return ranks == 1 ? plan::Topology() : plan::Topology({{plan::Axis::data, 1}, {plan::Axis::tensor, ranks}});
 }
 
-// One rank: its compute Exec is the caller's.
+// One tensor-parallel rank. The caller owns its compute Exec.
 class TensorRank {
  public:
   TensorRank(int rank, int ranks, comm::ThreadsWorld& threads, const plan::ModelConfig& model,
@@ -39,21 +39,21 @@ class TensorRank {
                  none_,
                  none_,
                  staging},
-        edges(on_device(context_), model, shape) {}
+        collectives(on_device(context_), model, shape) {}
 
   const comm::Ledger& ledger() const { return world_.group({plan::Axis::tensor}).ledger(); }
 
   plan::Topology topology;
 
  private:
-  // Ranks may share a GPU: what they tell one another passes through the host.
+  // Ranks may share a GPU, so their messages pass through the host.
   params::StoreContext& on_device(params::StoreContext& context) {
     if (on_gpu())
       world_.replace_groups(
           [](auto group) { return group->size() == 1 ? std::move(group) : comm::staged(std::move(group)); });
     return context;
   }
-  plan::UnitSet set_;
+  plan::FlatGroupSet set_;
   comm::World world_;
   std::unique_ptr<tensor::Exec> communication_;
   tensor::Arena none_;
@@ -65,7 +65,7 @@ class TensorRank {
   params::StoreContext context_;
 
  public:
-  model::Edges edges;
+  model::TensorCollectives collectives;
 };
 
 }  // namespace trainyard::test

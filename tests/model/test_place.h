@@ -1,5 +1,5 @@
-// Where the model tests compute: the CPU, or with TRAINYARD_TEST_DEVICE=cuda the GPU of the module in use; what tests
-// read and write lies on the host either way.
+// Where the model tests compute: the CPU, or with TRAINYARD_TEST_DEVICE=cuda the GPU of the module in use. What tests
+// read and write lies on the host in both cases.
 #pragma once
 
 #include "libtrain/tensor/device_buffer.h"
@@ -27,13 +27,13 @@ inline bool on_gpu() { return test_device().kind == base::DeviceKind::cuda; }
 
 inline bool emulated() {
   return on_gpu() && std::string(tensor::gpu_module().runtime->name) == "emulated";
-}  // slow: a sample of the tests will do
+}  // slow, so tests run a sample of their cases
 
 inline std::unique_ptr<tensor::Exec> test_exec(tensor::Arena* scratch, int threads) {
   return on_gpu() ? tensor::Exec::gpu(0, scratch) : tensor::Exec::caller(scratch, threads);
 }
 
-// Bytes on the host with a twin on the device; on the CPU they are the same. push and pull wait.
+// Bytes on the host with a copy on the device; on the CPU both are the same bytes. push and pull wait.
 class Twin {
  public:
   explicit Twin(std::size_t bytes) : host(bytes) {

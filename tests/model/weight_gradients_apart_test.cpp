@@ -1,5 +1,5 @@
-// Backward in two halves: the bits of a whole one whatever passes between them, no more memory than forward left, and
-// what the plan predicts of scratch and of leases.
+// Backward in two halves: the bits of one whole backward, whatever runs between the halves. It needs no more memory
+// than forward left, and scratch and leases are as planned.
 #include "libtrain/plan/accesses.h"
 #include "tests/model/small_model.h"
 #include "tests/tools/outside/low_rank.h"
@@ -45,7 +45,7 @@ std::vector<plan::ModelConfig> models() {
   return out;
 }
 
-// Two micro-batches: both forward, then both input gradients, then both weight gradients.
+// Two micro-batches: both forward passes, then both input gradients, then both weight gradients.
 TEST(WeightGradientsApart, SameBitsAndPredictedMemory) {
   for (auto m : models())
     for (const auto dtype : {DType::f32, DType::bf16}) {
@@ -86,7 +86,7 @@ TEST(WeightGradientsApart, SameBitsAndPredictedMemory) {
     }
 }
 
-// No more of the rows of a micro-batch than a whole backward: a few numbers of the norms.
+// Split backward keeps no more data for each token than a whole backward, only a few vectors for the norms.
 TEST(WeightGradientsApart, KeepsAsManyRows) {
   for (const auto& m : {small_gpt2(), small_llama(), small_post()}) {
     plan::MicroShape whole{4, 64, DType::bf16, 1}, apart = whole;
@@ -98,7 +98,7 @@ TEST(WeightGradientsApart, KeepsAsManyRows) {
   }
 }
 
-// The lists that stores and idle ranks follow.
+// Leases and commits follow the lists that stores and idle ranks use.
 TEST(WeightGradientsApart, LeasesAndCommitsAsPredicted) {
   using Kind = plan::Access::Kind;
   for (const auto& m : models()) {
@@ -109,17 +109,17 @@ TEST(WeightGradientsApart, LeasesAndCommitsAsPredicted) {
     Micro micro(m, shape, runner, 0);
     micro.flow = runner.decoder.forward(micro.step, micro.saved);
     const auto seen = [&] {
-      std::vector<std::pair<Kind, plan::Use>> out;
+      std::vector<std::pair<Kind, plan::Occurrence>> out;
       for (const auto& call : micro.store.calls) {
-        if (call.kind == PlainStore::Call::acquire) out.emplace_back(Kind::lease, call.use);
-        if (call.kind == PlainStore::Call::commit) out.emplace_back(Kind::commit, call.use);
+        if (call.kind == PlainStore::Call::acquire) out.emplace_back(Kind::lease, call.occurrence);
+        if (call.kind == PlainStore::Call::commit) out.emplace_back(Kind::commit, call.occurrence);
       }
       micro.store.calls.clear();
       return out;
     };
     const auto predicted = [](const std::vector<plan::Access>& accesses) {
-      std::vector<std::pair<Kind, plan::Use>> out;
-      for (const auto& a : accesses) out.emplace_back(a.kind, a.use);
+      std::vector<std::pair<Kind, plan::Occurrence>> out;
+      for (const auto& a : accesses) out.emplace_back(a.kind, a.occurrence);
       return out;
     };
     seen();
@@ -132,7 +132,7 @@ TEST(WeightGradientsApart, LeasesAndCommitsAsPredicted) {
   }
 }
 
-// What is popped between kept entries goes with those above it.
+// An entry popped between kept entries frees its memory together with the entries above it.
 TEST(WeightGradientsApart, TheStackGivesBackFromTheTop) {
   tensor::Arena arena(tensor::Category::activations, 4 * 64, test_device());
   model::Saved saved(arena);

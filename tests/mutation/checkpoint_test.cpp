@@ -1,4 +1,4 @@
-// Damaged manifests and rank files whose checksums are right again: refused, or read to the same bits.
+// Damaged manifests and rank files whose checksums were made right again: refused, or read to the same bits.
 #include "tests/checkpoint/reshard_files.h"
 #include "tests/mutation/harness.h"
 
@@ -36,7 +36,7 @@ class Checkpoint : public ::testing::Test {
     rank_file = slurp(folder + "/rank-00001.h5");
   }
 
-  // The manifest with a right last line.
+  // The manifest with a right last line (its checksum).
   static std::string sealed(std::string text) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '}')) {
       const bool last = text.back() == '}';
@@ -49,8 +49,8 @@ class Checkpoint : public ::testing::Test {
   }
   std::string unsealed() const { return manifest.substr(0, manifest.rfind(",\n \"crc32c")) + "\n}"; }
 
-  // What a resume and generate use: every element by the names of the model that was saved, and the state that follows
-  // from the files.
+  // What a resume and generate use: every element by its name in the saved model, and the state that follows from the
+  // files.
   std::string difference() { return difference(folder); }
   std::string difference(const std::string& path) {
     checkpoint::Reader reader(path);
@@ -64,17 +64,17 @@ class Checkpoint : public ::testing::Test {
     auto model = plan::model_to_json(reader.state().model), saved = plan::model_to_json(written.model);
     model["name"] = saved["name"];
     if (reader.state().identity.contains("model") && model != saved) return "another model";
-    const auto units = plan::units(written.model);
+    const auto flat_groups = plan::flat_groups(written.model);
     for (auto kind : checkpoint::all_kinds)
-      for (std::size_t u = 0; u < units.size(); ++u) {
-        const auto layout = plan::layout(units[u], 1);
+      for (std::size_t u = 0; u < flat_groups.size(); ++u) {
+        const auto layout = plan::layout(flat_groups[u], 1);
         std::vector<float> got(static_cast<std::size_t>(layout.piece));
-        reader.read_piece(kind, units[u], plan::Topology(), 0, got.data());
-        for (std::size_t p = 0; p < units[u].parameters.size(); ++p)
-          for (std::int64_t i = 0; i < units[u].parameters[p].count(); ++i)
+        reader.read_piece(kind, flat_groups[u], plan::Topology(), 0, got.data());
+        for (std::size_t p = 0; p < flat_groups[u].parameters.size(); ++p)
+          for (std::int64_t i = 0; i < flat_groups[u].parameters[p].count(); ++i)
             if (std::bit_cast<std::uint32_t>(got[static_cast<std::size_t>(layout.offsets[p] + i)]) !=
-                std::bit_cast<std::uint32_t>(value(kind, units[u].parameters[p].name, i, written.dtype)))
-              return fmt::format("another value of {}", units[u].parameters[p].name);
+                std::bit_cast<std::uint32_t>(value(kind, flat_groups[u].parameters[p].name, i, written.dtype)))
+              return fmt::format("another value of {}", flat_groups[u].parameters[p].name);
       }
     return "";
   }
@@ -93,13 +93,13 @@ class Checkpoint : public ::testing::Test {
   std::string folder, manifest, rank_file;
 };
 
-// Two replicas of two ranks that share every layer of two lanes.
+// Two replicas of two tensor-parallel ranks, with two lanes.
 class CheckpointOfTensorRanks : public Checkpoint {
  protected:
   void SetUp() override { make(2, plan::replicas_of(4, 2)); }
 };
 
-// Keeps ids of the library from leaking over thousands of cases.
+// Releases ids of the HDF5 library, which would add up over thousands of cases.
 struct Hid {
   hid_t id;
   ~Hid() {
@@ -107,7 +107,7 @@ struct Hid {
   }
 };
 
-// One attribute or dataset of a rank file changed by the library itself.
+// Changes one attribute or dataset of a rank file with the library itself.
 std::string change(const std::string& path, mutation::Random& random) {
   const Hid file{H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT)};
   static const std::vector<std::string> names = {"format", "step", "rank", "ranks"};
@@ -166,7 +166,7 @@ std::string change(const std::string& path, mutation::Random& random) {
   }
 }
 
-// Sizes and checksums of the index and the manifest made right for rank-00001.h5 as it is now.
+// Makes sizes and checksums in the index and the manifest right for the present rank-00001.h5.
 void reseal_rank_file(const std::string& folder) {
   const auto path = folder + "/rank-00001.h5";
   const trainyard::io::BulkFile file(path, trainyard::io::BulkFile::Mode::read);
@@ -185,8 +185,7 @@ void reseal_rank_file(const std::string& folder) {
   reseal(folder, "rank-00001.h5");
 }
 
-// One number of an index that has another value, mostly one at a boundary; or a record that is lost, doubled or
-// exchanged.
+// Changes one number of an index, mostly to a boundary; or loses, doubles or exchanges a record.
 std::string change(checkpoint::RankIndex& index, mutation::Random& random) {
   const auto number = [&](std::int64_t near) {
     const std::int64_t numbers[] = {0,
@@ -247,7 +246,7 @@ std::string change(checkpoint::RankIndex& index, mutation::Random& random) {
   }
 }
 
-// A number of the header or the table of ranks.index, or which sections it has.
+// Changes a number in the header or the table of ranks.index, or the sections that it has.
 mutation::Mutation change_table(std::string bytes, std::vector<std::string> parts, std::int64_t step,
                                 mutation::Random& random) {
   switch (mutation::below(random, 5)) {
@@ -264,7 +263,7 @@ mutation::Mutation change_table(std::string bytes, std::vector<std::string> part
     default: break;
   }
   const std::size_t places[] = {32, 40, 44, 52,
-                                60, 64, 72, 80};  // step, ranks, and of each rank begin, size and checksum
+                                60, 64, 72, 80};  // step, ranks, and for each rank begin, size and checksum
   const auto at = places[mutation::below(random, std::size(places))];
   const std::size_t size = at == 40 || at == 60 || at == 80 ? 4 : 8;
   std::uint64_t old = 0;
@@ -313,10 +312,10 @@ TEST_F(Checkpoint, AttributesOfRankFiles) {
                  }});
 }
 
-// Bytes of what only the HDF5 library understands.
+// Changes bytes that only the HDF5 library understands.
 TEST_F(Checkpoint, MetadataOfRankFiles) {
   const auto m = checkpoint::Reader(folder).manifest();
-  std::vector<std::size_t> places;  // most of it is nothing but zeros, up to the next page
+  std::vector<std::size_t> places;  // most bytes are zeros, up to the next page
   for (const auto& range : m.files.at("rank-00001.h5").metadata)
     for (auto at = range.offset; at < range.offset + range.bytes; ++at)
       if (rank_file[static_cast<std::size_t>(at)] != 0) places.push_back(static_cast<std::size_t>(at));
@@ -373,7 +372,8 @@ TEST_F(Checkpoint, BytesOfIndices) {
                  }});
 }
 
-// The table before the sections lies, or they are exchanged, lost or doubled; the manifest's checksum is right.
+// The table before the sections has false numbers, or sections are exchanged, lost or doubled. The manifest's checksum
+// is right.
 TEST_F(Checkpoint, TablesOfIndices) {
   const auto original = slurp(folder + "/ranks.index");
   const auto parts = sections(folder);
@@ -394,7 +394,8 @@ TEST_F(CheckpointOfTensorRanks, Manifests) {
                  }});
 }
 
-// Of a rank that holds parts alone, which another replica's boxes and another tensor rank's lie beside.
+// The index of a rank that holds only parts; boxes of another replica and of another tensor-parallel rank lie beside
+// its own.
 TEST_F(CheckpointOfTensorRanks, Indices) {
   const auto original = index_of(folder, 1);
   const auto parameters = bare_manifest(folder).parameters;
@@ -410,7 +411,7 @@ TEST_F(CheckpointOfTensorRanks, Indices) {
                  }});
 }
 
-// The ranks stay those that the manifest says, where the model can have them: a reshard refuses, or has the same bits.
+// A reshard keeps the manifest's ranks, where the model can have them. It refuses the manifest, or gives the same bits.
 TEST_F(CheckpointOfTensorRanks, WhatAReshardMakesOfTheirManifests) {
   const auto to = scratch.path + "/to";
   mutation::run({"resharded manifest",
@@ -423,7 +424,7 @@ TEST_F(CheckpointOfTensorRanks, WhatAReshardMakesOfTheirManifests) {
                  }});
 }
 
-// Version 1 is read for ever, also from files that somebody has damaged.
+// Version 1 is read for ever, also damaged files of it.
 TEST_F(Checkpoint, ManifestsOfVersion1) {
   written.identity = state(written.model, written.dtype, 5).identity;
   written.step = 3, written.samples_seen = 3 * 8, written.tokens_seen = 3 * 8 * 16;
@@ -439,7 +440,7 @@ TEST_F(Checkpoint, ManifestsOfVersion1) {
                  }});
 }
 
-// A layout that this build would not write is believed when the fingerprints of all tensors agree, and only then.
+// A layout that this build would not write is accepted only when the fingerprints of all tensors agree.
 TEST_F(Checkpoint, AnotherLayoutIsVerified) {
   edit_index(folder, 1, [](checkpoint::RankIndex& index) { index.boxes.back().offset += 8; });  // padding
   try {

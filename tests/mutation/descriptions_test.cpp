@@ -29,7 +29,7 @@ plan::Plan sample_plan() {
   p.model.vocabulary = 257, p.model.lanes = 1;
   p.topology = plan::Topology({{plan::Axis::data, 3}});
   p.zero = 3;
-  p.global_batch = 16, p.micro_batch = 2, p.sequence = 32, p.fold = 2;
+  p.global_batch = 16, p.micro_batch = 2, p.sequence = 32, p.local_accumulation = 2;
   p.dtype = base::DType::bf16;
   plan::predict(p);
   return p;
@@ -68,7 +68,7 @@ plan::Profile sample_profile() {
   return p;
 }
 
-// A number that a plan or profile computes and a person reads.
+// Whether a number that a plan or profile computes makes sense to a reader.
 bool sound(double v) { return std::isfinite(v) && v >= 0; }
 
 }  // namespace
@@ -84,7 +84,7 @@ TEST(Descriptions, Plans) {
                      return "printed, it reads as another plan";
                    spit(path, content);
                    inspect::report_on(path, {});
-                   plan::predict(p);  // what the programs go by, whatever the file predicts
+                   plan::predict(p);  // the programs use this prediction, whatever the file predicts
                    if (!sound(p.flops) || p.parameters <= 0 || p.memory.total() <= 0)
                      return "a prediction that overflows";
                    for (const auto& ranks : p.traffic)

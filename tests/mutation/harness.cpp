@@ -1,4 +1,4 @@
-// Forks, judges and counts.
+// Forks child processes, judges damaged files in them, and counts the results.
 #include "tests/mutation/harness.h"
 
 #include "libtrain/base/error.h"
@@ -22,17 +22,17 @@ namespace {
 
 namespace base = trainyard::base;
 
-// What a child tells: plain memory that both see, so that it survives the child's end.
+// What a child reports: plain memory that parent and child share, so that it survives the child's end.
 struct Told {
   std::uint64_t seed;
   std::int64_t refused, accepted;
-  int failed;  // the case `seed` did, by `message`
+  int failed;  // the case `seed` failed, by `message`
   char message[2000];
 };
 
 enum class Outcome { refused, accepted };
 
-// Throws std::runtime_error for what must not be.
+// Throws std::runtime_error for a result that must not occur.
 Outcome outcome_of(const Kind& kind, const Mutation& m) {
   try {
     const auto wrong = kind.judge(m.content);
@@ -49,12 +49,12 @@ Outcome outcome_of(const Kind& kind, const Mutation& m) {
 
 void limit_memory() {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  const rlimit limit{rlim_t{4} << 30, rlim_t{4} << 30};  // what a small file makes a parser allocate
+  const rlimit limit{rlim_t{4} << 30, rlim_t{4} << 30};  // a small file must not make a parser allocate more
   ::setrlimit(RLIMIT_AS, &limit);
 #endif
 }
 
-// Cases from told.seed up to `end`, until one fails.
+// Runs cases from told.seed up to `end`, until one fails.
 void work(const Kind& kind, std::uint64_t end, Told& told) {
   limit_memory();
   for (; told.seed < end; ++told.seed) {

@@ -1,11 +1,12 @@
 #!/bin/bash
-# The programs themselves on what is no file, on files that are too deep, of wrong types or damaged, and on a few mutations: exit 2 or 3 with a sentence and something to try.
+# The programs with inputs that are no files, with files that are too deep, of wrong types or damaged, and with a few
+# mutations: exit 2 or 3 with a message and a hint.
 # usage: hostile_files.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 set -o pipefail
 export TRAINYARD_DEVICE=cpu TRAINYARD_GPU_MODULE=none
-patience=30
+time_limit=30
 ulimit -f 4000000
 repeated() { head -c "$2" /dev/zero | sed "s/\x0/$1/g"; }
 
@@ -14,7 +15,7 @@ mkfifo pipe
 ln -s loop loop
 mkdir somewhere
 
-# What is no file. A pipe of the shell is one.
+# Inputs that are no regular files. A pipe of the shell is accepted.
 for path in pipe loop somewhere /dev/zero; do
   [ $path = somewhere ] || refused 3 "$path" inspect $path
   refused 3 "$path" train --plan $path --print-config
@@ -50,7 +51,7 @@ done
 echo '{"format": 7}' >seven.json
 refused 3 "neither a plan nor a profile" inspect seven.json
 
-# Metrics: a last line that breaks off is what a killed run leaves; others are named.
+# Metrics: a broken last line is what a killed run leaves. Other broken lines are named.
 mkdir run
 line() { printf '{"step":%s,"loss":5.5,"learning_rate":0.001}\n' "$1"; }
 { line 1; line 2; printf '{"step":3,"lo'; } >run/metrics.jsonl
@@ -65,7 +66,8 @@ refused 3 "metrics.jsonl line 3" inspect run
 refused 3 "metrics.jsonl line 3" inspect --csv run
 rm -r run
 
-# A few mutations of every byte's neighbourhood through real programs: what the thousands of the other tests do inside of one process.
+# A few mutations around every byte, through real programs. The other tests do thousands of mutations within one
+# process.
 size=$(wc -c <plan.json)
 for i in $(seq 0 11); do
   at=$((size * i / 12))

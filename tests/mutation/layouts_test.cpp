@@ -1,4 +1,4 @@
-// Damaged layouts of attention, in files and in models: refused, or something that a person could have written.
+// Damaged attention layouts, in files and in models: refused, or something that a person could have written.
 #include "tests/mutation/harness.h"
 #include "tests/scratch.h"
 
@@ -22,8 +22,8 @@ using trainyard::testing::spit;
 
 namespace {
 
-// Nothing in the file is summed, so that another value may pass, but nothing crashes or hangs, and what passes is
-// whole.
+// The file has no checksums, so another value may be accepted. But nothing crashes or hangs, and what is accepted is
+// complete.
 void judge_files(const std::string& golden) {
   Scratch scratch;
   const auto original = slurp(fmt::format("{}/{}", GOLDEN, golden)), path = scratch.path + "/" + golden;

@@ -1,4 +1,4 @@
-// Damaged metrics: inspect names the line, a resume keeps only what was there.
+// Damaged metrics: inspect names the line, and a resume keeps only what was in the file.
 #include "tests/mutation/harness.h"
 #include "tests/scratch.h"
 
@@ -51,7 +51,7 @@ TEST(Metrics, Lines) {
                      const auto report = inspect::experts_report(path);
                      report.drawing();
                    } catch (const base::InputError&) {
-                     // Nothing is left of experts, or a line is damaged.
+                     // No line with experts is left, or a line is damaged.
                    }
                    { engine::MetricsFile file(path, 7); }
                    const auto kept = slurp(path);

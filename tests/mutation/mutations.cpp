@@ -1,4 +1,4 @@
-// Damages text.
+// Makes the damage: to bytes, JSON and TOML.
 #include "tests/mutation/mutations.h"
 
 #include <fmt/format.h>
@@ -19,8 +19,8 @@ std::string repeated(const std::string& text, int n) {
   return out;
 }
 
-// What JSON's tree cannot hold is put into it as text with a mark, which is taken off again from the dump; in it @ is a
-// quotation mark.
+// What JSON's tree cannot hold is stored in it as text with this mark. The mark is removed from the dump. In such a
+// text @ means a quotation mark.
 constexpr const char* mark = "@raw@";
 std::string raw(const std::string& text) { return mark + text; }
 
@@ -178,7 +178,7 @@ std::string damage(Node& n, std::vector<Node>& all, Random& random) {
   }
 }
 
-// A doubled key was put in as one key that holds both: "@raw@"k":0,"k" becomes "k":0,"k".
+// A doubled key was stored as one key that contains both: "@raw@"k":0,"k" becomes "k":0,"k".
 std::string doubled(std::string text) {
   const std::string begin = std::string("\"") + mark + "\\\"";
   for (auto at = text.find(begin); at != std::string::npos; at = text.find(begin, at)) {
@@ -232,7 +232,7 @@ Mutation mutate_json(const std::string& content, Random& random) {
   std::vector<Node> all;
   collect(json, all);
   const auto what = damage(all[below(random, all.size())], all, random);
-  // A character of which one byte was changed is no UTF-8 any more.
+  // A character with one changed byte is not UTF-8 any more.
   return {without_marks(doubled(json.dump(1, ' ', false, Json::error_handler_t::replace))), what};
 }
 

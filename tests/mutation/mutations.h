@@ -1,4 +1,4 @@
-// Damage to files, as a function of a seed: bytes, JSON values and TOML lines.
+// Damage to files, as a function of a seed: to bytes, JSON values and TOML lines.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ struct Mutation {
   std::string content, what;  // what was done, for the message
 };
 
-// Flips a bit, truncates, doubles, removes, overwrites or inserts a piece, or exchanges two.
+// Flips a bit, truncates, doubles, removes, overwrites or inserts a piece, or exchanges two pieces.
 Mutation mutate_bytes(const std::string& content, Random& random);
 
-// Of JSON text: mostly one value or key (removed, doubled, renamed, of another type, a number at a boundary, very long,
-// very deep, exchanged with another), sometimes bytes. The result need not be JSON.
+// Damages JSON text: mostly one value or key, sometimes bytes. The value or key is removed, doubled, renamed, given
+// another type, set to a boundary number, made very long or very deep, or exchanged. The result need not be JSON.
 Mutation mutate_json(const std::string& content, Random& random);
 
-// Of TOML text with one `key = value` a line, likewise.
+// Damages TOML text with one `key = value` a line in the same way.
 Mutation mutate_toml(const std::string& content, Random& random);
 
 }  // namespace mutation

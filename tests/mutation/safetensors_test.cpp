@@ -34,7 +34,7 @@ std::string header_of(const std::string& file) {
   return file.substr(8, length);
 }
 
-// What must hold of every header that is accepted; data follow the header of `text` bytes.
+// What is wrong with an accepted header. The data lies between `begin` and `end`.
 std::string wrong_with(const io::SafetensorsHeader& header, std::int64_t begin, std::int64_t end) {
   auto at = begin;
   for (const auto& t : header.tensors) {

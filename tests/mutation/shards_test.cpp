@@ -1,5 +1,5 @@
-// Damaged indexes and shards: refused, or the same tokens, or a set that a run's identity tells apart. What only the
-// HDF5 library understands does not crash or hang it.
+// Damaged indexes and shards: refused, or the same tokens, or a set that a run's identity distinguishes. What only the
+// HDF5 library understands does not make it crash or hang.
 #include "tests/data/sample.h"
 #include "tests/mutation/harness.h"
 
@@ -26,8 +26,7 @@ std::vector<std::int32_t> tokens_of(const std::string& folder, const data::SetIn
   return out;
 }
 
-// The places of a shard outside [payload, payload + bytes) that hold something: most of it is nothing but zeros, up to
-// the next page.
+// The non-zero bytes of a shard outside [payload, payload + bytes). Most other bytes are zeros, up to the next page.
 std::vector<std::size_t> metadata_of(const std::string& shard, std::size_t payload, std::size_t bytes) {
   std::vector<std::size_t> out;
   for (std::size_t at = 0; at < shard.size(); ++at)
@@ -35,7 +34,7 @@ std::vector<std::size_t> metadata_of(const std::string& shard, std::size_t paylo
   return out;
 }
 
-// One byte, or eight of them as an address or a length that means much to the library.
+// Changes one byte, or eight bytes to an address or a length that matters to the library.
 mutation::Mutation mutate_metadata(const std::string& shard, const std::vector<std::size_t>& places,
                                    mutation::Random& random) {
   const auto at = places[mutation::below(random, places.size())];
@@ -60,7 +59,7 @@ mutation::Mutation mutate_metadata(const std::string& shard, const std::vector<s
   return {bytes, fmt::format("bytes {} to {} are {:#x}", place, place + 8, number)};
 }
 
-// The index with the size and the checksums of its only shard as it is now.
+// The index with the present size and checksums of its only shard.
 std::string resealed(data::SetIndex index, const std::string& shard) {
   auto& e = index.train.at(0);
   e.bytes = static_cast<std::int64_t>(shard.size());
@@ -83,7 +82,7 @@ TEST(Shards, Indexes) {
                    const auto set = data::read_index(scratch.path);
                    inspect::report_on(scratch.path, {inspect::Verify::everything, {}, {}, {}, {}, {}});
                    if (set.vocabulary != index.vocabulary) return "another vocabulary";
-                   // Fewer shards, or their order, are what somebody may want; a run tells that by its identity.
+                   // Fewer shards, or another order, may be wanted; the run's identity distinguishes them.
                    return tokens_of(scratch.path, set) == expected || data::identity_of(set) != data::identity_of(index)
                               ? ""
                               : "other tokens";
@@ -111,8 +110,8 @@ TEST(Shards, Metadata) {
                  }});
 }
 
-// What h5py wrote without an index: nothing in it is summed, so that another value may pass, but nothing crashes or
-// hangs.
+// Metadata that h5py wrote without an index. It has no checksums, so another value may be accepted, but nothing crashes
+// or hangs.
 TEST(Shards, MetadataOfH5py) {
   Scratch scratch;
   const auto path = scratch.path + "/train/a.h5", original = slurp(GOLDEN "/h5py-1/train/a.h5");

@@ -1,5 +1,4 @@
-// Damaged tokenizer.json files: refused, or a tokenizer that loses nothing of a text but the spaces that its tokens
-// take.
+// Damaged tokenizer.json files: refused, or a tokenizer that loses only the spaces that its tokens take.
 #include "tests/mutation/harness.h"
 #include "tests/scratch.h"
 

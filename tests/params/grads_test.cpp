@@ -1,4 +1,4 @@
-// A block that takes gradients commits them: one that forgets is told so, one that fails is not.
+// Tests that a block commits the gradients that it takes: one that forgets gets an error, one that fails does not.
 #include "tests/model/plain_store.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(Grads, AFailureUnderWayIsNotReplaced) {
   EXPECT_THROW(fails(), base::CheckError);
 }
 
-// While one failure unwinds, gradients that are taken and forgotten after it are still seen.
+// Gradients that are taken and forgotten while another failure unwinds the stack are still reported.
 TEST(Grads, OnlyAFailureInTheirLifeExcusesThem) {
   PlainStore store(model(), base::DType::f32, 1);
   bool seen = false;

@@ -1,5 +1,5 @@
-// Ground: what the parts of a parameter store stand on, for one rank of a test: arenas of the planned sizes full of
-// NaN, execs, and a communicator that notes every call.
+// Ground: what a parameter store needs, for one rank of a test: arenas of the planned sizes that are full of NaN,
+// Execs, and a communicator that notes every call.
 #pragma once
 
 #include "libtrain/comm/delayed.h"
@@ -21,8 +21,8 @@ namespace trainyard::test {
 
 using Reduction = decltype(params::StoreContext::reduction);
 
-// Odd widths, so that parameters have gaps between them and units padding behind; five layers for few slots. GPT-2's
-// token table is used twice.
+// Odd widths, so that parameters have gaps between them and flat groups have padding at their end. Five layers share
+// few buffers. GPT-2's token table has two occurrences.
 inline plan::ModelConfig tied_model() {
   auto m = plan::preset("gpt2-nano");
   m.lanes = 1, m.layers = 5, m.hidden = 6, m.heads = m.kv_heads = 2, m.ffn = 10, m.vocabulary = 5, m.context = 3;
@@ -34,7 +34,7 @@ inline plan::ModelConfig untied_model() {
   return m;
 }
 
-// Heads for four tensor ranks. Vocabularies so small that slices of the tables have few logical rows, or none.
+// Heads for four tensor-parallel ranks. Vocabularies are so small that slices of tables have few logical rows or none.
 inline plan::ModelConfig tied_model_of_heads() {
   auto m = tied_model();
   m.layers = 3, m.hidden = 8, m.heads = m.kv_heads = 4, m.ffn = 12;
@@ -47,15 +47,15 @@ inline plan::ModelConfig untied_model_of_heads() {
 }
 
 struct ParallelLayout {
-  int ranks = 1, zero = 0;  // along data
+  int ranks = 1, zero = 0;  // data-parallel ranks; the ZeRO stage
   base::DType working = base::DType::f32;
-  std::int64_t micros = 1, fold = 1;
-  int layer_slots = 2;
+  std::int64_t micros = 1, local_accumulation = 1;
+  int gathered_layers = 2;
   Reduction reduction = Reduction::ordered;
   int tensor = 1;
 
   plan::StateShape shape() const {
-    return {zero, working, base::DType::f32, {micros, 1, fold, ranks}, layer_slots, topology()};
+    return {zero, working, base::DType::f32, {micros, 1, local_accumulation, ranks}, gathered_layers, topology()};
   }
   plan::Topology topology() const {
     if (tensor == 1) return plan::Topology({{plan::Axis::data, ranks}});
@@ -63,17 +63,17 @@ struct ParallelLayout {
   }
   std::string text() const {
     return fmt::format("ranks {} x {} ZeRO {} {} micros {} fold {} slots {} {}", ranks, tensor, zero,
-                       base::name_of(working), micros, fold, layer_slots,
+                       base::name_of(working), micros, local_accumulation, gathered_layers,
                        reduction == Reduction::fast ? "fast" : "ordered");
   }
 };
 
-// Forwards every call and notes it at the moment at which the caller issues it.
+// Forwards every call, and notes it at the moment when the caller issues it.
 class Noting : public comm::Communicator {
  public:
   struct Call {
     std::string operation;
-    std::int64_t elements;  // of the whole
+    std::int64_t elements;  // of the whole operand
     bool operator==(const Call&) const = default;
   };
   explicit Noting(std::unique_ptr<Communicator> inner)
@@ -110,7 +110,7 @@ class Noting : public comm::Communicator {
   std::unique_ptr<Communicator> inner_;
 };
 
-// Memory as another use left it: what a store does not write itself it would hand out as NaN.
+// Memory that an earlier use has filled with NaN. A store that does not write its memory would return NaN.
 class UsedArena : public tensor::Arena {
  public:
   UsedArena(tensor::Category category, std::int64_t bytes) : Arena(category, bytes) {
@@ -121,7 +121,7 @@ class UsedArena : public tensor::Arena {
   bool full() const { return used_bytes() == capacity_bytes(); }
 };
 
-// The rank's world, whose calls are noted, after what is done on the Exec of each before it, if anything.
+// The rank's world, which notes its calls. If `before_each` is given, it runs on the Exec before each call.
 inline comm::World noted_world(const ParallelLayout& c, int rank, comm::ThreadsWorld& threads,
                                const std::function<void()>& before_each) {
   comm::World world("threads", rank, c.topology(), threads.factory(rank), {plan::Axes{plan::Axis::data}});
@@ -135,22 +135,23 @@ class Ground {
  public:
   Ground(const plan::ModelConfig& m, const ParallelLayout& c, int rank, comm::ThreadsWorld& threads,
          const std::function<void()>& before_each = {})
-      : model(m), cut(c), set(m, c.topology()), bytes(plan::state_bytes(set.table, c.shape())),
+      : model(m), layout(c), set(m, c.topology()), bytes(plan::state_bytes(set.table, c.shape())),
         parameters(tensor::Category::parameters, bytes.parameters),
-        gathered(tensor::Category::gathered_units, bytes.gathered_units),
+        gathered(tensor::Category::gathered_weights, bytes.gathered_weights),
         gradients(tensor::Category::gradients, bytes.gradients),
-        unit_gradients(tensor::Category::unit_gradients, bytes.unit_gradients),
+        micro_batch_gradients(tensor::Category::micro_batch_gradients, bytes.micro_batch_gradients),
         optimizer(tensor::Category::optimizer, bytes.optimizer),
         staging(tensor::Category::communication_staging, bytes.communication_staging),
         world(noted_world(c, rank, threads, before_each)), data(static_cast<Noting&>(world.group({plan::Axis::data}))),
         compute(tensor::Exec::caller(nullptr, 1)),
         worker(c.topology().world() > 1 ? tensor::Exec::worker("communication", nullptr) : nullptr),
-        context{set,        c.shape(), c.reduction, world,          *compute,  worker ? *worker : *compute,
-                parameters, gathered,  gradients,   unit_gradients, optimizer, staging} {}
+        context{
+            set,      c.shape(), c.reduction,           world,     *compute, worker ? *worker : *compute, parameters,
+            gathered, gradients, micro_batch_gradients, optimizer, staging} {}
 
-  int rank() const { return data.rank(); }  // along data
-  int units() const { return context.units(); }
-  // The arenas that a part of a store took hold what was planned for it, to the byte.
+  int rank() const { return data.rank(); }  // the data-parallel coordinate
+  int flat_groups() const { return context.flat_groups(); }
+  // The arenas that a part of a store used hold what the plan has for it, to the byte.
   bool full(std::initializer_list<const UsedArena*> arenas) const {
     for (const auto* a : arenas)
       if (!a->full()) return false;
@@ -158,23 +159,23 @@ class Ground {
   }
 
   plan::ModelConfig model;
-  ParallelLayout cut;
-  plan::UnitSet set;
+  ParallelLayout layout;
+  plan::FlatGroupSet set;
   plan::StateBytes bytes;
-  UsedArena parameters, gathered, gradients, unit_gradients, optimizer, staging;
+  UsedArena parameters, gathered, gradients, micro_batch_gradients, optimizer, staging;
   comm::World world;
   Noting& data;
   std::unique_ptr<tensor::Exec> compute, worker;
   params::StoreContext context;
 };
 
-// body(ground) on every rank of the cut. Every collective begins late by so much: what is used before it is there
-// shows.
-template <class Body> void on_ranks(const plan::ModelConfig& model, const ParallelLayout& cut, Body body,
+// Calls body(ground) on every rank of the layout. Every collective begins late by `late`, so a use of data that has not
+// arrived is found.
+template <class Body> void on_ranks(const plan::ModelConfig& model, const ParallelLayout& layout, Body body,
                                     std::chrono::microseconds late = {}) {
-  comm::run_ranks(cut.topology().world(), [&](int rank, comm::ThreadsWorld& world) {
+  comm::run_ranks(layout.topology().world(), [&](int rank, comm::ThreadsWorld& world) {
     Ground ground(
-        model, cut, rank, world,
+        model, layout, rank, world,
         late.count() == 0 ? std::function<void()>() : [late] { std::this_thread::sleep_for(late); });
     body(ground);
   });

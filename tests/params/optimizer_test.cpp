@@ -1,5 +1,5 @@
-// OptimizerStates: master weights and moments after updates and loads, element by element, at every stage and in both
-// working dtypes.
+// Tests OptimizerStates: master weights and moments after updates and loads, element by element, at every ZeRO stage
+// and in both working dtypes.
 #include "libtrain/params/optimizer.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
@@ -21,103 +21,107 @@ kernels::AdamW hyper() {
 
 struct Parts {
   explicit Parts(Ground& g)
-      : weights(g.cut.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context)),
+      : weights(g.layout.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context)),
         gradients(g.context), states(g.context, *weights) {}
   std::unique_ptr<params::Weights> weights;
-  params::GradientFold gradients;
+  params::GradientReduction gradients;
   params::OptimizerStates states;
 };
 
-// As a checkpoint is read: every rank its own pieces.
+// Loads as from a checkpoint: every rank its own shards.
 void load(Parts& parts, const Ground& g, const PlainModel& plain) {
-  for (int u = 0; u < g.units(); ++u) {
-    const auto first = g.rank() * (plain.unit(u).padded / g.cut.ranks);
-    fill(parts.states.master_piece(u), plain.unit(u).weight, first);
-    fill(parts.states.m_piece(u), plain.unit(u).m, first);
-    fill(parts.states.v_piece(u), plain.unit(u).v, first);
+  for (int u = 0; u < g.flat_groups(); ++u) {
+    const auto first = g.rank() * (plain.flat_group(u).padded / g.layout.ranks);
+    fill(parts.states.master_shard(u), plain.flat_group(u).weight, first);
+    fill(parts.states.m_shard(u), plain.flat_group(u).m, first);
+    fill(parts.states.v_shard(u), plain.flat_group(u).v, first);
   }
-  parts.states.pieces_loaded(*parts.weights);
+  parts.states.shards_loaded(*parts.weights);
   parts.weights->complete();
 }
 
-// Every rank has one micro-batch of the step.
-void fold(Parts& parts, const Ground& g, const PlainModel& plain, std::int64_t step) {
-  parts.gradients.begin_micro({0, params::GradientFold::Position::Place::only});
-  for (const auto use : plain.uses) {
-    parts.gradients.open(use);
-    fill(parts.gradients.whole(use), plain.gradient(Values::scattered, step, g.rank(), use));
-    parts.gradients.commit(use);
+// Reduces one step in which every rank has one micro-batch.
+void local_accumulation(Parts& parts, const Ground& g, const PlainModel& plain, std::int64_t step) {
+  parts.gradients.begin_micro({0, params::GradientReduction::Position::Place::only});
+  for (const auto occurrence : plain.occurrences) {
+    parts.gradients.open(occurrence);
+    fill(parts.gradients.whole(occurrence), plain.gradient(Values::scattered, step, g.rank(), occurrence));
+    parts.gradients.commit(occurrence);
   }
   parts.gradients.finish();
-  if (g.cut.zero == 0) parts.gradients.gather_sums();
+  if (g.layout.zero == 0) parts.gradients.gather_sums();
 }
 
 void expect_states(Parts& parts, Ground& g, const PlainModel& plain, std::int64_t step) {
-  SCOPED_TRACE(fmt::format("{} rank {} after update {}", g.cut.text(), g.rank(), step));
-  for (int u = 0; u < g.units(); ++u) {
-    const auto piece = plain.unit(u).padded / g.cut.ranks, first = g.rank() * piece;
-    ASSERT_EQ(parts.states.master_piece(u).count(), piece);
-    EXPECT_EQ(difference(parts.states.master_piece(u), plain.unit(u).weight, first), "") << "master of unit " << u;
-    EXPECT_EQ(difference(parts.states.m_piece(u), plain.unit(u).m, first), "") << "m of unit " << u;
-    EXPECT_EQ(difference(parts.states.v_piece(u), plain.unit(u).v, first), "") << "v of unit " << u;
-    EXPECT_EQ(difference(parts.weights->own_piece(u), plain.unit(u).weight, first), "") << "working copy of unit " << u;
-    const auto updated_here = g.cut.zero == 0 ? difference(parts.weights->whole(u), plain.unit(u).weight) : "";
-    EXPECT_EQ(updated_here, "") << "unit " << u << " on a rank that updates all of it";
+  SCOPED_TRACE(fmt::format("{} rank {} after update {}", g.layout.text(), g.rank(), step));
+  for (int u = 0; u < g.flat_groups(); ++u) {
+    const auto shard = plain.flat_group(u).padded / g.layout.ranks, first = g.rank() * shard;
+    ASSERT_EQ(parts.states.master_shard(u).count(), shard);
+    EXPECT_EQ(difference(parts.states.master_shard(u), plain.flat_group(u).weight, first), "")
+        << "master of flat group " << u;
+    EXPECT_EQ(difference(parts.states.m_shard(u), plain.flat_group(u).m, first), "") << "m of flat group " << u;
+    EXPECT_EQ(difference(parts.states.v_shard(u), plain.flat_group(u).v, first), "") << "v of flat group " << u;
+    EXPECT_EQ(difference(parts.weights->own_shard(u), plain.flat_group(u).weight, first), "")
+        << "working copy of flat group " << u;
+    const auto updated_here = g.layout.zero == 0 ? difference(parts.weights->whole(u), plain.flat_group(u).weight) : "";
+    EXPECT_EQ(updated_here, "") << "flat group " << u << " on a rank that updates all of it";
   }
 }
 
-// The second and third update start from what the ones before left; at stage 0 from whole states, of which a rank
-// loaded only its pieces.
+// The second and third update start from what the previous ones left. At stage 0 they start from whole states, of which
+// a rank loaded only its shards.
 TEST(Optimizer, UpdatesAreThePlainOnes) {
   for (const auto& model : {tied_model(), untied_model()})
     for (int zero = 0; zero < 4; ++zero)
       for (int ranks = 1; ranks <= 4; ++ranks)
         for (const auto working : {base::DType::f32, base::DType::bf16})
           on_ranks(model, {ranks, zero, working, ranks}, [](Ground& g) {
-            PlainModel plain(g.set.units, g.set.uses, g.cut.ranks);
+            PlainModel plain(g.set.flat_groups, g.set.occurrences, g.layout.ranks);
             plain.scatter(5);
             Parts parts(g);
-            EXPECT_TRUE(g.full({&g.optimizer, &g.parameters})) << g.cut.text();
+            EXPECT_TRUE(g.full({&g.optimizer, &g.parameters})) << g.layout.text();
             load(parts, g, plain);
             expect_states(parts, g, plain, 0);
             for (std::int64_t step = 1; step <= 3; ++step) {
-              fold(parts, g, plain, step);
+              local_accumulation(parts, g, plain, step);
               parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
-              plain.update(plain.folded(Values::scattered, step, g.cut.micros, 1), plain_hyper);
+              plain.update(plain.folded(Values::scattered, step, g.layout.micros, 1), plain_hyper);
               expect_states(parts, g, plain, step);
             }
           });
 }
 
-// Weight decay without a gradient: matrices shrink, biases and norms and tables do not, gaps stay zero.
+// Weight decay without a gradient: matrices shrink; biases, norms and tables do not; gaps stay zero.
 TEST(Optimizer, DecayAppliesToTheParametersThatSaySo) {
   for (const int zero : {0, 2})
     on_ranks(tied_model(), {3, zero, base::DType::f32, 3}, [](Ground& g) {
-      PlainModel plain(g.set.units, g.set.uses, 3);
+      PlainModel plain(g.set.flat_groups, g.set.occurrences, 3);
       plain.scatter(6);
-      for (auto& u : plain.units) std::fill(u.m.begin(), u.m.end(), 0.0f), std::fill(u.v.begin(), u.v.end(), 0.0f);
+      for (auto& u : plain.flat_groups)
+        std::fill(u.m.begin(), u.m.end(), 0.0f), std::fill(u.v.begin(), u.v.end(), 0.0f);
       Parts parts(g);
       load(parts, g, plain);
-      for (const auto use : plain.uses) {
-        parts.gradients.begin_micro({0, params::GradientFold::Position::Place::only});
-        parts.gradients.open(use);
-        fill(parts.gradients.whole(use), Floats(static_cast<std::size_t>(plain.unit(use.unit).padded)));
-        parts.gradients.commit(use);
+      for (const auto occurrence : plain.occurrences) {
+        parts.gradients.begin_micro({0, params::GradientReduction::Position::Place::only});
+        parts.gradients.open(occurrence);
+        fill(parts.gradients.whole(occurrence),
+             Floats(static_cast<std::size_t>(plain.flat_group(occurrence.flat_group).padded)));
+        parts.gradients.commit(occurrence);
       }
       parts.gradients.finish();
-      if (g.cut.zero == 0) parts.gradients.gather_sums();
+      if (g.layout.zero == 0) parts.gradients.gather_sums();
       parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
       int shrunk = 0, kept = 0;
-      for (int u = 0; u < g.units(); ++u) {
-        const auto piece = parts.states.master_piece(u);
-        for (std::int64_t i = 0; i < piece.count(); ++i) {
-          const auto at = static_cast<std::size_t>(g.rank() * piece.count() + i);
-          const float before = plain.unit(u).weight[at], now = piece.ptr<float>()[i];
-          const bool live = plain.unit(u).live[at], decays = plain.unit(u).decays[at];
+      for (int u = 0; u < g.flat_groups(); ++u) {
+        const auto shard = parts.states.master_shard(u);
+        for (std::int64_t i = 0; i < shard.count(); ++i) {
+          const auto at = static_cast<std::size_t>(g.rank() * shard.count() + i);
+          const float before = plain.flat_group(u).weight[at], now = shard.ptr<float>()[i];
+          const bool live = plain.flat_group(u).live[at], decays = plain.flat_group(u).decays[at];
           ASSERT_EQ(now, !live    ? 0
                          : decays ? before - plain_hyper.rate * (plain_hyper.decay * before)
                                   : before)
-              << "unit " << u << " element " << at;
+              << "flat group " << u << " element " << at;
           shrunk += decays, kept += live && !decays;
         }
       }

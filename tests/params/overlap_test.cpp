@@ -1,5 +1,5 @@
-// Overlap, counted: every collective waits for a permit, and computation gets exactly as far as those that it needs;
-// what is fetched ahead or reduced behind holds nobody.
+// Tests overlap by counting: every collective waits for a permit, and compute gets exactly as far as the permits that
+// it needs. What is fetched ahead or reduced later blocks nobody.
 #include "libtrain/params/gradients.h"
 #include "libtrain/params/weights.h"
 #include "tests/params/ground.h"
@@ -12,7 +12,7 @@
 namespace trainyard::test {
 namespace {
 
-// A collective that found none for so long that computation must be waiting for it goes on, and is remembered.
+// A collective without a permit goes on after 20 s, since compute must then be waiting for it. That is recorded.
 class Permits {
  public:
   void give(int n) {
@@ -37,28 +37,28 @@ class Permits {
   bool missed_ = false;
 };
 
-template <class Body> void with_permits(const ParallelLayout& cut, Body body) {
-  comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
+template <class Body> void with_permits(const ParallelLayout& layout, Body body) {
+  comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
     Permits permits;
-    Ground ground(tied_model(), cut, rank, world, [&permits] { permits.take(); });
+    Ground ground(tied_model(), layout, rank, world, [&permits] { permits.take(); });
     body(ground, permits);
-    EXPECT_FALSE(permits.missed()) << cut.text() << ": computation waited for a collective that it did not need";
+    EXPECT_FALSE(permits.missed()) << layout.text() << ": computation waited for a collective that it did not need";
     permits.give(1000);
   });
 }
 
-// What a rank computes here is zeros everywhere.
-void zero_pieces(params::Weights& weights, const Ground& g) {
-  for (int u = 0; u < g.units(); ++u) tensor::clear(*g.compute, weights.own_piece(u));
-  weights.pieces_changed();
+// Sets all weights to zero.
+void zero_shards(params::Weights& weights, const Ground& g) {
+  for (int u = 0; u < g.flat_groups(); ++u) tensor::clear(*g.compute, weights.own_shard(u));
+  weights.shards_changed();
 }
 
-// A lease needs its own gather and those before it, while as many again as there are slots are on their way.
+// A lease needs its own gather and the earlier ones. As many further gathers as there are buffers are under way.
 TEST(Overlap, ALeaseWaitsForItsOwnGather) {
   with_permits({2, 3, base::DType::f32, 2, 1, 2}, [](Ground& g, Permits& permits) {
     const auto weights = params::make_gathered_weights(g.context);
-    zero_pieces(*weights, g);
-    const std::vector<plan::Use> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0}};
+    zero_shards(*weights, g);
+    const std::vector<plan::Occurrence> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0}};
     weights->begin_pass(order);
     for (std::size_t k = 0; k < order.size(); ++k) {
       permits.give(1);
@@ -69,53 +69,54 @@ TEST(Overlap, ALeaseWaitsForItsOwnGather) {
   });
 }
 
-// Stages 1 and 2: all gathers after an update are under way when the pass begins, and each lease waits for its own.
+// Stages 1 and 2: all gathers after an update are under way when the pass begins. Each lease waits for its own gather.
 TEST(Overlap, UpdatedWeightsArriveBehindThePass) {
   for (const int zero : {1, 2})
     with_permits({2, zero, base::DType::f32, 2}, [](Ground& g, Permits& permits) {
       const auto weights = params::make_whole_weights(g.context);
-      zero_pieces(*weights, g);
-      const std::vector<plan::Use> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0}};
+      zero_shards(*weights, g);
+      const std::vector<plan::Occurrence> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0}};
       weights->begin_pass(order);
       EXPECT_EQ(g.data.calls.size(), order.size());
-      for (const auto use : order) {
+      for (const auto occurrence : order) {
         permits.give(1);
-        weights->acquire(use);
-        weights->give_back(use);
+        weights->acquire(occurrence);
+        weights->give_back(occurrence);
       }
     });
 }
 
-// A commit goes on at once. The next use of a buffer waits for the reduction that reads it: of a slot at stages 2 and
-// 3, of nothing in the first round of stage 1, where no two uses share one.
+// A commit goes on at once. The next use of a buffer waits for the reduction that reads it. At stages 2 and 3 that is a
+// rotating buffer. In the first accumulation step of stage 1 no two occurrences share a buffer, so nothing waits.
 TEST(Overlap, ReductionsRunBehindTheBackwardPass) {
   for (int zero = 0; zero < 4; ++zero)
     for (const int slots : {1, 2})
       with_permits({2, zero, base::DType::f32, 2, 1, slots}, [zero, slots](Ground& g, Permits& permits) {
-        params::GradientFold fold(g.context);
-        fold.begin_micro({0, params::GradientFold::Position::Place::only});
-        const std::vector<plan::Use> order{{0, 1}, {7, 0}, {6, 0}, {5, 0}, {4, 0},
-                                           {3, 0}, {2, 0}, {1, 0}, {0, 0}};  // the last two share the slot of the table
+        params::GradientReduction local_accumulation(g.context);
+        local_accumulation.begin_micro({0, params::GradientReduction::Position::Place::only});
+        const std::vector<plan::Occurrence> order{
+            {0, 1}, {7, 0}, {6, 0}, {5, 0}, {4, 0},
+            {3, 0}, {2, 0}, {1, 0}, {0, 0}};  // the last two share the buffer of the table
         const int layers_begin = 2, layers_end = 7;
         int given = 0;
         for (int k = 0; k < static_cast<int>(order.size()); ++k) {
           const bool layer = k >= layers_begin && k < layers_end, table_again = k == 8;
-          // Reductions that must be over before the buffer of this use is free: those up to the one that used it
-          // before.
+          // Reductions that must be over before this occurrence's buffer is free: those up to the previous use of the
+          // buffer.
           const int needed = zero == 1     ? 0
                              : layer       ? std::max(0, k - slots + 1) * (k - slots >= layers_begin)
                              : table_again ? 1
                                            : 0;
           if (needed > given) permits.give(needed - given), given = needed;
-          const auto use = order[static_cast<std::size_t>(k)];
-          fold.open(use);
-          tensor::clear(*g.compute, fold.whole(use));
-          fold.commit(use);
-          EXPECT_EQ(g.data.calls.size(), static_cast<std::size_t>(k) + 1) << g.cut.text();
+          const auto occurrence = order[static_cast<std::size_t>(k)];
+          local_accumulation.open(occurrence);
+          tensor::clear(*g.compute, local_accumulation.whole(occurrence));
+          local_accumulation.commit(occurrence);
+          EXPECT_EQ(g.data.calls.size(), static_cast<std::size_t>(k) + 1) << g.layout.text();
         }
         EXPECT_LT(given, static_cast<int>(order.size()));
         permits.give(static_cast<int>(order.size()) - given);
-        fold.finish();
+        local_accumulation.finish();
       });
 }
 

@@ -1,5 +1,5 @@
-// PlainModel: weights, folded gradients and optimizer states of a whole model in plain vectors on one rank: what the
-// stores must hold, whatever the cut.
+// PlainModel: weights, summed gradients and optimizer states of a whole model in plain vectors on one rank. The stores
+// must hold the same, whatever the layout.
 #pragma once
 
 #include "libtrain/base/view.h"
@@ -17,7 +17,7 @@ namespace trainyard::test {
 
 using Floats = std::vector<float>;
 
-// Integers add up to the same sum in any order; the sum of scattered values shows the order in its last bits.
+// Integers have the same sum in any order. The last bits of a sum of scattered values show the order of additions.
 enum class Values { integers, scattered };
 
 inline float value(Values kind, std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d, std::int64_t i) {
@@ -28,15 +28,15 @@ inline float value(Values kind, std::int64_t a, std::int64_t b, std::int64_t c, 
   return std::ldexp(static_cast<float>(h >> 8) - 8388608.0f, static_cast<int>(h % 9) - 24);
 }
 
-// bf16 by rounding to the nearest, ties to the even one.
+// bf16 by rounding to nearest, ties to even.
 inline std::uint16_t bf16_bits(float f) {
   std::uint32_t u;
   std::memcpy(&u, &f, 4);
   return static_cast<std::uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
 }
 
-// Where `got` first differs in its bits from elements `first`, first + 1, ... of `want`; empty where it does not. bf16
-// is compared with what `want` rounds to.
+// Where the bits of `got` first differ from elements `first`, first + 1, ... of `want`; empty if they do not differ.
+// bf16 is compared with the rounded `want`.
 inline std::string difference(base::View got, const Floats& want, std::int64_t first = 0) {
   if (first + got.count() > static_cast<std::int64_t>(want.size()))
     return fmt::format("{} elements from {} of {}", got.count(), first, want.size());
@@ -57,14 +57,14 @@ inline void fill(base::View view, const Floats& from, std::int64_t first = 0) {
   for (std::int64_t i = 0; i < view.count(); ++i) view.ptr<float>()[i] = from[static_cast<std::size_t>(first + i)];
 }
 
-struct PlainUnit {
-  std::vector<std::int64_t> offsets;  // of the parameters, as decision 11 has them
+struct PlainFlatGroup {
+  std::vector<std::int64_t> offsets;  // of the parameters, by decision 11
   std::int64_t padded = 0;
-  std::vector<char> live, decays;  // elements of a logical parameter; those under weight decay
+  std::vector<char> live, decays;  // elements of a logical parameter; elements with weight decay
   Floats weight, m, v;
 };
 
-// AdamW's numbers, apart from the library's.
+// AdamW's numbers, independent of the library.
 struct PlainAdamW {
   float rate, beta1, beta2, epsilon, decay, scale;
   double bias1, bias2;
@@ -72,11 +72,12 @@ struct PlainAdamW {
 
 class PlainModel {
  public:
-  PlainModel(const std::vector<plan::Unit>& described, const std::vector<plan::Use>& order, int pieces) : uses(order) {
-    for (const auto& unit : described) {
-      PlainUnit u;
+  PlainModel(const std::vector<plan::FlatGroup>& described, const std::vector<plan::Occurrence>& order, int shards)
+      : occurrences(order) {
+    for (const auto& flat_group : described) {
+      PlainFlatGroup u;
       std::int64_t end = 0;
-      for (const auto& p : unit.parameters) {
+      for (const auto& p : flat_group.parameters) {
         u.offsets.push_back((end + 15) / 16 * 16);
         std::int64_t logical = 1, stored = 1;
         for (auto n : p.shape) logical *= n;
@@ -87,49 +88,51 @@ class PlainModel {
         for (std::int64_t i = 0; p.decay && i < stored; ++i)
           u.decays[static_cast<std::size_t>(u.offsets.back() + i)] = 1;
       }
-      const std::int64_t grain = 64 * pieces;
+      const std::int64_t grain = 64 * shards;
       u.padded = (end + grain - 1) / grain * grain;
       const auto n = static_cast<std::size_t>(u.padded);
       u.live.resize(n), u.decays.resize(n), u.weight.resize(n), u.m.resize(n), u.v.resize(n);
-      units.push_back(std::move(u));
+      flat_groups.push_back(std::move(u));
     }
   }
-  const PlainUnit& unit(int u) const { return units[static_cast<std::size_t>(u)]; }
+  const PlainFlatGroup& flat_group(int u) const { return flat_groups[static_cast<std::size_t>(u)]; }
 
-  // Scattered weights and moments, as if trained; zero where no parameter is.
+  // Fills weights and moments with scattered values, as if trained, and zeros where no parameter is.
   void scatter(std::int64_t seed) {
-    for (std::size_t u = 0; u < units.size(); ++u)
-      for (std::size_t i = 0; i < units[u].live.size(); ++i) {
-        if (!units[u].live[i]) continue;
+    for (std::size_t u = 0; u < flat_groups.size(); ++u)
+      for (std::size_t i = 0; i < flat_groups[u].live.size(); ++i) {
+        if (!flat_groups[u].live[i]) continue;
         const auto at = [&](std::int64_t what) {
           return value(Values::scattered, seed, what, static_cast<std::int64_t>(u), 0, static_cast<std::int64_t>(i));
         };
-        units[u].weight[i] = at(1), units[u].m[i] = at(2), units[u].v[i] = std::abs(at(3));
+        flat_groups[u].weight[i] = at(1), flat_groups[u].m[i] = at(2), flat_groups[u].v[i] = std::abs(at(3));
       }
   }
 
-  // The gradient of one micro-batch for one use of a unit.
-  Floats gradient(Values kind, std::int64_t step, std::int64_t micro, plan::Use use) const {
-    const auto& u = unit(use.unit);
+  // The gradient of one micro-batch for one occurrence of a flat group.
+  Floats gradient(Values kind, std::int64_t step, std::int64_t micro, plan::Occurrence occurrence) const {
+    const auto& u = flat_group(occurrence.flat_group);
     Floats out(u.live.size());
     for (std::size_t i = 0; i < out.size(); ++i)
-      if (u.live[i]) out[i] = value(kind, step, micro, use.unit, use.use, static_cast<std::int64_t>(i));
+      if (u.live[i])
+        out[i] = value(kind, step, micro, occurrence.flat_group, occurrence.index, static_cast<std::int64_t>(i));
     return out;
   }
 
-  // Decision 1: the left fold over groups of `fold` micro-batches, each the left fold inside itself; then later uses
-  // are added to the first (decision 4).
-  std::vector<Floats> folded(Values kind, std::int64_t step, std::int64_t micros, std::int64_t fold) const {
-    std::vector<Floats> out(units.size());
-    for (const auto& use : uses) {
+  // Decision 1: micro-batches are added from left to right in groups of `local_accumulation`, then the groups from left
+  // to right. Later occurrences are then added to the first one (decision 4).
+  std::vector<Floats> folded(Values kind, std::int64_t step, std::int64_t micros,
+                             std::int64_t local_accumulation) const {
+    std::vector<Floats> out(flat_groups.size());
+    for (const auto& occurrence : occurrences) {
       Floats sum;
-      for (std::int64_t group = 0; group * fold < micros; ++group) {
+      for (std::int64_t group = 0; group * local_accumulation < micros; ++group) {
         Floats local;
-        for (std::int64_t m = group * fold; m < std::min(micros, (group + 1) * fold); ++m)
-          add(local, gradient(kind, step, m, use));
+        for (std::int64_t m = group * local_accumulation; m < std::min(micros, (group + 1) * local_accumulation); ++m)
+          add(local, gradient(kind, step, m, occurrence));
         add(sum, local);
       }
-      add(out[static_cast<std::size_t>(use.unit)], sum);
+      add(out[static_cast<std::size_t>(occurrence.flat_group)], sum);
     }
     return out;
   }
@@ -137,24 +140,24 @@ class PlainModel {
   void update(const std::vector<Floats>& gradients, const PlainAdamW& h) {
     const float s1 = 1 - h.beta1, s2 = 1 - h.beta2, c1 = static_cast<float>(1 / h.bias1),
                 c2 = static_cast<float>(1 / h.bias2);
-    for (std::size_t u = 0; u < units.size(); ++u)
-      for (std::size_t i = 0; i < units[u].weight.size(); ++i) {
-        float &p = units[u].weight[i], &m = units[u].m[i], &v = units[u].v[i];
+    for (std::size_t u = 0; u < flat_groups.size(); ++u)
+      for (std::size_t i = 0; i < flat_groups[u].weight.size(); ++i) {
+        float &p = flat_groups[u].weight[i], &m = flat_groups[u].m[i], &v = flat_groups[u].v[i];
         const float g = gradients[u][i] * h.scale;
         const float old = h.beta1 * m, fresh = s1 * g;
         m = old + fresh;
         const float square = g * g, older = h.beta2 * v, fresher = s2 * square;
         v = older + fresher;
         const float corrected = v * c2, root = std::sqrt(corrected), d = root + h.epsilon;
-        const float mean = m * c1, quotient = mean / d, decay = (units[u].decays[i] ? h.decay : 0.0f) * p,
+        const float mean = m * c1, quotient = mean / d, decay = (flat_groups[u].decays[i] ? h.decay : 0.0f) * p,
                     change = quotient + decay;
         const float moved = h.rate * change;
         p = p - moved;
       }
   }
 
-  std::vector<PlainUnit> units;
-  std::vector<plan::Use> uses;
+  std::vector<PlainFlatGroup> flat_groups;
+  std::vector<plan::Occurrence> occurrences;
 
  private:
   static void add(Floats& sum, const Floats& next) {
@@ -164,8 +167,8 @@ class PlainModel {
   }
 };
 
-// The dim that tensor ranks share of a parameter, as decision 11 has it: outputs, but inputs where a sum over them
-// feeds the residual stream; rows of vocabulary tables. -1: it is whole on each.
+// The dimension of a parameter that tensor-parallel ranks divide, by decision 11: outputs; inputs where the product is
+// a sum that goes to the residual stream; rows of vocabulary tables. -1: every rank holds it whole.
 inline int shared_dim(const std::string& name) {
   for (const char* end : {"attention.output.weight", "ffn.down.weight"})
     if (name.ends_with(end)) return 1;
@@ -174,10 +177,11 @@ inline int shared_dim(const std::string& name) {
   return name == "embedding.tokens.weight" || name == "head.weight" ? 0 : -1;
 }
 
-// What one of `tensor` ranks that share every unit holds of a plain model: its slices of the parameters, back to back.
+// The part of a plain model that one of `tensor` tensor-parallel ranks holds: its slices of the parameters, back to
+// back.
 class PlainPart {
  public:
-  PlainPart(const std::vector<plan::Unit>& described, const PlainModel& whole, int pieces, int tensor, int part) {
+  PlainPart(const std::vector<plan::FlatGroup>& described, const PlainModel& whole, int shards, int tensor, int part) {
     for (std::size_t u = 0; u < described.size(); ++u) {
       std::int64_t end = 0;
       auto& offsets = offsets_.emplace_back();
@@ -194,18 +198,18 @@ class PlainPart {
         for (std::int64_t r = 0; r < held_rows; ++r)
           for (std::int64_t c = 0; c < held_cols; ++c)
             from[static_cast<std::size_t>(offsets.back() + r * held_cols + c)] =
-                whole.units[u].offsets[i] + (first_row + r) * cols + first_col + c;
+                whole.flat_groups[u].offsets[i] + (first_row + r) * cols + first_col + c;
       }
-      const std::int64_t grain = 64 * pieces;
+      const std::int64_t grain = 64 * shards;
       from.resize(static_cast<std::size_t>((end + grain - 1) / grain * grain), -1);
     }
   }
-  std::int64_t offset(int unit, std::size_t parameter) const {
-    return offsets_[static_cast<std::size_t>(unit)][parameter];
+  std::int64_t offset(int flat_group, std::size_t parameter) const {
+    return offsets_[static_cast<std::size_t>(flat_group)][parameter];
   }
-  // Its part of a flat unit, zero in the gaps.
-  Floats of(int unit, const Floats& whole) const {
-    const auto& from = from_[static_cast<std::size_t>(unit)];
+  // This rank's part of a flat group, with zeros in the gaps.
+  Floats of(int flat_group, const Floats& whole) const {
+    const auto& from = from_[static_cast<std::size_t>(flat_group)];
     Floats out(from.size());
     for (std::size_t i = 0; i < out.size(); ++i)
       if (from[i] >= 0) out[i] = whole[static_cast<std::size_t>(from[i])];
@@ -213,7 +217,8 @@ class PlainPart {
   }
 
  private:
-  std::vector<std::vector<std::int64_t>> offsets_, from_;  // of each unit: of each parameter, and element by element
+  std::vector<std::vector<std::int64_t>> offsets_,
+      from_;  // of each flat group: by parameter, and by element
 };
 
 }  // namespace trainyard::test

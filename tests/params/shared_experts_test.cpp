@@ -1,5 +1,5 @@
-// Experts that ranks share: every rank has some of them and makes the gradients of all tokens that they get, for each
-// micro-batch by itself. Weights, norm and traffic against a store of one rank, to the bit.
+// Tests expert parallelism: every rank has some experts, and makes the gradients of all tokens that they get, for each
+// micro-batch by itself. Weights, norm and traffic are compared with a store of one rank, bit for bit.
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/base/random.h"
 #include "libtrain/comm/threads.h"
@@ -16,7 +16,7 @@
 namespace trainyard::test {
 namespace {
 
-using Place = params::GradientFold::Position::Place;
+using Place = params::GradientReduction::Position::Place;
 
 plan::ModelConfig model_of_experts() {
   auto m = plan::preset("moe-nano");
@@ -28,15 +28,15 @@ plan::ModelConfig model_of_experts() {
 
 struct Shape {
   int ranks = 1, experts = 1, zero = 0;
-  std::int64_t micros = 1, fold = 1;
+  std::int64_t micros = 1, local_accumulation = 1;
   base::DType working = base::DType::f32;
   std::string text() const {
     return fmt::format("{} ranks, experts over {}, ZeRO {}, {} micro-batches, fold {}, {}", ranks, experts, zero,
-                       micros, fold, base::name_of(working));
+                       micros, local_accumulation, base::name_of(working));
   }
 };
 
-// A gradient that depends on parameter, micro-batch and place alone; of a bias of choices a whole number.
+// A gradient that depends only on parameter, micro-batch and element. For a bias of choices it is a whole number.
 float gradient_value(const plan::Parameter& p, std::int64_t step, std::int64_t micro, std::int64_t element) {
   const auto w = base::random_words(static_cast<std::uint64_t>(step * 1000 + micro), base::site_hash("test", p.name),
                                     static_cast<std::uint64_t>(element));
@@ -50,12 +50,16 @@ class Rank {
       : model_(m), shape_(shape),
         topology_(plan::Topology({{plan::Axis::data, shape.ranks}}).with_experts(shape.experts)),
         part_(plan::ModelPart(model_).with_experts({shape.experts, topology_.coordinate(rank, plan::Axis::expert)})),
-        set_(part_, topology_),
-        states_{shape.zero, shape.working, base::DType::f32, {shape.micros, 1, shape.fold, shape.ranks}, 2, topology_},
+        set_(part_, topology_), states_{shape.zero,
+                                        shape.working,
+                                        base::DType::f32,
+                                        {shape.micros, 1, shape.local_accumulation, shape.ranks},
+                                        2,
+                                        topology_},
         bytes_(plan::state_bytes(set_.table, states_)), parameters_(tensor::Category::parameters, bytes_.parameters),
-        gathered_(tensor::Category::gathered_units, bytes_.gathered_units),
+        gathered_(tensor::Category::gathered_weights, bytes_.gathered_weights),
         gradients_(tensor::Category::gradients, bytes_.gradients),
-        unit_gradients_(tensor::Category::unit_gradients, bytes_.unit_gradients),
+        micro_batch_gradients_(tensor::Category::micro_batch_gradients, bytes_.micro_batch_gradients),
         optimizer_(tensor::Category::optimizer, bytes_.optimizer),
         staging_(tensor::Category::communication_staging, bytes_.communication_staging),
         world_("threads", rank, topology_, threads.factory(rank), {{plan::Axis::data}, {plan::Axis::expert_data}}),
@@ -70,7 +74,7 @@ class Rank {
                  parameters_,
                  gathered_,
                  gradients_,
-                 unit_gradients_,
+                 micro_batch_gradients_,
                  optimizer_,
                  staging_},
         store_(context_), accesses_(plan::training_accesses(part_)) {
@@ -80,15 +84,16 @@ class Rank {
 
   void step(std::int64_t step) {
     const auto& batch = states_.batch;
-    store_.begin_step({{plan::leases_of(accesses_)},
-                       std::vector<std::uint8_t>(static_cast<std::size_t>(batch.rounds() * batch.fold), 0)});
+    store_.begin_step(
+        {{plan::leases_of(accesses_)},
+         std::vector<std::uint8_t>(static_cast<std::size_t>(batch.rounds() * batch.local_accumulation), 0)});
     for (std::int64_t round = 0; round < batch.rounds(); ++round)
-      for (std::int64_t k = 0; k < batch.fold; ++k)
+      for (std::int64_t k = 0; k < batch.local_accumulation; ++k)
         micro(step,
-              {round, batch.fold == 1       ? Place::only
-                      : k == 0              ? Place::first
-                      : k == batch.fold - 1 ? Place::last
-                                            : Place::middle},
+              {round, batch.local_accumulation == 1       ? Place::only
+                      : k == 0                            ? Place::first
+                      : k == batch.local_accumulation - 1 ? Place::last
+                                                          : Place::middle},
               k);
     store_.finish();
     norms.push_back(norm());
@@ -99,24 +104,24 @@ class Rank {
 
   void complete() { store_.complete_weights(); }
 
-  // What leases see, by the name of the parameter.
+  // The weights that leases return, by parameter name.
   std::map<std::string, std::vector<char>> weights() {
     std::map<std::string, std::vector<char>> out;
     const auto leases = plan::leases_of(plan::evaluation_accesses(part_));
     store_.begin_evaluation(leases);
-    for (const auto& use : leases) {
-      const auto lease = store_.lease(use);
-      const auto& unit = context_.unit(use.unit);
-      for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+    for (const auto& occurrence : leases) {
+      const auto lease = store_.lease(occurrence);
+      const auto& flat_group = context_.flat_group(occurrence.flat_group);
+      for (std::size_t p = 0; p < flat_group.parameters.size(); ++p) {
         const auto view = lease.weight(static_cast<int>(p));
         const auto* bytes = static_cast<const char*>(view.data);
-        out[unit.parameters[p].name] = {bytes, bytes + view.bytes()};
+        out[flat_group.parameters[p].name] = {bytes, bytes + view.bytes()};
       }
     }
     return out;
   }
 
-  // Since initial values were there.
+  // Bytes sent since initial values were made, by group and operation.
   std::map<std::string, std::int64_t> sent() {
     auto out = sent_so_far();
     for (const auto& [what, bytes] : at_begin_) out[what] -= bytes;
@@ -137,7 +142,7 @@ class Rank {
     return out;
   }
   bool full() const {
-    for (const auto* a : {&parameters_, &gathered_, &gradients_, &unit_gradients_, &optimizer_, &staging_})
+    for (const auto* a : {&parameters_, &gathered_, &gradients_, &micro_batch_gradients_, &optimizer_, &staging_})
       if (!a->full()) return false;
     return true;
   }
@@ -145,17 +150,17 @@ class Rank {
   std::vector<std::vector<std::int64_t>> norms;
 
  private:
-  void micro(std::int64_t step, params::GradientFold::Position position, std::int64_t k) {
+  void micro(std::int64_t step, params::GradientReduction::Position position, std::int64_t k) {
     const auto& batch = states_.batch;
-    // The micro-batch of a data rank; -1: none.
+    // The micro-batch of a data-parallel rank; -1 if it has none.
     const auto micro_of = [&](int data) {
-      const auto group = batch.fold_group_of(data, position.round);
+      const auto group = batch.accumulation_group_of(data, position.round);
       return group < 0 ? -1 : batch.first_micro(group) + k;
     };
     for (const auto& access : accesses_) {
-      const auto u = access.use.unit;
-      const auto& unit = context_.unit(u);
-      const bool shared = unit.group.has(plan::Axis::expert_data);
+      const auto u = access.occurrence.flat_group;
+      const auto& flat_group = context_.flat_group(u);
+      const bool shared = flat_group.group.has(plan::Axis::expert_data);
       const int mine = topology_.turn(world_.rank), alike = shape_.ranks / shape_.experts;
       const auto own = micro_of(mine);
       if (!shared && own < 0) {
@@ -164,18 +169,19 @@ class Rank {
       }
       store_.begin_backward(position);
       if (access.kind == plan::Access::Kind::lease) {
-        const auto lease = store_.lease(access.use);
+        const auto lease = store_.lease(access.occurrence);
         continue;
       }
       for (int source = 0; source < (shared ? shape_.experts : 1); ++source) {
-        auto grads = store_.grads(access.use, source);
+        auto grads = store_.grads(access.occurrence, source);
         const auto m = shared ? micro_of(source * alike + mine % alike) : own;
         EXPECT_EQ(grads.wanted(), m >= 0);
-        for (std::size_t p = 0; p < unit.parameters.size() && m >= 0; ++p) {
+        for (std::size_t p = 0; p < flat_group.parameters.size() && m >= 0; ++p) {
           auto* out = grads.gradient(static_cast<int>(p)).ptr<float>();
-          const auto& parameter = unit.parameters[p];
+          const auto& parameter = flat_group.parameters[p];
           for (std::int64_t i = 0; i < parameter.stored_count(); ++i)
-            out[i] = i < parameter.count() ? gradient_value(parameter, step, m + 100 * access.use.use, i) : 0.0f;
+            out[i] =
+                i < parameter.count() ? gradient_value(parameter, step, m + 100 * access.occurrence.index, i) : 0.0f;
         }
         grads.commit();
       }
@@ -198,10 +204,10 @@ class Rank {
   Shape shape_;
   plan::Topology topology_;
   plan::ModelPart part_;
-  plan::UnitSet set_;
+  plan::FlatGroupSet set_;
   plan::StateShape states_;
   plan::StateBytes bytes_;
-  UsedArena parameters_, gathered_, gradients_, unit_gradients_, optimizer_, staging_;
+  UsedArena parameters_, gathered_, gradients_, micro_batch_gradients_, optimizer_, staging_;
   comm::World world_;
   std::unique_ptr<tensor::Exec> compute_, worker_;
   params::StoreContext context_;
@@ -239,7 +245,7 @@ void same_as_one_rank(const Shape& shape) {
       EXPECT_TRUE(bytes == want.at(name)) << name << ", " << shape.text();
       experts += name.find(".experts.") != std::string::npos;
     }
-    const auto per_expert = std::size_t{4};  // parameters
+    const auto per_expert = std::size_t{4};  // parameters of an expert
     EXPECT_EQ(experts, per_expert * 18 / static_cast<std::size_t>(shape.experts)) << shape.text();
   });
 }
@@ -252,7 +258,7 @@ TEST(SharedExperts, OverPartsOfTheRanks) {
   for (const int zero : {0, 1, 2, 3})
     for (const std::int64_t micros : {4, 5, 8}) same_as_one_rank({4, 2, zero, micros, 1});
 }
-TEST(SharedExperts, InFoldsOfSeveral) {
+TEST(SharedExperts, WithLocalAccumulation) {
   for (const int zero : {0, 1, 2, 3}) {
     same_as_one_rank({3, 3, zero, 8, 2});
     same_as_one_rank({6, 3, zero, 14, 2});

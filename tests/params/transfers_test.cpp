@@ -1,5 +1,5 @@
-// Segments: in what order they are issued, and that a store whose transfers are cut has the numbers of one whose are
-// not.
+// Tests segments: the order in which they are issued, and that a store with divided transfers has the same numbers as
+// one with whole transfers.
 #include "libtrain/comm/segments.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/params/transfers.h"
@@ -25,12 +25,12 @@ TEST(Transfers, AreIssuedInOrderWhenTheyAreAskedForOrOthersGoBetween) {
   };
   const auto a = add('a', 3), b = add('b', 20), c = add('c', 1);
   EXPECT_EQ(issued, "") << "nothing goes before somebody else";
-  transfers.let_some_follow();  // a quarter of a's
+  transfers.let_some_follow();  // a quarter of a
   EXPECT_EQ(issued, "a0 ");
   transfers.let_some_follow();
   transfers.let_some_follow();
   EXPECT_EQ(issued, "a0 a1 a2 ");
-  transfers.let_some_follow();  // a quarter of b's
+  transfers.let_some_follow();  // a quarter of b
   EXPECT_EQ(issued, "a0 a1 a2 b0 b1 b2 b3 b4 ");
   transfers.done(a);
   EXPECT_EQ(issued, "a0 a1 a2 b0 b1 b2 b3 b4 ") << "all of it had been issued";
@@ -47,26 +47,26 @@ TEST(Transfers, AreIssuedInOrderWhenTheyAreAskedForOrOthersGoBetween) {
   EXPECT_EQ(issued, "01");
 }
 
-// As after an update: all units of a model wait at once. No crossing waits for more than a quarter of the foremost,
-// and every layer finds its own issued in full without asking.
+// As after an update, all flat groups of a model wait at once. No tensor-parallel collective waits for more than a
+// quarter of the foremost group. Every layer finds its own group issued in full without asking.
 TEST(Transfers, GoAtTheForemostsPaceHoweverManyWait) {
-  constexpr int units = 100, crossings = 4;
+  constexpr int flat_groups = 100, crossings = 4;
   for (const std::int64_t segments : {1, 3, 4, 8, 13}) {
     const auto exec = tensor::Exec::caller(nullptr, 1);
     std::int64_t issued = 0;
     Transfers transfers(*exec, Transfers::Issue::between);
     std::vector<Transfers::Ticket> tickets;
-    for (int u = 0; u < units; ++u) tickets.push_back(transfers.add(segments, [&](std::int64_t) { ++issued; }));
-    for (int u = 0; u < units; ++u) {
+    for (int u = 0; u < flat_groups; ++u) tickets.push_back(transfers.add(segments, [&](std::int64_t) { ++issued; }));
+    for (int u = 0; u < flat_groups; ++u) {
       for (int crossing = 0; crossing < crossings; ++crossing) {
         const auto before = issued;
         transfers.let_some_follow();
-        EXPECT_LE(issued - before, (segments + crossings - 1) / crossings) << "unit " << u;
+        EXPECT_LE(issued - before, (segments + crossings - 1) / crossings) << "flat group " << u;
       }
-      EXPECT_GE(issued, (u + 1) * segments) << "unit " << u;
+      EXPECT_GE(issued, (u + 1) * segments) << "flat group " << u;
       transfers.done(tickets[static_cast<std::size_t>(u)]);
     }
-    EXPECT_EQ(issued, units * segments);
+    EXPECT_EQ(issued, flat_groups * segments);
   }
 }
 
@@ -79,29 +79,30 @@ TEST(Transfers, ADoneTransferHasRun) {
   EXPECT_EQ(ran, 5);
 }
 
-// Ranges of any kind together are the whole: the same bits, the same bytes in the ledger under the same name.
+// Ranges of any kind together equal the whole: the same bits, and the same bytes in the ledger under the same name.
 TEST(Segments, TogetherAreTheWhole) {
-  constexpr std::int64_t piece = 1000;
+  constexpr std::int64_t shard = 1000;
   for (const int ranks : {2, 3, 5})
     for (const int contributors : {1, ranks - 1, ranks}) {
       comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
-        const auto whole_group = threads.communicator(rank, "whole"), cut_group = threads.communicator(rank, "cut");
+        const auto whole_group = threads.communicator(rank, "whole"),
+                   segmented_group = threads.communicator(rank, "cut");
         const auto exec = tensor::Exec::caller(nullptr, 1);
         std::mt19937_64 random(static_cast<std::uint64_t>(rank));
         std::normal_distribution<float> normal(0, 1);
-        std::vector<float> in(static_cast<std::size_t>(ranks * piece)), staging(in.size()), sums[2], all[2];
+        std::vector<float> in(static_cast<std::size_t>(ranks * shard)), staging(in.size()), sums[2], all[2];
         for (auto& x : in) x = normal(random);
-        for (int cut = 0; cut < 2; ++cut) {
-          auto& group = cut == 0 ? *whole_group : *cut_group;
-          auto& sum = sums[cut];
-          sum.assign(piece, 1.5f);
-          all[cut].assign(in.size(), 0);
-          const auto source = rank < contributors ? base::View::of(in.data(), {ranks * piece}) : base::View{};
-          const auto total = base::View::of(sum.data(), {piece}),
-                     gathered = base::View::of(all[cut].data(), {ranks * piece});
-          for (const auto round : {base::FoldRound::first, base::FoldRound::next}) {
-            if (cut == 0) {
-              comm::ordered_reduce_scatter(group, *exec, source, base::View::of(staging.data(), {ranks * piece}), total,
+        for (int segmented = 0; segmented < 2; ++segmented) {
+          auto& group = segmented == 0 ? *whole_group : *segmented_group;
+          auto& sum = sums[segmented];
+          sum.assign(shard, 1.5f);
+          all[segmented].assign(in.size(), 0);
+          const auto source = rank < contributors ? base::View::of(in.data(), {ranks * shard}) : base::View{};
+          const auto total = base::View::of(sum.data(), {shard}),
+                     gathered = base::View::of(all[segmented].data(), {ranks * shard});
+          for (const auto round : {base::ReductionRound::first, base::ReductionRound::next}) {
+            if (segmented == 0) {
+              comm::ordered_reduce_scatter(group, *exec, source, base::View::of(staging.data(), {ranks * shard}), total,
                                            round, contributors);
               continue;
             }
@@ -109,17 +110,17 @@ TEST(Segments, TogetherAreTheWhole) {
               comm::ordered_reduce_scatter_range(group, *exec, source, base::View::of(staging.data(), {ranks * count}),
                                                  total, round, contributors, first, count);
           }
-          if (cut == 0) group.all_gather(*exec, total, gathered);
+          if (segmented == 0) group.all_gather(*exec, total, gathered);
           else
             for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 999}, {999, 1}})
               comm::all_gather_range(group, *exec, total, gathered, first, count);
         }
         EXPECT_EQ(std::memcmp(sums[0].data(), sums[1].data(), sums[0].size() * 4), 0) << ranks << " ranks";
         EXPECT_EQ(all[0], all[1]);
-        const auto whole = whole_group->ledger().totals(), cut = cut_group->ledger().totals();
+        const auto whole = whole_group->ledger().totals(), segmented = segmented_group->ledger().totals();
         for (const char* name : {"all_gather", "ordered_reduce_scatter"})
-          EXPECT_EQ(whole.at(name).sent_bytes, cut.at(name).sent_bytes) << name;
-        EXPECT_EQ(cut.count("exchange"), 0u);
+          EXPECT_EQ(whole.at(name).sent_bytes, segmented.at(name).sent_bytes) << name;
+        EXPECT_EQ(segmented.count("exchange"), 0u);
       });
     }
 }

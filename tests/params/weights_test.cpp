@@ -1,5 +1,5 @@
-// Weights: a lease sees the pieces of all ranks as the last update left them; what is gathered, when and in which
-// order.
+// Tests Weights: a lease sees the shards of all ranks as the last update left them; and what is gathered, when and in
+// which order.
 #include "libtrain/params/weight_store.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
@@ -12,26 +12,26 @@ namespace {
 using params::Weights;
 
 std::unique_ptr<Weights> make_weights(Ground& g) {
-  return g.cut.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context);
+  return g.layout.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context);
 }
 
-// What an optimizer does: new pieces, then the word that they have changed.
-void write_pieces(Weights& weights, const Ground& g, const PlainModel& plain) {
-  for (int u = 0; u < g.units(); ++u) {
-    const auto piece = weights.own_piece(u);
-    for (std::int64_t i = 0; i < piece.count(); ++i) {
-      const float w = plain.unit(u).weight[static_cast<std::size_t>(g.rank() * piece.count() + i)];
+// Does what an optimizer does: writes new shards, then reports that they changed.
+void write_shards(Weights& weights, const Ground& g, const PlainModel& plain) {
+  for (int u = 0; u < g.flat_groups(); ++u) {
+    const auto shard = weights.own_shard(u);
+    for (std::int64_t i = 0; i < shard.count(); ++i) {
+      const float w = plain.flat_group(u).weight[static_cast<std::size_t>(g.rank() * shard.count() + i)];
       const auto bits = bf16_bits(w);
-      if (piece.dtype == base::DType::bf16) std::memcpy(static_cast<char*>(piece.data) + 2 * i, &bits, 2);
-      else piece.ptr<float>()[i] = w;
+      if (shard.dtype == base::DType::bf16) std::memcpy(static_cast<char*>(shard.data) + 2 * i, &bits, 2);
+      else shard.ptr<float>()[i] = w;
     }
   }
-  weights.pieces_changed();
+  weights.shards_changed();
 }
 
-std::vector<plan::Use> uses_of(std::initializer_list<int> units) {
-  std::vector<plan::Use> out;
-  for (int u : units) out.push_back({u, 0});
+std::vector<plan::Occurrence> occurrences_of(std::initializer_list<int> flat_groups) {
+  std::vector<plan::Occurrence> out;
+  for (int u : flat_groups) out.push_back({u, 0});
   return out;
 }
 
@@ -44,41 +44,41 @@ std::vector<std::int64_t> gathered(const Ground& g) {
   return out;
 }
 
-std::vector<std::int64_t> padded(const PlainModel& plain, std::initializer_list<int> units) {
+std::vector<std::int64_t> padded(const PlainModel& plain, std::initializer_list<int> flat_groups) {
   std::vector<std::int64_t> out;
-  for (int u : units) out.push_back(plain.unit(u).padded);
+  for (int u : flat_groups) out.push_back(plain.flat_group(u).padded);
   return out;
 }
 
-// The first look finds a lease that did not wait, the second one under which a fetch overwrote the buffer.
-void expect_lease(Weights& weights, Ground& g, const PlainModel& plain, plan::Use use) {
-  weights.acquire(use);
-  EXPECT_EQ(difference(weights.whole(use.unit), plain.unit(use.unit).weight), "")
-      << g.cut.text() << " unit " << use.unit;
+// The first comparison finds a lease that did not wait. The second finds a fetch that overwrote the buffer.
+void expect_lease(Weights& weights, Ground& g, const PlainModel& plain, plan::Occurrence occurrence) {
+  weights.acquire(occurrence);
+  EXPECT_EQ(difference(weights.whole(occurrence.flat_group), plain.flat_group(occurrence.flat_group).weight), "")
+      << g.layout.text() << " flat group " << occurrence.flat_group;
   g.context.communication.synchronize();
-  EXPECT_EQ(difference(weights.whole(use.unit), plain.unit(use.unit).weight), "")
-      << g.cut.text() << " unit " << use.unit << " in the lease";
-  weights.give_back(use);
+  EXPECT_EQ(difference(weights.whole(occurrence.flat_group), plain.flat_group(occurrence.flat_group).weight), "")
+      << g.layout.text() << " flat group " << occurrence.flat_group << " in the lease";
+  weights.give_back(occurrence);
 }
 
-TEST(Weights, ALeaseSeesThePiecesOfTheLastUpdate) {
+TEST(Weights, ALeaseSeesTheShardsOfTheLastUpdate) {
   for (int zero = 0; zero < 4; ++zero)
     for (int ranks = 1; ranks <= 4; ++ranks)
       for (const auto working : {base::DType::f32, base::DType::bf16})
         for (const int slots : {1, 2, 9}) {
-          if (zero == 0 && ranks > 1) continue;  // stage 0 writes whole weights, not pieces
+          if (zero == 0 && ranks > 1) continue;  // stage 0 writes whole weights, not shards
           on_ranks(
               tied_model(), {ranks, zero, working, ranks, 1, slots},
               [](Ground& g) {
-                PlainModel plain(g.set.units, g.set.uses, g.cut.ranks);
+                PlainModel plain(g.set.flat_groups, g.set.occurrences, g.layout.ranks);
                 const auto weights = make_weights(g);
-                EXPECT_TRUE(g.full({&g.parameters, &g.gathered})) << g.cut.text();
+                EXPECT_TRUE(g.full({&g.parameters, &g.gathered})) << g.layout.text();
                 for (std::int64_t update = 0; update < 3; ++update) {
                   plain.scatter(update);
-                  write_pieces(*weights, g, plain);
+                  write_shards(*weights, g, plain);
                   for (int pass = 0; pass < 2; ++pass) {
-                    weights->begin_pass(g.set.uses);
-                    for (const auto use : g.set.uses) expect_lease(*weights, g, plain, use);
+                    weights->begin_pass(g.set.occurrences);
+                    for (const auto occurrence : g.set.occurrences) expect_lease(*weights, g, plain, occurrence);
                   }
                 }
               },
@@ -86,40 +86,42 @@ TEST(Weights, ALeaseSeesThePiecesOfTheLastUpdate) {
         }
 }
 
-// Stages 1 and 2: nothing until a pass begins; then every unit once, in the order of its leases, those that it does not
-// lease behind them; nothing in the passes after it.
+// Stages 1 and 2 gather nothing until a pass begins. Then they gather every flat group once, in the order of the pass's
+// leases, followed by groups without a lease. Later passes gather nothing.
 TEST(Weights, WholeOnesAreGatheredOnceInTheOrderOfTheLeases) {
   on_ranks(tied_model(), {2, 1}, [](Ground& g) {
-    PlainModel plain(g.set.units, g.set.uses, 2);
-    ASSERT_EQ(g.units(), 8);  // the token table, the positions, five layers, the final norm
+    PlainModel plain(g.set.flat_groups, g.set.occurrences, 2);
+    ASSERT_EQ(g.flat_groups(), 8);  // the token table, the positions, five layers, the final norm
     const auto weights = make_weights(g);
-    weights->begin_pass(g.set.uses);
+    weights->begin_pass(g.set.occurrences);
     EXPECT_TRUE(g.data.calls.empty());
     plain.scatter(1);
-    write_pieces(*weights, g, plain);
+    write_shards(*weights, g, plain);
     EXPECT_TRUE(g.data.calls.empty());
-    const std::vector<plan::Use> order{{7, 0}, {0, 1}, {3, 0}, {0, 0}};
+    const std::vector<plan::Occurrence> order{{7, 0}, {0, 1}, {3, 0}, {0, 0}};
     weights->begin_pass(order);
     EXPECT_EQ(gathered(g), padded(plain, {7, 0, 3, 1, 2, 4, 5, 6}));
-    for (const auto use : order) expect_lease(*weights, g, plain, use);
-    weights->begin_pass(g.set.uses);
+    for (const auto occurrence : order) expect_lease(*weights, g, plain, occurrence);
+    weights->begin_pass(g.set.occurrences);
     weights->complete();
     EXPECT_EQ(g.data.calls.size(), 8u);
-    for (int u = 0; u < g.units(); ++u) EXPECT_EQ(difference(weights->whole(u), plain.unit(u).weight), "") << u;
+    for (int u = 0; u < g.flat_groups(); ++u)
+      EXPECT_EQ(difference(weights->whole(u), plain.flat_group(u).weight), "") << u;
   });
 }
 
 // complete() leaves nothing to gather and nothing to wait for.
 TEST(Weights, CompleteOnesAreWholeWithoutAPass) {
   on_ranks(tied_model(), {3, 2, base::DType::bf16}, [](Ground& g) {
-    PlainModel plain(g.set.units, g.set.uses, 3);
+    PlainModel plain(g.set.flat_groups, g.set.occurrences, 3);
     const auto weights = make_weights(g);
     plain.scatter(4);
-    write_pieces(*weights, g, plain);
+    write_shards(*weights, g, plain);
     weights->complete();
-    for (int u = 0; u < g.units(); ++u) EXPECT_EQ(difference(weights->whole(u), plain.unit(u).weight), "") << u;
+    for (int u = 0; u < g.flat_groups(); ++u)
+      EXPECT_EQ(difference(weights->whole(u), plain.flat_group(u).weight), "") << u;
     const auto calls = g.data.calls.size();
-    weights->begin_pass(g.set.uses);
+    weights->begin_pass(g.set.occurrences);
     EXPECT_EQ(g.data.calls.size(), calls);
   });
 }
@@ -127,19 +129,19 @@ TEST(Weights, CompleteOnesAreWholeWithoutAPass) {
 // One rank has nothing to gather at stages 0 to 2.
 TEST(Weights, OneRankGathersNoWholeOnes) {
   on_ranks(tied_model(), {1, 1}, [](Ground& g) {
-    PlainModel plain(g.set.units, g.set.uses, 1);
+    PlainModel plain(g.set.flat_groups, g.set.occurrences, 1);
     const auto weights = make_weights(g);
     plain.scatter(1);
-    write_pieces(*weights, g, plain);
-    weights->begin_pass(g.set.uses);
+    write_shards(*weights, g, plain);
+    weights->begin_pass(g.set.occurrences);
     weights->complete();
     EXPECT_TRUE(g.data.calls.empty());
   });
 }
 
-// Stage 3, units leased in order: the table, the positions, five layers, the final norm. So many are fetched once the
-// first, second, ... is leased: as many layers ahead as there are slots, and never into a slot whose lease is still to
-// come or not yet over.
+// Stage 3. Flat groups are leased in order: the table, the positions, five layers, the final norm. `expected` has the
+// number of fetches after the first, second, ... lease. Layers are fetched ahead into all buffers, but never into a
+// buffer whose lease is still to come or not over.
 TEST(Weights, SlotsBoundHowFarIsFetchedAhead) {
   const std::vector<std::pair<int, std::vector<std::size_t>>> expected = {{1, {2, 3, 3, 4, 5, 6, 8, 8}},
                                                                           {2, {3, 4, 4, 5, 6, 8, 8, 8}},
@@ -147,59 +149,60 @@ TEST(Weights, SlotsBoundHowFarIsFetchedAhead) {
                                                                           {9, {8, 8, 8, 8, 8, 8, 8, 8}}};
   for (const auto& [slots, counts] : expected)
     on_ranks(tied_model(), {2, 3, base::DType::f32, 2, 1, slots}, [&counts = counts](Ground& g) {
-      PlainModel plain(g.set.units, g.set.uses, 2);
+      PlainModel plain(g.set.flat_groups, g.set.occurrences, 2);
       const auto weights = make_weights(g);
       plain.scatter(9);
-      write_pieces(*weights, g, plain);
-      const auto order = uses_of({0, 1, 2, 3, 4, 5, 6, 7});
+      write_shards(*weights, g, plain);
+      const auto order = occurrences_of({0, 1, 2, 3, 4, 5, 6, 7});
       for (int pass = 0; pass < 2; ++pass) {
         g.data.calls.clear();
         weights->begin_pass(order);
         EXPECT_TRUE(g.data.calls.empty()) << "fetches are issued at lease points";
         for (std::size_t k = 0; k < order.size(); ++k) {
           expect_lease(*weights, g, plain, order[k]);
-          EXPECT_EQ(g.data.calls.size(), counts[k]) << g.cut.text() << " lease " << k;
+          EXPECT_EQ(g.data.calls.size(), counts[k]) << g.layout.text() << " lease " << k;
         }
         EXPECT_EQ(gathered(g), padded(plain, {0, 1, 2, 3, 4, 5, 6, 7}));
       }
     });
 }
 
-// The second use of a tied table is a lease and a gather of its own; layers go back through their slots in reverse.
+// The second occurrence of a tied table has a lease and a gather of its own. Layers use their buffers again in reverse
+// order.
 TEST(Weights, EveryLeaseIsAGather) {
   for (const int slots : {1, 2, 9})
     on_ranks(tied_model(), {2, 3, base::DType::bf16, 2, 1, slots}, [](Ground& g) {
-      PlainModel plain(g.set.units, g.set.uses, 2);
+      PlainModel plain(g.set.flat_groups, g.set.occurrences, 2);
       const auto weights = make_weights(g);
       plain.scatter(2);
-      write_pieces(*weights, g, plain);
-      const std::vector<plan::Use> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0},
-                                         {7, 0}, {0, 1}, {6, 0}, {5, 0}, {4, 0}, {3, 0}, {2, 0}};
+      write_shards(*weights, g, plain);
+      const std::vector<plan::Occurrence> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0},
+                                                {7, 0}, {0, 1}, {6, 0}, {5, 0}, {4, 0}, {3, 0}, {2, 0}};
       weights->begin_pass(order);
-      for (const auto use : order) expect_lease(*weights, g, plain, use);
+      for (const auto occurrence : order) expect_lease(*weights, g, plain, occurrence);
       std::vector<std::int64_t> want;
-      for (const auto use : order) want.push_back(plain.unit(use.unit).padded);
+      for (const auto occurrence : order) want.push_back(plain.flat_group(occurrence.flat_group).padded);
       EXPECT_EQ(gathered(g), want);
     });
 }
 
 TEST(Weights, ALeaseOutOfTheStatedOrderIsRefused) {
   on_ranks(tied_model(), {1, 3}, [](Ground& g) {
-    const PlainModel plain(g.set.units, g.set.uses, 1);
+    const PlainModel plain(g.set.flat_groups, g.set.occurrences, 1);
     const auto weights = make_weights(g);
-    write_pieces(*weights, g, plain);
-    const auto order = uses_of({0, 1});
+    write_shards(*weights, g, plain);
+    const auto order = occurrences_of({0, 1});
     weights->begin_pass(order);
     EXPECT_THROW(weights->acquire({1, 0}), std::logic_error);
     weights->acquire({0, 0});
     weights->acquire({1, 0});
     EXPECT_THROW(weights->acquire({2, 0}), std::logic_error);
     weights->begin_pass(order);
-    EXPECT_THROW(weights->acquire({0, 0}), std::logic_error);  // it is leased still
+    EXPECT_THROW(weights->acquire({0, 0}), std::logic_error);  // it is still leased
     weights->give_back({0, 0}), weights->give_back({1, 0});
     weights->begin_pass(order);
     EXPECT_NO_THROW(weights->acquire({0, 0}));
-    weights->pieces_changed();  // what was announced is void
+    weights->shards_changed();  // the announced pass is void
     EXPECT_THROW(weights->acquire({1, 0}), std::logic_error);
   });
 }
@@ -208,20 +211,22 @@ TEST(Weights, ALeaseOutOfTheStatedOrderIsRefused) {
 TEST(WeightStore, LeasesParametersInTheirStoredShape) {
   for (const int zero : {0, 3})
     on_ranks(untied_model(), {2, zero, base::DType::f32, 2}, [zero](Ground& g) {
-      PlainModel plain(g.set.units, g.set.uses, 2);
+      PlainModel plain(g.set.flat_groups, g.set.occurrences, 2);
       params::WeightStore store(g.context);
       plain.scatter(3);
-      write_pieces(store.weights(), g, plain);
-      store.begin_evaluation(g.set.uses);
-      for (const auto use : g.set.uses) {
-        const auto lease = store.lease(use);
-        const auto& parameters = g.set.units[static_cast<std::size_t>(use.unit)].parameters;
+      write_shards(store.weights(), g, plain);
+      store.begin_evaluation(g.set.occurrences);
+      for (const auto occurrence : g.set.occurrences) {
+        const auto lease = store.lease(occurrence);
+        const auto& parameters = g.set.flat_groups[static_cast<std::size_t>(occurrence.flat_group)].parameters;
         for (std::size_t p = 0; p < parameters.size(); ++p) {
           const auto w = lease.weight(static_cast<int>(p));
           const auto& stored = parameters[p].stored;
           EXPECT_EQ(w.shape[0], stored[0]) << parameters[p].name;
           EXPECT_EQ(w.cols(), stored.back()) << parameters[p].name;
-          EXPECT_EQ(difference(w, plain.unit(use.unit).weight, plain.unit(use.unit).offsets[p]), "")
+          EXPECT_EQ(difference(w, plain.flat_group(occurrence.flat_group).weight,
+                               plain.flat_group(occurrence.flat_group).offsets[p]),
+                    "")
               << parameters[p].name << " at ZeRO " << zero;
         }
       }

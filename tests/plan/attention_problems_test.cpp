@@ -1,4 +1,4 @@
-// Models' attention as files say it, and what is refused.
+// Tests the attention of models as files describe it, and what is refused.
 #include "libtrain/base/error.h"
 #include "libtrain/plan/block_layout.h"
 #include "libtrain/plan/flops.h"
@@ -42,7 +42,7 @@ TEST(AttentionOfAModel, IsReadFromItsTable) {
             (std::vector<std::int64_t>{1, 2}));
 }
 
-// However long a legal description is, what is written of it can be read.
+// However long a valid description is, what is written of it can be read back.
 TEST(AttentionOfAModel, LongDescriptionsComeBack) {
   auto m = preset("gpt2-nano");
   m.vocabulary = 257, m.layers = 10000, m.context = 1 << 20;
@@ -102,7 +102,7 @@ TEST(AttentionOfAModel, IsRefusedWithWhatWouldBeRight) {
   }
 }
 
-// Scores cost what a layout has of the blocks that dense attention computes.
+// Scores cost the share of blocks that the layout has of dense attention's blocks.
 TEST(AttentionOfAModel, CostsWhatItsBlocksCost) {
   auto m = read("layout = \"sliding\"\nwindow = 4\n", "layers = 1\nhidden = 64\ncontext = 4096\nvocabulary = 256\n");
   m.lanes = 1;

@@ -1,4 +1,4 @@
-// Layouts against the values that were written down for each rule, and what holds for all of them.
+// Compares layouts with values that were written down for each rule, and checks what holds for all layouts.
 #include "libtrain/plan/block_layout.h"
 
 #include "libtrain/base/error.h"
@@ -132,7 +132,7 @@ TEST(BlockLayout, DrawsDependOnSeedLayerHeadAndRowAlone) {
   EXPECT_EQ(drawing(at(0, 40), 1), drawing(at(1, 40), 1));
   m.attention.seed = 1;
   EXPECT_NE(drawing(at(0, 40), 1), drawing(l, 1));
-  // Every column that a row may see is as likely.
+  // Every column that a row may see is equally likely.
   std::vector<int> times(39);
   for (std::uint64_t seed = 0; seed < 3900; ++seed) {
     m.attention.seed = seed;
@@ -142,7 +142,7 @@ TEST(BlockLayout, DrawsDependOnSeedLayerHeadAndRowAlone) {
   for (const int t : times) EXPECT_NEAR(t, 100, 50);
 }
 
-// What a causal model learned of a text is what it has of the text's beginning.
+// What a causal model learned about a text stays valid for its beginning.
 TEST(BlockLayout, InACausalModelALongerTextGoesOnWhereAShorterEnded) {
   std::mt19937_64 random(11);
   auto fixed = of("fixed", true);
@@ -164,7 +164,7 @@ TEST(BlockLayout, InACausalModelALongerTextGoesOnWhereAShorterEnded) {
   }
 }
 
-// What is too large is found before it is made.
+// A layout that is too large is found before it is made.
 TEST(BlockLayout, WhatIsTooLargeIsRefusedSoon) {
   auto m = preset("gpt2");
   m.vocabulary = 257, m.heads = m.kv_heads = 64, m.context = 131072;

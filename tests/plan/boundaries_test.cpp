@@ -1,4 +1,4 @@
-// Boundaries: the cuts of the literature, and every cut of short lists.
+// Tests boundaries: the partitions of the literature, and every partition of short lists.
 #include "libtrain/plan/boundaries.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ double heaviest(std::span<const double> weights, int parts) {
 
 TEST(Boundaries, KnownOptima) {
   EXPECT_EQ(heaviest(std::vector<double>{0, 1, 2, 3, 3, 3}, 4), 3);
-  EXPECT_EQ(heaviest(std::vector<double>{2, 0, 0, 8, 2, 2, 1, 1, 2}, 3), 8);  // a bound by halves finds 10
+  EXPECT_EQ(heaviest(std::vector<double>{2, 0, 0, 8, 2, 2, 1, 1, 2}, 3), 8);  // a search by halves would give 10
 }
 
 // BLOOM 176B in bf16: 70 blocks of 4.93 GB between two tables of 7.19 GB, on 12 stages.
@@ -46,7 +46,8 @@ TEST(Boundaries, WhatCannotBeCutIsRefused) {
   EXPECT_THROW(balanced_boundaries(std::vector<double>{1, 0.0 / 0.0}, 1), std::invalid_argument);
 }
 
-// All cuts into non-empty parts, one by one: the least heaviest, of these the greatest lightest, of these the earliest.
+// Tries all partitions into non-empty parts. Best is the lightest heaviest part, then the heaviest lightest part, then
+// the earliest partition.
 Boundaries best_of_all(std::span<const double> weights, int parts) {
   const auto n = static_cast<std::int64_t>(weights.size());
   std::optional<std::tuple<double, double, Boundaries>> best;
@@ -75,7 +76,7 @@ TEST(Boundaries, AgreeWithEveryCutOfShortLists) {
   for (int n = 1; n <= 10; ++n)
     for (int parts = 1; parts <= n; ++parts)
       for (int repeat = 0; repeat < 12; ++repeat, ++cases) {
-        // Small whole numbers: many cuts are equally heavy.
+        // Small whole numbers, so that many partitions are equally heavy.
         std::vector<double> weights(static_cast<std::size_t>(n));
         for (auto& w : weights) w = std::uniform_int_distribution<int>(0, repeat < 6 ? 3 : 100)(random);
         EXPECT_EQ(balanced_boundaries(weights, parts), best_of_all(weights, parts)) << testing::PrintToString(weights);
@@ -83,7 +84,7 @@ TEST(Boundaries, AgreeWithEveryCutOfShortLists) {
   EXPECT_EQ(cases, 55 * 12);
 }
 
-// As many cells as --partition allows, several times: a search that looks for each part anew takes minutes.
+// As many cells as --partition allows, several times. A search that starts again for each part would take minutes.
 TEST(Boundaries, DeepModelsAreCutInAMoment) {
   std::mt19937 random(7);
   std::vector<double> weights(10'000);

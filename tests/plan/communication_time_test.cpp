@@ -1,4 +1,4 @@
-// The calls of a step are those of its traffic, and their times those of the fits.
+// Tests that the calls of a step equal its traffic, and that their times come from the fits.
 #include "libtrain/base/error.h"
 #include "libtrain/plan/communication_time.h"
 
@@ -71,7 +71,7 @@ TEST(CommunicationTime, IsThatOfTheFits) {
 
 TEST(CommunicationTime, WhatTheProfileLacksIsNamed) {
   const auto p = sample(2, 1, Reduction::fast, base::DType::f32);
-  EXPECT_EQ(communication_times(p, profile(2, "f32", "world")).size(), 2u);  // the world will do
+  EXPECT_EQ(communication_times(p, profile(2, "f32", "world")).size(), 2u);  // the world is used
   EXPECT_THROW(communication_times(p, profile(3)), base::InputError);
   EXPECT_THROW(communication_times(p, profile(2, "bf16")), base::InputError);  // sums of another type
   EXPECT_THROW(communication_times(p, profile(2, "f32", "tensor")), base::InputError);
@@ -80,7 +80,7 @@ TEST(CommunicationTime, WhatTheProfileLacksIsNamed) {
   EXPECT_TRUE(communication_times(p, small)[0].beyond);
 }
 
-// Messages as exchanges of two neighbours, of what one of them sends; copies of a table over the same links.
+// Messages are exchanges of two neighbours with the bytes that one of them sends. Copies of a table use the same links.
 TEST(CommunicationTime, StagesTalkToTheirNeighbours) {
   auto p = sample(3, 1, Reduction::ordered, base::DType::f32);
   p.pipeline = 3, p.topology = replicas_of(3, 1, 3), p.partition = "0,1,2";

@@ -1,4 +1,4 @@
-// What part of a set windows cover: by hand, and against windows that are laid out one by one.
+// Tests what part of a set its windows cover: by hand, and against windows that are laid out one by one.
 #include "libtrain/plan/data_use.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(DataUse, IsSaidInWords) {
 }
 
 TEST(DataUse, WhatIsLeftOutIsAWarning) {
-  const std::vector<std::int64_t> small(10, 250);  // one window of 129 each
+  const std::vector<std::int64_t> small(10, 250);  // one window of 129 tokens each
   const auto use = data_use(small, 128);
   EXPECT_EQ(left_out_text(use, 128).substr(0, 67),
             "48.4 % of the training tokens lie in no window of 129 tokens: a win");

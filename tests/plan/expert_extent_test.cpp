@@ -1,5 +1,5 @@
-// Bounds of plans of models with experts: above what is predicted, which is above what the formulas of the reference
-// say, so that nothing overflows before a sentence refuses it.
+// Tests bounds of plans with experts. The bound is above the prediction, and the prediction above the reference's
+// formulas. So nothing overflows before a sentence refuses it.
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/problems.h"
@@ -22,8 +22,8 @@ template <class T> T draw(std::mt19937_64& random, T low, T high) {
 
 double number(std::int64_t n) { return static_cast<double>(n); }
 
-// In floating point: parameters of the experts of all layers, in elements, and what stays of a micro-batch, in bytes:
-// of each chosen row its input, what is inside and its result; of each token its logits.
+// In floating point: parameters of the experts of all layers, in elements, and activations of a micro-batch, in bytes.
+// Each chosen row keeps its input, its inner values and its result; each token keeps its logits.
 struct Exact {
   double parameters = 0, activations = 0;
 };
@@ -66,9 +66,9 @@ Plan absurd(std::mt19937_64& random, int i) {
   p.topology = Topology({{Axis::data, draw<int>(random, 1, 1 << 16)}});
   p.zero = static_cast<int>(random() % 4),
   p.micro_batch = draw(random, std::int64_t{1}, i % 3 == 0 ? ranges::micro_batch.high : 64);
-  p.fold = draw<std::int64_t>(random, 1, 8);
-  p.global_batch = p.fold * p.topology.world() * p.micro_batch;
-  p.threads = draw(random, 1, ranges::threads.high), p.layer_slots = draw(random, 1, ranges::layer_slots.high);
+  p.local_accumulation = draw<std::int64_t>(random, 1, 8);
+  p.global_batch = p.local_accumulation * p.topology.world() * p.micro_batch;
+  p.threads = draw(random, 1, ranges::threads.high), p.gathered_layers = draw(random, 1, ranges::gathered_layers.high);
   if (random() % 4 == 0) p.device = base::DeviceKind::cuda;
   if (random() % 3 == 0) p.dtype = base::DType::bf16;
   p.recompute = recomputations[random() % recomputations.size()];
@@ -89,9 +89,9 @@ TEST(ExpertExtent, LiesAboveWhatIsPredictedAndThatAboveTheFormulas) {
     predict(p);
     const auto most = extent(p);
     const auto least = exact(p);
-    const double pieces = p.zero == 3 ? number(p.topology.world()) : 1;
+    const double shards = p.zero == 3 ? number(p.topology.world()) : 1;
     const double parameters = number(p.memory.categories[0]), activations = number(p.memory.categories[5]);
-    ASSERT_GE(parameters, least.parameters / pieces * number(base::size_of(p.dtype))) << to_json(p);
+    ASSERT_GE(parameters, least.parameters / shards * number(base::size_of(p.dtype))) << to_json(p);
     ASSERT_GE(activations, 0.999 * least.activations) << to_json(p);
     for (const auto bytes : p.memory.categories) ASSERT_GE(bytes, 0) << to_json(p);
     ASSERT_LE(number(p.memory.total()), most.memory) << to_json(p);
@@ -106,8 +106,8 @@ TEST(ExpertExtent, LiesAboveWhatIsPredictedAndThatAboveTheFormulas) {
   EXPECT_GT(refused, 50);
 }
 
-// Everything but one thing is small, so that no other term can hide that one is missing: what a plan has of it lies
-// below the bound less what a model without experts has, and not by far more than the "some dozens" of the header.
+// Everything but one thing is small, so that no other term hides a missing one. What experts add to a plan lies below
+// what they add to the bound. The bound is not much larger than the "some dozens" that the header states.
 TEST(ExpertExtent, EachTermIsThere) {
   Plan p;
   p.model = preset("gpt2-nano");

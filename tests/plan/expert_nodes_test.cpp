@@ -1,5 +1,5 @@
-// Plans whose ranks send rows of experts in two hops: their files, refusals with what works, what each hop sends by
-// sums written down here, what is held for it, and which ranks are a node.
+// Tests plans with hierarchical all-to-alls: their files, refusals with a hint that works, the bytes of each hop by
+// sums written here, the buffers, and which ranks are a node.
 #include "libtrain/plan/expert_nodes.h"
 
 #include "libtrain/base/error.h"
@@ -25,7 +25,7 @@ Plan sample(int ranks, int experts, int node, int stages = 1) {
   p.model = preset("moe-nano");
   p.model.vocabulary = 257, p.model.lanes = 1, p.model.layers = 6;
   p.model.experts.count = {8}, p.model.experts.every = 2, p.model.experts.capacity_factor = "1.5";
-  p.pipeline = stages, p.expert_parallel = experts, p.expert_node = node;
+  p.pipeline = stages, p.expert_parallel = experts, p.expert_ranks_per_node = node;
   p.topology = topology_of(p, ranks);
   p.global_batch = 8, p.sequence = 32;
   return p;
@@ -38,7 +38,7 @@ std::map<std::string, Traffic> sent_to_experts(const std::vector<Traffic>& all) 
   return out;
 }
 
-// Eight ranks along data, two tensor ranks each; experts over all of them, nodes of two and of four.
+// Eight data-parallel ranks of two tensor-parallel ranks each. Experts over all of them, nodes of two and of four.
 TEST(ExpertNodes, AreTwoAxesOfExperts) {
   const Topology plain({{Axis::data, 8}, {Axis::tensor, 2}});
   const auto pairs = plain.with_experts(8, 2), fours = plain.with_experts(8, 4), some = plain.with_experts(4, 2);
@@ -68,7 +68,7 @@ TEST(ExpertNodes, AreTwoAxesOfExperts) {
       EXPECT_EQ(nodes.rank_of({{Axis::data, nodes.coordinate(rank, Axis::data)}, {Axis::tensor, rank % 2}}), rank);
       EXPECT_EQ(expert_share(nodes, rank).part, expert_share(one, rank).part);
     }
-    const Unit of_experts{"u", Part::layers, {Axis::expert_data}, {}, {Axis::expert, Axis::tensor}},
+    const FlatGroup of_experts{"u", Part::layers, {Axis::expert_data}, {}, {Axis::expert, Axis::tensor}},
         of_all{"v", Part::layers, {Axis::data}, {}, {}};
     const Parameter parameter{"u.a", {64}, {64}, {}, true, {}};
     for (int rank = 0; rank < 16; ++rank) {
@@ -138,19 +138,19 @@ TEST(ExpertNodes, AreRefusedWithWhatWouldWork) {
   refused(dense, "--expert-ranks-per-node 2 is for rows of experts, and the model has none",
           "leave the node out, or a model with experts (train --help-model)");
   auto p = sample(4, 4, 1);
-  p.expert_node = 0;
+  p.expert_ranks_per_node = 0;
   refused(p, "--expert-ranks-per-node 0 must lie between 1 and 131072", "give a value from 1 to 131072");
   EXPECT_TRUE(decision_problems(sample(8, 8, 2)).empty());
   EXPECT_TRUE(decision_problems(sample(8, 8, 4)).empty());
 }
 
-// Three layers with experts, two micro-batches of a rank; 6 places of each of 8 experts make 48 rows of 64 numbers,
-// which go four times, and how many there are once. Each goes among 2 of a node and among 4 nodes.
+// Three layers with experts, two micro-batches a rank. 6 places of each of 8 experts make 48 rows of 64 numbers. The
+// rows are sent four times, their counts once, and each among the 2 ranks of a node and among 4 nodes.
 TEST(ExpertNodes, EachHopSendsItsPart) {
   for (const int chunks : {1, 2}) {
     auto p = sample(8, 4, 2);
     p.model.hidden = 64, p.model.heads = p.model.kv_heads = 2;
-    p.global_batch = 16, p.expert_chunks = chunks;
+    p.global_batch = 16, p.expert_overlap_chunks = chunks;
     predict(p);
     const std::int64_t rows = 48 * 64 * 4, counts = 8 * 2 * 4, whole = 3 * 2 * (4 * rows + counts);
     auto sent = sent_to_experts(p.traffic[0].operations);
@@ -172,7 +172,7 @@ TEST(ExpertNodes, EachHopSendsItsPart) {
   }
 }
 
-// The ranks agree on how many rounds there are among all of them.
+// All ranks together agree on the number of dispatch rounds.
 TEST(ExpertNodes, RoundsGoInTwoHopsToo) {
   auto p = sample(4, 4, 2);
   p.model.experts.capacity_factor = "none", p.model.experts.top_k = 2;
@@ -190,7 +190,7 @@ TEST(ExpertNodes, RoundsGoInTwoHopsToo) {
     EXPECT_EQ(t.bytes, (6 * (2 * rows + groups) + 3 * 2 * rows + 4 * (rows + groups)) / 2) << name;
 }
 
-// Two buffers of the largest all-to-all, and nothing else; of a stage without experts none.
+// Two buffers of the largest all-to-all, and nothing else. A stage without experts has none.
 TEST(ExpertNodes, TwoBuffersAreHeld) {
   constexpr std::size_t staging = 6;
   ASSERT_STREQ(memory_categories[staging], "communication_staging");
@@ -198,7 +198,7 @@ TEST(ExpertNodes, TwoBuffersAreHeld) {
     for (const char* evaluation : {"same", "3"}) {
       auto p = sample(4, 4, 2), one = sample(4, 4, 1);
       for (auto* q : {&p, &one})
-        q->expert_chunks = chunks, q->model.experts.evaluation_capacity_factor = evaluation, predict(*q);
+        q->expert_overlap_chunks = chunks, q->model.experts.evaluation_capacity_factor = evaluation, predict(*q);
       // 32 tokens: 6 places of 8 experts in training, 12 in an evaluation with a factor of 3.
       const std::int64_t of_row = p.model.hidden * 4, evaluated = (evaluation[0] == '3' ? 12 : 6) * 8 * of_row / chunks;
       auto expected = one.memory.categories;
@@ -208,12 +208,12 @@ TEST(ExpertNodes, TwoBuffersAreHeld) {
                 2 * evaluated);
     }
   auto p = sample(8, 4, 2, 2), one = sample(8, 4, 1, 2);
-  for (auto* q : {&p, &one}) q->partition = "0,1", predict(*q);  // the embedding alone, then all else
+  for (auto* q : {&p, &one}) q->partition = "0,1", predict(*q);  // the embedding alone, then the rest
   EXPECT_EQ(p.stage_memory[0], one.stage_memory[0]);
   EXPECT_GT(p.stage_memory[1].total(), one.stage_memory[1].total());
 }
 
-// What is bounded before it is counted is bounded with both hops, where rows are nearly all of it.
+// The bound covers both hops also where rows are nearly all of the memory.
 TEST(ExpertNodes, ExtentsLieAbove) {
   for (const char* capacity : {"none", "1", "64"})
     for (const auto recompute : recomputations) {

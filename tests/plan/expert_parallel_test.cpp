@@ -1,5 +1,5 @@
-// Plans whose ranks share out the experts: their files, every refusal with what mends it, what a rank holds and sends
-// by sums written down here, and how idle ranks are told apart.
+// Tests plans with expert parallelism: their files, every refusal with its remedy, what a rank holds and sends by sums
+// written here, and which idle ranks are listed separately.
 #include "libtrain/base/error.h"
 #include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/expert_rounds.h"
@@ -58,8 +58,8 @@ TEST(ExpertParallel, RoundTrips) {
   EXPECT_EQ(to_json(plain).find("expert_parallel"), std::string::npos) << "as in files of before";
 }
 
-// The second reading is said by the degree alone; a file that names its axes, or a data axis that it does not divide,
-// is refused before anything is read along them.
+// The degree alone defines the expert axes. A file that names them, or a data axis that the degree does not divide, is
+// refused before anything is read along them.
 TEST(ExpertParallel, FilesThatNameTheSecondReadingAreRefused) {
   auto p = sample(4, 4);
   predict(p);
@@ -76,7 +76,7 @@ TEST(ExpertParallel, FilesThatNameTheSecondReadingAreRefused) {
   EXPECT_THROW(Topology({{Axis::data, 2}, {Axis::expert, 2}}).with_experts(2), std::invalid_argument);
 }
 
-// Rows in slots are counted in 32 bits, and what is refused there is no smaller than what extents bound.
+// Rows in slots are counted in 32 bits. What is refused there is at least as large as what extents bound.
 TEST(ExpertParallel, MoreRowsThanCanBeCountedAreRefused) {
   for (const bool tensor : {true, false}) {
     auto p = sample(2, tensor ? 1 : 2);
@@ -111,18 +111,18 @@ TEST(ExpertParallel, IsRefusedWithWhatWouldWork) {
                  "the micro-batches that they are of",
                  "--reduction ordered, or --expert-parallel 1");
   p = sample(4, 1);
-  p.expert_chunks = 2;
+  p.expert_overlap_chunks = 2;
   expect_refused(p, "--expert-overlap-chunks 2 is for expert parallelism, and --expert-parallel is 1",
                  "--expert-parallel 2 too, or leave the chunks out");
   p = sample(4, 1);
-  p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.expert_chunks = 2;
+  p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.expert_overlap_chunks = 2;
   expect_refused(p, "--expert-overlap-chunks 2 is for experts, and the model has none",
                  "leave the chunks out, or a model with experts (train --help-model)");
   p = sample(4, 2);
-  p.expert_chunks = 3;
+  p.expert_overlap_chunks = 3;
   expect_refused(p, "--expert-overlap-chunks 3 does not divide the 4 experts of a layer that a rank has",
                  "--expert-overlap-chunks 2");
-  p.expert_chunks = 2, p.model.experts.capacity_factor = "none";
+  p.expert_overlap_chunks = 2, p.model.experts.capacity_factor = "none";
   expect_refused(p, "--expert-overlap-chunks 2 needs a capacity: without one tokens are sent in rounds",
                  "--expert-overlap-chunks 1, or a capacity in training and in evaluation");
   p = sample(4, 1);
@@ -131,7 +131,7 @@ TEST(ExpertParallel, IsRefusedWithWhatWouldWork) {
   expect_refused(p, "--expert-parallel 0 must lie between 1 and 131072", "give a value from 1 to 131072");
 }
 
-// Of ranks that hold others the units of experts are an equal part, and all else is what it was.
+// Ranks with different experts hold an equal part of the flat groups of experts, and everything else as before.
 TEST(ExpertParallel, ARankHoldsItsPart) {
   for (const int zero : {0, 1, 2, 3}) {
     std::int64_t before = 0;
@@ -140,17 +140,17 @@ TEST(ExpertParallel, ARankHoldsItsPart) {
       p.zero = zero;
       predict(p);
       std::int64_t held = 0, others = 0;
-      const UnitTable table(p.part_of_rank(3), p.topology);
+      const FlatGroupTable table(p.part_of_rank(3), p.topology);
       for (const auto& e : table.entries()) {
-        const bool of_experts = e.unit.name.ends_with(".experts");
-        EXPECT_EQ(e.pieces, of_experts ? 8 / experts : 8);
+        const bool of_experts = e.flat_group.name.ends_with(".experts");
+        EXPECT_EQ(e.shards, of_experts ? 8 / experts : 8);
         EXPECT_EQ(e.contributions, of_experts ? experts : 1);
-        (of_experts ? held : others) += e.times * static_cast<std::int64_t>(e.unit.parameters.size());
+        (of_experts ? held : others) += e.times * static_cast<std::int64_t>(e.flat_group.parameters.size());
       }
       EXPECT_EQ(held, 3 * 8 / experts * 4) << "three layers, four tensors of an expert";
       EXPECT_EQ(p.memory.total(), memory_of_stage(p, 0).total());
       if (experts == 1) before = p.memory.categories[0];
-      // Parameters: a part of the experts where they are whole, as many pieces where they are cut anyway.
+      // Parameters: below ZeRO 3 a rank holds a part of the experts; the shards of ZeRO 3 stay as large as before.
       if (zero < 3) {
         EXPECT_EQ(p.memory.categories[0]<before, experts> 1);
       } else {
@@ -158,8 +158,8 @@ TEST(ExpertParallel, ARankHoldsItsPart) {
       }
       const auto names = [&](int rank) {
         std::string out;
-        for (const auto& unit : units(p.part_of_rank(rank)))
-          if (unit.name == "layers.01.experts") out = unit.parameters.front().name;
+        for (const auto& flat_group : flat_groups(p.part_of_rank(rank)))
+          if (flat_group.name == "layers.01.experts") out = flat_group.parameters.front().name;
         return out;
       };
       EXPECT_EQ(names(0), "layers.01.experts.00.up.weight");
@@ -171,8 +171,7 @@ TEST(ExpertParallel, ARankHoldsItsPart) {
   }
 }
 
-// Three layers with experts; tokens of a micro-batch 32, so that 6 places of each of 8 experts make 48 rows of 64
-// numbers.
+// Three layers with experts and 32 tokens in a micro-batch: 6 places of each of 8 experts make 48 rows of 64 numbers.
 TEST(ExpertParallel, SendsRowsThereAndBack) {
   for (const auto recompute : {Recompute::none, Recompute::selective, Recompute::layers}) {
     auto p = sample(4, 2);
@@ -198,10 +197,10 @@ TEST(ExpertParallel, SendsRowsThereAndBack) {
   }
 }
 
-// In chunks the same bytes go in as many more calls; how many rows each group has goes in one.
+// With chunks the same bytes go in as many more calls. The row counts of all groups go in one call.
 TEST(ExpertParallel, ChunksAreMoreCalls) {
   auto p = sample(4, 2), q = p;
-  q.expert_chunks = 4;
+  q.expert_overlap_chunks = 4;
   predict(p), predict(q);
   const auto of_experts = [](const Plan& plan) {
     for (const auto& t : plan.traffic[0].operations)
@@ -211,11 +210,11 @@ TEST(ExpertParallel, ChunksAreMoreCalls) {
   EXPECT_EQ(of_experts(p).bytes, of_experts(q).bytes);
   EXPECT_EQ(of_experts(p).calls, 3 * 2 * 5);
   EXPECT_EQ(of_experts(q).calls, 3 * 2 * (4 * 4 + 1));
-  EXPECT_EQ(plan_from_json(to_json(q), "plan.json").expert_chunks, 4);
+  EXPECT_EQ(plan_from_json(to_json(q), "plan.json").expert_overlap_chunks, 4);
 }
 
-// Nine micro-batches over eight ranks, four of which hold others: in the last round one rank works, three work for it,
-// and a whole group idles.
+// Nine micro-batches over eight ranks, four with different experts. In the last accumulation step one rank works, three
+// work for it, and the other four idle.
 TEST(ExpertParallel, RanksThatSendTheSameAreTold) {
   auto p = sample(8, 4);
   p.global_batch = 9;
@@ -234,14 +233,14 @@ TEST(ExpertParallel, RanksThatSendTheSameAreTold) {
       if (t.group == group && t.operation == operation) bytes += t.bytes;
     return bytes;
   };
-  // Who idles sends nothing of its own, but what it made for the other one; rows go both ways all the same.
+  // An idle rank sends no gradients of its own, only those it made for others. Rows go both ways nevertheless.
   EXPECT_GT(sent(0, "data", "ordered_reduce_scatter"), sent(1, "data", "ordered_reduce_scatter"));
   EXPECT_EQ(sent(0, "expert_data", "ordered_reduce_scatter"), sent(1, "expert_data", "ordered_reduce_scatter"));
   EXPECT_GT(sent(1, "expert_data", "ordered_reduce_scatter"), sent(2, "expert_data", "ordered_reduce_scatter"));
   for (const std::size_t i : {0, 1, 2}) EXPECT_EQ(sent(i, "expert", "all_to_all"), sent(0, "expert", "all_to_all"));
 }
 
-// With one more two ranks work, each of another group: those that work and those that do not are told once.
+// With one more micro-batch, two ranks work, each of another group. Working ranks and other ranks are listed once.
 TEST(ExpertParallel, RanksOfManyGroupsAreToldOnce) {
   auto p = sample(8, 4);
   p.global_batch = 10;
@@ -269,7 +268,7 @@ TEST(ExpertParallel, RanksOfManyGroupsAreToldOnce) {
   }
 }
 
-// A file that says other runs than ranks has is refused.
+// A file with other runs of ranks than the world has is refused.
 TEST(ExpertParallel, RunsBeyondTheWorldAreRefused) {
   auto p = sample(8, 4);
   p.global_batch = 10;
@@ -281,7 +280,7 @@ TEST(ExpertParallel, RunsBeyondTheWorldAreRefused) {
   }
 }
 
-// A rank without a micro-batch has a slot for what the others send it.
+// A rank without a micro-batch has a slot for what other ranks send it.
 TEST(ExpertParallel, IdleRanksHaveSlots) {
   auto p = sample(3, 1);
   p.global_batch = 4;
@@ -300,8 +299,8 @@ TEST(ExpertParallel, GroupsAreMeasured) {
   EXPECT_EQ(groups.at("expert_data"), (std::vector<std::vector<int>>{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
 }
 
-// Of 8 ranks a step of one round, three layers of 8 experts with 2 * 32 * 128 + 128 + 32 parameters each. What is kept
-// is this rank's share of all experts; what is made is one source's gradients of those that it holds, in two buffers.
+// A step of 8 ranks, one accumulation step, three layers of 8 experts with 2 * 32 * 128 + 128 + 32 parameters each.
+// Sums: this rank's share of all experts. Buffers: two, for one source's gradients of the rank's own experts.
 TEST(ExpertParallel, GradientsShrinkWithTheDegree) {
   const std::int64_t expert = 2 * 32 * 128 + 128 + 32, padded = (expert + 63) / 64 * 64, layers = 3;
   for (const int zero : {0, 1, 2, 3}) {
@@ -322,20 +321,20 @@ TEST(ExpertParallel, GradientsShrinkWithTheDegree) {
   }
 }
 
-// A local group is kept for every source.
-TEST(ExpertParallel, FoldsKeepTheGroupOfEachSource) {
+// A local accumulation group is kept for every source.
+TEST(ExpertParallel, LocalAccumulationKeepsTheGroupOfEachSource) {
   for (const int degree : {2, 4}) {
     auto p = sample(4, degree);
-    p.zero = 3, p.fold = 2;
+    p.zero = 3, p.local_accumulation = 2;
     auto alone = sample(4, 1);
-    alone.zero = 3, alone.fold = 2;
+    alone.zero = 3, alone.local_accumulation = 2;
     predict(p), predict(alone);
     EXPECT_EQ(bytes_of(p, "gradients"), bytes_of(alone, "gradients")) << "degree times a degree-th";
   }
 }
 
-// 51 layers of 512 experts: 16 bytes a parameter are more than 512 devices of 40 GB have together, and each needs its
-// share of weights, gradients and states of them all.
+// 51 layers of 512 experts: 16 bytes a parameter are more than 512 devices of 40 GB have together. Each needs its share
+// of all weights, gradients and states.
 TEST(ExpertParallel, ThreeAndAHalfTrillionNeedTheHost) {
   Plan p;
   p.model = preset("gpt2");
@@ -360,14 +359,14 @@ TEST(ExpertParallel, ThreeAndAHalfTrillionNeedTheHost) {
   EXPECT_NEAR(more, 18 * share - 40e9, 0.1 * 40e9 + 4e9) << "beside these a buffer of two layers, and activations";
   p.expert_parallel = 256, p.topology = topology_of(p, 512);
   predict(p);
-  p.device_memory = 1;  // so that nothing fits, and all that is nearer is said
+  p.device_memory = 1;  // so that nothing fits, and every remedy that comes nearer is listed
   const auto hint = remedies(p);
   const auto first = hint.find("--tensor-parallel 2 would need");
   ASSERT_NE(first, std::string::npos) << hint;
   EXPECT_EQ(hint.find("--tensor-parallel 2 would need", first + 1), std::string::npos) << hint;
 }
 
-// Sharing experts is also tried together with what else helps.
+// Expert parallelism is also tried together with other remedies.
 TEST(ExpertParallel, IsARemedyTogetherWithOthers) {
   Plan p;
   p.model = preset("nlg-350m-moe-128");
@@ -383,7 +382,7 @@ TEST(ExpertParallel, IsARemedyTogetherWithOthers) {
                                      base::size_text(both.memory.total())));
 }
 
-// A model whose experts are most of it fits once they are shared out.
+// A model that consists mostly of experts fits with expert parallelism.
 TEST(ExpertParallel, IsARemedy) {
   auto p = sample(8, 1);
   p.model.experts.ffn = 4096, p.zero = 3;
@@ -402,8 +401,8 @@ Plan dropless(int ranks, int experts) {
   return p;
 }
 
-// 32 tokens of a micro-batch; between forward and backward a rank has 4 * 32 rows of its experts and 2 * 32 results,
-// where slots for all tokens of each of eight experts would be 256 rows.
+// 32 tokens in a micro-batch. Between forward and backward a rank keeps 4 * 32 rows of its experts and 2 * 32 results.
+// Slots for all tokens of each of eight experts would be 256 rows.
 TEST(ExpertParallel, WithoutACapacityABufferIsHeld) {
   auto p = dropless(4, 4);
   predict(p);
@@ -413,12 +412,12 @@ TEST(ExpertParallel, WithoutACapacityABufferIsHeld) {
   };
   const auto of_row = [&](const Plan& plan) { return plan.model.hidden * 4; };
   auto twice = p;
-  twice.expert_buffer = 64;
+  twice.expert_capacity_buffer = 64;
   EXPECT_TRUE(decision_problems(twice).empty()) << text_of(decision_problems(twice));
   const auto width = p.model.experts.ffn > 0 ? p.model.experts.ffn : p.model.ffn;
   const std::int64_t inner = p.model.activation == Activation::swiglu ? 3 : 2;
   EXPECT_EQ(held(twice) - held(p), 3 * 4 * 32 * (of_row(p) + inner * width * 4)) << "three layers, 32 rows of 4 ranks";
-  auto slots = p;  // a capacity of all tokens has places for them
+  auto slots = p;  // a capacity of all tokens has room for these rows
   slots.model.experts.capacity_factor = "1000";
   EXPECT_LT(held(p), held(slots));
   EXPECT_LT(held(twice), held(slots) + 3 * 64 * of_row(p));
@@ -430,23 +429,23 @@ TEST(ExpertParallel, WithoutACapacityABufferIsHeld) {
                              return twice;
                            }()),
                            "plan.json")
-                .expert_buffer,
+                .expert_capacity_buffer,
             64);
 }
 
 TEST(ExpertParallel, BuffersThatDoNothingAreRefused) {
   auto p = dropless(4, 4);
-  p.expert_buffer = 31;
+  p.expert_capacity_buffer = 31;
   expect_refused(
       p,
       "--expert-capacity-buffer 31 holds fewer rows than one expert may get of a micro-batch, which has 32 tokens "
       "(--micro-batch 1 of --sequence 32)",
       "--expert-capacity-buffer 32, or a smaller --micro-batch");
-  p.expert_buffer = 65;
+  p.expert_capacity_buffer = 65;
   expect_refused(p, "--expert-capacity-buffer 65 holds more rows than a rank can have for another one, 64",
                  "--expert-capacity-buffer 64 at most");
   p = sample(4, 4);
-  p.expert_buffer = 32;
+  p.expert_capacity_buffer = 32;
   expect_refused(
       p,
       "--expert-capacity-buffer 32 is for experts without a capacity, and those of the model have one, in training "
@@ -455,22 +454,22 @@ TEST(ExpertParallel, BuffersThatDoNothingAreRefused) {
   p.model.experts.evaluation_capacity_factor = "none", p.model.experts.top_k = 2;
   EXPECT_TRUE(decision_problems(p).empty());
   p = dropless(4, 1);
-  p.expert_buffer = 32;
+  p.expert_capacity_buffer = 32;
   expect_refused(
       p, "--expert-capacity-buffer 32 is for rows that go to the experts of other ranks, and --expert-parallel is 1",
       "leave the buffer out, or --expert-parallel 2");
   p = dropless(4, 1);
-  p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.expert_buffer = 32;
+  p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.expert_capacity_buffer = 32;
   expect_refused(p, "--expert-capacity-buffer 32 is for rows of experts, and the model has none",
                  "leave the buffer out, or a model with experts (train --help-model)");
 }
 
-// What a plan announces is one round in each pass; a further one costs rows there and back and in forward the groups;
-// backward of several sends rows and groups again for each round of each rank that shares the experts.
+// A plan announces one round in each pass. A further round costs rows both ways, and in forward the groups. Backward of
+// several rounds sends rows and groups again for each round of each rank with which it shares the experts.
 TEST(ExpertParallel, FurtherRoundsCostTheirRows) {
   auto p = dropless(4, 2);
   predict(p);
-  // Of 64 rows 32 go to each of two ranks where all get as many: a buffer of 40.
+  // Of 64 rows 32 go to each of two ranks in an even load: a buffer of 40.
   const std::int64_t rows = 2 * 40 * p.model.hidden * 4 / 2, groups = 8 * 2 * 4 / 2, layers = 3, micros = 2;
   for (const auto& t : p.traffic[0].operations) {
     if (t.group == "expert" && t.operation == "all_to_all") {
@@ -481,7 +480,7 @@ TEST(ExpertParallel, FurtherRoundsCostTheirRows) {
     }
   }
   auto same = p;
-  same.expert_buffer = 40;
+  same.expert_capacity_buffer = 40;
   predict(same);
   EXPECT_EQ(same.memory, p.memory);
   EXPECT_EQ(same.traffic, p.traffic);

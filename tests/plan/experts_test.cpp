@@ -1,5 +1,4 @@
-// Experts of a model as data: which layers have them, how many places they have, the keys of files, and what is wrong
-// with them.
+// Tests a model's experts as data: which layers have them, their capacity, the keys of files, and invalid settings.
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/plan/inventory.h"
@@ -45,7 +44,7 @@ ModelConfig file(const std::string& text) {
   return load_model(folder.path + "/m.toml");
 }
 
-// What is said of a file that is refused.
+// The refusal of a file, with its hint, or "accepted".
 std::string refusal(const std::string& text) {
   try {
     file(text);
@@ -114,7 +113,7 @@ TEST(ExpertLayers, AlikeAreThoseThatSeeTheSameModel) {
 }
 
 TEST(ExpertCapacity, IsOfTheExactFraction) {
-  EXPECT_EQ(places("1.2", 50, 4, 1), 15);  // in binary 1.2 is more: 16
+  EXPECT_EQ(places("1.2", 50, 4, 1), 15);  // 1.2 in binary is larger and would give 16
   EXPECT_EQ(places("1.1", 10, 11, 1), 1);
   EXPECT_EQ(places("1.1", 100, 10, 1), 11);
   EXPECT_EQ(places("0.1", 30, 3, 1), 1);
@@ -274,7 +273,7 @@ TEST(ExpertProblems, EachSaysWhatWouldWork) {
             "experts take the place of the branch 'ffn', which the model's branches do not name");
   EXPECT_EQ(problem_of([](ModelConfig& m) { m.experts.residual = true, m.experts.shared = 1; }),
             "experts-residual and experts-shared both put a feed-forward part beside the experts: one of them");
-  // Rules of the gate that k choices allow.
+  // Rules of the gate that are allowed with k choices.
   const auto rules = [](std::int64_t k, GatePlacement placement, BalanceOver over, GateWeights weights) {
     auto m = with_count({4});
     m.experts.top_k = k, m.experts.placement = placement, m.experts.balance_over = over, m.experts.weights = weights;
@@ -293,7 +292,7 @@ TEST(ExpertProblems, EachSaysWhatWouldWork) {
               << k << " " << static_cast<int>(placement) << " " << static_cast<int>(over) << " "
               << static_cast<int>(weights);
         }
-  // Groups that a choice is limited to.
+  // Groups that limit the choice.
   const auto grouped = [](std::vector<std::int64_t> count, std::int64_t k, std::int64_t groups, std::int64_t top) {
     return problem_of([&](ModelConfig& m) {
       m.experts.count = count, m.experts.top_k = k, m.experts.groups = groups, m.experts.top_groups = top;
@@ -316,7 +315,7 @@ TEST(ExpertProblems, EachSaysWhatWouldWork) {
             std::string::npos);
 }
 
-// What would be more layers than there are, and what one layer would need.
+// The message names the largest experts-every, or number of dense layers, that leaves one layer with experts.
 TEST(ExpertProblems, TheEveryThatIsProposedWorks) {
   for (std::int64_t first = 0; first < 6; ++first) {
     auto m = with_count({4}, 10'000, first);
@@ -372,7 +371,7 @@ TEST(ExpertHelp, NamesThePresets) {
   }
 }
 
-// The lanes that are advised divide the width of an expert, too.
+// Suggested lanes divide the width of an expert, too.
 TEST(Experts, LanesThatTheirWidthCanHave) {
   Plan p;
   p.model = preset("moe-nano");

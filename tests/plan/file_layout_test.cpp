@@ -1,4 +1,4 @@
-// Layouts that files give, once they are read: what a model holds of them, what it refuses, and what it drops.
+// Tests layouts from files once they are read: what a model keeps of them, what it refuses, and what it drops.
 #include "libtrain/plan/file_layout.h"
 
 #include "libtrain/base/error.h"
@@ -24,7 +24,7 @@ using testing::Scratch;
 using testing::spit;
 
 std::string asked;     // the path that the last reader was asked for
-base::BlockMap given;  // what it gave
+base::BlockMap given;  // the map that it returned
 
 base::BlockMap reader(const std::string& path) {
   asked = path;

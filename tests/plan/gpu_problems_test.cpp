@@ -1,4 +1,4 @@
-// Plans for a GPU: what is refused there alone, and the memory that is not of arenas.
+// Tests plans for a GPU: what is refused only there, and the memory outside the arenas.
 #include "libtrain/plan/memory.h"
 #include "tests/plan/small_plan.h"
 
@@ -20,7 +20,7 @@ Plan on_a_gpu() {
 
 TEST(OnAGpu, AttentionHasAWidestHead) {
   auto p = on_a_gpu();
-  p.model.lanes = 1, p.model.hidden = 512, p.model.heads = p.model.kv_heads = 4;  // 128 wide
+  p.model.lanes = 1, p.model.hidden = 512, p.model.heads = p.model.kv_heads = 4;  // heads of 128
   EXPECT_EQ(first_problem(p), "");
   p.model.heads = p.model.kv_heads = 2;
   EXPECT_EQ(first_problem(p), "the model's heads are 256 wide, and attention on a GPU takes heads up to 128");
@@ -28,7 +28,7 @@ TEST(OnAGpu, AttentionHasAWidestHead) {
   EXPECT_EQ(first_problem(p), "");
 }
 
-// What was measured on a GPU, and stays below what is stated (bench/RESULTS.md).
+// The reserve is above what was measured on a GPU (bench/RESULTS.md).
 TEST(OnAGpu, TheReserveFollowsTheCommunicators) {
   constexpr std::int64_t mebibyte = 1 << 20;
   const auto reserve = [](std::vector<AxisSize> axes, int chunks = 1) {
@@ -37,7 +37,7 @@ TEST(OnAGpu, TheReserveFollowsTheCommunicators) {
   EXPECT_EQ(reserve({{Axis::data, 1}}), 768 * mebibyte);
   EXPECT_EQ(reserve({{Axis::data, 2}}), 1280 * mebibyte);
   EXPECT_EQ(reserve({{Axis::data, 2}, {Axis::tensor, 2}}), (768 + 448 + 3 * 64) * mebibyte);  // and results
-  // What two stages hold, two queues, results.
+  // The group of stages that hold the same table, two queues, results.
   EXPECT_EQ(reserve({{Axis::pipe, 2}, {Axis::data, 2}}), (768 + 448 + 5 * 64) * mebibyte);
   EXPECT_EQ(reserve({{Axis::pipe, 2}, {Axis::data, 2}}, 2), (768 + 448 + 7 * 64) * mebibyte);  // a ring: four queues
   EXPECT_EQ(reserve({{Axis::pipe, 3}, {Axis::data, 2}, {Axis::tensor, 2}}), (768 + 448 + 7 * 64) * mebibyte);

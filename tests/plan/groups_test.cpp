@@ -1,4 +1,4 @@
-// Group descriptions: what each form means, and every way to get one wrong.
+// Tests group descriptions: the meaning of each form, and every mistake in one.
 #include "libtrain/base/error.h"
 #include "libtrain/plan/groups.h"
 

@@ -1,5 +1,5 @@
-// What ranks hold of a parameter, element by element: every logical element is held by one part, at one place, and both
-// directions say so; stored rows beyond the logical ones have no element.
+// Tests what ranks hold of a parameter, element by element. Every logical element is held by one part, at one place,
+// and both directions agree. Stored rows beyond the logical ones have no element.
 #include "libtrain/plan/held.h"
 
 #include <gtest/gtest.h>
@@ -11,14 +11,14 @@ namespace trainyard::plan {
 
 namespace {
 
-// The held index of each logical element by counting through the stored shape: (part, held) -> logical.
+// Finds the held index of each logical element by counting through the stored shape: (part, held) -> logical.
 std::map<std::pair<int, std::int64_t>, std::int64_t> counted_through(const Parameter& p, int parts) {
   std::map<std::pair<int, std::int64_t>, std::int64_t> out;
   std::vector<std::int64_t> next(static_cast<std::size_t>(parts), 0);
   const auto cols = p.stored.size() > 1 ? p.stored[1] : 1;
   for (std::int64_t r = 0; r < p.stored[0]; ++r)
     for (std::int64_t c = 0; c < cols; ++c) {
-      const auto at = !p.cut ? 0 : p.cut->dim == 0 ? r / (p.stored[0] / parts) : c / (cols / parts);
+      const auto at = !p.sharded ? 0 : p.sharded->dim == 0 ? r / (p.stored[0] / parts) : c / (cols / parts);
       const auto held = next[static_cast<std::size_t>(at)]++;
       if (r < p.shape[0]) out[{static_cast<int>(at), held}] = r * cols + c;
     }
@@ -34,7 +34,7 @@ void expect_both_ways(const Parameter& p, int parts) {
       const auto part = held_part(p, topology, rank);
       std::int64_t count = 1;
       for (const auto n : part.extent) count *= n;
-      const auto at = p.cut ? topology.coordinate(rank, Axis::tensor) : 0;
+      const auto at = p.sharded ? topology.coordinate(rank, Axis::tensor) : 0;
       for (std::int64_t first = 0; first < count; first += step)
         for_each_held_run(p, part, first, std::min(step, count - first), [&](const HeldRun& run) {
           for (std::int64_t i = 0; i < run.count; ++i) held[{at, run.held + i}] = run.logical + i;
@@ -73,11 +73,12 @@ TEST(Held, PlacesInAGroupAreThoseOfItsRanksAscending) {
     }
 }
 
-// Ranges of a flat unit are those of its parameters, whatever is between them.
+// Ranges of a flat group consist of the ranges of its parameters, whatever lies between parameters.
 TEST(Held, RangesLeaveGapsOut) {
   const auto parameter = [](const char* name, std::int64_t n) { return Parameter{name, {n}, {n}, {}, true, {}}; };
-  const Unit unit{"u", Part::layers, {Axis::data}, {parameter("u.a", 17), parameter("u.b", 5), parameter("u.c", 64)}};
-  const auto flat = layout(unit, 2);
+  const FlatGroup flat_group{
+      "u", Part::layers, {Axis::data}, {parameter("u.a", 17), parameter("u.b", 5), parameter("u.c", 64)}};
+  const auto flat = layout(flat_group, 2);
   const auto found = held_ranges(flat, 10, 60);
   ASSERT_EQ(found.size(), 3u);
   const std::vector<std::vector<std::int64_t>> expected{{0, 0, 10, 7}, {1, 22, 0, 5}, {2, 38, 0, 12}};

@@ -1,5 +1,5 @@
-// Fits of times that are known: lines come back, protocol changes are found, noise is not chased, and intervals hold
-// what they promise.
+// Tests fits of known times: lines are recovered, changes of protocol are found, noise is not fitted, and intervals
+// hold what they promise.
 #include "libtrain/base/random.h"
 #include "libtrain/plan/link_fit.h"
 
@@ -29,7 +29,7 @@ std::vector<LinkSamples> samples(const std::function<double(double)>& seconds, d
 }
 
 double line(double bytes) { return 2e-6 + bytes / 4e9; }
-// Eager up to 4 KiB, then a handshake; beyond 8 MiB a cache is left.
+// Eager up to 4 KiB, then with a handshake. Beyond 8 MiB the data no longer fits a cache.
 double protocols(double bytes) {
   return bytes <= 4096 ? 1e-6 + bytes / 2e9 : bytes <= 8388608 ? 6e-6 + bytes / 10e9 : bytes / 3e9;
 }
@@ -46,8 +46,8 @@ TEST(LinkFit, OneLineComesBack) {
   EXPECT_NEAR(fit.segments[0].latency_seconds, 2e-6, 1e-12);
   EXPECT_NEAR(fit.segments[0].seconds_per_byte, 0.25e-9, 1e-16);
   EXPECT_LT(fit.held_out_error, 1e-9);
-  EXPECT_NEAR(fit.seconds(1), 2e-6, 1e-9);                              // below the sizes
-  EXPECT_NEAR(fit.seconds(std::int64_t{1} << 30), line(0x1p30), 1e-6);  // and beyond
+  EXPECT_NEAR(fit.seconds(1), 2e-6, 1e-9);                              // below the measured sizes
+  EXPECT_NEAR(fit.seconds(std::int64_t{1} << 30), line(0x1p30), 1e-6);  // above them
 }
 
 TEST(LinkFit, ProtocolsAreFound) {
@@ -70,7 +70,7 @@ TEST(LinkFit, ALatencyIsNeverNegative) {
   for (std::int64_t b = 1; b < 1 << 28; b = b * 3 / 2 + 1) EXPECT_GT(fit.seconds(b), 0) << b;
 }
 
-// Noise of 5 %: few segments, an error near what the medians themselves have, on another run than the one fitted.
+// Noise of 5 %: few segments, and an error on a second run that is near the error of the medians themselves.
 TEST(LinkFit, NoiseIsNotChased) {
   for (const auto& truth : {line, protocols}) {
     const auto fit = fit_link(samples(truth, 0.05, 20, 1));
@@ -96,7 +96,7 @@ TEST(LinkFit, IntervalsHoldNineRepeatsOfTen) {
       }
     EXPECT_GT(inside, 0.85 * all) << noise;
     EXPECT_LT(inside, 0.95 * all) << noise;
-    // So do those of latency and slope, as far as one draw can tell: within their own width of the truth.
+    // So do the intervals of latency and slope, as far as one draw can show: the truth is within their own width.
     const auto& s = fit.segments.front();
     EXPECT_LT(s.latency.low, s.latency.high);
     EXPECT_NEAR(s.latency_seconds, 1e-6, 2 * (s.latency.high - s.latency.low));

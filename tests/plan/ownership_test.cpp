@@ -1,5 +1,5 @@
-// Over all ranks of any topology every element of every logical parameter is counted once, whatever is a replica of
-// what.
+// Tests that over all ranks of any topology every element of every logical parameter counts once, whichever ranks hold
+// copies of it.
 #include "libtrain/plan/ownership.h"
 
 #include <gtest/gtest.h>
@@ -10,20 +10,20 @@ namespace trainyard::plan {
 
 namespace {
 
-Parameter parameter(const char* name, std::int64_t count, std::optional<ShardedDim> cut = {}) {
-  return {name, {count}, {count}, {}, true, cut};
+Parameter parameter(const char* name, std::int64_t count, std::optional<ShardedDim> sharded = {}) {
+  return {name, {count}, {count}, {}, true, sharded};
 }
 
-// How often each element of the flat unit is counted by the ranks that hold one part of its cut parameters.
-std::vector<int> counts(const Unit& unit, const Topology& topology, Axis cut_axis, int part) {
-  const auto flat = layout(unit, topology.size(unit.group));
+// How often the ranks that hold one part of the sharded parameters count each element of the flat group.
+std::vector<int> counts(const FlatGroup& flat_group, const Topology& topology, Axis cut_axis, int part) {
+  const auto flat = layout(flat_group, topology.size(flat_group.group));
   std::vector<int> out(static_cast<std::size_t>(flat.padded), 0);
   for (int rank = 0; rank < topology.world(); ++rank) {
     if (topology.coordinate(rank, cut_axis) != part) continue;
-    const auto peers = topology.peers(rank, unit.group);
-    const auto piece = (std::find(peers.begin(), peers.end(), rank) - peers.begin()) * flat.piece;
-    for (const auto& range : counted_ranges(unit, flat, topology, rank))
-      for (auto i = range.begin; i < range.end; ++i) ++out[static_cast<std::size_t>(piece + i)];
+    const auto peers = topology.peers(rank, flat_group.group);
+    const auto shard = (std::find(peers.begin(), peers.end(), rank) - peers.begin()) * flat.shard;
+    for (const auto& range : counted_ranges(flat_group, flat, topology, rank))
+      for (auto i = range.begin; i < range.end; ++i) ++out[static_cast<std::size_t>(shard + i)];
   }
   return out;
 }
@@ -31,40 +31,44 @@ std::vector<int> counts(const Unit& unit, const Topology& topology, Axis cut_axi
 }  // namespace
 
 TEST(Ownership, EveryElementOnceAndReplicasByTheFirst) {
-  const Unit unit{"u",
-                  Part::layers,
-                  {Axis::data},
-                  {parameter("u.a", 300), parameter("u.b", 70, ShardedDim{0, Axis::tensor}),
-                   parameter("u.c", 90, ShardedDim{0, Axis::tensor}), parameter("u.d", 5)}};
+  const FlatGroup flat_group{"u",
+                             Part::layers,
+                             {Axis::data},
+                             {parameter("u.a", 300), parameter("u.b", 70, ShardedDim{0, Axis::tensor}),
+                              parameter("u.c", 90, ShardedDim{0, Axis::tensor}), parameter("u.d", 5)}};
   const Topology topology({{Axis::data, 3}, {Axis::context, 2}, {Axis::tensor, 2}});
-  const auto flat = layout(unit, 3);
+  const auto flat = layout(flat_group, 3);
   for (int part : {0, 1}) {
-    const auto seen = counts(unit, topology, Axis::tensor, part);
-    for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+    const auto seen = counts(flat_group, topology, Axis::tensor, part);
+    for (std::size_t p = 0; p < flat_group.parameters.size(); ++p) {
       const bool counted =
-          part == 0 || unit.parameters[p].cut.has_value();  // a parameter without a cut is the same on both parts
-      for (auto i = flat.offsets[p]; i < flat.offsets[p] + unit.parameters[p].count(); ++i)
+          part == 0 ||
+          flat_group.parameters[p].sharded.has_value();  // a parameter that is not sharded is the same on both parts
+      for (auto i = flat.offsets[p]; i < flat.offsets[p] + flat_group.parameters[p].count(); ++i)
         ASSERT_EQ(seen[static_cast<std::size_t>(i)], counted ? 1 : 0)
-            << unit.parameters[p].name << " element " << i << " of part " << part;
+            << flat_group.parameters[p].name << " element " << i << " of part " << part;
     }
   }
 }
 
-TEST(Ownership, APieceThatIsCountedWholeIsOneRange) {
-  const Unit unit{"u", Part::layers, {Axis::data}, {parameter("u.a", 17), parameter("u.b", 3)}};
-  const auto flat = layout(unit, 2);
+TEST(Ownership, AShardThatIsCountedWholeIsOneRange) {
+  const FlatGroup flat_group{"u", Part::layers, {Axis::data}, {parameter("u.a", 17), parameter("u.b", 3)}};
+  const auto flat = layout(flat_group, 2);
   const Topology data({{Axis::data, 2}});
-  for (int rank : {0, 1}) EXPECT_EQ(counted_ranges(unit, flat, data, rank), (std::vector<PieceRange>{{0, flat.piece}}));
-  EXPECT_EQ(counted_ranges(unit, layout(unit, 1), Topology(), 0).size(), 1u);
+  for (int rank : {0, 1})
+    EXPECT_EQ(counted_ranges(flat_group, flat, data, rank), (std::vector<ShardRange>{{0, flat.shard}}));
+  EXPECT_EQ(counted_ranges(flat_group, layout(flat_group, 1), Topology(), 0).size(), 1u);
 }
 
-// The stages of a pipeline have units of their own; replicas along other axes leave them to the first.
+// Each pipeline stage has its own flat groups. Of replicas along other axes, the first one counts.
 TEST(Ownership, StagesAndExperts) {
-  const Unit unit{"u", Part::layers, {Axis::expert_data}, {parameter("u.a", 100, ShardedDim{0, Axis::expert})}};
+  const FlatGroup flat_group{
+      "u", Part::layers, {Axis::expert_data}, {parameter("u.a", 100, ShardedDim{0, Axis::expert})}};
   const Topology topology({{Axis::pipe, 2}, {Axis::expert_data, 2}, {Axis::expert, 2}, {Axis::tensor, 2}});
-  const auto flat = layout(unit, 2);
+  const auto flat = layout(flat_group, 2);
   for (int rank = 0; rank < topology.world(); ++rank)
-    EXPECT_EQ(counted_ranges(unit, flat, topology, rank).size(), topology.coordinate(rank, Axis::tensor) == 0 ? 1u : 0u)
+    EXPECT_EQ(counted_ranges(flat_group, flat, topology, rank).size(),
+              topology.coordinate(rank, Axis::tensor) == 0 ? 1u : 0u)
         << rank;
 }
 

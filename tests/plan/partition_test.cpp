@@ -1,4 +1,4 @@
-// Partition: what --partition says, and what it refuses.
+// Tests the values of --partition, and what it refuses.
 #include "libtrain/plan/partition.h"
 
 #include "libtrain/base/error.h"
@@ -23,7 +23,7 @@ double sum(const std::vector<double>& weights) { return std::accumulate(weights.
 TEST(Partition, ParametersAddUpToThoseOfTheModel) {
   const auto untied = model_of("llama-nano", 300, 5), tied = model_of("gpt2-nano", 300, 5);
   EXPECT_EQ(sum(item_weights("parameters", {untied})), parameter_count(untied));
-  // The table of a tied model is where the embedding is, and where the head is.
+  // A tied model has its table with the embedding, and with the head.
   EXPECT_EQ(sum(item_weights("parameters", {tied})), parameter_count(tied) + 300 * tied.hidden);
   const auto weights = item_weights("parameters", {tied});
   EXPECT_EQ(weights.size(), 7u);
@@ -92,7 +92,7 @@ TEST(Partition, WhatIsWrongIsSaid) {
   EXPECT_NE(said("type:(").find("no regular expression"), std::string::npos);
   EXPECT_NE(said("type:" + std::string(60000, '(') + "a" + std::string(60000, ')')).find("at most 200 characters"),
             std::string::npos);
-  EXPECT_NE(said("type:((((.*)*)*)*)*x").find("finds none"), std::string::npos);  // and ends
+  EXPECT_NE(said("type:((((.*)*)*)*)*x").find("finds none"), std::string::npos);  // and the search ends
   EXPECT_NE(said("type:(a)\\1").find("no regular expression"), std::string::npos);
   EXPECT_NE(said("parameter").find("did you mean 'parameters'"), std::string::npos) << said("parameter");
   EXPECT_NE(said("").find("is not known"), std::string::npos);

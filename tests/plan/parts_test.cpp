@@ -1,9 +1,9 @@
-// Parts of a model: what its pipeline stages have is the model, cut.
+// Tests parts of a model: its pipeline stages together have what the model has.
 #include "libtrain/plan/accesses.h"
 #include "libtrain/plan/activations.h"
 #include "libtrain/plan/boundaries.h"
 #include "libtrain/plan/stages.h"
-#include "libtrain/plan/unit_table.h"
+#include "libtrain/plan/flat_group_table.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace trainyard::plan {
 namespace {
 
 ModelConfig model_of(const char* name) {
-  const bool post = std::string_view(name) == "post";  // norms behind branches
+  const bool post = std::string_view(name) == "post";  // norms after branches
   auto m = preset(post || std::string_view(name) == "bert" ? "gpt2-nano" : name);
   const bool bert = std::string_view(name) == "bert";
   if (post || bert) m.norm_position = NormPosition::post;
@@ -22,7 +22,7 @@ ModelConfig model_of(const char* name) {
   return m;
 }
 
-// Of each stage, its chunks.
+// By stage, its virtual stages.
 std::vector<ModelPart> stages_of(const ModelConfig& m, int stages, int chunks) {
   const auto cuts = uniform_boundaries(item_count(m), stages * chunks);
   std::vector<ModelPart> out;
@@ -37,9 +37,9 @@ std::vector<ModelPart> stages_of(const ModelConfig& m, int stages, int chunks) {
   return out;
 }
 
-std::vector<std::string> names_of(const std::vector<Unit>& units) {
+std::vector<std::string> names_of(const std::vector<FlatGroup>& flat_groups) {
   std::vector<std::string> out;
-  for (const auto& u : units) out.push_back(u.name);
+  for (const auto& u : flat_groups) out.push_back(u.name);
   return out;
 }
 
@@ -53,32 +53,32 @@ TEST(Parts, ItemsAreTheBlocksByTheNamesOfFiles) {
 TEST(Parts, AWholeModelIsAPartOfItself) {
   const auto m = model_of("gpt2-nano");
   const ModelPart all(m, {{0, 7}});
-  EXPECT_EQ(names_of(units(m)), names_of(units(all)));
-  EXPECT_EQ(uses(m), uses(all));
+  EXPECT_EQ(names_of(flat_groups(m)), names_of(flat_groups(all)));
+  EXPECT_EQ(occurrences(m), occurrences(all));
   EXPECT_EQ(training_accesses(m), training_accesses(all));
 }
 
-TEST(Parts, UnitsOfTheStagesAreThoseOfTheModel) {
+TEST(Parts, FlatGroupsOfTheStagesAreThoseOfTheModel) {
   for (const char* name : {"gpt2-nano", "llama-nano", "post", "bert"}) {
     const auto m = model_of(name);
     for (const auto& [stages, chunks] : {std::pair{1, 1}, {2, 1}, {3, 1}, {7, 1}, {2, 2}, {3, 2}}) {
-      auto left = names_of(units(m));
+      auto left = names_of(flat_groups(m));
       std::int64_t parameters = 0;
       for (const auto& part : stages_of(m, stages, chunks)) {
-        const UnitTable table(part, replicas_of(2, 1));
-        const UnitSet set(part, replicas_of(2, 1));
-        EXPECT_EQ(static_cast<std::size_t>(table.units()), set.units.size());
-        EXPECT_EQ(static_cast<std::size_t>(table.uses()), set.uses.size());
+        const FlatGroupTable table(part, replicas_of(2, 1));
+        const FlatGroupSet set(part, replicas_of(2, 1));
+        EXPECT_EQ(static_cast<std::size_t>(table.flat_groups()), set.flat_groups.size());
+        EXPECT_EQ(static_cast<std::size_t>(table.occurrences()), set.occurrences.size());
         for (const auto& e : table.entries())
           for (std::int64_t i = 0; i < e.times; ++i)
-            EXPECT_EQ(set.units[static_cast<std::size_t>(e.index + i * e.stride)].part, e.unit.part);
-        for (const auto& unit : set.units) {
-          const auto at = std::find(left.begin(), left.end(), unit.name);
+            EXPECT_EQ(set.flat_groups[static_cast<std::size_t>(e.index + i * e.stride)].part, e.flat_group.part);
+        for (const auto& flat_group : set.flat_groups) {
+          const auto at = std::find(left.begin(), left.end(), flat_group.name);
           if (at != left.end()) left.erase(at);
-          else EXPECT_EQ(unit.name, "embedding.tokens");  // borrowed by the head of a tied model
+          else EXPECT_EQ(flat_group.name, "embedding.tokens");  // borrowed by the head of a tied model
         }
         for (const auto& e : table.entries())
-          for (const auto& p : e.unit.parameters) parameters += e.times * p.count();
+          for (const auto& p : e.flat_group.parameters) parameters += e.times * p.count();
       }
       EXPECT_TRUE(left.empty()) << testing::PrintToString(left);
       const bool twice = stages > 1 && m.tied;
@@ -91,33 +91,33 @@ TEST(Parts, TheLastStageOfATiedModelHasItsOwnTable) {
   const auto m = model_of("gpt2-nano");
   ASSERT_TRUE(m.tied);
   const ModelPart last(m, {{5, 7}});
-  EXPECT_EQ(names_of(units(last)), (std::vector<std::string>{"layers.04", "embedding.tokens", "head"}));
-  EXPECT_EQ(uses(last), (std::vector<Use>{{0, 0}, {2, 0}, {1, 0}}));  // the head's norm, then the table
+  EXPECT_EQ(names_of(flat_groups(last)), (std::vector<std::string>{"layers.04", "embedding.tokens", "head"}));
+  EXPECT_EQ(occurrences(last), (std::vector<Occurrence>{{0, 0}, {2, 0}, {1, 0}}));  // the head's norm, then the table
   const auto blocks = placed_blocks(last);
-  EXPECT_EQ(blocks[1].units.size(), 1u);
+  EXPECT_EQ(blocks[1].flat_groups.size(), 1u);
   EXPECT_EQ(blocks[1].borrowed.size(), 1u);
   EXPECT_TRUE(placed_blocks(m).back().borrowed.empty());
 }
 
-// What lies in which unit, by the names of files.
-TEST(Parts, UnitsOfBert) {
+// The parameters of each flat group, by their names in files.
+TEST(Parts, FlatGroupsOfBert) {
   const auto m = model_of("bert");
-  EXPECT_EQ(names_of(units(m)),
+  EXPECT_EQ(names_of(flat_groups(m)),
             (std::vector<std::string>{"embedding.tokens", "embedding.positions", "embedding.segments", "embedding",
                                       "layers.00", "layers.01", "layers.02", "layers.03", "layers.04", "head"}));
   std::vector<std::string> names;
-  for (const auto& unit : {units(m)[2], units(m)[3], units(m).back()})
-    for (const auto& p : unit.parameters) names.push_back(p.name);
+  for (const auto& flat_group : {flat_groups(m)[2], flat_groups(m)[3], flat_groups(m).back()})
+    for (const auto& p : flat_group.parameters) names.push_back(p.name);
   EXPECT_EQ(names, (std::vector<std::string>{"embedding.segments.weight", "embedding.norm.weight",
                                              "embedding.norm.bias", "head.transform.weight", "head.transform.bias",
                                              "head.transform_norm.weight", "head.transform_norm.bias", "head.bias"}));
-  const auto bias = units(m).back().parameters.back();
+  const auto bias = flat_groups(m).back().parameters.back();
   EXPECT_EQ(bias.shape, (std::vector<std::int64_t>{300}));
   EXPECT_EQ(bias.stored, (std::vector<std::int64_t>{384}));
   EXPECT_EQ(backward_accesses(m).back(), (Access{Access::Kind::commit, {2, 0}}));
 }
 
-// Where layers end with a norm, a tied head has no parameters of its own, an untied one its table.
+// If layers end with a norm, a tied head has no parameters of its own, and an untied head only its table.
 TEST(Parts, AHeadWithoutANorm) {
   auto m = model_of("gpt2-nano");
   const auto all = parameter_count(m);
@@ -125,13 +125,13 @@ TEST(Parts, AHeadWithoutANorm) {
   EXPECT_EQ(parameter_count(m), all - 2 * m.hidden);
   EXPECT_EQ(item_names(m).back(), "head");
   const ModelPart last(m, {{6, 7}});
-  EXPECT_EQ(names_of(units(last)), (std::vector<std::string>{"embedding.tokens"}));
-  EXPECT_EQ(uses(last), (std::vector<Use>{{0, 0}}));
+  EXPECT_EQ(names_of(flat_groups(last)), (std::vector<std::string>{"embedding.tokens"}));
+  EXPECT_EQ(occurrences(last), (std::vector<Occurrence>{{0, 0}}));
   EXPECT_TRUE(forward_accesses(last).empty());
   EXPECT_EQ(evaluation_accesses(last), (std::vector<Access>{{Access::Kind::lease, {0, 0}}}));
   m.tied = false;
-  EXPECT_EQ(names_of(units(last)), (std::vector<std::string>{"head"}));
-  EXPECT_EQ(units(last)[0].parameters.size(), 1u);
+  EXPECT_EQ(names_of(flat_groups(last)), (std::vector<std::string>{"head"}));
+  EXPECT_EQ(flat_groups(last)[0].parameters.size(), 1u);
 }
 
 TEST(Parts, StagesHaveTheirChunks) {
@@ -142,23 +142,23 @@ TEST(Parts, StagesHaveTheirChunks) {
   EXPECT_EQ(part_of(m, four, 1).chunks, (std::vector<Items>{{2, 4}, {5, 7}}));
   EXPECT_EQ(part_of(m, {}, 0).chunks, (std::vector<Items>{{0, item_count(m)}}));
   for (std::int64_t item = 0; item < 7; ++item) EXPECT_EQ(four.stage_of(item), (item >= 2 && item < 4) || item >= 5);
-  const UnitSet last(part_of(m, four, 1), replicas_of(4, 1, 2));
-  for (std::size_t u = 0; u < last.units.size(); ++u)
-    EXPECT_EQ(last.borrowed[u], last.units[u].name == "embedding.tokens");
+  const FlatGroupSet last(part_of(m, four, 1), replicas_of(4, 1, 2));
+  for (std::size_t u = 0; u < last.flat_groups.size(); ++u)
+    EXPECT_EQ(last.borrowed[u], last.flat_groups[u].name == "embedding.tokens");
   const auto ranks = replicas_of(24, 2, 3);
   EXPECT_EQ(ranks.coordinate(13, Axis::pipe), 1);  // (1 * 4 + 2) * 2 + 1
   EXPECT_EQ(ranks.coordinate(13, Axis::data), 2);
   EXPECT_EQ(ranks.coordinate(13, Axis::tensor), 1);
 }
 
-// Names of what is leased and committed, one stage after the other and back, are those of the whole model.
+// The names that stages lease and commit, forward and back from stage to stage, equal the names of the whole model.
 TEST(Parts, AccessesOfTheStagesAreThoseOfTheModel) {
   const auto named = [](const ModelPart& part, const std::vector<Access>& accesses) {
-    const auto all = units(part);
+    const auto all = flat_groups(part);
     std::vector<std::string> out;
     for (const auto& a : accesses)
       out.push_back((a.kind == Access::Kind::lease ? "lease " : "commit ") +
-                    all[static_cast<std::size_t>(a.use.unit)].name);
+                    all[static_cast<std::size_t>(a.occurrence.flat_group)].name);
     return out;
   };
   const auto add = [](std::vector<std::string>& to, const std::vector<std::string>& more) {
@@ -187,22 +187,22 @@ TEST(Parts, LeasesOfAStepFollowItsActions) {
   const auto m = model_of("llama-nano");
   const ModelPart first(m, {{0, 2}, {4, 6}});
   const auto actions = step_actions({4, 1, 1, 1}, 0, {PipelineSchedule::interleaved, 2, 2}, 0);
-  std::vector<Use> expected;
+  std::vector<Occurrence> expected;
   for (const auto& a : actions)
     for (const auto& access : a.kind == Action::Kind::forward    ? forward_accesses(first, a.chunk)
                               : a.kind == Action::Kind::backward ? backward_accesses(first, a.chunk)
                                                                  : std::vector<Access>{})
-      if (access.kind == Access::Kind::lease) expected.push_back(access.use);
-  std::vector<Use> handed_over;
+      if (access.kind == Access::Kind::lease) expected.push_back(access.occurrence);
+  std::vector<Occurrence> handed_over;
   const auto order = step_leases(first, actions);
   for (const auto pass : order.passes)
     handed_over.insert(handed_over.end(), order.lists[pass].begin(), order.lists[pass].end());
   EXPECT_EQ(handed_over, expected);
-  // Halves of a backward lease as often as a whole one.
+  // The halves of a backward pass lease as often as a whole one.
   const ModelPart all(m);
   EXPECT_EQ(step_leases(all, step_actions({4, 1, 1, 1}, 0, {PipelineSchedule::zero_bubble, 2, 1}, 0)).passes.size(),
             8u);
-  // Of 4 micro-batches the embedding once, three layers twice each.
+  // For 4 micro-batches, the embedding once, and three layers twice each.
   EXPECT_EQ(expected.size(), 4u * (1 + 3 * 2));
 }
 

@@ -1,4 +1,4 @@
-// Plans of stages: their files, every refusal with what mends it, what remedies they are told, what is in flight.
+// Tests plans with pipeline stages: their files, every refusal with its hint, remedies, micro-batches in flight.
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/problems.h"
@@ -98,7 +98,7 @@ TEST(PlanOfStages, EachStageHasItsBytes) {
   EXPECT_FALSE(json_of(one)["predicted"].contains("stage_bytes"));
 }
 
-// As partition-model wrote before there were stages.
+// A file that partition-model wrote before stages existed.
 TEST(PlanOfStages, FilesFromBeforeThemAreRead) {
   auto p = sample(2, 1);
   predict(p);
@@ -127,8 +127,8 @@ TEST(StageProblems, DegreesThatRanksOrItemsDoNotAllow) {
   p = sample(4, 4);
   p.pipeline_schedule = PipelineSchedule::interleaved, p.virtual_stages = 3;
   expect_refused(p,
-                 "--pipeline-parallel 4 with --virtual-stages 3: more chunks than the model has items, 8 (embedding, 6 "
-                 "layers, head)",
+                 "--pipeline-parallel 4 with --virtual-stages 3: more virtual stages than the model has items, 8 "
+                 "(embedding, 6 layers, head)",
                  "--virtual-stages 2");
   p = sample(4, 2);
   p.topology = replicas_of(4, 1, 4);
@@ -164,7 +164,7 @@ TEST(StageProblems, SchedulesChunksAndPartitions) {
   p.pipeline_schedule = PipelineSchedule::naive;
   expect_refused(p, "--pipeline-schedule naive needs stages, and --pipeline-parallel is 1",
                  "--pipeline-parallel 2, or leave the schedule out");
-  p.pipeline_schedule = PipelineSchedule::gpipe;  // has another order even then: all forwards first
+  p.pipeline_schedule = PipelineSchedule::gpipe;  // its order differs even then: all forwards first
   EXPECT_TRUE(decision_problems(p).empty());
   for (const std::string partition : {"uniform", "parameters", "type:layers", "0", "nonsense"}) {
     p = sample(2, 1);
@@ -226,7 +226,7 @@ TEST(StageRemedies, StagesAreDoubledUntilTheyFit) {
       << tried(need(4));
 }
 
-// What saturates with the number of micro-batches is looked for in a part of them.
+// A count that saturates with the number of micro-batches is computed from some of them.
 TEST(Slots, AreThoseOfTheListsOfAllMicroBatches) {
   for (const auto schedule : {PipelineSchedule::naive, PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b,
                               PipelineSchedule::interleaved, PipelineSchedule::zero_bubble})

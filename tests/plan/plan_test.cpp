@@ -1,4 +1,4 @@
-// Plans as JSON, damaged plans, and everything that is wrong with one.
+// Tests plans as JSON, damaged plans, and every problem of a plan.
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/problems.h"
@@ -40,13 +40,13 @@ TEST(Plan, RoundTrips) {
   EXPECT_EQ(q.model, p.model);
   EXPECT_EQ(q.memory, p.memory);
   EXPECT_EQ(q.traffic, p.traffic);
-  EXPECT_EQ(q.traffic.size(), 2u);  // 4 micro-batches on 3 ranks: the last round is ragged
+  EXPECT_EQ(q.traffic.size(), 2u);  // 4 micro-batches on 3 ranks: the last accumulation step is uneven
   EXPECT_TRUE(problems(q, 3).empty());
   EXPECT_NE(text.find("\"schedule\": \"one-stage\""), std::string::npos) << "as every file of version 1 says it";
 }
 
-// A GPU's plan says so, keeps the snapshot on the host, and needs other scratch; a plan from before there were GPUs is
-// a CPU's.
+// A plan for a GPU names it, keeps the snapshot on the host, and needs other scratch. A plan from before GPU support is
+// for a CPU.
 TEST(Plan, KnowsTheDevice) {
   auto p = sample();
   const auto on_cpu = p.memory;
@@ -95,7 +95,7 @@ TEST(Plan, UnknownKeysNameTheNearest) {
   EXPECT_THROW(plan_from_json("[]", "plan.json"), base::InputError);
 }
 
-// A typo in the name of an axis would once have been an axis of its own, and the real one of size 1.
+// A typo in an axis name would once have become an axis of its own, and the real axis would have had size 1.
 TEST(Plan, UnknownAxesNameTheNearest) {
   try {
     plan_from_json(replaced(to_json(sample()), "\"axis\": \"data\"", "\"axis\": \"date\""), "plan.json");

@@ -1,5 +1,5 @@
-// One list of problems: absurd sizes are refused before a formula can overflow, and what is accepted is predicted
-// within bounds; models as files, JSON and help.
+// Tests the one list of problems. Absurd sizes are refused before a formula overflows, and accepted ones are predicted
+// within bounds. Also models as files, JSON and help.
 #include "libtrain/base/error.h"
 #include "libtrain/plan/block_kind.h"
 #include "libtrain/plan/blocks/head.h"
@@ -29,7 +29,7 @@ ModelConfig file(const std::string& text) {
   return load_model(folder.path + "/m.toml");
 }
 
-// Log-uniform, so that ends and small values are both drawn.
+// Log-uniform, so that both ends and small values are drawn.
 template <class T> T draw(std::mt19937_64& random, base::Range<T> range) {
   if (random() % 8 == 0) return range.high;
   const double low = std::log(static_cast<double>(range.low)), high = std::log(static_cast<double>(range.high));
@@ -46,10 +46,10 @@ TEST(OneList, NamesTheFlag) {
     change(p);
     EXPECT_NE(first_problem(p).find(part), std::string::npos) << first_problem(p) << ", expected " << part;
   };
-  refused([](Plan& p) { p.fold = 3; }, "--local-accumulation 3 does not divide 8");
-  refused([](Plan& p) { p.fold = 16; }, "--local-accumulation 16 does not divide 8");
-  refused([](Plan& p) { p.fold = 8; }, "2 ranks, but a step has only 1 group");
-  refused([](Plan& p) { p.layer_slots = 65; }, "--gathered-layers 65");
+  refused([](Plan& p) { p.local_accumulation = 3; }, "--local-accumulation 3 does not divide 8");
+  refused([](Plan& p) { p.local_accumulation = 16; }, "--local-accumulation 16 does not divide 8");
+  refused([](Plan& p) { p.local_accumulation = 8; }, "2 ranks, but a step has only 1 group");
+  refused([](Plan& p) { p.gathered_layers = 65; }, "--gathered-layers 65");
   refused([](Plan& p) { p.threads = 5000; }, "--threads 5000");
   refused([](Plan& p) { p.global_batch = std::int64_t{1} << 32; }, "micro-batches of a step");
   refused([](Plan& p) { p.micro_batch = 3; }, "--global-batch 8 is not a multiple of --micro-batch 3");
@@ -58,12 +58,12 @@ TEST(OneList, NamesTheFlag) {
   refused([](Plan& p) { p.model.rotary_base = std::numeric_limits<double>::infinity(); }, "rotary-base inf");
   EXPECT_EQ(first_problem(small_plan()), "");
   auto p = small_plan();
-  p.fold = 3;
+  p.local_accumulation = 3;
   EXPECT_EQ(decision_problems(p)[0].hint, "--local-accumulation 2");
 }
 
-// Tensor ranks: of a model with 8 heads and 4 key-value heads, a feed-forward part of 96, a vocabulary of 257 and 4
-// lanes.
+// A plan with tensor-parallel ranks. The model has 8 heads, 4 key-value heads, a feed-forward part of 96 and 4 lanes,
+// and its vocabulary is 257.
 Plan shared(int ranks, int tensor) {
   auto p = small_plan();
   auto& m = p.model;
@@ -119,14 +119,14 @@ TEST(TensorRanks, DegreesThatDivideNothingAreRefusedWithTheNearest) {
   p.model.lanes = 1;
   expect_refused(p, "--tensor-parallel 4 does not divide lanes 1",
                  "--tensor-parallel 1; --lanes 4 allows it, in another run");
-  p.device = base::DeviceKind::cuda;  // where one lane says that a library adds
+  p.device = base::DeviceKind::cuda;  // one lane: the library adds, so every degree is allowed
   EXPECT_EQ(first_problem(p), "");
   p.model.lanes = 2;
   EXPECT_NE(first_problem(p), "");
   p = shared(4, 1);
   p.tensor = 0;
   EXPECT_EQ(first_problem(p), "--tensor-parallel 0 must lie between 1 and 4096");
-  p.tensor = 2;  // which the topology does not say
+  p.tensor = 2;  // the topology has 1
   EXPECT_EQ(first_problem(p), "the topology has 1 tensor ranks, but --tensor-parallel is 2");
   p.topology = Topology({{Axis::tensor, 2}, {Axis::data, 2}});
   EXPECT_NE(first_problem(p).find("the topology has 4 ranks but its data axis 2, with 2 tensor ranks inside"),
@@ -158,7 +158,7 @@ TEST(TensorRanks, SequenceParallelNeedsWholeBlocksOfRows) {
 
 TEST(TensorRanks, AllThatIsWrongIsSaidAtOnce) {
   auto p = shared(8, 3);
-  p.reduction = Reduction::fast, p.fold = 3, p.sequence = 100'000;
+  p.reduction = Reduction::fast, p.local_accumulation = 3, p.sequence = 100'000;
   const auto text = text_of(decision_problems(p));
   for (const char* part :
        {"4 things are wrong", "--sequence 100000 is longer", "--tensor-parallel 3 does not divide 8 ranks",
@@ -166,7 +166,7 @@ TEST(TensorRanks, AllThatIsWrongIsSaidAtOnce) {
         "--local-accumulation 3 does not divide 8 micro-batches"})
     EXPECT_NE(text.find(part), std::string::npos) << part << ": " << text;
   p = shared(8, 3);
-  p.global_batch = 4;  // enough for replicas, once there are any
+  p.global_batch = 4;  // enough for replicas, once their number is valid
   EXPECT_EQ(decision_problems(p).size(), 1u) << text_of(decision_problems(p));
 }
 
@@ -203,7 +203,7 @@ TEST(TensorRanks, ABranchThatDoesNotSaySoIsNotShared) {
   EXPECT_EQ(first_problem(p), "");
 }
 
-// As blocks from outside that were made before ranks could share them.
+// A block from outside the library that was written before tensor parallelism existed.
 struct OwnHead : HeadKind {
   bool shared_by_tensor_ranks() const override { return BlockKind::shared_by_tensor_ranks(); }
 };
@@ -217,7 +217,7 @@ TEST(TensorRanks, ABlockThatDoesNotSaySoIsNotShared) {
   register_block("head", std::make_shared<HeadKind>());
 }
 
-// A branch that is cut along something of its own, which no other width tells of.
+// A branch that is sharded along a dimension of its own, which no other width depends on.
 struct Narrow : Whole {
   std::string prefix() const override { return "narrow"; }
   void declare(Declaration& d) const override {
@@ -293,8 +293,8 @@ TEST(OneList, DropoutWhoseCountersOverlapIsRefused) {
   }
 }
 
-// Every accepted plan is predicted between a lower bound and the extent, both in floating point: a product that wrapped
-// would fall out of it. Most of these plans are absurd.
+// Every accepted plan is predicted between a lower bound and the extent, both in floating point. A product that
+// overflowed would lie outside. Most of these plans are absurd.
 TEST(Extent, WhatIsAcceptedDoesNotOverflow) {
   std::mt19937_64 random(7);
   int accepted = 0, too_large = 0;
@@ -309,11 +309,11 @@ TEST(Extent, WhatIsAcceptedDoesNotOverflow) {
     if (random() % 2 == 0) m.activation = Activation::swiglu, m.biases = m.tied = false;
     p.topology = Topology({{Axis::data, draw<int>(random, {1, 1 << 20})}});
     p.zero = static_cast<int>(random() % 4), p.micro_batch = draw(random, ranges::micro_batch);
-    p.fold = draw<std::int64_t>(random, {1, 64});
-    const auto micros = p.fold * p.topology.world() * draw<std::int64_t>(random, {1, 8});
+    p.local_accumulation = draw<std::int64_t>(random, {1, 64});
+    const auto micros = p.local_accumulation * p.topology.world() * draw<std::int64_t>(random, {1, 8});
     p.global_batch =
         micros > ranges::global_batch.high / p.micro_batch ? ranges::global_batch.high : micros * p.micro_batch;
-    p.threads = draw(random, ranges::threads), p.layer_slots = draw(random, ranges::layer_slots);
+    p.threads = draw(random, ranges::threads), p.gathered_layers = draw(random, ranges::gathered_layers);
     if (random() % 4 == 0) p.device = base::DeviceKind::cuda;
     p.recompute = recomputations[random() % recomputations.size()];
     const auto found = decision_problems(p);
@@ -340,7 +340,7 @@ TEST(Extent, WhatIsAcceptedDoesNotOverflow) {
 
 TEST(ModelFile, DefaultsFollowWhatIsSaid) {
   auto all_default = file("");
-  EXPECT_EQ(all_default.lanes, 0);  // of the model and the device
+  EXPECT_EQ(all_default.lanes, 0);  // the default of the model and the device
   all_default.lanes = ModelConfig{}.lanes;
   EXPECT_EQ(all_default, ModelConfig{});
   const auto wide = file("hidden = 768\n");
@@ -376,8 +376,8 @@ TEST(ModelHelp, NamesEveryKeyAndItsExampleWorks) {
   EXPECT_TRUE(problems(example).empty());
 }
 
-// A key that files did not always have: left out while it says the default, kept when it does not, and one that names
-// nothing is refused with the nearest.
+// A key that files did not always have is left out at its default, and kept otherwise. A value that names nothing is
+// refused with the nearest name.
 TEST(ModelJson, BranchesAreLeftOutWhileTheyAreTheUsualOnes) {
   auto m = preset("gpt2-nano");
   m.lanes = 1;
@@ -402,7 +402,7 @@ TEST(ModelJson, BranchesAreLeftOutWhileTheyAreTheUsualOnes) {
   EXPECT_EQ(problems(m).size(), 1u);
 }
 
-// Files from before there were these choices are of models that have none of them.
+// Files from before these choices existed describe models without them.
 TEST(ModelJson, PartsOfBertAreLeftOutWhileThereAreNone) {
   auto m = preset("gpt2-nano");
   for (const char* key : {"norm_position", "embedding_norm", "segments", "head"})
@@ -417,7 +417,7 @@ TEST(ModelJson, PartsOfBertAreLeftOutWhileThereAreNone) {
   EXPECT_EQ(model_from_json(model_to_json(m), "x", ""), m);
 }
 
-// A sentence for experts between norms behind branches, and only for them.
+// Experts are refused with norms after branches, and only then.
 TEST(ModelFile, NormsBehindBranchesHaveNoExperts) {
   auto m = preset("gpt2-nano");
   m.vocabulary = 257, m.lanes = 1, m.norm_position = NormPosition::post;
@@ -444,7 +444,7 @@ TEST(ModelJson, NumbersAreNumbersAndOldTextIsTheSame) {
   EXPECT_TRUE(json["biases"].is_boolean());
   EXPECT_EQ(json["dropout_attention"], 0.1);
   EXPECT_EQ(model_from_json(json, "x", ""), m);
-  // What programs wrote before: every value as text, keys and words with hyphens.
+  // The form that programs wrote before: every value as text, keys and words with hyphens.
   auto old = nlohmann::ordered_json::object();
   auto copy = m;
   for (const auto& f : fields_of(copy)) old[f.name] = f.get();

@@ -1,4 +1,4 @@
-// The profile's file: what is written is read, what is damaged is refused; comparisons of profiles that are known.
+// Tests the file of a profile: what is written is read, damage is refused. Also comparisons of known profiles.
 #include "libtrain/base/error.h"
 #include "libtrain/plan/profile.h"
 #include "libtrain/plan/profile_compare.h"
@@ -126,7 +126,7 @@ TEST(ProfileCompare, FindsWhatIsSlower) {
   EXPECT_TRUE(regressions(compare(sample(1.2), sample()), 0.05).empty());  // faster
 }
 
-// Slower by 20 %, but repeats of both scatter by more than that: no regression.
+// Slower by 20 %, but the repeats of both profiles scatter by more than that: no regression.
 TEST(ProfileCompare, InsideTheIntervalIsNoRegression) {
   const auto scattered = [](double scale) {
     auto p = sample(scale);

@@ -1,5 +1,5 @@
-// What a plan that does not fit its memory is told to try: what fits alone, then what fits together, then what comes
-// nearer.
+// Tests the remedies for a plan that does not fit its memory: first what fits alone, then what fits together, then what
+// comes nearer.
 #include "libtrain/base/number_text.h"
 #include "tests/plan/small_plan.h"
 
@@ -12,7 +12,7 @@ namespace trainyard::plan {
 
 namespace {
 
-// What a plan is told to try with `bytes` of memory a rank.
+// The remedies for a plan with `bytes` of memory a rank.
 std::string tried(Plan p, std::int64_t bytes) {
   p.device_memory = bytes;
   predict(p);
@@ -33,7 +33,7 @@ TEST(Remedies, MemoryRemediesAreThoseThatFitOrAreSaidNotTo) {
   p.device_memory = p.memory.total() - 1;
   const auto fits = memory_problems(p)[0].hint;
   EXPECT_NE(fits.find("--micro-batch 1 would need"), std::string::npos) << fits;
-  EXPECT_EQ(fits.find("--ranks"), std::string::npos) << fits;  // no flag of train
+  EXPECT_EQ(fits.find("--ranks"), std::string::npos) << fits;  // not a flag of train
   p.model = preset("gpt2"), p.model.vocabulary = 50257, p.model.lanes = 4, p.sequence = 1024;
   predict(p);
   p.device_memory = 1;
@@ -41,7 +41,7 @@ TEST(Remedies, MemoryRemediesAreThoseThatFitOrAreSaidNotTo) {
   EXPECT_EQ(none.find("a smaller model or a device with more memory: none of these is enough: "), 0u) << none;
 }
 
-// What costs less is said first, and alone where it is enough.
+// The cheaper remedy comes first, and alone if it is enough.
 TEST(Remedies, RecomputationIsTheLeastThatFits) {
   auto p = small_plan();
   p.model = preset("gpt2"), p.model.vocabulary = 50257, p.model.lanes = 1, p.sequence = 1024;
@@ -77,7 +77,7 @@ TEST(Remedies, TensorRanksAreDoubledUntilTheyFit) {
   EXPECT_EQ(hint.find("--tensor-parallel 4 "), std::string::npos)
       << "of degrees that do not fit the largest is enough: " << hint;
   EXPECT_NE(hint.find("--tensor-parallel 8 would need"), std::string::npos) << hint;
-  p.model.lanes = 2;  // which no more ranks may share
+  p.model.lanes = 2;  // so no more than two ranks may divide a layer
   EXPECT_EQ(tried(p, need_of(eight)).find("--tensor-parallel 4"), std::string::npos);
 }
 
@@ -97,12 +97,12 @@ TEST(Remedies, WhatIsNotEnoughAloneMayBeTogether) {
                                         base::size_text(need_of(all)) + " and fits; none of these alone is enough");
 }
 
-// Stages that are too many take away from what tensor ranks could share: fewer of them, each of several ranks.
+// Too many stages take ranks from tensor parallelism. The remedy is fewer stages of several tensor-parallel ranks.
 TEST(Remedies, StagesMayBecomeTensorRanks) {
   auto p = small_plan();
   p.model = preset("gpt2"), p.model.vocabulary = 257, p.model.lanes = 4;
   p.pipeline = 8, p.topology = replicas_of(8, 1, 8), p.global_batch = 64, p.sequence = 1024;
-  p.recompute = Recompute::layers;  // there is no more of it
+  p.recompute = Recompute::layers;  // already the most recomputation
   auto two = p, four = p;
   two.tensor = 2, two.pipeline = 4, two.topology = replicas_of(8, 2, 4);
   four.tensor = 4, four.pipeline = 2, four.topology = replicas_of(8, 4, 2);
@@ -114,11 +114,11 @@ TEST(Remedies, StagesMayBecomeTensorRanks) {
   EXPECT_EQ(tried(p, need_of(two)), fits("--tensor-parallel 2 --pipeline-parallel 4", two));
   EXPECT_EQ(tried(p, need_of(four)), fits("--tensor-parallel 4 --pipeline-parallel 2", four));
   EXPECT_NE(tried(p, need_of(four) / 2).find(": none of these is enough: "), std::string::npos);
-  p.partition = "0,2,4,6,7,8,9,10";  // of eight stages, and of no others
+  p.partition = "0,2,4,6,7,8,9,10";  // for eight stages only
   EXPECT_EQ(tried(p, need_of(four)).find("--pipeline-parallel"), std::string::npos);
 }
 
-// A single change that only this search finds is no joint one.
+// A single change that only this search finds is not reported as a joint one.
 TEST(Remedies, FewerStagesMayBeEnough) {
   auto p = small_plan();
   p.model = preset("gpt2"), p.model.vocabulary = 50257, p.model.lanes = 1, p.zero = 3, p.sequence = 8;

@@ -1,4 +1,4 @@
-// How many tensor ranks can share a model, and what is offered in place of a number that cannot.
+// Tests which tensor-parallel degrees a model allows, and which one is suggested in place of another.
 #include "libtrain/plan/sharing.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Schedules of pipelines: the orders and idle fractions of the literature, every list live and right for all small
-// shapes, and lists that were tampered with found.
+// Tests schedules of pipelines: orders and idle fractions of the literature. For all small shapes every list must be
+// correct and without deadlock, and mistakes in lists must be found.
 #include "libtrain/plan/simulate.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ Simulated simulated(PipelineSchedule schedule, int micros, int stages, int chunk
                   message, micros);
 }
 
-// "F0 F1 B0"; with several chunks "F0.1".
+// "F0 F1 B0"; with several virtual stages "F0.1".
 std::string order(PipelineSchedule schedule, int micros, int stages, int stage, int chunks = 1) {
   std::string out;
   for (const auto& w : stage_work(schedule, micros, stages, chunks, stage)) {
@@ -96,7 +96,7 @@ TEST(Simulate, ZeroBubbleHasAThirdOfTheBubble) {
     }
 }
 
-// All shapes, with messages that take no time, some, and longer than computing.
+// All shapes, with messages that take no time, some time, and longer than computing.
 TEST(Simulate, EveryScheduleIsLiveAndRight) {
   int cases = 0;
   for (const auto schedule : all_schedules)
@@ -137,8 +137,8 @@ TEST(Simulate, SlotsOfChunks) {
     }
 }
 
-// Two neighbouring actions in another order: dead or wrong, but where neither needs the other: what may arrive against
-// what leaves or computes, and what is computed of different micro-batches.
+// Swaps two neighbouring actions. The list is then dead or wrong, unless neither action needs the other: a receive
+// beside a send or a computation, and computations of different micro-batches.
 TEST(Simulate, SwappedActionsAreFound) {
   using Kind = Action::Kind;
   const auto costs = costs_of(4, 1, 2);
@@ -215,7 +215,7 @@ TEST(Simulate, AStepBeginsWithAnAgreementAndEndsWithAnUpdate) {
             "stage 0: load of micro-batch 0 in slot -1 of chunk 0");
 }
 
-// One stage in every order: an agreement before each round only where a round ends before the next begins.
+// One stage in every order. It agrees before each accumulation step only if the one before has ended by then.
 TEST(Simulate, OneStageIsRightToo) {
   for (const auto schedule : all_schedules)
     for (int chunks = 1; chunks <= (schedule == interleaved ? 3 : 1); ++chunks)
@@ -223,7 +223,7 @@ TEST(Simulate, OneStageIsRightToo) {
           << static_cast<int>(schedule) << " " << chunks;
 }
 
-// Lists that are each in order by themselves, but not for one another.
+// Lists that are each correct alone, but do not fit each other.
 TEST(Simulate, ListsThatDoNotFitOneAnotherAreDeadOrWrong) {
   const auto of = [](PipelineSchedule first, PipelineSchedule second) {
     auto lists = lists_of(first, 4, 2);
@@ -253,13 +253,13 @@ TEST(Simulate, ASlotThatIsReusedOneActionEarlyIsFound) {
             "stage 0: slot 0 is taken for micro-batch 1 while 0 is in it");
 }
 
-// Where the last round is ragged, ranks of a stage that have nothing to do still take their turns in the same order.
+// In an uneven last accumulation step, ranks of a stage without a micro-batch still do their actions in the same order.
 TEST(Schedule, ListsOfAllDataRanksHaveTheSameShape) {
   for (const auto schedule : all_schedules)
     for (int p = 1; p <= 4; ++p)
-      for (int fold = 1; fold <= 2; ++fold)
+      for (int local_accumulation = 1; local_accumulation <= 2; ++local_accumulation)
         for (int groups = 3; groups <= 7; ++groups) {
-          const BatchPlan batch{2 * groups * fold, 2, fold, 3};
+          const BatchPlan batch{2 * groups * local_accumulation, 2, local_accumulation, 3};
           for (int s = 0; s < p; ++s) {
             const auto turns = [&](int r) {
               auto list = step_actions(batch, r, {schedule, p, 1}, s);

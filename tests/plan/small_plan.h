@@ -1,4 +1,4 @@
-// A plan of two replicas that nothing is wrong with, to change one decision of; and what is said of it first.
+// A valid plan of two replicas in which a test changes one decision, and the first problem that is reported of it.
 #pragma once
 
 #include "libtrain/plan/problems.h"

@@ -1,4 +1,4 @@
-// What people read of stages: what each has, which ranks they are, how long they wait.
+// Tests the tables of stages: what each stage has, which ranks it has, and how long it waits.
 #include "libtrain/plan/partition.h"
 #include "libtrain/plan/stage_table.h"
 
@@ -20,7 +20,7 @@ Plan sample(int stages, std::int64_t micros, const std::string& partition = "typ
   return p;
 }
 
-// How long its lists would take where all parts are alike, from the literature.
+// The idle fraction of the literature, for stages that are all alike.
 double bubble(double stages, double micros) { return (stages - 1) / (micros + stages - 1); }
 
 TEST(StageTable, RowsAreTheWholeModelOnce) {
@@ -84,7 +84,7 @@ TEST(StageTable, MarksWhatNeedsMost) {
   EXPECT_EQ(stages_text(sample(1, 8, "flops"), base::Sizes::rounded), "");
 }
 
-// Where all parts are alike but for what the embedding and a small head compute, which is little.
+// All parts are alike, except for the little work of the embedding and a small head.
 TEST(Idle, IsThatOfTheScheduleAndOfImbalance) {
   auto p = sample(4, 8);
   p.model.vocabulary = 1, p.model.hidden = p.model.ffn = 1024, p.model.heads = p.model.kv_heads = 16;
@@ -96,7 +96,7 @@ TEST(Idle, IsThatOfTheScheduleAndOfImbalance) {
     EXPECT_NEAR(idle->fraction, bubble(4, static_cast<double>(micros)), 0.01) << micros;
     EXPECT_NEAR(idle->of_imbalance, 0, 0.01) << micros;
   }
-  // Qi et al. (2023): (p - 1) (F + B - W) of a step, where F = B = W but for the scores of attention.
+  // Qi et al. (2023): (p - 1) (F + B - W) of a step, where F = B = W except for the scores of attention.
   p.pipeline_schedule = PipelineSchedule::zero_bubble;
   for (const std::int64_t micros : {8, 32}) {
     p.global_batch = micros;
@@ -118,7 +118,7 @@ TEST(Idle, GoesOnBeyondWhatIsSimulated) {
   EXPECT_GT(schedule_part(60'000), 0.1);
 }
 
-// What would take seconds is not said.
+// Advice that would take seconds to compute is left out.
 TEST(Idle, AdvisesWhereThatTakesAMoment) {
   EXPECT_NE(idle_text(sample(2, 100, "0,3")).find(" makes it "), std::string::npos);
   EXPECT_EQ(idle_text(sample(2, 100'000, "0,3")).find(" makes it "), std::string::npos);
@@ -160,7 +160,7 @@ TEST(Idle, ChunksThatAreOneAreNone) {
   EXPECT_EQ(idle_text(p).find("is 1f1b"), std::string::npos) << idle_text(p);
 }
 
-// A head as heavy as several layers is the stage that all wait for, and chunks leave it as it is.
+// A head as heavy as several layers is the stage that all others wait for. Virtual stages do not change that.
 TEST(Idle, AdvisesNothingThatMakesItWorse) {
   auto p = sample(4, 32, "flops");
   p.model = preset("gpt2"), p.model.vocabulary = 50257, p.model.lanes = 4, p.sequence = 256;

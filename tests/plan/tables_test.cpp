@@ -1,5 +1,5 @@
-// Reference tables: ranks, parameter counts, layout, fold, memory, traffic and FLOPs.
-#include "libtrain/base/fold_order.h"
+// Compares with reference tables: ranks, parameter counts, layout, ordered reduction, memory, traffic and FLOPs.
+#include "libtrain/base/reduction_order.h"
 #include "libtrain/plan/activations.h"
 #include "libtrain/plan/flops.h"
 #include "libtrain/plan/memory.h"
@@ -53,7 +53,7 @@ TEST(Topology, RanksOfTheLiterature) {
   EXPECT_THROW(Topology({{Axis::data, 2}, {Axis::data, 2}}), std::invalid_argument);
 }
 
-// World 16, tensor 2: experts over 4 and over 2 of the ranks along data.
+// World 16, tensor 2: experts over 4 and over 2 of the data-parallel ranks.
 TEST(Topology, ExpertsAreASecondReading) {
   const Topology plain({{Axis::data, 8}, {Axis::tensor, 2}});
   const auto four = plain.with_experts(4), two = plain.with_experts(2);
@@ -109,8 +109,8 @@ TEST(Inventory, ParameterCounts) {
   EXPECT_EQ(parameter_count(with_vocabulary("llama-1b", 128256)), 1235814400);  // the head is the token table
 }
 
-// Devlin et al. (2019) say 110 M and 340 M. The usual counts, 109482240 and 335141888, are of a model with a pooler, a
-// layer of h x h with a bias, and without the head; here is no pooler, and the head's layer, norm and bias are there.
+// Devlin et al. (2019) say 110 M and 340 M. The usual counts, 109482240 and 335141888, include a pooler (a layer of h x
+// h with a bias) and leave out the head. Here there is no pooler, and the head's layer, norm and bias are included.
 TEST(Inventory, ParameterCountsOfBert) {
   const auto layer = [](std::int64_t h) { return h * h + h; };
   const auto head = [&](std::int64_t h) { return layer(h) + 2 * h + 30522; };
@@ -118,55 +118,56 @@ TEST(Inventory, ParameterCountsOfBert) {
   EXPECT_EQ(parameter_count(with_vocabulary("bert-large", 30522)), 335141888 - layer(1024) + head(1024));
 }
 
-TEST(Inventory, LayoutHasAlignedStartsAndEqualPieces) {
+TEST(Inventory, LayoutHasAlignedStartsAndEqualShards) {
   for (const char* name : {"gpt2-nano", "llama-nano", "gpt2-micro"})
     for (int n : {1, 2, 3, 7, 64}) {
-      for (const auto& unit : units(with_vocabulary(name, 257))) {
-        const auto l = layout(unit, n);
+      for (const auto& flat_group : flat_groups(with_vocabulary(name, 257))) {
+        const auto l = layout(flat_group, n);
         std::int64_t end = 0;
         for (std::size_t i = 0; i < l.offsets.size(); ++i) {
           EXPECT_EQ(l.offsets[i] % 16, 0);
           EXPECT_GE(l.offsets[i], end);
           EXPECT_LT(l.offsets[i], end + 16);
-          end = l.offsets[i] + unit.parameters[i].stored_count();
+          end = l.offsets[i] + flat_group.parameters[i].stored_count();
         }
         EXPECT_EQ(l.used, end);
-        EXPECT_EQ(l.piece * n, l.padded);
-        EXPECT_EQ(l.piece % 64, 0);
+        EXPECT_EQ(l.shard * n, l.padded);
+        EXPECT_EQ(l.shard % 64, 0);
         EXPECT_LT(l.padded - l.used, 64 * n);
       }
     }
 }
 
 TEST(Inventory, TiedTableIsUsedTwice) {
-  const auto tied = uses(with_vocabulary("gpt2-nano", 257));
-  EXPECT_EQ(tied.front(), (Use{0, 0}));
-  EXPECT_EQ(tied.back(), (Use{0, 1}));
+  const auto tied = occurrences(with_vocabulary("gpt2-nano", 257));
+  EXPECT_EQ(tied.front(), (Occurrence{0, 0}));
+  EXPECT_EQ(tied.back(), (Occurrence{0, 1}));
   EXPECT_EQ(tied.size(), 6u);
-  EXPECT_EQ(uses(with_vocabulary("llama-nano", 257)).size(), 4u);
+  EXPECT_EQ(occurrences(with_vocabulary("llama-nano", 257)).size(), 4u);
 }
 
-// What the planner counts in closed form, the loader and the step's numbers ask one by one, against a walk through the
-// groups; the last group may be ragged.
+// Compares closed forms (of the planner, and by micro-batch for the loader and the step's numbers) with a walk through
+// the groups. The last group may be smaller.
 TEST(Batch, ClosedFormsAgreeWithTheGroups) {
   for (std::int64_t micros = 1; micros <= 23; ++micros)
-    for (std::int64_t fold = 1; fold <= micros; ++fold)
-      for (int ranks = 1; ranks <= (micros + fold - 1) / fold; ++ranks) {
-        const BatchPlan b{micros, 1, fold, ranks};
+    for (std::int64_t local_accumulation = 1; local_accumulation <= micros; ++local_accumulation)
+      for (int ranks = 1; ranks <= (micros + local_accumulation - 1) / local_accumulation; ++ranks) {
+        const BatchPlan b{micros, 1, local_accumulation, ranks};
         std::int64_t lockstep = 0;
         for (std::int64_t round = 0; round < b.rounds(); ++round)
           lockstep += b.end_micro(round * ranks) - b.first_micro(round * ranks);
-        EXPECT_EQ(b.lockstep_micros(), lockstep) << micros << " " << fold << " " << ranks;
+        EXPECT_EQ(b.lockstep_micros(), lockstep) << micros << " " << local_accumulation << " " << ranks;
         for (int r = 0; r < ranks; ++r) {
           std::vector<std::int64_t> own;
           std::int64_t rounds = 0;
           for (std::int64_t round = 0; round < b.rounds(); ++round) {
-            const auto group = b.fold_group_of(r, round);
+            const auto group = b.accumulation_group_of(r, round);
             rounds += group >= 0;
             for (auto m = b.first_micro(group); group >= 0 && m < b.end_micro(group); ++m) {
               const auto at = b.place_of(m);
-              EXPECT_EQ((std::vector{at.fold_group, at.round, at.rank, at.place}),
-                        (std::vector<std::int64_t>{group, round, r, round * fold + m - b.first_micro(group)}));
+              EXPECT_EQ(
+                  (std::vector{at.accumulation_group, at.round, at.rank, at.place}),
+                  (std::vector<std::int64_t>{group, round, r, round * local_accumulation + m - b.first_micro(group)}));
               EXPECT_LT(at.place, b.places());
               own.push_back(m);
             }
@@ -177,25 +178,25 @@ TEST(Batch, ClosedFormsAgreeWithTheGroups) {
       }
 }
 
-// Those that are alike stand in the table once; slots are those that a walk through all units hands out.
-TEST(Units, TheTableSaysWhatTheUnitsSay) {
+// Equal flat groups are in the table once. Buffers are assigned as a walk through all flat groups assigns them.
+TEST(FlatGroups, TheTableSaysWhatTheFlatGroupsSay) {
   for (const char* name : {"gpt2", "llama-nano", "llama-1b"})
     for (const int slots : {1, 2, 3, 40}) {
       const auto m = with_vocabulary(name, 300);
-      const UnitSet set(m, Topology({{Axis::data, 3}}));
+      const FlatGroupSet set(m, Topology({{Axis::data, 3}}));
       const SlotPlan plan(set.table, slots);
-      EXPECT_EQ(set.table.units(), static_cast<std::int64_t>(set.units.size()));
-      EXPECT_EQ(set.table.uses(), static_cast<std::int64_t>(set.uses.size()));
+      EXPECT_EQ(set.table.flat_groups(), static_cast<std::int64_t>(set.flat_groups.size()));
+      EXPECT_EQ(set.table.occurrences(), static_cast<std::int64_t>(set.occurrences.size()));
       EXPECT_EQ(set.table.parameters(), parameter_count(m));
-      std::int64_t pieces = 0, pieces_of_uses = 0;
-      for (const auto& l : set.layouts) pieces += l.piece;
-      for (const auto& use : set.uses) pieces_of_uses += set.piece_of(use);
-      EXPECT_EQ(set.table.piece_total(), pieces);
-      EXPECT_EQ(set.table.piece_total_uses(), pieces_of_uses);
+      std::int64_t shards = 0, shards_of_occurrences = 0;
+      for (const auto& l : set.layouts) shards += l.shard;
+      for (const auto& occurrence : set.occurrences) shards_of_occurrences += set.shard_of(occurrence);
+      EXPECT_EQ(set.table.shard_total(), shards);
+      EXPECT_EQ(set.table.shard_total_occurrences(), shards_of_occurrences);
       std::vector<int> rotating;
       int layer = 0, next = 0;
-      for (std::size_t u = 0; u < set.units.size(); ++u) {
-        const bool rotates = set.units[u].name.starts_with("layers.");
+      for (std::size_t u = 0; u < set.flat_groups.size(); ++u) {
+        const bool rotates = set.flat_groups[u].name.starts_with("layers.");
         int slot = next;
         if (rotates && layer >= slots) slot = rotating[static_cast<std::size_t>(layer % slots)];
         else ++next;
@@ -214,9 +215,9 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
     const std::int64_t micros = 1 + static_cast<std::int64_t>(random() % 40);
     b.micro_batch = 1 + static_cast<std::int64_t>(random() % 4);
     b.global_batch = micros * b.micro_batch;
-    b.fold = 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(micros));
-    b.global_batch *= b.fold;  // groups are full
-    b.data_ranks = 1 + static_cast<int>(random() % static_cast<unsigned>(b.fold_groups()));
+    b.local_accumulation = 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(micros));
+    b.global_batch *= b.local_accumulation;  // groups are full
+    b.data_ranks = 1 + static_cast<int>(random() % static_cast<unsigned>(b.accumulation_groups()));
     std::vector<int> seen(static_cast<std::size_t>(b.micros()), 0);
     for (int r = 0; r < b.data_ranks; ++r) {
       std::int64_t last = -1, round = -1, idle = 0;
@@ -225,12 +226,12 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
       EXPECT_EQ(program[program.size() - 2].kind, Action::Kind::reduce);
       EXPECT_EQ(program.back().kind, Action::Kind::update);
       for (const auto& a : program) {
-        round += a.kind == Action::Kind::agree;  // every rank agrees before every round
+        round += a.kind == Action::Kind::agree;  // every rank agrees before every accumulation step
         if (a.kind == Action::Kind::ask) {
           EXPECT_EQ(a.round, round + 1);
-          const auto& next = *(&a + 1);  // the last backward of the round before; for the first round there is none
+          const auto& next = *(&a + 1);  // the last backward of the previous accumulation step; the first one has none
           EXPECT_EQ(next.kind, a.round == 0 ? Action::Kind::agree : Action::Kind::backward);
-          EXPECT_TRUE(a.round == 0 || next.micro == b.end_micro(b.fold_group_of(r, round)) - 1) << next.micro;
+          EXPECT_TRUE(a.round == 0 || next.micro == b.end_micro(b.accumulation_group_of(r, round)) - 1) << next.micro;
         } else if (a.round >= 0) {
           EXPECT_EQ(a.round, round);
         }
@@ -240,10 +241,10 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
         EXPECT_GT(a.micro, last);
         last = a.micro;
         ++seen[static_cast<std::size_t>(a.micro)];
-        EXPECT_EQ(a.micro / b.fold % b.data_ranks, r);
+        EXPECT_EQ(a.micro / b.local_accumulation % b.data_ranks, r);
       }
       EXPECT_EQ(round + 1, b.rounds());
-      EXPECT_EQ(idle, b.fold_group_of(r, b.rounds() - 1) < 0 ? b.fold : 0);
+      EXPECT_EQ(idle, b.accumulation_group_of(r, b.rounds() - 1) < 0 ? b.local_accumulation : 0);
     }
     for (int count : seen) EXPECT_EQ(count, 1);
   }
@@ -260,7 +261,8 @@ TEST(Memory, ReferenceTable) {
   }
 }
 
-// The bytes that stores allocate, less what padding, tied second uses and rotating buffers add, are the textbook's.
+// The bytes that stores allocate equal the textbook's, without padding, second occurrences of tied tables and rotating
+// buffers.
 TEST(Memory, StatesFollowTheFormulaOnRandomModels) {
   std::mt19937 random(11);
   for (int round = 0; round < 60; ++round) {
@@ -272,7 +274,7 @@ TEST(Memory, StatesFollowTheFormulaOnRandomModels) {
     const auto working = random() % 2 ? base::DType::bf16 : base::DType::f32, gradient = base::DType::f32;
     const auto psi = parameter_count(m);
     for (int stage = 0; stage < 4; ++stage) {
-      const UnitTable set(m, over_data(n));
+      const FlatGroupTable set(m, over_data(n));
       const auto s = state_bytes(set, {stage, working, gradient, {n, 1, 1, n}, 2, over_data(n)});
       const double padding = static_cast<double>(set.padded_total() - psi) * 20;
       const double states = static_cast<double>(s.parameters + s.gradients + s.optimizer),
@@ -287,39 +289,39 @@ TEST(Traffic, FactorsOfTheTable) {
   const auto m = with_vocabulary("llama-nano", 256);
   for (int n : {2, 3, 4})
     for (std::int64_t g_micros : {1, 3}) {
-      const UnitTable set(m, over_data(n));
-      const std::int64_t part = (n - 1) * set.piece_total() * 4;  // (N-1)/N of the padded parameters, f32
-      const auto sent = [&](int stage, std::int64_t fold) {
-        return bytes_of(
-            step_traffic(m, {stage, base::DType::f32, base::DType::f32, {n * g_micros, 1, fold, n}, 2, over_data(n)},
-                         Reduction::ordered, 0));
+      const FlatGroupTable set(m, over_data(n));
+      const std::int64_t part = (n - 1) * set.shard_total() * 4;  // (N-1)/N of the padded parameters, f32
+      const auto sent = [&](int stage, std::int64_t local_accumulation) {
+        return bytes_of(step_traffic(
+            m, {stage, base::DType::f32, base::DType::f32, {n * g_micros, 1, local_accumulation, n}, 2, over_data(n)},
+            Reduction::ordered, 0));
       };
       EXPECT_EQ(sent(0, g_micros), 2 * part);
       EXPECT_EQ(sent(1, g_micros), 2 * part);
       EXPECT_EQ(sent(2, 1), (g_micros + 1) * part);
       // Stage 3: the embedding's backward needs no weights, so its second gather is saved.
-      EXPECT_EQ(sent(3, 1), g_micros * (3 * part - (n - 1) * set.entries()[0].layout.piece * 4));
+      EXPECT_EQ(sent(3, 1), g_micros * (3 * part - (n - 1) * set.entries()[0].layout.shard * 4));
     }
 }
 
 TEST(Traffic, IdleRanksSendNothingInAnOrderedRoundAndTiedTablesCountTwice) {
   const auto m = with_vocabulary("gpt2-nano", 256);
   const StateShape shape{1, base::DType::f32, base::DType::f32, {4, 1, 1, 3}, 2, over_data(3)};
-  const UnitTable set(m, over_data(3));
-  EXPECT_EQ(set.piece_total_uses() - set.piece_total(), set.entries()[0].layout.piece);
+  const FlatGroupTable set(m, over_data(3));
+  EXPECT_EQ(set.shard_total_occurrences() - set.shard_total(), set.entries()[0].layout.shard);
   const auto first = step_traffic(m, shape, Reduction::ordered, 0),
              last = step_traffic(m, shape, Reduction::ordered, 2);
-  EXPECT_EQ(first[0].bytes, 2 * 2 * set.piece_total_uses() * 4);
-  EXPECT_EQ(last[0].bytes, 1 * 2 * set.piece_total_uses() * 4);
+  EXPECT_EQ(first[0].bytes, 2 * 2 * set.shard_total_occurrences() * 4);
+  EXPECT_EQ(last[0].bytes, 1 * 2 * set.shard_total_occurrences() * 4);
   EXPECT_EQ(first[0].calls, last[0].calls);
 }
 
-// Each validation is rounded up to whole rounds of the ranks by itself.
+// Each validation is rounded up by itself to whole accumulation steps of all ranks.
 TEST(Traffic, AValidationIsRoundsOfEveryRank) {
   const auto m = with_vocabulary("llama-nano", 256);
   const StateShape shape{3, base::DType::f32, base::DType::f32, {8, 2, 1, 3}, 2, over_data(3)};
-  const UnitTable set(m, over_data(3));
-  const auto round = 2 * set.piece_total() * 4;
+  const FlatGroupTable set(m, over_data(3));
+  const auto round = 2 * set.shard_total() * 4;
   const auto sent = [&](std::int64_t sequences) { return bytes_of(validation_traffic(m, shape, sequences)); };
   EXPECT_EQ(sent(2), round);
   EXPECT_EQ(sent(6), round);
@@ -329,9 +331,9 @@ TEST(Traffic, AValidationIsRoundsOfEveryRank) {
   EXPECT_EQ(bytes_of(validation_traffic(m, other, 8)), 0);
 }
 
-// By hand, of a layer of gpt2 small and 1024 tokens, in rows of 768 numbers and f32 statistics for each token: input
-// and norm (1 + 1), q, k, v (3), attention's output (1), input and norm (1 + 1), before and behind GELU (4 + 4); mean
-// and rstd twice, 12 numbers of the softmax. Of these 16 rows selective leaves 10, three eighths less.
+// By hand, for a layer of gpt2 small and 1024 tokens, in rows of 768 numbers, with f32 statistics for each token. Input
+// and norm (1 + 1), q, k, v (3), attention's output (1), input and norm (1 + 1), before and after GELU (4 + 4); mean
+// and rstd twice, 12 numbers of the softmax. Selective recomputation keeps 10 of these 16 rows, three eighths less.
 TEST(Activations, OfALayerSelectiveKeepsFiveEighths) {
   const auto m = with_vocabulary("gpt2", 50257);
   for (const auto& [dtype, element] :
@@ -341,25 +343,25 @@ TEST(Activations, OfALayerSelectiveKeepsFiveEighths) {
     const auto& layer = block_kind("layer");
     EXPECT_EQ(layer.saved_bytes(m, s), 16 * row + statistics);
     EXPECT_EQ(layer.selective_bytes(m, s).kept, 10 * row + statistics);
-    EXPECT_EQ(layer.selective_bytes(m, s).most, 15 * row + statistics);  // attention's norm is gone by then
-    // The embedding saves nothing, the head its input, norm and statistics; the last layer runs before it.
+    EXPECT_EQ(layer.selective_bytes(m, s).most, 15 * row + statistics);  // attention's norm is released by then
+    // The embedding saves nothing, the head its input, norm and statistics. The last layer runs before the head.
     const auto head = 2 * row + 1024 * 4 * 2, layers = 12 * (10 * row + statistics);
     EXPECT_EQ(activation_bytes(m, s, Pass::train, Recompute::none), row + 12 * (16 * row + statistics) + head);
     EXPECT_EQ(activation_bytes(m, s, Pass::train, Recompute::selective), row + layers + 5 * row);
     EXPECT_EQ(activation_bytes(m, s, Pass::train, Recompute::layers), row + 12 * row + 16 * row + statistics);
-    // One micro-batch in flight has it all to itself; of several each keeps what stays, and what does not has one
-    // place.
+    // A single micro-batch in flight has all memory to itself. With several, each has its own kept part, and all share
+    // one place for the rest.
     EXPECT_EQ(slot_bytes(m, s, Recompute::layers, {1}).total({1}),
               activation_bytes(m, s, Pass::train, Recompute::layers));
     EXPECT_EQ(slot_bytes(m, s, Recompute::layers, {3}).total({3}), 3 * (row + 12 * row + head) + 16 * row + statistics);
     EXPECT_EQ(slot_bytes(m, s, Recompute::selective, {3}).total({3}), 3 * (row + layers + head) + 5 * row);
     EXPECT_EQ(slot_bytes(m, s, Recompute::none, {3}).total({3}), 3 * activation_bytes(m, s, Pass::train));
-    auto on_gpu = s;  // whose library fuses GELU
+    auto on_gpu = s;  // its library fuses GELU
     on_gpu.device = base::DeviceKind::cuda;
     EXPECT_EQ(layer.selective_bytes(m, on_gpu).kept, 14 * row + statistics);
   }
-  // With norms behind branches the same rows, of which the input of the first branch stays, and GELU's exact form on a
-  // GPU, too, is made again; the head keeps its input alone.
+  // Norms after branches keep the same rows and also the input of the first branch. GELU's exact form is recomputed on
+  // a GPU, too. The head keeps its input alone.
   auto post = m;
   post.norm_position = NormPosition::post, post.activation = Activation::gelu_erf;
   for (const auto device : {base::DeviceKind::cpu, base::DeviceKind::cuda}) {
@@ -369,7 +371,7 @@ TEST(Activations, OfALayerSelectiveKeepsFiveEighths) {
     EXPECT_EQ(block_kind("layer").selective_bytes(post, s).kept, 11 * row + statistics);
     EXPECT_EQ(block_kind("head").saved_bytes(post, s), row);
   }
-  // Llama's: gate, up and their product of four rows each, 20 in all, of which the norms and the product go.
+  // Llama: gate, up and their product have four rows each, 20 in all. The norms and the product are recomputed.
   auto llama = with_vocabulary("gpt2", 50257);
   llama.norm = Norm::rms, llama.activation = Activation::swiglu, llama.biases = false;
   for (const auto device : {base::DeviceKind::cpu, base::DeviceKind::cuda}) {
@@ -385,7 +387,8 @@ TEST(Flops, EquationOfTheReference) {
   const auto m = with_vocabulary("gpt2", 50257);
   EXPECT_NEAR(step_flops(m, 8, 1024) / (72 * B * s * L * h * h * (1 + s / (6 * h) + V / (12 * L * h))), 1, 1e-12);
   EXPECT_EQ(step_flops(m, 8, 1024, Recompute::selective), step_flops(m, 8, 1024));
-  // The reference's 96 B s L h^2 (...) with all of forward again; without the last product, 8 h^2 of a layer and token.
+  // The reference's 96 B s L h^2 (...) recomputes all of forward; here it skips the last product, 8 h^2 a layer and
+  // token.
   EXPECT_NEAR(step_flops(m, 8, 1024, Recompute::layers) /
                   (96 * B * s * L * h * h * (1 + s / (6 * h) + V / (16 * L * h)) - 8 * B * s * L * h * h),
               1, 1e-12);

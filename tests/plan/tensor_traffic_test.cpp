@@ -1,5 +1,5 @@
-// What tensor ranks send one another, summed from what kinds of blocks say of one micro-batch; plans with a tensor axis
-// as files.
+// Tests what tensor-parallel ranks send one another: sums of what kinds of blocks state for one micro-batch. Also plans
+// with a tensor axis as files.
 #include "libtrain/base/error.h"
 #include "libtrain/plan/blocks/embedding.h"
 #include "libtrain/plan/blocks/feed_forward.h"
@@ -16,7 +16,7 @@
 namespace trainyard::plan {
 namespace {
 
-// In forward one exchange of partial sums and one gather, in backward a sum of some numbers.
+// In forward one exchange of partial sums and one gather; in backward a sum of some numbers.
 struct TalkingLayer : LayerKind {
   std::vector<GroupCall> tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
                                       Recompute recompute) const override {
@@ -81,10 +81,10 @@ TEST_F(TensorTraffic, IsThatOfTheBlocksForEachMicroBatchOfTheRank) {
   EXPECT_EQ(of_tensor(sent, "all_to_all"), tensor("all_to_all", 4 * layers, 4 * layers * rows * hidden * 4 / 2));
   EXPECT_EQ(of_tensor(sent, "all_gather"), tensor("all_gather", 4 * layers, 4 * layers * rows * hidden * 2 / 2));
   EXPECT_EQ(of_tensor(sent, "all_reduce"), tensor("all_reduce", 4 * layers, 4 * layers * hidden * 4));
-  EXPECT_EQ(sample(2, 1).traffic[0].operations.size(), 2u);  // of the units alone
+  EXPECT_EQ(sample(2, 1).traffic[0].operations.size(), 2u);  // for the flat groups alone
 }
 
-// Three replicas of two ranks for four micro-batches: the first has two of them.
+// Three replicas of two ranks for four micro-batches: the first replica has two of them.
 TEST_F(TensorTraffic, ReplicasThatIdleSendNothing) {
   const auto p = sample(3, 2);
   ASSERT_EQ(p.traffic.size(), 2u);
@@ -121,7 +121,7 @@ TEST_F(TensorTraffic, SelectiveRecomputationSendsNothingAgain) {
   }
 }
 
-// Every replica evaluates in every round, the last one again where there is none left.
+// Every replica evaluates in every accumulation step. Without sequences left it evaluates the last ones again.
 TEST_F(TensorTraffic, AValidationIsRoundsOfEveryReplica) {
   const auto p = sample(3, 2);
   for (const auto& [sequences, rounds] : {std::pair<std::int64_t, std::int64_t>{2, 1}, {6, 1}, {8, 2}}) {
@@ -132,8 +132,9 @@ TEST_F(TensorTraffic, AValidationIsRoundsOfEveryReplica) {
   }
 }
 
-// By hand, of two layers with two branches each, a micro-batch of 64 rows in bf16: tables send words, every branch and
-// the head a sum in f32 forward or back, and its rows, the head what losses need of each token.
+// By hand, for two layers with two branches each and a micro-batch of 64 tokens in bf16. Tables send words. Every
+// branch and the head send an f32 sum in forward or backward, and its tokens. The head also sends what losses need of
+// each token.
 TEST_F(TensorTraffic, OfOurKindsIsThatOfEveryBranchOfTheTableAndOfTheHead) {
   of_this_library();
   constexpr std::int64_t branches = 2 * layers, micros = 4, stream = rows * hidden;
@@ -146,7 +147,7 @@ TEST_F(TensorTraffic, OfOurKindsIsThatOfEveryBranchOfTheTableAndOfTheHead) {
   EXPECT_EQ(of_tensor(whole, "reduce_scatter"), Traffic{});
 
   auto p = sample(1, 2);
-  p.micro_batch = 4, p.sequence_parallel = true;  // 2 micro-batches of twice as many rows
+  p.micro_batch = 4, p.sequence_parallel = true;  // 2 micro-batches of twice as many tokens
   predict(p);
   const auto shared = p.traffic[0].operations;
   constexpr std::int64_t half = micros / 2, wide = 2 * stream, norm = 2 * (2 * rows / 64) * hidden * 4;
@@ -159,8 +160,8 @@ TEST_F(TensorTraffic, OfOurKindsIsThatOfEveryBranchOfTheTableAndOfTheHead) {
   EXPECT_EQ(of_tensor(shared, "all_reduce"), Traffic{});
 }
 
-// By hand: of a layer's second forward the sum of its first branch, since nobody reads that of the last, but the rows
-// of both; a last branch that does not say that it can be without its output makes it and adds it up.
+// By hand. A layer's recomputation sends the sum of its first branch, since nobody reads the last branch's sum, but it
+// gathers the tokens of both. A last branch that must compute its output also adds it up.
 TEST_F(TensorTraffic, OfOurKindsRecomputationSendsWhatIsRead) {
   of_this_library();
   constexpr std::int64_t branches = 2 * layers, micros = 4, stream = rows * hidden;
@@ -171,7 +172,7 @@ TEST_F(TensorTraffic, OfOurKindsRecomputationSendsWhatIsRead) {
     return p.traffic[0].operations;
   };
   const auto whole = sent(2, false);
-  constexpr auto sums = micros * (5 * layers + 1);  // forward 2 of a layer, again 1, back 2; the head's
+  constexpr auto sums = micros * (5 * layers + 1);  // forward 2 of a layer, recomputed 1, backward 2; the head's
   EXPECT_EQ(of_tensor(whole, "all_to_all"), tensor("all_to_all", sums, sums * stream * 4 / 2));
   EXPECT_EQ(of_tensor(whole, "all_gather"),
             tensor("all_gather", sums + micros, (sums * stream * 2 + micros * 2 * 3 * rows * 4) / 2));
@@ -194,7 +195,7 @@ TEST_F(TensorTraffic, OfOurKindsRecomputationSendsWhatIsRead) {
   register_branch("ffn", std::make_shared<FeedForwardKind>());
 }
 
-// Sums over words are timed as those of numbers.
+// Sums over words take the time of sums over numbers.
 TEST_F(TensorTraffic, WordsTakeTheTimeOfNumbers) {
   of_this_library();
   Profile profile;
@@ -243,7 +244,7 @@ TEST_F(TensorTraffic, TakesTheTimeOfItsOwnLinks) {
   EXPECT_THROW(communication_times(p, profile), base::InputError);
   for (auto& s : profile.communication)
     if (s.group == "tensor") s.group = "world", s.ranks = 2;
-  EXPECT_EQ(communication_times(p, profile).size(), 5u);  // the world will do
+  EXPECT_EQ(communication_times(p, profile).size(), 5u);  // the world is used instead
 }
 
 TEST_F(TensorTraffic, APlanKeepsItsAxesAndOldOnesHaveOne) {

@@ -1,4 +1,4 @@
-// Ceilings: what is measured, how its work is counted, that rates are those of the work, on the CPU and on a GPU.
+// Tests ceilings, on the CPU and on a GPU: what is measured, how its work is counted, and the rates of that work.
 #include "libtrain/base/error.h"
 #include "libtrain/profile/ceilings.h"
 #include "libtrain/tensor/gpu.h"
@@ -39,7 +39,7 @@ TEST(Ceilings, WorkIsCountedByTheBook) {
     for (const auto& c : profile::ceilings(o, "0")) {
       if (c.name == "memory.copy" || c.name == "memory.write" || c.name.starts_with("copy.") ||
           c.name.starts_with("arithmetic"))
-        continue;  // large
+        continue;  // too large to make here
       const auto work = c.make();
       work.run();
       work.finish();
@@ -50,10 +50,10 @@ TEST(Ceilings, WorkIsCountedByTheBook) {
       for (const auto* kind : {"forward", "input", "weight"}) {
         EXPECT_EQ(amounts["gemm.attention.qkv." + std::string(kind) + t], 2 * n * h * 3 * h) << kind << t;
         EXPECT_EQ(amounts["gemm.ffn.in." + std::string(kind) + t], 2 * n * h * ffn);
-        EXPECT_EQ(amounts["gemm.head." + std::string(kind) + t], 2 * n * h * 384);  // 300 tokens are stored as 384
+        EXPECT_EQ(amounts["gemm.head." + std::string(kind) + t], 2 * n * h * 384);  // 300 words are stored as 384 rows
       }
       EXPECT_EQ(amounts["attention.forward" + t],
-                2 * 2 * T * T * h);  // two sequences, two products of 2 T T h, half of them masked
+                2 * 2 * T * T * h);  // 2 sequences, 2 products of 2 T T h, half of them masked
       EXPECT_EQ(amounts["attention.backward" + t], 5 * 2 * T * T * h);
     }
     EXPECT_EQ(amounts["adamw"], 28.0 * (1 << 24));
@@ -61,16 +61,16 @@ TEST(Ceilings, WorkIsCountedByTheBook) {
     EXPECT_EQ(amounts["disk.read"], 1 << 20);
     EXPECT_EQ(amounts.count("launch"), device.kind == base::DeviceKind::cuda ? 1u : 0u);
   }
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path));  // nothing is left behind
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path));  // no file is left
 }
 
-// What is predicted follows from a moment's trial: by a clock on which making, the cold run and each warm one take a
-// second, twice the bytes of the trial take two. So many repeats are then measured.
+// The prediction follows from a short trial. On this clock, making the data, the cold run and each warm run take one
+// second, so twice the trial's bytes take two. The measurement then has as many repeats as were predicted.
 TEST(Ceilings, TheLeastTimeIsPredicted) {
   const trainyard::testing::Scratch folder;
   auto o = small({}, folder.path);
   o.dtypes = {base::DType::f32}, o.copied_bytes = std::int64_t{32} << 20,
-  o.budget_seconds = 0;  // nothing beyond the least
+  o.budget_seconds = 0;  // no more than the least time
   profile::Ranks alone;
   alone.clock = std::make_shared<testing::LookClock>();
   const auto list = profile::ceilings(o, "0");

@@ -1,5 +1,5 @@
-// The check behind "#wrong": right results are right for every operation, size, dtype and world; one wrong element, or
-// one addition out of order, is seen.
+// Tests the check behind "#wrong". Right results pass for every operation, size, dtype and world. One wrong element, or
+// one addition out of order, is found.
 #include "libtrain/profile/collective.h"
 #include "tests/profile/known_link.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 using base::DType;
 
-// Wrong elements of all ranks after `calls` calls.
+// The number of wrong elements on all ranks after `calls` calls.
 std::int64_t wrong_of(int ranks, const std::string& operation, DType t, std::int64_t bytes, int calls,
                       const std::function<testing::Meddling(int)>& meddling = {}) {
   std::atomic<std::int64_t> wrong{0};
@@ -41,7 +41,7 @@ TEST(Collective, SizesAreCountedAsNcclTestsCounts) {
   EXPECT_TRUE(is(shape_of("all_gather", 4, DType::f32, 1024), 1024, 64));
   EXPECT_TRUE(is(shape_of("all_gather", 3, DType::f32, 1024), 1020, 85));
   EXPECT_TRUE(is(shape_of("reduce_scatter", 4, DType::bf16, 1024), 1024, 128));
-  EXPECT_TRUE(is(shape_of("all_to_all", 7, DType::f32, 8), 28, 1));  // not less than an element for each
+  EXPECT_TRUE(is(shape_of("all_to_all", 7, DType::f32, 8), 28, 1));  // at least one element for each rank
   EXPECT_TRUE(is(shape_of("broadcast", 7, DType::f32, 10), 8, 2));
   EXPECT_TRUE(is(shape_of("exchange", 7, DType::bf16, 1), 2, 1));
 }
@@ -61,8 +61,8 @@ TEST(Collective, RightResultsAreRight) {
 
 TEST(Collective, OneWrongElementIsSeen) {
   for (const auto& operation : profile::operation_names()) {
-    // One bit of the last byte that rank 1 receives; all_to_all's part of the ordered reduction too, where the lowest
-    // bit of a contribution may be lost in rounding.
+    // Changes one bit of the last byte that rank 1 receives. The all_to_all inside the ordered reduction is changed,
+    // too; the lowest bit of a contribution may be lost in rounding, so a higher one is changed.
     const auto meddling = [&](int rank) {
       testing::Meddling m;
       if (rank == 1) m.after = [](base::View v) { static_cast<char*>(v.data)[v.bytes() - 1] ^= 0x40; };
@@ -78,16 +78,16 @@ TEST(Collective, NothingDoneIsSeen) {
     const auto right_by_chance = operation == "broadcast" ? 2 * size.count
                                  : operation == "all_gather" || operation == "all_to_all"
                                      ? 9 * size.count
-                                     : 3 * size.count;  // the root has it
+                                     : 3 * size.count;  // the root has the result already
     EXPECT_EQ(wrong_of(3, operation, DType::f32, 4096, 0), right_by_chance) << operation;
   }
 }
 
-// The same contributions added in another order.
+// Adds the same contributions in another order.
 TEST(Collective, TheOrderOfAnOrderedReductionIsHeld) {
   const auto swapped = [](int) {
     testing::Meddling m;
-    m.after = [](base::View v) {  // what arrived from ranks 0 and 2 changes places before the fold
+    m.after = [](base::View v) {  // swaps the contributions of ranks 0 and 2 before they are added
       const auto piece = static_cast<std::size_t>(v.bytes() / 3);
       std::vector<char> first(piece);
       char* at = static_cast<char*>(v.data);

@@ -9,7 +9,7 @@ export TRAINYARD_GPU_MODULE=none
 mpi() { timeout 100 mpirun --bind-to none -n "$@"; }
 quick=(--max-bytes 64KiB --factor 16 --budget 10min --spread 0 --confidence 90%)   # 20 passes, however long they take
 
-# Two ranks of MPI: a table on stdout, nothing but progress on stderr, a profile that jq can read, a drawing.
+# Two ranks of MPI: a table on stdout, only progress on stderr, a profile that jq can read, a drawing.
 mpi 2 profile-comm "${quick[@]}" --operations all_reduce,all_gather --output p.json --plot p.svg >table 2>err || fail "exit code $?: $(cat err)"
 grep -Eq '^ +32 KiB +8192 +f32 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[01] +[0-9]+% +0$' table || fail "no line of 32 KiB: $(cat table)"
 grep -q '^# fit: from 0 B' table || fail "no fit"
@@ -34,7 +34,7 @@ LC_ALL=C.UTF-8 profile-comm --from p.json --chart | grep -q '●' || fail "--cha
 inspect p.json | grep -q 'all_gather f32 on world' || fail "inspect"
 inspect p.json --json | jq -e '.kind == "profile"' >/dev/null || fail "inspect --json"
 
-# Comparisons: equal is 0; slower is 5 and says where; a threshold above it is 0; what cannot be compared is 3.
+# Comparisons: equal exits 0; slower exits 5 and names the place; a threshold above it exits 0; incomparable profiles exit 3.
 profile-comm --compare p.json p.json >out || fail "a profile against itself: exit code $?"
 grep -q '^0 of 8 figures are slower' out || fail "$(cat out)"
 jq '.communication[].sizes[] |= (.repeats_us = [.time_us * 0.99, .time_us, .time_us * 1.01])' p.json >calm.json
@@ -58,7 +58,7 @@ refused 3 'format is .trainyard.plan/1., expected trainyard.profile/1' profile-c
 refused 2 'p.json exists' mpirun -n 2 profile-comm "${quick[@]}" --output p.json
 refused 2 'p.svg exists' profile-comm --from p.json --plot p.svg
 
-# Groups, dtypes, three ranks, threads; ranks that idle.
+# Groups, dtypes, three ranks, threads; ranks that wait outside of groups.
 mpi 3 profile-comm "${quick[@]}" --groups 'pair:0,2;all:all' --operations ordered_reduce_scatter,exchange,all_reduce --dtype f32,bf16 --json >three.json 2>err || fail "exit code $?: $(cat err)"
 jq -e '[.communication[] | [.group, .ranks, .operation, .type]] == [["pair",2,"ordered_reduce_scatter","f32"],["pair",2,"exchange","f32"],["pair",2,"all_reduce","f32"],["pair",2,"all_reduce","bf16"],
        ["all",3,"ordered_reduce_scatter","f32"],["all",3,"exchange","f32"],["all",3,"all_reduce","f32"],["all",3,"all_reduce","bf16"]] and ([.communication[].sizes[].wrong] | add) == 0' three.json >/dev/null || fail "three.json"
@@ -66,11 +66,11 @@ grep -q 'ordered_reduce_scatter adds f32 only: not measured in bf16' err || fail
 timeout 60 profile-comm --backend threads --ranks 3 "${quick[@]}" --json >threads.json || fail "threads: exit code $?"
 jq -e '.backend == "threads" and .ranks == 3 and (.communication | length) == 7' threads.json >/dev/null || fail "threads.json"
 
-# A plan: its groups, its operations, its world.
+# A plan gives the groups, the operations and the number of ranks.
 partition-model --model gpt2-nano --ranks 2 --zero 3 --output plan2.json >/dev/null
 mpi 2 profile-comm "${quick[@]}" --plan plan2.json --json >planned.json 2>err || fail "--plan: $(cat err)"
 jq -e '[.communication[] | [.group, .operation]] == [["data","all_gather"],["data","ordered_reduce_scatter"]]' planned.json >/dev/null || fail "planned.json: $(jq -c '[.communication[] | [.group, .operation]]' planned.json)"
-# ... and back: the plan asks the profile what its collectives take.
+# The other direction: the plan asks the profile how long its collectives take.
 mpi 2 profile-comm "${quick[@]}" --plan plan2.json --output links.json >/dev/null 2>err || fail "--plan --output: $(cat err)"
 partition-model --model gpt2-nano --ranks 2 --zero 3 --profile links.json >out || fail "partition-model --profile: exit code $?"
 grep -Eq '^  data ordered_reduce_scatter +[0-9]+ +[0-9.]+ (us|ms|s)' out && grep -Eq '^  all +[0-9.]+ (us|ms|s)' out || fail "partition-model --profile: $(tail -5 out)"
@@ -82,11 +82,11 @@ done
 code=0
 partition-model --model gpt2-nano --ranks 4 --zero 3 --profile links.json >out 2>err || code=$?
 [ $code = 3 ] && grep -q 'no ordered_reduce_scatter f32 over a data group of 4 ranks' err || fail "a profile of other ranks: exit code $code, $(cat err)"
-# Replicas of ranks that share every layer: each group by its own links.
+# Replicas of tensor-parallel ranks: each group is measured over its own links.
 partition-model --model gpt2-nano --ranks 4 --tensor-parallel 2 --output plan4.json >/dev/null
 mpi 4 profile-comm --plan plan4.json --dry-run >out 2>err && grep -q 'data  *2 groups of 2 ranks' out && grep -q 'tensor  *2 groups of 2 ranks' out || fail "--dry-run of tensor ranks: $(cat out err)"
 [ "$(sed -n 's/^\(data\|tensor\) .* ranks *\([a-z_]*\) .*/\1 \2/p' out | sort | xargs)" = "data all_gather data ordered_reduce_scatter tensor all_gather tensor all_reduce tensor all_to_all" ] || fail "each group has its own operations: $(cat out)"
-# ... and back, also of what is added as words.
+# The other direction, also for collectives that sequence parallelism adds.
 for rows in '' --sequence-parallel; do
   # shellcheck disable=SC2086
   partition-model --model gpt2-nano --ranks 2 --tensor-parallel 2 --micro-batch 2 $rows --output shared.json --force >/dev/null
@@ -101,10 +101,10 @@ refused 3 'plan2.json is for 2 ranks, 3 were started' mpirun --bind-to none -n 3
 refused 3 'plan2.json is for 2 ranks, 1 were started' profile-comm "${quick[@]}" --plan plan2.json; said '--local'
 mpi 2 profile-comm --plan plan2.json --dry-run --local >out 2>err && grep -q 'data .* all_gather .* 24 sizes from 8 to' out && grep -q 'gemm.attention.qkv.forward' out || fail "--dry-run: $(cat out err)"
 
-# A rank's own ceilings are those of its part of the layers.
+# A rank's own ceilings are measured for its part of the layers.
 mpi 2 profile-comm --plan shared.json --dry-run --local --operations all_gather >out 2>err && grep -q 'gemm.attention.qkv.forward .*x48x32 ' out && grep -q 'gemm.ffn.out.forward .*x32x64 ' out && grep -q 'attention.forward .* h2 kv2 ' out || fail "--local of tensor ranks: $(cat out err)"
 
-# One process: says that there are no links, and measures itself.
+# One process reports that it has no links, and measures itself.
 profile-comm --model gpt2-nano --sequence 16 --budget 1min --confidence 50% --disk-bytes 64KiB --threads 1 --json >alone.json 2>err || fail "alone: exit code $?"
 grep -q 'one process without ranks has no links' err || fail "it does not say that it is alone: $(cat err)"
 jq -e '.ranks == 1 and .communication == [] and ([.local[].name] | contains(["memory.copy", "arithmetic.f32", "gemm.ffn.in.forward", "attention.backward", "adamw", "disk.write", "disk.read"])) and (.local | all(.value > 0))' alone.json >/dev/null ||
@@ -117,7 +117,7 @@ profile-comm --compare calm.json half.json >out || code=$?
 [ $code = 5 ] && grep -q '^slower   adamw .* +100.0 %' out || fail "half the rate: exit code $code, $(cat out)"
 mpi 2 profile-comm "${quick[@]}" --operations broadcast --local --model gpt2-nano --sequence 16 --disk-bytes 0 --json 2>err | jq -e '(.communication | length) == 1 and (.local | length) > 15 and ([.local[].name] | index("disk.write")) == null' >/dev/null || fail "--local with ranks: $(cat err)"
 
-# A GPU and NCCL, as far as one can be had: the emulator and the stand-in.
+# A GPU and NCCL, as far as possible without them: the emulator and the stand-in.
 export TRAINYARD_GPU_MODULE=$emulated TRAINYARD_NCCL_LIBRARY=$nccl TRAINYARD_EMULATED_GPUS=2
 mpi 2 profile-comm --backend nccl --max-bytes 4KiB --factor 32 --budget 10min --spread 0 --confidence 90% --json >nccl.json 2>err || fail "nccl: exit code $?, $(cat err)"
 jq -e '.backend == "nccl" and (.library | startswith("NCCL")) and (.communication | length) == 7 and ([.communication[].sizes[].wrong] | add) == 0' nccl.json >/dev/null || fail "nccl.json"
@@ -129,7 +129,7 @@ jq -e '.backend == "mpi" and .device != "cpu" and ([.communication[].sizes[].wro
 export TRAINYARD_GPU_MODULE=none TRAINYARD_NCCL_LIBRARY=none
 refused 4 'CUDA\|NCCL' mpirun --bind-to none -n 2 profile-comm --backend nccl
 
-# Refusals, said once.
+# Refusals, each reported once.
 refused 2 "'all_reduced' is not known" profile-comm --operations all_reduced
 refused 2 'names all_reduce twice' profile-comm --operations all_reduce,all_reduce
 refused 2 "unequal sizes" mpirun --bind-to none -n 3 profile-comm --groups a:stride2
@@ -171,7 +171,7 @@ fi
 { profile-comm --from p.json; echo $? >code; } | head -1 >/dev/null
 [ "$(cat code)" = 0 ] || fail "a reader that goes away: exit code $(cat code)"
 
-# A rank that stops: the others end with 6 and say whom they miss. A signal: nothing is left behind.
+# A rank that stops: the other ranks end with 6 and name it. A signal leaves no files behind.
 timeout 90 mpirun --bind-to none -n 3 profile-comm --budget 1h --spread 0 --hang-timeout 2 --progress always --output never.json >out 2>err &
 job=$!
 for ((i = 0; i < 600; ++i)); do grep -q 'pass 1' err && break; sleep 0.1; done   # nobody misses one that stops inside MPI_Init or between passes

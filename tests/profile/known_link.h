@@ -1,4 +1,4 @@
-// A communicator whose calls take a time that is known, or whose results are wrong on purpose.
+// A communicator whose calls take a known time, or whose results are wrong on purpose.
 #pragma once
 
 #include "libtrain/comm/communicator.h"
@@ -12,8 +12,7 @@
 
 namespace trainyard::testing {
 
-// What may be done around a call of `inner`: before it, with the bytes of the larger buffer; to its result; in place of
-// all_to_all's counts.
+// What is done around a call of `inner`: `before` it, with the bytes of the larger buffer; `after` it, to its result.
 struct Meddling {
   std::function<void(std::int64_t bytes)> before;
   std::function<void(base::View result)> after;
@@ -68,7 +67,7 @@ class KnownLink : public comm::Communicator {
   Meddling m_;
 };
 
-// The ranks of a threads world; `meddling` for a rank of the world.
+// The ranks of a world of threads. `meddling` returns what is done around the calls of a rank.
 inline profile::Ranks ranks_of(int rank, comm::ThreadsWorld& world,
                                const std::function<Meddling(int rank)>& meddling = {}) {
   profile::Ranks r("threads", rank, plan::Topology({{plan::Axis::data, world.size()}}), world.factory(rank));

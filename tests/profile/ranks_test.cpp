@@ -1,4 +1,4 @@
-// Agreement among ranks: texts of any length, sums and maxima, and one rank's failure as everybody's.
+// Tests agreement among ranks: texts of any length, sums and maxima, and a failure of one rank that all ranks throw.
 #include "libtrain/base/error.h"
 #include "tests/profile/known_link.h"
 

@@ -1,4 +1,4 @@
-// The sweep over links whose times are known: what it measures, whom it finds slow, when it stops, and what it refuses.
+// Tests the sweep over links of known times: what it measures, which rank it finds slow, when it stops or refuses.
 #include "libtrain/base/error.h"
 #include "libtrain/profile/sweep.h"
 #include "tests/profile/known_link.h"
@@ -13,7 +13,7 @@ namespace {
 using testing::Meddling;
 
 struct Swept {
-  std::vector<plan::CommSeries> series;  // rank 0's
+  std::vector<plan::CommSeries> series;  // of rank 0
   int passes = 0;
   double seconds = 0;
   std::uint64_t rounds = 0;
@@ -42,7 +42,7 @@ profile::SweepOptions options(std::vector<std::string> operations, std::int64_t 
   return o;
 }
 
-// 200 us + bytes / 100 MB/s of a clock that nothing else moves: what is measured is exact.
+// A call takes 200 us + bytes / 100 MB/s of a clock that nothing else advances, so measurements are exact.
 TEST(Sweep, AKnownLinkIsMeasured) {
   const auto known = [](int) {
     return Meddling{
@@ -65,7 +65,7 @@ TEST(Sweep, AKnownLinkIsMeasured) {
     EXPECT_NEAR(series.fit.seconds(100000), 1200e-6, 1e-9);
     EXPECT_LT(series.noise_floor, 1e-9);
   }
-  EXPECT_GT(s.rounds, 10u * static_cast<unsigned>(profile::least_passes));  // each visit is a call that a watchdog sees
+  EXPECT_GT(s.rounds, 10u * static_cast<unsigned>(profile::least_passes));  // the watchdog sees each visit as a call
 }
 
 TEST(Sweep, TheSlowRankIsNamed) {
@@ -78,7 +78,7 @@ TEST(Sweep, TheSlowRankIsNamed) {
   EXPECT_NEAR(s.series[0].points[0].seconds, 2e-3, 1e-9);
 }
 
-// Groups of a family work at the same time and the slowest counts; ranks outside wait without harm.
+// Groups of a family work at the same time, and the slowest counts. Ranks outside wait without harm.
 TEST(Sweep, GroupsAndIdleRanks) {
   const auto slow = [](int rank) {
     return Meddling{[rank](std::int64_t) { testing::SimulatedClock::spend(rank == 3 ? 1e-3 : 1e-6); }, {}};
@@ -107,7 +107,7 @@ TEST(Sweep, WrongResultsAreCountedInEveryVisit) {
   for (const auto* operation : {"all_reduce", "all_to_all"}) {
     const auto s = sweep(2, "all:all", options({operation}, 1024, 1024, 2), corrupt);
     const auto& p = s.series.at(0).points.at(0);
-    // One in the first and one in the last call of each visit, and one in the warming pass.
+    // One in the first and one in the last call of each visit, and one in the warm-up pass.
     EXPECT_EQ(p.wrong, static_cast<std::int64_t>(2 * p.repeats.size() + 1)) << operation;
   }
 }
@@ -120,9 +120,9 @@ TEST(Sweep, StopsWhenEnoughIsKnownOrTimeIsUp) {
   EXPECT_EQ(known.passes, profile::settled_repeats);
   EXPECT_NEAR(known.seconds, 1.5, 0.1);  // spread over half of the budget
   o.spread = 0;
-  EXPECT_LT(sweep(2, "all:all", o, steady).seconds, 0.1);  // as fast as they come
+  EXPECT_LT(sweep(2, "all:all", o, steady).seconds, 0.1);  // one right after the other
   o.spread = 0.5;
-  // Every call another time: never known.
+  // Every call takes a different time, so the median is never known well enough.
   o.confidence = 1e-9, o.budget_seconds = 1;
   const auto restless = [](int) {
     auto calls = std::make_shared<int>(0);
@@ -146,11 +146,11 @@ TEST(Sweep, ABudgetThatIsTooShort) {
   }
 }
 
-// Beside a rank's own ceilings: what is said is about the whole that was given, and more of it is wanted than that.
+// Beside a rank's own ceilings: the refusal names the whole budget that was given, and suggests more.
 TEST(Sweep, ABudgetThatIsTooShortBesideOtherMeasurements) {
   const auto slow = [](int) { return Meddling{[](std::int64_t) { testing::SimulatedClock::spend(20e-3); }, {}}; };
   for (const double elsewhere : {0.3, 5.0}) {
-    auto o = options({"all_gather"}, 1024, 262144, 1.2);  // 5 points, some 60 ms each, 6 passes
+    auto o = options({"all_gather"}, 1024, 262144, 1.2);  // 5 points of some 60 ms, 6 passes
     o.elsewhere_seconds = elsewhere;
     try {
       sweep(2, "all:all", o, slow);
@@ -166,11 +166,11 @@ TEST(Sweep, ABudgetThatIsTooShortBesideOtherMeasurements) {
   }
 }
 
-// What is to try is not refused in its turn, also where a later pass takes as long as the first.
+// A budget that a refusal suggests is not refused itself, even if a later pass takes as long as the first.
 TEST(Sweep, TheBudgetThatIsToTryIsEnough) {
   const auto slow = [](int) {
     return Meddling{[](std::int64_t) { testing::SimulatedClock::spend(0.5); }, {}};
-  };  // many seconds, since what is to try is a whole number of them
+  };  // many seconds, because the suggestion is a whole number of seconds
   for (const double given : {0.001, 2.0}) {
     auto o = options({"all_gather"}, 1024, 262144, given);
     try {
@@ -187,7 +187,7 @@ TEST(Sweep, PlansNoSizeTwice) {
   auto o = options({"all_gather", "ordered_reduce_scatter", "all_reduce"}, 8, 64, 1);
   o.factor = 2, o.dtypes = {base::DType::f32, base::DType::bf16};
   const auto planned = profile::planned(plan::parse_groups("a:0-6", 7), o);
-  ASSERT_EQ(planned.size(), 4u);  // gather f32; ordered f32; all_reduce f32 and bf16
+  ASSERT_EQ(planned.size(), 4u);  // all_gather f32; ordered f32; all_reduce f32 and bf16
   std::vector<std::int64_t> sizes;
   for (const auto& p : planned[0].points) sizes.push_back(p.bytes);
   EXPECT_EQ(sizes, (std::vector<std::int64_t>{28, 56}));

@@ -1,4 +1,4 @@
-// Tables, CSV, charts and drawings of a profile that is known.
+// Tests tables, CSV, charts and drawings of a known profile.
 #include "tools/common/profile_text.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST(ProfileText, TheTableHasTheFieldsColumns) {
   EXPECT_NE(text.find("2.50 GFLOP/s"), std::string::npos);
   const auto rounded = tools::profile_table(sample(), base::Sizes::rounded);
   EXPECT_NE(rounded.find("\n       1 KiB         256   f32        3.02"), std::string::npos)
-      << rounded;  // as wide as before
+      << rounded;  // as wide as the exact form
   EXPECT_NE(rounded.find("# fit: from 0 B 2 us + bytes / 1.00 GB/s\n"), std::string::npos) << rounded;
 }
 
@@ -130,13 +130,13 @@ TEST(ProfileText, TheDrawingIsWellFormed) {
   EXPECT_EQ(count("<v4>"), 0);  // text is escaped
   EXPECT_EQ(count("&lt;v4&gt;"), 1);
   EXPECT_EQ(count("<text"), count("</text>"));
-  EXPECT_EQ(count(">message size<"), 3);  // both axes of every panel say what they are
+  EXPECT_EQ(count(">message size<"), 3);  // both axes of every panel have a title
   EXPECT_EQ(count(">busbw, GB/s<"), 3);
   EXPECT_EQ(count(">1 KiB<"), 3);
   EXPECT_EQ(count(">16 KiB<"), 3);
 }
 
-// A single size, and rates between 2 and 5: the axes are not empty.
+// A single size, and rates between 2 and 5: the axes still have ticks.
 TEST(ProfileText, ANarrowDrawingHasTicks) {
   auto p = sample();
   p.communication.resize(1);

@@ -1,5 +1,6 @@
 #!/bin/bash
-# reshard-checkpoint from the command line: the cuts, a resume on the result, --average, --diff, --verify, exit codes, JSON, signals.
+# reshard-checkpoint from the command line: the layouts, a resume on the result, --average, --diff, --verify, exit
+# codes, JSON, signals.
 # usage: command_line.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -12,12 +13,12 @@ train=(train --model tiny.toml --data data --steps 6 --global-batch 4 --sequence
 "${train[@]}" --output run --save-every 2 >/dev/null 2>&1 || fail "no run"
 newest=run/checkpoints/step-00000006
 
-# A run means its newest checkpoint; the product is the path.
+# A run means its newest checkpoint. The program prints the path of what it made.
 expect 0 reshard-checkpoint run four --data-parallel 4 --zero 3
 [ "$(cat out)" = four ] || fail "stdout: $(cat out)"
 said 'step 6 of 1 rank on 4 ranks'
 [ "$(ls four | grep -c '^rank-.*h5$')" = 4 ] || fail "files: $(ls four)"
-[ "$(inspect four --json | jq '.plan.zero, .plan.ranks' | xargs)" = "3 4" ] || fail "the plan does not say the cut"
+[ "$(inspect four --json | jq '.plan.zero, .plan.ranks' | xargs)" = "3 4" ] || fail "the plan does not say the layout"
 expect 0 inspect --verify four
 expect 0 reshard-checkpoint four one --consolidate --threads 2 --memory 8MiB --json
 jq -e '.output == "one" and .source_ranks == 4 and .ranks == 1 and .step == 6 and .kept_rank_files == 0 and .bytes_written > 0' out >/dev/null || fail "JSON: $(cat out)"
@@ -27,10 +28,10 @@ expect 0 reshard-checkpoint one narrow --dtype bf16
 expect 0 reshard-checkpoint narrow wide --dtype f32
 same wide/rank-00000.h5 $newest/rank-00000.h5 "by way of bf16"
 
-# Ranks that share every layer, and back; what is not said stays as it is.
+# To tensor-parallel ranks and back. What no flag sets stays as it is.
 expect 0 reshard-checkpoint run shared --data-parallel 3 --tensor-parallel 2 --json
 jq -e '.ranks == 6 and .tensor == 2' out >/dev/null || fail "JSON: $(cat out)"
-[ "$(inspect shared --json | jq -c '[.plan.topology[].size], .plan.ranks' | xargs)" = "[3,2] 6" ] || fail "the plan does not say the cut"
+[ "$(inspect shared --json | jq -c '[.plan.topology[].size], .plan.ranks' | xargs)" = "[3,2] 6" ] || fail "the plan does not say the layout"
 expect 0 inspect --verify shared
 expect 0 generate --checkpoint shared --tokens 3 --threads 1
 expect 0 reshard-checkpoint shared narrower --data-parallel 1
@@ -40,11 +41,12 @@ expect 0 reshard-checkpoint --diff run mean-of-both
 expect 0 reshard-checkpoint narrower whole --consolidate
 same whole/rank-00000.h5 $newest/rank-00000.h5 "from tensor ranks and back"
 
-# Pipeline stages, and back: each has the items that --partition says, which the plan records; what is not said stays as it is, boundaries too.
+# To pipeline stages and back. Each stage has the items that --partition gives, which the plan records. What no flag
+# sets stays as it is, boundaries too.
 expect 0 reshard-checkpoint run staged --data-parallel 2 --pipeline-parallel 2 --tensor-parallel 2 --partition 0,2 --json
 jq -e '.ranks == 8 and .tensor == 2 and .pipeline == 2' out >/dev/null || fail "JSON: $(cat out)"
 plan_of() { inspect "$1" --json | jq -c '[.axes[].axis], .plan.pipeline, .plan.stage_boundaries' | xargs; }
-[ "$(plan_of staged)" = "[pipe,data,tensor] 2 [0,2,3]" ] || fail "the plan does not say the cut: $(plan_of staged)"
+[ "$(plan_of staged)" = "[pipe,data,tensor] 2 [0,2,3]" ] || fail "the plan does not say the layout: $(plan_of staged)"
 expect 0 inspect staged
 said 'written by  8 ranks (pipe 2 x data 2 x tensor 2)'
 expect 0 inspect --verify staged
@@ -56,7 +58,7 @@ expect 0 reshard-checkpoint restaged other-stages --partition uniform --tensor-p
 said '(2 stages x 1 x 2 tensor)'
 expect 0 reshard-checkpoint --diff staged other-stages
 expect 0 reshard-checkpoint other-stages three --pipeline-parallel 3
-[ "$(plan_of three)" = "[pipe,data,tensor] 3 [0,1,2,3]" ] || fail "the plan does not say the cut: $(plan_of three)"
+[ "$(plan_of three)" = "[pipe,data,tensor] 3 [0,1,2,3]" ] || fail "the plan does not say the layout: $(plan_of three)"
 expect 0 reshard-checkpoint --average staged three mean-of-stages --pipeline-parallel 1
 expect 0 reshard-checkpoint --diff run mean-of-stages
 [ "$(plan_of mean-of-stages)" = "[data,tensor] null [0,3]" ] || fail "the plan speaks of stages: $(plan_of mean-of-stages)"
@@ -72,14 +74,14 @@ for file in rank-0000{0,1}.h5 ranks.index checkpoint.h5; do same as-piped/$file 
 expect 0 reshard-checkpoint three unstaged --consolidate
 same unstaged/rank-00000.h5 $newest/rank-00000.h5 "from stages and back"
 
-# Ranks that share out experts, and back; what is not said stays where the new ranks can have it.
+# To expert-parallel ranks and back. A degree that no flag sets stays where the new ranks can have it.
 { tiny_model 16; printf 'experts-count = 6\n'; } | sed 's/layers = 1/layers = 2/' >moe.toml
 of_experts=(train --model moe.toml --data data --steps 2 --global-batch 4 --sequence 16 --threads 1 --progress never)
 expect 0 "${of_experts[@]}" --output moe
 expect 0 reshard-checkpoint moe dealt --data-parallel 6 --expert-parallel 3 --json
 jq -e '.ranks == 6 and .tensor == 1 and .expert_parallel == 3' out >/dev/null || fail "JSON: $(cat out)"
 dealt_of() { inspect "$1" --json | jq -c '[.axes[].axis], .plan.expert_parallel, .plan.ranks' | xargs; }
-[ "$(dealt_of dealt)" = "[data] 3 6" ] || fail "the plan does not say the cut: $(dealt_of dealt)"
+[ "$(dealt_of dealt)" = "[data] 3 6" ] || fail "the plan does not say the layout: $(dealt_of dealt)"
 expect 0 inspect dealt
 said 'written by  6 ranks (data 6, experts over 3)'
 expect 0 inspect --verify dealt
@@ -121,7 +123,7 @@ refused 2 'expert-parallel' reshard-checkpoint moe nope --expert-parallel 0
 refused 2 'consolidate and --expert-parallel do not' reshard-checkpoint moe nope --consolidate --expert-parallel 1
 refused 2 'diff and --expert-parallel do not' reshard-checkpoint --diff moe dealt --expert-parallel 1
 
-# What a user may not have meant is said; above what can have any sense it is refused.
+# A likely mistake causes a warning; beyond any sensible limit it is refused.
 unsaid warning
 expect 0 reshard-checkpoint run sparse --data-parallel 100
 said 'warning: [0-9]* of 100 ranks hold nothing: the model is too small for so many'
@@ -132,7 +134,8 @@ grep -q 'try: --data-parallel [0-9]* at most$' err || fail "no way out: $(cat er
 refused 2 'more than 1048576' reshard-checkpoint run nope --data-parallel 600000 --tensor-parallel 2
 refused 2 'weights of the model: most would hold nothing' reshard-checkpoint --average run whole nope --data-parallel 9000
 
-# Tensor ranks that the lanes do not allow: the files are read on any cut, and train takes them as the warning says.
+# Tensor-parallel ranks that the lanes do not allow: the files are read on any layout, and train takes them as the
+# warning says.
 lanes=(train --model tiny.toml --data data --steps 3 --global-batch 4 --sequence 16 --threads 1 --progress never)
 expect 75 "${lanes[@]}" --output one-lane --lanes 1 --stop-after 2
 expect 0 reshard-checkpoint one-lane uneven --tensor-parallel 2
@@ -147,7 +150,7 @@ expect 0 "${lanes[@]}" --output tuned-uneven --init-from uneven-weights --lanes 
 expect 0 reshard-checkpoint another even --tensor-parallel 2
 unsaid warning
 
-# A resume on it ends where one on the source ends, and knows what led there.
+# A resume on the result ends where a resume on the source ends, and keeps the history.
 "${train[@]}" --output straight --stop-after 2 >/dev/null 2>&1
 reshard-checkpoint straight two --data-parallel 2 >/dev/null 2>&1 || fail "no reshard"
 [ "$(wc -l <two/history.jsonl)" = 2 ] || fail "what led there is not kept: $(ls two)"
@@ -157,7 +160,7 @@ expect 0 reshard-checkpoint --diff straight onward
 said 'tensors equal, bit for bit'
 [ "$(wc -l <onward/metrics.jsonl)" = 6 ] || fail "metrics: $(wc -l <onward/metrics.jsonl) lines"
 
-# A plan says all of the cut, for the model it is of.
+# A plan sets the whole layout, for its own model only.
 partition-model --model tiny.toml --data data --sequence 16 --ranks 3 --zero 2 --dtype bf16 --global-batch 12 --output plan.json >/dev/null
 partition-model --model gpt2-nano --data data --sequence 16 --ranks 2 --output other.json >/dev/null
 expect 0 reshard-checkpoint run planned --plan plan.json
@@ -184,7 +187,7 @@ said 'every checksum and fingerprint is right'
 expect 0 reshard-checkpoint --verify four --json
 jq -e '.verified' out >/dev/null || fail "JSON: $(cat out)"
 
-# The mean of one checkpoint and itself is itself; of others it lies between.
+# The mean of a checkpoint with itself is the checkpoint; the mean of different ones lies between them.
 expect 0 reshard-checkpoint --average run four same --data-parallel 2
 expect 0 reshard-checkpoint --diff run same
 expect 0 reshard-checkpoint --average run/checkpoints/step-0000000{2,4,6} mean
@@ -193,12 +196,12 @@ unsaid '/optimizer/'
 expect 0 generate --checkpoint mean --tokens 3 --threads 1
 train --model gpt2-nano --data data --output nano --steps 1 --global-batch 2 --sequence 16 --threads 1 --progress never >/dev/null 2>&1
 refused 3 'checkpoints of different models have no mean' reshard-checkpoint --average run nano nope
-# Equal shapes are not yet one model.
+# Equal shapes do not make one model.
 { cat tiny.toml; printf 'norm-epsilon = 1e-3\n'; } >near.toml
 train --model near.toml --data data --output near --steps 1 --global-batch 4 --sequence 16 --threads 1 --progress never >/dev/null 2>&1
 refused 3 'has norm-epsilon .*0.001.* where .* different models have no mean' reshard-checkpoint --average run near nope
 
-# The weights alone: for whatever begins with weights, and nothing else.
+# The weights alone: enough to begin from weights, and for nothing else.
 expect 0 reshard-checkpoint run weights --only model --dtype bf16
 said 'the weights alone of step 6'
 [ "$(inspect weights --json | jq ".tensors | length")" = 20 ] || fail "not the weights alone: $(ls -l weights)"
@@ -220,7 +223,7 @@ refused 3 'holds the weights alone: no run can go on from it' "${train[@]}" --ou
 said '  try: it does not belong there: move it away'
 rm -r run/checkpoints/step-00000008
 
-# Refused, and nothing made.
+# Refusals, which make nothing.
 refused 2 'four exists already' reshard-checkpoint run four
 refused 2 'is or lies in' reshard-checkpoint four four --force
 refused 2 'is or lies in' reshard-checkpoint four four/inside
@@ -279,8 +282,8 @@ absent nope
 expect 0 reshard-checkpoint run four --data-parallel 2 --force
 [ "$(ls four | grep -c '^rank-.*h5$')" = 2 ] || fail "not replaced: $(ls four)"
 
-# Stopped by a signal: nothing has the name, and the same command goes on. The first waits for the plan when the signal comes, and may not write a rank file then (a file that
-# is one KiB at most would be exit 4).
+# Stopped by a signal: nothing has the final name, and the same command goes on. The first command waits for its plan
+# when the signal comes, and may not write a rank file then (files limited to one KiB would mean exit 4).
 partition-model --model tiny.toml --data data --sequence 16 --ranks 64 --global-batch 64 --output many.json >/dev/null || fail "no plan"
 watches() { [[ $(readlink /proc/$1/exe) == */reshard-checkpoint ]] && grep -q '^SigCgt:.*[4567cdef][0-9a-f]\{3\}$' /proc/$1/status; }
 for work in "run stopped" "run stopped --force" "--average run four stopped" "--average run four stopped --force"; do

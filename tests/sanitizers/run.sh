@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds with sanitizers and runs the tests: address and undefined behaviour over the whole suite, data races over everything that starts threads, on the threads communicator and
-# under MPI.
+# Builds with sanitizers and runs the tests. Address and undefined behaviour: the whole suite. Data races: everything
+# that starts threads, on the threads communicator and under MPI.
 # usage: run.sh [address|thread]   (both when nothing is named)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -17,8 +17,9 @@ address() {
   ctest --test-dir build/asan --output-on-failure -j "$(nproc)" --no-tests=error -LE nightly </dev/null
 }
 
-# One OpenMP thread a rank, whatever a test asks for: the sanitizer does not see the barriers of the OpenMP library.
-# Builds the programs and what the tests below run, nothing else.
+# Each rank has one OpenMP thread, whatever a test asks for, because the sanitizer does not see barriers of the OpenMP
+# library.
+# Builds only the programs and what the tests below run.
 thread() {
   local packages='tensor|params|data|checkpoint|io'
   local base='trace|thread|last_resort|folder_lock|descriptor'
@@ -27,7 +28,7 @@ thread() {
   local engine='same_bits|same_bits_mpi|same_bits_tensor|same_bits_stages|same_bits_experts|same_bits_shared_experts|same_bits_masked|tensor_ranks|stages|slots|segments|overlap|saver|read_sums|trace'
   engine+='|resume|rules|settings|run_folder|ends|signals|queue|accounting|odd_shapes|evaluate|metrics|pytorch_update'
   local profile='collective|sweep|ranks|ceilings'
-  local train='ends|lost_peer|paths|one_folder|same_settings|evaluate|node_memory|command_line'
+  local train='ends|lost_peer|paths|run_folder_lock|settings_differ|evaluate|node_memory|command_line'
   local which="^(($packages)/|base/($base)$|comm/($comm)($|[.])|model/($model)$|engine/($engine)($|[.])|profile/($profile)$|train/($train)$)"
   cmake --preset tsan
   local targets

@@ -1,6 +1,7 @@
 #!/bin/bash
-# slurm/pipeline.sh on a cluster of two nodes: from text to a resharded, validated checkpoint; its job ids as JSON; a stage that fails stops what depends on it; nothing is submitted that Slurm
-# would not take. The profile of the links, which takes its time, is another test's.
+# slurm/pipeline.sh on a cluster of two nodes: from text to a resharded, validated checkpoint; its job ids as JSON. A
+# failing stage stops the stages that depend on it. Nothing is submitted that Slurm would not take. Another test covers
+# the profile of the links, which takes long.
 # usage: chain.sh BIN_FOLDER SCRIPTS_FOLDER
 bin=$(realpath "$1") scripts=$(realpath "$2")
 command -v slurmctld >/dev/null || PATH=$PATH:/usr/sbin:/sbin
@@ -9,12 +10,12 @@ export TRAINYARD_GPU_MODULE=none
 . "$(dirname "$0")/cluster.sh"
 
 small_text 600 >text.txt
-tiny_model 16 | sed 's/^ffn = 16$/ffn = 32/' >tiny.toml   # of two lanes
-export BIN=$bin MODEL=tiny.toml CUT="--global-batch 8 --micro-batch 2" OPTIONS="--time=5" TRAIN="--steps 12 --save-every 6 --validate-every 6 --validation-sequences 4 --threads 1"
+tiny_model 16 | sed 's/^ffn = 16$/ffn = 32/' >tiny.toml   # has two lanes
+export BIN=$bin MODEL=tiny.toml LAYOUT="--global-batch 8 --micro-batch 2" OPTIONS="--time=5" TRAIN="--steps 12 --save-every 6 --validate-every 6 --validation-sequences 4 --threads 1"
 export STAGES="shard plan train reshard validate" SHARD="--validation 0.1" SHARD_OPTIONS="--array=0-2 --cpus-per-task=1" TRAIN_OPTIONS="--nodes=2 --signal=USR1@5" RESHARD_OPTIONS="--cpus-per-task=1"
 
 state() { scontrol --oneliner show job "$1" | sed 's/.*JobState=\([A-Z_]*\).*/\1/' | sort -u | paste -sd, ; }
-# submitted: runs the pipeline; ids in ids.json, and waits for the end of all.
+# submitted: runs the pipeline, writes its ids to ids.json, and waits until all jobs have ended.
 submitted() {
   expect 0 bash "$scripts/pipeline.sh"
   cp out ids.json
@@ -51,9 +52,10 @@ grep -q -- '--plan auto: ZeRO 0 on 4 ranks' train-"$(job train)".log || fail "no
 [ "$("$bin/inspect" --json run-resharded | jq .ranks)" = 1 ] || fail "not one rank: $("$bin/inspect" --json run-resharded | head -c 300)"
 grep '^{' validate-"$(job validate)".log | jq -e '.step == 12 and .loss < 10 and .split == "validation" and .bits_per_byte > 0' >/dev/null || fail "nothing validated"
 
-# The same command again goes on: nothing is sharded, further steps are trained, the checkpoint that is there is replaced. On one node now, whose ranks share every layer, with the bits of both.
+# The same command again goes on: it shards nothing, trains further steps, and replaces the existing checkpoint. Now on
+# one node with tensor-parallel ranks, with the same bits as on both nodes.
 first=$(md5sum <data/index.json)
-export TRAIN="${TRAIN/steps 12/steps 18} --change steps" TRAIN_OPTIONS="--nodes=1" CUT="$CUT --tensor-parallel 2"
+export TRAIN="${TRAIN/steps 12/steps 18} --change steps" TRAIN_OPTIONS="--nodes=1" LAYOUT="$LAYOUT --tensor-parallel 2"
 submitted
 [ "$(state "$(job validate)")" = COMPLETED ] || fail "the second time: $(state "$(job validate)")"
 [ "$(md5sum <data/index.json)" = "$first" ] || fail "the shards were made again"
@@ -71,7 +73,7 @@ grep -q 'was trained with other settings' train-"$(job train)".log || fail "trai
 scontrol show job "$(job train)" | grep -q 'Restarts=0.*' || fail "queued again"
 scontrol show job "$(job train)" | grep -q 'ExitCode=3:0' || fail "another code than 3"
 
-# A task of the array that is missing is run again alone.
+# A missing task of the array is run again alone.
 "$bin/shard-data" --input text.txt --split paragraphs --validation 0.1 --output alone2 --task 1/3 >/dev/null 2>&1
 DATA=alone2 TASKS=3 sbatch --wait --array=0,2 --cpus-per-task=1 --output=again-%a.log "$scripts/shard.sbatch" >/dev/null || fail "array=0,2: $(cat again-*.log)"
 same alone alone2 "tasks that were run again"

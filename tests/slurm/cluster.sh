@@ -1,5 +1,6 @@
-# A cluster of two nodes with two cores each, for the scripts beside this one: sourced, as `. "$(dirname "$0")/cluster.sh"`, once a script has read its arguments. As tests/script.sh,
-# which it is on top of: ends at the first failure; the cluster ends with the script.
+# A cluster of two nodes with two cores each, for the scripts beside this one. They source it as `. "$(dirname
+# "$0")/cluster.sh"` after reading their arguments. It builds on tests/script.sh: the script ends at its first failure,
+# and the cluster ends with the script.
 cluster=$(cd "$(dirname "$0")" && pwd)/mini-slurm
 . "$(dirname "$0")/../script.sh"
 set -eo pipefail

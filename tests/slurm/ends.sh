@@ -1,5 +1,6 @@
 #!/bin/bash
-# Under srun without --kill-on-bad-exit: a rank that is killed, one that hangs and one that fails alone each end the whole step within seconds, and say which rank on which node.
+# Under srun without --kill-on-bad-exit: a killed rank, a hanging rank and a failing rank each end the whole step within
+# seconds. The message names the rank and its node.
 bin=$(realpath "$1")
 export PATH=$bin:$PATH TRAINYARD_DEVICE=cpu
 . "$(dirname "$0")/cluster.sh"
@@ -9,7 +10,8 @@ shard-data --input text --split paragraphs --output data --validation 0 2>/dev/n
 tiny_model >tiny.toml
 settings=(--model tiny.toml --data data --global-batch 4 --micro-batch 1 --steps 10000000 --progress never --threads 1)
 
-# lose RANKS RANK SIGNAL RUN FLAG...: ranks on two nodes; the signal to one of them after some steps. Sets code, which is that of the guard where the step does not end by itself.
+# lose RANKS RANK SIGNAL RUN FLAG...: starts ranks on two nodes and sends the signal to one of them after some steps.
+# Sets code, which is the guard's if the step does not end by itself.
 lose() {
   local ranks=$1 rank=$2 signal=$3 run=$4 pid
   shift 4
@@ -26,7 +28,7 @@ lose() {
   kill "$guard" 2>/dev/null || true
 }
 
-# The only rank of its node: Slurm's PMIx tells nobody of it.
+# The rank is the only one of its node, so Slurm's PMIx reports its end to no rank.
 for rank in 1 0; do
   node=n$((rank + 1))
   lose 2 $rank KILL "killed-$rank"
@@ -42,7 +44,7 @@ for rank in 3 0; do
   jq -e '.exit_code == 6 and (.job | length > 0)' "$(ls hung-"$rank"/exit/rank-*.json | head -1)" >/dev/null || fail "no reason after rank $rank hung"
 done
 
-# One rank reads a damaged block: its code is srun's.
+# One rank reads a damaged block: srun has its exit code.
 cp -r data torn
 printf 'X' | dd of="torn/$(jq -r ".train[0].file" torn/index.json)" bs=1 seek=$(($(jq '.train[0].payload_offset' torn/index.json) + 100)) conv=notrunc status=none
 printf '0,1 train %s --data data --output alone\n2 train %s --data torn --output alone\n' "${settings[*]}" "${settings[*]}" >programs
@@ -53,7 +55,7 @@ for kill in 0 1; do
   grep -q "train: rank 2 on n[12]: shard torn/" out || fail "the rank does not say what it met"
 done
 
-# A stop on request is 75 with --kill-on-bad-exit too.
+# A stop on request gives 75, also with --kill-on-bad-exit.
 srun --kill-on-bad-exit=1 -N2 -n4 --mpi=pmix --job-name=stopped train "${settings[@]}" --output stopped >out 2>&1 &
 launcher=$!
 for _ in $(seq 1 300); do [ "$(wc -l 2>/dev/null <stopped/metrics.jsonl || echo 0)" -gt 3 ] && break; sleep 0.1; done

@@ -1,11 +1,12 @@
 #!/bin/bash
-# slurm/profile.sbatch on a cluster of two nodes: the profile of a plan, a comparison that passes and one that fails, and a job that depends on it.
+# slurm/profile.sbatch on a cluster of two nodes: the profile of a plan, a comparison that passes and one that fails,
+# and a job that depends on it.
 bin=$(realpath "$1") script=$(realpath "$2")
 export PATH=$bin:$PATH TRAINYARD_GPU_MODULE=none
 . "$(dirname "$0")/cluster.sh"
 
 partition-model --model gpt2-nano --sequence 16 --ranks 4 --zero 3 --output plan.json >/dev/null
-# A busy machine needs a larger budget, and profile-comm says so before it measures.
+# A busy machine needs a larger budget, and profile-comm reports that before it measures.
 for BUDGET in 45s 120s 400s; do
   export BUDGET
   code=0
@@ -18,7 +19,7 @@ jq -e '.ranks == 4 and (.nodes | length) == 2 and .backend == "mpi" and ([.commu
 [ -s one.svg ] || fail "no drawing"
 grep -q 'all_gather f32 on data: 1 group of 4 ranks' one.log || { cat one.log; fail "no table in the log"; }
 
-# A baseline that this cluster cannot reach: exit 5, and what depends on the job never starts.
+# A baseline that this cluster cannot reach: exit 5, and the dependent job never starts.
 jq '(.communication[].sizes[] | .time_us, .repeats_us[]) /= 20' one.json >better.json
 for BUDGET in "$BUDGET" 120s 400s; do
   first=$(sbatch --parsable --output two.log --export=ALL,PROFILE=two.json,BASELINE=better.json "$script")

@@ -1,6 +1,8 @@
 #!/bin/bash
-# What train.sbatch, reshard.sbatch and profile.sbatch ask of srun, without a cluster: ranks that share layers are neighbours and a multiple of --tensor-parallel, all of them of --tensor-parallel times --pipeline-parallel, whoever says that; a budget that is too short is raised,
-# where nobody set it and the job has the time.
+# What train.sbatch, reshard.sbatch and profile.sbatch ask of srun, without a cluster. Tensor-parallel ranks are
+# neighbours, and each node has a multiple of --tensor-parallel. The total is a multiple of --tensor-parallel times
+# --pipeline-parallel, wherever these are set. A budget that is too short is raised, if nobody set it and the job has
+# the time.
 # usage: scripts.sh BIN_FOLDER SCRIPTS_FOLDER
 bin=$(realpath "$1") scripts=$(realpath "$2")
 . "$(dirname "$0")/../script.sh"
@@ -18,7 +20,7 @@ printf '#!/bin/bash\ncat ends\n' >fake/squeue
 chmod +x fake/*
 export PATH=$folder/fake:$bin:$PATH SLURM_JOB_ID=1 SLURM_CPUS_ON_NODE=8
 
-# asked WORDS...: the one line of srun has each of them.
+# asked WORDS...: the one call of srun contains each of the words.
 asked() {
   [ "$(wc -l <asked)" = 1 ] || fail "srun was asked $(wc -l <asked) times"
   local word
@@ -45,20 +47,20 @@ trains SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=6 TRAIN="--tensor-parallel 4"
 asked --nodes=2 --ntasks-per-node=6
 said 'RANKS_PER_NODE 6 is no multiple of --tensor-parallel 4: .* 2 of 3 nodes'
 unsaid 'not known'
-trains TRAIN="--tensor-parallel many"   # for train to refuse
+trains TRAIN="--tensor-parallel many"   # train refuses it
 asked --ntasks-per-node=2
 said "'many'"; said 'train.sbatch: --tensor-parallel is not known here, for train --print-config ended with 2: 2 ranks a node are taken'
 trains RANKS_PER_NODE=4 CONFIG=none.toml
 asked --ntasks-per-node=4
 said 'none.toml'; said 'not known here, .* ended with 3: 4 ranks a node are taken'
-# Stages are blocks of nodes.
+# Pipeline stages are blocks of nodes.
 trains SLURM_JOB_NUM_NODES=4 TRAIN="--pipeline-parallel 4"
 asked --nodes=4 --ntasks-per-node=2 '--pipeline-parallel 4' --distribution=block
 unsaid multiple
 trains SLURM_JOB_NUM_NODES=3 TRAIN="--pipeline-parallel 4"
 asked --nodes=2 --ntasks-per-node=2
 said '3 nodes of 2 ranks are no multiple of --pipeline-parallel 4: 2 of 3 nodes'
-trains SLURM_JOB_NUM_NODES=2 CUT="--tensor-parallel 4 --pipeline-parallel 2"
+trains SLURM_JOB_NUM_NODES=2 LAYOUT="--tensor-parallel 4 --pipeline-parallel 2"
 asked --nodes=2 --ntasks-per-node=4
 unsaid multiple
 trains SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=6 TRAIN="--tensor-parallel 4 --pipeline-parallel 3"
@@ -68,7 +70,7 @@ rm asked
 expect 2 env SLURM_JOB_NUM_NODES=1 TRAIN="--pipeline-parallel 3" bash "$scripts/train.sbatch"
 said 'no multiple of --pipeline-parallel 3 can be had of it on 1 node: RANKS_PER_NODE=3$'
 absent asked
-# Some of the nodes are enough where their ranks are.
+# Some of the nodes are enough if their ranks fit.
 expect 2 env SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=2 TRAIN="--pipeline-parallel 4 --tensor-parallel 4" bash "$scripts/train.sbatch"
 said 'no multiple of --tensor-parallel 4 times --pipeline-parallel 4 can be had of it on 3 nodes: RANKS_PER_NODE=8 on 2 of them'
 absent asked
@@ -79,7 +81,7 @@ expect 2 env SLURM_JOB_NUM_NODES=1 RANKS_PER_NODE=6 TRAIN="--tensor-parallel 4" 
 said 'RANKS_PER_NODE=8'
 absent asked
 
-# Beside the run, whichever of its checkpoints it is of.
+# The result lies beside the run, whichever of its checkpoints is given.
 reshards() { rm -f asked; expect 0 env "$@" bash "$scripts/reshard.sbatch"; }
 reshards
 asked 'reshard-checkpoint run run-resharded --consolidate --threads'
@@ -101,7 +103,7 @@ asked 'reshard-checkpoint kept/step-00000005 there --consolidate --force'
 reshards RUN=kept/step-00000005
 asked 'reshard-checkpoint kept/step-00000005 kept/step-00000005-resharded'
 
-# As profile-comm itself says it.
+# The message is profile-comm's own.
 profile-comm --backend threads --ranks 2 --max-bytes 8 --budget 0.0001s >/dev/null 2>refusal && fail "a tenth of a millisecond is enough for profile-comm"
 grep -q 'is too short' refusal || fail "another refusal: $(cat refusal)"
 sed -n 's/.*--budget \([0-9]*s\),.*/\1/p' refusal >enough
@@ -124,7 +126,7 @@ echo N/A >ends
 rm asked
 expect 2 env BUDGET=60s bash "$scripts/profile.sbatch"
 asked '--budget 60s'
-echo never >enough   # not for ever
+echo never >enough   # the script does not try for ever
 rm asked
 expect 2 bash "$scripts/profile.sbatch"
 [ "$(wc -l <asked)" = 3 ] || fail "srun was asked $(wc -l <asked) times"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# train under srun: ranks from the allocation, a step signal that saves and exits 75, a resume on another number of ranks, the wrong launcher refused.
+# train under srun: ranks from the allocation, a signal to the step that saves and exits 75, a resume on another number
+# of ranks, and the refusal of the wrong launcher.
 bin=$(realpath "$1")
 export PATH=$bin:$PATH TRAINYARD_DEVICE=cpu
 . "$(dirname "$0")/cluster.sh"
@@ -10,7 +11,7 @@ settings=(--model gpt2-nano --data "$folder/data" --global-batch 8 --micro-batch
 
 srun -N2 -n2 --mpi=pmix train "${settings[@]}" --output "$folder/whole" --zero 2 --steps 20 >"$folder/out" 2>&1 || { cat "$folder/out"; fail "two ranks on two nodes"; }
 
-# A signal to the step: every rank finishes its step, saves, and leaves with 75.
+# A signal to the step: every rank finishes its step, saves, and ends with 75.
 (srun -N2 -n4 --mpi=pmix --job-name=signalled train "${settings[@]}" --steps 100000 --output "$folder/run" --zero 3 >"$folder/out2" 2>&1 && code=0 || code=$?; echo "$code" >"$folder/code") &
 for _ in $(seq 1 100); do [ -s "$folder/run/metrics.jsonl" ] && break; sleep 0.2; done
 job=$(squeue -h -n signalled -o %i | head -1)
@@ -23,7 +24,7 @@ srun -N1 -n1 --mpi=pmix train "${settings[@]}" --steps 100000 --stop-after "$ste
 grep -q "resuming from" "$folder/out3" || { cat "$folder/out3"; fail "no resume on one rank"; }
 [ "$(tail -1 "$folder/run/metrics.jsonl" | sed 's/.*"step":\([0-9]*\),.*/\1/')" = "$steps" ] || fail "the resumed run did not reach step $steps"
 
-# Without PMIx every task believes to be alone.
+# Without PMIx every task believes that it is alone.
 code=0
 srun -n2 --mpi=none train "${settings[@]}" --steps 5 --output "$folder/wrong" >"$folder/out4" 2>&1 || code=$?
 [ "$code" = 4 ] || { cat "$folder/out4"; fail "exit $code with the wrong launcher, expected 4"; }

@@ -1,5 +1,6 @@
 #!/bin/bash
-# What the build asks for is used: every library that is looked for is linked by a target, every option of ours is read, every macro a target is given is looked at by a source.
+# Everything that the build asks for is used. A target links every library that is looked for, every option of ours is
+# read, and a source reads every macro that a target defines.
 # usage: dependencies.sh SOURCE_FOLDER
 set -euo pipefail
 cd "$1"
@@ -8,7 +9,8 @@ lists=$(git ls-files -- '*CMakeLists.txt' 'libtrain/cmake/*.cmake' 2>/dev/null |
 failed=0
 complain() { echo "$1" >&2; failed=1; }
 
-# Looked for with pkg-config: PkgConfig::NAME; with find_package: NAME:: in some list (threads, packages' own modules and compilers' OpenMP go by the same rule).
+# pkg-config gives PkgConfig::NAME, find_package gives NAME:: in some list. The same rule holds for threads, packages'
+# own modules and compilers' OpenMP.
 for name in $(sed -n 's/^ *pkg_check_modules(\([A-Z0-9_]*\) .*/\1/p' libtrain/cmake/TrainyardDependencies.cmake); do
   grep -q "PkgConfig::$name\b" $lists || complain "libtrain/cmake/TrainyardDependencies.cmake asks for $name, which no target links"
 done

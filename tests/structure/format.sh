@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every source is laid out as .clang-format says, which also keeps its lines to 120 columns. To mend: clang-format -i FILE.
+# Every source has the layout of .clang-format, which also keeps lines to 120 columns. To mend: clang-format -i FILE.
 # usage: format.sh ROOT
 set -euo pipefail
 cd "$1"

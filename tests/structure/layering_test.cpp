@@ -1,4 +1,4 @@
-// The packages of libtrain/README.md, held against every #include; sizes and first lines of the sources.
+// Compares every #include with the packages of libtrain/README.md; also sizes and first lines of the sources.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ std::string package_of(const std::string& path) {
   return rest.substr(0, rest.find('/'));
 }
 
-// The table of packages: package -> packages that it may include, itself among them.
+// The table of packages: package -> packages that it may include, the package itself among them.
 std::map<std::string, std::set<std::string>> package_table() {
   std::map<std::string, std::set<std::string>> table;
   std::set<std::string> below;
@@ -112,7 +112,7 @@ TEST(Layering, EveryIncludeObeysTheTable) {
   EXPECT_GT(seen, 100);
 }
 
-// The planner runs on machines without MPI and without data: above plan it sees what reads the file of a layout alone.
+// The planner runs on machines without MPI and without data. Above plan it includes only the reader of layout files.
 TEST(Layering, PartitionModelNeedsNothingAbovePlanButLayoutFiles) {
   each_include([&](const std::string& file, std::size_t line, const std::string& header, bool quoted) {
     if (!quoted || (!file.starts_with("tools/partition-model/") && !file.starts_with("tools/common/"))) return;

@@ -1,4 +1,4 @@
-// Pages: width, length of sentences, one sentence a line, links that lead somewhere, and an index that has them all.
+// Pages: width, length of sentences, one sentence a line, working links, and an index that lists all pages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::vector<Line> lines_of(const fs::path& path) {
   return lines;
 }
 
-// All pages but those that a build, a test or a user made.
+// All pages except those that a build, a test or a user made.
 std::vector<std::string> pages(const std::vector<std::string>& folders) {
   std::vector<std::string> found;
   for (const auto& item : fs::directory_iterator(root))
@@ -51,17 +51,17 @@ std::vector<std::string> pages(const std::vector<std::string>& folders) {
 const std::vector<std::string> written{"tools", "libtrain", "slurm", "tests", "checkpoints", "datasets", "bench"};
 
 bool is_generated(const std::string& page) { return page.starts_with("tools/guide/reference/"); }
-// A record of measurements, which grows by entries.
+// A record of measurements, which grows entry by entry.
 bool is_record(const std::string& page) { return page == "bench/RESULTS.md"; }
 
-// Without what no reader counts as words: the target of a link, the marks of lists and emphasis.
+// The text without what no reader counts as words: targets of links, marks of lists and emphasis.
 std::string prose(const std::string& text) {
   auto out = std::regex_replace(text, std::regex(R"(\]\([^)]*\))"), "]");
   out = std::regex_replace(out, std::regex("`[^`]*`"), "`code`");
   return std::regex_replace(out, std::regex("^ *(- |[0-9]+[.] |> )"), "");
 }
 
-// Sentences end with . ! ? before a space and a capital, a quotation mark or code.
+// A sentence ends with . ! ? before a space and a capital, a quotation mark or code.
 std::vector<std::string> sentences(const std::string& text) {
   std::vector<std::string> out{""};
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -105,7 +105,7 @@ TEST(Pages, SentencesAreShortAndHaveALineEach) {
   }
 }
 
-// The heading that a link names, as GitHub spells it: small letters, hyphens for spaces, no other marks.
+// The heading that a link names, in GitHub's spelling: small letters, hyphens for spaces, no other marks.
 std::string anchor_of(const std::string& heading) {
   std::string out;
   for (const char c : heading) {

@@ -1,5 +1,6 @@
 #!/bin/bash
-# tests/script.sh: each of its functions goes red when what it wants is not so, and stays green when it is; and a script cannot end green by ending early.
+# tests/script.sh: each of its functions fails when its condition is false, and passes when it is true. A script cannot
+# pass by ending early.
 # usage: script.sh
 set -u
 shared=$(cd "$(dirname "$0")/.." && pwd)/script.sh
@@ -9,7 +10,7 @@ cd "$folder" || exit 1
 export TMPDIR=$folder/made
 mkdir made
 bad=0
-# ends CODE LINES: a script of these lines ends with this code, and leaves nothing behind.
+# ends CODE LINES: a script of these lines ends with this exit code, and leaves nothing behind.
 ends() {
   local code=0
   printf '. %q\n%s\n' "$shared" "$2" >script
@@ -42,13 +43,13 @@ green 'sleep 100 & echo $! >"$TMPDIR/../job"'; ! kill -0 "$(cat job)" 2>/dev/nul
 green 'clean_up() { rm "$TMPDIR/its-own"; }; touch "$TMPDIR/its-own"'
 green '[ -z "$(ls -A)" ] && [ "$PWD" = "$folder" ] || fail "the folder is not empty"; ! read -r line || fail "stdin is not empty"'
 
-# What a command ends with and says.
+# Exit codes and messages of a command.
 green 'expect 0 true; expect 3 sh -c "exit 3"'
 red 'expect 0 false'
 red 'expect 3 false'
 red 'expect 1 true'
 red 'expect 0 no-such-command'
-red 'patience=0.2; expect 0 sleep 10'
+red 'time_limit=0.2; expect 0 sleep 10'
 green 'expect 0 cat <<<words; said words'
 green 'expect 0 sh -c "echo one; echo two >&2"; said one; said two; once one; once two; unsaid three'
 red 'expect 0 echo one; said two'

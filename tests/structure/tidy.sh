@@ -1,13 +1,15 @@
 #!/bin/bash
-# The sources of one package under the checks of .clang-tidy, with the flags that the build gives them. Those with the same flags are laid one after the other and checked as one source, so that
-# their headers are read once: names in anonymous namespaces must differ within a package.
+# Checks the sources of one package with .clang-tidy, with the flags of the build. Sources with the same flags are
+# concatenated and checked as one source, so that headers are read once. So names in anonymous namespaces must differ
+# within a package.
 # usage: tidy.sh ROOT BUILD PACKAGE
 set -euo pipefail
 root=$1 build=$2 package=$3
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# One entry a source, since kernels are compiled for several instruction sets; without its launcher and what names it or its object the command is the flags.
-# Sources that a build joins are taken one by one; clang does not know gcc's -Wno-subobject-linkage.
+# One entry for each source, because kernels are compiled for several instruction sets. The command without its
+# launcher, the source and the object gives the flags.
+# Sources that a build joins are taken one by one. clang does not know gcc's -Wno-subobject-linkage.
 jq -r '.[] | [.file, .directory, (.command | sub("^\\S*ccache\\s+"; "") | sub(" -o \\S+"; "") | sub(" -c \\S+$"; "") | gsub(" -Wno-subobject-linkage"; "") | gsub("\""; "@quote@"))] | @tsv' "$build/compile_commands.json" |
   awk -F '\t' -v OFS='\t' -v package="$root/$package/" '
     function add(source) { if (index(source, package) == 1 && source ~ /\.cpp$/ && !seen[source]++) print source, $2, $3 }
@@ -16,7 +18,7 @@ jq -r '.[] | [.file, .directory, (.command | sub("^\\S*ccache\\s+"; "") | sub(" 
 sources=$(wc -l <"$folder/sources")
 [ "$sources" -gt 0 ] || { echo "$package has no source in $build/compile_commands.json"; exit 1; }
 
-# 1.cpp, 2.cpp, ... for each set of flags; the table says which of their lines is the first of which source.
+# 1.cpp, 2.cpp, ... for each set of flags. The table records at which of their lines each source begins.
 awk -F '\t' -v folder="$folder" '
   !($3 in number) {
     number[$3] = ++sets
@@ -36,7 +38,7 @@ for whole in "$folder"/*.cpp; do
   clang-tidy --quiet --config-file="$root/.clang-tidy" -p "$folder" "$whole" >>"$folder/found" 2>>"$folder/counts" || code=1
 done
 [ "$code" = 0 ] && { echo "$sources sources of $package"; exit 0; }
-# What was found, with the names and lines of the sources.
+# The findings, with the names and lines of the sources.
 cat "$folder/found" <(grep -v 'warnings\? generated' "$folder/counts") | awk -F '\t' '
   NR == FNR { ++parts; whole[parts] = $1; first[parts] = $2; source[parts] = $3; next }
   match($0, /^[^: ]+\.cpp:[0-9]+:/) {

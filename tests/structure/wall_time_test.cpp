@@ -1,5 +1,5 @@
-// No test asserts how long something takes: it would be a test of how busy the machine is. What is meant is counted,
-// ordered, or told by a simulated clock (tests/simulated_clock.h).
+// No test asserts how long something takes, because that would test how busy the machine is. Tests count or order
+// events instead, or use a simulated clock (tests/simulated_clock.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a line of such a test looks like: a clock is read, or a time that a program measured is held against a number
-// other than zero. Limits after which a test is ended (ctest's TIMEOUT, `timeout`, a guard that kills) are none: they
-// bound a hang.
+// What is wrong with a line: it reads a clock, or compares a time that a program measured with a number other than
+// zero. Limits that end a test (ctest's TIMEOUT, `timeout`, a guard that kills) are allowed, since they only bound a
+// hang.
 std::string asserts_time(const std::string& line, bool script) {
   static const std::regex clock(R"(_clock::now|clock_gettime|gettimeofday)");
   static const std::regex measured(

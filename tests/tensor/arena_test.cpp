@@ -1,4 +1,4 @@
-// Arena: a stack of aligned memory with a high-water mark that never grows; on the host, or with
+// Tests arenas: a stack of aligned memory with a high-water mark that never grows. It is on the host, or with
 // TRAINYARD_TEST_DEVICE=cuda on the device of a GPU module.
 #include "libtrain/base/error.h"
 #include "libtrain/tensor/arena.h"
@@ -49,7 +49,7 @@ TEST(Arena, CapacityIsRoundedUpToTheAlignment) {
   EXPECT_THROW(make(-1), std::logic_error);
 }
 
-// What belongs to micro-batches in flight: the oldest is given back first.
+// Parts for micro-batches in flight: the oldest one is released first.
 TEST(Arena, PartsAreStacksOfTheirOwn) {
   auto whole = make(1000, Category::activations);
   {
@@ -77,7 +77,7 @@ TEST(Arena, PartsAreStacksOfTheirOwn) {
   EXPECT_EQ(whole.peak_bytes(), 256 + 256 + 64);
 }
 
-// Whatever the sizes are, every allocation begins at 64 bytes, right behind the one before it.
+// Whatever the sizes are, every allocation begins at a multiple of 64 bytes, right behind the one before it.
 TEST(Arena, AllocationsAreAlignedAndBackToBack) {
   auto arena = make(1 << 16);
   const auto* const begin = arena.allocate_bytes(0);
@@ -105,7 +105,7 @@ TEST(Arena, AViewHasShapeTypeAndPlace) {
   EXPECT_EQ(arena.used_bytes(), 64 + 128);
 }
 
-// Two allocations do not share a byte, and all of the capacity can be written.
+// Two allocations share no byte, and the whole capacity can be written.
 TEST(Arena, AllOfItIsMemory) {
   auto arena = make(4096);
   const auto exec = test::test_exec(nullptr, 1);
@@ -162,7 +162,7 @@ TEST(Arena, ReleaseGivesBackWhatCameAfterTheMark) {
   arena.release(inner);
   EXPECT_EQ(arena.allocate_bytes(5), c);
   arena.release(inner);
-  arena.release(inner);  // what is free stays free
+  arena.release(inner);  // releasing again does nothing
   arena.release(outer);
   EXPECT_EQ(arena.used_bytes(), 128);
   EXPECT_EQ(arena.allocate_bytes(300), b);
@@ -207,7 +207,7 @@ TEST(Arena, ScopesNestAndEndWithAFailure) {
   {
     const ArenaScope outer(arena);
     arena.allocate_bytes(64);
-    for (int turn = 0; turn < 100; ++turn) {  // far more than the capacity in all
+    for (int turn = 0; turn < 100; ++turn) {  // far more in total than the capacity
       const ArenaScope inner(arena);
       arena.allocate_bytes(800);
       EXPECT_EQ(arena.used_bytes(), 128 + 832);
@@ -225,8 +225,8 @@ TEST(Arena, ScopesNestAndEndWithAFailure) {
   EXPECT_EQ(arena.used_bytes(), 64);
 }
 
-// A plan that was wrong is a defect: the sentence says whose plan, how large, what is in use and what was asked for;
-// the arena is as before.
+// A request beyond the plan is a defect. The sentence names the category, the capacity, the bytes in use and the
+// request; the arena is unchanged.
 TEST(Arena, NeverGrows) {
   auto arena = make(1000, Category::activations);
   arena.allocate_bytes(960);
@@ -243,7 +243,7 @@ TEST(Arena, NeverGrows) {
   EXPECT_THROW(arena.allocate(base::DType::f32, {1}), std::logic_error);
 }
 
-// Nothing takes nothing, of an empty arena and of a full one too.
+// An allocation of zero bytes needs no memory, in an empty arena and in a full one.
 TEST(Arena, ZeroBytes) {
   auto empty = make(0), full = make(64);
   full.allocate_bytes(64);

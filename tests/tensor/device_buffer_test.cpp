@@ -1,4 +1,4 @@
-// Buffers that a GPU works on belong to somebody: they move, and they are given back once, when their owner goes.
+// Tests that buffers of a GPU have an owner: they can be moved, and they are released once, when their owner ends.
 #include "libtrain/tensor/device_buffer.h"
 
 #include "libtrain/base/error.h"
@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::int64_t bytes = 1 << 12;
 
-// A captured stream takes copies of memory that the device reaches on its own, and no other: so what was given back or
-// unpinned is told from what is there.
+// Is this memory still there and pinned? A captured stream accepts copies only of memory that the device reaches
+// directly.
 bool reachable(void* memory) {
   const auto exec = Exec::gpu(0, nullptr);
   const auto& runtime = *gpu_module().runtime;
@@ -68,7 +68,7 @@ TEST_F(device_buffer, memory_of_the_caller_is_pinned_for_as_long_as_the_pinning_
 TEST_F(device_buffer, what_was_not_reserved_is_told_and_nothing_is_given_back) {
   const auto exec = Exec::gpu(0, nullptr);
   const auto& runtime = *gpu_module().runtime;
-  require_gpu(runtime.begin_capture(exec->stream()), "capturing");  // which forbids it
+  require_gpu(runtime.begin_capture(exec->stream()), "capturing");  // a capture forbids reserving memory
   EXPECT_THROW(PinnedBuffer{bytes}, base::EnvironmentError);
   try {
     DeviceBuffer refused(0, bytes, "reserving memory for a test");

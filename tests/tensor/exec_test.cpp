@@ -1,4 +1,4 @@
-// Execs: order, events, what counts as busy, failures, masked signals.
+// Tests Execs: order, events, busy time, failures, masked signals.
 #include "libtrain/base/error.h"
 #include "libtrain/tensor/exec.h"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# The example files of tools/train/examples: each says what it is for; models of a size to be trained are trained for two steps, large ones are planned; run files are started by the command in
-# their second line, for three steps of a tiny model; the README lists all of them.
+# The example files of tools/train/examples. Each says what it is for. Models of a trainable size are trained for two
+# steps, large ones are planned. Run files are started by the command in their second line, for three steps of a tiny
+# model. The README lists all of them.
 # usage: example_files.sh BIN_FOLDER SOURCE_FOLDER
 PATH=$(realpath "$1"):$PATH
 source=$(realpath "$2")
@@ -39,14 +40,14 @@ done
 expect 0 bash -c "$(sed -n '/^    partition-model /,/^$/p' examples/README.md)"
 said '64 ranks, ZeRO 3, bf16'
 
-tiny_model 16 | sed 's/^ffn = 16$/ffn = 32/' >tiny.toml   # of two lanes
+tiny_model 16 | sed 's/^ffn = 16$/ffn = 32/' >tiny.toml   # has two lanes
 tiny=(--model tiny.toml --steps 3 --warmup-steps 1 --sequence 16 --global-batch 4 --micro-batch 2 --validation-sequences 4 --validate-every 2 --threads 1 --progress never)
 expect 0 train "${tiny[@]}" --data data --output base
 for file in examples/runs/*.toml; do
   read -ra words < <(sed -n '2s/^# //p' "$file")
   [[ " ${words[*]} " == *" --config $file "* ]] || { fail "$file does not say in its second line how it is started"; continue; }
   launch=()
-  [ "${words[0]}" = train ] || launch=(mpirun --bind-to none -n 2)   # in place of a cluster's own
+  [ "${words[0]}" = train ] || launch=(mpirun --bind-to none -n 2)   # replaces a cluster's own launcher
   while [ "${words[0]}" != train ]; do words=("${words[@]:1}"); done
   given=() short=("${tiny[@]}")
   ! grep -q '^decay-steps' "$file" || short+=(--decay-steps 1)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The examples of every program's --help, run as they are written: in an empty folder that holds only the texts and the tokenizer they name, on a machine of two cores, where Open MPI starts no
-# third rank.
+# The examples of every program's --help, run as they are written. The folder is empty except for the texts and the
+# tokenizer that they name. The machine has two cores, where Open MPI starts no third rank.
 # usage: examples.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 golden=$(realpath "$(dirname "$0")/../golden/tokenizers/llama3.json")
@@ -10,9 +10,9 @@ unset OMPI_MCA_rmaps_base_oversubscribe
 echo 'localhost slots=2' >hosts
 export OMPI_MCA_orte_default_hostfile=$folder/hosts
 
-# The one thing a newcomer brings: a text of many paragraphs.
+# The one thing that a newcomer brings: a text of many paragraphs.
 words=(in the beginning there was a small house beside old river and many people came to see what others had done with their hands)
-for ((p = 0; p < 3000; ++p)); do   # no two alike, or all or none would be put aside
+for ((p = 0; p < 3000; ++p)); do   # no two are alike, else all or none would be held out
   printf '%d ' "$p"
   for ((w = 0; w < 40; ++w)); do printf '%s ' "${words[(p * p + w * (p % 7 + 1) + w * w) % 24]}"; done
   printf '\n\n'
@@ -25,7 +25,7 @@ for program in shard-data partition-model train inspect generate profile-comm re
   mapfile -t examples < <("$program" --help | sed -n '/^Examples:/,/^$/p' | sed -e ':a' -e '/\\$/{N;s/ *\\\n */ /;ta' -e '}' | sed -n 's/^  //p')
   [ ${#examples[@]} -ge 2 ] || fail "$program --help has ${#examples[@]} examples"
   for example in "${examples[@]}"; do
-    [[ ! " ${ran[*]-} " == *" <$example> "* ]] || continue   # train's first line is shard-data's
+    [[ ! " ${ran[*]-} " == *" <$example> "* ]] || continue   # train's first line is the example of shard-data
     ran+=("<$example>")
     code=0
     timeout 600 bash -o pipefail -c "$example" >out 2>err </dev/null || code=$?

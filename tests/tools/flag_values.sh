@@ -1,5 +1,6 @@
 #!/bin/bash
-# Every flag of every program, from --help, with values that nobody means: never a signal, a hang or exit 1; and refused with the flag's name where no number and no text can be it.
+# Every flag of every program, from --help, with nonsense values: never a signal, a hang or exit 1. Values that can be
+# neither number nor text are refused with the flag's name.
 # usage: flag_values.sh BIN_FOLDER quick|all [SANITIZERS]     (quick: the values that must be refused at once)
 PATH=$(realpath "$1"):$PATH
 selection=$2
@@ -13,7 +14,7 @@ for i in $(seq 1 60); do printf 'line %d of a small text about trains and yards,
 shard-data --input text --split paragraphs --output data --validation 0.2 >/dev/null 2>&1 || { fail "no shards"; exit 1; }
 train --model gpt2-nano --data data --output run --steps 1 --global-batch 2 --sequence 16 --threads 1 --progress never >/dev/null 2>&1 || { fail "no run"; exit 1; }
 
-# A command that is right, to which a flag is added; where a program has --dry-run it writes and measures nothing.
+# A correct command, to which a flag is added. With a program that has --dry-run, it writes and measures nothing.
 command_of() {
   case $1 in
     shard-data) echo "shard-data --input text --output out-data --dry-run" ;;
@@ -27,7 +28,8 @@ command_of() {
   esac
 }
 
-# One line a flag that takes a value: its name and what that is. Types are N (a whole number), X (a number), BYTES and others.
+# One line for each flag that takes a value: its name and the kind of value. Kinds are N (a whole number), X (a number),
+# BYTES and others.
 flags_of() { "$1" --help | grep -oE '^  (-[a-z], )?(--[a-z0-9-]+, )*--[a-z0-9-]+ [A-Z]+([^A-Za-z]|$)' | awk '{ gsub(/[^A-Z]/, "", $NF); sub(/,$/, "", $1); print $1, ($NF == "N" ? "integer" : $NF == "X" ? "number" : $NF == "BYTES" ? "bytes" : "text") }'; }
 
 # FLAG KIND VALUE: must this be refused, with the flag's name?

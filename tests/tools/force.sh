@@ -1,12 +1,12 @@
 #!/bin/bash
-# --force replaces plans, profiles and drawings of ours, and nothing else: no thesis, no input, nothing behind a link.
+# --force replaces only plans, profiles and drawings of ours: no thesis, no input, nothing behind a link.
 # usage: force.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 ulimit -f 100000
 plan=(partition-model --model gpt2-nano --ranks 2)
 profile=(profile-comm --backend threads --ranks 2 --max-bytes 64 --budget 10min --spread 0 --confidence 90% --progress never)   # 20 passes, however long they take
-spared() {  # WORDS FILE COMMAND...: refused, and the file is as it was
+spared() {  # WORDS FILE COMMAND...: refused, and the file is unchanged
   local before
   before=$(md5sum <"$2")
   refused 2 "$1" "${@:3}" --force

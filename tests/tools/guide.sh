@@ -1,5 +1,6 @@
 #!/bin/bash
-# The commands of one page: its blocks ```sh run as they stand, one after the other, in an empty folder with a text as book.txt.
+# The commands of one page: its blocks ```sh run as they are, one after the other, in an empty folder with a text as
+# book.txt.
 # usage: guide.sh BIN_FOLDER PAGE
 PATH=$(realpath "$1"):$PATH
 page=$(realpath "$2")

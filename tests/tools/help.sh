@@ -1,5 +1,6 @@
 #!/bin/bash
-# Every program: --help has its parts and fits 80 columns, --version answers, wrong usage is exit 2 with the way to --help, a closed stdout is no error.
+# Every program: --help has its parts and fits 80 columns, --version answers, wrong usage gives exit 2 and points to
+# --help, a closed stdout is no error.
 # usage: help.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs into an empty folder, with the example files, and builds a program outside against it. Nightly.
+# Installs into an empty folder, with the example files, and builds a program outside the library against it. Nightly.
 # usage: install.sh CMAKE BUILD_FOLDER SOURCE_FOLDER
 cmake=$1 build=$2 source=$3
 . "$(dirname "$0")/../script.sh"
@@ -8,7 +8,7 @@ set -e
 cp -r "$source/tests/tools/outside" "$folder/outside"
 "$cmake" -S "$folder/outside" -B "$folder/build" -DCMAKE_PREFIX_PATH="$folder/installed" -DCMAKE_BUILD_TYPE=Release >"$folder/log" 2>&1 || { tail -20 "$folder/log"; exit 1; }
 "$cmake" --build "$folder/build" >"$folder/log" 2>&1 || { tail -40 "$folder/log"; exit 1; }
-# The package names the installed tree and Debian's libraries, never the place it was built in.
+# The package names the installed tree and Debian's libraries, never the build folder.
 if grep -rlF -e "$source/" -e "$build/" "$folder/installed/lib" --include='*.cmake'; then echo "the package names the build tree"; exit 1; fi
 "$folder/build/outside_plan"
 "$folder/build/outside" "$source/datasets/golden/set-1" "$folder/run"

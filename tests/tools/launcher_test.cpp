@@ -1,4 +1,4 @@
-// What Slurm's variables say of nodes.
+// The nodes that Slurm's variables describe.
 #include "tools/common/launcher.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 #!/bin/bash
-# What a start says of data and settings before it trains, and what it does with limits of the system: threads, open files, sizes of files.
+# What a start reports of data and settings before it trains, and how it handles limits of the system: threads, open
+# files, sizes of files.
 # usage: limits.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -19,7 +20,8 @@ tiny_model 16 >model.toml
 expect 0 shard-data --input text --split paragraphs --output data --validation 0.1
 run=(train --model model.toml --data data --global-batch 2 --micro-batch 1 --steps 4 --progress never)
 
-# How much of the set is read: at the start, in a dry run, in a plan, in the report. Small shards leave a part out, and that is a warning.
+# How much of the set is read is reported at the start, in a dry run, in a plan and in the report. Small shards leave a
+# part unread, which causes a warning.
 expect 0 "${run[@]}" --output run --threads 1
 said '^train: data: [0-9,]* windows of 17 tokens, with [0-9.]* % of the training tokens; 4 steps read [0-9.]* % of them$'
 unsaid 'lie in no window'
@@ -39,7 +41,7 @@ for command in "${run[*]} --data small --output small-run --threads 1" "${run[*]
   said 'warning: [0-9.]* % of the training tokens lie in no window of 17 tokens'
 done
 
-# A plan that was edited is not what it says; what train cannot do is said where it is planned.
+# An edited plan does not match its settings. What train cannot do is reported when it is planned.
 expect 0 partition-model --model model.toml --data data --sequence 16 --global-batch 2 --micro-batch 1 --output plan.json
 expect 0 train --plan plan.json --data data --output none --dry-run
 unsaid 'was edited'
@@ -71,7 +73,7 @@ expect 0 partition-model --model model.toml --data data --gradient-dtype bf16
 said 'warning: --gradient-dtype bf16 is planned for comparison'
 refused 3 'plans bf16 gradients' train --plan <(partition-model --model model.toml --data data --gradient-dtype bf16 --json 2>/dev/null) --data data --output none
 
-# OMP_NUM_THREADS decides where --threads does not, and is said where it is not what a rank would have taken.
+# OMP_NUM_THREADS decides if --threads does not, and the program says so if a rank would have taken another number.
 expect 0 env OMP_NUM_THREADS=1 "${run[@]}" --output none --dry-run
 said ', 1 thread a rank'
 [ "$(nproc)" = 1 ] || said '^train: 1 thread a rank, as OMP_NUM_THREADS says, where [0-9]* would be its share (--threads decides otherwise)$'
@@ -84,7 +86,8 @@ expect 0 env OMP_NUM_THREADS=no "${run[@]}" --output none --dry-run
 unsaid 'as OMP_NUM_THREADS says'
 expect 0 env OMP_NUM_THREADS=1 generate --checkpoint run --prompt line --tokens 2
 
-# A soft limit of open files is raised as far as it may be; below what a program needs it ends with 4, and so does a limit of the size of files. Nothing is left or lost.
+# A soft limit of open files is raised as far as allowed. Below what a program needs, and with too small a limit of file
+# sizes, it ends with 4. Nothing is left behind or lost.
 expect 4 limited -n6 "${run[@]}" --output hard --threads 1
 expect 0 limited -Sn6 "${run[@]}" --output soft --threads 1
 expect 0 inspect --verify soft
@@ -94,7 +97,7 @@ for n in 4 5 6 7 8 9; do
     # shellcheck disable=SC2086
     kept limited -n$n $command
     [ "$code" = 0 ] && continue
-    [ "$code" = 127 ] && grep -q 'shared object' err && continue   # not even the program is there
+    [ "$code" = 127 ] && grep -q 'shared object' err && continue   # the program could not even be loaded
     refusals=$((refusals + 1))
     [ "$code" = 4 ] || fail "exit code $code with $n open files: $command"
     grep -q 'Too many open files' err || fail "does not say so with $n open files: $command"

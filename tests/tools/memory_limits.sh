@@ -1,10 +1,11 @@
 #!/bin/bash
-# The programs with too little address space, from just above their start to enough: exit 4 and a sentence, or the work is done. Never a signal, exit 1, another sentence or a hang.
+# The programs with too little address space, from just above their start to enough: exit 4 and a message, or the work
+# is done. Never a signal, exit 1, another message or a hang.
 # usage: memory_limits.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 export TRAINYARD_DEVICE=cpu
-patience=30
+time_limit=30
 mkdir bin
 PATH=$PWD/bin:$PATH
 cat >bin/below <<'END_OF_BELOW'
@@ -20,7 +21,8 @@ run="train --model model.toml --data data --global-batch 2 --micro-batch 1 --ste
 expect 0 shard-data --input text --split paragraphs --output data --validation 0.1
 expect 75 $run --output run --threads 2 --stop-after 2
 
-# judge KIB COMMAND...: what the last command ended with. Before a program is there at all, the loader of libraries ends it.
+# judge KIB COMMAND...: judges the exit code of the last command. If the program was not loaded yet, the loader of
+# libraries ended it.
 judge() {
   case $code in
     0) done_in_a_row=$((done_in_a_row + 1)) ;;
@@ -33,7 +35,7 @@ judge() {
     *) fail "exit code $code with $*" ;;
   esac
 }
-# sweep OUTPUT COMMAND...: OUTPUT is not there, or whole; `-` where nothing is written.
+# sweep OUTPUT COMMAND...: OUTPUT is missing or whole; `-` if nothing is written.
 sweep() {
   local output=$1 kib step=500
   shift
@@ -55,7 +57,7 @@ sweep cut reshard-checkpoint run cut --data-parallel 2
 sweep - generate --checkpoint run --prompt line --tokens 3 --threads 2
 sweep model convert-checkpoint run model --to safetensors --threads 2
 
-# A start, which may have begun its folder, and one that goes on: what was saved stays.
+# A start, which may have begun its folder, and a start that goes on: what was saved stays.
 for command in "$run --output new --threads 2" "$run --output run-again --threads 2"; do
   done_in_a_row=0 refusals=0
   for ((kib = 30000; kib < 600000 && done_in_a_row < 4; kib += kib < 60000 ? 1500 : kib / 16)); do
@@ -70,7 +72,7 @@ for command in "$run --output new --threads 2" "$run --output run-again --thread
   [ $done_in_a_row = 4 ] || fail "never enough for $command"
 done
 
-# Too few processes and threads, of which root may have any number.
+# Too few processes and threads; root may have any number of them.
 other=(setpriv --reuid 65533 --regid 65533 --clear-groups)
 chmod 755 . bin
 if [ "$(id -u)" = 0 ] && "${other[@]}" inspect --version >/dev/null 2>&1 && chmod -R a+rX data model.toml && mkdir -m 777 made; then
@@ -82,8 +84,9 @@ if [ "$(id -u)" = 0 ] && "${other[@]}" inspect --version >/dev/null 2>&1 && chmo
   [ $refusals -ge 3 ] || fail "only $refusals refusals of threads"
 fi
 
-# One of two ranks has too little: the job ends at once, with 4. Below what MPI itself needs to start it says more.
-patience=60 refusals=0 done_in_a_row=0
+# One of two ranks has too little: the job ends at once with 4. Below what MPI itself needs to start, further codes are
+# possible.
+time_limit=60 refusals=0 done_in_a_row=0
 for ((kib = 100000; kib < 1000000 && done_in_a_row < 1; kib += kib / 12)); do
   rm -rf two
   kept mpirun -q --bind-to none -n 1 $run --output two --threads 1 : -n 1 below $kib $run --output two --threads 1

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Settings that were renamed: the old spelling works on the command line, in files and in the environment, and is said once; files keep the first names.
+# Renamed settings: the old spelling works on the command line, in files and in the environment, and is mentioned once.
+# Files keep the first names.
 # usage: old_spellings.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -42,14 +43,14 @@ expect 0 env TRAINYARD_LOCAL_ACCUMULATION=4 train --print-config
 said '^local-accumulation = 4 .*# environment'
 refused 2 'TRAINYARD_LOCAL_ACCUMULATION and TRAINYARD_FOLD are one setting, given twice' env TRAINYARD_FOLD=4 TRAINYARD_LOCAL_ACCUMULATION=4 train --print-config
 
-# Plans say what they always said.
+# Plans keep their old keys.
 expect 0 partition-model --model gpt2-nano --vocabulary 257 --ranks 2 --tensor-parallel 2 --local-accumulation 2 --recompute full --json
 jq -e '.tensor == 2 and .fold == 2 and .recompute == "layers" and .layer_slots == 2 and has("tensor_parallel") == false' out >/dev/null || fail "the plan has other keys"
 mv out plan.json
 expect 0 partition-model --model gpt2-nano --vocabulary 257 --ranks 2 --tensor 2 --fold 2 --recompute layers --json
 same out plan.json "plans by old and new spellings"
 
-# Checkpoints, too; what a resume may change goes by both names.
+# Checkpoints keep theirs, too. --change accepts both names.
 small_text 200 >text
 expect 0 shard-data --input text --split paragraphs --output data
 tiny_model 16 >tiny.toml

@@ -1,4 +1,4 @@
-// The table of a plan in both forms.
+// The table of a plan in both of its forms.
 #include "tools/common/plan_text.h"
 
 #include <fmt/format.h>
@@ -51,12 +51,13 @@ TEST(PlanText, SaysOfWhomAndNothingOfWhatIsNotSent) {
       << text;
   EXPECT_NE(text.find("\n  0-1         tensor  "), std::string::npos) << text;
   EXPECT_EQ(text.find(" data "), std::string::npos) << "one replica sends nothing to others: " << text;
-  EXPECT_NE(text.find("\n  gathered units "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  gathered weights "), std::string::npos) << text;
   EXPECT_EQ(text.find("gathered_units"), std::string::npos) << text;
   EXPECT_NE(text.find("by the textbook (2 ranks; no padding, no buffers): "), std::string::npos) << text;
 }
 
-// One line for stages that send alike, and what ZeRO and the fold cost in each of a pipeline's rounds.
+// Pipeline stages that send the same share one line. A note says what ZeRO and local accumulation cost in each
+// accumulation step.
 TEST(PlanText, SaysWhatEachStageSends) {
   auto p = sample(8);
   p.pipeline = 4, p.topology = plan::replicas_of(8, 1, 4), p.micro_batch = 1, p.zero = 1, p.partition = "0,2,3,4";
@@ -82,7 +83,7 @@ TEST(PlanText, SaysWhatEachStageSends) {
   };
   EXPECT_NE(text.find("at every ZeRO stage: " + sent(p) + " to replicas\n"), std::string::npos) << text;
   auto folded = p, third = p;
-  folded.fold = 16, third.zero = 3;
+  folded.local_accumulation = 16, third.zero = 3;
   plan::predict(folded), plan::predict(third);
   EXPECT_NE(text.find("other bits: " + sent(folded) + " to replicas, and " + base::size_text(folded.memory.total()) +
                       " of memory a rank\n"),
@@ -93,17 +94,17 @@ TEST(PlanText, SaysWhatEachStageSends) {
                       sent(p) + "\n"),
             std::string::npos)
       << text;
-  // On one stage, too.
+  // The same with one stage.
   auto one = p;
   one.pipeline = 1, one.topology = plan::replicas_of(8, 1, 1), one.partition = "flops",
   one.stages = plan::stages_of(one);
   plan::predict(one);
   text = tools::plan_table(one, base::Sizes::rounded);
   auto added = one;
-  added.fold = one.batch().rounds();
+  added.local_accumulation = one.batch().rounds();
   plan::predict(added);
   EXPECT_NE(text.find(fmt::format("--local-accumulation {} reduces less often, with other bits: {} to replicas",
-                                  added.fold, sent(added))),
+                                  added.local_accumulation, sent(added))),
             std::string::npos)
       << text;
   text = tools::plan_table(folded, base::Sizes::rounded);

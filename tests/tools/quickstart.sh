@@ -1,5 +1,6 @@
 #!/bin/bash
-# slurm/quickstart.sh on programs that are built: small texts, many cores, Ctrl-C at every stage and the way on, texts that are packed or no texts, folders that are not its own.
+# slurm/quickstart.sh on programs that are built: small texts, many cores, Ctrl-C at every stage and the way on,
+# compressed texts and inputs that are no texts, folders that are not its own.
 # usage: quickstart.sh SOURCE_FOLDER BUILD_FOLDER
 script=$1/slurm/quickstart.sh build=$2
 . "$(dirname "$0")/../script.sh"
@@ -20,7 +21,8 @@ for ((p = 0; p < 150; ++p)); do
   printf '\n\n'
 done | head -c 20000 | iconv -c -f UTF-8 -t UTF-8 >text
 
-# The same programs, but one that is named in the file `instead` is what that file says: a place to be stopped at that no machine is too fast for.
+# The same programs, but the one that the file `instead` names runs the commands in that file. So a stop hits a known
+# place on a machine of any speed.
 programs=$folder/programs
 mkdir -p "$programs/bin"
 for name in shard-data partition-model train inspect generate profile-comm awk; do
@@ -31,7 +33,8 @@ done
 chmod +x "$programs"/bin/*
 instead() { rm -f instead-*; [ $# = 0 ] || printf '%s\n' "$2" >"instead-$1"; } # PROGRAM COMMANDS
 
-# interrupt SIGNAL CODE FILE ARGUMENTS...: the signal reaches the whole process group once FILE is there (or says so); output in `out`.
+# interrupt SIGNAL CODE FILE ARGUMENTS...: sends the signal to the whole process group once FILE exists and has more
+# than three lines; output in `out`.
 interrupt() {
   local signal=$1 want=$2 file=$3 code=0
   shift 3
@@ -50,7 +53,8 @@ interrupt() {
 (cd / && timeout 20 bash "$script" --help) >out 2>&1 </dev/null || fail "--help: exit code $?"
 said '--text FILE'; said 'Ctrl-C'
 
-# Without a text it fetches one: here from stand-ins of the package tools, and larger than what is kept of it, so that the writer is left before it is done.
+# Without a text it fetches one. Here stand-ins of the package tools give a text that is larger than what is kept, so
+# the reader ends before the writer.
 printf '#!/bin/bash\n: >dict-gcide_1.deb\n' >"$programs/bin/apt-get"
 printf '#!/bin/bash\nmkdir -p "$3/usr/share/dictd" && for ((i = 0; i < 500; ++i)); do sed "s/^/   /" %q; done | gzip -1 >"$3/usr/share/dictd/gcide.dict.dz"\n' "$folder/text" >"$programs/bin/dpkg"
 chmod +x "$programs"/bin/{apt-get,dpkg}
@@ -63,7 +67,8 @@ quickstart 4 --work unfetched --steps 40 --cores 2
 said 'could not be fetched'; said '--text FILE'
 rm "$programs"/bin/{apt-get,dpkg}
 
-# A stop before anything is trained: 130 and a sentence, and the same command goes on. The settings are the first that it can fall on.
+# A stop before anything is trained: 130 and a message, and the same command goes on. The first stop comes while
+# settings are decided.
 wait_here="printf '\\n\\n\\n\\n' >$folder/reached; exec sleep 100"
 instead awk "$wait_here"
 interrupt INT 130 reached --text text --work t --seconds 2 --cores 2
@@ -79,7 +84,7 @@ done
 said '^== trial'
 instead
 
-# The trial says how many steps fit, at least 40; what else profile-comm ends with than too little time is no little thing.
+# The trial finds how many steps fit, at least 40. Of the errors of profile-comm only too little time is tolerated.
 instead profile-comm 'echo "profile-comm: --plan is not known" >&2; exit 2'
 quickstart 2 --text text --work p --steps 2 --cores 2
 said 'profile-comm ended with exit code 2'
@@ -90,7 +95,7 @@ said 'Too little time'; said '^[0-9]* steps$'
 [ "$(sed -n 's/^\([0-9]*\) steps$/\1/p' out)" -ge 40 ] || fail "fewer than 40 steps are chosen"
 instead
 
-# In training: the step is saved, nothing else begins, 75.
+# In training: the step is saved, nothing else begins, exit 75.
 steps=40
 command=(--text text --work w --seconds 2 --steps $steps --cores 2)
 interrupt INT 75 w/run/metrics.jsonl "${command[@]}"
@@ -100,7 +105,7 @@ last=$(tail -1 w/run/metrics.jsonl | jq .step)
 [ -d "w/run/checkpoints/step-$(printf %08d "$last")" ] && [ "$last" -lt $steps ] || fail "no checkpoint of step $last: $(ls w/run/checkpoints)"
 [ -z "$(ls -d w/run/checkpoints/*.partial 2>/dev/null)" ] || fail "something unfinished is left"
 
-# The same command goes on, to the end: every step once, nothing made anew, a sample of several lines, figures for people.
+# The same command goes on to the end: every step once, nothing made again, a sample of several lines, rounded figures.
 before=$(stat -c %Y.%i w/data/index.json)
 quickstart 0 "${command[@]}"
 said 'going on with what was begun'
@@ -116,7 +121,8 @@ grep -Eq '^learnt +40 steps: loss [0-9]\.[0-9]{3} at the first, [0-9]\.[0-9]{3} 
 grep -A4 '^Try next' out | grep '^  generate' | PATH=$build/bin:$PATH bash >next 2>&1 && grep -q 'Once upon a time' next || fail "the first thing to try next fails: $(cat next)"
 awk 'length($0) > 100 && /^train: step/ { print "a line of progress is long: " $0; bad = 1 } END { exit bad }' out || fail "progress does not fit"
 
-# What has one of its names is not its own for that: a run that was moved away, another thing in its place. Nothing is touched before that is known.
+# A thing with one of its names is not quickstart's own for that reason: a run was moved away, and another thing has its
+# place. Nothing is touched before that is known.
 mv w/run kept && mkdir w/run && echo thesis >w/run/thesis.txt
 quickstart 2 "${command[@]}"
 said 'w/run was not made by quickstart'
@@ -127,7 +133,8 @@ quickstart 2 "${command[@]}"
 said 'w/plan.json was not made by quickstart'
 rm w/plan.json
 
-# More cores than micro-batches; a text of a single line; a go that was finished begins anew, with other settings.
+# More cores than micro-batches; a text of a single line. After a finished run the command begins anew, with other
+# settings.
 tr -d '\n' <text >line
 quickstart 0 --text line --work w --seconds 10 --steps 2 --cores 24
 said '8 ranks with 3 threads each'; said 'nothing will be tested'
@@ -135,7 +142,8 @@ said '8 ranks with 3 threads each'; said 'nothing will be tested'
 said 'the run of before is kept in .*w/run.1$'
 [ "$(wc -l <w/run.1/metrics.jsonl)" = $steps ] || fail "the run of before is not kept"
 
-# How a text is cut does not take long, whatever its lines are; blank lines may hold spaces. Packed text is known by its first bytes.
+# Dividing a text does not take long, whatever its lines are; blank lines may contain spaces. Compressed text is known
+# by its first bytes.
 yes "a line of a text with no blank line, and another word" | head -c 20000000 >long
 (head -c 10000000 long | tr '\n' ' '; for ((p = 0; p < 60; ++p)); do printf 'two\nlines\r\n \r\n'; done) >wide
 printf 'echo "$*" >%q; exit 9\n' "$folder/asked" >instead-shard-data
@@ -154,7 +162,7 @@ for cut in cut.gz cut; do quickstart 3 --text $cut --work v; said 'cannot be rea
 quickstart 0 --text packed --work c --seconds 2 --steps 1 --cores 2
 grep -qF "$(sed -n 's/^prompt:  //p' out)" text || fail "the prompt is not of the packed text: $(grep '^prompt' out)"
 
-# Refusals, each a sentence, each before anything is made or removed.
+# Refusals, each with a message, each before anything is made or removed.
 head -c 800 text >little
 quickstart 3 --text little --work v
 said 'holds [0-9]* bytes: too little to learn from'
@@ -167,7 +175,7 @@ said 'mine/run was not made by quickstart'
 [ "$(cat mine/run/thesis.txt)" = thesis ] || fail "it removed what it had not made"
 [ ! -e v/data ] || fail "something was made before a refusal"
 
-# install-deps.sh: apt-get asks nothing, also behind a sudo that drops the environment.
+# install-deps.sh: apt-get asks no question, also under a sudo that drops the environment.
 mkdir fake
 printf '#!/bin/bash\necho 1000\n' >fake/id
 printf '#!/bin/bash\nexec env -i PATH="$PATH" "$@"\n' >fake/sudo

@@ -1,5 +1,6 @@
 #!/bin/bash
-# The reference pages are what the programs say of themselves; so are man pages and completions, which are installed.
+# The reference pages equal what the programs print about themselves. So do man pages and completions, which are
+# installed.
 # To make the pages anew: bash tests/tools/reference.sh BIN_FOLDER SOURCE_FOLDER --write
 # usage: reference.sh BIN_FOLDER SOURCE_FOLDER [--write]
 bin=$(realpath "$1") source=$(realpath "$2")

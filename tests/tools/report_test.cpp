@@ -1,4 +1,4 @@
-// What a program says of an exception, and its exit code.
+// What a program prints for an exception, and its exit code.
 #include "tools/common/program.h"
 
 #include "libtrain/base/error.h"

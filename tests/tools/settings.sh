@@ -1,5 +1,6 @@
 #!/bin/bash
-# Settings as they are given: what is said is used, what is not meant is refused with the name of what was meant, and what is printed arrives or is exit 4.
+# Settings in every form. A setting that is given is used. A likely mistake is refused with the name of what was
+# probably meant. Printed output arrives, or the exit code is 4.
 # usage: settings.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -10,7 +11,8 @@ expect 0 shard-data --input text --split paragraphs --output data --validation 0
 base=(train --model gpt2-nano --data data --output run --global-batch 4 --micro-batch 2 --steps 3 --threads 1)
 plan=(partition-model --model gpt2-nano --vocabulary 257 --global-batch 8 --micro-batch 2 --sequence 32)
 
-# A plan is used from wherever it is named; environment and flags go before it; and --print-config says what is used.
+# A plan is used wherever it is named. Environment and flags take precedence over it. --print-config prints what is
+# used.
 expect 0 "${plan[@]}" --output plan.json
 for how in "--plan plan.json" "--config c.toml" ""; do
   [ -n "$how" ] || export TRAINYARD_PLAN=plan.json
@@ -29,7 +31,7 @@ said 'micro-batches of 2 x 32 tokens'
 unset TRAINYARD_PLAN
 "${base[@]}" --print-config >printed.toml && expect 0 train --config printed.toml --dry-run
 
-# A word of any length is refused in a sentence.
+# A word of any length is refused with a short message.
 long=$(head -c 100000 /dev/zero | tr '\0' x)
 for flags in "--recompute $long" "--model $long" "--$long" "$long" "--sequence $long" "--plan $long"; do
   # shellcheck disable=SC2086
@@ -38,7 +40,7 @@ for flags in "--recompute $long" "--model $long" "--$long" "$long" "--sequence $
   [ "$(wc -c <err)" -lt 4000 ] || fail "a message of $(wc -c <err) bytes"
 done
 
-# --plan auto: what nobody said is decided, what somebody said stays, and what fits nowhere is refused.
+# --plan auto decides what no setting gives, keeps what a setting gives, and refuses what fits nowhere.
 auto=("${base[@]}" --plan auto --dry-run)
 expect 0 "${auto[@]}"
 said '^--plan auto: ZeRO 0 on 1 rank: .* a rank, of .* that it may have$'
@@ -72,7 +74,8 @@ refused 2 'plan auto is of training' train --evaluate run --plan auto
 expect 2 mpirun --bind-to none -n 1 "${base[@]}" --plan auto --dry-run : -n 1 "${base[@]}" --dry-run
 said '--plan is'
 
-# Tensor ranks: a toggle may stand alone, and in the environment; what cannot be shared is refused with what can.
+# Tensor parallelism: a toggle may stand alone, also in the environment. A degree that is not possible is refused with
+# one that is.
 shared=(mpirun --bind-to none -n 2 "${base[@]}" --dry-run)
 expect 0 "${shared[@]}" --tensor-parallel 2
 said '^2 ranks in 1 replica of 2 tensor-parallel ranks (4 lanes), ZeRO 0'
@@ -108,7 +111,8 @@ said 'try: --tensor-parallel 2 or --tensor-parallel 4'
 expect 2 train --tensor-model-parallel-size 2
 said 'here it is --tensor-parallel'
 
-# Wherever a degree comes from, ranks that do not allow it are refused; what a plan says is mended by a flag or another plan, what is wrong in its file by another plan alone.
+# A degree from any source is refused if the ranks do not allow it. A flag or another plan corrects a plan's setting;
+# only another plan corrects an error in the plan's file.
 printf 'tensor = 3\n' >three.toml
 expect 2 "${shared[@]}" --config three.toml; said '--tensor-parallel 3 does not divide 2 ranks; --tensor-parallel 3 does not divide kv-heads 4$'
 expect 2 env TRAINYARD_TENSOR=2 "${base[@]}" --dry-run; said '--tensor-parallel 2 does not divide 1 rank$'
@@ -125,7 +129,8 @@ jq '.model.lanes = 1' shared.json >few.json
 refused 3 'few.json: --tensor-parallel 2 does not divide lanes 1' train --plan few.json --data data --output run
 said 'try: make another plan with partition-model: --tensor-parallel 1; --lanes 2'
 
-# A start says its cut once, as a dry run does; and that it keeps lanes which a plan would have otherwise.
+# A start prints its parallel layout once, like a dry run. It also reports if it keeps lanes that differ from the
+# plan's.
 cut='2 ranks in 1 replica of 2 tensor-parallel ranks (4 lanes), ZeRO 1, layers recomputed, 1 thread a rank, f32: 2 micro-batches of 2 x 64 tokens a step, 2 accumulation steps$'
 twice=(mpirun --bind-to none -n 2 "${base[@]}" --output told --tensor-parallel 2 --zero 1 --recompute full --progress never)
 expect 0 "${twice[@]}" --dry-run; once "^$cut"
@@ -136,7 +141,7 @@ once '^train: resuming with lanes 4, those of the run: two.json has 2, and --lan
 expect 0 train --plan two.json --data data --output told --steps 3 --dry-run; once 'resuming with lanes 4, those of the run: two.json has 2'
 expect 0 "${base[@]}" --plan two.json --output told --lanes 4 --dry-run; unsaid 'resuming with lanes'
 
-# A run keeps its lanes; other ranks are told whose they are, and what it takes to have others.
+# A run keeps its lanes. A refusal for other ranks says where the lanes come from, and how to change them.
 expect 75 "${base[@]}" --output narrow --lanes 1 --stop-after 1 --progress never
 expect 2 "${shared[@]}" --output narrow --tensor-parallel 2; said '--tensor-parallel 2 does not divide lanes 1, which are those of narrow/checkpoints/step-00000001$'
 said 'try: --tensor-parallel 1; --lanes 2 --change model goes on'
@@ -144,7 +149,8 @@ expect 2 "${base[@]}" --output narrow --change lanes --dry-run; said "try: 'lane
 expect 2 mpirun --bind-to none -n 2 train --evaluate narrow --tensor-parallel 2; said 'lanes 1, which are those of narrow/'; unsaid 'change model'
 expect 0 "${shared[@]}" --output narrow --tensor-parallel 2 --lanes 2 --change model; said 'would go on after step 1'
 
-# A run stands for its newest whole checkpoint, for new weights and for going on; a folder that has none says what it is.
+# A run means its newest whole checkpoint, for new weights and for a resume. For a folder without one, the message says
+# what the folder is.
 expect 0 "${base[@]}" --output tuned --init-from narrow --dry-run; said 'with the weights of narrow/checkpoints/step-00000001'
 expect 0 train --data data --output tuned --init-from narrow --print-config; said '^init-from = "narrow"'
 expect 0 "${base[@]}" --output onward --resume narrow --dry-run; said 'would go on after step 1 of 3, from narrow/checkpoints/step-00000001'
@@ -152,7 +158,8 @@ mkdir -p fresh/checkpoints
 refused 3 '--resume fresh: that is the folder of a run which has no checkpoint' "${base[@]}" --output onward --resume fresh
 refused 3 '--init-from data: that is neither a checkpoint nor a run, but a shard set' train --data data --output onward --init-from data
 
-# A flag is not empty, also behind its sign; one value is not two, but for settings, to which a script may append.
+# An empty flag is refused, also with `=`. A flag with one value may be given once, except settings, which a script may
+# append.
 for program in shard-data train partition-model inspect generate profile-comm; do
   refused 2 '--json is empty' $program --json=
 done
@@ -164,12 +171,12 @@ refused 2 '--config is given 2 times' train --config a --config b
 expect 0 "${base[@]}" --local-accumulation 1 --local-accumulation 2 --print-config; said '^local-accumulation = 2 '; said '^train: --local-accumulation is given 2 times, and the last counts: 1, 2$'
 expect 0 "${base[@]}" --local-accumulation 2 --local-accumulation 2 --print-config; unsaid given
 
-# A number out of its range is told the range, and what it is.
+# A number out of its range is refused with the range and what the number is.
 expect 2 train --tensor-parallel 0; said 'try: from 1 to 4096: tensor-parallel ranks'
 expect 2 train --tensor-parallel 99999999 --lanes -1; said '--tensor-parallel 99999999 must lie between 1 and 4096 (from 1'; said '--lanes -1 .*0: the model'
 refused 2 '--lanes: -1 must lie between 0 and 4096' partition-model --lanes -1; said "try: --lanes: slices of sums .*0: the model's"
 
-# The content of a file is exit 3, whatever is wrong with it; the same on the command line 2.
+# A wrong content of a file is exit 3, whatever is wrong; the same on the command line is exit 2.
 printf 'hidden = 30\nheads = 4\n' >odd.toml
 printf 'layers = 0\n' >none.toml
 printf 'zero = 7\nsteps = 0\n' >far.toml
@@ -180,7 +187,7 @@ expect 3 "${base[@]}" --config far.toml; said 'far.toml: zero 7'; said 'far.toml
 expect 2 "${base[@]}" --zero 7; expect 2 env TRAINYARD_ZERO=7 "${base[@]}"
 rm -r none.toml narrow fresh
 
-# What cannot be used is refused.
+# Refusals of settings that cannot be used.
 mkdir c
 expect 3 "${base[@]}" --config c
 expect 3 "${base[@]}" --config none.toml
@@ -209,7 +216,7 @@ expect 2 "${base[@]}" --micro-batch 16777216 --global-batch 16777216 --sequence 
 expect 2 partition-model --model gpt2 --sequence 1024 --micro-batch 16777216 --global-batch 4294967296 --device-memory 80GB --local-accumulation 256
 [ ! -e run ] || fail "a refusal left a run folder"
 
-# A plan for other tokens would train another model; a plan whose problems train knows is not made at all.
+# A plan for other tokens would train another model. A plan with problems that train would refuse is not made at all.
 expect 0 partition-model --model gpt2-nano --sequence 32 --output large.json
 expect 3 train --plan large.json --data data --output run
 said '50257'; said '257'; said 'partition-model --vocabulary 257'
@@ -221,7 +228,7 @@ for flag in "--local-accumulation 3" "--gathered-layers 65" "--threads 5000"; do
   # shellcheck disable=SC2086
   expect 2 "${base[@]}" --global-batch 8 $flag --dry-run
 done
-# So the vocabulary that is assumed is said, and a shard set says its own.
+# So an assumed vocabulary is reported, and a shard set gives its own.
 expect 0 partition-model --model bert-nano --sequence 32; said 'a vocabulary of 30,522 is assumed, that of BERT'
 expect 0 partition-model --model bert-nano --sequence 32 --vocabulary 257; said 'needs a token that hides others'
 expect 0 partition-model --model gpt2-nano --sequence 32; said 'a vocabulary of 50,257 is assumed, that of GPT-2.*--data SET'
@@ -237,7 +244,7 @@ printf '{"format": "trainyard.plan/1", "vocabulary": 5}' >c/index.json
 expect 3 partition-model --data c; said 'expected that of a shard set'
 rm c/index.json
 
-# Verifying verifies, or says that it does not: a plan is computed again.
+# --verify verifies, or reports that it cannot: a plan is computed again.
 expect 0 inspect --verify fitting.json; said 'verified: parameters, memory, traffic and FLOPs'
 for change in '.predicted.parameters += 1' '.predicted.rank_bytes.optimizer -= 64' '.predicted.rank_bytes.reserve += 1' '.predicted.step_flops *= 2' '.predicted.step_traffic[0].operations[0].calls += 1'; do
   jq "$change" fitting.json >false.json
@@ -250,7 +257,7 @@ for what in "m.jsonl a metrics file" "small.toml the description of a model" "ba
   expect 2 inspect --verify "${what%% *}"; said "is ${what#* }, which has no checksums"
 done
 
-# Names inside files are shown, not obeyed, and keep to their line.
+# Names in files are shown and not obeyed, and stay on their line.
 printf 'name = "a\\nb\\u001b[31mc"\n' >hostile.toml
 for show in "partition-model --model" "train --data data --output run --sequence 32 --dry-run --model" "inspect"; do
   # shellcheck disable=SC2086
@@ -259,7 +266,7 @@ for show in "partition-model --model" "train --data data --output run --sequence
   unsaid $'\x1b'
 done
 
-# More threads than cores are legal, and said.
+# More threads than cores are allowed, with a warning.
 expect 0 "${base[@]}" --dry-run --threads 500
 said 'warning: --threads 500 is more than the [0-9]* cores\? that a rank may use here'
 expect 0 taskset -c "$(taskset -pc $$ | sed 's/.*[ ,-]//')" "${base[@]}" --dry-run --threads 2; said 'more than the 1 core '
@@ -272,7 +279,7 @@ jq '.fold = 3' plan.json >damaged.json
 expect 3 train --plan damaged.json --data data --output run
 said 'damaged.json'; said '--local-accumulation 3'
 
-# People bring their words.
+# Words of other trainers get a hint.
 hint() { local words=$1 code=2; shift; [ "$1" != 3 ] || { code=3; shift; }; expect $code "$@"; said "$words"; }
 hint 'here it is --learning-rate' train --max-lr 0.1
 hint 'here it is --learning-rate' train --max-lr=0.1
@@ -301,7 +308,7 @@ printf 'n_layer = 3\n' >theirs.toml
 hint 'here it is layers' 3 train --model theirs.toml --data data --output run
 hint 'here it is --vocabulary' partition-model --vocab-size 5
 
-# The presets and the model file are described where people look; the example works.
+# --help lists the presets and the keys of a model file, and its example works.
 train --help | tr '\n' ' ' | grep -q 'gpt2-nano.*llama-8b' || fail "train --help does not list the presets"
 train --help-model >help || fail "train --help-model: exit code $?"
 sed -n '/^hidden = /,$p' help >example.toml
@@ -325,7 +332,7 @@ full "${plan[@]}" --json
 full inspect run
 full generate --checkpoint run --tokens 3
 full profile-comm --dry-run
-expect 0 "${base[@]}" --output run2 --progress never   # the work of the run whose path could not be printed is there
+expect 0 "${base[@]}" --output run2 --progress never   # the run whose path could not be printed did its work
 said 'all 3 steps are done already'
 
 passed

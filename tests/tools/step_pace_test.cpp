@@ -1,4 +1,4 @@
-// StepPace: speed, seconds a step and time left are of the same steps, whatever was slow or lasted once.
+// StepPace: speed, seconds a step and time left cover the same steps, whatever was slow or happened once.
 #include "tools/common/step_pace.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ trainyard::tools::StepTimes step(double seconds, double validation = 0) {
 
 }  // namespace
 
-// One slow step, as one that copies a checkpoint, changes speed and seconds a step alike.
+// One slow step, such as one that copies a checkpoint, changes speed and seconds a step alike.
 TEST(StepPace, SpeedTimesSecondsIsTheTokensOfAStep) {
   StepPace pace;
   for (int i = 0; i < 250; ++i) {
@@ -42,7 +42,8 @@ TEST(StepPace, TheMeansAreOverTheLastSteps) {
   EXPECT_EQ(pace.seconds_left(-3), 0);
 }
 
-// A validation each 500 steps is not in each 100 of them, and the time left does not jump when it leaves them.
+// With a validation every 500 steps, most windows of 100 steps have none. The time left does not jump when the
+// validation leaves the window.
 TEST(StepPace, ValidationsAreOnlyInTheTimeLeft) {
   StepPace pace;
   for (int i = 1; i <= 1000; ++i) pace.add(step(1, i % 500 == 0 ? 250 : 0));

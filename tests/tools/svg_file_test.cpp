@@ -1,4 +1,4 @@
-// Drawings as files: which names are taken, how a PNG is made of one, and what is replaced.
+// Drawings as files: which names are accepted, how a PNG is made, and what a drawing replaces.
 #include "tools/common/svg_file.h"
 
 #include "libtrain/base/error.h"
@@ -20,7 +20,7 @@ namespace {
 
 const std::string image = "\x89PNG\r\n\x1a\n" + std::string(25, 'h') + "the rest";
 
-// A PATH of one folder, with a converter that is a script, or without.
+// A PATH of one folder, with or without a converter, which is a script.
 struct Files : ::testing::Test {
   Files() { ::setenv("PATH", bin.c_str(), 1); }
   ~Files() override { ::setenv("PATH", before.c_str(), 1); }
@@ -29,7 +29,7 @@ struct Files : ::testing::Test {
     spit(bin + "/rsvg-convert", "#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin\n" + script + "\n");
     fs::permissions(bin + "/rsvg-convert", fs::perms::owner_all);
   }
-  // That gives `image`, and keeps what it got.
+  // A converter that returns `image` and keeps what it got.
   void good_converter() {
     spit(scratch.path + "/image", image);
     converter("cat >" + scratch.path + "/got; echo \"$@\" >" + scratch.path + "/words; cat " + scratch.path + "/image");
@@ -68,7 +68,7 @@ TEST_F(Files, NamesSayTheKind) {
   fs::create_directories(bin + "/rsvg-convert");  // a folder is no program
   EXPECT_THROW(tools::require_drawing_name("--svg", "x.png"), base::EnvironmentError);
   fs::remove(bin + "/rsvg-convert");
-  spit(bin + "/rsvg-convert", "x");  // nor is what nobody may run
+  spit(bin + "/rsvg-convert", "x");  // nor is a file that nobody may run
   EXPECT_THROW(tools::require_drawing_name("--svg", "x.png"), base::EnvironmentError);
   good_converter();
   EXPECT_NO_THROW(tools::require_drawing_name("--svg", "x.png"));
@@ -81,13 +81,13 @@ TEST_F(Files, APngIsWhatTheConverterMakes) {
   tools::write_drawing(png, svg, {});
   EXPECT_EQ(slurp(scratch.path + "/got"), svg);
   EXPECT_EQ(slurp(scratch.path + "/words"), "--format=png --zoom=2\n");
-  // With a chunk of text behind the first one, whose checksum is that of zlib.crc32(b"tEXtSoftware\0Trainyard").
+  // A text chunk follows the first chunk; its checksum is zlib.crc32(b"tEXtSoftware\0Trainyard").
   const std::string chunk(
       "\0\0\0\x12tEXtSoftware\0Trainyard"
       "\xca\x22\x35\x4a",
       30);
   EXPECT_EQ(slurp(png), image.substr(0, 33) + chunk + image.substr(33));
-  // More than a pipe holds, both ways.
+  // More than a pipe holds, in both directions.
   tools::write_drawing(png, svg + std::string(1 << 20, ' '), {});
   converter("cat; head -c 1000000 /dev/zero");
   EXPECT_NE(refusal(png).find("made no PNG for " + png), std::string::npos) << refusal(png);
@@ -99,7 +99,7 @@ TEST_F(Files, AConverterThatFailsLeavesTheFileAsItWas) {
   const auto whole = slurp(png);
   converter("echo 'no font' >&2; exit 3");
   EXPECT_NE(refusal(png).find("exit code 3, no font"), std::string::npos) << refusal(png);
-  converter("cat " + scratch.path + "/image; exit 5");  // it began well
+  converter("cat " + scratch.path + "/image; exit 5");  // its output begins well
   EXPECT_NE(refusal(png).find("exit code 5"), std::string::npos) << refusal(png);
   converter("kill -9 $$");
   EXPECT_NE(refusal(png).find("exit code 137"), std::string::npos) << refusal(png);
@@ -121,10 +121,10 @@ TEST_F(Files, OnlyDrawingsAreReplaced) {
   spit(path, "<svg xmlns=\"http://www.w3.org/2000/svg\"></svg>");
   EXPECT_THROW(tools::write_drawing(path, svg, {}), base::UsageError);
   EXPECT_THROW(tools::write_drawing(scratch.path, svg, {}), base::UsageError);
-  spit(png, image);  // of another program
+  spit(png, image);  // a file of another program
   EXPECT_THROW(tools::write_drawing(png, svg, {}), base::UsageError);
   EXPECT_EQ(slurp(png), image);
-  spit(png, svg);  // what versions before wrote under this name
+  spit(png, svg);  // earlier versions wrote this under the name
   tools::write_drawing(png, svg, {});
   tools::write_drawing(png, svg, {});
   EXPECT_TRUE(slurp(png).starts_with("\x89PNG"));

@@ -1,11 +1,12 @@
 #!/bin/bash
-# train under mpirun: equal losses, stops by signal to one rank, resume, damaged checkpoints, refusals, a full disk, and a loss that is not finite.
+# train under mpirun: equal losses, a stop by a signal to one rank, resumes, damaged checkpoints, refusals, a full disk,
+# and a loss that is not finite.
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 set -o pipefail
 end_at_first_failure
 export TRAINYARD_DEVICE=cpu
-patience=100
+time_limit=100
 last_loss() { tail -1 "$1/metrics.jsonl" | sed 's/.*"loss":\([^,]*\),.*/\1/'; }
 last_step() { tail -1 "$1/metrics.jsonl" | sed 's/.*"step":\([0-9]*\),.*/\1/'; }
 
@@ -18,9 +19,12 @@ once '^train: 30 steps, 11,520 tokens in [0-9.]* m\?s ([0-9,]* tokens/s); checkp
 expect 0 mpirun -q --bind-to none -n 3 "${base[@]}" --steps 30 --output three --zero 3
 [ "$(last_loss one)" = "$(last_loss three)" ] || fail "losses of 1 and 3 ranks differ: $(last_loss one) $(last_loss three)"
 expect 0 "${base[@]}" --steps 30 --output one
-said "all 30 steps are done already"
+said "all 30 steps are done already$"
+expect 0 "${base[@]}" --steps 30 --resume one/checkpoints/step-00000030 --output other
+said 'all 30 steps are done already; other is not made: a higher --steps goes on from one/checkpoints/step-00000030'
+absent other
 
-# A signal to one rank: all save and leave with 75, and the run goes on where it stopped.
+# A signal to one rank: all ranks save and end with 75, and the run goes on where it stopped.
 for signal in USR1 TERM; do
   run=signal-$signal
   mpirun -q --bind-to none -n 3 "${base[@]}" --steps 100000 --output "$run" --zero 2 >out-$signal 2>&1 &
@@ -37,7 +41,7 @@ done
 expect 75 "${base[@]}" --steps 100000 --output signal-USR1 --stop-after $(($(last_step signal-USR1) + 10))
 said "resuming with ranks 1"
 
-# Damage: the newest is passed over loudly; named by path it is refused.
+# Damage: a damaged newest checkpoint is skipped with a warning. Named by its path it is refused.
 expect 0 "${base[@]}" --steps 30 --output damaged --save-every 10
 newest=damaged/checkpoints/step-00000030
 printf 'X' | dd of="$newest/rank-00000.h5" bs=1 seek=200000 conv=notrunc status=none
@@ -70,7 +74,7 @@ expect 0 "${base[@]}" --steps 5 --output dry --dry-run
 expect 0 "${base[@]}" --print-config
 said 'global-batch = 6 .*# flag'
 
-# Closed standard streams: what is said goes nowhere, not into the run's own files.
+# Closed standard streams: output goes nowhere, and not into the run's own files.
 code=0
 "${base[@]}" --steps 6 --save-every 2 --output closed <&- >&- 2>&- || code=$?
 [ "$code" = 0 ] || [ "$code" = 4 ] || fail "exit $code with closed streams"    # 4: the summary cannot be written
@@ -84,14 +88,15 @@ for closed in '<&-' '<&- >/dev/null' '<&- 2>&-'; do
   [ ! -e no-input ] || fail "a set of no input"
 done
 
-# Not finite: exit 5, the tensor is named, the good checkpoint stays.
+# Not finite: exit 5, the message names the tensor, the good checkpoint stays.
 expect 5 "${base[@]}" --steps 30 --output wild --save-every 1 --learning-rate 1e30 --clip 0
 said "is not finite"; said "micro-batch"
 inspect --verify "$(ls -d wild/checkpoints/step-* | tail -1)" >out 2>&1 || fail "the checkpoint before the failure is not whole"
 expect 5 train --evaluate wild --evaluate-split train --threads 1 --progress never
 said 'is not finite: nan$'   # whatever sign the processor gives it
 
-# No space: exit 4, older checkpoints stay. The thread sanitizer maps a file of its own in TMPDIR, if it can, which the limit would cut short under it.
+# No space: exit 4, older checkpoints stay. The thread sanitizer maps a file of its own in TMPDIR, if it can, which the
+# limit would cut off.
 code=0
 (ulimit -f 300; TMPDIR=/proc timeout 60 "${base[@]}" --steps 30 --output full --model gpt2-micro --sequence 32 --save-every 10) >out 2>&1 || code=$?
 [ "$code" = 4 ] || fail "exit $code on a full disk, expected 4"

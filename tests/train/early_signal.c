@@ -1,4 +1,5 @@
-/* EarlySignal: an interposed library that sends USR1 to the program in the first moments of its main, when it sets what SIGPIPE does; with EARLY_SIGNAL=before while libraries are initialized. */
+/* EarlySignal: an interposed library that sends USR1 to a program in the first moments of its main, when it sets the
+ * handler of SIGPIPE. With EARLY_SIGNAL=before it sends USR1 while libraries are initialized. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 #!/bin/bash
-# How train ends under mpirun: what one rank alone meets (a damaged shard, a disk that is full), what all share, a closed terminal, and --stop-after.
+# How train ends under mpirun: on an error of one rank (a damaged shard, a full disk), on an error of all ranks, when a
+# terminal closes, and with --stop-after.
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 set -o pipefail
@@ -16,7 +17,8 @@ tiny_model >tiny.toml
 base=(train --model tiny.toml --global-batch 4 --micro-batch 1 --threads 1)
 two() { echo mpirun -q --bind-to none -n 1 "${base[@]}" "$@"; }
 
-# A block that differs from its checksum where one rank reads it: its sentence, its code, its reason, and nobody waits for it.
+# One rank reads a block that differs from its checksum: the message, the exit code and the reason are that rank's, and
+# no rank waits for it.
 cp -r data torn
 printf 'X' | dd of="torn/$(jq -r ".train[0].file" torn/index.json)" bs=1 seek=$(($(jq '.train[0].payload_offset' torn/index.json) + 100)) conv=notrunc status=none
 mkdir -p torn-run/exit
@@ -26,7 +28,8 @@ said "train: rank 1 on $(hostname): shard torn/.*checksum"
 reason torn-run 1 3 checksum
 [ ! -e torn-run/exit/rank-00000.json ] || fail "a reason of an earlier run is still there"
 
-# No room for metrics on rank 0 alone. Its limit holds for shared memory too, so ranks talk by sockets here, and for a file that the thread sanitizer maps in TMPDIR if it can.
+# Rank 0 alone has no room for metrics. Its limit also holds for shared memory, so ranks communicate by sockets here. It
+# also holds for a file that the thread sanitizer maps in TMPDIR if it can.
 export OMPI_MCA_btl=self,tcp
 expect 4 mpirun -q --bind-to none -n 1 bash -c 'ulimit -f 8; TMPDIR=/proc exec "$@"' limited "${base[@]}" --progress never --data data --output full --steps 100000 : \
   -n 1 "${base[@]}" --progress never --data data --output full --steps 100000
@@ -35,7 +38,8 @@ said "train: rank 0 on $(hostname): cannot write full/metrics.jsonl: File too la
 reason full 0 4 metrics.jsonl
 unsaid Success
 
-# What all ranks share is said once. What refuses a start leaves no reason; what ends a run that goes on does, of rank 0.
+# An error of all ranks is printed once. A refused start leaves no reason. An error that ends a run leaves a reason of
+# rank 0.
 run=(mpirun -q --bind-to none -n 2 "${base[@]}" --data data --steps 10)
 expect 2 "${run[@]}" --progress yes --output shared
 once "--progress yes"
@@ -51,7 +55,7 @@ expect 4 mpirun -q --bind-to none -n 1 bash -c 'exec "$@" >/dev/full' full "${ba
 expect 0 "${run[@]}" --progress never --output shared --print-config
 once "^steps = 10"
 
-# A terminal that is closed says so twice.
+# A closing terminal sends HUP twice.
 mpirun -q --bind-to none -n 1 "${base[@]}" --progress never --data data --output closed --steps 10000000 >out 2>&1 </dev/null &
 launcher=$!
 for _ in $(seq 1 300); do [ "$(wc -l 2>/dev/null <closed/metrics.jsonl || echo 0)" -gt 3 ] && break; sleep 0.1; done
@@ -61,7 +65,8 @@ code=0; wait "$launcher" || code=$?
 [ "$code" = 75 ] || fail "exit $code after HUP twice, expected 75"
 ls closed/checkpoints/step-* >/dev/null 2>&1 || fail "no checkpoint after HUP twice"
 
-# mpirun kills its ranks soon after it is asked to stop: that is said before they save, with what goes on.
+# mpirun kills its ranks soon after it is asked to stop. The ranks report that before they save, with the command that
+# goes on.
 mpirun -q --bind-to none -n 2 "${base[@]}" --progress never --data data --output killed --steps 10000000 >out 2>err </dev/null &
 launcher=$!
 for _ in $(seq 1 300); do [ "$(wc -l 2>/dev/null <killed/metrics.jsonl || echo 0)" -gt 3 ] && break; sleep 0.1; done
@@ -69,7 +74,7 @@ kill -TERM "$launcher"
 wait "$launcher" || true
 once "asked to stop: the ranks save. If mpirun was asked, it ends them .* To go on: .*mpirun .*-n 2 .*--output killed"
 
-# --stop-after counts from the beginning; what goes on is said, and goes on.
+# --stop-after counts from the beginning of the run. The printed command to go on works.
 one=("${base[@]}" --progress never --data data --output "a run" --steps 12)
 expect 75 "${one[@]}" --stop-after 4
 said "stopped after step 4 of 12"
@@ -80,7 +85,8 @@ expect 75 env TRAINYARD_STOP_AFTER=6 "${one[@]}"
 said "stopped after step 6"
 said "--stop-after 0$"
 unsaid 'TRAINYARD_STOP_AFTER='
-# A place to go on from that was set for good is taken back too; one that lies elsewhere is kept until this run has its own.
+# The printed command also removes a fixed --resume. It keeps one to a checkpoint elsewhere until this run has a
+# checkpoint of its own.
 expect 75 env TRAINYARD_RESUME="a run/checkpoints/step-00000006" "${one[@]}" --stop-after 7
 said "--resume auto$"
 expect 75 "${one[@]}" --output elsewhere --stop-after 6 --resume "a run/checkpoints/step-00000006"
@@ -91,7 +97,7 @@ onward=$(sed -n 's/.*to go on: //p' err)
 case $onward in *--stop-after* | *--resume*) fail "not without --stop-after and --resume: $onward" ;; esac
 expect 0 bash -c "$onward"
 [ "$(wc -l <"a run/metrics.jsonl")" = 12 ] || fail "'$onward' did not go on to the end"
-# Variables that decided something are said in front, for another shell.
+# Variables that decided something are printed in front of the command, for another shell.
 expect 75 env TRAINYARD_OUTPUT="by variable" TRAINYARD_ZERO=2 TRAINYARD_ISA=baseline TRAINYARD_STOP_AFTER=4 "${base[@]}" --progress never --data data --steps 12 --zero 1
 said "to go on: TRAINYARD_OUTPUT='by variable' TRAINYARD_DEVICE=cpu TRAINYARD_ISA=baseline train "
 unsaid 'TRAINYARD_ZERO\|TRAINYARD_STOP_AFTER'

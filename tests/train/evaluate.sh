@@ -1,5 +1,6 @@
 #!/bin/bash
-# train --evaluate: the loss that training recorded, the same JSON on every cut, an independent sum of log probabilities, refusals, damage, signals.
+# train --evaluate: the loss that training recorded, the same JSON on every layout, an independent sum of log
+# probabilities, refusals, damage, signals.
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 set -o pipefail
@@ -12,7 +13,8 @@ state() { find run -type f -printf '%p %s %T@ ' -exec cksum {} +; find run -type
 small_text 300 >text
 expect 0 shard-data --input text --split paragraphs --output data --validation 0.1
 expect 0 train --model gpt2-nano --data data --global-batch 6 --micro-batch 2 --learning-rate 0.01 --progress never --threads 1 --steps 20 --output run --validate-every 20 --validation-sequences 8
-# A validation is beside the step that it follows: eighty sequences forward take longer than one there and back, and would not if they were in it.
+# A validation is not part of the step before it. Forward passes of eighty sequences take longer than one forward and
+# backward pass, which would not hold if the step included the validation.
 expect 0 shard-data --input text --split paragraphs --output half --validation 0.5
 expect 0 train --model gpt2-nano --data half --global-batch 1 --progress never --threads 1 --steps 6 --output timed --validate-every 2 --validation-sequences 80
 jq -es 'map(has("validation_seconds")) == [false, true, false, true, false, true] and ([.[] | select(.validation_seconds) | .step_seconds < .validation_seconds] | any)' timed/metrics.jsonl >/dev/null ||
@@ -21,7 +23,7 @@ recorded=$(tail -1 run/metrics.jsonl | jq .validation_loss)
 before=$(state)
 evaluate=(train --evaluate run --threads 1 --progress never --json)
 
-# What training recorded, to the bit; the set and the shape of a micro-batch are the checkpoint's own.
+# The loss that training recorded, to the bit. The set and the shape of a micro-batch come from the checkpoint.
 expect 0 "${evaluate[@]}" --evaluate-sequences 8
 [ "$(jq .loss out)" = "$recorded" ] || fail "training recorded $recorded, the evaluation says $(jq .loss out)"
 jq -e '.step == 20 and .data == "data" and .split == "validation" and .sequences == 8 and .tokens == 512 and (.perplexity - (.loss | exp) | fabs) < 1e-9' out >/dev/null || fail "the JSON is wrong"
@@ -29,7 +31,7 @@ mv out eight
 expect 0 $(ranks 3 "${evaluate[@]}" --evaluate-sequences 8 --zero 3)
 cmp out eight || fail "3 ranks say something else"
 
-# All of the split, whose last micro-batch is not full: the same JSON on every cut.
+# The whole split, whose last micro-batch is not full: the same JSON on every layout.
 expect 0 "${evaluate[@]}" --evaluate-split train --sequence 30 --micro-batch 5
 jq -e '.sequences % 5 != 0 and .sequences == ((.split_tokens - 1) / 30 | floor) and .tokens == 30 * .sequences' out >/dev/null || fail "sequences were dropped"
 mv out all
@@ -43,7 +45,8 @@ expect 0 "${evaluate[@]}" --dtype bf16 --document-mask on
 cmp out narrow || fail "bf16 differs on 2 ranks"
 jq -e '.bits_per_byte as $b | (.loss * .tokens / (2 | log) / .bytes - $b | fabs) < 1e-9' out >/dev/null || fail "bits per byte"
 
-# An independent sum: the log probabilities that `generate` gives for a document of its own, which is then the second window of a set: the end of the first document, and 64 tokens.
+# An independent sum: the log probabilities that `generate` gives for one document. That document is the second window
+# of a set: the end of the first document, and 64 tokens.
 expect 0 generate --checkpoint run --tokens 64 --stop-at length --temperature 0 --json
 mv out generated
 jq -je .text generated >second
@@ -88,7 +91,7 @@ expect 3 $(ranks 2 train --evaluate damaged --threads 1 --progress never); said 
 cp -r data torn
 printf 'X' | dd of=torn/train/shard-00000.h5 bs=1 seek=$(($(jq '.train[0].payload_offset' data/index.json) + 9000)) conv=notrunc status=none
 expect 3 $(ranks 2 "${evaluate[@]}" --data torn --evaluate-split train); said 'train/shard-00000.h5'
-# One shard is shown, and read when asked.
+# A single shard can be shown, and is read when asked.
 expect 0 inspect data/train/shard-00000.h5; said 'split train'
 expect 0 inspect torn/train/shard-00000.h5
 expect 3 inspect --verify torn/train/shard-00000.h5; said 'train/shard-00000.h5'
@@ -98,13 +101,13 @@ jq -e '.checkpoint | startswith("percent:r%FF/")' out >/dev/null || fail "a path
 code=0; "${evaluate[@]}" >/dev/full 2>err || code=$?
 [ $code = 4 ] || fail "a full standard output is exit $code"
 
-# Signals: nothing is to be saved. USR1 is for training.
+# Signals: there is nothing to save. USR1 is for training.
 slow=(train --evaluate run --threads 1 --progress never --zero 3 --collective-delay 0.02 --evaluate-split train)
 code=0; timeout -s TERM --preserve-status 1 "${slow[@]}" >out 2>err || code=$?
 [ $code = 143 ] || fail "exit $code after TERM"
 mpirun -q --bind-to none -n 3 "${slow[@]}" >out 2>err & launcher=$!
 for _ in $(seq 1 100); do rank=$(pgrep -P "$launcher" -x train | tail -1); [ -n "$rank" ] && break; sleep 0.1; done
-# Until it is so far that it ignores USR1, the tenth bit.
+# Waits until it ignores USR1, the tenth bit.
 for _ in $(seq 1 600); do [ $((0x$(sed -n 's/^SigIgn:\s*//p' "/proc/$rank/status") & 0x200)) != 0 ] && break; sleep 0.1; done
 kill -USR1 "$rank"; sleep 0.3; kill -0 "$rank" || fail "USR1 ended an evaluation"
 kill -TERM "$rank"

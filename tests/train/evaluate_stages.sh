@@ -1,11 +1,12 @@
 #!/bin/bash
-# train --evaluate over stages: the JSON of one rank, also by a plan and of a checkpoint that stages wrote; refusals; a stage that hangs is named.
+# train --evaluate with pipeline stages: the JSON of one rank, also by a plan and for a checkpoint that stages wrote;
+# refusals; the message names a stage that hangs.
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 set -o pipefail
 end_at_first_failure
 export TRAINYARD_DEVICE=cpu
-patience=100
+time_limit=100
 ranks() { local n=$1; shift; echo mpirun -q --bind-to none -n "$n" "$@"; }
 
 small_text 300 >text
@@ -26,13 +27,13 @@ for cut in '2 --pipeline-parallel 2' '4 --pipeline-parallel 2 --zero 3' '4 --pip
   as_one "$cut"
 done
 
-# Any cut reads the checkpoints of any other.
+# Any layout reads the checkpoints of any other.
 expect 0 train --evaluate staged "${flags[@]}"
 mv out of-stages
 expect 0 $(ranks 3 train --evaluate staged "${flags[@]}" --pipeline-parallel 3)
 cmp out of-stages || fail "3 stages say something else about a checkpoint of 2"
 
-# The stages of a plan are those of the evaluation; flags go before it.
+# A plan's stages are also those of its evaluation. Flags take precedence.
 expect 0 partition-model --model model.toml --data data --ranks 2 --pipeline-parallel 2 --partition 0,1 --recompute full --global-batch 4 --output plan.json
 expect 0 $(ranks 2 "${evaluate[@]}" --plan plan.json)
 as_one 'a plan'
@@ -51,7 +52,7 @@ refused 2 '--tensor-parallel 2 does not divide the 1 rank of a stage' $(ranks 2 
 refused 2 '--pipeline-parallel 7: more stages than the model has items, 6' $(ranks 7 "${evaluate[@]}" --pipeline-parallel 7)
 refused 2 '--virtual-stages 2 is for --pipeline-schedule interleaved' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --virtual-stages 2)
 refused 2 '--pipeline-schedule interleaved needs stages' "${evaluate[@]}" --pipeline-schedule interleaved
-refused 2 'more chunks than the model has items, 6' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --pipeline-schedule interleaved --virtual-stages 4)
+refused 2 'more virtual stages than the model has items, 6' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --pipeline-schedule interleaved --virtual-stages 4)
 refused 2 '--partition' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --partition 0,1,2)
 refused 2 '--partition flop is not known' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --partition flop)
 refused 2 '--local-accumulation, --recompute are of training' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --local-accumulation 2 --recompute full)
@@ -60,7 +61,8 @@ said 'with --pipeline-parallel'
 refused 2 'rank 1: --partition is flops, on rank 0 uniform' mpirun -q --bind-to none -n 1 "${evaluate[@]}" --pipeline-parallel 2 --partition uniform : -n 1 "${evaluate[@]}" --pipeline-parallel 2
 refused 2 'rank 1: --pipeline-parallel is 1, on rank 0 2' mpirun -q --bind-to none -n 1 "${evaluate[@]}" --pipeline-parallel 2 : -n 1 "${evaluate[@]}"
 
-# A stage that hangs ends the evaluation, and is named with what it does, once it has told the others of any work.
+# A stage that hangs ends the evaluation. The message names the stage and its action, once it has reported any work to
+# other ranks.
 small_text 4000 >text
 expect 0 shard-data --input text --split paragraphs --output long --validation 0
 mpirun -q --bind-to none -n 3 train --evaluate run --data long --threads 1 --progress always --evaluate-split train --sequence 4 --micro-batch 1 --pipeline-parallel 3 --hang-timeout 3 >hangs.out 2>&1 & launcher=$!

@@ -1,6 +1,8 @@
 #!/bin/bash
-# A covering array of layouts, started as people start them: each pair of choices is in one of them. One run goes through all, a step in each, and has the bits of one rank.
-# A dry run and a start must agree: what the one plans the other does. The launcher's variables, files, watch list and queues are those of real ranks.
+# A covering array of layouts, started as users start them, with every pair of choices. One run goes through all
+# layouts, one step in each, and has the bits of one rank.
+# A dry run and a start must agree: what one plans, the other does. Ranks are real, and so are the launcher's variables,
+# files, the watch list and queues.
 # usage: layouts.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -11,7 +13,8 @@ small_text 300 >text
 expect 0 shard-data --input text --split paragraphs --output data --validation 0.1
 printf 'layers = 4\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 32\ncontext = 32\n[experts]\ncount = 8\ntop-k = 2\n' >model.toml
 
-# Lines of "RANKS FLAGS": greedy, of all layouts of up to so many ranks the one with the most pairs that none before it has.
+# Lines of "RANKS FLAGS". Greedy: of all layouts with at most that many ranks, each time the one with the most pairs
+# that no earlier layout has.
 awk -v most=$most_ranks 'BEGIN {
   split("1|2|3|2", ranks_of_stages, "|"); split("1|2|2", ranks_of_tensor, "|"); split("1|2|4", ranks_of_experts, "|")
   split("|--pipeline-parallel 2|--pipeline-parallel 3 --pipeline-schedule interleaved --virtual-stages 2|--pipeline-parallel 2 --pipeline-schedule zero-bubble", stages, "|")
@@ -39,7 +42,7 @@ all=$(wc -l <layouts)
 [ "$all" -ge 12 ] || fail "$all layouts"
 
 run=(train --model model.toml --data data --sequence 32 --micro-batch 4 --global-batch 40 --threads 1 --progress never --steps "$all" --recompute none --hang-timeout 60)
-patience=300
+time_limit=300
 expect 0 "${run[@]}" --output one
 bits() { jq -c '[.step, .loss, .gradient_norm]' "$1/metrics.jsonl"; }
 step=0
@@ -52,7 +55,7 @@ while read -r -u 3 ranks flags; do
   # shellcheck disable=SC2086
   expect $want mpirun -q --bind-to none -n "$ranks" "${run[@]}" --output cut $flags --stop-after $step --memory-report
   [ $want = 75 ] || said "step-0*$step$"
-  # What was announced is what was measured.
+  # Measured memory equals announced memory.
   grep -q '^total in arenas .* 0$' out || fail "memory is not what was announced, $ranks ranks: $flags"
 done 3<layouts
 [ "$(bits one)" = "$(bits cut)" ] || fail "other bits: $(diff <(bits one) <(bits cut) | head -4)"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A rank that hangs ends the job with 6, and the reason names it; a rank that dies ends it too. Over MPI on CPUs, and over NCCL on GPUs (the emulated module and the stand-in
-# library in the same folder as the programs).
+# A rank that hangs ends the job with 6, and the reason names it. A rank that dies ends the job, too. Over MPI on CPUs,
+# and over NCCL on GPUs (the emulated module and the stand-in library in the same folder as the programs).
 bin=$(realpath "$1")
 . "$(dirname "$0")/../script.sh"
 set -o pipefail
@@ -20,7 +20,7 @@ lose() {
     --hang-timeout 3 --zero 2 "$@" >"$run.out" 2>&1 </dev/null &
   launcher=$!
   for _ in $(seq 1 600); do [ "$(wc -l 2>/dev/null <"$run/metrics.jsonl" || echo 0)" -gt 3 ] && break; sleep 0.1; done
-  sleep 1   # ranks say twice a second what they do
+  sleep 1   # ranks report twice a second what they do
   rank=$(pgrep -P "$launcher" -x train | sed -n 2p)
   [ -n "$rank" ] || fail "no rank to lose"
   kill -"$signal" "$rank"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Ranks of one machine look at one another's arenas, or send messages where one of them is told not to: the same numbers, memory and traffic as predicted.
+# Ranks of one machine read one another's arenas, or send messages if one rank is told to. Both ways give the same
+# numbers, and memory and traffic as predicted.
 # usage: node_memory.sh BIN_FOLDER
 bin=$(realpath "$1")
 . "$(dirname "$0")/../script.sh"
@@ -23,7 +24,7 @@ for stage in 0 2 3; do
   numbers looks-$stage >found
   same expected found "ZeRO $stage with shared memory"
 done
-# Replicas of two tensor ranks: groups whose ranks are not neighbours.
+# Replicas of two tensor-parallel ranks: groups whose ranks are not neighbours.
 expect 0 mpirun -q --bind-to none -n 4 $run --zero 3 --tensor-parallel 2 --lanes 2 --output tensor
 TRAINYARD_SHARED_MEMORY=off expect 0 mpirun -q --bind-to none -n 4 $run --zero 3 --tensor-parallel 2 --lanes 2 --output tensor-messages
 numbers tensor >found

@@ -1,12 +1,12 @@
 #!/bin/bash
-# A folder whose name is not UTF-8 and holds what a terminal obeys: shards, training, saving, resuming on other ranks, looking and generating work, and the name reaches no
-# terminal as it is.
+# A folder whose name is not UTF-8 and contains control sequences of terminals. Sharding, training, saving, resuming on
+# other ranks, inspecting and generating work. The name reaches no terminal as it is.
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 set -o pipefail
 end_at_first_failure
 export TRAINYARD_DEVICE=cpu
-# printable CODE COMMAND...: as expect; nothing on stderr may be obeyed by a terminal
+# printable CODE COMMAND...: like expect, and stderr has nothing that a terminal would obey
 printable() {
   expect "$@"
   ! LC_ALL=C grep -q $'\e\|\xff' err || fail "raw bytes of a name on stderr: ${*:2}"
@@ -35,7 +35,7 @@ jq -e '.provenance.data | startswith("percent:") and endswith("/odd%FF%1B[31m/da
 printable 0 generate --checkpoint "$place/run" --prompt 'line' --tokens 4 --threads 1
 printable 3 train --model "$place/absent.toml" --data "$place/data" --output "$place/run"
 printable 3 generate --checkpoint "$place/absent" --prompt x
-# On a terminal the product is printable too.
+# On a terminal the program's output is printable too.
 if command -v script >/dev/null; then
   script -qec "train --model '$place/model.toml' --data '$place/data' --output '$place/run' --global-batch 4 --micro-batch 1 --steps 8 --save-every 2 2>/dev/null" /dev/null >out </dev/null
   grep -q 'odd\\xff\\x1b' out || fail "nothing printable was printed on a terminal"

@@ -1,4 +1,4 @@
-// The line of progress: what it says, that it remembers the validation, and that it fits 80 columns.
+// The line of progress: its content, the validation loss that it remembers, and that it fits into 80 columns.
 #include "tools/train/step_line.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ TEST(StepLine, SaysLossValidationSpeedAndTimeLeft) {
   m.step_seconds = 0.1, m.validation_loss = 1.89281, m.validation_seconds = 0.2;
   EXPECT_EQ(line.text(m, 600), "step 300/600  loss 1.800  val 1.893  45,500 tokens/s  1 min left");
   EXPECT_EQ(line.text(metrics(301, 1.79, 0.2, 900), 600),
-            "step 301/600  loss 1.790  val 1.893  23,200 tokens/s  1 min left");  // the last there was
+            "step 301/600  loss 1.790  val 1.893  23,200 tokens/s  1 min left");  // the last validation loss
   EXPECT_EQ(line.text(metrics(600, 1.79, 0.2, 900), 600),
             "step 600/600  loss 1.790  val 1.893  15,800 tokens/s  0 s left");
 }
@@ -33,7 +33,7 @@ TEST(StepLine, SaysHowEvenExpertsAre) {
   m.gates->dropped_share = 0.004;
   EXPECT_EQ(line.text(m, 600), "step 299/600  loss 1.848  load 1.3  45,500 tokens/s  30 s left");
   m.gates->dropped_share = 0.0213;
-  m.step = 300, m.loss = 1.8, m.step_seconds = 0.3, m.validation_loss = 1.89281;  // no room for the speed
+  m.step = 300, m.loss = 1.8, m.step_seconds = 0.3, m.validation_loss = 1.89281;  // leaves no room for the speed
   EXPECT_EQ(line.text(m, 600), "step 300/600  loss 1.800  val 1.893  load 1.3  drop 2 %  50 s left");
 }
 

@@ -1,4 +1,4 @@
-// One style for all labels, by the largest and the smallest of them.
+// One style for all labels of an axis, chosen by the largest and the smallest value.
 #include "tools/common/axis_text.h"
 
 #include "libtrain/base/number_text.h"
@@ -17,12 +17,12 @@ enum class Style { digits, letters, powers };  // 20,000; 20k; 2e+04
 
 int power_of(double v) { return static_cast<int>(std::floor(std::log10(std::abs(v)) + 1e-9)); }
 
-// 0 but for what additions have left of it.
+// Returns whether a value is 0 except for rounding errors of additions.
 bool is_zero(double v, double step) { return v == 0 || std::abs(v) < step * 1e-6; }
 
 Style style_of(const std::vector<double>& values, double step) {
   double low = INFINITY, high = 0;
-  bool thousands = true;  // of these alone
+  bool thousands = true;  // all values are multiples of 1000
   for (const double v : values) {
     if (is_zero(v, step)) continue;
     low = std::min(low, std::abs(v)), high = std::max(high, std::abs(v));

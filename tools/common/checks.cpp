@@ -1,4 +1,4 @@
-// Validators for CLI11, whose own let not-a-number pass and read 010 as eight.
+// Validators for CLI11; its own validators accept NaN and read 010 as eight.
 #include "tools/common/checks.h"
 
 #include "libtrain/base/nearest.h"
@@ -24,13 +24,13 @@ template <class T> CLI::Validator number_in(base::Range<T> range, const std::str
           return fmt::format("'{}' is not a {}", text, std::is_floating_point_v<T> ? "number" : "whole number");
         if (error != std::errc() || !range.holds(value))
           return fmt::format("{} must lie between {} and {}", text, range.low, range.high);
-        text = fmt::format("{}", value);  // what is converted next is what was checked
+        text = fmt::format("{}", value);  // CLI11 converts the value that was checked
         return std::string();
       },
       shown);
 }
 
-// For --help, where a range says more than "not absurd".
+// The range as text for --help; empty if it is so wide that it only excludes absurd values.
 template <class T> std::string words(base::Range<T> range) {
   return range.high <= T{4096} ? fmt::format("{} to {}", range.low, range.high) : std::string();
 }

@@ -1,4 +1,4 @@
-// Checks of flags' values: the same sentences in every program, and not-a-number passes none.
+// Checks of flag values: the same sentences in every program, and no check accepts NaN.
 #pragma once
 
 #include "libtrain/base/range.h"

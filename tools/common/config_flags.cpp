@@ -1,4 +1,4 @@
-// The adapter between fields and CLI11.
+// Adapter between settings fields and CLI11.
 #include "tools/common/config_flags.h"
 
 #include "libtrain/base/error.h"
@@ -35,7 +35,7 @@ ConfigFlags::ConfigFlags(CLI::App& app, std::vector<base::Field>& fields)
                            ->type_name(type_of(f))
                            ->take_last());
     former_.push_back(f.former.empty() ? nullptr : former_flag(app, "--" + f.former, former_texts_[i]));
-    // What CLI11 calls the default of an option is what it takes where the option stands without a value.
+    // In CLI11, default_str is the value of an option that stands without a value.
     if (f.kind == base::FieldKind::toggle) options_.back()->expected(0, 1)->default_str("on");
   }
 }

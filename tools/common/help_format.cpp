@@ -14,15 +14,15 @@ namespace {
 
 constexpr std::size_t columns = 80, description_column = 30;
 
-// Breaks `line` at spaces behind the indent that are not inside single quotes; `ending` closes each line but the last.
-// A longer word stays whole.
+// Breaks `line` at spaces behind the indent. `ending` closes each line but the last; if it is not empty, spaces inside
+// single quotes do not count. A word that is longer than a line stays whole.
 std::string folded(std::string line, const std::string& indent, std::string_view ending) {
   std::string out;
   while (line.size() > columns) {
     std::size_t space = 0;
     bool quoted = false;
     for (std::size_t i = 0; i + ending.size() <= columns; ++i) {
-      quoted ^= line[i] == '\'' && !ending.empty();  // prose has apostrophes
+      quoted ^= line[i] == '\'' && !ending.empty();  // prose has apostrophes, commands have quotes
       if (line[i] == ' ' && i > indent.size() && !quoted) space = i;
     }
     if (space == 0) break;

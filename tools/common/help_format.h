@@ -1,4 +1,4 @@
-// --help in 80 columns: CLI11 2.1 breaks no line.
+// --help in 80 columns, because CLI11 2.1 does not break lines.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,9 +14,8 @@ class HelpFormat : public CLI::Formatter {
                         CLI::AppFormatMode mode) const override;  // one blank line between groups
   std::string make_description(const CLI::App* app) const override;
   std::string make_option(const CLI::Option* option, bool is_positional) const override;
-  std::string make_footer(
-      const CLI::App* app) const override;  // a line that begins with two spaces is a command: it goes on behind a
-                                            // backslash, so that it runs as written
+  // A line that begins with two spaces is a command. It is broken with a backslash, so that it runs as written.
+  std::string make_footer(const CLI::App* app) const override;
 };
 
 }  // namespace trainyard::tools

@@ -1,4 +1,4 @@
-// Signals as a flag, and the line of progress that looks at it.
+// Handlers that turn signals into a flag, and the progress line that checks it.
 #include "tools/common/interrupt.h"
 
 #include "libtrain/base/here_and_now.h"
@@ -27,8 +27,8 @@ void watch_signals(Reads reads) {
     action.sa_handler = [](int number) { stop_signal = number; };
     action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   } else {
-    // Without SA_RESTART a read that waits returns; the alarm makes sure that one which begins to wait just now
-    // returns, too.
+    // Without SA_RESTART, a waiting read returns. The alarm repeats, so a read that begins to wait right after the
+    // signal returns, too.
     action.sa_handler = [](int number) {
       if (number != SIGALRM) stop_signal = number;
       ::alarm(1);

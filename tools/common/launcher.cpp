@@ -45,7 +45,7 @@ int local_rank() { return number("OMPI_COMM_WORLD_LOCAL_RANK", number("SLURM_LOC
 
 int tasks_of_node(const std::string& list, int node) {
   std::istringstream in(list);
-  int before = 0;  // nodes
+  int before = 0;  // nodes in earlier parts of the list
   for (std::string part; std::getline(in, part, ',');) {
     int tasks = 0, nodes = 1, end = 0;
     const int values = std::sscanf(part.c_str(), "%d%n(x%d)%n", &tasks, &end, &nodes, &end);

@@ -1,20 +1,21 @@
-// The launcher's variables: is this process one of several ranks, which one on its node, and how many share it.
+// The launcher's variables: whether this process is one of several ranks, which rank of its node it is, and how many
+// share the node.
 #pragma once
 
 #include <string>
 
 namespace trainyard::tools {
 
-// Started by mpirun or srun. EnvironmentError (exit 4) when srun started several tasks, but gave them no way to find
-// one another: MPI would fail inside MPI_Init, or every task would work alone.
+// Returns whether mpirun or srun started this process. EnvironmentError (exit 4) when srun started several tasks
+// without a way to find one another. Then MPI would fail inside MPI_Init, or every task would work alone.
 bool launched();
-int tasks();                   // as many processes as the launcher started; 1 without one
-int rank();                    // among them
-bool by_srun();                // else mpirun, where there are several
-bool kills_soon();             // several ranks of mpirun, which kills them a second or two after a TERM or INT
+int tasks();                   // number of processes that the launcher started; 1 without one
+int rank();                    // this process among them
+bool by_srun();                // false: mpirun, if there are several ranks
+bool kills_soon();             // several ranks under mpirun, which kills them a second or two after a TERM or INT
 int local_rank();              // 0 without a launcher
-int ranks_on_node(int world);  // of this process; between 1 and `world`
-// Of Slurm's list, "2(x3),1": tasks of the node with that index; 0 where the list does not say.
+int ranks_on_node(int world);  // on the node of this process; between 1 and `world`
+// Tasks of node `node` by Slurm's list, such as "2(x3),1"; 0 if the list does not say.
 int tasks_of_node(const std::string& list, int node);
 
 }  // namespace trainyard::tools

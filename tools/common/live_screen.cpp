@@ -1,4 +1,4 @@
-// Control sequences of every terminal since the VT100, and signals that are waited for instead of handled.
+// Uses control sequences of every terminal since the VT100, and waits for signals instead of handling them.
 #include "tools/common/live_screen.h"
 
 #include "libtrain/base/descriptor.h"
@@ -56,7 +56,7 @@ bool LiveScreen::show(const std::string& text) {
   std::string out = home;
   std::size_t begin = 0;
   for (auto feed = text.find('\n'); feed != std::string::npos; feed = text.find('\n', begin)) {
-    if (begin > 0) out += "\r\n";  // none behind the last line: it would scroll
+    if (begin > 0) out += "\r\n";  // none after the last line: it would scroll
     out += clear_line + text.substr(begin, feed - begin);
     begin = feed + 1;
   }
@@ -74,7 +74,7 @@ void LiveScreen::wait(double seconds) {
   sigemptyset(&one);
   sigaddset(&one, signal);
   ::raise(signal);
-  ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);  // here it ends, or stops until it goes on
+  ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);  // the program ends here, or stops until it is continued
   ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
   enter();
 }

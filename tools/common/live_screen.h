@@ -1,4 +1,4 @@
-// LiveScreen: a text that is drawn again and again in the same place of a terminal.
+// LiveScreen: a text that is redrawn in the same place of a terminal.
 #pragma once
 
 #include <csignal>
@@ -6,10 +6,10 @@
 
 namespace trainyard::tools {
 
-// Takes the terminal behind stdout for as long as it lives: its other screen, so that what was there before comes back.
-// When it ends, in whatever way but by KILL, the last text is left behind as if it had been printed once. Signals that
-// end a program wait until wait() sees them; they then end it as they always do. Ctrl-Z gives the screen back until the
-// program goes on.
+// Takes over the terminal behind stdout for as long as it lives. It uses the terminal's other screen, so the earlier
+// content comes back afterwards. However it ends, except by KILL, the last text remains as if it had been printed once.
+// Signals that end a program wait until wait() sees them; then they end it as usual. Ctrl-Z gives the screen back until
+// the program continues.
 class LiveScreen {
  public:
   LiveScreen();
@@ -18,10 +18,10 @@ class LiveScreen {
 
   static bool possible();  // stdout is a terminal that can move its cursor
 
-  // Lines as they shall be seen, no longer than the window is wide and not more than it has rows; may hold anything but
-  // control characters. False when the terminal is gone.
+  // Shows lines, no longer than the window is wide and no more than it has rows. They may hold anything but control
+  // characters. Returns false when the terminal is gone.
   bool show(const std::string& text);
-  // Until so many seconds have passed or the window has another size.
+  // Waits until so many seconds have passed or the window changes its size.
   void wait(double seconds);
 
  private:

@@ -15,8 +15,8 @@ namespace trainyard::tools {
 
 namespace {
 
-// By a rank of that stage that has a micro-batch in every round, among the ranks that share its layers or their
-// experts, because layers run forward twice.
+// Bytes sent again for recomputation, because layers run forward twice. They are counted for a rank of the stage that
+// has a micro-batch in every accumulation step, among its tensor-parallel and expert-parallel ranks.
 std::int64_t sent_again(const plan::Plan& p, int stage) {
   const auto sent = [&](plan::Recompute recompute) {
     std::int64_t bytes = 0;
@@ -31,7 +31,7 @@ std::int64_t sent_again(const plan::Plan& p, int stage) {
   return sent(p.recompute) - sent(plan::Recompute::none);
 }
 
-// What the rank that sends most sends to its replicas.
+// Bytes that the rank with the most traffic sends to its replicas.
 std::int64_t sent_to_replicas(const plan::Plan& p) {
   std::int64_t most = 0;
   for (int stage = 0; stage < p.pipeline; ++stage) {
@@ -44,14 +44,14 @@ std::int64_t sent_to_replicas(const plan::Plan& p) {
   return most;
 }
 
-// The most micro-batches that replicas can add up before a reduction and all have some.
-std::int64_t largest_fold(const plan::BatchPlan& batch) {
-  auto fold = std::min(batch.micros() / batch.data_ranks, plan::ranges::fold.high);
-  while (fold > 1 && batch.micros() % fold != 0) --fold;
-  return fold;
+// The largest local accumulation with which every replica has some micro-batches.
+std::int64_t largest_local_accumulation(const plan::BatchPlan& batch) {
+  auto local_accumulation = std::min(batch.micros() / batch.data_ranks, plan::ranges::local_accumulation.high);
+  while (local_accumulation > 1 && batch.micros() % local_accumulation != 0) --local_accumulation;
+  return local_accumulation;
 }
 
-// What a ZeRO stage costs where a rank has several micro-batches in a step, and what makes that less.
+// What a ZeRO stage costs if a rank has several micro-batches in a step, and how to reduce it.
 std::string zero_text(const plan::Plan& p, base::Sizes sizes) {
   const auto batch = p.batch();
   if (batch.data_ranks == 1 || batch.rounds() == 1) return {};
@@ -67,17 +67,18 @@ std::string zero_text(const plan::Plan& p, base::Sizes sizes) {
     out +=
         fmt::format("  gradients are reduced in each of {} accumulation steps, at every ZeRO stage: {} to replicas\n",
                     batch.rounds(), size(now));
-  if (const auto fold = largest_fold(batch); fold > p.fold && p.reduction == plan::Reduction::ordered) {
+  if (const auto local_accumulation = largest_local_accumulation(batch);
+      local_accumulation > p.local_accumulation && p.reduction == plan::Reduction::ordered) {
     auto folded = p;
-    folded.fold = fold;
+    folded.local_accumulation = local_accumulation;
     out += fmt::format(
         "  --local-accumulation {} reduces less often, with other bits: {} to replicas, and {} of memory a rank\n",
-        fold, size(sent_to_replicas(folded)), size(plan::largest_memory(folded).total()));
+        local_accumulation, size(sent_to_replicas(folded)), size(plan::largest_memory(folded).total()));
   }
   return out;
 }
 
-// Ranks of stages that send alike, one line for all of them.
+// Ranks of stages with equal traffic; one line for all of them.
 struct Senders {
   int first_rank, last_rank, first_stage, last_stage;
   const plan::RankTraffic* ranks;
@@ -107,12 +108,6 @@ std::string ranks_text(const Senders& s) {
   return s.ranks->runs == 1 ? run : fmt::format("{} every {} to {}", run, s.ranks->stride, s.ranks->end() - 1);
 }
 
-// As train's tables name it; JSON has the underscores.
-std::string in_words(std::string category) {
-  std::replace(category.begin(), category.end(), '_', ' ');
-  return category;
-}
-
 }  // namespace
 
 std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
@@ -138,7 +133,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
                                                      : fmt::format("{} thread{} a rank", p.threads, plural(p.threads)));
   out += fmt::format("step        {} micro-batch{} of {} x {} tokens, {}{}, {} (attention counted {})\n",
                      batch.micros(), batch.micros() == 1 ? "" : "es", p.micro_batch, p.sequence,
-                     p.fold > 1 ? fmt::format("local accumulation {}, ", p.fold) : "",
+                     p.local_accumulation > 1 ? fmt::format("local accumulation {}, ", p.local_accumulation) : "",
                      base::counted(batch.rounds(), "accumulation step"), base::rate_text(p.flops, "FLOP"),
                      attention.empty() ? "in full" : "by its blocks");
   const auto row = [&](const std::string& name, std::int64_t bytes) {
@@ -147,7 +142,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   const auto whose = p.pipeline > 1 ? plan::whose_memory(p) : "each rank's memory";
   out += fmt::format("\n  {}{:>{}}\n", whose, size, 44 - whose.size());
   for (std::size_t i = 0; i < plan::memory_categories.size(); ++i)
-    row(in_words(plan::memory_categories[i]), p.memory.categories[i]);
+    row(base::memory_category_labels[i], p.memory.categories[i]);
   row("in arenas", p.memory.arenas());
   row("reserve outside", p.memory.reserve);
   if (p.memory.on_host > 0) row("on the host, not here", -p.memory.on_host);
@@ -182,7 +177,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
         out += fmt::format("  {}{:<{}}{:<{}}{:<26}{:>8}{:>20}\n", stage_column(from_to(t.first_stage, t.last_stage)),
                            ranks_text(t), ranks_width, o.group, group, o.operation, base::count_text(o.calls),
                            base::size_text(o.bytes, sizes));
-  int stage = 0;  // that sends most again
+  int stage = 0;  // stage that sends the most again
   for (int s = 1; s < p.pipeline; ++s)
     if (sent_again(p, s) > sent_again(p, stage)) stage = s;
   if (const auto again = sent_again(p, stage); again > 0)

@@ -1,4 +1,4 @@
-// The table of a plan for people.
+// The table of a plan, for people.
 #pragma once
 
 #include "libtrain/base/number_text.h"

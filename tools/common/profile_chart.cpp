@@ -21,7 +21,7 @@ struct Range {
   void take(double v) {
     if (v > 0 && std::isfinite(v)) low = std::min(low, v), high = std::max(high, v);
   }
-  // 0 at the low end, 1 at the high one; the values themselves keep inside.
+  // Position on the axis: 0 at the low end, 1 at the high end; values beyond are clamped.
   double at(double v) const {
     return high > low ? std::clamp(std::log(v / low) / std::log(high / low), 0.0, 1.0) : 0.5;
   }

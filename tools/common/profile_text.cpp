@@ -1,4 +1,4 @@
-// Tables of a profile.
+// Writes the tables of a profile.
 #include "tools/common/profile_text.h"
 
 #include "libtrain/base/text.h"

@@ -1,4 +1,4 @@
-// Parsing and the last catch.
+// Parses the command line, and catches what nothing else caught.
 #include "tools/common/program.h"
 
 #include "libtrain/base/foreign_words.h"
@@ -36,7 +36,7 @@ void describe_program(CLI::App& app, const std::string& sentence, const std::str
 
 namespace {
 
-// After what was written to stdout went wrong. A reader that went away is nobody's failure.
+// Throws for a failed write to stdout. A reader that went away (EPIPE) is no error.
 void judge_output(int error) {
   std::clearerr(stdout);
   if (error != EPIPE)
@@ -54,9 +54,10 @@ void flush_output() {
                              (option.get_required() ? "" : " Give a value, or leave it out"));
 }
 
-// `--flag=` with nothing behind it, which CLI11 takes for the flag alone: it would be on, or eat the next word.
+// Refuses `--flag=` without a value. CLI11 takes it for the flag alone, so it would be on, or take the next word as its
+// value.
 void refuse_empty_assignments(const CLI::App& app, int argc, char** argv) {
-  int values = 0;  // that belong to the flag before
+  int values = 0;  // words that are values of the previous flag
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (values-- > 0) continue;
@@ -78,14 +79,14 @@ void refuse_empty_values(const CLI::App& app) {
   }
 }
 
-// The first word that no flag took and that is as asked; empty without one.
+// The first unparsed word that satisfies as_asked; empty if there is none.
 std::string left_over(const CLI::App& app, bool (*as_asked)(const std::string&)) {
   const auto left = app.remaining();
   const auto found = std::find_if(left.begin(), left.end(), as_asked);
   return found == left.end() ? std::string() : *found;
 }
 
-// A flag of one value that has several; empty without one.
+// A message about a one-value flag that was given several times; empty if there is none.
 std::string given_again(const CLI::App& app) {
   for (const auto* option : app.get_options())
     if (option->get_items_expected_max() == 1 && option->results().size() > 1 && !option->get_positional() &&
@@ -95,8 +96,8 @@ std::string given_again(const CLI::App& app) {
   return {};
 }
 
-// What the flag is that a message of CLI11 begins with ("--ranks: ..."), or a required flag that is empty; empty
-// without one.
+// The help text of the flag that a message of CLI11 begins with ("--ranks: ..."), or of a required flag that is empty;
+// empty if there is none.
 std::string about_the_flag_of(const CLI::App& app, const std::string& message) {
   for (const auto* option : app.get_options())
     if (message.starts_with(option->get_name() + ": ") ||
@@ -105,10 +106,10 @@ std::string about_the_flag_of(const CLI::App& app, const std::string& message) {
   return {};
 }
 
-// One sentence for a mistake in the command line, and what to try: what was meant where that can be told.
+// One sentence for a mistake in the command line, and a hint: what was probably meant, where that can be found out.
 base::UsageError usage_error(const CLI::App& app, const CLI::ParseError& error) {
   std::vector<std::string> flags;
-  for (const auto* option : app.get_options())  // old and short spellings are no news
+  for (const auto* option : app.get_options())  // old and short spellings are not suggested
     if (!option->get_group().empty() && !option->get_lnames().empty()) flags.push_back(option->get_lnames().front());
   const auto unknown = left_over(app, [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
   auto hint = unknown.empty() ? std::string() : base::foreign_word_hint(unknown, flags, base::Spelling::flags);
@@ -128,7 +129,7 @@ base::UsageError usage_error(const CLI::App& app, const CLI::ParseError& error) 
   return base::UsageError(message, hint.empty() ? way : fmt::format("{} ({})", hint, way));
 }
 
-// What people wrote may be of any length, and a sentence about it need not be.
+// Shortens long lines: user input may be of any length, a message about it should not.
 std::string bounded(const std::string& text) {
   constexpr std::size_t longest = 1500;
   std::string out;
@@ -164,33 +165,34 @@ int report(const std::string& program, const std::exception& error) {
 
 namespace {
 
-// Whoever starts a program may have closed its standard input, output or error: the next file that it opens would take
-// the place, and messages would go into it. What is opened in their stead can be neither read nor written, as a closed
-// one; but nobody is told where errors go to, so those are lost.
+// The parent may have closed standard input, output or error. Then the next opened file would take that descriptor, and
+// messages would go into it. So /dev/null is opened in their place, in a mode in which reading or writing fails as on a
+// closed descriptor. Only standard error is opened for writing: its messages are lost.
 void keep_standard_descriptors() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY);
 }
 
-// A data set may have thousands of shards, and a save a file a rank: the limit that users meet (1024) is one for
-// programs that select(2). More than the cap would only be looped over by whoever closes all descriptors before it
-// starts a program.
+// Raises the limit of open files, which is usually 1024 for programs that use select(2). A data set may have thousands
+// of shards, and a checkpoint a file for each rank. A limit above the cap would only cost time in programs that close
+// all descriptors before they start a child.
 void raise_the_limit_of_open_files() {
   constexpr rlim_t cap = 65536;
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= std::min(limit.rlim_max, cap)) return;
   limit.rlim_cur = std::min(limit.rlim_max, cap);
-  setrlimit(RLIMIT_NOFILE, &limit);  // refused: it is as it was
+  setrlimit(RLIMIT_NOFILE, &limit);  // if refused, the limit stays as it was
 }
 
-// Before anything allocates: libraries do so while they start, and main before it comes here.
+// Runs before anything allocates: libraries allocate while they are initialized, before main.
 #if defined(__ELF__) && !defined(TRAINYARD_SANITIZED)
 __attribute__((section(".preinit_array"), used)) void (*const prepare_first)() = base::prepare_last_resort;
 #endif
 
-// Threads of a team that wait for one another poll for some tens of microseconds, then sleep. libgomp polls a hundred
-// times longer by default, which takes the cores from whoever is waited for where the machine has other work. Its own
-// variables override this. Before libgomp is initialized, which is a part of the program (CMakeLists.txt).
+// OpenMP threads that wait for one another spin for some tens of microseconds, then sleep. libgomp spins a hundred
+// times longer by default. On a busy machine that takes cores from the threads that are waited for. libgomp's own
+// variables override this setting. It must run before libgomp is initialized, so libgomp is linked into the program
+// (CMakeLists.txt).
 __attribute__((constructor(101))) void bound_polling() {
   constexpr const char* polls = "5000";
   if (std::getenv("OMP_WAIT_POLICY") == nullptr && std::getenv("GOMP_SPINCOUNT") == nullptr)
@@ -221,7 +223,7 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<base
     }
     const auto code = body();
     std::cout.flush();
-    if (code == base::ExitCode::done) flush_output();  // else there is something more important to say
+    if (code == base::ExitCode::done) flush_output();  // otherwise the error matters more
     return static_cast<int>(code);
   } catch (const std::exception& e) {
     return report(app.get_name(), e);
@@ -237,7 +239,7 @@ int guarded(CLI::App& app, int argc, char** argv, const std::function<base::Exit
   keep_standard_descriptors();
   raise_the_limit_of_open_files();
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a full disk like any other
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is reported like a full disk
   const int code = parse_and_run(app, argc, argv, body, refuse);
   base::settle_exit_code(code);
   return code;

@@ -1,4 +1,4 @@
-// The frame of every program: parse, run, turn exceptions into one sentence and an exit code.
+// The frame of every program: it parses, runs, and turns exceptions into one sentence and an exit code.
 #pragma once
 
 #include "libtrain/base/error.h"
@@ -11,24 +11,25 @@
 
 namespace trainyard::tools {
 
-// Parses the command line into `app` (a usage error prints one sentence and is exit 2, with what was meant where that
-// can be told; so does an empty value of a flag, which is most often an unset variable of a script; --help and
-// --version are exit 0), ignores SIGPIPE and SIGXFSZ, runs `body`, and catches: base::Error prints "name: what" and "
-// try: hint" on stderr and gives its code; anything else asks for a report and is 1. What no catch can end is left to
-// base/last_resort.h. A closed stdout is no error; one that cannot hold the product is exit 4, whoever wrote to it.
-// `refuse`, where there is one, says what is wrong with the command line, and gives the exit code: of several ranks,
-// each of which has read the same one.
+// Parses the command line into `app`, ignores SIGPIPE and SIGXFSZ, runs `body`, and catches its exceptions.
+// A usage error prints one sentence, with what was probably meant where that can be found out, and is exit 2. An empty
+// value of a flag is a usage error, too: most often a variable of a script is unset. --help and --version are exit 0.
+// base::Error prints "name: what" and "  try: hint" on stderr and gives its exit code. Any other exception is exit 1
+// and asks for a report. Faults that cannot be caught are left to base/last_resort.h.
+// A reader of stdout that has gone is no error. A stdout that cannot take the product is exit 4, whoever wrote to it.
+// `refuse`, if given, reports a wrong command line and returns the exit code. It is for several ranks, each of which
+// has read the same command line.
 int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,
             const std::function<int(const base::UsageError& error)>& refuse = {});
 
-// Writes to stdout at once; on a terminal what it may show (base/text.h), elsewhere the very bytes. False when the
-// reader went away, which is no error; EnvironmentError where there is no space.
+// Writes to stdout at once. On a terminal it writes only what may be shown (base/text.h), elsewhere the bytes
+// unchanged. Returns false when the reader went away, which is no error. EnvironmentError when there is no space.
 bool print(std::string_view text);
 
-// The same for the error side alone: prints it, returns its code.
+// Prints an error on stderr as guarded() does, and returns its exit code.
 int report(const std::string& program, const std::exception& error);
 
-// Sets the first sentence, the two examples and the pointers that --help ends with.
+// Sets the description, the examples and the "See also" line with which --help ends.
 void describe_program(CLI::App& app, const std::string& sentence, const std::string& examples,
                       const std::string& see_also);
 

@@ -28,8 +28,8 @@ void Progress::show(const std::string& text, Update update) {
   const bool live = terminal_;
   const auto now = std::chrono::steady_clock::now();
   const double since = std::chrono::duration<double>(now - last_).count();
-  const double patience = live ? 0.1 : mode_ == ProgressMode::always ? 0.5 : interval_;
-  if (update == Update::passing && last_.time_since_epoch().count() != 0 && since < patience) return;
+  const double pause = live ? 0.1 : mode_ == ProgressMode::always ? 0.5 : interval_;
+  if (update == Update::passing && last_.time_since_epoch().count() != 0 && since < pause) return;
   last_ = now;
   if (!live) {
     std::fprintf(stderr, "%s: %s\n", label_.c_str(), text.c_str());

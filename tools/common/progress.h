@@ -14,11 +14,10 @@ ProgressMode progress_mode(const std::string& auto_always_never);  // UsageError
 
 class Progress {
  public:
-  // total < 0: not known. `automatic` shows a live line only when stderr is a terminal, and a plain line each
-  // `interval_seconds` otherwise.
+  // `automatic` shows a live line if stderr is a terminal, and otherwise a plain line each `interval_seconds`.
   Progress(std::string label, ProgressMode mode, double interval_seconds = 10);
   ~Progress();
-  // `text` is what to show now; at most ten live updates a second. last: always shown.
+  // Shows `text`, with at most ten live updates a second. Update::last is always shown.
   enum class Update { passing, last };
   void show(const std::string& text, Update update = Update::passing);
 

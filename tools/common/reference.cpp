@@ -1,4 +1,4 @@
-// Writes what CLI11 knows of a program.
+// Writes what CLI11 knows about a program's flags.
 #include "tools/common/reference.h"
 
 #include "libtrain/base/error.h"
@@ -11,7 +11,7 @@ namespace trainyard::tools {
 
 namespace {
 
-// The types of CLI11 in one notation; a range ("INT:0 to 3") goes into the text.
+// The type of an option in one notation; a range ("INT:0 to 3") goes into the text.
 struct Type {
   std::string name, range;
 };
@@ -25,7 +25,7 @@ Type type_of(const CLI::Option& option) {
   return type;
 }
 
-// The groups in their order, without those that --help leaves out.
+// The groups of options in their order, without those that --help leaves out.
 std::vector<std::pair<std::string, std::vector<OptionEntry>>> groups_of(const CLI::App& app) {
   std::vector<std::pair<std::string, std::vector<OptionEntry>>> out;
   for (const auto& group : app.get_groups()) {
@@ -46,7 +46,7 @@ std::string one_line(const std::string& text) {
   return out;
 }
 
-// The footer is what describe_program() made it: examples, indented by two, and what to see also.
+// The parts of the footer that describe_program() made: examples, indented by two, and the "See also" line.
 struct Footer {
   std::vector<std::string> before, examples;
   std::string see_also;
@@ -68,7 +68,7 @@ Footer footer_of(const CLI::App& app) {
   return out;
 }
 
-// In a cell of a table.
+// Escapes text for a cell of a Markdown table.
 std::string in_cell(const std::string& text) {
   std::string out;
   for (const char c : text)
@@ -76,7 +76,7 @@ std::string in_cell(const std::string& text) {
   return out;
 }
 
-// A command at spaces, so that no line is longer than a page is wide.
+// Breaks a command at spaces, so that no line is wider than a page.
 std::string broken(const std::string& command) {
   constexpr std::size_t columns = 96;
   std::string out, line;

@@ -1,4 +1,4 @@
-// Means of the last steps.
+// Averages over the last steps.
 #include "tools/common/step_pace.h"
 
 #include <algorithm>

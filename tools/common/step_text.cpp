@@ -1,4 +1,4 @@
-// The words of a step.
+// Formats the line about a step.
 #include "tools/common/step_text.h"
 
 #include "libtrain/base/number_text.h"
@@ -11,7 +11,7 @@ namespace trainyard::tools {
 
 namespace {
 
-constexpr std::size_t widest = 79 - 7;  // "train: " comes before
+constexpr std::size_t widest = 79 - 7;  // "train: " precedes the text
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Ticks at round numbers.
+// Places ticks at round numbers.
 #include "tools/common/svg_axis.h"
 
 #include "libtrain/base/number_text.h"

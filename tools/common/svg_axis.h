@@ -1,4 +1,4 @@
-// The range of an axis of a drawing: from values to places, and what is written beside it.
+// The range of an axis of a drawing. It maps values to positions and makes the tick labels.
 #pragma once
 
 #include "tools/common/svg_chart.h"
@@ -17,14 +17,15 @@ class SvgRange {
   };
 
   explicit SvgRange(SvgScale scale) : scale_(scale) {}
-  // Can a value be drawn: finite, with room for differences and margins, and positive where there is a logarithm.
+  // Returns whether a value can be drawn: finite, with room for differences and margins, and positive on a logarithmic
+  // scale.
   bool holds(double v) const { return std::abs(v) < 1e290 && (scale_ == SvgScale::linear || v > 1e-290); }
   void take(double v);
   bool any() const { return low_ <= high_; }
-  void widen();  // a margin at both ends
-  // 0 at the low end, 1 at the high one; a range without width is in the middle.
+  void widen();  // adds a margin at both ends
+  // The position of a value: 0 at the low end, 1 at the high end. If the range has no width, it is 0.5.
   double at(double v) const;
-  // Round numbers inside of the range, about so many, and its ends where there are fewer than two.
+  // About so many round numbers inside the range; its ends where there are fewer than two.
   std::vector<Tick> ticks(double about) const;
 
  private:

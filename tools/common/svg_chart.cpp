@@ -1,4 +1,4 @@
-// Charts as SVG. Colors are classes, so that a dark screen has others.
+// Writes charts as SVG. Colors are CSS classes, so that dark screens can have other colors.
 #include "tools/common/svg_chart.h"
 
 #include "libtrain/base/number_text.h"
@@ -16,7 +16,7 @@ namespace {
 
 constexpr double left = 66, top = 34, bottom = 44, legend_row = 18, letter = 6.4;
 
-// Colors that keep apart for most eyes, on white and on near black.
+// Colors that most people can tell apart, on white and on near black.
 constexpr const char* style =
     "<style>.title{font-size:13px;font-weight:bold}.tick,.axis{font-size:11px}.paper{fill:#fff}text{fill:#333}"
     ".grid{stroke:#ddd}.band{fill:currentColor;fill-opacity:.25}.line,.fit{fill:none;stroke:currentColor;"
@@ -27,14 +27,14 @@ constexpr const char* style =
     ".c1{color:#ff8f5a}.c2{color:#62cf6d}.c3{color:#c69bf5}.c4{color:#e8c14c}.c5{color:#ff7fbe}.c6{color:#4fd0d0}"
     ".c7{color:#aaa}}</style>\n";
 
-// Text of a file or a command line as XML may hold it.
+// Escapes text from a file or a command line for XML.
 std::string escaped(std::string_view given) {
   const auto text = base::one_line(given);
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (const auto three = std::string_view(text).substr(i, 3); three == "\xEF\xBF\xBE" || three == "\xEF\xBF\xBF") {
-      out += '?', i += 2;  // the two characters that are UTF-8 and no XML
+      out += '?', i += 2;  // the two characters that are valid in UTF-8 and not in XML
       continue;
     }
     out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
@@ -42,7 +42,7 @@ std::string escaped(std::string_view given) {
   return out;
 }
 
-// As much of a text as so many pixels show, whole characters of UTF-8.
+// As much of a text as fits into so many pixels, in whole UTF-8 characters.
 std::string fitted(const std::string& given, double pixels) {
   auto text = base::one_line(given);
   const auto most = static_cast<std::size_t>(std::max(8.0, pixels / letter));
@@ -57,7 +57,7 @@ std::string color_class(int color) { return fmt::format("c{}", ((color % 8) + 8)
 struct Thinned {
   std::vector<SvgPoint> mean, low, high;
 };
-// Columns of points; one a pixel.
+// Reduces points to one column for each pixel.
 Thinned thinned(const std::vector<SvgPoint>& points, const SvgRange& across, int columns) {
   struct Column {
     double x = 0, y = 0, low = INFINITY, high = -INFINITY;
@@ -92,7 +92,7 @@ class Panel {
       for (const auto* side : {&b.low, &b.high}) std::for_each(side->begin(), side->end(), take);
     for (const auto& m : panel.marks)
       for (const double y_of : {m.y, m.low, m.high}) take({m.x, y_of});
-    const double half = panel.y.names.empty() ? 0.5 : 0;  // rows with names have their own height
+    const double half = panel.y.names.empty() ? 0.5 : 0;  // rows with names get their height below
     for (const auto& b : panel.bars) take({b.begin, b.y - half}), take({b.end, b.y + half});
     if (x_range_.any() && !panel.y.names.empty())
       y_range_.take(-0.5), y_range_.take(static_cast<double>(panel.y.names.size()) - 0.5);
@@ -195,7 +195,7 @@ class Panel {
                          x + wide / 2, y + high / 2 + 4, escaped(b.text));
     return out + "\n";
   }
-  // Names of rows, as many as do not touch.
+  // Labels of rows, as many as do not overlap.
   std::vector<SvgRange::Tick> rows() const {
     const auto n = panel_.y.names.size();
     const auto each =
@@ -205,7 +205,8 @@ class Panel {
       out.push_back({static_cast<double>(n - 1 - i), escaped(fitted(panel_.y.names[i], left - 8))});
     return out;
   }
-  // Lines in every row, and labels where they do not touch: those between the ends only in high rows.
+  // Draws scale lines in every row, and labels where they do not overlap. Labels between the ends are only in high
+  // rows.
   std::string row_scales() const {
     const auto& scale = panel_.y.row_scale;
     if (scale.empty()) return {};
@@ -223,7 +224,7 @@ class Panel {
         out += fmt::format("<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>", x_ + left,
                            x_ + left + plot_width(), y, y);
         if (r % each != 0) continue;
-        // The lowest stands on its line and the highest hangs from it, so that rows do not meet.
+        // The lowest label is above its line and the highest below, so that labels of neighbouring rows do not overlap.
         const double base = y + (!inside ? 4 : first ? 0 : last ? 9 : 4);
         out += fmt::format("<text class=\"tick scale\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
                            x_ + left + plot_width() + 6, base, escaped(scale[k].text));
@@ -249,7 +250,7 @@ class Panel {
     }
     return out;
   }
-  // Entries side by side under the title; returns how many rows they take.
+  // Places the legend's entries side by side under the title. Returns how many lines they take.
   int lay_out_legend() {
     double x = x_ + left;
     int row = 0;

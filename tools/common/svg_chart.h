@@ -1,6 +1,6 @@
-// Charts as SVG files: panels in a grid, each with axes, curves, bands and measured points. Whatever is drawn for
-// people to keep goes through here, so that all drawings look alike: readable on light and on dark screens, and
-// well-formed whatever names and numbers they are made of.
+// Charts as SVG files: panels in a grid, each with axes, curves, bands and measured points. All drawings for people to
+// keep are made here, so they look alike. They are readable on light and on dark screens, and well-formed for any names
+// and numbers.
 #pragma once
 
 #include <functional>
@@ -10,13 +10,14 @@
 
 namespace trainyard::tools {
 
-enum class SvgScale { linear, logarithmic, sizes };  // sizes: logarithmic, of bytes, with ticks at powers of two
+enum class SvgScale { linear, logarithmic, sizes };  // sizes: logarithmic, in bytes, with ticks at powers of two
 struct SvgAxis {
   std::string label;
   SvgScale scale = SvgScale::linear;
-  std::vector<std::string> names = {};  // of rows, in place of numbers: the first stands at the highest value, n - 1
-  // A scale of its own for each row, at the right: where, from the middle of the row, and what is written there. From
-  // the lowest to the highest.
+  // Names of rows, in place of numbers. The first is at the highest value, n - 1.
+  std::vector<std::string> names = {};
+  // A scale of its own for each row, at the right, from the lowest mark to the highest. `at` is the position relative
+  // to the middle of the row, `text` its label.
   struct Mark {
     double at;
     std::string text;
@@ -27,34 +28,34 @@ struct SvgAxis {
 struct SvgPoint {
   double x, y;
 };
-// Points by ascending x; those that are not finite, or not positive on a logarithmic axis, break nothing: they are left
-// out. A curve of more points than the panel has pixels across is drawn as the mean of each column of them, in the band
-// from the least to the largest.
+// Points by ascending x. Points that are not finite, or not positive on a logarithmic axis, are left out. A curve may
+// have more points than the panel has pixels across. Then each pixel column shows their mean, and a band from the least
+// to the largest.
 struct SvgCurve {
-  std::string name;  // for the legend, which a panel has when any of its curves has a name
+  std::string name;  // for the legend; a panel has one if any of its curves has a name
   std::vector<SvgPoint> points;
-  int color = 0;        // of eight
-  bool dashed = false;  // so that two curves of one color differ
-  bool dots = false;    // few points: each is marked
+  int color = 0;        // index of one of eight colors
+  bool dashed = false;  // to tell curves of one color apart
+  bool dots = false;    // marks each point; for few points
 };
-struct SvgBand {  // the area between two curves with the same places
+struct SvgBand {  // the area between two curves that have the same x values
   std::vector<SvgPoint> low, high;
   int color = 0;
 };
-struct SvgMark {  // a measured point, how sure it is, and what to show under a pointer
+struct SvgMark {  // a measured point, its interval, and its tooltip
   double x, y, low, high;
   std::string title;
 };
 
-struct SvgBar {  // in a row of its own: from one x to another, around y, `height` of a row high
+struct SvgBar {  // a bar in a row: from `begin` to `end`, centred at `y`, `height` in units of a row
   double begin = 0, end = 0, y = 0, height = 0.8;
   int color = 0;
-  std::string text;   // in it, where there is room
-  std::string title;  // under a pointer
+  std::string text;   // inside the bar, if there is room
+  std::string title;  // tooltip
   double opacity = 0.25;
 };
 
-struct SvgKey {  // what bars of a color are
+struct SvgKey {  // the legend entry for bars of one color
   std::string name;
   int color = 0;
 };
@@ -66,17 +67,17 @@ struct SvgPanel {
   std::vector<SvgBand> bands;
   std::vector<SvgMark> marks;
   std::vector<SvgBar> bars = {};
-  std::vector<SvgKey> keys = {};  // in the legend, behind the curves
+  std::vector<SvgKey> keys = {};  // in the legend, after the curves
 };
 struct SvgLayout {
-  int columns = 1;  // of panels
+  int columns = 1;  // panels in a row
   double width = 860, height = 420;
 };
 
-// The whole file. A panel without a point that can be drawn says so.
+// Returns the whole file. A panel without a drawable point says so.
 std::string svg_drawing(const std::vector<SvgPanel>& panels, const std::string& caption, SvgLayout layout);
 
-// Is a curve better looked at on a logarithmic axis: all values positive, and over more than two decades.
+// Logarithmic if all values are positive and span more than two decades, else linear.
 SvgScale fitting_scale(const std::vector<SvgCurve>& curves);
 
 }  // namespace trainyard::tools

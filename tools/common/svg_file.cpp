@@ -1,4 +1,4 @@
-// Starts rsvg-convert on files in memory. A PNG of ours says so in a chunk of text.
+// Runs rsvg-convert on files in memory. A PNG of ours is marked by a text chunk.
 #include "tools/common/svg_file.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -31,7 +31,7 @@ namespace {
 
 constexpr const char* converter = "rsvg-convert";
 constexpr std::string_view png_begin{"\x89PNG\r\n\x1a\n", 8};
-constexpr std::size_t png_head = 8 + 25;  // with its first chunk, the size of the image
+constexpr std::size_t png_head = 8 + 25;  // with its first chunk (IHDR), which holds the image size
 
 enum class Kind { svg, png, other };
 
@@ -47,7 +47,7 @@ Kind kind_of(const std::string& path) {
   return ending.empty() || ending == ".svg" ? Kind::svg : ending == ".png" ? Kind::png : Kind::other;
 }
 
-// "" where no folder of PATH has it.
+// The path of rsvg-convert; "" if no folder of PATH has it.
 std::string find_converter() {
   const char* given = std::getenv("PATH");
   const std::string path = given == nullptr ? "/usr/local/bin:/usr/bin:/bin" : given;
@@ -71,7 +71,7 @@ std::string require_converter(const std::string& asked_by) {
   return found;
 }
 
-// A file without a name that the child may read or write.
+// An unnamed file that the child process can read or write.
 base::Descriptor in_memory(std::string_view content) {
   base::Descriptor file(::memfd_create("drawing", MFD_CLOEXEC));
   if (!file.is_open() || base::write_all(file.get(), content) != 0 || ::lseek(file.get(), 0, SEEK_SET) != 0)
@@ -90,7 +90,7 @@ std::string content_of(const base::Descriptor& file) {
   return out;
 }
 
-// The exit code, or 128 and the signal; what the system says goes to `errors`.
+// Returns the exit code, or 128 + the signal. Error output, or the system's error, goes to `errors`.
 int run_converter(const std::string& program, const base::Descriptor& in, const base::Descriptor& out,
                   const base::Descriptor& err, std::string& errors) {
   posix_spawn_file_actions_t files;
@@ -102,7 +102,7 @@ int run_converter(const std::string& program, const base::Descriptor& in, const 
   posix_spawn_file_actions_adddup2(&files, err.get(), STDERR_FILENO);
   sigset_t defaults;
   sigemptyset(&defaults);
-  for (const int signal : {SIGPIPE, SIGXFSZ}) sigaddset(&defaults, signal);  // which our programs ignore
+  for (const int signal : {SIGPIPE, SIGXFSZ}) sigaddset(&defaults, signal);  // our programs ignore them
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   const char* words[] = {converter, "--format=png", "--zoom=2", nullptr};
@@ -131,7 +131,7 @@ std::string big_endian(std::uint32_t v) {
   return out;
 }
 
-// The checksum of PNG.
+// The CRC32 that PNG uses.
 std::uint32_t crc32(std::string_view bytes) {
   std::uint32_t crc = 0xFFFFFFFFu;
   for (const char c : bytes) {
@@ -141,7 +141,7 @@ std::uint32_t crc32(std::string_view bytes) {
   return ~crc;
 }
 
-// By which a PNG is known to be ours.
+// The chunk that marks a PNG as ours.
 std::string own_chunk() {
   const std::string text = "Software" + std::string(1, '\0') + "Trainyard", body = "tEXt" + text;
   return big_endian(static_cast<std::uint32_t>(text.size())) + body + big_endian(crc32(body));

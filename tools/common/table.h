@@ -6,8 +6,8 @@
 
 namespace trainyard::tools {
 
-// Columns as wide as their widest cell, two spaces between; columns whose header starts with '>' are flush right (the
-// sign is dropped).
+// Columns are as wide as their widest cell, with two spaces between. Columns whose header starts with '>' are flush
+// right (the sign is dropped).
 std::string table(const std::vector<std::string>& header, std::vector<std::vector<std::string>> rows);
 
 }  // namespace trainyard::tools

@@ -1,4 +1,4 @@
-// Asks the locale and the terminal's driver.
+// Asks the locale and the terminal driver.
 #include "tools/common/terminal.h"
 
 #include <algorithm>

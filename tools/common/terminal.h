@@ -4,11 +4,11 @@
 namespace trainyard::tools {
 
 enum class Glyphs { unicode, ascii };
-// By the locale of the environment (LC_ALL, LC_CTYPE, LANG).
+// Chosen by the locale of the environment (LC_ALL, LC_CTYPE, LANG).
 Glyphs glyphs_of_terminal();
-// Columns of the terminal, COLUMNS, or 80; between 40 and 160.
+// The columns of the terminal, else COLUMNS, else 80; between 40 and 160.
 int terminal_columns();
-// The window behind stdout as it is now; 80 x 24 where it does not say.
+// The current window behind stdout; 80 x 24 if unknown.
 struct Window {
   int columns = 80, rows = 24;
 };

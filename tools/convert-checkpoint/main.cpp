@@ -1,4 +1,4 @@
-// convert-checkpoint: models of Hugging Face become checkpoints, and checkpoints such models.
+// convert-checkpoint: converts models of Hugging Face to checkpoints, and checkpoints to such models.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/cores.h"
@@ -99,7 +99,8 @@ void require_direction(const CLI::App& app, const Settings& s) {
     throw base::UsageError("--dtype f16 is of --to: checkpoints are f32 or bf16", "--dtype f32 holds f16 exactly");
 }
 
-// The model file is written once the checkpoint is there, which shall not be when it cannot: this is before anything.
+// Checks the path of the model file before anything is written. The file is written after the checkpoint, and no
+// checkpoint shall be made if the model file cannot be.
 void require_place_of_model_file(const Settings& s) {
   if (s.model_file.empty()) return;
   constexpr const char* another = "give --model-file another place";
@@ -125,12 +126,12 @@ void write_model_file(const Settings& s, plan::ModelConfig model) try {
   for (std::size_t i = 0; i < fields.size(); ++i)
     if (fields[i].get() != usual_fields[i].get()) fields[i].source = "imported";
   base::write_file(s.model_file, base::print_fields(fields), base::Existing::refuse);
-} catch (const base::UsageError& e) {  // somebody was there meanwhile
+} catch (const base::UsageError& e) {  // the file was created meanwhile
   throw base::UsageError(fmt::format("{}; {} is whole", e.what(), s.destination),
                          "make it again with --force and another place for --model-file");
 }
 
-// The path is the product; all else goes to the error side, or into the object.
+// What is reported: the path goes to stdout. Everything else goes to stderr, or into the JSON object.
 struct Done {
   ordered_json json;
   std::string sentence;

@@ -1,4 +1,4 @@
-// Text as it comes, or JSON at the end.
+// Writes text as it is generated, or JSON at the end.
 #include "tools/generate/answer.h"
 
 #include "libtrain/base/here_and_now.h"
@@ -18,7 +18,7 @@ namespace trainyard::generate {
 namespace {
 
 struct Continued {
-  std::vector<std::int32_t> tokens;  // without the prompt's
+  std::vector<std::int32_t> tokens;  // without the prompt
   Stopped stopped = Stopped::length;
 };
 
@@ -28,9 +28,9 @@ class Answer {
          const std::function<bool()>& interrupted)
       : options_(options), loaded_(loaded), prompt_(prompt), output_(output), interrupted_(interrupted) {}
 
-  // Nothing is made once it has ended.
+  // Returns whether the answer has ended; then nothing more is generated.
   bool ended() const { return output_.gone() || interrupted_(); }
-  std::int64_t made() const { return made_; }  // tokens, of all continuations
+  std::int64_t made() const { return made_; }  // new tokens of all continuations
 
   Continued run(std::uint64_t seed, const std::function<void(std::int32_t, std::span<const float>)>& show) {
     auto settings = options_.sampler;

@@ -1,4 +1,4 @@
-// The answer to one prompt: one continuation or several, shown while they are made, or as one line of JSON.
+// The answer to one prompt: one continuation or several, shown while they are generated, or as one line of JSON.
 #pragma once
 
 #include "tools/generate/loaded.h"
@@ -9,10 +9,11 @@
 
 namespace trainyard::generate {
 
-// Makes the continuations that `options` ask for and writes them; says how fast on a terminal's stderr. Where several
-// are asked for, continuation i has the seed `seed + i`, and is the text that this seed gives alone. They end where the
-// reader has gone, and when `interrupted` says so, which is asked after each token: the one that is being made ends
-// there, those that have not begun are left out.
+// Generates the continuations that `options` ask for and writes them. If stderr is a terminal, it reports the speed
+// there. If several are asked for, continuation i has the seed `seed + i`, and is the same text that this seed gives
+// alone.
+// They end when the reader has gone, or when `interrupted` returns true; it is called after each token. Then the
+// current continuation ends, and later ones are left out.
 void answer(const Options& options, Loaded& loaded, const std::string& prompt, const PromptTokens& tokens,
             Output& output, const std::function<bool()>& interrupted);
 

@@ -1,4 +1,4 @@
-// Decides by where the weights come from.
+// Decides what precedes a prompt by the origin of the weights.
 #include "tools/generate/beginning.h"
 
 #include "libtrain/base/error.h"
@@ -33,7 +33,7 @@ std::string named(const data::Tokenizer& tokenizer, const Ids& tokens) {
   return fmt::format("{}", fmt::join(parts, " "));
 }
 
-// The first bos_token_id of the config.json that was imported, where the model has a row for it.
+// The first bos_token_id of the imported config.json, if the model has a row for it.
 std::optional<std::int32_t> imported_begin(const checkpoint::RunState& state) {
   const auto ids = state.provenance.find("token_ids");
   if (ids == state.provenance.end() || !ids->is_object()) return {};
@@ -102,7 +102,7 @@ Beginning of_trained(std::int32_t recorded, const data::Tokenizer& tokenizer) {
 Beginning beginning_of(const checkpoint::RunState& state, const data::Tokenizer& tokenizer,
                        const data::BeginBeside& beside) {
   const auto recorded = checkpoint::document_ids_of(state.provenance).begin;
-  const bool came_back = recorded < 0 && tokenizer.source() == "bytes";  // no program but ours has this tokenizer
+  const bool came_back = recorded < 0 && tokenizer.source() == "bytes";  // only our programs have this tokenizer
   auto out = is_imported(state) && !came_back ? of_imported(state, recorded, tokenizer, beside)
                                               : of_trained(recorded, tokenizer);
   require_rows(out.tokens, tokenizer, state.model.vocabulary);

@@ -1,4 +1,4 @@
-// One pass, one draw, one token.
+// Each token takes one forward pass and one draw.
 #include "tools/generate/continuation.h"
 
 #include <algorithm>

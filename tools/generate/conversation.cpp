@@ -1,4 +1,4 @@
-// Reads lines and answers them; SIGINT as a state.
+// Reads lines and answers them. SIGINT changes a state.
 #include "tools/generate/conversation.h"
 
 #include "libtrain/base/error.h"
@@ -23,13 +23,13 @@ namespace {
 
 enum State : int { waiting, answering, asked_to_end };
 std::atomic<int> state{waiting};
-static_assert(std::atomic<int>::is_always_lock_free);  // a signal's handler changes it
+static_assert(std::atomic<int>::is_always_lock_free);  // the signal handler changes it
 
 void take_signal(int number) {
   int expected = answering;
   if (state.compare_exchange_strong(expected, asked_to_end)) return;
   std::signal(number, SIG_DFL);
-  std::raise(number);  // comes as soon as the handler is left
+  std::raise(number);  // delivered when the handler returns
 }
 
 void watch_interrupts() {
@@ -42,7 +42,7 @@ void watch_interrupts() {
   sigaction(SIGINT, &action, nullptr);
 }
 
-// While it lives, SIGINT ends the answer.
+// While it lives, SIGINT ends the current answer.
 class Answering {
  public:
   Answering() { state = answering; }

@@ -1,4 +1,4 @@
-// Loading a checkpoint for generation, and the forward pass.
+// Loads a checkpoint for generation, and runs the forward pass.
 #include "tools/generate/language_model.h"
 
 #include "libtrain/base/error.h"
@@ -15,8 +15,8 @@ namespace trainyard::generate {
 
 namespace {
 
-// A next token is what a causal model has. No token is dropped, so that what becomes of one does not depend on those
-// that are read with it.
+// The model for generation. Only a causal model predicts next tokens. Experts drop no token, so that a token does not
+// depend on the tokens that are read with it.
 plan::ModelConfig for_generation(const checkpoint::Reader& reader) {
   auto m = reader.state().model;
   if (plan::objective_of(m) == plan::Objective::masked)
@@ -34,8 +34,8 @@ plan::MicroShape largest(const plan::ModelConfig& m, int threads) {
 
 int threads_for_one(const plan::ModelConfig& m, int threads) {
   std::int64_t layer = 0;  // bytes
-  for (const auto& unit : plan::units(m))
-    if (unit.part == plan::Part::layers) layer = std::max(layer, plan::layout(unit, 1).padded * 4);
+  for (const auto& flat_group : plan::flat_groups(m))
+    if (flat_group.part == plan::Part::layers) layer = std::max(layer, plan::layout(flat_group, 1).padded * 4);
   return static_cast<int>(std::clamp<std::int64_t>(layer >> 20, 1, threads));
 }
 
@@ -43,42 +43,43 @@ int threads_for_one(const plan::ModelConfig& m, int threads) {
 
 std::string find_checkpoint(const std::string& path) { return checkpoint::named_checkpoint(path); }
 
-// Whole weights, read once. There is nothing to gather and no gradient.
+// A parameter store of whole weights, which are read once. Nothing is gathered, and there are no gradients.
 class LanguageModel::Weights : public params::ParameterStore {
  public:
-  Weights(checkpoint::Reader& reader, const plan::ModelConfig& model, int threads) : units_(plan::units(model)) {
+  Weights(checkpoint::Reader& reader, const plan::ModelConfig& model, int threads)
+      : flat_groups_(plan::flat_groups(model)) {
     checkpoint::ReadSums sums(reader, threads);
     std::int64_t bytes = 0;
-    for (const auto& unit : units_) {
-      layouts_.push_back(plan::layout(unit, 1));
+    for (const auto& flat_group : flat_groups_) {
+      layouts_.push_back(plan::layout(flat_group, 1));
       bytes += base::aligned(layouts_.back().padded * 4);
     }
     arena_ = std::make_unique<tensor::Arena>(tensor::Category::parameters, bytes);
-    for (std::size_t u = 0; u < units_.size(); ++u) {
+    for (std::size_t u = 0; u < flat_groups_.size(); ++u) {
       flat_.push_back(arena_->allocate(base::DType::f32, {layouts_[u].padded}));
-      reader.read_piece(checkpoint::Kind::model, units_[u], plan::Topology(), 0, flat_.back().ptr<float>());
-      sums.add(checkpoint::Kind::model, units_[u], plan::Topology(), 0, flat_.back().ptr<float>());
+      reader.read_shard(checkpoint::Kind::model, flat_groups_[u], plan::Topology(), 0, flat_.back().ptr<float>());
+      sums.add(checkpoint::Kind::model, flat_groups_[u], plan::Topology(), 0, flat_.back().ptr<float>());
     }
     sums.require();
   }
 
  protected:
-  void acquire(plan::Use) override {}
-  void give_back(plan::Use) override {}
-  base::View weight(plan::Use use, int slot) override {
-    const auto u = static_cast<std::size_t>(use.unit), s = static_cast<std::size_t>(slot);
-    const auto& shape = units_[u].parameters[s].stored;
+  void acquire(plan::Occurrence) override {}
+  void give_back(plan::Occurrence) override {}
+  base::View weight(plan::Occurrence occurrence, int slot) override {
+    const auto u = static_cast<std::size_t>(occurrence.flat_group), s = static_cast<std::size_t>(slot);
+    const auto& shape = flat_groups_[u].parameters[s].stored;
     float* p = flat_[u].ptr<float>() + layouts_[u].offsets[s];
     return shape.size() == 1 ? base::View::of(p, {shape[0]}) : base::View::of(p, {shape[0], shape[1]});
   }
-  void open(plan::Use, int) override { no_gradients(); }
-  base::View gradient(plan::Use, int, int) override { no_gradients(); }
-  void commit(plan::Use, int) override { no_gradients(); }
+  void open(plan::Occurrence, int) override { no_gradients(); }
+  base::View gradient(plan::Occurrence, int, int) override { no_gradients(); }
+  void commit(plan::Occurrence, int) override { no_gradients(); }
 
  private:
   [[noreturn]] static void no_gradients() { throw std::logic_error("weights for generation take no gradients"); }
-  std::vector<plan::Unit> units_;
-  std::vector<plan::UnitLayout> layouts_;
+  std::vector<plan::FlatGroup> flat_groups_;
+  std::vector<plan::FlatLayout> layouts_;
   std::unique_ptr<tensor::Arena> arena_;
   std::vector<base::View> flat_;
 };
@@ -114,7 +115,7 @@ std::span<const float> LanguageModel::pass(std::span<const std::int32_t> tokens)
   TRAINYARD_ASSERT(t >= 1 && past_.length + t <= room(), "{} tokens behind {} with room for {}", t, past_.length,
                    room());
   model::MicroBatch micro;
-  micro.tokens = micro.targets = base::View::of(tokens.data(), {1, t});  // targets are not looked at
+  micro.tokens = micro.targets = base::View::of(tokens.data(), {1, t});  // targets are not used
   micro.positions = base::View::of(positions_.data() + past_.length, {1, t});
   micro.document_start = base::View::of(starts_.data(), {1, t});
   micro.weights = base::View::of(counted_.data(), {1, t});

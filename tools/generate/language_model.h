@@ -1,4 +1,4 @@
-// LanguageModel: the weights of a checkpoint and a decoder that gives the logits of the next token. One process.
+// LanguageModel: the weights of a checkpoint and a decoder that computes the logits of the next token, in one process.
 #pragma once
 
 #include "libtrain/checkpoint/reader.h"
@@ -14,26 +14,25 @@
 
 namespace trainyard::generate {
 
-// The folder of a checkpoint: `path` itself, or the newest whole one in it, or in its subfolder `checkpoints` (a run's
-// folder). InputError when there is none.
+// Returns the folder of a checkpoint: `path` itself, or the newest whole checkpoint in it or in its subfolder
+// `checkpoints` (of a run). InputError when there is none.
 std::string find_checkpoint(const std::string& path);
 
-// Reads every weight of the checkpoint into memory as f32 (a bf16 checkpoint is widened exactly) and computes in f32.
-// `threads` is the most that a pass uses: one token of a small model is done before a team has met, so a pass over one
-// token takes a thread for each MiB of a layer's weights. Bits do not depend on it.
+// Reads every weight of the checkpoint into memory as f32 (bf16 is widened exactly) and computes in f32. `threads` is
+// the most that a pass uses. One token of a small model is computed before a team of threads has assembled. So a pass
+// over one token uses one thread for each MiB of a layer's weights. The bits do not depend on the number of threads.
 class LanguageModel {
  public:
   LanguageModel(checkpoint::Reader& reader, int threads);
   ~LanguageModel();
-  const plan::ModelConfig& config() const;  // the checkpoint's, whose experts take all tokens that want them
-  // Logits over the logical vocabulary, valid until the next call.
-  // begin: forgets what was seen and reads `tokens` (1 to room() of them) in one pass. append: one token
-  // more, at the cost of one token; there must be room.
+  const plan::ModelConfig& config() const;  // the checkpoint's, but its experts drop no tokens
+  // Both return logits over the logical vocabulary, valid until the next call. begin: forgets all earlier tokens and
+  // reads `tokens` (1 to room() of them) in one pass. append: reads one more token, at the cost of one token; the model
+  // may not be full.
   std::span<const float> begin(std::span<const std::int32_t> tokens);
   std::span<const float> append(std::int32_t token);
-  std::int64_t room() const {
-    return room_;
-  }  // tokens: the context, or less where the layout of a file has no blocks for it
+  // The most tokens: the context, or less where the block layout of a file has no blocks for it.
+  std::int64_t room() const { return room_; }
   bool full() const { return past_.length == room(); }
 
  private:

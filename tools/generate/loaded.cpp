@@ -18,10 +18,10 @@ namespace trainyard::generate {
 
 namespace {
 
-// --threads, else OMP_NUM_THREADS, else all cores that there are.
+// --threads, else OMP_NUM_THREADS, else all available cores.
 int compute_threads(int asked) { return base::team_threads(asked, base::threads_or_all(0)); }
 
-// Before anything is made of the file: a checkpoint from elsewhere may name any.
+// Checks a tokenizer file before it is parsed, because a checkpoint from elsewhere may name any file.
 void require_recorded(const std::string& source, std::uint32_t found, const std::string& known,
                       const nlohmann::json& recorded) {
   const auto crc = recorded.is_object() ? recorded.value("crc32c", found) : found;
@@ -32,7 +32,7 @@ void require_recorded(const std::string& source, std::uint32_t found, const std:
                            "give the tokenizer that the training data was made with (--tokenizer)");
 }
 
-// With what the weights know of documents' ends and beginnings.
+// Reads the tokenizer, with the end and begin tokens of documents that the weights know.
 std::unique_ptr<data::Tokenizer> read_tokenizer(const std::string& source, const std::string& known,
                                                 const nlohmann::json& recorded, const checkpoint::RunState& state) {
   if (source == "bytes" || base::file_size(source) < 0) return data::make_tokenizer(source);
@@ -42,12 +42,12 @@ std::unique_ptr<data::Tokenizer> read_tokenizer(const std::string& source, const
   auto around = data::document_tokens(ids.end, ids.begin);
   auto tokenizer = data::tokenizer_of_model(source, model, around);
   if (!tokenizer->made_its_end() || tokenizer->vocabulary() <= state.model.vocabulary) return tokenizer;
-  // A model of others has no row for an end that is made here.
+  // An imported model has no row for an end token that is added here.
   around.end = data::end_beside(source).token;
   return around.end.empty() ? std::move(tokenizer) : data::tokenizer_of_model(source, std::move(model), around);
 }
 
-// --tokenizer, else the one that the run kept or recorded.
+// The tokenizer of --tokenizer, else the one that the run kept or recorded.
 std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const std::string& folder,
                                                const checkpoint::RunState& state) {
   const auto recorded = state.provenance.value("tokenizer", nlohmann::json());

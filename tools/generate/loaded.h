@@ -1,4 +1,4 @@
-// Loaded: all of a checkpoint that continuing a text takes.
+// Loaded: everything that continuing a text needs of a checkpoint.
 #pragma once
 
 #include "libtrain/data/tokenizer.h"
@@ -15,16 +15,16 @@
 namespace trainyard::generate {
 
 struct Loaded {
-  std::string folder;  // of the checkpoint
+  std::string folder;  // the checkpoint's
   std::int64_t step = 0;
   std::unique_ptr<data::Tokenizer> tokenizer;
   Beginning beginning;
-  PromptTokens prompt;  // of the text that load was given
+  PromptTokens prompt;  // tokens of the prompt that load() was given
   std::unique_ptr<LanguageModel> model;
 };
 
-// The checkpoint and tokenizer that the options name. A `prompt` is refused before the weights are read. InputError for
-// what is not there, or does not belong together.
+// Loads the checkpoint and tokenizer that the options name. A wrong `prompt` is refused before the weights are read.
+// InputError for parts that do not exist or do not belong together.
 Loaded load(const Options& options, const std::optional<std::string>& prompt);
 
 }  // namespace trainyard::generate

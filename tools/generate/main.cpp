@@ -12,7 +12,7 @@
 namespace trainyard::generate {
 namespace {
 
-// It may be meant, with a seed for each; most often it is not.
+// Warns about several processes. They may be intended, with a seed for each, but most often they are not.
 void warn_of_several() {
   if (tools::tasks() > 1 && tools::rank() == 0)
     base::log_warning(

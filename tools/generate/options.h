@@ -1,4 +1,4 @@
-// What the command line asks for.
+// The options of the command line.
 #pragma once
 
 #include "tools/generate/continuation.h"
@@ -14,7 +14,7 @@ struct Options {
   std::string checkpoint, tokenizer;
   std::optional<std::string> prompt, prompt_file;
   std::int64_t tokens = 100;
-  std::optional<std::int64_t> samples;  // nothing: one, shown without a heading
+  std::optional<std::int64_t> samples;  // unset: one, shown without a heading
   StopAt stop_at = StopAt::end_of_document;
   SamplerSettings sampler;
   int threads = 0;

@@ -7,7 +7,7 @@
 
 namespace trainyard::generate {
 
-// A terminal gets nothing to obey (tools::print). A reader that went away is no error: there is nothing left to do.
+// A terminal gets no control characters (tools::print). A reader that went away is no error: nothing more is written.
 class Output {
  public:
   void write(std::string_view text) {

@@ -1,4 +1,4 @@
-// Reading a prompt and refusing what the model could not continue.
+// Reads a prompt, and refuses one that the model cannot continue.
 #include "tools/generate/prompt.h"
 
 #include "libtrain/base/error.h"
@@ -42,7 +42,7 @@ std::string read_all(std::FILE* file, const std::string& name) {
   return without_end(std::move(text), name);
 }
 
-// The first character that has no token of its own, and where.
+// Text about the first character without a token of its own, and its place.
 std::string lacking(const data::Tokenizer& tokenizer, std::string_view prompt) {
   for (std::size_t at = 0; at < prompt.size();) {
     const auto head = utf8_head(prompt.substr(at));

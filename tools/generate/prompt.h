@@ -1,4 +1,4 @@
-// The prompt: where it comes from, and its tokens.
+// The prompt: its source and its tokens.
 #pragma once
 
 #include "libtrain/data/tokenizer.h"
@@ -13,13 +13,13 @@
 
 namespace trainyard::generate {
 
-// text: the prompt itself, or "-" for standard input; file: a path. At most one is given; none is the beginning of a
-// document, an empty text here. Of a file or standard input one line feed at the end is left out. UsageError for both,
-// or an empty text; InputError for a file that is empty, larger than 16 MiB, or cannot be read.
+// text: the prompt itself, or "-" for standard input; file: a path. At most one is given. Without either the text
+// begins a document, and "" is returned. One line feed at the end of a file or of standard input is removed. UsageError
+// for both, or an empty text. InputError for a file that is empty, larger than 16 MiB, or cannot be read.
 std::string read_prompt(const std::optional<std::string>& text, const std::optional<std::string>& file);
 
-// A line of `file` without its line feed; nothing at the end. A line of more than 16 MiB is read to its end and not
-// kept. InputError, naming the file `name`, where it cannot be read.
+// Reads a line of `file` without its line feed; nothing at the end. A line of more than 16 MiB is read to its end but
+// not kept. InputError, naming the file `name`, where it cannot be read.
 struct Line {
   std::string text;
   bool too_long = false;
@@ -27,14 +27,14 @@ struct Line {
 std::optional<Line> read_line(std::FILE* file, const std::string& name);
 base::InputError too_long_prompt(const std::string& name);
 
-// The tokens of a text that begins: what stands before it, and its own.
+// The tokens of a prompt, with those that are put before it.
 struct PromptTokens {
   std::vector<std::int32_t> tokens;
-  std::size_t put = 0;  // the first of them, which nobody wrote
+  std::size_t put = 0;  // number of tokens put before the prompt
 };
-// A prompt that begins with the tokens of `beginning` itself does not get them twice; one without tokens (an empty one)
-// is a beginning alone. InputError when that is nothing, or more than `context`, or when the tokenizer has no token for
-// a part of the prompt.
+// A prompt that already begins with the tokens of `beginning` does not get them twice. A prompt without tokens (an
+// empty one) becomes `beginning.alone`. InputError when the result has no tokens or more than `context`, or when the
+// tokenizer has no token for a part of the prompt.
 PromptTokens prompt_tokens(const data::Tokenizer& tokenizer, std::string_view prompt, std::int64_t context,
                            const Beginning& beginning);
 

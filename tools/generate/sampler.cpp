@@ -1,4 +1,4 @@
-// Temperature, top-k, top-p, and one draw a token.
+// Applies temperature, top-k and top-p, and draws once for each token.
 #include "tools/generate/sampler.h"
 
 #include "libtrain/base/random.h"
@@ -23,7 +23,8 @@ double Sampler::weight(std::size_t i) const {
 void Sampler::keep_nucleus() {
   double sum = 0;
   for (std::size_t i = 0; i < ranked_.size(); ++i) sum += weight(i);
-  // Those below (1 - p) / n are together less than 1 - p: the nucleus lies in the rest, which is cheap to sort.
+  // Candidates below (1 - p) / n have less than 1 - p together. So the nucleus lies in the other candidates, which are
+  // cheap to sort.
   const double least = (1 - settings_.top_p) / static_cast<double>(ranked_.size()) * sum;
   std::size_t kept = 0;
   for (std::size_t i = 0; i < ranked_.size(); ++i)
@@ -53,7 +54,7 @@ std::int32_t Sampler::next(std::span<const float> logits, std::uint64_t index) {
   for (std::size_t i = 0; i < ranked_.size(); ++i) sum += weight(i);
   const auto words = base::random_words(settings_.seed, base::site_hash("generate", "token"), index);
   double left = base::uniform53(words[0], words[1]) * sum;
-  auto chosen = best.second;  // the last that can be drawn, where rounding leaves a rest
+  auto chosen = best.second;  // the last possible token, if rounding leaves a remainder
   for (std::size_t i = 0; i < ranked_.size(); ++i) {
     const double w = weight(i);
     if (w > 0) chosen = ranked_[i].second;

@@ -1,4 +1,4 @@
-// Decoding of the newest tokens, and what of it is certain.
+// Decodes the newest tokens, and finds the part that is certain.
 #include "tools/generate/text_stream.h"
 
 #include "tools/generate/utf8.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t longest_tail = 48, kept_tail = 16;  // tokens
 
-// Bytes of `text` that later tokens cannot change.
+// The number of bytes of `text` that later tokens cannot change.
 std::size_t certain(std::string_view text) {
   std::size_t end = 0;
   while (end < text.size()) {
@@ -39,7 +39,7 @@ void TextStream::show(End end) {
   if (sure > 0) write_(valid_utf8(fresh.substr(0, sure)));
   shown_ += sure;
   if (tail_.size() < longest_tail || shown_ < text.size()) return;
-  // A decoding that begins later differs at its beginning only (white space), not in what new tokens add.
+  // Decoding from a later token differs only at its beginning (white space), not in what new tokens add.
   tail_.erase(tail_.begin(), tail_.end() - kept_tail);
   shown_ = tokenizer_.decode(tail_).size();
 }

@@ -1,4 +1,4 @@
-// TextStream: tokens in, text out as soon as it is certain, always valid UTF-8.
+// TextStream: turns tokens into text as soon as the text is certain. The text is always valid UTF-8.
 #pragma once
 
 #include "libtrain/data/tokenizer.h"
@@ -11,10 +11,10 @@
 
 namespace trainyard::generate {
 
-// What was handed to `write`, all together, is the decoding of all tokens with broken UTF-8 replaced by U+FFFD. Held
-// back until more tokens (or finish) decide: the beginning of a character, and up to three U+FFFD at the end, which
-// pieces of single bytes decode to before their character is complete. A token costs the decoding of a few tokens,
-// however long the text is. Borrows the tokenizer.
+// All text passed to `write` together is the decoding of all tokens, with broken UTF-8 replaced by U+FFFD. Two things
+// are held back until more tokens (or finish) decide them. One is an unfinished character. The other is up to three
+// U+FFFD at the end, because byte pieces decode to U+FFFD until their character is complete. A token costs the decoding
+// of a few tokens, however long the text is. The tokenizer must outlive this object.
 class TextStream {
  public:
   TextStream(const data::Tokenizer& tokenizer, std::function<void(std::string_view)> write)
@@ -28,7 +28,7 @@ class TextStream {
   const data::Tokenizer& tokenizer_;
   std::function<void(std::string_view)> write_;
   std::vector<std::int32_t> tail_;  // the newest tokens
-  std::size_t shown_ = 0;           // bytes of the tail's decoding that are written
+  std::size_t shown_ = 0;           // bytes of the decoded tail that are written
 };
 
 }  // namespace trainyard::generate

@@ -1,4 +1,4 @@
-// Looks for a tokenizer's model around a checkpoint.
+// Looks for a tokenizer's model file around a checkpoint.
 #include "tools/generate/tokenizer_place.h"
 
 #include "libtrain/base/text.h"

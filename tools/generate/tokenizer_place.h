@@ -1,4 +1,4 @@
-// Where the tokenizer of a checkpoint is to be found.
+// Where to find the tokenizer of a checkpoint.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,9 +7,9 @@
 
 namespace trainyard::generate {
 
-// "bytes", or the path of a model file: the copy in the run's folder (above the checkpoint's, or beside it),
-// else the one in the shard set, else the file that the data was made with, by what the checkpoint recorded. When none
-// of them is there, the last; "" when nothing was recorded.
+// Returns "bytes", or the path of a model file, by what the checkpoint recorded. The first that exists is returned: the
+// copy in the run's folder (above the checkpoint's folder, or beside it), the one in the shard set, the file that the
+// data was made with. When none of them exists, it is the last one; "" when nothing was recorded.
 std::string tokenizer_place(const std::string& checkpoint, const nlohmann::json& provenance);
 
 }  // namespace trainyard::generate

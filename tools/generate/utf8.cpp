@@ -1,4 +1,4 @@
-// Well-formed byte sequences of UTF-8.
+// Recognises well-formed byte sequences of UTF-8.
 #include "tools/generate/utf8.h"
 
 namespace trainyard::generate {
@@ -11,7 +11,7 @@ Utf8Head utf8_head(std::string_view text) {
   const std::size_t bytes = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
   for (std::size_t i = 1; i < bytes; ++i) {
     if (i == text.size()) return {Character::cut, i};
-    // The second byte excludes overlong forms, surrogates, and what lies beyond U+10FFFF.
+    // Bounds of the second byte exclude overlong forms, surrogates, and code points beyond U+10FFFF.
     const unsigned low = i > 1 ? 0x80 : lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
     const unsigned high = i > 1 ? 0xBF : lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
     if (at(i) < low || at(i) > high) return {Character::broken, i};

@@ -36,7 +36,7 @@ json tensors_json(const checkpoint::Reader& reader) {
   return out;
 }
 
-// " (data 2 x tensor 4)", " (data 6, experts over 2)"; nothing for one rank.
+// The grid of ranks, such as " (data 2 x tensor 4)" or " (data 6, experts over 2)"; "" for one rank.
 std::string grid_text(const checkpoint::Manifest& m) {
   std::string text;
   for (const auto& a : m.axes)
@@ -73,7 +73,7 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
   if (!reader.view_problem().empty())
     out += fmt::format("  view        {}: make it anew with --make-view\n", reader.view_problem());
   auto plan = s.plan;
-  plan.erase("model");  // the identity has it
+  plan.erase("model");  // the identity has the model
   for (const auto& [title, part] : {std::pair<const char*, const json&>{"identity", s.identity},
                                     {"plan", plan},
                                     {"versions", s.versions},
@@ -121,7 +121,7 @@ Report checkpoint_report(const std::string& folder, const Options& options) {
 
 namespace {
 
-// One checkpoint of a folder of them, in a table and in JSON.
+// One checkpoint of a folder, as a row of a table and in JSON.
 struct Row {
   std::int64_t step = 0;
   bool abandoned = false;
@@ -131,11 +131,11 @@ struct Row {
 
 struct Damage {
   std::string text, hint;
-  bool of_content = false;  // of one checkpoint at least; else they are whole for all that is known
-  base::ExitCode code = base::ExitCode::environment;  // of what cannot be read
+  bool of_content = false;  // at least one checkpoint is damaged; if false, none is known to be
+  base::ExitCode code = base::ExitCode::environment;  // of checkpoints that cannot be read
 };
 
-// A Removed where it goes meanwhile.
+// The row of a checkpoint. Throws Removed if the checkpoint is removed meanwhile.
 Row row_of(const checkpoint::Found& found, bool abandoned, const Options& options, Damage& damage) {
   const auto state = [&](std::string_view word) {
     return fmt::format("{}{}{}", abandoned ? "abandoned" : "", abandoned && !word.empty() ? ", " : "", word);
@@ -149,7 +149,7 @@ Row row_of(const checkpoint::Found& found, bool abandoned, const Options& option
     entry["bytes"] = reader.bytes();
     entry["ranks"] = reader.manifest().ranks;
     entry["dtype"] = base::name_of(s.dtype);
-    entry["cut"] = engine::checkpoint_layout(s);
+    entry["layout"] = entry["cut"] = engine::checkpoint_layout(s);  // cut: the former name of layout
     return {found.step,
             abandoned,
             {std::to_string(found.step), human_count(s.tokens_seen), std::to_string(reader.manifest().ranks),
@@ -159,7 +159,7 @@ Row row_of(const checkpoint::Found& found, bool abandoned, const Options& option
   };
   const auto fault = [&](const base::InputError& e, const char* key, const char* word) -> Row {
     entry[key] = e.what();
-    if (!abandoned) {  // of those the run goes on without nobody expects that they are whole
+    if (!abandoned) {  // the run goes on without abandoned checkpoints, so damage in one is no error
       if (!damage.text.empty()) damage.text += '\n';
       damage.text += e.what();
       damage.hint = e.hint();
@@ -181,7 +181,7 @@ Row row_of(const checkpoint::Found& found, bool abandoned, const Options& option
 
 }  // namespace
 
-// A run may save while it is looked at: what goes meanwhile is left out, and what has come by then is added.
+// A run may save while its folder is read. Checkpoints that are removed meanwhile are left out, and new ones are added.
 Report checkpoints_report(const std::string& folder, const Options& options) {
   constexpr int most_looks = 20;
   std::set<std::string> looked_at;
@@ -217,7 +217,7 @@ Report checkpoints_report(const std::string& folder, const Options& options) {
   }
   report.text = cells.empty()
                     ? "no checkpoints\n"
-                    : table({">step", ">tokens seen", ">ranks", "cut", "dtype", ">size", "state", "path"}, cells);
+                    : table({">step", ">tokens seen", ">ranks", "layout", "dtype", ">size", "state", "path"}, cells);
   return report;
 }
 

@@ -1,4 +1,4 @@
-// Compares runs step by step. Equal runs have equal bits, so equality is asked of bits and nothing else.
+// Compares runs step by step. Equal runs have equal bits, so the comparison is bitwise.
 #include "tools/inspect/compare.h"
 
 #include "libtrain/base/error.h"
@@ -21,13 +21,13 @@ namespace trainyard::inspect {
 
 namespace {
 
-// What is not a number is equal to itself here.
+// Compares bits; any two NaNs are equal.
 bool same_bits(double a, double b) {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b) || (std::isnan(a) && std::isnan(b));
 }
 
 std::optional<Difference> difference(const Sample& a, const Sample& b) {
-  // What one of the two has not recorded is no difference: an older version wrote less.
+  // A value that one of the two did not record is no difference: older versions wrote less.
   if (a.loss && b.loss && !same_bits(*a.loss, *b.loss)) return Difference{a.step, "loss", *a.loss, *b.loss};
   if (a.gradient_norm && b.gradient_norm && !same_bits(*a.gradient_norm, *b.gradient_norm))
     return Difference{a.step, "gradient norm", *a.gradient_norm, *b.gradient_norm};
@@ -42,7 +42,7 @@ const Sample* at_step(const History& h, std::int64_t step) {
   return found != h.samples.end() && found->step == step ? &*found : nullptr;
 }
 
-// The last step up to `most` that all runs have; -1: there is none.
+// The last step up to `most` that all runs have; -1 if there is none.
 std::int64_t last_of_all(const std::vector<NamedHistory>& runs, std::int64_t most) {
   for (auto s = runs[0].history.samples.rbegin(); s != runs[0].history.samples.rend(); ++s)
     if (s->step <= most && std::all_of(runs.begin(), runs.end(),
@@ -65,7 +65,7 @@ double speed_of(const History& h) {
   return median(std::move(all));
 }
 
-// The shortest ends of the paths that tell them apart.
+// The shortest ends of the paths that distinguish the runs.
 std::vector<std::string> short_names(const std::vector<std::string>& paths) {
   std::vector<std::vector<std::string>> parts;
   std::size_t longest = 0;
@@ -90,7 +90,7 @@ std::vector<std::string> short_names(const std::vector<std::string>& paths) {
       break;
   }
   if (std::set<std::string>(names.begin(), names.end()).size() == names.size())
-    return names;  // else one is there twice
+    return names;  // otherwise a name occurs twice
   for (std::size_t i = 0; i < names.size(); ++i) names[i] += fmt::format(" ({})", i + 1);
   return names;
 }
@@ -105,23 +105,24 @@ std::string sentence(const std::string& a, const std::string& b, const Compariso
                      c.at->second, signed_number(c.at->second - c.at->first));
 }
 
-// Other checkpoints of one run are no other run, so that steps tell nothing here; the table has them.
+// Reasons why two runs may differ. The step of their checkpoints is no reason, since it can differ within one run; the
+// table shows it.
 struct Reasons {
   std::vector<engine::FieldDifference> fields;
-  std::string first_layout, second_layout;  // where they are not alike
+  std::string first_layout, second_layout;  // set if the layouts differ
 };
 Reasons reasons_of(const NamedHistory& a, const NamedHistory& b) {
   Reasons r;
   if (!a.state || !b.state) return r;
   r.fields = engine::differences(*a.state, *b.state);
   std::erase_if(r.fields, [](const auto& d) { return d.name == "step"; });
-  const auto cut = [](const checkpoint::RunState& s) {
+  const auto layout = [](const checkpoint::RunState& s) {
     const auto ranks = s.plan.is_object() && s.plan.contains("ranks") && s.plan["ranks"].is_number_integer()
                            ? base::counted(s.plan["ranks"].get<std::int64_t>(), "rank") + ", "
                            : std::string();
     return ranks + engine::checkpoint_layout(s);
   };
-  if (cut(*a.state) != cut(*b.state)) r.first_layout = cut(*a.state), r.second_layout = cut(*b.state);
+  if (layout(*a.state) != layout(*b.state)) r.first_layout = layout(*a.state), r.second_layout = layout(*b.state);
   return r;
 }
 
@@ -129,18 +130,20 @@ std::string text_of(const Reasons& r, const std::string& a, const std::string& b
   std::string out;
   for (const auto& d : r.fields) out += fmt::format("  {}\n", base::one_line(engine::text_of(d, a, b)));
   if (!r.first_layout.empty())
-    out += fmt::format("  cut: {} has {}; {} has {}\n", a, r.first_layout, b, r.second_layout);
+    out += fmt::format("  layout: {} has {}; {} has {}\n", a, r.first_layout, b, r.second_layout);
   return out;
 }
 
 nlohmann::json json_of(const Reasons& r) {
   nlohmann::json out = nlohmann::json::array();
   for (const auto& d : r.fields) out.push_back({{"name", d.name}, {"first", d.first}, {"second", d.second}});
-  if (!r.first_layout.empty()) out.push_back({{"name", "cut"}, {"first", r.first_layout}, {"second", r.second_layout}});
+  if (!r.first_layout.empty())
+    out.push_back({{"name", "layout"}, {"first", r.first_layout}, {"second", r.second_layout}});
   return out;
 }
 
-// Of a run's folder; a file of metrics is that of its folder only where it has a run's name.
+// The state of a run's newest readable checkpoint. A metrics file belongs to its folder's run only if it is called
+// metrics.jsonl.
 std::optional<checkpoint::RunState> state_of(const std::string& metrics) {
   const std::filesystem::path file(metrics);
   if (file.filename() != "metrics.jsonl") return {};
@@ -148,9 +151,9 @@ std::optional<checkpoint::RunState> state_of(const std::string& metrics) {
   try {
     for (const auto& held : checkpoint::list(engine::checkpoints_folder(folder))) try {
         return checkpoint::read_state(held.path);
-      } catch (const base::Error&) {  // damaged: an older one says it, too
+      } catch (const base::Error&) {  // damaged: an older checkpoint has the same settings
       }
-  } catch (const base::Error&) {  // what is compared are the metrics
+  } catch (const base::Error&) {  // metrics are compared without it
   }
   return {};
 }
@@ -239,7 +242,7 @@ Report comparison_report(const std::vector<NamedHistory>& runs, Across across) {
                      {"median_tokens_per_second", number_or_null(speed)},
                      {"not_finite", not_finite(h)}};
     if (!validation.empty()) j["validation_loss"] = validation.back().y;
-    if (runs[i].state) j["cut"] = engine::checkpoint_layout(*runs[i].state);
+    if (runs[i].state) j["layout"] = j["cut"] = engine::checkpoint_layout(*runs[i].state);  // cut: former name
     if (i > 0) j["against_first"] = json_of(all[i]);
     if (i > 0) j["against_first"]["reasons"] = json_of(reasons_of(runs[0], runs[i]));
     report.json["runs"].push_back(std::move(j));

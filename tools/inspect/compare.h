@@ -1,4 +1,4 @@
-// Several runs beside one another.
+// Comparison of several runs.
 #pragma once
 
 #include "libtrain/checkpoint/run_state.h"
@@ -12,30 +12,30 @@
 namespace trainyard::inspect {
 
 struct NamedHistory {
-  std::string name;  // short, no two alike
+  std::string name;  // short and unique
   std::string path;
   History history;
-  // Of the newest checkpoint whose description is whole; of a file alone none.
+  // The state of the newest checkpoint whose manifest is whole; none for a metrics file alone.
   std::optional<checkpoint::RunState> state = {};
 };
 
-// InputError for a path that is no run with metrics.
+// Reads the metrics of runs. InputError for a path that is no run with metrics.
 std::vector<NamedHistory> read_histories(const std::vector<std::string>& paths);
 
-// A step that two runs did otherwise: the first one at which losses, validations or gradient norms differ in any bit.
+// The first step at which two runs differ: losses, validations or gradient norms differ in any bit.
 struct Difference {
   std::int64_t step = 0;
   std::string key;
   double first = 0, second = 0;
 };
 struct Comparison {
-  std::int64_t common = 0;       // steps that both have
-  std::int64_t last = -1;        // the last of these; -1: there is none
-  std::optional<Difference> at;  // nothing: equal for all common steps
+  std::int64_t common = 0;       // number of steps that both have
+  std::int64_t last = -1;        // last step that both have; -1 if there is none
+  std::optional<Difference> at;  // unset: equal for all common steps
 };
 Comparison compare(const History& a, const History& b);
 
-// Chart, table, and where each differs from the first.
+// A chart, a table, and where each run differs from the first.
 Report comparison_report(const std::vector<NamedHistory>& runs, Across across);
 
 }  // namespace trainyard::inspect

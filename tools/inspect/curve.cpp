@@ -1,4 +1,4 @@
-// Drawing curves with braille dots (two by four a character), stars, or letters.
+// Draws curves with braille dots (two by four in a character), stars, or letters.
 #include "tools/inspect/curve.h"
 
 #include "libtrain/base/number_text.h"
@@ -13,26 +13,26 @@ namespace trainyard::inspect {
 
 namespace {
 
-// Characters of the largest plot: a terminal says of itself what it likes.
+// Characters of the largest plot, because a terminal may report any size.
 constexpr int widest = 1000, highest = 500;
 
 std::string braille(unsigned dots) {  // U+2800 + dots, in UTF-8
   return {static_cast<char>(0xE2), static_cast<char>(0xA0 | (dots >> 6)), static_cast<char>(0x80 | (dots & 0x3F))};
 }
 
-// Bit of the dot at (x, y) inside a braille character.
+// Bit of the dot in a line and column of a braille character: dot_bits[line][column].
 constexpr unsigned dot_bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
 
 struct Range {
   double low = INFINITY, high = -INFINITY;
   void take(double v) { low = std::min(low, v), high = std::max(high, v); }
-  // 0 to places - 1.
+  // Position of `v`, from 0 to places - 1; `middle` if the range has no width.
   int place(double v, int places, int middle) const {
     return high > low ? static_cast<int>(std::lround((v - low) / (high - low) * (places - 1))) : middle;
   }
 };
 
-// Means of the points in each of `wide` columns; NaN where there are none, then, where they are joined, filled by
+// Means of the points in each of `wide` columns; NaN in a column without points. A joined curve fills these columns by
 // straight lines between neighbours.
 std::vector<double> columns_of(const Curve& curve, const Range& x, int wide) {
   std::vector<double> sum(static_cast<std::size_t>(wide), 0), n(static_cast<std::size_t>(wide), 0);
@@ -53,7 +53,7 @@ std::vector<double> columns_of(const Curve& curve, const Range& x, int wide) {
   return sum;
 }
 
-// Characters of the plot: the dots that are set in each, and the letter that stands there instead.
+// The characters of the plot: the dots that are set in each, and the letter that replaces them.
 class Canvas {
  public:
   Canvas(int columns, int rows, tools::Glyphs glyphs)
@@ -101,14 +101,14 @@ void draw_fine(Canvas& canvas, const std::vector<double>& ys, const Range& y) {
       continue;
     }
     const int line = y.high > y.low ? lines - 1 - y.place(value, lines, 0) : lines / 2;
-    const int step = before < 0 || before == line ? 0 : line > before ? 1 : -1;  // down or up from the one before
+    const int step = before < 0 || before == line ? 0 : line > before ? 1 : -1;  // down or up from the previous column
     for (int l = before < 0 ? line : before + step; l != line; l += step) canvas.dot(c, l);
     canvas.dot(c, line);
     before = line;
   }
 }
 
-// In one style, as many digits as tell them apart and a label has room for.
+// Labels in one style, with as many digits as tell them apart and as a label has room for.
 std::vector<std::string> labels(const std::vector<double>& values, std::size_t room) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   const double most = std::max(std::abs(*low), std::abs(*high));
@@ -121,7 +121,7 @@ std::vector<std::string> labels(const std::vector<double>& values, std::size_t r
   return wide(out) ? tools::axis_labels(values, 0) : out;
 }
 
-// What a whole number is all digits are wanted of.
+// Labels of both ends of the x axis. Whole numbers get all their digits.
 std::vector<std::string> ends_of(const Range& x) {
   if (x.low == std::floor(x.low) && x.high == std::floor(x.high) && x.high < 1e15 && x.low > -1e15)
     return {base::count_text(std::llround(x.low)), base::count_text(std::llround(x.high))};
@@ -135,7 +135,7 @@ std::string draw(const std::vector<Curve>& given, int columns, int rows, tools::
   auto curves = given;
   Range x, y;
   for (auto& c : curves) {
-    std::erase_if(c.points, [](const Point& p) {  // sums and differences stay finite
+    std::erase_if(c.points, [](const Point& p) {  // so that sums and differences stay finite
       return !(std::abs(p.x) < 1e290 && std::abs(p.y) < 1e290);
     });
     for (const auto& p : c.points) x.take(p.x);

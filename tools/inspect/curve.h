@@ -1,4 +1,4 @@
-// A curve drawn with characters: braille dots where the terminal speaks UTF-8, stars where it does not.
+// Curves drawn with characters: braille dots if the terminal uses UTF-8, else stars.
 #pragma once
 
 #include "tools/common/terminal.h"
@@ -12,18 +12,17 @@ struct Point {
   double x, y;
 };
 
-// One of several in a chart: drawn with fine dots, or with a letter of its own, along its whole way or only where it
-// has points.
+// One curve of a chart. `letter` 0 draws fine dots, any other draws that letter. `joined` draws along its whole way,
+// else only where it has points.
 struct Curve {
   std::vector<Point> points;
   char letter = 0;
   bool joined = true;
 };
 
-// `columns` x `rows` characters in all, labels included, and less where that is more than anybody
-// sees (1000 x 500); points need not be sorted; those that are not finite are left
-// out. The mean of the points in a dot column is drawn, so that a noisy curve of many steps stays readable. Where
-// letters meet stands '='. `across` is what x counts. Empty text without points.
+// Draws curves in `columns` x `rows` characters, labels included, but at most 1000 x 500. Points need not be sorted;
+// points that are not finite are left out. A dot column shows the mean of its points, so that a noisy curve of many
+// steps stays readable. Where letters meet it draws '='. `across` names what x counts. Returns "" without points.
 std::string draw(const std::vector<Curve>& curves, int columns, int rows, tools::Glyphs glyphs,
                  const std::string& across = "step");
 

@@ -1,4 +1,4 @@
-// Panels of curves.
+// Makes panels of curves.
 #include "tools/inspect/drawing.h"
 
 #include "libtrain/base/number_text.h"

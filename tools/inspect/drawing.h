@@ -1,4 +1,4 @@
-// Runs as drawings.
+// Drawings of runs as SVG.
 #pragma once
 
 #include "tools/inspect/compare.h"
@@ -9,10 +9,11 @@
 
 namespace trainyard::inspect {
 
-// Four panels: loss, gradient norm, learning rate, throughput; those that the lines say nothing about are left out.
+// Up to four panels: loss, gradient norm, learning rate, throughput. Panels without data are left out.
 std::string run_drawing(const std::string& name, const History& history, Across across);
 
-// The losses of all in one panel, validations dashed; below, where any differs, how far each lies from the first.
+// The losses of all runs in one panel, with validations dashed. If any run differs, a panel below shows the difference
+// of each from the first.
 std::string comparison_drawing(const std::vector<NamedHistory>& runs, Across across);
 
 }  // namespace trainyard::inspect

@@ -1,4 +1,4 @@
-// Reading what lines say of experts, and the numbers of a report.
+// Reads the experts' numbers from metrics lines, and makes the report.
 #include "tools/inspect/experts.h"
 
 #include "libtrain/base/error.h"
@@ -20,7 +20,7 @@ std::int64_t whole_at(const nlohmann::ordered_json& values, const char* key, std
   return value > most ? otherwise : static_cast<std::int64_t>(value);
 }
 
-constexpr std::int64_t most_steps = 1'000'000'000'000;  // of any run
+constexpr std::int64_t most_steps = 1'000'000'000'000;  // more than any run has
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Loads of experts drawn: a row for each layer, with characters or as SVG.
+// Draws loads of experts: a row for each layer, with characters or as SVG.
 #include "libtrain/base/text.h"
 #include "tools/common/svg_chart.h"
 #include "tools/inspect/experts.h"
@@ -14,10 +14,10 @@ namespace trainyard::inspect {
 
 namespace {
 
-constexpr std::size_t most_layers = 128;  // that are drawn
+constexpr std::size_t most_layers = 128;  // layers that are drawn
 constexpr int widest_map = 1000, cells_in_svg = 200;
 
-// The steps of a run in columns of as many steps each.
+// The steps of a run in columns of equally many steps.
 struct StepColumns {
   std::int64_t first = 0, each = 1;
   int columns = 1;
@@ -33,7 +33,7 @@ StepColumns columns_of_steps(const ExpertHistory& h, int most) {
   return out;
 }
 
-// Means of the samples in each column; NaN where there are none.
+// Means of the samples in each column; NaN in a column without samples.
 std::vector<double> means_of(const ExpertLayer& layer, double ExpertSample::*value, const StepColumns& of) {
   std::vector<double> sum(static_cast<std::size_t>(of.columns), 0), n(sum.size(), 0);
   for (const auto& s : layer.samples) {
@@ -46,7 +46,7 @@ std::vector<double> means_of(const ExpertLayer& layer, double ExpertSample::*val
   return sum;
 }
 
-// One map: a row of means for each layer, and what the lowest and the highest sign mean.
+// One map: a row of means for each layer, and the values of the lowest and the highest sign.
 struct LoadMap {
   StepColumns steps;
   std::vector<std::vector<double>> rows;
@@ -105,7 +105,7 @@ std::string map_text(const ExpertHistory& h, const LoadMap& map, double ExpertSa
                            levels.back(), words(map.high), base::counted(map.steps.each, "step"));
 }
 
-// The largest value there was, and its step.
+// The largest value and its step.
 std::pair<double, std::int64_t> worst(const ExpertLayer& layer, double ExpertSample::*value) {
   std::pair<double, std::int64_t> out{absent, 0};
   for (const auto& s : layer.samples)
@@ -138,7 +138,8 @@ tools::SvgPanel panel_of(const ExpertHistory& h, const LoadMap& map, std::string
   p.title = std::move(title);
   p.x.label = "step", p.y.label = "";
   const auto rows = map.rows.size();
-  constexpr double bottom = -0.45, least = 0.02, most = 0.88;  // of a row: its foot, the lowest bar, what a bar may add
+  // In units of a row: its foot, the lowest bar, and the most that a bar adds.
+  constexpr double bottom = -0.45, least = 0.02, most = 0.88;
   p.y.row_scale.push_back({bottom + least, words(map.low)});
   if (map.high > map.low) {
     p.y.row_scale.push_back({bottom + least + most / 2, words((map.low + map.high) / 2)});
@@ -166,7 +167,7 @@ tools::SvgPanel panel_of(const ExpertHistory& h, const LoadMap& map, std::string
 
 std::string experts_text(const ExpertHistory& h, int columns, tools::Glyphs glyphs) {
   const auto layers = std::min(most_layers, h.layers.size());
-  constexpr int number = 9;  // at the right of a row, with its edges
+  constexpr int number = 9;  // width of the number at the right of a row, with
   const int wide = std::clamp(columns - static_cast<int>(width_of_names(h, layers)) - number - 1, 10, widest_map);
   auto out =
       fmt::format("{} with experts, {}\n\nload of the fullest expert (1.00: as many choices as all on average)\n",

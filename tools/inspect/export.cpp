@@ -1,4 +1,4 @@
-// Writes files for other programs.
+// Writes metrics files for other programs.
 #include "tools/inspect/export.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -28,11 +28,11 @@ namespace trainyard::inspect {
 
 namespace {
 
-// Said in the first record of a file, by which it is known again.
+// In the first record of a file, by which it is recognised as ours.
 constexpr const char* writer = "trainyard inspect";
-// One name for ever, so that a second export replaces the first; "tfevents" is what TensorBoard looks for.
+// Always the same name, so that a second export replaces the first. TensorBoard looks for "tfevents".
 constexpr const char* event_file_name = "events.out.tfevents.trainyard";
-// What is unfinished is called by another, and may lie there from a process that was killed.
+// The name while the file is written; a killed process may leave a file of this name.
 constexpr const char* unfinished_name = "trainyard-export";
 constexpr std::size_t flushed_at = std::size_t{1} << 18;
 
@@ -44,7 +44,7 @@ std::string beginning_of(const std::string& path) {
   return text;
 }
 
-// A regular file that begins as one of ours does.
+// Accepts only a regular file that begins like one of ours, or an empty one.
 base::Owned own_files(const std::string& kind, bool (*is_ours)(const std::string& beginning),
                       const std::string& precious) {
   return {kind,
@@ -57,8 +57,8 @@ base::Owned own_files(const std::string& kind, bool (*is_ours)(const std::string
           {precious}};
 }
 
-// The first time of a file: a header is older than what follows it. InputError where a line is damaged, or none is
-// there.
+// The first time in a metrics file, for the header, which must not be younger than its events. InputError if a line is
+// damaged, or there is none.
 double first_time(const std::string& metrics) {
   std::optional<double> time;
   std::int64_t lines = 0;
@@ -80,7 +80,7 @@ bool is_event_file(const std::string& beginning) {
   return beginning.find("brain.Event:2") != std::string::npos && beginning.find(writer) != std::string::npos;
 }
 
-// What train writes into a line.
+// The keys that train writes into a line.
 std::set<std::string> keys_of_train() {
   engine::StepMetrics all;
   all.steps = 1, all.validation_loss = 0, all.gates.emplace(), all.time = all.host = "x";
@@ -90,7 +90,7 @@ std::set<std::string> keys_of_train() {
   return keys;
 }
 
-// A header of nothing but what train writes: somebody's own table with a column of steps is not ours.
+// Recognises a CSV header that has only keys of train. Another table with a column "step" is not ours.
 bool is_metrics_csv(const std::string& beginning) {
   const auto feed = beginning.find('\n');
   if (feed == std::string::npos) return false;
@@ -173,9 +173,9 @@ std::string export_csv(const std::string& run, const std::string& file) {
   base::write_file(
       file,
       [&](const base::Sink& take) {
-        write_metrics_csv(metrics, [&](std::string_view piece) {
+        write_metrics_csv(metrics, [&](std::string_view shard) {
           tools::require_not_interrupted();
-          take(piece);
+          take(shard);
         });
       },
       base::Existing::replace);

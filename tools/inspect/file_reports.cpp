@@ -1,4 +1,4 @@
-// The reports on single files: one shard of a set, and the description of a model.
+// Reports on single files: one shard of a set, and the description of a model.
 #include "libtrain/base/error.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/data/shard_reader.h"
@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The set that a file belongs to: its folder or the one above it has an index that names it.
+// The shard set that a file belongs to: an index in its folder, or in the folder above, names it.
 struct Member {
   std::string folder;
   data::SetIndex index;
@@ -58,8 +58,8 @@ Report hdf5_report(const std::string& file, const Options& options) {
   if (!member)
     throw base::InputError(fmt::format("{} is one file of a checkpoint, or a shard without an index", file),
                            fmt::format("inspect its folder: inspect {}", parent));
-  data::ShardReader reader(member->folder, member->index,
-                           member->entry);  // compares checksums before the HDF5 library sees the file
+  // The reader compares checksums before the HDF5 library sees the file.
+  data::ShardReader reader(member->folder, member->index, member->entry);
   if (options.verify == Verify::everything) reader.verify_all();
   const auto documents = static_cast<std::int64_t>(reader.documents().size()) - 1;
   std::int64_t longest = 0;
@@ -91,7 +91,7 @@ Report hdf5_report(const std::string& file, const Options& options) {
 
 plan::ModelConfig described_model(const std::string& file) {
   plan::ModelConfig model;
-  try {  // not plan::load_model: what is wrong between keys is listed below
+  try {  // not plan::load_model, because contradictions between keys are listed below
     auto fields = plan::fields_of(model);
     base::read_toml(fields, file);
     plan::follow(model, fields);
@@ -107,7 +107,7 @@ plan::ModelConfig described_model(const std::string& file) {
   }
   auto judged = model;
   if (judged.lanes == 0) judged.lanes = 1;
-  // Which lanes a vocabulary allows that comes from the shards is told of where it is known.
+  // The vocabulary may come from the shards. Whether it allows these lanes is checked where it is known.
   if (model.vocabulary == 0) judged.vocabulary = 128 * judged.lanes;
   std::string wrong;
   for (const auto& problem : plan::problems(judged)) wrong += "\n  " + problem;

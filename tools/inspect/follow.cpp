@@ -1,4 +1,4 @@
-// Looks again and again.
+// Polls a run.
 #include "tools/inspect/follow.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -20,7 +20,7 @@ using Stage = engine::RunStatus::Stage;
 
 namespace {
 
-// What is no run is refused before anybody waits for it.
+// The folder of a run to follow; a path that cannot be one is refused before waiting.
 std::string run_folder_of(const std::string& given) {
   auto path = base::without_slashes(given);
   if (fs::path(path).filename() == "metrics.jsonl") path = base::parent_of(path);
@@ -45,10 +45,10 @@ class Watch {
     run_.path = path;
   }
 
-  // Something is new: worth a line.
+  // Reads the run again. Returns whether there is something new.
   bool look() {
     const auto before = run_.state.newest_step;
-    // First who writes, then what was written: of a run that ended between the two all lines are seen.
+    // Reads the run's state (who writes) before the lines. So if the run ends in between, all of its lines are seen.
     run_.state = engine::status_of(run_.path);
     if (run_.state.stage == Stage::absent && seen_)
       throw base::EnvironmentError(fmt::format("{} is gone: it was removed or renamed while it was watched", run_.path),
@@ -75,7 +75,7 @@ class Watch {
     return change != engine::MetricsTail::Change::none;
   }
   const Watched& run() const { return run_; }
-  // Ended, and nothing is waited for.
+  // The verdict if the run has ended and need not be waited for.
   std::optional<Verdict> verdict() const {
     auto v = verdict_on(run_);
     if (v.ended && !(options_.past_stops && v.code == base::ExitCode::requeue)) return v;
@@ -88,7 +88,7 @@ class Watch {
   FollowOptions options_;
   Watched run_;
   engine::MetricsTail tail_;
-  std::int64_t back_from_ = 0;  // where the run was before it was set back
+  std::int64_t back_from_ = 0;  // the step before the run went back
   bool seen_ = false;
 };
 
@@ -115,7 +115,7 @@ base::ExitCode draw_in_place(Watch& watch, const FollowOptions& options) {
   return verdict->code;
 }
 
-// What a reader of lines would not see in them.
+// Messages about events that the lines of steps do not show.
 class Notes {
  public:
   void say(const Watched& run) {
@@ -140,7 +140,7 @@ base::ExitCode print_lines(Watch& watch, const FollowOptions& options) {
   for (Notes notes;;) {
     const bool news = watch.look();
     if (const auto line = line_of(watch.run()); news && !line.empty() && !tools::print(line + "\n"))
-      return base::ExitCode::done;  // nobody reads any more
+      return base::ExitCode::done;  // the reader has gone
     notes.say(watch.run());
     if (const auto verdict = watch.verdict()) return verdict->code;
     base::real_clock().sleep(options.interval);
@@ -153,7 +153,7 @@ Verdict verdict_on(const Watched& run) {
   const auto done = run.history.samples.empty() ? 0 : run.history.samples.back().step;
   const auto where = run.steps > 0 ? fmt::format("step {} of {}", done, run.steps) : fmt::format("step {}", done);
   const auto& state = run.state;
-  // Its lines come before its last checkpoint does.
+  // The last lines are written before the last checkpoint.
   const bool all_done = run.steps > 0 && done >= run.steps, all_saved = all_done && state.newest_step >= run.steps;
   switch (state.stage) {
     case Stage::absent: return {false, {}, "this folder does not exist: waiting until a run makes it"};

@@ -10,19 +10,19 @@
 
 namespace trainyard::inspect {
 
-// What is known of a run at a moment.
+// The state of a run at one moment.
 struct Watched {
   std::string path;
   History history;
   engine::RunStatus state;
-  std::int64_t steps = 0;       // that the run shall do; 0: not known yet
-  std::int64_t went_back = -1;  // the step to which it was set back, until it is where it was before; -1: it was not
-  std::int64_t set_backs = 0;   // how often that happened
+  std::int64_t steps = 0;       // steps of the whole run; 0: not known yet
+  std::int64_t went_back = -1;  // the step to which it went back, until it has caught up; -1: it did not
+  std::int64_t set_backs = 0;   // how often it went back
 };
 
-// How it ended, if it did: a sentence and what the exit code of watching it is. A rank said why, with its exit code; or
-// it ended without a word (peer_hung). Else, done: all steps are done and their checkpoint is there. requeue: it
-// stopped before that, and goes on when it is started again.
+// Whether and how the run ended: a sentence, and the exit code of watching it. If a rank left a reason, its exit code;
+// if the run ended without a reason, peer_hung. done: all steps are done and their checkpoint exists. requeue: the run
+// stopped before, and goes on when it is started again.
 struct Verdict {
   bool ended = false;
   base::ExitCode code = base::ExitCode::done;
@@ -30,19 +30,20 @@ struct Verdict {
 };
 Verdict verdict_on(const Watched& run);
 
-// The picture for a window, at `now` (seconds since 1970): lines narrower than the window, not more than it has rows.
+// The picture for a window, at `now` (seconds since 1970). Its lines are narrower than the window and fit into its
+// rows.
 std::string picture_of(const Watched& run, tools::Window window, tools::Glyphs glyphs, double now);
-// The newest step in a line; "" without any.
+// A line about the newest step; "" if there is none.
 std::string line_of(const Watched& run);
 
 struct FollowOptions {
-  double interval = 2;      // seconds between looks
-  bool past_stops = false;  // a run that stopped before its last step is waited for
+  double interval = 2;      // seconds between two looks
+  bool past_stops = false;  // also waits for a run that stopped before its last step
 };
 
-// Draws until the run has ended, on a terminal in place; elsewhere one line for each look that found new steps, and
-// what else happens on stderr. A folder that is not there yet, and one without metrics, is waited for. InputError for
-// what is no run; EnvironmentError when the folder goes away.
+// Shows the run until it ends. On a terminal it redraws in place. Elsewhere it prints one line for each look that found
+// new steps, and other events on stderr. It waits for a folder that does not exist yet or has no metrics. InputError
+// for a path that is no run; EnvironmentError when the folder disappears.
 base::ExitCode follow(const std::string& path, const FollowOptions& options);
 
 }  // namespace trainyard::inspect

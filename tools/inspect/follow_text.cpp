@@ -1,4 +1,4 @@
-// What is seen of a run that is watched.
+// Draws the picture of a watched run.
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/text.h"
 #include "tools/common/step_pace.h"
@@ -16,7 +16,7 @@ namespace trainyard::inspect {
 
 namespace {
 
-// When the start that goes on began, by what its lock says; of a run that has ended, before every line.
+// When the current start began, by its lock. For a run that has ended, a time before every line.
 double began(const Watched& run) {
   constexpr std::string_view since = ", since ", form = "0000-00-00T00:00:00Z";
   const auto at = run.state.holder.find(since);
@@ -24,7 +24,8 @@ double began(const Watched& run) {
   return base::seconds_of_utc(run.state.holder.substr(at + since.size(), form.size())).value_or(-INFINITY);
 }
 
-// Of the steps of this start, since one before may have had other machines; of all where it has done none yet.
+// The pace of this start, since an earlier one may have had other machines. If this start has no steps yet, the pace of
+// all steps.
 tools::StepPace pace_of(const Watched& run) {
   tools::StepPace pace, before;
   const double from = began(run);
@@ -63,12 +64,12 @@ std::string ago(const std::string& time, double now) {
   return then && now >= *then ? fmt::format("{} ago ({})", base::duration_text(std::round(now - *then)), time) : time;
 }
 
-// A column a character: lines are of ASCII and of drawings.
+// Width in columns, one for each character: lines have only ASCII and drawing characters.
 bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
 int columns_of(const std::string& text) {
   return static_cast<int>(std::count_if(text.begin(), text.end(), begins_character));
 }
-// As much as fits.
+// As much of a text as fits into `columns`.
 std::string fitting(const std::string& text, int columns) {
   std::size_t end = 0;
   for (int seen = 0; end < text.size(); ++end)
@@ -76,8 +77,8 @@ std::string fitting(const std::string& text, int columns) {
   return text.substr(0, end);
 }
 
-// A labelled line, its parts side by side. What does not fit stands below: parts are moved whole, and broken between
-// words where one alone is wider than the window.
+// A labelled line with parts side by side. A part that does not fit moves as a whole to the next line. A part that is
+// wider than the window is broken between words.
 class Lines {
  public:
   Lines(const std::string& label, int columns)
@@ -126,7 +127,7 @@ class Lines {
 
   int columns_, indent_;
   std::string out_, line_;
-  bool empty_ = true;  // no part stands in the line
+  bool empty_ = true;  // the current line has no part
 };
 
 std::string labelled(const std::string& label, const std::vector<std::string>& parts, int columns) {

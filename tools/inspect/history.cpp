@@ -1,4 +1,4 @@
-// From lines to numbers.
+// Converts metrics lines to numbers.
 #include "tools/inspect/history.h"
 
 #include "libtrain/base/atomic_file.h"

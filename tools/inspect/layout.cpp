@@ -1,4 +1,4 @@
-// Whose layouts, and their numbers.
+// Reads block layouts, and computes their numbers.
 #include "tools/inspect/layout.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -119,7 +119,7 @@ Layouts layouts_of_model(const std::string& path, const LayoutOptions& options) 
   return out;
 }
 
-// Rows as a model holds them: "0 3:7".
+// The rows in a model's notation: "0 3:7".
 std::vector<std::string> rows_of(const plan::BlockLayout& blocks, std::int64_t head) {
   std::vector<std::string> out;
   for (std::int64_t i = 0; i < blocks.n; ++i) {

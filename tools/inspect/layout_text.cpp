@@ -1,4 +1,4 @@
-// Layouts as squares of characters or as SVG.
+// Draws layouts as squares of characters or as SVG.
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "tools/common/svg_chart.h"
@@ -14,13 +14,13 @@ namespace trainyard::inspect {
 
 namespace {
 
-constexpr std::int64_t most_cells = 32, most_cells_in_svg = 96;  // a side
+constexpr std::int64_t most_cells = 32, most_cells_in_svg = 96;  // cells on a side
 constexpr std::size_t most_squares = 12;
 
-// A layout in cells of as many blocks a side each.
+// A layout in square cells of `each` by `each` blocks.
 struct Cells {
   std::int64_t each = 1, side = 0;
-  std::vector<double> share;  // [side, side], of the blocks of a cell that are there
+  std::vector<double> share;  // [side, side], the share of a cell's blocks that are computed
   double at(std::int64_t i, std::int64_t j) const { return share[static_cast<std::size_t>(i * side + j)]; }
 };
 
@@ -39,7 +39,7 @@ Cells cells_of(const plan::BlockLayout& b, std::int64_t head, std::int64_t most)
   return out;
 }
 
-// "0-2, 5"; at most eight runs.
+// A list of numbers as text: "0-2, 5"; at most eight runs.
 std::string runs_text(const std::vector<std::int64_t>& numbers) {
   constexpr int most = 8;
   std::string out;
@@ -88,7 +88,7 @@ std::vector<std::string> shades(tools::Glyphs glyphs) {
   return {"\u00B7", "\u2591", "\u2592", "\u2593", "\u2588"};
 }
 
-// Two characters wide, so that a cell is about as high as it is wide.
+// A square of characters. A cell is two characters wide, so that it is about as high as it is wide.
 std::string square_of(const plan::BlockLayout& b, std::int64_t head, int columns, tools::Glyphs glyphs) {
   const auto levels = shades(glyphs);
   const auto label = static_cast<int>(fmt::format("{}", b.n).size());
@@ -139,7 +139,7 @@ tools::SvgPanel panel_of(const ShownLayout& s, std::int64_t head, const std::str
       j = end;
     }
   }
-  // The diagonal, so that the square is whole whatever is drawn.
+  // The diagonal, which makes the drawn range the whole square.
   tools::SvgCurve diagonal;
   diagonal.points = {{0, last + 0.5},
                      {static_cast<double>(s.blocks.n),

@@ -1,5 +1,5 @@
-// inspect: says what a checkpoint, a run, a shard set, a plan, a profile or a trace is, and with --verify whether every
-// byte of it is right; watches a run, compares several, and writes their curves for other programs.
+// inspect: reports on a checkpoint, a run, a shard set, a plan, a profile or a trace. With --verify it checks every
+// byte. It also watches a run, compares several runs, and writes their curves for other programs.
 #include "libtrain/base/error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/view.h"
@@ -39,10 +39,11 @@ struct Asked {
   inspect::FollowOptions following;
 };
 
-constexpr std::size_t most_runs = 26;   // letters of a chart
-constexpr std::size_t most_in_svg = 8;  // colors of a drawing
+constexpr std::size_t most_runs = 26;   // one letter each in a chart
+constexpr std::size_t most_in_svg = 8;  // one color each in a drawing
 
-// What goes with what: each of these does one thing, and has the flags named behind it.
+// Refuses flags that cannot be combined. Each of these flags does one thing, and may have only the flags listed with
+// it.
 void refuse_combinations(const Asked& asked) {
   const std::vector<std::pair<const char*, bool>> given{
       {"--verify", asked.verify},     {"--make-view", asked.make_view}, {"--csv", asked.csv},

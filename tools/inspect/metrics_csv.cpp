@@ -1,4 +1,4 @@
-// Two passes over the lines: which columns there are, then rows.
+// Passes over the lines twice: first collects the columns, then writes rows.
 #include "tools/inspect/metrics_csv.h"
 
 #include "libtrain/base/error.h"
@@ -16,7 +16,7 @@ namespace trainyard::inspect {
 
 namespace {
 
-// RFC 4180: quoted where a comma, a quotation mark or a line break is in it.
+// A cell by RFC 4180: quoted if it has a comma, a quotation mark or a line break.
 std::string cell(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string out = "\"";
@@ -36,15 +36,15 @@ struct NobodyReads {};
 
 void print_metrics_csv(const std::string& path) {
   try {
-    write_metrics_csv(metrics_file(path, "--csv"), [](std::string_view piece) {
-      if (!tools::print(piece)) throw NobodyReads();
+    write_metrics_csv(metrics_file(path, "--csv"), [](std::string_view part) {
+      if (!tools::print(part)) throw NobodyReads();
     });
   } catch (const NobodyReads&) {
-    // Whoever has enough is no error.
+    // A reader that stops early is no error.
   }
 }
 
-void write_metrics_csv(const std::string& file, const std::function<void(std::string_view piece)>& take) {
+void write_metrics_csv(const std::string& file, const std::function<void(std::string_view part)>& take) {
   std::vector<std::string> columns{"step"};
   std::unordered_set<std::string> known{"step"};
   std::int64_t through = 0;
@@ -65,7 +65,7 @@ void write_metrics_csv(const std::string& file, const std::function<void(std::st
     out.clear();
   };
   add(columns);
-  // A run may be writing: what came later is for the next time.
+  // A run may be writing: lines added since the first pass are left out.
   engine::each_whole_metrics_line(file, [&](const engine::MetricsLine& line) {
     if (line.number > through) return false;
     std::vector<std::string> cells;

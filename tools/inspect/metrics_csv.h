@@ -7,13 +7,13 @@
 
 namespace trainyard::inspect {
 
-// The metrics of a run's folder or of a metrics file on stdout: a header, then one row for each line, empty where a
-// line lacks a key. Columns: `step`, then every key of any line in the order in which it first appears, so the files of
-// older versions have fewer. Stops when nobody reads any more. InputError when there are none, or when a line is
-// damaged that is not the last, before anything is printed.
+// Prints the metrics of a run's folder or of a metrics file on stdout: a header, then one row for each line. A cell is
+// empty where a line lacks the key. Columns are `step`, then every key of any line in the order of first appearance, so
+// files of older versions have fewer. Stops when the reader has gone. InputError, before anything is printed, if there
+// are no lines or a line before the last is damaged.
 void print_metrics_csv(const std::string& path);
 
-// The same of a file, for whoever takes the pieces; until `take` throws.
-void write_metrics_csv(const std::string& file, const std::function<void(std::string_view piece)>& take);
+// The same for a metrics file: passes the text piece by piece to `take`, until `take` throws.
+void write_metrics_csv(const std::string& file, const std::function<void(std::string_view part)>& take);
 
 }  // namespace trainyard::inspect

@@ -23,7 +23,7 @@ nlohmann::json json_of(const std::string& text, const std::string& file) {
   }
 }
 
-// CheckError where the plan does not predict what follows from what it decided.
+// CheckError if the plan's predictions are not what follows from its settings.
 void verify(const plan::Plan& p, const nlohmann::json& json, const std::string& file) {
   auto wrong = plan::other_prediction(p);
   const nlohmann::json told = plan::stages_json(p);

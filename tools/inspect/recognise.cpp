@@ -1,4 +1,4 @@
-// Finding out what a path is.
+// Recognises what a path is.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/finder.h"
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Shards that somebody wrote without an index lie in the folder itself or in train/.
+// Shards written without an index lie in the folder itself or in train/.
 bool holds_shards(const fs::path& folder) {
   std::error_code error;
   for (const auto& place : {folder, folder / "train"})
@@ -24,8 +24,8 @@ bool holds_shards(const fs::path& folder) {
   return false;
 }
 
-// Plans and profiles are JSON objects, whatever they are called. What is no file, or cannot be opened, is for their
-// reader to name.
+// Plans and profiles are JSON objects, whatever their names. A path that is no file, or cannot be opened, is left to
+// the reader's error.
 bool looks_like_json(const fs::path& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return true;
@@ -36,7 +36,7 @@ bool looks_like_json(const fs::path& path) {
   return first == '{' || first == '[';
 }
 
-// Of these programs or of others: its beginning names what traces alone have.
+// A trace of these or other programs: its beginning has names that only traces have.
 bool looks_like_trace(const fs::path& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return false;

@@ -22,7 +22,7 @@ std::string when_and_where(const History& h) {
   return fmt::format("  from {} to {}{}\n", h.began, h.ended, h.host.empty() ? "" : " on " + h.host);
 }
 
-// What JSON has no number for is null.
+// Pairs of step and value; values that are not finite are null, because JSON has no number for them.
 nlohmann::json pairs_of(const History& h, std::optional<double> Sample::*value) {
   nlohmann::json out;
   for (const auto& s : h.samples)
@@ -31,7 +31,7 @@ nlohmann::json pairs_of(const History& h, std::optional<double> Sample::*value) 
   return out;
 }
 
-// The run's, not that of its file.
+// The name of the run, not of its metrics file.
 std::string name_of(const std::string& metrics) {
   auto path = std::filesystem::absolute(metrics).lexically_normal();
   if (path.filename() == "metrics.jsonl") path = path.parent_path();
@@ -76,7 +76,7 @@ void add_metrics(Report& report, const std::string& path, const Options& options
     report.text += "\nlast metrics\n" + leaves(for_people(nlohmann::json(h.last), options.sizes), 2);
 }
 
-// What the ranks of a start that failed have left, which the next start removes.
+// Adds the reasons that ranks of a failed start left. The next start removes them.
 void add_reasons(Report& report, const std::string& folder) {
   constexpr std::size_t most = 4;
   const auto reasons = engine::exit_reasons(folder);

@@ -22,7 +22,7 @@ struct Split {
   const std::vector<data::ShardEntry>& shards;
 };
 
-// The model that lies in the set; one that an older set only names may have gone elsewhere.
+// Checks the tokenizer model that lies in the set. The model that an older set only refers to may have moved.
 void verify_tokenizer(const std::string& folder, const data::SetIndex& index) {
   if (!index.checksummed || index.tokenizer_source == "bytes" ||
       std::filesystem::path(index.tokenizer_source).is_absolute())

@@ -1,4 +1,4 @@
-// Tables and numbers as text.
+// Formats numbers and leaves of JSON.
 #include "tools/inspect/text.h"
 
 #include "libtrain/base/json.h"

@@ -1,4 +1,4 @@
-// From spans to rows, and from the lists in them to the ideal.
+// Converts spans to rows, and computes the ideal from the action lists in them.
 #include "tools/inspect/timeline.h"
 
 #include "libtrain/base/error.h"
@@ -27,7 +27,7 @@ Block::Kind kind_of(Action::Kind kind) {
 }
 bool is_pass(Block::Kind kind) { return kind != Block::Kind::other; }
 
-// Sorted, and without overlaps.
+// Merges times: sorted and without overlaps.
 std::vector<TimelineTimes> joined(std::vector<TimelineTimes> times) {
   std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
   std::vector<TimelineTimes> out;
@@ -47,7 +47,7 @@ std::vector<const TracedSpan*> actions_of(const TracedRank& rank, std::int64_t s
   return out;
 }
 
-// The blocks of an action: what is left of it between the waits.
+// Adds the blocks of an action: its parts between the waits.
 void add_blocks(TimelineRow& row, const TracedSpan& action, const std::vector<TimelineTimes>& waits, double origin) {
   Block block{kind_of(action.action.kind),
               plan::name_of(action.action.kind),
@@ -55,7 +55,7 @@ void add_blocks(TimelineRow& row, const TracedSpan& action, const std::vector<Ti
               action.action.chunk,
               action.begin,
               action.end};
-  if (is_pass(block.kind) && block.micro < 0) block.kind = Block::Kind::other;  // idle: takes part in what all do
+  if (is_pass(block.kind) && block.micro < 0) block.kind = Block::Kind::other;  // empty micro-batch
   double from = action.begin;
   const auto until = [&](double end) {
     if (end <= from) return;
@@ -91,11 +91,11 @@ TimelineRow row_of(const TracedRank& rank, int number, std::int64_t step, double
   return row;
 }
 
-// Of each part the mean over its micro-batches and ranks, waits left out.
+// For each part the mean time over its micro-batches and ranks, without waits.
 std::vector<plan::PartCosts> costs_of(const Trace& trace, const Timeline& t) {
   struct Sum {
     double seconds = 0;
-    std::map<std::pair<std::size_t, std::int64_t>, bool> computed;  // rank and micro-batch
+    std::map<std::pair<std::size_t, std::int64_t>, bool> computed;  // by rank and micro-batch
     double mean() const { return computed.empty() ? 0 : seconds / static_cast<double>(computed.size()); }
   };
   const auto parts = static_cast<std::size_t>(trace.stages * trace.chunks);
@@ -120,7 +120,7 @@ std::vector<plan::PartCosts> costs_of(const Trace& trace, const Timeline& t) {
   return costs;
 }
 
-// Each pipeline by itself: the ranks of one data and tensor coordinate.
+// Simulates each pipeline by itself: the ranks of one data and tensor coordinate.
 void add_ideal(const Trace& trace, Timeline& t) {
   t.costs = costs_of(trace, t);
   const auto of_stage = trace.data * trace.tensor;
@@ -158,7 +158,7 @@ void add_ideal(const Trace& trace, Timeline& t) {
     t.ideal_idle_fraction = 1 - busy / (t.ideal_seconds * static_cast<double>(trace.ranks.size()));
 }
 
-// "step 3", "steps 3 to 5", or "4 of steps 3 to 9".
+// Steps as text: "step 3", "steps 3 to 5", or "4 of steps 3 to 9".
 std::string steps_text(const std::vector<std::int64_t>& steps) {
   const auto first = steps.front(), last = steps.back();
   if (first == last) return fmt::format("step {}", first);

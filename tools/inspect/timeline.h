@@ -1,4 +1,4 @@
-// Timeline: one step of a trace, what each rank computed when, beside what its lists would take at best.
+// Timeline: one step of a trace. It shows when each rank computed what, beside the ideal time of the same action lists.
 #pragma once
 
 #include "libtrain/plan/simulate.h"
@@ -14,7 +14,7 @@ namespace trainyard::inspect {
 struct TimelineBlock {
   enum class Kind { forward, backward, input_gradients, weight_gradients, other } kind;
   const char* name;         // of the action
-  std::int64_t micro = -1;  // in the step
+  std::int64_t micro = -1;  // index in the step
   int chunk = -1;
   double begin = 0, end = 0;  // seconds from the beginning of the step
 };
@@ -23,36 +23,37 @@ struct TimelineTimes {
 };
 struct TimelineRow {
   std::string name;                          // "rank 3", "stage 1"
-  std::vector<TimelineBlock> blocks;         // without what was waited in them, which cuts them
-  std::vector<TimelineTimes> communication;  // when any thread of the rank was in a collective, of measured rows
+  std::vector<TimelineBlock> blocks;         // without waits; a wait divides a block
+  std::vector<TimelineTimes> communication;  // when any thread of the rank was in a collective; only in measured rows
   double passes = 0;                         // seconds in forward and backward
-  double other = 0;                          // in other actions, waits left out
-  double waiting = 0;                        // for communication, in any action
+  double other = 0;                          // seconds in other actions, without waits
+  double waiting = 0;                        // seconds waiting for communication, in any action
   double communicating = 0;
 };
 
 struct Timeline {
   std::int64_t step = 0;
-  double seconds = 0;                 // from the first action of any rank to the end of the last
-  double passes_begin = 0;            // the first forward of any rank
-  double passes_seconds = 0;          // from there to the end of the last backward
+  double seconds = 0;                 // from the first action of any rank to the end of the last one
+  double passes_begin = 0;            // beginning of the first forward of any rank
+  double passes_seconds = 0;          // from passes_begin to the end of the last backward
   std::vector<TimelineRow> measured;  // by rank
-  std::vector<double> rounds;         // when the rounds begin on rank 0, where there is one stage
-  // Of the time that all ranks had between the first forward and the last backward, what they did not compute in.
+  std::vector<double> rounds;         // beginnings of accumulation steps on rank 0; only with one stage
+  // The share of the ranks' time between the first forward and the last backward in which they did not compute.
   double idle_fraction() const;
 
-  // The lists of the ranks as they were traced (plan::simulate), with the mean of what each part took and messages that
-  // take no time.
+  // The ideal simulates the traced action lists of the ranks (plan::simulate). Each part takes its mean time, and
+  // messages take no time.
   std::vector<TimelineRow> ideal;  // by rank
   std::vector<plan::PartCosts> costs;
   double ideal_seconds = 0, ideal_idle_fraction = 0;
-  std::string problem;  // why there is no ideal; empty: there is one
+  std::string problem;  // why there is no ideal; empty if there is one
 };
 
-// step 0: the last that all ranks finished. UsageError for one that they did not, InputError where there is none.
+// Makes the timeline of a step; 0 is the last that all ranks finished. UsageError for a step that they did not finish,
+// InputError if they finished none.
 Timeline timeline_of(const Trace& trace, std::int64_t step, const std::string& file);
 
-// `columns` wide. Ranks after the first 32 are left out, and that is said.
+// Text of `columns` columns. Ranks after the first 32 are left out, and the text says so.
 std::string timeline_text(const Timeline& timeline, const Trace& trace, int columns, tools::Glyphs glyphs);
 std::string timeline_svg(const Timeline& timeline, const Trace& trace, const std::string& caption);
 

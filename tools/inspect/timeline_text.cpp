@@ -1,4 +1,4 @@
-// A timeline drawn with characters.
+// Draws a timeline with characters.
 #include "tools/inspect/timeline.h"
 
 #include "libtrain/base/number_text.h"
@@ -19,9 +19,9 @@ namespace {
 
 using Block = TimelineBlock;
 constexpr std::size_t most_rows = 32;
-constexpr double clock_step = 2e-9;  // a trace has nanoseconds
+constexpr double clock_step = 2e-9;  // a trace has a resolution of nanoseconds
 
-// Letters of the literature; those of a chunk behind the first are small.
+// The letters usual in the literature; virtual stages after the first have small letters.
 char letter_of(const Block& b) {
   char letter = 'o';
   switch (b.kind) {
@@ -47,8 +47,8 @@ char filling_of(Block::Kind kind) {
 
 bool is_pass(const Block& b) { return b.kind != Block::Kind::other; }
 
-// Which block stands in each column: the one that has most of its time, -1 where idling has more. A pass is never left
-// out for that: many are shorter than a column.
+// The block shown in each column: the one with most of its time, or -1 if idle time is longer. A column with a pass is
+// never shown as idle, because many passes are shorter than a column.
 std::vector<int> columns_of(const std::vector<Block>& blocks, double seconds, int columns) {
   const auto n = static_cast<std::size_t>(columns);
   const double width = seconds / columns;
@@ -61,7 +61,7 @@ std::vector<int> columns_of(const std::vector<Block>& blocks, double seconds, in
     for (int c = at(b.begin); c <= at(b.end); ++c) {
       const auto k = static_cast<std::size_t>(c);
       const double part = std::min(b.end, (c + 1) * width) - std::max(b.begin, c * width);
-      if (part <= clock_step) continue;  // a neighbour's end
+      if (part <= clock_step) continue;  // only the end of a neighbouring block
       covered[k] += part;
       if (is_pass(b)) passes[k] = true;
       if (part > most[k]) most[k] = part, best[k] = static_cast<int>(i);
@@ -72,7 +72,7 @@ std::vector<int> columns_of(const std::vector<Block>& blocks, double seconds, in
   return best;
 }
 
-// Outside of `within` nobody idles.
+// Draws one row. Outside `within`, free time does not count as idle.
 std::string line_of(const std::vector<Block>& blocks, const TimelineTimes& within, double seconds, int columns,
                     const std::string& idle) {
   const auto best = columns_of(blocks, seconds, columns);
@@ -117,7 +117,7 @@ std::string numbers(const Timeline& t, std::size_t rows) {
   return tools::table({"", ">forward, backward", ">other", ">waiting", ">communicating"}, lines);
 }
 
-// What the letters mean that are drawn, a line each.
+// The meaning of the letters that are drawn, one line each.
 std::string legend(const Timeline& t, std::size_t rows, const std::string& idle, bool communication) {
   std::set<char> drawn;
   for (const auto* of : {&t.measured, &t.ideal})

@@ -1,4 +1,4 @@
-// Events one after another; what a file says is held against what it indexes before it is used.
+// Parses events one after another. Every number of the file is compared with its bounds before it is used.
 #include "tools/inspect/trace.h"
 
 #include "libtrain/base/error.h"
@@ -57,8 +57,8 @@ class Reader {
     throw base::InputError(fmt::format("{} {}", file_, what), "give a trace that train --trace wrote");
   }
 
-  // Whether the value stays: events are taken when they are over, so that a large file needs little memory beside its
-  // spans.
+  // A callback of the parser; returns whether it keeps the value. An event is taken and dropped as soon as it is
+  // parsed, so a large file needs little memory beside its spans.
   bool seen(int depth, Json::parse_event_t event, Json& parsed) {
     using Event = Json::parse_event_t;
     if (depth > deepest) refuse(fmt::format("is nested more than {} deep", deepest));

@@ -1,4 +1,4 @@
-// The report on a trace: what is in it, or one step of it.
+// The report on a trace: its contents, or one step of it.
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "tools/common/svg_chart.h"
@@ -46,7 +46,7 @@ std::string key_of(const Block& b) {
   return "other work";
 }
 
-// What the colors of the rows mean, in the order of the colors' kinds.
+// The meaning of the colors in the rows, ordered by kind.
 std::vector<tools::SvgKey> keys_of(const std::vector<TimelineRow>& rows, std::size_t drawn) {
   std::map<std::pair<int, int>, std::string> keys;
   bool communicating = false;
@@ -152,7 +152,7 @@ std::string timeline_svg(const Timeline& t, const Trace& trace, const std::strin
       p.y.names.push_back(t.measured[r].name);
       if (r < from.size()) add_bars(p, from[r], static_cast<double>(rows - 1 - r), shift);
     }
-    // Both panels have the same times.
+    // Both panels have the same time axis.
     const double end = 1e3 * std::max(t.seconds, t.passes_begin + t.ideal_seconds);
     p.curves.push_back({"", {{0, -0.5}, {0, -0.5}}, 7});
     p.curves.push_back({"", {{end, -0.5}, {end, -0.5}}, 7});

@@ -1,4 +1,4 @@
-// partition-model: what a model needs on each rank and sends in each step, before anything is started.
+// partition-model: predicts what a model needs on each rank and sends in each step, before a run starts.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
@@ -36,13 +36,13 @@ struct Options {
   bool json = false, force = false, bytes = false;
 };
 
-// What a shard set's index says; the rest of it is for train to judge.
+// Facts from the index of a shard set. train checks the rest of the index.
 struct SetFacts {
   std::int64_t vocabulary = 0;
   std::vector<std::int64_t> shard_tokens;  // of the training split
 };
 
-// Without a set: nothing.
+// Reads the facts of a shard set; empty without a set.
 SetFacts facts_of(const std::string& set) {
   if (set.empty()) return {};
   const auto path = set + "/index.json";
@@ -65,7 +65,7 @@ SetFacts facts_of(const std::string& set) {
   return facts;
 }
 
-// Without shards it is the one that published models of its kind have.
+// Without shards, the vocabulary is the one of published models of this kind.
 struct Published {
   std::int64_t vocabulary;
   const char* name;
@@ -83,15 +83,16 @@ void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code) {
   if (!problems.empty()) throw base::Error(code, plan::text_of(problems), problems.size() == 1 ? problems[0].hint : "");
 }
 
-// One group a replica; of stages, which wait for one another where a replica has few micro-batches, no fewer sequences
-// than train takes by itself (engine::RunConfig), rounded up to whole groups. Beyond the range of a batch, so that it
-// is refused, where the product is.
+// The default global batch: one local-accumulation group for each replica. Pipeline stages wait for one another if a
+// replica has few micro-batches. So with stages it has at least as many sequences as train's default
+// (engine::RunConfig), rounded up to whole groups. If the product exceeds the range of a batch, the result does too, so
+// that it is refused.
 std::int64_t usual_global_batch(const plan::Plan& p) {
   constexpr std::int64_t of_train = 8;
   const auto most = plan::ranges::global_batch.high;
   const int replicas = p.topology.size(plan::Axis::data);
-  if (p.micro_batch > most / p.fold / replicas) return most + 1;
-  const auto group = p.micro_batch * p.fold * replicas;
+  if (p.micro_batch > most / p.local_accumulation / replicas) return most + 1;
+  const auto group = p.micro_batch * p.local_accumulation * replicas;
   return p.pipeline == 1 || group >= of_train ? group : (of_train + group - 1) / group * group;
 }
 
@@ -110,7 +111,7 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o, const SetFact
                                        model.vocabulary, o.data, tokens),
                            "leave the vocabulary out of the model: it comes from the shards");
   if (model.vocabulary > 0) return;
-  // A set's tokenizer may have a sign for hidden tokens; train takes a plan with room for one in any case.
+  // The set's tokenizer may already have a mask token. train accepts a plan with room for one in any case.
   const auto mask = plan::objective_of(model) == plan::Objective::masked ? 1 : 0;
   model.vocabulary = tokens > 0 ? tokens + mask : published(model).vocabulary;
   if (tokens == 0)
@@ -120,7 +121,7 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o, const SetFact
         base::count_text(model.vocabulary), published(model).name);
 }
 
-// How much of the set's tokens windows hold; empty without a set.
+// Text about the share of the set's tokens that lie in windows; empty without a set.
 std::string data_text(const SetFacts& set, std::int64_t sequence) {
   if (set.shard_tokens.empty()) return {};
   const auto use = plan::data_use(set.shard_tokens, sequence);
@@ -145,15 +146,15 @@ plan::Plan decide(plan::Plan p, const Options& o, const SetFacts& set) {
   return p;
 }
 
-// The settings of a plan as flags. What this program finds itself, where it is not said, shows no default; the team of
-// a rank has one.
+// The settings of a plan as flags. Settings that this program decides if they are not given show no default, except for
+// the threads of a rank.
 std::vector<base::Field> flag_fields(plan::Plan& p) {
   auto fields = plan::fields_of(p);
-  auto cut = plan::fields_of(static_cast<plan::ParallelLayout&>(p));
+  auto layout = plan::fields_of(static_cast<plan::ParallelLayout&>(p));
   std::erase_if(fields, [](const auto& f) { return f.name == "device-memory"; });
   for (auto& f : fields) {
-    // What files of one stage say is no word of the flag.
-    if (f.name == "pipeline-schedule") f = base::field_named(cut, f.name, "a cut");
+    // The value for one stage is only for files, not for the flag.
+    if (f.name == "pipeline-schedule") f = base::field_named(layout, f.name, "a layout");
     f.group = "Parallel layout";
     if (f.name == "sequence") f.help = "tokens a sequence; default: the model's context";
     if (f.name == "global-batch") f.help += "; default: one group a replica; of stages 8 or more";
@@ -169,7 +170,8 @@ double total_of(const std::vector<plan::CommunicationTime>& times) {
   return total;
 }
 
-// Of the stage whose ranks take longest; all of them have a micro-batch in every round.
+// Communication times of the stage whose ranks take longest. All of its ranks have a micro-batch in every accumulation
+// step.
 std::string times_text(const plan::Plan& plan, const std::string& path) {
   const auto profile = plan::profile_from_json(base::read_file(path, base::largest_description), path);
   auto times = plan::communication_times(plan, profile);
@@ -189,7 +191,7 @@ std::string times_text(const plan::Plan& plan, const std::string& path) {
   return out + fmt::format("  {:<34}{:>8}{:>20}\n", "all", "", base::duration_text(total_of(times)));
 }
 
-// --force replaces a plan, and nothing else.
+// Writes the plan; --force replaces only a plan.
 void write_plan(const std::string& json, const Options& o) {
   if (o.force)
     base::require_own(o.output,
@@ -198,7 +200,7 @@ void write_plan(const std::string& json, const Options& o) {
   base::write_file(o.output, json, o.force ? base::Existing::replace : base::Existing::refuse);
 }
 
-// What goes to stdout: the plan's file, the same with what its table of stages says, or tables.
+// The text for stdout: the plan's file, that file with the contents of the table of stages, or tables.
 std::string text_of(const plan::Plan& plan, const Options& o, const std::string& below) {
   if (o.output == "-") return plan::to_json(plan);
   if (!o.json) return tools::plan_table(plan, o.bytes ? base::Sizes::exact : base::Sizes::rounded) + below;

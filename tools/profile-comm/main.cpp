@@ -1,5 +1,5 @@
-// profile-comm: measures what the links between ranks can do, and a rank itself, into a file that a planner and an
-// acceptance test can use.
+// profile-comm: measures the links between ranks, and the ceilings of a rank itself, into a file for planners and
+// acceptance tests.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/environment.h"
 #include "libtrain/base/error.h"
@@ -44,7 +44,7 @@ constexpr const char* examples =
     "  profile-comm --local --model gpt2-micro --budget 30s\n"
     "  mpirun -n 2 profile-comm --operations all_reduce,all_gather --max-bytes 1MiB --factor 4 --budget 10s\n";
 
-// Before anything is measured.
+// Refuses output paths before anything is measured.
 void refuse_places(const ProfileOptions& o) {
   std::vector<std::string> inputs{o.plan, o.from, o.model};
   inputs.insert(inputs.end(), o.compare.begin(), o.compare.end());
@@ -67,13 +67,13 @@ plan::Profile read_profile(const std::string& path) {
   return plan::profile_from_json(std::string(std::istreambuf_iterator<char>(std::cin), {}), "standard input");
 }
 
-// What a profile becomes; exit 5 when a result was wrong.
+// Prints and writes a profile. Exit code 5 if a result was wrong.
 base::ExitCode print_and_write(const plan::Profile& measured, const ProfileOptions& o) {
   const auto json = plan::to_json(measured);
-  const auto p = plan::profile_from_json(json, "the profile");  // what is printed is what is written, to the last digit
+  const auto p = plan::profile_from_json(json, "the profile");  // prints what is written, to the last digit
   if (!o.plot.empty() && p.communication.empty())
     throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
-  std::exception_ptr failure;  // a disk that is full by now: what was measured is printed all the same
+  std::exception_ptr failure;  // if the disk is full, the measurements are still printed
   try {
     if (!o.output.empty() && o.output != "-") base::write_file(o.output, json);
     if (!o.plot.empty()) tools::write_drawing(o.plot, tools::profile_svg(p), {});
@@ -104,7 +104,7 @@ base::ExitCode compare(const ProfileOptions& o) {
   return plan::regressions(comparison, o.regress).empty() ? base::ExitCode::done : base::ExitCode::check_failed;
 }
 
-// One rank's part; its profile on rank 0.
+// Does one rank's part of the measurement. Returns the profile on rank 0.
 std::optional<plan::Profile> take_part(Launched& launched, const ProfileOptions& o, comm::Ledger& rounds) {
   std::optional<tools::Progress> progress;
   tools::MeasureListener listener;
@@ -118,7 +118,7 @@ std::optional<plan::Profile> take_part(Launched& launched, const ProfileOptions&
   return std::nullopt;
 }
 
-// Which groups are measured is not the world's matter.
+// The world as one axis; the measured groups do not depend on it.
 plan::Topology in_a_row(int ranks) { return plan::Topology({{plan::Axis::data, ranks}}); }
 
 Launched one_process() {
@@ -127,7 +127,7 @@ Launched one_process() {
   return l;
 }
 
-// A rank among threads of this process.
+// A rank that is a thread of this process.
 Launched thread_rank(int rank, int size, comm::ThreadsWorld& world) {
   Launched l;
   l.ranks = profile::Ranks("threads", rank, in_a_row(size), world.factory(rank));
@@ -139,7 +139,7 @@ Launched thread_rank(int rank, int size, comm::ThreadsWorld& world) {
   return l;
 }
 
-// Who measures GPUs: asked for, or where every rank of every node has one of its own and NCCL is there.
+// Chooses GPUs if they are asked for, or if every rank of every node has its own and NCCL is available.
 void choose_device(Launched& l, const ProfileOptions& o) {
   auto& ranks = l.ranks;
   const int gpus = tensor::gpu_available() ? tensor::gpu_module().runtime->device_count() : 0;
@@ -150,7 +150,7 @@ void choose_device(Launched& l, const ProfileOptions& o) {
       o.backend == "nccl" || (o.backend == "auto" && o.device != "cpu" && lacking[0] == 0 && ranks.size > 1);
   if (nccl) ranks.kind = "nccl";
   if (!nccl && o.device != "cuda" && !(ranks.size == 1 && o.device == "auto" && gpus > 0))
-    return;  // alone there are no links, and a GPU is what counts
+    return;  // one rank has no links, so it measures a GPU if there is one
   profile::on_all(ranks, [&] {
     l.device = {base::DeviceKind::cuda, ranks.local_rank % std::max(1, gpus)};
     tensor::gpu_info(l.device.index);
@@ -167,7 +167,7 @@ Launched mpi_rank(comm::MpiRuntime& mpi) {
   return l;
 }
 
-// Where they measure, and how they talk there.
+// Chooses the device of the ranks, and their communicators.
 void settle(Launched& l, comm::MpiRuntime& mpi, const ProfileOptions& o) {
   choose_device(l, o);
   const bool gpu = l.device.kind == base::DeviceKind::cuda;
@@ -189,7 +189,7 @@ std::unique_ptr<comm::Watchdog> watch(comm::MpiRuntime& mpi, Launched& l, const 
   w.timeout_seconds = o.hang_timeout;
   w.on_hang = [&mpi](const std::string&, comm::Decided) {
     mpi.abort(static_cast<int>(base::ExitCode::peer_hung));
-  };  // the rank that decided has said it
+  };  // the deciding rank has reported it
   auto dog = std::make_unique<comm::Watchdog>(w, std::vector<comm::WatchedLedger>{{{"profile"}, &rounds}});
   dog->start(profile::from_all(l.ranks, dog->address()));
   return dog;
@@ -236,7 +236,7 @@ base::ExitCode measure_mpi(ProfileOptions& o) {
       if (mpi.rank() == 0) refuse_places(o);
     });
     std::optional<plan::Profile> profile;
-    comm::Ledger rounds;  // outlives its watchdog
+    comm::Ledger rounds;  // must outlive the watchdog
     settle(launched, mpi, o);
     {
       const auto dog = watch(mpi, launched, o, rounds);

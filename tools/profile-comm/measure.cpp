@@ -1,4 +1,4 @@
-// From options to groups, and from measurements to a profile.
+// Derives groups from options, and makes a profile of measurements.
 #include "tools/profile-comm/measure.h"
 
 #include "kernels/dispatch.h"
@@ -45,7 +45,7 @@ void require_ranks(const plan::Plan& p, const ProfileOptions& o, int world) {
 void follow_plan(const plan::Plan& p, const ProfileOptions& o, Request& r) {
   r.families = plan::groups_of(p.topology);
   if (!o.operations.empty()) return;
-  // Each of the plan's groups has calls of its own.
+  // Each of the plan's groups makes other calls; only these are measured.
   const auto used = [&](const std::string& operation, const std::string* group) {
     return std::any_of(p.traffic.begin(), p.traffic.end(), [&](const plan::RankTraffic& ranks) {
       return std::any_of(ranks.operations.begin(), ranks.operations.end(), [&](const plan::Traffic& t) {
@@ -65,7 +65,7 @@ profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& lau
   profile::CeilingOptions c;
   c.model = plan != nullptr ? plan->model : plan::load_model(o.model, io::read_layout_file);
   if (c.model.vocabulary == 0)
-    c.model.vocabulary = c.model.positions == plan::Positions::rotary ? 128256 : 50257;  // as published
+    c.model.vocabulary = c.model.positions == plan::Positions::rotary ? 128256 : 50257;  // as in published models
   if (c.model.lanes == 0) c.model.lanes = plan::default_lanes(c.model, launched.device.kind);
   c.tensor = plan != nullptr ? plan->tensor : 1;
   c.micro_batch = plan != nullptr ? plan->micro_batch : o.micro_batch;
@@ -80,7 +80,7 @@ profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& lau
   return c;
 }
 
-// What this rank has been asked for; throws what is wrong with it.
+// The request of this rank; throws if it is invalid.
 Request request_of(const Launched& launched, const ProfileOptions& o, const std::string& plan_text, int fair_threads) {
   const int world = launched.ranks.size;
   Request r;
@@ -93,7 +93,7 @@ Request request_of(const Launched& launched, const ProfileOptions& o, const std:
     else if (!o.groups.empty()) r.families = plan::parse_groups(o.groups, world);
     else r.families = {plan::whole_world(world)};
   } else if (!o.groups.empty()) {
-    plan::parse_groups(o.groups, world);  // says that there is nobody to talk to
+    plan::parse_groups(o.groups, world);  // throws an error: one rank has no peers
   }
   const bool links = !r.families.empty() && !r.sweep.operations.empty();
   if (!links && !o.plot.empty())
@@ -122,9 +122,9 @@ Request agreed_request(Launched& launched, const ProfileOptions& o) {
   return r;
 }
 
-// Shares the budget out. A rank's own ceilings get a third of it beside links, or what they need at the least. Without
-// links a budget that cannot be kept is refused before anything is measured; beside them by the sweep, which knows
-// after one pass what all of it takes.
+// Divides the budget. Beside links, a rank's own ceilings get a third of it, or what they need at least. Without links,
+// a budget that is too short is refused before anything is measured. With links the sweep refuses it, because it knows
+// after one pass how long everything takes.
 void share_budget(Launched& launched, Request& r) {
   const double given = r.sweep.budget_seconds;
   if (!r.local) return;
@@ -137,7 +137,7 @@ void share_budget(Launched& launched, Request& r) {
         fmt::format("a budget of {:g} s is too short: a rank's own ceilings with {} take about {}", given,
                     base::one_line(r.local->model.name), base::duration_text(least)),
         fmt::format("--budget {:.0f}s, a smaller --model or --sequence, or a smaller --disk-bytes",
-                    std::ceil(least * 2)));  // estimates of a busy machine differ
+                    std::ceil(least * 2)));  // estimates on a busy machine vary
   r.local->budget_seconds = links ? std::max(given / 3, least) : given;
   if (links)
     r.sweep.budget_seconds = given - r.local->budget_seconds, r.sweep.elsewhere_seconds = r.local->budget_seconds;

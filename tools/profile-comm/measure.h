@@ -1,4 +1,4 @@
-// Measuring: the ranks as they were launched, the groups that are wanted, and a profile of them on rank 0.
+// Measurement: the launched ranks, the requested groups, and their profile on rank 0.
 #pragma once
 
 #include "libtrain/plan/profile.h"
@@ -11,20 +11,21 @@
 
 namespace trainyard::tools {
 
-// The ranks, and what they run on: what a backend fills in.
+// The ranks and what they run on, filled in by a backend.
 struct Launched {
-  profile::Ranks ranks;  // their kind is the profile's backend: "none" without ranks
+  profile::Ranks ranks;  // Ranks::kind is the profile's backend; "none" for one process
   std::string library;
   int ranks_on_node = 1;
   base::Device device;
 };
 
-struct MeasureListener {                             // of rank 0
+struct MeasureListener {                             // called on rank 0
   std::function<void(const std::string&)> note;      // a line for the log
-  std::function<void(const std::string&)> progress;  // what is under way
+  std::function<void(const std::string&)> progress;  // what is being measured
 };
 
-// Collective. A description of what would be measured (--dry-run), or the profile; empty on other ranks than 0.
+// Both are collective, and return something only on rank 0. describe: what would be measured (--dry-run). measure: the
+// profile.
 std::string describe(Launched& launched, const ProfileOptions& options);
 std::optional<plan::Profile> measure(Launched& launched, const ProfileOptions& options, const MeasureListener& listener,
                                      comm::Ledger& rounds);

@@ -1,4 +1,4 @@
-// Flags, and what their texts mean.
+// Defines the flags, and parses their texts.
 #include "tools/profile-comm/options.h"
 
 #include "libtrain/base/byte_size.h"

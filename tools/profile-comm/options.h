@@ -1,4 +1,4 @@
-// What profile-comm was asked for.
+// The options of profile-comm.
 #pragma once
 
 #include "libtrain/profile/ceilings.h"
@@ -21,15 +21,16 @@ struct ProfileOptions {
   double hang_timeout = 300;
   bool local = false, force = false, json = false, csv = false, bytes = false, chart = false, dry_run = false;
   std::vector<std::string> compare;
-  // what the texts say
+  // parsed from the texts
   profile::SweepOptions sweep;
   double regress = 0.05;
 };
 
 void add_flags(CLI::App& app, ProfileOptions& options);
-// Reads the texts; throws UsageError naming the flag.
+// Parses the texts; UsageError naming the flag.
 void resolve_texts(ProfileOptions& options);
-// All that decides what is measured, so that ranks can tell whether they were started alike.
+// Text of all options that decide what is measured. Ranks compare it to find out whether they were started with the
+// same options.
 std::string fingerprint(const ProfileOptions& options);
 
 }  // namespace trainyard::tools

@@ -1,4 +1,5 @@
-// reshard-checkpoint: a checkpoint on another cut, the mean of several, what differs between two, whether one is right.
+// reshard-checkpoint: converts a checkpoint to another parallel layout, averages several, compares two, or verifies
+// one.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/cores.h"
@@ -119,7 +120,7 @@ void add_options(CLI::App& app, Settings& s) {
       ->group("Running");
 }
 
-// What has no meaning together is refused: nothing that is given is passed over.
+// Refuses flags that have no meaning together, so that no given flag is ignored.
 void require_apart(const CLI::App& app) {
   using Names = std::vector<const char*>;
   const std::vector<std::pair<Names, Names>> apart{
@@ -162,7 +163,7 @@ auto watcher(const char* label, const Settings& s, Progressing unit) {
 
 using Sources = std::vector<std::unique_ptr<checkpoint::Reader>>;
 
-// Opens the checkpoints that are meant and runs `work` on them; again, where the run of one has removed it meanwhile.
+// Opens the checkpoints that the paths name and runs `work` on them. Repeats it if a run removed one of them meanwhile.
 base::ExitCode with_sources(const std::vector<std::string>& paths,
                             const std::function<base::ExitCode(const Sources&)>& work) {
   return checkpoint::looking_again(paths, [&] {
@@ -187,38 +188,39 @@ checkpoint::Contents contents_of(const Settings& s, checkpoint::Contents otherwi
   return s.only == "model" ? checkpoint::Contents::model : otherwise;
 }
 
-checkpoint::NewLayout cut_of(const Settings& s, const checkpoint::Reader& source) {
-  checkpoint::NewLayout cut;
-  cut.data = s.consolidate ? 1 : s.data.value_or(0);
-  cut.tensor = s.consolidate ? 1 : s.tensor.value_or(0);
-  cut.experts = s.consolidate ? 1 : s.experts.value_or(0);
-  cut.pipeline = s.consolidate ? 1 : s.pipeline.value_or(0);
-  cut.partition = s.partition;
-  cut.zero = s.zero;
-  if (!s.dtype.empty()) cut.dtype = base::dtype_from_name(s.dtype);
-  cut.contents = contents_of(s, source.state().contents);
-  if (s.plan.empty()) return cut;
+checkpoint::NewLayout layout_of(const Settings& s, const checkpoint::Reader& source) {
+  checkpoint::NewLayout layout;
+  layout.data = s.consolidate ? 1 : s.data.value_or(0);
+  layout.tensor = s.consolidate ? 1 : s.tensor.value_or(0);
+  layout.experts = s.consolidate ? 1 : s.experts.value_or(0);
+  layout.pipeline = s.consolidate ? 1 : s.pipeline.value_or(0);
+  layout.partition = s.partition;
+  layout.zero = s.zero;
+  if (!s.dtype.empty()) layout.dtype = base::dtype_from_name(s.dtype);
+  layout.contents = contents_of(s, source.state().contents);
+  if (s.plan.empty()) return layout;
   const auto plan = plan::plan_from_json(base::read_file(s.plan, base::largest_description), s.plan);
-  cut.data = plan.topology.size(plan::Axis::data), cut.tensor = plan.topology.size(plan::Axis::tensor);
-  cut.experts = plan.topology.size(plan::Axis::expert);
-  cut.stages = plan.stages;
+  layout.data = plan.topology.size(plan::Axis::data), layout.tensor = plan.topology.size(plan::Axis::tensor);
+  layout.experts = plan.topology.size(plan::Axis::expert);
+  layout.stages = plan.stages;
   if (checkpoint::parameters_of(plan.model) != source.manifest().parameters)
     throw base::InputError(fmt::format("{}: the plan is of {}, whose tensors are others than those of {}", s.plan,
                                        base::one_line(plan.model.name), source.path()),
                            "make a plan of the checkpoint's model: inspect shows it");
-  if (plan.topology.world() != cut.data * cut.tensor * plan.stages.stages)
+  if (plan.topology.world() != layout.data * layout.tensor * plan.stages.stages)
     throw base::UsageError(
         fmt::format("{}: the plan cuts along more than data-parallel ranks, tensor ranks and stages", s.plan),
         "make a plan of these alone with partition-model");
-  cut.dtype = plan.dtype;
-  cut.plan = nlohmann::json(plan::json_of(plan));
-  return cut;
+  layout.dtype = plan.dtype;
+  layout.plan = nlohmann::json(plan::json_of(plan));
+  return layout;
 }
 
-// Before the work, which may take its time.
-void warn_of(const checkpoint::NewLayout& cut, const checkpoint::Reader& source) {
-  const auto ranks = checkpoint::ranks_of_layout(source.manifest(), cut);
-  for (const auto& doubt : checkpoint::doubts_of_layout(checkpoint::state_of_layout(source.state(), cut, ranks), ranks))
+// Warns about an odd layout before the work, which may take long.
+void warn_of(const checkpoint::NewLayout& layout, const checkpoint::Reader& source) {
+  const auto ranks = checkpoint::ranks_of_layout(source.manifest(), layout);
+  for (const auto& doubt :
+       checkpoint::doubts_of_layout(checkpoint::state_of_layout(source.state(), layout, ranks), ranks))
     base::log_warning("{}", doubt);
 }
 
@@ -234,11 +236,11 @@ base::ExitCode make(const Settings& s, const Sources& sources) {
   o.history = engine::history_through(read.back()->path(), read.back()->state().step);
   reshard::Made made{{}, read.back()->manifest().ranks, s.paths.back(), {}, 0};
   for (const auto* source : read) made.sources.push_back(source->path());
-  const auto cut = cut_of(s, *read.back());
+  const auto layout = layout_of(s, *read.back());
   checkpoint::require_free_destination(base::without_slashes(made.output), o.existing, made.sources);
-  warn_of(cut, *read.back());
-  made.result = s.average ? checkpoint::average(read, made.output, cut, o)
-                          : checkpoint::reshard(*read.back(), made.output, cut, o);
+  warn_of(layout, *read.back());
+  made.result = s.average ? checkpoint::average(read, made.output, layout, o)
+                          : checkpoint::reshard(*read.back(), made.output, layout, o);
   made.seconds = base::steady_seconds() - start;
   if (s.json) {
     tools::print(reshard::json_of(made).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");

@@ -1,4 +1,4 @@
-// Tables and objects of reshard-checkpoint.
+// Makes the tables and JSON objects of reshard-checkpoint.
 #include "tools/reshard-checkpoint/report.h"
 
 #include "libtrain/base/number_text.h"
@@ -24,7 +24,8 @@ int size_of(plan::Axis along, const Made& m) {
   return 1;
 }
 
-// " (2 stages x 4 x 2 tensor)", " (6, experts over 2)"; nothing where ranks differ in what they read alone.
+// The grid of ranks, such as " (2 stages x 4 x 2 tensor)" or " (6, experts over 2)"; "" if ranks are only
+// data-parallel.
 std::string grid_text(const Made& m) {
   const auto stages = size_of(plan::Axis::pipe, m), tensor = size_of(plan::Axis::tensor, m),
              experts = checkpoint::expert_parts_of(m.result.manifest);
@@ -34,7 +35,7 @@ std::string grid_text(const Made& m) {
                      experts > 1 ? fmt::format(", experts over {}", experts) : "");
 }
 
-// JSON has no word for what is not finite.
+// A JSON number; null if not finite, because JSON has no such numbers.
 ordered_json number(double value) { return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr); }
 
 std::string place_text(const checkpoint::TensorDifference& t, std::int64_t element) {

@@ -1,4 +1,4 @@
-// What reshard-checkpoint says at the end, as text and as JSON.
+// The final reports of reshard-checkpoint, as text and as JSON.
 #pragma once
 
 #include "libtrain/checkpoint/compare.h"
@@ -14,23 +14,23 @@
 
 namespace trainyard::reshard {
 
-// A checkpoint was made of others.
+// A checkpoint was made from one or more others.
 struct Made {
   std::vector<std::string> sources;
-  int source_ranks = 1;  // of the last one
+  int source_ranks = 1;  // of the last source
   std::string output;
   checkpoint::ReshardResult result;
   double seconds = 0;
 };
 nlohmann::ordered_json json_of(const Made& made);
-std::string text_of(const Made& made);  // for the error side; the path alone is the product
+std::string text_of(const Made& made);  // for stderr; only the path goes to stdout
 
-// Two were compared.
+// Two checkpoints were compared.
 struct Comparison {
   std::string first, second;
   std::optional<double> tolerance;
   std::vector<checkpoint::TensorDifference> tensors;
-  std::vector<engine::FieldDifference> reasons;  // why they may differ: steps, and what their runs are
+  std::vector<engine::FieldDifference> reasons;  // why they may differ: their steps and run settings
   bool passes(const checkpoint::TensorDifference& t) const;
   std::int64_t failures() const;
 };

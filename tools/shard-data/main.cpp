@@ -1,4 +1,4 @@
-// shard-data: text into token shards.
+// shard-data: converts text to token shards.
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/cores.h"
 #include "libtrain/base/here_and_now.h"
@@ -38,7 +38,7 @@ constexpr const char* examples =
 struct Settings {
   std::vector<std::string> inputs, include;
   std::optional<std::string> json_key, split;
-  std::string task;  // "3/8"; empty: one process does all
+  std::string task;  // such as "3/8"; empty: one process does all the work
   std::string output, tokenizer = "bytes", rejects, largest = "16MiB", progress = "auto", special = "read";
   data::DocumentTokens around;
   std::int64_t shard_tokens = std::int64_t{64} << 20;
@@ -180,7 +180,7 @@ void print_json(const Settings& s, const data::BuildResult& r, double seconds) {
   tools::print(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");  // a path need not be UTF-8
 }
 
-// What a newcomer would otherwise find out later: what was refused and why, and that nothing can be validated on.
+// Prints what would otherwise surprise later: what was refused and why, and that there is nothing to validate on.
 void print_findings(const Settings& s, const data::BuildResult& r) {
   const auto list = s.rejects.empty() ? "--rejects FILE lists all"
                                       : fmt::format("{}{} lists all", s.dry_run ? "without --dry-run, " : "",
@@ -225,7 +225,7 @@ void print_summary(const Settings& s, const data::BuildResult& r, double seconds
              base::counted(r.validation_shards, "shard"), s.dry_run ? " (nothing was written)" : "");
 }
 
-// Read, and not among the documents: lists of inputs, and the tokenizer's model.
+// Inputs that are read but hold no documents: lists of inputs, and the tokenizer's model.
 std::vector<std::string> other_inputs(const Settings& s) {
   std::vector<std::string> out;
   for (const auto& input : s.inputs)
@@ -234,7 +234,7 @@ std::vector<std::string> other_inputs(const Settings& s) {
   return out;
 }
 
-// "3, 5 to 9 and 12"
+// A list of numbers as text: "3, 5 to 9 and 12".
 std::string list_of(const std::vector<int>& tasks) {
   std::vector<std::string> runs;
   for (std::size_t i = 0, end = 0; i < tasks.size(); i = end) {
@@ -245,7 +245,7 @@ std::string list_of(const std::vector<int>& tasks) {
   return fmt::format("{}", fmt::join(runs, ", "));
 }
 
-// Of a task that did not make the set: nothing on stdout, which names what exists.
+// Reports for a task that did not complete the set. It prints no path on stdout, because stdout names only what exists.
 void print_waiting(const Settings& s, data::Share share, const data::TaskResult& r) {
   if (s.json)
     tools::print(nlohmann::ordered_json{
@@ -260,7 +260,7 @@ void print_waiting(const Settings& s, data::Share share, const data::TaskResult&
                base::counted(share.tasks, "task"), list_of(r.missing), s.output);
 }
 
-// With the tokens around documents that were asked for, or those that are found beside the model's file.
+// Makes the tokenizer with the document tokens that were asked for, or those found beside the model's file.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const Settings& s) {
   auto around = s.around;
   around.special_as_text = s.special == "text";
@@ -278,7 +278,7 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const Settings& s) {
     tokenizer = data::make_tokenizer(s.tokenizer, around);
   } catch (const base::Unreadable&) {
     throw;
-  } catch (const base::InputError& e) {  // that file is of another model
+  } catch (const base::InputError& e) {  // that file belongs to another model
     base::log_warning("{} beside {} is passed over ({}): an id of its own, {}, ends documents", beside.said_by,
                       base::one_line(s.tokenizer), e.what(), tokenizer->end_of_document());
     return tokenizer;
@@ -316,7 +316,7 @@ base::ExitCode run(const Settings& s) {
   };
   if (!share) {
     const auto result = data::build_shards(source, *tokenizer, options, reading);
-    progress.reset();  // its line ends before the result begins
+    progress.reset();  // ends the progress line before the result
     print_summary(s, result, elapsed());
     return base::ExitCode::done;
   }
@@ -353,7 +353,7 @@ int main(int argc, char** argv) {
     tools::watch_signals(tools::Reads::of_pipes);
     try {
       return run(s);
-    } catch (const tools::Interrupted&) {  // what was begun is removed on the way out
+    } catch (const tools::Interrupted&) {  // unfinished files have been removed
       tools::end_by_signal("shard-data", s.task.empty()
                                              ? "nothing was written"
                                              : "what is whole of the parts is kept: run the same task again");

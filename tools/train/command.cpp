@@ -1,4 +1,4 @@
-// Leaves words out and quotes the rest.
+// Leaves out flags of one start and quotes the remaining words.
 #include "tools/train/command.h"
 
 #include "libtrain/base/environment.h"
@@ -22,7 +22,7 @@ std::string quoted(const std::string& word) {
   if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
   std::string out = "'";
   for (const char c : word) {
-    if (c == '\'') out.append("'\\'");  // out of the quotes, one of its own, and in again
+    if (c == '\'') out.append("'\\'");  // closes the quotes, adds an escaped one, and opens them again
     out.push_back(c);
   }
   out.push_back('\'');
@@ -38,7 +38,7 @@ std::string command_to_go_on(const std::vector<std::string>& words, Lasting last
     bool leave_out = false;
     for (const auto flag : of_one_start) leave_out |= std::string_view(words[i]).substr(0, equals) == flag;
     if (leave_out) {
-      if (equals == std::string::npos) ++i;  // and its value
+      if (equals == std::string::npos) ++i;  // skips its value
       continue;
     }
     if (!out.empty()) out.push_back(' ');

@@ -1,4 +1,4 @@
-// From flags to an evaluation, and its table.
+// Runs an evaluation from flags, and prints its table.
 #include "tools/train/evaluate.h"
 
 #include "libtrain/base/error.h"

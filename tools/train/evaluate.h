@@ -13,15 +13,16 @@
 
 namespace trainyard::tools {
 
-// Adds its flags to the program's. Signals keep their own way with an evaluation: nothing has to be saved, so TERM, INT
-// and HUP end it (128 + signal for a shell); USR1, which asks a training run to save, is ignored.
+// Adds the flags of an evaluation to the program. In an evaluation signals have their default effect, because nothing
+// has to be saved: TERM, INT and HUP end it (128 + signal for a shell). USR1, which asks a training run to save, is
+// ignored.
 class EvaluateFlags {
  public:
   explicit EvaluateFlags(CLI::App& app);
   bool asked() const;
-  void check() const;  // UsageError for flags that do not go together
+  void check() const;  // UsageError for flags that cannot be combined
 
-  // Collective; rank 0 prints. UsageError for a flag of training.
+  // Collective; rank 0 prints. UsageError if a flag of training is given.
   base::ExitCode run(const engine::RunConfig& config, const std::vector<base::Field>& fields, Launch& launch) const;
 
  private:

@@ -1,4 +1,4 @@
-// A world of one, or of MPI's ranks.
+// Makes a world of one rank, or of MPI's ranks.
 #include "tools/train/launch.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -33,9 +33,9 @@ void Launch::make_world(const plan::Topology& topology) {
   world_.on_hang = [this](const std::string& sentence, comm::Decided where) { end_on_hang(sentence, where); };
 }
 
-void Launch::divide_world(const plan::ParallelLayout& cut) {
-  if (world_.size > 1 && (cut.tensor > 1 || cut.pipeline > 1 || cut.expert_parallel > 1))
-    make_world(plan::topology_of(cut, world_.size));
+void Launch::divide_world(const plan::ParallelLayout& layout) {
+  if (world_.size > 1 && (layout.tensor > 1 || layout.pipeline > 1 || layout.expert_parallel > 1))
+    make_world(plan::topology_of(layout, world_.size));
 }
 
 int Launch::ranks_on_node() const { return tools::ranks_on_node(world_.size); }
@@ -52,7 +52,7 @@ void Launch::require_same(const engine::NamedSettings& mine) {
 
 void Launch::claim_the_end(int exit_code) {
   thread_local bool mine = false;
-  if (mine) std::_Exit(exit_code);  // what this thread met while it ended the job
+  if (mine) std::_Exit(exit_code);  // this thread failed again while it ended the job
   if (ending_.exchange(true))
     for (;;) pause();
   mine = true;
@@ -63,7 +63,7 @@ void Launch::write_reason(int exit_code, const std::string& reason) const {
   try {
     base::make_folders(output_);
   } catch (const std::exception&) {
-    return;  // the reason is on stderr already
+    return;  // the reason is already on stderr
   }
   comm::write_reason(output_ + "/exit", world_.rank, exit_code, reason);
 }
@@ -80,8 +80,8 @@ void Launch::end_on_hang(const std::string& sentence, comm::Decided where) {
   constexpr auto code = static_cast<int>(base::ExitCode::peer_hung);
   claim_the_end(code);
   write_reason(code, sentence);
-  std::this_thread::sleep_for(std::chrono::milliseconds(
-      where == comm::Decided::here ? 500 : 3000));  // elsewhere: only should the one that decided not end it
+  // Elsewhere it waits longer, in case the deciding rank does not end the job.
+  std::this_thread::sleep_for(std::chrono::milliseconds(where == comm::Decided::here ? 500 : 3000));
   mpi_->abort(code);
 }
 
@@ -90,7 +90,7 @@ int refuse_command_line(const base::UsageError& error) {
   try {
     if (launched()) launch.emplace();
   } catch (const base::EnvironmentError&) {
-    // Ranks that cannot find one another: the mistake stays what there is to say.
+    // The ranks cannot find one another. The mistake in the command line is still what is reported.
   }
   if (!launch) return report("train", error);
   try {

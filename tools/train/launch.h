@@ -1,4 +1,4 @@
-// Launch: is this process one of several ranks, how many share its node, and how it ends when it fails alone.
+// Launch: whether this process is one of several ranks, how many share its node, and how it ends when it alone fails.
 #pragma once
 
 #include "libtrain/comm/mpi.h"
@@ -14,32 +14,32 @@
 
 namespace trainyard::tools {
 
-// Under mpirun or srun (their variables say so) MPI is started; otherwise the process is a world of one and MPI stays
-// out of it.
+// Starts MPI under mpirun or srun, which their variables show. Otherwise the process is a world of one rank without
+// MPI.
 class Launch {
  public:
   Launch();
   engine::World& world() { return world_; }
-  // The world cut as all ranks say alike (plan::topology_of). Collective.
-  void divide_world(const plan::ParallelLayout& cut);
+  // Divides the world by a parallel layout, which is the same on all ranks (plan::topology_of). Collective.
+  void divide_world(const plan::ParallelLayout& layout);
   int ranks_on_node() const;
-  // Collective: what any rank throws here all throw as an AgreedError.
+  // Collective: what any rank throws here, all ranks throw as an AgreedError.
   void on_every_rank(const std::function<void()>& work);
   void require_same(const engine::NamedSettings& mine);  // collective (engine/same_settings.h)
-  void reasons_into(const std::string& output) {
-    output_ = output;
-  }  // the run folder; until then reasons go to stderr alone
+  // Sets the run folder, into which reasons are written. Before this call they go to stderr alone.
+  void reasons_into(const std::string& output) { output_ = output; }
 
-  // What this rank alone failed at: its sentence, a reason in exit/rank-00003.json of the run folder, and the end of
-  // the whole job with the error's exit code, whatever the other ranks wait for. A world of one gets the code back.
+  // Reports an error of this rank alone: prints its sentence, and writes the reason to exit/rank-00003.json of the run
+  // folder. Then it ends the whole job with the error's exit code, whatever the other ranks wait for. In a world of one
+  // it returns the exit code instead.
   int fail(const std::exception& error);
-  // The verdict of the watchdog; does not return. The rank that decided ends the job, once the others have had time to
-  // leave a reason.
+  // Ends the job on a decision of the watchdog; does not return. The rank that decided ends the job, after the others
+  // have had time to write a reason.
   void end_on_hang(const std::string& sentence, comm::Decided where);
 
  private:
   void make_world(const plan::Topology& topology);
-  void claim_the_end(int exit_code);  // of two threads that end the job the first goes on
+  void claim_the_end(int exit_code);  // if two threads end the job, only the first goes on
   void write_reason(int exit_code, const std::string& reason) const;
   std::unique_ptr<comm::MpiRuntime> mpi_;
   engine::World world_;
@@ -47,8 +47,9 @@ class Launch {
   std::atomic<bool> ending_{false};
 };
 
-// What is wrong with the command line of this process; of ranks that were launched together, which know no more than
-// each its own yet, one says it for all. Collective with Launch::on_every_rank of those whose command line is right.
+// Reports a wrong command line of this process and returns the exit code. Of ranks that were launched together, one
+// reports for all, although each knows only its own command line so far. Collective with Launch::on_every_rank of the
+// ranks whose command line is right.
 int refuse_command_line(const base::UsageError& error);
 
 }  // namespace trainyard::tools

@@ -49,7 +49,7 @@ struct Switches {
   base::Sizes sizes() const { return bytes ? base::Sizes::exact : base::Sizes::rounded; }
 };
 
-// What a start has done, in one line at its end.
+// What a start has done, reported in one line at its end.
 class Totals {
  public:
   void add(const engine::StepMetrics& m) {
@@ -89,7 +89,7 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   });
   if (world.size > 1)
     world.fail = [&](const std::exception& error) {
-      progress.reset();  // ends its line
+      progress.reset();  // ends the progress line
       launch.fail(error);
     };
   if (world.rank == 0 && tools::kills_soon())
@@ -107,7 +107,7 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
     progress->show(line.text(m, steps), last ? tools::Progress::Update::last : tools::Progress::Update::passing);
   };
   const auto result = engine::run(config, world, signals, listener, launch.ranks_on_node());
-  // A run that was stopped goes on all the same.
+  // A stopped run still exits with its own code, because it can go on without its trace.
   const auto code =
       result.trace_error && result.code == base::ExitCode::done ? result.trace_error->code() : result.code;
   if (world.rank != 0) return code;
@@ -121,7 +121,7 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
     tools::print(product);
   } catch (const base::EnvironmentError& e) {
     if (result.code == base::ExitCode::done) throw;
-    tools::report("train", e);  // the run's own exit code says more than a full disk
+    tools::report("train", e);  // the run's own exit code matters more than a full disk
   }
   if (result.trace_error) {
     base::log_warning("the run is whole, but there is no trace of it");
@@ -139,8 +139,8 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   return result.code;
 }
 
-// A job manager's signal may come while libraries are still being initialized: it waits, as later ones do. Sanitizers
-// have to be initialized first.
+// Blocks signals as early as possible: a job manager's signal may come while libraries are still being initialized. It
+// waits as later ones do. Sanitizers have to be initialized first.
 #if defined(__ELF__) && !defined(TRAINYARD_SANITIZED)
 __attribute__((section(".preinit_array"), used)) void (*const hold_signals_first)() = engine::hold_signals;
 #endif
@@ -206,7 +206,7 @@ int main(int argc, char** argv) {
                            {"TRAINYARD_HOPPER", word(base::hopper_wanted())},
                            {"tensor-parallel", fmt::format("{}", config.tensor)},
                            {"expert-parallel", fmt::format("{}", config.expert_parallel)},
-                           {"expert-ranks-per-node", fmt::format("{}", config.expert_node)},
+                           {"expert-ranks-per-node", fmt::format("{}", config.expert_ranks_per_node)},
                            {"pipeline-parallel", fmt::format("{}", config.pipeline)},
                            {"print-config", word(switches.print_config)}});
       if (switches.print_config) {
@@ -215,7 +215,7 @@ int main(int argc, char** argv) {
       }
       launch.divide_world(config);
       if (evaluation.asked()) return evaluation.run(config, fields, launch);
-      if (!switches.dry_run) launch.reasons_into(config.output);  // neither it nor an evaluation writes anything
+      if (!switches.dry_run) launch.reasons_into(config.output);  // neither a dry run nor an evaluation writes anything
       return train(config, switches, launch, *signals, [&](const std::string& resume) {
         return tools::launcher_words(launch.world().size, tools::variables_in_effect(fields)) +
                tools::command_to_go_on({argv, argv + argc}, lasting, resume);

@@ -1,4 +1,4 @@
-// Keeps what steps before have said.
+// Keeps values of earlier steps.
 #include "tools/train/step_line.h"
 
 #include "tools/common/step_text.h"

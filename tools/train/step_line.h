@@ -1,4 +1,4 @@
-// StepLine: what progress says about a step, within 80 columns.
+// StepLine: the progress line of a step, within 80 columns.
 #pragma once
 
 #include "libtrain/engine/metrics.h"
@@ -12,8 +12,8 @@ namespace trainyard::tools {
 
 class StepLine {
  public:
-  // As step_text says it, with the last validation there was, and speed and time left by StepPace. Wants every step
-  // since the start.
+  // The text of step_text, with the latest validation, and speed and time left from StepPace. Must be called for every
+  // step since the start.
   std::string text(const engine::StepMetrics& metrics, std::int64_t steps);
 
  private:

@@ -1,4 +1,4 @@
-// A tree of bytes.
+// A tree of bytes for finding tokens.
 #include "libtrain/data/bpe/added_tokens.h"
 
 #include "libtrain/data/bpe/unicode_classes.h"

@@ -1,4 +1,4 @@
-// AddedTokens: tokens that are looked for in the text itself, before anything cuts it.
+// AddedTokens: tokens that are searched in the text itself, before the text is split.
 #pragma once
 
 #include "libtrain/data/bpe/composition.h"
@@ -14,14 +14,14 @@
 
 namespace trainyard::data::bpe {
 
-// Of the matches that begin first the longest is taken, and the search goes on behind it. It takes time linear in the
-// text: a place is tried against a tree of the tokens, which are short.
+// A tree of tokens for searching. Of the matches that begin first, the longest is taken, and the search continues after
+// it. It takes time linear in the text, because each position is compared with a tree of short tokens.
 class TokenTree {
  public:
   TokenTree(const std::vector<AddedToken>& tokens, bool normalized);
   bool empty() const { return nodes_.size() == 1; }
 
-  // Calls text(part) and token(id) in the order of the text; parts are not empty.
+  // Calls text(part) and token(id) in the order of the text. Parts are not empty.
   template <class Text, class Token> void cut(std::string_view all, const Text& text, const Token& token) const {
     std::size_t done = 0, at = 0;
     for (Found found; (found = find(all, at)).token != nullptr;) {
@@ -53,13 +53,13 @@ class TokenTree {
 
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_{1};
-  std::unordered_map<std::uint64_t, std::uint32_t> children_;  // (node, byte)
+  std::unordered_map<std::uint64_t, std::uint32_t> children_;  // key: (node, byte)
   std::array<bool, 256> begins_{};
-  int first_byte_ = -1;  // where all tokens begin with the same
+  int first_byte_ = -1;  // the first byte, if all tokens begin with the same one
 };
 
-// First the tokens that are not `normalized`, then, in the text between them, those that are. Where NFC is asked for it
-// is made of that text, and of the tokens that are looked for in it.
+// Searches first for the tokens that are not `normalized`, then, in the text between them, for the `normalized` ones.
+// If NFC is asked for, it applies to that text and to the tokens that are searched in it.
 class AddedTokens {
  public:
   AddedTokens(const std::vector<AddedToken>& tokens, bool composes)

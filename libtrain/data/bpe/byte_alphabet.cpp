@@ -1,4 +1,4 @@
-// Bytes that are printed as they are, and the others in order.
+// Bytes that are printable stay as they are; the other bytes follow in order.
 #include "libtrain/data/bpe/byte_alphabet.h"
 
 #include "libtrain/data/bpe/unicode_classes.h"

@@ -1,4 +1,4 @@
-// Added tokens, then steps that cut, then merges, with a cache between them.
+// Added tokens, then the steps that split text, then merges, with a cache between steps and merges.
 #include "libtrain/data/bpe/byte_level.h"
 
 #include "libtrain/base/checksum.h"
@@ -29,11 +29,11 @@ namespace {
 
 struct PrefixSpace {};
 struct Punctuation {
-  bool together;  // runs of it stay one piece
+  bool together;  // a run of punctuation stays one piece
 };
 struct AlphabetStep {};
-using Cutter =
-    std::variant<Scanner, Pattern, std::string, PrefixSpace, Punctuation, AlphabetStep>;  // string: a literal
+// The string is a literal.
+using Cutter = std::variant<Scanner, Pattern, std::string, PrefixSpace, Punctuation, AlphabetStep>;
 
 std::vector<Cutter> cutters_of(const std::vector<Step>& steps, const std::string& where) {
   std::vector<Cutter> out;
@@ -49,7 +49,7 @@ std::vector<Cutter> cutters_of(const std::vector<Step>& steps, const std::string
   return out;
 }
 
-// What one thread needs while it encodes.
+// Memory of one thread while it encodes.
 struct Memory {
   explicit Memory(const std::vector<Cutter>& cutters) {
     for (const auto& cutter : cutters) {
@@ -59,10 +59,10 @@ struct Memory {
   }
   PieceCache cache;
   Merges::Memory merges;
-  std::vector<std::optional<Pattern::Memory>> patterns;  // by step
+  std::vector<std::optional<Pattern::Memory>> patterns;  // for each step
 };
 
-// Memories that no thread uses at the moment: as many as threads ever encoded at once.
+// Memories that no thread uses at the moment. There are as many as threads ever encoded at once.
 class Memories {
  public:
   std::unique_ptr<Memory> take(const std::vector<Cutter>& cutters) {
@@ -168,7 +168,7 @@ class ByteLevel : public Tokenizer {
     throw no_such_token(path_, token, std::move(names));
   }
 
-  // The added token of this text, else the token of these bytes.
+  // The added token of this text, else the token with these bytes.
   std::optional<std::int32_t> id_named(std::string_view name) const {
     if (name.empty()) return {};
     for (const auto& [id, text] : texts_)
@@ -243,7 +243,8 @@ class ByteLevel : public Tokenizer {
       const auto match = pattern.find(piece, from, memory);
       if (!match) break;
       from = match->end;
-      if (match->begin == match->end) {  // of no length: it cuts, and the search goes on behind the next character
+      // A match of length 0 splits the text; the search continues after the next character.
+      if (match->begin == match->end) {
         const auto* next = piece.data() + from;
         if (from < piece.size()) next_code_point(next);
         from = from < piece.size() ? static_cast<std::size_t>(next - piece.data()) : from + 1;
@@ -284,11 +285,11 @@ class ByteLevel : public Tokenizer {
   Merges merges_;
   AddedTokens added_;
   std::vector<Cutter> cutters_;
-  bool in_alphabet_;                                     // what comes out of the last of them
-  std::vector<std::string> tokens_;                      // their bytes
+  bool in_alphabet_;                                     // the last step's output is in the alphabet
+  std::vector<std::string> tokens_;                      // bytes of each token
   std::optional<TokenIndex> whole_;                      // with ignore_merges
   std::unordered_map<std::int32_t, std::string> texts_;  // of added tokens
-  std::vector<std::int32_t> before_text_;                // by the post_processor
+  std::vector<std::int32_t> before_text_;                // from the post_processor
   std::int32_t end_ = 0, begin_ = -1, mask_ = -1;
   bool own_end_ = false, reads_special_;
   mutable Memories memories_;

@@ -1,5 +1,5 @@
-// Text is cut before characters that nothing in front of them changes; a part with a mark in it is taken apart, sorted
-// and put together again.
+// Splits text before characters that nothing before them changes. A part with a mark is decomposed, sorted and composed
+// again.
 #include "libtrain/data/bpe/composition.h"
 
 #include "libtrain/data/bpe/unicode_classes.h"
@@ -16,12 +16,13 @@ namespace {
 constexpr char32_t syllables = 0xAC00, leads = 0x1100, vowels = 0x1161, trails = 0x11A7;
 constexpr char32_t lead_count = 19, vowel_count = 21, trail_count = 28, block = vowel_count * trail_count,
                    syllable_count = lead_count * block;
-constexpr unsigned char first_lead_byte = 0xCC;  // of U+0300: nothing changes in what is below it alone
+// The first byte of U+0300. Text of lower characters alone does not change.
+constexpr unsigned char first_lead_byte = 0xCC;
 
-// What a character may do to those beside it.
+// How a character can affect its neighbours.
 struct Character {
-  std::uint8_t combining = 0;  // its class
-  bool stays = true;           // whatever stands in front of it, unless it is sorted
+  std::uint8_t combining = 0;  // its combining class
+  bool stays = true;           // no preceding character changes it, except by sorting
 };
 
 class Tables {
@@ -58,7 +59,7 @@ class Tables {
     take_apart(found->second->first, out);
     if (found->second->second != 0) take_apart(found->second->second, out);
   }
-  // 0: there is none.
+  // The composed character; 0: there is none.
   char32_t whole(char32_t first, char32_t second) const {
     if (first >= leads && first < leads + lead_count && second >= vowels && second < vowels + vowel_count)
       return syllables + (first - leads) * block + (second - vowels) * trail_count;
@@ -95,7 +96,7 @@ void append(char32_t c, std::string& out) {
   }
 }
 
-// Marks behind a letter in the order of their classes.
+// Sorts the marks after each letter by their classes.
 void sort_marks(std::u32string& text) {
   const auto& t = tables();
   for (std::size_t begin = 0, end = 0; begin < text.size(); begin = std::max(end, begin + 1)) {
@@ -105,11 +106,11 @@ void sort_marks(std::u32string& text) {
   }
 }
 
-// Each character joins the last letter in front of it, unless a mark of its class or a higher one lies between.
+// Composes each character with the last letter before it, unless a mark of the same or a higher class is between them.
 void put_together(std::u32string& text) {
   const auto& t = tables();
   std::size_t kept = 0, letter = std::u32string::npos;
-  int between = 0;  // the highest class behind the letter; -1: nothing is there
+  int between = 0;  // the highest class after the letter; -1: no mark
   for (const auto c : text) {
     const int combining = t.of(c).combining;
     const bool reaches = letter != std::u32string::npos && between < combining;
@@ -137,7 +138,8 @@ void append_composed(std::string_view part, std::string& out) {
 
 std::string_view composed(std::string_view text, std::string& memory) {
   const char *const begin = text.data(), *const end = begin + text.size();
-  const char *copied = begin, *part = begin;  // of the part that is open
+  // part: the beginning of the open part.
+  const char *copied = begin, *part = begin;
   bool changes = false, any = false;
   std::uint8_t before = 0;
   const auto close = [&](const char* at) {

@@ -1,4 +1,4 @@
-// Reads the vocabulary, the merges and the added tokens; steps.cpp reads what cuts the text.
+// Reads the vocabulary, the merges and the added tokens. steps.cpp reads the steps that split text.
 #include "libtrain/data/bpe/definition.h"
 
 #include "libtrain/base/error.h"
@@ -20,7 +20,8 @@ namespace {
 
 using Object = base::SortedJsonObject;
 using Json = nlohmann::json;
-using Ids = std::unordered_map<std::string_view, std::int32_t>;  // of tokens as the file writes them
+// Ids of tokens as the file writes them.
+using Ids = std::unordered_map<std::string_view, std::int32_t>;
 
 const char* const other_models =
     "byte-level BPE (GPT-2, Llama 3) is supported; for Llama 2 and Mistral give the file tokenizer.model beside it, "
@@ -34,7 +35,7 @@ void require_no_text(Object& model, const char* key) {
 }
 
 void require_byte_level(Object& model) {
-  const auto type = model.has("type") ? model.text("type") : std::string("BPE");  // older files do not say it
+  const auto type = model.has("type") ? model.text("type") : std::string("BPE");  // older files have no type
   if (type != "BPE")
     throw base::InputError(fmt::format("{}: a model of type {}", model.where(), base::excerpt(type)), other_models);
   if (model.has("byte_fallback") && model.boolean("byte_fallback"))
@@ -44,7 +45,7 @@ void require_byte_level(Object& model) {
                            "set \"dropout\" to null");
   require_no_text(model, "continuing_subword_prefix");
   require_no_text(model, "end_of_word_suffix");
-  // There is a token for every byte, so these are never asked.
+  // Every byte has a token, so these are never used.
   model.has("unk_token"), model.has("fuse_unk");
 }
 
@@ -57,8 +58,8 @@ std::int32_t id_of(const Json& value, const std::string& token, const std::strin
   return value.get<std::int32_t>();
 }
 
-// Tokens of text by their ids. What is written with other characters than the alphabet's cannot come out of text: it is
-// left to the added tokens, and `foreign` names the ids.
+// The tokens of text, by id. A token with characters outside the alphabet cannot come from text. Added tokens may
+// define it, and `foreign` lists its id.
 class Vocabulary {
  public:
   Vocabulary(const Json& object, const std::string& where) : where_(where) {
@@ -171,7 +172,8 @@ class AddedTokenReader {
   }
 
  private:
-  // A token that the vocabulary has, too, has its id there; another one has an id that the vocabulary leaves free.
+  // An added token that is in the vocabulary must have the same id there. Any other added token must have an id that is
+  // free in the vocabulary.
   void require_own_id(const AddedToken& t, const std::string& name) {
     const auto known = vocabulary_.find(t.text);
     const auto at = static_cast<std::size_t>(t.id);
@@ -209,7 +211,8 @@ Definition definition_from_json(const std::string& text, const std::string& wher
   const auto json = parsed(text, where);
   Object root(json, where);
   Definition d;
-  // Documents are never cut or filled up, and end with the end of document: what is put around texts is not applied.
+  // Truncation and padding do not apply, because documents are never cut or padded, and end with the end of document.
+  // The post_processor is only recorded in before_text.
   for (const char* key : {"version", "truncation", "padding"}) root.has(key);
   if (root.has("post_processor")) d.before_text = tokens_before_text(root.at("post_processor"));
   if (!root.has("model")) throw base::InputError(where + " is no tokenizer.json: it has no model", what_tokenizers_are);

@@ -1,4 +1,4 @@
-// Short pieces by looking at all neighbours, long ones with a heap of them.
+// Merges short pieces by looking at all neighbours, and long pieces with a heap.
 #include "libtrain/data/bpe/merges.h"
 
 #include "libtrain/base/error.h"
@@ -11,8 +11,8 @@ namespace trainyard::data::bpe {
 
 namespace {
 
-constexpr std::size_t longest_short = 48;      // bytes; from there on the heap wins
-constexpr std::size_t kept_memory = 64 << 10;  // elements
+constexpr std::size_t longest_short = 48;      // bytes; the heap is faster for longer pieces
+constexpr std::size_t kept_memory = 64 << 10;  // in elements
 
 }  // namespace
 
@@ -31,7 +31,7 @@ Merges::Merges(const Definition& definition) {
     const auto pair = pair_of(m.left, m.right);
     auto at = slot_of(pair);
     while (slots_[at].pair != ~std::uint64_t{0} && slots_[at].pair != pair) at = (at + 1) & (slots_.size() - 1);
-    slots_[at] = {pair, {static_cast<std::uint32_t>(rank), m.merged}};  // of equal ones the last counts
+    slots_[at] = {pair, {static_cast<std::uint32_t>(rank), m.merged}};  // the last of equal merges counts
   }
   of_bytes_.reserve(256 * 256);
   for (const auto left : bytes_)
@@ -45,7 +45,7 @@ void Merges::encode(std::string_view piece, Memory& memory, std::vector<std::int
 
 void Merges::encode_short(std::string_view piece, std::vector<std::int32_t>& out) const {
   std::array<std::int32_t, longest_short + 1> ids;
-  std::array<Known, longest_short + 1> pairs;  // pairs[i] of ids[i] and ids[i + 1]
+  std::array<Known, longest_short + 1> pairs;  // pairs[i]: the merge of ids[i] and ids[i + 1]
   auto n = piece.size();
   for (std::size_t i = 0; i < n; ++i) ids[i] = bytes_[static_cast<unsigned char>(piece[i])];
   for (std::size_t i = 0; i + 1 < n; ++i) pairs[i] = known_of_bytes(piece[i], piece[i + 1]);
@@ -63,7 +63,7 @@ void Merges::encode_short(std::string_view piece, std::vector<std::int32_t>& out
   out.insert(out.end(), ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n));
 }
 
-// A heap of (rank, place); an entry counts only while the pair at its place still has its rank.
+// A heap of (rank, position). An entry is valid only while the pair at its position still has its rank.
 void Merges::encode_long(std::string_view piece, Memory& m, std::vector<std::int32_t>& out) const {
   const auto n = static_cast<std::int32_t>(piece.size());
   m.ids.resize(piece.size()), m.next.resize(piece.size()), m.before.resize(piece.size());

@@ -1,4 +1,4 @@
-// Merges: from the bytes of a piece to its tokens, by the rank of each merge.
+// Merges: turns the bytes of a piece into tokens, by the rank of each merge.
 #pragma once
 
 #include "libtrain/data/bpe/definition.h"
@@ -10,14 +10,14 @@
 
 namespace trainyard::data::bpe {
 
-// Of all neighbours that a merge is known for, those of the lowest rank are merged first, of the same rank the first in
-// the text, until no merge is known. That takes n log n steps for n bytes.
+// Of all neighbours with a known merge, the pair of lowest rank is merged first; of equal ranks, the first in the text.
+// This repeats until no merge is known. It takes n log n steps for n bytes.
 class Merges {
  public:
-  // Every byte is a token of `definition`.
+  // Every byte must be a token of `definition`.
   explicit Merges(const Definition& definition);
 
-  // The memory that one thread needs; it keeps what a usual piece takes and gives the rest back.
+  // Memory of one thread. It keeps what usual pieces need and frees the rest.
   struct Memory {
     std::vector<std::int32_t> ids, next, before;
     std::vector<std::uint64_t> heap;
@@ -53,8 +53,8 @@ class Merges {
   void encode_short(std::string_view piece, std::vector<std::int32_t>& out) const;
   void encode_long(std::string_view piece, Memory& memory, std::vector<std::int32_t>& out) const;
 
-  std::array<std::int32_t, 256> bytes_{};  // their tokens
-  std::vector<Known> of_bytes_;            // of two bytes that follow one another: what every piece begins with
+  std::array<std::int32_t, 256> bytes_{};  // the token of each byte
+  std::vector<Known> of_bytes_;            // for two adjacent bytes, as at the start of every piece
   std::vector<Slot> slots_;                // open addressing, at most half full
   int shift_ = 0;
 };

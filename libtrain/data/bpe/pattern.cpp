@@ -1,4 +1,4 @@
-// PCRE2, compiled at run time where the processor allows it.
+// Runs patterns with PCRE2, compiled at run time where the processor allows it.
 #include "libtrain/data/bpe/pattern.h"
 
 #include "libtrain/base/error.h"
@@ -19,8 +19,8 @@ template <auto release> struct Release {
 template <class T, auto release> using Owned = std::unique_ptr<T, Release<release>>;
 using Stack = Owned<pcre2_jit_stack, pcre2_jit_stack_free>;
 
-// Backtracking of one match. Alternatives in a loop need some bytes of stack for each character of a piece, so a text
-// of one long piece gets a large stack for as long as it needs it.
+// Limits of one match's backtracking. Alternatives in a loop need some bytes of stack for each character of a piece. So
+// a text with one long piece gets a large stack while it is matched.
 constexpr std::uint32_t most_match_steps = 100'000'000;
 constexpr std::size_t usual_stack = std::size_t{1} << 20, large_stack = std::size_t{1} << 30;
 
@@ -58,7 +58,7 @@ Pattern::Pattern(std::string_view expression, std::string where)
     throw base::InputError(
         fmt::format("{}: the pattern {} is refused: {}", where_, base::excerpt(expression), text_of(error)),
         "is it the pattern of a byte-level tokenizer?");
-  pcre2_jit_compile(code_->code.get(), PCRE2_JIT_COMPLETE);  // where it cannot, matching is slower
+  pcre2_jit_compile(code_->code.get(), PCRE2_JIT_COMPLETE);  // where this fails, matching is slower
 }
 
 Pattern::Pattern(Pattern&&) noexcept = default;

@@ -1,4 +1,5 @@
-// Pattern: a regular expression of a tokenizer.json, as `tokenizers` (Oniguruma) reads it, run by PCRE2.
+// Pattern: a regular expression of a tokenizer.json, with the meaning that `tokenizers` (Oniguruma) gives it, run by
+// PCRE2.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +10,14 @@
 
 namespace trainyard::data::bpe {
 
-// The expression in PCRE2's words: \s becomes the property White_Space. InputError, naming the construct, for what the
-// two libraries read differently or this program does not know (\w, \b, \h, nested sets, names of groups, ...).
+// Translates the expression for PCRE2: \s becomes the property White_Space. InputError names a construct that the two
+// libraries read differently, or that this program does not know (\w, \b, \h, nested sets, names of groups, ...).
 std::string in_words_of_pcre2(std::string_view expression, const std::string& where);
 
-// Letters and numbers are those that the installed PCRE2 knows.
+// Letters and numbers are as the installed PCRE2 defines them.
 class Pattern {
  public:
-  // InputError for an expression that is none, or is not supported.
+  // InputError for an invalid or unsupported expression.
   Pattern(std::string_view expression, std::string where);
   Pattern(Pattern&&) noexcept;
   ~Pattern();
@@ -24,7 +25,7 @@ class Pattern {
   struct Match {
     std::size_t begin = 0, end = 0;
   };
-  // The memory that one thread needs to match.
+  // Memory that one thread needs to match.
   class Memory {
    public:
     explicit Memory(const Pattern& pattern);
@@ -37,7 +38,7 @@ class Pattern {
     std::unique_ptr<Parts> parts_;
   };
 
-  // The first match that begins at `from` or behind it. `text` is valid UTF-8, `from` a boundary of characters.
+  // The first match that begins at or after `from`. `text` must be valid UTF-8, and `from` a boundary of characters.
   // InputError when matching takes more steps or memory than a reasonable pattern needs.
   std::optional<Match> find(std::string_view text, std::size_t from, const Memory& memory) const;
 

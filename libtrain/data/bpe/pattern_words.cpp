@@ -1,4 +1,4 @@
-// Oniguruma's syntax as far as PCRE2 means the same by it.
+// Translates Oniguruma's syntax, as far as PCRE2 gives it the same meaning.
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/data/bpe/pattern.h"
@@ -65,7 +65,8 @@ class Translation {
     }
   }
 
-  // A category of one or two letters, else a script: PCRE2 means by the name of a script alone its extensions, too.
+  // A category of one or two letters, or a script. PCRE2 reads the name of a script alone as including its script
+  // extensions, so "sc:" is added.
   void property() {
     const auto close = rest().find('}');
     if (!rest().substr(2).starts_with('{') || close == std::string_view::npos) refuse("\\p without {...}");
@@ -134,8 +135,8 @@ class Translation {
 
   bool folding() const { return !folded_.empty() && folded_.back(); }
 
-  // Without case one letter outside ASCII may stand for two inside it (for "ss", "st", "ff", "fi", "fl"), for one
-  // library and not for the other.
+  // Without case, one letter outside ASCII may equal two letters inside it ("ss", "st", "ff", "fi", "fl"). The two
+  // libraries differ in this.
   void folded_letter(char c) const {
     if ((static_cast<unsigned char>(c) & 0x80) != 0) refuse("characters outside ASCII in (?i:...)");
     if (at_ == 0) return;
@@ -149,7 +150,7 @@ class Translation {
   const std::string& where_;
   std::size_t at_ = 0;
   bool in_set_ = false;
-  std::vector<bool> folded_;  // of each open group: without case
+  std::vector<bool> folded_;  // for each open group: it ignores case
   std::string out_;
 };
 

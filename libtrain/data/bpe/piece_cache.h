@@ -1,4 +1,4 @@
-// PieceCache: the tokens of pieces that were seen before, in a fixed amount of memory.
+// PieceCache: the tokens of pieces that were encoded before, in a fixed amount of memory.
 #pragma once
 
 #include <array>
@@ -10,7 +10,8 @@
 
 namespace trainyard::data::bpe {
 
-// A text of up to eight bytes as a number, zeros behind it: loads that overlap, none of what is not its own.
+// A text of up to eight bytes as a number, followed by zeros. It uses overlapping loads that read no byte outside the
+// text.
 inline std::uint64_t word_of(const char* text, std::size_t n) {
   const auto load = [&](auto word, std::size_t at) {
     std::memcpy(&word, text + at, sizeof word);
@@ -24,18 +25,19 @@ inline std::uint64_t word_of(const char* text, std::size_t n) {
          load(std::uint8_t{}, n - 1) << (8 * (n - 1));
 }
 
-// Each piece has one place, and the newest of those that share one stays. For one thread.
+// Each piece has one place. Of the pieces that share a place, the newest stays. For one thread.
 class PieceCache {
  public:
-  static constexpr std::size_t longest = 31, most_tokens = 7;  // of what is kept
+  static constexpr std::size_t longest = 31, most_tokens = 7;  // limits of a cached piece
 
   struct alignas(64) Entry {
-    std::array<std::uint64_t, 4> key{};  // the piece's bytes, zeros, and its length in the last byte; 0: an empty place
+    std::array<std::uint64_t, 4> key{};  // bytes of the piece, zeros, and its length in the last byte; 0: empty
     std::uint32_t count = 0;
     std::array<std::int32_t, most_tokens> tokens{};
   };
 
-  // The piece's place; `hit` says whether its tokens are there, else its key is. 1 <= piece.size() <= longest.
+  // The piece's place. `hit`: its tokens are there; otherwise only its key is, and the caller adds the tokens. 1 <=
+  // piece.size() <= longest.
   struct Place {
     Entry& entry;
     bool hit;
@@ -50,7 +52,7 @@ class PieceCache {
   }
 
  private:
-  static constexpr int bits = 16;  // 4 MiB
+  static constexpr int bits = 16;  // 2^16 entries: 4 MiB
   static std::array<std::uint64_t, 4> key_of(std::string_view piece) {
     const auto length = std::uint64_t{piece.size()} << 56;
     if (piece.size() <= 8) return {word_of(piece.data(), piece.size()), 0, 0, length};

@@ -1,4 +1,4 @@
-// One function for each pattern, its alternatives in the pattern's order.
+// One function for each pattern, with the alternatives in the pattern's order.
 #include "libtrain/data/bpe/scanner.h"
 
 namespace trainyard::data::bpe {
@@ -14,7 +14,7 @@ bool is_break(char c) { return c == '\r' || c == '\n'; }
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-// The end of 's, 't, 're, 've, 'm, 'll or 'd, or `at`.
+// The end of 's, 't, 're, 've, 'm, 'll or 'd, or `at` if none is there.
 const char* behind_contraction(const char* at, const char* end, bool any_case) {
   if (*at != '\'' || end - at < 2) return at;
   const auto letter = [&](int i) { return any_case ? lower(at[i]) : at[i]; };
@@ -44,7 +44,8 @@ const char* Scanner::behind_run(CharClass of, const char* at, const char* end) c
   return at;
 }
 
-// \s+(?!\S)|\s+ : a run of white space that something follows leaves its last character to that, unless it is alone.
+// \s+(?!\S)|\s+ : if text follows a run of white space, the run leaves its last character to that text, unless it has
+// only one character.
 const char* Scanner::space_piece(const char* at, const char* end) const {
   const char* last = at;
   auto stop = at;

@@ -1,4 +1,4 @@
-// Scanner: the two well-known patterns of byte-level tokenizers, without a regular expression.
+// Scanner: splits text by the two well-known patterns of byte-level tokenizers, without a regular expression.
 #pragma once
 
 #include "libtrain/data/bpe/unicode_classes.h"
@@ -10,16 +10,16 @@
 namespace trainyard::data::bpe {
 
 extern const char* const gpt2_pattern;    // of GPT-2, and of ByteLevel with use_regex
-extern const char* const llama3_pattern;  // of Llama 3; cl100k's pattern cuts in the same places
+extern const char* const llama3_pattern;  // of Llama 3; cl100k's pattern splits at the same places
 
-// Both patterns match every text from its beginning on without gaps, so a piece ends where the next begins. Texts are
-// valid UTF-8. Time is linear in the text, whatever it holds.
+// Both patterns match every text from its beginning without gaps, so a piece ends where the next one begins. Texts must
+// be valid UTF-8. Time is linear in the text, whatever it contains.
 class Scanner {
  public:
   enum class Rules { gpt2, llama3 };
   explicit Scanner(Rules rules) : rules_(rules), classes_(class_table()) {}
 
-  // The scanner that does what the pattern says, if there is one.
+  // The scanner that is equivalent to the pattern, if there is one.
   static std::optional<Scanner> of_pattern(std::string_view pattern);
 
   // The end of the piece that begins at `at`; at < end.

@@ -1,4 +1,4 @@
-// NFC; Split, Punctuation, Digits and ByteLevel, one or a sequence of them.
+// Reads NFC; Split, Punctuation, Digits and ByteLevel, alone or in a sequence.
 #include "libtrain/data/bpe/steps.h"
 
 #include "libtrain/base/error.h"
@@ -24,7 +24,7 @@ void add_split(Object& o, std::vector<Step>& steps) {
   const auto behavior = o.text("behavior");
   const bool invert = o.has("invert") && o.boolean("invert");
   o.done();
-  // The well-known patterns leave nothing between matches, so that removing it removes nothing.
+  // The well-known patterns leave no text between matches, so Removed removes nothing.
   const bool nothing_removed =
       behavior == "Removed" && invert && step.kind == Step::Kind::pattern && Scanner::of_pattern(step.text).has_value();
   if (behavior != "Isolated" && !nothing_removed)
@@ -34,7 +34,7 @@ void add_split(Object& o, std::vector<Step>& steps) {
 }
 
 void add_byte_level(Object& o, std::vector<Step>& steps) {
-  o.has("trim_offsets");  // of places in the text, which nobody asks for here
+  o.has("trim_offsets");  // positions in the text, which are not used here
   if (o.has("add_prefix_space") && o.boolean("add_prefix_space")) steps.push_back({Step::Kind::prefix_space});
   if (!o.has("use_regex") || o.boolean("use_regex")) steps.push_back({Step::Kind::pattern, gpt2_pattern});
   o.done();

@@ -1,5 +1,4 @@
-// The parts of a tokenizer.json around its model: what changes text before it is cut, what cuts it, what joins it
-// again.
+// The parts of a tokenizer.json around its model: the normalizer, the pre-tokenizers and the decoder.
 #pragma once
 
 #include "libtrain/base/json.h"
@@ -9,8 +8,8 @@
 
 namespace trainyard::data::bpe {
 
-// Each reads its key of the whole file. InputError, naming the type, for what is not supported.
-bool composes(base::SortedJsonObject& root);  // the normalizer is NFC; false: there is none
+// Each function reads its key of the whole file. InputError names an unsupported type.
+bool composes(base::SortedJsonObject& root);  // true: the normalizer is NFC; false: there is none
 void require_byte_level_decoder(base::SortedJsonObject& root);
 std::vector<Step> steps_of(base::SortedJsonObject& root);
 

@@ -1,4 +1,4 @@
-// Reads the post-processors of the `tokenizers` package, as far as they say what stands before a text.
+// Reads the post-processors of the `tokenizers` package: the tokens that they put before a text.
 #include "libtrain/data/bpe/text_template.h"
 
 #include "libtrain/data/bpe/definition.h"
@@ -37,7 +37,7 @@ TokenIds before_sequence(const Json& post_processor) {
     for (const auto& id : known)
       if (!add_id(id, ids)) return ids;
   }
-  return {};  // a template without the text
+  return {};  // the template does not contain the text
 }
 
 }  // namespace

@@ -8,9 +8,9 @@
 
 namespace trainyard::data::bpe {
 
-// The ids, in order, that stand before a single text: a template's special tokens (TemplateProcessing), or the class
-// token (BertProcessing, RobertaProcessing); of a Sequence all of them, the last outermost. Empty for any other
-// post-processor. An id that is none ends the reading: whoever uses the ids checks them against the vocabulary.
+// The ids before a single text, in order. They are a template's special tokens (TemplateProcessing) or the class token
+// (BertProcessing, RobertaProcessing). A Sequence gives the ids of all its processors, the last one outermost. Empty
+// for any other post-processor. An invalid id ends the reading; the caller checks the ids against the vocabulary.
 std::vector<std::int32_t> tokens_before_text(const nlohmann::json& post_processor);
 
 }  // namespace trainyard::data::bpe

@@ -1,4 +1,4 @@
-// TokenIndex: the id of a text that is a token.
+// TokenIndex: finds the id of a text that is a token.
 #pragma once
 
 #include "libtrain/data/bpe/piece_cache.h"
@@ -13,10 +13,10 @@
 
 namespace trainyard::data::bpe {
 
-// Open addressing, at most half full; most texts that are no token are told by their hash alone. Borrows the tokens.
+// Open addressing, at most half full. The hash alone rejects most texts that are no token. Borrows the tokens.
 class TokenIndex {
  public:
-  // Of tokens without text none is found.
+  // Tokens without text are never found.
   explicit TokenIndex(const std::vector<std::string>& tokens)
       : tokens_(tokens), slots_(std::bit_ceil(2 * tokens.size() + 2)) {
     for (std::size_t id = 0; id < tokens.size(); ++id) {

@@ -1,4 +1,4 @@
-// A byte for each code point.
+// A table with the class of each code point, one byte each.
 #include "libtrain/data/bpe/unicode_classes.h"
 
 #include <algorithm>

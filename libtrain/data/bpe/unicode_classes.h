@@ -1,5 +1,5 @@
-// Letters, numbers, punctuation and white space of Unicode, by code point: the same on every machine, whatever its
-// libraries know.
+// Letters, numbers, punctuation and white space of Unicode, by code point. They are the same on every machine, whatever
+// its libraries define.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,20 @@ namespace trainyard::data::bpe {
 
 enum class CharClass : std::uint8_t { other, letter, number, space };  // \p{L}, \p{N}, \s
 
-// unicode_ranges.cpp, which tests/golden/unicode_ranges.py writes: pairs of first and last code point, ascending.
+// Tables in unicode_ranges.cpp: pairs of first and last code point, ascending. tests/golden/unicode_ranges.py writes
+// this file.
 struct CodePoints {
   char32_t first, last;
 };
 extern const std::span<const CodePoints> letters, numbers, punctuation;
-extern const std::span<const CodePoints> in_words;  // \w without the letters: marks, decimal digits, the low line, ...
+// \w without the letters: marks, decimal digits, the low line, ...
+extern const std::span<const CodePoints> in_words;
 
-const CharClass* class_table();  // of all 0x110000 code points
+const CharClass* class_table();  // for all 0x110000 code points
 bool is_punctuation(char32_t c);
 bool is_word(char32_t c);  // \w
 
-// The code point at `at`, which is moved behind it. The text is valid UTF-8.
+// The code point at `at`; moves `at` behind it. The text must be valid UTF-8.
 inline char32_t next_code_point(const char*& at) {
   const auto byte = [&](int i) { return static_cast<char32_t>(static_cast<unsigned char>(at[i])); };
   const auto lead = byte(0);

@@ -24,7 +24,7 @@ std::int64_t rotary(const ModelConfig& m, const MicroShape& s) {
   return table ? rotary_scratch_bytes(s.rows(), m.head_dim()) : 0;
 }
 
-// Of all sequences of a micro-batch.
+// The key-value heads of all sequences of a micro-batch, on this rank.
 std::int64_t key_value_heads(const ModelConfig& m, const MicroShape& s) {
   return s.batch * Widths(m, s.tensor).kv_heads;
 }
@@ -91,8 +91,8 @@ std::int64_t AttentionKind::weight_gradients_workspace_bytes(const ModelConfig& 
          std::max(p.weight_gradient(m.hidden, Widths(m, s.tensor).q), p.fused_weights(qkv(m, s)));
 }
 
-// The scores and their product with the values are counted in full: causal masking would halve them. Of a layout its
-// share of what dense attention computes.
+// The scores and their product with the values are counted in full; causal masking would halve them. A sparse layout
+// counts its share of what dense attention computes.
 double AttentionKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {
   const double share = sequence > 0 ? density(m, sequence) : 1;
   return apart_flops(m) + 4 * share * static_cast<double>(sequence) * static_cast<double>(m.hidden);

@@ -1,4 +1,4 @@
-// The attention branch: projections, causal attention over grouped heads, output projection.
+// The attention branch: projections, attention over grouped heads, output projection.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"
@@ -10,7 +10,7 @@ class AttentionKind : public BranchKind {
   std::string prefix() const override { return "attention"; }
   double residual_dropout(const ModelConfig& model) const override { return model.dropout_attention_residual; }
   bool shared_by_tensor_ranks() const override { return true; }
-  void declare(Declaration& unit) const override;
+  void declare(Declaration& flat_group) const override;
   std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;

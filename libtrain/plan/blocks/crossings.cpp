@@ -1,4 +1,4 @@
-// Sizes of the calls that edges make.
+// Sizes of the calls of tensor-parallel collectives.
 #include "libtrain/plan/blocks/crossings.h"
 
 #include "libtrain/plan/scratch.h"
@@ -29,7 +29,7 @@ Crossings& Crossings::gather(base::DType type, std::int64_t elements) {
   return *this;
 }
 
-// As 32-bit words.
+// As sums of 32-bit words.
 Crossings& Crossings::merge() {
   add(s_.sequence_parallel ? "reduce_scatter" : "all_reduce", base::DType::i32,
       s_.rows() * m_.hidden * s_.element_bytes() / 4);

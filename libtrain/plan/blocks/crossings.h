@@ -1,4 +1,4 @@
-// Crossings: the collectives of one block between the ranks that share it (model/edges.h), for its description.
+// Crossings: the tensor-parallel collectives of one block (model/tensor_collectives.h), for its description.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"
@@ -7,17 +7,18 @@
 
 namespace trainyard::plan {
 
-// Collects the calls of one micro-batch, in the words of model::Edges. Empty for one rank.
+// Collects the collectives of one micro-batch; its functions are named as in model::TensorCollectives. Empty for one
+// rank.
 class Crossings {
  public:
   Crossings(const ModelConfig& model, const MicroShape& shape) : m_(model), s_(shape) {}
 
-  Crossings& all_rows();  // where ranks share those of the stream
+  Crossings& all_rows();  // with sequence parallelism: gathers the rows of hidden states
   Crossings& add_up();
-  Crossings& merge();                                          // of the embedding's rows
-  Crossings& gather(base::DType type, std::int64_t elements);  // of all ranks together
-  Crossings& norm_gradients();                                 // partial sums of a norm's rows, where ranks share these
-  Crossings& loss_statistics();                                // of every chunk of the head
+  Crossings& merge();                                          // combines the embedding's rows
+  Crossings& gather(base::DType type, std::int64_t elements);  // elements of all ranks together
+  Crossings& norm_gradients();   // with sequence parallelism: gathers partial sums over a norm's rows
+  Crossings& loss_statistics();  // for every chunk of the head
   std::vector<GroupCall> take() { return std::move(calls_); }
 
  private:

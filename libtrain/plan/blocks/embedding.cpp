@@ -12,7 +12,7 @@ namespace trainyard::plan {
 
 namespace {
 
-// The segment of each row.
+// The segment numbers of rows.
 std::int64_t segments_bytes(const ModelConfig& m, std::int64_t rows) {
   return m.segments > 0 ? base::aligned(rows * 4) : 0;
 }
@@ -26,9 +26,9 @@ std::vector<SavedTensor> embedding_tensors(const ModelConfig& m, const MicroShap
   return all;
 }
 
-std::vector<Unit> EmbeddingKind::units(const ModelConfig& m, std::int64_t) const {
-  std::vector<Unit> all;
-  Declaration tokens(m, token_table_unit, Part::input);
+std::vector<FlatGroup> EmbeddingKind::flat_groups(const ModelConfig& m, std::int64_t) const {
+  std::vector<FlatGroup> all;
+  Declaration tokens(m, token_table_flat_group, Part::input);
   tokens.vocabulary_table("weight", Decay::no);
   all.push_back(tokens.take());
   if (m.positions == Positions::learned) {
@@ -58,7 +58,7 @@ std::int64_t EmbeddingKind::evaluation_bytes(const ModelConfig& m, const MicroSh
 }
 
 std::int64_t EmbeddingKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass) const {
-  return std::max(Products(m, s).gathered(m.hidden), segments_bytes(m, s.stream_rows()));
+  return std::max(Products(m, s).gathered(m.hidden), segments_bytes(m, s.own_rows()));
 }
 
 std::int64_t EmbeddingKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
@@ -76,7 +76,7 @@ std::vector<GroupCall> EmbeddingKind::tensor_calls(const ModelConfig& m, const M
   return calls.take();
 }
 
-// The norm is the last unit and the first in backward.
+// The norm is the last flat group, and the first in backward.
 BlockAccesses EmbeddingKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
   auto a = BlockKind::accesses(m);
@@ -84,7 +84,7 @@ BlockAccesses EmbeddingKind::accesses(const ModelConfig& m) const {
   if (!m.embedding_norm) return a;
   const auto norm = a.backward.back();
   a.backward.pop_back();
-  a.backward.insert(a.backward.begin(), {{Kind::lease, norm.use}, norm});
+  a.backward.insert(a.backward.begin(), {{Kind::lease, norm.occurrence}, norm});
   return a;
 }
 

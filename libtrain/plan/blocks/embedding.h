@@ -1,20 +1,20 @@
-// The embedding: the token table, and where the model has them learned positions, segments and a norm of the sum; a
-// unit each.
+// The embedding: the token table, and learned positions, segments and a norm of the sum if the model has them. Each is
+// a flat group.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"
 
 namespace trainyard::plan {
 
-inline constexpr const char* token_table_unit = "embedding.tokens";
+inline constexpr const char* token_table_flat_group = "embedding.tokens";
 
 class EmbeddingKind : public BlockKind {
  public:
-  std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const override;
-  BlockAccesses accesses(const ModelConfig& model) const override;  // backward leases the norm alone
+  std::vector<FlatGroup> flat_groups(const ModelConfig& model, std::int64_t index) const override;
+  BlockAccesses accesses(const ModelConfig& model) const override;  // backward leases only the norm
   std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;
-  // All rows, where ranks share those of the stream; the segment of each.
+  // With sequence parallelism, all rows gathered; also the segment of each row.
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   bool makes_weight_gradients_apart(const ModelConfig&) const override { return true; }
@@ -24,8 +24,8 @@ class EmbeddingKind : public BlockKind {
   double forward_flops(const ModelConfig&, std::int64_t) const override { return 0; }
 };
 
-// What the norm saves of its input, and where weight gradients are made apart the place of its own; its output is the
-// stream. Without a norm nothing.
+// What the norm saves of its input, and the place of its weight gradients if these are computed apart. The norm's
+// output is the hidden states. Empty without a norm.
 std::vector<SavedTensor> embedding_tensors(const ModelConfig& model, const MicroShape& shape, Pass pass);
 
 }  // namespace trainyard::plan

@@ -1,4 +1,4 @@
-// What a layer's experts declare, save and need.
+// What the experts of a layer declare, save and need.
 #include "libtrain/plan/blocks/experts.h"
 
 #include "libtrain/plan/blocks/crossings.h"
@@ -25,7 +25,7 @@ std::int64_t gate_bytes(const ModelConfig& m, const MicroShape& s) {
   return formula(s.rows(), expert_count(m), m.experts.top_k, element);
 }
 
-// What the gate reads in another form than the branch gets it: its input, and weights.
+// What the gate reads in another form than the branch's: its input, and weights.
 std::int64_t widened_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) {
   return gate_widens(m, s, pass) ? of_tokens(s, m.hidden) : 0;
 }
@@ -33,7 +33,7 @@ std::int64_t widened_weights(const MicroShape& s, std::int64_t elements) {
   return s.dtype == base::DType::bf16 ? base::aligned(elements * base::size_of(s.accumulation())) : 0;
 }
 
-// What experts work on at one time.
+// The rows that experts compute at one time: one overlap chunk.
 ExpertRows chunk_rows(const ModelConfig& m, ExpertRows all) {
   return {all.rows / m.experts.held.chunks, all.groups / m.experts.held.chunks};
 }
@@ -45,18 +45,18 @@ std::int64_t crossing_rows(const ModelConfig& m, const MicroShape& s, Pass pass)
              : 0;
 }
 
-// The experts' own scratch, with that of rounds where there are some.
+// The experts' own scratch, with the scratch of dispatch rounds if there are any.
 std::int64_t in_rounds(const ModelConfig& m, const MicroShape& s, Pass pass, std::int64_t of_experts) {
   return crosses_in_rounds(m, pass) ? round_workspace_bytes(m, s, 1, of_experts) : of_experts;
 }
 
-// In backward the gradient of what experts make, which is another's where ranks send rows, and that of their rows are
-// there together.
+// In backward, the gradient of the experts' results and the gradient of their rows exist at the same time. If ranks
+// send rows, the gradient of results is a buffer of its own, too.
 std::int64_t backward_of_experts(const ModelConfig& m, const MicroShape& s) {
   const auto of = expert_rows_of(m, s, Pass::train);
   const auto& kind = expert_kind(m.experts.network);
   const auto scratch = kind.backward_workspace_bytes(m, s, chunk_rows(m, of));
-  if (crosses_in_rounds(m, Pass::train))  // of several forward is made again
+  if (crosses_in_rounds(m, Pass::train))  // several rounds recompute forward
     return round_workspace_bytes(m, s, 2, std::max(scratch, kind.forward_workspace_bytes(m, s, of)));
   return crossing_rows(m, s, Pass::train) + base::aligned(of.rows * m.hidden * s.element_bytes()) + scratch;
 }
@@ -109,7 +109,7 @@ void ExpertsKind::declare(Declaration& d) const {
   beside->declare_of(model, d);
 }
 
-Unit ExpertsKind::own_unit(const ModelConfig& m, const std::string& layer) const {
+FlatGroup ExpertsKind::own_flat_group(const ModelConfig& m, const std::string& layer) const {
   const auto count = expert_count(m);
   const auto& kind = expert_kind(m.experts.network);
   std::vector<std::vector<Parameter>> of_experts;
@@ -119,16 +119,17 @@ Unit ExpertsKind::own_unit(const ModelConfig& m, const std::string& layer) const
     kind.declare(d);
     of_experts.push_back(d.take().parameters);
   }
-  // Where data ranks share the experts, those that hold the same ones add up their gradients.
+  // If data-parallel ranks share the experts, the ranks with the same experts add up their gradients.
   const auto group = sends_to_experts(m) ? Axes{Axis::expert_data} : Axes{Axis::data};
-  Unit unit{layer + ".experts", Part::layers, group, {}, {}};
-  if (shares_experts(m)) unit.others = {Axis::expert, Axis::tensor};
+  FlatGroup flat_group{layer + ".experts", Part::layers, group, {}, {}};
+  if (shares_experts(m)) flat_group.others = {Axis::expert, Axis::tensor};
   for (std::size_t p = 0; p < of_experts.front().size(); ++p)
-    for (auto& parameters : of_experts) unit.parameters.push_back(std::move(parameters[p]));
-  return unit;
+    for (auto& parameters : of_experts) flat_group.parameters.push_back(std::move(parameters[p]));
+  return flat_group;
 }
 
-// What the gate says, of all tokens; rows of experts; what stands beside them, of the rank's rows of the stream.
+// The gate's tensors, for all tokens; rows of experts; the part beside the experts, for the rank's rows of hidden
+// states.
 std::vector<SavedTensor> ExpertsKind::tensors(const ModelConfig& m, const MicroShape& s, Pass pass) const {
   const auto of = expert_rows_of(m, s, pass);
   const auto wide = s.accumulation();
@@ -149,16 +150,16 @@ std::vector<SavedTensor> ExpertsKind::tensors(const ModelConfig& m, const MicroS
   for (const auto& t : expert_kind(m.experts.network).tensors(m, s, of)) out.push_back(t);
   out.push_back({"results", s.dtype, results, m.hidden});
   if (m.experts.residual) {
-    out.push_back({"mix", wide, s.stream_rows(), 2});
-    out.push_back({"mixed", s.dtype, s.stream_rows(), m.hidden});
-    out.push_back({"beside", s.dtype, s.stream_rows(), m.hidden});
+    out.push_back({"mix", wide, s.own_rows(), 2});
+    out.push_back({"mixed", s.dtype, s.own_rows(), m.hidden});
+    out.push_back({"beside", s.dtype, s.own_rows(), m.hidden});
   }
   if (const auto beside = beside_experts(m))
     for (const auto& t : beside->tensors(model_beside_experts(m), s, pass)) out.push_back(t);
   return out;
 }
 
-// The gate; the experts; what stands beside them, whose output waits to be added.
+// The gate; the experts; the part beside them, whose output is kept until it is added.
 std::int64_t ExpertsKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) const {
   const Products p(m, s);
   const auto logits = p.product(s.rows(), expert_count(m), m.hidden, Products::Result::accumulation);
@@ -169,8 +170,8 @@ std::int64_t ExpertsKind::forward_workspace_bytes(const ModelConfig& m, const Mi
       widened_bytes(m, s, pass) + weights + std::max(logits, bias + std::max(gate_bytes(m, s), base::aligned(8)));
   const auto made =
       expert_kind(m.experts.network).forward_workspace_bytes(m, s, chunk_rows(m, expert_rows_of(m, s, pass)));
-  // Rows on their way there have a place, which of one chunk is that of the results on their way back, too; in rounds
-  // each has its own.
+  // Rows on their way to experts have a buffer. With one overlap chunk, results on their way back use the same buffer.
+  // With dispatch rounds each has its own.
   const auto back = m.experts.held.chunks > 1 ? crossing : 0;
   auto most = crosses_in_rounds(m, pass) ? std::max(gate, crossing + in_rounds(m, s, pass, made))
                                          : crossing + std::max(p.gathered(m.hidden) + gate, back + made);
@@ -181,9 +182,9 @@ std::int64_t ExpertsKind::forward_workspace_bytes(const ModelConfig& m, const Mi
   return most;
 }
 
-// The gradient of the output where dropout makes it another one or other ranks have rows of it, those of weights and
-// logits stay while the experts and then the gate go back; what stands beside comes last, with that gradient of all
-// rows.
+// Three gradients stay while backward runs through the experts and then the gate. They are of the weights, of the
+// logits, and of the output if dropout changes it or other ranks have rows of it. The part beside the experts comes
+// last, with the output's gradient for all rows.
 std::int64_t ExpertsKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
   const auto wide = Products::Result::accumulation;
@@ -192,8 +193,8 @@ std::int64_t ExpertsKind::backward_workspace_bytes(const ModelConfig& m, const M
              mix = m.experts.residual ? of_tokens(s, 2) : 0,
              small = mix + of_tokens(s, m.experts.top_k) + of_tokens(s, count) + base::aligned(8);
   const auto experts = backward_of_experts(m, s);
-  // Of a gate of `outputs`: the gradient of its weight, then that of its input, for which the weight is widened and
-  // stays so.
+  // For a gate of `outputs`: the gradient of its weight, then the gradient of its input. The latter widens the weight,
+  // which stays widened.
   const auto products = [&](std::int64_t outputs) {
     return std::max(p.product(outputs, m.hidden, tokens, wide),
                     widened_weights(s, outputs * m.hidden) + p.product(tokens, m.hidden, outputs, wide));
@@ -208,7 +209,7 @@ std::int64_t ExpertsKind::backward_workspace_bytes(const ModelConfig& m, const M
   return output + most;
 }
 
-// Every rank chooses for all tokens, and has those experts work that are its; then all have all results.
+// Every rank chooses for all tokens and computes its own experts; then all results are gathered.
 std::vector<GroupCall> ExpertsKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
                                                  Recompute recompute, Again) const {
   Crossings calls(m, s);
@@ -228,8 +229,8 @@ std::vector<GroupCall> ExpertsKind::tensor_calls(const ModelConfig& m, const Mic
   return calls.take();
 }
 
-// Rows go to their experts with how many they are, and come back as what these made of them; backward sends the
-// gradients of these and gets those of the rows.
+// Forward sends rows to their experts, with their numbers, and gets results back. Backward sends the gradients of
+// results and gets the gradients of rows.
 std::vector<GroupCall> ExpertsKind::expert_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
                                                  Recompute recompute) const {
   if (!sends_to_experts(m)) return {};
@@ -243,7 +244,7 @@ std::vector<GroupCall> ExpertsKind::expert_calls(const ModelConfig& m, const Mic
           {"all_to_all", base::DType::i32, 2 * of.groups * base::size_of(base::DType::i32), forward}};
 }
 
-// A token's own: what the chosen experts, the gate and the part beside them take.
+// For one token: the chosen experts, the gate and the part beside the experts.
 double ExpertsKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {
   auto flops = static_cast<double>(m.experts.top_k) * expert_kind(m.experts.network).forward_flops(m) +
                2 * static_cast<double>(m.hidden) * static_cast<double>(expert_count(m));

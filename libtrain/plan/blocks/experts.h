@@ -1,4 +1,4 @@
-// The branch "experts": a gate, the experts that it chooses, and what stands beside them.
+// The branch "experts": a gate, the experts that it chooses, and the feed-forward part beside them.
 #pragma once
 
 #include "libtrain/plan/blocks/feed_forward.h"
@@ -8,16 +8,16 @@
 
 namespace trainyard::plan {
 
-// Of a layer that has experts (plan/layer_model.h), in place of "ffn", whose prefix it has: its norm and its dropout
-// have the same names. The experts are a unit of their own, "layers.03.experts".
+// Replaces "ffn" in a layer that has experts (plan/layer_model.h). It has that branch's prefix, so its norm and its
+// dropout have the same names. The experts are a flat group of their own, "layers.03.experts".
 class ExpertsKind : public BranchKind {
  public:
   std::string prefix() const override { return "ffn"; }
   double residual_dropout(const ModelConfig& model) const override { return model.dropout_ffn_residual; }
-  void declare(Declaration& unit) const override;
+  void declare(Declaration& flat_group) const override;
   bool shared_by_tensor_ranks() const override { return true; }
-  bool has_own_unit() const override { return true; }
-  Unit own_unit(const ModelConfig& model, const std::string& layer) const override;
+  bool has_own_flat_group() const override { return true; }
+  FlatGroup own_flat_group(const ModelConfig& model, const std::string& layer) const override;
   std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
@@ -28,26 +28,27 @@ class ExpertsKind : public BranchKind {
   double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
 };
 
-// What the experts of a rank work on for one micro-batch. Where ranks share them rows stand in slots of one size, that
-// of the capacity, or, without one, of all tokens: of the rank's own micro-batch those of the experts that its tensor
-// rank deals with, and from every data rank that holds others as many. Data ranks alone make rounds without a capacity
-// (plan/expert_rounds.h): those of one of them.
+// The rows that a rank's experts compute for one micro-batch. If ranks share experts, rows stand in slots of one size:
+// the capacity, or all tokens without a capacity. There are slots for the rank's experts from its own micro-batch, and
+// as many from every data-parallel rank with other experts. If only data-parallel ranks share experts without a
+// capacity, these are the rows of one dispatch round (plan/expert_rounds.h).
 ExpertRows expert_rows_of(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);
 // The rows of all experts for the tokens of one micro-batch.
 std::int64_t result_rows_of(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);
-bool shares_experts(const ModelConfig& of_layer);            // has a rank a part of them alone
-inline bool sends_to_experts(const ModelConfig& of_layer) {  // do rows go to other data ranks
+bool shares_experts(const ModelConfig& of_layer);            // whether a rank has only a part of them
+inline bool sends_to_experts(const ModelConfig& of_layer) {  // whether rows go to other data-parallel ranks
   return of_layer.experts.held.across() > 1;
 }
-std::int64_t expert_slot_rows(const ModelConfig& of_layer, std::int64_t tokens, Pass pass);  // 0: not in slots
+std::int64_t expert_slot_rows(const ModelConfig& of_layer, std::int64_t tokens, Pass pass);  // 0: rows are not in slots
 
-// The feed-forward part that every token goes through beside the experts: shared experts, or that of a residual mix.
+// The feed-forward part that every token passes beside the experts: shared experts, or the part of a residual mix.
 std::optional<FeedForwardKind> beside_experts(const ModelConfig& of_layer);
 
 // "05": as many digits as the last expert needs, at least two.
 std::string expert_name(std::int64_t count, std::int64_t index);
 
-// Does the gate read its input in the accumulation dtype: where that is another one, or noise is put on it?
+// Whether the gate reads its input in the accumulation dtype: if that differs from the working dtype, or noise is
+// applied.
 bool gate_widens(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);
 
 }  // namespace trainyard::plan

@@ -33,8 +33,8 @@ void FeedForwardKind::declare_of(const ModelConfig& m, Declaration& d) const {
   d.bias(name(".down.bias"), m.hidden);
 }
 
-// "activated" can be made again from "inner". But where a GPU's library fuses GELU, the tanh form, it takes it of sums
-// that are not rounded yet, with a tanh of its own: other bits than "inner" gives.
+// "activated" can be recomputed from "inner". The exception is GELU's tanh form on a GPU: the library fuses it, and
+// takes it from sums that are not rounded yet, with a tanh of its own. That gives other bits than "inner" does.
 std::vector<SavedTensor> FeedForwardKind::tensors(const ModelConfig& m, const MicroShape& s, Pass) const {
   const auto width = Widths(m, s.tensor).ffn;
   const bool fused = m.activation == Activation::gelu_tanh && s.device == base::DeviceKind::cuda;
@@ -51,8 +51,8 @@ std::int64_t FeedForwardKind::forward_workspace_bytes(const ModelConfig& m, cons
 std::int64_t FeedForwardKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
   const auto width = Widths(m, s.tensor).ffn;
-  const auto gradients =
-      gated(m) ? p.rows(2 * width) + p.rows(width) : p.rows(width);  // GELU's slope is taken in place
+  // GELU's derivative is applied in place.
+  const auto gradients = gated(m) ? p.rows(2 * width) + p.rows(width) : p.rows(width);
   return gradients + 2 * p.gathered(m.hidden) +
          std::max({p.weight_gradient(m.hidden, width), p.linear(width, m.hidden), p.fused_backward(inner(m, s))});
 }
@@ -76,7 +76,7 @@ double FeedForwardKind::forward_flops(const ModelConfig& m, std::int64_t) const 
   return 2 * (gated(m) ? 3.0 : 2.0) * static_cast<double>(m.hidden) * static_cast<double>(m.ffn);
 }
 
-// The product with down.
+// The product with the down projection.
 double FeedForwardKind::output_flops(const ModelConfig& m) const {
   return 2 * static_cast<double>(m.hidden) * static_cast<double>(m.ffn);
 }

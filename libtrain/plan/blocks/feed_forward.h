@@ -5,8 +5,8 @@
 
 namespace trainyard::plan {
 
-// What one is called: the branch "ffn" itself, or one beside the experts of a layer ("shared", "residual"), whose
-// tensors lie among theirs.
+// The names of a feed-forward part: the branch "ffn" itself, or a part beside the experts of a layer ("shared",
+// "residual"). The tensors of the latter lie among the tensors of the experts.
 struct FeedForwardNames {
   explicit FeedForwardNames(const std::string& name)
       : prefix(name), inner(name == "ffn" ? "inner" : "beside_inner"),
@@ -21,8 +21,9 @@ class FeedForwardKind : public BranchKind {
   std::string prefix() const override { return names_.prefix; }
   double residual_dropout(const ModelConfig& model) const override { return model.dropout_ffn_residual; }
   bool shared_by_tensor_ranks() const override { return true; }
-  void declare(Declaration& unit) const override { declare_of(unit.model(), unit); }
-  void declare_of(const ModelConfig& model, Declaration& unit) const;  // of a model with another width than the unit's
+  void declare(Declaration& flat_group) const override { declare_of(flat_group.model(), flat_group); }
+  // For a model that may have another width than the flat group's model.
+  void declare_of(const ModelConfig& model, Declaration& flat_group) const;
   std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;

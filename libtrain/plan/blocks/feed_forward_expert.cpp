@@ -40,7 +40,7 @@ std::int64_t FeedForwardExpertKind::forward_workspace_bytes(const ModelConfig& m
   return std::max(p.grouped_forward(of, width, m.hidden, 1), p.grouped_forward(of, m.hidden, width, m.lanes));
 }
 
-// The gradient of the inner layer takes the place of that layer.
+// The gradient of the inner layer overwrites that layer.
 std::int64_t FeedForwardExpertKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s,
                                                              ExpertRows of) const {
   const Products p(m, s);

@@ -1,4 +1,4 @@
-// The feed-forward part as an expert.
+// A feed-forward part as an expert.
 #pragma once
 
 #include "libtrain/plan/expert_kind.h"

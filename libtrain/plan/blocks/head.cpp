@@ -14,16 +14,16 @@ namespace trainyard::plan {
 
 namespace {
 
-// Layers that end with a norm need none behind them.
+// If layers end with a norm, the head needs none.
 bool has_norm(const ModelConfig& m) { return m.norm_position == NormPosition::pre; }
 
 bool is_masked(const ModelConfig& m) { return m.head == HeadForm::masked; }
-bool has_unit(const ModelConfig& m) { return has_norm(m) || is_masked(m) || !m.tied; }
+bool has_flat_group(const ModelConfig& m) { return has_norm(m) || is_masked(m) || !m.tied; }
 
 std::int64_t chunk_rows(const MicroShape& s) { return std::min(s.rows(), head_chunk_tokens(s.device)); }
 
-// Row losses, this rank's logits of a chunk, their gradient where it is narrower, and their statistics, also of all
-// ranks that share them.
+// Buffers of the loss: losses of rows, this rank's logits of a chunk, their gradient if its dtype is narrower, and
+// their statistics. Ranks that share a vocabulary also have the statistics of all ranks.
 std::int64_t loss_buffers(const ModelConfig& m, const MicroShape& s, Pass pass) {
   const Widths w(m, s.tensor);
   const auto wide = base::size_of(s.accumulation()), c = chunk_rows(s), logits = c * w.vocabulary;
@@ -36,9 +36,9 @@ std::int64_t loss_buffers(const ModelConfig& m, const MicroShape& s, Pass pass) 
          (s.tensor > 1 ? cross_entropy_shared_scratch_bytes(c, s.tensor, w.partials, wide) : 0);
 }
 
-// Of the rows of the stream.
+// For the rank's rows of hidden states.
 std::int64_t transform_product(const ModelConfig& m, const MicroShape& s) {
-  return Products(m, s).product(s.stream_rows(), m.hidden, m.hidden, Products::Result::working);
+  return Products(m, s).product(s.own_rows(), m.hidden, m.hidden, Products::Result::working);
 }
 
 std::int64_t chunk_product(const ModelConfig& m, const MicroShape& s) {
@@ -51,21 +51,21 @@ std::int64_t chunk_product(const ModelConfig& m, const MicroShape& s) {
 std::vector<SavedTensor> head_tensors(const ModelConfig& m, const MicroShape& s, Pass pass) {
   if (has_norm(m)) return norm_tensors(m, s, pass);
   if (pass == Pass::evaluate) return {};
-  return {{"normed", s.dtype, s.stream_rows(), m.hidden}};
+  return {{"normed", s.dtype, s.own_rows(), m.hidden}};
 }
 
 std::vector<SavedTensor> transform_tensors(const ModelConfig& m, const MicroShape& s) {
   if (!is_masked(m)) return {};
-  std::vector<SavedTensor> all{{"inner", s.dtype, s.stream_rows(), m.hidden}};
+  std::vector<SavedTensor> all{{"inner", s.dtype, s.own_rows(), m.hidden}};
   for (const auto& t : norm_tensors(m, s, Pass::train)) all.push_back(t);
   return all;
 }
 
 bool has_vocabulary_bias(const ModelConfig& m) { return is_masked(m) && m.biases; }
 
-std::vector<Unit> HeadKind::units(const ModelConfig& m, std::int64_t) const {
-  std::vector<Unit> all;
-  if (!has_unit(m)) return all;
+std::vector<FlatGroup> HeadKind::flat_groups(const ModelConfig& m, std::int64_t) const {
+  std::vector<FlatGroup> all;
+  if (!has_flat_group(m)) return all;
   Declaration d(m, "head", Part::output);
   if (has_norm(m)) d.norm("norm");
   if (is_masked(m)) {
@@ -81,15 +81,15 @@ std::vector<Unit> HeadKind::units(const ModelConfig& m, std::int64_t) const {
   return all;
 }
 
-std::vector<UnitUse> HeadKind::uses(const ModelConfig& m) const {
-  std::vector<UnitUse> all;
-  if (has_unit(m)) all.push_back({0, {}});
-  if (m.tied) all.push_back({-1, token_table_unit});
+std::vector<FlatGroupOccurrence> HeadKind::occurrences(const ModelConfig& m) const {
+  std::vector<FlatGroupOccurrence> all;
+  if (has_flat_group(m)) all.push_back({0, {}});
+  if (m.tied) all.push_back({-1, token_table_flat_group});
   return all;
 }
 
-// Training makes no logits before backward, so forward needs what is before them alone; the table's gradient is done
-// first.
+// Training computes no logits before backward, so forward needs only what precedes them. Backward finishes the table's
+// gradient first.
 BlockAccesses HeadKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
   if (!has_norm(m) && !is_masked(m)) return {{}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};

@@ -1,5 +1,5 @@
-// The head: final norm (NormPosition::pre), the transform of a masked head, logits, loss; with a table of its own, or
-// the token table of the embedding.
+// The head: final norm (NormPosition::pre), the transform of a masked head, logits and loss. It has a table of its own,
+// or uses the embedding's token table.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"
@@ -8,9 +8,9 @@ namespace trainyard::plan {
 
 class HeadKind : public BlockKind {
  public:
-  std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const override;
-  std::vector<UnitUse> uses(
-      const ModelConfig& model) const override;  // its unit, if it has one; the token table when tied
+  std::vector<FlatGroup> flat_groups(const ModelConfig& model, std::int64_t index) const override;
+  // Its flat group, if it has one; the token table if tied.
+  std::vector<FlatGroupOccurrence> occurrences(const ModelConfig& model) const override;
   BlockAccesses accesses(const ModelConfig& model) const override;
   std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;
@@ -22,13 +22,13 @@ class HeadKind : public BlockKind {
   double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
 };
 
-// What it saves: norm_tensors, or where layers end with a norm "normed" alone, a copy of the stream (an evaluation
-// reads the stream itself).
+// What the head saves: norm_tensors. If layers end with a norm it saves only "normed", a copy of the hidden states (an
+// evaluation reads the hidden states themselves).
 std::vector<SavedTensor> head_tensors(const ModelConfig& model, const MicroShape& shape, Pass pass);
-// Above them, of a masked head: "inner", what the activation is taken of, and norm_tensors of training, whose "input"
-// is the activation's output, in both passes.
+// What a masked head saves above these, in both passes: "inner", the input of the activation, and the training form of
+// norm_tensors, whose "input" is the activation's output.
 std::vector<SavedTensor> transform_tensors(const ModelConfig& model, const MicroShape& shape);
-// Has the head a bias of its logits?
+// Whether the head adds a bias to its logits.
 bool has_vocabulary_bias(const ModelConfig& model);
 
 }  // namespace trainyard::plan

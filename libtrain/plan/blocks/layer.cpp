@@ -20,7 +20,7 @@ bool apart(const ModelConfig& m, const MicroShape& s) {
 
 bool is_post(const ModelConfig& m) { return m.norm_position == NormPosition::post; }
 
-// Leaves out its output when the layer runs forward again: the last branch, if it can and no norm reads it.
+// Whether a branch skips its output when the layer runs forward again: the last branch, if it can and no norm reads it.
 bool skips_output(const ModelConfig& m, std::size_t branch) {
   return !is_post(m) && branch + 1 == m.branches.size() && branch_kind(m.branches[branch]).skips_unread_output();
 }
@@ -39,8 +39,8 @@ std::vector<std::vector<SavedTensor>> layer_tensors(const ModelConfig& m, const 
     if (keeps_gradients) groups.back().push_back(norm_gradients_tensor(m, s));
   };
   for (const auto& name : m.branches) {
-    const bool copies = is_post(m) && groups.empty();  // the first branch, of the stream
-    groups.push_back(copies ? std::vector<SavedTensor>{{"normed", s.dtype, s.stream_rows(), m.hidden}}
+    const bool copies = is_post(m) && groups.empty();  // the first branch, of the hidden states
+    groups.push_back(copies ? std::vector<SavedTensor>{{"normed", s.dtype, s.own_rows(), m.hidden}}
                             : norm_tensors(m, s, pass));
     for (const auto& t : branch_kind(name).tensors(m, s, pass)) groups.back().push_back(t);
     if (!copies) end_with_gradients();
@@ -56,26 +56,27 @@ bool LayerKind::makes_weight_gradients_apart(const ModelConfig& m) const {
                      [](const auto& name) { return branch_kind(name).makes_weight_gradients_apart(); });
 }
 
-std::vector<Unit> LayerKind::units(const ModelConfig& m, std::int64_t index) const {
+std::vector<FlatGroup> LayerKind::flat_groups(const ModelConfig& m, std::int64_t index) const {
   Declaration d(m, layer_name(m, index), Part::layers);
   for (const auto& name : m.branches) {
     const auto& branch = branch_kind(name);
     d.norm(branch.prefix() + "_norm");
     branch.declare(d);
   }
-  std::vector<Unit> all;
+  std::vector<FlatGroup> all;
   all.push_back(d.take());
   for (const auto& name : m.branches)
-    if (const auto& branch = branch_kind(name); branch.has_own_unit())
-      all.push_back(branch.own_unit(m, layer_name(m, index)));
-  TRAINYARD_ASSERT(all.size() <= 2, "{} branches of a layer have units of their own", all.size() - 1);
+    if (const auto& branch = branch_kind(name); branch.has_own_flat_group())
+      all.push_back(branch.own_flat_group(m, layer_name(m, index)));
+  TRAINYARD_ASSERT(all.size() <= 2, "{} branches of a layer have flat groups of their own", all.size() - 1);
   return all;
 }
 
-// A branch has its own unit while it runs, inside of the layer's.
+// A branch leases its own flat group while it runs, inside the lease of the layer's group.
 BlockAccesses LayerKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
-  if (std::none_of(m.branches.begin(), m.branches.end(), [](const auto& b) { return branch_kind(b).has_own_unit(); }))
+  if (std::none_of(m.branches.begin(), m.branches.end(),
+                   [](const auto& b) { return branch_kind(b).has_own_flat_group(); }))
     return {{0}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};
   return {{0, 1}, {0, 1}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::commit, 1}, {Kind::commit, 0}}};
 }
@@ -92,7 +93,7 @@ std::int64_t LayerKind::evaluation_bytes(const ModelConfig& m, const MicroShape&
   return most;
 }
 
-// Above what stays of a branch and of those before it lies what it does not keep, while it runs.
+// While a branch runs, what it does not keep lies above what it keeps and what the branches before it keep.
 StackBytes LayerKind::selective_bytes(const ModelConfig& m, const MicroShape& s) const {
   StackBytes bytes{0, 0, 0};
   for (const auto& all : layer_tensors(m, s, Pass::train)) {
@@ -113,16 +114,16 @@ StackBytes LayerKind::selective_evaluation_bytes(const ModelConfig& m, const Mic
   return bytes;
 }
 
-// All branches take turns in one output.
+// All branches share one buffer for their output.
 std::int64_t LayerKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) const {
   std::int64_t most = 0;
   for (const auto& name : m.branches) most = std::max(most, branch_kind(name).forward_workspace_bytes(m, s, pass));
   return Products(m, s).stream(m.hidden) + most;
 }
 
-// Behind the gradient of a norm's output come the buffers of the branch, then, when they are given back, those of the
-// norm; a norm behind its branch works alone. Where weight gradients are made apart, that of the branch's output lies
-// there, too, but with norms behind branches in what such a norm has read; later the branch has everything.
+// First comes the gradient of a norm's output, then the branch's buffers. These are freed before the norm's scratch is
+// allocated. With post-norm, the norm works alone. With weight gradients apart, the gradient of the branch's output is
+// there, too; with post-norm it lies in what the norm has read. Later, weight gradients have the whole scratch.
 std::int64_t LayerKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const auto stream = Products(m, s).stream(m.hidden), norm = norm_workspace_bytes(m, s);
   const auto most_of = [&](std::int64_t branches, std::int64_t buffers) {
@@ -141,8 +142,8 @@ std::int64_t LayerKind::backward_workspace_bytes(const ModelConfig& m, const Mic
   return most_of(most, 1);
 }
 
-// Those of the branches, and of their norms. Weight gradients that are made apart need the rows of the output's
-// gradient once more.
+// The calls of the branches and of their norms. Weight gradients that are computed apart gather the output's gradient
+// once more.
 std::vector<GroupCall> LayerKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
                                                Recompute recompute) const {
   using Again = BranchKind::Again;

@@ -1,5 +1,5 @@
-// A layer: the branches that the model names, each behind a norm and added to the residual stream, or added to it and
-// then normed (NormPosition); one unit, and those that branches have of their own.
+// A layer: the branches that the model names, each with a norm and a residual addition (NormPosition). It has one flat
+// group, and the flat groups that branches have of their own.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"
@@ -8,7 +8,7 @@ namespace trainyard::plan {
 
 class LayerKind : public BlockKind {
  public:
-  std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const override;
+  std::vector<FlatGroup> flat_groups(const ModelConfig& model, std::int64_t index) const override;
   BlockAccesses accesses(const ModelConfig& model) const override;
   std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;
@@ -27,10 +27,11 @@ class LayerKind : public BlockKind {
   double apart_flops(const ModelConfig& model, std::int64_t sequence) const override;
 };
 
-// What a layer pushes, in groups that follow one another; of an evaluation, and of what does not stay, only one group
-// is there at a time. pre: of each branch and the norm before it. post: of each branch and the norm of the branch
-// before it, whose output is its input "normed" (of the first branch a copy of the stream), then of the last norm,
-// whose output is the stream itself.
+// What a layer pushes, in successive groups. In an evaluation, and for tensors that do not stay, only one group exists
+// at a time.
+//  pre   a group for each branch, with the norm before it
+//  post  a group for each branch, with the norm of the branch before it, whose output is the branch's input "normed"
+//        (for the first branch a copy of the hidden states); then the last norm, whose output is the hidden states
 std::vector<std::vector<SavedTensor>> layer_tensors(const ModelConfig& model, const MicroShape& shape, Pass pass);
 
 // "layers.07": as many digits as the last layer needs, at least two.

@@ -1,4 +1,4 @@
-// What a norm saves.
+// What a norm saves and needs.
 #include "libtrain/plan/blocks/norm.h"
 
 #include "libtrain/plan/scratch.h"
@@ -8,10 +8,10 @@ namespace trainyard::plan {
 std::vector<SavedTensor> norm_tensors(const ModelConfig& m, const MicroShape& s, Pass pass) {
   std::vector<SavedTensor> out;
   out.reserve(8);
-  if (pass == Pass::train) out.push_back({"input", s.dtype, s.stream_rows(), m.hidden});
-  if (m.norm == Norm::layer) out.push_back({"mean", s.accumulation(), 0, s.stream_rows()});
-  out.push_back({"rstd", s.accumulation(), 0, s.stream_rows()});
-  out.push_back({"normed", s.dtype, s.stream_rows(), m.hidden, Stays::unless_selective});
+  if (pass == Pass::train) out.push_back({"input", s.dtype, s.own_rows(), m.hidden});
+  if (m.norm == Norm::layer) out.push_back({"mean", s.accumulation(), 0, s.own_rows()});
+  out.push_back({"rstd", s.accumulation(), 0, s.own_rows()});
+  out.push_back({"normed", s.dtype, s.own_rows(), m.hidden, Stays::unless_selective});
   return out;
 }
 
@@ -21,7 +21,7 @@ SavedTensor norm_gradients_tensor(const ModelConfig& m, const MicroShape& s) {
 
 std::int64_t norm_workspace_bytes(const ModelConfig& m, const MicroShape& s) {
   const auto wide = base::size_of(s.accumulation());
-  return s.sequence_parallel ? norm_shared_scratch_bytes(s.stream_rows(), s.tensor, m.hidden, wide)
+  return s.sequence_parallel ? norm_shared_scratch_bytes(s.own_rows(), s.tensor, m.hidden, wide)
                              : norm_scratch_bytes(s.rows(), m.hidden, wide);
 }
 

@@ -1,4 +1,4 @@
-// Scratch of products, one by one and fused.
+// Scratch of single and fused products.
 #include "libtrain/plan/blocks/products.h"
 
 #include "libtrain/plan/scratch.h"
@@ -14,7 +14,7 @@ Products::Products(const ModelConfig& model, const MicroShape& shape) : m_(model
 std::int64_t Products::rows(std::int64_t cols) const { return base::aligned(s_.rows() * cols * s_.element_bytes()); }
 
 std::int64_t Products::stream(std::int64_t cols) const {
-  return base::aligned(s_.stream_rows() * cols * s_.element_bytes());
+  return base::aligned(s_.own_rows() * cols * s_.element_bytes());
 }
 
 std::int64_t Products::partial(std::int64_t cols) const {
@@ -23,7 +23,7 @@ std::int64_t Products::partial(std::int64_t cols) const {
   return apart ? base::aligned(sums * s_.rows() * cols * accumulation_bytes()) : 0;
 }
 
-// Where a rank sends the sum of each of its lanes, these are products of their own.
+// If a rank sends the sum of each of its lanes, these are products of their own.
 std::int64_t Products::lane_product(std::int64_t rows, std::int64_t cols, const std::vector<std::int64_t>& inner,
                                     std::int64_t neighbours) const {
   const bool rounds = s_.tensor == 1 && s_.dtype == base::DType::bf16;
@@ -44,7 +44,7 @@ std::int64_t Products::product(std::int64_t rows, std::int64_t cols, std::int64_
 std::int64_t Products::weight_gradient(std::int64_t out, std::int64_t in) const {
   const auto bias = m_.biases ? column_sum_scratch_bytes(s_.rows(), out, accumulation_bytes()) : 0;
   const auto weight = product(out, in, s_.rows(), Result::accumulation);
-  return on_gpu() ? weight + bias : std::max(weight, bias);  // a GPU has both in one call
+  return on_gpu() ? weight + bias : std::max(weight, bias);  // a GPU computes both in one call
 }
 
 std::int64_t Products::grouped(ExpertRows of, std::int64_t cols, std::int64_t inner, std::int64_t parts,
@@ -67,7 +67,8 @@ std::int64_t Products::grouped_weight(ExpertRows of, std::int64_t out, std::int6
   return on_gpu() ? 0 : grouped_linear_weight_scratch_bytes(of.rows, out, in, s_.threads);
 }
 
-// The widths of the products that neighbours become: a gap appears where a tensor does not end at 64 bytes.
+// The widths of the products that neighbours become. There is a gap where a tensor does not end at a multiple of 64
+// bytes.
 std::vector<std::int64_t> Products::spans(const FusedLayers& layers, Look look) const {
   std::vector<std::int64_t> widths;
   const auto& outs = layers.outs;
@@ -87,7 +88,7 @@ std::int64_t Products::fused_forward(const FusedLayers& layers) const {
   return most;
 }
 
-// Partial sums are there while the gradients of weights are made.
+// Partial sums exist while weight gradients are computed.
 std::int64_t Products::fused_backward(const FusedLayers& layers) const {
   return std::max(fused_inputs(layers), partial(layers.in) + fused_weights(layers));
 }

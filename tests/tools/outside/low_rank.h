@@ -1,4 +1,5 @@
-// A branch of one's own: x + B A norm(x), of rank 8: its description, what is made from it, and its registration.
+// A branch of a program outside the library: x + B A norm(x), of rank 8. Its description, its code and its
+// registration.
 #pragma once
 
 #include "kernels/linear/linear.h"
@@ -16,9 +17,9 @@ constexpr std::int64_t r = 8;
 
 struct Kind : plan::BranchKind {
   std::string prefix() const override { return "low_rank"; }
-  void declare(plan::Declaration& unit) const override {
-    unit.weight("low_rank.a.weight", r, unit.model().hidden);
-    unit.residual_weight("low_rank.b.weight", unit.model().hidden, r);
+  void declare(plan::Declaration& flat_group) const override {
+    flat_group.weight("low_rank.a.weight", r, flat_group.model().hidden);
+    flat_group.residual_weight("low_rank.b.weight", flat_group.model().hidden, r);
   }
   std::vector<plan::SavedTensor> tensors(const Config&, const Shape& s, plan::Pass) const override {
     return {{"inner", s.dtype, s.rows(), r}};
@@ -40,7 +41,8 @@ struct Kind : plan::BranchKind {
 
 struct Branch : model::Branch {
   explicit Branch(const model::BranchSpec& spec)
-      : a(plan::index_of(spec.unit, "low_rank.a.weight")), b(plan::index_of(spec.unit, "low_rank.b.weight")) {}
+      : a(plan::index_of(spec.flat_group, "low_rank.a.weight")),
+        b(plan::index_of(spec.flat_group, "low_rank.b.weight")) {}
   void forward(model::Step& step, const params::Lease& lease, const model::SavedSet& t,
                base::View output) const override {
     kernels::linear_forward(step.exec, t["normed"], lease.weight(a), {}, t["inner"]);
@@ -58,7 +60,7 @@ struct Branch : model::Branch {
   int a, b;
 };
 
-// From now on a model may say branches = "attention,ffn,low_rank".
+// After this call a model may have branches = "attention,ffn,low_rank".
 inline void register_branch() {
   model::register_branch("low_rank", std::make_shared<Kind>(),
                          [](const model::BranchSpec& spec) { return std::make_unique<Branch>(spec); });

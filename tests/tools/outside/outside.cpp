@@ -1,4 +1,4 @@
-// Uses an installed tree: reads a shard set, trains a model with a branch of its own, and holds the plan against the
+// Uses an installed library: reads a shard set, trains a model with a branch of its own, and compares the plan with the
 // run. usage: outside SHARD_SET RUN_FOLDER
 #include "low_rank.h"
 

@@ -1,4 +1,4 @@
-// Only arithmetic: links the plan room alone.
+// Uses only arithmetic: links the package plan alone.
 #include "libtrain/plan/inventory.h"
 
 #include <cstdio>

@@ -1,15 +1,15 @@
-// Turns, one gather, one fold.
-#include "libtrain/engine/loss_fold.h"
+// Ranks take micro-batches in rotation; then one gather, and one sum in the order of micro-batches.
+#include "libtrain/engine/loss_reduction.h"
 
-#include "libtrain/base/fold_order.h"
+#include "libtrain/base/reduction_order.h"
 
 #include <algorithm>
 #include <vector>
 
 namespace trainyard::engine {
 
-void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
-                 const EvaluateMicros& evaluate, MicroLoss& total) {
+void reduce_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
+                   const EvaluateMicros& evaluate, MicroLoss& total) {
   constexpr std::int64_t width = sizeof(MicroLoss) / sizeof(double);
   const std::int64_t ranks = world.topology.size(plan::Axis::data), copies = world.topology.size(plan::Axis::tensor),
                      last_stage = world.size - ranks * copies, experts = world.topology.size(plan::Axis::expert),
@@ -23,7 +23,7 @@ void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, 
                             base::View::of(reinterpret_cast<double*>(all.data()), {width * each * world.size}));
   communication.synchronize();
   for (std::int64_t i = 0; i < end - first; ++i) {
-    const auto at = base::fold_place(i, 1, ranks);
+    const auto at = base::place_of_micro_batch(i, 1, ranks);
     const auto& micro = all[static_cast<std::size_t>(
         (last_stage + base::place_of_turn(at.rank, ranks, experts) * copies) * each + at.place)];
     total.sum += micro.sum;

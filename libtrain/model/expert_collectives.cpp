@@ -1,5 +1,5 @@
-// All-to-alls of equal parts, whole or in pieces.
-#include "libtrain/model/expert_edges.h"
+// All-to-alls between expert-parallel ranks: of one buffer in equal parts, or of many views.
+#include "libtrain/model/expert_collectives.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/comm/segments.h"
@@ -9,27 +9,29 @@
 
 namespace trainyard::model {
 
-const ExpertEdges& own_experts() {
-  static const ExpertEdges none;
+const ExpertCollectives& own_experts() {
+  static const ExpertCollectives none;
   return none;
 }
 
-ExpertEdges::ExpertEdges(params::StoreContext& context, std::int64_t buffer, std::int64_t hop_bytes) : buffer_(buffer) {
+ExpertCollectives::ExpertCollectives(params::StoreContext& context, std::int64_t buffer, std::int64_t hop_bytes)
+    : buffer_(buffer) {
   if (context.world.topology.size(plan::Axis::expert) == 1) return;
   context_ = &context;
   if (hop_bytes == 0) return;
   for (auto* hop : {&first_hop_, &second_hop_}) *hop = context.staging.allocate(base::DType::u8, {hop_bytes});
 }
 
-comm::NodeHops ExpertEdges::hops() const {
+comm::NodeHops ExpertCollectives::hops() const {
   auto& world = context_->world;
   return {world.group({plan::Axis::expert_inner}), world.group({plan::Axis::expert_outer}), first_hop_, second_hop_};
 }
 
-template <class Call> tensor::Event ExpertEdges::cross(const Call& call, bool followed) const {
+template <class Call> tensor::Event ExpertCollectives::cross(const Call& call, bool followed) const {
   auto& communication = context_->communication;
-  // A rank that idles makes no calls among tensor ranks for transfers to follow: those that came before go before.
-  if (const auto& batch = context_->shape.batch; batch.fold_groups() % batch.data_ranks != 0)
+  // With an uneven last accumulation step, ranks with an empty micro-batch make no tensor-parallel collectives that
+  // transfers could follow. So waiting transfers are all issued before this call.
+  if (const auto& batch = context_->shape.batch; batch.accumulation_groups() % batch.data_ranks != 0)
     context_->transfers.issue_all();
   communication.wait(context_->compute.record());
   call(communication);
@@ -38,7 +40,7 @@ template <class Call> tensor::Event ExpertEdges::cross(const Call& call, bool fo
   return done;
 }
 
-tensor::Event ExpertEdges::begin_swap(base::View mine, base::View theirs, bool followed) const {
+tensor::Event ExpertCollectives::begin_swap(base::View mine, base::View theirs, bool followed) const {
   TRAINYARD_ASSERT(mine.count() == theirs.count() && mine.count() % ranks() == 0 && mine.dense() && theirs.dense(),
                    "{} elements for {} in parts for {} ranks", mine.count(), theirs.count(), ranks());
   const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks()), mine.count() / ranks());
@@ -50,8 +52,8 @@ tensor::Event ExpertEdges::begin_swap(base::View mine, base::View theirs, bool f
       followed);
 }
 
-tensor::Event ExpertEdges::begin_swap(const std::vector<base::View>& mine,
-                                      const std::vector<base::View>& theirs) const {
+tensor::Event ExpertCollectives::begin_swap(const std::vector<base::View>& mine,
+                                            const std::vector<base::View>& theirs) const {
   const auto all = static_cast<std::size_t>(ranks());
   TRAINYARD_ASSERT(mine.size() == theirs.size() && mine.size() % all == 0, "{} views for {} of {} ranks", mine.size(),
                    theirs.size(), all);
@@ -71,14 +73,15 @@ tensor::Event ExpertEdges::begin_swap(const std::vector<base::View>& mine,
   });
 }
 
-void ExpertEdges::agree_on_most(base::View number) const {
+void ExpertCollectives::agree_on_most(base::View number) const {
   auto& communication = context_->communication;
   communication.wait(context_->compute.record());
   group().all_reduce(communication, number, comm::Reduction::max);
   context_->join(communication.record());
 }
 
-void ExpertEdges::count_rounds(std::int64_t layer, const plan::FurtherRounds& further, std::int64_t rounds) const {
+void ExpertCollectives::count_rounds(std::int64_t layer, const plan::FurtherRounds& further,
+                                     std::int64_t rounds) const {
   auto& all = counted_->further;
   if (static_cast<std::int64_t>(all.size()) <= layer) all.resize(static_cast<std::size_t>(layer) + 1);
   auto& of = all[static_cast<std::size_t>(layer)];

@@ -1,11 +1,11 @@
 #!/bin/bash
-# shard-data --force replaces shard sets that it wrote, and nothing else: no thesis, no input, nothing behind a link.
-# usage: own_set.sh BIN_FOLDER
+# shard-data --force replaces only shard sets that it wrote: no foreign file, no input, nothing behind a link.
+# usage: force.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 ulimit -f 100000
 for ((i = 1; i <= 200; ++i)); do echo "{\"text\": \"document $i with some words\"}"; done >good.jsonl
-# untouched WORDS ARGUMENTS...: refused, and every file is as it was.
+# untouched WORDS ARGUMENTS...: the command is refused, and every file is unchanged.
 untouched() {
   find . -type f ! -name out ! -name err ! -name '*.sum' -exec md5sum {} + | sort -k2 >before.sum
   refused 2 "$1" shard-data "${@:2}"
@@ -34,7 +34,7 @@ untouched 'hard.jsonl is not replaced: it is an input' --input good.jsonl --outp
 echo good.jsonl >list
 untouched 'list is not replaced: it is an input' --input @list --output list --force
 
-# Ours is replaced, again and again; with one file more it is not.
+# A set of ours is replaced, again and again. With one more file in it, it is not.
 replaced --input good.jsonl --output data
 replaced --input good.jsonl --output data
 replaced --input good.jsonl --output data/.
@@ -57,7 +57,7 @@ untouched 'data is not replaced: it is a symbolic link' --input good.jsonl --out
 untouched 'data is not replaced: it is a symbolic link' --input good.jsonl --output data/ --force
 rm data
 
-# What is called NAME.partial may be somebody's, too; what a killed run left is not.
+# NAME.partial may belong to somebody, too. What a killed run left there does not.
 for name in new.partial new.replaced.partial; do
   mkdir $name
   echo "years of work" >$name/thesis.tex
@@ -84,7 +84,7 @@ echo "half of a shard" >killed.partial/train/shard-00000.h5
 replaced --input good.jsonl --output killed
 [ -f killed/index.json ] && [ ! -e killed/lock ] && [ ! -e killed.partial ] || fail "after a killed run: $(ls -R killed*)"
 
-# A list of refusals is replaced, a thesis in its place is not.
+# A list of refusals is replaced; another file in its place is not.
 printf '{"text": 7}\n' >>good.jsonl
 replaced --input good.jsonl --output data --rejects rejects.tsv
 replaced --input good.jsonl --output data --rejects rejects.tsv
@@ -98,7 +98,7 @@ ln -s nowhere dangling
 untouched 'dangling exists already' --input good.jsonl --output other --rejects dangling
 untouched 'dangling is not replaced: it is a symbolic link' --input good.jsonl --output data --rejects dangling --force
 
-# Nor may it lie where the set will be, or is, or is made: the set would not be ours any more.
+# The list may not lie where the set is, will be or is being made: the set would then hold a foreign file.
 for list in data/rejects.tsv ./data/../data/train/rejects.tsv data.partial/rejects.tsv data.replaced.partial; do
   untouched "rejects $list lies in the folder of the shard set" --input good.jsonl --output data/ --rejects $list --force
 done
@@ -107,7 +107,7 @@ untouched 'rejects fresh.partial/rejects.tsv lies in' --input good.jsonl --outpu
 [ ! -e fresh ] && [ ! -e fresh.partial ] && [ ! -e data.partial ] && [ ! -e nowhere ] || fail "something was made: $(ls)"
 replaced --input good.jsonl --output data --rejects data-rejects.tsv
 
-# A dry run writes no list, and does not say that it did.
+# A dry run writes no list, and does not claim that it did.
 for ((i = 0; i < 5; ++i)); do printf '{"text": 7}\n'; done >>good.jsonl
 code=0
 shard-data --input good.jsonl --output new --rejects new.tsv --dry-run --max-rejects 0.5 >out 2>err || code=$?

@@ -1,4 +1,4 @@
-// Saving the sample run on any cut, and changing what a checkpoint says of itself with right checksums.
+// Saves the sample run on any layout, and edits what a checkpoint records, with right checksums.
 #pragma once
 
 #include "tests/checkpoint/sample.h"
@@ -14,16 +14,16 @@
 
 namespace sample {
 
-// A rank that holds these boxes; what is between them is padding.
+// A rank that holds these boxes. The elements between boxes are padding.
 struct LayoutRank {
   std::vector<std::vector<float>> memory;
   std::vector<std::vector<base::bf16>> narrow;
-  checkpoint::RankPieces pieces;
+  checkpoint::RankShards shards;
 
   LayoutRank(const checkpoint::RunState& s, int rank, int ranks, const checkpoint::RankBoxes& boxes) {
-    pieces.rank = rank;
-    pieces.ranks = ranks;
-    pieces.boxes = boxes;
+    shards.rank = rank;
+    shards.ranks = ranks;
+    shards.boxes = boxes;
     const auto parameters = checkpoint::parameters_of(s.model);
     const auto elements = boxes.empty() ? 0 : boxes.back().end() + 3;
     for (auto kind : checkpoint::kinds_of(s.dtype)) {
@@ -40,26 +40,27 @@ struct LayoutRank {
         auto& halves = narrow.emplace_back(values.begin(), values.end());
         view = base::View::of(halves.data(), {elements});
       }
-      (kind == checkpoint::Kind::model    ? pieces.model
-       : kind == checkpoint::Kind::master ? pieces.master
-       : kind == checkpoint::Kind::m      ? pieces.m
-                                          : pieces.v)
+      (kind == checkpoint::Kind::model    ? shards.model
+       : kind == checkpoint::Kind::master ? shards.master
+       : kind == checkpoint::Kind::m      ? shards.m
+                                          : shards.v)
           .push_back(view);
     }
   }
 };
 
-inline void save_cut(const std::string& folder, const checkpoint::RunState& s,
-                     const std::vector<checkpoint::RankBoxes>& cut, const plan::Topology& grid) {
+inline void save_layout(const std::string& folder, const checkpoint::RunState& s,
+                        const std::vector<checkpoint::RankBoxes>& layout, const plan::Topology& grid) {
   for (int r = 0; r < grid.world(); ++r)
-    checkpoint::write_rank(folder, s, LayoutRank(s, r, grid.world(), cut[static_cast<std::size_t>(r)]).pieces, {});
+    checkpoint::write_rank(folder, s, LayoutRank(s, r, grid.world(), layout[static_cast<std::size_t>(r)]).shards, {});
   checkpoint::publish(folder, s, grid, 3);
 }
 
-// Rank d * tensor + t has part t of every tensor by columns where its sum runs over ranks (attention output,
-// feed-forward down), by rows elsewhere, and of that part d by rows.
-inline std::vector<checkpoint::RankBoxes> grid_cut(const plan::ModelConfig& model, int data, int tensor) {
-  std::vector<checkpoint::RankBoxes> cut(static_cast<std::size_t>(data * tensor));
+// The boxes of a grid of ranks. Rank d * tensor + t has part t of every tensor, and of that part the rows of part d.
+// Part t is a part of the columns where the product sums over ranks (attention output, feed-forward down), else of the
+// rows.
+inline std::vector<checkpoint::RankBoxes> grid_layout(const plan::ModelConfig& model, int data, int tensor) {
+  std::vector<checkpoint::RankBoxes> layout(static_cast<std::size_t>(data * tensor));
   const auto parameters = checkpoint::parameters_of(model);
   const auto narrow = [](checkpoint::Box& box, std::size_t dim, int part, int parts) {
     const auto first = box.count[dim] * part / parts, end = box.count[dim] * (part + 1) / parts;
@@ -73,15 +74,14 @@ inline std::vector<checkpoint::RankBoxes> grid_cut(const plan::ModelConfig& mode
       const bool columns = p.name.ends_with("output.weight") || p.name.ends_with("down.weight");
       narrow(box, columns ? 1 : 0, r % tensor, tensor);
       narrow(box, 0, r / tensor, data);
-      auto& of_rank = cut[static_cast<std::size_t>(r)];
+      auto& of_rank = layout[static_cast<std::size_t>(r)];
       if (box.elements() > 0)
         of_rank.push_back({static_cast<std::int32_t>(i), of_rank.empty() ? 0 : of_rank.back().end(), box});
     }
-  return cut;
+  return layout;
 }
 
-// The manifest changed, and sealed again.
-// Why the checkpoint is not read; "" when it is.
+// Why the checkpoint is refused; "" when it is read.
 inline std::string refusal_of(const std::string& folder) {
   try {
     checkpoint::Reader{folder};
@@ -91,6 +91,7 @@ inline std::string refusal_of(const std::string& folder) {
   }
 }
 
+// Edits a sealed JSON file and seals it again.
 inline void edit_sealed(const std::string& path, const std::function<void(nlohmann::json&)>& edit) {
   auto j = nlohmann::json::parse(slurp(path));
   j.erase("crc32c_of_the_above");
@@ -105,7 +106,7 @@ inline void edit_manifest(const std::string& folder, const std::function<void(nl
   edit_sealed(folder + "/manifest.json", edit);
 }
 
-// Size and checksum of a file as it is now, in the manifest.
+// Writes the present size and checksum of a file into the manifest.
 inline void reseal(const std::string& folder, const std::string& name) {
   const auto bytes = slurp(folder + "/" + name);
   edit_manifest(folder, [&](nlohmann::json& j) {
@@ -123,7 +124,7 @@ inline checkpoint::Manifest bare_manifest(const std::string& folder) {
   return checkpoint::manifest_from_text(slurp(folder + "/manifest.json"), folder);
 }
 
-// The index of each rank, as it wrote it.
+// The index of each rank, as the rank wrote it.
 inline std::vector<std::string> sections(const std::string& folder) {
   const auto m = bare_manifest(folder);
   const auto bytes = slurp(folder + "/" + checkpoint::joined_index_name);
@@ -142,7 +143,7 @@ inline checkpoint::RankIndex index_of(const std::string& folder, int rank) {
                                       bare_manifest(folder).parameters, folder);
 }
 
-// Of an index that may say what no writer does.
+// The bytes of an index that may contain what no writer writes.
 inline std::string lying_bytes(const checkpoint::RankIndex& index, std::vector<checkpoint::ParameterEntry> parameters) {
   auto needed = parameters.size();
   for (const auto& stored : index.boxes) needed = std::max(needed, static_cast<std::size_t>(stored.tensor) + 1);

@@ -1,6 +1,7 @@
 #!/bin/bash
-# How train starts: a signal in its first moments, a start that fails, and --dry-run, which refuses what a start would refuse.
-# usage: starts.sh BIN_FOLDER [LIBRARY that sends the signal]
+# How train starts: a signal in its first moments, a start that fails, and --dry-run, which refuses what a start would
+# refuse.
+# usage: startup.sh BIN_FOLDER [LIBRARY that sends the signal]
 PATH=$(realpath "$1"):$PATH
 early=${2-}
 . "$(dirname "$0")/../script.sh"
@@ -8,7 +9,7 @@ set -o pipefail
 end_at_first_failure
 export TRAINYARD_DEVICE=cpu
 looks() { find . -not -name out -not -name err -printf '%p %T@ %s\n' | sort; }
-dry() { # CODE FLAGS...: as expect, and nothing may change
+dry() { # CODE FLAGS...: like expect, and nothing may change
   local before
   before=$(looks)
   expect "$1" "${base[@]}" --dry-run "${@:2}"
@@ -20,7 +21,7 @@ expect 0 shard-data --input text --split paragraphs --output data --validation 0
 tiny_model >model.toml
 base=(train --model model.toml --data data --global-batch 2 --micro-batch 1 --threads 1 --progress never)
 
-# A scheduler's signal may come before a program has looked around.
+# A scheduler's signal may arrive before a program has installed its handlers.
 if [ -n "$early" ]; then
   expect 75 env LD_PRELOAD="$early" "${base[@]}" --output early --steps 100000
   expect 75 env EARLY_SIGNAL=before LD_PRELOAD="$early" "${base[@]}" --output before --steps 100000
@@ -34,7 +35,7 @@ expect 3 "${base[@]}" --output new/run --resume data
 expect 3 "${base[@]}" --output new/run --sequence 8 --validate-every 1 --validation-sequences 100000
 [ "$(find . | sort)" = "$before" ] || fail "a start that failed left $(diff <(echo "$before") <(find . | sort))"
 
-# --dry-run says what a start would do.
+# --dry-run reports what a start would do.
 dry 0 --output new --steps 10
 said "would begin anew"
 expect 0 "${base[@]}" --output run --steps 10 --save-every 5
@@ -46,7 +47,7 @@ said "would go on after step 5 of 10, from run/checkpoints/step-00000005"
 dry 0 --output new --steps 10 --init-from run/checkpoints/step-00000005
 said "weights of run"
 
-# A run that is made longer goes on with another learning rate than was planned, and says so.
+# A run that is made longer goes on with another learning rate than was planned, and reports that.
 dry 0 --output run --steps 10
 unsaid "the learning rate of step"
 dry 0 --output run --steps 12 --change steps
@@ -56,7 +57,7 @@ expect 0 "${base[@]}" --output longer --steps 12 --change steps
 said "the learning rate of step 11 is .*; the settings of the checkpoint gave [0-9.e-]*$"
 rm -r longer
 
-# And refuses what it would refuse.
+# --dry-run refuses what a start would refuse.
 dry 3 --output run --steps 10 --resume run/checkpoints/step-00000007
 said "does not exist"
 dry 3 --output run --steps 10 --seed 2

@@ -1,11 +1,11 @@
-// Layers that have experts have two units: parameter counts, slots, tables, leases and stages, each against what a walk
-// through the blocks one by one finds.
+// Tests that layers with experts have two flat groups: parameter counts, buffers, tables, leases and stages, each
+// compared with a walk through the blocks one by one.
 #include "libtrain/plan/accesses.h"
 #include "libtrain/plan/boundaries.h"
 #include "libtrain/plan/flops.h"
 #include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/stages.h"
-#include "libtrain/plan/unit_table.h"
+#include "libtrain/plan/flat_group_table.h"
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ ModelConfig mixed(std::vector<std::int64_t> count, std::int64_t every, std::int6
   return m;
 }
 
-// Dense layers beside layers with experts in every way that a list of layers can have.
+// Dense layers beside layers with experts, in every form that a list of layers can have.
 std::vector<ModelConfig> models() {
   auto residual = mixed({4}, 2, 0, 5), shared = mixed({3}, 1, 1, 4), sigmoid = mixed({5}, 1, 0, 2);
   residual.experts.residual = true;
@@ -60,11 +60,11 @@ std::vector<ModelPart> stages_of(const ModelConfig& m, int stages, int chunks) {
 }
 
 std::vector<std::string> text_of(const ModelPart& part, const std::vector<Access>& accesses) {
-  const auto all = units(part);
+  const auto all = flat_groups(part);
   std::vector<std::string> out;
   for (const auto& a : accesses)
     out.push_back((a.kind == Access::Kind::lease ? "lease " : "commit ") +
-                  all[static_cast<std::size_t>(a.use.unit)].name);
+                  all[static_cast<std::size_t>(a.occurrence.flat_group)].name);
   return out;
 }
 
@@ -72,8 +72,8 @@ double billions(std::int64_t n) { return static_cast<double>(n) * 1e-9; }
 
 }  // namespace
 
-// Rajbhandari et al. (2022), table 1 and section 3; Jiang et al. (2024), section 2; Dai et al. (2024), table 3, whose
-// counts leave the tables out where they say so.
+// Rajbhandari et al. (2022), table 1 and section 3; Jiang et al. (2024), section 2; Dai et al. (2024), table 3. Their
+// counts leave out the tables where they say so.
 TEST(ExpertCounts, OfPublishedModels) {
   const auto nlg = published("nlg-350m-moe-128", 51200);
   EXPECT_NEAR(billions(parameter_count(nlg)), 13.15, 0.05);
@@ -85,7 +85,7 @@ TEST(ExpertCounts, OfPublishedModels) {
   EXPECT_NEAR(billions(active_parameter_count(deepseek)), 2.83, 0.005);
 }
 
-// The reference's other sizes that are decoders: 1.3 B with 128 experts, and the pyramid with a residual part.
+// The reference's other decoders: 1.3 B with 128 experts, and the pyramid with a residual part.
 TEST(ExpertCounts, OfTheReferencesList) {
   auto large = published("nlg-350m-moe-128", 51200);
   large.hidden = 2048, large.heads = large.kv_heads = 16, large.ffn = 8192;
@@ -103,7 +103,7 @@ TEST(ExpertCounts, InClosedForm) {
   const auto m = mixed({2, 4, 8}, 2, 0, 6);
   EXPECT_EQ(parameter_count(m), tables + 6 * dense + 3 * expert + (2 + 4 + 8) * (expert + h));
   EXPECT_EQ(active_parameter_count(m), tables + 6 * dense + 6 * expert + (2 + 4 + 8) * h);
-  // Neighbours with other numbers of experts are no layers that are alike.
+  // Neighbouring layers with different numbers of experts are not alike.
   EXPECT_EQ(parameter_count(mixed({2, 2, 16}, 1, 3, 6)), tables + 6 * dense + 3 * expert + (2 + 2 + 16) * (expert + h));
   auto two = m;
   two.experts.top_k = 2;
@@ -123,7 +123,7 @@ TEST(ExpertCounts, InClosedForm) {
   EXPECT_EQ(active_parameter_count(without), parameter_count(without));
 }
 
-// Six products of an expert's matrices and those of the gate, for each token.
+// For each token: six products of an expert's matrices, and the products of the gate.
 TEST(ExpertCounts, FlopsAreOfTheChosen) {
   const auto dense = mixed({}, 1, 0, 6), m = mixed({4}, 2, 0, 6);
   const double tokens = 3 * 64, expert = 2.0 * 32 * 128, gate = 4.0 * 32;
@@ -133,8 +133,8 @@ TEST(ExpertCounts, FlopsAreOfTheChosen) {
   EXPECT_DOUBLE_EQ(step_flops(two, 3, 64) - step_flops(m, 3, 64), 6 * tokens * 3 * expert);
 }
 
-TEST(ExpertUnits, OfALayerAreItsOwnAndThatOfItsExperts) {
-  const auto all = units(mixed({2}, 2, 0, 2));
+TEST(ExpertFlatGroups, OfALayerAreItsOwnAndThatOfItsExperts) {
+  const auto all = flat_groups(mixed({2}, 2, 0, 2));
   std::vector<std::string> names;
   for (const auto& u : all) names.push_back(u.name);
   EXPECT_EQ(names, (std::vector<std::string>{"embedding.tokens", "embedding.positions", "layers.00", "layers.01",
@@ -149,54 +149,56 @@ TEST(ExpertUnits, OfALayerAreItsOwnAndThatOfItsExperts) {
   EXPECT_EQ(index_of(all[3], "up.weight"), -1);
 }
 
-// The planner's table, where units that are alike stand once, against the units one by one, of whole models and of
-// their stages.
-TEST(ExpertUnits, TheTableSaysWhatTheUnitsSay) {
+// Compares the planner's table, which lists equal flat groups once, with the flat groups one by one. It does so for
+// whole models and for their stages.
+TEST(ExpertFlatGroups, TheTableSaysWhatTheFlatGroupsSay) {
   for (const auto& m : models())
     for (const auto& [stages, chunks] : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 3}})
       for (const auto& part : stages_of(m, stages, chunks)) {
         const Topology ranks({{Axis::data, 3}});
-        const UnitSet set(part, ranks);
-        ASSERT_EQ(set.table.units(), static_cast<std::int64_t>(set.units.size()));
-        ASSERT_EQ(set.table.uses(), static_cast<std::int64_t>(set.uses.size()));
-        std::vector<int> seen(set.units.size(), 0);
+        const FlatGroupSet set(part, ranks);
+        ASSERT_EQ(set.table.flat_groups(), static_cast<std::int64_t>(set.flat_groups.size()));
+        ASSERT_EQ(set.table.occurrences(), static_cast<std::int64_t>(set.occurrences.size()));
+        std::vector<int> seen(set.flat_groups.size(), 0);
         for (const auto& e : set.table.entries())
           for (std::int64_t i = 0; i < e.times; ++i) {
             const auto u = static_cast<std::size_t>(e.index + i * e.stride);
-            ASSERT_LT(u, set.units.size());
+            ASSERT_LT(u, set.flat_groups.size());
             ++seen[u];
-            EXPECT_EQ(set.units[u].part, e.unit.part);
-            EXPECT_EQ(set.units[u].parameters.size(), e.unit.parameters.size()) << set.units[u].name;
-            EXPECT_EQ(set.layouts[u].padded, e.layout.padded) << set.units[u].name;
-            EXPECT_EQ(set.layouts[u].piece, e.layout.piece) << set.units[u].name;
-            EXPECT_EQ(set.units[u].name.ends_with(".experts"), e.unit.part == Part::layers && e.place == 1)
-                << set.units[u].name;
-            const auto uses = std::count_if(set.uses.begin(), set.uses.end(),
-                                            [&](const Use& use) { return use.unit == static_cast<int>(u); });
-            EXPECT_EQ(e.uses, uses) << set.units[u].name;
+            EXPECT_EQ(set.flat_groups[u].part, e.flat_group.part);
+            EXPECT_EQ(set.flat_groups[u].parameters.size(), e.flat_group.parameters.size()) << set.flat_groups[u].name;
+            EXPECT_EQ(set.layouts[u].padded, e.layout.padded) << set.flat_groups[u].name;
+            EXPECT_EQ(set.layouts[u].shard, e.layout.shard) << set.flat_groups[u].name;
+            EXPECT_EQ(set.flat_groups[u].name.ends_with(".experts"), e.flat_group.part == Part::layers && e.place == 1)
+                << set.flat_groups[u].name;
+            const auto occurrences = std::count_if(
+                set.occurrences.begin(), set.occurrences.end(),
+                [&](const Occurrence& occurrence) { return occurrence.flat_group == static_cast<int>(u); });
+            EXPECT_EQ(e.occurrences, occurrences) << set.flat_groups[u].name;
           }
-        EXPECT_EQ(seen, std::vector<int>(set.units.size(), 1));
+        EXPECT_EQ(seen, std::vector<int>(set.flat_groups.size(), 1));
       }
 }
 
-TEST(ExpertUnits, LeasesOfTheTableAreThoseOfTheLists) {
+TEST(ExpertFlatGroups, LeasesOfTheTableAreThoseOfTheLists) {
   for (const auto& m : models()) {
-    const UnitSet set(m, Topology());
+    const FlatGroupSet set(m, Topology());
     std::map<int, std::int64_t> training, evaluation, commits;
-    for (const auto& a : training_accesses(m, 0)) ++(a.kind == Access::Kind::lease ? training : commits)[a.use.unit];
-    for (const auto& a : evaluation_accesses(m, 0)) ++evaluation[a.use.unit];
+    for (const auto& a : training_accesses(m, 0))
+      ++(a.kind == Access::Kind::lease ? training : commits)[a.occurrence.flat_group];
+    for (const auto& a : evaluation_accesses(m, 0)) ++evaluation[a.occurrence.flat_group];
     for (const auto& e : set.table.entries())
       for (std::int64_t i = 0; i < e.times; ++i) {
         const auto u = static_cast<int>(e.index + i * e.stride);
-        EXPECT_EQ(e.training_leases, training[u]) << e.unit.name << " " << i;
-        EXPECT_EQ(e.evaluation_leases, evaluation[u]) << e.unit.name << " " << i;
-        EXPECT_EQ(e.uses, commits[u]) << e.unit.name << " " << i;
+        EXPECT_EQ(e.training_leases, training[u]) << e.flat_group.name << " " << i;
+        EXPECT_EQ(e.evaluation_leases, evaluation[u]) << e.flat_group.name << " " << i;
+        EXPECT_EQ(e.occurrences, commits[u]) << e.flat_group.name << " " << i;
       }
   }
 }
 
-// A layer's experts are leased inside of the layer, and committed before it.
-TEST(ExpertUnits, AccessesAreThoseOfThePlacedBlocks) {
+// A layer's experts are leased inside the layer's lease, and committed before the layer.
+TEST(ExpertFlatGroups, AccessesAreThoseOfThePlacedBlocks) {
   EXPECT_EQ(text_of(mixed({2}, 2, 0, 2), backward_accesses(mixed({2}, 2, 0, 2), 0)),
             (std::vector<std::string>{"lease head", "lease embedding.tokens", "commit embedding.tokens", "commit head",
                                       "lease layers.01", "lease layers.01.experts", "commit layers.01.experts",
@@ -207,8 +209,8 @@ TEST(ExpertUnits, AccessesAreThoseOfThePlacedBlocks) {
     for (const auto& block : placed_blocks(m)) {
       if (block.part != Part::layers) continue;
       const bool experts = layer_has_experts(m, block.index);
-      ASSERT_EQ(block.units.size(), experts ? 2u : 1u);
-      const auto &layer = block.units[0].name, own = layer + ".experts";
+      ASSERT_EQ(block.flat_groups.size(), experts ? 2u : 1u);
+      const auto &layer = block.flat_groups[0].name, own = layer + ".experts";
       const auto add = [](auto& to, auto at, std::vector<std::string> what) {
         to.insert(at, what.begin(), what.end());
       };
@@ -229,35 +231,35 @@ TEST(ExpertUnits, AccessesAreThoseOfThePlacedBlocks) {
   }
 }
 
-TEST(ExpertUnits, StagesHaveTheUnitsOfTheModelOnce) {
+TEST(ExpertFlatGroups, StagesHaveTheFlatGroupsOfTheModelOnce) {
   for (const auto& m : models())
     for (const auto& [stages, chunks] : {std::pair{2, 1}, {3, 1}, {2, 2}}) {
       if (item_count(m) < stages * chunks) continue;
       std::multiset<std::string> left;
-      for (const auto& u : units(m)) left.insert(u.name);
+      for (const auto& u : flat_groups(m)) left.insert(u.name);
       for (const auto& part : stages_of(m, stages, chunks)) {
-        const UnitSet set(part, replicas_of(2, 1));
-        for (std::size_t u = 0; u < set.units.size(); ++u)
+        const FlatGroupSet set(part, replicas_of(2, 1));
+        for (std::size_t u = 0; u < set.flat_groups.size(); ++u)
           if (!set.borrowed[u]) {
-            EXPECT_EQ(left.erase(set.units[u].name), 1u) << set.units[u].name;
+            EXPECT_EQ(left.erase(set.flat_groups[u].name), 1u) << set.flat_groups[u].name;
           }
       }
       EXPECT_TRUE(left.empty()) << ::testing::PrintToString(left);
     }
 }
 
-// While a micro-batch passes, a layer and its experts are there together, and so is the next layer that is fetched
-// ahead: no two of `slots` neighbours of one kind have a buffer in common, and units of two kinds never have.
+// While a micro-batch passes, a layer, its experts and the next layer are in memory at the same time. So no two of
+// `slots` neighbours of one kind share a buffer, and flat groups of two kinds never do.
 TEST(ExpertSlots, NeighboursHaveSlotsOfTheirOwn) {
   for (const auto& m : models())
     for (const int slots : {1, 2, 3, 40}) {
-      const UnitSet set(m, Topology({{Axis::data, 2}}));
+      const FlatGroupSet set(m, Topology({{Axis::data, 2}}));
       const SlotPlan plan(set.table, slots);
       std::vector<std::size_t> layers, experts, others;
-      for (std::size_t u = 0; u < set.units.size(); ++u)
-        (set.units[u].part != Part::layers         ? others
-         : set.units[u].name.ends_with(".experts") ? experts
-                                                   : layers)
+      for (std::size_t u = 0; u < set.flat_groups.size(); ++u)
+        (set.flat_groups[u].part != Part::layers         ? others
+         : set.flat_groups[u].name.ends_with(".experts") ? experts
+                                                         : layers)
             .push_back(u);
       std::set<int> used, of_others;
       const auto rotation = [&](const std::vector<std::size_t>& kind) {
@@ -274,10 +276,10 @@ TEST(ExpertSlots, NeighboursHaveSlotsOfTheirOwn) {
       rotation(layers), rotation(experts);
       for (const auto u : others) EXPECT_TRUE(used.insert(plan.slot_of(static_cast<int>(u))).second);
       EXPECT_EQ(plan.elements().size(), used.size());
-      // No slot is larger than the largest unit that it is for.
+      // No buffer is larger than the largest flat group that uses it.
       for (std::size_t s = 0; s < plan.elements().size(); ++s) {
         std::int64_t most = 0;
-        for (std::size_t u = 0; u < set.units.size(); ++u)
+        for (std::size_t u = 0; u < set.flat_groups.size(); ++u)
           if (plan.slot_of(static_cast<int>(u)) == static_cast<int>(s)) most = std::max(most, set.layouts[u].padded);
         EXPECT_EQ(plan.elements()[s], most);
       }

@@ -1,5 +1,5 @@
-// How long a nap is, by what was waited and by what others do.
-#include "libtrain/comm/patience.h"
+// How long a thread sleeps, by how long it has waited and by what other threads do.
+#include "libtrain/comm/spin_wait.h"
 
 #include "libtrain/base/here_and_now.h"
 
@@ -29,11 +29,11 @@ double nap_after(double waited, OtherThreads others, WaitPolicy policy) {
   return waited < busy ? 0 : std::clamp(waited / 64, shortest, 1e-3);
 }
 
-Patience::Patience(const tensor::Exec& exec) : Patience(&exec) {}
-Patience::Patience(const tensor::Exec* exec) : exec_(exec), start_(base::steady_seconds()) {}
-Patience Patience::asleep() { return Patience(nullptr); }
+SpinWait::SpinWait(const tensor::Exec& exec) : SpinWait(&exec) {}
+SpinWait::SpinWait(const tensor::Exec* exec) : exec_(exec), start_(base::steady_seconds()) {}
+SpinWait SpinWait::asleep() { return SpinWait(nullptr); }
 
-double Patience::nap() {
+double SpinWait::nap() {
   const double waited = base::steady_seconds() - start_;
   const double nap =
       exec_ == nullptr
@@ -43,7 +43,7 @@ double Patience::nap() {
   return nap;
 }
 
-void Patience::sleep() {
+void SpinWait::sleep() {
   if (const double seconds = nap(); seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 

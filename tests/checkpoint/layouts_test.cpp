@@ -1,6 +1,6 @@
-// Any cut: boxes of every form on any rank, in any order and with padding between them, are written, read on every
-// other cut, verified and shown as whole tensors; a rank may have none.
-#include "tests/checkpoint/cuts.h"
+// Boxes of any form on any rank, in any order and with padding between them. They are written, read on every other
+// layout, verified and shown as whole tensors. A rank may have no boxes.
+#include "tests/checkpoint/layouts.h"
 
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/io/hdf5_file.h"
@@ -14,15 +14,15 @@ using trainyard::base::DType;
 
 namespace {
 
-// Every tensor in random boxes, each on a random rank.
-std::vector<checkpoint::RankBoxes> random_cut(const plan::ModelConfig& model, int ranks, std::mt19937& random) {
-  std::vector<checkpoint::RankBoxes> cut(static_cast<std::size_t>(ranks));
+// Every tensor is divided into random boxes, each on a random rank.
+std::vector<checkpoint::RankBoxes> random_layout(const plan::ModelConfig& model, int ranks, std::mt19937& random) {
+  std::vector<checkpoint::RankBoxes> layout(static_cast<std::size_t>(ranks));
   const auto parameters = checkpoint::parameters_of(model);
   const std::function<void(int, const checkpoint::Box&, int)> divide = [&](int tensor, const checkpoint::Box& box,
                                                                            int times) {
     const auto dim = random() % 2;
     if (times == 0 || box.count[dim] < 2) {
-      auto& of_rank = cut[random() % cut.size()];
+      auto& of_rank = layout[random() % layout.size()];
       const auto at = of_rank.empty() ? 0 : of_rank.back().end();
       of_rank.push_back({tensor, at + static_cast<std::int64_t>(random() % 3), box});
       return;
@@ -36,10 +36,10 @@ std::vector<checkpoint::RankBoxes> random_cut(const plan::ModelConfig& model, in
   };
   for (std::size_t i = 0; i < parameters.size(); ++i)
     divide(static_cast<int>(i), checkpoint::whole_of(parameters[i].shape), 3);
-  return cut;
+  return layout;
 }
 
-// What h5py would show.
+// The number of wrong elements in the view, as h5py would read it.
 std::int64_t differences_of_view(const std::string& folder, const checkpoint::RunState& s) {
   const auto file = trainyard::io::Hdf5File::open(folder + "/checkpoint.h5");
   std::int64_t wrong = 0;
@@ -62,22 +62,24 @@ TEST(Cuts, BoxesOfAnyFormAreReadOnEveryOtherCut) {
     for (auto dtype : {DType::f32, DType::bf16}) {
       Scratch scratch;
       const auto s = state(model, dtype, 5);
-      auto boxes = random_cut(model, 4, random);
+      auto boxes = random_layout(model, 4, random);
       boxes.insert(boxes.begin() + 2, checkpoint::RankBoxes{});
-      save_cut(scratch.path, s, boxes, plan::Topology({{plan::Axis::data, 5}}));
+      save_layout(scratch.path, s, boxes, plan::Topology({{plan::Axis::data, 5}}));
       const auto folder = scratch.path + "/step-00000005";
       checkpoint::Reader reader(folder);
       reader.verify_all();
       for (int ranks : {1, 2, 3, 7}) EXPECT_EQ(differences(reader, ranks), 0) << model.name << " to " << ranks;
       EXPECT_EQ(differences_of_view(folder, s), 0);
       save(scratch.path + "/pieces", s, 3);
-      const auto whole = checkpoint::Reader(scratch.path + "/pieces/step-00000005").tensors(), cut = reader.tensors();
-      for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_EQ(cut[i].fingerprint, whole[i].fingerprint) << cut[i].path;
+      const auto whole = checkpoint::Reader(scratch.path + "/pieces/step-00000005").tensors(),
+                 layout = reader.tensors();
+      for (std::size_t i = 0; i < whole.size(); ++i)
+        EXPECT_EQ(layout[i].fingerprint, whole[i].fingerprint) << layout[i].path;
     }
 }
 
-// Ranks that share every layer and ranks that share the pieces: what one world saves every other reads, and the files
-// are the ones that this build predicts. Fingerprints and the view are those of the whole.
+// A checkpoint of any data- and tensor-parallel grid is read on every other grid. The files are those that this build
+// predicts. Fingerprints and the view equal those of the whole model.
 TEST(Cuts, EveryGridOfRanksReadsEveryOther) {
   const auto grid = [](int data, int tensor) { return plan::replicas_of(data * tensor, tensor); };
   for (const auto& model : {gpt_of_heads(), llama_of_heads()})
@@ -105,7 +107,7 @@ TEST(Cuts, EveryGridOfRanksReadsEveryOther) {
     }
 }
 
-// What all tensor ranks hold is in the file of the first of them, and takes no room in the others'.
+// What all tensor-parallel ranks hold is in the file of the first of them, and takes no room in other files.
 TEST(Cuts, TheFirstTensorRankSavesWhatAllHold) {
   Scratch scratch;
   const auto s = state(gpt_of_heads(), DType::f32, 5);
@@ -135,18 +137,18 @@ TEST(Cuts, ASliceWithoutALogicalRow) {
   const auto model = llama_of_heads();  // 5 rows of 128
   for (int r = 0; r < 4; ++r) {
     std::int64_t rows = 0;
-    for (const auto& stored : checkpoint::boxes_of_pieces(model, topology, r))
+    for (const auto& stored : checkpoint::boxes_of_shards(model, topology, r))
       if (stored.tensor == 0) rows += stored.box.count[0];
     EXPECT_EQ(rows, r == 0 ? 5 : 0) << r;
   }
 }
 
-// Boxes of any form are read by ranks that share layers, too.
+// Tensor-parallel ranks read boxes of any form, too.
 TEST(Cuts, TensorRanksReadAnyBoxes) {
   std::mt19937 random(2);
   for (const auto& model : {gpt_of_heads(), llama_of_heads()}) {
     Scratch scratch;
-    save_cut(scratch.path, state(model, DType::bf16, 5), random_cut(model, 4, random), plan::replicas_of(4, 1));
+    save_layout(scratch.path, state(model, DType::bf16, 5), random_layout(model, 4, random), plan::replicas_of(4, 1));
     checkpoint::Reader reader(scratch.path + "/step-00000005");
     for (int data : {1, 3})
       for (int tensor : {2, 4}) EXPECT_EQ(differences(reader, plan::replicas_of(data * tensor, tensor)), 0);
@@ -156,7 +158,7 @@ TEST(Cuts, TensorRanksReadAnyBoxes) {
 TEST(Cuts, TheGridIsNamed) {
   Scratch scratch;
   const plan::Topology grid({{plan::Axis::data, 2}, {plan::Axis::tensor, 2}});
-  save_cut(scratch.path, state(gpt(), DType::bf16, 5), grid_cut(gpt(), 2, 2), grid);
+  save_layout(scratch.path, state(gpt(), DType::bf16, 5), grid_layout(gpt(), 2, 2), grid);
   checkpoint::Reader reader(scratch.path + "/step-00000005");
   EXPECT_EQ(differences(reader, 3), 0);
   const auto& m = reader.manifest();
@@ -166,12 +168,12 @@ TEST(Cuts, TheGridIsNamed) {
   EXPECT_FALSE(checkpoint::layout_is_ours(m)) << "only fingerprints can tell";
 }
 
-// Boxes are believed when the fingerprints agree, and only then: two tensors of one shape exchanged are found.
+// Boxes are accepted only when the fingerprints agree: two exchanged tensors of one shape are found.
 TEST(Cuts, ExchangedTensorsAreFound) {
   Scratch scratch;
-  auto boxes = grid_cut(gpt(), 1, 2);
+  auto boxes = grid_layout(gpt(), 1, 2);
   const auto s = state(gpt(), DType::f32, 5);
-  save_cut(scratch.path, s, boxes, plan::Topology({{plan::Axis::tensor, 2}}));
+  save_layout(scratch.path, s, boxes, plan::Topology({{plan::Axis::tensor, 2}}));
   const auto folder = scratch.path + "/step-00000005";
   for (auto& of_rank : boxes)
     for (auto& stored : of_rank)  // the two norms before a layer's attention and feed-forward have the same shape
@@ -186,13 +188,13 @@ TEST(Cuts, ExchangedTensorsAreFound) {
   }
 }
 
-// A publisher holds what ranks have written together before anybody sees it.
+// The publisher checks what all ranks have written together before the checkpoint gets its name.
 TEST(Cuts, BoxesThatLeaveAHoleAreNotPublished) {
   Scratch scratch;
   const auto s = state(gpt(), DType::f32, 5);
-  auto boxes = grid_cut(gpt(), 2, 1);
+  auto boxes = grid_layout(gpt(), 2, 1);
   boxes[1].pop_back();
-  EXPECT_THROW(save_cut(scratch.path, s, boxes, plan::Topology({{plan::Axis::data, 2}})), base::InputError);
+  EXPECT_THROW(save_layout(scratch.path, s, boxes, plan::Topology({{plan::Axis::data, 2}})), base::InputError);
   EXPECT_TRUE(checkpoint::list(scratch.path).empty());
   EXPECT_FALSE(fs::exists(scratch.path + "/step-00000005.partial"));
 }

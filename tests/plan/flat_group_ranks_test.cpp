@@ -1,4 +1,4 @@
-// What units declare of groups and cuts: piece counts and calls follow it, and what no store can do is refused.
+// Tests flat groups that declare a group of ranks or a sharded dim: shard counts and calls follow; some are refused.
 #include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/problems.h"
 
@@ -16,11 +16,11 @@ ModelConfig nano() {
   return m;
 }
 
-// A branch with a weight that is cut over an axis that nobody has.
+// A branch with a weight that is sharded over an axis that no layout has.
 struct CutBranch : BranchKind {
   std::string prefix() const override { return "cut"; }
-  void declare(Declaration& unit) const override {
-    unit.parameter("cut.weight", {unit.model().hidden, 8}, {}, Decay::no, ShardedDim{0, Axis::context});
+  void declare(Declaration& flat_group) const override {
+    flat_group.parameter("cut.weight", {flat_group.model().hidden, 8}, {}, Decay::no, ShardedDim{0, Axis::context});
   }
   std::vector<SavedTensor> tensors(const ModelConfig&, const MicroShape&, Pass) const override { return {}; }
   std::int64_t forward_workspace_bytes(const ModelConfig&, const MicroShape&, Pass) const override { return 0; }
@@ -28,16 +28,16 @@ struct CutBranch : BranchKind {
   double forward_flops(const ModelConfig&, std::int64_t) const override { return 0; }
 };
 
-// A head whose gradients are added up over more ranks than those of data.
+// A head whose gradients are added over more ranks than the data-parallel ones.
 struct WideHead : HeadKind {
-  std::vector<Unit> units(const ModelConfig& m, std::int64_t index) const override {
-    auto all = HeadKind::units(m, index);
+  std::vector<FlatGroup> flat_groups(const ModelConfig& m, std::int64_t index) const override {
+    auto all = HeadKind::flat_groups(m, index);
     all.front().group = {Axis::data, Axis::context};
     return all;
   }
 };
 
-class UnitGroups : public ::testing::Test {
+class RanksOfAFlatGroup : public ::testing::Test {
  protected:
   void SetUp() override { register_block("head", std::make_shared<WideHead>()); }
   void TearDown() override { register_block("head", std::make_shared<HeadKind>()); }
@@ -45,15 +45,15 @@ class UnitGroups : public ::testing::Test {
 
 }  // namespace
 
-TEST_F(UnitGroups, PiecesAndCallsAreThoseOfTheUnitsGroup) {
+TEST_F(RanksOfAFlatGroup, ShardsAndCallsAreThoseOfItsRanks) {
   const auto m = nano();
   const Topology topology({{Axis::data, 2}, {Axis::context, 3}});
-  const UnitTable table(m, topology);
-  EXPECT_EQ(table.entries().front().pieces, 2);
-  EXPECT_EQ(table.entries().back().pieces, 6);
-  EXPECT_EQ(table.entries().back().layout.piece, layout(table.entries().back().unit, 6).piece);
-  const UnitSet set(m, topology);
-  EXPECT_EQ(set.layouts.back().piece, table.entries().back().layout.piece);
+  const FlatGroupTable table(m, topology);
+  EXPECT_EQ(table.entries().front().shards, 2);
+  EXPECT_EQ(table.entries().back().shards, 6);
+  EXPECT_EQ(table.entries().back().layout.shard, layout(table.entries().back().flat_group, 6).shard);
+  const FlatGroupSet set(m, topology);
+  EXPECT_EQ(set.layouts.back().shard, table.entries().back().layout.shard);
   std::int64_t data = 0, both = 0;
   for (const auto& c :
        step_calls(m, {1, base::DType::f32, base::DType::f32, {2, 1, 1, 2}, 2, topology}, Reduction::ordered, 0)) {
@@ -64,7 +64,7 @@ TEST_F(UnitGroups, PiecesAndCallsAreThoseOfTheUnitsGroup) {
   EXPECT_EQ(data, 2 * (1 + m.layers));
 }
 
-TEST_F(UnitGroups, WhatNoStoreCanDoIsRefused) {
+TEST_F(RanksOfAFlatGroup, WhatNoStoreCanDoIsRefused) {
   Plan p;
   p.model = nano();
   p.sequence = 32;
@@ -73,9 +73,9 @@ TEST_F(UnitGroups, WhatNoStoreCanDoIsRefused) {
   const auto found = decision_problems(p);
   ASSERT_EQ(found.size(), 2u) << text_of(found);
   EXPECT_EQ(found[0].message,
-            "dim 0 of 'layers.00.cut.weight' is cut over 'context': that can be done over 'tensor' alone");
+            "dim 0 of 'layers.00.cut.weight' is sharded over 'context': that can be done over 'tensor' alone");
   EXPECT_EQ(found[1].message,
-            "unit 'head' adds up its gradients over 'data+context': that can be done over 'data' alone");
+            "flat group 'head' adds up its gradients over 'data+context': that can be done over 'data' alone");
 }
 
 }  // namespace trainyard::plan

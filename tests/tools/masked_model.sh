@@ -1,6 +1,7 @@
 #!/bin/bash
-# A masked model from the command line: it learns, is evaluated as training recorded it, resumes, and is refused where it has no next token; a set's own mask and its words.
-# usage: masked.sh BIN_FOLDER
+# A masked model from the command line: it learns, an evaluation gives what training recorded, and it resumes. It is
+# refused where a next token is needed. Also a set's own mask token and its words.
+# usage: masked_model.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 export TRAINYARD_DEVICE=cpu
@@ -30,7 +31,7 @@ jq -es '.[0].loss > .[19].loss and length == 20' run/metrics.jsonl >/dev/null ||
 expect 0 inspect run/checkpoints/step-00000020
 said 'objective *masked'; said 'mask_rate *0.15'; said 'mask_token *257'; said 'vocabulary 258'
 
-# What training recorded, to the bit, on every cut.
+# The validation loss that training recorded, to the bit, on every layout.
 evaluate=(train --evaluate run --threads 1 --progress never --json)
 expect 0 "${evaluate[@]}" --evaluate-sequences 8
 [ "$(jq .loss out)" = "$(tail -1 run/metrics.jsonl | jq .validation_loss)" ] || fail "training recorded $(tail -1 run/metrics.jsonl | jq .validation_loss), the evaluation says $(jq .loss out)"
@@ -45,7 +46,7 @@ expect 0 train --evaluate run --mask-rate 0.3 --mask-words on --threads 1 --prog
 jq -e '.mask_rate == 0.3 and .mask_words == "on"' out >/dev/null || fail "the JSON is wrong: $(cat out)"
 refused 2 '--objective causal: the queries of model .* see later tokens' train --evaluate run --objective causal --threads 1
 
-# A stop, and the rest on another cut; another rate is another run.
+# A stop, and the rest on another layout. Another rate makes another run.
 expect 75 "${masked[@]}" --output again --stop-after 7
 expect 3 "${masked[@]}" --output again --mask-rate 0.3; said 'mask_rate: the checkpoint has 0.15, this run 0.3'
 expect 3 "${masked[@]}" --output again --mask-words on; said 'mask_words: the checkpoint has "off", this run "on"'
@@ -60,17 +61,17 @@ refused 3 'has no next one to give' generate --checkpoint run --tokens 4
 refused 3 'no bert (norm-position is not post' convert-checkpoint run hugging --to safetensors
 absent hugging
 
-# A plan has room for the mask.
+# A plan has room for the mask token.
 expect 0 partition-model --model both.toml --data data --sequence 32 --global-batch 6 --micro-batch 2 --output plan.json
 jq -e '.model.vocabulary == 258' plan.json >/dev/null || fail "the plan's vocabulary is $(jq .model.vocabulary plan.json)"
 expect 0 train --plan plan.json --data data --output planned --steps 2 --threads 1 --progress never
 
-# Words of bytes begin with white space.
+# With bytes, words begin with white space.
 expect 0 "${masked[@]}" --output words --mask-words on
 expect 0 train --evaluate words --threads 1 --progress never --json --evaluate-sequences 8
 [ "$(jq .loss out)" = "$(tail -1 words/metrics.jsonl | jq .validation_loss)" ] || fail "words that are hidden in an evaluation are others"
 
-# A tokenizer's own mask takes no room, and its pieces say where words begin.
+# A tokenizer's own mask token takes no room, and its pieces tell where words begin.
 if command -v spm_train >/dev/null; then
   spm_train --input=text --model_prefix=model --vocab_size=60 --hard_vocab_limit=false --user_defined_symbols='[MASK]' --num_threads=1 >/dev/null 2>log || fail "spm_train: $(tail -3 log)"
   mask=$(grep -n '^\[MASK\]' model.vocab | cut -d: -f1)

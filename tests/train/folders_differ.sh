@@ -1,6 +1,7 @@
 #!/bin/bash
-# Ranks whose folders are not the same: another checkpoint under the same name, none at all, an output folder of their own. Nothing is trained, and nothing is set aside.
-# usage: shared_folders.sh BIN_FOLDER
+# Ranks that see different folders: another checkpoint under the same name, no checkpoint, an output folder of their
+# own. Nothing is trained, and nothing is set aside.
+# usage: folders_differ.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 set -o pipefail
@@ -31,16 +32,16 @@ done
 expect 3 apart --evaluate ck --evaluate-sequences 2 --threads 1
 said "another checkpoint"
 
-# Rank 1 does not see the newest checkpoint: no reason to go back to an older one.
+# Rank 1 does not see the newest checkpoint: that is no reason to go back to an older one.
 rm -r n1/run && cp -r n0/run n1/run && rm -r n1/run/checkpoints/step-00000004
 before=$(looks)
 expect 4 apart "${common[@]}" --output run --steps 8
 [ "$(looks)" = "$before" ] || fail "something changed: $(diff <(echo "$before") <(looks))"
 unsaid "is kept as"
 
-# A rank that does not find the weights that another has.
+# A rank does not find the weights that another rank has.
 mv n1/ck gone
-expect 4 apart "${common[@]:2}" --output "$PWD/unseen" --steps 8 --init-from ck   # whose model is taken
+expect 4 apart "${common[@]:2}" --output "$PWD/unseen" --steps 8 --init-from ck   # its model is taken
 said "rank 1: on $(hostname): "
 expect 4 apart "${common[@]}" --output "$PWD/unseen" --steps 8 --init-from ck
 said "rank 1: on $(hostname) the checkpoint that rank 0 has chosen cannot be read"
@@ -48,20 +49,21 @@ mv gone n1/ck
 expect 3 apart "${common[@]}" --output "$PWD/chimera" --steps 8 --change steps --resume ck --dry-run
 said "another checkpoint than rank 0's"
 
-# An output folder of its own is told at the start, with every rank that has one.
-patience=60
+# A rank's output folder of its own is reported at the start, for every such rank.
+time_limit=60
 expect 4 apart "${common[@]}" --output fresh --steps 8
 said "for rank 1 on $(hostname) fresh is another folder than rank 0's on $(hostname)"
 absent n0/fresh n1/fresh
 
-# So is a folder of checkpoints that is a link to one of each machine's own.
+# The same for a folder of checkpoints that is a link to a folder on each machine.
 mkdir -p n0/own n1/own linked
 ln -s /proc/self/cwd/own linked/checkpoints
 expect 4 apart "${common[@]}" --output "$PWD/linked" --steps 8 --save-every 2
 said "for rank 1 on $(hostname) .*linked/checkpoints is another folder"
 [ -z "$(find n0/own n1/own -type f)" ] || fail "something stays: $(find n0/own n1/own)"
 
-# Damage that only one rank sees is of its machine: the checkpoint is not set aside. Here step 4 is another folder for each.
+# Damage that only one rank sees belongs to its machine: the checkpoint is not set aside. Here step 4 is another folder
+# for each rank.
 expect 0 train "${common[@]}" --output run --steps 4 --save-every 2
 for n in n0 n1; do cp -r run/checkpoints/step-00000004 $n/four; done
 rm -r run/checkpoints/step-00000004
@@ -85,7 +87,7 @@ for bad in n1 n0; do
   [ "$(ls run/checkpoints)" = "$(printf 'latest\nstep-00000002\nstep-00000004')" ] || fail "checkpoints changed: $(ls run/checkpoints)"
   cp whole.h5 $bad/four/rank-00000.h5
 done
-# What is damaged for all is passed over.
+# A checkpoint that is damaged for all ranks is skipped.
 spoil n0
 spoil n1
 expect 0 apart "${common[@]}" --output "$PWD/run" --steps 8 --change steps

@@ -1,6 +1,6 @@
 #!/bin/bash
-# shard-data for somebody who comes for the first time: packed inputs and pipes, what was refused and why, a missing validation split, and a stdout without room.
-# usage: first_hour.sh BIN_FOLDER
+# shard-data for a first-time user: packed inputs and pipes, refused documents and why, a missing validation split, and a full stdout.
+# usage: refused_inputs.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 ulimit -f 100000
@@ -20,7 +20,7 @@ if command -v zstd >/dev/null; then
   expect 0 shard-data --input good.jsonl.zst --output zstd
   same_tokens plain zstd zstd
 fi
-# Streaming: pipes that the shell makes, of JSON lines and of text, and a list from one.
+# Streaming: pipes from the shell with JSON lines and with text, and a list from a pipe.
 expect 0 shard-data --input <(zcat good.jsonl.gz) --output substitution
 same_tokens plain substitution "<(zcat)"
 expect 0 shard-data --input @<(echo good.jsonl) --output list
@@ -34,7 +34,7 @@ expect 3 shard-data --input bad.jsonl.gz --output cut
 said 'bad.jsonl.gz is'
 [ ! -e cut ] && [ ! -e cut.partial ] || fail "a set of a cut input is there"
 
-# What is no text is refused from a pipe, too.
+# Input that is not text is refused from a pipe, too.
 printf '\xff\xfea\0b\0' >utf16
 expect 3 shard-data --input - --output piped <utf16; says piped 'standard input is UTF-16 text'
 expect 3 shard-data --input <(cat utf16) --output piped
@@ -43,7 +43,7 @@ said 'iconv -f UTF-16 -t UTF-8 >utf8.txt$'   # a command that reads what the pip
 gzip -k utf16
 expect 3 shard-data --input utf16.gz --output piped
 said 'iconv -f UTF-16 -t UTF-8 <(zcat utf16.gz) >utf8.txt$'
-# JSON that is no JSON lines is named, with the command that makes some of it.
+# JSON that is not JSON lines is refused by name, with the command that converts it.
 printf '[\n  {"text": "one"},\n  {"text": "two"}\n]\n' | tee list.json | expect 3 shard-data --input - --output piped
 said 'standard input is a JSON list, and no JSON lines'
 said "jq -c '.\[\]'"
@@ -54,7 +54,7 @@ said 'standard input is JSON over several lines'
 jq -c '.[]' list.json | expect 0 shard-data --input - --output piped --validation 0
 jq -e '.train[0].documents == 2' piped/index.json >/dev/null || fail "two documents: $(cat piped/index.json)"
 
-# A flag that no input would use is refused, and of one thing there is one.
+# A flag without an effect on any input is refused. Messages use the singular for one document.
 printf 'a text\n' >plain.txt
 expect 2 shard-data --input plain.txt --json-key body --output unused; says unused '--json-key is for JSON lines, and plain.txt is plain text'
 expect 2 shard-data --input good.jsonl --split lines --output unused; says unused '--split is for plain text, and good.jsonl is JSON lines'
@@ -66,7 +66,7 @@ expect 0 shard-data --input plain.txt --output single --validation 0
 said '^shard-data: 1 document, 7 B of text .*; none refused$'
 said '^shard-data: train 8 tokens in 1 shard, validation 0 tokens in 0 shards$'
 
-# The first refusals are told with their reason, whether they are too many or not.
+# The first refusals are printed with their reason, whether or not they are too many.
 { cat good.jsonl; printf '{"other": 1}\nno json\n{"text": ""}\n{"text": 7}\n{"text": "\xff"}\n'; } >bad.jsonl
 expect 0 shard-data --input bad.jsonl --output refusals --max-rejects 0.1 --json
 said "^shard-data: refused: bad.jsonl, line 301: no key 'text'$"
@@ -82,7 +82,7 @@ expect 3 shard-data --input bad.jsonl --output too-many --max-rejects 0.001
 said '^  bad.jsonl, line 302: not JSON$'
 said '^  and 1 more$'
 
-# A text without a validation split: said, with the flag that makes one; silent where it is there or was not wanted.
+# Without a validation split there is a warning with the flag that makes one. There is none if the split exists or was not wanted.
 echo "One book that is one document." >book.txt
 expect 0 shard-data --input book.txt --output no-validation
 said 'warning: there is no validation split: the one document was not chosen'
@@ -92,7 +92,7 @@ unsaid warning
 expect 0 shard-data --input good.jsonl --output validation --validation 0.1
 unsaid warning
 
-# A stdout without room is exit 4; the set is there.
+# A full stdout is exit 4; the set is written.
 if [ -w /dev/full ]; then
   for form in --json --progress=never; do
     code=0
@@ -102,7 +102,7 @@ if [ -w /dev/full ]; then
   done
 fi
 
-# Names with tabs and newlines stay one field of one line, and no terminal obeys them.
+# Names with tabs and newlines stay one field of one line, without control characters for the terminal.
 name=$'a\tb\nc\e[31m.txt'
 printf 'text\n\n\377\n' >"$name"
 expect 0 shard-data --input "$name" --split paragraphs --output names --rejects names.tsv --max-rejects 1 --validation 0

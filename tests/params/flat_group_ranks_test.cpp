@@ -1,5 +1,5 @@
-// A store whose units are of different groups: each is cut, gathered and reduced over its own, and the norm counts what
-// other ranks hold too only once.
+// Tests a store whose flat groups belong to different groups of ranks. Each is sharded, gathered and reduced over its
+// own group, and the norm counts an element once even if several ranks hold it.
 #include "kernels/cast/cast.h"
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/comm/threads.h"
@@ -20,10 +20,11 @@ using plan::Axes;
 using plan::Axis;
 using tensor::Category;
 
-// The head is shared by all four ranks, every other unit by the two along data; those along context hold it, too.
+// The head is shared by all four ranks, every other flat group by the two data-parallel ranks; both context coordinates
+// hold copies of the latter.
 struct WideHead : plan::HeadKind {
-  std::vector<plan::Unit> units(const plan::ModelConfig& m, std::int64_t index) const override {
-    auto all = HeadKind::units(m, index);
+  std::vector<plan::FlatGroup> flat_groups(const plan::ModelConfig& m, std::int64_t index) const override {
+    auto all = HeadKind::flat_groups(m, index);
     all.front().group = {Axis::data, Axis::context};
     return all;
   }
@@ -37,7 +38,7 @@ plan::ModelConfig model() {
   return m;
 }
 
-// One rank: its arenas, of the sizes that the plan states, and its store.
+// One rank: its arenas, of the planned sizes, and its store.
 struct Rank {
   Rank(comm::World& world, int zero)
       : set(model(), world.topology),
@@ -45,14 +46,15 @@ struct Rank {
         bytes(plan::state_bytes(set.table, shape)), accesses(plan::training_accesses(model())),
         leases(plan::leases_of(accesses)) {}
 
-  plan::UnitSet set;
+  plan::FlatGroupSet set;
   plan::StateShape shape;
   plan::StateBytes bytes;
   std::vector<plan::Access> accesses;
-  std::vector<plan::Use> leases;
+  std::vector<plan::Occurrence> leases;
   tensor::Arena parameters{Category::parameters, bytes.parameters},
-      gathered{Category::gathered_units, bytes.gathered_units}, gradients{Category::gradients, bytes.gradients},
-      unit_gradients{Category::unit_gradients, bytes.unit_gradients}, optimizer{Category::optimizer, bytes.optimizer},
+      gathered{Category::gathered_weights, bytes.gathered_weights}, gradients{Category::gradients, bytes.gradients},
+      micro_batch_gradients{Category::micro_batch_gradients, bytes.micro_batch_gradients},
+      optimizer{Category::optimizer, bytes.optimizer},
       staging{Category::communication_staging, bytes.communication_staging};
   std::unique_ptr<tensor::Exec> compute = tensor::Exec::caller(nullptr, 1),
                                 communication = tensor::Exec::worker("communication", nullptr);
@@ -68,20 +70,21 @@ params::StoreContext context_of(Rank& r, comm::World& world) {
           r.parameters,
           r.gathered,
           r.gradients,
-          r.unit_gradients,
+          r.micro_batch_gradients,
           r.optimizer,
           r.staging};
 }
 
-// The weights of every unit, as its first lease gives them.
+// The weights of every flat group, as its first lease returns them.
 std::vector<std::vector<float>> weights_of(Rank& r, params::ZeroStore& store) {
-  std::vector<std::vector<float>> out(r.set.units.size());
+  std::vector<std::vector<float>> out(r.set.flat_groups.size());
   store.begin_step({{r.leases}, {0}});
-  for (const auto use : r.leases) {
-    const auto lease = store.lease(use);
-    auto& values = out[static_cast<std::size_t>(use.unit)];
+  for (const auto occurrence : r.leases) {
+    const auto lease = store.lease(occurrence);
+    auto& values = out[static_cast<std::size_t>(occurrence.flat_group)];
     if (!values.empty()) continue;
-    for (std::size_t slot = 0; slot < r.set.units[static_cast<std::size_t>(use.unit)].parameters.size(); ++slot) {
+    for (std::size_t slot = 0;
+         slot < r.set.flat_groups[static_cast<std::size_t>(occurrence.flat_group)].parameters.size(); ++slot) {
       const auto view = lease.weight(static_cast<int>(slot));
       values.insert(values.end(), view.ptr<float>(), view.ptr<float>() + view.count());
     }
@@ -89,29 +92,30 @@ std::vector<std::vector<float>> weights_of(Rank& r, params::ZeroStore& store) {
   return out;
 }
 
-// Every gradient of one round is the same number.
+// Every gradient of one accumulation step is the same number.
 void commit_all(Rank& r, params::ZeroStore& store, std::int64_t round, double value) {
   store.begin_step({{r.leases}, {0}});
-  store.begin_backward({round, params::GradientFold::Position::Place::only});
+  store.begin_backward({round, params::GradientReduction::Position::Place::only});
   for (const auto& access : r.accesses) {
     if (access.kind == plan::Access::Kind::lease) {
-      const auto lease = store.lease(access.use);
+      const auto lease = store.lease(access.occurrence);
       continue;
     }
-    auto grads = store.grads(access.use);
-    for (std::size_t slot = 0; slot < r.set.units[static_cast<std::size_t>(access.use.unit)].parameters.size(); ++slot)
+    auto grads = store.grads(access.occurrence);
+    for (std::size_t slot = 0;
+         slot < r.set.flat_groups[static_cast<std::size_t>(access.occurrence.flat_group)].parameters.size(); ++slot)
       kernels::fill(*r.compute, grads.gradient(static_cast<int>(slot)), value);
     grads.commit();
   }
 }
 
-class UnitGroups : public ::testing::TestWithParam<int> {
+class RanksOfAFlatGroup : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override { plan::register_block("head", std::make_shared<WideHead>()); }
   void TearDown() override { plan::register_block("head", std::make_shared<plan::HeadKind>()); }
 };
 
-TEST_P(UnitGroups, EachIsReducedAndGatheredOverItsOwn) {
+TEST_P(RanksOfAFlatGroup, EachIsReducedAndGatheredOverItsOwn) {
   comm::World alone("solo", 0, plan::Topology(), {}, used);
   Rank whole(alone, 0);
   auto its_context = context_of(whole, alone);
@@ -119,8 +123,8 @@ TEST_P(UnitGroups, EachIsReducedAndGatheredOverItsOwn) {
   its_store.initialize(7);
   const auto expected = weights_of(whole, its_store);
   std::int64_t elements = 0, of_head = 0;
-  for (const auto& unit : whole.set.units)
-    for (const auto& p : unit.parameters) (unit.name == "head" ? of_head : elements) += p.count();
+  for (const auto& flat_group : whole.set.flat_groups)
+    for (const auto& p : flat_group.parameters) (flat_group.name == "head" ? of_head : elements) += p.count();
 
   comm::run_ranks(4, [&](int rank, comm::ThreadsWorld& threads) {
     comm::World world("threads", rank, plan::Topology({{Axis::data, 2}, {Axis::context, 2}}), threads.factory(rank),
@@ -129,20 +133,20 @@ TEST_P(UnitGroups, EachIsReducedAndGatheredOverItsOwn) {
     auto context = context_of(r, world);
     params::ZeroStore store(context);
     store.initialize(7);
-    EXPECT_EQ(weights_of(r, store), expected);  // gathered from pieces that each rank made alone
+    EXPECT_EQ(weights_of(r, store), expected);  // gathered from shards that each rank made alone
 
     for (std::int64_t round : {0, 1}) commit_all(r, store, round, 1 + rank + 10.0 * static_cast<double>(round));
     store.finish();
-    const auto sum = [&](int unit) {
-      return unit + 1 == context.units() ? 60.0f : rank % 2 == 0 ? 28.0f : 32.0f;
-    };  // over its group and both rounds
-    for (int u = 0; u < context.units(); ++u) {
-      const auto piece = store.piece_gradient(u);
-      EXPECT_EQ(piece.count(), context.layout(u).padded / (u + 1 == context.units() ? 4 : 2));
-      EXPECT_EQ(piece.ptr<float>()[0], sum(u)) << "unit " << u;
+    const auto sum = [&](int flat_group) {
+      return flat_group + 1 == context.flat_groups() ? 60.0f : rank % 2 == 0 ? 28.0f : 32.0f;
+    };  // the sum over its group and both accumulation steps
+    for (int u = 0; u < context.flat_groups(); ++u) {
+      const auto shard = store.shard_gradient(u);
+      EXPECT_EQ(shard.count(), context.layout(u).padded / (u + 1 == context.flat_groups() ? 4 : 2));
+      EXPECT_EQ(shard.ptr<float>()[0], sum(u)) << "flat group " << u;
     }
 
-    // Ranks along context have different gradients here only so that it shows whose are counted: the first's.
+    // Here gradients differ along the context axis only to show whose gradients count: those of the first rank.
     kernels::FixedPointSum squares;
     for (const auto& view : store.counted_gradients()) kernels::square_sum(*r.compute, view, squares);
     world.control->all_reduce(*r.compute,
@@ -161,14 +165,14 @@ TEST_P(UnitGroups, EachIsReducedAndGatheredOverItsOwn) {
       auto& group = context.group(static_cast<int>(u));
       group.all_reduce(*r.compute, base::View::of(&most, {1}), comm::Reduction::max);
       group.all_reduce(*r.compute, base::View::of(&least, {1}), comm::Reduction::min);
-      EXPECT_EQ(most, least) << "unit " << u << " is not the same on all ranks of its group";
+      EXPECT_EQ(most, least) << "flat group " << u << " is not the same on all ranks of its group";
     }
     r.communication->synchronize();
   });
 }
 
-// The ordered reduction counts contributors along data: of a group that is not those ranks it would drop some.
-TEST_P(UnitGroups, OnesThatAreNotTheDataRanksAreNotReducedInOrder) {
+// The ordered reduction counts contributors along the data axis. Over another group of ranks it would drop some.
+TEST_P(RanksOfAFlatGroup, OnesThatAreNotTheDataRanksAreNotReducedInOrder) {
   comm::run_ranks(4, [&](int rank, comm::ThreadsWorld& threads) {
     comm::World world("threads", rank, plan::Topology({{Axis::data, 2}, {Axis::context, 2}}), threads.factory(rank),
                       used);
@@ -179,7 +183,7 @@ TEST_P(UnitGroups, OnesThatAreNotTheDataRanksAreNotReducedInOrder) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, UnitGroups, ::testing::Values(0, 1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Stages, RanksOfAFlatGroup, ::testing::Values(0, 1, 2, 3));
 
 }  // namespace
 }  // namespace trainyard

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Settings that one rank of a job has otherwise end it within seconds, for training and --evaluate alike: one sentence that names the setting and the rank, and no run folder.
+# Settings that differ on one rank end a job within seconds, in training and with --evaluate: one message names the
+# setting and the rank, and no run folder is made.
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 set -o pipefail
@@ -12,7 +13,7 @@ shard-data --input text --split paragraphs --output data --validation 0.1 >out 2
 train=(train --model model.toml --data data --steps 4 --global-batch 2 --micro-batch 1 --progress never --hang-timeout 30)
 evaluate=(train --evaluate done --progress never --hang-timeout 30)
 
-# CODE SENTENCE, then the words of rank 0 that rank 1 lacks, then `--` and those of both.
+# CODE SENTENCE, then the arguments of rank 0 that rank 1 lacks, then `--` and the arguments of both ranks.
 differ() {
   local want=$1 sentence=$2 own=() code=0
   shift 2
@@ -24,7 +25,8 @@ differ() {
   [ ! -e run ] || fail "a run folder was made: ${own[*]}"
 }
 one=("${train[@]}" --output run --threads 1)
-# A mistake in the command line is said once, whoever finds it: the parser, or who reads the values; also one of a rank alone.
+# A mistake in the command line is reported once, whether the parser finds it or the reader of the values; also a
+# mistake of one rank alone.
 for wrong in '--bogus' '--trace=' '--pipeline-parallel abc' '--config a --config b'; do
   expect 2 mpirun -q --bind-to none -n 3 "${one[@]}" $wrong
   once '^train: '; once '^  try: '
@@ -53,7 +55,7 @@ timeout 30 mpirun -q --bind-to none -n 1 "${one[@]}" : -n 1 -x TRAINYARD_ISA=bas
 [ "$code" = 4 ] || fail "another instruction set on one rank: exit $code"
 grep -q 'rank 1: the kernels of this rank use baseline' out || fail "the instruction set is not named"
 
-# A path that is another in products of bf16 alone is another for them alone.
+# An instruction-set path that differs only in products of bf16 matters only for bf16.
 for dtype in f32 bf16; do
   code=0
   timeout 30 mpirun -q --bind-to none -n 1 -x TRAINYARD_ISA=baseline "${train[@]}" --dtype $dtype --output paths-$dtype --threads 1 : -n 1 -x TRAINYARD_ISA=emulated-bf16 "${train[@]}" --dtype $dtype --output paths-$dtype --threads 1 >out 2>&1 </dev/null || code=$?
@@ -64,7 +66,7 @@ for dtype in f32 bf16; do
   fi
 done
 
-# What a rank may have for itself.
+# Settings that may differ between ranks.
 code=0
 timeout 30 mpirun -q --bind-to none -n 1 "${train[@]}" --output done --threads 1 --memory-limit 1GB : -n 1 "${train[@]}" --output done >out 2>&1 </dev/null || code=$?
 [ "$code" = 0 ] || fail "threads of one rank: exit $code"

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Numbers for people in every program's tables, all bytes with --bytes; and a line of progress that fits 80 columns of a terminal.
-# usage: sizes.sh BIN_FOLDER
+# Rounded sizes in every program's tables, and exact bytes with --bytes. Also a line of progress that fits 80 columns of
+# a terminal.
+# usage: byte_sizes.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 export TRAINYARD_DEVICE=cpu
@@ -34,7 +35,7 @@ inspect "$checkpoint" | grep -Eq '^  size +[0-9.]+ [kM]B in' || fail "inspect CH
 inspect "$checkpoint" --bytes | grep -Eq '^  size +[0-9]{6,} bytes in' || fail "inspect CHECKPOINT --bytes: $(inspect "$checkpoint" --bytes | grep size)"
 inspect data --bytes | grep -Eq '^train.*[0-9]{4,}$' || fail "inspect SHARDS --bytes: $(inspect data --bytes)"
 
-# Of stages, what each needs, and of whom the rest is.
+# For pipeline stages: the memory that each needs, and which stage the other numbers are about.
 mpirun -q --bind-to none -n 2 "${base[@]}" --output run3 --steps 2 --pipeline-parallel 2 --memory-report --bytes --progress never >out 2>err || fail "train --pipeline-parallel 2: exit code $?: $(tail -3 err)"
 for file in out run3/report.txt; do
   for stage in 0 1; do grep -Eq "^arenas of stage $stage +[0-9]{6,} +[0-9]{6,} +0$" "$file" || fail "$file: no arenas of stage $stage: $(grep arenas "$file")"; done

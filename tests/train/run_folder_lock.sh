@@ -1,5 +1,6 @@
 #!/bin/bash
-# A second run in a folder that another one works in is refused, once for all its ranks, and the first goes on; a run that was killed holds nothing. Likewise two shard-data.
+# A second run in a folder in use is refused, once for all its ranks, and the first run goes on. A killed run holds no
+# lock. The same for two shard-data.
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 set -o pipefail

@@ -1,11 +1,12 @@
 #!/bin/bash
-# What the guide says of parallel layouts is what partition-model says: the costs of ZeRO, tensor and pipeline parallelism, and which presets have how many lanes.
-# usage: degrees.sh BIN_FOLDER SOURCE_FOLDER
+# The guide's numbers about parallel layouts are those of partition-model: the costs of ZeRO, tensor and pipeline
+# parallelism, and which presets have how many lanes.
+# usage: parallelism_tables.sh BIN_FOLDER SOURCE_FOLDER
 PATH=$(realpath "$1"):$PATH
 guide=$(realpath "$2")/tools/guide
 . "$(dirname "$0")/../script.sh"
 
-# As sizes are rounded for people: three digits of GB.
+# Sizes as they are rounded for readers: three digits of GB.
 bytes='def gb: . / 1e9 | if . == 0 then "0" elif . >= 100 then "\(round) GB" elif . >= 10 then "\(. * 10 | round / 10) GB" else "\(. * 100 | round / 100) GB" end;
   def short: . / 1e9 | if . == 0 then "0" elif . >= 100 then "\(round) GB" else "\(. * 10 | round / 10) GB" end;
   def of(group): [.step_traffic[].operations[] | select((.group == "data") == (group == "data")) | .bytes] | add // 0;
@@ -65,7 +66,8 @@ while IFS='|' read -r p memory replicas others idle; do
 done < <(grep '^| [1-9] | [0-9.]* GB' "$guide/pipeline.md" | sed 's/^| *//; s/ *|$//; s/ *| */|/g')
 [ $count = 4 ] || fail "$count rows of pipeline stages"
 
-# What nobody says of stages is the same for both programs, and a word of files is none of the command line.
+# Settings of pipeline stages have the same defaults in both programs. A word that only files use is refused on the
+# command line.
 expect 0 train --print-config
 batch=$(sed -n 's/^global-batch = \([0-9]*\) .*/\1/p' out)
 expect 0 partition-model --model gpt2-nano --ranks 2 --pipeline-parallel 2 --json

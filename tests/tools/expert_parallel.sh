@@ -1,9 +1,10 @@
 #!/bin/bash
-# Expert parallelism from the command line: a run whose ranks hold different experts has the numbers of one whose ranks hold all, also with nodes, by a plan and in an evaluation.
-# usage: experts.sh BIN_FOLDER
+# Expert parallelism from the command line: a run with it has the numbers of a run without it, also with nodes, by a
+# plan, and in an evaluation.
+# usage: expert_parallel.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
-patience=200
+time_limit=200
 small_text 4000 >text
 expect 0 shard-data --input text --output data
 cat >experts.toml <<'end'
@@ -23,13 +24,14 @@ expect 0 inspect runs/experts --experts
 words=(mpirun -n 4 train --model experts.toml --data data --output runs/shared --expert-parallel 4 --zero 1 --sequence 256 --global-batch 16 --steps 3)
 expect 0 "${words[@]}"
 
-# What metrics say of a step, but for times and memory.
+# The metrics of a step without times and memory.
 numbers() { jq -c '[.step, .loss, .gradient_norm, .experts]' "$1/metrics.jsonl"; }
 [ "$(numbers runs/experts | wc -l)" = 3 ] || fail "runs/experts has other steps"
 [ "$(numbers runs/experts)" = "$(numbers runs/shared)" ] || fail "ranks that share out the experts have other numbers"
 expect 0 reshard-checkpoint --diff runs/experts runs/shared
 
-# The same in two hops, nodes of two ranks: said beforehand, refused where there are none, in a plan, and for an evaluation.
+# The same with a hierarchical all-to-all, nodes of two ranks: announced before, refused where there are none, in a
+# plan, and in an evaluation.
 words+=(--expert-ranks-per-node 2)
 for ((w = 0; w < ${#words[@]}; ++w)); do [ "${words[w]}" != runs/shared ] || words[w]=runs/nodes; done
 expect 0 "${words[@]}" --dry-run

@@ -1,0 +1,44 @@
+// The order of the ordered reduction (decision 1): which rank computes a micro-batch, in which accumulation step, and
+// where the rank stores the results. Planner, engine and kernels all use these functions.
+#pragma once
+
+#include "libtrain/base/anywhere.h"
+
+#include <cstdint>
+
+namespace trainyard::base {
+
+// Where a micro-batch of an optimizer step belongs. `round` is the accumulation step. `rank` is a reduction-order
+// position. `place` is the rank's slot for the micro-batch. Each accumulation step has `local_accumulation` slots, also
+// an uneven last one.
+struct MicroBatchPlace {
+  std::int64_t accumulation_group, round, rank, place;
+};
+
+// Micro-batch m belongs to accumulation group m / local_accumulation. In accumulation step `round`, the rank at
+// position r of the reduction order computes accumulation group round * ranks + r.
+TRAINYARD_ANYWHERE constexpr MicroBatchPlace place_of_micro_batch(std::int64_t m, std::int64_t local_accumulation,
+                                                                  std::int64_t ranks) {
+  const std::int64_t group = m / local_accumulation, round = group / ranks;
+  return {group, round, group % ranks, round * local_accumulation + m % local_accumulation};
+}
+
+// The data-parallel coordinate ("place") of the rank at position `turn` of the reduction order, among `ranks` ranks.
+// Without expert parallelism they are equal. With it, `experts` neighbouring ranks hold different experts, and ranks
+// that are `experts` apart hold the same ones. Ranks with the same experts have consecutive positions. So the gradients
+// that such ranks compute for the tokens of one source rank are added before the gradients for the next source
+// (params/gradients.h).
+TRAINYARD_ANYWHERE constexpr std::int64_t place_of_turn(std::int64_t turn, std::int64_t ranks, std::int64_t experts) {
+  const std::int64_t alike = ranks / experts;
+  return turn % alike * experts + turn / alike;
+}
+// The inverse: the reduction-order position of the rank at data-parallel coordinate `place`.
+TRAINYARD_ANYWHERE constexpr std::int64_t turn_of_place(std::int64_t place, std::int64_t ranks, std::int64_t experts) {
+  return place_of_turn(place, ranks, ranks / experts);
+}
+
+// first: the left-to-right sum of this accumulation step's contributions overwrites the sum. next: they are added to
+// it.
+enum class ReductionRound { first, next };
+
+}  // namespace trainyard::base

@@ -1,0 +1,146 @@
+// Tests GradientReduction: a rank's own shards hold the ordered reduction of decision 1, bit for bit. The ZeRO
+// stage, ranks, group size, number of buffers and an uneven last accumulation step must not matter.
+#include "libtrain/params/gradients.h"
+#include "tests/params/ground.h"
+#include "tests/params/plain_model.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::test {
+namespace {
+
+using params::GradientReduction;
+using Place = GradientReduction::Position::Place;
+
+Place place(std::int64_t in_group, std::int64_t local_accumulation) {
+  if (local_accumulation == 1) return Place::only;
+  return in_group == 0 ? Place::first : in_group + 1 == local_accumulation ? Place::last : Place::middle;
+}
+
+// Reduces a step as the engine does: this rank's groups by accumulation step, occurrences from the last to the first.
+// Without a group the rank idles.
+void fold_step(GradientReduction& local_accumulation, const Ground& g, const PlainModel& plain, Values kind,
+               std::int64_t step) {
+  const auto groups = g.layout.micros / g.layout.local_accumulation;
+  for (std::int64_t round = 0; round * g.layout.ranks < groups; ++round) {
+    const auto group = round * g.layout.ranks + g.rank();
+    if (group >= groups) {
+      for (auto occurrence = plain.occurrences.rbegin(); occurrence != plain.occurrences.rend(); ++occurrence)
+        local_accumulation.idle(*occurrence, round);
+      continue;
+    }
+    for (std::int64_t k = 0; k < g.layout.local_accumulation; ++k) {
+      local_accumulation.begin_micro({round, place(k, g.layout.local_accumulation)});
+      for (auto occurrence = plain.occurrences.rbegin(); occurrence != plain.occurrences.rend(); ++occurrence) {
+        local_accumulation.open(*occurrence);
+        ASSERT_EQ(local_accumulation.whole(*occurrence).count(), plain.flat_group(occurrence->flat_group).padded);
+        fill(local_accumulation.whole(*occurrence),
+             plain.gradient(kind, step, group * g.layout.local_accumulation + k, *occurrence));
+        local_accumulation.commit(*occurrence);
+      }
+    }
+  }
+  local_accumulation.finish();
+}
+
+void expect_shards(GradientReduction& local_accumulation, const Ground& g, const std::vector<Floats>& want,
+                   std::int64_t step) {
+  for (int u = 0; u < g.flat_groups(); ++u) {
+    const auto shard = local_accumulation.shard(u);
+    ASSERT_EQ(shard.count() * g.layout.ranks, static_cast<std::int64_t>(want[static_cast<std::size_t>(u)].size()));
+    const auto wrong = difference(shard, want[static_cast<std::size_t>(u)], g.rank() * shard.count());
+    EXPECT_EQ(wrong, "") << g.layout.text() << " rank " << g.rank() << " step " << step << " flat group " << u;
+  }
+}
+
+// Three steps, so that what one step leaves behind shows in the next.
+void expect_plain_reductions(const plan::ModelConfig& model, const ParallelLayout& layout, Values kind,
+                             std::chrono::microseconds late = {}) {
+  on_ranks(
+      model, layout,
+      [&](Ground& g) {
+        const PlainModel plain(g.set.flat_groups, g.set.occurrences, layout.ranks);
+        GradientReduction local_accumulation(g.context);
+        EXPECT_TRUE(g.full({&g.gradients, &g.micro_batch_gradients, &g.staging}))
+            << layout.text() << ": the plan gave other buffers";
+        for (std::int64_t step = 0; step < 3; ++step) {
+          const auto want = plain.folded(kind, step, layout.micros, layout.local_accumulation);
+          fold_step(local_accumulation, g, plain, kind, step);
+          expect_shards(local_accumulation, g, want, step);
+          if (layout.zero != 0) continue;
+          local_accumulation.gather_sums();
+          for (int u = 0; u < g.flat_groups(); ++u)
+            EXPECT_EQ(difference(local_accumulation.gathered(u), want[static_cast<std::size_t>(u)]), "")
+                << layout.text() << " flat group " << u;
+        }
+      },
+      late);
+}
+
+// Full accumulation steps, an uneven last one, fewer groups than ranks, several accumulation steps.
+std::vector<std::int64_t> group_counts(int ranks) {
+  std::vector<std::int64_t> out{1};
+  for (std::int64_t n : {ranks - 1, ranks, ranks + 1, 2 * ranks, 2 * ranks + 1})
+    if (n > out.back()) out.push_back(n);
+  return out;
+}
+
+class Fold : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(zero, Fold, testing::Range(0, 4));
+
+TEST_P(Fold, TheOrderIsThatOfTheMicroBatches) {
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    for (const std::int64_t local_accumulation : {1, 2, 3})
+      for (const auto groups : group_counts(ranks))
+        for (const int slots : {1, 2, 9})
+          expect_plain_reductions(
+              tied_model(),
+              {ranks, GetParam(), base::DType::f32, groups * local_accumulation, local_accumulation, slots},
+              Values::scattered);
+}
+
+// The library may add in any order. So bits are compared only for sums that are exact in every order.
+TEST_P(Fold, TheFastReductionAddsTheSame) {
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    for (const std::int64_t local_accumulation : {1, 2})
+      for (const auto groups : group_counts(ranks))
+        expect_plain_reductions(
+            tied_model(),
+            {ranks, GetParam(), base::DType::f32, groups * local_accumulation, local_accumulation, 1, Reduction::fast},
+            Values::integers);
+}
+
+TEST_P(Fold, WithoutTiesAndInBf16ToTheSameBits) {
+  for (int ranks = 1; ranks <= 3; ++ranks)
+    for (const auto working : {base::DType::f32, base::DType::bf16})
+      expect_plain_reductions(untied_model(), {ranks, GetParam(), working, 2 * ranks + 1, 1, 2}, Values::scattered);
+}
+
+// A reduction that begins late still reads what was committed: open() waits for it before it returns the buffer.
+TEST_P(Fold, NoBufferIsGivenAwayUnderAReduction) {
+  for (const auto reduction : {Reduction::ordered, Reduction::fast})
+    for (const std::int64_t local_accumulation : {1, 2})
+      for (const int slots : {1, 2}) {
+        const auto kind = reduction == Reduction::fast ? Values::integers : Values::scattered;
+        expect_plain_reductions(
+            tied_model(),
+            {2, GetParam(), base::DType::f32, 3 * local_accumulation, local_accumulation, slots, reduction}, kind,
+            std::chrono::microseconds(500));
+      }
+}
+
+// Checks the plain model: its bits show the order of additions, and it adds a group by itself first.
+TEST(PlainFold, ShowsTheOrder) {
+  const auto model = tied_model();
+  const PlainModel plain(plan::flat_groups(model), plan::occurrences(model), 1);
+  EXPECT_NE(plain.folded(Values::scattered, 0, 6, 1), plain.folded(Values::scattered, 0, 6, 2));
+  EXPECT_EQ(plain.folded(Values::integers, 0, 6, 1), plain.folded(Values::integers, 0, 6, 2));
+  EXPECT_NE(plain.folded(Values::scattered, 0, 6, 2), plain.folded(Values::scattered, 0, 6, 3));
+  float exact = 0;
+  for (int micro = 0; micro < 6; ++micro)
+    for (int occurrence = 0; occurrence < 2; ++occurrence) exact += value(Values::integers, 0, micro, 0, occurrence, 7);
+  EXPECT_EQ(plain.folded(Values::integers, 0, 6, 3)[0][7], exact);
+}
+
+}  // namespace
+}  // namespace trainyard::test
