@@ -54,7 +54,7 @@ std::string default_text(const std::string& name) {
 }
 
 // Settings that a resume may change: they change where and how the run computes, not what
-// (libtrain/design/runs-and-faults.md, decision 14).
+// (libtrain/design/resume.md, decision 14).
 bool is_free(const std::string& name) {
   for (const char* free : {"ranks", "tensor", "pipeline", "expert_parallel", "sequence_parallel", "zero", "dtype",
                            "device", "threads", "recompute", "save_every", "keep", "save_throttle"})
