@@ -183,17 +183,17 @@ void Exporting::write(const std::string& folder) {
     if (h.read) read.add(*h.read);
   read.require();
   const auto sent = sum(hands, tensors_.size());
-  struct Slab {
+  struct Range {
     std::size_t tensor;
     std::int64_t first, count;
   };
-  std::vector<Slab> slabs;
+  std::vector<Range> ranges;
   for (std::size_t i = 0; i < tensors_.size(); ++i)
     for (std::int64_t first = 0, n = tensors_[i].rows * tensors_[i].cols; first < n; first += slab_elements)
-      slabs.push_back({i, first, std::min(slab_elements, n - first)});
+      ranges.push_back({i, first, std::min(slab_elements, n - first)});
   hands = make_hands();
-  for_each_part(slabs.size(), options_.threads, [&](std::size_t i, int thread) {
-    read_back(slabs[i].tensor, slabs[i].first, slabs[i].count, hands[static_cast<std::size_t>(thread)]);
+  for_each_part(ranges.size(), options_.threads, [&](std::size_t i, int thread) {
+    read_back(ranges[i].tensor, ranges[i].first, ranges[i].count, hands[static_cast<std::size_t>(thread)]);
   });
   const auto found = sum(hands, tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i)

@@ -2,6 +2,7 @@
 #include "tests/mutation/harness.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/last_resort.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -48,7 +49,7 @@ Outcome outcome_of(const Kind& kind, const Mutation& m) {
 }
 
 void limit_memory() {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef TRAINYARD_SANITIZED
   const rlimit limit{rlim_t{4} << 30, rlim_t{4} << 30};  // a small file must not make a parser allocate more
   ::setrlimit(RLIMIT_AS, &limit);
 #endif
