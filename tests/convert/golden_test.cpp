@@ -58,7 +58,7 @@ void compare_both_ways(checkpoint::Reader& reader, const nlohmann::json& expecte
   test::PlainStore store(m, base::DType::f32, 0);
   for (std::size_t u = 0; u < store.flat_groups.size(); ++u) {
     std::vector<float> flat(static_cast<std::size_t>(store.layouts[u].padded));
-    reader.read_piece(checkpoint::Kind::model, store.flat_groups[u], plan::Topology(), 0, flat.data());
+    reader.read_shard(checkpoint::Kind::model, store.flat_groups[u], plan::Topology(), 0, flat.data());
     std::copy(flat.begin(), flat.end(), store.master[u].begin());
   }
   store.publish();
