@@ -39,7 +39,7 @@ TEST(Utf8, BrokenPartsAreReplacedAsPythonDoes) {
                                                         r + r + "a"},
                                                        {"\xC3\xC3\xA9", r + "\xC3\xA9"}};
   for (const auto& [text, want] : table) EXPECT_EQ(generate::valid_utf8(text), want) << want;
-  EXPECT_EQ(generate::utf8_head("\xE2\x82").kind, Character::layout);
+  EXPECT_EQ(generate::utf8_head("\xE2\x82").kind, Character::cut);
   EXPECT_EQ(generate::utf8_head("\xE2(").kind, Character::broken);
   EXPECT_EQ(generate::utf8_head("\xE2\x82\xAC.").bytes, 3u);
 }

@@ -160,10 +160,10 @@ TEST(Timeline, OfOneStepOfSeveral) {
     EXPECT_EQ(e.hint(), "it holds steps 1 to 4");
   }
   // A step in which one rank has not finished is not complete.
-  auto layout = trace_of({Schedule::gpipe, 2, 1, 3, 4});
-  const auto last = layout.rfind("{\"name\":\"update\"");
-  layout = layout.substr(0, last - 2) + "\n]}\n";
-  EXPECT_EQ(inspect::timeline_of(read(layout), 0, "t").step, 3);
+  auto shortened = trace_of({Schedule::gpipe, 2, 1, 3, 4});
+  const auto last = shortened.rfind("{\"name\":\"update\"");
+  shortened = shortened.substr(0, last - 2) + "\n]}\n";
+  EXPECT_EQ(inspect::timeline_of(read(shortened), 0, "t").step, 3);
 }
 
 TEST(Timeline, IsDrawnAsSvg) {

@@ -41,7 +41,7 @@ void load(Parts& parts, const Ground& g, const PlainModel& plain) {
 }
 
 // Reduces one step in which every rank has one micro-batch.
-void local_accumulation(Parts& parts, const Ground& g, const PlainModel& plain, std::int64_t step) {
+void reduce(Parts& parts, const Ground& g, const PlainModel& plain, std::int64_t step) {
   parts.gradients.begin_micro({0, params::GradientReduction::Position::Place::only});
   for (const auto occurrence : plain.occurrences) {
     parts.gradients.open(occurrence);
@@ -83,7 +83,7 @@ TEST(Optimizer, UpdatesAreThePlainOnes) {
             load(parts, g, plain);
             expect_states(parts, g, plain, 0);
             for (std::int64_t step = 1; step <= 3; ++step) {
-              local_accumulation(parts, g, plain, step);
+              reduce(parts, g, plain, step);
               parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
               plain.update(plain.folded(Values::scattered, step, g.layout.micros, 1), plain_hyper);
               expect_states(parts, g, plain, step);

@@ -92,8 +92,8 @@ TEST(Overlap, ReductionsRunBehindTheBackwardPass) {
   for (int zero = 0; zero < 4; ++zero)
     for (const int slots : {1, 2})
       with_permits({2, zero, base::DType::f32, 2, 1, slots}, [zero, slots](Ground& g, Permits& permits) {
-        params::GradientReduction local_accumulation(g.context);
-        local_accumulation.begin_micro({0, params::GradientReduction::Position::Place::only});
+        params::GradientReduction reduction(g.context);
+        reduction.begin_micro({0, params::GradientReduction::Position::Place::only});
         const std::vector<plan::Occurrence> order{
             {0, 1}, {7, 0}, {6, 0}, {5, 0}, {4, 0},
             {3, 0}, {2, 0}, {1, 0}, {0, 0}};  // the last two share the buffer of the table
@@ -109,14 +109,14 @@ TEST(Overlap, ReductionsRunBehindTheBackwardPass) {
                                            : 0;
           if (needed > given) permits.give(needed - given), given = needed;
           const auto occurrence = order[static_cast<std::size_t>(k)];
-          local_accumulation.open(occurrence);
-          tensor::clear(*g.compute, local_accumulation.whole(occurrence));
-          local_accumulation.commit(occurrence);
+          reduction.open(occurrence);
+          tensor::clear(*g.compute, reduction.whole(occurrence));
+          reduction.commit(occurrence);
           EXPECT_EQ(g.data.calls.size(), static_cast<std::size_t>(k) + 1) << g.layout.text();
         }
         EXPECT_LT(given, static_cast<int>(order.size()));
         permits.give(static_cast<int>(order.size()) - given);
-        local_accumulation.finish();
+        reduction.finish();
       });
 }
 

@@ -19,34 +19,33 @@ Place place(std::int64_t in_group, std::int64_t local_accumulation) {
 
 // Reduces a step as the engine does: this rank's groups by accumulation step, occurrences from the last to the first.
 // Without a group the rank idles.
-void fold_step(GradientReduction& local_accumulation, const Ground& g, const PlainModel& plain, Values kind,
-               std::int64_t step) {
+void reduce_step(GradientReduction& reduction, const Ground& g, const PlainModel& plain, Values kind,
+                 std::int64_t step) {
   const auto groups = g.layout.micros / g.layout.local_accumulation;
   for (std::int64_t round = 0; round * g.layout.ranks < groups; ++round) {
     const auto group = round * g.layout.ranks + g.rank();
     if (group >= groups) {
       for (auto occurrence = plain.occurrences.rbegin(); occurrence != plain.occurrences.rend(); ++occurrence)
-        local_accumulation.idle(*occurrence, round);
+        reduction.idle(*occurrence, round);
       continue;
     }
     for (std::int64_t k = 0; k < g.layout.local_accumulation; ++k) {
-      local_accumulation.begin_micro({round, place(k, g.layout.local_accumulation)});
+      reduction.begin_micro({round, place(k, g.layout.local_accumulation)});
       for (auto occurrence = plain.occurrences.rbegin(); occurrence != plain.occurrences.rend(); ++occurrence) {
-        local_accumulation.open(*occurrence);
-        ASSERT_EQ(local_accumulation.whole(*occurrence).count(), plain.flat_group(occurrence->flat_group).padded);
-        fill(local_accumulation.whole(*occurrence),
+        reduction.open(*occurrence);
+        ASSERT_EQ(reduction.whole(*occurrence).count(), plain.flat_group(occurrence->flat_group).padded);
+        fill(reduction.whole(*occurrence),
              plain.gradient(kind, step, group * g.layout.local_accumulation + k, *occurrence));
-        local_accumulation.commit(*occurrence);
+        reduction.commit(*occurrence);
       }
     }
   }
-  local_accumulation.finish();
+  reduction.finish();
 }
 
-void expect_shards(GradientReduction& local_accumulation, const Ground& g, const std::vector<Floats>& want,
-                   std::int64_t step) {
+void expect_shards(GradientReduction& reduction, const Ground& g, const std::vector<Floats>& want, std::int64_t step) {
   for (int u = 0; u < g.flat_groups(); ++u) {
-    const auto shard = local_accumulation.shard(u);
+    const auto shard = reduction.shard(u);
     ASSERT_EQ(shard.count() * g.layout.ranks, static_cast<std::int64_t>(want[static_cast<std::size_t>(u)].size()));
     const auto wrong = difference(shard, want[static_cast<std::size_t>(u)], g.rank() * shard.count());
     EXPECT_EQ(wrong, "") << g.layout.text() << " rank " << g.rank() << " step " << step << " flat group " << u;
@@ -60,17 +59,17 @@ void expect_plain_reductions(const plan::ModelConfig& model, const ParallelLayou
       model, layout,
       [&](Ground& g) {
         const PlainModel plain(g.set.flat_groups, g.set.occurrences, layout.ranks);
-        GradientReduction local_accumulation(g.context);
+        GradientReduction reduction(g.context);
         EXPECT_TRUE(g.full({&g.gradients, &g.micro_batch_gradients, &g.staging}))
             << layout.text() << ": the plan gave other buffers";
         for (std::int64_t step = 0; step < 3; ++step) {
           const auto want = plain.folded(kind, step, layout.micros, layout.local_accumulation);
-          fold_step(local_accumulation, g, plain, kind, step);
+          reduce_step(local_accumulation, g, plain, kind, step);
           expect_shards(local_accumulation, g, want, step);
           if (layout.zero != 0) continue;
-          local_accumulation.gather_sums();
+          reduction.gather_sums();
           for (int u = 0; u < g.flat_groups(); ++u)
-            EXPECT_EQ(difference(local_accumulation.gathered(u), want[static_cast<std::size_t>(u)]), "")
+            EXPECT_EQ(difference(reduction.gathered(u), want[static_cast<std::size_t>(u)]), "")
                 << layout.text() << " flat group " << u;
         }
       },
