@@ -64,8 +64,8 @@ void expect_plain_reductions(const plan::ModelConfig& model, const ParallelLayou
             << layout.text() << ": the plan gave other buffers";
         for (std::int64_t step = 0; step < 3; ++step) {
           const auto want = plain.folded(kind, step, layout.micros, layout.local_accumulation);
-          reduce_step(local_accumulation, g, plain, kind, step);
-          expect_shards(local_accumulation, g, want, step);
+          reduce_step(reduction, g, plain, kind, step);
+          expect_shards(reduction, g, want, step);
           if (layout.zero != 0) continue;
           reduction.gather_sums();
           for (int u = 0; u < g.flat_groups(); ++u)
