@@ -68,8 +68,8 @@ class Checkpoint : public ::testing::Test {
     for (auto kind : checkpoint::all_kinds)
       for (std::size_t u = 0; u < flat_groups.size(); ++u) {
         const auto layout = plan::layout(flat_groups[u], 1);
-        std::vector<float> got(static_cast<std::size_t>(layout.piece));
-        reader.read_piece(kind, flat_groups[u], plan::Topology(), 0, got.data());
+        std::vector<float> got(static_cast<std::size_t>(layout.shard));
+        reader.read_shard(kind, flat_groups[u], plan::Topology(), 0, got.data());
         for (std::size_t p = 0; p < flat_groups[u].parameters.size(); ++p)
           for (std::int64_t i = 0; i < flat_groups[u].parameters[p].count(); ++i)
             if (std::bit_cast<std::uint32_t>(got[static_cast<std::size_t>(layout.offsets[p] + i)]) !=
