@@ -110,8 +110,8 @@ std::vector<base::View> ExpertsBranch::by_ranks(const Step& step, const Chunk& c
                                                 std::int64_t rows_each) const {
   std::vector<base::View> out;
   for (int r = 0; r < step.experts->ranks(); ++r)
-    out.push_back(whole.row_range((r * plan::held_experts(model_) + chunk.first_expert) * rows_each,
-                                  chunk.experts * rows_each));
+    out.push_back(
+        whole.row_range((r * plan::held_experts(model_) + chunk.first_expert) * rows_each, chunk.experts * rows_each));
   return out;
 }
 
