@@ -29,11 +29,12 @@ thread() {
   engine+='|resume|rules|settings|run_folder|ends|signals|queue|accounting|odd_shapes|evaluate|metrics|pytorch_update'
   local profile='collective|sweep|ranks|ceilings'
   local train='ends|lost_peer|paths|run_folder_lock|settings_differ|evaluate|node_memory|command_line'
-  local which="^(($packages)/|base/($base)$|comm/($comm)($|[.])|model/($model)$|engine/($engine)($|[.])|profile/($profile)$|train/($train)$)"
+  local which="^($packages)/|^base/($base)$|^comm/($comm)($|[.])|^model/($model)$|^engine/($engine)($|[.])|^profile/($profile)$|^train/($train)$"
   cmake --preset tsan
-  local targets
-  mapfile -t targets < <(ctest --test-dir build/tsan --show-only=json-v1 -LE nightly -R "$which" | grep -o "$PWD/build/tsan/bin/[a-z0-9_]*" | sed 's,.*/,,' | sort -u)
-  cmake --build build/tsan --target programs "${targets[@]}"
+  local targets   # of the tests, but for those that only run programs
+  mapfile -t targets < <(comm -12 <(ctest --test-dir build/tsan -N -LE nightly -R "$which" | sed -n 's,.*: \([a-z]*\)/\([a-z0-9_]*\).*,test_\1_\2,p' | sort -u) \
+    <(cmake --build build/tsan --target help | sed -n 's/^\(test_[a-z0-9_]*\):.*/\1/p' | sort -u))
+  cmake --build build/tsan --target programs comm_hung_rank "${targets[@]}"
   OMP_NUM_THREADS=1 OMP_THREAD_LIMIT=1 ctest --test-dir build/tsan --output-on-failure -j "$(nproc)" --no-tests=error -LE nightly -R "$which" </dev/null
 }
 
