@@ -270,11 +270,12 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
             {}};
   }
   std::error_code error;
-  const bool elsewhere =
-      config.resume != "auto" && !start.path.empty() && !std::filesystem::exists(config.output, error);
+  const auto of_run = std::filesystem::absolute(start.path, error).parent_path().parent_path();
+  const bool elsewhere = !start.path.empty() && !std::filesystem::equivalent(of_run, config.output, error);
   note(fmt::format(
       "all {} steps are done already{}{}", config.steps, no_trace,
-      elsewhere ? fmt::format("; {} is not made: a higher --steps goes on from {}", config.output, start.path) : ""));
+      elsewhere ? fmt::format("; nothing is written to {}: a higher --steps goes on from {}", config.output, start.path)
+                : ""));
   return {base::ExitCode::done, start.step, 0, 0, start.path, {}, {}, {}};
 }
 

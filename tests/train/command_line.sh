@@ -21,7 +21,7 @@ expect 0 mpirun -q --bind-to none -n 3 "${base[@]}" --steps 30 --output three --
 expect 0 "${base[@]}" --steps 30 --output one
 said "all 30 steps are done already$"
 expect 0 "${base[@]}" --steps 30 --resume one/checkpoints/step-00000030 --output other
-said 'all 30 steps are done already; other is not made: a higher --steps goes on from one/checkpoints/step-00000030'
+said 'all 30 steps are done already; nothing is written to other: a higher --steps goes on from one/checkpoints/step-00000030'
 absent other
 
 # A signal to one rank: all ranks save and end with 75, and the run goes on where it stopped.
