@@ -161,6 +161,11 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
   H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr);
   info.shape.assign(dims.begin(), dims.end());
   const auto layout = H5Pget_layout(create.get());
+  // The library would copy elements from behind what a damaged header stores.
+  if (layout == H5D_COMPACT && H5Dget_storage_size(dataset.get()) / static_cast<hsize_t>(base::size_of(info.dtype)) <
+                                   static_cast<hsize_t>(info.count()))
+    throw base::InputError(fmt::format("{}{} stores fewer elements than it says it has", path_, name),
+                           "the file is damaged: restore it, or use another copy");
   info.is_virtual = layout == H5D_VIRTUAL;
   const auto offset = layout == H5D_CONTIGUOUS ? H5Dget_offset(dataset.get()) : HADDR_UNDEF;
   if (offset != HADDR_UNDEF) info.offset = static_cast<std::int64_t>(offset);

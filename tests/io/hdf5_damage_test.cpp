@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
+#include <array>
 #include <cstring>
 #include <functional>
 #include <sys/stat.h>
@@ -234,4 +235,26 @@ TEST_F(Damage, ATextThatIsTooLongIsRefused) {
     H5Aclose(attribute), H5Tclose(type), H5Sclose(space);
   });
   expect_refusal([](const Hdf5File& f) { f.text("/", "format"); }, "has 3145728 bytes");
+}
+
+// A header that says compact, where the elements should be in the header itself, and stores none or few.
+TEST_F(Damage, ACompactDatasetWithoutItsElementsIsRefused) {
+  constexpr auto u64 = trainyard::base::DType::u64;
+  std::array<std::uint64_t, 4> out{1, 1, 1, 1};
+  for (const std::uint64_t stored : {0, 8, 31}) {
+    write(Layout::old, two);
+    const std::string unallocated("\x03\x01\xff\xff\xff\xff\xff\xff\xff\xff\x20", 11);
+    damage(unallocated, 1, stored << 8);  // class 0, then two bytes of size
+    expect_refusal([&](const Hdf5File& f) { f.read_dataset("/tokens", u64, 0, 4, out.data()); },
+                   stored == 0 ? "stores fewer elements" : "/tokens");
+  }
+  // One that is whole is read.
+  write(Layout::old, [](hid_t file) {
+    const auto creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_layout(creation, H5D_COMPACT);
+    numbers(file, "tokens", creation);
+    H5Pclose(creation);
+  });
+  Hdf5File::open(path()).read_dataset("/tokens", u64, 0, 4, out.data());
+  EXPECT_EQ(out, (std::array<std::uint64_t, 4>{}));
 }

@@ -11,8 +11,8 @@ ulimit -f 200000
 runs=0
 
 for i in $(seq 1 60); do printf 'line %d of a small text about trains and yards, longer than a window of tokens\n\n' "$i"; done >text
-shard-data --input text --split paragraphs --output data --validation 0.2 >/dev/null 2>&1 || { fail "no shards"; exit 1; }
-train --model gpt2-nano --data data --output run --steps 1 --global-batch 2 --sequence 16 --threads 1 --progress never >/dev/null 2>&1 || { fail "no run"; exit 1; }
+shard-data --input text --split paragraphs --output data --validation 0.2 >out 2>err || { fail "no shards: $(cat err)"; exit 1; }
+train --model gpt2-nano --data data --output run --steps 1 --global-batch 2 --sequence 16 --threads 1 --progress never >out 2>err || { fail "no run: $(cat err)"; exit 1; }
 
 # A correct command, to which a flag is added. With a program that has --dry-run, it writes and measures nothing.
 command_of() {
