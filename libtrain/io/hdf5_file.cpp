@@ -168,7 +168,14 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
                            "the file is damaged: restore it, or use another copy");
   info.is_virtual = layout == H5D_VIRTUAL;
   const auto offset = layout == H5D_CONTIGUOUS ? H5Dget_offset(dataset.get()) : HADDR_UNDEF;
-  if (offset != HADDR_UNDEF) info.offset = static_cast<std::int64_t>(offset);
+  if (offset == HADDR_UNDEF) return info;
+  hsize_t bytes = 0;
+  if (H5Fget_filesize(id_, &bytes) < 0) fail(writing_, path_, "read the size of the file");
+  if (offset > bytes ||
+      (bytes - offset) / static_cast<hsize_t>(base::size_of(info.dtype)) < static_cast<hsize_t>(info.count()))
+    throw base::InputError(fmt::format("{}{} leads beyond the end of the file", path_, name),
+                           "the file is damaged: restore it, or use another copy");
+  info.offset = static_cast<std::int64_t>(offset);
   return info;
 }
 

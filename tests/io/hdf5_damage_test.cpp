@@ -258,3 +258,25 @@ TEST_F(Damage, ACompactDatasetWithoutItsElementsIsRefused) {
   Hdf5File::open(path()).read_dataset("/tokens", u64, 0, 4, out.data());
   EXPECT_EQ(out, (std::array<std::uint64_t, 4>{}));
 }
+
+// The place of a dataset's elements, in files without checksums: anywhere but in the file is damage, not a failed read.
+TEST_F(Damage, ADatasetThatLeadsOutOfTheFileIsRefused) {
+  for (const std::uint64_t at : {~std::uint64_t{15}, std::uint64_t{1} << 63, std::uint64_t{1} << 40}) {
+    write(Layout::old, [](hid_t file) {
+      const auto creation = H5Pcreate(H5P_DATASET_CREATE);
+      H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY);
+      numbers(file, "tokens", creation);
+      H5Pclose(creation);
+    });
+    hsize_t offset = 0;
+    {
+      const auto file = Hdf5File::open(path());
+      offset = static_cast<hsize_t>(file.info("/tokens").offset);
+    }
+    std::string place(10, 0);
+    place[0] = 3, place[1] = 1;
+    std::memcpy(place.data() + 2, &offset, sizeof offset);
+    damage(place, 2, at);
+    expect_refusal([](const Hdf5File& f) { f.info("/tokens"); }, "/tokens leads beyond the end of the file");
+  }
+}
