@@ -24,9 +24,9 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 export OMP_WAIT_POLICY=passive
 
 # A month of nights has all of the products (tests/README.md).
-if [ ${#slow[@]} = 0 ] && [ -z "${TRAINYARD_SHARE:-}" ]; then
-  export TRAINYARD_SHARE=$((10#$(date +%j) % 30))/30
-  echo "TRAINYARD_SHARE=$TRAINYARD_SHARE: the thirtieth of the products that belongs to this day"
+if [ ${#slow[@]} = 0 ] && [ -z "${TRAINYARD_TEST_SHARE:-}" ]; then
+  export TRAINYARD_TEST_SHARE=$((10#$(date +%j) % 30))/30
+  echo "TRAINYARD_TEST_SHARE=$TRAINYARD_TEST_SHARE: the thirtieth of the products that belongs to this day"
 fi
 
 bash slurm/install-deps.sh clang-format clang-tidy

@@ -23,14 +23,14 @@ template <std::size_t n> std::vector<Choice<n>> all_choices(const std::array<int
   }
 }
 
-// The choices that TRAINYARD_SHARE=I/N names: each N-th one from the I-th on, counted from 0. All choices where the
+// The choices that TRAINYARD_TEST_SHARE=I/N names: each N-th one from the I-th on, counted from 0. All choices where the
 // variable is not set.
 template <std::size_t n> std::vector<Choice<n>> shared_choices(const std::array<int, n>& levels) {
   const auto all = all_choices(levels);
-  const char* share = std::getenv("TRAINYARD_SHARE");
+  const char* share = std::getenv("TRAINYARD_TEST_SHARE");
   std::size_t first = 0, step = 1;
   if (share != nullptr && (std::sscanf(share, "%zu/%zu", &first, &step) != 2 || first >= step))
-    throw std::invalid_argument("TRAINYARD_SHARE is I/N, with I from 0 to N - 1");
+    throw std::invalid_argument("TRAINYARD_TEST_SHARE is I/N, with I from 0 to N - 1");
   std::vector<Choice<n>> out;
   for (auto i = first; i < all.size(); i += step) out.push_back(all[i]);
   return out;

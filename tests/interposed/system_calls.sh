@@ -3,9 +3,9 @@
 # from there on.
 # Whatever fails, a program ends by itself with a code and a message that give the reason. Afterwards the run goes on
 # with the same weights.
-# usage: system_calls.sh BIN_FOLDER [I/N [PROGRAM]]   (each N-th case from the I-th on; $TRAINYARD_SHARE, else all; PROGRAM: one of shard train resume ...)
+# usage: system_calls.sh BIN_FOLDER [I/N [PROGRAM]]   (each N-th case from the I-th on; $TRAINYARD_TEST_SHARE, else all; PROGRAM: one of shard train resume ...)
 PATH=$(realpath "$1"):$PATH
-share=${2:-${TRAINYARD_SHARE:-0/1}} only=${3:-}
+share=${2:-${TRAINYARD_TEST_SHARE:-0/1}} only=${3:-}
 . "$(dirname "$0")/../script.sh"
 set -o pipefail
 time_limit=30
