@@ -109,7 +109,7 @@ class Block {
     const std::function<bool()>* ready = nullptr;
     std::uint64_t waiting_for = 0, warp_arrivals = 0, block_arrivals = 0;
   };
-  static void enter() {
+  TRAINYARD_NEVER_LEFT static void enter() {
     auto* block = current_block;
     block->body_();
     block->fibers_[block->current_].done = true;
