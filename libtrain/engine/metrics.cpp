@@ -160,7 +160,7 @@ MetricsFile::MetricsFile(const std::string& path, std::int64_t keep_through_step
 
 void MetricsFile::open() {
   if (file_ >= 0) ::close(file_);
-  file_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_APPEND | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC, 0644);
+  file_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_APPEND | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file_ < 0) base::throw_cannot_write("write", path_, errno);
 }
 

@@ -190,10 +190,18 @@ RunResult go_or_say_why(RunLoop& loop, const RunConfig& config, const World& wor
   }
 }
 
+// A plan's file that read_plan() has not taken into the settings would train something else than it says.
+void require_plan_read(const RunConfig& c) {
+  if (!c.plan.empty() && c.plan != auto_plan && c.plan_ranks == 0 && !c.plan_model)
+    throw base::UsageError(fmt::format("the plan {} was not read into the settings", c.plan),
+                           "call read_plan() before run() or dry_run(), as train does");
+}
+
 }  // namespace
 
 RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals, const RunListener& listener,
               int ranks_on_node) {
+  require_plan_read(asked);
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto config = asked;
   const auto watchdog =
@@ -280,6 +288,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
 }
 
 std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int ranks_on_node) {
+  require_plan_read(asked);
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto& exec = world.communication ? *world.communication : *caller;
   auto config = asked;

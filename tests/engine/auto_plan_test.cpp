@@ -87,6 +87,18 @@ class AutoPlanRun : public ::testing::Test {
   testing::SmallRun runs_;
 };
 
+// A program that sets the name of a plan's file and does not read it: refused, not trained with other settings.
+TEST_F(AutoPlanRun, APlanThatNobodyReadIsRefused) {
+  auto c = runs_.config("unread");
+  c.plan = "plan.json";
+  try {
+    runs_.run(c, {});
+    FAIL();
+  } catch (const base::UsageError& e) {
+    EXPECT_NE(std::string(e.what()).find("plan.json was not read into the settings"), std::string::npos) << e.what();
+  }
+}
+
 TEST_F(AutoPlanRun, OtherRanksOtherStagesSameBits) {
   auto whole = runs_.config("whole");
   const auto expected = runs_.bits(whole, runs_.run(whole, {}));

@@ -24,6 +24,12 @@ expect 0 "${base[@]}" --steps 30 --resume one/checkpoints/step-00000030 --output
 said 'all 30 steps are done already; nothing is written to other: a higher --steps goes on from one/checkpoints/step-00000030'
 absent other
 
+# A group that shares a folder: what the umask allows the group, every file of a run allows it.
+umask 002
+expect 0 "${base[@]}" --steps 3 --output shared
+[ -z "$(find shared ! -perm -g=w)" ] || fail "the group cannot write $(find shared ! -perm -g=w)"
+umask 022
+
 # A signal to one rank: all ranks save and end with 75, and the run goes on where it stopped.
 for signal in USR1 TERM; do
   run=signal-$signal
