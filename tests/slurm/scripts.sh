@@ -10,7 +10,7 @@ mkdir fake
 cat >fake/srun <<'end'
 #!/bin/bash
 echo "$*" >>asked
-[[ $* == *profile-comm* ]] || exit 0
+[[ $* == *profile-comm* ]] || exit "${FAKE_CODE:-0}"
 echo 'a table'
 [[ " $* " != *" --budget $(cat enough) "* ]] || exit 0
 cat refusal >&2
@@ -134,4 +134,23 @@ echo 'profile-comm: plan.json cannot be read' >refusal
 rm asked
 expect 2 bash "$scripts/profile.sbatch"
 asked '--budget 120s'
+
+# A run that stopped early queues again, but for one that has come to --stop-after: it would stop at once for ever.
+printf '#!/bin/bash\necho "$*" >>asked; exit 1\n' >fake/scontrol
+chmod +x fake/scontrol
+requeued() { grep -q '^requeue 1$' asked || fail "not queued again: $(cat asked)"; }
+mkdir -p run
+for step in 4 5 6; do
+  echo "{\"step\":$step,\"loss\":1.0}" >run/metrics.jsonl
+  rm -f asked
+  expect 75 env FAKE_CODE=75 TRAIN="--stop-after 5" bash "$scripts/train.sbatch"
+  case $step in
+    4) requeued; unsaid 'is reached' ;;
+    *) said '^train.sbatch: --stop-after 5 is reached: the job is not queued again$'
+       if grep -q requeue asked; then fail "queued again at step $step"; fi ;;
+  esac
+done
+rm -f asked
+expect 75 env FAKE_CODE=75 bash "$scripts/train.sbatch"
+requeued
 passed
