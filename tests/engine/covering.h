@@ -23,8 +23,8 @@ template <std::size_t n> std::vector<Choice<n>> all_choices(const std::array<int
   }
 }
 
-// The choices that TRAINYARD_TEST_SHARE=I/N names: each N-th one from the I-th on, counted from 0. All choices where the
-// variable is not set.
+// The choices that TRAINYARD_TEST_SHARE=I/N names: each N-th one from the I-th on, counted from 0. All choices where
+// the variable is not set.
 template <std::size_t n> std::vector<Choice<n>> shared_choices(const std::array<int, n>& levels) {
   const auto all = all_choices(levels);
   const char* share = std::getenv("TRAINYARD_TEST_SHARE");
