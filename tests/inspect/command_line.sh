@@ -44,6 +44,8 @@ expect 3 "${base[@]}" --output stopped --seed 7
 # The parallel layout is shown beside the ranks.
 expect 0 mpirun -q --bind-to none -n 4 "${base[@]}" --global-batch 4 --output shared --lanes 2 --tensor-parallel 2 --zero 1
 expect 0 inspect shared; said '^ *step  *tokens seen  *ranks  *layout '; said ' 4  *2 x 2 tensor, ZeRO 1, 2 lanes  *f32 '
+expect 0 inspect shared --json
+jq -e '[.. | objects | select(has("layout"))] | length > 0 and all(.layout == .cut and (.layout | test("2 x 2 tensor")))' out >/dev/null || fail "the layout in JSON, and its former name: $(cat out)"
 expect 0 inspect full shared; said '^  layout: full has 1 rank, ZeRO 0, 1 lane; shared has 4 ranks, 2 x 2 tensor, ZeRO 1, 2 lanes$'; said '^  global_batch: full has 2, shared 4$'; said '^  model.lanes: full has 1, shared 2$'
 expect 0 mpirun -q --bind-to none -n 4 "${base[@]}" --global-batch 4 --output staged --pipeline-parallel 2
 expect 0 inspect staged; said ' 4  *2 stages (1f1b) x 2 data, ZeRO 0, 1 lane  *f32 '
