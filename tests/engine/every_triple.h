@@ -37,6 +37,18 @@ inline void put_into_stages(ParallelLayout& layout, int level) {
   if (level == 2) layout.schedule = "interleaved", layout.virtual_stages = 2;
   if (level == 3) layout.schedule = "zero-bubble", layout.recompute = "none";
 }
+// The first six factors of a choice: tensor and sequence parallelism, pipeline stages and schedule, ZeRO stage,
+// data-parallel degree, threads, recomputation.
+template <std::size_t n> ParallelLayout layout_of_six(const Choice<n>& c) {
+  ParallelLayout layout;
+  share_layers(layout, c[0]);
+  put_into_stages(layout, c[1]);
+  layout.zero = c[2];
+  layout.ranks = (c[3] + 1) * layout.tensor * layout.pipeline;
+  layout.threads = 1 + c[4];
+  layout.recompute = recomputation_of_level(c[5]);
+  return layout;
+}
 
 template <std::size_t n> struct Triples {
   std::array<int, n> levels;

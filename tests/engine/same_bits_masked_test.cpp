@@ -17,13 +17,7 @@ using Choice = testing::Choice<7>;
 const char* dtype_of(int model) { return model == 2 ? "bf16" : "f32"; }
 
 ParallelLayout layout_of(const Choice& c) {
-  ParallelLayout layout;
-  testing::share_layers(layout, c[0]);
-  testing::put_into_stages(layout, c[1]);
-  layout.zero = c[2];
-  layout.ranks = (c[3] + 1) * layout.tensor * layout.pipeline;
-  layout.threads = 1 + c[4];
-  layout.recompute = testing::recomputation_of_level(c[5]);
+  auto layout = testing::layout_of_six(c);
   layout.dtype = dtype_of(c[6]);
   return layout;
 }

@@ -6,23 +6,11 @@
 namespace trainyard {
 namespace {
 
-using testing::ParallelLayout;
 using testing::SmallRun;
 
 // tensor and sequence parallelism, pipeline stages and schedule, ZeRO stage, data-parallel degree, threads,
 // recomputation, attention layouts
 using Choice = testing::Choice<7>;
-
-ParallelLayout layout_of(const Choice& c) {
-  ParallelLayout layout;
-  testing::share_layers(layout, c[0]);
-  testing::put_into_stages(layout, c[1]);
-  layout.zero = c[2];
-  layout.ranks = (c[3] + 1) * layout.tensor * layout.pipeline;
-  layout.threads = 1 + c[4];
-  layout.recompute = testing::recomputation_of_level(c[5]);
-  return layout;
-}
 
 engine::RunConfig config_of(SmallRun& runs, const Choice& choice, const std::string& output) {
   const int layouts = choice[6];
@@ -47,7 +35,8 @@ engine::RunConfig config_of(SmallRun& runs, const Choice& choice, const std::str
 
 TEST(SameBitsSparse, EveryTriple) {
   SmallRun runs;
-  const auto bits = testing::expect_every_triple<7>(runs, {{3, 3, 4, 2, 2, 3, 3}, layout_of, config_of, {6}});
+  const auto bits =
+      testing::expect_every_triple<7>(runs, {{3, 3, 4, 2, 2, 3, 3}, testing::layout_of_six<7>, config_of, {6}});
   ASSERT_EQ(bits.size(), 3u);
   EXPECT_NE(bits.begin()->second, bits.rbegin()->second);
 }
