@@ -30,7 +30,8 @@ struct TensorInfo {
 
 // Reads payloads past the HDF5 library: it follows the mapping itself, with pread from the rank files. Memory: the
 // manifest, the indices and one block of staging. Everything throws InputError (base::Unreadable where the system
-// cannot read). The error has the file, what was expected and found, and what to do. For one thread.
+// cannot read). The error has the file, what was expected and found, and what to do. Elements outside a tensor are a
+// caller's mistake: std::logic_error. For one thread.
 class Reader {
  public:
   // How much the constructor checks.

@@ -89,7 +89,8 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("resume", c.resume, checkpoints, "auto: go on from the newest whole checkpoint; never; or the path of one");
   v("init-from", c.init_from, checkpoints, "checkpoint or run whose weights a new run begins with");
   v("change", c.change, checkpoints, "settings that a resume may change though the run depends on them, as a,b,c");
-  v("stop-after", c.stop_after, checkpoints, "save after this step and exit with 75; 0: never", step_count);
+  v("stop-after", c.stop_after, checkpoints,
+    "save after this step and exit with 75 (with 0 if it is done already); 0: never", step_count);
   v("validate-every", c.validate_every, checkpoints, "steps between validation losses; 0: never", step_count);
   v("validation-sequences", c.validation_sequences, checkpoints, "sequences of a validation; 0: 64, or all where fewer",
     {0, ranges::global_batch.high});

@@ -53,6 +53,20 @@ std::string default_text(const std::string& name) {
   return "the default";
 }
 
+// The setting that a user gives for a key of an identity: "fold" is the flag --local-accumulation. nullptr if the key
+// is no setting.
+const base::Field* setting_of(const std::vector<base::Field>& settings, const std::string& key) {
+  const auto found =
+      std::find_if(settings.begin(), settings.end(), [&](const auto& field) { return plan::key_of(field) == key; });
+  return found == settings.end() ? nullptr : &*found;
+}
+
+// The name that --change takes for a key of an identity.
+std::string change_name(const std::vector<base::Field>& settings, const std::string& key) {
+  const auto* setting = setting_of(settings, key);
+  return setting ? setting->name : key;
+}
+
 // Settings that a resume may change: they change where and how the run computes, not what
 // (libtrain/design/resume.md, decision 14).
 bool is_free(const std::string& name) {
@@ -62,19 +76,20 @@ bool is_free(const std::string& name) {
   return false;
 }
 
-// The hint for a name that is no field of an identity: what it belongs to, that it may change anyway, or which field it
-// resembles.
-std::string field_hint(const std::string& name, const std::vector<std::string>& fields) {
+// The hint for a name that is no field of an identity: what it belongs to, that it may change anyway, or which field
+// it resembles. `spelled` is the name with hyphens.
+std::string field_hint(const std::string& name, const std::string& spelled, const std::vector<std::string>& fields) {
   const auto is_one_of = [&](const std::vector<base::Field>& all) {
     return std::any_of(all.begin(), all.end(), [&](const auto& f) { return plan::key_of(f) == name; });
   };
   plan::ModelConfig model;
-  if (is_one_of(plan::fields_of(model))) return fmt::format("'{}' belongs to the model: --change model", name);
+  if (is_one_of(plan::fields_of(model))) return fmt::format("'{}' belongs to the model: --change model", spelled);
   RunConfig config;
-  if (name.starts_with("mask_")) return fmt::format("leave '{}' out: only the run of a masked model has it", name);
-  if (is_free(name)) return fmt::format("leave '{}' out: a run may go on with another one anyway", name);
-  if (is_one_of(fields_of(config))) return fmt::format("leave '{}' out: it belongs to a start, not to the run", name);
-  const auto close = base::resembling(name, fields);
+  if (name.starts_with("mask_")) return fmt::format("leave '{}' out: only the run of a masked model has it", spelled);
+  if (is_free(name)) return fmt::format("leave '{}' out: a run may go on with another one anyway", spelled);
+  if (is_one_of(fields_of(config)))
+    return fmt::format("leave '{}' out: it belongs to a start, not to the run", spelled);
+  const auto close = base::resembling(spelled, fields);
   return close.empty() ? "name one of these" : fmt::format("did you mean '{}'?", close);
 }
 
@@ -93,11 +108,20 @@ void add_differences(const std::string& name, const nlohmann::json& a, const nlo
                     b.value(item.key(), nlohmann::json()), out);
 }
 
+// One line for each difference, in the words of the command line: "--steps: the checkpoint has 4, this run 100 (the
+// default)".
 std::string difference(const std::string& name, const nlohmann::json& was, const nlohmann::json& now) {
   std::vector<FieldDifference> all;
   add_differences(name, was, now, all);
+  RunConfig usual;
+  const auto settings = fields_of(usual);
   std::string out;
-  for (const auto& d : all) out += "\n  " + text_of(d, "the checkpoint", "this run");
+  for (auto& d : all) {
+    const auto* setting = setting_of(settings, d.name);
+    const bool is_default = setting && d.second == nlohmann::json(plan::json_of(*setting));
+    if (setting) d.name = "--" + setting->name;
+    out += fmt::format("\n  {}{}", text_of(d, "the checkpoint", "this run"), is_default ? " (the default)" : "");
+  }
   return out;
 }
 
@@ -129,19 +153,25 @@ std::vector<std::string> split_names(const std::string& text) {
 }
 
 void require_known_fields(const nlohmann::json& identity, const std::vector<std::string>& wanted) {
+  RunConfig usual;
+  const auto settings = fields_of(usual);
   std::vector<std::string> names;
-  for (const auto& item : identity.items()) names.push_back(item.key());
-  for (const auto& name : wanted)
-    if (!identity.contains(name) && name != changed_tokenizer) {
-      throw base::UsageError(fmt::format("--change {}: there is no such field; those of a run's identity are {}", name,
-                                         fmt::join(names, ", ")),
-                             field_hint(name, names));
-    }
+  for (const auto& item : identity.items()) names.push_back(change_name(settings, item.key()));
+  for (const auto& name : wanted) {
+    if (identity.contains(name) || name == changed_tokenizer) continue;
+    auto spelled = name;
+    std::replace(spelled.begin(), spelled.end(), '_', '-');
+    throw base::UsageError(
+        fmt::format("--change {}: a run's identity has no such field; it has {}", spelled, fmt::join(names, ", ")),
+        field_hint(name, spelled, names));
+  }
 }
 
 void require_same_run(const nlohmann::json& written, const nlohmann::json& now, const std::vector<std::string>& allowed,
-                      const std::string& where) {
+                      const std::string& where, const std::string& model) {
   require_known_fields(now, allowed);
+  RunConfig usual;
+  const auto settings = fields_of(usual);
   const auto checkpoint = current_identity(written);
   std::string differences, names;
   for (const auto& item : now.items()) {
@@ -150,11 +180,15 @@ void require_same_run(const nlohmann::json& written, const nlohmann::json& now, 
       if (was != item.value() && has_other_tensors(was, item.value()))
         throw base::InputError(fmt::format("{} holds a model of another shape, which no run can go on with:{}", where,
                                            difference("model", was, item.value())),
-                               "give the old model, or choose another --output");
+                               model == usual.model
+                                   ? fmt::format("give the model of the run with --model (without it train takes {}), "
+                                                 "or choose another --output",
+                                                 model)
+                                   : "give the old model, or choose another --output");
     }
     if (was == item.value() || std::find(allowed.begin(), allowed.end(), item.key()) != allowed.end()) continue;
     differences += difference(item.key(), was, item.value());
-    names += (names.empty() ? "" : ",") + item.key();
+    names += (names.empty() ? "" : ",") + change_name(settings, item.key());
   }
   if (!differences.empty())
     throw base::InputError(fmt::format("{} was trained with other settings:{}", where, differences),
@@ -185,6 +219,7 @@ std::string text_of(const FieldDifference& d, const std::string& first, const st
   const auto shown = [&](const nlohmann::json& value) {
     if (value.is_null()) return default_text(d.name);
     if (d.name == "identity") return std::string(value.empty() ? "none" : "one");
+    if (d.name.starts_with("--") && value.is_string()) return base::shortened(value.get<std::string>());
     return base::shortened(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   };
   return fmt::format("{}: {} has {}, {} {}", d.name, first, shown(d.first), second, shown(d.second));

@@ -13,13 +13,14 @@ namespace trainyard::engine {
 // Throws InputError that lists every identity field in which the checkpoint (expected) and the command line (found)
 // differ, unless `allowed` names the field. UsageError if `allowed` names a field that does not exist. A model whose
 // tensors have other shapes is refused whatever is allowed, because its weights fit nowhere. Changes that keep the
-// shapes (dropout, epsilon, rotary base) may be allowed.
+// shapes (dropout, epsilon, rotary base) may be allowed. The message names settings by their flags, and says where this
+// run has a default. `model` is the value of --model, for the hint.
 // Both identities are flat JSON objects. Their fields are model, data, seed, sequence, global_batch, micro_batch, fold
 // (local accumulation), reduction, document_mask, objective, schedule and its numbers, optimizer numbers, and steps. A
 // masked run also has mask_rate, mask_words and mask_token. Ranks, ZeRO stage, working dtype, threads, recomputation
 // and saving are free. A model that an older program wrote as text compares equal (plan/model_json.h).
 void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& now,
-                      const std::vector<std::string>& allowed, const std::string& where);
+                      const std::vector<std::string>& allowed, const std::string& where, const std::string& model = {});
 
 // --change accepts this name beside fields of the identity. A checkpoint records its tokenizer as provenance, not as
 // identity.

@@ -160,7 +160,7 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
                            c.resume == "auto" ? "it does not belong there: move it away, and the run goes on from the "
                                                 "checkpoint before; a new run begins with its weights by --init-from"
                                               : "begin a new run with its weights: --init-from, with another --output");
-  require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path);
+  require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path, c.model);
   require_tokenizer(reader.state(), c, setup.index, start.path);
   tell_changes(reader.state(), c, setup.plan, ranks);
   start.step = reader.state().step;

@@ -268,7 +268,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
                   config.profile_step ? "; no step is there to profile" : "");
   if (start.step < config.steps) {
     if (!no_trace.empty()) note(fmt::format("step {} is done already{}", start.step, no_trace));
-    return {base::ExitCode::requeue,
+    return {base::ExitCode::done,  // requeue would let a loop that starts again after 75 never end
             start.step,
             0,
             0,

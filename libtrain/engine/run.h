@@ -35,8 +35,8 @@ struct RunResult {
 // Runs a training. Collective over the world. Throws base::Error on every rank alike for what can be foreseen
 // (configuration, data, checkpoint, memory limit, no space, not finite). Such errors are comm::AgreedErrors. Any other
 // error that one rank meets goes to World::fail, and is thrown if there is no World::fail.
-// The code `requeue` means: stopped on request (signal, --stop-after) with a checkpoint written. It also means that
-// nothing was done because the run had reached --stop-after already.
+// The code `requeue` means: stopped on request (signal, --stop-after) with a checkpoint written. A run that has reached
+// --stop-after already does nothing, and ends with `done`.
 RunResult run(const RunConfig& config, World& world, const SignalWatcher& signals, const RunListener& listener,
               int ranks_on_node);
 

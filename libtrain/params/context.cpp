@@ -53,6 +53,8 @@ base::View flat_range(base::View flat, std::int64_t first, std::int64_t count) {
 }
 
 base::View slot_view(const plan::FlatLayout& layout, base::View whole, int slot) {
+  TRAINYARD_ASSERT(slot >= 0 && static_cast<std::size_t>(slot) < layout.shapes.size(),
+                   "parameter {} is asked for, of a flat group of {}", slot, layout.shapes.size());
   const auto p = static_cast<std::size_t>(slot);
   const auto& shape = layout.shapes[p];
   const auto flat = flat_range(whole, layout.offsets[p], layout.count(p));

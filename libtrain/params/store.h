@@ -23,7 +23,8 @@ class Lease {
   Lease(Lease&& other) noexcept : store_(other.store_), occurrence_(other.occurrence_) { other.store_ = nullptr; }
   Lease& operator=(Lease&&) = delete;
   ~Lease();
-  base::View weight(int slot) const;  // slot: index into FlatGroup::parameters
+  // slot: index into FlatGroup::parameters (plan::index_of). std::logic_error if there is none such.
+  base::View weight(int slot) const;
 
  private:
   ParameterStore* store_;

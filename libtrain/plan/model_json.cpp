@@ -58,7 +58,14 @@ ModelConfig model_from_json(const nlohmann::ordered_json& json, const std::strin
       if (text.size() > longest_text(field) && field.kind != base::FieldKind::integers)
         throw base::UsageError(fmt::format("{}: {} is {}", where, key, base::excerpt(text)),
                                fmt::format("at most {} bytes", longest_text(field)));
-      field.set(text, fmt::format("{}: {}", where, key));
+      try {
+        field.set(text, fmt::format("{}: {}", where, key));
+      } catch (const base::UsageError& e) {
+        if (field.name != "branches" || !e.hint().empty()) throw;
+        throw base::UsageError(e.what(),
+                               "this program does not have the branch: read the file with the program that "
+                               "wrote it, which registers a branch of its own");
+      }
       field.source = where;
     }
   } catch (const base::UsageError& e) {

@@ -337,6 +337,12 @@ std::vector<RankTraffic> traffic_of_stage(const Plan& p, int stage) {
 }  // namespace
 
 void predict(Plan& p) {
+  TRAINYARD_ASSERT(
+      p.model.lanes > 0 && p.zero >= ranges::zero.low && p.zero <= ranges::zero.high &&
+          p.topology.size(Axis::tensor) == p.tensor && p.topology.size(Axis::pipe) == p.pipeline,
+      "a plan is predicted that decision_problems refuses: {} lanes (default_lanes decides them), ZeRO {}, "
+      "{} x {} tensor and pipeline ranks in its topology, {} x {} in its layout",
+      p.model.lanes, p.zero, p.topology.size(Axis::tensor), p.topology.size(Axis::pipe), p.tensor, p.pipeline);
   p.stages = stages_of(p);
   p.parameters = parameter_count(p.model), p.active_parameters = active_parameter_count(p.model);
   p.stage_memory.clear();

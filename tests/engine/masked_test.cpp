@@ -108,7 +108,7 @@ TEST_F(Masked, AResumeComparesWhatIsHidden) {
     require_same_run(was, now, {}, "it");
     FAIL() << "another mask rate";
   } catch (const base::InputError& e) {
-    expect_words(e.what(), "mask_rate: the checkpoint has 0.15, this run 0.3");
+    expect_words(e.what(), "--mask-rate: the checkpoint has 0.15, this run 0.3");
   }
   require_same_run(was, now, {"mask_rate"}, "it");
   auto causal = make_setup(runs.config("causal"), 1, 1).identity, older = causal;

@@ -84,7 +84,7 @@ TEST(Identity, NamesWhatDiffersAndAllowsWhatIsNamed) {
     require_same_run(was, now, {}, "x");
     FAIL();
   } catch (const base::InputError& e) {
-    EXPECT_NE(std::string(e.what()).find("seed: the checkpoint has 1, this run 2"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("--seed: the checkpoint has 1, this run 2"), std::string::npos);
     EXPECT_NE(e.hint().find("--change seed,steps"), std::string::npos);
   }
   EXPECT_THROW(require_same_run(was, now, {"seed"}, "x"), base::InputError);

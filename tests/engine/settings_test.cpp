@@ -50,7 +50,7 @@ TEST(Setup, RefusesNumbersThatAreNone) {
   c.change = "nonsense";
   std::string text;
   EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
-  EXPECT_NE(text.find("warmup_steps"), std::string::npos) << text;
+  EXPECT_NE(text.find("warmup-steps"), std::string::npos) << text;
   c.change = "lanes";
   EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
   EXPECT_NE(text.find("| 'lanes' belongs to the model: --change model"), std::string::npos) << text;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What train.sbatch, reshard.sbatch and profile.sbatch ask of srun, without a cluster. Tensor-parallel ranks are
+# What train.sbatch, shard.sbatch, reshard.sbatch and profile.sbatch ask of srun, without a cluster. Tensor-parallel ranks are
 # neighbours, and each node has a multiple of --tensor-parallel. The total is a multiple of --tensor-parallel times
 # --pipeline-parallel, wherever these are set. A budget that is too short is raised, if nobody set it and the job has
 # the time.
@@ -47,12 +47,17 @@ trains SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=6 TRAIN="--tensor-parallel 4"
 asked --nodes=2 --ntasks-per-node=6
 said 'RANKS_PER_NODE 6 is no multiple of --tensor-parallel 4: .* 2 of 3 nodes'
 unsaid 'not known'
-trains TRAIN="--tensor-parallel many"   # train refuses it
-asked --ntasks-per-node=2
-said "'many'"; said 'train.sbatch: --tensor-parallel is not known here, for train --print-config ended with 2: 2 ranks a node are taken'
-trains RANKS_PER_NODE=4 CONFIG=none.toml
+# What train refuses is not started. A program that cannot say its settings here may still run there.
+rm -f asked
+expect 2 env TRAIN="--tensor-parallel many" bash "$scripts/train.sbatch"; said "'many'"
+expect 3 env RANKS_PER_NODE=4 CONFIG=none.toml bash "$scripts/train.sbatch"; said 'none.toml'
+mkdir programs
+printf '#!/bin/bash\nexit "${FAKE_TRAIN:-0}"\n' >programs/train && chmod +x programs/train
+expect 2 env BIN=programs FAKE_TRAIN=127 bash "$scripts/train.sbatch"; said 'there is no program train'
+[ ! -e asked ] || fail "srun was asked: $(cat asked)"
+trains RANKS_PER_NODE=4 BIN=programs FAKE_TRAIN=1
 asked --ntasks-per-node=4
-said 'none.toml'; said 'not known here, .* ended with 3: 4 ranks a node are taken'
+said 'not known here, .* ended with 1: 4 ranks a node are taken'
 # Pipeline stages are blocks of nodes.
 trains SLURM_JOB_NUM_NODES=4 TRAIN="--pipeline-parallel 4"
 asked --nodes=4 --ntasks-per-node=2 '--pipeline-parallel 4' --distribution=block
@@ -134,6 +139,20 @@ echo 'profile-comm: plan.json cannot be read' >refusal
 rm asked
 expect 2 bash "$scripts/profile.sbatch"
 asked '--budget 120s'
+
+# A set that is there is not taken for one from other inputs.
+mkdir -p set && echo '{}' >set/index.json && rm -f asked
+shard_task=(bash "$scripts/shard.sbatch")
+shards=(env SLURM_ARRAY_TASK_ID=0 SLURM_ARRAY_TASK_COUNT=2 DATA=set)
+expect 0 "${shards[@]}" INPUT=a.txt "${shard_task[@]}"; said 'nothing says what it was made from'
+rm -r set
+expect 0 "${shards[@]}" INPUT=a.txt "${shard_task[@]}"; asked 'shard-data --input a.txt --split paragraphs --output set --task 0/2'
+mkdir set && echo '{}' >set/index.json && rm -f asked
+expect 0 "${shards[@]}" INPUT=a.txt "${shard_task[@]}"; said 'nothing to do'
+expect 2 "${shards[@]}" INPUT=b.txt "${shard_task[@]}"; said 'made from something else'; said 'there: INPUT=a.txt'; said 'here:  INPUT=b.txt'
+expect 2 "${shards[@]}" INPUT=a.txt SHARD='--tokenizer t.model' "${shard_task[@]}"; said 'made from something else'
+expect 2 "${shards[@]}" INPUT=a.txt SPLIT=lines "${shard_task[@]}"; said 'made from something else'
+[ ! -e asked ] || fail "srun was asked: $(cat asked)"
 
 # A run that stopped early queues again, but for one that has come to --stop-after: it would stop at once for ever.
 printf '#!/bin/bash\necho "$*" >>asked; exit 1\n' >fake/scontrol

@@ -48,8 +48,8 @@ refused 2 '--objective causal: the queries of model .* see later tokens' train -
 
 # A stop, and the rest on another layout. Another rate makes another run.
 expect 75 "${masked[@]}" --output again --stop-after 7
-expect 3 "${masked[@]}" --output again --mask-rate 0.3; said 'mask_rate: the checkpoint has 0.15, this run 0.3'
-expect 3 "${masked[@]}" --output again --mask-words on; said 'mask_words: the checkpoint has "off", this run "on"'
+expect 3 "${masked[@]}" --output again --mask-rate 0.3; said '--mask-rate: the checkpoint has 0.15, this run 0.3'
+expect 3 "${masked[@]}" --output again --mask-words on; said '--mask-words: the checkpoint has off, this run on'
 expect 0 $(ranks 3 "${masked[@]}" --output again --zero 2)
 numbers() { jq -c '[.step, .loss, .gradient_norm, .validation_loss]' "$1/metrics.jsonl"; }
 [ "$(numbers run)" = "$(numbers again)" ] || fail "a resumed run has other numbers"

@@ -61,7 +61,7 @@ train=(train --model tiny.toml --data data --output run --global-batch 4 --threa
 expect 0 "${train[@]}" --steps 2 --local-accumulation 2
 jq -e '.identity.fold == 2 and .identity.schedule == "cosine"' run/checkpoints/step-*/manifest.json >/dev/null || fail "the identity has other keys"
 expect 3 "${train[@]}" --steps 2 --local-accumulation 4
-said 'fold: the checkpoint has 2, this run 4'
+said '--local-accumulation: the checkpoint has 2, this run 4'
 expect 0 "${train[@]}" --steps 4 --local-accumulation 4 --change local-accumulation,steps
 expect 0 "${train[@]}" --steps 6 --fold 4 --lr-schedule linear --lr 2e-3 --change lr-schedule,lr,steps
 expect 0 reshard-checkpoint run other --data-parallel 1 --tensor 1 --pipeline 1

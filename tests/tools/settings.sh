@@ -197,9 +197,9 @@ expect 2 env TRAINYARD_CLIP=nan "${base[@]}" --dry-run
 said 'TRAINYARD_CLIP nan'
 expect 0 env TRAINYARD_ISA=baseline "${base[@]}" --dry-run
 expect 2 "${base[@]}" --change nonsense --dry-run
-said '--change nonsense'; said 'learning_rate'; said 'warmup_steps'
+said '--change nonsense'; said 'learning-rate'; said 'warmup-steps'
 expect 2 "${base[@]}" --change learning-rat --dry-run
-said "did you mean 'learning_rate'"
+said "did you mean 'learning-rate'"
 expect 0 "${base[@]}" --change learning-rate,model --dry-run
 for flag in --steps --model --plan --memory-limit --output --resume; do
   expect 2 "${base[@]}" "$flag" "" --dry-run

@@ -78,8 +78,8 @@ once "asked to stop: the ranks save. If mpirun was asked, it ends them .* To go 
 one=("${base[@]}" --progress never --data data --output "a run" --steps 12)
 expect 75 "${one[@]}" --stop-after 4
 said "stopped after step 4 of 12"
-expect 75 "${one[@]}" --stop-after=4 --resume auto
-said "step 4 of 12 already"
+expect 0 "${one[@]}" --stop-after=4 --resume auto   # 75 would let a loop that starts it again never end
+said "step 4 of 12 is done already, and --stop-after is 4: nothing was done; to go on: "
 [ "$(wc -l <"a run/metrics.jsonl")" = 4 ] || fail "a start that had nothing to do made steps"
 expect 75 env TRAINYARD_STOP_AFTER=6 "${one[@]}"
 said "stopped after step 6"
@@ -89,7 +89,7 @@ unsaid 'TRAINYARD_STOP_AFTER='
 # checkpoint of its own.
 expect 75 env TRAINYARD_RESUME="a run/checkpoints/step-00000006" "${one[@]}" --stop-after 7
 said "--resume auto$"
-expect 75 "${one[@]}" --output elsewhere --stop-after 6 --resume "a run/checkpoints/step-00000006"
+expect 0 "${one[@]}" --output elsewhere --stop-after 6 --resume "a run/checkpoints/step-00000006"
 said "--resume 'a run/checkpoints/step-00000006'$"
 expect 75 "${one[@]}" --stop-after 8 --resume "a run/checkpoints/step-00000006"
 said "to go on: TRAINYARD_DEVICE=cpu train "

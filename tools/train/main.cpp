@@ -127,16 +127,13 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
     base::log_warning("the run is whole, but there is no trace of it");
     tools::report("train", *result.trace_error);
   }
-  if (code != base::ExitCode::requeue) return code;
-  const auto to_go_on = command(result.resume);
-  if (result.steps_done == 0 && config.stop_after > 0 && result.step >= config.stop_after)
-    base::log_info(
-        "the run has come to step {} of {} already, and --stop-after is {}: nothing was done (exit 75); to go on: {}",
-        result.step, config.steps, config.stop_after, to_go_on);
-  else
+  if (result.steps_done == 0 && result.step < config.steps && code == base::ExitCode::done)
+    base::log_info("step {} of {} is done already, and --stop-after is {}: nothing was done; to go on: {}", result.step,
+                   config.steps, config.stop_after, command(result.resume));
+  if (code == base::ExitCode::requeue)
     base::log_info("stopped after step {} of {} with a checkpoint (exit 75); to go on: {}", result.step, config.steps,
-                   to_go_on);
-  return result.code;
+                   command(result.resume));
+  return code;
 }
 
 // Blocks signals as early as possible: a job manager's signal may come while libraries are still being initialized. It
