@@ -1,6 +1,6 @@
 #!/bin/bash
 # The one list of Debian packages that Trainyard needs; installs the missing ones. Works as root, or as a user with
-# sudo. Packages named as arguments are installed, too.
+# sudo. Packages named as arguments are installed, too. Where there is no apt-get, it prints the list and ends with 4.
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libhdf5-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libsimdjson-dev
@@ -15,6 +15,17 @@ done
 if [ ${#missing[@]} -eq 0 ]; then
   echo "install-deps: everything is installed" >&2
   exit 0
+fi
+
+if ! command -v apt-get >/dev/null; then
+  {
+    echo "install-deps: no apt-get here; install what these Debian packages hold, under your system's names"
+    echo "  programs: ${build[*]}"
+    echo "  tests and benchmarks: ${tests[*]}"
+    [ $# = 0 ] || echo "  also: $*"
+    echo "  try: tools/guide/install-on-a-cluster.md has the names of RHEL-like systems"
+  } >&2
+  exit 4
 fi
 
 root=()
