@@ -157,7 +157,7 @@ build() {
 }
 if [ -z "$programs" ]; then
   programs=$home/build/release/bin
-  say "build" "Compiles the programs: some minutes on two cores the first time, less on more, nothing when they are there already."
+  say "build" "Compiles the programs: some minutes on two cores the first time, less on more cores, and no time if they are compiled already."
   if [ -z "$in_slurm" ]; then must TERM bash slurm/install-deps.sh; fi
   if [ -z "$in_slurm" ] || [ ! -x "$programs/train" ]; then must TERM build; fi
   echo "build: the programs are in $programs"
@@ -166,7 +166,7 @@ export PATH=$programs:$PATH
 begin=$SECONDS
 
 # ---- text
-say "text" "What the model learns from. It sees bytes, no words: after this it knows nothing but this text."
+say "text" "What the model learns from. It sees bytes, not words, and will know nothing but this text."
 fetch_text() {
   # A free English dictionary, unpacked here from its Debian package: nothing is installed, nothing is kept in the
   # repository.
@@ -271,7 +271,7 @@ set_aside() { # moves an earlier run away, if any of it was trained
   ! rmdir "$work/run" 2>/dev/null || return 0
   while [ -e "$work/run.$n" ] || [ -L "$work/run.$n" ]; do n=$((n + 1)); done
   mv -T "$work/run" "$work/run.$n"
-  echo "the run of before is kept in $work/run.$n"
+  echo "the earlier run is kept in $work/run.$n"
 }
 unset "${!done_@}" "${!own_@}" asked_before
 . <(grep -E '^[a-z_]+=' "$work/.quickstart")
@@ -292,7 +292,7 @@ making=()
 
 # ---- shard-data
 if ! is_done data; then
-  say "shard-data" "Turns the text into token shards, the files that train reads fast, and puts $(awk -v s="$share" 'BEGIN { print 100 * s }') % aside that the model never learns from, to be tested on."
+  say "shard-data" "Turns the text into token shards, the files that train reads fast, and puts $(awk -v s="$share" 'BEGIN { print 100 * s }') % aside for tests: the model never learns from that part."
   claim data
   how=(--split "$split")
   [[ ! $text =~ [.](json|jsonl|ndjson)([.](gz|zst|zstd))?$ ]] || how=()   # every line is a document
@@ -327,7 +327,7 @@ if ! is_done profile; then
   attended TERM measure
   own
   [ "$code" = 0 ] || grep -q 'budget of .* is too short' "$work/.quickstart-said" || refuse "$code" "profile-comm ended with exit code $code" "read what it says above"
-  [ "$code" = 0 ] || echo "Too little time for this many ranks; nothing that follows needs it, so it is left out."
+  [ "$code" = 0 ] || echo "There is too little time to measure this many ranks. The next steps do not need the profile, so it is left out."
   rm -f "$work/.quickstart-said"
   note done_profile yes
 fi
@@ -364,7 +364,7 @@ quarter=$((chosen > 4 ? chosen / 4 : 1))
 settings=(--output "$work/run" --steps "$chosen" --warmup-steps $((chosen / 20)) --save-every "$quarter")
 [ "$sequences" = 0 ] || settings+=(--validate-every "$quarter" --validation-sequences "$sequences")
 if ! is_done train; then
-  say "train" "Learns to guess the next byte, on $ranks ranks with ZeRO 3, and stops half-way with a checkpoint. The loss falls from 5.5 (it knows nothing) towards 2, the farther the more steps fit. Ctrl-C stops after a step and loses nothing."
+  say "train" "Learns to guess the next byte, on $ranks ranks with ZeRO 3, and stops half-way with a checkpoint. The loss falls from 5.5 (it knows nothing) towards 2, and further with more steps. Ctrl-C stops after a step and loses nothing."
   claim run
   mkdir -p "$work/run"
   own
@@ -375,7 +375,7 @@ if ! is_done train; then
 fi
 [ "$other" = 1 ] && on_other="one rank" || on_other="$other ranks"
 if ! is_done resume; then
-  say "resume" "The same run goes on, on $on_other with ZeRO 1: another layout, the same bits. At the end it shows that memory and traffic were what was predicted."
+  say "resume" "The same run goes on, on $on_other with ZeRO 1: another layout, the same bits. At the end it compares memory and traffic with the prediction."
   train_on "$other" --model gpt2-micro --global-batch "$batch" --micro-batch "$micro" --sequence 256 --threads "$other_threads" --zero 1 "${settings[@]}" --memory-report
   must USR1 "${launched[@]}" >"$work/.quickstart-memory"
   cat "$work/.quickstart-memory"
@@ -390,7 +390,7 @@ checkpoint=$(newest)
 # ---- generate
 # Some neighbouring words from the middle of the text, in whole characters.
 prompt=$(plain | tail -c +$((bytes / 2)) | head -c 65536 | LC_ALL=C awk 'NR > 1 && NF >= 6 { print $1, $2, $3, $4; exit }' | tr -d '[:cntrl:]' | head -c 80 | iconv -c -f UTF-8 -t UTF-8 || true)   # a reader that stops early is no failure
-say "generate" "The model goes on with some words of your text. It has read for minutes, so expect words, not sense."
+say "generate" "The model goes on with some words of your text. It has trained for minutes only, so expect words, not sense."
 words=(generate --checkpoint "$checkpoint" --tokens 400 --temperature 0.8 --stop-at length)
 [ -z "$prompt" ] || words+=("--prompt=$prompt")
 printf 'prompt:  %s\nsample:\n' "${prompt:-(none)}"

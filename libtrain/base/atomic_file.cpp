@@ -58,7 +58,7 @@ bool give_name_back(const std::string& final_path) {
   const auto old = final_path + replaced_suffix;
   if (!is_there(old) || is_there(final_path)) return false;
   rename_durably(old, final_path);
-  log_warning("{} has its name back: a writer that was to replace it was interrupted", final_path);
+  log_warning("{} is back under its name: a program was interrupted while it replaced it", final_path);
   return true;
 }
 
@@ -169,7 +169,7 @@ void remove_all(const std::string& path) {
     if (const int reason = remove_below(AT_FDCWD, path, kept); reason != 0) throw_cannot_write("remove", path, reason);
     if (!kept) return;
   }
-  log_debug("{} stays until the last process has closed what it holds", path);
+  log_debug("{} stays until the last process has closed the files in it", path);
 }
 
 void empty_all_but_lock(const std::string& folder) {
@@ -403,7 +403,7 @@ void AtomicFolder::give_up() noexcept {
     empty_all_but_lock(partial_);  // still named partial: if killed now, the next writer knows it
     remove_tree(partial_, std::move(lock_));
   } catch (const std::exception& e) {
-    log_debug("{} stays: {}", partial_, e.what());
+    log_debug("{} could not be removed: {}", partial_, e.what());
   }
 }
 
@@ -420,7 +420,7 @@ void AtomicFolder::publish() {
   try {
     require_free();
   } catch (const Error& e) {
-    const auto hint = fmt::format("{} is whole: give it its name yourself", partial_);
+    const auto hint = fmt::format("{} is complete: rename it yourself", partial_);
     if (e.code() == ExitCode::environment) throw EnvironmentError(e.what(), hint);
     throw UsageError(e.what(), hint);
   }

@@ -79,7 +79,8 @@ std::string joined(const toml::array& list, const std::string& key, const std::s
     const auto* i = element.as_integer();
     const auto* s = element.as_string();
     if (i == nullptr && s == nullptr)
-      throw UsageError(fmt::format("{}: key '{}' lists something else than texts and whole numbers", path, shown(key)));
+      throw UsageError(fmt::format("{}: key '{}' must list only texts and whole numbers", path, shown(key)),
+                       "for example [\"a\", \"b\"] or [1, 2]");
     elements.push_back(i != nullptr ? fmt::format("{}", i->get()) : s->get());
   }
   return fmt::format("{}", fmt::join(elements, ", "));
@@ -97,7 +98,8 @@ std::string text_of(const toml::node& node, FieldKind kind, const std::string& k
     for (const auto& element : *list) numbers.push_back(text_of(element, FieldKind::integer, key, path));
     return fmt::format("{}", fmt::join(numbers, ","));
   }
-  throw UsageError(fmt::format("{}: key '{}' is neither text nor number", path, shown(key)));
+  throw UsageError(fmt::format("{}: key '{}' is neither text nor number", path, shown(key)),
+                   "give one value: text in quotation marks, or a number");
 }
 
 std::string quoted(const std::string& text) {
@@ -189,7 +191,9 @@ std::int64_t taken_times(std::string& word, const std::string& spelled) {
   const auto* const end = word.data() + word.size();
   const auto [stop, error] = std::from_chars(word.data() + at + 2, end, n);
   if (error != std::errc() || stop != end || n < 1 || n > most_words)
-    throw UsageError(fmt::format("{}: {} is not a number of times from 1 to {}", spelled, shown(word), most_words));
+    throw UsageError(
+        fmt::format("{}: {}: the number after x must lie between 1 and {}", spelled, shown(word), most_words),
+        "for example 'sliding x3'");
   word.erase(word.find_last_not_of(' ', at) + 1);
   return n;
 }
@@ -209,7 +213,7 @@ void FieldVisitor::operator()(const std::string& name, std::vector<std::string>&
             fmt::format("{} {}: {} is not known; use {}", spelled, shown(text), shown(word), fmt::join(legal, ", ")),
             value_hint(word, legal));
       if (std::ssize(chosen) + again > most_words)
-        throw UsageError(fmt::format("{}: more than {} words", spelled, most_words));
+        throw UsageError(fmt::format("{}: more than {} words", spelled, most_words), "shorten the list");
       chosen.insert(chosen.end(), static_cast<std::size_t>(again), word);
     }
     member = std::move(chosen);
@@ -318,10 +322,10 @@ Field& field_named(std::vector<Field>& fields, const std::string& name, const st
   // A field of a table, without the table's name.
   for (const auto& f : names)
     if (hint.empty() && f.ends_with(fmt::format("-{}", hyphenated(name))))
-      hint = fmt::format("'{}' is one, which may also be '{}' in the table [{}]", f, hyphenated(name),
+      hint = fmt::format("did you mean '{}', which may also be '{}' in the table [{}]?", f, hyphenated(name),
                          f.substr(0, f.size() - name.size() - 1));
   throw UsageError(fmt::format("{}: unknown key '{}'", where, shown(name)),
-                   hint.empty() ? "leave it out: there is none of that name or one like it" : hint);
+                   hint.empty() ? "leave it out: no key has this name or a similar one" : hint);
 }
 
 Field& field_named_once(std::vector<Field>& fields, const std::string& name, const std::string& where,

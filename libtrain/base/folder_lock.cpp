@@ -97,7 +97,7 @@ bool is_lock(int file, const std::string& path) {
 }
 
 [[noreturn]] void throw_no_lock(const std::string& path) {
-  throw InputError(fmt::format("{} is not the lock of a run: somebody wrote it", path),
+  throw InputError(fmt::format("{} is not a lock that these programs wrote", path),
                    "move it away, or choose another folder");
 }
 
@@ -157,8 +157,8 @@ FolderLock::FolderLock(const std::string& folder, const std::string& advice, std
       ++removals;
       if (removals > most_removals && tried == Tried::stale) throw_cannot_write("lock", path_, ESTALE);
       if (removals > most_removals)
-        throw EnvironmentError(fmt::format("{} is another file each time that it is opened", path_),
-                               "a file system that does so has no locks: use another one");
+        throw EnvironmentError(fmt::format("{} is a different file each time it is opened", path_),
+                               "locks do not work on this file system: use another one");
       if (removals > 1) std::this_thread::sleep_for(std::chrono::milliseconds(10));
       continue;
     }
@@ -194,7 +194,7 @@ FolderLock::Tried FolderLock::try_to_take() {
     if (!held && ::fstat(file_.get(), &info) == 0 && info.st_size == 0) ::unlink(path_.c_str());
     file_.close();
     if (held) return Tried::held;
-    log_warning("{} has no locks ({}): that no other process writes there is not checked", folder_,
+    log_warning("{} has no locks ({}), so nothing checks whether another process writes there", folder_,
                 std::generic_category().message(reason));
     return Tried::taken;
   }
@@ -220,9 +220,9 @@ FolderLock::~FolderLock() {
   try {
     // The lock is held until the file has lost its name. So the next holder creates a new file.
     if (is_named() && name_in(file_.get()) == name_ && ::unlink(path_.c_str()) != 0 && ::ftruncate(file_.get(), 0) != 0)
-      log_debug("{} keeps its text", path_);
+      log_debug("{} could not be removed or emptied", path_);
   } catch (const std::exception& e) {  // cannot tell whose file it is; this process's end releases the lock
-    log_debug("{} stays: {}", path_, e.what());
+    log_debug("{} could not be removed: {}", path_, e.what());
   }
 }
 

@@ -27,7 +27,7 @@ template <class Json> class Watch : public nlohmann::json_sax<Json> {
     keys_.push_back(key);
     if (ordered<Json> && keys_.size() - first_keys_.back() > most_ordered_keys)
       throw InputError(fmt::format("{}: an object has more than {} keys", where_, most_ordered_keys),
-                       "no file of these programs has: is it the right one?");
+                       "files of these programs have fewer: is it the right file?");
     return true;
   }
   bool end_object() override {
@@ -53,7 +53,7 @@ template <class Json> class Watch : public nlohmann::json_sax<Json> {
   bool open() {
     if (first_keys_.size() >= deepest_json)
       throw InputError(fmt::format("{}: lists and objects are nested more than {} deep", where_, deepest_json),
-                       "no file of these programs is: is it the right one?");
+                       "files of these programs are not: is it the right file?");
     first_keys_.push_back(keys_.size());
     return true;
   }

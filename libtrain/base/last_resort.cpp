@@ -101,7 +101,8 @@ void without_memory() {
 extern "C" void on_fatal_signal(int number) {
   give_back();
   if (const int decided = settled; decided != undecided) _exit(decided);
-  if (memory_is_short()) end_with(ExitCode::environment, "out of memory: a library crashed over it", more_memory);
+  if (memory_is_short())
+    end_with(ExitCode::environment, "out of memory: a library crashed when it got none", more_memory);
   std::signal(number, SIG_DFL);  // a defect: end as without this handler
   raise(number);
 }

@@ -78,7 +78,7 @@ void require_threads(int count) {
   for (std::size_t i = 0; i < started; ++i) pthread_join(team[i], nullptr);
   if (started < team.size())
     throw EnvironmentError(
-        fmt::format("the system starts {} of {} threads that are needed", started, count),
+        fmt::format("the system started only {} of the {} threads that are needed", started, count),
         "fewer --threads, fewer ranks on a node, or higher limits of processes and memory (ulimit -u, ulimit -v)");
 }
 

@@ -39,7 +39,7 @@ void require_shallow_toml(std::string_view text, const std::string& where) {
   const auto check = [&](int depth, const char* what) {
     if (depth > deepest_toml)
       throw InputError(fmt::format("{} line {}: {} {} deep", where, line, what, depth),
-                       "one `key = value` a line is what is expected");
+                       "write one `key = value` per line");
   };
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];

@@ -153,7 +153,7 @@ void require_same_shapes(const std::vector<const Reader*>& sources) {
     for (std::size_t i = 0; i < std::max(expected.size(), found.size()); ++i) {
       if (i < expected.size() && i < found.size() && expected[i] == found[i]) continue;
       throw base::InputError(
-          fmt::format("{} has {} where {} has {}: checkpoints of different models have no mean", source->path(),
+          fmt::format("{} has {} where {} has {}: checkpoints of different models cannot be averaged", source->path(),
                       i < found.size() ? name_and_shape(found[i]) : "nothing", sources.front()->path(),
                       i < expected.size() ? name_and_shape(expected[i]) : "nothing"),
           "give checkpoints of one model: compare with inspect");
@@ -174,10 +174,11 @@ void require_same_models(const std::vector<const Reader*>& sources) {
     const auto theirs = plan::fields_of(found);
     for (std::size_t i = 0; i < ours.size(); ++i)
       if (matters(ours[i]) && ours[i].get() != theirs[i].get())
-        throw base::InputError(fmt::format("{} has {} {} where {} has {}: checkpoints of different models have no mean",
-                                           source->path(), theirs[i].name, base::excerpt(theirs[i].get()),
-                                           sources.front()->path(), base::excerpt(ours[i].get())),
-                               "give checkpoints of one model: compare with inspect");
+        throw base::InputError(
+            fmt::format("{} has {} {} where {} has {}: checkpoints of different models cannot be averaged",
+                        source->path(), theirs[i].name, base::excerpt(theirs[i].get()), sources.front()->path(),
+                        base::excerpt(ours[i].get())),
+            "give checkpoints of one model: compare with inspect");
   }
 }
 

@@ -40,7 +40,7 @@ bool is_in(const std::string& path, const std::string& folder) {
 void require_outside(const std::string& path, const std::vector<std::string>& sources) {
   for (const auto& source : sources)
     if (is_in(path, source))
-      throw base::UsageError(fmt::format("{} is or lies in {}, which is read", path, source), "give another place");
+      throw base::UsageError(fmt::format("{} is or lies in {}, which is an input", path, source), "give another place");
 }
 
 // Checks the path as written and with links followed, because the folder of a run may be a link, and so may its
@@ -51,14 +51,16 @@ void require_outside_of_runs(const std::string& path) {
   for (const auto& whole : {absolute.lexically_normal(), fs::weakly_canonical(absolute, error)})
     for (auto folder = whole; folder.has_relative_path(); folder = folder.parent_path())
       if (folder.filename() == "checkpoints" && is_run(folder.parent_path()))
-        throw base::UsageError(fmt::format("{} is or lies in the checkpoints of the run {}, which are that run's alone",
-                                           path, folder.parent_path().string()),
-                               "give another place: --resume takes a checkpoint from wherever it lies");
+        throw base::UsageError(
+            fmt::format("{} is or lies in the checkpoints of the run {}, where only that run may write", path,
+                        folder.parent_path().string()),
+            "give another place: --resume takes a checkpoint from any folder");
 }
 
 void require_name_of_something_whole(const std::string& path) {
   if (const auto name = base::without_slashes(path); name.ends_with(base::partial_suffix))
-    throw base::UsageError(fmt::format("{} is the name of something unfinished", name), "give another name");
+    throw base::UsageError(fmt::format("{} is a name that these programs give to unfinished folders", name),
+                           "give another name");
 }
 
 void require_room(const std::string& folder, const std::string& path, std::int64_t bytes,
@@ -66,7 +68,7 @@ void require_room(const std::string& folder, const std::string& path, std::int64
   const auto left = free_bytes ? free_bytes(folder) : bytes_left_at(folder);
   if (left < 0 || left >= bytes) return;
   throw base::EnvironmentError(
-      fmt::format("{} needs {}, and there is room for {}: {} are missing", path, base::size_text(bytes),
+      fmt::format("{} needs {}, but the disk has room for {}: {} are missing", path, base::size_text(bytes),
                   base::size_text(left), base::size_text(bytes - left)),
       "make room, or give a place on another disk; nothing was written");
 }

@@ -107,7 +107,7 @@ Found latest_whole(const std::string& folder, Verify verify, const std::vector<s
       throw;  // taking an older checkpoint because of a passing trouble would lose the steps since
     } catch (const base::InputError& e) {
       refused.push_back(fmt::format("{}: {}", candidate.path, e.what()));
-      base::log_warning("checkpoint {} is passed over: {}", candidate.path, e.what());
+      base::log_warning("checkpoint {} is skipped: {}", candidate.path, e.what());
     }
   }
   Found none;

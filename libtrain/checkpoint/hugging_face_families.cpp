@@ -19,10 +19,10 @@ void require_whole_attention(ConfigKeys& keys) {
     const auto& types = keys.value("layer_types");
     every_layer = types.is_array() &&
                   std::all_of(types.begin(), types.end(), [](const auto& t) { return t == "full_attention"; });
-    if (!every_layer) keys.object_to("'layer_types' has others than full_attention");
+    if (!every_layer) keys.object_to("'layer_types' has types other than full_attention");
   }
   if (keys.has("sliding_window") && !every_layer)
-    keys.object_to("'sliding_window': tokens see all before them here, not a window");
+    keys.object_to("'sliding_window': here a token attends to all tokens before it, not to a window");
 }
 
 std::vector<std::string> type_names() {
@@ -82,8 +82,8 @@ ForeignModel model_of_config(const nlohmann::json& config, const std::string& na
   for (const auto& family : families())
     if (type == family.model_type) found.family = &family;
   if (found.family == nullptr)
-    throw base::InputError(fmt::format("{}: model_type {} is none that is known here", where, base::excerpt(type)),
-                           fmt::format("known are {}", fmt::join(type_names(), ", ")));
+    throw base::InputError(fmt::format("{}: model_type {} is not supported", where, base::excerpt(type)),
+                           fmt::format("supported are {}", fmt::join(type_names(), ", ")));
   std::vector<std::string> objections;
   found.model = found.family->model(config, where, objections, found.unknown);
   found.model.name = name;

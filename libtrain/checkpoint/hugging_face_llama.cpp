@@ -11,7 +11,7 @@ using plan::Activation, plan::ModelConfig, plan::Norm, plan::Positions;
 // Rotary embedding applies to whole heads only.
 void require_whole_heads(ConfigKeys& keys, const std::string& where) {
   if (keys.number("partial_rotary_factor", 1) != 1)
-    keys.object_to("{}'partial_rotary_factor' turns a part of each head: only whole heads are turned here", where);
+    keys.object_to("{}'partial_rotary_factor' rotates a part of each head: only whole heads are rotated here", where);
 }
 
 // Rotary angles: "rope_theta" and "rope_scaling", or in newer files both in "rope_parameters".
@@ -33,7 +33,7 @@ void llama_rotary(ConfigKeys& keys, ModelConfig& m, const std::string& where, st
     m.rotary_base = rope.number("rope_theta", m.rotary_base);
     require_whole_heads(rope, fmt::format("'{}': ", key));
     if (scaled) continue;  // its other keys belong to the scaling
-    if (rope.number("factor", 1) != 1) keys.object_to("'{}' has a factor and no type that scales", key);
+    if (rope.number("factor", 1) != 1) keys.object_to("'{}' has a factor, but no type that uses it", key);
     for (const auto& name : rope.unknown())
       keys.object_to("'{}' has the key {}, which angles without scaling do not have", key, base::excerpt(name));
   }

@@ -125,9 +125,9 @@ void Source::find_tensors(const std::string& prefix) {
   add_names(lines, "of a type that is not read (F32, BF16 and F16 are)", types);
   if (!lines.empty())
     throw base::InputError(
-        fmt::format("{}: its tensors are not those of the {} model that config.json says: {}", path,
+        fmt::format("{}: its tensors do not match the {} model that config.json describes: {}", path,
                     is.family->model_type, fmt::join(lines, "; ")),
-        fmt::format("nothing was written; are config.json and the tensors of one model, and that a {}?",
+        fmt::format("nothing was written; do config.json and the tensors belong to one model, and is it a {}?",
                     is.family->architecture));
   for (const auto& [name, of] : twins) require_equal(of, name);
 }
@@ -156,12 +156,11 @@ void Source::require_equal(const std::string& table, const std::string& twin) co
     equal = std::memcmp(values.data(), others.data(), static_cast<std::size_t>(n) * 4) == 0;
   }
   if (!equal)
-    throw base::InputError(
-        fmt::format("{}: config.json ties the head to {} ({}), but {} ({}) holds other values", path, table,
-                    a.tensor->dtype, twin, b.tensor->dtype),
-        may_be_untied(*is.family)
-            ? "without the tensor the one is used for both; \"tie_word_embeddings\": false in config.json keeps both"
-            : "without the tensor the one is used for both");
+    throw base::InputError(fmt::format("{}: config.json ties the head to {} ({}), but {} ({}) holds other values", path,
+                                       table, a.tensor->dtype, twin, b.tensor->dtype),
+                           may_be_untied(*is.family) ? "remove the second tensor, and the first serves both; or keep "
+                                                       "both with \"tie_word_embeddings\": false in config.json"
+                                                     : "remove the second tensor, and the first serves both");
 }
 
 class Importing {
@@ -341,7 +340,7 @@ ImportResult import_model(const std::string& path, const std::string& destinatio
     result.notes.push_back(fmt::format("config.json has keys that mean nothing here: {}",
                                        base::one_line(fmt::format("{}", fmt::join(source.is.unknown, ", ")))));
   if (!source.unused.empty())
-    result.notes.push_back(fmt::format("no block here has these, and they are left out: {}",
+    result.notes.push_back(fmt::format("no block here uses these tensors, so they are left out: {}",
                                        base::one_line(fmt::format("{}", fmt::join(source.unused, ", ")))));
   NewCheckpoint target(destination, state_of(source, options, result.notes), {plan::replicas_of(1, 1)},
                        {options.existing, {source.files.folder()}, options.threads, {}, options.free_bytes, [&] {

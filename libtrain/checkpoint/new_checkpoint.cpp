@@ -123,7 +123,7 @@ void NewCheckpoint::remove_unfinished() {
   try {
     base::remove_tree(partial_, std::move(lock_));
   } catch (const std::exception& e) {
-    base::log_debug("{} stays: {}", partial_, e.what());
+    base::log_debug("{} could not be removed: {}", partial_, e.what());
   }
 }
 
@@ -158,8 +158,8 @@ void NewCheckpoint::require_fingerprints(const Manifest& written, std::map<std::
     for (const auto& rank : ranks_)
       if (rank->is_kept() && rank->tensors().contains(path)) expected += rank->tensors().at(path).fingerprint;
     if (tensor.fingerprint != expected)
-      throw base::InputError(fmt::format("{}: {} has fingerprint {} by what was written of it, expected {}", final_,
-                                         path, hex64(tensor.fingerprint), hex64(expected)),
+      throw base::InputError(fmt::format("{}: {} was written with fingerprint {}, expected {}", final_, path,
+                                         hex64(tensor.fingerprint), hex64(expected)),
                              "memory or a disk of this machine is at fault");
   }
 }

@@ -61,7 +61,7 @@ std::int64_t sequence_of(const RunState& state) {
 plan::Stages stages_of_layout(const Manifest& source, const NewLayout& layout, int stages) {
   if (layout.stages) return *layout.stages;
   if (stages == 1 && !layout.partition.empty())
-    throw base::UsageError("--partition says where pipeline stages begin, and there is one",
+    throw base::UsageError("--partition says where pipeline stages begin, but there is only one stage",
                            fmt::format("--pipeline-parallel {}, or leave the partition out",
                                        std::max(2, plan::listed_parts(layout.partition))));
   if (stages == 1) return {};
@@ -145,7 +145,7 @@ LayoutRanks ranks_of_layout(const Manifest& source, const NewLayout& layout) {
       throw base::UsageError(
           layout.tensor > 0
               ? wrong
-              : fmt::format("the checkpoint is of {} tensor ranks, which its model cannot have: {}", tensor, wrong),
+              : fmt::format("the checkpoint has {} tensor ranks, which its model does not allow: {}", tensor, wrong),
           plan::tensor_flags(sharing.nearest(tensor, [](std::int64_t) { return true; })));
   }
   require_items(source.state.model, pipeline, layout.pipeline > 0);

@@ -84,7 +84,7 @@ void keep_foreign(const std::string& folder, std::int64_t step) {
   try {
     base::require_own(path, own_checkpoints());
   } catch (const base::UsageError& e) {
-    base::log_warning("{}; it is {} now", e.what(), set_aside({step, path, {}}));
+    base::log_warning("{}; it is now called {}", e.what(), set_aside({step, path, {}}));
   }
 }
 
@@ -99,7 +99,7 @@ void remove_oldest(const std::string& folder, std::int64_t published, int keep) 
       base::require_own(whole.back().path, own_checkpoints());
       base::remove_tree(whole.back().path);
     } catch (const base::UsageError& e) {  // it holds foreign files
-      base::log_warning("an old checkpoint stays: {}", e.what());
+      base::log_warning("an old checkpoint is not removed: {}", e.what());
     }
     --left;
   }

@@ -115,11 +115,10 @@ void ReadSums::require() const {
     const auto count = static_cast<std::uint64_t>(parameters[i % parameters.size()].count);
     if (elements == 0 || elements % count != 0) continue;
     if (const auto expected = elements / count * tensors_[i].fingerprint; fingerprint != expected)
-      throw base::InputError(
-          fmt::format("{}: {} has fingerprint {} by what was read of it, expected {}", reader_.path(), tensors_[i].path,
-                      hex64(fingerprint), hex64(expected)),
-          "every checksum is right, so memory failed when it was written, or the manifest is of other files: take "
-          "another checkpoint (inspect --verify looks at this one)");
+      throw base::InputError(fmt::format("{}: {} was read with fingerprint {}, expected {}", reader_.path(),
+                                         tensors_[i].path, hex64(fingerprint), hex64(expected)),
+                             "every checksum is right, so memory failed when it was written, or the manifest belongs "
+                             "to other files: take another checkpoint (inspect --verify checks this one)");
   }
 }
 

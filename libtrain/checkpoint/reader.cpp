@@ -38,7 +38,7 @@ std::string way_to_old_name(const std::string& path) {
   std::error_code error;
   if (!name.starts_with(aside) || !std::filesystem::is_directory(old, error))
     return "check the path; a checkpoint is a folder called step-NNNNNNNN";
-  return fmt::format("a run that goes back to it calls it {} again: go on with --resume auto", old);
+  return fmt::format("the run resumed from it and renamed it to {}: go on with --resume auto", old);
 }
 
 }  // namespace

@@ -247,8 +247,8 @@ void Resharding::prove(const Manifest& written) const {
       }
       if (const auto found = written.tensors.at(path).fingerprint; found != expected)
         throw base::InputError(
-            fmt::format("{}: {} has fingerprint {} by what was written of it, expected {}", source_.path(), path,
-                        hex64(found), hex64(expected)),
+            fmt::format("{}: {} was written with fingerprint {}, expected {}", source_.path(), path, hex64(found),
+                        hex64(expected)),
             "its manifest does not belong to its files, or memory or a disk is at fault: see inspect --verify");
     }
 }

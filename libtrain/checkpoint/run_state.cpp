@@ -19,7 +19,8 @@ template <class E> E choice(Object& o, const char* key, std::initializer_list<st
   const auto value = o.text(key);
   for (const auto& [name, e] : legal)
     if (value == name) return e;
-  throw base::InputError(fmt::format("{}: {} = {} is unknown to this build", o.where(), key, base::excerpt(value)));
+  throw base::InputError(fmt::format("{}: {} = {} is unknown to this build", o.where(), key, base::excerpt(value)),
+                         "use the version of the programs that wrote it");
 }
 
 const json& object_of(Object& o, const char* key) {

@@ -21,7 +21,7 @@ const nccl::Library& require_library() {
   const auto* found = nccl::library();
   if (found == nullptr)
     throw base::EnvironmentError(fmt::format("NCCL cannot be opened: {}", nccl::refusal()),
-                                 "install it, name it by TRAINYARD_NCCL_LIBRARY, or use --communicator mpi");
+                                 "install it, set TRAINYARD_NCCL_LIBRARY to its path, or use --communicator mpi");
   return *found;
 }
 

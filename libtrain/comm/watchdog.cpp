@@ -167,8 +167,8 @@ struct Watchdog::Impl {
     if (unheard.empty()) return;
     warned = true;
     base::log_warning(
-        "the watchdog has not heard {} for {:.3g} s: should one stand still or end without a word, nobody will tell "
-        "before a call of a step has waited for {:.3g} s; is UDP between the machines blocked?",
+        "the watchdog has not heard {} for {:.3g} s: if one of them hangs or is killed, this is reported only after a "
+        "call of a step has waited for {:.3g} s; is UDP between the machines blocked?",
         names_of_ranks(unheard, hosts), threshold, options.timeout_seconds);
   }
 

@@ -219,7 +219,7 @@ void DocumentSource::require_use() const {
 void DocumentSource::take(Share share) {
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     if (sizes_[i] < 0)
-      throw base::UsageError(fmt::format("--task reads what every task can open for itself, and {} is a pipe",
+      throw base::UsageError(fmt::format("--task needs inputs that every task can open, and {} is a pipe",
                                          inputs_[i] == "-" ? "standard input" : source_name(inputs_[i])),
                              "put the text into files; a list of them, @LIST, may be a pipe");
   const auto cuts = [&](std::size_t input) {

@@ -103,7 +103,7 @@ std::string foreign_in_set(const std::string& folder) {
   } catch (const base::Unreadable&) {  // nothing is known of its content
     throw;
   } catch (const std::exception& e) {
-    return fmt::format("holds an index.json that is none of a shard set ({})", e.what());
+    return fmt::format("holds an index.json that does not belong to a shard set ({})", e.what());
   }
   std::set<std::string> files{"index.json", base::lock_name};
   if (is_tokenizer_name(index.tokenizer_source)) files.insert(index.tokenizer_source);

@@ -42,11 +42,11 @@ std::string last_change(const std::string& path) {
   if (there.is_array() && there.size() == here.size())
     for (std::size_t i = 0; i < here.size(); ++i)
       if (there[i] != here[i] && there[i].is_array() && there[i].size() == 3 && there[i][0] == here[i][0])
-        throw base::InputError(fmt::format("{} is not as it was when {} was begun",
+        throw base::InputError(fmt::format("{} has changed since {} was begun",
                                            base::one_line(base::path_of_text(here[i][0].get<std::string>())), path),
                                fmt::format("restore it, or remove {} and run every task again", path));
   throw base::UsageError(
-      fmt::format("the inputs are others than those that {} was begun with", path),
+      fmt::format("the inputs are not the ones with which {} was begun", path),
       fmt::format("give every task the same inputs, in the same order and spelling; to begin anew, remove {}", path));
 }
 

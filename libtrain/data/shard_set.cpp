@@ -68,7 +68,7 @@ ShardFacts facts_of(const io::Hdf5File& file) {
   if (!file.has_attribute("/", "format") || file.text("/", "format") != shard_format)
     throw base::InputError(
         fmt::format("{} is not a token shard: its attribute format is not {}", file.path(), shard_format),
-        "datasets/README.md tells what a shard holds");
+        "datasets/README.md describes what a shard holds");
   ShardFacts f;
   f.vocabulary = file.integer("/", "vocabulary");
   if (f.vocabulary < 1 || f.vocabulary > std::int64_t{1} << 31)

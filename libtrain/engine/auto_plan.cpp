@@ -74,14 +74,14 @@ nlohmann::json choose(const RunConfig& config, const plan::Plan& plan, std::int6
   // A layout that does not fit --memory-limit is refused later like any other plan, with what would fit.
   if (need > memory && limit >= memory)
     throw base::EnvironmentError(
-        fmt::format("--plan auto: {} needs least, {} a rank, and a rank of this job may have {}", words_of(layout),
-                    base::size_text(need), base::size_text(memory)),
-        "more ranks on more machines, more memory (sbatch --mem), or a smaller --micro-batch, which is another run; "
-        "--zero 3 --recompute full without --plan auto starts all the same");
+        fmt::format("--plan auto: {} needs the least memory, {} a rank, but a rank of this job may use only {}",
+                    words_of(layout), base::size_text(need), base::size_text(memory)),
+        "more ranks on more machines, more memory (sbatch --mem), or another run with a smaller --micro-batch; to "
+        "start all the same: --zero 3 --recompute full without --plan auto");
   auto text = fmt::format("--plan auto: {} on {}: {} a rank", words_of(layout),
                           base::counted(plan.topology.world(), "rank"), base::size_text(need));
-  text += bytes == unknown ? ", of a memory that is not known"
-                           : fmt::format(", of {} that it may have", base::size_text(bytes));
+  text += bytes == unknown ? "; how much it may use is not known"
+                           : fmt::format(" of the {} that it may use", base::size_text(bytes));
   const auto first = fitting_plan(plan, open, 0);
   if (first.zero != layout.zero || first.recompute != layout.recompute)
     text += fmt::format(" ({} would need {})", words_of(first), base::size_text(bytes_of(first)));

@@ -48,20 +48,19 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     plan::ranges::lanes);
   v("data", c.data, run, "folder of token shards, made by shard-data");
   v("output", c.output, run, "run folder, for checkpoints, metrics and the report");
-  v("plan", c.plan, run, "plan.json of partition-model, which flags override; auto: the lowest --zero that fits");
+  v("plan", c.plan, run, "plan.json of partition-model; flags override it. auto: the lowest --zero that fits");
   v("steps", c.steps, run, "optimizer steps of the whole run, resumes included", {1, step_count.high});
   v("seed", c.seed, run, "seed of initial weights, data order and dropout",
     {0, std::numeric_limits<std::uint64_t>::max()});
   v("document-mask", c.document_mask, run, "on: a token attends to its own document only", base::Words{{"off", "on"}});
-  v("objective", c.objective, run,
-    "what is learned: causal (next token), masked (hidden tokens), or auto: by the model",
+  v("objective", c.objective, run, "what is learned: causal (next token), masked (hidden tokens), or auto: the model's",
     base::Words{{"auto", "causal", "masked"}});
   v("mask-rate", c.mask_rate, run, "masked objective: share of the tokens that are hidden; 0: 0.15", {0, 1});
   v("mask-words", c.mask_words, run, "masked objective: on hides whole words", base::Words{{"off", "on"}});
   v("device", c.device, how, "cpu, cuda, or auto: a GPU where there is one", base::Words{{"auto", "cpu", "cuda"}});
   v("communicator", c.communicator, how, "how GPUs communicate: nccl, mpi (through the host), or auto",
     base::Words{{"auto", "nccl", "mpi"}});
-  v("memory-limit", c.memory_limit, how, "refuse to start where a rank needs more than this, for example 4GB",
+  v("memory-limit", c.memory_limit, how, "refuse to start if a rank needs more than this, for example 4GB",
     base::Bytes{});
   v("learning-rate", c.learning_rate, optimizer, "peak learning rate", positive_f32);
   v.also({"lr"});
@@ -86,23 +85,24 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("clip", c.clip, optimizer, "largest norm of all gradients together; 0: no clipping", f32_from_zero);
   v("save-every", c.save_every, checkpoints, "steps between checkpoints; 0: one at the end", step_count);
   v("keep", c.keep, checkpoints, "newest checkpoints that are kept; 0: all", {0, 1'000'000});
-  v("resume", c.resume, checkpoints, "auto: go on from the newest whole checkpoint; never; or the path of one");
+  v("resume", c.resume, checkpoints,
+    "auto: go on from the newest whole checkpoint; never; or the path of a checkpoint");
   v("init-from", c.init_from, checkpoints, "checkpoint or run whose weights a new run begins with");
-  v("change", c.change, checkpoints, "settings that a resume may change though the run depends on them, as a,b,c");
+  v("change", c.change, checkpoints, "settings of the run that this resume may change, as a,b,c");
   v("stop-after", c.stop_after, checkpoints,
-    "save after this step and exit with 75 (with 0 if it is done already); 0: never", step_count);
+    "save after this step and end with exit code 75 (0 if it is done already); 0: never", step_count);
   v("validate-every", c.validate_every, checkpoints, "steps between validation losses; 0: never", step_count);
-  v("validation-sequences", c.validation_sequences, checkpoints, "sequences of a validation; 0: 64, or all where fewer",
-    {0, ranges::global_batch.high});
-  v("save-throttle", c.save_throttle, checkpoints, "bytes a second that a save may write beside steps; 0: no limit",
-    {0, base::most_bytes});
+  v("validation-sequences", c.validation_sequences, checkpoints,
+    "sequences in a validation; 0: 64, or all if there are fewer", {0, ranges::global_batch.high});
+  v("save-throttle", c.save_throttle, checkpoints,
+    "most bytes a second that a save writes while steps go on; 0: no limit", {0, base::most_bytes});
   v("progress", c.progress, monitoring, "progress lines: auto (on a terminal often), always or never",
     base::Words{{"auto", "always", "never"}});
   v("hang-timeout", c.hang_timeout, monitoring, "seconds without progress after which a hung rank is reported (exit 6)",
     {0.1, 1e7});
   v("collective-delay", c.collective_delay, monitoring, "seconds added to each collective, to test overlap", {0, 60});
-  v("trace", c.trace, monitoring, "write what each rank did when to this file, for Perfetto and inspect --timeline");
-  v("trace-steps", c.trace_steps, monitoring, "steps to trace, for example 3:6; all where it is not given");
+  v("trace", c.trace, monitoring, "file for a trace: what each rank did when, for Perfetto and inspect --timeline");
+  v("trace-steps", c.trace_steps, monitoring, "steps to trace, for example 3:6; not given: all");
   v("profile-step", c.profile_step, monitoring, "print where the time of a step went, by kernel");
   auto fields = v.take();
   // Other trainers call the order of pipeline stages a schedule, too.
@@ -111,7 +111,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     for (const auto& [name, value] : plan::schedule_names())
       if (name == text)
         throw base::UsageError(
-            fmt::format("{} {}: that is no schedule of the learning rate, but an order of stages", spelled, text),
+            fmt::format("{} {}: that is a pipeline schedule, not a learning-rate schedule", spelled, text),
             fmt::format("--pipeline-schedule {}", text));
     set(text, spelled);
   };
@@ -192,7 +192,7 @@ std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {
     above += fmt::format("# {}: {}\n", name, why);
   };
   if (has_model_of_weights(fields, c))
-    leave_out("model", "that of the checkpoint of init-from" +
+    leave_out("model", "the model of the checkpoint that init-from names" +
                            (c.checkpoint_model ? ", " + base::excerpt(c.checkpoint_model->name) : ""));
   if (c.auto_zero) leave_out("zero", "each start decides (plan = auto)");
   if (c.auto_recompute) leave_out("recompute", "each start decides (plan = auto)");

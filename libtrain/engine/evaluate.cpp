@@ -102,7 +102,8 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
   r.hang_timeout = c.run.hang_timeout;
   constexpr std::int64_t most = 1 << 20;
   if (r.micro_batch < 1 || r.micro_batch > most)
-    throw base::UsageError(fmt::format("--micro-batch {} must lie between 1 and {}", r.micro_batch, most));
+    throw base::UsageError(fmt::format("--micro-batch {} must lie between 1 and {}", r.micro_batch, most),
+                           "--micro-batch 1 needs the least memory");
   r.global_batch = r.micro_batch * std::max(1, ranks / (r.tensor * r.pipeline));  // one accumulation step
   r.steps = 1;
   r.output = std::string(".");  // nothing is written
@@ -117,8 +118,8 @@ NamedSettings shared_settings(const EvaluateConfig& c) {
   NamedSettings settings{{"evaluate-split", c.split}, {"evaluate-sequences", fmt::format("{}", c.sequences)}};
   for (auto& [name, value] : shared_settings(c.run)) {
     if (!evaluation_settings().contains(name)) continue;
-    settings.emplace_back(
-        name, of_the_checkpoint.contains(name) && !c.given.contains(name) ? "that of the checkpoint" : value);
+    settings.emplace_back(name,
+                          of_the_checkpoint.contains(name) && !c.given.contains(name) ? "the checkpoint's" : value);
   }
   return settings;
 }
@@ -138,7 +139,7 @@ void require_model(const EvaluateConfig& c, plan::ModelConfig trained, const std
                                  c.run.model, base::shortened(theirs[i].get()));
   if (!differences.empty())
     throw base::InputError(fmt::format("{} is of another model than {}:{}", checkpoint, c.run.model, differences),
-                           "leave the model out: a checkpoint knows its own");
+                           "leave the model out: a checkpoint contains its own");
 }
 
 // Tokens must mean what they meant in training.
@@ -155,9 +156,8 @@ void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, 
     throw base::InputError(other_tokenizer_text(data, index, checkpoint, *recorded), hint);
   if (behind == 1 && index.vocabulary >= s.model.vocabulary)
     throw base::InputError(
-        fmt::format("{} has a vocabulary of {} and no token that hides others, which gets the id {}; "
-                    "the model of {} has {}",
-                    data, index.vocabulary, index.vocabulary, checkpoint, s.model.vocabulary),
+        fmt::format("{} has a vocabulary of {} and no mask token, which gets the id {}; the model of {} has {}", data,
+                    index.vocabulary, index.vocabulary, checkpoint, s.model.vocabulary),
         hint);
   if (index.vocabulary > s.model.vocabulary || (!recorded && index.vocabulary + behind != s.model.vocabulary))
     throw base::InputError(fmt::format("{} has a vocabulary of {}, the model of {} has {}", data, index.vocabulary,

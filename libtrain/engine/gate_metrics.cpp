@@ -86,7 +86,7 @@ std::string GateWatch::sentence(const LayerGate& g, double least) const {
   const auto& e = model_.experts;
   return fmt::format(
       "the gate of layer {} {}: in each of the last {} steps one expert got {}; in the last step expert {} got {} of "
-      "the tokens (evenly it would be {}); what helps: a larger experts-balance-loss (it is {}), {}{}a smaller "
+      "the tokens (an even share is {}); what helps: a larger experts-balance-loss (it is {}), {}{}a smaller "
       "--learning-rate",
       g.layer, least > 0.9 ? "has collapsed" : "is very uneven", steps, words_of(least), g.fullest_expert,
       percents(share_of_tokens(g)), percents(static_cast<double>(e.top_k) / static_cast<double>(g.experts)),

@@ -39,7 +39,7 @@ std::string good_checkpoint_sentence(const std::string& folder, std::int64_t new
                              faults, found.step, found.path);
         if (fault->empty())
           return fmt::format("{}the checkpoint of step {} was read back and is good", faults, found.step);
-        faults += fmt::format("the checkpoint of step {} is of no use ({}); ", found.step, *fault);
+        faults += fmt::format("the checkpoint of step {} cannot be used ({}); ", found.step, *fault);
       } catch (const checkpoint::Removed&) {  // the run has saved another one since and removed this one
       } catch (const base::Unreadable& e) {
         faults += fmt::format("the checkpoint of step {} cannot be read ({}); ", found.step, e.what());

@@ -1,6 +1,8 @@
 // The formulas of the schedules.
 #include "libtrain/engine/learning_rate.h"
 
+#include "libtrain/base/nearest.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -52,42 +54,55 @@ double LearningRate::at_time(double t) const {
   return peak;
 }
 
-std::vector<std::string> problems(const LearningRate& s) {
-  std::vector<std::string> out;
+std::vector<plan::Problem> problems(const LearningRate& s) {
+  std::vector<plan::Problem> out;
   const auto names = schedule_names();
+  const auto left = s.total_steps - s.warmup_steps;  // steps after the warm-up
   if (std::find(names.begin(), names.end(), s.schedule) == names.end())
-    out.push_back(fmt::format("--lr-schedule {} is not known; use one of {}", s.schedule, fmt::join(names, ", ")));
+    out.push_back({fmt::format("--lr-schedule {} is not known; use one of {}", s.schedule, fmt::join(names, ", ")),
+                   base::value_hint(s.schedule, names)});
   if (!(s.peak > 0) || !std::isfinite(s.peak))
-    out.push_back(fmt::format("--learning-rate {} must be a positive number", s.peak));
+    out.push_back({fmt::format("--learning-rate {} must be a positive number", s.peak), "--learning-rate 1e-3"});
   if (!(s.final >= 0 && s.final <= s.peak))
-    out.push_back(fmt::format("--final-learning-rate {} must lie between 0 and --learning-rate {}", s.final, s.peak));
+    out.push_back(
+        {fmt::format("--final-learning-rate {} must lie between 0 and --learning-rate {}", s.final, s.peak),
+         s.peak > 0 ? fmt::format("--final-learning-rate {:.3g}, or a larger --learning-rate", s.peak / 10) : ""});
   if (s.warmup_steps < 0 || s.warmup_steps > s.total_steps)
     out.push_back(
-        fmt::format("--warmup-steps {0} is more than --steps {1}: give at most {1}", s.warmup_steps, s.total_steps));
+        {fmt::format("--warmup-steps {0} is more than --steps {1}: give at most {1}", s.warmup_steps, s.total_steps),
+         fmt::format("--warmup-steps {}, or more --steps", s.total_steps / 10)});
   if (s.start != 0 && !(s.start > 0 && s.start <= s.peak))
-    out.push_back(fmt::format("--start-learning-rate {} must lie between 0 and --learning-rate {}", s.start, s.peak));
+    out.push_back({fmt::format("--start-learning-rate {} must lie between 0 and --learning-rate {}", s.start, s.peak),
+                   "leave --start-learning-rate out, or a larger --learning-rate"});
   else if (s.start > 0 && s.warmup_steps == 0)
-    out.push_back(fmt::format("--start-learning-rate {} means nothing without --warmup-steps", s.start));
+    out.push_back({fmt::format("--start-learning-rate {} means nothing without --warmup-steps", s.start),
+                   "add --warmup-steps, or leave --start-learning-rate out"});
   if ((s.schedule == "linear" || s.schedule == "cosine") && s.final > 0 && s.warmup_steps == s.total_steps)
-    out.push_back(fmt::format("--final-learning-rate {} is never reached: --warmup-steps {} are all --steps", s.final,
-                              s.warmup_steps));
-  if (decays_at_the_end(s.schedule) && (s.decay_steps < 1 || s.decay_steps + s.warmup_steps > s.total_steps))
+    out.push_back({fmt::format("--final-learning-rate {} is never reached: --warmup-steps {} are all --steps", s.final,
+                               s.warmup_steps),
+                   "fewer --warmup-steps, or more --steps"});
+  if (decays_at_the_end(s.schedule) && (s.decay_steps < 1 || s.decay_steps > left))
     out.push_back(
-        fmt::format("--lr-schedule {} needs --decay-steps between 1 and --steps minus --warmup-steps ({}), not {}",
-                    s.schedule, s.total_steps - s.warmup_steps, s.decay_steps));
+        {fmt::format("--lr-schedule {} needs --decay-steps between 1 and --steps minus --warmup-steps ({}), not {}",
+                     s.schedule, left, s.decay_steps),
+         left >= 1 ? fmt::format("--decay-steps {}", std::max<std::int64_t>(1, left / 10))
+                   : "fewer --warmup-steps, or more --steps"});
   if (s.schedule == "wsd-exponential" && !(s.final > 0))
-    out.push_back("--lr-schedule wsd-exponential needs a --final-learning-rate above 0");
+    out.push_back({"--lr-schedule wsd-exponential needs a --final-learning-rate above 0",
+                   fmt::format("--final-learning-rate {:.3g}, or --lr-schedule wsd", s.peak / 10)});
   if ((s.schedule == "linear" || s.schedule == "cosine") && s.decay_steps > 0 && s.final == 0 &&
       s.warmup_steps + s.decay_steps < s.total_steps)
-    out.push_back(fmt::format(
-        "--decay-steps {} ends before --steps {}, and the steps behind it would learn nothing: --final-learning-rate "
-        "above 0, or fewer steps",
-        s.decay_steps, s.total_steps));
+    out.push_back(
+        {fmt::format("--decay-steps {} ends before --steps {}, and the steps after it would have a learning rate of 0",
+                     s.decay_steps, s.total_steps),
+         fmt::format("a --final-learning-rate above 0, --decay-steps {}, or fewer --steps", left)});
   if (s.schedule == "constant" || s.schedule == "inverse-sqrt") {
-    if (s.final > 0)
-      out.push_back(fmt::format("--final-learning-rate {} means nothing to --lr-schedule {}", s.final, s.schedule));
-    if (s.decay_steps > 0)
-      out.push_back(fmt::format("--decay-steps {} means nothing to --lr-schedule {}", s.decay_steps, s.schedule));
+    const auto unused = [&](const std::string& flag, auto value) {
+      out.push_back({fmt::format("{} {} means nothing to --lr-schedule {}", flag, value, s.schedule),
+                     fmt::format("leave {} out, or --lr-schedule cosine", flag)});
+    };
+    if (s.final > 0) unused("--final-learning-rate", s.final);
+    if (s.decay_steps > 0) unused("--decay-steps", s.decay_steps);
   }
   return out;
 }

@@ -1,6 +1,8 @@
 // Learning-rate schedules: a pure function of the number of completed optimizer steps.
 #pragma once
 
+#include "libtrain/plan/problems.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -32,6 +34,6 @@ struct LearningRate {
 };
 
 std::vector<std::string> schedule_names();
-std::vector<std::string> problems(const LearningRate& schedule);
+std::vector<plan::Problem> problems(const LearningRate& schedule);
 
 }  // namespace trainyard::engine

@@ -16,15 +16,16 @@ void require_objective(const RunConfig& c, const plan::ModelConfig& model) {
   base::Complaints wrong;
   if (c.objective != objective_of_model && c.objective != plan::name_of(objective)) {
     if (objective == plan::Objective::causal)
-      wrong.add(fmt::format("--objective masked: the queries of model {} see no later token", name),
-                "causal = \"off\" in the table [attention] of the model's file, or leave --objective out");
+      wrong.add(
+          fmt::format("--objective masked: the attention of model {} is causal, so it sees no later tokens", name),
+          "set causal = \"off\" in the table [attention] of the model's file, or leave --objective out");
     else
-      wrong.add(fmt::format("--objective causal: the queries of model {} see later tokens, those that they would "
-                            "predict among them",
+      wrong.add(fmt::format("--objective causal: the attention of model {} is not causal, so it would see the tokens "
+                            "that it predicts",
                             name),
                 "--objective masked, or leave it out");
   } else if (objective == plan::Objective::causal) {
-    const auto hides_nothing = fmt::format("model {} learns the next token, and none is hidden from it", name);
+    const auto hides_nothing = fmt::format("model {} learns the next token, and no token is hidden", name);
     if (c.mask_rate != 0)
       wrong.add(fmt::format("--mask-rate {}: {}", c.mask_rate, hides_nothing), "leave --mask-rate out");
     if (c.mask_words == "on") wrong.add(fmt::format("--mask-words on: {}", hides_nothing), "leave --mask-words out");
@@ -42,7 +43,7 @@ TokensOfModel tokens_of_model(const RunConfig& c, const data::SetIndex& index, c
   out.mask_token = data::mask_token_of(c.data, index);
   if (out.mask_token < index.vocabulary) return out;
   out.vocabulary = out.mask_token + 1;
-  out.text += fmt::format(" and no token that hides others, which gets the id {}", out.mask_token);
+  out.text += fmt::format(" and no mask token, which gets the id {}", out.mask_token);
   return out;
 }
 

@@ -191,17 +191,17 @@ void MetricsFile::make_again(bool replaced) {
   base::write_file(again, lines);
   if (replaced) base::rename_durably(path_, other);
   base::rename_durably(again, path_);
-  base::log_warning("{} was {} under this run: it is made again {}", path_, replaced ? "replaced" : "removed",
-                    std::ssize(lines) == end_ ? "with all its lines"
-                                              : "without the lines before this one, which the system has no more");
-  if (replaced) base::log_warning("what lay in its place is {} now", other);
+  base::log_warning(
+      "{} was {} while this run wrote to it: it is written again {}", path_, replaced ? "replaced" : "removed",
+      std::ssize(lines) == end_ ? "with all its lines" : "without its earlier lines, which cannot be read any more");
+  if (replaced) base::log_warning("the file that replaced it is now called {}", other);
   end_ = std::ssize(lines);
   open();
 }
 
 void MetricsFile::go_on_at_end(std::int64_t found) {
   base::log_warning(
-      "{} was written by somebody under this run: it has {} bytes, {} were written; lines go on at its end", path_,
+      "another program wrote to {} during this run: it has {} bytes, {} were written; lines go on at its end", path_,
       found, end_);
   char last = '\n';
   const bool known = found == 0 || ::pread(file_, &last, 1, found - 1) == 1;

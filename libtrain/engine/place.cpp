@@ -62,10 +62,11 @@ void tell_of_threads(int asked, int share, const World& world) {
   const auto origin = asked > 0 ? "--threads" : "OMP_NUM_THREADS";
   if (threads > cores)
     base::log_warning(
-        "{} {} is more than the {} that a rank may use here: threads wait for one another ({} takes what there is)",
+        "{} {} is more than the {} that a rank may use here, so threads wait for one another ({} uses all of them and "
+        "no more)",
         origin, threads, base::counted(cores, "core"), asked > 0 ? "--threads 0" : "without it a rank");
   else if (asked == 0 && threads < share)
-    base::log_info("{} a rank, as OMP_NUM_THREADS says, where {} would be its share (--threads decides otherwise)",
+    base::log_info("{} a rank, as OMP_NUM_THREADS says; its share of the cores would be {} (--threads overrides it)",
                    base::counted(threads, "thread"), share);
 }
 

@@ -86,7 +86,7 @@ SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int ran
   }
   const auto& p = setup.plan;
   auto table = memory_table(memory.predicted(), measured, taken, there, p.memory.reserve);
-  if (of_others > 0) table.rows.push_back({"seen of other ranks", 0, of_others, "theirs"});
+  if (of_others > 0) table.rows.push_back({"read from other ranks", 0, of_others, "theirs"});
   if (p.pipeline == 1) return table;
   table.title += of_rank(p, rank);
   for (int stage = 0; stage < p.pipeline; ++stage) {

@@ -54,10 +54,10 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, const pla
   tell("dtype", base::name_of(was.dtype), base::name_of(c.dtype));
   tell("device", was.device_kind, c.device);
   if (was.device_kind != c.device)
-    base::log_warning("another kind of device gives other roundings: losses will not be bit-identical");
+    base::log_warning("another kind of device rounds differently: losses will not be bit-identical");
   tell("instruction set", was.isa, instructions_of(c.dtype));
   if (was.isa != instructions_of(c.dtype))
-    base::log_warning("another instruction set gives other roundings: losses will not be bit-identical");
+    base::log_warning("another instruction set rounds differently: losses will not be bit-identical");
   const auto versions = build_versions();
   for (const auto& [name, version] : versions.items())
     if (was.versions.is_object() && was.versions.contains(name))
@@ -67,15 +67,15 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, const pla
   tell("tensor ranks", tensor, fmt::format("{}", now.tensor));
   if (tensor != fmt::format("{}", now.tensor) && now.device == base::DeviceKind::cuda && now.model.lanes == 1)
     base::log_warning(
-        "sums of one lane are a library's on a GPU, and other tensor ranks round them otherwise: losses will not be "
-        "bit-identical");
-  tell("ranks that share the experts", was.plan.contains("expert_parallel") ? was.plan["expert_parallel"].dump() : "1",
+        "with one lane a GPU library adds up, and its rounding depends on the number of tensor ranks: losses will not "
+        "be bit-identical");
+  tell("expert-parallel ranks", was.plan.contains("expert_parallel") ? was.plan["expert_parallel"].dump() : "1",
        fmt::format("{}", now.expert_parallel));
   tell("pipeline stages", was.plan.contains("pipeline") ? was.plan["pipeline"].dump() : "1",
        fmt::format("{}", now.pipeline));
   const bool lanes_are_said = c.lanes > 0 && !c.lanes_of_plan;
   if (!lanes_are_said && c.plan_lanes > 0 && c.plan_lanes != now.model.lanes)
-    base::log_info("resuming with lanes {}, those of the run: {} has {}, and --lanes {} --change model would take them",
+    base::log_info("resuming with the run's {} lanes; {} says {} (to use its value: --lanes {} --change model)",
                    now.model.lanes, c.plan, c.plan_lanes, c.plan_lanes);
   if (was.plan.contains("zero")) tell("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
 }
@@ -122,8 +122,8 @@ void require_tokenizer(const checkpoint::RunState& state, const RunConfig& c, co
   const auto changes = split_names(c.change);
   if (std::find(changes.begin(), changes.end(), changed_tokenizer) == changes.end())
     throw base::InputError(text,
-                           "give a shard set that was made with the tokenizer of the training data; --change tokenizer "
-                           "learns the new one's tokens all the same");
+                           "give a shard set that was made with the tokenizer of the training data; to train on with "
+                           "the new tokenizer all the same: --change tokenizer");
   base::log_warning("{}", text);
 }
 
@@ -157,9 +157,10 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
   }
   if (reader.state().contents == checkpoint::Contents::model)
     throw base::InputError(fmt::format("{} holds the weights alone: no run can go on from it", start.path),
-                           c.resume == "auto" ? "it does not belong there: move it away, and the run goes on from the "
-                                                "checkpoint before; a new run begins with its weights by --init-from"
-                                              : "begin a new run with its weights: --init-from, with another --output");
+                           c.resume == "auto"
+                               ? "it does not belong there: move it away, and the run goes on from the checkpoint "
+                                 "before; to begin a new run with its weights, use --init-from"
+                               : "begin a new run with its weights: --init-from, with another --output");
   require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path, c.model);
   require_tokenizer(reader.state(), c, setup.index, start.path);
   tell_changes(reader.state(), c, setup.plan, ranks);
@@ -178,7 +179,7 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
     throw;
   } catch (const base::InputError& e) {
     if (c.resume != "auto") throw;
-    base::log_warning("checkpoint {} is passed over: {}", start.path, e.what());
+    base::log_warning("checkpoint {} is skipped: {}", start.path, e.what());
     auto without = damaged;
     without.push_back(start.path);
     return choose(c, setup, ranks, without, touch);

@@ -221,7 +221,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   on_every_rank(world, exec, [&] { join_neighbours(world, setup.plan.virtual_stages, device); });
   setup.step.device = device, setup.ranks_on_device = place.share.ranks;
   if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0)
-    base::log_warning("{}: swapped, or ended by the system", shortage);
+    base::log_warning("{}: the system may swap, or kill the run", shortage);
   if (config.collective_delay > 0)
     world.replace_groups([&](auto group) { return comm::delayed(std::move(group), config.collective_delay); });
   watch_calls(watchdog.get(), world, Calls::of_a_start);
@@ -253,7 +253,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
                         e.code() == base::ExitCode::input_refused;
       if (!next) throw;
       require_damaged_for_all({start.path}, world, exec);
-      if (world.rank == 0) base::log_warning("checkpoint {} is passed over: {}", start.path, e.what());
+      if (world.rank == 0) base::log_warning("checkpoint {} is skipped: {}", start.path, e.what());
       damaged.push_back(start.path);
       start = agreed_start(config, setup, world, exec, damaged);
     }

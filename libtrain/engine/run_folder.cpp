@@ -82,8 +82,9 @@ void keep_other_lines(const std::string& output, const std::string& metrics, con
   const auto step = last_step(metrics, common);
   const auto kept = base::free_name(fmt::format("{}/abandoned-metrics-after-{:08}.jsonl", output, step));
   base::write_file(kept, before.substr(common));
-  base::log_warning("{}: its lines after step {} are not of the place that this run goes on from: they are kept in {}",
-                    metrics, step, kept);
+  base::log_warning(
+      "{}: its lines after step {} do not belong to the checkpoint that this run goes on from: they are kept in {}",
+      metrics, step, kept);
 }
 
 // For a run that continues from its newest checkpoint: warns if its metrics lack steps up to there.
@@ -181,7 +182,7 @@ void require_unused(const std::string& output) {
     auto name = base::read_file(last, 4096);
     name.resize(std::min(name.size(), name.find('\n')));
     throw base::InputError(
-        fmt::format("{} has published {}, but {} is {}", output, name, folder,
+        fmt::format("{} has saved {}, but {} is {}", output, name, folder,
                     std::filesystem::exists(folder) ? "empty" : "not there"),
         fmt::format("is its disk mounted? To begin anew, choose another --output or remove {}", last));
   }
@@ -226,12 +227,12 @@ std::string settle(const std::string& output, const std::string& path, std::int6
   std::reverse(others.begin(), others.end());
   for (const auto& found : others) give_history(found, lines_through(metrics, found.step));
   for (const auto& found : others)
-    base::log_warning("{} is not of what this run goes on from: it is kept as {}", found.path,
+    base::log_warning("{} does not belong to the checkpoint that this run goes on from: it is kept as {}", found.path,
                       checkpoint::set_aside(found));
   if (before != history) base::write_file(metrics, history);
   if (!goes_back) return path;
   base::rename_durably(path, own);
-  base::log_warning("{} is gone back to: it is {} again", path, own);
+  base::log_warning("this run goes on from {}, which is called {} again", path, own);
   return own;
 }
 

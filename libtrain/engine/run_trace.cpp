@@ -114,7 +114,7 @@ nlohmann::ordered_json RunTrace::about() const {
   const bool host_only = run_.setup.step.device.kind == base::DeviceKind::cuda;
   return {{"model", base::one_line(p.model.name)},
           {"device", host_only ? "cuda" : "cpu"},
-          {"spans", host_only ? "what the host did: handing work to the device; when the device did it is not in here"
+          {"spans", host_only ? "times on the host, which queues work for the device; not when the device did it"
                               : "what was done, when"},
           {"first_step", first_step_},
           {"last_step", last_step_},

@@ -67,7 +67,8 @@ plan::DataUse data_use_of(const RunSetup& setup) {
 
 std::string reading_text(const RunSetup& setup, std::int64_t steps, std::int64_t samples) {
   const auto use = data_use_of(setup);
-  auto text = plan::data_use_text(use, setup.plan.sequence) + "; " + plan::epochs_text(use, steps, samples);
+  auto text = plan::data_use_text(use, setup.plan.sequence);
+  if (const auto epochs = plan::epochs_text(use, steps, samples); !epochs.empty()) text += "; " + epochs;
   if (setup.validation_sequences > 0)
     text += fmt::format("; a validation reads {}", base::counted(setup.validation_sequences, "sequence"));
   return text;

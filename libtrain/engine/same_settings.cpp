@@ -39,8 +39,8 @@ void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec) {
                                    shown(expected));
     if (!differences.empty())
       throw base::UsageError(differences,
-                             "all ranks need the same flags, file of --config and TRAINYARD_ variables; mpirun hands a "
-                             "variable on with -x NAME alone, also to other nodes");
+                             "all ranks need the same flags, file of --config and TRAINYARD_ variables; mpirun passes "
+                             "a variable on only with -x NAME");
   });
 }
 
@@ -55,11 +55,11 @@ void require_same_instructions(base::DType dtype, World& world, tensor::Exec& ex
   on_every_rank(world, exec, [&] {
     if (const std::string mine = instructions_of(dtype); mine != first)
       throw base::EnvironmentError(
-          fmt::format("the kernels of this rank use {}, those of rank 0 {}: the bits would be those of neither", mine,
-                      first),
-          "set TRAINYARD_ISA on all nodes to what the least of them has (baseline, avx2, avx512, avx512bf16 or amx), "
-          "or "
-          "choose nodes of one kind");
+          fmt::format(
+              "the kernels of this rank use {}, but on rank 0 they use {}: results would have the bits of neither",
+              mine, first),
+          "set TRAINYARD_ISA on all nodes to the most that each of them has (baseline, avx2, avx512, avx512bf16 or "
+          "amx), or choose nodes of one kind");
   });
 }
 

@@ -128,27 +128,31 @@ LearningRate learning_rate_of(const RunConfig& c) {
 
 // Checks settings against one another, which the description of each alone cannot do. Reads nothing.
 void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
-  if (c.data.empty()) wrong.add("--data is missing", "the folder that shard-data made");
-  if (c.output.empty()) wrong.add("--output is missing", "the run folder");
+  if (c.data.empty()) wrong.add("--data is missing", "name the folder that shard-data made: --data FOLDER");
+  if (c.output.empty()) wrong.add("--output is missing", "name a folder for the run: --output FOLDER");
   if (c.plan_ranks > 0 && c.plan_ranks != ranks)
     wrong.add(fmt::format("plan {} is for {} ranks, this job has {}", c.plan, c.plan_ranks, ranks),
               fmt::format("ask for as many, or make another plan with partition-model --ranks {}", ranks));
   if (c.decay_embeddings == "on" && c.weight_decay == 0)
-    wrong.add("--decay-embeddings on means nothing where --weight-decay is 0");
+    wrong.add("--decay-embeddings on means nothing where --weight-decay is 0",
+              "leave --decay-embeddings out, or --weight-decay 0.01");
   if (c.communicator == "nccl" && c.device == "cpu")
-    wrong.add("--communicator nccl moves device memory: it needs --device cuda");
-  if (c.validate_every > 0 && c.validation_sequences % std::max<std::int64_t>(1, c.micro_batch) != 0)
+    wrong.add("--communicator nccl needs --device cuda", "--device cuda, or leave --communicator out");
+  const auto micro = std::max<std::int64_t>(1, c.micro_batch);
+  if (c.validate_every > 0 && c.validation_sequences % micro != 0)
     wrong.add(fmt::format("--validation-sequences {} must be a multiple of --micro-batch {}", c.validation_sequences,
-                          c.micro_batch));
+                          c.micro_batch),
+              fmt::format("--validation-sequences {}", (c.validation_sequences / micro + 1) * micro));
   if (!c.init_from.empty() && c.resume != "auto" && c.resume != "never")
-    wrong.add("--init-from starts a new run; it does not go with --resume PATH");
+    wrong.add("--init-from starts a new run, and --resume PATH continues one: they do not go together",
+              "leave one of them out");
   if (!c.trace_steps.empty() && c.trace.empty())
-    wrong.add("--trace-steps says of which steps a trace is", "name its file with --trace");
+    wrong.add("--trace-steps needs --trace", "add --trace FILE, or leave --trace-steps out");
   wrong.attempt([&] { trace_steps(c.trace_steps); });
   if (c.profile_step && c.device == "cuda")
-    wrong.add("--profile-step takes the time of a processor's kernels; those of a GPU only begin when they are called",
-              "--device cpu; on a GPU --trace, or its own profiler");
-  for (auto& text : problems(learning_rate_of(c))) wrong.add(std::move(text));
+    wrong.add("--profile-step times kernels on a CPU: a call of a GPU kernel returns before the kernel ends",
+              "--device cpu; for a GPU use --trace, or NVIDIA's profiler");
+  for (auto& problem : problems(learning_rate_of(c))) wrong.add(std::move(problem.message), std::move(problem.hint));
 }
 
 // Decides the reduction lanes, which belong to the numerics of a run, and returns where they come from. The first of
@@ -198,17 +202,17 @@ bool names_flag(const std::string& text, const std::string& name) {
 // plan's settings among the problems, because the user did not type them.
 void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code, const RunConfig& c) {
   if (problems.empty()) return;
-  auto hint = problems.size() == 1 ? problems[0].hint : "";
+  auto [message, hint] = plan::as_one(problems);
   if (c.plan_ranks > 0) {
     std::string said;
     for (const auto& name : c.of_plan)
       if (std::any_of(problems.begin(), problems.end(), [&](const auto& p) { return names_flag(p.message, name); }))
         said += fmt::format("{}--{}", said.empty() ? "" : ", ", name);
     hint += fmt::format("{}{}; or make another plan with partition-model", hint.empty() ? "" : "; ",
-                        said.empty() ? fmt::format("flags go before what {} says", c.plan)
-                                     : fmt::format("{} says {}, and flags go before what it says", c.plan, said));
+                        said.empty() ? fmt::format("flags override {}", c.plan)
+                                     : fmt::format("{} sets {}, and flags override it", c.plan, said));
   }
-  throw base::Error(code, plan::text_of(problems), hint);
+  throw base::Error(code, message, hint);
 }
 
 }  // namespace
@@ -232,12 +236,13 @@ void require_counters(const plan::ModelConfig& model, const RunConfig& c, std::i
   if ((!plan::drops_rows(model) && !plan::draws_for_gates(model)) || step >= c.steps ||
       c.steps - step <= (plan::most_samples_with_dropout - samples_seen) / c.global_batch)
     return;
-  throw base::UsageError(fmt::format("{}--steps {} of --global-batch {} are more than the {} samples up to which "
-                                     "dropout counts its random numbers",
-                                     step == 0 ? "" : fmt::format("after step {} and {} samples, ", step, samples_seen),
-                                     c.steps, c.global_batch, plan::most_samples_with_dropout),
-                         "fewer steps, or a model without dropout on the embedding and the branches; where the batch "
-                         "was smaller before, --change global_batch counts exactly");
+  throw base::UsageError(
+      fmt::format(
+          "{}--steps {} of --global-batch {} are more than {} samples, and dropout has random numbers for no more",
+          step == 0 ? "" : fmt::format("after step {} and {} samples, ", step, samples_seen), c.steps, c.global_batch,
+          plan::most_samples_with_dropout),
+      "fewer steps, or a model without dropout on the embedding and the branches; where the batch "
+      "was smaller before, --change global_batch counts exactly");
 }
 
 RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {

@@ -163,8 +163,8 @@ void require_damaged_for_all(const std::vector<std::string>& paths, World& world
     if (const auto& path = found[static_cast<std::size_t>(r)]; !path.empty())
       throw comm::AgreedError(
           base::ExitCode::environment,
-          fmt::format("{} is whole for {} and damaged for another rank: it is not passed over",
-                      base::path_of_text(path), comm::name_of_rank(r, hosts)),
+          fmt::format("{} is whole for {} and damaged for another rank: it is not skipped", base::path_of_text(path),
+                      comm::name_of_rank(r, hosts)),
           fmt::format("{} Else look at memory and disks of the machine that found damage", is_it_shared));
 }
 

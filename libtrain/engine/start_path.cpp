@@ -38,8 +38,8 @@ bool is_for_the_reader(const std::string& path) {
   if (fs::exists(path + "/metrics.jsonl", error) || fs::is_directory(checkpoints_folder(path), error))
     throw base::InputError(
         fmt::format("{} {}: that is the folder of a run which has no checkpoint", flag, base::one_line(path)),
-        fmt::format("leave {} out to begin anew, or name a run or checkpoint that is there; a run saves with "
-                    "--save-every, when it is stopped and at its end",
+        fmt::format("leave {} out to begin anew, or name a run with a checkpoint; a run saves with --save-every, when "
+                    "it is stopped and at its end",
                     flag));
   std::vector<std::string> shown;
   for (const auto& name : there)
@@ -112,8 +112,8 @@ std::optional<ModelOfCheckpoint> model_of_newest(const std::vector<std::string>&
 
 void throw_unread(const RunConfig& c, const base::Unreadable& e) {
   throw base::EnvironmentError(e.what(),
-                               fmt::format("{}{}what cannot be read is not taken for damaged, so no older "
-                                           "checkpoint is taken: start again when it can be read, or {}",
+                               fmt::format("{}{}a checkpoint that cannot be read may be whole, so no older one is used "
+                                           "instead: start again when it can be read, or {}",
                                            e.hint(), e.hint().empty() ? "" : "; ", way_to_the_one_before(c, e.what())));
 }
 

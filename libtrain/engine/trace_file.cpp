@@ -105,7 +105,7 @@ void require_steps_to_trace(const RunConfig& c, std::int64_t completed) {
   const auto first = completed + 1, last = c.stop_after > 0 ? std::min(c.steps, c.stop_after) : c.steps;
   if (first > last || (asked.first <= last && asked.last >= first)) return;  // a run without steps says so
   throw base::UsageError(
-      fmt::format("--trace-steps {} names no step of this run, which does steps {} to {}", c.trace_steps, first, last),
+      fmt::format("--trace-steps {} names no step of this run, which runs steps {} to {}", c.trace_steps, first, last),
       "name some of these, or leave it out for all");
 }
 

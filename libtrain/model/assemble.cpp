@@ -92,7 +92,9 @@ BlockFactory block_factory(const std::string& name) {
 std::vector<std::unique_ptr<Block>> assemble(const plan::ModelPart& part, plan::Recompute recomputation, int chunk) {
   const auto& model = part.model;
   const auto wrong = plan::problems(model);
-  if (!wrong.empty()) throw base::UsageError(fmt::format("model {}: {}", model.name, fmt::join(wrong, "; ")));
+  if (!wrong.empty())
+    throw base::UsageError(fmt::format("model {}: {}", model.name, fmt::join(wrong, "; ")),
+                           "change the model: train --help-model describes its keys");
   std::vector<std::unique_ptr<Block>> all;
   for (const auto& place : plan::placed_blocks(part)) {
     if (place.chunk != chunk) continue;

@@ -66,25 +66,25 @@ std::vector<std::string> idle_attention_keys(const ModelConfig& m) {
 
 void fixed_problems(const AttentionConfig& a, std::vector<std::string>& out) {
   if (a.local.size() != 1) {
-    out.push_back(
-        fmt::format("attention-local lists {} windows: those of the layout fixed have one size", a.local.size()));
+    out.push_back(fmt::format("attention-local lists {} window sizes: the layout fixed has only one", a.local.size()));
     return;
   }
   if (a.global < 1 || a.global > a.local[0])
     out.push_back(fmt::format("attention-global {} of the layout fixed is not between 1 and attention-local {}",
                               a.global, a.local[0]));
   else if (a.patterns > a.local[0] / a.global)
-    out.push_back(fmt::format("attention-patterns {}: windows of {} blocks have room for {} places of {}", a.patterns,
-                              a.local[0], a.local[0] / a.global, a.global));
+    out.push_back(fmt::format(
+        "attention-patterns {}: a window of {} blocks has room for only {} different runs of {} global columns",
+        a.patterns, a.local[0], a.local[0] / a.global, a.global));
   if (a.patterns > 1 && !a.per_head)
-    out.push_back(fmt::format("attention-patterns {} are of different heads: say attention-per-head on", a.patterns));
+    out.push_back(fmt::format("attention-patterns {} needs heads that differ: set attention-per-head on", a.patterns));
 }
 
 // One problem of the blocks that a file gave; empty if there is none.
 std::string file_problem(const ModelConfig& m) {
   const auto& a = m.attention;
   if (a.file_blocks.empty())
-    return "the layout file is in a file that attention-file names, or in attention-file-blocks: neither is there";
+    return "attention-layout file needs the key attention-file or attention-file-blocks, and neither is set";
   const auto name = name_of_file_layout(a);
   if (const auto heads = file_heads(a); heads != 1 && heads != m.heads)
     return fmt::format("the layout of {} is for {} heads, the model has {}: one for each of them, or one for all", name,
@@ -140,9 +140,9 @@ std::vector<std::string> attention_problems(const ModelConfig& m) {
   const auto& a = m.attention;
   auto out = idle_attention_keys(m);
   if (std::find(m.branches.begin(), m.branches.end(), "attention") == m.branches.end() && a != AttentionConfig())
-    out.emplace_back("the layers have no branch attention, and keys of attention are said: leave them out");
+    out.emplace_back("the layers have no branch 'attention', but attention keys are set: leave them out");
   if (a.block != 16 && a.block != 32 && a.block != 64 && a.block != 128)
-    out.push_back(fmt::format("attention-block {} is none of 16, 32, 64, 128", a.block));
+    out.push_back(fmt::format("attention-block {} must be 16, 32, 64 or 128", a.block));
   if (static_cast<std::int64_t>(a.layout.size()) > m.layers)
     out.push_back(fmt::format("attention-layout names {} layers of {}", a.layout.size(), m.layers));
   try {
@@ -152,11 +152,11 @@ std::vector<std::string> attention_problems(const ModelConfig& m) {
   }
   if (occurrences(m, "fixed")) fixed_problems(a, out);
   if (a.causal && a.horizontal)
-    out.emplace_back("attention-horizontal: its rows see everything, which a causal model forbids: leave it out");
+    out.emplace_back("attention-horizontal: its rows see all tokens, which a causal model forbids: leave it out");
   const auto draws = (occurrences(m, "bigbird") && a.random != 0) || (occurrences(m, "variable") && a.random > 0);
   if (a.per_head && !draws && !(occurrences(m, "fixed") && a.patterns > 1))
     out.emplace_back(
-        "attention-per-head: nothing differs between heads: say attention-random or attention-patterns, or leave it "
+        "attention-per-head: nothing differs between heads: set attention-random or attention-patterns, or leave it "
         "out");
   if (a.shared_draws && !draws) out.emplace_back("attention-shared-draws: nothing is drawn: leave it out");
   try {

@@ -15,7 +15,7 @@ constexpr std::int64_t most_blocks = 1 << 20, most_ranges = 4096;
 
 [[noreturn]] void refuse_blocks(std::string_view text) {
   throw base::InputError(fmt::format("\"{}\" names no blocks", text.substr(0, 80)),
-                         "numbers and ranges without their end, such as \"0, 5, 8:12\"");
+                         "numbers and ranges, such as \"0, 5, 8:12\", where 8:12 is 8 to 11");
 }
 
 std::vector<std::string_view> split_at(std::string_view text, char separator) {

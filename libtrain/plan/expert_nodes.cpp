@@ -50,21 +50,22 @@ std::vector<Problem> expert_node_problems(const Plan& p) {
   if (p.expert_ranks_per_node == 1) return {};
   const auto said = fmt::format("--expert-ranks-per-node {}", p.expert_ranks_per_node);
   if (!has_experts(p.model))
-    return {{said + " is for rows of experts, and the model has none",
-             "leave the node out, or a model with experts (train --help-model)"}};
+    return {{said + " needs experts, and the model has none",
+             "leave it out, or choose a model with experts (train --help-model)"}};
   if (p.expert_parallel == 1)
-    return {{said + " is for rows that go to the experts of other ranks, and --expert-parallel is 1",
-             fmt::format("leave the node out, or --expert-parallel {}", 2 * p.expert_ranks_per_node)}};
+    return {{said + " needs expert parallelism, and --expert-parallel is 1",
+             fmt::format("leave it out, or --expert-parallel {}", 2 * p.expert_ranks_per_node)}};
   const auto nearest = nearest_node(p.expert_parallel, p.expert_ranks_per_node);
-  const auto hint = nearest == 1 ? std::string("leave the node out")
-                                 : fmt::format("--expert-ranks-per-node {}, or leave it out", nearest);
+  const auto hint =
+      nearest == 1 ? std::string("leave it out") : fmt::format("--expert-ranks-per-node {}, or leave it out", nearest);
   if (p.expert_ranks_per_node == p.expert_parallel)
-    return {{fmt::format("{} is all ranks that share the experts (--expert-parallel {}): in one node rows go in one "
-                         "hop",
-                         said, p.expert_parallel),
-             hint}};
+    return {
+        {fmt::format(
+             "{} is all expert-parallel ranks (--expert-parallel {}): a hierarchical all-to-all needs several nodes",
+             said, p.expert_parallel),
+         hint}};
   if (p.expert_parallel % p.expert_ranks_per_node != 0)
-    return {{fmt::format("{} does not divide the {} ranks that share the experts (--expert-parallel {})", said,
+    return {{fmt::format("{} does not divide the {} expert-parallel ranks (--expert-parallel {})", said,
                          p.expert_parallel, p.expert_parallel),
              hint}};
   return {};

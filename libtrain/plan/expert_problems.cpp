@@ -34,20 +34,17 @@ std::string idle_keys(const ModelConfig& m) {
 // Rules of the gate that do not fit the number of experts that a token chooses.
 void rule_problems(const ExpertConfig& e, std::vector<std::string>& out) {
   if (e.placement == GatePlacement::choices && e.top_k != 2)
-    out.push_back(
-        fmt::format("experts-placement choices is for first and second choices, and experts-top-k is {}: "
-                    "leave it out",
-                    e.top_k));
+    out.push_back(fmt::format("experts-placement choices needs experts-top-k 2, not {}: leave it out", e.top_k));
   if (e.balance_over == BalanceOver::first && (e.top_k > 2 || (e.top_k == 2 && e.placement == GatePlacement::tokens)))
     out.emplace_back(
-        "experts-balance-over first: first choices are told apart where two are placed by choice: say all, or leave it "
+        "experts-balance-over first needs experts-top-k 1, or 2 without experts-placement tokens: set all, or leave it "
         "out");
   if (e.placement == GatePlacement::tokens && e.balance_over == BalanceOver::usual && e.top_k == 2)
-    out.emplace_back("experts-placement tokens does not tell first choices apart: say experts-balance-over all");
+    out.emplace_back("experts-placement tokens does not distinguish first choices: set experts-balance-over all");
   if (e.top_k == 1 && (e.weights == GateWeights::kept || e.weights == GateWeights::chosen))
     out.emplace_back(
-        "experts-weights: one score divided by itself is 1, and the gate would learn nothing: say scores, "
-        "or leave it out");
+        "experts-weights: with experts-top-k 1 a score divided by itself is 1, so the gate would learn nothing: set "
+        "scores, or leave it out");
 }
 
 // Settings of group-limited choice that cannot work.
@@ -73,24 +70,23 @@ std::vector<std::string> expert_problems(const ModelConfig& m) {
   const auto& e = m.experts;
   if (std::count(m.branches.begin(), m.branches.end(), "experts") > 0)
     out.emplace_back(
-        "branches name 'experts': leave 'ffn' there and say experts-count, experts take its place in the "
-        "layers that have them");
+        "branches name 'experts': name 'ffn' there and set experts-count; in layers with experts these replace it");
   if (!has_experts(m)) {
     if (const auto idle = idle_keys(m); !idle.empty())
-      out.push_back(fmt::format("{} without experts: say experts-count, or leave {} out", idle,
+      out.push_back(fmt::format("{} without experts: set experts-count, or leave {} out", idle,
                                 idle.find(',') == std::string::npos ? "it" : "them"));
     return out;
   }
   if (std::count(m.branches.begin(), m.branches.end(), "ffn") != 1)
-    out.emplace_back("experts take the place of the branch 'ffn', which the model's branches do not name");
+    out.emplace_back("experts replace the branch 'ffn', which the model's branches do not name");
   const auto layers = expert_layers(m);
   if (e.dense_layers >= m.layers) {
     out.push_back(fmt::format("no layer has experts: experts-dense-layers {} leaves none of {}; {} would leave one",
                               e.dense_layers, base::counted(m.layers, "layer"), m.layers - 1));
   } else if (layers == 0) {
     out.push_back(
-        fmt::format("no layer has experts: of {} the first {} have none, and of the others each {}-th has "
-                    "some; experts-every {} would give some to one",
+        fmt::format("no layer has experts: of {} the first {} are dense, and after these only each {}-th layer has "
+                    "experts; with experts-every {} one layer has",
                     base::counted(m.layers, "layer"), e.dense_layers, e.every, m.layers - e.dense_layers));
   } else if (e.count.size() > 1 && static_cast<std::int64_t>(e.count.size()) != layers) {
     out.push_back(fmt::format("experts-count lists {}, but {} of the model {} experts: list as many, or one for all",
@@ -108,12 +104,10 @@ std::vector<std::string> expert_problems(const ModelConfig& m) {
   rule_problems(e, out);
   group_problems(e, out);
   if (m.norm_position == NormPosition::post)
-    out.emplace_back(
-        "norm-position post: layers that have experts have their norms before their branches: leave it out, or the "
-        "experts");
+    out.emplace_back("norm-position post is not supported in layers with experts: leave it out, or the experts");
   if (e.residual && e.shared > 0)
     out.emplace_back(
-        "experts-residual and experts-shared both put a feed-forward part beside the experts: one of them");
+        "experts-residual and experts-shared both add a feed-forward part beside the experts: use one of them");
   return out;
 }
 
@@ -123,7 +117,7 @@ std::vector<std::string> unread_expert_keys(const ModelConfig& m) {
   const ExpertConfig usual;
   if (!has_experts(m)) return out;
   if (e.score != GateScore::sigmoid && e.bias_rate != usual.bias_rate)
-    out.emplace_back("experts-bias-rate moves the bias of experts-score sigmoid: say that, or leave it out");
+    out.emplace_back("experts-bias-rate needs experts-score sigmoid, whose bias it moves: set that, or leave it out");
   const bool bounded =
       e.capacity_factor != "none" || (e.evaluation_capacity_factor != "none" && e.evaluation_capacity_factor != "same");
   for (const auto& [name, said] : {std::pair("experts-overflow", e.overflow != usual.overflow),
@@ -137,7 +131,7 @@ std::vector<std::string> unread_expert_keys(const ModelConfig& m) {
 std::string expert_parallel_obstacle(const ModelConfig& m, int data, int tensor, int degree) {
   if (degree == 1) return {};
   if (!has_experts(m))
-    return fmt::format("--expert-parallel {} shares out experts, and the model has none: its layers are dense", degree);
+    return fmt::format("--expert-parallel {} needs experts, and the model has none: its layers are dense", degree);
   std::string undivided = data % degree == 0 ? "" : base::counted(data, "data-parallel rank");
   for (const auto count : m.experts.count)
     if (count % tensor == 0 &&

@@ -140,50 +140,48 @@ std::string rounds_text(const Plan& p, base::Sizes sizes) {
   std::int64_t bytes = 0;
   for (const auto& t : added_up(further_round_calls(p, further))) bytes += t.bytes;
   return fmt::format(
-      "  experts cross in rounds of {} rows a rank, {} where all get as many; where all tokens choose the "
-      "same: {}, {} more a step{}, and one rank's experts work on {} rows of a layer\n",
-      most_round_rows(p), even, base::counted(rounds, "round"), base::size_text(bytes, sizes),
+      "  experts without a capacity get their tokens in rounds of {} tokens a rank:\n    even load: {}\n    all tokens "
+      "choose the same experts: {}, which send {} more a step{},\n    and one rank's experts compute {} tokens in a "
+      "layer\n",
+      most_round_rows(p), base::counted(even, "round"), base::counted(rounds, "round"), base::size_text(bytes, sizes),
       p.pipeline > 1 ? " over all stages" : "", rows);
 }
 
 BufferProblem expert_buffer_problem(const Plan& p) {
   const bool rounds = crosses_in_rounds(p);
   if (rounds && static_cast<double>(p.expert_parallel) * static_cast<double>(most_round_rows(p)) > 0x7fffffff)
-    return {
-        fmt::format("{} ranks that send one another {} rows of experts in a round are more than the 2147483647 that "
-                    "rows are counted in",
-                    p.expert_parallel, most_round_rows(p)),
-        "a smaller --micro-batch or --expert-parallel"};
+    return {fmt::format("{} ranks that send one another {} tokens in a dispatch round exceed 2147483647, the most that "
+                        "can be counted",
+                        p.expert_parallel, most_round_rows(p)),
+            "a smaller --micro-batch or --expert-parallel"};
   if (p.expert_capacity_buffer == 0) return {};
   if (!has_experts(p.model))
-    return {fmt::format("--expert-capacity-buffer {} is for rows of experts, and the model has none",
-                        p.expert_capacity_buffer),
-            "leave the buffer out, or a model with experts (train --help-model)"};
+    return {fmt::format("--expert-capacity-buffer {} needs experts, and the model has none", p.expert_capacity_buffer),
+            "leave it out, or choose a model with experts (train --help-model)"};
   const auto said = fmt::format("--expert-capacity-buffer {}", p.expert_capacity_buffer);
   if (p.expert_parallel == 1)
-    return {said + " is for rows that go to the experts of other ranks, and --expert-parallel is 1",
-            "leave the buffer out, or --expert-parallel 2"};
+    return {said + " needs expert parallelism, and --expert-parallel is 1", "leave it out, or --expert-parallel 2"};
   if (p.tensor > 1)
-    return {fmt::format("{} is for rounds, and experts that {} tensor ranks deal out have places for all tokens "
-                        "instead",
-                        said, p.tensor),
-            "leave the buffer out, or --tensor-parallel 1"};
+    return {fmt::format(
+                "{} is for dispatch rounds; with {} tensor-parallel ranks experts have places for all tokens instead",
+                said, p.tensor),
+            "leave it out, or --tensor-parallel 1"};
   if (!rounds)
-    return {said +
-                " is for experts without a capacity, and those of the model have one, in training and in evaluation: "
-                "their rows stand in as many places",
-            "leave the buffer out, or a model whose experts-capacity-factor is none"};
+    return {
+        said +
+            " is for experts without a capacity, and the experts of this model have one, in training and in evaluation",
+        "leave it out, or choose a model whose experts-capacity-factor is none"};
   const auto tokens = p.micro_batch * p.sequence;
   if (p.expert_capacity_buffer < tokens)
-    return {fmt::format("{} holds fewer rows than one expert may get of a micro-batch, which has {} tokens "
-                        "(--micro-batch {} of --sequence {})",
-                        said, tokens, p.micro_batch, p.sequence),
+    return {fmt::format(
+                "{} is less than one expert may get: a micro-batch has {} tokens (--micro-batch {} of --sequence {})",
+                said, tokens, p.micro_batch, p.sequence),
             fmt::format("--expert-capacity-buffer {}, or a smaller --micro-batch", tokens)};
   std::int64_t most = 0;
   for (const auto count : p.model.experts.count)
     most = std::max(most, std::min(p.model.experts.top_k, count / p.expert_parallel) * tokens);
   if (p.expert_capacity_buffer > most)
-    return {fmt::format("{} holds more rows than a rank can have for another one, {}", said, most),
+    return {fmt::format("{} is more than a rank can have for another rank, {}", said, most),
             fmt::format("--expert-capacity-buffer {} at most", most)};
   return {};
 }

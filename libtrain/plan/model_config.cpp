@@ -184,7 +184,7 @@ std::vector<std::string> problems(const ModelConfig& m) {
   if (m.heads % m.kv_heads != 0)
     out.push_back(fmt::format("heads {} is not a multiple of kv-heads {}", m.heads, m.kv_heads));
   if (m.head == HeadForm::masked && m.activation == Activation::swiglu)
-    out.emplace_back("head masked takes the activation of one layer, and swiglu is of two: gelu-erf or gelu-tanh");
+    out.emplace_back("head masked does not support swiglu: use gelu-erf or gelu-tanh");
   const auto sliced = [&](const char* what, std::int64_t width) {
     if (width % m.lanes != 0) out.push_back(fmt::format("{} {} is not a multiple of lanes {}", what, width, m.lanes));
   };

@@ -422,9 +422,9 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   for (const auto* told : {"stages", "idle"}) o.has(told);
   o.done();
   if (const auto wrong = decision_problems(p); !wrong.empty())  // no flag of the program that reads the plan fixes it
-    throw base::InputError(fmt::format("{}: {}", where, text_of(wrong)),
-                           "make another plan with partition-model" +
-                               (wrong.size() == 1 && !wrong[0].hint.empty() ? ": " + wrong[0].hint : ""));
+    throw base::InputError(
+        fmt::format("{}: {}", where, as_one(wrong).message),
+        "make another plan with partition-model" + (as_one(wrong).hint.empty() ? "" : ": " + as_one(wrong).hint));
   p.stages = stages_of(p);
   require_boundaries(p, boundaries, where);
   return p;

@@ -28,15 +28,15 @@ std::string other_prediction(const Plan& p) {
            static_cast<double>(again.memory.categories[i]));
   differ(wrong, "the reserve", static_cast<double>(p.memory.reserve), static_cast<double>(again.memory.reserve));
   differ(wrong, "FLOPs of a step", p.flops, again.flops);
-  if (p.traffic != again.traffic) wrong += fmt::format("{}the traffic of a step is another", wrong.empty() ? "" : "; ");
-  if (wrong.empty() && to_json(p) != to_json(again)) wrong = "it says other things than this build would";
+  if (p.traffic != again.traffic) wrong += fmt::format("{}the traffic of a step differs", wrong.empty() ? "" : "; ");
+  if (wrong.empty() && to_json(p) != to_json(again)) wrong = "this build would write other values";
   return wrong;
 }
 
 std::string edited_text(const Plan& plan, const std::string& path) {
   const auto other = other_prediction(plan);
   if (other.empty()) return {};
-  return fmt::format("{} was edited, or made by another version: {}; what this program computes counts",
+  return fmt::format("{} was edited, or made by another version: {}; this program uses what it computes itself",
                      base::one_line(path), base::shortened(other));
 }
 

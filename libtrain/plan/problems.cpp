@@ -103,7 +103,7 @@ void batch_problems(const Plan& p, std::vector<Problem>& out) {
         fmt::format("--local-accumulation {}", largest_divisor(batch.micros(), p.local_accumulation)));
   if (replicas > batch.accumulation_groups() && p.topology.size(Axis::tensor) == p.tensor &&
       p.topology.size(Axis::pipe) == p.pipeline)
-    say(fmt::format("{} ranks{}, but a step has only {} group{} of micro-batches: some ranks would never work",
+    say(fmt::format("{} ranks{}, but a step has only {} group{} of micro-batches: some ranks would have no work",
                     p.topology.world(), p.topology.world() > replicas ? fmt::format(" in {} replicas", replicas) : "",
                     batch.accumulation_groups(), batch.accumulation_groups() == 1 ? "" : "s"),
         fmt::format("raise --global-batch to {}, lower --micro-batch or --local-accumulation, or use fewer ranks",
@@ -133,8 +133,8 @@ void slot_problems(const Plan& p, std::vector<Problem>& out) {
       if (places == 0 && p.tensor == 1) continue;  // in dispatch rounds
       if (const auto rows = static_cast<double>(count) * static_cast<double>(places == 0 ? tokens : places);
           rows > 0x7fffffff)
-        return out.push_back({fmt::format("{} with {} places each for a micro-batch of {} tokens have more than the "
-                                          "2147483647 rows that experts are counted in",
+        return out.push_back({fmt::format("{} with {} places each for a micro-batch of {} tokens have more than "
+                                          "2147483647 places, the most that can be counted",
                                           base::counted(count, "expert"), places == 0 ? tokens : places, tokens),
                               "a smaller --micro-batch or --sequence"});
     }
@@ -146,8 +146,8 @@ void gate_problems(const Plan& p, std::vector<Problem>& out) {
   const auto& e = p.model.experts;
   if (const auto rows = static_cast<double>(p.micro_batch) * static_cast<double>(p.sequence);
       rows * static_cast<double>(e.top_k) > 0x7fffffff)
-    out.push_back({fmt::format("a micro-batch of {:.0f} tokens, each of which goes to {}, is more than the 2147483647 "
-                               "rows that experts are counted in",
+    out.push_back({fmt::format("a micro-batch of {:.0f} tokens, each of which goes to {}, makes more than 2147483647 "
+                               "copies, the most that can be counted",
                                rows, base::counted(e.top_k, "expert")),
                    "a smaller --micro-batch or --sequence"});
   else slot_problems(p, out);
@@ -193,7 +193,7 @@ bool lanes_divide(const Plan& p, std::int64_t t) {
 std::string lanes_problem(const Plan& p, const LanesOf& of) {
   if (lanes_divide(p, p.tensor)) return {};
   return fmt::format("--tensor-parallel {} does not divide lanes {}{}", p.tensor, p.model.lanes,
-                     of.checkpoint.empty() ? "" : ", which are those of " + of.checkpoint);
+                     of.checkpoint.empty() ? "" : ", the lanes of " + of.checkpoint);
 }
 
 // How the model would get lanes that --tensor-parallel divides, if it may have other lanes.
@@ -202,7 +202,7 @@ std::string way_to_other_lanes(const Plan& p, const LanesOf& of) {
   other.lanes = p.tensor;
   if (of.lanes == Lanes::evaluated || !problems(other).empty()) return {};
   if (of.lanes == Lanes::of_the_run)
-    return fmt::format("; --lanes {} --change model goes on with sums of {} lanes, which round otherwise", p.tensor,
+    return fmt::format("; --lanes {} --change model goes on with sums of {} lanes, which round differently", p.tensor,
                        p.tensor);
   return fmt::format("; --lanes {} allows it, in another run", p.tensor);
 }
@@ -226,7 +226,7 @@ std::optional<Problem> degree_problem(const Plan& p, const LanesOf& lanes) {
 void kinds_problems(const Plan& p, std::vector<Problem>& out) {
   for (const auto& segment : segments(p.model))
     if (!segment.kind->shared_by_tensor_ranks())
-      out.push_back({fmt::format("the kind of {} of the model cannot be shared by several ranks",
+      out.push_back({fmt::format("the model's kind of {} does not support tensor parallelism",
                                  segment.part == Part::input    ? "the embedding"
                                  : segment.part == Part::output ? "the head"
                                                                 : "the layers"),
@@ -237,7 +237,7 @@ void kinds_problems(const Plan& p, std::vector<Problem>& out) {
   for (const auto& name : branches)
     if (!branch_kind(name).shared_by_tensor_ranks())
       out.push_back(
-          {fmt::format("the branch '{}' of the model cannot be shared by several ranks", name), "--tensor-parallel 1"});
+          {fmt::format("the model's branch '{}' does not support tensor parallelism", name), "--tensor-parallel 1"});
 }
 
 // Rows of hidden states that tensor-parallel ranks cannot divide or exchange.
@@ -245,18 +245,17 @@ void rows_problems(const Plan& p, std::vector<Problem>& out) {
   const auto micro = p.micro();
   const auto rows = micro.rows(), grain = std::int64_t{64} * p.tensor;
   if ((rows % 4) * (p.model.hidden % 4) * micro.element_bytes() % 4 != 0)
-    out.push_back({fmt::format("--tensor-parallel {} adds up words of 4 bytes: the {} rows of a micro-batch "
-                               "(--micro-batch {} of --sequence {}) of {} {} numbers are no whole words",
+    out.push_back({fmt::format("--tensor-parallel {} adds words of 4 bytes: the {} rows of a micro-batch "
+                               "(--micro-batch {} of --sequence {}) of {} {} numbers are not a multiple of 4 bytes",
                                p.tensor, rows, p.micro_batch, p.sequence, p.model.hidden, base::name_of(p.dtype)),
                    "an even --micro-batch or --sequence, or --dtype f32"});
   if (!p.sequence_parallel || rows % grain == 0) return;
   const auto step = grain / std::gcd(grain, p.sequence);
-  out.push_back(
-      {fmt::format("--sequence-parallel gives each of {} tensor ranks whole blocks of 64 rows: the {} rows of "
-                   "a micro-batch (--micro-batch {} of --sequence {}) are no multiple of {}",
-                   p.tensor, rows, p.micro_batch, p.sequence, grain),
-       fmt::format("--micro-batch {}, another --sequence, or --sequence-parallel off",
-                   (p.micro_batch + step - 1) / step * step)});
+  out.push_back({fmt::format("--sequence-parallel gives each of {} tensor ranks whole blocks of 64 tokens: the {} "
+                             "tokens of a micro-batch (--micro-batch {} of --sequence {}) are not a multiple of {}",
+                             p.tensor, rows, p.micro_batch, p.sequence, grain),
+                 fmt::format("--micro-batch {}, another --sequence, or --sequence-parallel off",
+                             (p.micro_batch + step - 1) / step * step)});
 }
 
 void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& out) {
@@ -270,13 +269,13 @@ void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& 
   if (p.tensor > 1) {
     if (p.reduction == Reduction::fast)
       out.push_back(
-          {"--reduction fast lets the library add up in an order of its own, in every group of tensor ranks anew: "
-           "what they hold alike could drift apart",
+          {"--reduction fast lets the library choose the order of sums in each tensor-parallel group: copies of the "
+           "same weights could drift apart",
            "--reduction ordered, or --tensor-parallel 1"});
     kinds_problems(p, out);
     if (divided && p.sequence <= p.model.context) rows_problems(p, out);
   } else if (p.sequence_parallel) {
-    out.push_back({"--sequence-parallel shares rows among tensor ranks, and --tensor-parallel is 1",
+    out.push_back({"--sequence-parallel splits tokens over tensor-parallel ranks, and --tensor-parallel is 1",
                    "--sequence-parallel off, or --tensor-parallel 2 too"});
   }
 }
@@ -284,7 +283,8 @@ void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& 
 // The overlap chunks of a rank's experts are equal runs in every layer.
 void chunk_problems(const Plan& p, std::vector<Problem>& out) {
   if (crosses_in_rounds(p))
-    out.push_back({fmt::format("--expert-overlap-chunks {} needs a capacity: without one tokens are sent in rounds",
+    out.push_back({fmt::format("--expert-overlap-chunks {} needs experts with a capacity: without one, tokens are sent "
+                               "in dispatch rounds",
                                p.expert_overlap_chunks),
                    "--expert-overlap-chunks 1, or a capacity in training and in evaluation"});
   std::int64_t common = 0, odd = 0;  // odd: in the first layer whose experts do not divide evenly
@@ -294,7 +294,7 @@ void chunk_problems(const Plan& p, std::vector<Problem>& out) {
     if (odd == 0 && held % p.expert_overlap_chunks != 0) odd = held;
   }
   if (odd > 0)
-    out.push_back({fmt::format("--expert-overlap-chunks {} does not divide the {} of a layer that a rank has",
+    out.push_back({fmt::format("--expert-overlap-chunks {} does not divide the {} that a rank has in a layer",
                                p.expert_overlap_chunks, base::counted(odd, "expert")),
                    fmt::format("--expert-overlap-chunks {}", largest_divisor(common, p.expert_overlap_chunks))});
 }
@@ -303,23 +303,23 @@ void chunk_problems(const Plan& p, std::vector<Problem>& out) {
 void expert_parallel_problems(const Plan& p, std::vector<Problem>& out) {
   if (p.expert_overlap_chunks > 1 && !has_experts(p.model))
     out.push_back(
-        {fmt::format("--expert-overlap-chunks {} is for experts, and the model has none", p.expert_overlap_chunks),
-         "leave the chunks out, or a model with experts (train --help-model)"});
+        {fmt::format("--expert-overlap-chunks {} needs experts, and the model has none", p.expert_overlap_chunks),
+         "leave it out, or choose a model with experts (train --help-model)"});
   else if (p.expert_overlap_chunks > 1 && p.expert_parallel == 1)
-    out.push_back({fmt::format("--expert-overlap-chunks {} is for expert parallelism, and --expert-parallel is 1",
+    out.push_back({fmt::format("--expert-overlap-chunks {} needs expert parallelism, and --expert-parallel is 1",
                                p.expert_overlap_chunks),
-                   "--expert-parallel 2 too, or leave the chunks out"});
+                   "--expert-parallel 2, or leave it out"});
   if (p.expert_parallel == 1) return;
   const auto replicas = p.topology.size(Axis::data);
   if (auto wrong = expert_parallel_obstacle(p.model, replicas, p.tensor, p.expert_parallel); !wrong.empty())
     out.push_back({std::move(wrong), has_experts(p.model)
                                          ? expert_parallel_flags(p.model, replicas, p.tensor, p.expert_parallel)
-                                         : "--expert-parallel 1, or a model with experts (train --help-model)"});
+                                         : "--expert-parallel 1, or choose a model with experts (train --help-model)"});
   else if (p.expert_overlap_chunks > 1) chunk_problems(p, out);
   if (has_experts(p.model) && p.reduction == Reduction::fast)
     out.push_back(
-        {"--reduction fast leaves adding up to the library, and gradients of shared experts are added up by "
-         "the micro-batches that they are of",
+        {"--reduction fast lets the library choose the order of sums, but --expert-parallel adds experts' gradients in "
+         "the order of their micro-batches",
          "--reduction ordered, or --expert-parallel 1"});
 }
 
@@ -336,8 +336,8 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
                    fmt::format("--pipeline-parallel {}", p.topology.size(Axis::pipe))});
   const bool interleaved = p.pipeline_schedule == PipelineSchedule::interleaved;
   if (p.virtual_stages > 1 && !interleaved)
-    out.push_back({fmt::format("--virtual-stages {} is for --pipeline-schedule interleaved: with another one a stage "
-                               "has one chunk",
+    out.push_back({fmt::format("--virtual-stages {} needs --pipeline-schedule interleaved: other schedules have one "
+                               "virtual stage a pipeline stage",
                                p.virtual_stages),
                    "--pipeline-schedule interleaved, or --virtual-stages 1"});
   if (p.pipeline == 1 && p.pipeline_schedule != PipelineSchedule::one_f_one_b &&
@@ -345,8 +345,8 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
     out.push_back({fmt::format("--pipeline-schedule {} needs stages, and --pipeline-parallel is 1", schedule_text(p)),
                    "--pipeline-parallel 2, or leave the schedule out"});
   if (p.pipeline_schedule == PipelineSchedule::zero_bubble && p.recompute != Recompute::none)
-    out.push_back({fmt::format("--pipeline-schedule zero-bubble keeps for weight gradients, which it makes later, what "
-                               "--recompute {} would not keep",
+    out.push_back({fmt::format("--pipeline-schedule zero-bubble computes weight gradients later, from activations that "
+                               "--recompute {} does not keep",
                                name_of(p.recompute)),
                    "--recompute none, or --pipeline-schedule 1f1b"});
   if (p.pipeline == 1 && p.partition != ParallelLayout().partition) {
@@ -372,7 +372,7 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
     for (const auto& flat_group : flat_groups_of_stages(p.model, stages))
       if (flat_group.stages != std::vector<int>{0, p.pipeline - 1})
         out.push_back(
-            {fmt::format("flat group '{}' is used in stages {}: only the first and the last can hold one together",
+            {fmt::format("flat group '{}' is used in stages {}: only the first and the last stage can share one",
                          flat_group.flat_group, fmt::join(flat_group.stages, ", ")),
              "a --partition that keeps its uses in one stage, or --pipeline-parallel 2 at most"});
   } catch (const base::UsageError& e) {
@@ -446,7 +446,7 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
                                "stages around",
                                p.topology.world(), p.topology.size(Axis::data), p.topology.size(Axis::tensor),
                                p.topology.size(Axis::pipe)),
-                   "cut over the axes 'pipe', inside it 'data' and, inside that, 'tensor' alone"});
+                   "use only the axes 'pipe', inside it 'data', and inside that 'tensor'"});
   if (has_model) gpu_problems(p, out);
   dropout_problems(p, out);
   gate_problems(p, out);
@@ -490,10 +490,10 @@ std::vector<Problem> problems(const Plan& p, int world) {
 }
 
 std::string text_of(const std::vector<Problem>& list) {
-  if (list.size() == 1) return list[0].message;
-  std::string out = fmt::format("{} things are wrong:", list.size());
+  std::string out = list.size() == 1 ? "" : fmt::format("{} things are wrong:", list.size());
   for (std::size_t i = 0; i < list.size(); ++i)
-    out += fmt::format("\n  {}. {} (try: {})", i + 1, list[i].message, list[i].hint);
+    out += fmt::format("{}{}{}", list.size() == 1 ? "" : fmt::format("\n  {}. ", i + 1), list[i].message,
+                       list[i].hint.empty() ? "" : fmt::format(" (try: {})", list[i].hint));
   return out;
 }
 

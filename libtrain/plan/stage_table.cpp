@@ -207,13 +207,13 @@ std::string idle_text(const Plan& p) {
     if (then && then->fraction < idle->fraction && percent(then->fraction) != percent(idle->fraction))
       smaller.push_back(fmt::format("{} makes it {}", flags, percent(then->fraction)));
   }
-  auto out = fmt::format("idle {} of a step, if only computing took time{}{}", percent(idle->fraction),
+  auto out = fmt::format("idle {} of a step, if communication took no time{}{}", percent(idle->fraction),
                          smaller.empty() ? "" : ": ", fmt::join(smaller, ", "));
   if (idle->of_imbalance >= visible)
-    out += fmt::format("; {} stay with any number of micro-batches, as stages are not equally heavy",
+    out += fmt::format("; {} remain with any number of micro-batches, because stages differ in work",
                        percent(idle->of_imbalance));
   if (p.pipeline_schedule == PipelineSchedule::interleaved && p.virtual_stages == 1)
-    out += "; interleaved with one chunk a stage (--virtual-stages 1) is 1f1b";
+    out += "; interleaved with --virtual-stages 1 is the same as 1f1b";
   return out;
 }
 

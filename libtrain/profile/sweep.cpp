@@ -112,8 +112,8 @@ class Sweep {
     const double wanted = most * 2, elsewhere = options_.elsewhere_seconds;
     throw AgreedError(
         base::ExitCode::usage,
-        fmt::format("a budget of {:g} s is too short: {}one pass over {} points takes {}, and {} are needed to know "
-                    "how sure the figures are",
+        fmt::format("a budget of {:g} s is too short: {}one pass over {} points takes {}, and {} are needed for "
+                    "confidence intervals",
                     options_.budget_seconds + elsewhere,
                     elsewhere > 0 ? fmt::format("the rank itself takes {}, ", base::duration_text(elsewhere)) : "",
                     points_.size(), base::duration_text(pass_seconds), least_passes),

@@ -160,8 +160,9 @@ const char* memory_of_peer(const SharedPlace& place) {
     // The ranks have mapped one another's memory before, so a refusal now means that the other rank has ended. While a
     // process ends, until its parent has noticed, the system hides its files from all but root.
     if (p == MAP_FAILED && (errno == ENOENT || errno == ESRCH || errno == EACCES || errno == EPERM))
-      throw base::PeerError(fmt::format("process {} of this machine is gone, or what it showed is", place.process),
-                            "what it said before it ended tells why");
+      throw base::PeerError(
+          fmt::format("process {} of this machine has ended, or no longer shares its memory", place.process),
+          "its last messages tell why");
     if (p == MAP_FAILED)
       throw base::EnvironmentError(fmt::format("cannot look at {} bytes of process {} of this machine: {}",
                                                place.region_bytes, place.process, std::strerror(errno)),

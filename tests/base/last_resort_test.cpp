@@ -124,7 +124,7 @@ TEST(last_resort, a_crash_without_memory_is_told) {
           raise(number);
         },
         std::size_t{32} << 20);
-    expect_end(e, 4, "out of memory: a library crashed over it");
+    expect_end(e, 4, "out of memory: a library crashed when it got none");
   }
   // The same on threads, which block all signals except those of a crash.
   expect_end(ended(
@@ -135,7 +135,7 @@ TEST(last_resort, a_crash_without_memory_is_told) {
                    }).join();
                  },
                  std::size_t{64} << 20),
-             4, "a library crashed over it");
+             4, "a library crashed when it got none");
 }
 
 TEST(last_resort, a_crash_with_memory_is_a_mistake) {
@@ -169,7 +169,7 @@ TEST(last_resort, threads_are_asked_for_before_a_library_wants_them) {
   };
   EXPECT_EQ(without(0).code, 0);
   EXPECT_EQ(without(2).code, 0);
-  expect_end(without(100), 4, "of 100 threads");
+  expect_end(without(100), 4, "of the 100 threads");
 }
 
 #endif

@@ -15,7 +15,7 @@ bool is_refused(const std::string& path) {
     checkpoint::require_outside_of_runs(path);
     return false;
   } catch (const base::UsageError& e) {
-    EXPECT_NE(std::string(e.what()).find("which are that run's alone"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("where only that run may write"), std::string::npos) << e.what();
     return true;
   }
 }

@@ -197,7 +197,7 @@ TEST_F(Inspect, TheDescriptionOfAModel) {
   spit(scratch.path + "/my.toml", "layers = 3\nhidden = 32\nheads = 4\nkv-heads = 2\nffn = 96\ncontext = 40\n");
   const auto text = run(scratch.path + "/my.toml");
   EXPECT_EQ(text.code, 0) << text.err;
-  for (const char* part : {"layers", "that of the shards", "parameters with byte tokens"})
+  for (const char* part : {"layers", "from the shards", "parameters with byte tokens"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   const auto j = nlohmann::json::parse(run("--json " + scratch.path + "/my.toml").out);
   EXPECT_EQ(j["kind"], "model");
@@ -224,7 +224,8 @@ TEST_F(Inspect, RefusesOtherThings) {
     EXPECT_EQ(refused.code, 3) << path;
     EXPECT_NE(refused.err.find("try:"), std::string::npos) << path << refused.err;
   }
-  EXPECT_NE(run(scratch.path + "/text.txt").err.find("is nothing that these programs make or read"), std::string::npos);
+  EXPECT_NE(run(scratch.path + "/text.txt").err.find("is not a file that these programs write or read"),
+            std::string::npos);
   EXPECT_EQ(run("").code, 2);
   EXPECT_EQ(run("--frobnicate x").code, 2);
   EXPECT_EQ(run("--help").code, 0);

@@ -184,9 +184,8 @@ TEST(ReshardExperts, ThatCannotBeAreRefused) {
             Refusal("--expert-parallel 4 does not divide the 6 experts of a layer", "--expert-parallel 2"));
   EXPECT_EQ(refusal(m, 60, 5), Refusal("--expert-parallel 5 does not divide the 6 experts of a layer",
                                        "--expert-parallel 3 or --expert-parallel 6"));
-  EXPECT_EQ(
-      refusal(dense, 6, 2),
-      Refusal("--expert-parallel 2 shares out experts, and the model has none: its layers are dense", "leave it out"));
+  EXPECT_EQ(refusal(dense, 6, 2),
+            Refusal("--expert-parallel 2 needs experts, and the model has none: its layers are dense", "leave it out"));
   EXPECT_EQ(refusal(m, 6, 2, 2),
             Refusal("--expert-parallel 2 does not divide the 3 experts of a layer that a tensor rank has",
                     "--expert-parallel 1 or --expert-parallel 3"));

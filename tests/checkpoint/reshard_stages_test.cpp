@@ -174,7 +174,7 @@ TEST(ReshardStages, ThatCannotBeAreRefused) {
             Refusal("--pipeline-parallel 5 is more than the 4 items of the model: its embedding, 2 layers and its head",
                     "--pipeline-parallel 4 at most"));
   EXPECT_EQ(refusal(m, layout_of(1, 1, 1, "uniform")).first,
-            "--partition says where pipeline stages begin, and there is one");
+            "--partition says where pipeline stages begin, but there is only one stage");
   EXPECT_EQ(refusal(m, layout_of(1, 1, 2, "0,4")).first, "--partition 0,4: the model has items 0 to 3");
   EXPECT_EQ(refusal(m, layout_of(1 << 20, 1, 2)).first,
             "2 stages of 1048576 data-parallel ranks of 1 tensor ranks are more than 1048576");

@@ -412,7 +412,7 @@ TEST(Reshard, WithoutRoomItSaysHowMuchIsMissingBeforeItWrites) {
   o.free_bytes = [](const std::string&) { return std::int64_t{1000000}; };
   std::string said;
   EXPECT_EQ(code_of([&] { reshard(from, to, {}, o); }, &said), ExitCode::environment);
-  EXPECT_NE(said.find("there is room for 1.00 MB"), std::string::npos) << said;
+  EXPECT_NE(said.find("the disk has room for 1.00 MB"), std::string::npos) << said;
   EXPECT_NE(said.find("are missing"), std::string::npos) << said;
   EXPECT_FALSE(fs::exists(to + ".partial"));
   // If the system does not know beforehand, the error comes while writing.

@@ -118,7 +118,7 @@ expect 0 reshard-checkpoint --diff tuned tuned-straight
 expect 0 "${train[@]}" --init-from gpt-in --output tuned --steps 2   # no step is left to do
 # The run goes on without the imported model, and its printed settings give the same run. An evaluation refuses
 # --init-from.
-refused 2 'init-from is of training' train --evaluate tuned --init-from nowhere
+refused 2 'init-from is for training' train --evaluate tuned --init-from nowhere
 "${train[@]}" --init-from gpt-in --output tuned --steps 2 --print-config >printed.toml || fail "not printed"
 mv gpt-in gone
 expect 0 "${train[@]}" --init-from gpt-in --output tuned --steps 3 --change steps
@@ -141,11 +141,11 @@ expect 0 convert-checkpoint "$golden/gpt2/model.safetensors" by-file --from safe
 expect 0 reshard-checkpoint --diff by-file in-gpt2
 
 # Refusals, which make nothing.
-refused 2 'which way' convert-checkpoint gpt nope
+refused 2 'neither --to nor --from' convert-checkpoint gpt nope
 refused 2 'to and --from do not go together' convert-checkpoint gpt nope --to safetensors --from safetensors
 refused 2 'to: gguf is not known' convert-checkpoint gpt nope --to gguf
-refused 2 'f16 is of --to' convert-checkpoint gpt-out nope --from safetensors --dtype f16
-refused 2 'model-file is of --from' convert-checkpoint gpt nope --to safetensors --model-file other.toml
+refused 2 'f16 is only for --to' convert-checkpoint gpt-out nope --from safetensors --dtype f16
+refused 2 'model-file is only for --from' convert-checkpoint gpt nope --to safetensors --model-file other.toml
 refused 2 'planned.toml exists already' convert-checkpoint gpt-out nope --from safetensors --model-file planned.toml
 ln -s nowhere dangling
 refused 2 'dangling exists already' convert-checkpoint gpt-out nope --from safetensors --model-file dangling
@@ -154,9 +154,9 @@ refused 4 'planned.toml/x cannot be written' convert-checkpoint gpt-out nope --f
 for place in nope ./nope/model.toml nope.partial nope/../nope; do
   refused 2 'is or lies in nope' convert-checkpoint gpt-out nope --from safetensors --model-file $place
 done
-refused 2 'nope/in shall lie in nope, the' convert-checkpoint gpt-out nope/in --from safetensors --model-file nope
-refused 2 'nope.partial is the name of something unfinished' convert-checkpoint gpt nope.partial/ --to safetensors
-refused 2 'max-shard is of --to' convert-checkpoint gpt-out nope --from safetensors --max-shard 1GB
+refused 2 'nope/in lies in nope, which is the' convert-checkpoint gpt-out nope/in --from safetensors --model-file nope
+refused 2 'nope.partial is a name that these programs give to unfinished' convert-checkpoint gpt nope.partial/ --to safetensors
+refused 2 'max-shard is only for --to' convert-checkpoint gpt-out nope --from safetensors --max-shard 1GB
 refused 2 'max-shard' convert-checkpoint gpt nope --to safetensors --max-shard 0
 refused 2 'gpt-out exists already' convert-checkpoint gpt gpt-out --to safetensors
 refused 2 'gpt-in exists already' convert-checkpoint gpt-out gpt-in --from safetensors

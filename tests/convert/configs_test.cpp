@@ -98,7 +98,7 @@ TEST(Import, RefusesByNameWhatItCannotCompute) {
     refuse("llama-3", "rope_scaling", {{"type", type}, {"factor", 8.0}}, "of type \"" + std::string(type) + "\"");
     refuse("llama-3", "rope_parameters", {{"rope_type", type}, {"rope_theta", 1e4}}, type);
   }
-  refuse("llama-3", "model_type", "mistral", "model_type \"mistral\" is none that is known");
+  refuse("llama-3", "model_type", "mistral", "model_type \"mistral\" is not supported");
   refuse("llama-3", "hidden_act", "gelu", "'hidden_act' is \"gelu\"");
   refuse("llama-3", "attention_bias", true, "'attention_bias' is true and 'mlp_bias' is false");
   refuse("llama-3", "head_dim", 8, "'head_dim' is 8");
@@ -112,13 +112,13 @@ TEST(Import, RefusesByNameWhatItCannotCompute) {
     refuse("llama-3", key, {{"full_attention", {{"rope_type", "yarn"}, {"factor", 8}}}},
            "has the key \"full_attention\"");
     refuse("llama-3", key, {{"rope_type", "default"}, {"low_freq_factor", 1}}, "has the key \"low_freq_factor\"");
-    refuse("llama-3", key, {{"rope_type", "default"}, {"factor", 8}}, "has a factor and no type that scales");
+    refuse("llama-3", key, {{"rope_type", "default"}, {"factor", 8}}, "has a factor, but no type that uses it");
     refuse("llama-3", key, {{"partial_rotary_factor", 0.5}}, "'" + std::string(key) + "': 'partial_rotary_factor'");
   }
-  refuse("llama-3", "partial_rotary_factor", 0.5, "'partial_rotary_factor' turns a part of each head");
+  refuse("llama-3", "partial_rotary_factor", 0.5, "'partial_rotary_factor' rotates a part of each head");
   refuse("llama-3", "auto_map", {{"AutoModel", "modeling.Model"}}, "'auto_map': models that come with code");
   refuse("llama-3", "sliding_window", 4096, "'sliding_window'");
-  refuse("llama-3", "layer_types", {"full_attention", "sliding_attention"}, "'layer_types' has others");
+  refuse("llama-3", "layer_types", {"full_attention", "sliding_attention"}, "'layer_types' has types other than");
   refuse("gpt2", "activation_function", "relu", "'activation_function' is \"relu\"");
   refuse("gpt2", "scale_attn_weights", false, "'scale_attn_weights' is false");
   refuse("gpt2", "scale_attn_by_inverse_layer_idx", true, "'scale_attn_by_inverse_layer_idx' is true");

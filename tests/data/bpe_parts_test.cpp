@@ -258,6 +258,6 @@ TEST(Patterns, GiveUpWithASentence) {
     pattern.find(std::string(64, 'a'), 0, memory);
     ADD_FAILURE() << "it ended";
   } catch (const InputError& e) {
-    EXPECT_NE(std::string(e.what()).find("file.json: a pattern gives up"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("file.json: a pattern fails"), std::string::npos) << e.what();
   }
 }

@@ -89,7 +89,7 @@ mkdir foreign
 jq '.added_tokens |= map(select(.content | test("text") | not))' "$golden/llama3.json" >foreign/tokenizer.json
 name=$(jq -r '.added_tokens[0].content' foreign/tokenizer.json)
 expect 0 shard-data --input many.jsonl --tokenizer foreign/tokenizer.json --output own --validation 0
-said 'has no token that is known to end documents: an id of its own'
+said 'has no known token for the end of a document: the new id'
 jq -n --arg n "$name" '{eos_token: $n}' >foreign/tokenizer_config.json
 expect 0 shard-data --input many.jsonl --tokenizer foreign/tokenizer.json --output beside --validation 0
 said "documents end with .*the eos_token of tokenizer_config.json"

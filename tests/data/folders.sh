@@ -71,7 +71,7 @@ for i in 1 0; do expect 0 shard-data --input books --split paragraphs --output p
 same whole parts "a folder of two tasks"
 expect 0 shard-data --input books --output late --task 0/2
 text late >books/late.txt
-refused 2 'the inputs are others' shard-data --input books --output late --task 1/2
+refused 2 'the inputs are not the ones' shard-data --input books --output late --task 1/2
 rm books/late.txt
 
 # Links to folders and circular links are not followed, and a warning says so. A folder that is itself named by a link is read.

@@ -20,7 +20,7 @@ untouched 'thesis is not replaced: it holds files but no index.json' --input goo
 untouched 'thesis is not replaced' --input good.jsonl --output thesis/ --force
 untouched 'thesis is not replaced' --input good.jsonl --output thesis --force --dry-run
 echo '{"format": "something else"}' >thesis/index.json
-untouched 'index.json that is none of a shard set' --input good.jsonl --output thesis --force
+untouched 'index.json that does not belong to a shard set' --input good.jsonl --output thesis --force
 cp good.jsonl thesis/text.jsonl
 untouched 'thesis is not replaced: it holds the input thesis/text.jsonl' --input thesis/text.jsonl --output thesis --force
 untouched 'good.jsonl is not replaced: it is an input' --input good.jsonl --output good.jsonl --force

@@ -127,9 +127,9 @@ expect 0 shard-data --input a.txt c.txt --split lines --output mixed --task 0/2
 refused 2 'mixed.parts was begun by a task with other settings (split: "lines" there, "paragraphs" here)' shard-data --input a.txt c.txt --split paragraphs --output mixed --task 1/2
 refused 2 'tasks: "2" there, "3" here' shard-data --input a.txt c.txt --split lines --output mixed --task 1/3
 refused 2 'shard_tokens: .*validation: ' shard-data --input a.txt c.txt --split lines --output mixed --task 1/2 --shard-tokens 99 --validation 0.5
-refused 2 'the inputs are others than those' shard-data --input c.txt a.txt --split lines --output mixed --task 1/2
+refused 2 'the inputs are not the ones with which' shard-data --input c.txt a.txt --split lines --output mixed --task 1/2
 echo more >>c.txt
-refused 3 'c.txt is not as it was when mixed.parts was begun' shard-data --input a.txt c.txt --split lines --output mixed --task 1/2
+refused 3 'c.txt has changed since mixed.parts was begun' shard-data --input a.txt c.txt --split lines --output mixed --task 1/2
 absent mixed mixed.parts/part-00001-of-00002
 expect 0 shard-data --input a.txt c.txt --split lines --max-rejects 0.5 --output torn --task 0/2
 printf X | dd of="$(ls torn.parts/part-00000-of-00002/train/shard-00000.h5)" bs=1 seek=3000 conv=notrunc status=none
@@ -172,7 +172,7 @@ refused 2 'thesis.parts is not replaced: it holds thesis.tex' shard-data --input
 
 # Usage.
 for wrong in 2/2 9/8; do refused 2 'is behind the last of' shard-data --input a.txt --output usage --task $wrong; done
-for wrong in 1 /2 1/ a/b -1/2 1/0 0/100000 1/2/3 ' 1/2' 0x1/2; do refused 2 'is no part of a whole' shard-data --input a.txt --output usage --task "$wrong"; done
+for wrong in 1 /2 1/ a/b -1/2 1/0 0/100000 1/2/3 ' 1/2' 0x1/2; do refused 2 'is not of the form i/N' shard-data --input a.txt --output usage --task "$wrong"; done
 refused 2 'standard input is a pipe' shard-data --input - --output usage --task 0/2
 refused 2 '/dev/fd/.* is a pipe' bash -c 'shard-data --input <(cat a.txt) --output usage --task 0/2'
 refused 2 'dry-run' shard-data --input a.txt --output usage --task 0/2 --dry-run

@@ -57,13 +57,14 @@ TEST_F(Masked, TheObjectiveFollowsFromTheModel) {
 TEST_F(Masked, ContradictionsAreRefused) {
   auto c = runs.config("causal");
   c.objective = "masked";
-  expect_words(refusal(c, base::ExitCode::usage), "--objective masked: the queries of model \"custom\" see no later");
+  expect_words(refusal(c, base::ExitCode::usage), "--objective masked: the attention of model \"custom\" is causal");
   c.objective = "auto", c.mask_rate = 0.2, c.mask_words = "on";
   expect_words(refusal(c, base::ExitCode::usage), "--mask-rate 0.2: model \"custom\" learns the next token");
   expect_words(refusal(c, base::ExitCode::usage), "--mask-words on: model");
   auto m = both_ways();
   m.objective = "causal";
-  expect_words(refusal(m, base::ExitCode::usage), "--objective causal: the queries of model \"custom\" see later");
+  expect_words(refusal(m, base::ExitCode::usage),
+               "--objective causal: the attention of model \"custom\" is not causal");
   m.objective = "auto", m.mask_rate = 1.5;
   expect_words(refusal(m, base::ExitCode::usage), "mask-rate 1.5");
 }
@@ -76,8 +77,8 @@ TEST_F(Masked, TheMaskIsATokenOfTheModel) {
   EXPECT_EQ(setup.masking->vocabulary, 257);
   EXPECT_EQ(setup.identity["mask_token"], 257);
   expect_words(refusal(both_ways("vocabulary = 257\n"), base::ExitCode::input_refused),
-               "have 257 and no token that hides others, which gets the id 257 | leave the vocabulary out of the "
-               "model: it comes from the shards; or give 258");
+               "have 257 and no mask token, which gets the id 257 | leave the vocabulary out of the model: it comes "
+               "from the shards; or give 258");
   EXPECT_EQ(make_setup(both_ways("vocabulary = 300\n"), 1, 1).plan.model.vocabulary, 300);
   auto planned = both_ways();
   planned.plan = "plan.json";
@@ -96,7 +97,7 @@ TEST_F(Masked, WordsNeedTheTokenizerOfTheSet) {
   auto index = nlohmann::json::parse(std::ifstream(path));
   index["tokenizer"] = {{"name", "gone.model"}, {"source", "gone.model"}, {"crc32c", 5}};
   base::write_file(path, index.dump(), base::Existing::replace);
-  expect_words(refusal(c, base::ExitCode::input_refused), "which --mask-words chooses: tokenizer");
+  expect_words(refusal(c, base::ExitCode::input_refused), "are not known: tokenizer");
 }
 
 TEST_F(Masked, AResumeComparesWhatIsHidden) {

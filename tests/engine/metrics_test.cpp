@@ -78,7 +78,7 @@ TEST_F(Metrics, DamagedLinesAreToldApartFromTheOneThatBreaksOff) {
   EXPECT_EQ(unfinished, (std::vector<std::int64_t>{7}));
   try {
     engine::each_whole_metrics_line(path, [](const engine::MetricsLine&) { return true; });
-    ADD_FAILURE() << "a damaged line was passed over";
+    ADD_FAILURE() << "a damaged line was skipped";
   } catch (const base::InputError& e) {
     EXPECT_NE(std::string(e.what()).find("metrics.jsonl line 2"), std::string::npos) << e.what();
   }
@@ -146,7 +146,8 @@ TEST_F(Metrics, AFileThatIsRemovedOrReplacedUnderARunIsMadeAgain) {
   add(7);
   EXPECT_EQ(steps(), (Steps{1, -1, 5, 6, 7}));
   const auto said = ::testing::internal::GetCapturedStderr();
-  for (const char* word : {"was removed under this run", "was replaced under this run", "was written by somebody"})
+  for (const char* word : {"was removed while this run wrote to it", "was replaced while this run wrote to it",
+                           "another program wrote to "})
     EXPECT_NE(said.find(word), std::string::npos) << said;
 }
 

@@ -30,6 +30,15 @@ TEST(LearningRate, WhatMeansNothingIsRefused) {
   EXPECT_TRUE(problems(LearningRate{"cosine", 1, 0.1, 0, 5, 10}).empty());
 }
 
+TEST(LearningRate, RefusalsSayWhatToTry) {
+  const auto hint = [](const LearningRate& s) { return problems(s).at(0).hint; };
+  EXPECT_EQ(hint({"wsd", 1e-3, 0, 10, 0, 100}), "--decay-steps 9");
+  EXPECT_EQ(hint({"wsd", 1e-3, 0, 100, 1, 100}), "fewer --warmup-steps, or more --steps");
+  EXPECT_EQ(hint({"cosine", 3e-4, 1e-3, 0, 0, 100}), "--final-learning-rate 3e-05, or a larger --learning-rate");
+  EXPECT_EQ(hint({"cosin", 1e-3, 0, 0, 0, 100}), "did you mean 'cosine'?");
+  EXPECT_EQ(hint({"constant", 1e-3, 0, 0, 5, 100}), "leave --decay-steps out, or --lr-schedule cosine");
+}
+
 TEST(LearningRate, AWarmUpCanBeginAboveZero) {
   const LearningRate s{"cosine", 1.0, 0.1, 4, 0, 10, 0.2};
   EXPECT_NEAR(s.at(0), 0.4, 1e-15);

@@ -106,7 +106,7 @@ TEST(Rollback, NothingIsLostAndTheAbandonedFutureIsNotTakenAgain) {
   EXPECT_EQ(text_of(checkpoints + "/abandoned-step-00000005/history.jsonl"), branch);
   EXPECT_TRUE(branch.ends_with(text_of(c.output + "/abandoned-metrics-after-00000003.jsonl.2")));
   // The same command again explains where the checkpoint went. Going back and forth mixes nothing.
-  EXPECT_NE(refusal(runs, c).hint.find("step-00000009 again: go on with --resume auto"), std::string::npos)
+  EXPECT_NE(refusal(runs, c).hint.find("step-00000009: go on with --resume auto"), std::string::npos)
       << refusal(runs, c).hint;
   c.resume = checkpoints + "/abandoned-step-00000005";
   c.steps = 9;
@@ -310,7 +310,7 @@ TEST(Bookkeeping, AThesisStays) {
   std::filesystem::create_directories(c.output + "/exit");
   for (const auto& path : {reason, report, lock}) std::ofstream(path) << thesis;
   const auto refused = refusal(runs, c);
-  EXPECT_NE(refused.text.find("is not the lock of a run"), std::string::npos) << refused.text;
+  EXPECT_NE(refused.text.find("is not a lock that these programs wrote"), std::string::npos) << refused.text;
   EXPECT_EQ(text_of(lock), thesis);
   std::filesystem::remove(lock);
   EXPECT_EQ(refusal(runs, c).text, "");

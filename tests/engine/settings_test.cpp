@@ -107,7 +107,7 @@ TEST(Setup, AnEvaluationHasTheModelOfItsCheckpointWhateverThePlanSays) {
     FAIL() << "two lanes are shared by four ranks";
   } catch (const base::Error& e) {
     EXPECT_EQ(std::string(e.what()),
-              "--tensor-parallel 4 does not divide lanes 2, which are those of " + c.lanes_of.checkpoint);
+              "--tensor-parallel 4 does not divide lanes 2, the lanes of " + c.lanes_of.checkpoint);
     EXPECT_EQ(e.hint(), "--tensor-parallel 2");
   }
 }
@@ -174,7 +174,7 @@ TEST(TensorRanks, ThatRoundOtherwiseThanBeforeAreToldOf) {
     return ::testing::internal::GetCapturedStderr();
   };
   const std::string told = "resuming with tensor ranks 2 (the checkpoint was written with 1)",
-                    warned = "other tensor ranks round them otherwise";
+                    warned = "its rounding depends on the number of tensor ranks";
   EXPECT_NE(said("cuda", 2, 1).find(told), std::string::npos);
   EXPECT_NE(said("cuda", 2, 1).find(warned), std::string::npos);
   EXPECT_NE(said("cuda", 2, 4).find(told), std::string::npos);
@@ -234,9 +234,9 @@ TEST(Lanes, OfARunThatHasOneStayWhereThePlanHasMore) {
     make_setup(sharing, 2, 1);
     FAIL() << "one lane is shared by two ranks";
   } catch (const base::Error& e) {
-    EXPECT_EQ(e.what(), "--tensor-parallel 2 does not divide lanes 1, which are those of " + first.checkpoint);
+    EXPECT_EQ(e.what(), "--tensor-parallel 2 does not divide lanes 1, the lanes of " + first.checkpoint);
     EXPECT_EQ(e.hint(),
-              "--tensor-parallel 1; --lanes 2 --change model goes on with sums of 2 lanes, which round otherwise");
+              "--tensor-parallel 1; --lanes 2 --change model goes on with sums of 2 lanes, which round differently");
   }
 
   plan::Plan p;
@@ -484,7 +484,7 @@ TEST(GoodCheckpoint, IsSaidOfWhatWasReadBack) {
   EXPECT_EQ(good_checkpoint_sentence(scratch.path, 100), "there is no good checkpoint");
   save(10, 1), save(20, 2), save(30, std::nan(""));
   const auto text = good_checkpoint_sentence(scratch.path, 100);
-  EXPECT_NE(text.find("step 30 is of no use"), std::string::npos) << text;
+  EXPECT_NE(text.find("step 30 cannot be used"), std::string::npos) << text;
   EXPECT_NE(text.find("step 20 was read back and is good"), std::string::npos) << text;
   EXPECT_NE(good_checkpoint_sentence(scratch.path, 19).find("step 10 was read back and is good"), std::string::npos);
   std::fstream file(scratch.path + "/step-00000020/rank-00000.h5", std::ios::in | std::ios::out | std::ios::binary);

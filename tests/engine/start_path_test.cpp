@@ -67,7 +67,7 @@ TEST(StartPath, OfARunIsItsNewestWholeCheckpoint) {
   c.resume = other.path, c.init_from.clear();
   EXPECT_EQ(start().path, other.step("10"));
   c.resume = other.step("15");
-  EXPECT_EQ(refusal(start).code, base::ExitCode::input_refused) << "what is named itself is not passed over";
+  EXPECT_EQ(refusal(start).code, base::ExitCode::input_refused) << "what is named itself is not skipped";
   fs::remove(other.step("10") + "/rank-00000.h5");
   c.resume = other.path;
   EXPECT_TRUE(has(refusal(start).text, "holds no whole checkpoint")) << refusal(start).text;
@@ -123,7 +123,7 @@ TEST(LanesOfARun, ThatCannotBeReadEndTheStart) {
   EXPECT_EQ(lanes_of_run(c).lanes, 4);
   const auto manifest = other.step("15") + "/manifest.json";
   fs::remove(manifest);
-  EXPECT_EQ(lanes_of_run(c).checkpoint, other.step("10")) << "damage is passed over";
+  EXPECT_EQ(lanes_of_run(c).checkpoint, other.step("10")) << "damage is skipped";
   fs::create_symlink("/proc/self/mem", manifest);
   const auto r = refusal([&] { lanes_of_run(c); });
   EXPECT_EQ(r.code, base::ExitCode::environment) << r.text;
@@ -159,7 +159,7 @@ TEST(TensorRanks, OfAPlanThatDoNotFitAreSaidToBeItsOwn) {
   EXPECT_EQ(said(2).text, "");
   EXPECT_EQ(said(3).text, "plan plan.json is for 2 ranks, this job has 3");
   EXPECT_TRUE(has(said(3).hint, "make another plan with partition-model --ranks 3")) << said(3).hint;
-  const std::string ways = "flags go before what plan.json says; or make another plan with partition-model";
+  const std::string ways = "flags override plan.json; or make another plan with partition-model";
   c.lanes = 1;
   EXPECT_EQ(said(2).text, "--tensor-parallel 2 does not divide lanes 1");
   EXPECT_TRUE(said(2).hint.starts_with("--tensor-parallel 1; --lanes 2 ")) << said(2).hint;
@@ -169,8 +169,8 @@ TEST(TensorRanks, OfAPlanThatDoNotFitAreSaidToBeItsOwn) {
   EXPECT_EQ(said(2).hint, ways);
   c.of_plan = {"tensor-parallel", "reduction", "local-accumulation"};
   EXPECT_EQ(said(2).hint,
-            "plan.json says --tensor-parallel, --reduction, and flags go before what it says; or make another plan "
-            "with partition-model");
+            "plan.json sets --tensor-parallel, --reduction, and flags override it; or make another plan with "
+            "partition-model");
   c.of_plan = {"tensor-ranks", "duction"};
   EXPECT_EQ(said(2).hint, ways) << "a flag is a whole word";
   c.plan_ranks = 0, c.plan.clear(), c.tensor = 3, c.lanes = 0, c.reduction = plan::Reduction::ordered;

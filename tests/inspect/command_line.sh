@@ -91,9 +91,9 @@ expect 3 inspect six.toml; said 'ffn 102 is not a multiple of lanes 5'
 sed 's/100/102/; s/heads = 5/heads = 7/' five.toml >seven.toml
 expect 3 inspect seven.toml; said 'seven.toml describes no model that can be built:$'; said '^  hidden 50 is not a multiple of heads 7$'; said '^  ffn 102 is not a multiple of lanes 5$'
 printf 'data = "data"\nsteps = 4\nglobal-batch = 2\n' >run.toml
-expect 3 inspect run.toml; said 'run.toml is not the description of a model: '; said 'settings of a run are read by train --config'
+expect 3 inspect run.toml; said 'run.toml is not the description of a model: '; said 'settings of a run are for train --config'
 echo 'steps = 4' >run.toml
-expect 3 inspect run.toml; said 'run.toml is not the description of a model: .*steps'; said 'settings of a run are read by train --config'
+expect 3 inspect run.toml; said 'run.toml is not the description of a model: .*steps'; said 'settings of a run are for train --config'
 printf 'layers = 1\nhiden = 64\n' >typo.toml
 expect 3 inspect typo.toml; said "did you mean 'hidden'"
 passed

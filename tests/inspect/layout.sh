@@ -17,9 +17,9 @@ model 128 'sliding, file' heads.h5 >m.toml
 expect 0 inspect heads.h5
 once '^attention of heads.h5, 128 tokens: 8 x 8 blocks of 16$'; once '^  56 blocks in 4 heads, 21.9 % of the square; rows of 1 to 3$'; once '^  not causal: 2 of them lie above the diagonal, which a causal model leaves out$'
 once '^  0 ##............##$'; once '^  7 ............####$'
-expect 0 inspect plain.h5 --layout; once '^  1 ####..$'; once '^  causal to the block:'; unsaid 'to the element'
+expect 0 inspect plain.h5 --layout; once '^  1 ####..$'; once '^  causal, block by block:'; unsaid 'key by key'
 expect 0 inspect m.toml --layout --layer 1 --head 2
-once '^2 of the 56 blocks of heads.h5 lie above the diagonal'; once '^  54 blocks in 4 heads, 37.5 % of the diagonal'; once '^  causal to the element'; once '^  3 ##....##........$'
+once '^2 of the 56 blocks of heads.h5 lie above the diagonal'; once '^  54 blocks in 4 heads, 37.5 % of the diagonal'; once '^  causal, key by key'; once '^  3 ##....##........$'
 expect 0 inspect m.toml
 once '^attention over 128 tokens: sliding in 1 layer: 21 of 36 blocks of 16 (58.3 %); file in 1 layer: 54 of 144 blocks of 16 in 4 heads (37.5 %); --layout draws it$'
 once '^attention-file  *heads.h5'; once '^attention-block  *16'

@@ -69,7 +69,7 @@ TEST_F(Layout, IsDrawnBlockByBlock) {
   EXPECT_EQ(rows(fixed), "10000000 11000000 11100000 11110000 00011000 00011100 00011110 00011111");
   expect_said(fixed, "512 tokens: 8 x 8 blocks of 64\n");
   expect_said(fixed, "fixed, layers 0-3\n  24 blocks, 66.7 % of the diagonal and what is below it; rows of 1 to 5\n");
-  expect_said(fixed, "none lies above the diagonal\n  causal to the element:");
+  expect_said(fixed, "no block lies above the diagonal\n  causal, key by key:");
   EXPECT_EQ(rows(text("layout = \"fixed\"\nglobal = 2\n")),
             "10000000 11000000 11100000 11110000 00111000 00111100 00111110 00111111");
   EXPECT_EQ(rows(text("layout = \"longformer\"\n")),
@@ -117,7 +117,7 @@ TEST_F(Layout, OfManyBlocksIsScaledDown) {
 
 TEST_F(Layout, DrawsOfItsOwnAreSaid) {
   const auto drawn = text("layout = \"bigbird\"\n");
-  expect_said(drawn, "each of these layers draws its own columns: --layer N shows another than 0");
+  expect_said(drawn, "each of these layers draws its own columns: this is layer 0, --layer N shows another");
   options.layer = 2;
   EXPECT_EQ(text("layout = \"bigbird\"\n").find("draws its own"), std::string::npos);
   EXPECT_NE(rows(text("layout = \"bigbird\"\n")), rows(drawn));
@@ -183,10 +183,10 @@ TEST_F(Layout, OfAModelThatSeesBothWays) {
   EXPECT_EQ(rows(both).substr(0, 71), "11111111 11100000 11110000 10111000 10011100 10001110 10000111 10000011");
   expect_said(both,
               "  34 blocks, 53.1 % of the square; rows of 3 to 8\n  not causal: 13 of them lie above the diagonal\n");
-  EXPECT_EQ(both.find("to the element"), std::string::npos);
+  EXPECT_EQ(both.find("key by key"), std::string::npos);
   expect_said(text("causal = \"off\"\nlayout = \"sliding\"\nwindow = 1\n"),
-              "  8 blocks, 12.5 % of the square; rows of 1\n  none lies above the diagonal; in those on it later keys "
-              "are seen\n");
+              "  8 blocks, 12.5 % of the square; rows of 1\n  no block lies above the diagonal; queries in blocks on "
+              "it see later keys, too\n");
 }
 
 TEST_F(Layout, OfAPlanHasThePlansSequence) {

@@ -194,7 +194,7 @@ TEST(Timeline, ListsThatDoNotRunHaveNoIdeal) {
   const auto trace = read(text);
   const auto t = inspect::timeline_of(trace, 0, "t");
   EXPECT_NE(t.problem, "");
-  EXPECT_NE(drawn(trace, 80).find("no ideal: the lists of the step do not run"), std::string::npos);
+  EXPECT_NE(drawn(trace, 80).find("no ideal: the step's schedule cannot be simulated"), std::string::npos);
   EXPECT_NE(drawn(trace, 80).find("ideal not known"), std::string::npos);
 }
 

@@ -41,15 +41,15 @@ refused 4 'there is no folder missing' "${base[@]}" --steps 3 --output none --tr
 refused 2 'is no file' "${base[@]}" --steps 3 --output none --trace folder
 refused 2 'is no trace' "${base[@]}" --steps 3 --output none --trace notes
 refused 2 'no range of steps' "${base[@]}" --steps 3 --output none --trace trace.json --trace-steps 0:4
-refused 2 'says of which steps a trace is' "${base[@]}" --steps 3 --output none --trace-steps 2
+refused 2 'trace-steps needs --trace' "${base[@]}" --steps 3 --output none --trace-steps 2
 refused 4 'there is no folder missing' "${base[@]}" --steps 3 --output none --trace missing/trace.json --dry-run
 for own in none none/ none/. none/metrics.jsonl none/checkpoints none/lock none/last-checkpoint none/report.txt none/exit none/exit/t.json none/tokenizer-1.json data/t.json; do
   refused 2 'names a folder\|is or holds\|which the run keeps\|that the run gives\|lies in the shard set' "${base[@]}" --steps 3 --output none --trace "$own"
 done
 refused 2 'is or holds the folder of the run' "${base[@]}" --steps 3 --output none/run --trace none
-refused 2 'names no step of this run, which does steps 1 to 2' "${base[@]}" --steps 2 --output none --trace trace2.json --trace-steps 5:9
-refused 2 'names no step of this run, which does steps 1 to 2' "${base[@]}" --steps 9 --stop-after 2 --output none --trace trace2.json --trace-steps 3
-refused 2 'names no step of this run, which does steps 1 to 2' "${base[@]}" --steps 2 --output none --trace trace2.json --trace-steps 5:9 --dry-run
+refused 2 'names no step of this run, which runs steps 1 to 2' "${base[@]}" --steps 2 --output none --trace trace2.json --trace-steps 5:9
+refused 2 'names no step of this run, which runs steps 1 to 2' "${base[@]}" --steps 9 --stop-after 2 --output none --trace trace2.json --trace-steps 3
+refused 2 'names no step of this run, which runs steps 1 to 2' "${base[@]}" --steps 2 --output none --trace trace2.json --trace-steps 5:9 --dry-run
 absent none missing trace2.json
 
 # A single step as the range, in the run's own folder, over the file of an earlier start; then a trace of other steps.
@@ -58,7 +58,7 @@ expect 0 inspect own/trace.json; said 'steps 2 to 2 whole'
 expect 0 "${base[@]}" --steps 4 --output own --change steps --trace own/trace.json
 expect 0 inspect own/trace.json; said 'steps 4 to 4 whole'
 for dry in '' --dry-run; do
-  refused 2 'names no step of this run, which does steps 5 to 6' "${base[@]}" --steps 6 --output own --change steps --trace own/none.json --trace-steps 1:4 $dry
+  refused 2 'names no step of this run, which runs steps 5 to 6' "${base[@]}" --steps 6 --output own --change steps --trace own/none.json --trace-steps 1:4 $dry
 done
 expect 0 "${base[@]}" --steps 4 --output own --trace own/none.json
 said 'all 4 steps are done already; no trace is written to own/none.json'

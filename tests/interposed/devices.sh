@@ -116,10 +116,10 @@ for program in "${data[*]} --output replaced --force" "reshard-checkpoint run ma
   cp -r data replaced
   refuses 4 getcwd:$EIO / $program
   said "working folder"
-  unsaid "holds the input\|which is read\|is or holds"
+  unsaid "holds the input\|which is an input\|is or holds"
 done
 expect 4 bash -c 'mkdir gone && cd gone && rmdir ../gone && exec shard-data --input "$0/text" --output made --split paragraphs' "$folder"
-unsaid "holds the input\|which is read"
+unsaid "holds the input\|which is an input"
 said "working folder\|No such file"
 
 # Foreign things under names of a run: pipes block no program, and links are not followed.
@@ -139,7 +139,7 @@ expect 0 train "${run[@]}" --output links
 mkdir with-pipe
 mkfifo with-pipe/lock
 expect 3 train "${run[@]}" --output with-pipe
-said "is not the lock of a run"
+said "is not a lock that these programs wrote"
 mkdir -p empty/exit
 : >empty/exit/rank-00000.json
 expect 0 train "${run[@]}" --output empty
@@ -155,7 +155,7 @@ for program in "generate --checkpoint live --tokens 2" "reshard-checkpoint live 
     rm -rf made
     during 0 "cd $folder/live/checkpoints && { $saves; }" "step-00000004/$file" $program
     said "looking again"
-    unsaid "damaged\|passed over\|missing"
+    unsaid "damaged\|skipped\|missing"
   done
 done
 live

@@ -80,7 +80,7 @@ said "own is another folder than rank 0's"
 # An error of the device is not taken for wrong content.
 expect 4 env INTERPOSED_NAME=/lock LD_PRELOAD="$library" INTERPOSED=io:pread train "${run[@]}" --output failing
 said "Input/output error"
-unsaid "somebody wrote it"
+unsaid "these programs wrote"
 
 # If the file server lost the working folder, the search for a folder above it ends.
 expect 4 on stale train "${run[@]}" --output a/b

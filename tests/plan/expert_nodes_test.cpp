@@ -117,26 +117,25 @@ TEST(ExpertNodes, AreRefusedWithWhatWouldWork) {
     EXPECT_EQ(found[0].hint, hint);
   };
   refused(sample(4, 4, 3),
-          "--expert-ranks-per-node 3 does not divide the 4 ranks that share the experts (--expert-parallel 4)",
+          "--expert-ranks-per-node 3 does not divide the 4 expert-parallel ranks (--expert-parallel 4)",
           "--expert-ranks-per-node 2, or leave it out");
   refused(sample(8, 8, 16),
-          "--expert-ranks-per-node 16 does not divide the 8 ranks that share the experts (--expert-parallel 8)",
+          "--expert-ranks-per-node 16 does not divide the 8 expert-parallel ranks (--expert-parallel 8)",
           "--expert-ranks-per-node 4, or leave it out");
   refused(sample(4, 4, 4),
-          "--expert-ranks-per-node 4 is all ranks that share the experts (--expert-parallel 4): in one node rows go in "
-          "one hop",
+          "--expert-ranks-per-node 4 is all expert-parallel ranks (--expert-parallel 4): a hierarchical all-to-all "
+          "needs several nodes",
           "--expert-ranks-per-node 2, or leave it out");
   refused(sample(4, 2, 2),
-          "--expert-ranks-per-node 2 is all ranks that share the experts (--expert-parallel 2): in one node rows go in "
-          "one hop",
-          "leave the node out");
-  refused(sample(4, 1, 2),
-          "--expert-ranks-per-node 2 is for rows that go to the experts of other ranks, and --expert-parallel is 1",
-          "leave the node out, or --expert-parallel 4");
+          "--expert-ranks-per-node 2 is all expert-parallel ranks (--expert-parallel 2): a hierarchical all-to-all "
+          "needs several nodes",
+          "leave it out");
+  refused(sample(4, 1, 2), "--expert-ranks-per-node 2 needs expert parallelism, and --expert-parallel is 1",
+          "leave it out, or --expert-parallel 4");
   auto dense = sample(4, 1, 2);
   dense.model = preset("gpt2-nano"), dense.model.vocabulary = 257, dense.model.lanes = 1;
-  refused(dense, "--expert-ranks-per-node 2 is for rows of experts, and the model has none",
-          "leave the node out, or a model with experts (train --help-model)");
+  refused(dense, "--expert-ranks-per-node 2 needs experts, and the model has none",
+          "leave it out, or choose a model with experts (train --help-model)");
   auto p = sample(4, 4, 1);
   p.expert_ranks_per_node = 0;
   refused(p, "--expert-ranks-per-node 0 must lie between 1 and 131072", "give a value from 1 to 131072");

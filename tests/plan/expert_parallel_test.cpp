@@ -86,7 +86,7 @@ TEST(ExpertParallel, MoreRowsThanCanBeCountedAreRefused) {
     p.model.context = p.sequence = 1 << 20, p.micro_batch = 1, p.global_batch = 2;
     const auto found = decision_problems(p);
     ASSERT_FALSE(found.empty());
-    EXPECT_NE(text_of(found).find("rows that experts are counted in"), std::string::npos) << text_of(found);
+    EXPECT_NE(text_of(found).find("the most that can be counted"), std::string::npos) << text_of(found);
   }
 }
 
@@ -102,29 +102,30 @@ TEST(ExpertParallel, IsRefusedWithWhatWouldWork) {
   expect_refused(p, "--expert-parallel 4 does not divide the 2 experts of a layer", "--expert-parallel 2");
   p = sample(4, 2);
   p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1;
-  expect_refused(p, "--expert-parallel 2 shares out experts, and the model has none: its layers are dense",
-                 "--expert-parallel 1, or a model with experts (train --help-model)");
+  expect_refused(p, "--expert-parallel 2 needs experts, and the model has none: its layers are dense",
+                 "--expert-parallel 1, or choose a model with experts (train --help-model)");
   p = sample(4, 2);
   p.reduction = Reduction::fast;
   expect_refused(p,
-                 "--reduction fast leaves adding up to the library, and gradients of shared experts are added up by "
-                 "the micro-batches that they are of",
+                 "--reduction fast lets the library choose the order of sums, but --expert-parallel adds experts' "
+                 "gradients in the order of their micro-batches",
                  "--reduction ordered, or --expert-parallel 1");
   p = sample(4, 1);
   p.expert_overlap_chunks = 2;
-  expect_refused(p, "--expert-overlap-chunks 2 is for expert parallelism, and --expert-parallel is 1",
-                 "--expert-parallel 2 too, or leave the chunks out");
+  expect_refused(p, "--expert-overlap-chunks 2 needs expert parallelism, and --expert-parallel is 1",
+                 "--expert-parallel 2, or leave it out");
   p = sample(4, 1);
   p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.expert_overlap_chunks = 2;
-  expect_refused(p, "--expert-overlap-chunks 2 is for experts, and the model has none",
-                 "leave the chunks out, or a model with experts (train --help-model)");
+  expect_refused(p, "--expert-overlap-chunks 2 needs experts, and the model has none",
+                 "leave it out, or choose a model with experts (train --help-model)");
   p = sample(4, 2);
   p.expert_overlap_chunks = 3;
-  expect_refused(p, "--expert-overlap-chunks 3 does not divide the 4 experts of a layer that a rank has",
+  expect_refused(p, "--expert-overlap-chunks 3 does not divide the 4 experts that a rank has in a layer",
                  "--expert-overlap-chunks 2");
   p.expert_overlap_chunks = 2, p.model.experts.capacity_factor = "none";
-  expect_refused(p, "--expert-overlap-chunks 2 needs a capacity: without one tokens are sent in rounds",
-                 "--expert-overlap-chunks 1, or a capacity in training and in evaluation");
+  expect_refused(
+      p, "--expert-overlap-chunks 2 needs experts with a capacity: without one, tokens are sent in dispatch rounds",
+      "--expert-overlap-chunks 1, or a capacity in training and in evaluation");
   p = sample(4, 1);
   p.expert_parallel = 0;
   p.topology = replicas_of(4, 1);
@@ -436,32 +437,29 @@ TEST(ExpertParallel, WithoutACapacityABufferIsHeld) {
 TEST(ExpertParallel, BuffersThatDoNothingAreRefused) {
   auto p = dropless(4, 4);
   p.expert_capacity_buffer = 31;
-  expect_refused(
-      p,
-      "--expert-capacity-buffer 31 holds fewer rows than one expert may get of a micro-batch, which has 32 tokens "
-      "(--micro-batch 1 of --sequence 32)",
-      "--expert-capacity-buffer 32, or a smaller --micro-batch");
+  expect_refused(p,
+                 "--expert-capacity-buffer 31 is less than one expert may get: a micro-batch has 32 tokens "
+                 "(--micro-batch 1 of --sequence 32)",
+                 "--expert-capacity-buffer 32, or a smaller --micro-batch");
   p.expert_capacity_buffer = 65;
-  expect_refused(p, "--expert-capacity-buffer 65 holds more rows than a rank can have for another one, 64",
+  expect_refused(p, "--expert-capacity-buffer 65 is more than a rank can have for another rank, 64",
                  "--expert-capacity-buffer 64 at most");
   p = sample(4, 4);
   p.expert_capacity_buffer = 32;
-  expect_refused(
-      p,
-      "--expert-capacity-buffer 32 is for experts without a capacity, and those of the model have one, in training "
-      "and in evaluation: their rows stand in as many places",
-      "leave the buffer out, or a model whose experts-capacity-factor is none");
+  expect_refused(p,
+                 "--expert-capacity-buffer 32 is for experts without a capacity, and the experts of this model have "
+                 "one, in training and in evaluation",
+                 "leave it out, or choose a model whose experts-capacity-factor is none");
   p.model.experts.evaluation_capacity_factor = "none", p.model.experts.top_k = 2;
   EXPECT_TRUE(decision_problems(p).empty());
   p = dropless(4, 1);
   p.expert_capacity_buffer = 32;
-  expect_refused(
-      p, "--expert-capacity-buffer 32 is for rows that go to the experts of other ranks, and --expert-parallel is 1",
-      "leave the buffer out, or --expert-parallel 2");
+  expect_refused(p, "--expert-capacity-buffer 32 needs expert parallelism, and --expert-parallel is 1",
+                 "leave it out, or --expert-parallel 2");
   p = dropless(4, 1);
   p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.expert_capacity_buffer = 32;
-  expect_refused(p, "--expert-capacity-buffer 32 is for rows of experts, and the model has none",
-                 "leave the buffer out, or a model with experts (train --help-model)");
+  expect_refused(p, "--expert-capacity-buffer 32 needs experts, and the model has none",
+                 "leave it out, or choose a model with experts (train --help-model)");
 }
 
 // A plan announces one round in each pass. A further round costs rows both ways, and in forward the groups. Backward of
@@ -489,8 +487,9 @@ TEST(ExpertParallel, FurtherRoundsCostTheirRows) {
   ASSERT_EQ(further.size(), 1u);
   EXPECT_EQ(further[0].bytes, 6 * (2 * rows + groups) + 3 * 2 * rows + 4 * (rows + groups));
   EXPECT_EQ(rounds_text(p, base::Sizes::exact),
-            fmt::format("  experts cross in rounds of 40 rows a rank, 1 where all get as many; where all tokens choose "
-                        "the same: 2 rounds, {} more a step, and one rank's experts work on 128 rows of a layer\n",
+            fmt::format("  experts without a capacity get their tokens in rounds of 40 tokens a rank:\n    even load: "
+                        "1 round\n    all tokens choose the same experts: 2 rounds, which send {} more a step,\n    "
+                        "and one rank's experts compute 128 tokens in a layer\n",
                         base::size_text(layers * micros * ((2 * rows + groups) + 3 * 2 * rows + 4 * (rows + groups)),
                                         base::Sizes::exact)));
 }

@@ -195,7 +195,7 @@ TEST(ExpertFile, RefusalsNameWhatIsMeant) {
   refused("[experts]\ncount = 4\ncapacity-factor = \"same\"\n", "neither a positive decimal number nor none");
   refused("[experts]\ncount = 4\ncapacity-factor = -1.5\n", "neither a positive decimal number nor none");
   refused("[experts]\ncount = 4\noverflow = \"positon\"\n", "position");
-  refused("[experts]\ncount = 4\nbias-rate = 0.1\n", "experts-bias-rate moves the bias of experts-score sigmoid");
+  refused("[experts]\ncount = 4\nbias-rate = 0.1\n", "experts-bias-rate needs experts-score sigmoid");
   refused("[experts]\ncount = 4\ncapacity-factor = \"none\"\noverflow = \"position\"\n", "experts-overflow is for");
   refused("[experts]\ncount = 4\ncapacity-factor = \"none\"\nmin-capacity = 9\n", "experts-min-capacity is for");
   refused("[experts]\ncount = 4\nnetwork = \"fnn\"\n", "ffn");
@@ -263,16 +263,16 @@ TEST(ExpertProblems, EachSaysWhatWouldWork) {
             }),
             "experts-count lists 2 numbers, but 1 layer of the model has experts: list as many, or one for all");
   EXPECT_EQ(problem_of([](ModelConfig& m) { m.experts.every = 5, m.experts.dense_layers = 2; }),
-            "no layer has experts: of 6 layers the first 2 have none, and of the others each 5-th has some; "
-            "experts-every 4 would give some to one");
+            "no layer has experts: of 6 layers the first 2 are dense, and after these only each 5-th layer has "
+            "experts; with experts-every 4 one layer has");
   EXPECT_EQ(problem_of([](ModelConfig& m) { m.experts.count.clear(), m.experts.top_k = 2, m.experts.shared = 1; }),
-            "experts-top-k, experts-shared without experts: say experts-count, or leave them out");
+            "experts-top-k, experts-shared without experts: set experts-count, or leave them out");
   EXPECT_EQ(problem_of([](ModelConfig& m) { m.experts.count.clear(), m.experts.residual = true; }),
-            "experts-residual without experts: say experts-count, or leave it out");
+            "experts-residual without experts: set experts-count, or leave it out");
   EXPECT_EQ(problem_of([](ModelConfig& m) { m.branches = {"attention"}; }),
-            "experts take the place of the branch 'ffn', which the model's branches do not name");
+            "experts replace the branch 'ffn', which the model's branches do not name");
   EXPECT_EQ(problem_of([](ModelConfig& m) { m.experts.residual = true, m.experts.shared = 1; }),
-            "experts-residual and experts-shared both put a feed-forward part beside the experts: one of them");
+            "experts-residual and experts-shared both add a feed-forward part beside the experts: use one of them");
   // Rules of the gate that are allowed with k choices.
   const auto rules = [](std::int64_t k, GatePlacement placement, BalanceOver over, GateWeights weights) {
     auto m = with_count({4});
@@ -309,8 +309,7 @@ TEST(ExpertProblems, EachSaysWhatWouldWork) {
   EXPECT_EQ(problem_of([](ModelConfig& m) {
               m.experts.count.clear(), m.branches = {"attention", "experts"};
             }),
-            "branches name 'experts': leave 'ffn' there and say experts-count, experts take its place in the layers "
-            "that have them");
+            "branches name 'experts': name 'ffn' there and set experts-count; in layers with experts these replace it");
   EXPECT_NE(problem_of([](ModelConfig& m) { m.experts.capacity_factor = "1e3"; }).find("experts-capacity-factor"),
             std::string::npos);
 }
@@ -346,8 +345,8 @@ TEST(ExpertProblems, OfAPlan) {
   const auto shape = [](Plan& q, std::int64_t sequence, std::int64_t micro) {
     q.model.context = q.sequence = sequence, q.micro_batch = q.global_batch = micro;
   };
-  refused([&](Plan& q) { shape(q, 1 << 16, 1 << 15); }, "is more than the 2147483647 rows");
-  refused([&](Plan& q) { shape(q, 1 << 16, 1 << 14), q.model.experts.top_k = 2; }, "is more than the 2147483647 rows");
+  refused([&](Plan& q) { shape(q, 1 << 16, 1 << 15); }, "more than 2147483647 ");
+  refused([&](Plan& q) { shape(q, 1 << 16, 1 << 14), q.model.experts.top_k = 2; }, "more than 2147483647 ");
   refused([&](Plan& q) { shape(q, 1 << 21, 1); }, "--sequence 2097152 with experts: the random numbers");
   refused(
       [&](Plan& q) {

@@ -90,7 +90,7 @@ TEST_F(FileLayout, IsSaidInTheModelInPlaceOfAFile) {
 TEST_F(FileLayout, IsRefusedWhereItDoesNotFitTheModel) {
   expect_refused("layout = \"file\"\nfile = \"it.h5\"\nblock = 64\n",
                  "attention-block is 64, the blocks of " + scratch.path + "/it.h5 are of 32");
-  expect_refused("layout = \"file\"\n", "neither is there");
+  expect_refused("layout = \"file\"\n", "neither is set");
   expect_refused("layout = \"sliding\"\nfile = \"it.h5\"\n", "attention-file is read by the layouts file");
   expect_refused("layout = \"sliding\"\nfile-blocks = \"0\"\n", "attention-file-blocks is read by the layouts file");
   const std::string file = "layout = \"sliding, file\"\nfile = \"it.h5\"\n";

@@ -143,7 +143,9 @@ TEST(StageProblems, DegreesThatRanksOrItemsDoNotAllow) {
 TEST(StageProblems, SchedulesChunksAndPartitions) {
   auto p = sample(2, 2);
   p.virtual_stages = 2;
-  expect_refused(p, "--virtual-stages 2 is for --pipeline-schedule interleaved: with another one a stage has one chunk",
+  expect_refused(p,
+                 "--virtual-stages 2 needs --pipeline-schedule interleaved: other schedules have one virtual stage a "
+                 "pipeline stage",
                  "--pipeline-schedule interleaved, or --virtual-stages 1");
   p = sample(2, 1);
   p.pipeline_schedule = PipelineSchedule::interleaved;
@@ -157,8 +159,8 @@ TEST(StageProblems, SchedulesChunksAndPartitions) {
   EXPECT_TRUE(decision_problems(p).empty());
   p.recompute = Recompute::selective;
   expect_refused(p,
-                 "--pipeline-schedule zero-bubble keeps for weight gradients, which it makes later, what --recompute "
-                 "selective would not keep",
+                 "--pipeline-schedule zero-bubble computes weight gradients later, from activations that --recompute "
+                 "selective does not keep",
                  "--recompute none, or --pipeline-schedule 1f1b");
   p = sample(2, 1);
   p.pipeline_schedule = PipelineSchedule::naive;
@@ -198,7 +200,7 @@ TEST(StageProblems, ReplicasAreThoseOfAStage) {
   EXPECT_TRUE(decision_problems(p).empty()) << text_of(decision_problems(p));
   p.global_batch = 4;
   expect_refused(p,
-                 "32 ranks in 8 replicas, but a step has only 4 groups of micro-batches: some ranks would never work",
+                 "32 ranks in 8 replicas, but a step has only 4 groups of micro-batches: some ranks would have no work",
                  "raise --global-batch to 8, lower --micro-batch or --local-accumulation, or use fewer ranks");
 }
 

@@ -83,11 +83,10 @@ void expect_refused(const Plan& p, const std::string& message, const std::string
 TEST(TensorRanks, CopiesAreAddedUpInOneOrder) {
   auto p = shared(4, 2);
   p.reduction = Reduction::fast;
-  expect_refused(
-      p,
-      "--reduction fast lets the library add up in an order of its own, in every group of tensor ranks anew: "
-      "what they hold alike could drift apart",
-      "--reduction ordered, or --tensor-parallel 1");
+  expect_refused(p,
+                 "--reduction fast lets the library choose the order of sums in each tensor-parallel group: copies of "
+                 "the same weights could drift apart",
+                 "--reduction ordered, or --tensor-parallel 1");
   p = shared(4, 1);
   p.reduction = Reduction::fast;
   EXPECT_EQ(first_problem(p), "");
@@ -138,7 +137,7 @@ TEST(TensorRanks, ABatchIsOfReplicas) {
   EXPECT_EQ(first_problem(p), "");
   p.global_batch = 4;
   expect_refused(p,
-                 "16 ranks in 8 replicas, but a step has only 4 groups of micro-batches: some ranks would never work",
+                 "16 ranks in 8 replicas, but a step has only 4 groups of micro-batches: some ranks would have no work",
                  "raise --global-batch to 8, lower --micro-batch or --local-accumulation, or use fewer ranks");
 }
 
@@ -146,13 +145,13 @@ TEST(TensorRanks, SequenceParallelNeedsWholeBlocksOfRows) {
   auto p = shared(2, 2);
   p.sequence_parallel = true;
   expect_refused(p,
-                 "--sequence-parallel gives each of 2 tensor ranks whole blocks of 64 rows: the 32 rows of a "
-                 "micro-batch (--micro-batch 1 of --sequence 32) are no multiple of 128",
+                 "--sequence-parallel gives each of 2 tensor ranks whole blocks of 64 tokens: the 32 tokens of a "
+                 "micro-batch (--micro-batch 1 of --sequence 32) are not a multiple of 128",
                  "--micro-batch 4, another --sequence, or --sequence-parallel off");
   p.micro_batch = 4;
   EXPECT_EQ(first_problem(p), "");
   p.tensor = 1, p.topology = replicas_of(2, 1);
-  expect_refused(p, "--sequence-parallel shares rows among tensor ranks, and --tensor-parallel is 1",
+  expect_refused(p, "--sequence-parallel splits tokens over tensor-parallel ranks, and --tensor-parallel is 1",
                  "--sequence-parallel off, or --tensor-parallel 2 too");
 }
 
@@ -167,7 +166,10 @@ TEST(TensorRanks, AllThatIsWrongIsSaidAtOnce) {
     EXPECT_NE(text.find(part), std::string::npos) << part << ": " << text;
   p = shared(8, 3);
   p.global_batch = 4;  // enough for replicas, once their number is valid
-  EXPECT_EQ(decision_problems(p).size(), 1u) << text_of(decision_problems(p));
+  const auto one = decision_problems(p);
+  ASSERT_EQ(one.size(), 1u) << text_of(one);
+  EXPECT_EQ(text_of(one), one[0].message + " (try: " + one[0].hint + ")") << "a single problem keeps its hint";
+  EXPECT_EQ(as_one(one).hint, one[0].hint);
 }
 
 TEST(TensorRanks, LanesOfACheckpointAreSaidToBe) {
@@ -176,12 +178,12 @@ TEST(TensorRanks, LanesOfACheckpointAreSaidToBe) {
   const auto said = [&](Lanes lanes) {
     const auto found = decision_problems(p, {lanes, "run/checkpoints/step-00000004"});
     EXPECT_EQ(found.at(0).message,
-              "--tensor-parallel 4 does not divide lanes 2, which are those of run/checkpoints/step-00000004");
+              "--tensor-parallel 4 does not divide lanes 2, the lanes of run/checkpoints/step-00000004");
     return found.at(0).hint;
   };
   EXPECT_EQ(said(Lanes::open), "--tensor-parallel 2; --lanes 4 allows it, in another run");
   EXPECT_EQ(said(Lanes::of_the_run),
-            "--tensor-parallel 2; --lanes 4 --change model goes on with sums of 4 lanes, which round otherwise");
+            "--tensor-parallel 2; --lanes 4 --change model goes on with sums of 4 lanes, which round differently");
   EXPECT_EQ(said(Lanes::evaluated), "--tensor-parallel 2");
 }
 
@@ -198,7 +200,7 @@ TEST(TensorRanks, ABranchThatDoesNotSaySoIsNotShared) {
   register_branch("whole", std::make_shared<Whole>());
   auto p = shared(2, 2);
   p.model.branches = {"attention", "whole", "ffn"};
-  expect_refused(p, "the branch 'whole' of the model cannot be shared by several ranks", "--tensor-parallel 1");
+  expect_refused(p, "the model's branch 'whole' does not support tensor parallelism", "--tensor-parallel 1");
   p.tensor = 1, p.topology = replicas_of(2, 1);
   EXPECT_EQ(first_problem(p), "");
 }
@@ -211,7 +213,7 @@ struct OwnHead : HeadKind {
 TEST(TensorRanks, ABlockThatDoesNotSaySoIsNotShared) {
   register_block("head", std::make_shared<OwnHead>());
   auto p = shared(2, 2);
-  expect_refused(p, "the kind of the head of the model cannot be shared by several ranks", "--tensor-parallel 1");
+  expect_refused(p, "the model's kind of the head does not support tensor parallelism", "--tensor-parallel 1");
   p.tensor = 1, p.topology = replicas_of(2, 1);
   EXPECT_EQ(first_problem(p), "");
   register_block("head", std::make_shared<HeadKind>());
@@ -241,8 +243,8 @@ TEST(TensorRanks, RowsOfBf16AreWholeWords) {
   EXPECT_EQ(first_problem(p), "") << "32 rows";
   p.sequence = 31;
   expect_refused(p,
-                 "--tensor-parallel 3 adds up words of 4 bytes: the 31 rows of a micro-batch (--micro-batch 1 of "
-                 "--sequence 31) of 45 bf16 numbers are no whole words",
+                 "--tensor-parallel 3 adds words of 4 bytes: the 31 rows of a micro-batch (--micro-batch 1 of "
+                 "--sequence 31) of 45 bf16 numbers are not a multiple of 4 bytes",
                  "an even --micro-batch or --sequence, or --dtype f32");
   p.dtype = base::DType::f32;
   EXPECT_EQ(first_problem(p), "");

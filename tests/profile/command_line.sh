@@ -77,7 +77,7 @@ grep -Eq '^  data ordered_reduce_scatter +[0-9]+ +[0-9.]+ (us|ms|s)' out && grep
 for where in --json "--output -"; do
   code=0
   partition-model --model gpt2-nano --ranks 2 --zero 3 --profile links.json $where >out 2>err || code=$?
-  [ "$code" = 2 ] && grep -q "a plan has no place for" err || fail "partition-model --profile $where: exit code $code, $(cat err)"
+  [ "$code" = 2 ] && grep -q "do not belong in a plan" err || fail "partition-model --profile $where: exit code $code, $(cat err)"
 done
 code=0
 partition-model --model gpt2-nano --ranks 4 --zero 3 --profile links.json >out 2>err || code=$?

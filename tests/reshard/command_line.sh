@@ -117,7 +117,7 @@ refused 2 'expert-parallel 4 does not divide 6 data-parallel ranks' reshard-chec
 grep -q 'try: --expert-parallel 3 or --expert-parallel 6$' err || fail "no way out: $(cat err)"
 refused 2 'expert-parallel 4 does not divide the 6 experts of a layer' reshard-checkpoint moe nope --data-parallel 8 --expert-parallel 4
 grep -q 'try: --expert-parallel 2$' err || fail "no way out: $(cat err)"
-refused 2 'expert-parallel 2 shares out experts, and the model has none' reshard-checkpoint run nope --data-parallel 2 --expert-parallel 2
+refused 2 'expert-parallel 2 needs experts, and the model has none' reshard-checkpoint run nope --data-parallel 2 --expert-parallel 2
 refused 2 'does not divide the 3 experts of a layer that a tensor rank has' reshard-checkpoint moe nope --data-parallel 2 --tensor-parallel 2 --expert-parallel 2
 refused 2 'expert-parallel' reshard-checkpoint moe nope --expert-parallel 0
 refused 2 'consolidate and --expert-parallel do not' reshard-checkpoint moe nope --consolidate --expert-parallel 1
@@ -165,7 +165,7 @@ partition-model --model tiny.toml --data data --sequence 16 --ranks 3 --zero 2 -
 partition-model --model gpt2-nano --data data --sequence 16 --ranks 2 --output other.json >/dev/null
 expect 0 reshard-checkpoint run planned --plan plan.json
 [ "$(inspect planned --json | jq -r '.ranks, .dtype, .plan.zero' | xargs)" = "3 bf16 2" ] || fail "not what the plan says"
-refused 3 'whose tensors are others than those of' reshard-checkpoint run nope --plan other.json
+refused 3 'whose tensors differ from the tensors of' reshard-checkpoint run nope --plan other.json
 
 # --diff and --verify
 expect 0 reshard-checkpoint --diff run four --json
@@ -195,11 +195,11 @@ expect 5 reshard-checkpoint --diff run mean
 unsaid '/optimizer/'
 expect 0 generate --checkpoint mean --tokens 3 --threads 1
 train --model gpt2-nano --data data --output nano --steps 1 --global-batch 2 --sequence 16 --threads 1 --progress never >/dev/null 2>&1
-refused 3 'checkpoints of different models have no mean' reshard-checkpoint --average run nano nope
+refused 3 'checkpoints of different models cannot be averaged' reshard-checkpoint --average run nano nope
 # Equal shapes do not make one model.
 { cat tiny.toml; printf 'norm-epsilon = 1e-3\n'; } >near.toml
 train --model near.toml --data data --output near --steps 1 --global-batch 4 --sequence 16 --threads 1 --progress never >/dev/null 2>&1
-refused 3 'has norm-epsilon .*0.001.* where .* different models have no mean' reshard-checkpoint --average run near nope
+refused 3 'has norm-epsilon .*0.001.* where .* different models cannot be averaged' reshard-checkpoint --average run near nope
 
 # The weights alone: enough to begin from weights, and for nothing else.
 expect 0 reshard-checkpoint run weights --only model --dtype bf16
@@ -228,19 +228,19 @@ refused 2 'four exists already' reshard-checkpoint run four
 refused 2 'is or lies in' reshard-checkpoint four four --force
 refused 2 'is or lies in' reshard-checkpoint four four/inside
 for own in step-00000007 mine ../checkpoints/mine step-00000004 step-00000004/mine; do
-  for force in "" --force; do refused 2 "are that run.s alone" reshard-checkpoint run run/checkpoints/$own $force; done
+  for force in "" --force; do refused 2 "only that run may write" reshard-checkpoint run run/checkpoints/$own $force; done
 done
-refused 2 "are that run.s alone" reshard-checkpoint --average run four run/checkpoints/mean
-refused 2 "are that run.s alone" convert-checkpoint run run/checkpoints/mine --to safetensors
+refused 2 "only that run may write" reshard-checkpoint --average run four run/checkpoints/mean
+refused 2 "only that run may write" convert-checkpoint run run/checkpoints/mine --to safetensors
 [ "$(ls run/checkpoints | xargs)" = "latest step-00000002 step-00000004 step-00000006" ] || fail "made: $(ls run/checkpoints)"
 refused 2 'pipeline-parallel 4 is more than the 3 items of the model: its embedding, 1 layer and its head' reshard-checkpoint run nope --pipeline-parallel 4
 grep -q 'try: --pipeline-parallel 3 at most$' err || fail "no way out: $(cat err)"
 refused 2 'partition unifrom is not known' reshard-checkpoint run nope --pipeline-parallel 2 --partition unifrom
 refused 2 'partition 0,9: the model has items 0 to 2' reshard-checkpoint run nope --pipeline-parallel 2 --partition 0,9
 refused 2 'partition 0,2: 2 numbers for 3 parts' reshard-checkpoint run nope --pipeline-parallel 3 --partition 0,2
-refused 2 'partition says where pipeline stages begin, and there is one' reshard-checkpoint run nope --partition uniform
+refused 2 'partition says where pipeline stages begin, but there is only one' reshard-checkpoint run nope --partition uniform
 grep -q 'try: --pipeline-parallel 2, ' err || fail "of stages: $(cat err)"
-refused 2 'partition says where pipeline stages begin, and there is one' reshard-checkpoint run nope --partition 0,1,2
+refused 2 'partition says where pipeline stages begin, but there is only one' reshard-checkpoint run nope --partition 0,1,2
 grep -q 'try: --pipeline-parallel 3, ' err || fail "of three stages: $(cat err)"
 refused 2 'pipeline' reshard-checkpoint run nope --pipeline-parallel 0
 refused 2 '4 stages of 300000 data-parallel ranks of 1 tensor ranks are more than 1048576' reshard-checkpoint run nope --data-parallel 300000 --pipeline-parallel 4
@@ -253,7 +253,7 @@ refused 2 'plan and --expert-parallel do not' reshard-checkpoint run nope --plan
 refused 2 'plan and --zero do not go together' reshard-checkpoint run nope --plan plan.json --zero 1
 refused 2 'consolidate and --data-parallel do not' reshard-checkpoint run nope --consolidate --data-parallel 2
 refused 2 'diff and --force do not' reshard-checkpoint --diff run four --force
-refused 2 'tolerance is of --diff' reshard-checkpoint run nope --tolerance 1
+refused 2 'tolerance is only for --diff' reshard-checkpoint run nope --tolerance 1
 refused 2 '1 path given' reshard-checkpoint run
 refused 2 '3 paths given' reshard-checkpoint run four nope
 refused 2 '2 paths given' reshard-checkpoint --average run nope

@@ -57,7 +57,7 @@ expect 2 env BIN=programs FAKE_TRAIN=127 bash "$scripts/train.sbatch"; said 'the
 [ ! -e asked ] || fail "srun was asked: $(cat asked)"
 trains RANKS_PER_NODE=4 BIN=programs FAKE_TRAIN=1
 asked --ntasks-per-node=4
-said 'not known here, .* ended with 1: 4 ranks a node are taken'
+said 'not known here, because .* ended with 1: using 4 ranks a node'
 # Pipeline stages are blocks of nodes.
 trains SLURM_JOB_NUM_NODES=4 TRAIN="--pipeline-parallel 4"
 asked --nodes=4 --ntasks-per-node=2 '--pipeline-parallel 4' --distribution=block
@@ -73,11 +73,11 @@ asked --nodes=2 --ntasks-per-node=6
 said 'shared between nodes, .* 2 of 3 nodes'
 rm asked
 expect 2 env SLURM_JOB_NUM_NODES=1 TRAIN="--pipeline-parallel 3" bash "$scripts/train.sbatch"
-said 'no multiple of --pipeline-parallel 3 can be had of it on 1 node: RANKS_PER_NODE=3$'
+said 'no number of ranks on 1 node is a multiple of --pipeline-parallel 3: use RANKS_PER_NODE=3$'
 absent asked
 # Some of the nodes are enough if their ranks fit.
 expect 2 env SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=2 TRAIN="--pipeline-parallel 4 --tensor-parallel 4" bash "$scripts/train.sbatch"
-said 'no multiple of --tensor-parallel 4 times --pipeline-parallel 4 can be had of it on 3 nodes: RANKS_PER_NODE=8 on 2 of them'
+said 'no number of ranks on 3 nodes is a multiple of --tensor-parallel 4 times --pipeline-parallel 4: use RANKS_PER_NODE=8 on 2 of them'
 absent asked
 expect 2 env SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=1 TRAIN="--pipeline-parallel 4 --tensor-parallel 2" bash "$scripts/train.sbatch"
 said 'RANKS_PER_NODE=4 on 2 of them'

@@ -37,7 +37,7 @@ for ((w = 0; w < ${#words[@]}; ++w)); do [ "${words[w]}" != runs/shared ] || wor
 expect 0 "${words[@]}" --dry-run
 said 'experts over 4 ranks (2 a node)'
 said 'expert_outer all_to_all'
-refused 2 'expert-ranks-per-node 3 does not divide the 4 ranks' "${words[@]/%2/3}"
+refused 2 'expert-ranks-per-node 3 does not divide the 4 expert-parallel ranks' "${words[@]/%2/3}"
 expect 0 "${words[@]}"
 [ "$(numbers runs/experts)" = "$(numbers runs/nodes)" ] || fail "rows that go by nodes have other numbers"
 expect 0 reshard-checkpoint --diff runs/experts runs/nodes

@@ -63,20 +63,20 @@ jq -e '(.stages | length == 2) and .stages[0].parameters > 0 and .idle.fraction 
 expect 0 inspect --verify told.json
 jq '.stages[1].parameters = 1' told.json >other.json
 expect 5 inspect --verify other.json
-said "'stages' is another"
+said "'stages' differs"
 expect 0 inspect stages.json --json
 jq -e --slurpfile told told.json '.stages == $told[0].stages and .idle == $told[0].idle' out >/dev/null || fail "inspect says other stages"
 jq -e '(.stages | length == 2) and .stages[0].parameters > 0 and .stages[1].rank_bytes.total > 0 and (.stages[0].items | contains("embedding")) and .idle.fraction > 0 and .idle.fraction < 1' out >/dev/null || fail "stages: $(jq -c '.stages, .idle' out)"
 expect 0 inspect plan.json --json
 jq -e 'has("stages") | not' out >/dev/null || fail "one stage is no table"
 expect 0 partition-model --model model.toml --data data --gradient-dtype bf16
-said 'warning: --gradient-dtype bf16 is planned for comparison'
+said 'warning: --gradient-dtype bf16 is only for comparison'
 refused 3 'plans bf16 gradients' train --plan <(partition-model --model model.toml --data data --gradient-dtype bf16 --json 2>/dev/null) --data data --output none
 
 # OMP_NUM_THREADS decides if --threads does not, and the program says so if a rank would have taken another number.
 expect 0 env OMP_NUM_THREADS=1 "${run[@]}" --output none --dry-run
 said ', 1 thread a rank'
-[ "$(nproc)" = 1 ] || said '^train: 1 thread a rank, as OMP_NUM_THREADS says, where [0-9]* would be its share (--threads decides otherwise)$'
+[ "$(nproc)" = 1 ] || said '^train: 1 thread a rank, as OMP_NUM_THREADS says; its share of the cores would be [0-9]* (--threads overrides it)$'
 expect 0 env OMP_NUM_THREADS=1 "${run[@]}" --output none --dry-run --threads 2
 said ', 2 threads a rank'
 unsaid OMP_NUM_THREADS

@@ -15,8 +15,8 @@ train=(train --data data --global-batch 6 --micro-batch 2 --learning-rate 0.01 -
 masked=("${train[@]}" --model both.toml --document-mask on)
 
 # Contradictions, before anything is made.
-refused 2 '--objective masked: the queries of model .* see no later token' "${train[@]}" --model causal.toml --objective masked --output run
-refused 2 '--objective causal: the queries of model .* see later tokens' "${masked[@]}" --objective causal --output run
+refused 2 '--objective masked: the attention of model .* is causal' "${train[@]}" --model causal.toml --objective masked --output run
+refused 2 '--objective causal: the attention of model .* is not causal' "${masked[@]}" --objective causal --output run
 refused 2 '--mask-rate 0.2: model .* learns the next token' "${train[@]}" --model causal.toml --mask-rate 0.2 --output run
 refused 2 '--mask-words on: model' "${train[@]}" --model causal.toml --mask-words on --output run
 refused 2 'mask-rate.*1.5' "${masked[@]}" --mask-rate 1.5 --output run
@@ -44,7 +44,7 @@ said 'hidden and predicted'
 said 'hidden *tokens, chosen at a rate of 0.15'
 expect 0 train --evaluate run --mask-rate 0.3 --mask-words on --threads 1 --progress never --json --evaluate-sequences 8
 jq -e '.mask_rate == 0.3 and .mask_words == "on"' out >/dev/null || fail "the JSON is wrong: $(cat out)"
-refused 2 '--objective causal: the queries of model .* see later tokens' train --evaluate run --objective causal --threads 1
+refused 2 '--objective causal: the attention of model .* is not causal' train --evaluate run --objective causal --threads 1
 
 # A stop, and the rest on another layout. Another rate makes another run.
 expect 75 "${masked[@]}" --output again --stop-after 7
@@ -57,7 +57,7 @@ expect 0 reshard-checkpoint --diff run again
 expect 75 "${masked[@]}" --output changed --stop-after 7
 expect 0 "${masked[@]}" --output changed --mask-rate 0.3 --change mask_rate
 [ "$(numbers run)" != "$(numbers changed)" ] || fail "another rate hides the same"
-refused 3 'has no next one to give' generate --checkpoint run --tokens 4
+refused 3 'it predicts hidden tokens' generate --checkpoint run --tokens 4
 refused 3 'no bert (norm-position is not post' convert-checkpoint run hugging --to safetensors
 absent hugging
 

@@ -71,7 +71,7 @@ TEST(PlanText, SaysWhatEachStageSends) {
   EXPECT_NE(text.find("\n  3      6-7         stages  all_gather "), std::string::npos) << text;
   EXPECT_NE(text.find("gradients are reduced in each of 16 accumulation steps, at every ZeRO stage: "),
             std::string::npos);
-  EXPECT_NE(text.find("--local-accumulation 16 reduces less often, with other bits: "), std::string::npos);
+  EXPECT_NE(text.find("--local-accumulation 16 reduces less often, rounded differently: "), std::string::npos);
   const auto sent = [](const plan::Plan& q) {
     std::int64_t most = 0;
     for (const auto& t : q.traffic) {
@@ -85,8 +85,8 @@ TEST(PlanText, SaysWhatEachStageSends) {
   auto folded = p, third = p;
   folded.local_accumulation = 16, third.zero = 3;
   plan::predict(folded), plan::predict(third);
-  EXPECT_NE(text.find("other bits: " + sent(folded) + " to replicas, and " + base::size_text(folded.memory.total()) +
-                      " of memory a rank\n"),
+  EXPECT_NE(text.find("rounded differently: " + sent(folded) + " to replicas, and " +
+                      base::size_text(folded.memory.total()) + " of memory a rank\n"),
             std::string::npos)
       << text;
   text = tools::plan_table(third, base::Sizes::rounded);
@@ -103,7 +103,7 @@ TEST(PlanText, SaysWhatEachStageSends) {
   auto added = one;
   added.local_accumulation = one.batch().rounds();
   plan::predict(added);
-  EXPECT_NE(text.find(fmt::format("--local-accumulation {} reduces less often, with other bits: {} to replicas",
+  EXPECT_NE(text.find(fmt::format("--local-accumulation {} reduces less often, rounded differently: {} to replicas",
                                   added.local_accumulation, sent(added))),
             std::string::npos)
       << text;

@@ -91,7 +91,7 @@ said 'profile-comm ended with exit code 2'
 instead profile-comm 'echo "profile-comm: a budget of 1 s is too short: one pass" >&2; exit 2'
 echo '[[ " $* " == *" --stop-after "* ]] && exit 9' >instead-train
 quickstart 9 --text text --work p --seconds 2 --cores 2
-said 'Too little time'; said '^[0-9]* steps$'
+said 'too little time'; said '^[0-9]* steps$'
 [ "$(sed -n 's/^\([0-9]*\) steps$/\1/p' out)" -ge 40 ] || fail "fewer than 40 steps are chosen"
 instead
 
@@ -139,8 +139,8 @@ tr -d '\n' <text >line
 quickstart 0 --text line --work w --seconds 10 --steps 2 --cores 24
 said '8 ranks with 3 threads each'; said 'nothing will be tested'
 [ "$(wc -l <w/run/metrics.jsonl)" = 2 ] || fail "it did not begin anew: $(wc -l <w/run/metrics.jsonl) steps"
-said 'the run of before is kept in .*w/run.1$'
-[ "$(wc -l <w/run.1/metrics.jsonl)" = $steps ] || fail "the run of before is not kept"
+said 'the earlier run is kept in .*w/run.1$'
+[ "$(wc -l <w/run.1/metrics.jsonl)" = $steps ] || fail "the earlier run is not kept"
 
 # Dividing a text does not take long, whatever its lines are; blank lines may contain spaces. Compressed text is known
 # by its first bytes.

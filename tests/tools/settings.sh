@@ -43,7 +43,7 @@ done
 # --plan auto decides what no setting gives, keeps what a setting gives, and refuses what fits nowhere.
 auto=("${base[@]}" --plan auto --dry-run)
 expect 0 "${auto[@]}"
-said '^--plan auto: ZeRO 0 on 1 rank: .* a rank, of .* that it may have$'
+said '^--plan auto: ZeRO 0 on 1 rank: .* a rank of the .* that it may use$'
 said 'ZeRO 0, 1 thread a rank'
 expect 0 mpirun --bind-to none -n 2 "${auto[@]}"
 said '^--plan auto: ZeRO 0 on 2 ranks: '
@@ -63,14 +63,14 @@ refused 2 'memory-limit 80 must lie between 1000000' "${auto[@]}" --memory-limit
 refused 2 'device-memory 80 must lie between 1000000' "${plan[@]}" --device-memory 80; said '80GB'
 refused 2 'lr is not known' "${plan[@]}" --lr 1e-3; said 'plans do not depend on it'
 expect 4 env SLURM_MEM_PER_NODE=3 "${auto[@]}"
-said 'plan auto: .* needs least, .* a rank, and a rank of this job may have'
+said 'plan auto: .* needs the least memory, .* a rank, but a rank of this job may use only'
 expect 0 env SLURM_MEM_PER_NODE=0 "${auto[@]}"
 expect 2 "${auto[@]}" --global-batch 5
 said 'not a multiple of --micro-batch'
 expect 2 mpirun --bind-to none -n 3 "${auto[@]}"
 said '3 .*ranks'
 expect 3 "${auto[@]}" --plan ./auto
-refused 2 'plan auto is of training' train --evaluate run --plan auto
+refused 2 'plan auto is for training' train --evaluate run --plan auto
 expect 2 mpirun --bind-to none -n 1 "${base[@]}" --plan auto --dry-run : -n 1 "${base[@]}" --dry-run
 said '--plan is'
 
@@ -89,7 +89,7 @@ said '--sequence-parallel maybe is not known; use off, on'
 expect 2 "${shared[@]}" --tensor-parallel 2 --sequence-parallel ""
 said '--sequence-parallel is empty'
 expect 2 "${shared[@]}" --tensor-parallel 2 --sequence-parallel --sequence 32
-said 'whole blocks of 64 rows: .*--micro-batch 2 of --sequence 32'; said 'try: --micro-batch 4'
+said 'whole blocks of 64 tokens: .*--micro-batch 2 of --sequence 32'; said 'try: --micro-batch 4'
 expect 2 "${shared[@]}" --sequence-parallel
 said 'and --tensor-parallel is 1'
 expect 2 "${base[@]}" --dry-run --tensor-parallel 2
@@ -117,11 +117,11 @@ printf 'tensor = 3\n' >three.toml
 expect 2 "${shared[@]}" --config three.toml; said '--tensor-parallel 3 does not divide 2 ranks; --tensor-parallel 3 does not divide kv-heads 4$'
 expect 2 env TRAINYARD_TENSOR=2 "${base[@]}" --dry-run; said '--tensor-parallel 2 does not divide 1 rank$'
 expect 2 "${plan[@]}" --ranks 4 --tensor-parallel 3 --reduction fast --local-accumulation 3; said '^partition-model: 3 things are wrong'
-ways='shared.json says --tensor-parallel, and flags go before what it says; or make another plan with partition-model'
+ways='shared.json sets --tensor-parallel, and flags override it; or make another plan with partition-model'
 expect 2 mpirun --bind-to none -n 4 train --plan shared.json --data data --output run --lanes 1 --dry-run; said '--tensor-parallel 2 does not divide lanes 1$'
 said "try: --tensor-parallel 1; --lanes 2 allows it, in another run; $ways"
-expect 2 mpirun --bind-to none -n 4 train --plan shared.json --data data --output run --tensor-parallel 1 --global-batch 16 --dry-run; said 'shares rows among tensor ranks, and --tensor-parallel is 1$'
-said 'try: --sequence-parallel off, or --tensor-parallel 2 too; shared.json says --sequence-parallel, and flags go before'
+expect 2 mpirun --bind-to none -n 4 train --plan shared.json --data data --output run --tensor-parallel 1 --global-batch 16 --dry-run; said 'splits tokens over tensor-parallel ranks, and --tensor-parallel is 1$'
+said 'try: --sequence-parallel off, or --tensor-parallel 2 too; shared.json sets --sequence-parallel, and flags override it'
 for program in train partition-model; do refused 2 '--tensor-parallel auto: it is not chosen automatically$' $program --tensor-parallel auto; said 'try: partition-model says'; done
 printf 'layers = 1\nsequence_parallel = true\n' >trained.toml
 refused 3 "unknown key 'sequence_parallel'" partition-model --model trained.toml; said 'try: how a model is trained is no part of it: --sequence-parallel is a setting of train and partition-model'
@@ -137,16 +137,16 @@ expect 0 "${twice[@]}" --dry-run; once "^$cut"
 expect 75 "${twice[@]}" --stop-after 1; once "^train: $cut"
 expect 0 "${plan[@]}" --global-batch 4 --sequence 64 --lanes 2 --threads 1 --output two.json
 expect 0 "${base[@]}" --plan two.json --output told --dry-run
-once '^train: resuming with lanes 4, those of the run: two.json has 2, and --lanes 2 --change model would take them$'
-expect 0 train --plan two.json --data data --output told --steps 3 --dry-run; once 'resuming with lanes 4, those of the run: two.json has 2'
-expect 0 "${base[@]}" --plan two.json --output told --lanes 4 --dry-run; unsaid 'resuming with lanes'
+once "^train: resuming with the run's 4 lanes; two.json says 2 (to use its value: --lanes 2 --change model)$"
+expect 0 train --plan two.json --data data --output told --steps 3 --dry-run; once "resuming with the run's 4 lanes; two.json says 2"
+expect 0 "${base[@]}" --plan two.json --output told --lanes 4 --dry-run; unsaid 'resuming with the run'
 
 # A run keeps its lanes. A refusal for other ranks says where the lanes come from, and how to change them.
 expect 75 "${base[@]}" --output narrow --lanes 1 --stop-after 1 --progress never
-expect 2 "${shared[@]}" --output narrow --tensor-parallel 2; said '--tensor-parallel 2 does not divide lanes 1, which are those of narrow/checkpoints/step-00000001$'
+expect 2 "${shared[@]}" --output narrow --tensor-parallel 2; said '--tensor-parallel 2 does not divide lanes 1, the lanes of narrow/checkpoints/step-00000001$'
 said 'try: --tensor-parallel 1; --lanes 2 --change model goes on'
 expect 2 "${base[@]}" --output narrow --change lanes --dry-run; said "try: 'lanes' belongs to the model: --change model"
-expect 2 mpirun --bind-to none -n 2 train --evaluate narrow --tensor-parallel 2; said 'lanes 1, which are those of narrow/'; unsaid 'change model'
+expect 2 mpirun --bind-to none -n 2 train --evaluate narrow --tensor-parallel 2; said 'lanes 1, the lanes of narrow/'; unsaid 'change model'
 expect 0 "${shared[@]}" --output narrow --tensor-parallel 2 --lanes 2 --change model; said 'would go on after step 1'
 
 # A run means its newest whole checkpoint, for new weights and for a resume. For a folder without one, the message says
@@ -174,7 +174,7 @@ expect 0 "${base[@]}" --local-accumulation 2 --local-accumulation 2 --print-conf
 # A number out of its range is refused with the range and what the number is.
 expect 2 train --tensor-parallel 0; said 'try: from 1 to 4096: tensor-parallel ranks'
 expect 2 train --tensor-parallel 99999999 --lanes -1; said '--tensor-parallel 99999999 must lie between 1 and 4096 (from 1'; said '--lanes -1 .*0: the model'
-refused 2 '--lanes: -1 must lie between 0 and 4096' partition-model --lanes -1; said "try: --lanes: slices of sums .*0: the model's"
+refused 2 '--lanes: -1 must lie between 0 and 4096' partition-model --lanes -1; said "try: --lanes: reduction lanes: .*0: the model's"
 
 # A wrong content of a file is exit 3, whatever is wrong; the same on the command line is exit 2.
 printf 'hidden = 30\nheads = 4\n' >odd.toml
@@ -211,6 +211,7 @@ expect 2 generate --checkpoint ""; said '--checkpoint is empty'
 expect 2 inspect ""; said 'PATH is empty'
 for bad in inf nan -1 1e30 4gigs 0; do expect 2 "${base[@]}" --memory-limit $bad --dry-run; said '--memory-limit'; done
 expect 2 "${base[@]}" --final-learning-rate nan; said '--final-learning-rate nan'
+expect 2 "${base[@]}" --lr-schedule wsd; said 'try: --decay-steps 1'
 expect 2 "${base[@]}" --global-batch 4294967296; said 'micro-batches of a step'
 expect 2 "${base[@]}" --micro-batch 16777216 --global-batch 16777216 --sequence 16777216; said '--sequence 16777216'
 expect 2 partition-model --model gpt2 --sequence 1024 --micro-batch 16777216 --global-batch 4294967296 --device-memory 80GB --local-accumulation 256
@@ -229,9 +230,9 @@ for flag in "--local-accumulation 3" "--gathered-layers 65" "--threads 5000"; do
   expect 2 "${base[@]}" --global-batch 8 $flag --dry-run
 done
 # So an assumed vocabulary is reported, and a shard set gives its own.
-expect 0 partition-model --model bert-nano --sequence 32; said 'a vocabulary of 30,522 is assumed, that of BERT'
-expect 0 partition-model --model bert-nano --sequence 32 --vocabulary 257; said 'needs a token that hides others'
-expect 0 partition-model --model gpt2-nano --sequence 32; said 'a vocabulary of 50,257 is assumed, that of GPT-2.*--data SET'
+expect 0 partition-model --model bert-nano --sequence 32; said 'a vocabulary of 30,522 is assumed, as in BERT'
+expect 0 partition-model --model bert-nano --sequence 32 --vocabulary 257; said 'needs a mask token'
+expect 0 partition-model --model gpt2-nano --sequence 32; said 'a vocabulary of 50,257 is assumed, as in GPT-2.*--data SET'
 expect 0 partition-model --model llama-nano --sequence 32 --json; said 'a vocabulary of 128,256 is assumed'
 expect 0 partition-model --model gpt2-nano --data data --sequence 32 --threads 1 --output fitting.json; said 'vocabulary 257$'
 unsaid assumed
@@ -249,7 +250,7 @@ expect 0 inspect --verify fitting.json; said 'verified: parameters, memory, traf
 for change in '.predicted.parameters += 1' '.predicted.rank_bytes.optimizer -= 64' '.predicted.rank_bytes.reserve += 1' '.predicted.step_flops *= 2' '.predicted.step_traffic[0].operations[0].calls += 1'; do
   jq "$change" fitting.json >false.json
   expect 0 inspect false.json
-  expect 5 inspect --verify false.json; said 'does not say what follows from its settings'
+  expect 5 inspect --verify false.json; said 'does not match its own settings'
 done
 printf '{"step": 1, "loss": 2.5}\n' >m.jsonl
 mkdir -p bare && cp m.jsonl bare/metrics.jsonl

@@ -50,7 +50,7 @@ refused 2 '--pipeline-parallel 2 does not divide 1 rank' "${evaluate[@]}" --pipe
 refused 2 '--pipeline-parallel 2 does not divide 3 ranks' $(ranks 3 "${evaluate[@]}" --pipeline-parallel 2)
 refused 2 '--tensor-parallel 2 does not divide the 1 rank of a stage' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --tensor-parallel 2)
 refused 2 '--pipeline-parallel 7: more stages than the model has items, 6' $(ranks 7 "${evaluate[@]}" --pipeline-parallel 7)
-refused 2 '--virtual-stages 2 is for --pipeline-schedule interleaved' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --virtual-stages 2)
+refused 2 '--virtual-stages 2 needs --pipeline-schedule interleaved' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --virtual-stages 2)
 refused 2 '--pipeline-schedule interleaved needs stages' "${evaluate[@]}" --pipeline-schedule interleaved
 refused 2 'more virtual stages than the model has items, 6' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --pipeline-schedule interleaved --virtual-stages 4)
 refused 2 '--partition' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --partition 0,1,2)

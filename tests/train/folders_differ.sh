@@ -91,5 +91,5 @@ done
 spoil n0
 spoil n1
 expect 0 apart "${common[@]}" --output "$PWD/run" --steps 8 --change steps
-said "step-00000004 is passed over"
+said "step-00000004 is skipped"
 passed

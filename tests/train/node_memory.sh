@@ -14,13 +14,13 @@ numbers() { jq -c '[.step, .loss, .gradient_norm]' "$1/metrics.jsonl"; }
 
 TRAINYARD_SHARED_MEMORY=off expect 0 mpirun -q --bind-to none -n 3 $run --zero 3 --output messages
 numbers messages >expected
-unsaid "seen of other ranks"
+unsaid "read from other ranks"
 for stage in 0 2 3; do
   expect 0 mpirun -q --bind-to none -n 3 $run --zero $stage --output looks-$stage
   said "total in arenas .* 0\$"
   said "data ordered_reduce_scatter .* 0\$"
   said "within"
-  said "^seen of other ranks  *0  *[1-9][0-9]*  *theirs\$"
+  said "^read from other ranks  *0  *[1-9][0-9]*  *theirs\$"
   numbers looks-$stage >found
   same expected found "ZeRO $stage with shared memory"
 done
@@ -31,11 +31,11 @@ numbers tensor >found
 numbers tensor-messages >expected-tensor
 same expected-tensor found "tensor ranks with shared memory"
 expect 0 mpirun -q --bind-to none -n 2 $run --zero 3 --output one-will-not : -n 1 -x TRAINYARD_SHARED_MEMORY=off $run --zero 3 --output one-will-not
-unsaid "seen of other ranks"
+unsaid "read from other ranks"
 numbers one-will-not >found
 same expected found "one rank without shared memory"
 TRAINYARD_SHARED_MEMORY= expect 0 mpirun -q --bind-to none -n 3 $run --zero 3 --output as-unsaid
-said "seen of other ranks"
+said "read from other ranks"
 TRAINYARD_SHARED_MEMORY=0 expect 2 mpirun -q --bind-to none -n 2 $run --zero 0 --output neither
 once "TRAINYARD_SHARED_MEMORY=0 is neither on nor off"
 absent neither
@@ -43,7 +43,7 @@ TRAINYARD_SHARED_MEMORY=0 refused 2 "TRAINYARD_SHARED_MEMORY=0 is neither on nor
 TRAINYARD_SHARED_MEMORY=0 refused 2 "TRAINYARD_SHARED_MEMORY=0 is neither on nor off" mpirun -q --bind-to none -n 2 profile-comm --dry-run
 if [ -z "${2:-}" ]; then   # sanitizers reserve more address space
   expect 0 bash -c "ulimit -v 8000000; exec mpirun -q --bind-to none -n 2 $run --zero 3 --output few-addresses"
-  unsaid "seen of other ranks"
+  unsaid "read from other ranks"
   numbers few-addresses >found
   same expected found "a limit of addresses"
 fi

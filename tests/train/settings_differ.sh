@@ -62,7 +62,7 @@ for dtype in f32 bf16; do
   if [ $dtype = f32 ]; then [ "$code" = 0 ] || fail "two paths with the same bits in f32: exit $code: $(tail -3 out)"
   else
     [ "$code" = 4 ] || fail "two paths in bf16: exit $code"
-    grep -q 'the kernels of this rank use emulated-bf16, those of rank 0 baseline' out || fail "the paths are not named"
+    grep -q 'the kernels of this rank use emulated-bf16, but on rank 0 they use baseline' out || fail "the paths are not named"
   fi
 done
 
@@ -77,6 +77,6 @@ timeout 30 mpirun -q --bind-to none -n 1 -x TRAINYARD_ISA=baseline "${evaluate[@
 
 differ 2 'rank 1: --evaluate-sequences is 0, on rank 0 2' --evaluate-sequences 2 -- "${evaluate[@]}"
 differ 2 'rank 1: --zero is 0, on rank 0 3' --zero 3 -- "${evaluate[@]}"
-differ 2 'rank 1: --dtype is that of the checkpoint, on rank 0 bf16' --dtype bf16 -- "${evaluate[@]}"
+differ 2 'rank 1: --dtype is the checkpoint.s, on rank 0 bf16' --dtype bf16 -- "${evaluate[@]}"
 differ 2 'rank 1: --evaluate is off, on rank 0 on' --evaluate done -- train --progress never --threads 1 --data data --model model.toml
 passed

@@ -72,7 +72,7 @@ std::string zero_text(const plan::Plan& p, base::Sizes sizes) {
     auto folded = p;
     folded.local_accumulation = local_accumulation;
     out += fmt::format(
-        "  --local-accumulation {} reduces less often, with other bits: {} to replicas, and {} of memory a rank\n",
+        "  --local-accumulation {} reduces less often, rounded differently: {} to replicas, and {} of memory a rank\n",
         local_accumulation, size(sent_to_replicas(folded)), size(plan::largest_memory(folded).total()));
   }
   return out;
@@ -145,7 +145,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
     row(base::memory_category_labels[i], p.memory.categories[i]);
   row("in arenas", p.memory.arenas());
   row("reserve outside", p.memory.reserve);
-  if (p.memory.on_host > 0) row("on the host, not here", -p.memory.on_host);
+  if (p.memory.on_host > 0) row("in host memory instead", -p.memory.on_host);
   row("total", p.memory.total());
   if (p.device_memory > 0) row("device memory", p.device_memory);
   const auto of_experts = plan::expert_parameter_count(p.model), data = std::int64_t{p.topology.size(plan::Axis::data)};

@@ -46,8 +46,8 @@ std::string series_table(const plan::CommSeries& s, base::Sizes sizes) {
       std::count_if(s.points.begin(), s.points.end(), [](const plan::CommPoint& p) { return half_width(p) > 100; });
   if (unsure > 0)
     out += fmt::format(
-        "# {} above 100 %: {} repeats differ by more than their median; a longer --budget, or a machine without other "
-        "work, would tell\n",
+        "# {} above 100 %: {} repeats differ by more than their median; measure with a longer --budget, or without "
+        "other work on the machine\n",
         unsure == 1 ? "one +- is" : fmt::format("{} of +- are", unsure), unsure == 1 ? "its" : "their");
   return out +
          fmt::format("# fit: {}\n# held-out error {:.1f} % of sizes, {:.1f} % of repeats, noise floor {:.1f} %\n\n",

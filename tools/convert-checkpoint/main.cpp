@@ -52,10 +52,10 @@ struct Settings {
 void add_options(CLI::App& app, Settings& s) {
   using tools::in_range, tools::one_of;
   app.add_option("SRC", s.source,
-                 "with --to a checkpoint, or a run, whose newest whole one is meant; with --from a folder with "
-                 "config.json and model.safetensors or its index, or the path of the one meant")
+                 "--to: a checkpoint, or a run, for its newest whole checkpoint; --from: a folder with config.json and "
+                 "model.safetensors or its index, or the path of one of these two")
       ->required();
-  app.add_option("DST", s.destination, "the folder to be made")->required();
+  app.add_option("DST", s.destination, "folder that is written")->required();
   app.add_option("--to", s.to, "safetensors: write config.json and tensors that transformers loads")
       ->check(one_of({"safetensors"}))
       ->group("Work");
@@ -69,11 +69,11 @@ void add_options(CLI::App& app, Settings& s) {
       ->check(one_of({"f32", "bf16", "f16"}))
       ->group("Work");
   app.add_option("--max-shard", s.max_shard,
-                 "--to: bytes of tensors in a file; more than fit in one make several with an index [5GB]")
+                 "--to: most bytes of tensors in a file; a larger model becomes several files with an index [5GB]")
       ->group("Work");
   app.add_option(
          "--model-file", s.model_file,
-         "--from: also write the model as a TOML file that is not there yet, for partition-model --model [none]")
+         "--from: also write the model's description into this new TOML file, for partition-model --model [none]")
       ->type_name("FILE")
       ->group("Work");
   app.add_option("--threads", s.threads, "threads; 0: all cores; DST does not depend on it [0]")
@@ -88,15 +88,17 @@ void add_options(CLI::App& app, Settings& s) {
 
 void require_direction(const CLI::App& app, const Settings& s) {
   if (s.to.empty() == s.from.empty())
-    throw base::UsageError(s.to.empty() ? "which way?" : "--to and --from do not go together",
+    throw base::UsageError(s.to.empty() ? "neither --to nor --from is given" : "--to and --from do not go together",
                            "convert-checkpoint SRC DST --to safetensors, or --from safetensors");
   if (!s.from.empty() && app.count("--max-shard") > 0)
-    throw base::UsageError("--max-shard is of --to",
+    throw base::UsageError("--max-shard is only for --to",
                            "leave it out: a checkpoint has one file of weights for each rank");
   if (!s.to.empty() && !s.model_file.empty())
-    throw base::UsageError("--model-file is of --from", "inspect SRC shows the model of a checkpoint");
+    throw base::UsageError("--model-file is only for --from",
+                           "leave it out: inspect SRC shows the model of a checkpoint");
   if (!s.from.empty() && s.dtype == "f16")
-    throw base::UsageError("--dtype f16 is of --to: checkpoints are f32 or bf16", "--dtype f32 holds f16 exactly");
+    throw base::UsageError("--dtype f16 is only for --to: checkpoints are f32 or bf16",
+                           "--dtype f32 holds f16 exactly");
 }
 
 // Checks the path of the model file before anything is written. The file is written after the checkpoint, and no
@@ -109,10 +111,11 @@ void require_place_of_model_file(const Settings& s) {
     throw base::UsageError(fmt::format("{} exists already", s.model_file), another);
   for (const auto& folder : {s.destination, base::without_slashes(s.destination) + std::string(base::partial_suffix)})
     if (checkpoint::is_in(s.model_file, folder))
-      throw base::UsageError(fmt::format("{} is or lies in {}, which is to be a checkpoint", s.model_file, folder),
+      throw base::UsageError(fmt::format("{} is or lies in {}, where the checkpoint goes", s.model_file, folder),
                              another);
   if (checkpoint::is_in(s.destination, s.model_file))
-    throw base::UsageError(fmt::format("{} shall lie in {}, the model's file", s.destination, s.model_file), another);
+    throw base::UsageError(fmt::format("{} lies in {}, which is the model's file", s.destination, s.model_file),
+                           another);
   if (const auto in = base::parent_of(s.model_file) + "/."; ::access(in.c_str(), W_OK | X_OK) != 0)
     throw base::EnvironmentError(fmt::format("{} cannot be written: {}: {}", s.model_file, in, std::strerror(errno)),
                                  "is the folder there, and yours? nothing was written");

@@ -20,10 +20,10 @@ namespace {
 plan::ModelConfig for_generation(const checkpoint::Reader& reader) {
   auto m = reader.state().model;
   if (plan::objective_of(m) == plan::Objective::masked)
-    throw base::InputError(fmt::format("the model of {} sees both ways (attention-causal off): it finds hidden tokens, "
-                                       "and has no next one to give",
-                                       reader.path()),
-                           "train --evaluate says how well it finds them");
+    throw base::InputError(
+        fmt::format("the model of {} is not causal (attention-causal off): it predicts hidden tokens, not the next one",
+                    reader.path()),
+        "train --evaluate measures how well it predicts them");
   if (plan::has_experts(m)) m.experts.evaluation_capacity_factor = "none";
   return m;
 }

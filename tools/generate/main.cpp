@@ -56,7 +56,7 @@ void generate(const Options& options) {
 void add_options(CLI::App& app, Options& o, std::string& stop_at) {
   using tools::in_range;
   const char *const model = "Model", *const text = "Prompt", *const choice = "Choice of tokens", *const out = "Output";
-  app.add_option("--checkpoint", o.checkpoint, "folder of a checkpoint, or of a run: its newest whole checkpoint")
+  app.add_option("--checkpoint", o.checkpoint, "folder of a checkpoint, or of a run, for its newest whole checkpoint")
       ->required()
       ->type_name("DIR")
       ->group(model);
@@ -91,7 +91,7 @@ void add_options(CLI::App& app, Options& o, std::string& stop_at) {
       ->type_name("N")
       ->group(choice);
   app.add_option("--top-p", o.sampler.top_p,
-                 "draw among the fewest likeliest of these tokens whose probabilities add up to p [1]")
+                 "of these tokens, draw among the likeliest whose probabilities add up to p [1]")
       ->check(in_range(base::Range<double>{1e-9, 1}))
       ->type_name("X")
       ->group(choice);

@@ -101,8 +101,8 @@ std::string map_text(const ExpertHistory& h, const LoadMap& map, double ExpertSa
   const auto first = fmt::format("step {}", h.first), last = fmt::format("{}", h.last);
   const int gap = std::max(1, map.steps.columns - static_cast<int>(first.size() + last.size()));
   out += fmt::format("{:{}}{}{:{}}{}\n", "", label + 1, first, "", gap, last);
-  return out + fmt::format("{} {}, {} {}; a column is {}; at the right the last step\n", levels.front(), words(map.low),
-                           levels.back(), words(map.high), base::counted(map.steps.each, "step"));
+  return out + fmt::format("{} {}, {} {}; a column is {}; numbers at the right: the last step\n", levels.front(),
+                           words(map.low), levels.back(), words(map.high), base::counted(map.steps.each, "step"));
 }
 
 // The largest value and its step.
@@ -179,7 +179,8 @@ std::string experts_text(const ExpertHistory& h, int columns, tools::Glyphs glyp
              : std::string("\nevery choice got a place\n");
   if (layers < h.layers.size()) out += fmt::format("{} layers more are not drawn\n", h.layers.size() - layers);
   return out + "\n" + numbers_of(h, layers) +
-         "the last step, and the worst one; losses with coefficient 1, entropy in nats\n";
+         "numbers of the last step; worst: the worst value and its step\nlosses before their coefficients are applied; "
+         "entropy in nats\n";
 }
 
 std::string experts_drawing(const ExpertHistory& h, const std::string& name) {

@@ -102,7 +102,7 @@ plan::ModelConfig described_model(const std::string& file) {
     const bool says_no_more = e.hint().empty() || e.hint().starts_with("leave it out");
     throw base::InputError(
         fmt::format("{} is not the description of a model: {}", file, e.what()),
-        says_no_more ? "one has keys like layers, hidden and heads; settings of a run are read by train --config"
+        says_no_more ? "a model has keys like layers, hidden and heads; settings of a run are for train --config"
                      : e.hint());
   }
   auto judged = model;
@@ -127,7 +127,7 @@ Report model_report(const std::string& file, const Options& options) {
   std::vector<std::vector<std::string>> rows;
   auto described = model;
   for (const auto& f : plan::fields_of(described))
-    rows.push_back({f.name, f.name == "vocabulary" && model.vocabulary == 0 ? "that of the shards"
+    rows.push_back({f.name, f.name == "vocabulary" && model.vocabulary == 0 ? "from the shards"
                             : f.name == "lanes" && model.lanes == 0         ? "up to 8; 1 on a GPU"
                                                                             : base::shortened(f.get())});
   report.text = fmt::format("model {}\n{}", file, table({"setting", "value"}, rows));

@@ -74,11 +74,11 @@ std::string numbers_of(const Layouts& layouts, const ShownLayout& s, const Layou
     out += fmt::format("  not causal: {} of them lie above the diagonal{}\n", human_count(c.above_diagonal),
                        layouts.model.empty() ? ", which a causal model leaves out" : "");
   else if (layouts.model.empty() || layouts.causal)
-    out += "  causal to the block: all were looked at, and none lies above the diagonal\n";
-  else out += "  none lies above the diagonal; in those on it later keys are seen\n";
-  if (layouts.causal) out += "  causal to the element: in blocks of the diagonal the model masks later keys\n";
+    out += "  causal, block by block: no block lies above the diagonal\n";
+  else out += "  no block lies above the diagonal; queries in blocks on it see later keys, too\n";
+  if (layouts.causal) out += "  causal, key by key: in blocks on the diagonal the model masks later keys\n";
   if (s.own_draws)
-    out += fmt::format("  each of these layers draws its own columns: --layer N shows another than {}\n",
+    out += fmt::format("  each of these layers draws its own columns: this is layer {}, --layer N shows another\n",
                        s.layers.front());
   return out;
 }

@@ -168,27 +168,26 @@ void add_flags(CLI::App& app, Asked& asked) {
       ->expected(1, -1)
       ->type_name("TEXT");
   app.add_flag("--verify", asked.verify,
-               "read every byte and compare checksums and fingerprints; exit 3 names file, tensor "
-               "and element range; of a plan: compute it again, exit 5 where it says otherwise");
+               "read every byte and compare checksums and fingerprints; exit 3 names file, tensor and element range; "
+               "of a plan: compute its predictions again, exit 5 if they differ");
   app.add_flag("--make-view", asked.make_view,
-               "write checkpoint.h5, the view of whole tensors, into a checkpoint that was saved without");
+               "write checkpoint.h5, the view of whole tensors, into a checkpoint that has none");
   app.add_flag("--json", asked.json, "print JSON");
   app.add_flag("--bytes", asked.bytes, "sizes in bytes, not rounded");
   app.add_flag("--csv", asked.csv,
-               "of a run or a metrics file: all metrics as CSV, one row a step, empty where a line lacks a value");
-  auto* follow =
-      app.add_flag("--follow", asked.follow,
-                   "draw a run again and again until it has ended: loss, speed, time left, the newest checkpoint; "
-                   "elsewhere than on a terminal a line for new steps. Exit 0: all steps are done and saved; 75: it "
-                   "stopped before; 6: it was killed; else the code with which a rank ended it");
-  app.add_option("--interval", asked.following.interval, "seconds between two looks of --follow")
+               "of a run or a metrics file: print all metrics as CSV, one row a step; a missing value is empty");
+  auto* follow = app.add_flag("--follow", asked.follow,
+                              "watch a run until it has ended: loss, speed, time left, the newest checkpoint; without "
+                              "a terminal a line for new steps. Exit 0: all steps are done and saved; 75: it stopped "
+                              "before; 6: it was killed; else the exit code of the rank that ended it");
+  app.add_option("--interval", asked.following.interval, "seconds between two updates of --follow")
       ->check(tools::in_range(base::Range<double>{0.1, 3600}))
       ->needs(follow)
       ->capture_default_str();
   app.add_flag("--wait", asked.following.past_stops,
-               "with --follow: a run that stopped before its last step is waited for until it goes on")
+               "with --follow: if the run stops before its last step, wait until it goes on")
       ->needs(follow);
-  auto* over = app.add_option("--over", asked.over, "step, tokens or time: what the curves of runs are drawn over")
+  auto* over = app.add_option("--over", asked.over, "x axis of the curves of runs: step, tokens or time")
                    ->check(tools::one_of({"step", "tokens", "time"}))
                    ->capture_default_str();
   over->each([&asked](const std::string&) { asked.over_given = true; });
@@ -197,8 +196,8 @@ void add_flags(CLI::App& app, Asked& asked) {
                  "into this file, as SVG; as PNG where its name ends in .png, which needs rsvg-convert; replaces a "
                  "drawing of these programs; -: write the SVG to standard output and nothing else");
   app.add_flag("--experts", asked.experts,
-               "of a run or a metrics file of a model with experts: how even their loads were and what was dropped, "
-               "layers over steps");
+               "of a run or a metrics file of a model with experts: draw how even their loads were and how many "
+               "choices were dropped, for each layer over the steps");
   auto* layout = app.add_flag("--layout", asked.layout,
                               "of a model.toml, a plan, a run or checkpoint, or the HDF5 file of a layout: which "
                               "blocks of queries and keys attention computes, counted and drawn");
@@ -208,11 +207,12 @@ void add_flags(CLI::App& app, Asked& asked) {
         ->needs(layout);
   };
   look_at("--layer", asked.looked_at.layer, "the --layout of this layer alone, from 0", 0);
-  look_at("--head", asked.looked_at.head, "which head is drawn, from 0, where they differ", 0);
-  look_at("--sequence", asked.looked_at.sequence, "tokens of --layout; default a plan's, else the model's context", 1);
+  look_at("--head", asked.looked_at.head, "which head is drawn, from 0, if heads differ", 0);
+  look_at("--sequence", asked.looked_at.sequence,
+          "tokens of a sequence in --layout; default: the plan's, else the model's context", 1);
   auto* timeline = app.add_flag("--timeline", asked.timeline,
-                                "of a trace: one step, what each rank computed when, and below it the same lists "
-                                "simulated: what the schedule itself makes them wait");
+                                "of a trace: draw what each rank computed when in one step, and below it a simulation, "
+                                "which waits only where the schedule itself makes ranks wait");
   app.add_option("--step", asked.step, "which step of --timeline; 0: the last that all ranks finished")
       ->check(tools::in_range(base::Range<std::int64_t>{0, 1'000'000'000'000}))
       ->needs(timeline)

@@ -29,9 +29,9 @@ void verify(const plan::Plan& p, const nlohmann::json& json, const std::string& 
   const nlohmann::json told = plan::stages_json(p);
   for (const auto* key : {"stages", "idle"})
     if (wrong.empty() && json.contains(key) && json[key] != told.value(key, nlohmann::json()))
-      wrong = fmt::format("'{}' is another", key);
+      wrong = fmt::format("'{}' differs", key);
   if (!wrong.empty())
-    throw base::CheckError(fmt::format("{} does not say what follows from its settings: {}", file, wrong),
+    throw base::CheckError(fmt::format("{} does not match its own settings: {}", file, wrong),
                            "make it anew with partition-model");
 }
 

@@ -76,7 +76,7 @@ Report report_on(const std::string& path, const Options& options) {
     if (p.extension() == ".toml") return model_report(path, options);
     if (looks_like_trace(p)) return trace_report(path, options);
     if (!looks_like_json(p))
-      throw base::InputError(fmt::format("{} is nothing that these programs make or read", path), kinds);
+      throw base::InputError(fmt::format("{} is not a file that these programs write or read", path), kinds);
     return plan_report(path, options);
   }
   if (base::exists(path + "/manifest.json") || base::exists(path + "/rank-00000.h5") || path.ends_with(".partial"))

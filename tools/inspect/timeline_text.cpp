@@ -177,8 +177,9 @@ std::string timeline_text(const Timeline& t, const Trace& trace, int columns, to
     out += line("", communication_of(t.measured[r].communication, seconds, wide));
   }
   if (t.problem.empty()) {
-    out += fmt::format("\nideal: {}, the same lists with the mean times of each part and messages that take no time\n",
-                       base::duration_text(t.ideal_seconds));
+    out +=
+        fmt::format("\nideal: {}, the same schedule simulated, with mean times of each part and messages in no time\n",
+                    base::duration_text(t.ideal_seconds));
     for (std::size_t r = 0; r < rows; ++r) {
       auto blocks = t.ideal[r].blocks;
       for (auto& b : blocks) b.begin += t.passes_begin, b.end += t.passes_begin;
@@ -186,7 +187,7 @@ std::string timeline_text(const Timeline& t, const Trace& trace, int columns, to
                   line_of(blocks, {t.passes_begin, t.passes_begin + t.ideal_seconds}, seconds, wide, idle));
     }
   } else {
-    out += fmt::format("\nno ideal: the lists of the step do not run ({})\n", base::one_line(t.problem));
+    out += fmt::format("\nno ideal: the step's schedule cannot be simulated ({})\n", base::one_line(t.problem));
   }
   if (rows < t.measured.size()) out += fmt::format("{} ranks more are not drawn\n", t.measured.size() - rows);
   out += '\n';
@@ -200,7 +201,8 @@ std::string timeline_text(const Timeline& t, const Trace& trace, int columns, to
                          ? fmt::format("{} of {}", percent(t.ideal_idle_fraction), base::duration_text(t.ideal_seconds))
                          : "not known");
   if (trace.host_only)
-    out += "these are times of the host, which hands work to a GPU: when the GPU works, and idles, is not in a trace\n";
+    out +=
+        "these are times on the host, which queues work for a GPU: a trace does not show when the GPU works or idles\n";
   return out;
 }
 

@@ -124,7 +124,7 @@ std::string whole_text(const Trace& trace) {
       "{}, {}\n{}; {}\n", base::counted(trace.spans, "span"),
       full.empty() ? "no whole step of all ranks" : fmt::format("steps {} to {} whole", full.front(), full.back()),
       schedule_text(trace),
-      trace.host_only ? "times of the host, which hands work to a GPU" : "times of what was done");
+      trace.host_only ? "times on the host, which queues work for a GPU" : "times of the work itself");
   if (left_out > 0) out += fmt::format("{} that came later had no room\n", base::counted(left_out, "span"));
   std::vector<std::vector<std::string>> rows;
   for (std::size_t r = 0; r < std::min<std::size_t>(32, trace.ranks.size()); ++r) {

@@ -80,7 +80,9 @@ Published published(const plan::ModelConfig& model) {
 }
 
 void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code) {
-  if (!problems.empty()) throw base::Error(code, plan::text_of(problems), problems.size() == 1 ? problems[0].hint : "");
+  if (problems.empty()) return;
+  const auto all = plan::as_one(problems);
+  throw base::Error(code, all.message, all.hint);
 }
 
 // The default global batch: one local-accumulation group for each replica. Pipeline stages wait for one another if a
@@ -99,12 +101,12 @@ std::int64_t usual_global_batch(const plan::Plan& p) {
 void decide_vocabulary(plan::ModelConfig& model, const Options& o, const SetFacts& set) {
   if (o.vocabulary > 0 && !o.data.empty())
     throw base::UsageError("--vocabulary and --data are both given",
-                           "a shard set says its own vocabulary: leave --vocabulary out");
+                           "leave --vocabulary out: the shard set contains its own");
   if (o.vocabulary > 0) model.vocabulary = o.vocabulary;
   if (o.vocabulary > 0 && plan::objective_of(model) == plan::Objective::masked)
     base::log_info(
-        "a model that sees both ways needs a token that hides others: where the tokenizer has none, --vocabulary is one"
-        " more than it has (--data SET knows)");
+        "a model whose attention is not causal needs a mask token: if the tokenizer has none, --vocabulary is one more "
+        "than the tokenizer has (--data SET counts it)");
   const auto tokens = set.vocabulary;
   if (model.vocabulary > 0 && model.vocabulary < tokens)
     throw base::InputError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", o.model,
@@ -116,8 +118,8 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o, const SetFact
   model.vocabulary = tokens > 0 ? tokens + mask : published(model).vocabulary;
   if (tokens == 0)
     base::log_info(
-        "a vocabulary of {} is assumed, that of {}; train refuses the plan for a shard set with another (--data SET "
-        "takes the set's, --vocabulary N any)",
+        "a vocabulary of {} is assumed, as in {}; train refuses this plan for shards with another vocabulary (set it "
+        "with --data SET or --vocabulary N)",
         base::count_text(model.vocabulary), published(model).name);
 }
 
@@ -133,7 +135,7 @@ plan::Plan decide(plan::Plan p, const Options& o, const SetFacts& set) {
   p.model = plan::load_model(o.model, io::read_layout_file);
   if (const auto dropped = plan::dropped_text(p.model); !dropped.empty()) base::log_warning("{}", dropped);
   if (p.gradient_dtype != base::DType::f32)
-    base::log_warning("--gradient-dtype {} is planned for comparison: train adds gradients up in f32, and refuses it",
+    base::log_warning("--gradient-dtype {} is only for comparison: train adds gradients in f32, and refuses this plan",
                       base::name_of(p.gradient_dtype));
   decide_vocabulary(p.model, o, set);
   if (o.lanes > 0) p.model.lanes = o.lanes;
@@ -156,8 +158,9 @@ std::vector<base::Field> flag_fields(plan::Plan& p) {
     // The value for one stage is only for files, not for the flag.
     if (f.name == "pipeline-schedule") f = base::field_named(layout, f.name, "a layout");
     f.group = "Parallel layout";
-    if (f.name == "sequence") f.help = "tokens a sequence; default: the model's context";
-    if (f.name == "global-batch") f.help += "; default: one group a replica; of stages 8 or more";
+    if (f.name == "sequence") f.help = "tokens in a sequence; default: the model's context";
+    if (f.name == "global-batch")
+      f.help += "; default: one local accumulation on each replica, and 8 or more with pipeline stages";
     if (f.name == "threads") f.help = "OpenMP threads of a rank";
     if (f.name == "sequence" || f.name == "global-batch") f.get = [] { return std::string(); };
   }
@@ -181,10 +184,10 @@ std::string times_text(const plan::Plan& plan, const std::string& path) {
     if (total_of(other) <= total_of(times)) continue;
     times = std::move(other), slowest = stage;
   }
-  std::string out = fmt::format("\n  {:<34}{:>8}{:>20}\n", "a step's collectives, none hidden", "calls", "time");
+  std::string out = fmt::format("\n  {:<34}{:>8}{:>20}\n", "a step's collectives, no overlap", "calls", "time");
   if (plan.pipeline > 1)
     out =
-        fmt::format("\n  {:<34}{:>8}{:>20}\n", fmt::format("calls by stage {}, none hidden", slowest), "calls", "time");
+        fmt::format("\n  {:<34}{:>8}{:>20}\n", fmt::format("calls by stage {}, no overlap", slowest), "calls", "time");
   for (const auto& t : times)
     out += fmt::format("  {:<34}{:>8}{:>20}{}\n", t.group + " " + t.operation, t.calls, base::duration_text(t.seconds),
                        t.beyond ? "  (beyond the measured sizes)" : "");
@@ -229,18 +232,20 @@ int main(int argc, char** argv) {
   app.add_option("--model", o.model, "preset or TOML file; train --help-model describes both")
       ->capture_default_str()
       ->group("Model");
-  app.add_option("--data", o.data, "folder of the token shards that will be trained on: the vocabulary is theirs")
+  app.add_option("--data", o.data, "folder of the token shards for the training, which set the vocabulary")
       ->group("Model");
   app.add_option("--vocabulary", o.vocabulary,
-                 "tokens, where there are no shards yet; default that of the models that were published: 50257 (gpt2), "
-                 "51200 (gpt3), 128256 (llama) ...")
+                 "tokens in the vocabulary, if there are no shards yet; default: as published for the model: 50257 "
+                 "(gpt2), 51200 (gpt3), 128256 (llama) ...")
       ->check(in_range(ranges::vocabulary))
       ->group("Model");
-  app.add_option("--lanes", o.lanes, "slices of sums that tensor ranks share; 0: the model's, else up to 8, on a GPU 1")
+  app.add_option("--lanes", o.lanes,
+                 "reduction lanes: slices of the sums that tensor-parallel ranks split; 0: the model's, else up to 8, "
+                 "on a GPU 1")
       ->check(in_range(ranges::lanes))
       ->capture_default_str()
       ->group("Model");
-  app.add_option("--ranks", o.ranks, "in all: --pipeline-parallel stages of replicas of --tensor-parallel ranks")
+  app.add_option("--ranks", o.ranks, "all ranks: --pipeline-parallel times --tensor-parallel times data-parallel ranks")
       ->check(in_range(ranges::ranks))
       ->capture_default_str()
       ->group("Parallel layout");
@@ -250,7 +255,7 @@ int main(int argc, char** argv) {
                  "memory of one rank, for example 80GB; exit 3 when the plan does not fit")
       ->group("Limit");
   app.add_option("--profile", o.profile,
-                 "profile.json of profile-comm: print what a step's collectives would take on its links")
+                 "profile.json of profile-comm: print how long a step's collectives would take on its links")
       ->group("Product");
   app.add_option("--output", o.output, "write the plan to this file, - for stdout")->group("Product");
   app.add_flag("--force", o.force, "replace an existing file")->group("Product");
@@ -260,7 +265,7 @@ int main(int argc, char** argv) {
     flags.apply();
     for (const auto& line : flags.overridden()) base::log_info("{}", line);
     if (!o.profile.empty() && (o.json || o.output == "-"))
-      throw base::UsageError("--profile prints times, which a plan has no place for",
+      throw base::UsageError("--profile prints times, which do not belong in a plan",
                              "leave out --json and --output -, or name a file: --output plan.json");
     const auto set = facts_of(o.data);
     auto plan = decide(p, o, set);

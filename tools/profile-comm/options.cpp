@@ -55,22 +55,24 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
       ->check(one_of({"auto", "mpi", "nccl", "threads"}))
       ->capture_default_str()
       ->group(links);
-  app.add_option("--ranks", o.ranks, "threads backend: how many")
+  app.add_option("--ranks", o.ranks, "number of ranks of --backend threads")
       ->check(in_range(base::Range<int>{2, 1024}))
       ->group(links);
   app.add_option("--device", o.device,
-                 "whose memory is sent: cpu, cuda (mpi: through pinned host memory), or auto: as the backend wants")
+                 "memory that is sent: cpu, cuda (mpi: through pinned host memory), or auto: what the backend uses")
       ->check(one_of({"auto", "cpu", "cuda"}))
       ->capture_default_str()
       ->group(links);
-  app.add_option("--plan", o.plan, "plan.json: its groups and operations, and its model for --local")->group(links);
+  app.add_option("--plan", o.plan, "plan.json: measure its groups and operations, and its model with --local")
+      ->group(links);
   app.add_option("--groups", o.groups,
                  "NAME:SPEC;... with SPEC all, 0-7, 0,2,4, 0-3/4-7 (at once), block4 or stride8; default world:all")
       ->group(links);
-  app.add_option("--operations", o.operations, "a list; default: the plan's, else all that there are")->group(links);
-  app.add_option("--min-bytes", o.min_bytes, "smallest size")->capture_default_str()->group(links);
-  app.add_option("--max-bytes", o.max_bytes, "largest size")->capture_default_str()->group(links);
-  app.add_option("--factor", o.factor, "from one size to the next")
+  app.add_option("--operations", o.operations, "operations, separated by commas; default: the plan's, else all")
+      ->group(links);
+  app.add_option("--min-bytes", o.min_bytes, "smallest message")->capture_default_str()->group(links);
+  app.add_option("--max-bytes", o.max_bytes, "largest message")->capture_default_str()->group(links);
+  app.add_option("--factor", o.factor, "each size is this many times the size before")
       ->check(in_range(base::Range<int>{2, 1024}))
       ->capture_default_str()
       ->group(links);
@@ -85,27 +87,29 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
       ->capture_default_str()
       ->group(sure);
   app.add_option("--spread", o.spread,
-                 "share of the budget that repeats are spread over, so that a disturbance of seconds shows; 0: none")
+                 "share of the budget over which repeats are spread, so that a disturbance of seconds shows; 0: none")
       ->capture_default_str()
       ->group(sure);
-  app.add_flag("--local", o.local, "memory, arithmetic, products and attention of a model, optimizer, disk too")
+  app.add_flag("--local", o.local,
+               "also measure a rank itself: memory, arithmetic, a model's products and attention, optimizer, disk")
       ->group(local);
   app.add_option("--model", o.model, "preset or TOML file whose shapes are measured")
       ->capture_default_str()
       ->group(local);
-  app.add_option("--micro-batch", o.micro_batch, "sequences")
+  app.add_option("--micro-batch", o.micro_batch, "sequences in a micro-batch")
       ->check(in_range(base::Range<std::int64_t>{1, 1 << 20}))
       ->capture_default_str()
       ->group(local);
-  app.add_option("--sequence", o.sequence, "tokens; default: the model's context")
+  app.add_option("--sequence", o.sequence, "tokens in a sequence; default: the model's context")
       ->check(in_range(plan::ranges::sequence))
       ->group(local);
-  app.add_option("--threads", o.threads, "of each rank; default: OMP_NUM_THREADS, else its share of the cores")
+  app.add_option("--threads", o.threads, "threads of each rank; default: OMP_NUM_THREADS, else its share of the cores")
       ->check(in_range(plan::ranges::threads))
       ->group(local);
-  app.add_option("--disk", o.disk, "folder whose disk is measured; default: that of --output, else this one")
+  app.add_option("--disk", o.disk,
+                 "folder whose disk is measured; default: the folder of --output, else the working folder")
       ->group(local);
-  app.add_option("--disk-bytes", o.disk_bytes, "written by each rank; 0 leaves the disk out")
+  app.add_option("--disk-bytes", o.disk_bytes, "bytes that each rank writes to the disk; 0: the disk is not measured")
       ->capture_default_str()
       ->group(local);
   app.add_option("--output", o.output, "write the profile to this file")->group(product);
@@ -119,7 +123,7 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
          "draw bandwidth over size with fits and intervals into this file, as SVG; as PNG where its name ends in .png, "
          "which needs rsvg-convert")
       ->group(product);
-  app.add_option("--from", o.from, "take this profile, - for stdin, and measure nothing")->group(product);
+  app.add_option("--from", o.from, "read this profile, - for stdin, and measure nothing")->group(product);
   app.add_flag("--dry-run", o.dry_run, "check everything, print what would be measured, and stop")->group(product);
   app.add_option("--progress", o.progress, "auto, always or never, on stderr")
       ->check(one_of({"auto", "always", "never"}))
@@ -132,7 +136,8 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
   app.add_option("--compare", o.compare, "BASE NEW: two profiles; exit 5 when NEW is slower")
       ->expected(2)
       ->group(compare);
-  app.add_option("--max-regress", o.max_regress, "slower by more than this and outside the interval is a regression")
+  app.add_option("--max-regress", o.max_regress,
+                 "a regression is slower by more than this, and outside the confidence interval")
       ->capture_default_str()
       ->group(compare);
 }

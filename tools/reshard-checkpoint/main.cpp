@@ -52,21 +52,21 @@ struct Settings {
 void add_options(CLI::App& app, Settings& s) {
   using tools::in_range, tools::one_of;
   app.add_option("PATHS", s.paths,
-                 "SRC DST; after --average A B C ... DST; after --diff A B; after --verify SRC. What is read is a "
-                 "checkpoint, or a run, whose newest whole one is meant")
+                 "SRC DST; with --average A B C ... DST; with --diff A B; with --verify SRC. An input is a checkpoint, "
+                 "or a run, for its newest whole checkpoint")
       ->required();
   app.add_flag("--average", s.average,
-               "DST has the mean of the weights of all others, added up in f64; the rest, moments of the optimizer "
-               "too, is of the last of them")
+               "write the mean of the inputs' weights, added in f64; all else, optimizer states too, comes from the "
+               "last input")
       ->group("Work");
   app.add_flag("--diff", s.diff,
-               "compare tensor by tensor: largest absolute and relative difference and where, cosine; exit 5 when any "
-               "is different")
+               "compare tensor by tensor: largest absolute and relative difference, where it is, cosine; exit 5 if any "
+               "tensor differs")
       ->group("Work");
   app.add_flag("--verify", s.verify,
                "read every byte and compare checksums and fingerprints; exit 3 names file, tensor and element range")
       ->group("Work");
-  app.add_option("--tolerance", s.tolerance, "of --diff: the largest relative difference that passes [none]")
+  app.add_option("--tolerance", s.tolerance, "for --diff: largest relative difference that is allowed [none]")
       ->check(in_range(base::Range<double>{0, 1e30}))
       ->group("Work");
   app.add_option("--data-parallel,--dp", s.data, "data-parallel ranks; each rank has a file [as many as SRC has]")
@@ -76,43 +76,43 @@ void add_options(CLI::App& app, Settings& s) {
                  "tensor-parallel ranks of each data-parallel one [as many as SRC has]")
       ->check(in_range(plan::ranges::tensor))
       ->group("Parallel layout");
-  app.add_option(
-         "--expert-parallel,--ep", s.experts,
-         "data-parallel ranks that hold different experts of each layer; divides the number of these ranks and of "
-         "the experts [as many as SRC says where that does, else 1]")
+  app.add_option("--expert-parallel,--ep", s.experts,
+                 "data-parallel ranks that hold different experts of each layer; divides --data-parallel and the "
+                 "number of experts [as many as SRC has if that divides them, else 1]")
       ->check(in_range(plan::ranges::expert_parallel))
       ->group("Parallel layout");
   app.add_option("--pipeline-parallel,--pp,--pipeline", s.pipeline,
-                 "pipeline stages, each a run of layers with data-parallel and tensor ranks of its own [as SRC has]")
+                 "pipeline stages: each has consecutive layers, on data-parallel and tensor-parallel ranks of its own "
+                 "[as many as SRC has]")
       ->check(in_range(plan::ranges::ranks))
       ->group("Parallel layout");
   app.add_option("--partition", s.partition,
-                 "what a stage has of the embedding, the layers and the head: uniform, parameters, flops, type:PATTERN "
-                 "or the first item of each, as 0,3,6 [as SRC has where stages stay as many, else flops]")
+                 "where pipeline stages begin in embedding, layers and head: uniform, parameters, flops, type:PATTERN, "
+                 "or first items as 0,3,6 [as in SRC if the number of stages stays, else flops]")
       ->group("Parallel layout");
-  app.add_option("--zero", s.zero, "ZeRO stage that DST says of itself; files are alike at every stage [that of SRC]")
+  app.add_option("--zero", s.zero, "ZeRO stage that DST records; its files are the same for every stage [as in SRC]")
       ->check(in_range(base::Range<int>{0, 3}))
       ->group("Parallel layout");
-  app.add_flag("--consolidate", s.consolidate, "one rank file: 1 rank along each axis")->group("Parallel layout");
+  app.add_flag("--consolidate", s.consolidate, "one rank file: 1 rank in every parallel degree")
+      ->group("Parallel layout");
   app.add_option("--plan", s.plan,
-                 "take ranks along every axis, stages, ZeRO stage and dtype from a plan of partition-model")
+                 "take all parallel degrees, stages, ZeRO stage and dtype from this plan of partition-model")
       ->type_name("FILE")
       ->group("Parallel layout");
   app.add_option("--dtype", s.dtype,
-                 "working dtype, f32 or bf16; the f32 weights stay exact: they are the master of bf16 [that of SRC]")
+                 "working dtype, f32 or bf16; with bf16, the exact f32 weights stay as master weights [as in SRC]")
       ->check(one_of({"f32", "bf16"}))
       ->group("Parallel layout");
-  app.add_option(
-         "--only", s.only,
-         "model: the weights alone, for generate, --evaluate and --init-from; no run can go on from them. After "
-         "--diff: compare nothing else [all that SRC has]")
+  app.add_option("--only", s.only,
+                 "model: write the weights alone, for generate, train --evaluate and --init-from; no run can go on "
+                 "from them. With --diff: compare the weights alone [all that SRC has]")
       ->check(one_of({"model"}))
       ->group("Parallel layout");
-  app.add_option("--memory", s.memory, "for the buffers of all threads [256MiB]")->group("Running");
+  app.add_option("--memory", s.memory, "memory for the buffers of all threads [256MiB]")->group("Running");
   app.add_option("--threads", s.threads, "threads; 0: all cores; DST does not depend on it [0]")
       ->check(in_range(base::Range<int>{0, 4096}))
       ->group("Running");
-  app.add_flag("--force", s.force, "replace a checkpoint at DST, and begin anew where an earlier start was interrupted")
+  app.add_flag("--force", s.force, "replace a checkpoint at DST, and begin anew if an earlier start was interrupted")
       ->group("Running");
   app.add_flag("--json", s.json, "print JSON")->group("Running");
   app.add_option("--progress", s.progress, "auto, always or never [auto]")
@@ -141,7 +141,7 @@ void require_apart(const CLI::App& app) {
         if (app.count(a) > 0 && app.count(b) > 0)
           throw base::UsageError(fmt::format("{} and {} do not go together", a, b), "leave one of them out");
   if (app.count("--tolerance") > 0 && app.count("--diff") == 0)
-    throw base::UsageError("--tolerance is of --diff", "reshard-checkpoint --diff A B --tolerance X");
+    throw base::UsageError("--tolerance is only for --diff", "reshard-checkpoint --diff A B --tolerance X");
 }
 
 void require_paths(const Settings& s) {
@@ -204,13 +204,14 @@ checkpoint::NewLayout layout_of(const Settings& s, const checkpoint::Reader& sou
   layout.experts = plan.topology.size(plan::Axis::expert);
   layout.stages = plan.stages;
   if (checkpoint::parameters_of(plan.model) != source.manifest().parameters)
-    throw base::InputError(fmt::format("{}: the plan is of {}, whose tensors are others than those of {}", s.plan,
+    throw base::InputError(fmt::format("{}: the plan is for {}, whose tensors differ from the tensors of {}", s.plan,
                                        base::one_line(plan.model.name), source.path()),
-                           "make a plan of the checkpoint's model: inspect shows it");
+                           "make a plan for the checkpoint's model: inspect shows it");
   if (plan.topology.world() != layout.data * layout.tensor * plan.stages.stages)
     throw base::UsageError(
-        fmt::format("{}: the plan cuts along more than data-parallel ranks, tensor ranks and stages", s.plan),
-        "make a plan of these alone with partition-model");
+        fmt::format("{}: the plan has more than data-parallel ranks, tensor-parallel ranks and pipeline stages",
+                    s.plan),
+        "make another plan with partition-model");
   layout.dtype = plan.dtype;
   layout.plan = nlohmann::json(plan::json_of(plan));
   return layout;

@@ -57,28 +57,29 @@ std::optional<data::TextSplit> split_of(const std::optional<std::string>& name) 
 void add_options(CLI::App& app, Settings& s) {
   using tools::in_range, tools::one_of;
   app.add_option("--input", s.inputs,
-                 "text or .jsonl files, .gz and .zst too; folders, with those below them; - is standard input, @FILE a "
-                 "list")
+                 "text or .jsonl files, .gz and .zst too; folders, with their subfolders; -: standard input; @FILE: a "
+                 "list of paths")
       ->group("Input")
       ->required()
       ->type_name("FILE");
   app.add_option("--include", s.include,
-                 "of folders, files whose name fits a shell pattern, in quotes; may be repeated [all but hidden files]")
+                 "in folders, read only files whose name fits this shell pattern, in quotes; may be repeated [all but "
+                 "hidden files]")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false)
       ->group("Input")
       ->type_name("PATTERN");
   app.add_option("--json-key", s.json_key, "key of the text in JSON lines [text]")->group("Input");
-  app.add_option(
-         "--split", s.split,
-         "plain text into documents: whole (one a file), lines (not blank; with their line feeds), paragraphs [whole]")
+  app.add_option("--split", s.split,
+                 "how plain text becomes documents: whole (one a file), lines (not blank; with their line feeds), "
+                 "paragraphs [whole]")
       ->check(one_of({"whole", "lines", "paragraphs"}))
       ->group("Input");
   app.add_option("--max-document", s.largest,
                  "largest document; longer text is cut there, a longer JSON line refused [16MiB]")
       ->group("Input");
-  app.add_option("--rejects", s.rejects, "file for refused documents: source, line, reason")->group("Input");
+  app.add_option("--rejects", s.rejects, "file that lists refused documents: source, line, reason")->group("Input");
   app.add_option("--max-rejects", s.max_rejects, "share of refused documents above which nothing is written [0.01]")
       ->check(in_range(base::Range<double>{0, 1}))
       ->group("Input");
@@ -89,17 +90,17 @@ void add_options(CLI::App& app, Settings& s) {
          "tokenizer.json or tokenizer.model in its folder on Hugging Face, and spm_train makes a new one [bytes]")
       ->group("Output");
   app.add_option("--end-of-document", s.around.end,
-                 "token that ends documents, by its text or id [that of the tokenizer, else what a "
-                 "tokenizer_config.json or config.json beside it says]")
+                 "token that ends documents, by its text or id [the tokenizer's, else the one in a "
+                 "tokenizer_config.json or config.json beside it]")
       ->group("Output")
       ->type_name("TOKEN");
   app.add_option("--begin-of-document", s.around.begin,
                  "token that each document begins with, as models of the Llama family had it [none]")
       ->group("Output")
       ->type_name("TOKEN");
-  app.add_option(
-         "--special-tokens", s.special,
-         "what looks like a special token of a tokenizer.json in the text: read as that token, or as text [read]")
+  app.add_option("--special-tokens", s.special,
+                 "text that looks like a special token of tokenizer.json: read it as that token (read), or as text "
+                 "(text) [read]")
       ->check(one_of({"read", "text"}))
       ->group("Output");
   app.add_option("--shard-tokens", s.shard_tokens, "tokens of a shard [67108864]")
@@ -109,18 +110,17 @@ void add_options(CLI::App& app, Settings& s) {
       ->check(in_range(base::Range<double>{0, 0.9999999}))
       ->group("Output");
   app.add_option("--task", s.task,
-                 "i/N: the part of one of N tasks, counted from 0; they may run at once, and the last to end makes the "
-                 "set, the same bytes as without")
+                 "i/N: do the part of task i of N, counted from 0; tasks may run at once, and the last to end makes "
+                 "the set, with the same bytes as without --task")
       ->group("Output")
       ->type_name("i/N");
   app.add_flag("--force", s.force, "replace a shard set that this program wrote, and nothing else")->group("Output");
   app.add_flag("--json", s.json, "print the summary as JSON")->group("Output");
   app.add_flag("--dry-run", s.dry_run, "read and count everything, write nothing")->group("Output");
-  app.add_option(
-         "--threads", s.threads,
-         "threads that split, check and tokenize; 0: all cores; the output does not depend on it; in memory are "
-         "the tokens of 3 shards and, for each thread and 3 more, 1 MiB of text or a largest document, with "
-         "its tokens; for JSON lines 14 bytes more for each of a thread's longest line [0]")
+  app.add_option("--threads", s.threads,
+                 "threads that split, check and tokenize; 0: all cores. The output does not depend on it. Memory: the "
+                 "tokens of 3 shards and, for each thread and 3 more, 1 MiB of text or the largest document, with its "
+                 "tokens; for JSON lines also 14 times a thread's longest line [0]")
       ->check(in_range(base::Range<int>{0, 4096}))
       ->group("Output");
   app.add_option("--progress", s.progress, "auto, always or never [auto]")
@@ -139,14 +139,16 @@ std::optional<data::Share> share_of(const Settings& s) {
   const auto slash = s.task.find('/');
   if (slash == s.task.npos || !number(text, text + slash, share.task) ||
       !number(text + slash + 1, text + s.task.size(), share.tasks) || share.tasks < 1 || share.tasks > data::most_tasks)
-    throw base::UsageError(fmt::format("--task {} is no part of a whole", base::one_line(s.task)),
+    throw base::UsageError(fmt::format("--task {} is not of the form i/N", base::one_line(s.task)),
                            fmt::format("--task i/N, for example 0/8 to 7/8; N at most {}", data::most_tasks));
   if (share.task >= share.tasks)
     throw base::UsageError(
         fmt::format("--task {} is behind the last of {}", s.task, base::counted(share.tasks, "task")),
         fmt::format("tasks are counted from 0 to {}, as those of sbatch --array=0-{} are", share.tasks - 1,
                     share.tasks - 1));
-  if (s.dry_run) throw base::UsageError("--dry-run reads all that --task would share out", "leave one of them out");
+  if (s.dry_run)
+    throw base::UsageError("--dry-run reads all input, and --task a part of it: they do not go together",
+                           "leave one of them out");
   return share;
 }
 
@@ -269,8 +271,8 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const Settings& s) {
   const auto beside = data::end_beside(s.tokenizer);
   if (around.end = beside.token; around.end.empty()) {
     base::log_info(
-        "{} has no token that is known to end documents: an id of its own, {}, ends them, which a model of "
-        "that tokenizer has no row for (--end-of-document names another)",
+        "{} has no known token for the end of a document: the new id {} ends documents, and a pretrained model with "
+        "this tokenizer has no embedding for it (--end-of-document names another token)",
         base::one_line(s.tokenizer), tokenizer->end_of_document());
     return tokenizer;
   }
@@ -279,7 +281,7 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const Settings& s) {
   } catch (const base::Unreadable&) {
     throw;
   } catch (const base::InputError& e) {  // that file belongs to another model
-    base::log_warning("{} beside {} is passed over ({}): an id of its own, {}, ends documents", beside.said_by,
+    base::log_warning("{} beside {} is skipped ({}): the new id {} ends documents", beside.said_by,
                       base::one_line(s.tokenizer), e.what(), tokenizer->end_of_document());
     return tokenizer;
   }

@@ -70,7 +70,7 @@ void refuse_training_flags(const std::vector<base::Field>& fields) {
         (!engine::evaluation_settings().contains(f.name) || (f.name == "plan" && f.get() == engine::auto_plan)))
       wrong.push_back(f.name == "plan" ? "--plan auto" : "--" + f.name);
   if (!wrong.empty())
-    throw base::UsageError(fmt::format("{} {} of training: an evaluation does not use {}", fmt::join(wrong, ", "),
+    throw base::UsageError(fmt::format("{} {} for training: an evaluation does not use {}", fmt::join(wrong, ", "),
                                        wrong.size() == 1 ? "is" : "are", wrong.size() == 1 ? "it" : "them"),
                            "leave it out, or train without --evaluate");
 }
@@ -78,14 +78,14 @@ void refuse_training_flags(const std::vector<base::Field>& fields) {
 }  // namespace
 
 EvaluateFlags::EvaluateFlags(CLI::App& app) : app_(app) {
-  app.add_option("--evaluate", checkpoint_, "no training: loss of a checkpoint or a run")
+  app.add_option("--evaluate", checkpoint_, "instead of training: loss of a checkpoint or a run")
       ->type_name("CHECKPOINT")
       ->group("Evaluating");
-  app.add_option("--evaluate-split", split_, "validation or train [validation]")
+  app.add_option("--evaluate-split", split_, "read this split: validation or train [validation]")
       ->check(one_of({"validation", "train"}))
       ->group("Evaluating")
       ->type_name("TEXT");
-  app.add_option("--evaluate-sequences", sequences_, "the first N sequences of the split; 0: all [0]")
+  app.add_option("--evaluate-sequences", sequences_, "read the first N sequences of it; 0: all [0]")
       ->check(in_range(base::Range<std::int64_t>{0, std::int64_t{1} << 40}))
       ->group("Evaluating")
       ->type_name("N");
@@ -97,10 +97,11 @@ bool EvaluateFlags::asked() const { return app_.get_option("--evaluate")->count(
 void EvaluateFlags::check() const {
   for (const char* mine : {"--evaluate-split", "--evaluate-sequences", "--json"})
     if (!asked() && app_.get_option(mine)->count() > 0)
-      throw base::UsageError(fmt::format("{} goes with --evaluate CHECKPOINT", mine), "train --help");
+      throw base::UsageError(fmt::format("{} is only for --evaluate CHECKPOINT", mine),
+                             "add --evaluate CHECKPOINT, or leave it out");
   for (const char* other : {"--dry-run", "--memory-report"})
     if (asked() && app_.get_option(other)->count() > 0)
-      throw base::UsageError(fmt::format("{} is of training: it does not go with --evaluate", other), "leave it out");
+      throw base::UsageError(fmt::format("{} is for training: it does not go with --evaluate", other), "leave it out");
 }
 
 base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::vector<base::Field>& fields,

@@ -160,11 +160,14 @@ int main(int argc, char** argv) {
   app.add_option("--config", switches.config, "TOML file with the same keys as the flags")->group("Settings");
   app.add_flag("--print-config", switches.print_config, "print settings and where each came from, and stop")
       ->group("Settings");
-  app.add_flag("--dry-run", switches.dry_run, "check all but payload, predict, write nothing")->group("Settings");
+  app.add_flag("--dry-run", switches.dry_run,
+               "check all except the tokens themselves, print predictions, write nothing")
+      ->group("Settings");
   app.add_flag("--memory-report", switches.memory_report, "print memory and traffic, predicted and measured")
       ->group("Settings");
-  app.add_flag("--help-model", switches.help_model, "the keys of a model file, with an example")->group("Settings");
-  app.add_flag("--bytes", switches.bytes, "sizes in bytes, not rounded")->group("Settings");
+  app.add_flag("--help-model", switches.help_model, "print the keys of a model file, with an example")
+      ->group("Settings");
+  app.add_flag("--bytes", switches.bytes, "print sizes in bytes, not rounded")->group("Settings");
   tools::EvaluateFlags evaluation(app);
   tools::Lasting lasting;
   const auto body = [&] {

@@ -29,7 +29,7 @@ const char* const other_models =
 
 void require_no_text(Object& model, const char* key) {
   if (!model.has(key) || model.at(key).is_null() || model.at(key) == Json("")) return;
-  throw base::InputError(fmt::format("{}: {} is {}, which byte-level BPE has no use for", model.where(), key,
+  throw base::InputError(fmt::format("{}: {} is {}, which byte-level BPE does not use", model.where(), key,
                                      base::excerpt(model.at(key).dump())),
                          other_models);
 }
@@ -41,7 +41,7 @@ void require_byte_level(Object& model) {
   if (model.has("byte_fallback") && model.boolean("byte_fallback"))
     throw base::InputError(model.where() + ": byte_fallback is BPE of characters", other_models);
   if (model.has("dropout") && !model.at("dropout").is_null() && model.number("dropout") != 0)
-    throw base::InputError(model.where() + ": dropout makes the same text other tokens each time",
+    throw base::InputError(model.where() + ": with dropout, the same text becomes other tokens each time",
                            "set \"dropout\" to null");
   require_no_text(model, "continuing_subword_prefix");
   require_no_text(model, "end_of_word_suffix");

@@ -92,9 +92,8 @@ std::optional<Pattern::Match> Pattern::find(std::string_view text, std::size_t f
   if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
   if (result < 0)
     throw base::InputError(
-        fmt::format("{}: a pattern gives up on a document of {} bytes: {}", where_, text.size(), text_of(result)),
-        "--max-document cuts documents that are so long; or the pattern is of the kind that "
-        "tries a text in too many ways");
+        fmt::format("{}: a pattern fails on a document of {} bytes: {}", where_, text.size(), text_of(result)),
+        "cut long documents with --max-document; if that does not help, the pattern backtracks too much");
   const auto* found = pcre2_get_ovector_pointer(memory.parts_->data.get());
   return Match{found[0], found[1]};
 }
