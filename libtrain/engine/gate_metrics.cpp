@@ -94,18 +94,24 @@ std::string GateWatch::sentence(const LayerGate& g, double least) const {
       e.noise == plan::GateNoise::none ? "experts-noise \"jitter\", " : "");
 }
 
+std::string GateWatch::recovered(const LayerGate& g) const {
+  return fmt::format(
+      "the gate of layer {} has recovered: in the last {} steps no expert was preferred so; in the last step expert {} "
+      "got most, {} of the tokens",
+      g.layer, steps, g.fullest_expert, percents(share_of_tokens(g)));
+}
+
 std::vector<std::string> GateWatch::look(const GateMetrics& metrics) {
   rows_.resize(metrics.layers.size());
   std::vector<std::string> out;
   for (std::size_t i = 0; i < metrics.layers.size(); ++i) {
     auto& row = rows_[i];
-    if (row.steps < 0) continue;
     const auto& gate = metrics.layers[i];
-    if (!prefers_one(gate)) row = {};
+    if (prefers_one(gate) == row.reported) row = {row.reported, 0, 1};
     else ++row.steps, row.least = std::min(row.least, share_of_tokens(gate));
     if (row.steps < steps) continue;
-    out.push_back(sentence(gate, row.least));
-    row.steps = -1;
+    out.push_back(row.reported ? recovered(gate) : sentence(gate, row.least));
+    row = {!row.reported, 0, 1};
   }
   return out;
 }

@@ -45,17 +45,20 @@ class GateWatch {
  public:
   static constexpr int steps = 10;
   explicit GateWatch(const plan::ModelConfig& model) : model_(model) {}
-  // Returns a sentence for each layer in which this is newly seen. No layer is reported twice.
+  // Returns a sentence for each layer in which this is newly seen, and for each reported layer in which it was not seen
+  // in the last `steps` steps. The latter may be reported again.
   std::vector<std::string> look(const GateMetrics& metrics);
 
  private:
-  struct Row {         // of consecutive steps
-    int steps = 0;     // -1: already reported
-    double least = 1;  // smallest share of the tokens that the fullest expert got
+  struct Row {
+    bool reported = false;
+    int steps = 0;     // consecutive ones that prefer one expert; of a reported layer, that do not
+    double least = 1;  // smallest share of the tokens that the fullest expert got in them
   };
   double share_of_tokens(const LayerGate& gate) const;  // share that went to the fullest expert
   bool prefers_one(const LayerGate& gate) const;
   std::string sentence(const LayerGate& gate, double least) const;
+  std::string recovered(const LayerGate& gate) const;
 
   plan::ModelConfig model_;
   std::vector<Row> rows_;  // by the index of the layer in the metrics

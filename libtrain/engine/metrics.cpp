@@ -124,6 +124,7 @@ std::string to_json_line(const StepMetrics& m) {
     j["validation_loss"] = number(*m.validation_loss);
     j["validation_seconds"] = m.validation_seconds;
   }
+  if (m.save_seconds) j["save_seconds"] = *m.save_seconds;
   if (m.gates) {
     j["balance_loss"] = m.gates->weighted_balance_loss;
     j["z_loss"] = m.gates->weighted_z_loss;

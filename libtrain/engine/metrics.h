@@ -27,8 +27,11 @@ struct StepMetrics {
   std::int64_t peak_bytes = 0;            // largest sum of arena high-water marks of any rank
   std::optional<double> validation_loss;  // set if a validation followed the step
   double validation_seconds = 0;          // not part of step_seconds
-  std::optional<GateMetrics> gates;       // of a model with experts
-  std::int64_t expert_rounds = 0;  // dispatch rounds of the layer that took most in a pass, over all ranks; 0: none
+  // Set if a checkpoint was published since the step before: from its snapshot to its name in the run folder. The ranks
+  // agree at the ends of steps, so a background save may wait for one.
+  std::optional<double> save_seconds;
+  std::optional<GateMetrics> gates;  // of a model with experts
+  std::int64_t expert_rounds = 0;    // dispatch rounds of the layer that took most in a pass, over all ranks; 0: none
   // When the line was written (wall clock in UTC: 2026-01-31T23:59:59.123Z) and where. MetricsFile sets both.
   std::string time, host;
 };

@@ -70,6 +70,7 @@ std::string planned_reading(const RunConfig& config, const RunSetup& setup, cons
 void warn_of_what_is_left_out(const RunSetup& setup) {
   const auto text = plan::left_out_text(data_use_of(setup), setup.plan.sequence);
   if (!text.empty()) base::log_warning("{}", text);
+  if (const auto idle = plan::idle_text(setup.plan.batch()); !idle.empty()) base::log_warning("{}", idle);
 }
 
 // A sentence if the settings of a resume give its next step another rate than the checkpoint's own settings, else "".
@@ -269,13 +270,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   if (start.step < config.steps) {
     if (!no_trace.empty()) note(fmt::format("step {} is done already{}", start.step, no_trace));
     return {base::ExitCode::done,  // requeue would let a loop that starts again after 75 never end
-            start.step,
-            0,
-            0,
-            start.path,
-            config.resume == "auto" || start.newest ? "" : start.path,
-            {},
-            {}};
+            start.step,           0, 0, start.path, config.resume == "auto" || start.newest ? "" : start.path, {}, {}};
   }
   std::error_code error;
   const auto of_run = std::filesystem::absolute(start.path, error).parent_path().parent_path();

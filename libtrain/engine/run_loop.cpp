@@ -82,6 +82,7 @@ RunResult RunLoop::go() {
   result.step = step_;
   result.steps_done = steps_done_;
   result.checkpoint = saving_->saved_path();
+  result.save_seconds = saving_->save_seconds().value_or(0);
   if (profile_) result.step_profile = step_profile();
   RankRecord mine;
   mine.peak_bytes = static_cast<double>(trainer_.memory().measured_total());
@@ -172,6 +173,7 @@ bool RunLoop::finish_step(RunResult& result) {
   m.model_flops_per_second =
       plan::step_flops(run_.setup.plan.model, run_.config.global_batch, run_.setup.plan.sequence) / m.step_seconds;
   const bool stop = agree(outcome, m);
+  m.save_seconds = saving_->take_save_seconds();
   if (run_.world.rank == 0) {
     metrics_->write(m);
     if (m.gates)

@@ -1,6 +1,7 @@
 // Checkpoints of a run, from the snapshot to their final name.
 #include "libtrain/engine/run_saving.h"
 
+#include "libtrain/base/here_and_now.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/checkpoint/manifest.h"
@@ -63,6 +64,7 @@ void RunSaving::settle_in_folder(const Start& start) {
 
 void RunSaving::take(const Progress& progress) {
   finish_publishing();
+  taken_at_ = base::steady_seconds();
   saver_->take(state(progress));
   publish_asked_ = false;
 }
@@ -89,6 +91,7 @@ void RunSaving::follow(const std::vector<RankRecord>& all) {
   if (all[0].published_step != static_cast<double>(taken)) return;
   saved_step_ = taken;
   saved_path_ = folder_ + "/" + checkpoint::step_name(taken);
+  save_seconds_ = new_save_seconds_ = base::steady_seconds() - taken_at_;
 }
 
 // Removes what all ranks wrote of this checkpoint; older checkpoints stay. Throws what the failed rank met.

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trainyard::engine {
@@ -39,6 +40,11 @@ class RunSaving {
   // The newest step that --resume auto would find; -1 before the first.
   std::int64_t saved_step() const { return saved_step_; }
   const std::string& saved_path() const { return saved_path_; }  // its folder; empty before the first
+  // Seconds from the snapshot to the published checkpoint, of the checkpoint that was published last. Empty before the
+  // first.
+  std::optional<double> save_seconds() const { return save_seconds_; }
+  // The same, once for each checkpoint: empty until the next one is published.
+  std::optional<double> take_save_seconds() { return std::exchange(new_save_seconds_, std::nullopt); }
 
  private:
   void settle_in_folder(const Start& start);
@@ -51,6 +57,8 @@ class RunSaving {
   std::int64_t saved_step_ = -1;
   std::string saved_path_;
   bool publish_asked_ = false;
+  double taken_at_ = 0;  // base::steady_seconds
+  std::optional<double> save_seconds_, new_save_seconds_;
   std::atomic<bool> leaving_{false};       // read by the writer
   std::atomic<std::int64_t> writing_{-1};  // the step whose files ranks wait for; -1: none
   std::optional<Saver> saver_;

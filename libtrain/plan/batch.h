@@ -4,6 +4,7 @@
 #include "libtrain/base/reduction_order.h"
 
 #include <cstdint>
+#include <string>
 
 namespace trainyard::plan {
 
@@ -68,5 +69,9 @@ struct BatchPlan {
     return step * global_batch + micro * micro_batch + i;
   }
 };
+
+// A sentence for users if replicas are idle for a tenth of a step's accumulation steps or more, because the last one is
+// uneven; else "".
+std::string idle_text(const BatchPlan& batch);
 
 }  // namespace trainyard::plan

@@ -101,6 +101,11 @@ TEST(GateWatch, SaysOnceWhatLastedTenSteps) {
   auto broken = times(25, 4);
   broken[8] = 1;
   EXPECT_EQ(said(one, broken, 4), Steps{19});
+  // A layer that recovered for ten steps is reported as such, and may be reported again.
+  auto comes_back = times(10, 4);
+  for (const auto& [count, fullest] : {std::pair{9, 1.0}, {1, 4.0}, {10, 1.0}, {10, 4.0}})
+    comes_back.insert(comes_back.end(), static_cast<std::size_t>(count), fullest);
+  EXPECT_EQ(said(one, comes_back, 4), (Steps{10, 30, 40}));
   EXPECT_EQ(said(model_of(2, {3}), times(40, 3), 3), Steps{});  // with three experts a large share is no collapse
   const auto two = model_of(2, {8}, 2);
   EXPECT_EQ(said(two, times(40, 3.7), 8), Steps{10});  // 92 % of the tokens, 46 % of the choices

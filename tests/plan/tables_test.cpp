@@ -146,6 +146,18 @@ TEST(Inventory, TiedTableIsUsedTwice) {
   EXPECT_EQ(occurrences(with_vocabulary("llama-nano", 257)).size(), 4u);
 }
 
+TEST(Batch, NamesReplicasThatAreIdle) {
+  EXPECT_EQ(idle_text({32, 1, 1, 16}), "");
+  EXPECT_EQ(
+      idle_text({64, 2, 1, 31}),  // 32 micro-batches on 31 replicas
+      "30 of 31 replicas are idle in the last accumulation step of every step: 16 would take as many accumulation "
+      "steps, or choose a --global-batch that is a multiple of 62");
+  EXPECT_EQ(idle_text({29, 1, 1, 10}), "");  // 1 of 30 places
+  EXPECT_EQ(idle_text({24, 1, 2, 8}),
+            "4 of 8 replicas are idle in the last accumulation step of every step: 6 would take as many accumulation "
+            "steps, or choose a --global-batch that is a multiple of 16");
+}
+
 // Compares closed forms (of the planner, and by micro-batch for the loader and the step's numbers) with a walk through
 // the groups. The last group may be smaller.
 TEST(Batch, ClosedFormsAgreeWithTheGroups) {

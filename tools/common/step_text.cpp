@@ -32,13 +32,13 @@ std::string step_text(const StepNow& now) {
                        experts, rate, now.steps > 0 ? fmt::format("  {} left", left_text(now.seconds_left)) : "");
   };
   const auto rate = fmt::format("  {}", base::count_rate_text(now.tokens_per_second, "tokens/s"));
-  std::string experts;
+  std::string load, drop;
   if (now.experts) {
-    experts = fmt::format("  load {:.1f}", now.experts->fullest);
+    load = fmt::format("  load {:.1f}", now.experts->fullest);
     if (const double percent = std::round(100 * now.experts->dropped_share); percent > 0)
-      experts += fmt::format("  drop {:.0f} %", percent);
+      drop = fmt::format("  drop {:.0f} %", percent);
   }
-  for (const auto& text : {line(experts, rate), line(experts, ""), line("", rate)})
+  for (const auto& text : {line(load + drop, rate), line(load, rate), line("", rate)})
     if (text.size() <= widest) return text;
   return line("", "");
 }

@@ -271,6 +271,7 @@ int main(int argc, char** argv) {
     auto plan = decide(p, o, set);
     refuse(plan::decision_problems(plan), base::ExitCode::usage);
     plan::predict(plan);
+    if (const auto idle = plan::idle_text(plan.batch()); !idle.empty()) base::log_warning("{}", idle);
     refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
     const auto times = o.profile.empty() ? std::string() : times_text(plan, o.profile);
     const auto about_data = data_text(set, plan.sequence);

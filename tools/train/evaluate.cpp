@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -118,12 +119,19 @@ base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::ve
     if (f.source != base::from_default) c.given.insert(f.name);
   auto& world = launch.world();
   const double begun = base::steady_seconds();
+  std::int64_t first = 0;  // sequences of the first report, which took the time to start as well
+  double first_seconds = 0;
   const auto result = engine::evaluate(c, world, [&](std::int64_t done, std::int64_t all, double loss) {
     const double seconds = base::steady_seconds() - begun;
     const auto so_far = loss > 0 ? fmt::format("  loss so far {:.4f}", loss) : "";
-    progress->show(fmt::format("sequence {}/{}{}  {} left", done, all, so_far,
-                               duration_text(seconds / static_cast<double>(done) * static_cast<double>(all - done))),
-                   done == all ? Progress::Update::last : Progress::Update::passing);
+    if (first == 0) first = done, first_seconds = seconds;
+    const double a_sequence = (seconds - first_seconds) / static_cast<double>(std::max<std::int64_t>(1, done - first));
+    progress->show(
+        fmt::format("sequence {}/{}{}{}", done, all, so_far,
+                    done == first && done < all
+                        ? ""
+                        : fmt::format("  {} left", duration_text(a_sequence * static_cast<double>(all - done)))),
+        done == all ? Progress::Update::last : Progress::Update::passing);
   });
   if (world.rank != 0) return base::ExitCode::done;
   progress.reset();

@@ -12,6 +12,7 @@
 #include "tools/common/launcher.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
+#include "tools/common/step_text.h"
 #include "tools/train/command.h"
 #include "tools/train/evaluate.h"
 #include "tools/train/launch.h"
@@ -22,8 +23,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <deque>
 #include <filesystem>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <string_view>
 
@@ -53,24 +56,41 @@ struct Switches {
 class Totals {
  public:
   void add(const engine::StepMetrics& m) {
-    if (steps_++ == 0) first_ = m.tokens_seen, first_step_ = m.tokens_per_second * m.step_seconds;
+    if (steps_++ == 0) first_ = m.tokens_seen, first_step_ = m.tokens_per_second * m.step_seconds, first_loss_ = m.loss;
+    last_losses_.push_back(m.loss);
+    if (last_losses_.size() > 10) last_losses_.pop_front();
     last_ = m.tokens_seen;
     step_seconds_ += m.step_seconds;
     if (m.validation_loss) validation_seconds_ += m.validation_seconds;
   }
-  std::string text(const std::string& checkpoint) const {
+  std::string text(const std::string& checkpoint, double save_seconds) const {
     const auto tokens = last_ - first_ + std::llround(first_step_);
-    return fmt::format("{}, {} in {} ({}){}{}", base::counted(steps_, "step"), base::counted(tokens, "token"),
-                       base::duration_text(step_seconds_),
-                       base::count_rate_text(static_cast<double>(tokens) / std::max(step_seconds_, 1e-9), "tokens/s"),
-                       validation_seconds_ > 0 ? " and validations in " + base::duration_text(validation_seconds_) : "",
-                       checkpoint.empty() ? "" : "; checkpoint: " + base::one_line(checkpoint));
+    return fmt::format(
+        "{}, {} in {} ({}){}{}", base::counted(steps_, "step"), base::counted(tokens, "token"),
+        base::duration_text(step_seconds_),
+        base::count_rate_text(static_cast<double>(tokens) / std::max(step_seconds_, 1e-9), "tokens/s"),
+        validation_seconds_ > 0 ? " and validations in " + base::duration_text(validation_seconds_) : "",
+        checkpoint.empty()
+            ? ""
+            : "; checkpoint: " + base::one_line(checkpoint) +
+                  (save_seconds > 0 ? fmt::format(" (saved in {})", base::duration_text(save_seconds)) : ""));
   }
   bool empty() const { return steps_ == 0; }
+  // A warning if the loss is clearly higher than at the first step, for runs of some length; else empty.
+  std::string divergence() const {
+    const double last = std::accumulate(last_losses_.begin(), last_losses_.end(), 0.0) /
+                        static_cast<double>(std::max<std::size_t>(1, last_losses_.size()));
+    if (steps_ < 10 || !(last > 1.2 * first_loss_ && last > first_loss_ + 0.5)) return {};
+    return fmt::format(
+        "the loss rose from {} at the first step of this start to {} (mean of the last {} steps): the run has "
+        "diverged; what helps: a lower --learning-rate, more --warmup-steps, a lower --clip",
+        tools::loss_text(first_loss_), tools::loss_text(last), last_losses_.size());
+  }
 
  private:
   std::int64_t steps_ = 0, first_ = 0, last_ = 0;
-  double first_step_ = 0, step_seconds_ = 0, validation_seconds_ = 0;
+  std::deque<double> last_losses_;
+  double first_loss_ = 0, first_step_ = 0, step_seconds_ = 0, validation_seconds_ = 0;
 };
 
 base::ExitCode train(const engine::RunConfig& config, const Switches& switches, tools::Launch& launch,
@@ -112,7 +132,8 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
       result.trace_error && result.code == base::ExitCode::done ? result.trace_error->code() : result.code;
   if (world.rank != 0) return code;
   progress.reset();
-  if (!totals.empty()) base::log_info("{}", totals.text(result.checkpoint));
+  if (!totals.empty()) base::log_info("{}", totals.text(result.checkpoint, result.save_seconds));
+  if (const auto warning = totals.divergence(); !warning.empty()) base::log_warning("{}", warning);
   auto product = result.checkpoint.empty() ? std::string() : result.checkpoint + "\n";
   if (switches.memory_report)
     product += result.memory_report.text(switches.sizes()) + "\n" + result.traffic_report.text(switches.sizes());
