@@ -113,7 +113,7 @@ const std::vector<ForeignName>& more_foreign_names() {
       {{"rampup-batch-size"}, "", "the batch is constant: --global-batch; a resume may have another by --change"},
       {{"train-samples"}, "steps", "samples / global-batch"},
       {{"lr-warmup-fraction", "warmup-fraction", "lr-warmup-samples", "warmup-num-steps"}, "warmup-steps", "in steps"},
-      {{"lr-decay-iters", "lr-decay-steps", "lr-decay-samples"}, "decay-steps", "in steps"},
+      {{"lr-decay-iters", "lr-decay-steps", "lr-decay-samples"}, "decay-steps", "steps after the warm-up"},
       {{"lr-warmup-init", "warmup-min-lr"}, "start-learning-rate", ""},
       {{"warmup-max-lr"}, "learning-rate", ""},
       {{"lr-wsd-decay-style", "lr-scheduler-kwargs"}, "lr-schedule", "with --decay-steps and --final-learning-rate"},
