@@ -337,6 +337,18 @@ Field& field_named_once(std::vector<Field>& fields, const std::string& name, con
   return field;
 }
 
+namespace {
+
+// Whether a table only stands around keys that would be known without it: [train], [model].
+bool is_superfluous(const toml::table& table, const std::vector<Field>& fields) {
+  return std::any_of(table.begin(), table.end(), [&](const auto& entry) {
+    const auto key = hyphenated(std::string(entry.first.str()));
+    return std::any_of(fields.begin(), fields.end(), [&](const auto& f) { return f.is_named(key); });
+  });
+}
+
+}  // namespace
+
 void read_toml(std::vector<Field>& fields, const std::string& path) {
   Complaints complaints;
   Spellings said;
@@ -359,6 +371,11 @@ void read_toml(std::vector<Field>& fields, const std::string& path) {
                               return spelled.starts_with(hyphenated(name) + "-");
                             });
                           });
+    if (inner != nullptr && !is_group && is_superfluous(*inner, fields)) {
+      complaints.add(fmt::format("{}: there is no table [{}]", path, shown(name)),
+                     fmt::format("its keys need none: leave the line [{}] out", shown(name)));
+      continue;
+    }
     if (!is_group) {
       read(name, name, node);
       continue;

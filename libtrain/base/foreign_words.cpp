@@ -1,6 +1,7 @@
-// Names of settings in torchrun, DeepSpeed, Megatron, transformers and nanoGPT.
+// The commonest names of settings in torchrun, DeepSpeed, Megatron, transformers and nanoGPT, and the search.
 #include "libtrain/base/foreign_words.h"
 
+#include "libtrain/base/foreign_names.h"
 #include "libtrain/base/nearest.h"
 
 #include <fmt/format.h>
@@ -14,14 +15,9 @@ namespace trainyard::base {
 
 namespace {
 
-// theirs: names elsewhere, written with hyphens. ours: our name, or empty where there is no such setting. sentence:
-// more about it. The first entry whose `ours` exists in the asking program is used.
-struct Entry {
-  std::vector<std::string> theirs;
-  const char *ours, *sentence;
-};
+using Entry = ForeignName;
 
-constexpr const char* shape = "a model's shape is a preset or a file: train --help-model";
+constexpr const char* shape = shape_is_elsewhere;
 constexpr const char* launcher = "ranks come from the launcher: mpirun -n 4 train ..., or srun --mpi=pmix train ...";
 constexpr const char* cut =
     "ranks that are neither tensor-parallel nor pipeline stages are data-parallel: as many as the launcher starts, "
@@ -29,7 +25,7 @@ constexpr const char* cut =
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
-      {{"max-lr", "peak-lr", "learning-rate-max"}, "learning-rate", ""},
+      {{"lr", "max-lr", "peak-lr", "learning-rate-max"}, "learning-rate", ""},
       {{"min-lr", "lr-end", "end-lr"}, "final-learning-rate", ""},
       {{"lr-scheduler", "lr-scheduler-type", "lr-decay-style", "scheduler"}, "lr-schedule", ""},
       {{"warmup", "warmup-iters", "num-warmup-steps", "lr-warmup-iters", "lr-warmup-steps", "warmup-ratio"},
@@ -53,9 +49,7 @@ const std::vector<Entry>& entries() {
         "train-steps"},
        "steps",
        ""},
-      {{"zero-stage", "stage", "zero-optimization", "deepspeed", "fsdp", "ds-config"},
-       "zero",
-       "0 to 3; there is no configuration file for it"},
+      {{"zero-stage", "stage", "zero-optimization", "fsdp"}, "zero", "0 to 3; there is no configuration file for it"},
       {{"nproc", "nproc-per-node", "num-gpus", "num-nodes", "nnodes", "nodes", "gpus", "world-size", "n", "np",
         "num-processes", "local-rank", "node-rank", "master-addr", "master-port", "rdzv-endpoint", "rdzv-backend",
         "standalone", "hostfile"},
@@ -136,10 +130,13 @@ const std::vector<Entry>& entries() {
        "reduction",
        "every run repeats its bits; ordered, the default, gives the same on every layout"},
       {{"offload", "cpu-offload", "offload-optimizer", "offload-param", "zero-offload", "nvme-offload",
-        "offload-states"},
+        "offload-states", "cpu-offloading", "optimizer-cpu-offload", "offload-optimizer-device",
+        "offload-param-device"},
        "",
        "there is no offload to host memory or disks; --zero 3, --recompute full and more ranks need less memory"},
-      {{"compile", "torch-compile", "jit", "use-flash-attn", "flash-attn", "flash-attention", "attn-implementation"},
+      {{"compile", "torch-compile", "jit", "use-flash-attn", "flash-attn", "flash-attention", "attn-implementation",
+        "torch-compile-backend", "torch-compile-mode", "torchdynamo", "jit-mode-eval", "use-ipex", "use-liger-kernel",
+        "attention-backend", "transformer-impl"},
        "",
        "nothing to switch on: kernels are compiled with the program, and attention never stores its scores"},
       {{"lr", "learning-rate", "steps", "warmup-steps", "weight-decay", "save-every", "validate-every"},
@@ -205,36 +202,29 @@ std::string plain(std::string text) {
   return text;
 }
 
-// Settings of train and partition-model that users wrongly look for in the file of a model.
-bool is_of_training(const std::string& word) {
-  constexpr std::string_view all[] = {"tensor-parallel",
-                                      "tp",
-                                      "sequence-parallel",
-                                      "zero",
-                                      "dtype",
-                                      "recompute",
-                                      "reduction",
-                                      "local-accumulation",
-                                      "gathered-layers",
-                                      "pipeline-parallel",
-                                      "pp",
-                                      "pipeline-schedule",
-                                      "virtual-stages",
-                                      "partition",
-                                      "expert-parallel",
-                                      "ep",
-                                      "threads",
-                                      "sequence",
-                                      "micro-batch",
-                                      "global-batch",
-                                      "device",
-                                      "data",
-                                      "tensor",
-                                      "pipeline",
-                                      "fold",
-                                      "layer-slots",
-                                      "lr-schedule"};
-  return std::find(std::begin(all), std::end(all), word) != std::end(all);
+// Settings of a run, which users wrongly look for in the file of a model, and the programs that have them; "" for other
+// words. tests/engine/config_test.cpp compares these lists with the settings that there are.
+std::string programs_with(const std::string& word) {
+  constexpr std::string_view of_plans_too =
+      " tensor-parallel tp sequence-parallel zero dtype recompute reduction local-accumulation gathered-layers "
+      "pipeline-parallel pp pipeline-schedule virtual-stages partition expert-parallel ep expert-ranks-per-node "
+      "expert-overlap-chunks expert-capacity-buffer threads sequence micro-batch global-batch device data tensor "
+      "pipeline fold layer-slots expert-node expert-chunks expert-buffer ";
+  constexpr std::string_view of_train =
+      " learning-rate lr start-learning-rate final-learning-rate lr-schedule schedule warmup-steps decay-steps beta1 "
+      "beta2 epsilon weight-decay decay-embeddings clip steps seed document-mask objective mask-rate mask-words "
+      "communicator memory-limit output plan save-every keep resume init-from change stop-after validate-every "
+      "validation-sequences save-throttle progress hang-timeout collective-delay trace trace-steps profile-step ";
+  const auto among = [&](std::string_view all) {
+    return word.find(' ') == std::string::npos && all.find(fmt::format(" {} ", word)) != std::string_view::npos;
+  };
+  return among(of_plans_too) ? "train and partition-model" : among(of_train) ? "train" : "";
+}
+
+std::string no_part_of_a_model(const std::string& setting) {
+  return fmt::format(
+      "how a model is trained is no part of it: --{} is a setting of {}; settings of a run are for train --config",
+      setting, programs_with(setting));
 }
 
 }  // namespace
@@ -244,19 +234,26 @@ std::string foreign_word_hint(const std::string& word, const std::vector<std::st
   const auto has = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   const auto spelled = [&](const std::string& name) { return spelling == Spelling::flags ? "--" + name : name; };
   if (has(asked)) return fmt::format("write {}", spelled(asked));
-  if (has("kv-heads") && is_of_training(asked))
-    return fmt::format("how a model is trained is no part of it: --{} is a setting of train and partition-model",
-                       asked);
+  const bool of_a_model = has("kv-heads");
+  if (of_a_model && !programs_with(asked).empty()) return no_part_of_a_model(asked);
   const Entry* no_name = nullptr;
-  for (const auto& e : entries()) {
-    if (std::find(e.theirs.begin(), e.theirs.end(), asked) == e.theirs.end()) continue;
-    const std::string ours = e.ours, sentence = e.sentence;
-    if (!ours.empty() && has(ours))
-      return fmt::format("here it is {}{}", spelled(ours), sentence.empty() ? "" : ": " + sentence);
-    if (ours.empty() && no_name == nullptr) no_name = &e;
-  }
+  std::string of_a_run;
+  for (const auto* table : {&entries(), &more_foreign_names()})
+    for (const auto& e : *table) {
+      if (std::find(e.theirs.begin(), e.theirs.end(), asked) == e.theirs.end()) continue;
+      const std::string ours = e.ours, sentence = e.sentence;
+      if (!ours.empty() && has(ours))
+        return fmt::format("here it is {}{}", spelled(ours), sentence.empty() ? "" : ": " + sentence);
+      if (ours.empty() && no_name == nullptr) no_name = &e;
+      if (of_a_run.empty() && !programs_with(ours).empty()) of_a_run = ours;
+    }
   if (no_name != nullptr && has("micro-batch"))
     return no_name->sentence;  // advice about training, only for programs that train or plan
+  if (of_a_model && !of_a_run.empty()) return no_part_of_a_model(of_a_run);
+  // "--training.global_batch_size" and "--optimizer.lr", as torchtitan writes them.
+  const auto name = word.substr(0, word.find('='));
+  if (const auto dot = name.rfind('.'); spelling == Spelling::flags && dot != std::string::npos)
+    return foreign_word_hint(name.substr(dot + 1), names, spelling);
   const auto close = resembling(asked, names);
   if (close.empty()) return {};
   return spelling == Spelling::flags ? fmt::format("did you mean --{}?", close)

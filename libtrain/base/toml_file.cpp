@@ -2,6 +2,7 @@
 #include "libtrain/base/toml_file.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/foreign_files.h"
 #include "libtrain/base/read_file.h"
 
 #include <cstddef>
@@ -59,6 +60,8 @@ void require_shallow_toml(std::string_view text, const std::string& where) {
 
 toml::table read_toml_file(const std::string& path) {
   const auto text = read_file(path, largest_toml);
+  if (const auto first = text.find_first_not_of(" \t\r\n"); first != std::string::npos && text[first] == '{')
+    refuse_json(text, path);
   require_shallow_toml(text, path);
   try {
     auto table = toml::parse(text, path);

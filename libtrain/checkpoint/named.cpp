@@ -3,22 +3,12 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/foreign_files.h"
 #include "libtrain/checkpoint/finder.h"
-#include "libtrain/io/safetensors.h"
 
 #include <filesystem>
 
 namespace trainyard::checkpoint {
-
-std::string hugging_face_hint(const std::string& folder) {
-  std::error_code error;
-  const auto has = [&](const char* name) { return std::filesystem::exists(folder + "/" + name, error); };
-  if (!has("config.json") || !(has(io::safetensors_name) || has(io::safetensors_index_name))) return {};
-  return fmt::format(
-      "it looks like a model of Hugging Face: convert-checkpoint {} NEW --from safetensors makes a "
-      "checkpoint of it",
-      folder);
-}
 
 std::string named_checkpoint(const std::string& path) {
   namespace fs = std::filesystem;
@@ -31,7 +21,7 @@ std::string named_checkpoint(const std::string& path) {
   if (base::exists(path + "/manifest.json")) return path;
   for (const auto& folder : {fs::path(path) / "checkpoints", fs::path(path)})
     if (const auto found = find_latest_whole(folder.string(), Verify::metadata)) return found.path;
-  const auto foreign = hugging_face_hint(path);
+  const auto foreign = base::hugging_face_hint(path);
   throw base::InputError(fmt::format("{}: holds no whole checkpoint", path),
                          foreign.empty() ? "inspect " + path + " shows what is there" : foreign);
 }

@@ -11,7 +11,4 @@ namespace trainyard::checkpoint {
 // nothing.
 std::string named_checkpoint(const std::string& path);
 
-// A hint for a folder that convert-checkpoint reads (config.json and safetensors); empty for other folders.
-std::string hugging_face_hint(const std::string& folder);
-
 }  // namespace trainyard::checkpoint

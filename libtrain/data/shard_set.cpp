@@ -62,7 +62,33 @@ std::vector<ShardEntry> scan(const std::string& folder, const std::string& sub, 
   return out;
 }
 
+// The folder of the set that this shard belongs to.
+std::string folder_of_shard(const std::string& shard) {
+  const auto folder = base::parent_of(shard);
+  const auto set = set_around(folder);
+  return set.empty() ? folder : set;
+}
+
+// A hint for a folder without shards: a set below it, if there is one.
+std::string way_to_shards(const std::string& folder) {
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (fs::is_regular_file(it->path() / "index.json", error))
+      return fmt::format("{} is a shard set; or make one with shard-data --output", it->path().string());
+  return "make some with shard-data --output";
+}
+
 }  // namespace
+
+std::string set_around(const std::string& folder) {
+  std::error_code error;
+  const auto path = fs::path(base::without_slashes(folder));
+  const auto name = path.filename();
+  const auto parent = base::parent_of(path.string());
+  const bool is_part = (name == "train" || name == "validation") && !fs::exists(path / "index.json", error) &&
+                       fs::is_regular_file(fs::path(parent) / "index.json", error);
+  return is_part ? parent : std::string();
+}
 
 ShardFacts facts_of(const io::Hdf5File& file) {
   if (!file.has_attribute("/", "format") || file.text("/", "format") != shard_format)
@@ -106,6 +132,8 @@ SetIndex read_index(const std::string& folder) {
         fmt::format("{} is a file, not the folder of a shard set", folder),
         fs::path(folder).filename() == "index.json"
             ? fmt::format("give the folder that holds it: {}", base::parent_of(folder))
+        : fs::path(folder).extension() == ".h5"
+            ? fmt::format("give the folder of the set, not its files: {}", folder_of_shard(folder))
             : fmt::format("text becomes a shard set with shard-data --input {} --output FOLDER; give that folder",
                           folder));
   const auto require_look = [&](const std::string& at) {
@@ -126,7 +154,7 @@ SetIndex read_index(const std::string& folder) {
   if (index.train.empty()) index.train = scan(folder, ".", index);
   index.validation = scan(folder, "validation", index);
   if (index.train.empty())
-    throw base::InputError(fmt::format("{} holds no token shards", folder), "make some with shard-data --output");
+    throw base::InputError(fmt::format("{} holds no token shards", folder), way_to_shards(folder));
   return index;
 }
 

@@ -66,6 +66,9 @@ ShardFacts facts_of(const io::Hdf5File& file);
 // InputError when there is nothing to read.
 SetIndex read_index(const std::string& folder);
 
+// The shard set that a folder is a part of: "data" for "data/train", where data/index.json is. Else empty.
+std::string set_around(const std::string& folder);
+
 // A hash of the data alone: tokenizer, counts and token checksums of every shard of both splits, in order. Without an
 // index the checksums are checksums of samples.
 std::string identity_of(const SetIndex& index);

@@ -67,7 +67,12 @@ std::string planned_reading(const RunConfig& config, const RunSetup& setup, cons
   return reading_text(setup, config.steps, start.samples_seen + (config.steps - start.step) * config.global_batch);
 }
 
-void warn_of_what_is_left_out(const RunSetup& setup) {
+void warn_of_what_is_left_out(const RunConfig& config, const RunSetup& setup) {
+  if (const auto set = data::set_around(config.data); !set.empty())
+    base::log_warning(
+        "{} is a part of the shard set {}: only its own shards are read, without checksums and without "
+        "a validation split; --data {} has all",
+        config.data, set, set);
   const auto text = plan::left_out_text(data_use_of(setup), setup.plan.sequence);
   if (!text.empty()) base::log_warning("{}", text);
   if (const auto idle = plan::idle_text(setup.plan.batch()); !idle.empty()) base::log_warning("{}", idle);
@@ -242,7 +247,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
     if (!start.path.empty())
       note(fmt::format("{} {}", start.weights_only ? "weights from" : "resuming from", start.path));
     if (!loop) note(parallel_layout_text(setup.plan)), note(planned_reading(config, setup, start));
-    if (!loop && world.rank == 0) warn_of_what_is_left_out(setup);
+    if (!loop && world.rank == 0) warn_of_what_is_left_out(config, setup);
     if (!loop) on_every_rank(world, exec, [&] { loop.emplace(context); });
     try {
       return or_fail(world, [&] {
@@ -314,7 +319,7 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
   return on_rank_zero(world, exec, [&] {
     require_steps_to_trace(config, start.step);
     const RunWindows windows(config, setup);
-    warn_of_what_is_left_out(setup);
+    warn_of_what_is_left_out(config, setup);
     return decided + plan_text(setup.plan, config.output, sizes) + planned_reading(config, setup, start) + "\n" +
            start_text(start, config) + rate_line(start, setup);
   });

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/foreign_files.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/finder.h"
@@ -45,13 +46,14 @@ bool is_for_the_reader(const std::string& path) {
   for (const auto& name : there)
     if (shown.size() < 3) shown.push_back(base::one_line(name));
   const auto more = there.size() - shown.size();
+  const auto foreign = base::hugging_face_hint(path);
   throw base::InputError(
       fmt::format("{} {}: that is neither a checkpoint nor a run, but {}", flag, base::one_line(path),
                   fs::exists(path + "/index.json", error) ? "a shard set"
                   : there.empty()                         ? "an empty folder"
                                                           : fmt::format("a folder with {}{}", fmt::join(shown, ", "),
                                                 more > 0 ? fmt::format(" and {} more", more) : "")),
-      "give a checkpoint, which is a folder called step-NNNNNNNN, or the folder of a run");
+      foreign.empty() ? "give a checkpoint, which is a folder called step-NNNNNNNN, or the folder of a run" : foreign);
 }
 
 // The checkpoint before the one that `message` names, if both lie in `folder`.

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/foreign_files.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
@@ -50,6 +51,7 @@ SafetensorsModel::SafetensorsModel(const std::string& path) {
   if (!fs::exists(path, error))
     throw base::InputError(fmt::format("{}: no such folder or file", path), "give the folder of a model");
   auto file = path;
+  const auto pickled = base::pickled_weights_hint(path);
   if (fs::is_directory(path, error)) {
     const auto single = path + "/" + safetensors_name, index = path + "/" + safetensors_index_name;
     const bool has_single = fs::exists(single, error), has_index = fs::exists(index, error);
@@ -57,8 +59,9 @@ SafetensorsModel::SafetensorsModel(const std::string& path) {
       throw base::InputError(fmt::format("{} holds both {} and {}", path, safetensors_name, safetensors_index_name),
                              "say which one is meant: give its path");
     if (!has_single && !has_index)
-      throw base::InputError(fmt::format("{} holds neither {} nor {}", path, safetensors_name, safetensors_index_name),
-                             "give the folder of a model in safetensors, or the path of its file");
+      throw base::InputError(
+          fmt::format("{} holds neither {} nor {}", path, safetensors_name, safetensors_index_name),
+          pickled.empty() ? "give the folder of a model in safetensors, or the path of its file" : pickled);
     file = has_index ? index : single;
   }
   folder_ = base::parent_of(file);
@@ -66,7 +69,12 @@ SafetensorsModel::SafetensorsModel(const std::string& path) {
     read_index(file);
     return;
   }
-  files_.push_back(std::make_unique<SafetensorsFile>(file));
+  try {
+    files_.push_back(std::make_unique<SafetensorsFile>(file));
+  } catch (const base::InputError& e) {
+    if (pickled.empty()) throw;
+    throw base::InputError(e.what(), pickled);
+  }
   for (const auto& t : files_.front()->header.tensors) tensors_[t.name] = {files_.front().get(), &t};
 }
 

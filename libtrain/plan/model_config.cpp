@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/fields.h"
+#include "libtrain/base/foreign_files.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/plan/attention_problems.h"
 #include "libtrain/plan/block_kind.h"
@@ -112,6 +113,17 @@ void require_whole(ModelConfig m, const std::string& path) {
                            "change the model: train --help-model describes its keys");
 }
 
+// What a folder is that was given as a model.
+[[noreturn]] void refuse_folder(const std::string& path) {
+  std::error_code error;
+  const auto has = [&](const char* name) { return std::filesystem::exists(path + "/" + name, error); };
+  auto way = base::hugging_face_hint(path);
+  if (has("manifest.json") || has("checkpoints"))
+    way = fmt::format("train --init-from {} takes the model and the weights of a checkpoint or a run", path);
+  throw base::InputError(fmt::format("{} is a folder, and a model is a preset or a TOML file", path),
+                         way.empty() ? "train --help-model describes the file" : way);
+}
+
 }  // namespace
 
 std::int64_t default_lanes(const ModelConfig& m, base::DeviceKind device) {
@@ -150,6 +162,7 @@ ModelConfig load_model(const std::string& preset_or_toml, LayoutReader read_layo
     m.lanes = 0;
     return m;
   }
+  if (std::filesystem::is_directory(preset_or_toml, error)) refuse_folder(preset_or_toml);
   auto fields = fields_of(m);
   base::read_toml(fields, preset_or_toml);
   follow(m, fields);

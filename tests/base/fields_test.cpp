@@ -149,6 +149,7 @@ TEST(Fields, WrongListsAndTablesAreRefused) {
   refused("gates-factor = true\n", "neither a positive decimal number");
   refused("[gates]\ncont = 1\n", "'gates-count'");
   refused("[gats]\ncount = 1\n", "unknown key 'gats'");
+  refused("[gats]\ngates-count = 1\n", "there is no table [gats]");
   refused("[gates]\ncount = 1\n[gates.factor]\nx = 1\n", "gates.factor");
   refused("gates-count = 1\n[gates]\ncount = 1\n", "are one key, given twice");
   EXPECT_EQ(refusal_of("[gates]\ncount = 0\nfactor = 0\n").substr(0, 2), "2 ") << "all that is wrong at once";

@@ -291,7 +291,7 @@ hint 'here it is --steps' train --epochs 3
 hint 'here it is --zero' train --zero-stage 2
 hint 'mpirun -n' train --nproc-per-node 4
 hint 'here it is --dtype' train --bf16
-hint 'write --global-batch' train --global_batch 8
+hint 'did you mean --global-batch' train --global_batc 8
 hint 'did you mean --model' train --modle gpt2
 hint 'did you mean --zero' partition-model --zreo 1
 hint "did you mean 'bf16'" train --dtype bfloat16 --data data --output run

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -54,6 +55,26 @@ void flush_output() {
                              (option.get_required() ? "" : " Give a value, or leave it out"));
 }
 
+// Writes hyphens for underscores in the names of flags that there are: --global_batch is --global-batch. The words
+// change in place, so that whoever shows the command shows names as they are.
+void accept_underscores(const CLI::App& app, int argc, char** argv) {
+  int values = 0;  // words that are values of the previous flag
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (values-- > 0) continue;
+    if (word == "--") return;
+    const auto equals = word.find('=');
+    auto name = word.substr(0, equals);
+    if (!name.starts_with('-')) continue;
+    if (name.starts_with("--") && app.get_option_no_throw(name) == nullptr)
+      std::replace(name.begin(), name.end(), '_', '-');
+    const auto* option = app.get_option_no_throw(name);
+    if (option == nullptr) continue;
+    std::copy(name.begin(), name.end(), argv[i]);
+    values = equals == std::string::npos ? option->get_items_expected_min() : 0;
+  }
+}
+
 // Refuses `--flag=` without a value. CLI11 takes it for the flag alone, so it would be on, or take the next word as its
 // value.
 void refuse_empty_assignments(const CLI::App& app, int argc, char** argv) {
@@ -79,11 +100,18 @@ void refuse_empty_values(const CLI::App& app) {
   }
 }
 
-// The first unparsed word that satisfies as_asked; empty if there is none.
-std::string left_over(const CLI::App& app, bool (*as_asked)(const std::string&)) {
-  const auto left = app.remaining();
-  const auto found = std::find_if(left.begin(), left.end(), as_asked);
-  return found == left.end() ? std::string() : *found;
+bool is_flag(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && std::isdigit(static_cast<unsigned char>(word[1])) == 0 && word[1] != '.';
+}
+
+std::string name_of(const std::string& word) { return word.substr(0, word.find('=')); }
+
+// The unparsed words: flags that are not known, or words that belong to no flag.
+enum class LeftOver { flags, values };
+std::vector<std::string> left_over(const CLI::App& app, LeftOver which) {
+  auto left = app.remaining();
+  std::erase_if(left, [&](const std::string& word) { return is_flag(word) != (which == LeftOver::flags); });
+  return left;
 }
 
 // A message about a one-value flag that was given several times; empty if there is none.
@@ -106,24 +134,87 @@ std::string about_the_flag_of(const CLI::App& app, const std::string& message) {
   return {};
 }
 
-// One sentence for a mistake in the command line, and a hint: what was probably meant, where that can be found out.
-base::UsageError usage_error(const CLI::App& app, const CLI::ParseError& error) {
-  std::vector<std::string> flags;
+// What is known of flags that do not exist; `between` stands between a flag and its hint. One flag alone, with nothing
+// between, is not named.
+std::string hint_for_unknown(const CLI::App& app, const std::vector<std::string>& unknown, std::string_view between) {
+  constexpr std::size_t most = 8;
+  std::vector<std::string> flags, hints;
   for (const auto* option : app.get_options())  // old and short spellings are not suggested
     if (!option->get_group().empty() && !option->get_lnames().empty()) flags.push_back(option->get_lnames().front());
-  const auto unknown = left_over(app, [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
-  auto hint = unknown.empty() ? std::string() : base::foreign_word_hint(unknown, flags, base::Spelling::flags);
+  for (const auto& word : unknown) {
+    const auto hint = base::foreign_word_hint(word, flags, base::Spelling::flags);
+    if (hint.empty() || hints.size() == most) continue;
+    hints.push_back(between.empty() ? hint : name_of(word) + std::string(between) + hint);
+  }
+  return fmt::format("{}", fmt::join(hints, "\n       "));
+}
+
+std::string not_known(const std::vector<std::string>& unknown) {
+  if (unknown.size() == 1) return fmt::format("{} is not known", name_of(unknown.front()));
+  std::vector<std::string> names;
+  for (const auto& word : unknown) names.push_back(name_of(word));
+  return fmt::format("{} flags are not known: {}", names.size(), fmt::join(names, ", "));
+}
+
+std::string shell_word(const std::string& word) {
+  return word.find_first_of(" \t*?$&;|<>()") == std::string::npos ? word : "'" + word + "'";
+}
+
+// The command with the flags that it cannot do without. The first that is missing has the words that stand alone.
+std::string needed_command(const CLI::App& app, std::vector<std::string> alone, std::size_t words) {
+  auto command = app.get_name();
+  const bool has_more = words > alone.size();
+  for (const auto* option : app.get_options()) {
+    if (!option->get_required() || (option->count() > 0 && !option->get_positional())) continue;
+    if (!option->get_positional()) command += " " + option->get_name();
+    auto values = option->results();
+    if (values.empty()) {
+      const auto most = static_cast<std::size_t>(std::max(1, option->get_items_expected_max()));
+      const auto end = alone.begin() + static_cast<std::ptrdiff_t>(std::min(most, alone.size()));
+      values.assign(alone.begin(), end);
+      alone.erase(alone.begin(), end);
+    }
+    if (values.empty())
+      command += " " + (option->get_positional() ? option->get_single_name() : option->get_type_name());
+    for (const auto& value : values) command += " " + shell_word(value);
+  }
+  return command + (has_more ? " ..." : "");
+}
+
+// What may be meant by a word that belongs to no flag. `words` are those of the command.
+std::string hint_for_alone(const CLI::App& app, const std::string& word, const std::vector<std::string>& words) {
+  const auto here = std::find(words.begin(), words.end(), word);
+  const auto flag = std::find_if(std::make_reverse_iterator(here), words.rend(), is_flag);
+  const auto* option = flag == words.rend() ? nullptr : app.get_option_no_throw(name_of(*flag));
+  if (option != nullptr && option->get_items_expected_max() == 0)
+    return fmt::format("{} takes no value", option->get_name());
+  const auto end = std::find_if(here, words.end(), is_flag);
+  const auto values = option == nullptr ? 0 : std::distance(flag.base(), end) + (flag->find('=') == flag->npos ? 0 : 1);
+  if (values > 1)
+    return fmt::format("{} takes one value, and {} follow it: has the shell replaced a pattern by names? {}: {}",
+                       option->get_name(), values, option->get_name(), option->get_description());
+  const bool has_config = app.get_option_no_throw("--config") != nullptr;
+  if (has_config && word.ends_with(".toml")) return fmt::format("settings of a file: --config {}", shell_word(word));
+  return "each value stands behind its flag";
+}
+
+// One sentence for a mistake in the command line, and a hint: what was probably meant, where that can be found out.
+base::UsageError usage_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
+  const auto unknown = left_over(app, LeftOver::flags), alone = left_over(app, LeftOver::values);
+  const bool is_extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  auto hint = hint_for_unknown(app, unknown, !is_extra ? " is not known: " : unknown.size() == 1 ? "" : ": ");
   std::string message = error.what();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    message = unknown.empty()
-                  ? fmt::format("'{}' was not expected", left_over(app, [](const std::string&) { return true; }))
-                  : fmt::format("{} is not known", unknown.substr(0, unknown.find('=')));
+  if (is_extra && !unknown.empty()) {
+    message = not_known(unknown);
+  } else if (is_extra && !alone.empty()) {
+    message = fmt::format("'{}' was not expected", alone.front());
+    hint = hint_for_alone(app, alone.front(), words);
+  } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && hint.empty()) {
+    hint = needed_command(app, alone, words.size());
   } else if (const auto again = given_again(app); !again.empty()) {
     message = again, hint = "leave all but one out";
   } else if (const auto about = about_the_flag_of(app, message); hint.empty() && !about.empty()) {
     hint = about;
-  } else if (!hint.empty()) {
-    hint = fmt::format("{} is not known: {}", unknown, hint);
   }
   const auto way = fmt::format("{} --help", app.get_name());
   return base::UsageError(message, hint.empty() ? way : fmt::format("{} ({})", hint, way));
@@ -208,6 +299,7 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<base
         print(reference_of(app, argv[2]));
         return static_cast<int>(base::ExitCode::done);
       }
+      accept_underscores(app, argc, argv);
       refuse_empty_assignments(app, argc, argv);
       app.parse(argc, argv);
       refuse_empty_values(app);
@@ -218,7 +310,7 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<base
       print(std::string(e.what()) + "\n");
       return static_cast<int>(base::ExitCode::done);
     } catch (const CLI::ParseError& e) {
-      const auto error = usage_error(app, e);
+      const auto error = usage_error(app, e, {argv + 1, argv + argc});
       return refuse ? refuse(error) : report(app.get_name(), error);
     }
     const auto code = body();

@@ -11,7 +11,8 @@
 
 namespace trainyard::tools {
 
-// Parses the command line into `app`, ignores SIGPIPE and SIGXFSZ, runs `body`, and catches its exceptions.
+// Parses the command line into `app`, which takes underscores for hyphens in the names of flags (and writes the hyphens
+// into argv), ignores SIGPIPE and SIGXFSZ, runs `body`, and catches its exceptions.
 // A usage error prints one sentence, with what was probably meant where that can be found out, and is exit 2. An empty
 // value of a flag is a usage error, too: most often a variable of a script is unset. --help and --version are exit 0.
 // base::Error prints "name: what" and "  try: hint" on stderr and gives its exit code. Any other exception is exit 1

@@ -1,10 +1,11 @@
 // Recognises what a path is.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/foreign_files.h"
 #include "libtrain/checkpoint/finder.h"
-#include "libtrain/checkpoint/named.h"
 #include "tools/inspect/report.h"
 
+#include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <fstream>
@@ -53,6 +54,16 @@ constexpr const char* kinds =
     "a "
     "model, or the HDF5 file of a layout";
 
+// A hint for a path that does not exist. The name of a preset is not one.
+std::string way_to_what_is_missing(const std::string& path) {
+  const auto presets = plan::preset_names();
+  if (std::find(presets.begin(), presets.end(), path) == presets.end()) return "check the path";
+  return fmt::format(
+      "it is the name of a preset: partition-model --model {} shows its parameters and memory; inspect reads files and "
+      "folders",
+      path);
+}
+
 }  // namespace
 
 void refuse_verify(const Options& options, const std::string& path, const char* what) {
@@ -65,7 +76,7 @@ void refuse_verify(const Options& options, const std::string& path, const char* 
 Report report_on(const std::string& path, const Options& options) {
   std::error_code error;
   const fs::path p(path);
-  if (!base::exists(path)) throw base::InputError(fmt::format("{} does not exist", path), "check the path");
+  if (!base::exists(path)) throw base::InputError(fmt::format("{} does not exist", path), way_to_what_is_missing(path));
   if (!base::is_folder(path)) {
     const auto parent = p.parent_path().empty() ? std::string(".") : p.parent_path().string();
     if (p.filename() == "manifest.json") return checkpoint_report(parent, options);
@@ -74,6 +85,11 @@ Report report_on(const std::string& path, const Options& options) {
     if (p.extension() == ".jsonl") return metrics_report(path, options);  // set aside, or copied
     if (p.extension() == ".h5") return hdf5_report(path, options);
     if (p.extension() == ".toml") return model_report(path, options);
+    if (p.filename() == "report.txt")
+      throw base::InputError(fmt::format("{} is a report for readers, and nothing to inspect", path),
+                             fmt::format("cat {}; inspect {} shows the run itself", path, parent));
+    if (const auto foreign = base::hugging_face_hint(parent); p.filename() == "config.json" && !foreign.empty())
+      throw base::InputError(fmt::format("{} describes a model of Hugging Face", path), foreign);
     if (looks_like_trace(p)) return trace_report(path, options);
     if (!looks_like_json(p))
       throw base::InputError(fmt::format("{} is not a file that these programs write or read", path), kinds);
@@ -87,7 +103,7 @@ Report report_on(const std::string& path, const Options& options) {
     return checkpoints_report(path, options);
   if (holds_shards(p)) return shards_report(path, options);
   if (fs::is_empty(p, error)) throw base::InputError(fmt::format("{} is an empty folder", path), kinds);
-  const auto foreign = checkpoint::hugging_face_hint(path);
+  const auto foreign = base::hugging_face_hint(path);
   throw base::InputError(fmt::format("{} holds neither manifest.json (a checkpoint), index.json (shards), nor "
                                      "metrics.jsonl or checkpoints/ (a run)",
                                      path),

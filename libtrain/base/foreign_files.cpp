@@ -1,0 +1,202 @@
+// Looks for the files and keys that other trainers write.
+#include "libtrain/base/foreign_files.h"
+
+#include "libtrain/base/atomic_file.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+namespace trainyard::base {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* safetensors[] = {"model.safetensors", "model.safetensors.index.json"};
+constexpr const char* pickles[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
+
+bool has_file(const std::string& folder, const char* name) {
+  std::error_code error;
+  return std::filesystem::exists(folder + "/" + name, error);
+}
+
+// DeepSpeed's configuration as flags of train, and sentences about keys that have none.
+class DeepSpeed {
+ public:
+  explicit DeepSpeed(const Json& all) {
+    take_batch(all);
+    take_zero(all);
+    take_types(all);
+    take_optimizer(all);
+    take_scheduler(all);
+    take_rest(all);
+  }
+  std::string hint() const {
+    auto text = flags_.empty() ? std::string("train has flags for what it can do: train --help")
+                               : fmt::format("the same with flags: train {}", fmt::join(flags_, " "));
+    for (const auto& remark : remarks_) text += "; " + remark;
+    return text;
+  }
+
+ private:
+  // The value of a key, or of a key in an object: "bf16", "enabled". Null if it is not there.
+  static const Json* at(const Json& all, const char* key, const char* inner = nullptr) {
+    const auto found = all.is_object() ? all.find(key) : all.end();
+    if (found == all.end()) return nullptr;
+    return inner == nullptr ? &*found : at(*found, inner);
+  }
+  static bool is_on(const Json* value) {
+    return value != nullptr && ((value->is_boolean() && value->get<bool>()) || *value == "auto");
+  }
+  // "auto" is what transformers fills in, so the value is left open.
+  void flag(const char* name, const Json* value) {
+    if (value == nullptr) return;
+    flags_.push_back(fmt::format("{} {}", name, value->is_number() ? value->dump() : "N"));
+  }
+  void remark(bool wanted, const char* text) {
+    if (wanted) remarks_.emplace_back(text);
+  }
+
+  void take_batch(const Json& all) {
+    flag("--global-batch", at(all, "train_batch_size"));
+    flag("--micro-batch", at(all, "train_micro_batch_size_per_gpu"));
+    remark(at(all, "gradient_accumulation_steps") != nullptr,
+           "gradient_accumulation_steps follows: global batch / micro-batch / data-parallel ranks");
+    flag("--clip", at(all, "gradient_clipping"));
+  }
+  void take_zero(const Json& all) {
+    const auto* zero = at(all, "zero_optimization");
+    if (zero == nullptr) return;
+    flag("--zero", at(*zero, "stage"));
+    const auto moved = [&](const char* key) {
+      const auto* device = at(*zero, key, "device");
+      return device != nullptr && *device != "none";
+    };
+    remark(moved("offload_optimizer") || moved("offload_param") || is_on(at(*zero, "cpu_offload")),
+           "there is no offload to host memory or disks: --zero 3 and --recompute full need less memory");
+    const auto usual = [&](std::initializer_list<const char*> keys) {
+      return std::any_of(keys.begin(), keys.end(), [&](const char* key) { return at(*zero, key) != nullptr; });
+    };
+    remark(usual({"overlap_comm", "contiguous_gradients", "reduce_bucket_size", "allgather_bucket_size",
+                  "allgather_partitions", "reduce_scatter"}),
+           "overlap and buckets need no setting");
+    remark(usual({"stage3_prefetch_bucket_size", "stage3_max_live_parameters"}),
+           "--gathered-layers is how many layers ZeRO 3 gathers at once");
+  }
+  void take_types(const Json& all) {
+    const bool half = is_on(at(all, "fp16", "enabled"));
+    if (half || is_on(at(all, "bf16", "enabled")) || is_on(at(all, "bfloat16", "enabled")))
+      flags_.emplace_back("--dtype bf16");
+    const auto* fp16 = at(all, "fp16", "enabled");
+    remark(fp16 != nullptr && *fp16 == true, "there is no fp16");
+  }
+  void take_optimizer(const Json& all) {
+    const auto* type = at(all, "optimizer", "type");
+    remark(type != nullptr && *type != "AdamW" && *type != "Adam", "the optimizer is AdamW");
+    const auto* values = at(all, "optimizer", "params");
+    if (values == nullptr) return;
+    flag("--learning-rate", at(*values, "lr"));
+    if (const auto* betas = at(*values, "betas"); betas != nullptr && betas->is_array() && betas->size() == 2)
+      flag("--beta1", &(*betas)[0]), flag("--beta2", &(*betas)[1]);
+    flag("--epsilon", at(*values, "eps"));
+    flag("--weight-decay", at(*values, "weight_decay"));
+  }
+  void take_scheduler(const Json& all) {
+    const auto* type = at(all, "scheduler", "type");
+    for (const auto& [theirs, ours] : {std::pair("WarmupLR", "constant"), std::pair("WarmupDecayLR", "linear"),
+                                       std::pair("WarmupCosineLR", "cosine")})
+      if (type != nullptr && *type == theirs) flags_.push_back(fmt::format("--lr-schedule {}", ours));
+    const auto* values = at(all, "scheduler", "params");
+    if (values == nullptr) return;
+    flag("--warmup-steps", at(*values, "warmup_num_steps"));
+    flag("--start-learning-rate", at(*values, "warmup_min_lr"));
+    if (at(all, "optimizer", "params") == nullptr) flag("--learning-rate", at(*values, "warmup_max_lr"));
+    flag("--steps", at(*values, "total_num_steps"));
+  }
+  void take_rest(const Json& all) {
+    flag("--tensor-parallel", at(all, "tensor_parallel", "autotp_size"));
+    flag("--pipeline-parallel", at(all, "pipeline", "stages"));
+    if (at(all, "activation_checkpointing") != nullptr) flags_.emplace_back("--recompute full");
+    if (is_on(at(all, "wall_clock_breakdown")) || is_on(at(all, "flops_profiler", "enabled")))
+      flags_.emplace_back("--profile-step");
+    remark(at(all, "steps_per_print") != nullptr || at(all, "tensorboard") != nullptr || at(all, "wandb") != nullptr,
+           "every step is in metrics.jsonl of the run folder");
+    remark(at(all, "sparse_attention") != nullptr,
+           "sparse attention belongs to a model's file: [attention], as train --help-model says");
+  }
+
+  std::vector<std::string> flags_, remarks_;
+};
+
+bool is_of_deepspeed(const Json& json) {
+  constexpr const char* keys[] = {"train_batch_size",
+                                  "train_micro_batch_size_per_gpu",
+                                  "zero_optimization",
+                                  "gradient_accumulation_steps",
+                                  "gradient_clipping",
+                                  "bf16",
+                                  "fp16",
+                                  "zero_allow_untested_optimizer",
+                                  "activation_checkpointing",
+                                  "steps_per_print",
+                                  "wall_clock_breakdown"};
+  return std::any_of(std::begin(keys), std::end(keys), [&](const char* key) { return json.contains(key); });
+}
+
+}  // namespace
+
+void refuse_json(const std::string& text, const std::string& path) {
+  Json json;
+  try {
+    json = parse_json<Json>(text, path);
+  } catch (const Error&) {  // it only begins like JSON
+  }
+  const auto has = [&](const char* key) { return json.is_object() && json.contains(key); };
+  if (has("format") && json["format"].is_string() && json["format"].get<std::string>().starts_with("trainyard.plan"))
+    throw InputError(fmt::format("{} is a plan, where TOML is read", path), fmt::format("--plan {}", path));
+  if (has("model_type") || has("architectures")) {
+    const auto way = hugging_face_hint(parent_of(path));
+    throw InputError(fmt::format("{} looks like the config.json of a Hugging Face model, and TOML is read", path),
+                     way.empty() ? "train --help-model has the keys of a model's file" : way);
+  }
+  if (json.is_object() && is_of_deepspeed(json))
+    throw InputError(fmt::format("{} looks like DeepSpeed's JSON, and --config reads TOML", path),
+                     DeepSpeed(json).hint());
+  throw InputError(fmt::format("{} begins with '{{' like JSON, and TOML is read", path),
+                   "one `key = value` a line, text in quotes");
+}
+
+std::string pickled_weights_hint(const std::string& path) {
+  std::error_code error;
+  auto folder = path;
+  if (!std::filesystem::is_directory(path, error)) {
+    if (!path.ends_with(".bin") && !path.ends_with(".pt") && !path.ends_with(".pth")) return {};
+    folder = parent_of(path);
+  } else if (std::none_of(std::begin(pickles), std::end(pickles), [&](auto* name) { return has_file(path, name); })) {
+    return {};
+  }
+  return fmt::format(
+      "convert-checkpoint reads safetensors, and not PyTorch's pickled weights; transformers writes them beside these: "
+      "python3 -c \"from transformers import AutoModelForCausalLM as M; M.from_pretrained('{0}', "
+      "torch_dtype='auto').save_pretrained('{0}')\" (AutoModelForMaskedLM for a BERT)",
+      folder);
+}
+
+std::string hugging_face_hint(const std::string& folder) {
+  if (!has_file(folder, "config.json")) return {};
+  if (std::any_of(std::begin(safetensors), std::end(safetensors), [&](auto* name) { return has_file(folder, name); }))
+    return fmt::format(
+        "it looks like a model of Hugging Face: convert-checkpoint {} NEW --from safetensors makes a checkpoint of it, "
+        "for generate, and for train --init-from NEW",
+        folder);
+  const auto pickled = pickled_weights_hint(folder);
+  return pickled.empty() ? pickled : "it looks like a model of Hugging Face: " + pickled;
+}
+
+}  // namespace trainyard::base

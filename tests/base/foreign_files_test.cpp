@@ -1,0 +1,97 @@
+// What files and folders of other trainers are recognized as.
+#include "libtrain/base/foreign_files.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/toml_file.h"
+#include "tests/scratch.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+namespace trainyard::base {
+namespace {
+
+// The message and the hint for settings with this text.
+std::string refusal(const std::string& text) {
+  const testing::Scratch folder;
+  testing::spit(folder.path + "/settings", text);
+  try {
+    read_toml_file(folder.path + "/settings");
+  } catch (const InputError& e) {
+    return std::string(e.what()) + "\n" + e.hint();
+  }
+  return "";
+}
+
+void expect_flags(const std::string& text, const std::string& flags) {
+  const auto said = refusal(text);
+  EXPECT_NE(said.find("looks like DeepSpeed's JSON, and --config reads TOML\nthe same with flags: train " + flags),
+            std::string::npos)
+      << text << "\n"
+      << said;
+}
+
+void expect_remark(const std::string& text, const std::string& part) {
+  const auto said = refusal(text);
+  EXPECT_NE(said.find(part), std::string::npos) << text << "\n" << said;
+}
+
+TEST(ForeignFiles, ADeepSpeedFileGetsTheFlagsOfItsKeys) {
+  expect_flags(R"( {"zero_optimization": {"stage": 2}, "train_batch_size": 32, "bf16": {"enabled": true}})",
+               "--global-batch 32 --zero 2 --dtype bf16");
+  expect_flags(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 4, "gradient_clipping": 0.5})",
+               "--global-batch N --micro-batch 4 --clip 0.5");
+  expect_flags(R"({"bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params":
+                   {"lr": 0.25, "betas": [0.5, 0.75], "eps": 0.125, "weight_decay": 0}}})",
+               "--dtype bf16 --learning-rate 0.25 --beta1 0.5 --beta2 0.75 --epsilon 0.125 --weight-decay 0");
+  expect_flags(R"({"fp16": {"enabled": false}, "scheduler": {"type": "WarmupCosineLR", "params":
+                   {"warmup_num_steps": 5, "warmup_min_lr": 0, "total_num_steps": 50}}})",
+               "--lr-schedule cosine --warmup-steps 5 --start-learning-rate 0 --steps 50");
+  expect_flags(R"({"activation_checkpointing": {}, "wall_clock_breakdown": true, "pipeline": {"stages": 2}})",
+               "--pipeline-parallel 2 --recompute full --profile-step");
+  EXPECT_EQ(refusal(R"({"train_batch_size": 8})").find("--zero"), std::string::npos);
+}
+
+TEST(ForeignFiles, KeysWithoutAFlagGetASentence) {
+  expect_remark(R"({"fp16": {"enabled": true}})", "train --dtype bf16; there is no fp16");
+  expect_remark(R"({"gradient_accumulation_steps": 4})", "gradient_accumulation_steps follows");
+  expect_remark(R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})", "there is no offload");
+  expect_remark(R"({"zero_optimization": {"stage": 3, "overlap_comm": true}})", "need no setting");
+  expect_remark(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Lion"}})", "the optimizer is AdamW");
+  EXPECT_EQ(refusal(R"({"zero_optimization": {"offload_param": {"device": "none"}}})").find("offload"),
+            std::string::npos);
+  for (const char* odd :
+       {R"({"zero_optimization": 3})", R"({"bf16": true})", R"({"fp16": null})", R"({"optimizer": [], "bf16": {}})",
+        R"({"scheduler": {"params": 1}, "bf16": {}})", R"({"bf16": {}, "optimizer": {"params": {"betas": [1]}}})"})
+    expect_remark(odd, "train has flags for what it can do");
+}
+
+TEST(ForeignFiles, OtherJsonIsNoTomlEither) {
+  expect_remark(R"({"format": "trainyard.plan/1"})", "is a plan, where TOML is read\n--plan ");
+  expect_remark(R"({"model_type": "llama"})", "looks like the config.json of a Hugging Face model");
+  for (const char* text : {R"({"a": 1})", "{", "{]", "{\"a\": 1, \"a\": 2}"})
+    expect_remark(text, "begins with '{' like JSON, and TOML is read\none `key = value` a line");
+  EXPECT_EQ(refusal("a = {}\n"), "");
+}
+
+TEST(ForeignFiles, FoldersOfHuggingFace) {
+  const testing::Scratch folder;
+  const auto& path = folder.path;
+  EXPECT_EQ(hugging_face_hint(path), "");
+  testing::spit(path + "/config.json", "{}");
+  EXPECT_EQ(hugging_face_hint(path), "");
+  EXPECT_EQ(pickled_weights_hint(path), "");
+  testing::spit(path + "/pytorch_model.bin", "");
+  EXPECT_NE(hugging_face_hint(path).find("M.from_pretrained('" + path + "'"), std::string::npos);
+  EXPECT_NE(pickled_weights_hint(path + "/pytorch_model.bin").find("'" + path + "'"), std::string::npos);
+  EXPECT_EQ(pickled_weights_hint(path + "/config.json"), "");
+  testing::spit(path + "/model.safetensors", "");
+  EXPECT_NE(hugging_face_hint(path).find("convert-checkpoint " + path + " NEW --from safetensors"), std::string::npos);
+  std::filesystem::rename(path + "/model.safetensors", path + "/model.safetensors.index.json");
+  EXPECT_NE(hugging_face_hint(path).find("--init-from NEW"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trainyard::base
