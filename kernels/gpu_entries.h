@@ -13,7 +13,7 @@
 #include "kernels/expert_mix/expert_mix_args.h"
 #include "kernels/expert_rounds/expert_rounds_args.h"
 #include "kernels/expert_rows/expert_rows_args.h"
-#include "kernels/fold/fold_args.h"
+#include "kernels/ordered_sum/ordered_sum_args.h"
 #include "kernels/gate/gate_args.h"
 #include "kernels/gate_record/gate_record_args.h"
 #include "kernels/gemm/gemm_cpu.h"
@@ -50,7 +50,7 @@ namespace trainyard::kernels {
   X(expert_round, ExpertRoundArgs)                      \
   X(expert_rounds, ExpertRoundsArgs)                    \
   X(expert_sum, ExpertSumArgs)                          \
-  X(fold, FoldArgs)                                     \
+  X(ordered_sum, OrderedSumArgs)                        \
   X(gate_backward, GateArgs)                            \
   X(gate_forward, GateArgs)                             \
   X(gate_jitter, GateJitterArgs)                        \
@@ -62,7 +62,7 @@ namespace trainyard::kernels {
   X(lane_sum, LaneSumArgs)                              \
   X(norm_forward, NormArgs)                             \
   X(norm_backward, NormArgs)                            \
-  X(norm_fold, NormFoldArgs)                            \
+  X(norm_partial_sum, NormPartialSumArgs)               \
   X(rotary, RotaryGpuArgs)                              \
   X(slot_groups, SlotGroupsArgs)                        \
   X(square_sum, SquareSumGpuArgs)                       \

@@ -7,7 +7,7 @@
 #include "kernels/cast/cast.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/dropout/dropout.h"
-#include "kernels/fold/fold.h"
+#include "kernels/ordered_sum/ordered_sum.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/norm/norm.h"
 #include "kernels/square_sum/square_sum.h"

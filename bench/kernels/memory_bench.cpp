@@ -3,7 +3,7 @@
 #include "kernels/adamw/adamw.h"
 #include "kernels/cast/cast.h"
 #include "kernels/cross_entropy/cross_entropy.h"
-#include "kernels/fold/fold.h"
+#include "kernels/ordered_sum/ordered_sum.h"
 #include "kernels/norm/norm.h"
 #include "kernels/square_sum/square_sum.h"
 
@@ -51,12 +51,12 @@ void adamw(benchmark::State& state) {
 }
 
 // Adds four contributions to a sum: four reads, one write.
-void fold(benchmark::State& state) {
+void ordered_sum(benchmark::State& state) {
   Bench b(state);
   auto shards = values(4 * count), sum = values();
   for (auto _ : state)
-    kernels::fold(*b.exec, View::of(shards.data(), {4, count}), View::of(sum.data(), {count}),
-                  base::ReductionRound::first);
+    kernels::ordered_sum(*b.exec, View::of(shards.data(), {4, count}), View::of(sum.data(), {count}),
+                         base::ReductionRound::first);
   b.report(20.0 * count);
 }
 
@@ -101,7 +101,7 @@ void cross_entropy(benchmark::State& state) {
 
 BENCHMARK(copy)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(adamw)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(fold)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(ordered_sum)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(square_sum)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(layer_norm)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(cross_entropy)

@@ -29,7 +29,7 @@ NormArgs backward_args(tensor::Exec& exec, base::View dy, base::View x, base::Vi
           exec.threads(), {}};
 }
 
-NormFoldArgs fold_args(base::View partials, std::int64_t ranks, base::View dweight, base::View dbias) {
+NormPartialSumArgs partial_sum_args(base::View partials, std::int64_t ranks, base::View dweight, base::View dbias) {
   require_shape(dweight, 1, partials.cols(), "norm weight gradient");
   if (dbias) require_shape(dbias, 1, partials.cols(), "norm bias gradient");
   TRAINYARD_ASSERT(
@@ -56,8 +56,8 @@ void backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight
     const auto partials = exec.scratch().allocate(dweight.dtype, {plan::norm_partial_rows(a.x.rows), a.x.cols});
     a.partials = mat(partials);
     TRAINYARD_CALL(exec, norm_backward, a);
-    const auto fold = fold_args(partials, 1, dweight, dbias);
-    TRAINYARD_CALL(exec, norm_fold, fold);
+    const auto sum_args = partial_sum_args(partials, 1, dweight, dbias);
+    TRAINYARD_CALL(exec, norm_partial_sum, sum_args);
   });
 }
 
@@ -111,10 +111,10 @@ void rms_norm_backward_rows(tensor::Exec& exec, base::View dy, base::View x, bas
                             base::View dx, base::View partials, Into into) {
   backward_rows(exec, dy, x, weight, {}, rstd, dx, partials, into);
 }
-void norm_fold_partials(tensor::Exec& exec, base::View partials, std::int64_t ranks, base::View dweight,
-                        base::View dbias) {
-  const auto a = fold_args(partials, ranks, dweight, dbias);
-  exec.run([&exec, a] { TRAINYARD_CALL(exec, norm_fold, a); });
+void norm_partial_sums(tensor::Exec& exec, base::View partials, std::int64_t ranks, base::View dweight,
+                       base::View dbias) {
+  const auto a = partial_sum_args(partials, ranks, dweight, dbias);
+  exec.run([&exec, a] { TRAINYARD_CALL(exec, norm_partial_sum, a); });
 }
 
 }  // namespace trainyard::kernels

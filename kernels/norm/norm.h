@@ -41,7 +41,7 @@ void layer_norm_backward_rows(tensor::Exec& exec, base::View dy, base::View x, b
 void rms_norm_backward_rows(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View rstd,
                             base::View dx, base::View partials, Into into = Into::add);
 // The second step: dweight and dbias (empty for RMS norm) from the partial sums of all ranks, [ranks, 2, blocks, h].
-void norm_fold_partials(tensor::Exec& exec, base::View partials, std::int64_t ranks, base::View dweight,
-                        base::View dbias);
+void norm_partial_sums(tensor::Exec& exec, base::View partials, std::int64_t ranks, base::View dweight,
+                       base::View dbias);
 
 }  // namespace trainyard::kernels

@@ -17,13 +17,13 @@ struct NormArgs {
   DropoutArgs sum = {};  // GPU forward: if its x is given, a.x is first filled with residual + dropout(x)
 };
 // For RMS norm, dbias is empty.
-struct NormFoldArgs {
+struct NormPartialSumArgs {
   Mat partials;  // [ranks * 2 * blocks, h]
   std::int64_t ranks = 1;
   Mat dweight, dbias;
 };
 TRAINYARD_CPU_KERNEL(void, norm_forward_cpu, (const NormArgs& args))
 TRAINYARD_CPU_KERNEL(void, norm_backward_cpu, (const NormArgs& args))
-TRAINYARD_CPU_KERNEL(void, norm_fold_cpu, (const NormFoldArgs& args))
+TRAINYARD_CPU_KERNEL(void, norm_partial_sum_cpu, (const NormPartialSumArgs& args))
 
 }  // namespace trainyard::kernels

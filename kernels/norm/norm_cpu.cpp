@@ -77,7 +77,7 @@ template <class T, class G> void backward(const NormArgs& a) {
 }
 
 // Adds the blocks of all ranks, rank by rank. `half` is 0 for weights and 1 for biases.
-template <class G> void add_blocks(const NormFoldArgs& a, int64_t half, G* out) {
+template <class G> void add_blocks(const NormPartialSumArgs& a, int64_t half, G* out) {
   const int64_t blocks = a.partials.rows / (2 * a.ranks), n = a.partials.cols;
   for (int64_t rank = 0; rank < a.ranks; ++rank)
     for (int64_t b = 0; b < blocks; ++b) {
@@ -101,7 +101,7 @@ void norm_forward_cpu(const NormArgs& a) {
 void norm_backward_cpu(const NormArgs& a) {
   with_type(a.x.type, [&]<class T>(T*) { backward<T, compute_t<T>>(a); });
 }
-void norm_fold_cpu(const NormFoldArgs& a) {
+void norm_partial_sum_cpu(const NormPartialSumArgs& a) {
   with_type(a.partials.type, [&]<class G>(G*) {
     if constexpr (sizeof(G) >= sizeof(float)) {
       add_blocks<G>(a, 0, static_cast<G*>(a.dweight.data));

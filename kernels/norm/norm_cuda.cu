@@ -155,7 +155,7 @@ template <class T, int V> __global__ void norm_partial_kernel(NormArgs a) {
 
 // Adds the blocks of all ranks, rank by rank. Each thread computes one sum; the sums of the weight come before those of
 // the bias.
-template <class G> __global__ void norm_fold_kernel(NormFoldArgs a) {
+template <class G> __global__ void norm_partial_sum_kernel(NormPartialSumArgs a) {
   const std::int64_t blocks = a.partials.rows / (2 * a.ranks);
   TRAINYARD_EACH(i, a.partials.cols * (a.dbias.empty() ? 1 : 2)) {
     const auto [which, c] = place_of(i, a.partials.cols);
@@ -253,11 +253,12 @@ const char* gpu::norm_backward(const NormArgs& a, void* stream) {
   return launch_failure();
 }
 
-const char* gpu::norm_fold(const NormFoldArgs& a, void* stream) {
+const char* gpu::norm_partial_sum(const NormPartialSumArgs& a, void* stream) {
   constexpr int threads = 32;  // small blocks, so that the few sums use as many multiprocessors as possible
   const auto blocks = static_cast<unsigned>((2 * a.partials.cols + threads - 1) / threads);
-  if (a.partials.type == Type::f64) TRAINYARD_LAUNCH(norm_fold_kernel<double>, false, blocks, threads, stream, a);
-  else TRAINYARD_LAUNCH(norm_fold_kernel<float>, false, blocks, threads, stream, a);
+  if (a.partials.type == Type::f64)
+    TRAINYARD_LAUNCH(norm_partial_sum_kernel<double>, false, blocks, threads, stream, a);
+  else TRAINYARD_LAUNCH(norm_partial_sum_kernel<float>, false, blocks, threads, stream, a);
   return launch_failure();
 }
 

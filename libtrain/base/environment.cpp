@@ -45,11 +45,11 @@ std::string variable_of(const std::string& setting) {
 namespace {
 
 bool wanted(const char* variable, bool otherwise) {
-  const char* said = std::getenv(variable);
-  if (said == nullptr || *said == 0) return otherwise;
-  if (std::string_view(said) == "on") return true;
-  if (std::string_view(said) == "off") return false;
-  throw UsageError(fmt::format("{}={} is neither on nor off", variable, said), "use on or off");
+  const char* given = std::getenv(variable);
+  if (given == nullptr || *given == 0) return otherwise;
+  if (std::string_view(given) == "on") return true;
+  if (std::string_view(given) == "off") return false;
+  throw UsageError(fmt::format("{}={} is neither on nor off", variable, given), "use on or off");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 namespace trainyard::base {
 
-Told told_of(const std::exception& error) {
+ErrorText error_text_of(const std::exception& error) {
   const auto is = [&]<class E>() { return dynamic_cast<const E*>(&error) != nullptr; };
   if (const auto* known = dynamic_cast<const Error*>(&error)) return {known->code(), known->what(), known->hint()};
   if (is.operator()<std::bad_alloc>())

@@ -60,11 +60,11 @@ struct Unsupported : Error {
 
 // What a program reports of an exception, and its exit code. An Error has its own code. Running out of memory, and
 // other refusals of the system, have the code `environment`.
-struct Told {
+struct ErrorText {
   ExitCode code = ExitCode::unexpected;
   std::string message, hint;
 };
-Told told_of(const std::exception& error);
+ErrorText error_text_of(const std::exception& error);
 
 // For internal invariants only, never for bad input. The message prints the values.
 [[noreturn]] void invariant_failed(const char* file, int line, const char* condition, const std::string& values);

@@ -329,9 +329,9 @@ Field& field_named(std::vector<Field>& fields, const std::string& name, const st
 }
 
 Field& field_named_once(std::vector<Field>& fields, const std::string& name, const std::string& where,
-                        Spellings& said) {
+                        Spellings& spellings) {
   auto& field = field_named(fields, name, where);
-  if (const auto [first, is_new] = said.emplace(field.name, name); !is_new)
+  if (const auto [first, is_new] = spellings.emplace(field.name, name); !is_new)
     throw UsageError(fmt::format("{}: '{}' and '{}' are one key, given twice", where, first->second, name),
                      "leave one of them out");
   return field;
@@ -351,11 +351,11 @@ bool is_superfluous(const toml::table& table, const std::vector<Field>& fields) 
 
 void read_toml(std::vector<Field>& fields, const std::string& path) {
   Complaints complaints;
-  Spellings said;
+  Spellings spellings;
   const auto table = read_toml_file(path);
   const auto read = [&](const std::string& name, const std::string& shown_key, const toml::node& node) {
     complaints.attempt([&] {
-      auto& field = field_named_once(fields, name, path, said);
+      auto& field = field_named_once(fields, name, path, spellings);
       const auto* list = is_list(field) ? node.as_array() : nullptr;
       field.set(list != nullptr ? joined(*list, shown_key, path) : text_of(node, field.kind, shown_key, path),
                 fmt::format("{}: {}", path, shown_key));

@@ -131,7 +131,8 @@ Field& field_named(std::vector<Field>& fields, const std::string& name, const st
 // The same for each key of one file. UsageError if `said` already has another spelling of the field ("global-batch" and
 // "global_batch").
 using Spellings = std::map<std::string, std::string>;  // field name to its spelling in the file
-Field& field_named_once(std::vector<Field>& fields, const std::string& name, const std::string& where, Spellings& said);
+Field& field_named_once(std::vector<Field>& fields, const std::string& name, const std::string& where,
+                        Spellings& given);
 // Reads a TOML file. A table [X] holds the fields "X-...": the key `count` in it is the field "X-count". InputError
 // lists all that is wrong with the file: unknown keys and illegal values.
 void read_toml(std::vector<Field>& fields, const std::string& path);

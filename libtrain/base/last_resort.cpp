@@ -29,7 +29,7 @@ std::atomic<int> settled{undecided};
 std::atomic<bool> saying{false};
 std::atomic<bool> memory_was_refused{false};  // at least once, to C++ code
 
-void say(const char* text) {
+void print(const char* text) {
   for (auto left = std::strlen(text); left > 0;) {
     const auto n = write(STDERR_FILENO, text, left);
     if (n < 0 && errno != EINTR) return;
@@ -38,21 +38,21 @@ void say(const char* text) {
 }
 
 // Writes the program's name. Before libraries have started, only the system knows it.
-void say_name() {
+void report_name() {
   char name[64] = "";
-  if (*program_invocation_short_name != '\0') return say(program_invocation_short_name);
+  if (*program_invocation_short_name != '\0') return print(program_invocation_short_name);
   const int file = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
   const auto n = read(file, name, sizeof name - 1);
   close(file);
-  if (n > 1) name[n - 1] = '\0', say(name);
+  if (n > 1) name[n - 1] = '\0', print(name);
 }
 
 [[noreturn]] void end_with(ExitCode code, const char* what, const char* hint) {
   if (const int decided = settled; decided != undecided) _exit(decided);
   if (saying.exchange(true)) sleep(1);  // another thread is reporting the reason
   else {
-    say_name(), say(": "), say(what), say("\n");
-    if (*hint != '\0') say("  try: "), say(hint), say("\n");
+    report_name(), print(": "), print(what), print("\n");
+    if (*hint != '\0') print("  try: "), print(hint), print("\n");
   }
   _exit(static_cast<int>(code));
 }
@@ -83,8 +83,8 @@ void without_memory() {
     end_with(ExitCode::environment, "out of memory", more_memory);
   } catch (const std::exception& e) {
     try {
-      const auto told = told_of(e);
-      end_with(told.code, told.message.c_str(), told.hint.c_str());
+      const auto reported = error_text_of(e);
+      end_with(reported.code, reported.message.c_str(), reported.hint.c_str());
     } catch (const std::exception&) {
       end_with(ExitCode::environment, "out of memory", more_memory);
     }

@@ -23,18 +23,20 @@ TRAINYARD_ANYWHERE constexpr MicroBatchPlace place_of_micro_batch(std::int64_t m
   return {group, round, group % ranks, round * local_accumulation + m % local_accumulation};
 }
 
-// The data-parallel coordinate ("place") of the rank at position `turn` of the reduction order, among `ranks` ranks.
-// Without expert parallelism they are equal. With it, `experts` neighbouring ranks hold different experts, and ranks
-// that are `experts` apart hold the same ones. Ranks with the same experts have consecutive positions. So the gradients
-// that such ranks compute for the tokens of one source rank are added before the gradients for the next source
-// (params/gradients.h).
-TRAINYARD_ANYWHERE constexpr std::int64_t place_of_turn(std::int64_t turn, std::int64_t ranks, std::int64_t experts) {
+// The data-parallel coordinate ("place") of the rank at `reduction_position` of the reduction order, among `ranks`
+// ranks. Without expert parallelism they are equal. With it, `experts` neighbouring ranks hold different experts, and
+// ranks that are `experts` apart hold the same ones. Ranks with the same experts have consecutive positions. So the
+// gradients that such ranks compute for the tokens of one source rank are added before the gradients for the next
+// source (params/gradients.h).
+TRAINYARD_ANYWHERE constexpr std::int64_t place_at_reduction_position(std::int64_t reduction_position,
+                                                                      std::int64_t ranks, std::int64_t experts) {
   const std::int64_t alike = ranks / experts;
-  return turn % alike * experts + turn / alike;
+  return reduction_position % alike * experts + reduction_position / alike;
 }
 // The inverse: the reduction-order position of the rank at data-parallel coordinate `place`.
-TRAINYARD_ANYWHERE constexpr std::int64_t turn_of_place(std::int64_t place, std::int64_t ranks, std::int64_t experts) {
-  return place_of_turn(place, ranks, ranks / experts);
+TRAINYARD_ANYWHERE constexpr std::int64_t reduction_position_of_place(std::int64_t place, std::int64_t ranks,
+                                                                      std::int64_t experts) {
+  return place_at_reduction_position(place, ranks, ranks / experts);
 }
 
 // first: the left-to-right sum of this accumulation step's contributions overwrites the sum. next: they are added to

@@ -111,7 +111,7 @@ class Exporting {
   void move(const Slab& slab, Hands& h);
   void read_back(std::size_t tensor, std::int64_t first, std::int64_t count, Hands& h);
   std::string path_of_file(std::size_t file) const { return folder_ + "/" + names_[file]; }
-  void tell(std::int64_t bytes);
+  void report(std::int64_t bytes);
   static std::vector<std::uint64_t> sum(const AllHands& all, std::size_t tensors);
 
   const Reader& source_;
@@ -233,7 +233,7 @@ void Exporting::move(const Slab& slab, Hands& h) {
     h.made[slab.tensor] += base::fingerprint(from, n, type_.bytes, static_cast<std::uint64_t>(element));
     file.write(target.offset + element * type_.bytes, from, n * type_.bytes);
   });
-  tell(count * type_.bytes);
+  report(count * type_.bytes);
 }
 
 void Exporting::read_back(std::size_t tensor, std::int64_t first, std::int64_t count, Hands& h) {
@@ -243,10 +243,10 @@ void Exporting::read_back(std::size_t tensor, std::int64_t first, std::int64_t c
   file.read(offset, raw, count * type_.bytes);
   file.begin_sync(offset, count * type_.bytes);
   h.made[tensor] += base::fingerprint(raw, count, type_.bytes, static_cast<std::uint64_t>(first));
-  tell(count * type_.bytes);
+  report(count * type_.bytes);
 }
 
-void Exporting::tell(std::int64_t bytes) {
+void Exporting::report(std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
   done_ += bytes;
   if (options_.watch) options_.watch(done_, 2 * bytes_);

@@ -282,8 +282,8 @@ std::int32_t id_in(const nlohmann::json& config, const char* key) {
 // Otherwise, transformers adds one when it reads the SentencePiece model of a Llama.
 bool texts_begin_with_a_token(const std::string& folder, const nlohmann::json& config) {
   const auto settings = object_beside(folder, "tokenizer_config.json");
-  const auto said = settings.find("add_bos_token");
-  if (said != settings.end() && said->is_boolean()) return said->get<bool>();
+  const auto given = settings.find("add_bos_token");
+  if (given != settings.end() && given->is_boolean()) return given->get<bool>();
   const auto begins = [](const nlohmann::json& step) {
     if (!step.is_object() || step.value("type", nlohmann::json()) != "TemplateProcessing") return false;
     const auto single = step.find("single");

@@ -142,7 +142,7 @@ Manifest NewCheckpoint::publish(const std::function<void(const Manifest&)>& prov
   base::publish_folder(partial_, final_);
   published_ = true;
   try {  // sidecars and indices let a next start keep the rank files; after the rename nobody needs them
-    remove_what_ranks_said(final_, m);
+    remove_reports_of_ranks(final_, m);
   } catch (const std::exception& e) {
     base::log_warning("{} is whole, but tidying up failed: {}", final_, e.what());
   }

@@ -38,14 +38,14 @@ int size_of_axis(const Manifest& m, plan::Axis axis) {
   return 1;
 }
 
-void require_items(const plan::ModelConfig& model, int stages, bool said) {
+void require_items(const plan::ModelConfig& model, int stages, bool given) {
   const auto items = plan::item_count(model);
   if (stages <= items) return;
   const auto have = fmt::format("its embedding, {} and its head", base::counted(model.layers, "layer"));
   throw base::UsageError(
-      said ? fmt::format("--pipeline-parallel {} is more than the {} items of the model: {}", stages, items, have)
-           : fmt::format("the checkpoint is of {} pipeline stages, more than the {} items of its model: {}", stages,
-                         items, have),
+      given ? fmt::format("--pipeline-parallel {} is more than the {} items of the model: {}", stages, items, have)
+            : fmt::format("the checkpoint is of {} pipeline stages, more than the {} items of its model: {}", stages,
+                          items, have),
       fmt::format("--pipeline-parallel {} at most", items));
 }
 

@@ -121,7 +121,7 @@ Manifest complete_folder(const std::string& partial, const RunState& state, cons
   return m;
 }
 
-void remove_what_ranks_said(const std::string& folder, const Manifest& m) {
+void remove_reports_of_ranks(const std::string& folder, const Manifest& m) {
   std::vector<std::string> extra;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const auto name = entry.path().filename().string();
@@ -136,7 +136,7 @@ void publish(const std::string& folder, const RunState& state, const plan::Topol
   const auto name = step_name(state.step);
   const auto partial = folder + "/" + name + std::string(base::partial_suffix);
   try {
-    remove_what_ranks_said(partial, complete_folder(partial, state, ranks));
+    remove_reports_of_ranks(partial, complete_folder(partial, state, ranks));
     keep_foreign(folder, state.step);
     base::publish_folder(partial, folder + "/" + name);
   } catch (const fs::filesystem_error& e) {

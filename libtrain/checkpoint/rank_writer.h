@@ -55,7 +55,7 @@ Manifest complete_folder(const std::string& partial, const RunState& state, cons
 
 // Removes everything from a folder of complete_folder() but what the manifest names, a lock and history.jsonl; then
 // syncs. So the sidecars and indices of ranks go, and whatever an earlier attempt left.
-void remove_what_ranks_said(const std::string& folder, const Manifest& manifest);
+void remove_reports_of_ranks(const std::string& folder, const Manifest& manifest);
 
 // Removes what write_rank left of a step that will not be published. Does nothing when there is none, or when another
 // writer than `state.writer` works on it.

@@ -125,7 +125,7 @@ class Resharding {
   void read(const Chunk& c, Hands& hands) const;
   void put(Kind kind, std::int32_t tensor, const Run& run, const char* data, Hands& hands);
   void put_cast(const Copy& copy, std::int32_t tensor, const Run& run, const char* data, Hands& hands);
-  void tell(std::int64_t bytes);
+  void report(std::int64_t bytes);
 
   const Reader& source_;
   NewCheckpoint& target_;
@@ -171,7 +171,7 @@ void Resharding::move(const Chunk& c, Hands& hands) {
       if (copy.cast == Copy::Cast::none) put(copy.to, tensor, run, data, hands);
       else put_cast(copy, tensor, run, data, hands);
   });
-  tell((end - first) * size);
+  report((end - first) * size);
 }
 
 void Resharding::announce(const Chunk& c, Hands& hands) const {
@@ -221,7 +221,7 @@ void Resharding::put_cast(const Copy& copy, std::int32_t tensor, const Run& run,
       });
 }
 
-void Resharding::tell(std::int64_t bytes) {
+void Resharding::report(std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
   done_ += bytes;
   if (options_.watch) options_.watch(done_, all_);

@@ -19,8 +19,8 @@ Outcome outcome_of(const std::function<std::string()>& work) {
   } catch (const base::PeerError&) {
     throw;
   } catch (const std::exception& e) {
-    auto told = base::told_of(e);
-    return {static_cast<int>(told.code), std::move(told.hint), std::move(told.message)};
+    auto reported = base::error_text_of(e);
+    return {static_cast<int>(reported.code), std::move(reported.hint), std::move(reported.message)};
   }
 }
 

@@ -23,7 +23,8 @@ struct Contributions {
   base::ReductionRound round;
   int contributors;
   std::int64_t first, count;
-  std::span<const int> turns;  // by rank: its position in the reduction order; read before the call returns
+  std::span<const int>
+      reduction_positions;  // by rank: its position in the reduction order; read before the call returns
 };
 
 struct Transfer {  // one side of exchange(): a dense view sent to or received from a peer of the group
@@ -90,11 +91,12 @@ using GroupFactory =
 // rank, with one rounding for each addition. `round` decides whether it overwrites `sum` (first) or adds to it (next).
 // Ranks >= contributors send nothing: they are idle in an uneven last accumulation step, and their `in` may be empty.
 //
-// `staging` holds size() shards. `sum` may be this rank's own shard of `in`. Built on all_to_all and kernels::fold, and
-// entered in the ledger as "ordered_reduce_scatter". Bytes sent per rank: contributing ? (size-1) * shard : 0. If
-// `turns` is given, it holds the position of each rank in the reduction order. That position then replaces the rank in
-// all of the above, except for which shard belongs to which rank.
+// `staging` holds size() shards. `sum` may be this rank's own shard of `in`. Built on all_to_all and
+// kernels::ordered_sum, and entered in the ledger as "ordered_reduce_scatter". Bytes sent per rank: contributing ?
+// (size-1) * shard : 0. If `reduction_positions` is given, it holds the position of each rank in the reduction order.
+// That position then replaces the rank in all of the above, except for which shard belongs to which rank.
 void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum,
-                            base::ReductionRound round, int contributors, std::span<const int> turns = {});
+                            base::ReductionRound round, int contributors,
+                            std::span<const int> reduction_positions = {});
 
 }  // namespace trainyard::comm

@@ -1,7 +1,7 @@
 // Collectives over MPI. Data moves by point-to-point messages of our own, so that the ledger's bytes are the bytes on
 // the wire. Ranks of one machine read one another's memory instead. Sums that MPI computes (all_reduce, reduce_scatter)
 // keep MPI's order.
-#include "kernels/fold/fold.h"
+#include "kernels/ordered_sum/ordered_sum.h"
 #include "libtrain/comm/bytes.h"
 #include "libtrain/comm/entry.h"
 #include "libtrain/comm/mpi.h"
@@ -147,9 +147,12 @@ class MpiCommunicator : public Communicator {
   // Where ranks can read one another's memory, contributions are added where they lie.
   bool add_contributions(tensor::Exec& exec, const Contributions& all) override {
     if (!node_) return false;
-    exec.run([this, &exec, all, turns = std::vector(all.turns.begin(), all.turns.end())] {
-      const auto turn = [&](int rank) { return turns.empty() ? rank : turns[static_cast<std::size_t>(rank)]; };
-      const bool contributes = turn(rank_) < all.contributors;
+    exec.run([this, &exec, all,
+              reduction_positions = std::vector(all.reduction_positions.begin(), all.reduction_positions.end())] {
+      const auto reduction_position = [&](int rank) {
+        return reduction_positions.empty() ? rank : reduction_positions[static_cast<std::size_t>(rank)];
+      };
+      const bool contributes = reduction_position(rank_) < all.contributors;
       const auto width = base::size_of(all.sum.dtype), shard = all.sum.bytes(), bytes = all.count * width;
       TRAINYARD_ASSERT(
           all.contributors >= 1 && all.contributors <= size_ && (!contributes || all.in.bytes() == size_ * shard),
@@ -158,20 +161,21 @@ class MpiCommunicator : public Communicator {
       const auto sum = elements_of(all.sum, all.first, all.count);
       const auto shown = contributes ? all.in : base::View{};
       if (node_->rendezvous({"ordered_reduce_scatter", bytes, all.contributors}, shown, exec)) {
-        if (bytes > 0) add_in_place(exec, all, sum, turn);
+        if (bytes > 0) add_in_place(exec, all, sum, reduction_position);
         return node_->leave(exec);
       }
-      const auto staged = [&](int rank) { return bytes_of(all.staging) + turn(rank) * bytes; };
+      const auto staged = [&](int rank) { return bytes_of(all.staging) + reduction_position(rank) * bytes; };
       const auto part = [&](int rank) { return bytes_of(all.in) + rank * shard + all.first * width; };
       TRAINYARD_ASSERT(all.staging.bytes() >= all.contributors * bytes, "{} contributions of {} bytes in {}",
                        all.contributors, bytes, all.staging.bytes());
       Messages messages(comm_, requests_);
       for (int k = 1; k < size_; ++k)
-        if (turn(from(k)) < all.contributors) messages.receive(staged(from(k)), bytes, from(k));
+        if (reduction_position(from(k)) < all.contributors) messages.receive(staged(from(k)), bytes, from(k));
       for (int k = 1; contributes && k < size_; ++k) messages.send(part(to(k)), bytes, to(k));
       if (contributes) copy_bytes_of(staged(rank_), part(rank_), bytes);
       complete(requests_, spin_wait_of(exec, waiting_));
-      kernels::fold(here(exec), base::View(all.staging.data, sum.dtype, {all.contributors, all.count}), sum, all.round);
+      kernels::ordered_sum(here(exec), base::View(all.staging.data, sum.dtype, {all.contributors, all.count}), sum,
+                           all.round);
     });
     return true;
   }
@@ -279,14 +283,14 @@ class MpiCommunicator : public Communicator {
     complete(requests_, spin_wait_of(exec, waiting_));
   }
 
-  template <class Turn>
-  void add_in_place(tensor::Exec& exec, const Contributions& all, const base::View& sum, const Turn& turn) {
+  template <class Position> void add_in_place(tensor::Exec& exec, const Contributions& all, const base::View& sum,
+                                              const Position& reduction_position) {
     shards_.assign(static_cast<std::size_t>(all.contributors), nullptr);
     for (int r = 0; r < size_; ++r)
-      if (turn(r) < all.contributors)
-        shards_[static_cast<std::size_t>(turn(r))] =
+      if (reduction_position(r) < all.contributors)
+        shards_[static_cast<std::size_t>(reduction_position(r))] =
             node_->of(r) + rank_ * all.sum.bytes() + all.first * base::size_of(sum.dtype);
-    kernels::fold(here(exec), shards_, sum, all.round);
+    kernels::ordered_sum(here(exec), shards_, sum, all.round);
   }
 
   // An Exec with as many threads as `exec`, for work inside a work item of `exec`.

@@ -1,5 +1,5 @@
 // The ordered reduction: an all-to-all sends each shard to its owner, who adds the contributions in ascending rank.
-#include "kernels/fold/fold.h"
+#include "kernels/ordered_sum/ordered_sum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/comm/communicator.h"
 #include "libtrain/comm/entry.h"
@@ -10,17 +10,18 @@
 namespace trainyard::comm {
 
 void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum,
-                            base::ReductionRound round, int contributors, std::span<const int> turns) {
+                            base::ReductionRound round, int contributors, std::span<const int> reduction_positions) {
   const auto n = comm.size();
   const auto shard = sum.count();
   TRAINYARD_ASSERT(contributors >= 1 && contributors <= n, "{} contributors of {}", contributors, n);
   if (n == 1) {
     exec.run([&comm] { Entry entry(comm.ledger(), "ordered_reduce_scatter", 0); });
-    kernels::fold(exec, in.reshaped({1, shard}), sum, round);
+    kernels::ordered_sum(exec, in.reshaped({1, shard}), sum, round);
     return;
   }
-  if (!turns.empty())
-    return ordered_reduce_scatter_range(comm, exec, in, staging, sum, round, contributors, 0, shard, turns);
+  if (!reduction_positions.empty())
+    return ordered_reduce_scatter_range(comm, exec, in, staging, sum, round, contributors, 0, shard,
+                                        reduction_positions);
   if (comm.add_contributions(exec, {in, staging, sum, round, contributors, 0, shard, {}})) return;
   const bool contributes = comm.rank() < contributors;
   TRAINYARD_ASSERT(!contributes || in.count() == n * shard, "{} elements for {} shards of {}", in.count(), n, shard);
@@ -31,7 +32,7 @@ void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View i
   exec.run([&comm] { comm.ledger().set_alias("ordered_reduce_scatter"); });
   comm.all_to_all(exec, contributes ? in : empty, send, staging, receive);
   exec.run([&comm] { comm.ledger().set_alias(nullptr); });
-  kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, shard}, sum.device), sum, round);
+  kernels::ordered_sum(exec, base::View(staging.data, sum.dtype, {contributors, shard}, sum.device), sum, round);
 }
 
 }  // namespace trainyard::comm

@@ -1,7 +1,7 @@
 // Sends ranges as messages, and copies a rank's own part.
 #include "libtrain/comm/segments.h"
 
-#include "kernels/fold/fold.h"
+#include "kernels/ordered_sum/ordered_sum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/comm/bytes.h"
 #include "libtrain/comm/entry.h"
@@ -35,10 +35,12 @@ void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View shard, 
 
 void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging,
                                   base::View sum, base::ReductionRound round, int contributors, std::int64_t first,
-                                  std::int64_t count, std::span<const int> turns) {
+                                  std::int64_t count, std::span<const int> reduction_positions) {
   const auto shard = sum.count();
-  const auto turn = [&](int rank) { return turns.empty() ? rank : turns[static_cast<std::size_t>(rank)]; };
-  const int mine = turn(comm.rank());
+  const auto reduction_position = [&](int rank) {
+    return reduction_positions.empty() ? rank : reduction_positions[static_cast<std::size_t>(rank)];
+  };
+  const int mine = reduction_position(comm.rank());
   const bool contributes = mine < contributors;
   TRAINYARD_ASSERT(contributors >= 1 && contributors <= comm.size() && first >= 0 && first + count <= shard &&
                        (!contributes || in.count() == comm.size() * shard) &&
@@ -47,22 +49,23 @@ void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::
                    comm.size());
   if (comm.size() == 1) {
     exec.run([&comm] { Entry entry(comm.ledger(), "ordered_reduce_scatter", 0); });
-    return kernels::fold(exec, elements_of(in, first, count).reshaped({1, count}), elements_of(sum, first, count),
-                         round);
+    return kernels::ordered_sum(exec, elements_of(in, first, count).reshaped({1, count}),
+                                elements_of(sum, first, count), round);
   }
-  if (comm.add_contributions(exec, {in, staging, sum, round, contributors, first, count, turns})) return;
+  if (comm.add_contributions(exec, {in, staging, sum, round, contributors, first, count, reduction_positions})) return;
   std::vector<Transfer> transfers;
   for (int k = 1; k < comm.size(); ++k) {
     const int to = (comm.rank() + k) % comm.size(), from = (comm.rank() - k + comm.size()) % comm.size();
-    if (turn(from) < contributors)
-      transfers.push_back({Transfer::Kind::receive, from, elements_of(staging, turn(from) * count, count)});
+    if (reduction_position(from) < contributors)
+      transfers.push_back(
+          {Transfer::Kind::receive, from, elements_of(staging, reduction_position(from) * count, count)});
     if (contributes) transfers.push_back({Transfer::Kind::send, to, elements_of(in, to * shard + first, count)});
   }
   if (contributes)
     tensor::copy(exec, elements_of(in, comm.rank() * shard + first, count), elements_of(staging, mine * count, count));
   exchange_as(comm, exec, "ordered_reduce_scatter", transfers);
-  kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, count}, sum.device),
-                elements_of(sum, first, count), round);
+  kernels::ordered_sum(exec, base::View(staging.data, sum.dtype, {contributors, count}, sum.device),
+                       elements_of(sum, first, count), round);
 }
 
 }  // namespace trainyard::comm

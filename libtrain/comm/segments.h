@@ -15,7 +15,7 @@ void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View shard, 
 // `staging` holds `count` elements for each rank.
 void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging,
                                   base::View sum, base::ReductionRound round, int contributors, std::int64_t first,
-                                  std::int64_t count, std::span<const int> turns = {});
+                                  std::int64_t count, std::span<const int> reduction_positions = {});
 
 // exchange() under another name in the ledger.
 void exchange_as(Communicator& comm, tensor::Exec& exec, const char* name, std::span<const Transfer> transfers);

@@ -13,8 +13,8 @@ namespace trainyard::comm {
 
 WaitPolicy wait_policy() {
   static const WaitPolicy policy = [] {
-    const char* said = std::getenv("OMP_WAIT_POLICY");
-    const std::string_view text = said != nullptr ? said : "";
+    const char* given = std::getenv("OMP_WAIT_POLICY");
+    const std::string_view text = given != nullptr ? given : "";
     if (text == "active" || text == "ACTIVE") return WaitPolicy::active;
     return text == "passive" || text == "PASSIVE" ? WaitPolicy::passive : WaitPolicy::unsaid;
   }();

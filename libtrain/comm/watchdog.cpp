@@ -73,7 +73,7 @@ struct Watchdog::Impl {
   ~Impl() {
     leave = true;
     if (thread.joinable()) thread.join();
-    if (spoken && !ended) say_farewell();
+    if (spoken && !ended) send_farewell();
     if (socket >= 0) close(socket);
   }
 
@@ -99,7 +99,7 @@ struct Watchdog::Impl {
     return sealed(options.key, std::string(reinterpret_cast<const char*>(&report), sizeof report) + text);
   }
 
-  void tell(int rank, const std::string& message) {
+  void send_to(int rank, const std::string& message) {
     // A lost message is a missed report, and the next report follows. A refusal of an earlier message is reported in
     // place of sending this one, so it is sent again.
     for (const auto& to : peers[static_cast<std::size_t>(rank)].places)
@@ -196,7 +196,7 @@ struct Watchdog::Impl {
   void send_to_all(const Report& report) {
     const auto message = message_of(report);
     for (int r = 0; r < options.size; ++r)
-      if (talks_with(r)) tell(r, message);
+      if (talks_with(r)) send_to(r, message);
   }
 
   void receive() {
@@ -226,7 +226,7 @@ struct Watchdog::Impl {
         peer.leaving = true;
         Report answer = own;
         answer.kind = Report::farewell_heard;
-        tell(r.rank, message_of(answer));
+        send_to(r.rank, message_of(answer));
       }
       if (r.kind == Report::farewell_heard) peer.released = true;
       if (r.kind != Report::state) continue;
@@ -250,7 +250,7 @@ struct Watchdog::Impl {
       const auto message = message_of(head, sentence.substr(0, verdict_limit));
       for (int again = 0; again < 3; ++again)
         for (int r = 0; r < options.size; ++r)
-          if (r != options.rank) tell(r, message);
+          if (r != options.rank) send_to(r, message);
     } else if (is_first_of_its_host()) {
       std::fprintf(stderr, "watchdog: %s has decided: %s\n", name_of_rank(decider, hosts).c_str(), sentence.c_str());
     }
@@ -259,7 +259,7 @@ struct Watchdog::Impl {
 
   // Repeats the farewell until every rank that might miss this one knows that it leaves. Messages get lost, and a
   // missed rank would end a run that is done. Bounded in time, because a peer may be stopped.
-  void say_farewell() {
+  void send_farewell() {
     bidding = true;
     Report words = own;
     words.kind = Report::farewell;

@@ -29,14 +29,15 @@ WatchdogKey agree_on_watchdog_key(Communicator& control, tensor::Exec& exec) {
   struct {
     WatchdogKey key{};
     std::int32_t failure = 0;
-  } told;  // sent also after a failure, because the other ranks wait for it
-  if (control.rank() == 0 && getrandom(told.key.data(), told.key.size(), 0) != static_cast<ssize_t>(told.key.size()))
-    told.failure = errno;
-  control.broadcast(exec, base::View(&told, base::DType::u8, {sizeof told}), 0);
+  } reported;  // sent also after a failure, because the other ranks wait for it
+  if (control.rank() == 0 &&
+      getrandom(reported.key.data(), reported.key.size(), 0) != static_cast<ssize_t>(reported.key.size()))
+    reported.failure = errno;
+  control.broadcast(exec, base::View(&reported, base::DType::u8, {sizeof reported}), 0);
   exec.synchronize();
-  if (told.failure != 0)
-    throw base::EnvironmentError(fmt::format("the system has no random bits: {}", std::strerror(told.failure)));
-  return told.key;
+  if (reported.failure != 0)
+    throw base::EnvironmentError(fmt::format("the system has no random bits: {}", std::strerror(reported.failure)));
+  return reported.key;
 }
 
 std::string sealed(const WatchdogKey& key, std::string_view message) {
@@ -47,10 +48,10 @@ std::string sealed(const WatchdogKey& key, std::string_view message) {
 
 std::optional<std::string_view> opened(const WatchdogKey& key, std::string_view message) {
   if (message.size() < seal_bytes) return std::nullopt;
-  const auto said = message.substr(0, message.size() - seal_bytes);
-  const auto seal = seal_of(key, said);
-  if (sodium_memcmp(seal.data(), message.data() + said.size(), seal.size()) != 0) return std::nullopt;
-  return said;
+  const auto given = message.substr(0, message.size() - seal_bytes);
+  const auto seal = seal_of(key, given);
+  if (sodium_memcmp(seal.data(), message.data() + given.size(), seal.size()) != 0) return std::nullopt;
+  return given;
 }
 
 }  // namespace trainyard::comm

@@ -27,7 +27,7 @@ class World {
   std::string kind;    // solo, threads or mpi; a measurement reports it as its backend
   plan::Topology topology;
   int coordinate(plan::Axis axis) const { return topology.coordinate(rank, axis); }
-  int turn() const { return topology.turn(rank); }
+  int reduction_position() const { return topology.reduction_position(rank); }
   std::unique_ptr<Communicator> control;  // all ranks, host memory: carries decisions and times
   GroupFactory between;                   // makes more communicators over some of the ranks
   // The pipeline stages that hold the same flat parameter group (plan/stages.h); null: this rank is not one of them.

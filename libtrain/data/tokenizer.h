@@ -74,8 +74,8 @@ DocumentTokens document_tokens(std::int32_t end, std::int32_t begin);  // from i
 // tokenizer_config.json, else the eos_token_id of a config.json (the first if there are several). Empty: neither names
 // it. InputError for a tokenizer_config.json that is no JSON.
 struct EndBeside {
-  std::string token;    // its text, or its id in digits
-  std::string said_by;  // "eos_token of tokenizer_config.json"
+  std::string token;     // its text, or its id in digits
+  std::string given_by;  // "eos_token of tokenizer_config.json"
 };
 EndBeside end_beside(const std::string& path);
 // The token before each text according to the files beside the model's (transformers). InputError as above.

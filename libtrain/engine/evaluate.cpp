@@ -126,12 +126,13 @@ NamedSettings shared_settings(const EvaluateConfig& c) {
 
 void require_model(const EvaluateConfig& c, plan::ModelConfig trained, const std::string& checkpoint) {
   if (!c.given.contains("model")) return;
-  auto said = c.run.plan_model && c.run.model == c.run.plan_model->name
-                  ? *c.run.plan_model
-                  : plan::load_model(c.run.model, io::read_layout_file);
-  if (said.vocabulary == 0) said.vocabulary = trained.vocabulary;
-  if (said.lanes == 0 || c.run.lanes_of_plan) said.lanes = trained.lanes;  // the user did not ask for others
-  const auto ours = plan::fields_of(trained), theirs = plan::fields_of(said);
+  auto given_model = c.run.plan_model && c.run.model == c.run.plan_model->name
+                         ? *c.run.plan_model
+                         : plan::load_model(c.run.model, io::read_layout_file);
+  if (given_model.vocabulary == 0) given_model.vocabulary = trained.vocabulary;
+  if (given_model.lanes == 0 || c.run.lanes_of_plan)
+    given_model.lanes = trained.lanes;  // the user did not ask for others
+  const auto ours = plan::fields_of(trained), theirs = plan::fields_of(given_model);
   std::string differences;
   for (std::size_t i = 0; i < ours.size(); ++i)
     if (!plan::is_name(ours[i]) && ours[i].get() != theirs[i].get())
@@ -214,7 +215,7 @@ void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int fair_threads) 
 // Rank 0 reads first and finds what is wrong. Only then do the other ranks read the same files.
 void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exec& exec) {
   const int fair_threads = comm::threads_of_rank(*world.control, exec);
-  tell_of_threads(c.run.threads, fair_threads, world);
+  report_threads(c.run.threads, fair_threads, world);
   const auto print = [&] {
     auto decided = t.setup.identity;
     decided["stages"] = t.setup.plan.stages.boundaries;
@@ -399,15 +400,15 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
     if (t.setup.masking) windows->hide(*t.setup.masking);
     t.sequences = windows_of(config, t, *windows);
     if (!masked) text.emplace(t.run, t.setup.index, *text_windows);
-    batches.emplace(*windows, &*windows, t.setup.plan.batch(), world.turn());
+    batches.emplace(*windows, &*windows, t.setup.plan.batch(), world.reduction_position());
     evaluator.emplace(t.setup.plan, t.setup.step, world, *batches);
   });
   evaluator->load(t.checkpoint);
   watch_calls(watchdog.get(), world, Calls::of_steps);
-  const WhatIsDone told(watchdog.get(), *evaluator);
+  const WhatIsDone reported(watchdog.get(), *evaluator);
 
   MicroLoss total;
-  const auto tell = [&](std::int64_t done) {
+  const auto report = [&](std::int64_t done) {
     if (world.rank == 0 && watch) watch(done, t.sequences, total.mean());
   };
   const auto micros = (t.sequences + shape.batch - 1) / shape.batch,
@@ -426,11 +427,11 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
             losses[at].bytes = static_cast<double>(count.bytes),
             losses[at].unmeasured = static_cast<double>(count.unmeasured);
           }
-          if (mine[at] + 1 < end) tell(behind);
+          if (mine[at] + 1 < end) report(behind);
         });
       };
       reduce_losses(world, evaluator->communication(), first, end, on_stage, total);
-      tell(std::min(t.sequences, end * shape.batch));
+      report(std::min(t.sequences, end * shape.batch));
     });
   Evaluation result;
   on_every_rank(world, evaluator->communication(), [&] { result = result_of(config, t, total); });

@@ -28,7 +28,7 @@ void parse(MetricsLine& line, const std::string& text, const std::string& path) 
 }
 
 constexpr std::size_t longest_line = std::size_t{16} << 20, block = std::size_t{1} << 20;
-constexpr std::size_t told_apart = 4096;  // last bytes that no other line has: it ends in the time it was written
+constexpr std::size_t distinguished = 4096;  // last bytes that no other line has: it ends in the time it was written
 
 // As many bytes from `offset` on as there are, at most `bytes`.
 std::string read_at(int file, std::int64_t offset, std::size_t bytes, const std::string& path) {
@@ -133,8 +133,8 @@ MetricsTail::Change MetricsTail::read(const std::function<void()>& forget,
       MetricsLine line;
       line.number = ++lines_;
       line.end = end_ += static_cast<std::int64_t>(feed - begin) + 1;
-      last_ = rest.substr(std::max(begin, feed + 1 - std::min(feed + 1, told_apart)),
-                          std::min(feed - begin + 1, told_apart));
+      last_ = rest.substr(std::max(begin, feed + 1 - std::min(feed + 1, distinguished)),
+                          std::min(feed - begin + 1, distinguished));
       if (feed > begin) {
         parse(line, rest.substr(begin, feed - begin), path_);
         if (change == Change::none) change = Change::more;

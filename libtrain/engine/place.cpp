@@ -54,7 +54,7 @@ void move_to_gpu(const RunConfig& config, World& world, const Place& place) {
   world.communication = tensor::Exec::gpu(device.index, nullptr);
 }
 
-void tell_of_threads(int asked, int share, const World& world) {
+void report_threads(int asked, int share, const World& world) {
   const int threads = asked > 0 ? asked : base::threads_of_environment();
   if (world.rank != 0 || threads == 0) return;
   const auto mine = base::own_core_mask();

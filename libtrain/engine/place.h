@@ -24,6 +24,6 @@ void move_to_gpu(const RunConfig& config, World& world, const Place& place);
 // Rank 0 reports on the number of threads. `asked` is --threads (0: not given), `share` the rank's share of the cores.
 // A warning if --threads or OMP_NUM_THREADS asks for more threads than the rank has cores, which is legal and slow. A
 // line if OMP_NUM_THREADS gives fewer threads than the share.
-void tell_of_threads(int asked, int share, const World& world);
+void report_threads(int asked, int share, const World& world);
 
 }  // namespace trainyard::engine

@@ -47,37 +47,37 @@ void mend_view(const checkpoint::Reader& reader, const std::string& own) {
   }
 }
 
-void tell_changes(const checkpoint::RunState& was, const RunConfig& c, const plan::Plan& now, int ranks) {
-  const auto tell = [](const char* what, const std::string& before, const std::string& now) {
+void report_changes(const checkpoint::RunState& was, const RunConfig& c, const plan::Plan& now, int ranks) {
+  const auto report = [](const char* what, const std::string& before, const std::string& now) {
     if (before != now) base::log_info("resuming with {} {} (the checkpoint was written with {})", what, now, before);
   };
-  tell("dtype", base::name_of(was.dtype), base::name_of(c.dtype));
-  tell("device", was.device_kind, c.device);
+  report("dtype", base::name_of(was.dtype), base::name_of(c.dtype));
+  report("device", was.device_kind, c.device);
   if (was.device_kind != c.device)
     base::log_warning("another kind of device rounds differently: losses will not be bit-identical");
-  tell("instruction set", was.isa, instructions_of(c.dtype));
+  report("instruction set", was.isa, instructions_of(c.dtype));
   if (was.isa != instructions_of(c.dtype))
     base::log_warning("another instruction set rounds differently: losses will not be bit-identical");
   const auto versions = build_versions();
   for (const auto& [name, version] : versions.items())
     if (was.versions.is_object() && was.versions.contains(name))
-      tell(name.c_str(), text_of(was.versions[name]), text_of(version));
-  if (was.plan.contains("ranks")) tell("ranks", was.plan["ranks"].dump(), fmt::format("{}", ranks));
+      report(name.c_str(), text_of(was.versions[name]), text_of(version));
+  if (was.plan.contains("ranks")) report("ranks", was.plan["ranks"].dump(), fmt::format("{}", ranks));
   const auto tensor = was.plan.contains("tensor") ? was.plan["tensor"].dump() : "1";
-  tell("tensor ranks", tensor, fmt::format("{}", now.tensor));
+  report("tensor ranks", tensor, fmt::format("{}", now.tensor));
   if (tensor != fmt::format("{}", now.tensor) && now.device == base::DeviceKind::cuda && now.model.lanes == 1)
     base::log_warning(
         "with one lane a GPU library adds up, and its rounding depends on the number of tensor ranks: losses will not "
         "be bit-identical");
-  tell("expert-parallel ranks", was.plan.contains("expert_parallel") ? was.plan["expert_parallel"].dump() : "1",
-       fmt::format("{}", now.expert_parallel));
-  tell("pipeline stages", was.plan.contains("pipeline") ? was.plan["pipeline"].dump() : "1",
-       fmt::format("{}", now.pipeline));
-  const bool lanes_are_said = c.lanes > 0 && !c.lanes_of_plan;
-  if (!lanes_are_said && c.plan_lanes > 0 && c.plan_lanes != now.model.lanes)
+  report("expert-parallel ranks", was.plan.contains("expert_parallel") ? was.plan["expert_parallel"].dump() : "1",
+         fmt::format("{}", now.expert_parallel));
+  report("pipeline stages", was.plan.contains("pipeline") ? was.plan["pipeline"].dump() : "1",
+         fmt::format("{}", now.pipeline));
+  const bool lanes_are_given = c.lanes > 0 && !c.lanes_of_plan;
+  if (!lanes_are_given && c.plan_lanes > 0 && c.plan_lanes != now.model.lanes)
     base::log_info("resuming with the run's {} lanes; {} says {} (to use its value: --lanes {} --change model)",
                    now.model.lanes, c.plan, c.plan_lanes, c.plan_lanes);
-  if (was.plan.contains("zero")) tell("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
+  if (was.plan.contains("zero")) report("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
 }
 
 void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reader, checkpoint::ReadSums& sums) {
@@ -163,7 +163,7 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
                                : "begin a new run with its weights: --init-from, with another --output");
   require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path, c.model);
   require_tokenizer(reader.state(), c, setup.index, start.path);
-  tell_changes(reader.state(), c, setup.plan, ranks);
+  report_changes(reader.state(), c, setup.plan, ranks);
   start.step = reader.state().step;
   start.samples_seen = reader.state().samples_seen;
   start.tokens_seen = reader.state().tokens_seen;

@@ -107,7 +107,7 @@ std::string rate_line(const Start& start, const RunSetup& setup) {
 RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec) {
   const int fair_threads = comm::threads_of_rank(*world.control, exec);
   const int threads = base::team_threads(config.threads, fair_threads);
-  tell_of_threads(config.threads, fair_threads, world);
+  report_threads(config.threads, fair_threads, world);
   // Rank 0 reads first and finds what is wrong. Only then do the other ranks read the same files.
   const auto expected = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
     require_output_beside_data(config);
@@ -185,13 +185,13 @@ Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world,
 // Runs the steps. Before it throws an error, it writes the reason for those who watch the run or start it again. It
 // does so while the lock is held, so that nobody sees the run gone without a reason. Rank 0 writes errors of all ranks,
 // or of the only rank. A rank that meets an error alone writes it itself (World::fail).
-RunResult go_or_say_why(RunLoop& loop, const RunConfig& config, const World& world) {
+RunResult go_or_report_why(RunLoop& loop, const RunConfig& config, const World& world) {
   try {
     return loop.go();
   } catch (const std::exception& e) {
-    const auto told = base::told_of(e);
+    const auto reported = base::error_text_of(e);
     if (world.rank == 0 && (world.size == 1 || dynamic_cast<const comm::AgreedError*>(&e) != nullptr))
-      comm::write_reason(config.output + "/exit", 0, static_cast<int>(told.code), told.message);
+      comm::write_reason(config.output + "/exit", 0, static_cast<int>(reported.code), reported.message);
     throw;
   }
 }
@@ -252,7 +252,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
     try {
       return or_fail(world, [&] {
         loop->load(start);
-        return go_or_say_why(*loop, config, world);
+        return go_or_report_why(*loop, config, world);
       });
     } catch (const comm::AgreedError& e) {
       const bool next = loop->step() < 0 && config.resume == "auto" && !start.weights_only && !start.path.empty() &&

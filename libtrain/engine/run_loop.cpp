@@ -38,7 +38,8 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 RunLoop::RunLoop(const RunContext& run)
     : run_(run), windows_(run.config, run.setup),
       batches_(windows_.training, windows_.validation ? &*windows_.validation : nullptr, run.setup.plan.batch(),
-               run.world.turn(), plan::slots_of_stage(run.setup.plan, run.setup.plan.stage_of(run.world.rank)).front()),
+               run.world.reduction_position(),
+               plan::slots_of_stage(run.setup.plan, run.setup.plan.stage_of(run.world.rank)).front()),
       trainer_(run.setup.plan, run.setup.step, run.world, batches_), gate_watch_(run.setup.plan.model) {}
 
 RunLoop::~RunLoop() {
@@ -187,7 +188,7 @@ bool RunLoop::finish_step(RunResult& result) {
 bool RunLoop::agree(const StepOutcome& o, StepMetrics& m) {
   RankRecord mine;
   mine.stop = run_.signals.request() != StopRequest::none ? 1 : 0;
-  saving_->tell(mine);
+  saving_->report(mine);
   mine.compute = o.compute_seconds;
   mine.communication = o.communication_seconds;
   mine.exposed = o.exposed_seconds;

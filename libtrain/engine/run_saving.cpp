@@ -74,7 +74,7 @@ std::string RunSaving::doing() const {
   return step < 0 ? "" : fmt::format("writing step {}", step);
 }
 
-void RunSaving::tell(RankRecord& mine) const {
+void RunSaving::report(RankRecord& mine) const {
   mine.written_step = static_cast<double>(saver_->written_step());
   mine.published_step = static_cast<double>(saver_->published_step());
   mine.failed = saver_->failed() ? 1 : 0;
@@ -110,7 +110,7 @@ void RunSaving::finish_publishing() {
   while (saved_step_ != saver_->taken_step()) {
     saver_->wait();
     RankRecord mine;
-    tell(mine);
+    report(mine);
     follow(records_of_all(mine, run_.world, trainer_.communication()));
   }
 }

@@ -31,7 +31,7 @@ class RunSaving {
 
   void take(const Progress& progress);  // takes a snapshot; first publishes the checkpoint before
   std::string doing() const;  // "writing step 20" while ranks wait for one another's disks, else ""; from any thread
-  void tell(RankRecord& mine) const;  // records the state of this rank's writer
+  void report(RankRecord& mine) const;  // records the state of this rank's writer
   // Asks rank 0 to publish once all ranks have written. Throws on all ranks if one failed.
   void follow(const std::vector<RankRecord>& all);
   void finish_publishing();               // waits until the snapshot taken last, if any, is published

@@ -135,7 +135,7 @@ nlohmann::ordered_json RunTrace::about() const {
           {"spans_of_a_thread", spans_of_a_thread(run_.world.size)}};
 }
 
-void RunTrace::say(std::int64_t spans, std::int64_t left_out) const {
+void RunTrace::report(std::int64_t spans, std::int64_t left_out) const {
   if (run_.listener.on_note)
     run_.listener.on_note(fmt::format("trace {}: {} of {}", run_.config.trace, base::counted(spans, "span"),
                                       base::counted(run_.world.size, "rank")));
@@ -185,7 +185,7 @@ void RunTrace::write() {
   on_every_rank(run_.world, communication_, [&] {
     if (failure) std::rethrow_exception(failure);
   });
-  if (run_.world.rank == 0) say(spans, left_out);
+  if (run_.world.rank == 0) report(spans, left_out);
 }
 
 }  // namespace trainyard::engine

@@ -33,7 +33,7 @@ class RunTrace {
   void to_rank_zero(const std::string& mine, const std::vector<std::int64_t>& bytes, const Take& take);
   void write_whole(const std::string& head, const std::string& mine, const std::vector<std::int64_t>& bytes);
   nlohmann::ordered_json about() const;
-  void say(std::int64_t spans, std::int64_t left_out) const;
+  void report(std::int64_t spans, std::int64_t left_out) const;
 
   const RunContext& run_;
   tensor::Exec& communication_;

@@ -159,8 +159,8 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
 // these counts: --lanes or the model's file; the lanes that the run has, even if a new plan has others; the plan; the
 // model's default. A model that cannot have the lanes of the run has another shape, which choose_start will report.
 plan::LanesOf decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
-  const bool lanes_are_said = c.lanes > 0 && !c.lanes_of_plan;
-  if (lanes_are_said) {
+  const bool lanes_are_given = c.lanes > 0 && !c.lanes_of_plan;
+  if (lanes_are_given) {
     model.lanes = c.lanes;
   } else if (c.checkpoint_lanes > 0 && (c.plan_model || model.lanes == 0)) {
     auto of_run = model;
@@ -171,7 +171,7 @@ plan::LanesOf decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
     }
   }
   if (model.lanes == 0) model.lanes = plan::default_lanes(model, device_kind(c));
-  return c.checkpoint_model && !lanes_are_said ? c.lanes_of : plan::LanesOf();
+  return c.checkpoint_model && !lanes_are_given ? c.lanes_of : plan::LanesOf();
 }
 
 // Makes the parallel layout definite, so that what partition-model refuses, and nothing else, is refused here.
@@ -204,13 +204,13 @@ void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code, con
   if (problems.empty()) return;
   auto [message, hint] = plan::as_one(problems);
   if (c.plan_ranks > 0) {
-    std::string said;
+    std::string given;
     for (const auto& name : c.of_plan)
       if (std::any_of(problems.begin(), problems.end(), [&](const auto& p) { return names_flag(p.message, name); }))
-        said += fmt::format("{}--{}", said.empty() ? "" : ", ", name);
+        given += fmt::format("{}--{}", given.empty() ? "" : ", ", name);
     hint += fmt::format("{}{}; or make another plan with partition-model", hint.empty() ? "" : "; ",
-                        said.empty() ? fmt::format("flags override {}", c.plan)
-                                     : fmt::format("{} sets {}, and flags override it", c.plan, said));
+                        given.empty() ? fmt::format("flags override {}", c.plan)
+                                      : fmt::format("{} sets {}, and flags override it", c.plan, given));
   }
   throw base::Error(code, message, hint);
 }

@@ -73,17 +73,17 @@ nlohmann::json put_marks(const std::string& output, const HeldOutput& held, std:
 }
 
 // What this rank does not see of what rank 0 has written, as the end of a sentence; "" if it sees everything.
-std::string missed(const std::string& output, const nlohmann::json& told) try {
+std::string missed(const std::string& output, const nlohmann::json& reported) try {
   list_anew(output);
-  for (const auto& in : told["folders"]) {
+  for (const auto& in : reported["folders"]) {
     const auto folder = base::path_of_text(in.get<std::string>());
     list_anew(folder);
     const auto path = Mark::path_in(folder);
-    if (base::file_size(path) < 0 || base::read_file(path, 4096) != told["mark"].get<std::string>()) return folder;
+    if (base::file_size(path) < 0 || base::read_file(path, 4096) != reported["mark"].get<std::string>()) return folder;
   }
-  if (told["folders"].empty() && told["lock"] != "" && base::FolderLock::look(output).name != told["lock"])
+  if (reported["folders"].empty() && reported["lock"] != "" && base::FolderLock::look(output).name != reported["lock"])
     return output;
-  if (const auto step = newest_step(output); step > told["newest"].get<std::int64_t>())
+  if (const auto step = newest_step(output); step > reported["newest"].get<std::int64_t>())
     return fmt::format("{}, which has a checkpoint of step {},", checkpoints_folder(output), step);
   return {};
 } catch (const base::Error&) {
@@ -118,11 +118,11 @@ bool is_whole(const std::string& path) {
 void require_shared_output(const std::string& output, const HeldOutput& held, World& world, tensor::Exec& exec) {
   if (world.size == 1) return;
   std::vector<std::unique_ptr<Mark>> marks;
-  const auto told =
+  const auto reported =
       nlohmann::json::parse(on_rank_zero(world, exec, [&] { return put_marks(output, held, marks).dump(); }));
   const double until = base::steady_seconds() + retry_seconds;
-  auto other = missed(output, told);
-  for (; !other.empty() && base::steady_seconds() < until; other = missed(output, told))
+  auto other = missed(output, reported);
+  for (; !other.empty() && base::steady_seconds() < until; other = missed(output, reported))
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   const auto others = comm::texts_of_all(*world.control, exec, base::text_of_path(other));
   std::vector<int> ranks;

@@ -31,7 +31,7 @@ constexpr std::array<std::pair<std::string_view, const char*>, 21> parts_of_name
     {"embedding_", rows},
     {"column_sum", rows},
     {"cast", rows},
-    {"fold", rows},
+    {"ordered_sum", rows},
     {"lane_sum", rows},
     {"gate_", rows},
     {"expert_", rows},

@@ -22,16 +22,16 @@ StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, d
                    results.size(), batch_.data_ranks);
   const auto own = aligned_words(own_count() * 8), all = aligned_words(own_count() * 8 * results.size()),
              limbs = std::int64_t{kernels::square_sum_limbs};
-  const auto words = aligned_words((own + all + limbs + told_words()) * 8);
+  const auto words = aligned_words((own + all + limbs + reported_words()) * 8);
   std::uint64_t* memory = nullptr;
   if (c.compute.on_gpu()) {
     device_ = tensor::DeviceBuffer(c.compute.device().index, words * 8, "reserving memory for results");
-    pinned_ = tensor::PinnedBuffer(2 * told_words() * 8);
+    pinned_ = tensor::PinnedBuffer(2 * reported_words() * 8);
     memory = device_.data<std::uint64_t>();
   } else {
     host_.resize(static_cast<std::size_t>(words));
     memory = host_.data();
-    read_.resize(static_cast<std::size_t>(2 * told_words()));
+    read_.resize(static_cast<std::size_t>(2 * reported_words()));
   }
   own_ = reinterpret_cast<double*>(memory);
   all_ = results.size() == 1 ? own_ : reinterpret_cast<double*>(memory + own);
@@ -74,7 +74,7 @@ base::View StepResults::sums() const {
   return base::View(limbs_, base::DType::i64, {kernels::square_sum_limbs + gates_.count()}, c_.compute.device());
 }
 
-std::int64_t StepResults::told_words() const {
+std::int64_t StepResults::reported_words() const {
   return gates_.count() + static_cast<std::int64_t>(sizeof(kernels::StepNumbers) / sizeof(std::uint64_t));
 }
 
@@ -102,20 +102,20 @@ void StepResults::agree(std::span<const base::View> gradients) {
 void StepResults::send() {
   TRAINYARD_ASSERT(sends_ - takes_ < 2, "{} results wait to be read", sends_ - takes_);
   const auto at = static_cast<std::size_t>(sends_++ % 2);
-  tensor::copy(c_.compute, base::View(records_, base::DType::i64, {told_words()}, c_.compute.device()),
-               base::View(told(at), base::DType::i64, {told_words()}));
+  tensor::copy(c_.compute, base::View(records_, base::DType::i64, {reported_words()}, c_.compute.device()),
+               base::View(reported(at), base::DType::i64, {reported_words()}));
   sent_[at] = c_.compute.record();
 }
 
-std::uint64_t* StepResults::told(std::size_t at) {
-  return (pinned_ ? pinned_.data<std::uint64_t>() : read_.data()) + static_cast<std::int64_t>(at) * told_words();
+std::uint64_t* StepResults::reported(std::size_t at) {
+  return (pinned_ ? pinned_.data<std::uint64_t>() : read_.data()) + static_cast<std::int64_t>(at) * reported_words();
 }
 
-StepResults::Told StepResults::take() {
+StepResults::Collected StepResults::take() {
   TRAINYARD_ASSERT(takes_ < sends_, "results of step {} of {}", takes_, sends_);
   const auto at = static_cast<std::size_t>(takes_++ % 2);
   sent_[at].wait();
-  const auto* words = told(at);
+  const auto* words = reported(at);
   return {*reinterpret_cast<const kernels::StepNumbers*>(words + gates_.count()),
           {reinterpret_cast<const std::int64_t*>(words), static_cast<std::size_t>(gates_.count())}};
 }

@@ -43,14 +43,14 @@ class StepResults {
   void agree(std::span<const base::View> gradients);
   const kernels::StepNumbers* numbers() const { return numbers_; }  // in device memory
 
-  struct Told {
+  struct Collected {
     kernels::StepNumbers numbers;
     std::span<const std::int64_t> gate_records;  // summed over all ranks; valid until the next send()
   };
   // Copies numbers and records of the newest step to the host. At most two copies may be under way. take() waits for
   // the oldest.
   void send();
-  Told take();
+  Collected take();
 
   std::vector<double> own_losses();  // pairs of loss sum and targets, for a diagnosis; waits
 
@@ -58,8 +58,8 @@ class StepResults {
   base::View pair(std::int64_t place, int which) const;
   std::int64_t own_count() const { return 2 * places_; }
   base::View sums() const;  // limbs, then records
-  std::int64_t told_words() const;
-  std::uint64_t* told(std::size_t at);  // the host's copy: records, then numbers
+  std::int64_t reported_words() const;
+  std::uint64_t* reported(std::size_t at);  // the host's copy: records, then numbers
 
   params::StoreContext& c_;
   comm::Communicator& results_;

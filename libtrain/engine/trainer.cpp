@@ -244,14 +244,14 @@ StepOutcome Trainer::finish_step() {
   const auto step = under_way_.front();
   under_way_.pop_front();
   auto outcome = step.known;
-  const auto told = results_->take();
-  const auto& numbers = told.numbers;
+  const auto reported = results_->take();
+  const auto& numbers = reported.numbers;
   if (results_come_later()) measure_on_device(step, outcome);
   outcome.loss = numbers.loss;
   outcome.gradient_norm = numbers.gradient_norm;
   outcome.targets = numbers.targets;
   outcome.finite = numbers.finite != 0;
-  outcome.gate_records = told.gate_records;
+  outcome.gate_records = reported.gate_records;
   return outcome;
 }
 

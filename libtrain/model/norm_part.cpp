@@ -84,7 +84,7 @@ void NormPart::backward_rows(Step& step, const params::Lease& lease, const NormG
     kernels::rms_norm_backward_rows(step.exec, d_normed, t["input"], lease.weight(weight_), t["rstd"], gradient, mine,
                                     into);
   step.collectives->gather(mine, all);
-  kernels::norm_fold_partials(step.exec, all, ranks, weight, grads.bias);
+  kernels::norm_partial_sums(step.exec, all, ranks, weight, grads.bias);
 }
 
 }  // namespace trainyard::model

@@ -2,7 +2,7 @@
 #include "libtrain/params/gradients.h"
 
 #include "kernels/cast/cast.h"
-#include "kernels/fold/fold.h"
+#include "kernels/ordered_sum/ordered_sum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/comm/segments.h"
 
@@ -45,7 +45,7 @@ GradientReduction::GradientReduction(StoreContext& c)
   const auto& ranks = c.world.topology;
   const int data = ranks.size(plan::Axis::data), experts = ranks.size(plan::Axis::expert);
   for (int place = 0; experts > 1 && experts < data && place < data; ++place)
-    turns_.push_back(static_cast<int>(base::turn_of_place(place, data, experts)));
+    reduction_positions_.push_back(static_cast<int>(base::reduction_position_of_place(place, data, experts)));
 }
 
 // The first micro-batch of a local accumulation group is written into `whole` itself, so it needs no addition. Without
@@ -114,7 +114,7 @@ Transfers::Ticket GradientReduction::reduce(plan::Occurrence occurrence, int sou
       c_.communication.wait(ready);
       const auto mine = flat_range(staging_, 0, total.count());
       group.reduce_scatter(c_.communication, gradient, mine);
-      kernels::fold(c_.communication, mine.reshaped({1, mine.count()}), total, round);
+      kernels::ordered_sum(c_.communication, mine.reshaped({1, mine.count()}), total, round);
     });
   }
   const int having = contributors(occurrence, source);
@@ -127,14 +127,16 @@ Transfers::Ticket GradientReduction::reduce(plan::Occurrence occurrence, int sou
   const auto ready = c_.compute.record();
   const auto staging = flat_range(staging_, 0, c_.set.padded_of(occurrence));
   const auto segments = c_.segments(occurrence.flat_group, c_.set.padded_of(occurrence) * base::size_of(total.dtype));
-  const auto turns = sources(occurrence) == 1 ? std::span<const int>(turns_) : std::span<const int>();
+  const auto reduction_positions =
+      sources(occurrence) == 1 ? std::span<const int>(reduction_positions_) : std::span<const int>();
   return c_.transfers.add(segments, [=, this, &group](std::int64_t i) {
     if (i == 0) c_.communication.wait(ready);
     if (segments == 1)
-      return comm::ordered_reduce_scatter(group, c_.communication, gradient, staging, total, round, having, turns);
+      return comm::ordered_reduce_scatter(group, c_.communication, gradient, staging, total, round, having,
+                                          reduction_positions);
     const auto [first, count] = StoreContext::segment(total.count(), segments, i);
     comm::ordered_reduce_scatter_range(group, c_.communication, gradient, staging, total, round, having, first, count,
-                                       turns);
+                                       reduction_positions);
   });
 }
 

@@ -13,8 +13,8 @@ namespace trainyard::params {
 // without a local accumulation group of this rank, idle(occurrence) replaces them.
 // Experts that ranks share get gradients from several sources. A source is a rank whose tokens came here
 // (plan::contributions_of). (open, commit) is then called for each source, in their order. Ranks with the same experts
-// follow one another in the reduction order (base::place_of_turn). So their gradients of one source are all added
-// before any gradient of the next source.
+// follow one another in the reduction order (base::place_at_reduction_position). So their gradients of one source are
+// all added before any gradient of the next source.
 class GradientReduction {
  public:
   explicit GradientReduction(StoreContext& context);
@@ -73,7 +73,8 @@ class GradientReduction {
   std::vector<std::vector<Transfers::Ticket>> whole_free_;  // per occurrence and source
   std::vector<Transfers::Ticket> buffer_free_;
   base::View staging_;
-  std::vector<int> turns_;  // reduction order of the data-parallel ranks; empty if it is the order of their coordinates
+  std::vector<int> reduction_positions_;  // reduction order of the data-parallel ranks; empty if it is the order of
+                                          // their coordinates
 };
 
 // True for the last micro-batch of a local accumulation group, whose sum is then reduced.

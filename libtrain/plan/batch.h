@@ -23,7 +23,7 @@ struct BatchPlan {
   // Accumulation steps: in each one every rank computes one group, and one reduction follows.
   std::int64_t rounds() const { return (accumulation_groups() + data_ranks - 1) / data_ranks; }
   // The accumulation group that data rank r computes in accumulation step `round`, or -1 if the rank has none in an
-  // uneven last step. Here r is the rank's position in the reduction order (Topology::turn).
+  // uneven last step. Here r is the rank's position in the reduction order (Topology::reduction_position).
   std::int64_t accumulation_group_of(int r, std::int64_t round) const {
     const auto q = round * data_ranks + r;
     return q < accumulation_groups() ? q : -1;

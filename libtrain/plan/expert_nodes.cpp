@@ -48,12 +48,12 @@ std::int64_t expert_staging_bytes(const ModelPart& part, const MicroShape& s, Pa
 
 std::vector<Problem> expert_node_problems(const Plan& p) {
   if (p.expert_ranks_per_node == 1) return {};
-  const auto said = fmt::format("--expert-ranks-per-node {}", p.expert_ranks_per_node);
+  const auto given = fmt::format("--expert-ranks-per-node {}", p.expert_ranks_per_node);
   if (!has_experts(p.model))
-    return {{said + " needs experts, and the model has none",
+    return {{given + " needs experts, and the model has none",
              "leave it out, or choose a model with experts (train --help-model)"}};
   if (p.expert_parallel == 1)
-    return {{said + " needs expert parallelism, and --expert-parallel is 1",
+    return {{given + " needs expert parallelism, and --expert-parallel is 1",
              fmt::format("leave it out, or --expert-parallel {}", 2 * p.expert_ranks_per_node)}};
   const auto nearest = nearest_node(p.expert_parallel, p.expert_ranks_per_node);
   const auto hint =
@@ -62,10 +62,10 @@ std::vector<Problem> expert_node_problems(const Plan& p) {
     return {
         {fmt::format(
              "{} is all expert-parallel ranks (--expert-parallel {}): a hierarchical all-to-all needs several nodes",
-             said, p.expert_parallel),
+             given, p.expert_parallel),
          hint}};
   if (p.expert_parallel % p.expert_ranks_per_node != 0)
-    return {{fmt::format("{} does not divide the {} expert-parallel ranks (--expert-parallel {})", said,
+    return {{fmt::format("{} does not divide the {} expert-parallel ranks (--expert-parallel {})", given,
                          p.expert_parallel, p.expert_parallel),
              hint}};
   return {};

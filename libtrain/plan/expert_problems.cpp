@@ -120,9 +120,9 @@ std::vector<std::string> unread_expert_keys(const ModelConfig& m) {
     out.emplace_back("experts-bias-rate needs experts-score sigmoid, whose bias it moves: set that, or leave it out");
   const bool bounded =
       e.capacity_factor != "none" || (e.evaluation_capacity_factor != "none" && e.evaluation_capacity_factor != "same");
-  for (const auto& [name, said] : {std::pair("experts-overflow", e.overflow != usual.overflow),
-                                   std::pair("experts-min-capacity", e.min_capacity != usual.min_capacity)})
-    if (said && !bounded)
+  for (const auto& [name, given] : {std::pair("experts-overflow", e.overflow != usual.overflow),
+                                    std::pair("experts-min-capacity", e.min_capacity != usual.min_capacity)})
+    if (given && !bounded)
       out.push_back(
           fmt::format("{} is for experts with a capacity, and experts-capacity-factor is none: leave it out", name));
   return out;

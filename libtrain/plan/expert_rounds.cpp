@@ -158,30 +158,30 @@ BufferProblem expert_buffer_problem(const Plan& p) {
   if (!has_experts(p.model))
     return {fmt::format("--expert-capacity-buffer {} needs experts, and the model has none", p.expert_capacity_buffer),
             "leave it out, or choose a model with experts (train --help-model)"};
-  const auto said = fmt::format("--expert-capacity-buffer {}", p.expert_capacity_buffer);
+  const auto given = fmt::format("--expert-capacity-buffer {}", p.expert_capacity_buffer);
   if (p.expert_parallel == 1)
-    return {said + " needs expert parallelism, and --expert-parallel is 1", "leave it out, or --expert-parallel 2"};
+    return {given + " needs expert parallelism, and --expert-parallel is 1", "leave it out, or --expert-parallel 2"};
   if (p.tensor > 1)
     return {fmt::format(
                 "{} is for dispatch rounds; with {} tensor-parallel ranks experts have places for all tokens instead",
-                said, p.tensor),
+                given, p.tensor),
             "leave it out, or --tensor-parallel 1"};
   if (!rounds)
     return {
-        said +
+        given +
             " is for experts without a capacity, and the experts of this model have one, in training and in evaluation",
         "leave it out, or choose a model whose experts-capacity-factor is none"};
   const auto tokens = p.micro_batch * p.sequence;
   if (p.expert_capacity_buffer < tokens)
     return {fmt::format(
                 "{} is less than one expert may get: a micro-batch has {} tokens (--micro-batch {} of --sequence {})",
-                said, tokens, p.micro_batch, p.sequence),
+                given, tokens, p.micro_batch, p.sequence),
             fmt::format("--expert-capacity-buffer {}, or a smaller --micro-batch", tokens)};
   std::int64_t most = 0;
   for (const auto count : p.model.experts.count)
     most = std::max(most, std::min(p.model.experts.top_k, count / p.expert_parallel) * tokens);
   if (p.expert_capacity_buffer > most)
-    return {fmt::format("{} is more than a rank can have for another rank, {}", said, most),
+    return {fmt::format("{} is more than a rank can have for another rank, {}", given, most),
             fmt::format("--expert-capacity-buffer {} at most", most)};
   return {};
 }

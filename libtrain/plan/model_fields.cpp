@@ -189,14 +189,14 @@ std::size_t longest_text(const base::Field& f) {
 bool is_name(const base::Field& f) { return f.name == "name" || f.name == "attention-file"; }
 
 void follow(ModelConfig& m, const std::vector<base::Field>& fields) {
-  const auto said = [&](const char* name) {
+  const auto given = [&](const char* name) {
     return std::any_of(fields.begin(), fields.end(),
                        [&](const auto& f) { return f.name == name && f.source != base::from_default; });
   };
-  if (!said("heads")) m.heads = usual_heads(m.hidden);
-  if (!said("kv-heads")) m.kv_heads = m.heads;
-  if (!said("lanes")) m.lanes = 0;
-  if (!said("ffn")) m.ffn = std::min<std::int64_t>(usual_ffn(m), 1 << 20);
+  if (!given("heads")) m.heads = usual_heads(m.hidden);
+  if (!given("kv-heads")) m.kv_heads = m.heads;
+  if (!given("lanes")) m.lanes = 0;
+  if (!given("ffn")) m.ffn = std::min<std::int64_t>(usual_ffn(m), 1 << 20);
 }
 
 namespace {

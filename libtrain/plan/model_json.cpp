@@ -50,10 +50,10 @@ ModelConfig model_from_json(const nlohmann::ordered_json& json, const std::strin
   if (!json.is_object()) throw base::InputError(fmt::format("{} must be an object", where), way_out);
   ModelConfig m;
   auto fields = fields_of(m);
-  base::Spellings said;
+  base::Spellings given;
   try {
     for (const auto& [key, value] : json.items()) {
-      auto& field = base::field_named_once(fields, key, where, said);
+      auto& field = base::field_named_once(fields, key, where, given);
       const auto text = text_of(value, field.kind);
       if (text.size() > longest_text(field) && field.kind != base::FieldKind::integers)
         throw base::UsageError(fmt::format("{}: {} is {}", where, key, base::excerpt(text)),

@@ -184,11 +184,11 @@ std::vector<std::int64_t> read_boundaries(base::JsonObject& o, const std::string
 }
 
 // Boundaries follow from the partition. Before there were pipeline stages they counted layers.
-void require_boundaries(const Plan& p, const std::vector<std::int64_t>& said, const std::string& where) {
-  const bool of_layers = p.stages.parts() == 1 && said == std::vector<std::int64_t>{0, p.model.layers};
-  if (said == p.stages.boundaries || of_layers) return;
+void require_boundaries(const Plan& p, const std::vector<std::int64_t>& given, const std::string& where) {
+  const bool of_layers = p.stages.parts() == 1 && given == std::vector<std::int64_t>{0, p.model.layers};
+  if (given == p.stages.boundaries || of_layers) return;
   throw base::InputError(fmt::format("{}: the stage boundaries are [{}], --partition {} of {} makes [{}]", where,
-                                     fmt::join(said, ", "), base::one_line(p.partition),
+                                     fmt::join(given, ", "), base::one_line(p.partition),
                                      base::counted(p.stages.parts(), "part"), fmt::join(p.stages.boundaries, ", ")),
                          "make the plan again with partition-model");
 }
@@ -273,10 +273,10 @@ MemoryBytes largest_memory(const Plan& p) {
 }
 
 std::vector<SizedCalls> all_step_calls(const Plan& p, int rank) {
-  const int turn = p.topology.turn(rank), stage = p.stage_of(rank);
+  const int reduction_position = p.topology.reduction_position(rank), stage = p.stage_of(rank);
   const auto part = p.part_of_stage(stage);
-  const auto micros = p.batch().micros_of(turn);
-  auto calls = step_calls(part, p.states(), p.reduction, turn);
+  const auto micros = p.batch().micros_of(reduction_position);
+  auto calls = step_calls(part, p.states(), p.reduction, reduction_position);
   const auto add = [&](std::vector<SizedCalls> more) {
     for (auto& c : more) calls.push_back(std::move(c));
   };
@@ -311,8 +311,9 @@ std::vector<RankTraffic> traffic_of_stage(const Plan& p, int stage) {
   for (int r = 0; r < replicas; ++r) sources[static_cast<std::size_t>(r % alike)] += p.batch().rounds_of(r);
   const auto rank_of = [&](int replica) { return (stage * replicas + replica) * p.tensor; };
   const auto kind_of = [&](int replica) {
-    const int turn = p.topology.turn(rank_of(replica));
-    return std::pair(p.batch().rounds_of(turn), sources[static_cast<std::size_t>(turn % alike)]);
+    const int reduction_position = p.topology.reduction_position(rank_of(replica));
+    return std::pair(p.batch().rounds_of(reduction_position),
+                     sources[static_cast<std::size_t>(reduction_position % alike)]);
   };
   std::vector<RankTraffic> out;
   std::map<std::pair<std::pair<std::int64_t, std::int64_t>, int>, std::size_t> known;  // by kind and length of a run
@@ -419,7 +420,7 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
     p.topology = p.topology.with_experts(p.expert_parallel, node_of_experts(p));
   read_predicted(p, o.object("predicted"), where);
   // Keys of partition-model --json; they follow from the others.
-  for (const auto* told : {"stages", "idle"}) o.has(told);
+  for (const auto* reported : {"stages", "idle"}) o.has(reported);
   o.done();
   if (const auto wrong = decision_problems(p); !wrong.empty())  // no flag of the program that reads the plan fixes it
     throw base::InputError(

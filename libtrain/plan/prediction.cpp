@@ -9,9 +9,9 @@ namespace trainyard::plan {
 
 namespace {
 
-void differ(std::string& out, const std::string& what, double said, double found) {
-  if (said != found)
-    out += fmt::format("{}{} is {:.0f}, this build computes {:.0f}", out.empty() ? "" : "; ", what, said, found);
+void differ(std::string& out, const std::string& what, double given, double found) {
+  if (given != found)
+    out += fmt::format("{}{} is {:.0f}, this build computes {:.0f}", out.empty() ? "" : "; ", what, given, found);
 }
 
 }  // namespace

@@ -84,26 +84,29 @@ std::int64_t legal_micro_batch(Plan p) {
 }
 
 void batch_problems(const Plan& p, std::vector<Problem>& out) {
-  const auto say = [&](std::string message, std::string hint) { out.push_back({std::move(message), std::move(hint)}); };
+  const auto report = [&](std::string message, std::string hint) {
+    out.push_back({std::move(message), std::move(hint)});
+  };
   if (p.global_batch % p.micro_batch != 0)
-    return say(fmt::format("--global-batch {} is not a multiple of --micro-batch {}", p.global_batch, p.micro_batch),
-               fmt::format("--global-batch {}", (p.global_batch / p.micro_batch + 1) * p.micro_batch));
+    return report(fmt::format("--global-batch {} is not a multiple of --micro-batch {}", p.global_batch, p.micro_batch),
+                  fmt::format("--global-batch {}", (p.global_batch / p.micro_batch + 1) * p.micro_batch));
   const auto batch = p.batch();
   const int replicas = p.topology.size(Axis::data);
   if (batch.micros() > ranges::most_micros) {
     const auto micro = legal_micro_batch(p);
-    return say(
+    return report(
         fmt::format("--global-batch {} makes {} micro-batches of a step, more than {}", p.global_batch, batch.micros(),
                     ranges::most_micros),
         micro > 0 ? fmt::format("--micro-batch {}, or a smaller --global-batch", micro) : "a smaller --global-batch");
   }
   if (batch.micros() % p.local_accumulation != 0)
-    return say(
+    return report(
         fmt::format("--local-accumulation {} does not divide {} micro-batches", p.local_accumulation, batch.micros()),
         fmt::format("--local-accumulation {}", largest_divisor(batch.micros(), p.local_accumulation)));
   if (replicas > batch.accumulation_groups() && p.topology.size(Axis::tensor) == p.tensor &&
       p.topology.size(Axis::pipe) == p.pipeline)
-    say(fmt::format("{} ranks{}, but a step has only {} group{} of micro-batches: some ranks would have no work",
+    report(
+        fmt::format("{} ranks{}, but a step has only {} group{} of micro-batches: some ranks would have no work",
                     p.topology.world(), p.topology.world() > replicas ? fmt::format(" in {} replicas", replicas) : "",
                     batch.accumulation_groups(), batch.accumulation_groups() == 1 ? "" : "s"),
         fmt::format("raise --global-batch to {}, lower --micro-batch or --local-accumulation, or use fewer ranks",

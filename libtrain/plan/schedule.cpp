@@ -159,8 +159,8 @@ std::vector<Action> step_actions(const BatchPlan& batch, int data_rank, const Pi
 }
 
 std::vector<Action> actions(const Plan& p, int rank) {
-  return step_actions(p.batch(), p.topology.turn(rank), {p.pipeline_schedule, p.pipeline, p.virtual_stages},
-                      p.stage_of(rank));
+  return step_actions(p.batch(), p.topology.reduction_position(rank),
+                      {p.pipeline_schedule, p.pipeline, p.virtual_stages}, p.stage_of(rank));
 }
 
 std::vector<Action> evaluation_actions(std::int64_t rounds, const Pipeline& pipeline, int stage) {

@@ -111,8 +111,9 @@ int Topology::rank_of(const std::vector<std::pair<Axis, int>>& coordinates) cons
   return rank;
 }
 
-int Topology::turn(int rank) const {
-  return static_cast<int>(base::turn_of_place(coordinate(rank, Axis::data), size(Axis::data), size(Axis::expert)));
+int Topology::reduction_position(int rank) const {
+  return static_cast<int>(
+      base::reduction_position_of_place(coordinate(rank, Axis::data), size(Axis::data), size(Axis::expert)));
 }
 
 // Goes from the outermost axis inwards, so that the ranks ascend.

@@ -80,9 +80,9 @@ class Topology {
   int coordinate(int rank, Axis axis) const;
   int rank_of(const std::vector<std::pair<Axis, int>>& coordinates) const;  // axes that are left out are 0
   // The rank's position in the reduction order: the r of BatchPlan and of decision 1. It decides which micro-batches of
-  // an accumulation step are the rank's. It is the rank's data coordinate, or base::turn_of_place of it if the data
-  // axis is read a second time.
-  int turn(int rank) const;
+  // an accumulation step are the rank's. It is the rank's data coordinate, or base::reduction_position_of_place of it
+  // if the data axis is read a second time.
+  int reduction_position(int rank) const;
   // The ranks that differ from `rank` only in the given axes, ascending, itself included.
   std::vector<int> peers(int rank, Axes axes) const;
   const std::vector<AxisSize>& axes() const { return axes_; }

@@ -67,11 +67,11 @@ std::vector<SizedCalls> calls_of_blocks(int ranks, const ModelPart& part, std::i
 
 }  // namespace
 
-std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shape, Reduction reduction, int turn,
-                                   std::int64_t most) {
+std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shape, Reduction reduction,
+                                   int reduction_position, std::int64_t most) {
   const auto& batch = shape.batch;
   const FlatGroupTable table(part, shape.topology);
-  const auto sending = reduction == Reduction::fast ? batch.rounds() : batch.rounds_of(turn);
+  const auto sending = reduction == Reduction::fast ? batch.rounds() : batch.rounds_of(reduction_position);
   // Gradients of shared experts are reduced source by source, as long as there is a micro-batch. A rank sends the
   // gradients of each source whose tokens it gets, in the accumulation steps in which that source has tokens.
   const auto of_sources = [&](const FlatGroupEntry& e, int rank) {
@@ -85,7 +85,7 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
     const bool library = reduction == Reduction::fast && e.shards > 1;
     add_calls(out, e, library ? "reduce_scatter" : "ordered_reduce_scatter", shape.gradient,
               occurrences * (e.contributions == 1 ? batch.rounds() : of_sources(e, 0)),
-              occurrences * (e.contributions == 1 ? sending : of_sources(e, turn % e.shards)),
+              occurrences * (e.contributions == 1 ? sending : of_sources(e, reduction_position % e.shards)),
               library ? 1 : segments_of(e, shape.gradient, shape.topology, most));
   }
   if (shape.zero == 3) {
@@ -168,9 +168,9 @@ std::vector<Traffic> added_up(const std::vector<SizedCalls>& calls) {
   return out;
 }
 
-std::vector<Traffic> step_traffic(const ModelPart& part, const StateShape& shape, Reduction reduction, int turn,
-                                  std::int64_t most) {
-  return added_up(step_calls(part, shape, reduction, turn, most));
+std::vector<Traffic> step_traffic(const ModelPart& part, const StateShape& shape, Reduction reduction,
+                                  int reduction_position, std::int64_t most) {
+  return added_up(step_calls(part, shape, reduction, reduction_position, most));
 }
 
 std::int64_t validation_rounds(const BatchPlan& batch, std::int64_t sequences) {

@@ -145,27 +145,28 @@ inline void exchange(Communicator& c, tensor::Exec& exec, std::int64_t n) {
   for (auto v : b) ASSERT_EQ(v, 20.0f + static_cast<float>(left));
 }
 
-// Compares several rounds of the ordered reduction with a scalar left-to-right sum. The last round is uneven. `turns`
-// may give ranks positions in the reduction order that differ from their ranks.
+// Compares several rounds of the ordered reduction with a scalar left-to-right sum. The last round is uneven.
+// `reduction_positions` may give ranks positions in the reduction order that differ from their ranks.
 inline void ordered(Communicator& c, tensor::Exec& exec, std::int64_t n, bool in_place,
-                    const std::vector<int>& turns = {}) {
+                    const std::vector<int>& reduction_positions = {}) {
   SCOPED_TRACE("ordered_reduce_scatter of " + std::to_string(n));
   const int ranks = c.size();
   const std::vector<int> rounds = in_place ? std::vector<int>{ranks} : std::vector<int>{ranks, ranks, (ranks + 1) / 2};
-  const int own_turn = turns.empty() ? c.rank() : turns[z(c.rank())];
-  const auto value = [&](std::size_t round, int turn, std::int64_t i) {
-    return contribution(turn + static_cast<int>(round) * ranks, i);
+  const int own_position = reduction_positions.empty() ? c.rank() : reduction_positions[z(c.rank())];
+  const auto value = [&](std::size_t round, int reduction_position, std::int64_t i) {
+    return contribution(reduction_position + static_cast<int>(round) * ranks, i);
   };
   std::vector<float> in(z(n * ranks)), staging(z(n * ranks)), apart(z(n), NAN);
   const auto sum = in_place ? View::of(in.data() + c.rank() * n, {n}) : view(apart);
   const auto before = c.ledger().totals()["ordered_reduce_scatter"];
   std::uint64_t sent = 0;
   for (std::size_t t = 0; t < rounds.size(); ++t) {
-    for (std::int64_t i = 0; i < n * ranks; ++i) in[z(i)] = value(t, own_turn, i);
-    const bool mine = own_turn < rounds[t];
+    for (std::int64_t i = 0; i < n * ranks; ++i) in[z(i)] = value(t, own_position, i);
+    const bool mine = own_position < rounds[t];
     sent += mine ? static_cast<std::uint64_t>((ranks - 1) * n * 4) : 0;
     ordered_reduce_scatter(c, exec, mine ? view(in) : View{}, view(staging), sum,
-                           t == 0 ? base::ReductionRound::first : base::ReductionRound::next, rounds[t], turns);
+                           t == 0 ? base::ReductionRound::first : base::ReductionRound::next, rounds[t],
+                           reduction_positions);
     exec.synchronize();
   }
   const auto after = c.ledger().totals()["ordered_reduce_scatter"];
@@ -174,14 +175,14 @@ inline void ordered(Communicator& c, tensor::Exec& exec, std::int64_t n, bool in
   std::int64_t sensitive = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     const auto logical = c.rank() * n + i;
-    volatile float fold = 0, swapped = 0;
+    volatile float in_order = 0, swapped = 0;
     for (std::size_t t = 0; t < rounds.size(); ++t)
       for (int r = 0; r < rounds[t]; ++r) {
-        fold = t == 0 && r == 0 ? value(t, r, logical) : fold + value(t, r, logical);
+        in_order = t == 0 && r == 0 ? value(t, r, logical) : in_order + value(t, r, logical);
         const int other = t == 0 && ranks > 2 ? (r < 1 ? r : r == 1 ? 2 : r == 2 ? 1 : r) : r;
         swapped = t == 0 && r == 0 ? value(t, other, logical) : swapped + value(t, other, logical);
       }
-    const float expected = fold, found = *(sum.ptr<float>() + i), wrong = swapped;
+    const float expected = in_order, found = *(sum.ptr<float>() + i), wrong = swapped;
     ASSERT_EQ(std::memcmp(&found, &expected, 4), 0) << "element " << i << ": " << found << " for " << expected;
     sensitive += std::memcmp(&wrong, &expected, 4) != 0;
   }
@@ -200,11 +201,11 @@ inline void everything(Communicator& c, tensor::Exec& exec) {
     exchange(c, exec, n);
     c.barrier(exec);
     if (n == 0) continue;
-    std::vector<int> turns;
-    for (int r = 0; r < c.size(); ++r) turns.push_back((2 * c.size() - r - 2) % c.size());
+    std::vector<int> reduction_positions;
+    for (int r = 0; r < c.size(); ++r) reduction_positions.push_back((2 * c.size() - r - 2) % c.size());
     for (const bool in_place : {false, true}) {
       ordered(c, exec, n, in_place);
-      ordered(c, exec, n, in_place, turns);
+      ordered(c, exec, n, in_place, reduction_positions);
     }
   }
   exec.synchronize();

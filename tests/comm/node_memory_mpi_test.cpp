@@ -75,11 +75,13 @@ std::vector<float> reduced(Communicator& comm, tensor::Exec& exec, const Case& c
   std::fill_n(staging.data(), c.shard * n, untouched);
   for (int round = 0; round < (c.in_place ? 1 : 2); ++round) {
     fill(in.view, turn + round * n);
-    const auto fold = round == 0 ? base::ReductionRound::first : base::ReductionRound::next;
+    const auto reduction_round = round == 0 ? base::ReductionRound::first : base::ReductionRound::next;
     const auto own = turn < c.contributors ? in.view : View{};
-    if (c.count == c.shard) ordered_reduce_scatter(comm, exec, own, staging.view, sum, fold, c.contributors, c.turns);
+    if (c.count == c.shard)
+      ordered_reduce_scatter(comm, exec, own, staging.view, sum, reduction_round, c.contributors, c.turns);
     else
-      ordered_reduce_scatter_range(comm, exec, own, staging.view, sum, fold, c.contributors, c.first, c.count, c.turns);
+      ordered_reduce_scatter_range(comm, exec, own, staging.view, sum, reduction_round, c.contributors, c.first,
+                                   c.count, c.turns);
     exec.synchronize();
   }
   EXPECT_EQ(std::any_of(staging.data(), staging.data() + c.shard * n, [](float v) { return v != untouched; }),

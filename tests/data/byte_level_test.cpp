@@ -261,12 +261,12 @@ TEST_F(Files, DocumentsEndAndBeginAsAsked) {
   EXPECT_EQ(data::end_beside(file).token, "<|stop|>");
   spit(scratch.path + "/tokenizer_config.json", R"({"eos_token": "<|halt|>"})");
   EXPECT_EQ(data::end_beside(file).token, "<|halt|>");
-  EXPECT_EQ(data::end_beside(file).said_by, "eos_token of tokenizer_config.json");
+  EXPECT_EQ(data::end_beside(file).given_by, "eos_token of tokenizer_config.json");
   spit(scratch.path + "/config.json", R"({"eos_token_id": [700, 5]})");
   EXPECT_EQ(data::end_beside(file).token, "<|halt|>");
   spit(scratch.path + "/tokenizer_config.json", R"({"eos_token": null})");
   EXPECT_EQ(data::end_beside(file).token, "700");
-  EXPECT_EQ(data::end_beside(file).said_by, "eos_token_id of config.json");
+  EXPECT_EQ(data::end_beside(file).given_by, "eos_token_id of config.json");
   spit(scratch.path + "/config.json", R"({"eos_token_id": 3})");
   EXPECT_EQ(data::end_beside(file).token, "3");
   for (const char* nothing :

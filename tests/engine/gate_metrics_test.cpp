@@ -216,8 +216,8 @@ TEST(GateMetrics, TheSameValuesOnEveryCut) {
       if (first_step.empty()) first_step = values.substr(0, values.find('\n'));
       EXPECT_TRUE(values.starts_with(first_step)) << values;
       EXPECT_EQ(values, expected) << layouts[i].ranks << " ranks, ZeRO " << layouts[i].zero << ", "
-                                  << layouts[i].pipeline << " stages, " << layouts[i].schedule << ", fold "
-                                  << local_accumulation;
+                                  << layouts[i].pipeline << " stages, " << layouts[i].schedule
+                                  << ", local accumulation " << local_accumulation;
     }
   }
 }

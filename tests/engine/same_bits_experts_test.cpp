@@ -98,7 +98,7 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
     }
     auto c = config("cut");
     c.gathered_layers = 1 + n % 3;
-    const auto where = fmt::format("{} fold {} gate {}", text_of(layout), local_accumulation, gate);
+    const auto where = fmt::format("{} local accumulation {} gate {}", text_of(layout), local_accumulation, gate);
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, where);
     EXPECT_EQ(bits_of(runs, c, runs.run(c, layout)), want);
     const std::int64_t data = choice[2] + 1, groups = 10 / local_accumulation;

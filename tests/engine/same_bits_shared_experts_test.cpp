@@ -135,7 +135,7 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
     }
     auto c = config("cut");
     c.gathered_layers = 1 + n % 3;
-    const auto where = fmt::format("{} fold {} gate {}", text_of(layout), local_accumulation, gate);
+    const auto where = fmt::format("{} local accumulation {} gate {}", text_of(layout), local_accumulation, gate);
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, where);
     EXPECT_EQ(bits_of(runs, c, runs.run(c, layout)), want);
     testing::expect_no_difference(runs.reports(), where, [&](std::size_t rank) {

@@ -85,7 +85,7 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
     }
     auto c = config("cut");
     const auto bits = runs.bits(c, runs.run(c, layout));
-    EXPECT_EQ(bits, want) << text_of(layout) << " fold " << local_accumulation << " llama " << choice[8];
+    EXPECT_EQ(bits, want) << text_of(layout) << " local accumulation " << local_accumulation << " llama " << choice[8];
     const auto data = static_cast<std::size_t>(choice[4] + 1), tensor = static_cast<std::size_t>(layout.tensor);
     testing::expect_no_difference(runs.reports(), text_of(layout), [&](std::size_t rank) {
       return local_accumulation == 2 && data == 2 && rank / tensor % data == 1;

@@ -112,9 +112,9 @@ TEST(Accounting, PredictedIsMeasured) {
         c.validate_every = 2;
         c.validation_sequences = 5;
         runs.run(c, {ranks, zero, 1, n % 2 == 0 ? "f32" : "bf16", n % 3 == 0 ? "full" : "none"});
-        testing::expect_no_difference(runs.reports(),
-                                      fmt::format("{} ranks, fold {}, ZeRO {}, {}", ranks, local_accumulation, zero,
-                                                  static_cast<int>(reduction)));
+        testing::expect_no_difference(
+            runs.reports(), fmt::format("{} ranks, local accumulation {}, ZeRO {}, {}", ranks, local_accumulation, zero,
+                                        static_cast<int>(reduction)));
       }
 }
 

@@ -77,7 +77,8 @@ TEST(Segments, OfRanksThatShareRowsToo) {
     for (const auto& [ranks, tensor] : {std::pair{4, 2}, {6, 2}})
       for (const int zero : {1, 3})
         EXPECT_EQ(losses_and_norms(config, ranks, tensor, zero, 777, 8), expected)
-            << ranks << " ranks, tensor " << tensor << ", ZeRO " << zero << ", fold " << local_accumulation;
+            << ranks << " ranks, tensor " << tensor << ", ZeRO " << zero << ", local accumulation "
+            << local_accumulation;
   }
 }
 

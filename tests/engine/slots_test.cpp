@@ -94,7 +94,7 @@ TEST(Slots, HaveTheNumbersOfOneMicroBatchAfterTheOther) {
       for (const int zero : {0, 1, 2, 3})
         for (const char* schedule : {"gpipe", "one-stage"})
           EXPECT_EQ(numbers_of(config, {schedule, ranks, 1, zero}).steps, expected.steps)
-              << schedule << ", " << ranks << " ranks, ZeRO " << zero << ", fold " << local_accumulation;
+              << schedule << ", " << ranks << " ranks, ZeRO " << zero << ", local accumulation " << local_accumulation;
   }
 }
 

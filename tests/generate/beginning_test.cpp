@@ -117,18 +117,18 @@ TEST_F(Beginning, OfAModelThatWasTrainedHere) {
   const auto end = generate::beginning_of(trained(-1), *plain, {});
   EXPECT_EQ(end.tokens, Ids{705});
   EXPECT_EQ(end.alone, Ids{705});
-  EXPECT_EQ(end.told, "") << "an end of document is what everybody expects";
+  EXPECT_EQ(end.reported, "") << "an end of document is what everybody expects";
   const auto begin = generate::beginning_of(trained(704), *plain, {});
   EXPECT_EQ(begin.tokens, Ids{704});
   EXPECT_EQ(begin.alone, Ids{704});
-  EXPECT_TRUE(has(begin.told, "<|begin_of_text|> (token 704) is put before the text")) << begin.told;
-  EXPECT_TRUE(has(begin.told, "training data")) << begin.told;
+  EXPECT_TRUE(has(begin.reported, "<|begin_of_text|> (token 704) is put before the text")) << begin.reported;
+  EXPECT_TRUE(has(begin.reported, "training data")) << begin.reported;
   EXPECT_EQ(generate::beginning_of(state({{"tokenizer", "bytes"}}), *plain, {}).tokens, Ids{705}) << "older ones";
   // The shards decide, whatever the tokenizer puts before other texts, and generate reports that.
   const auto other = generate::beginning_of(trained(-1), *with(llama()), {true, "<|a|>"});
   EXPECT_EQ(other.tokens, Ids{705});
-  EXPECT_TRUE(has(other.told, "<|end_of_text|> (token 705) is put before the text")) << other.told;
-  EXPECT_TRUE(has(other.told, "do not begin with <|begin_of_text|> (token 704)")) << other.told;
+  EXPECT_TRUE(has(other.reported, "<|end_of_text|> (token 705) is put before the text")) << other.reported;
+  EXPECT_TRUE(has(other.reported, "do not begin with <|begin_of_text|> (token 704)")) << other.reported;
 }
 
 TEST_F(Beginning, OfAnImportedModel) {
@@ -139,7 +139,7 @@ TEST_F(Beginning, OfAnImportedModel) {
   auto nothing = of(imported(-1), *plain);
   EXPECT_EQ(nothing.tokens, Ids());
   EXPECT_EQ(nothing.alone, Ids{705});
-  EXPECT_EQ(nothing.told, "");
+  EXPECT_EQ(nothing.reported, "");
   EXPECT_EQ(of(imported(-1, {{"bos_token_id", 704}}), *plain).alone, Ids{704});
   EXPECT_EQ(of(imported(-1, {{"bos_token_id", {706, 704}}}), *plain).alone, Ids{706});
   EXPECT_EQ(of(imported(-1, {{"bos_token_id", 720}}), *plain).alone, Ids{705}) << "the model has no row for it";
@@ -152,9 +152,9 @@ TEST_F(Beginning, OfAnImportedModel) {
   const auto begin = of(imported(-1), *templated);
   EXPECT_EQ(begin.tokens, Ids{704});
   EXPECT_EQ(begin.alone, Ids{704});
-  EXPECT_TRUE(has(begin.told, "<|begin_of_text|> (token 704) is put before the text, as the post_processor of"))
-      << begin.told;
-  EXPECT_TRUE(has(begin.told, "--no-bos leaves it out")) << begin.told;
+  EXPECT_TRUE(has(begin.reported, "<|begin_of_text|> (token 704) is put before the text, as the post_processor of"))
+      << begin.reported;
+  EXPECT_TRUE(has(begin.reported, "--no-bos leaves it out")) << begin.reported;
   EXPECT_EQ(of(imported(-1), *templated, {false, "<|a|>"}).tokens, Ids()) << "add_bos_token: false";
   EXPECT_EQ(of(imported(-1), *plain, {true, "<|a|>"}).tokens, Ids{706});
   EXPECT_EQ(of(imported(-1), *plain, {{}, "<|a|>"}).tokens, Ids()) << "bos_token alone does not say that it is fed";

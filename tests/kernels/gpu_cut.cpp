@@ -127,8 +127,8 @@ TEST(GpuCut, NormsOfRowsGiveTheBitsOfOneRank) {
                                             part(vcut2), vp2.row_range(r * partial_rows, partial_rows),
                                             kernels::Into::overwrite);
           }
-          kernels::norm_fold_partials(place.exec(), vp, ranks, place(cw), place(cb));
-          kernels::norm_fold_partials(place.exec(), vp2, ranks, place(cw2), {});
+          kernels::norm_partial_sums(place.exec(), vp, ranks, place(cw), place(cb));
+          kernels::norm_partial_sums(place.exec(), vp2, ranks, place(cw2), {});
           place.fetch();
           EXPECT_EQ(cut.bytes, dx.bytes);
           EXPECT_EQ(cw.bytes, dw.bytes);

@@ -9,7 +9,7 @@
 #include "kernels/dropout/dropout.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/finite/finite.h"
-#include "kernels/fold/fold.h"
+#include "kernels/ordered_sum/ordered_sum.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/linear/linear.h"
 #include "kernels/norm/norm.h"
@@ -111,8 +111,8 @@ TEST(Gpu, FoldGivesTheBitsOfTheCpu) {
         MatrixBuffer pieces(t, 5, 300, 4), first(t, 1, 300), next(t, 1, 300);
         pieces.fill(1), next.fill(2);
         const auto v = place(pieces);
-        kernels::fold(place.exec(), v, place(first), base::ReductionRound::first);
-        kernels::fold(place.exec(), v, place(next), base::ReductionRound::next);
+        kernels::ordered_sum(place.exec(), v, place(first), base::ReductionRound::first);
+        kernels::ordered_sum(place.exec(), v, place(next), base::ReductionRound::next);
         place.fetch();
         return Outputs{first, next};
       },

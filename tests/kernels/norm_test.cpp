@@ -122,8 +122,8 @@ void check_cut(Kind kind, std::int64_t n, std::int64_t h, std::int64_t ranks) {
               kernels::layer_norm_backward_rows(exec, part(p.dy), part(p.x), p.weight.view(), vm, vr, out, sums, into);
             else kernels::rms_norm_backward_rows(exec, part(p.dy), part(p.x), p.weight.view(), vr, out, sums, into);
           }
-        kernels::norm_fold_partials(exec, partials.view(), ranks, dweight.view(),
-                                    kind == Kind::layer ? dbias.view() : base::View{});
+        kernels::norm_partial_sums(exec, partials.view(), ranks, dweight.view(),
+                                   kind == Kind::layer ? dbias.view() : base::View{});
         EXPECT_EQ(p.dx.bytes, want[3].bytes) << "added dx";
         EXPECT_EQ(dx.bytes, want[6].bytes) << "dx";
         EXPECT_EQ(dweight.bytes, want[4].bytes) << "dweight";

@@ -85,7 +85,7 @@ TEST(Optimizer, UpdatesAreThePlainOnes) {
             for (std::int64_t step = 1; step <= 3; ++step) {
               reduce(parts, g, plain, step);
               parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
-              plain.update(plain.folded(Values::scattered, step, g.layout.micros, 1), plain_hyper);
+              plain.update(plain.reduced(Values::scattered, step, g.layout.micros, 1), plain_hyper);
               expect_states(parts, g, plain, step);
             }
           });

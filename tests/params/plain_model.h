@@ -121,8 +121,8 @@ class PlainModel {
 
   // Decision 1: micro-batches are added from left to right in groups of `local_accumulation`, then the groups from left
   // to right. Later occurrences are then added to the first one (decision 4).
-  std::vector<Floats> folded(Values kind, std::int64_t step, std::int64_t micros,
-                             std::int64_t local_accumulation) const {
+  std::vector<Floats> reduced(Values kind, std::int64_t step, std::int64_t micros,
+                              std::int64_t local_accumulation) const {
     std::vector<Floats> out(flat_groups.size());
     for (const auto& occurrence : occurrences) {
       Floats sum;

@@ -63,7 +63,7 @@ void expect_plain_reductions(const plan::ModelConfig& model, const ParallelLayou
         EXPECT_TRUE(g.full({&g.gradients, &g.micro_batch_gradients, &g.staging}))
             << layout.text() << ": the plan gave other buffers";
         for (std::int64_t step = 0; step < 3; ++step) {
-          const auto want = plain.folded(kind, step, layout.micros, layout.local_accumulation);
+          const auto want = plain.reduced(kind, step, layout.micros, layout.local_accumulation);
           reduce_step(reduction, g, plain, kind, step);
           expect_shards(reduction, g, want, step);
           if (layout.zero != 0) continue;
@@ -84,10 +84,10 @@ std::vector<std::int64_t> group_counts(int ranks) {
   return out;
 }
 
-class Fold : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(zero, Fold, testing::Range(0, 4));
+class OrderedReduction : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(zero, OrderedReduction, testing::Range(0, 4));
 
-TEST_P(Fold, TheOrderIsThatOfTheMicroBatches) {
+TEST_P(OrderedReduction, TheOrderIsThatOfTheMicroBatches) {
   for (int ranks = 1; ranks <= 4; ++ranks)
     for (const std::int64_t local_accumulation : {1, 2, 3})
       for (const auto groups : group_counts(ranks))
@@ -99,7 +99,7 @@ TEST_P(Fold, TheOrderIsThatOfTheMicroBatches) {
 }
 
 // The library may add in any order. So bits are compared only for sums that are exact in every order.
-TEST_P(Fold, TheFastReductionAddsTheSame) {
+TEST_P(OrderedReduction, TheFastReductionAddsTheSame) {
   for (int ranks = 1; ranks <= 4; ++ranks)
     for (const std::int64_t local_accumulation : {1, 2})
       for (const auto groups : group_counts(ranks))
@@ -109,14 +109,14 @@ TEST_P(Fold, TheFastReductionAddsTheSame) {
             Values::integers);
 }
 
-TEST_P(Fold, WithoutTiesAndInBf16ToTheSameBits) {
+TEST_P(OrderedReduction, WithoutTiesAndInBf16ToTheSameBits) {
   for (int ranks = 1; ranks <= 3; ++ranks)
     for (const auto working : {base::DType::f32, base::DType::bf16})
       expect_plain_reductions(untied_model(), {ranks, GetParam(), working, 2 * ranks + 1, 1, 2}, Values::scattered);
 }
 
 // A reduction that begins late still reads what was committed: open() waits for it before it returns the buffer.
-TEST_P(Fold, NoBufferIsGivenAwayUnderAReduction) {
+TEST_P(OrderedReduction, NoBufferIsGivenAwayUnderAReduction) {
   for (const auto reduction : {Reduction::ordered, Reduction::fast})
     for (const std::int64_t local_accumulation : {1, 2})
       for (const int slots : {1, 2}) {
@@ -129,16 +129,16 @@ TEST_P(Fold, NoBufferIsGivenAwayUnderAReduction) {
 }
 
 // Checks the plain model: its bits show the order of additions, and it adds a group by itself first.
-TEST(PlainFold, ShowsTheOrder) {
+TEST(PlainReduction, ShowsTheOrder) {
   const auto model = tied_model();
   const PlainModel plain(plan::flat_groups(model), plan::occurrences(model), 1);
-  EXPECT_NE(plain.folded(Values::scattered, 0, 6, 1), plain.folded(Values::scattered, 0, 6, 2));
-  EXPECT_EQ(plain.folded(Values::integers, 0, 6, 1), plain.folded(Values::integers, 0, 6, 2));
-  EXPECT_NE(plain.folded(Values::scattered, 0, 6, 2), plain.folded(Values::scattered, 0, 6, 3));
+  EXPECT_NE(plain.reduced(Values::scattered, 0, 6, 1), plain.reduced(Values::scattered, 0, 6, 2));
+  EXPECT_EQ(plain.reduced(Values::integers, 0, 6, 1), plain.reduced(Values::integers, 0, 6, 2));
+  EXPECT_NE(plain.reduced(Values::scattered, 0, 6, 2), plain.reduced(Values::scattered, 0, 6, 3));
   float exact = 0;
   for (int micro = 0; micro < 6; ++micro)
     for (int occurrence = 0; occurrence < 2; ++occurrence) exact += value(Values::integers, 0, micro, 0, occurrence, 7);
-  EXPECT_EQ(plain.folded(Values::integers, 0, 6, 3)[0][7], exact);
+  EXPECT_EQ(plain.reduced(Values::integers, 0, 6, 3)[0][7], exact);
 }
 
 }  // namespace

@@ -31,8 +31,8 @@ struct Shape {
   std::int64_t micros = 1, local_accumulation = 1;
   base::DType working = base::DType::f32;
   std::string text() const {
-    return fmt::format("{} ranks, experts over {}, ZeRO {}, {} micro-batches, fold {}, {}", ranks, experts, zero,
-                       micros, local_accumulation, base::name_of(working));
+    return fmt::format("{} ranks, experts over {}, ZeRO {}, {} micro-batches, local accumulation {}, {}", ranks,
+                       experts, zero, micros, local_accumulation, base::name_of(working));
   }
 };
 
@@ -137,7 +137,8 @@ class Rank {
   }
   std::map<std::string, std::int64_t> predicted(std::int64_t steps) {
     std::map<std::string, std::int64_t> out;
-    for (const auto& t : plan::step_traffic(part_, states_, plan::Reduction::ordered, topology_.turn(world_.rank)))
+    for (const auto& t :
+         plan::step_traffic(part_, states_, plan::Reduction::ordered, topology_.reduction_position(world_.rank)))
       if (t.bytes > 0) out[t.group + " " + t.operation] = steps * t.bytes;
     return out;
   }
@@ -161,7 +162,7 @@ class Rank {
       const auto u = access.occurrence.flat_group;
       const auto& flat_group = context_.flat_group(u);
       const bool shared = flat_group.group.has(plan::Axis::expert_data);
-      const int mine = topology_.turn(world_.rank), alike = shape_.ranks / shape_.experts;
+      const int mine = topology_.reduction_position(world_.rank), alike = shape_.ranks / shape_.experts;
       const auto own = micro_of(mine);
       if (!shared && own < 0) {
         store_.idle({&access, 1}, position);

@@ -89,15 +89,15 @@ struct Training {
       }
     }
     store.finish();
-    const auto folded = plain.folded(kind(), step, g.layout.micros, g.layout.local_accumulation);
+    const auto reduced = plain.reduced(kind(), step, g.layout.micros, g.layout.local_accumulation);
     for (int u = 0; u < g.flat_groups(); ++u) {
       const auto shard = store.shard_gradient(u);
-      EXPECT_EQ(difference(shard, part.of(u, folded[static_cast<std::size_t>(u)]), g.rank() * shard.count()), "")
+      EXPECT_EQ(difference(shard, part.of(u, reduced[static_cast<std::size_t>(u)]), g.rank() * shard.count()), "")
           << g.layout.text() << " gradient of flat group " << u;
     }
-    expect_norm(folded);
+    expect_norm(reduced);
     store.update(hyper());
-    plain.update(folded, plain_hyper);
+    plain.update(reduced, plain_hyper);
   }
 
   void evaluate() {
@@ -108,13 +108,13 @@ struct Training {
   }
 
   // The ranks together count every element of the logical parameters once.
-  void expect_norm(const std::vector<Floats>& folded) {
+  void expect_norm(const std::vector<Floats>& reduced) {
     kernels::FixedPointSum counted, expected;
     for (const auto& view : store.counted_gradients()) kernels::square_sum(*g.compute, view, counted);
     const auto limbs = base::View::of(counted.limbs.data(), {static_cast<std::int64_t>(counted.limbs.size())});
     g.world.control->all_reduce(g.context.communication, limbs, comm::Reduction::sum);
     g.context.communication.synchronize();
-    for (const auto& flat_group : folded)
+    for (const auto& flat_group : reduced)
       kernels::square_sum(*g.compute, base::View::of(flat_group.data(), {static_cast<std::int64_t>(flat_group.size())}),
                           expected);
     EXPECT_EQ(kernels::value(counted), kernels::value(expected)) << g.layout.text();

@@ -261,7 +261,7 @@ TEST(Schedule, ListsOfAllDataRanksHaveTheSameShape) {
         for (int groups = 3; groups <= 7; ++groups) {
           const BatchPlan batch{2 * groups * local_accumulation, 2, local_accumulation, 3};
           for (int s = 0; s < p; ++s) {
-            const auto turns = [&](int r) {
+            const auto reduction_positions = [&](int r) {
               auto list = step_actions(batch, r, {schedule, p, 1}, s);
               std::erase_if(list, [](const Action& a) {
                 using Kind = Action::Kind;
@@ -272,8 +272,8 @@ TEST(Schedule, ListsOfAllDataRanksHaveTheSameShape) {
               for (auto& a : list) a.micro = a.slot = -1;
               return list;
             };
-            EXPECT_EQ(turns(0), turns(1));
-            EXPECT_EQ(turns(0), turns(2));
+            EXPECT_EQ(reduction_positions(0), reduction_positions(1));
+            EXPECT_EQ(reduction_positions(0), reduction_positions(2));
           }
           for (int r = 0; r < 3; ++r) {
             std::vector<std::vector<Action>> column;

@@ -72,10 +72,11 @@ TEST(Topology, ExpertsAreASecondReading) {
       EXPECT_EQ(t.coordinate(rank, Axis::data), plain.coordinate(rank, Axis::data));
       EXPECT_EQ(t.coordinate(rank, Axis::tensor), plain.coordinate(rank, Axis::tensor));
       EXPECT_EQ(t.peers(rank, {Axis::data}), plain.peers(rank, {Axis::data}));
-      EXPECT_EQ(plain.turn(rank), plain.coordinate(rank, Axis::data));
-      EXPECT_EQ(t.turn(rank),
+      EXPECT_EQ(plain.reduction_position(rank), plain.coordinate(rank, Axis::data));
+      EXPECT_EQ(t.reduction_position(rank),
                 t.coordinate(rank, Axis::expert) * t.size(Axis::expert_data) + t.coordinate(rank, Axis::expert_data));
-      EXPECT_EQ(base::place_of_turn(t.turn(rank), 8, t.size(Axis::expert)), t.coordinate(rank, Axis::data));
+      EXPECT_EQ(base::place_at_reduction_position(t.reduction_position(rank), 8, t.size(Axis::expert)),
+                t.coordinate(rank, Axis::data));
       EXPECT_EQ(t.coordinate(rank, Axis::expert_data) * t.size(Axis::expert) + t.coordinate(rank, Axis::expert),
                 t.coordinate(rank, Axis::data));
     }

@@ -82,11 +82,11 @@ TEST(PlanText, SaysWhatEachStageSends) {
     return base::size_text(most);
   };
   EXPECT_NE(text.find("at every ZeRO stage: " + sent(p) + " to replicas\n"), std::string::npos) << text;
-  auto folded = p, third = p;
-  folded.local_accumulation = 16, third.zero = 3;
-  plan::predict(folded), plan::predict(third);
-  EXPECT_NE(text.find("rounded differently: " + sent(folded) + " to replicas, and " +
-                      base::size_text(folded.memory.total()) + " of memory a rank\n"),
+  auto accumulated = p, third = p;
+  accumulated.local_accumulation = 16, third.zero = 3;
+  plan::predict(accumulated), plan::predict(third);
+  EXPECT_NE(text.find("rounded differently: " + sent(accumulated) + " to replicas, and " +
+                      base::size_text(accumulated.memory.total()) + " of memory a rank\n"),
             std::string::npos)
       << text;
   text = tools::plan_table(third, base::Sizes::rounded);
@@ -107,7 +107,7 @@ TEST(PlanText, SaysWhatEachStageSends) {
                                   added.local_accumulation, sent(added))),
             std::string::npos)
       << text;
-  text = tools::plan_table(folded, base::Sizes::rounded);
+  text = tools::plan_table(accumulated, base::Sizes::rounded);
   EXPECT_EQ(text.find("--local-accumulation"), std::string::npos) << "one round, nothing to save: " << text;
 }
 

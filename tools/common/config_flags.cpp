@@ -60,10 +60,10 @@ std::vector<std::string> ConfigFlags::overridden() const {
   all.insert(all.end(), former_.begin(), former_.end());
   for (const auto* option : all) {
     if (option == nullptr) continue;
-    const auto& said = option->results();
-    if (std::any_of(said.begin(), said.end(), [&](const auto& value) { return value != said.back(); }))
+    const auto& values = option->results();
+    if (std::any_of(values.begin(), values.end(), [&](const auto& value) { return value != values.back(); }))
       out.push_back(fmt::format("{} is given {} times, and the last counts: {}", "--" + option->get_lnames().front(),
-                                said.size(), fmt::join(said, ", ")));
+                                values.size(), fmt::join(values, ", ")));
   }
   for (std::size_t i = 0; i < fields_.size(); ++i)
     if (former_[i] != nullptr && former_[i]->count() > 0)

@@ -69,11 +69,11 @@ std::string zero_text(const plan::Plan& p, base::Sizes sizes) {
                     batch.rounds(), size(now));
   if (const auto local_accumulation = largest_local_accumulation(batch);
       local_accumulation > p.local_accumulation && p.reduction == plan::Reduction::ordered) {
-    auto folded = p;
-    folded.local_accumulation = local_accumulation;
+    auto accumulated = p;
+    accumulated.local_accumulation = local_accumulation;
     out += fmt::format(
         "  --local-accumulation {} reduces less often, rounded differently: {} to replicas, and {} of memory a rank\n",
-        local_accumulation, size(sent_to_replicas(folded)), size(plan::largest_memory(folded).total()));
+        local_accumulation, size(sent_to_replicas(accumulated)), size(plan::largest_memory(accumulated).total()));
   }
   return out;
 }

@@ -248,10 +248,10 @@ bool print(std::string_view given) {
 
 int report(const std::string& program, const std::exception& error) {
   std::fflush(stdout);
-  const auto told = base::told_of(error);
-  std::fprintf(stderr, "%s: %s\n", program.c_str(), base::printable(bounded(told.message)).c_str());
-  if (!told.hint.empty()) std::fprintf(stderr, "  try: %s\n", base::printable(bounded(told.hint)).c_str());
-  return static_cast<int>(told.code);
+  const auto text = base::error_text_of(error);
+  std::fprintf(stderr, "%s: %s\n", program.c_str(), base::printable(bounded(text.message)).c_str());
+  if (!text.hint.empty()) std::fprintf(stderr, "  try: %s\n", base::printable(bounded(text.hint)).c_str());
+  return static_cast<int>(text.code);
 }
 
 namespace {

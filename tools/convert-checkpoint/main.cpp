@@ -142,7 +142,7 @@ struct Done {
   std::int64_t bytes_read, bytes_written;
 };
 
-base::ExitCode tell(const Settings& s, Done done, double seconds) {
+base::ExitCode report(const Settings& s, Done done, double seconds) {
   const auto rate = static_cast<double>(done.bytes_written) / std::max(seconds, 1e-9);
   for (const auto& note : done.notes) base::log_warning("{}", note);
   if (s.json) {
@@ -174,21 +174,21 @@ base::ExitCode write_safetensors(const Settings& s, const std::string& checkpoin
   std::vector<std::string> notes;
   for (const auto& note : r.notes)
     notes.push_back(fmt::format("config.json of {} has no {}", r.family->model_type, note));
-  return tell(s,
-              {{{"output", base::text_of_path(s.destination)},
-                {"source", base::text_of_path(source.path())},
-                {"step", source.state().step},
-                {"model_type", r.family->model_type},
-                {"dtype", dtype},
-                {"tensors", r.tensors},
-                {"files", r.files}},
-               fmt::format("step {} as {} in {}, {} in {}", source.state().step, r.family->model_type, dtype,
-                           base::counted(static_cast<std::int64_t>(r.tensors), "tensor"),
-                           base::counted(static_cast<std::int64_t>(r.files.size()), "file")),
-               notes,
-               r.bytes_read,
-               r.bytes_written},
-              base::steady_seconds() - start);
+  return report(s,
+                {{{"output", base::text_of_path(s.destination)},
+                  {"source", base::text_of_path(source.path())},
+                  {"step", source.state().step},
+                  {"model_type", r.family->model_type},
+                  {"dtype", dtype},
+                  {"tensors", r.tensors},
+                  {"files", r.files}},
+                 fmt::format("step {} as {} in {}, {} in {}", source.state().step, r.family->model_type, dtype,
+                             base::counted(static_cast<std::int64_t>(r.tensors), "tensor"),
+                             base::counted(static_cast<std::int64_t>(r.files.size()), "file")),
+                 notes,
+                 r.bytes_read,
+                 r.bytes_written},
+                base::steady_seconds() - start);
 }
 
 base::ExitCode read_safetensors(const Settings& s) {
@@ -211,21 +211,21 @@ base::ExitCode read_safetensors(const Settings& s) {
   const auto r = checkpoint::import_model(s.source, s.destination, o);
   const auto& state = r.manifest.state;
   write_model_file(s, state.model);
-  return tell(s,
-              {{{"output", base::text_of_path(s.destination)},
-                {"source", base::text_of_path(s.source)},
-                {"model_type", r.family->model_type},
-                {"model", plan::model_to_json(state.model)},
-                {"dtype", base::name_of(state.dtype)},
-                {"tensors", r.manifest.tensors.size()},
-                {"files", r.files}},
-               fmt::format("a {} model, {} in {}", r.family->model_type,
-                           base::counted(static_cast<std::int64_t>(r.manifest.tensors.size()), "tensor"),
-                           base::name_of(state.dtype)),
-               r.notes,
-               r.bytes_read,
-               r.bytes_written},
-              base::steady_seconds() - start);
+  return report(s,
+                {{{"output", base::text_of_path(s.destination)},
+                  {"source", base::text_of_path(s.source)},
+                  {"model_type", r.family->model_type},
+                  {"model", plan::model_to_json(state.model)},
+                  {"dtype", base::name_of(state.dtype)},
+                  {"tensors", r.manifest.tensors.size()},
+                  {"files", r.files}},
+                 fmt::format("a {} model, {} in {}", r.family->model_type,
+                             base::counted(static_cast<std::int64_t>(r.manifest.tensors.size()), "tensor"),
+                             base::name_of(state.dtype)),
+                 r.notes,
+                 r.bytes_read,
+                 r.bytes_written},
+                base::steady_seconds() - start);
 }
 
 }  // namespace

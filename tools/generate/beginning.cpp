@@ -44,7 +44,7 @@ std::optional<std::int32_t> imported_begin(const checkpoint::RunState& state) {
   return id.get<std::int32_t>();
 }
 
-Said said_of_imported(std::int32_t recorded, const data::Tokenizer& tokenizer, const data::BeginBeside& beside) {
+Said recorded_of_imported(std::int32_t recorded, const data::Tokenizer& tokenizer, const data::BeginBeside& beside) {
   const bool denied = beside.added && !*beside.added;
   if (denied && recorded < 0) return {};
   if (auto before = tokenizer.before_text(); !denied && !before.empty())
@@ -70,13 +70,13 @@ void require_rows(const Ids& tokens, const data::Tokenizer& tokenizer, std::int6
 
 Beginning of_imported(const checkpoint::RunState& state, std::int32_t recorded, const data::Tokenizer& tokenizer,
                       const data::BeginBeside& beside) {
-  auto said = said_of_imported(recorded, tokenizer, beside);
+  auto given = recorded_of_imported(recorded, tokenizer, beside);
   Beginning out;
-  out.tokens = said.tokens;
-  out.alone = std::move(said.tokens);
+  out.tokens = given.tokens;
+  out.alone = std::move(given.tokens);
   if (!out.tokens.empty())
-    out.told =
-        fmt::format("{} is put before the text, as {}. --no-bos leaves it out", named(tokenizer, out.tokens), said.by);
+    out.reported =
+        fmt::format("{} is put before the text, as {}. --no-bos leaves it out", named(tokenizer, out.tokens), given.by);
   else out.alone = {imported_begin(state).value_or(tokenizer.end_of_document())};
   return out;
 }
@@ -85,11 +85,11 @@ Beginning of_trained(std::int32_t recorded, const data::Tokenizer& tokenizer) {
   const Ids begin{recorded >= 0 ? recorded : tokenizer.end_of_document()};
   Beginning out{begin, begin, ""};
   if (recorded >= 0) {
-    out.told =
+    out.reported =
         fmt::format("{} is put before the text, as before each document of the training data. --no-bos leaves it out",
                     named(tokenizer, begin));
   } else if (const auto usual = tokenizer.before_text(); !usual.empty() && usual != begin) {
-    out.told = fmt::format(
+    out.reported = fmt::format(
         "{} is put before the text, as between the documents of the training data. They do not begin with {}, as the "
         "post_processor of {} has it (shard-data --begin-of-document)",
         named(tokenizer, begin), named(tokenizer, usual), base::one_line(tokenizer.name()));

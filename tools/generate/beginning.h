@@ -13,7 +13,7 @@ namespace trainyard::generate {
 struct Beginning {
   std::vector<std::int32_t> tokens;  // before each prompt; empty: none
   std::vector<std::int32_t> alone;   // the tokens where there is no prompt; empty: a prompt is needed
-  std::string told;                  // a sentence for the user; empty: nothing unusual
+  std::string reported;              // a sentence for the user; empty: nothing unusual
 };
 
 // A model that was trained here saw what its shards have: the token that begins each document, else the end of the

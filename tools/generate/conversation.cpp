@@ -88,11 +88,12 @@ class Conversation {
 
   void refuse(const std::string& prompt, const base::InputError& error) {
     ++refused_;
-    const auto told = base::told_of(error);
-    tools::report("generate", base::InputError(typed_ ? told.message : fmt::format("line {}: {}", lines_, told.message),
-                                               told.hint));
+    const auto reported = base::error_text_of(error);
+    tools::report("generate",
+                  base::InputError(typed_ ? reported.message : fmt::format("line {}: {}", lines_, reported.message),
+                                   reported.hint));
     if (!options_.json) return;
-    const nlohmann::ordered_json out{{"prompt", valid_utf8(prompt)}, {"error", valid_utf8(told.message)}};
+    const nlohmann::ordered_json out{{"prompt", valid_utf8(prompt)}, {"error", valid_utf8(reported.message)}};
     output_.write(out.dump() + "\n");
   }
 

@@ -46,8 +46,8 @@ void generate(const Options& options) {
   std::optional<std::string> prompt;
   if (!options.interactive) prompt = read_prompt(options.prompt, options.prompt_file);
   auto loaded = load(options, prompt);
-  if (!loaded.beginning.told.empty() && (options.interactive || loaded.prompt.put > 0))
-    base::log_info("{}", loaded.beginning.told);
+  if (!loaded.beginning.reported.empty() && (options.interactive || loaded.prompt.put > 0))
+    base::log_info("{}", loaded.beginning.reported);
   if (options.interactive) return converse(options, loaded);
   Output output;
   answer(options, loaded, *prompt, loaded.prompt, output, [] { return false; });

@@ -118,7 +118,7 @@ base::ExitCode draw_in_place(Watch& watch, const FollowOptions& options) {
 // Messages about events that the lines of steps do not show.
 class Notes {
  public:
-  void say(const Watched& run) {
+  void report(const Watched& run) {
     const auto sentence = verdict_on(run).sentence;
     if (sentence != last_ && !sentence.empty()) base::log_info("{}", named(run.path, sentence));
     last_ = sentence;
@@ -141,7 +141,7 @@ base::ExitCode print_lines(Watch& watch, const FollowOptions& options) {
     const bool news = watch.look();
     if (const auto line = line_of(watch.run()); news && !line.empty() && !tools::print(line + "\n"))
       return base::ExitCode::done;  // the reader has gone
-    notes.say(watch.run());
+    notes.report(watch.run());
     if (const auto verdict = watch.verdict()) return verdict->code;
     base::real_clock().sleep(options.interval);
   }

@@ -26,9 +26,9 @@ nlohmann::json json_of(const std::string& text, const std::string& file) {
 // CheckError if the plan's predictions are not what follows from its settings.
 void verify(const plan::Plan& p, const nlohmann::json& json, const std::string& file) {
   auto wrong = plan::other_prediction(p);
-  const nlohmann::json told = plan::stages_json(p);
+  const nlohmann::json reported = plan::stages_json(p);
   for (const auto* key : {"stages", "idle"})
-    if (wrong.empty() && json.contains(key) && json[key] != told.value(key, nlohmann::json()))
+    if (wrong.empty() && json.contains(key) && json[key] != reported.value(key, nlohmann::json()))
       wrong = fmt::format("'{}' differs", key);
   if (!wrong.empty())
     throw base::CheckError(fmt::format("{} does not match its own settings: {}", file, wrong),

@@ -281,12 +281,12 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const Settings& s) {
   } catch (const base::Unreadable&) {
     throw;
   } catch (const base::InputError& e) {  // that file belongs to another model
-    base::log_warning("{} beside {} is skipped ({}): the new id {} ends documents", beside.said_by,
+    base::log_warning("{} beside {} is skipped ({}): the new id {} ends documents", beside.given_by,
                       base::one_line(s.tokenizer), e.what(), tokenizer->end_of_document());
     return tokenizer;
   }
   base::log_info("documents end with {}, id {}: the {}", base::excerpt(around.end), tokenizer->end_of_document(),
-                 beside.said_by);
+                 beside.given_by);
   return tokenizer;
 }
 

@@ -70,9 +70,9 @@ void Launch::write_reason(int exit_code, const std::string& reason) const {
 
 int Launch::fail(const std::exception& error) {
   if (world_.size == 1) return report("train", error);
-  claim_the_end(static_cast<int>(base::told_of(error).code));
+  claim_the_end(static_cast<int>(base::error_text_of(error).code));
   const int code = report(fmt::format("train: rank {} on {}", world_.rank, base::host_name()), error);
-  write_reason(code, base::told_of(error).message);
+  write_reason(code, base::error_text_of(error).message);
   mpi_->abort(code);
 }
 

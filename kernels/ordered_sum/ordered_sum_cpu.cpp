@@ -1,5 +1,5 @@
 // The ordered reduction in blocks that stay in the first-level cache.
-#include "kernels/fold/fold_args.h"
+#include "kernels/ordered_sum/ordered_sum_args.h"
 
 #include "kernels/cpu.h"
 
@@ -8,11 +8,11 @@ namespace {
 
 using std::int64_t;
 
-template <class T> const T* piece(const FoldArgs& a, int64_t p) {
+template <class T> const T* piece(const OrderedSumArgs& a, int64_t p) {
   return a.rows != nullptr ? static_cast<const T*>(a.rows[p]) : a.pieces.row<T>(p);
 }
 
-template <class T> void fold_block(const FoldArgs& a, int64_t from, int64_t to) {
+template <class T> void ordered_sum_block(const OrderedSumArgs& a, int64_t from, int64_t to) {
   T* sum = static_cast<T*>(a.sum.data);
   constexpr int64_t width = 512;
   for (int64_t at = from; at < to; at += width) {
@@ -32,18 +32,18 @@ template <class T> void fold_block(const FoldArgs& a, int64_t from, int64_t to) 
   }
 }
 
-template <class T> void fold_all(const FoldArgs& a) {
+template <class T> void ordered_sum_all(const OrderedSumArgs& a) {
   constexpr int64_t block = 16384;
   const int64_t n = a.pieces.cols, blocks = (n + block - 1) / block;
 #pragma omp parallel for num_threads(a.threads) schedule(static) if (blocks > 1)
-  for (int64_t b = 0; b < blocks; ++b) fold_block<T>(a, b * block, (b + 1) * block < n ? (b + 1) * block : n);
+  for (int64_t b = 0; b < blocks; ++b) ordered_sum_block<T>(a, b * block, (b + 1) * block < n ? (b + 1) * block : n);
 }
 
 }  // namespace
 
-void fold_cpu(const FoldArgs& a) {
-  if (a.sum.type == Type::f64) fold_all<double>(a);
-  else fold_all<float>(a);
+void ordered_sum_cpu(const OrderedSumArgs& a) {
+  if (a.sum.type == Type::f64) ordered_sum_all<double>(a);
+  else ordered_sum_all<float>(a);
 }
 
 }  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

@@ -6,12 +6,12 @@
 
 namespace trainyard::kernels {
 
-struct FoldArgs {
+struct OrderedSumArgs {
   Mat pieces, sum;
   const void* const* rows = nullptr;  // CPU: the address of each piece; null: the rows of `pieces`
   int next = 0;                       // 1: continue from the present sum
   int threads = 1;
 };
-TRAINYARD_CPU_KERNEL(void, fold_cpu, (const FoldArgs& args))
+TRAINYARD_CPU_KERNEL(void, ordered_sum_cpu, (const OrderedSumArgs& args))
 
 }  // namespace trainyard::kernels

@@ -1,5 +1,5 @@
 // Tests the ordered reduction bit by bit: ascending rows, one rounding for each addition.
-#include "kernels/fold/fold.h"
+#include "kernels/ordered_sum/ordered_sum.h"
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
@@ -20,7 +20,7 @@ double add(DType t, double a, double b) {
   return t == DType::f64 ? a + b : static_cast<double>(static_cast<float>(a) + static_cast<float>(b));
 }
 
-double folded(DType t, const MatrixBuffer& p, std::int64_t i) {
+double expected_sum(DType t, const MatrixBuffer& p, std::int64_t i) {
   double sum = p(0, i);
   for (std::int64_t r = 1; r < p.rows; ++r) sum = add(t, sum, p(r, i));
   return sum;
@@ -38,18 +38,18 @@ template <class Body> void everywhere(const Body& body) {
   });
 }
 
-TEST(Fold, First) {
+TEST(OrderedSum, First) {
   everywhere([](tensor::Exec& exec, DType t, std::int64_t c, std::int64_t n) {
     auto p = pieces(t, c, n, 1);
     MatrixBuffer sum(t, 1, n, 2);
-    kernels::fold(exec, p.view(), sum.view(), ReductionRound::first);
+    kernels::ordered_sum(exec, p.view(), sum.view(), ReductionRound::first);
     ASSERT_TRUE(sum.gap_untouched());
-    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(sum(0, i), folded(t, p, i)) << c << " pieces, element " << i;
+    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(sum(0, i), expected_sum(t, p, i)) << c << " pieces, element " << i;
   });
 }
 
 // Rows in reverse order in memory, passed one by one.
-TEST(Fold, OfPiecesThatLieAnywhere) {
+TEST(OrderedSum, OfPiecesThatLieAnywhere) {
   everywhere([](tensor::Exec& exec, DType t, std::int64_t c, std::int64_t n) {
     auto p = pieces(t, c, n, 1);
     const auto view = p.view();
@@ -62,7 +62,7 @@ TEST(Fold, OfPiecesThatLieAnywhere) {
       MatrixBuffer sum(t, 1, n, 2);
       sum.fill(3);
       const auto before = sum;
-      kernels::fold(exec, backwards, sum.view(), round);
+      kernels::ordered_sum(exec, backwards, sum.view(), round);
       ASSERT_TRUE(sum.gap_untouched());
       for (std::int64_t i = 0; i < n; ++i) {
         double want = round == ReductionRound::first ? p(c - 1, i) : add(t, before(0, i), p(c - 1, i));
@@ -73,11 +73,11 @@ TEST(Fold, OfPiecesThatLieAnywhere) {
   });
 }
 
-TEST(Fold, NextGoesOnFromTheSum) {
+TEST(OrderedSum, NextGoesOnFromTheSum) {
   everywhere([](tensor::Exec& exec, DType t, std::int64_t c, std::int64_t n) {
     auto p = pieces(t, c, n, 1), sum = pieces(t, 1, n, 2);
     const auto before = sum;
-    kernels::fold(exec, p.view(), sum.view(), ReductionRound::next);
+    kernels::ordered_sum(exec, p.view(), sum.view(), ReductionRound::next);
     for (std::int64_t i = 0; i < n; ++i) {
       double want = before(0, i);
       for (std::int64_t r = 0; r < c; ++r) want = add(t, want, p(r, i));
@@ -86,24 +86,24 @@ TEST(Fold, NextGoesOnFromTheSum) {
   });
 }
 
-TEST(Fold, IntoAnyRowOfThePieces) {
+TEST(OrderedSum, IntoAnyRowOfThePieces) {
   everywhere([](tensor::Exec& exec, DType t, std::int64_t c, std::int64_t n) {
     for (std::int64_t row : {std::int64_t{0}, c - 1}) {
       auto p = pieces(t, c, n, 1);
       const auto before = p;
-      kernels::fold(exec, p.view(), p.view().row_range(row, 1), ReductionRound::first);
-      for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(p(row, i), folded(t, before, i)) << i;
+      kernels::ordered_sum(exec, p.view(), p.view().row_range(row, 1), ReductionRound::first);
+      for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(p(row, i), expected_sum(t, before, i)) << i;
     }
   });
 }
 
-TEST(Fold, AnotherOrderGivesOtherBits) {
+TEST(OrderedSum, AnotherOrderGivesOtherBits) {
   const auto p = pieces(DType::f32, 8, 511, 1);
   int different = 0;
   for (std::int64_t i = 0; i < 511; ++i) {
     double sum = p(7, i);
     for (std::int64_t r = 6; r >= 0; --r) sum = add(DType::f32, sum, p(r, i));
-    different += sum != folded(DType::f32, p, i);
+    different += sum != expected_sum(DType::f32, p, i);
   }
   EXPECT_GT(different, 50) << "these values cannot tell orders apart";
 }

@@ -5,7 +5,7 @@
 namespace trainyard::kernels {
 namespace {
 
-template <class T> __global__ void fold_kernel(FoldArgs a) {
+template <class T> __global__ void ordered_sum_kernel(OrderedSumArgs a) {
   T* sum = static_cast<T*>(a.sum.data);
   TRAINYARD_EACH(i, a.pieces.cols) {
     T acc = a.next ? sum[i] : a.pieces.row<T>(0)[i];
@@ -16,9 +16,10 @@ template <class T> __global__ void fold_kernel(FoldArgs a) {
 
 }  // namespace
 
-const char* gpu::fold(const FoldArgs& a, void* stream) {
-  if (a.sum.type == Type::f64) TRAINYARD_LAUNCH(fold_kernel<double>, false, blocks_for(a.pieces.cols), 256, stream, a);
-  else TRAINYARD_LAUNCH(fold_kernel<float>, false, blocks_for(a.pieces.cols), 256, stream, a);
+const char* gpu::ordered_sum(const OrderedSumArgs& a, void* stream) {
+  if (a.sum.type == Type::f64)
+    TRAINYARD_LAUNCH(ordered_sum_kernel<double>, false, blocks_for(a.pieces.cols), 256, stream, a);
+  else TRAINYARD_LAUNCH(ordered_sum_kernel<float>, false, blocks_for(a.pieces.cols), 256, stream, a);
   return launch_failure();
 }
 
