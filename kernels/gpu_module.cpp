@@ -2,6 +2,10 @@
 #include "kernels/gpu_kernels.h"
 #include "libtrain/tensor/gpu_runtime.h"
 
+#ifndef TRAINYARD_GPU_ARCHITECTURES
+#define TRAINYARD_GPU_ARCHITECTURES ""  // the emulated module
+#endif
+
 namespace trainyard::kernels {
 
 namespace {
@@ -13,7 +17,7 @@ const GpuKernels table{TRAINYARD_GPU_OPERATIONS(TRAINYARD_GPU_ENTRY)};
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const tensor::GpuModule* trainyard_gpu_module() {
-  static const tensor::GpuModule module{tensor::gpu_abi, &tensor::gpu_runtime(), &table};
+  static const tensor::GpuModule module{tensor::gpu_abi, &tensor::gpu_runtime(), &table, TRAINYARD_GPU_ARCHITECTURES};
   return &module;
 }
 

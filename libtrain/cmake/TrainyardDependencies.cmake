@@ -19,8 +19,10 @@ if(TRAINYARD_BENCH)   # benchmarks compare with it
   add_library(DNNL::dnnl ALIAS trainyard_dnnl)
 endif()
 find_package(MPI REQUIRED COMPONENTS C)
+set(trainyard_hdf5_before ${HDF5_PREFER_PARALLEL})   # an outside project keeps its own choice
 set(HDF5_PREFER_PARALLEL OFF)
 find_package(HDF5 REQUIRED COMPONENTS C)
+set(HDF5_PREFER_PARALLEL ${trainyard_hdf5_before})
 find_package(simdjson REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(ZLIB REQUIRED)

@@ -39,6 +39,8 @@ if(architectures MATCHES "(^|;)(90a?(-real|-virtual)?|all|all-major)(;|$)" AND C
   target_compile_definitions(trainyard_cuda PRIVATE TRAINYARD_HOPPER)
   list(APPEND cuda_targets trainyard_cuda_hopper)
 endif()
+string(REPLACE ";" "," architecture_names "${architectures}")
+target_compile_definitions(trainyard_cuda PRIVATE "TRAINYARD_GPU_ARCHITECTURES=\"${architecture_names}\"")
 foreach(target ${cuda_targets})
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR})
   target_compile_options(${target} PRIVATE

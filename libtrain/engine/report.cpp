@@ -151,7 +151,7 @@ std::string parallel_layout_text(const plan::Plan& p) {
                      b.micros() == 1 ? "1 micro-batch" : base::count_text(b.micros()) + " micro-batches", p.micro_batch,
                      p.sequence,
                      b.local_accumulation > 1 ? fmt::format("local accumulation {}, ", b.local_accumulation) : "",
-                     base::counted(b.rounds(), "accumulation step"));
+                     base::counted(b.accumulation_steps(), "accumulation step"));
 }
 
 std::string plan_text(const plan::Plan& p, const std::string& output, base::Sizes sizes) {

@@ -131,7 +131,7 @@ nlohmann::ordered_json RunTrace::about() const {
           {"global_batch", p.global_batch},
           {"sequence", p.sequence},
           {"fold", batch.local_accumulation},
-          {"rounds", batch.rounds()},
+          {"rounds", batch.accumulation_steps()},
           {"spans_of_a_thread", spans_of_a_thread(run_.world.size)}};
 }
 

@@ -52,7 +52,7 @@ GradientReduction::GradientReduction(StoreContext& c)
 // local accumulation ZeRO 1 writes every micro-batch there.
 bool GradientReduction::writes_into_whole(plan::Occurrence occurrence) const {
   if (c_.shape.batch.local_accumulation > 1) return position_.place == Place::first || position_.place == Place::only;
-  return !plan(occurrence).flat_groups;
+  return !plan(occurrence).buffers;
 }
 
 base::View GradientReduction::local(plan::Occurrence occurrence, int source) {
@@ -80,7 +80,7 @@ void GradientReduction::commit(plan::Occurrence occurrence, int source) {
   if (grouped && !writes_into_whole(occurrence) && wanted(occurrence, source))
     kernels::add(c_.compute, local(occurrence, source), whole(occurrence, source));
   if (!ends_group(position_.place)) return;
-  const bool from_whole = grouped || !plan(occurrence).flat_groups;
+  const bool from_whole = grouped || !plan(occurrence).buffers;
   (from_whole ? whole_free_[index(occurrence)][static_cast<std::size_t>(source)]
               : buffer_free_[slot_index(occurrence, source)]) =
       reduce(occurrence, source, from_whole ? local(occurrence, source) : whole(occurrence, source));

@@ -21,37 +21,39 @@ struct BatchPlan {
   // Groups of local_accumulation micro-batches; the last one may be shorter.
   std::int64_t accumulation_groups() const { return (micros() + local_accumulation - 1) / local_accumulation; }
   // Accumulation steps: in each one every rank computes one group, and one reduction follows.
-  std::int64_t rounds() const { return (accumulation_groups() + data_ranks - 1) / data_ranks; }
-  // The accumulation group that data rank r computes in accumulation step `round`, or -1 if the rank has none in an
-  // uneven last step. Here r is the rank's position in the reduction order (Topology::reduction_position).
-  std::int64_t accumulation_group_of(int r, std::int64_t round) const {
-    const auto q = round * data_ranks + r;
+  std::int64_t accumulation_steps() const { return (accumulation_groups() + data_ranks - 1) / data_ranks; }
+  // The accumulation group that data rank r computes in accumulation `accumulation_step`, or -1 if the rank has none in
+  // an uneven last step. Here r is the rank's position in the reduction order (Topology::reduction_position).
+  std::int64_t accumulation_group_of(int r, std::int64_t accumulation_step) const {
+    const auto q = accumulation_step * data_ranks + r;
     return q < accumulation_groups() ? q : -1;
   }
-  int contributors(std::int64_t round) const {
-    const auto left = accumulation_groups() - round * data_ranks;
+  int contributors(std::int64_t accumulation_step) const {
+    const auto left = accumulation_groups() - accumulation_step * data_ranks;
     return static_cast<int>(left < data_ranks ? left : data_ranks);
   }
   // Accumulation steps in which data rank r has a group.
-  std::int64_t rounds_of(int r) const {
+  std::int64_t accumulation_steps_of(int r) const {
     return r < accumulation_groups() ? (accumulation_groups() - 1 - r) / data_ranks + 1 : 0;
   }
   // Micro-batches that data rank r computes.
   std::int64_t micros_of(int r) const {
-    const auto n = rounds_of(r), last = (n - 1) * data_ranks + r;
+    const auto n = accumulation_steps_of(r), last = (n - 1) * data_ranks + r;
     return n == 0 ? 0 : (n - 1) * local_accumulation + end_micro(last) - first_micro(last);
   }
   // The sum, over the accumulation steps, of the number of micro-batches in the longest group. Every rank takes part
   // that many times in what all ranks do for each micro-batch. Rank 0's group is never shorter than another rank's, and
   // only the last group of a step can be shorter.
   std::int64_t lockstep_micros() const {
-    const auto last = (rounds() - 1) * data_ranks;
-    return (rounds() - 1) * local_accumulation + end_micro(last) - first_micro(last);
+    const auto last = (accumulation_steps() - 1) * data_ranks;
+    return (accumulation_steps() - 1) * local_accumulation + end_micro(last) - first_micro(last);
   }
   base::MicroBatchPlace place_of(std::int64_t micro) const {
     return base::place_of_micro_batch(micro, local_accumulation, data_ranks);
   }
-  std::int64_t places() const { return rounds() * local_accumulation; }  // of a rank, with the empty micro-batches
+  std::int64_t places() const {
+    return accumulation_steps() * local_accumulation;
+  }  // of a rank, with the empty micro-batches
   // The micro-batch that the same rank computes after `micro`; -1 if there is none in this step.
   std::int64_t next(std::int64_t micro) const {
     const auto group = place_of(micro).accumulation_group;

@@ -308,11 +308,11 @@ std::vector<RankTraffic> traffic_of_stage(const Plan& p, int stage) {
   const int replicas = p.topology.size(Axis::data), alike = replicas / p.topology.size(Axis::expert);
   std::vector<std::int64_t> sources(static_cast<std::size_t>(alike),
                                     0);  // accumulation steps of all replicas whose tokens a rank gets
-  for (int r = 0; r < replicas; ++r) sources[static_cast<std::size_t>(r % alike)] += p.batch().rounds_of(r);
+  for (int r = 0; r < replicas; ++r) sources[static_cast<std::size_t>(r % alike)] += p.batch().accumulation_steps_of(r);
   const auto rank_of = [&](int replica) { return (stage * replicas + replica) * p.tensor; };
   const auto kind_of = [&](int replica) {
     const int reduction_position = p.topology.reduction_position(rank_of(replica));
-    return std::pair(p.batch().rounds_of(reduction_position),
+    return std::pair(p.batch().accumulation_steps_of(reduction_position),
                      sources[static_cast<std::size_t>(reduction_position % alike)]);
   };
   std::vector<RankTraffic> out;

@@ -25,8 +25,8 @@ class Program {
  public:
   Program(const BatchPlan& batch, int data_rank, const Pipeline& pipeline, int stage)
       : batch_(batch), data_rank_(data_rank), pipeline_(pipeline), stage_(stage),
-        work_(stage_work(pipeline.schedule, batch.rounds() * batch.local_accumulation, pipeline.stages, pipeline.chunks,
-                         stage)),
+        work_(stage_work(pipeline.schedule, batch.accumulation_steps() * batch.local_accumulation, pipeline.stages,
+                         pipeline.chunks, stage)),
         slots_(static_cast<std::size_t>(pipeline.chunks)) {}
 
   std::vector<Action> made() {
@@ -75,7 +75,7 @@ class Program {
       if (round == 0) push({Kind::ask, 0});
       push({Kind::agree, round});
     }
-    if (w.kind == StageWork::Kind::backward && w.micro == last && round + 1 < batch_.rounds())
+    if (w.kind == StageWork::Kind::backward && w.micro == last && round + 1 < batch_.accumulation_steps())
       push({Kind::ask, round + 1});
   }
 

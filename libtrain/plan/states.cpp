@@ -8,21 +8,20 @@ namespace trainyard::plan {
 GradientPlan gradient_plan(const StateShape& s, int sources) {
   if (sources > 1 && s.batch.local_accumulation == 1) return {s.zero == 0, s.zero > 0, true};
   GradientPlan g;
-  const bool several_rounds = s.batch.rounds() > 1;
+  const bool several_accumulation_steps = s.batch.accumulation_steps() > 1;
   g.whole = s.zero <= 1 || s.batch.local_accumulation > 1;
   // The only gradient of the step is the sum.
-  const bool alone = s.zero == 0 && s.batch.data_ranks == 1 && !several_rounds;
-  g.flat_groups = s.batch.local_accumulation > 1 || !(s.zero == 1 || alone);
+  const bool alone = s.zero == 0 && s.batch.data_ranks == 1 && !several_accumulation_steps;
+  g.buffers = s.batch.local_accumulation > 1 || !(s.zero == 1 || alone);
   if (s.zero >= 2) g.shards = true;
-  else if (s.batch.local_accumulation > 1 || s.zero == 1) g.shards = several_rounds;
+  else if (s.batch.local_accumulation > 1 || s.zero == 1) g.shards = several_accumulation_steps;
   return g;
 }
 
 std::int64_t kept_sources(const StateShape& s, int sources) { return s.batch.local_accumulation == 1 ? 1 : sources; }
 
 SlotPlan gradient_slots(const FlatGroupTable& table, const StateShape& s) {
-  return {table, s.gathered_layers,
-          [&](const FlatGroupEntry& e) { return gradient_plan(s, e.contributions).flat_groups; }};
+  return {table, s.gathered_layers, [&](const FlatGroupEntry& e) { return gradient_plan(s, e.contributions).buffers; }};
 }
 
 StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {

@@ -27,13 +27,13 @@ struct StateShape {
 //    accumulation above 1, where a rank adds up a group
 //  - shards: the sum of the rank's own shards, apart from `whole`. Stages 2 and 3 have it, and with several
 //    accumulation steps also stage 1 and local accumulation above 1
-//  - flat_groups: rotating buffers for the gradient of a flat group. Without local accumulation, two cases do not have
+//  - buffers: rotating buffers for the gradient of a flat group. Without local accumulation, two cases do not have
 //    them: stage 1, and stage 0 on one rank with one accumulation step. There gradients go straight into `whole`
 // Shared experts have gradients from several sources (contributions_of), which are computed and reduced one after the
 // other. Without local accumulation they go into flat group buffers and from there into the sum. With it, a local sum
 // is kept for every source.
 struct GradientPlan {
-  bool whole = false, shards = false, flat_groups = false;
+  bool whole = false, shards = false, buffers = false;
 };
 GradientPlan gradient_plan(const StateShape& shape, int sources = 1);
 // How many local gradients of an occurrence are kept at the same time, if any are kept.

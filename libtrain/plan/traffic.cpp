@@ -71,12 +71,13 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
                                    int reduction_position, std::int64_t most) {
   const auto& batch = shape.batch;
   const FlatGroupTable table(part, shape.topology);
-  const auto sending = reduction == Reduction::fast ? batch.rounds() : batch.rounds_of(reduction_position);
+  const auto sending =
+      reduction == Reduction::fast ? batch.accumulation_steps() : batch.accumulation_steps_of(reduction_position);
   // Gradients of shared experts are reduced source by source, as long as there is a micro-batch. A rank sends the
   // gradients of each source whose tokens it gets, in the accumulation steps in which that source has tokens.
   const auto of_sources = [&](const FlatGroupEntry& e, int rank) {
     std::int64_t n = 0;
-    for (int source = 0; source < e.contributions; ++source) n += batch.rounds_of(source * e.shards + rank);
+    for (int source = 0; source < e.contributions; ++source) n += batch.accumulation_steps_of(source * e.shards + rank);
     return n;
   };
   std::vector<SizedCalls> out;
@@ -84,7 +85,7 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
     const auto occurrences = e.times * e.occurrences;
     const bool library = reduction == Reduction::fast && e.shards > 1;
     add_calls(out, e, library ? "reduce_scatter" : "ordered_reduce_scatter", shape.gradient,
-              occurrences * (e.contributions == 1 ? batch.rounds() : of_sources(e, 0)),
+              occurrences * (e.contributions == 1 ? batch.accumulation_steps() : of_sources(e, 0)),
               occurrences * (e.contributions == 1 ? sending : of_sources(e, reduction_position % e.shards)),
               library ? 1 : segments_of(e, shape.gradient, shape.topology, most));
   }

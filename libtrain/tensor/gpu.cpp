@@ -3,12 +3,15 @@
 
 #include "libtrain/base/error.h"
 
+#include <charconv>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trainyard::tensor {
@@ -83,7 +86,28 @@ GpuInfo gpu_info(int device) {
                                  "check CUDA_VISIBLE_DEVICES and the job's GPUs for each task");
   GpuInfo info;
   require_gpu(runtime.describe(device, &info), "asking for the GPU's properties");
+  const std::string architectures = gpu_module().architectures;
+  if (!runs_on(architectures, info.major, info.minor))
+    throw base::EnvironmentError(
+        fmt::format("GPU {} ({}) has compute capability {}.{}, and the GPU module is compiled for {}", device,
+                    info.name, info.major, info.minor, architectures),
+        fmt::format("build with -DCMAKE_CUDA_ARCHITECTURES={}{} (the preset cuda has 80 and 90), or use --device cpu",
+                    info.major, info.minor));
   return info;
+}
+
+bool runs_on(const std::string& architectures, int major, int minor) {
+  std::istringstream list(architectures);
+  bool any = architectures.empty();
+  for (std::string entry; std::getline(list, entry, ',');) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
+    if (error != std::errc()) return true;  // "native", "all": made for the devices that are there
+    const bool later = number <= 10 * major + minor, has_ptx = !std::string_view(end).ends_with("-real");
+    const bool exact = *end == 'a';  // 90a: this device and no other
+    any = any || (exact ? number == 10 * major + minor : later && (has_ptx || number / 10 == major));
+  }
+  return any;
 }
 
 void require_gpu(const char* failure, const char* what) {

@@ -7,7 +7,7 @@
 namespace trainyard::tensor {
 
 // Version of the structs below and of kernels::GpuKernels. A module of another version is refused.
-inline constexpr int gpu_abi = 10;
+inline constexpr int gpu_abi = 11;
 
 struct GpuInfo {
   char name[256] = {};
@@ -56,15 +56,20 @@ struct GpuRuntime {
 struct GpuModule {
   int abi;
   const GpuRuntime* runtime;
-  const void* kernels;  // kernels::GpuKernels
+  const void* kernels;        // kernels::GpuKernels
+  const char* architectures;  // compute capabilities that it is compiled for: "80,90"; empty: any device
 };
 
 // The module, loaded by the first call. Its path is TRAINYARD_GPU_MODULE, else libtrainyard_cuda.so beside the program
 // or in ../lib/trainyard relative to the program's folder. EnvironmentError (exit 4) names what is missing: the module,
 // CUDA's libraries, a driver, or a device.
 const GpuModule& gpu_module();
-bool gpu_available();          // whether there is a module with a device; never throws
-GpuInfo gpu_info(int device);  // EnvironmentError when there is no such device
+bool gpu_available();  // whether there is a module with a device; never throws
+// EnvironmentError when there is no such device, and when the module has no code for it.
+GpuInfo gpu_info(int device);
+// Whether code for `architectures` ("80,90-real") runs on a device of this compute capability. Machine code runs on
+// later devices of the same major number, and every entry but a "-real" one has PTX, which runs on all later ones.
+bool runs_on(const std::string& architectures, int major, int minor);
 
 // Throws EnvironmentError "what: failure" unless `failure` is nullptr.
 void require_gpu(const char* failure, const char* what);

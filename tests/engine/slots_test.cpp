@@ -36,7 +36,8 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
     if (asked.schedule == "gpipe") setup.plan.pipeline_schedule = plan::PipelineSchedule::gpipe;
     plan::predict(setup.plan);
     const auto slots = plan::slots_of_stage(setup.plan, 0).front();
-    EXPECT_EQ(slots, asked.schedule == "gpipe" ? setup.plan.batch().rounds() * setup.plan.local_accumulation : 1);
+    EXPECT_EQ(slots,
+              asked.schedule == "gpipe" ? setup.plan.batch().accumulation_steps() * setup.plan.local_accumulation : 1);
     data::WindowDataset training(config.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask,
                                  data::Order::keyed, config.seed);
     data::WindowDataset validation(config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask,
@@ -59,7 +60,8 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
     const auto measured = trainer.memory().measured();
     const auto activations = static_cast<std::size_t>(tensor::Category::activations);
     // A rank that idles in the last accumulation step has one slot less in use.
-    const auto busy = setup.plan.batch().rounds_of(world.coordinate(plan::Axis::data)) * setup.plan.local_accumulation;
+    const auto busy =
+        setup.plan.batch().accumulation_steps_of(world.coordinate(plan::Axis::data)) * setup.plan.local_accumulation;
     if (slots > 1)
       predicted[activations] -=
           (slots - busy) *

@@ -167,13 +167,13 @@ TEST(Batch, ClosedFormsAgreeWithTheGroups) {
       for (int ranks = 1; ranks <= (micros + local_accumulation - 1) / local_accumulation; ++ranks) {
         const BatchPlan b{micros, 1, local_accumulation, ranks};
         std::int64_t lockstep = 0;
-        for (std::int64_t round = 0; round < b.rounds(); ++round)
+        for (std::int64_t round = 0; round < b.accumulation_steps(); ++round)
           lockstep += b.end_micro(round * ranks) - b.first_micro(round * ranks);
         EXPECT_EQ(b.lockstep_micros(), lockstep) << micros << " " << local_accumulation << " " << ranks;
         for (int r = 0; r < ranks; ++r) {
           std::vector<std::int64_t> own;
           std::int64_t rounds = 0;
-          for (std::int64_t round = 0; round < b.rounds(); ++round) {
+          for (std::int64_t round = 0; round < b.accumulation_steps(); ++round) {
             const auto group = b.accumulation_group_of(r, round);
             rounds += group >= 0;
             for (auto m = b.first_micro(group); group >= 0 && m < b.end_micro(group); ++m) {
@@ -185,7 +185,7 @@ TEST(Batch, ClosedFormsAgreeWithTheGroups) {
               own.push_back(m);
             }
           }
-          EXPECT_EQ(b.rounds_of(r), rounds);
+          EXPECT_EQ(b.accumulation_steps_of(r), rounds);
           for (std::size_t i = 0; i < own.size(); ++i) EXPECT_EQ(b.next(own[i]), i + 1 < own.size() ? own[i + 1] : -1);
         }
       }
@@ -256,8 +256,8 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
         ++seen[static_cast<std::size_t>(a.micro)];
         EXPECT_EQ(a.micro / b.local_accumulation % b.data_ranks, r);
       }
-      EXPECT_EQ(round + 1, b.rounds());
-      EXPECT_EQ(idle, b.accumulation_group_of(r, b.rounds() - 1) < 0 ? b.local_accumulation : 0);
+      EXPECT_EQ(round + 1, b.accumulation_steps());
+      EXPECT_EQ(idle, b.accumulation_group_of(r, b.accumulation_steps() - 1) < 0 ? b.local_accumulation : 0);
     }
     for (int count : seen) EXPECT_EQ(count, 1);
   }

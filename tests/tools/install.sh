@@ -18,4 +18,12 @@ for program in shard-data partition-model train inspect generate profile-comm re
 done
 same "$source/tools/train/examples" installed/share/trainyard/examples "the example files"
 for script in pipeline.sh README.md shard.sbatch plan.sbatch profile.sbatch train.sbatch reshard.sbatch validate.sbatch; do same "$source/slurm/$script" "installed/share/trainyard/slurm/$script" "the job scripts"; done
+# The pages of a user are installed, and their links lead to installed pages.
+[ -s installed/share/trainyard/tools/guide/README.md ] || fail "the guide is not installed"
+find installed/share/trainyard/tools/guide installed/share/trainyard/slurm installed/share/trainyard/libtrain -name '*.md' | while read -r page; do
+  grep -oE '\]\([^)#: ]+' "$page" | cut -c3- | sort -u | while read -r link; do
+    [ -e "$(dirname "$page")/$link" ] || echo "$page: $link"
+  done
+done >broken
+[ ! -s broken ] || fail "links of installed pages lead nowhere: $(cat broken)"
 passed

@@ -101,7 +101,7 @@ TEST(PlanText, SaysWhatEachStageSends) {
   plan::predict(one);
   text = tools::plan_table(one, base::Sizes::rounded);
   auto added = one;
-  added.local_accumulation = one.batch().rounds();
+  added.local_accumulation = one.batch().accumulation_steps();
   plan::predict(added);
   EXPECT_NE(text.find(fmt::format("--local-accumulation {} reduces less often, rounded differently: {} to replicas",
                                   added.local_accumulation, sent(added))),

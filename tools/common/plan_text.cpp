@@ -54,7 +54,7 @@ std::int64_t largest_local_accumulation(const plan::BatchPlan& batch) {
 // What a ZeRO stage costs if a rank has several micro-batches in a step, and how to reduce it.
 std::string zero_text(const plan::Plan& p, base::Sizes sizes) {
   const auto batch = p.batch();
-  if (batch.data_ranks == 1 || batch.rounds() == 1) return {};
+  if (batch.data_ranks == 1 || batch.accumulation_steps() == 1) return {};
   const auto size = [&](std::int64_t bytes) { return base::size_text(bytes, sizes); };
   const auto now = sent_to_replicas(p);
   auto first = p;
@@ -66,7 +66,7 @@ std::string zero_text(const plan::Plan& p, base::Sizes sizes) {
   else
     out +=
         fmt::format("  gradients are reduced in each of {} accumulation steps, at every ZeRO stage: {} to replicas\n",
-                    batch.rounds(), size(now));
+                    batch.accumulation_steps(), size(now));
   if (const auto local_accumulation = largest_local_accumulation(batch);
       local_accumulation > p.local_accumulation && p.reduction == plan::Reduction::ordered) {
     auto accumulated = p;
@@ -134,7 +134,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   out += fmt::format("step        {} micro-batch{} of {} x {} tokens, {}{}, {} (attention counted {})\n",
                      batch.micros(), batch.micros() == 1 ? "" : "es", p.micro_batch, p.sequence,
                      p.local_accumulation > 1 ? fmt::format("local accumulation {}, ", p.local_accumulation) : "",
-                     base::counted(batch.rounds(), "accumulation step"), base::rate_text(p.flops, "FLOP"),
+                     base::counted(batch.accumulation_steps(), "accumulation step"), base::rate_text(p.flops, "FLOP"),
                      attention.empty() ? "in full" : "by its blocks");
   const auto row = [&](const std::string& name, std::int64_t bytes) {
     out += fmt::format("  {:<24}{:>20}\n", name, base::size_text(bytes, sizes));

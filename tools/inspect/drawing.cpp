@@ -70,7 +70,10 @@ std::string run_drawing(const std::string& name, const History& h, Across across
                             Other{"throughput", "tokens/s", curve_of(h, across, &Sample::tokens_per_second)}}) {
     SvgCurve c;
     c.points = svg_points(other.points);
-    if (!c.points.empty()) panels.push_back(panel(other.title, other.unit, across, {std::move(c)}));
+    if (c.points.empty()) continue;
+    panels.push_back(panel(other.title, other.unit, across, {std::move(c)}));
+    if (panels.back().title == "learning rate")
+      panels.back().y.scale = tools::SvgScale::linear;  // schedules are drawn so
   }
   const auto wrong = not_finite(h);
   return tools::svg_drawing(
@@ -84,6 +87,7 @@ std::string run_drawing(const std::string& name, const History& h, Across across
 
 std::string comparison_drawing(const std::vector<NamedHistory>& runs, Across across) {
   std::vector<SvgCurve> losses, validations, differences;
+  double largest = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto& h = runs[i].history;
     losses.push_back(loss_curve(h, across, static_cast<int>(i)));
@@ -102,8 +106,10 @@ std::string comparison_drawing(const std::vector<NamedHistory>& runs, Across acr
         continue;
       }
       if (first[a].loss && h.samples[b].loss)
-        if (const double d = std::abs(*h.samples[b].loss - *first[a].loss); d > 0 && std::isfinite(d))
+        if (const double d = *h.samples[b].loss - *first[a].loss; d != 0 && std::isfinite(d)) {
           difference.points.push_back({x[b], d});
+          largest = std::max(largest, std::abs(d));
+        }
       ++a, ++b;
     }
     by_place(difference.points);
@@ -111,10 +117,16 @@ std::string comparison_drawing(const std::vector<NamedHistory>& runs, Across acr
   }
   losses.insert(losses.end(), validations.begin(), validations.end());
   std::vector<SvgPanel> panels{panel("loss", "nats", across, std::move(losses))};
+  // Differences that can be seen have a sign. Of differences by rounding the size matters.
+  const bool by_rounding = largest < 0.01;
+  if (by_rounding)
+    for (auto& curve : differences)
+      for (auto& point : curve.points) point.y = std::abs(point.y);
   if (!differences.empty()) {
-    panels.push_back(panel(fmt::format("how far the loss lies from that of {}", runs[0].name), "nats", across,
-                           std::move(differences)));
-    panels.back().y.scale = tools::SvgScale::logarithmic;
+    panels.push_back(panel(by_rounding ? fmt::format("size of the loss difference to {}", runs[0].name)
+                                       : fmt::format("loss minus the loss of {}", runs[0].name),
+                           "nats", across, std::move(differences)));
+    panels.back().y.scale = by_rounding ? tools::SvgScale::logarithmic : tools::SvgScale::linear;
   }
   return tools::svg_drawing(panels,
                             validations.empty() ? fmt::format("{} runs", runs.size())

@@ -173,8 +173,7 @@ int main(int argc, char** argv) {
   CLI::App app("", "train");
   tools::describe_program(
       app, "Trains a transformer on token shards; the same bits on any number of ranks.", examples,
-      "shard-data, partition-model, inspect, generate, tools/guide; examples: tools/train/examples, "
-      "share/trainyard/examples");
+      "shard-data, partition-model, inspect, generate; tools/guide, tools/train/examples (installed: share/trainyard)");
   tools::ConfigFlags flags(app, fields);
   app.footer("Presets for --model: " + fmt::format("{}", fmt::join(plan::preset_names(), " ")) + "\n\n" +
              app.get_footer());
