@@ -492,12 +492,4 @@ std::vector<Problem> problems(const Plan& p, int world) {
   return out;
 }
 
-std::string text_of(const std::vector<Problem>& list) {
-  std::string out = list.size() == 1 ? "" : fmt::format("{} things are wrong:", list.size());
-  for (std::size_t i = 0; i < list.size(); ++i)
-    out += fmt::format("{}{}{}", list.size() == 1 ? "" : fmt::format("\n  {}. ", i + 1), list[i].message,
-                       list[i].hint.empty() ? "" : fmt::format(" (try: {})", list[i].hint));
-  return out;
-}
-
 }  // namespace trainyard::plan

@@ -81,7 +81,7 @@ TEST(read_sums, payloads_that_changed_with_their_checksums_are_found) {
       for (const auto& topology : {plan::replicas_of(1, 1), plan::replicas_of(4, 2)}) {
         const auto told = told_by(folder, topology, 2);
         EXPECT_NE(told.find(fmt::format("{}/", path_of(kind))), std::string::npos) << told;
-        EXPECT_NE(told.find("has fingerprint"), std::string::npos) << told;
+        EXPECT_NE(told.find("with fingerprint"), std::string::npos) << told;
       }
     }
 }

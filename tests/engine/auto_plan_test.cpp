@@ -16,7 +16,7 @@ namespace {
 plan::Plan gpt2(int ranks) {
   plan::Plan p;
   p.model = plan::load_model("gpt2");
-  p.model.vocabulary = 50257;
+  p.model.vocabulary = 50257, p.model.lanes = 1;
   p.sequence = 256, p.micro_batch = 2, p.global_batch = 16 * ranks;
   p.topology = plan::Topology({{plan::Axis::data, ranks}});
   return p;

@@ -169,7 +169,7 @@ TEST(Ends, StopAfterCountsFromTheBeginning) {
   for (const int stop_after : {7, 3}) {
     c.stop_after = stop_after;
     const auto again = runs.run(c, {3, 0, 1});
-    EXPECT_EQ(again.code, base::ExitCode::requeue);
+    EXPECT_EQ(again.code, base::ExitCode::done);
     EXPECT_EQ(again.step, 7);
     EXPECT_EQ(again.steps_done, 0);
     EXPECT_EQ(again.checkpoint, first.checkpoint);

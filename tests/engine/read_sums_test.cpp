@@ -33,7 +33,7 @@ void expect_refused(const std::function<void()>& work, const std::string& tensor
     ADD_FAILURE() << "not refused: " << tensor;
   } catch (const base::Error& e) {
     EXPECT_EQ(e.code(), base::ExitCode::input_refused) << e.what();
-    EXPECT_NE(std::string(e.what()).find(tensor + " has fingerprint"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find(tensor + " was read with fingerprint"), std::string::npos) << e.what();
   }
 }
 

@@ -64,18 +64,19 @@ load of the fullest expert (1.00: as many choices as all on average)
 layer 1 |..........@@@@@@@@@@| 3.00
 layer 3 |++++++++++++++++++++| 2.00
          step 1            20
-. 1.00, @ 3.00; a column is 1 step; at the right the last step
+. 1.00, @ 3.00; a column is 1 step; numbers at the right: the last step
 
 choices that got no place
 layer 1 |..........@@@@@@@@@@| 50.0 %
 layer 3 |....................| 0.0 %
          step 1            20
-. 0.0 %, @ 50.0 %; a column is 1 step; at the right the last step
+. 0.0 %, @ 50.0 %; a column is 1 step; numbers at the right: the last step
 
 layer  experts  fullest       worst  emptiest  dropped         worst  balance    z  entropy
     1        4     3.00  3.00 at 11      0.25   50.0 %  50.0 % at 11      1.5  2.5     1.25
     3        4     2.00   2.00 at 1      0.25    0.0 %    0.0 % at 1      1.5  2.5     1.25
-the last step, and the worst one; losses with coefficient 1, entropy in nats
+numbers of the last step; worst: the worst value and its step
+losses before their coefficients are applied; entropy in nats
 )");
 }
 
