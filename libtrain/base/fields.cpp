@@ -324,6 +324,13 @@ Field& field_named(std::vector<Field>& fields, const std::string& name, const st
     if (hint.empty() && f.ends_with(fmt::format("-{}", hyphenated(name))))
       hint = fmt::format("did you mean '{}', which may also be '{}' in the table [{}]?", f, hyphenated(name),
                          f.substr(0, f.size() - name.size() - 1));
+  // The beginning of several keys.
+  if (hint.empty()) {
+    std::vector<std::string> longer;
+    for (const auto& f : names)
+      if (f.starts_with(hyphenated(name) + "-")) longer.push_back(f);
+    if (!longer.empty() && longer.size() < 10) hint = fmt::format("did you mean {}?", fmt::join(longer, ", "));
+  }
   throw UsageError(fmt::format("{}: unknown key '{}'", where, shown(name)),
                    hint.empty() ? "leave it out: no key has this name or a similar one" : hint);
 }

@@ -4,12 +4,14 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/text.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trainyard::base {
@@ -36,6 +38,7 @@ class DeepSpeed {
     take_optimizer(all);
     take_scheduler(all);
     take_rest(all);
+    take_unknown(all);
   }
   std::string hint() const {
     auto text = flags_.empty() ? std::string("train has flags for what it can do: train --help")
@@ -64,10 +67,16 @@ class DeepSpeed {
   }
 
   void take_batch(const Json& all) {
-    flag("--global-batch", at(all, "train_batch_size"));
-    flag("--micro-batch", at(all, "train_micro_batch_size_per_gpu"));
-    remark(at(all, "gradient_accumulation_steps") != nullptr,
-           "gradient_accumulation_steps follows: global batch / micro-batch / data-parallel ranks");
+    const auto *whole = at(all, "train_batch_size"), *micro = at(all, "train_micro_batch_size_per_gpu"),
+               *steps = at(all, "gradient_accumulation_steps");
+    if (whole == nullptr && micro != nullptr) {
+      flags_.emplace_back("--global-batch N");
+      remarks_.push_back(fmt::format("N is {}{} x the data-parallel ranks", micro->dump(),
+                                     steps == nullptr ? "" : " x " + steps->dump()));
+    }
+    flag("--global-batch", whole);
+    flag("--micro-batch", micro);
+    remark(steps != nullptr, "gradient_accumulation_steps follows: global batch / micro-batch / data-parallel ranks");
     flag("--clip", at(all, "gradient_clipping"));
   }
   void take_zero(const Json& all) {
@@ -113,6 +122,10 @@ class DeepSpeed {
                                        std::pair("WarmupCosineLR", "cosine")})
       if (type != nullptr && *type == theirs) flags_.push_back(fmt::format("--lr-schedule {}", ours));
     const auto* values = at(all, "scheduler", "params");
+    const auto* shape = at(all, "scheduler", "params") == nullptr ? nullptr : at(*values, "warmup_type");
+    remark(type != nullptr && (*type == "WarmupLR" || *type == "WarmupDecayLR") &&
+               (shape == nullptr || *shape != "linear"),
+           "the warm-up here is linear, not logarithmic");
     if (values == nullptr) return;
     flag("--warmup-steps", at(*values, "warmup_num_steps"));
     flag("--start-learning-rate", at(*values, "warmup_min_lr"));
@@ -131,8 +144,77 @@ class DeepSpeed {
            "sparse attention belongs to a model's file: [attention], as train --help-model says");
   }
 
+  void take_unknown(const Json& all) {
+    constexpr std::string_view known[] = {"train_batch_size",
+                                          "train_micro_batch_size_per_gpu",
+                                          "gradient_accumulation_steps",
+                                          "gradient_clipping",
+                                          "zero_optimization",
+                                          "fp16",
+                                          "bf16",
+                                          "bfloat16",
+                                          "optimizer",
+                                          "scheduler",
+                                          "tensor_parallel",
+                                          "pipeline",
+                                          "activation_checkpointing",
+                                          "wall_clock_breakdown",
+                                          "flops_profiler",
+                                          "steps_per_print",
+                                          "tensorboard",
+                                          "wandb",
+                                          "sparse_attention",
+                                          "zero_allow_untested_optimizer"};
+    std::vector<std::string> unknown;
+    for (const auto& item : all.items())
+      if (std::find(std::begin(known), std::end(known), item.key()) == std::end(known))
+        unknown.push_back(one_line(item.key()));
+    if (!unknown.empty()) remarks_.push_back(fmt::format("not translated: {}", fmt::join(unknown, ", ")));
+    remarks_.emplace_back("what the file leaves out has train's defaults, which differ (train --print-config)");
+  }
+
   std::vector<std::string> flags_, remarks_;
 };
+
+// Arguments of transformers' Trainer, saved as JSON, as flags of train.
+std::string trainer_hint(const Json& all) {
+  constexpr std::pair<const char*, const char*> names[] = {{"output_dir", "--output"},
+                                                           {"max_steps", "--steps"},
+                                                           {"learning_rate", "--learning-rate"},
+                                                           {"per_device_train_batch_size", "--micro-batch"},
+                                                           {"warmup_steps", "--warmup-steps"},
+                                                           {"lr_scheduler_type", "--lr-schedule"},
+                                                           {"weight_decay", "--weight-decay"},
+                                                           {"adam_beta1", "--beta1"},
+                                                           {"adam_beta2", "--beta2"},
+                                                           {"adam_epsilon", "--epsilon"},
+                                                           {"max_grad_norm", "--clip"},
+                                                           {"save_steps", "--save-every"},
+                                                           {"save_total_limit", "--keep"},
+                                                           {"eval_steps", "--validate-every"},
+                                                           {"seed", "--seed"}};
+  std::vector<std::string> flags;
+  for (const auto& [theirs, ours] : names) {
+    const auto found = all.find(theirs);
+    if (found == all.end() || found->is_null() || *found == -1) continue;  // max_steps is -1 where epochs count
+    flags.push_back(
+        fmt::format("{} {}", ours, found->is_string() ? one_line(found->get<std::string>()) : found->dump()));
+  }
+  const auto is_on = [&](const char* key) { return all.contains(key) && all[key] == true; };
+  if (is_on("bf16")) flags.emplace_back("--dtype bf16");
+  if (is_on("gradient_checkpointing")) flags.emplace_back("--recompute full");
+  auto text = fmt::format("the same with flags: train {}", fmt::join(flags, " "));
+  if (all.contains("per_device_train_batch_size"))
+    text += "; --global-batch is per_device_train_batch_size x gradient_accumulation_steps x the data-parallel ranks";
+  if (all.contains("num_train_epochs")) text += "; an epoch has tokens / (global batch x sequence) steps";
+  if (all.contains("warmup_ratio")) text += "; --warmup-steps is warmup_ratio x steps";
+  return text + "; what the file leaves out has train's defaults, which differ (train --print-config)";
+}
+
+bool is_of_trainer(const Json& json) {
+  return json.contains("per_device_train_batch_size") || json.contains("num_train_epochs") ||
+         (json.contains("output_dir") && json.contains("learning_rate"));
+}
 
 bool is_of_deepspeed(const Json& json) {
   constexpr const char* keys[] = {"train_batch_size",
@@ -165,6 +247,9 @@ void refuse_json(const std::string& text, const std::string& path) {
     throw InputError(fmt::format("{} looks like the config.json of a Hugging Face model, and TOML is read", path),
                      way.empty() ? "train --help-model has the keys of a model's file" : way);
   }
+  if (json.is_object() && is_of_trainer(json))
+    throw InputError(fmt::format("{} looks like arguments of transformers' Trainer, and --config reads TOML", path),
+                     trainer_hint(json));
   if (json.is_object() && is_of_deepspeed(json))
     throw InputError(fmt::format("{} looks like DeepSpeed's JSON, and --config reads TOML", path),
                      DeepSpeed(json).hint());

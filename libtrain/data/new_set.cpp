@@ -2,12 +2,19 @@
 #include "libtrain/data/new_set.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
+#include "libtrain/base/text.h"
 #include "libtrain/data/own_set.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
 
 namespace trainyard::data {
 
@@ -124,7 +131,9 @@ void NewSet::finish(const std::function<void(const std::string&)>& before) {
   if (result_.train_tokens == 0)
     throw base::InputError("the input holds no document for training",
                            result_.documents == 0
-                               ? result_.rejected == 0 && result_.empty == 0 ? "is it empty?" : left_out_text(result_)
+                               ? result_.rejected == 0 && result_.empty == 0
+                                     ? "is it empty?"
+                                     : "give text that is not refused and not empty: " + left_out_text(result_)
                                : "all went to validation: --validation 0 keeps them, or split it into more documents");
   if (!folder_) return;
   SetIndex index = index_for(tokenizer_);
@@ -139,6 +148,37 @@ void NewSet::finish(const std::function<void(const std::string&)>& before) {
   folder_->publish();
 }
 
+namespace {
+
+// The keys of the first line of a file of JSON lines that hold text: "content, title". Empty if it cannot be said.
+std::string text_keys_of(const std::string& path) {
+  constexpr std::size_t longest = 1 << 20;
+  std::ifstream file(base::path_of_text(path), std::ios::binary);
+  std::string line(longest, '\0');
+  file.read(line.data(), static_cast<std::streamsize>(longest));
+  line.resize(static_cast<std::size_t>(file.gcount()));
+  line.resize(std::min(line.find('\n'), line.size()));
+  const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
+  std::vector<std::string> keys;
+  if (json.is_object())
+    for (const auto& item : json.items())
+      if (item.value().is_string() && keys.size() < 10) keys.push_back(base::one_line(item.key()));
+  return fmt::format("{}", fmt::join(keys, ", "));
+}
+
+// What to try for a reason of a refusal; empty for most.
+std::string remedy_for(const Refusal& refusal) {
+  if (refusal.reason.starts_with("no key '")) {
+    const auto keys = text_keys_of(refusal.source);
+    return "--json-key NAME takes the text from another key; " +
+           (keys.empty() ? "" : fmt::format("with text there are: {}; ", keys));
+  }
+  if (refusal.reason == "invalid UTF-8") return "text in Latin-1 becomes UTF-8 by iconv -f ISO-8859-1 -t UTF-8; ";
+  return {};
+}
+
+}  // namespace
+
 void NewSet::too_many_refused(std::int64_t all) const {
   auto text = fmt::format("{} of {} documents were refused, {:g} % are allowed", result_.rejected, all,
                           100 * options_.largest_rejected);
@@ -149,7 +189,7 @@ void NewSet::too_many_refused(std::int64_t all) const {
                     : options_.writing == BuildOptions::Writing::on
                         ? fmt::format("see {}", options_.rejects)
                         : fmt::format("without --dry-run, {} lists them", options_.rejects);
-  throw base::InputError(text, list + "; --max-rejects allows more");
+  throw base::InputError(text, remedy_for(result_.first_refusals.front()) + list + "; --max-rejects allows more");
 }
 
 }  // namespace trainyard::data

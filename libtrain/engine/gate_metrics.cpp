@@ -96,8 +96,8 @@ std::string GateWatch::sentence(const LayerGate& g, double least) const {
 
 std::string GateWatch::recovered(const LayerGate& g) const {
   return fmt::format(
-      "the gate of layer {} has recovered: in the last {} steps no expert was preferred so; in the last step expert {} "
-      "got most, {} of the tokens",
+      "the gate of layer {} has recovered: in none of the last {} steps one expert got so many tokens; in the last "
+      "step expert {} got the most, {}",
       g.layer, steps, g.fullest_expert, percents(share_of_tokens(g)));
 }
 

@@ -108,8 +108,8 @@ void add_differences(const std::string& name, const nlohmann::json& a, const nlo
                     b.value(item.key(), nlohmann::json()), out);
 }
 
-// One line for each difference, in the words of the command line: "--steps: the checkpoint has 4, this run 100 (the
-// default)".
+// One line for each difference, in the words of the command line: "--steps: the checkpoint has 4, this run 100, which
+// is the default".
 std::string difference(const std::string& name, const nlohmann::json& was, const nlohmann::json& now) {
   std::vector<FieldDifference> all;
   add_differences(name, was, now, all);
@@ -120,7 +120,8 @@ std::string difference(const std::string& name, const nlohmann::json& was, const
     const auto* setting = setting_of(settings, d.name);
     const bool is_default = setting && d.second == nlohmann::json(plan::json_of(*setting));
     if (setting) d.name = "--" + setting->name;
-    out += fmt::format("\n  {}{}", text_of(d, "the checkpoint", "this run"), is_default ? " (the default)" : "");
+    out +=
+        fmt::format("\n  {}{}", text_of(d, "the checkpoint", "this run"), is_default ? ", which is the default" : "");
   }
   return out;
 }
@@ -174,6 +175,8 @@ void require_same_run(const nlohmann::json& written, const nlohmann::json& now, 
   const auto settings = fields_of(usual);
   const auto checkpoint = current_identity(written);
   std::string differences, names;
+  std::vector<std::string> given;  // by --change
+  for (const auto& name : allowed) given.push_back(change_name(settings, name));
   for (const auto& item : now.items()) {
     const auto was = checkpoint.contains(item.key()) ? checkpoint[item.key()] : nlohmann::json();
     if (item.key() == "model") {
@@ -188,13 +191,13 @@ void require_same_run(const nlohmann::json& written, const nlohmann::json& now, 
     }
     if (was == item.value() || std::find(allowed.begin(), allowed.end(), item.key()) != allowed.end()) continue;
     differences += difference(item.key(), was, item.value());
-    names += (names.empty() ? "" : ",") + change_name(settings, item.key());
+    names += "," + change_name(settings, item.key());
   }
   if (!differences.empty())
     throw base::InputError(fmt::format("{} was trained with other settings:{}", where, differences),
-                           fmt::format("give the old values, or say --change {} to go on with the new ones, or "
+                           fmt::format("give the old values, or say --change {}{} to go on with the new ones, or "
                                        "--resume never with another --output",
-                                       names));
+                                       fmt::join(given, ","), given.empty() ? names.substr(1) : names));
 }
 
 std::vector<std::string> differing_fields(const nlohmann::json& expected, const nlohmann::json& now) {
@@ -209,6 +212,10 @@ std::vector<FieldDifference> differences(const checkpoint::RunState& a, const ch
   add_differences("step", a.step, b.step, out);
   if (a.identity.empty() != b.identity.empty()) out.push_back({"identity", a.identity, b.identity});
   else add_differences("", current_identity(a.identity), current_identity(b.identity), out);
+  const auto weights = [](const checkpoint::RunState& s) {
+    return s.provenance.is_object() ? s.provenance.value("weights_from", nlohmann::json()) : nlohmann::json();
+  };
+  add_differences("weights from", weights(a), weights(b), out);
   add_differences("dtype", base::name_of(a.dtype), base::name_of(b.dtype), out);
   add_differences("device", a.device_kind, b.device_kind, out);
   add_differences("instruction set", a.isa, b.isa, out);
@@ -217,6 +224,7 @@ std::vector<FieldDifference> differences(const checkpoint::RunState& a, const ch
 
 std::string text_of(const FieldDifference& d, const std::string& first, const std::string& second) {
   const auto shown = [&](const nlohmann::json& value) {
+    if (d.name == "weights from") return value.is_string() ? value.get<std::string>() : std::string("initial values");
     if (value.is_null()) return default_text(d.name);
     if (d.name == "identity") return std::string(value.empty() ? "none" : "one");
     if (d.name.starts_with("--") && value.is_string()) return base::shortened(value.get<std::string>());

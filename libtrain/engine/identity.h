@@ -33,8 +33,9 @@ void require_known_fields(const nlohmann::json& identity, const std::vector<std:
 std::vector<std::string> differing_fields(const nlohmann::json& expected, const nlohmann::json& now);
 
 // Why two checkpoints may hold different numbers: their steps, each key of their identities that differs (also inside
-// model and data: "model.lanes"), working dtype, device and instruction set. Null is a key that is left out. Empty:
-// both are of one run, at one step. Parallel layouts are no reason (checkpoint_layout of report.h).
+// model and data: "model.lanes"), the checkpoint whose weights they began with, working dtype, device and instruction
+// set. Null is a key that is left out. Empty: both are of one run, at one step. Parallel layouts are no reason
+// (checkpoint_layout of report.h).
 struct FieldDifference {
   std::string name;
   nlohmann::json first, second;

@@ -26,6 +26,7 @@
 #include "libtrain/engine/shared_folder.h"
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/file_layout.h"
+#include "libtrain/plan/inventory.h"
 #include "libtrain/plan/memory.h"
 
 #include <fmt/ranges.h>
@@ -234,21 +235,33 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   const auto held = agreed_lock(config, world, exec);
   std::vector<std::string> damaged;
   auto start = agreed_start(config, setup, world, exec, damaged);
-  on_every_rank(world, exec, [&] { require_steps_to_trace(config, start.step); });
   const auto note = [&](const std::string& line) {
     if (world.rank == 0 && listener.on_note) listener.on_note(line);
   };
+  if (const auto done = traced_before(config, start.step); !done.empty()) note(done), config.trace.clear();
+  on_every_rank(world, exec, [&] { require_steps_to_trace(config, start.step); });
   if (world.rank == 0)
     if (const auto other = other_rate_text(start, setup); !other.empty()) note(other);
   const RunContext context{config, setup, world, signals, listener, watchdog.get(), held};
   std::optional<RunLoop> loop;
   const auto reached = [&] { return config.stop_after > 0 && start.step >= config.stop_after; };
   while (start.step < config.steps && !reached()) {
+    if (!start.path.empty() && !start.weights_only && !config.init_from.empty())
+      note(fmt::format("--init-from {} is for a new run: this one goes on from its own checkpoint", config.init_from));
     if (!start.path.empty())
       note(fmt::format("{} {}", start.weights_only ? "weights from" : "resuming from", start.path));
-    if (!loop) note(parallel_layout_text(setup.plan)), note(planned_reading(config, setup, start));
+    if (!loop) {
+      note(fmt::format("model {}: {} parameters, context {}", setup.plan.model.name,
+                       base::count_text(plan::parameter_count(setup.plan.model)), setup.plan.model.context));
+      note(parallel_layout_text(setup.plan)), note(planned_reading(config, setup, start));
+      if (config.validation_sequences > 0 && config.validate_every == 0)
+        note("--validation-sequences has no effect without --validate-every");
+    }
     if (!loop && world.rank == 0) warn_of_what_is_left_out(config, setup);
-    if (!loop) on_every_rank(world, exec, [&] { loop.emplace(context); });
+    if (!loop) {
+      on_every_rank(world, exec, [&] { loop.emplace(context); });
+      if (world.rank == 0 && listener.on_begin) listener.on_begin();
+    }
     try {
       return or_fail(world, [&] {
         loop->load(start);
@@ -317,7 +330,8 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
   });
   require_same_checkpoint(base::path_of_text(path), world, exec);
   return on_rank_zero(world, exec, [&] {
-    require_steps_to_trace(config, start.step);
+    const auto traced = traced_before(config, start.step);
+    if (traced.empty()) require_steps_to_trace(config, start.step);
     const RunWindows windows(config, setup);
     warn_of_what_is_left_out(config, setup);
     return decided + plan_text(setup.plan, config.output, sizes) + planned_reading(config, setup, start) + "\n" +

@@ -18,6 +18,7 @@ namespace trainyard::engine {
 struct RunListener {
   std::function<void(const StepMetrics& metrics, std::int64_t steps)> on_step;
   std::function<void(const std::string& line)> on_note;
+  std::function<void()> on_begin = {};  // all checks of the start are over; the first step follows
 };
 
 struct RunResult {

@@ -255,14 +255,17 @@ void RunLoop::refuse_step(const StepOutcome& o) {
   saving_->finish_publishing();
   std::string good;
   patiently("reading the checkpoint back", [&] {
-    good = on_rank_zero(run_.world, trainer_.communication(),
-                        [&] { return good_checkpoint_sentence(checkpoints_folder(run_.config.output), step_); });
+    good = on_rank_zero(run_.world, trainer_.communication(), [&] {
+      const auto rise = explosion_sentence(run_.config.output + "/metrics.jsonl");
+      return good_checkpoint_sentence(checkpoints_folder(run_.config.output), step_) +
+             (rise.empty() ? "" : ", but " + rise + " (--resume PATH), or begin anew in another --output");
+    });
   });
   throw comm::AgreedError(base::ExitCode::check_failed,
                           fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1,
                                       base::number_text(o.loss), base::number_text(o.gradient_norm), finding),
                           fmt::format("{}; lower --learning-rate{}, or raise --warmup-steps", good,
-                                      saving_->saved_step() < 0 ? "" : " (a resume needs --change learning_rate)"));
+                                      saving_->saved_step() < 0 ? "" : " (a resume needs --change learning-rate)"));
 }
 
 }  // namespace trainyard::engine

@@ -6,6 +6,7 @@
 #include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/rank_writer.h"
+#include "libtrain/checkpoint/reader.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/build_info.h"
 #include "libtrain/engine/run_tokenizer.h"
@@ -39,6 +40,11 @@ RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start
   if (start.own) {
     saved_step_ = start.step;
     saved_path_ = start.path;
+  }
+  if (!start.path.empty()) {
+    const auto before = checkpoint::read_state(start.path);
+    if (start.weights_only) from_ = fmt::format("{}, step {}", base::text_of_path(start.path), before.step);
+    else if (before.provenance.is_object()) from_ = before.provenance.value("weights_from", nlohmann::json());
   }
   settle_in_folder(start);
   saver_.emplace(
@@ -142,6 +148,7 @@ checkpoint::RunState RunSaving::state(const Progress& progress) const {
                     {"crc32c", run_.setup.index.tokenizer_crc32c}}},
                   {"document_tokens", checkpoint::document_ids_to_json(
                                           {run_.setup.index.end_of_document, run_.setup.index.begin_of_document})}};
+  if (!from_.is_null()) s.provenance["weights_from"] = from_;
   s.isa = instructions_of(s.dtype);
   s.device_kind = run_.config.device;
   s.writer = run_.held.writer;

@@ -8,6 +8,8 @@
 #include "libtrain/engine/saver.h"
 #include "libtrain/engine/trainer.h"
 
+#include <nlohmann/json.hpp>
+
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -53,7 +55,8 @@ class RunSaving {
 
   const RunContext& run_;
   Trainer& trainer_;
-  std::string folder_;  // of the checkpoints
+  std::string folder_;   // of the checkpoints
+  nlohmann::json from_;  // provenance: the checkpoint whose weights the run began with; null: initial values
   std::int64_t saved_step_ = -1;
   std::string saved_path_;
   bool publish_asked_ = false;

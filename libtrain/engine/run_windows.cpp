@@ -40,9 +40,15 @@ RunWindows::RunWindows(const RunConfig& config, const RunSetup& setup)
     training.hide(*setup.masking);
     if (validation) validation->hide(*setup.masking);
   }
-  if (training.count() == 0)
-    throw base::InputError(fmt::format("{} holds no window of {} tokens", config.data, setup.plan.sequence + 1),
-                           "give more text, or a shorter --sequence");
+  if (training.count() == 0) {
+    const auto longest = std::max_element(setup.index.train.begin(), setup.index.train.end(),
+                                          [](const auto& a, const auto& b) { return a.tokens < b.tokens; });
+    const auto tokens = longest == setup.index.train.end() ? 0 : longest->tokens;
+    throw base::InputError(
+        fmt::format("{} holds no window of {} tokens: {} shard has {}", config.data, setup.plan.sequence + 1,
+                    setup.index.train.size() == 1 ? "its only" : "its largest", base::counted(tokens, "token")),
+        tokens > 1 ? fmt::format("give more text, or at most --sequence {}", tokens - 1) : "give more text");
+  }
   if (setup.mask == data::DocumentMask::off && !setup.masking) return;  // all targets count
   require_target(training, config.data, 1000);
   if (validation)

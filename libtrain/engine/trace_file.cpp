@@ -99,6 +99,11 @@ void require_beside_own_files(const RunConfig& c) {
 
 }  // namespace
 
+std::string traced_before(const RunConfig& c, std::int64_t completed) {
+  if (c.trace.empty() || completed == 0 || trace_steps(c.trace_steps).last > completed) return {};
+  return fmt::format("no trace is written: the steps of --trace-steps {} were done by an earlier start", c.trace_steps);
+}
+
 void require_steps_to_trace(const RunConfig& c, std::int64_t completed) {
   if (c.trace.empty()) return;
   const auto asked = trace_steps(c.trace_steps);

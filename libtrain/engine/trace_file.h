@@ -30,6 +30,8 @@ TraceSteps trace_steps(const std::string& text);  // UsageError
 // another file, a file that the run itself writes or reads, a checkpoint's folder. EnvironmentError if the folder
 // cannot be written or is missing; the run's own folder may be missing. Existing traces are replaced.
 void require_trace_place(const RunConfig& config);
+// A sentence if an earlier start has done all steps that --trace-steps names, so that none is left to trace; else "".
+std::string traced_before(const RunConfig& config, std::int64_t completed);
 // UsageError if a run that continues after `completed` steps does none of the steps that --trace-steps names.
 void require_steps_to_trace(const RunConfig& config, std::int64_t completed);
 base::Owned own_traces();

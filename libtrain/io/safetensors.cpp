@@ -170,8 +170,8 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file(path, BulkFile:
   std::uint64_t length = 0;
   file.read(0, &length, 8);
   if (length > static_cast<std::uint64_t>(std::min(largest_header, size - 8)))
-    refuse(path, "its header shall have {} bytes, and {}", length,
-           length > static_cast<std::uint64_t>(largest_header) ? "32 MB are the most"
+    refuse(path, "it is no safetensors file, or damaged: it says that its header has {} bytes, and {}", length,
+           length > static_cast<std::uint64_t>(largest_header) ? "a header has at most 32 MB"
                                                                : fmt::format("{} are left in the file", size - 8));
   std::string text(static_cast<std::size_t>(length), '\0');
   file.read(8, text.data(), static_cast<std::int64_t>(length));

@@ -212,10 +212,9 @@ std::string in_column(const std::string& text, std::size_t column, std::size_t w
       out.append(column, ' ');
       at = column;
     }
-    out.append(text, begin, end - begin + 1);
+    out.append(text, begin, end - begin + 1);  // with the space behind the word, if there is one
     at += end - begin + 1, begin = end + 1;
   }
-  if (!out.empty()) out.pop_back();  // the last space
   return out;
 }
 

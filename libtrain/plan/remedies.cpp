@@ -273,7 +273,7 @@ std::string remedies(const Plan& plan, Pass pass) {
   if (joint && nears(*joint) && std::find(nearer.begin(), nearer.end(), needs(*joint)) == nearer.end())
     nearer.push_back(needs(*joint));
   const std::string last = "a smaller model or a device with more memory";
-  return nearer.empty() ? last : fmt::format("{}: none of these is enough: {}", last, fmt::join(nearer, "; "));
+  return nearer.empty() ? last : fmt::format("{}; less memory, but not enough: {}", last, fmt::join(nearer, "; "));
 }
 
 }  // namespace trainyard::plan

@@ -52,10 +52,27 @@ TEST(ForeignFiles, ADeepSpeedFileGetsTheFlagsOfItsKeys) {
   expect_flags(R"({"activation_checkpointing": {}, "wall_clock_breakdown": true, "pipeline": {"stages": 2}})",
                "--pipeline-parallel 2 --recompute full --profile-step");
   EXPECT_EQ(refusal(R"({"train_batch_size": 8})").find("--zero"), std::string::npos);
+  expect_flags(R"({"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, "zero_optimization": {}})",
+               "--global-batch N --micro-batch 4; N is 4 x 2 x the data-parallel ranks");
+}
+
+TEST(ForeignFiles, ArgumentsOfTransformersTrainer) {
+  const auto said = refusal(R"({"output_dir": "out", "learning_rate": 5e-05, "num_train_epochs": 3, "max_steps": -1,
+                                "per_device_train_batch_size": 8, "bf16": true, "warmup_ratio": 0.1})");
+  EXPECT_NE(
+      said.find("looks like arguments of transformers' Trainer, and --config reads TOML\nthe same with flags: train "
+                "--output out --learning-rate 5e-05 --micro-batch 8 --dtype bf16; --global-batch is"),
+      std::string::npos)
+      << said;
+  EXPECT_NE(said.find("an epoch has"), std::string::npos) << said;
+  EXPECT_NE(said.find("warmup_ratio x steps"), std::string::npos) << said;
 }
 
 TEST(ForeignFiles, KeysWithoutAFlagGetASentence) {
   expect_remark(R"({"fp16": {"enabled": true}})", "train --dtype bf16; there is no fp16");
+  expect_remark(R"({"train_batch_size": 8, "nonsense": 3, "moe": {}})", "not translated: nonsense, moe");
+  expect_remark(R"({"train_batch_size": 8, "scheduler": {"type": "WarmupLR", "params": {}}})",
+                "linear, not logarithmic");
   expect_remark(R"({"gradient_accumulation_steps": 4})", "gradient_accumulation_steps follows");
   expect_remark(R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})", "there is no offload");
   expect_remark(R"({"zero_optimization": {"stage": 3, "overlap_comm": true}})", "need no setting");

@@ -66,6 +66,14 @@ expect 0 shard-data --input plain.txt --output single --validation 0
 said '^shard-data: 1 document, 7 B of text .*; none refused$'
 said '^shard-data: train 8 tokens in 1 shard, validation 0 tokens in 0 shards$'
 
+# The hint follows from the first refusal.
+printf '{"content": "some text", "n": 1, "title": "t"}\n' >other_keys.jsonl
+refused 3 '1 of 1 documents were refused' shard-data --input other_keys.jsonl --output keys
+said 'try: --json-key NAME takes the text from another key; with text there are: content, title; --rejects FILE lists them'
+expect 0 shard-data --input other_keys.jsonl --json-key content --output keys --validation 0
+printf 'caf\xe9\n' >latin.txt
+refused 3 '1 of 1 documents were refused' shard-data --input latin.txt --output latin; said 'iconv -f ISO-8859-1 -t UTF-8'
+
 # The first refusals are printed with their reason, whether or not they are too many.
 { cat good.jsonl; printf '{"other": 1}\nno json\n{"text": ""}\n{"text": 7}\n{"text": "\xff"}\n'; } >bad.jsonl
 expect 0 shard-data --input bad.jsonl --output refusals --max-rejects 0.1 --json

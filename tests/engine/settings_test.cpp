@@ -496,5 +496,20 @@ TEST(GoodCheckpoint, IsSaidOfWhatWasReadBack) {
   EXPECT_NE(good_checkpoint_sentence(scratch.path, 10, 1000).find("inspect --verify"), std::string::npos);
 }
 
+TEST(GoodCheckpoint, IsOfNoUseWhereTheLossHadExploded) {
+  const testing::Scratch scratch;
+  const auto metrics = [&](std::initializer_list<double> losses) {
+    std::ofstream file(scratch.path + "/metrics.jsonl");
+    for (int step = 0; const double loss : losses) file << fmt::format("{{\"step\":{},\"loss\":{}}}\n", ++step, loss);
+    file.close();
+    return explosion_sentence(scratch.path + "/metrics.jsonl");
+  };
+  EXPECT_EQ(explosion_sentence(scratch.path + "/none.jsonl"), "");
+  EXPECT_EQ(metrics({5.5, 5.0, 5.4}), "");
+  EXPECT_EQ(metrics({5.5, 5.0, 400, 1e11}),
+            "the loss had risen before, from 5 at step 2 to 1e+11 at step 4: go back to step 2 or before");
+  EXPECT_EQ(metrics({5.5, 1e11, 5}), "");  // it came back
+}
+
 }  // namespace
 }  // namespace trainyard::engine

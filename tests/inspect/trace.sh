@@ -57,11 +57,15 @@ expect 0 "${base[@]}" --steps 3 --output own --trace own/trace.json --trace-step
 expect 0 inspect own/trace.json; said 'steps 2 to 2 whole'
 expect 0 "${base[@]}" --steps 4 --output own --change steps --trace own/trace.json
 expect 0 inspect own/trace.json; said 'steps 4 to 4 whole'
-for dry in '' --dry-run; do
-  refused 2 'names no step of this run, which runs steps 5 to 6' "${base[@]}" --steps 6 --output own --change steps --trace own/none.json --trace-steps 1:4 $dry
-done
+refused 2 'names no step of this run, which runs steps 5 to 6' "${base[@]}" --steps 6 --output own --change steps --trace own/none.json --trace-steps 7:9
 expect 0 "${base[@]}" --steps 4 --output own --trace own/none.json
 said 'all 4 steps are done already; no trace is written to own/none.json'
+# The same command again goes on behind the steps that it was to trace.
+for dry in --dry-run ''; do
+  expect 0 "${base[@]}" --steps 6 --output own --change steps --trace own/none.json --trace-steps 1:4 $dry
+  unsaid 'names no step'
+done
+said 'no trace is written: the steps of --trace-steps 1:4 were done by an earlier start'
 absent own/none.json
 
 # A trace that cannot be written after the run has ended costs the run nothing else: here is no room for the name of an

@@ -38,7 +38,7 @@ TEST(Remedies, MemoryRemediesAreThoseThatFitOrAreSaidNotTo) {
   predict(p);
   p.device_memory = 1;
   const auto none = memory_problems(p)[0].hint;
-  EXPECT_EQ(none.find("a smaller model or a device with more memory: none of these is enough: "), 0u) << none;
+  EXPECT_EQ(none.find("a smaller model or a device with more memory; less memory, but not enough: "), 0u) << none;
 }
 
 // The cheaper remedy comes first, and alone if it is enough.
@@ -113,7 +113,7 @@ TEST(Remedies, StagesMayBecomeTensorRanks) {
   };
   EXPECT_EQ(tried(p, need_of(two)), fits("--tensor-parallel 2 --pipeline-parallel 4", two));
   EXPECT_EQ(tried(p, need_of(four)), fits("--tensor-parallel 4 --pipeline-parallel 2", four));
-  EXPECT_NE(tried(p, need_of(four) / 2).find(": none of these is enough: "), std::string::npos);
+  EXPECT_NE(tried(p, need_of(four) / 2).find("; less memory, but not enough: "), std::string::npos);
   p.partition = "0,2,4,6,7,8,9,10";  // for eight stages only
   EXPECT_EQ(tried(p, need_of(four)).find("--pipeline-parallel"), std::string::npos);
 }

@@ -21,6 +21,7 @@
 #include <iostream>
 #include <memory>
 #include <sstream>
+#include <string_view>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <vector>
@@ -280,14 +281,27 @@ void raise_the_limit_of_open_files() {
 __attribute__((section(".preinit_array"), used)) void (*const prepare_first)() = base::prepare_last_resort;
 #endif
 
+// Whether tasks of this machine had to wait for a core in half of the last ten seconds or more, as Linux' pressure
+// stall information says (since 4.20; "some avg10=98.10 ..."). False where there is none.
+bool cores_are_contended() {
+  constexpr std::string_view before = "some avg10=";
+  char text[64] = {};
+  const int file = ::open("/proc/pressure/cpu", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const auto n = ::read(file, text, sizeof text - 1);
+  ::close(file);
+  return n > static_cast<ssize_t>(before.size()) && std::string_view(text).starts_with(before) &&
+         std::atof(text + before.size()) >= 50;
+}
+
 // OpenMP threads that wait for one another spin for some tens of microseconds, then sleep. libgomp spins a hundred
 // times longer by default. On a busy machine that takes cores from the threads that are waited for. libgomp's own
 // variables override this setting. It must run before libgomp is initialized, so libgomp is linked into the program
 // (CMakeLists.txt).
+// Where other programs compete for the cores already, every poll is too many: then threads sleep at once.
 __attribute__((constructor(101))) void bound_polling() {
-  constexpr const char* polls = "5000";
   if (std::getenv("OMP_WAIT_POLICY") == nullptr && std::getenv("GOMP_SPINCOUNT") == nullptr)
-    setenv("GOMP_SPINCOUNT", polls, 0);
+    setenv("GOMP_SPINCOUNT", cores_are_contended() ? "0" : "5000", 0);
 }
 
 int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/data/document_source.h"
 #include "tools/generate/utf8.h"
 
@@ -61,7 +62,7 @@ std::string lacking(const data::Tokenizer& tokenizer, std::string_view prompt) {
 
 std::string behind(std::size_t put) {
   if (put == 0) return {};
-  return put == 1 ? " behind the one that is put before it" : fmt::format(" behind the {} that are put before it", put);
+  return fmt::format(" of the prompt, after the {} that generate puts before it", base::counted(put, "token"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "libtrain/engine/run_status.h"
 #include "tools/inspect/curve.h"
 #include "tools/inspect/drawing.h"
+#include "tools/inspect/follow.h"
 #include "tools/inspect/history.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
@@ -38,7 +39,7 @@ std::string name_of(const std::string& metrics) {
   return path.filename().string();
 }
 
-void add_metrics(Report& report, const std::string& path, const Options& options) {
+std::shared_ptr<const History> add_metrics(Report& report, const std::string& path, const Options& options) {
   const auto read = std::make_shared<const History>(read_history(path));
   const auto& h = *read;
   if (!h.samples.empty())
@@ -74,6 +75,18 @@ void add_metrics(Report& report, const std::string& path, const Options& options
         fmt::format("  {} with a loss that is not finite, which the curve leaves out\n", base::counted(wrong, "line"));
   if (!h.last.is_null())
     report.text += "\nlast metrics\n" + leaves(for_people(nlohmann::json(h.last), options.sizes), 2);
+  return read;
+}
+
+// Adds whether the run goes on, has stopped, or was killed, as --follow says it. The reasons of ranks are another list.
+void add_state(Report& report, const std::string& folder, const History& history) {
+  const Watched run{folder, history, engine::status_of(folder), history.steps};
+  if (run.state.exit.exit_code != 0) return;
+  auto sentence = verdict_on(run).sentence;
+  if (sentence.empty() && run.state.stage == engine::RunStatus::Stage::running) sentence = "the run goes on at present";
+  if (sentence.empty()) return;
+  report.json["state"] = sentence;
+  report.text += "  " + sentence + "\n";
 }
 
 // Adds the reasons that ranks of a failed start left. The next start removes them.
@@ -114,7 +127,12 @@ Report run_report(const std::string& folder, const Options& options) {
   std::error_code error;
   const auto metrics_path = folder + "/metrics.jsonl";
   if (fs::symlink_status(metrics_path, error).type() > fs::file_type::not_found) {
-    add_metrics(report, metrics_path, options);
+    const auto state_at = report.text.size();
+    const auto history = add_metrics(report, metrics_path, options);
+    const auto metrics = report.text.substr(state_at);
+    report.text.resize(state_at);
+    add_state(report, folder, *history);
+    report.text += metrics;
   } else {
     report.text += "  no metrics.jsonl\n";
   }

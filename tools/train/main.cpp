@@ -112,19 +112,27 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
       progress.reset();  // ends the progress line
       launch.fail(error);
     };
-  if (world.rank == 0 && tools::kills_soon())
-    signals.announce(fmt::format(
-        "asked to stop: the ranks save. If mpirun was asked, it ends them within about two seconds, and what is "
-        "saved by then is kept; kill -USR1 on mpirun waits for the save. To go on: {}",
-        command({})));
   tools::StepLine line;
   Totals totals;
+  bool warned_of_divergence = false;
   engine::RunListener listener;
   listener.on_note = [](const std::string& line) { base::log_info("{}", line); };
+  // Not before: a launcher also sends TERM to the ranks whose peer has refused the command line.
+  listener.on_begin = [&] {
+    if (tools::kills_soon())
+      signals.announce(fmt::format(
+          "asked to stop: the ranks save. If mpirun was asked, it ends them within about two seconds, and what is "
+          "saved by then is kept; kill -USR1 on mpirun waits for the save. To go on: {}",
+          command({})));
+  };
   listener.on_step = [&](const engine::StepMetrics& m, std::int64_t steps) {
     totals.add(m);
-    const bool last = m.step == steps || m.validation_loss.has_value();
+    const auto warning = warned_of_divergence ? std::string() : totals.divergence();
+    const bool last = m.step == steps || m.validation_loss.has_value() || !warning.empty();
     progress->show(line.text(m, steps), last ? tools::Progress::Update::last : tools::Progress::Update::passing);
+    if (warning.empty()) return;
+    base::log_warning("{}", warning);
+    warned_of_divergence = true;
   };
   const auto result = engine::run(config, world, signals, listener, launch.ranks_on_node());
   // A stopped run still exits with its own code, because it can go on without its trace.
@@ -133,7 +141,6 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   if (world.rank != 0) return code;
   progress.reset();
   if (!totals.empty()) base::log_info("{}", totals.text(result.checkpoint, result.save_seconds));
-  if (const auto warning = totals.divergence(); !warning.empty()) base::log_warning("{}", warning);
   auto product = result.checkpoint.empty() ? std::string() : result.checkpoint + "\n";
   if (switches.memory_report)
     product += result.memory_report.text(switches.sizes()) + "\n" + result.traffic_report.text(switches.sizes());
