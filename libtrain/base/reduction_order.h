@@ -25,10 +25,10 @@ TRAINYARD_ANYWHERE constexpr MicroBatchPlace place_of_micro_batch(std::int64_t m
 }
 
 // The data-parallel coordinate of the rank at `reduction_position` of the reduction order, among `ranks` ranks. Here
-// "place" means that coordinate. Without expert parallelism they are equal. With it, `experts` neighbouring ranks hold
-// different experts, and ranks that are `experts` apart hold the same ones. Ranks with the same experts have
-// consecutive positions. So the gradients that such ranks compute for the tokens of one source rank are added before
-// the gradients for the next source (params/gradients.h).
+// "place" means that coordinate. Without expert parallelism coordinate and position are equal. With it, `experts`
+// neighbouring ranks hold different experts, and ranks that are `experts` apart hold the same ones. Ranks with the same
+// experts have consecutive positions. So the gradients that such ranks compute for the tokens of one source rank are
+// added before the gradients for the next source (params/gradients.h).
 TRAINYARD_ANYWHERE constexpr std::int64_t place_at_reduction_position(std::int64_t reduction_position,
                                                                       std::int64_t ranks, std::int64_t experts) {
   const std::int64_t alike = ranks / experts;
