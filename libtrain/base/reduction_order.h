@@ -8,9 +8,10 @@
 
 namespace trainyard::base {
 
-// Where a micro-batch of an optimizer step belongs. `round` is the accumulation step. `rank` is a reduction-order
-// position. `place` is the rank's slot for the micro-batch. Each accumulation step has `local_accumulation` slots, also
-// an uneven last one.
+// Where a micro-batch of an optimizer step is computed. `round`: in which accumulation step, counted from 0. `rank`:
+// the position in the reduction order of the rank that computes it. `place`: the index of the micro-batch among those
+// of its rank. The index counts `local_accumulation` micro-batches for each accumulation step, also for an uneven last
+// one, where some of them are empty.
 struct MicroBatchPlace {
   std::int64_t accumulation_group, round, rank, place;
 };
@@ -23,11 +24,11 @@ TRAINYARD_ANYWHERE constexpr MicroBatchPlace place_of_micro_batch(std::int64_t m
   return {group, round, group % ranks, round * local_accumulation + m % local_accumulation};
 }
 
-// The data-parallel coordinate ("place") of the rank at `reduction_position` of the reduction order, among `ranks`
-// ranks. Without expert parallelism they are equal. With it, `experts` neighbouring ranks hold different experts, and
-// ranks that are `experts` apart hold the same ones. Ranks with the same experts have consecutive positions. So the
-// gradients that such ranks compute for the tokens of one source rank are added before the gradients for the next
-// source (params/gradients.h).
+// The data-parallel coordinate of the rank at `reduction_position` of the reduction order, among `ranks` ranks. Here
+// "place" means that coordinate. Without expert parallelism coordinate and position are equal. With it, `experts`
+// neighbouring ranks hold different experts, and ranks that are `experts` apart hold the same ones. Ranks with the same
+// experts have consecutive positions. So the gradients that such ranks compute for the tokens of one source rank are
+// added before the gradients for the next source (params/gradients.h).
 TRAINYARD_ANYWHERE constexpr std::int64_t place_at_reduction_position(std::int64_t reduction_position,
                                                                       std::int64_t ranks, std::int64_t experts) {
   const std::int64_t alike = ranks / experts;

@@ -39,9 +39,11 @@ struct Heard {
 struct WatchedGroup {
   std::string name;
   std::vector<int> number_of = {};  // by rank: the group that it is in, -1 for none; empty: all ranks are in one group
-  // last: judged after the other groups, because a hang in one of them makes ranks wait here. patiently: a rank may
-  // work alone and make the others wait. Then only a rank that is gone is missing; if all ranks answer and all wait,
-  // the call hangs too, with nobody in particular missing.
+  // How a wait in this group is judged:
+  //  - in_turn: a rank that has not begun the call, or is silent, is missing
+  //  - last: the same, but after the other groups, because a hang in one of them makes ranks wait here
+  //  - patiently: one rank may work alone while the others wait for it, as in a save. So only a rank that is gone is
+  //    missing. If all ranks answer and all of them wait in the call, it hangs without a missing rank
   enum class Judged { in_turn, last, patiently } judged = Judged::in_turn;
 };
 // "data". If several groups have the name, the ranks of the group of `rank` follow: "tensor of ranks 2, 3".

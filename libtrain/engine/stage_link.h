@@ -17,8 +17,9 @@ namespace trainyard::engine {
 // (plan/schedule.h). Waits of compute count as exposed communication.
 class StageLink {
  public:
-  // hears_before: some virtual stage of the rank receives from the stage before. Then the link takes room for two sets
-  // of hidden states from `activations`, for evaluation only one set.
+  // hears_before: some virtual stage of the rank receives activations from another stage. Then the link takes memory
+  // for two sets of hidden states from `activations`: one that arrives, and one whose gradients are sent. For
+  // evaluation it takes only the first.
   StageLink(comm::Neighbours& neighbours, params::StoreContext& context, tensor::Arena& activations, bool hears_before,
             std::int64_t rows, std::int64_t hidden, plan::Pass pass);
 

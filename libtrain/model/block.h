@@ -44,9 +44,10 @@ struct MicroBatch {
   std::int64_t sequence() const { return tokens.shape[1]; }
 };
 
-// The stack of saved activations of one micro-batch in flight. forward pushes in order; backward pops in reverse and
-// leaves the stack empty. Input gradients may keep entries that weight gradients will pop. Entries popped below a kept
-// one are released together with it. While entries are kept, nothing may be pushed.
+// The stack of saved activations of one micro-batch in flight. forward pushes; backward pops in reverse order and
+// leaves the stack empty. If backward runs in two halves, input_gradients may leave an entry on the stack (keep), and
+// weight_gradients pops it later. An entry below a kept one can be popped too; its memory is released when the kept one
+// is popped. While entries are kept, nothing may be pushed.
 class Saved {
  public:
   // `passing`: an arena that several stacks share for short-lived tensors, of which only one stack has some at any

@@ -11,16 +11,17 @@ namespace trainyard::params {
 // One object serves every ZeRO stage; plan::gradient_plan says which buffers exist. Calls within a step: for each
 // micro-batch begin_micro, then (open, commit) for each occurrence; at the end finish(). In an accumulation step
 // without a local accumulation group of this rank, idle(occurrence) replaces them.
-// Experts that ranks share get gradients from several sources. A source is a rank whose tokens came here
-// (plan::contributions_of). (open, commit) is then called for each source, in their order. Ranks with the same experts
-// follow one another in the reduction order (base::place_at_reduction_position). So their gradients of one source are
-// all added before any gradient of the next source.
+//
+// Distributed experts, which expert-parallel ranks divide, get gradients from several sources. A source is a rank whose
+// tokens came here (plan::contributions_of). (open, commit) is then called for one source after the other. Ranks with
+// the same experts have consecutive positions in the reduction order (base::place_at_reduction_position). So the
+// gradients that they have of one source are added before any gradient of the next source.
 class GradientReduction {
  public:
   explicit GradientReduction(StoreContext& context);
 
-  // `round`: the accumulation step, counted from 0 within the optimizer step. `place`: where the micro-batch is in its
-  // local accumulation group.
+  // The micro-batch under way. `round`: its accumulation step, counted from 0 within the optimizer step. `place`: where
+  // it is in its local accumulation group.
   struct Position {
     std::int64_t round;
     enum class Place { only, first, middle, last } place;

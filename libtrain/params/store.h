@@ -34,8 +34,9 @@ class Lease {
 // The gradients of one occurrence of a flat group for one micro-batch, with stored shapes. They have the gradient
 // dtype: f32, or f64 when the working dtype is f64. The block overwrites every element of every slot (beta = 0), then
 // calls commit() exactly once. Padding rows must be zero.
-// Experts that ranks share have one such object for each source, a rank whose tokens came here. The block computes and
-// commits all sources one after the other (plan::contributions_of), because there is memory for one at a time.
+// Distributed experts, which expert-parallel ranks divide, have one such object for each source, a rank whose tokens
+// came here. The block computes and commits all sources one after the other (plan::contributions_of), because there is
+// memory for one at a time.
 class Grads {
  public:
   Grads(ParameterStore& store, plan::Occurrence occurrence, int source)

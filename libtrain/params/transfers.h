@@ -10,11 +10,13 @@
 
 namespace trainyard::params {
 
-// Segments are issued in the order in which their transfers were added. Without tensor parallelism that is at once.
-// Otherwise each tensor-parallel collective lets some follow it (let_some_follow): as many as finish the foremost
-// transfer within a layer, however many wait behind it. done() issues the rest of a transfer that somebody needs. All
-// of these are places in the program, not times, so every rank issues the same in the same order. Called by the compute
-// thread.
+// Segments are issued in the order in which their transfers were added. Without tensor parallelism add() issues all of
+// them. With it, segments are issued at two kinds of points:
+//  - after each tensor-parallel collective, let_some_follow() issues some: so many that the first unfinished transfer
+//    is issued in full within the collectives of one layer, however many transfers wait behind it
+//  - done() issues the rest of a transfer whose result is needed
+// These are points of the program and not of time, so all ranks issue the same segments in the same order. Called by
+// the compute thread.
 class Transfers {
  public:
   enum class Issue { at_once, between };

@@ -41,9 +41,9 @@ struct BatchPlan {
     const auto n = accumulation_steps_of(r), last = (n - 1) * data_ranks + r;
     return n == 0 ? 0 : (n - 1) * local_accumulation + end_micro(last) - first_micro(last);
   }
-  // The sum, over the accumulation steps, of the number of micro-batches in the longest group. Every rank takes part
-  // that many times in what all ranks do for each micro-batch. Rank 0's group is never shorter than another rank's, and
-  // only the last group of a step can be shorter.
+  // How often in a step all ranks together do what each does for a micro-batch, such as an all-to-all of experts. It is
+  // the size of the longest group of each accumulation step, added up. Ranks with a shorter group, or without one, take
+  // part with empty micro-batches. The longest group is rank 0's.
   std::int64_t lockstep_micros() const {
     const auto last = (accumulation_steps() - 1) * data_ranks;
     return (accumulation_steps() - 1) * local_accumulation + end_micro(last) - first_micro(last);

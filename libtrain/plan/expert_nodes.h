@@ -11,7 +11,7 @@
 namespace trainyard::plan {
 
 // Collectives among the ranks that hold different experts. A hierarchical all-to-all is two all-to-alls of as many
-// bytes: one among the ranks of a node, and one among the ranks with the same place in each node. Every other
+// bytes: one among the ranks of a node, and one among the ranks with the same number in each node. Every other
 // collective is among all ranks.
 std::vector<SizedCalls> expert_group_calls(const ExpertShare& share, const GroupCall& call, std::int64_t times);
 

@@ -40,7 +40,7 @@ std::vector<GroupCall> first_round_calls(const ModelConfig& of_layer, const Micr
 
 // The dispatch rounds of a layer beyond one for each pass. `forward` and `backward` count further rounds; a backward
 // round sends gradients there and back. `again` counts how often backward sent rows again, which it skips if there is
-// only one round. With several rounds, backward makes all of them for each rank that shares the experts.
+// only one round. With several rounds, backward makes all of them for each rank among which the experts are divided.
 struct FurtherRounds {
   std::int64_t forward = 0, backward = 0, again = 0;
 };

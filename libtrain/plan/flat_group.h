@@ -58,8 +58,8 @@ struct FlatGroup {
   std::string name;  // "embedding.tokens", "embedding.positions", "layers.07", "head"
   Part part = Part::input;
   // The ranks that differ along these axes hold the same parameters and read different samples. They add up the
-  // gradients, and ZeRO divides the group into as many shards. Kinds use {data}, or {expert_data} for experts that
-  // data-parallel ranks share.
+  // gradients, and ZeRO divides the group into as many shards. Kinds use {data}, or {expert_data} for distributed
+  // experts: experts that expert-parallel ranks divide.
   Axes group = {Axis::data};
   std::vector<Parameter> parameters;  // declaration order
   // Along these axes ranks hold other parameters in this group's place: other experts of the layer.
@@ -67,7 +67,8 @@ struct FlatGroup {
 };
 
 // How many gradients of a flat group one rank computes for a micro-batch. It is one, for the rank's own tokens. For
-// shared experts it is one for each rank that sends tokens, in the order of these ranks.
+// distributed experts (experts that expert-parallel ranks divide) it is one for each rank that sends tokens, in the
+// order of these ranks.
 int contributions_of(const FlatGroup& flat_group, const Topology& topology);
 
 // The index of a parameter in its flat group, by its name without the group's name ("attention.q.weight"); -1 if there

@@ -21,7 +21,7 @@ struct FlatGroupEntry {
   std::int64_t occurrences = 0, training_leases = 0, evaluation_leases = 0;
   // A copy of a flat group that a block of another part owns. The owner counts and saves it.
   bool borrowed = false;
-  int place = 0;          // index among the flat groups of its block
+  int place = 0;          // number of the group among the flat groups of its block
   int contributions = 1;  // plan::contributions_of
 };
 
@@ -43,8 +43,9 @@ class FlatGroupTable {
   std::vector<FlatGroupEntry> entries_;
 };
 
-// How flat groups share buffers in turn. The groups of layers rotate through `gathered_layers` buffers, separately for
-// each place in a block: a layer's own group, and the group of a branch. Every other flat group has a slot of its own.
+// Which buffer, here a slot, each flat group uses. Layers use slots in turn: layer i uses the slot that layer i -
+// gathered_layers used. The flat groups of one layer have slots of their own, by their `place` in the layer: the
+// layer's own group, and the group of each branch. Every flat group outside the layers has a slot of its own.
 class SlotPlan {
  public:
   // With has_buffer, these are the slots of gradients. A flat group without a buffer then has an empty slot. A group
@@ -61,7 +62,7 @@ class SlotPlan {
   std::int64_t bytes(std::int64_t element_bytes) const;                    // each slot rounded up to 64 bytes
 
  private:
-  struct Slots {  // the slots that a flat group rotates through, and which of them is its first
+  struct Slots {  // slots first to first + slots - 1, which a flat group uses in turn; it begins at first + place
     int first = -1, slots = 1, place = 0;
   };
   std::vector<Slots> slot_of_;
@@ -76,7 +77,7 @@ struct FlatGroupSet {
   std::vector<FlatLayout> layouts;      // one for each flat group
   std::vector<bool> borrowed;           // one for each flat group (FlatGroupEntry)
   std::vector<int> contributions;       // one for each flat group
-  std::vector<int> places;              // one for each flat group
+  std::vector<int> places;              // one for each flat group (FlatGroupEntry::place)
   std::vector<Occurrence> occurrences;  // forward order
 
   int occurrence_index(Occurrence occurrence) const;  // index in `occurrences`

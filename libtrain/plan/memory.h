@@ -26,11 +26,13 @@ struct MemoryBytes {
   bool operator==(const MemoryBytes&) const = default;
 };
 
-// What a rank needs beyond states and scratch because of its place in a pipeline.
+// What a rank needs beyond states and scratch because it is a pipeline stage. A chunk is a virtual stage.
 struct InFlight {
-  std::vector<int> slots = {1};  // for each chunk: micro-batches between forward and the end of backward at one time
-  // Whether a stage precedes any of its chunks. Then activations arrive in a place of their own, and gradients leave
-  // from another.
+  // For each chunk, the number of slots. A slot holds the activations of one micro-batch from its forward to the end of
+  // its backward, so this is the number of micro-batches in flight.
+  std::vector<int> slots = {1};
+  // Whether any of its chunks receives activations from another pipeline stage. Then the rank has two more buffers: one
+  // in which activations arrive, and one from which gradients are sent back.
   bool hears_before = false;
   std::vector<std::string> flat_groups_of_stages = {};  // names of flat groups that other pipeline stages hold, too
 };

@@ -126,7 +126,7 @@ void dropout_problems(const Plan& p, std::vector<Problem>& out) {
   beyond("--sequence", p.sequence, most_sequence_with_dropout);
 }
 
-// Ranks that share experts have slots for as many tokens for each expert. Their rows are counted in 32 bits, too.
+// Ranks that divide experts have slots for as many tokens for each expert. Their rows are counted in 32 bits, too.
 void slot_problems(const Plan& p, std::vector<Problem>& out) {
   if (p.tensor * std::int64_t{p.expert_parallel} == 1) return;
   const auto tokens = p.micro_batch * p.sequence;

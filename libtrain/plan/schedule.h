@@ -10,9 +10,11 @@
 namespace trainyard::plan {
 
 // The engine interprets the list. The lists of ranks of one stage have the same actions in the same order. So every
-// rank issues the same collectives in the same order. In an uneven last accumulation step (a round) a rank may have an
-// empty micro-batch. Then the action is idle, with `micro` -1: the rank takes part in all collectives and contributes
-// nothing. An empty micro-batch has a slot like any other, for experts that work for the tokens of other ranks.
+// rank issues the same collectives in the same order. In these lists a round is an accumulation step, a chunk is a
+// virtual stage, and a slot is the memory for one micro-batch that a chunk has in flight. In an uneven last round a
+// rank may have an empty micro-batch. Then the action is idle, with `micro` -1: the rank takes part in all collectives
+// and contributes nothing. An empty micro-batch has a slot like any other, for experts that work for the tokens of
+// other ranks.
 //  ask       starts joining the stop requests of all ranks for the named round. This is before the backward that ends
 //            the round before it, so that the answer does not queue behind that round's reductions. For the first
 //            round it is at its beginning. With several stages it is once, at the beginning of a step: a later
@@ -21,7 +23,7 @@ namespace trainyard::plan {
 //  load      micro-batch `micro` is at hand in `slot` of `chunk`. Its activations from the previous stage have been
 //            taken from where they arrived, so the next ones may arrive
 //  receive_activations, receive_gradients   from now on the previous or next stage's message for that micro-batch may
-//            arrive: activations in a place of their own, gradients in its slot
+//            arrive: activations in a buffer of their own, gradients in its slot
 //  forward, backward   one pass of a chunk. The last backward of an accumulation group also issues the round's
 //            reductions, which overlap with what follows. A backward, or its second half, frees the slot
 //  input_gradients, weight_gradients   the two halves of a backward, in its place
@@ -45,8 +47,8 @@ struct Action {
     reduce,
     update
   } kind;
-  std::int64_t round = -1;
-  // Index of the micro-batch among the rank's own, where empty micro-batches count, too (plan/batch.h).
+  std::int64_t round = -1;  // accumulation step, counted from 0 in each step
+  // Index of the micro-batch among the rank's own of a step. Empty micro-batches count, too (base::MicroBatchPlace).
   std::int64_t place = -1;
   std::int64_t micro = -1;  // index in the step
   int chunk = -1, slot = -1;
@@ -66,9 +68,9 @@ std::vector<Action> step_actions(const BatchPlan& batch, int data_rank, const Pi
 // The actions of a rank, by the plan's schedule.
 std::vector<Action> actions(const Plan& plan, int rank);
 
-// The actions of `rounds` rounds of an evaluation, in each of which every data-parallel rank has a micro-batch,
-// `place`. They are forward passes, in the order of a step, and each chunk has one slot. `micro` is the place. There is
-// no agreement.
+// The actions of an evaluation in which every data-parallel rank computes `rounds` micro-batches. They are forward
+// passes, in the order of a step, and each chunk has one slot. `micro` and `place` are both the index of the
+// micro-batch among the rank's own. There is no agreement.
 std::vector<Action> evaluation_actions(std::int64_t rounds, const Pipeline& pipeline, int stage);
 
 // For each chunk, the number of slots: the micro-batches between forward and the end of backward at one time.

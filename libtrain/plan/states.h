@@ -29,9 +29,9 @@ struct StateShape {
 //    accumulation steps also stage 1 and local accumulation above 1
 //  - buffers: rotating buffers for the gradient of a flat group. Without local accumulation, two cases do not have
 //    them: stage 1, and stage 0 on one rank with one accumulation step. There gradients go straight into `whole`
-// Shared experts have gradients from several sources (contributions_of), which are computed and reduced one after the
-// other. Without local accumulation they go into flat group buffers and from there into the sum. With it, a local sum
-// is kept for every source.
+// Distributed experts, which expert-parallel ranks divide, have gradients from several sources (contributions_of),
+// which are computed and reduced one after the other. Without local accumulation they go into flat group buffers and
+// from there into the sum. With it, a local sum is kept for every source.
 struct GradientPlan {
   bool whole = false, shards = false, buffers = false;
 };

@@ -27,7 +27,8 @@ inline constexpr AxisName axis_names[] = {{Axis::pipe, "pipe"},
                                           {Axis::expert_data, "expert_data"},
                                           {Axis::expert_outer, "expert_outer"},
                                           {Axis::expert_inner, "expert_inner"}};
-// Whether an axis belongs to the second reading of the data axis. No topology that is written down names such an axis.
+// Whether an axis belongs to the second reading of the data axis (see Topology): the four axes of expert parallelism.
+// No topology that is written down names such an axis.
 constexpr bool is_of_second_reading(Axis axis) {
   return axis == Axis::expert || axis == Axis::expert_data || axis == Axis::expert_outer || axis == Axis::expert_inner;
 }
@@ -60,18 +61,19 @@ struct AxisSize {
 // size below 1, an axis given twice or more ranks than an int holds, and std::out_of_range on a rank outside
 // [0, world()).
 //
-// Expert parallelism reads the same ranks a second time: the data axis is expert_data times expert. Neighbours along
-// data hold different experts (with_experts).
+// Expert parallelism gives the ranks along data two more coordinates, along expert_data and expert. This is the second
+// reading of the data axis: a rank still has its data coordinate, which is its expert_data coordinate times the
+// expert-parallel degree plus its expert coordinate. So neighbours along data hold different experts (with_experts).
 class Topology {
  public:
   Topology() = default;
   explicit Topology(std::vector<AxisSize> axes);
 
-  // The same ranks with the data axis read a second time: its coordinate is the expert_data coordinate times `degree`
-  // plus the expert coordinate. A degree of 1 is no second reading; both axes then have size 1. `node` neighbours of
-  // the degree are one node: expert = expert_outer * node + expert_inner. If `node` is 1 or the degree, these two axes
-  // have size 1. std::invalid_argument if the degree does not divide the ranks along data, if the node does not divide
-  // the degree, or if the axes already have a second reading.
+  // The same ranks with a second reading of the data axis, for the expert-parallel degree `degree`. A degree of 1 is no
+  // second reading; both axes then have size 1. `node` neighbours of the degree are one node: expert = expert_outer *
+  // node + expert_inner. If `node` is 1 or the degree, these two axes have size 1. std::invalid_argument if the degree
+  // does not divide the ranks along data, if the node does not divide the degree, or if the axes already have a second
+  // reading.
   Topology with_experts(int degree, int node = 1) const;
 
   int world() const;
@@ -81,12 +83,12 @@ class Topology {
   int rank_of(const std::vector<std::pair<Axis, int>>& coordinates) const;  // axes that are left out are 0
   // The rank's position in the reduction order: the r of BatchPlan and of decision 1. It decides which micro-batches of
   // an accumulation step are the rank's. It is the rank's data coordinate, or base::reduction_position_of_place of it
-  // if the data axis is read a second time.
+  // if the data axis has a second reading.
   int reduction_position(int rank) const;
   // The ranks that differ from `rank` only in the given axes, ascending, itself included.
   std::vector<int> peers(int rank, Axes axes) const;
   const std::vector<AxisSize>& axes() const { return axes_; }
-  // The same, but a data axis that is read a second time is replaced by its two axes.
+  // The same, but a data axis with a second reading is replaced by the axes of that reading.
   const std::vector<AxisSize>& finest_axes() const { return finest_; }
 
  private:

@@ -73,7 +73,7 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
   const FlatGroupTable table(part, shape.topology);
   const auto sending =
       reduction == Reduction::fast ? batch.accumulation_steps() : batch.accumulation_steps_of(reduction_position);
-  // Gradients of shared experts are reduced source by source, as long as there is a micro-batch. A rank sends the
+  // Gradients of distributed experts are reduced source by source, as long as there is a micro-batch. A rank sends the
   // gradients of each source whose tokens it gets, in the accumulation steps in which that source has tokens.
   const auto of_sources = [&](const FlatGroupEntry& e, int rank) {
     std::int64_t n = 0;

@@ -119,7 +119,7 @@ FlatGroup ExpertsKind::own_flat_group(const ModelConfig& m, const std::string& l
     kind.declare(d);
     of_experts.push_back(d.take().parameters);
   }
-  // If data-parallel ranks share the experts, the ranks with the same experts add up their gradients.
+  // If data-parallel ranks divide the experts, the ranks with the same experts add up their gradients.
   const auto group = sends_to_experts(m) ? Axes{Axis::expert_data} : Axes{Axis::data};
   FlatGroup flat_group{layer + ".experts", Part::layers, group, {}, {}};
   if (shares_experts(m)) flat_group.others = {Axis::expert, Axis::tensor};

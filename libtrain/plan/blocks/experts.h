@@ -28,10 +28,10 @@ class ExpertsKind : public BranchKind {
   double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
 };
 
-// The rows that a rank's experts compute for one micro-batch. If ranks share experts, rows stand in slots of one size:
-// the capacity, or all tokens without a capacity. There are slots for the rank's experts from its own micro-batch, and
-// as many from every data-parallel rank with other experts. If only data-parallel ranks share experts without a
-// capacity, these are the rows of one dispatch round (plan/expert_rounds.h).
+// The rows that a rank's experts compute for one micro-batch. If ranks divide the experts, rows stand in slots of one
+// size: the capacity, or all tokens without a capacity. There are slots for the rank's experts from its own
+// micro-batch, and as many from every data-parallel rank with other experts. If only data-parallel ranks divide experts
+// without a capacity, these are the rows of one dispatch round (plan/expert_rounds.h).
 ExpertRows expert_rows_of(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);
 // The rows of all experts for the tokens of one micro-batch.
 std::int64_t result_rows_of(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);
