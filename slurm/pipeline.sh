@@ -36,6 +36,11 @@ for stage in "${stages[@]}"; do
   left=" ${left#*" $stage "}"
 done
 
+# A wrong flag of train would show only after the jobs before it.
+if [[ " ${stages[*]} " == *" train "* ]] && command -v "${BIN:+$BIN/}train" >/dev/null; then
+  CHECK_ONLY=yes SLURM_JOB_NUM_NODES=1 bash "$here/train.sbatch" || refuse $? "train.sbatch would end with this" "read what it says above; nothing was submitted"
+fi
+
 ids=() json=''
 give_up() {
   [ ${#ids[@]} = 0 ] || scancel "${ids[@]}" || true

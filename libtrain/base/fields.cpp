@@ -420,6 +420,8 @@ void read_environment(std::vector<Field>& fields) {
   }
   complaints.attempt([] { static_cast<void>(shared_memory_wanted()); });
   complaints.attempt([] { static_cast<void>(hopper_wanted()); });
+  // Module files set these by habit; no setting has such a name.
+  for (const char* place : {"root", "home", "dir", "prefix", "version"}) names.emplace_back(place);
   for (const auto& variable : unknown_variables(names))
     complaints.add(fmt::format("{} is set, but there is no such setting", variable), variable_hint(variable, hinted));
   complaints.raise();

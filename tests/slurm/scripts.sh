@@ -10,6 +10,7 @@ mkdir fake
 cat >fake/srun <<'end'
 #!/bin/bash
 echo "$*" >>asked
+[ -z "${MAKE_SET:-}" ] || { mkdir -p "$MAKE_SET" && echo '{}' >"$MAKE_SET/index.json"; }
 [[ $* == *profile-comm* ]] || exit "${FAKE_CODE:-0}"
 echo 'a table'
 [[ " $* " != *" --budget $(cat enough) "* ]] || exit 0
@@ -144,15 +145,35 @@ asked '--budget 120s'
 mkdir -p set && echo '{}' >set/index.json && rm -f asked
 shard_task=(bash "$scripts/shard.sbatch")
 shards=(env SLURM_ARRAY_TASK_ID=0 SLURM_ARRAY_TASK_COUNT=2 DATA=set)
+echo text >a.txt && echo text >b.txt && echo a.txt >list
 expect 0 "${shards[@]}" INPUT=a.txt "${shard_task[@]}"; said 'nothing says what it was made from'
 rm -r set
-expect 0 "${shards[@]}" INPUT=a.txt "${shard_task[@]}"; asked 'shard-data --input a.txt --split paragraphs --output set --task 0/2'
-mkdir set && echo '{}' >set/index.json && rm -f asked
+expect 5 "${shards[@]}" INPUT=b.txt FAKE_CODE=5 "${shard_task[@]}"   # a refused task leaves no record
+absent set.made-from
+rm -f asked
+expect 0 "${shards[@]}" INPUT=a.txt MAKE_SET=set "${shard_task[@]}"; asked 'shard-data --input a.txt --split paragraphs --output set --task 0/2'
+rm -f asked
 expect 0 "${shards[@]}" INPUT=a.txt "${shard_task[@]}"; said 'nothing to do'
 expect 2 "${shards[@]}" INPUT=b.txt "${shard_task[@]}"; said 'made from something else'; said 'there: INPUT=a.txt'; said 'here:  INPUT=b.txt'
 expect 2 "${shards[@]}" INPUT=a.txt SHARD='--tokenizer t.model' "${shard_task[@]}"; said 'made from something else'
 expect 2 "${shards[@]}" INPUT=a.txt SPLIT=lines "${shard_task[@]}"; said 'made from something else'
+expect 2 "${shards[@]}" INPUT=a.txt SLURM_ARRAY_TASK_ID=2 SLURM_ARRAY_TASK_COUNT=1 "${shard_task[@]}"; said 'say how many there were: TASKS='
 [ ! -e asked ] || fail "srun was asked: $(cat asked)"
+rm -r set
+expect 0 "${shards[@]}" INPUT=@list MAKE_SET=set "${shard_task[@]}"
+rm -f asked
+expect 0 "${shards[@]}" INPUT=@list "${shard_task[@]}"; said 'nothing to do'
+echo b.txt >>list   # a list with another file, and a file with other content
+expect 2 "${shards[@]}" INPUT=@list "${shard_task[@]}"; said 'here:  FILES='
+[ ! -e asked ] || fail "srun was asked: $(cat asked)"
+rm -r set set.made-from
+# More ranks than micro-batches: some nodes are enough.
+trains SLURM_JOB_NUM_NODES=4 RANKS_PER_NODE=2 LAYOUT="--global-batch 16 --micro-batch 4"
+asked --nodes=2 --ntasks-per-node=2
+said 'a step has 4 groups of micro-batches, for as many replicas: 2 of 4 nodes are used'
+said 'train.sbatch: .* job 1, start 1, 2 x 2 ranks on this machine'
+rm -f asked
+expect 75 env FAKE_CODE=75 MAX_RESTARTS=2 SLURM_RESTART_COUNT=2 bash "$scripts/train.sbatch"; said 'MAX_RESTARTS (2) is reached'
 
 # A run that stopped early queues again, but for one that has come to --stop-after: it would stop at once for ever.
 printf '#!/bin/bash\necho "$*" >>asked; exit 1\n' >fake/scontrol
