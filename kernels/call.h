@@ -4,7 +4,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/kernel_clock.h"
 
-// TRAINYARD_CPU_CALL(gelu_forward_cpu, (a)) calls the variant in use, and times the call if a KernelClock measures.
+// TRAINYARD_CPU_CALL(activation_cpu, (a)) calls the variant in use, and times the call if a KernelClock measures.
 #define TRAINYARD_CPU_CALL(name, arguments)                             \
   ((void)KernelTimer(#name, [&] { return work_of arguments; }),         \
    active_isa() == Isa::amx             ? amx::name arguments           \

@@ -1,9 +1,12 @@
-// Helpers of the dispatchers: conversion of views, and shape checks.
+// Helpers of the dispatchers: conversion of views, and checks of shapes and types.
 #pragma once
 
 #include "kernels/mat.h"
 #include "libtrain/base/view.h"
 #include "libtrain/tensor/exec.h"
+
+#include <algorithm>
+#include <initializer_list>
 
 namespace trainyard::kernels {
 
@@ -11,6 +14,9 @@ inline Type type_of(base::DType t) {
   TRAINYARD_ASSERT(t == base::DType::f32 || t == base::DType::bf16 || t == base::DType::f64,
                    "kernels compute in f32, bf16 or f64, not {}", base::name_of(t));
   return t == base::DType::f32 ? Type::f32 : t == base::DType::bf16 ? Type::bf16 : Type::f64;
+}
+inline base::DType dtype_of(Type t) {
+  return t == Type::f32 ? base::DType::f32 : t == Type::bf16 ? base::DType::bf16 : base::DType::f64;
 }
 
 inline Mat mat(const base::View& v) {
@@ -26,6 +32,50 @@ inline base::DType accumulation_of(base::DType working) {
 inline void require_shape(const base::View& v, std::int64_t rows, std::int64_t cols, const char* what) {
   TRAINYARD_ASSERT(v.rows() == rows && v.cols() == cols, "{}: expected {} x {}, found {} x {}", what, rows, cols,
                    v.rows(), v.cols());
+}
+
+// The dtypes that kernels compute in, and those that they accumulate in.
+inline constexpr std::initializer_list<base::DType> working_types{base::DType::f32, base::DType::bf16,
+                                                                  base::DType::f64};
+inline constexpr std::initializer_list<base::DType> accumulation_types{base::DType::f32, base::DType::f64};
+
+// Throws what a failed require_shape throws: operation, operand, and the types expected and found by name.
+[[noreturn]] void wrong_type(base::DType found, std::initializer_list<base::DType> expected, const char* operation,
+                             const char* operand);
+
+// The checks of types. An absent view passes, because kernels ignore its type.
+inline void require_types(const base::View& v, std::initializer_list<base::DType> expected, const char* operation,
+                          const char* operand) {
+  if (v && std::find(expected.begin(), expected.end(), v.dtype) == expected.end())
+    wrong_type(v.dtype, expected, operation, operand);
+}
+inline void require_type(const base::View& v, base::DType expected, const char* operation, const char* operand) {
+  if (v && v.dtype != expected) wrong_type(v.dtype, {expected}, operation, operand);
+}
+
+struct NamedView {
+  const char* name;
+  const base::View& view;
+};
+// All operands have the dtype of the first, which is a working dtype.
+inline void require_working_type(const char* operation, std::initializer_list<NamedView> operands) {
+  const auto& first = *operands.begin();
+  require_types(first.view, working_types, operation, first.name);
+  for (const auto& o : operands) require_type(o.view, first.view.dtype, operation, o.name);
+}
+
+// A working dtype that is accumulated in `accumulation`.
+inline void require_type_of_sums(const base::View& v, base::DType accumulation, const char* operation,
+                                 const char* operand) {
+  if (accumulation == base::DType::f64) require_type(v, accumulation, operation, operand);
+  else require_types(v, {base::DType::f32, base::DType::bf16}, operation, operand);
+}
+
+// The result of a product: the dtype of its operands, or f32 for bf16.
+inline void require_type_of_product(const base::View& v, base::DType operands, const char* operation,
+                                    const char* operand) {
+  if (operands == base::DType::bf16) require_types(v, {base::DType::bf16, base::DType::f32}, operation, operand);
+  else require_type(v, operands, operation, operand);
 }
 
 }  // namespace trainyard::kernels

@@ -33,8 +33,8 @@ const char* name_of(Isa isa);
   TRAINYARD_CPU_VARIANT(avx2, result, name, parameters)     \
   TRAINYARD_CPU_VARIANT(avx512, result, name, parameters)
 
-// In x_args.h: TRAINYARD_CPU_KERNEL(void, gelu_forward_cpu, (const Args& a)) declares the three compiled variants. The
-// paths that differ only in products use avx512 or baseline.
+// In x_args.h: TRAINYARD_CPU_KERNEL(void, activation_cpu, (const ActivationArgs& args)) declares the three compiled
+// variants. The paths that differ only in products use avx512 or baseline.
 #define TRAINYARD_CPU_KERNEL(result, name, parameters) \
   TRAINYARD_CPU_VARIANTS(result, name, parameters)     \
   namespace avx512bf16 {                               \

@@ -21,8 +21,8 @@ inline const GpuKernels& gpu_kernels() { return *static_cast<const GpuKernels*>(
 
 }  // namespace trainyard::kernels
 
-// In x.cpp: TRAINYARD_CALL(exec, gelu, (a)) runs the operation on the Exec's device. That is gpu_kernels().gelu on a
-// GPU, otherwise the variant of gelu_cpu in use.
+// In x.cpp: TRAINYARD_CALL(exec, activation, a) runs the operation on the Exec's device. That is
+// gpu_kernels().activation on a GPU, otherwise the variant of activation_cpu in use.
 #define TRAINYARD_CALL(exec, name, args)                                                                \
   do {                                                                                                  \
     if ((exec).on_gpu())                                                                                \

@@ -11,11 +11,14 @@ namespace {
 
 AdamWArgs arguments(tensor::Exec& exec, const AdamW& h, base::View parameter, base::View gradient, base::View m,
                     base::View v, base::View working) {
-  for (const auto* x : {&parameter, &gradient, &m, &v})
-    TRAINYARD_ASSERT(x->dtype == base::DType::f32 && x->count() == parameter.count() && x->dense(),
-                     "AdamW of {} {} elements", x->count(), base::name_of(x->dtype));
-  TRAINYARD_ASSERT(!working || (working.dtype == base::DType::bf16 && working.count() == parameter.count()),
-                   "working copy of {} elements", working.count());
+  for (const auto& x :
+       {NamedView{"parameter", parameter}, NamedView{"gradient", gradient}, NamedView{"m", m}, NamedView{"v", v}}) {
+    require_type(x.view, base::DType::f32, "adamw_update", x.name);
+    TRAINYARD_ASSERT(x.view.count() == parameter.count() && x.view.dense(), "adamw_update: {} of {} elements for {}",
+                     x.name, x.view.count(), parameter.count());
+  }
+  require_type(working, base::DType::bf16, "adamw_update", "working");
+  TRAINYARD_ASSERT(!working || working.count() == parameter.count(), "working copy of {} elements", working.count());
   return {mat(parameter),
           mat(gradient),
           mat(m),

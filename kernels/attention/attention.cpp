@@ -1,4 +1,4 @@
-// Checks shapes and dispatches attention.
+// Checks shapes and types and dispatches attention.
 #include "kernels/attention/attention.h"
 
 #include "kernels/attention/attention_args.h"
@@ -22,8 +22,8 @@ AttentionTiles tiles(const TileView& list, const AttentionShape& s) {
   return {list.begin, list.other, list.parts, list.tiles, list.heads};
 }
 
-AttentionArgs arguments(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v,
-                        base::View start, base::View out, base::View lse) {
+AttentionArgs arguments(tensor::Exec& exec, const char* operation, const AttentionShape& s, base::View q, base::View k,
+                        base::View v, base::View start, base::View out, base::View lse) {
   const auto n = s.batch * s.sequence;
   TRAINYARD_ASSERT(s.heads % s.kv_heads == 0, "{} heads on {} key-value heads", s.heads, s.kv_heads);
   require_shape(q, n, s.heads * s.head_dim, "q");
@@ -31,6 +31,9 @@ AttentionArgs arguments(tensor::Exec& exec, const AttentionShape& s, base::View 
   require_shape(v, n, s.kv_heads * s.head_dim, "v");
   require_shape(out, n, s.heads * s.head_dim, "out");
   require_shape(lse, s.batch * s.heads, s.sequence, "lse");
+  require_working_type(operation, {{"q", q}, {"k", k}, {"v", v}, {"out", out}});
+  require_type(lse, accumulation_of(q.dtype), operation, "lse");
+  require_type(start, base::DType::i32, operation, "document_start");
   TRAINYARD_ASSERT(s.scale > 0, "scores times {}: the greatest would not stay the greatest", s.scale);
   TRAINYARD_ASSERT(start.count() == n, "{} document starts for {} tokens", start.count(), n);
   AttentionArgs a{};
@@ -80,7 +83,7 @@ KernelWork work_of(const AttentionArgs& a) {
 
 void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v,
                        base::View start, base::View out, base::View lse) {
-  auto a = arguments(exec, s, q, k, v, start, out, lse);
+  auto a = arguments(exec, "attention_forward", s, q, k, v, start, out, lse);
   exec.run([&exec, a]() mutable {
     tensor::ArenaScope scope(exec.scratch());
     if (exec.on_gpu())
@@ -96,11 +99,12 @@ void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q
 void attention_backward(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v,
                         base::View start, base::View out, base::View lse, base::View dout, base::View dq, base::View dk,
                         base::View dv) {
-  auto a = arguments(exec, s, q, k, v, start, out, lse);
+  auto a = arguments(exec, "attention_backward", s, q, k, v, start, out, lse);
   require_shape(dout, out.rows(), out.cols(), "dout");
   require_shape(dq, q.rows(), q.cols(), "dq");
   require_shape(dk, k.rows(), k.cols(), "dk");
   require_shape(dv, v.rows(), v.cols(), "dv");
+  require_working_type("attention_backward", {{"q", q}, {"dout", dout}, {"dq", dq}, {"dk", dk}, {"dv", dv}});
   const auto element = base::size_of(lse.dtype);
   a.dout = mat(dout), a.dq = mat(dq), a.dk = mat(dk), a.dv = mat(dv);
   exec.run([&exec, a, element]() mutable {

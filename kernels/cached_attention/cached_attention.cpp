@@ -1,4 +1,4 @@
-// Checks shapes and dispatches cached attention.
+// Checks shapes and types and dispatches cached attention.
 #include "kernels/cached_attention/cached_attention.h"
 
 #include "kernels/cached_attention/cached_attention_args.h"
@@ -16,6 +16,7 @@ void cached_attention(tensor::Exec& exec, std::int64_t heads, std::int64_t kv_he
   require_shape(k, t, kv_heads * d, "k");
   require_shape(v, t, kv_heads * d, "v");
   require_shape(out, 1, heads * d, "out");
+  require_working_type("cached_attention", {{"q", q}, {"k", k}, {"v", v}, {"out", out}});
   exec.run([&exec, heads, kv_heads, scale, q, k, v, out, d, t] {
     tensor::ArenaScope scope(exec.scratch());
     const auto scores = exec.scratch().allocate(accumulation_of(q.dtype), {heads, t});

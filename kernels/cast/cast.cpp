@@ -30,19 +30,24 @@ void run_pair(tensor::Exec& exec, Elementwise what, base::View from, base::View 
 
 }  // namespace
 
-void cast(tensor::Exec& exec, base::View from, base::View to) { run_pair(exec, Elementwise::cast, from, to); }
+void cast(tensor::Exec& exec, base::View from, base::View to) {
+  require_types(from, working_types, "cast", "from");
+  require_types(to, working_types, "cast", "to");
+  run_pair(exec, Elementwise::cast, from, to);
+}
 
 void copy(tensor::Exec& exec, base::View from, base::View to) {
-  TRAINYARD_ASSERT(from.dtype == to.dtype, "copy of {} into {}", base::name_of(from.dtype), base::name_of(to.dtype));
+  require_working_type("copy", {{"from", from}, {"to", to}});
   run_pair(exec, Elementwise::cast, from, to);
 }
 
 void fill(tensor::Exec& exec, base::View to, double value) {
+  require_types(to, working_types, "fill", "to");
   run(exec, {{}, long_row(to), Elementwise::fill, value, 1});
 }
 
 void add(tensor::Exec& exec, base::View y, base::View x) {
-  TRAINYARD_ASSERT(x.dtype == y.dtype, "add of {} to {}", base::name_of(x.dtype), base::name_of(y.dtype));
+  require_working_type("add", {{"y", y}, {"x", x}});
   run_pair(exec, Elementwise::add, x, y);
 }
 

@@ -12,8 +12,17 @@ namespace trainyard::kernels {
 
 namespace {
 
+const char* entry_of(CrossEntropyStep step) {
+  return step == CrossEntropyStep::statistics ? "cross_entropy_statistics"
+         : step == CrossEntropyStep::finish   ? "cross_entropy_finish"
+                                              : "cross_entropy_chunk";
+}
+
 CrossEntropyArgs arguments(tensor::Exec& exec, CrossEntropyStep step, base::View logits, std::int64_t first_column,
                            std::int64_t vocabulary, base::View targets, base::View weights) {
+  require_types(logits, accumulation_types, entry_of(step), "logits");
+  require_type(targets, base::DType::i32, entry_of(step), "targets");
+  require_type(weights, base::DType::u8, entry_of(step), "weights");
   TRAINYARD_ASSERT(
       targets.count() == logits.rows() && weights.count() == logits.rows() && logits.rows() > 0 && first_column >= 0,
       "{} targets, {} weights for {} x {} logits from column {}", targets.count(), weights.count(), logits.rows(),
@@ -35,14 +44,15 @@ void set_lanes(CrossEntropyArgs& a, std::int64_t lanes) {
 }
 
 void set_statistics(CrossEntropyArgs& a, base::View statistics) {
-  TRAINYARD_ASSERT(statistics.dense() && statistics.count() > 0 && statistics.count() % (3 * a.logits.rows) == 0 &&
-                       type_of(statistics.dtype) == a.logits.type,
-                   "{} statistics in {} for {} tokens", statistics.count(), base::name_of(statistics.dtype),
-                   a.logits.rows);
+  require_type(statistics, dtype_of(a.logits.type), entry_of(a.step), "statistics");
+  TRAINYARD_ASSERT(statistics.dense() && statistics.count() > 0 && statistics.count() % (3 * a.logits.rows) == 0,
+                   "{} statistics for {} tokens", statistics.count(), a.logits.rows);
   a.statistics = {statistics.data, statistics.count() / a.logits.rows, a.logits.rows, a.logits.rows, a.logits.type};
 }
 
 void set_results(CrossEntropyArgs& a, base::View losses, base::View dlogits) {
+  require_type(losses, base::DType::f64, entry_of(a.step), "losses");
+  require_type_of_sums(dlogits, dtype_of(a.logits.type), entry_of(a.step), "dlogits");
   TRAINYARD_ASSERT(losses.count() == a.logits.rows, "{} losses of {} tokens", losses.count(), a.logits.rows);
   if (dlogits) require_shape(dlogits, a.logits.rows, a.logits.cols, "dlogits");
   a.losses = losses.ptr<double>();
@@ -111,8 +121,9 @@ double sum_losses(tensor::Exec& exec, base::View losses) {
 }
 
 void sum_losses_into(tensor::Exec& exec, base::View losses, base::View out) {
-  TRAINYARD_ASSERT(losses.dense() && out.dtype == base::DType::f64, "the sum of {} losses as {}", losses.count(),
-                   base::name_of(out.dtype));
+  require_type(losses, base::DType::f64, "sum_losses", "losses");
+  require_type(out, base::DType::f64, "sum_losses", "out");
+  TRAINYARD_ASSERT(losses.dense(), "the sum of {} losses with gaps", losses.count());
   if (!exec.on_gpu())
     return exec.run([losses, out] {
       double sum = 0;

@@ -39,9 +39,16 @@ DropoutArgs dropout_args(tensor::Exec& exec, const Dropout& d, base::View x, bas
           exec.threads()};
 }
 
-void dropout_forward(tensor::Exec& exec, const Dropout& d, base::View x, base::View y) { run(exec, d, x, {}, y); }
-void dropout_backward(tensor::Exec& exec, const Dropout& d, base::View dy, base::View dx) { run(exec, d, dy, {}, dx); }
+void dropout_forward(tensor::Exec& exec, const Dropout& d, base::View x, base::View y) {
+  require_working_type("dropout_forward", {{"x", x}, {"y", y}});
+  run(exec, d, x, {}, y);
+}
+void dropout_backward(tensor::Exec& exec, const Dropout& d, base::View dy, base::View dx) {
+  require_working_type("dropout_backward", {{"dy", dy}, {"dx", dx}});
+  run(exec, d, dy, {}, dx);
+}
 void dropout_add(tensor::Exec& exec, const Dropout& d, base::View residual, base::View branch, base::View out) {
+  require_working_type("dropout_add", {{"residual", residual}, {"branch", branch}, {"out", out}});
   run(exec, d, branch, residual, out);
 }
 

@@ -22,6 +22,9 @@ void require_indices(base::View indices, std::int64_t rows, const char* what) {
 void embedding_forward(tensor::Exec& exec, base::View tokens, base::View positions, base::View table,
                        base::View position_table, base::View out) {
   require_shape(out, tokens.count(), table.cols(), "embedding");
+  require_working_type("embedding_forward", {{"table", table}, {"position_table", position_table}, {"out", out}});
+  require_type(tokens, base::DType::i32, "embedding_forward", "tokens");
+  require_type(positions, base::DType::i32, "embedding_forward", "positions");
   EmbeddingArgs a{tokens.ptr<std::int32_t>(),
                   positions ? positions.ptr<std::int32_t>() : nullptr,
                   mat(table),
@@ -39,6 +42,8 @@ void embedding_forward(tensor::Exec& exec, base::View tokens, base::View positio
 void embedding_lookup(tensor::Exec& exec, base::View tokens, base::View table, std::int64_t first_row,
                       std::int64_t all_rows, base::View out) {
   require_shape(out, tokens.count(), table.cols(), "embedding");
+  require_working_type("embedding_lookup", {{"table", table}, {"out", out}});
+  require_type(tokens, base::DType::i32, "embedding_lookup", "tokens");
   TRAINYARD_ASSERT(first_row >= 0 && first_row + table.rows() <= all_rows, "rows {} to {} of a table of {}", first_row,
                    first_row + table.rows(), all_rows);
   EmbeddingArgs a{tokens.ptr<std::int32_t>(), nullptr, mat(table), {}, mat(out), first_row, exec.threads()};
@@ -50,6 +55,8 @@ void embedding_lookup(tensor::Exec& exec, base::View tokens, base::View table, s
 
 void embedding_add(tensor::Exec& exec, base::View positions, base::View position_table, base::View out) {
   require_shape(out, positions.count(), position_table.cols(), "embedding");
+  require_working_type("embedding_add", {{"position_table", position_table}, {"out", out}});
+  require_type(positions, base::DType::i32, "embedding_add", "positions");
   EmbeddingArgs a{nullptr, positions.ptr<std::int32_t>(), {}, mat(position_table), mat(out), 0, exec.threads()};
   exec.run([&exec, a, positions, position_table] {
     if (!exec.on_gpu()) require_indices(positions, position_table.rows(), "position");
@@ -60,6 +67,9 @@ void embedding_add(tensor::Exec& exec, base::View positions, base::View position
 void embedding_backward(tensor::Exec& exec, base::View indices, std::int64_t first_row, base::View dout,
                         base::View dtable) {
   require_shape(dout, indices.count(), dtable.cols(), "embedding gradient");
+  require_types(dout, working_types, "embedding_backward", "dout");
+  require_type(dtable, accumulation_of(dout.dtype), "embedding_backward", "dtable");
+  require_type(indices, base::DType::i32, "embedding_backward", "indices");
   EmbeddingArgs a{indices.ptr<std::int32_t>(), nullptr, mat(dtable), {}, mat(dout), first_row, exec.threads()};
   exec.run([&exec, a] { TRAINYARD_CALL(exec, embedding_backward, a); });
 }

@@ -1,13 +1,15 @@
 // Updates a gate's choice biases.
 #include "kernels/even_load/even_load.h"
 
+#include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
-#include "libtrain/base/error.h"
 
 namespace trainyard::kernels {
 
 void even_load_update(tensor::Exec& exec, base::View bias, base::View loads, double mean, float rate,
                       const StepNumbers* numbers) {
+  require_type(bias, base::DType::f32, "even_load_update", "bias");
+  require_type(loads, base::DType::f32, "even_load_update", "loads");
   TRAINYARD_ASSERT(bias.count() == loads.count() && bias.dense() && loads.dense(), "{} biases for {} loads",
                    bias.count(), loads.count());
   const EvenLoadArgs args{bias.ptr<float>(), loads.ptr<float>(), bias.count(), mean, rate, numbers};

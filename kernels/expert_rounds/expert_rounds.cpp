@@ -1,15 +1,19 @@
-// Checks shapes, dispatches, and assigns groups to dispatch rounds on the CPU.
+// Checks shapes and types, dispatches, and assigns groups to dispatch rounds on the CPU.
 #include "kernels/expert_rounds/expert_rounds.h"
 
+#include "kernels/check.h"
 #include "kernels/expert_rounds/expert_rounds_args.h"
 #include "kernels/gpu_kernels.h"
-#include "libtrain/base/error.h"
 
 #include <algorithm>
 
 namespace trainyard::kernels {
 
 namespace {
+
+void require_integers(const char* operation, std::initializer_list<NamedView> operands) {
+  for (const auto& o : operands) require_type(o.view, base::DType::i32, operation, o.name);
+}
 
 void require_rounds(base::View groups, base::View places, std::int64_t destinations, std::int64_t room) {
   TRAINYARD_ASSERT(groups.cols() == 2 && groups.dense() && places.count() == groups.count() && places.dense(),
@@ -42,6 +46,7 @@ void fill_round(const ExpertRoundArgs& a) {
 
 void expert_rounds(tensor::Exec& exec, base::View groups, std::int64_t destinations, std::int64_t room,
                    base::View places, base::View rounds) {
+  require_integers("expert_rounds", {{"groups", groups}, {"places", places}, {"rounds", rounds}});
   require_rounds(groups, places, destinations, room);
   const ExpertRoundsArgs args{groups.ptr<std::int32_t>(),
                               groups.rows() / destinations,
@@ -58,6 +63,13 @@ void expert_rounds(tensor::Exec& exec, base::View groups, std::int64_t destinati
 
 void expert_round(tensor::Exec& exec, const ExpertRound& of, base::View groups, base::View places, base::View sources,
                   const RoundRows& rows) {
+  require_integers("expert_round", {{"groups", groups},
+                                    {"places", places},
+                                    {"sources", sources},
+                                    {"rows.sent", rows.sent},
+                                    {"rows.tokens", rows.tokens},
+                                    {"rows.here", rows.here},
+                                    {"rows.back", rows.back}});
   require_rounds(groups, places, of.destinations, of.room);
   const auto room = of.destinations * of.room;
   TRAINYARD_ASSERT(rows.sent.count() == groups.count() && rows.tokens.count() == room && rows.here.count() == room &&

@@ -20,23 +20,25 @@ GateKeys keys_of(const Gate& gate, std::int64_t tokens, std::int64_t columns) {
   return {gate.seed, gate.noise_site, gate.overflow_site, gate.samples, gate.sequence};
 }
 
-std::int32_t* integers(base::View v, std::int64_t count, const char* what) {
+std::int32_t* integers(base::View v, std::int64_t count, const char* operation, const char* what) {
+  require_type(v, base::DType::i32, operation, what);
   TRAINYARD_ASSERT(v.count() == count && v.dense(), "{}: expected {}, found {}", what, count, v.count());
   return count > 0 ? v.ptr<std::int32_t>() : nullptr;
 }
 
-GateArgs gate_args(tensor::Exec& exec, const Gate& gate, base::View logits, const GateChoice& choice) {
+GateArgs gate_args(tensor::Exec& exec, const char* operation, const Gate& gate, base::View logits,
+                   const GateChoice& choice) {
+  require_types(logits, accumulation_types, operation, "logits");
+  require_type(choice.weights, logits.dtype, operation, "choice.weights");
   const auto tokens = logits.rows(), choices = tokens * gate.top_k;
   TRAINYARD_ASSERT(tokens > 0 && logits.cols() == gate.experts && gate.top_k >= 1 && gate.top_k <= gate.experts &&
-                       choices <= std::int64_t{INT32_MAX} && logits.dtype == accumulation_of(logits.dtype),
-                   "{} of {} experts for {} x {} logits in {}", gate.top_k, gate.experts, tokens, logits.cols(),
-                   base::name_of(logits.dtype));
+                       choices <= std::int64_t{INT32_MAX},
+                   "{} of {} experts for {} x {} logits", gate.top_k, gate.experts, tokens, logits.cols());
   TRAINYARD_ASSERT(gate.capacity >= 0 && gate.slot_rows >= 0 &&
                        (gate.slot_rows == 0 || gate.slot_rows >= (gate.capacity > 0 ? gate.capacity : tokens)),
                    "{} places in {} rows for each of {} experts", gate.capacity, gate.slot_rows, gate.experts);
-  TRAINYARD_ASSERT(choice.weights.count() == choices && choice.weights.dense() && choice.weights.dtype == logits.dtype,
-                   "{} weights in {} for {} choices", choice.weights.count(), base::name_of(choice.weights.dtype),
-                   choices);
+  TRAINYARD_ASSERT(choice.weights.count() == choices && choice.weights.dense(), "{} weights for {} choices",
+                   choice.weights.count(), choices);
   GateArgs a;
   a.tokens = tokens, a.experts = gate.experts, a.top_k = gate.top_k;
   a.capacity = gate.capacity, a.slot_rows = gate.slot_rows;
@@ -53,9 +55,9 @@ GateArgs gate_args(tensor::Exec& exec, const Gate& gate, base::View logits, cons
                    gate.top_k);
   TRAINYARD_ASSERT(gate.top_k > 1 || a.weigh == plan::GateWeights::scores, "one weight divided by itself");
   a.logits = mat(logits);
-  a.chosen = integers(choice.experts, choices, "chosen experts");
-  a.rows = integers(choice.rows, choices, "rows of choices");
-  a.loads = integers(choice.loads, 2 * gate.experts, "loads");
+  a.chosen = integers(choice.experts, choices, operation, "choice.experts");
+  a.rows = integers(choice.rows, choices, operation, "choice.rows");
+  a.loads = integers(choice.loads, 2 * gate.experts, operation, "choice.loads");
   a.weights = choice.weights.data;
   a.threads = exec.threads();
   return a;
@@ -83,19 +85,21 @@ void set_gate_scratch(tensor::Arena& scratch, GateArgs& a, tensor::Exec& exec) {
 }  // namespace
 
 void gate_forward(tensor::Exec& exec, const Gate& gate, base::View logits, base::View bias, const GateChoice& choice) {
-  auto a = gate_args(exec, gate, logits, choice);
+  auto a = gate_args(exec, "gate_forward", gate, logits, choice);
   if (bias) {
-    TRAINYARD_ASSERT(bias.count() == gate.experts && bias.dtype == logits.dtype && bias.dense(), "{} biases in {}",
-                     bias.count(), base::name_of(bias.dtype));
+    require_type(bias, logits.dtype, "gate_forward", "bias");
+    TRAINYARD_ASSERT(bias.count() == gate.experts && bias.dense(), "{} biases for {} experts", bias.count(),
+                     gate.experts);
     a.bias = bias.data;
   }
   if (gate.noise == plan::GateNoise::gumbel || (gate.capacity > 0 && gate.overflow == plan::Overflow::random))
     a.keys = keys_of(gate, a.tokens, gate.experts);
+  require_type(choice.losses, base::DType::f64, "gate_forward", "choice.losses");
   TRAINYARD_ASSERT(choice.losses.count() == 3, "{} losses of a gate", choice.losses.count());
   a.losses = choice.losses.ptr<double>();
-  a.groups = integers(choice.groups, 2 * gate.experts, "groups");
+  a.groups = integers(choice.groups, 2 * gate.experts, "gate_forward", "choice.groups");
   a.source_rows = choice.sources.count();
-  a.sources = integers(choice.sources, a.source_rows, "sources");
+  a.sources = integers(choice.sources, a.source_rows, "gate_forward", "choice.sources");
   exec.run([&exec, a]() mutable {
     tensor::ArenaScope scope(exec.scratch());
     set_gate_scratch(exec.scratch(), a, exec);
@@ -108,11 +112,11 @@ void gate_forward(tensor::Exec& exec, const Gate& gate, base::View logits, base:
 
 void gate_backward(tensor::Exec& exec, const Gate& gate, base::View logits, const GateChoice& choice,
                    base::View d_weights, const GateLossScale& scale, base::View d_logits) {
-  auto a = gate_args(exec, gate, logits, choice);
+  auto a = gate_args(exec, "gate_backward", gate, logits, choice);
   require_shape(d_logits, a.tokens, a.experts, "gradient of logits");
   require_shape(d_weights, a.tokens, a.top_k, "gradient of weights");
-  TRAINYARD_ASSERT(d_logits.dtype == logits.dtype && d_weights.dtype == logits.dtype, "gradients in {} and {} of {}",
-                   base::name_of(d_logits.dtype), base::name_of(d_weights.dtype), base::name_of(logits.dtype));
+  require_type(d_logits, logits.dtype, "gate_backward", "d_logits");
+  require_type(d_weights, logits.dtype, "gate_backward", "d_weights");
   TRAINYARD_ASSERT(scale.targets != nullptr || (scale.balance == 0 && scale.z == 0),
                    "losses of a gate without its target tokens: {} and {}", scale.balance, scale.z);
   a.d_weights = mat(d_weights), a.d_logits = mat(d_logits);
@@ -122,7 +126,7 @@ void gate_backward(tensor::Exec& exec, const Gate& gate, base::View logits, cons
 
 void gate_jitter(tensor::Exec& exec, const Gate& gate, base::View x, base::View y) {
   require_shape(y, x.rows(), x.cols(), "jitter");
-  TRAINYARD_ASSERT(x.dtype == y.dtype, "jitter of {} as {}", base::name_of(x.dtype), base::name_of(y.dtype));
+  require_working_type("gate_jitter", {{"x", x}, {"y", y}});
   const GateJitterArgs a{mat(x), mat(y), keys_of(gate, x.rows(), x.cols()), exec.threads()};
   exec.run([&exec, a] { TRAINYARD_CALL(exec, gate_jitter, a); });
 }

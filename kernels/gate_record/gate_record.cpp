@@ -38,6 +38,10 @@ void run_record(tensor::Exec& exec, const GateRecordArgs& args) {
 void gate_record(tensor::Exec& exec, base::View groups, base::View loads, base::View losses, const double* targets,
                  base::View record) {
   const auto experts = groups.rows();
+  require_type(groups, base::DType::i32, "gate_record", "groups");
+  require_type(loads, base::DType::i32, "gate_record", "loads");
+  require_type(losses, base::DType::f64, "gate_record", "losses");
+  require_type(record, base::DType::i64, "gate_record", "record");
   TRAINYARD_ASSERT(loads.count() == 2 * experts && losses.count() == 3 && record.count() >= gate_record_sums + experts,
                    "a record of {} numbers for {} experts", record.count(), experts);
   GateRecordArgs args;
@@ -48,6 +52,8 @@ void gate_record(tensor::Exec& exec, base::View groups, base::View loads, base::
 }
 
 void gate_loads(tensor::Exec& exec, base::View loads, base::View out) {
+  require_type(loads, base::DType::i32, "gate_loads", "loads");
+  require_types(out, accumulation_types, "gate_loads", "out");
   TRAINYARD_ASSERT(loads.count() == 2 * out.count() && out.dense(), "{} loads of {} experts", loads.count(),
                    out.count());
   GateRecordArgs args;

@@ -1,4 +1,4 @@
-// Checks shapes and dispatches the product.
+// Checks shapes and types and dispatches the product.
 #include "kernels/gemm/gemm.h"
 
 #include "kernels/check.h"
@@ -7,13 +7,41 @@
 
 namespace trainyard::kernels {
 
+namespace {
+
+// The sizes of b are those that `a` and the columns of c ask for.
+void require_factor(const GemmArgs& args, const Mat& a, const Mat& b, std::int64_t k, const ProductNames& names) {
+  const auto rows = args.trans_b ? args.n : k, cols = args.trans_b ? k : args.n;
+  TRAINYARD_ASSERT(b.rows == rows && b.cols == cols, "{}: {}: expected {} x {} for {} of {} x {}, found {} x {}",
+                   names.operation, names.b, rows, cols, names.a, a.rows, a.cols, b.rows, b.cols);
+}
+
+void require_product(const GemmArgs& args, const ProductNames& names) {
+  const auto &a = args.a, &b = args.b, &c = args.c;
+  require_factor(args, a, b, args.k, names);
+  TRAINYARD_ASSERT(c.rows == args.m && c.cols == args.n,
+                   "{}: {}: expected {} x {} for {} of {} x {} and {} of {} x {}, found {} x {}", names.operation,
+                   names.c, args.m, args.n, names.a, a.rows, a.cols, names.b, b.rows, b.cols, c.rows, c.cols);
+}
+
+}  // namespace
+
+GemmArgs product_of(const ProductNames& names, const base::View& a, int trans_a, const base::View& b, int trans_b,
+                    const base::View& c) {
+  require_working_type(names.operation, {{names.a, a}, {names.b, b}});
+  require_type_of_product(c, a.dtype, names.operation, names.c);
+  GemmArgs g;
+  g.a = mat(a), g.b = mat(b), g.c = mat(c);
+  g.trans_a = trans_a, g.trans_b = trans_b;
+  return g;
+}
+
 void gemm(tensor::Exec& exec, base::View a, Transpose ta, base::View b, Transpose tb, base::View c,
           Accumulate accumulate) {
-  GemmArgs args;
-  args.a = mat(a), args.b = mat(b), args.c = mat(c);
-  args.trans_a = ta == Transpose::yes, args.trans_b = tb == Transpose::yes;
+  constexpr ProductNames names{"gemm", "a", "b", "c"};
+  auto args = product_of(names, a, ta == Transpose::yes, b, tb == Transpose::yes, c);
   args.accumulate = accumulate == Accumulate::yes;
-  run_gemm(exec, args);
+  run_gemm(exec, args, names);
 }
 
 KernelWork work_of(const GemmArgs& g) {
@@ -21,33 +49,27 @@ KernelWork work_of(const GemmArgs& g) {
           g.a.type == Type::bf16};
 }
 
-void run_gemm(tensor::Exec& exec, GemmArgs args) {
+void run_gemm(tensor::Exec& exec, GemmArgs args, const ProductNames& names) {
   args.m = args.trans_a ? args.a.cols : args.a.rows;
   args.k = args.trans_a ? args.a.rows : args.a.cols;
   args.n = args.trans_b ? args.b.rows : args.b.cols;
-  const auto kb = args.trans_b ? args.b.cols : args.b.rows;
-  TRAINYARD_ASSERT(kb == args.k && args.c.rows == args.m && args.c.cols == args.n,
-                   "product of {} x {} and {} x {} into {} x {}", args.m, args.k, kb, args.n, args.c.rows, args.c.cols);
-  TRAINYARD_ASSERT(args.a.type == args.b.type &&
-                       (args.c.type == args.a.type || (args.a.type == Type::bf16 && args.c.type == Type::f32)),
-                   "operands of types {}, {} into {}", static_cast<int>(args.a.type), static_cast<int>(args.b.type),
-                   static_cast<int>(args.c.type));
+  require_product(args, names);
   TRAINYARD_ASSERT(!args.accumulate || (args.bias.empty() && args.gelu.empty() && args.c.type != Type::bf16),
-                   "accumulate with an epilogue, or in bf16");
+                   "{}: accumulate with an epilogue, or in bf16", names.operation);
   TRAINYARD_ASSERT(args.k % args.lanes == 0 && (!exec.on_gpu() || (args.parts == 1 && args.lanes == 1)),
-                   "{} lanes over {}", args.lanes, args.k);
+                   "{}: {} lanes over {}", names.operation, args.lanes, args.k);
   for (int i = 0; i + 1 < args.parts; ++i) {
     const auto& p = args.more[i];
     const auto k = args.trans_a ? p.a.rows : p.a.cols;
-    TRAINYARD_ASSERT((args.trans_a ? p.a.cols : p.a.rows) == args.m && (args.trans_b ? p.b.cols : p.b.rows) == k &&
-                         (args.trans_b ? p.b.rows : p.b.cols) == args.n && p.a.type == args.a.type &&
-                         p.b.type == args.a.type && k > 0 && k % args.lanes == 0,
-                     "part {} of a product of {} x {} in {} lanes", i + 1, args.m, args.n, args.lanes);
+    require_factor(args, p.a, p.b, k, names);
+    TRAINYARD_ASSERT((args.trans_a ? p.a.cols : p.a.rows) == args.m && k > 0 && k % args.lanes == 0,
+                     "{}: part {} of a product of {} x {} in {} lanes", names.operation, i + 1, args.m, args.n,
+                     args.lanes);
     args.k += k;
   }
-  TRAINYARD_ASSERT(!args.accumulate || args.lanes == 1, "accumulate over {} lanes", args.lanes);
+  TRAINYARD_ASSERT(!args.accumulate || args.lanes == 1, "{}: accumulate over {} lanes", names.operation, args.lanes);
   if (args.m == 0 || args.n == 0) return;
-  TRAINYARD_ASSERT(args.k > 0, "a product of {} x {} over nothing", args.m, args.n);
+  TRAINYARD_ASSERT(args.k > 0, "{}: a product of {} x {} over nothing", names.operation, args.m, args.n);
   TRAINYARD_ASSERT(exec.on_gpu() || (args.gelu_of.empty() && args.sums.empty()), "an epilogue of GPUs on the CPU");
   TRAINYARD_ASSERT(!exec.on_gpu() || args.gelu_form == Gelu::tanh, "an epilogue that no GPU's library fuses");
   args.threads = exec.threads();

@@ -7,8 +7,17 @@
 
 namespace trainyard::kernels {
 
-// Derives m, n and k from the operands, checks them, and takes scratch from the Exec; also `partials`, if sums are
-// requested.
-void run_gemm(tensor::Exec& exec, GemmArgs args);
+// What messages call a product and its operands.
+struct ProductNames {
+  const char *operation, *a, *b, *c;
+};
+
+// The arguments of c = op(a) op(b). Checks the types of the three views.
+GemmArgs product_of(const ProductNames& names, const base::View& a, int trans_a, const base::View& b, int trans_b,
+                    const base::View& c);
+
+// Derives m, n and k from the operands, checks their shapes, and takes scratch from the Exec; also `partials`, if sums
+// are requested. The caller checks epilogues, and the types of further parts.
+void run_gemm(tensor::Exec& exec, GemmArgs args, const ProductNames& names);
 
 }  // namespace trainyard::kernels

@@ -8,12 +8,12 @@
 namespace trainyard::kernels {
 
 void lane_sum(tensor::Exec& exec, base::View pieces, base::View bias, std::int64_t first, base::View out) {
-  TRAINYARD_ASSERT(pieces.dtype != base::DType::bf16 && accumulation_of(out.dtype) == pieces.dtype, "sum of {} into {}",
-                   base::name_of(pieces.dtype), base::name_of(out.dtype));
+  require_types(pieces, accumulation_types, "lane_sum", "pieces");
+  require_type_of_sums(out, pieces.dtype, "lane_sum", "out");
+  require_type_of_sums(bias, pieces.dtype, "lane_sum", "bias");
   TRAINYARD_ASSERT(pieces.cols() == out.count() && pieces.rows() >= 1, "{} x {} into {}", pieces.rows(), pieces.cols(),
                    out.count());
-  TRAINYARD_ASSERT(!bias || (bias.rows() == 1 && bias.count() > 0 && accumulation_of(bias.dtype) == pieces.dtype),
-                   "a bias of {} x {} {}", bias.rows(), bias.cols(), base::name_of(bias.dtype));
+  TRAINYARD_ASSERT(!bias || (bias.rows() == 1 && bias.count() > 0), "a bias of {} x {}", bias.rows(), bias.cols());
   TRAINYARD_ASSERT(first >= 0, "first element {}", first);
   if (out.count() == 0) return;
   LaneSumArgs args{mat(pieces), mat(bias), mat(out), bias ? first % bias.count() : 0, exec.threads()};

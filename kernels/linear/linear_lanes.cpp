@@ -14,6 +14,7 @@ constexpr std::size_t most_parts = 3;
 
 // The product to compute: the sum of op(a) b over parts.
 struct Sum {
+  ProductNames names;
   std::array<LinearPart, most_parts> part;
   std::size_t count;
   int trans_b;  // 1 in forward, where the weight is [out, in]
@@ -34,7 +35,7 @@ bool neighbours(const LinearPart& a, const LinearPart& b) {
 }
 
 Sum joined(const Sum& sum) {
-  Sum out{{}, 0, sum.trans_b};
+  Sum out{sum.names, {}, 0, sum.trans_b};
   for (const auto& p : sum.parts()) {
     if (out.count > 0 && neighbours(out.part[out.count - 1], p)) {
       auto& last = out.part[out.count - 1];
@@ -47,28 +48,22 @@ Sum joined(const Sum& sum) {
   return out;
 }
 
-GemmArgs product(const LinearPart& part, int trans_b, const base::View& c) {
-  GemmArgs g;
-  g.a = mat(part.dy), g.b = mat(part.weight), g.c = mat(c);
-  g.trans_b = trans_b;
-  return g;
-}
-
 // `to` = the sum of one lane. With several parts, `to` has the accumulation dtype.
 void add_up(tensor::Exec& exec, const Sum& sum, std::int64_t lane, std::int64_t lanes, base::View to) {
   for (std::size_t p = 0; p < sum.count; ++p) {
-    auto g = product(sum.slice(p, lane, lanes), sum.trans_b, to);
+    const auto slice = sum.slice(p, lane, lanes);
+    auto g = product_of(sum.names, slice.dy, 0, slice.weight, sum.trans_b, to);
     g.accumulate = p > 0;
-    run_gemm(exec, g);
+    run_gemm(exec, g, sum.names);
   }
 }
 
 void run_on_gpu(tensor::Exec& exec, const Sum& sum, std::int64_t lanes, base::View bias, base::View c) {
   const bool narrow = c.dtype == base::DType::bf16;
   if (lanes == 1 && sum.count == 1) {
-    auto g = product(sum.part[0], sum.trans_b, c);
+    auto g = product_of(sum.names, sum.part[0].dy, 0, sum.part[0].weight, sum.trans_b, c);
     g.bias = mat(bias);
-    run_gemm(exec, g);
+    run_gemm(exec, g, sum.names);
   } else if (lanes == 1 && !narrow) {
     add_up(exec, sum, 0, 1, c);
   } else {
@@ -83,28 +78,33 @@ void run_on_gpu(tensor::Exec& exec, const Sum& sum, std::int64_t lanes, base::Vi
 }
 
 void run_on_cpu(tensor::Exec& exec, const Sum& sum, std::int64_t lanes, base::View bias, base::View c) {
-  auto g = product(sum.part[0], sum.trans_b, c);
+  auto g = product_of(sum.names, sum.part[0].dy, 0, sum.part[0].weight, sum.trans_b, c);
   for (std::size_t p = 1; p < sum.count; ++p) g.more[p - 1] = {mat(sum.part[p].dy), mat(sum.part[p].weight)};
   g.parts = static_cast<int>(sum.count);
   g.lanes = lanes;
   g.bias = mat(bias);
-  run_gemm(exec, g);
+  run_gemm(exec, g, sum.names);
 }
 
-void require_lanes(const Sum& sum, std::int64_t lanes) {
-  for (const auto& p : sum.parts())
-    TRAINYARD_ASSERT(lanes >= 1 && p.dy.cols() % lanes == 0, "{} lanes over {}", lanes, p.dy.cols());
+// Checks that the operands of all parts fit the lanes and have types that go together.
+void require_parts(const Sum& sum, std::int64_t lanes, const base::View& c) {
+  const auto& n = sum.names;
+  const auto& first = sum.part[0].dy;
+  for (const auto& p : sum.parts()) {
+    require_working_type(n.operation, {{n.a, first}, {n.a, p.dy}, {n.b, p.weight}});
+    TRAINYARD_ASSERT(lanes >= 1 && p.dy.cols() % lanes == 0, "{}: {} lanes over {}", n.operation, lanes, p.dy.cols());
+  }
+  require_type_of_product(c, first.dtype, n.operation, n.c);
 }
 
 }  // namespace
 
 void linear_forward_lanes(tensor::Exec& exec, base::View x, base::View weight, base::View bias, std::int64_t lanes,
                           base::View y) {
-  if (bias) require_shape(bias, 1, weight.rows(), "bias");
-  TRAINYARD_ASSERT(!bias || bias.dtype == y.dtype, "a bias of {} for {}", base::name_of(bias.dtype),
-                   base::name_of(y.dtype));
-  const Sum sum{{LinearPart{x, weight}}, 1, 1};
-  require_lanes(sum, lanes);
+  const Sum sum{{"linear_forward_lanes", "x", "weight", "y"}, {LinearPart{x, weight}}, 1, 1};
+  require_parts(sum, lanes, y);
+  if (bias) require_shape(bias, 1, weight.rows(), "linear_forward_lanes: bias");
+  require_type(bias, y.dtype, sum.names.operation, "bias");
   if (exec.on_gpu()) run_on_gpu(exec, sum, lanes, bias, y);
   else run_on_cpu(exec, sum, lanes, bias, y);
 }
@@ -112,9 +112,9 @@ void linear_forward_lanes(tensor::Exec& exec, base::View x, base::View weight, b
 void linear_backward_input_lanes(tensor::Exec& exec, std::span<const LinearPart> parts, std::int64_t lanes,
                                  base::View dx, Neighbours neighbours) {
   TRAINYARD_ASSERT(!parts.empty() && parts.size() <= most_parts, "{} parts", parts.size());
-  Sum sum{{}, parts.size(), 0};
+  Sum sum{{"linear_backward_input_lanes", "dy", "weight", "dx"}, {}, parts.size(), 0};
   for (std::size_t p = 0; p < parts.size(); ++p) sum.part[p] = parts[p];
-  require_lanes(sum, lanes);
+  require_parts(sum, lanes, dx);
   if (!exec.on_gpu()) run_on_cpu(exec, sum, lanes, {}, dx);
   else run_on_gpu(exec, lanes == 1 && neighbours == Neighbours::together ? joined(sum) : sum, lanes, {}, dx);
 }

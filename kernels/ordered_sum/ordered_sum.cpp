@@ -10,8 +10,8 @@
 namespace trainyard::kernels {
 
 void ordered_sum(tensor::Exec& exec, base::View pieces, base::View sum, base::ReductionRound round) {
-  TRAINYARD_ASSERT(pieces.dtype == sum.dtype && pieces.dtype != base::DType::bf16, "ordered sum of {} into {}",
-                   base::name_of(pieces.dtype), base::name_of(sum.dtype));
+  require_types(pieces, accumulation_types, "ordered_sum", "pieces");
+  require_type(sum, pieces.dtype, "ordered_sum", "sum");
   TRAINYARD_ASSERT(pieces.cols() == sum.count() && pieces.rows() >= 1, "{} x {} into {}", pieces.rows(), pieces.cols(),
                    sum.count());
   OrderedSumArgs args{mat(pieces), mat(sum), nullptr, round == base::ReductionRound::next, exec.threads()};
@@ -19,8 +19,8 @@ void ordered_sum(tensor::Exec& exec, base::View pieces, base::View sum, base::Re
 }
 
 void ordered_sum(tensor::Exec& exec, std::span<const void* const> pieces, base::View sum, base::ReductionRound round) {
-  TRAINYARD_ASSERT(!pieces.empty() && sum.dtype != base::DType::bf16, "ordered sum of {} pieces into {}", pieces.size(),
-                   base::name_of(sum.dtype));
+  require_types(sum, accumulation_types, "ordered_sum", "sum");
+  TRAINYARD_ASSERT(!pieces.empty(), "an ordered sum of {} pieces", pieces.size());
   const auto row = [&](const void* data) {
     return mat(base::View(const_cast<void*>(data), sum.dtype, {1, sum.count()}, sum.device));
   };

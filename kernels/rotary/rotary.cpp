@@ -33,6 +33,9 @@ void make_table(double* table, base::View positions, std::int64_t head_dim, doub
 
 void run(tensor::Exec& exec, base::View x, base::View positions, std::int64_t heads, std::int64_t head_dim, double base,
          double direction) {
+  const char* operation = direction > 0 ? "rotary_forward" : "rotary_backward";
+  require_types(x, working_types, operation, "x");
+  require_type(positions, trainyard::base::DType::i32, operation, "positions");
   require_shape(x, positions.count(), heads * head_dim, "rotary");
   TRAINYARD_ASSERT(head_dim % 2 == 0, "head size {} is odd", head_dim);
   exec.run([&exec, x, positions, heads, head_dim, base, direction] {

@@ -1,12 +1,13 @@
 // Sets the first row of each group.
 #include "kernels/slot_groups/slot_groups.h"
 
+#include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
-#include "libtrain/base/error.h"
 
 namespace trainyard::kernels {
 
 void slot_groups(tensor::Exec& exec, base::View groups, std::int64_t slot_rows) {
+  require_type(groups, base::DType::i32, "slot_groups", "groups");
   TRAINYARD_ASSERT(groups.cols() == 2 && groups.dense(), "groups of {} numbers", groups.cols());
   const SlotGroupsArgs args{groups.ptr<std::int32_t>(), groups.rows(), slot_rows};
   exec.run([&exec, args] {

@@ -36,9 +36,12 @@ void sum_on_gpu(tensor::Exec& exec, std::span<const base::View> xs, std::int64_t
 }  // namespace
 
 void square_sum(tensor::Exec& exec, std::span<const base::View> xs, base::View limbs) {
-  for (const auto& x : xs)
-    TRAINYARD_ASSERT(x.dtype == base::DType::f32 && x.dense(), "square sum of {}", base::name_of(x.dtype));
-  TRAINYARD_ASSERT(limbs.dtype == base::DType::i64 && limbs.count() == square_sum_limbs, "{} limbs", limbs.count());
+  for (const auto& x : xs) {
+    require_type(x, base::DType::f32, "square_sum", "x");
+    TRAINYARD_ASSERT(x.dense(), "square sum of {} x {} with gaps", x.rows(), x.cols());
+  }
+  require_type(limbs, base::DType::i64, "square_sum", "limbs");
+  TRAINYARD_ASSERT(limbs.count() == square_sum_limbs, "{} limbs", limbs.count());
   auto* total = limbs.ptr<std::int64_t>();
   if (exec.on_gpu()) return sum_on_gpu(exec, xs, total);
   exec.run([&exec, xs, total] {
