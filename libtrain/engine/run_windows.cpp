@@ -28,11 +28,19 @@ void require_target(data::WindowDataset& windows, const std::string& what, std::
                        windows.hides());
 }
 
+// The folder of the shards. InputError if they hold no window.
+const std::string& folder_with_windows(const RunConfig& config, const RunSetup& setup) {
+  if (data_use_of(setup).windows == 0)
+    throw base::InputError(fmt::format("{} holds no window of {} tokens", config.data, setup.plan.sequence + 1),
+                           "give more text, or a shorter --sequence");
+  return config.data;
+}
+
 }  // namespace
 
 RunWindows::RunWindows(const RunConfig& config, const RunSetup& setup)
-    : training(config.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask, data::Order::keyed,
-               config.seed) {
+    : training(folder_with_windows(config, setup), setup.index, setup.index.train, setup.plan.sequence, setup.mask,
+               data::Order::keyed, config.seed) {
   if (config.validate_every > 0)
     validation.emplace(config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask,
                        data::Order::as_stored, config.seed);
@@ -40,9 +48,6 @@ RunWindows::RunWindows(const RunConfig& config, const RunSetup& setup)
     training.hide(*setup.masking);
     if (validation) validation->hide(*setup.masking);
   }
-  if (training.count() == 0)
-    throw base::InputError(fmt::format("{} holds no window of {} tokens", config.data, setup.plan.sequence + 1),
-                           "give more text, or a shorter --sequence");
   if (setup.mask == data::DocumentMask::off && !setup.masking) return;  // all targets count
   require_target(training, config.data, 1000);
   if (validation)
