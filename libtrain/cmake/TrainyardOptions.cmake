@@ -24,6 +24,8 @@ target_compile_features(trainyard_flags INTERFACE cxx_std_20)
 # nvcc has flags of its own (TrainyardGpu.cmake).
 target_compile_options(trainyard_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:-Wall>> $<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:-Wextra>>
   $<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:-Wno-unused-parameter>> $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off> $<$<COMPILE_LANGUAGE:CXX>:-fno-math-errno>)
+# __FILE__ in the messages of internal checks begins at the root of the sources, wherever they were built.
+target_compile_options(trainyard_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=>>)
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)   # g++ makes the fast code; clang is there for its sanitizer, and need not vectorise what g++ does
   target_compile_options(trainyard_flags INTERFACE $<BUILD_INTERFACE:-Wno-pass-failed>)
 endif()

@@ -1,6 +1,8 @@
-// Communicator: collectives over one group of ranks. Four implementations: solo, threads, mpi and nccl.
+// Communicator: collectives over one group of ranks. Four implementations: solo, threads, mpi and nccl. Two more pass
+// the calls on to another communicator: staged (for views on a GPU) and delayed.
 #pragma once
 
+#include "libtrain/base/error.h"
 #include "libtrain/base/reduction_order.h"
 #include "libtrain/base/view.h"
 #include "libtrain/comm/ledger.h"
@@ -35,9 +37,12 @@ struct Transfer {  // one side of exchange(): a dense view sent to or received f
 
 // Every call is collective over the group and ordered on the Exec. With a worker Exec a call returns at once, and the
 // caller joins by exec.record(). All ranks issue the same calls in the same order. Views are dense, lie on the Exec's
-// device, and must live until the work is done. Sizes must agree between the ranks. Where the implementation can see a
-// mismatch (threads: always), the call throws CheckError on every rank. Destructors free memory; they never
-// communicate.
+// device, and must live until the work is done. Destructors free memory; they never communicate.
+//
+// Sizes must agree between the ranks. Where the implementation can see a mismatch (threads: always), the call throws
+// CheckError on every rank. A call that is wrong by itself throws std::logic_error on the rank that makes it: a root or
+// peer that is no rank of the group, another number of counts than ranks, or views of this rank whose sizes do not fit
+// one another.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -72,6 +77,22 @@ class Communicator {
   virtual Ledger& ledger() { return ledger_; }
 
  protected:
+  // What each implementation asks before it begins such a call; std::logic_error if it is wrong by itself.
+  void require_rank(const char* operation, int rank) const {
+    TRAINYARD_ASSERT(rank >= 0 && rank < size_, "{} in group {}: rank {} of {}", operation, group_, rank, size_);
+  }
+  void require_shards(const char* operation, const base::View& whole, const base::View& shard) const {
+    TRAINYARD_ASSERT(whole.bytes() == size_ * shard.bytes(), "{} in group {}: {} bytes for {} shards of {}", operation,
+                     group_, whole.bytes(), size_, shard.bytes());
+  }
+  void require_peers(std::span<const Transfer> transfers) const {
+    for (const auto& t : transfers) require_rank("exchange", t.peer);
+  }
+  void require_counts(std::span<const std::int64_t> send, std::span<const std::int64_t> receive) const {
+    const auto ranks = static_cast<std::size_t>(size_);
+    TRAINYARD_ASSERT(send.size() == ranks && receive.size() == ranks, "all_to_all in group {}: {} and {} counts for {}",
+                     group_, send.size(), receive.size(), ranks);
+  }
   Communicator(std::string group, int rank, int size) : group_(std::move(group)), rank_(rank), size_(size) {
     ledger_.set_group(group_);
   }

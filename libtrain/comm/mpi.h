@@ -12,11 +12,17 @@ namespace trainyard::comm {
 
 class MpiNode;
 
-// MPI in this process; a process has exactly one. Communicators of `factory` are called by one thread at a time: the
+// MPI in this process. One MpiRuntime exists at a time; UsageError for a second one, and once MPI has been finalized.
+// If the program has initialized MPI itself, that MPI is used and is not finalized here. It needs at least
+// MPI_THREAD_SERIALIZED, and pipeline stages need MPI_THREAD_MULTIPLE (EnvironmentError). Errors of MPI_COMM_WORLD are
+// then returned, not fatal.
+//
+// Communicators of `factory` are called by one thread at a time: the
 // communication thread, or the compute thread while the communication thread is idle. So MPI_THREAD_SERIALIZED is
 // enough for them. The constructor throws EnvironmentError if srun launched the process and the world's size differs
-// from SLURM_STEP_NUM_TASKS. The destructor finalizes MPI, unless an exception is in flight. Then the process must end
-// by abort(), because peers may be inside a collective.
+// from SLURM_STEP_NUM_TASKS. The destructor finalizes the MPI that the constructor has initialized, unless an exception
+// is in flight: peers may be inside a collective then. So catch exceptions while the object exists, and end the job by
+// abort(). tools/train/launch.cpp does.
 class MpiRuntime {
  public:
   MpiRuntime();
@@ -50,7 +56,13 @@ class MpiRuntime {
 
  private:
   std::unique_ptr<Communicator> split(const std::string& group, const std::vector<int>& ranks, Waiting waiting);
+  struct Alone {  // the only MpiRuntime of the process, for as long as it lives
+    Alone();
+    ~Alone();
+  };
+  Alone alone_;
   int rank_ = 0, size_ = 1;
+  bool adopted_ = false;     // the program has initialized MPI, and finalizes it
   bool concurrent_ = false;  // several threads may be in MPI at the same time
   std::shared_ptr<const MpiNode> node_;
   std::string step_;  // Slurm's job step, "1234.0"; empty unless srun launched this process

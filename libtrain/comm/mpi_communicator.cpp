@@ -125,10 +125,10 @@ class MpiCommunicator : public Communicator {
   // By messages: in step k every rank sends its shard to rank + k and receives the shard of rank - k.
   bool gather_range(tensor::Exec& exec, base::View in, base::View out, std::int64_t first,
                     std::int64_t count) override {
+    require_shards("all_gather", out, in);
     exec.run([this, &exec, in, out, first, count] {
       const auto width = base::size_of(in.dtype), bytes = count * width, shard = in.bytes();
       Entry entry(ledger_, "all_gather", all_gather_bytes(bytes, size_));
-      TRAINYARD_ASSERT(out.bytes() == size_ * shard, "{} bytes for {} shards of {}", out.bytes(), size_, shard);
       const auto of = [&](int r) { return bytes_of(out) + r * shard + first * width; };
       const auto mine = elements_of(in, first, count);
       copy_bytes_of(of(rank_), bytes_of(mine), bytes);
@@ -181,6 +181,7 @@ class MpiCommunicator : public Communicator {
   }
 
   void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
+    require_shards("reduce_scatter", in, out);
     exec.run([this, &exec, in, out] {
       Entry entry(ledger_, "reduce_scatter", reduce_scatter_bytes(out.bytes(), size_));
       arrive(exec, "reduce_scatter", out.bytes());
@@ -202,6 +203,7 @@ class MpiCommunicator : public Communicator {
 
   void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
                   std::span<const std::int64_t> receive_counts) override {
+    require_counts(send_counts, receive_counts);
     std::vector<std::int64_t> sends(send_counts.begin(), send_counts.end()),
         receives(receive_counts.begin(), receive_counts.end());
     exec.run([this, &exec, send, receive, sends = std::move(sends), receives = std::move(receives)] {
@@ -228,6 +230,7 @@ class MpiCommunicator : public Communicator {
   }
 
   void broadcast(tensor::Exec& exec, base::View inout, int root) override {
+    require_rank("broadcast", root);
     exec.run([this, &exec, inout, root] {
       Entry entry(ledger_, "broadcast", broadcast_bytes(inout.bytes(), size_, rank_, root));
       arrive(exec, "broadcast", inout.bytes());
@@ -239,6 +242,7 @@ class MpiCommunicator : public Communicator {
   }
 
   void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) override {
+    require_peers(transfers);
     std::vector<Transfer> list(transfers.begin(), transfers.end());
     exec.run([this, &exec, list = std::move(list)] {
       std::int64_t sent = 0;

@@ -7,10 +7,12 @@
 #include "libtrain/comm/mpi_calls.h"
 #include "libtrain/comm/mpi_node_memory.h"
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <pthread.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -57,20 +59,48 @@ void require_what_mpi_needs() {
   base::require_threads(threads);
 }
 
+std::atomic<bool> runtime_exists = false;
+
+// The thread level of an MPI that the program has initialized, if it has.
+std::optional<int> initialized_level() {
+  int initialized = 0, finalized = 0, level = MPI_THREAD_SINGLE;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  if (finalized != 0)
+    throw base::UsageError("MPI has been finalized in this process, and cannot start again",
+                           "keep one comm::MpiRuntime for as long as the process communicates");
+  if (initialized == 0) return {};
+  MPI_Query_thread(&level);
+  return level;
+}
+
 }  // namespace
 
+MpiRuntime::Alone::Alone() {
+  if (runtime_exists.exchange(true))
+    throw base::UsageError("this process has a comm::MpiRuntime already",
+                           "make one, and give its factories to all who need communicators");
+}
+MpiRuntime::Alone::~Alone() { runtime_exists = false; }
+
 MpiRuntime::MpiRuntime() {
-  require_what_mpi_needs();
+  const auto found = initialized_level();
+  adopted_ = found.has_value();
+  if (!adopted_) require_what_mpi_needs();
   // Read before MPI starts, because MPI itself may set OMPI_COMM_WORLD_SIZE.
   const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   const char* job = std::getenv("SLURM_JOB_ID");
   const bool launched_by_srun =
       std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr;
   if (launched_by_srun && job != nullptr) step_ = fmt::format("{}.{}", job, std::getenv("SLURM_STEP_ID"));
-  int provided = MPI_THREAD_SINGLE;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
+  int provided = found.value_or(MPI_THREAD_SINGLE);
+  if (!adopted_ && MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     throw base::EnvironmentError("MPI cannot be initialised",
                                  "start with mpirun -n N, or under Slurm with srun --mpi=pmix");
+  if (adopted_ && provided < MPI_THREAD_SERIALIZED)
+    throw base::EnvironmentError(
+        "this program has initialized MPI without support for calls from a communication thread",
+        "MPI_Init_thread with MPI_THREAD_MULTIPLE, or leave it to comm::MpiRuntime");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
@@ -80,14 +110,14 @@ MpiRuntime::MpiRuntime() {
   if (tasks != nullptr && launched_by_srun && std::atoi(tasks) != size_)
     refusal = fmt::format("Slurm started {} tasks, but MPI sees {} rank{}", tasks, size_, size_ == 1 ? "" : "s");
   if (!refusal.empty()) {
-    MPI_Finalize();
+    if (!adopted_) MPI_Finalize();
     throw base::EnvironmentError(refusal, "launch with srun --mpi=pmix, with the MPI that this program was built with");
   }
   node_ = std::make_shared<const MpiNode>(rank_, size_);
 }
 
 MpiRuntime::~MpiRuntime() {
-  if (std::uncaught_exceptions() == 0) MPI_Finalize();
+  if (!adopted_ && std::uncaught_exceptions() == 0) MPI_Finalize();
 }
 
 GroupFactory MpiRuntime::concurrent_factory() {

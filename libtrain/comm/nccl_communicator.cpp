@@ -78,12 +78,13 @@ class Nccl : public Communicator {
     });
   }
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
-    TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} shards of {}", out.bytes(), size_, in.bytes());
+    require_shards("all_gather", out, in);
     call(exec, "all_gather", all_gather_bytes(in.bytes(), size_), in.count() > 0, [&](void* stream) {
       return lib_.all_gather(in.data, out.data, static_cast<std::size_t>(in.bytes()), nccl::u8, comm_, stream);
     });
   }
   void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
+    require_shards("reduce_scatter", in, out);
     call(exec, "reduce_scatter", reduce_scatter_bytes(out.bytes(), size_), out.count() > 0, [&](void* stream) {
       return lib_.reduce_scatter(in.data, out.data, static_cast<std::size_t>(out.count()), type_of(out.dtype),
                                  nccl::sum, comm_, stream);
@@ -91,6 +92,7 @@ class Nccl : public Communicator {
   }
   void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
                   std::span<const std::int64_t> receive_counts) override {
+    require_counts(send_counts, receive_counts);
     const auto width = base::size_of(receive.dtype);
     std::int64_t sent = 0;
     for (int r = 0; r < size_; ++r) sent += r == rank_ ? 0 : send_counts[static_cast<std::size_t>(r)] * width;
@@ -114,12 +116,14 @@ class Nccl : public Communicator {
     });
   }
   void broadcast(tensor::Exec& exec, base::View inout, int root) override {
+    require_rank("broadcast", root);
     call(exec, "broadcast", broadcast_bytes(inout.bytes(), size_, rank_, root), inout.count() > 0, [&](void* stream) {
       return lib_.broadcast(inout.data, inout.data, static_cast<std::size_t>(inout.bytes()), nccl::u8, root, comm_,
                             stream);
     });
   }
   void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) override {
+    require_peers(transfers);
     std::int64_t sent = 0;
     for (const auto& t : transfers) sent += t.kind == Transfer::Kind::send && t.peer != rank_ ? t.view.bytes() : 0;
     call(exec, "exchange", sent, true, [&](void* stream) {

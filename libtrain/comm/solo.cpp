@@ -16,12 +16,17 @@ class Solo : public Communicator {
  public:
   explicit Solo(std::string group) : Communicator(std::move(group), 0, 1) {}
   void all_reduce(tensor::Exec& exec, base::View, Reduction) override { note(exec, "all_reduce"); }
-  void all_gather(tensor::Exec& exec, base::View in, base::View out) override { copy(exec, "all_gather", in, out); }
+  void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
+    require_shards("all_gather", out, in);
+    copy(exec, "all_gather", in, out);
+  }
   void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
+    require_shards("reduce_scatter", in, out);
     copy(exec, "reduce_scatter", in, out);
   }
   void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
                   std::span<const std::int64_t> receive_counts) override {
+    require_counts(send_counts, receive_counts);
     TRAINYARD_ASSERT(send_counts[0] == receive_counts[0], "sends {}, receives {}", send_counts[0], receive_counts[0]);
     auto part = receive;
     part.dims = 1;
@@ -29,10 +34,11 @@ class Solo : public Communicator {
     copy(exec, "all_to_all", send, part);
   }
   void broadcast(tensor::Exec& exec, base::View, int root) override {
-    TRAINYARD_ASSERT(root == 0, "root {} of one rank", root);
+    require_rank("broadcast", root);
     note(exec, "broadcast");
   }
   void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) override {
+    require_peers(transfers);
     std::vector<base::View> sent, received;  // the n-th receive takes the n-th send
     for (const auto& t : transfers) (t.kind == Transfer::Kind::send ? sent : received).push_back(t.view);
     if (sent.size() != received.size())

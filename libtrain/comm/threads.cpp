@@ -156,7 +156,7 @@ class ThreadsCommunicator : public Communicator {
     });
   }
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
-    TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} shards of {}", out.bytes(), size_, in.bytes());
+    require_shards("all_gather", out, in);
     exec.run([this, in, out] {
       call({"all_gather", in, out, in.bytes(), {}, {}, {}}, all_gather_bytes(in.bytes(), size_),
            [&](const std::vector<Post>& posts) {
@@ -168,8 +168,7 @@ class ThreadsCommunicator : public Communicator {
   }
   void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
     require_reducible(out.dtype);
-    TRAINYARD_ASSERT(in.count() == size_ * out.count(), "{} elements for {} shards of {}", in.count(), size_,
-                     out.count());
+    require_shards("reduce_scatter", in, out);
     exec.run([this, in, out] {
       call({"reduce_scatter", in, out, out.count() * 16 + static_cast<int>(out.dtype), {}, {}, {}},
            reduce_scatter_bytes(out.bytes(), size_), [&](const std::vector<Post>& posts) {
@@ -182,6 +181,7 @@ class ThreadsCommunicator : public Communicator {
   }
   void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
                   std::span<const std::int64_t> receive_counts) override {
+    require_counts(send_counts, receive_counts);
     std::vector<std::int64_t> sends(send_counts.begin(), send_counts.end()),
         receives(receive_counts.begin(), receive_counts.end());
     exec.run([this, send, receive, sends = std::move(sends), receives = std::move(receives)] {
@@ -202,6 +202,7 @@ class ThreadsCommunicator : public Communicator {
     });
   }
   void broadcast(tensor::Exec& exec, base::View inout, int root) override {
+    require_rank("broadcast", root);
     exec.run([this, inout, root] {
       call({"broadcast", inout, inout, inout.bytes() * 64 + root, {}, {}, {}},
            broadcast_bytes(inout.bytes(), size_, rank_, root), [&](const std::vector<Post>& posts) {
@@ -210,6 +211,7 @@ class ThreadsCommunicator : public Communicator {
     });
   }
   void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) override {
+    require_peers(transfers);
     std::vector<Transfer> list(transfers.begin(), transfers.end());
     exec.run([this, list = std::move(list)] {
       std::int64_t sent = 0;

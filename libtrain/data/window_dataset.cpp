@@ -3,15 +3,27 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/random.h"
+#include "libtrain/base/number_text.h"
 
 #include <algorithm>
 
 namespace trainyard::data {
 
+namespace {
+
+std::int64_t at_least_one(std::int64_t sequence) {
+  if (sequence < 1)
+    throw base::UsageError(fmt::format("a sequence of {} tokens: windows have at least 1", sequence),
+                           "the context of the model, or less");
+  return sequence;
+}
+
+}  // namespace
+
 WindowDataset::WindowDataset(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split,
                              std::int64_t sequence, DocumentMask mask, Order order, std::uint64_t seed)
-    : open_(static_cast<std::size_t>(most_open), -1), sequence_(sequence), mask_(mask), order_(order), seed_(seed),
-      buffer_(static_cast<std::size_t>(sequence + 1)) {
+    : open_(static_cast<std::size_t>(most_open), -1), sequence_(at_least_one(sequence)), mask_(mask), order_(order),
+      seed_(seed), buffer_(static_cast<std::size_t>(sequence + 1)) {
   shards_.reserve(split.size());
   for (const auto& entry : split) {
     shards_.emplace_back(folder, index, entry);
@@ -19,6 +31,13 @@ WindowDataset::WindowDataset(const std::string& folder, const SetIndex& index, c
     const auto windows = shards_.back().tokens() > 0 ? (shards_.back().tokens() - 1) / sequence : 0;
     first_window_.push_back(first_window_.back() + static_cast<std::uint64_t>(windows));
   }
+  if (count() > 0) return;
+  std::int64_t longest = 0;
+  for (const auto& shard : shards_) longest = std::max(longest, shard.tokens());
+  throw base::InputError(
+      fmt::format("{}: {} of the split, the longest of {} tokens, and none holds a window of {}", folder,
+                  base::counted(static_cast<std::int64_t>(split.size()), "shard"), longest, sequence + 1),
+      "a shorter sequence, or more text");
 }
 
 // Call it when a closed shard has been opened. If too many are open, it closes the one that was opened first.
@@ -30,7 +49,6 @@ void WindowDataset::make_room(std::size_t opened) {
 }
 
 void WindowDataset::fill(std::uint64_t ordinal, const WindowPtrs& out) {
-  TRAINYARD_ASSERT(count() > 0, "no windows in {} shards", shards_.size());
   const auto epoch = ordinal / count();
   auto window = ordinal % count();
   if (order_ == Order::keyed) window = base::Permutation(count(), seed_, epoch)(window);

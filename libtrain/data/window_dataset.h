@@ -20,7 +20,8 @@ enum class Order { keyed, as_stored };  // validation is read as stored, the sam
 
 // Window w of a shard covers tokens [w T, w T + T]. Consecutive windows share one token, and no window spans two
 // shards. Sample ordinal s is window permutation(s mod count) of epoch s / count, keyed by (seed, epoch). Only one
-// thread at a time may call fill.
+// thread at a time may call fill. UsageError for a sequence below 1; InputError if no shard of the split holds a
+// window.
 class WindowDataset {
  public:
   WindowDataset(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split,

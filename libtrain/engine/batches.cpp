@@ -1,6 +1,7 @@
 // The loader thread and its buffers.
 #include "libtrain/engine/batches.h"
 
+#include "libtrain/base/error.h"
 #include "libtrain/base/thread.h"
 #include "libtrain/plan/memory.h"
 #include "libtrain/base/trace_kinds.h"
@@ -14,6 +15,10 @@ Batches::Batches(data::WindowDataset& training, data::WindowDataset* validation,
                  int data_rank, int in_flight)
     : training_(training), validation_(validation), plan_(batch), rank_(data_rank),
       buffers_(static_cast<std::size_t>(in_flight) + 1) {
+  TRAINYARD_ASSERT(in_flight >= 1, "{} micro-batches in flight", in_flight);
+  TRAINYARD_ASSERT(validation == nullptr || validation->sequence() == training.sequence(),
+                   "windows of {} tokens for training, and of {} for validation", training.sequence(),
+                   validation->sequence());
   for (auto* b : all()) {
     b->memory.resize(static_cast<std::size_t>(buffer_bytes()));
     lay_out(*b, b->memory.data(), b->memory.data(), {});
@@ -137,6 +142,7 @@ const model::MicroBatch& Batches::training(std::int64_t step, std::int64_t micro
 }
 
 const model::MicroBatch& Batches::validation(std::int64_t micro, std::int64_t end) {
+  TRAINYARD_ASSERT(has_validation(), "micro-batch {} of a validation without a dataset", micro);
   release(evaluation_);
   fill(evaluation_, *validation_, micro * plan_.micro_batch, end);
   upload(evaluation_);

@@ -20,13 +20,17 @@ namespace trainyard::engine {
 
 // Has one buffer more than there are micro-batches in flight: while the trainer works on these, the loader thread fills
 // the next one of this rank. A reference stays valid until the trainer has asked for `in_flight` further micro-batches.
-// Errors of the loader (a damaged shard) are thrown by the call that wanted the data.
+// Errors of the loader (a damaged shard) are thrown by the call that wanted the data. The datasets must outlive it.
 class Batches {
  public:
-  // If `training` hides tokens, the model attends in both directions, and `validation` hides tokens, too.
+  // If `training` hides tokens, the model attends in both directions, and `validation` hides tokens, too. Without
+  // `validation` nothing can be validated. Both have windows of one length.
   Batches(data::WindowDataset& training, data::WindowDataset* validation, const plan::BatchPlan& batch, int data_rank,
           int in_flight = 1);
   ~Batches();
+  std::int64_t sequence() const { return training_.sequence(); }
+  const plan::BatchPlan& batch() const { return plan_; }
+  bool has_validation() const { return validation_ != nullptr; }
   int in_flight() const { return static_cast<int>(buffers_.size()) - 1; }
   Batches(const Batches&) = delete;
 

@@ -24,6 +24,7 @@
 #include "libtrain/engine/shared_folder.h"
 #include "libtrain/engine/watch.h"
 #include "libtrain/io/layout_file.h"
+#include "libtrain/plan/data_use.h"
 #include "libtrain/plan/evaluation.h"
 #include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/objective.h"
@@ -247,18 +248,20 @@ void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exe
     base::log_warning("{}", other);
 }
 
-std::int64_t windows_of(const EvaluateConfig& c, const Terms& t, const data::WindowDataset& set) {
-  const auto there = static_cast<std::int64_t>(set.count());
+std::int64_t windows_of(const EvaluateConfig& c, const Terms& t) {
+  std::vector<std::int64_t> tokens;
+  for (const auto& shard : *t.split) tokens.push_back(shard.tokens);
+  const auto sequence = t.setup.plan.sequence, there = plan::data_use(tokens, sequence).windows;
   if (c.sequences < 0)
     throw base::UsageError(fmt::format("--evaluate-sequences {} must not be negative", c.sequences), "0 takes all");
   if (there == 0)
     throw base::InputError(
-        fmt::format("the {} split of {} holds no window of {} tokens", c.split, t.run.data, set.sequence() + 1),
+        fmt::format("the {} split of {} holds no window of {} tokens", c.split, t.run.data, sequence + 1),
         "give more text, or a shorter --sequence");
   if (c.sequences > there)
     throw base::InputError(
         fmt::format("the {} split of {} holds {} sequences of {} tokens, --evaluate-sequences asks for {}", c.split,
-                    t.run.data, there, set.sequence(), c.sequences),
+                    t.run.data, there, sequence, c.sequences),
         "0 takes all that there are");
   return c.sequences > 0 ? c.sequences : there;
 }
@@ -384,7 +387,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   agree_on_terms(t, config, world, exec);
   if (device.kind == base::DeviceKind::cpu) require_same_instructions(t.setup.plan.dtype, world, exec);
   t.setup.step.device = device;
-  require_layout(world, t.setup.plan);
+  on_every_rank(world, exec, [&] { require_layout(world, t.setup.plan); });
   on_every_rank(world, exec, [&] { join_neighbours(world, t.setup.plan.virtual_stages, device); });
   watch_calls(watchdog.get(), world, Calls::of_a_start);
   const auto shape = t.setup.plan.micro();
@@ -395,10 +398,10 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   std::optional<Batches> batches;
   std::optional<Evaluator> evaluator;
   on_every_rank(world, exec, [&] {
+    t.sequences = windows_of(config, t);
     for (auto* set : {&windows, &text_windows})
       set->emplace(t.run.data, t.setup.index, *t.split, shape.sequence, t.setup.mask, data::Order::as_stored, 0);
     if (t.setup.masking) windows->hide(*t.setup.masking);
-    t.sequences = windows_of(config, t, *windows);
     if (!masked) text.emplace(t.run, t.setup.index, *text_windows);
     batches.emplace(*windows, &*windows, t.setup.plan.batch(), world.reduction_position());
     evaluator.emplace(t.setup.plan, t.setup.step, world, *batches);

@@ -14,8 +14,8 @@
 namespace trainyard::engine {
 
 Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
-    : plan_(plan), settings_(settings), world_(world), batches_(batches), part_(plan_.part_of_rank(world.rank)),
-      set_(part_, plan.topology),
+    : plan_(require_fit(plan, world, batches)), settings_(settings), world_(world), batches_(batches),
+      part_(plan_.part_of_rank(world.rank)), set_(part_, plan.topology),
       memory_(plan::evaluation_memory(plan_, plan_.stage_of(world.rank)).categories, settings.device),
       compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)),
       lists_(part_, plan.sequence, *compute_),

@@ -21,8 +21,8 @@ namespace trainyard::engine {
 
 class Evaluator {
  public:
-  // Uses only seed and device of `settings`. The plan must be predicted (plan::predict). A world with pipeline stages
-  // must have joined its neighbours (join_neighbours).
+  // Uses only seed and device of `settings`. Plan, world and batches must fit together as for a Trainer, and world and
+  // batches must outlive the evaluator. Call load() before evaluate().
   Evaluator(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches);
   ~Evaluator();
 

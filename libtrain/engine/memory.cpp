@@ -2,6 +2,7 @@
 #include "libtrain/engine/memory.h"
 
 #include "libtrain/base/control_group.h"
+#include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 
 #include <algorithm>
@@ -50,6 +51,7 @@ std::int64_t machine_memory_bytes() {
 }
 
 std::string machine_shortage(std::int64_t bytes, int ranks, std::int64_t machine) {
+  TRAINYARD_ASSERT(ranks > 0, "{} ranks of this machine", ranks);
   if (machine == 0 || bytes <= machine / ranks) return {};
   return fmt::format("{} would take {} each, and this machine has {}",
                      ranks == 1 ? "1 rank" : fmt::format("{} ranks of this machine", ranks),

@@ -204,11 +204,18 @@ void require_plan_read(const RunConfig& c) {
                            "call read_plan() before run() or dry_run(), as train does");
 }
 
+void require_ranks_on_node(int ranks) {
+  if (ranks < 1)
+    throw base::UsageError(fmt::format("{} ranks on this machine: at least this one is here", ranks),
+                           "ranks_on_node is the number of ranks on this machine: 1 for engine::solo_world()");
+}
+
 }  // namespace
 
 RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals, const RunListener& listener,
               int ranks_on_node) {
   require_plan_read(asked);
+  require_ranks_on_node(ranks_on_node);
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto config = asked;
   const auto watchdog =
@@ -224,7 +231,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   const auto decided = decide_layout(config, world, exec, place, ranks_on_node);
   if (!decided.empty() && world.rank == 0 && listener.on_note) listener.on_note(decided);
   auto setup = agreed_setup(config, world, exec);
-  require_layout(world, setup.plan);
+  on_every_rank(world, exec, [&] { require_layout(world, setup.plan); });
   on_every_rank(world, exec, [&] { join_neighbours(world, setup.plan.virtual_stages, device); });
   setup.step.device = device, setup.ranks_on_device = place.share.ranks;
   if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0)
@@ -288,7 +295,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   if (start.step < config.steps) {
     if (!no_trace.empty()) note(fmt::format("step {} is done already{}", start.step, no_trace));
     return {base::ExitCode::done,  // requeue would let a loop that starts again after 75 never end
-            start.step,           0, 0, start.path, config.resume == "auto" || start.newest ? "" : start.path, {}, {}};
+            start.step,           {}, 0, start.path, config.resume == "auto" || start.newest ? "" : start.path, {}, {}};
   }
   std::error_code error;
   const auto of_run = std::filesystem::absolute(start.path, error).parent_path().parent_path();
@@ -297,11 +304,12 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
       "all {} steps are done already{}{}", config.steps, no_trace,
       elsewhere ? fmt::format("; nothing is written to {}: a higher --steps goes on from {}", config.output, start.path)
                 : ""));
-  return {base::ExitCode::done, start.step, 0, 0, start.path, {}, {}, {}};
+  return {base::ExitCode::done, start.step, {}, 0, start.path, {}, {}, {}};
 }
 
 std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int ranks_on_node) {
   require_plan_read(asked);
+  require_ranks_on_node(ranks_on_node);
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto& exec = world.communication ? *world.communication : *caller;
   auto config = asked;

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace trainyard::engine {
@@ -24,7 +25,7 @@ struct RunListener {
 struct RunResult {
   base::ExitCode code = base::ExitCode::done;
   std::int64_t step = 0;
-  double loss = 0;
+  std::optional<double> loss = {};          // of the last step that this start has done; none if it has done none
   std::int64_t steps_done = 0;              // by this start
   std::string checkpoint;                   // newest that was read or published; empty: none
   std::string resume;                       // value of --resume that continues from here; empty: auto finds it
@@ -38,7 +39,8 @@ struct RunResult {
 // (configuration, data, checkpoint, memory limit, no space, not finite). Such errors are comm::AgreedErrors. Any other
 // error that one rank meets goes to World::fail, and is thrown if there is no World::fail.
 // The code `requeue` means: stopped on request (signal, --stop-after) with a checkpoint written. A run that has reached
-// --stop-after already does nothing, and ends with `done`.
+// --stop-after already does nothing, and ends with `done`. `ranks_on_node` is the number of ranks on this machine, at
+// least 1. UsageError if the world lacks the groups of the layout in `config` (require_layout).
 RunResult run(const RunConfig& config, World& world, const SignalWatcher& signals, const RunListener& listener,
               int ranks_on_node);
 

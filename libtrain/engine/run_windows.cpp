@@ -2,6 +2,7 @@
 #include "libtrain/engine/run_windows.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 
 #include <fmt/format.h>
@@ -28,26 +29,28 @@ void require_target(data::WindowDataset& windows, const std::string& what, std::
                        windows.hides());
 }
 
+// The folder of the shards. InputError if they hold no window.
+const std::string& folder_with_windows(const RunConfig& config, const RunSetup& setup) {
+  if (data_use_of(setup).windows > 0) return config.data;
+  std::int64_t longest = 0;
+  for (const auto& shard : setup.index.train) longest = std::max(longest, shard.tokens);
+  throw base::InputError(
+      fmt::format("{} holds no window of {} tokens: {} shard has {}", config.data, setup.plan.sequence + 1,
+                  setup.index.train.size() == 1 ? "its only" : "its largest", base::counted(longest, "token")),
+      longest > 1 ? fmt::format("give more text, or at most --sequence {}", longest - 1) : "give more text");
+}
+
 }  // namespace
 
 RunWindows::RunWindows(const RunConfig& config, const RunSetup& setup)
-    : training(config.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask, data::Order::keyed,
-               config.seed) {
+    : training(folder_with_windows(config, setup), setup.index, setup.index.train, setup.plan.sequence, setup.mask,
+               data::Order::keyed, config.seed) {
   if (config.validate_every > 0)
     validation.emplace(config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask,
                        data::Order::as_stored, config.seed);
   if (setup.masking) {
     training.hide(*setup.masking);
     if (validation) validation->hide(*setup.masking);
-  }
-  if (training.count() == 0) {
-    const auto longest = std::max_element(setup.index.train.begin(), setup.index.train.end(),
-                                          [](const auto& a, const auto& b) { return a.tokens < b.tokens; });
-    const auto tokens = longest == setup.index.train.end() ? 0 : longest->tokens;
-    throw base::InputError(
-        fmt::format("{} holds no window of {} tokens: {} shard has {}", config.data, setup.plan.sequence + 1,
-                    setup.index.train.size() == 1 ? "its only" : "its largest", base::counted(tokens, "token")),
-        tokens > 1 ? fmt::format("give more text, or at most --sequence {}", tokens - 1) : "give more text");
   }
   if (setup.mask == data::DocumentMask::off && !setup.masking) return;  // all targets count
   require_target(training, config.data, 1000);

@@ -29,9 +29,25 @@ params::GradientReduction::Position position_of(const plan::Action& action, cons
 
 }  // namespace
 
+const plan::Plan& require_fit(const plan::Plan& plan, const World& world, const Batches& batches) {
+  TRAINYARD_ASSERT(
+      !plan.stages.boundaries.empty() && plan.stage_memory.size() == static_cast<std::size_t>(plan.pipeline),
+      "a plan that plan::predict has not filled: {} of {} stages", plan.stage_memory.size(), plan.pipeline);
+  require_layout(world, plan);
+  const auto of = batches.batch();
+  TRAINYARD_ASSERT(batches.sequence() == plan.sequence && of.micro_batch == plan.micro_batch &&
+                       of.global_batch == plan.global_batch && of.local_accumulation == plan.local_accumulation,
+                   "batches of {} sequences of {} tokens, {} in a micro-batch, {} micro-batches accumulated; the plan "
+                   "has {} of {}, {}, {}",
+                   of.global_batch, batches.sequence(), of.micro_batch, of.local_accumulation, plan.global_batch,
+                   plan.sequence, plan.micro_batch, plan.local_accumulation);
+  return plan;
+}
+
 Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
-    : plan_(plan), settings_(settings), world_(world), batches_(batches), part_(plan_.part_of_rank(world.rank)),
-      set_(part_, plan.topology), memory_(plan.memory_of(world.rank).categories, settings.device),
+    : plan_(require_fit(plan, world, batches)), settings_(settings), world_(world), batches_(batches),
+      part_(plan_.part_of_rank(world.rank)), set_(part_, plan.topology),
+      memory_(plan.memory_of(world.rank).categories, settings.device),
       compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)),
       lists_(part_, plan.sequence, *compute_), program_(plan::actions(plan, world.rank)),
       step_leases_(plan::step_leases(part_, program_)) {
@@ -61,6 +77,11 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
   batches_.work_on(*compute_);
   results_.emplace(*context_, world_.results ? *world_.results : *world_.control, settings_.clip,
                    gate_record_shape(plan_.model));
+}
+
+void Trainer::require_values() const {
+  TRAINYARD_ASSERT(store_->has_values(), "{} parameters have no values: store().initialize(seed) comes first",
+                   plan_.parameters);
 }
 
 void Trainer::make_chunks() {
@@ -173,6 +194,7 @@ model::Observer Trainer::seen_by(const Observer* observer, const plan::Action& a
 bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now,
                                 const Observer* observer) {
   using Kind = plan::Action::Kind;
+  require_values();
   results_->begin();
   const CurrentAction::UntilEnd over(now_);
   for (const auto& action : program_) {
@@ -181,7 +203,7 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
     const base::TraceScope traced(base::traced::action, name_of(action.kind),
                                   {completed + 1, action.round, action.place, action.micro, action.chunk, action.slot});
     switch (action.kind) {
-      case Kind::ask: ask(stop_now()); break;
+      case Kind::ask: ask(stop_now && stop_now()); break;
       case Kind::agree:
         if (any_rank_asked()) {
           context_->transfers.finish();  // other ranks may wait in one of them
@@ -286,6 +308,8 @@ void Trainer::update(std::int64_t completed) {
 
 double Trainer::validate(std::int64_t sequences) {
   const base::TraceScope traced(base::traced::validation, "validate", {sequences});
+  require_values();
+  TRAINYARD_ASSERT(batches_.has_validation(), "a validation of {} sequences without a dataset", sequences);
   MicroLoss total;
   reduce_losses(
       world_, communication(), 0, sequences / plan_.micro_batch,

@@ -43,17 +43,25 @@ struct StepOutcome {
   double compute_seconds = 0, communication_seconds = 0, exposed_seconds = 0;  // of this rank
 };
 
+// Asserts that the plan is predicted and that the batches are the plan's, and requires the plan's layout of the world
+// (require_layout). Returns the plan.
+const plan::Plan& require_fit(const plan::Plan& plan, const World& world, const Batches& batches);
+
 class Trainer {
  public:
   // The plan is what runs: its memory is reserved, its schedule interpreted. It must be predicted (plan::predict). A
-  // world with pipeline stages must have joined its neighbours (join_neighbours).
+  // world with pipeline stages must have joined its neighbours (join_neighbours). `world` and `batches` must outlive
+  // the trainer. Weights have no values yet: call store().initialize(seed), or fill the shards of store().states() and
+  // call store().shards_loaded(), before the first step, validation or diagnosis. std::logic_error otherwise, and if
+  // plan and batches do not fit together.
   Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches);
   ~Trainer();
 
   // Begins a step. Collective. `completed` is the number of optimizer steps begun so far. Before each accumulation step
   // `stop_now` is asked on every rank (plan/schedule.h says when), and the answers are joined. If any rank says yes,
-  // the step is abandoned, no weight has changed, and the result is false. On a GPU the step has only been submitted
-  // when this returns: nothing inside it waits for the device. At most two steps may be under way.
+  // the step is abandoned, no weight has changed, and the result is false. An empty function says no. On a GPU the step
+  // has only been submitted when this returns: nothing inside it waits for the device. At most two steps may be under
+  // way.
   bool begin_step(std::int64_t completed, const std::function<bool()>& stop_now);
   // Waits for the oldest step that was begun and not finished, and returns its outcome. After an outcome that is not
   // finite, no later step has changed anything either.
@@ -66,7 +74,8 @@ class Trainer {
   // last. Collective.
   void complete_weights() { store_->complete_weights(); }
 
-  // Mean loss over validation sequences [0, sequences), read in the same order every time. Collective.
+  // Mean loss over validation sequences [0, sequences), read in the same order every time. Collective. std::logic_error
+  // if the batches have no validation dataset.
   double validate(std::int64_t sequences);
 
   // After a step that was not finite: repeats it from the unchanged weights and names the first tensor that is not
@@ -105,6 +114,7 @@ class Trainer {
   Chunk& chunk_of(const plan::Action& action) { return chunks_[static_cast<std::size_t>(action.chunk)]; }
   Slot& slot_of(const plan::Action& action) { return *chunk_of(action).slots[static_cast<std::size_t>(action.slot)]; }
   model::Observer seen_by(const Observer* observer, const plan::Action& action, const char* what);
+  void require_values() const;
   void make_chunks();
   void update(std::int64_t completed);
   void measure_on_device(const UnderWay& step, StepOutcome& outcome);

@@ -2,6 +2,7 @@
 #include "libtrain/engine/world.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/comm/staged.h"
 
@@ -43,10 +44,15 @@ World make_world(std::string kind, int rank, const plan::Topology& topology, com
 }
 
 void require_layout(const World& world, const plan::Plan& p) {
+  std::string other;
   for (const auto& [axis, name] : plan::axis_names)
-    TRAINYARD_ASSERT(world.topology.size(axis) == p.topology.size(axis),
-                     "a world of {} ranks along {} for a plan of {}", world.topology.size(axis), name,
-                     p.topology.size(axis));
+    if (const auto has = world.topology.size(axis), needs = p.topology.size(axis); has != needs)
+      other += fmt::format("{}{} along {} (the plan needs {})", other.empty() ? "" : ", ", base::counted(has, "rank"),
+                           name, needs);
+  if (!other.empty())
+    throw base::UsageError(fmt::format("the world has another parallel layout than the plan: {}", other),
+                           "engine::make_world(kind, rank, plan::topology_of(config, size), factory) makes a world for "
+                           "the settings config");
 }
 
 void join_neighbours(World& world, int chunks, base::Device device) {

@@ -44,7 +44,8 @@ World make_world(std::string kind, int rank, const plan::Topology& topology, com
 World make_world(std::string kind, int rank, int size, comm::GroupFactory between, int tensor = 1, int stages = 1,
                  int experts = 1, int node = 1);
 
-// Asserts that the world has the parallel layout of the plan. Whoever made the world used the same settings.
+// UsageError if the world has not the parallel layout of the plan. plan::topology_of(config, size) is the topology of a
+// world for the settings `config`.
 void require_layout(const World& world, const plan::Plan& plan);
 
 // Makes the queues to the stages before and after this one, if the topology has stages. Call it once the world has its

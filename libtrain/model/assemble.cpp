@@ -29,6 +29,15 @@ std::map<std::string, BranchFactory>& branches() {
   return all;
 }
 
+// What a factory made, which must not be null.
+template <class Made>
+std::unique_ptr<Made> not_null(std::unique_ptr<Made> made, const char* what, const std::string& name) {
+  if (made == nullptr)
+    throw base::UsageError(fmt::format("the factory of the {} '{}' returns null", what, name),
+                           "return an object, or throw an error that says why there is none");
+  return made;
+}
+
 std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::PlacedBlock& place) {
   const auto& flat_group = place.flat_groups.at(0);
   std::vector<Sublayer> sublayers;
@@ -41,7 +50,8 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
                              "model::register_branch");
     BranchSpec spec{m, flat_group, place.index};
     if (kind.has_own_flat_group()) spec.own = &place.flat_groups.at(1), spec.own_occurrence = place.occurrences.at(1);
-    sublayers.push_back({&kind, NormPart(m, flat_group, prefix + "_norm"), factory->second(spec),
+    sublayers.push_back({&kind, NormPart(m, flat_group, prefix + "_norm"),
+                         not_null(factory->second(spec), "branch", name),
                          DropoutSite(flat_group.name + "." + prefix + "_residual", kind.residual_dropout(m))});
   }
   if (m.norm_position == plan::NormPosition::post)
@@ -68,14 +78,19 @@ const char* name_of(plan::Part part) {
 
 }  // namespace
 
-void register_block(const std::string& name, BlockFactory factory) { blocks()[name] = std::move(factory); }
+void register_block(const std::string& name, BlockFactory factory) {
+  plan::require_registrable("block", name, factory != nullptr);
+  blocks()[name] = std::move(factory);
+}
 
 void register_block(const std::string& name, std::shared_ptr<const plan::BlockKind> kind, BlockFactory factory) {
+  plan::require_registrable("block", name, kind != nullptr && factory != nullptr);
   plan::register_block(name, std::move(kind));
   register_block(name, std::move(factory));
 }
 
 void register_branch(const std::string& name, std::shared_ptr<const plan::BranchKind> kind, BranchFactory factory) {
+  plan::require_registrable("branch", name, kind != nullptr && factory != nullptr);
   plan::register_branch(name, std::move(kind));
   branches()[name] = std::move(factory);
 }
@@ -98,7 +113,8 @@ std::vector<std::unique_ptr<Block>> assemble(const plan::ModelPart& part, plan::
   std::vector<std::unique_ptr<Block>> all;
   for (const auto& place : plan::placed_blocks(part)) {
     if (place.chunk != chunk) continue;
-    auto block = block_factory(name_of(place.part))(place.model, place);
+    const std::string name = name_of(place.part);
+    auto block = not_null(block_factory(name)(place.model, place), "block", name);
     if (place.part == plan::Part::layers && recomputation == plan::Recompute::layers)
       block = recompute(std::move(block));
     if (place.part == plan::Part::layers && recomputation == plan::Recompute::selective)

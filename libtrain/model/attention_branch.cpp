@@ -16,10 +16,11 @@ namespace trainyard::model {
 namespace {
 
 FusedLinear qkv_of(const plan::FlatGroup& flat_group) {
-  const auto index = [&](const char* name) { return plan::index_of(flat_group, name); };
-  return FusedLinear({{index("attention.q.weight"), index("attention.q.bias")},
-                      {index("attention.k.weight"), index("attention.k.bias")},
-                      {index("attention.v.weight"), index("attention.v.bias")}});
+  const auto indices = [&](const std::string& layer) {
+    return FusedLinear::Indices{plan::index_of(flat_group, layer + ".weight"),
+                                plan::find_index(flat_group, layer + ".bias")};
+  };
+  return FusedLinear({indices("attention.q"), indices("attention.k"), indices("attention.v")});
 }
 
 }  // namespace
@@ -27,7 +28,7 @@ FusedLinear qkv_of(const plan::FlatGroup& flat_group) {
 AttentionBranch::AttentionBranch(const BranchSpec& spec)
     : model_(spec.model), layer_(spec.layer), qkv_(qkv_of(spec.flat_group)),
       output_weight_(plan::index_of(spec.flat_group, "attention.output.weight")),
-      output_bias_(plan::index_of(spec.flat_group, "attention.output.bias")),
+      output_bias_(plan::find_index(spec.flat_group, "attention.output.bias")),
       probabilities_(spec.flat_group.name + ".attention", spec.model.dropout_attention) {}
 
 AttentionBranch::Heads AttentionBranch::split(base::View qkv, const plan::Widths& w) {

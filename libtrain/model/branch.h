@@ -47,6 +47,8 @@ class OutputGradient {
 class Branch {
  public:
   virtual ~Branch() = default;
+  // Scratch that a call allocates from step.exec.scratch() is released by the layer, which holds a tensor::ArenaScope
+  // around each call of a branch. A branch that allocates more than once opens scopes of its own to use less.
   virtual void forward(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View output) const = 0;
   // Called with Recompute::selective before backward, if the kind marks tensors plan::Stays::unless_selective.
   // Recomputes these tensors to the same bits from the tensors that stay; "normed" is filled already. By default a kind

@@ -19,6 +19,7 @@ std::map<std::string, ExpertFactory>& networks() {
 }  // namespace
 
 void register_expert(const std::string& name, std::shared_ptr<const plan::ExpertKind> kind, ExpertFactory factory) {
+  plan::require_registrable("network of experts", name, kind != nullptr && factory != nullptr);
   plan::register_expert(name, std::move(kind));
   networks()[name] = std::move(factory);
 }
@@ -28,7 +29,11 @@ std::unique_ptr<Expert> make_expert(const std::string& name, const ExpertSpec& s
   if (found == networks().end())
     throw base::UsageError(fmt::format("the expert '{}' is described, but nothing makes it", name),
                            "model::register_expert");
-  return found->second(spec);
+  auto made = found->second(spec);
+  if (made == nullptr)
+    throw base::UsageError(fmt::format("the factory of the network of experts '{}' returns null", name),
+                           "return an object, or throw an error that says why there is none");
+  return made;
 }
 
 }  // namespace trainyard::model

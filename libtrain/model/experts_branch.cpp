@@ -60,8 +60,8 @@ ExpertsBranch::ExpertsBranch(const BranchSpec& spec)
       noise_site_(base::site_hash("experts", spec.flat_group.name + ".noise")),
       overflow_site_(base::site_hash("experts", spec.flat_group.name + ".overflow")),
       gate_weight_(plan::index_of(spec.flat_group, "gate.weight")),
-      gate_bias_(plan::index_of(spec.flat_group, "gate.bias")),
-      mix_weight_(plan::index_of(spec.flat_group, "mix.weight")), experts_(experts_of(spec)),
+      gate_bias_(plan::find_index(spec.flat_group, "gate.bias")),
+      mix_weight_(plan::find_index(spec.flat_group, "mix.weight")), experts_(experts_of(spec)),
       beside_(feed_forward_beside(spec)), record_(plan::expert_layers(spec.model, spec.layer)),
       rounds_(spec.model, record_) {}
 

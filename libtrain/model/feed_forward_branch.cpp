@@ -14,7 +14,7 @@ namespace {
 std::vector<FusedLinear::Indices> inner_indices(const BranchSpec& spec, const std::string& name) {
   const auto indices = [&](const char* layer) {
     return FusedLinear::Indices{plan::index_of(spec.flat_group, name + layer + ".weight"),
-                                plan::index_of(spec.flat_group, name + layer + ".bias")};
+                                plan::find_index(spec.flat_group, name + layer + ".bias")};
   };
   if (spec.model.activation != plan::Activation::swiglu) return {indices(".up")};
   return {indices(".gate"), indices(".up")};
@@ -25,7 +25,7 @@ std::vector<FusedLinear::Indices> inner_indices(const BranchSpec& spec, const st
 FeedForwardBranch::FeedForwardBranch(const BranchSpec& spec, const std::string& name)
     : model_(spec.model), names_(name), inner_indices_(inner_indices(spec, name)), inner_(inner_indices_),
       down_weight_(plan::index_of(spec.flat_group, name + ".down.weight")),
-      down_bias_(plan::index_of(spec.flat_group, name + ".down.bias")) {}
+      down_bias_(plan::find_index(spec.flat_group, name + ".down.bias")) {}
 
 void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
   const plan::Widths w(model_, step.collectives->ranks());

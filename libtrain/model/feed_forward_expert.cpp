@@ -8,7 +8,7 @@
 namespace trainyard::model {
 
 FeedForwardExpert::Layer FeedForwardExpert::layer_of(const plan::FlatGroup& one, const std::string& name) {
-  return {plan::index_of(one, name + ".weight"), plan::index_of(one, name + ".bias")};
+  return {plan::index_of(one, name + ".weight"), plan::find_index(one, name + ".bias")};
 }
 
 FeedForwardExpert::FeedForwardExpert(const ExpertSpec& spec)

@@ -9,7 +9,7 @@ namespace trainyard::model {
 
 NormPart::NormPart(const plan::ModelConfig& model, const plan::FlatGroup& flat_group, const std::string& name)
     : kind_(model.norm), epsilon_(model.norm_epsilon), weight_(plan::index_of(flat_group, name + ".weight")),
-      bias_(plan::index_of(flat_group, name + ".bias")) {}
+      bias_(plan::find_index(flat_group, name + ".bias")) {}
 
 void NormPart::forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& t) const {
   if (const auto input = t.find("input")) kernels::copy(step.exec, stream, input);

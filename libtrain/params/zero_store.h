@@ -56,7 +56,9 @@ class ZeroStore : public ParameterStore {
 
   OptimizerStates& states() { return states_; }
   Weights& weights() { return *weights_; }
-  void shards_loaded() { states_.shards_loaded(*weights_), weights_->complete(); }
+  // Call it once the shards of states() have been filled. Collective.
+  void shards_loaded() { states_.shards_loaded(*weights_), weights_->complete(), has_values_ = true; }
+  bool has_values() const { return has_values_; }    // initialize() or shards_loaded() has been called
   void complete_weights() { weights_->complete(); }  // collective: gathers now what the next pass would gather first
 
  protected:
@@ -78,7 +80,7 @@ class ZeroStore : public ParameterStore {
   StoreContext& c_;
   // The micro-batch that is in backward, and whether it is empty.
   GradientReduction::Position position_{0, GradientReduction::Position::Place::only};
-  bool absent_ = false;
+  bool absent_ = false, has_values_ = false;
   std::unique_ptr<Weights> weights_;
   GradientReduction gradients_;
   StageSums stage_sums_;

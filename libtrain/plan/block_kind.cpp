@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
+#include "libtrain/base/text.h"
 #include "libtrain/plan/blocks/attention.h"
 #include "libtrain/plan/blocks/crossings.h"
 #include "libtrain/plan/blocks/embedding.h"
@@ -15,6 +16,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 
 namespace trainyard::plan {
@@ -57,6 +59,19 @@ template <class Kind> const Kind& find(const Registry<Kind>& registry, const cha
 }
 
 }  // namespace
+
+void require_registrable(const char* what, const std::string& name, bool complete) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
+  };
+  if (name.empty() || !std::all_of(name.begin(), name.end(), plain))
+    throw base::UsageError(fmt::format("'{}' cannot be the name of a {}", base::one_line(name), what),
+                           "letters, digits, '_', '-' and '.': model files separate names by commas");
+  if (!complete)
+    throw base::UsageError(fmt::format("the {} '{}' is registered without a kind, or without a factory", what, name),
+                           "give both: the kind describes it, and the factory makes it");
+}
 
 std::int64_t SavedTensor::bytes() const { return base::aligned(base::size_of(dtype) * (rows == 0 ? 1 : rows) * cols); }
 
@@ -124,12 +139,15 @@ std::vector<GroupCall> BranchKind::tensor_calls(const ModelConfig& m, const Micr
 }
 
 void register_block(const std::string& name, std::shared_ptr<const BlockKind> kind) {
+  require_registrable("block", name, kind != nullptr);
   blocks()[name] = std::move(kind);
 }
 void register_branch(const std::string& name, std::shared_ptr<const BranchKind> kind) {
+  require_registrable("branch", name, kind != nullptr);
   branches()[name] = std::move(kind);
 }
 void register_expert(const std::string& name, std::shared_ptr<const ExpertKind> kind) {
+  require_registrable("network of experts", name, kind != nullptr);
   experts()[name] = std::move(kind);
 }
 const BlockKind& block_kind(const std::string& name) { return find(blocks(), "block", name); }

@@ -173,13 +173,16 @@ class BranchKind {
 };
 
 // The kinds by name. The library has the blocks "embedding", "layer" and "head", and the branches "attention", "ffn"
-// and "experts" (plan/layer_model.h). A later registration replaces an earlier one of the same name. Not thread-safe:
-// register before anything is planned.
+// and "experts" (plan/layer_model.h). A later registration replaces an earlier one of the same name. UsageError for a
+// null kind, and for a name that is empty or has other characters than letters, digits, '_', '-' and '.'. Not
+// thread-safe: register before anything is planned.
 void register_block(const std::string& name, std::shared_ptr<const BlockKind> kind);
 void register_branch(const std::string& name, std::shared_ptr<const BranchKind> kind);
 const BlockKind& block_kind(const std::string& name);  // UsageError that names the nearest known kind
 const BranchKind& branch_kind(const std::string& name);
 std::vector<std::string> block_names();  // sorted
 std::vector<std::string> branch_names();
+// The check of registrations: `what` has the name `name`, and is `complete`. UsageError as above.
+void require_registrable(const char* what, const std::string& name, bool complete);
 
 }  // namespace trainyard::plan

@@ -1,6 +1,8 @@
 // Names, shapes and initial values.
 #include "libtrain/plan/declaration.h"
 
+#include "libtrain/base/error.h"
+
 #include <cmath>
 #include <utility>
 
@@ -20,6 +22,10 @@ void Declaration::add(std::string_view name, std::vector<std::int64_t> shape, st
   auto full = flat_group_.name;
   full += '.';
   full += name;
+  for (const auto& p : flat_group_.parameters)
+    if (p.name == full)
+      throw base::UsageError(fmt::format("flat group '{}' declares two parameters called '{}'", flat_group_.name, name),
+                             "begin the names of a branch's parameters with its own prefix, and use each name once");
   flat_group_.parameters.push_back(
       {std::move(full), std::move(shape), std::move(stored), init, decay == Decay::yes, sharded});
 }

@@ -23,6 +23,12 @@ int contributions_of(const FlatGroup& flat_group, const Topology& topology) {
 }
 
 int index_of(const FlatGroup& flat_group, std::string_view name) {
+  const int index = find_index(flat_group, name);
+  TRAINYARD_ASSERT(index >= 0, "flat group '{}' has no parameter '{}'", flat_group.name, name);
+  return index;
+}
+
+int find_index(const FlatGroup& flat_group, std::string_view name) {
   for (std::size_t i = 0; i < flat_group.parameters.size(); ++i)
     if (std::string_view(flat_group.parameters[i].name).substr(flat_group.name.size() + 1) == name)
       return static_cast<int>(i);

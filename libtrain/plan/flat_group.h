@@ -71,9 +71,11 @@ struct FlatGroup {
 // order of these ranks.
 int contributions_of(const FlatGroup& flat_group, const Topology& topology);
 
-// The index of a parameter in its flat group, by its name without the group's name ("attention.q.weight"); -1 if there
-// is none.
+// The index of a parameter in its flat group, by its name without the group's name ("attention.q.weight").
+// std::logic_error with both names if there is none.
 int index_of(const FlatGroup& flat_group, std::string_view name);
+// The same for a parameter that only some models have, such as a bias: -1 if there is none.
+int find_index(const FlatGroup& flat_group, std::string_view name);
 
 // The part of a parameter that a rank holds: elements [start, start + extent) of its stored shape in every dim.
 struct HeldPart {

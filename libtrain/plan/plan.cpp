@@ -344,6 +344,17 @@ void predict(Plan& p) {
       "a plan is predicted that decision_problems refuses: {} lanes (default_lanes decides them), ZeRO {}, "
       "{} x {} tensor and pipeline ranks in its topology, {} x {} in its layout",
       p.model.lanes, p.zero, p.topology.size(Axis::tensor), p.topology.size(Axis::pipe), p.tensor, p.pipeline);
+  TRAINYARD_ASSERT(p.micro_batch > 0 && p.global_batch >= p.micro_batch && p.sequence > 0 && p.local_accumulation > 0 &&
+                       p.virtual_stages > 0 && p.expert_parallel > 0 && p.expert_overlap_chunks > 0 && p.threads > 0,
+                   "a plan is predicted that decision_problems refuses: global batch {}, micro-batch {}, sequence {}, "
+                   "local accumulation {}, {} virtual stages, {} expert-parallel ranks, {} overlap chunks, {} threads",
+                   p.global_batch, p.micro_batch, p.sequence, p.local_accumulation, p.virtual_stages, p.expert_parallel,
+                   p.expert_overlap_chunks, p.threads);
+  const bool whole = p.device == base::DeviceKind::cuda && p.model.lanes == 1;
+  TRAINYARD_ASSERT(
+      whole || p.model.lanes % p.tensor == 0,
+      "a plan is predicted that decision_problems refuses: {} tensor-parallel ranks do not divide {} lanes", p.tensor,
+      p.model.lanes);
   p.stages = stages_of(p);
   p.parameters = parameter_count(p.model), p.active_parameters = active_parameter_count(p.model);
   p.stage_memory.clear();

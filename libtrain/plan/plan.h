@@ -98,8 +98,10 @@ std::vector<SizedCalls> all_step_calls(const Plan& plan, int rank);
 // Calls of one rank in one validation over `sequences`.
 std::vector<Traffic> all_validation_traffic(const Plan& plan, int rank, std::int64_t sequences);
 
-// Fills everything predicted. The plan must be free of the problems that `decision_problems` names; std::logic_error
-// for one without lanes, with a ZeRO stage that does not exist, or with the topology of another layout.
+// Fills everything predicted. The plan must be free of the problems that `decision_problems` names. Checks only what is
+// cheap and could not be computed: std::logic_error for a plan without lanes or with lanes that tensor-parallel ranks
+// cannot divide, with sizes or degrees below 1, with a ZeRO stage that does not exist, or with the topology of another
+// layout.
 void predict(Plan& plan);
 
 // " in 2 pipeline stages (1f1b) of 4 replicas of 2 tensor-parallel ranks (4 lanes, sequence parallelism), experts over

@@ -42,7 +42,8 @@ std::vector<Problem> memory_problems(const Plan& plan);
 // plan.
 std::vector<Problem> problems(const Plan& plan, int world);
 
-// All problems as one text, each with its hint. Several problems are lines of "1. message (try: hint)".
+// All problems as one text, each with its hint; empty without problems. Several problems are lines of "1. message (try:
+// hint)".
 std::string text_of(const std::vector<Problem>& problems);
 // What an error reports of them: one problem keeps its hint apart; several have their hints in the message.
 inline Problem as_one(const std::vector<Problem>& problems) {

@@ -29,7 +29,8 @@ class Event {
 };
 
 // Runs work in order. The CPU has two kinds, a GPU one. `run`, `record` and `wait` must be called by one thread only.
-// Work items are small closures (captures below 256 bytes).
+// Work items are closures; a worker copies what they capture to the heap for each call, so they capture views and
+// pointers, not data.
 // - `gpu`: run() calls the work at once, and the work puts kernels on the Exec's stream. The stream runs them in order
 //   while the calling thread continues. wait() for an event of another GPU Exec makes the stream wait. wait() for an
 //   event of a CPU Exec makes the caller wait.
@@ -68,7 +69,8 @@ class Exec {
   base::Device device() const { return device_; }
   bool on_gpu() const { return device_.kind == base::DeviceKind::cuda; }
   virtual void* stream() const { return nullptr; }  // the GPU module's stream; nullptr on the CPU
-  // Scratch for kernels. Use it under an ArenaScope inside one work item. Throws if this Exec has no scratch.
+  // Scratch for kernels. Use it under an ArenaScope inside one work item; a branch's layer holds one (model/branch.h).
+  // Throws if this Exec has no scratch.
   Arena& scratch() const;
   int threads() const { return threads_; }  // size of the OpenMP team of kernels on this Exec
 

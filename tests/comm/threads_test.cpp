@@ -131,6 +131,44 @@ TEST(threads, a_failure_elsewhere_frees_no_buffer_that_is_read) {
   }
 }
 
+// Ranks that are not in the group, counts that are not one for each rank, and sizes that do not fit one another are
+// refused before anything is read.
+template <class Make> void expect_refusals(int ranks, const Make& make) {
+  const auto refused = [](const auto& call, const std::string& part) {
+    try {
+      call();
+      ADD_FAILURE() << part;
+    } catch (const std::logic_error& e) {
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    }
+  };
+  run_ranks(ranks, [&](int rank, ThreadsWorld& world) {
+    const auto comm = make(rank, world);
+    const auto exec = tensor::Exec::caller(nullptr, 1);
+    std::vector<float> values(4, 1.0f);
+    for (const int root : {5, -1})
+      refused([&] { comm->broadcast(*exec, contract::view(values), root); },
+              fmt::format("broadcast in group data: rank {} of {}", root, ranks));
+    std::vector<float> short_of(3);
+    const auto whole = contract::view(short_of), shard = View::of(values.data(), {2});
+    refused([&] { comm->all_gather(*exec, shard, whole); },
+            fmt::format("all_gather in group data: 12 bytes for {} shards of 8", ranks));
+    refused([&] { comm->reduce_scatter(*exec, whole, shard); },
+            fmt::format("reduce_scatter in group data: 12 bytes for {} shards of 8", ranks));
+    const std::vector<Transfer> transfers{{Transfer::Kind::send, 7, contract::view(values)}};
+    refused([&] { comm->exchange(*exec, transfers); }, fmt::format("exchange in group data: rank 7 of {}", ranks));
+    const std::vector<std::int64_t> counts{};
+    refused([&] { comm->all_to_all(*exec, contract::view(values), counts, contract::view(values), counts); },
+            fmt::format("all_to_all in group data: 0 and 0 counts for {}", ranks));
+    contract::everything(*comm, *exec);
+  });
+}
+
+TEST(threads, a_rank_outside_the_group_is_refused) {
+  expect_refusals(2, [](int rank, ThreadsWorld& world) { return world.communicator(rank, "data"); });
+  expect_refusals(1, [](int, ThreadsWorld&) { return make_solo("data"); });
+}
+
 TEST(threads, a_delayed_communicator_holds_its_exec_and_not_the_caller) {
   run_ranks(2, [](int rank, ThreadsWorld& world) {
     std::atomic<bool> open{false};

@@ -133,10 +133,19 @@ TEST(Windows, AShardShorterThanAWindowHasNone) {
   Scratch scratch;
   const Numbers tokenizer(50);
   const auto index = write_set(scratch.path, tokenizer, {{1, 2, 3, 49}, {4, 5, 6, 7, 49}}, 5);
-  for (const auto& [sequence, count] : {std::pair{3, 2}, {4, 1}, {5, 0}}) {
-    data::WindowDataset set(scratch.path, index, index.train, sequence, DocumentMask::off, Order::as_stored, 1);
-    EXPECT_EQ(set.count(), static_cast<std::uint64_t>(count)) << sequence;
+  const auto open = [&](std::int64_t sequence) {
+    return data::WindowDataset(scratch.path, index, index.train, sequence, DocumentMask::off, Order::as_stored, 1);
+  };
+  for (const auto& [sequence, count] : {std::pair{3, 2}, {4, 1}})
+    EXPECT_EQ(open(sequence).count(), static_cast<std::uint64_t>(count)) << sequence;
+  try {
+    open(5);
+    FAIL();
+  } catch (const base::InputError& e) {
+    EXPECT_EQ(e.what(),
+              scratch.path + ": 2 shards of the split, the longest of 5 tokens, and none holds a window of 6");
   }
+  for (const std::int64_t sequence : {0, -4}) EXPECT_THROW(open(sequence), base::UsageError) << sequence;
 }
 
 TEST(Windows, TheMaskByHand) {
@@ -159,7 +168,11 @@ TEST(Windows, AreAsManyAsAPlanSays) {
   std::vector<std::int64_t> tokens;
   for (const auto& shard : index.train) tokens.push_back(shard.tokens);
   for (const std::int64_t sequence : {1, 7, 64, 500, 699, 700, 5000}) {
-    const data::WindowDataset set(scratch.path, index, index.train, sequence, DocumentMask::off, Order::as_stored, 1);
-    EXPECT_EQ(static_cast<std::int64_t>(set.count()), trainyard::plan::data_use(tokens, sequence).windows) << sequence;
+    const auto windows = trainyard::plan::data_use(tokens, sequence).windows;
+    const auto open = [&] {
+      return data::WindowDataset(scratch.path, index, index.train, sequence, DocumentMask::off, Order::as_stored, 1);
+    };
+    if (windows == 0) EXPECT_THROW(open(), base::InputError) << sequence;
+    else EXPECT_EQ(static_cast<std::int64_t>(open().count()), windows) << sequence;
   }
 }

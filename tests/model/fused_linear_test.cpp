@@ -22,7 +22,7 @@ template <class T> void input_gradient(const plan::ModelConfig& m, DType dtype) 
   const auto& flat_group = store.flat_groups[1];
   const int gate = plan::index_of(flat_group, "ffn.gate.weight"), up = plan::index_of(flat_group, "ffn.up.weight");
   const model::FusedLinear joined(
-      {{gate, plan::index_of(flat_group, "ffn.gate.bias")}, {up, plan::index_of(flat_group, "ffn.up.bias")}});
+      {{gate, plan::find_index(flat_group, "ffn.gate.bias")}, {up, plan::find_index(flat_group, "ffn.up.bias")}});
   const std::int64_t n = 9, in = m.hidden, out = 2 * m.ffn;
   std::vector<T> dy(static_cast<std::size_t>(n * out)), dx(static_cast<std::size_t>(n * in));
   for (std::size_t i = 0; i < dy.size(); ++i) dy[i] = static_cast<T>(std::sin(0.37f * static_cast<float>(i)));

@@ -145,8 +145,8 @@ TEST(ExpertFlatGroups, OfALayerAreItsOwnAndThatOfItsExperts) {
                                              "layers.01.experts.00.up.bias", "layers.01.experts.01.up.bias",
                                              "layers.01.experts.00.down.weight", "layers.01.experts.01.down.weight",
                                              "layers.01.experts.00.down.bias", "layers.01.experts.01.down.bias"}));
-  EXPECT_EQ(index_of(all[3], "gate.weight") < 0, false);
-  EXPECT_EQ(index_of(all[3], "up.weight"), -1);
+  EXPECT_GE(find_index(all[3], "gate.weight"), 0);
+  EXPECT_EQ(find_index(all[3], "up.weight"), -1);
 }
 
 // Compares the planner's table, which lists equal flat groups once, with the flat groups one by one. It does so for

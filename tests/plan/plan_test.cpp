@@ -106,6 +106,31 @@ TEST(Plan, UnknownAxesNameTheNearest) {
   }
 }
 
+// Decisions that cannot be computed with are refused by name. They would otherwise divide by zero.
+TEST(Plan, IsNotPredictedFromWhatCannotBeComputed) {
+  const auto refused = [](auto change, const std::string& part) {
+    auto p = sample();
+    change(p);
+    try {
+      predict(p);
+      ADD_FAILURE() << part;
+    } catch (const std::logic_error& e) {
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    }
+  };
+  refused([](Plan& p) { p.micro_batch = 0; }, "micro-batch 0");
+  refused([](Plan& p) { p.global_batch = 0; }, "global batch 0");
+  refused([](Plan& p) { p.global_batch = 1; }, "global batch 1, micro-batch 2");
+  refused([](Plan& p) { p.sequence = 0; }, "sequence 0");
+  refused([](Plan& p) { p.local_accumulation = 0; }, "local accumulation 0");
+  refused([](Plan& p) { p.virtual_stages = 0; }, "0 virtual stages");
+  refused([](Plan& p) { p.expert_parallel = 0; }, "0 expert-parallel ranks");
+  refused([](Plan& p) { p.expert_overlap_chunks = 0; }, "0 overlap chunks");
+  refused([](Plan& p) { p.threads = 0; }, "0 threads");
+  refused([](Plan& p) { p.tensor = 2, p.model.lanes = 1, p.topology = replicas_of(4, 2); },
+          "2 tensor-parallel ranks do not divide 1 lanes");
+}
+
 TEST(Problems, AllAtOnce) {
   auto p = sample();
   p.zero = 4;

@@ -170,6 +170,7 @@ TEST(TensorRanks, AllThatIsWrongIsSaidAtOnce) {
   ASSERT_EQ(one.size(), 1u) << text_of(one);
   EXPECT_EQ(text_of(one), one[0].message + " (try: " + one[0].hint + ")") << "a single problem keeps its hint";
   EXPECT_EQ(as_one(one).hint, one[0].hint);
+  EXPECT_EQ(text_of({}), "");
 }
 
 TEST(TensorRanks, LanesOfACheckpointAreSaidToBe) {

@@ -38,10 +38,10 @@ int main(int argc, char** argv) {
   auto world = engine::solo_world();
   engine::SignalWatcher signals;
   const auto result = engine::run(config, world, signals, {}, 1);
-  bool exact = result.step == 3 && result.loss > 0;
+  bool exact = result.step == 3 && result.loss.value_or(0) > 0;
   for (const auto& row : result.memory_report.rows)
     if (row.verdict.empty()) exact = exact && row.predicted == row.measured;
-  std::printf("step %lld, loss %.3f, %s\n", static_cast<long long>(result.step), result.loss,
+  std::printf("step %lld, loss %.3f, %s\n", static_cast<long long>(result.step), result.loss.value_or(0),
               exact ? "memory as predicted" : "memory is NOT as predicted");
   return exact ? 0 : 1;
 }
