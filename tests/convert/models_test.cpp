@@ -237,7 +237,8 @@ TEST(Import, WhatChangesWhileItIsWrittenIsSeen) {
     import(s.path + "/model", s.path + "/to", o);
     ADD_FAILURE() << "not seen";
   } catch (const base::InputError& e) {
-    EXPECT_NE(std::string(e.what()).find("/model/embedding.tokens.weight was written with fingerprint"), std::string::npos)
+    EXPECT_NE(std::string(e.what()).find("/model/embedding.tokens.weight was written with fingerprint"),
+              std::string::npos)
         << e.what();
   }
   EXPECT_TRUE(flipped);
