@@ -138,7 +138,7 @@ HeadBlock::HeadBlock(const plan::ModelConfig& model, const std::vector<plan::Fla
   transform_norm_.emplace(model, flat_groups.front(), "transform_norm");
   transform_ = plan::index_of(flat_groups.front(), "transform.weight");
   transform_bias_ = plan::find_index(flat_groups.front(), "transform.bias");
-  bias_ = plan::index_of(flat_groups.front(), "bias");
+  bias_ = plan::find_index(flat_groups.front(), "bias");
 }
 
 HeadBlock::Leases HeadBlock::lease(Step& step) const {

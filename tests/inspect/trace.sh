@@ -57,7 +57,7 @@ expect 0 "${base[@]}" --steps 3 --output own --trace own/trace.json --trace-step
 expect 0 inspect own/trace.json; said 'steps 2 to 2 whole'
 expect 0 "${base[@]}" --steps 4 --output own --change steps --trace own/trace.json
 expect 0 inspect own/trace.json; said 'steps 4 to 4 whole'
-refused 2 'names no step of this run, which runs steps 5 to 6' "${base[@]}" --steps 6 --output own --change steps --trace own/none.json --trace-steps 7:9
+refused 2 'names no step of this run, which runs steps 1 to 6' "${base[@]}" --steps 6 --output own --change steps --trace own/none.json --trace-steps 7:9
 expect 0 "${base[@]}" --steps 4 --output own --trace own/none.json
 said 'all 4 steps are done already; no trace is written to own/none.json'
 # The same command again goes on behind the steps that it was to trace.

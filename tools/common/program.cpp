@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -56,40 +57,41 @@ void flush_output() {
                              (option.get_required() ? "" : " Give a value, or leave it out"));
 }
 
-// Writes hyphens for underscores in the names of flags that there are: --global_batch is --global-batch. The words
-// change in place, so that whoever shows the command shows names as they are.
-void accept_underscores(const CLI::App& app, int argc, char** argv) {
+// Calls `visit` for each word that begins with '-' and is not the value of a flag, with the part before '='. It returns
+// the option of this name, or nullptr.
+using FlagVisit = std::function<const CLI::Option*(char* word, const std::string& name)>;
+void each_flag(int argc, char** argv, const FlagVisit& visit) {
   int values = 0;  // words that are values of the previous flag
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (values-- > 0) continue;
     if (word == "--") return;
     const auto equals = word.find('=');
-    auto name = word.substr(0, equals);
-    if (!name.starts_with('-')) continue;
+    const auto* option = word.starts_with('-') ? visit(argv[i], word.substr(0, equals)) : nullptr;
+    values = option != nullptr && equals == std::string::npos ? option->get_items_expected_min() : 0;
+  }
+}
+
+// Writes hyphens for underscores in the names of flags that there are: --global_batch is --global-batch. The words
+// change in place, so that whoever shows the command shows names as they are.
+void accept_underscores(const CLI::App& app, int argc, char** argv) {
+  each_flag(argc, argv, [&](char* word, std::string name) {
     if (name.starts_with("--") && app.get_option_no_throw(name) == nullptr)
       std::replace(name.begin(), name.end(), '_', '-');
     const auto* option = app.get_option_no_throw(name);
-    if (option == nullptr) continue;
-    std::copy(name.begin(), name.end(), argv[i]);
-    values = equals == std::string::npos ? option->get_items_expected_min() : 0;
-  }
+    if (option != nullptr) std::copy(name.begin(), name.end(), word);
+    return option;
+  });
 }
 
 // Refuses `--flag=` without a value. CLI11 takes it for the flag alone, so it would be on, or take the next word as its
 // value.
 void refuse_empty_assignments(const CLI::App& app, int argc, char** argv) {
-  int values = 0;  // words that are values of the previous flag
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (values-- > 0) continue;
-    if (word == "--") return;
-    const auto equals = word.find('=');
-    const auto name = word.substr(0, equals);
-    const auto* option = name.starts_with('-') ? app.get_option_no_throw(name) : nullptr;
-    if (option != nullptr && equals + 1 == word.size()) refuse_empty(name, *option);
-    values = option != nullptr && equals == std::string::npos ? option->get_items_expected_min() : 0;
-  }
+  each_flag(argc, argv, [&](const char* word, const std::string& name) {
+    const auto* option = app.get_option_no_throw(name);
+    if (option != nullptr && name + "=" == word) refuse_empty(name, *option);
+    return option;
+  });
 }
 
 void refuse_empty_values(const CLI::App& app) {

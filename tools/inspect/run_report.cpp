@@ -80,7 +80,12 @@ std::shared_ptr<const History> add_metrics(Report& report, const std::string& pa
 
 // Adds whether the run goes on, has stopped, or was killed, as --follow says it. The reasons of ranks are another list.
 void add_state(Report& report, const std::string& folder, const History& history) {
-  const Watched run{folder, history, engine::status_of(folder), history.steps};
+  Watched run{folder, history, {}, history.steps};
+  try {
+    run.state = engine::status_of(folder);
+  } catch (const base::Error&) {  // the rest of the report says what is wrong with the folder
+    return;
+  }
   if (run.state.exit.exit_code != 0) return;
   auto sentence = verdict_on(run).sentence;
   if (sentence.empty() && run.state.stage == engine::RunStatus::Stage::running) sentence = "the run goes on at present";
