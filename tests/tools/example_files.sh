@@ -10,7 +10,7 @@ export TRAINYARD_DEVICE=cpu
 cp -r "$source/tools/train/examples" examples
 
 for help in --help --help-model; do
-  for place in tools/train/examples share/trainyard/examples; do
+  for place in tools/train/examples share/trainyard; do
     expect 0 train $help
     said $place
   done

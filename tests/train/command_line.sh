@@ -15,7 +15,7 @@ expect 0 shard-data --input text --split paragraphs --output data --validation 0
 base=(train --model gpt2-nano --data data --global-batch 6 --micro-batch 1 --progress never --threads 1)
 
 expect 0 "${base[@]}" --steps 30 --output one
-once '^train: 30 steps, 11,520 tokens in [0-9.]* m\?s ([0-9,]* tokens/s); checkpoint: one/checkpoints/step-00000030$'
+once '^train: 30 steps, 11,520 tokens in [0-9.]* m\?s ([0-9,]* tokens/s); checkpoint: one/checkpoints/step-00000030 (saved in [0-9.]* m\?s)$'
 expect 0 mpirun -q --bind-to none -n 3 "${base[@]}" --steps 30 --output three --zero 3
 [ "$(last_loss one)" = "$(last_loss three)" ] || fail "losses of 1 and 3 ranks differ: $(last_loss one) $(last_loss three)"
 expect 0 "${base[@]}" --steps 30 --output one

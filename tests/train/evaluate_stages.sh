@@ -55,7 +55,7 @@ refused 2 '--pipeline-schedule interleaved needs stages' "${evaluate[@]}" --pipe
 refused 2 'more virtual stages than the model has items, 6' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --pipeline-schedule interleaved --virtual-stages 4)
 refused 2 '--partition' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --partition 0,1,2)
 refused 2 '--partition flop is not known' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --partition flop)
-refused 2 '--local-accumulation, --recompute are of training' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --local-accumulation 2 --recompute full)
+refused 2 '--local-accumulation, --recompute are for training' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --local-accumulation 2 --recompute full)
 refused 3 'too many' $(ranks 2 "${evaluate[@]}" --memory-limit 100MB)
 said 'with --pipeline-parallel'
 refused 2 'rank 1: --partition is flops, on rank 0 uniform' mpirun -q --bind-to none -n 1 "${evaluate[@]}" --pipeline-parallel 2 --partition uniform : -n 1 "${evaluate[@]}" --pipeline-parallel 2
