@@ -18,7 +18,7 @@ install(TARGETS ${targets} EXPORT trainyard-targets ARCHIVE DESTINATION ${CMAKE_
 install(EXPORT trainyard-targets NAMESPACE trainyard:: DESTINATION ${package_folder})
 install(DIRECTORY libtrain kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trainyard FILES_MATCHING PATTERN "*.h" PATTERN cmake EXCLUDE)
 install(DIRECTORY tools/train/examples DESTINATION ${CMAKE_INSTALL_DATADIR}/trainyard)
-install(DIRECTORY slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/trainyard USE_SOURCE_PERMISSIONS PATTERN install-deps.sh EXCLUDE PATTERN quickstart.sh EXCLUDE PATTERN trainyard.def EXCLUDE)
+install(DIRECTORY slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/trainyard USE_SOURCE_PERMISSIONS PATTERN install-deps.sh EXCLUDE PATTERN quickstart.sh EXCLUDE)
 # The pages keep their places relative to one another, so that their links work.
 set(pages_folder ${CMAKE_INSTALL_DATADIR}/trainyard)
 install(DIRECTORY tools/guide DESTINATION ${pages_folder}/tools FILES_MATCHING PATTERN "*.md")

@@ -21,7 +21,7 @@ for script in pipeline.sh README.md shard.sbatch plan.sbatch profile.sbatch trai
 # The pages of a user are installed, and their links lead to installed pages.
 [ -s installed/share/trainyard/tools/guide/README.md ] || fail "the guide is not installed"
 find installed/share/trainyard/tools/guide installed/share/trainyard/slurm installed/share/trainyard/libtrain -name '*.md' | while read -r page; do
-  grep -oE '\]\([^)#: ]+' "$page" | cut -c3- | sort -u | while read -r link; do
+  grep -oE '\]\([^)#: ]+' "$page" | cut -c3- | grep '[./]' | sort -u | while read -r link; do
     [ -e "$(dirname "$page")/$link" ] || echo "$page: $link"
   done
 done >broken
