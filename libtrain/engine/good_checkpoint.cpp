@@ -5,10 +5,8 @@
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/checkpoint/removed.h"
-#include "libtrain/engine/metrics_reader.h"
 
 #include <cmath>
-#include <exception>
 #include <optional>
 
 namespace trainyard::engine {
@@ -53,26 +51,6 @@ std::string good_checkpoint_sentence(const std::string& folder, std::int64_t new
     faults += fmt::format("{} cannot be looked at ({}); ", folder, e.what());
   }
   return faults + "there is no good checkpoint";
-}
-
-std::string explosion_sentence(const std::string& metrics_path) {
-  double best = INFINITY, last = 0;
-  std::int64_t best_step = 0, calm_step = 0, last_step = 0;
-  try {
-    each_metrics_line(metrics_path, [&](const MetricsLine& line) {
-      if (!line.damage.empty() || !line.values.contains("loss") || !line.values["loss"].is_number()) return true;
-      last = line.values["loss"].get<double>(), last_step = line.step;
-      if (last < best) best = last, best_step = line.step;
-      if (last <= 2 * best + 1) calm_step = line.step;
-      return true;
-    });
-  } catch (const std::exception&) {  // the sentence is left out
-    return {};
-  }
-  if (!(last > 2 * best + 1)) return {};
-  return fmt::format(
-      "the loss had risen before, from {:.4g} at step {} to {:.4g} at step {}: go back to step {} or before", best,
-      best_step, last, last_step, calm_step);
 }
 
 }  // namespace trainyard::engine

@@ -13,9 +13,4 @@ namespace trainyard::engine {
 std::string good_checkpoint_sentence(const std::string& checkpoints_folder, std::int64_t newest_step,
                                      std::int64_t most_bytes = std::int64_t{32} << 30);
 
-// Returns a sentence if the loss had exploded before the last line of the metrics file: it names the best loss, the
-// last one, and the last step before the rise. A checkpoint after that step is whole, but of no use. Else empty. Throws
-// nothing.
-std::string explosion_sentence(const std::string& metrics_path);
-
 }  // namespace trainyard::engine

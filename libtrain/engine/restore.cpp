@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/system_error.h"
+#include "libtrain/base/text.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/read_sums.h"
@@ -217,10 +218,10 @@ Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const s
       c, [&] { return checkpoint::looking_again(places, [&] { return choose(c, setup, ranks, damaged, folder); }); });
 }
 
-void load_start(const Start& start, Trainer& trainer, World& world, const RunConfig& c) {
+nlohmann::json load_start(const Start& start, Trainer& trainer, World& world, const RunConfig& c) {
   if (start.path.empty()) {
     trainer.store().initialize(c.seed);
-    return;
+    return {};
   }
   auto& exec = trainer.communication();
   std::optional<checkpoint::Reader> reader;
@@ -236,6 +237,9 @@ void load_start(const Start& start, Trainer& trainer, World& world, const RunCon
   sums->add_ranks(*world.control, exec);
   on_every_rank(world, exec, [&] { sums->require(); });
   trainer.store().shards_loaded();
+  const auto& state = reader->state();
+  if (start.weights_only) return fmt::format("{}, step {}", base::text_of_path(start.path), state.step);
+  return state.provenance.is_object() ? state.provenance.value("weights_from", nlohmann::json()) : nlohmann::json();
 }
 
 }  // namespace trainyard::engine

@@ -8,6 +8,7 @@
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/good_checkpoint.h"
+#include "libtrain/engine/loss_watch.h"
 #include "libtrain/engine/rank_record.h"
 #include "libtrain/engine/report.h"
 #include "libtrain/engine/same_settings.h"
@@ -47,7 +48,7 @@ RunLoop::~RunLoop() {
 }
 
 void RunLoop::load(const Start& start) {
-  load_start(start, trainer_, run_.world, run_.config);
+  weights_from_ = load_start(start, trainer_, run_.world, run_.config);
   start_ = start;
   batches_.begin_at(start.step, start.samples_seen);
   step_ = start.step;
@@ -57,7 +58,7 @@ RunResult RunLoop::go() {
   const auto& config = run_.config;
   if (!config.trace.empty()) trace_.emplace(run_, trainer_.communication(), step_);
   if (config.profile_step) profile_.emplace(run_.setup.plan.threads), raise_peaks();
-  saving_.emplace(run_, trainer_, start_);
+  saving_.emplace(run_, trainer_, start_, weights_from_);
   watch_calls(run_.watchdog, run_.world, Calls::of_steps);
   if (run_.watchdog)
     run_.watchdog->ask_what_is_done([this] {
@@ -177,6 +178,7 @@ bool RunLoop::finish_step(RunResult& result) {
   m.save_seconds = saving_->take_save_seconds();
   if (run_.world.rank == 0) {
     metrics_->write(m);
+    if (const auto warning = loss_watch_.look(m.loss); !warning.empty()) base::log_warning("{}", warning);
     if (m.gates)
       for (const auto& sentence : gate_watch_.look(*m.gates)) base::log_warning("{}", sentence);
     if (run_.listener.on_step) run_.listener.on_step(m, run_.config.steps);

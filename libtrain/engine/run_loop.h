@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/engine/batches.h"
+#include "libtrain/engine/loss_watch.h"
 #include "libtrain/engine/metrics.h"
 #include "libtrain/engine/restore.h"
 #include "libtrain/engine/run_context.h"
@@ -55,11 +56,13 @@ class RunLoop {
   Batches batches_;
   Trainer trainer_;
   Start start_;
+  nlohmann::json weights_from_;  // what load_start returned
   std::optional<RunSaving> saving_;
   std::optional<StepProfile> profile_;
   StepProfile::Peaks peaks_;            // the highest found; with a profile only
   std::optional<MetricsFile> metrics_;  // on rank 0 only
   GateWatch gate_watch_;                // used on rank 0 only
+  LossWatch loss_watch_;
   std::int64_t step_ = -1, steps_done_ = 0, validations_done_ = 0;
   double finished_at_ = 0;
   std::atomic<const char*> files_{nullptr};  // what patiently() does; read by the watchdog

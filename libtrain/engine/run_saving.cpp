@@ -6,7 +6,6 @@
 #include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/rank_writer.h"
-#include "libtrain/checkpoint/reader.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/build_info.h"
 #include "libtrain/engine/run_tokenizer.h"
@@ -34,17 +33,13 @@ class Waiting {
 
 }  // namespace
 
-RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start)
-    : run_(run), trainer_(trainer), folder_(checkpoints_folder(run.config.output)) {
+RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start, nlohmann::json weights_from)
+    : run_(run), trainer_(trainer), folder_(checkpoints_folder(run.config.output)),
+      weights_from_(std::move(weights_from)) {
   // A checkpoint that lies elsewhere does not make this run's progress safe, and --resume auto would not find it.
   if (start.own) {
     saved_step_ = start.step;
     saved_path_ = start.path;
-  }
-  if (!start.path.empty()) {
-    const auto before = checkpoint::read_state(start.path);
-    if (start.weights_only) from_ = fmt::format("{}, step {}", base::text_of_path(start.path), before.step);
-    else if (before.provenance.is_object()) from_ = before.provenance.value("weights_from", nlohmann::json());
   }
   settle_in_folder(start);
   saver_.emplace(
@@ -148,7 +143,7 @@ checkpoint::RunState RunSaving::state(const Progress& progress) const {
                     {"crc32c", run_.setup.index.tokenizer_crc32c}}},
                   {"document_tokens", checkpoint::document_ids_to_json(
                                           {run_.setup.index.end_of_document, run_.setup.index.begin_of_document})}};
-  if (!from_.is_null()) s.provenance["weights_from"] = from_;
+  if (!weights_from_.is_null()) s.provenance["weights_from"] = weights_from_;
   s.isa = instructions_of(s.dtype);
   s.device_kind = run_.config.device;
   s.writer = run_.held.writer;

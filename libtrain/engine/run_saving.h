@@ -29,7 +29,7 @@ class RunSaving {
  public:
   // The store holds `start`. Settles the run folder (run_folder.h): an abandoned checkpoint that the run starts from
   // becomes one of its own again.
-  RunSaving(const RunContext& run, Trainer& trainer, const Start& start);
+  RunSaving(const RunContext& run, Trainer& trainer, const Start& start, nlohmann::json weights_from);
 
   void take(const Progress& progress);  // takes a snapshot; first publishes the checkpoint before
   std::string doing() const;  // "writing step 20" while ranks wait for one another's disks, else ""; from any thread
@@ -55,8 +55,8 @@ class RunSaving {
 
   const RunContext& run_;
   Trainer& trainer_;
-  std::string folder_;   // of the checkpoints
-  nlohmann::json from_;  // provenance: the checkpoint whose weights the run began with; null: initial values
+  std::string folder_;           // of the checkpoints
+  nlohmann::json weights_from_;  // provenance, as load_start returns it
   std::int64_t saved_step_ = -1;
   std::string saved_path_;
   bool publish_asked_ = false;

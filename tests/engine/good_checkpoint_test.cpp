@@ -1,16 +1,14 @@
-// What a failing run says about its checkpoints: the newest good one, and a loss that had exploded before it.
+// What a failing run says about its checkpoints: the newest good one.
 #include "libtrain/engine/good_checkpoint.h"
 
 #include "libtrain/checkpoint/rank_writer.h"
 #include "tests/checkpoint/sample.h"
 #include "tests/scratch.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <fstream>
-#include <initializer_list>
 #include <string>
 
 namespace trainyard::engine {
@@ -38,21 +36,6 @@ TEST(GoodCheckpoint, IsSaidOfWhatWasReadBack) {
   EXPECT_NE(later.find("step 20 is damaged"), std::string::npos) << later;
   EXPECT_NE(later.find("step 10 was read back and is good"), std::string::npos) << later;
   EXPECT_NE(good_checkpoint_sentence(scratch.path, 10, 1000).find("inspect --verify"), std::string::npos);
-}
-
-TEST(GoodCheckpoint, IsOfNoUseWhereTheLossHadExploded) {
-  const testing::Scratch scratch;
-  const auto metrics = [&](std::initializer_list<double> losses) {
-    std::ofstream file(scratch.path + "/metrics.jsonl");
-    for (int step = 0; const double loss : losses) file << fmt::format("{{\"step\":{},\"loss\":{}}}\n", ++step, loss);
-    file.close();
-    return explosion_sentence(scratch.path + "/metrics.jsonl");
-  };
-  EXPECT_EQ(explosion_sentence(scratch.path + "/none.jsonl"), "");
-  EXPECT_EQ(metrics({5.5, 5.0, 5.4}), "");
-  EXPECT_EQ(metrics({5.5, 5.0, 400, 1e11}),
-            "the loss had risen before, from 5 at step 2 to 1e+11 at step 4: go back to step 2 or before");
-  EXPECT_EQ(metrics({5.5, 1e11, 5}), "");  // it came back
 }
 
 }  // namespace

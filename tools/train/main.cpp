@@ -12,7 +12,6 @@
 #include "tools/common/launcher.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
-#include "tools/common/step_text.h"
 #include "tools/train/command.h"
 #include "tools/train/evaluate.h"
 #include "tools/train/launch.h"
@@ -23,10 +22,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <deque>
 #include <filesystem>
 #include <functional>
-#include <numeric>
 #include <optional>
 #include <string_view>
 
@@ -56,9 +53,7 @@ struct Switches {
 class Totals {
  public:
   void add(const engine::StepMetrics& m) {
-    if (steps_++ == 0) first_ = m.tokens_seen, first_step_ = m.tokens_per_second * m.step_seconds, first_loss_ = m.loss;
-    last_losses_.push_back(m.loss);
-    if (last_losses_.size() > 10) last_losses_.pop_front();
+    if (steps_++ == 0) first_ = m.tokens_seen, first_step_ = m.tokens_per_second * m.step_seconds;
     last_ = m.tokens_seen;
     step_seconds_ += m.step_seconds;
     if (m.validation_loss) validation_seconds_ += m.validation_seconds;
@@ -76,21 +71,10 @@ class Totals {
                   (save_seconds > 0 ? fmt::format(" (saved in {})", base::duration_text(save_seconds)) : ""));
   }
   bool empty() const { return steps_ == 0; }
-  // A warning if the loss is clearly higher than at the first step, for runs of some length; else empty.
-  std::string divergence() const {
-    const double last = std::accumulate(last_losses_.begin(), last_losses_.end(), 0.0) /
-                        static_cast<double>(std::max<std::size_t>(1, last_losses_.size()));
-    if (steps_ < 10 || !(last > 1.2 * first_loss_ && last > first_loss_ + 0.5)) return {};
-    return fmt::format(
-        "the loss rose from {} at the first step of this start to {} (mean of the last {} steps): the run has "
-        "diverged; what helps: a lower --learning-rate, more --warmup-steps, a lower --clip",
-        tools::loss_text(first_loss_), tools::loss_text(last), last_losses_.size());
-  }
 
  private:
   std::int64_t steps_ = 0, first_ = 0, last_ = 0;
-  std::deque<double> last_losses_;
-  double first_loss_ = 0, first_step_ = 0, step_seconds_ = 0, validation_seconds_ = 0;
+  double first_step_ = 0, step_seconds_ = 0, validation_seconds_ = 0;
 };
 
 base::ExitCode train(const engine::RunConfig& config, const Switches& switches, tools::Launch& launch,
@@ -114,7 +98,6 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
     };
   tools::StepLine line;
   Totals totals;
-  bool warned_of_divergence = false;
   engine::RunListener listener;
   listener.on_note = [](const std::string& line) { base::log_info("{}", line); };
   // Not before: a launcher also sends TERM to the ranks whose peer has refused the command line.
@@ -127,12 +110,8 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   };
   listener.on_step = [&](const engine::StepMetrics& m, std::int64_t steps) {
     totals.add(m);
-    const auto warning = warned_of_divergence ? std::string() : totals.divergence();
-    const bool last = m.step == steps || m.validation_loss.has_value() || !warning.empty();
+    const bool last = m.step == steps || m.validation_loss.has_value();
     progress->show(line.text(m, steps), last ? tools::Progress::Update::last : tools::Progress::Update::passing);
-    if (warning.empty()) return;
-    base::log_warning("{}", warning);
-    warned_of_divergence = true;
   };
   const auto result = engine::run(config, world, signals, listener, launch.ranks_on_node());
   // A stopped run still exits with its own code, because it can go on without its trace.
