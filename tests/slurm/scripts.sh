@@ -193,4 +193,13 @@ done
 rm -f asked
 expect 75 env FAKE_CODE=75 bash "$scripts/train.sbatch"
 requeued
+
+# What train would refuse in the fourth job is refused before the first is submitted.
+printf '#!/bin/bash\necho "$*" >>submitted; echo 7\n' >fake/sbatch
+chmod +x fake/sbatch
+expect 2 env TRAIN='--warmup-step 3' bash "$scripts/pipeline.sh"; said 'train.sbatch would end with this'
+expect 2 env TRAIN='--steps 10k' bash "$scripts/pipeline.sh" --test-only
+absent submitted
+expect 0 env TRAIN='--steps 10' bash "$scripts/pipeline.sh"
+[ "$(wc -l <submitted)" = 6 ] || fail "not six jobs: $(cat submitted)"
 passed

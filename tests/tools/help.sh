@@ -31,5 +31,7 @@ for program in shard-data partition-model train inspect generate profile-comm re
 done
 timeout 20 train --help-model >help || fail "train --help-model: exit code $?"
 awk 'length($0) > 80 { print "train --help-model line " NR " has " length($0) " columns"; bad = 1 } END { exit bad }' help || fail "train --help-model does not fit"
+# Whole words, to the last letter of a column and of a line that is broken.
+for line in '^  layers  *2  *1 to 10000$' '^  norm  *layer  *layer, rms$' 'hidden below 256: 4$'; do grep -q "$line" help || fail "train --help-model has no line '$line'"; done
 [ -z "$(ls -A . | grep -vx -e help -e err -e out -e code)" ] || fail "something was written: $(ls -A)"
 passed

@@ -191,6 +191,7 @@ rm -r none.toml narrow fresh
 mkdir c
 expect 3 "${base[@]}" --config c
 expect 3 "${base[@]}" --config none.toml
+expect 0 env TRAINYARD_ROOT=/apps/trainyard TRAINYARD_VERSION=0.1 "${base[@]}" --dry-run   # as module files set them
 expect 2 env TRAINYARD_STEP=5 "${base[@]}" --dry-run
 said 'TRAINYARD_STEP is set'; said 'did you mean TRAINYARD_STEPS'
 expect 2 env TRAINYARD_CLIP=nan "${base[@]}" --dry-run

@@ -106,4 +106,19 @@ expect 0 env -u TRAINYARD_DEVICE bash -c "$onward"
 [ "$(wc -l <"by variable/metrics.jsonl")" = 12 ] || fail "'$onward' did not go on to the end"
 expect 75 mpirun -q --bind-to none -n 2 "${one[@]}" --output several --stop-after 2
 said "to go on: TRAINYARD_DEVICE=cpu mpirun -x TRAINYARD_DEVICE -n 2 train "
+# Nothing began, so nobody is told how to go on, though mpirun also stops the ranks of a refused start.
+expect 2 mpirun -q --bind-to none -n 3 "${one[@]}" --output refused --global-batch 2 --micro-batch 1
+unsaid 'asked to stop'
+
+# A run knows whose weights it began with, also after a resume, and says how long its saves took.
+begun=("${one[@]}" --output begun --save-every 2 --init-from "a run")
+expect 75 "${begun[@]}" --stop-after 4
+unsaid 'is for a new run'
+inspect begun | grep -q '^  stopped at step 4 of 12: ' || fail "inspect: $(inspect begun | head -3)"
+expect 0 "${begun[@]}"
+said '[-]-init-from a run is for a new run: this one goes on from its own checkpoint'
+jq -e '.provenance.weights_from | test("^a run/checkpoints/step-[0-9]*, step [0-9]*$")' begun/checkpoints/step-00000012/manifest.json >/dev/null || fail "weights_from: $(jq .provenance begun/checkpoints/step-00000012/manifest.json)"
+inspect begun | grep -q '^  all 12 steps are done$' || fail "inspect: $(inspect begun | head -3)"
+expect 0 inspect "a run" begun; said 'weights from: a run has initial values, begun a run/checkpoints/'
+jq -se 'map(select(has("save_seconds"))) | length >= 1 and all(.[]; .save_seconds > 0)' begun/metrics.jsonl >/dev/null || fail "no save_seconds in $(head -2 begun/metrics.jsonl)"
 passed
