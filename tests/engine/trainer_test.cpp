@@ -3,6 +3,7 @@
 #include "libtrain/engine/evaluator.h"
 #include "libtrain/engine/setup.h"
 #include "tests/engine/small_run.h"
+#include "tests/refusal.h"
 
 #include <gtest/gtest.h>
 
@@ -29,14 +30,7 @@ struct Rank {
   engine::World world = engine::solo_world();
 };
 
-template <class Error = std::logic_error> std::string refusal_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing is wrong";
-}
+using trainyard::testing::refusal_of;
 
 #define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 

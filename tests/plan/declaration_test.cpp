@@ -2,6 +2,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/plan/block_kind.h"
 #include "tests/plan/small_plan.h"
+#include "tests/refusal.h"
 
 #include <gtest/gtest.h>
 
@@ -24,21 +25,12 @@ struct TwiceKind : BranchKind {
   double forward_flops(const ModelConfig&, std::int64_t) const override { return 0; }
 };
 
-std::string refusal_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const base::UsageError& e) {
-    return e.what();
-  }
-  return {};
-}
-
 TEST(Declaration, RefusesANameThatItHas) {
   const ModelConfig model;
   Declaration d(model, "layers.00", Part::layers);
   d.weight("mine.weight", 4, 4);
   d.weight("mine.weights", 4, 4);
-  EXPECT_EQ(refusal_of([&] { d.bias("mine.weight", 4); }),
+  EXPECT_EQ(testing::refusal_of<base::UsageError>([&] { d.bias("mine.weight", 4); }),
             "flat group 'layers.00' declares two parameters called 'mine.weight'");
   EXPECT_EQ(d.take().parameters.size(), 2u);
 }
@@ -49,8 +41,8 @@ TEST(Declaration, OfABranchIsCheckedByThePlanner) {
   auto p = small_plan();
   p.model.branches.emplace_back("twice");
   const std::string text = "flat group 'layers.00' declares two parameters called 'twice.weight'";
-  EXPECT_EQ(refusal_of([&] { decision_problems(p); }), text);
-  EXPECT_EQ(refusal_of([&] { predict(p); }), text);
+  EXPECT_EQ(testing::refusal_of<base::UsageError>([&] { decision_problems(p); }), text);
+  EXPECT_EQ(testing::refusal_of<base::UsageError>([&] { predict(p); }), text);
 }
 
 TEST(FlatGroup, LooksUpParameters) {
