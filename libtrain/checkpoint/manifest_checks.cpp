@@ -277,9 +277,9 @@ std::optional<plan::Stages> stages_of(const Manifest& m) {
 
 int expert_parts_of(const Manifest& m) {
   const auto& plan = m.state.plan;
-  const auto given = plan.is_object() ? plan.find("expert_parallel") : plan.end();
-  if (given == plan.end() || !given->is_number_integer()) return 1;
-  const auto parts = given->get<std::int64_t>();  // a number above 2^63 - 1 comes out negative
+  const auto degree = plan.is_object() ? plan.find("expert_parallel") : plan.end();
+  if (degree == plan.end() || !degree->is_number_integer()) return 1;
+  const auto parts = degree->get<std::int64_t>();  // a number above 2^63 - 1 comes out negative
   const auto size_of = [&](plan::Axis axis) -> std::int64_t {
     for (const auto& a : m.axes)
       if (a.axis == plan::name_of(axis)) return a.size;

@@ -25,8 +25,8 @@ struct Contributions {
   base::ReductionRound round;
   int contributors;
   std::int64_t first, count;
-  std::span<const int>
-      reduction_positions;  // by rank: its position in the reduction order; read before the call returns
+  // By rank: its position in the reduction order. Read before the call returns.
+  std::span<const int> reduction_positions;
 };
 
 struct Transfer {  // one side of exchange(): a dense view sent to or received from a peer of the group

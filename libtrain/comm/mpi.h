@@ -17,12 +17,12 @@ class MpiNode;
 // MPI_THREAD_SERIALIZED, and pipeline stages need MPI_THREAD_MULTIPLE (EnvironmentError). Errors of MPI_COMM_WORLD are
 // then returned, not fatal.
 //
-// Communicators of `factory` are called by one thread at a time: the
-// communication thread, or the compute thread while the communication thread is idle. So MPI_THREAD_SERIALIZED is
-// enough for them. The constructor throws EnvironmentError if srun launched the process and the world's size differs
-// from SLURM_STEP_NUM_TASKS. The destructor finalizes the MPI that the constructor has initialized, unless an exception
-// is in flight: peers may be inside a collective then. So catch exceptions while the object exists, and end the job by
-// abort(). tools/train/launch.cpp does.
+// Communicators of `factory` are called by one thread at a time: the communication thread, or the compute thread while
+// the communication thread is idle. So MPI_THREAD_SERIALIZED is enough for them. The constructor throws
+// EnvironmentError if srun launched the process and the world's size differs from SLURM_STEP_NUM_TASKS. The destructor
+// finalizes the MPI that the constructor has initialized, unless an exception is in flight: peers may be inside a
+// collective then. So catch exceptions while the object exists, and end the job by abort(). tools/train/launch.cpp
+// does.
 class MpiRuntime {
  public:
   MpiRuntime();

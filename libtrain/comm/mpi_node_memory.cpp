@@ -15,9 +15,9 @@ namespace {
 using tensor::SharedPlace;
 
 bool all_say(bool mine, MPI_Comm comm) {
-  int given = mine ? 1 : 0;
-  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &given, 1, MPI_INT, MPI_MIN, comm), "MPI_Allreduce");
-  return given == 1;
+  int on_all = mine ? 1 : 0;
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &on_all, 1, MPI_INT, MPI_MIN, comm), "MPI_Allreduce");
+  return on_all == 1;
 }
 
 // A limit on addresses also counts mappings of other ranks' memory, so a run would reach it only midway.

@@ -29,15 +29,14 @@ WatchdogKey agree_on_watchdog_key(Communicator& control, tensor::Exec& exec) {
   struct {
     WatchdogKey key{};
     std::int32_t failure = 0;
-  } reported;  // sent also after a failure, because the other ranks wait for it
-  if (control.rank() == 0 &&
-      getrandom(reported.key.data(), reported.key.size(), 0) != static_cast<ssize_t>(reported.key.size()))
-    reported.failure = errno;
-  control.broadcast(exec, base::View(&reported, base::DType::u8, {sizeof reported}), 0);
+  } drawn;  // sent also after a failure, because the other ranks wait for it
+  if (control.rank() == 0 && getrandom(drawn.key.data(), drawn.key.size(), 0) != static_cast<ssize_t>(drawn.key.size()))
+    drawn.failure = errno;
+  control.broadcast(exec, base::View(&drawn, base::DType::u8, {sizeof drawn}), 0);
   exec.synchronize();
-  if (reported.failure != 0)
-    throw base::EnvironmentError(fmt::format("the system has no random bits: {}", std::strerror(reported.failure)));
-  return reported.key;
+  if (drawn.failure != 0)
+    throw base::EnvironmentError(fmt::format("the system has no random bits: {}", std::strerror(drawn.failure)));
+  return drawn.key;
 }
 
 std::string sealed(const WatchdogKey& key, std::string_view message) {
@@ -48,10 +47,10 @@ std::string sealed(const WatchdogKey& key, std::string_view message) {
 
 std::optional<std::string_view> opened(const WatchdogKey& key, std::string_view message) {
   if (message.size() < seal_bytes) return std::nullopt;
-  const auto given = message.substr(0, message.size() - seal_bytes);
-  const auto seal = seal_of(key, given);
-  if (sodium_memcmp(seal.data(), message.data() + given.size(), seal.size()) != 0) return std::nullopt;
-  return given;
+  const auto body = message.substr(0, message.size() - seal_bytes);
+  const auto seal = seal_of(key, body);
+  if (sodium_memcmp(seal.data(), message.data() + body.size(), seal.size()) != 0) return std::nullopt;
+  return body;
 }
 
 }  // namespace trainyard::comm

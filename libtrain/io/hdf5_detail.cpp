@@ -50,7 +50,7 @@ hid_t standard_type(base::DType dtype) {
 void be_quiet() {
   // A file that could not be closed (full disk) stays open in the library. The library's exit handler would crash over
   // it, so this call, which must be the first, disables the handler.
-  [[maybe_unused]] static const auto reported = H5dont_atexit();
+  [[maybe_unused]] static const auto once = H5dont_atexit();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
 

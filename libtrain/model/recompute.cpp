@@ -100,9 +100,9 @@ class SelectiveBlock : public Block {
 
  private:
   void run(void (Block::*pass)(Step&, Flow&, Saved&), Step& step, Flow& flow, Saved& saved) {
-    const auto reported = std::exchange(step.recompute, plan::Recompute::selective);
+    const auto before = std::exchange(step.recompute, plan::Recompute::selective);
     ((*inner_).*pass)(step, flow, saved);
-    step.recompute = reported;
+    step.recompute = before;
   }
   std::unique_ptr<Block> inner_;
 };
