@@ -1,7 +1,7 @@
 // Attention, forward and backward: FLOP/s for several sequence lengths and numbers of threads.
 #include "bench/limits.h"
 #include "kernels/attention/attention.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 #include <benchmark/benchmark.h>
 

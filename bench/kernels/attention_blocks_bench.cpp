@@ -1,8 +1,8 @@
 // Block-sparse attention compared with dense attention in the same run: how much of the left-out work is saved time.
 #include "bench/limits.h"
 #include "kernels/attention/attention.h"
-#include "libtrain/plan/scratch.h"
-#include "libtrain/plan/tile_list.h"
+#include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/spec/tile_list.h"
 
 #include <benchmark/benchmark.h>
 

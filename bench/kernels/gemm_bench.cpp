@@ -2,7 +2,7 @@
 // FLOP/s.
 #include "bench/limits.h"
 #include "kernels/gemm/gemm.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 #include <benchmark/benchmark.h>
 #include <omp.h>

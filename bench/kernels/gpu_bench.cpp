@@ -12,7 +12,7 @@
 #include "kernels/norm/norm.h"
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/base/random.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <benchmark/benchmark.h>

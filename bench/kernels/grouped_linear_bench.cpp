@@ -4,7 +4,7 @@
 #include "bench/limits.h"
 #include "kernels/grouped_linear/grouped_linear.h"
 #include "kernels/linear/linear.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 #include <benchmark/benchmark.h>
 

@@ -3,7 +3,7 @@
 // is timed by its processor time.
 #include "bench/limits.h"
 #include "kernels/linear/linear.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 #include <benchmark/benchmark.h>
 

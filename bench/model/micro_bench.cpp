@@ -4,7 +4,7 @@
 #include "libtrain/model/assemble.h"
 #include "libtrain/model/feed_forward_branch.h"
 #include "libtrain/plan/blocks/feed_forward.h"
-#include "libtrain/plan/inventory.h"
+#include "libtrain/plan/blocks/inventory.h"
 #include "tests/model/small_model.h"
 
 #include <benchmark/benchmark.h>

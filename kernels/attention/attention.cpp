@@ -5,8 +5,8 @@
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
 #include "libtrain/base/environment.h"
-#include "libtrain/plan/scratch.h"
-#include "libtrain/plan/tile_list.h"
+#include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/spec/tile_list.h"
 
 #include <bit>
 

@@ -6,7 +6,7 @@
 #include "kernels/attention/attention_sees_device.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 namespace trainyard::kernels {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "kernels/attention/attention_args.h"
 #include "kernels/gpu_device.h"
-#include "libtrain/plan/attention_tile.h"
+#include "libtrain/plan/spec/attention_tile.h"
 
 namespace trainyard::kernels {
 namespace {

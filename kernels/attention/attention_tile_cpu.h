@@ -5,8 +5,8 @@
 #include "kernels/attention/attention_args.h"
 #include "kernels/bf16_tiles_cpu.h"
 #include "kernels/philox_words.h"
-#include "libtrain/plan/scratch.h"
-#include "libtrain/plan/tile_list.h"
+#include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/spec/tile_list.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {

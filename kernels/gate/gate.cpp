@@ -4,7 +4,7 @@
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
 #include "kernels/gate/gate_args.h"
-#include "libtrain/plan/expert_scratch.h"
+#include "libtrain/plan/blocks/expert_scratch.h"
 
 namespace trainyard::kernels {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libtrain/base/view.h"
-#include "libtrain/plan/experts.h"
+#include "libtrain/plan/spec/experts.h"
 #include "libtrain/tensor/exec.h"
 
 #include <cstdint>
@@ -71,8 +71,8 @@ struct GateChoice {
 // threads.
 //
 // Arithmetic is f64. Scores and weights are rounded once; scores that are weights are rounded again if `scale` is not
-// 1. Scratch (libtrain/plan/expert_scratch.h): plan::gate_scratch_bytes, plan::gpu_gate_scratch_bytes. gate_backward
-// needs none.
+// 1. Scratch (libtrain/plan/blocks/expert_scratch.h): plan::gate_scratch_bytes, plan::gpu_gate_scratch_bytes.
+// gate_backward needs none.
 void gate_forward(tensor::Exec& exec, const Gate& gate, base::View logits, base::View bias, const GateChoice& choice);
 
 // Factors of the losses in the gradient: their coefficients, multiplied by the target tokens of the gate group (f64 [1]

@@ -3,7 +3,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/mat.h"
-#include "libtrain/plan/experts.h"
+#include "libtrain/plan/spec/experts.h"
 
 #include <cstdint>
 
@@ -32,7 +32,7 @@ struct GateArgs {
   std::int32_t *chosen = nullptr, *rows = nullptr, *sources = nullptr, *groups = nullptr, *loads = nullptr;
   void* weights = nullptr;
   double* losses = nullptr;
-  // Scratch of the forward pass (libtrain/plan/expert_scratch.h).
+  // Scratch of the forward pass (libtrain/plan/blocks/expert_scratch.h).
   double *block_numbers = nullptr, *token_numbers = nullptr;  // token_numbers: on a GPU
   std::int32_t* block_counts = nullptr;                       // on a GPU: [blocks, 2 * experts]
   void* scores = nullptr;                                     // T [tokens, top_k]

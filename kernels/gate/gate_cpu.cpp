@@ -4,7 +4,7 @@
 
 #include "kernels/cpu.h"
 #include "kernels/gate/gate_numbers.h"
-#include "libtrain/plan/expert_scratch.h"
+#include "libtrain/plan/blocks/expert_scratch.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {

@@ -3,7 +3,7 @@
 #include "kernels/gate/gate_numbers.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
-#include "libtrain/plan/expert_scratch.h"
+#include "libtrain/plan/blocks/expert_scratch.h"
 
 namespace trainyard::kernels {
 namespace {

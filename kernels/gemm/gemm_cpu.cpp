@@ -6,7 +6,7 @@
 #include "kernels/micro_tile_cpu.h"
 #include "kernels/pack_cpu.h"
 #include "kernels/team_clock_cpu.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 #include <omp.h>
 

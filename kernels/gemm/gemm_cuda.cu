@@ -3,7 +3,7 @@
 #include "kernels/gemm/gemm_epilogue.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 #include <cublasLt.h>
 

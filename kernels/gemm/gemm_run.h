@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/gemm/gemm_cpu.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/tensor/exec.h"
 
 namespace trainyard::kernels {

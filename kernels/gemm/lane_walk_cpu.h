@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/gemm/gemm_cpu.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {

@@ -4,7 +4,7 @@
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
 #include "kernels/grouped_linear/grouped_linear_args.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // some rows of one group and a strip of columns; the thread packs its own strip of the weight.
 #include "kernels/grouped_linear/grouped_linear_args.h"
 #include "kernels/grouped_linear/grouped_team_cpu.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 #include <omp.h>
 

@@ -2,7 +2,7 @@
 // from tiles in shared memory. The grid is large enough for any sizes of groups; blocks without rows return. One thread
 // adds each element in ascending order.
 #include "kernels/grouped_linear/grouped_linear_device.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 namespace trainyard::kernels {
 namespace {

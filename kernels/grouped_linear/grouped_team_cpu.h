@@ -6,7 +6,7 @@
 #include "kernels/grouped_linear/grouped_linear_args.h"
 #include "kernels/pack_cpu.h"
 #include "kernels/team_clock_cpu.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {

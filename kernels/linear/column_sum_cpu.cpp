@@ -2,7 +2,7 @@
 #include "kernels/linear/column_sum.h"
 
 #include "kernels/cpu.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {

@@ -2,7 +2,7 @@
 // order.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 namespace trainyard::kernels {
 namespace {

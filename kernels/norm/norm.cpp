@@ -5,7 +5,7 @@
 #include "kernels/dropout/dropout_run.h"
 #include "kernels/gpu_kernels.h"
 #include "kernels/norm/norm_args.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 namespace trainyard::kernels {
 

@@ -2,7 +2,7 @@
 #include "kernels/norm/norm_args.h"
 
 #include "kernels/cpu.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {

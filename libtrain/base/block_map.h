@@ -6,7 +6,7 @@
 
 namespace trainyard::base {
 
-// The content of a layout file: whole and with all values in range, whichever reader filled it. plan/file_layout.h
+// The content of a layout file: whole and with all values in range, whichever reader filled it. plan/spec/file_layout.h
 // applies it to a model.
 struct BlockMap {
   std::int64_t block = 0;             // tokens in a block: 16, 32, 64 or 128

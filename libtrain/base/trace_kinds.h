@@ -5,8 +5,8 @@
 
 namespace trainyard::base::traced {
 
-// An action of a rank's action list (plan/schedule.h), named by its kind, on the thread that computes. The update is
-// the last action.
+// An action of a rank's action list (plan/schedule/schedule.h), named by its kind, on the thread that computes. The
+// update is the last action.
 inline constexpr TraceKind action{"action", {"step", "round", "place", "micro", "chunk", "slot"}};
 // A call of a communicator as its ledger records it, on the thread that calls; it has a group.
 inline constexpr TraceKind call{"collective", {"bytes", "sequence"}};

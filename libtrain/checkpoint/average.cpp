@@ -6,7 +6,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/parts.h"
-#include "libtrain/plan/model_fields.h"
+#include "libtrain/plan/model_file/model_fields.h"
 
 #include <algorithm>
 #include <filesystem>

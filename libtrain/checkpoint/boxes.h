@@ -2,7 +2,7 @@
 // layout, whatever major version of the format describes them.
 #pragma once
 
-#include "libtrain/plan/flat_group.h"
+#include "libtrain/plan/blocks/flat_group.h"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "libtrain/checkpoint/manifest.h"
-#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/spec/model_config.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/hugging_face_keys.h"
-#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/ranges.h>
 

@@ -12,7 +12,7 @@
 #include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/checkpoint/parts.h"
 #include "libtrain/io/safetensors.h"
-#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/model_file/model_json.h"
 
 #include <fmt/ranges.h>
 

@@ -6,7 +6,7 @@
 #include "libtrain/base/dtype.h"
 #include "libtrain/checkpoint/boxes.h"
 #include "libtrain/checkpoint/run_state.h"
-#include "libtrain/plan/inventory.h"
+#include "libtrain/plan/blocks/inventory.h"
 
 #include <cstdint>
 #include <map>

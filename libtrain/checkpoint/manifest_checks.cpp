@@ -7,9 +7,9 @@
 #include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/records.h"
 #include "libtrain/io/bulk.h"
-#include "libtrain/plan/field_json.h"
-#include "libtrain/plan/model_fields.h"
-#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/model_file/field_json.h"
+#include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/model_file/model_json.h"
 
 #include <algorithm>
 #include <iterator>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libtrain/checkpoint/manifest.h"
-#include "libtrain/plan/stages.h"
+#include "libtrain/plan/schedule/stages.h"
 
 #include <cstdint>
 #include <optional>

@@ -5,11 +5,11 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/saved_shards.h"
-#include "libtrain/plan/expert_problems.h"
-#include "libtrain/plan/layer_model.h"
-#include "libtrain/plan/partition.h"
-#include "libtrain/plan/ranges.h"
-#include "libtrain/plan/sharing.h"
+#include "libtrain/plan/model_file/expert_problems.h"
+#include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/schedule/partition.h"
+#include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/blocks/sharing.h"
 
 #include <fmt/format.h>
 

@@ -3,8 +3,8 @@
 
 #include "libtrain/base/dtype.h"
 #include "libtrain/checkpoint/manifest.h"
-#include "libtrain/plan/stages.h"
-#include "libtrain/plan/topology.h"
+#include "libtrain/plan/schedule/stages.h"
+#include "libtrain/plan/grid/topology.h"
 
 #include <nlohmann/json.hpp>
 
@@ -23,8 +23,8 @@ struct NewLayout {
   std::optional<Contents> contents = {};
   int tensor = 0;    // tensor-parallel ranks; 0: as many as the source has
   int pipeline = 0;  // pipeline stages; 0: as many as the source has
-  // Which items each stage has (plan/partition.h). "" keeps the source's partition if it has as many stages, else
-  // partitions by "flops" without recomputation.
+  // Which items each stage has (plan/schedule/partition.h). "" keeps the source's partition if it has as many stages,
+  // else partitions by "flops" without recomputation.
   std::string partition = {};
   // The stages themselves, for the model of the source, in place of `pipeline` and `partition`.
   std::optional<plan::Stages> stages = {};
@@ -38,9 +38,9 @@ struct LayoutRanks {
   plan::Stages stages = {};
 };
 // The ranks of the new checkpoint. Throws UsageError in these cases: the model cannot have so many tensor-parallel
-// ranks; there are more stages than items; plan/partition.h refuses the partition, or it is given for one stage; there
-// are more ranks than plan/ranges.h allows or than the model has weights; the experts cannot be divided into so many
-// equal parts.
+// ranks; there are more stages than items; plan/schedule/partition.h refuses the partition, or it is given for one
+// stage; there are more ranks than plan/grid/ranges.h allows or than the model has weights; the experts cannot be
+// divided into so many equal parts.
 LayoutRanks ranks_of_layout(const Manifest& source, const NewLayout& layout);
 
 // Warnings about ranks that are legal but odd, as sentences: ranks whose files would hold nothing, and a number of

@@ -5,7 +5,7 @@
 #include "libtrain/checkpoint/boxes.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/run_state.h"
-#include "libtrain/plan/topology.h"
+#include "libtrain/plan/grid/topology.h"
 
 #include <cstdint>
 #include <functional>

@@ -4,8 +4,8 @@
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/thread.h"
-#include "libtrain/plan/held.h"
-#include "libtrain/plan/ownership.h"
+#include "libtrain/plan/blocks/held.h"
+#include "libtrain/plan/blocks/ownership.h"
 
 #include <algorithm>
 #include <array>

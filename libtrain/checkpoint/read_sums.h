@@ -20,7 +20,7 @@ class ReadSums {
   explicit ReadSums(const Reader& reader, int threads = 1);
 
   // Adds a shard that Reader::read_shard() returned, but only the elements of which rank `rank` is the first holder
-  // (plan/held.h). For a flat group that a pipeline stage has borrowed, only the owning stage calls this.
+  // (plan/blocks/held.h). For a flat group that a pipeline stage has borrowed, only the owning stage calls this.
   void add(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank, const float* shard);
   // Adds elements [first, first + count) of a flat tensor that Reader::read_tensor() returned.
   void add(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, const float* values);

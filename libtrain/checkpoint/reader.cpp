@@ -10,7 +10,7 @@
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/system_error.h"
-#include "libtrain/plan/held.h"
+#include "libtrain/plan/blocks/held.h"
 
 #include <algorithm>
 #include <cstring>

@@ -4,7 +4,7 @@
 
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/io/bulk.h"
-#include "libtrain/plan/inventory.h"
+#include "libtrain/plan/blocks/inventory.h"
 
 #include <cstdint>
 #include <functional>

@@ -3,9 +3,9 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
-#include "libtrain/plan/field_json.h"
-#include "libtrain/plan/model_fields.h"
-#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/model_file/field_json.h"
+#include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/model_file/model_json.h"
 
 namespace trainyard::checkpoint {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "libtrain/base/dtype.h"
-#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/spec/model_config.h"
 
 #include <nlohmann/json.hpp>
 

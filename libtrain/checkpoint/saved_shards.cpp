@@ -2,7 +2,7 @@
 #include "libtrain/checkpoint/saved_shards.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <algorithm>
 #include <string_view>

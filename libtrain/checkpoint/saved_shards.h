@@ -3,11 +3,11 @@
 #pragma once
 
 #include "libtrain/checkpoint/boxes.h"
-#include "libtrain/plan/held.h"
-#include "libtrain/plan/inventory.h"
-#include "libtrain/plan/ownership.h"
-#include "libtrain/plan/stages.h"
-#include "libtrain/plan/topology.h"
+#include "libtrain/plan/blocks/held.h"
+#include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/blocks/ownership.h"
+#include "libtrain/plan/schedule/stages.h"
+#include "libtrain/plan/grid/topology.h"
 
 #include <cstdint>
 #include <vector>
@@ -16,10 +16,10 @@ namespace trainyard::checkpoint {
 
 // The content of rank files. The datasets of a rank file are the rank's shards of the flat groups of its pipeline
 // stage, back to back. They are in the order of the model. Elements that another rank saves are left out. Of the ranks
-// that hold a parameter alike, the first saves it (plan/ownership.h). Of a shard that a rank saves partly, only the
-// saved ranges are in the file. A flat group is saved by the stage that owns it; a stage that borrows a copy saves none
-// of it. Where ranks divide the experts (plan::expert_share), each part of a layer's experts is a flat group of its
-// own.
+// that hold a parameter alike, the first saves it (plan/blocks/ownership.h). Of a shard that a rank saves partly, only
+// the saved ranges are in the file. A flat group is saved by the stage that owns it; a stage that borrows a copy saves
+// none of it. Where ranks divide the experts (plan::expert_share), each part of a layer's experts is a flat group of
+// its own.
 class SavedShards {
  public:
   // Axes must divide the dims that they shard and the experts of each layer (divides). Along pipe there are as many
@@ -126,7 +126,7 @@ class Places {
 RankBoxes boxes_of_shards(const plan::ModelConfig& model, const plan::Topology& topology, int rank,
                           const plan::Stages& stages = {});
 
-// For each parameter (in the order of plan::flat_groups), the item of the model that owns it (plan/inventory.h).
+// For each parameter (in the order of plan::flat_groups), the item of the model that owns it (plan/blocks/inventory.h).
 std::vector<std::int64_t> items_of_parameters(const plan::ModelConfig& model);
 
 }  // namespace trainyard::checkpoint

@@ -3,7 +3,7 @@
 
 #include "libtrain/comm/communicator.h"
 #include "libtrain/comm/watchdog.h"
-#include "libtrain/plan/topology.h"
+#include "libtrain/plan/grid/topology.h"
 
 #include <memory>
 #include <string>

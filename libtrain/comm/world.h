@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libtrain/comm/communicator.h"
-#include "libtrain/plan/topology.h"
+#include "libtrain/plan/grid/topology.h"
 
 #include <functional>
 #include <memory>
@@ -30,7 +30,8 @@ class World {
   int reduction_position() const { return topology.reduction_position(rank); }
   std::unique_ptr<Communicator> control;  // all ranks, host memory: carries decisions and times
   GroupFactory between;                   // makes more communicators over some of the ranks
-  // The pipeline stages that hold the same flat parameter group (plan/stages.h); null: this rank is not one of them.
+  // The pipeline stages that hold the same flat parameter group (plan/schedule/stages.h); null: this rank is not one of
+  // them.
   std::unique_ptr<Communicator> stages;
 
   // The ranks that differ from this one along `axes` alone. The world must have been made with these axes.

@@ -8,7 +8,7 @@
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/memory.h"
 #include "libtrain/engine/setup.h"
-#include "libtrain/plan/memory.h"
+#include "libtrain/plan/cost/memory.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <nlohmann/json.hpp>

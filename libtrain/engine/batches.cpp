@@ -3,7 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/thread.h"
-#include "libtrain/plan/memory.h"
+#include "libtrain/plan/cost/memory.h"
 #include "libtrain/base/trace_kinds.h"
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 
 #include "libtrain/data/window_dataset.h"
 #include "libtrain/model/block.h"
-#include "libtrain/plan/batch.h"
-#include "libtrain/plan/objective.h"
+#include "libtrain/plan/grid/batch.h"
+#include "libtrain/plan/spec/objective.h"
 #include "libtrain/tensor/device_buffer.h"
 
 #include <condition_variable>

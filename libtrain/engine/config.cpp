@@ -14,7 +14,7 @@
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/engine/start_path.h"
 #include "libtrain/plan/plan.h"
-#include "libtrain/plan/ranges.h"
+#include "libtrain/plan/grid/ranges.h"
 
 #include <fmt/format.h>
 

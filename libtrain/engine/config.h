@@ -4,7 +4,7 @@
 
 #include "libtrain/base/fields.h"
 #include "libtrain/plan/parallel_layout.h"
-#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/spec/model_config.h"
 #include "libtrain/plan/problems.h"
 
 #include <cstdint>

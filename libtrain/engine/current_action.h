@@ -1,7 +1,7 @@
 // CurrentAction: the action of its list that a rank is executing, readable from other threads.
 #pragma once
 
-#include "libtrain/plan/schedule.h"
+#include "libtrain/plan/schedule/schedule.h"
 
 #include <fmt/format.h>
 

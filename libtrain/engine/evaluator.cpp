@@ -5,9 +5,9 @@
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/removed.h"
 #include "libtrain/engine/agreement.h"
-#include "libtrain/plan/accesses.h"
+#include "libtrain/plan/schedule/accesses.h"
 #include "libtrain/plan/evaluation.h"
-#include "libtrain/plan/expert_nodes.h"
+#include "libtrain/plan/cost/expert_nodes.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include "kernels/gate_record/gate_record_args.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
-#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <algorithm>
 

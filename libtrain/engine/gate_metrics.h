@@ -1,7 +1,7 @@
 // GateMetrics: what the gates of a model with experts did in a step. GateWatch: notices a gate that has collapsed.
 #pragma once
 
-#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/spec/model_config.h"
 
 #include <cstdint>
 #include <span>

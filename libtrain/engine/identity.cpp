@@ -7,11 +7,11 @@
 #include "libtrain/base/random.h"
 #include "libtrain/base/text.h"
 #include "libtrain/engine/config.h"
-#include "libtrain/plan/field_json.h"
-#include "libtrain/plan/inventory.h"
-#include "libtrain/plan/model_fields.h"
-#include "libtrain/plan/model_json.h"
-#include "libtrain/plan/objective.h"
+#include "libtrain/plan/model_file/field_json.h"
+#include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/model_file/model_json.h"
+#include "libtrain/plan/spec/objective.h"
 
 #include <fmt/ranges.h>
 
@@ -45,7 +45,7 @@ bool has_other_tensors(const nlohmann::json& was, const nlohmann::json& now) {
   return before && after && *before != *after;
 }
 
-// The text for a key that is left out: for a key of the model its default (plan/model_json.h).
+// The text for a key that is left out: for a key of the model its default (plan/model_file/model_json.h).
 std::string default_text(const std::string& name) {
   plan::ModelConfig usual;
   for (const auto& f : plan::fields_of(usual))

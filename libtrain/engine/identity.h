@@ -19,7 +19,7 @@ namespace trainyard::engine {
 // (the file's name for local accumulation), reduction, document_mask, objective, schedule and its numbers, optimizer
 // numbers, and steps. A masked run also has mask_rate, mask_words and mask_token. Ranks, ZeRO stage, working dtype,
 // threads, recomputation and saving are free. A model that an older program wrote as text compares equal
-// (plan/model_json.h).
+// (plan/model_file/model_json.h).
 void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& now,
                       const std::vector<std::string>& allowed, const std::string& where, const std::string& model = {});
 

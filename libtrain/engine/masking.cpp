@@ -4,7 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/fields.h"
 #include "libtrain/base/text.h"
-#include "libtrain/plan/objective.h"
+#include "libtrain/plan/spec/objective.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include "libtrain/data/masking.h"
 #include "libtrain/data/shard_set.h"
 #include "libtrain/engine/config.h"
-#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/spec/model_config.h"
 
 #include <cstdint>
 #include <string>

@@ -8,9 +8,9 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/attention_text.h"
-#include "libtrain/plan/memory.h"
+#include "libtrain/plan/cost/memory.h"
 #include "libtrain/plan/stage_table.h"
-#include "libtrain/plan/traffic.h"
+#include "libtrain/plan/cost/traffic.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/size_table.h"
 #include "libtrain/engine/trainer.h"
-#include "libtrain/plan/expert_rounds.h"
+#include "libtrain/plan/blocks/expert_rounds.h"
 
 #include <cstdint>
 #include <span>

@@ -25,9 +25,9 @@
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/shared_folder.h"
 #include "libtrain/engine/watch.h"
-#include "libtrain/plan/file_layout.h"
-#include "libtrain/plan/inventory.h"
-#include "libtrain/plan/memory.h"
+#include "libtrain/plan/spec/file_layout.h"
+#include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/cost/memory.h"
 
 #include <fmt/ranges.h>
 

@@ -13,8 +13,8 @@
 #include "libtrain/engine/report.h"
 #include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/watch.h"
-#include "libtrain/plan/flops.h"
-#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/cost/flops.h"
+#include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/tensor/shared_memory.h"
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/engine/agreement.h"
-#include "libtrain/plan/schedule.h"
+#include "libtrain/plan/schedule/schedule.h"
 
 #include <algorithm>
 #include <array>

@@ -1,11 +1,11 @@
 // Saver: copies this rank's shards into a snapshot in memory and writes it on a thread of its own, which never
-// communicates. It leaves out what another rank saves (plan/ownership.h).
+// communicates. It leaves out what another rank saves (plan/blocks/ownership.h).
 #pragma once
 
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/params/zero_store.h"
-#include "libtrain/plan/ownership.h"
-#include "libtrain/plan/stages.h"
+#include "libtrain/plan/blocks/ownership.h"
+#include "libtrain/plan/schedule/stages.h"
 #include "libtrain/tensor/arena.h"
 #include "libtrain/tensor/device_buffer.h"
 

@@ -3,7 +3,7 @@
 
 #include "libtrain/comm/neighbours.h"
 #include "libtrain/params/context.h"
-#include "libtrain/plan/micro_shape.h"
+#include "libtrain/plan/grid/micro_shape.h"
 #include "libtrain/tensor/arena.h"
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace trainyard::engine {
 // arrive in a buffer of their own and are copied from there, so that the next message may arrive while a micro-batch is
 // computed. Gradients arrive directly in `stream`, the hidden states whose output was sent. They leave from a copy, so
 // that `stream` is free at once. The compute thread makes all calls, in the order of a list of actions
-// (plan/schedule.h). Waits of compute count as exposed communication.
+// (plan/schedule/schedule.h). Waits of compute count as exposed communication.
 class StageLink {
  public:
   // hears_before: some virtual stage of the rank receives activations from another stage. Then the link takes memory

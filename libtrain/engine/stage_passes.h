@@ -10,9 +10,9 @@
 #include "libtrain/model/tensor_collectives.h"
 #include "libtrain/model/expert_collectives.h"
 #include "libtrain/model/saved.h"
-#include "libtrain/plan/accesses.h"
+#include "libtrain/plan/schedule/accesses.h"
 #include "libtrain/plan/plan.h"
-#include "libtrain/plan/schedule.h"
+#include "libtrain/plan/schedule/schedule.h"
 
 #include <cstdint>
 #include <functional>

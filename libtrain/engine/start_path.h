@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libtrain/base/system_error.h"
-#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/spec/model_config.h"
 
 #include <optional>
 #include <string>

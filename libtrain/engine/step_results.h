@@ -6,7 +6,7 @@
 #include "libtrain/comm/communicator.h"
 #include "libtrain/engine/gate_metrics.h"
 #include "libtrain/params/context.h"
-#include "libtrain/plan/batch.h"
+#include "libtrain/plan/grid/batch.h"
 #include "libtrain/tensor/device_buffer.h"
 
 #include <array>

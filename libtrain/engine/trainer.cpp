@@ -7,8 +7,8 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/trace_kinds.h"
 #include "libtrain/engine/agreement.h"
-#include "libtrain/plan/expert_nodes.h"
-#include "libtrain/plan/memory.h"
+#include "libtrain/plan/cost/expert_nodes.h"
+#include "libtrain/plan/cost/memory.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Trainer: one optimizer step of one rank. It interprets the rank's action list (plan/schedule.h). It knows nothing of
-// files, signals or processes.
+// Trainer: one optimizer step of one rank. It interprets the rank's action list (plan/schedule/schedule.h). It knows
+// nothing of files, signals or processes.
 #pragma once
 
 #include "libtrain/engine/batches.h"
@@ -12,7 +12,7 @@
 #include "libtrain/model/tensor_collectives.h"
 #include "libtrain/params/zero_store.h"
 #include "libtrain/plan/plan.h"
-#include "libtrain/plan/schedule.h"
+#include "libtrain/plan/schedule/schedule.h"
 
 #include <deque>
 #include <functional>
@@ -58,10 +58,10 @@ class Trainer {
   ~Trainer();
 
   // Begins a step. Collective. `completed` is the number of optimizer steps begun so far. Before each accumulation step
-  // `stop_now` is asked on every rank (plan/schedule.h says when), and the answers are joined. If any rank says yes,
-  // the step is abandoned, no weight has changed, and the result is false. An empty function says no. On a GPU the step
-  // has only been submitted when this returns: nothing inside it waits for the device. At most two steps may be under
-  // way.
+  // `stop_now` is asked on every rank (plan/schedule/schedule.h says when), and the answers are joined. If any rank
+  // says yes, the step is abandoned, no weight has changed, and the result is false. An empty function says no. On a
+  // GPU the step has only been submitted when this returns: nothing inside it waits for the device. At most two steps
+  // may be under way.
   bool begin_step(std::int64_t completed, const std::function<bool()>& stop_now);
   // Waits for the oldest step that was begun and not finished, and returns its outcome. After an outcome that is not
   // finite, no later step has changed anything either.

@@ -6,7 +6,7 @@
 #include "libtrain/model/attention_lists.h"
 #include "libtrain/model/kv_cache.h"
 #include "libtrain/model/shared_sum.h"
-#include "libtrain/plan/block_layout.h"
+#include "libtrain/plan/spec/block_layout.h"
 
 #include <algorithm>
 #include <cmath>

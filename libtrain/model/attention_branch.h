@@ -4,7 +4,7 @@
 #include "kernels/attention/attention.h"
 #include "libtrain/model/branch.h"
 #include "libtrain/model/fused_linear.h"
-#include "libtrain/plan/widths.h"
+#include "libtrain/plan/spec/widths.h"
 
 namespace trainyard::model {
 

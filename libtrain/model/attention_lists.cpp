@@ -1,9 +1,9 @@
 // Makes tile lists from block layouts, in the memory of the device.
 #include "libtrain/model/attention_lists.h"
 
-#include "libtrain/plan/attention_lists.h"
-#include "libtrain/plan/layer_model.h"
-#include "libtrain/plan/tile_list.h"
+#include "libtrain/plan/cost/attention_lists.h"
+#include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/spec/tile_list.h"
 
 #include <algorithm>
 

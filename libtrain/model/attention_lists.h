@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/attention/attention.h"
-#include "libtrain/plan/inventory.h"
+#include "libtrain/plan/blocks/inventory.h"
 
 #include <cstdint>
 #include <map>

@@ -4,7 +4,7 @@
 
 #include "libtrain/base/view.h"
 #include "libtrain/params/store.h"
-#include "libtrain/plan/micro_shape.h"
+#include "libtrain/plan/grid/micro_shape.h"
 #include "libtrain/tensor/exec.h"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 
 #include "libtrain/model/dropout_site.h"
 #include "libtrain/model/saved.h"
-#include "libtrain/plan/block_kind.h"
+#include "libtrain/plan/blocks/block_kind.h"
 
 #include <cstdint>
 #include <memory>
@@ -80,7 +80,7 @@ class Branch {
 
 // What a branch is made from.
 struct BranchSpec {
-  const plan::ModelConfig& model;     // as the layer sees it (plan/layer_model.h)
+  const plan::ModelConfig& model;     // as the layer sees it (plan/spec/layer_model.h)
   const plan::FlatGroup& flat_group;  // the layer's
   std::int64_t layer;                 // number of the layer
   // The branch's own flat group, if its kind has one (plan::BranchKind::own_flat_group), and its occurrence. The branch

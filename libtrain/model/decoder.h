@@ -3,9 +3,9 @@
 #pragma once
 
 #include "libtrain/model/block.h"
-#include "libtrain/plan/accesses.h"
-#include "libtrain/plan/activations.h"
-#include "libtrain/plan/inventory.h"
+#include "libtrain/plan/schedule/accesses.h"
+#include "libtrain/plan/cost/activations.h"
+#include "libtrain/plan/blocks/inventory.h"
 
 #include <functional>
 #include <memory>

@@ -3,7 +3,7 @@
 
 #include "kernels/grouped_linear/grouped_linear.h"
 #include "libtrain/model/saved.h"
-#include "libtrain/plan/expert_kind.h"
+#include "libtrain/plan/blocks/expert_kind.h"
 
 #include <functional>
 #include <memory>

@@ -4,7 +4,7 @@
 #include "libtrain/base/view.h"
 #include "libtrain/comm/node_hops.h"
 #include "libtrain/params/context.h"
-#include "libtrain/plan/expert_rounds.h"
+#include "libtrain/plan/blocks/expert_rounds.h"
 
 #include <cstdint>
 #include <memory>

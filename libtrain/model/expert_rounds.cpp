@@ -3,7 +3,7 @@
 
 #include "kernels/expert_rows/expert_rows.h"
 #include "libtrain/model/expert_collectives.h"
-#include "libtrain/plan/expert_rounds.h"
+#include "libtrain/plan/blocks/expert_rounds.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 
 #include "kernels/expert_rounds/expert_rounds.h"
 #include "libtrain/model/branch.h"
-#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/spec/model_config.h"
 
 #include <cstdint>
 #include <functional>

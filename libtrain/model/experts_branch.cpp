@@ -10,7 +10,7 @@
 #include "libtrain/base/random.h"
 #include "libtrain/model/expert_collectives.h"
 #include "libtrain/plan/blocks/experts.h"
-#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 namespace trainyard::model {
 

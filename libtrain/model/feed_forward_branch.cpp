@@ -5,7 +5,7 @@
 #include "kernels/linear/linear.h"
 #include "libtrain/model/gelu_form.h"
 #include "libtrain/model/shared_sum.h"
-#include "libtrain/plan/widths.h"
+#include "libtrain/plan/spec/widths.h"
 
 namespace trainyard::model {
 

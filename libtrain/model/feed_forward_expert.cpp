@@ -3,7 +3,7 @@
 
 #include "kernels/activation/activation.h"
 #include "libtrain/model/gelu_form.h"
-#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 namespace trainyard::model {
 

@@ -4,7 +4,7 @@
 
 #include "kernels/linear/linear.h"
 #include "libtrain/model/saved.h"
-#include "libtrain/plan/widths.h"
+#include "libtrain/plan/spec/widths.h"
 
 #include <functional>
 #include <vector>

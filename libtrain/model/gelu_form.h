@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/activation/gelu.h"
-#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/spec/model_config.h"
 
 namespace trainyard::model {
 

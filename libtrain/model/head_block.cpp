@@ -9,7 +9,7 @@
 #include "libtrain/model/gelu_form.h"
 #include "libtrain/model/shared_sum.h"
 #include "libtrain/plan/blocks/head.h"
-#include "libtrain/plan/widths.h"
+#include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
 

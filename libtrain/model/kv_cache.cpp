@@ -3,11 +3,11 @@
 
 #include "kernels/cached_attention/cached_attention.h"
 #include "kernels/cast/cast.h"
-#include "libtrain/plan/attention_lists.h"
-#include "libtrain/plan/file_layout.h"
-#include "libtrain/plan/layer_model.h"
-#include "libtrain/plan/scratch.h"
-#include "libtrain/plan/tile_list.h"
+#include "libtrain/plan/cost/attention_lists.h"
+#include "libtrain/plan/spec/file_layout.h"
+#include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/spec/tile_list.h"
 
 #include <algorithm>
 

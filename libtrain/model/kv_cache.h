@@ -3,7 +3,7 @@
 
 #include "kernels/attention/attention.h"
 #include "libtrain/base/view.h"
-#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/spec/model_config.h"
 #include "libtrain/tensor/arena.h"
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 
 #include "kernels/cast/cast.h"
 #include "kernels/norm/norm.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 namespace trainyard::model {
 

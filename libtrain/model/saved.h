@@ -5,7 +5,7 @@
 #include "libtrain/model/block.h"
 #include "libtrain/model/tensor_collectives.h"
 #include "libtrain/model/expert_collectives.h"
-#include "libtrain/plan/block_kind.h"
+#include "libtrain/plan/blocks/block_kind.h"
 
 #include <string_view>
 #include <vector>

@@ -3,7 +3,7 @@
 
 #include "kernels/linear/linear.h"
 #include "libtrain/model/block.h"
-#include "libtrain/plan/widths.h"
+#include "libtrain/plan/spec/widths.h"
 
 #include <span>
 

@@ -4,8 +4,8 @@
 #include "kernels/lane_sum/lane_sum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/comm/segments.h"
-#include "libtrain/plan/activations.h"
-#include "libtrain/plan/widths.h"
+#include "libtrain/plan/cost/activations.h"
+#include "libtrain/plan/spec/widths.h"
 
 #include <vector>
 

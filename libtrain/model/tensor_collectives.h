@@ -6,8 +6,8 @@
 
 #include "libtrain/base/view.h"
 #include "libtrain/params/context.h"
-#include "libtrain/plan/micro_shape.h"
-#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/grid/micro_shape.h"
+#include "libtrain/plan/spec/model_config.h"
 
 #include <cstdint>
 

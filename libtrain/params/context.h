@@ -3,7 +3,7 @@
 
 #include "libtrain/comm/world.h"
 #include "libtrain/params/transfers.h"
-#include "libtrain/plan/states.h"
+#include "libtrain/plan/cost/states.h"
 #include "libtrain/tensor/arena.h"
 #include "libtrain/tensor/exec.h"
 
@@ -36,7 +36,7 @@ struct StoreContext {
   Transfers transfers{communication, world.topology.size(plan::Axis::tensor) > 1 ? Transfers::Issue::between
                                                                                  : Transfers::Issue::at_once};
   std::int64_t segment_bytes = plan::segment_bytes;
-  // Names of the flat groups that other pipeline stages hold, too (plan/stages.h).
+  // Names of the flat groups that other pipeline stages hold, too (plan/schedule/stages.h).
   std::vector<std::string> flat_groups_of_stages = {};
 
   int flat_groups() const { return static_cast<int>(set.flat_groups.size()); }

@@ -3,7 +3,7 @@
 
 #include "kernels/cast/cast.h"
 #include "kernels/even_load/even_load.h"
-#include "libtrain/plan/held.h"
+#include "libtrain/plan/blocks/held.h"
 
 namespace trainyard::params {
 

@@ -1,4 +1,4 @@
-// StageSums: adds the gradients of flat groups that several pipeline stages hold (plan/stages.h).
+// StageSums: adds the gradients of flat groups that several pipeline stages hold (plan/schedule/stages.h).
 #pragma once
 
 #include "libtrain/params/gradients.h"

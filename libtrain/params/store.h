@@ -3,7 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/view.h"
-#include "libtrain/plan/inventory.h"
+#include "libtrain/plan/blocks/inventory.h"
 #include "libtrain/tensor/exec.h"
 
 #include <cstdint>

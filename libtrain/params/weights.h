@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libtrain/params/context.h"
-#include "libtrain/plan/accesses.h"
+#include "libtrain/plan/schedule/accesses.h"
 
 #include <memory>
 #include <span>

@@ -4,7 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/thread.h"
-#include "libtrain/plan/held.h"
+#include "libtrain/plan/blocks/held.h"
 
 #include <algorithm>
 

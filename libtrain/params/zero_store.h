@@ -7,8 +7,8 @@
 #include "libtrain/params/stage_sums.h"
 #include "libtrain/params/store.h"
 #include "libtrain/params/weights.h"
-#include "libtrain/plan/accesses.h"
-#include "libtrain/plan/ownership.h"
+#include "libtrain/plan/schedule/accesses.h"
+#include "libtrain/plan/blocks/ownership.h"
 
 #include <cstdint>
 #include <functional>
@@ -48,7 +48,7 @@ class ZeroStore : public ParameterStore {
   }
   base::View shard_gradient(int flat_group) { return gradients_.shard(flat_group); }
   // The ranges of gradient shards that this rank counts for the norm. Over the whole world every logical parameter
-  // counts once (plan/ownership.h). Valid until the next call.
+  // counts once (plan/blocks/ownership.h). Valid until the next call.
   std::span<const base::View> counted_gradients();
   // `tokens`: the tokens of the step, counting whole sequences. Needed if a bias takes part in the choice of experts
   // (plan::Update).

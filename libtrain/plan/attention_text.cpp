@@ -2,9 +2,9 @@
 #include "libtrain/plan/attention_text.h"
 
 #include "libtrain/base/number_text.h"
-#include "libtrain/plan/attention_lists.h"
-#include "libtrain/plan/block_layout.h"
-#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/cost/attention_lists.h"
+#include "libtrain/plan/spec/block_layout.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/format.h>
 

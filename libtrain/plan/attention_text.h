@@ -12,7 +12,7 @@ namespace trainyard::plan {
 // Empty if every layer is dense. The model's layouts must allow the sequence.
 std::string attention_text(const ModelConfig& model, std::int64_t sequence);
 
-// Bytes of the attention lists of a rank (plan/attention_lists.h), in the pipeline stage that needs most.
+// Bytes of the attention lists of a rank (plan/cost/attention_lists.h), in the pipeline stage that needs most.
 std::int64_t most_attention_list_bytes(const Plan& plan);
 
 }  // namespace trainyard::plan

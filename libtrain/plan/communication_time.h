@@ -2,7 +2,7 @@
 #pragma once
 
 #include "libtrain/plan/plan.h"
-#include "libtrain/plan/profile.h"
+#include "libtrain/plan/links/profile.h"
 
 #include <cstdint>
 #include <string>

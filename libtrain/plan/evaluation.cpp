@@ -1,7 +1,7 @@
 // Adds up the bytes of weights, activations and workspace.
 #include "libtrain/plan/evaluation.h"
 
-#include "libtrain/plan/expert_nodes.h"
+#include "libtrain/plan/cost/expert_nodes.h"
 
 namespace trainyard::plan {
 

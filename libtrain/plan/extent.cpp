@@ -1,7 +1,7 @@
 // Generous sums of everything that a rank holds and sends.
 #include "libtrain/plan/extent.h"
 
-#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <algorithm>
 

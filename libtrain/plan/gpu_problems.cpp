@@ -1,6 +1,6 @@
 // Limits of the kernels of a GPU.
 #include "libtrain/plan/problems.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,7 @@
 #include "libtrain/plan/parallel_layout.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/plan/ranges.h"
+#include "libtrain/plan/grid/ranges.h"
 
 #include <fmt/format.h>
 

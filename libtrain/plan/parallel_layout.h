@@ -4,9 +4,9 @@
 
 #include "libtrain/base/dtype.h"
 #include "libtrain/base/fields.h"
-#include "libtrain/plan/batch.h"
-#include "libtrain/plan/micro_shape.h"
-#include "libtrain/plan/pipeline.h"
+#include "libtrain/plan/grid/batch.h"
+#include "libtrain/plan/grid/micro_shape.h"
+#include "libtrain/plan/schedule/pipeline.h"
 
 #include <cstdint>
 #include <string>
@@ -26,14 +26,14 @@ struct ParallelLayout {
   int threads = 1;                 // of each rank; in settings 0 means its share of the cores
   int tensor = 1;                  // tensor-parallel ranks, which share every layer
   bool sequence_parallel = false;  // these ranks also divide the rows of the hidden states
-  int expert_parallel = 1;         // replicas with different experts of each layer (plan/expert_config.h)
-  int expert_ranks_per_node = 1;   // how many of these are neighbours on a node (plan/expert_nodes.h)
+  int expert_parallel = 1;         // replicas with different experts of each layer (plan/spec/expert_config.h)
+  int expert_ranks_per_node = 1;   // how many of these are neighbours on a node (plan/cost/expert_nodes.h)
   int expert_overlap_chunks = 1;   // runs of a rank's experts: rows of one run travel while another is computed
-  std::int64_t expert_capacity_buffer = 0;  // rows of a dispatch round; 0: as plan/expert_rounds.h says
+  std::int64_t expert_capacity_buffer = 0;  // rows of a dispatch round; 0: as plan/blocks/expert_rounds.h says
   int pipeline = 1;                         // pipeline stages
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_f_one_b;
   int virtual_stages = 1;           // in each pipeline stage
-  std::string partition = "flops";  // where stages begin (plan/partition.h)
+  std::string partition = "flops";  // where stages begin (plan/schedule/partition.h)
 };
 
 // Names, help texts with units, and ranges.

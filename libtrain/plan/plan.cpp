@@ -6,14 +6,14 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
-#include "libtrain/plan/field_json.h"
-#include "libtrain/plan/flops.h"
-#include "libtrain/plan/layer_model.h"
-#include "libtrain/plan/model_json.h"
-#include "libtrain/plan/partition.h"
+#include "libtrain/plan/model_file/field_json.h"
+#include "libtrain/plan/cost/flops.h"
+#include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/model_file/model_json.h"
+#include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/problems.h"
-#include "libtrain/plan/ranges.h"
-#include "libtrain/plan/schedule.h"
+#include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/schedule/schedule.h"
 
 #include <fmt/ranges.h>
 

@@ -3,10 +3,10 @@
 
 #include "libtrain/base/json.h"
 #include "libtrain/plan/parallel_layout.h"
-#include "libtrain/plan/memory.h"
-#include "libtrain/plan/stages.h"
-#include "libtrain/plan/topology.h"
-#include "libtrain/plan/traffic.h"
+#include "libtrain/plan/cost/memory.h"
+#include "libtrain/plan/schedule/stages.h"
+#include "libtrain/plan/grid/topology.h"
+#include "libtrain/plan/cost/traffic.h"
 
 #include <cstdint>
 #include <string>

@@ -4,18 +4,18 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
-#include "libtrain/plan/expert_nodes.h"
-#include "libtrain/plan/expert_problems.h"
-#include "libtrain/plan/expert_rounds.h"
+#include "libtrain/plan/cost/expert_nodes.h"
+#include "libtrain/plan/model_file/expert_problems.h"
+#include "libtrain/plan/blocks/expert_rounds.h"
 #include "libtrain/plan/extent.h"
-#include "libtrain/plan/file_layout.h"
-#include "libtrain/plan/inventory.h"
-#include "libtrain/plan/layer_model.h"
-#include "libtrain/plan/limits.h"
-#include "libtrain/plan/partition.h"
-#include "libtrain/plan/ranges.h"
+#include "libtrain/plan/spec/file_layout.h"
+#include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/spec/limits.h"
+#include "libtrain/plan/schedule/partition.h"
+#include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/remedies.h"
-#include "libtrain/plan/sharing.h"
+#include "libtrain/plan/blocks/sharing.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -178,7 +178,7 @@ bool is_of_replicas(const Topology& topology) {
   return inner == topology.world();
 }
 
-// Why t tensor-parallel ranks do not fit the plan's ranks. What the model itself forbids is in plan/sharing.h.
+// Why t tensor-parallel ranks do not fit the plan's ranks. What the model itself forbids is in plan/blocks/sharing.h.
 std::string ranks_problem(const Plan& p, std::int64_t t) {
   const int world = p.topology.world();
   if (world % (t * p.pipeline) == 0) return {};

@@ -3,9 +3,9 @@
 
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/evaluation.h"
-#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/problems.h"
-#include "libtrain/plan/ranges.h"
+#include "libtrain/plan/grid/ranges.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

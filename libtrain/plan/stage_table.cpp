@@ -1,9 +1,9 @@
 // Rows from parts, and columns as wide as needed.
 #include "libtrain/plan/stage_table.h"
 
-#include "libtrain/plan/partition.h"
+#include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/problems.h"
-#include "libtrain/plan/simulate.h"
+#include "libtrain/plan/schedule/simulate.h"
 
 #include <fmt/ranges.h>
 

@@ -25,8 +25,8 @@ std::vector<StageRow> stage_rows(const Plan& plan);
 // bytes of a rank; "idle" has the members of Idle. Empty for one stage. The plan must be predicted.
 nlohmann::ordered_json stages_json(const Plan& plan);
 
-// The share of a step in which the ranks of replica 0 wait. It comes from a simulation of their lists (plan/simulate.h)
-// in which computing takes time by its FLOPs, and messages and collectives take none.
+// The share of a step in which the ranks of replica 0 wait. It comes from a simulation of their lists
+// (plan/schedule/simulate.h) in which computing takes time by its FLOPs, and messages and collectives take none.
 struct Idle {
   double fraction = 0;
   double of_imbalance = 0;  // the part that any number of micro-batches leaves, because stages are not equally heavy

@@ -2,8 +2,8 @@
 // well enough or the time is used up.
 #pragma once
 
-#include "libtrain/plan/groups.h"
-#include "libtrain/plan/profile.h"
+#include "libtrain/plan/grid/groups.h"
+#include "libtrain/plan/links/profile.h"
 #include "libtrain/profile/ranks.h"
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 
 #include "tests/checkpoint/reshard_files.h"
 
-#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/model_file/model_json.h"
 
 #include <gtest/gtest.h>
 

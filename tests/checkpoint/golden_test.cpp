@@ -5,7 +5,7 @@
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/hdf5_file.h"
-#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/model_file/model_json.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 
 #include "libtrain/checkpoint/average.h"
 #include "libtrain/checkpoint/manifest_checks.h"
-#include "libtrain/plan/partition.h"
+#include "libtrain/plan/schedule/partition.h"
 
 #include <gtest/gtest.h>
 

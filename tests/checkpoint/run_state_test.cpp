@@ -2,7 +2,7 @@
 #include "libtrain/checkpoint/run_state.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/spec/model_config.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/foreign_words.h"
 #include "libtrain/engine/config.h"
-#include "libtrain/plan/model_fields.h"
+#include "libtrain/plan/model_file/model_fields.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/run_windows.h"
 #include "libtrain/engine/setup.h"
-#include "libtrain/plan/memory.h"
+#include "libtrain/plan/cost/memory.h"
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>

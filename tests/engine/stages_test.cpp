@@ -4,7 +4,7 @@
 #include "libtrain/comm/delayed.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/trainer.h"
-#include "libtrain/plan/memory.h"
+#include "libtrain/plan/cost/memory.h"
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>
@@ -206,8 +206,8 @@ TEST(Stages, RandomCasesWithRandomDelaysEnd) {
   }
 }
 
-// The reserve of a GPU counts communicators (plan/memory.h). It counts as many as a start makes between ranks, without
-// `control`, which stays on the host.
+// The reserve of a GPU counts communicators (plan/cost/memory.h). It counts as many as a start makes between ranks,
+// without `control`, which stays on the host.
 TEST(Stages, AStartMakesTheCommunicatorsThatAPlanCounts) {
   struct Layout {
     int ranks, tensor, stages, experts, node, chunks;

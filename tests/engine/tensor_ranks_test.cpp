@@ -5,7 +5,7 @@
 #include "libtrain/engine/loss_reduction.h"
 #include "libtrain/engine/step_results.h"
 #include "libtrain/engine/world.h"
-#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/spec/model_config.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // what makes a reader refuse a file, and which places for a trace are refused.
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/trace_file.h"
-#include "libtrain/plan/schedule.h"
+#include "libtrain/plan/schedule/schedule.h"
 #include "tests/engine/small_run.h"
 #include "tests/scratch.h"
 

@@ -1,6 +1,6 @@
 """The rules of the project that golden models need, a second time, in numpy: numbers that are keyed, tokens that are hidden, blocks of attention.
 
-Written from what libtrain/design/attention.md, libtrain/design/random-numbers-and-data-order.md, libtrain/data/masking.h and libtrain/plan/attention_config.h say; nothing is shared with the C++ code.
+Written from what libtrain/design/attention.md, libtrain/design/random-numbers-and-data-order.md, libtrain/data/masking.h and libtrain/plan/spec/attention_config.h say; nothing is shared with the C++ code.
 """
 import numpy as np
 

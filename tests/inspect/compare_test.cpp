@@ -6,7 +6,7 @@
 #include "tests/scratch.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/model_file/model_json.h"
 
 #include <gtest/gtest.h>
 

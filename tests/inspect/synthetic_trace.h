@@ -3,7 +3,7 @@
 
 #include "libtrain/base/trace_kinds.h"
 #include "libtrain/engine/trace_file.h"
-#include "libtrain/plan/simulate.h"
+#include "libtrain/plan/schedule/simulate.h"
 
 #include <string>
 #include <vector>

@@ -2,7 +2,7 @@
 // that exist.
 #include "kernels/attention/attention.h"
 #include "libtrain/base/random.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 #include "tests/kernels/attention_case.h"
 #include "tests/kernels/matrix_buffer.h"
 

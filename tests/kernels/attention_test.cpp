@@ -1,7 +1,7 @@
 // Compares attention with plain double sums and finite differences. Also documents, dropout, threads and memory.
 #include "kernels/attention/attention.h"
 #include "libtrain/base/random.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 #include "tests/kernels/matrix_buffer.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Compares the gate with known values and with a sorting oracle in double, and its gradients with differences.
 #include "kernels/gate/gate.h"
 #include "libtrain/base/random.h"
-#include "libtrain/plan/expert_scratch.h"
+#include "libtrain/plan/blocks/expert_scratch.h"
 #include "tests/kernels/gate_case.h"
 #include "tests/kernels/sweep.h"
 
@@ -200,7 +200,7 @@ std::vector<std::int32_t> choices_of(const GateCase& c, std::int64_t s, const Sc
   return all;
 }
 
-// The rules, with their defaults resolved (plan/experts.h).
+// The rules, with their defaults resolved (plan/spec/experts.h).
 struct Rules {
   bool by_choice, all;
   plan::GateWeights weights;

@@ -1,6 +1,6 @@
 // Compares matrix products with plain double sums: every dtype, transposition, path and thread count.
 #include "kernels/gemm/gemm.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 #include "tests/kernels/matrix_buffer.h"
 
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include "kernels/expert_rows/expert_rows.h"
 #include "kernels/gate_record/gate_record.h"
 #include "kernels/slot_groups/slot_groups.h"
-#include "libtrain/plan/expert_scratch.h"
+#include "libtrain/plan/blocks/expert_scratch.h"
 #include "tests/gpu_main.h"
 #include "tests/kernels/gate_case.h"
 #include "tests/kernels/gpu_compare.h"

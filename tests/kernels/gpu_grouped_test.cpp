@@ -1,6 +1,6 @@
 // Compares products of groups on a GPU with the CPU; nothing else is written, and scratch is as planned.
 #include "kernels/grouped_linear/grouped_linear.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 #include "tests/gpu_main.h"
 #include "tests/kernels/gpu_compare.h"
 #include "tests/kernels/grouped_setup.h"

@@ -2,7 +2,7 @@
 // the lanes get the same bits.
 #include "kernels/lane_sum/lane_sum.h"
 #include "kernels/linear/linear.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 #include "tests/gpu_main.h"
 #include "tests/kernels/gpu_compare.h"
 

@@ -2,7 +2,7 @@
 #include "kernels/grouped_linear/grouped_linear.h"
 
 #include "kernels/linear/linear.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 #include "tests/kernels/grouped_setup.h"
 
 #include <gtest/gtest.h>

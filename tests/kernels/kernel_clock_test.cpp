@@ -6,7 +6,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/grouped_linear/grouped_linear.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 #include "tests/kernels/attention_case.h"
 #include "tests/kernels/grouped_setup.h"
 

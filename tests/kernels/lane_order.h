@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/dispatch.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 #include "tests/kernels/matrix_buffer.h"
 
 #include <algorithm>

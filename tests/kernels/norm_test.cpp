@@ -1,6 +1,6 @@
 // Compares layer norm and RMS norm, forward, backward and fused with the residual, with double formulas.
 #include "kernels/norm/norm.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {

@@ -1,6 +1,6 @@
 // Compares the rotation with complex numbers in double. Also its inverse, and what it must not touch.
 #include "kernels/rotary/rotary.h"
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 #include "tests/kernels/sweep.h"
 
 #include <complex>

@@ -1,7 +1,7 @@
 // The decoder over whole micro-batches: same bits for any number of threads, isolated documents, predicted memory,
 // lease order, the declared inventory.
 #include "libtrain/model/assemble.h"
-#include "libtrain/plan/accesses.h"
+#include "libtrain/plan/schedule/accesses.h"
 #include "tests/model/small_model.h"
 #include "tests/tools/outside/low_rank.h"
 

@@ -3,7 +3,7 @@
 #include "kernels/gate_record/gate_record_args.h"
 #include "libtrain/model/feed_forward_expert.h"
 #include "libtrain/plan/blocks/feed_forward_expert.h"
-#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/spec/layer_model.h"
 #include "tests/model/golden_model.h"
 
 namespace trainyard::test {

@@ -4,7 +4,7 @@
 
 #include "libtrain/base/random.h"
 #include "libtrain/params/store.h"
-#include "libtrain/plan/inventory.h"
+#include "libtrain/plan/blocks/inventory.h"
 #include "tests/model/test_place.h"
 
 #include <cmath>

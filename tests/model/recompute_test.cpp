@@ -1,5 +1,5 @@
 // Activation recomputation: what a layer's second forward computes and what it leaves out; same bits, predicted memory.
-#include "libtrain/plan/flops.h"
+#include "libtrain/plan/cost/flops.h"
 #include "tests/model/small_model.h"
 #include "tests/tools/outside/low_rank.h"
 

@@ -3,7 +3,7 @@
 #include "kernels/cast/cast.h"
 #include "libtrain/base/random.h"
 #include "libtrain/model/expert_collectives.h"
-#include "libtrain/plan/expert_nodes.h"
+#include "libtrain/plan/cost/expert_nodes.h"
 #include "tests/model/small_model.h"
 #include "tests/model/tensor_world.h"
 

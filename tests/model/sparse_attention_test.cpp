@@ -1,6 +1,6 @@
 // Models with block-sparse attention: what a token can reach, gradients by differences, every kind of recomputation.
-#include "libtrain/plan/block_layout.h"
-#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/spec/block_layout.h"
+#include "libtrain/plan/spec/layer_model.h"
 #include "tests/model/slope.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // Tensor parallelism: the same bits as one rank, the predicted memory, collectives and their adjoints.
-#include "libtrain/plan/traffic.h"
+#include "libtrain/plan/cost/traffic.h"
 #include "tests/model/small_model.h"
 #include "tests/model/tensor_world.h"
 

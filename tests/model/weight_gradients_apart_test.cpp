@@ -1,6 +1,6 @@
 // Backward in two halves: the bits of one whole backward, whatever runs between the halves. It needs no more memory
 // than forward left, and scratch and leases are as planned.
-#include "libtrain/plan/accesses.h"
+#include "libtrain/plan/schedule/accesses.h"
 #include "tests/model/small_model.h"
 #include "tests/tools/outside/low_rank.h"
 

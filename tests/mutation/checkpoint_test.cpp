@@ -5,7 +5,7 @@
 #include "libtrain/base/checksum.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/io/hdf5_file.h"
-#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/model_file/model_json.h"
 #include "tools/inspect/report.h"
 
 #include <gtest/gtest.h>

@@ -5,11 +5,11 @@
 
 #include "libtrain/engine/config.h"
 #include "libtrain/plan/communication_time.h"
-#include "libtrain/plan/model_fields.h"
-#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/problems.h"
-#include "libtrain/plan/profile.h"
-#include "libtrain/plan/profile_compare.h"
+#include "libtrain/plan/links/profile.h"
+#include "libtrain/plan/links/profile_compare.h"
 #include "tools/inspect/report.h"
 
 #include <gtest/gtest.h>

@@ -4,10 +4,10 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/io/layout_file.h"
-#include "libtrain/plan/block_layout.h"
-#include "libtrain/plan/file_layout.h"
-#include "libtrain/plan/layer_model.h"
-#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/spec/block_layout.h"
+#include "libtrain/plan/spec/file_layout.h"
+#include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/model_file/model_json.h"
 #include "tools/inspect/layout.h"
 
 #include <fmt/format.h>

@@ -5,7 +5,7 @@
 #include "libtrain/comm/threads.h"
 #include "libtrain/params/zero_store.h"
 #include "libtrain/plan/blocks/head.h"
-#include "libtrain/plan/states.h"
+#include "libtrain/plan/cost/states.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libtrain/base/view.h"
-#include "libtrain/plan/inventory.h"
+#include "libtrain/plan/blocks/inventory.h"
 
 #include <fmt/format.h>
 

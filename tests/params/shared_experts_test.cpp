@@ -4,9 +4,9 @@
 #include "libtrain/base/random.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/params/zero_store.h"
-#include "libtrain/plan/accesses.h"
-#include "libtrain/plan/layer_model.h"
-#include "libtrain/plan/traffic.h"
+#include "libtrain/plan/schedule/accesses.h"
+#include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/cost/traffic.h"
 #include "tests/params/ground.h"
 
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
 // Tests the attention of models as files describe it, and what is refused.
 #include "libtrain/base/error.h"
-#include "libtrain/plan/block_layout.h"
-#include "libtrain/plan/flops.h"
-#include "libtrain/plan/layer_model.h"
-#include "libtrain/plan/model_config.h"
-#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/spec/block_layout.h"
+#include "libtrain/plan/cost/flops.h"
+#include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/spec/model_config.h"
+#include "libtrain/plan/model_file/model_json.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>

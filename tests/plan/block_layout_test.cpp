@@ -1,11 +1,11 @@
 // Compares layouts with values that were written down for each rule, and checks what holds for all layouts.
-#include "libtrain/plan/block_layout.h"
+#include "libtrain/plan/spec/block_layout.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/plan/attention_lists.h"
-#include "libtrain/plan/block_ranges.h"
-#include "libtrain/plan/layer_model.h"
-#include "libtrain/plan/tile_list.h"
+#include "libtrain/plan/cost/attention_lists.h"
+#include "libtrain/plan/spec/block_ranges.h"
+#include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/spec/tile_list.h"
 
 #include <gtest/gtest.h>
 

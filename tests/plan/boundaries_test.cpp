@@ -1,5 +1,5 @@
 // Tests boundaries: the partitions of the literature, and every partition of short lists.
-#include "libtrain/plan/boundaries.h"
+#include "libtrain/plan/schedule/boundaries.h"
 
 #include <gtest/gtest.h>
 

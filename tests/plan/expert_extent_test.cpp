@@ -1,9 +1,9 @@
 // Tests bounds of plans with experts. The bound is above the prediction, and the prediction above the reference's
 // formulas. So nothing overflows before a sentence refuses it.
 #include "libtrain/plan/extent.h"
-#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/problems.h"
-#include "libtrain/plan/ranges.h"
+#include "libtrain/plan/grid/ranges.h"
 
 #include <gtest/gtest.h>
 

@@ -1,14 +1,14 @@
 // Tests plans with hierarchical all-to-alls: their files, refusals with a hint that works, the bytes of each hop by
 // sums written here, the buffers, and which ranks are a node.
-#include "libtrain/plan/expert_nodes.h"
+#include "libtrain/plan/cost/expert_nodes.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/evaluation.h"
-#include "libtrain/plan/expert_rounds.h"
+#include "libtrain/plan/blocks/expert_rounds.h"
 #include "libtrain/plan/extent.h"
-#include "libtrain/plan/groups.h"
-#include "libtrain/plan/held.h"
+#include "libtrain/plan/grid/groups.h"
+#include "libtrain/plan/blocks/held.h"
 
 #include <gtest/gtest.h>
 

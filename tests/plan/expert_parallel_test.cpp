@@ -2,11 +2,11 @@
 // written here, and which idle ranks are listed separately.
 #include "libtrain/base/error.h"
 #include "libtrain/plan/communication_time.h"
-#include "libtrain/plan/expert_rounds.h"
-#include "libtrain/plan/groups.h"
+#include "libtrain/plan/blocks/expert_rounds.h"
+#include "libtrain/plan/grid/groups.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/remedies.h"
-#include "libtrain/plan/schedule.h"
+#include "libtrain/plan/schedule/schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // Tests a model's experts as data: which layers have them, their capacity, the keys of files, and invalid settings.
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
-#include "libtrain/plan/inventory.h"
-#include "libtrain/plan/layer_model.h"
-#include "libtrain/plan/model_fields.h"
-#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/problems.h"
 #include "tests/scratch.h"
 

@@ -1,13 +1,13 @@
 // Tests layouts from files once they are read: what a model keeps of them, what it refuses, and what it drops.
-#include "libtrain/plan/file_layout.h"
+#include "libtrain/plan/spec/file_layout.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/plan/attention_lists.h"
+#include "libtrain/plan/cost/attention_lists.h"
 #include "libtrain/plan/attention_text.h"
-#include "libtrain/plan/block_layout.h"
-#include "libtrain/plan/block_ranges.h"
-#include "libtrain/plan/layer_model.h"
-#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/spec/block_layout.h"
+#include "libtrain/plan/spec/block_ranges.h"
+#include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/problems.h"
 #include "tests/scratch.h"
 

@@ -1,5 +1,5 @@
 // Tests plans for a GPU: what is refused only there, and the memory outside the arenas.
-#include "libtrain/plan/memory.h"
+#include "libtrain/plan/cost/memory.h"
 #include "tests/plan/small_plan.h"
 
 #include <gtest/gtest.h>

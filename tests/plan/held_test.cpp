@@ -1,6 +1,6 @@
 // Tests what ranks hold of a parameter, element by element. Every logical element is held by one part, at one place,
 // and both directions agree. Stored rows beyond the logical ones have no element.
-#include "libtrain/plan/held.h"
+#include "libtrain/plan/blocks/held.h"
 
 #include <gtest/gtest.h>
 

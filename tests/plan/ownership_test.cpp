@@ -1,6 +1,6 @@
 // Tests that over all ranks of any topology every element of every logical parameter counts once, whichever ranks hold
 // copies of it.
-#include "libtrain/plan/ownership.h"
+#include "libtrain/plan/blocks/ownership.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // Tests the values of --partition, and what it refuses.
-#include "libtrain/plan/partition.h"
+#include "libtrain/plan/schedule/partition.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/plan/flops.h"
+#include "libtrain/plan/cost/flops.h"
 
 #include <gtest/gtest.h>
 

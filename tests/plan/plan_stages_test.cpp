@@ -2,7 +2,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/problems.h"
-#include "libtrain/plan/schedule.h"
+#include "libtrain/plan/schedule/schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // Tests the one list of problems. Absurd sizes are refused before a formula overflows, and accepted ones are predicted
 // within bounds. Also models as files, JSON and help.
 #include "libtrain/base/error.h"
-#include "libtrain/plan/block_kind.h"
+#include "libtrain/plan/blocks/block_kind.h"
 #include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/extent.h"
-#include "libtrain/plan/limits.h"
-#include "libtrain/plan/model_fields.h"
-#include "libtrain/plan/model_json.h"
-#include "libtrain/plan/ranges.h"
+#include "libtrain/plan/spec/limits.h"
+#include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/model_file/model_json.h"
+#include "libtrain/plan/grid/ranges.h"
 #include "tests/plan/small_plan.h"
 #include "tests/scratch.h"
 

@@ -1,7 +1,7 @@
 // Tests the file of a profile: what is written is read, damage is refused. Also comparisons of known profiles.
 #include "libtrain/base/error.h"
-#include "libtrain/plan/profile.h"
-#include "libtrain/plan/profile_compare.h"
+#include "libtrain/plan/links/profile.h"
+#include "libtrain/plan/links/profile_compare.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Tests which tensor-parallel degrees a model allows, and which one is suggested in place of another.
-#include "libtrain/plan/sharing.h"
+#include "libtrain/plan/blocks/sharing.h"
 
 #include <gtest/gtest.h>
 

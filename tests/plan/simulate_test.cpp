@@ -1,6 +1,6 @@
 // Tests schedules of pipelines: orders and idle fractions of the literature. For all small shapes every list must be
 // correct and without deadlock, and mistakes in lists must be found.
-#include "libtrain/plan/simulate.h"
+#include "libtrain/plan/schedule/simulate.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Tests the tables of stages: what each stage has, which ranks it has, and how long it waits.
-#include "libtrain/plan/partition.h"
+#include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/stage_table.h"
 
 #include <fmt/format.h>

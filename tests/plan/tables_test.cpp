@@ -1,11 +1,11 @@
 // Compares with reference tables: ranks, parameter counts, layout, ordered reduction, memory, traffic and FLOPs.
 #include "libtrain/base/reduction_order.h"
-#include "libtrain/plan/activations.h"
-#include "libtrain/plan/flops.h"
-#include "libtrain/plan/memory.h"
-#include "libtrain/plan/schedule.h"
-#include "libtrain/plan/topology.h"
-#include "libtrain/plan/traffic.h"
+#include "libtrain/plan/cost/activations.h"
+#include "libtrain/plan/cost/flops.h"
+#include "libtrain/plan/cost/memory.h"
+#include "libtrain/plan/schedule/schedule.h"
+#include "libtrain/plan/grid/topology.h"
+#include "libtrain/plan/cost/traffic.h"
 
 #include <gtest/gtest.h>
 

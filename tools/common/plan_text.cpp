@@ -3,8 +3,8 @@
 
 #include "libtrain/base/text.h"
 #include "libtrain/plan/attention_text.h"
-#include "libtrain/plan/expert_rounds.h"
-#include "libtrain/plan/ranges.h"
+#include "libtrain/plan/blocks/expert_rounds.h"
+#include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/stage_table.h"
 
 #include <fmt/format.h>

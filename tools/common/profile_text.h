@@ -2,8 +2,8 @@
 #pragma once
 
 #include "libtrain/base/number_text.h"
-#include "libtrain/plan/profile.h"
-#include "libtrain/plan/profile_compare.h"
+#include "libtrain/plan/links/profile.h"
+#include "libtrain/plan/links/profile_compare.h"
 #include "tools/common/terminal.h"
 
 #include <string>

@@ -4,9 +4,9 @@
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/checkpoint/read_sums.h"
-#include "libtrain/plan/file_layout.h"
-#include "libtrain/plan/layer_model.h"
-#include "libtrain/plan/objective.h"
+#include "libtrain/plan/spec/file_layout.h"
+#include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/spec/objective.h"
 
 #include <algorithm>
 #include <numeric>

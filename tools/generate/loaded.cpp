@@ -8,7 +8,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/checkpoint/removed.h"
-#include "libtrain/plan/file_layout.h"
+#include "libtrain/plan/spec/file_layout.h"
 #include "tools/generate/tokenizer_place.h"
 
 #include <filesystem>

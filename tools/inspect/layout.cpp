@@ -9,10 +9,10 @@
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/checkpoint/removed.h"
 #include "libtrain/io/layout_file.h"
-#include "libtrain/plan/attention_lists.h"
-#include "libtrain/plan/block_ranges.h"
-#include "libtrain/plan/file_layout.h"
-#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/cost/attention_lists.h"
+#include "libtrain/plan/spec/block_ranges.h"
+#include "libtrain/plan/spec/file_layout.h"
+#include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/plan.h"
 
 #include <algorithm>

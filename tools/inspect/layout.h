@@ -1,7 +1,7 @@
 // The block layouts of a model's attention: which blocks of queries and keys its layers compute, counted and drawn.
 #pragma once
 
-#include "libtrain/plan/block_layout.h"
+#include "libtrain/plan/spec/block_layout.h"
 #include "tools/common/terminal.h"
 #include "tools/inspect/report.h"
 

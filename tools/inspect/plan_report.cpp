@@ -5,7 +5,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/prediction.h"
-#include "libtrain/plan/profile.h"
+#include "libtrain/plan/links/profile.h"
 #include "libtrain/plan/stage_table.h"
 #include "tools/common/plan_text.h"
 #include "tools/common/profile_text.h"

@@ -3,7 +3,7 @@
 
 #include "libtrain/base/number_text.h"
 #include "libtrain/checkpoint/finder.h"
-#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/spec/model_config.h"
 #include "tools/inspect/history.h"
 
 #include <nlohmann/json.hpp>

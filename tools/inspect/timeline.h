@@ -1,7 +1,7 @@
 // Timeline: one step of a trace. It shows when each rank computed what, beside the ideal time of the same action lists.
 #pragma once
 
-#include "libtrain/plan/simulate.h"
+#include "libtrain/plan/schedule/simulate.h"
 #include "tools/common/terminal.h"
 #include "tools/inspect/trace.h"
 

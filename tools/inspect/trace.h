@@ -1,7 +1,7 @@
 // Reads a trace that train wrote (engine/trace_file.h).
 #pragma once
 
-#include "libtrain/plan/schedule.h"
+#include "libtrain/plan/schedule/schedule.h"
 
 #include <nlohmann/json.hpp>
 

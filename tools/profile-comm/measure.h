@@ -1,7 +1,7 @@
 // Measurement: the launched ranks, the requested groups, and their profile on rank 0.
 #pragma once
 
-#include "libtrain/plan/profile.h"
+#include "libtrain/plan/links/profile.h"
 #include "libtrain/profile/ranks.h"
 #include "tools/profile-comm/options.h"
 

@@ -4,7 +4,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
-#include "libtrain/plan/ranges.h"
+#include "libtrain/plan/grid/ranges.h"
 #include "libtrain/profile/collective.h"
 #include "tools/common/checks.h"
 

@@ -13,7 +13,7 @@
 #include "libtrain/checkpoint/removed.h"
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/plan/plan.h"
-#include "libtrain/plan/ranges.h"
+#include "libtrain/plan/grid/ranges.h"
 #include "tools/common/checks.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/program.h"

@@ -4,7 +4,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/manifest_checks.h"
-#include "libtrain/plan/topology.h"
+#include "libtrain/plan/grid/topology.h"
 #include "tools/common/table.h"
 
 #include <algorithm>

@@ -1,10 +1,10 @@
 // What attention declares, saves and needs.
 #include "libtrain/plan/blocks/attention.h"
 
-#include "libtrain/plan/block_layout.h"
+#include "libtrain/plan/spec/block_layout.h"
 #include "libtrain/plan/blocks/products.h"
-#include "libtrain/plan/scratch.h"
-#include "libtrain/plan/widths.h"
+#include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // The attention branch: projections, attention over grouped heads, output projection.
 #pragma once
 
-#include "libtrain/plan/block_kind.h"
+#include "libtrain/plan/blocks/block_kind.h"
 
 namespace trainyard::plan {
 

@@ -1,8 +1,8 @@
 // Sizes of the calls of tensor-parallel collectives.
 #include "libtrain/plan/blocks/crossings.h"
 
-#include "libtrain/plan/scratch.h"
-#include "libtrain/plan/widths.h"
+#include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
 

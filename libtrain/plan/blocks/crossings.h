@@ -1,7 +1,7 @@
 // Crossings: the tensor-parallel collectives of one block (model/tensor_collectives.h), for its description.
 #pragma once
 
-#include "libtrain/plan/block_kind.h"
+#include "libtrain/plan/blocks/block_kind.h"
 
 #include <vector>
 

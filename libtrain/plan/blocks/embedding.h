@@ -2,7 +2,7 @@
 // a flat group.
 #pragma once
 
-#include "libtrain/plan/block_kind.h"
+#include "libtrain/plan/blocks/block_kind.h"
 
 namespace trainyard::plan {
 

@@ -3,9 +3,9 @@
 
 #include "libtrain/plan/blocks/crossings.h"
 #include "libtrain/plan/blocks/products.h"
-#include "libtrain/plan/expert_rounds.h"
-#include "libtrain/plan/expert_scratch.h"
-#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/blocks/expert_rounds.h"
+#include "libtrain/plan/blocks/expert_scratch.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/format.h>
 

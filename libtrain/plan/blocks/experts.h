@@ -2,14 +2,14 @@
 #pragma once
 
 #include "libtrain/plan/blocks/feed_forward.h"
-#include "libtrain/plan/expert_kind.h"
+#include "libtrain/plan/blocks/expert_kind.h"
 
 #include <optional>
 
 namespace trainyard::plan {
 
-// Replaces "ffn" in a layer that has experts (plan/layer_model.h). It has that branch's prefix, so its norm and its
-// dropout have the same names. The experts are a flat group of their own, "layers.03.experts".
+// Replaces "ffn" in a layer that has experts (plan/spec/layer_model.h). It has that branch's prefix, so its norm and
+// its dropout have the same names. The experts are a flat group of their own, "layers.03.experts".
 class ExpertsKind : public BranchKind {
  public:
   std::string prefix() const override { return "ffn"; }
@@ -31,7 +31,7 @@ class ExpertsKind : public BranchKind {
 // The rows that a rank's experts compute for one micro-batch. If ranks divide the experts, rows stand in slots of one
 // size: the capacity, or all tokens without a capacity. There are slots for the rank's experts from its own
 // micro-batch, and as many from every data-parallel rank with other experts. If only data-parallel ranks divide experts
-// without a capacity, these are the rows of one dispatch round (plan/expert_rounds.h).
+// without a capacity, these are the rows of one dispatch round (plan/blocks/expert_rounds.h).
 ExpertRows expert_rows_of(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);
 // The rows of all experts for the tokens of one micro-batch.
 std::int64_t result_rows_of(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);

@@ -2,7 +2,7 @@
 #include "libtrain/plan/blocks/feed_forward.h"
 
 #include "libtrain/plan/blocks/products.h"
-#include "libtrain/plan/widths.h"
+#include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
 

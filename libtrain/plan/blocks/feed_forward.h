@@ -1,7 +1,7 @@
 // The feed-forward branch: up, activation, down; with SwiGLU gate and up.
 #pragma once
 
-#include "libtrain/plan/block_kind.h"
+#include "libtrain/plan/blocks/block_kind.h"
 
 namespace trainyard::plan {
 

@@ -3,7 +3,7 @@
 
 #include "libtrain/base/aligned.h"
 #include "libtrain/plan/blocks/products.h"
-#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <algorithm>
 

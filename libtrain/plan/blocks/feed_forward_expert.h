@@ -1,7 +1,7 @@
 // A feed-forward part as an expert.
 #pragma once
 
-#include "libtrain/plan/expert_kind.h"
+#include "libtrain/plan/blocks/expert_kind.h"
 
 namespace trainyard::plan {
 

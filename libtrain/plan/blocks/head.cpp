@@ -5,8 +5,8 @@
 #include "libtrain/plan/blocks/embedding.h"
 #include "libtrain/plan/blocks/norm.h"
 #include "libtrain/plan/blocks/products.h"
-#include "libtrain/plan/scratch.h"
-#include "libtrain/plan/widths.h"
+#include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // or uses the embedding's token table.
 #pragma once
 
-#include "libtrain/plan/block_kind.h"
+#include "libtrain/plan/blocks/block_kind.h"
 
 namespace trainyard::plan {
 

@@ -2,7 +2,7 @@
 // group, and the flat groups that branches have of their own.
 #pragma once
 
-#include "libtrain/plan/block_kind.h"
+#include "libtrain/plan/blocks/block_kind.h"
 
 namespace trainyard::plan {
 

@@ -1,7 +1,7 @@
 // What a norm saves and needs.
 #include "libtrain/plan/blocks/norm.h"
 
-#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/blocks/scratch.h"
 
 namespace trainyard::plan {
 

@@ -1,7 +1,7 @@
 // The norm before a branch or before the head: its saved tensors and scratch.
 #pragma once
 
-#include "libtrain/plan/block_kind.h"
+#include "libtrain/plan/blocks/block_kind.h"
 
 namespace trainyard::plan {
 

@@ -1,8 +1,8 @@
 // Scratch of single and fused products.
 #include "libtrain/plan/blocks/products.h"
 
-#include "libtrain/plan/scratch.h"
-#include "libtrain/plan/widths.h"
+#include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
 #include <numeric>

@@ -2,9 +2,9 @@
 // the descriptions of blocks.
 #pragma once
 
-#include "libtrain/plan/expert_kind.h"
-#include "libtrain/plan/micro_shape.h"
-#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/blocks/expert_kind.h"
+#include "libtrain/plan/grid/micro_shape.h"
+#include "libtrain/plan/spec/model_config.h"
 
 #include <cstdint>
 #include <vector>

@@ -1,5 +1,5 @@
 // Uses only arithmetic: links the package plan alone.
-#include "libtrain/plan/inventory.h"
+#include "libtrain/plan/blocks/inventory.h"
 
 #include <cstdio>
 

@@ -1,0 +1,72 @@
+// Names, shapes and initial values.
+#include "libtrain/plan/blocks/declaration.h"
+
+#include "libtrain/base/error.h"
+
+#include <cmath>
+#include <utility>
+
+namespace trainyard::plan {
+
+namespace {
+constexpr double spread = 0.02;
+
+std::optional<ShardedDim> sharded_of(Declaration::Shared shared) {
+  if (shared == Declaration::Shared::none) return {};
+  return ShardedDim{shared == Declaration::Shared::outputs ? 0 : 1, Axis::tensor};
+}
+}  // namespace
+
+void Declaration::add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored,
+                      Init init, Decay decay, std::optional<ShardedDim> sharded) {
+  auto full = flat_group_.name;
+  full += '.';
+  full += name;
+  for (const auto& p : flat_group_.parameters)
+    if (p.name == full)
+      throw base::UsageError(fmt::format("flat group '{}' declares two parameters called '{}'", flat_group_.name, name),
+                             "begin the names of a branch's parameters with its own prefix, and use each name once");
+  flat_group_.parameters.push_back(
+      {std::move(full), std::move(shape), std::move(stored), init, decay == Decay::yes, sharded});
+}
+
+void Declaration::parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay,
+                            std::optional<ShardedDim> sharded) {
+  auto stored = shape;
+  add(name, std::move(shape), std::move(stored), init, decay, sharded);
+}
+
+void Declaration::weight(std::string_view name, std::int64_t out, std::int64_t in, Shared sharded) {
+  parameter(name, {out, in}, {Init::Kind::normal, spread}, Decay::yes, sharded_of(sharded));
+}
+
+void Declaration::residual_weight(std::string_view name, std::int64_t out, std::int64_t in, Shared sharded) {
+  parameter(name, {out, in}, {Init::Kind::normal, spread / std::sqrt(2.0 * static_cast<double>(model_.layers))},
+            Decay::yes, sharded_of(sharded));
+}
+
+void Declaration::bias(std::string_view name, std::int64_t n, Shared sharded) {
+  if (model_.biases) parameter(name, {n}, {Init::Kind::zeros, 0}, Decay::no, sharded_of(sharded));
+}
+
+void Declaration::norm(std::string_view name) {
+  parameter(std::string(name) + ".weight", {model_.hidden}, {Init::Kind::ones, 0}, Decay::no);
+  if (model_.norm == Norm::layer)
+    parameter(std::string(name) + ".bias", {model_.hidden}, {Init::Kind::zeros, 0}, Decay::no);
+}
+
+void Declaration::choice_bias(std::string_view name, std::int64_t experts, double rate, std::int64_t choices) {
+  parameter(name, {experts}, {Init::Kind::zeros, 0}, Decay::no);
+  flat_group_.parameters.back().update = {Update::Kind::even_load, rate, choices};
+}
+
+void Declaration::vocabulary_table(std::string_view name, Decay decay) {
+  add(name, {model_.vocabulary, model_.hidden}, {model_.stored_vocabulary(), model_.hidden},
+      {Init::Kind::normal, spread}, decay, ShardedDim{0, Axis::tensor});
+}
+
+void Declaration::positions_table(std::string_view name) {
+  parameter(name, {model_.context, model_.hidden}, {Init::Kind::normal, spread}, Decay::no);
+}
+
+}  // namespace trainyard::plan

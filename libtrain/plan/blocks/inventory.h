@@ -1,0 +1,81 @@
+// The inventory of a model: its blocks with their multiplicity, and from them its flat groups and parameters.
+#pragma once
+
+#include "libtrain/plan/blocks/block_kind.h"
+#include "libtrain/plan/spec/model_config.h"
+#include "libtrain/plan/blocks/flat_group.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trainyard::plan {
+
+// Blocks [begin, end) of a model in order: the embedding is item 0, layer i is item i + 1, the head is the last item.
+struct Items {
+  std::int64_t begin = 0, end = 0;
+  bool operator==(const Items&) const = default;
+};
+std::int64_t item_count(const ModelConfig& model);
+// "embedding", "layers.00", ..., "head", as files name them
+std::vector<std::string> item_names(const ModelConfig& model);
+
+// A model, or what one pipeline rank has of it: ascending runs of items. Each run is a chunk (virtual stage), which a
+// micro-batch passes through at one time. Refers to the model.
+struct ModelPart {
+  ModelPart(const ModelConfig& all);  // a model is a part of itself
+  ModelPart(const ModelConfig& all, std::vector<Items> runs) : model(all), chunks(std::move(runs)) {}
+  // The same part with this share of each layer's experts.
+  ModelPart with_experts(ExpertShare share) const {
+    auto part = *this;
+    part.experts = share;
+    return part;
+  }
+  const ModelConfig& model;
+  std::vector<Items> chunks;
+  ExpertShare experts;
+};
+
+// Neighbouring blocks that are alike. Sums over a model are sums over its few segments.
+struct Segment {
+  Part part;
+  const BlockKind* kind;
+  ModelConfig model;  // as these blocks see it (plan/spec/layer_model.h); their kind gets it as argument
+  std::int64_t times = 1;
+  std::int64_t first = 0;  // index among the blocks of its Part in the whole model
+  int chunk = 0;           // index of the chunk in the ModelPart
+};
+// The embedding, the layers and the head, with their registered kinds.
+std::vector<Segment> segments(const ModelPart& part);
+
+// One block of the model with its place: a block is made from this.
+struct PlacedBlock {
+  Part part;
+  const BlockKind* kind;
+  ModelConfig model;   // the model as the block sees it
+  std::int64_t index;  // among the blocks of its Part in the whole model
+  // Copies of flat groups that it borrows from a block outside this ModelPart, then its own flat groups.
+  std::vector<FlatGroup> borrowed, flat_groups;
+  std::vector<Occurrence> occurrences;  // in the order of BlockKind::occurrences
+  BlockAccesses accesses;
+  int chunk = 0;
+};
+std::vector<PlacedBlock> placed_blocks(const ModelPart& part);
+
+// Every flat group, in the order of the blocks. What a block borrows from another ModelPart comes before its own
+// groups.
+std::vector<FlatGroup> flat_groups(const ModelPart& part);
+std::int64_t parameter_count(const ModelConfig& model);  // logical, each counted once
+// The part of these that experts have: the flat groups that a layer's branch has of its own.
+std::int64_t expert_parameter_count(const ModelConfig& model);
+// The part of all parameters that a token passes: of a layer's experts, as many as the token chooses.
+std::int64_t active_parameter_count(const ModelConfig& model);
+
+// What the blocks of a segment borrow from blocks outside this ModelPart, in the order of their occurrences.
+std::vector<FlatGroup> borrowed_flat_groups(const ModelPart& part, const Segment& segment);
+
+// The order in which a micro-batch's forward pass uses flat groups, chunk after chunk.
+std::vector<Occurrence> occurrences(const ModelPart& part);
+
+}  // namespace trainyard::plan

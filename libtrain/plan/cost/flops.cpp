@@ -1,0 +1,18 @@
+// FLOPs of matrix products and attention.
+#include "libtrain/plan/cost/flops.h"
+
+namespace trainyard::plan {
+
+double step_flops(const ModelConfig& m, std::int64_t sequences, std::int64_t sequence, Recompute recompute) {
+  // Forward counts once and backward twice. A recomputed layer repeats the part of forward that backward reads.
+  double token = 0;
+  for (const auto& segment : segments(m)) {
+    const bool again = recompute == Recompute::layers && segment.part == Part::layers;
+    token +=
+        static_cast<double>(segment.times) * (3 * segment.kind->forward_flops(segment.model, sequence) +
+                                              (again ? segment.kind->recompute_flops(segment.model, sequence) : 0));
+  }
+  return static_cast<double>(sequences) * static_cast<double>(sequence) * token;
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,88 @@
+// Adds up the bytes of states, activations and workspace.
+#include "libtrain/plan/cost/memory.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/plan/cost/expert_nodes.h"
+#include "libtrain/plan/blocks/scratch.h"
+
+#include <algorithm>
+
+namespace trainyard::plan {
+
+std::int64_t MemoryBytes::arenas() const {
+  std::int64_t n = 0;
+  for (auto b : categories) n += b;
+  return n;
+}
+
+int gpu_communicators(const Topology& topology, int chunks) {
+  int all = 0;
+  for (const auto axis :
+       {Axis::data, Axis::tensor, Axis::expert_data, Axis::expert, Axis::expert_outer, Axis::expert_inner})
+    all += topology.size(axis) > 1 ? 1 : 0;
+  const int stages = topology.size(Axis::pipe);
+  if (topology.size(Axis::data) < topology.world()) ++all;  // for results of all ranks
+  // Two queues for each neighbour. The first and the last stage have one communicator for the flat groups that both
+  // hold. In a ring every stage has four queues.
+  if (stages > 1) all += chunks > 1 ? 5 : stages == 2 ? 3 : 4;
+  return all;
+}
+
+std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology, int chunks) {
+  constexpr std::int64_t mebibyte = 1 << 20;
+  if (micro.device == base::DeviceKind::cuda) {
+    const std::int64_t communicators = gpu_communicators(topology, chunks);
+    return (768 + (communicators > 0 ? 448 + 64 * communicators : 0)) * mebibyte;
+  }
+  return (std::int64_t{384} << 20) + micro.threads * (std::int64_t{16} << 20);
+}
+
+std::int64_t loaded_bytes(const MicroShape& micro, Objective objective) {
+  const int arrays = objective == Objective::masked ? 5 : 4;
+  return arrays * base::aligned(micro.rows() * 4) + base::aligned(micro.batch * 8) + base::aligned(micro.rows()) +
+         base::aligned(8);
+}
+
+std::int64_t stage_staging_bytes(const FlatGroupTable& table, const StateShape& states,
+                                 const std::vector<std::string>& flat_groups_of_stages) {
+  std::int64_t most = 0;
+  for (const auto& e : table.entries())
+    if (std::find(flat_groups_of_stages.begin(), flat_groups_of_stages.end(), e.flat_group.name) !=
+        flat_groups_of_stages.end())
+      most = std::max(most, base::aligned(2 * e.layout.shard * base::size_of(states.gradient)));
+  return most;
+}
+
+MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const MicroShape& micro, Recompute recompute,
+                        const InFlight& in_flight) {
+  const FlatGroupTable table(part, states.topology);
+  const auto s = state_bytes(table, states);
+  const auto activations = (in_flight.hears_before ? 2 * stream_bytes(part.model, micro) : 0) +
+                           slot_bytes(part, micro, recompute, in_flight.slots).total(in_flight.slots);
+  MemoryBytes out;
+  out.categories = {s.parameters,
+                    s.gathered_weights,
+                    s.gradients,
+                    s.micro_batch_gradients,
+                    s.optimizer,
+                    activations,
+                    s.communication_staging + tensor_staging_bytes(part.model, micro) +
+                        expert_staging_bytes(part, micro, Pass::train) +
+                        stage_staging_bytes(table, states, in_flight.flat_groups_of_stages),
+                    workspace_bytes(part, micro, Pass::train),
+                    s.save_snapshot};
+  out.reserve = reserve_bytes(micro, states.topology, static_cast<int>(in_flight.slots.size())) +
+                (in_flight.slots.front() - 1) * loaded_bytes(micro, objective_of(part.model));
+  out.on_host = micro.device == base::DeviceKind::cuda ? s.save_snapshot : 0;
+  return out;
+}
+
+double model_state_bytes(std::int64_t parameters, int n, int stage, base::DType working, base::DType gradient) {
+  TRAINYARD_ASSERT(stage >= 0 && stage <= 3 && n >= 1 && parameters >= 0, "stage {} n {} parameters {}", stage, n,
+                   parameters);
+  const std::int64_t w = base::size_of(working), g = base::size_of(gradient), k = w == 2 ? 12 : 8;
+  const std::int64_t cut = (stage >= 1 ? k : 0) + (stage >= 2 ? g : 0) + (stage >= 3 ? w : 0), whole = w + g + k - cut;
+  return static_cast<double>(whole * parameters) + static_cast<double>(cut * parameters) / n;
+}
+
+}  // namespace trainyard::plan

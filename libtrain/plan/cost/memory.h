@@ -1,0 +1,67 @@
+// Formulas for the memory of one rank: the nine categories of the arenas, what libraries take outside, and the
+// textbook's model states.
+#pragma once
+
+#include "libtrain/base/memory_categories.h"
+#include "libtrain/plan/cost/activations.h"
+#include "libtrain/plan/spec/objective.h"
+#include "libtrain/plan/cost/states.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainyard::plan {
+
+using base::memory_categories;
+
+struct MemoryBytes {
+  std::array<std::int64_t, memory_categories.size()> categories{};
+  // Outside the arenas: program text, MPI, HDF5, stacks, mapped shards; on a GPU its context, NCCL, cuBLAS.
+  std::int64_t reserve = 0;
+  std::int64_t on_host = 0;  // part of a GPU rank's arenas: the save snapshot
+  std::int64_t arenas() const;
+  std::int64_t total() const { return arenas() - on_host + reserve; }  // of the memory where the rank computes
+  bool operator==(const MemoryBytes&) const = default;
+};
+
+// What a rank needs beyond states and scratch because it is a pipeline stage. A chunk is a virtual stage.
+struct InFlight {
+  // For each chunk, the number of slots. A slot holds the activations of one micro-batch from its forward to the end of
+  // its backward, so this is the number of micro-batches in flight.
+  std::vector<int> slots = {1};
+  // Whether any of its chunks receives activations from another pipeline stage. Then the rank has two more buffers: one
+  // in which activations arrive, and one from which gradients are sent back.
+  bool hears_before = false;
+  std::vector<std::string> flat_groups_of_stages = {};  // names of flat groups that other pipeline stages hold, too
+};
+
+// Equal on every rank of a stage. `micro.dtype` is the working dtype, micro.threads the OpenMP team of a rank,
+// micro.device where it computes.
+MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const MicroShape& micro, Recompute recompute,
+                        const InFlight& in_flight = {});
+
+// Bytes of one loaded micro-batch: tokens, targets, positions, document starts, weights and keys. A model that sees
+// both ways also has the ends of documents. The reserve has room for one micro-batch in flight and the next one. It
+// grows by these bytes for each further one in flight.
+std::int64_t loaded_bytes(const MicroShape& micro, Objective objective);
+
+// Staging for exchanging the summed shards of the flat groups that several pipeline stages hold (params/stage_sums.h):
+// the shards of both stages, one after the other, of the largest group.
+std::int64_t stage_staging_bytes(const FlatGroupTable& table, const StateShape& states,
+                                 const std::vector<std::string>& flat_groups_of_stages);
+// What a rank takes outside its arenas; `chunks` are its stage's. The GPU's numbers were measured on an H200 with CUDA
+// 13 and NCCL: 563 MB alone, some 475 MB more with the first communicator, and up to 60 MB with each further one.
+std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology, int chunks);
+// The most NCCL communicators that a rank makes. There is one for each group along an axis, one for flat groups that
+// stages hold together, and one for the results of all ranks if no other group has all ranks. Each queue to a
+// neighbouring stage is a communicator of two ranks (engine/world.h, engine/place.h, comm/neighbours.h).
+int gpu_communicators(const Topology& topology, int chunks);
+
+// Rajbhandari et al. (2020), table 1: (w + g + K) Psi at stage 0. Stage 1 divides the optimizer by n, stage 2 also the
+// gradients, stage 3 also the parameters. K = 12 for a 16-bit working dtype (master, m, v), and 8 for f32 (m, v; the
+// working copy is the master). No padding, no buffers. A double because Psi / n need not be whole.
+double model_state_bytes(std::int64_t parameters, int n, int stage, base::DType working, base::DType gradient);
+
+}  // namespace trainyard::plan

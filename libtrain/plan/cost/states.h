@@ -1,0 +1,58 @@
+// Model states: the bytes of parameters, gradients and optimizer that each rank holds with a ZeRO stage, with padding.
+#pragma once
+
+#include "libtrain/base/dtype.h"
+#include "libtrain/plan/grid/batch.h"
+#include "libtrain/plan/blocks/flat_group_table.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace trainyard::plan {
+
+// Everything that the bytes depend on. `zero` is the ZeRO stage of Rajbhandari et al. (2020), "ZeRO: memory
+// optimizations toward training trillion parameter models": 1 shards the optimizer states, 2 also the gradients, 3 also
+// the parameters.
+struct StateShape {
+  int zero = 0;
+  base::DType working = base::DType::f32;
+  base::DType gradient = base::DType::f32;
+  BatchPlan batch;
+  int gathered_layers = 2;  // layers whose flat groups are gathered or reduced at once
+  Topology topology;        // the ranks of a flat group's group: its number of shards
+};
+
+// How gradients are kept. It follows from the ZeRO stage, local accumulation and the number of accumulation steps:
+//  - whole: one local gradient of every occurrence. Stages 0 and 1 have it, and stages 2 and 3 only with local
+//    accumulation above 1, where a rank adds up a group
+//  - shards: the sum of the rank's own shards, apart from `whole`. Stages 2 and 3 have it, and with several
+//    accumulation steps also stage 1 and local accumulation above 1
+//  - buffers: rotating buffers for the gradient of a flat group. Without local accumulation, two cases do not have
+//    them: stage 1, and stage 0 on one rank with one accumulation step. There gradients go straight into `whole`
+// Distributed experts, which expert-parallel ranks divide, have gradients from several sources (contributions_of),
+// which are computed and reduced one after the other. Without local accumulation they go into flat group buffers and
+// from there into the sum. With it, a local sum is kept for every source.
+struct GradientPlan {
+  bool whole = false, shards = false, buffers = false;
+};
+GradientPlan gradient_plan(const StateShape& shape, int sources = 1);
+// How many local gradients of an occurrence are kept at the same time, if any are kept.
+std::int64_t kept_sources(const StateShape& shape, int sources);
+// The flat group buffers. Flat groups without a buffer have empty slots.
+SlotPlan gradient_slots(const FlatGroupTable& table, const StateShape& shape);
+
+// With tensor parallelism, transfers of flat groups are divided into segments of so many bytes, over all shards
+// together. So a tensor-parallel collective waits for at most one segment (params/transfers.h).
+inline constexpr std::int64_t segment_bytes = std::int64_t{16} << 20;
+inline std::int64_t transfer_segments(std::int64_t bytes, int shards, const Topology& topology,
+                                      std::int64_t most = segment_bytes) {
+  return topology.size(Axis::tensor) == 1 || shards == 1 ? 1 : (bytes + most - 1) / most;
+}
+
+struct StateBytes {
+  std::int64_t parameters = 0, gathered_weights = 0, gradients = 0, micro_batch_gradients = 0, optimizer = 0,
+               communication_staging = 0, save_snapshot = 0;
+};
+StateBytes state_bytes(const FlatGroupTable& table, const StateShape& shape);
+
+}  // namespace trainyard::plan

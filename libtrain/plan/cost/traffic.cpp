@@ -1,0 +1,188 @@
+// Calls and bytes of a step.
+#include "libtrain/plan/cost/traffic.h"
+
+#include "libtrain/plan/cost/expert_nodes.h"
+#include "libtrain/plan/blocks/inventory.h"
+
+#include <algorithm>
+
+namespace trainyard::plan {
+
+namespace {
+
+// Adds calls over a whole flat group, each in `segments` segments. All segments but the last are equal.
+void add_calls(std::vector<SizedCalls>& out, const FlatGroupEntry& e, const char* operation, base::DType type,
+               std::int64_t calls, std::int64_t sending, std::int64_t segments) {
+  const auto each = e.layout.shard / segments;
+  const auto add = [&](std::int64_t shard, std::int64_t n) {
+    if (n > 0)
+      out.push_back({name_of(e.flat_group.group), e.shards, operation, type, e.shards * shard * base::size_of(type),
+                     n * calls, n * sending});
+  };
+  add(each, segments - 1);
+  add(e.layout.shard - (segments - 1) * each, 1);
+}
+
+// As many segments as the stores divide a transfer into (params/transfers.h).
+std::int64_t segments_of(const FlatGroupEntry& e, base::DType type, const Topology& topology, std::int64_t most) {
+  return transfer_segments(e.layout.padded * base::size_of(type), e.shards, topology, most);
+}
+
+// ZeRO stage 3: every lease of a micro-batch gathers its flat group.
+template <class Leases> std::vector<SizedCalls> gathers(const FlatGroupTable& table, const StateShape& shape,
+                                                        std::int64_t micros, std::int64_t most, Leases leases) {
+  std::vector<SizedCalls> out;
+  for (const auto& e : table.entries())
+    if (const auto n = micros * e.times * leases(e); n > 0)
+      add_calls(out, e, "all_gather", shape.working, n, n, segments_of(e, shape.working, shape.topology, most));
+  return out;
+}
+
+std::int64_t stream_bytes_sent(const ModelConfig& m, const MicroShape& s) {
+  return s.own_rows() * m.hidden * s.element_bytes();
+}
+
+// What a rank sends in one call: its part to each other rank. It counts twice for all_reduce, which adds parts and then
+// distributes the sum.
+std::int64_t sent_in(const SizedCalls& c) {
+  return c.operation == "all_reduce" ? 2 * (c.ranks - 1) * c.bytes / c.ranks : c.bytes / c.ranks * (c.ranks - 1);
+}
+
+// The calls of a part's blocks for `micros` micro-batches among `ranks` ranks. of_block(segment, times) returns the
+// calls of one block, multiplied by `times`.
+template <class Calls>
+std::vector<SizedCalls> calls_of_blocks(int ranks, const ModelPart& part, std::int64_t micros, Calls of_block) {
+  std::vector<SizedCalls> out;
+  if (ranks == 1 || micros == 0) return out;
+  for (const auto& segment : segments(part))
+    for (auto& c : of_block(segment, micros * segment.times)) {
+      const auto same = std::find_if(out.begin(), out.end(), [&](const SizedCalls& o) {
+        return o.group == c.group && o.operation == c.operation && o.type == c.type && o.bytes == c.bytes;
+      });
+      if (same == out.end()) out.push_back(std::move(c));
+      else same->calls += c.calls, same->sending += c.sending;
+    }
+  return out;
+}
+
+}  // namespace
+
+std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shape, Reduction reduction,
+                                   int reduction_position, std::int64_t most) {
+  const auto& batch = shape.batch;
+  const FlatGroupTable table(part, shape.topology);
+  const auto sending =
+      reduction == Reduction::fast ? batch.accumulation_steps() : batch.accumulation_steps_of(reduction_position);
+  // Gradients of distributed experts are reduced source by source, as long as there is a micro-batch. A rank sends the
+  // gradients of each source whose tokens it gets, in the accumulation steps in which that source has tokens.
+  const auto of_sources = [&](const FlatGroupEntry& e, int rank) {
+    std::int64_t n = 0;
+    for (int source = 0; source < e.contributions; ++source) n += batch.accumulation_steps_of(source * e.shards + rank);
+    return n;
+  };
+  std::vector<SizedCalls> out;
+  for (const auto& e : table.entries()) {
+    const auto occurrences = e.times * e.occurrences;
+    const bool library = reduction == Reduction::fast && e.shards > 1;
+    add_calls(out, e, library ? "reduce_scatter" : "ordered_reduce_scatter", shape.gradient,
+              occurrences * (e.contributions == 1 ? batch.accumulation_steps() : of_sources(e, 0)),
+              occurrences * (e.contributions == 1 ? sending : of_sources(e, reduction_position % e.shards)),
+              library ? 1 : segments_of(e, shape.gradient, shape.topology, most));
+  }
+  if (shape.zero == 3) {
+    for (auto& c :
+         gathers(table, shape, batch.lockstep_micros(), most, [](const auto& e) { return e.training_leases; }))
+      out.push_back(std::move(c));
+  } else {
+    // Gradient sums are gathered at the end of a step, where nothing waits behind them. So each is one call.
+    const auto type = shape.zero == 0 ? shape.gradient : shape.working;
+    for (const auto& e : table.entries())
+      if (e.shards > 1)
+        add_calls(out, e, "all_gather", type, e.times, e.times,
+                  shape.zero == 0 ? 1 : segments_of(e, type, shape.topology, most));
+  }
+  return out;
+}
+
+std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& micro, Pass pass, Recompute recompute,
+                                     std::int64_t micros) {
+  return calls_of_blocks(micro.tensor, part, micros, [&](const Segment& s, std::int64_t times) {
+    std::vector<SizedCalls> out;
+    for (const auto& c : s.kind->tensor_calls(s.model, micro, pass, recompute))
+      out.push_back(
+          {name_of(Axis::tensor), micro.tensor, c.operation, c.type, c.bytes, times * c.calls, times * c.calls});
+    return out;
+  });
+}
+
+std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& micro, Pass pass, Recompute recompute,
+                                     std::int64_t micros) {
+  return calls_of_blocks(part.experts.across(), part, micros, [&](const Segment& s, std::int64_t times) {
+    std::vector<SizedCalls> out;
+    for (const auto& c : s.kind->expert_calls(s.model, micro, pass, recompute))
+      for (auto& sized : expert_group_calls(part.experts, c, times)) out.push_back(std::move(sized));
+    return out;
+  });
+}
+
+std::vector<SizedCalls> pipe_calls(const ModelConfig& model, const Stages& stages, int stage, const MicroShape& micro,
+                                   Pass pass, std::int64_t micros) {
+  const auto bytes = stream_bytes_sent(model, micro);
+  std::int64_t before = 0, behind = 0;  // the stage's chunks that have a part before them, and behind them
+  for (int c = 0; c < stages.chunks(); ++c) {
+    if (stages.part(stage, c) > 0) ++before;
+    if (stages.part(stage, c) + 1 < stages.parts()) ++behind;
+  }
+  std::vector<SizedCalls> out;
+  const auto add = [&](const char* operation, std::int64_t sent, std::int64_t received) {
+    if (const auto calls = micros * (sent + received); calls > 0)
+      out.push_back({name_of(Axis::pipe), 2, operation, micro.dtype, 2 * bytes, calls, micros * sent});
+  };
+  add("activations", behind, before);
+  if (pass == Pass::train) add("gradients", before, behind);
+  return out;
+}
+
+std::vector<SizedCalls> flat_group_of_stages_calls(const ModelPart& part,
+                                                   const std::vector<std::string>& flat_groups_of_stages,
+                                                   const StateShape& shape) {
+  std::vector<SizedCalls> out;
+  if (flat_groups_of_stages.empty()) return out;
+  const FlatGroupTable table(part, shape.topology);
+  for (const auto& e : table.entries())
+    if (std::find(flat_groups_of_stages.begin(), flat_groups_of_stages.end(), e.flat_group.name) !=
+        flat_groups_of_stages.end())
+      out.push_back(
+          {"stages", 2, "all_gather", shape.gradient, 2 * e.layout.shard * base::size_of(shape.gradient), 1, 1});
+  return out;
+}
+
+std::vector<Traffic> added_up(const std::vector<SizedCalls>& calls) {
+  std::vector<Traffic> out;
+  for (const auto& c : calls) {
+    auto sum = std::find_if(out.begin(), out.end(),
+                            [&](const Traffic& t) { return t.operation == c.operation && t.group == c.group; });
+    if (sum == out.end()) sum = out.insert(out.end(), {c.group, c.operation, 0, 0});
+    sum->calls += c.calls;
+    sum->bytes += c.sending * sent_in(c);
+  }
+  return out;
+}
+
+std::vector<Traffic> step_traffic(const ModelPart& part, const StateShape& shape, Reduction reduction,
+                                  int reduction_position, std::int64_t most) {
+  return added_up(step_calls(part, shape, reduction, reduction_position, most));
+}
+
+std::int64_t validation_rounds(const BatchPlan& batch, std::int64_t sequences) {
+  return (sequences / batch.micro_batch + batch.data_ranks - 1) / batch.data_ranks;
+}
+
+std::vector<Traffic> validation_traffic(const ModelPart& part, const StateShape& shape, std::int64_t sequences) {
+  const auto d = shape.batch.data_ranks;
+  if (shape.zero != 3 || d == 1) return {};
+  return added_up(gathers(FlatGroupTable(part, shape.topology), shape, validation_rounds(shape.batch, sequences),
+                          segment_bytes, [](const auto& e) { return e.evaluation_leases; }));
+}
+
+}  // namespace trainyard::plan

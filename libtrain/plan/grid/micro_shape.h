@@ -1,0 +1,53 @@
+// MicroShape: a micro-batch as one rank computes it, and the variants of computing it.
+#pragma once
+
+#include "libtrain/base/dtype.h"
+#include "libtrain/base/view.h"
+
+#include <array>
+#include <cstdint>
+
+namespace trainyard::plan {
+
+enum class Pass { train, evaluate };  // evaluate: forward only, nothing saved, no dropout
+
+// Activation recomputation: what backward computes again. selective: what needs neither a matrix product nor a
+// collective, which is the outputs of a layer's norms and of its activation; so these are not kept. layers: each layer
+// keeps only its input and runs forward again.
+enum class Recompute { none, selective, layers };
+inline constexpr std::array recomputations{Recompute::none, Recompute::selective, Recompute::layers};
+constexpr const char* name_of(Recompute r) {  // as --recompute takes it
+  return r == Recompute::none ? "none" : r == Recompute::selective ? "selective" : "full";
+}
+
+// Whether backward computes weight gradients together with input gradients, or apart from them and later
+// (PipelineSchedule::zero_bubble). apart: what weight gradients need stays until then, in the place of what backward no
+// longer reads.
+enum class WeightGradients { with_inputs, apart };
+
+// b sequences of T tokens, n = b * T rows.
+struct MicroShape {
+  std::int64_t batch = 1, sequence = 1;
+  base::DType dtype = base::DType::f32;  // working dtype: f32, bf16 (f64 for gradient checks)
+  int threads = 1;                       // OpenMP team of the rank: some kernels have scratch for each thread
+  base::DeviceKind device = base::DeviceKind::cpu;  // GPU kernels use other scratch
+  int tensor = 1;                                   // tensor-parallel ranks, which share every layer
+  bool sequence_parallel = false;                   // these ranks also divide the rows of the hidden states
+  WeightGradients weight_gradients = WeightGradients::with_inputs;
+  // Rows that a rank sends another rank in a dispatch round of experts; 0: as plan/blocks/expert_rounds.h says.
+  std::int64_t expert_capacity_buffer = 0;
+  std::int64_t rows() const { return batch * sequence; }
+  // This rank's rows of hidden states, norms and dropout: an equal run of neighbouring rows.
+  std::int64_t own_rows() const { return sequence_parallel ? rows() / tensor : rows(); }
+  std::int64_t element_bytes() const { return base::size_of(dtype); }
+  // The dtype of sums and statistics: f32, or f64 if everything is f64.
+  base::DType accumulation() const { return dtype == base::DType::f64 ? base::DType::f64 : base::DType::f32; }
+};
+
+// The head computes logits for this many tokens at a time, so logits of a whole batch never exist. Part of the
+// numerics, never tuned at run time.
+constexpr std::int64_t head_chunk_tokens(base::DeviceKind device) {
+  return device == base::DeviceKind::cuda ? 1024 : 256;
+}
+
+}  // namespace trainyard::plan

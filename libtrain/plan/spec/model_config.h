@@ -1,0 +1,83 @@
+// ModelConfig: a transformer as data. Presets, ranges, and what is wrong with a model.
+#pragma once
+
+#include "libtrain/base/view.h"
+#include "libtrain/plan/spec/attention_config.h"
+#include "libtrain/plan/spec/expert_config.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainyard::base {
+struct BlockMap;
+}
+
+namespace trainyard::plan {
+
+enum class Norm { layer, rms };
+// Where the norm of a branch is. pre: x + branch(norm(x)), and a norm before the head. post: norm(x + branch(x))
+// (Vaswani et al. 2017; Devlin et al. 2019), and no norm before the head.
+enum class NormPosition { pre, post };
+enum class Positions { learned, rotary };
+// What computes logits from the hidden states. linear: the table alone. masked: a linear layer, the activation and a
+// norm before the table, and a bias for each token after it (Devlin et al. 2019, the head of a masked language model).
+enum class HeadForm { linear, masked };
+enum class Activation { gelu_tanh, gelu_erf, swiglu };
+
+// GPT-2 (Radford et al. 2019): layer norm, learned positions, tanh GELU, biases, tied head, pre-norm.
+// Llama (Touvron et al. 2023): RMS norm, rotary positions (half-split pairs), SwiGLU, grouped-query attention, no
+// biases, untied head (llama-1b, of Llama 3.2: tied).
+struct ModelConfig {
+  std::string name = "custom";
+  std::int64_t layers = 2;
+  std::int64_t hidden = 64;
+  std::int64_t heads = 4;     // hidden % heads == 0
+  std::int64_t kv_heads = 4;  // heads % kv_heads == 0
+  std::int64_t ffn = 256;
+  std::int64_t vocabulary = 0;  // 0: from the shards
+  std::int64_t context = 128;   // longest sequence (rows of the learned positions)
+  Norm norm = Norm::layer;
+  NormPosition norm_position = NormPosition::pre;
+  Positions positions = Positions::learned;
+  bool embedding_norm = false;  // a norm of the sum of the embeddings, before their dropout
+  std::int64_t segments = 0;    // rows of a segment table, of which all tokens use row 0; 0: no table
+  Activation activation = Activation::gelu_tanh;
+  HeadForm head = HeadForm::linear;
+  bool biases = true;
+  bool tied = true;
+  double dropout_embedding = 0, dropout_attention = 0, dropout_attention_residual = 0, dropout_ffn_residual = 0;
+  std::vector<std::string> branches = {"attention", "ffn"};  // of a layer, in order (plan/blocks/block_kind.h)
+  // Reduction lanes: every sum over heads, over the feed-forward part's inner width and over the vocabulary is divided
+  // into so many slices. Each slice is a product of its own, and a binary tree adds them. So tensor-parallel ranks that
+  // hold some of the slices change no bit. Part of the numerics. 0: not decided yet (default_lanes).
+  std::int64_t lanes = 1;
+  double norm_epsilon = 1e-5;
+  double rotary_base = 10000;
+  AttentionConfig attention;
+  ExpertConfig experts;
+
+  std::int64_t head_dim() const { return hidden / heads; }
+  std::int64_t stored_vocabulary() const { return (vocabulary + 127) / 128 * 128; }
+  bool operator==(const ModelConfig&) const = default;
+};
+
+// The lanes of a model that does not set them. On the CPU: the largest power of two up to 8 that divides kv_heads, ffn
+// / 16, an expert's ffn / 16, and stored_vocabulary() / 16. On a GPU: 1, because products belong to a library. The
+// vocabulary must be known.
+std::int64_t default_lanes(const ModelConfig& model, base::DeviceKind device);
+
+std::vector<std::string> preset_names();
+ModelConfig preset(std::string_view name);  // has 1 lane; UsageError names the nearest preset
+
+// Reads a layout's file (io::read_layout_file); InputError.
+using LayoutReader = base::BlockMap (*)(const std::string& path);
+// Loads a preset by name or a TOML file by path (plan/model_file/model_fields.h). Lanes are 0 if neither sets them. The
+// file of a layout, whose path is relative to the model's file, is read into the model. Without a reader such a model
+// is refused. UsageError, InputError.
+ModelConfig load_model(const std::string& preset_or_toml, LayoutReader read_layout = nullptr);
+
+std::vector<std::string> problems(const ModelConfig&);  // everything wrong, each with a hint; empty: legal
+
+}  // namespace trainyard::plan
