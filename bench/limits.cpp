@@ -6,6 +6,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/profile/ceilings.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <algorithm>
 #include <chrono>

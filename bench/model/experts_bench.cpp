@@ -1,6 +1,7 @@
 // Feed-forward layers with experts compared with dense layers of as many FLOPs for a token: forward and backward of one
 // micro-batch, in turns.
 #include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/spec/presets.h"
 #include "tests/model/small_model.h"
 
 #include <benchmark/benchmark.h>

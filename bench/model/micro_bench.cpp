@@ -5,6 +5,8 @@
 #include "libtrain/model/feed_forward_branch.h"
 #include "libtrain/plan/blocks/feed_forward.h"
 #include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/spec/lanes.h"
+#include "libtrain/plan/spec/presets.h"
 #include "tests/model/small_model.h"
 
 #include <benchmark/benchmark.h>

@@ -1,6 +1,8 @@
 // The cost of checking and predicting one plan, since a planner that searches asks for many. The models differ only in
 // their number of layers, and the time must not depend on it.
 #include "libtrain/plan/problems.h"
+#include "libtrain/plan/spec/lanes.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <benchmark/benchmark.h>
 

@@ -3,6 +3,7 @@
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/hugging_face_keys.h"
 #include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/spec/lanes.h"
 
 #include <fmt/ranges.h>
 

@@ -15,6 +15,7 @@
 #include "libtrain/engine/start_path.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/plan_json.h"
 
 #include <fmt/format.h>
 

@@ -29,6 +29,7 @@
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/spec/objective.h"
 #include "libtrain/plan/remedies.h"
+#include "libtrain/plan/model_file/load_model.h"
 
 #include <algorithm>
 #include <cmath>

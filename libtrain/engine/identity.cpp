@@ -12,6 +12,7 @@
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/spec/objective.h"
+#include "libtrain/plan/plan_json.h"
 
 #include <fmt/ranges.h>
 

@@ -12,6 +12,7 @@
 #include "libtrain/plan/stage_table.h"
 #include "libtrain/plan/cost/traffic.h"
 #include "libtrain/tensor/gpu.h"
+#include "libtrain/plan/dispatch_rounds.h"
 
 #include <algorithm>
 #include <vector>

@@ -9,6 +9,7 @@
 #include "libtrain/engine/size_table.h"
 #include "libtrain/engine/trainer.h"
 #include "libtrain/plan/blocks/expert_rounds.h"
+#include "libtrain/plan/dispatch_rounds.h"
 
 #include <cstdint>
 #include <span>

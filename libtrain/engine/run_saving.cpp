@@ -11,6 +11,7 @@
 #include "libtrain/engine/run_tokenizer.h"
 #include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/watch.h"
+#include "libtrain/plan/plan_json.h"
 
 namespace trainyard::engine {
 

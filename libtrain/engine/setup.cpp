@@ -18,6 +18,8 @@
 #include "libtrain/plan/spec/objective.h"
 #include "libtrain/plan/prediction.h"
 #include "libtrain/plan/problems.h"
+#include "libtrain/plan/spec/lanes.h"
+#include "libtrain/plan/model_file/load_model.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -11,6 +11,9 @@
 #include "libtrain/model/post_norm_layer.h"
 #include "libtrain/model/pre_norm_layer.h"
 #include "libtrain/model/recompute.h"
+#include "libtrain/plan/blocks/block_registry.h"
+#include "libtrain/plan/blocks/branch_registry.h"
+#include "libtrain/plan/blocks/named_kinds.h"
 
 #include <fmt/ranges.h>
 

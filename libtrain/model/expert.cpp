@@ -3,6 +3,8 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/model/feed_forward_expert.h"
+#include "libtrain/plan/blocks/expert_registry.h"
+#include "libtrain/plan/blocks/named_kinds.h"
 
 #include <map>
 

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/comm/segments.h"
+#include "libtrain/plan/dispatch_rounds.h"
 
 #include <algorithm>
 #include <vector>

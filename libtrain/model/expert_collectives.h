@@ -5,6 +5,7 @@
 #include "libtrain/comm/node_hops.h"
 #include "libtrain/params/context.h"
 #include "libtrain/plan/blocks/expert_rounds.h"
+#include "libtrain/plan/dispatch_rounds.h"
 
 #include <cstdint>
 #include <memory>

@@ -11,6 +11,7 @@
 #include "libtrain/model/expert_collectives.h"
 #include "libtrain/plan/blocks/experts.h"
 #include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/blocks/expert_registry.h"
 
 namespace trainyard::model {
 

@@ -1,5 +1,5 @@
 // Limits of the kernels of a GPU.
-#include "libtrain/plan/problems.h"
+#include "libtrain/plan/decision_problems.h"
 #include "libtrain/plan/blocks/scratch.h"
 
 #include <fmt/format.h>

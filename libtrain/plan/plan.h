@@ -1,20 +1,18 @@
-// Plan: how a model is laid out on ranks and what that costs, as data that train follows. JSON "trainyard.plan/1".
+// Plan: how a model is laid out on ranks and what that costs, as data that train follows (plan/plan_json.h).
 #pragma once
 
-#include "libtrain/base/json.h"
-#include "libtrain/plan/parallel_layout.h"
 #include "libtrain/plan/cost/memory.h"
-#include "libtrain/plan/schedule/stages.h"
-#include "libtrain/plan/grid/topology.h"
 #include "libtrain/plan/cost/traffic.h"
+#include "libtrain/plan/grid/topology.h"
+#include "libtrain/plan/parallel_layout.h"
+#include "libtrain/plan/schedule/schedule.h"
+#include "libtrain/plan/schedule/stages.h"
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace trainyard::plan {
-
-inline constexpr const char* plan_format = "trainyard.plan/1";
 
 // What each of the ranks [first_rank, last_rank] sends in one step. The same holds for `runs` runs of ranks of equal
 // length, whose first ranks are `stride` apart. Ranks differ if the last accumulation step is uneven.
@@ -77,6 +75,8 @@ struct Plan : ParallelLayout {
 // A topology of `ranks` ranks for the layout. If their number does not fit, it has fewer axes; plan/problems.h refuses
 // it then.
 Topology topology_of(const ParallelLayout& layout, int ranks);
+// The ranks of a node for Topology::with_experts; 1 if the layout's ranks are not whole nodes, which is refused later.
+int expert_node_of(const ParallelLayout& layout);
 
 // The decisions of a plan that are single values, in the order of its file.
 std::vector<base::Field> fields_of(Plan& plan);
@@ -87,6 +87,9 @@ Stages stages_of(const Plan& plan);
 // For each chunk of a stage: the micro-batches of a rank between forward and the end of backward at one time. A
 // micro-batch is in flight longest in the stage's first chunk.
 std::vector<int> slots_of_stage(const Plan& plan, int stage);
+
+// The actions of a rank in a step, by the plan's schedule.
+std::vector<Action> actions(const Plan& plan, int rank);
 
 // Memory of a rank of the stage, and of a rank of the stage that needs most. Both read decisions, and plan.stages.
 MemoryBytes memory_of_stage(const Plan& plan, int stage);
@@ -108,11 +111,5 @@ void predict(Plan& plan);
 // 4 ranks (2 a node)", to follow the number of ranks; "" if each rank is a replica.
 std::string sharing_text(const Plan& plan);
 std::string schedule_text(const Plan& plan);  // "1f1b"; "one-stage" for one stage with the default schedule
-
-nlohmann::ordered_json json_of(const Plan& plan);
-std::string to_json(const Plan& plan);  // two spaces, one newline at the end
-// Throws InputError naming `where`: truncated or damaged text, another format, a missing key, a wrong type, an unknown
-// key (with the nearest), decisions that have problems (plan/problems.h).
-Plan plan_from_json(const std::string& text, const std::string& where);
 
 }  // namespace trainyard::plan

@@ -2,6 +2,7 @@
 #include "libtrain/plan/prediction.h"
 
 #include "libtrain/base/text.h"
+#include "libtrain/plan/plan_json.h"
 
 #include <fmt/format.h>
 

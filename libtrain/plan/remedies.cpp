@@ -4,7 +4,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/evaluation.h"
 #include "libtrain/plan/spec/layer_model.h"
-#include "libtrain/plan/problems.h"
+#include "libtrain/plan/decision_problems.h"
 #include "libtrain/plan/grid/ranges.h"
 
 #include <fmt/format.h>

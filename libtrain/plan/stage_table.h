@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/json.h"
 #include "libtrain/plan/plan.h"
 
 #include <cstdint>

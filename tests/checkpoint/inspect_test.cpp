@@ -2,6 +2,7 @@
 #include "tests/checkpoint/sample.h"
 
 #include "libtrain/plan/plan.h"
+#include "libtrain/plan/plan_json.h"
 
 #include <gtest/gtest.h>
 

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/plan/spec/model_config.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 #include "libtrain/checkpoint/export_model.h"
 #include "libtrain/checkpoint/import_model.h"
 #include "libtrain/io/safetensors.h"
+#include "libtrain/plan/spec/presets.h"
 #include "tests/checkpoint/layouts.h"
 #include "tests/convert/golden_model.h"
 

@@ -6,6 +6,7 @@
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/model_file/load_model.h"
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>

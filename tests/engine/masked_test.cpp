@@ -5,6 +5,7 @@
 #include "libtrain/engine/run_windows.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/plan/cost/memory.h"
+#include "libtrain/plan/model_file/load_model.h"
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>

@@ -8,6 +8,9 @@
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/plan.h"
+#include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/plan_json.h"
 #include "tests/checkpoint/sample.h"
 #include "tests/engine/small_run.h"
 

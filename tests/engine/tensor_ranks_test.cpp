@@ -6,6 +6,7 @@
 #include "libtrain/engine/step_results.h"
 #include "libtrain/engine/world.h"
 #include "libtrain/plan/spec/model_config.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <gtest/gtest.h>
 

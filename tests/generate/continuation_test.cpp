@@ -2,6 +2,7 @@
 // threads, and how a text ends.
 #include "tests/generate/saved_run.h"
 #include "tools/generate/continuation.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <gtest/gtest.h>
 

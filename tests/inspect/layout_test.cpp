@@ -3,6 +3,8 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/plan/plan.h"
+#include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/plan_json.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>

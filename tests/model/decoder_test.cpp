@@ -2,6 +2,7 @@
 // lease order, the declared inventory.
 #include "libtrain/model/assemble.h"
 #include "libtrain/plan/schedule/accesses.h"
+#include "libtrain/plan/spec/presets.h"
 #include "tests/model/small_model.h"
 #include "tests/tools/outside/low_rank.h"
 

@@ -4,6 +4,7 @@
 #include "libtrain/model/feed_forward_expert.h"
 #include "libtrain/plan/blocks/feed_forward_expert.h"
 #include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/blocks/expert_registry.h"
 #include "tests/model/golden_model.h"
 
 namespace trainyard::test {

@@ -1,6 +1,7 @@
 // Every registered block, and the whole small model, against central finite differences in double precision.
 #include "libtrain/model/assemble.h"
 #include "libtrain/model/recompute.h"
+#include "libtrain/plan/blocks/block_registry.h"
 #include "tests/model/small_model.h"
 #include "tests/tools/outside/low_rank.h"
 

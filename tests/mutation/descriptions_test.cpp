@@ -10,6 +10,9 @@
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/links/profile.h"
 #include "libtrain/plan/links/profile_compare.h"
+#include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/plan_json.h"
 #include "tools/inspect/report.h"
 
 #include <gtest/gtest.h>

@@ -8,6 +8,7 @@
 #include "libtrain/plan/spec/file_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/model_file/model_json.h"
+#include "libtrain/plan/model_file/load_model.h"
 #include "tools/inspect/layout.h"
 
 #include <fmt/format.h>

@@ -6,6 +6,8 @@
 #include "libtrain/params/zero_store.h"
 #include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/cost/states.h"
+#include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/blocks/block_registry.h"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 #include "libtrain/params/context.h"
 #include "libtrain/plan/spec/model_config.h"
 #include "libtrain/plan/cost/traffic.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <chrono>
 #include <cstring>

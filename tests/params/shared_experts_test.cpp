@@ -7,6 +7,7 @@
 #include "libtrain/plan/schedule/accesses.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/cost/traffic.h"
+#include "libtrain/plan/spec/presets.h"
 #include "tests/params/ground.h"
 
 #include <gtest/gtest.h>

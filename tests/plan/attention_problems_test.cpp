@@ -5,6 +5,8 @@
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/spec/model_config.h"
 #include "libtrain/plan/model_file/model_json.h"
+#include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/model_file/load_model.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>

@@ -6,6 +6,7 @@
 #include "libtrain/plan/spec/block_ranges.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/spec/tile_list.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // Tests declarations of parameters: names that are declared twice are refused, and lookups name what is missing.
 #include "libtrain/base/error.h"
 #include "libtrain/plan/blocks/block_kind.h"
+#include "libtrain/plan/blocks/branch_registry.h"
 #include "tests/plan/small_plan.h"
 #include "tests/refusal.h"
 

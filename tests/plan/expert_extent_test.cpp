@@ -4,6 +4,9 @@
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/plan_json.h"
 
 #include <gtest/gtest.h>
 

@@ -6,6 +6,7 @@
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/schedule/stages.h"
 #include "libtrain/plan/blocks/flat_group_table.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <gtest/gtest.h>
 

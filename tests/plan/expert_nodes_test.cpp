@@ -1,6 +1,7 @@
 // Tests plans with hierarchical all-to-alls: their files, refusals with a hint that works, the bytes of each hop by
 // sums written here, the buffers, and which ranks are a node.
 #include "libtrain/plan/cost/expert_nodes.h"
+#include "libtrain/plan/decision_problems.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/plan/communication_time.h"
@@ -9,6 +10,10 @@
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/grid/groups.h"
 #include "libtrain/plan/blocks/held.h"
+#include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/dispatch_rounds.h"
+#include "libtrain/plan/plan_json.h"
 
 #include <gtest/gtest.h>
 

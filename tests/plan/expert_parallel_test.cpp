@@ -7,6 +7,10 @@
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/remedies.h"
 #include "libtrain/plan/schedule/schedule.h"
+#include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/dispatch_rounds.h"
+#include "libtrain/plan/plan_json.h"
 
 #include <gtest/gtest.h>
 

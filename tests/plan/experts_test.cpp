@@ -6,6 +6,9 @@
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/problems.h"
+#include "libtrain/plan/spec/lanes.h"
+#include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/model_file/load_model.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>

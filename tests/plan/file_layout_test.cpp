@@ -9,6 +9,7 @@
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/problems.h"
+#include "libtrain/plan/model_file/load_model.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/plan/cost/flops.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <gtest/gtest.h>
 

@@ -3,6 +3,9 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/schedule/schedule.h"
+#include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/plan_json.h"
 
 #include <gtest/gtest.h>
 

@@ -2,6 +2,9 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/problems.h"
+#include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/plan_json.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

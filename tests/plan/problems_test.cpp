@@ -8,6 +8,13 @@
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/spec/lanes.h"
+#include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/blocks/block_registry.h"
+#include "libtrain/plan/blocks/branch_registry.h"
 #include "tests/plan/small_plan.h"
 #include "tests/scratch.h"
 

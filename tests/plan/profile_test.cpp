@@ -2,6 +2,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/plan/links/profile.h"
 #include "libtrain/plan/links/profile_compare.h"
+#include "libtrain/plan/plan_json.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // Tests the remedies for a plan that does not fit its memory: first what fits alone, then what fits together, then what
 // comes nearer.
 #include "libtrain/base/number_text.h"
+#include "libtrain/plan/spec/presets.h"
 #include "tests/plan/small_plan.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
 // Tests which tensor-parallel degrees a model allows, and which one is suggested in place of another.
 #include "libtrain/plan/blocks/sharing.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <gtest/gtest.h>
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/plan/problems.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <string>
 

@@ -6,6 +6,8 @@
 #include "libtrain/plan/schedule/schedule.h"
 #include "libtrain/plan/grid/topology.h"
 #include "libtrain/plan/cost/traffic.h"
+#include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/blocks/block_registry.h"
 
 #include <gtest/gtest.h>
 

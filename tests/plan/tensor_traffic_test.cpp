@@ -7,6 +7,11 @@
 #include "libtrain/plan/blocks/layer.h"
 #include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/problems.h"
+#include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/blocks/block_registry.h"
+#include "libtrain/plan/blocks/branch_registry.h"
 
 #include <gtest/gtest.h>
 

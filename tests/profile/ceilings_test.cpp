@@ -2,6 +2,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/profile/ceilings.h"
 #include "libtrain/tensor/gpu.h"
+#include "libtrain/plan/spec/presets.h"
 #include "tests/gpu_main.h"
 #include "tests/profile/known_link.h"
 #include "tests/scratch.h"

@@ -1,5 +1,6 @@
 // The table of a plan in both of its forms.
 #include "tools/common/plan_text.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

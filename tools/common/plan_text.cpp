@@ -6,6 +6,7 @@
 #include "libtrain/plan/blocks/expert_rounds.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/stage_table.h"
+#include "libtrain/plan/dispatch_rounds.h"
 
 #include <fmt/format.h>
 

@@ -14,6 +14,7 @@
 #include "libtrain/plan/spec/file_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/plan.h"
+#include "libtrain/plan/plan_json.h"
 
 #include <algorithm>
 #include <filesystem>

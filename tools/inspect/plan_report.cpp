@@ -7,6 +7,7 @@
 #include "libtrain/plan/prediction.h"
 #include "libtrain/plan/links/profile.h"
 #include "libtrain/plan/stage_table.h"
+#include "libtrain/plan/plan_json.h"
 #include "tools/common/plan_text.h"
 #include "tools/common/profile_text.h"
 #include "tools/inspect/report.h"

@@ -3,6 +3,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/foreign_files.h"
 #include "libtrain/checkpoint/finder.h"
+#include "libtrain/plan/spec/presets.h"
 #include "tools/inspect/report.h"
 
 #include <algorithm>

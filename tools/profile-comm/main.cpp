@@ -14,6 +14,7 @@
 #include "libtrain/comm/threads.h"
 #include "libtrain/comm/watchdog.h"
 #include "libtrain/tensor/gpu.h"
+#include "libtrain/plan/plan_json.h"
 #include "tools/common/launcher.h"
 #include "tools/common/profile_text.h"
 #include "tools/common/program.h"

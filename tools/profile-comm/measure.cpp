@@ -17,6 +17,9 @@
 #include "libtrain/plan/prediction.h"
 #include "libtrain/profile/collective.h"
 #include "libtrain/tensor/gpu.h"
+#include "libtrain/plan/spec/lanes.h"
+#include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/plan_json.h"
 #include "tools/common/progress.h"
 
 #include <algorithm>

@@ -14,6 +14,7 @@
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/plan_json.h"
 #include "tools/common/checks.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/program.h"

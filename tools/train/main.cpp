@@ -8,6 +8,7 @@
 #include "libtrain/engine/run.h"
 #include "libtrain/engine/shared_folder.h"
 #include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/spec/presets.h"
 #include "tools/common/config_flags.h"
 #include "tools/common/launcher.h"
 #include "tools/common/program.h"

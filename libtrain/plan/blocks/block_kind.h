@@ -3,48 +3,17 @@
 #pragma once
 
 #include "libtrain/plan/blocks/declaration.h"
+#include "libtrain/plan/blocks/flat_group.h"
+#include "libtrain/plan/blocks/group_call.h"
+#include "libtrain/plan/blocks/saved_tensor.h"
 #include "libtrain/plan/grid/micro_shape.h"
 #include "libtrain/plan/spec/model_config.h"
-#include "libtrain/plan/blocks/flat_group.h"
 
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace trainyard::plan {
-
-// Whether a tensor stays between forward and backward. unless_selective: it does not stay with Recompute::selective.
-// Backward then recomputes it to the same bits from the tensors that stay and the weights, without a matrix product or
-// a collective.
-enum class Stays { always, unless_selective };
-
-// A tensor that a block pushes on the activation stack, in push order. An arena allocates it at a multiple of 64 bytes.
-struct SavedTensor {
-  const char* name;  // a literal
-  base::DType dtype;
-  std::int64_t rows, cols;  // rows 0: a tensor of one dim
-  Stays stays = Stays::always;
-  std::int64_t bytes() const;  // rounded up to 64
-};
-std::int64_t total_bytes(const std::vector<SavedTensor>& tensors);
-std::vector<SavedTensor> only(std::vector<SavedTensor> tensors, Stays stays);
-
-// Bytes on the activation stack. `kept` stays between forward and backward. `most` is the maximum while a block runs.
-// `passing` is the most, at one time, of what is not kept: all micro-batches in flight share one place for it
-// (model::Saved::Passing).
-struct StackBytes {
-  std::int64_t kept, most, passing = 0;
-};
-
-// Collective calls of one operation and size that a rank makes in a group of ranks that share a block.
-struct GroupCall {
-  const char* operation;  // a literal, as the ledger names it
-  base::DType type;
-  std::int64_t bytes;  // of the whole gathered or reduced tensor, as in plan::SizedCalls
-  std::int64_t calls;
-};
 
 // An occurrence of a flat group in a block. Either the block owns the group (`own`: its index in
 // BlockKind::flat_groups), or another block owns it (`borrowed`: its name).
@@ -171,18 +140,5 @@ class BranchKind {
   // The part of forward_flops that computes the output. Called only if the branch can skip it.
   virtual double output_flops(const ModelConfig&) const { return 0; }
 };
-
-// The kinds by name. The library has the blocks "embedding", "layer" and "head", and the branches "attention", "ffn"
-// and "experts" (plan/spec/layer_model.h). A later registration replaces an earlier one of the same name. UsageError
-// for a null kind, and for a name that is empty or has other characters than letters, digits, '_', '-' and '.'. Not
-// thread-safe: register before anything is planned.
-void register_block(const std::string& name, std::shared_ptr<const BlockKind> kind);
-void register_branch(const std::string& name, std::shared_ptr<const BranchKind> kind);
-const BlockKind& block_kind(const std::string& name);  // UsageError that names the nearest known kind
-const BranchKind& branch_kind(const std::string& name);
-std::vector<std::string> block_names();  // sorted
-std::vector<std::string> branch_names();
-// The check of registrations: `what` has the name `name`, and is `complete`. UsageError as above.
-void require_registrable(const char* what, const std::string& name, bool complete);
 
 }  // namespace trainyard::plan

@@ -1,7 +1,9 @@
 // Crossings: the tensor-parallel collectives of one block (model/tensor_collectives.h), for its description.
 #pragma once
 
-#include "libtrain/plan/blocks/block_kind.h"
+#include "libtrain/plan/blocks/group_call.h"
+#include "libtrain/plan/grid/micro_shape.h"
+#include "libtrain/plan/spec/model_config.h"
 
 #include <vector>
 

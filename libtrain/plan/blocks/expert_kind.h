@@ -1,11 +1,12 @@
 // ExpertKind: the description of a network that can be an expert, stated once.
 #pragma once
 
-#include "libtrain/plan/blocks/block_kind.h"
+#include "libtrain/plan/blocks/declaration.h"
+#include "libtrain/plan/blocks/saved_tensor.h"
+#include "libtrain/plan/grid/micro_shape.h"
+#include "libtrain/plan/spec/model_config.h"
 
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <vector>
 
 namespace trainyard::plan {
@@ -34,11 +35,5 @@ class ExpertKind {
                                                 ExpertRows of) const = 0;
   virtual double forward_flops(const ModelConfig& model) const = 0;  // for each row
 };
-
-// The kinds by name. The library has "ffn": up, activation, down, and with SwiGLU gate and up; its width is
-// experts.ffn. Not thread-safe: register before anything is planned.
-void register_expert(const std::string& name, std::shared_ptr<const ExpertKind> kind);
-const ExpertKind& expert_kind(const std::string& name);  // UsageError that names the nearest known kind
-std::vector<std::string> expert_names();                 // sorted
 
 }  // namespace trainyard::plan

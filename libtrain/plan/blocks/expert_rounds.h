@@ -1,28 +1,29 @@
 // Expert parallelism without a capacity: rows are exchanged in dispatch rounds over a buffer of a fixed size.
 #pragma once
 
-#include "libtrain/base/number_text.h"
 #include "libtrain/plan/blocks/expert_kind.h"
-#include "libtrain/plan/plan.h"
+#include "libtrain/plan/blocks/group_call.h"
 
 #include <cstdint>
-#include <span>
-#include <string>
 #include <vector>
 
 namespace trainyard::plan {
+
+// Whether experts have a capacity in a pass.
+bool has_capacity(const ExpertConfig& experts, Pass pass);
 
 // Whether rows go to other data-parallel ranks without a capacity. False if tensor-parallel ranks distribute the
 // experts: these use slots for all tokens instead.
 bool crosses_in_rounds(const ModelConfig& of_layer, Pass pass);
 
-// The same for a plan: in training or in evaluation, in any layer.
-bool crosses_in_rounds(const Plan& plan);
-
 // Rows that a rank can send each other rank in a dispatch round: the --expert-capacity-buffer. Without one it is a
 // quarter more than the rank sends when all experts get equally many rows. It is never below the tokens of a
 // micro-batch. These are the most rows that one expert gets, and its group of rows is never split.
 std::int64_t round_rows(const ModelConfig& of_layer, const MicroShape& shape);
+
+// Bytes of the rows that a rank sends in a dispatch round, and of the groups of rows that it announces.
+std::int64_t round_row_bytes(const ModelConfig& of_layer, const MicroShape& shape);
+std::int64_t round_group_bytes(const ModelConfig& of_layer);
 
 // What a rank's experts compute in a dispatch round: the rows that it gets from each rank.
 ExpertRows rows_of_round(const ModelConfig& of_layer, const MicroShape& shape);
@@ -38,26 +39,8 @@ std::int64_t round_workspace_bytes(const ModelConfig& of_layer, const MicroShape
 std::vector<GroupCall> first_round_calls(const ModelConfig& of_layer, const MicroShape& shape, Pass pass,
                                          Recompute recompute);
 
-// The dispatch rounds of a layer beyond one for each pass. `forward` and `backward` count further rounds; a backward
-// round sends gradients there and back. `again` counts how often backward sent rows again, which it skips if there is
-// only one round. With several rounds, backward makes all of them for each rank among which the experts are divided.
-struct FurtherRounds {
-  std::int64_t forward = 0, backward = 0, again = 0;
-};
-// What a rank sent in these rounds; `of_layers` has one entry for each layer with experts.
-std::vector<SizedCalls> further_round_calls(const Plan& plan, std::span<const FurtherRounds> of_layers);
-
 // The rounds of a layer if all experts get equally many rows (even), and if all tokens choose the same experts, which
 // one rank holds (most_alike).
 std::int64_t even_rounds(const ModelConfig& of_layer, const MicroShape& shape);
 std::int64_t most_alike_rounds(const ModelConfig& of_layer, const MicroShape& shape);
-// A sentence for people about the cost of rounds in a step; "" if training makes no rounds.
-std::string rounds_text(const Plan& plan, base::Sizes sizes);
-
-// Why the plan cannot have its --expert-capacity-buffer, with what would work; "": it can.
-struct BufferProblem {
-  std::string message, hint;
-};
-BufferProblem expert_buffer_problem(const Plan& plan);
-
 }  // namespace trainyard::plan

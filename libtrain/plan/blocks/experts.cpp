@@ -6,6 +6,7 @@
 #include "libtrain/plan/blocks/expert_rounds.h"
 #include "libtrain/plan/blocks/expert_scratch.h"
 #include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/blocks/expert_registry.h"
 
 #include <fmt/format.h>
 

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/blocks/block_registry.h"
 
 #include <algorithm>
 

@@ -5,6 +5,7 @@
 #include "libtrain/plan/blocks/crossings.h"
 #include "libtrain/plan/blocks/norm.h"
 #include "libtrain/plan/blocks/products.h"
+#include "libtrain/plan/blocks/branch_registry.h"
 
 #include <fmt/format.h>
 

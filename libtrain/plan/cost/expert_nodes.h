@@ -2,8 +2,8 @@
 // to node. So a rank sends fewer and larger messages.
 #pragma once
 
-#include "libtrain/plan/blocks/block_kind.h"
-#include "libtrain/plan/problems.h"
+#include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/cost/sized_calls.h"
 
 #include <cstdint>
 #include <vector>
@@ -19,8 +19,5 @@ std::vector<SizedCalls> expert_group_calls(const ExpertShare& share, const Group
 // its way (model/expert_collectives.h). 0: no all-to-all is hierarchical.
 std::int64_t expert_hop_bytes(const ModelPart& part, const MicroShape& shape, Pass pass);
 std::int64_t expert_staging_bytes(const ModelPart& part, const MicroShape& shape, Pass pass);  // of both buffers
-
-// Why the plan cannot have its --expert-ranks-per-node, with what would work.
-std::vector<Problem> expert_node_problems(const Plan& plan);
 
 }  // namespace trainyard::plan

@@ -2,7 +2,7 @@
 // ledger will read.
 #pragma once
 
-#include "libtrain/plan/blocks/block_kind.h"
+#include "libtrain/plan/cost/sized_calls.h"
 #include "libtrain/plan/schedule/stages.h"
 #include "libtrain/plan/cost/states.h"
 
@@ -11,19 +11,6 @@
 #include <vector>
 
 namespace trainyard::plan {
-
-// Collective calls of one operation and size.
-struct SizedCalls {
-  // "data" or "expert_data", the group of a flat group; "tensor"; "expert", or "expert_inner" and "expert_outer"
-  // (plan/cost/expert_nodes.h); "pipe", a pair of neighbouring stages.
-  std::string group;
-  int ranks = 1;          // of that group
-  std::string operation;  // as the ledger names it
-  base::DType type = base::DType::f32;
-  std::int64_t bytes = 0;  // of the whole gathered or reduced tensor, all shards together, as a profile counts sizes
-  std::int64_t calls = 0;
-  std::int64_t sending = 0;  // calls in which the rank sends its part: (N-1)/N of `bytes`
-};
 
 // Every call of a training step, without validation, in the groups of flat groups. Each accumulation step reduces every
 // flat group once for each occurrence (a tied table twice). ZeRO stages 0, 1, 2 gather every flat group once after the

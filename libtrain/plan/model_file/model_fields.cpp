@@ -1,10 +1,11 @@
 // Keys, ranges, defaults.
 #include "libtrain/plan/model_file/model_fields.h"
 
-#include "libtrain/plan/blocks/block_kind.h"
+#include "libtrain/plan/blocks/branch_registry.h"
 #include "libtrain/plan/spec/block_ranges.h"
-#include "libtrain/plan/blocks/expert_kind.h"
+#include "libtrain/plan/blocks/expert_registry.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

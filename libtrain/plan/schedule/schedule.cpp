@@ -158,11 +158,6 @@ std::vector<Action> step_actions(const BatchPlan& batch, int data_rank, const Pi
   return Program(batch, data_rank, pipeline, stage).made();
 }
 
-std::vector<Action> actions(const Plan& p, int rank) {
-  return step_actions(p.batch(), p.topology.reduction_position(rank),
-                      {p.pipeline_schedule, p.pipeline, p.virtual_stages}, p.stage_of(rank));
-}
-
 std::vector<Action> evaluation_actions(std::int64_t rounds, const Pipeline& pipeline, int stage) {
   std::vector<StageWork> passes;
   for (const auto& w : stage_work(pipeline.schedule, rounds, pipeline.stages, pipeline.chunks, stage))

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "libtrain/plan/schedule/pipeline.h"
-#include "libtrain/plan/plan.h"
+#include "libtrain/plan/grid/batch.h"
 
 #include <cstdint>
 #include <vector>
@@ -65,8 +65,6 @@ struct Pipeline {
 
 // The actions of one stage. A single stage that works on one micro-batch after the other agrees before every round.
 std::vector<Action> step_actions(const BatchPlan& batch, int data_rank, const Pipeline& pipeline, int stage);
-// The actions of a rank, by the plan's schedule.
-std::vector<Action> actions(const Plan& plan, int rank);
 
 // The actions of an evaluation in which every data-parallel rank computes `rounds` micro-batches. They are forward
 // passes, in the order of a step, and each chunk has one slot. `micro` and `place` are both the index of the

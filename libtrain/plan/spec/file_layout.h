@@ -11,6 +11,8 @@
 
 namespace trainyard::plan {
 
+// Reads a layout's file (io::read_layout_file); InputError.
+using LayoutReader = base::BlockMap (*)(const std::string& path);
 // The blocks as the text of AttentionConfig::file_blocks. InputError, which begins with `where`, if the text is longer
 // than longest_file_blocks.
 std::string blocks_text(const base::BlockMap& map, const std::string& where);

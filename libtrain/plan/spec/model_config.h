@@ -1,18 +1,12 @@
-// ModelConfig: a transformer as data. Presets, ranges, and what is wrong with a model.
+// ModelConfig: a transformer as data.
 #pragma once
 
-#include "libtrain/base/view.h"
 #include "libtrain/plan/spec/attention_config.h"
 #include "libtrain/plan/spec/expert_config.h"
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
-
-namespace trainyard::base {
-struct BlockMap;
-}
 
 namespace trainyard::plan {
 
@@ -62,22 +56,5 @@ struct ModelConfig {
   std::int64_t stored_vocabulary() const { return (vocabulary + 127) / 128 * 128; }
   bool operator==(const ModelConfig&) const = default;
 };
-
-// The lanes of a model that does not set them. On the CPU: the largest power of two up to 8 that divides kv_heads, ffn
-// / 16, an expert's ffn / 16, and stored_vocabulary() / 16. On a GPU: 1, because products belong to a library. The
-// vocabulary must be known.
-std::int64_t default_lanes(const ModelConfig& model, base::DeviceKind device);
-
-std::vector<std::string> preset_names();
-ModelConfig preset(std::string_view name);  // has 1 lane; UsageError names the nearest preset
-
-// Reads a layout's file (io::read_layout_file); InputError.
-using LayoutReader = base::BlockMap (*)(const std::string& path);
-// Loads a preset by name or a TOML file by path (plan/model_file/model_fields.h). Lanes are 0 if neither sets them. The
-// file of a layout, whose path is relative to the model's file, is read into the model. Without a reader such a model
-// is refused. UsageError, InputError.
-ModelConfig load_model(const std::string& preset_or_toml, LayoutReader read_layout = nullptr);
-
-std::vector<std::string> problems(const ModelConfig&);  // everything wrong, each with a hint; empty: legal
 
 }  // namespace trainyard::plan

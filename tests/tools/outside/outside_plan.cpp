@@ -1,5 +1,6 @@
 // Uses only arithmetic: links the package plan alone.
 #include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <cstdio>
 

@@ -1,5 +1,5 @@
 // Problems of a plan as one text.
-#include "libtrain/plan/problems.h"
+#include "libtrain/plan/problem.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,24 @@
+// SizedCalls: collective calls of one rank in one group.
+#pragma once
+
+#include "libtrain/base/dtype.h"
+
+#include <cstdint>
+#include <string>
+
+namespace trainyard::plan {
+
+// Collective calls of one operation and size.
+struct SizedCalls {
+  // "data" or "expert_data", the group of a flat group; "tensor"; "expert", or "expert_inner" and "expert_outer"
+  // (plan/cost/expert_nodes.h); "pipe", a pair of neighbouring stages.
+  std::string group;
+  int ranks = 1;          // of that group
+  std::string operation;  // as the ledger names it
+  base::DType type = base::DType::f32;
+  std::int64_t bytes = 0;  // of the whole gathered or reduced tensor, all shards together, as a profile counts sizes
+  std::int64_t calls = 0;
+  std::int64_t sending = 0;  // calls in which the rank sends its part: (N-1)/N of `bytes`
+};
+
+}  // namespace trainyard::plan

@@ -1,0 +1,34 @@
+// What is wrong with the decisions of a plan, whatever they cost.
+#pragma once
+
+#include "libtrain/plan/plan.h"
+#include "libtrain/plan/problem.h"
+
+#include <string>
+#include <vector>
+
+namespace trainyard::plan {
+
+// Whether the lanes of a model may still change, so that a hint may name other lanes. open: they may. of_the_run: a
+// resumed run has the lanes of its checkpoints, unless --change model is given. evaluated: an evaluation has the lanes
+// of what it evaluates.
+enum class Lanes { open, of_the_run, evaluated };
+struct LanesOf {
+  Lanes lanes = Lanes::open;
+  std::string checkpoint = {};  // where the lanes come from; empty: from no checkpoint
+};
+
+// Whether dropout applies to rows of hidden states (plan/spec/limits.h).
+bool drops_rows(const ModelConfig& model);
+// Whether the model's gates draw random numbers, keyed by the sample: for noise, or for which tokens keep a place.
+bool draws_for_gates(const ModelConfig& model);
+
+// Everything wrong with decisions: the model; ranges (plan/grid/ranges.h); how many ranks can share layers; what flat
+// groups declare (groups, sharded dims) and stores cannot do yet; divisibility; more data-parallel ranks than
+// accumulation groups; dropout counters that would overlap; sizes beyond 64 bits. A plan without these problems can be
+// predicted. Reads no prediction. Messages name the flags.
+std::vector<Problem> decision_problems(const Plan& plan, const LanesOf& lanes = {});
+// Adds to `out` what GPU kernels do not accept; nothing for another device. Part of decision_problems.
+void gpu_problems(const Plan& plan, std::vector<Problem>& out);
+
+}  // namespace trainyard::plan

@@ -1,0 +1,56 @@
+// Checks a model.
+#include "libtrain/plan/model_file/model_problems.h"
+
+#include "libtrain/base/fields.h"
+#include "libtrain/plan/blocks/branch_registry.h"
+#include "libtrain/plan/model_file/attention_problems.h"
+#include "libtrain/plan/model_file/expert_problems.h"
+#include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/spec/layer_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainyard::plan {
+
+std::vector<std::string> problems(const ModelConfig& m) {
+  std::vector<std::string> out;
+  auto copy = m;
+  base::Complaints complaints;
+  for (const auto& f : fields_of(copy))
+    if (const auto text = f.get(); f.kind != base::FieldKind::integers && text.size() > longest_text(f))
+      out.push_back(fmt::format("{} is {} bytes long, more than {}", f.name, text.size(), longest_text(f)));
+    else complaints.attempt([&] { f.set(text, f.name); });
+  for (const auto& [message, hint] : complaints.list()) out.push_back(message);
+  if (m.vocabulary == 0) out.push_back("the vocabulary is not known: it comes from the shards, or from --vocabulary");
+  if (m.lanes == 0) out.push_back("the lanes are not decided");
+  if (!out.empty()) return out;
+  // The prefix names parameters and dropout sites.
+  std::vector<std::string> prefixes;
+  for (const auto& name : m.branches) {
+    prefixes.push_back(branch_kind(name).prefix());
+    if (std::count(prefixes.begin(), prefixes.end(), prefixes.back()) == 2)
+      out.push_back(fmt::format("two branches of a layer are called '{}': their parameters would have one name",
+                                prefixes.back()));
+  }
+  if (m.hidden % m.heads != 0) out.push_back(fmt::format("hidden {} is not a multiple of heads {}", m.hidden, m.heads));
+  else if (m.positions == Positions::rotary && m.head_dim() % 2 != 0)
+    out.push_back(fmt::format("rotary positions need an even head size, not {}", m.head_dim()));
+  if (m.heads % m.kv_heads != 0)
+    out.push_back(fmt::format("heads {} is not a multiple of kv-heads {}", m.heads, m.kv_heads));
+  if (m.head == HeadForm::masked && m.activation == Activation::swiglu)
+    out.emplace_back("head masked does not support swiglu: use gelu-erf or gelu-tanh");
+  const auto sliced = [&](const char* what, std::int64_t width) {
+    if (width % m.lanes != 0) out.push_back(fmt::format("{} {} is not a multiple of lanes {}", what, width, m.lanes));
+  };
+  sliced("kv-heads", m.kv_heads);
+  sliced("ffn", m.ffn);
+  sliced("the stored vocabulary", m.stored_vocabulary());
+  if (has_experts(m)) sliced("the experts' width", expert_width(m));
+  for (auto& text : attention_problems(m)) out.push_back(std::move(text));
+  for (auto& text : expert_problems(m)) out.push_back(std::move(text));
+  return out;
+}
+
+}  // namespace trainyard::plan
