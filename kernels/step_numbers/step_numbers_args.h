@@ -16,11 +16,11 @@ struct StepNumbers {
 };
 
 struct StepNumbersArgs {
-  // [ranks][copies][2 * places]: loss sum and target count of each place; a rank has a place for every micro-batch. Of
-  // the `copies` ranks that computed the same micro-batches, the first one's numbers are used. `experts` neighbours
-  // hold different experts (base::place_at_reduction_position).
+  // [rows][2 * places]: loss sum and target count of each place; a rank has a place for every micro-batch. `rows` says
+  // which row is that of a position in the reduction order.
   const double* losses = nullptr;
-  std::int64_t places = 0, micros = 0, local_accumulation = 1, ranks = 1, copies = 1, experts = 1;
+  std::int64_t places = 0, micros = 0, local_accumulation = 1;
+  base::RowsOfPositions rows = {};
   const std::int64_t* limbs = nullptr;  // square_sum_limbs digits: the sum of squares of all gradients
   double clip = 0;                      // largest norm; 0: none
   StepNumbers* out = nullptr;
@@ -30,9 +30,8 @@ struct StepNumbersArgs {
 TRAINYARD_ANYWHERE inline void make_step_numbers(const StepNumbersArgs& a) {
   double sum = 0, targets = 0;
   for (std::int64_t m = 0; m < a.micros; ++m) {
-    const auto at = base::place_of_micro_batch(m, a.local_accumulation, a.ranks);
-    const auto rank = base::place_at_reduction_position(at.rank, a.ranks, a.experts);
-    const double* pair = a.losses + 2 * (rank * a.copies * a.places + at.place);
+    const auto at = base::place_of_micro_batch(m, a.local_accumulation, a.rows.ranks);
+    const double* pair = a.losses + 2 * (a.rows.row(at.rank) * a.places + at.place);
     sum += pair[0];
     targets += pair[1];
   }

@@ -40,6 +40,16 @@ TRAINYARD_ANYWHERE constexpr std::int64_t reduction_position_of_place(std::int64
   return place_at_reduction_position(place, ranks, ranks / experts);
 }
 
+// Where the numbers of the rank at each position of the reduction order are, among numbers that were gathered from a
+// row of ranks: from rank `first` on, one of `ranks` data-parallel coordinates every `apart` ranks (plan::Topology
+// makes it).
+struct RowsOfPositions {
+  std::int64_t ranks = 1, experts = 1, apart = 1, first = 0;
+  TRAINYARD_ANYWHERE constexpr std::int64_t row(std::int64_t reduction_position) const {
+    return first + place_at_reduction_position(reduction_position, ranks, experts) * apart;
+  }
+};
+
 // first: the left-to-right sum of this accumulation step's contributions overwrites the sum. next: they are added to
 // it.
 enum class ReductionRound { first, next };

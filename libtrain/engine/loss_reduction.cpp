@@ -11,9 +11,8 @@ namespace trainyard::engine {
 void reduce_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
                    const EvaluateMicros& evaluate, MicroLoss& total) {
   constexpr std::int64_t width = sizeof(MicroLoss) / sizeof(double);
-  const std::int64_t ranks = world.topology.size(plan::Axis::data), copies = world.topology.size(plan::Axis::tensor),
-                     last_stage = world.size - ranks * copies, experts = world.topology.size(plan::Axis::expert),
-                     mine = world.reduction_position(), each = (end - first + ranks - 1) / ranks;
+  const auto rows = world.topology.rows_with_losses(world.size);
+  const std::int64_t ranks = rows.ranks, mine = world.reduction_position(), each = (end - first + ranks - 1) / ranks;
   std::vector<MicroLoss> own(static_cast<std::size_t>(each)), all(static_cast<std::size_t>(each * world.size));
   std::vector<std::int64_t> micros;
   for (std::int64_t k = 0; k < each; ++k) micros.push_back(std::min(first + k * ranks + mine, end - 1));
@@ -24,8 +23,7 @@ void reduce_losses(World& world, tensor::Exec& communication, std::int64_t first
   communication.synchronize();
   for (std::int64_t i = 0; i < end - first; ++i) {
     const auto at = base::place_of_micro_batch(i, 1, ranks);
-    const auto& micro = all[static_cast<std::size_t>(
-        (last_stage + base::place_at_reduction_position(at.rank, ranks, experts) * copies) * each + at.place)];
+    const auto& micro = all[static_cast<std::size_t>(rows.row(at.rank) * each + at.place)];
     total.sum += micro.sum;
     total.targets += micro.targets;
     total.bytes += micro.bytes;

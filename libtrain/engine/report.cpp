@@ -56,11 +56,14 @@ SizeTable traffic_table(const plan::Plan& p, const World& world, std::int64_t st
   Sent measured;
   for (const auto* group : world.groups())
     for (const auto& [operation, t] : group->ledger().totals())
-      add(measured, {{group->group(), operation, 0, static_cast<std::int64_t>(t.sent_bytes)}}, 1);
+      add(measured,
+          {{plan::call_group_named(group->group(), "the ledger"), operation, 0,
+            static_cast<std::int64_t>(t.sent_bytes)}},
+          1);
   if (world.neighbours)
     for (const auto* ledger : world.neighbours->ledgers())
       for (const auto& [operation, t] : ledger->totals())
-        add(measured, {{plan::name_of(plan::Axis::pipe), operation, 0, static_cast<std::int64_t>(t.sent_bytes)}}, 1);
+        add(measured, {{plan::Axis::pipe, operation, 0, static_cast<std::int64_t>(t.sent_bytes)}}, 1);
   auto rows = announced;
   add(rows, measured, 0);
   SizeTable out{"traffic sent" + of_rank(p, world.rank), "announced", {}};
@@ -70,8 +73,8 @@ SizeTable traffic_table(const plan::Plan& p, const World& world, std::int64_t st
     return same == all.end() ? 0 : same->bytes;
   };
   for (const auto& row : rows)
-    out.rows.push_back(
-        {fmt::format("{} {}", row.group, row.operation), bytes_of(announced, row), bytes_of(measured, row), ""});
+    out.rows.push_back({fmt::format("{} {}", plan::name_of(row.group), row.operation), bytes_of(announced, row),
+                        bytes_of(measured, row), ""});
   return out;
 }
 
@@ -178,7 +181,8 @@ std::string plan_text(const plan::Plan& p, const std::string& output, base::Size
   if (!traffic.empty())
     out += fmt::format("\n  {:<28}{:>16}\n", "rank 0 sends a step", sizes == base::Sizes::exact ? "bytes" : "size");
   for (const auto& t : traffic)
-    row(p.tensor * p.pipeline * p.expert_parallel > 1 ? fmt::format("{} {}", t.group, t.operation) : t.operation,
+    row(p.tensor * p.pipeline * p.expert_parallel > 1 ? fmt::format("{} {}", plan::name_of(t.group), t.operation)
+                                                      : t.operation,
         t.bytes);
   return out + fmt::format("\nwould write {}/checkpoints, metrics.jsonl, report.txt\n", base::one_line(output));
 }

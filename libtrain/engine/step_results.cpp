@@ -89,12 +89,10 @@ void StepResults::agree(std::span<const base::View> gradients) {
     results_.all_reduce(c_.communication, sums(), comm::Reduction::sum);
     c_.join(c_.communication.record());
   }
-  // Only the last pipeline stage has losses, and its ranks are the last.
-  const auto copies = c_.world.topology.size(plan::Axis::tensor), last = results_.size() - batch_.data_ranks * copies;
   kernels::StepNumbersArgs args;
-  args.losses = all_ + own_count() * last, args.places = places_, args.micros = batch_.micros();
-  args.local_accumulation = batch_.local_accumulation, args.ranks = batch_.data_ranks, args.copies = copies;
-  args.experts = c_.world.topology.size(plan::Axis::expert);
+  args.losses = all_, args.places = places_, args.micros = batch_.micros();
+  args.local_accumulation = batch_.local_accumulation;
+  args.rows = c_.world.topology.rows_with_losses(results_.size());
   args.limbs = limbs_, args.clip = clip_, args.out = numbers_;
   kernels::step_numbers(c_.compute, args);
 }

@@ -2,6 +2,7 @@
 #include "libtrain/engine/watch.h"
 
 #include "libtrain/comm/agreement.h"
+#include "libtrain/plan/grid/call_group.h"
 
 #include <utility>
 #include <vector>
@@ -12,12 +13,13 @@ namespace {
 
 using Judged = comm::WatchedGroup::Judged;
 
-// For each rank: the first rank of its group along `axes`.
-std::vector<int> numbers_of_groups(const plan::Topology& topology, plan::Axes axes) {
-  std::vector<int> out(static_cast<std::size_t>(topology.world()), -1);
+// For each rank of the first and of the last stage: the first of the two ranks that hold flat groups together.
+std::vector<int> numbers_of_stages(const plan::Topology& topology) {
+  auto out = topology.first_peers({plan::Axis::pipe});
+  const int last = topology.size(plan::Axis::pipe) - 1;
   for (int r = 0; r < topology.world(); ++r)
-    if (out[static_cast<std::size_t>(r)] < 0)
-      for (const int peer : topology.peers(r, axes)) out[static_cast<std::size_t>(peer)] = r;
+    if (const int stage = topology.coordinate(r, plan::Axis::pipe); stage != 0 && stage != last)
+      out[static_cast<std::size_t>(r)] = -1;
   return out;
 }
 
@@ -47,15 +49,12 @@ std::vector<comm::WatchedLedger> watched_calls(const World& world, Calls calls) 
        {Axis::data, Axis::tensor, Axis::expert, Axis::expert_data, Axis::expert_outer, Axis::expert_inner})
     if (world.topology.size(axis) > 1) {
       const auto& group = world.group({axis});
-      ledgers.push_back({{group.group(), numbers_of_groups(world.topology, {axis})}, &group.ledger()});
+      ledgers.push_back({{group.group(), world.topology.first_peers({axis})}, &group.ledger()});
     }
   if (world.neighbours) {
     for (const auto& watched : world.neighbours->watched()) ledgers.push_back(watched);
-    std::vector<int> numbers(static_cast<std::size_t>(world.size), -1);
-    const int each = world.size / world.topology.size(plan::Axis::pipe);
-    for (int r = 0; r < each; ++r)
-      numbers[static_cast<std::size_t>(r)] = numbers[static_cast<std::size_t>(world.size - each + r)] = r;
-    ledgers.push_back({{"stages", std::move(numbers)}, world.stages ? &world.stages->ledger() : nullptr});
+    ledgers.push_back({{plan::name_of(plan::CallGroup::stages()), numbers_of_stages(world.topology)},
+                       world.stages ? &world.stages->ledger() : nullptr});
   }
   if (world.results && &world.results->ledger() != &world.control->ledger())
     ledgers.push_back({{"results"}, &world.results->ledger()});

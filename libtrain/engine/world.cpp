@@ -5,6 +5,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/comm/staged.h"
+#include "libtrain/plan/grid/call_group.h"
 
 #include <utility>
 
@@ -35,17 +36,16 @@ World make_world(std::string kind, int rank, const plan::Topology& topology, com
   for (const auto axis : {Axis::expert_outer, Axis::expert_inner})
     if (topology.size(axis) > 1) groups.push_back({axis});
   World w(std::move(kind), rank, topology, std::move(between), groups);
-  const int size = w.size, stages = topology.size(Axis::pipe);
-  // Of the ranks that differ in the pipeline stage alone: the first and the last.
-  const int each = size / stages, first = rank % each, last = size - each + first;
-  if (stages > 1 && (rank == first || rank == last)) w.stages = w.between("stages", {first, last});
-  if (size > 1) w.communication = tensor::Exec::worker("communication", nullptr);
+  const auto stages = topology.peers(rank, {Axis::pipe});
+  if (stages.size() > 1 && (rank == stages.front() || rank == stages.back()))
+    w.stages = w.between(plan::name_of(plan::CallGroup::stages()), {stages.front(), stages.back()});
+  if (w.size > 1) w.communication = tensor::Exec::worker("communication", nullptr);
   return w;
 }
 
 void require_layout(const World& world, const plan::Plan& p) {
   std::string other;
-  for (const auto& [axis, name] : plan::axis_names)
+  for (const auto& [axis, name, second_reading] : plan::axis_names)
     if (const auto has = world.topology.size(axis), needs = p.topology.size(axis); has != needs)
       other += fmt::format("{}{} along {} (the plan needs {})", other.empty() ? "" : ", ", base::counted(has, "rank"),
                            name, needs);

@@ -35,15 +35,14 @@ class SavedSet {
 };
 
 inline plan::MicroShape shape_of(const Step& step) {
-  return {step.micro.batch(),
-          step.micro.sequence(),
-          step.dtype,
-          step.exec.threads(),
-          step.exec.device().kind,
-          step.collectives->ranks(),
-          step.collectives->sequence_parallel(),
-          step.weight_gradients,
-          step.experts->buffer()};
+  return {{.batch = step.micro.batch(), .sequence = step.micro.sequence()},
+          {.dtype = step.dtype,
+           .threads = step.exec.threads(),
+           .device = step.exec.device().kind,
+           .tensor = step.collectives->ranks(),
+           .sequence_parallel = step.collectives->sequence_parallel(),
+           .weight_gradients = step.weight_gradients,
+           .expert_capacity_buffer = step.experts->buffer()}};
 }
 
 // All rows of a tensor of which this rank has its own rows. With sequence parallelism they are gathered in scratch of

@@ -19,12 +19,13 @@ GradientReduction::GradientReduction(StoreContext& c)
   const auto dtype = c.shape.gradient;
   for (int u = 0; u < c.flat_groups(); ++u) {
     const auto contributions = c.group(u).size() * c.set.contributions[static_cast<std::size_t>(u)];
-    // contributors() counts in data-parallel ranks who has a micro-batch in an accumulation step. Only a library's sum
-    // of full accumulation steps needs no count.
-    TRAINYARD_ASSERT(
-        contributions == c.shape.batch.data_ranks || (c.reduction == plan::Reduction::fast && c.group(u).size() > 1),
-        "{} is reduced from {} contributions, but its micro-batches are those of {} ranks", c.flat_group(u).name,
-        contributions, c.shape.batch.data_ranks);
+    // contributors() counts who has a part of a micro-batch in an accumulation step. Only a library's sum of full
+    // accumulation steps needs no count.
+    TRAINYARD_ASSERT(contributions == parts(u) * c.shape.batch.data_ranks ||
+                         (c.reduction == plan::Reduction::fast && c.group(u).size() > 1),
+                     "{} is reduced from {} contributions, but its micro-batches are those of {} ranks",
+                     c.flat_group(u).name, contributions, c.shape.batch.data_ranks);
+    reduction_orders_.push_back(c.world.topology.reduction_order(c.world.rank, c.flat_group(u).group));
   }
   for (auto occurrence : c.set.occurrences) {
     const auto kept = plan::kept_sources(c.shape, sources(occurrence));
@@ -42,10 +43,6 @@ GradientReduction::GradientReduction(StoreContext& c)
   for (auto elements : slots_.elements())
     buffers_.push_back(elements > 0 ? c.micro_batch_gradients.allocate(dtype, {elements}) : base::View{});
   if (const auto most = c.set.table.largest_shared(); most > 0) staging_ = c.staging.allocate(dtype, {most});
-  const auto& ranks = c.world.topology;
-  const int data = ranks.size(plan::Axis::data), experts = ranks.size(plan::Axis::expert);
-  for (int place = 0; experts > 1 && experts < data && place < data; ++place)
-    reduction_positions_.push_back(static_cast<int>(base::reduction_position_of_place(place, data, experts)));
 }
 
 // The first micro-batch of a local accumulation group is written into `whole` itself, so it needs no addition. Without
@@ -98,9 +95,15 @@ void GradientReduction::idle(plan::Occurrence occurrence, std::int64_t round) {
   position_ = before;
 }
 
+int GradientReduction::parts(int flat_group) const {
+  const auto contributions = c_.group(flat_group).size() * c_.set.contributions[static_cast<std::size_t>(flat_group)];
+  return std::max(1, contributions / c_.shape.batch.data_ranks);
+}
+
 int GradientReduction::contributors(plan::Occurrence occurrence, int source) const {
-  const int ranks = c_.group(occurrence.flat_group).size();
-  return std::clamp(c_.shape.batch.contributors(position_.round) - source * ranks, 0, ranks);
+  const int ranks = c_.group(occurrence.flat_group).size(),
+            having = parts(occurrence.flat_group) * c_.shape.batch.contributors(position_.round);
+  return std::clamp(having - source * ranks, 0, ranks);
 }
 
 // Reads `gradient` only if this rank contributes. If all micro-batches of a source are empty, no rank makes the call.
@@ -127,16 +130,14 @@ Transfers::Ticket GradientReduction::reduce(plan::Occurrence occurrence, int sou
   const auto ready = c_.compute.record();
   const auto staging = flat_range(staging_, 0, c_.set.padded_of(occurrence));
   const auto segments = c_.segments(occurrence.flat_group, c_.set.padded_of(occurrence) * base::size_of(total.dtype));
-  const auto reduction_positions =
-      sources(occurrence) == 1 ? std::span<const int>(reduction_positions_) : std::span<const int>();
+  const std::span<const int> order = reduction_orders_[static_cast<std::size_t>(occurrence.flat_group)];
   return c_.transfers.add(segments, [=, this, &group](std::int64_t i) {
     if (i == 0) c_.communication.wait(ready);
     if (segments == 1)
-      return comm::ordered_reduce_scatter(group, c_.communication, gradient, staging, total, round, having,
-                                          reduction_positions);
+      return comm::ordered_reduce_scatter(group, c_.communication, gradient, staging, total, round, having, order);
     const auto [first, count] = StoreContext::segment(total.count(), segments, i);
     comm::ordered_reduce_scatter_range(group, c_.communication, gradient, staging, total, round, having, first, count,
-                                       reduction_positions);
+                                       order);
   });
 }
 

@@ -50,6 +50,8 @@ class GradientReduction {
   int sources(plan::Occurrence occurrence) const {
     return c_.set.contributions[static_cast<std::size_t>(occurrence.flat_group)];
   }
+  // How many ranks of the flat group's communicator compute each micro-batch, a part each.
+  int parts(int flat_group) const;
   // How many ranks of the flat group's communicator have gradients of the source in this accumulation step. They are
   // the first ones in the reduction order.
   int contributors(plan::Occurrence occurrence, int source) const;
@@ -74,8 +76,7 @@ class GradientReduction {
   std::vector<std::vector<Transfers::Ticket>> whole_free_;  // per occurrence and source
   std::vector<Transfers::Ticket> buffer_free_;
   base::View staging_;
-  std::vector<int> reduction_positions_;  // reduction order of the data-parallel ranks; empty if it is the order of
-                                          // their coordinates
+  std::vector<std::vector<int>> reduction_orders_;  // of the ranks of each flat group (plan::Topology)
 };
 
 // True for the last micro-batch of a local accumulation group, whose sum is then reduced.

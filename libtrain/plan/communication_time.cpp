@@ -35,10 +35,9 @@ std::int64_t measured_bytes(const SizedCalls& c) {
 
 }  // namespace
 
-Measured measured_as(const std::string& group, const std::string& operation) {
-  const auto pipe = name_of(Axis::pipe);
-  if (group == pipe) return {pipe, exchange};
-  return {group == "stages" ? pipe : group, operation};
+Measured measured_as(CallGroup group, const std::string& operation) {
+  if (group == CallGroup(Axis::pipe)) return {name_of(Axis::pipe), exchange};
+  return {name_of(group.is_stages() ? CallGroup(Axis::pipe) : group), operation};
 }
 
 std::vector<SizedCalls> step_calls(const Plan& p, int rank) {

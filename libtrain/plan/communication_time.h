@@ -19,10 +19,11 @@ std::vector<SizedCalls> step_calls(const Plan& plan, int rank = 0);
 struct Measured {
   std::string group, operation;
 };
-Measured measured_as(const std::string& group, const std::string& operation);
+Measured measured_as(CallGroup group, const std::string& operation);
 
 struct CommunicationTime {
-  std::string group, operation;
+  CallGroup group;
+  std::string operation;
   std::int64_t calls = 0;
   double seconds = 0;   // if no communication overlapped with computing
   bool beyond = false;  // some size lies outside the measured sizes

@@ -168,17 +168,6 @@ void gate_problems(const Plan& p, std::vector<Problem>& out) {
                    "experts-noise gumbel or none"});
 }
 
-// Whether the axes are pipe, data, tensor, from outside to inside. Axes of size 1 may be anywhere.
-bool is_of_replicas(const Topology& topology) {
-  int inner = 1;
-  for (const auto axis : {Axis::tensor, Axis::data, Axis::pipe}) {
-    const auto size = topology.size(axis);
-    if (size > 1 && (inner >= topology.world() || topology.coordinate(inner, axis) != 1)) return false;
-    inner *= size;
-  }
-  return inner == topology.world();
-}
-
 // Why t tensor-parallel ranks do not fit the plan's ranks. What the model itself forbids is in plan/blocks/sharing.h.
 std::string ranks_problem(const Plan& p, std::int64_t t) {
   const int world = p.topology.world();
@@ -431,7 +420,7 @@ bool drops_rows(const ModelConfig& m) {
 
 std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
   auto out = range_problems(p);
-  const bool in_range = out.empty(), of_replicas = is_of_replicas(p.topology);
+  const bool in_range = out.empty(), of_replicas = p.topology.nests({Axis::pipe, Axis::data, Axis::tensor});
   const auto of_model = problems(p.model);
   const auto length = of_model.empty() ? length_problem(p.model, p.sequence) : LengthProblem();
   const bool has_model = of_model.empty() && length.message.empty();

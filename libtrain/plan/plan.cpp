@@ -155,7 +155,8 @@ std::vector<RankTraffic> traffic_of_stage(const Plan& p, int stage) {
   std::vector<std::int64_t> sources(static_cast<std::size_t>(alike),
                                     0);  // accumulation steps of all replicas whose tokens a rank gets
   for (int r = 0; r < replicas; ++r) sources[static_cast<std::size_t>(r % alike)] += p.batch().accumulation_steps_of(r);
-  const auto rank_of = [&](int replica) { return (stage * replicas + replica) * p.tensor; };
+  // The first rank of a replica's ranks in the stage.
+  const auto rank_of = [&](int replica) { return p.topology.rank_of({{Axis::pipe, stage}, {Axis::data, replica}}); };
   const auto kind_of = [&](int replica) {
     const int reduction_position = p.topology.reduction_position(rank_of(replica));
     return std::pair(p.batch().accumulation_steps_of(reduction_position),
@@ -176,7 +177,8 @@ std::vector<RankTraffic> traffic_of_stage(const Plan& p, int stage) {
       }
       place->second = out.size();
     }
-    out.push_back({rank_of(first), rank_of(end) - 1, 1, 0, added_up(all_step_calls(p, rank_of(first)))});
+    const int last = rank_of(end - 1) + p.topology.stride(Axis::data) - 1;
+    out.push_back({rank_of(first), last, 1, 0, added_up(all_step_calls(p, rank_of(first)))});
   }
   return out;
 }

@@ -60,15 +60,14 @@ struct Plan : ParallelLayout {
   StateShape states() const { return {zero, dtype, gradient_dtype, batch(), gathered_layers, topology}; }
   MicroShape micro() const {
     const bool apart = pipeline_schedule == PipelineSchedule::zero_bubble;
-    return {micro_batch,
-            sequence,
-            dtype,
-            threads,
-            device,
-            tensor,
-            sequence_parallel,
-            apart ? WeightGradients::apart : WeightGradients::with_inputs,
-            expert_capacity_buffer};
+    return {{.batch = micro_batch, .sequence = sequence},
+            {.dtype = dtype,
+             .threads = threads,
+             .device = device,
+             .tensor = tensor,
+             .sequence_parallel = sequence_parallel,
+             .weight_gradients = apart ? WeightGradients::apart : WeightGradients::with_inputs,
+             .expert_capacity_buffer = expert_capacity_buffer}};
   }
 };
 

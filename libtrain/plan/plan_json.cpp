@@ -50,7 +50,8 @@ Json predicted_json(const Plan& p) {
   for (const auto& ranks : p.traffic) {
     Json operations = Json::array();
     for (const auto& t : ranks.operations)
-      operations.push_back({{"group", t.group}, {"operation", t.operation}, {"calls", t.calls}, {"bytes", t.bytes}});
+      operations.push_back(
+          {{"group", name_of(t.group)}, {"operation", t.operation}, {"calls", t.calls}, {"bytes", t.bytes}});
     Json j{{"first_rank", ranks.first_rank}, {"last_rank", ranks.last_rank}};
     if (ranks.runs > 1) j["runs"] = ranks.runs, j["stride"] = ranks.stride;
     j["operations"] = operations;
@@ -94,8 +95,8 @@ void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
     }
     for (const auto& each : ranks.array("operations")) {
       base::JsonObject operation(each, where + ": operations");
-      t.operations.push_back({operation.text("group"), operation.text("operation"),
-                              operation.integer("calls", 0, ranges::most_stated_bytes),
+      t.operations.push_back({call_group_named(operation.text("group"), where + ": operations"),
+                              operation.text("operation"), operation.integer("calls", 0, ranges::most_stated_bytes),
                               operation.integer("bytes", 0, ranges::most_stated_bytes)});
       operation.done();
     }

@@ -176,7 +176,7 @@ TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
         auto* out = place.raw(numbers);
         const auto* l = place.raw(losses);
         const auto* d = place.raw(limbs);
-        kernels::step_numbers(place.exec(), {l, 3, 7, 1, 3, copies, 1, d, clip, out});
+        kernels::step_numbers(place.exec(), {l, 3, 7, 1, {3, 1, copies}, d, clip, out});
         place.fetch();
         both.push_back(numbers[0]);
       }

@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -32,7 +33,7 @@ struct WideHead : plan::HeadKind {
   }
 };
 
-const std::vector<Axes> used{Axes{Axis::data}, Axes{Axis::data, Axis::context}};
+const std::vector<Axes> used{Axes{Axis::data}, Axes{Axis::data, Axis::context}, Axes{Axis::tensor}};
 
 plan::ModelConfig model() {
   auto m = plan::preset("llama-nano");
@@ -42,9 +43,13 @@ plan::ModelConfig model() {
 
 // One rank: its arenas, of the planned sizes, and its store.
 struct Rank {
-  Rank(comm::World& world, int zero)
-      : set(model(), world.topology),
-        shape{zero, base::DType::f32, base::DType::f32, {4, 1, 1, world.topology.size(Axis::data)}, 2, world.topology},
+  Rank(comm::World& world, int zero, std::int64_t micros = 4)
+      : set(model(), world.topology), shape{zero,
+                                            base::DType::f32,
+                                            base::DType::f32,
+                                            {micros, 1, 1, world.topology.size(Axis::data)},
+                                            2,
+                                            world.topology},
         bytes(plan::state_bytes(set.table, shape)), accesses(plan::training_accesses(model())),
         leases(plan::leases_of(accesses)) {}
 
@@ -173,16 +178,44 @@ TEST_P(RanksOfAFlatGroup, EachIsReducedAndGatheredOverItsOwn) {
   });
 }
 
-// The ordered reduction counts contributors along the data axis. Over another group of ranks it would drop some.
-TEST_P(RanksOfAFlatGroup, OnesThatAreNotTheDataRanksAreNotReducedInOrder) {
-  comm::run_ranks(4, [&](int rank, comm::ThreadsWorld& threads) {
-    comm::World world("threads", rank, plan::Topology({{Axis::data, 2}, {Axis::context, 2}}), threads.factory(rank),
-                      used);
-    Rank r(world, GetParam());
-    auto context = context_of(r, world);
-    context.reduction = plan::Reduction::ordered;
-    EXPECT_THROW(params::ZeroStore{context}, std::logic_error);
-  });
+// Three axes: the head's gradients are added over data and context, in the order of the data coordinate, and the other
+// flat groups' over data alone; tensor-parallel ranks hold other parts. `context` may be the outer or the inner axis.
+TEST_P(RanksOfAFlatGroup, AreReducedInOrderAlongThreeAxes) {
+  using Sizes = std::vector<plan::AxisSize>;
+  for (const auto& sizes : {Sizes{{Axis::data, 2}, {Axis::context, 2}, {Axis::tensor, 2}},
+                            Sizes{{Axis::context, 2}, {Axis::data, 2}, {Axis::tensor, 2}}}) {
+    const plan::Topology topology(sizes);
+    comm::run_ranks(8, [&](int rank, comm::ThreadsWorld& threads) {
+      comm::World world("threads", rank, topology, threads.factory(rank), used);
+      Rank r(world, GetParam(), 3);  // three micro-batches: in the second step the second data coordinate has none
+      auto context = context_of(r, world);
+      context.reduction = plan::Reduction::ordered;
+      params::ZeroStore store(context);
+      store.initialize(7);
+      const int data = topology.coordinate(rank, Axis::data), part = topology.coordinate(rank, Axis::context);
+      const auto value = [](int data_rank, int part_of_micro, int round) {  // rounds differently in another order
+        return std::array{1e8, 3.0, -1e8, 5.0}[static_cast<std::size_t>(2 * data_rank + part_of_micro)] + round;
+      };
+      commit_all(r, store, 0, value(data, part, 0));
+      if (data == 0) {
+        commit_all(r, store, 1, value(data, part, 1));
+      } else {
+        store.begin_step({{r.leases}, {0}});
+        store.idle(r.accesses, {1, params::GradientReduction::Position::Place::only});
+      }
+      store.finish();
+      for (int u = 0; u < context.flat_groups(); ++u) {
+        const bool head = u + 1 == context.flat_groups();
+        float expected = 0;
+        for (int round = 0; round < 2; ++round)
+          for (int d = 0; d < (round == 0 ? 2 : 1); ++d)
+            for (int c = head ? 0 : part; c < (head ? 2 : part + 1); ++c)
+              expected += static_cast<float>(value(d, c, round));
+        EXPECT_EQ(store.shard_gradient(u).ptr<float>()[0], expected) << "flat group " << u << ", rank " << rank;
+      }
+      r.communication->synchronize();
+    });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, RanksOfAFlatGroup, ::testing::Values(0, 1, 2, 3));

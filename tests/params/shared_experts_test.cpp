@@ -140,7 +140,7 @@ class Rank {
     std::map<std::string, std::int64_t> out;
     for (const auto& t :
          plan::step_traffic(part_, states_, plan::Reduction::ordered, topology_.reduction_position(world_.rank)))
-      if (t.bytes > 0) out[t.group + " " + t.operation] = steps * t.bytes;
+      if (t.bytes > 0) out[name_of(t.group) + " " + t.operation] = steps * t.bytes;
     return out;
   }
   bool full() const {

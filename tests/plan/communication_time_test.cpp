@@ -92,7 +92,7 @@ TEST(CommunicationTime, StagesTalkToTheirNeighbours) {
   const auto message = static_cast<double>(p.sequence * p.model.hidden * 4) / 1e9 + 10e-6;
   const auto times = communication_times(p, links, 1);
   ASSERT_EQ(times.size(), 2u);
-  EXPECT_EQ(times[0].group + " " + times[0].operation, "pipe activations");
+  EXPECT_EQ(name_of(times[0].group) + " " + times[0].operation, "pipe activations");
   EXPECT_EQ(times[0].calls, 12) << "6 micro-batches, each received and sent";
   EXPECT_NEAR(times[0].seconds, 12 * message, 1e-9);
   EXPECT_EQ(times[1].operation, "gradients");
@@ -105,7 +105,7 @@ TEST(CommunicationTime, StagesTalkToTheirNeighbours) {
   }
   links = profile(2, "f32", "pipe");
   links.communication[0].operation = "exchange";
-  EXPECT_EQ(communication_times(p, links, 0).back().group, "stages");
+  EXPECT_EQ(name_of(communication_times(p, links, 0).back().group), "stages");
 }
 
 }  // namespace

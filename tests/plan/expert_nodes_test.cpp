@@ -39,7 +39,8 @@ Plan sample(int ranks, int experts, int node, int stages = 1) {
 std::map<std::string, Traffic> sent_to_experts(const std::vector<Traffic>& all) {
   std::map<std::string, Traffic> out;
   for (const auto& t : all)
-    if (t.group.starts_with("expert") && t.group != "expert_data") out[t.group + " " + t.operation] = t;
+    if (const auto group = name_of(t.group); group.starts_with("expert") && group != "expert_data")
+      out[group + " " + t.operation] = t;
   return out;
 }
 

@@ -70,12 +70,12 @@ Plan sample(int data, int tensor) {
 
 Traffic of_tensor(const std::vector<Traffic>& all, const std::string& operation) {
   for (const auto& t : all)
-    if (t.group == "tensor" && t.operation == operation) return t;
+    if (name_of(t.group) == "tensor" && t.operation == operation) return t;
   return {};
 }
 
 Traffic tensor(const std::string& operation, std::int64_t calls, std::int64_t bytes) {
-  return {"tensor", operation, calls, bytes};
+  return {Axis::tensor, operation, calls, bytes};
 }
 
 TEST_F(TensorTraffic, IsThatOfTheBlocksForEachMicroBatchOfTheRank) {
@@ -239,7 +239,7 @@ TEST_F(TensorTraffic, TakesTheTimeOfItsOwnLinks) {
   const auto p = sample(2, 2);
   const auto times = communication_times(p, profile);
   std::vector<std::string> names;
-  for (const auto& t : times) names.push_back(t.group + " " + t.operation);
+  for (const auto& t : times) names.push_back(name_of(t.group) + " " + t.operation);
   EXPECT_EQ(names, (std::vector<std::string>{"data ordered_reduce_scatter", "data all_gather", "tensor all_to_all",
                                              "tensor all_gather", "tensor all_reduce"}));
   EXPECT_EQ(times[2].calls, 2 * layers);

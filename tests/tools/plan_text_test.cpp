@@ -77,7 +77,7 @@ TEST(PlanText, SaysWhatEachStageSends) {
     std::int64_t most = 0;
     for (const auto& t : q.traffic) {
       std::int64_t bytes = 0;
-      for (const auto& o : t.operations) bytes += o.group == "data" ? o.bytes : 0;
+      for (const auto& o : t.operations) bytes += o.group == plan::CallGroup(plan::Axis::data) ? o.bytes : 0;
       most = std::max(most, bytes);
     }
     return base::size_text(most);

@@ -38,7 +38,7 @@ std::int64_t sent_to_replicas(const plan::Plan& p) {
   for (int stage = 0; stage < p.pipeline; ++stage) {
     std::int64_t bytes = 0;
     for (const auto& t : plan::added_up(plan::all_step_calls(p, p.topology.rank_of({{plan::Axis::pipe, stage}}))))
-      if (t.group == plan::name_of(plan::Axis::data) || t.group == plan::name_of(plan::Axis::expert_data))
+      if (t.group == plan::CallGroup(plan::Axis::data) || t.group == plan::CallGroup(plan::Axis::expert_data))
         bytes += t.bytes;
     most = std::max(most, bytes);
   }
@@ -169,15 +169,15 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   const auto senders = senders_of(p);
   for (const auto& s : senders) ranks_width = std::max(ranks_width, ranks_text(s).size() + 1);
   for (const auto& t : p.traffic)
-    for (const auto& o : t.operations) group = std::max(group, o.group.size() + 1);
+    for (const auto& o : t.operations) group = std::max(group, plan::name_of(o.group).size() + 1);
   out += fmt::format("\n  what each of these ranks sends a step\n  {}{:<{}}{:<{}}{:<26}{:>8}{:>20}\n",
                      stage_column("stage"), "ranks", ranks_width, "group", group, "operation", "calls", size);
   for (const auto& t : senders)
     for (const auto& o : t.ranks->operations)
       if (o.bytes > 0)
         out += fmt::format("  {}{:<{}}{:<{}}{:<26}{:>8}{:>20}\n", stage_column(from_to(t.first_stage, t.last_stage)),
-                           ranks_text(t), ranks_width, o.group, group, o.operation, base::count_text(o.calls),
-                           base::size_text(o.bytes, sizes));
+                           ranks_text(t), ranks_width, plan::name_of(o.group), group, o.operation,
+                           base::count_text(o.calls), base::size_text(o.bytes, sizes));
   int stage = 0;  // stage that sends the most again
   for (int s = 1; s < p.pipeline; ++s)
     if (sent_again(p, s) > sent_again(p, stage)) stage = s;

@@ -192,8 +192,8 @@ std::string times_text(const plan::Plan& plan, const std::string& path) {
     out =
         fmt::format("\n  {:<34}{:>8}{:>20}\n", fmt::format("calls by stage {}, no overlap", slowest), "calls", "time");
   for (const auto& t : times)
-    out += fmt::format("  {:<34}{:>8}{:>20}{}\n", t.group + " " + t.operation, t.calls, base::duration_text(t.seconds),
-                       t.beyond ? "  (beyond the measured sizes)" : "");
+    out += fmt::format("  {:<34}{:>8}{:>20}{}\n", plan::name_of(t.group) + " " + t.operation, t.calls,
+                       base::duration_text(t.seconds), t.beyond ? "  (beyond the measured sizes)" : "");
   return out + fmt::format("  {:<34}{:>8}{:>20}\n", "all", "", base::duration_text(total_of(times)));
 }
 

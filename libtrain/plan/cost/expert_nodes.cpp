@@ -16,8 +16,7 @@ constexpr std::string_view all_to_all = "all_to_all";
 
 std::vector<SizedCalls> expert_group_calls(const ExpertShare& share, const GroupCall& call, std::int64_t times) {
   const auto in = [&](Axis axis, int ranks) {
-    return SizedCalls{name_of(axis),     ranks, call.operation, call.type, call.bytes, times * call.calls,
-                      times * call.calls};
+    return SizedCalls{axis, ranks, call.operation, call.type, call.bytes, times * call.calls, times * call.calls};
   };
   if (share.node == 1 || call.operation != all_to_all) return {in(Axis::expert, share.across())};
   return {in(Axis::expert_inner, share.node), in(Axis::expert_outer, share.across() / share.node)};

@@ -39,7 +39,7 @@ std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology, in
 
 std::int64_t loaded_bytes(const MicroShape& micro, Objective objective) {
   const int arrays = objective == Objective::masked ? 5 : 4;
-  return arrays * base::aligned(micro.rows() * 4) + base::aligned(micro.batch * 8) + base::aligned(micro.rows()) +
+  return arrays * base::aligned(micro.tokens() * 4) + base::aligned(micro.batch * 8) + base::aligned(micro.tokens()) +
          base::aligned(8);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/base/dtype.h"
+#include "libtrain/plan/grid/call_group.h"
 
 #include <cstdint>
 #include <string>
@@ -10,9 +11,9 @@ namespace trainyard::plan {
 
 // Collective calls of one operation and size.
 struct SizedCalls {
-  // "data" or "expert_data", the group of a flat group; "tensor"; "expert", or "expert_inner" and "expert_outer"
-  // (plan/cost/expert_nodes.h); "pipe", a pair of neighbouring stages.
-  std::string group;
+  // The group of a flat group; tensor-parallel ranks; ranks with different experts, or those of a node and of all nodes
+  // (plan/cost/expert_nodes.h); a pair of stages.
+  CallGroup group;
   int ranks = 1;          // of that group
   std::string operation;  // as the ledger names it
   base::DType type = base::DType::f32;

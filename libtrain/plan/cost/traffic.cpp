@@ -16,8 +16,8 @@ void add_calls(std::vector<SizedCalls>& out, const FlatGroupEntry& e, const char
   const auto each = e.layout.shard / segments;
   const auto add = [&](std::int64_t shard, std::int64_t n) {
     if (n > 0)
-      out.push_back({name_of(e.flat_group.group), e.shards, operation, type, e.shards * shard * base::size_of(type),
-                     n * calls, n * sending});
+      out.push_back({e.flat_group.group, e.shards, operation, type, e.shards * shard * base::size_of(type), n * calls,
+                     n * sending});
   };
   add(each, segments - 1);
   add(e.layout.shard - (segments - 1) * each, 1);
@@ -109,8 +109,7 @@ std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& mi
   return calls_of_blocks(micro.tensor, part, micros, [&](const Segment& s, std::int64_t times) {
     std::vector<SizedCalls> out;
     for (const auto& c : s.kind->tensor_calls(s.model, micro, pass, recompute))
-      out.push_back(
-          {name_of(Axis::tensor), micro.tensor, c.operation, c.type, c.bytes, times * c.calls, times * c.calls});
+      out.push_back({Axis::tensor, micro.tensor, c.operation, c.type, c.bytes, times * c.calls, times * c.calls});
     return out;
   });
 }
@@ -136,7 +135,7 @@ std::vector<SizedCalls> pipe_calls(const ModelConfig& model, const Stages& stage
   std::vector<SizedCalls> out;
   const auto add = [&](const char* operation, std::int64_t sent, std::int64_t received) {
     if (const auto calls = micros * (sent + received); calls > 0)
-      out.push_back({name_of(Axis::pipe), 2, operation, micro.dtype, 2 * bytes, calls, micros * sent});
+      out.push_back({Axis::pipe, 2, operation, micro.dtype, 2 * bytes, calls, micros * sent});
   };
   add("activations", behind, before);
   if (pass == Pass::train) add("gradients", before, behind);
@@ -152,8 +151,8 @@ std::vector<SizedCalls> flat_group_of_stages_calls(const ModelPart& part,
   for (const auto& e : table.entries())
     if (std::find(flat_groups_of_stages.begin(), flat_groups_of_stages.end(), e.flat_group.name) !=
         flat_groups_of_stages.end())
-      out.push_back(
-          {"stages", 2, "all_gather", shape.gradient, 2 * e.layout.shard * base::size_of(shape.gradient), 1, 1});
+      out.push_back({CallGroup::stages(), 2, "all_gather", shape.gradient,
+                     2 * e.layout.shard * base::size_of(shape.gradient), 1, 1});
   return out;
 }
 

@@ -43,7 +43,8 @@ std::vector<SizedCalls> flat_group_of_stages_calls(const ModelPart& part,
                                                    const StateShape& shape);
 
 struct Traffic {
-  std::string group, operation;
+  CallGroup group;
+  std::string operation;
   std::int64_t calls = 0, bytes = 0;  // bytes that leave the rank
   bool operator==(const Traffic&) const = default;
 };

@@ -25,9 +25,14 @@ constexpr const char* name_of(Recompute r) {  // as --recompute takes it
 // longer reads.
 enum class WeightGradients { with_inputs, apart };
 
-// b sequences of T tokens, n = b * T rows.
-struct MicroShape {
+// A micro-batch: b sequences of T tokens.
+struct MicroBatch {
   std::int64_t batch = 1, sequence = 1;
+  std::int64_t tokens() const { return batch * sequence; }
+};
+
+// What one rank has of each micro-batch, and how it computes.
+struct RankShare {
   base::DType dtype = base::DType::f32;  // working dtype: f32, bf16 (f64 for gradient checks)
   int threads = 1;                       // OpenMP team of the rank: some kernels have scratch for each thread
   base::DeviceKind device = base::DeviceKind::cpu;  // GPU kernels use other scratch
@@ -36,12 +41,17 @@ struct MicroShape {
   WeightGradients weight_gradients = WeightGradients::with_inputs;
   // Rows that a rank sends another rank in a dispatch round of experts; 0: as plan/blocks/expert_rounds.h says.
   std::int64_t expert_capacity_buffer = 0;
-  std::int64_t rows() const { return batch * sequence; }
-  // This rank's rows of hidden states, norms and dropout: an equal run of neighbouring rows.
-  std::int64_t own_rows() const { return sequence_parallel ? rows() / tensor : rows(); }
   std::int64_t element_bytes() const { return base::size_of(dtype); }
   // The dtype of sums and statistics: f32, or f64 if everything is f64.
   base::DType accumulation() const { return dtype == base::DType::f64 ? base::DType::f64 : base::DType::f32; }
+};
+
+struct MicroShape : MicroBatch, RankShare {
+  // The rows of this rank's products, attention, experts and logits: one for each token, since no axis divides
+  // sequences.
+  std::int64_t rows() const { return tokens(); }
+  // This rank's rows of hidden states, norms and dropout: an equal run of neighbouring rows.
+  std::int64_t own_rows() const { return sequence_parallel ? rows() / tensor : rows(); }
 };
 
 // The head computes logits for this many tokens at a time, so logits of a whole batch never exist. Part of the

@@ -2,13 +2,14 @@
 #include "libtrain/plan/grid/topology.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/reduction_order.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/nearest.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 
 namespace trainyard::plan {
@@ -114,6 +115,55 @@ int Topology::rank_of(const std::vector<std::pair<Axis, int>>& coordinates) cons
 int Topology::reduction_position(int rank) const {
   return static_cast<int>(
       base::reduction_position_of_place(coordinate(rank, Axis::data), size(Axis::data), size(Axis::expert)));
+}
+
+int Topology::stride(Axis axis) const {
+  int inner = 1;
+  for (auto a = finest_.rbegin(); a != finest_.rend(); ++a) {
+    if (includes({axis}, a->axis)) return inner;
+    inner *= a->size;
+  }
+  return inner;
+}
+
+bool Topology::nests(std::initializer_list<Axis> axes) const {
+  int inner = 1;
+  for (auto axis = std::rbegin(axes); axis != std::rend(axes); ++axis) {
+    if (size(*axis) > 1 && (inner >= world() || coordinate(inner, *axis) != 1)) return false;
+    inner *= size(*axis);
+  }
+  return inner == world();
+}
+
+base::RowsOfPositions Topology::rows_with_losses(int gathered) const {
+  const int first = rank_of({{Axis::pipe, size(Axis::pipe) - 1}}), left_out = world() - gathered;
+  const base::RowsOfPositions rows{size(Axis::data), size(Axis::expert), stride(Axis::data), first - left_out};
+  if (left_out < 0 || rows.first < 0 || rows.row(rows.ranks - 1) >= gathered)
+    throw std::invalid_argument(fmt::format("the losses of {} ranks are not among the numbers of the last {} of {}",
+                                            rows.ranks, gathered, world()));
+  return rows;
+}
+
+std::vector<int> Topology::reduction_order(int rank, Axes axes) const {
+  const auto group = peers(rank, axes);
+  std::vector<int> positions, sorted(group.size()), out(group.size());
+  for (const int peer : group) positions.push_back(reduction_position(peer));
+  std::iota(sorted.begin(), sorted.end(), 0);
+  std::stable_sort(sorted.begin(), sorted.end(), [&](int a, int b) {
+    return positions[static_cast<std::size_t>(a)] < positions[static_cast<std::size_t>(b)];
+  });
+  for (std::size_t place = 0; place < sorted.size(); ++place)
+    out[static_cast<std::size_t>(sorted[place])] = static_cast<int>(place);
+  if (std::is_sorted(out.begin(), out.end())) out.clear();
+  return out;
+}
+
+std::vector<int> Topology::first_peers(Axes axes) const {
+  std::vector<int> out(static_cast<std::size_t>(world()), -1);
+  for (int r = 0; r < world(); ++r)
+    if (out[static_cast<std::size_t>(r)] < 0)
+      for (const int peer : peers(r, axes)) out[static_cast<std::size_t>(peer)] = r;
+  return out;
 }
 
 // Goes from the outermost axis inwards, so that the ranks ascend.

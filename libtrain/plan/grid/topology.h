@@ -1,6 +1,8 @@
 // Topology: pure arithmetic from axes to ranks. Axis: along what a model or its batch is divided.
 #pragma once
 
+#include "libtrain/base/reduction_order.h"
+
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -14,23 +16,26 @@ namespace trainyard::plan {
 // node.
 enum class Axis { pipe, data, context, tensor, expert, expert_data, expert_outer, expert_inner };
 
-// The names in plan files and profiles.
+// The table of axes: the names in plan files and profiles, and whether an axis belongs to the second reading of the
+// data axis (see Topology), as the four axes of expert parallelism do. No topology that is written down names such an
+// axis.
 struct AxisName {
   Axis axis;
   const char* name;
+  bool second_reading = false;
 };
 inline constexpr AxisName axis_names[] = {{Axis::pipe, "pipe"},
                                           {Axis::data, "data"},
                                           {Axis::context, "context"},
                                           {Axis::tensor, "tensor"},
-                                          {Axis::expert, "expert"},
-                                          {Axis::expert_data, "expert_data"},
-                                          {Axis::expert_outer, "expert_outer"},
-                                          {Axis::expert_inner, "expert_inner"}};
-// Whether an axis belongs to the second reading of the data axis (see Topology): the four axes of expert parallelism.
-// No topology that is written down names such an axis.
+                                          {Axis::expert, "expert", true},
+                                          {Axis::expert_data, "expert_data", true},
+                                          {Axis::expert_outer, "expert_outer", true},
+                                          {Axis::expert_inner, "expert_inner", true}};
 constexpr bool is_of_second_reading(Axis axis) {
-  return axis == Axis::expert || axis == Axis::expert_data || axis == Axis::expert_outer || axis == Axis::expert_inner;
+  for (const auto& a : axis_names)
+    if (a.axis == axis) return a.second_reading;
+  return false;
 }
 std::string name_of(Axis axis);
 Axis axis_named(std::string_view name, const std::string& where);  // InputError with the nearest name
@@ -43,6 +48,11 @@ class Axes {
     for (const auto axis : axes) bits_ |= bit(axis);
   }
   constexpr bool has(Axis axis) const { return (bits_ & bit(axis)) != 0; }
+  constexpr Axes with(Axis axis) const {
+    auto more = *this;
+    more.bits_ |= bit(axis);
+    return more;
+  }
   bool operator==(const Axes&) const = default;
 
  private:
@@ -85,8 +95,23 @@ class Topology {
   // an accumulation step are the rank's. It is the rank's data coordinate, or base::reduction_position_of_place of it
   // if the data axis has a second reading.
   int reduction_position(int rank) const;
+  // Which ranks have the losses of the positions in the reduction order, one rank for each position: of the last
+  // pipeline stage, the first of the ranks that compute the same micro-batches. `gathered`: how many ranks' numbers
+  // were gathered, all ranks' or the last ones'. std::invalid_argument if those ranks are not among them, or lie
+  // unevenly.
+  base::RowsOfPositions rows_with_losses(int gathered) const;
+  // How many ranks lie between neighbours along an axis that has several ranks, the first of the two included; else the
+  // ranks inside the axis. 1 for the innermost axis.
+  int stride(Axis axis) const;
+  // Whether the ranks along these axes, from outer to inner, are all ranks, and nest in this order.
+  bool nests(std::initializer_list<Axis> axes) const;
   // The ranks that differ from `rank` only in the given axes, ascending, itself included.
   std::vector<int> peers(int rank, Axes axes) const;
+  // For each of these peers, its place in the order in which they add gradients: first by reduction position, and
+  // ranks that compute parts of the same micro-batch by ascending rank. Empty if that is the order of the peers.
+  std::vector<int> reduction_order(int rank, Axes axes) const;
+  // For each rank: the first rank of its group along `axes`.
+  std::vector<int> first_peers(Axes axes) const;
   const std::vector<AxisSize>& axes() const { return axes_; }
   // The same, but a data axis with a second reading is replaced by the axes of that reading.
   const std::vector<AxisSize>& finest_axes() const { return finest_; }
