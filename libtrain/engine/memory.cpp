@@ -16,12 +16,9 @@
 namespace trainyard::engine {
 
 RankMemory::RankMemory(const CategoryBytes& predicted, base::Device device) : predicted_(predicted) {
-  for (int c = 0; c < tensor::category_count; ++c) {
-    const auto category = static_cast<tensor::Category>(c);
-    arenas_.push_back(
-        std::make_unique<tensor::Arena>(category, predicted[static_cast<std::size_t>(c)],
-                                        category == tensor::Category::save_snapshot ? base::Device{} : device));
-  }
+  for (const auto& entry : base::memory_categories)
+    arenas_.push_back(std::make_unique<tensor::Arena>(entry.category, predicted[entry.category],
+                                                      base::device_of(entry.category, device)));
 }
 
 CategoryBytes RankMemory::measured() const {
@@ -30,17 +27,11 @@ CategoryBytes RankMemory::measured() const {
   return out;
 }
 
-std::int64_t RankMemory::measured_total() const { return total(measured()); }
+std::int64_t RankMemory::measured_total() const { return measured().total(); }
 
 std::unique_ptr<tensor::Exec> compute_exec(base::Device device, tensor::Arena& workspace, int threads) {
   if (device.kind == base::DeviceKind::cuda) return tensor::Exec::gpu(device.index, &workspace);
   return tensor::Exec::caller(&workspace, threads);
-}
-
-std::int64_t total(const CategoryBytes& bytes) {
-  std::int64_t n = 0;
-  for (auto b : bytes) n += b;
-  return n;
 }
 
 std::int64_t machine_memory_bytes() {
@@ -67,11 +58,9 @@ std::int64_t peak_resident_bytes() {
 SizeTable memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t taken_bytes,
                        std::int64_t there_bytes, std::int64_t reserve_bytes) {
   SizeTable out{"memory", "predicted", {}};
-  for (int c = 0; c < tensor::category_count; ++c) {
-    const auto i = static_cast<std::size_t>(c);
-    out.rows.push_back({tensor::name_of(static_cast<tensor::Category>(c)), predicted[i], measured[i], ""});
-  }
-  out.rows.push_back({"total in arenas", total(predicted), total(measured), ""});
+  for (const auto& entry : base::memory_categories)
+    out.rows.push_back({entry.label, predicted[entry.category], measured[entry.category], ""});
+  out.rows.push_back({"total in arenas", predicted.total(), measured.total(), ""});
   const auto outside = std::max<std::int64_t>(0, taken_bytes - there_bytes);
   out.rows.push_back({"outside (reserve)", reserve_bytes, outside, outside <= reserve_bytes ? "within" : "OVER"});
   return out;

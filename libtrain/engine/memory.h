@@ -6,7 +6,6 @@
 #include "libtrain/tensor/arena.h"
 #include "libtrain/tensor/exec.h"
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,11 +13,11 @@
 
 namespace trainyard::engine {
 
-using CategoryBytes = std::array<std::int64_t, tensor::category_count>;
+using base::CategoryBytes;
 
 class RankMemory {
  public:
-  // All arenas are on `device`, except the snapshot of a save, which is host memory.
+  // The arena of each category is where the list of categories says, on `device` or on the host.
   explicit RankMemory(const CategoryBytes& predicted, base::Device device = {});
   tensor::Arena& operator[](tensor::Category c) { return *arenas_[static_cast<std::size_t>(c)]; }
   const CategoryBytes& predicted() const { return predicted_; }
@@ -33,7 +32,6 @@ class RankMemory {
 // The Exec that computes with `threads` threads on the device, with `workspace` as its scratch memory.
 std::unique_ptr<tensor::Exec> compute_exec(base::Device device, tensor::Arena& workspace, int threads);
 
-std::int64_t total(const CategoryBytes& bytes);
 // What this process may use of its machine: the installed memory, or less if its control group allows less. 0: not
 // known.
 std::int64_t machine_memory_bytes();

@@ -82,11 +82,11 @@ SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int ran
                         std::int64_t of_others) {
   const auto measured = memory.measured();
   const auto& device = setup.step.device;
-  auto taken = peak_resident_bytes() - of_others, there = total(measured);
+  auto taken = peak_resident_bytes() - of_others, there = measured.total();
   if (device.kind == base::DeviceKind::cuda) {
     const auto info = tensor::gpu_info(device.index);
     taken = (info.total_bytes - info.free_bytes) / setup.ranks_on_device;
-    there -= measured[static_cast<std::size_t>(tensor::Category::save_snapshot)];
+    there -= measured.elsewhere(device.kind);
   }
   const auto& p = setup.plan;
   auto table = memory_table(memory.predicted(), measured, taken, there, p.memory.reserve);
@@ -98,7 +98,7 @@ SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int ran
     for (std::size_t r = 0; r < all.size(); ++r)
       if (p.stage_of(static_cast<int>(r)) == stage) most = std::max(most, all[r].peak_bytes);
     table.rows.push_back({fmt::format("arenas of stage {}", stage),
-                          total(p.stage_memory[static_cast<std::size_t>(stage)].categories),
+                          p.stage_memory[static_cast<std::size_t>(stage)].categories.total(),
                           static_cast<std::int64_t>(most), ""});
   }
   return table;
@@ -172,9 +172,8 @@ std::string plan_text(const plan::Plan& p, const std::string& output, base::Size
   };
   const auto whose = p.pipeline > 1 ? plan::whose_memory(p) : "a rank's memory";
   out += fmt::format("\n  {}{:>{}}\n", whose, sizes == base::Sizes::exact ? "bytes" : "size", 44 - whose.size());
-  for (int c = 0; c < tensor::category_count; ++c)
-    row(tensor::name_of(static_cast<tensor::Category>(c)), memory[static_cast<std::size_t>(c)]);
-  row("in arenas", total(memory));
+  for (const auto& entry : base::memory_categories) row(entry.label, memory[entry.category]);
+  row("in arenas", memory.total());
   row("reserve outside", p.memory.reserve);
   if (p.pipeline > 1) out += fmt::format("\n{}", plan::stages_text(p, sizes));
   const auto traffic = announced_traffic(p, 0, 1);

@@ -15,15 +15,14 @@ MemoryBytes evaluation_memory(const Plan& p, int stage) {
     activations += activation_bytes(one, p.micro(), Pass::evaluate);
   }
   MemoryBytes out;
-  out.categories = {states.parameters,
-                    states.gathered_weights,
-                    0,
-                    0,
-                    0,
-                    activations,
-                    tensor_staging_bytes(p.model, p.micro()) + expert_staging_bytes(part, p.micro(), Pass::evaluate),
-                    workspace_bytes(part, p.micro(), Pass::evaluate),
-                    0};
+  using Category = base::MemoryCategory;
+  auto& of = out.categories;
+  of[Category::parameters] = states.parameters;
+  of[Category::gathered_weights] = states.gathered_weights;
+  of[Category::activations] = activations;
+  of[Category::communication_staging] =
+      tensor_staging_bytes(p.model, p.micro()) + expert_staging_bytes(part, p.micro(), Pass::evaluate);
+  of[Category::workspace] = workspace_bytes(part, p.micro(), Pass::evaluate);
   out.reserve = reserve_bytes(p.micro(), p.topology, p.stages.chunks());
   return out;
 }

@@ -30,18 +30,18 @@ int small(base::JsonObject& o, const std::string& key, std::int64_t low = 0,
 
 Json bytes_json(const MemoryBytes& bytes) {
   Json memory = Json::object();
-  for (std::size_t i = 0; i < memory_categories.size(); ++i) memory[memory_categories[i]] = bytes.categories[i];
+  for (const auto& entry : base::memory_categories) memory[entry.key] = bytes.categories[entry.category];
   memory["reserve"] = bytes.reserve;
   return memory;
 }
 
 MemoryBytes read_bytes(base::JsonObject memory, base::DeviceKind device) {
   MemoryBytes bytes;
-  for (std::size_t i = 0; i < memory_categories.size(); ++i)
-    bytes.categories[i] = memory.integer(memory_categories[i], 0, ranges::most_stated_bytes);
+  for (const auto& entry : base::memory_categories)
+    bytes.categories[entry.category] = memory.integer(entry.key, 0, ranges::most_stated_bytes);
   bytes.reserve = memory.integer("reserve", 0, ranges::most_stated_bytes);
   memory.done();
-  bytes.on_host = device == base::DeviceKind::cuda ? bytes.categories.back() : 0;  // the save snapshot
+  bytes.on_host = bytes.categories.elsewhere(device);
   return bytes;
 }
 

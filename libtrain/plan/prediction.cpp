@@ -24,9 +24,9 @@ std::string other_prediction(const Plan& p) {
   differ(wrong, "parameters", static_cast<double>(p.parameters), static_cast<double>(again.parameters));
   differ(wrong, "active parameters", static_cast<double>(p.active_parameters),
          static_cast<double>(again.active_parameters));
-  for (std::size_t i = 0; i < memory_categories.size(); ++i)
-    differ(wrong, fmt::format("memory of {}", memory_categories[i]), static_cast<double>(p.memory.categories[i]),
-           static_cast<double>(again.memory.categories[i]));
+  for (const auto& entry : base::memory_categories)
+    differ(wrong, fmt::format("memory of {}", entry.key), static_cast<double>(p.memory.categories[entry.category]),
+           static_cast<double>(again.memory.categories[entry.category]));
   differ(wrong, "the reserve", static_cast<double>(p.memory.reserve), static_cast<double>(again.memory.reserve));
   differ(wrong, "FLOPs of a step", p.flops, again.flops);
   if (p.traffic != again.traffic) wrong += fmt::format("{}the traffic of a step differs", wrong.empty() ? "" : "; ");

@@ -2,7 +2,6 @@
 #include "libtrain/tensor/arena.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/memory_categories.h"
 #include "libtrain/tensor/gpu.h"
 #include "libtrain/tensor/shared_memory.h"
 
@@ -13,17 +12,7 @@
 
 namespace trainyard::tensor {
 
-static_assert(base::memory_categories.size() == category_count);
-
-const char* name_of(Category c) { return base::memory_category_labels[static_cast<std::size_t>(c)]; }
-
 namespace {
-
-// Categories that collectives read from other ranks, and that measurements use in their place.
-bool read_by_peers(Category c) {
-  return c == Category::parameters || c == Category::gradients || c == Category::micro_batch_gradients ||
-         c == Category::communication_staging;
-}
 
 constexpr const char* less_memory =
     "other programs may hold memory of this machine; a training needs less with more ranks, a higher --zero or a "
@@ -45,7 +34,7 @@ Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device
     memory_ = static_cast<char*>(p);
     return;
   }
-  void* p = read_by_peers(category) ? reserve_shared(capacity_) : nullptr;
+  void* p = base::entry_of(category).reader == base::MemoryReader::peers ? reserve_shared(capacity_) : nullptr;
   if (p == nullptr)
     p = mmap(nullptr, static_cast<std::size_t>(capacity_), PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

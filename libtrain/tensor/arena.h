@@ -3,9 +3,9 @@
 #pragma once
 
 #include "libtrain/base/aligned.h"
+#include "libtrain/base/memory_categories.h"
 #include "libtrain/base/view.h"
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,20 +13,9 @@
 
 namespace trainyard::tensor {
 
-// The memory categories (promise 3), in the order of reports.
-enum class Category : int {
-  parameters,
-  gathered_weights,
-  gradients,
-  micro_batch_gradients,
-  optimizer,
-  activations,
-  communication_staging,
-  workspace,
-  save_snapshot,
-};
-inline constexpr int category_count = 9;
-const char* name_of(Category c);
+using Category = base::MemoryCategory;
+inline constexpr int category_count = static_cast<int>(base::memory_categories.size());
+constexpr const char* name_of(Category c) { return base::entry_of(c).label; }
 
 // Owned by one rank, and used by one thread at a time. The constructor reserves the memory, pages are supplied on first
 // touch, and the destructor frees it. Allocations begin at multiples of 64 bytes and are not cleared. An arena never

@@ -152,7 +152,7 @@ TEST(Evaluate, AStageNeedsWhatIsPredictedOfItAndNoMore) {
   ParallelLayout layout{4};
   layout.pipeline = 4;
   const auto stage = evaluate(e, layout);
-  EXPECT_LT(engine::total(stage.predicted), engine::total(whole.predicted));
+  EXPECT_LT(stage.predicted.total(), whole.predicted.total());
   // The limit is compared with the stage that needs most memory; the hint names a layout that would fit.
   e.run.memory_limit = "422000000";
   try {

@@ -58,7 +58,7 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
     trainer.complete_weights();
     auto predicted = setup.plan.memory.categories;
     const auto measured = trainer.memory().measured();
-    const auto activations = static_cast<std::size_t>(tensor::Category::activations);
+    const auto activations = tensor::Category::activations;
     // A rank that idles in the last accumulation step has one slot less in use.
     const auto busy =
         setup.plan.batch().accumulation_steps_of(world.coordinate(plan::Axis::data)) * setup.plan.local_accumulation;
@@ -67,8 +67,7 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
           (slots - busy) *
           plan::slot_bytes(setup.plan.part_of_stage(0), setup.plan.micro(), setup.plan.recompute, {slots}).of_chunk[0];
     EXPECT_EQ(measured[activations], predicted[activations]) << asked.schedule << " rank " << rank;
-    EXPECT_EQ(measured[static_cast<std::size_t>(tensor::Category::workspace)],
-              predicted[static_cast<std::size_t>(tensor::Category::workspace)]);
+    EXPECT_EQ(measured[tensor::Category::workspace], predicted[tensor::Category::workspace]);
     auto& context = trainer.context();
     for (int u = 0; u < context.flat_groups(); ++u)
       for (std::size_t p = 0; p < context.flat_group(u).parameters.size(); ++p)

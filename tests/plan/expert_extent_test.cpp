@@ -93,7 +93,8 @@ TEST(ExpertExtent, LiesAboveWhatIsPredictedAndThatAboveTheFormulas) {
     const auto most = extent(p);
     const auto least = exact(p);
     const double shards = p.zero == 3 ? number(p.topology.world()) : 1;
-    const double parameters = number(p.memory.categories[0]), activations = number(p.memory.categories[5]);
+    const double parameters = number(p.memory.categories[base::MemoryCategory::parameters]),
+                 activations = number(p.memory.categories[base::MemoryCategory::activations]);
     ASSERT_GE(parameters, least.parameters / shards * number(base::size_of(p.dtype))) << to_json(p);
     ASSERT_GE(activations, 0.999 * least.activations) << to_json(p);
     for (const auto bytes : p.memory.categories) ASSERT_GE(bytes, 0) << to_json(p);

@@ -197,8 +197,7 @@ TEST(ExpertNodes, RoundsGoInTwoHopsToo) {
 
 // Two buffers of the largest all-to-all, and nothing else. A stage without experts has none.
 TEST(ExpertNodes, TwoBuffersAreHeld) {
-  constexpr std::size_t staging = 6;
-  ASSERT_STREQ(memory_categories[staging], "communication_staging");
+  constexpr auto staging = base::MemoryCategory::communication_staging;
   for (const int chunks : {1, 2})
     for (const char* evaluation : {"same", "3"}) {
       auto p = sample(4, 4, 2), one = sample(4, 4, 1);

@@ -32,8 +32,8 @@ Plan sample(int ranks, int experts, int stages = 1) {
 }
 
 std::int64_t bytes_of(const Plan& p, const std::string& category) {
-  for (std::size_t c = 0; c < memory_categories.size(); ++c)
-    if (category == memory_categories[c]) return p.memory.categories[c];
+  for (const auto& entry : base::memory_categories)
+    if (category == entry.key) return p.memory.categories[entry.category];
   ADD_FAILURE() << category;
   return 0;
 }
@@ -154,12 +154,13 @@ TEST(ExpertParallel, ARankHoldsItsPart) {
       }
       EXPECT_EQ(held, 3 * 8 / experts * 4) << "three layers, four tensors of an expert";
       EXPECT_EQ(p.memory.total(), memory_of_stage(p, 0).total());
-      if (experts == 1) before = p.memory.categories[0];
+      if (experts == 1) before = p.memory.categories[base::MemoryCategory::parameters];
       // Parameters: below ZeRO 3 a rank holds a part of the experts; the shards of ZeRO 3 stay as large as before.
       if (zero < 3) {
-        EXPECT_EQ(p.memory.categories[0]<before, experts> 1);
+        EXPECT_EQ(p.memory.categories[base::MemoryCategory::parameters]<before, experts> 1);
       } else {
-        EXPECT_NEAR(static_cast<double>(p.memory.categories[0]), static_cast<double>(before), 64.0 * 8 * 4 * 3);
+        EXPECT_NEAR(static_cast<double>(p.memory.categories[base::MemoryCategory::parameters]),
+                    static_cast<double>(before), 64.0 * 8 * 4 * 3);
       }
       const auto names = [&](int rank) {
         std::string out;

@@ -55,17 +55,17 @@ TEST(Plan, KnowsTheDevice) {
   const auto on_cpu = p.memory;
   p.device = base::DeviceKind::cuda;
   predict(p);
-  EXPECT_EQ(p.memory.on_host, on_cpu.categories.back());
+  EXPECT_EQ(p.memory.on_host, on_cpu.categories[base::MemoryCategory::save_snapshot]);
   auto small = p;
   small.device_memory = 1 << 20;
   const auto on_host = fmt::format("in arenas, {} of them on the host, ", base::size_text(p.memory.on_host));
   EXPECT_NE(memory_problems(small).at(0).message.find(on_host), std::string::npos) << memory_problems(small)[0].message;
   EXPECT_EQ(p.memory.total(), p.memory.arenas() - p.memory.on_host + (std::int64_t{1280} << 20));
   EXPECT_EQ(on_cpu.on_host, 0);
-  for (std::size_t c = 0; c < p.memory.categories.size(); ++c) {
-    const bool scratch = std::string(memory_categories[c]) == "workspace";
-    EXPECT_GE(p.memory.categories[c], scratch ? std::int64_t{32} << 20 : on_cpu.categories[c]) << memory_categories[c];
-    EXPECT_TRUE(scratch || p.memory.categories[c] == on_cpu.categories[c]) << memory_categories[c];
+  for (const auto& [c, key, label, place, reader] : base::memory_categories) {
+    const bool scratch = c == base::MemoryCategory::workspace;
+    EXPECT_GE(p.memory.categories[c], scratch ? std::int64_t{32} << 20 : on_cpu.categories[c]) << key;
+    EXPECT_TRUE(scratch || p.memory.categories[c] == on_cpu.categories[c]) << key;
   }
   const auto q = plan_from_json(to_json(p), "plan.json");
   EXPECT_EQ(q.device, base::DeviceKind::cuda);

@@ -142,8 +142,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   };
   const auto whose = p.pipeline > 1 ? plan::whose_memory(p) : "each rank's memory";
   out += fmt::format("\n  {}{:>{}}\n", whose, size, 44 - whose.size());
-  for (std::size_t i = 0; i < plan::memory_categories.size(); ++i)
-    row(base::memory_category_labels[i], p.memory.categories[i]);
+  for (const auto& entry : base::memory_categories) row(entry.label, p.memory.categories[entry.category]);
   row("in arenas", p.memory.arenas());
   row("reserve outside", p.memory.reserve);
   if (p.memory.on_host > 0) row("in host memory instead", -p.memory.on_host);

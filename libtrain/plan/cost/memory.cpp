@@ -9,11 +9,7 @@
 
 namespace trainyard::plan {
 
-std::int64_t MemoryBytes::arenas() const {
-  std::int64_t n = 0;
-  for (auto b : categories) n += b;
-  return n;
-}
+std::int64_t MemoryBytes::arenas() const { return categories.total(); }
 
 int gpu_communicators(const Topology& topology, int chunks) {
   int all = 0;
@@ -60,20 +56,22 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
   const auto activations = (in_flight.hears_before ? 2 * stream_bytes(part.model, micro) : 0) +
                            slot_bytes(part, micro, recompute, in_flight.slots).total(in_flight.slots);
   MemoryBytes out;
-  out.categories = {s.parameters,
-                    s.gathered_weights,
-                    s.gradients,
-                    s.micro_batch_gradients,
-                    s.optimizer,
-                    activations,
-                    s.communication_staging + tensor_staging_bytes(part.model, micro) +
-                        expert_staging_bytes(part, micro, Pass::train) +
-                        stage_staging_bytes(table, states, in_flight.flat_groups_of_stages),
-                    workspace_bytes(part, micro, Pass::train),
-                    s.save_snapshot};
+  using Category = base::MemoryCategory;
+  auto& of = out.categories;
+  of[Category::parameters] = s.parameters;
+  of[Category::gathered_weights] = s.gathered_weights;
+  of[Category::gradients] = s.gradients;
+  of[Category::micro_batch_gradients] = s.micro_batch_gradients;
+  of[Category::optimizer] = s.optimizer;
+  of[Category::activations] = activations;
+  of[Category::communication_staging] = s.communication_staging + tensor_staging_bytes(part.model, micro) +
+                                        expert_staging_bytes(part, micro, Pass::train) +
+                                        stage_staging_bytes(table, states, in_flight.flat_groups_of_stages);
+  of[Category::workspace] = workspace_bytes(part, micro, Pass::train);
+  of[Category::save_snapshot] = s.save_snapshot;
   out.reserve = reserve_bytes(micro, states.topology, static_cast<int>(in_flight.slots.size())) +
                 (in_flight.slots.front() - 1) * loaded_bytes(micro, objective_of(part.model));
-  out.on_host = micro.device == base::DeviceKind::cuda ? s.save_snapshot : 0;
+  out.on_host = of.elsewhere(micro.device);
   return out;
 }
 

@@ -7,20 +7,17 @@
 #include "libtrain/plan/spec/objective.h"
 #include "libtrain/plan/cost/states.h"
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace trainyard::plan {
 
-using base::memory_categories;
-
 struct MemoryBytes {
-  std::array<std::int64_t, memory_categories.size()> categories{};
+  base::CategoryBytes categories;
   // Outside the arenas: program text, MPI, HDF5, stacks, mapped shards; on a GPU its context, NCCL, cuBLAS.
   std::int64_t reserve = 0;
-  std::int64_t on_host = 0;  // part of a GPU rank's arenas: the save snapshot
+  std::int64_t on_host = 0;  // part of a GPU rank's arenas
   std::int64_t arenas() const;
   std::int64_t total() const { return arenas() - on_host + reserve; }  // of the memory where the rank computes
   bool operator==(const MemoryBytes&) const = default;
