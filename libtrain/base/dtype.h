@@ -1,7 +1,11 @@
-// Element types: names, sizes, and the value type bf16 with its exact conversions.
+// Element types: their traits, and the value type bf16 with its exact conversions.
 #pragma once
 
+#include "libtrain/base/f16.h"
+
+#include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -26,22 +30,37 @@ struct bf16 {
 static_assert(sizeof(bf16) == 2);
 
 // f64 is for gradient checks: every kernel accepts it on the CPU, and train does not offer it.
-enum class DType : std::uint8_t { f32, bf16, f64, i32, i64, u8, u16, u32, u64 };
+enum class DType : std::uint8_t { f32, bf16, f64, i32, i64, u8, u16, u32, u64, f16 };
 
-constexpr std::int64_t size_of(DType t) {
-  switch (t) {
-    case DType::f64:
-    case DType::i64:
-    case DType::u64: return 8;
-    case DType::f32:
-    case DType::i32:
-    case DType::u32: return 4;
-    case DType::bf16:
-    case DType::u16: return 2;
-    case DType::u8: return 1;
-  }
-  return 0;
-}
+// What is known of an element type. Everything that depends on one asks these, and no dtype by its name.
+struct DTypeTraits {
+  DType dtype;
+  const char* name;
+  std::int64_t bytes;
+  // Bits of a significand with the leading one: rounding to it changes a value by at most 2^-digits of it. 0: integers.
+  int digits = 0;
+  // Narrower than f32: kernels add in f32 and round results once, and a training keeps f32 master weights.
+  bool narrow = false;
+  // Whether a run can compute in it (--dtype). Else it is only for storage, or for checks.
+  bool trains = false;
+};
+inline constexpr std::array dtype_traits = {
+    DTypeTraits{DType::f32, "f32", 4, 24, false, true},
+    DTypeTraits{DType::bf16, "bf16", 2, 8, true, true},
+    DTypeTraits{DType::f64, "f64", 8, 53},
+    DTypeTraits{DType::i32, "i32", 4},
+    DTypeTraits{DType::i64, "i64", 8},
+    DTypeTraits{DType::u8, "u8", 1},
+    DTypeTraits{DType::u16, "u16", 2},
+    DTypeTraits{DType::u32, "u32", 4},
+    DTypeTraits{DType::u64, "u64", 8},
+    DTypeTraits{DType::f16, "f16", 2, 11, true},
+};
+constexpr const DTypeTraits& traits_of(DType t) { return dtype_traits[static_cast<std::size_t>(t)]; }
+constexpr std::int64_t size_of(DType t) { return traits_of(t).bytes; }
+constexpr bool is_narrow(DType t) { return traits_of(t).narrow; }
+// The dtype of sums and statistics: f32, or f64 if everything is f64.
+constexpr DType accumulation_of(DType working) { return working == DType::f64 ? DType::f64 : DType::f32; }
 
 const char* name_of(DType t);                  // "f32", "bf16", ...
 DType dtype_from_name(std::string_view name);  // throws UsageError that names f32 and bf16
@@ -49,6 +68,7 @@ DType dtype_from_name(std::string_view name);  // throws UsageError that names f
 template <class T> struct DTypeOf;
 template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };
 template <> struct DTypeOf<bf16> { static constexpr DType value = DType::bf16; };
+template <> struct DTypeOf<f16> { static constexpr DType value = DType::f16; };
 template <> struct DTypeOf<double> { static constexpr DType value = DType::f64; };
 template <> struct DTypeOf<std::int32_t> { static constexpr DType value = DType::i32; };
 template <> struct DTypeOf<std::int64_t> { static constexpr DType value = DType::i64; };

@@ -40,7 +40,8 @@ hid_t standard_type(base::DType dtype) {
     case base::DType::u16: return H5T_STD_U16LE;
     case base::DType::u32: return H5T_STD_U32LE;
     case base::DType::u64: return H5T_STD_U64LE;
-    case base::DType::bf16: return H5T_IEEE_F32LE;
+    case base::DType::bf16:
+    case base::DType::f16: return H5T_IEEE_F32LE;  // narrowed by type_of
   }
   return -1;
 }
@@ -122,24 +123,24 @@ bool is_yes(int answer, const std::string& path, const std::string& what) {
 
 Id type_of(base::DType dtype) {
   Id type(H5Tcopy(standard_type(dtype)), [](std::int64_t id) { return H5Tclose(id); });
-  if (dtype == base::DType::bf16) {
-    H5Tset_fields(type.get(), 15, 7, 8, 0, 7);
+  if (base::is_narrow(dtype)) {  // a sign, then exponent and stored digits
+    const auto digits = static_cast<std::size_t>(base::traits_of(dtype).digits - 1), exponent = 15 - digits;
+    H5Tset_fields(type.get(), 15, digits, exponent, 0, digits);
     H5Tset_precision(type.get(), 16);
     H5Tset_size(type.get(), 2);
-    H5Tset_ebias(type.get(), 127);
+    H5Tset_ebias(type.get(), (std::size_t{1} << (exponent - 1)) - 1);
   }
   return type;
 }
 
 base::DType dtype_of(std::int64_t type, const std::string& where) {
-  using base::DType;
-  for (auto dtype :
-       {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64}) {
-    const auto ours = type_of(dtype);
-    if (H5Tequal(type, ours.get()) > 0) return dtype;
+  std::string names;
+  for (const auto& t : base::dtype_traits) {
+    const auto ours = type_of(t.dtype);
+    if (H5Tequal(type, ours.get()) > 0) return t.dtype;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", t.name);
   }
-  throw base::InputError(fmt::format(
-      "{}: the element type is none of f32, bf16, f64, i32, i64, u8, u16, u32, u64 (little-endian)", where));
+  throw base::InputError(fmt::format("{}: the element type is none of {} (little-endian)", where, names));
 }
 
 Id space_of(const std::vector<std::int64_t>& shape) {

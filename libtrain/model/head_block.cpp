@@ -23,7 +23,7 @@ base::View slice(const base::View& v, std::int64_t first, std::int64_t n) {
 
 // The bias in the dtype of the logits: a copy in scratch of the caller's scope if its dtype is another one.
 base::View wide_bias(Step& step, base::View bias) {
-  if (!bias || step.dtype != base::DType::bf16) return bias;
+  if (!bias || !base::is_narrow(step.dtype)) return bias;
   const auto wide = step.exec.scratch().allocate(base::DType::f32, {bias.count()});
   kernels::cast(step.exec, bias, wide);
   return wide;
@@ -66,7 +66,7 @@ struct HeadBlock::Loss {
         n_(n), chunk_(plan::head_chunk_tokens(step.exec.device().kind)),
         losses_(step.exec.scratch().allocate(base::DType::f64, {n})),
         logits_(step.exec.scratch().allocate(accumulation(), {std::min(n, chunk_), widths_.vocabulary})),
-        narrow_(step.pass == plan::Pass::train && step.dtype == base::DType::bf16
+        narrow_(step.pass == plan::Pass::train && base::is_narrow(step.dtype)
                     ? step.exec.scratch().allocate(step.dtype, {logits_.rows(), logits_.cols()})
                     : base::View{}),
         statistics_(step.collectives->ranks() == 1

@@ -17,8 +17,12 @@ constexpr const char *run = "Run", *how = "Parallelism and precision";  // group
 }  // namespace
 
 const base::Choices<base::DType>& dtype_names() {
-  static const base::Choices<base::DType> all{{base::name_of(base::DType::f32), base::DType::f32},
-                                              {base::name_of(base::DType::bf16), base::DType::bf16}};
+  static const auto all = [] {
+    base::Choices<base::DType> names;
+    for (const auto& t : base::dtype_traits)
+      if (t.trains) names.emplace_back(t.name, t.dtype);
+    return names;
+  }();
   return all;
 }
 

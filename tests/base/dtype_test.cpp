@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace trainyard::base {
 namespace {
@@ -42,7 +43,29 @@ TEST(DType, NamesAndSizes) {
     EXPECT_EQ(size_of(t), size) << name_of(t);
     EXPECT_EQ(dtype_from_name(name_of(t)), t);
   }
-  EXPECT_THROW(dtype_from_name("f16"), UsageError);
+  EXPECT_EQ(size_of(DType::f16), 2);
+  EXPECT_EQ(dtype_from_name("f16"), DType::f16);
+  EXPECT_THROW(dtype_from_name("f8"), UsageError);
+}
+
+// One plus half a unit of the last digit rounds to one; slightly more does not.
+template <class T> int digits_of() {
+  int digits = 1;
+  while (static_cast<double>(static_cast<float>(T(1.0f + std::ldexp(1.0f, -digits)))) != 1) ++digits;
+  return digits;
+}
+
+TEST(DType, TraitsAreThoseOfTheValueTypes) {
+  EXPECT_EQ(traits_of(DType::bf16).digits, digits_of<bf16>());
+  EXPECT_EQ(traits_of(DType::f16).digits, digits_of<f16>());
+  EXPECT_EQ(traits_of(DType::f32).digits, std::numeric_limits<float>::digits);
+  EXPECT_EQ(traits_of(DType::f64).digits, std::numeric_limits<double>::digits);
+  for (const auto& t : dtype_traits) {
+    EXPECT_EQ(is_narrow(t.dtype), t.dtype == DType::bf16 || t.dtype == DType::f16) << t.name;
+    EXPECT_EQ(t.trains, t.dtype == DType::f32 || t.dtype == DType::bf16) << t.name;
+  }
+  EXPECT_EQ(accumulation_of(DType::f64), DType::f64);
+  for (const auto t : {DType::f32, DType::bf16, DType::f16}) EXPECT_EQ(accumulation_of(t), DType::f32);
 }
 
 }  // namespace

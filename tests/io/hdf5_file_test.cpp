@@ -6,6 +6,7 @@
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>
+#include <hdf5.h>
 
 #include <cmath>
 #include <csignal>
@@ -91,13 +92,36 @@ TEST(Hdf5File, EveryElementTypeIsRecognised) {
   Scratch s;
   auto f = io::Hdf5File::create(s.path + "/a.h5");
   const std::int64_t zero[2] = {};
-  for (auto t :
-       {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64}) {
-    f.write_dataset(std::string("/") + trainyard::base::name_of(t), t, {2}, zero);
-    EXPECT_EQ(f.info(std::string("/") + trainyard::base::name_of(t)).dtype, t);
+  for (const auto& t : trainyard::base::dtype_traits) {
+    f.write_dataset(std::string("/") + t.name, t.dtype, {2}, zero);
+    EXPECT_EQ(f.info(std::string("/") + t.name).dtype, t.dtype);
   }
   EXPECT_EQ(f.create_dataset("/empty", DType::f32, {0}), -1);
   f.read_dataset("/empty", DType::f32, 0, 0, nullptr);
+}
+
+// The library itself widens what was written as f16 or bf16 to the values that were meant.
+TEST(Hdf5File, OtherProgramsReadNarrowNumbers) {
+  Scratch s;
+  const std::vector<float> values{1.0f, -2.5f, 0x1p-14f, 0x1p-24f, 65504.0f, 0.0f};
+  std::vector<trainyard::base::f16> f16;
+  std::vector<bf16> of_bf16;
+  for (const float v : values) f16.emplace_back(v), of_bf16.emplace_back(v);
+  {
+    auto f = io::Hdf5File::create(s.path + "/a.h5");
+    f.write_dataset("/f16", DType::f16, {6}, f16.data());
+    f.write_dataset("/bf16", DType::bf16, {6}, of_bf16.data());
+  }
+  for (const auto& [name, rounded] : {std::pair{"/f16", false}, std::pair{"/bf16", true}}) {
+    std::vector<float> read(6);
+    const auto file = H5Fopen((s.path + "/a.h5").c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+    const auto dataset = H5Dopen2(file, name, H5P_DEFAULT);
+    ASSERT_GE(H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, read.data()), 0) << name;
+    H5Dclose(dataset);
+    H5Fclose(file);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      EXPECT_EQ(read[i], rounded ? static_cast<float>(of_bf16[i]) : static_cast<float>(f16[i])) << name << " " << i;
+  }
 }
 
 // Compares every flat range of several shapes with a list of marked elements.

@@ -31,7 +31,7 @@ std::int64_t widened_bytes(const ModelConfig& m, const MicroShape& s, Pass pass)
   return gate_widens(m, s, pass) ? of_tokens(s, m.hidden) : 0;
 }
 std::int64_t widened_weights(const MicroShape& s, std::int64_t elements) {
-  return s.dtype == base::DType::bf16 ? base::aligned(elements * base::size_of(s.accumulation())) : 0;
+  return base::is_narrow(s.dtype) ? base::aligned(elements * base::size_of(s.accumulation())) : 0;
 }
 
 // The rows that experts compute at one time: one overlap chunk.

@@ -27,10 +27,10 @@ std::int64_t chunk_rows(const MicroShape& s) { return std::min(s.rows(), head_ch
 std::int64_t loss_buffers(const ModelConfig& m, const MicroShape& s, Pass pass) {
   const Widths w(m, s.tensor);
   const auto wide = base::size_of(s.accumulation()), c = chunk_rows(s), logits = c * w.vocabulary;
-  const bool narrow = pass == Pass::train && s.dtype == base::DType::bf16;
+  const bool narrow = pass == Pass::train && base::is_narrow(s.dtype);
   const bool bias = has_vocabulary_bias(m);
   return base::aligned(s.rows() * 8) + base::aligned(logits * wide) +
-         (bias && s.dtype == base::DType::bf16 ? base::aligned(w.vocabulary * wide) : 0) +
+         (bias && base::is_narrow(s.dtype) ? base::aligned(w.vocabulary * wide) : 0) +
          (bias && pass == Pass::train ? base::aligned(c * s.element_bytes()) : 0) +
          (narrow ? base::aligned(logits * s.element_bytes()) : 0) +
          (s.tensor > 1 ? cross_entropy_shared_scratch_bytes(c, s.tensor, w.partials, wide) : 0);

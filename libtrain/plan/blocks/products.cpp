@@ -19,14 +19,14 @@ std::int64_t Products::stream(std::int64_t cols) const {
 
 std::int64_t Products::partial(std::int64_t cols) const {
   const auto sums = Widths(m_, s_.tensor).partials;
-  const bool apart = s_.tensor > 1 && (s_.sequence_parallel || s_.dtype == base::DType::bf16 || sums > 1);
+  const bool apart = s_.tensor > 1 && (s_.sequence_parallel || base::is_narrow(s_.dtype) || sums > 1);
   return apart ? base::aligned(sums * s_.rows() * cols * accumulation_bytes()) : 0;
 }
 
 // If a rank sends the sum of each of its lanes, these are products of their own.
 std::int64_t Products::lane_product(std::int64_t rows, std::int64_t cols, const std::vector<std::int64_t>& inner,
                                     std::int64_t neighbours) const {
-  const bool rounds = s_.tensor == 1 && s_.dtype == base::DType::bf16;
+  const bool rounds = s_.tensor == 1 && base::is_narrow(s_.dtype);
   const Widths w(m_, s_.tensor);
   const auto lanes = w.lanes / w.partials, parts = static_cast<std::int64_t>(inner.size());
   if (on_gpu())
@@ -38,7 +38,7 @@ std::int64_t Products::lane_product(std::int64_t rows, std::int64_t cols, const 
 
 std::int64_t Products::product(std::int64_t rows, std::int64_t cols, std::int64_t inner, Result result) const {
   if (on_gpu()) return gpu_gemm_scratch_bytes;
-  return gemm_scratch_bytes(rows, cols, inner, result == Result::working && s_.dtype == base::DType::bf16);
+  return gemm_scratch_bytes(rows, cols, inner, result == Result::working && base::is_narrow(s_.dtype));
 }
 
 std::int64_t Products::weight_gradient(std::int64_t out, std::int64_t in) const {
@@ -50,7 +50,7 @@ std::int64_t Products::weight_gradient(std::int64_t out, std::int64_t in) const 
 std::int64_t Products::grouped(ExpertRows of, std::int64_t cols, std::int64_t inner, std::int64_t parts,
                                std::int64_t lanes) const {
   if (on_gpu()) return gpu_grouped_linear_scratch_bytes(of.rows, cols, lanes, accumulation_bytes());
-  return grouped_linear_scratch_bytes(of.rows, of.groups, cols, inner, parts, lanes, s_.dtype == base::DType::bf16,
+  return grouped_linear_scratch_bytes(of.rows, of.groups, cols, inner, parts, lanes, base::is_narrow(s_.dtype),
                                       s_.threads);
 }
 

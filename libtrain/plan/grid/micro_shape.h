@@ -43,7 +43,7 @@ struct RankShare {
   std::int64_t expert_capacity_buffer = 0;
   std::int64_t element_bytes() const { return base::size_of(dtype); }
   // The dtype of sums and statistics: f32, or f64 if everything is f64.
-  base::DType accumulation() const { return dtype == base::DType::f64 ? base::DType::f64 : base::DType::f32; }
+  base::DType accumulation() const { return base::accumulation_of(dtype); }
 };
 
 struct MicroShape : MicroBatch, RankShare {
