@@ -373,15 +373,14 @@ double Evaluation::bits_per_byte() const {
 }
 
 Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWatch& watch) {
-  auto caller = tensor::Exec::caller(nullptr, 1);
   auto config = asked;
-  const auto watchdog = watch_peers(world, world.communication ? *world.communication : *caller,
-                                    config.run.hang_timeout, comm::end_job_on_hang({}, world.rank));
-  require_same(shared_settings(config), world, world.communication ? *world.communication : *caller);
-  const auto place = agree_on_device(config.run, world, world.communication ? *world.communication : *caller);
+  const auto watchdog =
+      watch_peers(world, *world.communication, config.run.hang_timeout, comm::end_job_on_hang({}, world.rank));
+  require_same(shared_settings(config), world, *world.communication);
+  const auto place = agree_on_device(config.run, world, *world.communication);
   const auto device = place.device;
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config.run, world, place);
-  auto& exec = world.communication ? *world.communication : *caller;
+  auto& exec = *world.communication;
   if (config.run.collective_delay > 0)
     world.replace_groups([&](auto group) { return comm::delayed(std::move(group), config.run.collective_delay); });
   Terms t;

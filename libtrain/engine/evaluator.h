@@ -3,11 +3,8 @@
 #pragma once
 
 #include "libtrain/checkpoint/read_sums.h"
-#include "libtrain/engine/batches.h"
-#include "libtrain/engine/memory.h"
-#include "libtrain/engine/stage_passes.h"
+#include "libtrain/engine/rank_runtime.h"
 #include "libtrain/engine/trainer.h"
-#include "libtrain/engine/world.h"
 #include "libtrain/params/weight_store.h"
 
 #include <functional>
@@ -33,34 +30,21 @@ class Evaluator {
   // stages only the last stage finds losses. Calls passed(i) once this rank is done with micros[i]. Collective.
   void evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses, std::int64_t sequences,
                 const std::function<void(std::size_t place)>& passed);
-  bool finds_losses() const { return plan_.stage_of(world_.rank) + 1 == plan_.pipeline; }
+  bool finds_losses() const { return r_.stage + 1 == r_.plan.pipeline; }
 
   // For example "stage 1, forward of micro-batch 3". From any thread.
-  std::string doing() const { return now_.text(plan_.stage_of(world_.rank), plan_.pipeline, "gathering losses"); }
+  std::string doing() const { return r_.now.text(r_.stage, r_.plan.pipeline, "gathering losses"); }
 
-  tensor::Exec& communication() { return world_.communication ? *world_.communication : *compute_; }
-  const RankMemory& memory() const { return memory_; }
+  tensor::Exec& communication() { return r_.communication; }
+  const RankMemory& memory() const { return r_.memory; }
 
  private:
-  std::vector<Chunk> make_chunks();
+  void make_chunks();
   void read_shards(checkpoint::Reader& reader, checkpoint::ReadSums& sums);
 
-  plan::Plan plan_;
   StepSettings settings_;
-  World& world_;
-  Batches& batches_;
-  plan::ModelPart part_;  // of plan_.model
-  plan::FlatGroupSet set_;
-  RankMemory memory_;
-  std::unique_ptr<tensor::Exec> compute_;
-  model::AttentionLists lists_;
-  std::vector<Chunk> chunks_;  // the first allocation in their arena
-  params::StoreContext context_;
+  RankRuntime r_;
   params::WeightStore store_;
-  model::TensorCollectives collectives_;
-  model::ExpertCollectives experts_;
-  std::optional<StageLink> link_;
-  CurrentAction now_;
 };
 
 }  // namespace trainyard::engine

@@ -27,8 +27,7 @@ Place agree_on_device(RunConfig& config, World& world, tensor::Exec& exec) {
 
 void move_to_gpu(const RunConfig& config, World& world, const Place& place) {
   if (world.size == 1) return;
-  auto caller = tensor::Exec::caller(nullptr, 1);
-  auto& exec = world.communication ? *world.communication : *caller;
+  auto& exec = *world.communication;
   const auto device = place.device;
   std::int32_t able = world.kind == "mpi" && comm::nccl_available() && place.share.one_each ? 1 : 0;
   world.control->all_reduce(exec, base::View::of(&able, {1}), comm::Reduction::min);

@@ -87,13 +87,13 @@ std::string other_rate_text(const Start& start, const RunSetup& setup) {
   const auto is_number = [&](const char* name) { return was.contains(name) && was[name].is_number(); };
   if (!was.contains("schedule") || !was["schedule"].is_string() || !std::all_of(names.begin(), names.end(), is_number))
     return {};  // from an older version
-  const LearningRate before{was["schedule"],
-                            was["learning_rate"],
-                            was["final_learning_rate"],
-                            was["warmup_steps"],
-                            was["decay_steps"],
-                            was["steps"],
-                            is_number("start_learning_rate") ? was["start_learning_rate"].get<double>() : 0};
+  const LearningRate before{.schedule = was["schedule"],
+                            .peak = was["learning_rate"],
+                            .final = was["final_learning_rate"],
+                            .warmup_steps = was["warmup_steps"],
+                            .decay_steps = was["decay_steps"],
+                            .total_steps = was["steps"],
+                            .start = is_number("start_learning_rate") ? was["start_learning_rate"].get<double>() : 0};
   const double planned = before.at(start.step), now = setup.step.learning_rate.at(start.step);
   if (planned == now || start.step >= setup.step.learning_rate.total_steps) return {};
   return fmt::format("the learning rate of step {} is {:.4g}; the settings of the checkpoint gave {:.4g}",
@@ -216,17 +216,16 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
               int ranks_on_node) {
   require_plan_read(asked);
   require_ranks_on_node(ranks_on_node);
-  auto caller = tensor::Exec::caller(nullptr, 1);
   auto config = asked;
   const auto watchdog =
-      watch_peers(world, world.communication ? *world.communication : *caller, config.hang_timeout,
+      watch_peers(world, *world.communication, config.hang_timeout,
                   comm::end_job_on_hang(config.output.empty() ? "" : config.output + "/exit", world.rank));
-  require_same(shared_settings(config), world, world.communication ? *world.communication : *caller);
-  const auto place = agree_on_device(config, world, world.communication ? *world.communication : *caller);
+  require_same(shared_settings(config), world, *world.communication);
+  const auto place = agree_on_device(config, world, *world.communication);
   const auto device = place.device;
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config, world, place);
-  else require_same_instructions(config.dtype, world, world.communication ? *world.communication : *caller);
-  auto& exec = world.communication ? *world.communication : *caller;
+  else require_same_instructions(config.dtype, world, *world.communication);
+  auto& exec = *world.communication;
   take_lanes_of_run(config, world, exec);
   const auto decided = decide_layout(config, world, exec, place, ranks_on_node);
   if (!decided.empty() && world.rank == 0 && listener.on_note) listener.on_note(decided);
@@ -310,8 +309,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
 std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int ranks_on_node) {
   require_plan_read(asked);
   require_ranks_on_node(ranks_on_node);
-  auto caller = tensor::Exec::caller(nullptr, 1);
-  auto& exec = world.communication ? *world.communication : *caller;
+  auto& exec = *world.communication;
   auto config = asked;
   const auto watchdog = watch_peers(world, exec, config.hang_timeout, comm::end_job_on_hang({}, world.rank));
   require_same(shared_settings(config), world, exec);

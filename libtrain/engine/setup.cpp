@@ -124,8 +124,13 @@ nlohmann::json identity_of(const RunConfig& c, const RunSetup& s) {
 }
 
 LearningRate learning_rate_of(const RunConfig& c) {
-  return {c.schedule,    c.learning_rate, c.final_learning_rate, c.warmup_steps,
-          c.decay_steps, c.steps,         c.start_learning_rate};
+  return {.schedule = c.schedule,
+          .peak = c.learning_rate,
+          .final = c.final_learning_rate,
+          .warmup_steps = c.warmup_steps,
+          .decay_steps = c.decay_steps,
+          .total_steps = c.steps,
+          .start = c.start_learning_rate};
 }
 
 // Checks settings against one another, which the description of each alone cannot do. Reads nothing.

@@ -2,14 +2,9 @@
 // nothing of files, signals or processes.
 #pragma once
 
-#include "libtrain/engine/batches.h"
 #include "libtrain/engine/learning_rate.h"
-#include "libtrain/engine/loss_reduction.h"
-#include "libtrain/engine/memory.h"
-#include "libtrain/engine/stage_passes.h"
+#include "libtrain/engine/rank_runtime.h"
 #include "libtrain/engine/step_results.h"
-#include "libtrain/engine/world.h"
-#include "libtrain/model/tensor_collectives.h"
 #include "libtrain/params/zero_store.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/schedule/schedule.h"
@@ -43,10 +38,6 @@ struct StepOutcome {
   double compute_seconds = 0, communication_seconds = 0, exposed_seconds = 0;  // of this rank
 };
 
-// Asserts that the plan is predicted and that the batches are the plan's, and requires the plan's layout of the world
-// (require_layout). Returns the plan.
-const plan::Plan& require_fit(const plan::Plan& plan, const World& world, const Batches& batches);
-
 class Trainer {
  public:
   // The plan is what runs: its memory is reserved, its schedule interpreted. It must be predicted (plan::predict). A
@@ -68,7 +59,7 @@ class Trainer {
   StepOutcome finish_step();
   int steps_under_way() const { return static_cast<int>(under_way_.size()); }
   // Is it worthwhile to begin a step before the one before is finished?
-  bool results_come_later() const { return compute_->on_gpu(); }
+  bool results_come_later() const { return r_.compute->on_gpu(); }
 
   // Gathers what the first pass of a next step would gather. So the ledger has the traffic of each step, also of the
   // last. Collective.
@@ -85,14 +76,14 @@ class Trainer {
   // What a step or a validation is doing: "stage 1, forward of micro-batch 3". From any thread.
   std::string doing() const;
 
-  model::ExpertCollectives& expert_collectives() { return experts_; }
+  model::ExpertCollectives& expert_collectives() { return r_.experts; }
   params::ZeroStore& store() { return *store_; }
-  params::StoreContext& context() { return *context_; }
-  RankMemory& memory() { return memory_; }
-  const RankMemory& memory() const { return memory_; }
-  const plan::FlatGroupSet& flat_groups() const { return set_; }
-  tensor::Exec& communication() { return world_.communication ? *world_.communication : *compute_; }
-  tensor::Exec& compute() { return *compute_; }
+  params::StoreContext& context() { return r_.context; }
+  RankMemory& memory() { return r_.memory; }
+  const RankMemory& memory() const { return r_.memory; }
+  const plan::FlatGroupSet& flat_groups() const { return r_.set; }
+  tensor::Exec& communication() { return r_.communication; }
+  tensor::Exec& compute() { return *r_.compute; }
 
  private:
   struct UnderWay {
@@ -111,7 +102,7 @@ class Trainer {
   void forward(const plan::Action& action, const Observer* observer);
   void backward(const plan::Action& action, const Observer* observer);  // or one of its two halves
   void exchange(const plan::Action& action);                            // with a neighbouring stage
-  Chunk& chunk_of(const plan::Action& action) { return chunks_[static_cast<std::size_t>(action.chunk)]; }
+  Chunk& chunk_of(const plan::Action& action) { return r_.chunks[static_cast<std::size_t>(action.chunk)]; }
   Slot& slot_of(const plan::Action& action) { return *chunk_of(action).slots[static_cast<std::size_t>(action.slot)]; }
   model::Observer seen_by(const Observer* observer, const plan::Action& action, const char* what);
   void require_values() const;
@@ -127,25 +118,11 @@ class Trainer {
   std::int64_t place_in_model(const std::string& flat_group) const;
   std::string earliest_of_all(const Finding& mine);
 
-  plan::Plan plan_;
   StepSettings settings_;
-  World& world_;
-  Batches& batches_;
-  plan::ModelPart part_;  // of plan_.model
-  plan::FlatGroupSet set_;
-  RankMemory memory_;
-  std::unique_ptr<tensor::Exec> compute_;
-  model::AttentionLists lists_;
-  std::unique_ptr<params::StoreContext> context_;
+  RankRuntime r_;
   std::unique_ptr<params::ZeroStore> store_;
-  model::TensorCollectives collectives_;
-  model::ExpertCollectives experts_;
   model::MicroBatch absent_;  // the shape of an empty micro-batch
   std::vector<plan::Action> program_;
-  CurrentAction now_;
-  std::optional<tensor::Arena> passing_;  // shared by all slots
-  std::vector<Chunk> chunks_;
-  std::optional<StageLink> link_;
   std::int32_t stop_ = 0;  // does any rank ask to stop? Known after answered_
   tensor::Event answered_;
   plan::LeaseOrder step_leases_;

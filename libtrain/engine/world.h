@@ -15,13 +15,13 @@
 namespace trainyard::engine {
 
 // Groups carry gradients and weights; `control` carries agreements and metrics. The calls of all communicators are
-// issued on `communication`. With one rank the compute Exec of the trainer takes its place, and it is null here.
+// issued on `communication`. With one rank a training issues them on its compute Exec instead.
 struct World : comm::World {
   using comm::World::World;
   // On a GPU: carries the losses and norms of steps between devices. null: `control` does.
   std::unique_ptr<comm::Communicator> results;
-  std::unique_ptr<tensor::Exec> communication;
-  bool stages_on_device = false;  // NCCL carries messages between pipeline stages
+  std::unique_ptr<tensor::Exec> communication;  // never null in a world that make_world made
+  bool stages_on_device = false;                // NCCL carries messages between pipeline stages
   // Makes communicators that may each be called by a thread of their own. Empty: `between` makes such.
   comm::GroupFactory queues;
   std::unique_ptr<comm::Neighbours> neighbours;  // between pipeline stages (join_neighbours); null: there are none

@@ -41,13 +41,11 @@ void Launch::divide_world(const plan::ParallelLayout& layout) {
 int Launch::ranks_on_node() const { return tools::ranks_on_node(world_.size); }
 
 void Launch::on_every_rank(const std::function<void()>& work) {
-  const auto caller = tensor::Exec::caller(nullptr, 1);
-  engine::on_every_rank(world_, world_.communication ? *world_.communication : *caller, work);
+  engine::on_every_rank(world_, *world_.communication, work);
 }
 
 void Launch::require_same(const engine::NamedSettings& mine) {
-  const auto caller = tensor::Exec::caller(nullptr, 1);
-  engine::require_same(mine, world_, world_.communication ? *world_.communication : *caller);
+  engine::require_same(mine, world_, *world_.communication);
 }
 
 void Launch::claim_the_end(int exit_code) {

@@ -1,0 +1,78 @@
+// Builds a rank's run time from a plan.
+#include "libtrain/engine/rank_runtime.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/plan/cost/expert_nodes.h"
+#include "libtrain/plan/evaluation.h"
+
+#include <algorithm>
+
+namespace trainyard::engine {
+
+using tensor::Category;
+
+const plan::Plan& require_fit(const plan::Plan& plan, const World& world, const Batches& batches) {
+  TRAINYARD_ASSERT(
+      !plan.stages.boundaries.empty() && plan.stage_memory.size() == static_cast<std::size_t>(plan.pipeline),
+      "a plan that plan::predict has not filled: {} of {} stages", plan.stage_memory.size(), plan.pipeline);
+  require_layout(world, plan);
+  const auto of = batches.batch();
+  TRAINYARD_ASSERT(batches.sequence() == plan.sequence && of.micro_batch == plan.micro_batch &&
+                       of.global_batch == plan.global_batch && of.local_accumulation == plan.local_accumulation,
+                   "batches of {} sequences of {} tokens, {} in a micro-batch, {} micro-batches accumulated; the plan "
+                   "has {} of {}, {}, {}",
+                   of.global_batch, batches.sequence(), of.micro_batch, of.local_accumulation, plan.global_batch,
+                   plan.sequence, plan.micro_batch, plan.local_accumulation);
+  return plan;
+}
+
+RankRuntime::RankRuntime(const plan::Plan& of, base::Device device, World& w, Batches& b, plan::Pass what)
+    : plan(require_fit(of, w, b)), pass(what), world(w), batches(b), stage(plan.stage_of(world.rank)),
+      part(plan.part_of_rank(world.rank)), set(part, plan.topology),
+      memory(pass == plan::Pass::train ? plan.memory_of(world.rank).categories
+                                       : plan::evaluation_memory(plan, stage).categories,
+             device),
+      compute(compute_exec(device, memory[Category::workspace], plan.threads)),
+      communication(world.size == 1 ? *compute : *world.communication),
+      lists(part, plan.sequence, *compute), context{.set = set,
+                                                    .shape = plan.states(),
+                                                    .reduction = plan.reduction,
+                                                    .world = world,
+                                                    .compute = *compute,
+                                                    .communication = communication,
+                                                    .parameters = memory[Category::parameters],
+                                                    .gathered = memory[Category::gathered_weights],
+                                                    .gradients = memory[Category::gradients],
+                                                    .micro_batch_gradients = memory[Category::micro_batch_gradients],
+                                                    .optimizer = memory[Category::optimizer],
+                                                    .staging = memory[Category::communication_staging]},
+      collectives(context, plan.model, plan.micro()),
+      experts(context, plan.expert_capacity_buffer, plan::expert_hop_bytes(part, plan.micro(), pass)) {
+  batches.work_on(*compute);
+}
+
+RankRuntime::~RankRuntime() { drain(communication, *compute); }
+
+void RankRuntime::link_stages() {
+  if (plan.pipeline == 1) return;
+  TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan.pipeline);
+  const bool hears_before = std::any_of(chunks.begin(), chunks.end(), [](const Chunk& c) { return !c.first; });
+  link.emplace(*world.neighbours, context, memory[Category::activations], hears_before, plan.micro().own_rows(),
+               plan.model.hidden, pass);
+}
+
+StagePasses RankRuntime::passes(params::ParameterStore& store, std::uint64_t seed) {
+  return {.plan = plan,
+          .stage = stage,
+          .seed = seed,
+          .context = context,
+          .store = store,
+          .collectives = collectives,
+          .experts = experts,
+          .lists = lists,
+          .chunks = chunks,
+          .link = link ? &*link : nullptr,
+          .now = now};
+}
+
+}  // namespace trainyard::engine
