@@ -17,10 +17,10 @@ using BlockFactory =
     std::function<std::unique_ptr<Block>(const plan::ModelConfig& model, const plan::PlacedBlock& place)>;
 using BranchFactory = std::function<std::unique_ptr<Branch>(const BranchSpec& spec)>;
 
-// The library's blocks and branches are registered under the names of their descriptions (plan/blocks/block_kind.h). A
+// The library's blocks and branches are registered under the names of their descriptions (plan/blocks/named_kinds.h). A
 // program outside registers a description and its factory together, under a new name or in place of one of these.
 // Without a description the present one stays. A model names its branches (plan::ModelConfig::branches). UsageError for
-// a null kind, an empty factory or a name that cannot be written in a model file (plan/blocks/block_kind.h), and from
+// a null kind, an empty factory or a name that cannot be written in a model file (plan/blocks/named_kinds.h), and from
 // assemble() for a factory that returns null. Not thread-safe: register before anything is planned or assembled.
 void register_block(const std::string& name, std::shared_ptr<const plan::BlockKind> kind, BlockFactory factory);
 void register_block(const std::string& name, BlockFactory factory);

@@ -42,7 +42,7 @@ struct ModelConfig {
   bool biases = true;
   bool tied = true;
   double dropout_embedding = 0, dropout_attention = 0, dropout_attention_residual = 0, dropout_ffn_residual = 0;
-  std::vector<std::string> branches = {"attention", "ffn"};  // of a layer, in order (plan/blocks/block_kind.h)
+  std::vector<std::string> branches = {"attention", "ffn"};  // of a layer, in order (plan/blocks/branch_registry.h)
   // Reduction lanes: every sum over heads, over the feed-forward part's inner width and over the vocabulary is divided
   // into so many slices. Each slice is a product of its own, and a binary tree adds them. So tensor-parallel ranks that
   // hold some of the slices change no bit. Part of the numerics. 0: not decided yet (default_lanes).
