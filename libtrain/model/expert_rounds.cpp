@@ -3,7 +3,6 @@
 
 #include "kernels/expert_rows/expert_rows.h"
 #include "libtrain/model/expert_collectives.h"
-#include "libtrain/plan/blocks/expert_rounds.h"
 
 #include <algorithm>
 
@@ -24,8 +23,6 @@ std::int64_t known_rounds(Step& step, const SavedSet& t) {
 }
 
 }  // namespace
-
-bool ExpertRounds::made_in(plan::Pass pass) const { return plan::crosses_in_rounds(model_, pass); }
 
 ExpertRounds::Index ExpertRounds::index_of(Step& step, const SavedSet& t, base::View rounds) const {
   auto& scratch = step.exec.scratch();
@@ -60,7 +57,8 @@ void ExpertRounds::bring_back(Step& step, const SavedSet& t, const Index& index,
   kernels::expert_dispatch(step.exec, back, index.rows.back, 1, t["results"]);
 }
 
-void ExpertRounds::forward(Step& step, const SavedSet& t, const Run& run) const {
+void ExpertRounds::forward(Step& step, const SavedSet& t, base::View, ExpertWork& work) const {
+  const auto all = expert_chunks(model_, t).front();
   tensor::ArenaScope scope(step.exec.scratch());
   const auto index = index_of(step, t, t["rounds"]);
   step.experts->agree_on_most(t["rounds"]);
@@ -71,7 +69,8 @@ void ExpertRounds::forward(Step& step, const SavedSet& t, const Run& run) const 
     send(step, t, index, round == 0);
     {
       tensor::ArenaScope scratch(step.exec.scratch());
-      run(rows);
+      work.lease();
+      work.run(all, rows);
     }
     bring_back(step, t, index, rows, round == 0);
   }
@@ -85,7 +84,8 @@ void ExpertRounds::send_gradients(Step& step, const SavedSet& t, const Index& in
   step.experts->swap(sent, dy, first);
 }
 
-void ExpertRounds::backward(Step& step, const SavedSet& t, const Backward& work) const {
+void ExpertRounds::backward(Step& step, const SavedSet& t, ExpertWork& work) const {
+  const auto all = expert_chunks(model_, t).front();
   tensor::ArenaScope scope(step.exec.scratch());
   const auto index = index_of(step, t, {});
   const auto rounds = known_rounds(step, t);
@@ -94,7 +94,8 @@ void ExpertRounds::backward(Step& step, const SavedSet& t, const Backward& work)
     send_gradients(step, t, index, dy, first);
     {
       tensor::ArenaScope scratch(step.exec.scratch());
-      work.input_gradients(dy, dx);
+      work.lease();
+      work.input_gradients(all, dy, dx);
     }
     bring_back(step, t, index, dx, first);
   };
@@ -105,17 +106,18 @@ void ExpertRounds::backward(Step& step, const SavedSet& t, const Backward& work)
   }
   for (int source = 0; source < step.experts->ranks(); ++source) {
     const bool wanted = work.begin(source);
-    if (wanted && rounds == 1) work.weight_gradients(dy, source);
+    if (wanted && rounds == 1) work.weight_gradients(all, dy, source);
     for (std::int64_t round = rounds - 1; wanted && rounds > 1 && round >= 0; --round, ++sent_again) {
       // Ranks other than the source have no groups in a round of number `rounds`.
       lay_out(step, t, index, step.experts->rank() == source ? round : rounds);
       send(step, t, index, false);
       {
         tensor::ArenaScope scratch(step.exec.scratch());
-        work.results(dx);
+        work.lease();
+        work.run(all, dx);
       }
       there_and_back(sent_again == 0);
-      work.weight_gradients(dy, source);
+      work.weight_gradients(all, dy, source);
     }
     work.end();
   }

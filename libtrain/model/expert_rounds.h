@@ -3,11 +3,10 @@
 #pragma once
 
 #include "kernels/expert_rounds/expert_rounds.h"
-#include "libtrain/model/branch.h"
+#include "libtrain/model/expert_dispatch.h"
 #include "libtrain/plan/spec/model_config.h"
 
 #include <cstdint>
-#include <functional>
 
 namespace trainyard::model {
 
@@ -19,25 +18,14 @@ namespace trainyard::model {
 // With several rounds, backward goes through all rounds again for each source, because weight gradients are reduced
 // source by source. A source is one of the expert-parallel ranks. Only that source's rows are then there, but buffers
 // are sent whole.
-class ExpertRounds {
+class ExpertRounds : public ExpertDispatch {
  public:
-  // Runs the experts on the rows "dispatched", in the groups "received", and writes their results to `rows`.
-  using Run = std::function<void(base::View rows)>;
   // record: the layer's number among the layers with experts.
   ExpertRounds(const plan::ModelConfig& of_layer, std::int64_t record) : model_(of_layer), record_(record) {}
-  bool made_in(plan::Pass pass) const;
-  // Makes "results" from the tokens "normed".
-  void forward(Step& step, const SavedSet& tensors, const Run& run) const;
-  struct Backward {
-    Run results;  // as in forward
-    std::function<void(base::View dy, base::View dx)> input_gradients;
-    std::function<bool(int source)> begin;  // opens the gradients of a source; false: its micro-batch is empty
-    // For the source's groups of the current round, and no others.
-    std::function<void(base::View dy, int source)> weight_gradients;
-    std::function<void()> end;
-  };
-  // Before: "results" has the gradient of the experts' results. After: it has the gradient of the experts' input rows.
-  void backward(Step& step, const SavedSet& tensors, const Backward& work) const;
+  bool takes_rows() const override { return false; }
+  base::View place_of_rows(Step&, const SavedSet&) const override { return {}; }
+  void forward(Step& step, const SavedSet& tensors, base::View rows, ExpertWork& work) const override;
+  void backward(Step& step, const SavedSet& tensors, ExpertWork& work) const override;
 
  private:
   struct Index {

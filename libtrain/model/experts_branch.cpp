@@ -6,9 +6,7 @@
 #include "kernels/expert_rows/expert_rows.h"
 #include "kernels/gate_record/gate_record.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/slot_groups/slot_groups.h"
 #include "libtrain/base/random.h"
-#include "libtrain/model/expert_collectives.h"
 #include "libtrain/plan/blocks/experts.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/blocks/expert_registry.h"
@@ -25,10 +23,6 @@ base::View widened(Step& step, base::View weight) {
                                      : step.exec.scratch().allocate(wide, {weight.rows(), weight.cols()});
   kernels::cast(step.exec, weight, copy);
   return copy;
-}
-
-base::View rows_like(Step& step, base::View rows) {
-  return step.exec.scratch().allocate(rows.dtype, {rows.rows(), rows.cols()});
 }
 
 std::unique_ptr<Expert> experts_of(const BranchSpec& spec) {
@@ -64,7 +58,8 @@ ExpertsBranch::ExpertsBranch(const BranchSpec& spec)
       gate_bias_(plan::find_index(spec.flat_group, "gate.bias")),
       mix_weight_(plan::find_index(spec.flat_group, "mix.weight")), experts_(experts_of(spec)),
       beside_(feed_forward_beside(spec)), record_(plan::expert_layers(spec.model, spec.layer)),
-      rounds_(spec.model, record_) {}
+      training_(make_dispatch(spec.model, plan::Pass::train, record_)),
+      evaluation_(make_dispatch(spec.model, plan::Pass::evaluate, record_)) {}
 
 kernels::Gate ExpertsBranch::gate_of(const Step& step) const {
   const auto& e = model_.experts;
@@ -87,7 +82,7 @@ kernels::GateChoice ExpertsBranch::choice_of(const SavedSet& t) {
 
 // The views of one parameter in all experts lie one behind the other, equally far apart.
 template <class Borrowed>
-ExpertParameters ExpertsBranch::parameters_of(const Borrowed& borrowed, const Chunk& chunk) const {
+ExpertParameters ExpertsBranch::parameters_of(const Borrowed& borrowed, const ExpertChunk& chunk) const {
   return [&borrowed, &chunk, held = plan::held_experts(model_)](int parameter) -> kernels::GroupedView {
     if (parameter < 0) return {};
     const auto first = static_cast<int>(parameter * held + chunk.first_expert);
@@ -98,33 +93,7 @@ ExpertParameters ExpertsBranch::parameters_of(const Borrowed& borrowed, const Ch
   };
 }
 
-std::vector<ExpertsBranch::Chunk> ExpertsBranch::chunks_of(const SavedSet& t) const {
-  const std::int64_t n = model_.experts.held.chunks;
-  const auto rows = t["dispatched"].rows() / n, experts = plan::held_experts(model_) / n,
-             groups = worked_on(t).rows() / n;
-  std::vector<Chunk> out;
-  for (std::int64_t i = 0; i < n; ++i) out.push_back({rows, i * rows, groups, i * groups, experts, i * experts});
-  return out;
-}
-
-std::vector<base::View> ExpertsBranch::by_ranks(const Step& step, const Chunk& chunk, base::View whole,
-                                                std::int64_t rows_each) const {
-  std::vector<base::View> out;
-  for (int r = 0; r < step.experts->ranks(); ++r)
-    out.push_back(
-        whole.row_range((r * plan::held_experts(model_) + chunk.first_expert) * rows_each, chunk.experts * rows_each));
-  return out;
-}
-
-std::vector<base::View> ExpertsBranch::by_chunks(const Step& step, const Chunk& chunk, base::View whole,
-                                                 std::int64_t rows_each) const {
-  std::vector<base::View> out;
-  for (int r = 0; r < step.experts->ranks(); ++r)
-    out.push_back(whole.row_range((chunk.first_group + r * chunk.experts) * rows_each, chunk.experts * rows_each));
-  return out;
-}
-
-SavedSet ExpertsBranch::tensors_of(const Step& step, const SavedSet& t, const Chunk& chunk) const {
+SavedSet ExpertsBranch::tensors_of(const Step& step, const SavedSet& t, const ExpertChunk& chunk) const {
   const auto shape = shape_of(step);
   const auto of = plan::expert_rows_of(model_, shape, step.pass);
   return t.row_range(plan::expert_kind(model_.experts.network).tensors(model_, shape, of), chunk.first_row, chunk.rows);
@@ -155,184 +124,64 @@ void ExpertsBranch::choose(Step& step, const params::Lease& lease, const SavedSe
                        step.gate_records.row_range(record_, 1));
 }
 
-base::View ExpertsBranch::worked_on(const SavedSet& t) const {
-  return plan::shares_experts(model_) ? t["received"] : t["groups"];
-}
-
-base::View ExpertsBranch::own_results(const Step& step, const SavedSet& t) {
-  const auto rows = t["dispatched"].rows();
-  return t["results"].row_range(step.collectives->rank() * rows, rows);
-}
-
-base::View ExpertsBranch::own_sources(const Step& step, const SavedSet& t) {
-  const auto rows = t["dispatched"].rows();
-  return params::flat_range(t["sources"], step.collectives->rank() * rows, rows);
-}
-
-base::View ExpertsBranch::own_groups(const Step& step, const SavedSet& t) const {
-  const auto groups = count_ / step.collectives->ranks();
-  return t["groups"].row_range(step.collectives->rank() * groups, groups);
-}
-
 void ExpertsBranch::dispatch(Step& step, const SavedSet& t, base::View normed, base::View rows) const {
   kernels::expert_dispatch(step.exec, normed, own_sources(step, t), model_.experts.top_k, rows);
 }
 
-base::View ExpertsBranch::crossing(Step& step, const SavedSet& t) const {
-  const bool whole = plan::sends_to_experts(model_) && !rounds_.made_in(step.pass);
-  return whole ? rows_like(step, t["dispatched"]) : base::View{};
-}
+// Computes rows that have arrived, for a dispatch.
+class ExpertsBranch::Work : public ExpertWork {
+ public:
+  Work(const ExpertsBranch& branch, Step& step, const SavedSet& tensors) : b_(branch), step_(step), t_(tensors) {}
 
-// Runs the experts of a chunk, whose rows of "dispatched" have arrived.
-void ExpertsBranch::run_experts(Step& step, const params::Lease& own, const SavedSet& t, const Chunk& c,
-                                base::View made) const {
-  const auto groups = worked_on(t);
-  const auto weights = [&](int index) { return own.weight(index); };
-  experts_->forward(step, {groups.row_range(c.first_group, c.groups)}, parameters_of(weights, c),
-                    t["dispatched"].row_range(c.first_row, c.rows), tensors_of(step, t, c), made);
-}
-
-void ExpertsBranch::input_gradients_of(Step& step, const params::Lease& own, const SavedSet& t, const Chunk& c,
-                                       base::View dy, base::View dx) const {
-  const auto groups = worked_on(t);
-  const auto weights = [&](int index) { return own.weight(index); };
-  experts_->input_gradients(step, {groups.row_range(c.first_group, c.groups)}, parameters_of(weights, c), dy,
-                            t["dispatched"].row_range(c.first_row, c.rows), tensors_of(step, t, c), dx);
-}
-
-// The groups of a chunk are ordered by source.
-void ExpertsBranch::weight_gradients_of(Step& step, const params::Grads& grads, const SavedSet& t, const Chunk& c,
-                                        base::View dy, int source) const {
-  const auto groups = worked_on(t);
-  const auto gradients = [&](int index) { return grads.gradient(index); };
-  tensor::ArenaScope scratch(step.exec.scratch());
-  experts_->weight_gradients(step, {groups.row_range(c.first_group + source * c.experts, c.experts)},
-                             parameters_of(gradients, c), dy, t["dispatched"].row_range(c.first_row, c.rows),
-                             tensors_of(step, t, c));
-}
-
-int ExpertsBranch::sources(const Step& step) const {
-  return plan::sends_to_experts(model_) ? step.experts->ranks() : 1;
-}
-
-void ExpertsBranch::weight_gradients_of_all(Step& step, const SavedSet& t, base::View dy) const {
-  const auto chunks = chunks_of(t);
-  for (int source = 0; source < sources(step); ++source) {
-    auto grads = step.store->grads(own_, source);
-    if (grads.wanted())
-      for (const auto& c : chunks) weight_gradients_of(step, grads, t, c, dy.row_range(c.first_row, c.rows), source);
-    grads.commit();
+  void lease() override {
+    if (!own_) own_.emplace(step_.store->lease(b_.own_));
   }
-}
+  void release() override { own_.reset(); }
 
-// The experts are leased once, for all rounds.
-void ExpertsBranch::forward_in_rounds(Step& step, const SavedSet& t) const {
-  std::optional<params::Lease> own;
-  const auto all = chunks_of(t).front();
-  rounds_.forward(step, t, [&](base::View made) {
-    if (!own) own.emplace(step.store->lease(own_));
-    run_experts(step, *own, t, all, made);
-  });
-}
+  void run(const ExpertChunk& c, base::View made) override {
+    const auto weights = [this](int index) { return own_->weight(index); };
+    b_.experts_->forward(step_, {groups(c.first_group, c.groups)}, b_.parameters_of(weights, c), rows(c),
+                         b_.tensors_of(step_, t_, c), made);
+  }
+  void input_gradients(const ExpertChunk& c, base::View dy, base::View dx) override {
+    const auto weights = [this](int index) { return own_->weight(index); };
+    b_.experts_->input_gradients(step_, {groups(c.first_group, c.groups)}, b_.parameters_of(weights, c), dy, rows(c),
+                                 b_.tensors_of(step_, t_, c), dx);
+  }
+  bool begin(int source) override {
+    grads_.emplace(step_.store->grads(b_.own_, source));
+    return grads_->wanted();
+  }
+  // The groups of a chunk are ordered by source.
+  void weight_gradients(const ExpertChunk& c, base::View dy, int source) override {
+    const auto gradients = [this](int index) { return grads_->gradient(index); };
+    tensor::ArenaScope scratch(step_.exec.scratch());
+    b_.experts_->weight_gradients(step_, {groups(c.first_group + source * c.experts, c.experts)},
+                                  b_.parameters_of(gradients, c), dy, rows(c), b_.tensors_of(step_, t_, c));
+  }
+  void end() override { grads_->commit(), grads_.reset(); }
 
-void ExpertsBranch::backward_in_rounds(Step& step, const SavedSet& t) const {
-  std::optional<params::Lease> own;
-  std::optional<params::Grads> grads;
-  const auto all = chunks_of(t).front();
-  const auto leased = [&]() -> const params::Lease& {
-    if (!own) own.emplace(step.store->lease(own_));
-    return *own;
-  };
-  ExpertRounds::Backward work;
-  work.results = [&](base::View made) { run_experts(step, leased(), t, all, made); };
-  work.input_gradients = [&](base::View dy, base::View dx) { input_gradients_of(step, leased(), t, all, dy, dx); };
-  work.begin = [&](int source) {
-    grads.emplace(step.store->grads(own_, source));
-    return grads->wanted();
-  };
-  work.weight_gradients = [&](base::View dy, int source) { weight_gradients_of(step, *grads, t, all, dy, source); };
-  work.end = [&] { grads->commit(), grads.reset(); };
-  rounds_.backward(step, t, work);
-}
+ private:
+  base::View groups(std::int64_t first, std::int64_t count) const {
+    return worked_groups(b_.model_, t_).row_range(first, count);
+  }
+  base::View rows(const ExpertChunk& c) const { return t_["dispatched"].row_range(c.first_row, c.rows); }
 
-// Sends rows (`sent`) and groups of this rank's tokens to the ranks of their experts, receives theirs, computes, and
-// sends the results back ("results"). The rows of all chunks are in flight while the first chunk is computed. An empty
-// micro-batch has no rows: nobody reads what the buffers hold in their place.
+  const ExpertsBranch& b_;
+  Step& step_;
+  const SavedSet& t_;
+  std::optional<params::Lease> own_;
+  std::optional<params::Grads> grads_;
+};
+
 void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t, base::View sent) const {
-  if (rounds_.made_in(step.pass)) return forward_in_rounds(step, t);
-  const auto dispatched = t["dispatched"], results = own_results(step, t);
-  const bool shares = plan::shares_experts(model_), sends = plan::sends_to_experts(model_);
-  const auto groups = worked_on(t);
-  const auto slot = dispatched.rows() / groups.rows();
-  const auto chunks = chunks_of(t);
-  const auto& collectives = *step.experts;
-  tensor::ArenaScope scope(step.exec.scratch());
-  const auto made = !sends ? results : chunks.size() > 1 ? rows_like(step, results) : sent;
-  std::vector<tensor::Event> arrived, returned;
-  if (sends && chunks.size() == 1) {
-    collectives.swap(sent, dispatched);
-    collectives.swap(own_groups(step, t), groups);
-  } else if (sends) {
-    std::vector<base::View> mine, theirs;
-    for (const auto& c : chunks) {
-      for (const auto& view : by_ranks(step, c, own_groups(step, t), 1)) mine.push_back(view);
-      for (const auto& view : by_chunks(step, c, groups, 1)) theirs.push_back(view);
-    }
-    const auto counted = collectives.begin_swap(mine, theirs);
-    for (const auto& c : chunks)
-      arrived.push_back(collectives.begin_swap(by_ranks(step, c, sent, slot), by_chunks(step, c, dispatched, slot)));
-    collectives.wait(counted);
-  } else if (shares) {
-    tensor::copy(step.exec, own_groups(step, t), groups);
-  }
-  const auto own = step.store->lease(own_);
-  for (std::size_t i = 0; i < chunks.size(); ++i) {
-    const auto& c = chunks[i];
-    tensor::ArenaScope of_experts(step.exec.scratch());
-    if (!arrived.empty()) collectives.wait(arrived[i]);
-    if (shares) kernels::slot_groups(step.exec, groups.row_range(c.first_group, c.groups), slot);
-    run_experts(step, own, t, c, made.row_range(c.first_row, c.rows));
-    if (!arrived.empty())
-      returned.push_back(collectives.begin_swap(by_chunks(step, c, made, slot), by_ranks(step, c, results, slot)));
-  }
-  for (const auto& event : returned) collectives.wait(event);
-  if (sends && chunks.size() == 1) collectives.swap(made, results);
+  Work work(*this, step, t);
+  dispatch_in(step.pass).forward(step, t, sent, work);
 }
 
-// Before: "results" has the gradient of the experts' results. After: it has the gradient of the experts' input rows.
-// These go back to other ranks while weight gradients are computed.
 void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) const {
-  if (rounds_.made_in(step.pass)) return backward_in_rounds(step, t);
-  const auto results = own_results(step, t);
-  const bool sends = plan::sends_to_experts(model_);
-  const auto groups = worked_on(t);
-  const auto slot = t["dispatched"].rows() / groups.rows();
-  const auto chunks = chunks_of(t);
-  const auto& collectives = *step.experts;
-  tensor::ArenaScope scope(step.exec.scratch());
-  const auto dy = sends ? rows_like(step, results) : results, dx = rows_like(step, results);
-  const bool whole = chunks.size() == 1;
-  std::vector<tensor::Event> arrived, returned;
-  for (const auto& c : chunks)
-    if (sends)
-      arrived.push_back(whole ? collectives.begin_swap(results, dy)
-                              : collectives.begin_swap(by_ranks(step, c, results, slot), by_chunks(step, c, dy, slot)));
-  {
-    const auto own = step.store->lease(own_);
-    for (std::size_t i = 0; i < chunks.size(); ++i) {
-      const auto& c = chunks[i];
-      tensor::ArenaScope of_experts(step.exec.scratch());
-      if (sends) collectives.wait(arrived[i]);
-      input_gradients_of(step, own, t, c, dy.row_range(c.first_row, c.rows), dx.row_range(c.first_row, c.rows));
-      if (sends)
-        returned.push_back(
-            whole ? collectives.begin_swap(dx, results)
-                  : collectives.begin_swap(by_chunks(step, c, dx, slot), by_ranks(step, c, results, slot)));
-    }
-  }
-  weight_gradients_of_all(step, t, dy);
-  for (const auto& event : returned) collectives.wait(event);
-  if (!sends) tensor::copy(step.exec, dx, results);
+  Work work(*this, step, t);
+  dispatch_in(step.pass).backward(step, t, work);
 }
 
 // Gathers the results of the experts of all tensor-parallel ranks.
@@ -345,7 +194,7 @@ bool ExpertsBranch::works_for_others() const { return plan::sends_to_experts(mod
 void ExpertsBranch::forward_for_others(Step& step, const SavedSet& t) const {
   tensor::ArenaScope scope(step.exec.scratch());
   tensor::clear(step.exec, t["groups"]);
-  forward_through_experts(step, t, crossing(step, t));
+  forward_through_experts(step, t, dispatch_in(step.pass).place_of_rows(step, t));
 }
 
 void ExpertsBranch::backward_for_others(Step& step, const SavedSet& t) const { backward_through_experts(step, t); }
@@ -365,12 +214,13 @@ void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedS
   auto& workspace = step.exec.scratch();
   {
     tensor::ArenaScope scope(workspace);
-    const auto sent = crossing(step, t);
+    const auto& way = dispatch_in(step.pass);
+    const auto sent = way.place_of_rows(step, t);
     {
       tensor::ArenaScope rows(workspace);
       const auto normed = all_rows(step, t["normed"]);
       choose(step, lease, t, normed);
-      if (!rounds_.made_in(step.pass)) dispatch(step, t, normed, sent ? sent : t["dispatched"]);
+      if (way.takes_rows()) dispatch(step, t, normed, sent);
     }
     forward_through_experts(step, t, sent);
   }

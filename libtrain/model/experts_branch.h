@@ -4,7 +4,7 @@
 #include "kernels/gate/gate.h"
 #include "libtrain/model/branch.h"
 #include "libtrain/model/expert.h"
-#include "libtrain/model/expert_rounds.h"
+#include "libtrain/model/expert_dispatch.h"
 #include "libtrain/model/feed_forward_branch.h"
 
 #include <memory>
@@ -41,41 +41,15 @@ class ExpertsBranch : public Branch {
  private:
   kernels::Gate gate_of(const Step& step) const;
   static kernels::GateChoice choice_of(const SavedSet& tensors);
-  // A run of this rank's experts, with the rows that all ranks send to them. It names rows of "dispatched" and of the
-  // experts' tensors, groups of "received", and experts of this rank.
-  struct Chunk {
-    std::int64_t rows = 0, first_row = 0, groups = 0, first_group = 0, experts = 0, first_expert = 0;
-  };
-  std::vector<Chunk> chunks_of(const SavedSet& tensors) const;
-  // One view of a chunk for each expert-parallel rank, with `rows_each` rows for each expert. by_ranks: `whole` lies
-  // rank by rank, as this rank's tokens have it. by_chunks: `whole` lies chunk by chunk, as the experts have it.
-  std::vector<base::View> by_ranks(const Step& step, const Chunk& chunk, base::View whole,
-                                   std::int64_t rows_each) const;
-  std::vector<base::View> by_chunks(const Step& step, const Chunk& chunk, base::View whole,
-                                    std::int64_t rows_each) const;
-  template <class Borrowed> ExpertParameters parameters_of(const Borrowed& borrowed, const Chunk& chunk) const;
-  SavedSet tensors_of(const Step& step, const SavedSet& tensors, const Chunk& chunk) const;  // of the chunk's experts
-  base::View worked_on(const SavedSet& tensors) const;  // groups of rows that this rank's experts compute
-  // This tensor-parallel rank's part of "results", "sources" and "groups": the part of its experts.
-  static base::View own_results(const Step& step, const SavedSet& tensors);
-  static base::View own_sources(const Step& step, const SavedSet& tensors);
-  base::View own_groups(const Step& step, const SavedSet& tensors) const;
+  template <class Borrowed> ExpertParameters parameters_of(const Borrowed& borrowed, const ExpertChunk& chunk) const;
+  SavedSet tensors_of(const Step& step, const SavedSet& tensors,
+                      const ExpertChunk& chunk) const;  // of the chunk's experts
   void dispatch(Step& step, const SavedSet& tensors, base::View normed, base::View rows) const;
-  // The send buffer for rows that go to other ranks, in scratch of the caller's scope; empty if none do.
-  base::View crossing(Step& step, const SavedSet& tensors) const;
+  class Work;  // what a dispatch asks of the branch
+  const ExpertDispatch& dispatch_in(plan::Pass pass) const {
+    return pass == plan::Pass::train ? *training_ : *evaluation_;
+  }
   void forward_through_experts(Step& step, const SavedSet& tensors, base::View sent) const;
-  void run_experts(Step& step, const params::Lease& own, const SavedSet& tensors, const Chunk& chunk,
-                   base::View made) const;
-  void input_gradients_of(Step& step, const params::Lease& own, const SavedSet& tensors, const Chunk& chunk,
-                          base::View dy, base::View dx) const;
-  // Weight gradients from the rows of one source (an expert-parallel rank): for a chunk, and for all chunks, source by
-  // source.
-  void weight_gradients_of(Step& step, const params::Grads& grads, const SavedSet& tensors, const Chunk& chunk,
-                           base::View dy, int source) const;
-  void weight_gradients_of_all(Step& step, const SavedSet& tensors, base::View dy) const;
-  int sources(const Step& step) const;
-  void forward_in_rounds(Step& step, const SavedSet& tensors) const;
-  void backward_in_rounds(Step& step, const SavedSet& tensors) const;
   void backward_through_experts(Step& step, const SavedSet& tensors) const;
   static void gather_results(Step& step, const SavedSet& tensors);
   base::View gate_input(Step& step, base::View normed) const;
@@ -91,7 +65,7 @@ class ExpertsBranch : public Branch {
   std::unique_ptr<Expert> experts_;
   std::optional<FeedForwardBranch> beside_;
   std::int64_t record_;  // row of Step::gate_records
-  ExpertRounds rounds_;
+  std::unique_ptr<ExpertDispatch> training_, evaluation_;
 };
 
 }  // namespace trainyard::model
