@@ -4,6 +4,7 @@
 #include "libtrain/checkpoint/hugging_face_keys.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/spec/lanes.h"
+#include "libtrain/plan/model_file/model_problems.h"
 
 #include <fmt/ranges.h>
 

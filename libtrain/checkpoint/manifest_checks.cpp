@@ -11,6 +11,7 @@
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/model_file/model_problems.h"
 
 #include <algorithm>
 #include <iterator>

@@ -13,6 +13,7 @@
 #include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/spec/objective.h"
 #include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/model_file/model_problems.h"
 
 #include <fmt/ranges.h>
 

@@ -20,6 +20,7 @@
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/spec/lanes.h"
 #include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/model_file/model_problems.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -14,6 +14,7 @@
 #include "libtrain/plan/blocks/block_registry.h"
 #include "libtrain/plan/blocks/branch_registry.h"
 #include "libtrain/plan/blocks/named_kinds.h"
+#include "libtrain/plan/model_file/model_problems.h"
 
 #include <fmt/ranges.h>
 

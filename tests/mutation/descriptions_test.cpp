@@ -13,6 +13,7 @@
 #include "libtrain/plan/spec/presets.h"
 #include "libtrain/plan/model_file/load_model.h"
 #include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/model_file/model_problems.h"
 #include "tools/inspect/report.h"
 
 #include <gtest/gtest.h>

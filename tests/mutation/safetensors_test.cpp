@@ -7,6 +7,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/checkpoint/hugging_face.h"
 #include "libtrain/io/safetensors.h"
+#include "libtrain/plan/model_file/model_problems.h"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/spec/tile_list.h"
 #include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/model_file/model_problems.h"
 
 #include <gtest/gtest.h>
 

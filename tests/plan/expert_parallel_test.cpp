@@ -11,6 +11,7 @@
 #include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/dispatch_rounds.h"
 #include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/model_file/model_problems.h"
 
 #include <gtest/gtest.h>
 

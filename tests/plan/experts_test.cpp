@@ -9,6 +9,7 @@
 #include "libtrain/plan/spec/lanes.h"
 #include "libtrain/plan/spec/presets.h"
 #include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/model_file/model_problems.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>

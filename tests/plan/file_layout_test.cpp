@@ -10,6 +10,7 @@
 #include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/model_file/model_problems.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>

@@ -6,6 +6,7 @@
 #include "libtrain/plan/spec/presets.h"
 #include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/model_file/model_problems.h"
 
 #include <gtest/gtest.h>
 

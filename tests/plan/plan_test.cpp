@@ -5,6 +5,7 @@
 #include "libtrain/plan/spec/presets.h"
 #include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/model_file/model_problems.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

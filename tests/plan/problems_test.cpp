@@ -15,6 +15,7 @@
 #include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/blocks/block_registry.h"
 #include "libtrain/plan/blocks/branch_registry.h"
+#include "libtrain/plan/model_file/model_problems.h"
 #include "tests/plan/small_plan.h"
 #include "tests/scratch.h"
 

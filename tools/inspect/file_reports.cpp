@@ -9,6 +9,7 @@
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
+#include "libtrain/plan/model_file/model_problems.h"
 #include "tools/inspect/layout.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
