@@ -2,7 +2,7 @@
 #include "libtrain/checkpoint/reader.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/checkpoint/view.h"
+#include "libtrain/checkpoint/file_names.h"
 #include "libtrain/io/hdf5_file.h"
 
 namespace trainyard::checkpoint {

@@ -10,8 +10,9 @@ namespace trainyard::checkpoint {
 // A checkpoint that was found. The folder decides; the file `latest` is a hint for people and is never read here.
 struct Found {
   std::int64_t step = -1;
-  std::string path;                  // empty: none
-  std::vector<std::string> refused;  // set by find_latest_whole: newer ones that it skipped, each with the reason
+  std::string path;  // empty: none
+  std::vector<std::string>
+      refused;  // set by find_latest_whole (latest_whole.h): newer ones that it skipped, each with the reason
   explicit operator bool() const { return !path.empty(); }
 };
 
@@ -29,14 +30,6 @@ std::string set_aside(const Found& checkpoint);
 // Names of the other entries of the folder, without interrupted writes (*.partial) and the file system's own
 // (lost+found, names that begin with a dot). A new run may begin only where there are none.
 std::vector<std::string> entries(const std::string& folder);
-
-enum class Verify { metadata, everything };
-// Returns the newest checkpoint of list() that passes the checks: manifest, sizes and checksums of metadata; with
-// `everything` also every byte. A checkpoint that fails is skipped, logged as a warning, and kept in `refused`. Nothing
-// is removed. base::Unreadable (the system cannot read it) is thrown, not skipped. If a checkpoint disappears while it
-// is read, the folder is listed again (checkpoint/removed.h). A folder that is missing or empty gives an empty Found.
-// Paths in `without` are known to be damaged and are skipped silently.
-Found find_latest_whole(const std::string& folder, Verify verify, const std::vector<std::string>& without = {});
 
 // Removes what interrupted writers left (step-NNNNNNNN.partial), or restores its final name (base::publish_folder).
 // Call it before any rank writes. UsageError when such a name holds something that the writers did not write. Entries

@@ -11,8 +11,6 @@
 
 namespace trainyard::checkpoint {
 
-inline constexpr const char* joined_index_name = "ranks.index";
-
 // Makes the bytes of the file, which checkpoints/README.md defines. A table says where the section of each rank lies.
 // The sections follow; each has the bytes of rank-NNNNN.index.
 std::string joined_index_bytes(std::int64_t step, const std::vector<std::string>& sections);

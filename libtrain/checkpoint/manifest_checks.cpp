@@ -3,10 +3,12 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
-#include "libtrain/checkpoint/joined_index.h"
+#include "libtrain/checkpoint/bounds.h"
+#include "libtrain/checkpoint/file_names.h"
+#include "libtrain/checkpoint/refuse.h"
 #include "libtrain/checkpoint/saved_shards.h"
-#include "libtrain/checkpoint/records.h"
-#include "libtrain/io/bulk.h"
+#include "libtrain/checkpoint/version_1.h"
+#include "libtrain/plan/blocks/inventory.h"
 #include "libtrain/plan/model_file/field_json.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
@@ -22,27 +24,6 @@
 namespace trainyard::checkpoint {
 
 namespace {
-
-template <class... A>
-[[noreturn]] void refuse(const std::string& where, fmt::format_string<A...> format, A&&... values) {
-  throw base::InputError(where + ": " + fmt::format(format, std::forward<A>(values)...), RecordReader::way_out);
-}
-
-struct FilePart {
-  std::int64_t offset, bytes;
-  const PayloadEntry* payload;  // nullptr: metadata
-  std::uint32_t crc;
-};
-
-std::vector<FilePart> file_parts(const FileEntry& file) {
-  std::vector<FilePart> parts;
-  for (const auto& [name, p] : file.payloads) parts.push_back({p.offset, p.bytes, &p, 0});
-  for (const auto& r : file.metadata) parts.push_back({r.offset, r.bytes, nullptr, r.crc});
-  std::sort(parts.begin(), parts.end(), [](const FilePart& a, const FilePart& b) {
-    return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;
-  });
-  return parts;
-}
 
 void require_identity(const RunState& state, const std::string& where) {
   const auto& identity = state.identity;
@@ -165,30 +146,6 @@ bool inside(const Box& box, const Shape& shape) {
 }
 
 }  // namespace
-
-void require_whole(const FileEntry& file, const std::string& where) {
-  std::int64_t at = 0;
-  for (const auto& part : file_parts(file)) {
-    if (part.offset != at) refuse(where, "what should begin at byte {} begins at {}", at, part.offset);
-    at += part.bytes;
-    if (at > file.bytes) break;
-  }
-  if (!file.payloads.empty() && at != file.bytes)
-    refuse(where, "datasets and metadata end at byte {}, the file at {}", at, file.bytes);
-}
-
-std::uint32_t crc_of_parts(const FileEntry& file) {
-  std::uint32_t crc = 0;
-  for (const auto& part : file_parts(file)) {
-    if (part.payload == nullptr) crc = io::crc32c_combine(crc, part.crc, part.bytes);
-    else
-      for (std::size_t b = 0; b < part.payload->blocks.size(); ++b)
-        crc =
-            io::crc32c_combine(crc, part.payload->blocks[b],
-                               std::min(io::block_bytes, part.bytes - static_cast<std::int64_t>(b) * io::block_bytes));
-  }
-  return crc;
-}
 
 void require_consistent(const Manifest& m, const std::string& where) {
   if (const auto wrong = plan::problems(m.state.model); !wrong.empty())

@@ -3,21 +3,13 @@
 #pragma once
 
 #include "libtrain/checkpoint/manifest.h"
+#include "libtrain/checkpoint/version_1.h"
 #include "libtrain/plan/schedule/stages.h"
 
-#include <cstdint>
 #include <optional>
 #include <string>
 
 namespace trainyard::checkpoint {
-
-// Bounds under which sums of a manifest's numbers cannot overflow.
-inline constexpr std::int64_t largest_count = std::int64_t{1} << 56;
-inline constexpr std::int64_t largest_ranks = std::int64_t{1} << 24;
-
-// Requires that the datasets and the metadata of a file cover each of its bytes exactly once. InputError that begins
-// with `where`.
-void require_whole(const FileEntry& file, const std::string& where);
 
 // Checks everything but the boxes. InputError that begins with `where`, as for the functions below. Required are:
 // - a model without problems, and an identity whose model and seed are those of the state;
@@ -46,8 +38,5 @@ int expert_parts_of(const Manifest& manifest);
 // Returns whether the boxes lie where this build would put them. If not, another writer made them, or an offset is
 // wrong, and only fingerprints can tell which.
 bool layout_is_ours(const Manifest& manifest);
-
-// The checksum of the whole file, combined from the checksums of its parts.
-std::uint32_t crc_of_parts(const FileEntry& file);
 
 }  // namespace trainyard::checkpoint

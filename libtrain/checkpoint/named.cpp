@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/foreign_files.h"
 #include "libtrain/checkpoint/finder.h"
+#include "libtrain/checkpoint/latest_whole.h"
 
 #include <filesystem>
 

@@ -5,6 +5,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/checkpoint/destination.h"
+#include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/own_files.h"
 #include "libtrain/checkpoint/parts.h"
 #include "libtrain/checkpoint/rank_writer.h"

@@ -3,7 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/folder_lock.h"
-#include "libtrain/checkpoint/joined_index.h"
+#include "libtrain/checkpoint/file_names.h"
 
 #include <fmt/format.h>
 

@@ -7,9 +7,6 @@
 
 namespace trainyard::checkpoint {
 
-// The lines of metrics that led to a checkpoint, kept in a checkpoint that a run has set aside.
-inline constexpr const char* history_name = "history.jsonl";
-
 // Returns whether a writer of checkpoints could leave an unfinished entry of this name: step-NNNNNNNN.partial,
 // step-NNNNNNNN.replaced.partial, step-NNNNNNNN.removed.partial, step-NNNNNNNN.removed.N.partial, latest.partial.
 bool is_unfinished_name(std::string_view name);

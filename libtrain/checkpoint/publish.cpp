@@ -6,12 +6,16 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/system_error.h"
+#include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/joined_index.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/manifest_checks.h"
+#include "libtrain/checkpoint/manifest_text.h"
 #include "libtrain/checkpoint/own_files.h"
 #include "libtrain/checkpoint/rank_writer.h"
+#include "libtrain/checkpoint/sidecar.h"
+#include "libtrain/checkpoint/tensor_statistics.h"
 #include "libtrain/checkpoint/view.h"
 
 #include <filesystem>

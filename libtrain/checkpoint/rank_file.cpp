@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/checkpoint/rank_index.h"
+#include "libtrain/checkpoint/sidecar.h"
 #include "libtrain/io/hdf5_file.h"
 
 #include <algorithm>

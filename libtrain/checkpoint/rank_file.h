@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/checkpoint/manifest.h"
+#include "libtrain/checkpoint/tensor_statistics.h"
 #include "libtrain/io/bulk.h"
 
 #include <cstdint>

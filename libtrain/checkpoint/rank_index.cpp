@@ -2,7 +2,7 @@
 #include "libtrain/checkpoint/rank_index.h"
 
 #include "libtrain/base/json.h"
-#include "libtrain/checkpoint/manifest_checks.h"
+#include "libtrain/checkpoint/bounds.h"
 #include "libtrain/checkpoint/records.h"
 #include "libtrain/io/bulk.h"
 
@@ -63,8 +63,6 @@ FileEntry read_parts(RecordReader& in, std::uint32_t datasets, std::uint32_t ran
 }
 
 }  // namespace
-
-std::string index_name(int rank) { return rank_name(rank) + ".index"; }
 
 std::string index_bytes(const RankIndex& index, const std::vector<ParameterEntry>& parameters) {
   RecordWriter out;

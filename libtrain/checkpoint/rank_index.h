@@ -4,7 +4,8 @@
 #pragma once
 
 #include "libtrain/checkpoint/boxes.h"
-#include "libtrain/checkpoint/manifest.h"
+#include "libtrain/checkpoint/file_entry.h"
+#include "libtrain/checkpoint/tensor_table.h"
 
 #include <cstdint>
 #include <string>
@@ -21,7 +22,6 @@ struct RankIndex {
   RankBoxes boxes;
 };
 
-std::string index_name(int rank);  // "rank-00003.index"
 std::string index_bytes(const RankIndex& index, const std::vector<ParameterEntry>& parameters);
 // Every count is compared with the bytes that are left before anything is allocated, and every number with its bounds.
 // Each box names one of `parameters`, lies inside it, and does not overlap another box in the file. InputError that

@@ -3,8 +3,10 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/rank_file.h"
+#include "libtrain/checkpoint/tensor_statistics.h"
 #include "libtrain/io/bulk.h"
 
 #include <filesystem>

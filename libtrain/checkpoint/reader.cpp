@@ -8,7 +8,8 @@
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/joined_index.h"
 #include "libtrain/checkpoint/manifest_checks.h"
-#include "libtrain/checkpoint/view.h"
+#include "libtrain/checkpoint/file_names.h"
+#include "libtrain/checkpoint/manifest_text.h"
 #include "libtrain/io/system_error.h"
 #include "libtrain/plan/blocks/held.h"
 

@@ -1,7 +1,8 @@
 // Writing and reading the records of an index.
 #include "libtrain/checkpoint/records.h"
 
-#include "libtrain/checkpoint/manifest_checks.h"
+#include "libtrain/base/error.h"
+#include "libtrain/checkpoint/bounds.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // The records of an index: texts of a fixed size, little-endian numbers, and varints, one after the other.
 #pragma once
 
-#include "libtrain/base/error.h"
+#include "libtrain/checkpoint/refuse.h"
 
 #include <bit>
 #include <cstddef>
@@ -52,10 +52,8 @@ class RecordReader {
   std::size_t left() const { return left_.size(); }
 
   template <class... A> [[noreturn]] void refuse(fmt::format_string<A...> format, A&&... values) const {
-    throw base::InputError(where_ + ": " + fmt::format(format, std::forward<A>(values)...), way_out);
+    checkpoint::refuse(where_, format, std::forward<A>(values)...);
   }
-
-  static constexpr const char* way_out = "restore it from a copy, or resume from another checkpoint (--resume PATH)";
 
  private:
   std::string_view take(std::size_t n);

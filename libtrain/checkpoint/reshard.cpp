@@ -4,6 +4,7 @@
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/parts.h"
 
 #include <algorithm>

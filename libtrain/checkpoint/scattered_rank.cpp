@@ -7,6 +7,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/parts.h"
 #include "libtrain/checkpoint/rank_index.h"
+#include "libtrain/checkpoint/sidecar.h"
 
 #include <algorithm>
 

@@ -4,6 +4,7 @@
 
 #include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/rank_file.h"
+#include "libtrain/checkpoint/tensor_statistics.h"
 #include "libtrain/io/bulk.h"
 
 #include <atomic>

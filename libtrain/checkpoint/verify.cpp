@@ -4,8 +4,7 @@
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/system_error.h"
-#include "libtrain/checkpoint/manifest_checks.h"
-#include "libtrain/checkpoint/view.h"
+#include "libtrain/checkpoint/file_names.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -4,6 +4,8 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/checkpoint/file_names.h"
+#include "libtrain/checkpoint/manifest_text.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/io/hdf5_file.h"

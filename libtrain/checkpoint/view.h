@@ -8,7 +8,6 @@
 
 namespace trainyard::checkpoint {
 
-inline constexpr const char* view_name = "checkpoint.h5";
 // With more mapped boxes than this, a checkpoint is published without the view; `inspect --make-view` makes it on
 // demand.
 inline constexpr std::int64_t largest_view = 200'000;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "libtrain/base/atomic_file.h"
-#include "libtrain/data/builder.h"
+#include "libtrain/data/build_options.h"
 #include "libtrain/data/shard_writer.h"
 #include "libtrain/data/tokenizing.h"
 

@@ -1,7 +1,7 @@
 // Parts: what several tasks make from their shares of the inputs, in a folder beside the set that the parts become.
 #pragma once
 
-#include "libtrain/data/builder.h"
+#include "libtrain/data/build_options.h"
 #include "libtrain/data/document_source.h"
 #include "libtrain/data/shard_set.h"
 #include "libtrain/data/share.h"

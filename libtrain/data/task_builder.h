@@ -1,7 +1,7 @@
 // The builder for job arrays: each task makes the part of its share, and the task that finds all parts makes the set.
 #pragma once
 
-#include "libtrain/data/builder.h"
+#include "libtrain/data/build_options.h"
 
 #include <cstdint>
 #include <functional>

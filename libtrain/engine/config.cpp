@@ -1,18 +1,11 @@
 // The description of a run's settings.
 #include "libtrain/engine/config.h"
 
-#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
-#include "libtrain/base/system_error.h"
-#include "libtrain/checkpoint/finder.h"
-#include "libtrain/checkpoint/reader.h"
-#include "libtrain/checkpoint/removed.h"
 #include "libtrain/engine/learning_rate.h"
-#include "libtrain/engine/run_folder.h"
-#include "libtrain/engine/start_path.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/plan_json.h"
@@ -31,13 +24,12 @@ namespace {
 constexpr base::Range<double> positive_f32{1e-37, 1e30}, f32_from_zero{0, 1e30}, decay_rate{0, 0.99999};
 constexpr base::Range<std::int64_t> step_count{0, 1'000'000'000'000};
 
-// True if the user gave no model, and there are weights that have one.
+}  // namespace
+
 bool has_model_of_weights(const std::vector<base::Field>& fields, const RunConfig& c) {
   const auto model = std::find_if(fields.begin(), fields.end(), [](const auto& f) { return f.name == "model"; });
   return !c.init_from.empty() && model->source == base::from_default;
 }
-
-}  // namespace
 
 std::vector<base::Field> fields_of(RunConfig& c) {
   namespace ranges = plan::ranges;
@@ -157,33 +149,6 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
     c.lanes_of_plan = set("lanes", fmt::format("{}", p.model.lanes));
   }
   c.plan_ranks = p.topology.world(), c.plan_lanes = p.model.lanes;
-}
-
-void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& c) {
-  if (!has_model_of_weights(fields, c)) return;
-  or_stop_unread(c, [&] {
-    // A run that continues no longer needs the weights that it began with, so they may be gone. Which of its own
-    // checkpoints is taken is decided later (choose_start); all are of one model.
-    std::vector<std::string> own;
-    if (c.resume == "auto" && !c.output.empty())
-      for (const auto& held : checkpoint::list(checkpoints_folder(c.output))) own.push_back(held.path);
-    auto lanes = plan::Lanes::of_the_run;
-    auto found = model_of_newest(own);
-    if (!found && (c.resume == "auto" || c.resume == "never")) {
-      lanes = plan::Lanes::open;
-      found = checkpoint::looking_again({c.init_from}, [&] {
-        const auto named = checkpoints_named("--init-from", c.init_from);
-        return checkpoint::reading(named, [&] {
-          auto newest = model_of_newest(named);
-          if (!newest) checkpoint::read_state(named.front());  // throws what is wrong with it
-          return newest;
-        });
-      });
-    }
-    if (!found) return;
-    c.checkpoint_model = found->model;
-    c.lanes_of = {lanes, found->checkpoint};
-  });
 }
 
 std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {

@@ -84,10 +84,8 @@ inline constexpr const char* auto_plan = "auto";  // value of --plan: each start
 // stay: call this after them. InputError for a plan that is damaged or has problems.
 void read_plan(std::vector<base::Field>& fields, RunConfig& config);
 
-// Sets checkpoint_model if the user gave no model and config.init_from is set. A run that resumes by itself takes the
-// model of the newest checkpoint in its folder. Otherwise the model of init_from is taken (start_path.h). Call it last.
-// InputError for a damaged checkpoint, EnvironmentError for one that cannot be read.
-void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& config);
+// Returns whether the model is that of the weights that config.init_from names: the user gave no model.
+bool has_model_of_weights(const std::vector<base::Field>& fields, const RunConfig& config);
 
 // --print-config: base::print_fields, without the model if a checkpoint gives it. That model's name is no preset and no
 // file. So the printed text, when read back, leaves the model to the checkpoint again.

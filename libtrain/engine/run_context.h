@@ -4,23 +4,13 @@
 
 #include "libtrain/comm/watchdog.h"
 #include "libtrain/engine/config.h"
-#include "libtrain/engine/run.h"
 #include "libtrain/engine/run_folder.h"
+#include "libtrain/engine/run_listener.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/signals.h"
 #include "libtrain/engine/world.h"
 
-#include <memory>
-#include <string>
-
 namespace trainyard::engine {
-
-// Rank 0 holds the run folder as long as this lives; on other ranks `folder` is null. `writer` is the holder's name, on
-// all ranks.
-struct HeldOutput {
-  std::unique_ptr<HeldFolder> folder;
-  std::string writer;
-};
 
 // Everything in it outlives the run's steps.
 struct RunContext {

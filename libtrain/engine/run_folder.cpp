@@ -7,6 +7,7 @@
 #include "libtrain/base/owned.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/system_error.h"
+#include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/own_files.h"

@@ -35,6 +35,13 @@ class HeldFolder {
 // EnvironmentError while another run holds the folder.
 std::unique_ptr<HeldFolder> take_run_folder(const std::string& output);
 
+// Every rank of a run has one. Rank 0 holds the run folder as long as it lives; on other ranks `folder` is null.
+// `writer` is the holder's name, on all ranks.
+struct HeldOutput {
+  std::unique_ptr<HeldFolder> folder;
+  std::string writer;
+};
+
 // Throws what take_run_folder and settle would throw, and EnvironmentError if nothing can be written. Makes, takes and
 // changes nothing.
 void require_usable(const std::string& output);

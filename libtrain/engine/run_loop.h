@@ -7,6 +7,7 @@
 #include "libtrain/engine/metrics.h"
 #include "libtrain/engine/restore.h"
 #include "libtrain/engine/run_context.h"
+#include "libtrain/engine/run_result.h"
 #include "libtrain/engine/run_saving.h"
 #include "libtrain/engine/run_trace.h"
 #include "libtrain/engine/run_windows.h"

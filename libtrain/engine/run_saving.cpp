@@ -4,6 +4,7 @@
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/document_tokens.h"
+#include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/engine/agreement.h"

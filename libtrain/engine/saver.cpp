@@ -6,6 +6,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/thread.h"
 #include "libtrain/base/trace_kinds.h"
+#include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/engine/run_folder.h"

@@ -3,8 +3,9 @@
 #pragma once
 
 #include "libtrain/base/error.h"
-#include "libtrain/engine/run_context.h"
+#include "libtrain/engine/run_folder.h"
 #include "libtrain/engine/world.h"
+#include "libtrain/tensor/exec.h"
 
 #include <string>
 #include <vector>

@@ -5,6 +5,7 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/checkpoint/joined_index.h"
+#include "libtrain/checkpoint/manifest_text.h"
 #include "libtrain/checkpoint/rank_index.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // The settings that a run accepts: plans, fields that a resume may change, models of older checkpoints. Also what is
 // reported of checkpoints when a run fails.
 #include "libtrain/engine/identity.h"
+#include "libtrain/engine/model_of_weights.h"
 #include "libtrain/engine/report.h"
 #include "libtrain/engine/restore.h"
 #include "libtrain/engine/run_folder.h"

@@ -1,4 +1,5 @@
-// Compares every #include with the packages of libtrain/README.md; also sizes and first lines of the sources.
+// Compares every #include with the packages and rooms of libtrain/README.md, and finds circles of includes; also sizes
+// and first lines of the sources.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,7 +48,7 @@ std::string package_of(const std::string& path) {
 std::map<std::string, std::set<std::string>> package_table() {
   std::map<std::string, std::set<std::string>> table;
   std::set<std::string> below;
-  const std::regex row(R"(\| `([a-z/]+)` \| ([^|]+) \|.*)");
+  const std::regex row(R"(\| `(libtrain/[a-z]+|[a-z]+)` \| ([^|]+) \|.*)");
   for (const auto& line : lines_of(root / "libtrain/README.md")) {
     std::smatch m;
     if (!std::regex_match(line, m, row)) continue;
@@ -67,6 +68,43 @@ std::map<std::string, std::set<std::string>> package_table() {
   return table;
 }
 
+// "libtrain/plan/grid/axis.h" lies in package "libtrain/plan" and room "grid". A file directly in a package has no
+// room.
+struct Place {
+  std::string package, room;
+};
+Place place_of(const std::string& path) {
+  auto end = path.find('/');
+  if (path.substr(0, end) == "libtrain") end = path.find('/', end + 1);
+  const auto next = path.find('/', end + 1);
+  return {path.substr(0, end), next == path.npos ? "" : path.substr(end + 1, next - end - 1)};
+}
+
+// The tables of rooms: package -> room -> rooms that it may include, the room itself among them. A room that is not
+// above its row in the table is a failure.
+std::map<std::string, std::map<std::string, std::set<std::string>>> room_tables() {
+  std::map<std::string, std::map<std::string, std::set<std::string>>> tables;
+  const std::regex row(R"(\| `([a-z_/-]+)` \| ([^|]+) \|.*)");
+  for (const auto& line : lines_of(root / "libtrain/README.md")) {
+    std::smatch m;
+    if (!std::regex_match(line, m, row)) continue;
+    const auto place = place_of(m[1].str() + "/");
+    if (place.room.empty()) continue;  // a package
+    auto& rooms = tables[place.package];
+    std::string list = m[2];
+    if (list == "-") list.clear();
+    std::replace(list.begin(), list.end(), ',', ' ');
+    std::istringstream words(list);
+    std::set<std::string> allowed = {place.room};
+    for (std::string word; words >> word;) {
+      EXPECT_TRUE(rooms.contains(word)) << m[1] << " may include " << word << ", which is no room above it";
+      allowed.insert(word);
+    }
+    rooms[place.room] = allowed;
+  }
+  return tables;
+}
+
 const std::vector<std::string> packages = {"libtrain", "kernels", "tools"};
 
 // Calls visit(file, line number, header, quoted) for each #include of the packages.
@@ -79,6 +117,62 @@ template <class Visit> void each_include(Visit visit) {
       if (std::regex_match(lines[i], m, include)) visit(file, i + 1, m[2].str(), m[1] == "\"");
     }
   }
+}
+
+// The units that each unit includes. A unit is a header with the source of its name: its path without ending.
+using Units = std::map<std::string, std::set<std::string>>;
+Units included_units() {
+  const auto unit_of = [](const std::string& path) { return path.substr(0, path.rfind('.')); };
+  Units units;
+  each_include([&](const std::string& file, std::size_t, const std::string& header, bool quoted) {
+    if (quoted && unit_of(file) != unit_of(header)) units[unit_of(file)].insert(unit_of(header));
+  });
+  return units;
+}
+
+// Finds the circles: the strongly connected components of more than one unit, by Tarjan's algorithm.
+class CircleFinder {
+ public:
+  explicit CircleFinder(const Units& units) : units_(units) {
+    for (const auto& [unit, included] : units)
+      if (!numbers_.contains(unit)) visit(unit);
+  }
+  const std::vector<std::set<std::string>>& circles() const { return circles_; }
+
+ private:
+  // Returns the lowest number of a unit on the path that `unit` reaches.
+  int visit(const std::string& unit) {
+    const int number = static_cast<int>(numbers_.size());
+    numbers_[unit] = number;
+    path_.push_back(unit);
+    int lowest = number;
+    if (const auto included = units_.find(unit); included != units_.end())
+      for (const auto& other : included->second) {
+        if (!numbers_.contains(other)) lowest = std::min(lowest, visit(other));
+        else if (!done_.contains(other)) lowest = std::min(lowest, numbers_.at(other));
+      }
+    if (lowest < number) return lowest;
+    const auto first = std::find(path_.begin(), path_.end(), unit);
+    const std::set<std::string> component(first, path_.end());
+    path_.erase(first, path_.end());
+    done_.insert(component.begin(), component.end());
+    if (component.size() > 1) circles_.push_back(component);
+    return lowest;
+  }
+
+  const Units& units_;
+  std::map<std::string, int> numbers_;
+  std::set<std::string> done_;  // units whose component is known
+  std::vector<std::string> path_;
+  std::vector<std::set<std::string>> circles_;
+};
+
+std::vector<std::set<std::string>> circles_of(const Units& units) { return CircleFinder(units).circles(); }
+
+std::string lines_text(const std::set<std::string>& lines) {
+  std::string text;
+  for (const auto& line : lines) text += "\n  " + line;
+  return text;
 }
 
 }  // namespace
@@ -110,6 +204,48 @@ TEST(Layering, EveryIncludeObeysTheTable) {
         << package_of(header) << " or beside it";
   });
   EXPECT_GT(seen, 100);
+}
+
+TEST(Layering, TheTablesNameEveryRoomOfTheirPackages) {
+  const auto tables = room_tables();
+  ASSERT_TRUE(tables.contains("libtrain/plan"));
+  EXPECT_EQ(tables.at("libtrain/plan").at("spec"), (std::set<std::string>{"grid", "spec"}));
+  for (const auto& [package, rooms] : tables) {
+    for (const auto& item : fs::directory_iterator(root / package))
+      EXPECT_TRUE(!item.is_directory() || rooms.contains(item.path().filename().string()))
+          << item.path() << " is not in the table of the rooms of " << package;
+    for (const auto& [room, allowed] : rooms)
+      EXPECT_TRUE(fs::is_directory(root / package / room)) << package << " has no room " << room;
+  }
+}
+
+TEST(Layering, EveryIncludeObeysTheRooms) {
+  const auto tables = room_tables();
+  int seen = 0;
+  each_include([&](const std::string& file, std::size_t line, const std::string& header, bool quoted) {
+    const auto from = place_of(file), to = place_of(header);
+    if (!quoted || from.package != to.package || !tables.contains(from.package)) return;
+    ++seen;
+    if (from.room.empty()) return;
+    const auto& rooms = tables.at(from.package);
+    EXPECT_TRUE(rooms.contains(from.room) && rooms.at(from.room).contains(to.room))
+        << file << ":" << line << " includes \"" << header << "\": " << from.room << " may not include "
+        << (to.room.empty() ? "files directly in " + from.package : to.room);
+  });
+  EXPECT_GT(seen, 50);
+}
+
+// Units of a circle can only be understood together, so a circle is small or is none.
+TEST(Layering, CirclesOfUnitsAreSmall) {
+  // Two circles share the unit b. The unit e leads to them, and f and g are reached from them.
+  const Units example = {{"a", {"b"}}, {"b", {"a", "c", "f"}}, {"c", {"d"}}, {"d", {"b"}}, {"e", {"a"}}, {"f", {"g"}}};
+  EXPECT_EQ(circles_of(example), (std::vector<std::set<std::string>>{{"a", "b", "c", "d"}}));
+  constexpr std::size_t most = 4;
+  const auto units = included_units();
+  EXPECT_GT(units.size(), 100u);
+  for (const auto& circle : circles_of(units))
+    EXPECT_LE(circle.size(), most) << "these units include one another in a circle; at most " << most
+                                   << " may:" << lines_text(circle);
 }
 
 // The planner runs on machines without MPI and without data. Above plan it includes only the reader of layout files.

@@ -1,13 +1,13 @@
 // The range of an axis of a drawing. It maps values to positions and makes the tick labels.
 #pragma once
 
-#include "tools/common/svg_chart.h"
-
 #include <cmath>
 #include <string>
 #include <vector>
 
 namespace trainyard::tools {
+
+enum class SvgScale { linear, logarithmic, sizes };  // sizes: logarithmic, in bytes, with ticks at powers of two
 
 class SvgRange {
  public:

@@ -3,14 +3,13 @@
 // and numbers.
 #pragma once
 
-#include <functional>
-#include <limits>
+#include "tools/common/svg_axis.h"
+
 #include <string>
 #include <vector>
 
 namespace trainyard::tools {
 
-enum class SvgScale { linear, logarithmic, sizes };  // sizes: logarithmic, in bytes, with ticks at powers of two
 struct SvgAxis {
   std::string label;
   SvgScale scale = SvgScale::linear;

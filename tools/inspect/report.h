@@ -2,7 +2,7 @@
 #pragma once
 
 #include "libtrain/base/number_text.h"
-#include "libtrain/checkpoint/finder.h"
+#include "libtrain/checkpoint/latest_whole.h"
 #include "libtrain/plan/spec/model_config.h"
 #include "tools/inspect/history.h"
 

@@ -5,6 +5,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/comm/agreement.h"
+#include "libtrain/engine/model_of_weights.h"
 #include "libtrain/engine/run.h"
 #include "libtrain/engine/shared_folder.h"
 #include "libtrain/plan/model_file/model_fields.h"

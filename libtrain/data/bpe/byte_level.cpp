@@ -12,6 +12,7 @@
 #include "libtrain/data/bpe/piece_cache.h"
 #include "libtrain/data/bpe/scanner.h"
 #include "libtrain/data/bpe/token_index.h"
+#include "libtrain/data/bpe/tokenizer_json.h"
 #include "libtrain/data/bpe/unicode_classes.h"
 #include "libtrain/data/document_source.h"
 

@@ -8,9 +8,8 @@
 
 namespace trainyard::data::bpe {
 
-inline constexpr std::int64_t largest_tokenizer_json = std::int64_t{64} << 20;  // bytes; Llama 3's has 17 MB
-inline constexpr std::int64_t most_ids = std::int64_t{1} << 22;                 // all ids are below it
-inline constexpr std::size_t longest_added_token = 256;                         // in bytes
+inline constexpr std::int64_t most_ids = std::int64_t{1} << 22;  // all ids are below it
+inline constexpr std::size_t longest_added_token = 256;          // in bytes
 inline constexpr std::size_t most_steps = 16;
 
 // A token that is matched in the text before anything else.
@@ -50,9 +49,5 @@ struct Definition {
   std::vector<Step> steps;
   std::vector<std::int32_t> before_text;  // the post_processor puts these before each text (text_template.h)
 };
-
-// InputError for a file that is no such tokenizer, contradicts itself, or has something unsupported that would change
-// ids. It names the part and what to do. `where` names the file.
-Definition definition_from_json(const std::string& json, const std::string& where);
 
 }  // namespace trainyard::data::bpe

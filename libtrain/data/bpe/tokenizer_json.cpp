@@ -1,5 +1,5 @@
 // Reads the vocabulary, the merges and the added tokens. steps.cpp reads the steps that split text.
-#include "libtrain/data/bpe/definition.h"
+#include "libtrain/data/bpe/tokenizer_json.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"

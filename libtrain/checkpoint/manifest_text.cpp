@@ -1,66 +1,25 @@
-// The manifest and the sidecars as sealed JSON.
-#include "libtrain/checkpoint/manifest.h"
+// Writing and reading the text of a manifest, in both versions.
+#include "libtrain/checkpoint/manifest_text.h"
 
-#include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/checkpoint/bounds.h"
+#include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/manifest_checks.h"
-#include "libtrain/checkpoint/view.h"
+#include "libtrain/checkpoint/sealed_json.h"
+#include "libtrain/checkpoint/version_1.h"
 #include "libtrain/io/bulk.h"
 
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <string_view>
 
 namespace trainyard::checkpoint {
 
 using nlohmann::json;
-
-std::string hex32(std::uint32_t value) { return fmt::format("{:08x}", value); }
-std::string hex64(std::uint64_t value) { return fmt::format("{:016x}", value); }
-
-namespace {
-
 using Object = base::SortedJsonObject;
 
-template <class T> T hex_of(std::string_view text, const std::string& where) {
-  T value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  if (error != std::errc() || end != text.data() + text.size() || text.size() != 2 * sizeof(T))
-    throw base::InputError(
-        fmt::format("{}: {} is not a number of {} hexadecimal digits", where, base::excerpt(text), 2 * sizeof(T)));
-  return value;
-}
-
-template <class T> T hex_of(Object& o, const std::string& key) {
-  return hex_of<T>(o.text(key), o.where() + ": " + key);
-}
-
-constexpr const char* seal_key = "crc32c_of_the_above";
-constexpr std::string_view seal_before = ",\n \"crc32c_of_the_above\": \"", seal_after = "\"\n}\n";
-
-std::string sealed(const json& j) {
-  auto text = j.dump(1, ' ', false, json::error_handler_t::replace);  // a name that is not UTF-8 must not stop a save
-  text.erase(text.size() - 2);                                        // "\n}"
-  return text + std::string(seal_before) + hex32(base::crc32c(text.data(), text.size())) + std::string(seal_after);
-}
-
-json unsealed(const std::string& text, const std::string& where) {
-  const auto damaged = [&](const std::string& why) {
-    return base::InputError(fmt::format("{} is damaged: {}", where, why),
-                            "restore it from a copy, or resume from another checkpoint (--resume PATH)");
-  };
-  const auto length = seal_before.size() + 8 + seal_after.size();
-  if (text.size() < length) throw damaged(fmt::format("it has only {} bytes", text.size()));
-  const std::string_view seal = std::string_view(text).substr(text.size() - length);
-  if (!seal.starts_with(seal_before) || !seal.ends_with(seal_after))
-    throw damaged("the checksum in its last line is missing");
-  const auto found = hex32(base::crc32c(text.data(), text.size() - length));
-  const auto expected = seal.substr(seal_before.size(), 8);
-  if (found != expected) throw damaged(fmt::format("its checksum is {}, expected {}", found, expected));
-  return base::parse_json<json>(text, where);
-}
+namespace {
 
 int major_of(Object& o, const std::string& where) {
   const auto format = o.text("format");
@@ -76,15 +35,6 @@ int major_of(Object& o, const std::string& where) {
                                        format_name, format_major),
                            "use the newer version of the programs that wrote it");
   return major;
-}
-
-json file_to_json(const FileEntry& f) { return {{"bytes", f.bytes}, {"crc32c", hex32(f.crc)}}; }
-
-FileEntry file_from_json(Object& o) {
-  FileEntry f;
-  f.bytes = o.integer("bytes", 0, largest_count);
-  f.crc = hex_of<std::uint32_t>(o, "crc32c");
-  return f;
 }
 
 // A file entry of version 1, which includes its datasets and metadata.
@@ -209,10 +159,6 @@ void read_version_1(Object& o, Manifest& m) {
   require_boxes(m, o.where());
 }
 
-double finite_or_nan(Object& o, const std::string& key) {
-  return o.at(key).is_null() ? std::numeric_limits<double>::quiet_NaN() : o.number(key);
-}
-
 }  // namespace
 
 std::string manifest_text(const Manifest& m) {
@@ -232,11 +178,11 @@ std::string manifest_text(const Manifest& m) {
   j["parameters"] = parameters_to_json(m.parameters);
   j["tensors"] = tensors;
   j["files"] = files;
-  return sealed(j);
+  return sealed_text(j);
 }
 
 Manifest manifest_from_text(const std::string& text, const std::string& where) {
-  const auto j = unsealed(text, where);
+  const auto j = unsealed_json(text, where);
   Object o(j, where);
   Manifest m;
   m.major = major_of(o, where);
@@ -267,57 +213,12 @@ Manifest manifest_from_text(const std::string& text, const std::string& where) {
 
 std::string with_view(const std::string& text, const std::string& where, const std::optional<FileEntry>& view) {
   manifest_from_text(text, where);  // throws if this is no valid manifest
-  auto j = unsealed(text, where);
+  auto j = unsealed_json(text, where);
   j.erase(seal_key);
   auto& files = j.at("files");
   files.erase(view_name);
   if (view) files[view_name] = file_to_json(*view);
-  return sealed(j);
-}
-
-std::string sidecar_text(const Sidecar& s) {
-  json tensors = json::object();
-  for (const auto& [name, t] : s.tensors) {
-    const bool finite = std::isfinite(t.squares);
-    tensors[name] = {{"fingerprint", hex64(t.fingerprint)},
-                     {"squares", finite ? json(t.squares) : json(nullptr)},
-                     {"squares_low", finite ? json(t.squares_low) : json(nullptr)}};
-  }
-  return sealed({{"format", rank_format},
-                 {"step", s.step},
-                 {"rank", s.rank},
-                 {"ranks", s.ranks},
-                 {"file", file_to_json(s.file)},
-                 {"index", file_to_json(s.index)},
-                 {"tensors", tensors},
-                 {"writer", s.writer}});
-}
-
-std::string writer_of_sidecar(const std::string& text, const std::string& where) {
-  const auto j = unsealed(text, where);
-  return Object(j, where).text("writer");
-}
-
-Sidecar sidecar_from_text(const std::string& text, const std::string& where) {
-  const auto j = unsealed(text, where);
-  Object o(j, where);
-  if (const auto format = o.text("format"); format != rank_format)
-    throw base::InputError(fmt::format("{}: format is {}, expected {}", where, base::excerpt(format), rank_format));
-  auto file = o.object("file"), index = o.object("index");
-  Sidecar s{o.integer("step", 0),
-            static_cast<int>(o.integer("rank", 0, largest_ranks)),
-            static_cast<int>(o.integer("ranks", 1, largest_ranks)),
-            file_from_json(file),
-            file_from_json(index),
-            {},
-            o.text("writer")};
-  auto tensors = o.object("tensors");
-  for (const auto& [name, json] : o.at("tensors").items()) {
-    auto t = tensors.object(name);
-    s.tensors[name] = {hex_of<std::uint64_t>(t, "fingerprint"), finite_or_nan(t, "squares"),
-                       finite_or_nan(t, "squares_low")};
-  }
-  return s;
+  return sealed_text(j);
 }
 
 }  // namespace trainyard::checkpoint
