@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <utility>
@@ -15,6 +16,14 @@
 namespace trainyard::base {
 
 enum class FieldKind { text, word, bytes, toggle, integer, number, integers };
+
+// What is known of a setting beside its value. The lists of settings that programs need are made from these.
+enum class FieldTrait : unsigned {
+  per_rank = 1,        // ranks of a run may have different values
+  evaluation = 2,      // an evaluation reads it, too
+  free_on_resume = 4,  // a resume may change it without being told: it changes where and how a run computes, not what
+  later_in_plans = 8,  // plans of version 1 did not have it from the beginning, and leave it out if it has its default
+};
 
 inline constexpr const char *from_default = "default", *from_plan = "plan", *from_environment = "environment",
                             *from_flag = "flag";
@@ -35,6 +44,9 @@ struct Field {
   std::string former = {};
   // Words whose JSON text keeps its former spelling: "full" is "layers" there.
   std::map<std::string, std::string> former_words = {};
+  unsigned traits = 0;  // of FieldTrait
+
+  bool has(FieldTrait trait) const { return (traits & static_cast<unsigned>(trait)) != 0; }
 
   bool is_named(const std::string& spelled) const;  // its name, former name, or an alias
   std::vector<std::string> names() const;           // all of these, the name first
@@ -104,6 +116,9 @@ class FieldVisitor {
   void formerly(std::string name, std::vector<std::string> aliases = {}) {
     fields_.back().former = std::move(name);
     also(std::move(aliases));
+  }
+  void is(std::initializer_list<FieldTrait> traits) {  // the field that was visited last
+    for (const auto trait : traits) fields_.back().traits |= static_cast<unsigned>(trait);
   }
   std::vector<Field> take() { return std::move(fields_); }
 

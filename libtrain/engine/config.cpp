@@ -35,26 +35,37 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   namespace ranges = plan::ranges;
   constexpr const char *run = "Run", *how = "Parallelism and precision", *optimizer = "Optimizer",
                        *checkpoints = "Checkpoints", *monitoring = "Monitoring";
+  using T = base::FieldTrait;
   base::FieldVisitor v;
   v("model", c.model, run, "preset (listed below) or TOML file (see --help-model)");
+  v.is({T::per_rank, T::evaluation});
   v("lanes", c.lanes, run, "reduction lanes: slices of the sums that tensor-parallel ranks split; 0: the model's own",
     plan::ranges::lanes);
   v("data", c.data, run, "folder of token shards, made by shard-data");
+  v.is({T::per_rank, T::evaluation});
   v("output", c.output, run, "run folder, for checkpoints, metrics and the report");
   v("plan", c.plan, run, "plan.json of partition-model; flags override it. auto: the lowest --zero that fits");
+  v.is({T::per_rank, T::evaluation});
   v("steps", c.steps, run, "optimizer steps of the whole run, resumes included", {1, step_count.high});
   v("seed", c.seed, run, "seed of initial weights, data order and dropout",
     {0, std::numeric_limits<std::uint64_t>::max()});
   v("document-mask", c.document_mask, run, "on: a token attends to its own document only", base::Words{{"off", "on"}});
+  v.is({T::evaluation});
   v("objective", c.objective, run, "what is learned: causal (next token), masked (hidden tokens), or auto: the model's",
     base::Words{{"auto", "causal", "masked"}});
+  v.is({T::evaluation});
   v("mask-rate", c.mask_rate, run, "masked objective: share of the tokens that are hidden; 0: 0.15", {0, 1});
+  v.is({T::evaluation});
   v("mask-words", c.mask_words, run, "masked objective: on hides whole words", base::Words{{"off", "on"}});
+  v.is({T::evaluation});
   v("device", c.device, how, "cpu, cuda, or auto: a GPU where there is one", base::Words{{"auto", "cpu", "cuda"}});
+  v.is({T::evaluation, T::free_on_resume});
   v("communicator", c.communicator, how, "how GPUs communicate: nccl, mpi (through the host), or auto",
     base::Words{{"auto", "nccl", "mpi"}});
+  v.is({T::evaluation});
   v("memory-limit", c.memory_limit, how, "refuse to start if a rank needs more than this, for example 4GB",
     base::Bytes{});
+  v.is({T::per_rank, T::evaluation});
   v("learning-rate", c.learning_rate, optimizer, "peak learning rate", positive_f32);
   v.also({"lr"});
   v("start-learning-rate", c.start_learning_rate, optimizer, "learning rate that the warm-up begins with",
@@ -77,7 +88,9 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     base::Words{{"off", "on"}});
   v("clip", c.clip, optimizer, "largest norm of all gradients together; 0: no clipping", f32_from_zero);
   v("save-every", c.save_every, checkpoints, "steps between checkpoints; 0: one at the end", step_count);
+  v.is({T::free_on_resume});
   v("keep", c.keep, checkpoints, "newest checkpoints that are kept; 0: all", {0, 1'000'000});
+  v.is({T::free_on_resume});
   v("resume", c.resume, checkpoints,
     "auto: go on from the newest whole checkpoint; never; or the path of a checkpoint");
   v("init-from", c.init_from, checkpoints, "checkpoint or run whose weights a new run begins with");
@@ -89,11 +102,15 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     "sequences in a validation; 0: 64, or all if there are fewer", {0, ranges::global_batch.high});
   v("save-throttle", c.save_throttle, checkpoints,
     "most bytes a second that a save writes while steps go on; 0: no limit", {0, base::most_bytes});
+  v.is({T::free_on_resume});
   v("progress", c.progress, monitoring, "progress lines: auto (on a terminal often), always or never",
     base::Words{{"auto", "always", "never"}});
+  v.is({T::per_rank, T::evaluation});
   v("hang-timeout", c.hang_timeout, monitoring, "seconds without progress after which a hung rank is reported (exit 6)",
     {0.1, 1e7});
+  v.is({T::evaluation});
   v("collective-delay", c.collective_delay, monitoring, "seconds added to each collective, to test overlap", {0, 60});
+  v.is({T::evaluation});
   v("trace", c.trace, monitoring, "file for a trace: what each rank did when, for Perfetto and inspect --timeline");
   v("trace-steps", c.trace_steps, monitoring, "steps to trace, for example 3:6; not given: all");
   v("profile-step", c.profile_step, monitoring, "print where the time of a step went, by kernel");

@@ -333,35 +333,13 @@ class WhatIsDone {
 }  // namespace
 
 const std::set<std::string>& evaluation_settings() {
-  static const std::set<std::string> names{"model",
-                                           "data",
-                                           "plan",
-                                           "sequence",
-                                           "micro-batch",
-                                           "document-mask",
-                                           "objective",
-                                           "mask-rate",
-                                           "mask-words",
-                                           "device",
-                                           "zero",
-                                           "communicator",
-                                           "dtype",
-                                           "tensor-parallel",
-                                           "sequence-parallel",
-                                           "expert-parallel",
-                                           "expert-ranks-per-node",
-                                           "expert-overlap-chunks",
-                                           "expert-capacity-buffer",
-                                           "pipeline-parallel",
-                                           "pipeline-schedule",
-                                           "virtual-stages",
-                                           "partition",
-                                           "gathered-layers",
-                                           "threads",
-                                           "memory-limit",
-                                           "progress",
-                                           "hang-timeout",
-                                           "collective-delay"};
+  static const auto names = [] {
+    RunConfig config;
+    std::set<std::string> of_evaluations;
+    for (const auto& f : fields_of(config))
+      if (f.has(base::FieldTrait::evaluation)) of_evaluations.insert(f.name);
+    return of_evaluations;
+  }();
   return names;
 }
 

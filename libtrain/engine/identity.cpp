@@ -72,10 +72,11 @@ std::string change_name(const std::vector<base::Field>& settings, const std::str
 // Settings that a resume may change: they change where and how the run computes, not what
 // (libtrain/design/resume.md, decision 14).
 bool is_free(const std::string& name) {
-  for (const char* free : {"ranks", "tensor", "pipeline", "expert_parallel", "sequence_parallel", "zero", "dtype",
-                           "device", "threads", "recompute", "save_every", "keep", "save_throttle"})
-    if (name == free) return true;
-  return false;
+  if (name == "ranks") return true;  // no setting, but what a job starts
+  RunConfig config;
+  const auto settings = fields_of(config);
+  const auto* setting = setting_of(settings, name);
+  return setting != nullptr && setting->has(base::FieldTrait::free_on_resume);
 }
 
 // The hint for a name that is no field of an identity: what it belongs to, that it may change anyway, or which field

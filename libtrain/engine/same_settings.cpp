@@ -8,16 +8,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include <set>
-
 namespace trainyard::engine {
 
 NamedSettings shared_settings(const RunConfig& config) {
-  static const std::set<std::string> own{"threads", "memory-limit", "progress", "model", "data", "plan"};
   auto c = config;
   NamedSettings settings;
   for (const auto& f : fields_of(c))
-    if (!own.contains(f.name)) settings.emplace_back(f.name, f.get());
+    if (!f.has(base::FieldTrait::per_rank)) settings.emplace_back(f.name, f.get());
   settings.emplace_back("plan", c.plan == auto_plan ? auto_plan : "a file's, or none");
   return settings;
 }

@@ -48,16 +48,21 @@ std::string recomputed_text(Recompute recompute) {
 std::vector<base::Field> fields_of(ParallelLayout& c) {
   base::Choices<Recompute> recompute;
   for (const auto r : recomputations) recompute.emplace_back(name_of(r), r);
+  using T = base::FieldTrait;
   base::FieldVisitor v;
   v("global-batch", c.global_batch, run, "sequences in an optimizer step, over all ranks", ranges::global_batch);
   v("micro-batch", c.micro_batch, run, "sequences in a forward and backward pass of one rank", ranges::micro_batch);
+  v.is({T::evaluation});
   v("sequence", c.sequence, run, "tokens in a sequence; 0: the model's context", {0, ranges::sequence.high});
+  v.is({T::evaluation});
   v("zero", c.zero, how,
     "ZeRO stage: what is sharded over data-parallel ranks. 0: nothing; 1: optimizer states; 2: "
     "gradients, too; 3: weights, too",
     ranges::zero);
+  v.is({T::evaluation, T::free_on_resume});
   v("dtype", c.dtype, how, "number format of weights and activations: f32, or bf16 with f32 master weights",
     dtype_names());
+  v.is({T::evaluation, T::free_on_resume});
   v("local-accumulation", c.local_accumulation, how,
     "micro-batches whose gradients a rank adds before they are reduced over ranks", ranges::local_accumulation);
   v.formerly("fold");
@@ -68,44 +73,57 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     "activation recomputation (checkpointing): none, selective (norms and activations) "
     "or full (layers)",
     recompute);
+  v.is({T::free_on_resume});
   v("tensor-parallel", c.tensor, how, "tensor-parallel ranks, which hold slices of each layer; divides --lanes",
     ranges::tensor);
   v.formerly("tensor", {"tp"});
+  v.is({T::evaluation, T::free_on_resume, T::later_in_plans});
   v("sequence-parallel", c.sequence_parallel, how, "tensor-parallel ranks split tokens in norms and residuals, too");
+  v.is({T::evaluation, T::free_on_resume, T::later_in_plans});
   v("expert-parallel", c.expert_parallel, how, "data-parallel ranks that hold different experts of each layer",
     ranges::expert_parallel);
   v.also({"ep"});
+  v.is({T::evaluation, T::free_on_resume, T::later_in_plans});
   v("expert-ranks-per-node", c.expert_ranks_per_node, how,
     "expert-parallel ranks in a node: the all-to-all is hierarchical, "
     "inside of nodes first",
     ranges::expert_ranks_per_node);
   v.formerly("expert-node");
+  v.is({T::evaluation, T::later_in_plans});
   v("expert-overlap-chunks", c.expert_overlap_chunks, how,
     "groups of a rank's experts whose all-to-all overlaps with the work "
     "of another group",
     ranges::expert_overlap_chunks);
   v.formerly("expert-chunks");
+  v.is({T::evaluation, T::later_in_plans});
   v("expert-capacity-buffer", c.expert_capacity_buffer, how,
     "without a capacity: tokens sent to a rank in one dispatch round; "
     "0: 1.25 times an even load",
     ranges::expert_capacity_buffer);
   v.formerly("expert-buffer");
+  v.is({T::evaluation, T::later_in_plans});
   v("pipeline-parallel", c.pipeline, how, "pipeline stages, each with consecutive layers", ranges::pipeline);
   v.formerly("pipeline", {"pp"});
+  v.is({T::evaluation, T::free_on_resume, T::later_in_plans});
   v("pipeline-schedule", c.pipeline_schedule, how,
     "order of forward and backward passes: naive, gpipe, 1f1b, "
     "interleaved or zero-bubble",
     schedule_names());
+  v.is({T::evaluation});
   v("virtual-stages", c.virtual_stages, how, "virtual stages of each pipeline stage, for interleaved",
     ranges::virtual_stages);
+  v.is({T::evaluation, T::later_in_plans});
   v("partition", c.partition, how,
     "where pipeline stages begin: uniform, parameters, flops, type:REGEX, or first "
     "layers as 0,3,6");
+  v.is({T::evaluation, T::later_in_plans});
   v("gathered-layers", c.gathered_layers, how,
     "layers whose weights are gathered at once: the prefetch depth of ZeRO 3", ranges::gathered_layers);
   v.formerly("layer-slots");
+  v.is({T::evaluation});
   v("threads", c.threads, how, "OpenMP threads of a rank; 0: OMP_NUM_THREADS, else its share of the cores",
     {0, ranges::threads.high});
+  v.is({T::per_rank, T::evaluation, T::free_on_resume});
   auto fields = v.take();
   auto& recomputed = base::field_named(fields, "recompute", "a layout");
   recomputed.former_words = {{"full", "layers"}};

@@ -13,7 +13,6 @@
 #include <fmt/ranges.h>
 
 #include <limits>
-#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -136,14 +135,8 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
   }
 }
 
-// Keys that version 1 did not have from its beginning. In a file without such a key it has its default. A file that is
-// written leaves such a key out if it has its default.
-bool may_be_left_out(const base::Field& f) {
-  static const std::set<std::string> names{"tensor",      "sequence-parallel", "expert-parallel",
-                                           "expert-node", "expert-chunks",     "expert-buffer",
-                                           "pipeline",    "virtual-stages",    "partition"};
-  return names.contains(f.former.empty() ? f.name : f.former);
-}
+// In a file without such a key it has its default. A file that is written leaves such a key out if it has its default.
+bool may_be_left_out(const base::Field& f) { return f.has(base::FieldTrait::later_in_plans); }
 
 // A value that resembles no known value has no hint, so it gets this one.
 void set_decision(base::JsonObject& o, base::Field& f) {

@@ -2,11 +2,13 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/foreign_words.h"
 #include "libtrain/engine/config.h"
+#include "libtrain/engine/evaluate.h"
 #include "libtrain/plan/model_file/model_fields.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -132,6 +134,55 @@ TEST(Config, NoSettingOfARunIsAKeyOfAModel) {
   EXPECT_EQ(said("experts-num"), said("num_experts"));
   EXPECT_EQ(said("moe_router_topk"), "here it is experts-top-k: that is top-k in the table [experts]");
   EXPECT_EQ(said("n_layer"), "here it is layers");
+}
+
+// The lists that programs make of traits, compared with lists by hand.
+TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
+  RunConfig config;
+  const auto named = [&](base::FieldTrait trait) {
+    std::set<std::string> names;
+    for (const auto& f : fields_of(config))
+      if (f.has(trait)) names.insert(f.name);
+    return names;
+  };
+  using Names = std::set<std::string>;
+  EXPECT_EQ(named(base::FieldTrait::per_rank), (Names{"threads", "memory-limit", "progress", "model", "data", "plan"}));
+  EXPECT_EQ(named(base::FieldTrait::free_on_resume),
+            (Names{"tensor-parallel", "pipeline-parallel", "expert-parallel", "sequence-parallel", "zero", "dtype",
+                   "device", "threads", "recompute", "save-every", "keep", "save-throttle"}));
+  EXPECT_EQ(
+      named(base::FieldTrait::later_in_plans),
+      (Names{"tensor-parallel", "sequence-parallel", "expert-parallel", "expert-ranks-per-node",
+             "expert-overlap-chunks", "expert-capacity-buffer", "pipeline-parallel", "virtual-stages", "partition"}));
+  EXPECT_EQ(evaluation_settings(), (Names{"model",
+                                          "data",
+                                          "plan",
+                                          "sequence",
+                                          "micro-batch",
+                                          "document-mask",
+                                          "objective",
+                                          "mask-rate",
+                                          "mask-words",
+                                          "device",
+                                          "zero",
+                                          "communicator",
+                                          "dtype",
+                                          "tensor-parallel",
+                                          "sequence-parallel",
+                                          "expert-parallel",
+                                          "expert-ranks-per-node",
+                                          "expert-overlap-chunks",
+                                          "expert-capacity-buffer",
+                                          "pipeline-parallel",
+                                          "pipeline-schedule",
+                                          "virtual-stages",
+                                          "partition",
+                                          "gathered-layers",
+                                          "threads",
+                                          "memory-limit",
+                                          "progress",
+                                          "hang-timeout",
+                                          "collective-delay"}));
 }
 
 }  // namespace
