@@ -77,7 +77,7 @@ template <class T> void pack_rows(const Stage& s, int share, int shares) {
       const int64_t i = (q - p.panel) * mr, have = p.rows - i < mr ? p.rows - i : mr;
       for (int c = 0; c < s.chunk.count; ++c) {
         const Segment& t = s.chunk.segment[c];
-        const Mat& a = s.g.a[t.part];
+        const ConstMat& a = s.g.a[t.part];
         pack_left_across(a.row<T>(p.first(s.g.rows) + i) + t.k0, a.pitch, have, t.kb,
                          s.pa + t.at * s.mb0 + q * mr * words_of<T>(t.kb));
       }

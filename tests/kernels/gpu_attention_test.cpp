@@ -77,9 +77,19 @@ struct Problem {
     }
     const auto vq = place(q), vk = place(k), vv = place(v), start = place(spans.start, {2, c.T}), vo = place(out),
                vl = place(lse);
-    kernels::attention_forward(place.exec(), s, vq, vk, vv, start, vo, vl);
-    kernels::attention_backward(place.exec(), s, vq, vk, vv, start, vo, vl, place(dout), place(dq), place(dk),
-                                place(dv));
+    kernels::attention_forward(place.exec(),
+                               {.shape = s, .q = vq, .k = vk, .v = vv, .document_start = start, .out = vo, .lse = vl});
+    kernels::attention_backward(place.exec(), {.shape = s,
+                                               .q = vq,
+                                               .k = vk,
+                                               .v = vv,
+                                               .document_start = start,
+                                               .out = vo,
+                                               .lse = vl,
+                                               .dout = place(dout),
+                                               .dq = place(dq),
+                                               .dk = place(dk),
+                                               .dv = place(dv)});
     place.fetch();
   }
   void run(Place::Kind kind) {
@@ -306,11 +316,26 @@ struct Fused {
       return which == 0 ? x.columns(0, heads * d) : x.columns((heads + (which - 1) * kv) * d, kv * d);
     };
     return {[=, &place] {
-              kernels::attention_forward(place.exec(), s, part(all, 0), part(all, 1), part(all, 2), begin, to, sums);
+              kernels::attention_forward(place.exec(), {.shape = s,
+                                                        .q = part(all, 0),
+                                                        .k = part(all, 1),
+                                                        .v = part(all, 2),
+                                                        .document_start = begin,
+                                                        .out = to,
+                                                        .lse = sums});
             },
             [=, &place] {
-              kernels::attention_backward(place.exec(), s, part(all, 0), part(all, 1), part(all, 2), begin, to, sums,
-                                          given, part(d_all, 0), part(d_all, 1), part(d_all, 2));
+              kernels::attention_backward(place.exec(), {.shape = s,
+                                                         .q = part(all, 0),
+                                                         .k = part(all, 1),
+                                                         .v = part(all, 2),
+                                                         .document_start = begin,
+                                                         .out = to,
+                                                         .lse = sums,
+                                                         .dout = given,
+                                                         .dq = part(d_all, 0),
+                                                         .dk = part(d_all, 1),
+                                                         .dv = part(d_all, 2)});
             }};
   }
   Outputs run(Place& place) {
@@ -482,7 +507,13 @@ TEST(GpuAttention, OfACache) {
         const std::int64_t n = 50, heads = 4, kv = 2, d = 24;
         MatrixBuffer q(t, 1, heads * d), k(t, n, kv * d, 1), v(t, n, kv * d), out(t, 1, heads * d);
         q.fill(1), k.fill(2), v.fill(3);
-        kernels::cached_attention(place.exec(), heads, kv, 0.4, place(q), place(k), place(v), place(out));
+        kernels::cached_attention(place.exec(), {.q = place(q),
+                                                 .k = place(k),
+                                                 .v = place(v),
+                                                 .heads = heads,
+                                                 .kv_heads = kv,
+                                                 .scale = 0.4,
+                                                 .out = place(out)});
         place.fetch();
         return Outputs{out};
       },

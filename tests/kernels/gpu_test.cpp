@@ -145,7 +145,7 @@ TEST(Gpu, SumsOfManyTensorsAreThoseOfTheCpu) {
     std::vector<std::int64_t> limbs(21, -1);
     Place place(kind);
     const auto va = place(a);  // also from its second element on: not a multiple of 16 bytes
-    const base::View xs[] = {va, place(b), place(c), {va.ptr<float>() + 1, DType::f32, {2998}, va.device}};
+    const base::ConstView xs[] = {va, place(b), place(c), {va.ptr<float>() + 1, DType::f32, {2998}, va.device}};
     kernels::square_sum(place.exec(), xs, place(limbs, {21}));
     place.fetch();
     both.push_back(limbs);
@@ -271,11 +271,27 @@ TEST(Gpu, Norms) {
           x.fill(1), w.fill(2), b.fill(3), dy.fill(4), dx.fill(5);
           const auto vx = place(x), vw = place(w), vmean = place(mean), vrstd = place(rstd), vrms = place(rms),
                      vdy = place(dy);
-          kernels::layer_norm_forward(place.exec(), vx, vw, place(b), 1e-5, place(y), vmean, vrstd);
-          kernels::rms_norm_forward(place.exec(), vx, vw, 1e-5, place(z), vrms);
-          kernels::layer_norm_backward(place.exec(), vdy, vx, vw, vmean, vrstd, place(dx), place(dw), place(db),
-                                       kernels::Into::add);
-          kernels::rms_norm_backward(place.exec(), vdy, vx, vw, vrms, place(dx2), place(dw2), kernels::Into::overwrite);
+          kernels::layer_norm_forward(
+              place.exec(),
+              {.x = vx, .weight = vw, .bias = place(b), .epsilon = 1e-5, .y = place(y), .mean = vmean, .rstd = vrstd});
+          kernels::rms_norm_forward(place.exec(),
+                                    {.x = vx, .weight = vw, .epsilon = 1e-5, .y = place(z), .rstd = vrms});
+          kernels::layer_norm_backward(place.exec(), {.dy = vdy,
+                                                      .x = vx,
+                                                      .weight = vw,
+                                                      .mean = vmean,
+                                                      .rstd = vrstd,
+                                                      .dx = place(dx),
+                                                      .dweight = place(dw),
+                                                      .dbias = place(db),
+                                                      .into = kernels::Into::add});
+          kernels::rms_norm_backward(place.exec(), {.dy = vdy,
+                                                    .x = vx,
+                                                    .weight = vw,
+                                                    .rstd = vrms,
+                                                    .dx = place(dx2),
+                                                    .dweight = place(dw2),
+                                                    .into = kernels::Into::overwrite});
           place.fetch();
           return Outputs{y, z, mean, rstd, rms, dx, dw, db, dx2, dw2};
         },
@@ -298,15 +314,45 @@ TEST(Gpu, NormsOfSums) {
             std::vector<std::uint64_t> samples{5, 99, 7};
             kernels::Dropout d{p, 3, 77, place.raw(samples), 10};
             const auto vb = place(branch), vw = place(w), vs = place(stream);
-            kernels::layer_norm_residual_forward(place.exec(), place(residual), vb, d, place(sum), vw, place(b), 1e-5,
-                                                 place(y), place(mean), place(rstd));
-            kernels::rms_norm_residual_forward(place.exec(), vs, vb, d, vs, vw, 1e-5, place(z),
-                                               place(scale));  // in place
-            const auto vo = place(over), va = place(all_in);   // the norm overwrites the residual, and the sum
-            kernels::layer_norm_residual_forward(place.exec(), vo, vb, d, place(sum), vw, place(b), 1e-5, vo,
-                                                 place(mean), place(rstd));
-            kernels::layer_norm_residual_forward(place.exec(), va, vb, d, va, vw, place(b), 1e-5, va, place(mean),
-                                                 place(rstd));
+            kernels::layer_norm_residual_forward(place.exec(), {.residual = place(residual),
+                                                                .branch = vb,
+                                                                .dropout = d,
+                                                                .weight = vw,
+                                                                .bias = place(b),
+                                                                .epsilon = 1e-5,
+                                                                .sum = place(sum),
+                                                                .y = place(y),
+                                                                .mean = place(mean),
+                                                                .rstd = place(rstd)});
+            kernels::rms_norm_residual_forward(place.exec(), {.residual = vs,
+                                                              .branch = vb,
+                                                              .dropout = d,
+                                                              .weight = vw,
+                                                              .epsilon = 1e-5,
+                                                              .sum = vs,
+                                                              .y = place(z),
+                                                              .rstd = place(scale)});  // in place
+            const auto vo = place(over), va = place(all_in);  // the norm overwrites the residual, and the sum
+            kernels::layer_norm_residual_forward(place.exec(), {.residual = vo,
+                                                                .branch = vb,
+                                                                .dropout = d,
+                                                                .weight = vw,
+                                                                .bias = place(b),
+                                                                .epsilon = 1e-5,
+                                                                .sum = place(sum),
+                                                                .y = vo,
+                                                                .mean = place(mean),
+                                                                .rstd = place(rstd)});
+            kernels::layer_norm_residual_forward(place.exec(), {.residual = va,
+                                                                .branch = vb,
+                                                                .dropout = d,
+                                                                .weight = vw,
+                                                                .bias = place(b),
+                                                                .epsilon = 1e-5,
+                                                                .sum = va,
+                                                                .y = va,
+                                                                .mean = place(mean),
+                                                                .rstd = place(rstd)});
             place.fetch();
             return Outputs{sum, y, mean, rstd, stream, z, scale, over, all_in};
           },
@@ -331,8 +377,10 @@ TEST(Gpu, Linear) {
           x.fill(1), w.fill(2), b.fill(3), dy.fill(4), inner.fill(5);
           const auto vx = place(x), vw = place(w), vb = place(b), vdy = place(dy);
           kernels::linear_forward(place.exec(), vx, vw, vb, place(y));
-          kernels::linear_gelu_forward(place.exec(), form, vx, vw, vb, place(pre), place(act));
-          kernels::linear_gelu_forward(place.exec(), form, vx, vw, {}, place(bare), place(bare_act));
+          kernels::linear_gelu_forward(
+              place.exec(), {.form = form, .x = vx, .weight = vw, .bias = vb, .pre = place(pre), .y = place(act)});
+          kernels::linear_gelu_forward(place.exec(),
+                                       {.form = form, .x = vx, .weight = vw, .pre = place(bare), .y = place(bare_act)});
           kernels::linear_backward_input(place.exec(), vdy, vw, place(dx));
           kernels::linear_gelu_backward_input(place.exec(), form, vdy, vw, place(inner), place(dinner));
           kernels::linear_backward_weight(place.exec(), vdy, vx, place(dw), place(db));
@@ -354,7 +402,12 @@ TEST(Gpu, Products) {
             const bool at = ta == kernels::Transpose::yes, bt = tb == kernels::Transpose::yes;
             MatrixBuffer a(t, at ? k : m, at ? m : k, 8), b(t, bt ? n : k, bt ? k : n, 8), c(accumulation(t), m, n, 8);
             a.fill(1), b.fill(2), c.fill(3);
-            kernels::gemm(place.exec(), place(a), ta, place(b), tb, place(c), kernels::Accumulate::yes);
+            kernels::gemm(place.exec(), {.a = place(a),
+                                         .b = place(b),
+                                         .trans_a = ta,
+                                         .trans_b = tb,
+                                         .c = place(c),
+                                         .accumulate = kernels::Accumulate::yes});
             place.fetch();
             return Outputs{c};
           },
@@ -375,11 +428,22 @@ TEST(Gpu, CrossEntropy) {
           std::vector<std::int32_t> targets{0, 5, 699, 3, 5, 8};
           std::vector<std::uint8_t> weights{1, 1, 1, 0, 1, 1};
           const auto vt = place(targets, {n}), vw = place(weights, {n}), vl = place(logits);
-          kernels::cross_entropy_chunk(place.exec(), vl, place(dlogits), v, vt, vw, place(losses));
-          kernels::cross_entropy_chunk(place.exec(), vl, {}, v, vt, vw, place(alone));
+          kernels::cross_entropy_chunk(place.exec(), {.logits = vl,
+                                                      .targets = vt,
+                                                      .weights = vw,
+                                                      .vocabulary = v,
+                                                      .losses = place(losses),
+                                                      .dlogits = place(dlogits)});
+          kernels::cross_entropy_chunk(
+              place.exec(), {.logits = vl, .targets = vt, .weights = vw, .vocabulary = v, .losses = place(alone)});
           if (t != DType::bf16) {
             const auto both = place(in_place);
-            kernels::cross_entropy_chunk(place.exec(), both, both, v, vt, vw, place(again));
+            kernels::cross_entropy_chunk(place.exec(), {.logits = both,
+                                                        .targets = vt,
+                                                        .weights = vw,
+                                                        .vocabulary = v,
+                                                        .losses = place(again),
+                                                        .dlogits = both});
           }
           place.fetch();
           if (t == DType::bf16) return Outputs{dlogits, losses, alone};
@@ -406,9 +470,19 @@ TEST(Gpu, Attention) {
                                           0.3, dropout, 99,    1234, place(samples, {2}).ptr<std::uint64_t>()};
             const auto vq = place(q), vk = place(k), vv = place(v), vs = place(start, {2, T}), vo = place(out),
                        vl = place(lse);
-            kernels::attention_forward(place.exec(), shape, vq, vk, vv, vs, vo, vl);
-            kernels::attention_backward(place.exec(), shape, vq, vk, vv, vs, vo, vl, place(dout), place(dq), place(dk),
-                                        place(dv));
+            kernels::attention_forward(
+                place.exec(), {.shape = shape, .q = vq, .k = vk, .v = vv, .document_start = vs, .out = vo, .lse = vl});
+            kernels::attention_backward(place.exec(), {.shape = shape,
+                                                       .q = vq,
+                                                       .k = vk,
+                                                       .v = vv,
+                                                       .document_start = vs,
+                                                       .out = vo,
+                                                       .lse = vl,
+                                                       .dout = place(dout),
+                                                       .dq = place(dq),
+                                                       .dk = place(dk),
+                                                       .dv = place(dv)});
             place.fetch();
             return Outputs{out, lse, dq, dk, dv};
           },
@@ -438,9 +512,19 @@ TEST(Gpu, AttentionOnTensorCores) {
                                           0.15, dropout, 99,    1234, place(samples, {2}).ptr<std::uint64_t>()};
             const auto vq = place(q), vk = place(k), vv = place(v), vs = place(start, {2, T}), vo = place(out),
                        vl = place(lse);
-            kernels::attention_forward(place.exec(), shape, vq, vk, vv, vs, vo, vl);
-            kernels::attention_backward(place.exec(), shape, vq, vk, vv, vs, vo, vl, place(dout), place(dq), place(dk),
-                                        place(dv));
+            kernels::attention_forward(
+                place.exec(), {.shape = shape, .q = vq, .k = vk, .v = vv, .document_start = vs, .out = vo, .lse = vl});
+            kernels::attention_backward(place.exec(), {.shape = shape,
+                                                       .q = vq,
+                                                       .k = vk,
+                                                       .v = vv,
+                                                       .document_start = vs,
+                                                       .out = vo,
+                                                       .lse = vl,
+                                                       .dout = place(dout),
+                                                       .dq = place(dq),
+                                                       .dk = place(dk),
+                                                       .dv = place(dv)});
             place.fetch();
             return Outputs{out, lse, dq, dk, dv};
           },
@@ -473,11 +557,24 @@ TEST(Gpu, ManyRunsGiveTheSameBits) {
   std::vector<std::vector<char>> first;
   for (int run = 0; run < runs; ++run) {
     for (int load = 0; !emulated && load < run % 7; ++load)
-      kernels::gemm(other.exec(), va, kernels::Transpose::no, vb, kernels::Transpose::yes, vc);
-    kernels::attention_forward(place.exec(), shape, vq, vk, vv, vs, vo, vl);
-    kernels::attention_backward(place.exec(), shape, vq, vk, vv, vs, vo, vl, vd, vdq, vdk, vdv);
+      kernels::gemm(other.exec(),
+                    {.a = va, .b = vb, .trans_a = kernels::Transpose::no, .trans_b = kernels::Transpose::yes, .c = vc});
+    kernels::attention_forward(place.exec(),
+                               {.shape = shape, .q = vq, .k = vk, .v = vv, .document_start = vs, .out = vo, .lse = vl});
+    kernels::attention_backward(place.exec(), {.shape = shape,
+                                               .q = vq,
+                                               .k = vk,
+                                               .v = vv,
+                                               .document_start = vs,
+                                               .out = vo,
+                                               .lse = vl,
+                                               .dout = vd,
+                                               .dq = vdq,
+                                               .dk = vdk,
+                                               .dv = vdv});
     kernels::embedding_backward(place.exec(), vt, 0, vd, table);
-    kernels::square_sum(place.exec(), std::span(&table, 1), vlimbs);
+    const base::ConstView squared[] = {table};
+    kernels::square_sum(place.exec(), squared, vlimbs);
     place.fetch();
     std::vector<std::vector<char>> now{out.bytes, lse.bytes, dq.bytes, dk.bytes, dv.bytes, dtable.bytes};
     now.emplace_back(reinterpret_cast<const char*>(limbs.data()),
