@@ -2,7 +2,6 @@
 // directions, ends of keys. Rows at odd addresses use plain units, bf16 rows at multiples of 16 bytes tensor cores. The
 // Hopper kernel runs on such a device, and on the emulator where a test asks for it.
 #include "kernels/attention/attention.h"
-#include "kernels/cached_attention/cached_attention.h"
 #include "kernels/dispatch.h"
 #include "tests/gpu_main.h"
 #include "tests/kernels/attention_case.h"
@@ -315,28 +314,22 @@ struct Fused {
     const auto part = [this](base::View x, int which) {
       return which == 0 ? x.columns(0, heads * d) : x.columns((heads + (which - 1) * kv) * d, kv * d);
     };
-    return {[=, &place] {
-              kernels::attention_forward(place.exec(), {.shape = s,
-                                                        .q = part(all, 0),
-                                                        .k = part(all, 1),
-                                                        .v = part(all, 2),
-                                                        .document_start = begin,
-                                                        .out = to,
-                                                        .lse = sums});
-            },
-            [=, &place] {
-              kernels::attention_backward(place.exec(), {.shape = s,
-                                                         .q = part(all, 0),
-                                                         .k = part(all, 1),
-                                                         .v = part(all, 2),
-                                                         .document_start = begin,
-                                                         .out = to,
-                                                         .lse = sums,
-                                                         .dout = given,
-                                                         .dq = part(d_all, 0),
-                                                         .dk = part(d_all, 1),
-                                                         .dv = part(d_all, 2)});
-            }};
+    const auto q = part(all, 0), k = part(all, 1), v = part(all, 2);
+    const kernels::AttentionForward forward{
+        .shape = s, .q = q, .k = k, .v = v, .document_start = begin, .out = to, .lse = sums};
+    const kernels::AttentionBackward backward{.shape = s,
+                                              .q = q,
+                                              .k = k,
+                                              .v = v,
+                                              .document_start = begin,
+                                              .out = to,
+                                              .lse = sums,
+                                              .dout = given,
+                                              .dq = part(d_all, 0),
+                                              .dk = part(d_all, 1),
+                                              .dv = part(d_all, 2)};
+    return {[=, &place] { kernels::attention_forward(place.exec(), forward); },
+            [=, &place] { kernels::attention_backward(place.exec(), backward); }};
   }
   Outputs run(Place& place) {
     at(place)();
@@ -499,25 +492,6 @@ TEST(GpuAttention, OfHopperBesideItself) {
     EXPECT_EQ(f->lse.bytes, want[1].bytes);
     EXPECT_EQ(f->gradients.bytes, want[2].bytes);
   }
-}
-
-TEST(GpuAttention, OfACache) {
-  compare(
-      [](Place& place, DType t) {
-        const std::int64_t n = 50, heads = 4, kv = 2, d = 24;
-        MatrixBuffer q(t, 1, heads * d), k(t, n, kv * d, 1), v(t, n, kv * d), out(t, 1, heads * d);
-        q.fill(1), k.fill(2), v.fill(3);
-        kernels::cached_attention(place.exec(), {.q = place(q),
-                                                 .k = place(k),
-                                                 .v = place(v),
-                                                 .heads = heads,
-                                                 .kv_heads = kv,
-                                                 .scale = 0.4,
-                                                 .out = place(out)});
-        place.fetch();
-        return Outputs{out};
-      },
-      Same::tolerance, all);
 }
 
 }  // namespace
