@@ -9,7 +9,7 @@ struct ExactHead {
 };
 ExactHead exact_head(const AttentionArgs& a, int64_t b, int64_t h) {
   const int64_t kv = h / (a.heads / a.kv_heads);
-  return {b, h, b * a.sequence, h * a.head_dim, kv * a.head_dim};
+  return {.b = b, .h = h, .row0 = b * a.sequence, .column = h * a.head_dim, .kv_column = kv * a.head_dim};
 }
 
 double exact_mask(const AttentionArgs& a, const Drop& drop, int64_t i, int64_t j) {

@@ -104,8 +104,13 @@ template <class T, class C> void product(const GemmArgs& g) {
     [[maybe_unused]] const TilesOfThread set_up;
     for (int64_t j0 = 0; j0 < g.n; j0 += nb_max)
       for (int64_t i0 = 0; i0 < g.m; i0 += mb_max) {
-        const Block b{i0,   g.m - i0 < mb_max ? g.m - i0 : mb_max, j0, g.n - j0 < nb_max ? g.n - j0 : nb_max, wide, mb0,
-                      apart};
+        const Block b{.i0 = i0,
+                      .mb = g.m - i0 < mb_max ? g.m - i0 : mb_max,
+                      .j0 = j0,
+                      .nb = g.n - j0 < nb_max ? g.n - j0 : nb_max,
+                      .wide = wide,
+                      .rows = mb0,
+                      .apart = apart};
         LaneWalk walk(g, kb_max);
         Chunk chunk;
         while (next_chunk(walk, kb0, chunk)) {
