@@ -19,9 +19,10 @@ inline base::DType dtype_of(Type t) {
   return t == Type::f32 ? base::DType::f32 : t == Type::bf16 ? base::DType::bf16 : base::DType::f64;
 }
 
-inline Mat mat(const base::View& v) {
+// The view as plain data: a Mat of a View, a ConstMat of a ConstView. An absent view becomes an empty one.
+template <class Memory> MatOf<Memory> mat(const base::ViewOf<Memory>& v) {
   if (!v) return {};
-  return {v.data, v.rows(), v.cols(), v.pitch, type_of(v.dtype)};
+  return {.data = v.data, .rows = v.rows(), .cols = v.cols(), .pitch = v.pitch, .type = type_of(v.dtype)};
 }
 
 // The dtype of statistics and weight gradients for a working dtype.
@@ -29,7 +30,7 @@ inline base::DType accumulation_of(base::DType working) {
   return working == base::DType::f64 ? base::DType::f64 : base::DType::f32;
 }
 
-inline void require_shape(const base::View& v, std::int64_t rows, std::int64_t cols, const char* what) {
+inline void require_shape(const base::ConstView& v, std::int64_t rows, std::int64_t cols, const char* what) {
   TRAINYARD_ASSERT(v.rows() == rows && v.cols() == cols, "{}: expected {} x {}, found {} x {}", what, rows, cols,
                    v.rows(), v.cols());
 }
@@ -44,18 +45,18 @@ inline constexpr std::initializer_list<base::DType> accumulation_types{base::DTy
                              const char* operand);
 
 // The checks of types. An absent view passes, because kernels ignore its type.
-inline void require_types(const base::View& v, std::initializer_list<base::DType> expected, const char* operation,
+inline void require_types(const base::ConstView& v, std::initializer_list<base::DType> expected, const char* operation,
                           const char* operand) {
   if (v && std::find(expected.begin(), expected.end(), v.dtype) == expected.end())
     wrong_type(v.dtype, expected, operation, operand);
 }
-inline void require_type(const base::View& v, base::DType expected, const char* operation, const char* operand) {
+inline void require_type(const base::ConstView& v, base::DType expected, const char* operation, const char* operand) {
   if (v && v.dtype != expected) wrong_type(v.dtype, {expected}, operation, operand);
 }
 
 struct NamedView {
   const char* name;
-  const base::View& view;
+  base::ConstView view;
 };
 // All operands have the dtype of the first, which is a working dtype.
 inline void require_working_type(const char* operation, std::initializer_list<NamedView> operands) {
@@ -65,14 +66,14 @@ inline void require_working_type(const char* operation, std::initializer_list<Na
 }
 
 // A working dtype that is accumulated in `accumulation`.
-inline void require_type_of_sums(const base::View& v, base::DType accumulation, const char* operation,
+inline void require_type_of_sums(const base::ConstView& v, base::DType accumulation, const char* operation,
                                  const char* operand) {
   if (accumulation == base::DType::f64) require_type(v, accumulation, operation, operand);
   else require_types(v, {base::DType::f32, base::DType::bf16}, operation, operand);
 }
 
 // The result of a product: the dtype of its operands, or f32 for bf16.
-inline void require_type_of_product(const base::View& v, base::DType operands, const char* operation,
+inline void require_type_of_product(const base::ConstView& v, base::DType operands, const char* operation,
                                     const char* operand) {
   if (operands == base::DType::bf16) require_types(v, {base::DType::bf16, base::DType::f32}, operation, operand);
   else require_type(v, operands, operation, operand);

@@ -129,6 +129,15 @@ template <class F, class Function> inline F lane_sum(std::int64_t n, const Funct
   return lane[0];
 }
 
+// Sets n elements to zero bits.
+template <class T> inline void set_zero(T* to, std::int64_t n) {
+  memset(to, 0, static_cast<std::size_t>(n) * sizeof(T));
+}
+// Copies n elements to memory that does not overlap them.
+template <class T> inline void copy_elements(T* to, const T* from, std::int64_t n) {
+  memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
+}
+
 // Calls body(T*) with a null pointer of the element type.
 template <class Body> inline void with_type(Type type, const Body& body) {
   if (type == Type::f32) body(static_cast<float*>(nullptr));

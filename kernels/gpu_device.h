@@ -174,7 +174,7 @@ __device__ __forceinline__ RowGroup place_of(std::int64_t i, std::int64_t per_ro
 // Whether every row of these matrices consists of whole groups of v elements, each aligned to the group's size. Empty
 // matrices do not count.
 template <class... Mats> inline bool in_groups(int v, const Mats&... mats) {
-  const auto fits = [v](const Mat& m) {
+  const auto fits = [v](const ConstMat& m) {
     const int width = m.type == Type::bf16 ? 2 : m.type == Type::f32 ? 4 : 8;
     return m.empty() || (m.cols % v == 0 && m.pitch % v == 0 &&
                          reinterpret_cast<std::uintptr_t>(m.data) % static_cast<unsigned>(v * width) == 0);

@@ -34,15 +34,15 @@ namespace trainyard::kernels {
 #define TRAINYARD_GPU_OPERATIONS(X)                     \
   X(activation, ActivationArgs)                         \
   X(adamw, AdamWArgs)                                   \
-  X(attention_forward, AttentionArgs)                   \
-  X(attention_backward, AttentionArgs)                  \
+  X(attention_forward, AttentionForwardArgs)            \
+  X(attention_backward, AttentionBackwardArgs)          \
   X(cached_attention, CachedAttentionArgs)              \
   X(cast, CastArgs)                                     \
   X(cross_entropy, CrossEntropyArgs)                    \
   X(sum_losses, SumLossesArgs)                          \
   X(dropout, DropoutArgs)                               \
   X(embedding_forward, EmbeddingArgs)                   \
-  X(embedding_backward, EmbeddingArgs)                  \
+  X(embedding_backward, EmbeddingBackwardArgs)          \
   X(even_load, EvenLoadArgs)                            \
   X(expert_combine_backward, ExpertCombineBackwardArgs) \
   X(expert_dispatch, ExpertDispatchArgs)                \
@@ -51,8 +51,8 @@ namespace trainyard::kernels {
   X(expert_rounds, ExpertRoundsArgs)                    \
   X(expert_sum, ExpertSumArgs)                          \
   X(ordered_sum, OrderedSumArgs)                        \
-  X(gate_backward, GateArgs)                            \
-  X(gate_forward, GateArgs)                             \
+  X(gate_backward, GateBackwardArgs)                    \
+  X(gate_forward, GateForwardArgs)                      \
   X(gate_jitter, GateJitterArgs)                        \
   X(gate_record, GateRecordArgs)                        \
   X(gemm, GemmArgs)                                     \
@@ -60,8 +60,8 @@ namespace trainyard::kernels {
   X(grouped_weight, GroupedWeightArgs)                  \
   X(column_sum, ColumnSumArgs)                          \
   X(lane_sum, LaneSumArgs)                              \
-  X(norm_forward, NormArgs)                             \
-  X(norm_backward, NormArgs)                            \
+  X(norm_forward, NormForwardArgs)                      \
+  X(norm_backward, NormBackwardArgs)                    \
   X(norm_partial_sum, NormPartialSumArgs)               \
   X(rotary, RotaryGpuArgs)                              \
   X(slot_groups, SlotGroupsArgs)                        \

@@ -312,7 +312,7 @@ constexpr std::int64_t cache_bytes = 160 << 10;
 
 // Describes x for copies of boxes of `box` rows. x is [batch * sequence, channels] of bf16; it and its rows begin at
 // multiples of 16 bytes. Returns false where the device's driver cannot describe it.
-inline bool map_of(TensorMap& map, const Mat& x, std::int64_t sequence, int box) {
+inline bool map_of(TensorMap& map, const ConstMat& x, std::int64_t sequence, int box) {
   const auto pitch = static_cast<std::uint64_t>(x.pitch) * 2, length = static_cast<std::uint64_t>(sequence);
 #ifdef __CUDACC__
   static const EncodeTiled encode = tensor_map_encoder();
@@ -320,7 +320,7 @@ inline bool map_of(TensorMap& map, const Mat& x, std::int64_t sequence, int box)
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(x.cols), length, static_cast<cuuint64_t>(x.rows) / length};
   const cuuint64_t strides[] = {pitch, pitch * length};
   const cuuint32_t boxes[] = {panel_columns, static_cast<cuuint32_t>(box), 1}, steps[] = {1, 1, 1};
-  return encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, x.data, sizes, strides, boxes, steps,
+  return encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(x.data), sizes, strides, boxes, steps,
                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 #else

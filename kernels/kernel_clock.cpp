@@ -1,6 +1,8 @@
 // A table of fixed size, searched by name and shape.
 #include "kernels/kernel_clock.h"
 
+#include "libtrain/base/index.h"
+
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 
@@ -19,7 +21,7 @@ namespace detail {
 constinit thread_local KernelClock* kernel_clock = nullptr;
 }
 
-KernelClock::KernelClock(int threads) : rows_(room + 1), kept_(room + 1), team_(static_cast<std::size_t>(threads)) {}
+KernelClock::KernelClock(int threads) : rows_(room + 1), kept_(room + 1), team_(base::size(threads)) {}
 
 void KernelClock::keep() {
   std::copy(rows_.begin(), rows_.end(), kept_.begin());

@@ -58,7 +58,7 @@ extern constinit thread_local KernelClock* kernel_clock;  // the clock of this t
 // For the team of the call about to run: one entry for each thread, or null if nobody measures a team of this size.
 inline TeamSeconds* team_seconds(int threads) {
   auto* const clock = detail::kernel_clock;
-  return clock == nullptr || static_cast<std::size_t>(threads) > clock->team_.size() ? nullptr : clock->team_.data();
+  return clock == nullptr || threads > std::ssize(clock->team_) ? nullptr : clock->team_.data();
 }
 
 // Times one call, for as long as it lives. work() is called only while a clock measures.

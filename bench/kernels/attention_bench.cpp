@@ -47,10 +47,24 @@ void attention(benchmark::State& state, Pass pass, base::DType dtype) {
   std::vector<std::int32_t> start(static_cast<std::size_t>(n), 0);
   const auto starts = View::of(start.data(), {batch, T});
   const kernels::AttentionShape shape{batch, T, heads, heads, d, 1 / std::sqrt(static_cast<double>(d))};
-  kernels::attention_forward(*exec, shape, q, k, v, starts, out, sums);
+  kernels::attention_forward(
+      *exec, {.shape = shape, .q = q, .k = k, .v = v, .document_start = starts, .out = out, .lse = sums});
   for (auto _ : state) {
-    if (pass == Pass::forward) kernels::attention_forward(*exec, shape, q, k, v, starts, out, sums);
-    else kernels::attention_backward(*exec, shape, q, k, v, starts, out, sums, dout, dq, dk, dv);
+    if (pass == Pass::forward)
+      kernels::attention_forward(
+          *exec, {.shape = shape, .q = q, .k = k, .v = v, .document_start = starts, .out = out, .lse = sums});
+    else
+      kernels::attention_backward(*exec, {.shape = shape,
+                                          .q = q,
+                                          .k = k,
+                                          .v = v,
+                                          .document_start = starts,
+                                          .out = out,
+                                          .lse = sums,
+                                          .dout = dout,
+                                          .dq = dq,
+                                          .dk = dk,
+                                          .dv = dv});
     benchmark::ClobberMemory();
   }
   const double products = pass == Pass::forward ? 2 : 5;

@@ -57,8 +57,20 @@ struct Setup {
   void run(const kernels::Visibility& see, bool back) {
     kernels::AttentionShape s{1, L, heads, heads, d, 1 / std::sqrt(static_cast<double>(d))};
     s.visibility = see;
-    if (!back) return kernels::attention_forward(*exec, s, q, k, v, start, out, lse);
-    kernels::attention_backward(*exec, s, q, k, v, start, out, lse, dout, dq, dk, dv);
+    if (!back)
+      return kernels::attention_forward(
+          *exec, {.shape = s, .q = q, .k = k, .v = v, .document_start = start, .out = out, .lse = lse});
+    kernels::attention_backward(*exec, {.shape = s,
+                                        .q = q,
+                                        .k = k,
+                                        .v = v,
+                                        .document_start = start,
+                                        .out = out,
+                                        .lse = lse,
+                                        .dout = dout,
+                                        .dq = dq,
+                                        .dk = dk,
+                                        .dv = dv});
   }
   tensor::Arena rows, scratch;
   std::unique_ptr<tensor::Exec> exec;

@@ -57,7 +57,9 @@ template <class T> void run(benchmark::State& state, base::DType dtype) {
   const bool ta = p.ta == Transpose::yes, tb = p.tb == Transpose::yes;
   const base::View va(a.data(), dtype, {ta ? p.k : p.m, ta ? p.m : p.k}),
       vb(b.data(), dtype, {tb ? p.n : p.k, tb ? p.k : p.n});
-  for (auto _ : state) kernels::gemm(*exec, va, p.ta, vb, p.tb, base::View::of(c.data(), {p.m, p.n}));
+  for (auto _ : state)
+    kernels::gemm(*exec,
+                  {.a = va, .b = vb, .trans_a = p.ta, .trans_b = p.tb, .c = base::View::of(c.data(), {p.m, p.n})});
   report(state, p, static_cast<int>(state.range(2)), dtype);
 }
 void run_ours(benchmark::State& state) { run<float>(state, base::DType::f32); }

@@ -74,7 +74,10 @@ double product_seconds(std::int64_t m, std::int64_t n, std::int64_t k) {
   tensor::ArenaScope scope(gpu().memory);
   const auto a = gpu().values(base::DType::bf16, {m, k}), b = gpu().values(base::DType::bf16, {n, k}),
              c = gpu().values(base::DType::bf16, {m, n});
-  return seconds_of([&] { kernels::gemm(*gpu().exec, a, kernels::Transpose::no, b, kernels::Transpose::yes, c); });
+  return seconds_of([&] {
+    kernels::gemm(*gpu().exec,
+                  {.a = a, .b = b, .trans_a = kernels::Transpose::no, .trans_b = kernels::Transpose::yes, .c = c});
+  });
 }
 double product_limit() { return bench::limit("arithmetic.bf16", 1, {base::DeviceKind::cuda, 0}); }
 double copy_limit() { return bench::limit("memory.copy", 1, {base::DeviceKind::cuda, 0}); }
@@ -101,10 +104,24 @@ void attention(benchmark::State& state, Pass pass) {
   const auto start = gpu().memory.allocate(base::DType::i32, {batch, T});
   tensor::clear(*gpu().exec, start);
   const kernels::AttentionShape shape{batch, T, heads, heads, d, 1 / std::sqrt(static_cast<double>(d))};
-  kernels::attention_forward(*gpu().exec, shape, q, k, v, start, out, lse);
+  kernels::attention_forward(*gpu().exec,
+                             {.shape = shape, .q = q, .k = k, .v = v, .document_start = start, .out = out, .lse = lse});
   const double seconds = seconds_of([&] {
-    if (pass == Pass::forward) kernels::attention_forward(*gpu().exec, shape, q, k, v, start, out, lse);
-    else kernels::attention_backward(*gpu().exec, shape, q, k, v, start, out, lse, dout, dq, dk, dv);
+    if (pass == Pass::forward)
+      kernels::attention_forward(
+          *gpu().exec, {.shape = shape, .q = q, .k = k, .v = v, .document_start = start, .out = out, .lse = lse});
+    else
+      kernels::attention_backward(*gpu().exec, {.shape = shape,
+                                                .q = q,
+                                                .k = k,
+                                                .v = v,
+                                                .document_start = start,
+                                                .out = out,
+                                                .lse = lse,
+                                                .dout = dout,
+                                                .dq = dq,
+                                                .dk = dk,
+                                                .dv = dv});
   });
   // Causal attention: half of the square is computed and counted, as in PyTorch's and cuDNN's figures.
   finish(state, "FLOP/s", (pass == Pass::forward ? 2 : 5) * 2.0 * static_cast<double>(batch * heads * T * T * d) / 2,
@@ -129,8 +146,10 @@ void layer_norm(benchmark::State& state) {
   const auto x = gpu().values(base::DType::bf16, {n, h}), y = gpu().values(base::DType::bf16, {n, h}),
              w = gpu().values(base::DType::bf16, {h}), b = gpu().values(base::DType::bf16, {h});
   const auto mean = gpu().values(base::DType::f32, {n}), rstd = gpu().values(base::DType::f32, {n});
-  finish(state, "bytes/s", 4.0 * static_cast<double>(n * h), copy_limit(),
-         seconds_of([&] { kernels::layer_norm_forward(*gpu().exec, x, w, b, 1e-5, y, mean, rstd); }));
+  finish(state, "bytes/s", 4.0 * static_cast<double>(n * h), copy_limit(), seconds_of([&] {
+           kernels::layer_norm_forward(
+               *gpu().exec, {.x = x, .weight = w, .bias = b, .epsilon = 1e-5, .y = y, .mean = mean, .rstd = rstd});
+         }));
 }
 
 void norm_of_sum(benchmark::State& state) {
@@ -141,8 +160,16 @@ void norm_of_sum(benchmark::State& state) {
              b = make(1).reshaped({h});
   const auto mean = gpu().values(base::DType::f32, {n}), rstd = gpu().values(base::DType::f32, {n});
   finish(state, "bytes/s", 8.0 * static_cast<double>(n * h), copy_limit(), seconds_of([&] {
-           kernels::layer_norm_residual_forward(*gpu().exec, residual, branch, kernels::Dropout{}, sum, w, b, 1e-5, y,
-                                                mean, rstd);
+           kernels::layer_norm_residual_forward(*gpu().exec, {.residual = residual,
+                                                              .branch = branch,
+                                                              .dropout = kernels::Dropout{},
+                                                              .weight = w,
+                                                              .bias = b,
+                                                              .epsilon = 1e-5,
+                                                              .sum = sum,
+                                                              .y = y,
+                                                              .mean = mean,
+                                                              .rstd = rstd});
          }));
 }
 
@@ -154,8 +181,11 @@ void norm_gradient(benchmark::State& state) {
   const auto mean = gpu().values(base::DType::f32, {n}), rstd = gpu().values(base::DType::f32, {n}),
              dw = gpu().values(base::DType::f32, {h}), db = gpu().values(base::DType::f32, {h});
   // dy and x are read for the sums and again for the gradient; dx is read and written.
-  finish(state, "bytes/s", 12.0 * static_cast<double>(n * h), copy_limit(),
-         seconds_of([&] { kernels::layer_norm_backward(*gpu().exec, dy, x, w, mean, rstd, dx, dw, db); }));
+  finish(state, "bytes/s", 12.0 * static_cast<double>(n * h), copy_limit(), seconds_of([&] {
+           kernels::layer_norm_backward(
+               *gpu().exec,
+               {.dy = dy, .x = x, .weight = w, .mean = mean, .rstd = rstd, .dx = dx, .dweight = dw, .dbias = db});
+         }));
 }
 
 void gelu(benchmark::State& state) {
@@ -190,14 +220,20 @@ void cross_entropy(benchmark::State& state) {
   tensor::copy(*gpu().exec, View::of(ones.data(), {n}), weights);
   // Logits are read twice, the gradient is written once.
   finish(state, "bytes/s", 10.0 * static_cast<double>(n * v), copy_limit(), seconds_of([&] {
-           kernels::cross_entropy_chunk(*gpu().exec, logits, gradient, 50257, targets, weights, losses);
+           kernels::cross_entropy_chunk(*gpu().exec, {.logits = logits,
+                                                      .targets = targets,
+                                                      .weights = weights,
+                                                      .vocabulary = 50257,
+                                                      .losses = losses,
+                                                      .dlogits = gradient});
          }));
 }
 
 void square_sum(benchmark::State& state) {
   tensor::ArenaScope scope(gpu().memory);
   const std::int64_t n = std::int64_t{128} << 20;
-  const auto x = gpu().values(base::DType::f32, {n}), limbs = gpu().memory.allocate(base::DType::i64, {21});
+  const base::ConstView x = gpu().values(base::DType::f32, {n});
+  const auto limbs = gpu().memory.allocate(base::DType::i64, {21});
   finish(state, "bytes/s", 4.0 * static_cast<double>(n), copy_limit(),
          seconds_of([&] { kernels::square_sum(*gpu().exec, std::span(&x, 1), limbs); }));
 }

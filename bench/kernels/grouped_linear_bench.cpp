@@ -81,7 +81,7 @@ void run(benchmark::State& state) {
   auto exec = tensor::Exec::caller(&arena, threads);
   const auto grouped = [&] {
     if (kind == forward) {
-      kernels::grouped_linear_forward(*exec, rows, x.view, weights, {}, 1, y.view);
+      kernels::grouped_linear_forward(*exec, {.groups = rows, .x = x.view, .weight = weights, .lanes = 1, .y = y.view});
     } else if (kind == input_gradient) {
       const kernels::GroupedPart part{y.view, weights};
       kernels::grouped_linear_backward_input(*exec, rows, {&part, 1}, 1, x.view);

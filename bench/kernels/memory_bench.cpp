@@ -77,9 +77,13 @@ void layer_norm(benchmark::State& state) {
   constexpr std::int64_t h = 768, n = count / h;
   auto x = values(n * h), y = values(n * h), weight = values(h), bias = values(h), mean = values(n), rstd = values(n);
   for (auto _ : state)
-    kernels::layer_norm_forward(*b.exec, View::of(x.data(), {n, h}), View::of(weight.data(), {h}),
-                                View::of(bias.data(), {h}), 1e-5, View::of(y.data(), {n, h}),
-                                View::of(mean.data(), {n}), View::of(rstd.data(), {n}));
+    kernels::layer_norm_forward(*b.exec, {.x = View::of(x.data(), {n, h}),
+                                          .weight = View::of(weight.data(), {h}),
+                                          .bias = View::of(bias.data(), {h}),
+                                          .epsilon = 1e-5,
+                                          .y = View::of(y.data(), {n, h}),
+                                          .mean = View::of(mean.data(), {n}),
+                                          .rstd = View::of(rstd.data(), {n})});
   b.report(8.0 * n * h);
 }
 
@@ -93,9 +97,13 @@ void cross_entropy(benchmark::State& state) {
   const std::vector<std::uint8_t> weights(n, 1);
   std::vector<double> losses(n);
   for (auto _ : state)
-    kernels::cross_entropy_chunk(*b.exec, View::of(logits.data(), {n, stored}), View::of(gradient.data(), {n, stored}),
-                                 vocabulary, View::of(targets.data(), {n}), View::of(weights.data(), {n}),
-                                 View::of(losses.data(), {n}), state.range(1));
+    kernels::cross_entropy_chunk(*b.exec, {.logits = View::of(logits.data(), {n, stored}),
+                                           .targets = View::of(targets.data(), {n}),
+                                           .weights = View::of(weights.data(), {n}),
+                                           .vocabulary = vocabulary,
+                                           .lanes = state.range(1),
+                                           .losses = View::of(losses.data(), {n}),
+                                           .dlogits = View::of(gradient.data(), {n, stored})});
   b.report(8.0 * n * stored);
 }
 

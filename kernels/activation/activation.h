@@ -9,11 +9,11 @@ namespace trainyard::kernels {
 
 // All views are [n, f] in the working dtype and may have pitches. x is the value before the activation. An output may
 // be the same view as an input.
-void gelu_forward(tensor::Exec& exec, Gelu form, base::View x, base::View y);
-void gelu_backward(tensor::Exec& exec, Gelu form, base::View x, base::View dy, base::View dx);
+void gelu_forward(tensor::Exec& exec, Gelu form, base::ConstView x, base::View y);
+void gelu_backward(tensor::Exec& exec, Gelu form, base::ConstView x, base::ConstView dy, base::View dx);
 // y = silu(gate) * up (Shazeer 2020, "GLU variants improve transformer").
-void swiglu_forward(tensor::Exec& exec, base::View gate, base::View up, base::View y);
-void swiglu_backward(tensor::Exec& exec, base::View gate, base::View up, base::View dy, base::View dgate,
+void swiglu_forward(tensor::Exec& exec, base::ConstView gate, base::ConstView up, base::View y);
+void swiglu_backward(tensor::Exec& exec, base::ConstView gate, base::ConstView up, base::ConstView dy, base::View dgate,
                      base::View dup);
 
 }  // namespace trainyard::kernels

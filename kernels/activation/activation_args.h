@@ -16,7 +16,10 @@ enum class ActivationKernel : int {
 };
 struct ActivationArgs {
   ActivationKernel kernel;
-  Mat x, up, dy, y, dup;  // y: the result, or the gradient of x
+  ConstMat x;
+  ConstMat up = {}, dy = {};
+  Mat y;  // the result, or the gradient of x
+  Mat dup = {};
   int threads = 1;
 };
 TRAINYARD_CPU_KERNEL(void, activation_cpu, (const ActivationArgs& args))

@@ -19,22 +19,22 @@ AdamWArgs arguments(tensor::Exec& exec, const AdamW& h, base::View parameter, ba
   }
   require_type(working, base::DType::bf16, "adamw_update", "working");
   TRAINYARD_ASSERT(!working || working.count() == parameter.count(), "working copy of {} elements", working.count());
-  return {mat(parameter),
-          mat(gradient),
-          mat(m),
-          mat(v),
-          mat(working),
-          h.learning_rate,
-          h.beta1,
-          h.beta2,
-          static_cast<float>(1.0 - static_cast<double>(h.beta1)),
-          static_cast<float>(1.0 - static_cast<double>(h.beta2)),
-          static_cast<float>(1.0 / h.bias1),
-          static_cast<float>(1.0 / h.bias2),
-          h.epsilon,
-          h.weight_decay,
-          h.gradient_scale,
-          exec.threads()};
+  return {.parameter = mat(parameter),
+          .gradient = mat(gradient),
+          .m = mat(m),
+          .v = mat(v),
+          .working = mat(working),
+          .learning_rate = h.learning_rate,
+          .beta1 = h.beta1,
+          .beta2 = h.beta2,
+          .rest1 = static_cast<float>(1.0 - static_cast<double>(h.beta1)),
+          .rest2 = static_cast<float>(1.0 - static_cast<double>(h.beta2)),
+          .correction1 = static_cast<float>(1.0 / h.bias1),
+          .correction2 = static_cast<float>(1.0 / h.bias2),
+          .epsilon = h.epsilon,
+          .weight_decay = h.weight_decay,
+          .scale = h.gradient_scale,
+          .threads = exec.threads()};
 }
 
 base::View part(const base::View& v, std::int64_t first, std::int64_t end) {

@@ -8,7 +8,9 @@
 namespace trainyard::kernels {
 
 struct AdamWArgs {
-  Mat parameter, gradient, m, v, working;
+  Mat parameter;
+  ConstMat gradient;
+  Mat m, v, working;
   float learning_rate, beta1, beta2, rest1, rest2, correction1, correction2, epsilon, weight_decay, scale;
   int threads = 1;
   int ranges = 0;  // GPU: weight_decay applies to elements [first, end) of each; the CPU gets a call for each range

@@ -14,41 +14,39 @@ namespace trainyard::kernels {
 
 namespace {
 
-AttentionTiles tiles(const TileView& list, const AttentionShape& s) {
-  if (list.begin == nullptr) return {};
+// Checks a list, which covers at least the sequence.
+void require_list(const TileView& list, const AttentionShape& s) {
+  if (list.begin == nullptr) return;
   TRAINYARD_ASSERT(list.tiles * plan::attention_tile >= s.sequence, "{} tiles for {} tokens", list.tiles, s.sequence);
   TRAINYARD_ASSERT(list.heads == 1 || s.visibility.first_head + s.heads <= list.heads, "lists of {} heads for {}",
                    list.heads, s.visibility.first_head + s.heads);
-  return {list.begin, list.other, list.parts, list.tiles, list.heads};
 }
 
-AttentionArgs arguments(tensor::Exec& exec, const char* operation, const AttentionShape& s, base::View q, base::View k,
-                        base::View v, base::View start, base::View out, base::View lse) {
+// Sets what both passes have. Pass is AttentionForward or AttentionBackward.
+template <class Pass, class Args>
+void set_arguments(Args& a, tensor::Exec& exec, const char* operation, const Pass& p) {
+  const auto& s = p.shape;
   const auto n = s.batch * s.sequence;
   TRAINYARD_ASSERT(s.heads % s.kv_heads == 0, "{} heads on {} key-value heads", s.heads, s.kv_heads);
-  require_shape(q, n, s.heads * s.head_dim, "q");
-  require_shape(k, n, s.kv_heads * s.head_dim, "k");
-  require_shape(v, n, s.kv_heads * s.head_dim, "v");
-  require_shape(out, n, s.heads * s.head_dim, "out");
-  require_shape(lse, s.batch * s.heads, s.sequence, "lse");
-  require_working_type(operation, {{"q", q}, {"k", k}, {"v", v}, {"out", out}});
-  require_type(lse, accumulation_of(q.dtype), operation, "lse");
-  require_type(start, base::DType::i32, operation, "document_start");
+  require_shape(p.q, n, s.heads * s.head_dim, "q");
+  require_shape(p.k, n, s.kv_heads * s.head_dim, "k");
+  require_shape(p.v, n, s.kv_heads * s.head_dim, "v");
+  require_shape(p.out, n, s.heads * s.head_dim, "out");
+  require_shape(p.lse, s.batch * s.heads, s.sequence, "lse");
+  require_working_type(operation, {{"q", p.q}, {"k", p.k}, {"v", p.v}, {"out", p.out}});
+  require_type(p.lse, accumulation_of(p.q.dtype), operation, "lse");
+  require_type(p.document_start, base::DType::i32, operation, "document_start");
   TRAINYARD_ASSERT(s.scale > 0, "scores times {}: the greatest would not stay the greatest", s.scale);
-  TRAINYARD_ASSERT(start.count() == n, "{} document starts for {} tokens", start.count(), n);
-  AttentionArgs a{};
-  a.batch = s.batch, a.sequence = s.sequence, a.heads = s.heads, a.kv_heads = s.kv_heads, a.head_dim = s.head_dim,
-  a.scale = s.scale;
+  TRAINYARD_ASSERT(p.document_start.count() == n, "{} document starts for {} tokens", p.document_start.count(), n);
+  require_list(s.visibility.by_queries, s);
+  require_list(s.visibility.by_keys, s);
+  static_cast<AttentionShape&>(a) = s;
   a.threshold = static_cast<std::uint32_t>(s.dropout * 0x1p32);
   a.keep_scale = static_cast<float>(1 / (1 - s.dropout));
-  a.seed = s.seed, a.site = s.site, a.samples = s.samples;
-  a.document_start = start.ptr<std::int32_t>(), a.key_end = s.key_end;
-  a.causal = s.visibility.causal, a.first_head = s.visibility.first_head;
-  a.by_queries = tiles(s.visibility.by_queries, s), a.by_keys = tiles(s.visibility.by_keys, s);
-  a.q = mat(q), a.k = mat(k), a.v = mat(v), a.out = mat(out), a.lse = mat(lse);
+  a.document_start = p.document_start.template ptr<std::int32_t>();
+  a.q = mat(p.q), a.k = mat(p.k), a.v = mat(p.v), a.out = mat(p.out), a.lse = mat(p.lse);
   a.threads = exec.threads();
   a.hopper = exec.on_gpu() && base::hopper_wanted();
-  return a;
 }
 
 // Scratch on the CPU: plan::attention_forward_scratch_bytes, plan::attention_backward_scratch_bytes.
@@ -64,13 +62,13 @@ void reserve(tensor::Exec& exec, AttentionArgs& a, std::int64_t shared, std::int
 // Counts pairs by causality or by the parts of lists, whatever documents hide of them.
 KernelWork work_of(const AttentionArgs& a) {
   const auto t = static_cast<double>(a.sequence);
-  const auto& list = a.by_queries;
-  double pairs = static_cast<double>(a.heads) * (a.causal ? t * (t + 1) / 2 : t * t);
+  const auto& list = a.visibility.by_queries;
+  double pairs = static_cast<double>(a.heads) * (a.visibility.causal ? t * (t + 1) / 2 : t * t);
   if (list.begin != nullptr) {
     const auto rows = (a.sequence + plan::attention_tile - 1) / plan::attention_tile;
     std::int64_t parts = 0;
     for (std::int64_t h = 0; h < a.heads; ++h) {
-      const auto first = list.heads == 1 ? 0 : (a.first_head + h) * list.tiles;
+      const auto first = list.heads == 1 ? 0 : (a.visibility.first_head + h) * list.tiles;
       for (auto e = list.begin[first]; e < list.begin[first + rows]; ++e) parts += std::popcount(list.parts[e]);
     }
     pairs = static_cast<double>(parts * plan::attention_part * plan::attention_part);
@@ -81,9 +79,9 @@ KernelWork work_of(const AttentionArgs& a) {
   return work;
 }
 
-void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v,
-                       base::View start, base::View out, base::View lse) {
-  auto a = arguments(exec, "attention_forward", s, q, k, v, start, out, lse);
+void attention_forward(tensor::Exec& exec, const AttentionForward& attention) {
+  AttentionForwardArgs a;
+  set_arguments(a, exec, "attention_forward", attention);
   exec.run([&exec, a]() mutable {
     tensor::ArenaScope scope(exec.scratch());
     if (exec.on_gpu())
@@ -96,17 +94,16 @@ void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q
   });
 }
 
-void attention_backward(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v,
-                        base::View start, base::View out, base::View lse, base::View dout, base::View dq, base::View dk,
-                        base::View dv) {
-  auto a = arguments(exec, "attention_backward", s, q, k, v, start, out, lse);
-  require_shape(dout, out.rows(), out.cols(), "dout");
-  require_shape(dq, q.rows(), q.cols(), "dq");
-  require_shape(dk, k.rows(), k.cols(), "dk");
-  require_shape(dv, v.rows(), v.cols(), "dv");
-  require_working_type("attention_backward", {{"q", q}, {"dout", dout}, {"dq", dq}, {"dk", dk}, {"dv", dv}});
-  const auto element = base::size_of(lse.dtype);
-  a.dout = mat(dout), a.dq = mat(dq), a.dk = mat(dk), a.dv = mat(dv);
+void attention_backward(tensor::Exec& exec, const AttentionBackward& b) {
+  AttentionBackwardArgs a;
+  set_arguments(a, exec, "attention_backward", b);
+  require_shape(b.dout, b.out.rows(), b.out.cols(), "dout");
+  require_shape(b.dq, b.q.rows(), b.q.cols(), "dq");
+  require_shape(b.dk, b.k.rows(), b.k.cols(), "dk");
+  require_shape(b.dv, b.v.rows(), b.v.cols(), "dv");
+  require_working_type("attention_backward", {{"q", b.q}, {"dout", b.dout}, {"dq", b.dq}, {"dk", b.dk}, {"dv", b.dv}});
+  const auto element = base::size_of(b.lse.dtype);
+  a.dout = mat(b.dout), a.dq = mat(b.dq), a.dk = mat(b.dk), a.dv = mat(b.dv);
   exec.run([&exec, a, element]() mutable {
     tensor::ArenaScope scope(exec.scratch());
     if (exec.on_gpu()) {

@@ -2,58 +2,37 @@
 // algorithms 1, 4 and, for blocks, 5).
 #pragma once
 
+#include "kernels/attention/attention_shape.h"
 #include "libtrain/base/view.h"
 #include "libtrain/tensor/exec.h"
 
-#include <cstdint>
-
 namespace trainyard::kernels {
 
-// A list of tiles (plan::TileList) in the memory of the device that computes.
-struct TileView {
-  const std::int32_t* begin = nullptr;  // [heads * tiles + 1]; nullptr: every tile
-  const std::int32_t* other = nullptr;
-  const std::uint16_t* parts = nullptr;
-  std::int64_t tiles = 0, heads = 1;
+// T is the working dtype, and G the dtype of statistics: f32; f64 for f64. Pitches are honoured. The bits do not depend
+// on the number of threads. They do not depend on unseen keys either, as long as these are finite, because a tile
+// multiplies unseen values by zero. Scratch: plan::attention_forward_scratch_bytes,
+// plan::attention_backward_scratch_bytes (linear in T).
+struct AttentionForward {
+  AttentionShape shape;
+  base::ConstView q;               // [b*T, heads*d] in T
+  base::ConstView k, v;            // [b*T, kv_heads*d] in T
+  base::ConstView document_start;  // i32 [b, T]
+  base::View out;                  // [b*T, heads*d] in T
+  // [b*heads, T] in G: the logarithm of the sum of exponentials of scaled scores, or infinity for a query that sees
+  // nothing.
+  base::View lse;
 };
+void attention_forward(tensor::Exec& exec, const AttentionForward& attention);
 
-// What a query may see of its sequence. causal: no later key. The lists, if given, cover at least the whole sequence.
-// Then a query sees only the listed parts of tiles. `by_keys` is the list `by_queries`, sorted by keys. first_head:
-// this rank's first head in lists of several heads.
-struct Visibility {
-  bool causal = true;
-  TileView by_queries, by_keys;
-  std::int64_t first_head = 0;
-};
-
-// Query head h uses key-value head h / (heads / kv_heads). Query i sees key j of its sequence if document_start[i] <= j
-// < key_end[i] and `visibility` allows it. A query that sees nothing gets zeros, and its gradients are zeros. Dropout
-// of probabilities: the pair (query i, key j) of head h in the sequence with global ordinal S has the random number
-// word j % 4 of random_words(seed + S * 0x9E3779B97F4A7C15, site + h, i * 2^32 + j / 4).
-// The pair is kept, and scaled by 1 / (1 - p), if this word is at least floor(p * 2^32).
-struct AttentionShape {
-  std::int64_t batch = 1, sequence = 1, heads = 1, kv_heads = 1, head_dim = 1;
-  double scale = 1;  // of scores; above 0
-  double dropout = 0;
-  std::uint64_t seed = 0, site = 0;
-  const std::uint64_t* samples = nullptr;
-  // i32 [b, T], the end of the keys that each query may see, because of its document or of padding. nullptr: the end of
-  // the sequence. Like document_start, it never decreases within a sequence.
-  const std::int32_t* key_end = nullptr;
-  Visibility visibility = {};
-};
-
-// q and out are [b*T, heads*d]; k and v are [b*T, kv_heads*d]; all in T, and pitches are honoured. document_start is
-// i32 [b, T]. lse is [b*heads, T] in f32 (f64 for f64): the logarithm of the sum of exponentials of scaled scores, or
-// infinity for a query that sees nothing. The bits do not depend on the number of threads. They do not depend on unseen
-// keys either, as long as these are finite, because a tile multiplies unseen values by zero. Scratch:
-// plan::attention_forward_scratch_bytes, plan::attention_backward_scratch_bytes (linear in T).
-void attention_forward(tensor::Exec& exec, const AttentionShape& shape, base::View q, base::View k, base::View v,
-                       base::View document_start, base::View out, base::View lse);
 // dq, dk and dv are overwritten. dk and dv of a key-value head add up its queries in f32, first in ascending head, then
 // in ascending query tile, and are rounded once.
-void attention_backward(tensor::Exec& exec, const AttentionShape& shape, base::View q, base::View k, base::View v,
-                        base::View document_start, base::View out, base::View lse, base::View dout, base::View dq,
-                        base::View dk, base::View dv);
+struct AttentionBackward {
+  AttentionShape shape;
+  base::ConstView q, k, v, document_start, out, lse;  // as in AttentionForward
+  base::ConstView dout;                               // [b*T, heads*d] in T
+  base::View dq;                                      // [b*T, heads*d] in T
+  base::View dk, dv;                                  // [b*T, kv_heads*d] in T
+};
+void attention_backward(tensor::Exec& exec, const AttentionBackward& attention);
 
 }  // namespace trainyard::kernels

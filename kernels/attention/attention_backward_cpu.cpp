@@ -44,18 +44,20 @@ struct HeadPlace {
 
 // The tile of keys that is added to the tile of queries after tile `j`, or `end` if none is left.
 std::int32_t next_turn(const AttentionArgs& a, int64_t h, int64_t i, int64_t j, int64_t end) {
-  if (a.by_queries.begin == nullptr) return static_cast<std::int32_t>(least(j + 1, end));
-  const auto e = entries_of(a, a.by_queries, h, i);
+  if (a.visibility.by_queries.begin == nullptr) return static_cast<std::int32_t>(least(j + 1, end));
+  const auto e = entries_of(a, a.visibility.by_queries, h, i);
   int64_t low = e.begin, high = e.end;  // the first entry above j
   while (low < high) {
     const int64_t middle = (low + high) / 2;
-    if (a.by_queries.other[middle] <= j) low = middle + 1;
+    if (a.visibility.by_queries.other[middle] <= j) low = middle + 1;
     else high = middle;
   }
-  return low < e.end ? static_cast<std::int32_t>(least(a.by_queries.other[low], end)) : static_cast<std::int32_t>(end);
+  return low < e.end ? static_cast<std::int32_t>(least(a.visibility.by_queries.other[low], end))
+                     : static_cast<std::int32_t>(end);
 }
 
-template <class T> void store_queries(const AttentionArgs& a, const HeadPlace& at, const SharedHead& s, int64_t i) {
+template <class T>
+void store_queries(const AttentionBackwardArgs& a, const HeadPlace& at, const SharedHead& s, int64_t i) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d), i0 = i * tile;
   const float scale = static_cast<float>(a.scale);
   for (int64_t r = 0; r < least(tile, a.sequence - i0); ++r) {
@@ -68,11 +70,11 @@ template <class T> void store_queries(const AttentionArgs& a, const HeadPlace& a
 
 // Runs before all tiles of keys: computes delta = out . dout, and the first and last tile of keys for each tile of
 // queries.
-template <class T> void prepare_tile(const AttentionArgs& a, const HeadPlace& at, int64_t i) {
+template <class T> void prepare_tile(const AttentionBackwardArgs& a, const HeadPlace& at, int64_t i) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d), i0 = i * tile, h = at.head(a);
   const auto s = shared_head(a, at.slot, at.g);
   const auto limits = limits_of(a, at.b, i0);
-  memset(s.dq + i0 * dw, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
+  set_zero(s.dq + i0 * dw, tile * dw);
   for (int64_t r = 0; r < tile; ++r) {
     const T* out = a.out.row<T>(at.b * a.sequence + i0 + r) + h * d;
     const T* dout = a.dout.row<T>(at.b * a.sequence + i0 + r) + h * d;
@@ -133,7 +135,7 @@ template <class T> void score_gradients(const BackwardBuffers& m, const Drop& dr
 }
 
 // One tile of queries against the tile of keys in the buffers.
-template <class T> void backward_step(const AttentionArgs& a, const HeadPlace& at, const SharedHead& s,
+template <class T> void backward_step(const AttentionBackwardArgs& a, const HeadPlace& at, const SharedHead& s,
                                       const BackwardBuffers& m, const Drop& drop, int64_t i, int64_t j, unsigned parts,
                                       TeamClock& clock) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d), i0 = i * tile, j0 = j * tile, h = at.head(a);
@@ -213,8 +215,8 @@ template <class T> void backward_step(const AttentionArgs& a, const HeadPlace& a
   clock.computed();
 }
 
-template <class T>
-void backward_tile(const AttentionArgs& a, HeadPlace at, const BackwardBuffers& m, int64_t j, TeamClock& clock) {
+template <class T> void backward_tile(const AttentionBackwardArgs& a, HeadPlace at, const BackwardBuffers& m, int64_t j,
+                                      TeamClock& clock) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d), j0 = j * tile, have = least(tile, a.sequence - j0),
                 row0 = at.b * a.sequence + j0;
   if constexpr (paired<T>) {
@@ -230,8 +232,8 @@ void backward_tile(const AttentionArgs& a, HeadPlace at, const BackwardBuffers& 
     turn(m.keys, dw, m.keys_turned);
   }
   clock.packed();
-  memset(m.dk, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
-  memset(m.dv, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
+  set_zero(m.dk, tile * dw);
+  set_zero(m.dv, tile * dw);
   for (at.g = 0; at.g < a.heads / a.kv_heads; ++at.g) {
     const auto s = shared_head(a, at.slot, at.g);
     const auto drop = drop_of(a, at.b, at.head(a));
@@ -251,7 +253,7 @@ void backward_tile(const AttentionArgs& a, HeadPlace at, const BackwardBuffers& 
 
 // A group is a pair (sequence, key-value head). As many groups as there are slots are computed at a time, and all
 // threads share their tiles.
-template <class T> void backward_pass(const AttentionArgs& a) {
+template <class T> void backward_pass(const AttentionBackwardArgs& a) {
   const int64_t tiles = tiles_of(a), groups = a.batch * a.kv_heads, group = a.heads / a.kv_heads;
   int64_t next = 0;
 #pragma omp parallel num_threads(a.threads)
@@ -282,7 +284,7 @@ template <class T> void backward_pass(const AttentionArgs& a) {
 
 }  // namespace
 
-void attention_backward_cpu(const AttentionArgs& a) {
+void attention_backward_cpu(const AttentionBackwardArgs& a) {
 #if defined(TRAINYARD_BF16_PAIRS)
   if (a.q.type != Type::bf16) return TRAINYARD_BASE_NAMESPACE::attention_backward_cpu(a);
 #else

@@ -28,7 +28,7 @@ __device__ Geometry geometry_of(const AttentionArgs& a, std::int64_t h) {
 }
 
 // Loads rows [first, first + tile) of one head into a tile. Rows past the sequence's end are zero.
-template <class T, class F> __device__ void load_tile(const AttentionArgs& a, const Mat& x, std::int64_t row0,
+template <class T, class F> __device__ void load_tile(const AttentionArgs& a, const ConstMat& x, std::int64_t row0,
                                                       std::int64_t first, std::int64_t column, F (*to)[pitch]) {
   constexpr int tile = tile_of<F>;
   const int d = static_cast<int>(a.head_dim);
@@ -111,7 +111,7 @@ __device__ void over_keys(const AttentionArgs& a, const Geometry& g, std::int64_
       visit(j0, every_part);
   } else {
     auto walk = walk_keys(a, g.row0, g.h, static_cast<int>(i0), static_cast<int>(i0) + tile);
-    for (auto at = walk.take(a.by_queries); at.tile >= 0; at = walk.take(a.by_queries))
+    for (auto at = walk.take(a.visibility.by_queries); at.tile >= 0; at = walk.take(a.visibility.by_queries))
       for (std::int64_t j0 = at.tile * list_tile; j0 < (at.tile + 1) * list_tile; j0 += tile)
         if (has_square(at.parts, i0, j0, tile) && in_reach(a, g.row0, i0, j0, tile)) visit(j0, at.parts);
   }
@@ -125,15 +125,16 @@ __device__ void over_queries(const AttentionArgs& a, const Geometry& g, std::int
       if (first_tile(a, g.row0, i0, tile) < j0 + tile) visit(i0, every_part);
   } else {
     const auto range = queries_of(a, g.row0, static_cast<int>(j0), tile);
-    auto walk = walk_of(a, a.by_keys, g.h, static_cast<int>(j0) / list_tile, range.first, range.end);
-    for (auto at = walk.take(a.by_keys); at.tile >= 0; at = walk.take(a.by_keys))
+    auto walk = walk_of(a, a.visibility.by_keys, g.h, static_cast<int>(j0) / list_tile, range.first, range.end);
+    for (auto at = walk.take(a.visibility.by_keys); at.tile >= 0; at = walk.take(a.visibility.by_keys))
       for (std::int64_t i0 = at.tile * list_tile; i0 < (at.tile + 1) * list_tile; i0 += tile)
         if (has_square(at.parts, i0, j0, tile) && in_reach(a, g.row0, i0, j0, tile)) visit(i0, at.parts);
   }
 }
 
 // Grid: tiles of queries, heads, sequences.
-template <class T, Sees S> __global__ void __launch_bounds__(tile_threads) attention_forward_kernel(AttentionArgs a) {
+template <class T, Sees S> __global__ void __launch_bounds__(tile_threads)
+    attention_forward_kernel(AttentionForwardArgs a) {
   using F = compute_t<T>;
   constexpr int tile = tile_of<F>, lanes = lanes_of<F>, most_columns = columns_of<F>;
   __shared__ F q[tile][pitch], kv[tile][pitch], s[tile][tile + 1];
@@ -195,7 +196,7 @@ template <class T, Sees S> __global__ void __launch_bounds__(tile_threads) atten
 }
 
 // delta[b * heads + h][i] = out . dout.
-template <class T> __global__ void delta_kernel(AttentionArgs a) {
+template <class T> __global__ void delta_kernel(AttentionBackwardArgs a) {
   using F = compute_t<T>;
   F* delta = reinterpret_cast<F*>(a.scratch);
   TRAINYARD_EACH(n, a.batch * a.heads * a.sequence) {
@@ -210,9 +211,9 @@ template <class T> __global__ void delta_kernel(AttentionArgs a) {
 
 // For one tile: s gets the probabilities p, with dropout applied. dp holds dout . v on entry and gets the gradient ds
 // of the scores.
-template <Sees S, class F> __device__ void tile_gradients(const AttentionArgs& a, const Geometry& g, std::int64_t i0,
-                                                          std::int64_t j0, unsigned parts, F (*s)[tile_of<F> + 1],
-                                                          F (*dp)[tile_of<F> + 1]) {
+template <Sees S, class F> __device__ void tile_gradients(const AttentionBackwardArgs& a, const Geometry& g,
+                                                          std::int64_t i0, std::int64_t j0, unsigned parts,
+                                                          F (*s)[tile_of<F> + 1], F (*dp)[tile_of<F> + 1]) {
   constexpr int tile = tile_of<F>, lanes = lanes_of<F>;
   const int row = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
   const std::int64_t i = i0 + row, head = g.b * a.heads + g.h;
@@ -232,7 +233,8 @@ template <Sees S, class F> __device__ void tile_gradients(const AttentionArgs& a
 }
 
 // Grid: tiles of keys, key-value heads, sequences. Adds up the queries in ascending head, then in ascending tile.
-template <class T, Sees S> __global__ void __launch_bounds__(tile_threads) attention_keys_kernel(AttentionArgs a) {
+template <class T, Sees S> __global__ void __launch_bounds__(tile_threads)
+    attention_keys_kernel(AttentionBackwardArgs a) {
   using F = compute_t<T>;
   constexpr int tile = tile_of<F>, lanes = lanes_of<F>, most_columns = columns_of<F>;
   __shared__ F x[tile][pitch], y[tile][pitch], s[tile][tile + 1], dp[tile][tile + 1];
@@ -275,7 +277,8 @@ template <class T, Sees S> __global__ void __launch_bounds__(tile_threads) atten
 }
 
 // Grid: tiles of queries, heads, sequences.
-template <class T, Sees S> __global__ void __launch_bounds__(tile_threads) attention_queries_kernel(AttentionArgs a) {
+template <class T, Sees S> __global__ void __launch_bounds__(tile_threads)
+    attention_queries_kernel(AttentionBackwardArgs a) {
   using F = compute_t<T>;
   constexpr int tile = tile_of<F>, lanes = lanes_of<F>, most_columns = columns_of<F>;
   __shared__ F x[tile][pitch], y[tile][pitch], s[tile][tile + 1], dp[tile][tile + 1];
@@ -321,12 +324,12 @@ template <class T> dim3 grid_of(const AttentionArgs& a, std::int64_t heads) {
               static_cast<unsigned>(a.batch));
 }
 
-template <Sees S> const char* forward_plain(const AttentionArgs& a, void* stream) {
+template <Sees S> const char* forward_plain(const AttentionForwardArgs& a, void* stream) {
   return with_head(a, [&]<class T>(T*) {
     TRAINYARD_LAUNCH((attention_forward_kernel<T, S>), true, grid_of<T>(a, a.heads), tile_threads, stream, a);
   });
 }
-template <Sees S> const char* backward_plain(const AttentionArgs& a, void* stream) {
+template <Sees S> const char* backward_plain(const AttentionBackwardArgs& a, void* stream) {
   return with_head(a, [&]<class T>(T*) {
     TRAINYARD_LAUNCH(delta_kernel<T>, false, blocks_for(a.batch * a.heads * a.sequence), 256, stream, a);
     TRAINYARD_LAUNCH((attention_keys_kernel<T, S>), true, grid_of<T>(a, a.kv_heads), tile_threads, stream, a);
@@ -336,7 +339,7 @@ template <Sees S> const char* backward_plain(const AttentionArgs& a, void* strea
 
 }  // namespace
 
-const char* gpu::attention_forward(const AttentionArgs& a, void* stream) {
+const char* gpu::attention_forward(const AttentionForwardArgs& a, void* stream) {
 #ifdef TRAINYARD_HOPPER  // defined if the module contains the source of the Hopper kernels
   const char* failure = nullptr;
   if (attention_forward_hopper(a, stream, failure)) return failure;
@@ -345,7 +348,7 @@ const char* gpu::attention_forward(const AttentionArgs& a, void* stream) {
   return sees_of(a) == Sees::earlier ? forward_plain<Sees::earlier>(a, stream) : forward_plain<Sees::any>(a, stream);
 }
 
-const char* gpu::attention_backward(const AttentionArgs& a, void* stream) {
+const char* gpu::attention_backward(const AttentionBackwardArgs& a, void* stream) {
 #ifdef TRAINYARD_HOPPER
   const char* failure = nullptr;
   if (attention_backward_hopper(a, stream, failure)) return failure;

@@ -9,7 +9,7 @@ struct ExactHead {
 };
 ExactHead exact_head(const AttentionArgs& a, int64_t b, int64_t h) {
   const int64_t kv = h / (a.heads / a.kv_heads);
-  return {b, h, b * a.sequence, h * a.head_dim, kv * a.head_dim};
+  return {.b = b, .h = h, .row0 = b * a.sequence, .column = h * a.head_dim, .kv_column = kv * a.head_dim};
 }
 
 double exact_mask(const AttentionArgs& a, const Drop& drop, int64_t i, int64_t j) {
@@ -31,7 +31,7 @@ template <class Visit> void seen_keys(const AttentionArgs& a, const ExactHead& h
   });
 }
 
-void exact_forward(const AttentionArgs& a, int64_t b, int64_t h) {
+void exact_forward(const AttentionForwardArgs& a, int64_t b, int64_t h) {
   const auto head = exact_head(a, b, h);
   const auto drop = drop_of(a, b, h);
   const auto score = [&](int64_t i, int64_t j) {
@@ -54,7 +54,7 @@ void exact_forward(const AttentionArgs& a, int64_t b, int64_t h) {
   }
 }
 
-void exact_backward(const AttentionArgs& a, int64_t b, int64_t kv) {
+void exact_backward(const AttentionBackwardArgs& a, int64_t b, int64_t kv) {
   const int64_t d = a.head_dim, group = a.heads / a.kv_heads;
   for (int64_t j = 0; j < a.sequence; ++j)
     for (int64_t c = 0; c < d; ++c)
@@ -88,12 +88,12 @@ void exact_backward(const AttentionArgs& a, int64_t b, int64_t kv) {
 
 }  // namespace
 
-void attention_exact_forward_cpu(const AttentionArgs& a) {
+void attention_exact_forward_cpu(const AttentionForwardArgs& a) {
 #pragma omp parallel for num_threads(a.threads) schedule(dynamic, 1)
   for (int64_t u = 0; u < a.batch * a.heads; ++u) exact_forward(a, u / a.heads, u % a.heads);
 }
 
-void attention_exact_backward_cpu(const AttentionArgs& a) {
+void attention_exact_backward_cpu(const AttentionBackwardArgs& a) {
 #pragma omp parallel for num_threads(a.threads) schedule(dynamic, 1)
   for (int64_t u = 0; u < a.batch * a.kv_heads; ++u) exact_backward(a, u / a.kv_heads, u % a.kv_heads);
 }

@@ -132,9 +132,9 @@ template <class T> float scale_of(const AttentionArgs& a) { return paired<T> ? s
 
 // One step of the online softmax: the tile of keys at j0, for the parts of the tile of queries that see it. With paired
 // operands, probabilities become words.
-template <class T, class Beside> void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers& m,
-                                                   const Drop& drop, unsigned parts, bool sees_all, int64_t j0,
-                                                   const Rows& keys, const Beside& beside) {
+template <class T, class Beside> void softmax_step(const AttentionForwardArgs& a, const Place& at,
+                                                   const ForwardBuffers& m, const Drop& drop, unsigned parts,
+                                                   bool sees_all, int64_t j0, const Rows& keys, const Beside& beside) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d);
   const float scale = scale_of<T>(a);
   alignas(64) float best[tile], base[tile], fresh[tile];
@@ -193,7 +193,7 @@ template <class T> void mix(const ForwardBuffers& m, unsigned parts, int64_t dw,
               [&](int from, int to) { add(r * part, (r + 1) * part, from * part, to * part); });
 }
 
-template <class T> void forward_tile(const AttentionArgs& a, const Place& at, const PackedHead& head,
+template <class T> void forward_tile(const AttentionForwardArgs& a, const Place& at, const PackedHead& head,
                                      const ForwardBuffers& m, TeamClock& clock) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d), i0 = at.i * tile, row0 = at.b * a.sequence;
   const auto limits = limits_of(a, at.b, i0);
@@ -202,7 +202,7 @@ template <class T> void forward_tile(const AttentionArgs& a, const Place& at, co
     m.lo[q] = limits.lo[q], m.hi[q] = limits.hi[q];
     m.top[q] = -__builtin_inff(), m.sum[q] = 0;
   }
-  memset(m.mixed, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
+  set_zero(m.mixed, tile * dw);
   if constexpr (paired<T>) pack_row_words(a.q, row0 + i0, at.h * d, limits.rows, d, dw, m.rows);
   else pack_rows<T>(a.q, row0 + i0, at.h * d, limits.rows, d, dw, static_cast<float>(a.scale), m.rows);
   turn(m.rows, dw / steps_of_word<T>, m.queries);
@@ -211,7 +211,7 @@ template <class T> void forward_tile(const AttentionArgs& a, const Place& at, co
     const int64_t j0 = j * tile;
     parts &= limits.seen(j0);
     const int64_t have = least(tile, a.sequence - j0), kv = at.h / (a.heads / a.kv_heads) * d;
-    const auto rows = [&](const Mat& x, const float* packed, int64_t pitch) {
+    const auto rows = [&](const ConstMat& x, const float* packed, int64_t pitch) {
       return packed != nullptr ? Rows{packed + j0 * (dw / steps_of_word<T>), pitch}
                                : rows_of<T>(x, row0 + j0, kv, have, d, dw, m.rows);
     };
@@ -238,7 +238,7 @@ template <class T> void forward_tile(const AttentionArgs& a, const Place& at, co
 // class first, so that they end together.
 constexpr int classes = 4;
 int class_of(const AttentionArgs& a, int64_t h, int64_t i, int64_t mean) {
-  const auto e = entries_of(a, a.by_queries, h, i);
+  const auto e = entries_of(a, a.visibility.by_queries, h, i);
   const int64_t n = e.end - e.begin;
   return n > 4 * mean ? 0 : n > 2 * mean ? 1 : n > mean ? 2 : 3;
 }
@@ -250,14 +250,15 @@ constexpr int64_t few_readers = 12;
 
 // A group is a pair (sequence, key-value head). As many groups as there are slots are computed at a time, and all
 // threads share their tiles.
-template <class T> void forward_pass(const AttentionArgs& a) {
+template <class T> void forward_pass(const AttentionForwardArgs& a) {
   const int64_t tiles = tiles_of(a), groups = a.batch * a.kv_heads, group = a.heads / a.kv_heads, d = a.head_dim,
                 dw = plan::attention_width(d);
-  const bool listed = a.by_queries.begin != nullptr;
-  const int64_t mean = listed ? (a.by_queries.begin[a.by_queries.heads * a.by_queries.tiles] - 1) /
-                                        (a.by_queries.heads * a.by_queries.tiles) +
-                                    1
-                              : 0;
+  const bool listed = a.visibility.by_queries.begin != nullptr;
+  const int64_t mean =
+      listed ? (a.visibility.by_queries.begin[a.visibility.by_queries.heads * a.visibility.by_queries.tiles] - 1) /
+                       (a.visibility.by_queries.heads * a.visibility.by_queries.tiles) +
+                   1
+             : 0;
   const bool thin = listed && sizeof(T) == sizeof(float) && d == dw && mean * group <= few_readers;
   int64_t next = 0;
 #pragma omp parallel num_threads(a.threads)
@@ -312,7 +313,7 @@ template <class T> void forward_pass(const AttentionArgs& a) {
 
 }  // namespace
 
-void attention_forward_cpu(const AttentionArgs& a) {
+void attention_forward_cpu(const AttentionForwardArgs& a) {
 #if defined(TRAINYARD_BF16_PAIRS)
   if (a.q.type != Type::bf16) return TRAINYARD_BASE_NAMESPACE::attention_forward_cpu(a);
 #else

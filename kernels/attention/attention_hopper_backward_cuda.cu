@@ -376,16 +376,16 @@ template <class C> __global__ void __launch_bounds__(C::threads, 1)
   }
 }
 
-template <class C> bool maps_of(BackwardMaps& maps, const AttentionArgs& a) {
-  const Mat &first = C::by_keys ? a.k : a.q, &second = C::by_keys ? a.v : a.dout;
-  const Mat &other_first = C::by_keys ? a.q : a.k, &other_second = C::by_keys ? a.dout : a.v;
+template <class C> bool maps_of(BackwardMaps& maps, const AttentionBackwardArgs& a) {
+  const ConstMat &first = C::by_keys ? a.k : a.q, &second = C::by_keys ? a.v : a.dout;
+  const ConstMat &other_first = C::by_keys ? a.q : a.k, &other_second = C::by_keys ? a.dout : a.v;
   return map_of(maps.own_first, first, a.sequence, C::rows) && map_of(maps.own_second, second, a.sequence, C::rows) &&
          map_of(maps.other_first, other_first, a.sequence, C::others) &&
          map_of(maps.other_second, other_second, a.sequence, C::others);
 }
 
 template <class C>
-void launch(const AttentionArgs& a, const BackwardMaps& maps, BackwardArgs args, int* taken, void* stream) {
+void launch(const AttentionBackwardArgs& a, const BackwardMaps& maps, BackwardArgs args, int* taken, void* stream) {
   args.row_tiles = static_cast<int>((a.sequence + C::rows - 1) / C::rows);
   const auto others = C::by_keys ? a.sequence * (a.heads / a.kv_heads) : a.sequence * a.kv_heads / a.heads;
   args.heads_at_once = heads_at_once(std::int64_t{4} * C::D * others, heads_of<C>(args));
@@ -394,7 +394,7 @@ void launch(const AttentionArgs& a, const BackwardMaps& maps, BackwardArgs args,
   TRAINYARD_LAUNCH_SHARED(attention_hopper_backward_kernel<C>, C::shared_bytes, blocks, C::threads, stream, maps, args);
 }
 
-template <int D> bool backward(const AttentionArgs& a, void* stream, const char*& failure) {
+template <int D> bool backward(const AttentionBackwardArgs& a, void* stream, const char*& failure) {
   BackwardMaps by_queries, by_keys;
   if (!maps_of<ByQueries<D>>(by_queries, a) || !maps_of<ByKeys<D>>(by_keys, a)) return false;
   BackwardArgs h{};
@@ -413,7 +413,7 @@ template <int D> bool backward(const AttentionArgs& a, void* stream, const char*
 
 }  // namespace
 
-bool gpu::attention_backward_hopper(const AttentionArgs& a, void* stream, const char*& failure) {
+bool gpu::attention_backward_hopper(const AttentionBackwardArgs& a, void* stream, const char*& failure) {
   if (!hopper_fits(a)) return false;
   return a.head_dim == 64 ? backward<64>(a, stream, failure) : backward<128>(a, stream, failure);
 }

@@ -37,7 +37,8 @@ struct BackwardArgs {
   int row_tiles, heads_at_once;  // row_tiles: tiles of own rows in one head
   float scale;
   const std::int32_t* document_start;
-  Mat out, lse, dout, dq, dk, dv;
+  ConstMat out, lse, dout;
+  Mat dq, dk, dv;
   float* delta;  // [batch * heads, sequence]: sums of out * dout; the pass by queries writes them, the pass by keys
                  // reads them
   int* taken;    // starts at 0: how many jobs of the pass the blocks have taken, beyond the first job of each block

@@ -11,7 +11,7 @@ namespace {
 
 // Whether to use the kernels for Hopper. They must be switched on, until they have passed the test suite on a device.
 // They need queries that see earlier keys of their document, and no dropout. Jobs are counted in int.
-inline bool hopper_fits(const AttentionArgs& a) {
+template <class Args> bool hopper_fits(const Args& a) {
   constexpr std::int64_t most_tiles = 1 << 29;
   return a.hopper && is_hopper() && gpu::attention_mma_fits(a) && sees_of(a) == Sees::earlier && a.threshold == 0 &&
          a.scratch != nullptr && a.batch * a.heads * (a.sequence / 64 + 1) <= most_tiles;

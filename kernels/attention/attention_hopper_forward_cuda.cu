@@ -165,7 +165,7 @@ template <int D> __global__ void __launch_bounds__(Hopper<D>::threads, 1)
   }
 }
 
-template <int D> bool forward(const AttentionArgs& a, void* stream, const char*& failure) {
+template <int D> bool forward(const AttentionForwardArgs& a, void* stream, const char*& failure) {
   using C = Hopper<D>;
   HopperMaps maps;
   if (!map_of(maps.q, a.q, a.sequence, C::rows) || !map_of(maps.k, a.k, a.sequence, C::keys) ||
@@ -188,7 +188,7 @@ template <int D> bool forward(const AttentionArgs& a, void* stream, const char*&
 
 }  // namespace
 
-bool gpu::attention_forward_hopper(const AttentionArgs& a, void* stream, const char*& failure) {
+bool gpu::attention_forward_hopper(const AttentionForwardArgs& a, void* stream, const char*& failure) {
   if (!hopper_fits(a)) return false;
   return a.head_dim == 64 ? forward<64>(a, stream, failure) : forward<128>(a, stream, failure);
 }

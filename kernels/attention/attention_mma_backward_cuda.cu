@@ -36,7 +36,7 @@ struct QueryStep {
 template <Sees S> struct QueryTiles;
 template <> struct QueryTiles<Sees::earlier> {
   int j0, each, steps, step_ = 0;
-  __device__ __forceinline__ QueryTiles(const AttentionArgs& a, const Position& p, int j0) : j0(j0) {
+  __device__ __forceinline__ QueryTiles(const AttentionBackwardArgs& a, const Position& p, int j0) : j0(j0) {
     // Goes up to the first tile whose first query does not see these keys.
     int end = j0;
     while (end < a.sequence && a.document_start[p.row0 + end] < j0 + tile) end += tile;
@@ -54,7 +54,7 @@ template <> struct QueryTiles<Sees::any> {
   TileWalk walk{0, 0};
   QueryStep now_{}, next_{};
   unsigned parts_ = 0, next_parts_ = 0;
-  __device__ __forceinline__ QueryTiles(const AttentionArgs& a, const Position& p, int j0) : j0(j0) {
+  __device__ __forceinline__ QueryTiles(const AttentionBackwardArgs& a, const Position& p, int j0) : j0(j0) {
     step(a, p);
     step(a, p);
   }
@@ -66,12 +66,12 @@ template <> struct QueryTiles<Sees::any> {
   __device__ __forceinline__ void step(const AttentionArgs& a, const Position& p) {
     now_ = next_, parts_ = next_parts_;
     const int group = static_cast<int>(a.heads / a.kv_heads);
-    auto at = walk.take(a.by_keys);
+    auto at = walk.take(a.visibility.by_keys);
     while (at.tile < 0 && m + 1 < group) {
       ++m;
       const auto range = queries_of(a, p.row0, j0, tile);
-      walk = walk_of(a, a.by_keys, p.kv * group + m, j0 / tile, range.first, range.end);
-      at = walk.take(a.by_keys);
+      walk = walk_of(a, a.visibility.by_keys, p.kv * group + m, j0 / tile, range.first, range.end);
+      at = walk.take(a.visibility.by_keys);
     }
     next_ = {m, at.tile * tile}, next_parts_ = at.parts;
   }
@@ -115,7 +115,7 @@ __device__ __forceinline__ void weigh_keys(const AttentionArgs& a, const Positio
 
 // Grid: tiles of keys, key-value heads, sequences. A warp owns 16 keys. Products are transposed, so that probabilities
 // have keys as rows. With heads of 64, a warp keeps its keys and values in registers.
-template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) keys_kernel(AttentionArgs a) {
+template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) keys_kernel(AttentionBackwardArgs a) {
   TRAINYARD_DYNAMIC_SHARED(memory);
   auto& shared = *reinterpret_cast<KeysShared<D, S>*>(memory);
   const std::int64_t kv_head = blockIdx.y, group = a.heads / a.kv_heads;
@@ -213,7 +213,8 @@ __device__ __forceinline__ void weigh_queries(const AttentionArgs& a, const Posi
 
 // Grid: tiles of queries, heads, sequences. A warp owns 16 queries. Shared memory: two pairs of tiles of keys and
 // values.
-template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) queries_kernel(AttentionArgs a) {
+template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads)
+    queries_kernel(AttentionBackwardArgs a) {
   TRAINYARD_DYNAMIC_SHARED(memory);
   b16* pairs = reinterpret_cast<b16*>(memory);
   const auto p = position_of(a, blockIdx.y);
@@ -265,7 +266,7 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
 }
 
 // delta[b * heads + h][i] = out . dout; D / 8 lanes share a row.
-template <int D> __global__ void delta_kernel(AttentionArgs a) {
+template <int D> __global__ void delta_kernel(AttentionBackwardArgs a) {
   constexpr int lanes = D / 8;
   float* delta = reinterpret_cast<float*>(a.scratch);
   const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * (threads / lanes) + threadIdx.x / lanes,
@@ -284,7 +285,7 @@ template <int D> __global__ void delta_kernel(AttentionArgs a) {
   if (there && c == 0) delta[n] = sum;
 }
 
-template <int D, Sees S> const char* backward(const AttentionArgs& a, void* stream) {
+template <int D, Sees S> const char* backward(const AttentionBackwardArgs& a, void* stream) {
   const auto delta_rows = threads / (D / 8);
   TRAINYARD_LAUNCH(delta_kernel<D>, true,
                    static_cast<unsigned>((a.batch * a.heads * a.sequence + delta_rows - 1) / delta_rows), threads,
@@ -298,13 +299,13 @@ template <int D, Sees S> const char* backward(const AttentionArgs& a, void* stre
     return launch_failure();
   });
 }
-template <int D> const char* backward(const AttentionArgs& a, void* stream) {
+template <int D> const char* backward(const AttentionBackwardArgs& a, void* stream) {
   return sees_of(a) == Sees::earlier ? backward<D, Sees::earlier>(a, stream) : backward<D, Sees::any>(a, stream);
 }
 
 }  // namespace
 
-const char* gpu::attention_backward_mma(const AttentionArgs& a, void* stream) {
+const char* gpu::attention_backward_mma(const AttentionBackwardArgs& a, void* stream) {
   return a.head_dim == 64 ? backward<64>(a, stream) : backward<128>(a, stream);
 }
 

@@ -25,7 +25,7 @@ __device__ Position position_of(const AttentionArgs& a, std::int64_t h) {
 }
 
 // Starts the copy of rows [first, first + tile) of one head. Rows past the sequence's end become zero.
-template <int D, int W = warps> __device__ void fetch_tile(const AttentionArgs& a, const Mat& x, std::int64_t row0,
+template <int D, int W = warps> __device__ void fetch_tile(const AttentionArgs& a, const ConstMat& x, std::int64_t row0,
                                                            int first, std::int64_t column, b16* to) {
   constexpr int at_once = 32 * W / (D / 8);  // rows copied at once
   const int r = static_cast<int>(threadIdx.x) / (D / 8), c = static_cast<int>(threadIdx.x) % (D / 8) * 8;
@@ -51,7 +51,7 @@ __device__ __forceinline__ void take_rows(const b16* from, int row, int k, const
   load_tiles(a, from + (row + p.lane % 16) * pitch<D> + 16 * k + p.lane / 16 * 8);
 }
 // The same from device memory, once for a whole loop. Rows past the sequence's end are zero.
-template <int D> __device__ void fetch_rows(const AttentionArgs& a, const Mat& x, int first, std::int64_t column,
+template <int D> __device__ void fetch_rows(const AttentionArgs& a, const ConstMat& x, int first, std::int64_t column,
                                             const Position& p, unsigned (&out)[D / 16][4]) {
 #pragma unroll
   for (int k = 0; k < D / 16; ++k)
@@ -204,21 +204,21 @@ template <> struct KeyTiles<Sees::any> {
   TileStep now, coming;
   int j0;
   __device__ __forceinline__ KeyTiles(const AttentionArgs& a, const Position& p, int i0, int last)
-      : walk(walk_keys(a, p.row0, p.h, i0, last + 1)), now(walk.take(a.by_queries)), coming(walk.take(a.by_queries)),
-        j0(now.tile * tile) {}
+      : walk(walk_keys(a, p.row0, p.h, i0, last + 1)), now(walk.take(a.visibility.by_queries)),
+        coming(walk.take(a.visibility.by_queries)), j0(now.tile * tile) {}
   __device__ __forceinline__ bool there() const { return now.tile >= 0; }
   __device__ __forceinline__ bool more() const { return coming.tile >= 0; }
   __device__ __forceinline__ int next() const { return coming.tile * tile; }
   __device__ __forceinline__ unsigned parts() const { return now.parts; }
   __device__ __forceinline__ void step(const AttentionArgs& a) {
-    now = coming, j0 = now.tile * tile, coming = walk.take(a.by_queries);
+    now = coming, j0 = now.tile * tile, coming = walk.take(a.visibility.by_queries);
   }
 };
 
 // The first row that a block of threads works on. If causal, the longest rows come first, so that the blocks that start
 // last have the least to do. Otherwise rows go in order, because in most layouts the first rows see everything.
 template <Sees S> __device__ __forceinline__ int first_row(const AttentionArgs& a, int rows) {
-  const bool back = S == Sees::earlier || a.causal;
+  const bool back = S == Sees::earlier || a.visibility.causal;
   return static_cast<int>(back ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * rows;
 }
 

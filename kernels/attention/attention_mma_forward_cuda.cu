@@ -57,7 +57,8 @@ __device__ __forceinline__ void weigh(const AttentionArgs& a, const Position& p,
 }
 
 // Grid: tiles of queries, heads, sequences. Shared memory: two pairs of tiles of keys and values.
-template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32 * W) forward_kernel(AttentionArgs a) {
+template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32 * W)
+    forward_kernel(AttentionForwardArgs a) {
   TRAINYARD_DYNAMIC_SHARED(memory);
   constexpr int M = blocks_of_warp<D>, rows = 16 * M * W;
   b16* pairs = reinterpret_cast<b16*>(memory);
@@ -119,7 +120,7 @@ template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32
   }
 }
 
-template <int D, Sees S, int W> const char* launch(const AttentionArgs& a, void* stream) {
+template <int D, Sees S, int W> const char* launch(const AttentionForwardArgs& a, void* stream) {
   return with_dropout(a, [&]<bool Drops>() {
     TRAINYARD_LAUNCH_SHARED((forward_kernel<D, S, W, Drops>), two_pairs_bytes<D>,
                             grid_of(a, a.heads, 16 * blocks_of_warp<D> * W), 32 * W, stream, a);
@@ -127,26 +128,30 @@ template <int D, Sees S, int W> const char* launch(const AttentionArgs& a, void*
   });
 }
 
-template <int D> const char* forward(const AttentionArgs& a, void* stream) {
+template <int D> const char* forward(const AttentionForwardArgs& a, void* stream) {
   if (sees_of(a) == Sees::earlier) return launch<D, Sees::earlier, warps>(a, stream);
-  return a.by_queries.begin == nullptr ? launch<D, Sees::any, warps>(a, stream)
-                                       : launch<D, Sees::any, list_warps<D>>(a, stream);
+  return a.visibility.by_queries.begin == nullptr ? launch<D, Sees::any, warps>(a, stream)
+                                                  : launch<D, Sees::any, list_warps<D>>(a, stream);
 }
 
-bool aligned(const Mat& m) {
+bool aligned(const ConstMat& m) {
   return m.empty() || (reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && m.pitch % 8 == 0);
+}
+
+// Whether dtype and head size fit the tensor cores, and all of these operands are aligned.
+template <class... Mats> bool fits(const AttentionArgs& a, const Mats&... operands) {
+  if (a.q.type != Type::bf16 || (a.head_dim != 64 && a.head_dim != 128)) return false;
+  return (aligned(operands) && ...) && most_shared_bytes() >= (a.head_dim == 64 ? most_bytes<64> : most_bytes<128>);
 }
 
 }  // namespace
 
-bool gpu::attention_mma_fits(const AttentionArgs& a) {
-  if (a.q.type != Type::bf16 || (a.head_dim != 64 && a.head_dim != 128)) return false;
-  for (const Mat* m : {&a.q, &a.k, &a.v, &a.out, &a.dout, &a.dq, &a.dk, &a.dv})
-    if (!aligned(*m)) return false;
-  return most_shared_bytes() >= (a.head_dim == 64 ? most_bytes<64> : most_bytes<128>);
+bool gpu::attention_mma_fits(const AttentionForwardArgs& a) { return fits(a, a.q, a.k, a.v, a.out); }
+bool gpu::attention_mma_fits(const AttentionBackwardArgs& a) {
+  return fits(a, a.q, a.k, a.v, a.out, a.dout, a.dq, a.dk, a.dv);
 }
 
-const char* gpu::attention_forward_mma(const AttentionArgs& a, void* stream) {
+const char* gpu::attention_forward_mma(const AttentionForwardArgs& a, void* stream) {
   return a.head_dim == 64 ? forward<64>(a, stream) : forward<128>(a, stream);
 }
 

@@ -13,8 +13,8 @@ namespace {
 // whatever the arguments say.
 enum class Sees { earlier, any };
 inline Sees sees_of(const AttentionArgs& a) {
-  const bool lists = a.by_queries.begin != nullptr || a.by_keys.begin != nullptr;
-  return a.causal && a.key_end == nullptr && !lists ? Sees::earlier : Sees::any;
+  const bool lists = a.visibility.by_queries.begin != nullptr || a.visibility.by_keys.begin != nullptr;
+  return a.visibility.causal && a.key_end == nullptr && !lists ? Sees::earlier : Sees::any;
 }
 
 constexpr int list_tile = static_cast<int>(plan::attention_tile), list_part = static_cast<int>(plan::attention_part);
@@ -38,7 +38,7 @@ struct Keys {
 // the last sees farthest ahead.
 __device__ __forceinline__ Keys keys_of(const AttentionArgs& a, std::int64_t row0, int i) {
   const int length = static_cast<int>(a.sequence), query = i < length ? i : length - 1;
-  int end = a.causal ? query + 1 : length;
+  int end = a.visibility.causal ? query + 1 : length;
   if (a.key_end != nullptr) {
     const int limit = a.key_end[row0 + query];
     end = limit < end ? limit : end;
@@ -64,7 +64,7 @@ struct TileStep {
 // Entries [n, end) of a list, or tiles [n, end) without a list; both ascending.
 struct TileWalk {
   int n, end;
-  __device__ TileStep take(const AttentionTiles& list) {
+  __device__ TileStep take(const TileView& list) {
     if (n >= end) return {-1, 0};
     const int at = n++;
     if (list.begin == nullptr) return {at, every_part};
@@ -73,10 +73,10 @@ struct TileWalk {
 };
 
 // The tiles in [first, end) that the list has for `tile` and head h of this rank.
-__device__ TileWalk walk_of(const AttentionArgs& a, const AttentionTiles& list, std::int64_t h, int tile, int first,
+__device__ TileWalk walk_of(const AttentionArgs& a, const TileView& list, std::int64_t h, int tile, int first,
                             int end) {
   if (list.begin == nullptr) return {first, end};
-  const auto row = (list.heads == 1 ? 0 : (a.first_head + h) * list.tiles) + tile;
+  const auto row = (list.heads == 1 ? 0 : (a.visibility.first_head + h) * list.tiles) + tile;
   TileWalk w{list.begin[row], list.begin[row + 1]};
   // Most rows of lists have no tile out of reach, and need no search.
   if (w.n < w.end && list.other[w.n] < first)
@@ -89,7 +89,7 @@ __device__ TileWalk walk_of(const AttentionArgs& a, const AttentionTiles& list, 
 // The tiles of keys that any query of [i0, end) may see. With lists, these queries belong to one tile.
 __device__ TileWalk walk_keys(const AttentionArgs& a, std::int64_t row0, std::int64_t h, int i0, int end) {
   const int lo = keys_of(a, row0, i0).lo, hi = keys_of(a, row0, end - 1).hi;
-  return walk_of(a, a.by_queries, h, i0 / list_tile, lo / list_tile, (hi + list_tile - 1) / list_tile);
+  return walk_of(a, a.visibility.by_queries, h, i0 / list_tile, lo / list_tile, (hi + list_tile - 1) / list_tile);
 }
 
 // Tiles [first, end) of queries, of which some query may see a key of [j0, j0 + keys), lists aside.
@@ -100,7 +100,7 @@ __device__ TileRange queries_of(const AttentionArgs& a, std::int64_t row0, int j
   const int tiles = (static_cast<int>(a.sequence) + list_tile - 1) / list_tile;
   const auto reach = [&](int n) { return keys_of(a, row0, n * list_tile + list_tile - 1).hi > j0; };
   const auto beyond = [&](int n) { return keys_of(a, row0, n * list_tile).lo >= j0 + keys; };
-  int first = a.causal ? j0 / list_tile : 0, end = tiles;
+  int first = a.visibility.causal ? j0 / list_tile : 0, end = tiles;
   if (!reach(first)) first = first_far(first, tiles, reach);
   if (beyond(tiles - 1)) end = first_far(first, tiles, beyond);
   return {first, end};

@@ -63,7 +63,7 @@ inline Limits limits_of(const AttentionArgs& a, int64_t b, int64_t i0) {
   for (int r = 0; r < l.rows; ++r) {
     const int64_t at = b * a.sequence + i0 + r;
     const int64_t start = most(0, a.document_start[at]);
-    int64_t end = a.causal ? i0 + r + 1 : a.sequence;
+    int64_t end = a.visibility.causal ? i0 + r + 1 : a.sequence;
     if (a.key_end != nullptr) end = least(end, a.key_end[at]);
     if (end > start) {
       l.lo[r] = static_cast<std::int32_t>(start), l.hi[r] = static_cast<std::int32_t>(end);
@@ -83,35 +83,36 @@ inline Limits limits_of(const AttentionArgs& a, int64_t b, int64_t i0) {
 struct Entries {
   int64_t begin, end;
 };
-inline Entries entries_of(const AttentionArgs& a, const AttentionTiles& list, int64_t h, int64_t t) {
-  const auto row = (list.heads == 1 ? 0 : (a.first_head + h) * list.tiles) + t;
+inline Entries entries_of(const AttentionArgs& a, const TileView& list, int64_t h, int64_t t) {
+  const auto row = (list.heads == 1 ? 0 : (a.visibility.first_head + h) * list.tiles) + t;
   return {list.begin[row], list.begin[row + 1]};
 }
 
 // Calls visit(j, parts) for every tile of keys in [first, end) that the query tile sees, in ascending order.
 template <class Visit>
 void over_keys(const AttentionArgs& a, int64_t h, int64_t i, int64_t first, int64_t end, const Visit& visit) {
-  if (a.by_queries.begin == nullptr) {
+  if (a.visibility.by_queries.begin == nullptr) {
     for (int64_t j = first; j < end; ++j) visit(j, whole);
     return;
   }
-  const auto e = entries_of(a, a.by_queries, h, i);
+  const auto e = entries_of(a, a.visibility.by_queries, h, i);
   for (int64_t n = e.begin; n < e.end; ++n) {
-    const int64_t j = a.by_queries.other[n];
-    if (j >= first && j < end) visit(j, static_cast<unsigned>(a.by_queries.parts[n]));
+    const int64_t j = a.visibility.by_queries.other[n];
+    if (j >= first && j < end) visit(j, static_cast<unsigned>(a.visibility.by_queries.parts[n]));
   }
 }
 
 // Calls visit(i, parts) for every tile of queries that may see the tile of keys j, in ascending order.
 template <class Visit> void over_queries(const AttentionArgs& a, int64_t h, int64_t j, const Visit& visit) {
   const int64_t tiles = tiles_of(a);
-  if (a.by_keys.begin == nullptr) {
-    for (int64_t i = a.causal ? j : 0; i < tiles; ++i) visit(i, whole);
+  if (a.visibility.by_keys.begin == nullptr) {
+    for (int64_t i = a.visibility.causal ? j : 0; i < tiles; ++i) visit(i, whole);
     return;
   }
-  const auto e = entries_of(a, a.by_keys, h, j);
+  const auto e = entries_of(a, a.visibility.by_keys, h, j);
   for (int64_t n = e.begin; n < e.end; ++n)
-    if (a.by_keys.other[n] < tiles) visit(a.by_keys.other[n], static_cast<unsigned>(a.by_keys.parts[n]));
+    if (a.visibility.by_keys.other[n] < tiles)
+      visit(a.visibility.by_keys.other[n], static_cast<unsigned>(a.visibility.by_keys.parts[n]));
 }
 
 inline bool has_part(unsigned parts, int query_part, int key_part) {
@@ -134,13 +135,13 @@ template <class There, class Run> void over_runs(const There& there, const Run& 
 // Rows of a head are far apart in memory, where no hardware prefetcher expects them. So they are prefetched `ahead`
 // rows early.
 constexpr int64_t ahead = 8;
-template <class T, bool Write = false> void fetch(const Mat& x, int64_t row, int64_t column, int64_t d) {
+template <class T, bool Write = false> void fetch(const ConstMat& x, int64_t row, int64_t column, int64_t d) {
   const auto* at = reinterpret_cast<const char*>(x.row<T>(row < x.rows ? row : x.rows - 1) + column);
   for (int64_t byte = 0; byte < d * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(at + byte, Write);
 }
 
 // Packs `have` rows of a head, times `scale`, as tile rows of dw elements. Missing rows and columns are zero.
-template <class T> void pack_rows(const Mat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw,
+template <class T> void pack_rows(const ConstMat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw,
                                   float scale, float* __restrict out) {
   for (int64_t r = 0; r < have; ++r) {
     const T* from = x.row<T>(row0 + r) + column;
@@ -150,22 +151,22 @@ template <class T> void pack_rows(const Mat& x, int64_t row0, int64_t column, in
     for (int64_t c = 0; c < d; ++c) to[c] = widen(from[c]) * scale;
     for (int64_t c = d; c < dw; ++c) to[c] = 0;
   }
-  if (have < tile) memset(out + have * dw, 0, static_cast<std::size_t>((tile - have) * dw) * sizeof(float));
+  if (have < tile) set_zero(out + have * dw, (tile - have) * dw);
 }
 
 inline IntVec same(std::int32_t x) { return IntVec{} + x; }
 
 // For paired operands: packs tile rows of dw / 2 words; a word holds two neighbours of a row.
-inline void pack_row_words(const Mat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw,
+inline void pack_row_words(const ConstMat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw,
                            float* __restrict out) {
-  memset(out, 0, static_cast<std::size_t>(tile * dw) * sizeof(b16));
+  set_zero(out, tile * dw / 2);
   for (int64_t r = 0; r < have; ++r) {
     fetch<b16>(x, row0 + r + ahead, column, d);
-    memcpy(out + r * (dw / 2), x.row<b16>(row0 + r) + column, static_cast<std::size_t>(d) * sizeof(b16));
+    copy_elements(reinterpret_cast<b16*>(out + r * (dw / 2)), x.row<b16>(row0 + r) + column, d);
   }
 }
 // For paired operands: packs tile / 2 rows of dw words; a word holds an element of each of two neighbouring rows.
-inline void pack_column_words(const Mat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw,
+inline void pack_column_words(const ConstMat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw,
                               float* __restrict out) {
   for (int64_t r = 0; r < tile; r += 2, out += dw) {
     const b16* first = r < have ? x.row<b16>(row0 + r) + column : nullptr;
@@ -205,7 +206,7 @@ struct Rows {
   int64_t pitch;
 };
 template <class T>
-Rows rows_of(const Mat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw, float* room) {
+Rows rows_of(const ConstMat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw, float* room) {
   if (sizeof(T) == sizeof(float) && have == tile && d == dw)
     return {reinterpret_cast<const float*>(x.row<T>(row0) + column), x.pitch};
   pack_rows<T>(x, row0, column, have, d, dw, 1, room);

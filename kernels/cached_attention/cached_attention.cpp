@@ -7,8 +7,8 @@
 
 namespace trainyard::kernels {
 
-void cached_attention(tensor::Exec& exec, std::int64_t heads, std::int64_t kv_heads, double scale, base::View q,
-                      base::View k, base::View v, base::View out) {
+void cached_attention(tensor::Exec& exec, const CachedAttention& attention) {
+  const auto& [q, k, v, heads, kv_heads, scale, out] = attention;
   TRAINYARD_ASSERT(heads % kv_heads == 0 && q.cols() % heads == 0, "{} columns, {} heads on {} key-value heads",
                    q.cols(), heads, kv_heads);
   const auto d = q.cols() / heads, t = k.rows();
@@ -17,10 +17,19 @@ void cached_attention(tensor::Exec& exec, std::int64_t heads, std::int64_t kv_he
   require_shape(v, t, kv_heads * d, "v");
   require_shape(out, 1, heads * d, "out");
   require_working_type("cached_attention", {{"q", q}, {"k", k}, {"v", v}, {"out", out}});
-  exec.run([&exec, heads, kv_heads, scale, q, k, v, out, d, t] {
+  exec.run([&exec, c = attention, d, t] {
     tensor::ArenaScope scope(exec.scratch());
-    const auto scores = exec.scratch().allocate(accumulation_of(q.dtype), {heads, t});
-    CachedAttentionArgs a{mat(q), mat(k), mat(v), mat(out), mat(scores), heads, kv_heads, d, scale, exec.threads()};
+    const auto scores = exec.scratch().allocate(accumulation_of(c.q.dtype), {c.heads, t});
+    const CachedAttentionArgs a{.q = mat(c.q),
+                                .k = mat(c.k),
+                                .v = mat(c.v),
+                                .out = mat(c.out),
+                                .scores = mat(scores),
+                                .heads = c.heads,
+                                .kv_heads = c.kv_heads,
+                                .head_dim = d,
+                                .scale = c.scale,
+                                .threads = exec.threads()};
     TRAINYARD_CALL(exec, cached_attention, a);
   });
 }

@@ -9,12 +9,18 @@
 
 namespace trainyard::kernels {
 
-// q and out are [1, heads*d]. k and v are [t, kv_heads*d], and row t-1 belongs to the new token itself. All views have
-// dtype T and may have pitches. Query head h uses key-value head h / (heads / kv_heads) and sees every key. Up to
-// rounding, the result is what kernels::attention_forward gives for the last query of t tokens without a mask. Rounding
-// differs because this softmax is not tiled. The bits do not depend on the number of threads. Scratch:
-// plan::cached_attention_scratch_bytes(t, heads, T).
-void cached_attention(tensor::Exec& exec, std::int64_t heads, std::int64_t kv_heads, double scale, base::View q,
-                      base::View k, base::View v, base::View out);
+// Query head h uses key-value head h / (heads / kv_heads) and sees every key. Up to rounding, the result is what
+// kernels::attention_forward gives for the last query of t tokens without a mask. Rounding differs because this softmax
+// is not tiled. The bits do not depend on the number of threads. Scratch: plan::cached_attention_scratch_bytes(t,
+// heads, T).
+struct CachedAttention {
+  // All views have dtype T and may have pitches.
+  base::ConstView q;     // [1, heads*d]
+  base::ConstView k, v;  // [t, kv_heads*d]; row t-1 belongs to the new token itself
+  std::int64_t heads, kv_heads;
+  double scale;    // of scores
+  base::View out;  // [1, heads*d]
+};
+void cached_attention(tensor::Exec& exec, const CachedAttention& attention);
 
 }  // namespace trainyard::kernels

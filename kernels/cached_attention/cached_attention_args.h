@@ -7,7 +7,9 @@
 namespace trainyard::kernels {
 
 struct CachedAttentionArgs {
-  Mat q, k, v, out, scores;  // scores [heads, t]
+  ConstMat q, k, v;
+  Mat out;
+  Mat scores;  // [heads, t]
   std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
   double scale = 1;
   int threads = 1;

@@ -10,9 +10,9 @@ namespace trainyard::kernels {
 namespace {
 
 // A dense view becomes one long row, so that the threads split it evenly.
-Mat long_row(const base::View& v) {
+template <class Memory> MatOf<Memory> long_row(const base::ViewOf<Memory>& v) {
   auto m = mat(v);
-  if (v && v.dense()) m = {v.data, 1, v.count(), v.count(), m.type};
+  if (v && v.dense()) m.rows = 1, m.cols = m.pitch = v.count();
   return m;
 }
 
@@ -21,32 +21,32 @@ void run(tensor::Exec& exec, CastArgs args) {
   exec.run([&exec, args] { TRAINYARD_CALL(exec, cast, args); });
 }
 
-void run_pair(tensor::Exec& exec, Elementwise what, base::View from, base::View to) {
+void run_pair(tensor::Exec& exec, Elementwise what, base::ConstView from, base::View to) {
   TRAINYARD_ASSERT(from.rows() == to.rows() && from.cols() == to.cols(), "{} x {} into {} x {}", from.rows(),
                    from.cols(), to.rows(), to.cols());
-  if (from.dense() && to.dense()) run(exec, {long_row(from), long_row(to), what, 0, 1});
-  else run(exec, {mat(from), mat(to), what, 0, 1});
+  if (from.dense() && to.dense()) run(exec, {.from = long_row(from), .to = long_row(to), .what = what});
+  else run(exec, {.from = mat(from), .to = mat(to), .what = what});
 }
 
 }  // namespace
 
-void cast(tensor::Exec& exec, base::View from, base::View to) {
+void cast(tensor::Exec& exec, base::ConstView from, base::View to) {
   require_types(from, working_types, "cast", "from");
   require_types(to, working_types, "cast", "to");
   run_pair(exec, Elementwise::cast, from, to);
 }
 
-void copy(tensor::Exec& exec, base::View from, base::View to) {
+void copy(tensor::Exec& exec, base::ConstView from, base::View to) {
   require_working_type("copy", {{"from", from}, {"to", to}});
   run_pair(exec, Elementwise::cast, from, to);
 }
 
 void fill(tensor::Exec& exec, base::View to, double value) {
   require_types(to, working_types, "fill", "to");
-  run(exec, {{}, long_row(to), Elementwise::fill, value, 1});
+  run(exec, {.to = long_row(to), .what = Elementwise::fill, .value = value});
 }
 
-void add(tensor::Exec& exec, base::View y, base::View x) {
+void add(tensor::Exec& exec, base::View y, base::ConstView x) {
   require_working_type("add", {{"y", y}, {"x", x}});
   run_pair(exec, Elementwise::add, x, y);
 }

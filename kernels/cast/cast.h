@@ -6,10 +6,12 @@
 
 namespace trainyard::kernels {
 
-void cast(tensor::Exec& exec, base::View from,
-          base::View to);  // between f32, bf16 and f64; narrowing rounds to nearest, ties to even
-void copy(tensor::Exec& exec, base::View from, base::View to);  // same dtype and shape
+// Between f32, bf16 and f64; narrowing rounds to nearest, ties to even.
+void cast(tensor::Exec& exec, base::ConstView from, base::View to);
+// The same dtype and shape.
+void copy(tensor::Exec& exec, base::ConstView from, base::View to);
 void fill(tensor::Exec& exec, base::View to, double value);
-void add(tensor::Exec& exec, base::View y, base::View x);  // y += x, same dtype; bf16 adds in f32 and rounds once
+// y += x, same dtype; bf16 adds in f32 and rounds once.
+void add(tensor::Exec& exec, base::View y, base::ConstView x);
 
 }  // namespace trainyard::kernels

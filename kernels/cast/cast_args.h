@@ -8,7 +8,8 @@ namespace trainyard::kernels {
 
 enum class Elementwise : int { cast, fill, add };
 struct CastArgs {
-  Mat from, to;
+  ConstMat from = {};
+  Mat to;
   Elementwise what = Elementwise::cast;
   double value = 0;
   int threads = 1;

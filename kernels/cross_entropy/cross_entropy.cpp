@@ -18,8 +18,10 @@ const char* entry_of(CrossEntropyStep step) {
                                               : "cross_entropy_chunk";
 }
 
-CrossEntropyArgs arguments(tensor::Exec& exec, CrossEntropyStep step, base::View logits, std::int64_t first_column,
-                           std::int64_t vocabulary, base::View targets, base::View weights) {
+// Op is the operation's struct.
+template <class Op>
+CrossEntropyArgs arguments(tensor::Exec& exec, CrossEntropyStep step, const Op& op, std::int64_t first_column) {
+  const auto &logits = op.logits, &targets = op.targets, &weights = op.weights;
   require_types(logits, accumulation_types, entry_of(step), "logits");
   require_type(targets, base::DType::i32, entry_of(step), "targets");
   require_type(weights, base::DType::u8, entry_of(step), "weights");
@@ -31,8 +33,8 @@ CrossEntropyArgs arguments(tensor::Exec& exec, CrossEntropyStep step, base::View
   a.step = step;
   a.logits = mat(logits);
   a.first_column = first_column;
-  a.columns = std::clamp<std::int64_t>(vocabulary - first_column, 0, logits.cols());
-  a.targets = targets.ptr<std::int32_t>(), a.weights = weights.ptr<std::uint8_t>();
+  a.columns = std::clamp<std::int64_t>(op.vocabulary - first_column, 0, logits.cols());
+  a.targets = targets.template ptr<std::int32_t>(), a.weights = weights.template ptr<std::uint8_t>();
   a.threads = exec.threads();
   return a;
 }
@@ -43,11 +45,17 @@ void set_lanes(CrossEntropyArgs& a, std::int64_t lanes) {
   a.lanes = lanes;
 }
 
-void set_statistics(CrossEntropyArgs& a, base::View statistics) {
+// The statistics as a matrix with a row for each number of a piece.
+template <class Memory>
+MatOf<Memory> statistics_mat(const CrossEntropyArgs& a, const base::ViewOf<Memory>& statistics) {
   require_type(statistics, dtype_of(a.logits.type), entry_of(a.step), "statistics");
   TRAINYARD_ASSERT(statistics.dense() && statistics.count() > 0 && statistics.count() % (3 * a.logits.rows) == 0,
                    "{} statistics for {} tokens", statistics.count(), a.logits.rows);
-  a.statistics = {statistics.data, statistics.count() / a.logits.rows, a.logits.rows, a.logits.rows, a.logits.type};
+  return {.data = statistics.data,
+          .rows = statistics.count() / a.logits.rows,
+          .cols = a.logits.rows,
+          .pitch = a.logits.rows,
+          .type = a.logits.type};
 }
 
 void set_results(CrossEntropyArgs& a, base::View losses, base::View dlogits) {
@@ -76,36 +84,33 @@ void run(tensor::Exec& exec, const CrossEntropyArgs& a, std::int64_t vocabulary)
 
 }  // namespace
 
-void cross_entropy_statistics(tensor::Exec& exec, base::View logits, std::int64_t first_column, std::int64_t vocabulary,
-                              std::int64_t lanes, base::View targets, base::View weights, base::View statistics) {
-  auto a = arguments(exec, CrossEntropyStep::statistics, logits, first_column, vocabulary, targets, weights);
-  set_lanes(a, lanes);
-  set_statistics(a, statistics);
-  TRAINYARD_ASSERT(a.statistics.rows == 3 || a.statistics.rows == 3 * lanes, "{} rows of statistics for {} lanes",
-                   a.statistics.rows, lanes);
-  run(exec, a, vocabulary);
+void cross_entropy_statistics(tensor::Exec& exec, const CrossEntropyStatistics& tokens) {
+  auto a = arguments(exec, CrossEntropyStep::statistics, tokens, tokens.first_column);
+  set_lanes(a, tokens.lanes);
+  a.statistics = statistics_mat(a, tokens.statistics);
+  TRAINYARD_ASSERT(a.statistics.rows == 3 || a.statistics.rows == 3 * tokens.lanes,
+                   "{} rows of statistics for {} lanes", a.statistics.rows, tokens.lanes);
+  run(exec, a, tokens.vocabulary);
 }
 
-void cross_entropy_finish(tensor::Exec& exec, base::View logits, std::int64_t first_column, std::int64_t vocabulary,
-                          base::View statistics, base::View targets, base::View weights, base::View losses,
-                          base::View dlogits) {
-  auto a = arguments(exec, CrossEntropyStep::finish, logits, first_column, vocabulary, targets, weights);
-  set_statistics(a, statistics);
-  TRAINYARD_ASSERT(a.statistics.rows <= 3 * most_lanes, "{} rows of statistics", a.statistics.rows);
-  set_results(a, losses, dlogits);
-  run(exec, a, vocabulary);
+void cross_entropy_finish(tensor::Exec& exec, const CrossEntropyFinish& tokens) {
+  auto a = arguments(exec, CrossEntropyStep::finish, tokens, tokens.first_column);
+  a.all_statistics = statistics_mat(a, tokens.statistics);
+  TRAINYARD_ASSERT(a.all_statistics.rows <= 3 * most_lanes, "{} rows of statistics", a.all_statistics.rows);
+  set_results(a, tokens.losses, tokens.dlogits);
+  run(exec, a, tokens.vocabulary);
 }
 
-void cross_entropy_chunk(tensor::Exec& exec, base::View logits, base::View dlogits, std::int64_t vocabulary,
-                         base::View targets, base::View weights, base::View losses, std::int64_t lanes) {
-  TRAINYARD_ASSERT(vocabulary <= logits.cols(), "{} logits for a vocabulary of {}", logits.cols(), vocabulary);
-  auto a = arguments(exec, CrossEntropyStep::both, logits, 0, vocabulary, targets, weights);
-  set_lanes(a, lanes);
-  set_results(a, losses, dlogits);
-  run(exec, a, vocabulary);
+void cross_entropy_chunk(tensor::Exec& exec, const CrossEntropyChunk& tokens) {
+  TRAINYARD_ASSERT(tokens.vocabulary <= tokens.logits.cols(), "{} logits for a vocabulary of {}", tokens.logits.cols(),
+                   tokens.vocabulary);
+  auto a = arguments(exec, CrossEntropyStep::both, tokens, 0);
+  set_lanes(a, tokens.lanes);
+  set_results(a, tokens.losses, tokens.dlogits);
+  run(exec, a, tokens.vocabulary);
 }
 
-double sum_losses(tensor::Exec& exec, base::View losses) {
+double sum_losses(tensor::Exec& exec, base::ConstView losses) {
   double sum = 0;
   const auto host = base::View::of(&sum, {1});
   if (exec.on_gpu()) {
@@ -120,7 +125,7 @@ double sum_losses(tensor::Exec& exec, base::View losses) {
   return sum;
 }
 
-void sum_losses_into(tensor::Exec& exec, base::View losses, base::View out) {
+void sum_losses_into(tensor::Exec& exec, base::ConstView losses, base::View out) {
   require_type(losses, base::DType::f64, "sum_losses", "losses");
   require_type(out, base::DType::f64, "sum_losses", "out");
   TRAINYARD_ASSERT(losses.dense(), "the sum of {} losses with gaps", losses.count());
@@ -131,7 +136,8 @@ void sum_losses_into(tensor::Exec& exec, base::View losses, base::View out) {
       *out.ptr<double>() = sum;
     });
   tensor::require_gpu(
-      gpu_kernels().sum_losses({losses.ptr<double>(), losses.count(), out.ptr<double>()}, exec.stream()),
+      gpu_kernels().sum_losses({.losses = losses.ptr<double>(), .n = losses.count(), .out = out.ptr<double>()},
+                               exec.stream()),
       "sum_losses on the GPU");
 }
 

@@ -11,13 +11,15 @@ enum class CrossEntropyStep : int { statistics, finish, both };
 
 struct CrossEntropyArgs {
   CrossEntropyStep step = CrossEntropyStep::both;
-  Mat logits, dlogits;
-  Mat statistics;  // [3 * pieces, c]: written by the first step, read by the second; may be empty for both
-  std::int64_t first_column = 0, columns = 0;  // columns of `logits` that count
-  std::int64_t lanes = 1;
+  ConstMat logits;
   const std::int32_t* targets = nullptr;
   const std::uint8_t* weights = nullptr;
+  ConstMat all_statistics;                     // [3 * pieces, c] of all ranks, for the second step
+  std::int64_t first_column = 0, columns = 0;  // columns of `logits` that count
+  std::int64_t lanes = 1;
+  Mat statistics;  // [3 * pieces, c] of this rank, by the first step; may be empty for both
   double* losses = nullptr;
+  Mat dlogits;
   int threads = 1;
 };
 struct SumLossesArgs {

@@ -101,12 +101,12 @@ template <class T, class G> void token(const CrossEntropyArgs& a, int64_t r) {
     const G* logits = a.logits.row<G>(r);
     return finish<T>(a, r, joined<G>(a.lanes, [&](int64_t l) { return lane_of(a, logits, l); }), logits[a.targets[r]]);
   }
-  const int64_t pieces = a.statistics.rows / 3;
+  const int64_t pieces = a.all_statistics.rows / 3;
   const auto all = joined<G>(pieces, [&](int64_t p) {
-    return Softmax<G>{a.statistics.row<G>(3 * p)[r], a.statistics.row<G>(3 * p + 1)[r]};
+    return Softmax<G>{a.all_statistics.row<G>(3 * p)[r], a.all_statistics.row<G>(3 * p + 1)[r]};
   });
-  G target = a.statistics.row<G>(2)[r];  // at most one piece has the target; the others are 0
-  for (int64_t p = 1; p < pieces; ++p) target += a.statistics.row<G>(3 * p + 2)[r];
+  G target = a.all_statistics.row<G>(2)[r];  // at most one piece has the target; the others are 0
+  for (int64_t p = 1; p < pieces; ++p) target += a.all_statistics.row<G>(3 * p + 2)[r];
   finish<T>(a, r, all, target);
 }
 

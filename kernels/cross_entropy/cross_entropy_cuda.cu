@@ -78,12 +78,12 @@ template <class T, int V> __global__ void __launch_bounds__(row_threads, sizeof(
     cross_entropy_kernel(CrossEntropyArgs a) {
   using G = compute_t<T>;
   __shared__ G shared[row_threads / 32];
-  const std::int64_t r = blockIdx.x, n = a.columns, pieces = a.statistics.empty() ? 1 : a.statistics.rows / 3;
+  const std::int64_t r = blockIdx.x, n = a.columns;
   const G* logits = a.logits.row<G>(r);
   T* out = a.dlogits.empty() ? nullptr : a.dlogits.row<T>(r);
   const std::int64_t groups = a.logits.cols / V;
   if (a.step == CrossEntropyStep::statistics) {
-    find<V>(a, logits, pieces, shared);
+    find<V>(a, logits, a.statistics.rows / 3, shared);
     return;
   }
   if (a.weights[r] == 0) {  // the same for the whole block
@@ -101,11 +101,12 @@ template <class T, int V> __global__ void __launch_bounds__(row_threads, sizeof(
     logit = logits[target];
     __syncthreads();  // dlogits may overlap logits: now every thread has read the target's logit
   } else {
+    const auto pieces = a.all_statistics.rows / 3;
     Joined<G> joined;
     logit = 0;  // at most one piece has the target; the others are 0
     for (std::int64_t p = 0; p < pieces; ++p) {
-      joined.next(p, pieces, {a.statistics.row<G>(3 * p)[r], a.statistics.row<G>(3 * p + 1)[r]});
-      logit += a.statistics.row<G>(3 * p + 2)[r];
+      joined.next(p, pieces, {a.all_statistics.row<G>(3 * p)[r], a.all_statistics.row<G>(3 * p + 1)[r]});
+      logit += a.all_statistics.row<G>(3 * p + 2)[r];
     }
     all = joined.all;
   }

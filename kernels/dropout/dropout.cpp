@@ -10,44 +10,46 @@ namespace trainyard::kernels {
 
 namespace {
 
-void run(tensor::Exec& exec, const Dropout& d, base::View x, base::View residual, base::View y) {
+void run(tensor::Exec& exec, const Dropout& d, base::ConstView x, base::ConstView residual, base::View y) {
   const auto a = dropout_args(exec, d, x, residual, y);
   exec.run([&exec, a] { TRAINYARD_CALL(exec, dropout, a); });
 }
 
 }  // namespace
 
-DropoutArgs dropout_args(tensor::Exec& exec, const Dropout& d, base::View x, base::View residual, base::View y) {
+DropoutArgs dropout_args(tensor::Exec& exec, const Dropout& d, base::ConstView x, base::ConstView residual,
+                         base::View y) {
   require_shape(y, x.rows(), x.cols(), "dropout");
   if (residual) require_shape(residual, x.rows(), x.cols(), "residual");
   TRAINYARD_ASSERT(d.probability >= 0 && d.probability < 1, "dropout probability {}", d.probability);
   TRAINYARD_ASSERT(d.first_row >= 0, "dropout from row {}", d.first_row);
   TRAINYARD_ASSERT(d.probability == 0 || (x.cols() <= base::dropout_channels && d.sequence <= base::dropout_positions),
                    "dropout over {} channels and {} positions", x.cols(), d.sequence);
-  return {mat(x),
-          mat(residual),
-          mat(y),
-          static_cast<std::uint32_t>(d.probability * 0x1p32),
-          static_cast<float>(1 / (1 - d.probability)),
-          1 / (1 - d.probability),
-          d.seed,
-          d.site,
-          d.samples,
-          d.sequence,
-          d.first_row,
-          d.probability > 0,
-          exec.threads()};
+  return {.x = mat(x),
+          .residual = mat(residual),
+          .y = mat(y),
+          .threshold = static_cast<std::uint32_t>(d.probability * 0x1p32),
+          .scale = static_cast<float>(1 / (1 - d.probability)),
+          .scale64 = 1 / (1 - d.probability),
+          .seed = d.seed,
+          .site = d.site,
+          .samples = d.samples,
+          .sequence = d.sequence,
+          .first_row = d.first_row,
+          .active = d.probability > 0,
+          .threads = exec.threads()};
 }
 
-void dropout_forward(tensor::Exec& exec, const Dropout& d, base::View x, base::View y) {
+void dropout_forward(tensor::Exec& exec, const Dropout& d, base::ConstView x, base::View y) {
   require_working_type("dropout_forward", {{"x", x}, {"y", y}});
   run(exec, d, x, {}, y);
 }
-void dropout_backward(tensor::Exec& exec, const Dropout& d, base::View dy, base::View dx) {
+void dropout_backward(tensor::Exec& exec, const Dropout& d, base::ConstView dy, base::View dx) {
   require_working_type("dropout_backward", {{"dy", dy}, {"dx", dx}});
   run(exec, d, dy, {}, dx);
 }
-void dropout_add(tensor::Exec& exec, const Dropout& d, base::View residual, base::View branch, base::View out) {
+void dropout_add(tensor::Exec& exec, const Dropout& d, base::ConstView residual, base::ConstView branch,
+                 base::View out) {
   require_working_type("dropout_add", {{"residual", residual}, {"branch", branch}, {"out", out}});
   run(exec, d, branch, residual, out);
 }

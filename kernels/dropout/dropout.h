@@ -21,9 +21,10 @@ struct Dropout {
 };
 
 // All views are [n, h]; input and output may be the same view. With probability 0 these are a plain copy or addition.
-void dropout_forward(tensor::Exec& exec, const Dropout& dropout, base::View x, base::View y);
-void dropout_backward(tensor::Exec& exec, const Dropout& dropout, base::View dy, base::View dx);
-void dropout_add(tensor::Exec& exec, const Dropout& dropout, base::View residual, base::View branch,
-                 base::View out);  // residual + dropout(branch)
+void dropout_forward(tensor::Exec& exec, const Dropout& dropout, base::ConstView x, base::View y);
+void dropout_backward(tensor::Exec& exec, const Dropout& dropout, base::ConstView dy, base::View dx);
+// out = residual + dropout(branch).
+void dropout_add(tensor::Exec& exec, const Dropout& dropout, base::ConstView residual, base::ConstView branch,
+                 base::View out);
 
 }  // namespace trainyard::kernels

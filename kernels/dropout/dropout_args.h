@@ -7,7 +7,8 @@
 namespace trainyard::kernels {
 
 struct DropoutArgs {
-  Mat x, residual, y;           // y = [residual +] dropout(x)
+  ConstMat x, residual;  // y = [residual +] dropout(x)
+  Mat y;
   std::uint32_t threshold = 0;  // an element is kept if its word is at least this
   float scale = 1;
   double scale64 = 1;

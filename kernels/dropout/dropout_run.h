@@ -7,6 +7,7 @@
 namespace trainyard::kernels {
 
 // Checks shapes; the caller checks types. `residual` may be empty.
-DropoutArgs dropout_args(tensor::Exec& exec, const Dropout& dropout, base::View x, base::View residual, base::View y);
+DropoutArgs dropout_args(tensor::Exec& exec, const Dropout& dropout, base::ConstView x, base::ConstView residual,
+                         base::View y);
 
 }  // namespace trainyard::kernels

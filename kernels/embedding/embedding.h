@@ -8,20 +8,20 @@ namespace trainyard::kernels {
 
 // out [n, h] = table[tokens] + position_table[positions]; position_table may be empty. tokens and positions are i32 [b,
 // T], and n = b * T.
-void embedding_forward(tensor::Exec& exec, base::View tokens, base::View positions, base::View table,
-                       base::View position_table, base::View out);
+void embedding_forward(tensor::Exec& exec, base::ConstView tokens, base::ConstView positions, base::ConstView table,
+                       base::ConstView position_table, base::View out);
 // The first of two steps for tensor-parallel ranks that share the table; the steps have the bits of embedding_forward.
 // A rank looks up the tokens in its rows [first_row, first_row + table.rows()) of a table of all_rows. Other tokens get
 // rows of zero bits. Among the ranks' words for an element all but one are then 0. So the sum of these words as
 // integers is that word, even if it is -0.0.
-void embedding_lookup(tensor::Exec& exec, base::View tokens, base::View table, std::int64_t first_row,
+void embedding_lookup(tensor::Exec& exec, base::ConstView tokens, base::ConstView table, std::int64_t first_row,
                       std::int64_t all_rows, base::View out);
 // The second step: out += position_table[positions], rounded once.
-void embedding_add(tensor::Exec& exec, base::View positions, base::View position_table, base::View out);
+void embedding_add(tensor::Exec& exec, base::ConstView positions, base::ConstView position_table, base::View out);
 
 // dtable is [rows, h] in f32 (f64 for f64), and every row is overwritten. Row r gets the sum of the rows of dout whose
 // index is first_row + r, added in ascending token order. Indices of rows that this rank does not hold are skipped.
-void embedding_backward(tensor::Exec& exec, base::View indices, std::int64_t first_row, base::View dout,
+void embedding_backward(tensor::Exec& exec, base::ConstView indices, std::int64_t first_row, base::ConstView dout,
                         base::View dtable);
 
 }  // namespace trainyard::kernels

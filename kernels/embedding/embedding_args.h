@@ -6,17 +6,25 @@
 
 namespace trainyard::kernels {
 
-// forward: rows = table[tokens - first_row] [+ position_table[positions]]. A token whose row this rank does not hold
-// gives zero bits. Without tokens, positions are added to `rows` itself. backward: table = the sums of `rows` for each
-// token.
+// rows = table[tokens - first_row] [+ position_table[positions]]. A token whose row this rank does not hold gives zero
+// bits. Without tokens, positions are added to `rows` itself.
 struct EmbeddingArgs {
   const std::int32_t* tokens = nullptr;
   const std::int32_t* positions = nullptr;
-  Mat table, position_table, rows;
+  ConstMat table = {}, position_table = {};
   std::int64_t first_row = 0;
+  Mat rows;
+  int threads = 1;
+};
+// table = the sums of `rows` for each token.
+struct EmbeddingBackwardArgs {
+  const std::int32_t* tokens = nullptr;
+  std::int64_t first_row = 0;
+  ConstMat rows;
+  Mat table;
   int threads = 1;
 };
 TRAINYARD_CPU_KERNEL(void, embedding_forward_cpu, (const EmbeddingArgs& args))
-TRAINYARD_CPU_KERNEL(void, embedding_backward_cpu, (const EmbeddingArgs& args))
+TRAINYARD_CPU_KERNEL(void, embedding_backward_cpu, (const EmbeddingBackwardArgs& args))
 
 }  // namespace trainyard::kernels

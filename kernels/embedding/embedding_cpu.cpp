@@ -9,7 +9,7 @@ namespace {
 using std::int64_t;
 
 // The token's row in this rank's table; negative if this rank does not hold it.
-inline int64_t row_of(const EmbeddingArgs& a, int64_t r) {
+template <class Args> int64_t row_of(const Args& a, int64_t r) {
   const int64_t row = a.tokens[r] - a.first_row;
   return row < a.table.rows ? row : -1;
 }
@@ -22,7 +22,7 @@ template <class T> void forward(const EmbeddingArgs& a) {
     if (a.tokens != nullptr) {
       const int64_t row = row_of(a, r);
       if (row < 0) {
-        memset(out, 0, static_cast<std::size_t>(a.rows.cols) * sizeof(T));
+        set_zero(out, a.rows.cols);
         continue;
       }
       token = a.table.row<T>(row);
@@ -37,14 +37,13 @@ template <class T> void forward(const EmbeddingArgs& a) {
   }
 }
 
-template <class T, class G> void backward(const EmbeddingArgs& a) {
+template <class T, class G> void backward(const EmbeddingBackwardArgs& a) {
   constexpr int64_t strip = 64;
   const int64_t strips = (a.table.cols + strip - 1) / strip;
 #pragma omp parallel num_threads(a.threads)
   {
 #pragma omp for schedule(static)
-    for (int64_t r = 0; r < a.table.rows; ++r)
-      memset(a.table.row<G>(r), 0, static_cast<std::size_t>(a.table.cols) * sizeof(G));
+    for (int64_t r = 0; r < a.table.rows; ++r) set_zero(a.table.row<G>(r), a.table.cols);
 #pragma omp for schedule(static)
     for (int64_t s = 0; s < strips; ++s) {
       const int64_t c0 = s * strip, c1 = c0 + strip < a.table.cols ? c0 + strip : a.table.cols;
@@ -65,7 +64,7 @@ template <class T, class G> void backward(const EmbeddingArgs& a) {
 void embedding_forward_cpu(const EmbeddingArgs& a) {
   with_type(a.rows.type, [&]<class T>(T*) { forward<T>(a); });
 }
-void embedding_backward_cpu(const EmbeddingArgs& a) {
+void embedding_backward_cpu(const EmbeddingBackwardArgs& a) {
   with_type(a.rows.type, [&]<class T>(T*) { backward<T, compute_t<T>>(a); });
 }
 

@@ -7,8 +7,8 @@ namespace trainyard::kernels {
 namespace {
 
 // Whether this rank holds the row; `row` is the token less first_row.
-__device__ __forceinline__ bool has_row(const EmbeddingArgs& a, std::int64_t row) {
-  return row >= 0 && row < a.table.rows;
+__device__ __forceinline__ bool has_row(const ConstMat& table, std::int64_t row) {
+  return row >= 0 && row < table.rows;
 }
 
 template <class T, int V> __global__ void embedding_forward_kernel(EmbeddingArgs a) {
@@ -18,7 +18,7 @@ template <class T, int V> __global__ void embedding_forward_kernel(EmbeddingArgs
     const T* token = a.rows.row<T>(r);
     if (a.tokens != nullptr) {
       const auto at = a.tokens[r] - a.first_row;
-      token = has_row(a, at) ? a.table.row<T>(at) : nullptr;
+      token = has_row(a.table, at) ? a.table.row<T>(at) : nullptr;
     }
     Vec<T, V> row{};
     if (token != nullptr) row = vec_at<V>(token + g * V);
@@ -39,14 +39,14 @@ template <class G> __global__ void clear_kernel(Mat table) {
 
 // Grid: tokens, groups of row_threads columns. Each block first lists the tokens of a chunk that have its index, so
 // that several of their rows are fetched at a time. The rows are added one after the other.
-template <class T, class G> __global__ void embedding_backward_kernel(EmbeddingArgs a) {
+template <class T, class G> __global__ void embedding_backward_kernel(EmbeddingBackwardArgs a) {
   constexpr int ahead = 8;
   __shared__ int match[row_threads], list[row_threads];
   const std::int64_t me = blockIdx.x, n = a.rows.rows;
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.y) * row_threads + thread;
   const auto index = a.tokens[me];
-  if (!has_row(a, index - a.first_row)) return;  // the same for the whole block
+  if (!has_row(a.table, index - a.first_row)) return;  // the same for the whole block
   for (std::int64_t j0 = 0; j0 < me; j0 += row_threads)
     if (__syncthreads_or(j0 + thread < me && a.tokens[j0 + thread] == index)) return;
   G sum = 0;
@@ -87,7 +87,7 @@ const char* gpu::embedding_forward(const EmbeddingArgs& a, void* stream) {
   return launch_failure();
 }
 
-const char* gpu::embedding_backward(const EmbeddingArgs& a, void* stream) {
+const char* gpu::embedding_backward(const EmbeddingBackwardArgs& a, void* stream) {
   with_type(a.rows.type, [&]<class T>(T*) {
     using G = compute_t<T>;
     TRAINYARD_LAUNCH(clear_kernel<G>, false, blocks_for(a.table.rows * a.table.cols), 256, stream, a.table);

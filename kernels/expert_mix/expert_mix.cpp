@@ -9,7 +9,8 @@ namespace trainyard::kernels {
 
 namespace {
 
-ExpertMixArgs mix_args(const tensor::Exec& exec, const char* operation, base::View logits, base::View a, base::View b) {
+ExpertMixArgs mix_args(const tensor::Exec& exec, const char* operation, base::ConstView logits, base::ConstView a,
+                       base::ConstView b) {
   require_shape(logits, a.rows(), 2, "coefficients");
   require_shape(b, a.rows(), a.cols(), "mix");
   require_working_type(operation, {{"a", a}, {"b", b}});
@@ -25,7 +26,7 @@ void run_mix(tensor::Exec& exec, const ExpertMixArgs& args) {
 
 }  // namespace
 
-void expert_mix(tensor::Exec& exec, base::View logits, base::View a, base::View b, base::View out) {
+void expert_mix(tensor::Exec& exec, base::ConstView logits, base::ConstView a, base::ConstView b, base::View out) {
   require_shape(out, a.rows(), a.cols(), "mix");
   auto args = mix_args(exec, "expert_mix", logits, a, b);
   require_type(out, a.dtype, "expert_mix", "out");
@@ -33,14 +34,14 @@ void expert_mix(tensor::Exec& exec, base::View logits, base::View a, base::View 
   run_mix(exec, args);
 }
 
-void expert_mix_backward(tensor::Exec& exec, base::View logits, base::View a, base::View b, base::View dout,
-                         base::View d_logits, base::View da, base::View db) {
-  for (const auto& v : {dout, da, db}) require_shape(v, a.rows(), a.cols(), "gradient of a mix");
-  require_shape(d_logits, a.rows(), 2, "gradient of coefficients");
-  require_working_type("expert_mix_backward", {{"a", a}, {"dout", dout}, {"da", da}, {"db", db}});
-  require_type(d_logits, accumulation_of(a.dtype), "expert_mix_backward", "d_logits");
-  auto args = mix_args(exec, "expert_mix_backward", logits, a, b);
-  args.dout = mat(dout), args.d_logits = mat(d_logits), args.da = mat(da), args.db = mat(db);
+void expert_mix_backward(tensor::Exec& exec, const ExpertMixBackward& m) {
+  for (const auto& v : {m.dout, base::ConstView(m.da), base::ConstView(m.db)})
+    require_shape(v, m.a.rows(), m.a.cols(), "gradient of a mix");
+  require_shape(m.d_logits, m.a.rows(), 2, "gradient of coefficients");
+  require_working_type("expert_mix_backward", {{"a", m.a}, {"dout", m.dout}, {"da", m.da}, {"db", m.db}});
+  require_type(m.d_logits, accumulation_of(m.a.dtype), "expert_mix_backward", "d_logits");
+  auto args = mix_args(exec, "expert_mix_backward", m.logits, m.a, m.b);
+  args.dout = mat(m.dout), args.d_logits = mat(m.d_logits), args.da = mat(m.da), args.db = mat(m.db);
   run_mix(exec, args);
 }
 

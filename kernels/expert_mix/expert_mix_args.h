@@ -7,8 +7,10 @@
 namespace trainyard::kernels {
 
 struct ExpertMixArgs {
-  Mat logits, a, b, out;                           // forward
-  Mat dout = {}, d_logits = {}, da = {}, db = {};  // backward: dout is not empty
+  ConstMat logits, a, b;
+  Mat out = {};                         // forward
+  ConstMat dout = {};                   // backward: not empty
+  Mat d_logits = {}, da = {}, db = {};  // backward
   int threads = 1;
 };
 TRAINYARD_CPU_KERNEL(void, expert_mix_cpu, (const ExpertMixArgs& args))

@@ -15,7 +15,7 @@ void require_integers(const char* operation, std::initializer_list<NamedView> op
   for (const auto& o : operands) require_type(o.view, base::DType::i32, operation, o.name);
 }
 
-void require_rounds(base::View groups, base::View places, std::int64_t destinations, std::int64_t room) {
+void require_rounds(base::ConstView groups, base::ConstView places, std::int64_t destinations, std::int64_t room) {
   TRAINYARD_ASSERT(groups.cols() == 2 && groups.dense() && places.count() == groups.count() && places.dense(),
                    "groups of {} numbers, places of {}", groups.count(), places.count());
   TRAINYARD_ASSERT(destinations >= 1 && groups.rows() % destinations == 0 && room >= 1,
@@ -44,16 +44,16 @@ void fill_round(const ExpertRoundArgs& a) {
 
 }  // namespace
 
-void expert_rounds(tensor::Exec& exec, base::View groups, std::int64_t destinations, std::int64_t room,
+void expert_rounds(tensor::Exec& exec, base::ConstView groups, std::int64_t destinations, std::int64_t room,
                    base::View places, base::View rounds) {
   require_integers("expert_rounds", {{"groups", groups}, {"places", places}, {"rounds", rounds}});
   require_rounds(groups, places, destinations, room);
-  const ExpertRoundsArgs args{groups.ptr<std::int32_t>(),
-                              groups.rows() / destinations,
-                              destinations,
-                              room,
-                              places.ptr<std::int32_t>(),
-                              rounds ? rounds.ptr<std::int32_t>() : nullptr};
+  const ExpertRoundsArgs args{.groups = groups.ptr<std::int32_t>(),
+                              .held = groups.rows() / destinations,
+                              .destinations = destinations,
+                              .room = room,
+                              .places = places.ptr<std::int32_t>(),
+                              .rounds = rounds ? rounds.ptr<std::int32_t>() : nullptr};
   exec.run([&exec, args] {
     if (exec.on_gpu())
       return tensor::require_gpu(gpu_kernels().expert_rounds(args, exec.stream()), "expert_rounds on the GPU");
@@ -61,8 +61,8 @@ void expert_rounds(tensor::Exec& exec, base::View groups, std::int64_t destinati
   });
 }
 
-void expert_round(tensor::Exec& exec, const ExpertRound& of, base::View groups, base::View places, base::View sources,
-                  const RoundRows& rows) {
+void expert_round(tensor::Exec& exec, const ExpertRound& of, base::ConstView groups, base::ConstView places,
+                  base::ConstView sources, const RoundRows& rows) {
   require_integers("expert_round", {{"groups", groups},
                                     {"places", places},
                                     {"sources", sources},
@@ -76,19 +76,19 @@ void expert_round(tensor::Exec& exec, const ExpertRound& of, base::View groups, 
                        rows.back.count() == sources.count(),
                    "{}, {}, {} and {} numbers for {} groups, {} rows of a buffer and {} of a gate", rows.sent.count(),
                    rows.tokens.count(), rows.here.count(), rows.back.count(), groups.rows(), room, sources.count());
-  const ExpertRoundArgs args{groups.ptr<std::int32_t>(),
-                             places.ptr<std::int32_t>(),
-                             sources.ptr<std::int32_t>(),
-                             groups.rows() / of.destinations,
-                             of.destinations,
-                             of.room,
-                             of.from,
-                             of.round,
-                             sources.count(),
-                             rows.sent.ptr<std::int32_t>(),
-                             rows.tokens.ptr<std::int32_t>(),
-                             rows.here.ptr<std::int32_t>(),
-                             rows.back.ptr<std::int32_t>()};
+  const ExpertRoundArgs args{.groups = groups.ptr<std::int32_t>(),
+                             .places = places.ptr<std::int32_t>(),
+                             .sources = sources.ptr<std::int32_t>(),
+                             .held = groups.rows() / of.destinations,
+                             .destinations = of.destinations,
+                             .room = of.room,
+                             .from = of.from,
+                             .round = of.round,
+                             .rows = sources.count(),
+                             .sent = rows.sent.ptr<std::int32_t>(),
+                             .tokens = rows.tokens.ptr<std::int32_t>(),
+                             .here = rows.here.ptr<std::int32_t>(),
+                             .back = rows.back.ptr<std::int32_t>()};
   exec.run([&exec, args] {
     if (exec.on_gpu())
       return tensor::require_gpu(gpu_kernels().expert_round(args, exec.stream()), "expert_round on the GPU");

@@ -12,7 +12,7 @@ namespace trainyard::kernels {
 // rows sent to its destination in that round. Groups are never split. They stay in order, and a round takes as many as
 // `room` rows hold. rounds is i32 [1], or empty: it gets the number of rounds of the destination that needs most, at
 // least 1.
-void expert_rounds(tensor::Exec& exec, base::View groups, std::int64_t destinations, std::int64_t room,
+void expert_rounds(tensor::Exec& exec, base::ConstView groups, std::int64_t destinations, std::int64_t room,
                    base::View places, base::View rounds);
 
 // One dispatch round, as the rank with number `from` among the destinations sends it.
@@ -27,7 +27,7 @@ struct RoundRows {
   base::View back;    // i32 [R]: the inverse of `here`: the row of the buffer, or -1 if it is not sent in this round
 };
 // `sources` is i32 [R] as a gate fills it (kernels/gate).
-void expert_round(tensor::Exec& exec, const ExpertRound& of, base::View groups, base::View places, base::View sources,
-                  const RoundRows& rows);
+void expert_round(tensor::Exec& exec, const ExpertRound& of, base::ConstView groups, base::ConstView places,
+                  base::ConstView sources, const RoundRows& rows);
 
 }  // namespace trainyard::kernels

@@ -9,24 +9,29 @@
 namespace trainyard::kernels {
 
 struct ExpertDispatchArgs {
-  Mat x, y;
+  ConstMat x;
   const std::int32_t* sources = nullptr;  // one for each row of y
   std::int64_t top_k = 1;
+  Mat y;
   int threads = 1;
 };
 
 // out[s] = add[s] + the sum of weights[s, j] * y[rows[s, j]] over the choices that have a row. `add` may be empty.
 // Empty weights count as 1.
 struct ExpertSumArgs {
-  Mat y, weights, add, out;
-  Mat rows;  // i32 [S, k]; its type does not matter
+  ConstMat y;
+  ConstMat rows;  // i32 [S, k]; its type does not matter
+  ConstMat weights, add;
+  Mat out;
   int threads = 1;
 };
 
 struct ExpertCombineBackwardArgs {
-  Mat dout, y, dy, weights, d_weights;
-  Mat rows;  // as above
+  ConstMat dout, y;
+  ConstMat rows;  // as above
   const std::int32_t* sources = nullptr;
+  ConstMat weights;
+  Mat dy, d_weights;
   int threads = 1;
 };
 

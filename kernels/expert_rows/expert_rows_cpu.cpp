@@ -15,7 +15,7 @@ constexpr int64_t expert_strip = 256;
 template <class T, class G> void sum_strip(const ExpertSumArgs& a, int64_t s, int64_t c0, int64_t n) {
   G sum[expert_strip];
   if (a.add.empty()) memset(sum, 0, sizeof sum);
-  else memcpy(sum, a.add.row<G>(s) + c0, static_cast<std::size_t>(n) * sizeof(G));
+  else copy_elements(sum, a.add.row<G>(s) + c0, n);
   const int32_t* rows = a.rows.row<int32_t>(s);
   for (int64_t j = 0; j < a.rows.cols; ++j) {
     if (rows[j] < 0) continue;
@@ -53,8 +53,7 @@ void expert_dispatch_cpu(const ExpertDispatchArgs& a) {
   with_type(a.x.type, [&]<class T>(T*) {
 #pragma omp parallel for num_threads(a.threads) schedule(static)
     for (int64_t r = 0; r < a.y.rows; ++r)
-      if (a.sources[r] >= 0)
-        memcpy(a.y.row<T>(r), a.x.row<T>(a.sources[r] / a.top_k), static_cast<std::size_t>(a.x.cols) * sizeof(T));
+      if (a.sources[r] >= 0) copy_elements(a.y.row<T>(r), a.x.row<T>(a.sources[r] / a.top_k), a.x.cols);
   });
 }
 void expert_sum_cpu(const ExpertSumArgs& a) {

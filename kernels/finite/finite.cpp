@@ -9,10 +9,10 @@
 
 namespace trainyard::kernels {
 
-std::int64_t first_nonfinite(tensor::Exec& exec, base::View x) {
+std::int64_t first_nonfinite(tensor::Exec& exec, base::ConstView x) {
   std::vector<char> host;
   if (exec.on_gpu()) {  // the whole tensor is copied to the host, which is affordable once, after a failure
-    host.resize(static_cast<std::size_t>(x.rows() * x.pitch * base::size_of(x.dtype)));
+    host.resize(base::size(x.rows() * x.pitch * base::size_of(x.dtype)));
     const auto rows = x.rows() - 1;  // memory may end before the last row's pitch does
     tensor::require_gpu(tensor::gpu_module().runtime->copy(
                             host.data(), x.data, (rows * x.pitch + x.cols()) * base::size_of(x.dtype), exec.stream()),

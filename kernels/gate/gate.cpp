@@ -17,17 +17,23 @@ GateKeys keys_of(const Gate& gate, std::int64_t tokens, std::int64_t columns) {
   TRAINYARD_ASSERT(gate.samples != nullptr && gate.sequence > 0 && tokens % gate.sequence == 0 &&
                        gate.sequence <= keyed_positions && columns <= keyed_columns,
                    "random numbers of {} tokens in sequences of {}, {} for each", tokens, gate.sequence, columns);
-  return {gate.seed, gate.noise_site, gate.overflow_site, gate.samples, gate.sequence};
+  return {.seed = gate.seed,
+          .noise_site = gate.noise_site,
+          .overflow_site = gate.overflow_site,
+          .samples = gate.samples,
+          .sequence = gate.sequence};
 }
 
-std::int32_t* integers(base::View v, std::int64_t count, const char* operation, const char* what) {
+template <class Memory>
+auto* integers(const base::ViewOf<Memory>& v, std::int64_t count, const char* operation, const char* what) {
   require_type(v, base::DType::i32, operation, what);
   TRAINYARD_ASSERT(v.count() == count && v.dense(), "{}: expected {}, found {}", what, count, v.count());
-  return count > 0 ? v.ptr<std::int32_t>() : nullptr;
+  return count > 0 ? v.template ptr<std::int32_t>() : nullptr;
 }
 
-GateArgs gate_args(tensor::Exec& exec, const char* operation, const Gate& gate, base::View logits,
-                   const GateChoice& choice) {
+// Checks what both passes read, and sets it in `a`.
+void set_gate(GateArgs& a, const char* operation, const Gate& gate, const base::ConstView& logits,
+              const GateChosen& choice) {
   require_types(logits, accumulation_types, operation, "logits");
   require_type(choice.weights, logits.dtype, operation, "choice.weights");
   const auto tokens = logits.rows(), choices = tokens * gate.top_k;
@@ -39,7 +45,6 @@ GateArgs gate_args(tensor::Exec& exec, const char* operation, const Gate& gate, 
                    "{} places in {} rows for each of {} experts", gate.capacity, gate.slot_rows, gate.experts);
   TRAINYARD_ASSERT(choice.weights.count() == choices && choice.weights.dense(), "{} weights for {} choices",
                    choice.weights.count(), choices);
-  GateArgs a;
   a.tokens = tokens, a.experts = gate.experts, a.top_k = gate.top_k;
   a.capacity = gate.capacity, a.slot_rows = gate.slot_rows;
   a.overflow = gate.overflow, a.score = gate.score, a.noise = gate.noise;
@@ -58,12 +63,9 @@ GateArgs gate_args(tensor::Exec& exec, const char* operation, const Gate& gate, 
   a.chosen = integers(choice.experts, choices, operation, "choice.experts");
   a.rows = integers(choice.rows, choices, operation, "choice.rows");
   a.loads = integers(choice.loads, 2 * gate.experts, operation, "choice.loads");
-  a.weights = choice.weights.data;
-  a.threads = exec.threads();
-  return a;
 }
 
-void set_gate_scratch(tensor::Arena& scratch, GateArgs& a, tensor::Exec& exec) {
+void set_gate_scratch(tensor::Arena& scratch, GateForwardArgs& a, tensor::Exec& exec) {
   const auto blocks = plan::gate_blocks(a.tokens), choices = a.tokens * a.top_k,
              element = std::int64_t{a.logits.type == Type::f64 ? 8 : 4};
   const auto take = [&scratch]<class T>(T*& to, std::int64_t count, std::int64_t bytes = sizeof(T)) {
@@ -84,50 +86,64 @@ void set_gate_scratch(tensor::Arena& scratch, GateArgs& a, tensor::Exec& exec) {
 
 }  // namespace
 
-void gate_forward(tensor::Exec& exec, const Gate& gate, base::View logits, base::View bias, const GateChoice& choice) {
-  auto a = gate_args(exec, "gate_forward", gate, logits, choice);
+void gate_forward(tensor::Exec& exec, const Gate& gate, base::ConstView logits, base::ConstView bias,
+                  const GateChoice& choice) {
+  constexpr const char* operation = "gate_forward";
+  GateForwardArgs a;
+  set_gate(a, operation, gate, logits, choice);
+  const auto choices = a.tokens * a.top_k;
+  a.to.chosen = integers(choice.experts, choices, operation, "choice.experts");
+  a.to.rows = integers(choice.rows, choices, operation, "choice.rows");
+  a.to.loads = integers(choice.loads, 2 * gate.experts, operation, "choice.loads");
+  a.to.weights = choice.weights.data;
+  a.threads = exec.threads();
   if (bias) {
-    require_type(bias, logits.dtype, "gate_forward", "bias");
+    require_type(bias, logits.dtype, operation, "bias");
     TRAINYARD_ASSERT(bias.count() == gate.experts && bias.dense(), "{} biases for {} experts", bias.count(),
                      gate.experts);
     a.bias = bias.data;
   }
   if (gate.noise == plan::GateNoise::gumbel || (gate.capacity > 0 && gate.overflow == plan::Overflow::random))
     a.keys = keys_of(gate, a.tokens, gate.experts);
-  require_type(choice.losses, base::DType::f64, "gate_forward", "choice.losses");
+  require_type(choice.losses, base::DType::f64, operation, "choice.losses");
   TRAINYARD_ASSERT(choice.losses.count() == 3, "{} losses of a gate", choice.losses.count());
-  a.losses = choice.losses.ptr<double>();
-  a.groups = integers(choice.groups, 2 * gate.experts, "gate_forward", "choice.groups");
+  a.to.losses = choice.losses.ptr<double>();
+  a.to.groups = integers(choice.groups, 2 * gate.experts, operation, "choice.groups");
   a.source_rows = choice.sources.count();
-  a.sources = integers(choice.sources, a.source_rows, "gate_forward", "choice.sources");
+  a.to.sources = integers(choice.sources, a.source_rows, operation, "choice.sources");
   exec.run([&exec, a]() mutable {
     tensor::ArenaScope scope(exec.scratch());
     set_gate_scratch(exec.scratch(), a, exec);
     TRAINYARD_CALL(exec, gate_forward, a);
-    for (std::int64_t e = 0; !exec.on_gpu() && e < a.experts; ++e)
-      TRAINYARD_ASSERT(a.groups[2 * e + 1] == 0 || a.groups[2 * e] + a.groups[2 * e + 1] <= a.source_rows,
-                       "expert {} has rows up to {} of {}", e, a.groups[2 * e] + a.groups[2 * e + 1], a.source_rows);
+    for (std::int64_t e = 0; !exec.on_gpu() && e < a.experts; ++e) {
+      const auto end = a.to.groups[2 * e] + a.to.groups[2 * e + 1];
+      TRAINYARD_ASSERT(a.to.groups[2 * e + 1] == 0 || end <= a.source_rows, "expert {} has rows up to {} of {}", e, end,
+                       a.source_rows);
+    }
   });
 }
 
-void gate_backward(tensor::Exec& exec, const Gate& gate, base::View logits, const GateChoice& choice,
-                   base::View d_weights, const GateLossScale& scale, base::View d_logits) {
-  auto a = gate_args(exec, "gate_backward", gate, logits, choice);
-  require_shape(d_logits, a.tokens, a.experts, "gradient of logits");
-  require_shape(d_weights, a.tokens, a.top_k, "gradient of weights");
-  require_type(d_logits, logits.dtype, "gate_backward", "d_logits");
-  require_type(d_weights, logits.dtype, "gate_backward", "d_weights");
-  TRAINYARD_ASSERT(scale.targets != nullptr || (scale.balance == 0 && scale.z == 0),
-                   "losses of a gate without its target tokens: {} and {}", scale.balance, scale.z);
-  a.d_weights = mat(d_weights), a.d_logits = mat(d_logits);
-  a.balance = scale.balance, a.z = scale.z, a.targets = scale.targets;
+void gate_backward(tensor::Exec& exec, const GateBackward& g) {
+  constexpr const char* operation = "gate_backward";
+  GateBackwardArgs a;
+  set_gate(a, operation, g.gate, g.logits, g.choice);
+  a.threads = exec.threads();
+  require_shape(g.d_logits, a.tokens, a.experts, "gradient of logits");
+  require_shape(g.d_weights, a.tokens, a.top_k, "gradient of weights");
+  require_type(g.d_logits, g.logits.dtype, operation, "d_logits");
+  require_type(g.d_weights, g.logits.dtype, operation, "d_weights");
+  TRAINYARD_ASSERT(g.scale.targets != nullptr || (g.scale.balance == 0 && g.scale.z == 0),
+                   "losses of a gate without its target tokens: {} and {}", g.scale.balance, g.scale.z);
+  a.d_weights = mat(g.d_weights), a.d_logits = mat(g.d_logits);
+  a.balance = g.scale.balance, a.z = g.scale.z, a.targets = g.scale.targets;
   exec.run([&exec, a] { TRAINYARD_CALL(exec, gate_backward, a); });
 }
 
-void gate_jitter(tensor::Exec& exec, const Gate& gate, base::View x, base::View y) {
+void gate_jitter(tensor::Exec& exec, const Gate& gate, base::ConstView x, base::View y) {
   require_shape(y, x.rows(), x.cols(), "jitter");
   require_working_type("gate_jitter", {{"x", x}, {"y", y}});
-  const GateJitterArgs a{mat(x), mat(y), keys_of(gate, x.rows(), x.cols()), exec.threads()};
+  const GateJitterArgs a{
+      .x = mat(x), .keys = keys_of(gate, x.rows(), x.cols()), .y = mat(y), .threads = exec.threads()};
   exec.run([&exec, a] { TRAINYARD_CALL(exec, gate_jitter, a); });
 }
 

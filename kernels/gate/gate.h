@@ -35,6 +35,10 @@ struct Gate {
   std::int64_t sequence = 0;
 };
 
+// What gate_backward reads of a GateChoice.
+struct GateChosen {
+  base::ConstView experts, rows, weights, loads;
+};
 // The results of gate_forward. Views are dense, on the Exec's device.
 struct GateChoice {
   base::View experts;  // i32 [S, k]: the experts that a token chose, in the order of its choices
@@ -44,6 +48,7 @@ struct GateChoice {
   base::View groups;   // i32 [E, 2]: the first row of each expert, and its number of rows
   base::View loads;    // i32 [2, E]: choices of each expert before dropping: all, then those in the balance loss
   base::View losses;   // f64 [3]: balance loss and z loss with coefficient 1, and the gate's mean entropy in nats
+  operator GateChosen() const { return {.experts = experts, .rows = rows, .weights = weights, .loads = loads}; }
 };
 
 // logits is T [S, E]. bias is T [E], or empty; it is added to sigmoid scores for the choice alone.
@@ -73,7 +78,8 @@ struct GateChoice {
 // Arithmetic is f64. Scores and weights are rounded once; scores that are weights are rounded again if `scale` is not
 // 1. Scratch (libtrain/plan/blocks/expert_scratch.h): plan::gate_scratch_bytes, plan::gpu_gate_scratch_bytes.
 // gate_backward needs none.
-void gate_forward(tensor::Exec& exec, const Gate& gate, base::View logits, base::View bias, const GateChoice& choice);
+void gate_forward(tensor::Exec& exec, const Gate& gate, base::ConstView logits, base::ConstView bias,
+                  const GateChoice& choice);
 
 // Factors of the losses in the gradient: their coefficients, multiplied by the target tokens of the gate group (f64 [1]
 // in the device's memory). That product is needed because all gradients are gradients of a sum over target tokens.
@@ -81,15 +87,21 @@ struct GateLossScale {
   double balance = 0, z = 0;
   const double* targets = nullptr;
 };
-// d_logits T [S, E], overwritten: the gradient through the weights and of the losses. d_weights is T [S, k], the
-// gradient of the choice's weights; entries of dropped choices are not read. Choices, places and loads are treated as
-// constants.
-void gate_backward(tensor::Exec& exec, const Gate& gate, base::View logits, const GateChoice& choice,
-                   base::View d_weights, const GateLossScale& scale, base::View d_logits);
+// d_logits is overwritten by the gradient through the weights and of the losses. Choices, places and loads are treated
+// as constants.
+struct GateBackward {
+  Gate gate;
+  base::ConstView logits;     // T [S, E]
+  GateChosen choice;          // as gate_forward left it
+  base::ConstView d_weights;  // T [S, k], the gradient of the choice's weights; entries of dropped choices are not read
+  GateLossScale scale = {};
+  base::View d_logits;  // T [S, E]
+};
+void gate_backward(tensor::Exec& exec, const GateBackward& gate);
 
 // y [S, h] = x times random factors 0.99 + 0.02 u, which lie in [0.99, 1.01). u is keyed as above, by noise_site and
 // with the channel in place of the expert. The product is computed in f64. x and y may be the same view. The jitter is
 // its own adjoint. A GPU gives the bits of the CPU.
-void gate_jitter(tensor::Exec& exec, const Gate& gate, base::View x, base::View y);
+void gate_jitter(tensor::Exec& exec, const Gate& gate, base::ConstView x, base::View y);
 
 }  // namespace trainyard::kernels

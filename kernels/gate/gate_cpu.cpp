@@ -48,9 +48,9 @@ template <class T> uint64_t open_groups(const GateArgs& a, const T* logits) {
   return open;
 }
 
-template <class T> void choose(const GateArgs& a, int64_t s, double* values) {
+template <class T> void choose(const GateForwardArgs& a, int64_t s, double* values) {
   const T* logits = a.logits.row<T>(s);
-  int32_t* chosen = a.chosen + s * a.top_k;
+  int32_t* chosen = a.to.chosen + s * a.top_k;
   const uint64_t open = open_groups(a, logits);
   const auto noisy = [&](int64_t e) { return gate_within(a, open, e, gate_noisy_rank(a, logits, s, e)); };
   if (!gate_first_is_clean(a)) return choose_largest(a.experts, a.top_k, noisy, values, chosen);
@@ -63,7 +63,7 @@ template <class T> void choose(const GateArgs& a, int64_t s, double* values) {
 }
 
 // One block of tokens: the choices, their scores, and the block's contribution to the losses.
-template <class T> void choose_block(const GateArgs& a, int64_t block) {
+template <class T> void choose_block(const GateForwardArgs& a, int64_t block) {
   const int64_t n = a.experts, first = block * plan::gate_block_tokens,
                 end = first + plan::gate_block_tokens < a.tokens ? first + plan::gate_block_tokens : a.tokens;
   double* sums = a.block_numbers + block * plan::gate_block_numbers(n, a.top_k);
@@ -100,7 +100,7 @@ template <class T> void choose_block(const GateArgs& a, int64_t block) {
 }
 
 // Fills `order`: the choices sorted by class and expert, each run in the order of tokens.
-void order_choices(const GateArgs& a) {
+void order_choices(const GateForwardArgs& a) {
   const int64_t slots = gate_classes(a) * a.experts, choices = a.tokens * a.top_k;
   for (int64_t i = 0; i <= slots; ++i) a.ends[i] = 0;
   for (int64_t c = 0; c < choices; ++c) ++a.ends[gate_slot(a, c) + 1];
@@ -129,8 +129,8 @@ KeyCut key_cut(const uint64_t* keys, int64_t n, int64_t keep) {
   return {found, keep};
 }
 
-template <class T> void give_places(const GateArgs& a, int64_t e) {
-  const int64_t first = a.groups[2 * e];
+template <class T> void give_places(const GateForwardArgs& a, int64_t e) {
+  const int64_t first = a.to.groups[2 * e];
   int64_t before = 0;
   for (int64_t slot = e; slot < gate_classes(a) * a.experts; slot += a.experts) {
     const int64_t begin = gate_slot_begin(a, slot), wanted = gate_wanted(a, slot), keep = gate_kept(a, wanted, before);
@@ -145,15 +145,15 @@ template <class T> void give_places(const GateArgs& a, int64_t e) {
       const int32_t choice = a.order[begin + i];
       const uint64_t key = in_order ? 0 : a.order_keys[begin + i];
       const bool kept = key > cut.key || (key == cut.key && cut.ties-- > 0);
-      a.rows[choice] = kept ? static_cast<int32_t>(row) : -1;
-      if (kept && row < a.source_rows) a.sources[row] = choice;
+      a.to.rows[choice] = kept ? static_cast<int32_t>(row) : -1;
+      if (kept && row < a.source_rows) a.to.sources[row] = choice;
       row += kept ? 1 : 0;
     }
     before += wanted;
   }
 }
 
-template <class T> void forward_gate(const GateArgs& a) {
+template <class T> void forward_gate(const GateForwardArgs& a) {
   const int64_t blocks = plan::gate_blocks(a.tokens), width = plan::gate_block_numbers(a.experts, a.top_k);
 #pragma omp parallel for num_threads(a.threads) schedule(static)
   for (int64_t b = 0; b < blocks; ++b) choose_block<T>(a, b);
@@ -165,14 +165,14 @@ template <class T> void forward_gate(const GateArgs& a) {
   for (int64_t e = 0; e < a.experts; ++e) balance += gate_balance_part(a, e, a.block_numbers[e]);
   gate_put_losses(a, balance, a.block_numbers + a.experts);
 #pragma omp parallel for num_threads(a.threads) schedule(static)
-  for (int64_t r = 0; r < a.source_rows; ++r) a.sources[r] = -1;
+  for (int64_t r = 0; r < a.source_rows; ++r) a.to.sources[r] = -1;
 #pragma omp parallel for num_threads(a.threads) schedule(static)
   for (int64_t e = 0; e < a.experts; ++e) give_places<T>(a, e);
 #pragma omp parallel for num_threads(a.threads) schedule(static)
   for (int64_t s = 0; s < a.tokens; ++s) gate_weigh<T>(a, s);
 }
 
-template <class T> void backward_token(const GateArgs& a, int64_t s) {
+template <class T> void backward_token(const GateBackwardArgs& a, int64_t s) {
   const T* x = a.logits.row<T>(s);
   T* d = a.d_logits.row<T>(s);
   const int64_t n = a.experts;
@@ -219,11 +219,11 @@ template <class T> void jitter_row(const GateJitterArgs& a, int64_t s) {
 
 }  // namespace
 
-void gate_forward_cpu(const GateArgs& a) {
+void gate_forward_cpu(const GateForwardArgs& a) {
   if (a.logits.type == Type::f64) forward_gate<double>(a);
   else forward_gate<float>(a);
 }
-void gate_backward_cpu(const GateArgs& a) {
+void gate_backward_cpu(const GateBackwardArgs& a) {
   const auto all = [&a]<class T>(T*) {
 #pragma omp parallel for num_threads(a.threads) schedule(static)
     for (int64_t s = 0; s < a.tokens; ++s) backward_token<T>(a, s);

@@ -77,7 +77,7 @@ __device__ __forceinline__ Candidate warp_best(Candidate mine) {
 }
 
 // Makes the choices one after the other: each is the best expert that ranks behind the last choice.
-template <class T> __global__ void __launch_bounds__(row_threads) gate_choose_kernel(GateArgs a) {
+template <class T> __global__ void __launch_bounds__(row_threads) gate_choose_kernel(GateForwardArgs a) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t s = static_cast<std::int64_t>(blockIdx.x) * token_warps + threadIdx.x / 32;
   if (s >= a.tokens) return;  // the same for the whole warp
@@ -113,7 +113,7 @@ template <class T> __global__ void __launch_bounds__(row_threads) gate_choose_ke
     if (lane != 0) continue;
     const double v = static_cast<double>(x[last.expert]);
     const double score = a.score == plan::GateScore::sigmoid ? gate_sigmoid(v) : gate_exp(v - of.top) / of.share;
-    a.chosen[s * a.top_k + j] = last.expert;
+    a.to.chosen[s * a.top_k + j] = last.expert;
     static_cast<T*>(a.scores)[s * a.top_k + j] = static_cast<T>(score);
   }
 }
@@ -128,7 +128,7 @@ __device__ __forceinline__ TokenBlock token_block(const GateArgs& a) {
 }
 
 // Sums over one block of tokens, each in token order, and the block's number of choices of each class and expert.
-template <class T> __global__ void __launch_bounds__(row_threads) gate_blocks_kernel(GateArgs a) {
+template <class T> __global__ void __launch_bounds__(row_threads) gate_blocks_kernel(GateForwardArgs a) {
   const auto tokens = token_block(a);
   double* sums = a.block_numbers + blockIdx.x * (a.experts + 2);
   for (std::int64_t i = threadIdx.x; i < a.experts + 2; i += row_threads) {
@@ -153,7 +153,7 @@ template <class T> __global__ void __launch_bounds__(row_threads) gate_blocks_ke
 
 // Launched as one block. Turns the counts of blocks into the number of earlier blocks' choices. Then computes what
 // follows from the totals.
-__global__ void __launch_bounds__(row_threads) gate_totals_kernel(GateArgs a, std::int64_t blocks) {
+__global__ void __launch_bounds__(row_threads) gate_totals_kernel(GateForwardArgs a, std::int64_t blocks) {
   __shared__ int scan[row_threads];
   __shared__ double shared[row_threads / 32];
   const std::int64_t slots = gate_classes(a) * a.experts, t = threadIdx.x;
@@ -199,14 +199,14 @@ __global__ void __launch_bounds__(row_threads) gate_totals_kernel(GateArgs a, st
 }
 
 // Sorts the choices by class and expert, each run in the order of tokens; and marks all rows as unused.
-__global__ void __launch_bounds__(row_threads) gate_order_kernel(GateArgs a) {
+__global__ void __launch_bounds__(row_threads) gate_order_kernel(GateForwardArgs a) {
   const auto tokens = token_block(a);
   for (std::int64_t slot = threadIdx.x; slot < gate_classes(a) * a.experts; slot += row_threads) {
     auto place = gate_slot_begin(a, slot) + a.block_counts[blockIdx.x * 2 * a.experts + slot];
     for (auto c = tokens.first * a.top_k; c < tokens.end * a.top_k; ++c)
       if (gate_slot(a, c) == slot) a.order[place++] = static_cast<std::int32_t>(c);
   }
-  TRAINYARD_EACH(r, a.source_rows) a.sources[r] = -1;
+  TRAINYARD_EACH(r, a.source_rows) a.to.sources[r] = -1;
 }
 
 // Of n keys, those above `key` are kept, and the first `ties` of the keys that equal it.
@@ -241,7 +241,7 @@ __device__ __forceinline__ KeyCut key_cut(const std::uint64_t* keys, std::int64_
 
 // One block for each expert. Each thread takes a run of neighbouring choices, so that places are in the order of
 // tokens.
-template <class T> __global__ void __launch_bounds__(row_threads) gate_places_kernel(GateArgs a) {
+template <class T> __global__ void __launch_bounds__(row_threads) gate_places_kernel(GateForwardArgs a) {
   __shared__ int scan[row_threads];
   const std::int64_t e = blockIdx.x, t = threadIdx.x;
   std::int64_t before = 0;
@@ -266,22 +266,24 @@ template <class T> __global__ void __launch_bounds__(row_threads) gate_places_ke
     }
     auto ties = cut.ties - (block_scan(equal, scan).up_to_here - equal);  // ties left for this run
     const int of_ties = ties < 0 ? 0 : ties < equal ? static_cast<int>(ties) : equal, own = above + of_ties;
-    auto row = a.groups[2 * e] + before + block_scan(own, scan).up_to_here - own;
+    auto row = a.to.groups[2 * e] + before + block_scan(own, scan).up_to_here - own;
     for (auto i = first; i < end; ++i) {
       const auto choice = a.order[begin + i];
       const auto key = key_at(i);
       const bool kept = key > cut.key || (key == cut.key && ties-- > 0);
-      a.rows[choice] = kept ? static_cast<std::int32_t>(row) : -1;
-      if (kept && row < a.source_rows) a.sources[row] = choice;
+      a.to.rows[choice] = kept ? static_cast<std::int32_t>(row) : -1;
+      if (kept && row < a.source_rows) a.to.sources[row] = choice;
       row += kept ? 1 : 0;
     }
     before += wanted;
   }
 }
 
-template <class T> __global__ void gate_weigh_kernel(GateArgs a) { TRAINYARD_EACH(s, a.tokens) gate_weigh<T>(a, s); }
+template <class T> __global__ void gate_weigh_kernel(GateForwardArgs a) {
+  TRAINYARD_EACH(s, a.tokens) gate_weigh<T>(a, s);
+}
 
-template <class T> __global__ void __launch_bounds__(row_threads) gate_backward_kernel(GateArgs a) {
+template <class T> __global__ void __launch_bounds__(row_threads) gate_backward_kernel(GateBackwardArgs a) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t s = static_cast<std::int64_t>(blockIdx.x) * token_warps + threadIdx.x / 32;
   if (s >= a.tokens) return;  // the same for the whole warp
@@ -328,7 +330,7 @@ unsigned blocks_of_tokens(const GateArgs& a) {
   return static_cast<unsigned>((a.tokens + token_warps - 1) / token_warps);
 }
 
-template <class T> void forward_gate(const GateArgs& a, void* stream) {
+template <class T> void forward_gate(const GateForwardArgs& a, void* stream) {
   const auto blocks = plan::gate_blocks(a.tokens);
   const auto grid = static_cast<unsigned>(blocks);
   TRAINYARD_LAUNCH(gate_choose_kernel<T>, true, blocks_of_tokens(a), row_threads, stream, a);
@@ -341,13 +343,13 @@ template <class T> void forward_gate(const GateArgs& a, void* stream) {
 
 }  // namespace
 
-const char* gpu::gate_forward(const GateArgs& a, void* stream) {
+const char* gpu::gate_forward(const GateForwardArgs& a, void* stream) {
   if (a.logits.type == Type::f64) forward_gate<double>(a, stream);
   else forward_gate<float>(a, stream);
   return launch_failure();
 }
 
-const char* gpu::gate_backward(const GateArgs& a, void* stream) {
+const char* gpu::gate_backward(const GateBackwardArgs& a, void* stream) {
   if (a.logits.type == Type::f64)
     TRAINYARD_LAUNCH(gate_backward_kernel<double>, true, blocks_of_tokens(a), row_threads, stream, a);
   else TRAINYARD_LAUNCH(gate_backward_kernel<float>, true, blocks_of_tokens(a), row_threads, stream, a);

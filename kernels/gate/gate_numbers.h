@@ -86,10 +86,10 @@ TRAINYARD_ANYWHERE inline std::int64_t gate_slot(const GateArgs& a, std::int64_t
   const auto expert = static_cast<std::int64_t>(a.chosen[choice]);
   return a.by_choice && choice % 2 == 1 ? a.experts + expert : expert;
 }
-TRAINYARD_ANYWHERE inline std::int64_t gate_slot_begin(const GateArgs& a, std::int64_t slot) {
+TRAINYARD_ANYWHERE inline std::int64_t gate_slot_begin(const GateForwardArgs& a, std::int64_t slot) {
   return slot == 0 ? 0 : a.ends[slot - 1];
 }
-TRAINYARD_ANYWHERE inline std::int64_t gate_wanted(const GateArgs& a, std::int64_t slot) {
+TRAINYARD_ANYWHERE inline std::int64_t gate_wanted(const GateForwardArgs& a, std::int64_t slot) {
   return a.ends[slot] - gate_slot_begin(a, slot);
 }
 // How many of `wanted` choices are kept, where earlier classes wanted `before` places.
@@ -100,8 +100,8 @@ TRAINYARD_ANYWHERE inline std::int64_t gate_kept(const GateArgs& a, std::int64_t
 }
 // The key that ranks an expert's choices where places are short; the largest keys are kept. Scores are not negative, so
 // their bits compare as the scores do.
-template <class T>
-TRAINYARD_ANYWHERE inline std::uint64_t gate_overflow_key(const GateArgs& a, std::int64_t choice, std::int64_t e) {
+template <class T> TRAINYARD_ANYWHERE inline std::uint64_t gate_overflow_key(const GateForwardArgs& a,
+                                                                             std::int64_t choice, std::int64_t e) {
   if (a.overflow == plan::Overflow::random) {
     const auto w = philox_words(a.keys.seed, a.keys.overflow_site,
                                 gate_index(a.keys, choice / a.top_k) + static_cast<std::uint64_t>(e));
@@ -114,16 +114,16 @@ TRAINYARD_ANYWHERE inline std::uint64_t gate_overflow_key(const GateArgs& a, std
 }
 
 // These follow from `ends` alone: an expert's number of rows; and, given its first row, its loads and its group.
-TRAINYARD_ANYWHERE inline std::int64_t gate_rows_of(const GateArgs& a, std::int64_t e) {
+TRAINYARD_ANYWHERE inline std::int64_t gate_rows_of(const GateForwardArgs& a, std::int64_t e) {
   const auto first = gate_wanted(a, e), second = gate_classes(a) == 2 ? gate_wanted(a, a.experts + e) : 0;
   return gate_kept(a, first, 0) + gate_kept(a, second, first);
 }
-TRAINYARD_ANYWHERE inline void gate_put_group(const GateArgs& a, std::int64_t e, std::int64_t first_row) {
+TRAINYARD_ANYWHERE inline void gate_put_group(const GateForwardArgs& a, std::int64_t e, std::int64_t first_row) {
   const auto first = gate_wanted(a, e), second = gate_classes(a) == 2 ? gate_wanted(a, a.experts + e) : 0;
-  a.loads[e] = static_cast<std::int32_t>(first + second);
-  a.loads[a.experts + e] = static_cast<std::int32_t>(a.balance_all ? first + second : first);
-  a.groups[2 * e] = static_cast<std::int32_t>(a.slot_rows > 0 ? e * a.slot_rows : first_row);
-  a.groups[2 * e + 1] = static_cast<std::int32_t>(gate_rows_of(a, e));
+  a.to.loads[e] = static_cast<std::int32_t>(first + second);
+  a.to.loads[a.experts + e] = static_cast<std::int32_t>(a.balance_all ? first + second : first);
+  a.to.groups[2 * e] = static_cast<std::int32_t>(a.slot_rows > 0 ? e * a.slot_rows : first_row);
+  a.to.groups[2 * e + 1] = static_cast<std::int32_t>(gate_rows_of(a, e));
 }
 
 // gate_balance_part: an expert's part of the balance loss, from the sum of its probabilities. gate_put_losses: all
@@ -132,13 +132,13 @@ TRAINYARD_ANYWHERE inline double gate_balance_part(const GateArgs& a, std::int64
   const auto tokens = static_cast<double>(a.tokens);
   return probabilities / tokens * (static_cast<double>(a.loads[a.experts + e]) / tokens);
 }
-TRAINYARD_ANYWHERE inline void gate_put_losses(const GateArgs& a, double balance, const double* sums) {
-  a.losses[0] = static_cast<double>(a.experts) / static_cast<double>(a.balance_all ? a.top_k : 1) * balance;
-  a.losses[1] = sums[0] / static_cast<double>(a.tokens);
-  a.losses[2] = sums[1] / static_cast<double>(a.tokens);
+TRAINYARD_ANYWHERE inline void gate_put_losses(const GateForwardArgs& a, double balance, const double* sums) {
+  a.to.losses[0] = static_cast<double>(a.experts) / static_cast<double>(a.balance_all ? a.top_k : 1) * balance;
+  a.to.losses[1] = sums[0] / static_cast<double>(a.tokens);
+  a.to.losses[2] = sums[1] / static_cast<double>(a.tokens);
 }
 // The balance loss's gradient with respect to an expert's probability, for each choice that the loss counts.
-TRAINYARD_ANYWHERE inline double gate_balance_slope(const GateArgs& a) {
+TRAINYARD_ANYWHERE inline double gate_balance_slope(const GateBackwardArgs& a) {
   if (a.balance == 0) return 0;
   const auto tokens = static_cast<double>(a.tokens), counted = static_cast<double>(a.balance_all ? a.top_k : 1);
   return a.balance * *a.targets * static_cast<double>(a.experts) / (counted * tokens * tokens);
@@ -170,9 +170,9 @@ TRAINYARD_ANYWHERE inline GateSurvivors gate_survivors(const GateArgs& a, const 
     if (counts(c)) of.sum += gate_part(a, logits, c, of);
   return of;
 }
-template <class T> TRAINYARD_ANYWHERE inline void gate_weigh(const GateArgs& a, std::int64_t s) {
+template <class T> TRAINYARD_ANYWHERE inline void gate_weigh(const GateForwardArgs& a, std::int64_t s) {
   const T* logits = a.logits.row<T>(s);
-  T* weights = static_cast<T*>(a.weights);
+  T* weights = static_cast<T*>(a.to.weights);
   GateSurvivors of;
   const bool divided = a.weigh != plan::GateWeights::scores;
   if (divided) of = gate_survivors(a, logits, s);
@@ -185,7 +185,7 @@ template <class T> TRAINYARD_ANYWHERE inline void gate_weigh(const GateArgs& a, 
 // The gradient from d_weights at the logits of the experts that token s chose: calls add(expert, slope) for each. It
 // leaves out undivided softmax scores, because they depend on every logit (gate_score_slope).
 template <class T, class Add>
-TRAINYARD_ANYWHERE inline void gate_weight_slopes(const GateArgs& a, std::int64_t s, const Add& add) {
+TRAINYARD_ANYWHERE inline void gate_weight_slopes(const GateBackwardArgs& a, std::int64_t s, const Add& add) {
   const T *logits = a.logits.row<T>(s), *slopes = a.d_weights.row<T>(s);
   const bool sigmoid = a.score == plan::GateScore::sigmoid, divided = a.weigh != plan::GateWeights::scores;
   if (!divided && !sigmoid) return;
@@ -208,7 +208,7 @@ TRAINYARD_ANYWHERE inline void gate_weight_slopes(const GateArgs& a, std::int64_
 }
 // Undivided softmax scores: the gradient from d_weights at the probability of expert e.
 template <class T>
-TRAINYARD_ANYWHERE inline double gate_score_slope(const GateArgs& a, std::int64_t s, std::int64_t e) {
+TRAINYARD_ANYWHERE inline double gate_score_slope(const GateBackwardArgs& a, std::int64_t s, std::int64_t e) {
   double slope = 0;
   if (a.weigh != plan::GateWeights::scores || a.score == plan::GateScore::sigmoid) return slope;
   for (std::int64_t j = 0; j < a.top_k; ++j)

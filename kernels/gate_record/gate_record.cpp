@@ -35,8 +35,8 @@ void run_record(tensor::Exec& exec, const GateRecordArgs& args) {
 
 }  // namespace
 
-void gate_record(tensor::Exec& exec, base::View groups, base::View loads, base::View losses, const double* targets,
-                 base::View record) {
+void gate_record(tensor::Exec& exec, base::ConstView groups, base::ConstView loads, base::ConstView losses,
+                 const double* targets, base::View record) {
   const auto experts = groups.rows();
   require_type(groups, base::DType::i32, "gate_record", "groups");
   require_type(loads, base::DType::i32, "gate_record", "loads");
@@ -51,7 +51,7 @@ void gate_record(tensor::Exec& exec, base::View groups, base::View loads, base::
   run_record(exec, args);
 }
 
-void gate_loads(tensor::Exec& exec, base::View loads, base::View out) {
+void gate_loads(tensor::Exec& exec, base::ConstView loads, base::View out) {
   require_type(loads, base::DType::i32, "gate_loads", "loads");
   require_types(out, accumulation_types, "gate_loads", "out");
   TRAINYARD_ASSERT(loads.count() == 2 * out.count() && out.dense(), "{} loads of {} experts", loads.count(),

@@ -10,14 +10,16 @@ namespace trainyard::kernels {
 namespace {
 
 // The sizes of b are those that `a` and the columns of c ask for.
-void require_factor(const GemmArgs& args, const Mat& a, const Mat& b, std::int64_t k, const ProductNames& names) {
+void require_factor(const GemmArgs& args, const ConstMat& a, const ConstMat& b, std::int64_t k,
+                    const ProductNames& names) {
   const auto rows = args.trans_b ? args.n : k, cols = args.trans_b ? k : args.n;
   TRAINYARD_ASSERT(b.rows == rows && b.cols == cols, "{}: {}: expected {} x {} for {} of {} x {}, found {} x {}",
                    names.operation, names.b, rows, cols, names.a, a.rows, a.cols, b.rows, b.cols);
 }
 
 void require_product(const GemmArgs& args, const ProductNames& names) {
-  const auto &a = args.a, &b = args.b, &c = args.c;
+  const auto &a = args.a, &b = args.b;
+  const auto& c = args.c;
   require_factor(args, a, b, args.k, names);
   TRAINYARD_ASSERT(c.rows == args.m && c.cols == args.n,
                    "{}: {}: expected {} x {} for {} of {} x {} and {} of {} x {}, found {} x {}", names.operation,
@@ -26,8 +28,8 @@ void require_product(const GemmArgs& args, const ProductNames& names) {
 
 }  // namespace
 
-GemmArgs product_of(const ProductNames& names, const base::View& a, int trans_a, const base::View& b, int trans_b,
-                    const base::View& c) {
+GemmArgs product_of(const ProductNames& names, const base::ConstView& a, int trans_a, const base::ConstView& b,
+                    int trans_b, const base::View& c) {
   require_working_type(names.operation, {{names.a, a}, {names.b, b}});
   require_type_of_product(c, a.dtype, names.operation, names.c);
   GemmArgs g;
@@ -36,17 +38,20 @@ GemmArgs product_of(const ProductNames& names, const base::View& a, int trans_a,
   return g;
 }
 
-void gemm(tensor::Exec& exec, base::View a, Transpose ta, base::View b, Transpose tb, base::View c,
-          Accumulate accumulate) {
-  constexpr ProductNames names{"gemm", "a", "b", "c"};
-  auto args = product_of(names, a, ta == Transpose::yes, b, tb == Transpose::yes, c);
-  args.accumulate = accumulate == Accumulate::yes;
+void gemm(tensor::Exec& exec, const Gemm& product) {
+  constexpr ProductNames names{.operation = "gemm", .a = "a", .b = "b", .c = "c"};
+  auto args = product_of(names, product.a, product.trans_a == Transpose::yes, product.b,
+                         product.trans_b == Transpose::yes, product.c);
+  args.accumulate = product.accumulate == Accumulate::yes;
   run_gemm(exec, args, names);
 }
 
 KernelWork work_of(const GemmArgs& g) {
-  return {2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k), g.m, g.n, g.k,
-          g.a.type == Type::bf16};
+  return {.operations = 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k),
+          .m = g.m,
+          .n = g.n,
+          .k = g.k,
+          .of_bf16 = g.a.type == Type::bf16};
 }
 
 void run_gemm(tensor::Exec& exec, GemmArgs args, const ProductNames& names) {

@@ -20,7 +20,12 @@ enum class Accumulate { no, yes };
 // (kernels/bf16_pairs_cpu.h, kernels/bf16_tiles_cpu.h). Blocks are added to c in ascending order; the first overwrites
 // c unless the call accumulates. Blocking after Goto and van de Geijn (2008), "Anatomy of high-performance matrix
 // multiplication". Scratch: plan::gemm_scratch_bytes.
-void gemm(tensor::Exec& exec, base::View a, Transpose ta, base::View b, Transpose tb, base::View c,
-          Accumulate accumulate = Accumulate::no);
+struct Gemm {
+  base::ConstView a, b;  // op(a) is [M, K], op(b) is [K, N]
+  Transpose trans_a = Transpose::no, trans_b = Transpose::no;
+  base::View c;  // [M, N]
+  Accumulate accumulate = Accumulate::no;
+};
+void gemm(tensor::Exec& exec, const Gemm& product);
 
 }  // namespace trainyard::kernels

@@ -17,7 +17,7 @@ constexpr int64_t kb_max = plan::gemm_block_k;
 
 // Packs one thread's share of the panels of rows [first, first + count) of op(a), or of columns of op(b). along: these
 // rows or columns are neighbours in memory.
-template <bool left, class T> void pack_block(const Mat& x, bool along, int64_t first, int64_t count, int64_t k0,
+template <bool left, class T> void pack_block(const ConstMat& x, bool along, int64_t first, int64_t count, int64_t k0,
                                               int64_t kb, float* out, int share, int shares) {
   constexpr int width = left ? mr : nr;
   const int64_t panels = (count + width - 1) / width, end = panels * (share + 1) / shares;
@@ -104,8 +104,13 @@ template <class T, class C> void product(const GemmArgs& g) {
     [[maybe_unused]] const TilesOfThread set_up;
     for (int64_t j0 = 0; j0 < g.n; j0 += nb_max)
       for (int64_t i0 = 0; i0 < g.m; i0 += mb_max) {
-        const Block b{i0,   g.m - i0 < mb_max ? g.m - i0 : mb_max, j0, g.n - j0 < nb_max ? g.n - j0 : nb_max, wide, mb0,
-                      apart};
+        const Block b{.i0 = i0,
+                      .mb = g.m - i0 < mb_max ? g.m - i0 : mb_max,
+                      .j0 = j0,
+                      .nb = g.n - j0 < nb_max ? g.n - j0 : nb_max,
+                      .wide = wide,
+                      .rows = mb0,
+                      .apart = apart};
         LaneWalk walk(g, kb_max);
         Chunk chunk;
         while (next_chunk(walk, kb0, chunk)) {
@@ -141,7 +146,7 @@ void product_f64(const GemmArgs& g) {
       Segment s;
       while (!walk.done()) {
         walk.take(s, 0);
-        const Mat &a = a_of(g, s.part), &b = b_of(g, s.part);
+        const ConstMat &a = a_of(g, s.part), &b = b_of(g, s.part);
         double sum = 0;
         for (int64_t p = s.k0; p < s.k0 + s.kb; ++p)
           sum += (g.trans_a ? a.row<double>(p)[i] : a.row<double>(i)[p]) *
@@ -149,7 +154,7 @@ void product_f64(const GemmArgs& g) {
         for (int q = 0; q < s.sources; ++q) sum = slot[s.source[q]] + sum;
         slot[s.to] = sum;
       }
-      c = slot[0] + (g.bias.empty() ? 0.0 : static_cast<const double*>(g.bias.data)[j]);
+      c = slot[0] + (g.bias.empty() ? 0.0 : g.bias.ptr<double>()[j]);
       if (!g.gelu.empty()) g.gelu.row<double>(i)[j] = g.gelu_form == Gelu::tanh ? gelu_of(c) : gelu_erf_of(c);
     }
 }

@@ -9,11 +9,12 @@
 namespace trainyard::kernels {
 
 struct GemmPart {
-  Mat a, b;
+  ConstMat a, b;
 };
 
 struct GemmArgs {
-  Mat a, b, c;
+  ConstMat a, b;
+  Mat c;
   int trans_a = 0, trans_b = 0;  // 1: transposed
   std::int64_t m = 0, n = 0, k = 0;
   // CPU only: further products over K that are added to the sum, and the lanes of the sum (kernels/linear/linear.h). k
@@ -22,11 +23,11 @@ struct GemmArgs {
   int parts = 1;  // this part and the parts of `more`
   std::int64_t lanes = 1;
   int accumulate = 0;
-  Mat bias;                     // [n], added to every row; may be empty
+  ConstMat bias;                // [n], added to every row; may be empty
   Mat gelu;                     // [m, n]: gets GELU of c; may be empty
   Gelu gelu_form = Gelu::tanh;  // a GPU has only the tanh form
   // GPU only; may be empty.
-  Mat gelu_of;         // [m, n]: c is multiplied by gelu_tanh'(gelu_of)
+  ConstMat gelu_of;    // [m, n]: c is multiplied by gelu_tanh'(gelu_of)
   Mat sums, partials;  // [m]: gets the sums of op(a) over k; their scratch: [blocks of plan::column_sum_rows, m]
   int threads = 1;
   void* scratch = nullptr;

@@ -52,25 +52,25 @@ const Mat& result_of(const GemmArgs& g, bool fused) { return fused && !g.gelu.em
 
 void describe_epilogue(const GemmArgs& g, Description& d, Try& attempt) {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const Mat* aside = nullptr;
+  ConstMat aside;
   if (!g.gelu.empty())
-    epilogue = g.bias.empty() ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU_AUX_BIAS, aside = &g.c;
-  else if (!g.gelu_of.empty()) epilogue = CUBLASLT_EPILOGUE_DGELU, aside = &g.gelu_of;
+    epilogue = g.bias.empty() ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU_AUX_BIAS, aside = g.c;
+  else if (!g.gelu_of.empty()) epilogue = CUBLASLT_EPILOGUE_DGELU, aside = g.gelu_of;
   else if (!g.sums.empty()) epilogue = CUBLASLT_EPILOGUE_BGRADB;
   else epilogue = CUBLASLT_EPILOGUE_BIAS;
   const auto set = [&](cublasLtMatmulDescAttributes_t what, const auto& value) {
     attempt(cublasLtMatmulDescSetAttribute(d.operation, what, &value, sizeof value));
   };
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-  const Mat& vector = g.sums.empty() ? g.bias : g.sums;
+  const ConstMat vector = g.sums.empty() ? g.bias : ConstMat(g.sums);
   if (!vector.empty()) {
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector.data);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(vector.type));
   }
-  if (aside == nullptr) return;
-  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aside->data);
-  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, aside->pitch);
-  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, cuda_type(aside->type));
+  if (aside.empty()) return;
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aside.data);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, aside.pitch);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, cuda_type(aside.type));
 }
 
 void describe(const GemmArgs& g, bool fused, Description& d, Try& attempt) {
@@ -100,7 +100,7 @@ struct Workspace {
 
 // The largest power of two up to 256 that divides an operand's address. Without it the heuristic assumes 256, which a
 // column slice may not have.
-std::uint32_t alignment_of(const Mat& m) {
+std::uint32_t alignment_of(const ConstMat& m) {
   const auto at = reinterpret_cast<std::uintptr_t>(m.data) | 256;
   return static_cast<std::uint32_t>(at & (~at + 1));
 }
@@ -150,7 +150,7 @@ bool choose(const GemmArgs& g, cublasLtHandle_t handle, Choice& choice, cublasSt
   int device = 0;
   cudaGetDevice(&device);
   const std::int64_t epilogue = !g.bias.empty() + 2 * !g.gelu.empty() + 4 * !g.gelu_of.empty() + 8 * !g.sums.empty();
-  const Mat& aside = g.gelu.empty() ? g.gelu_of : g.gelu;
+  const ConstMat aside = g.gelu.empty() ? g.gelu_of : ConstMat(g.gelu);
   const Key key{device,
                 g.m,
                 g.n,
@@ -175,7 +175,7 @@ bool choose(const GemmArgs& g, cublasLtHandle_t handle, Choice& choice, cublasSt
     return true;
   }
   // The library needs the auxiliary value at multiples of 16 bytes.
-  const Mat& kept = g.gelu.empty() ? g.gelu_of : g.c;
+  const ConstMat kept = g.gelu.empty() ? g.gelu_of : ConstMat(g.c);
   const bool fits = kept.empty() || (kept.pitch % 8 == 0 && alignment_of(kept) >= 16);
   for (const bool fused : {true, false}) {
     if (fused && (!has_epilogue(g) || g.a.type == Type::f64 || !fits)) continue;

@@ -7,7 +7,7 @@ namespace trainyard::kernels {
 namespace {
 
 template <class T> __global__ void bias_kernel(GemmArgs g) {
-  const T* bias = static_cast<const T*>(g.bias.data);
+  const T* bias = g.bias.ptr<T>();
   TRAINYARD_EACH(i, g.m * g.n) {
     const auto [r, c] = place_of(i, g.n);
     T* at = g.c.row<T>(r) + c;
@@ -24,13 +24,14 @@ const char* gpu::gemm_epilogue(const GemmArgs& g, void* stream) {
     if (const auto* failure = launch_failure()) return failure;
   }
   if (!g.gelu.empty())
-    if (const auto* failure = gpu::activation({ActivationKernel::gelu_forward, g.c, {}, {}, g.gelu, {}, 1}, stream))
+    if (const auto* failure =
+            gpu::activation({.kernel = ActivationKernel::gelu_forward, .x = g.c, .y = g.gelu}, stream))
       return failure;
   if (!g.gelu_of.empty())
     if (const auto* failure =
-            gpu::activation({ActivationKernel::gelu_backward, g.gelu_of, {}, g.c, g.c, {}, 1}, stream))
+            gpu::activation({.kernel = ActivationKernel::gelu_backward, .x = g.gelu_of, .dy = g.c, .y = g.c}, stream))
       return failure;
-  return g.sums.empty() ? nullptr : gpu::column_sum({g.a, g.sums, g.partials, 1}, stream);
+  return g.sums.empty() ? nullptr : gpu::column_sum({.x = g.a, .sums = g.sums, .partials = g.partials}, stream);
 }
 
 }  // namespace trainyard::kernels

@@ -13,8 +13,8 @@ struct ProductNames {
 };
 
 // The arguments of c = op(a) op(b). Checks the types of the three views.
-GemmArgs product_of(const ProductNames& names, const base::View& a, int trans_a, const base::View& b, int trans_b,
-                    const base::View& c);
+GemmArgs product_of(const ProductNames& names, const base::ConstView& a, int trans_a, const base::ConstView& b,
+                    int trans_b, const base::View& c);
 
 // Derives m, n and k from the operands, checks their shapes, and takes scratch from the Exec; also `partials`, if sums
 // are requested. The caller checks epilogues, and the types of further parts.

@@ -24,7 +24,7 @@ template <class C> void finish(const GemmArgs& g, int64_t i, int64_t rows, int64
   for (int64_t r = 0; r < rows; ++r) {
     C* out = g.c.row<C>(i + r) + j;
     const float* in = block + r * block_pitch;
-    const C* bias = g.bias.empty() ? nullptr : static_cast<const C*>(g.bias.data) + j;
+    const C* bias = g.bias.empty() ? nullptr : g.bias.ptr<C>() + j;
     C* gelu = g.gelu.empty() ? nullptr : g.gelu.row<C>(i + r) + j;
     for (int64_t q = 0; q < cols; ++q) {
       const float v = bias ? in[q] + widen(bias[q]) : in[q];

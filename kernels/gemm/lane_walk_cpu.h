@@ -10,10 +10,10 @@ namespace {
 
 using std::int64_t;
 
-inline const Mat& a_of(const GemmArgs& g, int part) { return part == 0 ? g.a : g.more[part - 1].a; }
-inline const Mat& b_of(const GemmArgs& g, int part) { return part == 0 ? g.b : g.more[part - 1].b; }
+inline const ConstMat& a_of(const GemmArgs& g, int part) { return part == 0 ? g.a : g.more[part - 1].a; }
+inline const ConstMat& b_of(const GemmArgs& g, int part) { return part == 0 ? g.b : g.more[part - 1].b; }
 inline int64_t slice_of(const GemmArgs& g, int part) {
-  const Mat& a = a_of(g, part);
+  const ConstMat& a = a_of(g, part);
   return (g.trans_a ? a.rows : a.cols) / g.lanes;
 }
 

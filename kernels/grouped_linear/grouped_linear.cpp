@@ -17,12 +17,12 @@ GroupRanges ranges_of(const RowGroups& groups, const char* operation) {
   require_type(v, base::DType::i32, operation, "groups.ranges");
   TRAINYARD_ASSERT(v.dims == 2 && v.cols() == 2 && v.dense(), "ranges of {} x {}, pitch {}", v.rows(), v.cols(),
                    v.pitch);
-  return {static_cast<const std::int32_t*>(v.data), v.rows()};
+  return {.ranges = v.ptr<std::int32_t>(), .groups = v.rows()};
 }
 
-GroupedMat grouped_mat(const GroupedView& v) {
+template <class Memory> GroupedMatOf<Memory> grouped_mat(const GroupedViewOf<base::ViewOf<Memory>>& v) {
   TRAINYARD_ASSERT(v.count >= 1, "{} views in a group of views", v.count);
-  return {mat(v.first), v.stride, v.count};
+  return {.first = mat(v.first), .stride = v.stride, .count = v.count};
 }
 
 void run_grouped(tensor::Exec& exec, GroupedLinearArgs args) {
@@ -51,28 +51,27 @@ double rows_of(const GroupRanges& r) {
 
 // Groups differ from call to call, so their operations are counted but no shape is recorded.
 KernelWork work_of(const GroupedLinearArgs& g) {
-  return {2 * rows_of(g.rows) * static_cast<double>(g.c.cols) * static_cast<double>(g.k), 0, 0, 0,
-          g.a[0].type == Type::bf16};
+  return {.operations = 2 * rows_of(g.rows) * static_cast<double>(g.c.cols) * static_cast<double>(g.k),
+          .of_bf16 = g.a[0].type == Type::bf16};
 }
 KernelWork work_of(const GroupedWeightArgs& g) {
-  return {2 * rows_of(g.rows) * static_cast<double>(g.dy.cols) * static_cast<double>(g.x.cols), 0, 0, 0,
-          g.x.type == Type::bf16};
+  return {.operations = 2 * rows_of(g.rows) * static_cast<double>(g.dy.cols) * static_cast<double>(g.x.cols),
+          .of_bf16 = g.x.type == Type::bf16};
 }
 
-void grouped_linear_forward(tensor::Exec& exec, const RowGroups& groups, base::View x, const GroupedView& weight,
-                            const GroupedView& bias, std::int64_t lanes, base::View y) {
-  require_shape(weight.first, y.cols(), x.cols(), "weight");
-  TRAINYARD_ASSERT(x.rows() == y.rows(), "{} rows from {}", y.rows(), x.rows());
-  TRAINYARD_ASSERT(lanes >= 1 && x.cols() % lanes == 0, "{} lanes over {}", lanes, x.cols());
+void grouped_linear_forward(tensor::Exec& exec, const GroupedLinear& l) {
+  require_shape(l.weight.first, l.y.cols(), l.x.cols(), "weight");
+  TRAINYARD_ASSERT(l.x.rows() == l.y.rows(), "{} rows from {}", l.y.rows(), l.x.rows());
+  TRAINYARD_ASSERT(l.lanes >= 1 && l.x.cols() % l.lanes == 0, "{} lanes over {}", l.lanes, l.x.cols());
   constexpr const char* operation = "grouped_linear_forward";
-  require_working_type(operation, {{"x", x}, {"weight", weight.first}});
-  require_type_of_product(y, x.dtype, operation, "y");
-  if (bias) require_shape(bias.first, 1, y.cols(), "bias");
-  require_type(bias.first, y.dtype, operation, "bias");
+  require_working_type(operation, {{"x", l.x}, {"weight", l.weight.first}});
+  require_type_of_product(l.y, l.x.dtype, operation, "y");
+  if (l.bias) require_shape(l.bias.first, 1, l.y.cols(), "bias");
+  require_type(l.bias.first, l.y.dtype, operation, "bias");
   GroupedLinearArgs args;
-  args.rows = ranges_of(groups, operation);
-  args.a[0] = mat(x), args.b[0] = grouped_mat(weight), args.c = mat(y), args.bias = grouped_mat(bias);
-  args.trans_b = 1, args.k = x.cols(), args.lanes = lanes;
+  args.rows = ranges_of(l.groups, operation);
+  args.a[0] = mat(l.x), args.b[0] = grouped_mat(l.weight), args.c = mat(l.y), args.bias = grouped_mat(l.bias);
+  args.trans_b = 1, args.k = l.x.cols(), args.lanes = l.lanes;
   run_grouped(exec, args);
 }
 
@@ -83,21 +82,21 @@ void grouped_linear_backward_input(tensor::Exec& exec, const RowGroups& groups, 
   GroupedLinearArgs args;
   args.rows = ranges_of(groups, operation);
   args.parts = static_cast<int>(parts.size()), args.lanes = lanes;
-  for (std::size_t p = 0; p < parts.size(); ++p) {
-    const auto& dy = parts[p].dy;
-    require_shape(parts[p].weight.first, dy.cols(), dx.cols(), "weight");
-    require_working_type(operation, {{"dy", parts[0].dy}, {"dy", dy}, {"weight", parts[p].weight.first}});
+  for (int p = 0; p < args.parts; ++p) {
+    const auto& [dy, weight] = base::at(parts, p);
+    require_shape(weight.first, dy.cols(), dx.cols(), "weight");
+    require_working_type(operation, {{"dy", parts[0].dy}, {"dy", dy}, {"weight", weight.first}});
     require_type_of_product(dx, dy.dtype, operation, "dx");
     TRAINYARD_ASSERT(dy.rows() == dx.rows(), "{} rows from {}", dx.rows(), dy.rows());
     TRAINYARD_ASSERT(lanes >= 1 && dy.cols() > 0 && dy.cols() % lanes == 0, "{} lanes over {}", lanes, dy.cols());
-    args.a[p] = mat(dy), args.b[p] = grouped_mat(parts[p].weight);
+    args.a[p] = mat(dy), args.b[p] = grouped_mat(weight);
     args.k += dy.cols();
   }
   args.c = mat(dx);
   run_grouped(exec, args);
 }
 
-void grouped_linear_backward_weight(tensor::Exec& exec, const RowGroups& groups, base::View dy, base::View x,
+void grouped_linear_backward_weight(tensor::Exec& exec, const RowGroups& groups, base::ConstView dy, base::ConstView x,
                                     const GroupedView& dweight, const GroupedView& dbias) {
   require_shape(dweight.first, dy.cols(), x.cols(), "dweight");
   TRAINYARD_ASSERT(dy.rows() == x.rows(), "{} rows of dy for {} of x", dy.rows(), x.rows());

@@ -7,15 +7,17 @@
 
 namespace trainyard::kernels {
 
-// A GroupedView (kernels/grouped_linear/grouped_linear.h) as plain data.
-struct GroupedMat {
-  Mat first;
+// A GroupedView or ConstGroupedView (kernels/grouped_linear/grouped_linear.h) as plain data.
+template <class Memory> struct GroupedMatOf {
+  MatOf<Memory> first;
   std::int64_t stride = 0, count = 1;
   TRAINYARD_ANYWHERE bool empty() const { return first.empty(); }
-  template <class T> TRAINYARD_ANYWHERE T* data(std::int64_t g) const {
-    return static_cast<T*>(first.data) + (g % count) * stride;
+  template <class T> TRAINYARD_ANYWHERE auto* data(std::int64_t g) const {
+    return first.template ptr<T>() + (g % count) * stride;
   }
 };
+using GroupedMat = GroupedMatOf<void>;
+using ConstGroupedMat = GroupedMatOf<const void>;
 
 // Rows of group g: [ranges[2 g], ranges[2 g] + ranges[2 g + 1]). Only the kernels read the ranges.
 struct GroupRanges {
@@ -27,11 +29,11 @@ struct GroupRanges {
 // c = bias + the sum over the parts of `a` W_g, or of `a` W_g^T with trans_b. k counts the steps of all parts.
 struct GroupedLinearArgs {
   GroupRanges rows;
-  Mat a[2];
-  GroupedMat b[2];
+  ConstMat a[2];
+  ConstGroupedMat b[2];
   int parts = 1, trans_b = 0;
+  ConstGroupedMat bias;  // may be empty
   Mat c;
-  GroupedMat bias;  // may be empty
   std::int64_t k = 0, lanes = 1;
   int threads = 1;
   void* scratch = nullptr;
@@ -41,7 +43,7 @@ struct GroupedLinearArgs {
 // dweight_g = dy_g^T x_g; dbias_g = the column sums of dy_g.
 struct GroupedWeightArgs {
   GroupRanges rows;
-  Mat dy, x;
+  ConstMat dy, x;
   GroupedMat dweight, dbias;  // dbias may be empty
   int threads = 1;
   void* scratch = nullptr;

@@ -77,7 +77,7 @@ template <class T> void pack_rows(const Stage& s, int share, int shares) {
       const int64_t i = (q - p.panel) * mr, have = p.rows - i < mr ? p.rows - i : mr;
       for (int c = 0; c < s.chunk.count; ++c) {
         const Segment& t = s.chunk.segment[c];
-        const Mat& a = s.g.a[t.part];
+        const ConstMat& a = s.g.a[t.part];
         pack_left_across(a.row<T>(p.first(s.g.rows) + i) + t.k0, a.pitch, have, t.kb,
                          s.pa + t.at * s.mb0 + q * mr * words_of<T>(t.kb));
       }
@@ -92,7 +92,13 @@ template <class T, class C> void multiply_task(const Stage& s, const GemmArgs& g
     pack_strip<T>(b_of(g, t.part), g.trans_b, s.j0 + j0, columns, t.k0, t.kb, pb + t.at * width);
   }
   clock.packed();
-  const Block block{0, p.rows, s.j0, s.nb, s.wide + p.panel * mr * nr, s.mb0, s.apart};
+  const Block block{.i0 = 0,
+                    .mb = p.rows,
+                    .j0 = s.j0,
+                    .nb = s.nb,
+                    .wide = s.wide + p.panel * mr * nr,
+                    .rows = s.mb0,
+                    .apart = s.apart};
   walk_tiles(q0, q1, columns, [&](int64_t from, int64_t to, int64_t j) {
     for (int c = 0; c < s.chunk.count; ++c)
       for (int64_t q = from; q < to; ++q) {
@@ -147,16 +153,16 @@ template <class T, class C> void products(const GroupedLinearArgs& g) {
     order.a = g.a[0], order.more[0].a = g.a[1], order.parts = g.parts, order.lanes = g.lanes;
     for (int64_t j0 = 0; j0 < g.c.cols; j0 += nb_max)
       for (Pieces pieces(g.rows, mb0 / mr); !pieces.over(); pieces.empty()) {
-        Stage s{g,
-                pieces,
-                0,
-                j0,
-                g.c.cols - j0 < nb_max ? g.c.cols - j0 : nb_max,
-                pa,
-                mb0,
-                wide,
-                base::aligned(mb0 * nb0 * 4) / 4,
-                {}};
+        Stage s{.g = g,
+                .begin = pieces,
+                .panels = 0,
+                .j0 = j0,
+                .nb = g.c.cols - j0 < nb_max ? g.c.cols - j0 : nb_max,
+                .pa = pa,
+                .mb0 = mb0,
+                .wide = wide,
+                .apart = base::aligned(mb0 * nb0 * 4) / 4,
+                .chunk = {}};
         for (Piece p; pieces.next(p);) s.panels = pieces.panels();
         LaneWalk walk(order, plan::gemm_block_k);
         while (next_chunk(walk, kb0, s.chunk)) {
@@ -177,7 +183,7 @@ template <class T, class C> void products(const GroupedLinearArgs& g) {
 #if !defined(TRAINYARD_BF16_PAIRS)
 void products_f64(const GroupedLinearArgs& g) {
   for (int64_t e = 0; e < g.rows.groups; ++e) {
-    const Piece all{e, 0, g.rows.ranges[2 * e + 1], 0};
+    const Piece all{.group = e, .rows = g.rows.ranges[2 * e + 1]};
     if (all.rows <= 0) continue;
     auto product = product_of<double, double>(g, all);
     product.threads = g.threads;

@@ -59,7 +59,7 @@ template <class T, class C, Along B> __global__ void __launch_bounds__(threads) 
   const std::int64_t column0 = static_cast<std::int64_t>(blockIdx.y) * edge, columns = g.c.cols - column0;
   F c[each][each] = {};
   for (SumWalk walk(g); !walk.done; walk.next(g, depth)) {
-    const Mat &a = g.a[walk.part], &b = g.b[walk.part].first;
+    const ConstMat &a = g.a[walk.part], &b = g.b[walk.part].first;
     const T* weight = g.b[walk.part].data<T>(tile.group);
     fetch<Along::sum>(a.row<T>(tile.first) + walk.k, a.pitch, walk.end - walk.k, tile.count, tiles.a);
     fetch<B>(weight + (B == Along::sum ? column0 * b.pitch + walk.k : walk.k * b.pitch + column0), b.pitch,

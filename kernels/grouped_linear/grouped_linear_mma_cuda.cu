@@ -110,7 +110,7 @@ template <class C, Run B, int tall> __global__ void __launch_bounds__(team) line
   if (tile.group < 0) return;
   const std::int64_t column0 = static_cast<std::int64_t>(blockIdx.y) * wide, columns = g.c.cols - column0;
   const auto fetch = [&](const SumWalk& at, int slot) {
-    const Mat &a = g.a[at.part], &b = g.b[at.part].first;
+    const ConstMat &a = g.a[at.part], &b = g.b[at.part].first;
     const b16* weight = g.b[at.part].template data<b16>(tile.group);
     b16* to = tiles + slot * S::slot;
     S::Left::fetch(a.row<b16>(tile.first) + at.k, a.pitch, at.end - at.k, tile.count, to);
@@ -171,10 +171,10 @@ template <int tall> __global__ void __launch_bounds__(team) weight_mma_kernel(Gr
 }
 
 // Whether 8 neighbours can be copied at a time, at multiples of 16 bytes.
-bool in_eights(const Mat& m) {
+bool in_eights(const ConstMat& m) {
   return m.type == Type::bf16 && m.pitch % 8 == 0 && reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0;
 }
-bool in_eights(const GroupedMat& m) { return in_eights(m.first) && m.stride % 8 == 0; }
+bool in_eights(const ConstGroupedMat& m) { return in_eights(m.first) && m.stride % 8 == 0; }
 
 template <class C, Run B, int tall> void launch_mma(const GroupedLinearArgs& g, void* stream) {
   constexpr auto kernel = linear_mma_kernel<C, B, tall>;

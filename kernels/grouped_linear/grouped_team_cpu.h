@@ -16,20 +16,20 @@ static_assert(strip % nr == 0);
 
 inline int64_t panels_of(int64_t rows) { return (rows + mr - 1) / mr; }
 
-template <class T> Mat rows_of(const Mat& m, int64_t first, int64_t count) {
-  Mat out = m;
-  out.data = m.row<T>(first), out.rows = count;
+template <class T, class Memory> MatOf<Memory> rows_of(const MatOf<Memory>& m, int64_t first, int64_t count) {
+  auto out = m;
+  out.data = m.template row<T>(first), out.rows = count;
   return out;
 }
-template <class T> Mat view_of(const GroupedMat& m, int64_t group) {
-  Mat out = m.first;
-  if (!m.empty()) out.data = m.data<T>(group);
+template <class T, class Memory> MatOf<Memory> view_of(const GroupedMatOf<Memory>& m, int64_t group) {
+  auto out = m.first;
+  if (!m.empty()) out.data = m.template data<T>(group);
   return out;
 }
 
 // Packs steps [k0, k0 + kb) of columns [j, j + columns) of op(b), panel after panel.
 template <class T>
-inline void pack_strip(const Mat& b, int trans_b, int64_t j, int64_t columns, int64_t k0, int64_t kb, float* out) {
+inline void pack_strip(const ConstMat& b, int trans_b, int64_t j, int64_t columns, int64_t k0, int64_t kb, float* out) {
   if (!trans_b) return pack_along<nr>(b.row<T>(k0) + j, b.pitch, columns, (columns + nr - 1) / nr, kb, out);
   for (int64_t c = 0; c < columns; c += nr)
     pack_across<nr>(b.row<T>(j + c) + k0, b.pitch, columns - c, kb, out + c * words_of<T>(kb));

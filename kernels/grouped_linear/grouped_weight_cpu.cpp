@@ -70,7 +70,7 @@ void multiply_gradients(const WeightStage& s, float* pb, int shares, Tasks& task
       clock.packed();
       GemmArgs product;
       product.c = view_of<float>(s.g.dweight, b.group);
-      const Block block{s.i0, s.mb, 0, n, nullptr, 0, 0};
+      const Block block{.i0 = s.i0, .mb = s.mb, .j0 = 0, .nb = n, .wide = nullptr, .rows = 0, .apart = 0};
       Segment segment;
       segment.kb = b.steps, segment.sources = b.before > 0;
       walk_tiles(
@@ -132,7 +132,8 @@ template <class T> void gradients(const GroupedWeightArgs& g) {
     TeamClock clock(g.team, share);
     for (int64_t i0 = 0; i0 < m; i0 += mb_max)
       for (RowBlocks blocks(g.rows, kb0); !blocks.over(); blocks.empty()) {
-        const WeightStage s{g, blocks, i0, m - i0 < mb_max ? m - i0 : mb_max, pa, mb0};
+        const WeightStage s{
+            .g = g, .begin = blocks, .i0 = i0, .mb = m - i0 < mb_max ? m - i0 : mb_max, .pa = pa, .mb0 = mb0};
         for (RowBlock b; blocks.next(b);) {}
         pack_gradients<T>(s, share, shares);
         clock.packed();

@@ -7,7 +7,7 @@
 
 namespace trainyard::kernels {
 
-void lane_sum(tensor::Exec& exec, base::View pieces, base::View bias, std::int64_t first, base::View out) {
+void lane_sum(tensor::Exec& exec, base::ConstView pieces, base::ConstView bias, std::int64_t first, base::View out) {
   require_types(pieces, accumulation_types, "lane_sum", "pieces");
   require_type_of_sums(out, pieces.dtype, "lane_sum", "out");
   require_type_of_sums(bias, pieces.dtype, "lane_sum", "bias");
@@ -16,7 +16,11 @@ void lane_sum(tensor::Exec& exec, base::View pieces, base::View bias, std::int64
   TRAINYARD_ASSERT(!bias || (bias.rows() == 1 && bias.count() > 0), "a bias of {} x {}", bias.rows(), bias.cols());
   TRAINYARD_ASSERT(first >= 0, "first element {}", first);
   if (out.count() == 0) return;
-  LaneSumArgs args{mat(pieces), mat(bias), mat(out), bias ? first % bias.count() : 0, exec.threads()};
+  const LaneSumArgs args{.pieces = mat(pieces),
+                         .bias = mat(bias),
+                         .out = mat(out),
+                         .first = bias ? first % bias.count() : 0,
+                         .threads = exec.threads()};
   exec.run([&exec, args] { TRAINYARD_CALL(exec, lane_sum, args); });
 }
 

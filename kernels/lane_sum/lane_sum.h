@@ -12,6 +12,6 @@ namespace trainyard::kernels {
 // power of two. Each addition is rounded once, and the result once more if `out` is bf16. pieces is [t, count] f32,
 // rows may have a pitch, and out is f32 or bf16; or both are f64. bias has any of these dtypes, or is empty. `out` may
 // be a row of pieces if the dtypes agree. A GPU gives the same bits. No scratch.
-void lane_sum(tensor::Exec& exec, base::View pieces, base::View bias, std::int64_t first, base::View out);
+void lane_sum(tensor::Exec& exec, base::ConstView pieces, base::ConstView bias, std::int64_t first, base::View out);
 
 }  // namespace trainyard::kernels

@@ -7,7 +7,9 @@
 namespace trainyard::kernels {
 
 struct LaneSumArgs {
-  Mat pieces, bias, out;   // bias: one row, may be empty
+  ConstMat pieces;
+  ConstMat bias;  // one row, may be empty
+  Mat out;
   std::int64_t first = 0;  // the bias column of out's first element, in [0, bias.cols)
   int threads = 1;
 };

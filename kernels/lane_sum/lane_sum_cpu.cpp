@@ -13,7 +13,7 @@ constexpr int64_t width = 256;  // elements of a block
 // to = from + to, or to = from
 template <class T> void add_row(const T* __restrict from, int64_t n, bool add, T* __restrict to) {
   if (!add) {
-    memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
+    copy_elements(to, from, n);
     return;
   }
 #pragma omp simd
@@ -22,7 +22,7 @@ template <class T> void add_row(const T* __restrict from, int64_t n, bool add, T
 
 // The sum of rows [first, first + rows) of a block, where `rows` is a power of two. Recursion adds two subtrees, so the
 // stack is as deep as the tree.
-template <class T> void tree(const Mat& pieces, int64_t first, int64_t rows, int64_t at, int64_t n, T* to) {
+template <class T> void tree(const ConstMat& pieces, int64_t first, int64_t rows, int64_t at, int64_t n, T* to) {
   if (rows == 1) return add_row(pieces.row<T>(first) + at, n, false, to);
   alignas(64) T left[width];
   tree(pieces, first, rows / 2, at, n, left);
@@ -30,7 +30,7 @@ template <class T> void tree(const Mat& pieces, int64_t first, int64_t rows, int
   add_row(left, n, true, to);
 }
 
-template <class T> void add_up(const Mat& pieces, int64_t at, int64_t n, T* to) {
+template <class T> void add_up(const ConstMat& pieces, int64_t at, int64_t n, T* to) {
   if ((pieces.rows & (pieces.rows - 1)) == 0) return tree(pieces, 0, pieces.rows, at, n, to);
   add_row(pieces.row<T>(0) + at, n, false, to);
   for (int64_t r = 1; r < pieces.rows; ++r) {

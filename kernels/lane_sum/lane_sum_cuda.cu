@@ -6,7 +6,7 @@ namespace trainyard::kernels {
 namespace {
 
 // The tree of R pieces, in registers.
-template <class T, int R> __device__ __forceinline__ T tree_of(const Mat& pieces, std::int64_t i) {
+template <class T, int R> __device__ __forceinline__ T tree_of(const ConstMat& pieces, std::int64_t i) {
   T v[R];
   for (int r = 0; r < R; ++r) v[r] = pieces.row<T>(r)[i];
   for (int step = 1; step < R; step *= 2)
@@ -16,7 +16,7 @@ template <class T, int R> __device__ __forceinline__ T tree_of(const Mat& pieces
 
 // The sum of any number of pieces. In the tree, sums that wait for their neighbour are a stack; it is as deep as the
 // piece's number has one bits. Pieces are added from left to right if their number is no power of two.
-template <class T> __device__ __forceinline__ T sum_of(const Mat& pieces, std::int64_t i) {
+template <class T> __device__ __forceinline__ T sum_of(const ConstMat& pieces, std::int64_t i) {
   switch (pieces.rows) {
     case 1: return pieces.row<T>(0)[i];
     case 2: return tree_of<T, 2>(pieces, i);

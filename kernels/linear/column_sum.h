@@ -8,7 +8,8 @@ namespace trainyard::kernels {
 
 // partials: [blocks of plan::column_sum_rows rows, columns], in the dtype of `sums`.
 struct ColumnSumArgs {
-  Mat x, sums, partials;
+  ConstMat x;
+  Mat sums, partials;
   int threads = 1;
 };
 TRAINYARD_CPU_KERNEL(void, column_sum_cpu, (const ColumnSumArgs& args))

@@ -21,7 +21,7 @@ template <class T, class G> void sum(const ColumnSumArgs& a) {
       for (std::int64_t j = 0; j < n; ++j) out[j] += widen(in[j]);
     }
   }
-  G* sums = static_cast<G*>(a.sums.data);
+  G* sums = a.sums.ptr<G>();
   for (std::int64_t j = 0; j < n; ++j) sums[j] = a.partials.row<G>(0)[j];
   for (std::int64_t b = 1; b < blocks; ++b)
     for (std::int64_t j = 0; j < n; ++j) sums[j] += a.partials.row<G>(b)[j];

@@ -28,7 +28,7 @@ template <class G> __global__ void total_kernel(ColumnSumArgs a) {
   TRAINYARD_EACH(c, a.x.cols) {
     G sum = a.partials.row<G>(0)[c];
     for (std::int64_t b = 1; b < a.partials.rows; ++b) sum += a.partials.row<G>(b)[c];
-    static_cast<G*>(a.sums.data)[c] = sum;
+    a.sums.ptr<G>()[c] = sum;
   }
 }
 

@@ -12,7 +12,8 @@ namespace trainyard::kernels {
 namespace {
 
 // The bias of a product, in the type of its result y.
-Mat bias_mat(const char* operation, const base::View& bias, const base::View& weight, const base::View& y) {
+ConstMat bias_mat(const char* operation, const base::ConstView& bias, const base::ConstView& weight,
+                  const base::ConstView& y) {
   require_type(bias, y.dtype, operation, "bias");
   TRAINYARD_ASSERT(!bias || (bias.rows() == 1 && bias.cols() == weight.rows()),
                    "{}: bias: expected 1 x {}, found {} x {}", operation, weight.rows(), bias.rows(), bias.cols());
@@ -21,35 +22,34 @@ Mat bias_mat(const char* operation, const base::View& bias, const base::View& we
 
 }  // namespace
 
-void linear_forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, base::View y) {
-  constexpr ProductNames names{"linear_forward", "x", "weight", "y"};
+void linear_forward(tensor::Exec& exec, base::ConstView x, base::ConstView weight, base::ConstView bias, base::View y) {
+  constexpr ProductNames names{.operation = "linear_forward", .a = "x", .b = "weight", .c = "y"};
   auto g = product_of(names, x, 0, weight, 1, y);
   g.bias = bias_mat(names.operation, bias, weight, y);
   run_gemm(exec, g, names);
 }
 
 // On a GPU, the library fuses only the tanh form.
-void linear_gelu_forward(tensor::Exec& exec, Gelu form, base::View x, base::View weight, base::View bias,
-                         base::View pre, base::View y) {
-  constexpr ProductNames names{"linear_gelu_forward", "x", "weight", "pre"};
-  auto g = product_of(names, x, 0, weight, 1, pre);
-  g.bias = bias_mat(names.operation, bias, weight, pre);
-  require_shape(y, pre.rows(), pre.cols(), "linear_gelu_forward: y");
-  require_type(y, pre.dtype, names.operation, "y");
-  const bool fused = !exec.on_gpu() || form == Gelu::tanh;
-  if (fused) g.gelu = mat(y), g.gelu_form = form;
+void linear_gelu_forward(tensor::Exec& exec, const LinearGelu& l) {
+  constexpr ProductNames names{.operation = "linear_gelu_forward", .a = "x", .b = "weight", .c = "pre"};
+  auto g = product_of(names, l.x, 0, l.weight, 1, l.pre);
+  g.bias = bias_mat(names.operation, l.bias, l.weight, l.pre);
+  require_shape(l.y, l.pre.rows(), l.pre.cols(), "linear_gelu_forward: y");
+  require_type(l.y, l.pre.dtype, names.operation, "y");
+  const bool fused = !exec.on_gpu() || l.form == Gelu::tanh;
+  if (fused) g.gelu = mat(l.y), g.gelu_form = l.form;
   run_gemm(exec, g, names);
-  if (!fused) gelu_forward(exec, form, pre, y);
+  if (!fused) gelu_forward(exec, l.form, l.pre, l.y);
 }
 
-void linear_backward_input(tensor::Exec& exec, base::View dy, base::View weight, base::View dx) {
-  constexpr ProductNames names{"linear_backward_input", "dy", "weight", "dx"};
+void linear_backward_input(tensor::Exec& exec, base::ConstView dy, base::ConstView weight, base::View dx) {
+  constexpr ProductNames names{.operation = "linear_backward_input", .a = "dy", .b = "weight", .c = "dx"};
   run_gemm(exec, product_of(names, dy, 0, weight, 0, dx), names);
 }
 
-void linear_gelu_backward_input(tensor::Exec& exec, Gelu form, base::View dy, base::View weight, base::View pre,
-                                base::View dx) {
-  constexpr ProductNames names{"linear_gelu_backward_input", "dy", "weight", "dx"};
+void linear_gelu_backward_input(tensor::Exec& exec, Gelu form, base::ConstView dy, base::ConstView weight,
+                                base::ConstView pre, base::View dx) {
+  constexpr ProductNames names{.operation = "linear_gelu_backward_input", .a = "dy", .b = "weight", .c = "dx"};
   auto g = product_of(names, dy, 0, weight, 0, dx);
   require_shape(pre, dx.rows(), dx.cols(), "linear_gelu_backward_input: pre");
   require_type(pre, dx.dtype, names.operation, "pre");
@@ -59,15 +59,16 @@ void linear_gelu_backward_input(tensor::Exec& exec, Gelu form, base::View dy, ba
   if (!fused) gelu_backward(exec, form, pre, dx, dx);
 }
 
-void linear_backward_input_add(tensor::Exec& exec, base::View dy, base::View weight, base::View dx) {
-  constexpr ProductNames names{"linear_backward_input_add", "dy", "weight", "dx"};
+void linear_backward_input_add(tensor::Exec& exec, base::ConstView dy, base::ConstView weight, base::View dx) {
+  constexpr ProductNames names{.operation = "linear_backward_input_add", .a = "dy", .b = "weight", .c = "dx"};
   auto g = product_of(names, dy, 0, weight, 0, dx);
   g.accumulate = 1;
   run_gemm(exec, g, names);
 }
 
-void linear_backward_weight(tensor::Exec& exec, base::View dy, base::View x, base::View dweight, base::View dbias) {
-  constexpr ProductNames names{"linear_backward_weight", "dy", "x", "dweight"};
+void linear_backward_weight(tensor::Exec& exec, base::ConstView dy, base::ConstView x, base::View dweight,
+                            base::View dbias) {
+  constexpr ProductNames names{.operation = "linear_backward_weight", .a = "dy", .b = "x", .c = "dweight"};
   auto g = product_of(names, dy, 1, x, 0, dweight);
   if (dbias) require_shape(dbias, 1, dy.cols(), "linear_backward_weight: dbias");
   require_type(dbias, accumulation_of(dy.dtype), names.operation, "dbias");
@@ -77,8 +78,10 @@ void linear_backward_weight(tensor::Exec& exec, base::View dy, base::View x, bas
   exec.run([&exec, dy, dbias] {
     tensor::ArenaScope scope(exec.scratch());
     const auto blocks = (dy.rows() + plan::column_sum_rows - 1) / plan::column_sum_rows;
-    ColumnSumArgs args{mat(dy), mat(dbias), mat(exec.scratch().allocate(dbias.dtype, {blocks, dy.cols()})),
-                       exec.threads()};
+    const ColumnSumArgs args{.x = mat(dy),
+                             .sums = mat(dbias),
+                             .partials = mat(exec.scratch().allocate(dbias.dtype, {blocks, dy.cols()})),
+                             .threads = exec.threads()};
     TRAINYARD_CPU_CALL(column_sum_cpu, (args));
   });
 }

@@ -10,24 +10,31 @@
 namespace trainyard::kernels {
 
 // x [n, in], weight [out, in], bias [out] or empty, y [n, out], all in the working dtype T. y must not alias x.
-void linear_forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, base::View y);
-// pre = x W^T + b, kept for backward; y = GELU(pre).
-void linear_gelu_forward(tensor::Exec& exec, Gelu form, base::View x, base::View weight, base::View bias,
-                         base::View pre, base::View y);
+void linear_forward(tensor::Exec& exec, base::ConstView x, base::ConstView weight, base::ConstView bias, base::View y);
+// pre = x W^T + b; y = GELU(pre).
+struct LinearGelu {
+  Gelu form;
+  base::ConstView x, weight;  // [n, in], [out, in]
+  base::ConstView bias = {};  // [out]
+  base::View pre;             // [n, out], kept for backward
+  base::View y;               // [n, out]
+};
+void linear_gelu_forward(tensor::Exec& exec, const LinearGelu& linear);
 
 // dx [n, in] = dy [n, out] W, overwritten. dx may be f32 with bf16 operands.
-void linear_backward_input(tensor::Exec& exec, base::View dy, base::View weight, base::View dx);
+void linear_backward_input(tensor::Exec& exec, base::ConstView dy, base::ConstView weight, base::View dx);
 // dx = (dy W) * GELU'(pre); pre and dx are [n, in], and pre is what linear_gelu_forward kept. dx must not alias dy.
-void linear_gelu_backward_input(tensor::Exec& exec, Gelu form, base::View dy, base::View weight, base::View pre,
-                                base::View dx);
+void linear_gelu_backward_input(tensor::Exec& exec, Gelu form, base::ConstView dy, base::ConstView weight,
+                                base::ConstView pre, base::View dx);
 // dx += dy W. In f32, blocks of gemm_block_k steps are added to dx in ascending order; in f64, the whole product is
 // added once. dx may be f32 with bf16 operands, but not bf16, because the sum would be rounded twice.
-void linear_backward_input_add(tensor::Exec& exec, base::View dy, base::View weight, base::View dx);
+void linear_backward_input_add(tensor::Exec& exec, base::ConstView dy, base::ConstView weight, base::View dx);
 
 // dweight [out, in] = dy^T x, overwritten (beta = 0). It is f32 for T = f32 and bf16, and f64 for f64. dbias [out], or
 // empty, gets the column sums of dy over fixed blocks of plan::column_sum_rows rows, added in ascending order. On a GPU
 // it has cuBLASLt's order where the library fuses it. Scratch: plan::column_sum_scratch_bytes.
-void linear_backward_weight(tensor::Exec& exec, base::View dy, base::View x, base::View dweight, base::View dbias);
+void linear_backward_weight(tensor::Exec& exec, base::ConstView dy, base::ConstView x, base::View dweight,
+                            base::View dbias);
 
 // Products in reduction lanes, which tensor-parallel ranks can share. The sum is made in `lanes` equal slices. A rank
 // with a power of two of neighbouring lanes gets one partial sum. kernels::lane_sum adds the ranks' partial sums to the
@@ -43,11 +50,11 @@ void linear_backward_weight(tensor::Exec& exec, base::View dy, base::View x, bas
 // Scratch: plan::lane_gemm_scratch_bytes; plan::gpu_lane_gemm_scratch_bytes.
 
 // y [n, out] = x W^T + b. `lanes` divides `in`. y has the working dtype, or f32 with bf16 operands, then without bias.
-void linear_forward_lanes(tensor::Exec& exec, base::View x, base::View weight, base::View bias, std::int64_t lanes,
-                          base::View y);
+void linear_forward_lanes(tensor::Exec& exec, base::ConstView x, base::ConstView weight, base::ConstView bias,
+                          std::int64_t lanes, base::View y);
 
 struct LinearPart {
-  base::View dy, weight;  // [n, out], [out, in]
+  base::ConstView dy, weight;  // [n, out], [out, in]
 };
 // Whether a GPU with one lane may join parts that are neighbours in memory into one product. `apart`: it may not,
 // because another rank computes the same lanes together with other lanes.

@@ -3,25 +3,27 @@
 #include "kernels/gemm/gemm_run.h"
 #include "kernels/lane_sum/lane_sum.h"
 #include "kernels/linear/linear.h"
+#include "libtrain/base/index.h"
 
+#include <algorithm>
 #include <array>
 
 namespace trainyard::kernels {
 
 namespace {
 
-constexpr std::size_t most_parts = 3;
+constexpr int most_parts = 3;
 
 // The product to compute: the sum of op(a) b over parts.
 struct Sum {
   ProductNames names;
-  std::array<LinearPart, most_parts> part;
-  std::size_t count;
+  std::array<LinearPart, most_parts> part = {};
+  int count = 0;
   int trans_b;  // 1 in forward, where the weight is [out, in]
-  std::span<const LinearPart> parts() const { return {part.data(), count}; }
+  std::span<const LinearPart> parts() const { return std::span(part).first(base::size(count)); }
   // The slice of part p that belongs to the lane.
-  LinearPart slice(std::size_t p, std::int64_t lane, std::int64_t lanes) const {
-    const auto& whole = part[p];
+  LinearPart slice(int p, std::int64_t lane, std::int64_t lanes) const {
+    const auto& whole = base::at(part, p);
     const auto k = whole.dy.cols() / lanes;
     return {whole.dy.columns(lane * k, k),
             trans_b ? whole.weight.columns(lane * k, k) : whole.weight.row_range(lane * k, k)};
@@ -35,14 +37,14 @@ bool neighbours(const LinearPart& a, const LinearPart& b) {
 }
 
 Sum joined(const Sum& sum) {
-  Sum out{sum.names, {}, 0, sum.trans_b};
+  Sum out{.names = sum.names, .trans_b = sum.trans_b};
   for (const auto& p : sum.parts()) {
-    if (out.count > 0 && neighbours(out.part[out.count - 1], p)) {
-      auto& last = out.part[out.count - 1];
+    if (out.count > 0 && neighbours(base::at(out.part, out.count - 1), p)) {
+      auto& last = base::at(out.part, out.count - 1);
       last.dy = last.dy.columns(0, last.dy.cols() + p.dy.cols());
       last.weight = last.weight.row_range(0, last.weight.rows() + p.weight.rows());
     } else {
-      out.part[out.count++] = p;
+      base::at(out.part, out.count++) = p;
     }
   }
   return out;
@@ -50,7 +52,7 @@ Sum joined(const Sum& sum) {
 
 // `to` = the sum of one lane. With several parts, `to` has the accumulation dtype.
 void add_up(tensor::Exec& exec, const Sum& sum, std::int64_t lane, std::int64_t lanes, base::View to) {
-  for (std::size_t p = 0; p < sum.count; ++p) {
+  for (int p = 0; p < sum.count; ++p) {
     const auto slice = sum.slice(p, lane, lanes);
     auto g = product_of(sum.names, slice.dy, 0, slice.weight, sum.trans_b, to);
     g.accumulate = p > 0;
@@ -58,7 +60,7 @@ void add_up(tensor::Exec& exec, const Sum& sum, std::int64_t lane, std::int64_t 
   }
 }
 
-void run_on_gpu(tensor::Exec& exec, const Sum& sum, std::int64_t lanes, base::View bias, base::View c) {
+void run_on_gpu(tensor::Exec& exec, const Sum& sum, std::int64_t lanes, base::ConstView bias, base::View c) {
   const bool narrow = c.dtype == base::DType::bf16;
   if (lanes == 1 && sum.count == 1) {
     auto g = product_of(sum.names, sum.part[0].dy, 0, sum.part[0].weight, sum.trans_b, c);
@@ -77,10 +79,13 @@ void run_on_gpu(tensor::Exec& exec, const Sum& sum, std::int64_t lanes, base::Vi
   }
 }
 
-void run_on_cpu(tensor::Exec& exec, const Sum& sum, std::int64_t lanes, base::View bias, base::View c) {
+void run_on_cpu(tensor::Exec& exec, const Sum& sum, std::int64_t lanes, base::ConstView bias, base::View c) {
   auto g = product_of(sum.names, sum.part[0].dy, 0, sum.part[0].weight, sum.trans_b, c);
-  for (std::size_t p = 1; p < sum.count; ++p) g.more[p - 1] = {mat(sum.part[p].dy), mat(sum.part[p].weight)};
-  g.parts = static_cast<int>(sum.count);
+  for (int p = 1; p < sum.count; ++p) {
+    const auto& part = base::at(sum.part, p);
+    g.more[p - 1] = {.a = mat(part.dy), .b = mat(part.weight)};
+  }
+  g.parts = sum.count;
   g.lanes = lanes;
   g.bias = mat(bias);
   run_gemm(exec, g, sum.names);
@@ -99,9 +104,12 @@ void require_parts(const Sum& sum, std::int64_t lanes, const base::View& c) {
 
 }  // namespace
 
-void linear_forward_lanes(tensor::Exec& exec, base::View x, base::View weight, base::View bias, std::int64_t lanes,
-                          base::View y) {
-  const Sum sum{{"linear_forward_lanes", "x", "weight", "y"}, {LinearPart{x, weight}}, 1, 1};
+void linear_forward_lanes(tensor::Exec& exec, base::ConstView x, base::ConstView weight, base::ConstView bias,
+                          std::int64_t lanes, base::View y) {
+  const Sum sum{.names = {.operation = "linear_forward_lanes", .a = "x", .b = "weight", .c = "y"},
+                .part = {LinearPart{.dy = x, .weight = weight}},
+                .count = 1,
+                .trans_b = 1};
   require_parts(sum, lanes, y);
   if (bias) require_shape(bias, 1, weight.rows(), "linear_forward_lanes: bias");
   require_type(bias, y.dtype, sum.names.operation, "bias");
@@ -111,9 +119,11 @@ void linear_forward_lanes(tensor::Exec& exec, base::View x, base::View weight, b
 
 void linear_backward_input_lanes(tensor::Exec& exec, std::span<const LinearPart> parts, std::int64_t lanes,
                                  base::View dx, Neighbours neighbours) {
-  TRAINYARD_ASSERT(!parts.empty() && parts.size() <= most_parts, "{} parts", parts.size());
-  Sum sum{{"linear_backward_input_lanes", "dy", "weight", "dx"}, {}, parts.size(), 0};
-  for (std::size_t p = 0; p < parts.size(); ++p) sum.part[p] = parts[p];
+  TRAINYARD_ASSERT(!parts.empty() && std::ssize(parts) <= most_parts, "{} parts", parts.size());
+  Sum sum{.names = {.operation = "linear_backward_input_lanes", .a = "dy", .b = "weight", .c = "dx"},
+          .count = static_cast<int>(parts.size()),
+          .trans_b = 0};
+  std::ranges::copy(parts, sum.part.begin());
   require_parts(sum, lanes, dx);
   if (!exec.on_gpu()) run_on_cpu(exec, sum, lanes, {}, dx);
   else run_on_gpu(exec, lanes == 1 && neighbours == Neighbours::together ? joined(sum) : sum, lanes, {}, dx);

@@ -8,40 +8,68 @@
 
 namespace trainyard::kernels {
 
-// x and y are [n, h] in T and may be the same view. weight and bias are [h] in T. mean and rstd are [n] in G (f32; f64
-// for f64). Statistics are computed in G, by sums in sixteen lanes.
-void layer_norm_forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, double epsilon,
-                        base::View y, base::View mean, base::View rstd);
-void rms_norm_forward(tensor::Exec& exec, base::View x, base::View weight, double epsilon, base::View y,
-                      base::View rstd);
+// T is the working dtype, and G the dtype of statistics: f32; f64 for f64. Statistics are computed in G, by sums in
+// sixteen lanes. RMS norm has neither bias nor mean.
+struct NormForward {
+  base::ConstView x;          // [n, h] in T
+  base::ConstView weight;     // [h] in T
+  base::ConstView bias = {};  // [h] in T
+  double epsilon;
+  base::View y;          // [n, h] in T; may be the view of x
+  base::View mean = {};  // [n] in G
+  base::View rstd;       // [n] in G
+};
+void layer_norm_forward(tensor::Exec& exec, const NormForward& norm);
+void rms_norm_forward(tensor::Exec& exec, const NormForward& norm);
 
-// sum = residual + dropout(branch), and y is the norm of sum. sum may be the same view as residual or branch. y may be
-// the same view as residual or sum.
-void layer_norm_residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout,
-                                 base::View sum, base::View weight, base::View bias, double epsilon, base::View y,
-                                 base::View mean, base::View rstd);
-void rms_norm_residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout,
-                               base::View sum, base::View weight, double epsilon, base::View y, base::View rstd);
+// sum = residual + dropout(branch), and y is the norm of sum.
+struct NormResidualForward {
+  base::ConstView residual, branch;  // [n, h] in T
+  Dropout dropout;
+  base::ConstView weight;     // [h] in T
+  base::ConstView bias = {};  // [h] in T
+  double epsilon;
+  base::View sum;        // [n, h] in T; may be the view of residual or branch
+  base::View y;          // [n, h] in T; may be the view of residual or sum
+  base::View mean = {};  // [n] in G
+  base::View rstd;       // [n] in G
+};
+void layer_norm_residual_forward(tensor::Exec& exec, const NormResidualForward& norm);
+void rms_norm_residual_forward(tensor::Exec& exec, const NormResidualForward& norm);
 
 enum class Into { overwrite, add };
-// The gradient through the norm overwrites dx or is added to it. dweight and dbias, [h] in G, are overwritten. They are
-// sums over fixed blocks of plan::column_sum_rows rows, and the blocks are added in ascending order. Scratch:
-// plan::norm_scratch_bytes. dx may be dy with Into::overwrite.
-void layer_norm_backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean,
-                         base::View rstd, base::View dx, base::View dweight, base::View dbias, Into into = Into::add);
-void rms_norm_backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View rstd,
-                       base::View dx, base::View dweight, Into into = Into::add);
+// The gradient through the norm overwrites dx or is added to it. dweight and dbias are overwritten. They are sums over
+// fixed blocks of plan::column_sum_rows rows, and the blocks are added in ascending order. Scratch:
+// plan::norm_scratch_bytes.
+struct NormBackward {
+  base::ConstView dy, x;      // [n, h] in T
+  base::ConstView weight;     // [h] in T
+  base::ConstView mean = {};  // [n] in G
+  base::ConstView rstd;       // [n] in G
+  base::View dx;              // [n, h] in T; may be the view of dy with Into::overwrite
+  base::View dweight;         // [h] in G
+  base::View dbias = {};      // [h] in G
+  Into into = Into::add;
+};
+void layer_norm_backward(tensor::Exec& exec, const NormBackward& norm);
+void rms_norm_backward(tensor::Exec& exec, const NormBackward& norm);
 
 // The first of two steps for ranks that share the rows of a micro-batch; the steps have the bits of the backward above.
 // Ranks hold neighbouring runs of rows in ascending rank. Every run but the last consists of whole blocks of
-// plan::column_sum_rows. This step computes dx of the rank's rows and the partial sums of its blocks. partials is [2,
-// blocks, h] in G, dense: first the sums of dweight, then those of dbias (zeros for RMS norm).
-void layer_norm_backward_rows(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean,
-                              base::View rstd, base::View dx, base::View partials, Into into = Into::add);
-void rms_norm_backward_rows(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View rstd,
-                            base::View dx, base::View partials, Into into = Into::add);
+// plan::column_sum_rows. This step computes dx of the rank's rows and the partial sums of its blocks.
+struct NormBackwardRows {
+  base::ConstView dy, x;      // [n, h] in T
+  base::ConstView weight;     // [h] in T
+  base::ConstView mean = {};  // [n] in G
+  base::ConstView rstd;       // [n] in G
+  base::View dx;              // [n, h] in T; may be the view of dy with Into::overwrite
+  base::View partials;  // [2, blocks, h] in G, dense: the sums of dweight, then those of dbias (zeros for RMS norm)
+  Into into = Into::add;
+};
+void layer_norm_backward_rows(tensor::Exec& exec, const NormBackwardRows& norm);
+void rms_norm_backward_rows(tensor::Exec& exec, const NormBackwardRows& norm);
 // The second step: dweight and dbias (empty for RMS norm) from the partial sums of all ranks, [ranks, 2, blocks, h].
-void norm_partial_sums(tensor::Exec& exec, base::View partials, std::int64_t ranks, base::View dweight,
+void norm_partial_sums(tensor::Exec& exec, base::ConstView partials, std::int64_t ranks, base::View dweight,
                        base::View dbias);
 
 }  // namespace trainyard::kernels

@@ -9,9 +9,9 @@ namespace {
 
 using std::int64_t;
 
-template <class T, class G> void forward_row(const NormArgs& a, int64_t r) {
+template <class T, class G> void forward_row(const NormForwardArgs& a, int64_t r) {
   const T* x = a.x.row<T>(r);
-  const T* weight = static_cast<const T*>(a.weight.data);
+  const T* weight = a.weight.ptr<T>();
   T* y = a.y.row<T>(r);
   const int64_t n = a.x.cols;
   const bool centred = !a.mean.empty();
@@ -24,14 +24,14 @@ template <class T, class G> void forward_row(const NormArgs& a, int64_t r) {
                                }) /
                    static_cast<G>(n);
   const G rstd = G(1) / sqrt_of(square + static_cast<G>(a.epsilon));
-  static_cast<G*>(a.rstd.data)[r] = rstd;
+  a.rstd.ptr<G>()[r] = rstd;
   if (!centred) {
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) store(&y[i], static_cast<G>(widen(x[i])) * rstd * widen(weight[i]));
     return;
   }
-  static_cast<G*>(a.mean.data)[r] = mean;
-  const T* bias = static_cast<const T*>(a.bias.data);
+  a.mean.ptr<G>()[r] = mean;
+  const T* bias = a.bias.ptr<T>();
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i)
     store(&y[i], (static_cast<G>(widen(x[i])) - mean) * rstd * widen(weight[i]) + widen(bias[i]));
@@ -39,15 +39,15 @@ template <class T, class G> void forward_row(const NormArgs& a, int64_t r) {
 
 // With xh = (x - mean) rstd and gw = dy weight: dx = rstd (gw - mean(gw) - xh mean(gw xh)). RMS norm has no mean(gw)
 // term.
-template <class T, class G> void backward_row(const NormArgs& a, int64_t r, G* dweight, G* dbias) {
+template <class T, class G> void backward_row(const NormBackwardArgs& a, int64_t r, G* dweight, G* dbias) {
   const T* x = a.x.row<T>(r);
   const T* dy = a.dy.row<T>(r);
   T* dx = a.dx.row<T>(r);
-  const T* weight = static_cast<const T*>(a.weight.data);
+  const T* weight = a.weight.ptr<T>();
   const int64_t n = a.x.cols;
-  const G rstd = static_cast<const G*>(a.rstd.data)[r];
+  const G rstd = a.rstd.ptr<G>()[r];
   const bool centred = !a.mean.empty();
-  const G mean = centred ? static_cast<const G*>(a.mean.data)[r] : G(0);
+  const G mean = centred ? a.mean.ptr<G>()[r] : G(0);
   const auto hat = [&](int64_t i) { return (static_cast<G>(widen(x[i])) - mean) * rstd; };
   const auto scaled = [&](int64_t i) { return static_cast<G>(widen(dy[i])) * static_cast<G>(widen(weight[i])); };
   const G plain = centred ? lane_sum<G>(n, scaled) / static_cast<G>(n) : G(0);
@@ -63,7 +63,7 @@ template <class T, class G> void backward_row(const NormArgs& a, int64_t r, G* d
   }
 }
 
-template <class T, class G> void backward(const NormArgs& a) {
+template <class T, class G> void backward(const NormBackwardArgs& a) {
   constexpr auto rows = plan::column_sum_rows;
   const int64_t blocks = a.partials.rows / 2, n = a.x.cols;
 #pragma omp parallel for num_threads(a.threads) schedule(static)
@@ -92,20 +92,20 @@ template <class G> void add_blocks(const NormPartialSumArgs& a, int64_t half, G*
 
 }  // namespace
 
-void norm_forward_cpu(const NormArgs& a) {
+void norm_forward_cpu(const NormForwardArgs& a) {
   with_type(a.x.type, [&]<class T>(T*) {
 #pragma omp parallel for num_threads(a.threads) schedule(static)
     for (int64_t r = 0; r < a.x.rows; ++r) forward_row<T, compute_t<T>>(a, r);
   });
 }
-void norm_backward_cpu(const NormArgs& a) {
+void norm_backward_cpu(const NormBackwardArgs& a) {
   with_type(a.x.type, [&]<class T>(T*) { backward<T, compute_t<T>>(a); });
 }
 void norm_partial_sum_cpu(const NormPartialSumArgs& a) {
   with_type(a.partials.type, [&]<class G>(G*) {
     if constexpr (sizeof(G) >= sizeof(float)) {
-      add_blocks<G>(a, 0, static_cast<G*>(a.dweight.data));
-      if (!a.dbias.empty()) add_blocks<G>(a, 1, static_cast<G*>(a.dbias.data));
+      add_blocks<G>(a, 0, a.dweight.ptr<G>());
+      if (!a.dbias.empty()) add_blocks<G>(a, 1, a.dbias.ptr<G>());
     }
   });
 }

@@ -12,7 +12,7 @@ constexpr int rows_of_block = row_threads / 32;
 
 // Group g of V channels of a row that is first computed as a sum: x = residual + dropout(branch).
 template <class T, int V>
-__device__ __forceinline__ Vec<T, V> summed(const NormArgs& a, std::int64_t r, std::int64_t g) {
+__device__ __forceinline__ Vec<T, V> summed(const NormForwardArgs& a, std::int64_t r, std::int64_t g) {
   using G = compute_t<T>;
   const auto residual = vec_at<V>(a.sum.residual.row<T>(r) + g * V), branch = vec_at<V>(a.sum.x.row<T>(r) + g * V);
   Vec<T, V> out;
@@ -77,14 +77,15 @@ template <class T, int V> struct Row<T, V, 0> {
   __device__ __forceinline__ Vec<T, V> at(std::int64_t g, int) const { return vec_at<V>(from + g * V); }
 };
 
-template <class T, int V, int Held> __global__ void __launch_bounds__(row_threads, 2) norm_forward_kernel(NormArgs a) {
+template <class T, int V, int Held> __global__ void __launch_bounds__(row_threads, 2)
+    norm_forward_kernel(NormForwardArgs a) {
   using G = compute_t<T>;
   const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * rows_of_block + threadIdx.x / 32, n = a.x.cols,
                      groups = n / V;
   if (r >= a.x.rows) return;
-  T* x = a.x.row<T>(r);
-  const T* weight = static_cast<const T*>(a.weight.data);
-  const T* bias = static_cast<const T*>(a.bias.data);
+  const T* x = a.x.row<T>(r);
+  const T* weight = a.weight.ptr<T>();
+  const T* bias = a.bias.ptr<T>();
   T* y = a.y.row<T>(r);
   const bool centred = !a.mean.empty();
   Row<T, V, Held> row{x};
@@ -92,7 +93,7 @@ template <class T, int V, int Held> __global__ void __launch_bounds__(row_thread
   else
     each_group<Held>(groups, [&](std::int64_t g, int j) {
       const auto sum = summed<T, V>(a, r, g);
-      put_vec(x + g * V, sum);
+      put_vec(a.sum.y.row<T>(r) + g * V, sum);
       row.hold(j, sum);
     });
   G total = 0;
@@ -112,8 +113,8 @@ template <class T, int V, int Held> __global__ void __launch_bounds__(row_thread
   });
   const G rstd = G(1) / sqrt_of(warp_sum(square) / static_cast<G>(n) + static_cast<G>(a.epsilon));
   if (threadIdx.x % 32 == 0) {
-    static_cast<G*>(a.rstd.data)[r] = rstd;
-    if (centred) static_cast<G*>(a.mean.data)[r] = mean;
+    a.rstd.ptr<G>()[r] = rstd;
+    if (centred) a.mean.ptr<G>()[r] = mean;
   }
   each_group<Held>(groups, [&](std::int64_t g, int j) {
     const auto in = row.at(g, j), w = vec_at<V>(weight + g * V);
@@ -128,7 +129,7 @@ template <class T, int V, int Held> __global__ void __launch_bounds__(row_thread
 }
 
 // Sums of dy xh and of dy over the rows of one block of rows; each thread takes V columns.
-template <class T, int V> __global__ void norm_partial_kernel(NormArgs a) {
+template <class T, int V> __global__ void norm_partial_kernel(NormBackwardArgs a) {
   using G = compute_t<T>;
   const std::int64_t blocks = a.partials.rows / 2, groups = a.x.cols / V;
   const bool centred = !a.mean.empty();
@@ -138,8 +139,7 @@ template <class T, int V> __global__ void norm_partial_kernel(NormArgs a) {
     Vec<G, V> weight{}, bias{};
 #pragma unroll 8
     for (auto r = b * plan::column_sum_rows; r < end; ++r) {
-      const G mean = centred ? static_cast<const G*>(a.mean.data)[r] : G(0),
-              rstd = static_cast<const G*>(a.rstd.data)[r];
+      const G mean = centred ? a.mean.ptr<G>()[r] : G(0), rstd = a.rstd.ptr<G>()[r];
       const auto d = vec_at<V>(a.dy.row<T>(r) + g * V), x = vec_at<V>(a.x.row<T>(r) + g * V);
 #pragma unroll
       for (int k = 0; k < V; ++k) {
@@ -171,7 +171,8 @@ template <class G> __global__ void norm_partial_sum_kernel(NormPartialSumArgs a)
 
 // With xh = (x - mean) rstd and gw = dy weight: dx = rstd (gw - mean(gw) - xh mean(gw xh)). RMS norm has no mean(gw)
 // term. Runs after the partial sums, because dx may be dy.
-template <class T, int V, int Held> __global__ void __launch_bounds__(row_threads, 2) norm_backward_kernel(NormArgs a) {
+template <class T, int V, int Held> __global__ void __launch_bounds__(row_threads, 2)
+    norm_backward_kernel(NormBackwardArgs a) {
   using G = compute_t<T>;
   const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * rows_of_block + threadIdx.x / 32, n = a.x.cols,
                      groups = n / V;
@@ -180,9 +181,9 @@ template <class T, int V, int Held> __global__ void __launch_bounds__(row_thread
   x.fetch(groups);
   dy.fetch(groups);
   T* dx = a.dx.row<T>(r);
-  const T* weight = static_cast<const T*>(a.weight.data);
+  const T* weight = a.weight.ptr<T>();
   const bool centred = !a.mean.empty();
-  const G rstd = static_cast<const G*>(a.rstd.data)[r], mean = centred ? static_cast<const G*>(a.mean.data)[r] : G(0);
+  const G rstd = a.rstd.ptr<G>()[r], mean = centred ? a.mean.ptr<G>()[r] : G(0);
   G plain = 0, along = 0;
   each_group<Held>(groups, [&](std::int64_t g, int j) {
     const auto in = x.at(g, j), d = dy.at(g, j), w = vec_at<V>(weight + g * V);
@@ -220,23 +221,23 @@ template <class T, class Body> void with_row(std::int64_t groups, const Body& bo
   }
 }
 
-unsigned blocks_of(const NormArgs& a) { return static_cast<unsigned>((a.x.rows + rows_of_block - 1) / rows_of_block); }
+unsigned blocks_of(const ConstMat& x) { return static_cast<unsigned>((x.rows + rows_of_block - 1) / rows_of_block); }
 
 }  // namespace
 
-const char* gpu::norm_forward(const NormArgs& a, void* stream) {
+const char* gpu::norm_forward(const NormForwardArgs& a, void* stream) {
   with_type(a.x.type, [&]<class T>(T*) {
     constexpr int V = vector_of<T>;
     const bool grouped = in_groups(V, a.x, a.weight, a.bias, a.y, a.sum.x, a.sum.residual);
     with_row<T>(grouped ? a.x.cols / V : 0, [&]<int Group, int Held>() {
       constexpr auto kernel = norm_forward_kernel<T, Group, Held>;
-      TRAINYARD_LAUNCH(kernel, true, blocks_of(a), row_threads, stream, a);
+      TRAINYARD_LAUNCH(kernel, true, blocks_of(a.x), row_threads, stream, a);
     });
   });
   return launch_failure();
 }
 
-const char* gpu::norm_backward(const NormArgs& a, void* stream) {
+const char* gpu::norm_backward(const NormBackwardArgs& a, void* stream) {
   with_type(a.x.type, [&]<class T>(T*) {
     constexpr int V = vector_of<T>, C = summed_columns<T>;
     constexpr auto column = norm_partial_kernel<T, 1>, columns = norm_partial_kernel<T, C>;
@@ -247,7 +248,7 @@ const char* gpu::norm_backward(const NormArgs& a, void* stream) {
     const bool grouped = in_groups(V, a.x, a.weight, a.dy, a.dx);
     with_row<T>(grouped ? a.x.cols / V : 0, [&]<int Group, int Held>() {
       constexpr auto kernel = norm_backward_kernel<T, Group, Held>;
-      TRAINYARD_LAUNCH(kernel, true, blocks_of(a), row_threads, stream, a);
+      TRAINYARD_LAUNCH(kernel, true, blocks_of(a.x), row_threads, stream, a);
     });
   });
   return launch_failure();

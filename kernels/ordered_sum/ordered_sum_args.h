@@ -7,7 +7,8 @@
 namespace trainyard::kernels {
 
 struct OrderedSumArgs {
-  Mat pieces, sum;
+  ConstMat pieces;
+  Mat sum;
   const void* const* rows = nullptr;  // CPU: the address of each piece; null: the rows of `pieces`
   int next = 0;                       // 1: continue from the present sum
   int threads = 1;

@@ -18,7 +18,7 @@ std::int64_t bf16_multiply_adds(tensor::Exec& exec, std::int64_t rounds);
 // Copies or fills host memory; each of the Exec's threads gets an equal part. Views are dense; `from` and `to` have
 // equal bytes. Stores bypass the caches, which would read a line before writing it. stream_fill writes `byte`
 // everywhere.
-void stream_copy(tensor::Exec& exec, base::View from, base::View to);
+void stream_copy(tensor::Exec& exec, base::ConstView from, base::View to);
 void stream_fill(tensor::Exec& exec, base::View to, unsigned char byte);
 
 }  // namespace trainyard::kernels

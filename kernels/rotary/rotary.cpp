@@ -15,7 +15,7 @@ namespace {
 
 // Computes one power for each frequency. A row with the position of the row T rows earlier is copied from there; in a
 // batch of unbroken sequences this holds for every later sequence.
-void make_table(double* table, base::View positions, std::int64_t head_dim, double base) {
+void make_table(double* table, base::ConstView positions, std::int64_t head_dim, double base) {
   const auto half = head_dim / 2, T = positions.cols();
   const auto* p = positions.ptr<std::int32_t>();
   const auto repeats = [&](std::int64_t r) { return r >= T && p[r] == p[r - T]; };
@@ -31,36 +31,52 @@ void make_table(double* table, base::View positions, std::int64_t head_dim, doub
     if (repeats(r)) std::copy_n(table + (r - T) * head_dim, head_dim, table + r * head_dim);
 }
 
-void run(tensor::Exec& exec, base::View x, base::View positions, std::int64_t heads, std::int64_t head_dim, double base,
-         double direction) {
-  const char* operation = direction > 0 ? "rotary_forward" : "rotary_backward";
-  require_types(x, working_types, operation, "x");
-  require_type(positions, trainyard::base::DType::i32, operation, "positions");
-  require_shape(x, positions.count(), heads * head_dim, "rotary");
-  TRAINYARD_ASSERT(head_dim % 2 == 0, "head size {} is odd", head_dim);
-  exec.run([&exec, x, positions, heads, head_dim, base, direction] {
+// As the arguments of rotary_forward; direction is 1, or -1 for the inverse rotation.
+struct Rotation {
+  base::View x;
+  base::ConstView positions;
+  std::int64_t heads, head_dim;
+  double base, direction;
+};
+void run(tensor::Exec& exec, const Rotation& rotation) {
+  const char* operation = rotation.direction > 0 ? "rotary_forward" : "rotary_backward";
+  require_types(rotation.x, working_types, operation, "x");
+  require_type(rotation.positions, base::DType::i32, operation, "positions");
+  require_shape(rotation.x, rotation.positions.count(), rotation.heads * rotation.head_dim, "rotary");
+  TRAINYARD_ASSERT(rotation.head_dim % 2 == 0, "head size {} is odd", rotation.head_dim);
+  exec.run([&exec, r = rotation] {
     if (exec.on_gpu()) {
-      const RotaryGpuArgs a{mat(x), positions.ptr<std::int32_t>(), heads, head_dim, base, direction};
+      const RotaryGpuArgs a{.x = mat(r.x),
+                            .positions = r.positions.ptr<std::int32_t>(),
+                            .heads = r.heads,
+                            .head_dim = r.head_dim,
+                            .base = r.base,
+                            .direction = r.direction};
       return tensor::require_gpu(gpu_kernels().rotary(a, exec.stream()), "rotary on the GPU");
     }
     tensor::ArenaScope scope(exec.scratch());
     auto* table = static_cast<double*>(
-        exec.scratch().allocate_bytes(trainyard::plan::rotary_scratch_bytes(positions.count(), head_dim)));
-    make_table(table, positions, head_dim, base);
-    RotaryArgs a{mat(x), table, heads, head_dim, direction, exec.threads()};
+        exec.scratch().allocate_bytes(plan::rotary_scratch_bytes(r.positions.count(), r.head_dim)));
+    make_table(table, r.positions, r.head_dim, r.base);
+    const RotaryArgs a{.x = mat(r.x),
+                       .table = table,
+                       .heads = r.heads,
+                       .head_dim = r.head_dim,
+                       .direction = r.direction,
+                       .threads = exec.threads()};
     TRAINYARD_CPU_CALL(rotary_cpu, (a));
   });
 }
 
 }  // namespace
 
-void rotary_forward(tensor::Exec& exec, base::View x, base::View positions, std::int64_t heads, std::int64_t head_dim,
-                    double base) {
-  run(exec, x, positions, heads, head_dim, base, 1);
+void rotary_forward(tensor::Exec& exec, base::View x, base::ConstView positions, std::int64_t heads,
+                    std::int64_t head_dim, double base) {
+  run(exec, {.x = x, .positions = positions, .heads = heads, .head_dim = head_dim, .base = base, .direction = 1});
 }
-void rotary_backward(tensor::Exec& exec, base::View x, base::View positions, std::int64_t heads, std::int64_t head_dim,
-                     double base) {
-  run(exec, x, positions, heads, head_dim, base, -1);
+void rotary_backward(tensor::Exec& exec, base::View x, base::ConstView positions, std::int64_t heads,
+                     std::int64_t head_dim, double base) {
+  run(exec, {.x = x, .positions = positions, .heads = heads, .head_dim = head_dim, .base = base, .direction = -1});
 }
 
 }  // namespace trainyard::kernels

@@ -13,11 +13,11 @@ static_assert(std::tuple_size_v<decltype(FixedPointSum::limbs)> == square_sum_li
 
 namespace {
 
-constexpr std::int64_t most = std::int64_t{1}
-                              << 30;  // squares between two carries: each adds less than 2^32 to a digit
+// Squares between two carries: each adds less than 2^32 to a digit.
+constexpr std::int64_t most = std::int64_t{1} << 30;
 
 // Computes one row of digits for every 2^30 elements, then the sum of the rows.
-void sum_on_gpu(tensor::Exec& exec, std::span<const base::View> xs, std::int64_t* total) {
+void sum_on_gpu(tensor::Exec& exec, std::span<const base::ConstView> xs, std::int64_t* total) {
   std::int64_t rows = 0;
   for (const auto& x : xs) rows += (x.count() + most - 1) / most;
   tensor::ArenaScope scope(exec.scratch());
@@ -25,17 +25,19 @@ void sum_on_gpu(tensor::Exec& exec, std::span<const base::View> xs, std::int64_t
   std::int64_t row = 0;
   for (const auto& x : xs)
     for (std::int64_t from = 0; from < x.count(); from += most)
-      tensor::require_gpu(
-          gpu_kernels().square_sum(
-              {x.ptr<float>() + from, std::min(most, x.count() - from), limbs.row<std::int64_t>(row++)}, exec.stream()),
-          "square_sum on the GPU");
-  tensor::require_gpu(gpu_kernels().square_sum_total({limbs.ptr<std::int64_t>(), rows, total}, exec.stream()),
-                      "square_sum on the GPU");
+      tensor::require_gpu(gpu_kernels().square_sum({.x = x.ptr<float>() + from,
+                                                    .n = std::min(most, x.count() - from),
+                                                    .limbs = limbs.row<std::int64_t>(row++)},
+                                                   exec.stream()),
+                          "square_sum on the GPU");
+  tensor::require_gpu(
+      gpu_kernels().square_sum_total({.limbs = limbs.ptr<std::int64_t>(), .rows = rows, .total = total}, exec.stream()),
+      "square_sum on the GPU");
 }
 
 }  // namespace
 
-void square_sum(tensor::Exec& exec, std::span<const base::View> xs, base::View limbs) {
+void square_sum(tensor::Exec& exec, std::span<const base::ConstView> xs, base::View limbs) {
   for (const auto& x : xs) {
     require_type(x, base::DType::f32, "square_sum", "x");
     TRAINYARD_ASSERT(x.dense(), "square sum of {} x {} with gaps", x.rows(), x.cols());
@@ -55,7 +57,7 @@ void square_sum(tensor::Exec& exec, std::span<const base::View> xs, base::View l
   });
 }
 
-void square_sum(tensor::Exec& exec, base::View x, FixedPointSum& add_into) {
+void square_sum(tensor::Exec& exec, base::ConstView x, FixedPointSum& add_into) {
   FixedPointSum part;
   const auto host = base::View::of(part.limbs.data(), {square_sum_limbs});
   if (exec.on_gpu()) {

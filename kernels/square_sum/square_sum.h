@@ -20,8 +20,8 @@ struct FixedPointSum {
 
 // Overwrites `limbs`, i64 [21] on the Exec's device, with the sum over all xs (f32, dense), in the order of the Exec.
 // The span must live until that is done. Scratch on a GPU: 168 bytes for every started 2^30 elements of each x.
-void square_sum(tensor::Exec& exec, std::span<const base::View> xs, base::View limbs);
-void square_sum(tensor::Exec& exec, base::View x, FixedPointSum& add_into);  // of one view; waits for the Exec
+void square_sum(tensor::Exec& exec, std::span<const base::ConstView> xs, base::View limbs);
+void square_sum(tensor::Exec& exec, base::ConstView x, FixedPointSum& add_into);  // of one view; waits for the Exec
 double value(const FixedPointSum& sum);  // within one ulp; NaN if anything was not finite
 
 }  // namespace trainyard::kernels

@@ -78,7 +78,7 @@ std::int64_t StepResults::reported_words() const {
   return gates_.count() + static_cast<std::int64_t>(sizeof(kernels::StepNumbers) / sizeof(std::uint64_t));
 }
 
-void StepResults::agree(std::span<const base::View> gradients) {
+void StepResults::agree(std::span<const base::ConstView> gradients) {
   const auto device = c_.compute.device();
   const base::View limbs(limbs_, base::DType::i64, {kernels::square_sum_limbs}, device);
   kernels::square_sum(c_.compute, gradients, limbs);

@@ -40,7 +40,7 @@ class StepResults {
   // Gathers the losses of all ranks. Adds up the squares of the gradients that this rank counts and the gate records,
   // each over all ranks. Then computes the numbers. All of it is in the order of context.compute; on a GPU the host
   // does not wait. Collective.
-  void agree(std::span<const base::View> gradients);
+  void agree(std::span<const base::ConstView> gradients);
   const kernels::StepNumbers* numbers() const { return numbers_; }  // in device memory
 
   struct Collected {

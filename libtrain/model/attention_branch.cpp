@@ -68,8 +68,13 @@ void AttentionBranch::forward(Step& step, const params::Lease& lease, const Save
                             model_.rotary_base);
   }
   if (step.past == nullptr)
-    kernels::attention_forward(step.exec, geometry(step), heads.q, heads.k, heads.v, step.micro.document_start,
-                               t["attended"], t["logsumexp"]);
+    kernels::attention_forward(step.exec, {.shape = geometry(step),
+                                           .q = heads.q,
+                                           .k = heads.k,
+                                           .v = heads.v,
+                                           .document_start = step.micro.document_start,
+                                           .out = t["attended"],
+                                           .lse = t["logsumexp"]});
   else attend_to_cache(step, heads, t["attended"], t["logsumexp"]);
   if (output)
     shared_forward(step, t["attended"], lease.weight(output_weight_),
@@ -86,8 +91,13 @@ void AttentionBranch::attend_to_cache(Step& step, const Heads& heads, base::View
   past.keep(step.exec, layer_, heads.k, heads.v);
   const auto shape = geometry(step);
   if (past.length == 0)
-    return kernels::attention_forward(step.exec, shape, heads.q, heads.k, heads.v, step.micro.document_start, attended,
-                                      logsumexp);
+    return kernels::attention_forward(step.exec, {.shape = shape,
+                                                  .q = heads.q,
+                                                  .k = heads.k,
+                                                  .v = heads.v,
+                                                  .document_start = step.micro.document_start,
+                                                  .out = attended,
+                                                  .lse = logsumexp});
   past.attend(step.exec, layer_, shape, heads.q, attended);
 }
 
@@ -104,8 +114,17 @@ void AttentionBranch::backward_to_qkv(Step& step, const params::Lease& lease, ba
   const base::View d_attended(place.data, place.dtype, {d_qkv.rows(), w.q}, place.device);
   kernels::linear_backward_input(step.exec, d_output, lease.weight(output_weight_), d_attended);
   const auto heads = split(t["qkv"], w), d_heads = split(d_qkv, w);
-  kernels::attention_backward(step.exec, geometry(step), heads.q, heads.k, heads.v, step.micro.document_start,
-                              t["attended"], t["logsumexp"], d_attended, d_heads.q, d_heads.k, d_heads.v);
+  kernels::attention_backward(step.exec, {.shape = geometry(step),
+                                          .q = heads.q,
+                                          .k = heads.k,
+                                          .v = heads.v,
+                                          .document_start = step.micro.document_start,
+                                          .out = t["attended"],
+                                          .lse = t["logsumexp"],
+                                          .dout = d_attended,
+                                          .dq = d_heads.q,
+                                          .dk = d_heads.k,
+                                          .dv = d_heads.v});
   if (model_.positions != plan::Positions::rotary) return;
   kernels::rotary_backward(step.exec, d_heads.q, step.micro.positions, w.heads, model_.head_dim(), model_.rotary_base);
   kernels::rotary_backward(step.exec, d_heads.k, step.micro.positions, w.kv_heads, model_.head_dim(),

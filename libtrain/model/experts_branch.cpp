@@ -113,8 +113,11 @@ base::View ExpertsBranch::gate_input(Step& step, base::View normed) const {
 void ExpertsBranch::choose(Step& step, const params::Lease& lease, const SavedSet& t, base::View normed) const {
   tensor::ArenaScope scope(step.exec.scratch());
   const auto input = gate_input(step, normed);
-  kernels::gemm(step.exec, input, kernels::Transpose::no, widened(step, lease.weight(gate_weight_)),
-                kernels::Transpose::yes, t["logits"]);
+  kernels::gemm(step.exec, {.a = input,
+                            .b = widened(step, lease.weight(gate_weight_)),
+                            .trans_a = kernels::Transpose::no,
+                            .trans_b = kernels::Transpose::yes,
+                            .c = t["logits"]});
   base::View bias;
   if (gate_bias_ >= 0) bias = widened(step, lease.weight(gate_bias_));
   kernels::gate_forward(step.exec, gate_of(step), t["logits"], bias, choice_of(t));
@@ -234,8 +237,11 @@ void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedS
   const auto beside = mixes ? t["beside"] : workspace.allocate(step.dtype, {output.rows(), output.cols()});
   beside_->forward(step, lease, t, beside);
   if (!mixes) return kernels::add(step.exec, output, beside);
-  kernels::gemm(step.exec, t["normed"], kernels::Transpose::no, lease.weight(mix_weight_), kernels::Transpose::yes,
-                t["mix"]);
+  kernels::gemm(step.exec, {.a = t["normed"],
+                            .b = lease.weight(mix_weight_),
+                            .trans_a = kernels::Transpose::no,
+                            .trans_b = kernels::Transpose::yes,
+                            .c = t["mix"]});
   kernels::expert_mix(step.exec, t["mix"], t["mixed"], beside, output);
 }
 
@@ -258,8 +264,13 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
     if (mixes) {
       d_mix = workspace.allocate(shape.accumulation(), {n, 2});
       const auto d_own_mix = d_mix.row_range(first, own);
-      kernels::expert_mix_backward(step.exec, t["mix"], t["mixed"], t["beside"], d_own, d_own_mix, t["mixed"],
-                                   t["beside"]);
+      kernels::expert_mix_backward(step.exec, {.logits = t["mix"],
+                                               .a = t["mixed"],
+                                               .b = t["beside"],
+                                               .dout = d_own,
+                                               .d_logits = d_own_mix,
+                                               .da = t["mixed"],
+                                               .db = t["beside"]});
       if (collectives.sequence_parallel()) collectives.gather(d_own_mix, d_mix);
     }
     const auto d_output = collectives.all_rows(mixes ? t["mixed"] : d_own, place);
@@ -268,10 +279,21 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
                d_logits = workspace.allocate(shape.accumulation(), {n, count_}),
                targets = workspace.allocate(base::DType::f64, {1});
     const auto results = t["results"];  // overwritten by its gradient, then by the gradient of the experts' input
-    kernels::expert_combine_backward(step.exec, d_output, results, t["rows"], t["sources"], t["weights"], results,
-                                     d_weights);
-    kernels::gate_backward(step.exec, gate_of(step), t["logits"], choice_of(t), d_weights,
-                           {model_.experts.balance_loss, model_.experts.z_loss, targets_of(step, targets)}, d_logits);
+    kernels::expert_combine_backward(step.exec, {.dout = d_output,
+                                                 .y = results,
+                                                 .rows = t["rows"],
+                                                 .sources = t["sources"],
+                                                 .weights = t["weights"],
+                                                 .dy = results,
+                                                 .d_weights = d_weights});
+    kernels::gate_backward(step.exec, {.gate = gate_of(step),
+                                       .logits = t["logits"],
+                                       .choice = choice_of(t),
+                                       .d_weights = d_weights,
+                                       .scale = {.balance = model_.experts.balance_loss,
+                                                 .z = model_.experts.z_loss,
+                                                 .targets = targets_of(step, targets)},
+                                       .d_logits = d_logits});
     backward_through_experts(step, t);
     gather_results(step, t);
     gate_backward(step, lease, grads, t, d_logits, d_mix, d_normed);
@@ -294,14 +316,30 @@ void ExpertsBranch::gate_backward(Step& step, const params::Lease& lease, const 
   const bool noisy = model_.experts.noise == plan::GateNoise::jitter;
   const auto normed = all_rows(step, t["normed"]);
   const auto input = gate_input(step, normed);
-  kernels::gemm(step.exec, d_logits, Transpose::yes, input, Transpose::no, grads.gradient(gate_weight_));
-  kernels::gemm(step.exec, d_logits, Transpose::no, widened(step, lease.weight(gate_weight_)), Transpose::no, d_input);
+  kernels::gemm(step.exec, {.a = d_logits,
+                            .b = input,
+                            .trans_a = Transpose::yes,
+                            .trans_b = Transpose::no,
+                            .c = grads.gradient(gate_weight_)});
+  kernels::gemm(step.exec, {.a = d_logits,
+                            .b = widened(step, lease.weight(gate_weight_)),
+                            .trans_a = Transpose::no,
+                            .trans_b = Transpose::no,
+                            .c = d_input});
   if (noisy) kernels::gate_jitter(step.exec, gate_of(step), d_input, d_input);
   if (d_mix) {
     if (noisy) kernels::cast(step.exec, normed, input);
-    kernels::gemm(step.exec, d_mix, Transpose::yes, input, Transpose::no, grads.gradient(mix_weight_));
-    kernels::gemm(step.exec, d_mix, Transpose::no, widened(step, lease.weight(mix_weight_)), Transpose::no, d_input,
-                  kernels::Accumulate::yes);
+    kernels::gemm(step.exec, {.a = d_mix,
+                              .b = input,
+                              .trans_a = Transpose::yes,
+                              .trans_b = Transpose::no,
+                              .c = grads.gradient(mix_weight_)});
+    kernels::gemm(step.exec, {.a = d_mix,
+                              .b = widened(step, lease.weight(mix_weight_)),
+                              .trans_a = Transpose::no,
+                              .trans_b = Transpose::no,
+                              .c = d_input,
+                              .accumulate = kernels::Accumulate::yes});
   }
   if (gate_bias_ >= 0) kernels::gate_loads(step.exec, t["loads"], grads.gradient(gate_bias_));
   const auto first = step.collectives->first_row(d_input.rows()), own = d_normed.rows();

@@ -37,9 +37,12 @@ void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const Sa
       swiglu(step, t);
     } else {
       const auto& up = inner_indices_.front();
-      kernels::linear_gelu_forward(step.exec, gelu_form(model_), normed, lease.weight(up.weight),
-                                   up.bias < 0 ? base::View{} : lease.weight(up.bias), t[names_.inner],
-                                   t[names_.activated]);
+      kernels::linear_gelu_forward(step.exec, {.form = gelu_form(model_),
+                                               .x = normed,
+                                               .weight = lease.weight(up.weight),
+                                               .bias = up.bias < 0 ? base::View{} : lease.weight(up.bias),
+                                               .pre = t[names_.inner],
+                                               .y = t[names_.activated]});
     }
   }
   if (output)

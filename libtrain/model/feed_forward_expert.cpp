@@ -25,11 +25,19 @@ base::View FeedForwardExpert::part(base::View inner, std::size_t i) const {
 void FeedForwardExpert::forward(Step& step, const kernels::RowGroups& groups, const ExpertParameters& weights,
                                 base::View x, const SavedSet& t, base::View y) const {
   for (std::size_t i = 0; i < inner_.size(); ++i)
-    kernels::grouped_linear_forward(step.exec, groups, x, weights(inner_[i].weight), weights(inner_[i].bias), 1,
-                                    part(t["inner"], i));
+    kernels::grouped_linear_forward(step.exec, {.groups = groups,
+                                                .x = x,
+                                                .weight = weights(inner_[i].weight),
+                                                .bias = weights(inner_[i].bias),
+                                                .lanes = 1,
+                                                .y = part(t["inner"], i)});
   make_again(step, t);
-  kernels::grouped_linear_forward(step.exec, groups, t["activated"], weights(down_.weight), weights(down_.bias), lanes_,
-                                  y);
+  kernels::grouped_linear_forward(step.exec, {.groups = groups,
+                                              .x = t["activated"],
+                                              .weight = weights(down_.weight),
+                                              .bias = weights(down_.bias),
+                                              .lanes = lanes_,
+                                              .y = y});
 }
 
 void FeedForwardExpert::make_again(Step& step, const SavedSet& t) const {

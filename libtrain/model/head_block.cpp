@@ -95,22 +95,45 @@ struct HeadBlock::Loss {
                losses = slice(losses_, first, c);
     kernels::linear_forward(step_.exec, normed.row_range(first, c), table_, bias_, logits);
     if (step_.collectives->ranks() == 1) {
-      kernels::cross_entropy_chunk(step_.exec, logits, gradient, vocabulary_, targets, weights, losses, widths_.lanes);
+      kernels::cross_entropy_chunk(step_.exec, {.logits = logits,
+                                                .targets = targets,
+                                                .weights = weights,
+                                                .vocabulary = vocabulary_,
+                                                .lanes = widths_.lanes,
+                                                .losses = losses,
+                                                .dlogits = gradient});
       return gradient;
     }
     const auto column = step_.collectives->rank() * widths_.vocabulary;
     const auto mine = slice(statistics_, 0, widths_.partials * 3 * c),
                all = slice(of_all_, 0, step_.collectives->ranks() * mine.count());
-    kernels::cross_entropy_statistics(step_.exec, logits, column, vocabulary_, widths_.lanes, targets, weights, mine);
+    kernels::cross_entropy_statistics(step_.exec, {.logits = logits,
+                                                   .targets = targets,
+                                                   .weights = weights,
+                                                   .first_column = column,
+                                                   .vocabulary = vocabulary_,
+                                                   .lanes = widths_.lanes,
+                                                   .statistics = mine});
     step_.collectives->gather(mine, all);
-    kernels::cross_entropy_finish(step_.exec, logits, column, vocabulary_, all, targets, weights, losses, gradient);
+    kernels::cross_entropy_finish(step_.exec, {.logits = logits,
+                                               .targets = targets,
+                                               .weights = weights,
+                                               .statistics = all,
+                                               .first_column = column,
+                                               .vocabulary = vocabulary_,
+                                               .losses = losses,
+                                               .dlogits = gradient});
     return gradient;
   }
   // Writes the sum over the rows of a chunk's gradient to d_bias; from the second chunk on it is added.
   void bias_gradient(std::int64_t first, base::View gradient, base::View d_bias) const {
     if (bias_)
-      kernels::gemm(step_.exec, slice(ones_, 0, gradient.rows()), kernels::Transpose::no, gradient,
-                    kernels::Transpose::no, d_bias, first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes);
+      kernels::gemm(step_.exec, {.a = slice(ones_, 0, gradient.rows()),
+                                 .b = gradient,
+                                 .trans_a = kernels::Transpose::no,
+                                 .trans_b = kernels::Transpose::no,
+                                 .c = d_bias,
+                                 .accumulate = first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes});
   }
   void close() const {
     if (step_.loss_place) kernels::sum_losses_into(step_.exec, losses_, step_.loss_place);
@@ -166,9 +189,12 @@ base::View HeadBlock::rows(Step& step, const std::optional<params::Lease>& own, 
   else if (normed) kernels::copy(step.exec, stream, normed);
   const auto x = normed ? normed : stream;
   if (!transform_norm_) return x;
-  kernels::linear_gelu_forward(step.exec, gelu_form(model_), x, own->weight(transform_),
-                               transform_bias_ < 0 ? base::View{} : own->weight(transform_bias_), t.transform["inner"],
-                               t.transform["input"]);
+  kernels::linear_gelu_forward(step.exec, {.form = gelu_form(model_),
+                                           .x = x,
+                                           .weight = own->weight(transform_),
+                                           .bias = transform_bias_ < 0 ? base::View{} : own->weight(transform_bias_),
+                                           .pre = t.transform["inner"],
+                                           .y = t.transform["input"]});
   transform_norm_->make_again(step, *own, t.transform);
   return t.transform["normed"];
 }
@@ -238,8 +264,12 @@ void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View mine, 
     const auto gradient = loss.chunk(first, normed);
     const kernels::LinearPart part{gradient, leases.table};
     partial_products(step, {&part, 1}, loss.widths(), sums, normed.rows(), first);
-    kernels::gemm(step.exec, gradient, kernels::Transpose::yes, normed.row_range(first, c), kernels::Transpose::no,
-                  d_table, first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes);
+    kernels::gemm(step.exec, {.a = gradient,
+                              .b = normed.row_range(first, c),
+                              .trans_a = kernels::Transpose::yes,
+                              .trans_b = kernels::Transpose::no,
+                              .c = d_table,
+                              .accumulate = first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes});
     loss.bias_gradient(first, gradient, d_bias);
   }
   if (step.collectives->ranks() > 1) step.collectives->add_up(sums, {}, d_normed);

@@ -90,8 +90,13 @@ void KvCache::attend(tensor::Exec& exec, std::int64_t layer, const kernels::Atte
   const auto &k = keys[static_cast<std::size_t>(layer)], &v = values[static_cast<std::size_t>(layer)];
   const auto& list = s.visibility.by_queries;
   if (list.begin == nullptr)
-    return kernels::cached_attention(exec, s.heads, s.kv_heads, s.scale, q, k.row_range(0, length + 1),
-                                     v.row_range(0, length + 1), out);
+    return kernels::cached_attention(exec, {.q = q,
+                                            .k = k.row_range(0, length + 1),
+                                            .v = v.row_range(0, length + 1),
+                                            .heads = s.heads,
+                                            .kv_heads = s.kv_heads,
+                                            .scale = s.scale,
+                                            .out = out});
   TRAINYARD_ASSERT(!exec.on_gpu(), "the lists of a text's cache are read on the host");
   // Copies the rows that are seen side by side: once for all heads, or for each head with a list of its own.
   const auto attend_heads = [&](std::int64_t first, std::int64_t heads) {
@@ -112,7 +117,8 @@ void KvCache::attend(tensor::Exec& exec, std::int64_t layer, const kernels::Atte
         kernels::copy(exec, v.row_range(row, count).columns(column, kv * d), my_v.row_range(at, count));
         at += count;
       });
-    kernels::cached_attention(exec, heads, kv, s.scale, my_q, my_k, my_v, my_out);
+    kernels::cached_attention(
+        exec, {.q = my_q, .k = my_k, .v = my_v, .heads = heads, .kv_heads = kv, .scale = s.scale, .out = my_out});
   };
   if (list.heads == 1) return attend_heads(0, s.heads);
   for (std::int64_t h = 0; h < s.heads; ++h) attend_heads(h, 1);

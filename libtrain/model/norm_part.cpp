@@ -24,9 +24,16 @@ void NormPart::make_again(Step& step, const params::Lease& lease, const SavedSet
 void NormPart::normalize(Step& step, const params::Lease& lease, base::View rows, base::View normed,
                          const SavedSet& t) const {
   if (kind_ == plan::Norm::layer)
-    kernels::layer_norm_forward(step.exec, rows, lease.weight(weight_), lease.weight(bias_), epsilon_, normed,
-                                t["mean"], t["rstd"]);
-  else kernels::rms_norm_forward(step.exec, rows, lease.weight(weight_), epsilon_, normed, t["rstd"]);
+    kernels::layer_norm_forward(step.exec, {.x = rows,
+                                            .weight = lease.weight(weight_),
+                                            .bias = lease.weight(bias_),
+                                            .epsilon = epsilon_,
+                                            .y = normed,
+                                            .mean = t["mean"],
+                                            .rstd = t["rstd"]});
+  else
+    kernels::rms_norm_forward(
+        step.exec, {.x = rows, .weight = lease.weight(weight_), .epsilon = epsilon_, .y = normed, .rstd = t["rstd"]});
 }
 
 base::View NormPart::forward_sum(Step& step, const params::Lease& lease, base::View stream, base::View branch,
@@ -34,11 +41,25 @@ base::View NormPart::forward_sum(Step& step, const params::Lease& lease, base::V
   const auto input = t.find("input"), sum = input ? input : stream, found = t.find("normed"),
              normed = found ? found : stream;
   if (kind_ == plan::Norm::layer)
-    kernels::layer_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_),
-                                         lease.weight(bias_), epsilon_, normed, t["mean"], t["rstd"]);
+    kernels::layer_norm_residual_forward(step.exec, {.residual = stream,
+                                                     .branch = branch,
+                                                     .dropout = dropout,
+                                                     .weight = lease.weight(weight_),
+                                                     .bias = lease.weight(bias_),
+                                                     .epsilon = epsilon_,
+                                                     .sum = sum,
+                                                     .y = normed,
+                                                     .mean = t["mean"],
+                                                     .rstd = t["rstd"]});
   else
-    kernels::rms_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_), epsilon_, normed,
-                                       t["rstd"]);
+    kernels::rms_norm_residual_forward(step.exec, {.residual = stream,
+                                                   .branch = branch,
+                                                   .dropout = dropout,
+                                                   .weight = lease.weight(weight_),
+                                                   .epsilon = epsilon_,
+                                                   .sum = sum,
+                                                   .y = normed,
+                                                   .rstd = t["rstd"]});
   return sum;
 }
 
@@ -60,11 +81,23 @@ void NormPart::backward(Step& step, const params::Lease& lease, const NormGradie
   if (step.collectives->sequence_parallel()) return backward_rows(step, lease, grads, d_normed, t, gradient);
   const auto into = d_normed.data == gradient.data ? kernels::Into::overwrite : kernels::Into::add;
   if (kind_ == plan::Norm::layer)
-    kernels::layer_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["mean"], t["rstd"], gradient,
-                                 grads.weight, grads.bias, into);
+    kernels::layer_norm_backward(step.exec, {.dy = d_normed,
+                                             .x = t["input"],
+                                             .weight = lease.weight(weight_),
+                                             .mean = t["mean"],
+                                             .rstd = t["rstd"],
+                                             .dx = gradient,
+                                             .dweight = grads.weight,
+                                             .dbias = grads.bias,
+                                             .into = into});
   else
-    kernels::rms_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["rstd"], gradient,
-                               grads.weight, into);
+    kernels::rms_norm_backward(step.exec, {.dy = d_normed,
+                                           .x = t["input"],
+                                           .weight = lease.weight(weight_),
+                                           .rstd = t["rstd"],
+                                           .dx = gradient,
+                                           .dweight = grads.weight,
+                                           .into = into});
 }
 
 // With sequence parallelism: sums over the rows of all ranks, in the order of one rank that has them all.
@@ -78,11 +111,22 @@ void NormPart::backward_rows(Step& step, const params::Lease& lease, const NormG
   const auto mine = workspace.allocate(weight.dtype, {rows, gradient.cols()}),
              all = workspace.allocate(weight.dtype, {ranks * rows, gradient.cols()});
   if (kind_ == plan::Norm::layer)
-    kernels::layer_norm_backward_rows(step.exec, d_normed, t["input"], lease.weight(weight_), t["mean"], t["rstd"],
-                                      gradient, mine, into);
+    kernels::layer_norm_backward_rows(step.exec, {.dy = d_normed,
+                                                  .x = t["input"],
+                                                  .weight = lease.weight(weight_),
+                                                  .mean = t["mean"],
+                                                  .rstd = t["rstd"],
+                                                  .dx = gradient,
+                                                  .partials = mine,
+                                                  .into = into});
   else
-    kernels::rms_norm_backward_rows(step.exec, d_normed, t["input"], lease.weight(weight_), t["rstd"], gradient, mine,
-                                    into);
+    kernels::rms_norm_backward_rows(step.exec, {.dy = d_normed,
+                                                .x = t["input"],
+                                                .weight = lease.weight(weight_),
+                                                .rstd = t["rstd"],
+                                                .dx = gradient,
+                                                .partials = mine,
+                                                .into = into});
   step.collectives->gather(mine, all);
   kernels::norm_partial_sums(step.exec, all, ranks, weight, grads.bias);
 }

@@ -40,7 +40,7 @@ ZeroStore::ZeroStore(StoreContext& c)
                            : plan::normed_ranges(c.flat_group(u), c.layout(u), c.world.topology, c.world.rank));
 }
 
-std::span<const base::View> ZeroStore::counted_gradients() {
+std::span<const base::ConstView> ZeroStore::counted_gradients() {
   counted_views_.clear();
   for (int u = 0; u < c_.flat_groups(); ++u)
     for (const auto& range : counted_[static_cast<std::size_t>(u)])

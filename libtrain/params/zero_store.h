@@ -49,7 +49,7 @@ class ZeroStore : public ParameterStore {
   base::View shard_gradient(int flat_group) { return gradients_.shard(flat_group); }
   // The ranges of gradient shards that this rank counts for the norm. Over the whole world every logical parameter
   // counts once (plan/blocks/ownership.h). Valid until the next call.
-  std::span<const base::View> counted_gradients();
+  std::span<const base::ConstView> counted_gradients();
   // `tokens`: the tokens of the step, counting whole sequences. Needed if a bias takes part in the choice of experts
   // (plan::Update).
   void update(const kernels::AdamW& hyper, std::int64_t tokens = 0);
@@ -86,7 +86,7 @@ class ZeroStore : public ParameterStore {
   StageSums stage_sums_;
   OptimizerStates states_;
   std::vector<std::vector<plan::ShardRange>> counted_;  // per flat group
-  std::vector<base::View> counted_views_;
+  std::vector<base::ConstView> counted_views_;
 };
 
 }  // namespace trainyard::params

@@ -159,7 +159,8 @@ class List {
       const auto b = bench(1, 3 * n * n * 4);
       const auto x = b->values(d, {n, n}), y = b->values(d, {n, n}), z = b->memory.allocate(d, {n, n});
       const auto run = [x, y, z](tensor::Exec& e) {
-        kernels::gemm(e, x, kernels::Transpose::no, y, kernels::Transpose::yes, z);
+        kernels::gemm(e,
+                      {.a = x, .b = y, .trans_a = kernels::Transpose::no, .trans_b = kernels::Transpose::yes, .c = z});
       };
       run(*b->exec);
       b->exec->synchronize();
@@ -257,10 +258,24 @@ class List {
     const auto lse = b->zeros(DType::f32, {B * heads, T}), starts = b->zeros(DType::i32, {B, T});
     const kernels::AttentionShape shape{
         B, T, heads, kv_heads, m.head_dim(), 1 / std::sqrt(static_cast<double>(m.head_dim()))};
-    kernels::attention_forward(*b->exec, shape, q, k, v, starts, out, lse);
+    kernels::attention_forward(
+        *b->exec, {.shape = shape, .q = q, .k = k, .v = v, .document_start = starts, .out = out, .lse = lse});
     return on(b, attention_flops(products), [=](tensor::Exec& e) {
-      if (products == 2) kernels::attention_forward(e, shape, q, k, v, starts, out, lse);
-      else kernels::attention_backward(e, shape, q, k, v, starts, out, lse, dout, dq, dk, dv);
+      if (products == 2)
+        kernels::attention_forward(
+            e, {.shape = shape, .q = q, .k = k, .v = v, .document_start = starts, .out = out, .lse = lse});
+      else
+        kernels::attention_backward(e, {.shape = shape,
+                                        .q = q,
+                                        .k = k,
+                                        .v = v,
+                                        .document_start = starts,
+                                        .out = out,
+                                        .lse = lse,
+                                        .dout = dout,
+                                        .dq = dq,
+                                        .dk = dk,
+                                        .dv = dv});
     });
   }
   // Reads p, g, m, v, writes p, m, v: 28 bytes a parameter.

@@ -40,6 +40,22 @@ TEST(View, SlicesShareMemory) {
   EXPECT_TRUE(slice.row_range(1, 1).dense()) << "one row has no gap";
 }
 
+TEST(View, ConvertsToAViewToRead) {
+  std::vector<float> x(20);
+  std::iota(x.begin(), x.end(), 0.0f);
+  const auto v = View::of(x.data(), {4, 5});
+  const ConstView read = v.columns(1, 3);
+  static_assert(std::is_same_v<decltype(read.row<float>(0)), const float*>);
+  static_assert(std::is_same_v<decltype(read.columns(0, 1)), ConstView>);
+  static_assert(std::is_convertible_v<View, ConstView> && !std::is_constructible_v<View, ConstView>);
+  EXPECT_EQ(read.data, v.columns(1, 3).data);
+  EXPECT_EQ(read.pitch, 5);
+  EXPECT_EQ(read.cols(), 3);
+  EXPECT_EQ(read.row_range(2, 2).row<float>(1)[2], 18);
+  const auto& constant = x;
+  EXPECT_EQ(ConstView::of(constant.data(), {2, 10}).reshaped({5, 4}).row<float>(1)[0], 4);
+}
+
 TEST(View, RefusesAnotherTypeAndImpossibleShapes) {
   std::vector<float> x(20);
   const auto v = View::of(x.data(), {4, 5});

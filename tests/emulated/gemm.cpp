@@ -12,7 +12,7 @@ namespace trainyard::kernels {
 
 namespace {
 
-double element(const Mat& m, std::int64_t r, std::int64_t c) {
+double element(const ConstMat& m, std::int64_t r, std::int64_t c) {
   if (m.type == Type::f32) return m.row<float>(r)[c];
   if (m.type == Type::f64) return m.row<double>(r)[c];
   return static_cast<float>(m.row<base::bf16>(r)[c]);

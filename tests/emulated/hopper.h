@@ -27,7 +27,7 @@ struct EmulatedTensorMap {  // of bf16; sizes and box begin with the channels
   std::array<std::uint32_t, 2> box;
 };
 // Returns false where the driver refuses.
-inline bool emulated_map_of(EmulatedTensorMap& map, void* data, std::array<std::uint64_t, 3> sizes,
+inline bool emulated_map_of(EmulatedTensorMap& map, const void* data, std::array<std::uint64_t, 3> sizes,
                             std::array<std::uint64_t, 2> strides, int rows) {
   map = {static_cast<const char*>(data), sizes, strides, {64, static_cast<std::uint32_t>(rows)}};
   return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && strides[0] % 16 == 0 && strides[1] % 16 == 0 &&

@@ -153,7 +153,11 @@ TEST(StepProfile, AnAbandonedStepIsAsIfItHadNotBegun) {
   const auto compute = [&] {
     const engine::StepProfile::Part part(profile);
     const auto view = [](std::vector<float>& v) { return base::View::of(v.data(), {64, 64}); };
-    kernels::gemm(*exec, view(x), kernels::Transpose::no, view(y), kernels::Transpose::no, view(z));
+    kernels::gemm(*exec, {.a = view(x),
+                          .b = view(y),
+                          .trans_a = kernels::Transpose::no,
+                          .trans_b = kernels::Transpose::no,
+                          .c = view(z)});
   };
   const engine::StepProfile::Peaks peaks{1e11, 1e11};
   profile.begin_step(1);
@@ -184,7 +188,11 @@ TEST(StepProfile, SaysThatItsPeakIsNone) {
   {
     const engine::StepProfile::Part part(profile);
     const auto view = [](std::vector<float>& v) { return base::View::of(v.data(), {64, 64}); };
-    kernels::gemm(*exec, view(x), kernels::Transpose::no, view(x), kernels::Transpose::no, view(y));
+    kernels::gemm(*exec, {.a = view(x),
+                          .b = view(x),
+                          .trans_a = kernels::Transpose::no,
+                          .trans_b = kernels::Transpose::no,
+                          .c = view(y)});
   }
   const auto said = [&](double peak) {
     return profile.text(0, 1, "any", {peak, peak}).find("\nsomething was faster than that: ") != std::string::npos;

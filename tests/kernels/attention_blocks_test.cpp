@@ -48,15 +48,30 @@ struct Blocks {
   base::View starts() { return base::View::of(spans.start.data(), {2, s.sequence}); }
   void forward(int threads) {
     Bench b(threads);
-    kernels::attention_forward(*b, s, q.view(), k.view(), v.view(), starts(), out.view(), lse.view());
+    kernels::attention_forward(*b, {.shape = s,
+                                    .q = q.view(),
+                                    .k = k.view(),
+                                    .v = v.view(),
+                                    .document_start = starts(),
+                                    .out = out.view(),
+                                    .lse = lse.view()});
     const auto planned = plan::attention_forward_scratch_bytes(c.T, c.d, 2 * c.kv, threads);
     EXPECT_EQ(b.arena.peak_bytes(), planned);
   }
   void run(int threads) {
     forward(threads);
     Bench b(threads);
-    kernels::attention_backward(*b, s, q.view(), k.view(), v.view(), starts(), out.view(), lse.view(), dout.view(),
-                                dq.view(), dk.view(), dv.view());
+    kernels::attention_backward(*b, {.shape = s,
+                                     .q = q.view(),
+                                     .k = k.view(),
+                                     .v = v.view(),
+                                     .document_start = starts(),
+                                     .out = out.view(),
+                                     .lse = lse.view(),
+                                     .dout = dout.view(),
+                                     .dq = dq.view(),
+                                     .dk = dk.view(),
+                                     .dv = dv.view()});
     const auto planned = plan::attention_backward_scratch_bytes(c.T, c.d, c.heads / c.kv, 2 * c.kv, threads);
     EXPECT_EQ(b.arena.peak_bytes(), planned);
   }

@@ -28,13 +28,28 @@ struct Problem {
   base::View starts() { return base::View::of(start.data(), {2, s.sequence}); }
   void forward(int threads) {
     Bench b(threads);
-    kernels::attention_forward(*b, s, q.view(), k.view(), v.view(), starts(), out.view(), lse.view());
+    kernels::attention_forward(*b, {.shape = s,
+                                    .q = q.view(),
+                                    .k = k.view(),
+                                    .v = v.view(),
+                                    .document_start = starts(),
+                                    .out = out.view(),
+                                    .lse = lse.view()});
   }
   void run(int threads) {
     forward(threads);
     Bench b(threads);
-    kernels::attention_backward(*b, s, q.view(), k.view(), v.view(), starts(), out.view(), lse.view(), dout.view(),
-                                dq.view(), dk.view(), dv.view());
+    kernels::attention_backward(*b, {.shape = s,
+                                     .q = q.view(),
+                                     .k = k.view(),
+                                     .v = v.view(),
+                                     .document_start = starts(),
+                                     .out = out.view(),
+                                     .lse = lse.view(),
+                                     .dout = dout.view(),
+                                     .dq = dq.view(),
+                                     .dk = dk.view(),
+                                     .dv = dv.view()});
   }
 };
 
@@ -247,7 +262,13 @@ TEST(Attention, MemoryIsLinearInTheSequence) {
   for (std::int64_t T : {256, 1024}) {
     Problem p(DType::f32, T, 2, 1, 16);
     Bench b(2);
-    kernels::attention_forward(*b, p.s, p.q.view(), p.k.view(), p.v.view(), p.starts(), p.out.view(), p.lse.view());
+    kernels::attention_forward(*b, {.shape = p.s,
+                                    .q = p.q.view(),
+                                    .k = p.k.view(),
+                                    .v = p.v.view(),
+                                    .document_start = p.starts(),
+                                    .out = p.out.view(),
+                                    .lse = p.lse.view()});
     EXPECT_LE(b.arena.peak_bytes(), plan::attention_forward_scratch_bytes(T, 16, 2, 2));
   }
 }

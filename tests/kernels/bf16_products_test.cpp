@@ -101,10 +101,11 @@ TEST(Bf16Products, ProductsHaveTheBitsOfTheDefinition) {
           std::vector<float> c(static_cast<std::size_t>(s.m * s.n), -7);
           const bool ta = (turned & 1) != 0, tb = (turned & 2) != 0;
           test::Bench bench(turned == 3 ? 3 : 1);
-          kernels::gemm(*bench, ta ? view(a.turned, s.k, s.m) : view(a.rows, s.m, s.k),
-                        ta ? kernels::Transpose::yes : kernels::Transpose::no,
-                        tb ? view(b.turned, s.n, s.k) : view(b.rows, s.k, s.n),
-                        tb ? kernels::Transpose::yes : kernels::Transpose::no, base::View::of(c.data(), {s.m, s.n}));
+          kernels::gemm(*bench, {.a = ta ? view(a.turned, s.k, s.m) : view(a.rows, s.m, s.k),
+                                 .b = tb ? view(b.turned, s.n, s.k) : view(b.rows, s.k, s.n),
+                                 .trans_a = ta ? kernels::Transpose::yes : kernels::Transpose::no,
+                                 .trans_b = tb ? kernels::Transpose::yes : kernels::Transpose::no,
+                                 .c = base::View::of(c.data(), {s.m, s.n})});
           for (std::int64_t i = 0; i < s.m; ++i)
             for (std::int64_t j = 0; j < s.n; ++j) {
               const float wanted = expected(isa, a.rows, b.rows, s.k, s.n, i, j),
@@ -133,8 +134,11 @@ TEST(Bf16Products, ProductsOfGroupsHaveThem) {
     std::vector<float> y(static_cast<std::size_t>(rows * out)), dw(static_cast<std::size_t>(2 * out * in));
     test::Bench bench(2);
     const kernels::GroupedView w{view(weights, out, in), out * in, 2};
-    kernels::grouped_linear_forward(*bench, groups, view(x.rows, rows, in), w, {}, 1,
-                                    base::View::of(y.data(), {rows, out}));
+    kernels::grouped_linear_forward(*bench, {.groups = groups,
+                                             .x = view(x.rows, rows, in),
+                                             .weight = w,
+                                             .lanes = 1,
+                                             .y = base::View::of(y.data(), {rows, out})});
     kernels::grouped_linear_backward_weight(*bench, groups, view(dy.rows, rows, out), view(x.rows, rows, in),
                                             {base::View::of(dw.data(), {out, in}), out * in, 2}, {});
     for (std::int64_t i = 0; i < rows; ++i)
@@ -181,8 +185,11 @@ TEST(Bf16Products, ResultsNextToTheLeastNormalNumber) {
         a[static_cast<std::size_t>(2 + second)] = of(c.x), b[static_cast<std::size_t>(2 + second)] = of(c.y);
         float got = -1;
         test::Bench bench(1);
-        kernels::gemm(*bench, view(a, 1, 4), kernels::Transpose::no, view(b, 4, 1), kernels::Transpose::no,
-                      base::View::of(&got, {1, 1}));
+        kernels::gemm(*bench, {.a = view(a, 1, 4),
+                               .b = view(b, 4, 1),
+                               .trans_a = kernels::Transpose::no,
+                               .trans_b = kernels::Transpose::no,
+                               .c = base::View::of(&got, {1, 1})});
         if (!by_tiles(isa) || second == 0) {  // tiles add odd steps to a sum of their own
           EXPECT_EQ(got, c.result) << kernels::name_of(isa) << ": " << c.x << " times " << c.y << ", step " << second;
         }
@@ -203,8 +210,11 @@ TEST(Bf16Products, ProductsOfF32AreThoseOfTheBase) {
     kernels::set_isa(isa);
     std::vector<float> c(m * n);
     test::Bench bench(1);
-    kernels::gemm(*bench, base::View::of(a.data(), {m, k}), kernels::Transpose::no, base::View::of(b.data(), {k, n}),
-                  kernels::Transpose::no, base::View::of(c.data(), {m, n}));
+    kernels::gemm(*bench, {.a = base::View::of(a.data(), {m, k}),
+                           .b = base::View::of(b.data(), {k, n}),
+                           .trans_a = kernels::Transpose::no,
+                           .trans_b = kernels::Transpose::no,
+                           .c = base::View::of(c.data(), {m, n})});
     kernels::set_isa(kernels::best_isa());
     return c;
   };

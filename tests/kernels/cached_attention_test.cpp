@@ -14,7 +14,13 @@ TEST(CachedAttention, EqualsTheDefinition) {
         [&](tensor::Exec& exec, DType type) {
           MatrixBuffer q(type, 1, heads * d), k(type, t, kv * d, 3), v(type, t, kv * d, 1), out(type, 1, heads * d);
           q.fill(1), k.fill(2), v.fill(3);
-          kernels::cached_attention(exec, heads, kv, scale, q.view(), k.view(), v.view(), out.view());
+          kernels::cached_attention(exec, {.q = q.view(),
+                                           .k = k.view(),
+                                           .v = v.view(),
+                                           .heads = heads,
+                                           .kv_heads = kv,
+                                           .scale = scale,
+                                           .out = out.view()});
           return std::vector<MatrixBuffer>{out};
         },
         [&](DType type, const std::vector<MatrixBuffer>& got) {

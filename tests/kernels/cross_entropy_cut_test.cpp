@@ -39,8 +39,13 @@ struct Problem {
 std::vector<MatrixBuffer> whole(tensor::Exec& exec, DType t, Sizes s, std::int64_t lanes) {
   Problem p(t, s);
   MatrixBuffer d(t, tokens, s.stored, 1), losses(DType::f64, 1, tokens);
-  kernels::cross_entropy_chunk(exec, p.logits.view(), d.view(), s.vocabulary, p.vt(), p.vw(),
-                               losses.view().reshaped({tokens}), lanes);
+  kernels::cross_entropy_chunk(exec, {.logits = p.logits.view(),
+                                      .targets = p.vt(),
+                                      .weights = p.vw(),
+                                      .vocabulary = s.vocabulary,
+                                      .lanes = lanes,
+                                      .losses = losses.view().reshaped({tokens}),
+                                      .dlogits = d.view()});
   return {d, losses};
 }
 
@@ -55,15 +60,26 @@ std::vector<MatrixBuffer> cut(tensor::Exec& exec, DType t, Sizes s, std::int64_t
   MatrixBuffer d(t, tokens, s.stored, 1), losses(DType::f64, ranks, tokens),
       statistics(p.logits.dtype, ranks, pieces * 3 * tokens);
   for (std::int64_t r = 0; r < ranks; ++r)
-    kernels::cross_entropy_statistics(exec, p.logits.view().columns(r * width, width), r * width, s.vocabulary, own,
-                                      p.vt(), p.vw(), statistics.view().row_range(r, 1));
+    kernels::cross_entropy_statistics(exec, {.logits = p.logits.view().columns(r * width, width),
+                                             .targets = p.vt(),
+                                             .weights = p.vw(),
+                                             .first_column = r * width,
+                                             .vocabulary = s.vocabulary,
+                                             .lanes = own,
+                                             .statistics = statistics.view().row_range(r, 1)});
   for (std::int64_t r = 0; r < ranks; ++r) {
     const auto logits = p.logits.view().columns(r * width, width);
-    kernels::cross_entropy_finish(exec, logits, r * width, s.vocabulary, statistics.view(), p.vt(), p.vw(),
-                                  losses.view().row_range(r, 1).reshaped({tokens}),
-                                  gradient == Gradient::none       ? base::View{}
-                                  : gradient == Gradient::in_place ? logits
-                                                                   : d.view().columns(r * width, width));
+    kernels::cross_entropy_finish(exec,
+                                  {.logits = logits,
+                                   .targets = p.vt(),
+                                   .weights = p.vw(),
+                                   .statistics = statistics.view(),
+                                   .first_column = r * width,
+                                   .vocabulary = s.vocabulary,
+                                   .losses = losses.view().row_range(r, 1).reshaped({tokens}),
+                                   .dlogits = gradient == Gradient::none       ? base::View{}
+                                              : gradient == Gradient::in_place ? logits
+                                                                               : d.view().columns(r * width, width)});
   }
   if (gradient == Gradient::in_place)
     for (std::int64_t r = 0; r < tokens; ++r)
@@ -135,8 +151,20 @@ TEST(CrossEntropyCut, StatisticsAreThoseOfTheSlice) {
           Problem p(t, s);
           MatrixBuffer one(p.logits.dtype, 3, tokens), each(p.logits.dtype, 9, tokens);
           const auto slice = p.logits.view().columns(rank * 96, 96);
-          kernels::cross_entropy_statistics(exec, slice, rank * 96, s.vocabulary, 3, p.vt(), p.vw(), one.view());
-          kernels::cross_entropy_statistics(exec, slice, rank * 96, s.vocabulary, 3, p.vt(), p.vw(), each.view());
+          kernels::cross_entropy_statistics(exec, {.logits = slice,
+                                                   .targets = p.vt(),
+                                                   .weights = p.vw(),
+                                                   .first_column = rank * 96,
+                                                   .vocabulary = s.vocabulary,
+                                                   .lanes = 3,
+                                                   .statistics = one.view()});
+          kernels::cross_entropy_statistics(exec, {.logits = slice,
+                                                   .targets = p.vt(),
+                                                   .weights = p.vw(),
+                                                   .first_column = rank * 96,
+                                                   .vocabulary = s.vocabulary,
+                                                   .lanes = 3,
+                                                   .statistics = each.view()});
           return std::vector{one, each};
         },
         [&](DType t, const std::vector<MatrixBuffer>& out) {
@@ -167,11 +195,21 @@ TEST(CrossEntropyCut, ANanLogitShowsInTheLossOfEveryRank) {
     p.logits.set(2, place, std::nan(""));
     MatrixBuffer statistics(DType::f32, 2, 3 * tokens), losses(DType::f64, 1, tokens);
     for (std::int64_t r = 0; r < 2; ++r)
-      kernels::cross_entropy_statistics(*bench, p.logits.view().columns(r * 64, 64), r * 64, 101, 2, p.vt(), p.vw(),
-                                        statistics.view().row_range(r, 1));
+      kernels::cross_entropy_statistics(*bench, {.logits = p.logits.view().columns(r * 64, 64),
+                                                 .targets = p.vt(),
+                                                 .weights = p.vw(),
+                                                 .first_column = r * 64,
+                                                 .vocabulary = 101,
+                                                 .lanes = 2,
+                                                 .statistics = statistics.view().row_range(r, 1)});
     for (std::int64_t r = 0; r < 2; ++r) {
-      kernels::cross_entropy_finish(*bench, p.logits.view().columns(r * 64, 64), r * 64, 101, statistics.view(), p.vt(),
-                                    p.vw(), losses.view().reshaped({tokens}), {});
+      kernels::cross_entropy_finish(*bench, {.logits = p.logits.view().columns(r * 64, 64),
+                                             .targets = p.vt(),
+                                             .weights = p.vw(),
+                                             .statistics = statistics.view(),
+                                             .first_column = r * 64,
+                                             .vocabulary = 101,
+                                             .losses = losses.view().reshaped({tokens})});
       EXPECT_TRUE(std::isnan(losses(0, 2))) << place;
       EXPECT_FALSE(std::isnan(losses(0, 3)));
     }
@@ -185,8 +223,13 @@ TEST(CrossEntropyCut, EveryRankRefusesTargetsOutsideTheVocabulary) {
       Problem p(DType::f32, {101, 128});
       p.targets[2] = bad;
       MatrixBuffer statistics(DType::f32, 3, tokens);
-      EXPECT_THROW(kernels::cross_entropy_statistics(*bench, p.logits.view().columns(rank * 64, 64), rank * 64, 101, 1,
-                                                     p.vt(), p.vw(), statistics.view()),
+      EXPECT_THROW(kernels::cross_entropy_statistics(*bench, {.logits = p.logits.view().columns(rank * 64, 64),
+                                                              .targets = p.vt(),
+                                                              .weights = p.vw(),
+                                                              .first_column = rank * 64,
+                                                              .vocabulary = 101,
+                                                              .lanes = 1,
+                                                              .statistics = statistics.view()}),
                    base::InputError)
           << bad;
     }

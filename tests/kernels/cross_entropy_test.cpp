@@ -21,8 +21,12 @@ struct Problem {
         logits.set(r, c, 4 * values(r, c) * (r == 5 ? 2500 : 1) + (r == 6 ? 1e4 : r == 7 ? -1e4 : 0));
   }
   void run(tensor::Exec& exec, base::View dlogits) {
-    kernels::cross_entropy_chunk(exec, logits.view(), dlogits, vocabulary, base::View::of(targets.data(), {tokens}),
-                                 base::View::of(weights.data(), {tokens}), base::View::of(losses.data(), {tokens}));
+    kernels::cross_entropy_chunk(exec, {.logits = logits.view(),
+                                        .targets = base::View::of(targets.data(), {tokens}),
+                                        .weights = base::View::of(weights.data(), {tokens}),
+                                        .vocabulary = vocabulary,
+                                        .losses = base::View::of(losses.data(), {tokens}),
+                                        .dlogits = dlogits});
   }
 };
 

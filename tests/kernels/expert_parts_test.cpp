@@ -22,12 +22,22 @@ TEST(ExpertMix, WeighsByASoftmaxOfTwoAndItsGradientsAreItsDerivatives) {
               d_logits(g, 9, 2, 1), da(t, 9, h, 1), db(t, 9, h, 2);
           logits.fill(1), a.fill(2), b.fill(3), dout.fill(4);
           kernels::expert_mix(exec, logits.view(), a.view(), b.view(), out.view());
-          kernels::expert_mix_backward(exec, logits.view(), a.view(), b.view(), dout.view(), d_logits.view(), da.view(),
-                                       db.view());
+          kernels::expert_mix_backward(exec, {.logits = logits.view(),
+                                              .a = a.view(),
+                                              .b = b.view(),
+                                              .dout = dout.view(),
+                                              .d_logits = d_logits.view(),
+                                              .da = da.view(),
+                                              .db = db.view()});
           // In place: the gradients overwrite what was mixed.
           MatrixBuffer d_again(g, 9, 2, 1);
-          kernels::expert_mix_backward(exec, logits.view(), a.view(), b.view(), dout.view(), d_again.view(), a.view(),
-                                       b.view());
+          kernels::expert_mix_backward(exec, {.logits = logits.view(),
+                                              .a = a.view(),
+                                              .b = b.view(),
+                                              .dout = dout.view(),
+                                              .d_logits = d_again.view(),
+                                              .da = a.view(),
+                                              .db = b.view()});
           EXPECT_EQ(d_again.bytes, d_logits.bytes);
           for (std::int64_t r = 0; r < 9; ++r)
             for (std::int64_t c = 0; c < h; ++c) {

@@ -109,10 +109,20 @@ TEST(ExpertRows, GradientsOfCombine) {
             MatrixBuffer dout(t, 11, h, 2), y(t, routes.row_count, h, 1), dy(t, routes.row_count, h, 3),
                 weights(accumulation(t), 11, k, 1), slopes(accumulation(t), 11, k, 2), again(accumulation(t), 11, k);
             dout.fill(1), y.fill(2), weights.fill(3);
-            kernels::expert_combine_backward(exec, dout.view(), y.view(), routes.rows_view(), routes.sources_view(),
-                                             weights.view(), dy.view(), slopes.view());
-            kernels::expert_combine_backward(exec, dout.view(), y.view(), routes.rows_view(), routes.sources_view(),
-                                             weights.view(), y.view(), again.view());
+            kernels::expert_combine_backward(exec, {.dout = dout.view(),
+                                                    .y = y.view(),
+                                                    .rows = routes.rows_view(),
+                                                    .sources = routes.sources_view(),
+                                                    .weights = weights.view(),
+                                                    .dy = dy.view(),
+                                                    .d_weights = slopes.view()});
+            kernels::expert_combine_backward(exec, {.dout = dout.view(),
+                                                    .y = y.view(),
+                                                    .rows = routes.rows_view(),
+                                                    .sources = routes.sources_view(),
+                                                    .weights = weights.view(),
+                                                    .dy = y.view(),
+                                                    .d_weights = again.view()});
             return std::vector{dy, slopes, y, again};
           },
           [&](DType t, const std::vector<MatrixBuffer>& out) {
@@ -167,8 +177,13 @@ TEST(ExpertRows, GradientsAreAdjoint) {
        slopes = matrix(20, k);
   y.fill(3), dout.fill(4), weights.fill(5);
   kernels::expert_combine(*bench, y.view(), routes.rows_view(), weights.view(), out.view());
-  kernels::expert_combine_backward(*bench, dout.view(), y.view(), routes.rows_view(), routes.sources_view(),
-                                   weights.view(), dy.view(), slopes.view());
+  kernels::expert_combine_backward(*bench, {.dout = dout.view(),
+                                            .y = y.view(),
+                                            .rows = routes.rows_view(),
+                                            .sources = routes.sources_view(),
+                                            .weights = weights.view(),
+                                            .dy = dy.view(),
+                                            .d_weights = slopes.view()});
   EXPECT_NEAR(dot(out, dout), dot(y, dy), 1e-12);
   EXPECT_NEAR(dot(out, dout), dot(weights, slopes), 1e-12);
 }
@@ -183,8 +198,13 @@ TEST(ExpertRows, NoRowsAtAll) {
   const base::View none(nullptr, DType::bf16, {0, 4}), no_sources(nullptr, DType::i32, {0});
   kernels::expert_dispatch(*bench, x.view(), no_sources, 2, none);
   kernels::expert_combine(*bench, none, vector_view(nowhere, 3), weights.view(), out.view());
-  kernels::expert_combine_backward(*bench, x.view(), none, vector_view(nowhere, 3), no_sources, weights.view(), none,
-                                   slopes.view());
+  kernels::expert_combine_backward(*bench, {.dout = x.view(),
+                                            .y = none,
+                                            .rows = vector_view(nowhere, 3),
+                                            .sources = no_sources,
+                                            .weights = weights.view(),
+                                            .dy = none,
+                                            .d_weights = slopes.view()});
   for (std::int64_t s = 0; s < 3; ++s) {
     for (std::int64_t c = 0; c < 4; ++c) EXPECT_EQ(out(s, c), 0);
     for (std::int64_t j = 0; j < 2; ++j) EXPECT_EQ(slopes(s, j), 0);

@@ -82,8 +82,12 @@ struct GateCase {
   template <class P> void backward(P& place) {
     auto to = scale;
     to.targets = place(targets, {1}).template ptr<double>();
-    kernels::gate_backward(place.exec(), gate_at(place), place(logits), choice_at(place), place(d_weights), to,
-                           place(d_logits));
+    kernels::gate_backward(place.exec(), {.gate = gate_at(place),
+                                          .logits = place(logits),
+                                          .choice = choice_at(place),
+                                          .d_weights = place(d_weights),
+                                          .scale = to,
+                                          .d_logits = place(d_logits)});
     place.fetch();
   }
   // Slopes of kept choices. A dropped choice has NaN, because the gate must not read it.

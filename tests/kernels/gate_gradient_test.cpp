@@ -137,11 +137,19 @@ TEST(GateGradient, LossesNeedTheirTargets) {
   Host host(1);
   c.forward(host);
   kernels::GateLossScale scale;
-  kernels::gate_backward(host.exec(), c.gate_at(host), c.logits.view(), c.choice_at(host), c.d_weights.view(), scale,
-                         c.d_logits.view());
+  kernels::gate_backward(host.exec(), {.gate = c.gate_at(host),
+                                       .logits = c.logits.view(),
+                                       .choice = c.choice_at(host),
+                                       .d_weights = c.d_weights.view(),
+                                       .scale = scale,
+                                       .d_logits = c.d_logits.view()});
   scale.z = 1;
-  EXPECT_THROW(kernels::gate_backward(host.exec(), c.gate_at(host), c.logits.view(), c.choice_at(host),
-                                      c.d_weights.view(), scale, c.d_logits.view()),
+  EXPECT_THROW(kernels::gate_backward(host.exec(), {.gate = c.gate_at(host),
+                                                    .logits = c.logits.view(),
+                                                    .choice = c.choice_at(host),
+                                                    .d_weights = c.d_weights.view(),
+                                                    .scale = scale,
+                                                    .d_logits = c.d_logits.view()}),
                std::logic_error);
 }
 

@@ -42,7 +42,8 @@ void check(const Case& t, std::int64_t m, std::int64_t n, std::int64_t k, Transp
   for (int threads = 1; threads <= 4; ++threads) {
     auto c = before;
     Bench bench(threads);
-    kernels::gemm(*bench, a.view(), ta, b.view(), tb, c.view(), add);
+    kernels::gemm(*bench,
+                  {.a = a.view(), .b = b.view(), .trans_a = ta, .trans_b = tb, .c = c.view(), .accumulate = add});
     ASSERT_TRUE(c.gap_untouched());
     ASSERT_LE(bench.arena.peak_bytes(), plan::gemm_scratch_bytes(m, n, k, t.out == DType::bf16));
     if (threads > 1) {
@@ -108,7 +109,8 @@ TEST(Gemm, TeamsOfAnySize) {
       for (const int threads : {1, 5, 63, 64, 65, 131}) {
         MatrixBuffer c(t.out, m, n, 3);
         Bench bench(threads);
-        kernels::gemm(*bench, a.view(), Transpose::no, b.view(), Transpose::no, c.view());
+        kernels::gemm(
+            *bench, {.a = a.view(), .b = b.view(), .trans_a = Transpose::no, .trans_b = Transpose::no, .c = c.view()});
         if (threads == 1) expected = c;
         else ASSERT_EQ(c.bytes, expected.bytes) << threads << " threads, " << m << "x" << n << "x" << k;
       }
@@ -119,7 +121,8 @@ TEST(Gemm, TeamsOfAnySize) {
 TEST(Gemm, RefusesShapesThatDoNotMeet) {
   Bench bench(1);
   MatrixBuffer a(DType::f32, 4, 5), b(DType::f32, 6, 3), c(DType::f32, 4, 3);
-  EXPECT_ANY_THROW(kernels::gemm(*bench, a.view(), Transpose::no, b.view(), Transpose::no, c.view()));
+  EXPECT_ANY_THROW(kernels::gemm(
+      *bench, {.a = a.view(), .b = b.view(), .trans_a = Transpose::no, .trans_b = Transpose::no, .c = c.view()}));
 }
 
 // Memory that is followed by an inaccessible page: a read beyond its `bytes` crashes.
@@ -154,9 +157,11 @@ TEST(Gemm, ReadsNothingBehindItsOperands) {
             Guarded a(static_cast<std::size_t>(m * k) * size), b(static_cast<std::size_t>(k * n) * size),
                 c(static_cast<std::size_t>(m * n) * sizeof(float));
             Bench bench(2);
-            kernels::gemm(*bench, {a.data, dtype, {ta ? k : m, ta ? m : k}}, ta ? Transpose::yes : Transpose::no,
-                          {b.data, dtype, {tb ? n : k, tb ? k : n}}, tb ? Transpose::yes : Transpose::no,
-                          {c.data, DType::f32, {m, n}});
+            kernels::gemm(*bench, {.a = {a.data, dtype, {ta ? k : m, ta ? m : k}},
+                                   .b = {b.data, dtype, {tb ? n : k, tb ? k : n}},
+                                   .trans_a = ta ? Transpose::yes : Transpose::no,
+                                   .trans_b = tb ? Transpose::yes : Transpose::no,
+                                   .c = {c.data, DType::f32, {m, n}}});
             for (std::int64_t i = 0; i < m * n; ++i) ASSERT_EQ(reinterpret_cast<float*>(c.data)[i], 0.0f);
           }
   });

@@ -2,7 +2,6 @@
 // directions, ends of keys. Rows at odd addresses use plain units, bf16 rows at multiples of 16 bytes tensor cores. The
 // Hopper kernel runs on such a device, and on the emulator where a test asks for it.
 #include "kernels/attention/attention.h"
-#include "kernels/cached_attention/cached_attention.h"
 #include "kernels/dispatch.h"
 #include "tests/gpu_main.h"
 #include "tests/kernels/attention_case.h"
@@ -77,9 +76,19 @@ struct Problem {
     }
     const auto vq = place(q), vk = place(k), vv = place(v), start = place(spans.start, {2, c.T}), vo = place(out),
                vl = place(lse);
-    kernels::attention_forward(place.exec(), s, vq, vk, vv, start, vo, vl);
-    kernels::attention_backward(place.exec(), s, vq, vk, vv, start, vo, vl, place(dout), place(dq), place(dk),
-                                place(dv));
+    kernels::attention_forward(place.exec(),
+                               {.shape = s, .q = vq, .k = vk, .v = vv, .document_start = start, .out = vo, .lse = vl});
+    kernels::attention_backward(place.exec(), {.shape = s,
+                                               .q = vq,
+                                               .k = vk,
+                                               .v = vv,
+                                               .document_start = start,
+                                               .out = vo,
+                                               .lse = vl,
+                                               .dout = place(dout),
+                                               .dq = place(dq),
+                                               .dk = place(dk),
+                                               .dv = place(dv)});
     place.fetch();
   }
   void run(Place::Kind kind) {
@@ -305,13 +314,22 @@ struct Fused {
     const auto part = [this](base::View x, int which) {
       return which == 0 ? x.columns(0, heads * d) : x.columns((heads + (which - 1) * kv) * d, kv * d);
     };
-    return {[=, &place] {
-              kernels::attention_forward(place.exec(), s, part(all, 0), part(all, 1), part(all, 2), begin, to, sums);
-            },
-            [=, &place] {
-              kernels::attention_backward(place.exec(), s, part(all, 0), part(all, 1), part(all, 2), begin, to, sums,
-                                          given, part(d_all, 0), part(d_all, 1), part(d_all, 2));
-            }};
+    const auto q = part(all, 0), k = part(all, 1), v = part(all, 2);
+    const kernels::AttentionForward forward{
+        .shape = s, .q = q, .k = k, .v = v, .document_start = begin, .out = to, .lse = sums};
+    const kernels::AttentionBackward backward{.shape = s,
+                                              .q = q,
+                                              .k = k,
+                                              .v = v,
+                                              .document_start = begin,
+                                              .out = to,
+                                              .lse = sums,
+                                              .dout = given,
+                                              .dq = part(d_all, 0),
+                                              .dk = part(d_all, 1),
+                                              .dv = part(d_all, 2)};
+    return {[=, &place] { kernels::attention_forward(place.exec(), forward); },
+            [=, &place] { kernels::attention_backward(place.exec(), backward); }};
   }
   Outputs run(Place& place) {
     at(place)();
@@ -474,19 +492,6 @@ TEST(GpuAttention, OfHopperBesideItself) {
     EXPECT_EQ(f->lse.bytes, want[1].bytes);
     EXPECT_EQ(f->gradients.bytes, want[2].bytes);
   }
-}
-
-TEST(GpuAttention, OfACache) {
-  compare(
-      [](Place& place, DType t) {
-        const std::int64_t n = 50, heads = 4, kv = 2, d = 24;
-        MatrixBuffer q(t, 1, heads * d), k(t, n, kv * d, 1), v(t, n, kv * d), out(t, 1, heads * d);
-        q.fill(1), k.fill(2), v.fill(3);
-        kernels::cached_attention(place.exec(), heads, kv, 0.4, place(q), place(k), place(v), place(out));
-        place.fetch();
-        return Outputs{out};
-      },
-      Same::tolerance, all);
 }
 
 }  // namespace

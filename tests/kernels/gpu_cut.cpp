@@ -33,7 +33,13 @@ TEST(GpuCut, CrossEntropyGivesTheBitsOfOneRank) {
           std::vector<std::int32_t> targets{0, static_cast<std::int32_t>(s.columns - 1), 3, 25};
           std::vector<std::uint8_t> weights{1, 1, 0, 1};
           const auto vt = place(targets, {n}), vw = place(weights, {n}), vl = place(logits);
-          kernels::cross_entropy_chunk(place.exec(), vl, place(dlogits), s.columns, vt, vw, place(losses), s.lanes);
+          kernels::cross_entropy_chunk(place.exec(), {.logits = vl,
+                                                      .targets = vt,
+                                                      .weights = vw,
+                                                      .vocabulary = s.columns,
+                                                      .lanes = s.lanes,
+                                                      .losses = place(losses),
+                                                      .dlogits = place(dlogits)});
           std::vector<std::unique_ptr<MatrixBuffer>> results, kept;  // a Place needs them at fixed addresses
           for (auto ranks : s.ranks) {
             const auto width = s.stored / ranks, own = s.lanes / ranks,
@@ -44,11 +50,22 @@ TEST(GpuCut, CrossEntropyGivesTheBitsOfOneRank) {
             auto& l = *results.emplace_back(std::make_unique<MatrixBuffer>(DType::f64, ranks, n));
             const auto vd = place(d), vo = place(l);
             for (std::int64_t r = 0; r < ranks; ++r)
-              kernels::cross_entropy_statistics(place.exec(), vl.columns(r * width, width), r * width, s.columns, own,
-                                                vt, vw, vs.row_range(r, 1));
+              kernels::cross_entropy_statistics(place.exec(), {.logits = vl.columns(r * width, width),
+                                                               .targets = vt,
+                                                               .weights = vw,
+                                                               .first_column = r * width,
+                                                               .vocabulary = s.columns,
+                                                               .lanes = own,
+                                                               .statistics = vs.row_range(r, 1)});
             for (std::int64_t r = 0; r < ranks; ++r)
-              kernels::cross_entropy_finish(place.exec(), vl.columns(r * width, width), r * width, s.columns, vs, vt,
-                                            vw, vo.row_range(r, 1).reshaped({n}), vd.columns(r * width, width));
+              kernels::cross_entropy_finish(place.exec(), {.logits = vl.columns(r * width, width),
+                                                           .targets = vt,
+                                                           .weights = vw,
+                                                           .statistics = vs,
+                                                           .first_column = r * width,
+                                                           .vocabulary = s.columns,
+                                                           .losses = vo.row_range(r, 1).reshaped({n}),
+                                                           .dlogits = vd.columns(r * width, width)});
           }
           place.fetch();
           for (std::size_t i = 0; i < results.size(); i += 2) {
@@ -116,16 +133,37 @@ TEST(GpuCut, NormsOfRowsGiveTheBitsOfOneRank) {
           const auto vx = place(x), vw = place(w), vmean = place(mean), vrstd = place(rstd), vrms = place(rms),
                      vdy = place(dy), vcut = place(cut), vcut2 = place(cut2), vp = place(partials),
                      vp2 = place(partials2);
-          kernels::layer_norm_backward(place.exec(), vdy, vx, vw, vmean, vrstd, place(dx), place(dw), place(db));
-          kernels::rms_norm_backward(place.exec(), vdy, vx, vw, vrms, place(dx2), place(dw2), kernels::Into::overwrite);
+          kernels::layer_norm_backward(place.exec(), {.dy = vdy,
+                                                      .x = vx,
+                                                      .weight = vw,
+                                                      .mean = vmean,
+                                                      .rstd = vrstd,
+                                                      .dx = place(dx),
+                                                      .dweight = place(dw),
+                                                      .dbias = place(db)});
+          kernels::rms_norm_backward(place.exec(), {.dy = vdy,
+                                                    .x = vx,
+                                                    .weight = vw,
+                                                    .rstd = vrms,
+                                                    .dx = place(dx2),
+                                                    .dweight = place(dw2),
+                                                    .into = kernels::Into::overwrite});
           for (std::int64_t r = 0; r < ranks; ++r) {
             const auto part = [&](const base::View& v) { return v.row_range(r * rows, rows); };
-            kernels::layer_norm_backward_rows(place.exec(), part(vdy), part(vx), vw, vmean.columns(r * rows, rows),
-                                              vrstd.columns(r * rows, rows), part(vcut),
-                                              vp.row_range(r * partial_rows, partial_rows));
-            kernels::rms_norm_backward_rows(place.exec(), part(vdy), part(vx), vw, vrms.columns(r * rows, rows),
-                                            part(vcut2), vp2.row_range(r * partial_rows, partial_rows),
-                                            kernels::Into::overwrite);
+            kernels::layer_norm_backward_rows(place.exec(), {.dy = part(vdy),
+                                                             .x = part(vx),
+                                                             .weight = vw,
+                                                             .mean = vmean.columns(r * rows, rows),
+                                                             .rstd = vrstd.columns(r * rows, rows),
+                                                             .dx = part(vcut),
+                                                             .partials = vp.row_range(r * partial_rows, partial_rows)});
+            kernels::rms_norm_backward_rows(place.exec(), {.dy = part(vdy),
+                                                           .x = part(vx),
+                                                           .weight = vw,
+                                                           .rstd = vrms.columns(r * rows, rows),
+                                                           .dx = part(vcut2),
+                                                           .partials = vp2.row_range(r * partial_rows, partial_rows),
+                                                           .into = kernels::Into::overwrite});
           }
           kernels::norm_partial_sums(place.exec(), vp, ranks, place(cw), place(cb));
           kernels::norm_partial_sums(place.exec(), vp2, ranks, place(cw2), {});
@@ -164,7 +202,16 @@ TEST(GpuCut, DropoutOfRowsGivesTheBitsOfTheWhole) {
             const auto in = vx.row_range(row, n - row), base = vr.row_range(row, n - row);
             kernels::dropout_forward(place.exec(), how, in, to[0]);
             kernels::dropout_add(place.exec(), how, base, in, to[1]);
-            kernels::layer_norm_residual_forward(place.exec(), base, in, how, to[2], vw, vb, 1e-5, to[3], to[4], to[5]);
+            kernels::layer_norm_residual_forward(place.exec(), {.residual = base,
+                                                                .branch = in,
+                                                                .dropout = how,
+                                                                .weight = vw,
+                                                                .bias = vb,
+                                                                .epsilon = 1e-5,
+                                                                .sum = to[2],
+                                                                .y = to[3],
+                                                                .mean = to[4],
+                                                                .rstd = to[5]});
           };
           run(d, 0, {&dropped, &added, &sum, &y, &mean, &rstd});
           d.first_row = first;

@@ -118,7 +118,13 @@ TEST(GpuExperts, MixesWithinATolerance) {
           logits.fill(1), a.fill(2), b.fill(3), dout.fill(4);
           const auto vl = place(logits), va = place(a), vb = place(b);
           kernels::expert_mix(place.exec(), vl, va, vb, place(out));
-          kernels::expert_mix_backward(place.exec(), vl, va, vb, place(dout), place(d_logits), place(da), place(db));
+          kernels::expert_mix_backward(place.exec(), {.logits = vl,
+                                                      .a = va,
+                                                      .b = vb,
+                                                      .dout = place(dout),
+                                                      .d_logits = place(d_logits),
+                                                      .da = place(da),
+                                                      .db = place(db)});
           place.fetch();
           return Outputs{out, d_logits, da, db};
         },
@@ -233,8 +239,16 @@ TEST(GpuExperts, RowsGiveTheBitsOfTheCpu) {
               kernels::expert_dispatch_backward(place.exec(), vy, vr, place(add), place(dx));
               kernels::expert_dispatch_backward(place.exec(), vy, vr, {}, place(bare));
               kernels::expert_combine(place.exec(), vy, vr, vw, place(out));
-              kernels::expert_combine_backward(place.exec(), vx, vy, vr, vs, vw, place(dy), place(slopes));
-              kernels::expert_combine_backward(place.exec(), vx, vy, vr, vs, vw, vy, place(again));
+              kernels::expert_combine_backward(place.exec(), {.dout = vx,
+                                                              .y = vy,
+                                                              .rows = vr,
+                                                              .sources = vs,
+                                                              .weights = vw,
+                                                              .dy = place(dy),
+                                                              .d_weights = place(slopes)});
+              kernels::expert_combine_backward(
+                  place.exec(),
+                  {.dout = vx, .y = vy, .rows = vr, .sources = vs, .weights = vw, .dy = vy, .d_weights = place(again)});
               place.fetch();
               if (same == Same::tolerance) return Outputs{slopes, again};
               return Outputs{there, dx, bare, out, dy, y};

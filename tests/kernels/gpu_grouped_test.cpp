@@ -69,9 +69,12 @@ TEST(GpuGrouped, Forward) {
     const auto ranges = u(place);
     const auto vx = place(x);
     const auto vw = w.all(place(w.memory)), vb = b.all(place(b.memory));
-    kernels::grouped_linear_forward(place.exec(), ranges, vx, vw, vb, s.lanes, place(y));
+    kernels::grouped_linear_forward(
+        place.exec(), {.groups = ranges, .x = vx, .weight = vw, .bias = vb, .lanes = s.lanes, .y = place(y)});
     // For f32 and f64 this would be the same call again.
-    if (t == DType::bf16) kernels::grouped_linear_forward(place.exec(), ranges, vx, vw, {}, s.lanes, place(wide));
+    if (t == DType::bf16)
+      kernels::grouped_linear_forward(place.exec(),
+                                      {.groups = ranges, .x = vx, .weight = vw, .lanes = s.lanes, .y = place(wide)});
     place.fetch();
     return Outputs{with_untouched(y), with_untouched(wide)};
   });
@@ -141,7 +144,9 @@ TEST(GpuGrouped, ScratchIsAsPlanned) {
       auto w = gpu_stack(t, u.groups, 40, 96, 8),
            dw = gpu_stack(accumulation(t), u.groups, 40, 96, 0, u.groups.count());
       const auto ranges = u(place);
-      kernels::grouped_linear_forward(place.exec(), ranges, place(x), w.all(place(w.memory)), {}, lanes, place(y));
+      kernels::grouped_linear_forward(
+          place.exec(),
+          {.groups = ranges, .x = place(x), .weight = w.all(place(w.memory)), .lanes = lanes, .y = place(y)});
       place.exec().synchronize();
       EXPECT_EQ(place.exec().scratch().peak_bytes(),
                 plan::gpu_grouped_linear_scratch_bytes(u.groups.rows, 40, lanes, base::size_of(accumulation(t))));

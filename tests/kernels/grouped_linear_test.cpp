@@ -87,8 +87,12 @@ void check_product(const GroupedCase& c, GroupedTypes t, Direction direction) {
     with_exact_scratch(threads, bytes_of(threads), [&](tensor::Exec& exec) {
       MatrixBuffer y(t.out, groups.rows, c.out, 3);
       if (direction == Direction::forward) {
-        kernels::grouped_linear_forward(exec, {ranges}, a[0], weights[0].all(),
-                                        with_bias ? bias.all() : kernels::GroupedView{}, c.lanes, y.view());
+        kernels::grouped_linear_forward(exec, {.groups = {ranges},
+                                               .x = a[0],
+                                               .weight = weights[0].all(),
+                                               .bias = with_bias ? bias.all() : kernels::GroupedView{},
+                                               .lanes = c.lanes,
+                                               .y = y.view()});
       } else {
         std::vector<kernels::GroupedPart> parts;
         for (std::size_t p = 0; p < c.in.size(); ++p) parts.push_back({a[p], weights[p].all()});
@@ -208,7 +212,8 @@ TEST(GroupedLinear, IsTheProductOfEachGroup) {
   const kernels::RowGroups rows{base::View::of(ranges.data(), {g, 2})};
   MatrixBuffer y(DType::f32, groups.rows, out), dx(DType::f32, groups.rows, in);
   Bench bench(2);
-  kernels::grouped_linear_forward(*bench, rows, x.view(), w.all(), b.all(), 2, y.view());
+  kernels::grouped_linear_forward(
+      *bench, {.groups = rows, .x = x.view(), .weight = w.all(), .bias = b.all(), .lanes = 2, .y = y.view()});
   const kernels::GroupedPart part{dy.view(), w.all()};
   kernels::grouped_linear_backward_input(*bench, rows, {&part, 1}, 1, dx.view());
   kernels::grouped_linear_backward_weight(*bench, rows, dy.view(), x.view(), dw.all(), db.all());
@@ -246,8 +251,11 @@ TEST(GroupedLinear, RangesAreReadWhenTheWorkIsDone) {
   tensor::Arena arena(tensor::Category::workspace, 1 << 20);
   auto worker = tensor::Exec::worker("test", &arena);
   worker->run([&] { ranges[0] = 1, ranges[1] = 2; });
-  kernels::grouped_linear_forward(*worker, {base::View::of(ranges.data(), {1, 2})}, x.view(), {w.view()}, {}, 1,
-                                  y.view());
+  kernels::grouped_linear_forward(*worker, {.groups = {base::View::of(ranges.data(), {1, 2})},
+                                            .x = x.view(),
+                                            .weight = {w.view()},
+                                            .lanes = 1,
+                                            .y = y.view()});
   worker->synchronize();
   for (std::int64_t i = 0; i < 4; ++i) ASSERT_EQ(std::isnan(y(i, 0)), i < 1 || i > 2);
 }

@@ -34,7 +34,11 @@ struct Kitchen {
     return v;
   }
   void product(std::int64_t m, std::int64_t n, std::int64_t k) {
-    kernels::gemm(*exec, matrix(m, k), kernels::Transpose::no, matrix(k, n), kernels::Transpose::no, matrix(m, n));
+    kernels::gemm(*exec, {.a = matrix(m, k),
+                          .b = matrix(k, n),
+                          .trans_a = kernels::Transpose::no,
+                          .trans_b = kernels::Transpose::no,
+                          .c = matrix(m, n)});
   }
 };
 
@@ -132,8 +136,19 @@ TEST(KernelClock, CountsTheWorkOfAttention) {
     kernels::KernelClock clock(threads);
     {
       const kernels::KernelClock::Measuring measuring(clock);
-      kernels::attention_forward(*at.exec, s, q, key, v, start, out, lse);
-      kernels::attention_backward(*at.exec, s, q, key, v, start, out, lse, x(), x(), x(), x());
+      kernels::attention_forward(
+          *at.exec, {.shape = s, .q = q, .k = key, .v = v, .document_start = start, .out = out, .lse = lse});
+      kernels::attention_backward(*at.exec, {.shape = s,
+                                             .q = q,
+                                             .k = key,
+                                             .v = v,
+                                             .document_start = start,
+                                             .out = out,
+                                             .lse = lse,
+                                             .dout = x(),
+                                             .dq = x(),
+                                             .dk = x(),
+                                             .dv = x()});
     }
     const auto rows = clock.rows();
     ASSERT_EQ(rows.size(), 2u);
@@ -164,7 +179,7 @@ TEST(KernelClock, CountsTheRowsThatGroupsHave) {
   kernels::KernelClock clock(threads);
   {
     const kernels::KernelClock::Measuring measuring(clock);
-    kernels::grouped_linear_forward(*at.exec, rows_of_groups, x, stack, {}, 1, y);
+    kernels::grouped_linear_forward(*at.exec, {.groups = rows_of_groups, .x = x, .weight = stack, .lanes = 1, .y = y});
     kernels::grouped_linear_backward_weight(*at.exec, rows_of_groups, y, x, gradients, {});
   }
   ASSERT_EQ(clock.rows().size(), 2u);

@@ -35,18 +35,48 @@ std::vector<MatrixBuffer> run(Kind kind, tensor::Exec& exec, DType t, std::int64
   const auto g = accumulation(t);
   MatrixBuffer y(t, n, h, 1), mean(g, 1, n), rstd(g, 1, n), dweight(g, 1, h), dbias(g, 1, h), fresh(t, n, h, 1);
   if (kind == Kind::layer) {
-    kernels::layer_norm_forward(exec, p.x.view(), p.weight.view(), p.bias.view(), epsilon, y.view(), mean.view(),
-                                rstd.view());
-    kernels::layer_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), mean.view(), rstd.view(), p.dx.view(),
-                                 dweight.view(), dbias.view(), Into::add);
-    kernels::layer_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), mean.view(), rstd.view(), fresh.view(),
-                                 dweight.view(), dbias.view(), Into::overwrite);
+    kernels::layer_norm_forward(exec, {.x = p.x.view(),
+                                       .weight = p.weight.view(),
+                                       .bias = p.bias.view(),
+                                       .epsilon = epsilon,
+                                       .y = y.view(),
+                                       .mean = mean.view(),
+                                       .rstd = rstd.view()});
+    kernels::layer_norm_backward(exec, {.dy = p.dy.view(),
+                                        .x = p.x.view(),
+                                        .weight = p.weight.view(),
+                                        .mean = mean.view(),
+                                        .rstd = rstd.view(),
+                                        .dx = p.dx.view(),
+                                        .dweight = dweight.view(),
+                                        .dbias = dbias.view(),
+                                        .into = Into::add});
+    kernels::layer_norm_backward(exec, {.dy = p.dy.view(),
+                                        .x = p.x.view(),
+                                        .weight = p.weight.view(),
+                                        .mean = mean.view(),
+                                        .rstd = rstd.view(),
+                                        .dx = fresh.view(),
+                                        .dweight = dweight.view(),
+                                        .dbias = dbias.view(),
+                                        .into = Into::overwrite});
   } else {
-    kernels::rms_norm_forward(exec, p.x.view(), p.weight.view(), epsilon, y.view(), rstd.view());
-    kernels::rms_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), rstd.view(), p.dx.view(), dweight.view(),
-                               Into::add);
-    kernels::rms_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), rstd.view(), fresh.view(),
-                               dweight.view(), Into::overwrite);
+    kernels::rms_norm_forward(
+        exec, {.x = p.x.view(), .weight = p.weight.view(), .epsilon = epsilon, .y = y.view(), .rstd = rstd.view()});
+    kernels::rms_norm_backward(exec, {.dy = p.dy.view(),
+                                      .x = p.x.view(),
+                                      .weight = p.weight.view(),
+                                      .rstd = rstd.view(),
+                                      .dx = p.dx.view(),
+                                      .dweight = dweight.view(),
+                                      .into = Into::add});
+    kernels::rms_norm_backward(exec, {.dy = p.dy.view(),
+                                      .x = p.x.view(),
+                                      .weight = p.weight.view(),
+                                      .rstd = rstd.view(),
+                                      .dx = fresh.view(),
+                                      .dweight = dweight.view(),
+                                      .into = Into::overwrite});
     mean.fill(0), dbias.fill(0);
   }
   EXPECT_LE(exec.scratch().peak_bytes(), plan::norm_scratch_bytes(n, h, base::size_of(g)));
@@ -119,8 +149,22 @@ void check_cut(Kind kind, std::int64_t n, std::int64_t h, std::int64_t ranks) {
                        out = into == Into::add ? part(p.dx) : part(dx),
                        sums = partials.view().row_range(r * partial_rows, partial_rows);
             if (kind == Kind::layer)
-              kernels::layer_norm_backward_rows(exec, part(p.dy), part(p.x), p.weight.view(), vm, vr, out, sums, into);
-            else kernels::rms_norm_backward_rows(exec, part(p.dy), part(p.x), p.weight.view(), vr, out, sums, into);
+              kernels::layer_norm_backward_rows(exec, {.dy = part(p.dy),
+                                                       .x = part(p.x),
+                                                       .weight = p.weight.view(),
+                                                       .mean = vm,
+                                                       .rstd = vr,
+                                                       .dx = out,
+                                                       .partials = sums,
+                                                       .into = into});
+            else
+              kernels::rms_norm_backward_rows(exec, {.dy = part(p.dy),
+                                                     .x = part(p.x),
+                                                     .weight = p.weight.view(),
+                                                     .rstd = vr,
+                                                     .dx = out,
+                                                     .partials = sums,
+                                                     .into = into});
           }
         kernels::norm_partial_sums(exec, partials.view(), ranks, dweight.view(),
                                    kind == Kind::layer ? dbias.view() : base::View{});
@@ -149,7 +193,13 @@ TEST(Norm, LargeMeanKeepsTheVariance) {
   MatrixBuffer x(DType::f32, 1, 64), w(DType::f32, 1, 64), b(DType::f32, 1, 64), y(DType::f32, 1, 64),
       mean(DType::f32, 1, 1), rstd(DType::f32, 1, 1);
   for (std::int64_t c = 0; c < 64; ++c) x.set(0, c, 4096 + (c % 2)), w.set(0, c, 1), b.set(0, c, 0);
-  kernels::layer_norm_forward(*bench, x.view(), w.view(), b.view(), epsilon, y.view(), mean.view(), rstd.view());
+  kernels::layer_norm_forward(*bench, {.x = x.view(),
+                                       .weight = w.view(),
+                                       .bias = b.view(),
+                                       .epsilon = epsilon,
+                                       .y = y.view(),
+                                       .mean = mean.view(),
+                                       .rstd = rstd.view()});
   EXPECT_NEAR(rstd(0, 0), 1 / std::sqrt(0.25 + epsilon), 1e-5);
 }
 
@@ -162,16 +212,46 @@ TEST(Norm, ResidualFormsEqualTheirParts) {
         const auto g = accumulation(t);
         MatrixBuffer sum(t, 12, 33, 1), y(t, 12, 33, 1), mean(g, 1, 12), rstd(g, 1, 12), z(t, 12, 33, 1),
             scale(g, 1, 12);
-        kernels::layer_norm_residual_forward(exec, p.dx.view(), p.dy.view(), dropout, sum.view(), p.weight.view(),
-                                             p.bias.view(), epsilon, y.view(), mean.view(), rstd.view());
-        kernels::rms_norm_residual_forward(exec, p.dx.view(), p.dy.view(), dropout, sum.view(), p.weight.view(),
-                                           epsilon, z.view(), scale.view());
+        kernels::layer_norm_residual_forward(exec, {.residual = p.dx.view(),
+                                                    .branch = p.dy.view(),
+                                                    .dropout = dropout,
+                                                    .weight = p.weight.view(),
+                                                    .bias = p.bias.view(),
+                                                    .epsilon = epsilon,
+                                                    .sum = sum.view(),
+                                                    .y = y.view(),
+                                                    .mean = mean.view(),
+                                                    .rstd = rstd.view()});
+        kernels::rms_norm_residual_forward(exec, {.residual = p.dx.view(),
+                                                  .branch = p.dy.view(),
+                                                  .dropout = dropout,
+                                                  .weight = p.weight.view(),
+                                                  .epsilon = epsilon,
+                                                  .sum = sum.view(),
+                                                  .y = z.view(),
+                                                  .rstd = scale.view()});
         // The norm overwrites the residual, and the sum.
         MatrixBuffer over = p.dx, all = p.dx;
-        kernels::layer_norm_residual_forward(exec, over.view(), p.dy.view(), dropout, sum.view(), p.weight.view(),
-                                             p.bias.view(), epsilon, over.view(), mean.view(), rstd.view());
-        kernels::layer_norm_residual_forward(exec, all.view(), p.dy.view(), dropout, all.view(), p.weight.view(),
-                                             p.bias.view(), epsilon, all.view(), mean.view(), rstd.view());
+        kernels::layer_norm_residual_forward(exec, {.residual = over.view(),
+                                                    .branch = p.dy.view(),
+                                                    .dropout = dropout,
+                                                    .weight = p.weight.view(),
+                                                    .bias = p.bias.view(),
+                                                    .epsilon = epsilon,
+                                                    .sum = sum.view(),
+                                                    .y = over.view(),
+                                                    .mean = mean.view(),
+                                                    .rstd = rstd.view()});
+        kernels::layer_norm_residual_forward(exec, {.residual = all.view(),
+                                                    .branch = p.dy.view(),
+                                                    .dropout = dropout,
+                                                    .weight = p.weight.view(),
+                                                    .bias = p.bias.view(),
+                                                    .epsilon = epsilon,
+                                                    .sum = all.view(),
+                                                    .y = all.view(),
+                                                    .mean = mean.view(),
+                                                    .rstd = rstd.view()});
         for (std::int64_t r = 0; r < y.rows; ++r)
           for (std::int64_t c = 0; c < y.cols; ++c) {
             EXPECT_EQ(over(r, c), y(r, c)) << "over the residual";
@@ -185,9 +265,16 @@ TEST(Norm, ResidualFormsEqualTheirParts) {
         const auto g = accumulation(t);
         MatrixBuffer sum(t, 12, 33, 1), y(t, 12, 33, 1), mean(g, 1, 12), rstd(g, 1, 12), z(t, 12, 33, 1);
         kernels::dropout_add(*bench, dropout, p.dx.view(), p.dy.view(), sum.view());
-        kernels::layer_norm_forward(*bench, sum.view(), p.weight.view(), p.bias.view(), epsilon, y.view(), mean.view(),
-                                    rstd.view());
-        kernels::rms_norm_forward(*bench, sum.view(), p.weight.view(), epsilon, z.view(), rstd.view());
+        kernels::layer_norm_forward(*bench, {.x = sum.view(),
+                                             .weight = p.weight.view(),
+                                             .bias = p.bias.view(),
+                                             .epsilon = epsilon,
+                                             .y = y.view(),
+                                             .mean = mean.view(),
+                                             .rstd = rstd.view()});
+        kernels::rms_norm_forward(
+            *bench,
+            {.x = sum.view(), .weight = p.weight.view(), .epsilon = epsilon, .y = z.view(), .rstd = rstd.view()});
         ASSERT_EQ(out[0].bytes, sum.bytes);
         ASSERT_EQ(out[1].bytes, y.bytes);
         ASSERT_EQ(out[2].bytes, z.bytes);

@@ -1,4 +1,5 @@
-// Every operation refuses an operand of a type that its kernel would misread, and names the operand.
+// Every operation refuses an operand of a type that its kernel would misread, and names the operand. Those of experts
+// are in types_experts_test.cpp.
 #include "kernels/activation/activation.h"
 #include "kernels/adamw/adamw.h"
 #include "kernels/attention/attention.h"
@@ -7,108 +8,19 @@
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/embedding/embedding.h"
-#include "kernels/even_load/even_load.h"
-#include "kernels/expert_mix/expert_mix.h"
-#include "kernels/expert_rounds/expert_rounds.h"
-#include "kernels/expert_rows/expert_rows.h"
-#include "kernels/gate/gate.h"
-#include "kernels/gate_record/gate_record.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/grouped_linear/grouped_linear.h"
 #include "kernels/lane_sum/lane_sum.h"
 #include "kernels/linear/linear.h"
 #include "kernels/norm/norm.h"
 #include "kernels/ordered_sum/ordered_sum.h"
 #include "kernels/rotary/rotary.h"
-#include "kernels/slot_groups/slot_groups.h"
 #include "kernels/square_sum/square_sum.h"
-#include "tests/kernels/matrix_buffer.h"
+#include "tests/kernels/operand_types.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <functional>
-#include <string>
-
 namespace trainyard::test {
 namespace {
-
-using base::View;
-using Types = std::vector<DType>;
-
-constexpr auto every_type = {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64,
-                             DType::u8,  DType::u16,  DType::u32, DType::u64};
-const Types working{DType::f32, DType::bf16, DType::f64}, accumulated{DType::f32, DType::f64};
-
-// An operand of a call that fits. Its type could also be one of `fine`. With one of `leads`, another operand would be
-// the one that does not fit.
-struct Operand {
-  const char* name;
-  std::vector<std::int64_t> shape;
-  DType type;
-  Types fine = {}, leads = {};
-
-  std::int64_t count() const {
-    std::int64_t n = 1;
-    for (auto size : shape) n *= size;
-    return n;
-  }
-  View view(std::vector<double>& memory) const {
-    View v(memory.data(), type, {count()});
-    v.dims = static_cast<int>(shape.size());
-    std::ranges::copy(shape, v.shape.begin());
-    v.pitch = v.cols();
-    return v;
-  }
-};
-Operand lead(const char* name, const std::vector<std::int64_t>& shape, DType type, const Types& leads = working) {
-  return {name, shape, type, {}, leads};
-}
-Types same_sums(DType t) { return t == DType::f64 ? Types{} : Types{DType::f32, DType::bf16}; }
-
-using Call = std::function<void(tensor::Exec&, const std::vector<View>&)>;
-
-std::string refusal(const Call& call, tensor::Exec& exec, const std::vector<View>& views) {
-  try {
-    call(exec, views);
-  } catch (const std::logic_error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-// The call works with these types. With any other type of one operand it is refused before anything is written.
-void expect_types(const std::string& operation, const std::vector<Operand>& operands, const Call& call) {
-  Bench bench(1);
-  std::vector<std::vector<double>> memory;  // with room for the widest type; integers are zeros
-  for (const auto& o : operands) memory.emplace_back(static_cast<std::size_t>(o.count()));
-  std::vector<View> views;
-  for (std::size_t i = 0; i < operands.size(); ++i) views.push_back(operands[i].view(memory[i]));
-  EXPECT_EQ(refusal(call, *bench, views), "") << operation;
-  for (std::size_t i = 0; i < operands.size(); ++i)
-    std::ranges::fill(memory[i], std::ranges::count(working, operands[i].type));
-  const auto before = memory;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const auto& o = operands[i];
-    for (auto wrong : every_type) {
-      if (wrong == o.type || std::ranges::count(o.fine, wrong) > 0) continue;
-      auto with = views;
-      with[i].dtype = wrong;
-      const auto found = refusal(call, *bench, with);
-      const bool leads = std::ranges::count(o.leads, wrong) > 0;
-      const auto text = operation + ": type of " + (leads ? "" : o.name + std::string(": expected "));
-      EXPECT_NE(found.find(text), std::string::npos)
-          << operation << " with " << o.name << " in " << base::name_of(wrong) << ": '" << found << "'";
-      EXPECT_TRUE(leads || found.ends_with(std::string(", found ") + base::name_of(wrong))) << found;
-      EXPECT_EQ(memory, before) << operation << " with " << o.name << " in " << base::name_of(wrong);
-    }
-  }
-}
-
-// Calls body(working dtype, accumulation dtype).
-template <class Body> void with_each_type(const Body& body) {
-  for (auto t : working) body(t, accumulation(t));
-}
 
 TEST(OperandTypes, Activations) {
   with_each_type([](DType t, DType) {
@@ -142,16 +54,31 @@ TEST(OperandTypes, Attention) {
     const std::vector<Operand> forward{lead("q", {2, 8}, t), {"k", {2, 4}, t},
                                        {"v", {2, 4}, t},     {"document_start", {1, 2}, DType::i32},
                                        {"out", {2, 8}, t},   {"lse", {2, 2}, g}};
-    expect_types("attention_forward", forward,
-                 [&](auto& e, const auto& v) { kernels::attention_forward(e, s, v[0], v[1], v[2], v[3], v[4], v[5]); });
+    expect_types("attention_forward", forward, [&](auto& e, const auto& v) {
+      kernels::attention_forward(
+          e, {.shape = s, .q = v[0], .k = v[1], .v = v[2], .document_start = v[3], .out = v[4], .lse = v[5]});
+    });
     auto backward = forward;
     for (const auto& o : {Operand{"dout", {2, 8}, t}, {"dq", {2, 8}, t}, {"dk", {2, 4}, t}, {"dv", {2, 4}, t}})
       backward.push_back(o);
     expect_types("attention_backward", backward, [&](auto& e, const auto& v) {
-      kernels::attention_backward(e, s, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]);
+      kernels::attention_backward(e, {.shape = s,
+                                      .q = v[0],
+                                      .k = v[1],
+                                      .v = v[2],
+                                      .document_start = v[3],
+                                      .out = v[4],
+                                      .lse = v[5],
+                                      .dout = v[6],
+                                      .dq = v[7],
+                                      .dk = v[8],
+                                      .dv = v[9]});
     });
     expect_types("cached_attention", {lead("q", {1, 8}, t), {"k", {3, 4}, t}, {"v", {3, 4}, t}, {"out", {1, 8}, t}},
-                 [](auto& e, const auto& v) { kernels::cached_attention(e, 2, 1, 1, v[0], v[1], v[2], v[3]); });
+                 [](auto& e, const auto& v) {
+                   kernels::cached_attention(
+                       e, {.q = v[0], .k = v[1], .v = v[2], .heads = 2, .kv_heads = 1, .scale = 1, .out = v[3]});
+                 });
     for (const bool inverse : {false, true})
       expect_types(inverse ? "rotary_backward" : "rotary_forward",
                    {{"x", {2, 8}, t, working}, {"positions", {1, 2}, DType::i32}}, [&](auto& e, const auto& v) {
@@ -177,19 +104,40 @@ TEST(OperandTypes, CrossEntropy) {
     const Operand logits = lead("logits", {2, 4}, g, accumulated), targets{"targets", {2}, DType::i32},
                   weights{"weights", {2}, DType::u8}, losses{"losses", {2}, DType::f64},
                   gradient{"dlogits", {2, 4}, t, same_sums(t)}, statistics{"statistics", {1, 3, 2}, g};
-    expect_types("cross_entropy_chunk", {logits, gradient, targets, weights, losses},
-                 [](auto& e, const auto& v) { kernels::cross_entropy_chunk(e, v[0], v[1], 4, v[2], v[3], v[4]); });
-    expect_types("cross_entropy_statistics", {logits, targets, weights, statistics},
-                 [](auto& e, const auto& v) { kernels::cross_entropy_statistics(e, v[0], 0, 4, 1, v[1], v[2], v[3]); });
-    expect_types(
-        "cross_entropy_finish", {logits, statistics, targets, weights, losses, gradient},
-        [](auto& e, const auto& v) { kernels::cross_entropy_finish(e, v[0], 0, 4, v[1], v[2], v[3], v[4], v[5]); });
+    expect_types("cross_entropy_chunk", {logits, gradient, targets, weights, losses}, [](auto& e, const auto& v) {
+      kernels::cross_entropy_chunk(
+          e, {.logits = v[0], .targets = v[2], .weights = v[3], .vocabulary = 4, .losses = v[4], .dlogits = v[1]});
+    });
+    expect_types("cross_entropy_statistics", {logits, targets, weights, statistics}, [](auto& e, const auto& v) {
+      kernels::cross_entropy_statistics(e, {.logits = v[0],
+                                            .targets = v[1],
+                                            .weights = v[2],
+                                            .first_column = 0,
+                                            .vocabulary = 4,
+                                            .lanes = 1,
+                                            .statistics = v[3]});
+    });
+    expect_types("cross_entropy_finish", {logits, statistics, targets, weights, losses, gradient},
+                 [](auto& e, const auto& v) {
+                   kernels::cross_entropy_finish(e, {.logits = v[0],
+                                                     .targets = v[2],
+                                                     .weights = v[3],
+                                                     .statistics = v[1],
+                                                     .first_column = 0,
+                                                     .vocabulary = 4,
+                                                     .losses = v[4],
+                                                     .dlogits = v[5]});
+                 });
   });
   expect_types("cross_entropy_chunk",  // an evaluation
                {{"logits", {2, 4}, DType::f32, accumulated}, {"targets", {2}, DType::i32}}, [](auto& e, const auto& v) {
                  std::uint8_t weights[2] = {};
                  double losses[2];
-                 kernels::cross_entropy_chunk(e, v[0], {}, 4, v[1], View::of(weights, {2}), View::of(losses, {2}));
+                 kernels::cross_entropy_chunk(e, {.logits = v[0],
+                                                  .targets = v[1],
+                                                  .weights = View::of(weights, {2}),
+                                                  .vocabulary = 4,
+                                                  .losses = View::of(losses, {2})});
                });
   expect_types("sum_losses", {{"losses", {2}, DType::f64}, {"out", {1}, DType::f64}},
                [](auto& e, const auto& v) { kernels::sum_losses_into(e, v[0], v[1]); });
@@ -209,27 +157,56 @@ TEST(OperandTypes, DropoutAndNorms) {
                   mean{"mean", {2}, g}, rstd{"rstd", {2}, g}, dy{"dy", {2, 3}, t}, dx{"dx", {2, 3}, t},
                   dweight{"dweight", {3}, g}, dbias{"dbias", {3}, g}, partials{"partials", {2, 3}, g},
                   residual = lead("residual", {2, 3}, t), branch{"branch", {2, 3}, t}, sum{"sum", {2, 3}, t};
-    expect_types("layer_norm_forward", {x, weight, bias, y, mean, rstd},
-                 [](auto& e, const auto& v) { kernels::layer_norm_forward(e, v[0], v[1], v[2], 1, v[3], v[4], v[5]); });
-    expect_types("rms_norm_forward", {x, weight, y, rstd},
-                 [](auto& e, const auto& v) { kernels::rms_norm_forward(e, v[0], v[1], 1, v[2], v[3]); });
+    expect_types("layer_norm_forward", {x, weight, bias, y, mean, rstd}, [](auto& e, const auto& v) {
+      kernels::layer_norm_forward(
+          e, {.x = v[0], .weight = v[1], .bias = v[2], .epsilon = 1, .y = v[3], .mean = v[4], .rstd = v[5]});
+    });
+    expect_types("rms_norm_forward", {x, weight, y, rstd}, [](auto& e, const auto& v) {
+      kernels::rms_norm_forward(e, {.x = v[0], .weight = v[1], .epsilon = 1, .y = v[2], .rstd = v[3]});
+    });
     expect_types("layer_norm_residual_forward", {residual, branch, sum, weight, bias, y, mean, rstd},
                  [&](auto& e, const auto& v) {
-                   kernels::layer_norm_residual_forward(e, v[0], v[1], none, v[2], v[3], v[4], 1, v[5], v[6], v[7]);
+                   kernels::layer_norm_residual_forward(e, {.residual = v[0],
+                                                            .branch = v[1],
+                                                            .dropout = none,
+                                                            .weight = v[3],
+                                                            .bias = v[4],
+                                                            .epsilon = 1,
+                                                            .sum = v[2],
+                                                            .y = v[5],
+                                                            .mean = v[6],
+                                                            .rstd = v[7]});
                  });
     expect_types("rms_norm_residual_forward", {residual, branch, sum, weight, y, rstd}, [&](auto& e, const auto& v) {
-      kernels::rms_norm_residual_forward(e, v[0], v[1], none, v[2], v[3], 1, v[4], v[5]);
+      kernels::rms_norm_residual_forward(e, {.residual = v[0],
+                                             .branch = v[1],
+                                             .dropout = none,
+                                             .weight = v[3],
+                                             .epsilon = 1,
+                                             .sum = v[2],
+                                             .y = v[4],
+                                             .rstd = v[5]});
     });
     expect_types("layer_norm_backward", {dy, x, weight, mean, rstd, dx, dweight, dbias}, [](auto& e, const auto& v) {
-      kernels::layer_norm_backward(e, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+      kernels::layer_norm_backward(e, {.dy = v[0],
+                                       .x = v[1],
+                                       .weight = v[2],
+                                       .mean = v[3],
+                                       .rstd = v[4],
+                                       .dx = v[5],
+                                       .dweight = v[6],
+                                       .dbias = v[7]});
     });
-    expect_types("rms_norm_backward", {dy, x, weight, rstd, dx, dweight},
-                 [](auto& e, const auto& v) { kernels::rms_norm_backward(e, v[0], v[1], v[2], v[3], v[4], v[5]); });
+    expect_types("rms_norm_backward", {dy, x, weight, rstd, dx, dweight}, [](auto& e, const auto& v) {
+      kernels::rms_norm_backward(e, {.dy = v[0], .x = v[1], .weight = v[2], .rstd = v[3], .dx = v[4], .dweight = v[5]});
+    });
     expect_types("layer_norm_backward_rows", {dy, x, weight, mean, rstd, dx, partials}, [](auto& e, const auto& v) {
-      kernels::layer_norm_backward_rows(e, v[0], v[1], v[2], v[3], v[4], v[5], v[6]);
+      kernels::layer_norm_backward_rows(
+          e, {.dy = v[0], .x = v[1], .weight = v[2], .mean = v[3], .rstd = v[4], .dx = v[5], .partials = v[6]});
     });
     expect_types("rms_norm_backward_rows", {dy, x, weight, rstd, dx, partials}, [](auto& e, const auto& v) {
-      kernels::rms_norm_backward_rows(e, v[0], v[1], v[2], v[3], v[4], v[5]);
+      kernels::rms_norm_backward_rows(
+          e, {.dy = v[0], .x = v[1], .weight = v[2], .rstd = v[3], .dx = v[4], .partials = v[5]});
     });
     expect_types("norm_partial_sums", {lead("partials", {2, 3}, g, accumulated), dweight, dbias},
                  [](auto& e, const auto& v) { kernels::norm_partial_sums(e, v[0], 1, v[1], v[2]); });
@@ -266,8 +243,10 @@ TEST(OperandTypes, Sums) {
       kernels::ordered_sum(e, addresses, v[0], base::ReductionRound::first);
     });
   }
-  expect_types("square_sum", {{"x", {4}, DType::f32}, {"limbs", {21}, DType::i64}},
-               [](auto& e, const auto& v) { kernels::square_sum(e, std::span(&v[0], 1), v[1]); });
+  expect_types("square_sum", {{"x", {4}, DType::f32}, {"limbs", {21}, DType::i64}}, [](auto& e, const auto& v) {
+    const base::ConstView xs[] = {v[0]};
+    kernels::square_sum(e, xs, v[1]);
+  });
 }
 
 TEST(OperandTypes, Products) {
@@ -281,16 +260,19 @@ TEST(OperandTypes, Products) {
         return Operand{name, {2, cols}, to, leads ? Types{} : results, leads ? results : Types{}};
       };
       expect_types("gemm", {lead("a", {2, 4}, t), {"b", {4, 6}, t}, result("c", 6)}, [](auto& e, const auto& v) {
-        kernels::gemm(e, v[0], kernels::Transpose::no, v[1], kernels::Transpose::no, v[2]);
+        kernels::gemm(
+            e, {.a = v[0], .b = v[1], .trans_a = kernels::Transpose::no, .trans_b = kernels::Transpose::no, .c = v[2]});
       });
       expect_types("linear_forward", {x, weight, bias, result("y", 6, true)},
                    [](auto& e, const auto& v) { kernels::linear_forward(e, v[0], v[1], v[2], v[3]); });
       expect_types("linear_forward_lanes", {x, weight, bias, result("y", 6, true)},
                    [](auto& e, const auto& v) { kernels::linear_forward_lanes(e, v[0], v[1], v[2], 2, v[3]); });
-      expect_types("linear_gelu_forward", {x, weight, bias, result("pre", 6, true), {"y", {2, 6}, to}},
-                   [](auto& e, const auto& v) {
-                     kernels::linear_gelu_forward(e, kernels::Gelu::tanh, v[0], v[1], v[2], v[3], v[4]);
-                   });
+      expect_types(
+          "linear_gelu_forward", {x, weight, bias, result("pre", 6, true), {"y", {2, 6}, to}},
+          [](auto& e, const auto& v) {
+            kernels::linear_gelu_forward(
+                e, {.form = kernels::Gelu::tanh, .x = v[0], .weight = v[1], .bias = v[2], .pre = v[3], .y = v[4]});
+          });
       expect_types("linear_backward_input", {dy, weight, result("dx", 4)},
                    [](auto& e, const auto& v) { kernels::linear_backward_input(e, v[0], v[1], v[2]); });
       expect_types("linear_gelu_backward_input", {dy, weight, {"pre", {2, 4}, to}, result("dx", 4, true)},
@@ -310,115 +292,6 @@ TEST(OperandTypes, Products) {
                  {lead("dy", {2, 6}, t), {"x", {2, 4}, t}, {"dweight", {6, 4}, g, same_sums(t)}, {"dbias", {6}, g}},
                  [](auto& e, const auto& v) { kernels::linear_backward_weight(e, v[0], v[1], v[2], v[3]); });
   });
-}
-
-TEST(OperandTypes, GroupedProducts) {
-  with_each_type([](DType t, DType g) {
-    const Operand ranges{"groups.ranges", {1, 2}, DType::i32}, weight{"weight", {6, 4}, t};
-    const Types results = t == DType::bf16 ? Types{t, g} : Types{};
-    expect_types(
-        "grouped_linear_forward",
-        {ranges, lead("x", {2, 4}, t), weight, {"bias", {6}, t}, {"y", {2, 6}, t, {}, results}},
-        [](auto& e, const auto& v) { kernels::grouped_linear_forward(e, {v[0]}, v[1], {v[2]}, {v[3]}, 1, v[4]); });
-    expect_types("grouped_linear_backward_input",
-                 {ranges, lead("dy", {2, 6}, t), weight, {"dy", {2, 6}, t}, weight, {"dx", {2, 4}, t, results}},
-                 [](auto& e, const auto& v) {
-                   const kernels::GroupedPart parts[] = {{v[1], {v[2]}}, {v[3], {v[4]}}};
-                   kernels::grouped_linear_backward_input(e, {v[0]}, parts, 1, v[5]);
-                 });
-    expect_types(
-        "grouped_linear_backward_weight",
-        {ranges, lead("dy", {2, 6}, t), {"x", {2, 4}, t}, {"dweight", {6, 4}, g}, {"dbias", {6}, g}},
-        [](auto& e, const auto& v) { kernels::grouped_linear_backward_weight(e, {v[0]}, v[1], v[2], {v[3]}, {v[4]}); });
-  });
-}
-
-TEST(OperandTypes, RowsOfExperts) {
-  with_each_type([](DType t, DType g) {
-    const Operand rows{"rows", {2, 1}, DType::i32}, sources{"sources", {3}, DType::i32}, weights{"weights", {2, 1}, g};
-    expect_types("expert_dispatch", {lead("x", {2, 4}, t), sources, {"y", {3, 4}, t}},
-                 [](auto& e, const auto& v) { kernels::expert_dispatch(e, v[0], v[1], 1, v[2]); });
-    expect_types("expert_dispatch_backward", {lead("dy", {3, 4}, t), rows, {"add", {2, 4}, g}, {"dx", {2, 4}, t}},
-                 [](auto& e, const auto& v) { kernels::expert_dispatch_backward(e, v[0], v[1], v[2], v[3]); });
-    expect_types("expert_combine", {lead("y", {3, 4}, t), rows, weights, {"out", {2, 4}, t}},
-                 [](auto& e, const auto& v) { kernels::expert_combine(e, v[0], v[1], v[2], v[3]); });
-    expect_types(
-        "expert_combine_backward",
-        {{"dout", {2, 4}, t},
-         lead("y", {3, 4}, t),
-         rows,
-         sources,
-         weights,
-         {"dy", {3, 4}, t},
-         {"d_weights", {2, 1}, g}},
-        [](auto& e, const auto& v) { kernels::expert_combine_backward(e, v[0], v[1], v[2], v[3], v[4], v[5], v[6]); });
-    const Operand logits{"logits", {2, 2}, g}, a = lead("a", {2, 4}, t), b{"b", {2, 4}, t};
-    expect_types("expert_mix", {logits, a, b, {"out", {2, 4}, t}},
-                 [](auto& e, const auto& v) { kernels::expert_mix(e, v[0], v[1], v[2], v[3]); });
-    expect_types(
-        "expert_mix_backward",
-        {logits, a, b, {"dout", {2, 4}, t}, {"d_logits", {2, 2}, g}, {"da", {2, 4}, t}, {"db", {2, 4}, t}},
-        [](auto& e, const auto& v) { kernels::expert_mix_backward(e, v[0], v[1], v[2], v[3], v[4], v[5], v[6]); });
-  });
-  const auto i = DType::i32;
-  expect_types("expert_rounds", {{"groups", {2, 2}, i}, {"places", {2, 2}, i}, {"rounds", {1}, i}},
-               [](auto& e, const auto& v) { kernels::expert_rounds(e, v[0], 2, 1, v[1], v[2]); });
-  expect_types("expert_round",
-               {{"groups", {2, 2}, i},
-                {"places", {2, 2}, i},
-                {"sources", {1}, i},
-                {"rows.sent", {2, 2}, i},
-                {"rows.tokens", {2}, i},
-                {"rows.here", {2}, i},
-                {"rows.back", {1}, i}},
-               [](auto& e, const auto& v) {
-                 kernels::expert_round(e, {2, 1, 0, 0}, v[0], v[1], v[2], {v[3], v[4], v[5], v[6]});
-               });
-  expect_types("slot_groups", {{"groups", {2, 2}, i}},
-               [](auto& e, const auto& v) { kernels::slot_groups(e, v[0], 1); });
-}
-
-TEST(OperandTypes, Gates) {
-  const auto i = DType::i32;
-  const std::uint64_t samples[] = {0};
-  kernels::Gate gate;
-  gate.experts = 2, gate.samples = samples, gate.sequence = 2;
-  for (auto g : accumulated) {
-    const Operand logits = lead("logits", {2, 2}, g, accumulated), experts{"choice.experts", {2, 1}, i},
-                  rows{"choice.rows", {2, 1}, i}, weights{"choice.weights", {2, 1}, g},
-                  loads{"choice.loads", {2, 2}, i};
-    expect_types("gate_forward",
-                 {logits,
-                  {"bias", {2}, g},
-                  experts,
-                  rows,
-                  weights,
-                  {"choice.sources", {2}, i},
-                  {"choice.groups", {2, 2}, i},
-                  loads,
-                  {"choice.losses", {3}, DType::f64}},
-                 [&](auto& e, const auto& v) {
-                   kernels::gate_forward(e, gate, v[0], v[1], {v[2], v[3], v[4], v[5], v[6], v[7], v[8]});
-                 });
-    expect_types("gate_backward",
-                 {logits, experts, rows, weights, loads, {"d_weights", {2, 1}, g}, {"d_logits", {2, 2}, g}},
-                 [&](auto& e, const auto& v) {
-                   kernels::gate_backward(e, gate, v[0], {v[1], v[2], v[3], {}, {}, v[4], {}}, v[5], {}, v[6]);
-                 });
-    expect_types("gate_loads", {{"loads", {2, 2}, i}, {"out", {2}, g, accumulated}},
-                 [](auto& e, const auto& v) { kernels::gate_loads(e, v[0], v[1]); });
-  }
-  for (auto t : working)
-    expect_types("gate_jitter", {lead("x", {2, 4}, t), {"y", {2, 4}, t}},
-                 [&](auto& e, const auto& v) { kernels::gate_jitter(e, gate, v[0], v[1]); });
-  expect_types("gate_record",
-               {{"groups", {2, 2}, i}, {"loads", {2, 2}, i}, {"losses", {3}, DType::f64}, {"record", {16}, DType::i64}},
-               [](auto& e, const auto& v) {
-                 const double targets = 1;
-                 kernels::gate_record(e, v[0], v[1], v[2], &targets, v[3]);
-               });
-  expect_types("even_load_update", {{"bias", {2}, DType::f32}, {"loads", {2}, DType::f32}},
-               [](auto& e, const auto& v) { kernels::even_load_update(e, v[0], v[1], 1, 1, nullptr); });
 }
 
 // A product that does not fit names its operands and their sizes.
