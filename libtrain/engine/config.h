@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/base/fields.h"
+#include "libtrain/params/update_rule.h"
 #include "libtrain/plan/parallel_layout.h"
 #include "libtrain/plan/spec/model_config.h"
 #include "libtrain/plan/problems.h"
@@ -16,7 +17,7 @@ namespace trainyard::engine {
 
 // The parallel layout as the user asked for it: sequence and threads may be 0, as their help says
 // (plan/parallel_layout.h). Setup makes a definite plan of it.
-struct RunConfig : plan::ParallelLayout {
+struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   RunConfig() { global_batch = 8, sequence = 0, threads = 0; }
 
   // run
@@ -41,7 +42,6 @@ struct RunConfig : plan::ParallelLayout {
   std::string schedule = "cosine";
   std::int64_t warmup_steps = 0;
   std::int64_t decay_steps = 0;
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
   std::string decay_embeddings = "off";
   double clip = 1.0;
   // checkpoints

@@ -100,11 +100,11 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
     };
     read(checkpoint::Kind::master, states.master_shard(u));
     if (start.weights_only) {
-      tensor::clear(exec, states.m_shard(u));
-      tensor::clear(exec, states.v_shard(u));
+      tensor::clear(exec, states.state_shard(0, u));
+      tensor::clear(exec, states.state_shard(1, u));
     } else {
-      read(checkpoint::Kind::m, states.m_shard(u));
-      read(checkpoint::Kind::v, states.v_shard(u));
+      read(checkpoint::Kind::m, states.state_shard(0, u));
+      read(checkpoint::Kind::v, states.state_shard(1, u));
     }
   }
 }

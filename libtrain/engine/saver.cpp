@@ -73,8 +73,8 @@ void Saver::take(const checkpoint::RunState& state) {
     };
     copy(shards_.model[i], store_.weights().own_shard(u));
     if (!shards_.master.empty()) copy(shards_.master[i], store_.states().master_shard(u));
-    copy(shards_.m[i], store_.states().m_shard(u));
-    copy(shards_.v[i], store_.states().v_shard(u));
+    copy(shards_.m[i], store_.states().state_shard(0, u));
+    copy(shards_.v[i], store_.states().state_shard(1, u));
   }
   context_.compute.synchronize();
   state_ = state;

@@ -4,7 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/plan/grid/ranges.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 
@@ -100,6 +100,8 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v("gathered-layers", c.gathered_layers, how,
     "layers whose weights are gathered at once: the prefetch depth of ZeRO 3", ranges::gathered_layers);
   v.formerly("layer-slots");
+  v("optimizer", c.optimizer, "Optimizer", fmt::format("the optimizer: {}", fmt::join(optimizer_names(), " or ")),
+    base::Words{optimizer_names()});
   v("threads", c.threads, how, "OpenMP threads of a rank; 0: OMP_NUM_THREADS, else its share of the cores",
     {0, ranges::threads.high});
   auto fields = v.take();

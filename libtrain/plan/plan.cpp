@@ -145,9 +145,9 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
 // Keys that version 1 did not have from its beginning. In a file without such a key it has its default. A file that is
 // written leaves such a key out if it has its default.
 bool may_be_left_out(const base::Field& f) {
-  static const std::set<std::string> names{"tensor",      "sequence-parallel", "expert-parallel",
-                                           "expert-node", "expert-chunks",     "expert-buffer",
-                                           "pipeline",    "virtual-stages",    "partition"};
+  static const std::set<std::string> names{"tensor",        "sequence-parallel", "expert-parallel", "expert-node",
+                                           "expert-chunks", "expert-buffer",     "pipeline",        "virtual-stages",
+                                           "partition",     "optimizer"};
   return names.contains(f.former.empty() ? f.name : f.former);
 }
 
@@ -245,7 +245,8 @@ std::vector<base::Field> fields_of(Plan& p) {
                            "layer-slots",
                            "threads",
                            "device",
-                           "device-memory"})
+                           "device-memory",
+                           "optimizer"})
     ordered.push_back(base::field_named(all, name, "a plan"));
   return ordered;
 }

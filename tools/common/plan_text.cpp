@@ -150,7 +150,8 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   if (p.device_memory > 0) row("device memory", p.device_memory);
   const auto of_experts = plan::expert_parameter_count(p.model), data = std::int64_t{p.topology.size(plan::Axis::data)};
   const auto states = [&](std::int64_t parameters, std::int64_t held_alike) {
-    return plan::model_state_bytes(parameters, static_cast<int>(held_alike), p.zero, p.dtype, p.gradient_dtype);
+    return plan::model_state_bytes(parameters, static_cast<int>(held_alike), p.zero, p.dtype, p.gradient_dtype,
+                                   plan::optimizer_kind(p.optimizer));
   };
   const auto textbook = states(std::max<std::int64_t>(0, p.parameters - of_experts) / p.tensor / p.pipeline, data) +
                         states(of_experts / p.tensor / p.pipeline / p.expert_parallel, data / p.expert_parallel);
