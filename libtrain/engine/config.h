@@ -84,12 +84,17 @@ inline constexpr const char* auto_plan = "auto";  // value of --plan: each start
 // stay: call this after them. InputError for a plan that is damaged or has problems.
 void read_plan(std::vector<base::Field>& fields, RunConfig& config);
 
+// UsageError that names the given settings that the run's optimizer does not read, such as --beta1 of SGD. Call this
+// after read_plan.
+void require_settings_of_optimizer(const std::vector<base::Field>& fields, const RunConfig& config);
+
 // Sets checkpoint_model if the user gave no model and config.init_from is set. A run that resumes by itself takes the
 // model of the newest checkpoint in its folder. Otherwise the model of init_from is taken (start_path.h). Call it last.
 // InputError for a damaged checkpoint, EnvironmentError for one that cannot be read.
 void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& config);
 
-// --print-config: base::print_fields, without the model if a checkpoint gives it. That model's name is no preset and no
+// --print-config: base::print_fields, without the settings of other optimizers, and without the model if a checkpoint
+// gives it. That model's name is no preset and no
 // file. So the printed text, when read back, leaves the model to the checkpoint again.
 std::string print_config(std::vector<base::Field> fields, const RunConfig& config);
 

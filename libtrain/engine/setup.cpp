@@ -108,12 +108,13 @@ nlohmann::json identity_of(const RunConfig& c, const RunSetup& s) {
                      {"final_learning_rate", c.final_learning_rate},
                      {"warmup_steps", c.warmup_steps},
                      {"decay_steps", c.decay_steps},
-                     {"beta1", c.beta1},
-                     {"beta2", c.beta2},
-                     {"epsilon", c.epsilon},
-                     {"weight_decay", c.weight_decay},
                      {"decay_embeddings", c.decay_embeddings},
                      {"clip", c.clip}};
+  const auto& optimizer = plan::optimizer_kind(s.plan.optimizer);
+  if (optimizer.name != plan::default_optimizer) out["optimizer"] = optimizer.name;
+  auto settings = c;
+  for (const auto& f : fields_of(settings))
+    if (optimizer.reads(f.name)) out[plan::key_of(f)] = nlohmann::json(plan::json_of(f));
   if (s.masking) {
     out["mask_rate"] = s.masking->rate, out["mask_token"] = s.masking->mask_token;
     out["mask_words"] = c.mask_words;

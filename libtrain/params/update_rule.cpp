@@ -21,8 +21,17 @@ kernels::AdamW adamw_rule(const OptimizerSettings& s, std::int64_t step) {
   return rule;
 }
 
+kernels::Sgd sgd_rule(const OptimizerSettings& s) {
+  kernels::Sgd rule;
+  rule.momentum = static_cast<float>(s.momentum);
+  rule.weight_decay = static_cast<float>(s.weight_decay);
+  rule.nesterov = s.nesterov;
+  return rule;
+}
+
 UpdateRule rule_named(const std::string& optimizer, const OptimizerSettings& s, std::int64_t step) {
   if (optimizer == "adamw") return adamw_rule(s, step);
+  if (optimizer == "sgd") return sgd_rule(s);
   TRAINYARD_ASSERT(false, "the optimizer {} has no kernel (params/update_rule.h)", optimizer);
   return {};
 }
@@ -31,6 +40,12 @@ void apply_rule(tensor::Exec& exec, const kernels::AdamW& rule, const UpdatedRan
                 std::span<const kernels::Range> decayed) {
   TRAINYARD_ASSERT(r.states.size() == 2, "AdamW with {} states", r.states.size());
   kernels::adamw_update(exec, rule, r.parameter, r.gradient, r.states[0], r.states[1], r.working, decayed);
+}
+
+void apply_rule(tensor::Exec& exec, const kernels::Sgd& rule, const UpdatedRange& r,
+                std::span<const kernels::Range> decayed) {
+  TRAINYARD_ASSERT(r.states.size() == 1, "SGD with {} states", r.states.size());
+  kernels::sgd_update(exec, rule, r.parameter, r.gradient, r.states[0], r.working, decayed);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/adamw/adamw.h"
+#include "kernels/sgd/sgd.h"
 
 #include <cstdint>
 #include <span>
@@ -13,9 +14,11 @@ namespace trainyard::params {
 // The settings that some optimizer reads (plan::OptimizerKind::settings); each optimizer reads its own.
 struct OptimizerSettings {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
+  double momentum = 0.9;
+  bool nesterov = false;
 };
 
-using UpdateRule = std::variant<kernels::AdamW>;
+using UpdateRule = std::variant<kernels::AdamW, kernels::Sgd>;
 
 // What step `step` (the first is 1) does. `optimizer` is the name of a plan::OptimizerKind; std::logic_error for one
 // that has no kernel here. `numbers`: in the device memory of the Exec, or null (kernels/step_numbers).

@@ -40,7 +40,7 @@ std::string refusal_of_state(const std::string& path, const Kind& kind) {
 
 TEST(OptimizerStates, AreReadOnAnyLayout) {
   for (const auto dtype : {DType::f32, DType::bf16})
-    for (const auto& names : {std::vector<std::string>{}, {"momentum"}, {"first", "second", "a-third_1"}}) {
+    for (const auto& names : {std::vector<std::string>{}, {"momentum"}, {"first", "second", "a_third_1"}}) {
       Scratch scratch;
       const auto s = other_state(dtype, names);
       save(scratch.path, s, 3);

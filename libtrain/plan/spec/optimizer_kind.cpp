@@ -30,6 +30,7 @@ Optimizers& optimizers() {
   static Optimizers all = [] {
     Optimizers known;
     put(known, {"adamw", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, none, 16});
+    put(known, {"sgd", {{"momentum"}}, {"momentum", "nesterov", "weight-decay"}, none, 7});
     return known;
   }();
   return all;
@@ -49,7 +50,7 @@ bool OptimizerKind::reads(const std::string& setting) const {
 
 bool is_state_name(const std::string& name) {
   const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
   };
   return !name.empty() && name.size() <= 64 && name != "master" && std::all_of(name.begin(), name.end(), plain);
 }
@@ -57,13 +58,13 @@ bool is_state_name(const std::string& name) {
 void register_optimizer(const OptimizerKind& kind) {
   if (!is_state_name(kind.name))
     throw base::UsageError(fmt::format("'{}' cannot be the name of an optimizer", base::one_line(kind.name)),
-                           "letters, digits, '_' and '-'");
+                           "letters, digits and '_'");
   for (auto state = kind.states.begin(); state != kind.states.end(); ++state) {
     const bool twice = std::any_of(kind.states.begin(), state, [&](const auto& s) { return s.name == state->name; });
     if (!is_state_name(state->name) || twice)
       throw base::UsageError(
           fmt::format("'{}' cannot be the name of a state of '{}'", base::one_line(state->name), kind.name),
-          "letters, digits, '_' and '-'; each once, and not 'master'");
+          "letters, digits and '_'; each once, and not 'master'");
     TRAINYARD_ASSERT(state->dtype == base::DType::f32 && state->shape == OptimizerState::Shape::parameter,
                      "the state {} of {} is {} or has another shape than its parameter: that is not built", state->name,
                      kind.name, base::name_of(state->dtype));

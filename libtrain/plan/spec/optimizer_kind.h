@@ -42,7 +42,7 @@ inline constexpr const char* default_optimizer = "adamw";
 
 // The kinds by name. The library has "adamw" and those that optimizer_names lists. A later registration replaces an
 // earlier one of the same name. UsageError for a name, or a name of a state, that is empty, has other characters than
-// letters, digits, '_' and '-', or comes twice. Stores and files have f32 states of the parameter's shape, and an
+// letters, digits and '_', or comes twice. Stores and files have f32 states of the parameter's shape, and an
 // update makes no collective of its own: std::logic_error for other kinds, which are not built. Not thread-safe:
 // register before anything is planned.
 void register_optimizer(const OptimizerKind& kind);
