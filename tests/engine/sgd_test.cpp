@@ -160,7 +160,7 @@ TEST(Sgd, FollowsDoublePrecisionForThirtySteps) {
     const auto setup = engine::make_setup(c, 1, 1);
     auto world = engine::solo_world();
     data::WindowDataset text(c.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask,
-                             data::Order::by_epoch, c.seed);
+                             data::Order::keyed, c.seed);
     engine::Batches batches(text, nullptr, setup.plan.batch(), 0);
     engine::Trainer trainer(setup.plan, setup.step, world, batches);
     trainer.store().initialize(c.seed);
