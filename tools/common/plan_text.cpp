@@ -127,8 +127,9 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
     out += fmt::format("attention   {}\n            lists of {} a rank\n", attention,
                        base::size_text(plan::most_attention_list_bytes(p), sizes));
   out +=
-      fmt::format("layout      {}{}, ZeRO {}, {} with {} gradients, {}\n", base::counted(ranks, "rank"),
+      fmt::format("layout      {}{}, ZeRO {}, {} with {} gradients, {}{}\n", base::counted(ranks, "rank"),
                   plan::sharing_text(p), p.zero, base::name_of(p.dtype), base::name_of(p.gradient_dtype),
+                  p.optimizer == plan::default_optimizer ? "" : p.optimizer + ", ",
                   p.device == base::DeviceKind::cuda ? "a GPU a rank"
                                                      : fmt::format("{} thread{} a rank", p.threads, plural(p.threads)));
   out += fmt::format("step        {} micro-batch{} of {} x {} tokens, {}{}, {} (attention counted {})\n",
