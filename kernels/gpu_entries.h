@@ -22,6 +22,7 @@
 #include "kernels/linear/column_sum.h"
 #include "kernels/norm/norm_args.h"
 #include "kernels/rotary/rotary_gpu_args.h"
+#include "kernels/sgd/sgd_args.h"
 #include "kernels/slot_groups/slot_groups_args.h"
 #include "kernels/square_sum/square_sum_gpu_args.h"
 #include "kernels/step_numbers/step_numbers_args.h"
@@ -64,6 +65,7 @@ namespace trainyard::kernels {
   X(norm_backward, NormBackwardArgs)                    \
   X(norm_partial_sum, NormPartialSumArgs)               \
   X(rotary, RotaryGpuArgs)                              \
+  X(sgd, SgdArgs)                                       \
   X(slot_groups, SlotGroupsArgs)                        \
   X(square_sum, SquareSumGpuArgs)                       \
   X(square_sum_total, SquareSumTotalArgs)               \

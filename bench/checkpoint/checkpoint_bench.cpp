@@ -41,10 +41,7 @@ struct Sample {
       for (const auto& flat_group : plan::flat_groups(state.model)) {
         const auto shard = plan::layout(flat_group, ranks).shard;
         memory.emplace_back(static_cast<std::size_t>(shard), 0.5f);
-        auto& list = kind == checkpoint::Kind::model    ? shards.model
-                     : kind == checkpoint::Kind::master ? shards.master
-                     : kind == checkpoint::Kind::m      ? shards.m
-                                                        : shards.v;
+        auto& list = shards.views[kind];
         list.emplace_back(memory.back().data(), checkpoint::dtype_of(kind, dtype),
                           std::initializer_list<std::int64_t>{shard});
         bytes += list.back().bytes();

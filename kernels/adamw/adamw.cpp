@@ -37,11 +37,6 @@ AdamWArgs arguments(tensor::Exec& exec, const AdamW& h, base::View parameter, ba
           .threads = exec.threads()};
 }
 
-base::View part(const base::View& v, std::int64_t first, std::int64_t end) {
-  return v ? base::View(static_cast<char*>(v.data) + first * base::size_of(v.dtype), v.dtype, {end - first}, v.device)
-           : v;
-}
-
 }  // namespace
 
 void adamw_update(tensor::Exec& exec, const AdamW& h, base::View parameter, base::View gradient, base::View m,
@@ -60,25 +55,17 @@ void adamw_update(tensor::Exec& exec, const AdamW& h, base::View parameter, base
     return exec.run([&exec, a] { tensor::require_gpu(gpu_kernels().adamw(a, exec.stream()), "adamw on the GPU"); });
   }
   arguments(exec, h, parameter, gradient, m, v, working);  // only checks that the views fit together
-  const auto update = [&](std::int64_t first, std::int64_t end, float decay) {
-    if (first >= end) return;
+  for_each_stretch(parameter.count(), decayed, [&](Range r, bool decays) {
     auto with = h;
-    with.weight_decay = decay;
-    auto a = arguments(exec, with, part(parameter, first, end), part(gradient, first, end), part(m, first, end),
-                       part(v, first, end), part(working, first, end));
+    if (!decays) with.weight_decay = 0;
+    auto a = arguments(exec, with, elements_of(parameter, r), elements_of(gradient, r), elements_of(m, r),
+                       elements_of(v, r), elements_of(working, r));
     exec.run([a, numbers = h.numbers]() mutable {
       if (numbers != nullptr && numbers->finite == 0) return;
       if (numbers != nullptr) a.scale = numbers->gradient_scale;
       TRAINYARD_CPU_CALL(adamw_cpu, (a));
     });
-  };
-  std::int64_t at = 0;
-  for (const auto& r : decayed) {
-    update(at, r.first, 0);
-    update(r.first, r.end, h.weight_decay);
-    at = r.end;
-  }
-  update(at, parameter.count(), 0);
+  });
 }
 
 }  // namespace trainyard::kernels

@@ -1,11 +1,11 @@
 // AdamW (Loshchilov and Hutter 2019, algorithm 2) in one pass: a written sequence of correctly rounded f32 operations.
 #pragma once
 
+#include "kernels/decayed_ranges.h"
 #include "kernels/step_numbers/step_numbers_args.h"
 #include "libtrain/base/view.h"
 #include "libtrain/tensor/exec.h"
 
-#include <cstdint>
 #include <span>
 
 namespace trainyard::kernels {
@@ -32,12 +32,7 @@ void adamw_update(tensor::Exec& exec, const AdamW& hyper, base::View parameter, 
                   base::View v, base::View working);
 
 // The same in one pass (one launch on a GPU) for several parameters that are stored back to back. Weight decay applies
-// to the elements in `decayed`; for all others weight_decay is 0. The ranges ascend and do not overlap. Gaps between
-// parameters, where everything is zero, stay zero.
-struct Range {
-  std::int64_t first = 0, end = 0;
-};
-inline constexpr int most_decayed_ranges = 16;
+// to the elements in `decayed`, at most most_decayed_ranges; for all others weight_decay is 0.
 void adamw_update(tensor::Exec& exec, const AdamW& hyper, base::View parameter, base::View gradient, base::View m,
                   base::View v, base::View working, std::span<const Range> decayed);
 

@@ -107,13 +107,17 @@ class DeepSpeed {
   }
   void take_optimizer(const Json& all) {
     const auto* type = at(all, "optimizer", "type");
-    remark(type != nullptr && *type != "AdamW" && *type != "Adam", "the optimizer is AdamW");
+    const bool sgd = type != nullptr && *type == "SGD";
+    if (sgd) flags_.emplace_back("--optimizer sgd");
+    remark(type != nullptr && !sgd && *type != "AdamW" && *type != "Adam", "the optimizers are AdamW and SGD");
     const auto* values = at(all, "optimizer", "params");
     if (values == nullptr) return;
     flag("--learning-rate", at(*values, "lr"));
     if (const auto* betas = at(*values, "betas"); betas != nullptr && betas->is_array() && betas->size() == 2)
       flag("--beta1", &(*betas)[0]), flag("--beta2", &(*betas)[1]);
     flag("--epsilon", at(*values, "eps"));
+    flag("--momentum", at(*values, "momentum"));
+    if (is_on(at(*values, "nesterov"))) flags_.emplace_back("--nesterov on");
     flag("--weight-decay", at(*values, "weight_decay"));
   }
   void take_scheduler(const Json& all) {

@@ -123,9 +123,8 @@ const std::vector<Entry>& entries() {
       {{"adam-beta1", "beta-1"}, "beta1", ""},
       {{"adam-beta2", "beta-2"}, "beta2", ""},
       {{"adam-epsilon", "adam-eps", "eps"}, "epsilon", ""},
-      {{"optimizer", "optim"},
-       "",
-       "AdamW is the optimizer: --learning-rate, --beta1, --beta2, --epsilon, --weight-decay"},
+      {{"optim", "optimizer-type", "optimizer-name"}, "optimizer", "adamw or sgd"},
+      {{"sgd-momentum"}, "momentum", "of --optimizer sgd"},
       {{"deterministic", "deterministic-mode", "use-deterministic-algorithms"},
        "reduction",
        "every run repeats its bits; ordered, the default, gives the same on every layout"},
@@ -209,10 +208,11 @@ std::string programs_with(const std::string& word) {
       " tensor-parallel tp sequence-parallel zero dtype recompute reduction local-accumulation gathered-layers "
       "pipeline-parallel pp pipeline-schedule virtual-stages partition expert-parallel ep expert-ranks-per-node "
       "expert-overlap-chunks expert-capacity-buffer threads sequence micro-batch global-batch device data tensor "
-      "pipeline fold layer-slots expert-node expert-chunks expert-buffer ";
+      "pipeline fold layer-slots expert-node expert-chunks expert-buffer optimizer ";
   constexpr std::string_view of_train =
       " learning-rate lr start-learning-rate final-learning-rate lr-schedule schedule warmup-steps decay-steps beta1 "
-      "beta2 epsilon weight-decay decay-embeddings clip steps seed document-mask objective mask-rate mask-words "
+      "beta2 epsilon momentum nesterov weight-decay decay-embeddings clip steps seed document-mask objective mask-rate "
+      "mask-words "
       "communicator memory-limit output plan save-every keep resume init-from change stop-after validate-every "
       "validation-sequences save-throttle progress hang-timeout collective-delay trace trace-steps profile-step ";
   const auto among = [&](std::string_view all) {

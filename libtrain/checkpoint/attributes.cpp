@@ -44,7 +44,7 @@ void Reader::check_attributes(const std::string& name, const FileEntry& entry) c
   if (rank < 0 || rank >= manifest().ranks || rank_name(static_cast<int>(rank)) + ".h5" != name)
     throw base::InputError(fmt::format("{}: attribute rank is {}", file.path(), rank),
                            "the file was renamed, or belongs to another checkpoint: restore it from a copy");
-  for (auto kind : kinds_of(state())) {
+  for (const auto& kind : kinds_of(state())) {
     const auto found = file.info(path_of(kind));
     const auto dtype = dtype_of(kind, state().dtype);
     const auto& payload = entry.payloads.at(path_of(kind));

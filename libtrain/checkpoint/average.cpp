@@ -73,7 +73,7 @@ class Averaging {
   void add_parts(int rank) {
     const auto& boxes = target_.rank(rank).boxes();
     if (boxes.empty()) return;
-    for (auto kind : kinds_of(target_.state()))
+    for (const auto& kind : kinds_of(target_.state()))
       for (std::int64_t first = 0; first < boxes.back().end(); first += part_elements)
         parts_.push_back({rank, kind, first, std::min(boxes.back().end(), first + part_elements)});
     all_ += boxes.back().end() * static_cast<std::int64_t>(kinds_of(target_.state()).size());
@@ -97,16 +97,16 @@ class Averaging {
     std::int64_t count;
   };
 
-  static void read(Reader& reader, Kind kind, const Slice& slice, Hands& h) {
+  static void read(Reader& reader, const Kind& kind, const Slice& slice, Hands& h) {
     reader.read_boxes(kind, slice.name, slice.boxes, h.values.data());
     const auto& from = reader.state();
     h.bytes_read +=
         slice.count * base::size_of(dtype_of(kind == Kind::master ? exact_weights(from) : kind, from.dtype));
   }
 
-  void compute(Kind kind, const Slice& slice, Hands& h) const {
+  void compute(const Kind& kind, const Slice& slice, Hands& h) const {
     h.values.resize(static_cast<std::size_t>(slice.count));
-    if (kind == Kind::m || kind == Kind::v) return read(h.readers.back(), kind, slice, h);
+    if (kind.is_state()) return read(h.readers.back(), kind, slice, h);
     h.mean.assign(h.values.size(), 0.0);
     for (auto& reader : h.readers) {
       read(reader, Kind::master, slice, h);
@@ -128,7 +128,7 @@ class Averaging {
       data = reinterpret_cast<const char*>(h.narrow.data());
     }
     const auto size = base::size_of(dtype);
-    auto& made = h.made[std::string(path_of(part.kind)) + "/" + p.name];
+    auto& made = h.made[path_of(part.kind, p.name)];
     for_each_run_of_range(p.shape, stored, from - stored.offset, to - from, [&](const Run& run) {
       made += base::fingerprint(data + (run.at - from) * size, run.count, static_cast<int>(size),
                                 static_cast<std::uint64_t>(run.element));

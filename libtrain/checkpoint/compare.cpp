@@ -58,20 +58,18 @@ struct Plan {
   std::int64_t elements = 0;
 };
 
-// Returns whether a checkpoint has a kind; the master of an f32 checkpoint is its model.
-bool has(const RunState& state, Kind kind) {
-  const auto kinds = kinds_of(state);
-  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end() ||
-         (kind == Kind::master && state.dtype == base::DType::f32);
+// Returns whether a kind can be compared: the master of an f32 checkpoint is its model.
+bool is_comparable(const RunState& state, const Kind& kind) {
+  return has(state, kind) || (kind == Kind::master && state.dtype == base::DType::f32);
 }
 
 std::vector<Kind> kinds_to_compare(const RunState& a, const RunState& b, Contents what) {
-  if (what == Contents::model) return {Kind::model};
-  std::vector<Kind> kinds;
-  for (auto kind : all_kinds)
-    for (const auto* s : {&a, &b})
-      if (const auto own = kinds_of(*s); kinds.empty() || kinds.back() != kind)
-        if (std::find(own.begin(), own.end(), kind) != own.end()) kinds.push_back(kind);
+  std::vector<Kind> kinds{Kind::model};
+  if (what == Contents::model) return kinds;
+  if (has(a, Kind::master) || has(b, Kind::master)) kinds.push_back(Kind::master);
+  for (const auto* s : {&a, &b})
+    for (const auto& kind : kinds_of(*s))
+      if (kind.is_state() && std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
   return kinds;
 }
 
@@ -79,15 +77,15 @@ Plan plan_of(const Reader& a, const Reader& b, Contents what) {
   std::map<std::string, const ParameterEntry*> of_b;
   for (const auto& p : b.manifest().parameters) of_b[p.name] = &p;
   Plan plan;
-  for (auto kind : kinds_to_compare(a.state(), b.state(), what)) {
+  for (const auto& kind : kinds_to_compare(a.state(), b.state(), what)) {
     const auto add = [&](const ParameterEntry& p, std::string problem) {
       plan.names.push_back({kind, p.name});
-      plan.tensors.push_back({std::string(path_of(kind)) + "/" + p.name, std::move(problem), p.shape, p.count});
+      plan.tensors.push_back({path_of(kind, p.name), std::move(problem), p.shape, p.count});
     };
     auto left = of_b;
     for (const auto& p : a.manifest().parameters) {
       const auto other = left.find(p.name);
-      const bool in_a = has(a.state(), kind), in_b = has(b.state(), kind) && other != left.end();
+      const bool in_a = is_comparable(a.state(), kind), in_b = is_comparable(b.state(), kind) && other != left.end();
       if (in_a && !in_b) add(p, "only the first has it");
       if (in_b && !in_a) add(p, "only the second has it");
       if (in_a && in_b && other->second->shape == p.shape) add(p, "");
@@ -95,7 +93,7 @@ Plan plan_of(const Reader& a, const Reader& b, Contents what) {
         add(p, fmt::format("in the second its shape is [{}]", fmt::join(other->second->shape, ", ")));
       if (other != left.end()) left.erase(other);
     }
-    if (has(b.state(), kind))
+    if (is_comparable(b.state(), kind))
       for (const auto& [name, p] : left) add(*p, "only the second has it");
   }
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {

@@ -27,9 +27,10 @@ struct TensorDifference {
 };
 
 // Compares every kind that either checkpoint has, or only /model with Contents::model. For checkpoints of different
-// working dtypes that is all four kinds; the master of an f32 checkpoint is its model. Both checkpoints are read once
-// and checked as they are read. `threads` threads work, and each keeps a few MiB. `watch` receives the number of
-// elements compared so far and in total, from one thread at a time. An exception that it throws ends the work.
+// working dtypes that includes the master, and for different optimizers the states of both; the master of an f32
+// checkpoint is its model. Both checkpoints are read once and checked as they are read. `threads` threads work, and
+// each keeps a few MiB. `watch` receives the number of elements compared so far and in total, from one thread at a
+// time. An exception that it throws ends the work.
 std::vector<TensorDifference> compare(const Reader& a, const Reader& b, Contents what, int threads,
                                       const std::function<void(std::int64_t done, std::int64_t total)>& watch = {});
 

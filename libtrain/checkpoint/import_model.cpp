@@ -221,8 +221,7 @@ class Importing {
 
   void put(std::int32_t tensor, std::int64_t first, std::int64_t count, const void* data, Hands& h) {
     const auto size = base::size_of(dtype_);
-    auto& made =
-        h.made[std::string(path_of(Kind::model)) + "/" + source_.parameters[static_cast<std::size_t>(tensor)].name];
+    auto& made = h.made[path_of(Kind::model, source_.parameters[static_cast<std::size_t>(tensor)].name)];
     target_.places().for_each(tensor, first, count, [&](int r, std::int64_t at, std::int64_t element, std::int64_t n) {
       const auto* from = static_cast<const char*>(data) + (element - first) * size;
       made += base::fingerprint(from, n, static_cast<int>(size), static_cast<std::uint64_t>(element));

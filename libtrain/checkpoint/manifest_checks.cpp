@@ -64,9 +64,9 @@ void require_parameters(const Manifest& m, const std::string& where) {
 }
 
 void require_tensors(const Manifest& m, const std::string& where) {
-  for (auto kind : kinds_of(m.state))
+  for (const auto& kind : kinds_of(m.state))
     for (const auto& p : m.parameters)
-      if (const auto path = std::string(path_of(kind)) + "/" + p.name; !m.tensors.contains(path))
+      if (const auto path = path_of(kind, p.name); !m.tensors.contains(path))
         refuse(where, "tensors: {} is missing", path);
 }
 
@@ -110,7 +110,7 @@ void require_grid(const Manifest& m, const std::string& where) {
 std::int64_t elements_of(const Manifest& m, int rank, const std::string& where) {
   const auto name = rank_name(rank) + ".h5";
   std::int64_t elements = -1;
-  for (auto kind : kinds_of(m.state)) {
+  for (const auto& kind : kinds_of(m.state)) {
     const auto payload = m.files.at(name).payloads.find(path_of(kind));
     if (payload == m.files.at(name).payloads.end()) refuse(where, "{} has no dataset {}", name, path_of(kind));
     const auto size = base::size_of(dtype_of(kind, m.state.dtype)), bytes = payload->second.bytes;

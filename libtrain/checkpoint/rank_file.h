@@ -23,7 +23,7 @@ class RankFile {
 
   const std::string& path() const { return path_; }  // BASE.h5
   // Where the payload of a kind lies. The writer must enter the checksums of its blocks before finish().
-  PayloadEntry& payload(Kind kind) { return index_.payloads.at(path_of(kind)); }
+  PayloadEntry& payload(const Kind& kind) { return index_.payloads.at(path_of(kind)); }
 
   // Call it once all payloads are written to `file`, which is path() opened for writing, and their checksums are
   // entered. Syncs and closes the file, and writes BASE.index and BASE.json. Durable when it returns.

@@ -17,14 +17,10 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-const std::vector<base::View>& views_of(const RankShards& shards, Kind kind) {
-  switch (kind) {
-    case Kind::model: return shards.model;
-    case Kind::master: return shards.master;
-    case Kind::m: return shards.m;
-    case Kind::v: return shards.v;
-  }
-  return shards.model;
+const std::vector<base::View>& views_of(const RankShards& shards, const Kind& kind) {
+  static const std::vector<base::View> none;
+  const auto found = shards.views.find(kind);
+  return found == shards.views.end() ? none : found->second;
 }
 
 std::int64_t elements_of(const std::vector<base::View>& views) {
@@ -34,8 +30,8 @@ std::int64_t elements_of(const std::vector<base::View>& views) {
 }
 
 void require_shards(const RunState& state, const RankShards& shards) {
-  const auto elements = elements_of(shards.model);
-  for (auto kind : kinds_of(state)) {
+  const auto elements = elements_of(views_of(shards, Kind::model));
+  for (const auto& kind : kinds_of(state)) {
     const auto& views = views_of(shards, kind);
     TRAINYARD_ASSERT(elements_of(views) == elements, "{}: {} elements, expected {}", path_of(kind), elements_of(views),
                      elements);
@@ -47,7 +43,7 @@ void require_shards(const RunState& state, const RankShards& shards) {
 
 // Adds the statistics of the boxes, from `box` on, that lie in this view. The view begins at element `first` of the
 // dataset. Returns the first box that lies beyond it.
-RankBoxes::const_iterator add_statistics(std::map<std::string, Statistics>& tensors, Kind kind,
+RankBoxes::const_iterator add_statistics(std::map<std::string, Statistics>& tensors, const Kind& kind,
                                          const std::vector<ParameterEntry>& parameters, RankBoxes::const_iterator box,
                                          RankBoxes::const_iterator boxes_end, const base::View& view,
                                          std::int64_t first) {
@@ -56,7 +52,7 @@ RankBoxes::const_iterator add_statistics(std::map<std::string, Statistics>& tens
     const auto& p = parameters.at(static_cast<std::size_t>(box->tensor));
     TRAINYARD_ASSERT(box->offset >= first && box->end() <= end, "a box of {} at {} to {} is in no view", p.name,
                      box->offset, box->end());
-    auto& statistics = tensors[std::string(path_of(kind)) + "/" + p.name];
+    auto& statistics = tensors[path_of(kind, p.name)];
     for_each_run(p.shape, *box, box->box, [&](const Run& run) {
       statistics.add(statistics_of(static_cast<const char*>(view.data) + (run.at - first) * base::size_of(view.dtype),
                                    run.count, view.dtype, run.element));
@@ -69,11 +65,12 @@ void write_files(const std::string& base_path, const RunState& state, const Rank
                  const WriteOptions& options) {
   require_shards(state, shards);
   const auto parameters = parameters_of(state.model);
-  RankFile rank_file(base_path, state, parameters, shards.rank, shards.ranks, elements_of(shards.model));
+  RankFile rank_file(base_path, state, parameters, shards.rank, shards.ranks,
+                     elements_of(views_of(shards, Kind::model)));
   std::map<std::string, Statistics> tensors;
   io::BulkFile file(rank_file.path(), io::BulkFile::Mode::update);
   io::Pace pace(options.bytes_per_second, options.unthrottled);
-  for (auto kind : kinds_of(state)) {
+  for (const auto& kind : kinds_of(state)) {
     auto& payload = rank_file.payload(kind);
     io::BlockWriter out(file, payload.offset, pace);
     auto box = shards.boxes.begin();

@@ -9,21 +9,21 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace trainyard::checkpoint {
 
-// What rank `rank` of `ranks` saves. Each kind is a list of dense views, which are written back to back. `model` is in
-// the working dtype, the others are f32. `master` is empty when the working dtype is f32. The views of every kind have
-// the same number of elements.
+// What rank `rank` of `ranks` saves: for each of kinds_of(state) a list of dense views, which are written back to back.
+// Kind::model is in the working dtype, the others are f32. The views of every kind have the same number of elements.
 // Each box lies inside one view; its offset counts from the start of the first view. Elements in no box are padding.
 // boxes_of_shards (saved_shards.h) gives the boxes of the shard ranges that a rank saves. Over all ranks the boxes hold
 // every element of every parameter (in the order of plan::flat_groups) once. The views are in host memory and are not
 // used after write_rank returns.
 struct RankShards {
   int rank = 0, ranks = 1;
-  std::vector<base::View> model, master, m, v;
+  std::map<Kind, std::vector<base::View>> views;
   RankBoxes boxes;
 };
 struct WriteOptions {

@@ -39,14 +39,14 @@ ReadSums::ReadSums(const Reader& reader, int threads)
     : reader_(reader), threads_(threads), tensors_(reader.tensors()), sums_(tensors_.size()) {}
 
 // Index into tensors_, which are ordered by kind, then by parameter.
-std::size_t ReadSums::place_of(Kind kind, const std::string& name) const {
+std::size_t ReadSums::place_of(const Kind& kind, const std::string& name) const {
   const auto stored = kind == Kind::master ? exact_weights(reader_.state()) : kind;
   const auto kinds = kinds_of(reader_.state());
   const auto k = static_cast<std::size_t>(std::find(kinds.begin(), kinds.end(), stored) - kinds.begin());
   return k * reader_.manifest().parameters.size() + reader_.number_of(name);
 }
 
-void ReadSums::add(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
+void ReadSums::add(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
                    const float* shard) {
   const auto layout = plan::layout(flat_group, topology);
   const auto begin = plan::place_in_group(topology, rank, flat_group.group) * layout.shard;
@@ -64,7 +64,8 @@ void ReadSums::add(Kind kind, const plan::FlatGroup& flat_group, const plan::Top
   add(parts);
 }
 
-void ReadSums::add(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, const float* values) {
+void ReadSums::add(const Kind& kind, const std::string& name, std::int64_t first, std::int64_t count,
+                   const float* values) {
   add({{place_of(kind, name), values, first, count}});
 }
 

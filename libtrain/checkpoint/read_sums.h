@@ -21,9 +21,10 @@ class ReadSums {
 
   // Adds a shard that Reader::read_shard() returned, but only the elements of which rank `rank` is the first holder
   // (plan/blocks/held.h). For a flat group that a pipeline stage has borrowed, only the owning stage calls this.
-  void add(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank, const float* shard);
+  void add(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
+           const float* shard);
   // Adds elements [first, first + count) of a flat tensor that Reader::read_tensor() returned.
-  void add(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, const float* values);
+  void add(const Kind& kind, const std::string& name, std::int64_t first, std::int64_t count, const float* values);
   void add(const ReadSums& other);  // sums of the same checkpoint
   // Adds up the sums of all ranks, on every rank. Collective over `control`, a communicator of host memory.
   void add_ranks(comm::Communicator& control, tensor::Exec& exec);
@@ -41,7 +42,7 @@ class ReadSums {
     const float* values;
     std::int64_t first, count;
   };
-  std::size_t place_of(Kind kind, const std::string& name) const;
+  std::size_t place_of(const Kind& kind, const std::string& name) const;
   void add(const std::vector<Part>& parts);
 
   const Reader& reader_;

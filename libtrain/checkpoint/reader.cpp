@@ -13,6 +13,8 @@
 #include "libtrain/io/system_error.h"
 #include "libtrain/plan/blocks/held.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -134,16 +136,9 @@ std::int64_t Reader::bytes() const {
 
 std::vector<TensorInfo> Reader::tensors() const {
   std::vector<TensorInfo> out;
-  for (auto kind : kinds_of(state()))
+  for (const auto& kind : kinds_of(state()))
     for (const auto& p : manifest().parameters) {
-      TensorInfo t{std::string(path_of(kind)) + "/" + p.name,
-                   p.name,
-                   kind,
-                   p.shape,
-                   dtype_of(kind, state().dtype),
-                   0,
-                   0,
-                   p.aliases};
+      TensorInfo t{path_of(kind, p.name), p.name, kind, p.shape, dtype_of(kind, state().dtype), 0, 0, p.aliases};
       if (const auto at = manifest().tensors.find(t.path); at != manifest().tensors.end()) {
         t.norm = at->second.norm;
         t.fingerprint = at->second.fingerprint;
@@ -162,7 +157,7 @@ std::size_t Reader::number_of(const std::string& name) const {
   return at->second;
 }
 
-const char* Reader::block(int rank, Kind kind, std::int64_t index) {
+const char* Reader::block(int rank, const Kind& kind, std::int64_t index) {
   if (staged_rank_ == rank && staged_kind_ == kind && staged_block_ == index) return staging_.data();
   const auto name = rank_name(rank) + ".h5";
   if (open_rank_ != rank) {
@@ -183,7 +178,7 @@ const char* Reader::block(int rank, Kind kind, std::int64_t index) {
   return staging_.data();
 }
 
-void Reader::check_block(int rank, Kind kind, std::int64_t index, const char* data) const {
+void Reader::check_block(int rank, const Kind& kind, std::int64_t index, const char* data) const {
   const auto name = rank_name(rank) + ".h5";
   const auto& payload = manifest().files.at(name).payloads.at(path_of(kind));
   const auto start = index * io::block_bytes, bytes = std::min(io::block_bytes, payload.bytes - start);
@@ -197,7 +192,7 @@ void Reader::check_block(int rank, Kind kind, std::int64_t index, const char* da
                          way_out);
 }
 
-void Reader::read_run(int rank, Kind kind, const Run& run, float* out) {
+void Reader::read_run(int rank, const Kind& kind, const Run& run, float* out) {
   const auto dtype = dtype_of(kind, state().dtype);
   const auto size = base::size_of(dtype), per_block = io::block_bytes / size;
   for (auto at = run.at, end = run.at + run.count; at < end;) {
@@ -214,11 +209,16 @@ void Reader::read_run(int rank, Kind kind, const Run& run, float* out) {
   }
 }
 
-void Reader::read_boxes(Kind kind, const std::string& name, const std::vector<Box>& boxes, float* out) {
+void Reader::read_boxes(const Kind& kind, const std::string& name, const std::vector<Box>& boxes, float* out) {
   const auto stored_kind = kind == Kind::master ? exact_weights(state()) : kind;
   if (state().contents == Contents::model && stored_kind != Kind::model)
     throw base::InputError(fmt::format("{} holds the weights alone, without the states of the optimizer", path_),
                            "a new run begins with its weights: --init-from");
+  if (!has(state(), stored_kind))
+    throw base::InputError(
+        fmt::format("{} holds no state '{}': its optimizer is {}, with {}", path_, stored_kind.name(),
+                    state().optimizer.name, fmt::join(state().optimizer.states, ", ")),
+        "take the optimizer of the run that wrote it");
   const auto number = number_of(name);
   const auto dims = manifest().parameters[number].shape.size();
   for (const auto& place : known_->places[number]) {  // in the order of the files, so that a block is read once
@@ -232,14 +232,15 @@ void Reader::read_boxes(Kind kind, const std::string& name, const std::vector<Bo
   }
 }
 
-void Reader::read_tensor(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, float* out) {
+void Reader::read_tensor(const Kind& kind, const std::string& name, std::int64_t first, std::int64_t count,
+                         float* out) {
   const auto& p = manifest().parameters[number_of(name)];
   TRAINYARD_ASSERT(first >= 0 && count >= 0 && count <= p.count && first <= p.count - count,
                    "{}: elements {} + {} of {}", name, first, count, p.count);
   read_boxes(kind, name, boxes_of_range(p.shape, first, count), out);
 }
 
-void Reader::read_shard(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
+void Reader::read_shard(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
                         float* out) {
   for (const auto& p : flat_group.parameters)
     if (const auto& stored = manifest().parameters[number_of(p.name)]; stored.shape != p.shape)

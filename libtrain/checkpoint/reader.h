@@ -62,19 +62,20 @@ class Reader {
   // Reads the shard of `flat_group` that rank `rank` of `topology` has into `out` as f32; the group is one of the
   // reading model. `out` has plan::layout(flat_group, topology).shard elements. bf16 is widened, and padding is 0.
   // Parameters are found by name; a name or shape that the checkpoint does not have is an error. If the checkpoint has
-  // no Kind::master, its model is read instead. Asking for moments of a checkpoint that holds only weights is an error.
+  // no Kind::master, its model is read instead. Asking for a state that the checkpoint does not hold is an error.
   // The checksum of every block is compared before any of its bytes is returned.
-  void read_shard(Kind kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank, float* out);
+  void read_shard(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
+                  float* out);
 
   // Reads elements [first, first + count) of the flat logical tensor, as f32.
-  void read_tensor(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, float* out);
+  void read_tensor(const Kind& kind, const std::string& name, std::int64_t first, std::int64_t count, float* out);
   // Reads boxes of a logical tensor one after the other, the elements of each in row-major order, as f32.
-  void read_boxes(Kind kind, const std::string& name, const std::vector<Box>& boxes, float* out);
+  void read_boxes(const Kind& kind, const std::string& name, const std::vector<Box>& boxes, float* out);
 
   // For callers that read blocks into their own memory; several threads may call it. `data` is block `index` of the
   // payload of `kind` in the file of `rank`. InputError naming file, tensor and element range when its checksum
   // differs.
-  void check_block(int rank, Kind kind, std::int64_t index, const char* data) const;
+  void check_block(int rank, const Kind& kind, std::int64_t index, const char* data) const;
 
   // Reads every byte. InputError naming file, tensor and element range of the first damaged blocks, or a fingerprint
   // that differs. A view that exists and is damaged is an error too. `watch`, when given, is called now and then with
@@ -93,9 +94,9 @@ class Reader {
   void check_metadata(const std::string& name, const FileEntry& entry) const;
   void check_attributes(const std::string& name, const FileEntry& entry) const;  // HDF5; after check_metadata
   void check_files() const;
-  const char* block(int rank, Kind kind, std::int64_t index);  // checked
-  void read_run(int rank, Kind kind, const Run& run, float* out);
-  std::string tensors_in(int rank, Kind kind, std::int64_t first, std::int64_t count) const;
+  const char* block(int rank, const Kind& kind, std::int64_t index);  // checked
+  void read_run(int rank, const Kind& kind, const Run& run, float* out);
+  std::string tensors_in(int rank, const Kind& kind, std::int64_t first, std::int64_t count) const;
 
   void check_view() const;
 

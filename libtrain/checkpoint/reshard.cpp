@@ -33,10 +33,8 @@ struct Copy {
   enum class Cast { none, narrow, widen } cast = Cast::none;  // between f32 and bf16
 };
 
-std::vector<Copy> copies_of(Kind kind, const RunState& from, const RunState& to) {
-  const auto wanted = kinds_of(to);
-  const auto has = [&](Kind k) { return std::find(wanted.begin(), wanted.end(), k) != wanted.end(); };
-  if (kind == Kind::m || kind == Kind::v) return has(kind) ? std::vector<Copy>{{kind}} : std::vector<Copy>{};
+std::vector<Copy> copies_of(const Kind& kind, const RunState& from, const RunState& to) {
+  if (kind.is_state()) return has(to, kind) ? std::vector<Copy>{{kind}} : std::vector<Copy>{};
   std::vector<Copy> out;
   if (kind == exact_weights(from)) {
     const auto best = exact_weights(to);
@@ -58,7 +56,7 @@ class Resharding {
       : source_(source), target_(target), options_(options), from_(source.state()), to_(target.state()) {
     constexpr std::int64_t most_blocks = 8;
     threads_ = static_cast<int>(std::clamp<std::int64_t>(options.memory / least_reshard_memory, 1, options.threads));
-    for (auto kind : kinds_of(from_)) copies_[kind] = copies_of(kind, from_, to_);
+    for (const auto& kind : kinds_of(from_)) copies_[kind] = copies_of(kind, from_, to_);
     // A thread's memory is one block to read back into, a chunk, and the cast chunk: half a chunk when narrowing, two
     // when widening.
     const bool widens = std::any_of(copies_.begin(), copies_.end(), [](const auto& of_kind) {
@@ -68,7 +66,7 @@ class Resharding {
     const auto blocks = options.memory / threads_ / io::block_bytes - 1;
     chunk_blocks_ = std::clamp<std::int64_t>(widens ? blocks / 3 : blocks * 2 / 3, 1, most_blocks);
     for (int rank = 0; rank < source.manifest().ranks; ++rank)
-      for (auto kind : kinds_of(from_))
+      for (const auto& kind : kinds_of(from_))
         if (from_.contents == to_.contents || !copies_.at(kind).empty()) add_chunks(rank, kind);
     std::stable_sort(chunks_.begin(), chunks_.end(),
                      [](const Chunk& a, const Chunk& b) { return a.first_target < b.first_target; });
@@ -98,7 +96,7 @@ class Resharding {
     std::map<std::string, std::uint64_t> made;  // fingerprints of the tensors that are cast
   };
 
-  std::int64_t size_of(Kind kind) const { return base::size_of(dtype_of(kind, from_.dtype)); }
+  std::int64_t size_of(const Kind& kind) const { return base::size_of(dtype_of(kind, from_.dtype)); }
   const PayloadEntry& payload(const Chunk& c) const {
     return source_.manifest().files.at(rank_name(c.rank) + ".h5").payloads.at(path_of(c.kind));
   }
@@ -117,14 +115,14 @@ class Resharding {
                                          [&](const Run& run) { f(stored.tensor, run); });
                  });
   }
-  void add_chunks(int rank, Kind kind);
+  void add_chunks(int rank, const Kind& kind);
   void move(const Chunk& c, Hands& hands);
   io::BulkFile& file_of(const Chunk& c, Hands& hands) const {
     return hands.sources.at(source_.path() + "/" + rank_name(c.rank) + ".h5");
   }
   void announce(const Chunk& c, Hands& hands) const;
   void read(const Chunk& c, Hands& hands) const;
-  void put(Kind kind, std::int32_t tensor, const Run& run, const char* data, Hands& hands);
+  void put(const Kind& kind, std::int32_t tensor, const Run& run, const char* data, Hands& hands);
   void put_cast(const Copy& copy, std::int32_t tensor, const Run& run, const char* data, Hands& hands);
   void report(std::int64_t bytes);
 
@@ -141,7 +139,7 @@ class Resharding {
   std::int64_t done_ = 0, all_ = 0;
 };
 
-void Resharding::add_chunks(int rank, Kind kind) {
+void Resharding::add_chunks(int rank, const Kind& kind) {
   Chunk c{0, rank, kind, 0, 0};
   const auto blocks = io::blocks_of(payload(c).bytes);
   for (; c.block < blocks; c.block += chunk_blocks_) {
@@ -189,7 +187,7 @@ void Resharding::read(const Chunk& c, Hands& hands) const {
     source_.check_block(c.rank, c.kind, c.block + b, hands.chunk.data() + b * io::block_bytes);
 }
 
-void Resharding::put(Kind kind, std::int32_t tensor, const Run& run, const char* data, Hands& hands) {
+void Resharding::put(const Kind& kind, std::int32_t tensor, const Run& run, const char* data, Hands& hands) {
   const auto size = base::size_of(dtype_of(kind, to_.dtype));
   target_.places().for_each(tensor, run.element, run.count,
                             [&](int r, std::int64_t at, std::int64_t element, std::int64_t count) {
@@ -202,7 +200,7 @@ void Resharding::put(Kind kind, std::int32_t tensor, const Run& run, const char*
 // are skipped: their sidecars have their fingerprints.
 void Resharding::put_cast(const Copy& copy, std::int32_t tensor, const Run& run, const char* data, Hands& hands) {
   const auto& name = source_.manifest().parameters[static_cast<std::size_t>(tensor)].name;
-  auto& made = hands.made[std::string(path_of(copy.to)) + "/" + name];
+  auto& made = hands.made[path_of(copy.to, name)];
   const auto n = static_cast<std::size_t>(run.count);
   const auto size = copy.cast == Copy::Cast::narrow ? std::int64_t{2} : std::int64_t{4};
   hands.cast.resize(n * static_cast<std::size_t>(size));
@@ -235,11 +233,11 @@ void Resharding::prove(const Manifest& written) const {
     for (const auto& copy : copies)
       origin[copy.to] = copy.cast == Copy::Cast::none ? std::optional(kind) : std::nullopt;
   for (const auto& p : written.parameters)
-    for (auto kind : kinds_of(to_)) {
-      const auto path = std::string(path_of(kind)) + "/" + p.name;
+    for (const auto& kind : kinds_of(to_)) {
+      const auto path = path_of(kind, p.name);
       auto expected = std::uint64_t{0};
       if (const auto of = origin.at(kind)) {
-        expected = source_.manifest().tensors.at(std::string(path_of(*of)) + "/" + p.name).fingerprint;
+        expected = source_.manifest().tensors.at(path_of(*of, p.name)).fingerprint;
       } else {
         for (int r = 0; r < target_.ranks(); ++r)
           if (const auto& rank = target_.rank(r); rank.is_kept() && rank.tensors().contains(path))

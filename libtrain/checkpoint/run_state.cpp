@@ -7,6 +7,8 @@
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
 
+#include <algorithm>
+
 namespace trainyard::checkpoint {
 
 using nlohmann::json;
@@ -38,6 +40,25 @@ nlohmann::ordered_json known_of_model(const json& model) {
   return known;
 }
 
+// Names of states lead to datasets of files, so they are checked.
+StoredOptimizer optimizer_from_json(Object o) {
+  constexpr std::size_t most_states = 16;
+  StoredOptimizer out{o.text("name"), {}};
+  bool legal = plan::is_state_name(out.name);
+  for (const auto& state : o.array("states")) {
+    out.states.push_back(state.is_string() ? state.get<std::string>() : "");
+    legal = legal && plan::is_state_name(out.states.back()) && out.states.size() <= most_states &&
+            std::count(out.states.begin(), out.states.end(), out.states.back()) == 1;
+    if (!legal) break;
+  }
+  if (!legal)
+    throw base::InputError(
+        fmt::format("{}: {} is no optimizer with the names of its states", o.where(),
+                    base::excerpt(out.states.empty() ? out.name : out.name + ": " + out.states.back())),
+        "restore the checkpoint from a copy");
+  return out;
+}
+
 // The record of the tokenizer leads to a file, so it is checked. InputError unless it is a name, or an object of names
 // and a checksum.
 void require_tokenizer_record(const nlohmann::json& provenance, const std::string& where) {
@@ -56,6 +77,12 @@ void require_tokenizer_record(const nlohmann::json& provenance, const std::strin
 
 }  // namespace
 
+std::vector<std::string> StoredOptimizer::names_of(const std::vector<plan::OptimizerState>& states) {
+  std::vector<std::string> names;
+  for (const auto& state : states) names.push_back(state.name);
+  return names;
+}
+
 json state_to_json(const RunState& s) {
   json j{{"step", s.step},
          {"samples_seen", s.samples_seen},
@@ -69,7 +96,9 @@ json state_to_json(const RunState& s) {
          {"provenance", s.provenance},
          {"isa", s.isa},
          {"device_kind", s.device_kind}};
-  if (s.contents == Contents::model) j["contents"] = "model";  // absent: all, as in older checkpoints
+  if (s.contents == Contents::model) j["contents"] = "model";           // absent: all, as in older checkpoints
+  if (s.contents == Contents::all && s.optimizer != StoredOptimizer())  // absent: AdamW, as in older checkpoints
+    j["optimizer"] = {{"name", s.optimizer.name}, {"states", s.optimizer.states}};
   return j;
 }
 
@@ -83,6 +112,7 @@ RunState state_from_json(const json& j, const std::string& where) {
   s.dtype = choice<base::DType>(o, "dtype", {{"f32", base::DType::f32}, {"bf16", base::DType::bf16}});
   if (o.has("contents"))
     s.contents = choice<Contents>(o, "contents", {{"all", Contents::all}, {"model", Contents::model}});
+  if (o.has("optimizer")) s.optimizer = optimizer_from_json(o.object("optimizer"));
   s.model = plan::model_from_json(known_of_model(o.at("model")), where + ": model",
                                   "restore it from a copy, or resume from another checkpoint (--resume PATH)");
   s.identity = object_of(o, "identity");

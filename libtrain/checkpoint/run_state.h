@@ -3,11 +3,13 @@
 
 #include "libtrain/base/dtype.h"
 #include "libtrain/plan/spec/model_config.h"
+#include "libtrain/plan/spec/optimizer_kind.h"
 
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace trainyard::checkpoint {
 
@@ -15,12 +17,23 @@ namespace trainyard::checkpoint {
 // which another run may begin.
 enum class Contents { all, model };
 
+// The optimizer whose states a checkpoint holds, and their names in the order of the files. A reader needs no
+// description of the optimizer to read, reshard or compare them.
+struct StoredOptimizer {
+  std::string name = plan::default_optimizer;
+  std::vector<std::string> states = names_of(plan::optimizer_kind(plan::default_optimizer).states);
+  static std::vector<std::string> names_of(const std::vector<plan::OptimizerState>& states);
+  static StoredOptimizer of(const plan::OptimizerKind& kind) { return {kind.name, names_of(kind.states)}; }
+  bool operator==(const StoredOptimizer&) const = default;
+};
+
 struct RunState {
   std::int64_t step = 0;  // completed optimizer steps
   std::int64_t samples_seen = 0, tokens_seen = 0;
   std::uint64_t seed = 0;
   base::DType dtype = base::DType::f32;  // working dtype: f32 or bf16
   Contents contents = Contents::all;
+  StoredOptimizer optimizer;
   plan::ModelConfig model;                             // with a resolved vocabulary size
   nlohmann::json identity = nlohmann::json::object();  // what a resume compares (decision 14)
   // The parallel layout that wrote it. Its content is not trusted: only expert_parts_of (manifest_checks.h) uses it.

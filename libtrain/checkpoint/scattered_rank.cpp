@@ -33,7 +33,7 @@ ScatteredRank::ScatteredRank(std::string base_path, const RunState& state,
 
 std::int64_t ScatteredRank::payload_bytes() const {
   std::int64_t bytes = 0;
-  for (auto kind : kinds_of(state_)) bytes += elements_ * base::size_of(dtype_of(kind, state_.dtype));
+  for (const auto& kind : kinds_of(state_)) bytes += elements_ * base::size_of(dtype_of(kind, state_.dtype));
   return bytes;
 }
 
@@ -57,11 +57,11 @@ bool ScatteredRank::keep_finished() {
   return true;
 }
 
-std::int64_t ScatteredRank::per_block(Kind kind) const {
+std::int64_t ScatteredRank::per_block(const Kind& kind) const {
   return io::block_bytes / base::size_of(dtype_of(kind, state_.dtype));
 }
 
-void ScatteredRank::count_missing(Kind kind) {
+void ScatteredRank::count_missing(const Kind& kind) {
   const auto each = per_block(kind);
   const auto blocks = static_cast<std::size_t>((elements_ + each - 1) / each);
   auto& payload = payloads_[kind];
@@ -81,14 +81,15 @@ void ScatteredRank::lay_out(WritingHands& hands) {
   remove_rank_files(base_path_);
   file_ = std::make_unique<RankFile>(base_path_, state_, parameters_, rank_, ranks_, elements_);
   blocks_left_ = 1;  // one more, until the blocks of padding alone, which write() never completes, are done
-  for (auto kind : kinds_of(state_)) count_missing(kind);
-  for (auto kind : kinds_of(state_))
+  for (const auto& kind : kinds_of(state_)) count_missing(kind);
+  for (const auto& kind : kinds_of(state_))
     for (std::size_t b = 0; b < payloads_[kind].checksums.size(); ++b)
       if (payloads_[kind].missing[b] == 0) check_block(kind, static_cast<std::int64_t>(b), hands);
   block_is_done();
 }
 
-void ScatteredRank::write(Kind kind, std::int64_t at, std::int64_t count, const void* data, WritingHands& hands) {
+void ScatteredRank::write(const Kind& kind, std::int64_t at, std::int64_t count, const void* data,
+                          WritingHands& hands) {
   const auto size = base::size_of(dtype_of(kind, state_.dtype)), each = per_block(kind);
   hands.files.at(file_->path()).write(file_->payload(kind).offset + at * size, data, count * size);
   auto& payload = payloads_.at(kind);
@@ -105,7 +106,7 @@ void ScatteredRank::write(Kind kind, std::int64_t at, std::int64_t count, const 
 
 // Checks a complete block by reading it back. Where its elements belong follows from the boxes of the file, not from
 // the calls of write().
-void ScatteredRank::check_block(Kind kind, std::int64_t block, WritingHands& hands) {
+void ScatteredRank::check_block(const Kind& kind, std::int64_t block, WritingHands& hands) {
   const auto dtype = dtype_of(kind, state_.dtype);
   const auto size = base::size_of(dtype), first = block * per_block(kind);
   const auto end = std::min(elements_, first + per_block(kind));
@@ -132,12 +133,12 @@ void ScatteredRank::block_is_done() {
 }
 
 void ScatteredRank::finish() {
-  for (auto kind : kinds_of(state_)) {
+  for (const auto& kind : kinds_of(state_)) {
     auto& payload = payloads_.at(kind);
     file_->payload(kind).blocks = std::move(payload.checksums);
     for (const auto& of_block : payload.statistics)
       for (const auto& [tensor, sum] : of_block)
-        tensors_[std::string(path_of(kind)) + "/" + parameters_[static_cast<std::size_t>(tensor)].name].add(sum);
+        tensors_[path_of(kind, parameters_[static_cast<std::size_t>(tensor)].name)].add(sum);
   }
   io::BulkFile file(file_->path(), io::BulkFile::Mode::update);
   file_->finish(file, boxes_, tensors_);

@@ -65,7 +65,7 @@ class ScatteredRank {
   void lay_out(WritingHands& hands);
   // Writes elements [at, at + count) of the dataset of `kind`, in its dtype. Each element of each box must be written
   // once. Several threads may call it.
-  void write(Kind kind, std::int64_t at, std::int64_t count, const void* data, WritingHands& hands);
+  void write(const Kind& kind, std::int64_t at, std::int64_t count, const void* data, WritingHands& hands);
 
  private:
   struct Payload {
@@ -73,9 +73,9 @@ class ScatteredRank {
     std::vector<std::uint32_t> checksums;
     std::vector<std::vector<std::pair<std::int32_t, Statistics>>> statistics;  // by block, for each box in it
   };
-  std::int64_t per_block(Kind kind) const;
-  void count_missing(Kind kind);
-  void check_block(Kind kind, std::int64_t block, WritingHands& hands);
+  std::int64_t per_block(const Kind& kind) const;
+  void count_missing(const Kind& kind);
+  void check_block(const Kind& kind, std::int64_t block, WritingHands& hands);
   void block_is_done();
   void finish();
 

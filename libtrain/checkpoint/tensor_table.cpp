@@ -7,30 +7,28 @@
 
 namespace trainyard::checkpoint {
 
-const char* path_of(Kind kind) {
-  switch (kind) {
-    case Kind::model: return "/model";
-    case Kind::master: return "/optimizer/master";
-    case Kind::m: return "/optimizer/m";
-    case Kind::v: return "/optimizer/v";
-  }
-  return "";
+std::string path_of(const Kind& kind) { return kind == Kind::model ? "/model" : "/optimizer/" + kind.name(); }
+
+std::string path_of(const Kind& kind, const std::string& parameter) { return path_of(kind) + "/" + parameter; }
+
+base::DType dtype_of(const Kind& kind, base::DType working) { return kind == Kind::model ? working : base::DType::f32; }
+
+std::vector<Kind> kinds_of(base::DType working, Contents contents, const StoredOptimizer& optimizer) {
+  std::vector<Kind> kinds{Kind::model};
+  if (contents == Contents::model) return kinds;
+  if (working != base::DType::f32) kinds.push_back(Kind::master);
+  for (const auto& state : optimizer.states) kinds.push_back(Kind::state(state));
+  return kinds;
 }
 
-base::DType dtype_of(Kind kind, base::DType working) { return kind == Kind::model ? working : base::DType::f32; }
+std::vector<Kind> kinds_of(const RunState& state) { return kinds_of(state.dtype, state.contents, state.optimizer); }
 
-std::vector<Kind> kinds_of(base::DType working, Contents contents) {
-  if (contents == Contents::model) return {Kind::model};
-  if (working == base::DType::f32) return {Kind::model, Kind::m, Kind::v};
-  return {Kind::model, Kind::master, Kind::m, Kind::v};
-}
-
-std::vector<Kind> kinds_of(const RunState& state) { return kinds_of(state.dtype, state.contents); }
-
-Kind exact_weights(const RunState& state) {
+bool has(const RunState& state, const Kind& kind) {
   const auto kinds = kinds_of(state);
-  return std::find(kinds.begin(), kinds.end(), Kind::master) != kinds.end() ? Kind::master : Kind::model;
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }
+
+Kind exact_weights(const RunState& state) { return has(state, Kind::master) ? Kind::master : Kind::model; }
 
 std::vector<ParameterEntry> parameters_of(const plan::ModelConfig& model) {
   std::vector<ParameterEntry> all;

@@ -5,21 +5,43 @@
 #include "libtrain/checkpoint/boxes.h"
 #include "libtrain/checkpoint/run_state.h"
 
+#include <compare>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trainyard::checkpoint {
 
-enum class Kind { model, master, m, v };
-inline constexpr Kind all_kinds[] = {Kind::model, Kind::master, Kind::m, Kind::v};
-const char* path_of(Kind kind);                        // "/model", "/optimizer/master", "/optimizer/m", "/optimizer/v"
-base::DType dtype_of(Kind kind, base::DType working);  // the working dtype for model, f32 for the others
+// What a tensor of a checkpoint is to its parameter: the weights of the working dtype (model), their f32 master, or a
+// state of the optimizer, by its name.
+class Kind {
+ public:
+  static const Kind model, master;
+  static Kind state(std::string name) { return Kind(2, std::move(name)); }
+  bool is_state() const { return order_ == 2; }
+  const std::string& name() const { return name_; }  // "model", "master", or the name of the state
+  auto operator<=>(const Kind&) const = default;
+
+ private:
+  Kind(int order, std::string name) : order_(order), name_(std::move(name)) {}
+  int order_;
+  std::string name_;
+};
+inline const Kind Kind::model(0, "model");
+inline const Kind Kind::master(1, "master");
+
+std::string path_of(const Kind& kind);  // "/model", "/optimizer/master", "/optimizer/m"
+// The path of a tensor of this kind: "/optimizer/m/layers.07.attention.q.weight".
+std::string path_of(const Kind& kind, const std::string& parameter);
+base::DType dtype_of(const Kind& kind, base::DType working);  // the working dtype for model, f32 for the others
 // The kinds of tensors that a checkpoint has of every parameter: the model alone, or also what the optimizer keeps. An
 // f32 checkpoint has no master, because its model is the master.
-std::vector<Kind> kinds_of(base::DType working, Contents contents = Contents::all);
+std::vector<Kind> kinds_of(base::DType working, Contents contents = Contents::all,
+                           const StoredOptimizer& optimizer = {});
 std::vector<Kind> kinds_of(const RunState& state);
-Kind exact_weights(const RunState& state);  // the weights in the highest precision: master, or else model
+bool has(const RunState& state, const Kind& kind);  // is it one of kinds_of?
+Kind exact_weights(const RunState& state);          // the weights in the highest precision: master, or else model
 
 // A logical tensor, which exists once in every kind.
 struct ParameterEntry {

@@ -22,7 +22,7 @@ struct Span {
 
 }  // namespace
 
-std::string Reader::tensors_in(int rank, Kind kind, std::int64_t first, std::int64_t count) const {
+std::string Reader::tensors_in(int rank, const Kind& kind, std::int64_t first, std::int64_t count) const {
   std::vector<Span> spans;
   for_each_box(manifest().boxes[static_cast<std::size_t>(rank)], first, first + count,
                [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
@@ -59,11 +59,11 @@ void Reader::verify_all(const Watch& watch) {
   auto code = base::ExitCode::environment;  // of the unreadable blocks
   std::int64_t damaged = 0, unreadable = 0, done = 0, all = 0;
   for (const auto& [name, file] : manifest().files)
-    for (auto kind : kinds_of(state()))
+    for (const auto& kind : kinds_of(state()))
       if (const auto payload = file.payloads.find(path_of(kind)); payload != file.payloads.end())
         all += payload->second.bytes;
   for (int rank = 0; rank < manifest().ranks; ++rank)
-    for (auto kind : kinds_of(state())) {
+    for (const auto& kind : kinds_of(state())) {
       const auto size = base::size_of(dtype_of(kind, state().dtype)), per_block = io::block_bytes / size;
       const auto elements = manifest().files.at(rank_name(rank) + ".h5").payloads.at(path_of(kind)).bytes / size;
       for (std::int64_t first = 0; first < elements; first += per_block) {
@@ -81,7 +81,7 @@ void Reader::verify_all(const Watch& watch) {
         for_each_box(manifest().boxes[static_cast<std::size_t>(rank)], first, end,
                      [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
                        const auto& p = manifest().parameters[static_cast<std::size_t>(stored.tensor)];
-                       auto& fingerprint = fingerprints[std::string(path_of(kind)) + "/" + p.name];
+                       auto& fingerprint = fingerprints[path_of(kind, p.name)];
                        for_each_run_of_range(p.shape, stored, from - stored.offset, to - from, [&](const Run& run) {
                          fingerprint +=
                              base::fingerprint(data + (run.at - first) * size, run.count, static_cast<int>(size),

@@ -23,7 +23,7 @@ io::Box box_of(const Box& box, const Shape& shape) {
   return {{box.start.begin(), box.start.begin() + dims}, {box.count.begin(), box.count.begin() + dims}};
 }
 
-std::vector<io::VirtualPart> parts_of(const Manifest& m, Kind kind, const ParameterEntry& p,
+std::vector<io::VirtualPart> parts_of(const Manifest& m, const Kind& kind, const ParameterEntry& p,
                                       const std::vector<Place>& places) {
   std::vector<io::VirtualPart> parts;
   for (const auto& place : places) {
@@ -60,10 +60,10 @@ FileEntry write_view(const std::string& folder, const Manifest& m) {
     auto file = io::Hdf5File::create(partial);
     describe_root(file, m);
     const auto places = places_of(m.boxes, m.parameters.size());
-    for (auto kind : kinds_of(m.state))
+    for (const auto& kind : kinds_of(m.state))
       for (std::size_t i = 0; i < m.parameters.size(); ++i) {
         const auto& p = m.parameters[i];
-        const auto name = std::string(path_of(kind)) + "/" + p.name;
+        const auto name = path_of(kind, p.name);
         file.create_virtual(name, dtype_of(kind, m.state.dtype), p.shape, parts_of(m, kind, p, places[i]));
         for (const auto& alias : p.aliases) file.set_text(name, "alias", alias);
       }

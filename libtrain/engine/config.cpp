@@ -10,7 +10,7 @@
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/plan_json.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -19,10 +19,15 @@ namespace trainyard::engine {
 
 namespace {
 
-// Ranges that the numbers of the computation can hold: settings are 64-bit, AdamW is a sequence of f32 operations. A
-// rate at which a run diverges is diagnosed, not forbidden.
+// Ranges that the numbers of the computation can hold: settings are 64-bit, an update is a sequence of f32 operations.
+// A rate at which a run diverges is diagnosed, not forbidden.
 constexpr base::Range<double> positive_f32{1e-37, 1e30}, f32_from_zero{0, 1e30}, decay_rate{0, 0.99999};
 constexpr base::Range<std::int64_t> step_count{0, 1'000'000'000'000};
+
+// True for a setting that only other optimizers read.
+bool is_of_another(const base::Field& f, const plan::OptimizerKind& optimizer) {
+  return plan::is_of_an_optimizer(f.name) && !optimizer.reads(f.name);
+}
 
 }  // namespace
 
@@ -82,7 +87,12 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("beta1", c.beta1, optimizer, "AdamW: decay of the first moment", decay_rate);
   v("beta2", c.beta2, optimizer, "AdamW: decay of the second moment", decay_rate);
   v("epsilon", c.epsilon, optimizer, "AdamW: added to the root of the second moment", {1e-30, 1});
-  v("weight-decay", c.weight_decay, optimizer, "AdamW: weight decay, of all but biases, norms and embeddings",
+  v("momentum", c.momentum, optimizer, "SGD: momentum of the sum of gradients: buffer = momentum * buffer + gradient",
+    decay_rate);
+  v("nesterov", c.nesterov, optimizer, "SGD: on: a step is gradient + momentum * buffer, else the buffer",
+    base::Choices<bool>{{"off", false}, {"on", true}});
+  v("weight-decay", c.weight_decay, optimizer,
+    "weight decay, of all but biases, norms and embeddings. AdamW: apart from the gradient; SGD: added to it",
     {0, 1000});
   v("decay-embeddings", c.decay_embeddings, optimizer, "on: weight decay of embeddings, too",
     base::Words{{"off", "on"}});
@@ -125,11 +135,11 @@ std::vector<base::Field> fields_of(RunConfig& c) {
             fmt::format("--pipeline-schedule {}", text));
     set(text, spelled);
   };
-  // Fields of the parallel layout come before `seed` in the group Run, and before `memory-limit` in the other group.
+  // Fields of the parallel layout come before `seed` in the group Run, before `learning-rate` in the optimizer's, and
+  // before `memory-limit` in the other group.
   for (auto& f : plan::fields_of(static_cast<plan::ParallelLayout&>(c))) {
-    const auto before = std::find_if(fields.begin(), fields.end(), [&](const auto& g) {
-      return g.name == (f.group == "Run" ? "seed" : "memory-limit");
-    });
+    const auto* next = f.group == run ? "seed" : f.group == optimizer ? "learning-rate" : "memory-limit";
+    const auto before = std::find_if(fields.begin(), fields.end(), [&](const auto& g) { return g.name == next; });
     fields.insert(before, std::move(f));
   }
   return fields;
@@ -168,6 +178,21 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   c.plan_ranks = p.topology.world(), c.plan_lanes = p.model.lanes;
 }
 
+void require_settings_of_optimizer(const std::vector<base::Field>& fields, const RunConfig& c) {
+  const auto& kind = plan::optimizer_kind(c.optimizer);
+  base::Complaints wrong;
+  for (const auto& f : fields) {
+    if (f.source == base::from_default || !is_of_another(f, kind)) continue;
+    std::vector<std::string> readers;
+    for (const auto& name : plan::optimizer_names())
+      if (plan::optimizer_kind(name).reads(f.name)) readers.push_back(name);
+    wrong.add(
+        fmt::format("--{} is a setting of {}, and --optimizer is {}", f.name, fmt::join(readers, " and "), kind.name),
+        fmt::format("leave --{} out, or --optimizer {}", f.name, readers.front()));
+  }
+  wrong.raise();
+}
+
 std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {
   std::string above;
   const auto leave_out = [&](const char* name, const std::string& why) {
@@ -178,6 +203,7 @@ std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {
     leave_out("model", "the model of the checkpoint that init-from names" +
                            (c.checkpoint_model ? ", " + base::excerpt(c.checkpoint_model->name) : ""));
   if (c.auto_zero) leave_out("zero", "each start decides (plan = auto)");
+  std::erase_if(fields, [&](const auto& f) { return is_of_another(f, plan::optimizer_kind(c.optimizer)); });
   if (c.auto_recompute) leave_out("recompute", "each start decides (plan = auto)");
   return above + base::print_fields(fields);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/base/fields.h"
+#include "libtrain/params/update_rule.h"
 #include "libtrain/plan/parallel_layout.h"
 #include "libtrain/plan/spec/model_config.h"
 #include "libtrain/plan/problems.h"
@@ -16,7 +17,7 @@ namespace trainyard::engine {
 
 // The parallel layout as the user asked for it: sequence and threads may be 0, as their help says
 // (plan/parallel_layout.h). Setup makes a definite plan of it.
-struct RunConfig : plan::ParallelLayout {
+struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   RunConfig() { global_batch = 8, sequence = 0, threads = 0; }
 
   // run
@@ -41,7 +42,6 @@ struct RunConfig : plan::ParallelLayout {
   std::string schedule = "cosine";
   std::int64_t warmup_steps = 0;
   std::int64_t decay_steps = 0;
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
   std::string decay_embeddings = "off";
   double clip = 1.0;
   // checkpoints
@@ -87,7 +87,12 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& config);
 // Returns whether the model is that of the weights that config.init_from names: the user gave no model.
 bool has_model_of_weights(const std::vector<base::Field>& fields, const RunConfig& config);
 
-// --print-config: base::print_fields, without the model if a checkpoint gives it. That model's name is no preset and no
+// UsageError that names the given settings that the run's optimizer does not read, such as --beta1 of SGD. Call this
+// after read_plan.
+void require_settings_of_optimizer(const std::vector<base::Field>& fields, const RunConfig& config);
+
+// --print-config: base::print_fields, without the settings of other optimizers, and without the model if a checkpoint
+// gives it. That model's name is no preset and no
 // file. So the printed text, when read back, leaves the model to the checkpoint again.
 std::string print_config(std::vector<base::Field> fields, const RunConfig& config);
 

@@ -14,6 +14,7 @@
 #include "libtrain/plan/spec/objective.h"
 #include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/spec/optimizer_kind.h"
 
 #include <fmt/ranges.h>
 
@@ -47,8 +48,12 @@ bool has_other_tensors(const nlohmann::json& was, const nlohmann::json& now) {
   return before && after && *before != *after;
 }
 
-// The text for a key that is left out: for a key of the model its default (plan/model_file/model_json.h).
+// The text for a key that is left out: for a key of the model its default (plan/model_file/model_json.h). Runs of other
+// optimizers have no such setting.
 std::string default_text(const std::string& name) {
+  auto setting = name.substr(name.find_first_not_of('-'));
+  std::replace(setting.begin(), setting.end(), '_', '-');
+  if (plan::is_of_an_optimizer(setting)) return "none";
   plan::ModelConfig usual;
   for (const auto& f : plan::fields_of(usual))
     if (name == "model." + plan::key_of(f)) return nlohmann::json(plan::json_of(f)).dump();
@@ -89,6 +94,10 @@ std::string field_hint(const std::string& name, const std::string& spelled, cons
   if (is_one_of(plan::fields_of(model))) return fmt::format("'{}' belongs to the model: --change model", spelled);
   RunConfig config;
   if (name.starts_with("mask_")) return fmt::format("leave '{}' out: only the run of a masked model has it", spelled);
+  if (name == "optimizer")
+    return "a run keeps its optimizer; a new run can begin with its weights: --init-from, with another --output";
+  if (plan::is_of_an_optimizer(spelled))
+    return fmt::format("leave '{}' out: the run's optimizer does not read it", spelled);
   if (is_free(name)) return fmt::format("leave '{}' out: a run may go on with another one anyway", spelled);
   if (is_one_of(fields_of(config)))
     return fmt::format("leave '{}' out: it belongs to a start, not to the run", spelled);
@@ -130,13 +139,14 @@ std::string difference(const std::string& name, const nlohmann::json& was, const
 }
 
 // The identity as programs write it today, with today's form of the model. Older programs knew no objective but the
-// next token, no warm-up but from 0, and no decay of embeddings.
+// next token, no warm-up but from 0, and no decay of embeddings. A run with AdamW does not name its optimizer.
 nlohmann::json current_identity(nlohmann::json identity) {
   if (!identity.is_object() || identity.empty()) return identity;
   if (identity.contains("model")) identity["model"] = plan::current_form(identity["model"]);
   identity.emplace("objective", plan::name_of(plan::Objective::causal));
   identity.emplace("start_learning_rate", 0.0);
   identity.emplace("decay_embeddings", "off");
+  identity.emplace("optimizer", plan::default_optimizer);
   return identity;
 }
 

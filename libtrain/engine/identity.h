@@ -17,7 +17,8 @@ namespace trainyard::engine {
 // run has a default. `model` is the value of --model, for the hint.
 // Both identities are flat JSON objects. Their fields are model, data, seed, sequence, global_batch, micro_batch, fold
 // (the file's name for local accumulation), reduction, document_mask, objective, schedule and its numbers, optimizer
-// numbers, and steps. A masked run also has mask_rate, mask_words and mask_token. Ranks, ZeRO stage, working dtype,
+// numbers, and steps. A run with another optimizer than AdamW also has optimizer; its numbers are that optimizer's. A
+// masked run also has mask_rate, mask_words and mask_token. Ranks, ZeRO stage, working dtype,
 // threads, recomputation and saving are free. A model that an older program wrote as text compares equal
 // (plan/model_file/model_json.h).
 void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& now,

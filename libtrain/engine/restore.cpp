@@ -21,6 +21,8 @@
 #include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/start_path.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -90,7 +92,7 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
   std::vector<float> staged;  // one shard, if the store is not in host memory
   for (int u = 0; u < context.flat_groups(); ++u) {
     const auto& layout = context.layout(u);
-    const auto read = [&](checkpoint::Kind kind, base::View to) {
+    const auto read = [&](const checkpoint::Kind& kind, base::View to) {
       if (exec.on_gpu()) staged.resize(static_cast<std::size_t>(layout.shard));
       auto* out = exec.on_gpu() ? staged.data() : to.ptr<float>();
       reader.read_shard(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
@@ -101,13 +103,9 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
       exec.synchronize();
     };
     read(checkpoint::Kind::master, states.master_shard(u));
-    if (start.weights_only) {
-      tensor::clear(exec, states.m_shard(u));
-      tensor::clear(exec, states.v_shard(u));
-    } else {
-      read(checkpoint::Kind::m, states.m_shard(u));
-      read(checkpoint::Kind::v, states.v_shard(u));
-    }
+    for (std::size_t s = 0; s < states.kind().states.size(); ++s)
+      if (start.weights_only) tensor::clear(exec, states.state_shard(s, u));
+      else read(checkpoint::Kind::state(states.kind().states[s].name), states.state_shard(s, u));
   }
 }
 
@@ -128,6 +126,18 @@ void require_tokenizer(const checkpoint::RunState& state, const RunConfig& c, co
                            "give a shard set that was made with the tokenizer of the training data; to train on with "
                            "the new tokenizer all the same: --change tokenizer");
   base::log_warning("{}", text);
+}
+
+// The states of another optimizer are no start for this one, whatever --change allows.
+void require_optimizer(const checkpoint::RunState& state, const plan::Plan& now, const std::string& checkpoint) {
+  const auto ours = checkpoint::StoredOptimizer::of(plan::optimizer_kind(now.optimizer));
+  if (state.optimizer == ours) return;
+  throw base::InputError(
+      fmt::format("{} holds the states of {} ({}), this run has --optimizer {} ({}): it cannot go on from there",
+                  checkpoint, state.optimizer.name, fmt::join(state.optimizer.states, ", "), ours.name,
+                  fmt::join(ours.states, ", ")),
+      fmt::format("give --optimizer {}; or begin a new run with its weights: --init-from, with another --output",
+                  state.optimizer.name));
 }
 
 Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged,
@@ -164,6 +174,7 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
                                ? "it does not belong there: move it away, and the run goes on from the checkpoint "
                                  "before; to begin a new run with its weights, use --init-from"
                                : "begin a new run with its weights: --init-from, with another --output");
+  require_optimizer(reader.state(), setup.plan, start.path);
   require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path, c.model);
   require_tokenizer(reader.state(), c, setup.index, start.path);
   report_changes(reader.state(), c, setup.plan, ranks);

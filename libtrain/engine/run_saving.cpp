@@ -133,6 +133,7 @@ checkpoint::RunState RunSaving::state(const Progress& progress) const {
   s.tokens_seen = progress.tokens_seen;
   s.seed = run_.config.seed;
   s.dtype = run_.setup.plan.dtype;
+  s.optimizer = checkpoint::StoredOptimizer::of(plan::optimizer_kind(run_.setup.plan.optimizer));
   s.model = run_.setup.plan.model;
   s.identity = run_.setup.identity;
   s.plan = plan::json_of(run_.setup.plan);

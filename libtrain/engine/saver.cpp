@@ -12,6 +12,7 @@
 #include "libtrain/engine/run_folder.h"
 
 #include <cstring>
+#include <map>
 
 namespace trainyard::engine {
 
@@ -21,22 +22,21 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
       require_alone_(std::move(require_alone)), stages_(std::move(stages)) {
   shards_.rank = context.world.rank;
   shards_.ranks = context.world.size;
-  const bool narrow = context.shape.working == base::DType::bf16;
+  using checkpoint::Kind;
+  const auto kinds = checkpoint::kinds_of(context.shape.working, checkpoint::Contents::all,
+                                          checkpoint::StoredOptimizer::of(*context.shape.optimizer));
   for (int u = 0; u < context.flat_groups(); ++u) {
     const auto shard = context.layout(u).shard;
-    const auto model = arena.allocate(context.shape.working, {shard});
-    const auto master = narrow ? arena.allocate(base::DType::f32, {shard}) : base::View{};
-    const auto m = arena.allocate(base::DType::f32, {shard}), v = arena.allocate(base::DType::f32, {shard});
-    if (u == 0) snapshot_ = {static_cast<char*>(model.data), 0};
+    std::map<Kind, base::View> copies;
+    for (const auto& kind : kinds)
+      copies[kind] = arena.allocate(checkpoint::dtype_of(kind, context.shape.working), {shard});
+    if (u == 0) snapshot_ = {static_cast<char*>(copies.at(Kind::model).data), 0};
     if (context.set.borrowed[static_cast<std::size_t>(u)]) continue;  // its owner saves it
     for (const auto& range :
          plan::counted_ranges(context.flat_group(u), context.layout(u), context.world.topology, context.world.rank)) {
-      const auto saved = [&](base::View of) { return params::flat_range(of, range.begin, range.end - range.begin); };
       ranges_.push_back({u, range});
-      shards_.model.push_back(saved(model));
-      if (narrow) shards_.master.push_back(saved(master));
-      shards_.m.push_back(saved(m));
-      shards_.v.push_back(saved(v));
+      for (const auto& kind : kinds)
+        shards_.views[kind].push_back(params::flat_range(copies.at(kind), range.begin, range.end - range.begin));
     }
   }
   snapshot_ = {snapshot_.data(), static_cast<std::size_t>(arena.used_bytes())};
@@ -69,13 +69,15 @@ void Saver::take(const checkpoint::RunState& state) {
   const base::TraceScope traced(base::traced::save, "snapshot", {state.step});
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     const auto& [u, range] = ranges_[i];
-    const auto copy = [&, begin = range.begin](base::View to, base::View shard) {
+    const auto copy = [&, begin = range.begin](const checkpoint::Kind& kind, base::View shard) {
+      const auto to = shards_.views.at(kind)[i];
       tensor::copy(context_.compute, params::flat_range(shard, begin, to.count()), to);
     };
-    copy(shards_.model[i], store_.weights().own_shard(u));
-    if (!shards_.master.empty()) copy(shards_.master[i], store_.states().master_shard(u));
-    copy(shards_.m[i], store_.states().m_shard(u));
-    copy(shards_.v[i], store_.states().v_shard(u));
+    auto& states = store_.states();
+    copy(checkpoint::Kind::model, store_.weights().own_shard(u));
+    if (shards_.views.contains(checkpoint::Kind::master)) copy(checkpoint::Kind::master, states.master_shard(u));
+    for (std::size_t s = 0; s < states.kind().states.size(); ++s)
+      copy(checkpoint::Kind::state(states.kind().states[s].name), states.state_shard(s, u));
   }
   context_.compute.synchronize();
   state_ = state;

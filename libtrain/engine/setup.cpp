@@ -111,12 +111,13 @@ nlohmann::json identity_of(const RunConfig& c, const RunSetup& s) {
                      {"final_learning_rate", c.final_learning_rate},
                      {"warmup_steps", c.warmup_steps},
                      {"decay_steps", c.decay_steps},
-                     {"beta1", c.beta1},
-                     {"beta2", c.beta2},
-                     {"epsilon", c.epsilon},
-                     {"weight_decay", c.weight_decay},
                      {"decay_embeddings", c.decay_embeddings},
                      {"clip", c.clip}};
+  const auto& optimizer = plan::optimizer_kind(s.plan.optimizer);
+  if (optimizer.name != plan::default_optimizer) out["optimizer"] = optimizer.name;
+  auto settings = c;
+  for (const auto& f : fields_of(settings))
+    if (optimizer.reads(f.name)) out[plan::key_of(f)] = nlohmann::json(plan::json_of(f));
   if (s.masking) {
     out["mask_rate"] = s.masking->rate, out["mask_token"] = s.masking->mask_token;
     out["mask_words"] = c.mask_words;
@@ -275,7 +276,7 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   // Otherwise only the checkpoint knows how many samples were seen (choose_start).
   if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) require_counters(model, c, 0, 0);
   s.step.learning_rate = learning_rate_of(c);
-  s.step.beta1 = c.beta1, s.step.beta2 = c.beta2, s.step.epsilon = c.epsilon, s.step.weight_decay = c.weight_decay,
+  static_cast<params::OptimizerSettings&>(s.step) = c;
   s.step.clip = c.clip, s.step.seed = c.seed, s.step.decay_embeddings = c.decay_embeddings == "on";
   s.mask = c.document_mask == "on" ? data::DocumentMask::on : data::DocumentMask::off;
   s.validation_sequences = validation_sequences_of(c, s.index, s.plan.sequence);

@@ -245,17 +245,9 @@ void Trainer::measure_on_device(const UnderWay& step, StepOutcome& outcome) {
 
 // The clip factor is read where it was computed. A step that is not finite changes nothing.
 void Trainer::update(std::int64_t completed) {
-  const auto t = static_cast<double>(completed + 1);
-  kernels::AdamW hyper;
-  hyper.learning_rate = static_cast<float>(settings_.learning_rate.at(completed));
-  hyper.beta1 = static_cast<float>(settings_.beta1);
-  hyper.beta2 = static_cast<float>(settings_.beta2);
-  hyper.epsilon = static_cast<float>(settings_.epsilon);
-  hyper.weight_decay = static_cast<float>(settings_.weight_decay);
-  hyper.bias1 = 1 - std::pow(settings_.beta1, t);
-  hyper.bias2 = 1 - std::pow(settings_.beta2, t);
-  hyper.numbers = results_->numbers();
-  store_->update(hyper, r_.plan.global_batch * r_.plan.sequence);
+  const auto rule = params::update_rule(r_.plan.optimizer, settings_, settings_.learning_rate.at(completed),
+                                        completed + 1, results_->numbers());
+  store_->update(rule, r_.plan.global_batch * r_.plan.sequence);
 }
 
 double Trainer::validate(std::int64_t sequences) {

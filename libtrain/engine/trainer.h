@@ -20,9 +20,9 @@
 namespace trainyard::engine {
 
 // Everything that shapes a step beside the plan. All ranks hold the same values, except for the index of the device.
-struct StepSettings {
+struct StepSettings : params::OptimizerSettings {
   LearningRate learning_rate;
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, clip = 1.0;
+  double clip = 1.0;
   bool decay_embeddings = false;  // weight decay of token, position and segment tables, too
   std::uint64_t seed = 1;
   base::Device device;  // kind as in the plan; index: the GPU of this rank

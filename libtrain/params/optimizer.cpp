@@ -1,4 +1,4 @@
-// One pass of AdamW over the ranges of every parameter that this rank owns.
+// One pass of the optimizer over the ranges of every parameter that this rank owns.
 #include "libtrain/params/optimizer.h"
 
 #include "kernels/cast/cast.h"
@@ -17,9 +17,9 @@ base::View part_of(base::View flat, kernels::Range range) {
 
 OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), weights_(weights) {
   for (int u = 0; u < c.flat_groups(); ++u) {
-    if (c.shape.working == base::DType::bf16) master_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
-    m_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
-    v_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
+    if (plan::master_bytes(c.shape.working) > 0) master_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
+    auto& states = states_.emplace_back();
+    for (const auto& state : kind().states) states.push_back(c.optimizer.allocate(state.dtype, {count(u)}));
     ranges_.push_back(ranges_of(u));
   }
 }
@@ -28,18 +28,18 @@ OptimizerStates::FlatGroupRanges OptimizerStates::ranges_of(int u) const {
   const auto& flat_group = c_.flat_group(u);
   const auto begin = first(u), end = begin + count(u);
   FlatGroupRanges out;
-  out.adamw.push_back({{0, end - begin}, {}});
+  out.optimizer.push_back({{0, end - begin}, {}});
   bool joins = false;
   for (const auto& held : plan::held_ranges(c_.layout(u), begin, end)) {
     const auto& parameter = flat_group.parameters[held.parameter];
     if (parameter.update.kind == plan::Update::Kind::even_load) {
       out.even_load.push_back({{held.at, held.at + held.count}, &parameter});
-      out.adamw.back().all.end = held.at;
-      out.adamw.push_back({{held.at + held.count, end - begin}, {}});
+      out.optimizer.back().all.end = held.at;
+      out.optimizer.push_back({{held.at + held.count, end - begin}, {}});
       joins = false;
       continue;
     }
-    auto& stretch = out.adamw.back();
+    auto& stretch = out.optimizer.back();
     const auto from = held.at - stretch.all.first;
     if (parameter.decay && joins) stretch.decayed.back().end = from + held.count;
     else if (parameter.decay) stretch.decayed.push_back({from, from + held.count});
@@ -58,24 +58,26 @@ base::View OptimizerStates::master_shard(int flat_group) {
   return has_master() ? own(master_[static_cast<std::size_t>(flat_group)], flat_group) : weights_.own_shard(flat_group);
 }
 
-void OptimizerStates::update(GradientReduction& gradients, Weights& weights, const kernels::AdamW& hyper,
+void OptimizerStates::update(GradientReduction& gradients, Weights& weights, const UpdateRule& rule,
                              std::int64_t tokens) {
+  std::vector<base::View> states(kind().states.size());
   for (int u = 0; u < c_.flat_groups(); ++u) {
     const auto gradient = whole() ? gradients.gathered(u) : gradients.shard(u);
     const auto working = working_range(weights, u);
     const auto i = static_cast<std::size_t>(u);
     const auto exact = has_master() ? master_[i] : working, rounded = has_master() ? working : base::View{};
     const auto& ranges = ranges_[i];
-    for (const auto& [all, decayed] : ranges.adamw)
-      if (all.first < all.end)
-        kernels::adamw_update(c_.compute, hyper, part_of(exact, all), part_of(gradient, all), part_of(m_[i], all),
-                              part_of(v_[i], all), part_of(rounded, all), decayed);
+    for (const auto& [all, decayed] : ranges.optimizer) {
+      if (all.first >= all.end) continue;
+      for (std::size_t s = 0; s < states.size(); ++s) states[s] = part_of(states_[i][s], all);
+      apply(c_.compute, rule, {part_of(exact, all), part_of(gradient, all), states, part_of(rounded, all)}, decayed);
+    }
     for (const auto& [all, parameter] : ranges.even_load) {
       TRAINYARD_ASSERT(tokens > 0, "an update of {} that does not say the tokens of the step", parameter->name);
-      const auto& rule = parameter->update;
-      const auto mean = static_cast<double>(rule.choices * tokens) / static_cast<double>(parameter->count());
+      const auto& balance = parameter->update;
+      const auto mean = static_cast<double>(balance.choices * tokens) / static_cast<double>(parameter->count());
       kernels::even_load_update(c_.compute, part_of(exact, all), part_of(gradient, all), mean,
-                                static_cast<float>(rule.rate), hyper.numbers);
+                                static_cast<float>(balance.rate), numbers_of(rule));
       if (rounded) kernels::cast(c_.compute, part_of(exact, all), part_of(rounded, all));
     }
   }
@@ -92,8 +94,8 @@ void OptimizerStates::shards_loaded(Weights& weights) {
       auto& group = c_.group(u);
       if (group.size() == 1) continue;
       if (has_master()) group.all_gather(c_.communication, master_shard(u), master_[i]);
-      group.all_gather(c_.communication, m_shard(u), m_[i]);
-      group.all_gather(c_.communication, v_shard(u), v_[i]);
+      for (std::size_t s = 0; s < states_[i].size(); ++s)
+        group.all_gather(c_.communication, state_shard(s, u), states_[i][s]);
     }
     c_.join(c_.communication.record());
   }

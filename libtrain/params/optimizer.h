@@ -1,10 +1,10 @@
-// OptimizerStates: AdamW's master weights and moments, and the update. Whole with ZeRO 0, this rank's shards with ZeRO
-// 1 to 3.
+// OptimizerStates: the master weights, the states of the optimizer, and the update. Whole with ZeRO 0, this rank's
+// shards with ZeRO 1 to 3.
 #pragma once
 
-#include "kernels/adamw/adamw.h"
 #include "libtrain/params/context.h"
 #include "libtrain/params/gradients.h"
+#include "libtrain/params/update_rule.h"
 #include "libtrain/params/weights.h"
 
 #include <vector>
@@ -17,24 +17,27 @@ class OptimizerStates {
  public:
   OptimizerStates(StoreContext& context, Weights& weights);
 
-  // Decoupled weight decay applies only to parameters whose inventory entry says so, with `hyper.weight_decay`.
+  // Weight decay applies only to parameters whose inventory entry says so. The rule is one of the context's optimizer.
   // `tokens`: the tokens of the step, from which follows the mean load of an expert. A bias of choices (plan::Update)
   // moves an expert's load towards it.
-  void update(GradientReduction& gradients, Weights& weights, const kernels::AdamW& hyper, std::int64_t tokens);
+  void update(GradientReduction& gradients, Weights& weights, const UpdateRule& rule, std::int64_t tokens);
 
   // This rank's shards, f32, [shard] elements. With f32 working weights the master shard is the working copy itself.
   base::View master_shard(int flat_group);
-  base::View m_shard(int flat_group) { return own(m_[static_cast<std::size_t>(flat_group)], flat_group); }
-  base::View v_shard(int flat_group) { return own(v_[static_cast<std::size_t>(flat_group)], flat_group); }
+  // A state by its place in kind().states.
+  base::View state_shard(std::size_t state, int flat_group) {
+    return own(states_[static_cast<std::size_t>(flat_group)][state], flat_group);
+  }
+  const plan::OptimizerKind& kind() const { return *c_.shape.optimizer; }
 
-  // Call it after the shards of master, m and v were written (initial values, a checkpoint). It makes the working
+  // Call it after the shards of master and states were written (initial values, a checkpoint). It makes the working
   // copies and, with ZeRO 0, gathers the whole states. Collective.
   void shards_loaded(Weights& weights);
 
  private:
-  // Elements of the range that one AdamW call updates: between parameters with another update rule. `decayed`: where
-  // weight decay applies, relative to all.first. Neighbours are joined over the gap between them, where everything is
-  // zero.
+  // Elements of the range that one call of the optimizer updates: between parameters with another update rule.
+  // `decayed`: where weight decay applies, relative to all.first. Neighbours are joined over the gap between them,
+  // where everything is zero.
   struct Stretch {
     kernels::Range all;
     std::vector<kernels::Range> decayed;
@@ -45,7 +48,7 @@ class OptimizerStates {
     const plan::Parameter* parameter;
   };
   struct FlatGroupRanges {
-    std::vector<Stretch> adamw;
+    std::vector<Stretch> optimizer;
     std::vector<Biases> even_load;
   };
   FlatGroupRanges ranges_of(int flat_group) const;
@@ -64,8 +67,9 @@ class OptimizerStates {
 
   StoreContext& c_;
   Weights& weights_;
-  std::vector<base::View> master_, m_, v_;
-  std::vector<FlatGroupRanges> ranges_;  // per flat group
+  std::vector<base::View> master_;
+  std::vector<std::vector<base::View>> states_;  // per flat group, in the order of kind().states
+  std::vector<FlatGroupRanges> ranges_;          // per flat group
 };
 
 }  // namespace trainyard::params

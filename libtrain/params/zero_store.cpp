@@ -64,8 +64,8 @@ void ZeroStore::initialize(std::uint64_t seed) {
     // The host computes the values, by the one code path that defines them.
     if (on_gpu) made.emplace_back(static_cast<std::size_t>(layout.shard), 0.0f);
     auto* master = on_gpu ? made.back().data() : states_.master_shard(u).ptr<float>();
-    for (const auto& view : {states_.m_shard(u), states_.v_shard(u)})
-      if (on_gpu) tensor::clear(c_.compute, view);
+    for (std::size_t s = 0; s < states_.kind().states.size(); ++s)
+      if (const auto view = states_.state_shard(s, u); on_gpu) tensor::clear(c_.compute, view);
       else tensor::clear_untouched(view);
     std::int64_t end = 0;  // end of the values so far; gaps between them are zero
     for (const auto& held : plan::held_ranges(layout, begin, begin + layout.shard)) {
@@ -134,9 +134,9 @@ void ZeroStore::commit(plan::Occurrence occurrence, int source) {
   gradients_.commit(occurrence, source);
 }
 
-void ZeroStore::update(const kernels::AdamW& hyper, std::int64_t tokens) {
+void ZeroStore::update(const UpdateRule& rule, std::int64_t tokens) {
   if (c_.shape.zero == 0) gradients_.gather_sums();
-  states_.update(gradients_, *weights_, hyper, tokens);
+  states_.update(gradients_, *weights_, rule, tokens);
 }
 
 }  // namespace trainyard::params

@@ -23,7 +23,8 @@ class ZeroStore : public ParameterStore {
  public:
   explicit ZeroStore(StoreContext& context);
 
-  // Sets initial values: each rank computes its own shards from (seed, name, index). m and v are zero. Collective.
+  // Sets initial values: each rank computes its own shards from (seed, name, index). The states of the optimizer are
+  // zero. Collective.
   void initialize(std::uint64_t seed);
 
   // `leases`: the leases to come, in order, of all micro-batches of a step, or of an evaluation.
@@ -52,7 +53,7 @@ class ZeroStore : public ParameterStore {
   std::span<const base::ConstView> counted_gradients();
   // `tokens`: the tokens of the step, counting whole sequences. Needed if a bias takes part in the choice of experts
   // (plan::Update).
-  void update(const kernels::AdamW& hyper, std::int64_t tokens = 0);
+  void update(const UpdateRule& rule, std::int64_t tokens = 0);
 
   OptimizerStates& states() { return states_; }
   Weights& weights() { return *weights_; }

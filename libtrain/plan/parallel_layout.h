@@ -7,6 +7,7 @@
 #include "libtrain/plan/grid/batch.h"
 #include "libtrain/plan/grid/micro_shape.h"
 #include "libtrain/plan/schedule/pipeline.h"
+#include "libtrain/plan/spec/optimizer_kind.h"
 
 #include <cstdint>
 #include <string>
@@ -32,8 +33,9 @@ struct ParallelLayout {
   std::int64_t expert_capacity_buffer = 0;  // rows of a dispatch round; 0: as plan/blocks/expert_rounds.h says
   int pipeline = 1;                         // pipeline stages
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_f_one_b;
-  int virtual_stages = 1;           // in each pipeline stage
-  std::string partition = "flops";  // where stages begin (plan/schedule/partition.h)
+  int virtual_stages = 1;                     // in each pipeline stage
+  std::string partition = "flops";            // where stages begin (plan/schedule/partition.h)
+  std::string optimizer = default_optimizer;  // name of an OptimizerKind
 };
 
 // Names, help texts with units, and ranges.

@@ -86,7 +86,8 @@ std::vector<base::Field> fields_of(Plan& p) {
                            "layer-slots",
                            "threads",
                            "device",
-                           "device-memory"})
+                           "device-memory",
+                           "optimizer"})
     ordered.push_back(base::field_named(all, name, "a plan"));
   return ordered;
 }

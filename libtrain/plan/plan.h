@@ -57,7 +57,9 @@ struct Plan : ParallelLayout {
     share.chunks = expert_overlap_chunks;
     return part_of(model, stages, stage_of(rank)).with_experts(share);
   }
-  StateShape states() const { return {zero, dtype, gradient_dtype, batch(), gathered_layers, topology}; }
+  StateShape states() const {
+    return {zero, dtype, gradient_dtype, batch(), gathered_layers, topology, &optimizer_kind(optimizer)};
+  }
   MicroShape micro() const {
     const bool apart = pipeline_schedule == PipelineSchedule::zero_bubble;
     return {{.batch = micro_batch, .sequence = sequence},

@@ -8,6 +8,7 @@
 #include "kernels/peak/peak.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/plan/spec/optimizer_kind.h"
 #include "libtrain/base/random.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/plan/cost/activations.h"
@@ -104,7 +105,8 @@ class List {
     for (const auto d : o_.dtypes) model(d);
     add(
         "adamw", fmt::format("{} parameters", adamw_elements), "B/s", threads_, [this] { return adamw(); },
-        28.0 * adamw_elements, 16.0 * adamw_elements);
+        static_cast<double>(plan::optimizer_kind("adamw").update_bytes()) * adamw_elements,
+        plan::optimizer_kind("adamw").flops * adamw_elements);
     if (!o_.disk_folder.empty()) {
       add(
           "disk.write", fmt::format("{} bytes", o_.disk_bytes), "B/s", 1, [this] { return disk(true); },
@@ -278,7 +280,6 @@ class List {
                                         .dv = dv});
     });
   }
-  // Reads p, g, m, v, writes p, m, v: 28 bytes a parameter.
   Work adamw() const {
     constexpr auto n = adamw_elements;
     const auto b = bench(threads_, 4 * n * 4);
@@ -286,7 +287,7 @@ class List {
                v = b->zeros(DType::f32, {n});
     kernels::AdamW hyper;
     hyper.learning_rate = 1e-4f;
-    return on(b, 28.0 * static_cast<double>(n),
+    return on(b, static_cast<double>(plan::optimizer_kind("adamw").update_bytes() * n),
               [=](tensor::Exec& e) { kernels::adamw_update(e, hyper, p, g, m, v, {}); });
   }
   Work disk(bool writes) const {

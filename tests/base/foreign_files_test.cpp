@@ -46,6 +46,8 @@ TEST(ForeignFiles, ADeepSpeedFileGetsTheFlagsOfItsKeys) {
   expect_flags(R"({"bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params":
                    {"lr": 0.25, "betas": [0.5, 0.75], "eps": 0.125, "weight_decay": 0}}})",
                "--dtype bf16 --learning-rate 0.25 --beta1 0.5 --beta2 0.75 --epsilon 0.125 --weight-decay 0");
+  expect_flags(R"({"optimizer": {"type": "SGD", "params": {"lr": 0.25, "momentum": 0.5, "nesterov": true}}})",
+               "--optimizer sgd --learning-rate 0.25 --momentum 0.5 --nesterov on");
   expect_flags(R"({"fp16": {"enabled": false}, "scheduler": {"type": "WarmupCosineLR", "params":
                    {"warmup_num_steps": 5, "warmup_min_lr": 0, "total_num_steps": 50}}})",
                "--lr-schedule cosine --warmup-steps 5 --start-learning-rate 0 --steps 50");
@@ -76,7 +78,7 @@ TEST(ForeignFiles, KeysWithoutAFlagGetASentence) {
   expect_remark(R"({"gradient_accumulation_steps": 4})", "gradient_accumulation_steps follows");
   expect_remark(R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})", "there is no offload");
   expect_remark(R"({"zero_optimization": {"stage": 3, "overlap_comm": true}})", "need no setting");
-  expect_remark(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Lion"}})", "the optimizer is AdamW");
+  expect_remark(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Lion"}})", "the optimizers are AdamW and SGD");
   EXPECT_EQ(refusal(R"({"zero_optimization": {"offload_param": {"device": "none"}}})").find("offload"),
             std::string::npos);
   for (const char* odd :

@@ -19,7 +19,8 @@ namespace {
 void save_changed(const std::string& folder, const checkpoint::RunState& s,
                   const std::function<void(Kind, float*)>& change) {
   Rank rank(s, 0, 1);
-  for (auto kind : {Kind::model, Kind::m, Kind::v}) change(kind, static_cast<float*>(rank.list_of(kind).front().data));
+  for (auto kind : {Kind::model, Kind::state("m"), Kind::state("v")})
+    change(kind, static_cast<float*>(rank.shards.views.at(kind).front().data));
   checkpoint::write_rank(folder, s, rank.shards, {});
   checkpoint::publish(folder, s, plan::Topology({{plan::Axis::data, 1}}), 3);
 }
@@ -64,7 +65,7 @@ TEST(Compare, SaysHowMuchAndWhere) {
   save(scratch.path + "/a", s, 2);
   float was = 0, other = 0;
   save_changed(scratch.path + "/b", s, [&](Kind kind, float* values) {
-    if (kind == Kind::m) values[30] = std::numeric_limits<float>::quiet_NaN();
+    if (kind == Kind::state("m")) values[30] = std::numeric_limits<float>::quiet_NaN();
     if (kind != Kind::model) return;
     was = values[50], other = values[77];
     values[50] += 3;
@@ -178,7 +179,8 @@ TEST(Average, IsTheMeanOfTheWeights) {
       if (dtype == DType::bf16)
         for (auto& v : expected) v = static_cast<float>(base::bf16(v));
       EXPECT_EQ(tensor(mean, Kind::model, p), expected) << p.name;
-      for (auto kind : {Kind::m, Kind::v}) EXPECT_EQ(tensor(mean, kind, p), tensor(from[2], kind, p)) << p.name;
+      for (auto kind : {Kind::state("m"), Kind::state("v")})
+        EXPECT_EQ(tensor(mean, kind, p), tensor(from[2], kind, p)) << p.name;
     }
   }
 }

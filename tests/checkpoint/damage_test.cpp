@@ -82,9 +82,9 @@ TEST_F(Damage, ADamagedPayloadIsNamedByTensorAndRange) {
   // Other kinds of tensors can still be read, this kind cannot.
   checkpoint::Reader reader(folder);
   std::vector<float> out(1032);
-  reader.read_tensor(checkpoint::Kind::v, "embedding.tokens.weight", 0, 1032, out.data());
-  reader.read_tensor(checkpoint::Kind::m, "embedding.tokens.weight", 0, 1024, out.data());
-  EXPECT_THROW(reader.read_tensor(checkpoint::Kind::m, "embedding.tokens.weight", 0, 1032, out.data()),
+  reader.read_tensor(checkpoint::Kind::state("v"), "embedding.tokens.weight", 0, 1032, out.data());
+  reader.read_tensor(checkpoint::Kind::state("m"), "embedding.tokens.weight", 0, 1024, out.data());
+  EXPECT_THROW(reader.read_tensor(checkpoint::Kind::state("m"), "embedding.tokens.weight", 0, 1032, out.data()),
                trainyard::base::InputError);
 }
 

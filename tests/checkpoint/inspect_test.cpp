@@ -66,6 +66,17 @@ TEST_F(Inspect, ACheckpointAsTextAndJson) {
   EXPECT_NE(text.out.find("in 6 files"), std::string::npos) << text.out;
 }
 
+TEST_F(Inspect, AnotherOptimizerThanAdamWIsNamed) {
+  auto other = state(gpt(), DType::f32, 21);
+  other.optimizer = {"sgd", {"momentum"}};
+  save(run_folder + "/checkpoints", other, 1);
+  const auto shown = run(run_folder + "/checkpoints/step-00000021"), adamw = run(checkpoint_folder);
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_NE(shown.out.find("\n  optimizer   sgd: momentum\n"), std::string::npos) << shown.out;
+  EXPECT_NE(shown.out.find("/optimizer/momentum/head.norm.weight"), std::string::npos) << shown.out;
+  EXPECT_EQ(adamw.out.find("  optimizer "), std::string::npos) << adamw.out;
+}
+
 TEST_F(Inspect, ADamagedIndexIsNamed) {
   const auto file = checkpoint_folder + "/ranks.index";
   auto bytes = slurp(file);

@@ -41,11 +41,7 @@ struct LayoutRank {
         auto& halves = narrow.emplace_back(values.begin(), values.end());
         view = base::View::of(halves.data(), {elements});
       }
-      (kind == checkpoint::Kind::model    ? shards.model
-       : kind == checkpoint::Kind::master ? shards.master
-       : kind == checkpoint::Kind::m      ? shards.m
-                                          : shards.v)
-          .push_back(view);
+      shards.views[kind].push_back(view);
     }
   }
 };

@@ -40,7 +40,7 @@ TEST(Memory, LoadingNeedsTheSlicesAndAStagingBuffer) {
   heap::restart_peak();
   const auto before = heap::live.load();
   checkpoint::Reader reader(scratch.path + "/step-00000005", checkpoint::Reader::Check::as_needed);
-  for (auto kind : {checkpoint::Kind::master, checkpoint::Kind::m, checkpoint::Kind::v})
+  for (auto kind : {checkpoint::Kind::master, checkpoint::Kind::state("m"), checkpoint::Kind::state("v")})
     for (std::size_t u = 0; u < flat_groups.size(); ++u)
       reader.read_shard(kind, flat_groups[u], plan::replicas_of(2, 1), 1, slices[u].data());
   EXPECT_LT(heap::peak - before, staging);
@@ -56,10 +56,10 @@ TEST(Memory, AReaderOpensARankFileWhenItNeedsIt) {
   EXPECT_THROW(checkpoint::Reader{folder}, base::InputError);
   checkpoint::Reader reader(folder, checkpoint::Reader::Check::as_needed);
   float first = 0;
-  reader.read_tensor(checkpoint::Kind::m, "embedding.tokens.weight", 0, 1,
+  reader.read_tensor(checkpoint::Kind::state("m"), "embedding.tokens.weight", 0, 1,
                      &first);  // rank 0 holds the first element of every flat group
-  EXPECT_EQ(first, value(checkpoint::Kind::m, "embedding.tokens.weight", 0, DType::f32));
+  EXPECT_EQ(first, value(checkpoint::Kind::state("m"), "embedding.tokens.weight", 0, DType::f32));
   std::vector<float> whole(24 * 40);
-  EXPECT_THROW(reader.read_tensor(checkpoint::Kind::m, "layers.00.ffn.down.weight", 0, 24 * 40, whole.data()),
+  EXPECT_THROW(reader.read_tensor(checkpoint::Kind::state("m"), "layers.00.ffn.down.weight", 0, 24 * 40, whole.data()),
                base::InputError);
 }

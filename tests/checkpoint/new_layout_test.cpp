@@ -80,7 +80,7 @@ TEST(NewLayout, RanksThatHoldNothingAreCounted) {
       bool holds = false;
       for (const auto& flat_group : flat_groups)
         for (const auto x :
-             saved_of(held_flat_group(s, checkpoint::Kind::m, flat_group, ranks, r), flat_group, ranks, r))
+             saved_of(held_flat_group(s, checkpoint::Kind::state("m"), flat_group, ranks, r), flat_group, ranks, r))
           holds = holds || x != 0;  // padding is zero, and no saved value is
       empty += holds ? 0 : 1;
     }

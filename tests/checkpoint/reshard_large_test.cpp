@@ -30,8 +30,8 @@ void save_from_one_buffer(const std::string& folder, const checkpoint::RunState&
     std::vector<float> buffer(static_cast<std::size_t>(longest));
     for (std::size_t i = 0; i < buffer.size(); ++i) buffer[i] = static_cast<float>(i % 9973) * 1e-4f;
     for (const auto& flat_group : plan::flat_groups(s.model))
-      for (auto* views : {&shards.model, &shards.m, &shards.v})
-        views->push_back(base::View(buffer.data(), DType::f32, {plan::layout(flat_group, ranks).shard}));
+      for (const auto& kind : checkpoint::kinds_of(DType::f32))
+        shards.views[kind].push_back(base::View(buffer.data(), DType::f32, {plan::layout(flat_group, ranks).shard}));
     shards.boxes = checkpoint::boxes_of_shards(s.model, plan::replicas_of(ranks, 1), r);
     checkpoint::write_rank(folder, s, shards, {});
   }

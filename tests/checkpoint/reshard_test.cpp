@@ -118,7 +118,8 @@ TEST(Reshard, AnotherDtypeKeepsTheExactWeightsAsTheMaster) {
     auto rounded = exact;
     for (auto& x : rounded) x = static_cast<float>(base::bf16(x));
     EXPECT_EQ(tensor(narrow, Kind::model, p), rounded) << p.name;
-    for (auto kind : {Kind::m, Kind::v}) EXPECT_EQ(tensor(narrow, kind, p), tensor(from, kind, p)) << p.name;
+    for (auto kind : {Kind::state("m"), Kind::state("v")})
+      EXPECT_EQ(tensor(narrow, kind, p), tensor(from, kind, p)) << p.name;
   }
   reshard(narrow, back, {2, DType::f32, {}, {}});
   expect_same_files(back, from, "f32 by way of bf16");
@@ -154,7 +155,7 @@ TEST(Reshard, TheWeightsAlone) {
         for (auto& x : expected)
           if (to_dtype == DType::bf16) x = static_cast<float>(base::bf16(x));
         for (auto kind : {Kind::model, Kind::master}) EXPECT_EQ(tensor(alone, kind, p), expected) << what << p.name;
-        EXPECT_THROW(tensor(alone, Kind::m, p), base::InputError);
+        EXPECT_THROW(tensor(alone, Kind::state("m"), p), base::InputError);
       }
       // Then to another layout and the other dtype. Nothing can make the moments that the weights alone never had.
       for (auto dtype : {DType::f32, DType::bf16}) {

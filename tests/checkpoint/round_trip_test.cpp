@@ -237,9 +237,9 @@ TEST(Reading, AnotherModelIsRefused) {
   auto other = gpt();
   other.ffn = 48;
   const auto wide = plan::flat_groups(other)[2];
-  EXPECT_THROW(reader.read_shard(checkpoint::Kind::m, wide, plan::Topology(), 0, out.data()), InputError);
+  EXPECT_THROW(reader.read_shard(checkpoint::Kind::state("m"), wide, plan::Topology(), 0, out.data()), InputError);
   const auto strange = plan::flat_groups(llama())[1];
-  EXPECT_THROW(reader.read_shard(checkpoint::Kind::m, strange, plan::Topology(), 0, out.data()), InputError);
+  EXPECT_THROW(reader.read_shard(checkpoint::Kind::state("m"), strange, plan::Topology(), 0, out.data()), InputError);
 }
 
 // At a byte a second every write has to wait, so each write asks whether the bound still holds. Without a bound no

@@ -80,9 +80,15 @@ inline plan::ModelConfig moe_llama() {
   return m;
 }
 
-// Any bits but NaN. A bf16 model value is exactly representable.
-inline float value(checkpoint::Kind kind, const std::string& name, std::int64_t index, base::DType working) {
-  std::uint64_t h = 1469598103934665603ull + static_cast<std::uint64_t>(kind);
+// The kinds of a run with AdamW.
+inline const std::vector<checkpoint::Kind> all_kinds{checkpoint::Kind::model, checkpoint::Kind::master,
+                                                     checkpoint::Kind::state("m"), checkpoint::Kind::state("v")};
+
+// Any bits but NaN. A bf16 model value is exactly representable. States of other optimizers have values of their own.
+inline float value(const checkpoint::Kind& kind, const std::string& name, std::int64_t index, base::DType working) {
+  auto number = static_cast<std::uint64_t>(std::find(all_kinds.begin(), all_kinds.end(), kind) - all_kinds.begin());
+  if (number == all_kinds.size()) number += kind.name().size();
+  std::uint64_t h = 1469598103934665603ull + number;
   for (char c : name) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
   h = (h ^ static_cast<std::uint64_t>(index)) * 0x9E3779B97F4A7C15ull;
   h ^= h >> 29;
@@ -210,22 +216,14 @@ struct Rank {
     shards.ranks = topology.world();
     const auto flat_groups = plan::flat_groups(s.model);
     const int stage = rank / (topology.world() / stages.stages);
-    for (auto kind : checkpoint::kinds_of(s.dtype))
+    for (const auto& kind : checkpoint::kinds_of(s))
       for (const auto& of_model : flat_groups)
         if (stage_of(s.model, of_model, stages) == stage) {
           const auto flat_group = share_of(of_model, topology, rank);
-          list_of(kind).push_back(view(
+          shards.views[kind].push_back(view(
               s, kind, saved_of(held_flat_group(s, kind, flat_group, topology, rank), flat_group, topology, rank)));
         }
     shards.boxes = checkpoint::boxes_of_shards(s.model, topology, rank, stages);
-  }
-  std::vector<base::View>& list_of(checkpoint::Kind kind) {
-    switch (kind) {
-      case checkpoint::Kind::model: return shards.model;
-      case checkpoint::Kind::master: return shards.master;
-      case checkpoint::Kind::m: return shards.m;
-      default: return shards.v;
-    }
   }
   base::View view(const checkpoint::RunState& s, checkpoint::Kind kind, const std::vector<float>& values) {
     const bool narrow = kind == checkpoint::Kind::model && s.dtype == base::DType::bf16;
@@ -260,7 +258,9 @@ inline std::int64_t differences(checkpoint::Reader& reader, const plan::Topology
                                 const plan::Stages& stages = {}) {
   const auto& s = reader.state();
   std::int64_t wrong = 0;
-  for (auto kind : checkpoint::all_kinds)
+  auto kinds = checkpoint::kinds_of(s);
+  if (s.dtype == base::DType::f32) kinds.push_back(checkpoint::Kind::master);  // its model
+  for (const auto& kind : kinds)
     for (int r = 0; r < topology.world(); ++r)
       for (const auto& flat_group : plan::flat_groups(part_of(s.model, topology, stages, r))) {
         const auto source =

@@ -80,7 +80,10 @@ TEST(Config, ArgumentsOfOtherTrainers) {
       {"--initial-loss-scale", "--dtype bf16"},
       {"--run_name", "here it is --output: "},
       {"--data_seed", "here it is --seed: "},
-      {"--adafactor", "AdamW is the optimizer"},
+      {"--adafactor", "--optimizer is adamw"},
+      {"--optim", "here it is --optimizer: adamw or sgd"},
+      {"--sgd", "here it is --optimizer: adamw or sgd"},
+      {"--sgd-momentum", "here it is --momentum: "},
       {"--wandb_project", "--export tensorboard"},
       {"--deepspeed", "here it is --zero: "},
       {"--deepspeed_config=ds.json", "train --config FILE"},
@@ -153,7 +156,7 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
   EXPECT_EQ(
       named(base::FieldTrait::later_in_plans),
       (Names{"tensor-parallel", "sequence-parallel", "expert-parallel", "expert-ranks-per-node",
-             "expert-overlap-chunks", "expert-capacity-buffer", "pipeline-parallel", "virtual-stages", "partition"}));
+             "expert-overlap-chunks", "expert-capacity-buffer", "pipeline-parallel", "virtual-stages", "partition", "optimizer"}));
   EXPECT_EQ(evaluation_settings(), (Names{"model",
                                           "data",
                                           "plan",

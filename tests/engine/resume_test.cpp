@@ -130,7 +130,7 @@ TEST(InitFrom, TakesWeightsAloneOnAnyCut) {
   // g
   //  at most the clip.
   double most = 0;
-  for (auto m : tensor(after, Kind::m, "layers.02.ffn.down.weight"))
+  for (auto m : tensor(after, Kind::state("m"), "layers.02.ffn.down.weight"))
     most = std::max(most, std::fabs(static_cast<double>(m)));
   EXPECT_GT(most, 0);
   EXPECT_LE(most, 0.1 * 1.0 + 1e-6);
@@ -223,7 +223,7 @@ TEST(Resume, DamageFoundByOneRankSendsAllToTheOneBefore) {
     file.seekp(payload.offset + 1234);
     file.put(byte);
   };
-  flip(10, Kind::m, 2);
+  flip(10, Kind::state("m"), 2);
   auto explicit_path = c;
   explicit_path.resume = c.output + "/checkpoints/step-00000010";
   explicit_path.output += "-explicit";
@@ -242,7 +242,7 @@ TEST(Resume, DamageFoundByOneRankSendsAllToTheOneBefore) {
   lost.save_every = 5;
   for (const auto& item : std::filesystem::directory_iterator(c.output + "/checkpoints")) {
     const auto name = item.path().filename().string();  // the damaged checkpoint was set aside
-    if (name.starts_with("step-")) flip(std::stoi(name.substr(5)), Kind::v, 0);
+    if (name.starts_with("step-")) flip(std::stoi(name.substr(5)), Kind::state("v"), 0);
   }
   EXPECT_THROW(runs.run(lost, {2, 0, 1}), base::Error);
   EXPECT_EQ(SmallRun::metrics(lost).size(), 20u);

@@ -42,9 +42,10 @@ TEST(Setup, RefusesNumbersThatAreNone) {
   const auto good = runs.config("numbers");
   EXPECT_EQ(code_of(good), base::ExitCode::done);
   for (double bad : {std::nan(""), std::numeric_limits<double>::infinity(), -1.0})
-    for (auto member : {&RunConfig::learning_rate, &RunConfig::start_learning_rate, &RunConfig::final_learning_rate,
-                        &RunConfig::beta1, &RunConfig::beta2, &RunConfig::epsilon, &RunConfig::weight_decay,
-                        &RunConfig::clip, &RunConfig::hang_timeout, &RunConfig::collective_delay}) {
+    for (double RunConfig::*member : std::initializer_list<double RunConfig::*>{
+             &RunConfig::learning_rate, &RunConfig::start_learning_rate, &RunConfig::final_learning_rate,
+             &RunConfig::beta1, &RunConfig::beta2, &RunConfig::epsilon, &RunConfig::momentum, &RunConfig::weight_decay,
+             &RunConfig::clip, &RunConfig::hang_timeout, &RunConfig::collective_delay}) {
       auto c = good;
       c.*member = bad;
       EXPECT_EQ(code_of(c), base::ExitCode::usage) << bad;
@@ -70,6 +71,12 @@ TEST(Setup, RefusesNumbersThatAreNone) {
     EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
     EXPECT_NE(text.find("out: it belongs to a start, not to the run"), std::string::npos) << text;
   }
+  c.change = "momentum";
+  EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
+  EXPECT_NE(text.find("leave 'momentum' out: the run's optimizer does not read it"), std::string::npos) << text;
+  c.change = "optimizer";
+  EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
+  EXPECT_NE(text.find("| a run keeps its optimizer"), std::string::npos) << text;
   c.change = "learning-rate,steps";
   EXPECT_EQ(code_of(c), base::ExitCode::done);
   c = good;  // gpt() has dropout of hidden states

@@ -83,8 +83,9 @@ TEST(Stages, CopiesOfATiedTableAreEqualAfterEveryStep) {
         for (int u = 0; u < trainer.context().flat_groups(); ++u) {
           if (trainer.context().flat_group(u).name != "embedding.tokens") continue;
           std::string bytes;
-          for (const auto& shard : {trainer.store().states().master_shard(u), trainer.store().states().m_shard(u),
-                                    trainer.store().states().v_shard(u)})
+          for (const auto& shard :
+               {trainer.store().states().master_shard(u), trainer.store().states().state_shard(0, u),
+                trainer.store().states().state_shard(1, u)})
             bytes.append(static_cast<const char*>(shard.data), static_cast<std::size_t>(shard.bytes()));
           std::lock_guard lock(mutex);
           tables[{world.coordinate(plan::Axis::data), step}].push_back(std::move(bytes));

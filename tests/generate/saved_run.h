@@ -45,9 +45,9 @@ struct SavedRun {
     shards.rank = 0, shards.ranks = 1;
     for (std::size_t u = 0; u < flat.size(); ++u) {
       const auto n = static_cast<std::int64_t>(flat[u].size());
-      shards.model.push_back(base::View::of(flat[u].data(), {n}));
-      shards.m.push_back(base::View::of(zeros[u].data(), {n}));
-      shards.v.push_back(base::View::of(zeros[u].data(), {n}));
+      shards.views[checkpoint::Kind::model].push_back(base::View::of(flat[u].data(), {n}));
+      shards.views[checkpoint::Kind::state("m")].push_back(base::View::of(zeros[u].data(), {n}));
+      shards.views[checkpoint::Kind::state("v")].push_back(base::View::of(zeros[u].data(), {n}));
     }
     shards.boxes = checkpoint::boxes_of_shards(model, plan::Topology(), 0);
     checkpoint::RunState state;

@@ -2,7 +2,6 @@
 // within a tolerance for the dtype. The environment names the module: the emulated one on any machine, CUDA's where a
 // GPU exists.
 #include "kernels/activation/activation.h"
-#include "kernels/adamw/adamw.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cast/cast.h"
 #include "kernels/cross_entropy/cross_entropy.h"
@@ -43,26 +42,6 @@ TEST(Gpu, Activations) {
           return Outputs{y, dx, z, dgate, dup, exact, exact_dx};
         },
         Same::tolerance, all);
-}
-
-TEST(Gpu, AdamWGivesTheBitsOfTheCpu) {
-  compare(
-      [](Place& place, DType t) {
-        MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(DType::f32, 1, 1000), v(DType::f32, 1, 1000),
-            working(DType::bf16, 1, 1000);
-        p.fill(1), g.fill(2), m.fill(3), v.fill(4);
-        for (std::int64_t i = 0; i < 1000; ++i) v.set(0, i, std::abs(v(0, i)));
-        kernels::AdamW h;
-        h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.bias1 = 0.3, h.bias2 = 0.02, h.gradient_scale = 0.37f;
-        const auto narrow = t == DType::bf16 ? place(working) : base::View{};
-        const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
-        kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), narrow, decayed);
-        place.fetch();
-        Outputs out{p, m, v};
-        if (t == DType::bf16) out.push_back(working);
-        return out;
-      },
-      Same::bits);
 }
 
 TEST(Gpu, CopiesGiveTheBitsOfTheCpu) {
@@ -173,30 +152,6 @@ TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
       EXPECT_FLOAT_EQ(both[0].gradient_scale, static_cast<float>((clip == 1e-3 ? clip / norm : 1) / 705));
       EXPECT_EQ(both[1].gradient_scale, both[0].gradient_scale);
     }
-}
-
-TEST(Gpu, AdamWTakesTheScaleOfTheStep) {
-  for (int finite : {1, 0})
-    compare(
-        [finite](Place& place, DType) {
-          MatrixBuffer p(DType::f32, 1, 100), g(DType::f32, 1, 100), m(DType::f32, 1, 100), v(DType::f32, 1, 100);
-          p.fill(1), g.fill(2), m.fill(3), v.fill(4);
-          for (std::int64_t i = 0; i < 100; ++i) v.set(0, i, std::abs(v(0, i)));
-          std::vector<double> before;
-          for (std::int64_t i = 0; i < 100; ++i) before.push_back(p(0, i));
-          kernels::StepNumbers n;
-          n.gradient_scale = 0.25f, n.finite = finite;
-          std::vector<kernels::StepNumbers> numbers{n};
-          kernels::AdamW h;
-          h.learning_rate = 1e-3f, h.gradient_scale = 1e9f;  // not used
-          h.numbers = place.raw(numbers);
-          kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), {});
-          place.fetch();
-          for (std::int64_t i = 0; i < 100; ++i)
-            EXPECT_EQ(p(0, i) == before[static_cast<std::size_t>(i)], finite == 0) << i;
-          return Outputs{p, m, v};
-        },
-        Same::bits);
 }
 
 // Epilogues fused into the product, and as kernels after it.

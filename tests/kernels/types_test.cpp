@@ -14,6 +14,7 @@
 #include "kernels/norm/norm.h"
 #include "kernels/ordered_sum/ordered_sum.h"
 #include "kernels/rotary/rotary.h"
+#include "kernels/sgd/sgd.h"
 #include "kernels/square_sum/square_sum.h"
 #include "tests/kernels/operand_types.h"
 
@@ -45,6 +46,13 @@ TEST(OperandTypes, AdamW) {
       "adamw_update",
       {{"parameter", {4}, f}, {"gradient", {4}, f}, {"m", {4}, f}, {"v", {4}, f}, {"working", {4}, DType::bf16}},
       [](auto& e, const auto& v) { kernels::adamw_update(e, {}, v[0], v[1], v[2], v[3], v[4]); });
+}
+
+TEST(OperandTypes, Sgd) {
+  const auto f = DType::f32;
+  expect_types("sgd_update",
+               {{"parameter", {4}, f}, {"gradient", {4}, f}, {"buffer", {4}, f}, {"working", {4}, DType::bf16}},
+               [](auto& e, const auto& v) { kernels::sgd_update(e, {}, v[0], v[1], v[2], v[3], {}); });
 }
 
 TEST(OperandTypes, Attention) {

@@ -57,7 +57,7 @@ void check_parameters(PlainStore& store, const std::vector<plan::Occurrence>& oc
     const auto u = static_cast<std::size_t>(occurrence.flat_group);
     for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
       const auto& parameter = store.flat_groups[u].parameters[p];
-      if (parameter.update.kind != plan::Update::Kind::adamw) continue;  // it has no gradient
+      if (parameter.update.kind != plan::Update::Kind::optimizer) continue;  // it has no gradient
       std::vector<std::pair<std::int64_t, double>> chosen;
       double scale = 0;
       objective();  // the gradients at the point itself

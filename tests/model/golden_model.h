@@ -98,7 +98,7 @@ class Adam {
       for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
         for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
           const auto& parameter = store.flat_groups[u].parameters[p];
-          if (parameter.update.kind != plan::Update::Kind::adamw) continue;
+          if (parameter.update.kind != plan::Update::Kind::optimizer) continue;
           for (std::int64_t i = 0; i < parameter.count(); ++i)
             f(u, p, i, gradient(u, p, i) / static_cast<double>(targets));
         }
@@ -132,7 +132,7 @@ inline void compare_gradients(const Golden& golden, const PlainStore& store, std
   for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
     for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
       const auto& parameter = store.flat_groups[u].parameters[p];
-      if (parameter.update.kind != plan::Update::Kind::adamw) continue;
+      if (parameter.update.kind != plan::Update::Kind::optimizer) continue;
       const auto& t = golden.tensor(parameter.name);
       const float* want = golden.gradients.data() + t["offset"].get<std::size_t>();
       double difference = 0, norm = 0;

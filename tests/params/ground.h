@@ -54,9 +54,16 @@ struct ParallelLayout {
   int gathered_layers = 2;
   Reduction reduction = Reduction::ordered;
   int tensor = 1;
+  std::string optimizer = plan::default_optimizer;
 
   plan::StateShape shape() const {
-    return {zero, working, base::DType::f32, {micros, 1, local_accumulation, ranks}, gathered_layers, topology()};
+    return {zero,
+            working,
+            base::DType::f32,
+            {micros, 1, local_accumulation, ranks},
+            gathered_layers,
+            topology(),
+            &plan::optimizer_kind(optimizer)};
   }
   plan::Topology topology() const {
     if (tensor == 1) return plan::Topology({{plan::Axis::data, ranks}});

@@ -33,8 +33,8 @@ void load(Parts& parts, const Ground& g, const PlainModel& plain) {
   for (int u = 0; u < g.flat_groups(); ++u) {
     const auto first = g.rank() * (plain.flat_group(u).padded / g.layout.ranks);
     fill(parts.states.master_shard(u), plain.flat_group(u).weight, first);
-    fill(parts.states.m_shard(u), plain.flat_group(u).m, first);
-    fill(parts.states.v_shard(u), plain.flat_group(u).v, first);
+    fill(parts.states.state_shard(0, u), plain.flat_group(u).m, first);
+    fill(parts.states.state_shard(1, u), plain.flat_group(u).v, first);
   }
   parts.states.shards_loaded(*parts.weights);
   parts.weights->complete();
@@ -59,8 +59,8 @@ void expect_states(Parts& parts, Ground& g, const PlainModel& plain, std::int64_
     ASSERT_EQ(parts.states.master_shard(u).count(), shard);
     EXPECT_EQ(difference(parts.states.master_shard(u), plain.flat_group(u).weight, first), "")
         << "master of flat group " << u;
-    EXPECT_EQ(difference(parts.states.m_shard(u), plain.flat_group(u).m, first), "") << "m of flat group " << u;
-    EXPECT_EQ(difference(parts.states.v_shard(u), plain.flat_group(u).v, first), "") << "v of flat group " << u;
+    EXPECT_EQ(difference(parts.states.state_shard(0, u), plain.flat_group(u).m, first), "") << "m of flat group " << u;
+    EXPECT_EQ(difference(parts.states.state_shard(1, u), plain.flat_group(u).v, first), "") << "v of flat group " << u;
     EXPECT_EQ(difference(parts.weights->own_shard(u), plain.flat_group(u).weight, first), "")
         << "working copy of flat group " << u;
     const auto updated_here = g.layout.zero == 0 ? difference(parts.weights->whole(u), plain.flat_group(u).weight) : "";

@@ -177,7 +177,7 @@ void expect_plain_training(const plan::ModelConfig& model, const ParallelLayout&
           if (step == 1) run.evaluate();
         }
         for (int u = 0; u < g.flat_groups(); ++u) {
-          const auto master = run.store.states().master_shard(u), v = run.store.states().v_shard(u);
+          const auto master = run.store.states().master_shard(u), v = run.store.states().state_shard(1, u);
           const auto first = g.rank() * master.count();
           EXPECT_EQ(difference(master, run.held(u), first), "") << g.layout.text() << " flat group " << u;
           EXPECT_EQ(difference(v, run.part.of(u, run.plain.flat_group(u).v), first), "")
@@ -239,7 +239,7 @@ TEST_P(Steps, LeaveZerosBetweenParameters) {
     std::int64_t between = 0;
     for (int u = 0; u < g.flat_groups(); ++u) {
       const auto gradient = run.store.shard_gradient(u), weight = run.store.states().master_shard(u),
-                 m = run.store.states().m_shard(u);
+                 m = run.store.states().state_shard(0, u);
       for (std::int64_t i = 0; i < gradient.count(); ++i) {
         if (run.plain.flat_group(u).live[static_cast<std::size_t>(g.rank() * gradient.count() + i)]) continue;
         ++between;

@@ -128,8 +128,9 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
     out += fmt::format("attention   {}\n            lists of {} a rank\n", attention,
                        base::size_text(plan::most_attention_list_bytes(p), sizes));
   out +=
-      fmt::format("layout      {}{}, ZeRO {}, {} with {} gradients, {}\n", base::counted(ranks, "rank"),
+      fmt::format("layout      {}{}, ZeRO {}, {} with {} gradients, {}{}\n", base::counted(ranks, "rank"),
                   plan::sharing_text(p), p.zero, base::name_of(p.dtype), base::name_of(p.gradient_dtype),
+                  p.optimizer == plan::default_optimizer ? "" : p.optimizer + ", ",
                   p.device == base::DeviceKind::cuda ? "a GPU a rank"
                                                      : fmt::format("{} thread{} a rank", p.threads, plural(p.threads)));
   out += fmt::format("step        {} micro-batch{} of {} x {} tokens, {}{}, {} (attention counted {})\n",
@@ -150,7 +151,8 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   if (p.device_memory > 0) row("device memory", p.device_memory);
   const auto of_experts = plan::expert_parameter_count(p.model), data = std::int64_t{p.topology.size(plan::Axis::data)};
   const auto states = [&](std::int64_t parameters, std::int64_t held_alike) {
-    return plan::model_state_bytes(parameters, static_cast<int>(held_alike), p.zero, p.dtype, p.gradient_dtype);
+    return plan::model_state_bytes(parameters, static_cast<int>(held_alike), p.zero, p.dtype, p.gradient_dtype,
+                                   plan::optimizer_kind(p.optimizer));
   };
   const auto textbook = states(std::max<std::int64_t>(0, p.parameters - of_experts) / p.tensor / p.pipeline, data) +
                         states(of_experts / p.tensor / p.pipeline / p.expert_parallel, data / p.expert_parallel);

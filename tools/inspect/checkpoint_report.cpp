@@ -62,6 +62,8 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
                      : s.dtype == base::DType::f32             ? " (the model is its own master)"
                                                                : ", f32 master";
   out += fmt::format("  dtype       {}{}\n", base::name_of(s.dtype), kept);
+  if (s.optimizer != checkpoint::StoredOptimizer())
+    out += fmt::format("  optimizer   {}: {}\n", s.optimizer.name, fmt::join(s.optimizer.states, ", "));
   out += fmt::format("  seed        {}\n", s.seed);
   out +=
       fmt::format("  written by  {} {}{}, on {} ({})\n", reader.manifest().ranks,

@@ -199,6 +199,7 @@ int main(int argc, char** argv) {
         lasting = {config.stop_after > 0, config.resume != "auto"};
         flags.apply();
         engine::read_plan(fields, config);
+        engine::require_settings_of_optimizer(fields, config);
         if (!evaluation.asked()) try {
             engine::read_model_of_weights(fields, config);
           } catch (const base::InputError& e) {

@@ -25,12 +25,13 @@ struct ShardedDim {
   bool operator==(const ShardedDim&) const = default;
 };
 
-// What a step does to a parameter. even_load is for the bias of a gate's choices, [experts] (Wang et al. 2024,
-// "Auxiliary-loss-free load balancing", algorithm 1). Experts chosen less often than all experts on average get `rate`
-// more, and experts chosen more often get `rate` less. In place of a gradient, the number of choices of each expert is
-// added up, in whole numbers. These counts are part of no norm, and no state of the optimizer is used.
+// What a step does to a parameter. optimizer: what the optimizer of the run does (plan/spec/optimizer_kind.h).
+// even_load is for the bias of a gate's choices, [experts] (Wang et al. 2024, "Auxiliary-loss-free load balancing",
+// algorithm 1). Experts chosen less often than all experts on average get `rate` more, and experts chosen more often
+// get `rate` less. In place of a gradient, the number of choices of each expert is added up, in whole numbers. These
+// counts are part of no norm, and no state of the optimizer is used.
 struct Update {
-  enum class Kind { adamw, even_load } kind = Kind::adamw;
+  enum class Kind { optimizer, even_load } kind = Kind::optimizer;
   double rate = 0;
   std::int64_t choices = 0;  // experts that a token chooses
   bool operator==(const Update&) const = default;

@@ -37,7 +37,7 @@ std::vector<ShardRange> normed_ranges(const FlatGroup& flat_group, const FlatLay
                                       int rank) {
   return ranges_that(
       [&](const Parameter& p) {
-        return p.update.kind == Update::Kind::adamw && is_first_holder(flat_group, p, topology, rank);
+        return p.update.kind == Update::Kind::optimizer && is_first_holder(flat_group, p, topology, rank);
       },
       flat_group, layout, topology, rank);
 }

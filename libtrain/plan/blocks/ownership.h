@@ -20,7 +20,7 @@ struct ShardRange {
 // one range, which includes gaps and padding; everything there is zero.
 std::vector<ShardRange> counted_ranges(const FlatGroup& flat_group, const FlatLayout& layout, const Topology& topology,
                                        int rank);
-// The part of these that enters the gradient norm: parameters that AdamW updates (Update).
+// The part of these that enters the gradient norm: parameters that the optimizer updates (Update).
 std::vector<ShardRange> normed_ranges(const FlatGroup& flat_group, const FlatLayout& layout, const Topology& topology,
                                       int rank);
 

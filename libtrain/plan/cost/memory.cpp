@@ -75,10 +75,12 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
   return out;
 }
 
-double model_state_bytes(std::int64_t parameters, int n, int stage, base::DType working, base::DType gradient) {
+double model_state_bytes(std::int64_t parameters, int n, int stage, base::DType working, base::DType gradient,
+                         const OptimizerKind& optimizer) {
   TRAINYARD_ASSERT(stage >= 0 && stage <= 3 && n >= 1 && parameters >= 0, "stage {} n {} parameters {}", stage, n,
                    parameters);
-  const std::int64_t w = base::size_of(working), g = base::size_of(gradient), k = w == 2 ? 12 : 8;
+  const std::int64_t w = base::size_of(working), g = base::size_of(gradient),
+                     k = optimizer.state_bytes() + master_bytes(working);
   const std::int64_t cut = (stage >= 1 ? k : 0) + (stage >= 2 ? g : 0) + (stage >= 3 ? w : 0), whole = w + g + k - cut;
   return static_cast<double>(whole * parameters) + static_cast<double>(cut * parameters) / n;
 }

@@ -57,8 +57,9 @@ std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology, in
 int gpu_communicators(const Topology& topology, int chunks);
 
 // Rajbhandari et al. (2020), table 1: (w + g + K) Psi at stage 0. Stage 1 divides the optimizer by n, stage 2 also the
-// gradients, stage 3 also the parameters. K = 12 for a 16-bit working dtype (master, m, v), and 8 for f32 (m, v; the
-// working copy is the master). No padding, no buffers. A double because Psi / n need not be whole.
-double model_state_bytes(std::int64_t parameters, int n, int stage, base::DType working, base::DType gradient);
+// gradients, stage 3 also the parameters. With AdamW K = 12 for a 16-bit working dtype (master, m, v), and 8 for f32
+// (m, v; the working copy is the master). No padding, no buffers. A double because Psi / n need not be whole.
+double model_state_bytes(std::int64_t parameters, int n, int stage, base::DType working, base::DType gradient,
+                         const OptimizerKind& optimizer = optimizer_kind(default_optimizer));
 
 }  // namespace trainyard::plan

@@ -37,7 +37,7 @@ StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
     b.gradients += e.times * e.occurrences * kept * g;
   }
   b.micro_batch_gradients = gradient_slots(table, s).bytes(g);
-  const std::int64_t states = 8 + (s.working == base::DType::bf16 ? 4 : 0);
+  const std::int64_t states = s.optimizer->state_bytes() + master_bytes(s.working);
   b.optimizer = (s.zero == 0 ? table.padded_total() : table.shard_total()) * states;
   b.communication_staging = base::aligned(table.largest_shared() * g);
   b.save_snapshot = table.shard_total() * (w + states);

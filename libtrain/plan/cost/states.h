@@ -4,6 +4,7 @@
 #include "libtrain/base/dtype.h"
 #include "libtrain/plan/grid/batch.h"
 #include "libtrain/plan/blocks/flat_group_table.h"
+#include "libtrain/plan/spec/optimizer_kind.h"
 
 #include <cstdint>
 #include <vector>
@@ -20,6 +21,7 @@ struct StateShape {
   BatchPlan batch;
   int gathered_layers = 2;  // layers whose flat groups are gathered or reduced at once
   Topology topology;        // the ranks of a flat group's group: its number of shards
+  const OptimizerKind* optimizer = &optimizer_kind(default_optimizer);
 };
 
 // How gradients are kept. It follows from the ZeRO stage, local accumulation and the number of accumulation steps:
@@ -49,6 +51,12 @@ inline std::int64_t transfer_segments(std::int64_t bytes, int shards, const Topo
   return topology.size(Axis::tensor) == 1 || shards == 1 ? 1 : (bytes + most - 1) / most;
 }
 
+// Master weights are f32 beside a narrow working dtype. An f32 working copy is itself the master. Bytes of an element.
+inline std::int64_t master_bytes(base::DType working) {
+  return working == base::DType::f32 ? 0 : base::size_of(base::DType::f32);
+}
+
+// `optimizer`: the states of the optimizer, and the master weights.
 struct StateBytes {
   std::int64_t parameters = 0, gathered_weights = 0, gradients = 0, micro_batch_gradients = 0, optimizer = 0,
                communication_staging = 0, save_snapshot = 0;

@@ -1,0 +1,48 @@
+// The sequence of sgd.h with every operation rounded on its own, so that the bits are the CPU's.
+#include "kernels/gpu_device.h"
+#include "kernels/gpu_entries.h"
+
+namespace trainyard::kernels {
+namespace {
+
+// Each thread updates V neighbouring elements at a time.
+template <int V> __global__ void sgd_kernel(SgdArgs a) {
+  auto* parameters = static_cast<float*>(a.parameter.data);
+  const auto* gradients = static_cast<const float*>(a.gradient.data);
+  auto* buffers = static_cast<float*>(a.buffer.data);
+  auto* working = static_cast<b16*>(a.working.data);
+  const float scale = a.numbers != nullptr ? a.numbers->gradient_scale : a.scale;
+  if (a.numbers != nullptr && a.numbers->finite == 0) return;
+  TRAINYARD_EACH(group, a.parameter.rows * a.parameter.cols / V) {
+    const std::int64_t at = group * V;
+    const auto gradient = vec_at<V>(gradients + at);
+    auto p = vec_at<V>(parameters + at), b = vec_at<V>(buffers + at);
+    Vec<b16, V> narrow;
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      float decay = 0;
+      for (int r = 0; r < a.ranges; ++r)
+        if (at + k >= a.first[r] && at + k < a.end[r]) decay = a.weight_decay;
+      const float g = __fadd_rn(__fmul_rn(gradient.v[k], scale), __fmul_rn(decay, p.v[k]));
+      b.v[k] = __fadd_rn(__fmul_rn(a.momentum, b.v[k]), g);
+      const float u = a.nesterov ? __fadd_rn(g, __fmul_rn(a.momentum, b.v[k])) : b.v[k];
+      p.v[k] = __fsub_rn(p.v[k], __fmul_rn(a.learning_rate, u));
+      store(&narrow.v[k], p.v[k]);
+    }
+    put_vec(buffers + at, b);
+    put_vec(parameters + at, p);
+    if (working != nullptr) put_vec(working + at, narrow);
+  }
+}
+
+}  // namespace
+
+const char* gpu::sgd(const SgdArgs& a, void* stream) {
+  constexpr auto one = sgd_kernel<1>, many = sgd_kernel<4>;
+  const bool grouped = in_groups(4, a.parameter, a.gradient, a.buffer, a.working);
+  const auto kernel = grouped ? many : one;
+  TRAINYARD_LAUNCH(kernel, false, blocks_for(a.parameter.rows * a.parameter.cols / (grouped ? 4 : 1)), 256, stream, a);
+  return launch_failure();
+}
+
+}  // namespace trainyard::kernels

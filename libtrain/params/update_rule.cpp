@@ -1,0 +1,74 @@
+// The numbers of each optimizer's kernel, and its call.
+#include "libtrain/params/update_rule.h"
+
+#include "libtrain/base/error.h"
+
+#include <cmath>
+
+namespace trainyard::params {
+
+namespace {
+
+kernels::AdamW adamw_rule(const OptimizerSettings& s, std::int64_t step) {
+  const auto t = static_cast<double>(step);
+  kernels::AdamW rule;
+  rule.beta1 = static_cast<float>(s.beta1);
+  rule.beta2 = static_cast<float>(s.beta2);
+  rule.epsilon = static_cast<float>(s.epsilon);
+  rule.weight_decay = static_cast<float>(s.weight_decay);
+  rule.bias1 = 1 - std::pow(s.beta1, t);
+  rule.bias2 = 1 - std::pow(s.beta2, t);
+  return rule;
+}
+
+kernels::Sgd sgd_rule(const OptimizerSettings& s) {
+  kernels::Sgd rule;
+  rule.momentum = static_cast<float>(s.momentum);
+  rule.weight_decay = static_cast<float>(s.weight_decay);
+  rule.nesterov = s.nesterov;
+  return rule;
+}
+
+UpdateRule rule_named(const std::string& optimizer, const OptimizerSettings& s, std::int64_t step) {
+  if (optimizer == "adamw") return adamw_rule(s, step);
+  if (optimizer == "sgd") return sgd_rule(s);
+  TRAINYARD_ASSERT(false, "the optimizer {} has no kernel (params/update_rule.h)", optimizer);
+  return {};
+}
+
+void apply_rule(tensor::Exec& exec, const kernels::AdamW& rule, const UpdatedRange& r,
+                std::span<const kernels::Range> decayed) {
+  TRAINYARD_ASSERT(r.states.size() == 2, "AdamW with {} states", r.states.size());
+  kernels::adamw_update(exec, rule, r.parameter, r.gradient, r.states[0], r.states[1], r.working, decayed);
+}
+
+void apply_rule(tensor::Exec& exec, const kernels::Sgd& rule, const UpdatedRange& r,
+                std::span<const kernels::Range> decayed) {
+  TRAINYARD_ASSERT(r.states.size() == 1, "SGD with {} states", r.states.size());
+  kernels::sgd_update(exec, rule, r.parameter, r.gradient, r.states[0], r.working, decayed);
+}
+
+}  // namespace
+
+UpdateRule update_rule(const std::string& optimizer, const OptimizerSettings& settings, double learning_rate,
+                       std::int64_t step, const kernels::StepNumbers* numbers) {
+  auto rule = rule_named(optimizer, settings, step);
+  std::visit(
+      [&](auto& kernel) {
+        kernel.learning_rate = static_cast<float>(learning_rate);
+        kernel.numbers = numbers;
+      },
+      rule);
+  return rule;
+}
+
+const kernels::StepNumbers* numbers_of(const UpdateRule& rule) {
+  return std::visit([](const auto& kernel) { return kernel.numbers; }, rule);
+}
+
+void apply(tensor::Exec& exec, const UpdateRule& rule, const UpdatedRange& range,
+           std::span<const kernels::Range> decayed) {
+  std::visit([&](const auto& kernel) { apply_rule(exec, kernel, range, decayed); }, rule);
+}
+
+}  // namespace trainyard::params

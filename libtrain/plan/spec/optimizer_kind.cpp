@@ -1,0 +1,95 @@
+// The registry of optimizers, and the description of each.
+#include "libtrain/plan/spec/optimizer_kind.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/nearest.h"
+#include "libtrain/base/text.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+namespace trainyard::plan {
+
+namespace {
+
+using Optimizers = std::map<std::string, std::unique_ptr<OptimizerKind>>;
+
+constexpr auto none = OptimizerKind::Collective::none;
+
+void put(Optimizers& all, const OptimizerKind& kind) {
+  auto& place = all[kind.name];
+  if (place == nullptr) place = std::make_unique<OptimizerKind>();  // references to a kind stay valid
+  *place = kind;
+}
+
+// The list of the library. Their kernels are in kernels/NAME.
+Optimizers& optimizers() {
+  static Optimizers all = [] {
+    Optimizers known;
+    put(known, {"adamw", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, none, 16});
+    put(known, {"sgd", {{"momentum"}}, {"momentum", "nesterov", "weight-decay"}, none, 7});
+    return known;
+  }();
+  return all;
+}
+
+}  // namespace
+
+std::int64_t OptimizerKind::state_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& state : states) bytes += base::size_of(state.dtype);
+  return bytes;
+}
+
+bool OptimizerKind::reads(const std::string& setting) const {
+  return std::find(settings.begin(), settings.end(), setting) != settings.end();
+}
+
+bool is_state_name(const std::string& name) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  return !name.empty() && name.size() <= 64 && name != "master" && std::all_of(name.begin(), name.end(), plain);
+}
+
+void register_optimizer(const OptimizerKind& kind) {
+  if (!is_state_name(kind.name))
+    throw base::UsageError(fmt::format("'{}' cannot be the name of an optimizer", base::one_line(kind.name)),
+                           "letters, digits and '_'");
+  for (auto state = kind.states.begin(); state != kind.states.end(); ++state) {
+    const bool twice = std::any_of(kind.states.begin(), state, [&](const auto& s) { return s.name == state->name; });
+    if (!is_state_name(state->name) || twice)
+      throw base::UsageError(
+          fmt::format("'{}' cannot be the name of a state of '{}'", base::one_line(state->name), kind.name),
+          "letters, digits and '_'; each once, and not 'master'");
+    TRAINYARD_ASSERT(state->dtype == base::DType::f32 && state->shape == OptimizerState::Shape::parameter,
+                     "the state {} of {} is {} or has another shape than its parameter: that is not built", state->name,
+                     kind.name, base::name_of(state->dtype));
+  }
+  TRAINYARD_ASSERT(kind.collective == none, "collectives in the update of {}: that is not built", kind.name);
+  put(optimizers(), kind);
+}
+
+const OptimizerKind& optimizer_kind(const std::string& name) {
+  const auto found = optimizers().find(name);
+  if (found != optimizers().end()) return *found->second;
+  throw base::UsageError(fmt::format("no optimizer is called '{}'; there are {}", base::one_line(name),
+                                     fmt::join(optimizer_names(), ", ")),
+                         base::value_hint(name, optimizer_names()));
+}
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : optimizers()) names.push_back(name);
+  return names;
+}
+
+bool is_of_an_optimizer(const std::string& setting) {
+  return std::any_of(optimizers().begin(), optimizers().end(),
+                     [&](const auto& kind) { return kind.second->reads(setting); });
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,56 @@
+// OptimizerKind: the description of an optimizer, stated once: its states, its settings, and what an update costs. The
+// planner, the stores, the checkpoints and the identity of a run read it.
+#pragma once
+
+#include "libtrain/base/dtype.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainyard::plan {
+
+// A state that an optimizer keeps of every parameter. A new parameter has a state of zeros.
+struct OptimizerState {
+  // How many elements a state has: as many as its parameter, one for each row or each column, or one alone.
+  enum class Shape { parameter, rows, columns, one };
+  std::string name;  // checkpoints have its tensors in /optimizer/NAME
+  base::DType dtype = base::DType::f32;
+  Shape shape = Shape::parameter;
+};
+
+// Master weights are no state of an optimizer: they belong to a narrow working dtype (plan/cost/states.h).
+struct OptimizerKind {
+  std::string name;                    // the value of --optimizer
+  std::vector<OptimizerState> states;  // in the order of arenas, files and tables
+  // The settings of a run that the update reads, beside the learning rate. A setting that only other optimizers name is
+  // refused, and is no part of the run's identity.
+  std::vector<std::string> settings;
+  // What the ranks of a flat group compute together before an update, beside the norm of all gradients.
+  // parameter_norms: the norm of each whole parameter and of its update.
+  enum class Collective { none, parameter_norms } collective = Collective::none;
+  double flops = 0;  // f32 operations of an update, for each element
+
+  std::int64_t state_bytes() const;  // for each element of a parameter
+  // Bytes that an update reads and writes for each element of f32 weights: weight, gradient and states are read, weight
+  // and states are written.
+  std::int64_t update_bytes() const { return 3 * base::size_of(base::DType::f32) + 2 * state_bytes(); }
+  bool reads(const std::string& setting) const;
+};
+
+inline constexpr const char* default_optimizer = "adamw";
+
+// The kinds by name. The library has "adamw" and those that optimizer_names lists. A later registration replaces an
+// earlier one of the same name. UsageError for a name, or a name of a state, that is empty, has other characters than
+// letters, digits and '_', or comes twice. Stores and files have f32 states of the parameter's shape, and an
+// update makes no collective of its own: std::logic_error for other kinds, which are not built. Not thread-safe:
+// register before anything is planned.
+void register_optimizer(const OptimizerKind& kind);
+const OptimizerKind& optimizer_kind(const std::string& name);  // UsageError that names the nearest known kind
+std::vector<std::string> optimizer_names();                    // sorted
+// Does any optimizer read this setting? Others belong to every run.
+bool is_of_an_optimizer(const std::string& setting);
+// Whether text can name a state: what register_optimizer and readers of checkpoints accept.
+bool is_state_name(const std::string& name);
+
+}  // namespace trainyard::plan

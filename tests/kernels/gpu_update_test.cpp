@@ -1,0 +1,105 @@
+// Compares the optimizers' GPU kernels with their CPU kernels, bit by bit.
+#include "kernels/adamw/adamw.h"
+#include "kernels/sgd/sgd.h"
+#include "tests/gpu_main.h"
+#include "tests/kernels/gpu_compare.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace trainyard::test {
+namespace {
+
+TEST(GpuUpdate, AdamWGivesTheBitsOfTheCpu) {
+  compare(
+      [](Place& place, DType t) {
+        MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(DType::f32, 1, 1000), v(DType::f32, 1, 1000),
+            working(DType::bf16, 1, 1000);
+        p.fill(1), g.fill(2), m.fill(3), v.fill(4);
+        for (std::int64_t i = 0; i < 1000; ++i) v.set(0, i, std::abs(v(0, i)));
+        kernels::AdamW h;
+        h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.bias1 = 0.3, h.bias2 = 0.02, h.gradient_scale = 0.37f;
+        const auto narrow = t == DType::bf16 ? place(working) : base::View{};
+        const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
+        kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), narrow, decayed);
+        place.fetch();
+        Outputs out{p, m, v};
+        if (t == DType::bf16) out.push_back(working);
+        return out;
+      },
+      Same::bits);
+}
+
+TEST(GpuUpdate, SgdGivesTheBitsOfTheCpu) {
+  for (const bool nesterov : {false, true})
+    compare(
+        [nesterov](Place& place, DType t) {
+          MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), b(DType::f32, 1, 1000),
+              working(DType::bf16, 1, 1000);
+          p.fill(1), g.fill(2), b.fill(3);
+          kernels::Sgd h;
+          h.learning_rate = 1e-2f, h.weight_decay = 0.1f, h.gradient_scale = 0.37f, h.nesterov = nesterov;
+          const auto narrow = t == DType::bf16 ? place(working) : base::View{};
+          const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
+          kernels::sgd_update(place.exec(), h, place(p), place(g), place(b), narrow, decayed);
+          place.fetch();
+          Outputs out{p, b};
+          if (t == DType::bf16) out.push_back(working);
+          return out;
+        },
+        Same::bits);
+}
+
+TEST(GpuUpdate, AdamWTakesTheScaleOfTheStep) {
+  for (int finite : {1, 0})
+    compare(
+        [finite](Place& place, DType) {
+          MatrixBuffer p(DType::f32, 1, 100), g(DType::f32, 1, 100), m(DType::f32, 1, 100), v(DType::f32, 1, 100);
+          p.fill(1), g.fill(2), m.fill(3), v.fill(4);
+          for (std::int64_t i = 0; i < 100; ++i) v.set(0, i, std::abs(v(0, i)));
+          std::vector<double> before;
+          for (std::int64_t i = 0; i < 100; ++i) before.push_back(p(0, i));
+          kernels::StepNumbers n;
+          n.gradient_scale = 0.25f, n.finite = finite;
+          std::vector<kernels::StepNumbers> numbers{n};
+          kernels::AdamW h;
+          h.learning_rate = 1e-3f, h.gradient_scale = 1e9f;  // not used
+          h.numbers = place.raw(numbers);
+          kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), {});
+          place.fetch();
+          for (std::int64_t i = 0; i < 100; ++i)
+            EXPECT_EQ(p(0, i) == before[static_cast<std::size_t>(i)], finite == 0) << i;
+          return Outputs{p, m, v};
+        },
+        Same::bits);
+}
+
+TEST(GpuUpdate, SgdTakesTheScaleOfTheStep) {
+  for (int finite : {1, 0})
+    compare(
+        [finite](Place& place, DType) {
+          MatrixBuffer p(DType::f32, 1, 101), g(DType::f32, 1, 101), b(DType::f32, 1, 101);
+          p.fill(1), g.fill(2), b.fill(3);
+          std::vector<double> before;
+          for (std::int64_t i = 0; i < 101; ++i) before.push_back(p(0, i));
+          kernels::StepNumbers n;
+          n.gradient_scale = 0.25f, n.finite = finite;
+          std::vector<kernels::StepNumbers> numbers{n};
+          kernels::Sgd h;
+          h.learning_rate = 0.1f, h.gradient_scale = 1e9f;  // not used
+          h.numbers = place.raw(numbers);
+          kernels::sgd_update(place.exec(), h, place(p), place(g), place(b), {}, {});
+          place.fetch();
+          for (std::int64_t i = 0; i < 101; ++i)
+            EXPECT_EQ(p(0, i) == before[static_cast<std::size_t>(i)], finite == 0) << i;
+          return Outputs{p, b};
+        },
+        Same::bits);
+}
+
+}  // namespace
+}  // namespace trainyard::test
+
+int main(int argc, char** argv) { return trainyard::testing::run_on_gpu(argc, argv); }

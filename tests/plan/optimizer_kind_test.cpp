@@ -1,0 +1,108 @@
+// Tests the descriptions of optimizers: what a plan says of them, what their states take, and what is refused.
+#include "libtrain/base/error.h"
+#include "libtrain/plan/plan.h"
+#include "libtrain/plan/spec/optimizer_kind.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+namespace trainyard::plan {
+
+namespace {
+
+Plan plan_with(const std::string& optimizer, base::DType dtype = base::DType::f32, int zero = 1) {
+  Plan p;
+  p.model = preset("llama-nano");
+  p.model.vocabulary = 257, p.model.lanes = 2;
+  p.topology = Topology({{Axis::data, 3}});
+  p.zero = zero, p.dtype = dtype, p.optimizer = optimizer;
+  p.global_batch = 6, p.micro_batch = 2, p.sequence = 32;
+  predict(p);
+  return p;
+}
+
+std::int64_t bytes_of(const Plan& p, const char* category) {
+  for (std::size_t i = 0; i < memory_categories.size(); ++i)
+    if (std::string_view(memory_categories[i]) == category) return p.memory.categories[i];
+  ADD_FAILURE() << category;
+  return 0;
+}
+
+}  // namespace
+
+TEST(OptimizerKind, SaysWhatAnUpdateTakes) {
+  const auto& adamw = optimizer_kind("adamw");
+  EXPECT_EQ(adamw.state_bytes(), 8);
+  EXPECT_EQ(adamw.update_bytes(), 28);
+  EXPECT_TRUE(adamw.reads("beta1") && adamw.reads("weight-decay") && !adamw.reads("momentum"));
+  const auto& sgd = optimizer_kind("sgd");
+  EXPECT_EQ(sgd.state_bytes(), 4);
+  EXPECT_EQ(sgd.update_bytes(), 20);
+  EXPECT_TRUE(sgd.reads("momentum") && sgd.reads("weight-decay") && !sgd.reads("beta1"));
+  EXPECT_TRUE(is_of_an_optimizer("beta2") && is_of_an_optimizer("nesterov") && !is_of_an_optimizer("learning-rate"));
+  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"adamw", "sgd"}));
+}
+
+TEST(OptimizerKind, OthersAreRefusedWithTheNearest) {
+  try {
+    optimizer_kind("adam");
+    FAIL();
+  } catch (const base::UsageError& e) {
+    EXPECT_NE(std::string(e.what()).find("no optimizer is called 'adam'; there are adamw, sgd"), std::string::npos)
+        << e.what();
+    EXPECT_NE(e.hint().find("adamw"), std::string::npos) << e.hint();
+  }
+}
+
+TEST(OptimizerKind, RegistrationsAreChecked) {
+  using Shape = OptimizerState::Shape;
+  for (const char* name : {"", "a b", "a/b", "master", "x-y"}) {
+    EXPECT_THROW(register_optimizer({name, {}, {}}), base::UsageError) << name;
+    EXPECT_THROW(register_optimizer({"tested", {{name}}, {}}), base::UsageError) << name;
+  }
+  EXPECT_THROW(register_optimizer({"tested", {{"s"}, {"t"}, {"s"}}, {}}), base::UsageError);
+  EXPECT_THROW(register_optimizer({"tested", {{"s", base::DType::bf16}}, {}}), std::logic_error);
+  for (const auto shape : {Shape::rows, Shape::columns, Shape::one})
+    EXPECT_THROW(register_optimizer({"tested", {{"s", base::DType::f32, shape}}, {}}), std::logic_error);
+  EXPECT_THROW(register_optimizer({"tested", {{"s"}}, {}, OptimizerKind::Collective::parameter_norms}),
+               std::logic_error);
+  EXPECT_THROW(optimizer_kind("tested"), base::UsageError) << "none of these was taken";
+}
+
+// Master weights belong to the working dtype, so a bf16 run has them with any optimizer.
+TEST(OptimizerKind, StatesTakeTheMemoryThatTheDescriptionSays) {
+  for (const int zero : {0, 1, 2, 3})
+    for (const auto dtype : {base::DType::f32, base::DType::bf16}) {
+      const auto adamw = plan_with("adamw", dtype, zero), sgd = plan_with("sgd", dtype, zero);
+      const std::int64_t master = dtype == base::DType::bf16 ? 4 : 0, weight = base::size_of(dtype);
+      EXPECT_EQ(bytes_of(sgd, "optimizer") * (8 + master), bytes_of(adamw, "optimizer") * (4 + master));
+      EXPECT_EQ(bytes_of(sgd, "save_snapshot") * (8 + master + weight),
+                bytes_of(adamw, "save_snapshot") * (4 + master + weight));
+      for (const char* category : {"parameters", "gradients", "activations", "workspace"})
+        EXPECT_EQ(bytes_of(sgd, category), bytes_of(adamw, category)) << category;
+      EXPECT_EQ(sgd.traffic, adamw.traffic);
+    }
+  const auto textbook = [](const char* name, base::DType dtype) {
+    return model_state_bytes(1000, 4, 0, dtype, base::DType::f32, optimizer_kind(name));
+  };
+  EXPECT_EQ(textbook("adamw", base::DType::f32), 16000);
+  EXPECT_EQ(textbook("sgd", base::DType::f32), 12000);
+  EXPECT_EQ(textbook("adamw", base::DType::bf16), 18000);
+  EXPECT_EQ(textbook("sgd", base::DType::bf16), 14000);
+}
+
+// Plans with AdamW are written as before there was a choice, and plans from before are plans with AdamW.
+TEST(OptimizerKind, IsAKeyOfPlansWhereItIsNotAdamW) {
+  const auto adamw = to_json(plan_with("adamw")), sgd = to_json(plan_with("sgd"));
+  EXPECT_EQ(adamw.find("\"optimizer\": \""), std::string::npos) << adamw;
+  EXPECT_NE(sgd.find("\"optimizer\": \"sgd\""), std::string::npos) << sgd;
+  EXPECT_EQ(plan_from_json(adamw, "it").optimizer, "adamw");
+  EXPECT_EQ(plan_from_json(sgd, "it").optimizer, "sgd");
+  EXPECT_EQ(to_json(plan_from_json(sgd, "it")), sgd);
+  auto other = sgd;
+  other.replace(other.find("\"sgd\""), 5, "\"sdg\"");
+  EXPECT_THROW(plan_from_json(other, "it"), base::InputError);
+}
+
+}  // namespace trainyard::plan
