@@ -61,7 +61,7 @@ void add_up(tensor::Exec& exec, const Sum& sum, std::int64_t lane, std::int64_t 
 }
 
 void run_on_gpu(tensor::Exec& exec, const Sum& sum, std::int64_t lanes, base::ConstView bias, base::View c) {
-  const bool narrow = c.dtype == base::DType::bf16;
+  const bool narrow = base::is_narrow(c.dtype);
   if (lanes == 1 && sum.count == 1) {
     auto g = product_of(sum.names, sum.part[0].dy, 0, sum.part[0].weight, sum.trans_b, c);
     g.bias = mat(bias);

@@ -60,7 +60,7 @@ struct Plan {
 
 // Returns whether a kind can be compared: the master of an f32 checkpoint is its model.
 bool is_comparable(const RunState& state, const Kind& kind) {
-  return has(state, kind) || (kind == Kind::master && state.dtype == base::DType::f32);
+  return has(state, kind) || (kind == Kind::master && !base::is_narrow(state.dtype));
 }
 
 std::vector<Kind> kinds_to_compare(const RunState& a, const RunState& b, Contents what) {

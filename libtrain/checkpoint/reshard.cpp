@@ -41,12 +41,12 @@ std::vector<Copy> copies_of(const Kind& kind, const RunState& from, const RunSta
     const auto before = dtype_of(kind, from.dtype), after = dtype_of(best, to.dtype);
     using enum Copy::Cast;
     if (before == after) out.push_back({best, none});
-    else if (after == base::DType::f32) out.push_back({best, widen});
-    if (to.dtype == base::DType::bf16 && from.dtype == base::DType::f32) out.push_back({Kind::model, narrow});
+    else if (!base::is_narrow(after)) out.push_back({best, widen});
+    if (base::is_narrow(to.dtype) && !base::is_narrow(from.dtype)) out.push_back({Kind::model, narrow});
   }
   // bf16 weights that have a master are its rounded copy. A bf16 destination keeps them; an f32 destination does not
   // need them.
-  if (kind == Kind::model && kind != exact_weights(from) && to.dtype == base::DType::bf16) out.push_back({kind});
+  if (kind == Kind::model && kind != exact_weights(from) && base::is_narrow(to.dtype)) out.push_back({kind});
   return out;
 }
 

@@ -16,7 +16,7 @@ base::DType dtype_of(const Kind& kind, base::DType working) { return kind == Kin
 std::vector<Kind> kinds_of(base::DType working, Contents contents, const StoredOptimizer& optimizer) {
   std::vector<Kind> kinds{Kind::model};
   if (contents == Contents::model) return kinds;
-  if (working != base::DType::f32) kinds.push_back(Kind::master);
+  if (base::is_narrow(working)) kinds.push_back(Kind::master);
   for (const auto& state : optimizer.states) kinds.push_back(Kind::state(state));
   return kinds;
 }

@@ -59,7 +59,7 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
       base::one_line(m.name), human_count(parameters), m.layers, m.hidden, m.heads, m.kv_heads, m.ffn, m.vocabulary,
       m.context);
   const char* kept = s.contents == checkpoint::Contents::model ? "; the weights alone, no run can go on from it"
-                     : s.dtype == base::DType::f32             ? " (the model is its own master)"
+                     : !base::is_narrow(s.dtype)               ? " (the model is its own master)"
                                                                : ", f32 master";
   out += fmt::format("  dtype       {}{}\n", base::name_of(s.dtype), kept);
   if (s.optimizer != checkpoint::StoredOptimizer())

@@ -53,7 +53,7 @@ inline std::int64_t transfer_segments(std::int64_t bytes, int shards, const Topo
 
 // Master weights are f32 beside a narrow working dtype. An f32 working copy is itself the master. Bytes of an element.
 inline std::int64_t master_bytes(base::DType working) {
-  return working == base::DType::f32 ? 0 : base::size_of(base::DType::f32);
+  return base::is_narrow(working) ? base::size_of(base::DType::f32) : 0;
 }
 
 // `optimizer`: the states of the optimizer, and the master weights.
