@@ -6,6 +6,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
+#include "libtrain/data/builder.h"
 #include "libtrain/data/new_set.h"
 #include "libtrain/data/task_builder.h"
 #include "tools/common/checks.h"
