@@ -25,10 +25,7 @@ template <class Memory> MatOf<Memory> mat(const base::ViewOf<Memory>& v) {
   return {.data = v.data, .rows = v.rows(), .cols = v.cols(), .pitch = v.pitch, .type = type_of(v.dtype)};
 }
 
-// The dtype of statistics and weight gradients for a working dtype.
-inline base::DType accumulation_of(base::DType working) {
-  return working == base::DType::f64 ? base::DType::f64 : base::DType::f32;
-}
+using base::accumulation_of;  // of statistics and weight gradients
 
 inline void require_shape(const base::ConstView& v, std::int64_t rows, std::int64_t cols, const char* what) {
   TRAINYARD_ASSERT(v.rows() == rows && v.cols() == cols, "{}: expected {} x {}, found {} x {}", what, rows, cols,
