@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 namespace trainyard::engine {
-namespace {
+namespace start_path_test {
 
 namespace fs = std::filesystem;
 using testing::SmallRun;
@@ -46,8 +46,6 @@ struct OtherRun {
   RunSetup setup;
   std::string path;
 };
-
-}  // namespace
 
 TEST(StartPath, OfARunIsItsNewestWholeCheckpoint) {
   SmallRun runs;
@@ -179,4 +177,5 @@ TEST(TensorRanks, OfAPlanThatDoNotFitAreSaidToBeItsOwn) {
             "--tensor-parallel 3 does not divide 2 ranks; --tensor-parallel 3 does not divide kv-heads 4");
 }
 
+}  // namespace start_path_test
 }  // namespace trainyard::engine

@@ -16,7 +16,7 @@
 #include <vector>
 
 namespace trainyard::engine {
-namespace {
+namespace tensor_ranks_test {
 
 struct Ranks {
   int data, tensor;
@@ -135,5 +135,5 @@ TEST(TensorRanks, LossesCountOnceAndGradientsOfAll) {
     }
 }
 
-}  // namespace
+}  // namespace tensor_ranks_test
 }  // namespace trainyard::engine

@@ -19,7 +19,7 @@
 #include <string>
 
 namespace trainyard::plan {
-namespace {
+namespace expert_parallel_test {
 
 Plan sample(int ranks, int experts, int stages = 1) {
   Plan p;
@@ -500,5 +500,5 @@ TEST(ExpertParallel, FurtherRoundsCostTheirRows) {
                                         base::Sizes::exact)));
 }
 
-}  // namespace
+}  // namespace expert_parallel_test
 }  // namespace trainyard::plan

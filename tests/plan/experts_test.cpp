@@ -19,7 +19,7 @@
 #include <vector>
 
 namespace trainyard::plan {
-namespace {
+namespace experts_test {
 
 using Numbers = std::vector<std::int64_t>;
 
@@ -72,8 +72,6 @@ std::string problem_of(const std::function<void(ModelConfig&)>& change) {
   EXPECT_LE(found.size(), 1u) << ::testing::PrintToString(found);
   return found.empty() ? "" : found[0];
 }
-
-}  // namespace
 
 TEST(ExpertLayers, EveryNthBehindTheDenseOnes) {
   EXPECT_EQ(layers_with_experts(dense()), Numbers{});
@@ -389,4 +387,5 @@ TEST(Experts, LanesThatTheirWidthCanHave) {
   }
 }
 
+}  // namespace experts_test
 }  // namespace trainyard::plan

@@ -13,7 +13,7 @@
 #include <string>
 
 namespace trainyard::plan {
-namespace {
+namespace plan_stages_test {
 
 Plan sample(int ranks, int stages, int tensor = 1) {
   Plan p;
@@ -251,5 +251,5 @@ TEST(Slots, AreThoseOfTheListsOfAllMicroBatches) {
       }
 }
 
-}  // namespace
+}  // namespace plan_stages_test
 }  // namespace trainyard::plan
