@@ -2,6 +2,7 @@
 #include "libtrain/engine/masking.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/base/fields.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/spec/objective.h"
