@@ -214,7 +214,7 @@ TEST_F(Masked, DataThatTeachesNothingIsRefused) {
 
 // For masked models alone, a micro-batch has one more array: where documents end.
 TEST_F(Masked, TheLoaderHasPlaceForTheEndsOfDocuments) {
-  const plan::MicroShape shape{3, 50};
+  const plan::MicroShape shape{{3, 50}, {}};
   EXPECT_EQ(plan::loaded_bytes(shape, plan::Objective::masked) - plan::loaded_bytes(shape, plan::Objective::causal),
             640);
 }
