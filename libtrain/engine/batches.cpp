@@ -56,7 +56,7 @@ void Batches::work_on(tensor::Exec& exec) {
 // Four arrays of i32 (five for a masked model), the keys, the weights and the count of targets, each at a multiple of
 // 64 bytes.
 std::int64_t Batches::buffer_bytes() const {
-  return plan::loaded_bytes({plan_.micro_batch, training_.sequence()}, objective());
+  return plan::loaded_bytes({{plan_.micro_batch, training_.sequence()}, {}}, objective());
 }
 
 // `host` is where the loader writes; `seen` is where the views of the batch point.

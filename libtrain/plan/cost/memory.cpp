@@ -33,7 +33,7 @@ std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology, in
   return (std::int64_t{384} << 20) + micro.threads * (std::int64_t{16} << 20);
 }
 
-std::int64_t loaded_bytes(const MicroBatch& micro, Objective objective) {
+std::int64_t loaded_bytes(const MicroShape& micro, Objective objective) {
   const int arrays = objective == Objective::masked ? 5 : 4;
   return arrays * base::aligned(micro.tokens() * 4) + base::aligned(micro.batch * 8) + base::aligned(micro.tokens()) +
          base::aligned(8);

@@ -42,7 +42,7 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
 // Bytes of one loaded micro-batch: tokens, targets, positions, document starts, weights and keys. A model that sees
 // both ways also has the ends of documents. The reserve has room for one micro-batch in flight and the next one. It
 // grows by these bytes for each further one in flight.
-std::int64_t loaded_bytes(const MicroBatch& micro, Objective objective);
+std::int64_t loaded_bytes(const MicroShape& micro, Objective objective);
 
 // Staging for exchanging the summed shards of the flat groups that several pipeline stages hold (params/stage_sums.h):
 // the shards of both stages, one after the other, of the largest group.
