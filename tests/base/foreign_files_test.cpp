@@ -11,7 +11,7 @@
 #include <string>
 
 namespace trainyard::base {
-namespace {
+namespace foreign_files_test {
 
 // The message and the hint for settings with this text.
 std::string refusal(const std::string& text) {
@@ -110,5 +110,5 @@ TEST(ForeignFiles, FoldersOfHuggingFace) {
   EXPECT_NE(hugging_face_hint(path).find("--init-from NEW"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace foreign_files_test
 }  // namespace trainyard::base

@@ -9,7 +9,7 @@
 using namespace trainyard;
 using nlohmann::json;
 
-namespace {
+namespace json_test {
 
 template <class F> std::string refusal(F&& f) {
   try {
@@ -31,8 +31,6 @@ void expect(const std::string& message, const std::string& part) {
   EXPECT_NE(message.find(part), std::string::npos) << message;
   EXPECT_LT(message.size(), 300u) << message;
 }
-
-}  // namespace
 
 TEST(Json, DepthIsBounded) {
   EXPECT_EQ(of_json(repeated("[", 64) + repeated("]", 64)), "");
@@ -125,3 +123,5 @@ TEST(Toml, FilesAreBounded) {
   trainyard::testing::spit(s.path + "/b.toml", "a = 1\nb = = 2\n");
   expect(refusal([&] { base::read_toml_file(s.path + "/b.toml"); }), "b.toml line 2");
 }
+
+}  // namespace json_test

@@ -16,7 +16,7 @@ using trainyard::testing::spit;
 namespace base = trainyard::base;
 namespace fs = std::filesystem;
 
-namespace {
+namespace owned_test {
 
 // Our folders hold a.h5 and sub/b.h5, and nothing else.
 base::Owned ours(std::vector<std::string> precious = {}) {
@@ -54,8 +54,6 @@ class Own : public ::testing::Test {
   Scratch scratch;
   const std::string folder = scratch.path + "/data";
 };
-
-}  // namespace
 
 TEST_F(Own, OursAndWhatIsNotThereMayGo) {
   EXPECT_EQ(refusal(folder, ours()), "");
@@ -124,3 +122,5 @@ TEST_F(Own, AWorkingDirectoryThatHasGoneIsSaid) {
   EXPECT_TRUE(trainyard::base::is_within("/a/b", "/a"));
   EXPECT_FALSE(trainyard::base::is_within("/ab", "/a"));
 }
+
+}  // namespace owned_test

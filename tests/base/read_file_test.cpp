@@ -17,7 +17,7 @@ using namespace trainyard;
 using trainyard::testing::Scratch;
 using trainyard::testing::spit;
 
-namespace {
+namespace read_file_test {
 
 std::string refusal(const std::string& path, std::int64_t largest = 1000) {
   ::alarm(10);  // a pipe without a writer would wait for ever
@@ -35,8 +35,6 @@ std::string refusal(const std::string& path, std::int64_t largest = 1000) {
 void expect(const std::string& message, const std::string& part) {
   EXPECT_NE(message.find(part), std::string::npos) << message;
 }
-
-}  // namespace
 
 TEST(ReadFile, AProcessThatCanHaveNoMoreFilesSaysNothingOfTheFile) {
   for (const int number : {EMFILE, ENFILE, ENOMEM})
@@ -99,3 +97,5 @@ TEST(ReadFile, TheLimitHoldsBeforeAnythingIsAllocated) {
   std::filesystem::resize_file(s.path + "/a", std::uintmax_t{1} << 40);  // sparse
   expect(refusal(s.path + "/a"), "larger than 1000 bytes");
 }
+
+}  // namespace read_file_test

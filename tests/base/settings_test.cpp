@@ -14,7 +14,7 @@
 
 namespace trainyard::base {
 
-namespace {
+namespace settings_test {
 
 enum class Colour { red, dark_blue };
 
@@ -58,8 +58,6 @@ struct Variable {
 };
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
 
 TEST(Ranges, HoldForFlagFileAndEnvironmentAlike) {
   const std::pair<const char*, const char*> wrong[] = {{"rate", "nan"},
@@ -197,4 +195,5 @@ TEST(Hints, KnowOtherWordsAndDoNotGuessWildly) {
   EXPECT_EQ(resembling(std::string(100'000, 'a'), {"steps"}), "");
 }
 
+}  // namespace settings_test
 }  // namespace trainyard::base

@@ -8,7 +8,7 @@
 using namespace sample;
 using trainyard::base::DType;
 
-namespace {
+namespace damage_experts_test {
 
 // Four ranks: two hold shards of the first half of the experts, two of the second half. With two stages, each stage has
 // one rank for each half.
@@ -25,8 +25,6 @@ class ExpertDamage : public GridDamage, public ::testing::WithParamInterface<int
 };
 
 INSTANTIATE_TEST_SUITE_P(Stages, ExpertDamage, ::testing::Values(1, 2));
-
-}  // namespace
 
 TEST_P(ExpertDamage, TheUndamagedOneIsRead) {
   EXPECT_EQ(refusal(), "");
@@ -146,3 +144,5 @@ TEST_P(ExpertDamage, APlanThatTheFilesAreNotOf) {
   edit_manifest(folder, [&](nlohmann::json& j) { j["plan"] = nlohmann::json::object(); });
   EXPECT_EQ(refusal(), "");
 }
+
+}  // namespace damage_experts_test

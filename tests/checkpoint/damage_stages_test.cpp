@@ -7,7 +7,7 @@
 using namespace sample;
 using trainyard::base::DType;
 
-namespace {
+namespace damage_stages_test {
 
 // Two stages of two ranks each: tensor-parallel ranks, or replicas.
 class StageDamage : public GridDamage, public ::testing::WithParamInterface<int> {
@@ -16,8 +16,6 @@ class StageDamage : public GridDamage, public ::testing::WithParamInterface<int>
 };
 
 INSTANTIATE_TEST_SUITE_P(Ranks, StageDamage, ::testing::Values(1, 2));
-
-}  // namespace
 
 TEST_P(StageDamage, TheUndamagedOneIsRead) {
   EXPECT_EQ(refusal(), "");
@@ -195,3 +193,5 @@ TEST_P(StageDamage, APlanThatTheFilesAreNotOf) {
     EXPECT_EQ(found["stage_boundaries"], (nlohmann::json{0, 1, 3})) << plan;
   }
 }
+
+}  // namespace damage_stages_test

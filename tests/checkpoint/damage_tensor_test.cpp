@@ -5,14 +5,12 @@
 using namespace sample;
 using trainyard::base::DType;
 
-namespace {
+namespace damage_tensor_test {
 
 class TensorDamage : public GridDamage {
  protected:
   void SetUp() override { write(plan::replicas_of(4, 2)); }
 };
-
-}  // namespace
 
 TEST_F(TensorDamage, TheUndamagedOneIsRead) {
   EXPECT_EQ(refusal(), "");
@@ -245,3 +243,5 @@ TEST_F(TensorDamage, LanesThatTheModelCannotHave) {
   edit_manifest(folder, [](nlohmann::json& j) { j["model"]["lanes"] = 2; });
   expect_refused("lanes of the model is 2, but \"1\" in the identity", "no lanes in the identity");
 }
+
+}  // namespace damage_tensor_test

@@ -12,7 +12,7 @@
 using namespace sample;
 using trainyard::base::DType;
 
-namespace {
+namespace experts_test {
 
 // In some grids one rank has all shards of its experts; in some, the last of several ranks has only padding.
 std::vector<DealtOut> grids(const plan::ModelConfig& model) {
@@ -29,8 +29,6 @@ std::vector<DealtOut> grids(const plan::ModelConfig& model) {
           {6, 3, 3, {0, 2, 3, items}},
           {4, 2, 2, {0, 1, 3, items - 1, items}}};
 }
-
-}  // namespace
 
 TEST(Experts, EveryElementIsInOneFile) {
   for (const auto& model : {moe(), moe_llama()}) {
@@ -235,3 +233,5 @@ TEST(Experts, ManyRanksOfManyLayers) {
   EXPECT_GE(elements, plan::parameter_count(model));
   EXPECT_FALSE(shards.boxes(ranks - 1).empty());
 }
+
+}  // namespace experts_test

@@ -9,7 +9,7 @@
 using namespace sample;
 using trainyard::base::DType;
 
-namespace {
+namespace joined_index_test {
 
 constexpr std::size_t step_at = 32, ranks_at = 40, table_at = 44;  // then begin (8), size (8) and CRC32C (4) of each
 
@@ -38,8 +38,6 @@ class Joined : public ::testing::Test {
   std::string folder, bytes;
   std::vector<std::string> parts;
 };
-
-}  // namespace
 
 TEST_F(Joined, ComesBackAsItWasWritten) {
   EXPECT_EQ(checkpoint::joined_index_bytes(5, parts), bytes);
@@ -84,3 +82,5 @@ TEST_F(Joined, SectionsAreThoseOfTheRanks) {
     ASSERT_NE(refusal().find("ranks.index: "), std::string::npos) << "cut to " << size;
   }
 }
+
+}  // namespace joined_index_test

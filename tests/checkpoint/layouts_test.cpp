@@ -12,7 +12,7 @@
 using namespace sample;
 using trainyard::base::DType;
 
-namespace {
+namespace layouts_test {
 
 // Every tensor is divided into random boxes, each on a random rank.
 std::vector<checkpoint::RankBoxes> random_layout(const plan::ModelConfig& model, int ranks, std::mt19937& random) {
@@ -53,8 +53,6 @@ std::int64_t differences_of_view(const std::string& folder, const checkpoint::Ru
     }
   return wrong;
 }
-
-}  // namespace
 
 TEST(Cuts, BoxesOfAnyFormAreReadOnEveryOtherCut) {
   std::mt19937 random(1);
@@ -198,3 +196,5 @@ TEST(Cuts, BoxesThatLeaveAHoleAreNotPublished) {
   EXPECT_TRUE(checkpoint::list(scratch.path).empty());
   EXPECT_FALSE(fs::exists(scratch.path + "/step-00000005.partial"));
 }
+
+}  // namespace layouts_test

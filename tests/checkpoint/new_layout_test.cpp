@@ -12,7 +12,7 @@
 
 using namespace sample;
 
-namespace {
+namespace new_layout_test {
 
 checkpoint::Manifest manifest_of(const plan::ModelConfig& model) {
   checkpoint::Manifest m;
@@ -50,8 +50,6 @@ plan::ModelConfig of_lanes(std::int64_t lanes) {
   m.lanes = lanes;
   return m;
 }
-
-}  // namespace
 
 TEST(NewLayout, NoMoreRanksThanTheModelHasWeights) {
   const auto m = manifest_of(gpt_of_heads());
@@ -124,3 +122,5 @@ TEST(NewLayout, LanesThatTensorRanksDoNotDivideAreNamedWithAWayOut) {
   EXPECT_EQ(doubts(of_lanes(1), 1, 4, on_gpu), Doubts{}) << "a GPU's products may be whole for every layout";
   EXPECT_EQ(doubts(of_lanes(2), 1, 4, on_gpu).size(), 1u);
 }
+
+}  // namespace new_layout_test

@@ -10,7 +10,7 @@ using namespace sample;
 using checkpoint::RankIndex;
 using trainyard::base::DType;
 
-namespace {
+namespace rank_index_test {
 
 class Index : public ::testing::Test {
  protected:
@@ -43,8 +43,6 @@ class Index : public ::testing::Test {
   RankIndex index;
   std::vector<checkpoint::ParameterEntry> parameters;
 };
-
-}  // namespace
 
 TEST_F(Index, ComesBackAsItWasWritten) {
   EXPECT_EQ(checkpoint::index_bytes(index, parameters), bytes);
@@ -130,3 +128,5 @@ TEST_F(Index, TheGridIsHeldAgainstTheRanks) {
   edit_manifest(folder, [](nlohmann::json& j) { j["files"].erase("ranks.index"); });
   EXPECT_NE(refusal().find("ranks.index is not among the files"), std::string::npos) << refusal();
 }
+
+}  // namespace rank_index_test

@@ -14,7 +14,7 @@
 #include <vector>
 
 namespace sample {
-namespace {
+namespace read_sums_test {
 
 namespace io = trainyard::io;
 
@@ -116,5 +116,5 @@ TEST(read_sums, tensors_may_be_read_in_parts_and_again) {
   EXPECT_NO_THROW(read(1, 1'000'000));
 }
 
-}  // namespace
+}  // namespace read_sums_test
 }  // namespace sample

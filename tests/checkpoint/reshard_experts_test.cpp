@@ -13,7 +13,7 @@
 using namespace sample;
 using trainyard::base::DType;
 
-namespace {
+namespace reshard_experts_test {
 
 checkpoint::NewLayout layout_of(const DealtOut& grid) {
   checkpoint::NewLayout layout;
@@ -49,8 +49,6 @@ Refusal refusal(const checkpoint::Manifest& m, int data, int experts, int tensor
     return {e.what(), e.hint()};
   }
 }
-
-}  // namespace
 
 // Reshards from one layout to the next, so that every element of an expert moves between different kinds of ranks. The
 // mean fills such files in another order.
@@ -206,3 +204,5 @@ TEST(ReshardExperts, AnotherCutIsAnotherPurpose) {
   EXPECT_NE(purpose(2), purpose(3));
   EXPECT_NE(purpose(2), purpose(1));
 }
+
+}  // namespace reshard_experts_test

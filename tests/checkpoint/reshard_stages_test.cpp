@@ -14,7 +14,7 @@
 using namespace sample;
 using trainyard::base::DType;
 
-namespace {
+namespace reshard_stages_test {
 
 // The boundaries in the form of --partition.
 std::string text_of(const plan::Stages& stages) {
@@ -36,8 +36,6 @@ std::pair<std::string, std::string> refusal(const checkpoint::Manifest& m, const
     return {e.what(), e.hint()};
   }
 }
-
-}  // namespace
 
 // Reshards from one random grid to the next. Among the sources are interleaved stages of two chunks. The mean fills
 // such files in another order.
@@ -201,3 +199,5 @@ TEST(ReshardStages, RanksThatHoldNothingAreCounted) {
   EXPECT_EQ(checkpoint::doubts_of_layout(s, {ranks, stages}),
             std::vector{fmt::format("{} of 80 ranks hold nothing: the model is too small for so many", empty)});
 }
+
+}  // namespace reshard_stages_test

@@ -20,7 +20,7 @@ using trainyard::base::DType;
 using trainyard::base::Error;
 using trainyard::base::ExitCode;
 
-namespace {
+namespace reshard_test {
 
 struct Interrupted {};
 
@@ -49,8 +49,6 @@ std::vector<float> tensor(const std::string& path, Kind kind, const checkpoint::
   checkpoint::Reader(path).read_tensor(kind, p.name, 0, p.count, values.data());
   return values;
 }
-
-}  // namespace
 
 TEST(Reshard, GivesTheFilesThatASaveOnThoseRanksGives) {
   std::mt19937 random(7);
@@ -453,3 +451,5 @@ TEST(Reshard, WhatIsNotOursIsSpared) {
   EXPECT_EQ(code_of([&] { reshard(from, to, {}); }), ExitCode::environment);
   EXPECT_TRUE(fs::exists(to + ".partial/lock"));
 }
+
+}  // namespace reshard_test

@@ -10,7 +10,7 @@
 using namespace sample;
 using nlohmann::json;
 
-namespace {
+namespace index_test {
 
 class Index : public ::testing::Test {
  protected:
@@ -68,8 +68,6 @@ class Resealed : public Index {
     whole["train"] = data::index_to_json(entries)["train"];
   }
 };
-
-}  // namespace
 
 TEST_F(Index, AFileInThePlaceOfTheFolderIsCalledAFile) {
   const auto said = [](const std::string& folder) -> std::string {
@@ -182,3 +180,5 @@ TEST_F(Resealed, TheLastDocumentOfAShardMayGoOn) {
   const auto index = write_set(other.path, hundred, {{5, 99}, nine, {6, 99}}, 4);
   for (const auto& entry : index.train) EXPECT_NO_THROW(data::ShardReader(other.path, index, entry).verify_all());
 }
+
+}  // namespace index_test

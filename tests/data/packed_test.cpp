@@ -13,7 +13,7 @@
 
 using namespace sample;
 
-namespace {
+namespace packed_test {
 
 std::string unpacked(const std::string& path, std::size_t step = 1000) {
   trainyard::io::InputStream in(path, {});
@@ -81,8 +81,6 @@ trainyard::testing::ReadDocuments read(const std::vector<std::string>& inputs,
 
 using Strings = std::vector<std::string>;
 const std::string mark = "\xEF\xBB\xBF";
-
-}  // namespace
 
 TEST_F(Packed, Gzip) {
   const auto packed = pack("gzip -n");
@@ -184,3 +182,5 @@ TEST_F(Packed, ALargeWindowIsNoDamage) {
             std::string::npos)
       << refusal(file("long.zst", frame));
 }
+
+}  // namespace packed_test

@@ -12,7 +12,7 @@ using namespace sample;
 using data::DocumentMask;
 using data::Order;
 
-namespace {
+namespace window_dataset_test {
 
 struct Window {
   std::vector<std::int32_t> tokens, targets, positions, starts;
@@ -72,8 +72,6 @@ struct Case {
   int longest;
   std::size_t shard;
 };
-
-}  // namespace
 
 TEST(Windows, StoredOrderIsTheText) {
   for (const auto& c : {Case{257, 16, 40, 300}, Case{90000, 7, 3, 100}, Case{257, 64, 10, 130}, Case{50, 1, 5, 20},
@@ -176,3 +174,5 @@ TEST(Windows, AreAsManyAsAPlanSays) {
     else EXPECT_EQ(static_cast<std::int64_t>(open().count()), windows) << sequence;
   }
 }
+
+}  // namespace window_dataset_test

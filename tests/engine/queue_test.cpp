@@ -11,7 +11,7 @@
 #include <mutex>
 
 namespace trainyard {
-namespace {
+namespace queue_test {
 
 using testing::SmallRun;
 
@@ -171,5 +171,5 @@ TEST_F(Queue, ReductionsOfATurnAreBehindNoAgreement) {
   EXPECT_EQ(held, 2 * 4) << "steps of two rounds, on two ranks";
 }
 
-}  // namespace
+}  // namespace queue_test
 }  // namespace trainyard

@@ -7,7 +7,7 @@
 #include <map>
 
 namespace trainyard {
-namespace {
+namespace resume_test {
 
 using testing::SmallRun;
 
@@ -289,5 +289,5 @@ TEST(Saving, StepsGoOnWhileTheDiskIsSlowUntilTheRunEnds) {
   EXPECT_TRUE(std::filesystem::exists(slow.output + "/checkpoints/step-00000002"));
 }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace trainyard

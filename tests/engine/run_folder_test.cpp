@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 namespace trainyard {
-namespace {
+namespace run_folder_test {
 
 using testing::SmallRun;
 
@@ -492,5 +492,5 @@ TEST(Checkpoint, WithoutItsViewIsTakenAndGetsItAgain) {
   EXPECT_TRUE(std::filesystem::exists(folder + "/checkpoint.h5"));
 }
 
-}  // namespace
+}  // namespace run_folder_test
 }  // namespace trainyard

@@ -16,7 +16,7 @@
 #include <tuple>
 
 namespace trainyard {
-namespace {
+namespace same_bits_experts_test {
 
 using testing::ParallelLayout;
 using testing::SmallRun;
@@ -58,7 +58,7 @@ ParallelLayout layout_of(const Choice& c) {
   return layout;
 }
 
-std::string text_of(const ParallelLayout& c) {
+std::string layout_text(const ParallelLayout& c) {
   return fmt::format("{} ranks, {} stages of {} chunks, {}, ZeRO {}, {}, recompute {}, {} threads", c.ranks, c.pipeline,
                      c.virtual_stages, c.schedule, c.zero, c.dtype, c.recompute, c.threads);
 }
@@ -98,7 +98,7 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
     }
     auto c = config("cut");
     c.gathered_layers = 1 + n % 3;
-    const auto where = fmt::format("{} local accumulation {} gate {}", text_of(layout), local_accumulation, gate);
+    const auto where = fmt::format("{} local accumulation {} gate {}", layout_text(layout), local_accumulation, gate);
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, where);
     EXPECT_EQ(bits_of(runs, c, runs.run(c, layout)), want);
     const std::int64_t data = choice[2] + 1, groups = 10 / local_accumulation;
@@ -157,7 +157,7 @@ TEST(SameBitsExperts, StopAndResumeOnAnotherCut) {
       c.stop_after = 0;
       const auto result = runs.run(c, next);
       EXPECT_EQ(result.code, base::ExitCode::done);
-      EXPECT_EQ(bits_of(runs, c, result), expected) << text_of(layouts[i]) << " resumed on " << text_of(next);
+      EXPECT_EQ(bits_of(runs, c, result), expected) << layout_text(layouts[i]) << " resumed on " << layout_text(next);
     }
   }
 }
@@ -230,5 +230,5 @@ TEST(SameBitsExperts, AnEvaluationIsTheValidationOfTheRun) {
   }
 }
 
-}  // namespace
+}  // namespace same_bits_experts_test
 }  // namespace trainyard

@@ -5,7 +5,7 @@
 #include "tests/engine/every_triple.h"
 
 namespace trainyard {
-namespace {
+namespace same_bits_masked_test {
 
 using testing::ParallelLayout;
 using testing::SmallRun;
@@ -116,5 +116,5 @@ TEST(SameBitsMasked, OtherMasksGiveOtherBits) {
   EXPECT_NE(bits, of(w));
 }
 
-}  // namespace
+}  // namespace same_bits_masked_test
 }  // namespace trainyard

@@ -16,7 +16,7 @@
 #include <tuple>
 
 namespace trainyard {
-namespace {
+namespace same_bits_shared_experts_test {
 
 using testing::ParallelLayout;
 using testing::SmallRun;
@@ -85,7 +85,7 @@ int chunks_of(int experts, int turn) {
   return possible[static_cast<std::size_t>(turn) % possible.size()];
 }
 
-std::string text_of(const ParallelLayout& c) {
+std::string layout_text(const ParallelLayout& c) {
   return fmt::format(
       "{} ranks, {} tensor{}, experts over {} ({} a node) in {}, {} stages of {} chunks, {}, ZeRO {}, {}, recompute {}",
       c.ranks, c.tensor, c.sequence_parallel ? " and rows" : "", c.experts, c.expert_ranks_per_node,
@@ -135,7 +135,7 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
     }
     auto c = config("cut");
     c.gathered_layers = 1 + n % 3;
-    const auto where = fmt::format("{} local accumulation {} gate {}", text_of(layout), local_accumulation, gate);
+    const auto where = fmt::format("{} local accumulation {} gate {}", layout_text(layout), local_accumulation, gate);
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, where);
     EXPECT_EQ(bits_of(runs, c, runs.run(c, layout)), want);
     testing::expect_no_difference(runs.reports(), where, [&](std::size_t rank) {
@@ -183,7 +183,7 @@ TEST(SameBitsSharedExperts, StopAndResumeOnAnotherDegree) {
       c.stop_after = 0;
       const auto result = runs.run(c, next);
       EXPECT_EQ(result.code, base::ExitCode::done);
-      EXPECT_EQ(bits_of(runs, c, result), expected) << text_of(layouts[i]) << " resumed on " << text_of(next);
+      EXPECT_EQ(bits_of(runs, c, result), expected) << layout_text(layouts[i]) << " resumed on " << layout_text(next);
     }
   }
 }
@@ -206,7 +206,7 @@ TEST(SameBitsSharedExperts, InNodes) {
     ParallelLayout layout{of.ranks, of.zero, 1, of.dtype, of.recompute};
     layout.experts = of.experts, layout.expert_ranks_per_node = of.node, layout.expert_overlap_chunks = of.chunks;
     layout.pipeline = of.stages, layout.schedule = of.schedule, layout.tensor = of.tensor;
-    const auto where = fmt::format("{} gate {}", text_of(layout), of.gate);
+    const auto where = fmt::format("{} gate {}", layout_text(layout), of.gate);
     auto& want = expected[{of.gate, of.dtype}];
     if (want.empty()) {
       const auto one = config_of(runs, of.gate, 1, fmt::format("one-{}", i));
@@ -286,12 +286,12 @@ TEST(SameBitsSharedExperts, AnEvaluationIsTheValidationOfTheRun) {
         found[static_cast<std::size_t>(rank)] = engine::evaluate(e, w, nullptr);
       });
       for (const auto& f : found) {
-        EXPECT_EQ(f.loss, recorded) << "gate " << gate << " on " << text_of(layout);
+        EXPECT_EQ(f.loss, recorded) << "gate " << gate << " on " << layout_text(layout);
         EXPECT_EQ(f.measured, f.predicted);
       }
     }
   }
 }
 
-}  // namespace
+}  // namespace same_bits_shared_experts_test
 }  // namespace trainyard

@@ -4,7 +4,7 @@
 #include "tests/engine/every_triple.h"
 
 namespace trainyard {
-namespace {
+namespace same_bits_sparse_test {
 
 using testing::SmallRun;
 
@@ -41,5 +41,5 @@ TEST(SameBitsSparse, EveryTriple) {
   EXPECT_NE(bits.begin()->second, bits.rbegin()->second);
 }
 
-}  // namespace
+}  // namespace same_bits_sparse_test
 }  // namespace trainyard

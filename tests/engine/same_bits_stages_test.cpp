@@ -12,7 +12,7 @@
 #include <tuple>
 
 namespace trainyard {
-namespace {
+namespace same_bits_stages_test {
 
 using testing::ParallelLayout;
 using testing::SmallRun;
@@ -40,7 +40,7 @@ ParallelLayout layout_of(const Choice& c) {
   return layout;
 }
 
-std::string text_of(const ParallelLayout& c) {
+std::string layout_text(const ParallelLayout& c) {
   return fmt::format("{} ranks, {} stages of {} chunks ({}, by {}), tensor {}{}, ZeRO {}, {}, recompute {}", c.ranks,
                      c.pipeline, c.virtual_stages, c.schedule, c.partition, c.tensor,
                      c.sequence_parallel ? " with rows" : "", c.zero, c.dtype, c.recompute);
@@ -85,9 +85,10 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
     }
     auto c = config("cut");
     const auto bits = runs.bits(c, runs.run(c, layout));
-    EXPECT_EQ(bits, want) << text_of(layout) << " local accumulation " << local_accumulation << " llama " << choice[8];
+    EXPECT_EQ(bits, want) << layout_text(layout) << " local accumulation " << local_accumulation << " llama "
+                          << choice[8];
     const auto data = static_cast<std::size_t>(choice[4] + 1), tensor = static_cast<std::size_t>(layout.tensor);
-    testing::expect_no_difference(runs.reports(), text_of(layout), [&](std::size_t rank) {
+    testing::expect_no_difference(runs.reports(), layout_text(layout), [&](std::size_t rank) {
       return local_accumulation == 2 && data == 2 && rank / tensor % data == 1;
     });
     std::filesystem::remove_all(c.output);
@@ -125,8 +126,8 @@ TEST(SameBitsStages, OddCuts) {
     layout.ranks = layout.pipeline = stages, layout.virtual_stages = chunks, layout.partition = partition;
     if (chunks > 1) layout.schedule = "interleaved";
     else if (n % 2 == 0) layout.schedule = "zero-bubble";
-    EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << text_of(layout);
-    testing::expect_no_difference(runs.reports(), text_of(layout));
+    EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << layout_text(layout);
+    testing::expect_no_difference(runs.reports(), layout_text(layout));
   }
 }
 
@@ -152,9 +153,9 @@ TEST(SameBitsStages, StopAndResumeOnAnotherCut) {
     c.stop_after = 0;
     const auto result = runs.run(c, next);
     EXPECT_EQ(result.code, base::ExitCode::done);
-    EXPECT_EQ(runs.bits(c, result), expected) << text_of(layouts[i]) << " resumed on " << text_of(next);
+    EXPECT_EQ(runs.bits(c, result), expected) << layout_text(layouts[i]) << " resumed on " << layout_text(next);
   }
 }
 
-}  // namespace
+}  // namespace same_bits_stages_test
 }  // namespace trainyard

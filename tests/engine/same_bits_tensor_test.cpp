@@ -7,7 +7,7 @@
 #include <array>
 
 namespace trainyard {
-namespace {
+namespace same_bits_tensor_test {
 
 using testing::ParallelLayout;
 using testing::SmallRun;
@@ -102,5 +102,5 @@ TEST(SameBitsTensor, OtherLanesGiveOtherBits) {
   EXPECT_NE(runs.bits(a, runs.run(a, {1, 0, 1})), runs.bits(b, runs.run(b, {1, 0, 1})));
 }
 
-}  // namespace
+}  // namespace same_bits_tensor_test
 }  // namespace trainyard

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 namespace trainyard {
-namespace {
+namespace same_bits_test {
 
 using testing::ParallelLayout;
 using testing::SmallRun;
@@ -118,5 +118,5 @@ TEST(Accounting, PredictedIsMeasured) {
       }
 }
 
-}  // namespace
+}  // namespace same_bits_test
 }  // namespace trainyard

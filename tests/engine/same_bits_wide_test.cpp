@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace trainyard {
-namespace {
+namespace same_bits_wide_test {
 
 using testing::ParallelLayout;
 using testing::SmallRun;
@@ -54,5 +54,5 @@ TEST(SameBitsWide, DISABLED_WholeMatrix) {
   }
 }
 
-}  // namespace
+}  // namespace same_bits_wide_test
 }  // namespace trainyard

@@ -32,17 +32,18 @@ struct Sent {
 }
 
 TEST(Signals, AClosedTerminalIsOneRequest) {
-  EXPECT_EXIT(after({{SIGHUP, 0ms}, {SIGHUP, 100ms}, {SIGHUP, 1100ms}}), testing::ExitedWithCode(75), "");
-  EXPECT_EXIT(after({{SIGHUP, 0ms}, {SIGTERM, 1100ms}}), testing::ExitedWithCode(75), "") << "the first TERM";
+  EXPECT_EXIT(after({{SIGHUP, 0ms}, {SIGHUP, 100ms}, {SIGHUP, 1100ms}}), ::testing::ExitedWithCode(75), "");
+  EXPECT_EXIT(after({{SIGHUP, 0ms}, {SIGTERM, 1100ms}}), ::testing::ExitedWithCode(75), "") << "the first TERM";
 }
 
 TEST(Signals, ALauncherThatRepeatsIsOneRequest) {
-  EXPECT_EXIT(after({{SIGTERM, 0ms}, {SIGTERM, 20ms}, {SIGINT, 20ms}}), testing::ExitedWithCode(75), "");
+  EXPECT_EXIT(after({{SIGTERM, 0ms}, {SIGTERM, 20ms}, {SIGINT, 20ms}}), ::testing::ExitedWithCode(75), "");
 }
 
 TEST(Signals, APersonWhoInsistsStopsAtOnce) {
-  EXPECT_EXIT(after({{SIGINT, 0ms}, {SIGINT, 1100ms}}, 10s), testing::ExitedWithCode(128 + SIGINT), "stopping at once");
-  EXPECT_EXIT(after({{SIGTERM, 0ms}, {SIGHUP, 10ms}, {SIGTERM, 1100ms}}, 10s), testing::ExitedWithCode(128 + SIGTERM),
+  EXPECT_EXIT(after({{SIGINT, 0ms}, {SIGINT, 1100ms}}, 10s), ::testing::ExitedWithCode(128 + SIGINT),
+              "stopping at once");
+  EXPECT_EXIT(after({{SIGTERM, 0ms}, {SIGHUP, 10ms}, {SIGTERM, 1100ms}}, 10s), ::testing::ExitedWithCode(128 + SIGTERM),
               "stopping at once");
 }
 

@@ -20,7 +20,7 @@
 #include <thread>
 
 namespace trainyard {
-namespace {
+namespace stages_test {
 
 using testing::ParallelLayout;
 using testing::SmallRun;
@@ -236,5 +236,5 @@ TEST(Stages, AStartMakesTheCommunicatorsThatAPlanCounts) {
   }
 }
 
-}  // namespace
+}  // namespace stages_test
 }  // namespace trainyard

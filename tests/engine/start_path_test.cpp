@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 namespace trainyard::engine {
-namespace {
+namespace start_path_test {
 
 namespace fs = std::filesystem;
 using testing::SmallRun;
@@ -45,8 +45,6 @@ struct OtherRun {
   RunSetup setup;
   std::string path;
 };
-
-}  // namespace
 
 TEST(StartPath, OfARunIsItsNewestWholeCheckpoint) {
   SmallRun runs;
@@ -178,4 +176,5 @@ TEST(TensorRanks, OfAPlanThatDoNotFitAreSaidToBeItsOwn) {
             "--tensor-parallel 3 does not divide 2 ranks; --tensor-parallel 3 does not divide kv-heads 4");
 }
 
+}  // namespace start_path_test
 }  // namespace trainyard::engine

@@ -15,7 +15,7 @@
 #include <vector>
 
 namespace trainyard::engine {
-namespace {
+namespace tensor_ranks_test {
 
 struct Ranks {
   int data, tensor;
@@ -134,5 +134,5 @@ TEST(TensorRanks, LossesCountOnceAndGradientsOfAll) {
     }
 }
 
-}  // namespace
+}  // namespace tensor_ranks_test
 }  // namespace trainyard::engine

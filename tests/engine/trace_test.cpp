@@ -13,7 +13,7 @@
 #include <map>
 
 namespace trainyard {
-namespace {
+namespace trace_test {
 
 using engine::RunConfig;
 using testing::ParallelLayout;
@@ -347,5 +347,5 @@ TEST(Trace, RanksAreKeptApartByTheirClocks) {
   EXPECT_DOUBLE_EQ((engine::RankClock{{5, 2, 0}, {5, 2, 0}}.on_rank_zero(9)), 7);
 }
 
-}  // namespace
+}  // namespace trace_test
 }  // namespace trainyard

@@ -13,7 +13,7 @@ using namespace trainyard;
 using trainyard::testing::Scratch;
 using trainyard::testing::spit;
 
-namespace {
+namespace layout_test {
 
 struct Layout : ::testing::Test {
   inspect::Layouts read(const std::string& attention, const std::string& model = "layers = 4\ncontext = 512\n") {
@@ -61,8 +61,6 @@ int times(const std::string& text, const std::string& what) {
   for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
   return n;
 }
-
-}  // namespace
 
 TEST_F(Layout, IsDrawnBlockByBlock) {
   const auto fixed = text("layout = \"fixed\"\n");
@@ -218,3 +216,5 @@ TEST_F(Layout, ThatThereIsNotIsRefused) {
     expect_said(e.what(), "does not exist");
   }
 }
+
+}  // namespace layout_test

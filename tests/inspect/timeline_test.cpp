@@ -19,7 +19,7 @@ using trainyard::testing::Synthetic;
 using trainyard::testing::trace_of;
 using Schedule = plan::PipelineSchedule;
 
-namespace {
+namespace timeline_test {
 
 inspect::Trace read(const std::string& text) {
   const Scratch scratch;
@@ -46,8 +46,6 @@ std::string with(std::string text, const std::string& from, const std::string& t
   EXPECT_NE(at, std::string::npos) << from;
   return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
-
-}  // namespace
 
 TEST(Timeline, OfASimulatedStepIsThatOfItsSimulation) {
   for (const auto& s : {Synthetic{Schedule::naive, 3, 1, 4}, Synthetic{Schedule::gpipe, 4, 1, 8},
@@ -238,3 +236,5 @@ TEST(Timeline, OfAGoldenFile) {
   const auto report = inspect::report_on(GOLDEN "/trace.json", {});
   EXPECT_EQ(report.json["kind"], "trace");
 }
+
+}  // namespace timeline_test

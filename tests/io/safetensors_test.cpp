@@ -14,7 +14,7 @@ using safetensors_sample::file_of, safetensors_sample::floats, safetensors_sampl
 using trainyard::testing::Scratch;
 using trainyard::testing::spit;
 
-namespace {
+namespace safetensors_test {
 
 // The sentence with which `content` is refused as a file; "" if it is accepted.
 std::string refusal(const std::string& content) {
@@ -49,8 +49,6 @@ std::string refusal_of_model(const std::string& path) {
     return e.what();
   }
 }
-
-}  // namespace
 
 TEST(Safetensors, ReadsWhatTheFormatSays) {
   Scratch scratch;
@@ -187,3 +185,5 @@ TEST(Safetensors, AnIndexFitsItsFiles) {
   EXPECT_NE(refusal_of_model(s.path + "/empty").find("holds neither"), std::string::npos);
   EXPECT_NE(refusal_of_model(s.path + "/absent").find("no such folder or file"), std::string::npos);
 }
+
+}  // namespace safetensors_test

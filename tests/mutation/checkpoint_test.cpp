@@ -434,7 +434,7 @@ TEST_F(Checkpoint, ManifestsOfVersion1) {
   written.step = 3, written.samples_seen = 3 * 8, written.tokens_seen = 3 * 8 * 16;
   version_1 = true;
   fs::remove_all(folder);
-  fs::copy(GOLDEN_CHECKPOINTS "/checkpoint-1-gpt/step-00000003", folder, fs::copy_options::recursive);
+  fs::copy(ROOT "/checkpoints/golden/checkpoint-1-gpt/step-00000003", folder, fs::copy_options::recursive);
   manifest = slurp(folder + "/manifest.json");
   ASSERT_EQ(difference(), "");
   mutation::run({"manifest of version 1",

@@ -26,7 +26,8 @@ namespace {
 // complete.
 void judge_files(const std::string& golden) {
   Scratch scratch;
-  const auto original = slurp(fmt::format("{}/{}", GOLDEN, golden)), path = scratch.path + "/" + golden;
+  const auto original = slurp(fmt::format("{}/tests/golden/layouts/{}", ROOT, golden)),
+             path = scratch.path + "/" + golden;
   mutation::run({"layout file " + golden,
                  [&](mutation::Random& random) { return mutation::mutate_bytes(original, random); },
                  [&](const std::string& content) -> std::string {

@@ -18,7 +18,7 @@ using trainyard::testing::Scratch;
 using trainyard::testing::slurp;
 using trainyard::testing::spit;
 
-namespace {
+namespace safetensors_test {
 
 std::vector<Tensor> sample() {
   return {{"model.norm.weight", "F32", {3}, floats({1, 2, 3})},
@@ -51,8 +51,6 @@ std::string wrong_with(const io::SafetensorsHeader& header, std::int64_t begin, 
     return "written down, it reads as another";
   return "";
 }
-
-}  // namespace
 
 TEST(Safetensors, Headers) {
   const auto file = file_of(sample());
@@ -105,7 +103,7 @@ TEST(Safetensors, Indices) {
 
 TEST(Safetensors, Configs) {
   for (const char* name : {"gpt2", "llama-3"}) {
-    const auto original = slurp(std::string(GOLDEN) + "/" + name + "/config.json");
+    const auto original = slurp(std::string(ROOT "/tests/golden/hugging_face/") + name + "/config.json");
     mutation::run({std::string("config.json of ") + name,
                    [&](mutation::Random& random) { return mutation::mutate_json(original, random); },
                    [&](const std::string& content) -> std::string {
@@ -120,3 +118,5 @@ TEST(Safetensors, Configs) {
                    }});
   }
 }
+
+}  // namespace safetensors_test

@@ -114,7 +114,7 @@ TEST(Shards, Metadata) {
 // or hangs.
 TEST(Shards, MetadataOfH5py) {
   Scratch scratch;
-  const auto path = scratch.path + "/train/a.h5", original = slurp(GOLDEN "/h5py-1/train/a.h5");
+  const auto path = scratch.path + "/train/a.h5", original = slurp(ROOT "/datasets/golden/h5py-1/train/a.h5");
   fs::create_directories(scratch.path + "/train");
   spit(path, original);
   const auto payload = static_cast<std::size_t>(data::read_index(scratch.path).train.at(0).tokens) * 2;

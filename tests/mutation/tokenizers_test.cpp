@@ -23,7 +23,7 @@ std::string without_spaces(std::string text) {
 
 void judge(const std::string& name) {
   Scratch scratch;
-  const auto path = scratch.path + "/tokenizer.json", original = slurp(GOLDEN_TOKENIZERS "/" + name);
+  const auto path = scratch.path + "/tokenizer.json", original = slurp(ROOT "/tests/golden/tokenizers/" + name);
   const std::string text =
       "The train isn't LATE:  it's 12:30\n\n<mask> é中<|a|>b \xF0\x9F\x9A\x82 <sep> <|begin_of_text|>" +
       std::string(100, 'z');

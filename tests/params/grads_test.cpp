@@ -6,7 +6,7 @@
 #include <optional>
 
 namespace trainyard::test {
-namespace {
+namespace grads_test {
 
 plan::ModelConfig model() {
   auto m = plan::preset("gpt2-nano");
@@ -55,5 +55,5 @@ TEST(Grads, OnlyAFailureInTheirLifeExcusesThem) {
   EXPECT_TRUE(seen);
 }
 
-}  // namespace
+}  // namespace grads_test
 }  // namespace trainyard::test

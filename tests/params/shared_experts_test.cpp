@@ -14,7 +14,7 @@
 #include <map>
 
 namespace trainyard::test {
-namespace {
+namespace shared_experts_test {
 
 using Place = params::GradientReduction::Position::Place;
 
@@ -269,5 +269,5 @@ TEST(SharedExperts, InBf16) {
   for (const int zero : {0, 1, 3}) same_as_one_rank({4, 2, zero, 7, 1, base::DType::bf16});
 }
 
-}  // namespace
+}  // namespace shared_experts_test
 }  // namespace trainyard::test

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 namespace trainyard::test {
-namespace {
+namespace weights_test {
 
 using params::Weights;
 
@@ -234,5 +234,5 @@ TEST(WeightStore, LeasesParametersInTheirStoredShape) {
     });
 }
 
-}  // namespace
+}  // namespace weights_test
 }  // namespace trainyard::test

@@ -11,7 +11,7 @@
 #include <algorithm>
 
 namespace trainyard::test {
-namespace {
+namespace zero_store_test {
 
 using params::ZeroStore;
 using Place = params::GradientReduction::Position::Place;
@@ -252,5 +252,5 @@ TEST_P(Steps, LeaveZerosBetweenParameters) {
   });
 }
 
-}  // namespace
+}  // namespace zero_store_test
 }  // namespace trainyard::test

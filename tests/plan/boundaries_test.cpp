@@ -79,7 +79,8 @@ TEST(Boundaries, AgreeWithEveryCutOfShortLists) {
         // Small whole numbers, so that many partitions are equally heavy.
         std::vector<double> weights(static_cast<std::size_t>(n));
         for (auto& w : weights) w = std::uniform_int_distribution<int>(0, repeat < 6 ? 3 : 100)(random);
-        EXPECT_EQ(balanced_boundaries(weights, parts), best_of_all(weights, parts)) << testing::PrintToString(weights);
+        EXPECT_EQ(balanced_boundaries(weights, parts), best_of_all(weights, parts))
+            << ::testing::PrintToString(weights);
       }
   EXPECT_EQ(cases, 55 * 12);
 }

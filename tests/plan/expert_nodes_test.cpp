@@ -16,7 +16,7 @@
 #include <string>
 
 namespace trainyard::plan {
-namespace {
+namespace expert_nodes_test {
 
 using Ranks = std::vector<int>;
 
@@ -239,5 +239,5 @@ TEST(ExpertNodes, GroupsAreMeasured) {
   EXPECT_FALSE(groups.contains("expert_data"));
 }
 
-}  // namespace
+}  // namespace expert_nodes_test
 }  // namespace trainyard::plan

@@ -14,7 +14,7 @@
 #include <string>
 
 namespace trainyard::plan {
-namespace {
+namespace expert_parallel_test {
 
 Plan sample(int ranks, int experts, int stages = 1) {
   Plan p;
@@ -494,5 +494,5 @@ TEST(ExpertParallel, FurtherRoundsCostTheirRows) {
                                         base::Sizes::exact)));
 }
 
-}  // namespace
+}  // namespace expert_parallel_test
 }  // namespace trainyard::plan

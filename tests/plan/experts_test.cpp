@@ -15,7 +15,7 @@
 #include <vector>
 
 namespace trainyard::plan {
-namespace {
+namespace experts_test {
 
 using Numbers = std::vector<std::int64_t>;
 
@@ -68,8 +68,6 @@ std::string problem_of(const std::function<void(ModelConfig&)>& change) {
   EXPECT_LE(found.size(), 1u) << ::testing::PrintToString(found);
   return found.empty() ? "" : found[0];
 }
-
-}  // namespace
 
 TEST(ExpertLayers, EveryNthBehindTheDenseOnes) {
   EXPECT_EQ(layers_with_experts(dense()), Numbers{});
@@ -385,4 +383,5 @@ TEST(Experts, LanesThatTheirWidthCanHave) {
   }
 }
 
+}  // namespace experts_test
 }  // namespace trainyard::plan

@@ -18,7 +18,7 @@
 #include <functional>
 
 namespace trainyard::plan {
-namespace {
+namespace file_layout_test {
 
 using testing::Scratch;
 using testing::spit;
@@ -190,5 +190,5 @@ TEST_F(FileLayout, GoesWithOneLengthOfSequences) {
   EXPECT_NE(decision_problems(p)[0].message.find("longer than the model's context"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace file_layout_test
 }  // namespace trainyard::plan

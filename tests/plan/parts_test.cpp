@@ -10,7 +10,7 @@
 #include <algorithm>
 
 namespace trainyard::plan {
-namespace {
+namespace parts_test {
 
 ModelConfig model_of(const char* name) {
   const bool post = std::string_view(name) == "post";  // norms after branches
@@ -80,7 +80,7 @@ TEST(Parts, FlatGroupsOfTheStagesAreThoseOfTheModel) {
         for (const auto& e : table.entries())
           for (const auto& p : e.flat_group.parameters) parameters += e.times * p.count();
       }
-      EXPECT_TRUE(left.empty()) << testing::PrintToString(left);
+      EXPECT_TRUE(left.empty()) << ::testing::PrintToString(left);
       const bool twice = stages > 1 && m.tied;
       EXPECT_EQ(parameters, parameter_count(m) + (twice ? m.vocabulary * m.hidden : 0)) << name << stages;
     }
@@ -223,5 +223,5 @@ TEST(Parts, WhatTheStagesKeepIsWhatTheModelKeeps) {
   }
 }
 
-}  // namespace
+}  // namespace parts_test
 }  // namespace trainyard::plan

@@ -9,7 +9,7 @@
 #include <string>
 
 namespace trainyard::plan {
-namespace {
+namespace plan_stages_test {
 
 Plan sample(int ranks, int stages, int tensor = 1) {
   Plan p;
@@ -247,5 +247,5 @@ TEST(Slots, AreThoseOfTheListsOfAllMicroBatches) {
       }
 }
 
-}  // namespace
+}  // namespace plan_stages_test
 }  // namespace trainyard::plan

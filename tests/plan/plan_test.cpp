@@ -10,7 +10,7 @@
 
 namespace trainyard::plan {
 
-namespace {
+namespace plan_test {
 
 Plan sample() {
   Plan p;
@@ -29,8 +29,6 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   EXPECT_NE(at, std::string::npos) << from;
   return text.replace(at, from.size(), to);
 }
-
-}  // namespace
 
 TEST(Plan, RoundTrips) {
   const auto p = sample();
@@ -157,4 +155,5 @@ TEST(Problems, MemoryDeficitPricesRemedies) {
   EXPECT_NE(found[0].hint.find("--zero 3 would need"), std::string::npos);
 }
 
+}  // namespace plan_test
 }  // namespace trainyard::plan

@@ -21,7 +21,7 @@
 
 namespace trainyard::plan {
 
-namespace {
+namespace problems_test {
 
 ModelConfig file(const std::string& text) {
   const testing::Scratch folder;
@@ -37,8 +37,6 @@ template <class T> T draw(std::mt19937_64& random, base::Range<T> range) {
       range.high,
       std::max(range.low, static_cast<T>(std::exp(low + (high - low) * static_cast<double>(random() % 1000) / 999))));
 }
-
-}  // namespace
 
 TEST(OneList, NamesTheFlag) {
   const auto refused = [](auto change, const char* part) {
@@ -471,4 +469,5 @@ TEST(ModelJson, NumbersAreNumbersAndOldTextIsTheSame) {
   EXPECT_THROW(model_from_json(wrong, "x", ""), base::InputError);
 }
 
+}  // namespace problems_test
 }  // namespace trainyard::plan

@@ -8,7 +8,7 @@
 #include <functional>
 
 namespace trainyard::plan {
-namespace {
+namespace profile_test {
 
 CommSeries series(const std::string& operation, double scale) {
   CommSeries s{"data", operation, "f32", 4, 2, {}, {}, 0.03};
@@ -170,5 +170,5 @@ TEST(ProfileCompare, RefusesStrangers) {
   EXPECT_EQ(c.missing.size(), 2u);
 }
 
-}  // namespace
+}  // namespace profile_test
 }  // namespace trainyard::plan

@@ -8,7 +8,7 @@
 #include <numeric>
 
 namespace trainyard::plan {
-namespace {
+namespace stage_table_test {
 
 Plan sample(int stages, std::int64_t micros, const std::string& partition = "type:layers") {
   Plan p;
@@ -174,5 +174,5 @@ TEST(Idle, AdvisesNothingThatMakesItWorse) {
   EXPECT_NE(idle_text(chunks).find(back), std::string::npos) << idle_text(chunks);
 }
 
-}  // namespace
+}  // namespace stage_table_test
 }  // namespace trainyard::plan

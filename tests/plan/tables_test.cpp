@@ -14,7 +14,7 @@
 
 namespace trainyard::plan {
 
-namespace {
+namespace tables_test {
 
 ModelConfig with_vocabulary(const char* name, std::int64_t vocabulary) {
   auto m = preset(name);
@@ -29,8 +29,6 @@ std::int64_t bytes_of(const std::vector<Traffic>& all) {
   for (const auto& t : all) n += t.bytes;
   return n;
 }
-
-}  // namespace
 
 TEST(Topology, RanksOfTheLiterature) {
   const Topology t({{Axis::pipe, 4}, {Axis::data, 2}, {Axis::tensor, 4}});
@@ -148,13 +146,13 @@ TEST(Inventory, TiedTableIsUsedTwice) {
 }
 
 TEST(Batch, NamesReplicasThatAreIdle) {
-  EXPECT_EQ(idle_text({32, 1, 1, 16}), "");
+  EXPECT_EQ(idle_text(BatchPlan{32, 1, 1, 16}), "");
   EXPECT_EQ(
-      idle_text({64, 2, 1, 31}),  // 32 micro-batches on 31 replicas
+      idle_text(BatchPlan{64, 2, 1, 31}),  // 32 micro-batches on 31 replicas
       "30 of 31 replicas are idle in the last accumulation step of every step: 16 would take as many accumulation "
       "steps, or choose a --global-batch that is a multiple of 62");
-  EXPECT_EQ(idle_text({29, 1, 1, 10}), "");  // 1 of 30 places
-  EXPECT_EQ(idle_text({24, 1, 2, 8}),
+  EXPECT_EQ(idle_text(BatchPlan{29, 1, 1, 10}), "");  // 1 of 30 places
+  EXPECT_EQ(idle_text(BatchPlan{24, 1, 2, 8}),
             "4 of 8 replicas are idle in the last accumulation step of every step: 6 would take as many accumulation "
             "steps, or choose a --global-batch that is a multiple of 16");
 }
@@ -407,4 +405,5 @@ TEST(Flops, EquationOfTheReference) {
               1, 1e-12);
 }
 
+}  // namespace tables_test
 }  // namespace trainyard::plan

@@ -14,7 +14,7 @@
 #include <memory>
 
 namespace trainyard::plan {
-namespace {
+namespace tensor_traffic_test {
 
 // In forward one exchange of partial sums and one gather; in backward a sum of some numbers.
 struct TalkingLayer : LayerKind {
@@ -272,5 +272,5 @@ TEST_F(TensorTraffic, APlanKeepsItsAxesAndOldOnesHaveOne) {
   EXPECT_THROW(plan_from_json(wrong.dump(), "plan"), base::InputError);
 }
 
-}  // namespace
+}  // namespace tensor_traffic_test
 }  // namespace trainyard::plan
