@@ -31,9 +31,7 @@ fi
 
 bash slurm/install-deps.sh clang-format clang-tidy
 # quickstart.sh leaves tests and benchmarks out of a new build folder.
-new=()
-[ -e build/release/CMakeCache.txt ] || new=(-DTRAINYARD_TEST_HEADERS=ON)
-cmake --preset release -DTRAINYARD_WERROR=ON -DTRAINYARD_TESTS=ON -DTRAINYARD_BENCH=ON "${new[@]}"
+cmake --preset release -DTRAINYARD_WERROR=ON -DTRAINYARD_TESTS=ON -DTRAINYARD_BENCH=ON
 cmake --build --preset release
 # Many tests wait more than they compute: one more than there are cores.
 ctest --test-dir build/release --output-on-failure -j "$(($(nproc) + 1))" --no-tests=error "${slow[@]}" "${part[@]}" </dev/null

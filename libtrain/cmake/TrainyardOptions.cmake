@@ -1,10 +1,14 @@
 # Build options and the compiler flags that every target shares.
 option(TRAINYARD_TESTS "build the tests" ON)
 option(TRAINYARD_BENCH "build the benchmarks" OFF)
-# For a build from nothing, as tests/run.sh makes one. Off, a source is compiled with what it includes and nothing else, and ccache knows it without settings of its own.
-option(TRAINYARD_TEST_HEADERS "read the headers of libraries once for all tests" OFF)
 # For a build from nothing: a third of the time. A changed source is compiled with its neighbours, so developers leave it off (preset dev).
 option(TRAINYARD_JOINED "compile the sources of a package in groups, as one source each" OFF)
+# For a build from nothing, too. Off where ccache is, which knows a source with such headers only with settings of its own.
+set(test_headers ${TRAINYARD_JOINED})
+if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES ccache)
+  set(test_headers OFF)
+endif()
+option(TRAINYARD_TEST_HEADERS "read the headers of libraries once for all tests" ${test_headers})
 option(TRAINYARD_WERROR "warnings are errors" OFF)
 set(TRAINYARD_SANITIZE "" CACHE STRING "sanitizers, for example address,undefined or thread")
 
