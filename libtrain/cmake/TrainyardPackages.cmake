@@ -1,7 +1,7 @@
 # Names in anonymous namespaces differ within a package (tests/structure/tidy.sh), so its sources can be compiled as one.
 function(trainyard_join target)
   if(TRAINYARD_JOINED)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 24)
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)   # which takes what a source keeps for itself for what several share
       target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
     endif()
