@@ -1,7 +1,7 @@
 # Names in anonymous namespaces differ within a package (tests/structure/tidy.sh), so its sources can be compiled as one.
 function(trainyard_join target)
   if(TRAINYARD_JOINED)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 24)
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)   # which takes what a source keeps for itself for what several share
       target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
     endif()
@@ -70,10 +70,9 @@ function(trainyard_stretch_time_limits)
   endforeach()
 endfunction()
 
-# What the programs of tests are compiled with.
-function(trainyard_test_flags target path libraries)
-  # Most tests only call the libraries, and wait for the compiler longer than for their own code. Those of models compute what they expect.
-  if(CMAKE_BUILD_TYPE STREQUAL Release AND NOT path MATCHES "^(tensor|params|model)/")
+# What the programs of tests are compiled with: they call the libraries, and wait for the compiler longer than for their own code.
+function(trainyard_test_flags target libraries)
+  if(CMAKE_BUILD_TYPE STREQUAL Release)
     target_compile_options(${target} PRIVATE -O1 -Wno-array-bounds)   # at -O1 gcc 12 sees strings whose bounds it then misjudges
     if(TARGET trainyard_test_headers AND libraries MATCHES trainyard_)   # others lack the definitions it is compiled with; at -O3 gcc 12 dies of it
       target_precompile_headers(${target} REUSE_FROM trainyard_test_headers)
@@ -90,7 +89,7 @@ function(trainyard_joined_test target path)
     add_executable(${joined} ${CMAKE_SOURCE_DIR}/tests/joined_main.cpp)
     trainyard_join(${joined})
     target_link_libraries(${joined} PRIVATE trainyard_flags GTest::gtest)
-    trainyard_test_flags(${joined} ${path} "${J_LIBRARIES}")
+    trainyard_test_flags(${joined} "${J_LIBRARIES}")
   endif()
   target_sources(${joined} PRIVATE ${CMAKE_SOURCE_DIR}/tests/${path}_test.cpp ${J_SOURCES})
   target_link_libraries(${joined} PRIVATE ${J_LIBRARIES})
@@ -122,7 +121,7 @@ function(train_test path)
     if(NOT T_RANKS)
       target_link_libraries(${target} PRIVATE GTest::gtest_main)
     endif()
-    trainyard_test_flags(${target} ${path} "${T_LIBRARIES}")
+    trainyard_test_flags(${target} "${T_LIBRARIES}")
   endif()
   if(NOT T_RANKS)
     add_test(NAME ${path} COMMAND ${target})
