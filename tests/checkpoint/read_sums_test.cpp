@@ -25,7 +25,7 @@ std::string told_by(const std::string& folder, const plan::Topology& topology, i
   checkpoint::ReadSums all(reader);
   for (int r = 0; r < topology.world(); ++r) {
     checkpoint::ReadSums own(reader, threads);
-    for (const auto kind : kinds)
+    for (const auto& kind : kinds)
       for (const auto& flat_group : plan::flat_groups(part_of(reader.state().model, topology, {}, r))) {
         std::vector<float> shard(static_cast<std::size_t>(plan::layout(flat_group, topology).shard));
         reader.read_shard(kind, flat_group, topology, r, shard.data());
@@ -72,7 +72,7 @@ TEST(read_sums, are_those_of_the_manifest_on_any_layout) {
 
 TEST(read_sums, payloads_that_changed_with_their_checksums_are_found) {
   for (const auto dtype : {base::DType::f32, base::DType::bf16})
-    for (const auto kind : checkpoint::kinds_of(dtype, checkpoint::Contents::all)) {
+    for (const auto& kind : checkpoint::kinds_of(dtype, checkpoint::Contents::all)) {
       const Scratch scratch;
       save(scratch.path, state(gpt_of_heads(), dtype, 5), plan::replicas_of(2, 1));
       const auto folder = scratch.path + "/step-00000005";
