@@ -46,8 +46,9 @@ TEST(ForeignFiles, ADeepSpeedFileGetsTheFlagsOfItsKeys) {
   expect_flags(R"({"bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params":
                    {"lr": 0.25, "betas": [0.5, 0.75], "eps": 0.125, "weight_decay": 0}}})",
                "--dtype bf16 --learning-rate 0.25 --beta1 0.5 --beta2 0.75 --epsilon 0.125 --weight-decay 0");
-  expect_flags(R"({"optimizer": {"type": "SGD", "params": {"lr": 0.25, "momentum": 0.5, "nesterov": true}}})",
-               "--optimizer sgd --learning-rate 0.25 --momentum 0.5 --nesterov on");
+  expect_flags(
+      R"({"bf16": {"enabled": true}, "optimizer": {"type": "SGD", "params": {"lr": 0.25, "momentum": 0.5, "nesterov": true}}})",
+      "--dtype bf16 --optimizer sgd --learning-rate 0.25 --momentum 0.5 --nesterov on");
   expect_flags(R"({"fp16": {"enabled": false}, "scheduler": {"type": "WarmupCosineLR", "params":
                    {"warmup_num_steps": 5, "warmup_min_lr": 0, "total_num_steps": 50}}})",
                "--lr-schedule cosine --warmup-steps 5 --start-learning-rate 0 --steps 50");

@@ -138,7 +138,7 @@ TEST(Golden, FilesOfTensorRanksHoldWhatTheirRankHeld) {
       Rank expected(s, r, g.grid(), g.stages);
       for (auto kind : checkpoint::kinds_of(g.dtype)) {
         std::string held;
-        for (const auto& view : expected.list_of(kind))
+        for (const auto& view : expected.shards.views.at(kind))
           held.append(static_cast<const char*>(view.data), static_cast<std::size_t>(view.bytes()));
         const auto& payload = file.payloads.at(checkpoint::path_of(kind));
         EXPECT_TRUE(bytes.substr(static_cast<std::size_t>(payload.offset), static_cast<std::size_t>(payload.bytes)) ==

@@ -111,7 +111,7 @@ TEST(Sgd, CannotGoOnFromTheStatesOfAdamW) {
     EXPECT_NE(refusal.find(both), std::string::npos) << refusal;
     EXPECT_NE(hint.find(from_sgd ? "--optimizer sgd" : "--optimizer adamw"), std::string::npos) << hint;
     // A new run may begin with its weights, and its own states are zero.
-    other.output += "-anew", other.change = "", other.init_from = checkpoint, other.steps = 1;
+    other.output += "-anew", other.change = "", other.init_from = checkpoint, other.steps = 4;
     const auto anew = runs.run(other, {2, 1, 1});
     EXPECT_EQ(anew.code, base::ExitCode::done);
     EXPECT_EQ(checkpoint::read_state(anew.checkpoint).optimizer.name, from_sgd ? "adamw" : "sgd");
@@ -156,7 +156,7 @@ TEST(Sgd, FollowsDoublePrecisionForThirtySteps) {
   SmallRun runs;
   for (const bool nesterov : {false, true}) {
     auto c = sgd(runs, "double");
-    c.model = runs.llama(), c.steps = 30, c.nesterov = nesterov, c.clip = 0.8, c.weight_decay = 0.2, c.threads = 1;
+    c.model = runs.llama(), c.steps = 30, c.nesterov = nesterov, c.clip = 0.4, c.weight_decay = 0.2, c.threads = 1;
     const auto setup = engine::make_setup(c, 1, 1);
     auto world = engine::solo_world();
     data::WindowDataset text(c.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask,
@@ -173,11 +173,13 @@ TEST(Sgd, FollowsDoublePrecisionForThirtySteps) {
     }
     first = weights;
     bool clipped = false, whole = false;
+    std::string norms;
     for (int step = 0; step < c.steps; ++step) {
       ASSERT_TRUE(trainer.begin_step(step, [] { return false; }));
       const auto outcome = trainer.finish_step();
       const double clip = std::min(1.0, c.clip / (outcome.gradient_norm + 1e-6));
       clipped = clipped || clip < 1, whole = whole || clip == 1;
+      norms += fmt::format(" {:.3f}", outcome.gradient_norm);
       const double scale = clip / static_cast<double>(outcome.targets);
       double way = 0, error = 0;
       for (int u = 0; u < trainer.context().flat_groups(); ++u) {
@@ -199,7 +201,7 @@ TEST(Sgd, FollowsDoublePrecisionForThirtySteps) {
       }
       ASSERT_LT(std::sqrt(error), 1e-5 * std::sqrt(way) + 1e-6) << "step " << step + 1 << ", nesterov " << nesterov;
     }
-    EXPECT_TRUE(clipped && whole) << "some steps are clipped and some are not";
+    EXPECT_TRUE(clipped && whole) << "some steps are clipped and some are not:" << norms;
   }
 }
 

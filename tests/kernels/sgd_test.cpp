@@ -30,6 +30,7 @@ TEST(Sgd, FollowsTheReferenceForManySteps) {
         Bench bench(1);
         MatrixBuffer p(DType::f32, 1, n), buffer(DType::f32, 1, n);
         p.fill(1);
+        for (std::int64_t i = 0; i < n; ++i) buffer.set(0, i, 0);
         std::vector<PlainSgd> plain(static_cast<std::size_t>(n), {0.05, momentum, decay, nesterov});
         std::vector<double> want;
         for (std::int64_t i = 0; i < n; ++i) want.push_back(p(0, i));
