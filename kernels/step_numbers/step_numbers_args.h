@@ -12,7 +12,7 @@ struct StepNumbers {
   double gradient_norm = 0;  // of the gradient of that mean, before clipping
   std::int64_t targets = 0;
   float gradient_scale = 0;  // the factor for gradients of the loss sum: clip factor / targets
-  std::int32_t finite = 1;   // 0: the loss or norm of this or an earlier step is not finite; an update then changes nothing
+  std::int32_t finite = 1;   // 0: a loss or norm up to this step is not finite; an update then changes nothing
 };
 
 struct StepNumbersArgs {

@@ -153,10 +153,10 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
   EXPECT_EQ(named(base::FieldTrait::free_on_resume),
             (Names{"tensor-parallel", "pipeline-parallel", "expert-parallel", "sequence-parallel", "zero", "dtype",
                    "device", "threads", "recompute", "save-every", "keep", "save-throttle"}));
-  EXPECT_EQ(
-      named(base::FieldTrait::later_in_plans),
-      (Names{"tensor-parallel", "sequence-parallel", "expert-parallel", "expert-ranks-per-node",
-             "expert-overlap-chunks", "expert-capacity-buffer", "pipeline-parallel", "virtual-stages", "partition", "optimizer"}));
+  EXPECT_EQ(named(base::FieldTrait::later_in_plans),
+            (Names{"tensor-parallel", "sequence-parallel", "expert-parallel", "expert-ranks-per-node",
+                   "expert-overlap-chunks", "expert-capacity-buffer", "pipeline-parallel", "virtual-stages",
+                   "partition", "optimizer"}));
   EXPECT_EQ(evaluation_settings(), (Names{"model",
                                           "data",
                                           "plan",

@@ -124,7 +124,7 @@ TEST(TensorRanks, LossesCountOnceAndGradientsOfAll) {
           *static_cast<double*>(results.targets_of(at.place).data) = loss_of(m).targets;
         }
         float mine = static_cast<float>(world.rank + 1);
-        const auto gradient = base::View::of(&mine, {1});
+        const base::ConstView gradient = base::View::of(&mine, {1});
         results.agree({&gradient, 1});
         results.send();
         const auto numbers = results.take().numbers;

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 namespace trainyard::test {
-namespace {
+namespace optimizer_sgd_test {
 
 struct PlainSgd {
   float rate, momentum, decay, scale;
@@ -107,5 +107,5 @@ TEST(OptimizerSgd, RefusesTheRuleOfAnotherOptimizer) {
   EXPECT_THROW(params::update_rule("other", {}, 1, 1, nullptr), std::logic_error);
 }
 
-}  // namespace
+}  // namespace optimizer_sgd_test
 }  // namespace trainyard::test

@@ -23,8 +23,7 @@ namespace expert_parallel_test {
 
 Plan sample(int ranks, int experts, int stages = 1) {
   Plan p;
-  p.model = preset("moe-nano");
-  p.model.vocabulary = 257, p.model.lanes = 1, p.model.layers = 6;
+  p.model = preset("moe-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.model.layers = 6;
   p.model.experts.count = {8}, p.model.experts.every = 2, p.model.experts.capacity_factor = "1.5";
   p.pipeline = stages, p.expert_parallel = experts;
   p.topology = topology_of(p, ranks);
@@ -155,14 +154,11 @@ TEST(ExpertParallel, ARankHoldsItsPart) {
       }
       EXPECT_EQ(held, 3 * 8 / experts * 4) << "three layers, four tensors of an expert";
       EXPECT_EQ(p.memory.total(), memory_of_stage(p, 0).total());
-      if (experts == 1) before = p.memory.categories[base::MemoryCategory::parameters];
+      const auto bytes = p.memory.categories[base::MemoryCategory::parameters];
+      if (experts == 1) before = bytes;
       // Parameters: below ZeRO 3 a rank holds a part of the experts; the shards of ZeRO 3 stay as large as before.
-      if (zero < 3) {
-        EXPECT_EQ(p.memory.categories[base::MemoryCategory::parameters]<before, experts> 1);
-      } else {
-        EXPECT_NEAR(static_cast<double>(p.memory.categories[base::MemoryCategory::parameters]),
-                    static_cast<double>(before), 64.0 * 8 * 4 * 3);
-      }
+      if (zero < 3) EXPECT_EQ(bytes<before, experts> 1);
+      else EXPECT_NEAR(static_cast<double>(bytes), static_cast<double>(before), 64.0 * 8 * 4 * 3);
       const auto names = [&](int rank) {
         std::string out;
         for (const auto& flat_group : flat_groups(p.part_of_rank(rank)))

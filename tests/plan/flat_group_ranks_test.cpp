@@ -60,8 +60,8 @@ TEST_F(RanksOfAFlatGroup, ShardsAndCallsAreThoseOfItsRanks) {
   std::int64_t data = 0, both = 0;
   for (const auto& c :
        step_calls(m, {1, base::DType::f32, base::DType::f32, {2, 1, 1, 2}, 2, topology}, Reduction::ordered, 0)) {
-    EXPECT_EQ(c.ranks, c.group == "data" ? 2 : 6);
-    (c.group == "data" ? data : both) += c.calls;
+    EXPECT_EQ(c.ranks, c.group == CallGroup(Axis::data) ? 2 : 6);
+    (c.group == CallGroup(Axis::data) ? data : both) += c.calls;
   }
   EXPECT_EQ(both, 2);  // the head, reduced and gathered
   EXPECT_EQ(data, 2 * (1 + m.layers));

@@ -23,8 +23,8 @@ Plan plan_with(const std::string& optimizer, base::DType dtype = base::DType::f3
 }
 
 std::int64_t bytes_of(const Plan& p, const char* category) {
-  for (std::size_t i = 0; i < memory_categories.size(); ++i)
-    if (std::string_view(memory_categories[i]) == category) return p.memory.categories[i];
+  for (const auto& entry : base::memory_categories)
+    if (std::string_view(entry.key) == category) return p.memory.categories[entry.category];
   ADD_FAILURE() << category;
   return 0;
 }

@@ -11,14 +11,17 @@ namespace trainyard::plan {
 namespace {
 
 NamedKinds<BlockKind>& named_blocks() {
-  static NamedKinds<BlockKind> all("block",
-                            {{"embedding", std::make_shared<EmbeddingKind>()}, {"head", std::make_shared<HeadKind>()}, {"layer", std::make_shared<LayerKind>()}});
+  static NamedKinds<BlockKind> all("block", {{"embedding", std::make_shared<EmbeddingKind>()},
+                                             {"head", std::make_shared<HeadKind>()},
+                                             {"layer", std::make_shared<LayerKind>()}});
   return all;
 }
 
 }  // namespace
 
-void register_block(const std::string& name, std::shared_ptr<const BlockKind> kind) { named_blocks().add(name, std::move(kind)); }
+void register_block(const std::string& name, std::shared_ptr<const BlockKind> kind) {
+  named_blocks().add(name, std::move(kind));
+}
 const BlockKind& block_kind(const std::string& name) { return named_blocks().at(name, "block"); }
 std::vector<std::string> block_names() { return named_blocks().names(); }
 

@@ -14,6 +14,6 @@ namespace trainyard::plan {
 // '.'. Not thread-safe: register before anything is planned.
 void register_block(const std::string& name, std::shared_ptr<const BlockKind> kind);
 const BlockKind& block_kind(const std::string& name);  // UsageError that names the nearest known kind
-std::vector<std::string> block_names();  // sorted
+std::vector<std::string> block_names();                // sorted
 
 }  // namespace trainyard::plan

@@ -11,14 +11,17 @@ namespace trainyard::plan {
 namespace {
 
 NamedKinds<BranchKind>& named_branches() {
-  static NamedKinds<BranchKind> all("branch",
-                            {{"attention", std::make_shared<AttentionKind>()}, {"experts", std::make_shared<ExpertsKind>()}, {"ffn", std::make_shared<FeedForwardKind>()}});
+  static NamedKinds<BranchKind> all("branch", {{"attention", std::make_shared<AttentionKind>()},
+                                               {"experts", std::make_shared<ExpertsKind>()},
+                                               {"ffn", std::make_shared<FeedForwardKind>()}});
   return all;
 }
 
 }  // namespace
 
-void register_branch(const std::string& name, std::shared_ptr<const BranchKind> kind) { named_branches().add(name, std::move(kind)); }
+void register_branch(const std::string& name, std::shared_ptr<const BranchKind> kind) {
+  named_branches().add(name, std::move(kind));
+}
 const BranchKind& branch_kind(const std::string& name) { return named_branches().at(name, "branch of a layer"); }
 std::vector<std::string> branch_names() { return named_branches().names(); }
 

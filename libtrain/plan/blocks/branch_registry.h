@@ -13,6 +13,6 @@ namespace trainyard::plan {
 // (plan/blocks/block_registry.h).
 void register_branch(const std::string& name, std::shared_ptr<const BranchKind> kind);
 const BranchKind& branch_kind(const std::string& name);  // UsageError that names the nearest known kind
-std::vector<std::string> branch_names();  // sorted
+std::vector<std::string> branch_names();                 // sorted
 
 }  // namespace trainyard::plan

@@ -9,14 +9,15 @@ namespace trainyard::plan {
 namespace {
 
 NamedKinds<ExpertKind>& named_experts() {
-  static NamedKinds<ExpertKind> all("network of experts",
-                            {{"ffn", std::make_shared<FeedForwardExpertKind>()}});
+  static NamedKinds<ExpertKind> all("network of experts", {{"ffn", std::make_shared<FeedForwardExpertKind>()}});
   return all;
 }
 
 }  // namespace
 
-void register_expert(const std::string& name, std::shared_ptr<const ExpertKind> kind) { named_experts().add(name, std::move(kind)); }
+void register_expert(const std::string& name, std::shared_ptr<const ExpertKind> kind) {
+  named_experts().add(name, std::move(kind));
+}
 const ExpertKind& expert_kind(const std::string& name) { return named_experts().at(name, "network of an expert"); }
 std::vector<std::string> expert_names() { return named_experts().names(); }
 

@@ -13,6 +13,6 @@ namespace trainyard::plan {
 // experts.ffn.
 void register_expert(const std::string& name, std::shared_ptr<const ExpertKind> kind);
 const ExpertKind& expert_kind(const std::string& name);  // UsageError that names the nearest known kind
-std::vector<std::string> expert_names();  // sorted
+std::vector<std::string> expert_names();                 // sorted
 
 }  // namespace trainyard::plan
