@@ -34,7 +34,7 @@ double flops_of(const plan::ModelConfig& m, double tokens, double sequence) {
 
 void micro(benchmark::State& state, plan::ModelConfig m, std::int64_t b, std::int64_t t, base::DType dtype,
            plan::Recompute recompute = plan::Recompute::none) {
-  const plan::MicroShape shape{b, t, dtype, static_cast<int>(state.range(0))};
+  const plan::MicroShape shape{{b, t}, {dtype, static_cast<int>(state.range(0))}};
   m.lanes = state.range(1);
   PlainStore store(m, dtype, 1, PlainStore::Fill::nothing);
   Runner runner(m, shape, recompute);

@@ -5,7 +5,6 @@
 #include "libtrain/checkpoint/boxes.h"
 #include "libtrain/checkpoint/run_state.h"
 
-#include <compare>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -21,7 +20,10 @@ class Kind {
   static Kind state(std::string name) { return Kind(2, std::move(name)); }
   bool is_state() const { return order_ == 2; }
   const std::string& name() const { return name_; }  // "model", "master", or the name of the state
-  auto operator<=>(const Kind&) const = default;
+  bool operator==(const Kind&) const = default;
+  bool operator<(const Kind& other) const {
+    return order_ != other.order_ ? order_ < other.order_ : name_ < other.name_;
+  }
 
  private:
   Kind(int order, std::string name) : order_(order), name_(std::move(name)) {}

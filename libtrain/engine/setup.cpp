@@ -276,7 +276,7 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   // Otherwise only the checkpoint knows how many samples were seen (choose_start).
   if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) require_counters(model, c, 0, 0);
   s.step.learning_rate = learning_rate_of(c);
-  static_cast<params::OptimizerSettings&>(s.step) = c;
+  static_cast<params::OptimizerSettings&>(s.step) = static_cast<const params::OptimizerSettings&>(c);
   s.step.clip = c.clip, s.step.seed = c.seed, s.step.decay_embeddings = c.decay_embeddings == "on";
   s.mask = c.document_mask == "on" ? data::DocumentMask::on : data::DocumentMask::off;
   s.validation_sequences = validation_sequences_of(c, s.index, s.plan.sequence);

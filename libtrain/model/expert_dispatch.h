@@ -29,8 +29,8 @@ base::View worked_groups(const plan::ModelConfig& of_layer, const SavedSet& tens
 // until release() or the end of the ExpertWork.
 class ExpertWork {
  public:
-  virtual ~ExpertWork() = default;
-  virtual void lease() = 0;  // nothing, if they are leased
+  virtual ~ExpertWork() noexcept(false) = default;  // as params::Grads, which it may hold
+  virtual void lease() = 0;                         // nothing, if they are leased
   virtual void release() = 0;
   // Results of the chunk's rows of "dispatched", into `made`.
   virtual void run(const ExpertChunk& chunk, base::View made) = 0;

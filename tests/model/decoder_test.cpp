@@ -151,7 +151,7 @@ TEST(Decoder, PredictedMemoryIsMeasuredMemory) {
             m.context = 384;
             if (dtype == DType::f64 && b * t > 100) continue;  // the plain f64 path is slow and has no other shapes
             const Batch batch(formula_windows(m.vocabulary, 0, b, t, false), false);
-            const plan::MicroShape shape{b, t, dtype, threads};
+            const plan::MicroShape shape{{b, t}, {dtype, threads}};
             const auto where = fmt::format("{} {} b {} t {} threads {} recompute {}", m.name, base::name_of(dtype), b,
                                            t, threads, plan::name_of(recompute));
             {
@@ -179,7 +179,7 @@ TEST(Decoder, AttentionMemoryGrowsLinearly) {
     m.vocabulary = 50257;
     for (const auto pass : {plan::Pass::train, plan::Pass::evaluate}) {
       const auto bytes = [&](std::int64_t t) {
-        const plan::MicroShape shape{1, t, DType::f32, 4};
+        const plan::MicroShape shape{{1, t}, {DType::f32, 4}};
         return static_cast<double>(plan::activation_bytes(m, shape, pass) + plan::workspace_bytes(m, shape, pass));
       };
       EXPECT_LE(bytes(4096), 2.1 * bytes(2048)) << name;
@@ -264,7 +264,7 @@ TEST(Decoder, EvaluationNeedsNoMoreMemoryThanTraining) {
           for (const auto recompute : plan::recomputations) {
             auto m = plan::preset(name);
             m.vocabulary = 50257;
-            const plan::MicroShape shape{b, t, dtype, 4};
+            const plan::MicroShape shape{{b, t}, {dtype, 4}};
             EXPECT_LE(plan::activation_bytes(m, shape, plan::Pass::evaluate),
                       plan::activation_bytes(m, shape, plan::Pass::train, recompute))
                 << name;

@@ -213,7 +213,7 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
   const Batch batch(windows(m), true, 100);
   PlainStore store(m, DType::f64, 3);
   stir(store);
-  const plan::MicroShape shape{2, 13, DType::f64, 1};
+  const plan::MicroShape shape{{2, 13}, {DType::f64, 1}};
   tensor::Arena activations(tensor::Category::activations, 8 << 20, test_device()),
       workspace(tensor::Category::workspace, 64 << 20, test_device());
   const auto exec = test_exec(&workspace, 1);

@@ -26,7 +26,7 @@ template <class T> void input_gradient(const plan::ModelConfig& m, DType dtype) 
   const std::int64_t n = 9, in = m.hidden, out = 2 * m.ffn;
   std::vector<T> dy(static_cast<std::size_t>(n * out)), dx(static_cast<std::size_t>(n * in));
   for (std::size_t i = 0; i < dy.size(); ++i) dy[i] = static_cast<T>(std::sin(0.37f * static_cast<float>(i)));
-  const plan::MicroShape micro{1, n, dtype, 1};
+  const plan::MicroShape micro{{1, n}, {dtype, 1}};
   tensor::Arena workspace(tensor::Category::workspace, plan::workspace_bytes(m, micro, plan::Pass::train), {});
   const auto exec = tensor::Exec::caller(&workspace, 1);
   const auto lease = store.lease(occurrence);
@@ -74,7 +74,7 @@ TEST(FusedLinear, PredictedMemoryIsMeasuredMemory) {
         if (b == 100 && m.hidden != 68) continue;  // with so many rows the f32 sum needs the most memory of a layer
         for (const auto recompute : plan::recomputations) {
           m.context = 40, m.vocabulary = 40;
-          const plan::MicroShape micro{b, t, dtype, 2};
+          const plan::MicroShape micro{{b, t}, {dtype, 2}};
           const auto where = fmt::format("hidden {} ffn {} biases {} {} b {} t {}", m.hidden, m.ffn, m.biases,
                                          base::name_of(dtype), b, t);
           PlainStore store(m, dtype, 1);

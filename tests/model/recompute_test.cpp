@@ -100,7 +100,7 @@ TEST(Recompute, SameBitsAndPredictedMemory) {
                                           {plan::NormPosition::post, DType::bf16}}) {
       auto m = of_branches(branches);
       m.norm_position = position;
-      const plan::MicroShape shape = Runner::on_device({2, 24, dtype, 1});
+      const plan::MicroShape shape = Runner::on_device({{2, 24}, {dtype, 1}});
       const Batch batch(formula_windows(m.vocabulary, 0, 2, 24, true), true, 40);
       const auto run = [&, dtype = dtype](plan::Recompute recompute) {
         PlainStore store(m, dtype, 1);
@@ -129,7 +129,7 @@ TEST(Recompute, SelectiveKeepsWhatAlwaysStaysAndHasTheSameBits) {
     for (const auto dtype : {DType::f32, DType::bf16}) {
       auto m = base;
       if (emulated()) m.hidden = 16, m.heads = 2, m.kv_heads = 1, m.ffn = 24;
-      const auto shape = Runner::on_device({2, 16, dtype, 1});
+      const auto shape = Runner::on_device({{2, 16}, {dtype, 1}});
       const Batch batch(formula_windows(m.vocabulary, 0, 2, 16, true), true, 40);
       const auto run = [&](plan::Recompute recompute) {
         PlainStore store(m, dtype, 1);

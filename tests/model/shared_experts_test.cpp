@@ -169,7 +169,7 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
   const auto topology = plan::Topology({{plan::Axis::data, ranks}}).with_experts(ranks, ways.node);
   comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
     const auto part = plan::ModelPart(m).with_experts({ranks, rank, 1, ways.chunks, ways.node});
-    plan::MicroShape shape{2, 16, dtype, 1};
+    plan::MicroShape shape{{2, 16}, {dtype, 1}};
     shape.expert_capacity_buffer = rounds.buffer;
     tensor::Arena activations(tensor::Category::activations,
                               plan::activation_bytes(part, shape, plan::Pass::train, recompute)),

@@ -127,7 +127,7 @@ TEST(TensorRanks, SameBitsAndPredictedMemory) {
         m.tied = tied;
         if (tied) m.biases = true;
         const Batch batch(formula_windows(m.vocabulary, 0, b, t, true), true, 40);
-        const plan::MicroShape shape{b, t, dtype, 1};
+        const plan::MicroShape shape{{b, t}, {dtype, 1}};
         const auto want = one_rank(m, shape, batch);
         for (const int ranks : {2, 4})
           for (const bool rows : {false, true})
@@ -142,7 +142,7 @@ void small(plan::ModelConfig m) {
   m.layers = 1, m.hidden = 16, m.heads = m.kv_heads = 4, m.ffn = 32, m.vocabulary = 140;
   const Batch batch(formula_windows(m.vocabulary, 0, 2, 64, true), true, 40);
   for (const auto dtype : {DType::f32, DType::bf16}) {
-    const plan::MicroShape shape = Runner::on_device({2, 64, dtype, 1});
+    const plan::MicroShape shape = Runner::on_device({{2, 64}, {dtype, 1}});
     const auto want = one_rank(m, shape, batch);
     for (const bool rows : {false, true})
       expect_same(m, shape, batch, want,
@@ -158,7 +158,7 @@ TEST(TensorRanks, AttentionLast) {
   auto m = with_dropout(eight_heads(small_gpt2(), 4));
   m.branches = {"ffn", "attention"};
   const Batch batch(formula_windows(m.vocabulary, 0, 2, 64, true), true, 40);
-  const plan::MicroShape shape = Runner::on_device({2, 64, DType::f32, 1});
+  const plan::MicroShape shape = Runner::on_device({{2, 64}, {DType::f32, 1}});
   const auto want = one_rank(m, shape, batch);
   for (const bool rows : {false, true})
     for (const auto recompute : {plan::Recompute::selective, plan::Recompute::layers})
@@ -171,7 +171,7 @@ TEST(TensorRanks, OddShapes) {
   auto m = eight_heads(small_gpt2(), 3);
   m.hidden = 48, m.heads = m.kv_heads = 3, m.ffn = 72, m.context = 301;
   const Batch batch(formula_windows(m.vocabulary, 0, 1, 301, true), true);
-  const plan::MicroShape shape{1, 301, DType::f32, 2};
+  const plan::MicroShape shape{{1, 301}, {DType::f32, 2}};
   expect_same(m, shape, batch, one_rank(m, shape, batch), {3, false, plan::Recompute::none});
   // Each of two ranks has three lanes of six, which are added from left to right.
   auto six = eight_heads(small_llama(), 6);
@@ -195,7 +195,7 @@ TEST(TensorRanks, OddShapes) {
 // Compares the gradients that two ranks make together with central differences of their loss in double precision.
 void finite_differences(const plan::ModelConfig& m, bool rows) {
   constexpr int ranks = 2;
-  plan::MicroShape shape{2, 64, DType::f64, 1};
+  plan::MicroShape shape{{2, 64}, {DType::f64, 1}};
   shape.tensor = ranks, shape.sequence_parallel = rows;
   const Batch batch(formula_windows(m.vocabulary, 0, 2, 64, true), true, 40);
   const auto topology = tensor_ranks(ranks);
@@ -264,7 +264,7 @@ TEST(TensorRanks, CollectivesAndTheirAdjoints) {
   for (const int ranks : {2, 4})
     for (const bool rows : {false, true}) {
       auto m = eight_heads(small_gpt2(), 4);
-      plan::MicroShape shape{2, 128, DType::f64, 1};
+      plan::MicroShape shape{{2, 128}, {DType::f64, 1}};
       shape.tensor = ranks, shape.sequence_parallel = rows;
       const auto n = shape.rows(), own = shape.own_rows(), h = m.hidden;
       std::vector<double> left(static_cast<std::size_t>(ranks)), right(static_cast<std::size_t>(ranks));
@@ -323,7 +323,7 @@ template <class Body>
 double apart(int ranks, std::int64_t lanes, std::int64_t hidden, std::int64_t batch, bool rows, const Body& body) {
   auto m = eight_heads(small_gpt2(), lanes);
   m.hidden = hidden, m.heads = m.kv_heads = hidden / 8;
-  plan::MicroShape shape{batch, 128, DType::f64, 1};
+  plan::MicroShape shape{{batch, 128}, {DType::f64, 1}};
   shape.tensor = ranks, shape.sequence_parallel = rows;
   std::vector<double> left(static_cast<std::size_t>(ranks)), right(left.size());
   comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {

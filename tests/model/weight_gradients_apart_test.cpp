@@ -50,7 +50,7 @@ TEST(WeightGradientsApart, SameBitsAndPredictedMemory) {
   for (auto m : models())
     for (const auto dtype : {DType::f32, DType::bf16}) {
       if (emulated()) m.hidden = 16, m.heads = 2, m.kv_heads = m.kv_heads == 4 ? 2 : 1, m.ffn = 24;
-      auto shape = Runner::on_device({2, 16, dtype, 1});
+      auto shape = Runner::on_device({{2, 16}, {dtype, 1}});
       std::vector<std::pair<double, std::vector<char>>> expected;
       Runner whole(m, shape);
       for (int first : {0, 5}) {
@@ -89,7 +89,7 @@ TEST(WeightGradientsApart, SameBitsAndPredictedMemory) {
 // Split backward keeps no more data for each token than a whole backward, only a few vectors for the norms.
 TEST(WeightGradientsApart, KeepsAsManyRows) {
   for (const auto& m : {small_gpt2(), small_llama(), small_post()}) {
-    plan::MicroShape whole{4, 64, DType::bf16, 1}, apart = whole;
+    plan::MicroShape whole{{4, 64}, {DType::bf16, 1}}, apart = whole;
     apart.weight_gradients = WeightGradients::apart;
     const auto more =
         plan::activation_bytes(m, apart, plan::Pass::train) - plan::activation_bytes(m, whole, plan::Pass::train);
@@ -103,7 +103,7 @@ TEST(WeightGradientsApart, LeasesAndCommitsAsPredicted) {
   using Kind = plan::Access::Kind;
   for (const auto& m : models()) {
     const plan::ModelPart part(m);
-    auto shape = Runner::on_device({2, 8, DType::f32, 1});
+    auto shape = Runner::on_device({{2, 8}, {DType::f32, 1}});
     shape.weight_gradients = WeightGradients::apart;
     Runner runner(m, shape);
     Micro micro(m, shape, runner, 0);

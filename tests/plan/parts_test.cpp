@@ -210,7 +210,7 @@ TEST(Parts, LeasesOfAStepFollowItsActions) {
 TEST(Parts, WhatTheStagesKeepIsWhatTheModelKeeps) {
   for (const char* name : {"gpt2-nano", "llama-nano", "post", "bert"}) {
     const auto m = model_of(name);
-    const MicroShape shape{2, 64, base::DType::f32, 1, base::DeviceKind::cpu, 1, false};
+    const MicroShape shape{{2, 64}, {base::DType::f32, 1, base::DeviceKind::cpu, 1, false}};
     for (int stages = 1; stages <= 7; ++stages) {
       std::int64_t saved = 0, workspace = 0;
       for (const auto& part : stages_of(m, stages, 1)) {

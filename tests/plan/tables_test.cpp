@@ -351,7 +351,7 @@ TEST(Activations, OfALayerSelectiveKeepsFiveEighths) {
   const auto m = with_vocabulary("gpt2", 50257);
   for (const auto& [dtype, element] :
        {std::pair<base::DType, std::int64_t>{base::DType::f32, 4}, {base::DType::bf16, 2}}) {
-    const MicroShape s{1, 1024, dtype, 1};
+    const MicroShape s{{1, 1024}, {dtype, 1}};
     const std::int64_t row = 1024 * 768 * element, statistics = 1024 * 4 * (4 + 12);
     const auto& layer = block_kind("layer");
     EXPECT_EQ(layer.saved_bytes(m, s), 16 * row + statistics);
@@ -378,7 +378,7 @@ TEST(Activations, OfALayerSelectiveKeepsFiveEighths) {
   auto post = m;
   post.norm_position = NormPosition::post, post.activation = Activation::gelu_erf;
   for (const auto device : {base::DeviceKind::cpu, base::DeviceKind::cuda}) {
-    const MicroShape s{1, 1024, base::DType::bf16, 1, device};
+    const MicroShape s{{1, 1024}, {base::DType::bf16, 1, device}};
     const std::int64_t row = 1024 * 768 * 2, statistics = 1024 * 4 * (4 + 12);
     EXPECT_EQ(block_kind("layer").saved_bytes(post, s), 16 * row + statistics);
     EXPECT_EQ(block_kind("layer").selective_bytes(post, s).kept, 11 * row + statistics);
@@ -388,7 +388,7 @@ TEST(Activations, OfALayerSelectiveKeepsFiveEighths) {
   auto llama = with_vocabulary("gpt2", 50257);
   llama.norm = Norm::rms, llama.activation = Activation::swiglu, llama.biases = false;
   for (const auto device : {base::DeviceKind::cpu, base::DeviceKind::cuda}) {
-    const MicroShape s{1, 1024, base::DType::bf16, 1, device};
+    const MicroShape s{{1, 1024}, {base::DType::bf16, 1, device}};
     const std::int64_t row = 1024 * 768 * 2, statistics = 1024 * 4 * (2 + 12);
     EXPECT_EQ(block_kind("layer").saved_bytes(llama, s), 20 * row + statistics);
     EXPECT_EQ(block_kind("layer").selective_bytes(llama, s).kept, 14 * row + statistics);

@@ -29,7 +29,7 @@ plan::ModelConfig for_generation(const checkpoint::Reader& reader) {
 }
 
 plan::MicroShape largest(const plan::ModelConfig& m, int threads) {
-  return {1, plan::longest_sequence(m), base::DType::f32, threads};
+  return {{1, plan::longest_sequence(m)}, {base::DType::f32, threads}};
 }
 
 int threads_for_one(const plan::ModelConfig& m, int threads) {
