@@ -107,7 +107,7 @@ TEST(Identity, NamesWhatDiffersAndAllowsWhatIsNamed) {
   EXPECT_THROW(require_same_run(was, now, {"speed"}, "x"), base::UsageError);
 }
 
-TEST(Metrics, AResumeCutsLaterAndBrokenLines) {
+TEST(MetricsOfARun, AResumeCutsLaterAndBrokenLines) {
   const auto path =
       (std::filesystem::temp_directory_path() / ("trainyard-metrics-" + std::to_string(getpid()))).string();
   {

@@ -280,7 +280,7 @@ TEST(Beginning, AStartThatFailsLeavesNothing) {
   EXPECT_EQ(names_in(c.output), (std::vector<std::string>{"notes.txt"}));
 }
 
-TEST(Metrics, APipeInTheirPlaceIsRefused) {
+TEST(MetricsOfARun, APipeInTheirPlaceIsRefused) {
   SmallRun runs;
   auto c = short_run(runs, "pipe");
   std::filesystem::create_directories(c.output);
