@@ -114,7 +114,10 @@ TEST(Hdf5File, OtherProgramsReadNarrowNumbers) {
   }
   for (const auto& [name, rounded] : {std::pair{"/f16", false}, std::pair{"/bf16", true}}) {
     std::vector<float> read(6);
-    const auto file = H5Fopen((s.path + "/a.h5").c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+    const auto access = H5Pcreate(H5P_FILE_ACCESS);
+    H5Pset_file_locking(access, false, true);
+    const auto file = H5Fopen((s.path + "/a.h5").c_str(), H5F_ACC_RDONLY, access);
+    H5Pclose(access);
     const auto dataset = H5Dopen2(file, name, H5P_DEFAULT);
     ASSERT_GE(H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, read.data()), 0) << name;
     H5Dclose(dataset);
