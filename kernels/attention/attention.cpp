@@ -57,10 +57,8 @@ void reserve(tensor::Exec& exec, AttentionArgs& a, std::int64_t shared, std::int
   a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(a.threads * thread));
 }
 
-}  // namespace
-
 // Counts pairs by causality or by the parts of lists, whatever documents hide of them.
-KernelWork work_of(const AttentionArgs& a) {
+KernelWork work_of_pairs(const AttentionArgs& a) {
   const auto t = static_cast<double>(a.sequence);
   const auto& list = a.visibility.by_queries;
   double pairs = static_cast<double>(a.heads) * (a.visibility.causal ? t * (t + 1) / 2 : t * t);
@@ -78,6 +76,11 @@ KernelWork work_of(const AttentionArgs& a) {
   work.of_bf16 = a.q.type == Type::bf16;
   return work;
 }
+
+}  // namespace
+
+KernelWork work_of(const AttentionForwardArgs& a) { return work_of_pairs(a); }
+KernelWork work_of(const AttentionBackwardArgs& a) { return work_of_pairs(a); }
 
 void attention_forward(tensor::Exec& exec, const AttentionForward& attention) {
   AttentionForwardArgs a;

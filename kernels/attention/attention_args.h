@@ -30,7 +30,8 @@ struct AttentionBackwardArgs : AttentionArgs {
   ConstMat out, lse, dout;
   Mat dq, dk, dv;
 };
-KernelWork work_of(const AttentionArgs& a);
+KernelWork work_of(const AttentionForwardArgs& a);
+KernelWork work_of(const AttentionBackwardArgs& a);
 
 TRAINYARD_PRODUCT_KERNEL(void, attention_forward_cpu, (const AttentionForwardArgs& args))
 TRAINYARD_PRODUCT_KERNEL(void, attention_backward_cpu, (const AttentionBackwardArgs& args))
