@@ -92,8 +92,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("nesterov", c.nesterov, optimizer, "SGD: on: a step is gradient + momentum * buffer, else the buffer",
     base::Choices<bool>{{"off", false}, {"on", true}});
   v("weight-decay", c.weight_decay, optimizer,
-    "weight decay, of all but biases, norms and embeddings. AdamW: apart from the gradient; SGD: added to it",
-    {0, 1000});
+    "weight decay, of all but biases, norms and embeddings; SGD adds it to gradients", {0, 1000});
   v("decay-embeddings", c.decay_embeddings, optimizer, "on: weight decay of embeddings, too",
     base::Words{{"off", "on"}});
   v("clip", c.clip, optimizer, "largest norm of all gradients together; 0: no clipping", f32_from_zero);

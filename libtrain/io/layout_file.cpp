@@ -29,8 +29,8 @@ void require_shape(const std::string& path, const std::vector<std::int64_t>& sha
   if (shape[1] > most_layout_blocks)
     refuse_layout(path, fmt::format("layout has {} blocks a side, more than {}", shape[1], most_layout_blocks));
   if (shape[0] > most_layout_elements / (shape[1] * shape[1]))
-    refuse_layout(path, fmt::format("layout has {} heads of {} x {} blocks: more than {} in all", shape[0], shape[1], shape[2],
-                             most_layout_elements));
+    refuse_layout(path, fmt::format("layout has {} heads of {} x {} blocks: more than {} in all", shape[0], shape[1],
+                                    shape[2], most_layout_elements));
 }
 
 std::int64_t block_of(const std::string& path, const Hdf5File& file) {
@@ -48,7 +48,8 @@ base::BlockMap read_layout_file(const std::string& path) {
   if (!file.exists(name)) refuse_layout(path, "there is no 'layout' in it");
   const auto info = file.info(name);
   if (info.is_virtual) refuse_layout(path, "layout shows what lies in other files");
-  if (info.dtype != base::DType::u8) refuse_layout(path, fmt::format("layout holds {}, not u8", base::name_of(info.dtype)));
+  if (info.dtype != base::DType::u8)
+    refuse_layout(path, fmt::format("layout holds {}, not u8", base::name_of(info.dtype)));
   require_shape(path, info.shape);
   base::BlockMap map;
   map.heads = info.shape[0], map.n = info.shape[1];
@@ -58,8 +59,8 @@ base::BlockMap read_layout_file(const std::string& path) {
   const auto wrong = std::find_if(map.present.begin(), map.present.end(), [](std::uint8_t v) { return v > 1; });
   if (wrong != map.present.end()) {
     const auto at = wrong - map.present.begin(), row = at / map.n;
-    refuse_layout(path,
-           fmt::format("layout[{}, {}, {}] is {}, neither 0 nor 1", row / map.n, row % map.n, at % map.n, *wrong));
+    refuse_layout(
+        path, fmt::format("layout[{}, {}, {}] is {}, neither 0 nor 1", row / map.n, row % map.n, at % map.n, *wrong));
   }
   return map;
 }

@@ -122,8 +122,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v.formerly("layer-slots");
   v.is({T::evaluation});
   v("optimizer", c.optimizer, "Optimizer",
-    fmt::format("the optimizer: {}; sgd is PyTorch's, with momentum and dampening 0",
-                fmt::join(optimizer_names(), " or ")),
+    fmt::format("the optimizer: {}, as in PyTorch", fmt::join(optimizer_names(), " or ")),
     base::Words{optimizer_names()});
   v.is({T::later_in_plans});
   v("threads", c.threads, how, "OpenMP threads of a rank; 0: OMP_NUM_THREADS, else its share of the cores",
