@@ -47,7 +47,8 @@ TEST(ForeignFiles, ADeepSpeedFileGetsTheFlagsOfItsKeys) {
                    {"lr": 0.25, "betas": [0.5, 0.75], "eps": 0.125, "weight_decay": 0}}})",
                "--dtype bf16 --learning-rate 0.25 --beta1 0.5 --beta2 0.75 --epsilon 0.125 --weight-decay 0");
   expect_flags(
-      R"({"bf16": {"enabled": true}, "optimizer": {"type": "SGD", "params": {"lr": 0.25, "momentum": 0.5, "nesterov": true}}})",
+      R"({"bf16": {"enabled": true}, "optimizer": {"type": "SGD", "params":
+          {"lr": 0.25, "momentum": 0.5, "nesterov": true}}})",
       "--dtype bf16 --optimizer sgd --learning-rate 0.25 --momentum 0.5 --nesterov on");
   expect_flags(R"({"fp16": {"enabled": false}, "scheduler": {"type": "WarmupCosineLR", "params":
                    {"warmup_num_steps": 5, "warmup_min_lr": 0, "total_num_steps": 50}}})",
