@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <set>
 #include <stdexcept>
 #include <utility>
 
