@@ -23,6 +23,8 @@ enum class FieldTrait : unsigned {
   evaluation = 2,      // an evaluation reads it, too
   free_on_resume = 4,  // a resume may change it without being told: it changes where and how a run computes, not what
   later_in_plans = 8,  // plans of version 1 did not have it from the beginning, and leave it out if it has its default
+  identity = 16,       // it belongs to what a run is: a resume changes it only if the user says so
+  of_checkpoint = 32,  // an evaluation takes it from the checkpoint unless the user gives it
 };
 
 inline constexpr const char *from_default = "default", *from_plan = "plan", *from_environment = "environment",

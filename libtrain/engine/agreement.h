@@ -4,6 +4,10 @@
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/world.h"
 
+#include <nlohmann/json.hpp>
+
+#include <string>
+
 namespace trainyard::engine {
 
 // The event after which the calls issued so far over a communicator of host memory are complete. With a GPU's Exec they
@@ -13,6 +17,11 @@ inline tensor::Event host_call_over(tensor::Exec& exec) { return exec.on_gpu() ?
 
 inline std::string on_rank_zero(World& world, tensor::Exec& exec, const std::function<std::string()>& work) {
   return comm::on_rank_zero(*world.control, exec, work);
+}
+// The same for a value that JSON can hold (nlohmann's to_json and from_json; start_json.h has those of a start).
+template <class Work> auto value_of_rank_zero(World& world, tensor::Exec& exec, const Work& work) {
+  const auto text = on_rank_zero(world, exec, [&] { return nlohmann::json(work()).dump(); });
+  return nlohmann::json::parse(text).template get<decltype(work())>();
 }
 inline void on_every_rank(World& world, tensor::Exec& exec, const std::function<void()>& work) {
   comm::on_every_rank(*world.control, exec, work);

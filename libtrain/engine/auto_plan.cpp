@@ -4,14 +4,10 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
-#include "libtrain/comm/core_share.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/memory.h"
-#include "libtrain/engine/setup.h"
 #include "libtrain/plan/cost/memory.h"
 #include "libtrain/tensor/gpu.h"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -65,29 +61,6 @@ std::string words_of(const plan::ParallelLayout& layout) {
   return fmt::format("ZeRO {}{}{}", layout.zero, recomputed.empty() ? "" : ", ", recomputed);
 }
 
-// `limit`: bytes of --memory-limit, or unknown.
-nlohmann::json choose(const RunConfig& config, const plan::Plan& plan, std::int64_t memory, std::int64_t limit) {
-  const Open open{config.auto_zero, config.auto_recompute};
-  const auto bytes = std::min(memory, limit);
-  const auto layout = fitting_plan(plan, open, bytes == unknown ? 0 : bytes);
-  const auto need = bytes_of(layout);
-  // A layout that does not fit --memory-limit is refused later like any other plan, with what would fit.
-  if (need > memory && limit >= memory)
-    throw base::EnvironmentError(
-        fmt::format("--plan auto: {} needs the least memory, {} a rank, but a rank of this job may use only {}",
-                    words_of(layout), base::size_text(need), base::size_text(memory)),
-        "more ranks on more machines, more memory (sbatch --mem), or another run with a smaller --micro-batch; to "
-        "start all the same: --zero 3 --recompute full without --plan auto");
-  auto text = fmt::format("--plan auto: {} on {}: {} a rank", words_of(layout),
-                          base::counted(plan.topology.world(), "rank"), base::size_text(need));
-  text += bytes == unknown ? "; how much it may use is not known"
-                           : fmt::format(" of the {} that it may use", base::size_text(bytes));
-  const auto first = fitting_plan(plan, open, 0);
-  if (first.zero != layout.zero || first.recompute != layout.recompute)
-    text += fmt::format(" ({} would need {})", words_of(first), base::size_text(bytes_of(first)));
-  return {{"zero", layout.zero}, {"recompute", layout.recompute}, {"text", text}};
-}
-
 }  // namespace
 
 std::int64_t memory_for_a_rank(std::int64_t machine_bytes, int ranks_on_node) {
@@ -106,26 +79,39 @@ plan::Plan fitting_plan(const plan::Plan& plan, Open open, std::int64_t bytes) {
   return *least;
 }
 
-std::string decide_layout(RunConfig& config, World& world, tensor::Exec& exec, const Place& place, int ranks_on_node) {
-  if (config.plan != auto_plan) return {};
+std::optional<std::int64_t> memory_of_every_rank(World& world, tensor::Exec& exec, const Place& place,
+                                                 int ranks_on_node) {
   std::int64_t memory = unknown;
   on_every_rank(world, exec, [&] {
     if (const auto here = memory_here(place, ranks_on_node); here > 0) memory = here;
   });
   world.control->all_reduce(exec, base::View::of(&memory, {1}), comm::Reduction::min);
   exec.synchronize();
-  const int fair_threads = comm::threads_of_rank(*world.control, exec);
-  const auto decided = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
-    require_output_beside_data(config);
-    auto unlimited = config;
-    unlimited.memory_limit.clear();
-    const auto setup = make_setup(unlimited, world.size, base::team_threads(config.threads, fair_threads));
-    const auto limit = config.memory_limit.empty() ? unknown : base::parse_bytes(config.memory_limit, "--memory-limit");
-    return choose(config, setup.plan, memory, limit).dump();
-  }));
-  config.zero = decided["zero"];
-  config.recompute = decided["recompute"].get<plan::Recompute>();
-  return decided["text"];
+  return memory == unknown ? std::nullopt : std::optional(memory);
+}
+
+AutoLayout auto_layout(const RunSetup& setup, const std::string& memory_limit, std::optional<std::int64_t> of_ranks) {
+  const auto open = setup.config.from_plan.open;
+  const auto& plan = setup.plan;
+  const auto memory = of_ranks.value_or(unknown),
+             limit = memory_limit.empty() ? unknown : base::parse_bytes(memory_limit, "--memory-limit"),
+             bytes = std::min(memory, limit);
+  const auto layout = fitting_plan(plan, open, bytes == unknown ? 0 : bytes);
+  const auto need = bytes_of(layout);
+  if (need > memory && limit >= memory)
+    throw base::EnvironmentError(
+        fmt::format("--plan auto: {} needs the least memory, {} a rank, but a rank of this job may use only {}",
+                    words_of(layout), base::size_text(need), base::size_text(memory)),
+        "more ranks on more machines, more memory (sbatch --mem), or another run with a smaller --micro-batch; to "
+        "start all the same: --zero 3 --recompute full without --plan auto");
+  auto text = fmt::format("--plan auto: {} on {}: {} a rank", words_of(layout),
+                          base::counted(plan.topology.world(), "rank"), base::size_text(need));
+  text += bytes == unknown ? "; how much it may use is not known"
+                           : fmt::format(" of the {} that it may use", base::size_text(bytes));
+  const auto first = fitting_plan(plan, open, 0);
+  if (first.zero != layout.zero || first.recompute != layout.recompute)
+    text += fmt::format(" ({} would need {})", words_of(first), base::size_text(bytes_of(first)));
+  return {.zero = layout.zero, .recompute = layout.recompute, .text = std::move(text)};
 }
 
 }  // namespace trainyard::engine

@@ -4,10 +4,12 @@
 
 #include "libtrain/engine/config.h"
 #include "libtrain/engine/place.h"
+#include "libtrain/engine/setup.h"
 #include "libtrain/engine/world.h"
 #include "libtrain/plan/plan.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace trainyard::engine {
@@ -20,14 +22,20 @@ std::int64_t memory_for_a_rank(std::int64_t machine_bytes, int ranks_on_node);
 // stage without recomputation, the lowest with norms and activations recomputed, the lowest with whole layers
 // recomputed. Nothing else is decided, because only these two choices change neither the run nor its bits. If nothing
 // fits, returns the plan that needs least. With `bytes` 0 it returns the first.
-struct Open {
-  bool zero = true, recompute = true;
-};
 plan::Plan fitting_plan(const plan::Plan& plan, Open open, std::int64_t bytes);
 
-// With --plan auto, decides for all ranks (collective) and returns one sentence about the decision. Otherwise returns
-// "". Everything that a start would refuse is refused first. EnvironmentError if nothing fits the machines, InputError
-// (exit 3) if nothing fits --memory-limit. config.device must be cpu or cuda already.
-std::string decide_layout(RunConfig& config, World& world, tensor::Exec& exec, const Place& place, int ranks_on_node);
+// The bytes that every rank may use, which is what the rank with least may use. nullopt if no rank knows. Collective.
+std::optional<std::int64_t> memory_of_every_rank(World& world, tensor::Exec& exec, const Place& place,
+                                                 int ranks_on_node);
+
+// What --plan auto decides, with one sentence about it. `setup` has no memory limit, so that everything else that a
+// start refuses was refused before. `limit` is --memory-limit, `memory` the bytes of memory_of_every_rank.
+// EnvironmentError if nothing fits `memory`. A layout that does not fit `limit` is refused later, like any other plan.
+struct AutoLayout {
+  int zero = 0;
+  plan::Recompute recompute = plan::Recompute::none;
+  std::string text;
+};
+AutoLayout auto_layout(const RunSetup& setup, const std::string& limit, std::optional<std::int64_t> memory);
 
 }  // namespace trainyard::engine

@@ -43,26 +43,28 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   using T = base::FieldTrait;
   base::FieldVisitor v;
   v("model", c.model, run, "preset (listed below) or TOML file (see --help-model)");
-  v.is({T::per_rank, T::evaluation});
+  v.is({T::per_rank, T::evaluation, T::of_checkpoint});
   v("lanes", c.lanes, run, "reduction lanes: slices of the sums that tensor-parallel ranks split; 0: the model's own",
     plan::ranges::lanes);
   v("data", c.data, run, "folder of token shards, made by shard-data");
-  v.is({T::per_rank, T::evaluation});
+  v.is({T::per_rank, T::evaluation, T::of_checkpoint});
   v("output", c.output, run, "run folder, for checkpoints, metrics and the report");
   v("plan", c.plan, run, "plan.json of partition-model; flags override it. auto: the lowest --zero that fits");
   v.is({T::per_rank, T::evaluation});
   v("steps", c.steps, run, "optimizer steps of the whole run, resumes included", {1, step_count.high});
+  v.is({T::identity});
   v("seed", c.seed, run, "seed of initial weights, data order and dropout",
     {0, std::numeric_limits<std::uint64_t>::max()});
+  v.is({T::identity});
   v("document-mask", c.document_mask, run, "on: a token attends to its own document only", base::Words{{"off", "on"}});
-  v.is({T::evaluation});
+  v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("objective", c.objective, run, "what is learned: causal (next token), masked (hidden tokens), or auto: the model's",
     base::Words{{"auto", "causal", "masked"}});
-  v.is({T::evaluation});
+  v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("mask-rate", c.mask_rate, run, "masked objective: share of the tokens that are hidden; 0: 0.15", {0, 1});
-  v.is({T::evaluation});
+  v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("mask-words", c.mask_words, run, "masked objective: on hides whole words", base::Words{{"off", "on"}});
-  v.is({T::evaluation});
+  v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("device", c.device, how, "cpu, cuda, or auto: a GPU where there is one", base::Words{{"auto", "cpu", "cuda"}});
   v.is({T::evaluation, T::free_on_resume});
   v("communicator", c.communicator, how, "how GPUs communicate: nccl, mpi (through the host), or auto",
@@ -73,17 +75,23 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v.is({T::per_rank, T::evaluation});
   v("learning-rate", c.learning_rate, optimizer, "peak learning rate", positive_f32);
   v.also({"lr"});
+  v.is({T::identity});
   v("start-learning-rate", c.start_learning_rate, optimizer, "learning rate that the warm-up begins with",
     f32_from_zero);
+  v.is({T::identity});
   v("final-learning-rate", c.final_learning_rate, optimizer, "learning rate that the decay ends with", f32_from_zero);
+  v.is({T::identity});
   v("lr-schedule", c.schedule, optimizer,
     "learning rate over the steps: constant, linear, cosine, inverse-sqrt, wsd, wsd-cosine, wsd-exponential or "
     "wsd-minus-sqrt (wsd: warm-up, stable, decay)",
     base::Words{schedule_names()});
   v.formerly("schedule");
+  v.is({T::identity});
   v("warmup-steps", c.warmup_steps, optimizer, "steps of linear warm-up", step_count);
+  v.is({T::identity});
   v("decay-steps", c.decay_steps, optimizer, "steps of the decay, for linear, cosine and wsd; 0: as the schedule says",
     step_count);
+  v.is({T::identity});
   v("beta1", c.beta1, optimizer, "AdamW: decay of the first moment", decay_rate);
   v("beta2", c.beta2, optimizer, "AdamW: decay of the second moment", decay_rate);
   v("epsilon", c.epsilon, optimizer, "AdamW: added to the root of the second moment", {1e-30, 1});
@@ -95,7 +103,9 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     "weight decay, of all but biases, norms and embeddings; SGD adds it to gradients", {0, 1000});
   v("decay-embeddings", c.decay_embeddings, optimizer, "on: weight decay of embeddings, too",
     base::Words{{"off", "on"}});
+  v.is({T::identity});
   v("clip", c.clip, optimizer, "largest norm of all gradients together; 0: no clipping", f32_from_zero);
+  v.is({T::identity});
   v("save-every", c.save_every, checkpoints, "steps between checkpoints; 0: one at the end", step_count);
   v.is({T::free_on_resume});
   v("keep", c.keep, checkpoints, "newest checkpoints that are kept; 0: all", {0, 1'000'000});
@@ -147,10 +157,10 @@ std::vector<base::Field> fields_of(RunConfig& c) {
 void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   if (c.plan.empty()) return;
   if (c.plan == auto_plan) {
-    const auto open = [&](const char* name) {
+    const auto is_open = [&](const char* name) {
       return base::field_named(fields, name, "--plan auto").source == base::from_default;
     };
-    c.auto_zero = open("zero"), c.auto_recompute = open("recompute");
+    c.from_plan.open = {.zero = is_open("zero"), .recompute = is_open("recompute")};
     return;
   }
   auto p = plan::plan_from_json(base::read_file(c.plan, base::largest_description), c.plan);
@@ -158,23 +168,23 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
     throw base::InputError(
         fmt::format("{} plans {} gradients; train adds gradients in f32", c.plan, base::name_of(p.gradient_dtype)),
         "plan with --gradient-dtype f32");
-  c.plan_as_read = p;
+  c.from_plan.as_read = p;
   const auto set = [&](const std::string& name, const std::string& value) {
     auto& field = base::field_named(fields, name, c.plan);
     if (field.source == base::from_environment || field.source == base::from_flag) return false;
     field.set(value, fmt::format("{}: {}", c.plan, name));
     field.source = base::from_plan;
-    c.of_plan.push_back(name);
+    c.from_plan.settings.push_back(name);
     return true;
   };
   auto layout = static_cast<plan::ParallelLayout&>(p);
   for (const auto& f : plan::fields_of(layout)) set(f.name, f.get());
   set("device", p.device == base::DeviceKind::cuda ? "cuda" : "cpu");
   if (set("model", p.model.name)) {
-    c.plan_model = p.model;
-    c.lanes_of_plan = set("lanes", fmt::format("{}", p.model.lanes));
+    c.from_plan.model = p.model;
+    c.from_plan.decides_lanes = set("lanes", fmt::format("{}", p.model.lanes));
   }
-  c.plan_ranks = p.topology.world(), c.plan_lanes = p.model.lanes;
+  c.from_plan.ranks = p.topology.world(), c.from_plan.lanes = p.model.lanes;
 }
 
 void require_settings_of_optimizer(const std::vector<base::Field>& fields, const RunConfig& c) {
@@ -200,10 +210,10 @@ std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {
   };
   if (has_model_of_weights(fields, c))
     leave_out("model", "the model of the checkpoint that init-from names" +
-                           (c.checkpoint_model ? ", " + base::excerpt(c.checkpoint_model->name) : ""));
-  if (c.auto_zero) leave_out("zero", "each start decides (plan = auto)");
+                           (c.from_checkpoint.model ? ", " + base::excerpt(c.from_checkpoint.model->name) : ""));
+  if (c.from_plan.open.zero) leave_out("zero", "each start decides (plan = auto)");
   std::erase_if(fields, [&](const auto& f) { return is_of_another(f, plan::optimizer_kind(c.optimizer)); });
-  if (c.auto_recompute) leave_out("recompute", "each start decides (plan = auto)");
+  if (c.from_plan.open.recompute) leave_out("recompute", "each start decides (plan = auto)");
   return above + base::print_fields(fields);
 }
 

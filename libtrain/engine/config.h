@@ -15,6 +15,30 @@
 
 namespace trainyard::engine {
 
+// What --plan auto decides at each start: what the user gave no value for.
+struct Open {
+  bool zero = true, recompute = true;
+};
+
+// What read_plan finds beside settings. Settings of the plan are settings of the run, unless the user gave others.
+struct FromPlan {
+  int ranks = 0;                           // 0: there is no plan
+  std::optional<plan::ModelConfig> model;  // empty if --model is given elsewhere
+  std::int64_t lanes = 0;                  // of the plan's model, whatever the run takes
+  bool decides_lanes = false;              // `lanes` of the run come from `model`: the user gave none
+  std::optional<plan::Plan> as_read;       // with its own predictions, which another build may have made
+  std::vector<std::string> settings;       // names of the settings that come from the plan
+  Open open{.zero = false, .recompute = false};
+};
+
+// What a checkpoint decides that no setting says.
+struct FromCheckpoint {
+  std::optional<plan::ModelConfig> model;  // of an evaluation, or of --init-from without --model
+  std::int64_t mask_token = -1;            // evaluation: the token that hid others in training
+  std::int64_t lanes = 0;                  // lanes of the run's own checkpoints (restore.h); 0: there are none
+  plan::LanesOf lanes_of;                  // source of the lanes of `model`, or of `lanes`
+};
+
 // The parallel layout as the user asked for it: sequence and threads may be 0, as their help says
 // (plan/parallel_layout.h). Setup makes a definite plan of it.
 struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
@@ -22,7 +46,7 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
 
   // run
   std::string model = "gpt2-micro";  // preset or TOML file
-  std::int64_t lanes = 0;            // reduction lanes; 0: not given (lanes_of_plan, checkpoint_lanes)
+  std::int64_t lanes = 0;            // reduction lanes; 0: not given (from_plan, from_checkpoint)
   std::string data;                  // folder of token shards
   std::string output;                // run folder
   std::string plan;                  // plan.json of partition-model, or auto_plan
@@ -61,18 +85,8 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   std::string trace;            // file (trace_file.h)
   std::string trace_steps;      // "3:6"; empty: all
   bool profile_step = false;    // fills RunResult::step_profile
-  // from --plan
-  std::optional<plan::ModelConfig> plan_model;        // empty if --model is given elsewhere
-  int plan_ranks = 0;                                 // 0: no plan
-  std::int64_t plan_lanes = 0;                        // lanes of the plan's model, whatever the run takes
-  std::optional<plan::Plan> plan_as_read;             // with its own predictions, which another build may have made
-  std::vector<std::string> of_plan;                   // names of the settings that come from the plan
-  std::optional<plan::ModelConfig> checkpoint_model;  // of an evaluation, or of --init-from without --model
-  std::int64_t checkpoint_mask = -1;                  // evaluation: the token that hid others in training
-  bool lanes_of_plan = false;                         // `lanes` come from plan_model: the user gave none
-  std::int64_t checkpoint_lanes = 0;               // lanes of the run's own checkpoints (restore.h); 0: there are none
-  plan::LanesOf lanes_of;                          // source of the lanes of checkpoint_model or checkpoint_lanes
-  bool auto_zero = false, auto_recompute = false;  // --plan auto decides it: the user gave no value
+  FromPlan from_plan;
+  FromCheckpoint from_checkpoint;
 };
 
 // The one description: names, groups, help with units.

@@ -71,37 +71,35 @@ void take_masking(RunConfig& r, const checkpoint::RunState& s, const std::string
   if (words != "on" && words != "off") refuse("mask_words", words, "on or off");
   if (!token.is_number_integer() || token.get<std::int64_t>() < 0 || token.get<std::int64_t>() >= s.model.vocabulary)
     refuse("mask_token", token, fmt::format("a token below {}", s.model.vocabulary));
-  r.mask_rate = rate, r.mask_words = words, r.checkpoint_mask = token;
+  r.mask_rate = rate, r.mask_words = words, r.from_checkpoint.mask_token = token;
+}
+
+bool comes_from_checkpoint(const base::Field& f, const EvaluateConfig& c) {
+  return f.has(base::FieldTrait::of_checkpoint) && !c.given.contains(f.name);
 }
 
 // The settings of `c` that the user gave; the others come from the run that wrote the checkpoint. Settings that concern
 // training only keep their defaults.
 RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const std::string& checkpoint, int ranks) {
-  const auto given = [&](const char* name) { return c.given.contains(name); };
   RunConfig r;
   r.model = s.model.name;
-  r.checkpoint_model = s.model;
-  r.data = given("data") ? c.run.data : text_of(s.provenance, "data", "");
-  r.sequence =
-      given("sequence") && c.run.sequence > 0 ? c.run.sequence : integer_of(s.identity, "sequence", s.model.context);
-  r.micro_batch = given("micro-batch") ? c.run.micro_batch : integer_of(s.identity, "micro_batch", 1);
-  r.document_mask = given("document-mask") ? c.run.document_mask : text_of(s.identity, "document_mask", "off");
-  r.dtype = given("dtype") ? c.run.dtype : s.dtype;
-  if (given("objective")) r.objective = c.run.objective;
+  r.from_checkpoint.model = s.model;
+  r.data = text_of(s.provenance, "data", "");
+  r.micro_batch = integer_of(s.identity, "micro_batch", 1);
+  r.document_mask = text_of(s.identity, "document_mask", "off");
+  r.dtype = s.dtype;
   if (plan::objective_of(s.model) == plan::Objective::masked) take_masking(r, s, checkpoint);
-  if (given("mask-rate")) r.mask_rate = c.run.mask_rate;
-  if (given("mask-words")) r.mask_words = c.run.mask_words;
+  auto asked = c.run;
+  auto ours = fields_of(r);
+  for (const auto& f : fields_of(asked)) {
+    const bool is_apart = f.name == "model" || f.name == "memory-limit";  // require_model, require_memory
+    if (!is_apart && f.has(base::FieldTrait::evaluation) && !comes_from_checkpoint(f, c))
+      base::field_named(ours, f.name, "an evaluation").set(f.get(), "--" + f.name);
+  }
+  if (r.sequence == 0) r.sequence = integer_of(s.identity, "sequence", s.model.context);
   r.seed = s.seed;  // for the gates of experts, which draw lots for places in an evaluation, too
-  r.plan = c.run.plan, r.plan_ranks = c.run.plan_ranks, r.of_plan = c.run.of_plan;
-  r.device = c.run.device, r.communicator = c.run.communicator;
-  r.zero = c.run.zero, r.gathered_layers = c.run.gathered_layers, r.threads = c.run.threads;
-  r.tensor = c.run.tensor, r.sequence_parallel = c.run.sequence_parallel;
-  r.expert_parallel = c.run.expert_parallel, r.expert_ranks_per_node = c.run.expert_ranks_per_node;
-  r.expert_overlap_chunks = c.run.expert_overlap_chunks, r.expert_capacity_buffer = c.run.expert_capacity_buffer;
-  r.pipeline = c.run.pipeline, r.pipeline_schedule = c.run.pipeline_schedule;
-  r.virtual_stages = c.run.virtual_stages, r.partition = c.run.partition;
-  if (c.run.plan_ranks > 0) r.recompute = c.run.recompute;  // the partition weighs layers by it
-  r.hang_timeout = c.run.hang_timeout;
+  r.from_plan.ranks = c.run.from_plan.ranks, r.from_plan.settings = c.run.from_plan.settings;
+  if (c.run.from_plan.ranks > 0) r.recompute = c.run.recompute;  // the partition weighs layers by it
   constexpr std::int64_t most = 1 << 20;
   if (r.micro_batch < 1 || r.micro_batch > most)
     throw base::UsageError(fmt::format("--micro-batch {} must lie between 1 and {}", r.micro_batch, most),
@@ -115,24 +113,24 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
 // The settings that decide which collectives an evaluation issues. What the user did not give comes from the
 // checkpoint.
 NamedSettings shared_settings(const EvaluateConfig& c) {
-  static const std::set<std::string> of_the_checkpoint{"sequence",  "micro-batch", "document-mask", "dtype",
-                                                       "objective", "mask-rate",   "mask-words"};
   NamedSettings settings{{"evaluate-split", c.split}, {"evaluate-sequences", fmt::format("{}", c.sequences)}};
+  auto run = c.run;
+  auto fields = fields_of(run);
   for (auto& [name, value] : shared_settings(c.run)) {
-    if (!evaluation_settings().contains(name)) continue;
-    settings.emplace_back(name,
-                          of_the_checkpoint.contains(name) && !c.given.contains(name) ? "the checkpoint's" : value);
+    const auto& f = base::field_named(fields, name, "an evaluation");
+    if (f.has(base::FieldTrait::evaluation))
+      settings.emplace_back(name, comes_from_checkpoint(f, c) ? "the checkpoint's" : value);
   }
   return settings;
 }
 
 void require_model(const EvaluateConfig& c, plan::ModelConfig trained, const std::string& checkpoint) {
   if (!c.given.contains("model")) return;
-  auto given_model = c.run.plan_model && c.run.model == c.run.plan_model->name
-                         ? *c.run.plan_model
+  auto given_model = c.run.from_plan.model && c.run.model == c.run.from_plan.model->name
+                         ? *c.run.from_plan.model
                          : plan::load_model(c.run.model, io::read_layout_file);
   if (given_model.vocabulary == 0) given_model.vocabulary = trained.vocabulary;
-  if (given_model.lanes == 0 || c.run.lanes_of_plan)
+  if (given_model.lanes == 0 || c.run.from_plan.decides_lanes)
     given_model.lanes = trained.lanes;  // the user did not ask for others
   const auto ours = plan::fields_of(trained), theirs = plan::fields_of(given_model);
   std::string differences;
@@ -197,7 +195,7 @@ void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int fair_threads) 
   t.state = reader.state();
   require_model(c, t.state.model, t.checkpoint);
   t.run = settings(c, t.state, t.checkpoint, ranks);
-  t.run.lanes_of = {plan::Lanes::evaluated, t.checkpoint};
+  t.run.from_checkpoint.lanes_of = {plan::Lanes::evaluated, t.checkpoint};
   if (t.run.data.empty())
     throw base::UsageError("--data is missing: the folder that shard-data made",
                            fmt::format("{} does not say what it was trained on", t.checkpoint));

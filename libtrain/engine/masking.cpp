@@ -37,8 +37,8 @@ void require_objective(const RunConfig& c, const plan::ModelConfig& model) {
 TokensOfModel tokens_of_model(const RunConfig& c, const data::SetIndex& index, const plan::ModelConfig& model) {
   TokensOfModel out{index.vocabulary, -1, fmt::format("the shards in {} have {}", c.data, index.vocabulary)};
   if (plan::objective_of(model) == plan::Objective::causal) return out;
-  if (c.checkpoint_mask >= 0) {
-    out.mask_token = c.checkpoint_mask;
+  if (c.from_checkpoint.mask_token >= 0) {
+    out.mask_token = c.from_checkpoint.mask_token;
     return out;
   }
   out.mask_token = data::mask_token_of(c.data, index);

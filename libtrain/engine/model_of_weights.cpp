@@ -33,8 +33,8 @@ void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& c)
       });
     }
     if (!found) return;
-    c.checkpoint_model = found->model;
-    c.lanes_of = {lanes, found->checkpoint};
+    c.from_checkpoint.model = found->model;
+    c.from_checkpoint.lanes_of = {lanes, found->checkpoint};
   });
 }
 

@@ -7,6 +7,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
+#include "libtrain/checkpoint/recorded_layout.h"
 #include "libtrain/plan/attention_text.h"
 #include "libtrain/plan/cost/memory.h"
 #include "libtrain/plan/stage_table.h"
@@ -116,33 +117,25 @@ void write_report(const std::string& output, const SizeTable& memory, const Size
   }
 }
 
-std::string checkpoint_layout(const checkpoint::RunState& s) {
-  // The plan in a checkpoint is for reading only, so nobody has checked what it says.
-  const auto number = [&](const char* key, std::int64_t otherwise) {
-    const auto found = s.plan.is_object() ? s.plan.find(key) : s.plan.end();
-    return found != s.plan.end() && found->is_number_integer() ? found->get<std::int64_t>() : otherwise;
-  };
+std::string checkpoint_layout(const checkpoint::RunState& state) {
+  const auto layout = checkpoint::recorded_layout(state);
   std::string out;
   const auto add = [&](const std::string& part) { out += (out.empty() ? "" : ", ") + part; };
-  const auto ranks = number("ranks", 1), tensor = number("tensor", 1), stages = number("pipeline", 1),
-             chunks = number("virtual_stages", 1), experts = number("expert_parallel", 1);
+  const auto ranks = layout.ranks.value_or(1), tensor = layout.tensor, stages = layout.pipeline;
   const bool shares = tensor > 1, in_stages = stages > 1;
   if ((shares || in_stages) && tensor >= 1 && stages >= 1 && ranks / tensor >= stages) {
-    std::string order;
-    for (const auto& [name, value] : plan::schedule_names())
-      if (s.plan.contains("schedule") && s.plan["schedule"] == name) order = name;
-    if (chunks > 1) order += fmt::format("{}{}", order.empty() ? "" : ", ", base::counted(chunks, "virtual stage"));
+    auto order = layout.pipeline_schedule;
+    if (layout.virtual_stages > 1)
+      order += fmt::format("{}{}", order.empty() ? "" : ", ", base::counted(layout.virtual_stages, "virtual stage"));
     add(fmt::format(
         "{}{}{}{}",
         in_stages ? fmt::format("{} stages{} x ", stages, order.empty() ? "" : fmt::format(" ({})", order)) : "",
         ranks / tensor / stages, shares ? fmt::format(" x {} tensor", tensor) : " data",
-        shares && s.plan.contains("sequence_parallel") && s.plan["sequence_parallel"] == true
-            ? " with sequence parallelism"
-            : ""));
+        shares && layout.sequence_parallel ? " with sequence parallelism" : ""));
   }
-  if (experts > 1) add(fmt::format("experts over {}", experts));
-  if (const auto zero = number("zero", -1); zero >= 0) add(fmt::format("ZeRO {}", zero));
-  add(base::counted(s.model.lanes, "lane"));
+  if (layout.expert_parallel > 1) add(fmt::format("experts over {}", layout.expert_parallel));
+  if (layout.zero && *layout.zero >= 0) add(fmt::format("ZeRO {}", *layout.zero));
+  add(base::counted(state.model.lanes, "lane"));
   return out;
 }
 

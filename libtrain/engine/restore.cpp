@@ -11,6 +11,7 @@
 #include "libtrain/checkpoint/latest_whole.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/read_sums.h"
+#include "libtrain/checkpoint/recorded_layout.h"
 #include "libtrain/checkpoint/removed.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/engine/agreement.h"
@@ -52,7 +53,10 @@ void mend_view(const checkpoint::Reader& reader, const std::string& own) {
   }
 }
 
-void report_changes(const checkpoint::RunState& was, const RunConfig& c, const plan::Plan& now, int ranks) {
+void report_changes(const checkpoint::RunState& was, const RunSetup& setup) {
+  const auto& c = setup.config;
+  const auto& now = setup.plan;
+  const auto layout = checkpoint::recorded_layout(was);
   const auto report = [](const char* what, const std::string& before, const std::string& now) {
     if (before != now) base::log_info("resuming with {} {} (the checkpoint was written with {})", what, now, before);
   };
@@ -67,22 +71,22 @@ void report_changes(const checkpoint::RunState& was, const RunConfig& c, const p
   for (const auto& [name, version] : versions.items())
     if (was.versions.is_object() && was.versions.contains(name))
       report(name.c_str(), text_of(was.versions[name]), text_of(version));
-  if (was.plan.contains("ranks")) report("ranks", was.plan["ranks"].dump(), fmt::format("{}", ranks));
-  const auto tensor = was.plan.contains("tensor") ? was.plan["tensor"].dump() : "1";
-  report("tensor ranks", tensor, fmt::format("{}", now.tensor));
-  if (tensor != fmt::format("{}", now.tensor) && now.device == base::DeviceKind::cuda && now.model.lanes == 1)
+  const auto report_number = [&](const char* what, std::int64_t before, std::int64_t now) {
+    report(what, fmt::format("{}", before), fmt::format("{}", now));
+  };
+  if (layout.ranks) report_number("ranks", *layout.ranks, now.topology.world());
+  report_number("tensor ranks", layout.tensor, now.tensor);
+  if (layout.tensor != now.tensor && now.device == base::DeviceKind::cuda && now.model.lanes == 1)
     base::log_warning(
         "with one lane a GPU library adds up, and its rounding depends on the number of tensor ranks: losses will not "
         "be bit-identical");
-  report("expert-parallel ranks", was.plan.contains("expert_parallel") ? was.plan["expert_parallel"].dump() : "1",
-         fmt::format("{}", now.expert_parallel));
-  report("pipeline stages", was.plan.contains("pipeline") ? was.plan["pipeline"].dump() : "1",
-         fmt::format("{}", now.pipeline));
-  const bool lanes_are_given = c.lanes > 0 && !c.lanes_of_plan;
-  if (!lanes_are_given && c.plan_lanes > 0 && c.plan_lanes != now.model.lanes)
+  report_number("expert-parallel ranks", layout.expert_parallel, now.expert_parallel);
+  report_number("pipeline stages", layout.pipeline, now.pipeline);
+  const bool lanes_are_given = c.lanes > 0 && !c.from_plan.decides_lanes;
+  if (!lanes_are_given && c.from_plan.lanes > 0 && c.from_plan.lanes != now.model.lanes)
     base::log_info("resuming with the run's {} lanes; {} says {} (to use its value: --lanes {} --change model)",
-                   now.model.lanes, c.plan, c.plan_lanes, c.plan_lanes);
-  if (was.plan.contains("zero")) report("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
+                   now.model.lanes, c.plan, c.from_plan.lanes, c.from_plan.lanes);
+  if (layout.zero) report_number("ZeRO stage", *layout.zero, c.zero);
 }
 
 void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reader, checkpoint::ReadSums& sums) {
@@ -110,8 +114,9 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
 }
 
 // Weights know tokens by number, so tokens of another tokenizer are other text to them, even if it has as many tokens.
-void require_tokenizer(const checkpoint::RunState& state, const RunConfig& c, const data::SetIndex& index,
-                       const std::string& checkpoint) {
+void require_tokenizer(const checkpoint::RunState& state, const RunSetup& setup, const std::string& checkpoint) {
+  const auto& c = setup.config;
+  const auto& index = setup.index;
   const auto tokenizer = tokenizer_of(state);
   if (!tokenizer || tokenizer->made(index)) {
     if (const auto other = other_end_text(c.data, index, checkpoint, state); !other.empty())
@@ -140,8 +145,8 @@ void require_optimizer(const checkpoint::RunState& state, const plan::Plan& now,
                   state.optimizer.name));
 }
 
-Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged,
-             RunFolder touch) {
+Start choose(const RunSetup& setup, const std::vector<std::string>& damaged, RunFolder touch) {
+  const auto& c = setup.config;
   const auto folder = checkpoints_folder(c.output);
   if (touch == RunFolder::held) checkpoint::remove_stale_partials(folder);
   Start start;
@@ -165,7 +170,7 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
   auto reader = checkpoint::reading({start.path}, [&] { return checkpoint::Reader(start.path); });
   if (touch == RunFolder::held) mend_view(reader, folder);
   if (start.weights_only) {
-    require_tokenizer(reader.state(), c, setup.index, start.path);
+    require_tokenizer(reader.state(), setup, start.path);
     return start;
   }
   if (reader.state().contents == checkpoint::Contents::model)
@@ -176,8 +181,8 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
                                : "begin a new run with its weights: --init-from, with another --output");
   require_optimizer(reader.state(), setup.plan, start.path);
   require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path, c.model);
-  require_tokenizer(reader.state(), c, setup.index, start.path);
-  report_changes(reader.state(), c, setup.plan, ranks);
+  require_tokenizer(reader.state(), setup, start.path);
+  report_changes(reader.state(), setup);
   start.step = reader.state().step;
   start.samples_seen = reader.state().samples_seen;
   start.tokens_seen = reader.state().tokens_seen;
@@ -196,7 +201,7 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
     base::log_warning("checkpoint {} is skipped: {}", start.path, e.what());
     auto without = damaged;
     without.push_back(start.path);
-    return choose(c, setup, ranks, without, touch);
+    return choose(setup, without, touch);
   }
   return start;
 }
@@ -217,23 +222,23 @@ LanesOfRun lanes_of_run(const RunConfig& c) try {
 }
 
 void take_lanes(RunConfig& c, const LanesOfRun& of_run) {
-  c.checkpoint_lanes = of_run.lanes;
-  c.lanes_of = {plan::Lanes::of_the_run, of_run.checkpoint};
+  c.from_checkpoint.lanes = of_run.lanes;
+  c.from_checkpoint.lanes_of = {plan::Lanes::of_the_run, of_run.checkpoint};
 }
 
-Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged,
-                   RunFolder folder) {
+Start choose_start(const RunSetup& setup, const std::vector<std::string>& damaged, RunFolder folder) {
+  const auto& c = setup.config;
   std::vector<std::string> places;  // where another run may save meanwhile
   if (c.resume != "auto" && c.resume != "never") places.push_back(c.resume);
   if (std::error_code error; !c.init_from.empty() && std::filesystem::exists(c.init_from, error))
     places.push_back(c.init_from);
   return or_stop_unread(
-      c, [&] { return checkpoint::looking_again(places, [&] { return choose(c, setup, ranks, damaged, folder); }); });
+      c, [&] { return checkpoint::looking_again(places, [&] { return choose(setup, damaged, folder); }); });
 }
 
-nlohmann::json load_start(const Start& start, Trainer& trainer, World& world, const RunConfig& c) {
+nlohmann::json load_start(const Start& start, Trainer& trainer, World& world, const RunSetup& setup) {
   if (start.path.empty()) {
-    trainer.store().initialize(c.seed);
+    trainer.store().initialize(setup.config.seed);
     return {};
   }
   auto& exec = trainer.communication();
@@ -245,7 +250,7 @@ nlohmann::json load_start(const Start& start, Trainer& trainer, World& world, co
       sums.emplace(*reader, trainer.compute().threads());
       read_shards(start, trainer, *reader, *sums);
     };
-    or_stop_unread(c, [&] { checkpoint::reading({start.path}, read, checkpoint::Seen::listed); });
+    or_stop_unread(setup.config, [&] { checkpoint::reading({start.path}, read, checkpoint::Seen::listed); });
   });
   sums->add_ranks(*world.control, exec);
   on_every_rank(world, exec, [&] { sums->require(); });

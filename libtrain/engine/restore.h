@@ -22,6 +22,8 @@ struct Start {
   std::int64_t samples_seen = 0, tokens_seen = 0;  // consumed by these steps
   bool own = false;                                // path is OUTPUT/checkpoints/step-STEP
   bool newest = false;  // own, and no later checkpoint lies there: --resume auto would take it, too
+  // Own checkpoints after `step` that --resume auto found damaged just now, and skipped.
+  std::vector<std::string> damaged = {};
 };
 
 // held: this run holds the run folder and may mend it. looked_at: it only looks (--dry-run), and nothing in it changes.
@@ -36,8 +38,7 @@ enum class RunFolder { held, looked_at };
 // A different identity is refused unless --change names the fields. Stale partial checkpoints are removed, and a view
 // that is missing from the run's own checkpoint is written again. Changes of dtype, instruction set, build, ranks or
 // ZeRO stage are reported. Payloads are not read here, except when no step is left to do after the checkpoint.
-Start choose_start(const RunConfig& config, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged,
-                   RunFolder folder = RunFolder::held);
+Start choose_start(const RunSetup& setup, const std::vector<std::string>& damaged, RunFolder folder = RunFolder::held);
 
 // The lanes of the checkpoints that the run would continue from (they are all of one model), and the newest checkpoint
 // that records them. 0 if there are none, or none with a whole description; choose_start reports those.
@@ -54,6 +55,6 @@ void take_lanes(RunConfig& config, const LanesOfRun& of_run);  // `config` gets 
 // ranks throw InputError (exit 3). If a rank merely cannot read, they throw EnvironmentError (exit 4). Weights are then
 // undefined until the next call. Collective. Returns where the weights of the run come from, for provenance:
 // "CHECKPOINT, step N" of --init-from, also in later starts; null: initial values.
-nlohmann::json load_start(const Start& start, Trainer& trainer, World& world, const RunConfig& config);
+nlohmann::json load_start(const Start& start, Trainer& trainer, World& world, const RunSetup& setup);
 
 }  // namespace trainyard::engine

@@ -37,7 +37,7 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 }  // namespace
 
 RunLoop::RunLoop(const RunContext& run)
-    : run_(run), windows_(run.config, run.setup),
+    : run_(run), config_(run.setup.config), windows_(run.setup),
       batches_(windows_.training, windows_.validation ? &*windows_.validation : nullptr, run.setup.plan.batch(),
                run.world.reduction_position(),
                plan::slots_of_stage(run.setup.plan, run.setup.plan.stage_of(run.world.rank)).front()),
@@ -48,16 +48,15 @@ RunLoop::~RunLoop() {
 }
 
 void RunLoop::load(const Start& start) {
-  weights_from_ = load_start(start, trainer_, run_.world, run_.config);
+  weights_from_ = load_start(start, trainer_, run_.world, run_.setup);
   start_ = start;
   batches_.begin_at(start.step, start.samples_seen);
   step_ = start.step;
 }
 
 RunResult RunLoop::go() {
-  const auto& config = run_.config;
-  if (!config.trace.empty()) trace_.emplace(run_, trainer_.communication(), step_);
-  if (config.profile_step) profile_.emplace(run_.setup.plan.threads), raise_peaks();
+  if (!run_.trace.empty()) trace_.emplace(run_, trainer_.communication(), step_);
+  if (config_.profile_step) profile_.emplace(run_.setup.plan.threads), raise_peaks();
   saving_.emplace(run_, trainer_, start_, weights_from_);
   watch_calls(run_.watchdog, run_.world, Calls::of_steps);
   if (run_.watchdog)
@@ -68,7 +67,7 @@ RunResult RunLoop::go() {
     });
   patiently("opening metrics.jsonl", [&] {
     on_every_rank(run_.world, trainer_.communication(), [&] {
-      if (run_.world.rank == 0) metrics_.emplace(config.output + "/metrics.jsonl", step_);
+      if (run_.world.rank == 0) metrics_.emplace(config_.output + "/metrics.jsonl", step_);
     });
   });
   for (auto* group : run_.world.groups()) group->ledger().reset();
@@ -76,11 +75,11 @@ RunResult RunLoop::go() {
   trainer_.expert_collectives().clear_rounds();
   RunResult result;
   bool stopped = false;
-  while (step_ < config.steps && !stopped) stopped = !one_step(result);
+  while (step_ < config_.steps && !stopped) stopped = !one_step(result);
   saving_->finish(progress());
   if (metrics_) patiently("mending metrics.jsonl", [&] { metrics_->mend(); });
   trainer_.complete_weights();
-  result.code = step_ < config.steps ? base::ExitCode::requeue : base::ExitCode::done;
+  result.code = step_ < config_.steps ? base::ExitCode::requeue : base::ExitCode::done;
   result.step = step_;
   result.steps_done = steps_done_;
   result.checkpoint = saving_->saved_path();
@@ -97,7 +96,7 @@ RunResult RunLoop::go() {
   try {
     patiently("writing report and trace", [&] {
       if (run_.world.rank == 0 && steps_done_ > 0)
-        write_report(config.output, result.memory_report, result.traffic_report,
+        write_report(config_.output, result.memory_report, result.traffic_report,
                      reading_text(run_.setup, step_, progress().samples_seen));
       if (trace_) trace_->write();
     });
@@ -135,14 +134,13 @@ bool RunLoop::one_step(RunResult& result) {
   }
   const bool stop = finish_steps(result, trainer_.results_come_later() && !something_follows(begun + 1) ? 1 : 0);
   if (stop) finish_steps(result, 0);
-  return !stop && (run_.config.stop_after == 0 || step_ < run_.config.stop_after);
+  return !stop && (config_.stop_after == 0 || step_ < config_.stop_after);
 }
 
 // Does anything between step `s` and the next one need the result of step `s`?
 bool RunLoop::something_follows(std::int64_t s) const {
   const auto due = [s](std::int64_t every) { return every > 0 && s % every == 0; };
-  return s == run_.config.steps || s == run_.config.stop_after || due(run_.config.save_every) ||
-         due(run_.config.validate_every);
+  return s == config_.steps || s == config_.stop_after || due(config_.save_every) || due(config_.validate_every);
 }
 
 // Finishes steps until at most `under_way` are left. True if the run is asked to stop.
@@ -160,20 +158,19 @@ bool RunLoop::finish_step(RunResult& result) {
   ++step_;
   ++steps_done_;
   result.loss = outcome.loss;
-  if (run_.config.save_every > 0 && step_ % run_.config.save_every == 0 && step_ < run_.config.steps)
-    saving_->take(progress());
+  if (config_.save_every > 0 && step_ % config_.save_every == 0 && step_ < config_.steps) saving_->take(progress());
   StepMetrics m = metrics_of(outcome);
   const double ended = now();
   m.step_seconds = ended - begin;
-  if (run_.config.validate_every > 0 && (step_ % run_.config.validate_every == 0 || step_ == run_.config.steps)) {
+  if (config_.validate_every > 0 && (step_ % config_.validate_every == 0 || step_ == config_.steps)) {
     m.validation_loss = trainer_.validate(run_.setup.validation_sequences);
     ++validations_done_;
   }
   finished_at_ = now();
   m.validation_seconds = finished_at_ - ended;
-  m.tokens_per_second = static_cast<double>(run_.config.global_batch * run_.setup.plan.sequence) / m.step_seconds;
+  m.tokens_per_second = static_cast<double>(config_.global_batch * run_.setup.plan.sequence) / m.step_seconds;
   m.model_flops_per_second =
-      plan::step_flops(run_.setup.plan.model, run_.config.global_batch, run_.setup.plan.sequence) / m.step_seconds;
+      plan::step_flops(run_.setup.plan.model, config_.global_batch, run_.setup.plan.sequence) / m.step_seconds;
   const bool stop = agree(outcome, m);
   m.save_seconds = saving_->take_save_seconds();
   if (run_.world.rank == 0) {
@@ -181,7 +178,7 @@ bool RunLoop::finish_step(RunResult& result) {
     if (const auto warning = loss_watch_.look(m.loss); !warning.empty()) base::log_warning("{}", warning);
     if (m.gates)
       for (const auto& sentence : gate_watch_.look(*m.gates)) base::log_warning("{}", sentence);
-    if (run_.listener.on_step) run_.listener.on_step(m, run_.config.steps);
+    if (run_.listener.on_step) run_.listener.on_step(m, config_.steps);
   }
   return stop;
 }
@@ -205,7 +202,7 @@ bool RunLoop::agree(const StepOutcome& o, StepMetrics& m) {
 StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
   StepMetrics m;
   m.step = step_;
-  m.steps = run_.config.steps;
+  m.steps = config_.steps;
   m.loss = o.loss;
   m.learning_rate = o.learning_rate;
   m.gradient_norm = o.gradient_norm;
@@ -217,7 +214,7 @@ StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
 
 // A resume may have changed the batch, so the number of steps does not determine what was consumed before `start_`.
 Progress RunLoop::progress() const {
-  const auto samples = (step_ - start_.step) * run_.config.global_batch;
+  const auto samples = (step_ - start_.step) * config_.global_batch;
   return {step_, start_.samples_seen + samples, start_.tokens_seen + samples * run_.setup.plan.sequence};
 }
 
@@ -258,8 +255,8 @@ void RunLoop::refuse_step(const StepOutcome& o) {
   std::string good;
   patiently("reading the checkpoint back", [&] {
     good = on_rank_zero(run_.world, trainer_.communication(), [&] {
-      const auto rise = explosion_sentence(run_.config.output + "/metrics.jsonl");
-      return good_checkpoint_sentence(checkpoints_folder(run_.config.output), step_) +
+      const auto rise = explosion_sentence(config_.output + "/metrics.jsonl");
+      return good_checkpoint_sentence(checkpoints_folder(config_.output), step_) +
              (rise.empty() ? "" : ", but " + rise + " (--resume PATH), or begin anew in another --output");
     });
   });

@@ -52,6 +52,7 @@ class RunLoop {
   [[noreturn]] void refuse_step(const StepOutcome& outcome);
 
   const RunContext& run_;
+  const RunConfig& config_;        // of run_.setup
   std::optional<RunTrace> trace_;  // outlives the threads that it records
   RunWindows windows_;
   Batches batches_;

@@ -36,7 +36,7 @@ class Waiting {
 }  // namespace
 
 RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start, nlohmann::json weights_from)
-    : run_(run), trainer_(trainer), folder_(checkpoints_folder(run.config.output)),
+    : run_(run), trainer_(trainer), folder_(checkpoints_folder(run.setup.config.output)),
       weights_from_(std::move(weights_from)) {
   // A checkpoint that lies elsewhere does not make this run's progress safe, and --resume auto would not find it.
   if (start.own) {
@@ -45,16 +45,17 @@ RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start
   }
   settle_in_folder(start);
   saver_.emplace(
-      folder_, trainer.memory()[tensor::Category::save_snapshot], trainer.context(), trainer.store(), run.config.keep,
-      checkpoint::WriteOptions{run.config.save_throttle,
+      folder_, trainer.memory()[tensor::Category::save_snapshot], trainer.context(), trainer.store(),
+      run.setup.config.keep,
+      checkpoint::WriteOptions{run.setup.config.save_throttle,
                                [this] { return leaving_ || run_.signals.request() != StopRequest::none; }},
       [this] { run_.held.folder->lock().require_alone(); },  // called on rank 0, which publishes
       run.setup.plan.stages);
-  if (run.config.save_every > 0) saver_->touch();
+  if (run.setup.config.save_every > 0) saver_->touch();
 }
 
 void RunSaving::settle_in_folder(const Start& start) {
-  const auto& config = run_.config;
+  const auto& config = run_.setup.config;
   const auto from = start.weights_only ? std::string() : start.path;
   const auto place = on_rank_zero(run_.world, trainer_.communication(), [&] {
     keep_tokenizer(config.output, config.data, run_.setup.index);
@@ -131,7 +132,7 @@ checkpoint::RunState RunSaving::state(const Progress& progress) const {
   s.step = progress.step;
   s.samples_seen = progress.samples_seen;
   s.tokens_seen = progress.tokens_seen;
-  s.seed = run_.config.seed;
+  s.seed = run_.setup.config.seed;
   s.dtype = run_.setup.plan.dtype;
   s.optimizer = checkpoint::StoredOptimizer::of(plan::optimizer_kind(run_.setup.plan.optimizer));
   s.model = run_.setup.plan.model;
@@ -139,7 +140,7 @@ checkpoint::RunState RunSaving::state(const Progress& progress) const {
   s.plan = plan::json_of(run_.setup.plan);
   s.plan["ranks"] = run_.world.size, s.plan["communicator"] = run_.world.kind;
   s.versions = build_versions();
-  s.provenance = {{"data", base::text_of_path(run_.config.data)},
+  s.provenance = {{"data", base::text_of_path(run_.setup.config.data)},
                   {"tokenizer",
                    {{"name", run_.setup.index.tokenizer},
                     {"source", run_.setup.index.tokenizer_source},
@@ -148,7 +149,7 @@ checkpoint::RunState RunSaving::state(const Progress& progress) const {
                                           {run_.setup.index.end_of_document, run_.setup.index.begin_of_document})}};
   if (!weights_from_.is_null()) s.provenance["weights_from"] = weights_from_;
   s.isa = instructions_of(s.dtype);
-  s.device_kind = run_.config.device;
+  s.device_kind = run_.setup.config.device;
   s.writer = run_.held.writer;
   return s;
 }

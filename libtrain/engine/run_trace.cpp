@@ -32,7 +32,7 @@ std::string facts_of(const base::TraceRecorder& recorder, std::size_t bytes) {
 }  // namespace
 
 RunTrace::RunTrace(const RunContext& run, tensor::Exec& communication, std::int64_t completed_steps)
-    : run_(run), communication_(communication), steps_(trace_steps(run.config.trace_steps)),
+    : run_(run), communication_(communication), steps_(trace_steps(run.setup.config.trace_steps)),
       recorder_(spans_of_a_thread(run.world.size), "compute"),
       clocks_(comm::clock_offsets(*run.world.control, communication, base::real_clock())),
       first_step_(completed_steps + 1), last_step_(completed_steps) {
@@ -71,7 +71,7 @@ void RunTrace::to_rank_zero(const std::string& mine, const std::vector<std::int6
 
 // On rank 0. If the file cannot be written, it still receives what the other ranks send.
 void RunTrace::write_whole(const std::string& head, const std::string& mine, const std::vector<std::int64_t>& bytes) {
-  const auto& path = run_.config.trace;
+  const auto& path = run_.trace;
   std::exception_ptr failure;
   bool heard = false;
   const auto hear = [&](const Take& take) {
@@ -118,7 +118,7 @@ nlohmann::ordered_json RunTrace::about() const {
                               : "what was done, when"},
           {"first_step", first_step_},
           {"last_step", last_step_},
-          {"trace_steps", run_.config.trace_steps},
+          {"trace_steps", run_.setup.config.trace_steps},
           {"schedule", plan::schedule_text(p)},
           {"chunks", chunks},
           {"ranks", p.topology.world()},
@@ -137,7 +137,7 @@ nlohmann::ordered_json RunTrace::about() const {
 
 void RunTrace::report(std::int64_t spans, std::int64_t left_out) const {
   if (run_.listener.on_note)
-    run_.listener.on_note(fmt::format("trace {}: {} of {}", run_.config.trace, base::counted(spans, "span"),
+    run_.listener.on_note(fmt::format("trace {}: {} of {}", run_.trace, base::counted(spans, "span"),
                                       base::counted(run_.world.size, "rank")));
   if (left_out > 0)
     base::log_warning(

@@ -30,32 +30,32 @@ void require_target(data::WindowDataset& windows, const std::string& what, std::
 }
 
 // The folder of the shards. InputError if they hold no window.
-const std::string& folder_with_windows(const RunConfig& config, const RunSetup& setup) {
-  if (data_use_of(setup).windows > 0) return config.data;
+const std::string& folder_with_windows(const RunSetup& setup) {
+  if (data_use_of(setup).windows > 0) return setup.config.data;
   std::int64_t longest = 0;
   for (const auto& shard : setup.index.train) longest = std::max(longest, shard.tokens);
   throw base::InputError(
-      fmt::format("{} holds no window of {} tokens: {} shard has {}", config.data, setup.plan.sequence + 1,
+      fmt::format("{} holds no window of {} tokens: {} shard has {}", setup.config.data, setup.plan.sequence + 1,
                   setup.index.train.size() == 1 ? "its only" : "its largest", base::counted(longest, "token")),
       longest > 1 ? fmt::format("give more text, or at most --sequence {}", longest - 1) : "give more text");
 }
 
 }  // namespace
 
-RunWindows::RunWindows(const RunConfig& config, const RunSetup& setup)
-    : training(folder_with_windows(config, setup), setup.index, setup.index.train, setup.plan.sequence, setup.mask,
-               data::Order::keyed, config.seed) {
-  if (config.validate_every > 0)
-    validation.emplace(config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask,
-                       data::Order::as_stored, config.seed);
+RunWindows::RunWindows(const RunSetup& setup)
+    : training(folder_with_windows(setup), setup.index, setup.index.train, setup.plan.sequence, setup.mask,
+               data::Order::keyed, setup.config.seed) {
+  if (setup.config.validate_every > 0)
+    validation.emplace(setup.config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask,
+                       data::Order::as_stored, setup.config.seed);
   if (setup.masking) {
     training.hide(*setup.masking);
     if (validation) validation->hide(*setup.masking);
   }
   if (setup.mask == data::DocumentMask::off && !setup.masking) return;  // all targets count
-  require_target(training, config.data, 1000);
+  require_target(training, setup.config.data, 1000);
   if (validation)
-    require_target(*validation, "the validation split of " + config.data,
+    require_target(*validation, "the validation split of " + setup.config.data,
                    static_cast<std::uint64_t>(setup.validation_sequences));
 }
 

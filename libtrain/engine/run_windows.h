@@ -3,7 +3,6 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/data/window_dataset.h"
-#include "libtrain/engine/config.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/plan/data_use.h"
 
@@ -15,7 +14,7 @@ namespace trainyard::engine {
 
 // InputError if the shards hold less than the run asks for, or no target that counts.
 struct RunWindows {
-  RunWindows(const RunConfig& config, const RunSetup& setup);
+  explicit RunWindows(const RunSetup& setup);
 
   data::WindowDataset training;
   std::optional<data::WindowDataset> validation;

@@ -7,15 +7,12 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/log.h"
 #include "libtrain/engine/identity.h"
+#include "libtrain/engine/identity_json.h"
 #include "libtrain/engine/masking.h"
 #include "libtrain/engine/trace_file.h"
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/data_use.h"
-#include "libtrain/plan/model_file/field_json.h"
 #include "libtrain/plan/spec/limits.h"
-#include "libtrain/plan/model_file/model_fields.h"
-#include "libtrain/plan/model_file/model_json.h"
-#include "libtrain/plan/spec/objective.h"
 #include "libtrain/plan/prediction.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/spec/lanes.h"
@@ -34,14 +31,14 @@ base::DeviceKind device_kind(const RunConfig& c) {
 }
 
 plan::ModelConfig named_model(const RunConfig& c) {
-  if (c.checkpoint_model) return *c.checkpoint_model;
-  return c.plan_model ? *c.plan_model : plan::load_model(c.model, io::read_layout_file);
+  if (c.from_checkpoint.model) return *c.from_checkpoint.model;
+  return c.from_plan.model ? *c.from_plan.model : plan::load_model(c.model, io::read_layout_file);
 }
 
 // InputError if a model has other tokens than the data, or if a plan was made for another vocabulary: its sizes would
 // be the sizes of another run.
 void take_vocabulary(const RunConfig& c, const TokensOfModel& tokens, plan::ModelConfig& model) {
-  if (!c.checkpoint_model && c.plan_model) {
+  if (!c.from_checkpoint.model && c.from_plan.model) {
     auto most = model;
     most.vocabulary = tokens.vocabulary + (tokens.mask_token < 0 ? 0 : 1);  // a plan leaves room for a mask token
     // Rows up to the next multiple of 128 are stored anyway.
@@ -56,9 +53,9 @@ void take_vocabulary(const RunConfig& c, const TokensOfModel& tokens, plan::Mode
   if (model.vocabulary == 0) model.vocabulary = tokens.vocabulary;
   if (model.vocabulary < tokens.vocabulary)
     throw base::InputError(
-        fmt::format("model {} has a vocabulary of {}, {}", c.checkpoint_model ? base::excerpt(model.name) : c.model,
-                    model.vocabulary, tokens.text),
-        c.checkpoint_model
+        fmt::format("model {} has a vocabulary of {}, {}",
+                    c.from_checkpoint.model ? base::excerpt(model.name) : c.model, model.vocabulary, tokens.text),
+        c.from_checkpoint.model
             ? "make the shards with the tokenizer of that model, and end documents with a token that it has "
               "(shard-data --end-of-document)"
             : fmt::format("leave the vocabulary out of the model: it comes from the shards{}",
@@ -89,42 +86,6 @@ std::int64_t validation_sequences_of(const RunConfig& c, const data::SetIndex& i
   return micro_batches * c.micro_batch;
 }
 
-nlohmann::json identity_of(const RunConfig& c, const RunSetup& s) {
-  nlohmann::json model = plan::model_to_json(s.plan.model);
-  auto named = s.plan.model;
-  for (const auto& f : plan::fields_of(named))
-    if (plan::is_name(f)) model.erase(plan::key_of(f));
-  nlohmann::json out{{"model", model},
-                     {"data", data::identity_of(s.index)},
-                     {"seed", c.seed},
-                     {"sequence", s.plan.sequence},
-                     {"global_batch", c.global_batch},
-                     {"micro_batch", c.micro_batch},
-                     {"fold", c.local_accumulation},
-                     {"reduction", c.reduction == plan::Reduction::fast ? "fast" : "ordered"},
-                     {"document_mask", c.document_mask},
-                     {"objective", plan::name_of(plan::objective_of(s.plan.model))},
-                     {"steps", c.steps},
-                     {"schedule", c.schedule},
-                     {"learning_rate", c.learning_rate},
-                     {"start_learning_rate", c.start_learning_rate},
-                     {"final_learning_rate", c.final_learning_rate},
-                     {"warmup_steps", c.warmup_steps},
-                     {"decay_steps", c.decay_steps},
-                     {"decay_embeddings", c.decay_embeddings},
-                     {"clip", c.clip}};
-  const auto& optimizer = plan::optimizer_kind(s.plan.optimizer);
-  if (optimizer.name != plan::default_optimizer) out["optimizer"] = optimizer.name;
-  auto settings = c;
-  for (const auto& f : fields_of(settings))
-    if (optimizer.reads(f.name)) out[plan::key_of(f)] = nlohmann::json(plan::json_of(f));
-  if (s.masking) {
-    out["mask_rate"] = s.masking->rate, out["mask_token"] = s.masking->mask_token;
-    out["mask_words"] = c.mask_words;
-  }
-  return out;
-}
-
 LearningRate learning_rate_of(const RunConfig& c) {
   return {.schedule = c.schedule,
           .peak = c.learning_rate,
@@ -139,8 +100,8 @@ LearningRate learning_rate_of(const RunConfig& c) {
 void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
   if (c.data.empty()) wrong.add("--data is missing", "name the folder that shard-data made: --data FOLDER");
   if (c.output.empty()) wrong.add("--output is missing", "name a folder for the run: --output FOLDER");
-  if (c.plan_ranks > 0 && c.plan_ranks != ranks)
-    wrong.add(fmt::format("plan {} is for {} ranks, this job has {}", c.plan, c.plan_ranks, ranks),
+  if (c.from_plan.ranks > 0 && c.from_plan.ranks != ranks)
+    wrong.add(fmt::format("plan {} is for {} ranks, this job has {}", c.plan, c.from_plan.ranks, ranks),
               fmt::format("ask for as many, or make another plan with partition-model --ranks {}", ranks));
   if (c.decay_embeddings == "on" && c.weight_decay == 0)
     wrong.add("--decay-embeddings on means nothing where --weight-decay is 0",
@@ -168,19 +129,24 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
 // these counts: --lanes or the model's file; the lanes that the run has, even if a new plan has others; the plan; the
 // model's default. A model that cannot have the lanes of the run has another shape, which choose_start will report.
 plan::LanesOf decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
-  const bool lanes_are_given = c.lanes > 0 && !c.lanes_of_plan;
+  const bool lanes_are_given = c.lanes > 0 && !c.from_plan.decides_lanes;
   if (lanes_are_given) {
     model.lanes = c.lanes;
-  } else if (c.checkpoint_lanes > 0 && (c.plan_model || model.lanes == 0)) {
+  } else if (c.from_checkpoint.lanes > 0 && (c.from_plan.model || model.lanes == 0)) {
     auto of_run = model;
-    of_run.lanes = c.checkpoint_lanes;
+    of_run.lanes = c.from_checkpoint.lanes;
     if (plan::problems(of_run).empty()) {
       model = std::move(of_run);
-      return c.lanes_of;
+      return c.from_checkpoint.lanes_of;
     }
   }
   if (model.lanes == 0) model.lanes = plan::default_lanes(model, device_kind(c));
-  return c.checkpoint_model && !lanes_are_given ? c.lanes_of : plan::LanesOf();
+  return c.from_checkpoint.model && !lanes_are_given ? c.from_checkpoint.lanes_of : plan::LanesOf();
+}
+
+// Bytes that a rank may use; 0: no limit is given.
+std::int64_t limit_of(const RunConfig& c) {
+  return c.memory_limit.empty() ? 0 : base::parse_bytes(c.memory_limit, "--memory-limit");
 }
 
 // Makes the parallel layout definite, so that what partition-model refuses, and nothing else, is refused here.
@@ -193,7 +159,7 @@ plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int t
   if (p.sequence == 0) p.sequence = p.model.context;
   p.threads = threads;
   p.device = device_kind(c);
-  if (!c.memory_limit.empty()) p.device_memory = base::parse_bytes(c.memory_limit, "--memory-limit");
+  p.device_memory = limit_of(c);
   return p;
 }
 
@@ -212,9 +178,9 @@ bool names_flag(const std::string& text, const std::string& name) {
 void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code, const RunConfig& c) {
   if (problems.empty()) return;
   auto [message, hint] = plan::as_one(problems);
-  if (c.plan_ranks > 0) {
+  if (c.from_plan.ranks > 0) {
     std::string given;
-    for (const auto& name : c.of_plan)
+    for (const auto& name : c.from_plan.settings)
       if (std::any_of(problems.begin(), problems.end(), [&](const auto& p) { return names_flag(p.message, name); }))
         given += fmt::format("{}--{}", given.empty() ? "" : ", ", name);
     hint += fmt::format("{}{}; or make another plan with partition-model", hint.empty() ? "" : "; ",
@@ -224,11 +190,17 @@ void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code, con
   throw base::Error(code, message, hint);
 }
 
+void predict_within_limit(RunSetup& s) {
+  plan::predict(s.plan);
+  refuse(plan::memory_problems(s.plan), base::ExitCode::input_refused, s.config);
+}
+
 }  // namespace
 
 void warn_of_edited_plan(const RunConfig& c) {
-  if (!c.plan_as_read) return;
-  if (const auto edited = plan::edited_text(*c.plan_as_read, c.plan); !edited.empty()) base::log_warning("{}", edited);
+  if (!c.from_plan.as_read) return;
+  if (const auto edited = plan::edited_text(*c.from_plan.as_read, c.plan); !edited.empty())
+    base::log_warning("{}", edited);
 }
 
 void require_output_beside_data(const RunConfig& c) {
@@ -255,12 +227,13 @@ void require_counters(const plan::ModelConfig& model, const RunConfig& c, std::i
 }
 
 RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
-  auto c = asked;
+  RunSetup s;
+  s.config = asked;
+  const auto& c = s.config;
   base::Complaints wrong;
-  base::check_fields(fields_of(c), wrong);
+  base::check_fields(fields_of(s.config), wrong);
   if (wrong.list().empty()) check_together(c, ranks, wrong);
   wrong.raise();
-  RunSetup s;
   s.index = data::read_index(c.data);
   if (c.validate_every > 0 && s.index.validation.empty())
     throw base::InputError(fmt::format("{} has no validation split, which --validate-every needs", c.data),
@@ -269,9 +242,9 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   require_objective(c, model);
   const auto tokens = tokens_of_model(c, s.index, model);
   take_vocabulary(c, tokens, model);
-  const auto lanes = decide_lanes(c, model);
+  s.lanes = decide_lanes(c, model);
   s.plan = plan_of(c, model, ranks, threads);
-  refuse(plan::decision_problems(s.plan, lanes), base::ExitCode::usage, c);
+  refuse(plan::decision_problems(s.plan, s.lanes), base::ExitCode::usage, c);
   const auto changes = split_names(c.change);
   // Otherwise only the checkpoint knows how many samples were seen (choose_start).
   if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) require_counters(model, c, 0, 0);
@@ -281,10 +254,18 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   s.mask = c.document_mask == "on" ? data::DocumentMask::on : data::DocumentMask::off;
   s.validation_sequences = validation_sequences_of(c, s.index, s.plan.sequence);
   if (tokens.mask_token >= 0) s.masking = masking_of(c, s.index, tokens.mask_token);
-  s.identity = identity_of(c, s);
-  require_known_fields(s.identity, split_names(c.change));
-  plan::predict(s.plan);
-  refuse(plan::memory_problems(s.plan), base::ExitCode::input_refused, c);
+  s.identity = identity_of(c, s.plan, s.index, s.masking);
+  require_known_fields(s.identity, changes);
+  predict_within_limit(s);
+  return s;
+}
+
+RunSetup with_layout(RunSetup s, const RunConfig& config) {
+  s.config = config;
+  s.plan.zero = config.zero, s.plan.recompute = config.recompute;
+  s.plan.device_memory = limit_of(config);
+  refuse(plan::decision_problems(s.plan, s.lanes), base::ExitCode::usage, config);
+  predict_within_limit(s);
   return s;
 }
 

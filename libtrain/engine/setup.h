@@ -15,13 +15,16 @@
 
 namespace trainyard::engine {
 
+// What a run is, decided once at a start (resolve.h) and never changed afterwards.
 struct RunSetup {
-  plan::Plan plan;  // predicted; what runs, and what a checkpoint records
+  RunConfig config;     // the settings
+  plan::Plan plan;      // predicted; what runs, and what a checkpoint records
+  plan::LanesOf lanes;  // where the model's reduction lanes come from
   StepSettings step;
   data::SetIndex index;
   data::DocumentMask mask = data::DocumentMask::off;
-  std::optional<data::Masking> masking;  // of a masked model
-  nlohmann::json identity;
+  std::optional<data::Masking> masking;   // of a masked model
+  nlohmann::json identity;                // identity_json.h
   std::int64_t validation_sequences = 0;  // sequences of one validation; 0: the run has none
   int ranks_on_device = 1;                // ranks of the job that compute on this rank's GPU
 };
@@ -31,6 +34,10 @@ struct RunSetup {
 // UsageError lists every problem, each with a hint. InputError (exit 3) if a rank does not fit the memory limit, with
 // the deficit and what would fit. Also InputError if model or plan have another vocabulary than the shards.
 RunSetup make_setup(const RunConfig& config, int ranks, int threads);
+
+// The same run in the layout that `config` has, which differs from setup.config in ZeRO stage, recomputation and memory
+// limit alone. Throws as make_setup does.
+RunSetup with_layout(RunSetup setup, const RunConfig& config);
 
 // Warns if the plan that was read predicts something else than this build predicts for the same decisions.
 void warn_of_edited_plan(const RunConfig& config);

@@ -51,10 +51,11 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   using T = base::FieldTrait;
   base::FieldVisitor v;
   v("global-batch", c.global_batch, run, "sequences in an optimizer step, over all ranks", ranges::global_batch);
+  v.is({T::identity});
   v("micro-batch", c.micro_batch, run, "sequences in a forward and backward pass of one rank", ranges::micro_batch);
-  v.is({T::evaluation});
+  v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("sequence", c.sequence, run, "tokens in a sequence; 0: the model's context", {0, ranges::sequence.high});
-  v.is({T::evaluation});
+  v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("zero", c.zero, how,
     "ZeRO stage: what is sharded over data-parallel ranks. 0: nothing; 1: optimizer states; 2: "
     "gradients, too; 3: weights, too",
@@ -62,13 +63,15 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v.is({T::evaluation, T::free_on_resume});
   v("dtype", c.dtype, how, "number format of weights and activations: f32, or bf16 with f32 master weights",
     dtype_names());
-  v.is({T::evaluation, T::free_on_resume});
+  v.is({T::evaluation, T::free_on_resume, T::of_checkpoint});
   v("local-accumulation", c.local_accumulation, how,
     "micro-batches whose gradients a rank adds before they are reduced over ranks", ranges::local_accumulation);
   v.formerly("fold");
+  v.is({T::identity});
   v("reduction", c.reduction, how,
     "order of sums over ranks. ordered: the same bits on any layout; fast: the library's",
     base::Choices<Reduction>{{"ordered", Reduction::ordered}, {"fast", Reduction::fast}});
+  v.is({T::identity});
   v("recompute", c.recompute, how,
     "activation recomputation (checkpointing): none, selective (norms and activations) "
     "or full (layers)",

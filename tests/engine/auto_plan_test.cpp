@@ -79,7 +79,7 @@ class AutoPlanRun : public ::testing::Test {
   engine::RunConfig config(const std::string& output) const {
     auto c = runs_.config(output);
     c.plan = engine::auto_plan;
-    c.auto_zero = c.auto_recompute = true;
+    c.from_plan.open.zero = c.from_plan.open.recompute = true;
     return c;
   }
   static int stage_of(const engine::RunResult& r) {

@@ -83,10 +83,10 @@ TEST_F(Masked, TheMaskIsATokenOfTheModel) {
   EXPECT_EQ(make_setup(both_ways("vocabulary = 300\n"), 1, 1).plan.model.vocabulary, 300);
   auto planned = both_ways();
   planned.plan = "plan.json";
-  planned.plan_model = plan::load_model(planned.model);
-  planned.plan_model->vocabulary = 257;
+  planned.from_plan.model = plan::load_model(planned.model);
+  planned.from_plan.model->vocabulary = 257;
   expect_words(refusal(planned, base::ExitCode::input_refused), "--vocabulary 258");
-  planned.plan_model->vocabulary = 258;
+  planned.from_plan.model->vocabulary = 258;
   EXPECT_EQ(make_setup(planned, 1, 1).plan.model.vocabulary, 258);
 }
 
@@ -128,7 +128,7 @@ TEST_F(Masked, MicroBatchesSayWhereDocumentsEnd) {
     c.document_mask = mask, c.micro_batch = 2, c.global_batch = 4;
     c.validate_every = 1, c.validation_sequences = 4;
     const auto setup = make_setup(c, 1, 1);
-    RunWindows windows(c, setup);
+    RunWindows windows(setup);
     Batches batches(windows.training, &*windows.validation, setup.plan.batch(), 0);
     bool inside = false;
     const auto look = [&](const model::MicroBatch& batch) {
@@ -160,7 +160,7 @@ TEST_F(Masked, MicroBatchesSayWhereDocumentsEnd) {
   auto causal = runs.config("causal");
   causal.document_mask = "on";
   const auto setup = make_setup(causal, 1, 1);
-  RunWindows windows(causal, setup);
+  RunWindows windows(setup);
   Batches batches(windows.training, nullptr, setup.plan.batch(), 0);
   EXPECT_FALSE(batches.training(0, 0).key_end) << "nobody reads it";
 }
@@ -181,7 +181,7 @@ TEST_F(Masked, DataThatTeachesNothingIsRefused) {
   const auto refused = [&](RunConfig c) -> std::string {
     c.data = folder.string();
     try {
-      const RunWindows windows(c, make_setup(c, 1, 1));
+      const RunWindows windows(make_setup(c, 1, 1));
     } catch (const base::InputError& e) {
       return e.what();
     }
@@ -208,8 +208,8 @@ TEST_F(Masked, DataThatTeachesNothingIsRefused) {
     c->validate_every = 0;
   }
   causal.data = masked.data = runs.config("good").data;
-  EXPECT_NO_THROW(RunWindows(causal, make_setup(causal, 1, 1)));
-  EXPECT_NO_THROW(RunWindows(masked, make_setup(masked, 1, 1)));
+  EXPECT_NO_THROW(RunWindows(make_setup(causal, 1, 1)));
+  EXPECT_NO_THROW(RunWindows(make_setup(masked, 1, 1)));
 }
 
 // For masked models alone, a micro-batch has one more array: where documents end.

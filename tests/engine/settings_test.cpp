@@ -89,15 +89,15 @@ TEST(Setup, APlanForOtherTokensIsRefused) {
   SmallRun runs;
   auto c = runs.config("vocabulary");
   c.plan = "plan.json";
-  c.plan_model = plan::load_model(c.model);
-  c.plan_model->vocabulary = 50257;
+  c.from_plan.model = plan::load_model(c.model);
+  c.from_plan.model->vocabulary = 50257;
   std::string text;
   EXPECT_EQ(code_of(c, &text), base::ExitCode::input_refused);
   EXPECT_NE(text.find("partition-model --vocabulary 257"), std::string::npos) << text;
-  c.plan_model->vocabulary = 200;
+  c.from_plan.model->vocabulary = 200;
   EXPECT_EQ(code_of(c), base::ExitCode::input_refused);
   for (int same : {257, 384}) {  // 384 rows are stored in any case
-    c.plan_model->vocabulary = same;
+    c.from_plan.model->vocabulary = same;
     EXPECT_EQ(code_of(c), base::ExitCode::done) << same;
   }
 }
@@ -105,19 +105,19 @@ TEST(Setup, APlanForOtherTokensIsRefused) {
 TEST(Setup, AnEvaluationHasTheModelOfItsCheckpointWhateverThePlanSays) {
   SmallRun runs;
   auto c = runs.config("evaluated");
-  c.plan = "plan.json", c.plan_model = plan::load_model(c.model);
-  c.checkpoint_model = c.plan_model;
-  c.checkpoint_model->lanes = 2;
-  c.lanes_of = {plan::Lanes::evaluated, "run/checkpoints/step-00000004"};
-  c.checkpoint_model->vocabulary = 500;  // more than the shards need, as a model file may ask for
-  EXPECT_EQ(make_setup(c, 1, 1).plan.model, *c.checkpoint_model);
+  c.plan = "plan.json", c.from_plan.model = plan::load_model(c.model);
+  c.from_checkpoint.model = c.from_plan.model;
+  c.from_checkpoint.model->lanes = 2;
+  c.from_checkpoint.lanes_of = {plan::Lanes::evaluated, "run/checkpoints/step-00000004"};
+  c.from_checkpoint.model->vocabulary = 500;  // more than the shards need, as a model file may ask for
+  EXPECT_EQ(make_setup(c, 1, 1).plan.model, *c.from_checkpoint.model);
   c.tensor = 4;
   try {
     make_setup(c, 4, 1);
     FAIL() << "two lanes are shared by four ranks";
   } catch (const base::Error& e) {
     EXPECT_EQ(std::string(e.what()),
-              "--tensor-parallel 4 does not divide lanes 2, the lanes of " + c.lanes_of.checkpoint);
+              "--tensor-parallel 4 does not divide lanes 2, the lanes of " + c.from_checkpoint.lanes_of.checkpoint);
     EXPECT_EQ(e.hint(), "--tensor-parallel 2");
   }
 }
@@ -133,7 +133,7 @@ TEST(Lanes, AreThoseThatAreSaidElseOfTheRunElseOfTheModel) {
     return config;
   };
   EXPECT_EQ(lanes_of(c), 4);
-  EXPECT_EQ(again(c).checkpoint_lanes, 0);
+  EXPECT_EQ(again(c).from_checkpoint.lanes, 0);
   auto said = c;
   said.lanes = 2;
   EXPECT_EQ(lanes_of(said), 2);
@@ -146,7 +146,7 @@ TEST(Lanes, AreThoseThatAreSaidElseOfTheRunElseOfTheModel) {
   c.stop_after = 1;
   const auto first = runs.run(c, {1, 0, 1});
   c.lanes = 0, c.stop_after = 0;
-  EXPECT_EQ(again(c).checkpoint_lanes, 2);
+  EXPECT_EQ(again(c).from_checkpoint.lanes, 2);
   EXPECT_EQ(lanes_of(again(c)), 2);
   EXPECT_EQ(runs.run(c, {1, 0, 1}).code, base::ExitCode::done);
   auto named = runs.config("elsewhere");
@@ -177,10 +177,10 @@ TEST(TensorRanks, ThatRoundOtherwiseThanBeforeAreToldOf) {
   s.identity = setup.identity, s.seed = c.seed, s.device_kind = "cuda";
   sample::save(checkpoints_folder(c.output), s, 1);
   const auto said = [&](const char* device, int tensor, std::int64_t lanes) {
-    c.device = device, setup.plan.tensor = tensor, setup.plan.model.lanes = lanes;
-    setup.plan.device = c.device == "cuda" ? base::DeviceKind::cuda : base::DeviceKind::cpu;
+    setup.config.device = device, setup.plan.tensor = tensor, setup.plan.model.lanes = lanes;
+    setup.plan.device = setup.config.device == "cuda" ? base::DeviceKind::cuda : base::DeviceKind::cpu;
     ::testing::internal::CaptureStderr();
-    choose_start(c, setup, tensor, {});
+    choose_start(setup, {});
     return ::testing::internal::GetCapturedStderr();
   };
   const std::string told = "resuming with tensor ranks 2 (the checkpoint was written with 1)",
@@ -307,7 +307,7 @@ TEST(InitFrom, HasTheModelOfItsCheckpointAgainWhenItsSettingsArePrintedAndRead) 
   EXPECT_EQ(read(again, its).identity, identity) << print_config(fields, c);
   EXPECT_EQ(print_config(its, again).find("\nmodel ="), std::string::npos);
   RunConfig of_plan;  // what each start decides is not printed as a setting
-  of_plan.plan = "auto", of_plan.auto_zero = true;
+  of_plan.plan = "auto", of_plan.from_plan.open.zero = true;
   const auto printed = print_config(fields_of(of_plan), of_plan);
   EXPECT_EQ(printed.find("\nzero ="), std::string::npos) << printed;
   EXPECT_NE(printed.find("\nrecompute ="), std::string::npos) << printed;
@@ -317,14 +317,14 @@ TEST(InitFrom, HasTheModelOfItsCheckpointAgainWhenItsSettingsArePrintedAndRead) 
   fs::create_directories(checkpoints_folder(c.output) + "/step-00000016");
   testing::spit(checkpoints_folder(c.output) + "/step-00000016/manifest.json", "{");
   fs::remove_all(c.init_from);
-  c.checkpoint_model.reset();
+  c.from_checkpoint.model.reset();
   EXPECT_EQ(read(c, fields).identity, identity);
   c.resume = "never";
   EXPECT_THROW(read_model_of_weights(fields, c), base::InputError);
   c.resume = "auto", c.model = "said", base::field_named(fields, "model", "").source = base::from_flag;
-  c.checkpoint_model.reset();
+  c.from_checkpoint.model.reset();
   read_model_of_weights(fields, c);
-  EXPECT_FALSE(c.checkpoint_model);
+  EXPECT_FALSE(c.from_checkpoint.model);
 }
 
 TEST(Resume, DropoutCountsTheSamplesThatWereSeen) {
@@ -338,7 +338,7 @@ TEST(Resume, DropoutCountsTheSamplesThatWereSeen) {
     s.identity = setup.identity, s.seed = c.seed, s.samples_seen = samples;
     fs::remove_all(c.output);
     sample::save(checkpoints_folder(c.output), s, 1);
-    return choose_start(c, setup, 1, {}).samples_seen;
+    return choose_start(setup, {}).samples_seen;
   };
   const auto most = std::int64_t{1} << 30;  // 5 steps of 10 samples are left
   EXPECT_EQ(start_after(most - 50), most - 50);
@@ -373,7 +373,7 @@ TEST(Plan, GoesBeforeTheFileAndBehindEnvironmentAndFlags) {
   EXPECT_EQ(c.global_batch, 24);
   EXPECT_EQ(c.local_accumulation, 4);
   EXPECT_EQ(c.sequence, 16);
-  EXPECT_TRUE(c.plan_model.has_value());
+  EXPECT_TRUE(c.from_plan.model.has_value());
   std::ofstream(path) << [&] {
     p.zero = 2, p.local_accumulation = 3;
     auto text = plan::to_json(p);

@@ -51,7 +51,11 @@ TEST(StartPath, OfARunIsItsNewestWholeCheckpoint) {
   SmallRun runs;
   auto c = runs.config("new");
   const OtherRun other(runs, c);
-  const auto start = [&] { return choose_start(c, other.setup, 1, {}, RunFolder::looked_at); };
+  const auto start = [&] {
+    auto setup = other.setup;
+    setup.config = c;
+    return choose_start(setup, {}, RunFolder::looked_at);
+  };
   for (const auto& path : {other.path, other.path + "/", checkpoints_folder(other.path), other.step("15")}) {
     c.resume = path, c.init_from.clear();
     EXPECT_EQ(start().path, other.step("15")) << path;
@@ -79,17 +83,17 @@ TEST(StartPath, OfARunSaysTheModelOfNewWeights) {
   const OtherRun other(runs, c);
   c.init_from = other.path;
   const auto model = [&] {
-    c.checkpoint_model.reset();
+    c.from_checkpoint.model.reset();
     read_model_of_weights(fields_of(c), c);
-    return c.checkpoint_model;
+    return c.from_checkpoint.model;
   };
   EXPECT_EQ(model(), other.setup.plan.model);
-  EXPECT_EQ(c.lanes_of.checkpoint, other.step("15"));
-  EXPECT_EQ(c.lanes_of.lanes, plan::Lanes::open);
+  EXPECT_EQ(c.from_checkpoint.lanes_of.checkpoint, other.step("15"));
+  EXPECT_EQ(c.from_checkpoint.lanes_of.lanes, plan::Lanes::open);
   EXPECT_TRUE(has(print_config(fields_of(c), c), "init-from = \"" + other.path + "\"")) << "as it was said";
   testing::spit(other.step("15") + "/manifest.json", "{");
   EXPECT_EQ(model(), other.setup.plan.model);
-  EXPECT_EQ(c.lanes_of.checkpoint, other.step("10"));
+  EXPECT_EQ(c.from_checkpoint.lanes_of.checkpoint, other.step("10"));
   testing::spit(other.step("10") + "/manifest.json", "{");
   EXPECT_TRUE(has(refusal([&] { model(); }).text, other.step("15") + "/manifest.json"));
 }
@@ -141,7 +145,7 @@ TEST(LanesOfARun, ThatCannotBeReadEndTheStart) {
     EXPECT_EQ(unread.code, base::ExitCode::environment) << unread.text;
     EXPECT_TRUE(has(unread.text, manifest)) << unread.text;
     EXPECT_TRUE(has(unread.hint, "one before with --init-from '" + other.step("10") + "'")) << unread.hint;
-    EXPECT_FALSE(c.checkpoint_model);
+    EXPECT_FALSE(c.from_checkpoint.model);
   }
   fs::remove_all(other.step("10"));
   EXPECT_TRUE(has(refusal([&] { read_model_of_weights(fields_of(c), c); }).hint, "choose one with --init-from PATH"));
@@ -153,7 +157,7 @@ TEST(LanesOfARun, ThatCannotBeReadEndTheStart) {
 TEST(TensorRanks, OfAPlanThatDoNotFitAreSaidToBeItsOwn) {
   SmallRun runs;
   auto c = runs.config("planned");
-  c.plan = "plan.json", c.plan_ranks = 2, c.tensor = 2;
+  c.plan = "plan.json", c.from_plan.ranks = 2, c.tensor = 2;
   const auto said = [&](int ranks) { return refusal([&] { make_setup(c, ranks, 1); }); };
   EXPECT_EQ(said(2).text, "");
   EXPECT_EQ(said(3).text, "plan plan.json is for 2 ranks, this job has 3");
@@ -166,13 +170,13 @@ TEST(TensorRanks, OfAPlanThatDoNotFitAreSaidToBeItsOwn) {
   c.reduction = plan::Reduction::fast;
   EXPECT_TRUE(has(said(2).text, "2 things are wrong")) << said(2).text;
   EXPECT_EQ(said(2).hint, ways);
-  c.of_plan = {"tensor-parallel", "reduction", "local-accumulation"};
+  c.from_plan.settings = {"tensor-parallel", "reduction", "local-accumulation"};
   EXPECT_EQ(said(2).hint,
             "plan.json sets --tensor-parallel, --reduction, and flags override it; or make another plan with "
             "partition-model");
-  c.of_plan = {"tensor-ranks", "duction"};
+  c.from_plan.settings = {"tensor-ranks", "duction"};
   EXPECT_EQ(said(2).hint, ways) << "a flag is a whole word";
-  c.plan_ranks = 0, c.plan.clear(), c.tensor = 3, c.lanes = 0, c.reduction = plan::Reduction::ordered;
+  c.from_plan.ranks = 0, c.plan.clear(), c.tensor = 3, c.lanes = 0, c.reduction = plan::Reduction::ordered;
   EXPECT_EQ(said(2).text,
             "--tensor-parallel 3 does not divide 2 ranks; --tensor-parallel 3 does not divide kv-heads 4");
 }

@@ -5,6 +5,7 @@
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/reader.h"
+#include "libtrain/checkpoint/recorded_layout.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/report.h"
 #include "libtrain/engine/run_folder.h"
@@ -117,10 +118,8 @@ Reasons reasons_of(const NamedHistory& a, const NamedHistory& b) {
   r.fields = engine::differences(*a.state, *b.state);
   std::erase_if(r.fields, [](const auto& d) { return d.name == "step"; });
   const auto layout = [](const checkpoint::RunState& s) {
-    const auto ranks = s.plan.is_object() && s.plan.contains("ranks") && s.plan["ranks"].is_number_integer()
-                           ? base::counted(s.plan["ranks"].get<std::int64_t>(), "rank") + ", "
-                           : std::string();
-    return ranks + engine::checkpoint_layout(s);
+    const auto ranks = checkpoint::recorded_layout(s).ranks;
+    return (ranks ? base::counted(*ranks, "rank") + ", " : "") + engine::checkpoint_layout(s);
   };
   if (layout(*a.state) != layout(*b.state)) r.first_layout = layout(*a.state), r.second_layout = layout(*b.state);
   return r;

@@ -1,0 +1,63 @@
+// Settings with the trait `identity` become keys.
+#include "libtrain/engine/identity_json.h"
+
+#include "libtrain/plan/model_file/field_json.h"
+#include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/model_file/model_json.h"
+#include "libtrain/plan/spec/objective.h"
+#include "libtrain/plan/spec/optimizer_kind.h"
+
+#include <algorithm>
+
+namespace trainyard::engine {
+
+namespace {
+
+// Words are kept as the user writes them. Only plans write them with underscores.
+nlohmann::json value_of(const base::Field& f) {
+  return f.kind == base::FieldKind::word ? nlohmann::json(f.get()) : nlohmann::json(plan::json_of(f));
+}
+
+nlohmann::json model_without_names(plan::ModelConfig model) {
+  nlohmann::json out = plan::model_to_json(model);
+  for (const auto& f : plan::fields_of(model))
+    if (plan::is_name(f)) out.erase(plan::key_of(f));
+  return out;
+}
+
+}  // namespace
+
+nlohmann::json identity_of(const RunConfig& config, const plan::Plan& plan, const data::SetIndex& index,
+                           const std::optional<data::Masking>& masking) {
+  auto decided = config;
+  decided.sequence = plan.sequence;
+  decided.objective = plan::name_of(plan::objective_of(plan.model));
+  if (masking) decided.mask_rate = masking->rate;
+  const auto& optimizer = plan::optimizer_kind(plan.optimizer);
+  nlohmann::json out{{"model", model_without_names(plan.model)}, {"data", data::identity_of(index)}};
+  for (const auto& f : fields_of(decided)) {
+    const bool of_masking = f.name == "mask-rate" || f.name == "mask-words";
+    if (of_masking && !masking) continue;
+    if (f.has(base::FieldTrait::identity) || optimizer.reads(f.name)) out[plan::key_of(f)] = value_of(f);
+  }
+  if (optimizer.name != plan::default_optimizer) out["optimizer"] = optimizer.name;
+  if (masking) out["mask_token"] = masking->mask_token;
+  return out;
+}
+
+std::optional<LearningRate> learning_rate_of(const nlohmann::json& identity) {
+  const auto is_number = [&](const char* key) { return identity.contains(key) && identity[key].is_number(); };
+  const auto keys = {"learning_rate", "final_learning_rate", "warmup_steps", "decay_steps", "steps"};
+  if (!identity.contains("schedule") || !identity["schedule"].is_string() ||
+      !std::all_of(keys.begin(), keys.end(), is_number))
+    return std::nullopt;
+  return LearningRate{.schedule = identity["schedule"],
+                      .peak = identity["learning_rate"],
+                      .final = identity["final_learning_rate"],
+                      .warmup_steps = identity["warmup_steps"],
+                      .decay_steps = identity["decay_steps"],
+                      .total_steps = identity["steps"],
+                      .start = is_number("start_learning_rate") ? identity["start_learning_rate"].get<double>() : 0};
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,25 @@
+// The identity of a run as a checkpoint records it: a JSON object whose keys are part of the file format.
+#pragma once
+
+#include "libtrain/data/masking.h"
+#include "libtrain/data/shard_set.h"
+#include "libtrain/engine/config.h"
+#include "libtrain/engine/learning_rate.h"
+#include "libtrain/plan/plan.h"
+
+#include <nlohmann/json.hpp>
+
+#include <optional>
+
+namespace trainyard::engine {
+
+// The model and the data, and each setting that is a base::FieldTrait::identity or that the optimizer reads, under its
+// key in files (plan::key_of). Sequence, objective and masking have the values that the plan and the model decided.
+// Mask settings belong to masked models alone. An optimizer that is AdamW is not named, as in older checkpoints.
+nlohmann::json identity_of(const RunConfig& config, const plan::Plan& plan, const data::SetIndex& index,
+                           const std::optional<data::Masking>& masking);
+
+// The learning rates that the settings of an identity give. nullopt if it lacks one, as that of an older version may.
+std::optional<LearningRate> learning_rate_of(const nlohmann::json& identity);
+
+}  // namespace trainyard::engine
