@@ -34,20 +34,21 @@ RankRuntime::RankRuntime(const plan::Plan& of, base::Device device, World& w, Ba
              device),
       compute(compute_exec(device, memory[Category::workspace], plan.threads)),
       communication(world.size == 1 ? *compute : *world.communication),
-      lists(part, plan.sequence, *compute), context{.set = set,
-                                                    .shape = plan.states(),
-                                                    .reduction = plan.reduction,
-                                                    .world = world,
-                                                    .compute = *compute,
-                                                    .communication = communication,
-                                                    .parameters = memory[Category::parameters],
-                                                    .gathered = memory[Category::gathered_weights],
-                                                    .gradients = memory[Category::gradients],
-                                                    .micro_batch_gradients = memory[Category::micro_batch_gradients],
-                                                    .optimizer = memory[Category::optimizer],
-                                                    .staging = memory[Category::communication_staging]},
-      collectives(context, plan.model, plan.micro()),
-      experts(context, plan.expert_capacity_buffer, plan::expert_hop_bytes(part, plan.micro(), pass)) {
+      lists(part, plan.sequence, *compute), context{{world, *compute, communication},
+                                                    set,
+                                                    plan.states(),
+                                                    plan.reduction,
+                                                    {.parameters = memory[Category::parameters],
+                                                     .gathered = memory[Category::gathered_weights],
+                                                     .gradients = memory[Category::gradients],
+                                                     .micro_batch_gradients = memory[Category::micro_batch_gradients],
+                                                     .optimizer = memory[Category::optimizer],
+                                                     .staging = memory[Category::communication_staging]}},
+      collectives(context, memory[Category::communication_staging], plan.model, plan.micro()),
+      experts(context, memory[Category::communication_staging],
+              {.batch = plan.batch(),
+               .buffer = plan.expert_capacity_buffer,
+               .hop_bytes = plan::expert_hop_bytes(part, plan.micro(), pass)}) {
   batches.work_on(*compute);
 }
 
@@ -57,15 +58,15 @@ void RankRuntime::link_stages() {
   if (plan.pipeline == 1) return;
   TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan.pipeline);
   const bool hears_before = std::any_of(chunks.begin(), chunks.end(), [](const Chunk& c) { return !c.first; });
-  link.emplace(*world.neighbours, context, memory[Category::activations], hears_before, plan.micro().own_rows(),
-               plan.model.hidden, pass);
+  link.emplace(*world.neighbours, context, plan.dtype, memory[Category::activations], hears_before,
+               plan.micro().own_rows(), plan.model.hidden, pass);
 }
 
 StagePasses RankRuntime::passes(params::ParameterStore& store, std::uint64_t seed) {
   return {.plan = plan,
           .stage = stage,
           .seed = seed,
-          .context = context,
+          .execs = context,
           .store = store,
           .collectives = collectives,
           .experts = experts,

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "libtrain/comm/neighbours.h"
-#include "libtrain/params/context.h"
+#include "libtrain/params/rank_execs.h"
 #include "libtrain/plan/grid/micro_shape.h"
 #include "libtrain/tensor/arena.h"
 
@@ -20,8 +20,8 @@ class StageLink {
   // hears_before: some virtual stage of the rank receives activations from another stage. Then the link takes memory
   // for two sets of hidden states from `activations`: one that arrives, and one whose gradients are sent. For
   // evaluation it takes only the first.
-  StageLink(comm::Neighbours& neighbours, params::StoreContext& context, tensor::Arena& activations, bool hears_before,
-            std::int64_t rows, std::int64_t hidden, plan::Pass pass);
+  StageLink(comm::Neighbours& neighbours, params::RankExecs& execs, base::DType working, tensor::Arena& activations,
+            bool hears_before, std::int64_t rows, std::int64_t hidden, plan::Pass pass);
 
   void await_activations();  // from now on the next message may arrive, once the one before was taken
   void take_activations(base::View stream);
@@ -31,13 +31,13 @@ class StageLink {
   tensor::Event await_gradients(base::View stream, const tensor::Event& free);
   void take_gradients(const tensor::Event& arrived);
   void send_gradients(base::View stream);
-  // How long compute has waited in this link so far. It is a part of StoreContext::wait_seconds; on a GPU both are 0.
+  // How long compute has waited in this link so far. It is a part of RankExecs::wait_seconds; on a GPU both are 0.
   double wait_seconds() const { return wait_seconds_; }
 
  private:
   void join(const tensor::Event& event);
   comm::Neighbours& neighbours_;
-  params::StoreContext& context_;
+  params::RankExecs& execs_;
   base::View landing_, departing_;
   tensor::Event landing_free_, landed_, departed_;
   double wait_seconds_ = 0;

@@ -7,7 +7,7 @@ namespace trainyard::engine {
 
 Slot& StagePasses::open(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass) const {
   auto& slot = slot_of(action);
-  slot.step.emplace(model::Step{context.compute, &store, batch, plan.dtype, seed, pass});
+  slot.step.emplace(model::Step{execs.compute, &store, batch, plan.dtype, seed, pass});
   slot.step->collectives = &collectives;
   slot.step->experts = &experts;
   slot.step->lists = &lists;
@@ -39,7 +39,7 @@ void StagePasses::evaluate(std::span<const std::int64_t> micros, std::span<Micro
     const auto at = static_cast<std::size_t>(action.place);
     now.begin(action, micros[at]);
     if (action.kind == Kind::load) {
-      context.join(std::exchange(slot.sent, {}));
+      execs.join(std::exchange(slot.sent, {}));
       enter(action, of.batch(micros[at]), plan::Pass::evaluate);
     } else if (action.kind == Kind::forward) {
       of.begin_pass(chunk.evaluation);
@@ -54,7 +54,7 @@ void StagePasses::evaluate(std::span<const std::int64_t> micros, std::span<Micro
       slot.sent = link->send_activations(slot.flow.main);
     }
   }
-  for (auto& chunk : chunks) context.join(std::exchange(chunk.slots.front()->sent, {}));
+  for (auto& chunk : chunks) execs.join(std::exchange(chunk.slots.front()->sent, {}));
 }
 
 }  // namespace trainyard::engine

@@ -59,7 +59,7 @@ struct StagePasses {
   const plan::Plan& plan;
   int stage;
   std::uint64_t seed;
-  params::StoreContext& context;
+  params::RankExecs& execs;
   params::ParameterStore& store;
   const model::TensorCollectives& collectives;
   const model::ExpertCollectives& experts;

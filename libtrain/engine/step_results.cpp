@@ -16,16 +16,17 @@ base::View doubles(double* at, std::int64_t n, base::Device device) {
 
 }  // namespace
 
-StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, double clip, GateRecordShape gates)
-    : c_(c), results_(results), batch_(c.shape.batch), places_(batch_.places()), clip_(clip), gates_(gates) {
+StepResults::StepResults(params::RankExecs& execs, const plan::BatchPlan& batch, comm::Communicator& results,
+                         double clip, GateRecordShape gates)
+    : execs_(execs), results_(results), batch_(batch), places_(batch_.places()), clip_(clip), gates_(gates) {
   TRAINYARD_ASSERT(results.size() % batch_.data_ranks == 0, "{} ranks have losses, the micro-batches are those of {}",
                    results.size(), batch_.data_ranks);
   const auto own = aligned_words(own_count() * 8), all = aligned_words(own_count() * 8 * results.size()),
              limbs = std::int64_t{kernels::square_sum_limbs};
   const auto words = aligned_words((own + all + limbs + reported_words()) * 8);
   std::uint64_t* memory = nullptr;
-  if (c.compute.on_gpu()) {
-    device_ = tensor::DeviceBuffer(c.compute.device().index, words * 8, "reserving memory for results");
+  if (execs.compute.on_gpu()) {
+    device_ = tensor::DeviceBuffer(execs.compute.device().index, words * 8, "reserving memory for results");
     pinned_ = tensor::PinnedBuffer(2 * reported_words() * 8);
     memory = device_.data<std::uint64_t>();
   } else {
@@ -39,15 +40,15 @@ StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, d
   records_ = limbs_ + limbs;
   numbers_ = reinterpret_cast<kernels::StepNumbers*>(records_ + gates_.count());
   kernels::StepNumbers first;
-  tensor::copy(c.compute, base::View(&first, base::DType::u8, {sizeof first}),
-               base::View(numbers_, base::DType::u8, {sizeof first}, c.compute.device()));
-  c.compute.synchronize();
+  tensor::copy(execs.compute, base::View(&first, base::DType::u8, {sizeof first}),
+               base::View(numbers_, base::DType::u8, {sizeof first}, execs.compute.device()));
+  execs.compute.synchronize();
 }
 
 StepResults::~StepResults() {
   if (!device_) return;
   try {
-    c_.compute.synchronize();
+    execs_.compute.synchronize();
   } catch (const base::Error&) {
     // The device failed. Whoever waited for it got the error.
   }
@@ -55,23 +56,23 @@ StepResults::~StepResults() {
 
 base::View StepResults::pair(std::int64_t place, int which) const {
   TRAINYARD_ASSERT(place >= 0 && place < places_, "place {} of {}", place, places_);
-  return doubles(own_ + 2 * place + which, 1, c_.compute.device());
+  return doubles(own_ + 2 * place + which, 1, execs_.compute.device());
 }
 
 void StepResults::begin() {
-  const auto device = c_.compute.device();
-  tensor::clear(c_.compute, doubles(own_, own_count(), device));
+  const auto device = execs_.compute.device();
+  tensor::clear(execs_.compute, doubles(own_, own_count(), device));
   if (gates_.rows > 0)
-    tensor::clear(c_.compute, base::View(records_, base::DType::i64, {gates_.rows, gates_.width}, device));
+    tensor::clear(execs_.compute, base::View(records_, base::DType::i64, {gates_.rows, gates_.width}, device));
 }
 
 base::View StepResults::gate_records() const {
-  if (gates_.rows == 0 || c_.world.coordinate(plan::Axis::tensor) > 0) return {};
-  return base::View(records_, base::DType::i64, {gates_.rows, gates_.width}, c_.compute.device());
+  if (gates_.rows == 0 || execs_.world.coordinate(plan::Axis::tensor) > 0) return {};
+  return base::View(records_, base::DType::i64, {gates_.rows, gates_.width}, execs_.compute.device());
 }
 
 base::View StepResults::sums() const {
-  return base::View(limbs_, base::DType::i64, {kernels::square_sum_limbs + gates_.count()}, c_.compute.device());
+  return base::View(limbs_, base::DType::i64, {kernels::square_sum_limbs + gates_.count()}, execs_.compute.device());
 }
 
 std::int64_t StepResults::reported_words() const {
@@ -79,30 +80,30 @@ std::int64_t StepResults::reported_words() const {
 }
 
 void StepResults::agree(std::span<const base::ConstView> gradients) {
-  const auto device = c_.compute.device();
+  const auto device = execs_.compute.device();
   const base::View limbs(limbs_, base::DType::i64, {kernels::square_sum_limbs}, device);
-  kernels::square_sum(c_.compute, gradients, limbs);
+  kernels::square_sum(execs_.compute, gradients, limbs);
   if (results_.size() > 1) {
-    c_.communication.wait(c_.compute.record());
-    results_.all_gather(c_.communication, doubles(own_, own_count(), device),
+    execs_.communication.wait(execs_.compute.record());
+    results_.all_gather(execs_.communication, doubles(own_, own_count(), device),
                         doubles(all_, own_count() * results_.size(), device));
-    results_.all_reduce(c_.communication, sums(), comm::Reduction::sum);
-    c_.join(c_.communication.record());
+    results_.all_reduce(execs_.communication, sums(), comm::Reduction::sum);
+    execs_.join(execs_.communication.record());
   }
   kernels::StepNumbersArgs args;
   args.losses = all_, args.places = places_, args.micros = batch_.micros();
   args.local_accumulation = batch_.local_accumulation;
-  args.rows = c_.world.topology.rows_with_losses(results_.size());
+  args.rows = execs_.world.topology.rows_with_losses(results_.size());
   args.limbs = limbs_, args.clip = clip_, args.out = numbers_;
-  kernels::step_numbers(c_.compute, args);
+  kernels::step_numbers(execs_.compute, args);
 }
 
 void StepResults::send() {
   TRAINYARD_ASSERT(sends_ - takes_ < 2, "{} results wait to be read", sends_ - takes_);
   const auto at = static_cast<std::size_t>(sends_++ % 2);
-  tensor::copy(c_.compute, base::View(records_, base::DType::i64, {reported_words()}, c_.compute.device()),
+  tensor::copy(execs_.compute, base::View(records_, base::DType::i64, {reported_words()}, execs_.compute.device()),
                base::View(reported(at), base::DType::i64, {reported_words()}));
-  sent_[at] = c_.compute.record();
+  sent_[at] = execs_.compute.record();
 }
 
 std::uint64_t* StepResults::reported(std::size_t at) {
@@ -120,8 +121,9 @@ StepResults::Collected StepResults::take() {
 
 std::vector<double> StepResults::own_losses() {
   std::vector<double> out(static_cast<std::size_t>(own_count()));
-  tensor::copy(c_.compute, doubles(own_, own_count(), c_.compute.device()), doubles(out.data(), own_count(), {}));
-  c_.compute.synchronize();
+  tensor::copy(execs_.compute, doubles(own_, own_count(), execs_.compute.device()),
+               doubles(out.data(), own_count(), {}));
+  execs_.compute.synchronize();
   return out;
 }
 

@@ -5,7 +5,7 @@
 #include "kernels/step_numbers/step_numbers.h"
 #include "libtrain/comm/communicator.h"
 #include "libtrain/engine/gate_metrics.h"
-#include "libtrain/params/context.h"
+#include "libtrain/params/rank_execs.h"
 #include "libtrain/plan/grid/batch.h"
 #include "libtrain/tensor/device_buffer.h"
 
@@ -21,9 +21,10 @@ namespace trainyard::engine {
 // host memory. The compute thread makes all calls.
 class StepResults {
  public:
-  // `results` reaches all ranks and takes views of the device of `context.compute`. Tensor-parallel ranks of a replica
+  // `results` reaches all ranks and takes views of the device of `execs.compute`. Tensor-parallel ranks of a replica
   // are neighbours and have the same losses: the first of them counts. Of pipeline stages the last one counts.
-  StepResults(params::StoreContext& context, comm::Communicator& results, double clip, GateRecordShape gates = {});
+  StepResults(params::RankExecs& execs, const plan::BatchPlan& batch, comm::Communicator& results, double clip,
+              GateRecordShape gates = {});
   ~StepResults();
   StepResults(const StepResults&) = delete;
 
@@ -38,7 +39,7 @@ class StepResults {
   base::View gate_records() const;
 
   // Gathers the losses of all ranks. Adds up the squares of the gradients that this rank counts and the gate records,
-  // each over all ranks. Then computes the numbers. All of it is in the order of context.compute; on a GPU the host
+  // each over all ranks. Then computes the numbers. All of it is in the order of execs.compute; on a GPU the host
   // does not wait. Collective.
   void agree(std::span<const base::ConstView> gradients);
   const kernels::StepNumbers* numbers() const { return numbers_; }  // in device memory
@@ -61,7 +62,7 @@ class StepResults {
   std::int64_t reported_words() const;
   std::uint64_t* reported(std::size_t at);  // the host's copy: records, then numbers
 
-  params::StoreContext& c_;
+  params::RankExecs& execs_;
   comm::Communicator& results_;
   plan::BatchPlan batch_;
   std::int64_t places_;

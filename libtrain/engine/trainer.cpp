@@ -41,7 +41,7 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
   store_ = std::make_unique<params::ZeroStore>(r_.context);
   absent_.tokens = base::View(nullptr, base::DType::i32, {r_.plan.micro_batch, r_.plan.sequence});
   r_.link_stages();
-  results_.emplace(r_.context, world.results ? *world.results : *world.control, settings_.clip,
+  results_.emplace(r_.context, r_.plan.batch(), world.results ? *world.results : *world.control, settings_.clip,
                    gate_record_shape(r_.plan.model));
 }
 

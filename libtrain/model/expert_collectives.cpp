@@ -15,29 +15,28 @@ const ExpertCollectives& own_experts() {
   return none;
 }
 
-ExpertCollectives::ExpertCollectives(params::StoreContext& context, std::int64_t buffer, std::int64_t hop_bytes)
-    : buffer_(buffer) {
-  if (context.world.topology.size(plan::Axis::expert) == 1) return;
-  context_ = &context;
-  if (hop_bytes == 0) return;
-  for (auto* hop : {&first_hop_, &second_hop_}) *hop = context.staging.allocate(base::DType::u8, {hop_bytes});
+ExpertCollectives::ExpertCollectives(params::RankExecs& execs, tensor::Arena& staging, const Terms& terms)
+    : buffer_(terms.buffer), uneven_(terms.batch.accumulation_groups() % terms.batch.data_ranks != 0) {
+  if (execs.world.topology.size(plan::Axis::expert) == 1) return;
+  execs_ = &execs;
+  if (terms.hop_bytes == 0) return;
+  for (auto* hop : {&first_hop_, &second_hop_}) *hop = staging.allocate(base::DType::u8, {terms.hop_bytes});
 }
 
 comm::NodeHops ExpertCollectives::hops() const {
-  auto& world = context_->world;
+  auto& world = execs_->world;
   return {world.group({plan::Axis::expert_inner}), world.group({plan::Axis::expert_outer}), first_hop_, second_hop_};
 }
 
 template <class Call> tensor::Event ExpertCollectives::cross(const Call& call, bool followed) const {
-  auto& communication = context_->communication;
+  auto& communication = execs_->communication;
   // With an uneven last accumulation step, ranks with an empty micro-batch make no tensor-parallel collectives that
   // transfers could follow. So waiting transfers are all issued before this call.
-  if (const auto& batch = context_->shape.batch; batch.accumulation_groups() % batch.data_ranks != 0)
-    context_->transfers.issue_all();
-  communication.wait(context_->compute.record());
+  if (uneven_) execs_->transfers.issue_all();
+  communication.wait(execs_->compute.record());
   call(communication);
   auto done = communication.record();
-  if (followed) context_->transfers.let_some_follow();
+  if (followed) execs_->transfers.let_some_follow();
   return done;
 }
 
@@ -75,10 +74,10 @@ tensor::Event ExpertCollectives::begin_swap(const std::vector<base::View>& mine,
 }
 
 void ExpertCollectives::agree_on_most(base::View number) const {
-  auto& communication = context_->communication;
-  communication.wait(context_->compute.record());
+  auto& communication = execs_->communication;
+  communication.wait(execs_->compute.record());
   group().all_reduce(communication, number, comm::Reduction::max);
-  context_->join(communication.record());
+  execs_->join(communication.record());
 }
 
 void ExpertCollectives::count_rounds(std::int64_t layer, const plan::FurtherRounds& further,

@@ -3,9 +3,11 @@
 
 #include "libtrain/base/view.h"
 #include "libtrain/comm/node_hops.h"
-#include "libtrain/params/context.h"
+#include "libtrain/params/rank_execs.h"
 #include "libtrain/plan/blocks/expert_rounds.h"
 #include "libtrain/plan/dispatch_rounds.h"
+#include "libtrain/plan/grid/batch.h"
+#include "libtrain/tensor/arena.h"
 
 #include <cstdint>
 #include <memory>
@@ -21,15 +23,20 @@ namespace trainyard::model {
 class ExpertCollectives {
  public:
   ExpertCollectives() = default;  // one rank
-  // On the context's world. buffer: plan::MicroShape::expert_capacity_buffer; hop_bytes: plan::expert_hop_bytes, for
-  // which two buffers are taken from the context's staging.
-  explicit ExpertCollectives(params::StoreContext& context, std::int64_t buffer = 0, std::int64_t hop_bytes = 0);
+  // What they need beside the Execs and the world of a rank.
+  struct Terms {
+    plan::BatchPlan batch;    // an uneven last accumulation step changes when transfers are issued
+    std::int64_t buffer = 0;  // plan::MicroShape::expert_capacity_buffer
+    // plan::expert_hop_bytes, for which two buffers are taken from `staging`.
+    std::int64_t hop_bytes = 0;
+  };
+  ExpertCollectives(params::RankExecs& execs, tensor::Arena& staging, const Terms& terms);
 
   std::int64_t buffer() const { return buffer_; }
 
-  int ranks() const { return context_ == nullptr ? 1 : group().size(); }
+  int ranks() const { return execs_ == nullptr ? 1 : group().size(); }
   // All-to-all: `mine` has an equal part for each of the ranks, in their order. `theirs` gets what each rank has for
-  // this one, in the same order. Both are dense, of one size and dtype. Runs in the order of the context's compute
+  // this one, in the same order. Both are dense, of one size and dtype. Runs in the order of the rank's compute
   // Exec. Collective; several ranks only. `followed`: waiting transfers of parameters and gradients may follow. False
   // where other groups of ranks may not make this call.
   void swap(base::View mine, base::View theirs, bool followed = true) const {
@@ -41,10 +48,10 @@ class ExpertCollectives {
   // The same with parts anywhere in memory: mine[i * ranks() + r] goes to rank r and is its theirs[i * ranks() + this
   // rank]. On all ranks the views of one i have one size.
   tensor::Event begin_swap(const std::vector<base::View>& mine, const std::vector<base::View>& theirs) const;
-  void wait(const tensor::Event& event) const { context_->join(event); }
+  void wait(const tensor::Event& event) const { execs_->join(event); }
   // All-reduce of i32 [1] in place, with the maximum over the ranks.
   void agree_on_most(base::View number) const;
-  int rank() const { return context_ == nullptr ? 0 : group().rank(); }
+  int rank() const { return execs_ == nullptr ? 0 : group().rank(); }
 
   // Counts one pass of a layer: `further`, its dispatch rounds beyond the first, and `rounds`, how many rounds its rows
   // take. `layer`: its number among the layers with experts.
@@ -61,11 +68,12 @@ class ExpertCollectives {
     std::vector<plan::FurtherRounds> further;
     std::int64_t most = 0;
   };
-  comm::Communicator& group() const { return context_->world.group({plan::Axis::expert}); }
-  bool in_nodes() const { return context_->world.topology.size(plan::Axis::expert_inner) > 1; }
+  comm::Communicator& group() const { return execs_->world.group({plan::Axis::expert}); }
+  bool in_nodes() const { return execs_->world.topology.size(plan::Axis::expert_inner) > 1; }
   comm::NodeHops hops() const;
-  params::StoreContext* context_ = nullptr;
+  params::RankExecs* execs_ = nullptr;
   std::int64_t buffer_ = 0;
+  bool uneven_ = false;                // has the last accumulation step empty micro-batches on some ranks?
   base::View first_hop_, second_hop_;  // staging
   std::unique_ptr<Counted> counted_ = std::make_unique<Counted>();
 };

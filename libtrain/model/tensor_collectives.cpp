@@ -4,6 +4,7 @@
 #include "kernels/lane_sum/lane_sum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/comm/segments.h"
+#include "libtrain/params/context.h"
 #include "libtrain/plan/cost/activations.h"
 #include "libtrain/plan/spec/widths.h"
 
@@ -28,26 +29,26 @@ const TensorCollectives& one_rank() {
   return none;
 }
 
-TensorCollectives::TensorCollectives(params::StoreContext& context, const plan::ModelConfig& model,
+TensorCollectives::TensorCollectives(params::RankExecs& execs, tensor::Arena& staging, const plan::ModelConfig& model,
                                      const plan::MicroShape& shape) {
-  if (context.world.topology.size(plan::Axis::tensor) == 1) return;
-  context_ = &context;
+  if (execs.world.topology.size(plan::Axis::tensor) == 1) return;
+  execs_ = &execs;
   sequence_parallel_ = shape.sequence_parallel;
   partials_ = plan::Widths(model, shape.tensor).partials;
-  staging_ = context.staging.allocate(shape.accumulation(), {plan::tensor_staging_elements(model, shape)});
+  staging_ = staging.allocate(shape.accumulation(), {plan::tensor_staging_elements(model, shape)});
 }
 
 template <class Call> tensor::Event TensorCollectives::cross(const Call& call) const {
-  auto& communication = context_->communication;
-  communication.wait(context_->compute.record());
+  auto& communication = execs_->communication;
+  communication.wait(execs_->compute.record());
   call(group(), communication);
   auto done = communication.record();
-  context_->transfers.let_some_follow();
+  execs_->transfers.let_some_follow();
   return done;
 }
 
 void TensorCollectives::wait(const tensor::Event& event) const {
-  if (context_ != nullptr) context_->join(event);
+  if (execs_ != nullptr) execs_->join(event);
 }
 
 void TensorCollectives::gather(base::View mine, base::View all) const {
@@ -92,7 +93,7 @@ void TensorCollectives::finish_add_up(const tensor::Event& exchanged, std::int64
   wait(exchanged);
   const std::int64_t sums = ranks() * partials_, shard = elements / sums;
   const auto mine = sequence_parallel_ ? flat(out) : params::flat_range(flat(out), rank() * shard, shard);
-  kernels::lane_sum(context_->compute, params::flat_range(staging_, 0, elements).reshaped({sums, shard}), bias,
+  kernels::lane_sum(execs_->compute, params::flat_range(staging_, 0, elements).reshaped({sums, shard}), bias,
                     rank() * shard, mine);
   if (!sequence_parallel_) gather(mine, out);
 }

@@ -5,9 +5,10 @@
 #pragma once
 
 #include "libtrain/base/view.h"
-#include "libtrain/params/context.h"
+#include "libtrain/params/rank_execs.h"
 #include "libtrain/plan/grid/micro_shape.h"
 #include "libtrain/plan/spec/model_config.h"
+#include "libtrain/tensor/arena.h"
 
 #include <cstdint>
 
@@ -15,15 +16,16 @@ namespace trainyard::model {
 
 // The tensor-parallel ranks of one data coordinate. With sequence parallelism each rank holds an equal range of
 // neighbouring rows of the hidden states; otherwise each holds all of them. Collective: all ranks make the same calls.
-// Everything runs in the order of the context's compute Exec.
+// Everything runs in the order of the rank's compute Exec.
 class TensorCollectives {
  public:
   TensorCollectives() = default;  // one rank
-  // On the context's world. Takes its staging memory (plan::tensor_staging_bytes) from the context's arena.
-  TensorCollectives(params::StoreContext& context, const plan::ModelConfig& model, const plan::MicroShape& shape);
+  // On the world of `execs`. Takes plan::tensor_staging_bytes from `staging`.
+  TensorCollectives(params::RankExecs& execs, tensor::Arena& staging, const plan::ModelConfig& model,
+                    const plan::MicroShape& shape);
 
-  int ranks() const { return context_ == nullptr ? 1 : group().size(); }
-  int rank() const { return context_ == nullptr ? 0 : group().rank(); }
+  int ranks() const { return execs_ == nullptr ? 1 : group().size(); }
+  int rank() const { return execs_ == nullptr ? 0 : group().rank(); }
   bool sequence_parallel() const { return sequence_parallel_; }
   std::int64_t own_rows(std::int64_t rows) const { return sequence_parallel_ ? rows / ranks() : rows; }
   std::int64_t first_row(std::int64_t rows) const { return sequence_parallel_ ? rank() * (rows / ranks()) : 0; }
@@ -52,9 +54,9 @@ class TensorCollectives {
   void gather(base::View mine, base::View all) const;
 
  private:
-  comm::Communicator& group() const { return context_->world.group({plan::Axis::tensor}); }
+  comm::Communicator& group() const { return execs_->world.group({plan::Axis::tensor}); }
   template <class Call> tensor::Event cross(const Call& call) const;
-  params::StoreContext* context_ = nullptr;
+  params::RankExecs* execs_ = nullptr;
   bool sequence_parallel_ = false;
   std::int64_t partials_ = 1;
   base::View staging_;  // sums of all ranks, in their order

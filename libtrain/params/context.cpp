@@ -1,29 +1,10 @@
-// Timed waits for events, gathers in segments, and views into flat groups.
+// Gathers in segments, and views into flat groups.
 #include "libtrain/params/context.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/here_and_now.h"
-#include "libtrain/base/trace_kinds.h"
 #include "libtrain/comm/segments.h"
 
 namespace trainyard::params {
-
-void StoreContext::join(const tensor::Event& event) {
-  if (event.state() == nullptr) return;  // nothing to wait for, so no trace span
-  if (compute.on_gpu()) {                // the GPU's stream waits, not this thread
-    const base::TraceScope traced(base::traced::wait, "wait");
-    const tensor::Span blocked(compute);
-    return compute.wait(event);
-  }
-  if (event.done()) {
-    event.wait();  // rethrows an exception of the other thread
-    return;
-  }
-  const base::TraceScope traced(base::traced::wait, "wait");
-  const double start = base::steady_seconds();
-  compute.wait(event);
-  wait_seconds += base::steady_seconds() - start;
-}
 
 std::int64_t StoreContext::segments(int u, std::int64_t bytes) const {
   return plan::transfer_segments(bytes, group(u).size(), shape.topology, segment_bytes);

@@ -1,11 +1,9 @@
-// StoreContext: what every part of a parameter store works with: flat groups, ranks, Execs and arenas.
+// StoreContext: what every part of a parameter store works with: flat groups, ranks, Execs (rank_execs.h) and arenas.
 #pragma once
 
-#include "libtrain/comm/world.h"
-#include "libtrain/params/transfers.h"
+#include "libtrain/params/rank_execs.h"
 #include "libtrain/plan/cost/states.h"
 #include "libtrain/tensor/arena.h"
-#include "libtrain/tensor/exec.h"
 
 #include <cstdint>
 #include <string>
@@ -14,27 +12,21 @@
 
 namespace trainyard::params {
 
-// The parts of a store refer to it, so it outlives them. `communication` runs the collectives of all groups: a worker
-// Exec, or a GPU's stream. If the world has one rank it is `compute` itself: nothing is sent, and the OpenMP team of
-// `compute` adds.
-struct StoreContext {
-  const plan::FlatGroupSet& set;
-  plan::StateShape shape;
-  plan::Reduction reduction;
-  comm::World& world;
-  tensor::Exec& compute;
-  tensor::Exec& communication;
+struct StoreArenas {
   tensor::Arena& parameters;
   tensor::Arena& gathered;
   tensor::Arena& gradients;
   tensor::Arena& micro_batch_gradients;
   tensor::Arena& optimizer;
   tensor::Arena& staging;
-  double wait_seconds = 0;  // seconds that `compute` waited for collectives since the last read
-  // The queue of transfers of whole flat groups between the ranks of their groups: gathers of weights, reductions of
-  // gradients.
-  Transfers transfers{communication, world.topology.size(plan::Axis::tensor) > 1 ? Transfers::Issue::between
-                                                                                 : Transfers::Issue::at_once};
+};
+
+// The parts of a store refer to it, so it outlives them.
+struct StoreContext : RankExecs {
+  const plan::FlatGroupSet& set;
+  plan::StateShape shape;
+  plan::Reduction reduction;
+  StoreArenas arenas;
   std::int64_t segment_bytes = plan::segment_bytes;
   // Names of the flat groups that other pipeline stages hold, too (plan/schedule/stages.h).
   std::vector<std::string> flat_groups_of_stages = {};
@@ -52,7 +44,6 @@ struct StoreContext {
   // each shard in segment i, as {first, count}.
   std::int64_t segments(int flat_group, std::int64_t bytes) const;
   static std::pair<std::int64_t, std::int64_t> segment(std::int64_t shard, std::int64_t segments, std::int64_t i);
-  void join(const tensor::Event& event);  // `compute` waits for the event; the time counts as exposed communication
 };
 
 // This rank's part of parameter number `slot` of a flat group, as a dense view into `whole`, a buffer with the whole

@@ -15,9 +15,9 @@ class GatheredWeights : public Weights {
  public:
   explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set.table, c.shape.gathered_layers) {
     for (int u = 0; u < c.flat_groups(); ++u)
-      shards_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).shard}));
+      shards_.push_back(c.arenas.parameters.allocate(c.shape.working, {c.layout(u).shard}));
     for (auto elements : plan_.elements())
-      slots_.push_back({c.gathered.allocate(c.shape.working, {elements}), -1, 0, {}, 0});
+      slots_.push_back({c.arenas.gathered.allocate(c.shape.working, {elements}), -1, 0, {}, 0});
   }
 
   void begin_passes(const plan::LeaseOrder& leases) override {

@@ -29,7 +29,7 @@ GradientReduction::GradientReduction(StoreContext& c)
   }
   for (auto occurrence : c.set.occurrences) {
     const auto kept = plan::kept_sources(c.shape, sources(occurrence));
-    wholes_.push_back(plan(occurrence).whole ? c.gradients.allocate(dtype, {kept * c.set.padded_of(occurrence)})
+    wholes_.push_back(plan(occurrence).whole ? c.arenas.gradients.allocate(dtype, {kept * c.set.padded_of(occurrence)})
                                              : base::View{});
     whole_free_.emplace_back(static_cast<std::size_t>(kept));
   }
@@ -37,12 +37,12 @@ GradientReduction::GradientReduction(StoreContext& c)
     const auto occurrence = c.set.occurrences[i];
     const auto shard = c.set.shard_of(occurrence);
     sums_.push_back(plan(occurrence).shards
-                        ? c.gradients.allocate(dtype, {shard})
+                        ? c.arenas.gradients.allocate(dtype, {shard})
                         : flat_range(wholes_[i], c.group(occurrence.flat_group).rank() * shard, shard));
   }
   for (auto elements : slots_.elements())
-    buffers_.push_back(elements > 0 ? c.micro_batch_gradients.allocate(dtype, {elements}) : base::View{});
-  if (const auto most = c.set.table.largest_shared(); most > 0) staging_ = c.staging.allocate(dtype, {most});
+    buffers_.push_back(elements > 0 ? c.arenas.micro_batch_gradients.allocate(dtype, {elements}) : base::View{});
+  if (const auto most = c.set.table.largest_shared(); most > 0) staging_ = c.arenas.staging.allocate(dtype, {most});
 }
 
 // The first micro-batch of a local accumulation group is written into `whole` itself, so it needs no addition. Without

@@ -17,9 +17,10 @@ base::View part_of(base::View flat, kernels::Range range) {
 
 OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), weights_(weights) {
   for (int u = 0; u < c.flat_groups(); ++u) {
-    if (plan::master_bytes(c.shape.working) > 0) master_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
+    if (plan::master_bytes(c.shape.working) > 0)
+      master_.push_back(c.arenas.optimizer.allocate(base::DType::f32, {count(u)}));
     auto& states = states_.emplace_back();
-    for (const auto& state : kind().states) states.push_back(c.optimizer.allocate(state.dtype, {count(u)}));
+    for (const auto& state : kind().states) states.push_back(c.arenas.optimizer.allocate(state.dtype, {count(u)}));
     ranges_.push_back(ranges_of(u));
   }
 }

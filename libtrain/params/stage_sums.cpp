@@ -18,7 +18,7 @@ StageSums::StageSums(StoreContext& c) : c_(c) {
     flat_groups_.push_back(u);
     most = std::max(most, c.layout(u).shard);
   }
-  if (most > 0) staging_ = c.staging.allocate(c.shape.gradient, {c.world.stages->size() * most});
+  if (most > 0) staging_ = c.arenas.staging.allocate(c.shape.gradient, {c.world.stages->size() * most});
 }
 
 void StageSums::add_up(GradientReduction& gradients) {

@@ -14,7 +14,7 @@ class WholeWeights : public Weights {
   explicit WholeWeights(StoreContext& c)
       : c_(c), issued_(static_cast<std::size_t>(c.flat_groups())), arrives_(static_cast<std::size_t>(c.flat_groups())) {
     for (int u = 0; u < c.flat_groups(); ++u)
-      wholes_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).padded}));
+      wholes_.push_back(c.arenas.parameters.allocate(c.shape.working, {c.layout(u).padded}));
   }
   // All gathers are added here, so agreements of the engine between two passes do not queue behind them.
   void begin_passes(const plan::LeaseOrder& leases) override {

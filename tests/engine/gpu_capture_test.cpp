@@ -126,7 +126,7 @@ TEST(GpuCapture, RecordsOfGatesComeWithTheNumbers) {
                base::View(of, base::DType::u8, {sizeof gate}, exec.device()));
   exec.synchronize();
   auto world = engine::solo_world();
-  engine::StepResults results(context, *world.control, 1, {2, kernels::gate_record_sums + 2});
+  engine::StepResults results(context, context.shape.batch, *world.control, 1, {2, kernels::gate_record_sums + 2});
   auto* stream = exec.stream();
   void* graph = nullptr;
   ASSERT_STREQ(failure_of(runtime.begin_capture(stream)), "");

@@ -5,8 +5,6 @@
 #include "libtrain/engine/loss_reduction.h"
 #include "libtrain/engine/step_results.h"
 #include "libtrain/engine/world.h"
-#include "libtrain/plan/spec/model_config.h"
-#include "libtrain/plan/spec/presets.h"
 
 #include <gtest/gtest.h>
 
@@ -78,32 +76,13 @@ TEST(TensorRanks, EvaluateTheSameMicroBatches) {
   }
 }
 
-// What a step's results need of a store: ranks and Execs.
+// The Execs of a rank, whose own thread computes.
 struct Ground {
-  Ground(World& w, const plan::BatchPlan& batch)
-      : world(w), set(model(), w.topology), compute(tensor::Exec::caller(nullptr, 1)),
-        context(new params::StoreContext{set,
-                                         {0, base::DType::f32, base::DType::f32, batch, 1, w.topology},
-                                         plan::Reduction::ordered,
-                                         w,
-                                         *compute,
-                                         w.communication ? *w.communication : *compute,
-                                         none,
-                                         none,
-                                         none,
-                                         none,
-                                         none,
-                                         none}) {}
-  static plan::ModelConfig model() {
-    auto m = plan::preset("gpt2-nano");
-    m.vocabulary = 257, m.lanes = 4;
-    return m;
-  }
-  World& world;
-  plan::FlatGroupSet set;
-  tensor::Arena none{tensor::Category::workspace, 0};
+  explicit Ground(World& world)
+      : compute(tensor::Exec::caller(nullptr, 1)), execs{world, *compute,
+                                                         world.communication ? *world.communication : *compute} {}
   std::unique_ptr<tensor::Exec> compute;
-  std::unique_ptr<params::StoreContext> context;
+  params::RankExecs execs;
 };
 
 TEST(TensorRanks, LossesCountOnceAndGradientsOfAll) {
@@ -114,8 +93,8 @@ TEST(TensorRanks, LossesCountOnceAndGradientsOfAll) {
       for (std::int64_t m = 0; m < batch.micros(); ++m) sum += loss_of(m).sum, targets += loss_of(m).targets;
       for (int r = 0; r < ranks.data * ranks.tensor; ++r) squares += (r + 1) * (r + 1);
       on(ranks, [&](World& world) {
-        Ground ground(world, batch);
-        StepResults results(*ground.context, *world.control, 0);
+        Ground ground(world);
+        StepResults results(ground.execs, batch, *world.control, 0);
         results.begin();
         for (std::int64_t m = 0; m < batch.micros(); ++m) {
           const auto at = batch.place_of(m);

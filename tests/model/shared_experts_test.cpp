@@ -182,20 +182,11 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
     comm::World world(
         "threads", rank, topology, threads.factory(rank),
         {{plan::Axis::data}, {plan::Axis::expert}, {plan::Axis::expert_outer}, {plan::Axis::expert_inner}});
-    params::StoreContext context{set,
-                                 {0, dtype, DType::f32, {1, 1, 1, 1}, 2, topology},
-                                 plan::Reduction::ordered,
-                                 world,
-                                 *exec,
-                                 *communication,
-                                 none,
-                                 none,
-                                 none,
-                                 none,
-                                 none,
-                                 staging};
-    const model::ExpertCollectives collectives(context, rounds.buffer,
-                                               plan::expert_hop_bytes(part, shape, plan::Pass::train));
+    params::RankExecs execs{world, *exec, *communication};
+    const model::ExpertCollectives collectives(execs, staging,
+                                               {.batch = {1, 1, 1, 1},
+                                                .buffer = rounds.buffer,
+                                                .hop_bytes = plan::expert_hop_bytes(part, shape, plan::Pass::train)});
     ShareStore store(part, topology, dtype, 3, rounds.crowded);
     model::Decoder decoder(part, recompute);
     model::Saved saved(activations);

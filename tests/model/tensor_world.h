@@ -1,4 +1,4 @@
-// Tensor-parallel ranks as threads: a world, a context and collectives for each, without parameter stores.
+// Tensor-parallel ranks as threads: a world, Execs and collectives for each, without parameter stores.
 #pragma once
 
 #include "libtrain/comm/staged.h"
@@ -22,24 +22,11 @@ class TensorRank {
  public:
   TensorRank(int rank, int ranks, comm::ThreadsWorld& threads, const plan::ModelConfig& model,
              const plan::MicroShape& shape, tensor::Exec& compute)
-      : topology(tensor_ranks(ranks)), set_(model, topology),
+      : topology(tensor_ranks(ranks)),
         world_("threads", rank, topology, threads.factory(rank), {{plan::Axis::data}, {plan::Axis::tensor}}),
         communication_(on_gpu() ? tensor::Exec::gpu(0, nullptr) : tensor::Exec::worker("communication", nullptr)),
-        none_(tensor::Category::parameters, 0),
         staging(tensor::Category::communication_staging, plan::tensor_staging_bytes(model, shape), test_device()),
-        context_{set_,
-                 {0, shape.dtype, base::DType::f32, {1, 1, 1, 1}, 2, topology},
-                 plan::Reduction::ordered,
-                 world_,
-                 compute,
-                 *communication_,
-                 none_,
-                 none_,
-                 none_,
-                 none_,
-                 none_,
-                 staging},
-        collectives(on_device(context_), model, shape) {}
+        execs_{world_, compute, *communication_}, collectives(on_device(execs_), staging, model, shape) {}
 
   const comm::Ledger& ledger() const { return world_.group({plan::Axis::tensor}).ledger(); }
 
@@ -47,22 +34,20 @@ class TensorRank {
 
  private:
   // Ranks may share a GPU, so their messages pass through the host.
-  params::StoreContext& on_device(params::StoreContext& context) {
+  params::RankExecs& on_device(params::RankExecs& execs) {
     if (on_gpu())
       world_.replace_groups(
           [](auto group) { return group->size() == 1 ? std::move(group) : comm::staged(std::move(group)); });
-    return context;
+    return execs;
   }
-  plan::FlatGroupSet set_;
   comm::World world_;
   std::unique_ptr<tensor::Exec> communication_;
-  tensor::Arena none_;
 
  public:
   tensor::Arena staging;
 
  private:
-  params::StoreContext context_;
+  params::RankExecs execs_;
 
  public:
   model::TensorCollectives collectives;

@@ -68,18 +68,11 @@ struct Rank {
 };
 
 params::StoreContext context_of(Rank& r, comm::World& world) {
-  return {r.set,
+  return {{world, *r.compute, world.size == 1 ? *r.compute : *r.communication},
+          r.set,
           r.shape,
           plan::Reduction::fast,
-          world,
-          *r.compute,
-          world.size == 1 ? *r.compute : *r.communication,
-          r.parameters,
-          r.gathered,
-          r.gradients,
-          r.micro_batch_gradients,
-          r.optimizer,
-          r.staging};
+          {r.parameters, r.gathered, r.gradients, r.micro_batch_gradients, r.optimizer, r.staging}};
 }
 
 // The weights of every flat group, as its first lease returns them.

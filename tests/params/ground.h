@@ -153,9 +153,11 @@ class Ground {
         world(noted_world(c, rank, threads, before_each)), data(static_cast<Noting&>(world.group({plan::Axis::data}))),
         compute(tensor::Exec::caller(nullptr, 1)),
         worker(c.topology().world() > 1 ? tensor::Exec::worker("communication", nullptr) : nullptr),
-        context{
-            set,      c.shape(), c.reduction,           world,     *compute, worker ? *worker : *compute, parameters,
-            gathered, gradients, micro_batch_gradients, optimizer, staging} {}
+        context{{world, *compute, worker ? *worker : *compute},
+                set,
+                c.shape(),
+                c.reduction,
+                {parameters, gathered, gradients, micro_batch_gradients, optimizer, staging}} {}
 
   int rank() const { return data.rank(); }  // the data-parallel coordinate
   int flat_groups() const { return context.flat_groups(); }

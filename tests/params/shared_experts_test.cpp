@@ -66,18 +66,11 @@ class Rank {
         world_("threads", rank, topology_, threads.factory(rank), {{plan::Axis::data}, {plan::Axis::expert_data}}),
         compute_(tensor::Exec::caller(nullptr, 1)),
         worker_(shape.ranks > 1 ? tensor::Exec::worker("communication", nullptr) : nullptr),
-        context_{set_,
+        context_{{world_, *compute_, worker_ ? *worker_ : *compute_},
+                 set_,
                  states_,
                  plan::Reduction::ordered,
-                 world_,
-                 *compute_,
-                 worker_ ? *worker_ : *compute_,
-                 parameters_,
-                 gathered_,
-                 gradients_,
-                 micro_batch_gradients_,
-                 optimizer_,
-                 staging_},
+                 {parameters_, gathered_, gradients_, micro_batch_gradients_, optimizer_, staging_}},
         store_(context_), accesses_(plan::training_accesses(part_)) {
     store_.initialize(11);
     at_begin_ = sent_so_far();
