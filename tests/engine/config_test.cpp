@@ -153,6 +153,12 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
   EXPECT_EQ(named(base::FieldTrait::free_on_resume),
             (Names{"tensor-parallel", "pipeline-parallel", "expert-parallel", "sequence-parallel", "zero", "dtype",
                    "device", "threads", "recompute", "save-every", "keep", "save-throttle"}));
+  EXPECT_EQ(named(base::FieldTrait::identity),
+            (Names{"global-batch", "micro-batch", "sequence", "local-accumulation", "reduction", "steps", "seed",
+                   "document-mask", "objective", "mask-rate", "mask-words", "learning-rate", "start-learning-rate",
+                   "final-learning-rate", "lr-schedule", "warmup-steps", "decay-steps", "decay-embeddings", "clip"}));
+  EXPECT_EQ(named(base::FieldTrait::of_checkpoint), (Names{"model", "data", "sequence", "micro-batch", "document-mask",
+                                                           "dtype", "objective", "mask-rate", "mask-words"}));
   EXPECT_EQ(named(base::FieldTrait::later_in_plans),
             (Names{"tensor-parallel", "sequence-parallel", "expert-parallel", "expert-ranks-per-node",
                    "expert-overlap-chunks", "expert-capacity-buffer", "pipeline-parallel", "virtual-stages",

@@ -1,0 +1,93 @@
+// The identity that a checkpoint records: its keys and their values are a file format.
+#include "libtrain/engine/identity_json.h"
+
+#include "libtrain/engine/setup.h"
+#include "tests/engine/small_run.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+namespace trainyard::engine {
+namespace identity_json_test {
+
+using testing::SmallRun;
+
+std::set<std::string> keys_of(const nlohmann::json& object) {
+  std::set<std::string> keys;
+  for (const auto& item : object.items()) keys.insert(item.key());
+  return keys;
+}
+
+// Written by hand, as the first version of the format had it. Keys that it lacked stand below.
+TEST(IdentityJson, HasTheKeysAndValuesOfTheFormat) {
+  SmallRun runs;
+  auto c = runs.config("identity");
+  c.steps = 20, c.seed = 7, c.sequence = 0, c.local_accumulation = 2, c.schedule = "wsd-cosine", c.decay_steps = 5;
+  c.learning_rate = 0.01, c.warmup_steps = 3, c.beta2 = 0.999, c.clip = 0.5, c.document_mask = "on";
+  const auto identity = make_setup(c, 1, 1).identity;
+  auto rest = identity;
+  rest.erase("model"), rest.erase("data");
+  EXPECT_EQ(rest, (nlohmann::json{{"seed", 7},
+                                  {"sequence", 32},  // the model's context
+                                  {"global_batch", 14},
+                                  {"micro_batch", 1},
+                                  {"fold", 2},
+                                  {"reduction", "ordered"},
+                                  {"document_mask", "on"},
+                                  {"objective", "causal"},
+                                  {"steps", 20},
+                                  {"schedule", "wsd-cosine"},  // a word as the user writes it
+                                  {"learning_rate", 0.01},
+                                  {"start_learning_rate", 0.0},
+                                  {"final_learning_rate", 0.0},
+                                  {"warmup_steps", 3},
+                                  {"decay_steps", 5},
+                                  {"beta1", 0.9},
+                                  {"beta2", 0.999},
+                                  {"epsilon", 1e-8},
+                                  {"weight_decay", 0.1},
+                                  {"decay_embeddings", "off"},
+                                  {"clip", 0.5}}))
+      << rest.dump(2);
+  EXPECT_FALSE(identity["model"].contains("name")) << "a name is no part of what a run computes";
+}
+
+TEST(IdentityJson, FollowsTheOptimizer) {
+  SmallRun runs;
+  auto c = runs.config("sgd");
+  const auto adamw = keys_of(make_setup(c, 1, 1).identity);
+  c.optimizer = "sgd", c.nesterov = true;
+  const auto identity = make_setup(c, 1, 1).identity;
+  auto expected = adamw;
+  for (const auto* key : {"beta1", "beta2", "epsilon"}) expected.erase(key);
+  for (const auto* key : {"optimizer", "momentum", "nesterov"}) expected.insert(key);
+  EXPECT_EQ(keys_of(identity), expected);
+  EXPECT_EQ(identity["nesterov"], "on");
+  EXPECT_EQ(identity["optimizer"], "sgd");
+}
+
+TEST(IdentityJson, GivesTheLearningRatesAgain) {
+  SmallRun runs;
+  auto c = runs.config("rates");
+  c.schedule = "linear", c.start_learning_rate = 1e-5, c.final_learning_rate = 1e-4, c.warmup_steps = 4;
+  const auto setup = make_setup(c, 1, 1);
+  const auto again = learning_rate_of(setup.identity);
+  ASSERT_TRUE(again.has_value());
+  for (int step = 0; step < 20; ++step) EXPECT_EQ(again->at(step), setup.step.learning_rate.at(step)) << step;
+  auto older = setup.identity;
+  older.erase("start_learning_rate");  // as before there was one
+  EXPECT_EQ(learning_rate_of(older).value().start, 0);
+  for (const auto* key : {"schedule", "learning_rate", "final_learning_rate", "warmup_steps", "decay_steps", "steps"}) {
+    auto lacking = setup.identity;
+    lacking.erase(key);
+    EXPECT_FALSE(learning_rate_of(lacking).has_value()) << key;
+    lacking[key] = nlohmann::json::array();
+    EXPECT_FALSE(learning_rate_of(lacking).has_value()) << key;
+  }
+  EXPECT_FALSE(learning_rate_of(nlohmann::json::object()).has_value());
+}
+
+}  // namespace identity_json_test
+}  // namespace trainyard::engine
