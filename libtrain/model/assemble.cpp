@@ -15,6 +15,7 @@
 #include "libtrain/plan/blocks/branch_registry.h"
 #include "libtrain/plan/blocks/named_kinds.h"
 #include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <fmt/ranges.h>
 
@@ -58,7 +59,7 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
                          not_null(factory->second(spec), "branch", name),
                          DropoutSite(flat_group.name + "." + prefix + "_residual", kind.residual_dropout(m))});
   }
-  if (m.norm_position == plan::NormPosition::post)
+  if (plan::is_post_norm(m))
     return std::make_unique<PostNormLayer>(m, flat_group.name, place.occurrences.at(0), std::move(sublayers));
   return std::make_unique<PreNormLayer>(m, flat_group.name, place.occurrences.at(0), std::move(sublayers));
 }

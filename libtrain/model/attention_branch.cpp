@@ -7,6 +7,7 @@
 #include "libtrain/model/kv_cache.h"
 #include "libtrain/model/shared_sum.h"
 #include "libtrain/plan/spec/block_layout.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <algorithm>
 #include <cmath>
@@ -62,7 +63,7 @@ void AttentionBranch::forward(Step& step, const params::Lease& lease, const Save
     qkv_.forward(step.exec, lease, all_rows(step, t["normed"]), t["qkv"]);
   }
   const auto heads = split(t["qkv"], w);
-  if (model_.positions == plan::Positions::rotary) {
+  if (plan::is_rotary(model_)) {
     kernels::rotary_forward(step.exec, heads.q, step.micro.positions, w.heads, model_.head_dim(), model_.rotary_base);
     kernels::rotary_forward(step.exec, heads.k, step.micro.positions, w.kv_heads, model_.head_dim(),
                             model_.rotary_base);
@@ -125,7 +126,7 @@ void AttentionBranch::backward_to_qkv(Step& step, const params::Lease& lease, ba
                                           .dq = d_heads.q,
                                           .dk = d_heads.k,
                                           .dv = d_heads.v});
-  if (model_.positions != plan::Positions::rotary) return;
+  if (!plan::is_rotary(model_)) return;
   kernels::rotary_backward(step.exec, d_heads.q, step.micro.positions, w.heads, model_.head_dim(), model_.rotary_base);
   kernels::rotary_backward(step.exec, d_heads.k, step.micro.positions, w.kv_heads, model_.head_dim(),
                            model_.rotary_base);

@@ -5,7 +5,9 @@
 #include "kernels/cast/cast.h"
 #include "kernels/embedding/embedding.h"
 #include "libtrain/model/sublayer.h"
+#include "libtrain/params/context.h"
 #include "libtrain/plan/blocks/embedding.h"
+#include "libtrain/plan/spec/conditions.h"
 
 namespace trainyard::model {
 
@@ -24,8 +26,8 @@ EmbeddingBlock::EmbeddingBlock(const plan::ModelConfig& model, const std::vector
                                const std::vector<plan::Occurrence>& occurrences)
     : model_(model), tokens_(occurrences.at(0)), dropout_("embedding", model.dropout_embedding) {
   std::size_t next = 1;
-  if (model.positions == plan::Positions::learned) positions_ = occurrences.at(next++);
-  if (model.segments > 0) segments_ = occurrences.at(next++);
+  if (plan::has_position_table(model)) positions_ = occurrences.at(next++);
+  if (plan::has_segment_table(model)) segments_ = occurrences.at(next++);
   if (!model.embedding_norm) return;
   norm_.emplace(model, flat_groups.at(next), "norm");
   normed_ = occurrences.at(next);

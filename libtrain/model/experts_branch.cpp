@@ -8,6 +8,7 @@
 #include "kernels/gemm/gemm.h"
 #include "libtrain/base/random.h"
 #include "libtrain/plan/blocks/experts.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/blocks/expert_registry.h"
 
@@ -105,7 +106,7 @@ base::View ExpertsBranch::gate_input(Step& step, base::View normed) const {
   if (!plan::gate_widens(model_, shape, step.pass)) return normed;
   const auto wide = step.exec.scratch().allocate(shape.accumulation(), {normed.rows(), normed.cols()});
   kernels::cast(step.exec, normed, wide);
-  if (step.pass == plan::Pass::train && model_.experts.noise == plan::GateNoise::jitter)
+  if (step.pass == plan::Pass::train && plan::jitters_gate(model_))
     kernels::gate_jitter(step.exec, gate_of(step), wide, wide);
   return wide;
 }
@@ -313,7 +314,7 @@ void ExpertsBranch::gate_backward(Step& step, const params::Lease& lease, const 
   using kernels::Transpose;
   tensor::ArenaScope scope(step.exec.scratch());
   const auto d_input = step.exec.scratch().allocate(d_logits.dtype, {d_logits.rows(), d_normed.cols()});
-  const bool noisy = model_.experts.noise == plan::GateNoise::jitter;
+  const bool noisy = plan::jitters_gate(model_);
   const auto normed = all_rows(step, t["normed"]);
   const auto input = gate_input(step, normed);
   kernels::gemm(step.exec, {.a = d_logits,

@@ -5,6 +5,7 @@
 #include "kernels/linear/linear.h"
 #include "libtrain/model/gelu_form.h"
 #include "libtrain/model/shared_sum.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/widths.h"
 
 namespace trainyard::model {
@@ -16,7 +17,7 @@ std::vector<FusedLinear::Indices> inner_indices(const BranchSpec& spec, const st
     return FusedLinear::Indices{plan::index_of(spec.flat_group, name + layer + ".weight"),
                                 plan::find_index(spec.flat_group, name + layer + ".bias")};
   };
-  if (spec.model.activation != plan::Activation::swiglu) return {indices(".up")};
+  if (!plan::is_gated(spec.model)) return {indices(".up")};
   return {indices(".gate"), indices(".up")};
 }
 

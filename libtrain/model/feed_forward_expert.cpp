@@ -3,6 +3,7 @@
 
 #include "kernels/activation/activation.h"
 #include "libtrain/model/gelu_form.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/layer_model.h"
 
 namespace trainyard::model {
@@ -14,7 +15,7 @@ FeedForwardExpert::Layer FeedForwardExpert::layer_of(const plan::FlatGroup& one,
 FeedForwardExpert::FeedForwardExpert(const ExpertSpec& spec)
     : width_(plan::expert_width(spec.model)), lanes_(spec.model.lanes), gelu_(gelu_form(spec.model)),
       down_(layer_of(spec.one, "down")) {
-  if (spec.model.activation == plan::Activation::swiglu) inner_.push_back(layer_of(spec.one, "gate"));
+  if (plan::is_gated(spec.model)) inner_.push_back(layer_of(spec.one, "gate"));
   inner_.push_back(layer_of(spec.one, "up"));
 }
 

@@ -9,6 +9,7 @@
 #include "libtrain/model/gelu_form.h"
 #include "libtrain/model/shared_sum.h"
 #include "libtrain/plan/blocks/head.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
@@ -156,8 +157,8 @@ HeadBlock::HeadBlock(const plan::ModelConfig& model, const std::vector<plan::Fla
   if (!flat_groups.empty()) own_ = occurrences.front();
   if (model.tied) tied_ = occurrences.back();
   else table_ = plan::index_of(flat_groups.front(), "weight");
-  if (model.norm_position == plan::NormPosition::pre) norm_.emplace(model, flat_groups.front(), "norm");
-  if (model.head != plan::HeadForm::masked) return;
+  if (plan::has_final_norm(model)) norm_.emplace(model, flat_groups.front(), "norm");
+  if (!plan::has_masked_head(model)) return;
   transform_norm_.emplace(model, flat_groups.front(), "transform_norm");
   transform_ = plan::index_of(flat_groups.front(), "transform.weight");
   transform_bias_ = plan::find_index(flat_groups.front(), "transform.bias");

@@ -4,6 +4,7 @@
 #include "libtrain/plan/spec/block_layout.h"
 #include "libtrain/plan/blocks/products.h"
 #include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ FusedLayers qkv(const ModelConfig& m, const MicroShape& s) {
 }
 
 std::int64_t rotary(const ModelConfig& m, const MicroShape& s) {
-  const bool table = m.positions == Positions::rotary && s.device == base::DeviceKind::cpu;
+  const bool table = is_rotary(m) && s.device == base::DeviceKind::cpu;
   return table ? rotary_scratch_bytes(s.rows(), m.head_dim()) : 0;
 }
 

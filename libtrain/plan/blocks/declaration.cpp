@@ -2,6 +2,7 @@
 #include "libtrain/plan/blocks/declaration.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <cmath>
 #include <utility>
@@ -51,7 +52,7 @@ void Declaration::bias(std::string_view name, std::int64_t n, Shared sharded) {
 
 void Declaration::norm(std::string_view name) {
   parameter(std::string(name) + ".weight", {model_.hidden}, {Init::Kind::ones, 0}, Decay::no);
-  if (model_.norm == Norm::layer)
+  if (subtracts_mean(model_))
     parameter(std::string(name) + ".bias", {model_.hidden}, {Init::Kind::zeros, 0}, Decay::no);
 }
 

@@ -5,6 +5,7 @@
 #include "libtrain/plan/blocks/crossings.h"
 #include "libtrain/plan/blocks/norm.h"
 #include "libtrain/plan/blocks/products.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <algorithm>
 
@@ -14,7 +15,7 @@ namespace {
 
 // The segment numbers of rows.
 std::int64_t segments_bytes(const ModelConfig& m, std::int64_t rows) {
-  return m.segments > 0 ? base::aligned(rows * 4) : 0;
+  return has_segment_table(m) ? base::aligned(rows * 4) : 0;
 }
 
 }  // namespace
@@ -31,12 +32,12 @@ std::vector<FlatGroup> EmbeddingKind::flat_groups(const ModelConfig& m, std::int
   Declaration tokens(m, token_table_flat_group, Part::input);
   tokens.vocabulary_table("weight", Decay::no);
   all.push_back(tokens.take());
-  if (m.positions == Positions::learned) {
+  if (has_position_table(m)) {
     Declaration positions(m, "embedding.positions", Part::input);
     positions.positions_table("weight");
     all.push_back(positions.take());
   }
-  if (m.segments > 0) {
+  if (has_segment_table(m)) {
     Declaration segments(m, "embedding.segments", Part::input);
     segments.parameter("weight", {m.segments, m.hidden}, {Init::Kind::normal, 0.02}, Decay::no);  // as positions
     all.push_back(segments.take());

@@ -5,6 +5,7 @@
 #include "libtrain/plan/blocks/products.h"
 #include "libtrain/plan/blocks/expert_rounds.h"
 #include "libtrain/plan/blocks/expert_scratch.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/blocks/expert_registry.h"
 
@@ -65,7 +66,7 @@ std::int64_t backward_of_experts(const ModelConfig& m, const MicroShape& s) {
 }  // namespace
 
 bool gate_widens(const ModelConfig& m, const MicroShape& s, Pass pass) {
-  return s.dtype != s.accumulation() || (pass == Pass::train && m.experts.noise == GateNoise::jitter);
+  return s.dtype != s.accumulation() || (pass == Pass::train && jitters_gate(m));
 }
 
 std::string expert_name(std::int64_t count, std::int64_t index) {

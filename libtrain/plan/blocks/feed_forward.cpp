@@ -2,6 +2,7 @@
 #include "libtrain/plan/blocks/feed_forward.h"
 
 #include "libtrain/plan/blocks/products.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
@@ -10,11 +11,9 @@ namespace trainyard::plan {
 
 namespace {
 
-bool gated(const ModelConfig& m) { return m.activation == Activation::swiglu; }
-
 FusedLayers inner(const ModelConfig& m, const MicroShape& s) {
   const auto width = Widths(m, s.tensor).ffn;
-  return {gated(m) ? std::vector{width, width} : std::vector{width}, m.hidden,
+  return {is_gated(m) ? std::vector{width, width} : std::vector{width}, m.hidden,
           FusedLayers::Adjacent::yes_without_biases};
 }
 
@@ -23,7 +22,7 @@ FusedLayers inner(const ModelConfig& m, const MicroShape& s) {
 void FeedForwardKind::declare_of(const ModelConfig& m, Declaration& d) const {
   using Shared = Declaration::Shared;
   const auto name = [&](const char* of) { return names_.prefix + of; };
-  if (gated(m)) {
+  if (is_gated(m)) {
     d.weight(name(".gate.weight"), m.ffn, m.hidden, Shared::outputs);
     d.bias(name(".gate.bias"), m.ffn, Shared::outputs);
   }
@@ -38,7 +37,7 @@ void FeedForwardKind::declare_of(const ModelConfig& m, Declaration& d) const {
 std::vector<SavedTensor> FeedForwardKind::tensors(const ModelConfig& m, const MicroShape& s, Pass) const {
   const auto width = Widths(m, s.tensor).ffn;
   const bool fused = m.activation == Activation::gelu_tanh && s.device == base::DeviceKind::cuda;
-  return {{names_.inner, s.dtype, s.rows(), gated(m) ? 2 * width : width},
+  return {{names_.inner, s.dtype, s.rows(), is_gated(m) ? 2 * width : width},
           {names_.activated, s.dtype, s.rows(), width, fused ? Stays::always : Stays::unless_selective}};
 }
 
@@ -52,7 +51,7 @@ std::int64_t FeedForwardKind::backward_workspace_bytes(const ModelConfig& m, con
   const Products p(m, s);
   const auto width = Widths(m, s.tensor).ffn;
   // GELU's derivative is applied in place.
-  const auto gradients = gated(m) ? p.rows(2 * width) + p.rows(width) : p.rows(width);
+  const auto gradients = is_gated(m) ? p.rows(2 * width) + p.rows(width) : p.rows(width);
   return gradients + 2 * p.gathered(m.hidden) +
          std::max({p.weight_gradient(m.hidden, width), p.linear(width, m.hidden), p.fused_backward(inner(m, s))});
 }
@@ -60,7 +59,7 @@ std::int64_t FeedForwardKind::backward_workspace_bytes(const ModelConfig& m, con
 std::int64_t FeedForwardKind::input_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
   const auto width = Widths(m, s.tensor).ffn;
-  return (gated(m) ? p.rows(2 * width) + p.rows(width) : p.rows(width)) + p.gathered(m.hidden) +
+  return (is_gated(m) ? p.rows(2 * width) + p.rows(width) : p.rows(width)) + p.gathered(m.hidden) +
          std::max(p.linear(width, m.hidden), p.fused_inputs(inner(m, s)));
 }
 
@@ -73,7 +72,7 @@ std::int64_t FeedForwardKind::weight_gradients_workspace_bytes(const ModelConfig
 double FeedForwardKind::apart_flops(const ModelConfig& m) const { return forward_flops(m, 0); }
 
 double FeedForwardKind::forward_flops(const ModelConfig& m, std::int64_t) const {
-  return 2 * (gated(m) ? 3.0 : 2.0) * static_cast<double>(m.hidden) * static_cast<double>(m.ffn);
+  return 2 * (is_gated(m) ? 3.0 : 2.0) * static_cast<double>(m.hidden) * static_cast<double>(m.ffn);
 }
 
 // The product with the down projection.

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/aligned.h"
 #include "libtrain/plan/blocks/products.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/layer_model.h"
 
 #include <algorithm>
@@ -10,7 +11,6 @@
 namespace trainyard::plan {
 
 namespace {
-bool is_gated(const ModelConfig& m) { return m.activation == Activation::swiglu; }
 std::int64_t inner_width(const ModelConfig& m) { return (is_gated(m) ? 2 : 1) * expert_width(m); }
 }  // namespace
 

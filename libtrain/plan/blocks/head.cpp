@@ -6,6 +6,7 @@
 #include "libtrain/plan/blocks/norm.h"
 #include "libtrain/plan/blocks/products.h"
 #include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
@@ -15,10 +16,7 @@ namespace trainyard::plan {
 namespace {
 
 // If layers end with a norm, the head needs none.
-bool has_norm(const ModelConfig& m) { return m.norm_position == NormPosition::pre; }
-
-bool is_masked(const ModelConfig& m) { return m.head == HeadForm::masked; }
-bool has_flat_group(const ModelConfig& m) { return has_norm(m) || is_masked(m) || !m.tied; }
+bool has_flat_group(const ModelConfig& m) { return has_final_norm(m) || has_masked_head(m) || !m.tied; }
 
 std::int64_t chunk_rows(const MicroShape& s) { return std::min(s.rows(), head_chunk_tokens(s.device)); }
 
@@ -49,26 +47,24 @@ std::int64_t chunk_product(const ModelConfig& m, const MicroShape& s) {
 }  // namespace
 
 std::vector<SavedTensor> head_tensors(const ModelConfig& m, const MicroShape& s, Pass pass) {
-  if (has_norm(m)) return norm_tensors(m, s, pass);
+  if (has_final_norm(m)) return norm_tensors(m, s, pass);
   if (pass == Pass::evaluate) return {};
   return {{"normed", s.dtype, s.own_rows(), m.hidden}};
 }
 
 std::vector<SavedTensor> transform_tensors(const ModelConfig& m, const MicroShape& s) {
-  if (!is_masked(m)) return {};
+  if (!has_masked_head(m)) return {};
   std::vector<SavedTensor> all{{"inner", s.dtype, s.own_rows(), m.hidden}};
   for (const auto& t : norm_tensors(m, s, Pass::train)) all.push_back(t);
   return all;
 }
 
-bool has_vocabulary_bias(const ModelConfig& m) { return is_masked(m) && m.biases; }
-
 std::vector<FlatGroup> HeadKind::flat_groups(const ModelConfig& m, std::int64_t) const {
   std::vector<FlatGroup> all;
   if (!has_flat_group(m)) return all;
   Declaration d(m, "head", Part::output);
-  if (has_norm(m)) d.norm("norm");
-  if (is_masked(m)) {
+  if (has_final_norm(m)) d.norm("norm");
+  if (has_masked_head(m)) {
     d.weight("transform.weight", m.hidden, m.hidden);
     d.bias("transform.bias", m.hidden);
     d.norm("transform_norm");
@@ -92,7 +88,7 @@ std::vector<FlatGroupOccurrence> HeadKind::occurrences(const ModelConfig& m) con
 // gradient first.
 BlockAccesses HeadKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
-  if (!has_norm(m) && !is_masked(m)) return {{}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};
+  if (!has_final_norm(m) && !has_masked_head(m)) return {{}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};
   if (!m.tied) return BlockKind::accesses(m);
   return {{0}, {0, 1}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::commit, 1}, {Kind::commit, 0}}};
 }
@@ -106,7 +102,7 @@ std::int64_t HeadKind::evaluation_bytes(const ModelConfig& m, const MicroShape& 
 }
 
 std::int64_t HeadKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) const {
-  const auto transform = is_masked(m) ? transform_product(m, s) : 0;
+  const auto transform = has_masked_head(m) ? transform_product(m, s) : 0;
   if (pass == Pass::train) return transform;
   return std::max(transform, Products(m, s).gathered(m.hidden) + loss_buffers(m, s, pass) + chunk_product(m, s));
 }
@@ -121,8 +117,8 @@ std::int64_t HeadKind::backward_workspace_bytes(const ModelConfig& m, const Micr
   if (has_vocabulary_bias(m))
     for (auto rows : {c, last}) most = std::max(most, p.product(1, v, rows, Products::Result::accumulation));
   most += p.gathered(m.hidden) + p.partial(m.hidden) + loss_buffers(m, s, Pass::train);
-  if (has_norm(m) || is_masked(m)) most = std::max(most, norm_workspace_bytes(m, s));
-  if (!is_masked(m)) return most;
+  if (has_final_norm(m) || has_masked_head(m)) most = std::max(most, norm_workspace_bytes(m, s));
+  if (!has_masked_head(m)) return most;
   return std::max(most, p.stream(m.hidden) + std::max(2 * p.gathered(m.hidden) + p.weight_gradient(m.hidden, m.hidden),
                                                       transform_product(m, s)));
 }
@@ -131,14 +127,14 @@ std::vector<GroupCall> HeadKind::tensor_calls(const ModelConfig& m, const MicroS
   Crossings calls(m, s);
   calls.all_rows().loss_statistics();
   if (pass == Pass::train) calls.add_up();
-  if (pass == Pass::train && has_norm(m)) calls.norm_gradients();
-  if (pass == Pass::train && is_masked(m)) calls.norm_gradients().all_rows().all_rows();
+  if (pass == Pass::train && has_final_norm(m)) calls.norm_gradients();
+  if (pass == Pass::train && has_masked_head(m)) calls.norm_gradients().all_rows().all_rows();
   return calls.take();
 }
 
 // V is the logical vocabulary.
 double HeadKind::forward_flops(const ModelConfig& m, std::int64_t) const {
-  const auto transform = static_cast<double>(is_masked(m) ? m.hidden : 0);
+  const auto transform = static_cast<double>(has_masked_head(m) ? m.hidden : 0);
   return 2 * static_cast<double>(m.hidden) * (static_cast<double>(m.vocabulary) + transform);
 }
 

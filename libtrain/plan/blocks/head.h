@@ -28,7 +28,5 @@ std::vector<SavedTensor> head_tensors(const ModelConfig& model, const MicroShape
 // What a masked head saves above these, in both passes: "inner", the input of the activation, and the training form of
 // norm_tensors, whose "input" is the activation's output.
 std::vector<SavedTensor> transform_tensors(const ModelConfig& model, const MicroShape& shape);
-// Whether the head adds a bias to its logits.
-bool has_vocabulary_bias(const ModelConfig& model);
 
 }  // namespace trainyard::plan

@@ -6,6 +6,7 @@
 #include "libtrain/plan/blocks/norm.h"
 #include "libtrain/plan/blocks/products.h"
 #include "libtrain/plan/blocks/branch_registry.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <fmt/format.h>
 
@@ -19,11 +20,9 @@ bool apart(const ModelConfig& m, const MicroShape& s) {
   return s.weight_gradients == WeightGradients::apart && LayerKind().makes_weight_gradients_apart(m);
 }
 
-bool is_post(const ModelConfig& m) { return m.norm_position == NormPosition::post; }
-
 // Whether a branch skips its output when the layer runs forward again: the last branch, if it can and no norm reads it.
 bool skips_output(const ModelConfig& m, std::size_t branch) {
-  return !is_post(m) && branch + 1 == m.branches.size() && branch_kind(m.branches[branch]).skips_unread_output();
+  return !is_post_norm(m) && branch + 1 == m.branches.size() && branch_kind(m.branches[branch]).skips_unread_output();
 }
 
 }  // namespace
@@ -40,13 +39,13 @@ std::vector<std::vector<SavedTensor>> layer_tensors(const ModelConfig& m, const 
     if (keeps_gradients) groups.back().push_back(norm_gradients_tensor(m, s));
   };
   for (const auto& name : m.branches) {
-    const bool copies = is_post(m) && groups.empty();  // the first branch, of the hidden states
+    const bool copies = is_post_norm(m) && groups.empty();  // the first branch, of the hidden states
     groups.push_back(copies ? std::vector<SavedTensor>{{"normed", s.dtype, s.own_rows(), m.hidden}}
                             : norm_tensors(m, s, pass));
     for (const auto& t : branch_kind(name).tensors(m, s, pass)) groups.back().push_back(t);
     if (!copies) end_with_gradients();
   }
-  if (!is_post(m)) return groups;
+  if (!is_post_norm(m)) return groups;
   groups.push_back(only(norm_tensors(m, s, pass), Stays::always));
   end_with_gradients();
   return groups;
@@ -128,7 +127,7 @@ std::int64_t LayerKind::forward_workspace_bytes(const ModelConfig& m, const Micr
 std::int64_t LayerKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const auto stream = Products(m, s).stream(m.hidden), norm = norm_workspace_bytes(m, s);
   const auto most_of = [&](std::int64_t branches, std::int64_t buffers) {
-    return is_post(m) ? std::max(stream + branches, norm) : buffers * stream + std::max(branches, norm);
+    return is_post_norm(m) ? std::max(stream + branches, norm) : buffers * stream + std::max(branches, norm);
   };
   if (apart(m, s)) {
     std::int64_t inputs = 0, weights = 0;

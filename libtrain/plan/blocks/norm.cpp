@@ -2,6 +2,7 @@
 #include "libtrain/plan/blocks/norm.h"
 
 #include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/spec/conditions.h"
 
 namespace trainyard::plan {
 
@@ -9,14 +10,14 @@ std::vector<SavedTensor> norm_tensors(const ModelConfig& m, const MicroShape& s,
   std::vector<SavedTensor> out;
   out.reserve(8);
   if (pass == Pass::train) out.push_back({"input", s.dtype, s.own_rows(), m.hidden});
-  if (m.norm == Norm::layer) out.push_back({"mean", s.accumulation(), 0, s.own_rows()});
+  if (subtracts_mean(m)) out.push_back({"mean", s.accumulation(), 0, s.own_rows()});
   out.push_back({"rstd", s.accumulation(), 0, s.own_rows()});
   out.push_back({"normed", s.dtype, s.own_rows(), m.hidden, Stays::unless_selective});
   return out;
 }
 
 SavedTensor norm_gradients_tensor(const ModelConfig& m, const MicroShape& s) {
-  return {"norm_gradients", s.accumulation(), m.norm == Norm::layer ? 2 : 1, m.hidden};
+  return {"norm_gradients", s.accumulation(), subtracts_mean(m) ? 2 : 1, m.hidden};
 }
 
 std::int64_t norm_workspace_bytes(const ModelConfig& m, const MicroShape& s) {

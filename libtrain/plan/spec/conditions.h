@@ -1,0 +1,21 @@
+// Conditions of a model that decide what a block has. A block's description (plan/blocks) and the block itself (model)
+// ask the same function, so that the two cannot differ.
+#pragma once
+
+#include "libtrain/plan/spec/model_config.h"
+
+namespace trainyard::plan {
+
+inline bool is_gated(const ModelConfig& m) { return m.activation == Activation::swiglu; }  // gate and up, not up alone
+inline bool is_rotary(const ModelConfig& m) { return m.positions == Positions::rotary; }
+inline bool has_position_table(const ModelConfig& m) { return m.positions == Positions::learned; }
+inline bool has_segment_table(const ModelConfig& m) { return m.segments > 0; }
+inline bool is_post_norm(const ModelConfig& m) { return m.norm_position == NormPosition::post; }
+inline bool has_final_norm(const ModelConfig& m) { return !is_post_norm(m); }  // before the head's product
+// A dense layer, GELU and a norm before the head's product, and a bias of the vocabulary where the model has biases.
+inline bool has_masked_head(const ModelConfig& m) { return m.head == HeadForm::masked; }
+inline bool has_vocabulary_bias(const ModelConfig& m) { return has_masked_head(m) && m.biases; }
+inline bool subtracts_mean(const ModelConfig& m) { return m.norm == Norm::layer; }  // else the norm only scales
+inline bool jitters_gate(const ModelConfig& m) { return m.experts.noise == GateNoise::jitter; }
+
+}  // namespace trainyard::plan
