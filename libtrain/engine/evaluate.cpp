@@ -98,7 +98,7 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
   }
   if (r.sequence == 0) r.sequence = integer_of(s.identity, "sequence", s.model.context);
   r.seed = s.seed;  // for the gates of experts, which draw lots for places in an evaluation, too
-  r.from_plan.ranks = c.run.from_plan.ranks, r.from_plan.settings = c.run.from_plan.settings;
+  r.from_plan = c.run.from_plan;
   if (c.run.from_plan.ranks > 0) r.recompute = c.run.recompute;  // the partition weighs layers by it
   constexpr std::int64_t most = 1 << 20;
   if (r.micro_batch < 1 || r.micro_batch > most)
@@ -233,7 +233,7 @@ void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exe
     });
   });
   t.checkpoint = found.substr(16);
-  if (world.rank == 0) warn_of_edited_plan(c.run);
+  if (world.rank == 0) warn_of_edited_plan(t.setup);
   require_same_checkpoint(t.checkpoint, world, exec);
   on_every_rank(world, exec, [&] {
     if (world.rank == 0) return;

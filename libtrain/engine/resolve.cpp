@@ -90,7 +90,7 @@ RunSetup resolve(const RunConfig& asked, World& world, StartFor what, int ranks_
   });
   setup.step.device = place.device, setup.ranks_on_device = place.share.ranks;
   if (world.rank != 0) return setup;
-  warn_of_edited_plan(config);
+  warn_of_edited_plan(setup);
   if (const auto dropped = plan::dropped_text(setup.plan.model); !dropped.empty()) base::log_warning("{}", dropped);
   return setup;
 }

@@ -197,7 +197,8 @@ void predict_within_limit(RunSetup& s) {
 
 }  // namespace
 
-void warn_of_edited_plan(const RunConfig& c) {
+void warn_of_edited_plan(const RunSetup& setup) {
+  const auto& c = setup.config;
   if (!c.from_plan.as_read) return;
   if (const auto edited = plan::edited_text(*c.from_plan.as_read, c.plan); !edited.empty())
     base::log_warning("{}", edited);

@@ -40,7 +40,7 @@ RunSetup make_setup(const RunConfig& config, int ranks, int threads);
 RunSetup with_layout(RunSetup setup, const RunConfig& config);
 
 // Warns if the plan that was read predicts something else than this build predicts for the same decisions.
-void warn_of_edited_plan(const RunConfig& config);
+void warn_of_edited_plan(const RunSetup& setup);
 
 // UsageError if --output is the folder of a shard set: the set that the run reads, or any folder with an index.json.
 void require_output_beside_data(const RunConfig& config);
