@@ -16,7 +16,7 @@ namespace trainyard::base {
 namespace {
 
 // The content of a file; empty where it cannot be read.
-std::istringstream text_of(const std::string& path) {
+std::istringstream stream_of(const std::string& path) {
   try {
     return std::istringstream(read_file(path));
   } catch (const Error&) {
@@ -26,7 +26,7 @@ std::istringstream text_of(const std::string& path) {
 
 std::vector<std::string> lines_of(const std::string& path) {
   std::vector<std::string> lines;
-  auto file = text_of(path);
+  auto file = stream_of(path);
   for (std::string line; std::getline(file, line);) lines.push_back(line);
   return lines;
 }
@@ -42,7 +42,7 @@ std::vector<std::string> words_of(const std::string& text, char between) {
 // as a number near 2^63).
 std::int64_t limit_in(const std::string& path) {
   std::int64_t n = 0;
-  return text_of(path) >> n && n > 0 && n < std::int64_t{1} << 60 ? n : 0;
+  return stream_of(path) >> n && n > 0 && n < std::int64_t{1} << 60 ? n : 0;
 }
 
 // A mounted hierarchy of control groups.
@@ -109,7 +109,7 @@ void bound_cores(ControlGroup& g, std::int64_t quota, std::int64_t period, const
 // The memory limit that version 1 reports as the smallest of all levels. It includes levels above the mount, which have
 // no visible folder.
 std::int64_t hierarchical_limit(const std::string& folder) {
-  auto file = text_of(folder + "/memory.stat");
+  auto file = stream_of(folder + "/memory.stat");
   std::int64_t n = 0;
   for (std::string name; file >> name >> n;)
     if (name == "hierarchical_memory_limit") return n < std::int64_t{1} << 60 ? n : 0;
@@ -126,7 +126,7 @@ ControlGroup own_control_group(const std::string& root) {
       if (mount.version_2) {
         bound_memory(found, limit_in(folder + "/memory.max"));
         std::int64_t quota = 0, period = 0;
-        if (text_of(folder + "/cpu.max") >> quota >> period) bound_cores(found, quota, period, folder);
+        if (stream_of(folder + "/cpu.max") >> quota >> period) bound_cores(found, quota, period, folder);
         continue;
       }
       if (mount.has("memory")) {

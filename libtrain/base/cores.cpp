@@ -14,7 +14,7 @@ namespace trainyard::base {
 
 namespace {
 
-bool holds(const CoreMask& mask, int core) {
+bool has_core(const CoreMask& mask, int core) {
   return (mask.cores[static_cast<std::size_t>(core) / 64] >> (core % 64) & 1) != 0;
 }
 
@@ -35,9 +35,9 @@ int fair_threads(std::span<const CoreMask> masks, std::size_t own) {
   const auto& mine = masks[own];
   double share = 0;
   for (int core = 0; core < static_cast<int>(64 * mine.cores.size()); ++core) {
-    if (!holds(mine, core)) continue;
+    if (!has_core(mine, core)) continue;
     share += 1.0 / static_cast<double>(std::count_if(masks.begin(), masks.end(), [&](const CoreMask& m) {
-               return m.machine == mine.machine && holds(m, core);
+               return m.machine == mine.machine && has_core(m, core);
              }));
   }
   if (mine.quota > 0) {

@@ -29,7 +29,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
 // The longest name that is compared: the distance costs the product of both lengths.
 constexpr std::size_t longest = 64;
 
-std::string plain(std::string_view text) {
+std::string plain_word(std::string_view text) {
   std::string out;
   for (char c : text.substr(0, longest))
     out += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -104,13 +104,13 @@ std::string nearest(std::string_view name, const std::vector<std::string>& legal
 
 std::string resembling(std::string_view name, const std::vector<std::string>& legal) {
   if (name.empty() || name.size() > longest) return {};
-  const auto asked = plain(name), best = nearest(asked, legal);
+  const auto asked = plain_word(name), best = nearest(asked, legal);
   const auto most = std::max<std::size_t>(2, std::max(asked.size(), best.size()) / 3);
   return !best.empty() && distance(asked, best) <= std::min(most, best.size() - 1) ? best : std::string();
 }
 
 std::string value_hint(std::string_view value, const std::vector<std::string>& legal) {
-  const auto asked = plain(value);
+  const auto asked = plain_word(value);
   for (const auto& [theirs, ours] : synonyms)
     if (asked == theirs && std::find(legal.begin(), legal.end(), ours) != legal.end())
       return fmt::format("did you mean '{}'?", ours);

@@ -107,7 +107,7 @@ void require_grid(const Manifest& m, const std::string& where) {
 }
 
 // Returns the elements of each dataset of a rank, which must be the same for every kind.
-std::int64_t elements_of(const Manifest& m, int rank, const std::string& where) {
+std::int64_t elements_of_rank(const Manifest& m, int rank, const std::string& where) {
   const auto name = rank_name(rank) + ".h5";
   std::int64_t elements = -1;
   for (const auto& kind : kinds_of(m.state)) {
@@ -188,7 +188,7 @@ void require_shards(const std::vector<FlatGroupEntry>& flat_groups, const Manife
 void require_boxes(const Manifest& m, const std::string& where) {
   std::vector<std::vector<const Box*>> boxes(m.parameters.size());
   for (int r = 0; r < m.ranks; ++r) {
-    const auto elements = elements_of(m, r, where);
+    const auto elements = elements_of_rank(m, r, where);
     std::int64_t at = 0;
     for (const auto& stored : m.boxes.at(static_cast<std::size_t>(r))) {
       const auto tensor = static_cast<std::size_t>(stored.tensor);

@@ -38,7 +38,9 @@ nccl::Type type_of(base::DType t) {
   }
 }
 
-nccl::Op op_of(Reduction op) { return op == Reduction::sum ? nccl::sum : op == Reduction::max ? nccl::max : nccl::min; }
+nccl::Op nccl_op(Reduction op) {
+  return op == Reduction::sum ? nccl::sum : op == Reduction::max ? nccl::max : nccl::min;
+}
 
 // An NCCL communicator, and whether it has failed. Several groups may share one. A thread that calls NCCL with it holds
 // `mutex`, because an abort frees it, and another thread may be in the middle of a call.
@@ -74,7 +76,7 @@ class Nccl : public Communicator {
   void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override {
     call(exec, "all_reduce", all_reduce_bytes(inout.bytes(), size_), inout.count() > 0, [&](void* stream) {
       return lib_.all_reduce(inout.data, inout.data, static_cast<std::size_t>(inout.count()), type_of(inout.dtype),
-                             op_of(op), comm_, stream);
+                             nccl_op(op), comm_, stream);
     });
   }
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {

@@ -56,7 +56,7 @@ std::int64_t memory_here(const Place& place, int ranks_on_node) {
   return memory_for_a_rank(tensor::gpu_info(place.device.index).total_bytes, place.share.ranks);
 }
 
-std::string words_of(const plan::ParallelLayout& layout) {
+std::string words_of_layout(const plan::ParallelLayout& layout) {
   const auto recomputed = plan::recomputed_text(layout.recompute);
   return fmt::format("ZeRO {}{}{}", layout.zero, recomputed.empty() ? "" : ", ", recomputed);
 }
@@ -101,16 +101,16 @@ AutoLayout auto_layout(const RunSetup& setup, const std::string& memory_limit, s
   if (need > memory && limit >= memory)
     throw base::EnvironmentError(
         fmt::format("--plan auto: {} needs the least memory, {} a rank, but a rank of this job may use only {}",
-                    words_of(layout), base::size_text(need), base::size_text(memory)),
+                    words_of_layout(layout), base::size_text(need), base::size_text(memory)),
         "more ranks on more machines, more memory (sbatch --mem), or another run with a smaller --micro-batch; to "
         "start all the same: --zero 3 --recompute full without --plan auto");
-  auto text = fmt::format("--plan auto: {} on {}: {} a rank", words_of(layout),
+  auto text = fmt::format("--plan auto: {} on {}: {} a rank", words_of_layout(layout),
                           base::counted(plan.topology.world(), "rank"), base::size_text(need));
   text += bytes == unknown ? "; how much it may use is not known"
                            : fmt::format(" of the {} that it may use", base::size_text(bytes));
   const auto first = fitting_plan(plan, open, 0);
   if (first.zero != layout.zero || first.recompute != layout.recompute)
-    text += fmt::format(" ({} would need {})", words_of(first), base::size_text(bytes_of(first)));
+    text += fmt::format(" ({} would need {})", words_of_layout(first), base::size_text(bytes_of(first)));
   return {.zero = layout.zero, .recompute = layout.recompute, .text = std::move(text)};
 }
 

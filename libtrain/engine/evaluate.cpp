@@ -45,7 +45,7 @@ namespace {
 // line knows, and how far one rank may be ahead of another. The stages fill and empty once between two gathers.
 constexpr std::int64_t rounds_a_stretch = 8;
 
-std::string text_of(const nlohmann::json& object, const char* key, const std::string& otherwise) {
+std::string text_at(const nlohmann::json& object, const char* key, const std::string& otherwise) {
   return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>()
                                                                                : otherwise;
 }
@@ -84,9 +84,9 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
   RunConfig r;
   r.model = s.model.name;
   r.from_checkpoint.model = s.model;
-  r.data = text_of(s.provenance, "data", "");
+  r.data = text_at(s.provenance, "data", "");
   r.micro_batch = integer_of(s.identity, "micro_batch", 1);
-  r.document_mask = text_of(s.identity, "document_mask", "off");
+  r.document_mask = text_at(s.identity, "document_mask", "off");
   r.dtype = s.dtype;
   if (plan::objective_of(s.model) == plan::Objective::masked) take_masking(r, s, checkpoint);
   auto asked = c.run;

@@ -32,7 +32,7 @@ namespace trainyard::engine {
 
 namespace {
 
-std::string text_of(const nlohmann::json& j) { return j.is_string() ? j.get<std::string>() : j.dump(); }
+std::string version_text(const nlohmann::json& j) { return j.is_string() ? j.get<std::string>() : j.dump(); }
 
 // The view can be derived, so a checkpoint is taken without it. It is written again only in the folder that this run
 // holds.
@@ -70,7 +70,7 @@ void report_changes(const checkpoint::RunState& was, const RunSetup& setup) {
   const auto versions = build_versions();
   for (const auto& [name, version] : versions.items())
     if (was.versions.is_object() && was.versions.contains(name))
-      report(name.c_str(), text_of(was.versions[name]), text_of(version));
+      report(name.c_str(), version_text(was.versions[name]), version_text(version));
   const auto report_number = [&](const char* what, std::int64_t before, std::int64_t now) {
     report(what, fmt::format("{}", before), fmt::format("{}", now));
   };

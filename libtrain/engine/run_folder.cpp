@@ -31,14 +31,14 @@ constexpr const char* last_name = "/last-checkpoint";
 constexpr const char* way_from_held = "wait until that run has ended, stop it, or choose another --output";
 
 // The whole file; "" if there is none.
-std::string text_of(const std::string& metrics) {
+std::string metrics_text(const std::string& metrics) {
   std::error_code error;
   if (metrics.empty() || (!std::filesystem::exists(metrics, error) && !base::is_unreadable(error.value()))) return {};
   return base::read_file(metrics, std::numeric_limits<std::int64_t>::max());
 }
 
 std::string lines_through(const std::string& metrics, std::int64_t step) {
-  auto text = text_of(metrics);
+  auto text = metrics_text(metrics);
   if (!text.empty())
     text.resize(std::min(text.size(), static_cast<std::size_t>(MetricsFile::length_through(metrics, step))));
   return text;
@@ -98,7 +98,7 @@ void look_at_metrics(const std::string& output, const std::string& metrics, std:
       known = line.step;
       return true;
     });
-  if (known == 0) keep_other_lines(output, metrics, text_of(metrics), "");
+  if (known == 0) keep_other_lines(output, metrics, metrics_text(metrics), "");
   if (known < step) missing = step;
   if (missing > 0) base::log_warning("{} lacks steps up to {}, which the run has done", metrics, missing);
 }
@@ -213,7 +213,7 @@ std::string settle(const std::string& output, const std::string& path, std::int6
   const bool on_branch = is_same(path, own);
   if (on_branch) std::erase_if(others, [&](const checkpoint::Found& f) { return f.step <= step; });
   const bool goes_back = is_abandoned(output, path);
-  const auto before = text_of(metrics),
+  const auto before = metrics_text(metrics),
              history = path.empty() ? "" : lines_through(on_branch ? metrics : history_of(path), step);
   if (!path.empty() && step > 0 && history.empty())
     base::log_warning("the metrics that led to {} are not known: {} begins after step {}", path, metrics, step);

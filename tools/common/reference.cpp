@@ -15,7 +15,7 @@ namespace {
 struct Type {
   std::string name, range;
 };
-Type type_of(const CLI::Option& option) {
+Type type_of_flag(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return {};  // a switch
   Type type{option.get_type_name(), {}};
   if (const auto colon = type.name.find(':'); colon != std::string::npos)
@@ -157,7 +157,7 @@ std::string bash(const CLI::App& app) {
 }  // namespace
 
 OptionEntry entry_of(const CLI::Option& option) {
-  const auto type = type_of(option);
+  const auto type = type_of_flag(option);
   auto text = option.get_description();
   if (type.range.find(" to ") != std::string::npos) text += fmt::format(", from {}", type.range);
   const bool may_stand_alone = option.get_type_size() > 0 && option.get_expected_min() == 0;

@@ -113,7 +113,7 @@ std::pair<double, std::int64_t> worst(const ExpertLayer& layer, double ExpertSam
   return out;
 }
 
-std::string numbers_of(const ExpertHistory& h, std::size_t layers) {
+std::string numbers_of_experts(const ExpertHistory& h, std::size_t layers) {
   std::vector<std::vector<std::string>> rows;
   for (std::size_t i = 0; i < layers; ++i) {
     const auto& layer = h.layers[i];
@@ -133,7 +133,8 @@ std::string numbers_of(const ExpertHistory& h, std::size_t layers) {
       rows);
 }
 
-tools::SvgPanel panel_of(const ExpertHistory& h, const LoadMap& map, std::string title, std::string (*words)(double)) {
+tools::SvgPanel panel_of_experts(const ExpertHistory& h, const LoadMap& map, std::string title,
+                                 std::string (*words)(double)) {
   tools::SvgPanel p;
   p.title = std::move(title);
   p.x.label = "step", p.y.label = "";
@@ -178,7 +179,7 @@ std::string experts_text(const ExpertHistory& h, int columns, tools::Glyphs glyp
              ? "\nchoices that got no place\n" + map_text(h, dropped, &ExpertSample::dropped_share, glyphs, share_text)
              : std::string("\nevery choice got a place\n");
   if (layers < h.layers.size()) out += fmt::format("{} layers more are not drawn\n", h.layers.size() - layers);
-  return out + "\n" + numbers_of(h, layers) +
+  return out + "\n" + numbers_of_experts(h, layers) +
          "numbers of the last step; worst: the worst value and its step\nlosses before their coefficients are applied; "
          "entropy in nats\n";
 }
@@ -186,11 +187,11 @@ std::string experts_text(const ExpertHistory& h, int columns, tools::Glyphs glyp
 std::string experts_drawing(const ExpertHistory& h, const std::string& name) {
   const auto loads = map_of(h, &ExpertSample::fullest, 1, cells_in_svg),
              dropped = map_of(h, &ExpertSample::dropped_share, 0, cells_in_svg);
-  std::vector<tools::SvgPanel> panels{panel_of(
+  std::vector<tools::SvgPanel> panels{panel_of_experts(
       h, loads, fmt::format("load of the fullest expert, {} to {}", load_text(1), load_text(loads.high)), load_text)};
   if (dropped.high > 0)
-    panels.push_back(
-        panel_of(h, dropped, fmt::format("choices that got no place, 0 to {}", share_text(dropped.high)), share_text));
+    panels.push_back(panel_of_experts(
+        h, dropped, fmt::format("choices that got no place, 0 to {}", share_text(dropped.high)), share_text));
   return tools::svg_drawing(panels,
                             fmt::format("{} - {}, {} with experts; 1: as many choices as all on average", name,
                                         base::counted(h.steps, "step"), base::counted(std::ssize(h.layers), "layer")),

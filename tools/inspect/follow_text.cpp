@@ -66,7 +66,7 @@ std::string ago(const std::string& time, double now) {
 
 // Width in columns, one for each character: lines have only ASCII and drawing characters.
 bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
-int columns_of(const std::string& text) {
+int columns_needed(const std::string& text) {
   return static_cast<int>(std::count_if(text.begin(), text.end(), begins_character));
 }
 // As much of a text as fits into `columns`.
@@ -88,7 +88,7 @@ class Lines {
   void add(const std::string& part) {
     const int gap = line_.ends_with(',') || line_.ends_with(';') ? 1 : 2;
     if (fits(part, gap)) return put(part, gap);
-    if (indent_ + columns_of(part) <= columns_) return below(), put(part, gap);
+    if (indent_ + columns_needed(part) <= columns_) return below(), put(part, gap);
     std::size_t begin = 0;
     for (bool first = true; begin < part.size(); first = false) {
       const auto end = std::min(part.find(' ', begin), part.size());
@@ -100,14 +100,14 @@ class Lines {
 
  private:
   bool fits(const std::string& part, int gap) const {
-    return columns_of(line_) + (empty_ ? 0 : gap) + columns_of(part) <= columns_;
+    return columns_needed(line_) + (empty_ ? 0 : gap) + columns_needed(part) <= columns_;
   }
   void put(const std::string& part, int gap) {
     line_ += (empty_ ? "" : std::string(static_cast<std::size_t>(gap), ' ')) + part;
     empty_ = false;
   }
   void below() {
-    if (empty_ && columns_of(line_) <= indent_) return;
+    if (empty_ && columns_needed(line_) <= indent_) return;
     out_ += line_.substr(0, line_.find_last_not_of(' ') + 1) + "\n";
     line_ = std::string(static_cast<std::size_t>(indent_), ' ');
     empty_ = true;
@@ -116,7 +116,7 @@ class Lines {
     if (!fits(given, gap)) below();
     auto rest = given;
     while (!fits(rest, gap)) {  // a long path
-      auto part = fitting(rest, std::max(1, columns_ - columns_of(line_)));
+      auto part = fitting(rest, std::max(1, columns_ - columns_needed(line_)));
       if (const auto slash = part.rfind('/'); slash != std::string::npos && slash > 0) part.resize(slash + 1);
       put(part, 0);
       below();

@@ -60,7 +60,7 @@ std::string title_of(const ShownLayout& s) {
   return fmt::format("{}, {} {}", s.name, s.layers.size() == 1 ? "layer" : "layers", runs_text(s.layers));
 }
 
-std::string numbers_of(const Layouts& layouts, const ShownLayout& s, const LayoutCounts& c) {
+std::string numbers_of_layout(const Layouts& layouts, const ShownLayout& s, const LayoutCounts& c) {
   auto out = fmt::format(
       "  {} blocks{}, {} of {}; rows of {}\n", human_count(c.blocks),
       s.blocks.heads > 1 ? fmt::format(" in {} heads", s.blocks.heads) : "",
@@ -109,7 +109,7 @@ std::string square_of(const plan::BlockLayout& b, std::int64_t head, int columns
   return out;
 }
 
-tools::SvgPanel panel_of(const ShownLayout& s, std::int64_t head, const std::string& title) {
+tools::SvgPanel panel_of_layout(const ShownLayout& s, std::int64_t head, const std::string& title) {
   const auto cells = cells_of(s.blocks, head, most_cells_in_svg);
   tools::SvgPanel p;
   p.title = title;
@@ -165,7 +165,7 @@ std::string layouts_text(const Layouts& layouts, int columns, tools::Glyphs glyp
       continue;
     }
     const auto c = counts_of(layouts, s.blocks);
-    out += numbers_of(layouts, s, c);
+    out += numbers_of_layout(layouts, s, c);
     const auto head = s.blocks.heads > 1 ? std::max<std::int64_t>(0, layouts.head) : 0;
     if (c.heads_differ) out += fmt::format("  head {} of {}; --head H shows another\n", head, s.blocks.heads);
     out += square_of(s.blocks, head, columns, glyphs);
@@ -185,7 +185,7 @@ std::string layouts_drawing(const Layouts& layouts) {
     const auto begin = all_heads || s.blocks.heads == 1 ? 0 : std::max<std::int64_t>(0, layouts.head);
     for (auto h = begin; h < (all_heads ? s.blocks.heads : begin + 1); ++h) {
       if (panels.size() == most_squares) ++left_out;
-      else panels.push_back(panel_of(s, h, c.heads_differ ? fmt::format("head {}, {}", h, what) : what));
+      else panels.push_back(panel_of_layout(s, h, c.heads_differ ? fmt::format("head {}, {}", h, what) : what));
     }
   }
   return tools::svg_drawing(panels,

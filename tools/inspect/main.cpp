@@ -96,7 +96,7 @@ base::ExitCode export_metrics(const Asked& asked) {
   return base::ExitCode::done;
 }
 
-inspect::Report report_of(const Asked& asked, inspect::Options options) {
+inspect::Report report_asked(const Asked& asked, inspect::Options options) {
   options.across = asked.over == "tokens" ? inspect::Across::tokens
                    : asked.over == "time" ? inspect::Across::time
                                           : inspect::Across::step;
@@ -129,7 +129,7 @@ base::ExitCode show(const Asked& asked) {
               done == total ? tools::Progress::Update::last : tools::Progress::Update::passing);
   };
   if (asked.make_view) checkpoint::make_view(path);
-  const auto report = report_of(asked, options);
+  const auto report = report_asked(asked, options);
   const auto kind = report.json.value("kind", "");
   if (asked.over_given && kind != "run" && kind != "metrics" && kind != "comparison")
     throw base::UsageError(fmt::format("--over is for the curves of runs: {} is of the kind '{}'", path, kind),

@@ -16,7 +16,7 @@ namespace trainyard::inspect {
 
 namespace {
 
-nlohmann::json json_of(const std::string& text, const std::string& file) {
+nlohmann::json parsed_plan(const std::string& text, const std::string& file) {
   try {
     return base::parse_json<nlohmann::json>(text, file);
   } catch (const base::InputError& e) {
@@ -40,7 +40,7 @@ void verify(const plan::Plan& p, const nlohmann::json& json, const std::string& 
 
 Report plan_report(const std::string& file, const Options& options) {
   const auto text = base::read_file(file, base::largest_description);
-  const auto j = json_of(text, file);
+  const auto j = parsed_plan(text, file);
   const auto format =
       j.is_object() && j.contains("format") && j["format"].is_string() ? j["format"].get<std::string>() : std::string();
   const auto name = format.substr(0, format.find('/'));

@@ -25,7 +25,7 @@ Block::Kind kind_of(Action::Kind kind) {
     default: return Block::Kind::other;
   }
 }
-bool is_pass(Block::Kind kind) { return kind != Block::Kind::other; }
+bool is_pass_kind(Block::Kind kind) { return kind != Block::Kind::other; }
 
 // Merges times: sorted and without overlaps.
 std::vector<TimelineTimes> joined(std::vector<TimelineTimes> times) {
@@ -55,13 +55,13 @@ void add_blocks(TimelineRow& row, const TracedSpan& action, const std::vector<Ti
               action.action.chunk,
               action.begin,
               action.end};
-  if (is_pass(block.kind) && block.micro < 0) block.kind = Block::Kind::other;  // empty micro-batch
+  if (is_pass_kind(block.kind) && block.micro < 0) block.kind = Block::Kind::other;  // empty micro-batch
   double from = action.begin;
   const auto until = [&](double end) {
     if (end <= from) return;
     row.blocks.push_back(block);
     row.blocks.back().begin = from - origin, row.blocks.back().end = end - origin;
-    (is_pass(block.kind) ? row.passes : row.other) += end - from;
+    (is_pass_kind(block.kind) ? row.passes : row.other) += end - from;
   };
   auto wait = std::lower_bound(waits.begin(), waits.end(), action.begin,
                                [](const TimelineTimes& w, double begin) { return w.end < begin; });
@@ -73,7 +73,7 @@ void add_blocks(TimelineRow& row, const TracedSpan& action, const std::vector<Ti
   until(action.end);
 }
 
-TimelineRow row_of(const TracedRank& rank, int number, std::int64_t step, double begin, double end) {
+TimelineRow row_of_rank(const TracedRank& rank, int number, std::int64_t step, double begin, double end) {
   TimelineRow row;
   row.name = fmt::format("rank {}", number);
   std::vector<TimelineTimes> waits, calls;
@@ -103,7 +103,7 @@ std::vector<plan::PartCosts> costs_of(const Trace& trace, const Timeline& t) {
   const auto of_stage = trace.data * trace.tensor;
   for (std::size_t r = 0; r < t.measured.size(); ++r)
     for (const auto& b : t.measured[r].blocks) {
-      if (!is_pass(b.kind) || b.chunk < 0) continue;
+      if (!is_pass_kind(b.kind) || b.chunk < 0) continue;
       const auto stage = static_cast<std::int64_t>(r) / of_stage;
       auto& sum = sums[static_cast<std::size_t>(b.chunk * trace.stages + stage)][b.kind];
       sum.seconds += b.end - b.begin;
@@ -195,13 +195,13 @@ Timeline timeline_of(const Trace& trace, std::int64_t step, const std::string& f
   for (const auto& rank : trace.ranks)
     for (const auto* s : actions_of(rank, t.step)) {
       begin = std::min(begin, s->begin), end = std::max(end, s->end);
-      if (!is_pass(kind_of(s->action.kind)) || s->action.micro < 0) continue;
+      if (!is_pass_kind(kind_of(s->action.kind)) || s->action.micro < 0) continue;
       first = std::min(first, s->begin), last = std::max(last, s->end);
     }
   t.seconds = end - begin;
   if (last > first) t.passes_begin = first - begin, t.passes_seconds = last - first;
   for (std::size_t r = 0; r < trace.ranks.size(); ++r)
-    t.measured.push_back(row_of(trace.ranks[r], static_cast<int>(r), t.step, begin, end));
+    t.measured.push_back(row_of_rank(trace.ranks[r], static_cast<int>(r), t.step, begin, end));
   if (trace.stages == 1)
     for (const auto* s : actions_of(trace.ranks[0], t.step))
       if (s->action.kind == Action::Kind::forward && s->action.round == static_cast<std::int64_t>(t.rounds.size()))

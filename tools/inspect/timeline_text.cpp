@@ -49,7 +49,7 @@ bool is_pass(const Block& b) { return b.kind != Block::Kind::other; }
 
 // The block shown in each column: the one with most of its time, or -1 if idle time is longer. A column with a pass is
 // never shown as idle, because many passes are shorter than a column.
-std::vector<int> columns_of(const std::vector<Block>& blocks, double seconds, int columns) {
+std::vector<int> columns_of_blocks(const std::vector<Block>& blocks, double seconds, int columns) {
   const auto n = static_cast<std::size_t>(columns);
   const double width = seconds / columns;
   std::vector<int> best(n, -1);
@@ -75,7 +75,7 @@ std::vector<int> columns_of(const std::vector<Block>& blocks, double seconds, in
 // Draws one row. Outside `within`, free time does not count as idle.
 std::string line_of(const std::vector<Block>& blocks, const TimelineTimes& within, double seconds, int columns,
                     const std::string& idle) {
-  const auto best = columns_of(blocks, seconds, columns);
+  const auto best = columns_of_blocks(blocks, seconds, columns);
   std::string out;
   for (std::size_t c = 0; c < best.size();) {
     auto end = c;
@@ -103,7 +103,7 @@ std::string communication_of(const std::vector<TimelineTimes>& times, double sec
   std::vector<Block> blocks;
   for (const auto& t : times) blocks.push_back({Block::Kind::other, "", -1, -1, t.begin, t.end});
   std::string out;
-  for (const int b : columns_of(blocks, seconds, columns)) out += b < 0 ? ' ' : '+';
+  for (const int b : columns_of_blocks(blocks, seconds, columns)) out += b < 0 ? ' ' : '+';
   return out;
 }
 

@@ -95,7 +95,7 @@ nlohmann::json rows_json(const std::vector<TimelineRow>& rows) {
   return out;
 }
 
-nlohmann::json json_of(const Timeline& t) {
+nlohmann::json timeline_json(const Timeline& t) {
   nlohmann::json out{{"step", t.step},
                      {"step_seconds", t.seconds},
                      {"passes_seconds", t.passes_seconds},
@@ -184,7 +184,7 @@ Report trace_report(const std::string& file, const Options& options) {
     return report;
   }
   const auto timeline = timeline_of(trace, options.step, file);
-  report.json["timeline"] = json_of(timeline);
+  report.json["timeline"] = timeline_json(timeline);
   report.text += schedule_text(trace) + "\n" +
                  timeline_text(timeline, trace, tools::terminal_columns(), tools::glyphs_of_terminal());
   report.drawing = [timeline, trace, file] {

@@ -18,13 +18,13 @@ namespace {
 // If layers end with a norm, the head needs none.
 bool has_flat_group(const ModelConfig& m) { return has_final_norm(m) || has_masked_head(m) || !m.tied; }
 
-std::int64_t chunk_rows(const MicroShape& s) { return std::min(s.rows(), head_chunk_tokens(s.device)); }
+std::int64_t head_chunk_rows(const MicroShape& s) { return std::min(s.rows(), head_chunk_tokens(s.device)); }
 
 // Buffers of the loss: losses of rows, this rank's logits of a chunk, their gradient if its dtype is narrower, and
 // their statistics. Ranks that share a vocabulary also have the statistics of all ranks.
 std::int64_t loss_buffers(const ModelConfig& m, const MicroShape& s, Pass pass) {
   const Widths w(m, s.tensor);
-  const auto wide = base::size_of(s.accumulation()), c = chunk_rows(s), logits = c * w.vocabulary;
+  const auto wide = base::size_of(s.accumulation()), c = head_chunk_rows(s), logits = c * w.vocabulary;
   const bool narrow = pass == Pass::train && base::is_narrow(s.dtype);
   const bool bias = has_vocabulary_bias(m);
   return base::aligned(s.rows() * 8) + base::aligned(logits * wide) +
@@ -40,7 +40,7 @@ std::int64_t transform_product(const ModelConfig& m, const MicroShape& s) {
 }
 
 std::int64_t chunk_product(const ModelConfig& m, const MicroShape& s) {
-  return Products(m, s).product(chunk_rows(s), Widths(m, s.tensor).vocabulary, m.hidden,
+  return Products(m, s).product(head_chunk_rows(s), Widths(m, s.tensor).vocabulary, m.hidden,
                                 Products::Result::accumulation);
 }
 
@@ -109,7 +109,7 @@ std::int64_t HeadKind::forward_workspace_bytes(const ModelConfig& m, const Micro
 
 std::int64_t HeadKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
-  const auto n = s.rows(), c = chunk_rows(s), v = Widths(m, s.tensor).vocabulary, last = n % c == 0 ? c : n % c;
+  const auto n = s.rows(), c = head_chunk_rows(s), v = Widths(m, s.tensor).vocabulary, last = n % c == 0 ? c : n % c;
   auto most = chunk_product(m, s);
   for (auto rows : {c, last})
     most = std::max(

@@ -24,7 +24,7 @@ void add_calls(std::vector<SizedCalls>& out, const FlatGroupEntry& e, const char
 }
 
 // As many segments as the stores divide a transfer into (params/transfers.h).
-std::int64_t segments_of(const FlatGroupEntry& e, base::DType type, const Topology& topology, std::int64_t most) {
+std::int64_t segments_of_call(const FlatGroupEntry& e, base::DType type, const Topology& topology, std::int64_t most) {
   return transfer_segments(e.layout.padded * base::size_of(type), e.shards, topology, most);
 }
 
@@ -34,7 +34,7 @@ template <class Leases> std::vector<SizedCalls> gathers(const FlatGroupTable& ta
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries())
     if (const auto n = micros * e.times * leases(e); n > 0)
-      add_calls(out, e, "all_gather", shape.working, n, n, segments_of(e, shape.working, shape.topology, most));
+      add_calls(out, e, "all_gather", shape.working, n, n, segments_of_call(e, shape.working, shape.topology, most));
   return out;
 }
 
@@ -87,7 +87,7 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
     add_calls(out, e, library ? "reduce_scatter" : "ordered_reduce_scatter", shape.gradient,
               occurrences * (e.contributions == 1 ? batch.accumulation_steps() : of_sources(e, 0)),
               occurrences * (e.contributions == 1 ? sending : of_sources(e, reduction_position % e.shards)),
-              library ? 1 : segments_of(e, shape.gradient, shape.topology, most));
+              library ? 1 : segments_of_call(e, shape.gradient, shape.topology, most));
   }
   if (shape.zero == 3) {
     for (auto& c :
@@ -99,7 +99,7 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
     for (const auto& e : table.entries())
       if (e.shards > 1)
         add_calls(out, e, "all_gather", type, e.times, e.times,
-                  shape.zero == 0 ? 1 : segments_of(e, type, shape.topology, most));
+                  shape.zero == 0 ? 1 : segments_of_call(e, type, shape.topology, most));
   }
   return out;
 }

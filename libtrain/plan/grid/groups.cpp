@@ -27,7 +27,7 @@ std::vector<std::string> split(const std::string& text, char at) {
   throw base::UsageError(fmt::format("--groups: '{}': {}", where, what), forms);
 }
 
-int number(const std::string& text, const std::string& where) {
+int number_in(const std::string& text, const std::string& where) {
   int n = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
   if (error != std::errc() || end != text.data() + text.size() || n < 0)
@@ -40,7 +40,7 @@ std::vector<int> ranks_of(const std::string& list, int world, const std::string&
   for (const auto& item : split(list, ',')) {
     const auto ends = split(item, '-');
     if (ends.size() > 2) refuse(fmt::format("'{}' is no range of ranks", item), where);
-    const int first = number(ends.front(), where), last = number(ends.back(), where);
+    const int first = number_in(ends.front(), where), last = number_in(ends.back(), where);
     if (last < first) refuse(fmt::format("the range {} is empty", item), where);
     if (last >= world) refuse(fmt::format("there is no rank {} in a world of {}", last, world), where);
     for (int r = first; r <= last; ++r)
@@ -50,7 +50,7 @@ std::vector<int> ranks_of(const std::string& list, int world, const std::string&
 }
 
 int step_of(const std::string& spec, const std::string& word, int world, const std::string& where) {
-  const int n = number(spec.substr(word.size()), where);
+  const int n = number_in(spec.substr(word.size()), where);
   if (n < 1 || n > world) refuse(fmt::format("{} of a world of {}", spec, world), where);
   if (world % n != 0) refuse(fmt::format("{} cuts a world of {} into groups of unequal sizes", spec, world), where);
   return n;
