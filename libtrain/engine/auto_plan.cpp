@@ -4,6 +4,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/comm/core_share.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/memory.h"
@@ -74,12 +75,13 @@ nlohmann::json choose(const RunConfig& config, const plan::Plan& plan, std::int6
   // A layout that does not fit --memory-limit is refused later like any other plan, with what would fit.
   if (need > memory && limit >= memory)
     throw base::EnvironmentError(
-        fmt::format("--plan auto: {} needs the least memory, {} a rank, but a rank of this job may use only {}",
-                    words_of(layout), base::size_text(need), base::size_text(memory)),
-        "more ranks on more machines, more memory (sbatch --mem), or another run with a smaller --micro-batch; to "
-        "start all the same: --zero 3 --recompute full without --plan auto");
-  auto text = fmt::format("--plan auto: {} on {}: {} a rank", words_of(layout),
-                          base::counted(plan.topology.world(), "rank"), base::size_text(need));
+        base::text("$plan auto: {} needs the least memory, {} a rank, but a rank of this job may use only {}",
+                   words_of(layout), base::size_text(need), base::size_text(memory)),
+        base::text(
+            "more ranks on more machines, more memory (sbatch --mem), or another run with a smaller $micro-batch; to "
+            "start all the same: $zero 3 $recompute full without $plan auto"));
+  auto text = base::text("$plan auto: {} on {}: {} a rank", words_of(layout),
+                         base::counted(plan.topology.world(), "rank"), base::size_text(need));
   text += bytes == unknown ? "; how much it may use is not known"
                            : fmt::format(" of the {} that it may use", base::size_text(bytes));
   const auto first = fitting_plan(plan, open, 0);
@@ -120,7 +122,9 @@ std::string decide_layout(RunConfig& config, World& world, tensor::Exec& exec, c
     auto unlimited = config;
     unlimited.memory_limit.clear();
     const auto setup = make_setup(unlimited, world.size, base::team_threads(config.threads, fair_threads));
-    const auto limit = config.memory_limit.empty() ? unknown : base::parse_bytes(config.memory_limit, "--memory-limit");
+    const auto limit = config.memory_limit.empty()
+                           ? unknown
+                           : base::parse_bytes(config.memory_limit, base::setting_name("memory-limit"));
     return choose(config, setup.plan, memory, limit).dump();
   }));
   config.zero = decided["zero"];

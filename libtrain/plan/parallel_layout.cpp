@@ -2,6 +2,7 @@
 #include "libtrain/plan/parallel_layout.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/plan/grid/ranges.h"
 
 #include <fmt/ranges.h>
@@ -74,8 +75,8 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     "or full (layers)",
     recompute);
   v.is({T::free_on_resume});
-  v("tensor-parallel", c.tensor, how, "tensor-parallel ranks, which hold slices of each layer; divides --lanes",
-    ranges::tensor);
+  v("tensor-parallel", c.tensor, how,
+    base::text("tensor-parallel ranks, which hold slices of each layer; divides $lanes"), ranges::tensor);
   v.formerly("tensor", {"tp"});
   v.is({T::evaluation, T::free_on_resume, T::later_in_plans});
   v("sequence-parallel", c.sequence_parallel, how, "tensor-parallel ranks split tokens in norms and residuals, too");
@@ -139,9 +140,9 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     degree.set = [name, set = std::move(degree.set)](const std::string& text, const std::string& spelled) {
       if (text == "auto")
         throw base::UsageError(fmt::format("{} auto: it is not chosen automatically", spelled),
-                               fmt::format("partition-model says what a model needs with --{} 1, 2, 4, and which of "
-                                           "these fit --device-memory",
-                                           name));
+                               base::text("partition-model says what a model needs with {} 1, 2, 4, and which of "
+                                          "these fit $device-memory",
+                                          base::setting_name(name)));
       set(text, spelled);
     };
   }
