@@ -23,6 +23,8 @@ enum class FieldTrait : unsigned {
   evaluation = 2,      // an evaluation reads it, too
   free_on_resume = 4,  // a resume may change it without being told: it changes where and how a run computes, not what
   later_in_plans = 8,  // plans of version 1 did not have it from the beginning, and leave it out if it has its default
+  divides_ranks = 16,  // decides which ranks work together, so ranks compare it before they form groups
+  of_held_experts = 32,  // fits the experts that a rank holds, so a checkpoint for other ranks leaves it out
 };
 
 inline constexpr const char *from_default = "default", *from_plan = "plan", *from_environment = "environment",

@@ -2,11 +2,14 @@
 #include "libtrain/checkpoint/new_layout.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/fields.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/plan/model_file/expert_problems.h"
+#include "libtrain/plan/model_file/field_json.h"
+#include "libtrain/plan/parallel_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/grid/ranges.h"
@@ -188,9 +191,9 @@ RunState state_of_layout(const RunState& source, const NewLayout& layout, const 
   if (tensor == 1 && plan.contains("sequence_parallel")) plan["sequence_parallel"] = false;
   if (experts > 1) plan["expert_parallel"] = experts;
   else plan.erase("expert_parallel");
-  if (!layout.plan && !same_ranks)
-    for (const auto* key : {"expert_node", "expert_chunks", "expert_buffer"})
-      plan.erase(key);  // they fit the experts that each old rank had
+  plan::ParallelLayout usual;
+  for (const auto& f : plan::fields_of(usual))
+    if (!layout.plan && !same_ranks && f.has(base::FieldTrait::of_held_experts)) plan.erase(plan::key_of(f));
   if (plan.contains("topology")) {
     plan["topology"] = nlohmann::json::array();
     for (const auto& [axis, size] : ranks.topology.axes())

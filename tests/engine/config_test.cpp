@@ -48,6 +48,10 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
             (Names{"tensor-parallel", "sequence-parallel", "expert-parallel", "expert-ranks-per-node",
                    "expert-overlap-chunks", "expert-capacity-buffer", "pipeline-parallel", "virtual-stages",
                    "partition", "optimizer"}));
+  EXPECT_EQ(named(base::FieldTrait::divides_ranks),
+            (Names{"tensor-parallel", "expert-parallel", "expert-ranks-per-node", "pipeline-parallel"}));
+  EXPECT_EQ(named(base::FieldTrait::of_held_experts),
+            (Names{"expert-ranks-per-node", "expert-overlap-chunks", "expert-capacity-buffer"}));
   EXPECT_EQ(evaluation_settings(), (Names{"model",
                                           "data",
                                           "plan",
