@@ -6,6 +6,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/system_error.h"
 
 #include <algorithm>
@@ -86,7 +87,7 @@ int rename_new(const std::string& from, const std::string& to) {
 }
 
 [[noreturn]] void throw_exists(const std::string& path) {
-  throw UsageError(fmt::format("{} exists", path), "--force replaces it");
+  throw UsageError(fmt::format("{} exists", path), text("$force replaces it"));
 }
 
 // Writes and syncs `partial`, and calls `rename` to give it its name; `rename` returns 0 or the reason for its failure.
@@ -410,7 +411,7 @@ void AtomicFolder::give_up() noexcept {
 void AtomicFolder::require_free() const {
   std::error_code error;
   if (existing_ == Existing::refuse && fs::exists(fs::symlink_status(final_, error)))
-    throw UsageError(fmt::format("{} exists already", final_), "give another place, or --force to replace it");
+    throw UsageError(fmt::format("{} exists already", final_), text("give another place, or $force to replace it"));
   require_own(final_, own_);
 }
 

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
+#include "libtrain/base/setting_text.h"
 
 #include <fmt/format.h>
 
@@ -89,8 +90,7 @@ std::string variable_hint(const std::string& variable, const std::vector<std::st
   }
   const auto close = resembling(variable.substr(prefix.size()), names);
   return close.empty()
-             ? fmt::format("unset {}; every flag of train has a variable, --print-config shows which were used",
-                           variable)
+             ? text("unset {}; every flag of train has a variable, $print-config shows which were used", variable)
              : fmt::format("did you mean {}? Or unset {}", variable_of(close), variable);
 }
 

@@ -1,12 +1,13 @@
 // Reading and printing of fields.
 #include "libtrain/base/fields.h"
 
+#include "libtrain/base/advice.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/decimal.h"
 #include "libtrain/base/environment.h"
 #include "libtrain/base/error.h"
-#include "libtrain/base/foreign_words.h"
 #include "libtrain/base/nearest.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/base/toml_file.h"
 
@@ -318,7 +319,7 @@ Field& field_named(std::vector<Field>& fields, const std::string& name, const st
     if (f.is_named(hyphenated(name))) return f;
     names.push_back(f.name);
   }
-  auto hint = foreign_word_hint(name, names, Spelling::keys);
+  auto hint = advice().on_name(name, names);
   // A field of a table, without the table's name.
   for (const auto& f : names)
     if (hint.empty() && f.ends_with(fmt::format("-{}", hyphenated(name))))
@@ -428,7 +429,7 @@ void read_environment(std::vector<Field>& fields) {
 }
 
 void check_fields(const std::vector<Field>& fields, Complaints& complaints) {
-  for (const auto& f : fields) complaints.attempt([&] { f.set(f.get(), "--" + f.name); });
+  for (const auto& f : fields) complaints.attempt([&] { f.set(f.get(), setting_name(f.name)); });
 }
 
 std::string print_fields(const std::vector<Field>& fields) {

@@ -25,6 +25,8 @@ enum class FieldTrait : unsigned {
   later_in_plans = 8,  // plans of version 1 did not have it from the beginning, and leave it out if it has its default
   identity = 16,       // it belongs to what a run is: a resume changes it only if the user says so
   of_checkpoint = 32,  // an evaluation takes it from the checkpoint unless the user gives it
+  divides_ranks = 64,  // decides which ranks work together, so ranks compare it before they form groups
+  of_held_experts = 128,  // fits the experts that a rank holds, so a checkpoint for other ranks leaves it out
 };
 
 inline constexpr const char *from_default = "default", *from_plan = "plan", *from_environment = "environment",

@@ -1,6 +1,8 @@
 // Log: plain lines on stderr, made printable (base/text.h). stdout is for a program's output.
 #pragma once
 
+#include "libtrain/base/setting_text.h"
+
 #include <fmt/format.h>
 
 #include <string>
@@ -16,16 +18,16 @@ void configure_log(const std::string& program, int rank, LogLevel level);
 void log_line(LogLevel level, const std::string& line);
 
 template <class... A> void log_info(fmt::format_string<A...> f, A&&... a) {
-  log_line(LogLevel::info, fmt::format(f, std::forward<A>(a)...));
+  log_line(LogLevel::info, text(f, std::forward<A>(a)...));
 }
 template <class... A> void log_warning(fmt::format_string<A...> f, A&&... a) {
-  log_line(LogLevel::warning, fmt::format(f, std::forward<A>(a)...));
+  log_line(LogLevel::warning, text(f, std::forward<A>(a)...));
 }
 template <class... A> void log_debug(fmt::format_string<A...> f, A&&... a) {
-  log_line(LogLevel::debug, fmt::format(f, std::forward<A>(a)...));
+  log_line(LogLevel::debug, text(f, std::forward<A>(a)...));
 }
 template <class... A> void log_error(fmt::format_string<A...> f, A&&... a) {
-  log_line(LogLevel::error, fmt::format(f, std::forward<A>(a)...));
+  log_line(LogLevel::error, text(f, std::forward<A>(a)...));
 }
 
 }  // namespace trainyard::base

@@ -4,6 +4,7 @@
 #include "libtrain/base/thread.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/trace.h"
 
 #include <algorithm>
@@ -79,7 +80,7 @@ void require_threads(int count) {
   if (started < team.size())
     throw EnvironmentError(
         fmt::format("the system started only {} of the {} threads that are needed", started, count),
-        "fewer --threads, fewer ranks on a node, or higher limits of processes and memory (ulimit -u, ulimit -v)");
+        text("fewer $threads, fewer ranks on a node, or higher limits of processes and memory (ulimit -u, ulimit -v)"));
 }
 
 void run_shares(const std::string& name, int shares, const std::function<void(int)>& work) {

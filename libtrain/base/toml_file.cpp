@@ -1,8 +1,8 @@
 // Checks the depth of TOML, then parses it.
 #include "libtrain/base/toml_file.h"
 
+#include "libtrain/base/advice.h"
 #include "libtrain/base/error.h"
-#include "libtrain/base/foreign_files.h"
 #include "libtrain/base/read_file.h"
 
 #include <cstddef>
@@ -31,6 +31,12 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
     } else if (!several && (text[i] == quote || text[i] == '\n')) return i;
   }
   return text.size();
+}
+
+[[noreturn]] void refuse_json(const std::string& text, const std::string& path) {
+  advice().on_json(text, path);
+  throw InputError(fmt::format("{} begins with '{{' like JSON, and TOML is read", path),
+                   "one `key = value` a line, text in quotes");
 }
 
 }  // namespace

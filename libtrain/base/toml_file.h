@@ -15,7 +15,7 @@ inline constexpr int deepest_toml = 32;  // nested brackets and braces, and part
 void require_shallow_toml(std::string_view text, const std::string& where);
 
 // Reads a TOML file of at most 1 MiB. InputError names file and line when it is no TOML or is nested too deeply. For
-// JSON it says what the file seems to be (base/foreign_files.h).
+// JSON it says what the file seems to be (base/advice.h).
 toml::table read_toml_file(const std::string& path);
 
 }  // namespace trainyard::base

@@ -2,6 +2,7 @@
 #include "libtrain/checkpoint/reader.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/checkpoint/file_names.h"
 #include "libtrain/io/hdf5_file.h"
 
@@ -18,8 +19,9 @@ class Attributes {
     if (const auto found = file_.integer("/", name); found != expected)
       throw base::InputError(
           fmt::format("{}: attribute {} is {}, the manifest says {}", file_.path(), name, found, expected),
-          "the file belongs to another checkpoint: restore it from a copy, or resume from another checkpoint (--resume "
-          "PATH)");
+          base::text("the file belongs to another checkpoint: restore it from a copy, or resume from another "
+                     "checkpoint ($resume "
+                     "PATH)"));
   }
 
  private:

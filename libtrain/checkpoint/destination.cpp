@@ -6,6 +6,7 @@
 #include "libtrain/base/folder_lock.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/owned.h"
+#include "libtrain/base/setting_text.h"
 
 #include <filesystem>
 
@@ -54,7 +55,7 @@ void require_outside_of_runs(const std::string& path) {
         throw base::UsageError(
             fmt::format("{} is or lies in the checkpoints of the run {}, where only that run may write", path,
                         folder.parent_path().string()),
-            "give another place: --resume takes a checkpoint from any folder");
+            base::text("give another place: $resume takes a checkpoint from any folder"));
 }
 
 void require_name_of_something_whole(const std::string& path) {

@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/checkpoint/destination.h"
 #include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/checkpoint/parts.h"
@@ -224,9 +225,10 @@ void Exporting::move(const Slab& slab, Hands& h) {
     values = h.turned.data();
   }
   if (const auto lost = from_f32(type_.type, values, count, raw); lost > 0)
-    throw base::InputError(fmt::format("{}: {} has {} that {} cannot hold", source_.path(), parameter.name,
-                                       base::counted(lost, "weight"), type_.ours),
-                           type_.type == WeightType::f16 ? "--dtype bf16 or f32 can" : "--dtype f32 can");
+    throw base::InputError(
+        fmt::format("{}: {} has {} that {} cannot hold", source_.path(), parameter.name, base::counted(lost, "weight"),
+                    type_.ours),
+        type_.type == WeightType::f16 ? base::text("$dtype bf16 or f32 can") : base::text("$dtype f32 can"));
   auto& file = h.files.at(path_of_file(target.file));
   for_each_foreign_run(t, slab, [&](std::int64_t element, std::int64_t at, std::int64_t n) {
     const auto* from = raw + at * type_.bytes;

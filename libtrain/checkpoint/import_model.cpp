@@ -8,6 +8,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/checkpoint/parts.h"
@@ -215,7 +216,7 @@ class Importing {
     if (const auto lost = from_f32(WeightType::bf16, values, count, narrow); lost > 0)
       throw base::InputError(
           fmt::format("{}: {} has {} that bf16 cannot hold", source_.path, t.name, base::counted(lost, "weight")),
-          "--dtype f32 can");
+          base::text("$dtype f32 can"));
     return narrow;
   }
 

@@ -23,14 +23,14 @@ std::uint32_t crc_of(std::string_view bytes) { return base::crc32c(bytes.data(),
 
 std::string read_whole(const std::string& path, const FileEntry& entry) {
   const auto size = base::file_size(path);
-  if (size < 0) throw base::InputError(fmt::format("{} is missing", path), way_to_whole);
+  if (size < 0) throw base::InputError(fmt::format("{} is missing", path), way_to_whole());
   if (size != entry.bytes)
-    throw base::InputError(fmt::format("{} has {} bytes, expected {}", path, size, entry.bytes), way_to_whole);
+    throw base::InputError(fmt::format("{} has {} bytes, expected {}", path, size, entry.bytes), way_to_whole());
   auto bytes = base::read_file(path);
   if (const auto found = crc_of(bytes); found != entry.crc)
     throw base::InputError(
         fmt::format("{} is damaged: its checksum is {}, expected {}", path, hex32(found), hex32(entry.crc)),
-        way_to_whole);
+        way_to_whole());
   return bytes;
 }
 
@@ -39,7 +39,7 @@ RankIndex read_section(std::string_view bytes, const Manifest& m, int rank, cons
   if (index.step != m.state.step || index.rank != rank || index.ranks != m.ranks)
     throw base::InputError(fmt::format("{} is of step {}, rank {} of {}; expected step {}, rank {} of {}", where,
                                        index.step, index.rank, index.ranks, m.state.step, rank, m.ranks),
-                           way_to_whole);
+                           way_to_whole());
   const auto& file = m.files.at(rank_name(rank) + ".h5");
   index.file.bytes = file.bytes;
   index.file.crc = file.crc;

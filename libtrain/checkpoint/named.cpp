@@ -1,9 +1,9 @@
 // Resolves a path to a checkpoint.
 #include "libtrain/checkpoint/named.h"
 
+#include "libtrain/base/advice.h"
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
-#include "libtrain/base/foreign_files.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/latest_whole.h"
 
@@ -22,7 +22,7 @@ std::string named_checkpoint(const std::string& path) {
   if (base::exists(path + "/manifest.json")) return path;
   for (const auto& folder : {fs::path(path) / "checkpoints", fs::path(path)})
     if (const auto found = find_latest_whole(folder.string(), Verify::metadata)) return found.path;
-  const auto foreign = base::hugging_face_hint(path);
+  const auto foreign = base::advice().on_folder(path);
   throw base::InputError(fmt::format("{}: holds no whole checkpoint", path),
                          foreign.empty() ? "inspect " + path + " shows what is there" : foreign);
 }

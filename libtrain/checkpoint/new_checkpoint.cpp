@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/checkpoint/destination.h"
 #include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/own_files.h"
@@ -28,7 +29,7 @@ void require_free_destination(const std::string& destination, base::Existing exi
   std::error_code error;
   if (existing == base::Existing::refuse && fs::exists(fs::symlink_status(destination, error)))
     throw base::UsageError(fmt::format("{} exists already", destination),
-                           "give another place, or --force to replace it");
+                           base::text("give another place, or $force to replace it"));
   auto own = own_checkpoints();
   own.precious = sources;
   base::require_own(destination, own);

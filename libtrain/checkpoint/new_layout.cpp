@@ -2,10 +2,14 @@
 #include "libtrain/checkpoint/new_layout.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/fields.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/plan/model_file/expert_problems.h"
+#include "libtrain/plan/model_file/field_json.h"
+#include "libtrain/plan/parallel_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/grid/ranges.h"
@@ -29,7 +33,7 @@ void require_as_many_weights(const Manifest& source, int data, std::int64_t of_e
   if (const auto ranks = data * of_each; ranks > weights)
     throw base::UsageError(fmt::format("{} ranks are more than the {} weights of the model: most would hold nothing",
                                        base::count_text(ranks), base::count_text(weights)),
-                           fmt::format("--data-parallel {} at most", weights / of_each));
+                           base::text("$data-parallel {} at most", weights / of_each));
 }
 
 int size_of_axis(const Manifest& m, plan::Axis axis) {
@@ -43,10 +47,10 @@ void require_items(const plan::ModelConfig& model, int stages, bool given) {
   if (stages <= items) return;
   const auto have = fmt::format("its embedding, {} and its head", base::counted(model.layers, "layer"));
   throw base::UsageError(
-      given ? fmt::format("--pipeline-parallel {} is more than the {} items of the model: {}", stages, items, have)
+      given ? base::text("$pipeline-parallel {} is more than the {} items of the model: {}", stages, items, have)
             : fmt::format("the checkpoint is of {} pipeline stages, more than the {} items of its model: {}", stages,
                           items, have),
-      fmt::format("--pipeline-parallel {} at most", items));
+      base::text("$pipeline-parallel {} at most", items));
 }
 
 // The sequence length of the run if it is known, else the model's context.
@@ -61,9 +65,9 @@ std::int64_t sequence_of(const RunState& state) {
 plan::Stages stages_of_layout(const Manifest& source, const NewLayout& layout, int stages) {
   if (layout.stages) return *layout.stages;
   if (stages == 1 && !layout.partition.empty())
-    throw base::UsageError("--partition says where pipeline stages begin, but there is only one stage",
-                           fmt::format("--pipeline-parallel {}, or leave the partition out",
-                                       std::max(2, plan::listed_parts(layout.partition))));
+    throw base::UsageError(base::text("$partition says where pipeline stages begin, but there is only one stage"),
+                           base::text("$pipeline-parallel {}, or leave the partition out",
+                                      std::max(2, plan::listed_parts(layout.partition))));
   if (stages == 1) return {};
   if (layout.partition.empty() && stages == size_of_axis(source, plan::Axis::pipe))
     if (auto kept = stages_of(source)) return *std::move(kept);
@@ -118,11 +122,11 @@ std::string doubt_of_lanes(const RunState& state, int tensor) {
   if (lanes % tensor == 0 || (lanes == 1 && state.device_kind == "cuda")) return {};
   const auto others = plan::Sharing(state.model).nearest(tensor, [&](std::int64_t t) { return lanes % t == 0; });
   const bool weights = state.contents == Contents::model;
-  return fmt::format(
-      "{} tensor ranks do not divide the {} of the checkpoint's model: {} it with {}{}, or {} --lanes {}{}", tensor,
+  return base::text(
+      "{} tensor ranks do not divide the {} of the checkpoint's model: {} it with {}{}, or {} $lanes {}{}", tensor,
       base::counted(lanes, "lane"), weights ? "train --init-from takes" : "train goes on from",
       plan::tensor_flags(others), lanes == 1 ? ", on GPUs as it is" : "", weights ? "with" : "as another run with",
-      tensor, weights ? "" : " --change model");
+      tensor, weights ? "" : base::text(" $change model"));
 }
 
 }  // namespace
@@ -187,9 +191,9 @@ RunState state_of_layout(const RunState& source, const NewLayout& layout, const 
   if (tensor == 1 && plan.contains("sequence_parallel")) plan["sequence_parallel"] = false;
   if (experts > 1) plan["expert_parallel"] = experts;
   else plan.erase("expert_parallel");
-  if (!layout.plan && !same_ranks)
-    for (const auto* key : {"expert_node", "expert_chunks", "expert_buffer"})
-      plan.erase(key);  // they fit the experts that each old rank had
+  plan::ParallelLayout usual;
+  for (const auto& f : plan::fields_of(usual))
+    if (!layout.plan && !same_ranks && f.has(base::FieldTrait::of_held_experts)) plan.erase(plan::key_of(f));
   if (plan.contains("topology")) {
     plan["topology"] = nlohmann::json::array();
     for (const auto& [axis, size] : ranks.topology.axes())

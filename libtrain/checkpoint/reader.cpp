@@ -5,6 +5,7 @@
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/joined_index.h"
 #include "libtrain/checkpoint/manifest_checks.h"
@@ -23,7 +24,9 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-const char* const way_out = "restore the file from a copy, or resume from another checkpoint (--resume PATH)";
+std::string way_out() {
+  return base::text("restore the file from a copy, or resume from another checkpoint ($resume PATH)");
+}
 
 // A hint for a path that is a run: it names the run's newest checkpoint.
 std::string way_to_one(const std::string& path, const std::string& otherwise) {
@@ -41,7 +44,7 @@ std::string way_to_old_name(const std::string& path) {
   std::error_code error;
   if (!name.starts_with(aside) || !std::filesystem::is_directory(old, error))
     return "check the path; a checkpoint is a folder called step-NNNNNNNN";
-  return fmt::format("the run resumed from it and renamed it to {}: go on with --resume auto", old);
+  return base::text("the run resumed from it and renamed it to {}: go on with $resume auto", old);
 }
 
 }  // namespace
@@ -108,9 +111,9 @@ void Reader::check_view() const {
 void Reader::check_file(const std::string& name, const FileEntry& entry) const {
   const auto file = path_ + "/" + name;
   const auto found = base::file_size(file);
-  if (found < 0) throw base::InputError(fmt::format("{} is missing", file), way_out);
+  if (found < 0) throw base::InputError(fmt::format("{} is missing", file), way_out());
   if (found != entry.bytes)
-    throw base::InputError(fmt::format("{} has {} bytes, expected {}", file, found, entry.bytes), way_out);
+    throw base::InputError(fmt::format("{} has {} bytes, expected {}", file, found, entry.bytes), way_out());
 }
 
 void Reader::check_metadata(const std::string& name, const FileEntry& entry) const {
@@ -122,7 +125,7 @@ void Reader::check_metadata(const std::string& name, const FileEntry& entry) con
           fmt::format("{} is damaged between bytes {} and {} (HDF5 metadata): checksum {}, expected {}", file.path(),
                       offset, offset + bytes, hex32(found), hex32(expected)),
           name == view_name ? "remove it and make it anew with inspect --make-view, or restore it from a copy"
-                            : way_out);
+                            : way_out());
   };
   if (entry.payloads.empty()) return check(0, entry.bytes, entry.crc);
   for (const auto& range : entry.metadata) check(range.offset, range.bytes, range.crc);
@@ -189,7 +192,7 @@ void Reader::check_block(int rank, const Kind& kind, std::int64_t index, const c
   throw base::InputError(fmt::format("{}/{} is damaged between bytes {} and {}: checksum {}, expected {}; it holds {}",
                                      path_, name, payload.offset + start, payload.offset + start + bytes, hex32(found),
                                      hex32(expected), tensors_in(rank, kind, start / size, bytes / size)),
-                         way_out);
+                         way_out());
 }
 
 void Reader::read_run(int rank, const Kind& kind, const Run& run, float* out) {
@@ -213,7 +216,7 @@ void Reader::read_boxes(const Kind& kind, const std::string& name, const std::ve
   const auto stored_kind = kind == Kind::master ? exact_weights(state()) : kind;
   if (state().contents == Contents::model && stored_kind != Kind::model)
     throw base::InputError(fmt::format("{} holds the weights alone, without the states of the optimizer", path_),
-                           "a new run begins with its weights: --init-from");
+                           base::text("a new run begins with its weights: $init-from"));
   if (!has(state(), stored_kind))
     throw base::InputError(
         fmt::format("{} holds no state '{}': its optimizer is {}, with {}", path_, stored_kind.name(),

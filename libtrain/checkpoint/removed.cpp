@@ -2,6 +2,7 @@
 #include "libtrain/checkpoint/removed.h"
 
 #include "libtrain/base/log.h"
+#include "libtrain/base/setting_text.h"
 
 #include <cerrno>
 #include <chrono>
@@ -14,8 +15,9 @@ namespace trainyard::checkpoint {
 void throw_removed(const std::string& path) {
   throw Removed(
       fmt::format("checkpoint {} was removed or renamed while it was read", path),
-      "a run removes its oldest checkpoints as it saves (--keep): start again with the run's folder, of which "
-      "the newest is read, or copy a checkpoint that is to stay");
+      base::text(
+          "a run removes its oldest checkpoints as it saves ($keep): start again with the run's folder, of which "
+          "the newest is read, or copy a checkpoint that is to stay"));
 }
 
 Presence::Presence(std::string path, Seen seen)

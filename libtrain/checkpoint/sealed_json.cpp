@@ -28,7 +28,7 @@ std::string sealed_text(const json& j) {
 
 json unsealed_json(const std::string& text, const std::string& where) {
   const auto damaged = [&](const std::string& why) {
-    return base::InputError(fmt::format("{} is damaged: {}", where, why), way_to_whole);
+    return base::InputError(fmt::format("{} is damaged: {}", where, why), way_to_whole());
   };
   const auto length = seal_before.size() + 8 + seal_after.size();
   if (text.size() < length) throw damaged(fmt::format("it has only {} bytes", text.size()));

@@ -72,6 +72,9 @@ endfunction()
 
 # What the programs of tests are compiled with: they call the libraries, and wait for the compiler longer than for their own code.
 function(trainyard_test_flags target libraries)
+  if(libraries MATCHES trainyard_)
+    target_link_libraries(${target} PRIVATE trainyard_settings_as_flags)
+  endif()
   if(CMAKE_BUILD_TYPE STREQUAL Release)
     target_compile_options(${target} PRIVATE -O1 -Wno-array-bounds)   # at -O1 gcc 12 sees strings whose bounds it then misjudges
     if(TARGET trainyard_test_headers AND libraries MATCHES trainyard_)   # others lack the definitions it is compiled with; at -O3 gcc 12 dies of it

@@ -8,6 +8,7 @@
 #include "libtrain/tensor/gpu.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/setting_text.h"
 
 #include <mutex>
 #include <utility>
@@ -20,8 +21,9 @@ namespace {
 const nccl::Library& require_library() {
   const auto* found = nccl::library();
   if (found == nullptr)
-    throw base::EnvironmentError(fmt::format("NCCL cannot be opened: {}", nccl::refusal()),
-                                 "install it, set TRAINYARD_NCCL_LIBRARY to its path, or use --communicator mpi");
+    throw base::EnvironmentError(
+        fmt::format("NCCL cannot be opened: {}", nccl::refusal()),
+        base::text("install it, set TRAINYARD_NCCL_LIBRARY to its path, or use $communicator mpi"));
   return *found;
 }
 
@@ -261,7 +263,7 @@ std::unique_ptr<Communicator> make_nccl(std::string group, int device, Communica
   if (const auto r = lib.init_rank(&comm, control.size(), first.id, control.rank()); r != nccl::success)
     throw base::EnvironmentError(
         fmt::format("NCCL cannot join {} ranks: {}", control.size(), lib.error_text(r)),
-        "one GPU for each rank is needed (else --communicator mpi); NCCL_DEBUG=WARN says more");
+        base::text("one GPU for each rank is needed (else $communicator mpi); NCCL_DEBUG=WARN says more"));
   return std::make_unique<Nccl>(std::move(group), control.rank(), control.size(), std::make_shared<Connection>(comm),
                                 device);
 }

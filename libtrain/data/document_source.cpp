@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/data/foreign_content.h"
 #include "libtrain/io/input_stream.h"
 
@@ -65,7 +66,7 @@ Head head_of(const std::string& path, const std::function<void()>& poll) {
 std::string json_key_flag(const JsonLines& lines, const std::string& key) {
   const auto& keys = lines.text_keys;
   const bool has = keys.empty() || std::find(keys.begin(), keys.end(), key) != keys.end();
-  return "--json-key " + source_name(has ? key : keys.front());
+  return base::text("$json-key ") + source_name(has ? key : keys.front());
 }
 
 // What replaces " FILE" in a suggested command; empty for a pipe.
@@ -77,14 +78,14 @@ std::string given_to_command(const std::string& path) {
 }
 
 // Added to the hint when the refused file is in a folder.
-constexpr const char* by_names = "; --include chooses the files of a folder by their names";
+std::string by_names() { return base::text("; $include chooses the files of a folder by their names"); }
 
 // Refuses content that is no text. `path` is empty for a pipe. `found`: the file was found in a folder.
 void require_text(const std::string& source, const std::string& path, std::string_view head, bool json_lines,
                   bool found) {
   const auto foreign = foreign_content(head, json_lines);
   if (!foreign) return;
-  auto way = foreign->way + (found ? by_names : "");
+  auto way = foreign->way + (found ? by_names() : "");
   constexpr std::string_view file = " FILE";
   if (const auto at = way.find(file); at != std::string::npos) way.replace(at, file.size(), given_to_command(path));
   throw base::InputError(fmt::format("{} is {}", source, foreign->what), way);
@@ -167,7 +168,7 @@ void DocumentSource::warn_of_tables() const {
   for (const auto& name : inputs_)
     if (names_table(name)) tables.add(name);
   if (tables.any())
-    base::log_warning("{}: separators and names of columns become text (JSON lines hold the text alone: --json-key)",
+    base::log_warning("{}: separators and names of columns become text (JSON lines hold the text alone: $json-key)",
                       tables.text());
 }
 
@@ -189,9 +190,9 @@ void DocumentSource::require_text_everywhere() {
     if (!options_.split)
       throw base::InputError(
           fmt::format("{} has a JSON object on every line, and its name is that of plain text", source_name(name)),
-          fmt::format("{} reads the texts alone, as a name that ends in .jsonl does; --split whole reads the lines as "
-                      "they are{}",
-                      json_key_flag(*lines, key), found ? by_names : ""));
+          base::text("{} reads the texts alone, as a name that ends in .jsonl does; $split whole reads the lines as "
+                     "they are{}",
+                     json_key_flag(*lines, key), found ? by_names() : ""));
     if (!with_braces.any()) flag = json_key_flag(*lines, key);
     with_braces.add(name);
   }
@@ -206,21 +207,20 @@ void DocumentSource::require_use() const {
       inputs_.size() == 1 ? inputs_[0] == "-" ? std::string("standard input") : source_name(inputs_[0]) : "every input";
   if (options_.json_key && kinds_.json == 0)
     throw base::UsageError(
-        fmt::format("--json-key is for JSON lines, and {} is plain text, which --split cuts into documents", inputs),
+        base::text("$json-key is for JSON lines, and {} is plain text, which $split cuts into documents", inputs),
         "leave it out; JSON lines are files that end in .jsonl, .ndjson or .json or have an object on every line, or a "
         "pipe whose first byte is {");
   if (options_.split && kinds_.plain == 0)
     throw base::UsageError(
-        fmt::format("--split is for plain text, and {} is JSON lines, where every line is a document of its own",
-                    inputs),
-        "leave it out; --json-key names the key of the text");
+        base::text("$split is for plain text, and {} is JSON lines, where every line is a document of its own", inputs),
+        base::text("leave it out; $json-key names the key of the text"));
 }
 
 void DocumentSource::take(Share share) {
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     if (sizes_[i] < 0)
-      throw base::UsageError(fmt::format("--task needs inputs that every task can open, and {} is a pipe",
-                                         inputs_[i] == "-" ? "standard input" : source_name(inputs_[i])),
+      throw base::UsageError(base::text("$task needs inputs that every task can open, and {} is a pipe",
+                                        inputs_[i] == "-" ? "standard input" : source_name(inputs_[i])),
                              "put the text into files; a list of them, @LIST, may be a pipe");
   const auto cuts = [&](std::size_t input) {
     if (json_[input]) return Cuts::lines;

@@ -8,6 +8,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/owned.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/data/foreign_content.h"
@@ -65,9 +66,9 @@ class Search {
       : rules_(rules), poll_(poll), used_(rules.include.size()) {
     for (const auto& pattern : rules.include)
       if (pattern.find('/') != pattern.npos)
-        throw base::UsageError(fmt::format("--include {} has a slash, and is matched with the name of a file alone",
-                                           base::excerpt(pattern)),
-                               "name the folder with --input, and files with --include, for example --include '*.txt'");
+        throw base::UsageError(
+            base::text("$include {} has a slash, and is matched with the name of a file alone", base::excerpt(pattern)),
+            base::text("name the folder with $input, and files with $include, for example $include '*.txt'"));
   }
 
   // Appends the files of a folder.
@@ -93,12 +94,12 @@ class Search {
   // Call it after the last folder.
   void finish() const {
     if (!any_ && !rules_.include.empty())
-      throw base::UsageError("--include chooses among the files of folders, and no --input is a folder",
+      throw base::UsageError(base::text("$include chooses among the files of folders, and no $input is a folder"),
                              "leave it out, or name a folder");
     for (std::size_t i = 0; i < used_.size(); ++i)
-      if (!used_[i]) base::log_warning("--include {} fits the name of no file", base::excerpt(rules_.include[i]));
+      if (!used_[i]) base::log_warning("$include {} fits the name of no file", base::excerpt(rules_.include[i]));
     if (links_ == 0) return;
-    base::log_warning("symbolic links to folders and in circles are not followed: {}{} (--input names such a folder)",
+    base::log_warning("symbolic links to folders and in circles are not followed: {}{} ($input names such a folder)",
                       base::one_line(first_link_), links_ == 1 ? "" : fmt::format(" and {} more", links_ - 1));
   }
 
@@ -160,7 +161,7 @@ class Search {
     if (!is_included(name)) return;
     if (type == fs::file_type::not_found)
       throw base::InputError(fmt::format("{}{} is a symbolic link to nothing", prefix_, path),
-                             "restore what it led to, or remove it; --include chooses files by their names");
+                             base::text("restore what it led to, or remove it; $include chooses files by their names"));
     if (error) base::throw_cannot_read("look at", prefix_ + path, error.value());
   }
 
@@ -175,16 +176,17 @@ class Search {
   [[noreturn]] void refuse_empty(const std::string& folder) const {
     const auto shown = base::without_slashes(folder);
     if (rules_.include.empty())
-      throw base::InputError(fmt::format("{} holds no file to read", shown),
-                             "name another folder; of hidden files, --include '.*' takes those with a dot in front");
+      throw base::InputError(
+          fmt::format("{} holds no file to read", shown),
+          base::text("name another folder; of hidden files, $include '.*' takes those with a dot in front"));
     std::vector<std::string> patterns;
     for (const auto& pattern : rules_.include) patterns.push_back(base::excerpt(pattern));
-    throw base::InputError(
-        fmt::format("{} has no file whose name fits --include {}", shown, fmt::join(patterns, " or ")),
-        others_ == 0   ? "name another folder: it holds no file of another name"
-        : others_ == 1 ? fmt::format("a pattern in quotes: it has 1 file of another name, {}", first_other_)
-                       : fmt::format("a pattern in quotes: it has {} of other names, {} among them",
-                                     base::counted(others_, "file"), first_other_));
+    throw base::InputError(base::text("{} has no file whose name fits $include {}", shown, fmt::join(patterns, " or ")),
+                           others_ == 0 ? "name another folder: it holds no file of another name"
+                           : others_ == 1
+                               ? fmt::format("a pattern in quotes: it has 1 file of another name, {}", first_other_)
+                               : fmt::format("a pattern in quotes: it has {} of other names, {} among them",
+                                             base::counted(others_, "file"), first_other_));
   }
 
   const FolderRules& rules_;
@@ -221,7 +223,8 @@ InputFiles input_files(const std::vector<std::string>& inputs, const FolderRules
       for (const auto& path : paths_of_list(input.substr(1), poll)) add(path);
   }
   search.finish();
-  if (out.paths.empty()) throw base::InputError("there is no input", "give --input FILE, --input - or --input @LIST");
+  if (out.paths.empty())
+    throw base::InputError("there is no input", base::text("give $input FILE, $input - or $input @LIST"));
   return out;
 }
 

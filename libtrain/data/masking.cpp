@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/random.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/data/set_tokenizer.h"
 
 #include <algorithm>
@@ -79,8 +80,8 @@ Masking masking_of(const std::string& folder, const SetIndex& index, double rate
   const auto set = tokenizer_of_set(folder, index);
   if (!set.tokenizer)
     throw base::InputError(
-        fmt::format("--mask-words hides whole words, and the words of {} are not known: {}", folder, set.why_not),
-        "put the tokenizer back, or leave --mask-words out: then single tokens are hidden");
+        base::text("$mask-words hides whole words, and the words of {} are not known: {}", folder, set.why_not),
+        base::text("put the tokenizer back, or leave $mask-words out: then single tokens are hidden"));
   m.word_starts.resize(static_cast<std::size_t>(index.vocabulary));
   for (std::size_t t = 0; t < m.word_starts.size(); ++t)
     m.word_starts[t] = set.tokenizer->begins_word(static_cast<std::int32_t>(t)) ? 1 : 0;

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/data/own_set.h"
 
@@ -32,7 +33,7 @@ void refuse_rejects_within_output(const BuildOptions& options) {
     const fs::path folder = set.string() + suffix;
     if (base::is_within(list, folder))
       throw base::UsageError(
-          fmt::format("--rejects {} lies in the folder of the shard set {}", options.rejects, options.output),
+          base::text("$rejects {} lies in the folder of the shard set {}", options.rejects, options.output),
           "name a file beside that folder");
   }
 }
@@ -49,8 +50,8 @@ void refuse_foreign_rejects(const BuildOptions& options, std::vector<std::string
   if (type == std::filesystem::file_type::not_found || std::filesystem::is_other(std::filesystem::file_status(type)))
     return;  // a device or a pipe holds no data to lose
   if (options.existing == base::Existing::refuse)
-    throw base::UsageError(fmt::format("--rejects {} exists already", path),
-                           "name another file, or --force to replace it");
+    throw base::UsageError(base::text("$rejects {} exists already", path),
+                           base::text("name another file, or $force to replace it"));
   base::require_own(path, own_reject_lists(std::move(precious)));
 }
 
@@ -72,7 +73,7 @@ void NewSet::check(const BuildOptions& options, const std::vector<std::string>& 
   }
   if (options.existing == base::Existing::refuse && std::filesystem::exists(options.output))
     throw base::UsageError(fmt::format("{} exists already", options.output),
-                           "give another place, or --force to replace it");
+                           base::text("give another place, or $force to replace it"));
   base::require_own(base::without_slashes(options.output), own_shard_sets(precious));
 }
 
@@ -129,12 +130,13 @@ void NewSet::finish(const std::function<void(const std::string&)>& before) {
   if (all > 0 && static_cast<double>(result_.rejected) > options_.largest_rejected * static_cast<double>(all))
     too_many_refused(all);
   if (result_.train_tokens == 0)
-    throw base::InputError("the input holds no document for training",
-                           result_.documents == 0
-                               ? result_.rejected == 0 && result_.empty == 0
-                                     ? "is it empty?"
-                                     : "give text that is not refused and not empty: " + left_out_text(result_)
-                               : "all went to validation: --validation 0 keeps them, or split it into more documents");
+    throw base::InputError(
+        "the input holds no document for training",
+        result_.documents == 0
+            ? result_.rejected == 0 && result_.empty == 0
+                  ? "is it empty?"
+                  : "give text that is not refused and not empty: " + left_out_text(result_)
+            : base::text("all went to validation: $validation 0 keeps them, or split it into more documents"));
   if (!folder_) return;
   SetIndex index = index_for(tokenizer_);
   index.train = train_->finish();
@@ -170,7 +172,7 @@ std::string text_keys_of(const std::string& path) {
 std::string remedy_for(const Refusal& refusal) {
   if (refusal.reason.starts_with("no key '")) {
     const auto keys = text_keys_of(refusal.source);
-    return "--json-key NAME takes the text from another key; " +
+    return base::text("$json-key NAME takes the text from another key; ") +
            (keys.empty() ? "" : fmt::format("with text there are: {}; ", keys));
   }
   if (refusal.reason == "invalid UTF-8") return "text in Latin-1 becomes UTF-8 by iconv -f ISO-8859-1 -t UTF-8; ";
@@ -185,11 +187,12 @@ void NewSet::too_many_refused(std::int64_t all) const {
   for (const auto& r : result_.first_refusals) text += "\n  " + text_of(r);
   if (const auto more = result_.rejected - static_cast<std::int64_t>(result_.first_refusals.size()); more > 0)
     text += fmt::format("\n  and {} more", more);
-  const auto list = options_.rejects.empty() ? std::string("--rejects FILE lists them")
+  const auto list = options_.rejects.empty() ? base::text("$rejects FILE lists them")
                     : options_.writing == BuildOptions::Writing::on
                         ? fmt::format("see {}", options_.rejects)
-                        : fmt::format("without --dry-run, {} lists them", options_.rejects);
-  throw base::InputError(text, remedy_for(result_.first_refusals.front()) + list + "; --max-rejects allows more");
+                        : base::text("without $dry-run, {} lists them", options_.rejects);
+  throw base::InputError(text,
+                         remedy_for(result_.first_refusals.front()) + list + base::text("; $max-rejects allows more"));
 }
 
 }  // namespace trainyard::data

@@ -6,6 +6,7 @@
 #include "libtrain/base/folder_lock.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/data/new_set.h"
@@ -121,7 +122,8 @@ bool Parts::begin(const json& settings) const {
   bool first = false;
   const auto file = path_ + "/" + settings_file;
   if (fs::is_symlink(path_))
-    throw base::UsageError(fmt::format("{} is a symbolic link", path_), "give another --output, or remove it");
+    throw base::UsageError(fmt::format("{} is a symbolic link", path_),
+                           base::text("give another $output, or remove it"));
   if (base::file_size(file) < 0) {
     base::make_folders(path_);
     const base::FolderLock lock(path_, "another task begins it: try again", std::chrono::seconds(60));

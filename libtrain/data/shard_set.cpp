@@ -7,6 +7,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/io/hdf5_file.h"

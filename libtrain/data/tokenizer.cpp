@@ -6,6 +6,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/data/bpe/byte_level.h"
 
@@ -67,7 +68,7 @@ void refuse_neither(const std::string& path, std::string_view model) {
   if (why)
     throw base::InputError(
         fmt::format("{} is neither a tokenizer.json nor a SentencePiece model: {}", path, why),
-        "give a tokenizer.json of the `tokenizers` package, a SentencePiece model, or --tokenizer bytes");
+        base::text("give a tokenizer.json of the `tokenizers` package, a SentencePiece model, or $tokenizer bytes"));
 }
 
 class SentencePiece : public Tokenizer {
@@ -80,7 +81,7 @@ class SentencePiece : public Tokenizer {
     if (!status.ok())
       throw base::InputError(
           fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()),
-          "make one with spm_train, give the tokenizer.json of a byte-level BPE, or use --tokenizer bytes");
+          base::text("make one with spm_train, give the tokenizer.json of a byte-level BPE, or use $tokenizer bytes"));
     own_end_ = processor_.eos_id() < 0 && around.end.empty();
     end_ = processor_.eos_id() >= 0 ? processor_.eos_id() : processor_.GetPieceSize();
     if (!around.end.empty()) end_ = id_of(around.end, processor_.GetPieceSize());
@@ -208,7 +209,7 @@ constexpr const char* where_tokenizers_are =
 [[noreturn]] void refuse_folder(const std::string& folder) {
   for (const char* name : {"tokenizer.json", "tokenizer.model"})
     if (const auto file = folder + "/" + name; base::file_size(file) >= 0)
-      throw base::InputError(fmt::format("tokenizer {} is a folder", folder), fmt::format("--tokenizer {}", file));
+      throw base::InputError(fmt::format("tokenizer {} is a folder", folder), base::text("$tokenizer {}", file));
   throw base::InputError(fmt::format("tokenizer {} is a folder without tokenizer.json or tokenizer.model", folder),
                          where_tokenizers_are);
 }
@@ -241,7 +242,7 @@ base::InputError no_such_token(const std::string& path, const std::string& token
 
 base::InputError no_special_token(const std::string& path) {
   return base::InputError(
-      fmt::format("--special-tokens text: tokenizer {} finds no special token in text", base::one_line(path)),
+      base::text("$special-tokens text: tokenizer {} finds no special token in text", base::one_line(path)),
       "leave it out; a tokenizer.json may have such tokens");
 }
 
@@ -276,7 +277,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path, cons
   if (bytes_or_path == "bytes") {
     if ((!around.end.empty() && around.end != "256") || !around.begin.empty())
       throw base::InputError("tokenizer bytes has one token that is no byte: 256, which ends documents",
-                             "leave --end-of-document and --begin-of-document out");
+                             base::text("leave $end-of-document and $begin-of-document out"));
     if (around.special_as_text) throw no_special_token("bytes");
     return std::make_unique<Bytes>();
   }

@@ -4,6 +4,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/memory.h"
 #include "libtrain/plan/cost/memory.h"
@@ -94,18 +95,20 @@ AutoLayout auto_layout(const RunSetup& setup, const std::string& memory_limit, s
   const auto open = setup.config.from_plan.open;
   const auto& plan = setup.plan;
   const auto memory = of_ranks.value_or(unknown),
-             limit = memory_limit.empty() ? unknown : base::parse_bytes(memory_limit, "--memory-limit"),
+             limit =
+                 memory_limit.empty() ? unknown : base::parse_bytes(memory_limit, base::setting_name("memory-limit")),
              bytes = std::min(memory, limit);
   const auto layout = fitting_plan(plan, open, bytes == unknown ? 0 : bytes);
   const auto need = bytes_of(layout);
   if (need > memory && limit >= memory)
     throw base::EnvironmentError(
-        fmt::format("--plan auto: {} needs the least memory, {} a rank, but a rank of this job may use only {}",
-                    words_of_layout(layout), base::size_text(need), base::size_text(memory)),
-        "more ranks on more machines, more memory (sbatch --mem), or another run with a smaller --micro-batch; to "
-        "start all the same: --zero 3 --recompute full without --plan auto");
-  auto text = fmt::format("--plan auto: {} on {}: {} a rank", words_of_layout(layout),
-                          base::counted(plan.topology.world(), "rank"), base::size_text(need));
+        base::text("$plan auto: {} needs the least memory, {} a rank, but a rank of this job may use only {}",
+                   words_of_layout(layout), base::size_text(need), base::size_text(memory)),
+        base::text(
+            "more ranks on more machines, more memory (sbatch --mem), or another run with a smaller $micro-batch; to "
+            "start all the same: $zero 3 $recompute full without $plan auto"));
+  auto text = base::text("$plan auto: {} on {}: {} a rank", words_of_layout(layout),
+                         base::counted(plan.topology.world(), "rank"), base::size_text(need));
   text += bytes == unknown ? "; how much it may use is not known"
                            : fmt::format(" of the {} that it may use", base::size_text(bytes));
   const auto first = fitting_plan(plan, open, 0);

@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/engine/learning_rate.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/grid/ranges.h"
@@ -42,14 +43,15 @@ std::vector<base::Field> fields_of(RunConfig& c) {
                        *checkpoints = "Checkpoints", *monitoring = "Monitoring";
   using T = base::FieldTrait;
   base::FieldVisitor v;
-  v("model", c.model, run, "preset (listed below) or TOML file (see --help-model)");
+  v("model", c.model, run, base::text("preset (listed below) or TOML file (see $help-model)"));
   v.is({T::per_rank, T::evaluation, T::of_checkpoint});
   v("lanes", c.lanes, run, "reduction lanes: slices of the sums that tensor-parallel ranks split; 0: the model's own",
     plan::ranges::lanes);
   v("data", c.data, run, "folder of token shards, made by shard-data");
   v.is({T::per_rank, T::evaluation, T::of_checkpoint});
   v("output", c.output, run, "run folder, for checkpoints, metrics and the report");
-  v("plan", c.plan, run, "plan.json of partition-model; flags override it. auto: the lowest --zero that fits");
+  v("plan", c.plan, run,
+    base::text("plan.json of partition-model; flags override it. auto: the lowest $zero that fits"));
   v.is({T::per_rank, T::evaluation});
   v("steps", c.steps, run, "optimizer steps of the whole run, resumes included", {1, step_count.high});
   v.is({T::identity});
@@ -141,7 +143,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
       if (name == text)
         throw base::UsageError(
             fmt::format("{} {}: that is a pipeline schedule, not a learning-rate schedule", spelled, text),
-            fmt::format("--pipeline-schedule {}", text));
+            base::text("$pipeline-schedule {}", text));
     set(text, spelled);
   };
   // Fields of the parallel layout come before `seed` in the group Run, before `learning-rate` in the optimizer's, and
@@ -158,7 +160,7 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   if (c.plan.empty()) return;
   if (c.plan == auto_plan) {
     const auto is_open = [&](const char* name) {
-      return base::field_named(fields, name, "--plan auto").source == base::from_default;
+      return base::field_named(fields, name, base::text("$plan auto")).source == base::from_default;
     };
     c.from_plan.open = {.zero = is_open("zero"), .recompute = is_open("recompute")};
     return;
@@ -167,7 +169,7 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   if (p.gradient_dtype != base::DType::f32)
     throw base::InputError(
         fmt::format("{} plans {} gradients; train adds gradients in f32", c.plan, base::name_of(p.gradient_dtype)),
-        "plan with --gradient-dtype f32");
+        base::text("plan with $gradient-dtype f32"));
   c.from_plan.as_read = p;
   const auto set = [&](const std::string& name, const std::string& value) {
     auto& field = base::field_named(fields, name, c.plan);
@@ -195,9 +197,9 @@ void require_settings_of_optimizer(const std::vector<base::Field>& fields, const
     std::vector<std::string> readers;
     for (const auto& name : plan::optimizer_names())
       if (plan::optimizer_kind(name).reads(f.name)) readers.push_back(name);
-    wrong.add(
-        fmt::format("--{} is a setting of {}, and --optimizer is {}", f.name, fmt::join(readers, " and "), kind.name),
-        fmt::format("leave --{} out, or --optimizer {}", f.name, readers.front()));
+    const auto name = base::setting_name(f.name);
+    wrong.add(base::text("{} is a setting of {}, and $optimizer is {}", name, fmt::join(readers, " and "), kind.name),
+              base::text("leave {} out, or $optimizer {}", name, readers.front()));
   }
   wrong.raise();
 }

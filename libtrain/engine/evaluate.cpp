@@ -6,6 +6,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/checkpoint/removed.h"
@@ -94,7 +95,7 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
   for (const auto& f : fields_of(asked)) {
     const bool is_apart = f.name == "model" || f.name == "memory-limit";  // require_model, require_memory
     if (!is_apart && f.has(base::FieldTrait::evaluation) && !comes_from_checkpoint(f, c))
-      base::field_named(ours, f.name, "an evaluation").set(f.get(), "--" + f.name);
+      base::field_named(ours, f.name, "an evaluation").set(f.get(), base::setting_name(f.name));
   }
   if (r.sequence == 0) r.sequence = integer_of(s.identity, "sequence", s.model.context);
   r.seed = s.seed;  // for the gates of experts, which draw lots for places in an evaluation, too
@@ -102,8 +103,8 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
   if (c.run.from_plan.ranks > 0) r.recompute = c.run.recompute;  // the partition weighs layers by it
   constexpr std::int64_t most = 1 << 20;
   if (r.micro_batch < 1 || r.micro_batch > most)
-    throw base::UsageError(fmt::format("--micro-batch {} must lie between 1 and {}", r.micro_batch, most),
-                           "--micro-batch 1 needs the least memory");
+    throw base::UsageError(base::text("$micro-batch {} must lie between 1 and {}", r.micro_batch, most),
+                           base::text("$micro-batch 1 needs the least memory"));
   r.global_batch = r.micro_batch * std::max(1, ranks / (r.tensor * r.pipeline));  // one accumulation step
   r.steps = 1;
   r.output = std::string(".");  // nothing is written
@@ -168,16 +169,16 @@ void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, 
 
 void require_memory(const EvaluateConfig& c, const plan::Plan& p) {
   if (c.run.memory_limit.empty()) return;
-  const auto limit = base::parse_bytes(c.run.memory_limit, "--memory-limit"),
+  const auto limit = base::parse_bytes(c.run.memory_limit, base::setting_name("memory-limit")),
              need = plan::largest_evaluation_memory(p).total();
   if (need <= limit) return;
   auto limited = p;
   limited.device_memory = limit;
   throw base::InputError(
-      fmt::format("a rank needs {} bytes to evaluate, --memory-limit {} allows {}: {} too many", need,
-                  c.run.memory_limit, limit, need - limit),
-      fmt::format("{}; more ranks with --pipeline-parallel or --zero 3, or a shorter --sequence, need less",
-                  plan::remedies(limited, plan::Pass::evaluate)));
+      base::text("a rank needs {} bytes to evaluate, $memory-limit {} allows {}: {} too many", need, c.run.memory_limit,
+                 limit, need - limit),
+      base::text("{}; more ranks with $pipeline-parallel or $zero 3, or a shorter $sequence, need less",
+                 plan::remedies(limited, plan::Pass::evaluate)));
 }
 
 // Everything that is decided before memory is reserved.
@@ -197,19 +198,20 @@ void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int fair_threads) 
   t.run = settings(c, t.state, t.checkpoint, ranks);
   t.run.from_checkpoint.lanes_of = {plan::Lanes::evaluated, t.checkpoint};
   if (t.run.data.empty())
-    throw base::UsageError("--data is missing: the folder that shard-data made",
+    throw base::UsageError(base::text("$data is missing: the folder that shard-data made"),
                            fmt::format("{} does not say what it was trained on", t.checkpoint));
   require_tokens(data::read_index(t.run.data), t.state, t.run.data, t.checkpoint);
   t.setup = make_setup(t.run, ranks, base::team_threads(t.run.threads, fair_threads));
   require_memory(c, t.setup.plan);
   if (c.split != "train" && c.split != "validation")
-    throw base::UsageError(fmt::format("--evaluate-split {} is not known", c.split), "use validation or train");
+    throw base::UsageError(base::text("$evaluate-split {} is not known", c.split), "use validation or train");
   t.split = c.split == "train" ? &t.setup.index.train : &t.setup.index.validation;
   if (t.split->empty())
-    throw base::InputError(fmt::format("{} has no {} split", t.run.data, c.split),
-                           c.split == "train"
-                               ? "make the shards again with shard-data"
-                               : "take --evaluate-split train, or make shards with shard-data --validation 0.05");
+    throw base::InputError(
+        fmt::format("{} has no {} split", t.run.data, c.split),
+        c.split == "train"
+            ? "make the shards again with shard-data"
+            : base::text("take $evaluate-split train, or make shards with shard-data --validation 0.05"));
 }
 
 // Rank 0 reads first and finds what is wrong. Only then do the other ranks read the same files.
@@ -252,15 +254,15 @@ std::int64_t windows_of(const EvaluateConfig& c, const Terms& t) {
   for (const auto& shard : *t.split) tokens.push_back(shard.tokens);
   const auto sequence = t.setup.plan.sequence, there = plan::data_use(tokens, sequence).windows;
   if (c.sequences < 0)
-    throw base::UsageError(fmt::format("--evaluate-sequences {} must not be negative", c.sequences), "0 takes all");
+    throw base::UsageError(base::text("$evaluate-sequences {} must not be negative", c.sequences), "0 takes all");
   if (there == 0)
     throw base::InputError(
         fmt::format("the {} split of {} holds no window of {} tokens", c.split, t.run.data, sequence + 1),
-        "give more text, or a shorter --sequence");
+        base::text("give more text, or a shorter $sequence"));
   if (c.sequences > there)
     throw base::InputError(
-        fmt::format("the {} split of {} holds {} sequences of {} tokens, --evaluate-sequences asks for {}", c.split,
-                    t.run.data, there, sequence, c.sequences),
+        base::text("the {} split of {} holds {} sequences of {} tokens, $evaluate-sequences asks for {}", c.split,
+                   t.run.data, there, sequence, c.sequences),
         "0 takes all that there are");
   return c.sequences > 0 ? c.sequences : there;
 }

@@ -4,6 +4,7 @@
 #include "kernels/gate_record/gate_record_args.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/plan/spec/layer_model.h"
 
 #include <algorithm>
@@ -84,10 +85,10 @@ bool GateWatch::prefers_one(const LayerGate& g) const {
 
 std::string GateWatch::sentence(const LayerGate& g, double least) const {
   const auto& e = model_.experts;
-  return fmt::format(
+  return base::text(
       "the gate of layer {} {}: in each of the last {} steps one expert got {}; in the last step expert {} got {} of "
       "the tokens (an even share is {}); what helps: a larger experts-balance-loss (it is {}), {}{}a smaller "
-      "--learning-rate",
+      "$learning-rate",
       g.layer, least > 0.9 ? "has collapsed" : "is very uneven", steps, words_of(least), g.fullest_expert,
       percents(share_of_tokens(g)), percents(static_cast<double>(e.top_k) / static_cast<double>(g.experts)),
       base::number_text(e.balance_loss), e.z_loss > 0 ? "a larger experts-z-loss, " : "an experts-z-loss, ",

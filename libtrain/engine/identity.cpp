@@ -5,6 +5,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/random.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/engine/config.h"
 #include "libtrain/plan/model_file/field_json.h"
@@ -51,7 +52,7 @@ bool has_other_tensors(const nlohmann::json& was, const nlohmann::json& now) {
 // The text for a key that is left out: for a key of the model its default (plan/model_file/model_json.h). Runs of other
 // optimizers have no such setting.
 std::string default_text(const std::string& name) {
-  auto setting = name.substr(name.find_first_not_of('-'));
+  auto setting = name;
   std::replace(setting.begin(), setting.end(), '_', '-');
   if (plan::is_of_an_optimizer(setting)) return "none";
   plan::ModelConfig usual;
@@ -60,7 +61,7 @@ std::string default_text(const std::string& name) {
   return "the default";
 }
 
-// The setting that a user gives for a key of an identity: "fold" is the flag --local-accumulation. nullptr if the key
+// The setting that a user gives for a key of an identity: "fold" is local-accumulation. nullptr if the key
 // is no setting.
 const base::Field* setting_of(const std::vector<base::Field>& settings, const std::string& key) {
   const auto found =
@@ -91,11 +92,12 @@ std::string field_hint(const std::string& name, const std::string& spelled, cons
     return std::any_of(all.begin(), all.end(), [&](const auto& f) { return plan::key_of(f) == name; });
   };
   plan::ModelConfig model;
-  if (is_one_of(plan::fields_of(model))) return fmt::format("'{}' belongs to the model: --change model", spelled);
+  if (is_one_of(plan::fields_of(model))) return base::text("'{}' belongs to the model: $change model", spelled);
   RunConfig config;
   if (name.starts_with("mask_")) return fmt::format("leave '{}' out: only the run of a masked model has it", spelled);
   if (name == "optimizer")
-    return "a run keeps its optimizer; a new run can begin with its weights: --init-from, with another --output";
+    return base::text(
+        "a run keeps its optimizer; a new run can begin with its weights: $init-from, with another $output");
   if (plan::is_of_an_optimizer(spelled))
     return fmt::format("leave '{}' out: the run's optimizer does not read it", spelled);
   if (is_free(name)) return fmt::format("leave '{}' out: a run may go on with another one anyway", spelled);
@@ -120,7 +122,7 @@ void add_differences(const std::string& name, const nlohmann::json& a, const nlo
                     b.value(item.key(), nlohmann::json()), out);
 }
 
-// One line for each difference, in the words of the command line: "--steps: the checkpoint has 4, this run 100, which
+// One line for each difference, in the words of the program: "--steps: the checkpoint has 4, this run 100, which
 // is the default".
 std::string difference(const std::string& name, const nlohmann::json& was, const nlohmann::json& now) {
   std::vector<FieldDifference> all;
@@ -131,7 +133,7 @@ std::string difference(const std::string& name, const nlohmann::json& was, const
   for (auto& d : all) {
     const auto* setting = setting_of(settings, d.name);
     const bool is_default = setting && d.second == nlohmann::json(plan::json_of(*setting));
-    if (setting) d.name = "--" + setting->name;
+    if (setting) d.setting = setting->name;
     out +=
         fmt::format("\n  {}{}", text_of(d, "the checkpoint", "this run"), is_default ? ", which is the default" : "");
   }
@@ -176,7 +178,7 @@ void require_known_fields(const nlohmann::json& identity, const std::vector<std:
     auto spelled = name;
     std::replace(spelled.begin(), spelled.end(), '_', '-');
     throw base::UsageError(
-        fmt::format("--change {}: a run's identity has no such field; it has {}", spelled, fmt::join(names, ", ")),
+        base::text("$change {}: a run's identity has no such field; it has {}", spelled, fmt::join(names, ", ")),
         field_hint(name, spelled, names));
   }
 }
@@ -197,10 +199,10 @@ void require_same_run(const nlohmann::json& written, const nlohmann::json& now, 
         throw base::InputError(fmt::format("{} holds a model of another shape, which no run can go on with:{}", where,
                                            difference("model", was, item.value())),
                                model == usual.model
-                                   ? fmt::format("give the model of the run with --model (without it train takes {}), "
-                                                 "or choose another --output",
-                                                 model)
-                                   : "give the old model, or choose another --output");
+                                   ? base::text("give the model of the run with $model (without it train takes {}), "
+                                                "or choose another $output",
+                                                model)
+                                   : base::text("give the old model, or choose another $output"));
     }
     if (was == item.value() || std::find(allowed.begin(), allowed.end(), item.key()) != allowed.end()) continue;
     differences += difference(item.key(), was, item.value());
@@ -208,9 +210,9 @@ void require_same_run(const nlohmann::json& written, const nlohmann::json& now, 
   }
   if (!differences.empty())
     throw base::InputError(fmt::format("{} was trained with other settings:{}", where, differences),
-                           fmt::format("give the old values, or say --change {}{} to go on with the new ones, or "
-                                       "--resume never with another --output",
-                                       fmt::join(given, ","), given.empty() ? names.substr(1) : names));
+                           base::text("give the old values, or say $change {}{} to go on with the new ones, or "
+                                      "$resume never with another $output",
+                                      fmt::join(given, ","), given.empty() ? names.substr(1) : names));
 }
 
 std::vector<std::string> differing_fields(const nlohmann::json& expected, const nlohmann::json& now) {
@@ -238,12 +240,13 @@ std::vector<FieldDifference> differences(const checkpoint::RunState& a, const ch
 std::string text_of(const FieldDifference& d, const std::string& first, const std::string& second) {
   const auto shown = [&](const nlohmann::json& value) {
     if (d.name == "weights from") return value.is_string() ? value.get<std::string>() : std::string("initial values");
-    if (value.is_null()) return default_text(d.name);
+    if (value.is_null()) return default_text(d.setting.empty() ? d.name : d.setting);
     if (d.name == "identity") return std::string(value.empty() ? "none" : "one");
-    if (d.name.starts_with("--") && value.is_string()) return base::shortened(value.get<std::string>());
+    if (!d.setting.empty() && value.is_string()) return base::shortened(value.get<std::string>());
     return base::shortened(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   };
-  return fmt::format("{}: {} has {}, {} {}", d.name, first, shown(d.first), second, shown(d.second));
+  const auto name = d.setting.empty() ? d.name : base::setting_name(d.setting);
+  return fmt::format("{}: {} has {}, {} {}", name, first, shown(d.first), second, shown(d.second));
 }
 
 std::string hash_of(const nlohmann::json& identity) {

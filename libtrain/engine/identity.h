@@ -41,6 +41,7 @@ std::vector<std::string> differing_fields(const nlohmann::json& expected, const 
 struct FieldDifference {
   std::string name;
   nlohmann::json first, second;
+  std::string setting = {};  // the setting that has this name in an identity, where a user should read its own
 };
 std::vector<FieldDifference> differences(const checkpoint::RunState& a, const checkpoint::RunState& b);
 // For example "model.lanes: A has 4, B 2". `first` and `second` are the names of the two checkpoints, here A and B.

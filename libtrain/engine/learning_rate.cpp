@@ -2,6 +2,7 @@
 #include "libtrain/engine/learning_rate.h"
 
 #include "libtrain/base/nearest.h"
+#include "libtrain/base/setting_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -59,50 +60,51 @@ std::vector<plan::Problem> problems(const LearningRate& s) {
   const auto names = schedule_names();
   const auto left = s.total_steps - s.warmup_steps;  // steps after the warm-up
   if (std::find(names.begin(), names.end(), s.schedule) == names.end())
-    out.push_back({fmt::format("--lr-schedule {} is not known; use one of {}", s.schedule, fmt::join(names, ", ")),
+    out.push_back({base::text("$lr-schedule {} is not known; use one of {}", s.schedule, fmt::join(names, ", ")),
                    base::value_hint(s.schedule, names)});
   if (!(s.peak > 0) || !std::isfinite(s.peak))
-    out.push_back({fmt::format("--learning-rate {} must be a positive number", s.peak), "--learning-rate 1e-3"});
+    out.push_back(
+        {base::text("$learning-rate {} must be a positive number", s.peak), base::text("$learning-rate 1e-3")});
   if (!(s.final >= 0 && s.final <= s.peak))
     out.push_back(
-        {fmt::format("--final-learning-rate {} must lie between 0 and --learning-rate {}", s.final, s.peak),
-         s.peak > 0 ? fmt::format("--final-learning-rate {:.3g}, or a larger --learning-rate", s.peak / 10) : ""});
+        {base::text("$final-learning-rate {} must lie between 0 and $learning-rate {}", s.final, s.peak),
+         s.peak > 0 ? base::text("$final-learning-rate {:.3g}, or a larger $learning-rate", s.peak / 10) : ""});
   if (s.warmup_steps < 0 || s.warmup_steps > s.total_steps)
     out.push_back(
-        {fmt::format("--warmup-steps {0} is more than --steps {1}: give at most {1}", s.warmup_steps, s.total_steps),
-         fmt::format("--warmup-steps {}, or more --steps", s.total_steps / 10)});
+        {base::text("$warmup-steps {0} is more than $steps {1}: give at most {1}", s.warmup_steps, s.total_steps),
+         base::text("$warmup-steps {}, or more $steps", s.total_steps / 10)});
   if (s.start != 0 && !(s.start > 0 && s.start <= s.peak))
-    out.push_back({fmt::format("--start-learning-rate {} must lie between 0 and --learning-rate {}", s.start, s.peak),
-                   "leave --start-learning-rate out, or a larger --learning-rate"});
+    out.push_back({base::text("$start-learning-rate {} must lie between 0 and $learning-rate {}", s.start, s.peak),
+                   base::text("leave $start-learning-rate out, or a larger $learning-rate")});
   else if (s.start > 0 && s.warmup_steps == 0)
-    out.push_back({fmt::format("--start-learning-rate {} means nothing without --warmup-steps", s.start),
-                   "add --warmup-steps, or leave --start-learning-rate out"});
+    out.push_back({base::text("$start-learning-rate {} means nothing without $warmup-steps", s.start),
+                   base::text("add $warmup-steps, or leave $start-learning-rate out")});
   if ((s.schedule == "linear" || s.schedule == "cosine") && s.final > 0 && s.warmup_steps == s.total_steps)
-    out.push_back({fmt::format("--final-learning-rate {} is never reached: --warmup-steps {} are all --steps", s.final,
-                               s.warmup_steps),
-                   "fewer --warmup-steps, or more --steps"});
+    out.push_back({base::text("$final-learning-rate {} is never reached: $warmup-steps {} are all $steps", s.final,
+                              s.warmup_steps),
+                   base::text("fewer $warmup-steps, or more $steps")});
   if (decays_at_the_end(s.schedule) && (s.decay_steps < 1 || s.decay_steps > left))
     out.push_back(
-        {fmt::format("--lr-schedule {} needs --decay-steps between 1 and --steps minus --warmup-steps ({}), not {}",
-                     s.schedule, left, s.decay_steps),
-         left >= 1 ? fmt::format("--decay-steps {}", std::max<std::int64_t>(1, left / 10))
-                   : "fewer --warmup-steps, or more --steps"});
+        {base::text("$lr-schedule {} needs $decay-steps between 1 and $steps minus $warmup-steps ({}), not {}",
+                    s.schedule, left, s.decay_steps),
+         left >= 1 ? base::text("$decay-steps {}", std::max<std::int64_t>(1, left / 10))
+                   : base::text("fewer $warmup-steps, or more $steps")});
   if (s.schedule == "wsd-exponential" && !(s.final > 0))
-    out.push_back({"--lr-schedule wsd-exponential needs a --final-learning-rate above 0",
-                   fmt::format("--final-learning-rate {:.3g}, or --lr-schedule wsd", s.peak / 10)});
+    out.push_back({base::text("$lr-schedule wsd-exponential needs a $final-learning-rate above 0"),
+                   base::text("$final-learning-rate {:.3g}, or $lr-schedule wsd", s.peak / 10)});
   if ((s.schedule == "linear" || s.schedule == "cosine") && s.decay_steps > 0 && s.final == 0 &&
       s.warmup_steps + s.decay_steps < s.total_steps)
     out.push_back(
-        {fmt::format("--decay-steps {} ends before --steps {}, and the steps after it would have a learning rate of 0",
-                     s.decay_steps, s.total_steps),
-         fmt::format("a --final-learning-rate above 0, --decay-steps {}, or fewer --steps", left)});
+        {base::text("$decay-steps {} ends before $steps {}, and the steps after it would have a learning rate of 0",
+                    s.decay_steps, s.total_steps),
+         base::text("a $final-learning-rate above 0, $decay-steps {}, or fewer $steps", left)});
   if (s.schedule == "constant" || s.schedule == "inverse-sqrt") {
     const auto unused = [&](const std::string& flag, auto value) {
-      out.push_back({fmt::format("{} {} means nothing to --lr-schedule {}", flag, value, s.schedule),
-                     fmt::format("leave {} out, or --lr-schedule cosine", flag)});
+      out.push_back({base::text("{} {} means nothing to $lr-schedule {}", flag, value, s.schedule),
+                     base::text("leave {} out, or $lr-schedule cosine", flag)});
     };
-    if (s.final > 0) unused("--final-learning-rate", s.final);
-    if (s.decay_steps > 0) unused("--decay-steps", s.decay_steps);
+    if (s.final > 0) unused(base::setting_name("final-learning-rate"), s.final);
+    if (s.decay_steps > 0) unused(base::setting_name("decay-steps"), s.decay_steps);
   }
   return out;
 }

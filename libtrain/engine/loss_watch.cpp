@@ -2,6 +2,7 @@
 #include "libtrain/engine/loss_watch.h"
 
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/engine/metrics_reader.h"
 
 #include <fmt/format.h>
@@ -20,9 +21,9 @@ std::string LossWatch::look(double loss) {
   const double mean = std::accumulate(last_.begin(), last_.end(), 0.0) / static_cast<double>(last_.size());
   if (last_.size() < steps || !(mean > 1.2 * first_ && mean > first_ + 0.5)) return {};
   reported_ = true;
-  return fmt::format(
+  return base::text(
       "the loss rose from {} at the first step of this start to {} (mean of the last {} steps): the run has diverged; "
-      "what helps: a lower --learning-rate, more --warmup-steps, a lower --clip",
+      "what helps: a lower $learning-rate, more $warmup-steps, a lower $clip",
       base::number_text(first_), base::number_text(mean), steps);
 }
 

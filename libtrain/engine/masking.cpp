@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/fields.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/spec/objective.h"
 
@@ -18,18 +19,19 @@ void require_objective(const RunConfig& c, const plan::ModelConfig& model) {
   if (c.objective != objective_of_model && c.objective != plan::name_of(objective)) {
     if (objective == plan::Objective::causal)
       wrong.add(
-          fmt::format("--objective masked: the attention of model {} is causal, so it sees no later tokens", name),
-          "set causal = \"off\" in the table [attention] of the model's file, or leave --objective out");
+          base::text("$objective masked: the attention of model {} is causal, so it sees no later tokens", name),
+          base::text("set causal = \"off\" in the table [attention] of the model's file, or leave $objective out"));
     else
-      wrong.add(fmt::format("--objective causal: the attention of model {} is not causal, so it would see the tokens "
-                            "that it predicts",
-                            name),
-                "--objective masked, or leave it out");
+      wrong.add(base::text("$objective causal: the attention of model {} is not causal, so it would see the tokens "
+                           "that it predicts",
+                           name),
+                base::text("$objective masked, or leave it out"));
   } else if (objective == plan::Objective::causal) {
     const auto hides_nothing = fmt::format("model {} learns the next token, and no token is hidden", name);
     if (c.mask_rate != 0)
-      wrong.add(fmt::format("--mask-rate {}: {}", c.mask_rate, hides_nothing), "leave --mask-rate out");
-    if (c.mask_words == "on") wrong.add(fmt::format("--mask-words on: {}", hides_nothing), "leave --mask-words out");
+      wrong.add(base::text("$mask-rate {}: {}", c.mask_rate, hides_nothing), base::text("leave $mask-rate out"));
+    if (c.mask_words == "on")
+      wrong.add(base::text("$mask-words on: {}", hides_nothing), base::text("leave $mask-words out"));
   }
   wrong.raise();
 }

@@ -6,6 +6,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/engine/metrics_reader.h"
 
@@ -220,8 +221,8 @@ void MetricsFile::append(const std::string& line) {
       const int reason = n < 0 ? errno : ENOSPC;
       const auto hint = base::hint_for(reason);
       throw base::EnvironmentError(fmt::format("cannot write {}: {}", path_, std::strerror(reason)),
-                                   fmt::format("{}{}the last published checkpoint stands: resume with --resume auto",
-                                               hint, hint.empty() ? "" : "; "));
+                                   base::text("{}{}the last published checkpoint stands: resume with $resume auto",
+                                              hint, hint.empty() ? "" : "; "));
     }
     done += static_cast<std::size_t>(n);
     end_ += n;

@@ -1,6 +1,7 @@
 // Takes the model from a checkpoint.
 #include "libtrain/engine/model_of_weights.h"
 
+#include "libtrain/base/setting_text.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/checkpoint/removed.h"
@@ -24,7 +25,7 @@ void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& c)
     if (!found && (c.resume == "auto" || c.resume == "never")) {
       lanes = plan::Lanes::open;
       found = checkpoint::looking_again({c.init_from}, [&] {
-        const auto named = checkpoints_named("--init-from", c.init_from);
+        const auto named = checkpoints_named(base::setting_name("init-from"), c.init_from);
         return checkpoint::reading(named, [&] {
           auto newest = model_of_newest(named);
           if (!newest) checkpoint::read_state(named.front());  // throws what is wrong with it

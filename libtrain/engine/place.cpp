@@ -4,6 +4,7 @@
 #include "libtrain/base/cores.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/comm/staged.h"
 #include "libtrain/engine/agreement.h"
@@ -58,14 +59,14 @@ void report_threads(int asked, int share, const World& world) {
   if (world.rank != 0 || threads == 0) return;
   const auto mine = base::own_core_mask();
   const int cores = base::fair_threads({&mine, 1}, 0);
-  const auto origin = asked > 0 ? "--threads" : "OMP_NUM_THREADS";
+  const auto origin = asked > 0 ? base::setting_name("threads") : "OMP_NUM_THREADS";
   if (threads > cores)
     base::log_warning(
         "{} {} is more than the {} that a rank may use here, so threads wait for one another ({} uses all of them and "
         "no more)",
-        origin, threads, base::counted(cores, "core"), asked > 0 ? "--threads 0" : "without it a rank");
+        origin, threads, base::counted(cores, "core"), asked > 0 ? base::text("$threads 0") : "without it a rank");
   else if (asked == 0 && threads < share)
-    base::log_info("{} a rank, as OMP_NUM_THREADS says; its share of the cores would be {} (--threads overrides it)",
+    base::log_info("{} a rank, as OMP_NUM_THREADS says; its share of the cores would be {} ($threads overrides it)",
                    base::counted(threads, "thread"), share);
 }
 

@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/file_names.h"
@@ -84,7 +85,7 @@ void report_changes(const checkpoint::RunState& was, const RunSetup& setup) {
   report_number("pipeline stages", layout.pipeline, now.pipeline);
   const bool lanes_are_given = c.lanes > 0 && !c.from_plan.decides_lanes;
   if (!lanes_are_given && c.from_plan.lanes > 0 && c.from_plan.lanes != now.model.lanes)
-    base::log_info("resuming with the run's {} lanes; {} says {} (to use its value: --lanes {} --change model)",
+    base::log_info("resuming with the run's {} lanes; {} says {} (to use its value: $lanes {} $change model)",
                    now.model.lanes, c.plan, c.from_plan.lanes, c.from_plan.lanes);
   if (layout.zero) report_number("ZeRO stage", *layout.zero, c.zero);
 }
@@ -127,9 +128,9 @@ void require_tokenizer(const checkpoint::RunState& state, const RunSetup& setup,
                                 other_tokenizer_text(c.data, index, checkpoint, *tokenizer));
   const auto changes = split_names(c.change);
   if (std::find(changes.begin(), changes.end(), changed_tokenizer) == changes.end())
-    throw base::InputError(text,
-                           "give a shard set that was made with the tokenizer of the training data; to train on with "
-                           "the new tokenizer all the same: --change tokenizer");
+    throw base::InputError(
+        text, base::text("give a shard set that was made with the tokenizer of the training data; to train on with "
+                         "the new tokenizer all the same: $change tokenizer"));
   base::log_warning("{}", text);
 }
 
@@ -138,11 +139,11 @@ void require_optimizer(const checkpoint::RunState& state, const plan::Plan& now,
   const auto ours = checkpoint::StoredOptimizer::of(plan::optimizer_kind(now.optimizer));
   if (state.optimizer == ours) return;
   throw base::InputError(
-      fmt::format("{} holds the states of {} ({}), this run has --optimizer {} ({}): it cannot go on from there",
-                  checkpoint, state.optimizer.name, fmt::join(state.optimizer.states, ", "), ours.name,
-                  fmt::join(ours.states, ", ")),
-      fmt::format("give --optimizer {}; or begin a new run with its weights: --init-from, with another --output",
-                  state.optimizer.name));
+      base::text("{} holds the states of {} ({}), this run has $optimizer {} ({}): it cannot go on from there",
+                 checkpoint, state.optimizer.name, fmt::join(state.optimizer.states, ", "), ours.name,
+                 fmt::join(ours.states, ", ")),
+      base::text("give $optimizer {}; or begin a new run with its weights: $init-from, with another $output",
+                 state.optimizer.name));
 }
 
 Start choose(const RunSetup& setup, const std::vector<std::string>& damaged, RunFolder touch) {
@@ -153,18 +154,19 @@ Start choose(const RunSetup& setup, const std::vector<std::string>& damaged, Run
   if (c.resume == "never") {
     if (!checkpoint::list(folder).empty())
       throw base::UsageError(fmt::format("{} already holds checkpoints", folder),
-                             "go on with --resume auto, or choose another --output");
+                             base::text("go on with $resume auto, or choose another $output"));
   } else if (c.resume == "auto") {
     start.path = checkpoint::find_latest_whole(folder, checkpoint::Verify::metadata, damaged).path;
     if (const auto held = checkpoint::list(folder).size(); start.path.empty() && held > 0)
       throw base::InputError(
           fmt::format("{} holds {} checkpoint{}, none of them whole", folder, held, held == 1 ? "" : "s"),
-          "see inspect --verify; restore one from a copy, or begin anew with another --output");
+          base::text("see inspect --verify; restore one from a copy, or begin anew with another $output"));
   } else {
-    start.path = checkpoint_named("--resume", c.resume);
+    start.path = checkpoint_named(base::setting_name("resume"), c.resume);
   }
   if (start.path.empty()) require_unused(c.output);
-  if (start.path.empty() && !c.init_from.empty()) start = {checkpoint_named("--init-from", c.init_from), true};
+  if (start.path.empty() && !c.init_from.empty())
+    start = {checkpoint_named(base::setting_name("init-from"), c.init_from), true};
   if (start.path.empty() || start.weights_only) require_counters(setup.plan.model, c, 0, 0);
   if (start.path.empty()) return start;
   auto reader = checkpoint::reading({start.path}, [&] { return checkpoint::Reader(start.path); });
@@ -174,11 +176,12 @@ Start choose(const RunSetup& setup, const std::vector<std::string>& damaged, Run
     return start;
   }
   if (reader.state().contents == checkpoint::Contents::model)
-    throw base::InputError(fmt::format("{} holds the weights alone: no run can go on from it", start.path),
-                           c.resume == "auto"
-                               ? "it does not belong there: move it away, and the run goes on from the checkpoint "
-                                 "before; to begin a new run with its weights, use --init-from"
-                               : "begin a new run with its weights: --init-from, with another --output");
+    throw base::InputError(
+        fmt::format("{} holds the weights alone: no run can go on from it", start.path),
+        c.resume == "auto"
+            ? base::text("it does not belong there: move it away, and the run goes on from the checkpoint "
+                         "before; to begin a new run with its weights, use $init-from")
+            : base::text("begin a new run with its weights: $init-from, with another $output"));
   require_optimizer(reader.state(), setup.plan, start.path);
   require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path, c.model);
   require_tokenizer(reader.state(), setup, start.path);
@@ -213,7 +216,8 @@ LanesOfRun lanes_of_run(const RunConfig& c) try {
     std::vector<std::string> paths;
     if (c.resume == "auto" && !c.output.empty())
       for (const auto& held : checkpoint::list(checkpoints_folder(c.output))) paths.push_back(held.path);
-    else if (c.resume != "auto" && c.resume != "never") paths = checkpoints_named("--resume", c.resume);
+    else if (c.resume != "auto" && c.resume != "never")
+      paths = checkpoints_named(base::setting_name("resume"), c.resume);
     const auto found = model_of_newest(paths);
     return found ? LanesOfRun{found->model.lanes, found->checkpoint} : LanesOfRun{};
   });

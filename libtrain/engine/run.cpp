@@ -3,6 +3,7 @@
 #include "libtrain/engine/run.h"
 
 #include "libtrain/base/log.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/comm/delayed.h"
 #include "libtrain/comm/reason.h"
@@ -71,7 +72,7 @@ void warn_of_what_is_left_out(const RunSetup& setup) {
   if (const auto set = data::set_around(config.data); !set.empty())
     base::log_warning(
         "{} is a part of the shard set {}: only its own shards are read, without checksums and without "
-        "a validation split; --data {} has all",
+        "a validation split; $data {} has all",
         config.data, set, set);
   const auto text = plan::left_out_text(data_use_of(setup), setup.plan.sequence);
   if (!text.empty()) base::log_warning("{}", text);
@@ -178,7 +179,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   const auto reached = [&] { return config.stop_after > 0 && start.step >= config.stop_after; };
   while (start.step < config.steps && !reached()) {
     if (!start.path.empty() && !start.weights_only && !config.init_from.empty())
-      note(fmt::format("--init-from {} is for a new run: this one goes on from its own checkpoint", config.init_from));
+      note(base::text("$init-from {} is for a new run: this one goes on from its own checkpoint", config.init_from));
     if (!start.path.empty())
       note(fmt::format("{} {}", start.weights_only ? "weights from" : "resuming from", start.path));
     if (!loop) {
@@ -186,7 +187,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
                        base::count_text(plan::parameter_count(setup.plan.model)), setup.plan.model.context));
       note(parallel_layout_text(setup.plan)), note(planned_reading(setup, start));
       if (config.validation_sequences > 0 && config.validate_every == 0)
-        note("--validation-sequences has no effect without --validate-every");
+        note(base::text("$validation-sequences has no effect without $validate-every"));
     }
     if (!loop && world.rank == 0) warn_of_what_is_left_out(setup);
     if (!loop) {
@@ -225,7 +226,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   const bool elsewhere = !start.path.empty() && !std::filesystem::equivalent(of_run, config.output, error);
   note(fmt::format(
       "all {} steps are done already{}{}", config.steps, no_trace,
-      elsewhere ? fmt::format("; nothing is written to {}: a higher --steps goes on from {}", config.output, start.path)
+      elsewhere ? base::text("; nothing is written to {}: a higher $steps goes on from {}", config.output, start.path)
                 : ""));
   return {base::ExitCode::done, start.step, {}, 0, start.path, {}, {}, {}};
 }
@@ -241,11 +242,11 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
   on_every_rank(world, exec, [&] {
     const auto shortage = shortage_of(setup, ranks_on_node);
     if (!shortage.empty())
-      throw base::EnvironmentError(shortage,
-                                   fmt::format("{}a smaller --micro-batch, or --recompute full; or look from the "
-                                               "machine that the job runs on",
-                                               world.size == 1 ? "more ranks on more machines with a higher --zero, "
-                                                               : "more ranks on more machines, a higher --zero, "));
+      throw base::EnvironmentError(
+          shortage, base::text("{}a smaller $micro-batch, or $recompute full; or look from the "
+                               "machine that the job runs on",
+                               world.size == 1 ? base::text("more ranks on more machines with a higher $zero, ")
+                                               : base::text("more ranks on more machines, a higher $zero, ")));
   });
   Start start;  // chosen on rank 0
   const auto path = on_rank_zero(world, exec, [&] {

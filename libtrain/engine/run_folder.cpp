@@ -6,6 +6,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/owned.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/finder.h"
@@ -28,7 +29,7 @@ namespace trainyard::engine {
 namespace {
 
 constexpr const char* last_name = "/last-checkpoint";
-constexpr const char* way_from_held = "wait until that run has ended, stop it, or choose another --output";
+std::string way_from_held() { return base::text("wait until that run has ended, stop it, or choose another $output"); }
 
 // The whole file; "" if there is none.
 std::string metrics_text(const std::string& metrics) {
@@ -139,7 +140,7 @@ HeldFolder::HeldFolder(const std::string& output) {
   try {
     base::make_folders(output);
     // A job that is started again at once may meet the end of the job before.
-    lock_ = std::make_unique<base::FolderLock>(output, way_from_held, std::chrono::seconds(2));
+    lock_ = std::make_unique<base::FolderLock>(output, way_from_held(), std::chrono::seconds(2));
     base::require_folder_or_nothing(checkpoints_folder(output));
     require_writable(output);
   } catch (...) {
@@ -168,7 +169,7 @@ void require_usable(const std::string& output) {
   const auto there = missing.empty() ? output : base::parent_of(missing.back());
   if (::access(there.c_str(), W_OK | X_OK) != 0) base::throw_cannot_write("write into", there, errno);
   require_writable(output);
-  base::FolderLock::require_free(output, way_from_held);
+  base::FolderLock::require_free(output, way_from_held());
   MetricsFile::require_file_or_nothing(output + "/metrics.jsonl");
 }
 
@@ -177,14 +178,13 @@ void require_unused(const std::string& output) {
   if (const auto there = checkpoint::entries(folder); !there.empty())
     throw base::InputError(
         fmt::format("{} holds no checkpoint, but {}", folder, fmt::join(there, ", ")),
-        "restore a checkpoint, resume from one with --resume PATH, or begin anew with another --output");
+        base::text("restore a checkpoint, resume from one with $resume PATH, or begin anew with another $output"));
   if (const auto last = output + last_name; base::file_size(last) >= 0) {
     auto name = base::read_file(last, 4096);
     name.resize(std::min(name.size(), name.find('\n')));
-    throw base::InputError(
-        fmt::format("{} has saved {}, but {} is {}", output, name, folder,
-                    std::filesystem::exists(folder) ? "empty" : "not there"),
-        fmt::format("is its disk mounted? To begin anew, choose another --output or remove {}", last));
+    throw base::InputError(fmt::format("{} has saved {}, but {} is {}", output, name, folder,
+                                       std::filesystem::exists(folder) ? "empty" : "not there"),
+                           base::text("is its disk mounted? To begin anew, choose another $output or remove {}", last));
   }
 }
 

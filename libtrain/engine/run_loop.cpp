@@ -5,6 +5,7 @@
 #include "kernels/peak/peak.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/good_checkpoint.h"
@@ -257,14 +258,15 @@ void RunLoop::refuse_step(const StepOutcome& o) {
     good = on_rank_zero(run_.world, trainer_.communication(), [&] {
       const auto rise = explosion_sentence(config_.output + "/metrics.jsonl");
       return good_checkpoint_sentence(checkpoints_folder(config_.output), step_) +
-             (rise.empty() ? "" : ", but " + rise + " (--resume PATH), or begin anew in another --output");
+             (rise.empty() ? "" : ", but " + rise + base::text(" ($resume PATH), or begin anew in another $output"));
     });
   });
-  throw comm::AgreedError(base::ExitCode::check_failed,
-                          fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1,
-                                      base::number_text(o.loss), base::number_text(o.gradient_norm), finding),
-                          fmt::format("{}; lower --learning-rate{}, or raise --warmup-steps", good,
-                                      saving_->saved_step() < 0 ? "" : " (a resume needs --change learning-rate)"));
+  throw comm::AgreedError(
+      base::ExitCode::check_failed,
+      fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1, base::number_text(o.loss),
+                  base::number_text(o.gradient_norm), finding),
+      base::text("{}; lower $learning-rate{}, or raise $warmup-steps", good,
+                 saving_->saved_step() < 0 ? "" : base::text(" (a resume needs $change learning-rate)")));
 }
 
 }  // namespace trainyard::engine

@@ -35,9 +35,8 @@ void keep_tokenizer(const std::string& output, const std::string& data, const da
     base::log_warning("{}", e.what());
   }
   if (!model.empty()) return base::write_file(kept, model);
-  base::log_warning(
-      "{} is not the tokenizer that the data was made with, or is gone: generate will ask for --tokenizer",
-      base::one_line(source));
+  base::log_warning("{} is not the tokenizer that the data was made with, or is gone: generate will ask for $tokenizer",
+                    base::one_line(source));
 }
 
 bool RecordedTokenizer::made(const data::SetIndex& index) const {

@@ -141,7 +141,7 @@ void RunTrace::report(std::int64_t spans, std::int64_t left_out) const {
                                       base::counted(run_.world.size, "rank")));
   if (left_out > 0)
     base::log_warning(
-        "the trace holds the first {} spans of a thread, and {} that came later are left out: --trace-steps traces "
+        "the trace holds the first {} spans of a thread, and {} that came later are left out: $trace-steps traces "
         "other steps",
         base::count_text(static_cast<std::int64_t>(spans_of_a_thread(run_.world.size))), base::count_text(left_out));
 }

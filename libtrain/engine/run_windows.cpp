@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 
 #include <fmt/format.h>
@@ -37,7 +38,7 @@ const std::string& folder_with_windows(const RunSetup& setup) {
   throw base::InputError(
       fmt::format("{} holds no window of {} tokens: {} shard has {}", setup.config.data, setup.plan.sequence + 1,
                   setup.index.train.size() == 1 ? "its only" : "its largest", base::counted(longest, "token")),
-      longest > 1 ? fmt::format("give more text, or at most --sequence {}", longest - 1) : "give more text");
+      longest > 1 ? base::text("give more text, or at most $sequence {}", longest - 1) : "give more text");
 }
 
 }  // namespace
@@ -65,7 +66,7 @@ base::InputError nothing_counts(const std::string& what, bool hides) {
         fmt::format("no target of {} counts: all tokens are ends of documents, which are never hidden", what),
         "give text with words in it");
   return base::InputError(fmt::format("no target of {} counts: every one begins a document", what),
-                          "--document-mask off, or longer documents");
+                          base::text("$document-mask off, or longer documents"));
 }
 
 plan::DataUse data_use_of(const RunSetup& setup) {

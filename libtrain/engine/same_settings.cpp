@@ -3,6 +3,7 @@
 
 #include "kernels/dispatch.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/engine/agreement.h"
 
@@ -31,13 +32,14 @@ void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec) {
     std::string differences;
     for (const auto& [name, value] : mine)
       if (const auto expected = first.at(name).get<std::string>(); base::text_of_path(value) != expected)
-        differences += fmt::format("{}{}{} is {}, on rank 0 {}", differences.empty() ? "" : "; ",
-                                   name.starts_with("TRAINYARD_") ? "" : "--", name, shown(base::text_of_path(value)),
-                                   shown(expected));
+        differences += fmt::format("{}{} is {}, on rank 0 {}", differences.empty() ? "" : "; ",
+                                   name.starts_with("TRAINYARD_") ? name : base::setting_name(name),
+                                   shown(base::text_of_path(value)), shown(expected));
     if (!differences.empty())
-      throw base::UsageError(differences,
-                             "all ranks need the same flags, file of --config and TRAINYARD_ variables; mpirun passes "
-                             "a variable on only with -x NAME");
+      throw base::UsageError(
+          differences,
+          base::text("all ranks need the same flags, file of $config and TRAINYARD_ variables; mpirun passes "
+                     "a variable on only with -x NAME"));
   });
 }
 

@@ -6,6 +6,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/identity_json.h"
 #include "libtrain/engine/masking.h"
@@ -45,9 +46,9 @@ void take_vocabulary(const RunConfig& c, const TokensOfModel& tokens, plan::Mode
     if (model.vocabulary < tokens.vocabulary || model.vocabulary > most.stored_vocabulary())
       throw base::InputError(
           fmt::format("plan {} is for a vocabulary of {}, {}", c.plan, model.vocabulary, tokens.text),
-          fmt::format("plan again with partition-model --vocabulary {} (or --data, which reads it from the shards); if "
-                      "the larger vocabulary is meant, name the model's file with --model",
-                      tokens.vocabulary));
+          base::text("plan again with partition-model --vocabulary {} (or $data, which reads it from the shards); if "
+                     "the larger vocabulary is meant, name the model's file with $model",
+                     tokens.vocabulary));
     return;
   }
   if (model.vocabulary == 0) model.vocabulary = tokens.vocabulary;
@@ -71,18 +72,18 @@ std::int64_t validation_sequences_of(const RunConfig& c, const data::SetIndex& i
   for (const auto& shard : index.validation) tokens.push_back(shard.tokens);
   const auto there = plan::data_use(tokens, sequence).windows;
   if (c.validation_sequences > there)
-    throw base::InputError(fmt::format("the validation split holds {} sequences, --validation-sequences asks for {}",
-                                       there, c.validation_sequences),
-                           "lower --validation-sequences, or make shards with a larger --validation");
+    throw base::InputError(base::text("the validation split holds {} sequences, $validation-sequences asks for {}",
+                                      there, c.validation_sequences),
+                           base::text("lower $validation-sequences, or make shards with a larger $validation"));
   if (c.validation_sequences > 0) return c.validation_sequences;
   if (there == 0)
     throw base::InputError(fmt::format("the validation split of {} holds no window of {} tokens", c.data, sequence + 1),
-                           "a shorter --sequence, shards with a larger --validation, or no --validate-every");
+                           base::text("a shorter $sequence, shards with a larger $validation, or no $validate-every"));
   const auto micro_batches = std::min(there, std::max(usual, c.micro_batch)) / c.micro_batch;
   if (micro_batches == 0)
     throw base::InputError(
-        fmt::format("the validation split holds {} sequences, and --micro-batch is {}", there, c.micro_batch),
-        "lower --micro-batch, make shards with a larger --validation, or leave out --validate-every");
+        base::text("the validation split holds {} sequences, and $micro-batch is {}", there, c.micro_batch),
+        base::text("lower $micro-batch, make shards with a larger $validation, or leave out $validate-every"));
   return micro_batches * c.micro_batch;
 }
 
@@ -98,30 +99,33 @@ LearningRate learning_rate_of(const RunConfig& c) {
 
 // Checks settings against one another, which the description of each alone cannot do. Reads nothing.
 void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
-  if (c.data.empty()) wrong.add("--data is missing", "name the folder that shard-data made: --data FOLDER");
-  if (c.output.empty()) wrong.add("--output is missing", "name a folder for the run: --output FOLDER");
+  if (c.data.empty())
+    wrong.add(base::text("$data is missing"), base::text("name the folder that shard-data made: $data FOLDER"));
+  if (c.output.empty())
+    wrong.add(base::text("$output is missing"), base::text("name a folder for the run: $output FOLDER"));
   if (c.from_plan.ranks > 0 && c.from_plan.ranks != ranks)
     wrong.add(fmt::format("plan {} is for {} ranks, this job has {}", c.plan, c.from_plan.ranks, ranks),
               fmt::format("ask for as many, or make another plan with partition-model --ranks {}", ranks));
   if (c.decay_embeddings == "on" && c.weight_decay == 0)
-    wrong.add("--decay-embeddings on means nothing where --weight-decay is 0",
-              "leave --decay-embeddings out, or --weight-decay 0.01");
+    wrong.add(base::text("$decay-embeddings on means nothing where $weight-decay is 0"),
+              base::text("leave $decay-embeddings out, or $weight-decay 0.01"));
   if (c.communicator == "nccl" && c.device == "cpu")
-    wrong.add("--communicator nccl needs --device cuda", "--device cuda, or leave --communicator out");
+    wrong.add(base::text("$communicator nccl needs $device cuda"),
+              base::text("$device cuda, or leave $communicator out"));
   const auto micro = std::max<std::int64_t>(1, c.micro_batch);
   if (c.validate_every > 0 && c.validation_sequences % micro != 0)
-    wrong.add(fmt::format("--validation-sequences {} must be a multiple of --micro-batch {}", c.validation_sequences,
-                          c.micro_batch),
-              fmt::format("--validation-sequences {}", (c.validation_sequences / micro + 1) * micro));
+    wrong.add(base::text("$validation-sequences {} must be a multiple of $micro-batch {}", c.validation_sequences,
+                         c.micro_batch),
+              base::text("$validation-sequences {}", (c.validation_sequences / micro + 1) * micro));
   if (!c.init_from.empty() && c.resume != "auto" && c.resume != "never")
-    wrong.add("--init-from starts a new run, and --resume PATH continues one: they do not go together",
+    wrong.add(base::text("$init-from starts a new run, and $resume PATH continues one: they do not go together"),
               "leave one of them out");
   if (!c.trace_steps.empty() && c.trace.empty())
-    wrong.add("--trace-steps needs --trace", "add --trace FILE, or leave --trace-steps out");
+    wrong.add(base::text("$trace-steps needs $trace"), base::text("add $trace FILE, or leave $trace-steps out"));
   wrong.attempt([&] { trace_steps(c.trace_steps); });
   if (c.profile_step && c.device == "cuda")
-    wrong.add("--profile-step times kernels on a CPU: a call of a GPU kernel returns before the kernel ends",
-              "--device cpu; for a GPU use --trace, or NVIDIA's profiler");
+    wrong.add(base::text("$profile-step times kernels on a CPU: a call of a GPU kernel returns before the kernel ends"),
+              base::text("$device cpu; for a GPU use $trace, or NVIDIA's profiler"));
   for (auto& problem : problems(learning_rate_of(c))) wrong.add(std::move(problem.message), std::move(problem.hint));
 }
 
@@ -146,7 +150,7 @@ plan::LanesOf decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
 
 // Bytes that a rank may use; 0: no limit is given.
 std::int64_t limit_of(const RunConfig& c) {
-  return c.memory_limit.empty() ? 0 : base::parse_bytes(c.memory_limit, "--memory-limit");
+  return c.memory_limit.empty() ? 0 : base::parse_bytes(c.memory_limit, base::setting_name("memory-limit"));
 }
 
 // Makes the parallel layout definite, so that what partition-model refuses, and nothing else, is refused here.
@@ -163,12 +167,13 @@ plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int t
   return p;
 }
 
-// Does `text` name the flag, and not only a longer flag that begins with it?
-bool names_flag(const std::string& text, const std::string& name) {
-  const auto flag = "--" + name;
-  for (auto at = text.find(flag); at != std::string::npos; at = text.find(flag, at + 1)) {
-    const auto end = at + flag.size();
-    if (end == text.size() || (text[end] != '-' && (text[end] < 'a' || text[end] > 'z'))) return true;
+// Does `text` name the setting, and not only a longer word that has its name in it?
+bool names_setting(const std::string& text, const std::string& name) {
+  const auto spelled = base::setting_name(name);
+  const auto continues = [](char c) { return c == '-' || (c >= 'a' && c <= 'z'); };
+  for (auto at = text.find(spelled); at != std::string::npos; at = text.find(spelled, at + 1)) {
+    const auto end = at + spelled.size();
+    if ((at == 0 || !continues(text[at - 1])) && (end == text.size() || !continues(text[end]))) return true;
   }
   return false;
 }
@@ -181,8 +186,8 @@ void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code, con
   if (c.from_plan.ranks > 0) {
     std::string given;
     for (const auto& name : c.from_plan.settings)
-      if (std::any_of(problems.begin(), problems.end(), [&](const auto& p) { return names_flag(p.message, name); }))
-        given += fmt::format("{}--{}", given.empty() ? "" : ", ", name);
+      if (std::any_of(problems.begin(), problems.end(), [&](const auto& p) { return names_setting(p.message, name); }))
+        given += (given.empty() ? "" : ", ") + base::setting_name(name);
     hint += fmt::format("{}{}; or make another plan with partition-model", hint.empty() ? "" : "; ",
                         given.empty() ? fmt::format("flags override {}", c.plan)
                                       : fmt::format("{} sets {}, and flags override it", c.plan, given));
@@ -209,7 +214,7 @@ void require_output_beside_data(const RunConfig& c) {
   if (c.output.empty() ||
       !(std::filesystem::equivalent(c.data, c.output, error) || base::file_size(c.output + "/index.json") >= 0))
     return;
-  throw base::UsageError(fmt::format("--output {} is the folder of a shard set", c.output),
+  throw base::UsageError(base::text("$output {} is the folder of a shard set", c.output),
                          "choose another folder for the run");
 }
 
@@ -219,12 +224,11 @@ void require_counters(const plan::ModelConfig& model, const RunConfig& c, std::i
       c.steps - step <= (plan::most_samples_with_dropout - samples_seen) / c.global_batch)
     return;
   throw base::UsageError(
-      fmt::format(
-          "{}--steps {} of --global-batch {} are more than {} samples, and dropout has random numbers for no more",
-          step == 0 ? "" : fmt::format("after step {} and {} samples, ", step, samples_seen), c.steps, c.global_batch,
-          plan::most_samples_with_dropout),
-      "fewer steps, or a model without dropout on the embedding and the branches; where the batch "
-      "was smaller before, --change global_batch counts exactly");
+      base::text("{}$steps {} of $global-batch {} are more than {} samples, and dropout has random numbers for no more",
+                 step == 0 ? "" : fmt::format("after step {} and {} samples, ", step, samples_seen), c.steps,
+                 c.global_batch, plan::most_samples_with_dropout),
+      base::text("fewer steps, or a model without dropout on the embedding and the branches; where the batch "
+                 "was smaller before, $change global_batch counts exactly"));
 }
 
 RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
@@ -237,8 +241,9 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   wrong.raise();
   s.index = data::read_index(c.data);
   if (c.validate_every > 0 && s.index.validation.empty())
-    throw base::InputError(fmt::format("{} has no validation split, which --validate-every needs", c.data),
-                           "make the shards with shard-data --validation 0.02, or leave out --validate-every");
+    throw base::InputError(
+        base::text("{} has no validation split, which $validate-every needs", c.data),
+        base::text("make the shards with shard-data --validation 0.02, or leave out $validate-every"));
   auto model = named_model(c);
   require_objective(c, model);
   const auto tokens = tokens_of_model(c, s.index, model);

@@ -8,6 +8,7 @@
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/finder.h"
@@ -134,7 +135,7 @@ void require_shared_output(const std::string& output, const HeldOutput& held, Wo
       base::ExitCode::environment,
       fmt::format("for {} {} is another folder than rank 0's on {}", comm::names_of_ranks(ranks, hosts),
                   base::path_of_text(others[static_cast<std::size_t>(ranks.front())]), hosts.front()),
-      "--output must be a folder that all machines share");
+      base::text("$output must be a folder that all machines share"));
 }
 
 void require_same_checkpoint(const std::string& path, World& world, tensor::Exec& exec) {

@@ -1,9 +1,10 @@
 // From a path to checkpoints.
 #include "libtrain/engine/start_path.h"
 
+#include "libtrain/base/advice.h"
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
-#include "libtrain/base/foreign_files.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/finder.h"
@@ -39,14 +40,14 @@ bool is_for_the_reader(const std::string& path) {
   if (fs::exists(path + "/metrics.jsonl", error) || fs::is_directory(checkpoints_folder(path), error))
     throw base::InputError(
         fmt::format("{} {}: that is the folder of a run which has no checkpoint", flag, base::one_line(path)),
-        fmt::format("leave {} out to begin anew, or name a run with a checkpoint; a run saves with --save-every, when "
-                    "it is stopped and at its end",
-                    flag));
+        base::text("leave {} out to begin anew, or name a run with a checkpoint; a run saves with $save-every, when "
+                   "it is stopped and at its end",
+                   flag));
   std::vector<std::string> shown;
   for (const auto& name : there)
     if (shown.size() < 3) shown.push_back(base::one_line(name));
   const auto more = there.size() - shown.size();
-  const auto foreign = base::hugging_face_hint(path);
+  const auto foreign = base::advice().on_folder(path);
   throw base::InputError(
       fmt::format("{} {}: that is neither a checkpoint nor a run, but {}", flag, base::one_line(path),
                   fs::exists(path + "/index.json", error) ? "a shard set"
@@ -68,19 +69,20 @@ std::string one_before(const std::string& folder, std::string_view message) {
 std::string way_to_the_one_before(const RunConfig& c, std::string_view message) {
   try {
     if (const auto path = one_before(checkpoints_folder(c.output), message); !path.empty())
-      return fmt::format("go on from the one before with --resume '{}', which sets this one aside", path);
-    const auto beside = [&](const char* flag, const std::string& given) {
+      return base::text("go on from the one before with $resume '{}', which sets this one aside", path);
+    const auto beside = [&](const std::string& flag, const std::string& given) {
       return one_before(base::parent_of(checkpoints_named(flag, given).front()), message);
     };
     if (!c.init_from.empty())
-      if (const auto path = beside("--init-from", c.init_from); !path.empty())
-        return fmt::format("take the weights of the one before with --init-from '{}'", path);
+      if (const auto path = beside(base::setting_name("init-from"), c.init_from); !path.empty())
+        return base::text("take the weights of the one before with $init-from '{}'", path);
     if (c.resume != "auto" && c.resume != "never")
-      if (const auto path = beside("--resume", c.resume); !path.empty())
-        return fmt::format("go on from the one before with --resume '{}'", path);
+      if (const auto path = beside(base::setting_name("resume"), c.resume); !path.empty())
+        return base::text("go on from the one before with $resume '{}'", path);
   } catch (const base::Error&) {  // the folder cannot be examined either
   }
-  return c.init_from.empty() ? "choose one with --resume PATH" : "choose one with --init-from PATH";
+  return c.init_from.empty() ? base::text("choose one with $resume PATH")
+                             : base::text("choose one with $init-from PATH");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/destination.h"
@@ -26,7 +27,7 @@ std::int64_t step_of(std::string_view text, const std::string& all) {
   std::int64_t step = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
   if (error != std::errc() || end != text.data() + text.size() || step < 1)
-    throw base::UsageError(fmt::format("--trace-steps {} is no range of steps", base::one_line(all)),
+    throw base::UsageError(base::text("$trace-steps {} is no range of steps", base::one_line(all)),
                            "first and last step, as 3:6, or one, as 3");
   return step;
 }
@@ -58,7 +59,7 @@ TraceSteps trace_steps(const std::string& text) {
   const TraceSteps steps{step_of(std::string_view(text).substr(0, colon), text),
                          step_of(std::string_view(text).substr(colon + 1), text)};
   if (steps.first > steps.last)
-    throw base::UsageError(fmt::format("--trace-steps {} ends before it begins", text), "the lower one comes first");
+    throw base::UsageError(base::text("$trace-steps {} ends before it begins", text), "the lower one comes first");
   return steps;
 }
 
@@ -84,7 +85,7 @@ void require_beside_own_files(const RunConfig& c) {
     return fs::weakly_canonical(base::absolute_path(base::without_slashes(p)), error);
   };
   const auto refuse = [&](const std::string& why) {
-    throw base::UsageError(fmt::format("--trace {} {}", c.trace, why), "give the trace a name of its own");
+    throw base::UsageError(base::text("$trace {} {}", c.trace, why), "give the trace a name of its own");
   };
   if (checkpoint::is_in(c.output, c.trace)) refuse(fmt::format("is or holds the folder of the run, {}", c.output));
   if (checkpoint::is_in(c.trace, c.output)) {
@@ -101,7 +102,7 @@ void require_beside_own_files(const RunConfig& c) {
 
 std::string traced_before(const RunConfig& c, std::int64_t completed) {
   if (c.trace.empty() || completed == 0 || trace_steps(c.trace_steps).last > completed) return {};
-  return fmt::format("no trace is written: the steps of --trace-steps {} were done by an earlier start", c.trace_steps);
+  return base::text("no trace is written: the steps of $trace-steps {} were done by an earlier start", c.trace_steps);
 }
 
 void require_steps_to_trace(const RunConfig& c, std::int64_t completed) {
@@ -110,14 +111,14 @@ void require_steps_to_trace(const RunConfig& c, std::int64_t completed) {
   const auto first = completed + 1, last = c.stop_after > 0 ? std::min(c.steps, c.stop_after) : c.steps;
   if (first > last || (asked.first <= last && asked.last >= first)) return;  // a run without steps says so
   throw base::UsageError(
-      fmt::format("--trace-steps {} names no step of this run, which runs steps {} to {}", c.trace_steps, first, last),
+      base::text("$trace-steps {} names no step of this run, which runs steps {} to {}", c.trace_steps, first, last),
       "name some of these, or leave it out for all");
 }
 
 void require_trace_place(const RunConfig& c) {
   namespace fs = std::filesystem;
   if (c.trace.empty()) return;
-  if (c.trace.back() == '/') throw base::UsageError(fmt::format("--trace {} names a folder", c.trace), "name a file");
+  if (c.trace.back() == '/') throw base::UsageError(base::text("$trace {} names a folder", c.trace), "name a file");
   checkpoint::require_name_of_something_whole(c.trace);
   checkpoint::require_outside_of_runs(c.trace);
   require_beside_own_files(c);
@@ -126,11 +127,11 @@ void require_trace_place(const RunConfig& c) {
   std::error_code error;
   if (!fs::exists(folder, error)) {
     if (base::without_slashes(folder) == base::without_slashes(c.output)) return;  // the run makes it
-    throw base::EnvironmentError(fmt::format("--trace {}: there is no folder {}", c.trace, folder),
+    throw base::EnvironmentError(base::text("$trace {}: there is no folder {}", c.trace, folder),
                                  "make it first, or choose another place");
   }
   if (!fs::is_directory(folder, error))
-    throw base::EnvironmentError(fmt::format("--trace {}: {} is no folder", c.trace, folder), "choose another place");
+    throw base::EnvironmentError(base::text("$trace {}: {} is no folder", c.trace, folder), "choose another place");
   if (access(folder.c_str(), W_OK | X_OK) != 0) base::throw_cannot_write("write a trace into", folder, errno);
 }
 

@@ -1,9 +1,9 @@
 // Finds the files of a model, by its index or by name.
 #include "libtrain/io/safetensors.h"
 
+#include "libtrain/base/advice.h"
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
-#include "libtrain/base/foreign_files.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
@@ -51,7 +51,7 @@ SafetensorsModel::SafetensorsModel(const std::string& path) {
   if (!fs::exists(path, error))
     throw base::InputError(fmt::format("{}: no such folder or file", path), "give the folder of a model");
   auto file = path;
-  const auto pickled = base::pickled_weights_hint(path);
+  const auto pickled = base::advice().on_weights(path);
   if (fs::is_directory(path, error)) {
     const auto single = path + "/" + safetensors_name, index = path + "/" + safetensors_index_name;
     const bool has_single = fs::exists(single, error), has_index = fs::exists(index, error);

@@ -2,6 +2,7 @@
 #include "libtrain/plan/data_use.h"
 
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 
 #include <fmt/format.h>
 
@@ -43,11 +44,11 @@ std::string epochs_text(const DataUse& use, std::int64_t steps, std::int64_t sam
 std::string left_out_text(const DataUse& use, std::int64_t sequence) {
   if (use.tokens == 0 || use.share() > 0.9) return {};
   if (use.share() == 0)
-    return fmt::format("no shard has the {} tokens of a window: more text, or a shorter --sequence",
-                       base::count_text(sequence + 1));
-  return fmt::format(
+    return base::text("no shard has the {} tokens of a window: more text, or a shorter $sequence",
+                      base::count_text(sequence + 1));
+  return base::text(
       "{} of the training tokens lie in no window of {} tokens: a window ends with its shard; larger shards "
-      "(shard-data --shard-tokens) or a shorter --sequence leave out less",
+      "(shard-data --shard-tokens) or a shorter $sequence leave out less",
       share_text(1 - use.share()), base::count_text(sequence + 1));
 }
 

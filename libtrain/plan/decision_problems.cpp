@@ -3,6 +3,7 @@
 
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/model_file/expert_problems.h"
 #include "libtrain/plan/blocks/branch_registry.h"
@@ -33,27 +34,28 @@ namespace {
 
 std::vector<Problem> range_problems(const Plan& p) {
   std::vector<Problem> out;
-  const auto range = [&](const char* flag, auto value, auto range) {
+  const auto range = [&](const char* setting, auto value, auto range) {
     if (!range.holds(value))
-      out.push_back({fmt::format("{} {} must lie between {} and {}", flag, value, range.low, range.high),
-                     fmt::format("give a value from {} to {}", range.low, range.high)});
+      out.push_back(
+          {fmt::format("{} {} must lie between {} and {}", base::setting_name(setting), value, range.low, range.high),
+           fmt::format("give a value from {} to {}", range.low, range.high)});
   };
-  range("--ranks", p.topology.world(), ranges::ranks);
-  range("--tensor-parallel", p.tensor, ranges::tensor);
-  range("--expert-parallel", p.expert_parallel, ranges::expert_parallel);
-  range("--expert-ranks-per-node", p.expert_ranks_per_node, ranges::expert_ranks_per_node);
-  range("--expert-overlap-chunks", p.expert_overlap_chunks, ranges::expert_overlap_chunks);
-  range("--expert-capacity-buffer", p.expert_capacity_buffer, ranges::expert_capacity_buffer);
-  range("--pipeline-parallel", p.pipeline, ranges::pipeline);
-  range("--virtual-stages", p.virtual_stages, ranges::virtual_stages);
-  range("--zero", p.zero, ranges::zero);
-  range("--global-batch", p.global_batch, ranges::global_batch);
-  range("--micro-batch", p.micro_batch, ranges::micro_batch);
-  range("--local-accumulation", p.local_accumulation, ranges::local_accumulation);
-  range("--threads", p.threads, ranges::threads);
-  range("--gathered-layers", p.gathered_layers, ranges::gathered_layers);
-  range("--sequence", p.sequence, ranges::sequence);
-  range("--device-memory", p.device_memory, base::Range<std::int64_t>{0, base::most_bytes});
+  range("ranks", p.topology.world(), ranges::ranks);
+  range("tensor-parallel", p.tensor, ranges::tensor);
+  range("expert-parallel", p.expert_parallel, ranges::expert_parallel);
+  range("expert-ranks-per-node", p.expert_ranks_per_node, ranges::expert_ranks_per_node);
+  range("expert-overlap-chunks", p.expert_overlap_chunks, ranges::expert_overlap_chunks);
+  range("expert-capacity-buffer", p.expert_capacity_buffer, ranges::expert_capacity_buffer);
+  range("pipeline-parallel", p.pipeline, ranges::pipeline);
+  range("virtual-stages", p.virtual_stages, ranges::virtual_stages);
+  range("zero", p.zero, ranges::zero);
+  range("global-batch", p.global_batch, ranges::global_batch);
+  range("micro-batch", p.micro_batch, ranges::micro_batch);
+  range("local-accumulation", p.local_accumulation, ranges::local_accumulation);
+  range("threads", p.threads, ranges::threads);
+  range("gathered-layers", p.gathered_layers, ranges::gathered_layers);
+  range("sequence", p.sequence, ranges::sequence);
+  range("device-memory", p.device_memory, base::Range<std::int64_t>{0, base::most_bytes});
   return out;
 }
 
@@ -67,7 +69,7 @@ std::int64_t largest_divisor(std::int64_t of, std::int64_t at_most) {
 std::string lanes_hint(const ModelConfig& m) {
   const auto of_experts = has_experts(m) ? expert_width(m) : m.ffn;
   const auto widths = std::gcd(std::gcd(m.kv_heads, of_experts), std::gcd(m.ffn, m.stored_vocabulary()));
-  return fmt::format("--lanes {}", largest_divisor(widths, m.lanes));
+  return base::text("$lanes {}", largest_divisor(widths, m.lanes));
 }
 
 void batch_problems(const Plan& p, std::vector<Problem>& out);
@@ -89,42 +91,42 @@ void batch_problems(const Plan& p, std::vector<Problem>& out) {
     out.push_back({std::move(message), std::move(hint)});
   };
   if (p.global_batch % p.micro_batch != 0)
-    return report(fmt::format("--global-batch {} is not a multiple of --micro-batch {}", p.global_batch, p.micro_batch),
-                  fmt::format("--global-batch {}", (p.global_batch / p.micro_batch + 1) * p.micro_batch));
+    return report(base::text("$global-batch {} is not a multiple of $micro-batch {}", p.global_batch, p.micro_batch),
+                  base::text("$global-batch {}", (p.global_batch / p.micro_batch + 1) * p.micro_batch));
   const auto batch = p.batch();
   const int replicas = p.topology.size(Axis::data);
   if (batch.micros() > ranges::most_micros) {
     const auto micro = legal_micro_batch(p);
-    return report(
-        fmt::format("--global-batch {} makes {} micro-batches of a step, more than {}", p.global_batch, batch.micros(),
-                    ranges::most_micros),
-        micro > 0 ? fmt::format("--micro-batch {}, or a smaller --global-batch", micro) : "a smaller --global-batch");
+    return report(base::text("$global-batch {} makes {} micro-batches of a step, more than {}", p.global_batch,
+                             batch.micros(), ranges::most_micros),
+                  micro > 0 ? base::text("$micro-batch {}, or a smaller $global-batch", micro)
+                            : base::text("a smaller $global-batch"));
   }
   if (batch.micros() % p.local_accumulation != 0)
     return report(
-        fmt::format("--local-accumulation {} does not divide {} micro-batches", p.local_accumulation, batch.micros()),
-        fmt::format("--local-accumulation {}", largest_divisor(batch.micros(), p.local_accumulation)));
+        base::text("$local-accumulation {} does not divide {} micro-batches", p.local_accumulation, batch.micros()),
+        base::text("$local-accumulation {}", largest_divisor(batch.micros(), p.local_accumulation)));
   if (replicas > batch.accumulation_groups() && p.topology.size(Axis::tensor) == p.tensor &&
       p.topology.size(Axis::pipe) == p.pipeline)
     report(
         fmt::format("{} ranks{}, but a step has only {} group{} of micro-batches: some ranks would have no work",
                     p.topology.world(), p.topology.world() > replicas ? fmt::format(" in {} replicas", replicas) : "",
                     batch.accumulation_groups(), batch.accumulation_groups() == 1 ? "" : "s"),
-        fmt::format("raise --global-batch to {}, lower --micro-batch or --local-accumulation, or use fewer ranks",
-                    replicas * p.micro_batch * p.local_accumulation));
+        base::text("raise $global-batch to {}, lower $micro-batch or $local-accumulation, or use fewer ranks",
+                   replicas * p.micro_batch * p.local_accumulation));
 }
 
 // Elements with equal counters drop together (kernels/dropout/dropout.h). Attention probabilities have larger counters.
 void dropout_problems(const Plan& p, std::vector<Problem>& out) {
   if (!drops_rows(p.model)) return;
-  const auto beyond = [&](const char* what, std::int64_t value, std::int64_t most) {
+  const auto beyond = [&](const std::string& what, std::int64_t value, std::int64_t most) {
     if (value > most)
       out.push_back({fmt::format("{} {} with dropout: its random numbers are counted up to {} and would repeat", what,
                                  value, most),
                      "set dropout-embedding, dropout-attention-residual and dropout-ffn-residual to 0"});
   };
   beyond("a hidden of", p.model.hidden, most_hidden_with_dropout);
-  beyond("--sequence", p.sequence, most_sequence_with_dropout);
+  beyond(base::setting_name("sequence"), p.sequence, most_sequence_with_dropout);
 }
 
 // Ranks that divide experts have slots for as many tokens for each expert. Their rows are counted in 32 bits, too.
@@ -140,7 +142,7 @@ void slot_problems(const Plan& p, std::vector<Problem>& out) {
         return out.push_back({fmt::format("{} with {} places each for a micro-batch of {} tokens have more than "
                                           "2147483647 places, the most that can be counted",
                                           base::counted(count, "expert"), places == 0 ? tokens : places, tokens),
-                              "a smaller --micro-batch or --sequence"});
+                              base::text("a smaller $micro-batch or $sequence")});
     }
 }
 
@@ -153,14 +155,14 @@ void gate_problems(const Plan& p, std::vector<Problem>& out) {
     out.push_back({fmt::format("a micro-batch of {:.0f} tokens, each of which goes to {}, makes more than 2147483647 "
                                "copies, the most that can be counted",
                                rows, base::counted(e.top_k, "expert")),
-                   "a smaller --micro-batch or --sequence"});
+                   base::text("a smaller $micro-batch or $sequence")});
   else slot_problems(p, out);
   if (draws_for_gates(p.model) && p.sequence > most_sequence_of_gates)
-    out.push_back({fmt::format("--sequence {} with experts: the random numbers of their gates are counted up to {} and "
-                               "would repeat",
-                               p.sequence, most_sequence_of_gates),
-                   fmt::format("--sequence {} at most, or experts-overflow position and experts-noise none",
-                               most_sequence_of_gates)});
+    out.push_back({base::text("$sequence {} with experts: the random numbers of their gates are counted up to {} and "
+                              "would repeat",
+                              p.sequence, most_sequence_of_gates),
+                   base::text("$sequence {} at most, or experts-overflow position and experts-noise none",
+                              most_sequence_of_gates)});
   if (e.noise == GateNoise::jitter && p.model.hidden > most_hidden_with_jitter)
     out.push_back({fmt::format("a hidden of {} with experts-noise jitter: its random numbers are counted up to {} and "
                                "would repeat",
@@ -173,9 +175,9 @@ std::string ranks_problem(const Plan& p, std::int64_t t) {
   const int world = p.topology.world();
   if (world % (t * p.pipeline) == 0) return {};
   if (p.pipeline > 1 && world % p.pipeline == 0)
-    return fmt::format("--tensor-parallel {} does not divide the {} of a stage", t,
-                       base::counted(world / p.pipeline, "rank"));
-  return fmt::format("--tensor-parallel {} does not divide {}", t, base::counted(world, "rank"));
+    return base::text("$tensor-parallel {} does not divide the {} of a stage", t,
+                      base::counted(world / p.pipeline, "rank"));
+  return base::text("$tensor-parallel {} does not divide {}", t, base::counted(world, "rank"));
 }
 // If products belong to a library, 1 lane is allowed: then bits are equal only for equal --tensor-parallel.
 bool lanes_divide(const Plan& p, std::int64_t t) {
@@ -185,8 +187,8 @@ bool lanes_divide(const Plan& p, std::int64_t t) {
 
 std::string lanes_problem(const Plan& p, const LanesOf& of) {
   if (lanes_divide(p, p.tensor)) return {};
-  return fmt::format("--tensor-parallel {} does not divide lanes {}{}", p.tensor, p.model.lanes,
-                     of.checkpoint.empty() ? "" : ", the lanes of " + of.checkpoint);
+  return base::text("$tensor-parallel {} does not divide lanes {}{}", p.tensor, p.model.lanes,
+                    of.checkpoint.empty() ? "" : ", the lanes of " + of.checkpoint);
 }
 
 // How the model would get lanes that --tensor-parallel divides, if it may have other lanes.
@@ -195,9 +197,9 @@ std::string way_to_other_lanes(const Plan& p, const LanesOf& of) {
   other.lanes = p.tensor;
   if (of.lanes == Lanes::evaluated || !problems(other).empty()) return {};
   if (of.lanes == Lanes::of_the_run)
-    return fmt::format("; --lanes {} --change model goes on with sums of {} lanes, which round differently", p.tensor,
-                       p.tensor);
-  return fmt::format("; --lanes {} allows it, in another run", p.tensor);
+    return base::text("; $lanes {} $change model goes on with sums of {} lanes, which round differently", p.tensor,
+                      p.tensor);
+  return base::text("; $lanes {} allows it, in another run", p.tensor);
 }
 
 // The hint names the nearest degrees that model and ranks allow, and the ranks or lanes that would allow this degree.
@@ -223,14 +225,14 @@ void kinds_problems(const Plan& p, std::vector<Problem>& out) {
                                  segment.part == Part::input    ? "the embedding"
                                  : segment.part == Part::output ? "the head"
                                                                 : "the layers"),
-                     "--tensor-parallel 1"});
+                     base::text("$tensor-parallel 1")});
   std::set<std::string> branches;
   for (const auto& segment : segments(p.model))
     if (segment.part == Part::layers) branches.insert(segment.model.branches.begin(), segment.model.branches.end());
   for (const auto& name : branches)
     if (!branch_kind(name).shared_by_tensor_ranks())
-      out.push_back(
-          {fmt::format("the model's branch '{}' does not support tensor parallelism", name), "--tensor-parallel 1"});
+      out.push_back({fmt::format("the model's branch '{}' does not support tensor parallelism", name),
+                     base::text("$tensor-parallel 1")});
 }
 
 // Rows of hidden states that tensor-parallel ranks cannot divide or exchange.
@@ -238,17 +240,17 @@ void rows_problems(const Plan& p, std::vector<Problem>& out) {
   const auto micro = p.micro();
   const auto rows = micro.rows(), grain = std::int64_t{64} * p.tensor;
   if ((rows % 4) * (p.model.hidden % 4) * micro.element_bytes() % 4 != 0)
-    out.push_back({fmt::format("--tensor-parallel {} adds words of 4 bytes: the {} rows of a micro-batch "
-                               "(--micro-batch {} of --sequence {}) of {} {} numbers are not a multiple of 4 bytes",
-                               p.tensor, rows, p.micro_batch, p.sequence, p.model.hidden, base::name_of(p.dtype)),
-                   "an even --micro-batch or --sequence, or --dtype f32"});
+    out.push_back({base::text("$tensor-parallel {} adds words of 4 bytes: the {} rows of a micro-batch "
+                              "($micro-batch {} of $sequence {}) of {} {} numbers are not a multiple of 4 bytes",
+                              p.tensor, rows, p.micro_batch, p.sequence, p.model.hidden, base::name_of(p.dtype)),
+                   base::text("an even $micro-batch or $sequence, or $dtype f32")});
   if (!p.sequence_parallel || rows % grain == 0) return;
   const auto step = grain / std::gcd(grain, p.sequence);
-  out.push_back({fmt::format("--sequence-parallel gives each of {} tensor ranks whole blocks of 64 tokens: the {} "
-                             "tokens of a micro-batch (--micro-batch {} of --sequence {}) are not a multiple of {}",
-                             p.tensor, rows, p.micro_batch, p.sequence, grain),
-                 fmt::format("--micro-batch {}, another --sequence, or --sequence-parallel off",
-                             (p.micro_batch + step - 1) / step * step)});
+  out.push_back({base::text("$sequence-parallel gives each of {} tensor ranks whole blocks of 64 tokens: the {} "
+                            "tokens of a micro-batch ($micro-batch {} of $sequence {}) are not a multiple of {}",
+                            p.tensor, rows, p.micro_batch, p.sequence, grain),
+                 base::text("$micro-batch {}, another $sequence, or $sequence-parallel off",
+                            (p.micro_batch + step - 1) / step * step)});
 }
 
 void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& out) {
@@ -256,30 +258,31 @@ void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& 
   const bool divided = !degree;
   if (degree) out.push_back(std::move(*degree));
   else if (p.topology.size(Axis::tensor) != p.tensor)
-    out.push_back({fmt::format("the topology has {} tensor ranks, but --tensor-parallel is {}",
-                               p.topology.size(Axis::tensor), p.tensor),
-                   fmt::format("--tensor-parallel {}", p.topology.size(Axis::tensor))});
+    out.push_back({base::text("the topology has {} tensor ranks, but $tensor-parallel is {}",
+                              p.topology.size(Axis::tensor), p.tensor),
+                   base::text("$tensor-parallel {}", p.topology.size(Axis::tensor))});
   if (p.tensor > 1) {
     if (p.reduction == Reduction::fast)
       out.push_back(
-          {"--reduction fast lets the library choose the order of sums in each tensor-parallel group: copies of the "
-           "same weights could drift apart",
-           "--reduction ordered, or --tensor-parallel 1"});
+          {base::text(
+               "$reduction fast lets the library choose the order of sums in each tensor-parallel group: copies of the "
+               "same weights could drift apart"),
+           base::text("$reduction ordered, or $tensor-parallel 1")});
     kinds_problems(p, out);
     if (divided && p.sequence <= p.model.context) rows_problems(p, out);
   } else if (p.sequence_parallel) {
-    out.push_back({"--sequence-parallel splits tokens over tensor-parallel ranks, and --tensor-parallel is 1",
-                   "--sequence-parallel off, or --tensor-parallel 2 too"});
+    out.push_back({base::text("$sequence-parallel splits tokens over tensor-parallel ranks, and $tensor-parallel is 1"),
+                   base::text("$sequence-parallel off, or $tensor-parallel 2 too")});
   }
 }
 
 // The overlap chunks of a rank's experts are equal runs in every layer.
 void chunk_problems(const Plan& p, std::vector<Problem>& out) {
   if (crosses_in_rounds(p))
-    out.push_back({fmt::format("--expert-overlap-chunks {} needs experts with a capacity: without one, tokens are sent "
-                               "in dispatch rounds",
-                               p.expert_overlap_chunks),
-                   "--expert-overlap-chunks 1, or a capacity in training and in evaluation"});
+    out.push_back({base::text("$expert-overlap-chunks {} needs experts with a capacity: without one, tokens are sent "
+                              "in dispatch rounds",
+                              p.expert_overlap_chunks),
+                   base::text("$expert-overlap-chunks 1, or a capacity in training and in evaluation")});
   std::int64_t common = 0, odd = 0;  // odd: in the first layer whose experts do not divide evenly
   for (const auto count : p.model.experts.count) {
     const auto held = count / p.tensor / p.expert_parallel;
@@ -287,77 +290,77 @@ void chunk_problems(const Plan& p, std::vector<Problem>& out) {
     if (odd == 0 && held % p.expert_overlap_chunks != 0) odd = held;
   }
   if (odd > 0)
-    out.push_back({fmt::format("--expert-overlap-chunks {} does not divide the {} that a rank has in a layer",
-                               p.expert_overlap_chunks, base::counted(odd, "expert")),
-                   fmt::format("--expert-overlap-chunks {}", largest_divisor(common, p.expert_overlap_chunks))});
+    out.push_back({base::text("$expert-overlap-chunks {} does not divide the {} that a rank has in a layer",
+                              p.expert_overlap_chunks, base::counted(odd, "expert")),
+                   base::text("$expert-overlap-chunks {}", largest_divisor(common, p.expert_overlap_chunks))});
 }
 
 // Whether the replicas can divide the experts of every layer; if not, names the nearest degrees that can.
 void expert_parallel_problems(const Plan& p, std::vector<Problem>& out) {
   if (p.expert_overlap_chunks > 1 && !has_experts(p.model))
     out.push_back(
-        {fmt::format("--expert-overlap-chunks {} needs experts, and the model has none", p.expert_overlap_chunks),
+        {base::text("$expert-overlap-chunks {} needs experts, and the model has none", p.expert_overlap_chunks),
          "leave it out, or choose a model with experts (train --help-model)"});
   else if (p.expert_overlap_chunks > 1 && p.expert_parallel == 1)
-    out.push_back({fmt::format("--expert-overlap-chunks {} needs expert parallelism, and --expert-parallel is 1",
-                               p.expert_overlap_chunks),
-                   "--expert-parallel 2, or leave it out"});
+    out.push_back({base::text("$expert-overlap-chunks {} needs expert parallelism, and $expert-parallel is 1",
+                              p.expert_overlap_chunks),
+                   base::text("$expert-parallel 2, or leave it out")});
   if (p.expert_parallel == 1) return;
   const auto replicas = p.topology.size(Axis::data);
   if (auto wrong = expert_parallel_obstacle(p.model, replicas, p.tensor, p.expert_parallel); !wrong.empty())
-    out.push_back({std::move(wrong), has_experts(p.model)
-                                         ? expert_parallel_flags(p.model, replicas, p.tensor, p.expert_parallel)
-                                         : "--expert-parallel 1, or choose a model with experts (train --help-model)"});
+    out.push_back({std::move(wrong),
+                   has_experts(p.model)
+                       ? expert_parallel_flags(p.model, replicas, p.tensor, p.expert_parallel)
+                       : base::text("$expert-parallel 1, or choose a model with experts (train --help-model)")});
   else if (p.expert_overlap_chunks > 1) chunk_problems(p, out);
   if (has_experts(p.model) && p.reduction == Reduction::fast)
-    out.push_back(
-        {"--reduction fast lets the library choose the order of sums, but --expert-parallel adds experts' gradients in "
-         "the order of their micro-batches",
-         "--reduction ordered, or --expert-parallel 1"});
+    out.push_back({base::text("$reduction fast lets the library choose the order of sums, but $expert-parallel adds "
+                              "experts' gradients in "
+                              "the order of their micro-batches"),
+                   base::text("$reduction ordered, or $expert-parallel 1")});
 }
 
 // Pipeline parallelism: whether ranks, schedule and items of the model allow the stages.
 void stage_problems(const Plan& p, std::vector<Problem>& out) {
   const int world = p.topology.world();
   if (world % p.pipeline != 0)
-    out.push_back({fmt::format("--pipeline-parallel {} does not divide {}", p.pipeline, base::counted(world, "rank")),
-                   fmt::format("--pipeline-parallel {}, or {} ranks", largest_divisor(world, p.pipeline),
-                               (world / (p.pipeline * p.tensor) + 1) * p.pipeline * p.tensor)});
+    out.push_back({base::text("$pipeline-parallel {} does not divide {}", p.pipeline, base::counted(world, "rank")),
+                   base::text("$pipeline-parallel {}, or {} ranks", largest_divisor(world, p.pipeline),
+                              (world / (p.pipeline * p.tensor) + 1) * p.pipeline * p.tensor)});
   else if (p.topology.size(Axis::pipe) != p.pipeline && world % (p.pipeline * p.tensor) == 0)
-    out.push_back({fmt::format("the topology has {} stages, but --pipeline-parallel is {}", p.topology.size(Axis::pipe),
-                               p.pipeline),
-                   fmt::format("--pipeline-parallel {}", p.topology.size(Axis::pipe))});
+    out.push_back({base::text("the topology has {} stages, but $pipeline-parallel is {}", p.topology.size(Axis::pipe),
+                              p.pipeline),
+                   base::text("$pipeline-parallel {}", p.topology.size(Axis::pipe))});
   const bool interleaved = p.pipeline_schedule == PipelineSchedule::interleaved;
   if (p.virtual_stages > 1 && !interleaved)
-    out.push_back({fmt::format("--virtual-stages {} needs --pipeline-schedule interleaved: other schedules have one "
-                               "virtual stage a pipeline stage",
-                               p.virtual_stages),
-                   "--pipeline-schedule interleaved, or --virtual-stages 1"});
+    out.push_back({base::text("$virtual-stages {} needs $pipeline-schedule interleaved: other schedules have one "
+                              "virtual stage a pipeline stage",
+                              p.virtual_stages),
+                   base::text("$pipeline-schedule interleaved, or $virtual-stages 1")});
   if (p.pipeline == 1 && p.pipeline_schedule != PipelineSchedule::one_f_one_b &&
       p.pipeline_schedule != PipelineSchedule::gpipe)
-    out.push_back({fmt::format("--pipeline-schedule {} needs stages, and --pipeline-parallel is 1", schedule_text(p)),
-                   "--pipeline-parallel 2, or leave the schedule out"});
+    out.push_back({base::text("$pipeline-schedule {} needs stages, and $pipeline-parallel is 1", schedule_text(p)),
+                   base::text("$pipeline-parallel 2, or leave the schedule out")});
   if (p.pipeline_schedule == PipelineSchedule::zero_bubble && p.recompute != Recompute::none)
-    out.push_back({fmt::format("--pipeline-schedule zero-bubble computes weight gradients later, from activations that "
-                               "--recompute {} does not keep",
-                               name_of(p.recompute)),
-                   "--recompute none, or --pipeline-schedule 1f1b"});
+    out.push_back({base::text("$pipeline-schedule zero-bubble computes weight gradients later, from activations that "
+                              "$recompute {} does not keep",
+                              name_of(p.recompute)),
+                   base::text("$recompute none, or $pipeline-schedule 1f1b")});
   if (p.pipeline == 1 && p.partition != ParallelLayout().partition) {
     out.push_back(
-        {fmt::format("--partition {} says where stages begin, and --pipeline-parallel is 1",
-                     base::one_line(p.partition)),
-         fmt::format("--pipeline-parallel {}, or leave the partition out", std::max(2, listed_parts(p.partition)))});
+        {base::text("$partition {} says where stages begin, and $pipeline-parallel is 1", base::one_line(p.partition)),
+         base::text("$pipeline-parallel {}, or leave the partition out", std::max(2, listed_parts(p.partition)))});
     return;
   }
   const auto items = item_count(p.model), parts = std::int64_t{p.pipeline} * p.virtual_stages;
   if (parts > items) {
     const auto chunks = items / p.pipeline;  // as many as each stage could have
     const bool in_chunks = p.virtual_stages > 1;
-    out.push_back({fmt::format("--pipeline-parallel {}{}: more {} than the model has items, {} (embedding, {}, head)",
-                               p.pipeline, in_chunks ? fmt::format(" with --virtual-stages {}", p.virtual_stages) : "",
-                               in_chunks ? "virtual stages" : "stages", items, base::counted(p.model.layers, "layer")),
-                   in_chunks && chunks >= 1 ? fmt::format("--virtual-stages {}", chunks)
-                                            : fmt::format("--pipeline-parallel {} at most", items)});
+    out.push_back({base::text("$pipeline-parallel {}{}: more {} than the model has items, {} (embedding, {}, head)",
+                              p.pipeline, in_chunks ? base::text(" with $virtual-stages {}", p.virtual_stages) : "",
+                              in_chunks ? "virtual stages" : "stages", items, base::counted(p.model.layers, "layer")),
+                   in_chunks && chunks >= 1 ? base::text("$virtual-stages {}", chunks)
+                                            : base::text("$pipeline-parallel {} at most", items)});
     return;
   }
   try {
@@ -367,7 +370,7 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
         out.push_back(
             {fmt::format("flat group '{}' is used in stages {}: only the first and the last stage can share one",
                          flat_group.flat_group, fmt::join(flat_group.stages, ", ")),
-             "a --partition that keeps its uses in one stage, or --pipeline-parallel 2 at most"});
+             base::text("a $partition that keeps its uses in one stage, or $pipeline-parallel 2 at most")});
   } catch (const base::UsageError& e) {
     out.push_back({e.what(), e.hint()});
   }
@@ -397,11 +400,11 @@ void extent_problems(const Plan& p, std::vector<Problem>& out) {
   const auto size = extent(p);
   if (size.memory > largest_extent)
     out.push_back({fmt::format("a rank would need up to {:.2g} bytes: that is too large to be planned", size.memory),
-                   "a smaller model, --micro-batch or --sequence"});
+                   base::text("a smaller model, $micro-batch or $sequence")});
   if (size.traffic > largest_extent)
     out.push_back(
         {fmt::format("a rank would send up to {:.2g} bytes in a step: that is too large to be planned", size.traffic),
-         "a smaller --global-batch, a larger --micro-batch, or a larger --local-accumulation"});
+         base::text("a smaller $global-batch, a larger $micro-batch, or a larger $local-accumulation")});
 }
 
 }  // namespace
@@ -431,8 +434,8 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
     out.push_back({"model: " + text,
                    only_lanes ? lanes_hint(p.model) : "change the model: train --help-model describes its keys"});
   if (p.sequence > p.model.context)
-    out.push_back({fmt::format("--sequence {} is longer than the model's context {}", p.sequence, p.model.context),
-                   fmt::format("--sequence {} at most", p.model.context)});
+    out.push_back({base::text("$sequence {} is longer than the model's context {}", p.sequence, p.model.context),
+                   base::text("$sequence {} at most", p.model.context)});
   else if (!length.message.empty()) out.push_back({length.message, length.hint});
   if (!of_replicas)
     out.push_back({fmt::format("the topology has {} ranks but its data axis {}, with {} tensor ranks inside and {} "

@@ -1,6 +1,7 @@
 // Checks of nodes and of the capacity buffer.
 #include "libtrain/plan/expert_checks.h"
 
+#include "libtrain/base/setting_text.h"
 #include "libtrain/plan/dispatch_rounds.h"
 #include "libtrain/plan/spec/layer_model.h"
 
@@ -29,19 +30,20 @@ Problem buffer_problem(const Plan& p) {
     return {fmt::format("{} ranks that send one another {} tokens in a dispatch round exceed 2147483647, the most that "
                         "can be counted",
                         p.expert_parallel, most_round_rows(p)),
-            "a smaller --micro-batch or --expert-parallel"};
+            base::text("a smaller $micro-batch or $expert-parallel")};
   if (p.expert_capacity_buffer == 0) return {};
   if (!has_experts(p.model))
-    return {fmt::format("--expert-capacity-buffer {} needs experts, and the model has none", p.expert_capacity_buffer),
+    return {base::text("$expert-capacity-buffer {} needs experts, and the model has none", p.expert_capacity_buffer),
             "leave it out, or choose a model with experts (train --help-model)"};
-  const auto given = fmt::format("--expert-capacity-buffer {}", p.expert_capacity_buffer);
+  const auto given = base::text("$expert-capacity-buffer {}", p.expert_capacity_buffer);
   if (p.expert_parallel == 1)
-    return {given + " needs expert parallelism, and --expert-parallel is 1", "leave it out, or --expert-parallel 2"};
+    return {given + base::text(" needs expert parallelism, and $expert-parallel is 1"),
+            base::text("leave it out, or $expert-parallel 2")};
   if (p.tensor > 1)
     return {fmt::format(
                 "{} is for dispatch rounds; with {} tensor-parallel ranks experts have places for all tokens instead",
                 given, p.tensor),
-            "leave it out, or --tensor-parallel 1"};
+            base::text("leave it out, or $tensor-parallel 1")};
   if (!rounds)
     return {
         given +
@@ -49,16 +51,16 @@ Problem buffer_problem(const Plan& p) {
         "leave it out, or choose a model whose experts-capacity-factor is none"};
   const auto tokens = p.micro_batch * p.sequence;
   if (p.expert_capacity_buffer < tokens)
-    return {fmt::format(
-                "{} is less than one expert may get: a micro-batch has {} tokens (--micro-batch {} of --sequence {})",
-                given, tokens, p.micro_batch, p.sequence),
-            fmt::format("--expert-capacity-buffer {}, or a smaller --micro-batch", tokens)};
+    return {
+        base::text("{} is less than one expert may get: a micro-batch has {} tokens ($micro-batch {} of $sequence {})",
+                   given, tokens, p.micro_batch, p.sequence),
+        base::text("$expert-capacity-buffer {}, or a smaller $micro-batch", tokens)};
   std::int64_t most = 0;
   for (const auto count : p.model.experts.count)
     most = std::max(most, std::min(p.model.experts.top_k, count / p.expert_parallel) * tokens);
   if (p.expert_capacity_buffer > most)
     return {fmt::format("{} is more than a rank can have for another rank, {}", given, most),
-            fmt::format("--expert-capacity-buffer {} at most", most)};
+            base::text("$expert-capacity-buffer {} at most", most)};
   return {};
 }
 
@@ -66,25 +68,24 @@ Problem buffer_problem(const Plan& p) {
 
 std::vector<Problem> expert_node_problems(const Plan& p) {
   if (p.expert_ranks_per_node == 1) return {};
-  const auto given = fmt::format("--expert-ranks-per-node {}", p.expert_ranks_per_node);
+  const auto given = base::text("$expert-ranks-per-node {}", p.expert_ranks_per_node);
   if (!has_experts(p.model))
     return {{given + " needs experts, and the model has none",
              "leave it out, or choose a model with experts (train --help-model)"}};
   if (p.expert_parallel == 1)
-    return {{given + " needs expert parallelism, and --expert-parallel is 1",
-             fmt::format("leave it out, or --expert-parallel {}", 2 * p.expert_ranks_per_node)}};
+    return {{given + base::text(" needs expert parallelism, and $expert-parallel is 1"),
+             base::text("leave it out, or $expert-parallel {}", 2 * p.expert_ranks_per_node)}};
   const auto nearest = nearest_node(p.expert_parallel, p.expert_ranks_per_node);
   const auto hint =
-      nearest == 1 ? std::string("leave it out") : fmt::format("--expert-ranks-per-node {}, or leave it out", nearest);
+      nearest == 1 ? std::string("leave it out") : base::text("$expert-ranks-per-node {}, or leave it out", nearest);
   if (p.expert_ranks_per_node == p.expert_parallel)
-    return {
-        {fmt::format(
-             "{} is all expert-parallel ranks (--expert-parallel {}): a hierarchical all-to-all needs several nodes",
-             given, p.expert_parallel),
-         hint}};
+    return {{base::text(
+                 "{} is all expert-parallel ranks ($expert-parallel {}): a hierarchical all-to-all needs several nodes",
+                 given, p.expert_parallel),
+             hint}};
   if (p.expert_parallel % p.expert_ranks_per_node != 0)
-    return {{fmt::format("{} does not divide the {} expert-parallel ranks (--expert-parallel {})", given,
-                         p.expert_parallel, p.expert_parallel),
+    return {{base::text("{} does not divide the {} expert-parallel ranks ($expert-parallel {})", given,
+                        p.expert_parallel, p.expert_parallel),
              hint}};
   return {};
 }

@@ -2,6 +2,7 @@
 #include "libtrain/plan/parallel_layout.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/plan/grid/ranges.h"
 
 #include <fmt/ranges.h>
@@ -77,37 +78,37 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     "or full (layers)",
     recompute);
   v.is({T::free_on_resume});
-  v("tensor-parallel", c.tensor, how, "tensor-parallel ranks, which hold slices of each layer; divides --lanes",
-    ranges::tensor);
+  v("tensor-parallel", c.tensor, how,
+    base::text("tensor-parallel ranks, which hold slices of each layer; divides $lanes"), ranges::tensor);
   v.formerly("tensor", {"tp"});
-  v.is({T::evaluation, T::free_on_resume, T::later_in_plans});
+  v.is({T::evaluation, T::free_on_resume, T::later_in_plans, T::divides_ranks});
   v("sequence-parallel", c.sequence_parallel, how, "tensor-parallel ranks split tokens in norms and residuals, too");
   v.is({T::evaluation, T::free_on_resume, T::later_in_plans});
   v("expert-parallel", c.expert_parallel, how, "data-parallel ranks that hold different experts of each layer",
     ranges::expert_parallel);
   v.also({"ep"});
-  v.is({T::evaluation, T::free_on_resume, T::later_in_plans});
+  v.is({T::evaluation, T::free_on_resume, T::later_in_plans, T::divides_ranks});
   v("expert-ranks-per-node", c.expert_ranks_per_node, how,
     "expert-parallel ranks in a node: the all-to-all is hierarchical, "
     "inside of nodes first",
     ranges::expert_ranks_per_node);
   v.formerly("expert-node");
-  v.is({T::evaluation, T::later_in_plans});
+  v.is({T::evaluation, T::later_in_plans, T::divides_ranks, T::of_held_experts});
   v("expert-overlap-chunks", c.expert_overlap_chunks, how,
     "groups of a rank's experts whose all-to-all overlaps with the work "
     "of another group",
     ranges::expert_overlap_chunks);
   v.formerly("expert-chunks");
-  v.is({T::evaluation, T::later_in_plans});
+  v.is({T::evaluation, T::later_in_plans, T::of_held_experts});
   v("expert-capacity-buffer", c.expert_capacity_buffer, how,
     "without a capacity: tokens sent to a rank in one dispatch round; "
     "0: 1.25 times an even load",
     ranges::expert_capacity_buffer);
   v.formerly("expert-buffer");
-  v.is({T::evaluation, T::later_in_plans});
+  v.is({T::evaluation, T::later_in_plans, T::of_held_experts});
   v("pipeline-parallel", c.pipeline, how, "pipeline stages, each with consecutive layers", ranges::pipeline);
   v.formerly("pipeline", {"pp"});
-  v.is({T::evaluation, T::free_on_resume, T::later_in_plans});
+  v.is({T::evaluation, T::free_on_resume, T::later_in_plans, T::divides_ranks});
   v("pipeline-schedule", c.pipeline_schedule, how,
     "order of forward and backward passes: naive, gpipe, 1f1b, "
     "interleaved or zero-bubble",
@@ -142,9 +143,9 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     degree.set = [name, set = std::move(degree.set)](const std::string& text, const std::string& spelled) {
       if (text == "auto")
         throw base::UsageError(fmt::format("{} auto: it is not chosen automatically", spelled),
-                               fmt::format("partition-model says what a model needs with --{} 1, 2, 4, and which of "
-                                           "these fit --device-memory",
-                                           name));
+                               base::text("partition-model says what a model needs with {} 1, 2, 4, and which of "
+                                          "these fit $device-memory",
+                                          base::setting_name(name)));
       set(text, spelled);
     };
   }

@@ -62,6 +62,7 @@ std::vector<base::Field> fields_of(Plan& p) {
   schedule.set = [set = std::move(schedule.set)](const std::string& text, const std::string& spelled) {
     set(text == one_stage ? "1f1b" : text, spelled);
   };
+  // The order of keys in a plan's file. Settings that are not named here come last, as they are described.
   std::vector<base::Field> ordered;
   for (const char* name : {"zero",
                            "micro-batch",
@@ -85,9 +86,11 @@ std::vector<base::Field> fields_of(Plan& p) {
                            "layer-slots",
                            "threads",
                            "device",
-                           "device-memory",
-                           "optimizer"})
+                           "device-memory"})
     ordered.push_back(base::field_named(all, name, "a plan"));
+  for (const auto& f : all)
+    if (std::none_of(ordered.begin(), ordered.end(), [&](const auto& g) { return g.name == f.name; }))
+      ordered.push_back(f);
   return ordered;
 }
 

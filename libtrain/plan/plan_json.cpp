@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/decision_problems.h"
 #include "libtrain/plan/grid/ranges.h"
@@ -163,9 +164,9 @@ std::vector<std::int64_t> read_boundaries(base::JsonObject& o, const std::string
 void require_boundaries(const Plan& p, const std::vector<std::int64_t>& given, const std::string& where) {
   const bool of_layers = p.stages.parts() == 1 && given == std::vector<std::int64_t>{0, p.model.layers};
   if (given == p.stages.boundaries || of_layers) return;
-  throw base::InputError(fmt::format("{}: the stage boundaries are [{}], --partition {} of {} makes [{}]", where,
-                                     fmt::join(given, ", "), base::one_line(p.partition),
-                                     base::counted(p.stages.parts(), "part"), fmt::join(p.stages.boundaries, ", ")),
+  throw base::InputError(base::text("{}: the stage boundaries are [{}], $partition {} of {} makes [{}]", where,
+                                    fmt::join(given, ", "), base::one_line(p.partition),
+                                    base::counted(p.stages.parts(), "part"), fmt::join(p.stages.boundaries, ", ")),
                          "make the plan again with partition-model");
 }
 

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/plan/remedies.h"
 
 #include <fmt/format.h>
@@ -26,7 +27,7 @@ std::vector<Problem> problems(const Plan& p, int world) {
   auto out = decision_problems(p);
   if (p.topology.world() != world)
     out.push_back({fmt::format("the plan is for {} ranks, the world has {}", p.topology.world(), world),
-                   fmt::format("start {} ranks, or make a plan with --ranks {}", p.topology.world(), world)});
+                   base::text("start {} ranks, or make a plan with $ranks {}", p.topology.world(), world)});
   if (!decision_problems(p).empty()) return out;
   auto fresh = p;
   predict(fresh);

@@ -2,6 +2,7 @@
 #include "libtrain/plan/remedies.h"
 
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/plan/evaluation.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/decision_problems.h"
@@ -110,7 +111,7 @@ std::optional<Remedy> recompute_remedy(const Plan& plan) {
     other.recompute = recompute;
     const auto bytes = recompute > plan.recompute ? price(other, Pass::train) : std::nullopt;
     if (!bytes || (least && least->bytes <= *bytes)) continue;
-    least = {fmt::format("--recompute {}", name_of(recompute)), *bytes};
+    least = {base::text("$recompute {}", name_of(recompute)), *bytes};
     if (*bytes <= plan.device_memory) break;
   }
   return least;
@@ -128,34 +129,35 @@ std::vector<Remedy> single_remedies(const Plan& plan, Pass pass) {
   for (int zero = plan.zero + 1; zero <= 3; ++zero) {
     auto other = plan;
     other.zero = zero;
-    add(fmt::format("--zero {}", zero), other);
+    add(base::text("$zero {}", zero), other);
   }
   if (plan.micro_batch > 1) {
     auto other = plan;
     other.micro_batch = 1;
-    add("--micro-batch 1", other);
+    add(base::text("$micro-batch 1"), other);
   }
   if (pass == Pass::train)
     if (const auto recompute = recompute_remedy(plan)) out.push_back(*recompute);
   if (pass == Pass::train && plan.dtype == base::DType::f32) {
     auto other = plan;
     other.dtype = base::DType::bf16;
-    add("--dtype bf16", other);
+    add(base::text("$dtype bf16"), other);
   }
-  const auto add_first = [&](const char* flag, const std::vector<int>& degrees, Plan (*with_degree)(const Plan&, int)) {
+  const auto add_first = [&](const char* setting, const std::vector<int>& degrees,
+                             Plan (*with_degree)(const Plan&, int)) {
     for (std::size_t i = 0; i < degrees.size(); ++i) {
-      if (add(fmt::format("{} {}", flag, degrees[i]), with_degree(plan, degrees[i]))) return;
+      if (add(fmt::format("{} {}", base::setting_name(setting), degrees[i]), with_degree(plan, degrees[i]))) return;
       if (i + 1 < degrees.size()) out.pop_back();
     }
   };
-  add_first("--tensor-parallel", more_tensor_ranks(plan), with_tensor);
-  add_first("--expert-parallel", more_parts_of_experts(plan), with_experts_over);
-  add_first("--pipeline-parallel", more_stages(plan), with_pipeline);
-  add_first("--pipeline-parallel", fewer_stages(plan), with_pipeline);
+  add_first("tensor-parallel", more_tensor_ranks(plan), with_tensor);
+  add_first("expert-parallel", more_parts_of_experts(plan), with_experts_over);
+  add_first("pipeline-parallel", more_stages(plan), with_pipeline);
+  add_first("pipeline-parallel", fewer_stages(plan), with_pipeline);
   if (plan.tensor > 1 && !plan.sequence_parallel) {
     auto other = plan;
     other.sequence_parallel = true;
-    add("--sequence-parallel", other);
+    add(base::setting_name("sequence-parallel"), other);
   }
   if (const auto ranks = plan.topology.world(); ranks <= ranges::ranks.high / 2) {
     auto other = plan;
@@ -188,16 +190,16 @@ std::optional<Remedy> joint_remedy(const Plan& plan, Pass pass) {
   // With the plan's expert parallelism, or with as much as the experts allow.
   const auto fits_with = [&](const Degrees& degrees, int zero, Recompute recompute, bool share) {
     std::vector<std::string> flags;
-    if (zero > plan.zero) flags.push_back(fmt::format("--zero {}", zero));
-    if (recompute != plan.recompute) flags.push_back(fmt::format("--recompute {}", name_of(recompute)));
-    if (degrees.tensor != plan.tensor) flags.push_back(fmt::format("--tensor-parallel {}", degrees.tensor));
-    if (degrees.pipeline != plan.pipeline) flags.push_back(fmt::format("--pipeline-parallel {}", degrees.pipeline));
+    if (zero > plan.zero) flags.push_back(base::text("$zero {}", zero));
+    if (recompute != plan.recompute) flags.push_back(base::text("$recompute {}", name_of(recompute)));
+    if (degrees.tensor != plan.tensor) flags.push_back(base::text("$tensor-parallel {}", degrees.tensor));
+    if (degrees.pipeline != plan.pipeline) flags.push_back(base::text("$pipeline-parallel {}", degrees.pipeline));
     const bool same_degrees = degrees.tensor == plan.tensor && degrees.pipeline == plan.pipeline;
     auto other = with(plan, degrees);
     if (share) {
       other = with_experts_over(other, most_parts_of_experts(other));
       if (other.expert_parallel <= plan.expert_parallel) return false;
-      flags.push_back(fmt::format("--expert-parallel {}", other.expert_parallel));
+      flags.push_back(base::text("$expert-parallel {}", other.expert_parallel));
     }
     work -= item_count(plan.model) * degrees.pipeline * plan.virtual_stages;
     if (work < 0 || flags.empty() || (same_degrees && flags.size() < 2)) return false;
@@ -243,10 +245,10 @@ std::optional<Remedy> more_ranks_remedy(const Plan& plan, Pass pass) {
       if (!bytes) return {};
       if (*bytes > plan.device_memory) continue;
       auto flags = fmt::format("{} ranks", ranks);
-      if (plan.zero != 3) flags += " --zero 3";
-      if (recompute != plan.recompute) flags += fmt::format(" --recompute {}", name_of(recompute));
+      if (plan.zero != 3) flags += base::text(" $zero 3");
+      if (recompute != plan.recompute) flags += base::text(" $recompute {}", name_of(recompute));
       if (other.global_batch != plan.global_batch && pass == Pass::train)
-        flags += fmt::format(" --global-batch {}", other.global_batch);
+        flags += base::text(" $global-batch {}", other.global_batch);
       return Remedy{flags, *bytes, false};
     }
   }

@@ -1,6 +1,7 @@
 // Rows from parts, and columns as wide as needed.
 #include "libtrain/plan/stage_table.h"
 
+#include "libtrain/base/setting_text.h"
 #include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/schedule/simulate.h"
@@ -183,7 +184,7 @@ std::string flags_of_change(Plan from, Plan to) {
   std::vector<std::string> out;
   const auto before = fields_of(from);
   for (std::size_t i = 0; const auto& f : fields_of(to))
-    if (before[i++].get() != f.get()) out.push_back(fmt::format("--{} {}", f.name, f.get()));
+    if (before[i++].get() != f.get()) out.push_back(fmt::format("{} {}", base::setting_name(f.name), f.get()));
   return fmt::format("{}", fmt::join(out, " "));
 }
 
@@ -213,7 +214,7 @@ std::string idle_text(const Plan& p) {
     out += fmt::format("; {} remain with any number of micro-batches, because stages differ in work",
                        percent(idle->of_imbalance));
   if (p.pipeline_schedule == PipelineSchedule::interleaved && p.virtual_stages == 1)
-    out += "; interleaved with --virtual-stages 1 is the same as 1f1b";
+    out += base::text("; interleaved with $virtual-stages 1 is the same as 1f1b");
   return out;
 }
 

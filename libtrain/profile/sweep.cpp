@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/profile/collective.h"
 
 #include <algorithm>
@@ -117,8 +118,8 @@ class Sweep {
                     options_.budget_seconds + elsewhere,
                     elsewhere > 0 ? fmt::format("the rank itself takes {}, ", base::duration_text(elsewhere)) : "",
                     points_.size(), base::duration_text(pass_seconds), least_passes),
-        fmt::format("--budget {:.0f}s, a lower --max-bytes, a larger --factor, or fewer --operations and --groups",
-                    std::ceil(elsewhere > 0 ? std::max(1.5 * wanted, wanted + 2 * elsewhere) : wanted)));
+        base::text("$budget {:.0f}s, a lower $max-bytes, a larger $factor, or fewer $operations and $groups",
+                   std::ceil(elsewhere > 0 ? std::max(1.5 * wanted, wanted + 2 * elsewhere) : wanted)));
   }
 
   void pass(Kind kind) {

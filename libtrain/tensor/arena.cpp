@@ -2,6 +2,7 @@
 #include "libtrain/tensor/arena.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/tensor/gpu.h"
 #include "libtrain/tensor/shared_memory.h"
 
@@ -14,9 +15,11 @@ namespace trainyard::tensor {
 
 namespace {
 
-constexpr const char* less_memory =
-    "other programs may hold memory of this machine; a training needs less with more ranks, a higher --zero or a "
-    "smaller --micro-batch";
+std::string less_memory() {
+  return base::text(
+      "other programs may hold memory of this machine; a training needs less with more ranks, a higher $zero or a "
+      "smaller $micro-batch");
+}
 
 }  // namespace
 
@@ -30,7 +33,7 @@ Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device
     if (const char* failure = gpu_module().runtime->allocate(device.index, capacity_, &p))
       throw base::EnvironmentError(fmt::format("cannot reserve {} bytes for {} on GPU {}: {}", capacity_,
                                                name_of(category), device.index, failure),
-                                   less_memory);
+                                   less_memory());
     memory_ = static_cast<char*>(p);
     return;
   }
@@ -41,7 +44,7 @@ Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device
   if (p == MAP_FAILED)
     throw base::EnvironmentError(
         fmt::format("cannot reserve {} bytes for {}: {}", capacity_, name_of(category), std::strerror(errno)),
-        less_memory);
+        less_memory());
   memory_ = static_cast<char*>(p);
   if (capacity_ >= (4 << 20)) madvise(p, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
 }

@@ -2,6 +2,7 @@
 #include "libtrain/tensor/gpu.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/setting_text.h"
 
 #include <charconv>
 #include <cstdlib>
@@ -53,14 +54,14 @@ Loaded load() {
     }
     if (module->runtime->device_count() < 1) {
       out.refusal = "this machine has no GPU that CUDA can use";
-      out.hint = "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu";
+      out.hint = base::text("check nvidia-smi and CUDA_VISIBLE_DEVICES, or use $device cpu");
       return out;
     }
     out.module = module;
     return out;
   }
   out.refusal = fmt::format("this build has no CUDA: there is no {}", places().front());
-  out.hint = "build with the CUDA toolkit installed (preset cuda), or use --device cpu";
+  out.hint = base::text("build with the CUDA toolkit installed (preset cuda), or use $device cpu");
   return out;
 }
 
@@ -91,8 +92,8 @@ GpuInfo gpu_info(int device) {
     throw base::EnvironmentError(
         fmt::format("GPU {} ({}) has compute capability {}.{}, and the GPU module is compiled for {}", device,
                     info.name, info.major, info.minor, architectures),
-        fmt::format("build with -DCMAKE_CUDA_ARCHITECTURES={}{} (the preset cuda has 80 and 90), or use --device cpu",
-                    info.major, info.minor));
+        base::text("build with -DCMAKE_CUDA_ARCHITECTURES={}{} (the preset cuda has 80 and 90), or use $device cpu",
+                   info.major, info.minor));
   return info;
 }
 
@@ -112,8 +113,9 @@ bool runs_on(const std::string& architectures, int major, int minor) {
 
 void require_gpu(const char* failure, const char* what) {
   if (failure != nullptr)
-    throw base::EnvironmentError(fmt::format("{}: {}", what, failure),
-                                 "see dmesg and nvidia-smi; a smaller --micro-batch or more ranks need less memory");
+    throw base::EnvironmentError(
+        fmt::format("{}: {}", what, failure),
+        base::text("see dmesg and nvidia-smi; a smaller $micro-batch or more ranks need less memory"));
 }
 
 }  // namespace trainyard::tensor

@@ -1,8 +1,12 @@
 // Tests what a run refuses of the program that calls it, and the result of a run that has nothing left to do.
 #include "libtrain/engine/memory.h"
 #include "tests/engine/small_run.h"
+#include "tests/spelling.h"
 
 #include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
 
 namespace {
 
@@ -26,6 +30,28 @@ TEST(Run, NeedsARankOnThisMachine) {
     EXPECT_THROW(engine::dry_run(c, world, base::Sizes::rounded, ranks), base::UsageError) << ranks;
     EXPECT_THROW(engine::machine_shortage(1, ranks), std::logic_error) << ranks;
   }
+}
+
+// "--steps" is a word of the programs: another program reads the bare name, or what it spells itself.
+TEST(Run, NamesSettingsAsItsProgramSpellsThem) {
+  SmallRun runs;
+  auto c = tiny(runs);
+  c.warmup_steps = 9;
+  auto world = engine::solo_world();
+  const engine::SignalWatcher signals;
+  const auto refusal = [&] {
+    try {
+      engine::run(c, world, signals, {}, 1);
+    } catch (const base::UsageError& e) {
+      return std::string(e.what()) + "; " + e.hint();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal(), "--warmup-steps 9 is more than --steps 2: give at most 2; --warmup-steps 0, or more --steps");
+  const trainyard::testing::Spelled bare(nullptr);
+  EXPECT_EQ(refusal(), "warmup-steps 9 is more than steps 2: give at most 2; warmup-steps 0, or more steps");
+  const trainyard::testing::Spelled spelled([](std::string_view name) { return "{" + std::string(name) + "}"; });
+  EXPECT_EQ(refusal(), "{warmup-steps} 9 is more than {steps} 2: give at most 2; {warmup-steps} 0, or more {steps}");
 }
 
 // A world of data-parallel ranks lacks the tensor group that the settings need.

@@ -1,10 +1,13 @@
 // Parses the command line, and catches what nothing else caught.
 #include "tools/common/program.h"
 
-#include "libtrain/base/foreign_words.h"
+#include "libtrain/base/advice.h"
 #include "libtrain/base/last_resort.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
+#include "tools/common/foreign_files.h"
+#include "tools/common/foreign_words.h"
 #include "tools/common/help_format.h"
 #include "tools/common/reference.h"
 
@@ -145,7 +148,7 @@ std::string hint_for_unknown(const CLI::App& app, const std::vector<std::string>
   for (const auto* option : app.get_options())  // old and short spellings are not suggested
     if (!option->get_group().empty() && !option->get_lnames().empty()) flags.push_back(option->get_lnames().front());
   for (const auto& word : unknown) {
-    const auto hint = base::foreign_word_hint(word, flags, base::Spelling::flags);
+    const auto hint = foreign_word_hint(word, flags, Spelling::flags);
     if (hint.empty() || hints.size() == most) continue;
     hints.push_back(between.empty() ? hint : name_of(word) + std::string(between) + hint);
   }
@@ -306,6 +309,12 @@ __attribute__((constructor(101))) void bound_polling() {
     setenv("GOMP_SPINCOUNT", cores_are_contended() ? "0" : "5000", 0);
 }
 
+// Before main: the help of settings names others, and programs make it before they call guarded().
+__attribute__((constructor)) void word_messages() {
+  base::spell_settings(flag_of);
+  advise_on_other_tools();
+}
+
 int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,
                   const std::function<int(const base::UsageError&)>& refuse) {
   try {
@@ -339,6 +348,8 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<base
 }
 
 }  // namespace
+
+std::string flag_of(std::string_view setting) { return "--" + std::string(setting); }
 
 int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,
             const std::function<int(const base::UsageError&)>& refuse) {

@@ -23,6 +23,9 @@ namespace trainyard::tools {
 int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,
             const std::function<int(const base::UsageError& error)>& refuse = {});
 
+// How messages of the library name a setting in a program with this frame: "micro-batch" is "--micro-batch".
+std::string flag_of(std::string_view setting);
+
 // Writes to stdout at once. On a terminal it writes only what may be shown (base/text.h), elsewhere the bytes
 // unchanged. Returns false when the reader went away, which is no error. EnvironmentError when there is no space.
 bool print(std::string_view text);

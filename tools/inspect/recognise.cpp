@@ -1,9 +1,9 @@
 // Recognises what a path is.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
-#include "libtrain/base/foreign_files.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/plan/spec/presets.h"
+#include "tools/common/foreign_files.h"
 #include "tools/inspect/report.h"
 
 #include <algorithm>
@@ -89,7 +89,7 @@ Report report_on(const std::string& path, const Options& options) {
     if (p.filename() == "report.txt")
       throw base::InputError(fmt::format("{} is a report for readers, and nothing to inspect", path),
                              fmt::format("cat {}; inspect {} shows the run itself", path, parent));
-    if (const auto foreign = base::hugging_face_hint(parent); p.filename() == "config.json" && !foreign.empty())
+    if (const auto foreign = tools::hugging_face_hint(parent); p.filename() == "config.json" && !foreign.empty())
       throw base::InputError(fmt::format("{} describes a model of Hugging Face", path), foreign);
     if (looks_like_trace(p)) return trace_report(path, options);
     if (!looks_like_json(p))
@@ -104,7 +104,7 @@ Report report_on(const std::string& path, const Options& options) {
     return checkpoints_report(path, options);
   if (holds_shards(p)) return shards_report(path, options);
   if (fs::is_empty(p, error)) throw base::InputError(fmt::format("{} is an empty folder", path), kinds);
-  const auto foreign = base::hugging_face_hint(path);
+  const auto foreign = tools::hugging_face_hint(path);
   throw base::InputError(fmt::format("{} holds neither manifest.json (a checkpoint), index.json (shards), nor "
                                      "metrics.jsonl or checkpoints/ (a run)",
                                      path),

@@ -210,14 +210,13 @@ int main(int argc, char** argv) {
       if (launch.world().rank == 0)
         for (const auto& line : flags.overridden()) base::log_info("{}", line);
       const auto word = [](bool on) { return on ? "on" : "off"; };
-      launch.require_same({{"evaluate", word(evaluation.asked())},
-                           {"dry-run", word(switches.dry_run)},
-                           {"TRAINYARD_HOPPER", word(base::hopper_wanted())},
-                           {"tensor-parallel", fmt::format("{}", config.tensor)},
-                           {"expert-parallel", fmt::format("{}", config.expert_parallel)},
-                           {"expert-ranks-per-node", fmt::format("{}", config.expert_ranks_per_node)},
-                           {"pipeline-parallel", fmt::format("{}", config.pipeline)},
-                           {"print-config", word(switches.print_config)}});
+      engine::NamedSettings same{{"evaluate", word(evaluation.asked())},
+                                 {"dry-run", word(switches.dry_run)},
+                                 {"TRAINYARD_HOPPER", word(base::hopper_wanted())}};
+      for (const auto& f : fields)
+        if (f.has(base::FieldTrait::divides_ranks)) same.emplace_back(f.name, f.get());
+      same.emplace_back("print-config", word(switches.print_config));
+      launch.require_same(same);
       if (switches.print_config) {
         if (launch.world().rank == 0) tools::print(engine::print_config(fields, config));
         return base::ExitCode::done;

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/setting_text.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -93,7 +94,7 @@ std::optional<Pattern::Match> Pattern::find(std::string_view text, std::size_t f
   if (result < 0)
     throw base::InputError(
         fmt::format("{}: a pattern fails on a document of {} bytes: {}", where_, text.size(), text_of(result)),
-        "cut long documents with --max-document; if that does not help, the pattern backtracks too much");
+        base::text("cut long documents with $max-document; if that does not help, the pattern backtracks too much"));
   const auto* found = pcre2_get_ovector_pointer(memory.parts_->data.get());
   return Match{found[0], found[1]};
 }

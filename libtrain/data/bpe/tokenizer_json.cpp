@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/data/bpe/byte_alphabet.h"
 #include "libtrain/data/bpe/steps.h"
 #include "libtrain/data/bpe/text_template.h"
@@ -194,14 +195,15 @@ class AddedTokenReader {
   std::unordered_map<std::int32_t, std::string> ids_;
 };
 
-const char* const what_tokenizers_are =
-    "--tokenizer takes 'bytes', a SentencePiece model, or a tokenizer.json of the `tokenizers` package";
+std::string what_tokenizers_are() {
+  return base::text("$tokenizer takes 'bytes', a SentencePiece model, or a tokenizer.json of the `tokenizers` package");
+}
 
 Json parsed(const std::string& text, const std::string& where) {
   try {
     return base::parse_json<Json>(text, where);
   } catch (const base::InputError& e) {
-    throw base::InputError(e.what(), what_tokenizers_are);
+    throw base::InputError(e.what(), what_tokenizers_are());
   }
 }
 
@@ -215,7 +217,8 @@ Definition definition_from_json(const std::string& text, const std::string& wher
   // The post_processor is only recorded in before_text.
   for (const char* key : {"version", "truncation", "padding"}) root.has(key);
   if (root.has("post_processor")) d.before_text = tokens_before_text(root.at("post_processor"));
-  if (!root.has("model")) throw base::InputError(where + " is no tokenizer.json: it has no model", what_tokenizers_are);
+  if (!root.has("model"))
+    throw base::InputError(where + " is no tokenizer.json: it has no model", what_tokenizers_are());
   auto model = root.object("model");
   require_byte_level(model);
   d.composes = composes(root);

@@ -1,6 +1,7 @@
 // Divides the dims of a model by tensor-parallel degrees.
 #include "libtrain/plan/blocks/sharing.h"
 
+#include "libtrain/base/setting_text.h"
 #include "libtrain/plan/blocks/inventory.h"
 #include "libtrain/plan/grid/ranges.h"
 
@@ -26,10 +27,10 @@ Sharing::Sharing(const ModelConfig& m)
 
 std::string Sharing::obstacle(std::int64_t tensor) const {
   if (tensor > kv_heads_)
-    return fmt::format("--tensor-parallel {} is more than the model's {} key-value heads: some ranks would have none",
-                       tensor, kv_heads_);
+    return base::text("$tensor-parallel {} is more than the model's {} key-value heads: some ranks would have none",
+                      tensor, kv_heads_);
   for (const auto& s : shared_)
-    if (s.size % tensor != 0) return fmt::format("--tensor-parallel {} does not divide {} {}", tensor, s.what, s.size);
+    if (s.size % tensor != 0) return base::text("$tensor-parallel {} does not divide {} {}", tensor, s.what, s.size);
   return {};
 }
 
@@ -49,7 +50,7 @@ std::vector<std::int64_t> Sharing::nearest(std::int64_t tensor, const std::funct
 
 std::string tensor_flags(const std::vector<std::int64_t>& degrees) {
   std::string out;
-  for (const auto t : degrees) out += fmt::format("{}--tensor-parallel {}", out.empty() ? "" : " or ", t);
+  for (const auto t : degrees) out += base::text("{}$tensor-parallel {}", out.empty() ? "" : " or ", t);
   return out;
 }
 

@@ -2,6 +2,7 @@
 #include "libtrain/plan/grid/groups.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/setting_text.h"
 
 #include <algorithm>
 #include <charconv>
@@ -24,7 +25,7 @@ std::vector<std::string> split(const std::string& text, char at) {
 }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& where) {
-  throw base::UsageError(fmt::format("--groups: '{}': {}", where, what), forms);
+  throw base::UsageError(base::text("$groups: '{}': {}", where, what), forms);
 }
 
 int number_in(const std::string& text, const std::string& where) {

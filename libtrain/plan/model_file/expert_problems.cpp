@@ -2,6 +2,7 @@
 #include "libtrain/plan/model_file/expert_problems.h"
 
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/model_file/model_fields.h"
 
@@ -131,7 +132,7 @@ std::vector<std::string> unread_expert_keys(const ModelConfig& m) {
 std::string expert_parallel_obstacle(const ModelConfig& m, int data, int tensor, int degree) {
   if (degree == 1) return {};
   if (!has_experts(m))
-    return fmt::format("--expert-parallel {} needs experts, and the model has none: its layers are dense", degree);
+    return base::text("$expert-parallel {} needs experts, and the model has none: its layers are dense", degree);
   std::string undivided = data % degree == 0 ? "" : base::counted(data, "data-parallel rank");
   for (const auto count : m.experts.count)
     if (count % tensor == 0 &&
@@ -140,7 +141,7 @@ std::string expert_parallel_obstacle(const ModelConfig& m, int data, int tensor,
                                base::counted(count / tensor, "expert"), tensor > 1 ? " that a tensor rank has" : "");
       break;
     }
-  return undivided.empty() ? "" : fmt::format("--expert-parallel {} does not divide {}", degree, undivided);
+  return undivided.empty() ? "" : base::text("$expert-parallel {} does not divide {}", degree, undivided);
 }
 
 std::string expert_parallel_flags(const ModelConfig& m, int data, int tensor, int degree) {
@@ -149,7 +150,7 @@ std::string expert_parallel_flags(const ModelConfig& m, int data, int tensor, in
   auto below = std::min<std::int64_t>(degree - 1, most), above = std::int64_t{degree} + 1;
   while (below > 1 && most % below != 0) --below;
   while (above < most && most % above != 0) ++above;
-  const auto flag = [](std::int64_t e) { return fmt::format("--expert-parallel {}", e); };
+  const auto flag = [](std::int64_t e) { return base::text("$expert-parallel {}", e); };
   return above > most ? flag(std::max<std::int64_t>(1, below)) : flag(below) + " or " + flag(above);
 }
 

@@ -1,9 +1,9 @@
 // Presets and TOML files.
 #include "libtrain/plan/model_file/load_model.h"
 
+#include "libtrain/base/advice.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/fields.h"
-#include "libtrain/base/foreign_files.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/model_file/expert_problems.h"
 #include "libtrain/plan/model_file/model_fields.h"
@@ -34,7 +34,7 @@ void require_whole(ModelConfig m, const std::string& path) {
 [[noreturn]] void refuse_folder(const std::string& path) {
   std::error_code error;
   const auto has = [&](const char* name) { return std::filesystem::exists(path + "/" + name, error); };
-  auto way = base::hugging_face_hint(path);
+  auto way = base::advice().on_folder(path);
   if (has("manifest.json") || has("checkpoints"))
     way = fmt::format("train --init-from {} takes the model and the weights of a checkpoint or a run", path);
   throw base::InputError(fmt::format("{} is a folder, and a model is a preset or a TOML file", path),

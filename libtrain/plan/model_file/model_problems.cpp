@@ -2,6 +2,7 @@
 #include "libtrain/plan/model_file/model_problems.h"
 
 #include "libtrain/base/fields.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/plan/blocks/branch_registry.h"
 #include "libtrain/plan/model_file/attention_problems.h"
 #include "libtrain/plan/model_file/expert_problems.h"
@@ -23,7 +24,8 @@ std::vector<std::string> problems(const ModelConfig& m) {
       out.push_back(fmt::format("{} is {} bytes long, more than {}", f.name, text.size(), longest_text(f)));
     else complaints.attempt([&] { f.set(text, f.name); });
   for (const auto& [message, hint] : complaints.list()) out.push_back(message);
-  if (m.vocabulary == 0) out.push_back("the vocabulary is not known: it comes from the shards, or from --vocabulary");
+  if (m.vocabulary == 0)
+    out.push_back(base::text("the vocabulary is not known: it comes from the shards, or from $vocabulary"));
   if (m.lanes == 0) out.push_back("the lanes are not decided");
   if (!out.empty()) return out;
   // The prefix names parameters and dropout sites.

@@ -5,6 +5,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 
 #include <fmt/ranges.h>
@@ -47,10 +48,11 @@ double flops_of(const Segment& segment, const PartitionOf& of) {
 // are matched in polynomial time, without back-references.
 std::vector<double> matches(const std::string& pattern, const ModelConfig& m) {
   constexpr std::size_t longest = 200;
-  if (pattern.empty()) throw base::UsageError("--partition type: has no pattern behind it", "type:layers, for example");
+  if (pattern.empty())
+    throw base::UsageError(base::text("$partition type: has no pattern behind it"), "type:layers, for example");
   if (pattern.size() > longest)
     throw base::UsageError(
-        fmt::format("--partition type:{}: a pattern has at most {} characters", base::excerpt(pattern), longest),
+        base::text("$partition type:{}: a pattern has at most {} characters", base::excerpt(pattern), longest),
         "type:layers, for example");
   const auto shown = base::one_line(pattern);
   auto syntax = std::regex::ECMAScript | std::regex::icase | std::regex::nosubs;
@@ -62,11 +64,11 @@ std::vector<double> matches(const std::string& pattern, const ModelConfig& m) {
     const std::regex regex(pattern, syntax);
     for (const auto& name : item_names(m)) out.push_back(std::regex_search(name, regex) ? 1.0 : 0.0);
   } catch (const std::regex_error& e) {
-    throw base::UsageError(fmt::format("--partition type:{}: no regular expression: {}", shown, e.what()),
+    throw base::UsageError(base::text("$partition type:{}: no regular expression: {}", shown, e.what()),
                            "type:layers, for example");
   }
   if (std::find(out.begin(), out.end(), 1.0) == out.end())
-    throw base::UsageError(fmt::format("--partition type:{} finds none of the model's items", shown),
+    throw base::UsageError(base::text("$partition type:{} finds none of the model's items", shown),
                            "they are called embedding, layers.00 and so on, head");
   return out;
 }
@@ -74,7 +76,7 @@ std::vector<double> matches(const std::string& pattern, const ModelConfig& m) {
 Boundaries listed(const std::string& text, std::int64_t items, int parts) {
   const auto refuse = [&](const std::string& what) {
     const auto even = uniform_boundaries(items, parts);
-    throw base::UsageError(fmt::format("--partition {}: {}", base::one_line(text), what),
+    throw base::UsageError(base::text("$partition {}: {}", base::one_line(text), what),
                            fmt::format("the first item of each part, ascending from 0: {}, for example",
                                        fmt::join(even.begin(), even.end() - 1, ",")));
   };
@@ -125,15 +127,15 @@ Boundaries partition(const std::string& how, const PartitionOf& of, int parts) {
   if (how == "parameters" || how == "flops" || how.starts_with(of_type)) {
     constexpr auto most_cells = std::int64_t{1} << 22;  // some seconds of search
     if (parts > 1 && items > most_cells / parts)
-      throw base::UsageError(fmt::format("--partition {}: {} items in {} parts are too many to be balanced",
-                                         base::excerpt(how), items, parts),
-                             "--partition uniform, or the first item of each part");
+      throw base::UsageError(base::text("$partition {}: {} items in {} parts are too many to be balanced",
+                                        base::excerpt(how), items, parts),
+                             base::text("$partition uniform, or the first item of each part"));
     const auto weights = item_weights(how, of);
     const auto found = std::count_if(weights.begin(), weights.end(), [](double w) { return w > 0; });
     if (how.starts_with(of_type) && found < parts)
       throw base::UsageError(
-          fmt::format("--partition {} finds {} of the model's {}, fewer than the {}: some would have none",
-                      base::one_line(how), found, base::counted(items, "item"), base::counted(parts, "part")),
+          base::text("$partition {} finds {} of the model's {}, fewer than the {}: some would have none",
+                     base::one_line(how), found, base::counted(items, "item"), base::counted(parts, "part")),
           "type:layers, for example, or fewer stages");
     return balanced_boundaries(weights, parts);
   }
@@ -141,7 +143,7 @@ Boundaries partition(const std::string& how, const PartitionOf& of, int parts) {
     return listed(how, items, parts);
   const auto near = base::value_hint(how, {"uniform", "parameters", "flops", "type:PATTERN", "0,3,6,..."});
   throw base::UsageError(
-      fmt::format("--partition {} is not known", base::one_line(how)),
+      base::text("$partition {} is not known", base::one_line(how)),
       near.empty() ? "uniform, parameters, flops, type:PATTERN, or the first item of each part, such as 0,3,6" : near);
 }
 

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/random.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/plan/spec/block_ranges.h"
 
 #include <fmt/format.h>
@@ -136,7 +137,7 @@ BlockLayout block_layout(const ModelConfig& m, std::int64_t layer, std::int64_t 
       throw base::InputError(
           fmt::format("the layout of {} has {} rows of blocks, a sequence of {} tokens has {}",
                       a.file.empty() ? "a file" : a.file, head.size(), sequence, out.n),
-          fmt::format("--sequence {}, or a layout of another size", head.size() * static_cast<std::size_t>(a.block)));
+          base::text("$sequence {}, or a layout of another size", head.size() * static_cast<std::size_t>(a.block)));
   const auto global =
       layout == "variable" || layout == "longformer" ? merged(block_ranges(a.global_blocks), out.n) : BlockRanges();
   out.row_begin.push_back(0);

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/plan/spec/block_ranges.h"
 
 #include <fmt/format.h>
@@ -84,9 +85,9 @@ LengthProblem length_problem(const ModelConfig& m, std::int64_t sequence) {
   const auto& a = m.attention;
   const auto side = file_rows_a_side(a), asked = (sequence + a.block - 1) / a.block;
   if (side == asked) return {};
-  return {fmt::format("the layout of {} has {} blocks of {} a side, --sequence {} has {}", name_of_file_layout(a), side,
-                      a.block, sequence, asked),
-          fmt::format("--sequence {}, or a layout of another size", longest_sequence(m))};
+  return {base::text("the layout of {} has {} blocks of {} a side, $sequence {} has {}", name_of_file_layout(a), side,
+                     a.block, sequence, asked),
+          base::text("$sequence {}, or a layout of another size", longest_sequence(m))};
 }
 
 FileBlocks count_file_blocks(const AttentionConfig& a) {

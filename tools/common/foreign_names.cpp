@@ -1,7 +1,7 @@
 // Less common arguments of transformers, DeepSpeed, Megatron-LM and torchtitan.
-#include "libtrain/base/foreign_names.h"
+#include "tools/common/foreign_names.h"
 
-namespace trainyard::base {
+namespace trainyard::tools {
 
 const std::vector<ForeignName>& more_foreign_names() {
   static const std::vector<ForeignName> all = {
@@ -188,4 +188,4 @@ const std::vector<ForeignName>& more_foreign_names() {
   return all;
 }
 
-}  // namespace trainyard::base
+}  // namespace trainyard::tools

@@ -1,10 +1,10 @@
-// The table of names that other trainers give to settings (base/foreign_words.h searches it).
+// The table of names that other trainers give to settings (tools/common/foreign_words.h searches it).
 #pragma once
 
 #include <string>
 #include <vector>
 
-namespace trainyard::base {
+namespace trainyard::tools {
 
 // theirs: names elsewhere, written with hyphens. ours: our name, or empty where there is no such setting. sentence:
 // more about it. The first entry whose `ours` exists in the asking program is used.
@@ -18,4 +18,4 @@ inline constexpr const char* shape_is_elsewhere = "a model's shape is a preset o
 // Less common names, which follow those in foreign_words.cpp.
 const std::vector<ForeignName>& more_foreign_names();
 
-}  // namespace trainyard::base
+}  // namespace trainyard::tools

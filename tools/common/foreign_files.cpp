@@ -1,5 +1,5 @@
 // Looks for the files and keys that other trainers write.
-#include "libtrain/base/foreign_files.h"
+#include "tools/common/foreign_files.h"
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace trainyard::base {
+namespace trainyard::tools {
 
 namespace {
 
@@ -172,7 +172,7 @@ class DeepSpeed {
     std::vector<std::string> unknown;
     for (const auto& item : all.items())
       if (std::find(std::begin(known), std::end(known), item.key()) == std::end(known))
-        unknown.push_back(one_line(item.key()));
+        unknown.push_back(base::one_line(item.key()));
     if (!unknown.empty()) remarks_.push_back(fmt::format("not translated: {}", fmt::join(unknown, ", ")));
     remarks_.emplace_back("what the file leaves out has train's defaults, which differ (train --print-config)");
   }
@@ -202,7 +202,7 @@ std::string trainer_hint(const Json& all) {
     const auto found = all.find(theirs);
     if (found == all.end() || found->is_null() || *found == -1) continue;  // max_steps is -1 where epochs count
     flags.push_back(
-        fmt::format("{} {}", ours, found->is_string() ? one_line(found->get<std::string>()) : found->dump()));
+        fmt::format("{} {}", ours, found->is_string() ? base::one_line(found->get<std::string>()) : found->dump()));
   }
   const auto is_on = [&](const char* key) { return all.contains(key) && all[key] == true; };
   if (is_on("bf16")) flags.emplace_back("--dtype bf16");
@@ -237,28 +237,27 @@ bool is_of_deepspeed(const Json& json) {
 
 }  // namespace
 
-void refuse_json(const std::string& text, const std::string& path) {
+void refuse_known_json(const std::string& text, const std::string& path) {
   Json json;
   try {
-    json = parse_json<Json>(text, path);
-  } catch (const Error&) {  // it only begins like JSON
+    json = base::parse_json<Json>(text, path);
+  } catch (const base::Error&) {  // it only begins like JSON
   }
   const auto has = [&](const char* key) { return json.is_object() && json.contains(key); };
   if (has("format") && json["format"].is_string() && json["format"].get<std::string>().starts_with("trainyard.plan"))
-    throw InputError(fmt::format("{} is a plan, where TOML is read", path), fmt::format("--plan {}", path));
+    throw base::InputError(fmt::format("{} is a plan, where TOML is read", path), fmt::format("--plan {}", path));
   if (has("model_type") || has("architectures")) {
-    const auto way = hugging_face_hint(parent_of(path));
-    throw InputError(fmt::format("{} looks like the config.json of a Hugging Face model, and TOML is read", path),
-                     way.empty() ? "train --help-model has the keys of a model's file" : way);
+    const auto way = hugging_face_hint(base::parent_of(path));
+    throw base::InputError(fmt::format("{} looks like the config.json of a Hugging Face model, and TOML is read", path),
+                           way.empty() ? "train --help-model has the keys of a model's file" : way);
   }
   if (json.is_object() && is_of_trainer(json))
-    throw InputError(fmt::format("{} looks like arguments of transformers' Trainer, and --config reads TOML", path),
-                     trainer_hint(json));
+    throw base::InputError(
+        fmt::format("{} looks like arguments of transformers' Trainer, and --config reads TOML", path),
+        trainer_hint(json));
   if (json.is_object() && is_of_deepspeed(json))
-    throw InputError(fmt::format("{} looks like DeepSpeed's JSON, and --config reads TOML", path),
-                     DeepSpeed(json).hint());
-  throw InputError(fmt::format("{} begins with '{{' like JSON, and TOML is read", path),
-                   "one `key = value` a line, text in quotes");
+    throw base::InputError(fmt::format("{} looks like DeepSpeed's JSON, and --config reads TOML", path),
+                           DeepSpeed(json).hint());
 }
 
 std::string pickled_weights_hint(const std::string& path) {
@@ -266,7 +265,7 @@ std::string pickled_weights_hint(const std::string& path) {
   auto folder = path;
   if (!std::filesystem::is_directory(path, error)) {
     if (!path.ends_with(".bin") && !path.ends_with(".pt") && !path.ends_with(".pth")) return {};
-    folder = parent_of(path);
+    folder = base::parent_of(path);
   } else if (std::none_of(std::begin(pickles), std::end(pickles), [&](auto* name) { return has_file(path, name); })) {
     return {};
   }
@@ -288,4 +287,4 @@ std::string hugging_face_hint(const std::string& folder) {
   return pickled.empty() ? pickled : "it looks like a model of Hugging Face: " + pickled;
 }
 
-}  // namespace trainyard::base
+}  // namespace trainyard::tools

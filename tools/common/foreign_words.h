@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace trainyard::base {
+namespace trainyard::tools {
 
 enum class Spelling { flags, keys };  // "--learning-rate" or "learning-rate"
 
@@ -12,4 +12,7 @@ enum class Spelling { flags, keys };  // "--learning-rate" or "learning-rate"
 // names, without leading hyphens. Returns "" where nothing resembles it.
 std::string foreign_word_hint(const std::string& asked, const std::vector<std::string>& names, Spelling spelling);
 
-}  // namespace trainyard::base
+// Gives what foreign_*.h know to the library (base/advice.h). A program with the frame of program.h has done so.
+void advise_on_other_tools();
+
+}  // namespace trainyard::tools

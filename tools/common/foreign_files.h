@@ -4,11 +4,11 @@
 
 #include <string>
 
-namespace trainyard::base {
+namespace trainyard::tools {
 
-// Throws InputError for a file of settings whose text is JSON, where TOML is expected. For a configuration of DeepSpeed
-// its hint has the flags for the keys that are there.
-[[noreturn]] void refuse_json(const std::string& text, const std::string& path);
+// Throws InputError for a file of settings whose text is JSON that it knows, where TOML is expected. For a
+// configuration of DeepSpeed its hint has the flags for the keys that are there.
+void refuse_known_json(const std::string& text, const std::string& path);
 
 // A hint for a folder with a model of Hugging Face: how it becomes a checkpoint. Empty for other folders.
 std::string hugging_face_hint(const std::string& folder);
@@ -17,4 +17,4 @@ std::string hugging_face_hint(const std::string& folder);
 // name (.bin, .pt, .pth), or a folder with one. Empty for others.
 std::string pickled_weights_hint(const std::string& path);
 
-}  // namespace trainyard::base
+}  // namespace trainyard::tools

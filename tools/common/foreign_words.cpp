@@ -1,7 +1,9 @@
 // The commonest names of settings in torchrun, DeepSpeed, Megatron, transformers and nanoGPT, and the search.
-#include "libtrain/base/foreign_words.h"
+#include "tools/common/foreign_words.h"
 
-#include "libtrain/base/foreign_names.h"
+#include "tools/common/foreign_files.h"
+#include "tools/common/foreign_names.h"
+#include "libtrain/base/advice.h"
 #include "libtrain/base/nearest.h"
 
 #include <fmt/format.h>
@@ -11,14 +13,14 @@
 #include <iterator>
 #include <string_view>
 
-namespace trainyard::base {
+namespace trainyard::tools {
 
 namespace {
 
 using Entry = ForeignName;
 
 constexpr const char* shape = shape_is_elsewhere;
-constexpr const char* launcher = "ranks come from the launcher: mpirun -n 4 train ..., or srun --mpi=pmix train ...";
+constexpr const char* by_launcher = "ranks come from the launcher: mpirun -n 4 train ..., or srun --mpi=pmix train ...";
 constexpr const char* cut =
     "ranks that are neither tensor-parallel nor pipeline stages are data-parallel: as many as the launcher starts, "
     "divided by --tensor-parallel and --pipeline-parallel";
@@ -54,7 +56,7 @@ const std::vector<Entry>& entries() {
         "num-processes", "local-rank", "node-rank", "master-addr", "master-port", "rdzv-endpoint", "rdzv-backend",
         "standalone", "hostfile"},
        "",
-       launcher},
+       by_launcher},
       {{"tensor-model-parallel-size", "tensor-parallel-size", "tp-size"}, "tensor-parallel", "ranks"},
       {{"pipeline-model-parallel-size", "pipeline-parallel-size", "pp-size", "pipeline-stages", "stages"},
        "pipeline-parallel",
@@ -202,7 +204,7 @@ std::string plain(std::string text) {
 }
 
 // Settings of a run, which users wrongly look for in the file of a model, and the programs that have them; "" for other
-// words. tests/engine/config_test.cpp compares these lists with the settings that there are.
+// words. tests/tools/foreign_words_test.cpp compares these lists with the settings that there are.
 std::string programs_with(const std::string& word) {
   constexpr std::string_view of_plans_too =
       " tensor-parallel tp sequence-parallel zero dtype recompute reduction local-accumulation gathered-layers "
@@ -254,10 +256,17 @@ std::string foreign_word_hint(const std::string& word, const std::vector<std::st
   const auto name = word.substr(0, word.find('='));
   if (const auto dot = name.rfind('.'); spelling == Spelling::flags && dot != std::string::npos)
     return foreign_word_hint(name.substr(dot + 1), names, spelling);
-  const auto close = resembling(asked, names);
+  const auto close = base::resembling(asked, names);
   if (close.empty()) return {};
   return spelling == Spelling::flags ? fmt::format("did you mean --{}?", close)
                                      : fmt::format("did you mean '{}'?", close);
 }
 
-}  // namespace trainyard::base
+void advise_on_other_tools() {
+  base::give_advice({[](const std::string& asked, const std::vector<std::string>& names) {
+                       return foreign_word_hint(asked, names, Spelling::keys);
+                     },
+                     refuse_known_json, hugging_face_hint, pickled_weights_hint});
+}
+
+}  // namespace trainyard::tools

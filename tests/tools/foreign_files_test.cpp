@@ -1,25 +1,27 @@
 // What files and folders of other trainers are recognized as.
-#include "libtrain/base/foreign_files.h"
+#include "tools/common/foreign_files.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/toml_file.h"
 #include "tests/scratch.h"
+#include "tools/common/foreign_words.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <string>
 
-namespace trainyard::base {
+namespace trainyard::tools {
 namespace foreign_files_test {
 
 // The message and the hint for settings with this text.
 std::string refusal(const std::string& text) {
+  advise_on_other_tools();
   const testing::Scratch folder;
   testing::spit(folder.path + "/settings", text);
   try {
-    read_toml_file(folder.path + "/settings");
-  } catch (const InputError& e) {
+    base::read_toml_file(folder.path + "/settings");
+  } catch (const base::InputError& e) {
     return std::string(e.what()) + "\n" + e.hint();
   }
   return "";
@@ -115,4 +117,4 @@ TEST(ForeignFiles, FoldersOfHuggingFace) {
 }
 
 }  // namespace foreign_files_test
-}  // namespace trainyard::base
+}  // namespace trainyard::tools
