@@ -17,12 +17,20 @@ namespace {
 
 using Object = base::SortedJsonObject;
 
-template <class E> E choice(Object& o, const char* key, std::initializer_list<std::pair<const char*, E>> legal) {
+template <class E> E choice(Object& o, const char* key, const std::vector<std::pair<const char*, E>>& legal) {
   const auto value = o.text(key);
   for (const auto& [name, e] : legal)
     if (value == name) return e;
   throw base::InputError(fmt::format("{}: {} = {} is unknown to this build", o.where(), key, base::excerpt(value)),
                          "use the version of the programs that wrote it");
+}
+
+// f32, and the dtypes that may have an f32 master.
+std::vector<std::pair<const char*, base::DType>> weight_dtypes() {
+  std::vector<std::pair<const char*, base::DType>> legal;
+  for (const auto& t : base::dtype_traits)
+    if (t.narrow || t.dtype == base::DType::f32) legal.emplace_back(t.name, t.dtype);
+  return legal;
 }
 
 const json& object_of(Object& o, const char* key) {
@@ -109,7 +117,7 @@ RunState state_from_json(const json& j, const std::string& where) {
   s.samples_seen = o.integer("samples_seen", 0);
   s.tokens_seen = o.integer("tokens_seen", 0);
   s.seed = o.unsigned_integer("seed");
-  s.dtype = choice<base::DType>(o, "dtype", {{"f32", base::DType::f32}, {"bf16", base::DType::bf16}});
+  s.dtype = choice<base::DType>(o, "dtype", weight_dtypes());
   if (o.has("contents"))
     s.contents = choice<Contents>(o, "contents", {{"all", Contents::all}, {"model", Contents::model}});
   if (o.has("optimizer")) s.optimizer = optimizer_from_json(o.object("optimizer"));

@@ -31,7 +31,7 @@ struct RunState {
   std::int64_t step = 0;  // completed optimizer steps
   std::int64_t samples_seen = 0, tokens_seen = 0;
   std::uint64_t seed = 0;
-  base::DType dtype = base::DType::f32;  // working dtype: f32 or bf16
+  base::DType dtype = base::DType::f32;  // working dtype: f32, or one with an f32 master
   Contents contents = Contents::all;
   StoredOptimizer optimizer;
   plan::ModelConfig model;                             // with a resolved vocabulary size

@@ -86,7 +86,7 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
       given("sequence") && c.run.sequence > 0 ? c.run.sequence : integer_of(s.identity, "sequence", s.model.context);
   r.micro_batch = given("micro-batch") ? c.run.micro_batch : integer_of(s.identity, "micro_batch", 1);
   r.document_mask = given("document-mask") ? c.run.document_mask : text_of(s.identity, "document_mask", "off");
-  r.dtype = given("dtype") ? c.run.dtype : s.dtype;
+  r.dtype = given("dtype") ? c.run.dtype : base::traits_of(s.dtype).trains ? s.dtype : base::DType::f32;
   if (given("objective")) r.objective = c.run.objective;
   if (plan::objective_of(s.model) == plan::Objective::masked) take_masking(r, s, checkpoint);
   if (given("mask-rate")) r.mask_rate = c.run.mask_rate;
