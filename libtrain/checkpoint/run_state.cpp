@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/plan/model_file/field_json.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
@@ -104,6 +105,7 @@ json state_to_json(const RunState& s) {
          {"provenance", s.provenance},
          {"isa", s.isa},
          {"device_kind", s.device_kind}};
+  if (s.skipped_steps > 0) j["skipped_steps"] = s.skipped_steps;        // absent: 0, as in older checkpoints
   if (s.contents == Contents::model) j["contents"] = "model";           // absent: all, as in older checkpoints
   if (s.contents == Contents::all && s.optimizer != StoredOptimizer())  // absent: AdamW, as in older checkpoints
     j["optimizer"] = {{"name", s.optimizer.name}, {"states", s.optimizer.states}};
@@ -116,6 +118,11 @@ RunState state_from_json(const json& j, const std::string& where) {
   s.step = o.integer("step", 0);
   s.samples_seen = o.integer("samples_seen", 0);
   s.tokens_seen = o.integer("tokens_seen", 0);
+  if (o.has("skipped_steps")) s.skipped_steps = o.integer("skipped_steps", 0);
+  if (s.skipped_steps > s.step)
+    throw base::InputError(fmt::format("{}: {} of {} are skipped", o.where(), base::counted(s.skipped_steps, "step"),
+                                       base::counted(s.step, "step")),
+                           "restore the checkpoint from a copy");
   s.seed = o.unsigned_integer("seed");
   s.dtype = choice<base::DType>(o, "dtype", weight_dtypes());
   if (o.has("contents"))

@@ -169,6 +169,7 @@ Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world,
                           {"step", s.step},
                           {"samples_seen", s.samples_seen},
                           {"tokens_seen", s.tokens_seen},
+                          {"skipped_steps", s.skipped_steps},
                           {"own", s.own},
                           {"newest", s.newest},
                           {"passed_over", passed_over(config, s, damaged)}}
@@ -179,8 +180,14 @@ Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world,
   for (const auto& held : chosen["passed_over"]) passed.push_back(base::path_of_text(held.get<std::string>()));
   require_damaged_for_all(passed, world, exec);
   require_same_checkpoint(path, world, exec);
-  return {path,          chosen["weights_only"], chosen["step"], chosen["samples_seen"], chosen["tokens_seen"],
-          chosen["own"], chosen["newest"]};
+  return {.path = path,
+          .weights_only = chosen["weights_only"],
+          .step = chosen["step"],
+          .samples_seen = chosen["samples_seen"],
+          .tokens_seen = chosen["tokens_seen"],
+          .skipped_steps = chosen["skipped_steps"],
+          .own = chosen["own"],
+          .newest = chosen["newest"]};
 }
 
 // Runs the steps. Before it throws an error, it writes the reason for those who watch the run or start it again. It

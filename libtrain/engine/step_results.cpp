@@ -16,8 +16,10 @@ base::View doubles(double* at, std::int64_t n, base::Device device) {
 
 }  // namespace
 
-StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, double clip, GateRecordShape gates)
-    : c_(c), results_(results), batch_(c.shape.batch), places_(batch_.places()), clip_(clip), gates_(gates) {
+StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, double clip, GateRecordShape gates,
+                         NonFinitePolicy non_finite)
+    : c_(c), results_(results), batch_(c.shape.batch), places_(batch_.places()), clip_(clip), gates_(gates),
+      non_finite_(non_finite) {
   TRAINYARD_ASSERT(results.size() % batch_.data_ranks == 0, "{} ranks have losses, the micro-batches are those of {}",
                    results.size(), batch_.data_ranks);
   const auto own = aligned_words(own_count() * 8), all = aligned_words(own_count() * 8 * results.size()),
@@ -94,6 +96,7 @@ void StepResults::agree(std::span<const base::ConstView> gradients) {
   args.local_accumulation = batch_.local_accumulation;
   args.rows = c_.world.topology.rows_with_losses(results_.size());
   args.limbs = limbs_, args.clip = clip_, args.out = numbers_;
+  args.lasting = non_finite_ == NonFinitePolicy::stop;
   kernels::step_numbers(c_.compute, args);
 }
 
