@@ -5,11 +5,10 @@
 
 namespace trainyard::kernels {
 
-void wrong_type(base::DType found, std::initializer_list<base::DType> expected, const char* operation,
-                const char* operand) {
+void wrong_type(base::DType found, std::span<const base::DType> expected, const char* operation, const char* operand) {
   std::string names;
   for (const auto& t : expected) {
-    if (!names.empty()) names += &t + 1 == expected.end() ? " or " : ", ";
+    if (!names.empty()) names += &t == &expected.back() ? " or " : ", ";
     names += base::name_of(t);
   }
   base::invariant_failed(

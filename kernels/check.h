@@ -6,17 +6,26 @@
 #include "libtrain/tensor/exec.h"
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
+#include <span>
+#include <utility>
 
 namespace trainyard::kernels {
 
+// The element types of plain arguments: those that kernels use at all.
+inline constexpr std::array types_of_kernels = {
+    std::pair{base::DType::f32, Type::f32}, std::pair{base::DType::bf16, Type::bf16},
+    std::pair{base::DType::f64, Type::f64}, std::pair{base::DType::f16, Type::f16}};
 inline Type type_of(base::DType t) {
-  TRAINYARD_ASSERT(t == base::DType::f32 || t == base::DType::bf16 || t == base::DType::f64,
-                   "kernels compute in f32, bf16 or f64, not {}", base::name_of(t));
-  return t == base::DType::f32 ? Type::f32 : t == base::DType::bf16 ? Type::bf16 : Type::f64;
+  for (const auto& [dtype, type] : types_of_kernels)
+    if (dtype == t) return type;
+  base::invariant_failed(__FILE__, __LINE__, "type of an operand", fmt::format("kernels take no {}", base::name_of(t)));
 }
 inline base::DType dtype_of(Type t) {
-  return t == Type::f32 ? base::DType::f32 : t == Type::bf16 ? base::DType::bf16 : base::DType::f64;
+  for (const auto& [dtype, type] : types_of_kernels)
+    if (type == t) return dtype;
+  base::invariant_failed(__FILE__, __LINE__, "type of an operand", "no dtype");
 }
 
 // The view as plain data: a Mat of a View, a ConstMat of a ConstView. An absent view becomes an empty one.
@@ -32,23 +41,38 @@ inline void require_shape(const base::ConstView& v, std::int64_t rows, std::int6
                    v.rows(), v.cols());
 }
 
-// The dtypes that kernels compute in, and those that they accumulate in.
-inline constexpr std::initializer_list<base::DType> working_types{base::DType::f32, base::DType::bf16,
-                                                                  base::DType::f64};
-inline constexpr std::initializer_list<base::DType> accumulation_types{base::DType::f32, base::DType::f64};
+// The dtypes whose traits satisfy `has`, in the order of the table.
+template <auto has> constexpr auto types_where() {
+  constexpr auto count = static_cast<std::size_t>(std::ranges::count_if(base::dtype_traits, has));
+  std::array<base::DType, count> out{};
+  std::size_t at = 0;
+  for (const auto& t : base::dtype_traits)
+    if (has(t)) out[at++] = t.dtype;
+  return out;
+}
+// The dtypes that kernels compute in, those that they store as well, those of working copies, and those that kernels
+// accumulate in.
+inline constexpr auto working_types =
+    types_where<[](const base::DTypeTraits& t) { return t.kernels == base::KernelUse::computing; }>();
+inline constexpr auto stored_types =
+    types_where<[](const base::DTypeTraits& t) { return t.kernels != base::KernelUse::none; }>();
+inline constexpr auto narrow_types = types_where<[](const base::DTypeTraits& t) { return t.narrow; }>();
+inline constexpr auto accumulation_types = types_where<[](const base::DTypeTraits& t) {
+  return t.kernels == base::KernelUse::computing && base::accumulation_of(t.dtype) == t.dtype;
+}>();
 
 // Throws what a failed require_shape throws: operation, operand, and the types expected and found by name.
-[[noreturn]] void wrong_type(base::DType found, std::initializer_list<base::DType> expected, const char* operation,
+[[noreturn]] void wrong_type(base::DType found, std::span<const base::DType> expected, const char* operation,
                              const char* operand);
 
 // The checks of types. An absent view passes, because kernels ignore its type.
-inline void require_types(const base::ConstView& v, std::initializer_list<base::DType> expected, const char* operation,
+inline void require_types(const base::ConstView& v, std::span<const base::DType> expected, const char* operation,
                           const char* operand) {
   if (v && std::find(expected.begin(), expected.end(), v.dtype) == expected.end())
     wrong_type(v.dtype, expected, operation, operand);
 }
 inline void require_type(const base::ConstView& v, base::DType expected, const char* operation, const char* operand) {
-  if (v && v.dtype != expected) wrong_type(v.dtype, {expected}, operation, operand);
+  if (v && v.dtype != expected) wrong_type(v.dtype, std::span(&expected, 1), operation, operand);
 }
 
 struct NamedView {
@@ -65,15 +89,18 @@ inline void require_working_type(const char* operation, std::initializer_list<Na
 // A working dtype that is accumulated in `accumulation`.
 inline void require_type_of_sums(const base::ConstView& v, base::DType accumulation, const char* operation,
                                  const char* operand) {
-  if (accumulation == base::DType::f64) require_type(v, accumulation, operation, operand);
-  else require_types(v, {base::DType::f32, base::DType::bf16}, operation, operand);
+  std::array<base::DType, working_types.size()> types{};
+  const auto end = std::ranges::copy_if(working_types, types.begin(), [accumulation](base::DType t) {
+                     return accumulation_of(t) == accumulation;
+                   }).out;
+  require_types(v, std::span(types.begin(), end), operation, operand);
 }
 
-// The result of a product: the dtype of its operands, or f32 for bf16.
+// The result of a product: the dtype of its operands, or f32 for narrow ones.
 inline void require_type_of_product(const base::ConstView& v, base::DType operands, const char* operation,
                                     const char* operand) {
-  if (operands == base::DType::bf16) require_types(v, {base::DType::bf16, base::DType::f32}, operation, operand);
-  else require_type(v, operands, operation, operand);
+  const std::array either{operands, base::DType::f32};
+  require_types(v, std::span(either).first(base::is_narrow(operands) ? 2 : 1), operation, operand);
 }
 
 }  // namespace trainyard::kernels

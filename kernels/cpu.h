@@ -138,7 +138,7 @@ template <class T> inline void copy_elements(T* to, const T* from, std::int64_t 
   memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
 }
 
-// Calls body(T*) with a null pointer of the element type.
+// Calls body(T*) with a null pointer of the element type, which is one that kernels compute in.
 template <class Body> inline void with_type(Type type, const Body& body) {
   if (type == Type::f32) body(static_cast<float*>(nullptr));
   else if (type == Type::bf16) body(static_cast<b16*>(nullptr));

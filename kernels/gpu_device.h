@@ -175,7 +175,7 @@ __device__ __forceinline__ RowGroup place_of(std::int64_t i, std::int64_t per_ro
 // matrices do not count.
 template <class... Mats> inline bool in_groups(int v, const Mats&... mats) {
   const auto fits = [v](const ConstMat& m) {
-    const int width = m.type == Type::bf16 ? 2 : m.type == Type::f32 ? 4 : 8;
+    const int width = m.type == Type::f64 ? 8 : m.type == Type::f32 ? 4 : 2;
     return m.empty() || (m.cols % v == 0 && m.pitch % v == 0 &&
                          reinterpret_cast<std::uintptr_t>(m.data) % static_cast<unsigned>(v * width) == 0);
   };
@@ -186,7 +186,7 @@ template <class T> constexpr int vector_of = sizeof(T) == 2 ? 8 : sizeof(T) == 4
 // Columns of each thread that sums down a block of rows: few, so that there are enough threads.
 template <class T> constexpr int summed_columns = sizeof(T) == 8 ? 1 : 2;
 
-// Calls body(T*) with a null pointer of the element type.
+// Calls body(T*) with a null pointer of the element type, which is one that kernels compute in.
 template <class Body> inline void with_type(Type type, const Body& body) {
   if (type == Type::f32) body(static_cast<float*>(nullptr));
   else if (type == Type::bf16) body(static_cast<b16*>(nullptr));

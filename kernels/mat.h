@@ -9,7 +9,8 @@
 
 namespace trainyard::kernels {
 
-enum class Type : int { f32, bf16, f64 };
+// f16 is only stored: casts and working copies have it, and with_type chooses none of its kernels.
+enum class Type : int { f32, bf16, f64, f16 };
 
 // Memory is void, or const void for a matrix to read.
 template <class Memory> struct MatOf {

@@ -17,7 +17,7 @@ AdamWArgs arguments(tensor::Exec& exec, const AdamW& h, base::View parameter, ba
     TRAINYARD_ASSERT(x.view.count() == parameter.count() && x.view.dense(), "adamw_update: {} of {} elements for {}",
                      x.name, x.view.count(), parameter.count());
   }
-  require_type(working, base::DType::bf16, "adamw_update", "working");
+  require_types(working, narrow_types, "adamw_update", "working");
   TRAINYARD_ASSERT(!working || working.count() == parameter.count(), "working copy of {} elements", working.count());
   return {.parameter = mat(parameter),
           .gradient = mat(gradient),

@@ -26,8 +26,9 @@ struct AdamW {
 //   d = sqrt(v * c2) + epsilon
 //   u = (m * c1) / d + weight_decay * p
 //   p = p - learning_rate * u
-//   working = bf16(p), where given
-// All views are f32, dense and of the same count, except `working`, which is bf16 or empty. `gradient` is not changed.
+//   working = p rounded to its dtype, where given
+// All views are f32, dense and of the same count, except `working`, which is bf16, f16 or empty. `gradient` is not
+// changed.
 void adamw_update(tensor::Exec& exec, const AdamW& hyper, base::View parameter, base::View gradient, base::View m,
                   base::View v, base::View working);
 

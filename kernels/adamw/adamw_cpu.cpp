@@ -1,7 +1,7 @@
 // The sequence of adamw.h, element by element. Square root and division are correctly rounded on every path.
 #include "kernels/adamw/adamw_args.h"
 
-#include "kernels/cpu.h"
+#include "kernels/stored_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -25,8 +25,8 @@ void update_range(const AdamWArgs& a, int64_t from, int64_t to) {
     p[i] = p[i] - a.learning_rate * u;
   }
   if (a.working.empty()) return;
-  b16* working = static_cast<b16*>(a.working.data);
-  for (int64_t i = from; i < to; ++i) store(&working[i], p[i]);
+  with_narrow_type(a.working.type,
+                   [&]<class W>(W*) { narrow_row(static_cast<W*>(a.working.data) + from, p + from, to - from); });
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Element-wise copies, in blocks that the threads share.
 #include "kernels/cast/cast_args.h"
 
-#include "kernels/cpu.h"
+#include "kernels/stored_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -19,9 +19,9 @@ template <class Body> void over_blocks(const Mat& m, int threads, const Body& bo
   }
 }
 
-// Narrows f64 to bf16 by way of f32, with the result of a single rounding. A value that f32 cannot hold goes to the f32
-// neighbour with an odd last bit. The rounding to bf16 never takes that neighbour for a tie.
-inline void narrow(b16* out, double v) {
+// Narrows f64 to bf16 or f16 by way of f32, with the result of a single rounding. A value that f32 cannot hold goes to
+// the f32 neighbour with an odd last bit. The second rounding never takes that neighbour for a tie.
+template <class T> inline void narrow(T* out, double v) {
   const float f = static_cast<float>(v);
   const std::uint32_t bits = float_to_bits(f);
   const double wide = f, size = v < 0 ? -v : v, rounded = wide < 0 ? -wide : wide;
@@ -33,8 +33,10 @@ template <class A, class B> void convert(const CastArgs& a) {
   over_blocks(a.to, a.threads, [&](int64_t r, int64_t c0, int64_t c1) {
     const A* in = a.from.row<A>(r);
     B* out = a.to.row<B>(r);
+    if constexpr (std::is_same_v<A, float> && sizeof(B) == 2) return narrow_row(out + c0, in + c0, c1 - c0);
+    if constexpr (std::is_same_v<B, float> && sizeof(A) == 2) return widen_row(out + c0, in + c0, c1 - c0);
     for (int64_t c = c0; c < c1; ++c) {
-      if constexpr (sizeof(A) == sizeof(B)) out[c] = in[c];
+      if constexpr (std::is_same_v<A, B>) out[c] = in[c];
       else if constexpr (sizeof(A) == 8 && sizeof(B) == 2) narrow(&out[c], in[c]);
       else store(&out[c], static_cast<compute_t<B>>(widen(in[c])));
     }
@@ -63,9 +65,10 @@ template <class T> void fill_with(const CastArgs& a) {
 }  // namespace
 
 void cast_cpu(const CastArgs& a) {
-  if (a.what == Elementwise::fill) return with_type(a.to.type, [&]<class T>(T*) { fill_with<T>(a); });
+  if (a.what == Elementwise::fill) return with_stored_type(a.to.type, [&]<class T>(T*) { fill_with<T>(a); });
   if (a.what == Elementwise::add) return with_type(a.to.type, [&]<class T>(T*) { add_to<T>(a); });
-  with_type(a.from.type, [&]<class A>(A*) { with_type(a.to.type, [&]<class B>(B*) { convert<A, B>(a); }); });
+  with_stored_type(a.from.type,
+                   [&]<class A>(A*) { with_stored_type(a.to.type, [&]<class B>(B*) { convert<A, B>(a); }); });
 }
 
 }  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

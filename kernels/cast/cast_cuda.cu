@@ -1,13 +1,13 @@
 // Element-wise copies, four elements for each thread where the rows allow it.
-#include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
+#include "kernels/gpu_stored.h"
 
 namespace trainyard::kernels {
 namespace {
 
-// Narrows f64 to bf16 with the result of a single rounding, by way of an f32 that rounding to bf16 never takes for a
+// Narrows f64 to bf16 or f16 with the result of a single rounding, by way of an f32 that no second rounding takes for a
 // tie.
-__device__ void narrow(b16* out, double v) {
+template <class T> __device__ void narrow(T* out, double v) {
   const float f = static_cast<float>(v);
   const unsigned bits = __float_as_uint(f);
   const double wide = f, size = v < 0 ? -v : v, rounded = wide < 0 ? -wide : wide;
@@ -16,7 +16,7 @@ __device__ void narrow(b16* out, double v) {
 }
 
 template <class A, class B> __device__ __forceinline__ void convert(const A& in, B* out) {
-  if constexpr (sizeof(A) == sizeof(B)) *out = in;
+  if constexpr (std::is_same_v<A, B>) *out = in;
   else if constexpr (sizeof(A) == 8 && sizeof(B) == 2) narrow(out, in);
   else store(out, static_cast<compute_t<B>>(widen(in)));
 }
@@ -61,7 +61,8 @@ const char* gpu::cast(const CastArgs& a, void* stream) {
   const auto n = a.to.rows * a.to.cols;
   const auto blocks = blocks_for(grouped ? n / 4 : n);
   if (a.what == Elementwise::fill)
-    with_type(a.to.type, [&]<class T>(T*) { TRAINYARD_LAUNCH(fill_kernel<T>, false, blocks_for(n), 256, stream, a); });
+    with_stored_type(a.to.type,
+                     [&]<class T>(T*) { TRAINYARD_LAUNCH(fill_kernel<T>, false, blocks_for(n), 256, stream, a); });
   else if (a.what == Elementwise::add)
     with_type(a.to.type, [&]<class T>(T*) {
       constexpr auto one = add_kernel<T, 1>, four = add_kernel<T, 4>;
@@ -69,8 +70,8 @@ const char* gpu::cast(const CastArgs& a, void* stream) {
       TRAINYARD_LAUNCH(kernel, false, blocks, 256, stream, a);
     });
   else
-    with_type(a.from.type, [&]<class A>(A*) {
-      with_type(a.to.type, [&]<class B>(B*) {
+    with_stored_type(a.from.type, [&]<class A>(A*) {
+      with_stored_type(a.to.type, [&]<class B>(B*) {
         constexpr auto one = convert_kernel<A, B, 1>, four = convert_kernel<A, B, 4>;
         const auto kernel = grouped ? four : one;
         TRAINYARD_LAUNCH(kernel, false, blocks, 256, stream, a);

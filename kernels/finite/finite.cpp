@@ -5,6 +5,7 @@
 #include "libtrain/tensor/gpu.h"
 
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 namespace trainyard::kernels {
@@ -21,12 +22,9 @@ std::int64_t first_nonfinite(tensor::Exec& exec, base::ConstView x) {
   }
   exec.synchronize();
   const auto finite = [&](std::int64_t r, std::int64_t c) {
-    switch (x.dtype) {
-      case base::DType::f32: return std::isfinite(x.row<float>(r)[c]);
-      case base::DType::f64: return std::isfinite(x.row<double>(r)[c]);
-      case base::DType::bf16: return std::isfinite(static_cast<float>(x.row<base::bf16>(r)[c]));
-      default: return true;
-    }
+    return base::with_value_type(x.dtype, [&]<class T>(T*) {
+      return std::isfinite(static_cast<std::conditional_t<sizeof(T) == 8, double, float>>(x.row<T>(r)[c]));
+    });
   };
   for (std::int64_t r = 0; r < x.rows(); ++r)
     for (std::int64_t c = 0; c < x.cols(); ++c)

@@ -17,7 +17,7 @@ SgdArgs sgd_arguments(tensor::Exec& exec, const Sgd& h, base::View parameter, ba
     TRAINYARD_ASSERT(x.view.count() == parameter.count() && x.view.dense(), "sgd_update: {} of {} elements for {}",
                      x.name, x.view.count(), parameter.count());
   }
-  require_type(working, base::DType::bf16, "sgd_update", "working");
+  require_types(working, narrow_types, "sgd_update", "working");
   TRAINYARD_ASSERT(!working || working.count() == parameter.count(), "working copy of {} elements", working.count());
   return {mat(parameter), mat(gradient),  mat(buffer),      mat(working), h.learning_rate,
           h.momentum,     h.weight_decay, h.gradient_scale, h.nesterov,   exec.threads()};

@@ -24,10 +24,10 @@ struct Sgd {
 //   b = momentum * b + g
 //   u = b, or with nesterov g + momentum * b
 //   p = p - learning_rate * u
-//   working = bf16(p), where given
+//   working = p rounded to its dtype, where given
 // So the first step, with a buffer b of zeros, makes the buffer the gradient. Dampening is 0. All views are f32, dense
-// and of the same count, except `working`, which is bf16 or empty. `gradient` is not changed. Weight decay applies to
-// the elements in `decayed`, at most most_decayed_ranges; for all others weight_decay is 0.
+// and of the same count, except `working`, which is bf16, f16 or empty. `gradient` is not changed. Weight decay applies
+// to the elements in `decayed`, at most most_decayed_ranges; for all others weight_decay is 0.
 void sgd_update(tensor::Exec& exec, const Sgd& hyper, base::View parameter, base::View gradient, base::View buffer,
                 base::View working, std::span<const Range> decayed);
 

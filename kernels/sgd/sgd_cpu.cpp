@@ -1,7 +1,7 @@
 // The sequence of sgd.h, element by element.
 #include "kernels/sgd/sgd_args.h"
 
-#include "kernels/cpu.h"
+#include "kernels/stored_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -21,8 +21,8 @@ template <bool nesterov> void sgd_range(const SgdArgs& a, int64_t from, int64_t 
     p[i] = p[i] - a.learning_rate * u;
   }
   if (a.working.empty()) return;
-  b16* working = static_cast<b16*>(a.working.data);
-  for (int64_t i = from; i < to; ++i) store(&working[i], p[i]);
+  with_narrow_type(a.working.type,
+                   [&]<class W>(W*) { narrow_row(static_cast<W*>(a.working.data) + from, p + from, to - from); });
 }
 
 }  // namespace

@@ -1,23 +1,23 @@
 // The sequence of sgd.h with every operation rounded on its own, so that the bits are the CPU's.
-#include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
+#include "kernels/gpu_stored.h"
 
 namespace trainyard::kernels {
 namespace {
 
-// Each thread updates V neighbouring elements at a time.
-template <int V> __global__ void sgd_kernel(SgdArgs a) {
+// Each thread updates V neighbouring elements at a time. W is the type of the working copy, where there is one.
+template <class W, int V> __global__ void sgd_kernel(SgdArgs a) {
   auto* parameters = static_cast<float*>(a.parameter.data);
   const auto* gradients = static_cast<const float*>(a.gradient.data);
   auto* buffers = static_cast<float*>(a.buffer.data);
-  auto* working = static_cast<b16*>(a.working.data);
+  auto* working = static_cast<W*>(a.working.data);
   const float scale = a.numbers != nullptr ? a.numbers->gradient_scale : a.scale;
   if (a.numbers != nullptr && a.numbers->finite == 0) return;
   TRAINYARD_EACH(group, a.parameter.rows * a.parameter.cols / V) {
     const std::int64_t at = group * V;
     const auto gradient = vec_at<V>(gradients + at);
     auto p = vec_at<V>(parameters + at), b = vec_at<V>(buffers + at);
-    Vec<b16, V> narrow;
+    Vec<W, V> narrow;
 #pragma unroll
     for (int k = 0; k < V; ++k) {
       float decay = 0;
@@ -38,10 +38,13 @@ template <int V> __global__ void sgd_kernel(SgdArgs a) {
 }  // namespace
 
 const char* gpu::sgd(const SgdArgs& a, void* stream) {
-  constexpr auto one = sgd_kernel<1>, many = sgd_kernel<4>;
   const bool grouped = in_groups(4, a.parameter, a.gradient, a.buffer, a.working);
-  const auto kernel = grouped ? many : one;
-  TRAINYARD_LAUNCH(kernel, false, blocks_for(a.parameter.rows * a.parameter.cols / (grouped ? 4 : 1)), 256, stream, a);
+  const auto blocks = blocks_for(a.parameter.rows * a.parameter.cols / (grouped ? 4 : 1));
+  with_narrow_type(a.working.type, [&]<class W>(W*) {
+    constexpr auto one = sgd_kernel<W, 1>, many = sgd_kernel<W, 4>;
+    const auto kernel = grouped ? many : one;
+    TRAINYARD_LAUNCH(kernel, false, blocks, 256, stream, a);
+  });
   return launch_failure();
 }
 

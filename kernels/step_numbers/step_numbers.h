@@ -9,8 +9,8 @@
 namespace trainyard::kernels {
 
 // Overwrites *args.out, in the order of the Exec. All pointers are memory of the Exec's device. `finite` starts at 1
-// before the first step and never returns from 0 to 1. Once it is 0, every update that reads these numbers leaves
-// weights and optimizer states unchanged. So the host may learn of it a step later.
+// before the first step. While it is 0, every update that reads these numbers leaves weights and optimizer states
+// unchanged. With args.lasting it never returns from 0 to 1, so the host may learn of it a step later.
 void step_numbers(tensor::Exec& exec, const StepNumbersArgs& args);
 
 }  // namespace trainyard::kernels

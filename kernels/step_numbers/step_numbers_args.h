@@ -12,7 +12,7 @@ struct StepNumbers {
   double gradient_norm = 0;  // of the gradient of that mean, before clipping
   std::int64_t targets = 0;
   float gradient_scale = 0;  // the factor for gradients of the loss sum: clip factor / targets
-  std::int32_t finite = 1;   // 0: a loss or norm up to this step is not finite; an update then changes nothing
+  std::int32_t finite = 1;   // 0: loss or norm is not finite (StepNumbersArgs::lasting); an update changes nothing
 };
 
 struct StepNumbersArgs {
@@ -23,6 +23,9 @@ struct StepNumbersArgs {
   base::RowsOfPositions rows = {};
   const std::int64_t* limbs = nullptr;  // square_sum_limbs digits: the sum of squares of all gradients
   double clip = 0;                      // largest norm; 0: none
+  // Whether a step that is not finite makes all later steps so, as of a run that ends with it. Else each step is judged
+  // alone, as of a run that skips it.
+  bool lasting = true;
   StepNumbers* out = nullptr;
 };
 
@@ -42,7 +45,8 @@ TRAINYARD_ANYWHERE inline void make_step_numbers(const StepNumbersArgs& a) {
   n.gradient_norm = sqrt(value_of_digits(a.limbs)) / counted;
   const double within = a.clip / (n.gradient_norm + 1e-6);
   n.gradient_scale = static_cast<float>((a.clip > 0 && within < 1 ? within : 1) / counted);
-  n.finite = a.out->finite != 0 && n.loss - n.loss == 0 && n.gradient_norm - n.gradient_norm == 0 ? 1 : 0;
+  n.finite =
+      (!a.lasting || a.out->finite != 0) && n.loss - n.loss == 0 && n.gradient_norm - n.gradient_norm == 0 ? 1 : 0;
   *a.out = n;
 }
 

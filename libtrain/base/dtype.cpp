@@ -1,7 +1,9 @@
-// Names of element types.
+// Names of element types, and arrays of values.
 #include "libtrain/base/dtype.h"
 
 #include "libtrain/base/error.h"
+
+#include <fmt/ranges.h>
 
 namespace trainyard::base {
 
@@ -21,7 +23,31 @@ const char* name_of(DType t) { return traits_of(t).name; }
 DType dtype_from_name(std::string_view name) {
   for (const auto& t : dtype_traits)
     if (name == t.name) return t.dtype;
-  throw UsageError(fmt::format("unknown dtype '{}'", name), "use f32 or bf16");
+  throw UsageError(fmt::format("unknown dtype '{}'", name),
+                   fmt::format("use {}", fmt::join(names_of_working_dtypes(), " or ")));
+}
+
+std::vector<std::string> names_of_working_dtypes() {
+  std::vector<std::string> names;
+  for (const auto& t : dtype_traits)
+    if (t.trains) names.emplace_back(t.name);
+  return names;
+}
+
+void to_f32(DType dtype, const void* from, std::int64_t count, float* to) {
+  TRAINYARD_ASSERT(traits_of(dtype).digits > 0, "f32 from {}", name_of(dtype));
+  with_value_type(dtype, [&]<class T>(T*) {
+    const auto* values = static_cast<const T*>(from);
+    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(values[i]);
+  });
+}
+
+void from_f32(DType dtype, const float* from, std::int64_t count, void* to) {
+  TRAINYARD_ASSERT(traits_of(dtype).digits > 0, "{} from f32", name_of(dtype));
+  with_value_type(dtype, [&]<class T>(T*) {
+    auto* values = static_cast<T*>(to);
+    for (std::int64_t i = 0; i < count; ++i) values[i] = T(from[i]);
+  });
 }
 
 }  // namespace trainyard::base

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/parts.h"
@@ -62,7 +63,7 @@ class Averaging {
     WritingHands writing;
     std::vector<double> mean;
     std::vector<float> values;
-    std::vector<base::bf16> narrow;
+    std::vector<char> narrow;
     Fingerprints made;
     std::int64_t bytes_read = 0;
     explicit Hands(const std::vector<const Reader*>& sources) {
@@ -122,12 +123,12 @@ class Averaging {
     compute(part.kind, {p.name, boxes_within(p.shape, stored, from - stored.offset, to - from), to - from}, h);
     const auto dtype = dtype_of(part.kind, target_.state().dtype);
     const char* data = reinterpret_cast<const char*>(h.values.data());
-    if (dtype == base::DType::bf16) {
-      h.narrow.resize(h.values.size());
-      std::transform(h.values.begin(), h.values.end(), h.narrow.begin(), [](float x) { return base::bf16(x); });
-      data = reinterpret_cast<const char*>(h.narrow.data());
-    }
     const auto size = base::size_of(dtype);
+    if (base::is_narrow(dtype)) {
+      h.narrow.resize(h.values.size() * base::size(size));
+      base::from_f32(dtype, h.values.data(), std::ssize(h.values), h.narrow.data());
+      data = h.narrow.data();
+    }
     auto& made = h.made[path_of(part.kind, p.name)];
     for_each_run_of_range(p.shape, stored, from - stored.offset, to - from, [&](const Run& run) {
       made += base::fingerprint(data + (run.at - from) * size, run.count, static_cast<int>(size),

@@ -80,8 +80,8 @@ struct Target {
 
 class Exporting {
  public:
-  Exporting(const Reader& source, const Family& family, WeightType type, const ExportOptions& options)
-      : source_(source), type_(name_of(type)), options_(options),
+  Exporting(const Reader& source, const Family& family, base::DType dtype, const ExportOptions& options)
+      : source_(source), type_(weight_type(dtype)), options_(options),
         tensors_(foreign_tensors(family, source.state().model, source.manifest().parameters, family.prefix)) {
     lay_out();
     for (const auto& t : tensors_) bytes_ += t.rows * t.cols * type_.bytes;
@@ -224,11 +224,11 @@ void Exporting::move(const Slab& slab, Hands& h) {
     transpose(values, slab.count, t.cols, at_least(h.turned, count));
     values = h.turned.data();
   }
-  if (const auto lost = from_f32(type_.type, values, count, raw); lost > 0)
+  if (const auto lost = from_f32_counting(type_.type, values, count, raw); lost > 0)
     throw base::InputError(
         fmt::format("{}: {} has {} that {} cannot hold", source_.path(), parameter.name, base::counted(lost, "weight"),
                     type_.ours),
-        type_.type == WeightType::f16 ? base::text("$dtype bf16 or f32 can") : base::text("$dtype f32 can"));
+        type_.type == base::DType::f16 ? base::text("$dtype bf16 or f32 can") : base::text("$dtype f32 can"));
   auto& file = h.files.at(path_of_file(target.file));
   for_each_foreign_run(t, slab, [&](std::int64_t element, std::int64_t at, std::int64_t n) {
     const auto* from = raw + at * type_.bytes;
@@ -260,8 +260,8 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
   const auto& state = source.state();
   ExportResult result;
   result.family = &family_of(state.model);
-  result.dtype = options.dtype.value_or(state.dtype == base::DType::bf16 ? WeightType::bf16 : WeightType::f32);
-  auto config = config_of(*result.family, state.model, name_of(result.dtype).in_config, result.notes);
+  result.dtype = options.dtype.value_or(state.dtype);
+  auto config = config_of(*result.family, state.model, weight_type(result.dtype).in_config, result.notes);
   const auto ids = document_ids_of(state.provenance);
   if (ids.end >= 0) config["eos_token_id"] = ids.end;
   if (ids.begin >= 0) config["bos_token_id"] = ids.begin;

@@ -16,7 +16,7 @@ namespace trainyard::checkpoint {
 struct ExportOptions {
   base::Existing existing = base::Existing::refuse;  // replace: only a model that this program wrote
   int threads = 1;
-  std::optional<WeightType> dtype;         // unset: the working dtype of the checkpoint
+  std::optional<base::DType> dtype;        // unset: the working dtype of the checkpoint
   std::int64_t max_shard = 5'000'000'000;  // most bytes of tensors in a file, unless one tensor has more
   std::function<std::int64_t(const std::string& folder)> free_bytes;  // as in NewCheckpointOptions
   // Receives the bytes written and read back so far, and their total; as in ReshardOptions.
@@ -25,7 +25,7 @@ struct ExportOptions {
 
 struct ExportResult {
   const Family* family = nullptr;
-  WeightType dtype = WeightType::f32;
+  base::DType dtype = base::DType::f32;
   std::vector<std::string> notes;  // sentences about what is left out
   std::vector<std::string> files;  // files with tensors
   std::size_t tensors = 0;

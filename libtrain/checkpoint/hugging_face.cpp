@@ -2,7 +2,6 @@
 #include "libtrain/checkpoint/hugging_face.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/f16.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/blocks/layer.h"
 
@@ -26,9 +25,9 @@ std::string their_name(const char* pattern, const std::string& prefix, std::int6
   return replaced(replaced(pattern, "@", prefix), "{}", std::to_string(layer));
 }
 
-constexpr WeightTypeName weight_types[] = {{WeightType::f32, "f32", "F32", "float32", 4},
-                                           {WeightType::bf16, "bf16", "BF16", "bfloat16", 2},
-                                           {WeightType::f16, "f16", "F16", "float16", 2}};
+constexpr WeightTypeName weight_types[] = {{base::DType::f32, "f32", "F32", "float32", 4},
+                                           {base::DType::bf16, "bf16", "BF16", "bfloat16", 2},
+                                           {base::DType::f16, "f16", "F16", "float16", 2}};
 
 }  // namespace
 
@@ -82,8 +81,11 @@ std::string older_name(const Family& family, const std::string& name) {
   return name;
 }
 
-const WeightTypeName& name_of(WeightType type) {
-  return *std::find_if(std::begin(weight_types), std::end(weight_types), [&](const auto& t) { return t.type == type; });
+const WeightTypeName& weight_type(base::DType dtype) {
+  const auto* at = std::find_if(std::begin(weight_types), std::end(weight_types),
+                                [dtype](const auto& t) { return t.type == dtype; });
+  TRAINYARD_ASSERT(at != std::end(weight_types), "weights in {}", base::name_of(dtype));
+  return *at;
 }
 
 const WeightTypeName* weight_type_in_safetensors(std::string_view name) {
@@ -92,38 +94,15 @@ const WeightTypeName* weight_type_in_safetensors(std::string_view name) {
   return nullptr;
 }
 
-void to_f32(WeightType type, const void* from, std::int64_t count, float* to) {
-  const auto n = static_cast<std::size_t>(count);
-  switch (type) {
-    case WeightType::f32: std::memcpy(to, from, n * 4); return;
-    case WeightType::bf16:
-      for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<float>(static_cast<const base::bf16*>(from)[i]);
-      return;
-    case WeightType::f16:
-      for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<float>(static_cast<const base::f16*>(from)[i]);
-      return;
-  }
-}
-
-std::int64_t from_f32(WeightType type, const float* from, std::int64_t count, void* to) {
-  const auto n = static_cast<std::size_t>(count);
-  std::int64_t lost = 0;
-  switch (type) {
-    case WeightType::f32: std::memcpy(to, from, n * 4); return 0;
-    case WeightType::bf16:
-      for (std::size_t i = 0; i < n; ++i) {
-        const auto narrow = static_cast<base::bf16*>(to)[i] = base::bf16(from[i]);
-        lost += (narrow.bits & 0x7fffu) == 0x7f80u && std::isfinite(from[i]) ? 1 : 0;
-      }
-      return lost;
-    case WeightType::f16:
-      for (std::size_t i = 0; i < n; ++i) {
-        const auto narrow = static_cast<base::f16*>(to)[i] = base::f16(from[i]);
-        lost += (narrow.bits & 0x7fffu) == 0x7c00u && std::isfinite(from[i]) ? 1 : 0;
-      }
-      return lost;
-  }
-  return lost;
+std::int64_t from_f32_counting(base::DType dtype, const float* from, std::int64_t count, void* to) {
+  base::from_f32(dtype, from, count, to);
+  if (!base::is_narrow(dtype)) return 0;
+  return base::with_value_type(dtype, [&]<class T>(T*) {
+    std::int64_t lost = 0;
+    for (std::int64_t i = 0; i < count; ++i)
+      lost += std::isinf(static_cast<float>(static_cast<const T*>(to)[i])) && std::isfinite(from[i]) ? 1 : 0;
+    return lost;
+  });
 }
 
 std::vector<Slab> slabs_of(const std::vector<ForeignTensor>& tensors) {

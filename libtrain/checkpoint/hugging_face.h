@@ -89,18 +89,16 @@ std::vector<std::string> their_names(const char* pattern, const plan::ModelConfi
 std::string older_name(const Family& family, const std::string& name);
 
 // Types of weights that can be read and written.
-enum class WeightType { f32, bf16, f16 };
 struct WeightTypeName {
-  WeightType type;
+  base::DType type;
   const char *ours, *in_safetensors, *in_config;  // "bf16", "BF16", "bfloat16"
   int bytes;
 };
-const WeightTypeName& name_of(WeightType type);
+const WeightTypeName& weight_type(base::DType dtype);                     // f32, bf16 or f16
 const WeightTypeName* weight_type_in_safetensors(std::string_view name);  // null: another type
 
-void to_f32(WeightType type, const void* from, std::int64_t count, float* to);
-// Rounds to nearest, ties to even. Returns how many finite values became infinite.
-std::int64_t from_f32(WeightType type, const float* from, std::int64_t count, void* to);
+// base::from_f32, which returns how many finite values became infinite.
+std::int64_t from_f32_counting(base::DType dtype, const float* from, std::int64_t count, void* to);
 
 // Rows [first, first + count) of one part of a foreign tensor; the unit of one move.
 struct Slab {

@@ -147,7 +147,7 @@ void Source::require_equal(const std::string& table, const std::string& twin) co
   std::vector<float> values(static_cast<std::size_t>(slab_elements)), others(values.size());
   const auto read = [&](const FilePlace& from, const WeightTypeName& type, std::int64_t at, std::int64_t n, float* to) {
     from.file->file.read(from.tensor->offset + at * type.bytes, raw.data(), n * type.bytes);
-    to_f32(type.type, raw.data(), n, to);
+    base::to_f32(type.type, raw.data(), n, to);
   };
   const auto count = a.tensor->bytes / one->bytes;
   for (std::int64_t at = 0; equal && at < count; at += slab_elements) {
@@ -185,7 +185,7 @@ class Importing {
     WritingHands writing;
     std::vector<char> raw;
     std::vector<float> values, turned;
-    std::vector<base::bf16> narrow;
+    std::vector<char> narrow;
     std::map<std::string, std::uint64_t> made;
   };
 
@@ -199,7 +199,7 @@ class Importing {
       place.file->file.read(place.tensor->offset + element * type.bytes, raw + at * type.bytes, n * type.bytes);
     });
     const float* values = at_least(h.values, count);
-    to_f32(type.type, raw, count, h.values.data());
+    base::to_f32(type.type, raw, count, h.values.data());
     if (t.transposed) {
       transpose(values, t.cols, slab.count, at_least(h.turned, count));
       values = h.turned.data();
@@ -211,12 +211,12 @@ class Importing {
   }
 
   const void* rounded(const ForeignTensor& t, const float* values, std::int64_t count, Hands& h) const {
-    if (dtype_ != base::DType::bf16) return values;
-    auto* narrow = at_least(h.narrow, count);
-    if (const auto lost = from_f32(WeightType::bf16, values, count, narrow); lost > 0)
-      throw base::InputError(
-          fmt::format("{}: {} has {} that bf16 cannot hold", source_.path, t.name, base::counted(lost, "weight")),
-          base::text("$dtype f32 can"));
+    if (!base::is_narrow(dtype_)) return values;
+    auto* narrow = at_least(h.narrow, count * base::size_of(dtype_));
+    if (const auto lost = from_f32_counting(dtype_, values, count, narrow); lost > 0)
+      throw base::InputError(fmt::format("{}: {} has {} that {} cannot hold", source_.path, t.name,
+                                         base::counted(lost, "weight"), base::name_of(dtype_)),
+                             base::text("$dtype f32 can"));
     return narrow;
   }
 
@@ -311,11 +311,12 @@ void record_document_tokens(const std::string& folder, nlohmann::json& provenanc
 }
 
 RunState state_of(const Source& source, const ImportOptions& options, std::vector<std::string>& notes) {
-  bool narrow = true;
-  for (std::size_t i = 0; i < source.tensors.size(); ++i) narrow = narrow && source.type(i).type == WeightType::bf16;
+  const auto first = source.type(0).type;  // kept where a run can compute in it and all tensors have it
+  bool kept = base::traits_of(first).trains;
+  for (std::size_t i = 1; i < source.tensors.size(); ++i) kept = kept && source.type(i).type == first;
   RunState s;
   s.contents = Contents::model;
-  s.dtype = options.dtype.value_or(narrow ? base::DType::bf16 : base::DType::f32);
+  s.dtype = options.dtype.value_or(kept ? first : base::DType::f32);
   s.model = source.is.model;
   s.plan = {{"ranks", 1}, {"dtype", base::name_of(s.dtype)}};
   s.versions = options.versions;

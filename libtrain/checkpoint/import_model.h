@@ -18,7 +18,7 @@ namespace trainyard::checkpoint {
 struct ImportOptions {
   base::Existing existing = base::Existing::refuse;
   int threads = 1;
-  std::optional<base::DType> dtype;  // unset: the smaller of bf16 and f32 that holds the weights exactly
+  std::optional<base::DType> dtype;  // unset: that of all weights if a run can compute in it, else f32
   nlohmann::json versions = nlohmann::json::object();
   std::function<std::string(base::DType)> isa;
   // Why these programs cannot read a tokenizer file; empty if they can. If unset, this is not checked.

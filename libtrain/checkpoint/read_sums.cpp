@@ -1,4 +1,4 @@
-// Sums fingerprints of what was read, in the stored dtype: widened bf16 is narrowed again, which is exact.
+// Sums fingerprints of what was read, in the stored dtype: widened values are narrowed again, which is exact.
 #include "libtrain/checkpoint/read_sums.h"
 
 #include "libtrain/base/checksum.h"
@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 namespace trainyard::checkpoint {
 
@@ -22,11 +21,7 @@ std::uint64_t fingerprint_of(const float* values, std::int64_t count, base::DTyp
   std::uint64_t sum = 0;
   for (std::int64_t done = 0; done < count;) {
     const auto n = std::min(count - done, static_cast<std::int64_t>(stored.size()));
-    for (std::int64_t i = 0; i < n; ++i) {
-      std::uint32_t bits;
-      std::memcpy(&bits, values + done + i, sizeof bits);
-      stored[static_cast<std::size_t>(i)] = static_cast<std::uint16_t>(bits >> 16);
-    }
+    base::from_f32(dtype, values + done, n, stored.data());
     sum += base::fingerprint(stored.data(), n, sizeof stored[0], static_cast<std::uint64_t>(first + done));
     done += n;
   }

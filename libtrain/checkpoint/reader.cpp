@@ -17,7 +17,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 
 namespace trainyard::checkpoint {
@@ -201,12 +200,7 @@ void Reader::read_run(int rank, const Kind& kind, const Run& run, float* out) {
   for (auto at = run.at, end = run.at + run.count; at < end;) {
     const auto n = std::min(end, (at / per_block + 1) * per_block) - at;
     const char* data = block(rank, kind, at / per_block) + at % per_block * size;
-    if (dtype == base::DType::f32) {
-      std::memcpy(out, data, static_cast<std::size_t>(n) * sizeof(float));
-    } else {
-      const auto* narrow = reinterpret_cast<const base::bf16*>(data);
-      for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(narrow[i]);
-    }
+    base::to_f32(dtype, data, n, out);
     at += n;
     out += n;
   }

@@ -60,10 +60,10 @@ class Reader {
   std::size_t number_of(const std::string& name) const;  // index of a parameter in the manifest
 
   // Reads the shard of `flat_group` that rank `rank` of `topology` has into `out` as f32; the group is one of the
-  // reading model. `out` has plan::layout(flat_group, topology).shard elements. bf16 is widened, and padding is 0.
-  // Parameters are found by name; a name or shape that the checkpoint does not have is an error. If the checkpoint has
-  // no Kind::master, its model is read instead. Asking for a state that the checkpoint does not hold is an error.
-  // The checksum of every block is compared before any of its bytes is returned.
+  // reading model. `out` has plan::layout(flat_group, topology).shard elements. Narrow values are widened, and padding
+  // is 0. Parameters are found by name; a name or shape that the checkpoint does not have is an error. If the
+  // checkpoint has no Kind::master, its model is read instead. Asking for a state that the checkpoint does not hold is
+  // an error. The checksum of every block is compared before any of its bytes is returned.
   void read_shard(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
                   float* out);
 

@@ -3,11 +3,13 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/parts.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -27,27 +29,37 @@ struct Chunk {
   std::int64_t block = 0, blocks = 0;
 };
 
-// The destination kind of a source kind, and the cast between them.
+// The destination kind of a source kind, and the dtypes of both.
 struct Copy {
   Kind to = Kind::model;
-  enum class Cast { none, narrow, widen } cast = Cast::none;  // between f32 and bf16
+  base::DType from = base::DType::f32, into = from;
+  bool casts() const { return from != into; }
 };
 
 std::vector<Copy> copies_of(const Kind& kind, const RunState& from, const RunState& to) {
   if (kind.is_state()) return has(to, kind) ? std::vector<Copy>{{kind}} : std::vector<Copy>{};
   std::vector<Copy> out;
-  if (kind == exact_weights(from)) {
-    const auto best = exact_weights(to);
-    const auto before = dtype_of(kind, from.dtype), after = dtype_of(best, to.dtype);
-    using enum Copy::Cast;
-    if (before == after) out.push_back({best, none});
-    else if (!base::is_narrow(after)) out.push_back({best, widen});
-    if (base::is_narrow(to.dtype) && !base::is_narrow(from.dtype)) out.push_back({Kind::model, narrow});
+  // Weights that have a master are its rounded copy. A destination of their dtype keeps them; another makes its own.
+  const auto exact = exact_weights(from), best = exact_weights(to);
+  const bool keeps_model = exact != Kind::model && to.dtype == from.dtype;
+  const auto before = dtype_of(kind, from.dtype);
+  if (kind == exact) {
+    if (best != Kind::model || !keeps_model) out.push_back({best, before, dtype_of(best, to.dtype)});
+    if (best != Kind::model && !keeps_model) out.push_back({Kind::model, before, to.dtype});
+  } else if (keeps_model) {
+    out.push_back({kind, before, before});
   }
-  // bf16 weights that have a master are its rounded copy. A bf16 destination keeps them; an f32 destination does not
-  // need them.
-  if (kind == Kind::model && kind != exact_weights(from) && base::is_narrow(to.dtype)) out.push_back({kind});
   return out;
+}
+
+void cast_values(const Copy& copy, std::int64_t count, const char* from, char* to) {
+  std::array<float, 4096> wide;
+  for (std::int64_t done = 0; done < count;) {
+    const auto n = std::min(count - done, std::ssize(wide));
+    base::to_f32(copy.from, from + done * base::size_of(copy.from), n, wide.data());
+    base::from_f32(copy.into, wide.data(), n, to + done * base::size_of(copy.into));
+    done += n;
+  }
 }
 
 class Resharding {
@@ -57,11 +69,11 @@ class Resharding {
     constexpr std::int64_t most_blocks = 8;
     threads_ = static_cast<int>(std::clamp<std::int64_t>(options.memory / least_reshard_memory, 1, options.threads));
     for (const auto& kind : kinds_of(from_)) copies_[kind] = copies_of(kind, from_, to_);
-    // A thread's memory is one block to read back into, a chunk, and the cast chunk: half a chunk when narrowing, two
-    // when widening.
+    // A thread's memory is one block to read back into, a chunk, and the cast chunk: half a chunk when narrowing f32,
+    // at most two from a narrow dtype.
     const bool widens = std::any_of(copies_.begin(), copies_.end(), [](const auto& of_kind) {
       return std::any_of(of_kind.second.begin(), of_kind.second.end(),
-                         [](const Copy& c) { return c.cast == Copy::Cast::widen; });
+                         [](const Copy& c) { return c.casts() && base::is_narrow(c.from); });
     });
     const auto blocks = options.memory / threads_ / io::block_bytes - 1;
     chunk_blocks_ = std::clamp<std::int64_t>(widens ? blocks / 3 : blocks * 2 / 3, 1, most_blocks);
@@ -167,7 +179,7 @@ void Resharding::move(const Chunk& c, Hands& hands) {
   for_each_run_in(c, [&, first = first](std::int32_t tensor, const Run& run) {
     const char* data = hands.chunk.data() + (run.at - first) * size;
     for (const auto& copy : copies_.at(c.kind))
-      if (copy.cast == Copy::Cast::none) put(copy.to, tensor, run, data, hands);
+      if (!copy.casts()) put(copy.to, tensor, run, data, hands);
       else put_cast(copy, tensor, run, data, hands);
   });
   report((end - first) * size);
@@ -201,15 +213,9 @@ void Resharding::put(const Kind& kind, std::int32_t tensor, const Run& run, cons
 void Resharding::put_cast(const Copy& copy, std::int32_t tensor, const Run& run, const char* data, Hands& hands) {
   const auto& name = source_.manifest().parameters[static_cast<std::size_t>(tensor)].name;
   auto& made = hands.made[path_of(copy.to, name)];
-  const auto n = static_cast<std::size_t>(run.count);
-  const auto size = copy.cast == Copy::Cast::narrow ? std::int64_t{2} : std::int64_t{4};
-  hands.cast.resize(n * static_cast<std::size_t>(size));
-  const auto convert = [n](const auto* from, auto* to) {
-    for (std::size_t i = 0; i < n; ++i) to[i] = std::remove_cvref_t<decltype(*to)>(from[i]);
-  };
-  if (copy.cast == Copy::Cast::narrow)
-    convert(reinterpret_cast<const float*>(data), reinterpret_cast<base::bf16*>(hands.cast.data()));
-  else convert(reinterpret_cast<const base::bf16*>(data), reinterpret_cast<float*>(hands.cast.data()));
+  const auto size = base::size_of(copy.into);
+  hands.cast.resize(base::size(run.count * size));
+  cast_values(copy, run.count, data, hands.cast.data());
   target_.places().for_each(
       tensor, run.element, run.count, [&](int r, std::int64_t at, std::int64_t element, std::int64_t count) {
         auto& rank = target_.rank(r);
@@ -230,8 +236,7 @@ void Resharding::prove(const Manifest& written) const {
   // For each kind of the new checkpoint, the source kind whose fingerprint it must have; nothing if it was cast.
   std::map<Kind, std::optional<Kind>> origin;
   for (const auto& [kind, copies] : copies_)
-    for (const auto& copy : copies)
-      origin[copy.to] = copy.cast == Copy::Cast::none ? std::optional(kind) : std::nullopt;
+    for (const auto& copy : copies) origin[copy.to] = copy.casts() ? std::nullopt : std::optional(kind);
   for (const auto& p : written.parameters)
     for (const auto& kind : kinds_of(to_)) {
       const auto path = path_of(kind, p.name);

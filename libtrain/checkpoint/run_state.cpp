@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/plan/model_file/field_json.h"
 #include "libtrain/plan/model_file/model_fields.h"
@@ -18,12 +19,20 @@ namespace {
 
 using Object = base::SortedJsonObject;
 
-template <class E> E choice(Object& o, const char* key, std::initializer_list<std::pair<const char*, E>> legal) {
+template <class E> E choice(Object& o, const char* key, const std::vector<std::pair<const char*, E>>& legal) {
   const auto value = o.text(key);
   for (const auto& [name, e] : legal)
     if (value == name) return e;
   throw base::InputError(fmt::format("{}: {} = {} is unknown to this build", o.where(), key, base::excerpt(value)),
                          "use the version of the programs that wrote it");
+}
+
+// f32, and the dtypes that may have an f32 master.
+std::vector<std::pair<const char*, base::DType>> weight_dtypes() {
+  std::vector<std::pair<const char*, base::DType>> legal;
+  for (const auto& t : base::dtype_traits)
+    if (t.narrow || t.dtype == base::DType::f32) legal.emplace_back(t.name, t.dtype);
+  return legal;
 }
 
 const json& object_of(Object& o, const char* key) {
@@ -97,6 +106,7 @@ json state_to_json(const RunState& s) {
          {"provenance", s.provenance},
          {"isa", s.isa},
          {"device_kind", s.device_kind}};
+  if (s.skipped_steps > 0) j["skipped_steps"] = s.skipped_steps;        // absent: 0, as in older checkpoints
   if (s.contents == Contents::model) j["contents"] = "model";           // absent: all, as in older checkpoints
   if (s.contents == Contents::all && s.optimizer != StoredOptimizer())  // absent: AdamW, as in older checkpoints
     j["optimizer"] = {{"name", s.optimizer.name}, {"states", s.optimizer.states}};
@@ -109,8 +119,13 @@ RunState state_from_json(const json& j, const std::string& where) {
   s.step = o.integer("step", 0);
   s.samples_seen = o.integer("samples_seen", 0);
   s.tokens_seen = o.integer("tokens_seen", 0);
+  if (o.has("skipped_steps")) s.skipped_steps = o.integer("skipped_steps", 0);
+  if (s.skipped_steps > s.step)
+    throw base::InputError(fmt::format("{}: {} of {} are skipped", o.where(), base::counted(s.skipped_steps, "step"),
+                                       base::counted(s.step, "step")),
+                           "restore the checkpoint from a copy");
   s.seed = o.unsigned_integer("seed");
-  s.dtype = choice<base::DType>(o, "dtype", {{"f32", base::DType::f32}, {"bf16", base::DType::bf16}});
+  s.dtype = choice<base::DType>(o, "dtype", weight_dtypes());
   if (o.has("contents"))
     s.contents = choice<Contents>(o, "contents", {{"all", Contents::all}, {"model", Contents::model}});
   if (o.has("optimizer")) s.optimizer = optimizer_from_json(o.object("optimizer"));

@@ -30,8 +30,10 @@ struct StoredOptimizer {
 struct RunState {
   std::int64_t step = 0;  // completed optimizer steps
   std::int64_t samples_seen = 0, tokens_seen = 0;
+  // Of the completed steps, those that changed nothing because they were not finite. An optimizer does not count them.
+  std::int64_t skipped_steps = 0;
   std::uint64_t seed = 0;
-  base::DType dtype = base::DType::f32;  // working dtype: f32 or bf16
+  base::DType dtype = base::DType::f32;  // working dtype: f32, or one with an f32 master
   Contents contents = Contents::all;
   StoredOptimizer optimizer;
   plan::ModelConfig model;                             // with a resolved vocabulary size

@@ -2,6 +2,7 @@
 #include "libtrain/checkpoint/tensor_statistics.h"
 
 #include "libtrain/base/checksum.h"
+#include "libtrain/base/error.h"
 #include "libtrain/base/wide_vectors.h"
 
 #include <array>
@@ -55,8 +56,8 @@ Statistics statistics_of(const void* data, std::int64_t count, base::DType dtype
   Statistics s;
   s.fingerprint =
       base::fingerprint(data, count, static_cast<int>(base::size_of(dtype)), static_cast<std::uint64_t>(first_index));
-  if (dtype == base::DType::bf16) sum_squares(static_cast<const base::bf16*>(data), count, s);
-  else sum_squares(static_cast<const float*>(data), count, s);
+  TRAINYARD_ASSERT(dtype == base::DType::f32 || base::is_narrow(dtype), "statistics of {}", base::name_of(dtype));
+  base::with_value_type(dtype, [&]<class T>(T*) { sum_squares(static_cast<const T*>(data), count, s); });
   return s;
 }
 

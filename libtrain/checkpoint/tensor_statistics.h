@@ -15,7 +15,7 @@ struct Statistics {
   void add(const Statistics& other);
   double norm() const;
 };
-// Statistics of `count` elements (f32 or bf16) that start at `first_index` of the logical tensor.
+// Statistics of `count` elements (f32 or narrower) that start at `first_index` of the logical tensor.
 Statistics statistics_of(const void* data, std::int64_t count, base::DType dtype, std::int64_t first_index);
 
 }  // namespace trainyard::checkpoint

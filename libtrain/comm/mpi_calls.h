@@ -25,10 +25,11 @@ inline MPI_Datatype mpi_type(base::DType t) {
     case base::DType::i32: return MPI_INT32_T;
     case base::DType::i64: return MPI_INT64_T;
     case base::DType::u64: return MPI_UINT64_T;
-    case base::DType::bf16: return MPI_UINT16_T;  // only for the operations of bf16_op
+    case base::DType::bf16:
+    case base::DType::f16: return MPI_UINT16_T;  // only for the operations of narrow_op
     default:
       throw base::Unsupported(fmt::format("no reduction of {}", base::name_of(t)),
-                              "reduce f32, f64, bf16, i32, i64 or u64");
+                              "reduce f32, f64, bf16, f16, i32, i64 or u64");
   }
 }
 

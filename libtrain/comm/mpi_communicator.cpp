@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 #include <vector>
 
 namespace trainyard::comm {
@@ -68,31 +69,37 @@ void copy_bytes_of(char* to, const char* from, std::int64_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
-// MPI has no bf16, so these operations widen to f32 and round once for each addition.
-template <Reduction op> void combine_bf16(void* from, void* into, int* count, MPI_Datatype*) {
-  const auto* in = static_cast<const base::bf16*>(from);
-  auto* out = static_cast<base::bf16*>(into);
+// MPI has no narrow dtypes, so these operations widen to f32 and round once for each addition.
+template <class T, Reduction op> void combine_narrow_values(void* from, void* into, int* count, MPI_Datatype*) {
+  const auto* in = static_cast<const T*>(from);
+  auto* out = static_cast<T*>(into);
   for (int i = 0; i < *count; ++i) {
     const auto a = static_cast<float>(in[i]), b = static_cast<float>(out[i]);
-    out[i] = base::bf16(op == Reduction::sum ? a + b : op == Reduction::max ? std::max(a, b) : std::min(a, b));
+    out[i] = T(op == Reduction::sum ? a + b : op == Reduction::max ? std::max(a, b) : std::min(a, b));
   }
 }
 
-template <Reduction op> MPI_Op bf16_op() {
+template <class T, Reduction op> MPI_Op narrow_op() {
   static const MPI_Op made = [] {
     MPI_Op o = MPI_OP_NULL;
-    check_mpi(MPI_Op_create(combine_bf16<op>, 1, &o), "MPI_Op_create");
+    check_mpi(MPI_Op_create(combine_narrow_values<T, op>, 1, &o), "MPI_Op_create");
     return o;
   }();
   return made;
 }
 
+template <Reduction op> MPI_Op op_for(base::DType dtype, MPI_Op of_mpi) {
+  return base::with_value_type(dtype, [of_mpi]<class T>(T*) {
+    if constexpr (std::is_arithmetic_v<T>) return of_mpi;
+    else return narrow_op<T, op>();
+  });
+}
+
 MPI_Op op_of(Reduction op, base::DType dtype) {
-  const bool own = dtype == base::DType::bf16;
   switch (op) {
-    case Reduction::sum: return own ? bf16_op<Reduction::sum>() : MPI_SUM;
-    case Reduction::max: return own ? bf16_op<Reduction::max>() : MPI_MAX;
-    case Reduction::min: return own ? bf16_op<Reduction::min>() : MPI_MIN;
+    case Reduction::sum: return op_for<Reduction::sum>(dtype, MPI_SUM);
+    case Reduction::max: return op_for<Reduction::max>(dtype, MPI_MAX);
+    case Reduction::min: return op_for<Reduction::min>(dtype, MPI_MIN);
   }
   return MPI_OP_NULL;
 }

@@ -32,6 +32,7 @@ nccl::Type type_of(base::DType t) {
     case base::DType::f32: return nccl::f32;
     case base::DType::f64: return nccl::f64;
     case base::DType::bf16: return nccl::bf16;
+    case base::DType::f16: return nccl::f16;
     case base::DType::i32: return nccl::i32;
     case base::DType::i64: return nccl::i64;
     case base::DType::u64: return nccl::u64;

@@ -12,7 +12,7 @@ struct UniqueId {
   char internal[128];
 };
 enum Result : int { success = 0, remote_error = 6, in_progress = 7 };
-enum Type : int { i8 = 0, u8 = 1, i32 = 2, i64 = 4, u64 = 5, f32 = 7, f64 = 8, bf16 = 9 };
+enum Type : int { i8 = 0, u8 = 1, i32 = 2, i64 = 4, u64 = 5, f16 = 6, f32 = 7, f64 = 8, bf16 = 9 };
 enum Op : int { sum = 0, max = 2, min = 3 };
 using Stream = void*;
 

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <numeric>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -83,21 +84,19 @@ struct ThreadsWorld::Shared {
 
 namespace {
 
-template <class T> void combine(T* into, const T* from, std::int64_t n, Reduction op) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    if (op == Reduction::sum) into[i] = static_cast<T>(into[i] + from[i]);
-    else if (op == Reduction::max) into[i] = into[i] < from[i] ? from[i] : into[i];
-    else into[i] = from[i] < into[i] ? from[i] : into[i];
-  }
+template <class T> T combined(T a, T b, Reduction op) {
+  if (op == Reduction::sum) return static_cast<T>(a + b);
+  return op == Reduction::max ? (a < b ? b : a) : b < a ? b : a;
 }
 
-void combine_bf16(base::bf16* into, const base::bf16* from, std::int64_t n, Reduction op) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    auto a = static_cast<float>(into[i]);
-    const auto b = static_cast<float>(from[i]);
-    combine(&a, &b, 1, op);
-    into[i] = base::bf16(a);
-  }
+template <class T> void combine(T* into, const T* from, std::int64_t n, Reduction op) {
+  for (std::int64_t i = 0; i < n; ++i) into[i] = combined(into[i], from[i], op);
+}
+
+// Narrow values are added in f32, and each addition is rounded once.
+template <class T> void combine_narrow(T* into, const T* from, std::int64_t n, Reduction op) {
+  for (std::int64_t i = 0; i < n; ++i)
+    into[i] = T(combined(static_cast<float>(into[i]), static_cast<float>(from[i]), op));
 }
 
 void copy_bytes(void* to, const void* from, std::int64_t n) {
@@ -105,23 +104,18 @@ void copy_bytes(void* to, const void* from, std::int64_t n) {
 }
 
 void combine_bytes(char* into, const char* from, std::int64_t n, base::DType dtype, Reduction op) {
-  const auto as = [&]<class T>(T*) { combine(reinterpret_cast<T*>(into), reinterpret_cast<const T*>(from), n, op); };
-  switch (dtype) {
-    case base::DType::f32: return as(static_cast<float*>(nullptr));
-    case base::DType::f64: return as(static_cast<double*>(nullptr));
-    case base::DType::bf16:
-      return combine_bf16(reinterpret_cast<base::bf16*>(into), reinterpret_cast<const base::bf16*>(from), n, op);
-    case base::DType::i32: return as(static_cast<std::int32_t*>(nullptr));
-    case base::DType::i64: return as(static_cast<std::int64_t*>(nullptr));
-    case base::DType::u64: return as(static_cast<std::uint64_t*>(nullptr));
-    default: break;
-  }
+  base::with_value_type(dtype, [&]<class T>(T*) {
+    auto* to = reinterpret_cast<T*>(into);
+    const auto* more = reinterpret_cast<const T*>(from);
+    if constexpr (std::is_arithmetic_v<T>) combine(to, more, n, op);
+    else combine_narrow(to, more, n, op);
+  });
 }
 
 void require_reducible(base::DType t) {
   if (t == base::DType::u8 || t == base::DType::u16 || t == base::DType::u32)
     throw base::Unsupported(fmt::format("no reduction of {}", base::name_of(t)),
-                            "reduce f32, f64, bf16, i32, i64 or u64");
+                            "reduce f32, f64, bf16, f16, i32, i64 or u64");
 }
 
 class ThreadsCommunicator : public Communicator {

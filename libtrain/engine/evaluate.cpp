@@ -88,7 +88,7 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
   r.data = text_at(s.provenance, "data", "");
   r.micro_batch = integer_of(s.identity, "micro_batch", 1);
   r.document_mask = text_at(s.identity, "document_mask", "off");
-  r.dtype = s.dtype;
+  r.dtype = base::traits_of(s.dtype).trains ? s.dtype : base::DType::f32;
   if (plan::objective_of(s.model) == plan::Objective::masked) take_masking(r, s, checkpoint);
   auto asked = c.run;
   auto ours = fields_of(r);

@@ -113,6 +113,7 @@ std::string to_json_line(const StepMetrics& m) {
   j["loss"] = number(m.loss);
   j["learning_rate"] = m.learning_rate;
   j["gradient_norm"] = number(m.gradient_norm);
+  if (m.skipped_steps > 0) j["skipped_steps"] = m.skipped_steps;
   j["tokens_seen"] = m.tokens_seen;
   j["tokens_per_second"] = m.tokens_per_second;
   j["model_flops_per_second"] = m.model_flops_per_second;

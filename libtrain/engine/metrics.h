@@ -20,7 +20,8 @@ struct StepMetrics {
   double loss = 0;         // mean over the counted target tokens of the global batch
   double learning_rate = 0;
   double gradient_norm = 0;
-  std::int64_t tokens_seen = 0;  // since the beginning of the run
+  std::int64_t skipped_steps = 0;  // of them, those that changed nothing because they were not finite; 0: not written
+  std::int64_t tokens_seen = 0;    // since the beginning of the run
   double tokens_per_second = 0;
   double model_flops_per_second = 0;
   double step_seconds = 0, compute_seconds = 0, communication_seconds = 0, hidden_communication_seconds = 0;

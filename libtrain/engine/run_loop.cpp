@@ -52,6 +52,7 @@ void RunLoop::load(const Start& start) {
   weights_from_ = load_start(start, trainer_, run_.world, run_.setup);
   start_ = start;
   batches_.begin_at(start.step, start.samples_seen);
+  trainer_.set_skipped_steps(start.skipped_steps);
   step_ = start.step;
 }
 
@@ -154,11 +155,12 @@ bool RunLoop::finish_steps(RunResult& result, int under_way) {
 bool RunLoop::finish_step(RunResult& result) {
   const auto outcome = in_step(profile_, [&] { return trainer_.finish_step(); });
   if (profile_) profile_->waited(outcome.exposed_seconds);
-  if (!outcome.finite) refuse_step(outcome);
+  if (outcome.fate == StepFate::ends_run) refuse_step(outcome);
+  const bool skipped = outcome.fate == StepFate::skipped;
   const double begin = std::max(outcome.begun, finished_at_);
   ++step_;
   ++steps_done_;
-  result.loss = outcome.loss;
+  if (!skipped) result.loss = outcome.loss;
   if (config_.save_every > 0 && step_ % config_.save_every == 0 && step_ < config_.steps) saving_->take(progress());
   StepMetrics m = metrics_of(outcome);
   const double ended = now();
@@ -176,8 +178,11 @@ bool RunLoop::finish_step(RunResult& result) {
   m.save_seconds = saving_->take_save_seconds();
   if (run_.world.rank == 0) {
     metrics_->write(m);
-    if (const auto warning = loss_watch_.look(m.loss); !warning.empty()) base::log_warning("{}", warning);
-    if (m.gates)
+    if (skipped)
+      base::log_warning("step {} is skipped: loss {}, gradient norm {}; weights and states stay as they were", m.step,
+                        base::number_text(m.loss), base::number_text(m.gradient_norm));
+    else if (const auto warning = loss_watch_.look(m.loss); !warning.empty()) base::log_warning("{}", warning);
+    if (m.gates && !skipped)
       for (const auto& sentence : gate_watch_.look(*m.gates)) base::log_warning("{}", sentence);
     if (run_.listener.on_step) run_.listener.on_step(m, config_.steps);
   }
@@ -208,6 +213,7 @@ StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
   m.learning_rate = o.learning_rate;
   m.gradient_norm = o.gradient_norm;
   m.tokens_seen = progress().tokens_seen;
+  m.skipped_steps = trainer_.skipped_steps();
   const auto& model = run_.setup.plan.model;
   if (plan::has_experts(model)) m.gates = gate_metrics(model, o.gate_records);
   return m;
@@ -216,7 +222,8 @@ StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
 // A resume may have changed the batch, so the number of steps does not determine what was consumed before `start_`.
 Progress RunLoop::progress() const {
   const auto samples = (step_ - start_.step) * config_.global_batch;
-  return {step_, start_.samples_seen + samples, start_.tokens_seen + samples * run_.setup.plan.sequence};
+  return {step_, start_.samples_seen + samples, start_.tokens_seen + samples * run_.setup.plan.sequence,
+          trainer_.skipped_steps()};
 }
 
 // Measures peaks before the first step and after the last one, because other work may come and go. Every rank measures,

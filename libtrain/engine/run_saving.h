@@ -19,9 +19,9 @@
 
 namespace trainyard::engine {
 
-// How far a run is: completed steps, and what they consumed since the run began.
+// How far a run is: completed steps, what they consumed since the run began, and how many of them were skipped.
 struct Progress {
-  std::int64_t step = 0, samples_seen = 0, tokens_seen = 0;
+  std::int64_t step = 0, samples_seen = 0, tokens_seen = 0, skipped_steps = 0;
 };
 
 // Every rank calls all methods in the same order. Collectives are issued on the trainer's communication Exec.

@@ -33,6 +33,7 @@ void to_json(nlohmann::json& json, const Start& start) {
           {"step", start.step},
           {"samples_seen", start.samples_seen},
           {"tokens_seen", start.tokens_seen},
+          {"skipped_steps", start.skipped_steps},
           {"own", start.own},
           {"newest", start.newest},
           {"damaged", nlohmann::json::array()}};
@@ -44,6 +45,7 @@ void from_json(const nlohmann::json& json, Start& start) {
            .step = json.at("step"),
            .samples_seen = json.at("samples_seen"),
            .tokens_seen = json.at("tokens_seen"),
+           .skipped_steps = json.at("skipped_steps"),
            .own = json.at("own"),
            .newest = json.at("newest"),
            .damaged = {}};

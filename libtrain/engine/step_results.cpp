@@ -17,8 +17,9 @@ base::View doubles(double* at, std::int64_t n, base::Device device) {
 }  // namespace
 
 StepResults::StepResults(params::RankExecs& execs, const plan::BatchPlan& batch, comm::Communicator& results,
-                         double clip, GateRecordShape gates)
-    : execs_(execs), results_(results), batch_(batch), places_(batch_.places()), clip_(clip), gates_(gates) {
+                         double clip, GateRecordShape gates, NonFinitePolicy non_finite)
+    : execs_(execs), results_(results), batch_(batch), places_(batch_.places()), clip_(clip), gates_(gates),
+      non_finite_(non_finite) {
   TRAINYARD_ASSERT(results.size() % batch_.data_ranks == 0, "{} ranks have losses, the micro-batches are those of {}",
                    results.size(), batch_.data_ranks);
   const auto own = aligned_words(own_count() * 8), all = aligned_words(own_count() * 8 * results.size()),
@@ -95,6 +96,7 @@ void StepResults::agree(std::span<const base::ConstView> gradients) {
   args.local_accumulation = batch_.local_accumulation;
   args.rows = execs_.world.topology.rows_with_losses(results_.size());
   args.limbs = limbs_, args.clip = clip_, args.out = numbers_;
+  args.lasting = non_finite_ == NonFinitePolicy::stop;
   kernels::step_numbers(execs_.compute, args);
 }
 

@@ -5,6 +5,7 @@
 #include "kernels/step_numbers/step_numbers.h"
 #include "libtrain/comm/communicator.h"
 #include "libtrain/engine/gate_metrics.h"
+#include "libtrain/engine/non_finite.h"
 #include "libtrain/params/rank_execs.h"
 #include "libtrain/plan/grid/batch.h"
 #include "libtrain/tensor/device_buffer.h"
@@ -24,7 +25,7 @@ class StepResults {
   // `results` reaches all ranks and takes views of the device of `execs.compute`. Tensor-parallel ranks of a replica
   // are neighbours and have the same losses: the first of them counts. Of pipeline stages the last one counts.
   StepResults(params::RankExecs& execs, const plan::BatchPlan& batch, comm::Communicator& results, double clip,
-              GateRecordShape gates = {});
+              GateRecordShape gates = {}, NonFinitePolicy non_finite = NonFinitePolicy::stop);
   ~StepResults();
   StepResults(const StepResults&) = delete;
 
@@ -68,6 +69,7 @@ class StepResults {
   std::int64_t places_;
   double clip_;
   GateRecordShape gates_;
+  NonFinitePolicy non_finite_;
   std::vector<std::uint64_t> host_;  // memory on a CPU
   tensor::DeviceBuffer device_;      // memory on a GPU
   tensor::PinnedBuffer pinned_;

@@ -42,7 +42,7 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
   absent_.tokens = base::View(nullptr, base::DType::i32, {r_.plan.micro_batch, r_.plan.sequence});
   r_.link_stages();
   results_.emplace(r_.context, r_.plan.batch(), world.results ? *world.results : *world.control, settings_.clip,
-                   gate_record_shape(r_.plan.model));
+                   gate_record_shape(r_.plan.model), settings_.non_finite);
 }
 
 void Trainer::require_values() const {
@@ -186,9 +186,11 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
 std::string Trainer::doing() const { return r_.now.text(r_.stage, r_.plan.pipeline, "the end of a step"); }
 
 bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& stop_now) {
+  TRAINYARD_ASSERT(under_way_.empty() || settings_.non_finite == NonFinitePolicy::stop,
+                   "step {} begins before it is known whether the step before is skipped", completed + 1);
   StepOutcome outcome;
   outcome.begun = base::steady_seconds();
-  const double busy = results_come_later() ? 0 : r_.communication.busy_seconds();
+  const double busy = on_gpu() ? 0 : r_.communication.busy_seconds();
   const double waited = r_.link ? r_.link->wait_seconds() : 0;
   r_.context.wait_seconds = 0;
   r_.experts.clear_most_rounds();
@@ -203,7 +205,7 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   outcome.expert_rounds = r_.experts.most_rounds();
   outcome.exposed_seconds = r_.context.wait_seconds;
   outcome.compute_seconds = base::steady_seconds() - outcome.begun - r_.context.wait_seconds;
-  if (!results_come_later()) {
+  if (!on_gpu()) {
     outcome.communication_seconds = r_.communication.busy_seconds() - busy;
     // Receives are called long before their messages are sent, so their queues are always busy. So the waits for them
     // count instead.
@@ -220,11 +222,12 @@ StepOutcome Trainer::finish_step() {
   auto outcome = step.known;
   const auto reported = results_->take();
   const auto& numbers = reported.numbers;
-  if (results_come_later()) measure_on_device(step, outcome);
+  if (on_gpu()) measure_on_device(step, outcome);
   outcome.loss = numbers.loss;
   outcome.gradient_norm = numbers.gradient_norm;
   outcome.targets = numbers.targets;
-  outcome.finite = numbers.finite != 0;
+  outcome.fate = fate_of(numbers.finite != 0, settings_.non_finite);
+  if (outcome.fate == StepFate::skipped) ++skipped_;
   outcome.gate_records = reported.gate_records;
   return outcome;
 }
@@ -246,7 +249,7 @@ void Trainer::measure_on_device(const UnderWay& step, StepOutcome& outcome) {
 // The clip factor is read where it was computed. A step that is not finite changes nothing.
 void Trainer::update(std::int64_t completed) {
   const auto rule = params::update_rule(r_.plan.optimizer, settings_, settings_.learning_rate.at(completed),
-                                        completed + 1, results_->numbers());
+                                        completed + 1 - skipped_, results_->numbers());
   store_->update(rule, r_.plan.global_batch * r_.plan.sequence);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/engine/learning_rate.h"
+#include "libtrain/engine/non_finite.h"
 #include "libtrain/engine/rank_runtime.h"
 #include "libtrain/engine/step_results.h"
 #include "libtrain/params/zero_store.h"
@@ -25,11 +26,12 @@ struct StepSettings : params::OptimizerSettings {
   double clip = 1.0;
   bool decay_embeddings = false;  // weight decay of token, position and segment tables, too
   std::uint64_t seed = 1;
+  NonFinitePolicy non_finite = NonFinitePolicy::stop;
   base::Device device;  // kind as in the plan; index: the GPU of this rank
 };
 
 struct StepOutcome {
-  bool finite = true;  // false: the step has changed nothing
+  StepFate fate = StepFate::counts;
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   std::int64_t targets = 0;
   std::span<const std::int64_t> gate_records = {};  // of gate_record_shape; valid until the next step begins
@@ -52,14 +54,19 @@ class Trainer {
   // `stop_now` is asked on every rank (plan/schedule/schedule.h says when), and the answers are joined. If any rank
   // says yes, the step is abandoned, no weight has changed, and the result is false. An empty function says no. On a
   // GPU the step has only been submitted when this returns: nothing inside it waits for the device. At most two steps
-  // may be under way.
+  // may be under way; only one if a step may be skipped, because the next update depends on how many were.
   bool begin_step(std::int64_t completed, const std::function<bool()>& stop_now);
-  // Waits for the oldest step that was begun and not finished, and returns its outcome. After an outcome that is not
-  // finite, no later step has changed anything either.
+  // Waits for the oldest step that was begun and not finished, and returns its outcome. After an outcome that ends the
+  // run, no later step has changed anything either.
   StepOutcome finish_step();
   int steps_under_way() const { return static_cast<int>(under_way_.size()); }
   // Is it worthwhile to begin a step before the one before is finished?
-  bool results_come_later() const { return r_.compute->on_gpu(); }
+  bool results_come_later() const { return on_gpu() && settings_.non_finite == NonFinitePolicy::stop; }
+
+  // Of the steps begun, those that were skipped. An optimizer's own count of updates leaves them out. A run that goes
+  // on from a checkpoint sets the number of the checkpoint before its first step.
+  std::int64_t skipped_steps() const { return skipped_; }
+  void set_skipped_steps(std::int64_t skipped) { skipped_ = skipped; }
 
   // Gathers what the first pass of a next step would gather. So the ledger has the traffic of each step, also of the
   // last. Collective.
@@ -105,6 +112,7 @@ class Trainer {
   Chunk& chunk_of(const plan::Action& action) { return r_.chunks[static_cast<std::size_t>(action.chunk)]; }
   Slot& slot_of(const plan::Action& action) { return *chunk_of(action).slots[static_cast<std::size_t>(action.slot)]; }
   model::Observer seen_by(const Observer* observer, const plan::Action& action, const char* what);
+  bool on_gpu() const { return r_.compute->on_gpu(); }
   void require_values() const;
   void make_chunks();
   void update(std::int64_t completed);
@@ -128,6 +136,7 @@ class Trainer {
   plan::LeaseOrder step_leases_;
   std::optional<StepResults> results_;
   std::deque<UnderWay> under_way_;
+  std::int64_t skipped_ = 0;
   double finished_at_ = 0, blocked_before_ = 0, talking_before_ = 0;  // at the end of the step before, on a GPU
 };
 

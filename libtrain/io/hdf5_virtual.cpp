@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 namespace trainyard::io {
 
@@ -62,15 +63,13 @@ void Hdf5File::create_virtual(const std::string& name, base::DType dtype, const 
   be_quiet();
   const auto create = property_list(H5P_DATASET_CREATE);
   H5Pset_obj_track_times(create.get(), false);
-  const float nan32 = std::numeric_limits<float>::quiet_NaN();
-  const double nan64 = std::numeric_limits<double>::quiet_NaN();
-  const base::bf16 nan_bf16(nan32);
-  const base::f16 nan_f16(nan32);
   const auto type = type_of(dtype);
-  if (dtype == base::DType::f32) H5Pset_fill_value(create.get(), type.get(), &nan32);
-  if (dtype == base::DType::f64) H5Pset_fill_value(create.get(), type.get(), &nan64);
-  if (dtype == base::DType::bf16) H5Pset_fill_value(create.get(), type.get(), &nan_bf16);
-  if (dtype == base::DType::f16) H5Pset_fill_value(create.get(), type.get(), &nan_f16);
+  base::with_value_type(dtype, [&]<class T>(T*) {
+    if constexpr (!std::is_integral_v<T>) {
+      const T nan(std::numeric_limits<float>::quiet_NaN());
+      H5Pset_fill_value(create.get(), type.get(), &nan);
+    }
+  });
   for (const auto& part : parts) add_part(create.get(), shape, part);
   const auto space = space_of(shape);
   make_group(group_of(name));

@@ -20,27 +20,17 @@ namespace {
 constexpr std::int64_t period = 4099, rank_shift = 977, peer_shift = 131;
 
 double as_double(const char* at, base::DType t) {
-  if (t == base::DType::bf16) {
-    base::bf16 v;
-    std::memcpy(&v, at, 2);
-    return static_cast<double>(static_cast<float>(v));
-  }
   float v = 0;
-  std::memcpy(&v, at, 4);
+  base::to_f32(t, at, 1, &v);
   return v;
 }
 void put(char* at, base::DType t, double value) {
-  if (t == base::DType::bf16) {
-    const base::bf16 v(static_cast<float>(value));
-    std::memcpy(at, &v, 2);
-  } else {
-    const auto v = static_cast<float>(value);
-    std::memcpy(at, &v, 4);
-  }
+  const auto v = static_cast<float>(value);
+  base::from_f32(t, &v, 1, at);
 }
 
-// Whole numbers, of which more and more are zero until the sum over all ranks is exact in bf16's eight bits. Or, if
-// `rounding`, numbers of many magnitudes that round at every addition.
+// Whole numbers, of which more and more are zero until the sum over all ranks is exact in the digits of a narrow dtype.
+// Or, if `rounding`, numbers of many magnitudes that round at every addition.
 std::vector<char> make_values(base::DType t, int ranks, bool rounding) {
   const auto width = base::size_of(t);
   std::vector<char> out(static_cast<std::size_t>(period * width));
@@ -54,13 +44,13 @@ std::vector<char> make_values(base::DType t, int ranks, bool rounding) {
                                               : 0;
       put(out.data() + i * width, t, v);
     }
-    if (rounding || t != base::DType::bf16) return out;
+    if (rounding || !base::is_narrow(t)) return out;
     for (std::int64_t i = 0; i < period; ++i) {
       double sum = 0;
       for (int r = 0; r < ranks; ++r) sum += as_double(out.data() + (i + rank_shift * r) % period * width, t);
       most = std::max(most, sum);
     }
-    if (most <= 256) return out;
+    if (most <= std::ldexp(1, base::traits_of(t).digits)) return out;
   }
 }
 

@@ -32,17 +32,20 @@ inline void all_reduce(Communicator& c, tensor::Exec& exec, std::int64_t n) {
   SCOPED_TRACE("all_reduce of " + std::to_string(n));
   std::vector<std::int64_t> sums(z(n)), most(z(n)), least(z(n));
   std::vector<double> reals(z(n));
-  std::vector<base::bf16> halves(z(n));
+  std::vector<base::bf16> brains(z(n));
+  std::vector<base::f16> halves(z(n));
   for (std::int64_t i = 0; i < n; ++i) {
     sums[z(i)] = (std::int64_t{1} << 40) * c.rank() + i;
     most[z(i)] = least[z(i)] = (c.rank() * 7 + i) % 5 - 2;
     reals[z(i)] = 0.5 * c.rank() + static_cast<double>(i);
-    halves[z(i)] = base::bf16(static_cast<float>(c.rank() + 1));
+    brains[z(i)] = base::bf16(static_cast<float>(c.rank() + 1));
+    halves[z(i)] = base::f16(static_cast<float>(c.rank()) + 0x1p-4f * static_cast<float>(i % 7));
   }
   c.all_reduce(exec, view(sums), Reduction::sum);
   c.all_reduce(exec, view(most), Reduction::max);
   c.all_reduce(exec, view(least), Reduction::min);
   c.all_reduce(exec, view(reals), Reduction::sum);
+  c.all_reduce(exec, view(brains), Reduction::sum);
   c.all_reduce(exec, view(halves), Reduction::sum);
   exec.synchronize();
   const std::int64_t pairs = c.size() * (c.size() - 1) / 2;
@@ -54,7 +57,9 @@ inline void all_reduce(Communicator& c, tensor::Exec& exec, std::int64_t n) {
     ASSERT_EQ(most[z(i)], high);
     ASSERT_EQ(least[z(i)], low);
     ASSERT_EQ(reals[z(i)], 0.5 * static_cast<double>(pairs) + static_cast<double>(c.size() * i));
-    ASSERT_EQ(static_cast<float>(halves[z(i)]), static_cast<float>(pairs + c.size()));
+    ASSERT_EQ(static_cast<float>(brains[z(i)]), static_cast<float>(pairs + c.size()));
+    ASSERT_EQ(static_cast<float>(halves[z(i)]),
+              static_cast<float>(pairs) + 0x1p-4f * static_cast<float>(c.size() * (i % 7)));
   }
 }
 

@@ -22,18 +22,18 @@ namespace {
 
 struct Model {
   const char* name;
-  checkpoint::WeightType type;  // of its tensors
-  base::DType imported;         // the checkpoint's dtype by default
+  base::DType type;      // of its tensors
+  base::DType imported;  // the checkpoint's dtype by default
   const char* architecture;
 };
 constexpr Model models[] = {
-    {"gpt2", checkpoint::WeightType::f32, base::DType::f32, "GPT2LMHeadModel"},
-    {"gpt2-untied", checkpoint::WeightType::f16, base::DType::f32, "GPT2LMHeadModel"},
-    {"llama-2", checkpoint::WeightType::f32, base::DType::f32, "LlamaForCausalLM"},       // three files
-    {"llama-3", checkpoint::WeightType::bf16, base::DType::bf16, "LlamaForCausalLM"},     // grouped queries
-    {"llama-3-tied", checkpoint::WeightType::f32, base::DType::f32, "LlamaForCausalLM"},  // with biases
-    {"bert", checkpoint::WeightType::f32, base::DType::f32, "BertForMaskedLM"},
-    {"bert-new-gelu", checkpoint::WeightType::bf16, base::DType::bf16, "BertForMaskedLM"}  // two files
+    {"gpt2", base::DType::f32, base::DType::f32, "GPT2LMHeadModel"},
+    {"gpt2-untied", base::DType::f16, base::DType::f32, "GPT2LMHeadModel"},
+    {"llama-2", base::DType::f32, base::DType::f32, "LlamaForCausalLM"},       // three files
+    {"llama-3", base::DType::bf16, base::DType::bf16, "LlamaForCausalLM"},     // grouped queries
+    {"llama-3-tied", base::DType::f32, base::DType::f32, "LlamaForCausalLM"},  // with biases
+    {"bert", base::DType::f32, base::DType::f32, "BertForMaskedLM"},
+    {"bert-new-gelu", base::DType::bf16, base::DType::bf16, "BertForMaskedLM"}  // two files
 };
 
 std::string golden(const Model& model) { return std::string(GOLDEN) + "/" + model.name; }

@@ -111,7 +111,7 @@ TEST(Import, Bf16IsTheWeightsRoundedOnce) {
   EXPECT_FALSE(fs::exists(s.path + "/beyond") || fs::exists(s.path + "/beyond.partial"));
   const Imported wide(m);
   checkpoint::ExportOptions out;
-  out.dtype = checkpoint::WeightType::bf16;
+  out.dtype = base::DType::bf16;
   try {
     wide.write(out);
     ADD_FAILURE() << "not refused";
@@ -125,7 +125,7 @@ TEST(Export, F16ThatCannotHoldAWeightIsRefused) {
   auto values = std::vector<float>(12, 65504.0f);
   m.at("transformer.ln_f.weight").bytes = floats(values);
   checkpoint::ExportOptions o;
-  o.dtype = checkpoint::WeightType::f16;
+  o.dtype = base::DType::f16;
   EXPECT_EQ(Imported(m).write(o).files.size(), 1u);
   values[7] = 65520.0f;
   m.at("transformer.ln_f.weight").bytes = floats(values);

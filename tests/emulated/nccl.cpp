@@ -2,6 +2,7 @@
 // both send and receive, are done when they return. Sends alone copy their data and return. Receives alone are done
 // when somebody waits for them in the order of their stream, so a receive may be called before its message is sent.
 #define OMPI_SKIP_MPICXX 1
+#include "libtrain/base/dtype.h"
 #include "tests/emulated/stream.h"
 
 #include <mpi.h>
@@ -41,25 +42,16 @@ class Inside {
   Comm* comm_;
 };
 
-int width_of(int type) { return type == 0 || type == 1 ? 1 : type == 2 || type == 7 ? 4 : type == 9 ? 2 : 8; }
+int width_of(int type) {
+  return type == 0 || type == 1 ? 1 : type == 2 || type == 7 ? 4 : type == 6 || type == 9 ? 2 : 8;
+}
 
-// bf16 is widened, combined in f32, and rounded to nearest even.
-float widen(unsigned short h) {
-  const unsigned u = static_cast<unsigned>(h) << 16;
-  float f;
-  std::memcpy(&f, &u, 4);
-  return f;
-}
-unsigned short narrow(float f) {
-  unsigned u;
-  std::memcpy(&u, &f, 4);
-  return static_cast<unsigned short>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
-}
 template <int op, class T> T combine(T a, T b) { return op == 0 ? a + b : op == 2 ? (a > b ? a : b) : (a < b ? a : b); }
-template <int op> void combine_bf16(void* in, void* inout, int* n, MPI_Datatype*) {
+// Narrow values are widened, combined in f32, and rounded to nearest even.
+template <class T, int op> void combine_narrow(void* in, void* inout, int* n, MPI_Datatype*) {
   for (int i = 0; i < *n; ++i) {
-    auto& to = static_cast<unsigned short*>(inout)[i];
-    to = narrow(combine<op>(widen(static_cast<unsigned short*>(in)[i]), widen(to)));
+    auto& to = static_cast<T*>(inout)[i];
+    to = T(combine<op>(static_cast<float>(static_cast<const T*>(in)[i]), static_cast<float>(to)));
   }
 }
 
@@ -76,16 +68,18 @@ MPI_Datatype mpi_type(int type) {
   }
 }
 
-template <int op> MPI_Op own_op() {
+template <class T, int op> MPI_Op own_op() {
   static const MPI_Op made = [] {
     MPI_Op o;
-    MPI_Op_create(combine_bf16<op>, 1, &o);
+    MPI_Op_create(combine_narrow<T, op>, 1, &o);
     return o;
   }();
   return made;
 }
 MPI_Op mpi_op(int type, int op) {
-  if (type == 9) return op == 0 ? own_op<0>() : op == 2 ? own_op<2>() : own_op<3>();
+  using trainyard::base::bf16, trainyard::base::f16;
+  if (type == 6) return op == 0 ? own_op<f16, 0>() : op == 2 ? own_op<f16, 2>() : own_op<f16, 3>();
+  if (type == 9) return op == 0 ? own_op<bf16, 0>() : op == 2 ? own_op<bf16, 2>() : own_op<bf16, 3>();
   return op == 0 ? MPI_SUM : op == 2 ? MPI_MAX : MPI_MIN;
 }
 

@@ -186,8 +186,8 @@ TEST(GpuCapture, StepsBehindOneThatIsNotFiniteChangeNothing) {
   ASSERT_TRUE(rank.begin(1));
   ASSERT_TRUE(rank.begin(2));
   EXPECT_EQ(trainer.steps_under_way(), 2);
-  EXPECT_FALSE(trainer.finish_step().finite);
-  EXPECT_FALSE(trainer.finish_step().finite);
+  EXPECT_EQ(trainer.finish_step().fate, engine::StepFate::ends_run);
+  EXPECT_EQ(trainer.finish_step().fate, engine::StepFate::ends_run);
   EXPECT_EQ(rank.weights(), before);
 }
 

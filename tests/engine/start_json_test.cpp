@@ -20,6 +20,7 @@ TEST(StartJson, KeepsAStart) {
                     .step = 15,
                     .samples_seen = std::int64_t{1} << 53 | 1,  // no double holds it
                     .tokens_seen = 77,
+                    .skipped_steps = 3,
                     .own = true,
                     .newest = true,
                     .damaged = {no_utf8 + "1", "other"}};
@@ -29,6 +30,7 @@ TEST(StartJson, KeepsAStart) {
   EXPECT_EQ(again.step, start.step);
   EXPECT_EQ(again.samples_seen, start.samples_seen);
   EXPECT_EQ(again.tokens_seen, start.tokens_seen);
+  EXPECT_EQ(again.skipped_steps, start.skipped_steps);
   EXPECT_EQ(again.own, start.own);
   EXPECT_EQ(again.newest, start.newest);
   EXPECT_EQ(again.damaged, start.damaged);

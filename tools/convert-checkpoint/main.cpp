@@ -165,12 +165,11 @@ base::ExitCode write_safetensors(const Settings& s, const std::string& checkpoin
   const checkpoint::Reader source(checkpoint, checkpoint::Reader::Check::all_but_payloads);
   checkpoint::ExportOptions o;
   o.existing = s.existing(), o.threads = base::threads_or_all(s.threads);
-  for (auto type : {checkpoint::WeightType::f32, checkpoint::WeightType::bf16, checkpoint::WeightType::f16})
-    if (s.dtype == checkpoint::name_of(type).ours) o.dtype = type;
+  if (!s.dtype.empty()) o.dtype = base::dtype_from_name(s.dtype);
   o.max_shard = base::parse_bytes(s.max_shard, "--max-shard", {1, base::most_bytes});
   o.watch = tools::progress_watch("convert-checkpoint", s.progress, tools::Progressing::bytes);
   const auto r = checkpoint::export_model(source, s.destination, o);
-  const auto* dtype = checkpoint::name_of(r.dtype).ours;
+  const auto* dtype = base::name_of(r.dtype);
   std::vector<std::string> notes;
   for (const auto& note : r.notes)
     notes.push_back(fmt::format("config.json of {} has no {}", r.family->model_type, note));

@@ -1,6 +1,7 @@
 // The report on a checkpoint, and on a folder of them.
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/file_names.h"
@@ -52,8 +53,9 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
   for (const auto& p : reader.manifest().parameters) parameters += p.count;
   std::string out =
       fmt::format("checkpoint {}  ({}/{})\n", reader.path(), checkpoint::format_name, reader.manifest().major);
-  out += fmt::format("  step        {}, {} samples and {} tokens seen\n", s.step, human_count(s.samples_seen),
-                     human_count(s.tokens_seen));
+  out += fmt::format("  step        {}, {} samples and {} tokens seen{}\n", s.step, human_count(s.samples_seen),
+                     human_count(s.tokens_seen),
+                     s.skipped_steps == 0 ? "" : fmt::format(", {} skipped", base::counted(s.skipped_steps, "step")));
   out += fmt::format(
       "  model       {}: {} parameters, {} layers, hidden {}, heads {} ({} kv), ffn {}, vocabulary {}, context {}\n",
       base::one_line(m.name), human_count(parameters), m.layers, m.hidden, m.heads, m.kv_heads, m.ffn, m.vocabulary,

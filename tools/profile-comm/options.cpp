@@ -2,6 +2,7 @@
 #include "tools/profile-comm/options.h"
 
 #include "libtrain/base/byte_size.h"
+#include "libtrain/base/dtype.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/plan/grid/ranges.h"
@@ -161,11 +162,12 @@ void resolve_texts(ProfileOptions& o) {
           fmt::format("did you mean {}? There are {}", base::nearest(name, known), fmt::join(known, ", ")));
   s.dtypes.clear();
   for (const auto& name : items(o.dtypes, "--dtype")) {
-    if (name != "f32" && name != "bf16")
+    if (const auto known = base::names_of_working_dtypes(); std::find(known.begin(), known.end(), name) == known.end())
       throw base::UsageError(fmt::format("--dtype '{}' is not measured", name), "f32, bf16 or f32,bf16");
     s.dtypes.push_back(base::dtype_from_name(name));
   }
-  if (s.dtypes == std::vector{base::DType::bf16} && s.operations == std::vector<std::string>{"ordered_reduce_scatter"})
+  const bool narrow = std::all_of(s.dtypes.begin(), s.dtypes.end(), base::is_narrow);
+  if (narrow && s.operations == std::vector<std::string>{"ordered_reduce_scatter"})
     throw base::UsageError("ordered_reduce_scatter adds f32 only", "--dtype f32");
   s.confidence = share(o.confidence, "--confidence");
   s.budget_seconds =

@@ -3,6 +3,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/cores.h"
+#include "libtrain/base/dtype.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
@@ -102,7 +103,7 @@ void add_options(CLI::App& app, Settings& s) {
       ->group("Parallel layout");
   app.add_option("--dtype", s.dtype,
                  "working dtype, f32 or bf16; with bf16, the exact f32 weights stay as master weights [as in SRC]")
-      ->check(one_of({"f32", "bf16"}))
+      ->check(one_of(base::names_of_working_dtypes()))
       ->group("Parallel layout");
   app.add_option("--only", s.only,
                  "model: write the weights alone, for generate, train --evaluate and --init-from; no run can go on "
