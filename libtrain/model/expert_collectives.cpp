@@ -15,8 +15,9 @@ const ExpertCollectives& own_experts() {
   return none;
 }
 
-ExpertCollectives::ExpertCollectives(params::StoreContext& context, std::int64_t buffer, std::int64_t hop_bytes)
-    : buffer_(buffer) {
+ExpertCollectives::ExpertCollectives(params::StoreContext& context, const plan::ExpertShare& share, std::int64_t buffer,
+                                     std::int64_t hop_bytes)
+    : share_(share), buffer_(buffer) {
   if (context.world.topology.size(plan::Axis::expert) == 1) return;
   context_ = &context;
   if (hop_bytes == 0) return;

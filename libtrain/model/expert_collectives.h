@@ -21,10 +21,13 @@ namespace trainyard::model {
 class ExpertCollectives {
  public:
   ExpertCollectives() = default;  // one rank
-  // On the context's world. buffer: plan::MicroShape::expert_capacity_buffer; hop_bytes: plan::expert_hop_bytes, for
-  // which two buffers are taken from the context's staging.
-  explicit ExpertCollectives(params::StoreContext& context, std::int64_t buffer = 0, std::int64_t hop_bytes = 0);
+  // On the context's world. share: what this rank holds of each layer's experts. buffer:
+  // plan::MicroShape::expert_capacity_buffer; hop_bytes: plan::expert_hop_bytes, for which two buffers are taken from
+  // the context's staging.
+  ExpertCollectives(params::StoreContext& context, const plan::ExpertShare& share, std::int64_t buffer,
+                    std::int64_t hop_bytes);
 
+  const plan::ExpertShare& share() const { return share_; }
   std::int64_t buffer() const { return buffer_; }
 
   int ranks() const { return context_ == nullptr ? 1 : group().size(); }
@@ -65,6 +68,7 @@ class ExpertCollectives {
   bool in_nodes() const { return context_->world.topology.size(plan::Axis::expert_inner) > 1; }
   comm::NodeHops hops() const;
   params::StoreContext* context_ = nullptr;
+  plan::ExpertShare share_;
   std::int64_t buffer_ = 0;
   base::View first_hop_, second_hop_;  // staging
   std::unique_ptr<Counted> counted_ = std::make_unique<Counted>();

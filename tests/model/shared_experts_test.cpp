@@ -194,7 +194,7 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
                                  none,
                                  none,
                                  staging};
-    const model::ExpertCollectives collectives(context, rounds.buffer,
+    const model::ExpertCollectives collectives(context, part.experts, rounds.buffer,
                                                plan::expert_hop_bytes(part, shape, plan::Pass::train));
     ShareStore store(part, topology, dtype, 3, rounds.crowded);
     model::Decoder decoder(part, recompute);
