@@ -19,6 +19,7 @@ struct Operands {
 void run(tensor::Exec& exec, ActivationKernel kernel, const Operands& o) {
   for (const auto& v : {o.up, o.dy, base::ConstView(o.y), base::ConstView(o.dup)})
     if (v) require_shape(v, o.x.rows(), o.x.cols(), "activation");
+  if (o.x.count() == 0) return;
   const ActivationArgs a{.kernel = kernel,
                          .x = mat(o.x),
                          .up = mat(o.up),

@@ -85,6 +85,7 @@ KernelWork work_of(const AttentionBackwardArgs& a) { return work_of_pairs(a); }
 void attention_forward(tensor::Exec& exec, const AttentionForward& attention) {
   AttentionForwardArgs a;
   set_arguments(a, exec, "attention_forward", attention);
+  if (a.batch * a.sequence == 0) return;
   exec.run([&exec, a]() mutable {
     tensor::ArenaScope scope(exec.scratch());
     if (exec.on_gpu())
@@ -105,6 +106,7 @@ void attention_backward(tensor::Exec& exec, const AttentionBackward& b) {
   require_shape(b.dk, b.k.rows(), b.k.cols(), "dk");
   require_shape(b.dv, b.v.rows(), b.v.cols(), "dv");
   require_working_type("attention_backward", {{"q", b.q}, {"dout", b.dout}, {"dq", b.dq}, {"dk", b.dk}, {"dv", b.dv}});
+  if (a.batch * a.sequence == 0) return;
   const auto element = base::size_of(b.lse.dtype);
   a.dout = mat(b.dout), a.dq = mat(b.dq), a.dk = mat(b.dk), a.dv = mat(b.dv);
   exec.run([&exec, a, element]() mutable {

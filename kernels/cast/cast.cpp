@@ -24,6 +24,7 @@ void run(tensor::Exec& exec, CastArgs args) {
 void run_pair(tensor::Exec& exec, Elementwise what, base::ConstView from, base::View to) {
   TRAINYARD_ASSERT(from.rows() == to.rows() && from.cols() == to.cols(), "{} x {} into {} x {}", from.rows(),
                    from.cols(), to.rows(), to.cols());
+  if (to.count() == 0) return;
   if (from.dense() && to.dense()) run(exec, {.from = long_row(from), .to = long_row(to), .what = what});
   else run(exec, {.from = mat(from), .to = mat(to), .what = what});
 }
@@ -44,6 +45,7 @@ void copy(tensor::Exec& exec, base::ConstView from, base::View to) {
 
 void fill(tensor::Exec& exec, base::View to, double value) {
   require_types(to, stored_types, "fill", "to");
+  if (to.count() == 0) return;
   run(exec, {.to = long_row(to), .what = Elementwise::fill, .value = value});
 }
 

@@ -25,10 +25,9 @@ CrossEntropyArgs arguments(tensor::Exec& exec, CrossEntropyStep step, const Op& 
   require_types(logits, accumulation_types, entry_of(step), "logits");
   require_type(targets, base::DType::i32, entry_of(step), "targets");
   require_type(weights, base::DType::u8, entry_of(step), "weights");
-  TRAINYARD_ASSERT(
-      targets.count() == logits.rows() && weights.count() == logits.rows() && logits.rows() > 0 && first_column >= 0,
-      "{} targets, {} weights for {} x {} logits from column {}", targets.count(), weights.count(), logits.rows(),
-      logits.cols(), first_column);
+  TRAINYARD_ASSERT(targets.count() == logits.rows() && weights.count() == logits.rows() && first_column >= 0,
+                   "{} targets, {} weights for {} x {} logits from column {}", targets.count(), weights.count(),
+                   logits.rows(), logits.cols(), first_column);
   CrossEntropyArgs a;
   a.step = step;
   a.logits = mat(logits);
@@ -86,6 +85,7 @@ void run(tensor::Exec& exec, const CrossEntropyArgs& a, std::int64_t vocabulary)
 
 void cross_entropy_statistics(tensor::Exec& exec, const CrossEntropyStatistics& tokens) {
   auto a = arguments(exec, CrossEntropyStep::statistics, tokens, tokens.first_column);
+  if (a.logits.rows == 0) return;
   set_lanes(a, tokens.lanes);
   a.statistics = statistics_mat(a, tokens.statistics);
   TRAINYARD_ASSERT(a.statistics.rows == 3 || a.statistics.rows == 3 * tokens.lanes,
@@ -95,6 +95,7 @@ void cross_entropy_statistics(tensor::Exec& exec, const CrossEntropyStatistics& 
 
 void cross_entropy_finish(tensor::Exec& exec, const CrossEntropyFinish& tokens) {
   auto a = arguments(exec, CrossEntropyStep::finish, tokens, tokens.first_column);
+  if (a.logits.rows == 0) return;
   a.all_statistics = statistics_mat(a, tokens.statistics);
   TRAINYARD_ASSERT(a.all_statistics.rows <= 3 * most_lanes, "{} rows of statistics", a.all_statistics.rows);
   set_results(a, tokens.losses, tokens.dlogits);
@@ -105,6 +106,7 @@ void cross_entropy_chunk(tensor::Exec& exec, const CrossEntropyChunk& tokens) {
   TRAINYARD_ASSERT(tokens.vocabulary <= tokens.logits.cols(), "{} logits for a vocabulary of {}", tokens.logits.cols(),
                    tokens.vocabulary);
   auto a = arguments(exec, CrossEntropyStep::both, tokens, 0);
+  if (a.logits.rows == 0) return;
   set_lanes(a, tokens.lanes);
   set_results(a, tokens.losses, tokens.dlogits);
   run(exec, a, tokens.vocabulary);

@@ -1,6 +1,7 @@
 // Checks indices and dispatches the embedding.
 #include "kernels/embedding/embedding.h"
 
+#include "kernels/cast/cast.h"
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
 #include "kernels/embedding/embedding_args.h"
@@ -31,6 +32,7 @@ void embedding_forward(tensor::Exec& exec, base::ConstView tokens, base::ConstVi
                         .position_table = mat(position_table),
                         .rows = mat(out),
                         .threads = exec.threads()};
+  if (out.count() == 0) return;
   exec.run([&exec, a, tokens, positions, table, position_table] {
     if (!exec.on_gpu()) require_indices(tokens, table.rows(), "token");
     if (!exec.on_gpu() && position_table) require_indices(positions, position_table.rows(), "position");
@@ -50,6 +52,7 @@ void embedding_lookup(tensor::Exec& exec, base::ConstView tokens, base::ConstVie
                         .first_row = first_row,
                         .rows = mat(out),
                         .threads = exec.threads()};
+  if (out.count() == 0) return;
   exec.run([&exec, a, tokens, all_rows] {
     if (!exec.on_gpu()) require_indices(tokens, all_rows, "token");
     TRAINYARD_CALL(exec, embedding_forward, a);
@@ -64,6 +67,7 @@ void embedding_add(tensor::Exec& exec, base::ConstView positions, base::ConstVie
                         .position_table = mat(position_table),
                         .rows = mat(out),
                         .threads = exec.threads()};
+  if (out.count() == 0) return;
   exec.run([&exec, a, positions, position_table] {
     if (!exec.on_gpu()) require_indices(positions, position_table.rows(), "position");
     TRAINYARD_CALL(exec, embedding_forward, a);
@@ -76,6 +80,7 @@ void embedding_backward(tensor::Exec& exec, base::ConstView indices, std::int64_
   require_types(dout, working_types, "embedding_backward", "dout");
   require_type(dtable, accumulation_of(dout.dtype), "embedding_backward", "dtable");
   require_type(indices, base::DType::i32, "embedding_backward", "indices");
+  if (indices.count() == 0) return fill(exec, dtable, 0);
   const EmbeddingBackwardArgs a{.tokens = indices.ptr<std::int32_t>(),
                                 .first_row = first_row,
                                 .rows = mat(dout),

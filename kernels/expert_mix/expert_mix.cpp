@@ -21,6 +21,7 @@ ExpertMixArgs mix_args(const tensor::Exec& exec, const char* operation, base::Co
 }
 
 void run_mix(tensor::Exec& exec, const ExpertMixArgs& args) {
+  if (args.a.rows == 0) return;
   exec.run([&exec, args] { TRAINYARD_CALL(exec, expert_mix, args); });
 }
 

@@ -33,6 +33,7 @@ void sum_rows(tensor::Exec& exec, const char* operation, const ExpertSum& s) {
   if (s.add) require_shape(s.add, s.rows.rows(), s.y.cols(), "what rows are added to");
   require_type(s.weights, accumulation_of(s.y.dtype), operation, "weights");
   require_type(s.add, accumulation_of(s.y.dtype), operation, "add");
+  if (s.out.count() == 0) return;
   const ExpertSumArgs a{.y = mat(s.y),
                         .rows = index_mat(s.rows, operation),
                         .weights = mat(s.weights),
@@ -52,6 +53,7 @@ void expert_dispatch(tensor::Exec& exec, base::ConstView x, base::ConstView sour
                              .top_k = k,
                              .y = mat(y),
                              .threads = exec.threads()};
+  if (y.count() == 0) return;
   exec.run([&exec, a] { TRAINYARD_CALL(exec, expert_dispatch, a); });
 }
 void expert_dispatch_backward(tensor::Exec& exec, base::ConstView dy, base::ConstView rows, base::ConstView add,
@@ -82,6 +84,7 @@ void expert_combine_backward(tensor::Exec& exec, const ExpertCombineBackward& c)
                                     .dy = mat(c.dy),
                                     .d_weights = mat(c.d_weights),
                                     .threads = exec.threads()};
+  if (c.rows.rows() == 0 && c.y.rows() == 0) return;
   exec.run([&exec, a] { TRAINYARD_CALL(exec, expert_combine_backward, a); });
 }
 

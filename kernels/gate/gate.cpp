@@ -142,6 +142,7 @@ void gate_backward(tensor::Exec& exec, const GateBackward& g) {
 void gate_jitter(tensor::Exec& exec, const Gate& gate, base::ConstView x, base::View y) {
   require_shape(y, x.rows(), x.cols(), "jitter");
   require_working_type("gate_jitter", {{"x", x}, {"y", y}});
+  if (x.count() == 0) return;
   const GateJitterArgs a{
       .x = mat(x), .keys = keys_of(gate, x.rows(), x.cols()), .y = mat(y), .threads = exec.threads()};
   exec.run([&exec, a] { TRAINYARD_CALL(exec, gate_jitter, a); });

@@ -1,6 +1,7 @@
 // Checks shapes and types and dispatches the product.
 #include "kernels/gemm/gemm.h"
 
+#include "kernels/cast/cast.h"
 #include "kernels/check.h"
 #include "kernels/gemm/gemm_run.h"
 #include "kernels/gpu_kernels.h"
@@ -24,6 +25,13 @@ void require_product(const GemmArgs& args, const ProductNames& names) {
   TRAINYARD_ASSERT(c.rows == args.m && c.cols == args.n,
                    "{}: {}: expected {} x {} for {} of {} x {} and {} of {} x {}, found {} x {}", names.operation,
                    names.c, args.m, args.n, names.a, a.rows, a.cols, names.b, b.rows, b.cols, c.rows, c.cols);
+}
+
+// What sums over nothing are.
+void clear_sums(tensor::Exec& exec, const Mat& sums) {
+  base::View view(sums.data, dtype_of(sums.type), {sums.rows, sums.cols}, exec.device());
+  view.pitch = sums.pitch;
+  fill(exec, view, 0);
 }
 
 }  // namespace
@@ -75,7 +83,13 @@ void run_gemm(tensor::Exec& exec, GemmArgs args, const ProductNames& names) {
   }
   TRAINYARD_ASSERT(!args.accumulate || args.lanes == 1, "{}: accumulate over {} lanes", names.operation, args.lanes);
   if (args.m == 0 || args.n == 0) return;
-  TRAINYARD_ASSERT(args.k > 0, "{}: a product of {} x {} over nothing", names.operation, args.m, args.n);
+  if (args.k == 0) {
+    TRAINYARD_ASSERT(args.bias.empty() && args.gelu.empty() && args.gelu_of.empty(),
+                     "{}: an epilogue of {} x {} sums over nothing", names.operation, args.m, args.n);
+    if (!args.accumulate) clear_sums(exec, args.c);
+    if (!args.sums.empty()) clear_sums(exec, args.sums);
+    return;
+  }
   TRAINYARD_ASSERT(exec.on_gpu() || (args.gelu_of.empty() && args.sums.empty()), "an epilogue of GPUs on the CPU");
   TRAINYARD_ASSERT(!exec.on_gpu() || args.gelu_form == Gelu::tanh, "an epilogue that no GPU's library fuses");
   args.threads = exec.threads();

@@ -2,6 +2,7 @@
 #include "kernels/linear/linear.h"
 
 #include "kernels/activation/activation.h"
+#include "kernels/cast/cast.h"
 #include "kernels/check.h"
 #include "kernels/gemm/gemm_run.h"
 #include "kernels/gpu_kernels.h"
@@ -75,6 +76,7 @@ void linear_backward_weight(tensor::Exec& exec, base::ConstView dy, base::ConstV
   if (exec.on_gpu()) g.sums = mat(dbias);
   run_gemm(exec, g, names);
   if (!dbias || exec.on_gpu()) return;
+  if (dy.rows() == 0) return fill(exec, dbias, 0);
   exec.run([&exec, dy, dbias] {
     tensor::ArenaScope scope(exec.scratch());
     const auto blocks = (dy.rows() + plan::column_sum_rows - 1) / plan::column_sum_rows;

@@ -1,6 +1,7 @@
 // Checks and dispatches norms.
 #include "kernels/norm/norm.h"
 
+#include "kernels/cast/cast.h"
 #include "kernels/check.h"
 #include "kernels/dropout/dropout_run.h"
 #include "kernels/gpu_kernels.h"
@@ -10,6 +11,12 @@
 namespace trainyard::kernels {
 
 namespace {
+
+// What sums over no rows are.
+void clear_gradients(tensor::Exec& exec, base::View dweight, base::View dbias) {
+  fill(exec, dweight, 0);
+  if (dbias) fill(exec, dbias, 0);
+}
 
 // x: the name of what is normalized.
 void require_forward_types(const char* operation, const char* x, const NormForward& f) {
@@ -22,6 +29,7 @@ void forward(tensor::Exec& exec, const NormForward& f, const DropoutArgs& sum = 
   require_shape(f.y, f.x.rows(), f.x.cols(), "norm");
   require_shape(f.weight, 1, f.x.cols(), "norm weight");
   TRAINYARD_ASSERT(f.rstd.count() == f.x.rows(), "statistics of {} rows", f.rstd.count());
+  if (f.x.count() == 0) return;
   const NormForwardArgs a{.x = mat(f.x),
                           .weight = mat(f.weight),
                           .bias = mat(f.bias),
@@ -70,8 +78,8 @@ NormPartialSumArgs partial_sum_args(base::ConstView partials, std::int64_t ranks
   require_types(partials, accumulation_types, "norm_partial_sums", "partials");
   require_type(dweight, partials.dtype, "norm_partial_sums", "dweight");
   require_type(dbias, partials.dtype, "norm_partial_sums", "dbias");
-  TRAINYARD_ASSERT(ranks > 0 && partials.rows() > 0 && partials.rows() % (2 * ranks) == 0,
-                   "{} rows of partial sums of {} ranks", partials.rows(), ranks);
+  TRAINYARD_ASSERT(ranks > 0 && partials.rows() % (2 * ranks) == 0, "{} rows of partial sums of {} ranks",
+                   partials.rows(), ranks);
   return {.partials = mat(partials), .ranks = ranks, .dweight = mat(dweight), .dbias = mat(dbias)};
 }
 
@@ -79,6 +87,7 @@ void backward_rows(tensor::Exec& exec, const char* operation, const NormBackward
   auto a = backward_args(exec, operation, g);
   require_shape(g.partials, plan::norm_partial_rows(g.x.rows()), g.x.cols(), "partial sums of a norm");
   require_type(g.partials, accumulation_of(g.x.dtype), operation, "partials");
+  if (g.x.count() == 0) return;
   a.partials = mat(g.partials);
   exec.run([&exec, a] { TRAINYARD_CALL(exec, norm_backward, a); });
 }
@@ -87,6 +96,7 @@ void backward(tensor::Exec& exec, const char* operation, const NormBackward& g) 
   auto a = backward_args(exec, operation, g);
   require_type(g.dweight, accumulation_of(g.x.dtype), operation, "dweight");
   require_type(g.dbias, accumulation_of(g.x.dtype), operation, "dbias");
+  if (g.x.count() == 0) return clear_gradients(exec, g.dweight, g.dbias);
   exec.run([&exec, a, dweight = g.dweight, dbias = g.dbias]() mutable {
     tensor::ArenaScope scope(exec.scratch());
     const auto partials = exec.scratch().allocate(dweight.dtype, {plan::norm_partial_rows(a.x.rows), a.x.cols});
@@ -140,6 +150,7 @@ void rms_norm_backward_rows(tensor::Exec& exec, const NormBackwardRows& norm) {
 void norm_partial_sums(tensor::Exec& exec, base::ConstView partials, std::int64_t ranks, base::View dweight,
                        base::View dbias) {
   const auto a = partial_sum_args(partials, ranks, dweight, dbias);
+  if (partials.rows() == 0) return clear_gradients(exec, dweight, dbias);
   exec.run([&exec, a] { TRAINYARD_CALL(exec, norm_partial_sum, a); });
 }
 

@@ -44,6 +44,7 @@ void run(tensor::Exec& exec, const Rotation& rotation) {
   require_type(rotation.positions, base::DType::i32, operation, "positions");
   require_shape(rotation.x, rotation.positions.count(), rotation.heads * rotation.head_dim, "rotary");
   TRAINYARD_ASSERT(rotation.head_dim % 2 == 0, "head size {} is odd", rotation.head_dim);
+  if (rotation.x.count() == 0) return;
   exec.run([&exec, r = rotation] {
     if (exec.on_gpu()) {
       const RotaryGpuArgs a{.x = mat(r.x),

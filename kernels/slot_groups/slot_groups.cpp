@@ -9,6 +9,7 @@ namespace trainyard::kernels {
 void slot_groups(tensor::Exec& exec, base::View groups, std::int64_t slot_rows) {
   require_type(groups, base::DType::i32, "slot_groups", "groups");
   TRAINYARD_ASSERT(groups.cols() == 2 && groups.dense(), "groups of {} numbers", groups.cols());
+  if (groups.rows() == 0) return;
   const SlotGroupsArgs args{.groups = groups.ptr<std::int32_t>(), .n = groups.rows(), .slot_rows = slot_rows};
   exec.run([&exec, args] {
     if (exec.on_gpu())

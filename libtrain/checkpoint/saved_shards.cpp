@@ -24,9 +24,7 @@ template <class F> void for_each_block(const plan::ModelConfig& model, F&& f) {
 // the block's flat groups.
 plan::FlatGroup flat_group_of_part(const plan::Segment& segment, std::int64_t index, std::size_t flat_group,
                                    plan::ExpertShare part) {
-  auto model = segment.model;
-  model.experts.held = part;
-  return std::move(segment.kind->flat_groups(model, index).at(flat_group));
+  return std::move(segment.kind->held_flat_groups(segment.model, index, part).at(flat_group));
 }
 
 // Returns whether, where ranks divide the experts, the flat group holds other experts on other ranks.

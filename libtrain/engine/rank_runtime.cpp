@@ -47,6 +47,7 @@ RankRuntime::RankRuntime(const plan::Plan& of, base::Device device, World& w, Ba
       collectives(context, memory[Category::communication_staging], plan.model, plan.micro()),
       experts(context, memory[Category::communication_staging],
               {.batch = plan.batch(),
+               .share = part.experts,
                .buffer = plan.expert_capacity_buffer,
                .hop_bytes = plan::expert_hop_bytes(part, plan.micro(), pass)}) {
   batches.work_on(*compute);

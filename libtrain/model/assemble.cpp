@@ -55,6 +55,7 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
                              "model::register_branch");
     BranchSpec spec{m, flat_group, place.index};
     if (kind.has_own_flat_group()) spec.own = &place.flat_groups.at(1), spec.own_occurrence = place.occurrences.at(1);
+    spec.experts = place.experts;
     sublayers.push_back({&kind, NormPart(m, flat_group, prefix + "_norm"),
                          not_null(factory->second(spec), "branch", name),
                          DropoutSite(flat_group.name + "." + prefix + "_residual", kind.residual_dropout(m))});

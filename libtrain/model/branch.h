@@ -87,6 +87,7 @@ struct BranchSpec {
   // leases it in forward, and leases and commits it in backward.
   const plan::FlatGroup* own = nullptr;
   plan::Occurrence own_occurrence = {};
+  plan::ExpertShare experts = {};  // of the layer's experts, what the rank holds
 };
 
 }  // namespace trainyard::model

@@ -16,7 +16,8 @@ const ExpertCollectives& own_experts() {
 }
 
 ExpertCollectives::ExpertCollectives(params::RankExecs& execs, tensor::Arena& staging, const Terms& terms)
-    : buffer_(terms.buffer), uneven_(terms.batch.accumulation_groups() % terms.batch.data_ranks != 0) {
+    : share_(terms.share), buffer_(terms.buffer),
+      uneven_(terms.batch.accumulation_groups() % terms.batch.data_ranks != 0) {
   if (execs.world.topology.size(plan::Axis::expert) == 1) return;
   execs_ = &execs;
   if (terms.hop_bytes == 0) return;

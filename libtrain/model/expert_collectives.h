@@ -25,13 +25,15 @@ class ExpertCollectives {
   ExpertCollectives() = default;  // one rank
   // What they need beside the Execs and the world of a rank.
   struct Terms {
-    plan::BatchPlan batch;    // an uneven last accumulation step changes when transfers are issued
-    std::int64_t buffer = 0;  // plan::MicroShape::expert_capacity_buffer
+    plan::BatchPlan batch;         // an uneven last accumulation step changes when transfers are issued
+    plan::ExpertShare share = {};  // what this rank holds of each layer's experts
+    std::int64_t buffer = 0;       // plan::MicroShape::expert_capacity_buffer
     // plan::expert_hop_bytes, for which two buffers are taken from `staging`.
     std::int64_t hop_bytes = 0;
   };
   ExpertCollectives(params::RankExecs& execs, tensor::Arena& staging, const Terms& terms);
 
+  const plan::ExpertShare& share() const { return share_; }
   std::int64_t buffer() const { return buffer_; }
 
   int ranks() const { return execs_ == nullptr ? 1 : group().size(); }
@@ -72,6 +74,7 @@ class ExpertCollectives {
   bool in_nodes() const { return execs_->world.topology.size(plan::Axis::expert_inner) > 1; }
   comm::NodeHops hops() const;
   params::RankExecs* execs_ = nullptr;
+  plan::ExpertShare share_;
   std::int64_t buffer_ = 0;
   bool uneven_ = false;                // has the last accumulation step empty micro-batches on some ranks?
   base::View first_hop_, second_hop_;  // staging

@@ -10,10 +10,10 @@
 
 namespace trainyard::model {
 
-std::vector<ExpertChunk> expert_chunks(const plan::ModelConfig& m, const SavedSet& t) {
-  const std::int64_t n = m.experts.held.chunks;
-  const auto rows = t["dispatched"].rows() / n, experts = plan::held_experts(m) / n,
-             groups = worked_groups(m, t).rows() / n;
+std::vector<ExpertChunk> expert_chunks(const plan::ModelConfig& m, const plan::ExpertShare& share, const SavedSet& t) {
+  const std::int64_t n = share.chunks;
+  const auto rows = t["dispatched"].rows() / n, experts = plan::held_experts(m, share) / n,
+             groups = worked_groups(share, t).rows() / n;
   std::vector<ExpertChunk> out;
   for (std::int64_t i = 0; i < n; ++i) out.push_back({rows, i * rows, groups, i * groups, experts, i * experts});
   return out;
@@ -29,8 +29,8 @@ base::View own_sources(const Step& step, const SavedSet& t) {
   return params::flat_range(t["sources"], step.collectives->rank() * rows, rows);
 }
 
-base::View worked_groups(const plan::ModelConfig& m, const SavedSet& t) {
-  return plan::shares_experts(m) ? t["received"] : t["groups"];
+base::View worked_groups(const plan::ExpertShare& share, const SavedSet& t) {
+  return share.is_partial() ? t["received"] : t["groups"];
 }
 
 base::View ExpertDispatch::place_of_rows(Step&, const SavedSet& t) const { return t["dispatched"]; }
@@ -57,14 +57,14 @@ void all_weight_gradients(int sources, const std::vector<ExpertChunk>& chunks, b
 
 class LocalDispatch : public ExpertDispatch {
  public:
-  explicit LocalDispatch(const plan::ModelConfig& m) : model_(m) {}
+  LocalDispatch(const plan::ModelConfig& m, const plan::ExpertShare& share) : model_(m), share_(share) {}
 
   void forward(Step& step, const SavedSet& t, base::View, ExpertWork& work) const override {
     tensor::ArenaScope scope(step.exec.scratch());
     const auto results = own_results(step, t);
     take_groups(step, t);
     work.lease();
-    for (const auto& c : expert_chunks(model_, t)) {
+    for (const auto& c : expert_chunks(model_, share_, t)) {
       tensor::ArenaScope of_experts(step.exec.scratch());
       begin_chunk(step, t, c);
       work.run(c, results.row_range(c.first_row, c.rows));
@@ -74,7 +74,7 @@ class LocalDispatch : public ExpertDispatch {
   void backward(Step& step, const SavedSet& t, ExpertWork& work) const override {
     tensor::ArenaScope scope(step.exec.scratch());
     const auto results = own_results(step, t), dx = scratch_like(step, results);
-    const auto chunks = expert_chunks(model_, t);
+    const auto chunks = expert_chunks(model_, share_, t);
     work.lease();
     for (const auto& c : chunks) {
       tensor::ArenaScope of_experts(step.exec.scratch());
@@ -89,6 +89,7 @@ class LocalDispatch : public ExpertDispatch {
   virtual void take_groups(Step&, const SavedSet&) const {}
   virtual void begin_chunk(Step&, const SavedSet&, const ExpertChunk&) const {}
   plan::ModelConfig model_;  // as the layer sees it
+  plan::ExpertShare share_;
 };
 
 class DealtDispatch : public LocalDispatch {
@@ -97,26 +98,26 @@ class DealtDispatch : public LocalDispatch {
 
  protected:
   void take_groups(Step& step, const SavedSet& t) const override {
-    tensor::copy(step.exec, groups_of_rank(step, model_, t), worked_groups(model_, t));
+    tensor::copy(step.exec, groups_of_rank(step, model_, t), worked_groups(share_, t));
   }
   void begin_chunk(Step& step, const SavedSet& t, const ExpertChunk& c) const override {
-    const auto groups = worked_groups(model_, t);
+    const auto groups = worked_groups(share_, t);
     kernels::slot_groups(step.exec, groups.row_range(c.first_group, c.groups), t["dispatched"].rows() / groups.rows());
   }
 };
 
 class SlotDispatch : public ExpertDispatch {
  public:
-  explicit SlotDispatch(const plan::ModelConfig& m) : model_(m) {}
+  SlotDispatch(const plan::ModelConfig& m, const plan::ExpertShare& share) : model_(m), share_(share) {}
 
   base::View place_of_rows(Step& step, const SavedSet& t) const override { return scratch_like(step, t["dispatched"]); }
 
   // Rows and groups go to the ranks of their experts. The rows of all chunks are in flight while the first chunk is
   // computed.
   void forward(Step& step, const SavedSet& t, base::View sent, ExpertWork& work) const override {
-    const auto dispatched = t["dispatched"], results = own_results(step, t), groups = worked_groups(model_, t);
+    const auto dispatched = t["dispatched"], results = own_results(step, t), groups = worked_groups(share_, t);
     const auto slot = dispatched.rows() / groups.rows();
-    const auto chunks = expert_chunks(model_, t);
+    const auto chunks = expert_chunks(model_, share_, t);
     const auto& collectives = *step.experts;
     tensor::ArenaScope scope(step.exec.scratch());
     const auto made = chunks.size() > 1 ? scratch_like(step, results) : sent;
@@ -152,8 +153,8 @@ class SlotDispatch : public ExpertDispatch {
   // Gradients of input rows go back to other ranks while weight gradients are computed.
   void backward(Step& step, const SavedSet& t, ExpertWork& work) const override {
     const auto results = own_results(step, t);
-    const auto slot = t["dispatched"].rows() / worked_groups(model_, t).rows();
-    const auto chunks = expert_chunks(model_, t);
+    const auto slot = t["dispatched"].rows() / worked_groups(share_, t).rows();
+    const auto chunks = expert_chunks(model_, share_, t);
     const auto& collectives = *step.experts;
     tensor::ArenaScope scope(step.exec.scratch());
     const auto dy = scratch_like(step, results), dx = scratch_like(step, results);
@@ -184,8 +185,8 @@ class SlotDispatch : public ExpertDispatch {
                                    std::int64_t rows_each) const {
     std::vector<base::View> out;
     for (int r = 0; r < step.experts->ranks(); ++r)
-      out.push_back(
-          whole.row_range((r * plan::held_experts(model_) + c.first_expert) * rows_each, c.experts * rows_each));
+      out.push_back(whole.row_range((r * plan::held_experts(model_, share_) + c.first_expert) * rows_each,
+                                    c.experts * rows_each));
     return out;
   }
   static std::vector<base::View> by_chunks(const Step& step, const ExpertChunk& c, base::View whole,
@@ -197,15 +198,17 @@ class SlotDispatch : public ExpertDispatch {
   }
 
   plan::ModelConfig model_;
+  plan::ExpertShare share_;
 };
 
 }  // namespace
 
-std::unique_ptr<ExpertDispatch> make_dispatch(const plan::ModelConfig& m, plan::Pass pass, std::int64_t record) {
-  if (plan::crosses_in_rounds(m, pass)) return std::make_unique<ExpertRounds>(m, record);
-  if (plan::sends_to_experts(m)) return std::make_unique<SlotDispatch>(m);
-  if (plan::shares_experts(m)) return std::make_unique<DealtDispatch>(m);
-  return std::make_unique<LocalDispatch>(m);
+std::unique_ptr<ExpertDispatch> make_dispatch(const plan::ModelConfig& m, const plan::ExpertShare& share,
+                                              plan::Pass pass, std::int64_t record) {
+  if (plan::crosses_in_rounds(m, share, pass)) return std::make_unique<ExpertRounds>(m, share, record);
+  if (share.sends_rows()) return std::make_unique<SlotDispatch>(m, share);
+  if (share.is_partial()) return std::make_unique<DealtDispatch>(m, share);
+  return std::make_unique<LocalDispatch>(m, share);
 }
 
 }  // namespace trainyard::model

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/model/branch.h"
+#include "libtrain/plan/grid/expert_share.h"
 #include "libtrain/plan/spec/model_config.h"
 
 #include <cstdint>
@@ -17,13 +18,14 @@ struct ExpertChunk {
   std::int64_t rows = 0, first_row = 0, groups = 0, first_group = 0, experts = 0, first_expert = 0;
 };
 // The chunks of a layer, as many as plan::ExpertShare::chunks says.
-std::vector<ExpertChunk> expert_chunks(const plan::ModelConfig& of_layer, const SavedSet& tensors);
+std::vector<ExpertChunk> expert_chunks(const plan::ModelConfig& of_layer, const plan::ExpertShare& share,
+                                       const SavedSet& tensors);
 
 // This tensor-parallel rank's part of "results" and "sources": the part of its experts.
 base::View own_results(const Step& step, const SavedSet& tensors);
 base::View own_sources(const Step& step, const SavedSet& tensors);
 // The groups of rows that this rank's experts compute.
-base::View worked_groups(const plan::ModelConfig& of_layer, const SavedSet& tensors);
+base::View worked_groups(const plan::ExpertShare& share, const SavedSet& tensors);
 
 // What a dispatch asks of the branch: computing rows that have arrived. The experts' weights are leased from lease()
 // until release() or the end of the ExpertWork.
@@ -61,6 +63,7 @@ class ExpertDispatch {
 //   dealt   tensor-parallel ranks have all rows, and divide the experts
 //   slots   data-parallel ranks divide the experts, and send rows in slots of one size, chunk by chunk
 //   rounds  the same without a capacity, in dispatch rounds (model/expert_rounds.h)
-std::unique_ptr<ExpertDispatch> make_dispatch(const plan::ModelConfig& of_layer, plan::Pass pass, std::int64_t record);
+std::unique_ptr<ExpertDispatch> make_dispatch(const plan::ModelConfig& of_layer, const plan::ExpertShare& share,
+                                              plan::Pass pass, std::int64_t record);
 
 }  // namespace trainyard::model

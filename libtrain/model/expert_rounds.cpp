@@ -58,7 +58,7 @@ void ExpertRounds::bring_back(Step& step, const SavedSet& t, const Index& index,
 }
 
 void ExpertRounds::forward(Step& step, const SavedSet& t, base::View, ExpertWork& work) const {
-  const auto all = expert_chunks(model_, t).front();
+  const auto all = expert_chunks(model_, share_, t).front();
   tensor::ArenaScope scope(step.exec.scratch());
   const auto index = index_of(step, t, t["rounds"]);
   step.experts->agree_on_most(t["rounds"]);
@@ -85,7 +85,7 @@ void ExpertRounds::send_gradients(Step& step, const SavedSet& t, const Index& in
 }
 
 void ExpertRounds::backward(Step& step, const SavedSet& t, ExpertWork& work) const {
-  const auto all = expert_chunks(model_, t).front();
+  const auto all = expert_chunks(model_, share_, t).front();
   tensor::ArenaScope scope(step.exec.scratch());
   const auto index = index_of(step, t, {});
   const auto rounds = known_rounds(step, t);

@@ -21,7 +21,8 @@ namespace trainyard::model {
 class ExpertRounds : public ExpertDispatch {
  public:
   // record: the layer's number among the layers with experts.
-  ExpertRounds(const plan::ModelConfig& of_layer, std::int64_t record) : model_(of_layer), record_(record) {}
+  ExpertRounds(const plan::ModelConfig& of_layer, const plan::ExpertShare& share, std::int64_t record)
+      : model_(of_layer), share_(share), record_(record) {}
   bool takes_rows() const override { return false; }
   base::View place_of_rows(Step&, const SavedSet&) const override { return {}; }
   void forward(Step& step, const SavedSet& tensors, base::View rows, ExpertWork& work) const override;
@@ -39,6 +40,7 @@ class ExpertRounds : public ExpertDispatch {
   static void bring_back(Step& step, const SavedSet& tensors, const Index& index, base::View rows, bool first);
 
   plan::ModelConfig model_;
+  plan::ExpertShare share_;
   std::int64_t record_;
 };
 

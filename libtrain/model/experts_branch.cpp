@@ -52,22 +52,22 @@ const double* targets_of(const Step& step, base::View place) {
 }  // namespace
 
 ExpertsBranch::ExpertsBranch(const BranchSpec& spec)
-    : model_(spec.model), count_(plan::expert_count(spec.model)), own_(spec.own_occurrence),
+    : model_(spec.model), share_(spec.experts), count_(plan::expert_count(spec.model)), own_(spec.own_occurrence),
       noise_site_(base::site_hash("experts", spec.flat_group.name + ".noise")),
       overflow_site_(base::site_hash("experts", spec.flat_group.name + ".overflow")),
       gate_weight_(plan::index_of(spec.flat_group, "gate.weight")),
       gate_bias_(plan::find_index(spec.flat_group, "gate.bias")),
       mix_weight_(plan::find_index(spec.flat_group, "mix.weight")), experts_(experts_of(spec)),
       beside_(feed_forward_beside(spec)), record_(plan::expert_layers(spec.model, spec.layer)),
-      training_(make_dispatch(spec.model, plan::Pass::train, record_)),
-      evaluation_(make_dispatch(spec.model, plan::Pass::evaluate, record_)) {}
+      training_(make_dispatch(spec.model, spec.experts, plan::Pass::train, record_)),
+      evaluation_(make_dispatch(spec.model, spec.experts, plan::Pass::evaluate, record_)) {}
 
 kernels::Gate ExpertsBranch::gate_of(const Step& step) const {
   const auto& e = model_.experts;
   kernels::Gate gate;
   gate.experts = count_, gate.top_k = e.top_k;
   gate.capacity = plan::expert_capacity(e, count_, step.micro.batch() * step.micro.sequence(), step.pass);
-  gate.slot_rows = plan::expert_slot_rows(model_, step.micro.batch() * step.micro.sequence(), step.pass);
+  gate.slot_rows = plan::expert_slot_rows(model_, shape_of(step), step.pass);
   gate.overflow = e.overflow, gate.score = e.score;
   gate.placement = e.placement, gate.balance_over = e.balance_over, gate.weights = e.weights;
   gate.scale = e.scale, gate.groups = e.groups, gate.top_groups = e.top_groups;
@@ -84,7 +84,7 @@ kernels::GateChoice ExpertsBranch::choice_of(const SavedSet& t) {
 // The views of one parameter in all experts lie one behind the other, equally far apart.
 template <class Borrowed>
 ExpertParameters ExpertsBranch::parameters_of(const Borrowed& borrowed, const ExpertChunk& chunk) const {
-  return [&borrowed, &chunk, held = plan::held_experts(model_)](int parameter) -> kernels::GroupedView {
+  return [&borrowed, &chunk, held = plan::held_experts(model_, share_)](int parameter) -> kernels::GroupedView {
     if (parameter < 0) return {};
     const auto first = static_cast<int>(parameter * held + chunk.first_expert);
     const auto view = borrowed(first);
@@ -167,7 +167,7 @@ class ExpertsBranch::Work : public ExpertWork {
 
  private:
   base::View groups(std::int64_t first, std::int64_t count) const {
-    return worked_groups(b_.model_, t_).row_range(first, count);
+    return worked_groups(b_.share_, t_).row_range(first, count);
   }
   base::View rows(const ExpertChunk& c) const { return t_["dispatched"].row_range(c.first_row, c.rows); }
 
@@ -193,7 +193,7 @@ void ExpertsBranch::gather_results(Step& step, const SavedSet& t) {
   if (step.collectives->ranks() > 1) step.collectives->gather(own_results(step, t), t["results"]);
 }
 
-bool ExpertsBranch::works_for_others() const { return plan::sends_to_experts(model_); }
+bool ExpertsBranch::works_for_others() const { return share_.sends_rows(); }
 
 void ExpertsBranch::forward_for_others(Step& step, const SavedSet& t) const {
   tensor::ArenaScope scope(step.exec.scratch());
@@ -204,7 +204,7 @@ void ExpertsBranch::forward_for_others(Step& step, const SavedSet& t) const {
 void ExpertsBranch::backward_for_others(Step& step, const SavedSet& t) const { backward_through_experts(step, t); }
 
 void ExpertsBranch::make_again(Step& step, const SavedSet& t) const {
-  if (!plan::shares_experts(model_)) dispatch(step, t, t["normed"], t["dispatched"]);
+  if (!share_.is_partial()) dispatch(step, t, t["normed"], t["dispatched"]);
   experts_->make_again(step, t);
   if (step.absent) return;
   const auto beside = plan::beside_experts(model_);

@@ -58,7 +58,8 @@ class ExpertsBranch : public Branch {
                      base::View d_logits, base::View d_mix, base::View d_normed) const;
 
   plan::ModelConfig model_;  // as the layer sees it
-  std::int64_t count_;       // experts
+  plan::ExpertShare share_;
+  std::int64_t count_;  // experts
   plan::Occurrence own_;
   std::uint64_t noise_site_, overflow_site_;
   int gate_weight_, gate_bias_, mix_weight_;

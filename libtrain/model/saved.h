@@ -42,6 +42,7 @@ inline plan::MicroShape shape_of(const Step& step) {
            .tensor = step.collectives->ranks(),
            .sequence_parallel = step.collectives->sequence_parallel(),
            .weight_gradients = step.weight_gradients,
+           .experts = step.experts->share(),
            .expert_capacity_buffer = step.experts->buffer()}};
 }
 

@@ -13,12 +13,6 @@ namespace trainyard::plan {
 
 namespace {
 
-ModelConfig layer_of(const Plan& p, std::int64_t layer) {
-  auto m = layer_model(p.model, layer);
-  m.experts.held = {p.expert_parallel, 0, 1, 1, p.expert_ranks_per_node};
-  return m;
-}
-
 // The numbers of the model's layers that have experts.
 std::vector<std::int64_t> layers_with_experts(const ModelConfig& m) {
   std::vector<std::int64_t> out;
@@ -34,7 +28,7 @@ std::vector<std::int64_t> layers_with_experts(const ModelConfig& m) {
 std::int64_t most_round_rows(const Plan& p) {
   std::int64_t most = 0;
   for (const auto layer : layers_with_experts(p.model))
-    most = std::max(most, round_rows(layer_of(p, layer), p.micro()));
+    most = std::max(most, round_rows(layer_model(p.model, layer), p.micro()));
   return most;
 }
 
@@ -49,9 +43,9 @@ std::vector<SizedCalls> further_round_calls(const Plan& p, std::span<const Furth
   for (std::size_t i = 0; i < of_layers.size() && i < layers.size(); ++i) {
     const auto& made = of_layers[i];
     if (made.forward + made.backward + made.again == 0) continue;
-    const auto m = layer_of(p, layers[i]);
+    const auto m = layer_model(p.model, layers[i]);
     const auto add = [&](base::DType type, std::int64_t bytes, std::int64_t calls) {
-      for (auto& c : expert_group_calls(m.experts.held, {"all_to_all", type, bytes, calls}, 1))
+      for (auto& c : expert_group_calls(p.experts(), {"all_to_all", type, bytes, calls}, 1))
         out.push_back(std::move(c));
     };
     add(p.dtype, round_row_bytes(m, p.micro()), 2 * made.forward + 2 * made.backward + made.again);
@@ -64,17 +58,17 @@ std::string rounds_text(const Plan& p, base::Sizes sizes) {
   if (!has_experts(p.model)) return {};
   const auto layers = layers_with_experts(p.model);
   const auto shape = p.micro();
-  auto m = layer_of(p, layers.front());
-  if (p.tensor > 1 || !crosses_in_rounds(m, Pass::train)) return {};
+  auto m = layer_model(p.model, layers.front());
+  if (p.tensor > 1 || !crosses_in_rounds(m, shape.experts, Pass::train)) return {};
   const auto micros = p.batch().lockstep_micros();
   const std::int64_t forwards = p.recompute == Recompute::layers ? 2 : 1;
   std::vector<FurtherRounds> further;
   std::int64_t rounds = 0, even = 0, rows = 0;
   for (const auto layer : layers) {
-    m = layer_of(p, layer);
+    m = layer_model(p.model, layer);
     const auto here = most_alike_rounds(m, shape);
     rounds = std::max(rounds, here), even = std::max(even, even_rounds(m, shape));
-    rows = std::max(rows, p.expert_parallel * std::min(m.experts.top_k, held_experts(m)) * shape.rows());
+    rows = std::max(rows, p.expert_parallel * std::min(m.experts.top_k, held_experts(m, shape.experts)) * shape.rows());
     const auto again = here > 1 ? p.expert_parallel * here : 0;
     further.push_back({micros * forwards * (here - 1), micros * std::max<std::int64_t>(0, again - 1), micros * again});
   }

@@ -46,12 +46,13 @@ struct Plan : ParallelLayout {
   BatchPlan batch() const { return {global_batch, micro_batch, local_accumulation, topology.size(Axis::data)}; }
   int stage_of(int rank) const { return topology.coordinate(rank, Axis::pipe); }
   const MemoryBytes& memory_of(int rank) const { return stage_memory[static_cast<std::size_t>(stage_of(rank))]; }
+  // The first rank's share of each layer's experts. Other ranks have other experts, of the same sizes.
+  ExpertShare experts() const {
+    return {expert_parallel * tensor, 0, tensor, expert_overlap_chunks, expert_ranks_per_node};
+  }
   // The parts refer to this plan. part_of_stage is the part of the stage's first rank; other ranks have other experts,
   // of the same sizes.
-  ModelPart part_of_stage(int stage) const {
-    return part_of(model, stages, stage)
-        .with_experts({expert_parallel * tensor, 0, tensor, expert_overlap_chunks, expert_ranks_per_node});
-  }
+  ModelPart part_of_stage(int stage) const { return part_of(model, stages, stage).with_experts(experts()); }
   ModelPart part_of_rank(int rank) const {
     auto share = expert_share(topology, rank);
     share.chunks = expert_overlap_chunks;
@@ -69,6 +70,7 @@ struct Plan : ParallelLayout {
              .tensor = tensor,
              .sequence_parallel = sequence_parallel,
              .weight_gradients = apart ? WeightGradients::apart : WeightGradients::with_inputs,
+             .experts = experts(),
              .expert_capacity_buffer = expert_capacity_buffer}};
   }
 };

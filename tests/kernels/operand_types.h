@@ -1,4 +1,5 @@
-// Calls an operation with every wrong type of every operand, and expects that it refuses and names the operand.
+// Calls an operation with every wrong type of every operand, and expects that it refuses and names the operand. Calls
+// it without rows, and expects that it writes only sums over no rows.
 #pragma once
 
 #include "tests/kernels/matrix_buffer.h"
@@ -6,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -58,8 +60,40 @@ inline std::string refusal(const Call& call, tensor::Exec& exec, const std::vect
   return "";
 }
 
+// The operand of a call without rows. Operands with a row for each token are listed with two.
+inline Operand without_rows(Operand o) {
+  if (const auto two = std::ranges::find(o.shape, 2); two != o.shape.end()) *two = 0;
+  return o;
+}
+
+// Without rows the call works. What it does not leave as it is, it sets to zero: sums over rows.
+inline void expect_no_rows(const std::string& operation, const std::vector<Operand>& operands, const Call& call) {
+  Bench bench(1);
+  std::vector<std::vector<double>> memory;
+  std::vector<View> views;
+  for (const auto& o : operands)
+    memory.emplace_back(static_cast<std::size_t>(o.count()), std::ranges::count(working, o.type));
+  const auto before = memory;
+  for (std::size_t i = 0; i < operands.size(); ++i) views.push_back(without_rows(operands[i]).view(memory[i]));
+  EXPECT_EQ(refusal(call, *bench, views), "") << operation << " without rows";
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (memory[i] == before[i]) continue;
+    auto sums = before[i];
+    std::memset(sums.data(), 0, static_cast<std::size_t>(views[i].bytes()));
+    EXPECT_TRUE(std::ranges::count(working, operands[i].type) > 0 && views[i].count() > 0 && memory[i] == sums)
+        << operation << " without rows writes " << operands[i].name;
+  }
+}
+
+// any: the operation accepts operands without rows, and expect_types calls it so. some: it needs rows.
+enum class Rows { any, some };
+
 // The call works with these types. With any other type of one operand it is refused before anything is written.
-inline void expect_types(const std::string& operation, const std::vector<Operand>& operands, const Call& call) {
+inline void expect_types(const std::string& operation, const std::vector<Operand>& operands, const Call& call,
+                         Rows rows = Rows::any) {
+  const bool has_rows =
+      std::ranges::any_of(operands, [](const auto& o) { return o.count() != without_rows(o).count(); });
+  if (rows == Rows::any && has_rows) expect_no_rows(operation, operands, call);
   Bench bench(1);
   std::vector<std::vector<double>> memory;  // with room for the widest type; integers are zeros
   for (const auto& o : operands) memory.emplace_back(static_cast<std::size_t>(o.count()));

@@ -66,26 +66,32 @@ TEST(OperandTypes, Attention) {
     const std::vector<Operand> forward{lead("q", {2, 8}, t), {"k", {2, 4}, t},
                                        {"v", {2, 4}, t},     {"document_start", {1, 2}, DType::i32},
                                        {"out", {2, 8}, t},   {"lse", {2, 2}, g}};
-    expect_types("attention_forward", forward, [&](auto& e, const auto& v) {
-      kernels::attention_forward(
-          e, {.shape = s, .q = v[0], .k = v[1], .v = v[2], .document_start = v[3], .out = v[4], .lse = v[5]});
-    });
+    expect_types(
+        "attention_forward", forward,
+        [&](auto& e, const auto& v) {
+          kernels::attention_forward(
+              e, {.shape = s, .q = v[0], .k = v[1], .v = v[2], .document_start = v[3], .out = v[4], .lse = v[5]});
+        },
+        Rows::some);
     auto backward = forward;
     for (const auto& o : {Operand{"dout", {2, 8}, t}, {"dq", {2, 8}, t}, {"dk", {2, 4}, t}, {"dv", {2, 4}, t}})
       backward.push_back(o);
-    expect_types("attention_backward", backward, [&](auto& e, const auto& v) {
-      kernels::attention_backward(e, {.shape = s,
-                                      .q = v[0],
-                                      .k = v[1],
-                                      .v = v[2],
-                                      .document_start = v[3],
-                                      .out = v[4],
-                                      .lse = v[5],
-                                      .dout = v[6],
-                                      .dq = v[7],
-                                      .dk = v[8],
-                                      .dv = v[9]});
-    });
+    expect_types(
+        "attention_backward", backward,
+        [&](auto& e, const auto& v) {
+          kernels::attention_backward(e, {.shape = s,
+                                          .q = v[0],
+                                          .k = v[1],
+                                          .v = v[2],
+                                          .document_start = v[3],
+                                          .out = v[4],
+                                          .lse = v[5],
+                                          .dout = v[6],
+                                          .dq = v[7],
+                                          .dk = v[8],
+                                          .dv = v[9]});
+        },
+        Rows::some);
     expect_types("cached_attention", {lead("q", {1, 8}, t), {"k", {3, 4}, t}, {"v", {3, 4}, t}, {"out", {1, 8}, t}},
                  [](auto& e, const auto& v) {
                    kernels::cached_attention(
@@ -141,16 +147,19 @@ TEST(OperandTypes, CrossEntropy) {
                                                      .dlogits = v[5]});
                  });
   });
-  expect_types("cross_entropy_chunk",  // an evaluation
-               {{"logits", {2, 4}, DType::f32, accumulated}, {"targets", {2}, DType::i32}}, [](auto& e, const auto& v) {
-                 std::uint8_t weights[2] = {};
-                 double losses[2];
-                 kernels::cross_entropy_chunk(e, {.logits = v[0],
-                                                  .targets = v[1],
-                                                  .weights = View::of(weights, {2}),
-                                                  .vocabulary = 4,
-                                                  .losses = View::of(losses, {2})});
-               });
+  expect_types(
+      "cross_entropy_chunk",  // an evaluation
+      {{"logits", {2, 4}, DType::f32, accumulated}, {"targets", {2}, DType::i32}},
+      [](auto& e, const auto& v) {
+        std::uint8_t weights[2] = {};
+        double losses[2];
+        kernels::cross_entropy_chunk(e, {.logits = v[0],
+                                         .targets = v[1],
+                                         .weights = View::of(weights, {2}),
+                                         .vocabulary = 4,
+                                         .losses = View::of(losses, {2})});
+      },
+      Rows::some);
   expect_types("sum_losses", {{"losses", {2}, DType::f64}, {"out", {1}, DType::f64}},
                [](auto& e, const auto& v) { kernels::sum_losses_into(e, v[0], v[1]); });
 }
@@ -245,10 +254,12 @@ TEST(OperandTypes, Sums) {
   for (auto g : accumulated) {
     const Operand pieces = lead("pieces", {2, 4}, g, accumulated), sum{"sum", {4}, g};
     for (auto out : same_sums(g).empty() ? Types{g} : same_sums(g))
-      expect_types("lane_sum", {pieces, {"bias", {4}, out, same_sums(g)}, {"out", {4}, out, same_sums(g)}},
-                   [](auto& e, const auto& v) { kernels::lane_sum(e, v[0], v[1], 0, v[2]); });
-    expect_types("ordered_sum", {pieces, sum},
-                 [](auto& e, const auto& v) { kernels::ordered_sum(e, v[0], v[1], base::ReductionRound::first); });
+      expect_types(
+          "lane_sum", {pieces, {"bias", {4}, out, same_sums(g)}, {"out", {4}, out, same_sums(g)}},
+          [](auto& e, const auto& v) { kernels::lane_sum(e, v[0], v[1], 0, v[2]); }, Rows::some);
+    expect_types(
+        "ordered_sum", {pieces, sum},
+        [](auto& e, const auto& v) { kernels::ordered_sum(e, v[0], v[1], base::ReductionRound::first); }, Rows::some);
     expect_types("ordered_sum", {{"sum", {4}, g, accumulated}}, [](auto& e, const auto& v) {
       const double piece[4] = {};
       const void* addresses[] = {piece};
@@ -303,6 +314,55 @@ TEST(OperandTypes, Products) {
     expect_types("linear_backward_weight",
                  {lead("dy", {2, 6}, t), {"x", {2, 4}, t}, {"dweight", {6, 4}, g, same_sums(t)}, {"dbias", {6}, g}},
                  [](auto& e, const auto& v) { kernels::linear_backward_weight(e, v[0], v[1], v[2], v[3]); });
+  });
+}
+
+TEST(OperandShapes, AttentionWithoutSequences) {
+  with_each_type([](DType t, DType g) {
+    kernels::AttentionShape s;
+    s.batch = 0, s.sequence = 2, s.heads = 2, s.kv_heads = 1, s.head_dim = 4;
+    const Operand q{"q", {2, 8}, t}, k{"k", {2, 4}, t}, v{"v", {2, 4}, t}, start{"document_start", {2, 2}, DType::i32},
+        out{"out", {2, 8}, t}, lse{"lse", {2, 2}, g};
+    expect_no_rows("attention_forward", {q, k, v, start, out, lse}, [&](auto& e, const auto& x) {
+      kernels::attention_forward(
+          e, {.shape = s, .q = x[0], .k = x[1], .v = x[2], .document_start = x[3], .out = x[4], .lse = x[5]});
+    });
+    expect_no_rows("attention_backward", {q, k, v, start, out, lse, q, q, k, v}, [&](auto& e, const auto& x) {
+      kernels::attention_backward(e, {.shape = s,
+                                      .q = x[0],
+                                      .k = x[1],
+                                      .v = x[2],
+                                      .document_start = x[3],
+                                      .out = x[4],
+                                      .lse = x[5],
+                                      .dout = x[6],
+                                      .dq = x[7],
+                                      .dk = x[8],
+                                      .dv = x[9]});
+    });
+  });
+}
+
+// A product over nothing is zero, and adds nothing.
+TEST(OperandShapes, ProductsOverNothing) {
+  with_each_type([](DType, DType g) {
+    for (const auto accumulate : {kernels::Accumulate::no, kernels::Accumulate::yes}) {
+      Bench bench(2);
+      MatrixBuffer a(g, 0, 3), b(g, 0, 4), c(g, 3, 4, 2);
+      for (std::int64_t i = 0; i < 12; ++i) c.set(i / 4, i % 4, -0.0);
+      a.bytes.resize(8), b.bytes.resize(8);  // somewhere
+      kernels::gemm(*bench, {.a = a.view(),
+                             .b = b.view(),
+                             .trans_a = kernels::Transpose::yes,
+                             .trans_b = kernels::Transpose::no,
+                             .c = c.view(),
+                             .accumulate = accumulate});
+      for (std::int64_t i = 0; i < 12; ++i) {
+        EXPECT_EQ(c(i / 4, i % 4), 0);
+        EXPECT_EQ(std::signbit(c(i / 4, i % 4)), accumulate == kernels::Accumulate::yes);
+      }
+      EXPECT_TRUE(c.gap_untouched());
+    }
   });
 }
 

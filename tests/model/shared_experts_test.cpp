@@ -185,6 +185,7 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
     params::RankExecs execs{world, *exec, *communication};
     const model::ExpertCollectives collectives(execs, staging,
                                                {.batch = {1, 1, 1, 1},
+                                                .share = part.experts,
                                                 .buffer = rounds.buffer,
                                                 .hop_bytes = plan::expert_hop_bytes(part, shape, plan::Pass::train)});
     ShareStore store(part, topology, dtype, 3, rounds.crowded);

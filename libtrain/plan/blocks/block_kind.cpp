@@ -15,6 +15,11 @@ StackBytes BlockKind::selective_evaluation_bytes(const ModelConfig& model, const
   return {bytes, bytes};
 }
 
+std::vector<FlatGroup> BlockKind::held_flat_groups(const ModelConfig& model, std::int64_t index,
+                                                   const ExpertShare&) const {
+  return flat_groups(model, index);
+}
+
 std::vector<FlatGroupOccurrence> BlockKind::occurrences(const ModelConfig& model) const {
   std::vector<FlatGroupOccurrence> all(flat_groups(model, 0).size());
   for (std::size_t i = 0; i < all.size(); ++i) all[i].own = static_cast<int>(i);

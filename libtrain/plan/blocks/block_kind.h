@@ -6,6 +6,7 @@
 #include "libtrain/plan/blocks/flat_group.h"
 #include "libtrain/plan/blocks/group_call.h"
 #include "libtrain/plan/blocks/saved_tensor.h"
+#include "libtrain/plan/grid/expert_share.h"
 #include "libtrain/plan/grid/micro_shape.h"
 #include "libtrain/plan/spec/model_config.h"
 
@@ -42,6 +43,10 @@ class BlockKind {
 
   // The flat groups of block number `index` of its Part.
   virtual std::vector<FlatGroup> flat_groups(const ModelConfig& model, std::int64_t index) const = 0;
+  // The same flat groups as a rank holds them that has this share of the block's experts. By default it holds them
+  // whole.
+  virtual std::vector<FlatGroup> held_flat_groups(const ModelConfig& model, std::int64_t index,
+                                                  const ExpertShare& experts) const;
   // By default each of the block's own flat groups occurs once. It is leased in forward, and leased and committed in
   // backward.
   virtual std::vector<FlatGroupOccurrence> occurrences(const ModelConfig& model) const;
@@ -99,9 +104,13 @@ class BranchKind {
   virtual bool shared_by_tensor_ranks() const { return false; }
   virtual void declare(Declaration& flat_group) const = 0;
   // A second flat group, beside the layer's, which the branch itself leases and commits. By default there is none. At
-  // most one branch of a layer has one. Its name begins with `layer`.
+  // most one branch of a layer has one. Its name begins with `layer`. It is as a rank holds it that has this share of
+  // the layer's experts.
   virtual bool has_own_flat_group() const { return false; }
-  virtual FlatGroup own_flat_group(const ModelConfig&, const std::string& /*layer*/) const { return {}; }
+  virtual FlatGroup own_flat_group(const ModelConfig&, const std::string& /*layer*/,
+                                   const ExpertShare& /*experts*/) const {
+    return {};
+  }
 
   // Saved tensors. Depending on Stays they live from forward to backward, or only while one of the two runs. In an
   // evaluation they live until forward ends.

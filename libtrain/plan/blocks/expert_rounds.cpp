@@ -25,16 +25,16 @@ bool has_capacity(const ExpertConfig& e, Pass pass) {
   return (same ? e.capacity_factor : e.evaluation_capacity_factor) != "none";
 }
 
-bool crosses_in_rounds(const ModelConfig& m, Pass pass) {
-  const auto& held = m.experts.held;
-  return held.across() > 1 && held.tensor == 1 && !has_capacity(m.experts, pass);
+bool crosses_in_rounds(const ModelConfig& m, const ExpertShare& share, Pass pass) {
+  return share.sends_rows() && share.tensor == 1 && !has_capacity(m.experts, pass);
 }
 
 std::int64_t round_rows(const ModelConfig& m, const MicroShape& s) {
   if (s.expert_capacity_buffer > 0) return s.expert_capacity_buffer;
-  const std::int64_t parts = m.experts.held.across(), sent = m.experts.top_k * s.rows(),
+  const std::int64_t parts = s.experts.across(), sent = m.experts.top_k * s.rows(),
                      usual = (5 * sent + 4 * parts - 1) / (4 * parts);
-  return std::clamp(usual, s.rows(), std::max<std::int64_t>(1, std::min(m.experts.top_k, held_experts(m))) * s.rows());
+  return std::clamp(usual, s.rows(),
+                    std::max<std::int64_t>(1, std::min(m.experts.top_k, held_experts(m, s.experts))) * s.rows());
 }
 
 std::int64_t round_row_bytes(const ModelConfig& m, const MicroShape& s) {
@@ -43,7 +43,7 @@ std::int64_t round_row_bytes(const ModelConfig& m, const MicroShape& s) {
 std::int64_t round_group_bytes(const ModelConfig& m) { return 2 * expert_count(m) * index_bytes; }
 
 ExpertRows rows_of_round(const ModelConfig& m, const MicroShape& s) {
-  return {m.experts.held.across() * round_rows(m, s), expert_count(m)};
+  return {s.experts.across() * round_rows(m, s), expert_count(m)};
 }
 
 std::int64_t round_workspace_bytes(const ModelConfig& m, const MicroShape& s, std::int64_t buffers,
@@ -63,11 +63,11 @@ std::vector<GroupCall> first_round_calls(const ModelConfig& m, const MicroShape&
 
 std::int64_t even_rounds(const ModelConfig& m, const MicroShape& s) {
   const auto count = expert_count(m), each = (m.experts.top_k * s.rows() + count - 1) / count;
-  return rounds_of(count / m.experts.held.across(), each, round_rows(m, s));
+  return rounds_of(count / s.experts.across(), each, round_rows(m, s));
 }
 
 std::int64_t most_alike_rounds(const ModelConfig& m, const MicroShape& s) {
-  return rounds_of(std::min(m.experts.top_k, expert_count(m) / m.experts.held.across()), s.rows(), round_rows(m, s));
+  return rounds_of(std::min(m.experts.top_k, expert_count(m) / s.experts.across()), s.rows(), round_rows(m, s));
 }
 
 }  // namespace trainyard::plan

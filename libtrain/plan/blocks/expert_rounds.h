@@ -14,7 +14,7 @@ bool has_capacity(const ExpertConfig& experts, Pass pass);
 
 // Whether rows go to other data-parallel ranks without a capacity. False if tensor-parallel ranks distribute the
 // experts: these use slots for all tokens instead.
-bool crosses_in_rounds(const ModelConfig& of_layer, Pass pass);
+bool crosses_in_rounds(const ModelConfig& of_layer, const ExpertShare& share, Pass pass);
 
 // Rows that a rank can send each other rank in a dispatch round: the --expert-capacity-buffer. Without one it is a
 // quarter more than the rank sends when all experts get equally many rows. It is never below the tokens of a

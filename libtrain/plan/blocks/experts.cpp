@@ -36,20 +36,20 @@ std::int64_t widened_weights(const MicroShape& s, std::int64_t elements) {
 }
 
 // The rows that experts compute at one time: one overlap chunk.
-ExpertRows chunk_rows(const ModelConfig& m, ExpertRows all) {
-  return {all.rows / m.experts.held.chunks, all.groups / m.experts.held.chunks};
+ExpertRows chunk_rows(const MicroShape& s, ExpertRows all) {
+  return {all.rows / s.experts.chunks, all.groups / s.experts.chunks};
 }
 
 // Rows of experts on their way from or to other ranks.
 std::int64_t crossing_rows(const ModelConfig& m, const MicroShape& s, Pass pass) {
-  return sends_to_experts(m) && !crosses_in_rounds(m, pass)
+  return s.experts.sends_rows() && !crosses_in_rounds(m, s.experts, pass)
              ? base::aligned(expert_rows_of(m, s, pass).rows * m.hidden * s.element_bytes())
              : 0;
 }
 
 // The experts' own scratch, with the scratch of dispatch rounds if there are any.
 std::int64_t in_rounds(const ModelConfig& m, const MicroShape& s, Pass pass, std::int64_t of_experts) {
-  return crosses_in_rounds(m, pass) ? round_workspace_bytes(m, s, 1, of_experts) : of_experts;
+  return crosses_in_rounds(m, s.experts, pass) ? round_workspace_bytes(m, s, 1, of_experts) : of_experts;
 }
 
 // In backward, the gradient of the experts' results and the gradient of their rows exist at the same time. If ranks
@@ -57,8 +57,8 @@ std::int64_t in_rounds(const ModelConfig& m, const MicroShape& s, Pass pass, std
 std::int64_t backward_of_experts(const ModelConfig& m, const MicroShape& s) {
   const auto of = expert_rows_of(m, s, Pass::train);
   const auto& kind = expert_kind(m.experts.network);
-  const auto scratch = kind.backward_workspace_bytes(m, s, chunk_rows(m, of));
-  if (crosses_in_rounds(m, Pass::train))  // several rounds recompute forward
+  const auto scratch = kind.backward_workspace_bytes(m, s, chunk_rows(s, of));
+  if (crosses_in_rounds(m, s.experts, Pass::train))  // several rounds recompute forward
     return round_workspace_bytes(m, s, 2, std::max(scratch, kind.forward_workspace_bytes(m, s, of)));
   return crossing_rows(m, s, Pass::train) + base::aligned(of.rows * m.hidden * s.element_bytes()) + scratch;
 }
@@ -73,24 +73,22 @@ std::string expert_name(std::int64_t count, std::int64_t index) {
   return fmt::format("{:0{}}", index, std::max<std::size_t>(2, fmt::formatted_size("{}", count - 1)));
 }
 
-bool shares_experts(const ModelConfig& m) { return m.experts.held.parts > 1; }
-
-std::int64_t expert_slot_rows(const ModelConfig& m, std::int64_t tokens, Pass pass) {
-  if (!shares_experts(m) || crosses_in_rounds(m, pass)) return 0;
-  const auto capacity = expert_capacity(m.experts, expert_count(m), tokens, pass);
-  return capacity == 0 ? tokens : capacity;
+std::int64_t expert_slot_rows(const ModelConfig& m, const MicroShape& s, Pass pass) {
+  if (!s.experts.is_partial() || crosses_in_rounds(m, s.experts, pass)) return 0;
+  const auto capacity = expert_capacity(m.experts, expert_count(m), s.rows(), pass);
+  return capacity == 0 ? s.rows() : capacity;
 }
 
 ExpertRows expert_rows_of(const ModelConfig& m, const MicroShape& s, Pass pass) {
-  if (crosses_in_rounds(m, pass)) return rows_of_round(m, s);
-  const auto count = expert_count(m), held = count / m.experts.held.tensor;
-  if (const auto slot = expert_slot_rows(m, s.rows(), pass); slot > 0) return {held * slot, held};
+  if (crosses_in_rounds(m, s.experts, pass)) return rows_of_round(m, s);
+  const auto count = expert_count(m), held = count / s.experts.tensor;
+  if (const auto slot = expert_slot_rows(m, s, pass); slot > 0) return {held * slot, held};
   return {expert_rows(m.experts, count, s.rows(), pass), count};
 }
 
 std::int64_t result_rows_of(const ModelConfig& m, const MicroShape& s, Pass pass) {
-  if (crosses_in_rounds(m, pass)) return expert_rows(m.experts, expert_count(m), s.rows(), pass);
-  return m.experts.held.tensor * expert_rows_of(m, s, pass).rows;
+  if (crosses_in_rounds(m, s.experts, pass)) return expert_rows(m.experts, expert_count(m), s.rows(), pass);
+  return s.experts.tensor * expert_rows_of(m, s, pass).rows;
 }
 
 std::optional<FeedForwardKind> beside_experts(const ModelConfig& m) {
@@ -111,20 +109,20 @@ void ExpertsKind::declare(Declaration& d) const {
   beside->declare_of(model, d);
 }
 
-FlatGroup ExpertsKind::own_flat_group(const ModelConfig& m, const std::string& layer) const {
+FlatGroup ExpertsKind::own_flat_group(const ModelConfig& m, const std::string& layer, const ExpertShare& share) const {
   const auto count = expert_count(m);
   const auto& kind = expert_kind(m.experts.network);
   std::vector<std::vector<Parameter>> of_experts;
-  const auto first = first_held_expert(m);
-  for (std::int64_t e = first; e < first + held_experts(m); ++e) {
+  const auto first = first_held_expert(m, share);
+  for (std::int64_t e = first; e < first + held_experts(m, share); ++e) {
     Declaration d(m, fmt::format("{}.experts.{}", layer, expert_name(count, e)), Part::layers);
     kind.declare(d);
     of_experts.push_back(d.take().parameters);
   }
   // If data-parallel ranks divide the experts, the ranks with the same experts add up their gradients.
-  const auto group = sends_to_experts(m) ? Axes{Axis::expert_data} : Axes{Axis::data};
+  const auto group = share.sends_rows() ? Axes{Axis::expert_data} : Axes{Axis::data};
   FlatGroup flat_group{layer + ".experts", Part::layers, group, {}, {}};
-  if (shares_experts(m)) flat_group.others = {Axis::expert, Axis::tensor};
+  if (share.is_partial()) flat_group.others = {Axis::expert, Axis::tensor};
   for (std::size_t p = 0; p < of_experts.front().size(); ++p)
     for (auto& parameters : of_experts) flat_group.parameters.push_back(std::move(parameters[p]));
   return flat_group;
@@ -146,9 +144,9 @@ std::vector<SavedTensor> ExpertsKind::tensors(const ModelConfig& m, const MicroS
       {"groups", DType::i32, count, 2},
       {"loads", DType::i32, 2, count},
       {"gate_losses", DType::f64, 0, 3},
-      {"dispatched", s.dtype, of.rows, m.hidden, shares_experts(m) ? Stays::always : Stays::unless_selective}};
-  if (shares_experts(m)) out.push_back({"received", DType::i32, of.groups, 2});
-  if (crosses_in_rounds(m, pass)) out.push_back({"rounds", DType::i32, 0, 1});
+      {"dispatched", s.dtype, of.rows, m.hidden, s.experts.is_partial() ? Stays::always : Stays::unless_selective}};
+  if (s.experts.is_partial()) out.push_back({"received", DType::i32, of.groups, 2});
+  if (crosses_in_rounds(m, s.experts, pass)) out.push_back({"rounds", DType::i32, 0, 1});
   for (const auto& t : expert_kind(m.experts.network).tensors(m, s, of)) out.push_back(t);
   out.push_back({"results", s.dtype, results, m.hidden});
   if (m.experts.residual) {
@@ -171,12 +169,12 @@ std::int64_t ExpertsKind::forward_workspace_bytes(const ModelConfig& m, const Mi
   const auto gate =
       widened_bytes(m, s, pass) + weights + std::max(logits, bias + std::max(gate_bytes(m, s), base::aligned(8)));
   const auto made =
-      expert_kind(m.experts.network).forward_workspace_bytes(m, s, chunk_rows(m, expert_rows_of(m, s, pass)));
+      expert_kind(m.experts.network).forward_workspace_bytes(m, s, chunk_rows(s, expert_rows_of(m, s, pass)));
   // Rows on their way to experts have a buffer. With one overlap chunk, results on their way back use the same buffer.
   // With dispatch rounds each has its own.
-  const auto back = m.experts.held.chunks > 1 ? crossing : 0;
-  auto most = crosses_in_rounds(m, pass) ? std::max(gate, crossing + in_rounds(m, s, pass, made))
-                                         : crossing + std::max(p.gathered(m.hidden) + gate, back + made);
+  const auto back = s.experts.chunks > 1 ? crossing : 0;
+  auto most = crosses_in_rounds(m, s.experts, pass) ? std::max(gate, crossing + in_rounds(m, s, pass, made))
+                                                    : crossing + std::max(p.gathered(m.hidden) + gate, back + made);
   if (const auto beside = beside_experts(m)) {
     const auto inner = beside->forward_workspace_bytes(model_beside_experts(m), s, pass);
     most = std::max(most, (m.experts.residual ? 0 : p.stream(m.hidden)) + inner);
@@ -235,13 +233,13 @@ std::vector<GroupCall> ExpertsKind::tensor_calls(const ModelConfig& m, const Mic
 // results and gets the gradients of rows.
 std::vector<GroupCall> ExpertsKind::expert_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
                                                  Recompute recompute) const {
-  if (!sends_to_experts(m)) return {};
-  if (crosses_in_rounds(m, pass)) return first_round_calls(m, s, pass, recompute);
+  if (!s.experts.sends_rows()) return {};
+  if (crosses_in_rounds(m, s.experts, pass)) return first_round_calls(m, s, pass, recompute);
   const auto of = expert_rows_of(m, s, pass);
   const auto rows = of.rows * m.hidden * s.element_bytes();
   const std::int64_t forward = pass == Pass::train && recompute == Recompute::layers ? 2 : 1,
                      backward = pass == Pass::train ? 2 : 0;
-  const std::int64_t chunks = m.experts.held.chunks;
+  const std::int64_t chunks = s.experts.chunks;
   return {{"all_to_all", s.dtype, rows / chunks, chunks * (2 * forward + backward)},
           {"all_to_all", base::DType::i32, 2 * of.groups * base::size_of(base::DType::i32), forward}};
 }

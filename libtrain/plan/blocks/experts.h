@@ -17,7 +17,8 @@ class ExpertsKind : public BranchKind {
   void declare(Declaration& flat_group) const override;
   bool shared_by_tensor_ranks() const override { return true; }
   bool has_own_flat_group() const override { return true; }
-  FlatGroup own_flat_group(const ModelConfig& model, const std::string& layer) const override;
+  FlatGroup own_flat_group(const ModelConfig& model, const std::string& layer,
+                           const ExpertShare& experts) const override;
   std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
@@ -35,11 +36,8 @@ class ExpertsKind : public BranchKind {
 ExpertRows expert_rows_of(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);
 // The rows of all experts for the tokens of one micro-batch.
 std::int64_t result_rows_of(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);
-bool shares_experts(const ModelConfig& of_layer);            // whether a rank has only a part of them
-inline bool sends_to_experts(const ModelConfig& of_layer) {  // whether rows go to other data-parallel ranks
-  return of_layer.experts.held.across() > 1;
-}
-std::int64_t expert_slot_rows(const ModelConfig& of_layer, std::int64_t tokens, Pass pass);  // 0: rows are not in slots
+// The rows of a slot; 0: rows are not in slots.
+std::int64_t expert_slot_rows(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);
 
 // The feed-forward part that every token passes beside the experts: shared experts, or the part of a residual mix.
 std::optional<FeedForwardKind> beside_experts(const ModelConfig& of_layer);

@@ -33,7 +33,7 @@ FlatGroupTable::FlatGroupTable(const ModelPart& part, const Topology& topology) 
   for (const auto& segment : segments(part)) {
     add(borrowed_flat_groups(part, segment), 1, true);
     const auto first = entries_.size();
-    add(segment.kind->flat_groups(segment.model, segment.first), segment.times, false);
+    add(segment.flat_groups(), segment.times, false);
     std::vector<FlatGroupEntry*> used;
     std::vector<std::int64_t> shares;  // how many occurrences of the segment's blocks one flat group has
     for (const auto& occurrence : segment.kind->occurrences(segment.model)) {

@@ -12,15 +12,16 @@ namespace trainyard::plan {
 namespace {
 
 // The segments of items [run.begin, run.end).
-std::vector<Segment> segments_of(const ModelConfig& m, Items run, int chunk, ExpertShare experts) {
+std::vector<Segment> segments_of(const ModelConfig& m, Items run, int chunk, const ExpertShare& experts) {
   std::vector<Segment> out;
-  const auto one = [&](Part part, const char* kind) { return Segment{part, &block_kind(kind), m, 1, 0, chunk}; };
+  const auto one = [&](Part part, const char* kind) {
+    return Segment{part, &block_kind(kind), m, 1, 0, chunk, experts};
+  };
   if (run.begin <= 0 && run.end > 0) out.push_back(one(Part::input, "embedding"));
   const auto end = std::min(run.end - 1, m.layers);
   for (auto layer = std::max<std::int64_t>(run.begin - 1, 0); layer < end;) {
     const auto times = alike_layers(m, layer, end);
-    out.push_back({Part::layers, &block_kind("layer"), layer_model(m, layer), times, layer, chunk});
-    if (has_experts(out.back().model)) out.back().model.experts.held = experts;
+    out.push_back({Part::layers, &block_kind("layer"), layer_model(m, layer), times, layer, chunk, experts});
     layer += times;
   }
   if (run.begin <= m.layers + 1 && run.end > m.layers + 1) out.push_back(one(Part::output, "head"));
@@ -30,7 +31,7 @@ std::vector<Segment> segments_of(const ModelConfig& m, Items run, int chunk, Exp
 std::vector<Segment> whole(const ModelConfig& m) { return segments_of(m, {0, item_count(m)}, 0, {}); }
 
 bool owns(const Segment& segment, const std::string& flat_group) {
-  const auto own = segment.kind->flat_groups(segment.model, segment.first);
+  const auto own = segment.flat_groups();
   return std::any_of(own.begin(), own.end(), [&](const FlatGroup& u) { return u.name == flat_group; });
 }
 
@@ -82,9 +83,8 @@ std::vector<PlacedBlock> placed_blocks(const ModelPart& p) {
     const auto accesses = segment.kind->accesses(segment.model);
     for (std::int64_t i = 0; i < segment.times; ++i) {
       const auto index = segment.first + i;
-      PlacedBlock block{segment.part, segment.kind, segment.model,
-                        index,        {},           segment.kind->flat_groups(segment.model, index),
-                        {},           accesses,     segment.chunk};
+      PlacedBlock block{segment.part,           segment.kind, segment.model, index,         {},
+                        segment.flat_groups(i), {},           accesses,      segment.chunk, segment.experts};
       if (i == 0) block.borrowed = borrowed_flat_groups(p, segment);
       for (const auto& flat_group : block.borrowed)
         names.push_back(flat_group.name), occurrences_of_flat_group.push_back(0);
@@ -109,8 +109,7 @@ std::vector<FlatGroup> flat_groups(const ModelPart& p) {
   for (const auto& segment : segments(p)) {
     for (auto& flat_group : borrowed_flat_groups(p, segment)) out.push_back(std::move(flat_group));
     for (std::int64_t i = 0; i < segment.times; ++i)
-      for (auto& flat_group : segment.kind->flat_groups(segment.model, segment.first + i))
-        out.push_back(std::move(flat_group));
+      for (auto& flat_group : segment.flat_groups(i)) out.push_back(std::move(flat_group));
   }
   return out;
 }

@@ -32,9 +32,14 @@ struct ModelPart {
     part.experts = share;
     return part;
   }
+  // The shape with this part's share of experts.
+  MicroShape own_shape(MicroShape shape) const {
+    shape.experts = experts;
+    return shape;
+  }
   const ModelConfig& model;
   std::vector<Items> chunks;
-  ExpertShare experts;
+  ExpertShare experts = {};
 };
 
 // Neighbouring blocks that are alike. Sums over a model are sums over its few segments.
@@ -43,8 +48,13 @@ struct Segment {
   const BlockKind* kind;
   ModelConfig model;  // as these blocks see it (plan/spec/layer_model.h); their kind gets it as argument
   std::int64_t times = 1;
-  std::int64_t first = 0;  // index among the blocks of its Part in the whole model
-  int chunk = 0;           // index of the chunk in the ModelPart
+  std::int64_t first = 0;    // index among the blocks of its Part in the whole model
+  int chunk = 0;             // index of the chunk in the ModelPart
+  ExpertShare experts = {};  // of the ModelPart
+  // The flat groups of its i-th block, as a rank of the ModelPart holds them.
+  std::vector<FlatGroup> flat_groups(std::int64_t i = 0) const {
+    return kind->held_flat_groups(model, first + i, experts);
+  }
 };
 // The embedding, the layers and the head, with their registered kinds.
 std::vector<Segment> segments(const ModelPart& part);
@@ -60,6 +70,7 @@ struct PlacedBlock {
   std::vector<Occurrence> occurrences;  // in the order of BlockKind::occurrences
   BlockAccesses accesses;
   int chunk = 0;
+  ExpertShare experts = {};  // of the ModelPart
 };
 std::vector<PlacedBlock> placed_blocks(const ModelPart& part);
 

@@ -57,6 +57,11 @@ bool LayerKind::makes_weight_gradients_apart(const ModelConfig& m) const {
 }
 
 std::vector<FlatGroup> LayerKind::flat_groups(const ModelConfig& m, std::int64_t index) const {
+  return held_flat_groups(m, index, {});
+}
+
+std::vector<FlatGroup> LayerKind::held_flat_groups(const ModelConfig& m, std::int64_t index,
+                                                   const ExpertShare& experts) const {
   Declaration d(m, layer_name(m, index), Part::layers);
   for (const auto& name : m.branches) {
     const auto& branch = branch_kind(name);
@@ -67,7 +72,7 @@ std::vector<FlatGroup> LayerKind::flat_groups(const ModelConfig& m, std::int64_t
   all.push_back(d.take());
   for (const auto& name : m.branches)
     if (const auto& branch = branch_kind(name); branch.has_own_flat_group())
-      all.push_back(branch.own_flat_group(m, layer_name(m, index)));
+      all.push_back(branch.own_flat_group(m, layer_name(m, index), experts));
   TRAINYARD_ASSERT(all.size() <= 2, "{} branches of a layer have flat groups of their own", all.size() - 1);
   return all;
 }

@@ -9,6 +9,8 @@ namespace trainyard::plan {
 class LayerKind : public BlockKind {
  public:
   std::vector<FlatGroup> flat_groups(const ModelConfig& model, std::int64_t index) const override;
+  std::vector<FlatGroup> held_flat_groups(const ModelConfig& model, std::int64_t index,
+                                          const ExpertShare& experts) const override;
   BlockAccesses accesses(const ModelConfig& model) const override;
   std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;

@@ -28,7 +28,8 @@ StackBytes on_stack(const Segment& segment, const MicroShape& s, Recompute recom
 }  // namespace
 
 // A block runs above what the blocks before it keep.
-StackBytes saved_bytes(const ModelPart& part, const MicroShape& s, Recompute recompute) {
+StackBytes saved_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute) {
+  const auto s = part.own_shape(shape);
   StackBytes all{0, 0, 0};
   for (const auto& segment : segments(part)) {
     if (segment.times == 0) continue;
@@ -40,7 +41,8 @@ StackBytes saved_bytes(const ModelPart& part, const MicroShape& s, Recompute rec
   return all;
 }
 
-std::int64_t activation_bytes(const ModelPart& part, const MicroShape& s, Pass pass, Recompute recompute) {
+std::int64_t activation_bytes(const ModelPart& part, const MicroShape& shape, Pass pass, Recompute recompute) {
+  const auto s = part.own_shape(shape);
   const auto& m = part.model;
   if (pass == Pass::train) return stream_bytes(m, s) + saved_bytes(part, s, recompute).most;
   std::int64_t most = 0;
@@ -68,7 +70,9 @@ StackBytes evaluated(const Segment& segment, const MicroShape& s, Recompute reco
 }  // namespace
 
 // Validation passes use the slots, too. They may need more, if an evaluation's capacity gives experts more places.
-SlotBytes slot_bytes(const ModelPart& part, const MicroShape& s, Recompute recompute, const std::vector<int>& slots) {
+SlotBytes slot_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute,
+                     const std::vector<int>& slots) {
+  const auto s = part.own_shape(shape);
   const bool several = std::accumulate(slots.begin(), slots.end(), 0) > 1;
   SlotBytes out;
   for (const auto& chunk : part.chunks) {
@@ -89,7 +93,8 @@ SlotBytes slot_bytes(const ModelPart& part, const MicroShape& s, Recompute recom
 
 namespace {
 
-std::int64_t largest_workspace(const ModelPart& part, const MicroShape& s, Pass pass) {
+std::int64_t largest_workspace(const ModelPart& part, const MicroShape& shape, Pass pass) {
+  const auto s = part.own_shape(shape);
   std::int64_t most = 0;
   for (const auto& segment : segments(part)) {
     most = std::max(most, segment.kind->forward_workspace_bytes(segment.model, s, pass));

@@ -108,7 +108,7 @@ std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& mi
                                      std::int64_t micros) {
   return calls_of_blocks(micro.tensor, part, micros, [&](const Segment& s, std::int64_t times) {
     std::vector<SizedCalls> out;
-    for (const auto& c : s.kind->tensor_calls(s.model, micro, pass, recompute))
+    for (const auto& c : s.kind->tensor_calls(s.model, part.own_shape(micro), pass, recompute))
       out.push_back({Axis::tensor, micro.tensor, c.operation, c.type, c.bytes, times * c.calls, times * c.calls});
     return out;
   });
@@ -118,7 +118,7 @@ std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& mi
                                      std::int64_t micros) {
   return calls_of_blocks(part.experts.across(), part, micros, [&](const Segment& s, std::int64_t times) {
     std::vector<SizedCalls> out;
-    for (const auto& c : s.kind->expert_calls(s.model, micro, pass, recompute))
+    for (const auto& c : s.kind->expert_calls(s.model, part.own_shape(micro), pass, recompute))
       for (auto& sized : expert_group_calls(part.experts, c, times)) out.push_back(std::move(sized));
     return out;
   });

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/dtype.h"
 #include "libtrain/base/view.h"
+#include "libtrain/plan/grid/expert_share.h"
 
 #include <array>
 #include <cstdint>
@@ -39,6 +40,7 @@ struct RankShare {
   int tensor = 1;                                   // tensor-parallel ranks, which share every layer
   bool sequence_parallel = false;                   // these ranks also divide the rows of the hidden states
   WeightGradients weight_gradients = WeightGradients::with_inputs;
+  ExpertShare experts = {};  // of a layer's experts; their sizes do not depend on ExpertShare::part
   // Rows that a rank sends another rank in a dispatch round of experts; 0: as plan/blocks/expert_rounds.h says.
   std::int64_t expert_capacity_buffer = 0;
   std::int64_t element_bytes() const { return base::size_of(dtype); }

@@ -8,12 +8,6 @@
 
 namespace trainyard::plan {
 
-ExpertShare expert_share(const Topology& topology, int rank) {
-  const int tensor = topology.size(Axis::tensor), across = topology.size(Axis::expert);
-  return {tensor * across, topology.coordinate(rank, Axis::tensor) * across + topology.coordinate(rank, Axis::expert),
-          tensor, 1, topology.size(Axis::expert_inner)};
-}
-
 std::int64_t expert_capacity(const ExpertConfig& e, std::int64_t count, std::int64_t tokens, Pass pass) {
   const bool same = pass == Pass::train || e.evaluation_capacity_factor == "same";
   const auto& text = same ? e.capacity_factor : e.evaluation_capacity_factor;

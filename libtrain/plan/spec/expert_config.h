@@ -3,28 +3,12 @@
 
 #include "libtrain/plan/spec/experts.h"
 #include "libtrain/plan/grid/micro_shape.h"
-#include "libtrain/plan/grid/topology.h"
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace trainyard::plan {
-
-// The experts that a rank holds: of each layer's experts, the `part`-th of `parts` equal runs of neighbours.
-// Tensor-parallel ranks of a replica have all its rows, so they distribute the experts in `tensor` runs. Data-parallel
-// ranks divide each of these runs into across() runs again.
-struct ExpertShare {
-  int parts = 1, part = 0;
-  int tensor = 1;
-  int chunks = 1;  // runs of a rank's experts: rows of one run travel while the rank computes another
-  int node = 1;    // of across() ranks: neighbours that rows go to first (plan/cost/expert_nodes.h)
-  int across() const { return parts / tensor; }  // data-parallel ranks with different experts (Axis::expert)
-  bool operator==(const ExpertShare&) const = default;
-};
-
-// The experts that a rank holds.
-ExpertShare expert_share(const Topology& topology, int rank);
 
 // In a layer with experts, they replace the feed-forward branch: each token goes to the top_k experts that its gate
 // chooses (Shazeer et al. 2017, "Outrageously large neural networks"; Lepikhin et al. 2020, "GShard"; Fedus et al.
@@ -59,9 +43,6 @@ struct ExpertConfig {
   std::int64_t shared = 0;  // experts for every token, as one feed-forward part of so many times the width
   double balance_loss = 0.01, z_loss = 0;  // coefficients
   std::string network = "ffn";             // the kind of network that an expert is (plan/blocks/expert_kind.h)
-  // The experts of each layer that are looked at, an equal run of neighbours. Not part of the model: it says what a
-  // rank holds (plan::ModelPart).
-  ExpertShare held;
   bool operator==(const ExpertConfig&) const = default;
 };
 

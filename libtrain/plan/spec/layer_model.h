@@ -1,6 +1,7 @@
 // A model as one of its layers sees it: its branches, and how many experts it has.
 #pragma once
 
+#include "libtrain/plan/grid/expert_share.h"
 #include "libtrain/plan/spec/model_config.h"
 
 #include <cstdint>
@@ -19,12 +20,12 @@ inline std::int64_t expert_layers(const ModelConfig& model) { return expert_laye
 // branch "experts" replaces "ffn", and experts.count is this layer's number.
 ModelConfig layer_model(const ModelConfig& model, std::int64_t layer);
 inline std::int64_t expert_count(const ModelConfig& of_layer) { return of_layer.experts.count.at(0); }
-// Of these experts, those that are looked at (ExpertConfig::held): how many, and the first.
-inline std::int64_t held_experts(const ModelConfig& of_layer) {
-  return expert_count(of_layer) / of_layer.experts.held.parts;
+// Of these experts, those that a rank holds: how many, and the first.
+inline std::int64_t held_experts(const ModelConfig& of_layer, const ExpertShare& share) {
+  return expert_count(of_layer) / share.parts;
 }
-inline std::int64_t first_held_expert(const ModelConfig& of_layer) {
-  return of_layer.experts.held.part * held_experts(of_layer);
+inline std::int64_t first_held_expert(const ModelConfig& of_layer, const ExpertShare& share) {
+  return share.part * held_experts(of_layer, share);
 }
 inline std::int64_t expert_width(const ModelConfig& model) {
   return model.experts.ffn > 0 ? model.experts.ffn : model.ffn;
