@@ -31,6 +31,34 @@ TEST(DType, NarrowingRoundsToNearestTiesToEven) {
   }
 }
 
+TEST(DType, WideningAndNarrowingReturnEveryF16) {
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    f16 v;
+    v.bits = static_cast<std::uint16_t>(bits);
+    const auto wide = static_cast<float>(v);
+    if (std::isnan(wide)) ASSERT_TRUE(std::isnan(static_cast<float>(f16(wide))));
+    else ASSERT_EQ(f16(wide).bits, bits);
+  }
+}
+
+TEST(DType, ArraysConvertAsTheirValues) {
+  const float values[] = {1.0f, -0.1f, 70000.0f, 0x1p-24f, 3.5f};
+  for (const auto dtype : {DType::f32, DType::bf16, DType::f64, DType::f16}) {
+    char stored[sizeof(double) * std::size(values)] = {};
+    float back[std::size(values)] = {};
+    from_f32(dtype, values, std::ssize(values), stored);
+    to_f32(dtype, stored, std::ssize(values), back);
+    for (std::size_t i = 0; i < std::size(values); ++i) {
+      const float want = dtype == DType::bf16  ? static_cast<float>(bf16(values[i]))
+                         : dtype == DType::f16 ? static_cast<float>(f16(values[i]))
+                                               : values[i];
+      EXPECT_EQ(back[i], want) << name_of(dtype) << " of " << values[i];
+    }
+  }
+  char nothing[8];
+  EXPECT_THROW(from_f32(DType::i32, values, 1, nothing), std::logic_error);
+}
+
 TEST(DType, ANanWhosePayloadLiesBelowStaysANan) {
   EXPECT_TRUE(std::isnan(static_cast<float>(bf16(std::bit_cast<float>(0x7f800001u)))));
 }
@@ -63,7 +91,11 @@ TEST(DType, TraitsAreThoseOfTheValueTypes) {
   for (const auto& t : dtype_traits) {
     EXPECT_EQ(is_narrow(t.dtype), t.dtype == DType::bf16 || t.dtype == DType::f16) << t.name;
     EXPECT_EQ(t.trains, t.dtype == DType::f32 || t.dtype == DType::bf16) << t.name;
+    EXPECT_EQ(t.kernels != KernelUse::none, t.digits > 0) << t.name;
+    EXPECT_TRUE(!t.trains || t.kernels == KernelUse::computing) << t.name;
+    EXPECT_EQ(with_value_type(t.dtype, []<class T>(T*) { return DTypeOf<T>::value; }), t.dtype) << t.name;
   }
+  EXPECT_EQ(names_of_working_dtypes(), (std::vector<std::string>{"f32", "bf16"}));
   EXPECT_EQ(accumulation_of(DType::f64), DType::f64);
   for (const auto t : {DType::f32, DType::bf16, DType::f16}) EXPECT_EQ(accumulation_of(t), DType::f32);
 }

@@ -148,7 +148,7 @@ TEST(Compare, DamageIsNoDifference) {
 
 // The mean is computed in f64 and rounded once; moments and counters come from the last checkpoint.
 TEST(Average, IsTheMeanOfTheWeights) {
-  for (auto dtype : {DType::f32, DType::bf16}) {
+  for (auto dtype : {DType::f32, DType::bf16, DType::f16}) {
     Scratch scratch;
     save(scratch.path + "/a", state(gpt(), DType::bf16, 5), 3);  // other dtype, layout, step: its master counts
     save(scratch.path + "/b", state(gpt(), dtype, 7), 1);
@@ -176,8 +176,7 @@ TEST(Average, IsTheMeanOfTheWeights) {
         expected[i] = static_cast<float>(
             (static_cast<double>(x[i]) + static_cast<double>(y[i]) + static_cast<double>(z[i])) / 3.0);
       EXPECT_EQ(tensor(mean, Kind::master, p), expected) << p.name;
-      if (dtype == DType::bf16)
-        for (auto& v : expected) v = static_cast<float>(base::bf16(v));
+      for (auto& v : expected) v = rounded(v, dtype);
       EXPECT_EQ(tensor(mean, Kind::model, p), expected) << p.name;
       for (auto kind : {Kind::state("m"), Kind::state("v")})
         EXPECT_EQ(tensor(mean, kind, p), tensor(from[2], kind, p)) << p.name;

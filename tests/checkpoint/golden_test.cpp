@@ -32,6 +32,7 @@ struct Golden {
   int data, tensor;
   Boxes boxes = Boxes::of_train;
   plan::Stages stages = {};
+  const char* optimizer = plan::default_optimizer;
 
   int ranks() const { return data * tensor * stages.stages; }
   plan::Topology grid() const {
@@ -50,12 +51,14 @@ std::vector<Golden> goldens() {
           {2, GOLDEN "/checkpoint-2-gpt", tiny(gpt()), DType::bf16, 2, 1},
           {2, GOLDEN "/checkpoint-2-gpt-shared", in_lanes(tiny(gpt())), DType::bf16, 2, 2},
           {2, GOLDEN "/checkpoint-2-gpt-stages", tiny(gpt()), DType::bf16, 2, 1, Boxes::of_train, {2, {0, 1, 3}}},
-          {2, GOLDEN "/checkpoint-2-llama", tiny(llama()), DType::f32, 2, 2, Boxes::by_hand}};
+          {2, GOLDEN "/checkpoint-2-llama", tiny(llama()), DType::f32, 2, 2, Boxes::by_hand},
+          {2, GOLDEN "/checkpoint-2-sgd-f16", tiny(gpt()), DType::f16, 2, 1, Boxes::of_train, {}, "sgd"}};
 }
 
 // The older golden checkpoints do not record tensor-parallel ranks or the model's lanes.
 checkpoint::RunState state_of(const Golden& g) {
   auto s = state(g.model, g.dtype, 3);
+  s.optimizer = checkpoint::StoredOptimizer::of(plan::optimizer_kind(g.optimizer));
   if (g.stages.stages > 1)
     s.plan = {{"ranks", g.ranks()},
               {"pipeline", g.stages.stages},
@@ -121,7 +124,7 @@ TEST(Golden, EveryLogicalTensorHasItsValues) {
                  std::bit_cast<std::uint32_t>(value(t.kind, t.name, i, g.dtype));
       EXPECT_EQ(wrong, 0) << g.folder << t.path;
     }
-    EXPECT_EQ(tensors, checkpoint::kinds_of(g.dtype).size() * checkpoint::parameters_of(g.model).size());
+    EXPECT_EQ(tensors, checkpoint::kinds_of(state_of(g)).size() * checkpoint::parameters_of(g.model).size());
   }
 }
 
@@ -136,7 +139,7 @@ TEST(Golden, FilesOfTensorRanksHoldWhatTheirRankHeld) {
       const auto& file = reader.manifest().files.at(checkpoint::rank_name(r) + ".h5");
       const auto bytes = slurp(g.step() + "/" + checkpoint::rank_name(r) + ".h5");
       Rank expected(s, r, g.grid(), g.stages);
-      for (auto kind : checkpoint::kinds_of(g.dtype)) {
+      for (auto kind : checkpoint::kinds_of(s)) {
         std::string held;
         for (const auto& view : expected.shards.views.at(kind))
           held.append(static_cast<const char*>(view.data), static_cast<std::size_t>(view.bytes()));

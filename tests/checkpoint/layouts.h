@@ -18,7 +18,7 @@ namespace sample {
 // A rank that holds these boxes. The elements between boxes are padding.
 struct LayoutRank {
   std::vector<std::vector<float>> memory;
-  std::vector<std::vector<base::bf16>> narrow;
+  std::vector<std::vector<char>> narrow;
   checkpoint::RankShards shards;
 
   LayoutRank(const checkpoint::RunState& s, int rank, int ranks, const checkpoint::RankBoxes& boxes) {
@@ -37,9 +37,10 @@ struct LayoutRank {
         });
       }
       auto view = base::View::of(values.data(), {elements});
-      if (checkpoint::dtype_of(kind, s.dtype) == base::DType::bf16) {
-        auto& halves = narrow.emplace_back(values.begin(), values.end());
-        view = base::View::of(halves.data(), {elements});
+      if (const auto dtype = checkpoint::dtype_of(kind, s.dtype); base::is_narrow(dtype)) {
+        auto& stored = narrow.emplace_back(values.size() * static_cast<std::size_t>(base::size_of(dtype)));
+        base::from_f32(dtype, values.data(), std::ssize(values), stored.data());
+        view = base::View(stored.data(), dtype, {elements});
       }
       shards.views[kind].push_back(view);
     }

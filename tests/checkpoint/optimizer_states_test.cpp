@@ -39,7 +39,7 @@ std::string refusal_of_state(const std::string& path, const Kind& kind) {
 }  // namespace
 
 TEST(OptimizerStates, AreReadOnAnyLayout) {
-  for (const auto dtype : {DType::f32, DType::bf16})
+  for (const auto dtype : {DType::f32, DType::bf16, DType::f16})
     for (const auto& names : {std::vector<std::string>{}, {"momentum"}, {"first", "second", "a_third_1"}}) {
       Scratch scratch;
       const auto s = other_state(dtype, names);
@@ -49,7 +49,7 @@ TEST(OptimizerStates, AreReadOnAnyLayout) {
       reader.verify_all();
       EXPECT_EQ(reader.state().optimizer, s.optimizer);
       EXPECT_EQ(reader.tensors().size(),
-                checkpoint::parameters_of(gpt()).size() * (names.size() + (dtype == DType::bf16 ? 2 : 1)));
+                checkpoint::parameters_of(gpt()).size() * (names.size() + (base::is_narrow(dtype) ? 2 : 1)));
       for (const int ranks : {1, 2, 4}) EXPECT_EQ(differences(reader, ranks), 0);
       const auto told = refusal_of_state(folder, Kind::state("v"));
       EXPECT_NE(told.find("holds no state 'v': its optimizer is other"), std::string::npos) << told;

@@ -60,7 +60,7 @@ void change_payload(const std::string& folder, checkpoint::Kind kind, std::int64
 
 TEST(read_sums, are_those_of_the_manifest_on_any_layout) {
   for (const auto& model : {gpt_of_heads(), llama_of_heads(), moe()})
-    for (const auto dtype : {base::DType::f32, base::DType::bf16}) {
+    for (const auto dtype : {base::DType::f32, base::DType::bf16, base::DType::f16}) {
       const Scratch scratch;
       save(scratch.path, state(model, dtype, 5), plan::replicas_of(3, 1));
       for (const auto& topology : {plan::replicas_of(1, 1), plan::replicas_of(3, 1), plan::replicas_of(4, 2)}) {
@@ -71,7 +71,7 @@ TEST(read_sums, are_those_of_the_manifest_on_any_layout) {
 }
 
 TEST(read_sums, payloads_that_changed_with_their_checksums_are_found) {
-  for (const auto dtype : {base::DType::f32, base::DType::bf16})
+  for (const auto dtype : {base::DType::f32, base::DType::bf16, base::DType::f16})
     for (const auto& kind : checkpoint::kinds_of(dtype, checkpoint::Contents::all)) {
       const Scratch scratch;
       save(scratch.path, state(gpt_of_heads(), dtype, 5), plan::replicas_of(2, 1));

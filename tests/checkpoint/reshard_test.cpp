@@ -100,7 +100,7 @@ TEST(Reshard, TakesForeignCutsAndOlderVersions) {
     reader.verify_all();
     for (int ranks : {1, 4}) EXPECT_EQ(differences(reader, ranks), 0) << entry.path();
   }
-  EXPECT_EQ(goldens, 6);
+  EXPECT_EQ(goldens, 7);
 }
 
 TEST(Reshard, AnotherDtypeKeepsTheExactWeightsAsTheMaster) {
@@ -108,40 +108,57 @@ TEST(Reshard, AnotherDtypeKeepsTheExactWeightsAsTheMaster) {
   const auto from = scratch.path + "/from/step-00000005", narrow = scratch.path + "/narrow",
              back = scratch.path + "/back";
   save(scratch.path + "/from", state(middling(), DType::f32, 5), 2);
-  reshard(from, narrow, {3, DType::bf16, {}, {}});
-  checkpoint::Reader(narrow).verify_all();
-  for (const auto& p : checkpoint::parameters_of(middling())) {
-    const auto exact = tensor(from, Kind::model, p);
-    EXPECT_EQ(tensor(narrow, Kind::master, p), exact) << p.name;
-    auto rounded = exact;
-    for (auto& x : rounded) x = static_cast<float>(base::bf16(x));
-    EXPECT_EQ(tensor(narrow, Kind::model, p), rounded) << p.name;
-    for (auto kind : {Kind::state("m"), Kind::state("v")})
-      EXPECT_EQ(tensor(narrow, kind, p), tensor(from, kind, p)) << p.name;
+  for (const auto dtype : {DType::bf16, DType::f16}) {
+    reshard(from, narrow, {3, dtype, {}, {}});
+    checkpoint::Reader(narrow).verify_all();
+    for (const auto& p : checkpoint::parameters_of(middling())) {
+      const auto exact = tensor(from, Kind::model, p);
+      EXPECT_EQ(tensor(narrow, Kind::master, p), exact) << p.name;
+      auto stored = exact;
+      for (auto& x : stored) x = rounded(x, dtype);
+      EXPECT_EQ(tensor(narrow, Kind::model, p), stored) << p.name;
+      for (auto kind : {Kind::state("m"), Kind::state("v")})
+        EXPECT_EQ(tensor(narrow, kind, p), tensor(from, kind, p)) << p.name;
+    }
+    reshard(narrow, back, {2, DType::f32, {}, {}});
+    expect_same_files(back, from, fmt::format("f32 by way of {}", base::name_of(dtype)));
+    fs::remove_all(narrow), fs::remove_all(back);
   }
-  reshard(narrow, back, {2, DType::f32, {}, {}});
-  expect_same_files(back, from, "f32 by way of bf16");
 }
 
-// The weights alone, from either dtype to either dtype; no digit of the source is lost.
+// From one narrow dtype to the other the exact weights stay, and the model is rounded anew from them.
+TEST(Reshard, FromOneNarrowDtypeToTheOther) {
+  for (const auto& [first, second] : {std::pair{DType::bf16, DType::f16}, std::pair{DType::f16, DType::bf16}}) {
+    Scratch scratch;
+    const auto exact = scratch.path + "/exact/step-00000005", from = scratch.path + "/from", to = scratch.path + "/to",
+               expected = scratch.path + "/expected";
+    save(scratch.path + "/exact", state(gpt(), DType::f32, 5), 2);
+    reshard(exact, from, {3, first, {}, {}});
+    reshard(from, to, {4, second, {}, {}});
+    reshard(exact, expected, {4, second, {}, {}});
+    expect_same_files(to, expected, fmt::format("{} from {}", base::name_of(second), base::name_of(first)));
+  }
+}
+
+// The weights alone, from every dtype to every dtype; no digit of the source is lost.
 TEST(Reshard, TheWeightsAlone) {
   using checkpoint::Contents;
   const auto parameters = checkpoint::parameters_of(gpt());
-  for (auto from_dtype : {DType::f32, DType::bf16})
-    for (auto to_dtype : {DType::f32, DType::bf16}) {
+  for (auto from_dtype : {DType::f32, DType::bf16, DType::f16})
+    for (auto to_dtype : {DType::f32, DType::bf16, DType::f16}) {
       const auto what = fmt::format("{} to {}", base::name_of(from_dtype), base::name_of(to_dtype));
       Scratch scratch;
       const auto from = scratch.path + "/step-00000005", alone = scratch.path + "/alone",
                  again = scratch.path + "/again";
       save(scratch.path, state(gpt(), from_dtype, 5), 3);
       const auto result = reshard(from, alone, {2, to_dtype, {}, {}, Contents::model});
-      std::int64_t one_kind = 0;  // a bf16 source has two kinds of weights; this is the one that is needed
+      std::int64_t one_kind = 0;  // a narrow source has two kinds of weights; this is the one that is needed
       for (int r = 0; r < 3; ++r)
         one_kind +=
             whole(from)
                 .manifest()
                 .files.at(checkpoint::rank_name(r) + ".h5")
-                .payloads.at(from_dtype == DType::bf16 && to_dtype == DType::f32 ? "/optimizer/master" : "/model")
+                .payloads.at(base::is_narrow(from_dtype) && to_dtype != from_dtype ? "/optimizer/master" : "/model")
                 .bytes;
       EXPECT_EQ(result.bytes_read, one_kind) << what;
       checkpoint::Reader reader(alone);
@@ -149,21 +166,19 @@ TEST(Reshard, TheWeightsAlone) {
       EXPECT_EQ(reader.state().contents, Contents::model);
       EXPECT_EQ(reader.tensors().size(), parameters.size()) << what;
       for (const auto& p : parameters) {
-        auto expected = tensor(from, to_dtype == DType::f32 ? Kind::master : Kind::model, p);
-        for (auto& x : expected)
-          if (to_dtype == DType::bf16) x = static_cast<float>(base::bf16(x));
+        auto expected = tensor(from, to_dtype == from_dtype ? Kind::model : Kind::master, p);
+        for (auto& x : expected) x = rounded(x, to_dtype);
         for (auto kind : {Kind::model, Kind::master}) EXPECT_EQ(tensor(alone, kind, p), expected) << what << p.name;
         EXPECT_THROW(tensor(alone, Kind::state("m"), p), base::InputError);
       }
-      // Then to another layout and the other dtype. Nothing can make the moments that the weights alone never had.
-      for (auto dtype : {DType::f32, DType::bf16}) {
+      // Then to another layout and another dtype. Nothing can make the moments that the weights alone never had.
+      for (auto dtype : {DType::f32, DType::bf16, DType::f16}) {
         fs::remove_all(again);
         reshard(alone, again, {3, dtype, {}, {}});
         checkpoint::Reader(again).verify_all();
         for (const auto& p : parameters) {
           auto expected = tensor(alone, Kind::model, p);
-          for (auto& x : expected)
-            if (dtype == DType::bf16) x = static_cast<float>(base::bf16(x));
+          for (auto& x : expected) x = rounded(x, dtype);
           EXPECT_EQ(tensor(again, Kind::model, p), expected) << what << " and " << base::name_of(dtype) << p.name;
         }
       }

@@ -1,5 +1,5 @@
-// Checkpoints written on r ranks and read on s: every element, for GPT-2 and Llama, f32 and bf16. Also state,
-// retention, and the choice of a checkpoint.
+// Checkpoints written on r ranks and read on s: every element, for GPT-2 and Llama, in every dtype of weights. Also
+// state, retention, and the choice of a checkpoint.
 #include "tests/checkpoint/layouts.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ using trainyard::base::InputError;
 
 TEST(RoundTrip, EveryCutReadsOnEveryOther) {
   for (const auto& model : {gpt(), llama()})
-    for (auto dtype : {DType::f32, DType::bf16})
+    for (auto dtype : {DType::f32, DType::bf16, DType::f16})
       for (int r : {1, 2, 3, 4, 6, 7}) {
         Scratch scratch;
         save(scratch.path, state(model, dtype, 5), r);
@@ -25,13 +25,44 @@ TEST(RoundTrip, EveryCutReadsOnEveryOther) {
 TEST(RoundTrip, PayloadsOfManyBlocks) {
   auto model = gpt();
   model.hidden = 96, model.ffn = 1500, model.heads = 4, model.kv_heads = 4, model.vocabulary = 5000;
-  for (auto dtype : {DType::f32, DType::bf16}) {
+  for (auto dtype : {DType::f32, DType::bf16, DType::f16}) {
     Scratch scratch;
     save(scratch.path, state(model, dtype, 5), 2);
     checkpoint::Reader reader(scratch.path + "/step-00000005");
     ASSERT_GT(reader.manifest().files.at("rank-00000.h5").payloads.at("/optimizer/m").blocks.size(), 2u);
     reader.verify_all();
     EXPECT_EQ(differences(reader, 3), 0);
+  }
+}
+
+TEST(RoundTrip, NormsAreThoseOfTheStoredValues) {
+  for (auto dtype : {DType::f32, DType::bf16, DType::f16}) {
+    Scratch scratch;
+    save(scratch.path, state(gpt(), dtype, 5), 2);
+    const auto first = checkpoint::Reader(scratch.path + "/step-00000005").tensors().front();
+    EXPECT_EQ(first.path, "/model/embedding.tokens.weight");
+    double sum = 0;
+    for (std::int64_t i = 0; i < 131 * 24; ++i)
+      sum += std::pow(static_cast<double>(value(first.kind, first.name, i, dtype)), 2);
+    EXPECT_NEAR(first.norm, std::sqrt(sum), 1e-12 * std::sqrt(sum)) << trainyard::base::name_of(dtype);
+  }
+}
+
+// The number of skipped steps is there only where steps were skipped, so that other manifests stay as they were.
+TEST(RoundTrip, SkippedStepsComeBack) {
+  Scratch scratch;
+  auto s = state(gpt(), DType::f16, 5);
+  EXPECT_FALSE(checkpoint::state_to_json(s).contains("skipped_steps"));
+  s.skipped_steps = 2;
+  save(scratch.path, s, 2);
+  const auto folder = scratch.path + "/step-00000005";
+  EXPECT_EQ(checkpoint::Reader(folder).state().skipped_steps, 2);
+  edit_manifest(folder, [](nlohmann::json& j) { j["skipped_steps"] = 6; });
+  try {
+    checkpoint::Reader reader(folder);
+    ADD_FAILURE() << "more steps are skipped than done";
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("6 steps of 5 steps are skipped"), std::string::npos) << e.what();
   }
 }
 

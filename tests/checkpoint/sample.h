@@ -84,7 +84,13 @@ inline plan::ModelConfig moe_llama() {
 inline const std::vector<checkpoint::Kind> all_kinds{checkpoint::Kind::model, checkpoint::Kind::master,
                                                      checkpoint::Kind::state("m"), checkpoint::Kind::state("v")};
 
-// Any bits but NaN. A bf16 model value is exactly representable. States of other optimizers have values of their own.
+// The value that a narrow dtype stores for x.
+inline float rounded(float x, base::DType dtype) {
+  if (dtype == base::DType::bf16) return static_cast<float>(base::bf16(x));
+  return dtype == base::DType::f16 ? static_cast<float>(base::f16(x)) : x;
+}
+
+// Any bits but NaN. A narrow model value is exactly representable. States of other optimizers have values of their own.
 inline float value(const checkpoint::Kind& kind, const std::string& name, std::int64_t index, base::DType working) {
   auto number = static_cast<std::uint64_t>(std::find(all_kinds.begin(), all_kinds.end(), kind) - all_kinds.begin());
   if (number == all_kinds.size()) number += kind.name().size();
@@ -94,8 +100,7 @@ inline float value(const checkpoint::Kind& kind, const std::string& name, std::i
   h ^= h >> 29;
   h *= 0xBF58476D1CE4E5B9ull;
   const auto x = static_cast<float>(static_cast<double>(h >> 11) * 0x1p-53 - 0.5);
-  const bool narrow = kind == checkpoint::Kind::model && working == base::DType::bf16;
-  return narrow ? static_cast<float>(base::bf16(x)) : x;
+  return kind == checkpoint::Kind::model ? rounded(x, working) : x;
 }
 
 inline checkpoint::RunState state(const plan::ModelConfig& model, base::DType dtype, std::int64_t step) {
@@ -226,13 +231,10 @@ struct Rank {
     shards.boxes = checkpoint::boxes_of_shards(s.model, topology, rank, stages);
   }
   base::View view(const checkpoint::RunState& s, checkpoint::Kind kind, const std::vector<float>& values) {
-    const bool narrow = kind == checkpoint::Kind::model && s.dtype == base::DType::bf16;
-    memory.emplace_back(values.size() * (narrow ? 2 : 4));
-    for (std::size_t i = 0; i < values.size(); ++i)
-      if (narrow) reinterpret_cast<base::bf16*>(memory.back().data())[i] = base::bf16(values[i]);
-      else reinterpret_cast<float*>(memory.back().data())[i] = values[i];
-    return base::View(memory.back().data(), narrow ? base::DType::bf16 : base::DType::f32,
-                      {static_cast<std::int64_t>(values.size())});
+    const auto dtype = kind == checkpoint::Kind::model ? s.dtype : base::DType::f32;
+    memory.emplace_back(values.size() * static_cast<std::size_t>(base::size_of(dtype)));
+    base::from_f32(dtype, values.data(), std::ssize(values), memory.back().data());
+    return base::View(memory.back().data(), dtype, {std::ssize(values)});
   }
 };
 

@@ -46,7 +46,7 @@ bool has_tools() { return output_of("h5dump --version").find("h5dump") != std::s
 
 TEST(View, H5dumpShowsWholeTensors) {
   if (!has_tools()) GTEST_SKIP() << "h5dump is not installed";
-  for (auto dtype : {DType::f32, DType::bf16})
+  for (auto dtype : {DType::f32, DType::bf16, DType::f16})
     for (int ranks : {1, 3, 7}) {
       Scratch scratch;
       const auto s = state(gpt(), dtype, 5);

@@ -37,6 +37,7 @@ inline void compare(const Case& one, Same same, const std::vector<DType>& dtypes
   }
 }
 
-inline const std::vector<DType> all = {DType::f32, DType::bf16, DType::f64};
+inline const std::vector<DType> all = {DType::f32, DType::bf16, DType::f64},
+                                stored = {DType::f32, DType::bf16, DType::f64, DType::f16};
 
 }  // namespace trainyard::test

@@ -46,7 +46,7 @@ TEST(Gpu, Activations) {
 
 TEST(Gpu, CopiesGiveTheBitsOfTheCpu) {
   for (const std::int64_t n : {33, 36})
-    for (auto to : all)
+    for (auto to : stored)
       compare(
           [to, n](Place& place, DType t) {
             const std::int64_t gap = n == 36 ? 4 : 1;
@@ -55,11 +55,35 @@ TEST(Gpu, CopiesGiveTheBitsOfTheCpu) {
             const auto vx = place(x);
             kernels::cast(place.exec(), vx, place(y));
             kernels::fill(place.exec(), place(f), 0.1);
-            kernels::add(place.exec(), place(s), vx);
+            if (t != DType::f16) kernels::add(place.exec(), place(s), vx);
             place.fetch();
             return Outputs{y, f, s};
           },
-          Same::bits, all);
+          Same::bits, stored);
+}
+
+// Ties, subnormals and overflow, in rows of groups and of single elements.
+TEST(Gpu, EveryF16IsCastAsOnTheCpu) {
+  for (const std::int64_t cols : {65536, 65535})
+    for (const auto to : stored)
+      compare(
+          [cols, to](Place& place, DType) {
+            MatrixBuffer halves(DType::f16, 1, cols), halfway(DType::f32, 1, cols), wide(to, 1, cols),
+                rounded(DType::f16, 1, cols);
+            for (std::int64_t i = 0; i < cols; ++i) {
+              // A NaN may have any bits of one.
+              const auto bits = static_cast<std::uint16_t>((i & 0x7fff) > 0x7c00 ? 0x3c00 : i);
+              reinterpret_cast<std::uint16_t*>(halves.bytes.data())[i] = bits;
+              const auto next =
+                  base::f16::widen(static_cast<std::uint16_t>((bits & 0x7fff) < 0x7c00 ? bits + 1 : bits));
+              halfway.set(0, i, 0.5 * (halves(0, i) + static_cast<double>(std::isinf(next) ? 65536.0f : next)));
+            }
+            kernels::cast(place.exec(), place(halves), place(wide));
+            kernels::cast(place.exec(), place(halfway), place(rounded));
+            place.fetch();
+            return Outputs{wide, rounded};
+          },
+          Same::bits, {DType::f32});
 }
 
 TEST(Gpu, FoldGivesTheBitsOfTheCpu) {
@@ -110,6 +134,35 @@ TEST(Gpu, SumsOfManyTensorsAreThoseOfTheCpu) {
   EXPECT_EQ(both[0], both[1]);
 }
 
+// A run that ends with a step that is not finite updates nothing after it. A run that skips the step goes on.
+TEST(Gpu, LaterStepsAreFiniteUnlessTheFaultLasts) {
+  for (const bool lasting : {true, false})
+    for (auto kind : {Place::Kind::host, Place::Kind::gpu}) {
+      Place place(kind);
+      std::vector<double> good{1, 2}, bad{std::numeric_limits<double>::infinity(), 2};
+      std::vector<std::int64_t> limbs(21, 0);
+      std::vector<kernels::StepNumbers> numbers(3);
+      const double* losses[] = {place.raw(good), place.raw(bad), place.raw(good)};
+      const auto* digits = place.raw(limbs);
+      auto* out = place.raw(numbers);
+      for (const auto* of_step : losses) {
+        kernels::StepNumbersArgs args;
+        args.losses = of_step, args.places = args.micros = 1, args.rows = {1, 1, 1};
+        args.limbs = digits, args.lasting = lasting, args.out = out;
+        kernels::step_numbers(place.exec(), args);
+        if (of_step != losses[1]) continue;
+        std::vector<kernels::StepNumbers> seen(1);
+        tensor::copy(place.exec(), base::View(out, DType::u8, {sizeof seen[0]}, place.exec().device()),
+                     base::View(seen.data(), DType::u8, {sizeof seen[0]}));
+        place.exec().synchronize();
+        EXPECT_EQ(seen[0].finite, 0);
+      }
+      place.fetch();
+      EXPECT_EQ(numbers[0].finite, lasting ? 0 : 1);
+      EXPECT_EQ(numbers[0].loss, 0.5);
+    }
+}
+
 TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
   for (double clip : {0.0, 1e-3, 1e9})
     for (int wrong = 0; wrong < 3; ++wrong) {  // nothing, a loss, a norm
@@ -133,7 +186,9 @@ TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
         auto* out = place.raw(numbers);
         const auto* l = place.raw(losses);
         const auto* d = place.raw(limbs);
-        kernels::step_numbers(place.exec(), {l, 3, 7, 1, {3, 1, copies}, d, clip, out});
+        kernels::StepNumbersArgs args{l, 3, 7, 1, {3, 1, copies}, d, clip};
+        args.out = out;
+        kernels::step_numbers(place.exec(), args);
         place.fetch();
         both.push_back(numbers[0]);
       }

@@ -16,20 +16,20 @@ TEST(GpuUpdate, AdamWGivesTheBitsOfTheCpu) {
   compare(
       [](Place& place, DType t) {
         MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(DType::f32, 1, 1000), v(DType::f32, 1, 1000),
-            working(DType::bf16, 1, 1000);
+            working(base::is_narrow(t) ? t : DType::bf16, 1, 1000);
         p.fill(1), g.fill(2), m.fill(3), v.fill(4);
         for (std::int64_t i = 0; i < 1000; ++i) v.set(0, i, std::abs(v(0, i)));
         kernels::AdamW h;
         h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.bias1 = 0.3, h.bias2 = 0.02, h.gradient_scale = 0.37f;
-        const auto narrow = t == DType::bf16 ? place(working) : base::View{};
+        const auto narrow = base::is_narrow(t) ? place(working) : base::View{};
         const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
         kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), narrow, decayed);
         place.fetch();
         Outputs out{p, m, v};
-        if (t == DType::bf16) out.push_back(working);
+        if (base::is_narrow(t)) out.push_back(working);
         return out;
       },
-      Same::bits);
+      Same::bits, {DType::f32, DType::bf16, DType::f16});
 }
 
 TEST(GpuUpdate, SgdGivesTheBitsOfTheCpu) {
@@ -37,19 +37,19 @@ TEST(GpuUpdate, SgdGivesTheBitsOfTheCpu) {
     compare(
         [nesterov](Place& place, DType t) {
           MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), b(DType::f32, 1, 1000),
-              working(DType::bf16, 1, 1000);
+              working(base::is_narrow(t) ? t : DType::bf16, 1, 1000);
           p.fill(1), g.fill(2), b.fill(3);
           kernels::Sgd h;
           h.learning_rate = 1e-2f, h.weight_decay = 0.1f, h.gradient_scale = 0.37f, h.nesterov = nesterov;
-          const auto narrow = t == DType::bf16 ? place(working) : base::View{};
+          const auto narrow = base::is_narrow(t) ? place(working) : base::View{};
           const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
           kernels::sgd_update(place.exec(), h, place(p), place(g), place(b), narrow, decayed);
           place.fetch();
           Outputs out{p, b};
-          if (t == DType::bf16) out.push_back(working);
+          if (base::is_narrow(t)) out.push_back(working);
           return out;
         },
-        Same::bits);
+        Same::bits, {DType::f32, DType::bf16, DType::f16});
 }
 
 TEST(GpuUpdate, AdamWTakesTheScaleOfTheStep) {

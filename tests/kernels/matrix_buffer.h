@@ -1,5 +1,5 @@
-// MatrixBuffer: a matrix of any working dtype with a pitch and a poisoned gap, for kernel tests. Elements are read and
-// written as doubles.
+// MatrixBuffer: a matrix of any dtype that kernels use, with a pitch and a poisoned gap, for kernel tests. Elements are
+// read and written as doubles.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -39,12 +39,14 @@ struct MatrixBuffer {
     const auto at = static_cast<std::size_t>(i * pitch + j);
     if (dtype == DType::f64) return reinterpret_cast<const double*>(bytes.data())[at];
     if (dtype == DType::f32) return reinterpret_cast<const float*>(bytes.data())[at];
+    if (dtype == DType::f16) return static_cast<float>(reinterpret_cast<const base::f16*>(bytes.data())[at]);
     return static_cast<float>(reinterpret_cast<const base::bf16*>(bytes.data())[at]);
   }
   void set(std::int64_t i, std::int64_t j, double v) {
     const auto at = static_cast<std::size_t>(i * pitch + j);
     if (dtype == DType::f64) reinterpret_cast<double*>(bytes.data())[at] = v;
     else if (dtype == DType::f32) reinterpret_cast<float*>(bytes.data())[at] = static_cast<float>(v);
+    else if (dtype == DType::f16) reinterpret_cast<base::f16*>(bytes.data())[at] = base::f16(static_cast<float>(v));
     else reinterpret_cast<base::bf16*>(bytes.data())[at] = base::bf16(static_cast<float>(v));
   }
   base::View view() {

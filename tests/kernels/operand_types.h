@@ -16,8 +16,9 @@ using base::View;
 using Types = std::vector<DType>;
 
 inline constexpr auto every_type = {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64,
-                                    DType::u8,  DType::u16,  DType::u32, DType::u64};
-inline const Types working{DType::f32, DType::bf16, DType::f64}, accumulated{DType::f32, DType::f64};
+                                    DType::u8,  DType::u16,  DType::u32, DType::u64, DType::f16};
+inline const Types working{DType::f32, DType::bf16, DType::f64}, accumulated{DType::f32, DType::f64},
+    stored{DType::f32, DType::bf16, DType::f64, DType::f16};
 
 // An operand of a call that fits. Its type could also be one of `fine`. With one of `leads`, another operand would be
 // the one that does not fit.

@@ -11,6 +11,7 @@
 namespace trainyard::test {
 
 inline const DType working_types[] = {DType::f32, DType::bf16, DType::f64};
+inline const DType stored_types[] = {DType::f32, DType::bf16, DType::f64, DType::f16};  // casts and copies
 
 // got - want| within the rounding of `scale` (the magnitude of the sum's terms) and of one store of `want` in t.
 inline ::testing::AssertionResult near(DType t, double got, double want, double scale) {

@@ -42,17 +42,21 @@ TEST(OperandTypes, Activations) {
 
 TEST(OperandTypes, AdamW) {
   const auto f = DType::f32;
-  expect_types(
-      "adamw_update",
-      {{"parameter", {4}, f}, {"gradient", {4}, f}, {"m", {4}, f}, {"v", {4}, f}, {"working", {4}, DType::bf16}},
-      [](auto& e, const auto& v) { kernels::adamw_update(e, {}, v[0], v[1], v[2], v[3], v[4]); });
+  expect_types("adamw_update",
+               {{"parameter", {4}, f},
+                {"gradient", {4}, f},
+                {"m", {4}, f},
+                {"v", {4}, f},
+                {"working", {4}, DType::bf16, {DType::f16}}},
+               [](auto& e, const auto& v) { kernels::adamw_update(e, {}, v[0], v[1], v[2], v[3], v[4]); });
 }
 
 TEST(OperandTypes, Sgd) {
   const auto f = DType::f32;
-  expect_types("sgd_update",
-               {{"parameter", {4}, f}, {"gradient", {4}, f}, {"buffer", {4}, f}, {"working", {4}, DType::bf16}},
-               [](auto& e, const auto& v) { kernels::sgd_update(e, {}, v[0], v[1], v[2], v[3], {}); });
+  expect_types(
+      "sgd_update",
+      {{"parameter", {4}, f}, {"gradient", {4}, f}, {"buffer", {4}, f}, {"working", {4}, DType::bf16, {DType::f16}}},
+      [](auto& e, const auto& v) { kernels::sgd_update(e, {}, v[0], v[1], v[2], v[3], {}); });
 }
 
 TEST(OperandTypes, Attention) {
@@ -97,11 +101,11 @@ TEST(OperandTypes, Attention) {
 
 TEST(OperandTypes, Copies) {
   with_each_type([](DType t, DType) {
-    expect_types("cast", {{"from", {2, 3}, t, working}, {"to", {2, 3}, DType::f32, working}},
+    expect_types("cast", {{"from", {2, 3}, t, stored}, {"to", {2, 3}, DType::f32, stored}},
                  [](auto& e, const auto& v) { kernels::cast(e, v[0], v[1]); });
-    expect_types("copy", {lead("from", {2, 3}, t), {"to", {2, 3}, t}},
+    expect_types("copy", {lead("from", {2, 3}, t, stored), {"to", {2, 3}, t}},
                  [](auto& e, const auto& v) { kernels::copy(e, v[0], v[1]); });
-    expect_types("fill", {{"to", {2, 3}, t, working}}, [](auto& e, const auto& v) { kernels::fill(e, v[0], 0); });
+    expect_types("fill", {{"to", {2, 3}, t, stored}}, [](auto& e, const auto& v) { kernels::fill(e, v[0], 0); });
     expect_types("add", {lead("y", {2, 3}, t), {"x", {2, 3}, t}},
                  [](auto& e, const auto& v) { kernels::add(e, v[0], v[1]); });
   });

@@ -1,5 +1,5 @@
 // Tests OptimizerStates with SGD: its one state and the weights after updates and loads, element by element, at every
-// ZeRO stage and in both working dtypes.
+// ZeRO stage and in every dtype of working copies.
 #include "libtrain/params/optimizer.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
@@ -62,7 +62,7 @@ TEST(OptimizerSgd, UpdatesAreThePlainOnes) {
     for (const auto& model : {tied_model(), untied_model()})
       for (int zero = 0; zero < 4; ++zero)
         for (const int ranks : {1, 3})
-          for (const auto working : {base::DType::f32, base::DType::bf16}) {
+          for (const auto working : {base::DType::f32, base::DType::bf16, base::DType::f16}) {
             ParallelLayout layout{ranks, zero, working, ranks};
             layout.optimizer = "sgd";
             on_ranks(model, layout, [nesterov](Ground& g) {

@@ -1,5 +1,5 @@
 // Tests OptimizerStates: master weights and moments after updates and loads, element by element, at every ZeRO stage
-// and in both working dtypes.
+// and in every dtype of working copies.
 #include "libtrain/params/optimizer.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
@@ -74,7 +74,7 @@ TEST(Optimizer, UpdatesAreThePlainOnes) {
   for (const auto& model : {tied_model(), untied_model()})
     for (int zero = 0; zero < 4; ++zero)
       for (int ranks = 1; ranks <= 4; ++ranks)
-        for (const auto working : {base::DType::f32, base::DType::bf16})
+        for (const auto working : {base::DType::f32, base::DType::bf16, base::DType::f16})
           on_ranks(model, {ranks, zero, working, ranks}, [](Ground& g) {
             PlainModel plain(g.set.flat_groups, g.set.occurrences, g.layout.ranks);
             plain.scatter(5);

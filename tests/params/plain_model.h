@@ -36,13 +36,17 @@ inline std::uint16_t bf16_bits(float f) {
 }
 
 // Where the bits of `got` first differ from elements `first`, first + 1, ... of `want`; empty if they do not differ.
-// bf16 is compared with the rounded `want`.
+// Narrow dtypes are compared with the rounded `want`.
 inline std::string difference(base::View got, const Floats& want, std::int64_t first = 0) {
   if (first + got.count() > static_cast<std::int64_t>(want.size()))
     return fmt::format("{} elements from {} of {}", got.count(), first, want.size());
   for (std::int64_t i = 0; i < got.count(); ++i) {
     const float w = want[static_cast<std::size_t>(first + i)];
-    if (got.dtype == base::DType::bf16) {
+    if (got.dtype == base::DType::f16) {
+      std::uint16_t bits;
+      std::memcpy(&bits, static_cast<const char*>(got.data) + 2 * i, 2);
+      if (bits != base::f16(w).bits) return fmt::format("element {}: f16 {:#06x} for {}", first + i, bits, w);
+    } else if (got.dtype == base::DType::bf16) {
       std::uint16_t bits;
       std::memcpy(&bits, static_cast<const char*>(got.data) + 2 * i, 2);
       if (bits != bf16_bits(w)) return fmt::format("element {}: bf16 {:#06x} for {}", first + i, bits, w);
