@@ -14,6 +14,7 @@ TEST(RoundTrip, EveryCutReadsOnEveryOther) {
   for (const auto& model : {gpt(), llama()})
     for (auto dtype : {DType::f32, DType::bf16, DType::f16})
       for (int r : {1, 2, 3, 4, 6, 7}) {
+        if (dtype == DType::f16 && r != 3) continue;  // its elements lie where those of bf16 lie
         Scratch scratch;
         save(scratch.path, state(model, dtype, 5), r);
         checkpoint::Reader reader(scratch.path + "/step-00000005");
