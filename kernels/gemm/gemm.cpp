@@ -59,8 +59,9 @@ void run_gemm(tensor::Exec& exec, GemmArgs args, const ProductNames& names) {
   args.k = args.trans_a ? args.a.rows : args.a.cols;
   args.n = args.trans_b ? args.b.rows : args.b.cols;
   require_product(args, names);
-  TRAINYARD_ASSERT(!args.accumulate || (args.bias.empty() && args.gelu.empty() && args.c.type != Type::bf16),
-                   "{}: accumulate with an epilogue, or in bf16", names.operation);
+  TRAINYARD_ASSERT(
+      !args.accumulate || (args.bias.empty() && args.gelu.empty() && !base::is_narrow(dtype_of(args.c.type))),
+      "{}: accumulate with an epilogue, or in bf16", names.operation);
   TRAINYARD_ASSERT(args.k % args.lanes == 0 && (!exec.on_gpu() || (args.parts == 1 && args.lanes == 1)),
                    "{}: {} lanes over {}", names.operation, args.lanes, args.k);
   for (int i = 0; i + 1 < args.parts; ++i) {
@@ -81,9 +82,9 @@ void run_gemm(tensor::Exec& exec, GemmArgs args, const ProductNames& names) {
   exec.run([&exec, args]() mutable {
     tensor::ArenaScope scope(exec.scratch());
     args.scratch = exec.scratch().allocate_bytes(
-        exec.on_gpu()
-            ? plan::gpu_gemm_scratch_bytes
-            : plan::lane_gemm_scratch_bytes(args.m, args.n, args.k, args.parts, args.lanes, args.c.type == Type::bf16));
+        exec.on_gpu() ? plan::gpu_gemm_scratch_bytes
+                      : plan::lane_gemm_scratch_bytes(args.m, args.n, args.k, args.parts, args.lanes,
+                                                      base::is_narrow(dtype_of(args.c.type))));
     if (!args.sums.empty()) {
       const auto blocks = (args.k + plan::column_sum_rows - 1) / plan::column_sum_rows;
       args.partials = mat(

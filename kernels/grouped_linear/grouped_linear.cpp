@@ -35,7 +35,7 @@ void run_grouped(tensor::Exec& exec, GroupedLinearArgs args) {
             ? plan::gpu_grouped_linear_scratch_bytes(args.c.rows, args.c.cols, args.lanes,
                                                      args.c.type == Type::f64 ? 8 : 4)
             : plan::grouped_linear_scratch_bytes(args.c.rows, args.rows.groups, args.c.cols, args.k, args.parts,
-                                                 args.lanes, args.c.type == Type::bf16, args.threads));
+                                                 args.lanes, base::is_narrow(dtype_of(args.c.type)), args.threads));
     args.team = team_seconds(args.threads);
     TRAINYARD_CALL(exec, grouped_linear, args);
   });

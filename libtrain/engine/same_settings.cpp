@@ -43,7 +43,7 @@ void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec) {
 
 const char* instructions_of(base::DType dtype) {
   const auto isa = kernels::active_isa();
-  return kernels::name_of(base::is_narrow(dtype) ? isa : kernels::base_of(isa));
+  return kernels::name_of(dtype == base::DType::bf16 ? isa : kernels::base_of(isa));
 }
 
 void require_same_instructions(base::DType dtype, World& world, tensor::Exec& exec) {

@@ -11,19 +11,19 @@ namespace trainyard::plan {
 // Block sizes of the matrix product. They are part of the memory plan, and gemm_block_k is part of the numerics.
 inline constexpr std::int64_t gemm_block_k = 384, gemm_block_m = 2016, gemm_block_n = 2048;
 
-// Packed blocks of both operands, and for a bf16 result an f32 block of it. Elements are 4 bytes, from f32 or bf16
+// Packed blocks of both operands, and for a narrow result an f32 block of it. Elements are 4 bytes, from f32 or bf16
 // inputs.
-constexpr std::int64_t gemm_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, bool bf16_result) {
+constexpr std::int64_t gemm_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, bool narrow_result) {
   const auto mb = std::min(base::round_up(m, 84), gemm_block_m), nb = std::min(base::round_up(n, 32), gemm_block_n),
              kb = std::min(k, gemm_block_k);
-  return base::aligned(mb * kb * 4) + base::aligned(nb * kb * 4) + (bf16_result ? base::aligned(mb * nb * 4) : 0);
+  return base::aligned(mb * kb * 4) + base::aligned(nb * kb * 4) + (narrow_result ? base::aligned(mb * nb * 4) : 0);
 }
 
 // A product in reduction lanes on the CPU (linear_forward_lanes, linear_backward_input_lanes in kernels/linear). The
-// result is m x n; k is the sum of the inner widths of its `parts`. bf16_result: the result is bf16, not f32. Beside a
-// product's scratch, it has f32 blocks of the result for the sums of lanes that wait for their neighbour. That is one
-// block for each level of the tree (one for a left-to-right sum), and one less if a lane is a single block. With 1 lane
-// it equals gemm_scratch_bytes.
+// result is m x n; k is the sum of the inner widths of its `parts`. narrow_result: the result is narrow, not f32.
+// Beside a product's scratch, it has f32 blocks of the result for the sums of lanes that wait for their neighbour. That
+// is one block for each level of the tree (one for a left-to-right sum), and one less if a lane is a single block. With
+// 1 lane it equals gemm_scratch_bytes.
 constexpr std::int64_t lane_levels_that_wait(std::int64_t lanes) {
   std::int64_t levels = 0;
   if ((lanes & (lanes - 1)) != 0) levels = 1;
@@ -37,9 +37,10 @@ constexpr std::int64_t lane_gemm_temporaries(std::int64_t k, std::int64_t parts,
   return std::max<std::int64_t>(levels - single, 0);
 }
 constexpr std::int64_t lane_gemm_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t parts,
-                                               std::int64_t lanes, bool bf16_result) {
+                                               std::int64_t lanes, bool narrow_result) {
   const auto mb = std::min(base::round_up(m, 84), gemm_block_m), nb = std::min(base::round_up(n, 32), gemm_block_n);
-  return gemm_scratch_bytes(m, n, k, bf16_result) + lane_gemm_temporaries(k, parts, lanes) * base::aligned(mb * nb * 4);
+  return gemm_scratch_bytes(m, n, k, narrow_result) +
+         lane_gemm_temporaries(k, parts, lanes) * base::aligned(mb * nb * 4);
 }
 
 // Column sums over n rows: one partial row for each block of 64 rows, in f32 (f64 for f64).
@@ -62,10 +63,10 @@ constexpr std::int64_t grouped_strip_bytes(std::int64_t n, std::int64_t k) {
 // has blocks of the result as for a product in lanes.
 constexpr std::int64_t grouped_linear_scratch_bytes(std::int64_t rows, std::int64_t groups, std::int64_t n,
                                                     std::int64_t k, std::int64_t parts, std::int64_t lanes,
-                                                    bool bf16_result, int threads) {
+                                                    bool narrow_result, int threads) {
   const auto mb = grouped_block_rows(rows, groups), nb = std::min(base::round_up(n, 32), gemm_block_n);
   return base::aligned(mb * std::min(k, gemm_block_k) * 4) + threads * grouped_strip_bytes(n, k) +
-         (lane_gemm_temporaries(k, parts, lanes) + (bf16_result ? 1 : 0)) * base::aligned(mb * nb * 4);
+         (lane_gemm_temporaries(k, parts, lanes) + (narrow_result ? 1 : 0)) * base::aligned(mb * nb * 4);
 }
 // Weight and bias gradients, out x in.
 constexpr std::int64_t grouped_linear_weight_scratch_bytes(std::int64_t rows, std::int64_t out, std::int64_t in,
@@ -142,11 +143,11 @@ inline constexpr std::int64_t gpu_gemm_scratch_bytes = std::int64_t{32} << 20;
 inline constexpr std::int64_t gpu_head_size_limit = 128;  // for attention on a GPU
 // A product in lanes on a GPU. `products` is the number of cuBLASLt calls for a lane. With 1 lane, parts that are
 // neighbours in memory are one call; with several lanes each part is one. The sum of each lane is kept (f32, f64 for
-// f64). The sum of a single lane is kept only if several products are added for a bf16 result.
+// f64). The sum of a single lane is kept only if several products are added for a narrow result.
 constexpr std::int64_t gpu_lane_gemm_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t products,
-                                                   std::int64_t lanes, bool bf16_result,
+                                                   std::int64_t lanes, bool narrow_result,
                                                    std::int64_t accumulation_bytes) {
-  const auto kept_sums = lanes > 1 ? lanes : products > 1 && bf16_result ? 1 : 0;
+  const auto kept_sums = lanes > 1 ? lanes : products > 1 && narrow_result ? 1 : 0;
   return gpu_gemm_scratch_bytes + base::aligned(kept_sums * m * n * accumulation_bytes);
 }
 // Grouped products on a GPU: the sums of lanes that wait for their neighbour, in f32 (f64 for f64). That is one for
