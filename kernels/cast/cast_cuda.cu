@@ -1,6 +1,6 @@
 // Element-wise copies, four elements for each thread where the rows allow it.
 #include "kernels/gpu_entries.h"
-#include "kernels/gpu_stored.h"
+#include "kernels/gpu_stored_device.h"
 
 namespace trainyard::kernels {
 namespace {

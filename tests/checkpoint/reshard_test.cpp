@@ -146,6 +146,7 @@ TEST(Reshard, TheWeightsAlone) {
   const auto parameters = checkpoint::parameters_of(gpt());
   for (auto from_dtype : {DType::f32, DType::bf16, DType::f16})
     for (auto to_dtype : {DType::f32, DType::bf16, DType::f16}) {
+      if (from_dtype == DType::bf16 && to_dtype == DType::f16) continue;  // FromOneNarrowDtypeToTheOther
       const auto what = fmt::format("{} to {}", base::name_of(from_dtype), base::name_of(to_dtype));
       Scratch scratch;
       const auto from = scratch.path + "/step-00000005", alone = scratch.path + "/alone",
@@ -172,7 +173,7 @@ TEST(Reshard, TheWeightsAlone) {
         EXPECT_THROW(tensor(alone, Kind::state("m"), p), base::InputError);
       }
       // Then to another layout and another dtype. Nothing can make the moments that the weights alone never had.
-      for (auto dtype : {DType::f32, DType::bf16, DType::f16}) {
+      for (auto dtype : {DType::f32, DType::bf16}) {
         fs::remove_all(again);
         reshard(alone, again, {3, dtype, {}, {}});
         checkpoint::Reader(again).verify_all();

@@ -2,6 +2,7 @@
 #include "tests/engine/small_run.h"
 
 #include "libtrain/checkpoint/reshard.h"
+#include "libtrain/engine/evaluate.h"
 #include "libtrain/engine/run_folder.h"
 
 #include <gtest/gtest.h>
@@ -61,6 +62,35 @@ TEST(Reshard, AnotherDtypeIsTheOneThatAResumeMakes) {
     bits.push_back(runs.bits(d, runs.run(d, {3, 2, 1, "bf16"})));
   }
   EXPECT_EQ(bits[0], bits[1]);
+}
+
+// No run computes in f16. A run goes on from the exact weights of such a checkpoint, and an evaluation computes in f32.
+TEST(Reshard, AnF16CheckpointServesOtherDtypes) {
+  SmallRun runs;
+  auto c = runs.config("first");
+  c.stop_after = 6;
+  const auto from = runs.run(c, {2, 1, 1}).checkpoint;
+  const auto half = (runs.folder() / "half").string();
+  checkpoint::ReshardOptions options;
+  options.history = engine::history_through(from, 6);
+  checkpoint::reshard(checkpoint::Reader(from), half, {3, base::DType::f16, {}, {}}, options);
+  std::vector<std::string> bits;
+  for (const auto& [path, name] : {std::pair{from, "of-f32"}, std::pair{half, "of-f16"}}) {
+    auto d = runs.config(name);
+    d.resume = path;
+    bits.push_back(runs.bits(d, runs.run(d, {2, 1, 1})));
+  }
+  EXPECT_EQ(bits[0], bits[1]);
+  engine::EvaluateConfig e;
+  e.checkpoint = half, e.sequences = 4, e.run.device = "cpu";
+  auto world = engine::solo_world();
+  const auto found = engine::evaluate(e, world, nullptr);
+  EXPECT_EQ(found.dtype, "f32");
+  e.checkpoint = from;
+  auto again = engine::solo_world();
+  const auto exact = engine::evaluate(e, again, nullptr).loss;
+  EXPECT_NE(found.loss, exact) << "the weights are rounded";
+  EXPECT_NEAR(found.loss, exact, 1e-3);
 }
 
 }  // namespace

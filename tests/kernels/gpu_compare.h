@@ -38,6 +38,6 @@ inline void compare(const Case& one, Same same, const std::vector<DType>& dtypes
 }
 
 inline const std::vector<DType> all = {DType::f32, DType::bf16, DType::f64},
-                                stored = {DType::f32, DType::bf16, DType::f64, DType::f16};
+                                all_stored = {DType::f32, DType::bf16, DType::f64, DType::f16};
 
 }  // namespace trainyard::test

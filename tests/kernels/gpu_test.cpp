@@ -46,7 +46,7 @@ TEST(Gpu, Activations) {
 
 TEST(Gpu, CopiesGiveTheBitsOfTheCpu) {
   for (const std::int64_t n : {33, 36})
-    for (auto to : stored)
+    for (auto to : all_stored)
       compare(
           [to, n](Place& place, DType t) {
             const std::int64_t gap = n == 36 ? 4 : 1;
@@ -59,13 +59,13 @@ TEST(Gpu, CopiesGiveTheBitsOfTheCpu) {
             place.fetch();
             return Outputs{y, f, s};
           },
-          Same::bits, stored);
+          Same::bits, all_stored);
 }
 
 // Ties, subnormals and overflow, in rows of groups and of single elements.
 TEST(Gpu, EveryF16IsCastAsOnTheCpu) {
   for (const std::int64_t cols : {65536, 65535})
-    for (const auto to : stored)
+    for (const auto to : all_stored)
       compare(
           [cols, to](Place& place, DType) {
             MatrixBuffer halves(DType::f16, 1, cols), halfway(DType::f32, 1, cols), wide(to, 1, cols),
