@@ -47,7 +47,7 @@ RankRuntime::RankRuntime(const plan::Plan& of, base::Device device, World& w, Ba
                                                     .optimizer = memory[Category::optimizer],
                                                     .staging = memory[Category::communication_staging]},
       collectives(context, plan.model, plan.micro()),
-      experts(context, part.experts, plan.expert_capacity_buffer, plan::expert_hop_bytes(part, plan.micro(), pass)) {
+      experts(context, part.own_shape(plan.micro()), plan::expert_hop_bytes(part, plan.micro(), pass)) {
   batches.work_on(*compute);
 }
 

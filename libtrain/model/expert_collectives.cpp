@@ -15,9 +15,10 @@ const ExpertCollectives& own_experts() {
   return none;
 }
 
-ExpertCollectives::ExpertCollectives(params::StoreContext& context, const plan::ExpertShare& share, std::int64_t buffer,
+ExpertCollectives::ExpertCollectives(params::StoreContext& context, const plan::MicroShape& shape,
                                      std::int64_t hop_bytes)
-    : share_(share), buffer_(buffer) {
+    : share_(shape.experts), tokens_(shape.experts.sends_rows() ? shape.tokens() : 0),
+      buffer_(shape.expert_capacity_buffer) {
   if (context.world.topology.size(plan::Axis::expert) == 1) return;
   context_ = &context;
   if (hop_bytes == 0) return;

@@ -21,13 +21,13 @@ namespace trainyard::model {
 class ExpertCollectives {
  public:
   ExpertCollectives() = default;  // one rank
-  // On the context's world. share: what this rank holds of each layer's experts. buffer:
-  // plan::MicroShape::expert_capacity_buffer; hop_bytes: plan::expert_hop_bytes, for which two buffers are taken from
-  // the context's staging.
-  ExpertCollectives(params::StoreContext& context, const plan::ExpertShare& share, std::int64_t buffer,
-                    std::int64_t hop_bytes);
+  // On the context's world. shape: of micro-batches that are not empty, with what this rank holds of each layer's
+  // experts. hop_bytes: plan::expert_hop_bytes, for which two buffers are taken from the context's staging.
+  ExpertCollectives(params::StoreContext& context, const plan::MicroShape& shape, std::int64_t hop_bytes);
 
+  // As in plan::RankShare.
   const plan::ExpertShare& share() const { return share_; }
+  std::int64_t tokens() const { return tokens_; }
   std::int64_t buffer() const { return buffer_; }
 
   int ranks() const { return context_ == nullptr ? 1 : group().size(); }
@@ -69,7 +69,7 @@ class ExpertCollectives {
   comm::NodeHops hops() const;
   params::StoreContext* context_ = nullptr;
   plan::ExpertShare share_;
-  std::int64_t buffer_ = 0;
+  std::int64_t tokens_ = 0, buffer_ = 0;
   base::View first_hop_, second_hop_;  // staging
   std::unique_ptr<Counted> counted_ = std::make_unique<Counted>();
 };
