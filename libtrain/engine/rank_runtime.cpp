@@ -45,11 +45,8 @@ RankRuntime::RankRuntime(const plan::Plan& of, base::Device device, World& w, Ba
                                                      .optimizer = memory[Category::optimizer],
                                                      .staging = memory[Category::communication_staging]}},
       collectives(context, memory[Category::communication_staging], plan.model, plan.micro()),
-      experts(context, memory[Category::communication_staging],
-              {.batch = plan.batch(),
-               .share = part.experts,
-               .buffer = plan.expert_capacity_buffer,
-               .hop_bytes = plan::expert_hop_bytes(part, plan.micro(), pass)}) {
+      experts(context, memory[Category::communication_staging], plan.batch(), part.own_shape(plan.micro()),
+              plan::expert_hop_bytes(part, plan.micro(), pass)) {
   batches.work_on(*compute);
 }
 

@@ -5,7 +5,7 @@
 
 namespace trainyard::engine {
 
-Slot& StagePasses::open(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass) const {
+Slot& StagePasses::enter(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass) const {
   auto& slot = slot_of(action);
   slot.step.emplace(model::Step{execs.compute, &store, batch, plan.dtype, seed, pass});
   slot.step->collectives = &collectives;
@@ -13,18 +13,7 @@ Slot& StagePasses::open(const plan::Action& action, const model::MicroBatch& bat
   slot.step->lists = &lists;
   slot.step->weight_gradients = plan.micro().weight_gradients;
   slot.flow = chunks[static_cast<std::size_t>(action.chunk)].decoder->open(*slot.step, slot.saved);
-  return slot;
-}
-
-Slot& StagePasses::enter(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass) const {
-  auto& slot = open(action, batch, pass);
-  if (!chunks[static_cast<std::size_t>(action.chunk)].first) link->take_activations(slot.flow.main);
-  return slot;
-}
-
-Slot& StagePasses::enter_absent(const plan::Action& action, const model::MicroBatch& shape) const {
-  auto& slot = open(action, shape, plan::Pass::train);
-  slot.step->absent = true;
+  if (!batch.empty() && !chunks[static_cast<std::size_t>(action.chunk)].first) link->take_activations(slot.flow.main);
   return slot;
 }
 

@@ -71,18 +71,13 @@ struct StagePasses {
   Slot& slot_of(const plan::Action& action) const {
     return *chunks[static_cast<std::size_t>(action.chunk)].slots[static_cast<std::size_t>(action.slot)];
   }
-  // Opens the slot of a micro-batch that enters a virtual stage, and takes its activations from the stage before.
+  // Opens the slot of a micro-batch that enters a virtual stage, and takes its activations from the stage before. An
+  // empty micro-batch has none.
   Slot& enter(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass) const;
-  // The same for an empty micro-batch: only experts compute, for other ranks that share them (Step::absent). `shape`
-  // must outlive the pass.
-  Slot& enter_absent(const plan::Action& action, const model::MicroBatch& shape) const;
   // Executes the list of plan::evaluation_actions, with one slot for each virtual stage. Adds to losses[i] what this
   // stage finds for micros[i]: nothing, except on the last stage. Collective if layers are divided among stages or
   // ranks.
   void evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses, const ForwardPasses& of) const;
-
- private:
-  Slot& open(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass) const;
 };
 
 }  // namespace trainyard::engine

@@ -39,7 +39,7 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
   for (const auto& flat_group : plan::flat_groups_of_stages(r_.plan.model, r_.plan.stages))
     r_.context.flat_groups_of_stages.push_back(flat_group.flat_group);
   store_ = std::make_unique<params::ZeroStore>(r_.context);
-  absent_.tokens = base::View(nullptr, base::DType::i32, {r_.plan.micro_batch, r_.plan.sequence});
+  empty_ = model::empty_micro_batch(r_.plan.sequence, settings.device);
   r_.link_stages();
   results_.emplace(r_.context, r_.plan.batch(), world.results ? *world.results : *world.control, settings_.clip,
                    gate_record_shape(r_.plan.model), settings_.non_finite);
@@ -102,7 +102,7 @@ void Trainer::forward(const plan::Action& action, const Observer* observer) {
   auto& chunk = chunk_of(action);
   if (action.micro < 0 && r_.plan.expert_parallel == 1)
     return store_->idle(chunk.forward, position_of(action, r_.plan.batch()));
-  if (action.micro < 0) passes().enter_absent(action, absent_);
+  if (action.micro < 0) passes().enter(action, empty_, plan::Pass::train);
   auto& slot = slot_of(action);
   chunk.decoder->forward(*slot.step, slot.flow, slot.saved, seen_by(observer, action, "the output of"));
 }
@@ -111,15 +111,14 @@ void Trainer::backward(const plan::Action& action, const Observer* observer) {
   using Kind = plan::Action::Kind;
   auto& chunk = chunk_of(action);
   const auto position = position_of(action, r_.plan.batch());
-  const bool absent = action.micro < 0;
-  if (absent && r_.plan.expert_parallel == 1)
+  if (action.micro < 0 && r_.plan.expert_parallel == 1)
     return store_->idle(action.kind == Kind::backward          ? chunk.backward
                         : action.kind == Kind::input_gradients ? chunk.input_gradients
                                                                : chunk.weight_gradients,
                         position);
   auto& slot = slot_of(action);
-  if (r_.link && !absent) r_.link->take_gradients(std::exchange(slot.arrived, {}));
-  store_->begin_backward(position, absent);
+  if (r_.link && action.micro >= 0) r_.link->take_gradients(std::exchange(slot.arrived, {}));
+  store_->begin_backward(position);
   const auto seen = seen_by(observer, action, "the gradient of the input of");
   if (action.kind == Kind::backward) chunk.decoder->backward(*slot.step, slot.flow, slot.saved, seen);
   if (action.kind == Kind::input_gradients) chunk.decoder->input_gradients(*slot.step, slot.flow, slot.saved, seen);
@@ -137,7 +136,7 @@ void Trainer::exchange(const plan::Action& action) {
 }
 
 model::Observer Trainer::seen_by(const Observer* observer, const plan::Action& action, const char* what) {
-  if (observer == nullptr) return {};
+  if (observer == nullptr || action.micro < 0) return {};
   const auto parts = r_.plan.stages.parts(), part = r_.plan.stages.part(r_.stage, action.chunk);
   const auto pass = action.kind == plan::Action::Kind::forward ? part : 2 * parts - 1 - part;
   return [observer, micro = action.micro, pass, what](const model::Block& block, base::View stream) {

@@ -129,7 +129,7 @@ class Trainer {
   StepSettings settings_;
   RankRuntime r_;
   std::unique_ptr<params::ZeroStore> store_;
-  model::MicroBatch absent_;  // the shape of an empty micro-batch
+  model::MicroBatch empty_;
   std::vector<plan::Action> program_;
   std::int32_t stop_ = 0;  // does any rank ask to stop? Known after answered_
   tensor::Event answered_;

@@ -21,7 +21,9 @@ class AttentionLists;
 class ExpertCollectives;
 const ExpertCollectives& own_experts();  // likewise (model/expert_collectives.h)
 
-// One micro-batch: b sequences of T tokens. Unless said otherwise, views are int32 [b, T] on the device that computes.
+// One micro-batch: b sequences of T tokens. It is empty with b = 0: in an uneven last accumulation step, a rank may
+// have no sequences, and its experts compute rows of other ranks. Unless said otherwise, views are int32 [b, T] on the
+// device that computes.
 struct MicroBatch {
   base::View tokens, targets, positions;
   base::View document_start;  // index in its sequence where each token's document begins (0 without the document mask)
@@ -40,9 +42,20 @@ struct MicroBatch {
     const auto* w = weights.ptr<std::uint8_t>();
     return std::count_if(w, w + weights.count(), [](std::uint8_t x) { return x != 0; });
   }
+  bool empty() const { return batch() == 0; }
   std::int64_t batch() const { return tokens.shape[0]; }
   std::int64_t sequence() const { return tokens.shape[1]; }
 };
+
+// A micro-batch without sequences.
+inline MicroBatch empty_micro_batch(std::int64_t sequence, base::Device device) {
+  MicroBatch empty;
+  for (auto* indices : {&empty.tokens, &empty.targets, &empty.positions, &empty.document_start})
+    *indices = base::View(nullptr, base::DType::i32, {0, sequence}, device);
+  empty.weights = base::View(nullptr, base::DType::u8, {0, sequence}, device);
+  empty.counted = 0;
+  return empty;
+}
 
 // The stack of saved activations of one micro-batch in flight. forward pushes; backward pops in reverse order and
 // leaves the stack empty. If backward runs in two halves, input_gradients may leave an entry on the stack (keep), and
@@ -113,9 +126,6 @@ struct Step {
   plan::Recompute recompute = plan::Recompute::none;   // selective: a layer keeps only plan::Stays::always
   // apart: input_gradients and later weight_gradients replace backward.
   plan::WeightGradients weight_gradients = plan::WeightGradients::with_inputs;
-  // This rank has an empty micro-batch where other ranks have one; `micro` has its shape alone. Blocks with experts for
-  // tokens of other ranks compute for those ranks and nothing else.
-  bool absent = false;
   const AttentionLists* lists = nullptr;  // set if a layer has block-sparse attention (plan::is_sparse)
   // i64 on the device, a row for each layer with experts in the whole model (kernels/gate_record). Training adds what
   // its gates did. Empty: not wanted, or another tensor-parallel rank records it.
@@ -137,9 +147,6 @@ class Block {
   virtual std::string name() const = 0;
   virtual void forward(Step& step, Flow& flow, Saved& saved) = 0;
   virtual void backward(Step& step, Flow& flow, Saved& saved) = 0;
-  // Does it have experts that tokens of other ranks come to (plan::ModelPart::experts)? With step.absent only such a
-  // block is called. For every other block the store replays the leases and commits (ParameterStore::pass_over).
-  virtual bool works_for_others() const { return false; }
   // The two halves of backward for separate weight gradients, with the same bits. Other micro-batches may run between
   // them. A block whose kind says makes_weight_gradients_apart (plan::BlockKind) overrides both. The first half leaves
   // the gradient of the hidden states as backward does, keeps on the stack what the second pops, and commits nothing.

@@ -58,13 +58,6 @@ class Branch {
   // parameters.
   virtual void backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                         const OutputGradient& gradient, const SavedSet& tensors, base::View d_normed) const = 0;
-  // Does it have experts that tokens of other ranks come to? If this rank's micro-batch is empty (Step::absent), the
-  // next two functions then replace forward and backward. They send no rows, compute the rows that arrive, and send the
-  // results back. The branch's own flat group is leased and committed as usual. make_again comes before
-  // backward_for_others, with step.absent set.
-  virtual bool works_for_others() const { return false; }
-  virtual void forward_for_others(Step&, const SavedSet&) const {}
-  virtual void backward_for_others(Step&, const SavedSet&) const {}
   // The two halves of backward, for a kind that says makes_weight_gradients_apart (plan::BranchKind). d_output, the
   // gradient of the branch's output [own rows, hidden], is the same in both. The first leaves in the tensors what else
   // the second needs. It may overwrite all tensors but "input".

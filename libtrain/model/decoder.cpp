@@ -10,9 +10,7 @@
 namespace trainyard::model {
 
 Decoder::Decoder(const plan::ModelPart& part, plan::Recompute recompute, int chunk)
-    : model_(part.model), blocks_(assemble(part, recompute, chunk)) {
-  if (part.experts.across() > 1) accesses_ = plan::accesses_of_blocks(part, chunk);
-}
+    : model_(part.model), blocks_(assemble(part, recompute, chunk)) {}
 Decoder::~Decoder() = default;
 
 Flow Decoder::open(Step& step, Saved& saved) {
@@ -23,28 +21,18 @@ Flow Decoder::open(Step& step, Saved& saved) {
   return {saved.push(step.dtype, {step.collectives->own_rows(n), model_.hidden}), {}};
 }
 
-// For an empty micro-batch, blocks without experts for tokens of other ranks are skipped: the store replays their
-// accesses.
-bool Decoder::is_passed_over(std::size_t block, Step& step, Accesses accesses) const {
-  if (!step.absent || blocks_[block]->works_for_others()) return false;
-  step.store->pass_over(accesses_.at(block).*accesses);
-  return true;
-}
-
 void Decoder::forward(Step& step, Flow& flow, Saved& saved, const Observer& observer) {
-  for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    if (is_passed_over(b, step, &plan::AccessesOfBlock::forward)) continue;
-    blocks_[b]->forward(step, flow, saved);
-    if (observer && !step.absent) observer(*blocks_[b], flow.main);
+  for (auto& block : blocks_) {
+    block->forward(step, flow, saved);
+    if (observer) observer(*block, flow.main);
   }
 }
 
-void Decoder::in_reverse(void (Block::*pass)(Step&, Flow&, Saved&), Accesses accesses, Step& step, Flow& flow,
-                         Saved& saved, const Observer& observer) {
+void Decoder::in_reverse(void (Block::*pass)(Step&, Flow&, Saved&), Step& step, Flow& flow, Saved& saved,
+                         const Observer& observer) {
   for (auto b = blocks_.size(); b-- > 0;) {
-    if (is_passed_over(b, step, accesses)) continue;
     ((*blocks_[b]).*pass)(step, flow, saved);
-    if (observer && !step.absent) observer(*blocks_[b], flow.main);
+    if (observer) observer(*blocks_[b], flow.main);
   }
 }
 
@@ -54,17 +42,17 @@ void Decoder::close(Saved& saved) {
 }
 
 void Decoder::backward(Step& step, Flow& flow, Saved& saved, const Observer& observer) {
-  in_reverse(&Block::backward, &plan::AccessesOfBlock::backward, step, flow, saved, observer);
+  in_reverse(&Block::backward, step, flow, saved, observer);
   close(saved);
 }
 
 void Decoder::input_gradients(Step& step, Flow& flow, Saved& saved, const Observer& observer) {
-  in_reverse(&Block::input_gradients, &plan::AccessesOfBlock::input_gradients, step, flow, saved, observer);
+  in_reverse(&Block::input_gradients, step, flow, saved, observer);
 }
 
 void Decoder::weight_gradients(Step& step, Flow& flow, Saved& saved) {
   saved.pop_kept();
-  in_reverse(&Block::weight_gradients, &plan::AccessesOfBlock::weight_gradients, step, flow, saved, {});
+  in_reverse(&Block::weight_gradients, step, flow, saved, {});
   close(saved);
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "libtrain/model/block.h"
-#include "libtrain/plan/schedule/accesses.h"
 #include "libtrain/plan/cost/activations.h"
 #include "libtrain/plan/blocks/inventory.h"
 
@@ -37,8 +36,6 @@ class Decoder {
   // forward, and the caller puts their gradient there before backward.
   Flow open(Step& step, Saved& saved);
 
-  // With step.absent the hidden states carry nothing, and the observer is not called.
-  //
   // Training: step.pass is train. Backward adds this micro-batch's loss sum and target count to step.loss_sum and
   // step.target_count, and commits every occurrence of every flat group once. Gradients are gradients of the loss sum.
   void forward(Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
@@ -67,14 +64,11 @@ class Decoder {
   void logits(Step& step, Saved& saved, std::int64_t at, base::View out);
 
  private:
-  using Accesses = std::vector<plan::Access> plan::AccessesOfBlock::*;
-  bool is_passed_over(std::size_t block, Step& step, Accesses accesses) const;
-  void in_reverse(void (Block::*pass)(Step&, Flow&, Saved&), Accesses accesses, Step& step, Flow& flow, Saved& saved,
+  void in_reverse(void (Block::*pass)(Step&, Flow&, Saved&), Step& step, Flow& flow, Saved& saved,
                   const Observer& observer);
   static void close(Saved& saved);
   plan::ModelConfig model_;
   std::vector<std::unique_ptr<Block>> blocks_;
-  std::vector<plan::AccessesOfBlock> accesses_;  // per block; empty without expert parallelism
 };
 
 }  // namespace trainyard::model

@@ -15,13 +15,14 @@ const ExpertCollectives& own_experts() {
   return none;
 }
 
-ExpertCollectives::ExpertCollectives(params::RankExecs& execs, tensor::Arena& staging, const Terms& terms)
-    : share_(terms.share), buffer_(terms.buffer),
-      uneven_(terms.batch.accumulation_groups() % terms.batch.data_ranks != 0) {
+ExpertCollectives::ExpertCollectives(params::RankExecs& execs, tensor::Arena& staging, const plan::BatchPlan& batch,
+                                     const plan::MicroShape& shape, std::int64_t hop_bytes)
+    : share_(shape.experts), tokens_(shape.experts.sends_rows() ? shape.tokens() : 0),
+      buffer_(shape.expert_capacity_buffer), uneven_(batch.accumulation_groups() % batch.data_ranks != 0) {
   if (execs.world.topology.size(plan::Axis::expert) == 1) return;
   execs_ = &execs;
-  if (terms.hop_bytes == 0) return;
-  for (auto* hop : {&first_hop_, &second_hop_}) *hop = staging.allocate(base::DType::u8, {terms.hop_bytes});
+  if (hop_bytes == 0) return;
+  for (auto* hop : {&first_hop_, &second_hop_}) *hop = staging.allocate(base::DType::u8, {hop_bytes});
 }
 
 comm::NodeHops ExpertCollectives::hops() const {

@@ -23,17 +23,15 @@ namespace trainyard::model {
 class ExpertCollectives {
  public:
   ExpertCollectives() = default;  // one rank
-  // What they need beside the Execs and the world of a rank.
-  struct Terms {
-    plan::BatchPlan batch;         // an uneven last accumulation step changes when transfers are issued
-    plan::ExpertShare share = {};  // what this rank holds of each layer's experts
-    std::int64_t buffer = 0;       // plan::MicroShape::expert_capacity_buffer
-    // plan::expert_hop_bytes, for which two buffers are taken from `staging`.
-    std::int64_t hop_bytes = 0;
-  };
-  ExpertCollectives(params::RankExecs& execs, tensor::Arena& staging, const Terms& terms);
+  // On the world of `execs`. batch: an uneven last accumulation step changes when transfers are issued. shape: of
+  // micro-batches that are not empty, with what this rank holds of each layer's experts. hop_bytes:
+  // plan::expert_hop_bytes, for which two buffers are taken from `staging`.
+  ExpertCollectives(params::RankExecs& execs, tensor::Arena& staging, const plan::BatchPlan& batch,
+                    const plan::MicroShape& shape, std::int64_t hop_bytes);
 
+  // As in plan::RankShare.
   const plan::ExpertShare& share() const { return share_; }
+  std::int64_t tokens() const { return tokens_; }
   std::int64_t buffer() const { return buffer_; }
 
   int ranks() const { return execs_ == nullptr ? 1 : group().size(); }
@@ -75,7 +73,7 @@ class ExpertCollectives {
   comm::NodeHops hops() const;
   params::RankExecs* execs_ = nullptr;
   plan::ExpertShare share_;
-  std::int64_t buffer_ = 0;
+  std::int64_t tokens_ = 0, buffer_ = 0;
   bool uneven_ = false;                // has the last accumulation step empty micro-batches on some ranks?
   base::View first_hop_, second_hop_;  // staging
   std::unique_ptr<Counted> counted_ = std::make_unique<Counted>();

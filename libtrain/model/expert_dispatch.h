@@ -51,8 +51,8 @@ class ExpertDispatch {
   virtual bool takes_rows() const { return true; }
   // Where these rows are to be written: scratch of the caller's scope, if they go to other ranks; else "dispatched".
   virtual base::View place_of_rows(Step& step, const SavedSet& tensors) const;
-  // Makes "results" of this rank's tokens. `rows`: what place_of_rows returned. With an empty micro-batch
-  // (Step::absent) there are no rows: nobody reads what the buffers hold in their place.
+  // Makes "results" of this rank's tokens. `rows`: what place_of_rows returned. With an empty micro-batch nobody reads
+  // what these buffers hold.
   virtual void forward(Step& step, const SavedSet& tensors, base::View rows, ExpertWork& work) const = 0;
   // Before: "results" has the gradient of the experts' results. After: it has the gradient of the experts' input rows.
   virtual void backward(Step& step, const SavedSet& tensors, ExpertWork& work) const = 0;

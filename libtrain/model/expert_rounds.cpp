@@ -45,7 +45,7 @@ void ExpertRounds::lay_out(Step& step, const SavedSet& t, const Index& index, st
 void ExpertRounds::send(Step& step, const SavedSet& t, const Index& index, bool first) const {
   tensor::ArenaScope scope(step.exec.scratch());
   const auto sent = rows_on_their_way(step, t);
-  if (!step.absent) kernels::expert_dispatch(step.exec, t["normed"], index.rows.tokens, model_.experts.top_k, sent);
+  kernels::expert_dispatch(step.exec, t["normed"], index.rows.tokens, model_.experts.top_k, sent);
   step.experts->swap(sent, t["dispatched"], first);
   step.experts->swap(index.rows.sent, t["received"], first);
 }

@@ -111,7 +111,9 @@ base::View ExpertsBranch::gate_input(Step& step, base::View normed) const {
   return wide;
 }
 
+// A gate without tokens has no losses and records nothing. Its groups have no rows.
 void ExpertsBranch::choose(Step& step, const params::Lease& lease, const SavedSet& t, base::View normed) const {
+  if (step.micro.empty()) return tensor::clear(step.exec, t["groups"]);
   tensor::ArenaScope scope(step.exec.scratch());
   const auto input = gate_input(step, normed);
   kernels::gemm(step.exec, {.a = input,
@@ -188,25 +190,15 @@ void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) cons
   dispatch_in(step.pass).backward(step, t, work);
 }
 
-// Gathers the results of the experts of all tensor-parallel ranks.
+// Gathers the results of the experts of all tensor-parallel ranks. No token reads them with an empty micro-batch.
 void ExpertsBranch::gather_results(Step& step, const SavedSet& t) {
-  if (step.collectives->ranks() > 1) step.collectives->gather(own_results(step, t), t["results"]);
+  if (step.collectives->ranks() > 1 && !step.micro.empty())
+    step.collectives->gather(own_results(step, t), t["results"]);
 }
-
-bool ExpertsBranch::works_for_others() const { return share_.sends_rows(); }
-
-void ExpertsBranch::forward_for_others(Step& step, const SavedSet& t) const {
-  tensor::ArenaScope scope(step.exec.scratch());
-  tensor::clear(step.exec, t["groups"]);
-  forward_through_experts(step, t, dispatch_in(step.pass).place_of_rows(step, t));
-}
-
-void ExpertsBranch::backward_for_others(Step& step, const SavedSet& t) const { backward_through_experts(step, t); }
 
 void ExpertsBranch::make_again(Step& step, const SavedSet& t) const {
   if (!share_.is_partial()) dispatch(step, t, t["normed"], t["dispatched"]);
   experts_->make_again(step, t);
-  if (step.absent) return;
   const auto beside = plan::beside_experts(model_);
   if (beside && !plan::only(beside->tensors(plan::model_beside_experts(model_), shape_of(step), plan::Pass::train),
                             plan::Stays::unless_selective)
@@ -224,7 +216,7 @@ void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedS
       tensor::ArenaScope rows(workspace);
       const auto normed = all_rows(step, t["normed"]);
       choose(step, lease, t, normed);
-      if (way.takes_rows()) dispatch(step, t, normed, sent);
+      if (way.takes_rows() && !step.micro.empty()) dispatch(step, t, normed, sent);
     }
     forward_through_experts(step, t, sent);
   }
@@ -280,21 +272,23 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
                d_logits = workspace.allocate(shape.accumulation(), {n, count_}),
                targets = workspace.allocate(base::DType::f64, {1});
     const auto results = t["results"];  // overwritten by its gradient, then by the gradient of the experts' input
-    kernels::expert_combine_backward(step.exec, {.dout = d_output,
-                                                 .y = results,
-                                                 .rows = t["rows"],
-                                                 .sources = t["sources"],
-                                                 .weights = t["weights"],
-                                                 .dy = results,
-                                                 .d_weights = d_weights});
-    kernels::gate_backward(step.exec, {.gate = gate_of(step),
-                                       .logits = t["logits"],
-                                       .choice = choice_of(t),
-                                       .d_weights = d_weights,
-                                       .scale = {.balance = model_.experts.balance_loss,
-                                                 .z = model_.experts.z_loss,
-                                                 .targets = targets_of(step, targets)},
-                                       .d_logits = d_logits});
+    if (!step.micro.empty()) {
+      kernels::expert_combine_backward(step.exec, {.dout = d_output,
+                                                   .y = results,
+                                                   .rows = t["rows"],
+                                                   .sources = t["sources"],
+                                                   .weights = t["weights"],
+                                                   .dy = results,
+                                                   .d_weights = d_weights});
+      kernels::gate_backward(step.exec, {.gate = gate_of(step),
+                                         .logits = t["logits"],
+                                         .choice = choice_of(t),
+                                         .d_weights = d_weights,
+                                         .scale = {.balance = model_.experts.balance_loss,
+                                                   .z = model_.experts.z_loss,
+                                                   .targets = targets_of(step, targets)},
+                                         .d_logits = d_logits});
+    }
     backward_through_experts(step, t);
     gather_results(step, t);
     gate_backward(step, lease, grads, t, d_logits, d_mix, d_normed);

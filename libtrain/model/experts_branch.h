@@ -34,9 +34,6 @@ class ExpertsBranch : public Branch {
   void make_again(Step& step, const SavedSet& tensors) const override;
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient,
                 const SavedSet& tensors, base::View d_normed) const override;
-  bool works_for_others() const override;
-  void forward_for_others(Step& step, const SavedSet& tensors) const override;
-  void backward_for_others(Step& step, const SavedSet& tensors) const override;
 
  private:
   kernels::Gate gate_of(const Step& step) const;

@@ -137,6 +137,7 @@ struct HeadBlock::Loss {
                                  .accumulate = first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes});
   }
   void close() const {
+    if (n_ == 0) return;
     if (step_.loss_place) kernels::sum_losses_into(step_.exec, losses_, step_.loss_place);
     else step_.loss_sum += kernels::sum_losses(step_.exec, losses_);
     step_.target_count += step_.micro.counted_targets();
@@ -260,7 +261,8 @@ void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View mine, 
   const auto normed = all_rows(step, mine);
   const auto sums = partial_place(step, plan::Widths(model_, step.collectives->ranks()), normed.rows(), d_normed);
   const Loss loss(step, model_, leases, normed.rows());
-  for (std::int64_t first = 0; first < normed.rows(); first += loss.step()) {
+  std::int64_t first = 0;
+  do {  // once without rows, too: the gradients of the weights are then zero
     const auto c = loss.rows(first);
     const auto gradient = loss.chunk(first, normed);
     const kernels::LinearPart part{gradient, leases.table};
@@ -272,7 +274,8 @@ void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View mine, 
                               .c = d_table,
                               .accumulate = first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes});
     loss.bias_gradient(first, gradient, d_bias);
-  }
+    first += loss.step();
+  } while (first < normed.rows());
   if (step.collectives->ranks() > 1) step.collectives->add_up(sums, {}, d_normed);
   loss.close();
 }

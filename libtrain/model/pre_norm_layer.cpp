@@ -21,38 +21,12 @@ SavedSet PreNormLayer::take(const Sublayer& s, const std::vector<plan::SavedTens
                             const params::Lease& lease, Saved& saved) const {
   const auto t = SavedSet::take_back(step, saved, list);
   if (step.recompute != plan::Recompute::selective) return t;
-  if (!step.absent) s.norm.make_again(step, lease, t);
-  if (!step.absent || s.branch->works_for_others()) s.make_again(step, model_, t);
+  s.norm.make_again(step, lease, t);
+  s.make_again(step, model_, t);
   return t;
 }
 
-bool PreNormLayer::works_for_others() const {
-  return std::any_of(sublayers_.begin(), sublayers_.end(),
-                     [](const Sublayer& s) { return s.branch->works_for_others(); });
-}
-
-// Leases, saves and commits as usual, so that all ranks make the same calls. The branches compute only for tokens of
-// other ranks.
-void PreNormLayer::forward_for_others(Step& step, Saved& saved) {
-  const auto lease = step.store->lease(occurrence_);
-  const auto groups = tensors(step, step.pass);
-  for (std::size_t i = 0; i < sublayers_.size(); ++i) {
-    const PassTensors t(groups[i], step, saved);
-    sublayers_[i].branch->forward_for_others(step, *t);
-  }
-}
-
-void PreNormLayer::backward_for_others(Step& step, Saved& saved) {
-  const auto lease = step.store->lease(occurrence_);
-  auto grads = step.store->grads(occurrence_);
-  const auto groups = tensors(step, plan::Pass::train);
-  for (auto i = sublayers_.size(); i-- > 0;)
-    sublayers_[i].branch->backward_for_others(step, take(sublayers_[i], groups[i], step, lease, saved));
-  grads.commit();
-}
-
 void PreNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
-  if (step.absent) return forward_for_others(step, saved);
   const auto lease = step.store->lease(occurrence_);
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope scope(workspace);
@@ -73,7 +47,6 @@ void PreNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
 }
 
 void PreNormLayer::backward(Step& step, Flow& flow, Saved& saved) {
-  if (step.absent) return backward_for_others(step, saved);
   const auto lease = step.store->lease(occurrence_);
   auto grads = step.store->grads(occurrence_);
   auto& workspace = step.exec.scratch();

@@ -23,14 +23,11 @@ class PreNormLayer : public Block {
   // Split only if all branches support it. Between the halves the gradient of a branch's output is in "input".
   void input_gradients(Step& step, Flow& flow, Saved& saved) override;
   void weight_gradients(Step& step, Flow& flow, Saved& saved) override;
-  bool works_for_others() const override;
 
  private:
   std::vector<std::vector<plan::SavedTensor>> tensors(const Step& step, plan::Pass pass) const;  // of each sublayer
   SavedSet take(const Sublayer& sublayer, const std::vector<plan::SavedTensor>& tensors, Step& step,
                 const params::Lease& lease, Saved& saved) const;
-  void forward_for_others(Step& step, Saved& saved);
-  void backward_for_others(Step& step, Saved& saved);
   plan::ModelConfig model_;
   std::string name_;
   plan::Occurrence occurrence_;

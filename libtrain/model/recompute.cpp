@@ -56,7 +56,6 @@ class RecomputeBlock : public Block {
  public:
   explicit RecomputeBlock(std::unique_ptr<Block> inner) : inner_(std::move(inner)) {}
   std::string name() const override { return inner_->name(); }
-  bool works_for_others() const override { return inner_->works_for_others(); }
 
   void forward(Step& step, Flow& flow, Saved& saved) override {
     if (step.pass == plan::Pass::train)
@@ -94,7 +93,6 @@ class SelectiveBlock : public Block {
  public:
   explicit SelectiveBlock(std::unique_ptr<Block> inner) : inner_(std::move(inner)) {}
   std::string name() const override { return inner_->name(); }
-  bool works_for_others() const override { return inner_->works_for_others(); }
   void forward(Step& step, Flow& flow, Saved& saved) override { run(&Block::forward, step, flow, saved); }
   void backward(Step& step, Flow& flow, Saved& saved) override { run(&Block::backward, step, flow, saved); }
 

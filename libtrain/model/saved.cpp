@@ -81,7 +81,8 @@ SavedSet SavedSet::push(Saved& saved, std::vector<plan::SavedTensor> list) {
   SavedSet set;
   set.list_ = std::move(list);
   for (const auto& t : set.list_)
-    set.views_.push_back(t.rows == 0 ? saved.push(t.dtype, {t.cols}) : saved.push(t.dtype, {t.rows, t.cols}));
+    set.views_.push_back(t.rows == plan::SavedTensor::one_dim ? saved.push(t.dtype, {t.cols})
+                                                              : saved.push(t.dtype, {t.rows, t.cols}));
   return set;
 }
 

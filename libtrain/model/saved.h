@@ -43,6 +43,7 @@ inline plan::MicroShape shape_of(const Step& step) {
            .sequence_parallel = step.collectives->sequence_parallel(),
            .weight_gradients = step.weight_gradients,
            .experts = step.experts->share(),
+           .dispatch_tokens = step.experts->tokens(),
            .expert_capacity_buffer = step.experts->buffer()}};
 }
 

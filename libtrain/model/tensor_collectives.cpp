@@ -52,11 +52,12 @@ void TensorCollectives::wait(const tensor::Event& event) const {
 }
 
 void TensorCollectives::gather(base::View mine, base::View all) const {
+  if (mine.count() == 0) return;
   wait(cross([&](auto& group, auto& exec) { group.all_gather(exec, flat(mine), flat(all)); }));
 }
 
 tensor::Event TensorCollectives::begin_all_rows(base::View rows, base::View all) const {
-  if (!sequence_parallel_) return {};
+  if (!sequence_parallel_ || rows.count() == 0) return {};
   return cross([&](auto& group, auto& exec) { group.all_gather(exec, flat(rows), flat(all)); });
 }
 
@@ -68,6 +69,7 @@ base::View TensorCollectives::all_rows(base::View rows, base::View all) const {
 
 tensor::Event TensorCollectives::begin_add_up(base::View partial) const {
   const auto all = partial.count(), each = all / partials_, shard = each / ranks();
+  if (all == 0) return {};
   TRAINYARD_ASSERT(shard * ranks() * partials_ == all && all <= staging_.count(), "{} elements over {} ranks", all,
                    ranks());
   const auto sums = flat(partial), received = params::flat_range(staging_, 0, all);
@@ -90,6 +92,7 @@ tensor::Event TensorCollectives::begin_add_up(base::View partial) const {
 // Every rank adds up an equal range of elements. Without sequence parallelism the ranges are then gathered.
 void TensorCollectives::finish_add_up(const tensor::Event& exchanged, std::int64_t elements, base::View bias,
                                       base::View out) const {
+  if (elements == 0) return;
   wait(exchanged);
   const std::int64_t sums = ranks() * partials_, shard = elements / sums;
   const auto mine = sequence_parallel_ ? flat(out) : params::flat_range(flat(out), rank() * shard, shard);
@@ -99,6 +102,7 @@ void TensorCollectives::finish_add_up(const tensor::Event& exchanged, std::int64
 }
 
 void TensorCollectives::merge(base::View values, base::View out) const {
+  if (values.count() == 0) return;
   wait(cross([&](auto& group, auto& exec) {
     if (sequence_parallel_) group.reduce_scatter(exec, words(values), words(out));
     else group.all_reduce(exec, words(out), comm::Reduction::sum);

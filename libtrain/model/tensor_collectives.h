@@ -16,7 +16,8 @@ namespace trainyard::model {
 
 // The tensor-parallel ranks of one data coordinate. With sequence parallelism each rank holds an equal range of
 // neighbouring rows of the hidden states; otherwise each holds all of them. Collective: all ranks make the same calls.
-// Everything runs in the order of the rank's compute Exec.
+// A call without elements sends nothing: all ranks have the same empty micro-batch. Everything runs in the order of the
+// rank's compute Exec.
 class TensorCollectives {
  public:
   TensorCollectives() = default;  // one rank

@@ -10,7 +10,8 @@ namespace trainyard::params {
 
 // One object serves every ZeRO stage; plan::gradient_plan says which buffers exist. Calls within a step: for each
 // micro-batch begin_micro, then (open, commit) for each occurrence; at the end finish(). In an accumulation step
-// without a local accumulation group of this rank, idle(occurrence) replaces them.
+// without a local accumulation group of this rank, idle(occurrence) may replace them. If the micro-batches of such a
+// step are empty instead, their gradients are not read.
 //
 // Distributed experts, which expert-parallel ranks divide, get gradients from several sources. A source is a rank whose
 // tokens came here (plan::contributions_of). (open, commit) is then called for one source after the other. Ranks with
@@ -35,7 +36,6 @@ class GradientReduction {
   bool wanted(plan::Occurrence occurrence, int source) const {
     return sources(occurrence) == 1 || c_.group(occurrence.flat_group).rank() < contributors(occurrence, source);
   }
-  bool made_for_others(plan::Occurrence occurrence) const { return sources(occurrence) > 1; }
   void commit(plan::Occurrence occurrence, int source = 0);
   void idle(plan::Occurrence occurrence, std::int64_t round);  // takes part in the reduction without contributing
 

@@ -73,10 +73,6 @@ class ParameterStore {
     open(occurrence, source);
     return Grads(*this, occurrence, source);
   }
-  // Replays the leases and commits of a block, in that order, for an empty micro-batch (model::Step::absent).
-  virtual void pass_over(std::span<const plan::Access>) {
-    TRAINYARD_ASSERT(false, "a micro-batch that is not there, in a store that knows none");
-  }
 
  protected:
   friend class Lease;

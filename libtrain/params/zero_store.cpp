@@ -126,10 +126,6 @@ void ZeroStore::clear_gaps(plan::Occurrence occurrence, int source) {
 }
 
 void ZeroStore::commit(plan::Occurrence occurrence, int source) {
-  if (absent_ && !gradients_.made_for_others(occurrence)) {
-    if (ends_group(position_.place)) gradients_.idle(occurrence, position_.round);
-    return;
-  }
   if (gradients_.wanted(occurrence, source)) clear_gaps(occurrence, source);
   gradients_.commit(occurrence, source);
 }

@@ -30,13 +30,9 @@ class ZeroStore : public ParameterStore {
   // `leases`: the leases to come, in order, of all micro-batches of a step, or of an evaluation.
   void begin_step(const plan::LeaseOrder& leases) { weights_->begin_passes(leases); }
   void begin_evaluation(std::span<const plan::Occurrence> leases) { weights_->begin_pass(leases); }
-  // The next gradients belong to this micro-batch. An empty one (`absent`) contributes only gradients of experts whose
-  // tokens come from other ranks; its other commits add nothing.
-  void begin_backward(GradientReduction::Position position, bool absent = false) {
-    position_ = position, absent_ = absent;
-    gradients_.begin_micro(position);
-  }
-  void pass_over(std::span<const plan::Access> accesses) override { idle(accesses, position_); }
+  // The next gradients belong to this micro-batch. If it is empty, gradients of its own tokens add nothing, and those
+  // of experts count for the ranks whose tokens came here.
+  void begin_backward(GradientReduction::Position position) { gradients_.begin_micro(position); }
   // In place of a micro-batch that this rank does not have: the same collectives in the same order, without
   // contributing.
   void idle(std::span<const plan::Access> accesses, GradientReduction::Position position);
@@ -79,9 +75,7 @@ class ZeroStore : public ParameterStore {
   void clear_gaps(plan::Occurrence occurrence, int source);
 
   StoreContext& c_;
-  // The micro-batch that is in backward, and whether it is empty.
-  GradientReduction::Position position_{0, GradientReduction::Position::Place::only};
-  bool absent_ = false, has_values_ = false;
+  bool has_values_ = false;
   std::unique_ptr<Weights> weights_;
   GradientReduction gradients_;
   StageSums stage_sums_;

@@ -31,10 +31,11 @@ bool crosses_in_rounds(const ModelConfig& m, const ExpertShare& share, Pass pass
 
 std::int64_t round_rows(const ModelConfig& m, const MicroShape& s) {
   if (s.expert_capacity_buffer > 0) return s.expert_capacity_buffer;
-  const std::int64_t parts = s.experts.across(), sent = m.experts.top_k * s.rows(),
+  const std::int64_t parts = s.experts.across(), sent = m.experts.top_k * s.dispatch_rows(),
                      usual = (5 * sent + 4 * parts - 1) / (4 * parts);
-  return std::clamp(usual, s.rows(),
-                    std::max<std::int64_t>(1, std::min(m.experts.top_k, held_experts(m, s.experts))) * s.rows());
+  return std::clamp(
+      usual, s.dispatch_rows(),
+      std::max<std::int64_t>(1, std::min(m.experts.top_k, held_experts(m, s.experts))) * s.dispatch_rows());
 }
 
 std::int64_t round_row_bytes(const ModelConfig& m, const MicroShape& s) {
@@ -50,7 +51,7 @@ std::int64_t round_workspace_bytes(const ModelConfig& m, const MicroShape& s, st
                                    std::int64_t of_experts) {
   const auto rows = base::aligned(round_row_bytes(m, s));
   return 2 * base::aligned(round_group_bytes(m)) + 2 * base::aligned(rows_of_round(m, s).rows * index_bytes) +
-         base::aligned(m.experts.top_k * s.rows() * index_bytes) + buffers * rows + std::max(rows, of_experts);
+         base::aligned(m.experts.top_k * s.dispatch_rows() * index_bytes) + buffers * rows + std::max(rows, of_experts);
 }
 
 std::vector<GroupCall> first_round_calls(const ModelConfig& m, const MicroShape& s, Pass pass, Recompute recompute) {
@@ -62,12 +63,13 @@ std::vector<GroupCall> first_round_calls(const ModelConfig& m, const MicroShape&
 }
 
 std::int64_t even_rounds(const ModelConfig& m, const MicroShape& s) {
-  const auto count = expert_count(m), each = (m.experts.top_k * s.rows() + count - 1) / count;
+  const auto count = expert_count(m), each = (m.experts.top_k * s.dispatch_rows() + count - 1) / count;
   return rounds_of(count / s.experts.across(), each, round_rows(m, s));
 }
 
 std::int64_t most_alike_rounds(const ModelConfig& m, const MicroShape& s) {
-  return rounds_of(std::min(m.experts.top_k, expert_count(m) / s.experts.across()), s.rows(), round_rows(m, s));
+  return rounds_of(std::min(m.experts.top_k, expert_count(m) / s.experts.across()), s.dispatch_rows(),
+                   round_rows(m, s));
 }
 
 }  // namespace trainyard::plan

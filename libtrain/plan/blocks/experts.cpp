@@ -75,19 +75,19 @@ std::string expert_name(std::int64_t count, std::int64_t index) {
 
 std::int64_t expert_slot_rows(const ModelConfig& m, const MicroShape& s, Pass pass) {
   if (!s.experts.is_partial() || crosses_in_rounds(m, s.experts, pass)) return 0;
-  const auto capacity = expert_capacity(m.experts, expert_count(m), s.rows(), pass);
-  return capacity == 0 ? s.rows() : capacity;
+  const auto capacity = expert_capacity(m.experts, expert_count(m), s.dispatch_rows(), pass);
+  return capacity == 0 ? s.dispatch_rows() : capacity;
 }
 
 ExpertRows expert_rows_of(const ModelConfig& m, const MicroShape& s, Pass pass) {
   if (crosses_in_rounds(m, s.experts, pass)) return rows_of_round(m, s);
   const auto count = expert_count(m), held = count / s.experts.tensor;
   if (const auto slot = expert_slot_rows(m, s, pass); slot > 0) return {held * slot, held};
-  return {expert_rows(m.experts, count, s.rows(), pass), count};
+  return {expert_rows(m.experts, count, s.dispatch_rows(), pass), count};
 }
 
 std::int64_t result_rows_of(const ModelConfig& m, const MicroShape& s, Pass pass) {
-  if (crosses_in_rounds(m, s.experts, pass)) return expert_rows(m.experts, expert_count(m), s.rows(), pass);
+  if (crosses_in_rounds(m, s.experts, pass)) return expert_rows(m.experts, expert_count(m), s.dispatch_rows(), pass);
   return s.experts.tensor * expert_rows_of(m, s, pass).rows;
 }
 
@@ -140,13 +140,13 @@ std::vector<SavedTensor> ExpertsKind::tensors(const ModelConfig& m, const MicroS
       {"choices", DType::i32, tokens, k},
       {"rows", DType::i32, tokens, k},
       {"weights", wide, tokens, k},
-      {"sources", DType::i32, 0, results},
+      {"sources", DType::i32, SavedTensor::one_dim, results},
       {"groups", DType::i32, count, 2},
       {"loads", DType::i32, 2, count},
-      {"gate_losses", DType::f64, 0, 3},
+      {"gate_losses", DType::f64, SavedTensor::one_dim, 3},
       {"dispatched", s.dtype, of.rows, m.hidden, s.experts.is_partial() ? Stays::always : Stays::unless_selective}};
   if (s.experts.is_partial()) out.push_back({"received", DType::i32, of.groups, 2});
-  if (crosses_in_rounds(m, s.experts, pass)) out.push_back({"rounds", DType::i32, 0, 1});
+  if (crosses_in_rounds(m, s.experts, pass)) out.push_back({"rounds", DType::i32, SavedTensor::one_dim, 1});
   for (const auto& t : expert_kind(m.experts.network).tensors(m, s, of)) out.push_back(t);
   out.push_back({"results", s.dtype, results, m.hidden});
   if (m.experts.residual) {

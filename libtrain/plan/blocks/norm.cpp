@@ -10,8 +10,8 @@ std::vector<SavedTensor> norm_tensors(const ModelConfig& m, const MicroShape& s,
   std::vector<SavedTensor> out;
   out.reserve(8);
   if (pass == Pass::train) out.push_back({"input", s.dtype, s.own_rows(), m.hidden});
-  if (subtracts_mean(m)) out.push_back({"mean", s.accumulation(), 0, s.own_rows()});
-  out.push_back({"rstd", s.accumulation(), 0, s.own_rows()});
+  if (subtracts_mean(m)) out.push_back({"mean", s.accumulation(), SavedTensor::one_dim, s.own_rows()});
+  out.push_back({"rstd", s.accumulation(), SavedTensor::one_dim, s.own_rows()});
   out.push_back({"normed", s.dtype, s.own_rows(), m.hidden, Stays::unless_selective});
   return out;
 }

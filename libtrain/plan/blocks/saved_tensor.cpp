@@ -7,7 +7,9 @@
 
 namespace trainyard::plan {
 
-std::int64_t SavedTensor::bytes() const { return base::aligned(base::size_of(dtype) * (rows == 0 ? 1 : rows) * cols); }
+std::int64_t SavedTensor::bytes() const {
+  return base::aligned(base::size_of(dtype) * (rows == one_dim ? 1 : rows) * cols);
+}
 
 std::int64_t total_bytes(const std::vector<SavedTensor>& tensors) {
   std::int64_t bytes = 0;

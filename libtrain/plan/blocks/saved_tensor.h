@@ -15,9 +15,10 @@ enum class Stays { always, unless_selective };
 
 // A tensor that a block pushes on the activation stack, in push order. An arena allocates it at a multiple of 64 bytes.
 struct SavedTensor {
-  const char* name;  // a literal
+  static constexpr std::int64_t one_dim = -1;  // in place of rows
+  const char* name;                            // a literal
   base::DType dtype;
-  std::int64_t rows, cols;  // rows 0: a tensor of one dim
+  std::int64_t rows, cols;
   Stays stays = Stays::always;
   std::int64_t bytes() const;  // rounded up to 64
 };

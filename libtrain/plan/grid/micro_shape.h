@@ -5,6 +5,7 @@
 #include "libtrain/base/view.h"
 #include "libtrain/plan/grid/expert_share.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -41,6 +42,9 @@ struct RankShare {
   bool sequence_parallel = false;                   // these ranks also divide the rows of the hidden states
   WeightGradients weight_gradients = WeightGradients::with_inputs;
   ExpertShare experts = {};  // of a layer's experts; their sizes do not depend on ExpertShare::part
+  // Tokens of a micro-batch of the ranks that send each other rows of experts. 0: as many as this rank's micro-batch
+  // has, which may be empty.
+  std::int64_t dispatch_tokens = 0;
   // Rows that a rank sends another rank in a dispatch round of experts; 0: as plan/blocks/expert_rounds.h says.
   std::int64_t expert_capacity_buffer = 0;
   std::int64_t element_bytes() const { return base::size_of(dtype); }
@@ -52,6 +56,8 @@ struct MicroShape : MicroBatch, RankShare {
   // The rows of this rank's products, attention, experts and logits: one for each token, since no axis divides
   // sequences.
   std::int64_t rows() const { return tokens(); }
+  // The tokens for which rows of experts have room.
+  std::int64_t dispatch_rows() const { return std::max(rows(), dispatch_tokens); }
   // This rank's rows of hidden states, norms and dropout: an equal run of neighbouring rows.
   std::int64_t own_rows() const { return sequence_parallel ? rows() / tensor : rows(); }
 };
