@@ -22,6 +22,10 @@ struct bf16 {
   constexpr explicit bf16(float value) : bits(narrow(value)) {}
   constexpr explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 
+  // The bits whose widening has given `value`, also those of a NaN that narrowing would quiet.
+  static constexpr std::uint16_t widened_from(float value) {
+    return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
+  }
   static constexpr std::uint16_t narrow(float value) {
     const auto u = std::bit_cast<std::uint32_t>(value);
     if ((u & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((u >> 16) | 0x40u);

@@ -22,6 +22,12 @@ struct f16 {
     const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;  // zero or subnormal
     return sign != 0 ? -magnitude : magnitude;
   }
+  // The bits whose widening has given `value`, also those of a NaN that narrowing would quiet.
+  static constexpr std::uint16_t widened_from(float value) {
+    const auto u = std::bit_cast<std::uint32_t>(value);
+    if ((u & 0x7fffffffu) <= 0x7f800000u) return narrow(value);
+    return static_cast<std::uint16_t>((u >> 16 & 0x8000u) | 0x7c00u | (u >> 13 & 0x3ffu));
+  }
   static constexpr std::uint16_t narrow(float value) {
     const auto u = std::bit_cast<std::uint32_t>(value), magnitude = u & 0x7fffffffu;
     const auto sign = static_cast<std::uint16_t>(u >> 16 & 0x8000u);

@@ -8,7 +8,7 @@ namespace trainyard::base {
 
 namespace {
 
-std::atomic<SettingSpelling> spelling_of_program = nullptr;
+constinit std::atomic<SettingSpelling> spelling_of_program = nullptr;
 
 constexpr char name_follows = '$';
 constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz", more = "abcdefghijklmnopqrstuvwxyz0123456789-";

@@ -1,4 +1,4 @@
-// Sums fingerprints of what was read, in the stored dtype: widened values are narrowed again, which is exact.
+// Sums fingerprints of what was read, in the stored dtype: widened values have their bits of before again.
 #include "libtrain/checkpoint/read_sums.h"
 
 #include "libtrain/base/checksum.h"
@@ -21,7 +21,11 @@ std::uint64_t fingerprint_of(const float* values, std::int64_t count, base::DTyp
   std::uint64_t sum = 0;
   for (std::int64_t done = 0; done < count;) {
     const auto n = std::min(count - done, static_cast<std::int64_t>(stored.size()));
-    base::from_f32(dtype, values + done, n, stored.data());
+    base::with_value_type(dtype, [&]<class T>(T*) {
+      if constexpr (requires { T::widened_from(0.0f); })
+        std::transform(values + done, values + done + n, stored.begin(), T::widened_from);
+      else TRAINYARD_ASSERT(false, "fingerprints of widened {}", base::name_of(dtype));
+    });
     sum += base::fingerprint(stored.data(), n, sizeof stored[0], static_cast<std::uint64_t>(first + done));
     done += n;
   }

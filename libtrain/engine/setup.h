@@ -15,7 +15,8 @@
 
 namespace trainyard::engine {
 
-// What a run is, decided once at a start (resolve.h) and never changed afterwards.
+// What a run is, decided once at a start (resolve.h) and never changed afterwards. make_setup leaves the device of
+// `step` and `ranks_on_device` as they are; resolve sets them.
 struct RunSetup {
   RunConfig config;     // the settings
   plan::Plan plan;      // predicted; what runs, and what a checkpoint records

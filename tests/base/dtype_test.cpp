@@ -17,6 +17,7 @@ TEST(DType, WideningAndNarrowingReturnEveryBf16) {
     const auto wide = static_cast<float>(v);
     if (std::isnan(wide)) ASSERT_TRUE(std::isnan(static_cast<float>(bf16(wide))));
     else ASSERT_EQ(bf16(wide).bits, bits);
+    ASSERT_EQ(bf16::widened_from(wide), bits) << "every bit pattern, also of a signalling NaN";
   }
 }
 
@@ -38,6 +39,7 @@ TEST(DType, WideningAndNarrowingReturnEveryF16) {
     const auto wide = static_cast<float>(v);
     if (std::isnan(wide)) ASSERT_TRUE(std::isnan(static_cast<float>(f16(wide))));
     else ASSERT_EQ(f16(wide).bits, bits);
+    ASSERT_EQ(f16::widened_from(wide), bits) << "every bit pattern, also of a signalling NaN";
   }
 }
 
