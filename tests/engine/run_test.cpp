@@ -42,7 +42,7 @@ TEST(Run, NamesSettingsAsItsProgramSpellsThem) {
   const auto refusal = [&] {
     try {
       engine::run(c, world, signals, {}, 1);
-    } catch (const base::UsageError& e) {
+    } catch (const base::Error& e) {
       return std::string(e.what()) + "; " + e.hint();
     }
     return std::string();
