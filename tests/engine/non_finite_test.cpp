@@ -195,7 +195,8 @@ engine::RunResult loop_with(const engine::RunConfig& config, int ranks, NonFinit
     engine::HeldOutput held;
     held.writer = "this test";
     if (rank == 0) held.folder = engine::take_run_folder(config.output);
-    const engine::RunContext context{config, setup, world, signals, listener, nullptr, held};
+    const std::string no_trace;
+    const engine::RunContext context{setup, world, signals, listener, nullptr, held, no_trace};
     engine::RunLoop loop(context);
     loop.load({});
     results[static_cast<std::size_t>(rank)] = loop.go();
@@ -232,7 +233,7 @@ TEST(NonFinite, ALoopCountsAndRecordsTheStepsThatItSkips) {
   // The next start knows the number.
   auto more = c;
   more.steps = 6, more.change = "steps", more.resume = "auto";
-  EXPECT_EQ(engine::choose_start(more, engine::make_setup(more, 2, 1), 2, {}).skipped_steps, 4);
+  EXPECT_EQ(engine::choose_start(engine::make_setup(more, 2, 1), {}).skipped_steps, 4);
 }
 
 TEST(NonFinite, ALoopThatStopsNamesTheStep) {
