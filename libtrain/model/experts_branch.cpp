@@ -111,9 +111,12 @@ base::View ExpertsBranch::gate_input(Step& step, base::View normed) const {
   return wide;
 }
 
-// A gate without tokens has no losses and records nothing. Its groups have no rows.
+// A gate without tokens has no losses and records nothing. Its groups have no rows, and its experts no loads.
 void ExpertsBranch::choose(Step& step, const params::Lease& lease, const SavedSet& t, base::View normed) const {
-  if (step.micro.empty()) return tensor::clear(step.exec, t["groups"]);
+  if (step.micro.empty()) {
+    tensor::clear(step.exec, t["loads"]);
+    return tensor::clear(step.exec, t["groups"]);
+  }
   tensor::ArenaScope scope(step.exec.scratch());
   const auto input = gate_input(step, normed);
   kernels::gemm(step.exec, {.a = input,
