@@ -157,12 +157,14 @@ std::vector<RankTraffic> traffic_of_stage(const Plan& p, int stage) {
   const int replicas = p.topology.size(Axis::data), alike = replicas / p.topology.size(Axis::expert);
   std::vector<std::int64_t> sources(static_cast<std::size_t>(alike),
                                     0);  // accumulation steps of all replicas whose tokens a rank gets
-  for (int r = 0; r < replicas; ++r) sources[static_cast<std::size_t>(r % alike)] += p.batch().accumulation_steps_of(r);
+  const auto batch = p.batch();
+  for (int r = 0; r < replicas; ++r) sources[static_cast<std::size_t>(r % alike)] += batch.accumulation_steps_of(r);
   // The first rank of a replica's ranks in the stage.
-  const auto rank_of = [&](int replica) { return p.topology.rank_of({{Axis::pipe, stage}, {Axis::data, replica}}); };
+  const int first_of_stage = p.topology.rank_of({{Axis::pipe, stage}}), of_replica = p.topology.stride(Axis::data);
+  const auto rank_of = [&](int replica) { return first_of_stage + replica * of_replica; };
   const auto kind_of = [&](int replica) {
-    const int reduction_position = p.topology.reduction_position(rank_of(replica));
-    return std::pair(p.batch().accumulation_steps_of(reduction_position),
+    const int reduction_position = p.topology.reduction_position_of_replica(replica);
+    return std::pair(batch.accumulation_steps_of(reduction_position),
                      sources[static_cast<std::size_t>(reduction_position % alike)]);
   };
   std::vector<RankTraffic> out;
@@ -180,7 +182,7 @@ std::vector<RankTraffic> traffic_of_stage(const Plan& p, int stage) {
       }
       place->second = out.size();
     }
-    const int last = rank_of(end - 1) + p.topology.stride(Axis::data) - 1;
+    const int last = rank_of(end - 1) + of_replica - 1;
     out.push_back({rank_of(first), last, 1, 0, added_up(all_step_calls(p, rank_of(first)))});
   }
   return out;

@@ -112,9 +112,8 @@ int Topology::rank_of(const std::vector<std::pair<Axis, int>>& coordinates) cons
   return rank;
 }
 
-int Topology::reduction_position(int rank) const {
-  return static_cast<int>(
-      base::reduction_position_of_place(coordinate(rank, Axis::data), size(Axis::data), size(Axis::expert)));
+int Topology::reduction_position_of_replica(int data_coordinate) const {
+  return static_cast<int>(base::reduction_position_of_place(data_coordinate, size(Axis::data), size(Axis::expert)));
 }
 
 int Topology::stride(Axis axis) const {

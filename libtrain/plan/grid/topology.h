@@ -94,7 +94,8 @@ class Topology {
   // The rank's position in the reduction order: the r of BatchPlan and of decision 1. It decides which micro-batches of
   // an accumulation step are the rank's. It is the rank's data coordinate, or base::reduction_position_of_place of it
   // if the data axis has a second reading.
-  int reduction_position(int rank) const;
+  int reduction_position(int rank) const { return reduction_position_of_replica(coordinate(rank, Axis::data)); }
+  int reduction_position_of_replica(int data_coordinate) const;
   // Which ranks have the losses of the positions in the reduction order, one rank for each position: of the last
   // pipeline stage, the first of the ranks that compute the same micro-batches. `gathered`: how many ranks' numbers
   // were gathered, all ranks' or the last ones'. std::invalid_argument if those ranks are not among them, or lie
