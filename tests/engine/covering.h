@@ -1,4 +1,5 @@
-// Covering arrays: choices of a level for each of several factors, such that every triple of levels occurs.
+// Covering arrays: choices of a level for each of several factors, such that every pair, or every triple, of levels
+// occurs.
 #pragma once
 
 #include <array>
@@ -6,6 +7,7 @@
 #include <cstdlib>
 #include <set>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace trainyard::testing {
@@ -36,46 +38,53 @@ template <std::size_t n> std::vector<Choice<n>> shared_choices(const std::array<
   return out;
 }
 
-using Triple = std::array<int, 6>;  // three factors, and the level of each
+enum class Strength { pairs, triples };
+// Two or three factors, and the level of each. Of two, the third factor is `no_factor`.
+using Combination = std::array<std::pair<std::size_t, int>, 3>;
+inline constexpr std::pair<std::size_t, int> no_factor{static_cast<std::size_t>(-1), 0};
 
-template <std::size_t n> std::vector<Triple> triples_of(const Choice<n>& c) {
-  std::vector<Triple> out;
+// Calls use(combination) for each combination of factors, with the levels that level_range(factor) gives.
+template <std::size_t n, class Levels, class Use>
+void each_combination(Strength strength, const Levels& level_range, const Use& use) {
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = i + 1; j < n; ++j)
-      for (std::size_t k = j + 1; k < n; ++k)
-        out.push_back({static_cast<int>(i), static_cast<int>(j), static_cast<int>(k), c[i], c[j], c[k]});
+      for (auto [a, end_of_a] = level_range(i); a < end_of_a; ++a)
+        for (auto [b, end_of_b] = level_range(j); b < end_of_b; ++b) {
+          if (strength == Strength::pairs) use(Combination{{{i, a}, {j, b}, no_factor}});
+          else
+            for (std::size_t k = j + 1; k < n; ++k)
+              for (auto [c, end_of_c] = level_range(k); c < end_of_c; ++c) use(Combination{{{i, a}, {j, b}, {k, c}}});
+        }
+}
+
+template <std::size_t n> std::vector<Combination> combinations_of(const Choice<n>& choice, Strength strength) {
+  std::vector<Combination> out;
+  each_combination<n>(
+      strength, [&](std::size_t factor) { return std::pair(choice[factor], choice[factor] + 1); },
+      [&](const Combination& c) { out.push_back(c); });
   return out;
 }
 
-// Greedy: each new choice begins with a triple that no choice has yet. Each other factor takes the level that adds the
-// most such triples.
-template <std::size_t n> std::vector<Choice<n>> covering_choices(const std::array<int, n>& levels) {
-  std::set<Triple> open;
-  for (std::size_t i = 0; i < n; ++i)
-    for (std::size_t j = i + 1; j < n; ++j)
-      for (std::size_t k = j + 1; k < n; ++k)
-        for (int a = 0; a < levels[i]; ++a)
-          for (int b = 0; b < levels[j]; ++b)
-            for (int c = 0; c < levels[k]; ++c)
-              open.insert({static_cast<int>(i), static_cast<int>(j), static_cast<int>(k), a, b, c});
+// Greedy: each new choice begins with a combination that no choice has yet. Each other factor takes the level that adds
+// the most such combinations.
+template <std::size_t n> std::vector<Choice<n>> covering_choices(const std::array<int, n>& levels, Strength strength) {
+  std::set<Combination> open;
+  each_combination<n>(
+      strength, [&](std::size_t factor) { return std::pair(0, levels[factor]); },
+      [&](const Combination& c) { open.insert(c); });
   std::vector<Choice<n>> out;
   while (!open.empty()) {
-    const auto& seed = *open.begin();
     Choice<n> best{};
     std::array<bool, n> decided{};
-    for (std::size_t i = 0; i < 3; ++i) {
-      best[static_cast<std::size_t>(seed[i])] = seed[i + 3];
-      decided[static_cast<std::size_t>(seed[i])] = true;
-    }
-    const auto fresh = [&](std::size_t thing) {  // open triples of decided factors that contain `thing`
+    for (const auto& [factor, level] : *open.begin())
+      if (factor < n) best[factor] = level, decided[factor] = true;
+    const auto fresh = [&](std::size_t thing) {  // open combinations of decided factors that contain `thing`
       int count = 0;
-      for (const auto& t : triples_of(best)) {
+      for (const auto& combination : combinations_of(best, strength)) {
         bool counts = false, all = true;
-        for (std::size_t i = 0; i < 3; ++i) {
-          counts |= t[i] == static_cast<int>(thing);
-          all &= decided[static_cast<std::size_t>(t[i])];
-        }
-        if (counts && all) count += static_cast<int>(open.count(t));
+        for (const auto& [factor, level] : combination)
+          counts |= factor == thing, all &= factor >= n || decided[factor];
+        if (counts && all) count += static_cast<int>(open.count(combination));
       }
       return count;
     };
@@ -89,7 +98,7 @@ template <std::size_t n> std::vector<Choice<n>> covering_choices(const std::arra
       }
       best[thing] = level;
     }
-    for (const auto& t : triples_of(best)) open.erase(t);
+    for (const auto& combination : combinations_of(best, strength)) open.erase(combination);
     out.push_back(best);
   }
   return out;

@@ -1,7 +1,7 @@
 // Promise 2 (libtrain/README.md) for block-sparse attention. A covering array has every triple of choices among tensor
 // parallelism, pipeline stages, ZeRO stages, data parallelism, threads, recomputation and attention layouts. Every run
 // has the bits of one rank.
-#include "tests/engine/every_triple.h"
+#include "tests/engine/every_layout.h"
 
 namespace trainyard {
 namespace same_bits_sparse_test {
@@ -35,8 +35,8 @@ engine::RunConfig config_of(SmallRun& runs, const Choice& choice, const std::str
 
 TEST(SameBitsSparse, EveryTriple) {
   SmallRun runs;
-  const auto bits =
-      testing::expect_every_triple<7>(runs, {{3, 3, 4, 2, 2, 3, 3}, testing::layout_of_six<7>, config_of, {6}});
+  const auto bits = testing::expect_every<7>(testing::Strength::triples, runs,
+                                             {{3, 3, 4, 2, 2, 3, 3}, testing::layout_of_six<7>, config_of, {6}});
   ASSERT_EQ(bits.size(), 3u);
   EXPECT_NE(bits.begin()->second, bits.rbegin()->second);
 }

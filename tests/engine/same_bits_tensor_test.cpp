@@ -2,7 +2,7 @@
 // sequence parallelism, ZeRO stages, data parallelism, dtypes, recomputation, dropout and models. Every run and every
 // resume has the bits of one rank.
 // --gtest_also_run_disabled_tests runs every choice.
-#include "tests/engine/every_triple.h"
+#include "tests/engine/every_layout.h"
 
 #include <array>
 
@@ -51,7 +51,7 @@ engine::RunConfig config_of(SmallRun& runs, bool dropout, bool llama, const std:
   return c;
 }
 
-testing::Triples<levels.size()> triples() {
+testing::LayoutChoices<levels.size()> triples() {
   const auto config = [](SmallRun& runs, const Choice& choice, const std::string& output) {
     return config_of(runs, choice[5] == 1, choice[6] == 1, output);
   };
@@ -60,7 +60,7 @@ testing::Triples<levels.size()> triples() {
 
 TEST(SameBitsTensor, EveryTriple) {
   SmallRun runs;
-  EXPECT_EQ(testing::expect_every_triple(runs, triples()).size(), 8u);  // dtypes, dropout, models
+  EXPECT_EQ(testing::expect_every(testing::Strength::triples, runs, triples()).size(), 8u);  // dtypes, dropout, models
 }
 
 TEST(SameBitsTensor, DISABLED_EveryChoice) {

@@ -92,7 +92,7 @@ void whole_model(plan::ModelConfig m, plan::Recompute recompute) {
     targets = r.targets;
     return r.loss_sum;
   };
-  check_parameters(store, plan::occurrences(m), loss, emulated() ? 1 : 4);
+  check_parameters(store, plan::occurrences(m), loss, emulated() ? 1 : 2);
   EXPECT_TRUE(runner.saved.empty());
   EXPECT_EQ(runner.activations.used_bytes(), 0);
   EXPECT_EQ(runner.workspace.used_bytes(), 0);

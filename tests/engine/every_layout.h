@@ -50,7 +50,7 @@ template <std::size_t n> ParallelLayout layout_of_six(const Choice<n>& c) {
   return layout;
 }
 
-template <std::size_t n> struct Triples {
+template <std::size_t n> struct LayoutChoices {
   std::array<int, n> levels;
   std::function<ParallelLayout(const Choice<n>& choice)> layout;
   std::function<engine::RunConfig(SmallRun& runs, const Choice<n>& choice, const std::string& output)> config;
@@ -61,7 +61,7 @@ template <std::size_t n> struct Triples {
 
 // Expects the bits of one rank from every choice. Returns these bits by dtype and the levels of `numerics`.
 template <std::size_t n>
-std::map<std::string, std::string> expect_bits_of_one_rank(SmallRun& runs, const Triples<n>& t,
+std::map<std::string, std::string> expect_bits_of_one_rank(SmallRun& runs, const LayoutChoices<n>& t,
                                                            const std::vector<Choice<n>>& choices) {
   std::map<std::string, std::string> expected;
   int number = 0;
@@ -85,8 +85,9 @@ std::map<std::string, std::string> expect_bits_of_one_rank(SmallRun& runs, const
   return expected;
 }
 
-template <std::size_t n> std::map<std::string, std::string> expect_every_triple(SmallRun& runs, const Triples<n>& t) {
-  return expect_bits_of_one_rank(runs, t, covering_choices(t.levels));
+template <std::size_t n>
+std::map<std::string, std::string> expect_every(Strength strength, SmallRun& runs, const LayoutChoices<n>& t) {
+  return expect_bits_of_one_rank(runs, t, covering_choices(t.levels, strength));
 }
 
 }  // namespace trainyard::testing
