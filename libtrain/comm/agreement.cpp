@@ -63,7 +63,7 @@ void on_every_rank(Communicator& control, tensor::Exec& exec, const std::functio
   });
   const auto n = control.size();
   if (n == 1) return throw_if_error(outcome, "");
-  const std::int64_t failed = outcome.code != 0 ? control.rank() : n;
+  std::int64_t failed = outcome.code != 0 ? control.rank() : n;
   std::vector<std::int64_t> all(static_cast<std::size_t>(n));
   control.all_gather(exec, base::View::of(&failed, {1}), base::View::of(all.data(), {n}));
   exec.synchronize();

@@ -137,7 +137,7 @@ class MpiCommunicator : public Communicator {
       const auto width = base::size_of(in.dtype), bytes = count * width, shard = in.bytes();
       Entry entry(ledger_, "all_gather", all_gather_bytes(bytes, size_));
       const auto of = [&](int r) { return bytes_of(out) + r * shard + first * width; };
-      const auto mine = elements_of(in, first, count);
+      const auto mine = in.elements(first, count);
       copy_bytes_of(of(rank_), bytes_of(mine), bytes);
       if (node_ && node_->rendezvous({"all_gather", bytes}, mine, exec)) {
         for (int k = 1; k < size_; ++k) copy_bytes_of(of(from(k)), node_->of(from(k)), bytes);
@@ -165,7 +165,7 @@ class MpiCommunicator : public Communicator {
           all.contributors >= 1 && all.contributors <= size_ && (!contributes || all.in.bytes() == size_ * shard),
           "{} bytes for shards of {}, {} contributors of {}", all.in.bytes(), shard, all.contributors, size_);
       Entry entry(ledger_, "ordered_reduce_scatter", contributes ? (size_ - 1) * bytes : 0);
-      const auto sum = elements_of(all.sum, all.first, all.count);
+      const auto sum = all.sum.elements(all.first, all.count);
       const auto shown = contributes ? all.in : base::View{};
       if (node_->rendezvous({"ordered_reduce_scatter", bytes, all.contributors}, shown, exec)) {
         if (bytes > 0) add_in_place(exec, all, sum, reduction_position);
@@ -199,7 +199,7 @@ class MpiCommunicator : public Communicator {
                          "MPI_Reduce_scatter_block");
       // MPI counts all shards together in an int, so a larger input is reduced shard by shard, each to its owner.
       for (int owner = 0; owner < size_; ++owner) {
-        const auto shard = elements_of(in, owner * out.count(), out.count());
+        const auto shard = in.elements(owner * out.count(), out.count());
         in_parts(shard, [&](void* data, int count) {
           auto* const to = bytes_of(out) + (static_cast<char*>(data) - bytes_of(shard));
           check_mpi(MPI_Reduce(data, owner == rank_ ? to : nullptr, count, type, sum, owner, comm_), "MPI_Reduce");

@@ -2,7 +2,6 @@
 #include "libtrain/comm/node_hops.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/comm/bytes.h"
 
 #include <cstdint>
 
@@ -37,8 +36,8 @@ void cross_hops(const NodeHops& hops, tensor::Exec& exec, const HopParts& p, Vie
   make_hop(hops.inside, exec, first, second);
   for (std::int64_t from = 0; from < p.node; ++from)
     for (std::int64_t to = 0; to < p.nodes; ++to)
-      tensor::copy(exec, elements_of(second, (from * p.nodes + to) * p.each, p.each),
-                   elements_of(first, (to * p.node + from) * p.each, p.each));
+      tensor::copy(exec, second.elements((from * p.nodes + to) * p.each, p.each),
+                   first.elements((to * p.node + from) * p.each, p.each));
   make_hop(hops.across, exec, first, theirs);
 }
 
@@ -52,7 +51,7 @@ void all_to_all(const NodeHops& hops, tensor::Exec& exec, View mine, View theirs
   const auto first = in_staging(hops.first, mine.dtype, parts.all()),
              second = in_staging(hops.second, mine.dtype, parts.all());
   for (std::int64_t r = 0; r < ranks; ++r)
-    tensor::copy(exec, elements_of(mine, r * parts.each, parts.each), elements_of(first, parts.of(r), parts.each));
+    tensor::copy(exec, mine.elements(r * parts.each, parts.each), first.elements(parts.of(r), parts.each));
   cross_hops(hops, exec, parts, first, second, theirs.reshaped({theirs.count()}));
 }
 
@@ -70,14 +69,14 @@ void all_to_all(const NodeHops& hops, tensor::Exec& exec, const std::vector<View
   for (std::int64_t i = 0; i < views; ++i) {
     const auto r = i % ranks;
     const auto view = mine[static_cast<std::size_t>(i)];
-    tensor::copy(exec, view, elements_of(first, parts.of(r) + at, view.count()));
+    tensor::copy(exec, view, first.elements(parts.of(r) + at, view.count()));
     if (r + 1 == ranks) at += view.count();
   }
   cross_hops(hops, exec, parts, first, second, second);
   at = 0;
   for (std::int64_t i = 0; i < views; ++i) {
     const auto view = theirs[static_cast<std::size_t>(i)];
-    tensor::copy(exec, elements_of(second, i % ranks * parts.each + at, view.count()), view);
+    tensor::copy(exec, second.elements(i % ranks * parts.each + at, view.count()), view);
     if (i % ranks + 1 == ranks) at += view.count();
   }
 }

@@ -3,7 +3,6 @@
 
 #include "kernels/ordered_sum/ordered_sum.h"
 #include "libtrain/base/error.h"
-#include "libtrain/comm/bytes.h"
 #include "libtrain/comm/entry.h"
 
 #include <vector>
@@ -21,14 +20,14 @@ void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View shard, 
   TRAINYARD_ASSERT(whole.count() == comm.size() * shard.count() && first >= 0 && first + count <= shard.count(),
                    "[{}, {}) of shards of {} in {}", first, first + count, shard.count(), whole.count());
   if (comm.gather_range(exec, shard, whole, first, count)) return;
-  const auto mine = elements_of(shard, first, count);
+  const auto mine = shard.elements(first, count);
   std::vector<Transfer> transfers;
   for (int k = 1; k < comm.size(); ++k) {
     const int to = (comm.rank() + k) % comm.size(), from = (comm.rank() - k + comm.size()) % comm.size();
-    transfers.push_back({Transfer::Kind::receive, from, elements_of(whole, from * shard.count() + first, count)});
+    transfers.push_back({Transfer::Kind::receive, from, whole.elements(from * shard.count() + first, count)});
     transfers.push_back({Transfer::Kind::send, to, mine});
   }
-  const auto own = elements_of(whole, comm.rank() * shard.count() + first, count);
+  const auto own = whole.elements(comm.rank() * shard.count() + first, count);
   if (own.data != mine.data) tensor::copy(exec, mine, own);
   exchange_as(comm, exec, "all_gather", transfers);
 }
@@ -49,23 +48,22 @@ void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::
                    comm.size());
   if (comm.size() == 1) {
     exec.run([&comm] { Entry entry(comm.ledger(), "ordered_reduce_scatter", 0); });
-    return kernels::ordered_sum(exec, elements_of(in, first, count).reshaped({1, count}),
-                                elements_of(sum, first, count), round);
+    return kernels::ordered_sum(exec, in.elements(first, count).reshaped({1, count}), sum.elements(first, count),
+                                round);
   }
   if (comm.add_contributions(exec, {in, staging, sum, round, contributors, first, count, reduction_positions})) return;
   std::vector<Transfer> transfers;
   for (int k = 1; k < comm.size(); ++k) {
     const int to = (comm.rank() + k) % comm.size(), from = (comm.rank() - k + comm.size()) % comm.size();
     if (reduction_position(from) < contributors)
-      transfers.push_back(
-          {Transfer::Kind::receive, from, elements_of(staging, reduction_position(from) * count, count)});
-    if (contributes) transfers.push_back({Transfer::Kind::send, to, elements_of(in, to * shard + first, count)});
+      transfers.push_back({Transfer::Kind::receive, from, staging.elements(reduction_position(from) * count, count)});
+    if (contributes) transfers.push_back({Transfer::Kind::send, to, in.elements(to * shard + first, count)});
   }
   if (contributes)
-    tensor::copy(exec, elements_of(in, comm.rank() * shard + first, count), elements_of(staging, mine * count, count));
+    tensor::copy(exec, in.elements(comm.rank() * shard + first, count), staging.elements(mine * count, count));
   exchange_as(comm, exec, "ordered_reduce_scatter", transfers);
   kernels::ordered_sum(exec, base::View(staging.data, sum.dtype, {contributors, count}, sum.device),
-                       elements_of(sum, first, count), round);
+                       sum.elements(first, count), round);
 }
 
 }  // namespace trainyard::comm

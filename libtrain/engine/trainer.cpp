@@ -310,7 +310,7 @@ std::string Trainer::diagnose(std::int64_t completed) {
 // Returns on all ranks the finding of the lowest micro-batch, and of that the earliest. A rank that only knows a
 // reduced gradient comes last. Of equal findings the lowest rank's counts.
 std::string Trainer::earliest_of_all(const Finding& mine) {
-  const std::int64_t key[4] = {mine.text.empty() ? 1 : 0, mine.micro, mine.pass, mine.place};
+  std::int64_t key[4] = {mine.text.empty() ? 1 : 0, mine.micro, mine.pass, mine.place};
   std::vector<std::array<std::int64_t, 4>> keys(static_cast<std::size_t>(r_.world.size));
   r_.world.control->all_gather(r_.communication, base::View::of(key, {4}),
                                base::View::of(keys.front().data(), {4 * r_.world.size}));

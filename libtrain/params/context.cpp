@@ -29,8 +29,7 @@ Transfers::Ticket StoreContext::gather(int u, base::View shard, base::View whole
 base::View flat_range(base::View flat, std::int64_t first, std::int64_t count) {
   TRAINYARD_ASSERT(first >= 0 && first + count <= flat.count(), "range [{}, {}) of {}", first, first + count,
                    flat.count());
-  return base::View(static_cast<char*>(flat.data) + first * base::size_of(flat.dtype), flat.dtype, {count},
-                    flat.device);
+  return flat.elements(first, count);
 }
 
 base::View slot_view(const plan::FlatLayout& layout, base::View whole, int slot) {

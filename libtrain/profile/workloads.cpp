@@ -287,8 +287,9 @@ class List {
                v = b->zeros(DType::f32, {n});
     kernels::AdamW hyper;
     hyper.learning_rate = 1e-4f;
-    return on(b, static_cast<double>(plan::optimizer_kind("adamw").update_bytes() * n),
-              [=](tensor::Exec& e) { kernels::adamw_update(e, hyper, p, g, m, v, {}); });
+    return on(b, static_cast<double>(plan::optimizer_kind("adamw").update_bytes() * n), [=](tensor::Exec& e) {
+      kernels::adamw_update(e, {.hyper = hyper, .gradient = g, .parameter = p, .m = m, .v = v});
+    });
   }
   Work disk(bool writes) const {
     struct File {

@@ -138,7 +138,7 @@ class GpuExec : public Exec {
 
 std::unique_ptr<Exec> Exec::gpu(int device, Arena* scratch) { return std::make_unique<GpuExec>(device, scratch); }
 
-void copy(Exec& exec, base::View from, base::View to) {
+void copy(Exec& exec, base::ConstView from, base::View to) {
   TRAINYARD_ASSERT(from.dense() && to.dense() && from.bytes() == to.bytes(), "copy of {} to {} bytes", from.bytes(),
                    to.bytes());
   if (from.bytes() == 0) return;
