@@ -152,27 +152,28 @@ class MpiCommunicator : public Communicator {
   }
 
   // Where ranks can read one another's memory, contributions are added where they lie.
-  bool add_contributions(tensor::Exec& exec, const Contributions& all) override {
+  bool add_contributions(tensor::Exec& exec, const OrderedReduction& all, std::int64_t first,
+                         std::int64_t count) override {
     if (!node_) return false;
-    exec.run([this, &exec, all,
+    exec.run([this, &exec, all, first, count,
               reduction_positions = std::vector(all.reduction_positions.begin(), all.reduction_positions.end())] {
       const auto reduction_position = [&](int rank) {
         return reduction_positions.empty() ? rank : reduction_positions[static_cast<std::size_t>(rank)];
       };
       const bool contributes = reduction_position(rank_) < all.contributors;
-      const auto width = base::size_of(all.sum.dtype), shard = all.sum.bytes(), bytes = all.count * width;
+      const auto width = base::size_of(all.sum.dtype), shard = all.sum.bytes(), bytes = count * width;
       TRAINYARD_ASSERT(
           all.contributors >= 1 && all.contributors <= size_ && (!contributes || all.in.bytes() == size_ * shard),
           "{} bytes for shards of {}, {} contributors of {}", all.in.bytes(), shard, all.contributors, size_);
       Entry entry(ledger_, "ordered_reduce_scatter", contributes ? (size_ - 1) * bytes : 0);
-      const auto sum = all.sum.elements(all.first, all.count);
+      const auto sum = all.sum.elements(first, count);
       const auto shown = contributes ? all.in : base::View{};
       if (node_->rendezvous({"ordered_reduce_scatter", bytes, all.contributors}, shown, exec)) {
-        if (bytes > 0) add_in_place(exec, all, sum, reduction_position);
+        if (bytes > 0) add_in_place(exec, all, first, count, reduction_position);
         return node_->leave(exec);
       }
       const auto staged = [&](int rank) { return bytes_of(all.staging) + reduction_position(rank) * bytes; };
-      const auto part = [&](int rank) { return bytes_of(all.in) + rank * shard + all.first * width; };
+      const auto part = [&](int rank) { return bytes_of(all.in) + rank * shard + first * width; };
       TRAINYARD_ASSERT(all.staging.bytes() >= all.contributors * bytes, "{} contributions of {} bytes in {}",
                        all.contributors, bytes, all.staging.bytes());
       Messages messages(comm_, requests_);
@@ -181,7 +182,7 @@ class MpiCommunicator : public Communicator {
       for (int k = 1; contributes && k < size_; ++k) messages.send(part(to(k)), bytes, to(k));
       if (contributes) copy_bytes_of(staged(rank_), part(rank_), bytes);
       complete(requests_, spin_wait_of(exec, waiting_));
-      kernels::ordered_sum(here(exec), base::View(all.staging.data, sum.dtype, {all.contributors, all.count}), sum,
+      kernels::ordered_sum(here(exec), base::View(all.staging.data, sum.dtype, {all.contributors, count}), sum,
                            all.round);
     });
     return true;
@@ -294,14 +295,14 @@ class MpiCommunicator : public Communicator {
     complete(requests_, spin_wait_of(exec, waiting_));
   }
 
-  template <class Position> void add_in_place(tensor::Exec& exec, const Contributions& all, const base::View& sum,
-                                              const Position& reduction_position) {
+  template <class Position> void add_in_place(tensor::Exec& exec, const OrderedReduction& all, std::int64_t first,
+                                              std::int64_t count, const Position& reduction_position) {
     shards_.assign(static_cast<std::size_t>(all.contributors), nullptr);
     for (int r = 0; r < size_; ++r)
       if (reduction_position(r) < all.contributors)
         shards_[static_cast<std::size_t>(reduction_position(r))] =
-            node_->of(r) + rank_ * all.sum.bytes() + all.first * base::size_of(sum.dtype);
-    kernels::ordered_sum(here(exec), shards_, sum, all.round);
+            node_->of(r) + rank_ * all.sum.bytes() + first * base::size_of(all.sum.dtype);
+    kernels::ordered_sum(here(exec), shards_, all.sum.elements(first, count), all.round);
   }
 
   // An Exec with as many threads as `exec`, for work inside a work item of `exec`.

@@ -21,14 +21,14 @@ std::int64_t at_least_one(std::int64_t sequence) {
 }  // namespace
 
 WindowDataset::WindowDataset(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split,
-                             std::int64_t sequence, DocumentMask mask, Order order, std::uint64_t seed)
-    : open_(static_cast<std::size_t>(most_open), -1), sequence_(at_least_one(sequence)), mask_(mask), order_(order),
-      seed_(seed), buffer_(static_cast<std::size_t>(sequence + 1)) {
+                             const Windows& w)
+    : open_(static_cast<std::size_t>(most_open), -1), sequence_(at_least_one(w.sequence)), mask_(w.mask),
+      order_(w.order), seed_(w.seed), buffer_(static_cast<std::size_t>(w.sequence + 1)) {
   shards_.reserve(split.size());
   for (const auto& entry : split) {
     shards_.emplace_back(folder, index, entry);
     make_room(shards_.size() - 1);
-    const auto windows = shards_.back().tokens() > 0 ? (shards_.back().tokens() - 1) / sequence : 0;
+    const auto windows = shards_.back().tokens() > 0 ? (shards_.back().tokens() - 1) / sequence_ : 0;
     first_window_.push_back(first_window_.back() + static_cast<std::uint64_t>(windows));
   }
   if (count() > 0) return;
@@ -36,7 +36,7 @@ WindowDataset::WindowDataset(const std::string& folder, const SetIndex& index, c
   for (const auto& shard : shards_) longest = std::max(longest, shard.tokens());
   throw base::InputError(
       fmt::format("{}: {} of the split, the longest of {} tokens, and none holds a window of {}", folder,
-                  base::counted(static_cast<std::int64_t>(split.size()), "shard"), longest, sequence + 1),
+                  base::counted(static_cast<std::int64_t>(split.size()), "shard"), longest, sequence_ + 1),
       "a shorter sequence, or more text");
 }
 

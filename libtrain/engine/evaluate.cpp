@@ -378,7 +378,9 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   on_every_rank(world, exec, [&] {
     t.sequences = windows_of(config, t);
     for (auto* set : {&windows, &text_windows})
-      set->emplace(t.run.data, t.setup.index, *t.split, shape.sequence, t.setup.mask, data::Order::as_stored, 0);
+      set->emplace(t.run.data, t.setup.index, *t.split,
+                   data::WindowDataset::Windows{
+                       .sequence = shape.sequence, .mask = t.setup.mask, .order = data::Order::as_stored, .seed = 0});
     if (t.setup.masking) windows->hide(*t.setup.masking);
     if (!masked) text.emplace(t.run, t.setup.index, *text_windows);
     batches.emplace(*windows, &*windows, t.setup.plan.batch(), world.reduction_position());

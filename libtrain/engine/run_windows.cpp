@@ -44,11 +44,17 @@ const std::string& folder_with_windows(const RunSetup& setup) {
 }  // namespace
 
 RunWindows::RunWindows(const RunSetup& setup)
-    : training(folder_with_windows(setup), setup.index, setup.index.train, setup.plan.sequence, setup.mask,
-               data::Order::keyed, setup.config.seed) {
+    : training(folder_with_windows(setup), setup.index, setup.index.train,
+               {.sequence = setup.plan.sequence,
+                .mask = setup.mask,
+                .order = data::Order::keyed,
+                .seed = setup.config.seed}) {
   if (setup.config.validate_every > 0)
-    validation.emplace(setup.config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask,
-                       data::Order::as_stored, setup.config.seed);
+    validation.emplace(setup.config.data, setup.index, setup.index.validation,
+                       data::WindowDataset::Windows{.sequence = setup.plan.sequence,
+                                                    .mask = setup.mask,
+                                                    .order = data::Order::as_stored,
+                                                    .seed = setup.config.seed});
   if (setup.masking) {
     training.hide(*setup.masking);
     if (validation) validation->hide(*setup.masking);

@@ -124,7 +124,8 @@ Transfers::Ticket GradientReduction::reduce(plan::Occurrence occurrence, int sou
   if (having == 0) return 0;
   if (group.size() == 1) {  // nothing is sent: the OpenMP team of the compute Exec adds
     if (round == base::ReductionRound::next || gradient.data != total.data)
-      comm::ordered_reduce_scatter(group, c_.compute, gradient, {}, total, round, 1);
+      comm::ordered_reduce_scatter(group, c_.compute,
+                                   {.in = gradient, .staging = {}, .sum = total, .round = round, .contributors = 1});
     return 0;
   }
   const auto ready = c_.compute.record();
@@ -133,11 +134,15 @@ Transfers::Ticket GradientReduction::reduce(plan::Occurrence occurrence, int sou
   const std::span<const int> order = reduction_orders_[static_cast<std::size_t>(occurrence.flat_group)];
   return c_.transfers.add(segments, [=, this, &group](std::int64_t i) {
     if (i == 0) c_.communication.wait(ready);
-    if (segments == 1)
-      return comm::ordered_reduce_scatter(group, c_.communication, gradient, staging, total, round, having, order);
+    const comm::OrderedReduction reduction{.in = gradient,
+                                           .staging = staging,
+                                           .sum = total,
+                                           .round = round,
+                                           .contributors = having,
+                                           .reduction_positions = order};
+    if (segments == 1) return comm::ordered_reduce_scatter(group, c_.communication, reduction);
     const auto [first, count] = StoreContext::segment(total.count(), segments, i);
-    comm::ordered_reduce_scatter_range(group, c_.communication, gradient, staging, total, round, having, first, count,
-                                       order);
+    comm::ordered_reduce_scatter_range(group, c_.communication, reduction, first, count);
   });
 }
 

@@ -181,8 +181,12 @@ void Collective::call() {
   if (operation_ == "all_gather") return comm_.all_gather(exec_, view(in_, n), view(out_, all));
   if (operation_ == "reduce_scatter") return comm_.reduce_scatter(exec_, view(in_, all), view(out_, n));
   if (operation_ == "ordered_reduce_scatter")
-    return comm::ordered_reduce_scatter(comm_, exec_, view(in_, all), view(staging_, all), view(out_, n),
-                                        base::ReductionRound::first, ranks);
+    return comm::ordered_reduce_scatter(comm_, exec_,
+                                        {.in = view(in_, all),
+                                         .staging = view(staging_, all),
+                                         .sum = view(out_, n),
+                                         .round = base::ReductionRound::first,
+                                         .contributors = ranks});
   if (operation_ == "all_to_all") return comm_.all_to_all(exec_, view(in_, all), counts_, view(out_, all), counts_);
   if (operation_ == "broadcast") return comm_.broadcast(exec_, view(in_, all), 0);
   TRAINYARD_ASSERT(operation_ == "exchange", "{}", operation_);
