@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/rank_file.h"
@@ -50,7 +51,7 @@ void add_statistics(std::map<std::string, Statistics>& tensors, const Kind& kind
   const auto end = first + view.count();
   for (; !boxes.empty() && boxes.front().offset < end; boxes = boxes.subspan(1)) {
     const auto& box = boxes.front();
-    const auto& p = parameters.at(static_cast<std::size_t>(box.tensor));
+    const auto& p = parameters.at(base::size(box.tensor));
     TRAINYARD_ASSERT(box.offset >= first && box.end() <= end, "a box of {} at {} to {} is in no view", p.name,
                      box.offset, box.end());
     auto& statistics = tensors[path_of(kind, p.name)];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/reduction_order.h"
 #include "libtrain/base/view.h"
 #include "libtrain/comm/ledger.h"
@@ -92,7 +93,7 @@ class Communicator {
     for (const auto& t : transfers) require_rank("exchange", t.peer);
   }
   void require_counts(std::span<const std::int64_t> send, std::span<const std::int64_t> receive) const {
-    const auto ranks = static_cast<std::size_t>(size_);
+    const auto ranks = base::size(size_);
     TRAINYARD_ASSERT(send.size() == ranks && receive.size() == ranks, "all_to_all in group {}: {} and {} counts for {}",
                      group_, send.size(), receive.size(), ranks);
   }

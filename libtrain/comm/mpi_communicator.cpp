@@ -2,6 +2,7 @@
 // the wire. Ranks of one machine read one another's memory instead. Sums that MPI computes (all_reduce, reduce_scatter)
 // keep MPI's order.
 #include "kernels/ordered_sum/ordered_sum.h"
+#include "libtrain/base/index.h"
 #include "libtrain/comm/bytes.h"
 #include "libtrain/comm/entry.h"
 #include "libtrain/comm/mpi.h"
@@ -66,7 +67,7 @@ class Messages {
 };
 
 void copy_bytes_of(char* to, const char* from, std::int64_t bytes) {
-  if (to != from && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  if (to != from && bytes > 0) std::memcpy(to, from, base::size(bytes));
 }
 
 // MPI has no narrow dtypes, so these operations widen to f32 and round once for each addition.
@@ -110,7 +111,7 @@ class MpiCommunicator : public Communicator {
                   std::unique_ptr<NodeMemory> node)
       : Communicator(std::move(group), rank, size), comm_(comm), waiting_(waiting), node_(std::move(node)) {
     requests_.reserve(4096 / sizeof(MPI_Request));
-    shards_.reserve(static_cast<std::size_t>(size));
+    shards_.reserve(base::size(size));
   }
   ~MpiCommunicator() override = default;  // the MPI communicator lives until finalize: freeing it would communicate
 
@@ -158,7 +159,7 @@ class MpiCommunicator : public Communicator {
     exec.run([this, &exec, all, first, count,
               reduction_positions = std::vector(all.reduction_positions.begin(), all.reduction_positions.end())] {
       const auto reduction_position = [&](int rank) {
-        return reduction_positions.empty() ? rank : reduction_positions[static_cast<std::size_t>(rank)];
+        return reduction_positions.empty() ? rank : base::at(reduction_positions, rank);
       };
       const bool contributes = reduction_position(rank_) < all.contributors;
       const auto width = base::size_of(all.sum.dtype), shard = all.sum.bytes(), bytes = count * width;
@@ -218,12 +219,10 @@ class MpiCommunicator : public Communicator {
       const auto width = base::size_of(receive.dtype);
       const auto offset = [&](const std::vector<std::int64_t>& counts, int r) {
         std::int64_t n = 0;
-        for (int k = 0; k < r; ++k) n += counts[static_cast<std::size_t>(k)];
+        for (int k = 0; k < r; ++k) n += base::at(counts, k);
         return n * width;
       };
-      const auto bytes = [&](const std::vector<std::int64_t>& counts, int r) {
-        return counts[static_cast<std::size_t>(r)] * width;
-      };
+      const auto bytes = [&](const std::vector<std::int64_t>& counts, int r) { return base::at(counts, r) * width; };
       std::int64_t sent = 0;
       for (int k = 1; k < size_; ++k) sent += bytes(sends, to(k));
       Entry entry(ledger_, "all_to_all", sent);
@@ -297,10 +296,10 @@ class MpiCommunicator : public Communicator {
 
   template <class Position> void add_in_place(tensor::Exec& exec, const OrderedReduction& all, std::int64_t first,
                                               std::int64_t count, const Position& reduction_position) {
-    shards_.assign(static_cast<std::size_t>(all.contributors), nullptr);
+    shards_.assign(base::size(all.contributors), nullptr);
     for (int r = 0; r < size_; ++r)
       if (reduction_position(r) < all.contributors)
-        shards_[static_cast<std::size_t>(reduction_position(r))] =
+        base::at(shards_, reduction_position(r)) =
             node_->of(r) + rank_ * all.sum.bytes() + first * base::size_of(all.sum.dtype);
     kernels::ordered_sum(here(exec), shards_, all.sum.elements(first, count), all.round);
   }
@@ -324,7 +323,7 @@ class MpiCommunicator : public Communicator {
 void MpiRuntime::limit_message_bytes(std::int64_t bytes) { message_limit = bytes; }
 
 std::unique_ptr<Communicator> MpiRuntime::communicator(const std::string& group) {
-  std::vector<int> all(static_cast<std::size_t>(size_));
+  std::vector<int> all(base::size(size_));
   std::iota(all.begin(), all.end(), 0);
   return split(group, all);
 }

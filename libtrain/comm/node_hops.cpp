@@ -2,6 +2,7 @@
 #include "libtrain/comm/node_hops.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 
 #include <cstdint>
 
@@ -26,7 +27,7 @@ View in_staging(View staging, base::DType dtype, std::int64_t count) {
 }
 
 void make_hop(Communicator& comm, tensor::Exec& exec, View from, View to) {
-  const std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.size()), from.count() / comm.size());
+  const std::vector<std::int64_t> counts(base::size(comm.size()), from.count() / comm.size());
   comm.all_to_all(exec, from, counts, to, counts);
 }
 
@@ -62,20 +63,20 @@ void all_to_all(const NodeHops& hops, tensor::Exec& exec, const std::vector<View
   TRAINYARD_ASSERT(views > 0 && mine.size() == theirs.size() && views % ranks == 0, "{} views for {} of {} ranks",
                    views, theirs.size(), ranks);
   HopParts parts{nodes, node, 0};
-  for (std::int64_t i = 0; i < views; i += ranks) parts.each += mine[static_cast<std::size_t>(i)].count();
+  for (std::int64_t i = 0; i < views; i += ranks) parts.each += base::at(mine, i).count();
   const auto dtype = mine.front().dtype;
   const auto first = in_staging(hops.first, dtype, parts.all()), second = in_staging(hops.second, dtype, parts.all());
   std::int64_t at = 0;  // offset of a part among the parts for its rank
   for (std::int64_t i = 0; i < views; ++i) {
     const auto r = i % ranks;
-    const auto view = mine[static_cast<std::size_t>(i)];
+    const auto view = base::at(mine, i);
     tensor::copy(exec, view, first.elements(parts.of(r) + at, view.count()));
     if (r + 1 == ranks) at += view.count();
   }
   cross_hops(hops, exec, parts, first, second, second);
   at = 0;
   for (std::int64_t i = 0; i < views; ++i) {
-    const auto view = theirs[static_cast<std::size_t>(i)];
+    const auto view = base::at(theirs, i);
     tensor::copy(exec, second.elements(i % ranks * parts.each + at, view.count()), view);
     if (i % ranks + 1 == ranks) at += view.count();
   }

@@ -1,6 +1,7 @@
 // The ordered reduction: an all-to-all sends each shard to its owner, who adds the contributions in ascending rank.
 #include "kernels/ordered_sum/ordered_sum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/comm/communicator.h"
 #include "libtrain/comm/entry.h"
 #include "libtrain/comm/segments.h"
@@ -23,9 +24,8 @@ void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, const Ordere
   const bool contributes = comm.rank() < o.contributors;
   TRAINYARD_ASSERT(!contributes || o.in.count() == n * shard, "{} elements for {} shards of {}", o.in.count(), n,
                    shard);
-  std::vector<std::int64_t> send(static_cast<std::size_t>(n), contributes ? shard : 0),
-      receive(static_cast<std::size_t>(n), 0);
-  for (int r = 0; r < o.contributors; ++r) receive[static_cast<std::size_t>(r)] = shard;
+  std::vector<std::int64_t> send(base::size(n), contributes ? shard : 0), receive(base::size(n), 0);
+  for (int r = 0; r < o.contributors; ++r) base::at(receive, r) = shard;
   const auto empty = base::View(o.staging.data, o.sum.dtype, {0}, o.sum.device);
   exec.run([&comm] { comm.ledger().set_alias("ordered_reduce_scatter"); });
   comm.all_to_all(exec, contributes ? o.in : empty, send, o.staging, receive);

@@ -3,6 +3,7 @@
 
 #include "kernels/ordered_sum/ordered_sum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/comm/entry.h"
 
 #include <vector>
@@ -36,7 +37,7 @@ void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, const 
                                   std::int64_t count) {
   const auto shard = o.sum.count();
   const auto reduction_position = [&](int rank) {
-    return o.reduction_positions.empty() ? rank : o.reduction_positions[static_cast<std::size_t>(rank)];
+    return o.reduction_positions.empty() ? rank : base::at(o.reduction_positions, rank);
   };
   const int mine = reduction_position(comm.rank());
   const bool contributes = mine < o.contributors;

@@ -2,6 +2,7 @@
 #include "libtrain/engine/run_windows.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
@@ -19,8 +20,8 @@ namespace {
 // that cannot teach. InputError if none of these has one; `what` is the name of the data.
 void require_target(data::WindowDataset& windows, const std::string& what, std::uint64_t most) {
   const auto T = windows.sequence();
-  std::vector<std::int32_t> i32(4 * static_cast<std::size_t>(T));
-  std::vector<std::uint8_t> weights(static_cast<std::size_t>(T));
+  std::vector<std::int32_t> i32(4 * base::size(T));
+  std::vector<std::uint8_t> weights(base::size(T));
   const data::WindowPtrs window{i32.data(), i32.data() + T, i32.data() + 2 * T, i32.data() + 3 * T, weights.data()};
   for (std::uint64_t w = 0; w < std::min(most, windows.count()); ++w) {
     windows.fill(w, window);
