@@ -2,6 +2,7 @@
 #include "libtrain/data/window_dataset.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/number_text.h"
 
@@ -22,8 +23,8 @@ std::int64_t at_least_one(std::int64_t sequence) {
 
 WindowDataset::WindowDataset(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split,
                              const Windows& w)
-    : open_(static_cast<std::size_t>(most_open), -1), sequence_(at_least_one(w.sequence)), mask_(w.mask),
-      order_(w.order), seed_(w.seed), buffer_(static_cast<std::size_t>(w.sequence + 1)) {
+    : open_(base::size(most_open), -1), sequence_(at_least_one(w.sequence)), mask_(w.mask), order_(w.order),
+      seed_(w.seed), buffer_(base::size(w.sequence + 1)) {
   shards_.reserve(split.size());
   for (const auto& entry : split) {
     shards_.emplace_back(folder, index, entry);
@@ -43,7 +44,7 @@ WindowDataset::WindowDataset(const std::string& folder, const SetIndex& index, c
 // Call it when a closed shard has been opened. If too many are open, it closes the one that was opened first.
 void WindowDataset::make_room(std::size_t opened) {
   auto& place = open_[next_open_];
-  if (place >= 0 && static_cast<std::size_t>(place) != opened) shards_[static_cast<std::size_t>(place)].rest();
+  if (place >= 0 && base::size(place) != opened) base::at(shards_, place).rest();
   place = static_cast<std::int64_t>(opened);
   next_open_ = (next_open_ + 1) % open_.size();
 }
@@ -52,8 +53,8 @@ void WindowDataset::fill(std::uint64_t ordinal, const WindowPtrs& out) {
   const auto epoch = ordinal / count();
   auto window = ordinal % count();
   if (order_ == Order::keyed) window = base::Permutation(count(), seed_, epoch)(window);
-  const auto shard = static_cast<std::size_t>(std::upper_bound(first_window_.begin(), first_window_.end(), window) -
-                                              first_window_.begin() - 1);
+  const auto shard =
+      base::size(std::upper_bound(first_window_.begin(), first_window_.end(), window) - first_window_.begin() - 1);
   auto& reader = shards_[shard];
   const auto first = static_cast<std::int64_t>(window - first_window_[shard]) * sequence_;
   if (!reader.is_open()) make_room(shard);

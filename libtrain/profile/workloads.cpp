@@ -7,6 +7,7 @@
 #include "kernels/linear/linear.h"
 #include "kernels/peak/peak.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/spec/optimizer_kind.h"
 #include "libtrain/base/random.h"
@@ -48,7 +49,7 @@ struct Bench {
   // Random values: a chip that multiplies one number again and again is cooler and faster than a chip at work.
   View values(DType t, std::initializer_list<std::int64_t> shape) {
     if (!pattern) {
-      std::vector<float> host(static_cast<std::size_t>(pattern_length));
+      std::vector<float> host(base::size(pattern_length));
       base::fill_normal(host.data(), pattern_length, 1, "ceiling", 0, 1.0);
       pattern = memory.allocate(DType::f32, {pattern_length});
       tensor::copy(*exec, View::of(host.data(), {pattern_length}), pattern);
@@ -337,7 +338,7 @@ class List {
       io::BulkFile file;
     };
     const auto file = std::make_shared<File>(fmt::format("{}/profile-comm-{}.partial", o_.disk_folder, suffix_));
-    const auto block = std::make_shared<std::vector<char>>(static_cast<std::size_t>(chunk_bytes));
+    const auto block = std::make_shared<std::vector<char>>(base::size(chunk_bytes));
     for (std::size_t i = 0; i < block->size(); ++i)
       (*block)[i] = static_cast<char>(i * 2654435761u >> 13);  // bytes that a file system cannot compress
     const auto bytes = o_.disk_bytes;
