@@ -133,7 +133,7 @@ class List {
                      .threads = threads_,
                      .make = [this] { return adamw(); },
                      .amount = static_cast<double>(plan::optimizer_kind("adamw").update_bytes()) * adamw_elements,
-                     .memory_bytes = plan::optimizer_kind("adamw").flops * adamw_elements});
+                     .memory_bytes = 4 * 4.0 * adamw_elements});  // four arrays of f32
     if (!o_.disk_folder.empty()) {
       list_.push_back({.name = "disk.write",
                        .shape = fmt::format("{} bytes", o_.disk_bytes),
