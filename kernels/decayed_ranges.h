@@ -30,9 +30,8 @@ template <class F> void for_each_stretch(std::int64_t count, std::span<const Ran
 }
 
 // The elements of a dense view, or an empty view of an empty one.
-inline base::View elements_of(const base::View& v, Range r) {
-  if (!v) return v;
-  return {static_cast<char*>(v.data) + r.first * base::size_of(v.dtype), v.dtype, {r.end - r.first}, v.device};
+template <class Memory> base::ViewOf<Memory> elements_of(const base::ViewOf<Memory>& v, Range r) {
+  return v ? v.elements(r.first, r.end - r.first) : v;
 }
 
 }  // namespace trainyard::kernels

@@ -77,7 +77,11 @@ int main() {
     for (int round = 0; round < rounds; ++round) {
       const auto write = [&](base::View v) { std::fill_n(v.ptr<float>(), v.count(), static_cast<float>(round)); };
       write(whole);
-      time(0, [&] { comm::ordered_reduce_scatter(*comm, *exec, whole, staged, sum, base::ReductionRound::first, n); });
+      time(0, [&] {
+        comm::ordered_reduce_scatter(
+            *comm, *exec,
+            {.in = whole, .staging = staged, .sum = sum, .round = base::ReductionRound::first, .contributors = n});
+      });
       write(given);
       time(1, [&] { MPI_Reduce_scatter_block(given.data, made.data, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
       write(given);

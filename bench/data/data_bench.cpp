@@ -101,9 +101,11 @@ void windows(benchmark::State& state) {
   data::build_shards(source, *tokenizer, options, [](std::int64_t) {});
   const auto index = data::read_index(options.output);
   constexpr std::int64_t T = 1024;
-  data::WindowDataset set(options.output, index, index.train, T,
-                          state.range(0) != 0 ? data::DocumentMask::on : data::DocumentMask::off, data::Order::keyed,
-                          1);
+  data::WindowDataset set(options.output, index, index.train,
+                          {.sequence = T,
+                           .mask = state.range(0) != 0 ? data::DocumentMask::on : data::DocumentMask::off,
+                           .order = data::Order::keyed,
+                           .seed = 1});
   std::vector<std::int32_t> tokens(T), targets(T), positions(T), starts(T);
   std::vector<std::uint8_t> weights(T);
   std::uint64_t sample = 0;

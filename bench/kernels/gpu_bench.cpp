@@ -136,8 +136,10 @@ void adamw(benchmark::State& state) {
   const auto w = gpu().values(base::DType::bf16, {n});
   kernels::AdamW hyper;
   hyper.learning_rate = 1e-3f;
-  finish(state, "bytes/s", 30.0 * static_cast<double>(n), copy_limit(),
-         seconds_of([&] { kernels::adamw_update(*gpu().exec, hyper, p, g, m, v, w); }));
+  finish(state, "bytes/s", 30.0 * static_cast<double>(n), copy_limit(), seconds_of([&] {
+           kernels::adamw_update(*gpu().exec,
+                                 {.hyper = hyper, .gradient = g, .parameter = p, .m = m, .v = v, .working = w});
+         }));
 }
 
 void layer_norm(benchmark::State& state) {

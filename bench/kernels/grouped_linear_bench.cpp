@@ -71,9 +71,12 @@ void run(benchmark::State& state) {
   const kernels::GroupedView dweights{dw.view.row_range(0, kind == weight_gradient ? out : 1), out * in, groups};
   const kernels::GroupedView dbiases{db.view.row_range(0, 1), out, groups};
   const bool rounds = dtype == base::DType::bf16;
+  const plan::GroupedProduct forth{
+      .rows = n, .groups = groups, .n = out, .k = in, .parts = 1, .lanes = 1, .narrow_result = rounds};
+  auto back = forth;
+  back.n = in, back.k = out;
   const auto bytes =
-      std::max({plan::grouped_linear_scratch_bytes(n, groups, out, in, 1, 1, rounds, threads),
-                plan::grouped_linear_scratch_bytes(n, groups, in, out, 1, 1, rounds, threads),
+      std::max({plan::grouped_linear_scratch_bytes(forth, threads), plan::grouped_linear_scratch_bytes(back, threads),
                 plan::grouped_linear_weight_scratch_bytes(n, out, in, threads),
                 plan::gemm_scratch_bytes(n, out, in, rounds), plan::gemm_scratch_bytes(n, in, out, rounds),
                 plan::gemm_scratch_bytes(out, in, n, rounds), plan::column_sum_scratch_bytes(n, out, 4)});

@@ -45,8 +45,11 @@ void adamw(benchmark::State& state) {
   kernels::AdamW hyper;
   hyper.learning_rate = 1e-3f;
   for (auto _ : state)
-    kernels::adamw_update(*b.exec, hyper, View::of(p.data(), {count}), View::of(g.data(), {count}),
-                          View::of(m.data(), {count}), View::of(v.data(), {count}), {});
+    kernels::adamw_update(*b.exec, {.hyper = hyper,
+                                    .gradient = View::of(g.data(), {count}),
+                                    .parameter = View::of(p.data(), {count}),
+                                    .m = View::of(m.data(), {count}),
+                                    .v = View::of(v.data(), {count})});
   b.report(28.0 * count);
 }
 

@@ -9,21 +9,22 @@ namespace trainyard::kernels {
 
 namespace {
 
-AdamWArgs arguments(tensor::Exec& exec, const AdamW& h, base::View parameter, base::View gradient, base::View m,
-                    base::View v, base::View working) {
-  for (const auto& x :
-       {NamedView{"parameter", parameter}, NamedView{"gradient", gradient}, NamedView{"m", m}, NamedView{"v", v}}) {
+AdamWArgs arguments(tensor::Exec& exec, const AdamWUpdate& u) {
+  const auto& h = u.hyper;
+  for (const auto& x : {NamedView{"parameter", u.parameter}, NamedView{"gradient", u.gradient}, NamedView{"m", u.m},
+                        NamedView{"v", u.v}}) {
     require_type(x.view, base::DType::f32, "adamw_update", x.name);
-    TRAINYARD_ASSERT(x.view.count() == parameter.count() && x.view.dense(), "adamw_update: {} of {} elements for {}",
-                     x.name, x.view.count(), parameter.count());
+    TRAINYARD_ASSERT(x.view.count() == u.parameter.count() && x.view.dense(), "adamw_update: {} of {} elements for {}",
+                     x.name, x.view.count(), u.parameter.count());
   }
-  require_types(working, narrow_types, "adamw_update", "working");
-  TRAINYARD_ASSERT(!working || working.count() == parameter.count(), "working copy of {} elements", working.count());
-  return {.parameter = mat(parameter),
-          .gradient = mat(gradient),
-          .m = mat(m),
-          .v = mat(v),
-          .working = mat(working),
+  require_types(u.working, narrow_types, "adamw_update", "working");
+  TRAINYARD_ASSERT(!u.working || u.working.count() == u.parameter.count(), "working copy of {} elements",
+                   u.working.count());
+  return {.parameter = mat(u.parameter),
+          .gradient = mat(u.gradient),
+          .m = mat(u.m),
+          .v = mat(u.v),
+          .working = mat(u.working),
           .learning_rate = h.learning_rate,
           .beta1 = h.beta1,
           .beta2 = h.beta2,
@@ -39,28 +40,22 @@ AdamWArgs arguments(tensor::Exec& exec, const AdamW& h, base::View parameter, ba
 
 }  // namespace
 
-void adamw_update(tensor::Exec& exec, const AdamW& h, base::View parameter, base::View gradient, base::View m,
-                  base::View v, base::View working) {
-  const Range all{0, parameter.count()};
-  adamw_update(exec, h, parameter, gradient, m, v, working, std::span(&all, 1));
-}
-
-void adamw_update(tensor::Exec& exec, const AdamW& h, base::View parameter, base::View gradient, base::View m,
-                  base::View v, base::View working, std::span<const Range> decayed) {
+void adamw_update(tensor::Exec& exec, const AdamWUpdate& u) {
+  const Range whole{0, u.parameter.count()};
+  const auto decayed = u.decayed.value_or(std::span(&whole, 1));
   TRAINYARD_ASSERT(decayed.size() <= most_decayed_ranges, "{} ranges", decayed.size());
+  auto all = arguments(exec, u);
   if (exec.on_gpu()) {
-    auto a = arguments(exec, h, parameter, gradient, m, v, working);
-    a.numbers = h.numbers;
-    for (const auto& r : decayed) a.first[a.ranges] = r.first, a.end[a.ranges++] = r.end;
-    return exec.run([&exec, a] { tensor::require_gpu(gpu_kernels().adamw(a, exec.stream()), "adamw on the GPU"); });
+    all.numbers = u.hyper.numbers;
+    for (const auto& r : decayed) all.first[all.ranges] = r.first, all.end[all.ranges++] = r.end;
+    return exec.run([&exec, all] { tensor::require_gpu(gpu_kernels().adamw(all, exec.stream()), "adamw on the GPU"); });
   }
-  arguments(exec, h, parameter, gradient, m, v, working);  // only checks that the views fit together
-  for_each_stretch(parameter.count(), decayed, [&](Range r, bool decays) {
-    auto with = h;
-    if (!decays) with.weight_decay = 0;
-    auto a = arguments(exec, with, elements_of(parameter, r), elements_of(gradient, r), elements_of(m, r),
-                       elements_of(v, r), elements_of(working, r));
-    exec.run([a, numbers = h.numbers]() mutable {
+  for_each_stretch(u.parameter.count(), decayed, [&](Range r, bool decays) {
+    auto part = u;
+    if (!decays) part.hyper.weight_decay = 0;
+    part.gradient = elements_of(u.gradient, r), part.parameter = elements_of(u.parameter, r);
+    part.m = elements_of(u.m, r), part.v = elements_of(u.v, r), part.working = elements_of(u.working, r);
+    exec.run([a = arguments(exec, part), numbers = u.hyper.numbers]() mutable {
       if (numbers != nullptr && numbers->finite == 0) return;
       if (numbers != nullptr) a.scale = numbers->gradient_scale;
       TRAINYARD_CPU_CALL(adamw_cpu, (a));

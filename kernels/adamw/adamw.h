@@ -6,6 +6,7 @@
 #include "libtrain/base/view.h"
 #include "libtrain/tensor/exec.h"
 
+#include <optional>
 #include <span>
 
 namespace trainyard::kernels {
@@ -27,14 +28,18 @@ struct AdamW {
 //   u = (m * c1) / d + weight_decay * p
 //   p = p - learning_rate * u
 //   working = p rounded to its dtype, where given
-// All views are f32, dense and of the same count, except `working`, which is bf16, f16 or empty. `gradient` is not
-// changed.
-void adamw_update(tensor::Exec& exec, const AdamW& hyper, base::View parameter, base::View gradient, base::View m,
-                  base::View v, base::View working);
-
-// The same in one pass (one launch on a GPU) for several parameters that are stored back to back. Weight decay applies
-// to the elements in `decayed`, at most most_decayed_ranges; for all others weight_decay is 0.
-void adamw_update(tensor::Exec& exec, const AdamW& hyper, base::View parameter, base::View gradient, base::View m,
-                  base::View v, base::View working, std::span<const Range> decayed);
+// All views are dense and of the same count. One pass (one launch on a GPU) updates several parameters that are stored
+// back to back.
+struct AdamWUpdate {
+  AdamW hyper;
+  base::ConstView gradient;  // f32
+  base::View parameter;      // f32
+  base::View m, v;           // f32
+  base::View working = {};   // bf16 or f16
+  // Weight decay applies to these elements, at most most_decayed_ranges; for all others weight_decay is 0. Absent: it
+  // applies to all.
+  std::optional<std::span<const Range>> decayed = {};
+};
+void adamw_update(tensor::Exec& exec, const AdamWUpdate& update);
 
 }  // namespace trainyard::kernels

@@ -31,11 +31,16 @@ void run_grouped(tensor::Exec& exec, GroupedLinearArgs args) {
   exec.run([&exec, args]() mutable {
     tensor::ArenaScope scope(exec.scratch());
     args.scratch = exec.scratch().allocate_bytes(
-        exec.on_gpu()
-            ? plan::gpu_grouped_linear_scratch_bytes(args.c.rows, args.c.cols, args.lanes,
-                                                     args.c.type == Type::f64 ? 8 : 4)
-            : plan::grouped_linear_scratch_bytes(args.c.rows, args.rows.groups, args.c.cols, args.k, args.parts,
-                                                 args.lanes, base::is_narrow(dtype_of(args.c.type)), args.threads));
+        exec.on_gpu() ? plan::gpu_grouped_linear_scratch_bytes(args.c.rows, args.c.cols, args.lanes,
+                                                               args.c.type == Type::f64 ? 8 : 4)
+                      : plan::grouped_linear_scratch_bytes({.rows = args.c.rows,
+                                                            .groups = args.rows.groups,
+                                                            .n = args.c.cols,
+                                                            .k = args.k,
+                                                            .parts = args.parts,
+                                                            .lanes = args.lanes,
+                                                            .narrow_result = base::is_narrow(dtype_of(args.c.type))},
+                                                           args.threads));
     args.team = team_seconds(args.threads);
     TRAINYARD_CALL(exec, grouped_linear, args);
   });

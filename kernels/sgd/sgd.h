@@ -7,6 +7,7 @@
 #include "libtrain/base/view.h"
 #include "libtrain/tensor/exec.h"
 
+#include <optional>
 #include <span>
 
 namespace trainyard::kernels {
@@ -25,10 +26,18 @@ struct Sgd {
 //   u = b, or with nesterov g + momentum * b
 //   p = p - learning_rate * u
 //   working = p rounded to its dtype, where given
-// So the first step, with a buffer b of zeros, makes the buffer the gradient. Dampening is 0. All views are f32, dense
-// and of the same count, except `working`, which is bf16, f16 or empty. `gradient` is not changed. Weight decay applies
-// to the elements in `decayed`, at most most_decayed_ranges; for all others weight_decay is 0.
-void sgd_update(tensor::Exec& exec, const Sgd& hyper, base::View parameter, base::View gradient, base::View buffer,
-                base::View working, std::span<const Range> decayed);
+// So the first step, with a buffer b of zeros, makes the buffer the gradient. Dampening is 0. All views are dense and
+// of the same count. One pass (one launch on a GPU) updates several parameters that are stored back to back.
+struct SgdUpdate {
+  Sgd hyper;
+  base::ConstView gradient;  // f32
+  base::View parameter;      // f32
+  base::View buffer;         // f32
+  base::View working = {};   // bf16 or f16
+  // Weight decay applies to these elements, at most most_decayed_ranges; for all others weight_decay is 0. Absent: it
+  // applies to all.
+  std::optional<std::span<const Range>> decayed = {};
+};
+void sgd_update(tensor::Exec& exec, const SgdUpdate& update);
 
 }  // namespace trainyard::kernels

@@ -8,7 +8,9 @@
 namespace trainyard::kernels {
 
 struct SgdArgs {
-  Mat parameter, gradient, buffer, working;
+  Mat parameter;
+  ConstMat gradient;
+  Mat buffer, working;
   float learning_rate, momentum, weight_decay, scale;
   bool nesterov = false;
   int threads = 1;

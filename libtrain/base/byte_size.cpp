@@ -2,6 +2,7 @@
 #include "libtrain/base/byte_size.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 
 #include <charconv>
 #include <cmath>
@@ -15,7 +16,7 @@ std::int64_t parse_bytes(const std::string& text, const std::string& spelled, Ra
       {"k", 1e3}, {"M", 1e6}, {"G", 1e9},  {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  const std::string unit(end, size(text.data() + text.size() - end));
   for (const auto& [name, factor] : units) {
     if (error != std::errc() || unit != name || !std::isfinite(number)) continue;
     const double bytes = number * factor;

@@ -4,6 +4,7 @@
 #include "libtrain/base/control_group.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/index.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -14,9 +15,7 @@ namespace trainyard::base {
 
 namespace {
 
-bool has_core(const CoreMask& mask, int core) {
-  return (mask.cores[static_cast<std::size_t>(core) / 64] >> (core % 64) & 1) != 0;
-}
+bool has_core(const CoreMask& mask, int core) { return (mask.cores[size(core) / 64] >> (core % 64) & 1) != 0; }
 
 }  // namespace
 

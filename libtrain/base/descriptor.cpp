@@ -1,6 +1,8 @@
 // Closing and writing with system calls.
 #include "libtrain/base/descriptor.h"
 
+#include "libtrain/base/index.h"
+
 #include <cerrno>
 #include <unistd.h>
 
@@ -17,7 +19,7 @@ int write_all(int fd, std::string_view text) {
     const auto n = ::write(fd, text.data(), text.size());
     if (n < 0 && interruptions.again()) continue;
     if (n <= 0) return n < 0 ? errno : ENOSPC;
-    text.remove_prefix(static_cast<std::size_t>(n));
+    text.remove_prefix(size(n));
   }
   return 0;
 }

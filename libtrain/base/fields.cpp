@@ -6,6 +6,7 @@
 #include "libtrain/base/decimal.h"
 #include "libtrain/base/environment.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
@@ -215,7 +216,7 @@ void FieldVisitor::operator()(const std::string& name, std::vector<std::string>&
             value_hint(word, legal));
       if (std::ssize(chosen) + again > most_words)
         throw UsageError(fmt::format("{}: more than {} words", spelled, most_words), "shorten the list");
-      chosen.insert(chosen.end(), static_cast<std::size_t>(again), word);
+      chosen.insert(chosen.end(), size(again), word);
     }
     member = std::move(chosen);
   };
@@ -288,7 +289,7 @@ void FieldVisitor::word(const std::string& name, const std::string& group, const
     if (found == words.end())
       throw UsageError(fmt::format("{} {} is not known; use {}", spelled, shown(text), fmt::join(words, ", ")),
                        value_hint(text, words));
-    choose(static_cast<std::size_t>(found - words.begin()));
+    choose(size(found - words.begin()));
   };
   fields_.push_back(
       {name, group, help, FieldKind::word, fmt::format("{}", fmt::join(words, ", ")), std::move(get), set});

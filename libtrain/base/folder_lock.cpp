@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/system_error.h"
 
@@ -70,7 +71,7 @@ ssize_t read_beginning(int file, char* to, std::size_t most) {
     if (n < 0 && interruptions.again()) continue;
     if (n < 0) return -1;
     if (n == 0) break;
-    done += static_cast<std::size_t>(n);
+    done += size(n);
   }
   return static_cast<ssize_t>(done);
 }
@@ -89,7 +90,7 @@ bool is_lock(int file, const std::string& path) {
   const auto n = read_beginning(file, text.data(), text.size());
   if (n < 0 && errno != EISDIR && errno != ESPIPE) throw_cannot_write("read", path, errno);
   // A full disk may have cut the text, so a prefix is enough.
-  return n >= 0 && first_word.starts_with(std::string_view(text.data(), static_cast<std::size_t>(n)));
+  return n >= 0 && first_word.starts_with(std::string_view(text.data(), size(n)));
 }
 
 [[noreturn]] void throw_held(const std::string& folder, const std::string& holder, const std::string& advice) {
@@ -114,7 +115,7 @@ FolderLock::Use use_of(int file) {
 std::string name_in(int file) {
   std::array<char, 512> text{};
   const auto n = read_beginning(file, text.data(), text.size());
-  const std::string line(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
+  const std::string line(text.data(), n > 0 ? size(n) : 0);
   return line.ends_with('\n') ? line.substr(0, line.find('\n')) : "";
 }
 

@@ -2,6 +2,7 @@
 #include "libtrain/base/last_resort.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 
 #include <atomic>
 #include <cerrno>
@@ -33,7 +34,7 @@ void print(const char* text) {
   for (auto left = std::strlen(text); left > 0;) {
     const auto n = write(STDERR_FILENO, text, left);
     if (n < 0 && errno != EINTR) return;
-    if (n > 0) text += n, left -= static_cast<std::size_t>(n);
+    if (n > 0) text += n, left -= size(n);
   }
 }
 

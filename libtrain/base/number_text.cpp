@@ -1,6 +1,8 @@
 // Rounds numbers for people.
 #include "libtrain/base/number_text.h"
 
+#include "libtrain/base/index.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -73,8 +75,7 @@ std::string number_text(double value) { return std::isnan(value) ? "nan" : fmt::
 std::string count_text(std::int64_t count) {
   auto digits = std::to_string(count);
   const std::ptrdiff_t first = count < 0 ? 1 : 0;
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > first; at -= 3)
-    digits.insert(static_cast<std::size_t>(at), 1, ',');
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > first; at -= 3) digits.insert(size(at), 1, ',');
   return digits;
 }
 

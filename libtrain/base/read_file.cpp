@@ -3,6 +3,7 @@
 
 #include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/system_error.h"
 
 #include <cerrno>
@@ -61,7 +62,7 @@ std::string read_file(const std::string& path, std::int64_t largest) {
   if (::fstat(file.get(), &info) != 0) throw_cannot_read("stat", path, errno);
   if (info.st_size > largest) refuse_size(path, largest);
   std::string text;
-  text.reserve(static_cast<std::size_t>(info.st_size));
+  text.reserve(size(info.st_size));
   char buffer[1 << 16];
   Interruptions interruptions;
   while (true) {  // to the end, not to the size: pipes and /proc have none, and a file may grow
@@ -69,7 +70,7 @@ std::string read_file(const std::string& path, std::int64_t largest) {
     if (n < 0 && interruptions.again()) continue;
     if (n < 0) throw_cannot_read("read", path, errno);
     if (n == 0) return text;
-    text.append(buffer, static_cast<std::size_t>(n));
+    text.append(buffer, size(n));
     if (static_cast<std::int64_t>(text.size()) > largest) refuse_size(path, largest);
   }
 }

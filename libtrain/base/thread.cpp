@@ -4,6 +4,7 @@
 #include "libtrain/base/thread.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/trace.h"
 
@@ -68,7 +69,7 @@ void* wait_at(void* where) {
 void require_threads(int count) {
   const AllSignalsBlocked blocked;
   Gate gate;
-  std::vector<pthread_t> team(static_cast<std::size_t>(std::max(count, 0)));
+  std::vector<pthread_t> team(size(std::max(count, 0)));
   std::size_t started = 0;
   while (started < team.size() && pthread_create(&team[started], nullptr, wait_at, &gate) == 0) ++started;
   {
@@ -84,16 +85,16 @@ void require_threads(int count) {
 }
 
 void run_shares(const std::string& name, int shares, const std::function<void(int)>& work) {
-  std::vector<std::exception_ptr> thrown(static_cast<std::size_t>(shares));
+  std::vector<std::exception_ptr> thrown(size(shares));
   const auto run = [&](int share) noexcept {
     try {
       work(share);
     } catch (...) {
-      thrown[static_cast<std::size_t>(share)] = std::current_exception();
+      at(thrown, share) = std::current_exception();
     }
   };
   std::vector<std::thread> team;
-  team.reserve(static_cast<std::size_t>(shares));
+  team.reserve(size(shares));
   int started = 1;
   try {
     for (; started < shares; ++started) team.push_back(start_thread(name, [&run, started] { run(started); }));

@@ -42,8 +42,10 @@ template <class Memory> struct ViewOf {
   template <class Writable>
   requires(std::is_const_v<Memory>&& std::is_same_v<Writable, void>) ViewOf(const ViewOf<Writable>& v)
       : data(v.data), dtype(v.dtype), device(v.device), dims(v.dims), shape(v.shape), pitch(v.pitch) {}
-  template <class T> static ViewOf of(T* p, std::initializer_list<std::int64_t> sizes) {
-    return ViewOf(const_cast<Element<std::remove_const_t<T>>*>(p), DTypeOf<std::remove_const_t<T>>::value, sizes);
+  // Of an array on the host. What is const may only be read.
+  template <class T> static ViewOf<std::conditional_t<std::is_const_v<T>, const void, Memory>> of(
+      T* p, std::initializer_list<std::int64_t> sizes) {
+    return {p, DTypeOf<std::remove_const_t<T>>::value, sizes};
   }
 
   explicit operator bool() const { return data != nullptr; }
@@ -77,6 +79,10 @@ template <class Memory> struct ViewOf {
     v.dims = 2;
     v.shape = {n, cols(), 0, 0};
     return v;
+  }
+  // Elements [first, first + n) of a dense view, in one dim.
+  ViewOf elements(std::int64_t first, std::int64_t n) const {
+    return ViewOf(static_cast<Element<char>*>(data) + first * size_of(dtype), dtype, {n}, device);
   }
   // The same elements with another shape; the view must be dense.
   ViewOf reshaped(std::initializer_list<std::int64_t> sizes) const {

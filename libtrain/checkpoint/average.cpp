@@ -41,9 +41,9 @@ class Averaging {
   Fingerprints run() {
     const auto threads =
         static_cast<int>(std::clamp<std::int64_t>(options_.memory / thread_bytes, 1, options_.threads));
-    std::vector<std::unique_ptr<Hands>> hands(static_cast<std::size_t>(threads));
+    std::vector<std::unique_ptr<Hands>> hands(base::size(threads));
     for_each_part(parts_.size(), threads, [&](std::size_t i, int thread) {
-      auto& h = hands[static_cast<std::size_t>(thread)];
+      auto& h = base::at(hands, thread);
       if (h == nullptr) h = std::make_unique<Hands>(sources_);
       fill(parts_[i], *h);
     });
@@ -84,7 +84,7 @@ class Averaging {
     const auto& parameters = sources_.front()->manifest().parameters;
     for_each_box(target_.rank(part.rank).boxes(), part.first, part.end,
                  [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
-                   put(part, parameters[static_cast<std::size_t>(stored.tensor)], stored, from, to, h);
+                   put(part, base::at(parameters, stored.tensor), stored, from, to, h);
                  });
     const std::lock_guard lock(mutex_);
     done_ += part.end - part.first;
@@ -106,7 +106,7 @@ class Averaging {
   }
 
   void compute(const Kind& kind, const Slice& slice, Hands& h) const {
-    h.values.resize(static_cast<std::size_t>(slice.count));
+    h.values.resize(base::size(slice.count));
     if (kind.is_state()) return read(h.readers.back(), kind, slice, h);
     h.mean.assign(h.values.size(), 0.0);
     for (auto& reader : h.readers) {

@@ -1,6 +1,7 @@
 // Arithmetic of boxes.
 #include "libtrain/checkpoint/boxes.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/io/hdf5_file.h"
 
 #include <fmt/ranges.h>
@@ -95,8 +96,7 @@ bool cover_once(const Shape& shape, const std::vector<const Box*>& boxes) {
 std::vector<std::vector<Place>> places_of(const std::vector<RankBoxes>& ranks, std::size_t tensors) {
   std::vector<std::vector<Place>> places(tensors);
   for (std::size_t r = 0; r < ranks.size(); ++r)
-    for (const auto& stored : ranks[r])
-      places[static_cast<std::size_t>(stored.tensor)].push_back({static_cast<int>(r), &stored});
+    for (const auto& stored : ranks[r]) base::at(places, stored.tensor).push_back({static_cast<int>(r), &stored});
   return places;
 }
 

@@ -1,6 +1,7 @@
 // Reads both checkpoints part by part and combines the results of the parts.
 #include "libtrain/checkpoint/compare.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/checkpoint/parts.h"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ struct Sums {
 Sums compare_part(const std::vector<float>& a, const std::vector<float>& b, const ComparedPart& part) {
   Sums s;
   for (std::int64_t i = 0; i < part.count; ++i) {
-    const auto k = static_cast<std::size_t>(i);
+    const auto k = base::size(i);
     const double x = static_cast<double>(a[k]), y = static_cast<double>(b[k]);
     s.dot += x * y, s.squares_a += x * x, s.squares_b += y * y;
     if (std::bit_cast<std::uint32_t>(a[k]) == std::bit_cast<std::uint32_t>(b[k])) continue;
@@ -109,7 +110,7 @@ Plan plan_of(const Reader& a, const Reader& b, Contents what) {
 // The readers and buffers of one thread.
 struct Hands {
   Reader a, b;
-  std::vector<float> x = std::vector<float>(static_cast<std::size_t>(compared_at_once)), y = x;
+  std::vector<float> x = std::vector<float>(base::size(compared_at_once)), y = x;
   Hands(const Reader& first, const Reader& second) : a(first.another()), b(second.another()) {}
 };
 
@@ -119,11 +120,11 @@ std::vector<TensorDifference> compare(const Reader& a, const Reader& b, Contents
                                       const std::function<void(std::int64_t, std::int64_t)>& watch) {
   auto plan = plan_of(a, b, what);
   std::vector<Sums> sums(plan.parts.size());
-  std::vector<std::unique_ptr<Hands>> hands(static_cast<std::size_t>(threads));
+  std::vector<std::unique_ptr<Hands>> hands(base::size(threads));
   std::mutex mutex;
   std::int64_t done = 0;
   for_each_part(plan.parts.size(), threads, [&](std::size_t i, int thread) {
-    auto& h = hands[static_cast<std::size_t>(thread)];
+    auto& h = base::at(hands, thread);
     if (h == nullptr) h = std::make_unique<Hands>(a, b);
     const auto& part = plan.parts[i];
     const auto& [kind, name] = plan.names[part.tensor];

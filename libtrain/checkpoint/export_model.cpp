@@ -4,6 +4,7 @@
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/checkpoint/destination.h"
@@ -157,7 +158,7 @@ nlohmann::ordered_json Exporting::index() const {
 }
 
 Exporting::AllHands Exporting::make_hands() const {
-  AllHands all(static_cast<std::size_t>(std::max(1, options_.threads)));
+  AllHands all(base::size(std::max(1, options_.threads)));
   for (auto& h : all) h.made.resize(tensors_.size());
   return all;
 }
@@ -178,7 +179,7 @@ void Exporting::write(const std::string& folder) {
   const auto slabs = slabs_of(tensors_);
   auto hands = make_hands();
   for_each_part(slabs.size(), options_.threads,
-                [&](std::size_t i, int thread) { move(slabs[i], hands[static_cast<std::size_t>(thread)]); });
+                [&](std::size_t i, int thread) { move(slabs[i], base::at(hands, thread)); });
   ReadSums read(source_);
   for (const auto& h : hands)
     if (h.read) read.add(*h.read);
@@ -194,7 +195,7 @@ void Exporting::write(const std::string& folder) {
       ranges.push_back({i, first, std::min(slab_elements, n - first)});
   hands = make_hands();
   for_each_part(ranges.size(), options_.threads, [&](std::size_t i, int thread) {
-    read_back(ranges[i].tensor, ranges[i].first, ranges[i].count, hands[static_cast<std::size_t>(thread)]);
+    read_back(ranges[i].tensor, ranges[i].first, ranges[i].count, base::at(hands, thread));
   });
   const auto found = sum(hands, tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i)
@@ -214,7 +215,7 @@ void Exporting::move(const Slab& slab, Hands& h) {
   if (!h.reader) h.reader.emplace(source_.another()), h.read.emplace(source_);
   const auto& t = tensors_[slab.tensor];
   const auto& target = targets_[slab.tensor];
-  const auto& parameter = source_.manifest().parameters[static_cast<std::size_t>(t.parts[slab.part].tensor)];
+  const auto& parameter = base::at(source_.manifest().parameters, t.parts[slab.part].tensor);
   const auto count = slab.count * t.cols;
   const float* values = at_least(h.values, count);
   auto* raw = at_least(h.raw, count * type_.bytes);

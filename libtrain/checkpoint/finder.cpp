@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/log.h"
 #include "libtrain/checkpoint/own_files.h"
 #include "libtrain/io/system_error.h"
@@ -37,7 +38,7 @@ std::pair<std::int64_t, std::string_view> step_in(std::string_view name, std::st
   name.remove_prefix(prefix.size());
   std::int64_t step = -1;
   const auto [stop, bad] = std::from_chars(name.data(), name.data() + name.size(), step);
-  const auto digits = static_cast<std::size_t>(stop - name.data());
+  const auto digits = base::size(stop - name.data());
   if (bad != std::errc() || digits < 8 || step < 0) return {-1, {}};
   return {step, name.substr(digits)};
 }

@@ -2,6 +2,7 @@
 #include "libtrain/checkpoint/hugging_face.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/blocks/layer.h"
 
@@ -44,7 +45,7 @@ std::vector<ForeignTensor> foreign_tensors(const Family& family, const plan::Mod
     for (const auto* pattern : rule.ours) {
       const auto found = numbers.find(replaced(pattern, "{}", plan::layer_name(model, layer)));
       if (found == numbers.end()) return;
-      const auto& shape = parameters[static_cast<std::size_t>(found->second)].shape;
+      const auto& shape = base::at(parameters, found->second).shape;
       t.parts.push_back({found->second, t.rows, shape[0]});
       t.rows += shape[0];
       t.shape = shape;

@@ -3,6 +3,7 @@
 // family is another table.
 #pragma once
 
+#include "libtrain/base/index.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/plan/spec/model_config.h"
 
@@ -118,7 +119,7 @@ template <class F> void for_each_foreign_run(const ForeignTensor& t, const Slab&
 
 // Returns memory for `count` elements in a buffer that only grows, so it is not cleared repeatedly.
 template <class T> T* at_least(std::vector<T>& buffer, std::int64_t count) {
-  if (static_cast<std::int64_t>(buffer.size()) < count) buffer.resize(static_cast<std::size_t>(count));
+  if (static_cast<std::int64_t>(buffer.size()) < count) buffer.resize(base::size(count));
   return buffer.data();
 }
 

@@ -5,6 +5,7 @@
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/clock.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
@@ -143,8 +144,8 @@ void Source::require_equal(const std::string& table, const std::string& twin) co
   const auto &a = files.tensors().at(table), &b = files.tensors().at(twin);
   const auto *one = weight_type_in_safetensors(a.tensor->dtype), *other = weight_type_in_safetensors(b.tensor->dtype);
   bool equal = other != nullptr && a.tensor->shape == b.tensor->shape;
-  std::vector<char> raw(static_cast<std::size_t>(slab_elements) * 4);
-  std::vector<float> values(static_cast<std::size_t>(slab_elements)), others(values.size());
+  std::vector<char> raw(base::size(slab_elements) * 4);
+  std::vector<float> values(base::size(slab_elements)), others(values.size());
   const auto read = [&](const FilePlace& from, const WeightTypeName& type, std::int64_t at, std::int64_t n, float* to) {
     from.file->file.read(from.tensor->offset + at * type.bytes, raw.data(), n * type.bytes);
     base::to_f32(type.type, raw.data(), n, to);
@@ -154,7 +155,7 @@ void Source::require_equal(const std::string& table, const std::string& twin) co
     const auto n = std::min(slab_elements, count - at);
     read(a, *one, at, n, values.data());
     read(b, *other, at, n, others.data());
-    equal = std::memcmp(values.data(), others.data(), static_cast<std::size_t>(n) * 4) == 0;
+    equal = std::memcmp(values.data(), others.data(), base::size(n) * 4) == 0;
   }
   if (!equal)
     throw base::InputError(fmt::format("{}: config.json ties the head to {} ({}), but {} ({}) holds other values", path,
@@ -171,9 +172,9 @@ class Importing {
         slabs_(slabs_of(source.tensors)), all_(source.bytes()) {}
 
   std::map<std::string, std::uint64_t> run() {
-    std::vector<Hands> hands(static_cast<std::size_t>(std::max(1, options_.threads)));
+    std::vector<Hands> hands(base::size(std::max(1, options_.threads)));
     for_each_part(slabs_.size(), options_.threads,
-                  [&](std::size_t i, int thread) { move(slabs_[i], hands[static_cast<std::size_t>(thread)]); });
+                  [&](std::size_t i, int thread) { move(slabs_[i], base::at(hands, thread)); });
     std::map<std::string, std::uint64_t> made;
     for (const auto& h : hands)
       for (const auto& [path, fingerprint] : h.made) made[path] += fingerprint;
@@ -222,7 +223,7 @@ class Importing {
 
   void put(std::int32_t tensor, std::int64_t first, std::int64_t count, const void* data, Hands& h) {
     const auto size = base::size_of(dtype_);
-    auto& made = h.made[path_of(Kind::model, source_.parameters[static_cast<std::size_t>(tensor)].name)];
+    auto& made = h.made[path_of(Kind::model, base::at(source_.parameters, tensor).name)];
     target_.places().for_each(tensor, first, count, [&](int r, std::int64_t at, std::int64_t element, std::int64_t n) {
       const auto* from = static_cast<const char*>(data) + (element - first) * size;
       made += base::fingerprint(from, n, static_cast<int>(size), static_cast<std::uint64_t>(element));

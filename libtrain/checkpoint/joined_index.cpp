@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/file_names.h"
@@ -80,7 +81,7 @@ std::vector<std::string_view> sections_of(std::string_view bytes, std::int64_t s
   sections.reserve(in.records(of_ranks, entry_bytes));
   auto at = header_bytes + entry_bytes * of_ranks;  // `records` has checked that the table ends inside the bytes
   for (int r = 0; r < ranks; ++r) {
-    const auto offset = static_cast<std::size_t>(in.count64()), size = static_cast<std::size_t>(in.count64());
+    const auto offset = base::size(in.count64()), size = base::size(in.count64());
     const auto crc = in.number<std::uint32_t>();
     if (offset != at) in.refuse("the section of rank {} begins at byte {}, expected {}", r, offset, at);
     if (size > bytes.size() - at)
@@ -110,7 +111,7 @@ void read_indices(Manifest& m, const std::string& folder) {
   const auto sections = sections_of(bytes, m.state.step, m.ranks, path);
   m.boxes.clear();
   for (int r = 0; r < m.ranks; ++r) {
-    auto index = read_section(sections[static_cast<std::size_t>(r)], m, r, fmt::format("{}: rank {}", path, r));
+    auto index = read_section(base::at(sections, r), m, r, fmt::format("{}: rank {}", path, r));
     m.boxes.push_back(std::move(index.boxes));
     m.files.at(rank_name(r) + ".h5") = std::move(index.file);
   }

@@ -2,6 +2,7 @@
 #include "libtrain/checkpoint/manifest_checks.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/checkpoint/bounds.h"
 #include "libtrain/checkpoint/file_names.h"
@@ -95,7 +96,7 @@ void require_grid(const Manifest& m, const std::string& where) {
     if (product > m.ranks) break;
   }
   if (product != m.ranks) refuse(where, "the axes do not make {} ranks", m.ranks);
-  if (m.coordinates.size() != static_cast<std::size_t>(m.ranks))
+  if (std::ssize(m.coordinates) != m.ranks)
     refuse(where, "{} coordinates, but {} ranks", m.coordinates.size(), m.ranks);
   for (const auto& c : m.coordinates) {
     bool inside = c.size() == m.axes.size();
@@ -133,8 +134,7 @@ std::optional<plan::Topology> topology_of(const Manifest& m) {
   plan::Topology topology(std::move(axes));
   for (int r = 0; r < m.ranks; ++r)
     for (std::size_t i = 0; i < m.axes.size(); ++i)
-      if (m.coordinates[static_cast<std::size_t>(r)][i] != topology.coordinate(r, topology.axes()[i].axis))
-        return std::nullopt;
+      if (base::at(m.coordinates, r)[i] != topology.coordinate(r, topology.axes()[i].axis)) return std::nullopt;
   return topology;
 }
 
@@ -190,11 +190,10 @@ void require_boxes(const Manifest& m, const std::string& where) {
   for (int r = 0; r < m.ranks; ++r) {
     const auto elements = elements_of_rank(m, r, where);
     std::int64_t at = 0;
-    for (const auto& stored : m.boxes.at(static_cast<std::size_t>(r))) {
-      const auto tensor = static_cast<std::size_t>(stored.tensor);
-      if (stored.tensor < 0 || tensor >= boxes.size())
+    for (const auto& stored : m.boxes.at(base::size(r))) {
+      if (stored.tensor < 0 || stored.tensor >= std::ssize(boxes))
         refuse(where, "{} has a box of tensor {}, there are {}", rank_name(r), stored.tensor, boxes.size());
-      const auto& p = m.parameters[tensor];
+      const auto& p = base::at(m.parameters, stored.tensor);
       if (!inside(stored.box, p.shape)) refuse(where, "{} has a box that is not inside of {}", rank_name(r), p.name);
       if (stored.offset < at || stored.offset > elements || stored.box.elements() > elements - stored.offset)
         refuse(
@@ -202,7 +201,7 @@ void require_boxes(const Manifest& m, const std::string& where) {
             "{} has a box of {} at {}, which overlaps the one before it or ends beyond the {} elements of its datasets",
             rank_name(r), p.name, stored.offset, elements);
       at = stored.end();
-      boxes[tensor].push_back(&stored.box);
+      base::at(boxes, stored.tensor).push_back(&stored.box);
     }
   }
   for (std::size_t i = 0; i < boxes.size(); ++i)
@@ -214,12 +213,12 @@ std::optional<plan::Stages> stages_of(const Manifest& m) {
   const auto pipe = std::find_if(m.axes.begin(), m.axes.end(),
                                  [](const AxisEntry& a) { return a.axis == plan::name_of(plan::Axis::pipe); });
   if (pipe == m.axes.end() || pipe->size == 1) return plan::Stages{};
-  const auto axis = static_cast<std::size_t>(pipe - m.axes.begin());
+  const auto axis = base::size(pipe - m.axes.begin());
   const auto item_of = items_of_parameters(m.state.model);
-  std::vector<int> stage_of(static_cast<std::size_t>(plan::item_count(m.state.model)), -1);
+  std::vector<int> stage_of(base::size(plan::item_count(m.state.model)), -1);
   for (std::size_t r = 0; r < m.boxes.size(); ++r)
     for (const auto& stored : m.boxes[r]) {
-      auto& stage = stage_of[static_cast<std::size_t>(item_of[static_cast<std::size_t>(stored.tensor)])];
+      auto& stage = base::at(stage_of, base::at(item_of, stored.tensor));
       if (stage >= 0 && stage != m.coordinates[r][axis]) return std::nullopt;
       stage = m.coordinates[r][axis];
     }
@@ -229,7 +228,7 @@ std::optional<plan::Stages> stages_of(const Manifest& m) {
     if (stage_of[i] != static_cast<int>(out.boundaries.size()) % out.stages) return std::nullopt;
     out.boundaries.push_back(static_cast<std::int64_t>(i));
   }
-  if (out.boundaries.size() % static_cast<std::size_t>(out.stages) != 0) return std::nullopt;
+  if (out.boundaries.size() % base::size(out.stages) != 0) return std::nullopt;
   out.boundaries.push_back(static_cast<std::int64_t>(stage_of.size()));
   return out;
 }
@@ -259,7 +258,7 @@ bool layout_is_ours(const Manifest& m) {
   if (!stages) return false;
   const SavedShards ours(m.state.model, *topology, *stages);
   for (int r = 0; r < m.ranks; ++r)
-    if (m.boxes[static_cast<std::size_t>(r)] != ours.boxes(r)) return false;
+    if (base::at(m.boxes, r) != ours.boxes(r)) return false;
   return true;
 }
 

@@ -4,6 +4,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/folder_lock.h"
+#include "libtrain/base/index.h"
 #include "libtrain/checkpoint/new_layout.h"
 #include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/scattered_rank.h"
@@ -48,8 +49,8 @@ class NewCheckpoint {
   NewCheckpoint(const NewCheckpoint&) = delete;
 
   int ranks() const { return static_cast<int>(ranks_.size()); }
-  ScatteredRank& rank(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
-  const ScatteredRank& rank(int rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
+  ScatteredRank& rank(int rank) { return *base::at(ranks_, rank); }
+  const ScatteredRank& rank(int rank) const { return *base::at(ranks_, rank); }
   const RunState& state() const { return state_; }
   const std::string& path() const { return final_; }
   int kept() const { return kept_; }

@@ -1,6 +1,7 @@
 // Writing and reading the index of a rank file.
 #include "libtrain/checkpoint/rank_index.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/checkpoint/bounds.h"
 #include "libtrain/checkpoint/records.h"
@@ -17,7 +18,7 @@ void write_boxes(RecordWriter& out, const RankIndex& index, const std::vector<Pa
   for (const auto& stored : index.boxes) {
     out.varint(stored.tensor);
     out.varint(stored.offset - end);
-    for (std::size_t d = 0; d < parameters[static_cast<std::size_t>(stored.tensor)].shape.size(); ++d) {
+    for (std::size_t d = 0; d < base::at(parameters, stored.tensor).shape.size(); ++d) {
       out.varint(stored.box.start[d]);
       out.varint(stored.box.count[d]);
     }
@@ -31,7 +32,7 @@ StoredBox read_box(RecordReader& in, std::int64_t end, const std::vector<Paramet
     in.refuse("a box of tensor {}, there are {}", tensor, parameters.size());
   if (gap > largest_count - end) in.refuse("a box begins beyond what is possible");
   StoredBox stored{static_cast<std::int32_t>(tensor), end + gap, {}};
-  const auto& p = parameters[static_cast<std::size_t>(tensor)];
+  const auto& p = base::at(parameters, tensor);
   for (std::size_t d = 0; d < p.shape.size(); ++d) {
     const auto start = stored.box.start[d] = in.varint(), count = stored.box.count[d] = in.varint();
     if (count < 1 || start > p.shape[d] || count > p.shape[d] - start)

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/rank_file.h"
@@ -11,6 +12,7 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <utility>
 
 namespace trainyard::checkpoint {
@@ -41,24 +43,23 @@ void require_shards(const RunState& state, const RankShards& shards) {
   }
 }
 
-// Adds the statistics of the boxes, from `box` on, that lie in this view. The view begins at element `first` of the
-// dataset. Returns the first box that lies beyond it.
-RankBoxes::const_iterator add_statistics(std::map<std::string, Statistics>& tensors, const Kind& kind,
-                                         const std::vector<ParameterEntry>& parameters, RankBoxes::const_iterator box,
-                                         RankBoxes::const_iterator boxes_end, const base::View& view,
-                                         std::int64_t first) {
+// Takes the boxes that lie in this view off the front of `boxes`, and adds their statistics. The view begins at element
+// `first` of the dataset.
+void add_statistics(std::map<std::string, Statistics>& tensors, const Kind& kind,
+                    const std::vector<ParameterEntry>& parameters, const base::ConstView& view, std::int64_t first,
+                    std::span<const StoredBox>& boxes) {
   const auto end = first + view.count();
-  for (; box != boxes_end && box->offset < end; ++box) {
-    const auto& p = parameters.at(static_cast<std::size_t>(box->tensor));
-    TRAINYARD_ASSERT(box->offset >= first && box->end() <= end, "a box of {} at {} to {} is in no view", p.name,
-                     box->offset, box->end());
+  for (; !boxes.empty() && boxes.front().offset < end; boxes = boxes.subspan(1)) {
+    const auto& box = boxes.front();
+    const auto& p = parameters.at(base::size(box.tensor));
+    TRAINYARD_ASSERT(box.offset >= first && box.end() <= end, "a box of {} at {} to {} is in no view", p.name,
+                     box.offset, box.end());
     auto& statistics = tensors[path_of(kind, p.name)];
-    for_each_run(p.shape, *box, box->box, [&](const Run& run) {
+    for_each_run(p.shape, box, box.box, [&](const Run& run) {
       statistics.add(statistics_of(static_cast<const char*>(view.data) + (run.at - first) * base::size_of(view.dtype),
                                    run.count, view.dtype, run.element));
     });
   }
-  return box;
 }
 
 void write_files(const std::string& base_path, const RunState& state, const RankShards& shards,
@@ -73,14 +74,14 @@ void write_files(const std::string& base_path, const RunState& state, const Rank
   for (const auto& kind : kinds_of(state)) {
     auto& payload = rank_file.payload(kind);
     io::BlockWriter out(file, payload.offset, pace);
-    auto box = shards.boxes.begin();
+    std::span<const StoredBox> boxes = shards.boxes;
     std::int64_t first = 0;
     for (const auto& view : views_of(shards, kind)) {
       out.write(view.data, view.bytes());
-      box = add_statistics(tensors, kind, parameters, box, shards.boxes.end(), view, first);
+      add_statistics(tensors, kind, parameters, view, first, boxes);
       first += view.count();
     }
-    TRAINYARD_ASSERT(box == shards.boxes.end(), "a box lies at {}, beyond the {} elements of {}", box->offset, first,
+    TRAINYARD_ASSERT(boxes.empty(), "a box lies at {}, beyond the {} elements of {}", boxes.front().offset, first,
                      path_of(kind));
     payload.blocks = out.finish();
   }

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/thread.h"
 #include "libtrain/plan/blocks/held.h"
 #include "libtrain/plan/blocks/ownership.h"
@@ -41,7 +42,7 @@ ReadSums::ReadSums(const Reader& reader, int threads)
 std::size_t ReadSums::place_of(const Kind& kind, const std::string& name) const {
   const auto stored = kind == Kind::master ? exact_weights(reader_.state()) : kind;
   const auto kinds = kinds_of(reader_.state());
-  const auto k = static_cast<std::size_t>(std::find(kinds.begin(), kinds.end(), stored) - kinds.begin());
+  const auto k = base::size(std::find(kinds.begin(), kinds.end(), stored) - kinds.begin());
   return k * reader_.manifest().parameters.size() + reader_.number_of(name);
 }
 

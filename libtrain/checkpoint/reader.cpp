@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/checkpoint/finder.h"
@@ -170,7 +171,7 @@ const char* Reader::block(int rank, const Kind& kind, std::int64_t index) {
   }
   const auto& payload = manifest().files.at(name).payloads.at(path_of(kind));
   const auto start = index * io::block_bytes, bytes = std::min(io::block_bytes, payload.bytes - start);
-  staging_.resize(static_cast<std::size_t>(io::block_bytes));
+  staging_.resize(base::size(io::block_bytes));
   staged_rank_ = -1;
   file_->read(payload.offset + start, staging_.data(), bytes);
   check_block(rank, kind, index, staging_.data());
@@ -184,8 +185,8 @@ void Reader::check_block(int rank, const Kind& kind, std::int64_t index, const c
   const auto name = rank_name(rank) + ".h5";
   const auto& payload = manifest().files.at(name).payloads.at(path_of(kind));
   const auto start = index * io::block_bytes, bytes = std::min(io::block_bytes, payload.bytes - start);
-  const auto found = base::crc32c(data, static_cast<std::size_t>(bytes));
-  const auto expected = payload.blocks[static_cast<std::size_t>(index)];
+  const auto found = base::crc32c(data, base::size(bytes));
+  const auto expected = base::at(payload.blocks, index);
   if (found == expected) return;
   const auto size = base::size_of(dtype_of(kind, state().dtype));
   throw base::InputError(fmt::format("{}/{} is damaged between bytes {} and {}: checksum {}, expected {}; it holds {}",

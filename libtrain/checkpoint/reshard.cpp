@@ -85,11 +85,11 @@ class Resharding {
   }
 
   std::int64_t run() {
-    std::vector<Hands> hands(static_cast<std::size_t>(threads_));
+    std::vector<Hands> hands(base::size(threads_));
     for_each_part(chunks_.size(), threads_, [&](std::size_t i, int thread) {
-      auto& h = hands[static_cast<std::size_t>(thread)];
+      auto& h = base::at(hands, thread);
       // The disk fetches the next chunk while this one is processed.
-      if (const auto next = i + static_cast<std::size_t>(threads_); next < chunks_.size()) announce(chunks_[next], h);
+      if (const auto next = i + base::size(threads_); next < chunks_.size()) announce(chunks_[next], h);
       move(chunks_[i], h);
     });
     for (const auto& h : hands)
@@ -120,9 +120,9 @@ class Resharding {
   }
   template <class F> void for_each_run_in(const Chunk& c, F&& f) const {
     const auto [first, end] = elements_of(c);
-    for_each_box(source_.manifest().boxes[static_cast<std::size_t>(c.rank)], first, end,
+    for_each_box(base::at(source_.manifest().boxes, c.rank), first, end,
                  [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
-                   const auto& shape = source_.manifest().parameters[static_cast<std::size_t>(stored.tensor)].shape;
+                   const auto& shape = base::at(source_.manifest().parameters, stored.tensor).shape;
                    for_each_run_of_range(shape, stored, from - stored.offset, to - from,
                                          [&](const Run& run) { f(stored.tensor, run); });
                  });
@@ -193,7 +193,7 @@ void Resharding::announce(const Chunk& c, Hands& hands) const {
 void Resharding::read(const Chunk& c, Hands& hands) const {
   const auto [first, end] = elements_of(c);
   const auto bytes = (end - first) * size_of(c.kind);
-  hands.chunk.resize(static_cast<std::size_t>(chunk_blocks_ * io::block_bytes));
+  hands.chunk.resize(base::size(chunk_blocks_ * io::block_bytes));
   file_of(c, hands).read(payload(c).offset + c.block * io::block_bytes, hands.chunk.data(), bytes);
   for (std::int64_t b = 0; b < c.blocks; ++b)
     source_.check_block(c.rank, c.kind, c.block + b, hands.chunk.data() + b * io::block_bytes);
@@ -211,7 +211,7 @@ void Resharding::put(const Kind& kind, std::int32_t tensor, const Run& run, cons
 // Writes a run in another dtype. The source has no fingerprint in that dtype, so it is summed here. Finished rank files
 // are skipped: their sidecars have their fingerprints.
 void Resharding::put_cast(const Copy& copy, std::int32_t tensor, const Run& run, const char* data, Hands& hands) {
-  const auto& name = source_.manifest().parameters[static_cast<std::size_t>(tensor)].name;
+  const auto& name = base::at(source_.manifest().parameters, tensor).name;
   auto& made = hands.made[path_of(copy.to, name)];
   const auto size = base::size_of(copy.into);
   hands.cast.resize(base::size(run.count * size));

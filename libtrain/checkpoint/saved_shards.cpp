@@ -2,6 +2,7 @@
 #include "libtrain/checkpoint/saved_shards.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/plan/spec/layer_model.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ bool is_of_parts(const plan::Segment& segment, std::int64_t index, std::size_t f
 }  // namespace
 
 SavedShards::SavedShards(const plan::ModelConfig& model, plan::Topology topology, const plan::Stages& stages)
-    : topology_(std::move(topology)), of_stages_(static_cast<std::size_t>(stages.stages)) {
+    : topology_(std::move(topology)), of_stages_(base::size(stages.stages)) {
   TRAINYARD_ASSERT(stages.stages == topology_.size(plan::Axis::pipe), "{} stages of {} ranks along pipe", stages.stages,
                    topology_.size(plan::Axis::pipe));
   const auto share = plan::has_experts(model) ? plan::expert_share(topology_, 0) : plan::ExpertShare();
@@ -44,7 +45,7 @@ SavedShards::SavedShards(const plan::ModelConfig& model, plan::Topology topology
   TRAINYARD_ASSERT(divides_experts(model, parts), "{} parts of the experts of {}", parts, model.name);
   std::int32_t tensor = 0;
   for_each_block(model, [&](std::int64_t item, const plan::Segment& segment, std::int64_t index) {
-    auto& of_stage = of_stages_[static_cast<std::size_t>(stages.stage_of(item))];
+    auto& of_stage = base::at(of_stages_, stages.stage_of(item));
     auto flat_groups = segment.kind->flat_groups(segment.model, index);
     for (std::size_t u = 0; u < flat_groups.size(); ++u) {
       of_stage.push_back({flat_groups_.size(), 1});
@@ -55,7 +56,7 @@ SavedShards::SavedShards(const plan::ModelConfig& model, plan::Topology topology
         flat_groups_.push_back({std::move(flat_groups[u]), std::move(layout), std::move(tensors)});
         continue;
       }
-      of_stage.back().parts = static_cast<std::size_t>(parts);
+      of_stage.back().parts = base::size(parts);
       std::unordered_map<std::string_view, std::int32_t> number_of;  // tensor number by name
       for (std::size_t i = 0; i < tensors.size(); ++i) number_of.emplace(flat_groups[u].parameters[i].name, tensors[i]);
       for (int part = 0; part < parts; ++part) {
@@ -70,7 +71,7 @@ SavedShards::SavedShards(const plan::ModelConfig& model, plan::Topology topology
 
 std::int64_t SavedShards::elements(int rank) const {
   std::int64_t n = 0;
-  const auto part = static_cast<std::size_t>(plan::expert_share(topology_, rank).part);
+  const auto part = base::size(plan::expert_share(topology_, rank).part);
   for (const auto& variants : variants_of(rank)) {
     const auto& held = flat_groups_[variants.first + part % variants.parts];
     for (const auto& range : plan::counted_ranges(held.flat_group, held.layout, topology_, rank))
@@ -106,8 +107,7 @@ RankBoxes SavedShards::boxes(int rank) const {
 bool divides(const plan::ModelConfig& model, const plan::Topology& topology) {
   for (const auto& flat_group : plan::flat_groups(model))
     for (const auto& p : flat_group.parameters)
-      if (p.sharded && p.stored[static_cast<std::size_t>(p.sharded->dim)] % topology.size(p.sharded->axis) != 0)
-        return false;
+      if (p.sharded && base::at(p.stored, p.sharded->dim) % topology.size(p.sharded->axis) != 0) return false;
   return !plan::has_experts(model) || divides_experts(model, plan::expert_share(topology, 0).parts);
 }
 
@@ -123,18 +123,17 @@ Places::Places(const SavedShards& shards) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       Tensor t{flat_group.parameters[i], layout.shard, layout.offsets[i], topology.size(flat_group.group), 1, {}};
       if (t.parameter.sharded) t.parts = topology.size(t.parameter.sharded->axis);
-      t.savers.resize(static_cast<std::size_t>(t.parts) * static_cast<std::size_t>(t.shards));
-      const auto number = static_cast<std::size_t>(tensors[i]);
+      t.savers.resize(base::size(t.parts) * base::size(t.shards));
+      const auto number = base::size(tensors[i]);
       if (number >= tensors_.size()) tensors_.resize(number + 1);
       tensors_[number] = std::move(t);
     }
   for (int rank = 0; rank < topology.world(); ++rank)
     shards.for_each_saved(rank, [&](std::int32_t tensor, const plan::HeldRange& held, std::int64_t at) {
-      auto& t = tensors_[static_cast<std::size_t>(tensor)];
+      auto& t = base::at(tensors_, tensor);
       const int part = t.parameter.sharded ? topology.coordinate(rank, t.parameter.sharded->axis) : 0;
       const auto in_flat_group = t.offset + held.first;
-      t.savers[static_cast<std::size_t>(part * t.shards + in_flat_group / t.shard)] = {rank,
-                                                                                       at - in_flat_group % t.shard};
+      base::at(t.savers, part * t.shards + in_flat_group / t.shard) = {rank, at - in_flat_group % t.shard};
     });
 }
 

@@ -2,6 +2,7 @@
 // knows their parallel layout.
 #pragma once
 
+#include "libtrain/base/index.h"
 #include "libtrain/checkpoint/boxes.h"
 #include "libtrain/plan/blocks/held.h"
 #include "libtrain/plan/blocks/inventory.h"
@@ -53,7 +54,7 @@ class SavedShards {
   // As for_each_saved, but f also receives the parameter, and true ends the loop. Returns whether f returned true.
   template <class F> bool any_saved(int rank, F&& f) const {
     std::int64_t start = 0;  // start of a range in the datasets
-    const auto part = static_cast<std::size_t>(plan::expert_share(topology_, rank).part);
+    const auto part = base::size(plan::expert_share(topology_, rank).part);
     for (const auto& variants : variants_of(rank)) {
       const auto& [flat_group, layout, tensors] = flat_groups_[variants.first + part % variants.parts];
       const auto begin = plan::place_in_group(topology_, rank, flat_group.group) * layout.shard;
@@ -71,7 +72,7 @@ class SavedShards {
     std::size_t first = 0, parts = 1;
   };
   const std::vector<Variants>& variants_of(int rank) const {
-    return of_stages_[static_cast<std::size_t>(topology_.coordinate(rank, plan::Axis::pipe))];
+    return base::at(of_stages_, topology_.coordinate(rank, plan::Axis::pipe));
   }
 
   plan::Topology topology_;
@@ -94,13 +95,13 @@ class Places {
   // Calls f(rank, at, element, count) for the ranks that save elements [first, first + count) of a tensor. `count` of
   // these elements, from `element` on, lie at element `at` of that rank's datasets.
   template <class F> void for_each(std::int32_t tensor, std::int64_t first, std::int64_t count, F&& f) const {
-    const auto& t = tensors_[static_cast<std::size_t>(tensor)];
+    const auto& t = base::at(tensors_, tensor);
     plan::for_each_holder(t.parameter, t.parts, first, count, [&](int part, const plan::HeldRun& run) {
       for (std::int64_t done = 0; done < run.count;) {
         const auto in_flat_group = t.offset + run.held + done, place = in_flat_group / t.shard,
                    in_shard = in_flat_group % t.shard;
         const auto n = std::min(run.count - done, t.shard - in_shard);
-        const auto& saver = t.savers[static_cast<std::size_t>(part * t.shards + place)];
+        const auto& saver = base::at(t.savers, part * t.shards + place);
         f(saver.rank, saver.start + in_shard, run.logical + done, n);
         done += n;
       }

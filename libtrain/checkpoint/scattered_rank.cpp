@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/parts.h"
 #include "libtrain/checkpoint/rank_index.h"
@@ -63,7 +64,7 @@ std::int64_t ScatteredRank::per_block(const Kind& kind) const {
 
 void ScatteredRank::count_missing(const Kind& kind) {
   const auto each = per_block(kind);
-  const auto blocks = static_cast<std::size_t>((elements_ + each - 1) / each);
+  const auto blocks = base::size((elements_ + each - 1) / each);
   auto& payload = payloads_[kind];
   payload.missing = std::make_unique<std::atomic<std::int32_t>[]>(blocks);
   payload.checksums.resize(blocks);
@@ -71,7 +72,7 @@ void ScatteredRank::count_missing(const Kind& kind) {
   for (const auto& stored : boxes_)
     for (auto at = stored.offset; at < stored.end();) {
       const auto end = std::min(stored.end(), (at / each + 1) * each);
-      payload.missing[static_cast<std::size_t>(at / each)] += static_cast<std::int32_t>(end - at);
+      payload.missing[base::size(at / each)] += static_cast<std::int32_t>(end - at);
       at = end;
     }
   blocks_left_ += static_cast<std::int64_t>(blocks);
@@ -96,7 +97,7 @@ void ScatteredRank::write(const Kind& kind, std::int64_t at, std::int64_t count,
   for (const auto end = at + count; at < end;) {
     const auto block = at / each, next = std::min(end, (block + 1) * each);
     const auto n = static_cast<std::int32_t>(next - at);
-    const auto before = payload.missing[static_cast<std::size_t>(block)].fetch_sub(n);
+    const auto before = payload.missing[base::size(block)].fetch_sub(n);
     TRAINYARD_ASSERT(before >= n, "{}: {} elements of block {} of {} came twice", file_->path(), n - before, block,
                      path_of(kind));
     if (before == n) check_block(kind, block, hands);
@@ -115,11 +116,11 @@ void ScatteredRank::check_block(const Kind& kind, std::int64_t block, WritingHan
   file.read(offset, hands.block.data(), (end - first) * size);
   file.begin_sync(offset, (end - first) * size);  // the disk writes while the next blocks come
   auto& payload = payloads_.at(kind);
-  const auto b = static_cast<std::size_t>(block);
-  payload.checksums[b] = base::crc32c(hands.block.data(), static_cast<std::size_t>((end - first) * size));
+  const auto b = base::size(block);
+  payload.checksums[b] = base::crc32c(hands.block.data(), base::size((end - first) * size));
   for_each_box(boxes_, first, end, [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
     Statistics sum;
-    const auto& shape = parameters_[static_cast<std::size_t>(stored.tensor)].shape;
+    const auto& shape = base::at(parameters_, stored.tensor).shape;
     for_each_run_of_range(shape, stored, from - stored.offset, to - from, [&](const Run& run) {
       sum.add(statistics_of(hands.block.data() + (run.at - first) * size, run.count, dtype, run.element));
     });
@@ -137,8 +138,7 @@ void ScatteredRank::finish() {
     auto& payload = payloads_.at(kind);
     file_->payload(kind).blocks = std::move(payload.checksums);
     for (const auto& of_block : payload.statistics)
-      for (const auto& [tensor, sum] : of_block)
-        tensors_[path_of(kind, parameters_[static_cast<std::size_t>(tensor)].name)].add(sum);
+      for (const auto& [tensor, sum] : of_block) tensors_[path_of(kind, base::at(parameters_, tensor).name)].add(sum);
   }
   io::BulkFile file(file_->path(), io::BulkFile::Mode::update);
   file_->finish(file, boxes_, tensors_);

@@ -2,6 +2,7 @@
 // soon as it is complete. The last block finishes the file.
 #pragma once
 
+#include "libtrain/base/index.h"
 #include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/rank_file.h"
 #include "libtrain/checkpoint/tensor_statistics.h"
@@ -42,7 +43,7 @@ class OpenFiles {
 // The buffers and files that each writing thread needs of its own.
 struct WritingHands {
   OpenFiles files{io::BulkFile::Mode::update};
-  std::vector<char> block = std::vector<char>(static_cast<std::size_t>(io::block_bytes));
+  std::vector<char> block = std::vector<char>(base::size(io::block_bytes));
 };
 
 class ScatteredRank {

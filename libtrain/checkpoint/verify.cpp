@@ -3,6 +3,7 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/file_names.h"
 
@@ -24,9 +25,9 @@ struct Span {
 
 std::string Reader::tensors_in(int rank, const Kind& kind, std::int64_t first, std::int64_t count) const {
   std::vector<Span> spans;
-  for_each_box(manifest().boxes[static_cast<std::size_t>(rank)], first, first + count,
+  for_each_box(base::at(manifest().boxes, rank), first, first + count,
                [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
-                 const auto& shape = manifest().parameters[static_cast<std::size_t>(stored.tensor)].shape;
+                 const auto& shape = base::at(manifest().parameters, stored.tensor).shape;
                  for_each_run_of_range(shape, stored, from - stored.offset, to - from, [&](const Run& run) {
                    const bool follows =
                        !spans.empty() && spans.back().tensor == stored.tensor && spans.back().end == run.element;
@@ -38,8 +39,7 @@ std::string Reader::tensors_in(int rank, const Kind& kind, std::int64_t first, s
   std::string text;
   for (std::size_t i = 0; i < std::min(most, spans.size()); ++i)
     text += fmt::format("{}{}/{} elements {} to {}", i == 0 ? "" : ", ", path_of(kind),
-                        manifest().parameters[static_cast<std::size_t>(spans[i].tensor)].name, spans[i].first,
-                        spans[i].end - 1);
+                        base::at(manifest().parameters, spans[i].tensor).name, spans[i].first, spans[i].end - 1);
   if (spans.size() > most) text += fmt::format(" and {} more ranges", spans.size() - most);
   return text.empty() ? "padding only" : text;
 }
@@ -78,9 +78,9 @@ void Reader::verify_all(const Watch& watch) {
           if (dynamic_cast<const base::Unreadable*>(&e) != nullptr) ++unreadable, code = e.code();
           continue;
         }
-        for_each_box(manifest().boxes[static_cast<std::size_t>(rank)], first, end,
+        for_each_box(base::at(manifest().boxes, rank), first, end,
                      [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
-                       const auto& p = manifest().parameters[static_cast<std::size_t>(stored.tensor)];
+                       const auto& p = base::at(manifest().parameters, stored.tensor);
                        auto& fingerprint = fingerprints[path_of(kind, p.name)];
                        for_each_run_of_range(p.shape, stored, from - stored.offset, to - from, [&](const Run& run) {
                          fingerprint +=

@@ -1,6 +1,8 @@
 // Carries results and errors between ranks as text: a code (0: no error), a hint, and a sentence or result.
 #include "libtrain/comm/agreement.h"
 
+#include "libtrain/base/index.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -39,7 +41,7 @@ std::string broadcast_text(Communicator& control, tensor::Exec& exec, std::strin
   auto length = static_cast<std::int64_t>(text.size());
   control.broadcast(exec, base::View::of(&length, {1}), root);
   exec.synchronize();
-  text.resize(static_cast<std::size_t>(length));
+  text.resize(base::size(length));
   control.broadcast(exec, base::View(text.data(), base::DType::u8, {length}), root);  // never empty
   exec.synchronize();
   return text;
@@ -63,12 +65,12 @@ void on_every_rank(Communicator& control, tensor::Exec& exec, const std::functio
   });
   const auto n = control.size();
   if (n == 1) return throw_if_error(outcome, "");
-  const std::int64_t failed = outcome.code != 0 ? control.rank() : n;
-  std::vector<std::int64_t> all(static_cast<std::size_t>(n));
+  std::int64_t failed = outcome.code != 0 ? control.rank() : n;
+  std::vector<std::int64_t> all(base::size(n));
   control.all_gather(exec, base::View::of(&failed, {1}), base::View::of(all.data(), {n}));
   exec.synchronize();
   for (int r = 0; r < n; ++r) {
-    if (all[static_cast<std::size_t>(r)] == n) continue;
+    if (base::at(all, r) == n) continue;
     throw_if_error(unpacked(broadcast_text(control, exec, control.rank() == r ? packed(outcome) : "", r)),
                    r == 0 ? "" : fmt::format("rank {}: ", r));
   }
@@ -81,7 +83,7 @@ std::vector<std::string> texts_of_all(Communicator& control, tensor::Exec& exec,
   control.all_reduce(exec, base::View::of(&longest, {1}), Reduction::max);
   exec.synchronize();
   const auto width = longest + 8;  // the length, then the text
-  std::vector<char> mine(static_cast<std::size_t>(width), '\0'), all(static_cast<std::size_t>(width * n));
+  std::vector<char> mine(base::size(width), '\0'), all(base::size(width * n));
   const auto length = static_cast<std::int64_t>(text.size());
   std::copy_n(reinterpret_cast<const char*>(&length), 8, mine.begin());
   std::copy(text.begin(), text.end(), mine.begin() + 8);
@@ -93,7 +95,7 @@ std::vector<std::string> texts_of_all(Communicator& control, tensor::Exec& exec,
     const char* at = all.data() + r * width;
     std::int64_t bytes = 0;
     std::copy_n(at, 8, reinterpret_cast<char*>(&bytes));
-    texts.emplace_back(at + 8, static_cast<std::size_t>(bytes));
+    texts.emplace_back(at + 8, base::size(bytes));
   }
   return texts;
 }

@@ -1,6 +1,8 @@
 // Measures clock offsets by round trips of messages.
 #include "libtrain/comm/clock_offsets.h"
 
+#include "libtrain/base/index.h"
+
 #include <array>
 #include <limits>
 
@@ -30,12 +32,12 @@ ClockOffset round_trip(Communicator& control, tensor::Exec& here, const base::Cl
 
 std::vector<ClockOffset> clock_offsets(Communicator& control, tensor::Exec& exec, const base::Clock& clock,
                                        int rounds) {
-  std::vector<ClockOffset> found(static_cast<std::size_t>(control.size()));
+  std::vector<ClockOffset> found(base::size(control.size()));
   exec.run([&] {  // on the thread that communicates: passing each call to it would take time that counts
     const auto here = tensor::Exec::caller(nullptr, 1);
     found[0].at = clock.now();
     for (int r = 1; r < control.size(); ++r) {
-      auto& best = found[static_cast<std::size_t>(r)];
+      auto& best = base::at(found, r);
       best.uncertainty = std::numeric_limits<double>::infinity();
       for (int k = 0; k < rounds; ++k)
         if (const auto trip = round_trip(control, *here, clock, r); trip.uncertainty < best.uncertainty) best = trip;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/reduction_order.h"
 #include "libtrain/base/view.h"
 #include "libtrain/comm/ledger.h"
@@ -19,14 +20,13 @@ namespace trainyard::comm {
 
 enum class Reduction { sum, max, min };
 
-// Elements [first, first + count) of each shard of an ordered reduction (below), and which ranks contribute.
-struct Contributions {
+// What ordered_reduce_scatter (below) reads and writes, and which ranks contribute.
+struct OrderedReduction {
   base::View in, staging, sum;
   base::ReductionRound round;
   int contributors;
-  std::int64_t first, count;
-  // By rank: its position in the reduction order. Read before the call returns.
-  std::span<const int> reduction_positions;
+  // By rank: its position in the reduction order. Empty: its rank. Read before the call returns.
+  std::span<const int> reduction_positions = {};
 };
 
 struct Transfer {  // one side of exchange(): a dense view sent to or received from a peer of the group
@@ -66,8 +66,12 @@ class Communicator {
   virtual void barrier(tensor::Exec& exec) = 0;
 
   // A communicator's own way to do what messages and an ordered sum would do. ordered_reduce_scatter and
-  // comm/segments.h ask for it. A communicator without one returns false on every rank and does nothing.
-  virtual bool add_contributions(tensor::Exec& /*exec*/, const Contributions& /*all*/) { return false; }
+  // comm/segments.h ask for it, for elements [first, first + count) of every shard. A communicator without one returns
+  // false on every rank and does nothing.
+  virtual bool add_contributions(tensor::Exec& /*exec*/, const OrderedReduction& /*reduction*/, std::int64_t /*first*/,
+                                 std::int64_t /*count*/) {
+    return false;
+  }
   virtual bool gather_range(tensor::Exec& /*exec*/, base::View /*shard*/, base::View /*whole*/, std::int64_t /*first*/,
                             std::int64_t /*count*/) {
     return false;
@@ -89,7 +93,7 @@ class Communicator {
     for (const auto& t : transfers) require_rank("exchange", t.peer);
   }
   void require_counts(std::span<const std::int64_t> send, std::span<const std::int64_t> receive) const {
-    const auto ranks = static_cast<std::size_t>(size_);
+    const auto ranks = base::size(size_);
     TRAINYARD_ASSERT(send.size() == ranks && receive.size() == ranks, "all_to_all in group {}: {} and {} counts for {}",
                      group_, send.size(), receive.size(), ranks);
   }
@@ -116,8 +120,6 @@ using GroupFactory =
 // kernels::ordered_sum, and entered in the ledger as "ordered_reduce_scatter". Bytes sent per rank: contributing ?
 // (size-1) * shard : 0. If `reduction_positions` is given, it holds the position of each rank in the reduction order.
 // That position then replaces the rank in all of the above, except for which shard belongs to which rank.
-void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum,
-                            base::ReductionRound round, int contributors,
-                            std::span<const int> reduction_positions = {});
+void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, const OrderedReduction& reduction);
 
 }  // namespace trainyard::comm

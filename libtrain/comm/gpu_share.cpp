@@ -2,6 +2,7 @@
 #include "libtrain/comm/gpu_share.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ GpuShare gpu_share(Communicator& control, tensor::Exec& exec, int device) {
       mine.present = 1;
     } catch (const base::EnvironmentError&) {  // no GPU; not rethrown, because the other ranks wait for this one
     }
-  std::vector<Identity> all(static_cast<std::size_t>(control.size()), mine);
+  std::vector<Identity> all(base::size(control.size()), mine);
   if (control.size() > 1) {
     const auto bytes = static_cast<std::int64_t>(sizeof mine);
     control.all_gather(exec, base::View(&mine, base::DType::u8, {bytes}),

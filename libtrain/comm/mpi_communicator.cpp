@@ -2,6 +2,7 @@
 // the wire. Ranks of one machine read one another's memory instead. Sums that MPI computes (all_reduce, reduce_scatter)
 // keep MPI's order.
 #include "kernels/ordered_sum/ordered_sum.h"
+#include "libtrain/base/index.h"
 #include "libtrain/comm/bytes.h"
 #include "libtrain/comm/entry.h"
 #include "libtrain/comm/mpi.h"
@@ -66,7 +67,7 @@ class Messages {
 };
 
 void copy_bytes_of(char* to, const char* from, std::int64_t bytes) {
-  if (to != from && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  if (to != from && bytes > 0) std::memcpy(to, from, base::size(bytes));
 }
 
 // MPI has no narrow dtypes, so these operations widen to f32 and round once for each addition.
@@ -110,7 +111,7 @@ class MpiCommunicator : public Communicator {
                   std::unique_ptr<NodeMemory> node)
       : Communicator(std::move(group), rank, size), comm_(comm), waiting_(waiting), node_(std::move(node)) {
     requests_.reserve(4096 / sizeof(MPI_Request));
-    shards_.reserve(static_cast<std::size_t>(size));
+    shards_.reserve(base::size(size));
   }
   ~MpiCommunicator() override = default;  // the MPI communicator lives until finalize: freeing it would communicate
 
@@ -137,7 +138,7 @@ class MpiCommunicator : public Communicator {
       const auto width = base::size_of(in.dtype), bytes = count * width, shard = in.bytes();
       Entry entry(ledger_, "all_gather", all_gather_bytes(bytes, size_));
       const auto of = [&](int r) { return bytes_of(out) + r * shard + first * width; };
-      const auto mine = elements_of(in, first, count);
+      const auto mine = in.elements(first, count);
       copy_bytes_of(of(rank_), bytes_of(mine), bytes);
       if (node_ && node_->rendezvous({"all_gather", bytes}, mine, exec)) {
         for (int k = 1; k < size_; ++k) copy_bytes_of(of(from(k)), node_->of(from(k)), bytes);
@@ -152,27 +153,28 @@ class MpiCommunicator : public Communicator {
   }
 
   // Where ranks can read one another's memory, contributions are added where they lie.
-  bool add_contributions(tensor::Exec& exec, const Contributions& all) override {
+  bool add_contributions(tensor::Exec& exec, const OrderedReduction& all, std::int64_t first,
+                         std::int64_t count) override {
     if (!node_) return false;
-    exec.run([this, &exec, all,
+    exec.run([this, &exec, all, first, count,
               reduction_positions = std::vector(all.reduction_positions.begin(), all.reduction_positions.end())] {
       const auto reduction_position = [&](int rank) {
-        return reduction_positions.empty() ? rank : reduction_positions[static_cast<std::size_t>(rank)];
+        return reduction_positions.empty() ? rank : base::at(reduction_positions, rank);
       };
       const bool contributes = reduction_position(rank_) < all.contributors;
-      const auto width = base::size_of(all.sum.dtype), shard = all.sum.bytes(), bytes = all.count * width;
+      const auto width = base::size_of(all.sum.dtype), shard = all.sum.bytes(), bytes = count * width;
       TRAINYARD_ASSERT(
           all.contributors >= 1 && all.contributors <= size_ && (!contributes || all.in.bytes() == size_ * shard),
           "{} bytes for shards of {}, {} contributors of {}", all.in.bytes(), shard, all.contributors, size_);
       Entry entry(ledger_, "ordered_reduce_scatter", contributes ? (size_ - 1) * bytes : 0);
-      const auto sum = elements_of(all.sum, all.first, all.count);
+      const auto sum = all.sum.elements(first, count);
       const auto shown = contributes ? all.in : base::View{};
       if (node_->rendezvous({"ordered_reduce_scatter", bytes, all.contributors}, shown, exec)) {
-        if (bytes > 0) add_in_place(exec, all, sum, reduction_position);
+        if (bytes > 0) add_in_place(exec, all, first, count, reduction_position);
         return node_->leave(exec);
       }
       const auto staged = [&](int rank) { return bytes_of(all.staging) + reduction_position(rank) * bytes; };
-      const auto part = [&](int rank) { return bytes_of(all.in) + rank * shard + all.first * width; };
+      const auto part = [&](int rank) { return bytes_of(all.in) + rank * shard + first * width; };
       TRAINYARD_ASSERT(all.staging.bytes() >= all.contributors * bytes, "{} contributions of {} bytes in {}",
                        all.contributors, bytes, all.staging.bytes());
       Messages messages(comm_, requests_);
@@ -181,7 +183,7 @@ class MpiCommunicator : public Communicator {
       for (int k = 1; contributes && k < size_; ++k) messages.send(part(to(k)), bytes, to(k));
       if (contributes) copy_bytes_of(staged(rank_), part(rank_), bytes);
       complete(requests_, spin_wait_of(exec, waiting_));
-      kernels::ordered_sum(here(exec), base::View(all.staging.data, sum.dtype, {all.contributors, all.count}), sum,
+      kernels::ordered_sum(here(exec), base::View(all.staging.data, sum.dtype, {all.contributors, count}), sum,
                            all.round);
     });
     return true;
@@ -199,7 +201,7 @@ class MpiCommunicator : public Communicator {
                          "MPI_Reduce_scatter_block");
       // MPI counts all shards together in an int, so a larger input is reduced shard by shard, each to its owner.
       for (int owner = 0; owner < size_; ++owner) {
-        const auto shard = elements_of(in, owner * out.count(), out.count());
+        const auto shard = in.elements(owner * out.count(), out.count());
         in_parts(shard, [&](void* data, int count) {
           auto* const to = bytes_of(out) + (static_cast<char*>(data) - bytes_of(shard));
           check_mpi(MPI_Reduce(data, owner == rank_ ? to : nullptr, count, type, sum, owner, comm_), "MPI_Reduce");
@@ -217,12 +219,10 @@ class MpiCommunicator : public Communicator {
       const auto width = base::size_of(receive.dtype);
       const auto offset = [&](const std::vector<std::int64_t>& counts, int r) {
         std::int64_t n = 0;
-        for (int k = 0; k < r; ++k) n += counts[static_cast<std::size_t>(k)];
+        for (int k = 0; k < r; ++k) n += base::at(counts, k);
         return n * width;
       };
-      const auto bytes = [&](const std::vector<std::int64_t>& counts, int r) {
-        return counts[static_cast<std::size_t>(r)] * width;
-      };
+      const auto bytes = [&](const std::vector<std::int64_t>& counts, int r) { return base::at(counts, r) * width; };
       std::int64_t sent = 0;
       for (int k = 1; k < size_; ++k) sent += bytes(sends, to(k));
       Entry entry(ledger_, "all_to_all", sent);
@@ -294,14 +294,14 @@ class MpiCommunicator : public Communicator {
     complete(requests_, spin_wait_of(exec, waiting_));
   }
 
-  template <class Position> void add_in_place(tensor::Exec& exec, const Contributions& all, const base::View& sum,
-                                              const Position& reduction_position) {
-    shards_.assign(static_cast<std::size_t>(all.contributors), nullptr);
+  template <class Position> void add_in_place(tensor::Exec& exec, const OrderedReduction& all, std::int64_t first,
+                                              std::int64_t count, const Position& reduction_position) {
+    shards_.assign(base::size(all.contributors), nullptr);
     for (int r = 0; r < size_; ++r)
       if (reduction_position(r) < all.contributors)
-        shards_[static_cast<std::size_t>(reduction_position(r))] =
-            node_->of(r) + rank_ * all.sum.bytes() + all.first * base::size_of(sum.dtype);
-    kernels::ordered_sum(here(exec), shards_, sum, all.round);
+        base::at(shards_, reduction_position(r)) =
+            node_->of(r) + rank_ * all.sum.bytes() + first * base::size_of(all.sum.dtype);
+    kernels::ordered_sum(here(exec), shards_, all.sum.elements(first, count), all.round);
   }
 
   // An Exec with as many threads as `exec`, for work inside a work item of `exec`.
@@ -323,7 +323,7 @@ class MpiCommunicator : public Communicator {
 void MpiRuntime::limit_message_bytes(std::int64_t bytes) { message_limit = bytes; }
 
 std::unique_ptr<Communicator> MpiRuntime::communicator(const std::string& group) {
-  std::vector<int> all(static_cast<std::size_t>(size_));
+  std::vector<int> all(base::size(size_));
   std::iota(all.begin(), all.end(), 0);
   return split(group, all);
 }

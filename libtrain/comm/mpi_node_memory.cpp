@@ -3,6 +3,7 @@
 
 #include "libtrain/base/environment.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 
 #include <algorithm>
 #include <cstring>
@@ -60,7 +61,7 @@ bool try_sharing(MPI_Comm node) {
   tensor::begin_sharing();
   auto* word = static_cast<int*>(tensor::reserve_shared(sizeof(int)));
   if (word != nullptr) *word = rank + 1;
-  std::vector<SharedPlace> places(static_cast<std::size_t>(size));
+  std::vector<SharedPlace> places(base::size(size));
   const auto own = word != nullptr ? tensor::shared_place(word, sizeof(int)) : SharedPlace{};
   check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, places.data(), sizeof own, MPI_BYTE, node), "MPI_Allgather");
   const bool shares = all_say(sees_all(places, rank), node);
@@ -77,7 +78,7 @@ void let_the_library_work() {
 
 }  // namespace
 
-MpiNode::MpiNode(int rank, int size) : first_of_node_(static_cast<std::size_t>(size), -1) {
+MpiNode::MpiNode(int rank, int size) : first_of_node_(base::size(size), -1) {
   if (size == 1) return;
   MPI_Comm node = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node),
@@ -91,7 +92,7 @@ MpiNode::MpiNode(int rank, int size) : first_of_node_(static_cast<std::size_t>(s
 
 std::unique_ptr<NodeMemory> MpiNode::memory(const std::string& group, const std::vector<int>& ranks,
                                             MPI_Comm made) const {
-  const auto node = [&](int r) { return first_of_node_[static_cast<std::size_t>(r)]; };
+  const auto node = [&](int r) { return base::at(first_of_node_, r); };
   const bool together =
       node(ranks[0]) >= 0 && std::all_of(ranks.begin(), ranks.end(), [&](int r) { return node(r) == node(ranks[0]); });
   if (!together || ranks.size() == 1) return nullptr;

@@ -2,6 +2,7 @@
 #include "libtrain/comm/mpi.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/last_resort.h"
 #include "libtrain/base/thread.h"
 #include "libtrain/comm/mpi_calls.h"
@@ -133,7 +134,7 @@ std::string MpiRuntime::library() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
   MPI_Get_library_version(text, &length);
-  const std::string all(text, static_cast<std::size_t>(length));
+  const std::string all(text, base::size(length));
   return all.substr(0, all.find_first_of(",\n"));  // the rest names who built it
 }
 

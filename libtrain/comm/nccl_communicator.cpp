@@ -1,5 +1,6 @@
 // Collectives over NCCL. Data moves by NCCL's own all_gather, or by grouped sends and receives of bytes. So the
 // ledger's bytes are the bytes that leave the GPU.
+#include "libtrain/base/index.h"
 #include "libtrain/comm/bytes.h"
 #include "libtrain/comm/entry.h"
 #include "libtrain/comm/nccl.h"
@@ -78,21 +79,21 @@ class Nccl : public Communicator {
 
   void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override {
     call(exec, "all_reduce", all_reduce_bytes(inout.bytes(), size_), inout.count() > 0, [&](void* stream) {
-      return lib_.all_reduce(inout.data, inout.data, static_cast<std::size_t>(inout.count()), type_of(inout.dtype),
-                             nccl_op(op), comm_, stream);
+      return lib_.all_reduce(inout.data, inout.data, base::size(inout.count()), type_of(inout.dtype), nccl_op(op),
+                             comm_, stream);
     });
   }
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
     require_shards("all_gather", out, in);
     call(exec, "all_gather", all_gather_bytes(in.bytes(), size_), in.count() > 0, [&](void* stream) {
-      return lib_.all_gather(in.data, out.data, static_cast<std::size_t>(in.bytes()), nccl::u8, comm_, stream);
+      return lib_.all_gather(in.data, out.data, base::size(in.bytes()), nccl::u8, comm_, stream);
     });
   }
   void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
     require_shards("reduce_scatter", in, out);
     call(exec, "reduce_scatter", reduce_scatter_bytes(out.bytes(), size_), out.count() > 0, [&](void* stream) {
-      return lib_.reduce_scatter(in.data, out.data, static_cast<std::size_t>(out.count()), type_of(out.dtype),
-                                 nccl::sum, comm_, stream);
+      return lib_.reduce_scatter(in.data, out.data, base::size(out.count()), type_of(out.dtype), nccl::sum, comm_,
+                                 stream);
     });
   }
   void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
@@ -100,13 +101,12 @@ class Nccl : public Communicator {
     require_counts(send_counts, receive_counts);
     const auto width = base::size_of(receive.dtype);
     std::int64_t sent = 0;
-    for (int r = 0; r < size_; ++r) sent += r == rank_ ? 0 : send_counts[static_cast<std::size_t>(r)] * width;
+    for (int r = 0; r < size_; ++r) sent += r == rank_ ? 0 : base::at(send_counts, r) * width;
     call(exec, "all_to_all", sent, true, [&](void* stream) {
       Grouped group(lib_);
       std::int64_t from = 0, to = 0;
       for (int r = 0; r < size_; ++r) {
-        const auto out = send_counts[static_cast<std::size_t>(r)] * width,
-                   in = receive_counts[static_cast<std::size_t>(r)] * width;
+        const auto out = base::at(send_counts, r) * width, in = base::at(receive_counts, r) * width;
         if (r == rank_) {
           if (out > 0) own_ = {bytes_of(receive) + to, bytes_of(send) + from, out};
         } else {
@@ -123,8 +123,7 @@ class Nccl : public Communicator {
   void broadcast(tensor::Exec& exec, base::View inout, int root) override {
     require_rank("broadcast", root);
     call(exec, "broadcast", broadcast_bytes(inout.bytes(), size_, rank_, root), inout.count() > 0, [&](void* stream) {
-      return lib_.broadcast(inout.data, inout.data, static_cast<std::size_t>(inout.bytes()), nccl::u8, root, comm_,
-                            stream);
+      return lib_.broadcast(inout.data, inout.data, base::size(inout.bytes()), nccl::u8, root, comm_, stream);
     });
   }
   void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) override {
@@ -155,10 +154,10 @@ class Nccl : public Communicator {
    public:
     explicit Grouped(const nccl::Library& lib) : lib_(lib) { note(lib_.group_start()); }
     void send(const void* data, std::int64_t bytes, int peer, nccl::Comm* comm, void* stream) {
-      if (bytes > 0) note(lib_.send(data, static_cast<std::size_t>(bytes), nccl::u8, peer, comm, stream));
+      if (bytes > 0) note(lib_.send(data, base::size(bytes), nccl::u8, peer, comm, stream));
     }
     void receive(void* data, std::int64_t bytes, int peer, nccl::Comm* comm, void* stream) {
-      if (bytes > 0) note(lib_.receive(data, static_cast<std::size_t>(bytes), nccl::u8, peer, comm, stream));
+      if (bytes > 0) note(lib_.receive(data, base::size(bytes), nccl::u8, peer, comm, stream));
     }
     nccl::Result end() {
       note(lib_.group_end());

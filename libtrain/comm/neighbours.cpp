@@ -2,6 +2,7 @@
 #include "libtrain/comm/neighbours.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/comm/segments.h"
 #include "libtrain/tensor/device_buffer.h"
 #include "libtrain/tensor/gpu.h"
@@ -108,16 +109,15 @@ Neighbours::Neighbours(const GroupFactory& between, const plan::Topology& topolo
     watched_[entry].waited_for = [exec = queue->exec.get()] { return exec->waited_for(); };
   };
 
-  const auto world = static_cast<std::size_t>(topology.world());
-  watched_.resize(2 * static_cast<std::size_t>(all.back().colour + 1),
-                  {{"pipe", std::vector<int>(world, -1)}, nullptr, {}});
+  const auto world = base::size(topology.world());
+  watched_.resize(2 * base::size(all.back().colour + 1), {{"pipe", std::vector<int>(world, -1)}, nullptr, {}});
   for (const auto& b : all) {
-    const auto entry = 2 * static_cast<std::size_t>(b.colour);
+    const auto entry = 2 * base::size(b.colour);
     for (int r = 0; r < topology.world(); ++r) {
       if (stage_of(r) != b.from) continue;
       const int next = at_stage(r, b.to);
       for (const auto e : {entry, entry + 1})
-        for (const int member : {r, next}) watched_[e].group.number_of[static_cast<std::size_t>(member)] = r;
+        for (const int member : {r, next}) base::at(watched_[e].group.number_of, member) = r;
     }
     auto* const forward = make(b, "activations", b.from, b.to);
     auto* const back = make(b, "gradients", b.to, b.from);

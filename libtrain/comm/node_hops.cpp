@@ -2,7 +2,7 @@
 #include "libtrain/comm/node_hops.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/comm/bytes.h"
+#include "libtrain/base/index.h"
 
 #include <cstdint>
 
@@ -27,7 +27,7 @@ View in_staging(View staging, base::DType dtype, std::int64_t count) {
 }
 
 void make_hop(Communicator& comm, tensor::Exec& exec, View from, View to) {
-  const std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.size()), from.count() / comm.size());
+  const std::vector<std::int64_t> counts(base::size(comm.size()), from.count() / comm.size());
   comm.all_to_all(exec, from, counts, to, counts);
 }
 
@@ -37,8 +37,8 @@ void cross_hops(const NodeHops& hops, tensor::Exec& exec, const HopParts& p, Vie
   make_hop(hops.inside, exec, first, second);
   for (std::int64_t from = 0; from < p.node; ++from)
     for (std::int64_t to = 0; to < p.nodes; ++to)
-      tensor::copy(exec, elements_of(second, (from * p.nodes + to) * p.each, p.each),
-                   elements_of(first, (to * p.node + from) * p.each, p.each));
+      tensor::copy(exec, second.elements((from * p.nodes + to) * p.each, p.each),
+                   first.elements((to * p.node + from) * p.each, p.each));
   make_hop(hops.across, exec, first, theirs);
 }
 
@@ -52,7 +52,7 @@ void all_to_all(const NodeHops& hops, tensor::Exec& exec, View mine, View theirs
   const auto first = in_staging(hops.first, mine.dtype, parts.all()),
              second = in_staging(hops.second, mine.dtype, parts.all());
   for (std::int64_t r = 0; r < ranks; ++r)
-    tensor::copy(exec, elements_of(mine, r * parts.each, parts.each), elements_of(first, parts.of(r), parts.each));
+    tensor::copy(exec, mine.elements(r * parts.each, parts.each), first.elements(parts.of(r), parts.each));
   cross_hops(hops, exec, parts, first, second, theirs.reshaped({theirs.count()}));
 }
 
@@ -63,21 +63,21 @@ void all_to_all(const NodeHops& hops, tensor::Exec& exec, const std::vector<View
   TRAINYARD_ASSERT(views > 0 && mine.size() == theirs.size() && views % ranks == 0, "{} views for {} of {} ranks",
                    views, theirs.size(), ranks);
   HopParts parts{nodes, node, 0};
-  for (std::int64_t i = 0; i < views; i += ranks) parts.each += mine[static_cast<std::size_t>(i)].count();
+  for (std::int64_t i = 0; i < views; i += ranks) parts.each += base::at(mine, i).count();
   const auto dtype = mine.front().dtype;
   const auto first = in_staging(hops.first, dtype, parts.all()), second = in_staging(hops.second, dtype, parts.all());
   std::int64_t at = 0;  // offset of a part among the parts for its rank
   for (std::int64_t i = 0; i < views; ++i) {
     const auto r = i % ranks;
-    const auto view = mine[static_cast<std::size_t>(i)];
-    tensor::copy(exec, view, elements_of(first, parts.of(r) + at, view.count()));
+    const auto view = base::at(mine, i);
+    tensor::copy(exec, view, first.elements(parts.of(r) + at, view.count()));
     if (r + 1 == ranks) at += view.count();
   }
   cross_hops(hops, exec, parts, first, second, second);
   at = 0;
   for (std::int64_t i = 0; i < views; ++i) {
-    const auto view = theirs[static_cast<std::size_t>(i)];
-    tensor::copy(exec, elements_of(second, i % ranks * parts.each + at, view.count()), view);
+    const auto view = base::at(theirs, i);
+    tensor::copy(exec, second.elements(i % ranks * parts.each + at, view.count()), view);
     if (i % ranks + 1 == ranks) at += view.count();
   }
 }

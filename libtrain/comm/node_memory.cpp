@@ -3,6 +3,7 @@
 #include "libtrain/comm/node_memory.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/comm/spin_wait.h"
 
 #include <algorithm>
@@ -48,14 +49,14 @@ struct NodeMemory::Block {
 };
 
 std::int64_t NodeMemory::block_bytes(int ranks) {
-  return static_cast<std::int64_t>(sizeof(Block) + 2 * static_cast<std::size_t>(ranks) * sizeof(Post));
+  return static_cast<std::int64_t>(sizeof(Block) + 2 * base::size(ranks) * sizeof(Post));
 }
 
 NodeMemory::NodeMemory(std::string group, int rank, int size, void* block, std::function<void()> progress)
     : group_(std::move(group)), rank_(rank), size_(size), block_(static_cast<Block*>(block)),
-      progress_(std::move(progress)), found_(static_cast<std::size_t>(size), nullptr) {}
+      progress_(std::move(progress)), found_(base::size(size), nullptr) {}
 
-NodeMemory::~NodeMemory() { munmap(block_, static_cast<std::size_t>(block_bytes(size_))); }
+NodeMemory::~NodeMemory() { munmap(block_, base::size(block_bytes(size_))); }
 
 // Posts alternate between two sets. A rank at the next rendezvous already writes while others still read the posts of
 // this one; no rank is further ahead.
@@ -115,7 +116,7 @@ bool NodeMemory::rendezvous(const Call& call, const base::View& mine, const tens
   if (!all_seen) return false;
   for (int r = 0; r < size_; ++r) {
     const auto& p = post(r, number);
-    auto& at = found_[static_cast<std::size_t>(r)];
+    auto& at = base::at(found_, r);
     at = nullptr;
     if (r == rank_) at = static_cast<const char*>(mine.data);
     else if (p.buffer == Buffer::seen) at = tensor::memory_of_peer(p.place);

@@ -2,6 +2,7 @@
 // buffers there, and wait for one another.
 #pragma once
 
+#include "libtrain/base/index.h"
 #include "libtrain/base/view.h"
 #include "libtrain/tensor/exec.h"
 #include "libtrain/tensor/shared_memory.h"
@@ -39,7 +40,7 @@ class NodeMemory {
   bool rendezvous(const Call& call, const base::View& mine, const tensor::Exec& exec);
   // Where the buffer of a rank begins, also of this rank. Valid after a rendezvous that returned true, until leave().
   // Read only.
-  const char* of(int rank) const { return found_[static_cast<std::size_t>(rank)]; }
+  const char* of(int rank) const { return base::at(found_, rank); }
   // Waits until no rank reads any more.
   void leave(const tensor::Exec& exec);
 

@@ -12,10 +12,9 @@ namespace trainyard::comm {
 // exchange(), unless the communicator has its own way (Communicator::gather_range, add_contributions).
 void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View shard, base::View whole, std::int64_t first,
                       std::int64_t count);
-// `staging` holds `count` elements for each rank.
-void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging,
-                                  base::View sum, base::ReductionRound round, int contributors, std::int64_t first,
-                                  std::int64_t count, std::span<const int> reduction_positions = {});
+// The reduction's `staging` holds `count` elements for each rank.
+void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, const OrderedReduction& reduction,
+                                  std::int64_t first, std::int64_t count);
 
 // exchange() under another name in the ledger.
 void exchange_as(Communicator& comm, tensor::Exec& exec, const char* name, std::span<const Transfer> transfers);

@@ -2,6 +2,7 @@
 #include "libtrain/comm/solo.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/comm/entry.h"
 
 #include <cstring>
@@ -72,7 +73,7 @@ class Solo : public Communicator {
     // Host memory is moved at once, as by every other communicator. A copy on the stream would wait for all earlier
     // work of the device.
     if (exec.on_gpu() && !on_host) return tensor::copy(exec, from.reshaped({from.count()}), to.reshaped({to.count()}));
-    std::memmove(to.data, from.data, static_cast<std::size_t>(to.bytes()));
+    std::memmove(to.data, from.data, base::size(to.bytes()));
   }
 };
 

@@ -2,6 +2,7 @@
 #include "libtrain/comm/threads.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/comm/bytes.h"
 #include "libtrain/comm/entry.h"
 
@@ -39,7 +40,7 @@ struct ThreadsWorld::Shared {
     std::uint64_t round = 0;
     std::condition_variable changed;  // for each group, so that ranks that wait in other groups are not woken
   };
-  explicit Shared(int ranks) : size(ranks), left(static_cast<std::size_t>(ranks), 0) {}
+  explicit Shared(int ranks) : size(ranks), left(base::size(ranks), 0) {}
   int size;
   std::mutex mutex;
   bool poisoned = false;
@@ -65,7 +66,7 @@ struct ThreadsWorld::Shared {
     if (arrive(g)) return;
     const auto abandoned = [&] {
       for (int r : g.members)
-        if (left[static_cast<std::size_t>(r)]) return true;
+        if (base::at(left, r)) return true;
       return false;
     };
     g.changed.wait(lock, [&] { return g.round != round || poisoned || abandoned(); });
@@ -100,7 +101,7 @@ template <class T> void combine_narrow(T* into, const T* from, std::int64_t n, R
 }
 
 void copy_bytes(void* to, const void* from, std::int64_t n) {
-  if (n > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(n));
+  if (n > 0 && to != from) std::memcpy(to, from, base::size(n));
 }
 
 void combine_bytes(char* into, const char* from, std::int64_t n, base::DType dtype, Reduction op) {
@@ -131,7 +132,7 @@ class ThreadsCommunicator : public Communicator {
   void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override {
     require_reducible(inout.dtype);
     exec.run([this, inout, op] {
-      scratch_.resize(static_cast<std::size_t>(inout.bytes()));
+      scratch_.resize(base::size(inout.bytes()));
       call({"all_reduce",
             inout,
             inout,
@@ -142,8 +143,7 @@ class ThreadsCommunicator : public Communicator {
            all_reduce_bytes(inout.bytes(), size_), [&](const std::vector<Post>& posts) {
              copy_bytes(scratch_.data(), posts[0].in.data, inout.bytes());
              for (int r = 1; r < size_; ++r)
-               combine_bytes(scratch_.data(), bytes_of(posts[static_cast<std::size_t>(r)].in), inout.count(),
-                             inout.dtype, op);
+               combine_bytes(scratch_.data(), bytes_of(base::at(posts, r).in), inout.count(), inout.dtype, op);
              shared_.rendezvous_within(*state_);
              copy_bytes(inout.data, scratch_.data(), inout.bytes());
            });
@@ -155,7 +155,7 @@ class ThreadsCommunicator : public Communicator {
       call({"all_gather", in, out, in.bytes(), {}, {}, {}}, all_gather_bytes(in.bytes(), size_),
            [&](const std::vector<Post>& posts) {
              for (int r = 0; r < size_; ++r) {
-               copy_bytes(bytes_of(out) + r * in.bytes(), posts[static_cast<std::size_t>(r)].in.data, in.bytes());
+               copy_bytes(bytes_of(out) + r * in.bytes(), base::at(posts, r).in.data, in.bytes());
              }
            });
     });
@@ -168,8 +168,8 @@ class ThreadsCommunicator : public Communicator {
            reduce_scatter_bytes(out.bytes(), size_), [&](const std::vector<Post>& posts) {
              copy_bytes(out.data, bytes_of(posts[0].in) + rank_ * out.bytes(), out.bytes());
              for (int r = 1; r < size_; ++r)
-               combine_bytes(bytes_of(out), bytes_of(posts[static_cast<std::size_t>(r)].in) + rank_ * out.bytes(),
-                             out.count(), out.dtype, Reduction::sum);
+               combine_bytes(bytes_of(out), bytes_of(base::at(posts, r).in) + rank_ * out.bytes(), out.count(),
+                             out.dtype, Reduction::sum);
            });
     });
   }
@@ -181,14 +181,14 @@ class ThreadsCommunicator : public Communicator {
     exec.run([this, send, receive, sends = std::move(sends), receives = std::move(receives)] {
       const auto width = base::size_of(receive.dtype);
       std::int64_t sent = 0;
-      for (int r = 0; r < size_; ++r) sent += r == rank_ ? 0 : sends[static_cast<std::size_t>(r)] * width;
+      for (int r = 0; r < size_; ++r) sent += r == rank_ ? 0 : base::at(sends, r) * width;
       call({"all_to_all", send, receive, width, sends, receives, {}}, sent, [&](const std::vector<Post>& posts) {
         std::int64_t to = 0;
         for (int r = 0; r < size_; ++r) {
-          const auto& p = posts[static_cast<std::size_t>(r)];
+          const auto& p = base::at(posts, r);
           std::int64_t from = 0;
-          for (int k = 0; k < rank_; ++k) from += p.send_counts[static_cast<std::size_t>(k)];
-          const auto n = receives[static_cast<std::size_t>(r)];
+          for (int k = 0; k < rank_; ++k) from += base::at(p.send_counts, k);
+          const auto n = base::at(receives, r);
           copy_bytes(bytes_of(receive) + to * width, bytes_of(p.in) + from * width, n * width);
           to += n;
         }
@@ -200,7 +200,7 @@ class ThreadsCommunicator : public Communicator {
     exec.run([this, inout, root] {
       call({"broadcast", inout, inout, inout.bytes() * 64 + root, {}, {}, {}},
            broadcast_bytes(inout.bytes(), size_, rank_, root), [&](const std::vector<Post>& posts) {
-             if (rank_ != root) copy_bytes(inout.data, posts[static_cast<std::size_t>(root)].in.data, inout.bytes());
+             if (rank_ != root) copy_bytes(inout.data, base::at(posts, root).in.data, inout.bytes());
            });
     });
   }
@@ -211,11 +211,10 @@ class ThreadsCommunicator : public Communicator {
       std::int64_t sent = 0;
       for (const auto& t : list) sent += t.kind == Transfer::Kind::send && t.peer != rank_ ? t.view.bytes() : 0;
       call({"exchange", {}, {}, 0, {}, {}, list}, sent, [&](const std::vector<Post>& posts) {
-        std::vector<std::size_t> taken(static_cast<std::size_t>(size_), 0);  // messages between a pair match in order
+        std::vector<std::size_t> taken(base::size(size_), 0);  // messages between a pair match in order
         for (const auto& t : list) {
           if (t.kind != Transfer::Kind::receive) continue;
-          const auto* match = nth(posts[static_cast<std::size_t>(t.peer)], Transfer::Kind::send, rank_,
-                                  taken[static_cast<std::size_t>(t.peer)]++);
+          const auto* match = nth(base::at(posts, t.peer), Transfer::Kind::send, rank_, base::at(taken, t.peer)++);
           copy_bytes(t.view.data, match->view.data, t.view.bytes());
         }
       });
@@ -236,18 +235,16 @@ class ThreadsCommunicator : public Communicator {
   // answer.
   std::string disagreement(const std::vector<Post>& posts) const {
     for (int r = 1; r < size_; ++r) {
-      const auto &a = posts[0], &b = posts[static_cast<std::size_t>(r)];
+      const auto &a = posts[0], &b = base::at(posts, r);
       if (a.operation != b.operation) return fmt::format("rank 0 is in {}, rank {} in {}", a.operation, r, b.operation);
       if (a.check != b.check) return fmt::format("{} with different sizes or types on ranks 0 and {}", a.operation, r);
     }
     for (int from = 0; from < size_; ++from)
       for (int to = 0; to < size_; ++to) {
-        const auto &a = posts[static_cast<std::size_t>(from)], &b = posts[static_cast<std::size_t>(to)];
-        if (a.operation == "all_to_all" &&
-            a.send_counts[static_cast<std::size_t>(to)] != b.receive_counts[static_cast<std::size_t>(from)])
+        const auto &a = base::at(posts, from), &b = base::at(posts, to);
+        if (a.operation == "all_to_all" && base::at(a.send_counts, to) != base::at(b.receive_counts, from))
           return fmt::format("all_to_all: rank {} sends {} elements to rank {}, which expects {}", from,
-                             a.send_counts[static_cast<std::size_t>(to)], to,
-                             b.receive_counts[static_cast<std::size_t>(from)]);
+                             base::at(a.send_counts, to), to, base::at(b.receive_counts, from));
         for (std::size_t n = 0; a.operation == "exchange"; ++n) {
           const auto *sent = nth(a, Transfer::Kind::send, to, n), *expected = nth(b, Transfer::Kind::receive, from, n);
           if (sent == nullptr && expected == nullptr) break;
@@ -262,7 +259,7 @@ class ThreadsCommunicator : public Communicator {
   // `body` must not throw, because the other ranks would wait for this one.
   template <class Body> void call(Post post, std::int64_t sent_bytes, const Body& body) {
     Entry entry(ledger_, post.operation.c_str(), sent_bytes);
-    state_->posts[static_cast<std::size_t>(rank_)] = std::move(post);
+    base::at(state_->posts, rank_) = std::move(post);
     shared_.rendezvous(*state_);
     std::string problem;
     try {
@@ -293,7 +290,7 @@ ThreadsWorld::~ThreadsWorld() = default;
 int ThreadsWorld::size() const { return shared_->size; }
 
 std::unique_ptr<Communicator> ThreadsWorld::communicator(int rank, const std::string& group) {
-  std::vector<int> all(static_cast<std::size_t>(shared_->size));
+  std::vector<int> all(base::size(shared_->size));
   std::iota(all.begin(), all.end(), 0);
   return split(rank, group, all);
 }
@@ -313,7 +310,7 @@ void ThreadsWorld::poison() {
 
 void ThreadsWorld::leave(int rank) {
   std::lock_guard lock(shared_->mutex);
-  shared_->left[static_cast<std::size_t>(rank)] = 1;
+  base::at(shared_->left, rank) = 1;
   shared_->wake_all();
 }
 

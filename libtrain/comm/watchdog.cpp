@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/text.h"
 #include "libtrain/base/thread.h"
@@ -87,8 +88,8 @@ struct Watchdog::Impl {
       throw base::EnvironmentError(fmt::format("the watchdog has no socket: {}", std::strerror(errno)));
     port = ntohs(any.sin_port);
     // Room for a report of every rank, in case all come at once; the system may give less.
-    const int room = static_cast<int>(
-        std::min<std::size_t>(std::size_t{16} << 20, 2 * sizeof(Report) * static_cast<std::size_t>(options.size)));
+    const int room =
+        static_cast<int>(std::min<std::size_t>(std::size_t{16} << 20, 2 * sizeof(Report) * base::size(options.size)));
     setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
     const int yes = 1;
     setsockopt(socket, IPPROTO_IP, IP_RECVERR, &yes,
@@ -102,7 +103,7 @@ struct Watchdog::Impl {
   void send_to(int rank, const std::string& message) {
     // A lost message is a missed report, and the next report follows. A refusal of an earlier message is reported in
     // place of sending this one, so it is sent again.
-    for (const auto& to : peers[static_cast<std::size_t>(rank)].places)
+    for (const auto& to : base::at(peers, rank).places)
       for (int again = 0; again < 2; ++again)
         if (sendto(socket, message.data(), message.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) >= 0 ||
             errno != ECONNREFUSED)
@@ -162,7 +163,7 @@ struct Watchdog::Impl {
     if (warned || options.rank > 1) return;
     std::vector<int> unheard;
     for (int r = 0; r < options.size; ++r)
-      if (const auto at = static_cast<std::size_t>(r); talks_with(r) && !peers[at].heard && silence[at] > threshold)
+      if (const auto at = base::size(r); talks_with(r) && !peers[at].heard && silence[at] > threshold)
         unheard.push_back(r);
     if (unheard.empty()) return;
     warned = true;
@@ -189,8 +190,8 @@ struct Watchdog::Impl {
       const auto operation = ledgers[g]->operation();
       std::snprintf(w.operation, sizeof w.operation, "%s", operation.c_str());
     }
-    heard[static_cast<std::size_t>(options.rank)] = {own, false};
-    silence[static_cast<std::size_t>(options.rank)] = 0;
+    base::at(heard, options.rank) = {own, false};
+    base::at(silence, options.rank) = 0;
   }
 
   void send_to_all(const Report& report) {
@@ -208,12 +209,12 @@ struct Watchdog::Impl {
       const auto n = recvfrom(socket, buffer, sizeof buffer, 0, reinterpret_cast<sockaddr*>(&source), &length);
       if (n < 0 && errno == ECONNREFUSED) continue;  // hear_refusals() reads it in full
       if (n < 0) return;
-      const auto message = opened(options.key, {buffer, static_cast<std::size_t>(n)});
+      const auto message = opened(options.key, {buffer, base::size(n)});
       if (!message || message->size() < sizeof(Report)) continue;
       Report r;
       std::memcpy(&r, message->data(), sizeof r);
       if (r.rank < 0 || r.rank >= options.size) continue;
-      const auto from = static_cast<std::size_t>(r.rank);
+      const auto from = base::size(r.rank);
       auto& peer = peers[from];
       if (std::none_of(peer.named.begin(), peer.named.end(),
                        [&](const sockaddr_in& named) { return same_place(named, source); }))
@@ -266,8 +267,7 @@ struct Watchdog::Impl {
     const double until = base::steady_seconds() + 4 * options.interval_seconds;
     const auto waited_for = [&] {
       for (int r = 0; r < options.size; ++r)
-        if (const auto& p = peers[static_cast<std::size_t>(r)]; talks_with(r) && p.heard && !p.leaving && !p.released)
-          return true;
+        if (const auto& p = base::at(peers, r); talks_with(r) && p.heard && !p.leaving && !p.released) return true;
       return false;
     };
     for (auto& p : peers) p.released = false;
@@ -288,10 +288,9 @@ struct Watchdog::Impl {
   // time to decide. They do so one after the other, so that the first to decide speaks for all.
   void decide(double passed) {
     if (const auto r = lost())
-      return end(
-          fmt::format("{} has ended without a word (step {}{}): it was killed, ran out of memory or crashed",
-                      name_of_rank(*r, hosts), own.step, what_was_done(heard[static_cast<std::size_t>(*r)].report)),
-          options.rank);
+      return end(fmt::format("{} has ended without a word (step {}{}): it was killed, ran out of memory or crashed",
+                             name_of_rank(*r, hosts), own.step, what_was_done(base::at(heard, *r).report)),
+                 options.rank);
     const double limit = std::max(3 * options.interval_seconds, 0.5);
     for (std::size_t r = 0; r < heard.size(); ++r) {
       heard[r].silent = silence[r] > limit;
@@ -302,15 +301,15 @@ struct Watchdog::Impl {
     else if (heard[0].silent) {
       auto pair = heard;
       for (int r = 1; r < options.size; ++r)
-        if (r != options.rank) pair[static_cast<std::size_t>(r)] = {own, false};
+        if (r != options.rank) base::at(pair, r) = {own, false};
       hang = find_hang(pair, groups,
                        options.timeout_seconds + limit + options.interval_seconds * std::min(options.rank, 20), hosts);
       if (hang)
         hang->sentence =
             fmt::format("{} is silent and {} waits in {} (call {} of group {}, step {}) for more than {:.3g} s",
                         name_of_rank(0, hosts), name_of_rank(options.rank, hosts), own.ledgers[hang->ledger].operation,
-                        hang->sequence, name_of_group(groups[static_cast<std::size_t>(hang->ledger)], options.rank),
-                        own.step, options.timeout_seconds);
+                        hang->sequence, name_of_group(base::at(groups, hang->ledger), options.rank), own.step,
+                        options.timeout_seconds);
     }
     // A second look must find the same call, because a report may be older than the end of the call.
     const bool same = hang && suspicion && hang->same_call(*suspicion);
@@ -355,7 +354,7 @@ Watchdog::Watchdog(WatchdogOptions options, const std::vector<WatchedLedger>& wa
 }
 
 void Watchdog::watch(const std::vector<WatchedLedger>& watched) {
-  TRAINYARD_ASSERT(watched.size() <= static_cast<std::size_t>(watched_limit), "{} ledgers", watched.size());
+  TRAINYARD_ASSERT(std::ssize(watched) <= watched_limit, "{} ledgers", watched.size());
   const std::lock_guard lock(impl_->watching);
   impl_->groups.clear();
   impl_->judged.clear();
@@ -389,8 +388,7 @@ std::string Watchdog::address() const {
 void Watchdog::start(const std::vector<std::string>& addresses) {
   auto& i = *impl_;
   if (i.options.size <= 1) return;
-  TRAINYARD_ASSERT(addresses.size() == static_cast<std::size_t>(i.options.size) && !i.thread.joinable(), "{} addresses",
-                   addresses.size());
+  TRAINYARD_ASSERT(std::ssize(addresses) == i.options.size && !i.thread.joinable(), "{} addresses", addresses.size());
   for (const auto& a : addresses) {
     auto address = parse_watchdog_address(a, base::host_name());
     auto& peer = i.peers.emplace_back();

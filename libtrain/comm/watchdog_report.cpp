@@ -1,6 +1,8 @@
 // The judgement: the earliest call that has waited too long, and the ranks that keep it waiting.
 #include "libtrain/comm/watchdog_report.h"
 
+#include "libtrain/base/index.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,8 +13,8 @@ namespace trainyard::comm {
 namespace {
 
 std::string with_host(int rank, const std::vector<std::string>& hosts) {
-  const auto at = static_cast<std::size_t>(rank);
-  return at < hosts.size() && !hosts[at].empty() ? fmt::format("{} on {}", rank, hosts[at]) : fmt::format("{}", rank);
+  const bool named = rank < std::ssize(hosts) && !base::at(hosts, rank).empty();
+  return named ? fmt::format("{} on {}", rank, base::at(hosts, rank)) : fmt::format("{}", rank);
 }
 
 std::string listed(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
@@ -31,7 +33,7 @@ std::string whereabouts(const Report& r, const std::vector<WatchedGroup>& groups
 }
 
 int number_of(const WatchedGroup& group, int rank) {
-  return group.number_of.empty() ? 0 : group.number_of[static_cast<std::size_t>(rank)];
+  return group.number_of.empty() ? 0 : base::at(group.number_of, rank);
 }
 
 // For each group of a ledger, the rank that has waited too long in the earliest call. Ranks may wait in different
@@ -41,12 +43,11 @@ std::vector<int> earliest_waits(const std::vector<Heard>& ranks, const WatchedGr
                                 double timeout_seconds) {
   std::map<int, int> waiting;  // by number of the group
   for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
-    const auto& h = ranks[static_cast<std::size_t>(r)];
+    const auto& h = base::at(ranks, r);
     const auto& mine = h.report.ledgers[ledger];
     if (h.silent || !mine.in_call || mine.open_seconds <= timeout_seconds) continue;
     const auto [found, is_first] = waiting.emplace(number_of(group, r), r);
-    if (!is_first && mine.sequence < ranks[static_cast<std::size_t>(found->second)].report.ledgers[ledger].sequence)
-      found->second = r;
+    if (!is_first && mine.sequence < base::at(ranks, found->second).report.ledgers[ledger].sequence) found->second = r;
   }
   std::vector<int> out;
   for (const auto& [number, rank] : waiting) out.push_back(rank);
@@ -66,7 +67,7 @@ struct Verdict {
 Verdict judge(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& groups, std::size_t ledger, int waiting,
               const std::vector<std::string>& hosts) {
   const auto& group = groups[ledger];
-  const auto& report = ranks[static_cast<std::size_t>(waiting)].report;
+  const auto& report = base::at(ranks, waiting).report;
   const auto& call = report.ledgers[ledger];
   double longest = 0;
   std::vector<int> inside, behind, silent;
@@ -74,7 +75,7 @@ Verdict judge(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& 
   bool culprit = false, lost = false;
   for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
     if (number_of(group, r) != number_of(group, waiting)) continue;
-    const auto& heard = ranks[static_cast<std::size_t>(r)];
+    const auto& heard = base::at(ranks, r);
     const auto& other = heard.report.ledgers[ledger];
     if (heard.silent) {
       if (silent.empty()) last_seen = what_was_done(heard.report);

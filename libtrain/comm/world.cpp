@@ -2,6 +2,7 @@
 #include "libtrain/comm/world.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/comm/solo.h"
 
 #include <numeric>
@@ -15,7 +16,7 @@ World::World(std::string kind_, int rank_, plan::Topology topology_, GroupFactor
   const auto make = [&](const std::string& name, const std::vector<int>& ranks) {
     return ranks.size() > 1 ? between(name, ranks) : make_solo(name);
   };
-  std::vector<int> all(static_cast<std::size_t>(size));
+  std::vector<int> all(base::size(size));
   std::iota(all.begin(), all.end(), 0);
   control = make("control", all);
   for (const auto axes : wanted) groups_.emplace_back(axes, make(plan::name_of(axes), topology.peers(rank, axes)));

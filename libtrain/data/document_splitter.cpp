@@ -3,6 +3,7 @@
 #include "libtrain/data/document_splitter.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/data/json_line.h"
 
 #include <simdjson.h>
@@ -25,14 +26,14 @@ std::int64_t line_ends(std::string_view text) { return std::count(text.begin(), 
 std::size_t line_begin(std::string_view text, std::size_t from, std::size_t end) {
   if (end == from) return from;
   const auto* found = static_cast<const char*>(::memrchr(text.data() + from, '\n', end - from));
-  return found == nullptr ? from : static_cast<std::size_t>(found - text.data()) + 1;
+  return found == nullptr ? from : base::size(found - text.data()) + 1;
 }
 
 // The position after the first line feed at or after `from`, or the end of the text.
 std::size_t line_end(std::string_view text, std::size_t from) {
   if (from == text.size()) return from;
   const auto* found = static_cast<const char*>(std::memchr(text.data() + from, '\n', text.size() - from));
-  return found == nullptr ? text.size() : static_cast<std::size_t>(found - text.data()) + 1;
+  return found == nullptr ? text.size() : base::size(found - text.data()) + 1;
 }
 
 bool is_blank_line(std::string_view line) { return line.size() <= longest_blank && is_blank(line); }
@@ -110,7 +111,7 @@ void StretchCutter::skip() {
 
 bool StretchCutter::cut(Stretch& out) {
   if (skipping_) skip();
-  const auto most = static_cast<std::size_t>(rules_.largest_document);
+  const auto most = base::size(rules_.largest_document);
   if (held_ < least_ && !(rules_.json_lines && held_ > most)) return false;
   if (const auto end = boundary(); end > 0) {
     if (held_ < least_) return false;
@@ -175,7 +176,7 @@ class DocumentSplitter::Work {
 
   // Takes a document of plain text; if it is too long, in parts.
   void document(std::string_view text, std::int64_t line) {
-    const auto most = static_cast<std::size_t>(rules_->largest_document);
+    const auto most = base::size(rules_->largest_document);
     while (text.size() > most) {
       const auto n = character_boundary(text, most);
       hand_on(text.substr(0, n), line, all_utf8_);

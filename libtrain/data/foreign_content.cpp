@@ -1,6 +1,7 @@
 // Recognizes content by signatures and by counting zero bytes.
 #include "libtrain/data/foreign_content.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/data/document_splitter.h"
 #include "libtrain/data/json_line.h"
 
@@ -69,7 +70,7 @@ constexpr std::array signatures{
 constexpr std::size_t first_block = 512;
 bool has_many_zeros(std::string_view bytes) {
   constexpr std::size_t one_of = 64;
-  const auto zeros = static_cast<std::size_t>(std::count(bytes.begin(), bytes.end(), '\0'));
+  const auto zeros = base::size(std::count(bytes.begin(), bytes.end(), '\0'));
   return zeros > 1 && zeros * one_of > bytes.size();
 }
 
@@ -83,7 +84,7 @@ std::optional<Beginning> beginning_of_object(std::string_view text) {
   const auto skip_to = [&](char c) {
     const auto at = std::find_if_not(text.begin(), text.end(), is_white);
     if (at == text.end() || *at != c) return false;
-    text.remove_prefix(static_cast<std::size_t>(at - text.begin()) + 1);
+    text.remove_prefix(base::size(at - text.begin()) + 1);
     return true;
   };
   if (!skip_to('{') || !skip_to('"')) return std::nullopt;

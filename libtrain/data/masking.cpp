@@ -2,6 +2,7 @@
 #include "libtrain/data/masking.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/data/set_tokenizer.h"
@@ -31,7 +32,7 @@ class Words {
   bool begins(std::int64_t t) const {
     if (!eligible(t)) return false;
     if (t == 0 || !eligible(t - 1) || masking_.word_starts.empty()) return true;
-    return masking_.word_starts[static_cast<std::size_t>(tokens_[t])] != 0;
+    return base::at(masking_.word_starts, tokens_[t]) != 0;
   }
   // The end of the word that begins at t.
   std::int64_t end(std::int64_t t) const {
@@ -82,7 +83,7 @@ Masking masking_of(const std::string& folder, const SetIndex& index, double rate
     throw base::InputError(
         base::text("$mask-words hides whole words, and the words of {} are not known: {}", folder, set.why_not),
         base::text("put the tokenizer back, or leave $mask-words out: then single tokens are hidden"));
-  m.word_starts.resize(static_cast<std::size_t>(index.vocabulary));
+  m.word_starts.resize(base::size(index.vocabulary));
   for (std::size_t t = 0; t < m.word_starts.size(); ++t)
     m.word_starts[t] = set.tokenizer->begins_word(static_cast<std::int32_t>(t)) ? 1 : 0;
   return m;

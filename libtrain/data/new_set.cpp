@@ -2,6 +2,7 @@
 #include "libtrain/data/new_set.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
@@ -158,7 +159,7 @@ std::string text_keys_of(const std::string& path) {
   std::ifstream file(base::path_of_text(path), std::ios::binary);
   std::string line(longest, '\0');
   file.read(line.data(), static_cast<std::streamsize>(longest));
-  line.resize(static_cast<std::size_t>(file.gcount()));
+  line.resize(base::size(file.gcount()));
   line.resize(std::min(line.find('\n'), line.size()));
   const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
   std::vector<std::string> keys;

@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/setting_text.h"
@@ -197,7 +198,7 @@ PartRecord Parts::record(int task) const {
   for (const auto& item : object.array("pieces")) {
     base::SortedJsonObject piece(item, file);
     Piece p;
-    p.input = static_cast<std::size_t>(piece.integer("input", 0, most));
+    p.input = base::size(piece.integer("input", 0, most));
     p.begin = piece.integer("begin", 0, most);
     p.end = piece.integer("end", p.begin, most);
     p.lines = piece.integer("lines", 0, most);

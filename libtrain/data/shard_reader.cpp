@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/text.h"
 #include "libtrain/io/hdf5_file.h"
 
@@ -27,7 +28,7 @@ std::uint32_t crc_of(const io::BulkFile& file, std::int64_t from, std::int64_t e
   while (from < end) {
     const auto n = std::min<std::int64_t>(end - from, piece.size());
     file.read(from, piece.data(), n);
-    crc = base::crc32c(piece.data(), static_cast<std::size_t>(n), crc);
+    crc = base::crc32c(piece.data(), base::size(n), crc);
     from += n;
   }
   return crc;
@@ -35,7 +36,7 @@ std::uint32_t crc_of(const io::BulkFile& file, std::int64_t from, std::int64_t e
 
 std::uint32_t token_at(const char* bytes, std::int64_t i, std::int64_t width) {
   std::uint32_t token = 0;
-  std::memcpy(&token, bytes + i * width, static_cast<std::size_t>(width));  // little-endian
+  std::memcpy(&token, bytes + i * width, base::size(width));  // little-endian
   return token;
 }
 
@@ -105,7 +106,7 @@ void ShardReader::read_shape(const SetIndex& index, const ShardEntry& entry) {
   if (indexed_ && boundaries - 1 != entry.documents)
     throw base::InputError(
         fmt::format("shard {} has {} documents, the index says {}", path_, boundaries - 1, entry.documents), remedy);
-  documents_.resize(static_cast<std::size_t>(boundaries));
+  documents_.resize(base::size(boundaries));
   h5.read_dataset("/documents", base::DType::u64, 0, boundaries, documents_.data());
   if (documents_.front() != 0 || documents_.back() != static_cast<std::uint64_t>(tokens_) ||
       !std::is_sorted(documents_.begin(), documents_.end()))
@@ -115,7 +116,7 @@ void ShardReader::read_shape(const SetIndex& index, const ShardEntry& entry) {
   const auto blocks = h5.info("/checksums").count();
   if (blocks != io::blocks_of(tokens_ * base::size_of(dtype_)))
     throw base::InputError(fmt::format("shard {}: {} checksums for {} tokens", path_, blocks, tokens_), remedy);
-  sums_.resize(static_cast<std::size_t>(blocks));
+  sums_.resize(base::size(blocks));
   h5.read_dataset("/checksums", base::DType::u32, 0, blocks, sums_.data());
   checked_.resize(sums_.size());
 }
@@ -146,13 +147,13 @@ void ShardReader::check_blocks(std::int64_t first_byte, std::int64_t end_byte) {
   const auto bytes = tokens_ * base::size_of(dtype_);
   for (auto b = first_byte / io::block_bytes;
        b * io::block_bytes < end_byte && b < static_cast<std::int64_t>(sums_.size()); ++b) {
-    if (checked_[static_cast<std::size_t>(b)]) continue;
+    if (base::at(checked_, b)) continue;
     const auto from = b * io::block_bytes, end = std::min(from + io::block_bytes, bytes);
-    if (crc_of(file(), payload_ + from, payload_ + end, 0) != sums_[static_cast<std::size_t>(b)])
+    if (crc_of(file(), payload_ + from, payload_ + end, 0) != base::at(sums_, b))
       throw base::InputError(fmt::format("shard {}: tokens {} to {} differ from their checksum", path_,
                                          from / base::size_of(dtype_), end / base::size_of(dtype_)),
                              remedy);
-    checked_[static_cast<std::size_t>(b)] = true;
+    base::at(checked_, b) = true;
   }
 }
 
@@ -201,7 +202,7 @@ std::vector<ShardReader::Source> ShardReader::sources() const {
   if (bytes < 0 || bytes > file_bytes_)
     throw base::InputError(
         fmt::format("shard {}: /sources of {} bytes does not fit into {}", path_, bytes, file_bytes_), remedy);
-  std::string text(static_cast<std::size_t>(bytes), '\0');
+  std::string text(base::size(bytes), '\0');
   h5.read_dataset("/sources", base::DType::u8, 0, bytes, text.data());
   std::vector<Source> out;
   std::int64_t before = -1;
@@ -213,7 +214,7 @@ std::vector<ShardReader::Source> ShardReader::sources() const {
     if (end == left.npos || error != std::errc() || stop == line.data() + line.size() || *stop != '\t' ||
         document <= before || document + 1 >= static_cast<std::int64_t>(documents_.size()))
       throw base::InputError(fmt::format("shard {}: /sources is damaged behind document {}", path_, before), remedy);
-    out.push_back({document, std::string(line.substr(static_cast<std::size_t>(stop - line.data()) + 1))});
+    out.push_back({document, std::string(line.substr(base::size(stop - line.data()) + 1))});
     before = document;
     left.remove_prefix(end + 1);
   }

@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/read_file.h"
@@ -27,7 +28,7 @@ std::uint32_t sample_of(const std::string& path) {
   constexpr std::int64_t blocks = 16, block = 64 << 10;
   const io::BulkFile file(path, io::BulkFile::Mode::read);
   const auto size = file.size();
-  std::vector<char> buffer(static_cast<std::size_t>(std::min<std::int64_t>(size, block)));
+  std::vector<char> buffer(base::size(std::min<std::int64_t>(size, block)));
   auto crc = base::crc32c(&size, sizeof size);
   for (std::int64_t b = 0; b < blocks && !buffer.empty(); ++b) {
     const auto last = size - std::ssize(buffer);

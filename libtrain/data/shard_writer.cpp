@@ -5,6 +5,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/thread.h"
 #include "libtrain/data/document_source.h"
 #include "libtrain/data/own_set.h"
@@ -29,7 +30,7 @@ std::uint32_t crc_outside(const io::BulkFile& file, std::vector<std::pair<std::i
   std::int64_t at = 0;
   std::vector<char> buffer;
   for (const auto& [offset, bytes] : ranges) {
-    buffer.resize(static_cast<std::size_t>(std::max<std::int64_t>(0, offset - at)));
+    buffer.resize(base::size(std::max<std::int64_t>(0, offset - at)));
     if (!buffer.empty()) file.read(at, buffer.data(), static_cast<std::int64_t>(buffer.size()));
     crc = base::crc32c(buffer.data(), buffer.size(), crc);
     at = offset + bytes;
@@ -57,10 +58,9 @@ SetIndex index_for(const Tokenizer& tokenizer) {
 void Shard::append(const char* tokens, std::int64_t bytes) {
   while (bytes > 0) {
     const auto in_block = token_bytes % io::block_bytes;
-    if (in_block == 0)
-      blocks.push_back(std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(io::block_bytes)));
+    if (in_block == 0) blocks.push_back(std::make_unique_for_overwrite<char[]>(base::size(io::block_bytes)));
     const auto n = std::min(bytes, io::block_bytes - in_block);
-    std::memcpy(blocks.back().get() + in_block, tokens, static_cast<std::size_t>(n));
+    std::memcpy(blocks.back().get() + in_block, tokens, base::size(n));
     tokens += n;
     bytes -= n;
     token_bytes += n;
@@ -107,7 +107,7 @@ ShardEntry ShardFiles::write_now(const Shard& shard) const {
     return std::min(io::block_bytes, shard.token_bytes - static_cast<std::int64_t>(b) * io::block_bytes);
   };
   for (std::size_t b = 0; b < shard.blocks.size(); ++b) {
-    const auto bytes = static_cast<std::size_t>(bytes_of_block(b));
+    const auto bytes = base::size(bytes_of_block(b));
     sums.push_back(base::crc32c(shard.blocks[b].get(), bytes));
     sum = base::crc32c(shard.blocks[b].get(), bytes, sum);
   }

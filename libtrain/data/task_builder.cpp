@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
@@ -135,7 +136,7 @@ BuildResult join(const DocumentSource& source, const Tokenizer& tokenizer, const
   NewSet set(tokenizer, options, precious_of(source, options), result);
   Walk walk(source, parts, set);
   for (int task = 0; task < tasks; ++task) {
-    const auto& part = records[static_cast<std::size_t>(task)];
+    const auto& part = base::at(records, task);
     result.documents += part.documents;
     result.text_bytes += part.text_bytes;
     walk.pass(task, part);

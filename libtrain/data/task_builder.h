@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/data/build_options.h"
+#include "libtrain/data/tokenizer.h"
 
 #include <cstdint>
 #include <functional>

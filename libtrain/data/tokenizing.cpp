@@ -2,6 +2,7 @@
 // threads work on the stretches between, and so does the caller's thread where it would wait.
 #include "libtrain/data/tokenizing.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/thread.h"
 
@@ -23,8 +24,8 @@ class StretchTeam {
  public:
   StretchTeam(DocumentSource& source, const Tokenizer& tokenizer, const TokenizingOptions& options)
       : source_(source), tokenizer_(tokenizer), options_(options),
-        slots_(options.threads > 1 ? static_cast<std::size_t>(options.threads) + 2 : 1) {
-    team_.reserve(static_cast<std::size_t>(options.threads));
+        slots_(options.threads > 1 ? base::size(options.threads) + 2 : 1) {
+    team_.reserve(base::size(options.threads));
   }
   ~StretchTeam() {
     {
@@ -183,7 +184,7 @@ void TokenizedStretch::for_each(const std::function<void(Split, const void*, std
   for (const auto& d : documents) {
     const void* tokens = narrow.empty() ? static_cast<const void*>(wide.data() + at) : narrow.data() + at;
     each(d.split, tokens, d.tokens);
-    at += static_cast<std::size_t>(d.tokens);
+    at += base::size(d.tokens);
   }
 }
 

@@ -2,6 +2,7 @@
 #include "libtrain/data/window_dataset.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/number_text.h"
 
@@ -21,14 +22,14 @@ std::int64_t at_least_one(std::int64_t sequence) {
 }  // namespace
 
 WindowDataset::WindowDataset(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split,
-                             std::int64_t sequence, DocumentMask mask, Order order, std::uint64_t seed)
-    : open_(static_cast<std::size_t>(most_open), -1), sequence_(at_least_one(sequence)), mask_(mask), order_(order),
-      seed_(seed), buffer_(static_cast<std::size_t>(sequence + 1)) {
+                             const Windows& w)
+    : open_(base::size(most_open), -1), sequence_(at_least_one(w.sequence)), mask_(w.mask), order_(w.order),
+      seed_(w.seed), buffer_(base::size(w.sequence + 1)) {
   shards_.reserve(split.size());
   for (const auto& entry : split) {
     shards_.emplace_back(folder, index, entry);
     make_room(shards_.size() - 1);
-    const auto windows = shards_.back().tokens() > 0 ? (shards_.back().tokens() - 1) / sequence : 0;
+    const auto windows = shards_.back().tokens() > 0 ? (shards_.back().tokens() - 1) / sequence_ : 0;
     first_window_.push_back(first_window_.back() + static_cast<std::uint64_t>(windows));
   }
   if (count() > 0) return;
@@ -36,14 +37,14 @@ WindowDataset::WindowDataset(const std::string& folder, const SetIndex& index, c
   for (const auto& shard : shards_) longest = std::max(longest, shard.tokens());
   throw base::InputError(
       fmt::format("{}: {} of the split, the longest of {} tokens, and none holds a window of {}", folder,
-                  base::counted(static_cast<std::int64_t>(split.size()), "shard"), longest, sequence + 1),
+                  base::counted(static_cast<std::int64_t>(split.size()), "shard"), longest, sequence_ + 1),
       "a shorter sequence, or more text");
 }
 
 // Call it when a closed shard has been opened. If too many are open, it closes the one that was opened first.
 void WindowDataset::make_room(std::size_t opened) {
   auto& place = open_[next_open_];
-  if (place >= 0 && static_cast<std::size_t>(place) != opened) shards_[static_cast<std::size_t>(place)].rest();
+  if (place >= 0 && base::size(place) != opened) base::at(shards_, place).rest();
   place = static_cast<std::int64_t>(opened);
   next_open_ = (next_open_ + 1) % open_.size();
 }
@@ -52,8 +53,8 @@ void WindowDataset::fill(std::uint64_t ordinal, const WindowPtrs& out) {
   const auto epoch = ordinal / count();
   auto window = ordinal % count();
   if (order_ == Order::keyed) window = base::Permutation(count(), seed_, epoch)(window);
-  const auto shard = static_cast<std::size_t>(std::upper_bound(first_window_.begin(), first_window_.end(), window) -
-                                              first_window_.begin() - 1);
+  const auto shard =
+      base::size(std::upper_bound(first_window_.begin(), first_window_.end(), window) - first_window_.begin() - 1);
   auto& reader = shards_[shard];
   const auto first = static_cast<std::int64_t>(window - first_window_[shard]) * sequence_;
   if (!reader.is_open()) make_room(shard);

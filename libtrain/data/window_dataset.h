@@ -24,8 +24,14 @@ enum class Order { keyed, as_stored };  // validation is read as stored, the sam
 // window.
 class WindowDataset {
  public:
+  struct Windows {
+    std::int64_t sequence;
+    DocumentMask mask;
+    Order order;
+    std::uint64_t seed;  // of the keyed order, and of what fill() hides in it
+  };
   WindowDataset(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split,
-                std::int64_t sequence, DocumentMask mask, Order order, std::uint64_t seed);
+                const Windows& w);
   // The most shard files that are open at a time, however many there are.
   static constexpr int most_open = 128;
 

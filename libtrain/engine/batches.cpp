@@ -2,6 +2,7 @@
 #include "libtrain/engine/batches.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/thread.h"
 #include "libtrain/plan/cost/memory.h"
 #include "libtrain/base/trace_kinds.h"
@@ -14,13 +15,13 @@ namespace trainyard::engine {
 Batches::Batches(data::WindowDataset& training, data::WindowDataset* validation, const plan::BatchPlan& batch,
                  int data_rank, int in_flight)
     : training_(training), validation_(validation), plan_(batch), rank_(data_rank),
-      buffers_(static_cast<std::size_t>(in_flight) + 1) {
+      buffers_(base::size(in_flight) + 1) {
   TRAINYARD_ASSERT(in_flight >= 1, "{} micro-batches in flight", in_flight);
   TRAINYARD_ASSERT(validation == nullptr || validation->sequence() == training.sequence(),
                    "windows of {} tokens for training, and of {} for validation", training.sequence(),
                    validation->sequence());
   for (auto* b : all()) {
-    b->memory.resize(static_cast<std::size_t>(buffer_bytes()));
+    b->memory.resize(base::size(buffer_bytes()));
     lay_out(*b, b->memory.data(), b->memory.data(), {});
   }
   thread_ = base::start_thread("loader", [this] { work(); });
@@ -80,7 +81,7 @@ void Batches::lay_out(Buffer& x, char* host, char* seen, base::Device device) co
   x.batch.weights = view(weights, base::DType::u8);
   x.batch.counted_there = base::View(seen + counted, base::DType::f64, {1}, device);
   x.batch.keys = reinterpret_cast<const std::uint64_t*>(seen + keys);
-  x.batch.samples.resize(static_cast<std::size_t>(b));
+  x.batch.samples.resize(base::size(b));
 }
 
 void Batches::upload(Buffer& x) {
@@ -103,7 +104,7 @@ void Batches::fill(Buffer& x, data::WindowDataset& from, std::int64_t first_samp
   x.copied.wait();
   for (std::int64_t i = 0; i < plan_.micro_batch; ++i) {
     const auto at = i * T;
-    x.keys[i] = x.batch.samples[static_cast<std::size_t>(i)] = static_cast<std::uint64_t>(first_sample + i);
+    x.keys[i] = base::at(x.batch.samples, i) = static_cast<std::uint64_t>(first_sample + i);
     from.fill(static_cast<std::uint64_t>(first_sample + i),
               {x.tokens + at, x.targets + at, x.positions + at, x.starts + at, x.weights + at,
                x.ends != nullptr ? x.ends + at : nullptr});

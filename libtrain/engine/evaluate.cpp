@@ -3,6 +3,7 @@
 
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
@@ -271,8 +272,8 @@ std::int64_t windows_of(const EvaluateConfig& c, const Terms& t) {
 class TextCounter {
  public:
   TextCounter(const RunConfig& run, const data::SetIndex& index, data::WindowDataset& windows)
-      : text_(run.data, index), windows_(windows), i32_(4 * static_cast<std::size_t>(windows.sequence())),
-        weights_(static_cast<std::size_t>(windows.sequence())) {}
+      : text_(run.data, index), windows_(windows), i32_(4 * base::size(windows.sequence())),
+        weights_(base::size(windows.sequence())) {}
   const std::string& why_not() const { return text_.why_not(); }
   // Of windows [first, end).
   data::TextBytes::Count count(std::int64_t first, std::int64_t end) {
@@ -378,7 +379,9 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   on_every_rank(world, exec, [&] {
     t.sequences = windows_of(config, t);
     for (auto* set : {&windows, &text_windows})
-      set->emplace(t.run.data, t.setup.index, *t.split, shape.sequence, t.setup.mask, data::Order::as_stored, 0);
+      set->emplace(t.run.data, t.setup.index, *t.split,
+                   data::WindowDataset::Windows{
+                       .sequence = shape.sequence, .mask = t.setup.mask, .order = data::Order::as_stored, .seed = 0});
     if (t.setup.masking) windows->hide(*t.setup.masking);
     if (!masked) text.emplace(t.run, t.setup.index, *text_windows);
     batches.emplace(*windows, &*windows, t.setup.plan.batch(), world.reduction_position());

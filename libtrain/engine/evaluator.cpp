@@ -3,6 +3,7 @@
 
 #include "kernels/cast/cast.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/checkpoint/removed.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/plan/schedule/accesses.h"
@@ -23,7 +24,7 @@ Evaluator::~Evaluator() { drain(r_.communication, *r_.compute); }
 void Evaluator::make_chunks() {
   for (int c = 0; c < r_.plan.stages.chunks(); ++c) {
     auto alone = r_.part;
-    alone.chunks = {r_.part.chunks[static_cast<std::size_t>(c)]};
+    alone.chunks = {base::at(r_.part.chunks, c)};
     Chunk chunk;
     chunk.decoder = std::make_unique<model::Decoder>(r_.part, plan::Recompute::none, c);
     chunk.slots.push_back(std::make_unique<Slot>(r_.memory[tensor::Category::activations],
@@ -42,10 +43,10 @@ void Evaluator::read_shards(checkpoint::Reader& reader, checkpoint::ReadSums& su
   for (int u = 0; u < r_.context.flat_groups(); ++u) {
     const auto& layout = r_.context.layout(u);
     const auto own = store_.weights().own_shard(u);
-    read.resize(static_cast<std::size_t>(layout.shard));
-    working.resize(static_cast<std::size_t>(layout.shard * base::size_of(own.dtype)));
+    read.resize(base::size(layout.shard));
+    working.resize(base::size(layout.shard * base::size_of(own.dtype)));
     reader.read_shard(checkpoint::Kind::model, r_.context.flat_group(u), r_.world.topology, r_.world.rank, read.data());
-    if (!r_.context.set.borrowed[static_cast<std::size_t>(u)])
+    if (!base::at(r_.context.set.borrowed, u))
       sums.add(checkpoint::Kind::model, r_.context.flat_group(u), r_.world.topology, r_.world.rank, read.data());
     const base::View narrow(working.data(), own.dtype, {layout.shard});
     kernels::cast(*host, base::View::of(read.data(), {layout.shard}), narrow);

@@ -3,6 +3,7 @@
 
 #include "kernels/gate_record/gate_record_args.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/plan/spec/layer_model.h"
@@ -16,7 +17,7 @@ namespace {
 double over(double part, std::int64_t whole) { return whole > 0 ? part / static_cast<double>(whole) : 0; }
 
 LayerGate layer_gate(std::int64_t layer, std::int64_t experts, std::span<const std::int64_t> record) {
-  const auto loads = record.subspan(kernels::gate_record_sums, static_cast<std::size_t>(experts));
+  const auto loads = record.subspan(kernels::gate_record_sums, base::size(experts));
   std::int64_t choices = 0;
   for (const auto load : loads) choices += load;
   const auto [least, most] = std::minmax_element(loads.begin(), loads.end());
@@ -61,9 +62,9 @@ GateMetrics gate_metrics(const plan::ModelConfig& model, std::span<const std::in
   std::int64_t kept = 0, dropped = 0;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
     if (!plan::layer_has_experts(model, layer)) continue;
-    const auto row = static_cast<std::size_t>(plan::expert_layers(model, layer) * shape.width);
+    const auto row = base::size(plan::expert_layers(model, layer) * shape.width);
     const auto& g = out.layers.emplace_back(layer_gate(layer, plan::expert_count(plan::layer_model(model, layer)),
-                                                       records.subspan(row, static_cast<std::size_t>(shape.width))));
+                                                       records.subspan(row, base::size(shape.width))));
     kept += g.kept, dropped += g.dropped;
     out.fullest = std::max(out.fullest, g.fullest);
     out.weighted_balance_loss += model.experts.balance_loss * g.balance_loss;

@@ -1,6 +1,7 @@
 // Ranks take micro-batches in rotation; then one gather, and one sum in the order of micro-batches.
 #include "libtrain/engine/loss_reduction.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/base/reduction_order.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ void reduce_losses(World& world, tensor::Exec& communication, std::int64_t first
   constexpr std::int64_t width = sizeof(MicroLoss) / sizeof(double);
   const auto rows = world.topology.rows_with_losses(world.size);
   const std::int64_t ranks = rows.ranks, mine = world.reduction_position(), each = (end - first + ranks - 1) / ranks;
-  std::vector<MicroLoss> own(static_cast<std::size_t>(each)), all(static_cast<std::size_t>(each * world.size));
+  std::vector<MicroLoss> own(base::size(each)), all(base::size(each * world.size));
   std::vector<std::int64_t> micros;
   for (std::int64_t k = 0; k < each; ++k) micros.push_back(std::min(first + k * ranks + mine, end - 1));
   evaluate(micros, own);
@@ -23,7 +24,7 @@ void reduce_losses(World& world, tensor::Exec& communication, std::int64_t first
   communication.synchronize();
   for (std::int64_t i = 0; i < end - first; ++i) {
     const auto at = base::place_of_micro_batch(i, 1, ranks);
-    const auto& micro = all[static_cast<std::size_t>(rows.row(at.rank) * each + at.place)];
+    const auto& micro = base::at(all, rows.row(at.rank) * each + at.place);
     total.sum += micro.sum;
     total.targets += micro.targets;
     total.bytes += micro.bytes;

@@ -5,6 +5,7 @@
 #include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/system_error.h"
@@ -31,14 +32,14 @@ nlohmann::ordered_json number(double x) {  // JSON has no NaN
 
 // The first `bytes` of a file, or as many as the system gives.
 std::string read_back(int file, std::int64_t bytes) {
-  std::string text(static_cast<std::size_t>(bytes), '\0');
+  std::string text(base::size(bytes), '\0');
   std::size_t done = 0;
   base::Interruptions interruptions;
   for (ssize_t n = 1; done < text.size() && n != 0;) {
     n = ::pread(file, text.data() + done, text.size() - done, static_cast<off_t>(done));
     if (n < 0 && interruptions.again()) continue;
     if (n < 0) break;
-    done += static_cast<std::size_t>(n);
+    done += base::size(n);
   }
   text.resize(done);
   return text;
@@ -225,7 +226,7 @@ void MetricsFile::append(const std::string& line) {
                                    base::text("{}{}the last published checkpoint stands: resume with $resume auto",
                                               hint, hint.empty() ? "" : "; "));
     }
-    done += static_cast<std::size_t>(n);
+    done += base::size(n);
     end_ += n;
   }
 }

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/system_error.h"
@@ -40,7 +41,7 @@ std::string read_at(int file, std::int64_t offset, std::size_t bytes, const std:
     if (n < 0 && interruptions.again()) continue;
     if (n < 0) base::throw_cannot_read("read", path, errno);
     if (n == 0) break;
-    done += static_cast<std::size_t>(n);
+    done += base::size(n);
   }
   text.resize(done);
   return text;

@@ -1,6 +1,7 @@
 // Records of all ranks: gathered and evaluated.
 #include "libtrain/engine/rank_record.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/engine/agreement.h"
 
 #include <algorithm>
@@ -14,8 +15,9 @@ constexpr std::int64_t record_width = sizeof(RankRecord) / sizeof(double);
 }  // namespace
 
 std::vector<RankRecord> records_of_all(const RankRecord& mine, World& world, tensor::Exec& communication) {
-  std::vector<RankRecord> all(static_cast<std::size_t>(world.size));
-  world.control->all_gather(communication, base::View::of(reinterpret_cast<const double*>(&mine), {record_width}),
+  auto sent = mine;
+  std::vector<RankRecord> all(base::size(world.size));
+  world.control->all_gather(communication, base::View::of(reinterpret_cast<double*>(&sent), {record_width}),
                             base::View::of(reinterpret_cast<double*>(all.data()), {record_width * world.size}));
   host_call_over(communication).wait();
   return all;

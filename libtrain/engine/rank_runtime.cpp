@@ -2,6 +2,7 @@
 #include "libtrain/engine/rank_runtime.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/plan/cost/expert_nodes.h"
 #include "libtrain/plan/evaluation.h"
 
@@ -12,9 +13,9 @@ namespace trainyard::engine {
 using tensor::Category;
 
 const plan::Plan& require_fit(const plan::Plan& plan, const World& world, const Batches& batches) {
-  TRAINYARD_ASSERT(
-      !plan.stages.boundaries.empty() && plan.stage_memory.size() == static_cast<std::size_t>(plan.pipeline),
-      "a plan that plan::predict has not filled: {} of {} stages", plan.stage_memory.size(), plan.pipeline);
+  TRAINYARD_ASSERT(!plan.stages.boundaries.empty() && std::ssize(plan.stage_memory) == plan.pipeline,
+                   "a plan that plan::predict has not filled: {} of {} stages", plan.stage_memory.size(),
+                   plan.pipeline);
   require_layout(world, plan);
   const auto of = batches.batch();
   TRAINYARD_ASSERT(batches.sequence() == plan.sequence && of.micro_batch == plan.micro_batch &&

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
@@ -98,8 +99,7 @@ SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int ran
     double most = 0;
     for (std::size_t r = 0; r < all.size(); ++r)
       if (p.stage_of(static_cast<int>(r)) == stage) most = std::max(most, all[r].peak_bytes);
-    table.rows.push_back({fmt::format("arenas of stage {}", stage),
-                          p.stage_memory[static_cast<std::size_t>(stage)].categories.total(),
+    table.rows.push_back({fmt::format("arenas of stage {}", stage), base::at(p.stage_memory, stage).categories.total(),
                           static_cast<std::int64_t>(most), ""});
   }
   return table;

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/system_error.h"
@@ -98,10 +99,10 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
   for (int u = 0; u < context.flat_groups(); ++u) {
     const auto& layout = context.layout(u);
     const auto read = [&](const checkpoint::Kind& kind, base::View to) {
-      if (exec.on_gpu()) staged.resize(static_cast<std::size_t>(layout.shard));
+      if (exec.on_gpu()) staged.resize(base::size(layout.shard));
       auto* out = exec.on_gpu() ? staged.data() : to.ptr<float>();
       reader.read_shard(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
-      if (!context.set.borrowed[static_cast<std::size_t>(u)])
+      if (!base::at(context.set.borrowed, u))
         sums.add(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
       if (!exec.on_gpu()) return;
       tensor::copy(exec, base::View::of(out, {layout.shard}), to);

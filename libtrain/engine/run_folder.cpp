@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/owned.h"
 #include "libtrain/base/read_file.h"
@@ -40,8 +41,7 @@ std::string metrics_text(const std::string& metrics) {
 
 std::string lines_through(const std::string& metrics, std::int64_t step) {
   auto text = metrics_text(metrics);
-  if (!text.empty())
-    text.resize(std::min(text.size(), static_cast<std::size_t>(MetricsFile::length_through(metrics, step))));
+  if (!text.empty()) text.resize(std::min(text.size(), base::size(MetricsFile::length_through(metrics, step))));
   return text;
 }
 
@@ -59,7 +59,7 @@ std::string history_of(const std::string& path) {
 
 // How many bytes of whole lines two texts have in common at their beginning.
 std::size_t common_lines(const std::string& a, const std::string& b) {
-  const auto differ = static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+  const auto differ = base::size(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
   const auto feed = differ == 0 ? std::string::npos : a.rfind('\n', differ - 1);
   return feed == std::string::npos ? 0 : feed + 1;
 }

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_stream.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
@@ -48,10 +49,10 @@ void RunTrace::begin_step(std::int64_t step) {
 void RunTrace::to_rank_zero(const std::string& mine, const std::vector<std::int64_t>& bytes, const Take& take) {
   using Kind = comm::Transfer::Kind;
   auto& control = *run_.world.control;
-  std::vector<char> memory(control.size() == 1 ? 0 : static_cast<std::size_t>(block_bytes));
+  std::vector<char> memory(control.size() == 1 ? 0 : base::size(block_bytes));
   for (int from = 1; from < control.size(); ++from) {
     if (control.rank() == 0) take(",\n");
-    const auto all = bytes[static_cast<std::size_t>(from)];
+    const auto all = base::at(bytes, from);
     for (std::int64_t at = 0; at < all; at += block_bytes) {
       const auto n = std::min(block_bytes, all - at);
       const base::View view(memory.data(), base::DType::u8, {n});
@@ -64,7 +65,7 @@ void RunTrace::to_rank_zero(const std::string& mine, const std::vector<std::int6
         control.exchange(communication_, {});
       }
       communication_.synchronize();
-      if (control.rank() == 0) take({memory.data(), static_cast<std::size_t>(n)});
+      if (control.rank() == 0) take({memory.data(), base::size(n)});
     }
   }
 }
@@ -150,7 +151,7 @@ void RunTrace::write() {
   recorder_.pause();
   auto& control = *run_.world.control;
   const auto later = comm::clock_offsets(control, communication_, base::real_clock());
-  const auto me = static_cast<std::size_t>(run_.world.rank);
+  const auto me = base::size(run_.world.rank);
   const auto text = trace_events(recorder_.threads(), run_.world.rank, rank_name(run_.world.topology, run_.world.rank),
                                  {clocks_[me], later[me]}, clocks_[0].at);
   auto head = about();

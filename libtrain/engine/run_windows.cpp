@@ -2,6 +2,7 @@
 #include "libtrain/engine/run_windows.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
@@ -19,8 +20,8 @@ namespace {
 // that cannot teach. InputError if none of these has one; `what` is the name of the data.
 void require_target(data::WindowDataset& windows, const std::string& what, std::uint64_t most) {
   const auto T = windows.sequence();
-  std::vector<std::int32_t> i32(4 * static_cast<std::size_t>(T));
-  std::vector<std::uint8_t> weights(static_cast<std::size_t>(T));
+  std::vector<std::int32_t> i32(4 * base::size(T));
+  std::vector<std::uint8_t> weights(base::size(T));
   const data::WindowPtrs window{i32.data(), i32.data() + T, i32.data() + 2 * T, i32.data() + 3 * T, weights.data()};
   for (std::uint64_t w = 0; w < std::min(most, windows.count()); ++w) {
     windows.fill(w, window);
@@ -44,11 +45,17 @@ const std::string& folder_with_windows(const RunSetup& setup) {
 }  // namespace
 
 RunWindows::RunWindows(const RunSetup& setup)
-    : training(folder_with_windows(setup), setup.index, setup.index.train, setup.plan.sequence, setup.mask,
-               data::Order::keyed, setup.config.seed) {
+    : training(folder_with_windows(setup), setup.index, setup.index.train,
+               {.sequence = setup.plan.sequence,
+                .mask = setup.mask,
+                .order = data::Order::keyed,
+                .seed = setup.config.seed}) {
   if (setup.config.validate_every > 0)
-    validation.emplace(setup.config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask,
-                       data::Order::as_stored, setup.config.seed);
+    validation.emplace(setup.config.data, setup.index, setup.index.validation,
+                       data::WindowDataset::Windows{.sequence = setup.plan.sequence,
+                                                    .mask = setup.mask,
+                                                    .order = data::Order::as_stored,
+                                                    .seed = setup.config.seed});
   if (setup.masking) {
     training.hide(*setup.masking);
     if (validation) validation->hide(*setup.masking);

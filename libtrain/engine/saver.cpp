@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/thread.h"
 #include "libtrain/base/trace_kinds.h"
@@ -31,7 +32,7 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
     for (const auto& kind : kinds)
       copies[kind] = arena.allocate(checkpoint::dtype_of(kind, context.shape.working), {shard});
     if (u == 0) snapshot_ = {static_cast<char*>(copies.at(Kind::model).data), 0};
-    if (context.set.borrowed[static_cast<std::size_t>(u)]) continue;  // its owner saves it
+    if (base::at(context.set.borrowed, u)) continue;  // its owner saves it
     for (const auto& range :
          plan::counted_ranges(context.flat_group(u), context.layout(u), context.world.topology, context.world.rank)) {
       ranges_.push_back({u, range});
@@ -39,7 +40,7 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
         shards_.views[kind].push_back(params::flat_range(copies.at(kind), range.begin, range.end - range.begin));
     }
   }
-  snapshot_ = {snapshot_.data(), static_cast<std::size_t>(arena.used_bytes())};
+  snapshot_ = {snapshot_.data(), base::size(arena.used_bytes())};
   thread_ = base::start_thread("checkpoint", [this] { work(); });
 }
 

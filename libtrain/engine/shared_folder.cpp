@@ -6,6 +6,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/setting_text.h"
@@ -128,13 +129,13 @@ void require_shared_output(const std::string& output, const HeldOutput& held, Wo
   const auto others = comm::texts_of_all(*world.control, exec, base::text_of_path(other));
   std::vector<int> ranks;
   for (int r = 0; r < world.size; ++r)
-    if (!others[static_cast<std::size_t>(r)].empty()) ranks.push_back(r);
+    if (!base::at(others, r).empty()) ranks.push_back(r);
   if (ranks.empty()) return;
   const auto hosts = comm::texts_of_all(*world.control, exec, base::host_name());
   throw comm::AgreedError(
       base::ExitCode::environment,
       fmt::format("for {} {} is another folder than rank 0's on {}", comm::names_of_ranks(ranks, hosts),
-                  base::path_of_text(others[static_cast<std::size_t>(ranks.front())]), hosts.front()),
+                  base::path_of_text(base::at(others, ranks.front())), hosts.front()),
       base::text("$output must be a folder that all machines share"));
 }
 
@@ -161,7 +162,7 @@ void require_damaged_for_all(const std::vector<std::string>& paths, World& world
   });
   const auto found = comm::texts_of_all(*world.control, exec, base::text_of_path(whole));
   for (int r = 0; r < world.size; ++r)
-    if (const auto& path = found[static_cast<std::size_t>(r)]; !path.empty())
+    if (const auto& path = base::at(found, r); !path.empty())
       throw comm::AgreedError(
           base::ExitCode::environment,
           fmt::format("{} is whole for {} and damaged for another rank: it is not skipped", base::path_of_text(path),

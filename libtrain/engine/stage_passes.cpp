@@ -1,6 +1,8 @@
 // How a micro-batch enters a virtual stage (chunk), and the loop over the actions of an evaluation.
 #include "libtrain/engine/stage_passes.h"
 
+#include "libtrain/base/index.h"
+
 #include <utility>
 
 namespace trainyard::engine {
@@ -12,8 +14,8 @@ Slot& StagePasses::enter(const plan::Action& action, const model::MicroBatch& ba
   slot.step->experts = &experts;
   slot.step->lists = &lists;
   slot.step->weight_gradients = plan.micro().weight_gradients;
-  slot.flow = chunks[static_cast<std::size_t>(action.chunk)].decoder->open(*slot.step, slot.saved);
-  if (!batch.empty() && !chunks[static_cast<std::size_t>(action.chunk)].first) link->take_activations(slot.flow.main);
+  slot.flow = base::at(chunks, action.chunk).decoder->open(*slot.step, slot.saved);
+  if (!batch.empty() && !base::at(chunks, action.chunk).first) link->take_activations(slot.flow.main);
   return slot;
 }
 
@@ -23,9 +25,9 @@ void StagePasses::evaluate(std::span<const std::int64_t> micros, std::span<Micro
   const plan::Pipeline pipeline{plan.pipeline_schedule, plan.pipeline, plan.virtual_stages};
   const CurrentAction::UntilEnd over(now);
   for (const auto& action : plan::evaluation_actions(static_cast<std::int64_t>(micros.size()), pipeline, stage)) {
-    const auto& chunk = chunks[static_cast<std::size_t>(action.chunk)];
+    const auto& chunk = base::at(chunks, action.chunk);
     auto& slot = slot_of(action);
-    const auto at = static_cast<std::size_t>(action.place);
+    const auto at = base::size(action.place);
     now.begin(action, micros[at]);
     if (action.kind == Kind::load) {
       execs.join(std::exchange(slot.sent, {}));

@@ -2,6 +2,7 @@
 // Training's validations and evaluations share it.
 #pragma once
 
+#include "libtrain/base/index.h"
 #include "libtrain/engine/current_action.h"
 #include "libtrain/engine/loss_reduction.h"
 #include "libtrain/engine/stage_link.h"
@@ -69,7 +70,7 @@ struct StagePasses {
   CurrentAction& now;
 
   Slot& slot_of(const plan::Action& action) const {
-    return *chunks[static_cast<std::size_t>(action.chunk)].slots[static_cast<std::size_t>(action.slot)];
+    return *base::at(base::at(chunks, action.chunk).slots, action.slot);
   }
   // Opens the slot of a micro-batch that enters a virtual stage, and takes its activations from the stage before. An
   // empty micro-batch has none.

@@ -1,6 +1,8 @@
 // Adds up rows of kernels, and prints them.
 #include "libtrain/engine/step_profile.h"
 
+#include "libtrain/base/index.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -117,7 +119,7 @@ std::string StepProfile::text(int rank, int ranks, const std::string& instructio
                             with_calls ? count_text(s.calls / steps) : "");
     text += s.operations > 0 ? fmt::format("{:>9.1f}{:>6.0f} %", rate * 1e-9, s.of_peak / s.seconds * 100)
                              : fmt::format("{:17}", "");
-    text.append(1, ' ').append(static_cast<std::size_t>(std::lround(share * 6)), '#');
+    text.append(1, ' ').append(base::size(std::lround(share * 6)), '#');
     while (text.back() == ' ') text.pop_back();
     return text + "\n";
   };

@@ -3,6 +3,7 @@
 
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 
 namespace trainyard::engine {
 
@@ -31,9 +32,9 @@ StepResults::StepResults(params::RankExecs& execs, const plan::BatchPlan& batch,
     pinned_ = tensor::PinnedBuffer(2 * reported_words() * 8);
     memory = device_.data<std::uint64_t>();
   } else {
-    host_.resize(static_cast<std::size_t>(words));
+    host_.resize(base::size(words));
     memory = host_.data();
-    read_.resize(static_cast<std::size_t>(2 * reported_words()));
+    read_.resize(base::size(2 * reported_words()));
   }
   own_ = reinterpret_cast<double*>(memory);
   all_ = results.size() == 1 ? own_ : reinterpret_cast<double*>(memory + own);
@@ -102,7 +103,7 @@ void StepResults::agree(std::span<const base::ConstView> gradients) {
 
 void StepResults::send() {
   TRAINYARD_ASSERT(sends_ - takes_ < 2, "{} results wait to be read", sends_ - takes_);
-  const auto at = static_cast<std::size_t>(sends_++ % 2);
+  const auto at = base::size(sends_++ % 2);
   tensor::copy(execs_.compute, base::View(records_, base::DType::i64, {reported_words()}, execs_.compute.device()),
                base::View(reported(at), base::DType::i64, {reported_words()}));
   sent_[at] = execs_.compute.record();
@@ -114,15 +115,15 @@ std::uint64_t* StepResults::reported(std::size_t at) {
 
 StepResults::Collected StepResults::take() {
   TRAINYARD_ASSERT(takes_ < sends_, "results of step {} of {}", takes_, sends_);
-  const auto at = static_cast<std::size_t>(takes_++ % 2);
+  const auto at = base::size(takes_++ % 2);
   sent_[at].wait();
   const auto* words = reported(at);
   return {*reinterpret_cast<const kernels::StepNumbers*>(words + gates_.count()),
-          {reinterpret_cast<const std::int64_t*>(words), static_cast<std::size_t>(gates_.count())}};
+          {reinterpret_cast<const std::int64_t*>(words), base::size(gates_.count())}};
 }
 
 std::vector<double> StepResults::own_losses() {
-  std::vector<double> out(static_cast<std::size_t>(own_count()));
+  std::vector<double> out(base::size(own_count()));
   tensor::copy(execs_.compute, doubles(own_, own_count(), execs_.compute.device()),
                doubles(out.data(), own_count(), {}));
   execs_.compute.synchronize();

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
@@ -68,7 +69,7 @@ base::Owned own_traces() {
     std::error_code error;
     if (!std::filesystem::is_regular_file(path, error)) return "is no file";
     const io::BulkFile file(path, io::BulkFile::Mode::read);
-    std::string begins(static_cast<std::size_t>(std::min(file.size(), std::ssize(beginning))), ' ');
+    std::string begins(base::size(std::min(file.size(), std::ssize(beginning))), ' ');
     file.read(0, begins.data(), std::ssize(begins));
     return begins.empty() || begins == beginning ? "" : "is no trace";
   };
@@ -136,7 +137,7 @@ void require_trace_place(const RunConfig& c) {
 }
 
 std::size_t spans_of_a_thread(int ranks) {
-  return static_cast<std::size_t>(std::clamp(2'000'000 / std::max(1, ranks), 500, 100'000));
+  return base::size(std::clamp(2'000'000 / std::max(1, ranks), 500, 100'000));
 }
 
 double RankClock::on_rank_zero(double time) const {

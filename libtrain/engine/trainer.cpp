@@ -4,6 +4,7 @@
 #include "kernels/finite/finite.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/trace_kinds.h"
 #include "libtrain/engine/agreement.h"
@@ -58,7 +59,7 @@ void Trainer::make_chunks() {
   const auto bytes = plan::slot_bytes(r_.part, r_.plan.micro(), r_.plan.recompute, slots);
   if (bytes.passing > 0) r_.passing.emplace(activations, bytes.passing);
   for (int c = 0; c < r_.plan.stages.chunks(); ++c) {
-    const auto at = static_cast<std::size_t>(c);
+    const auto at = base::size(c);
     Chunk chunk;
     chunk.decoder = std::make_unique<model::Decoder>(r_.part, r_.plan.recompute, c);
     for (int i = 0; i < slots[at]; ++i)
@@ -294,24 +295,23 @@ std::string Trainer::diagnose(std::int64_t completed) {
   for (const auto& action : program_) {
     if (action.kind != plan::Action::Kind::load || action.chunk > 0 || action.micro < 0 || action.micro >= found.micro)
       continue;
-    const auto loss = losses[static_cast<std::size_t>(2 * action.place)];
+    const auto loss = base::at(losses, 2 * action.place);
     if (!std::isfinite(loss))
       found = {action.micro, passes, looks,
                fmt::format("micro-batch {}: the loss is {}", action.micro, base::number_text(loss))};
   }
   for (int u = 0; u < r_.context.flat_groups() && found.text.empty(); ++u)
     if (kernels::first_nonfinite(*r_.compute, store_->shard_gradient(u)) >= 0)
-      found = {r_.plan.batch().micros(), passes, place_in_model(r_.set.flat_groups[static_cast<std::size_t>(u)].name),
-               fmt::format("the summed gradient of flat group {} is not finite",
-                           r_.set.flat_groups[static_cast<std::size_t>(u)].name)};
+      found = {r_.plan.batch().micros(), passes, place_in_model(base::at(r_.set.flat_groups, u).name),
+               fmt::format("the summed gradient of flat group {} is not finite", base::at(r_.set.flat_groups, u).name)};
   return earliest_of_all(found);
 }
 
 // Returns on all ranks the finding of the lowest micro-batch, and of that the earliest. A rank that only knows a
 // reduced gradient comes last. Of equal findings the lowest rank's counts.
 std::string Trainer::earliest_of_all(const Finding& mine) {
-  const std::int64_t key[4] = {mine.text.empty() ? 1 : 0, mine.micro, mine.pass, mine.place};
-  std::vector<std::array<std::int64_t, 4>> keys(static_cast<std::size_t>(r_.world.size));
+  std::int64_t key[4] = {mine.text.empty() ? 1 : 0, mine.micro, mine.pass, mine.place};
+  std::vector<std::array<std::int64_t, 4>> keys(base::size(r_.world.size));
   r_.world.control->all_gather(r_.communication, base::View::of(key, {4}),
                                base::View::of(keys.front().data(), {4 * r_.world.size}));
   r_.communication.synchronize();

@@ -2,6 +2,7 @@
 // nothing of files, signals or processes.
 #pragma once
 
+#include "libtrain/base/index.h"
 #include "libtrain/engine/learning_rate.h"
 #include "libtrain/engine/non_finite.h"
 #include "libtrain/engine/rank_runtime.h"
@@ -109,8 +110,8 @@ class Trainer {
   void forward(const plan::Action& action, const Observer* observer);
   void backward(const plan::Action& action, const Observer* observer);  // or one of its two halves
   void exchange(const plan::Action& action);                            // with a neighbouring stage
-  Chunk& chunk_of(const plan::Action& action) { return r_.chunks[static_cast<std::size_t>(action.chunk)]; }
-  Slot& slot_of(const plan::Action& action) { return *chunk_of(action).slots[static_cast<std::size_t>(action.slot)]; }
+  Chunk& chunk_of(const plan::Action& action) { return base::at(r_.chunks, action.chunk); }
+  Slot& slot_of(const plan::Action& action) { return *base::at(chunk_of(action).slots, action.slot); }
   model::Observer seen_by(const Observer* observer, const plan::Action& action, const char* what);
   bool on_gpu() const { return r_.compute->on_gpu(); }
   void require_values() const;

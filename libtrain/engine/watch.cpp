@@ -1,6 +1,7 @@
 // Starts the watchdogs of all ranks, and gives them ledgers.
 #include "libtrain/engine/watch.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/plan/grid/call_group.h"
 
@@ -18,8 +19,7 @@ std::vector<int> numbers_of_stages(const plan::Topology& topology) {
   auto out = topology.first_peers({plan::Axis::pipe});
   const int last = topology.size(plan::Axis::pipe) - 1;
   for (int r = 0; r < topology.world(); ++r)
-    if (const int stage = topology.coordinate(r, plan::Axis::pipe); stage != 0 && stage != last)
-      out[static_cast<std::size_t>(r)] = -1;
+    if (const int stage = topology.coordinate(r, plan::Axis::pipe); stage != 0 && stage != last) base::at(out, r) = -1;
   return out;
 }
 

@@ -23,9 +23,8 @@ void drain(tensor::Exec& communication, tensor::Exec& compute) noexcept {
 
 World solo_world() { return make_world("solo", 0, 1, {}); }
 
-World make_world(std::string kind, int rank, int size, comm::GroupFactory between, int tensor, int stages, int experts,
-                 int node) {
-  return make_world(std::move(kind), rank, plan::replicas_of(size, tensor, stages, experts, node), std::move(between));
+World make_world(std::string kind, int rank, int size, comm::GroupFactory between) {
+  return make_world(std::move(kind), rank, plan::replicas_of(size, 1), std::move(between));
 }
 
 World make_world(std::string kind, int rank, const plan::Topology& topology, comm::GroupFactory between) {

@@ -39,10 +39,9 @@ void drain(tensor::Exec& communication, tensor::Exec& compute) noexcept;
 
 World solo_world();
 // Makes a world: ranks in the order of plan::replicas_of, communicators from a factory, and a communication thread if
-// there are several ranks. `size` is a multiple of `tensor` * `stages` * `experts`, and `experts` of `node`.
+// there are several ranks. With `size` instead of a topology all ranks are data-parallel.
 World make_world(std::string kind, int rank, const plan::Topology& topology, comm::GroupFactory between);
-World make_world(std::string kind, int rank, int size, comm::GroupFactory between, int tensor = 1, int stages = 1,
-                 int experts = 1, int node = 1);
+World make_world(std::string kind, int rank, int size, comm::GroupFactory between);
 
 // UsageError if the world has not the parallel layout of the plan. plan::topology_of(config, size) is the topology of a
 // world for the settings `config`.

@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/io/system_error.h"
 
@@ -81,7 +82,7 @@ void BulkFile::read(std::int64_t offset, void* out, std::int64_t bytes) const {
   std::int64_t done = 0;
   base::Interruptions interruptions;
   while (done < bytes) {
-    const auto n = ::pread(file_.get(), to + done, static_cast<std::size_t>(bytes - done), offset + done);
+    const auto n = ::pread(file_.get(), to + done, base::size(bytes - done), offset + done);
     if (n < 0 && interruptions.again()) continue;
     if (n < 0) throw_cannot_read("read", path_, errno);
     if (n == 0)
@@ -96,7 +97,7 @@ void BulkFile::write(std::int64_t offset, const void* data, std::int64_t bytes) 
   std::int64_t done = 0;
   base::Interruptions interruptions;
   while (done < bytes) {
-    const auto n = ::pwrite(file_.get(), from + done, static_cast<std::size_t>(bytes - done), offset + done);
+    const auto n = ::pwrite(file_.get(), from + done, base::size(bytes - done), offset + done);
     if (n < 0 && interruptions.again()) continue;
     if (n < 0) throw_cannot_write("write", path_, errno);
     done += n;
@@ -126,7 +127,7 @@ void BlockWriter::write(const void* data, std::int64_t bytes) {
   while (bytes > 0) {
     const auto in_block = written_ % block_bytes;
     const auto n = std::min(bytes, block_bytes - in_block);
-    current_ = base::crc32c(from, static_cast<std::size_t>(n), current_);
+    current_ = base::crc32c(from, base::size(n), current_);
     file_.write(offset_ + written_, from, n);
     pace_.spend(n);
     written_ += n;
@@ -142,12 +143,12 @@ std::vector<std::uint32_t> BlockWriter::finish() {
 }
 
 std::uint32_t crc32c_of(const BulkFile& file, std::int64_t offset, std::int64_t bytes) {
-  std::vector<char> buffer(static_cast<std::size_t>(std::min(bytes, block_bytes)));
+  std::vector<char> buffer(base::size(std::min(bytes, block_bytes)));
   std::uint32_t crc = 0;
   for (std::int64_t done = 0; done < bytes;) {
     const auto n = std::min(bytes - done, block_bytes);
     file.read(offset + done, buffer.data(), n);
-    crc = base::crc32c(buffer.data(), static_cast<std::size_t>(n), crc);
+    crc = base::crc32c(buffer.data(), base::size(n), crc);
     done += n;
   }
   return crc;

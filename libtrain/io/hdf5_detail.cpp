@@ -2,6 +2,7 @@
 #include "libtrain/io/hdf5_detail.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/last_resort.h"
 #include "libtrain/base/system_error.h"
 
@@ -124,7 +125,7 @@ bool is_yes(int answer, const std::string& path, const std::string& what) {
 Id type_of(base::DType dtype) {
   Id type(H5Tcopy(standard_type(dtype)), [](std::int64_t id) { return H5Tclose(id); });
   if (base::is_narrow(dtype)) {  // a sign, then exponent and stored digits
-    const auto digits = static_cast<std::size_t>(base::traits_of(dtype).digits - 1), exponent = 15 - digits;
+    const auto digits = base::size(base::traits_of(dtype).digits - 1), exponent = 15 - digits;
     H5Tset_fields(type.get(), 15, digits, exponent, 0, digits);
     H5Tset_precision(type.get(), 16);
     H5Tset_size(type.get(), 2);

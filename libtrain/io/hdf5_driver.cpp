@@ -3,6 +3,7 @@
 // failed.
 #include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/io/hdf5_detail.h"
 #include "libtrain/io/hdf5_heap.h"
 
@@ -55,7 +56,7 @@ template <class Call> ssize_t in_pieces(std::size_t bytes, const Call& call) {
     if (n < 0 && interruptions.again()) continue;
     if (n < 0) return -1;
     if (n == 0) break;
-    done += static_cast<std::size_t>(n);
+    done += base::size(n);
   }
   return static_cast<ssize_t>(done);
 }
@@ -67,8 +68,8 @@ herr_t read(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t size, 
   const auto n = in_pieces(
       size, [&](std::size_t at) { return ::pread(fd, to + at, size - at, static_cast<off_t>(address + at)); });
   if (n < 0) return refused("read", errno);
-  std::memset(to + n, 0, size - static_cast<std::size_t>(n));  // after the end of the file: zeros, as in the library's
-                                                               // driver
+  std::memset(to + n, 0, size - base::size(n));  // after the end of the file: zeros, as in the library's
+                                                 // driver
   const std::span<const char> bytes(to, size);
   if (!is_collection(bytes)) return 0;
   const auto whole = collection_bytes(bytes);

@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/io/hdf5_detail.h"
 #include "libtrain/io/hdf5_heap.h"
@@ -157,7 +158,7 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
                            "put the elements into the file itself");
   DatasetInfo info;
   info.dtype = dtype_of(type.get(), path_ + name);
-  std::vector<hsize_t> dims(static_cast<std::size_t>(std::max(0, H5Sget_simple_extent_ndims(space.get()))));
+  std::vector<hsize_t> dims(base::size(std::max(0, H5Sget_simple_extent_ndims(space.get()))));
   H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr);
   info.shape.assign(dims.begin(), dims.end());
   const auto layout = H5Pget_layout(create.get());

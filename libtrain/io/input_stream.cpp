@@ -3,6 +3,7 @@
 
 #include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/io/system_error.h"
 
@@ -90,8 +91,7 @@ class Gzip : public Unpacker {
   const char* name() const override { return "gzip"; }
   std::size_t unpack(InputStream& in, const char* from, std::size_t held, char* to, std::size_t room) override {
     if (!inside_ && members_ > 0) {  // zeros after a member are padding (of a tape), as in gunzip
-      const auto zeros =
-          static_cast<std::size_t>(std::find_if(from, from + held, [](char c) { return c != 0; }) - from);
+      const auto zeros = base::size(std::find_if(from, from + held, [](char c) { return c != 0; }) - from);
       padded_ |= zeros > 0;
       advance(in, zeros);
       if (zeros == held) return 0;
@@ -205,7 +205,7 @@ bool InputStream::is_packed(const std::string& path) {
   std::array<char, longest_magic> head{};
   const auto n = ::pread(file.get(), head.data(), head.size(), 0);
   if (n < 0) throw_cannot_read("read", path, errno);
-  const std::string_view text(head.data(), static_cast<std::size_t>(n));
+  const std::string_view text(head.data(), base::size(n));
   return text.starts_with(gzip_magic) || begins_zstd(text);
 }
 
@@ -229,7 +229,7 @@ InputStream::~InputStream() {
 }
 
 std::size_t InputStream::read_raw(char* to, std::size_t bytes) {
-  if (left_ >= 0) bytes = std::min(bytes, static_cast<std::size_t>(left_));
+  if (left_ >= 0) bytes = std::min(bytes, base::size(left_));
   base::Interruptions interruptions;
   while (true) {
     const auto n = ::read(fd_, to, bytes);
@@ -243,7 +243,7 @@ std::size_t InputStream::read_raw(char* to, std::size_t bytes) {
     if (n >= 0) {
       taken_ += n;
       if (left_ >= 0) left_ -= n;
-      return static_cast<std::size_t>(n);
+      return base::size(n);
     }
     if (!again) throw_cannot_read("read", path_, reason);
   }

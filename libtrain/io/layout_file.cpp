@@ -2,6 +2,7 @@
 #include "libtrain/io/layout_file.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/io/hdf5_file.h"
 
 #include <fmt/format.h>
@@ -54,7 +55,7 @@ base::BlockMap read_layout_file(const std::string& path) {
   base::BlockMap map;
   map.heads = info.shape[0], map.n = info.shape[1];
   map.block = block_of(path, file);
-  map.present.resize(static_cast<std::size_t>(info.count()));
+  map.present.resize(base::size(info.count()));
   file.read_dataset(name, base::DType::u8, 0, info.count(), map.present.data());
   const auto wrong = std::find_if(map.present.begin(), map.present.end(), [](std::uint8_t v) { return v > 1; });
   if (wrong != map.present.end()) {

@@ -165,7 +165,7 @@ void AttentionBranch::backward(Step& step, const params::Lease& lease, const par
   const AllRows normed(step, t["normed"]);
   output_weight_gradient(step, grads, d_output, t);
   backward_to_qkv(step, lease, d_output, t, d_normed, d_qkv);
-  qkv_.backward(step, lease, grads, d_qkv, w, normed, d_normed);
+  qkv_.backward(step, lease, grads, {.dy = d_qkv, .widths = w, .x = normed, .dx = d_normed});
 }
 
 }  // namespace trainyard::model

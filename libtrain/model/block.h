@@ -25,16 +25,16 @@ const ExpertCollectives& own_experts();  // likewise (model/expert_collectives.h
 // have no sequences, and its experts compute rows of other ranks. Unless said otherwise, views are int32 [b, T] on the
 // device that computes.
 struct MicroBatch {
-  base::View tokens, targets, positions;
-  base::View document_start;  // index in its sequence where each token's document begins (0 without the document mask)
-  base::View key_end;  // where its document ends, for a model that sees both ways; empty: at the end of the sequence
+  base::ConstView tokens, targets, positions;
+  base::ConstView document_start;  // where in its sequence each token's document begins (0 without the document mask)
+  base::ConstView key_end;         // where it ends, for a model that sees both ways; empty: at the end of the sequence
   // u8 [b, T]: 1 if the target counts, else 0. 0: the first target after an end of document under the document mask,
   // and tokens that a masked model need not predict.
-  base::View weights;
+  base::ConstView weights;
   std::vector<std::uint64_t> samples;   // global sample ordinal of each sequence (the key of dropout)
   const std::uint64_t* keys = nullptr;  // the same ordinals in the device's memory; nullptr: the device reads `samples`
   std::int64_t counted = -1;            // targets with weight 1; -1: `weights` are on the host and are counted there
-  base::View counted_there = {};        // the same number as f64 [1] on the device
+  base::ConstView counted_there = {};   // the same number as f64 [1] on the device
   const std::uint64_t* sample_keys() const { return keys != nullptr ? keys : samples.data(); }
   // The number of target tokens: `counted`, or counted from `weights` on the host.
   std::int64_t counted_targets() const {

@@ -69,8 +69,7 @@ void EmbeddingBlock::look_up_together(Step& step, base::View table, base::View p
                             collectives.ranks() * table.rows(), values);
   collectives.merge(values, out);
   if (!position_table) return;
-  const auto positions = step.micro.positions.reshaped({n});
-  kernels::embedding_add(step.exec, params::flat_range(positions, collectives.first_row(n), out.rows()), position_table,
+  kernels::embedding_add(step.exec, step.micro.positions.elements(collectives.first_row(n), out.rows()), position_table,
                          out);
 }
 

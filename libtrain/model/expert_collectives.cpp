@@ -2,6 +2,7 @@
 #include "libtrain/model/expert_collectives.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/comm/segments.h"
 #include "libtrain/plan/dispatch_rounds.h"
 
@@ -45,7 +46,7 @@ template <class Call> tensor::Event ExpertCollectives::cross(const Call& call, b
 tensor::Event ExpertCollectives::begin_swap(base::View mine, base::View theirs, bool followed) const {
   TRAINYARD_ASSERT(mine.count() == theirs.count() && mine.count() % ranks() == 0 && mine.dense() && theirs.dense(),
                    "{} elements for {} in parts for {} ranks", mine.count(), theirs.count(), ranks());
-  const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks()), mine.count() / ranks());
+  const std::vector<std::int64_t> counts(base::size(ranks()), mine.count() / ranks());
   return cross(
       [&](auto& exec) {
         if (in_nodes()) comm::all_to_all(hops(), exec, mine, theirs);
@@ -56,7 +57,7 @@ tensor::Event ExpertCollectives::begin_swap(base::View mine, base::View theirs, 
 
 tensor::Event ExpertCollectives::begin_swap(const std::vector<base::View>& mine,
                                             const std::vector<base::View>& theirs) const {
-  const auto all = static_cast<std::size_t>(ranks());
+  const auto all = base::size(ranks());
   TRAINYARD_ASSERT(mine.size() == theirs.size() && mine.size() % all == 0, "{} views for {} of {} ranks", mine.size(),
                    theirs.size(), all);
   return cross([&](auto& exec) {
@@ -85,8 +86,8 @@ void ExpertCollectives::agree_on_most(base::View number) const {
 void ExpertCollectives::count_rounds(std::int64_t layer, const plan::FurtherRounds& further,
                                      std::int64_t rounds) const {
   auto& all = counted_->further;
-  if (static_cast<std::int64_t>(all.size()) <= layer) all.resize(static_cast<std::size_t>(layer) + 1);
-  auto& of = all[static_cast<std::size_t>(layer)];
+  if (std::ssize(all) <= layer) all.resize(base::size(layer) + 1);
+  auto& of = base::at(all, layer);
   of.forward += further.forward, of.backward += further.backward, of.again += further.again;
   counted_->most = std::max(counted_->most, rounds);
 }

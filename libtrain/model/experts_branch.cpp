@@ -294,7 +294,7 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
     }
     backward_through_experts(step, t);
     gather_results(step, t);
-    gate_backward(step, lease, grads, t, d_logits, d_mix, d_normed);
+    gate_backward(step, lease, grads, t, {.d_logits = d_logits, .d_mix = d_mix, .d_normed = d_normed});
   }
   if (!beside_) return;
   if (mixes) d_beside = collectives.all_rows(t["beside"], place);
@@ -307,32 +307,32 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
 // Gradients of the weights of gate and mix, and the gradient of the branch's input through gate, mix and experts. Only
 // the gate's input has noise.
 void ExpertsBranch::gate_backward(Step& step, const params::Lease& lease, const params::Grads& grads, const SavedSet& t,
-                                  base::View d_logits, base::View d_mix, base::View d_normed) const {
+                                  const GateGradients& of) const {
   using kernels::Transpose;
   tensor::ArenaScope scope(step.exec.scratch());
-  const auto d_input = step.exec.scratch().allocate(d_logits.dtype, {d_logits.rows(), d_normed.cols()});
+  const auto d_input = step.exec.scratch().allocate(of.d_logits.dtype, {of.d_logits.rows(), of.d_normed.cols()});
   const bool noisy = plan::jitters_gate(model_);
   const auto normed = all_rows(step, t["normed"]);
   const auto input = gate_input(step, normed);
-  kernels::gemm(step.exec, {.a = d_logits,
+  kernels::gemm(step.exec, {.a = of.d_logits,
                             .b = input,
                             .trans_a = Transpose::yes,
                             .trans_b = Transpose::no,
                             .c = grads.gradient(gate_weight_)});
-  kernels::gemm(step.exec, {.a = d_logits,
+  kernels::gemm(step.exec, {.a = of.d_logits,
                             .b = widened(step, lease.weight(gate_weight_)),
                             .trans_a = Transpose::no,
                             .trans_b = Transpose::no,
                             .c = d_input});
   if (noisy) kernels::gate_jitter(step.exec, gate_of(step), d_input, d_input);
-  if (d_mix) {
+  if (of.d_mix) {
     if (noisy) kernels::cast(step.exec, normed, input);
-    kernels::gemm(step.exec, {.a = d_mix,
+    kernels::gemm(step.exec, {.a = of.d_mix,
                               .b = input,
                               .trans_a = Transpose::yes,
                               .trans_b = Transpose::no,
                               .c = grads.gradient(mix_weight_)});
-    kernels::gemm(step.exec, {.a = d_mix,
+    kernels::gemm(step.exec, {.a = of.d_mix,
                               .b = widened(step, lease.weight(mix_weight_)),
                               .trans_a = Transpose::no,
                               .trans_b = Transpose::no,
@@ -340,9 +340,9 @@ void ExpertsBranch::gate_backward(Step& step, const params::Lease& lease, const 
                               .accumulate = kernels::Accumulate::yes});
   }
   if (gate_bias_ >= 0) kernels::gate_loads(step.exec, t["loads"], grads.gradient(gate_bias_));
-  const auto first = step.collectives->first_row(d_input.rows()), own = d_normed.rows();
+  const auto first = step.collectives->first_row(d_input.rows()), own = of.d_normed.rows();
   kernels::expert_dispatch_backward(step.exec, t["results"], t["rows"].row_range(first, own),
-                                    d_input.row_range(first, own), d_normed);
+                                    d_input.row_range(first, own), of.d_normed);
 }
 
 }  // namespace trainyard::model

@@ -51,8 +51,12 @@ class ExpertsBranch : public Branch {
   static void gather_results(Step& step, const SavedSet& tensors);
   base::View gate_input(Step& step, base::View normed) const;
   void choose(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View normed) const;
+  struct GateGradients {
+    base::View d_logits, d_mix;  // d_mix: empty without a mix
+    base::View d_normed;
+  };
   void gate_backward(Step& step, const params::Lease& lease, const params::Grads& grads, const SavedSet& tensors,
-                     base::View d_logits, base::View d_mix, base::View d_normed) const;
+                     const GateGradients& of) const;
 
   plan::ModelConfig model_;  // as the layer sees it
   plan::ExpertShare share_;

@@ -121,7 +121,7 @@ void FeedForwardBranch::backward(Step& step, const params::Lease& lease, const p
   const AllRows normed(step, t["normed"]);
   down_weight_gradient(step, grads, d_output, t);
   backward_to_inner(step, lease, d_output, t, d_activated, d_inner);
-  inner_.backward(step, lease, grads, d_inner, w, normed, d_normed);
+  inner_.backward(step, lease, grads, {.dy = d_inner, .widths = w, .x = normed, .dx = d_normed});
 }
 
 }  // namespace trainyard::model

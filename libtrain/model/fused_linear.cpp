@@ -49,10 +49,10 @@ std::vector<kernels::LinearPart> FusedLinear::parts(const params::Lease& lease, 
 }
 
 // Ranks exchange partial sums of dx while the weight gradients are computed.
-void FusedLinear::backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View dy,
-                           const plan::Widths& widths, const AllRows& x, base::View dx) const {
-  SharedInputGradient input(step, parts(lease, dy), widths, dx);
-  weight_gradients(step, grads, dy, x.get());
+void FusedLinear::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
+                           const Backward& of) const {
+  SharedInputGradient input(step, parts(lease, of.dy), of.widths, of.dx);
+  weight_gradients(step, grads, of.dy, of.x.get());
   input.finish();
 }
 

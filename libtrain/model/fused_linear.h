@@ -24,10 +24,15 @@ class FusedLinear {
   explicit FusedLinear(std::vector<Indices> indices) : indices_(std::move(indices)) {}
 
   void forward(tensor::Exec& exec, const params::Lease& lease, base::View x, base::View y) const;
+  struct Backward {
+    base::View dy;
+    const plan::Widths& widths;
+    const AllRows& x;
+    base::View dx;
+  };
   // Overwrites dx [own rows, in]: the sum over the outputs of all layers and over tensor-parallel ranks, in reduction
   // lanes, rounded once. Overwrites the gradients of weights and biases.
-  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View dy,
-                const plan::Widths& widths, const AllRows& x, base::View dx) const;
+  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const Backward& of) const;
   // The two halves of backward; x [n, in].
   void input_gradient(Step& step, const params::Lease& lease, base::View dy, const plan::Widths& widths,
                       base::View dx) const;

@@ -18,10 +18,6 @@ namespace trainyard::model {
 
 namespace {
 
-base::View slice(const base::View& v, std::int64_t first, std::int64_t n) {
-  return base::View(static_cast<char*>(v.data) + first * base::size_of(v.dtype), v.dtype, {n}, v.device);
-}
-
 // The bias in the dtype of the logits: a copy in scratch of the caller's scope if its dtype is another one.
 base::View wide_bias(Step& step, base::View bias) {
   if (!bias || !base::is_narrow(step.dtype)) return bias;
@@ -92,8 +88,8 @@ struct HeadBlock::Loss {
     const auto gradient = step_.pass == plan::Pass::evaluate ? base::View{}
                           : narrow_                          ? narrow_.row_range(0, c)
                                                              : logits;
-    const auto targets = slice(step_.micro.targets, first, c), weights = slice(step_.micro.weights, first, c),
-               losses = slice(losses_, first, c);
+    const auto targets = step_.micro.targets.elements(first, c), weights = step_.micro.weights.elements(first, c);
+    const auto losses = losses_.elements(first, c);
     kernels::linear_forward(step_.exec, normed.row_range(first, c), table_, bias_, logits);
     if (step_.collectives->ranks() == 1) {
       kernels::cross_entropy_chunk(step_.exec, {.logits = logits,
@@ -106,8 +102,8 @@ struct HeadBlock::Loss {
       return gradient;
     }
     const auto column = step_.collectives->rank() * widths_.vocabulary;
-    const auto mine = slice(statistics_, 0, widths_.partials * 3 * c),
-               all = slice(of_all_, 0, step_.collectives->ranks() * mine.count());
+    const auto mine = statistics_.elements(0, widths_.partials * 3 * c),
+               all = of_all_.elements(0, step_.collectives->ranks() * mine.count());
     kernels::cross_entropy_statistics(step_.exec, {.logits = logits,
                                                    .targets = targets,
                                                    .weights = weights,
@@ -129,7 +125,7 @@ struct HeadBlock::Loss {
   // Writes the sum over the rows of a chunk's gradient to d_bias; from the second chunk on it is added.
   void bias_gradient(std::int64_t first, base::View gradient, base::View d_bias) const {
     if (bias_)
-      kernels::gemm(step_.exec, {.a = slice(ones_, 0, gradient.rows()),
+      kernels::gemm(step_.exec, {.a = ones_.elements(0, gradient.rows()),
                                  .b = gradient,
                                  .trans_a = kernels::Transpose::no,
                                  .trans_b = kernels::Transpose::no,

@@ -3,6 +3,7 @@
 
 #include "kernels/cached_attention/cached_attention.h"
 #include "kernels/cast/cast.h"
+#include "libtrain/base/index.h"
 #include "libtrain/plan/cost/attention_lists.h"
 #include "libtrain/plan/spec/file_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
@@ -76,7 +77,7 @@ std::int64_t KvCache::scratch_bytes(const plan::ModelConfig& model) {
 }
 
 void KvCache::keep(tensor::Exec& exec, std::int64_t layer, base::View k, base::View v) {
-  const auto &to_k = keys[static_cast<std::size_t>(layer)], &to_v = values[static_cast<std::size_t>(layer)];
+  const auto &to_k = base::at(keys, layer), &to_v = base::at(values, layer);
   const auto n = k.rows(), kept = std::min(n, to_k.rows());
   over_ring(length + n - kept, length + n, to_k.rows(),
             [&](std::int64_t row, std::int64_t position, std::int64_t count) {
@@ -87,7 +88,7 @@ void KvCache::keep(tensor::Exec& exec, std::int64_t layer, base::View k, base::V
 
 void KvCache::attend(tensor::Exec& exec, std::int64_t layer, const kernels::AttentionShape& s, base::View q,
                      base::View out) const {
-  const auto &k = keys[static_cast<std::size_t>(layer)], &v = values[static_cast<std::size_t>(layer)];
+  const auto &k = base::at(keys, layer), &v = base::at(values, layer);
   const auto& list = s.visibility.by_queries;
   if (list.begin == nullptr)
     return kernels::cached_attention(exec, {.q = q,

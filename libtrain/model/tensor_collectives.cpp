@@ -3,6 +3,7 @@
 
 #include "kernels/lane_sum/lane_sum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/comm/segments.h"
 #include "libtrain/params/context.h"
 #include "libtrain/plan/cost/activations.h"
@@ -75,7 +76,7 @@ tensor::Event TensorCollectives::begin_add_up(base::View partial) const {
   const auto sums = flat(partial), received = params::flat_range(staging_, 0, all);
   if (partials_ == 1)
     return cross([&](auto& group, auto& exec) {
-      const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks()), shard);
+      const std::vector<std::int64_t> counts(base::size(ranks()), shard);
       group.all_to_all(exec, sums, counts, received, counts);
     });
   std::vector<comm::Transfer> transfers;

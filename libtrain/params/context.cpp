@@ -2,6 +2,7 @@
 #include "libtrain/params/context.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/comm/segments.h"
 
 namespace trainyard::params {
@@ -29,14 +30,13 @@ Transfers::Ticket StoreContext::gather(int u, base::View shard, base::View whole
 base::View flat_range(base::View flat, std::int64_t first, std::int64_t count) {
   TRAINYARD_ASSERT(first >= 0 && first + count <= flat.count(), "range [{}, {}) of {}", first, first + count,
                    flat.count());
-  return base::View(static_cast<char*>(flat.data) + first * base::size_of(flat.dtype), flat.dtype, {count},
-                    flat.device);
+  return flat.elements(first, count);
 }
 
 base::View slot_view(const plan::FlatLayout& layout, base::View whole, int slot) {
-  TRAINYARD_ASSERT(slot >= 0 && static_cast<std::size_t>(slot) < layout.shapes.size(),
-                   "parameter {} is asked for, of a flat group of {}", slot, layout.shapes.size());
-  const auto p = static_cast<std::size_t>(slot);
+  TRAINYARD_ASSERT(slot >= 0 && slot < std::ssize(layout.shapes), "parameter {} is asked for, of a flat group of {}",
+                   slot, layout.shapes.size());
+  const auto p = base::size(slot);
   const auto& shape = layout.shapes[p];
   const auto flat = flat_range(whole, layout.offsets[p], layout.count(p));
   return shape.size() == 1 ? flat : flat.reshaped({shape[0], shape[1]});

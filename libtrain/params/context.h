@@ -1,6 +1,7 @@
 // StoreContext: what every part of a parameter store works with: flat groups, ranks, Execs (rank_execs.h) and arenas.
 #pragma once
 
+#include "libtrain/base/index.h"
 #include "libtrain/params/rank_execs.h"
 #include "libtrain/plan/cost/states.h"
 #include "libtrain/tensor/arena.h"
@@ -32,8 +33,8 @@ struct StoreContext : RankExecs {
   std::vector<std::string> flat_groups_of_stages = {};
 
   int flat_groups() const { return static_cast<int>(set.flat_groups.size()); }
-  const plan::FlatLayout& layout(int flat_group) const { return set.layouts[static_cast<std::size_t>(flat_group)]; }
-  const plan::FlatGroup& flat_group(int u) const { return set.flat_groups[static_cast<std::size_t>(u)]; }
+  const plan::FlatLayout& layout(int flat_group) const { return base::at(set.layouts, flat_group); }
+  const plan::FlatGroup& flat_group(int u) const { return base::at(set.flat_groups, u); }
   // The ranks over which a flat group is sharded: rank r of this communicator holds shard r.
   comm::Communicator& group(int u) const { return world.group(flat_group(u).group); }
   bool shared() const { return set.table.largest_shared() > 0; }  // is any flat group sharded over several ranks

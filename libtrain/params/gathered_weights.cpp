@@ -3,6 +3,7 @@
 #include "libtrain/params/weights.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 
 #include <algorithm>
 #include <deque>
@@ -29,7 +30,7 @@ class GatheredWeights : public Weights {
   // A fetch (the gather for a lease) may be issued once the previous lease that used the same slot has ended. All
   // fetches are added here, so their order among the other collectives is the same on every rank.
   void acquire(plan::Occurrence occurrence) override {
-    const auto ahead = look_ahead(1 + static_cast<std::size_t>(c_.shape.gathered_layers));
+    const auto ahead = look_ahead(1 + base::size(c_.shape.gathered_layers));
     TRAINYARD_ASSERT(!order_.empty() && order_.front() == occurrence,
                      "lease of flat group {} occurrence {} is out of the stated order", occurrence.flat_group,
                      occurrence.index);
@@ -49,7 +50,7 @@ class GatheredWeights : public Weights {
   base::View whole(int flat_group) override {
     return flat_range(slot_of(flat_group).buffer, 0, c_.layout(flat_group).padded);
   }
-  base::View own_shard(int flat_group) override { return shards_[static_cast<std::size_t>(flat_group)]; }
+  base::View own_shard(int flat_group) override { return base::at(shards_, flat_group); }
   // Later gathers read the new shards.
   void shards_changed() override {
     begin_passes({});
@@ -65,7 +66,7 @@ class GatheredWeights : public Weights {
     tensor::Event released;
     int open = 0;  // leases that are open
   };
-  Slot& slot_of(int flat_group) { return slots_[static_cast<std::size_t>(plan_.slot_of(flat_group))]; }
+  Slot& slot_of(int flat_group) { return base::at(slots_, plan_.slot_of(flat_group)); }
 
   // Extends order_ to the next `wanted` leases, the current one included. Returns how many there are.
   std::size_t look_ahead(std::size_t wanted) {

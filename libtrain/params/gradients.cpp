@@ -4,6 +4,7 @@
 #include "kernels/cast/cast.h"
 #include "kernels/ordered_sum/ordered_sum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/comm/segments.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ GradientReduction::GradientReduction(StoreContext& c)
       slots_(plan::gradient_slots(c.set.table, c.shape)), buffer_free_(slots_.elements().size()) {
   const auto dtype = c.shape.gradient;
   for (int u = 0; u < c.flat_groups(); ++u) {
-    const auto contributions = c.group(u).size() * c.set.contributions[static_cast<std::size_t>(u)];
+    const auto contributions = c.group(u).size() * base::at(c.set.contributions, u);
     // contributors() counts who has a part of a micro-batch in an accumulation step. Only a library's sum of full
     // accumulation steps needs no count.
     TRAINYARD_ASSERT(contributions == parts(u) * c.shape.batch.data_ranks ||
@@ -31,7 +32,7 @@ GradientReduction::GradientReduction(StoreContext& c)
     const auto kept = plan::kept_sources(c.shape, sources(occurrence));
     wholes_.push_back(plan(occurrence).whole ? c.arenas.gradients.allocate(dtype, {kept * c.set.padded_of(occurrence)})
                                              : base::View{});
-    whole_free_.emplace_back(static_cast<std::size_t>(kept));
+    whole_free_.emplace_back(base::size(kept));
   }
   for (std::size_t i = 0; i < c.set.occurrences.size(); ++i) {
     const auto occurrence = c.set.occurrences[i];
@@ -58,7 +59,7 @@ base::View GradientReduction::local(plan::Occurrence occurrence, int source) {
 }
 
 Transfers::Ticket& GradientReduction::free(plan::Occurrence occurrence, int source) {
-  return writes_into_whole(occurrence) ? whole_free_[index(occurrence)][static_cast<std::size_t>(source)]
+  return writes_into_whole(occurrence) ? base::at(whole_free_[index(occurrence)], source)
                                        : buffer_free_[slot_index(occurrence, source)];
 }
 
@@ -78,8 +79,7 @@ void GradientReduction::commit(plan::Occurrence occurrence, int source) {
     kernels::add(c_.compute, local(occurrence, source), whole(occurrence, source));
   if (!ends_group(position_.place)) return;
   const bool from_whole = grouped || !plan(occurrence).buffers;
-  (from_whole ? whole_free_[index(occurrence)][static_cast<std::size_t>(source)]
-              : buffer_free_[slot_index(occurrence, source)]) =
+  (from_whole ? base::at(whole_free_[index(occurrence)], source) : buffer_free_[slot_index(occurrence, source)]) =
       reduce(occurrence, source, from_whole ? local(occurrence, source) : whole(occurrence, source));
 }
 
@@ -96,7 +96,7 @@ void GradientReduction::idle(plan::Occurrence occurrence, std::int64_t round) {
 }
 
 int GradientReduction::parts(int flat_group) const {
-  const auto contributions = c_.group(flat_group).size() * c_.set.contributions[static_cast<std::size_t>(flat_group)];
+  const auto contributions = c_.group(flat_group).size() * base::at(c_.set.contributions, flat_group);
   return std::max(1, contributions / c_.shape.batch.data_ranks);
 }
 
@@ -124,20 +124,25 @@ Transfers::Ticket GradientReduction::reduce(plan::Occurrence occurrence, int sou
   if (having == 0) return 0;
   if (group.size() == 1) {  // nothing is sent: the OpenMP team of the compute Exec adds
     if (round == base::ReductionRound::next || gradient.data != total.data)
-      comm::ordered_reduce_scatter(group, c_.compute, gradient, {}, total, round, 1);
+      comm::ordered_reduce_scatter(group, c_.compute,
+                                   {.in = gradient, .staging = {}, .sum = total, .round = round, .contributors = 1});
     return 0;
   }
   const auto ready = c_.compute.record();
   const auto staging = flat_range(staging_, 0, c_.set.padded_of(occurrence));
   const auto segments = c_.segments(occurrence.flat_group, c_.set.padded_of(occurrence) * base::size_of(total.dtype));
-  const std::span<const int> order = reduction_orders_[static_cast<std::size_t>(occurrence.flat_group)];
+  const std::span<const int> order = base::at(reduction_orders_, occurrence.flat_group);
   return c_.transfers.add(segments, [=, this, &group](std::int64_t i) {
     if (i == 0) c_.communication.wait(ready);
-    if (segments == 1)
-      return comm::ordered_reduce_scatter(group, c_.communication, gradient, staging, total, round, having, order);
+    const comm::OrderedReduction reduction{.in = gradient,
+                                           .staging = staging,
+                                           .sum = total,
+                                           .round = round,
+                                           .contributors = having,
+                                           .reduction_positions = order};
+    if (segments == 1) return comm::ordered_reduce_scatter(group, c_.communication, reduction);
     const auto [first, count] = StoreContext::segment(total.count(), segments, i);
-    comm::ordered_reduce_scatter_range(group, c_.communication, gradient, staging, total, round, having, first, count,
-                                       order);
+    comm::ordered_reduce_scatter_range(group, c_.communication, reduction, first, count);
   });
 }
 

@@ -3,6 +3,8 @@
 
 #include "libtrain/params/context.h"
 
+#include "libtrain/base/index.h"
+
 #include <cstdint>
 #include <vector>
 
@@ -47,9 +49,7 @@ class GradientReduction {
   void gather_sums();                   // ZeRO 0, collective
 
  private:
-  int sources(plan::Occurrence occurrence) const {
-    return c_.set.contributions[static_cast<std::size_t>(occurrence.flat_group)];
-  }
+  int sources(plan::Occurrence occurrence) const { return base::at(c_.set.contributions, occurrence.flat_group); }
   // How many ranks of the flat group's communicator compute each micro-batch, a part each.
   int parts(int flat_group) const;
   // How many ranks of the flat group's communicator have gradients of the source in this accumulation step. They are
@@ -61,11 +61,9 @@ class GradientReduction {
   Transfers::Ticket& free(plan::Occurrence occurrence, int source);  // after this transfer the buffer is free
   Transfers::Ticket reduce(plan::Occurrence occurrence, int source, base::View gradient);
   base::View& sum(plan::Occurrence occurrence) { return sums_[index(occurrence)]; }
-  std::size_t index(plan::Occurrence occurrence) const {
-    return static_cast<std::size_t>(c_.set.occurrence_index(occurrence));
-  }
+  std::size_t index(plan::Occurrence occurrence) const { return base::size(c_.set.occurrence_index(occurrence)); }
   std::size_t slot_index(plan::Occurrence occurrence, int source) const {
-    return static_cast<std::size_t>(slots_.slot_of(occurrence.flat_group, source));
+    return base::size(slots_.slot_of(occurrence.flat_group, source));
   }
 
   StoreContext& c_;

@@ -3,6 +3,7 @@
 
 #include "kernels/cast/cast.h"
 #include "kernels/even_load/even_load.h"
+#include "libtrain/base/index.h"
 #include "libtrain/plan/blocks/held.h"
 
 namespace trainyard::params {
@@ -56,7 +57,7 @@ base::View OptimizerStates::own(base::View range, int flat_group) const {
 }
 
 base::View OptimizerStates::master_shard(int flat_group) {
-  return has_master() ? own(master_[static_cast<std::size_t>(flat_group)], flat_group) : weights_.own_shard(flat_group);
+  return has_master() ? own(base::at(master_, flat_group), flat_group) : weights_.own_shard(flat_group);
 }
 
 void OptimizerStates::update(GradientReduction& gradients, Weights& weights, const UpdateRule& rule,
@@ -65,7 +66,7 @@ void OptimizerStates::update(GradientReduction& gradients, Weights& weights, con
   for (int u = 0; u < c_.flat_groups(); ++u) {
     const auto gradient = whole() ? gradients.gathered(u) : gradients.shard(u);
     const auto working = working_range(weights, u);
-    const auto i = static_cast<std::size_t>(u);
+    const auto i = base::size(u);
     const auto exact = has_master() ? master_[i] : working, rounded = has_master() ? working : base::View{};
     const auto& ranges = ranges_[i];
     for (const auto& [all, decayed] : ranges.optimizer) {
@@ -91,7 +92,7 @@ void OptimizerStates::shards_loaded(Weights& weights) {
   if (whole() && c_.shared()) {
     c_.communication.wait(c_.compute.record());
     for (int u = 0; u < c_.flat_groups(); ++u) {
-      const auto i = static_cast<std::size_t>(u);
+      const auto i = base::size(u);
       auto& group = c_.group(u);
       if (group.size() == 1) continue;
       if (has_master()) group.all_gather(c_.communication, master_shard(u), master_[i]);

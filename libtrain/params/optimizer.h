@@ -2,6 +2,7 @@
 // shards with ZeRO 1 to 3.
 #pragma once
 
+#include "libtrain/base/index.h"
 #include "libtrain/params/context.h"
 #include "libtrain/params/gradients.h"
 #include "libtrain/params/update_rule.h"
@@ -26,7 +27,7 @@ class OptimizerStates {
   base::View master_shard(int flat_group);
   // A state by its place in kind().states.
   base::View state_shard(std::size_t state, int flat_group) {
-    return own(states_[static_cast<std::size_t>(flat_group)][state], flat_group);
+    return own(base::at(states_, flat_group)[state], flat_group);
   }
   const plan::OptimizerKind& kind() const { return *c_.shape.optimizer; }
 

@@ -39,13 +39,24 @@ UpdateRule rule_named(const std::string& optimizer, const OptimizerSettings& s, 
 void apply_rule(tensor::Exec& exec, const kernels::AdamW& rule, const UpdatedRange& r,
                 std::span<const kernels::Range> decayed) {
   TRAINYARD_ASSERT(r.states.size() == 2, "AdamW with {} states", r.states.size());
-  kernels::adamw_update(exec, rule, r.parameter, r.gradient, r.states[0], r.states[1], r.working, decayed);
+  kernels::adamw_update(exec, {.hyper = rule,
+                               .gradient = r.gradient,
+                               .parameter = r.parameter,
+                               .m = r.states[0],
+                               .v = r.states[1],
+                               .working = r.working,
+                               .decayed = decayed});
 }
 
 void apply_rule(tensor::Exec& exec, const kernels::Sgd& rule, const UpdatedRange& r,
                 std::span<const kernels::Range> decayed) {
   TRAINYARD_ASSERT(r.states.size() == 1, "SGD with {} states", r.states.size());
-  kernels::sgd_update(exec, rule, r.parameter, r.gradient, r.states[0], r.working, decayed);
+  kernels::sgd_update(exec, {.hyper = rule,
+                             .gradient = r.gradient,
+                             .parameter = r.parameter,
+                             .buffer = r.states[0],
+                             .working = r.working,
+                             .decayed = decayed});
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ const kernels::StepNumbers* numbers_of(const UpdateRule& rule);
 // A range of a flat group. All views have the same elements: `parameter`, `gradient` and `states`, in the order of
 // plan::OptimizerKind::states, are f32. `working` is the rounded copy of a narrow working dtype, else empty.
 struct UpdatedRange {
-  base::View parameter, gradient;
+  base::ConstView gradient;
+  base::View parameter;
   std::span<const base::View> states;
   base::View working;
 };

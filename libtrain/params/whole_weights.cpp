@@ -2,6 +2,8 @@
 // group, in the order of its leases. A lease waits for its own flat group.
 #include "libtrain/params/weights.h"
 
+#include "libtrain/base/index.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +14,7 @@ namespace {
 class WholeWeights : public Weights {
  public:
   explicit WholeWeights(StoreContext& c)
-      : c_(c), issued_(static_cast<std::size_t>(c.flat_groups())), arrives_(static_cast<std::size_t>(c.flat_groups())) {
+      : c_(c), issued_(base::size(c.flat_groups())), arrives_(base::size(c.flat_groups())) {
     for (int u = 0; u < c.flat_groups(); ++u)
       wholes_.push_back(c.arenas.parameters.allocate(c.shape.working, {c.layout(u).padded}));
   }
@@ -31,12 +33,12 @@ class WholeWeights : public Weights {
     for (int u = 0; u < c_.flat_groups(); ++u) gather(u, updated);
   }
   void acquire(plan::Occurrence occurrence) override {
-    auto& arrives = arrives_[static_cast<std::size_t>(occurrence.flat_group)];
+    auto& arrives = base::at(arrives_, occurrence.flat_group);
     c_.join(c_.transfers.done(arrives));
     arrives = 0;
   }
   void give_back(plan::Occurrence) override {}
-  base::View whole(int flat_group) override { return wholes_[static_cast<std::size_t>(flat_group)]; }
+  base::View whole(int flat_group) override { return base::at(wholes_, flat_group); }
   base::View own_shard(int flat_group) override {
     return flat_range(whole(flat_group), c_.group(flat_group).rank() * c_.layout(flat_group).shard,
                       c_.layout(flat_group).shard);
@@ -49,7 +51,7 @@ class WholeWeights : public Weights {
 
  private:
   void gather(int flat_group, const tensor::Event& updated) {
-    const auto u = static_cast<std::size_t>(flat_group);
+    const auto u = base::size(flat_group);
     if (issued_[u] || c_.group(flat_group).size() == 1) return;
     issued_[u] = true;
     arrives_[u] = c_.gather(flat_group, own_shard(flat_group), whole(flat_group), updated);

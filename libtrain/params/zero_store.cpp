@@ -2,6 +2,7 @@
 #include "libtrain/params/zero_store.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/thread.h"
 #include "libtrain/plan/blocks/held.h"
@@ -35,7 +36,7 @@ ZeroStore::ZeroStore(StoreContext& c)
     : c_(c), weights_(c.shape.zero == 3 ? make_gathered_weights(c) : make_whole_weights(c)), gradients_(c),
       stage_sums_(c), states_(c, *weights_) {
   for (int u = 0; u < c.flat_groups(); ++u)
-    counted_.push_back(c.set.borrowed[static_cast<std::size_t>(u)]
+    counted_.push_back(base::at(c.set.borrowed, u)
                            ? std::vector<plan::ShardRange>{}  // the stage that owns it counts it
                            : plan::normed_ranges(c.flat_group(u), c.layout(u), c.world.topology, c.world.rank));
 }
@@ -43,7 +44,7 @@ ZeroStore::ZeroStore(StoreContext& c)
 std::span<const base::ConstView> ZeroStore::counted_gradients() {
   counted_views_.clear();
   for (int u = 0; u < c_.flat_groups(); ++u)
-    for (const auto& range : counted_[static_cast<std::size_t>(u)])
+    for (const auto& range : base::at(counted_, u))
       counted_views_.push_back(flat_range(gradients_.shard(u), range.begin, range.end - range.begin));
   return counted_views_;
 }
@@ -62,7 +63,7 @@ void ZeroStore::initialize(std::uint64_t seed) {
     const auto& layout = c_.layout(u);
     const auto begin = c_.group(u).rank() * layout.shard;
     // The host computes the values, by the one code path that defines them.
-    if (on_gpu) made.emplace_back(static_cast<std::size_t>(layout.shard), 0.0f);
+    if (on_gpu) made.emplace_back(base::size(layout.shard), 0.0f);
     auto* master = on_gpu ? made.back().data() : states_.master_shard(u).ptr<float>();
     for (std::size_t s = 0; s < states_.kind().states.size(); ++s)
       if (const auto view = states_.state_shard(s, u); on_gpu) tensor::clear(c_.compute, view);
@@ -79,7 +80,7 @@ void ZeroStore::initialize(std::uint64_t seed) {
   }
   const int shares = jobs.size() > 8 ? std::max(1, c_.compute.threads()) : 1;
   base::run_shares("initial values", shares, [&](int share) {
-    for (auto j = static_cast<std::size_t>(share); j < jobs.size(); j += static_cast<std::size_t>(shares))
+    for (auto j = base::size(share); j < jobs.size(); j += base::size(shares))
       make_values(*jobs[j].parameter, plan::held_part(*jobs[j].parameter, c_.world.topology, c_.world.rank), seed,
                   jobs[j].first, jobs[j].count, jobs[j].out);
   });
@@ -96,7 +97,7 @@ void ZeroStore::idle(std::span<const plan::Access> accesses, GradientReduction::
   using Kind = plan::Access::Kind;
   const auto inside = [&](std::size_t i) {
     return i < accesses.size() && i > 0 && accesses[i].kind == Kind::lease && accesses[i - 1].kind == Kind::lease &&
-           c_.set.places[static_cast<std::size_t>(accesses[i].occurrence.flat_group)] > 0;
+           base::at(c_.set.places, accesses[i].occurrence.flat_group) > 0;
   };
   for (std::size_t i = 0; i < accesses.size(); ++i) {
     const auto& a = accesses[i];

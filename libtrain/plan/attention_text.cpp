@@ -1,6 +1,7 @@
 // Layouts of attention in a line.
 #include "libtrain/plan/attention_text.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/cost/attention_lists.h"
 #include "libtrain/plan/spec/block_layout.h"
@@ -22,7 +23,7 @@ std::string attention_text(const ModelConfig& m, std::int64_t sequence) {
       continue;
     std::int64_t layers = 0;
     for (std::int64_t l = 0; l < m.layers; ++l)
-      layers += static_cast<std::int64_t>(layouts[static_cast<std::size_t>(l) % layouts.size()] == layouts[first]);
+      layers += static_cast<std::int64_t>(layouts[base::size(l) % layouts.size()] == layouts[first]);
     if (layers == 0) continue;
     const auto seen = layer_model(m, static_cast<std::int64_t>(first));
     out += fmt::format("{}{} in {}", out.empty() ? "" : "; ", layouts[first], base::counted(layers, "layer"));

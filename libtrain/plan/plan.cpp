@@ -3,6 +3,7 @@
 
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/cost/flops.h"
@@ -155,17 +156,16 @@ namespace {
 // at the same places in every group that shares the experts, so equal runs of many groups become one entry.
 std::vector<RankTraffic> traffic_of_stage(const Plan& p, int stage) {
   const int replicas = p.topology.size(Axis::data), alike = replicas / p.topology.size(Axis::expert);
-  std::vector<std::int64_t> sources(static_cast<std::size_t>(alike),
+  std::vector<std::int64_t> sources(base::size(alike),
                                     0);  // accumulation steps of all replicas whose tokens a rank gets
   const auto batch = p.batch();
-  for (int r = 0; r < replicas; ++r) sources[static_cast<std::size_t>(r % alike)] += batch.accumulation_steps_of(r);
+  for (int r = 0; r < replicas; ++r) base::at(sources, r % alike) += batch.accumulation_steps_of(r);
   // The first rank of a replica's ranks in the stage.
   const int first_of_stage = p.topology.rank_of({{Axis::pipe, stage}}), of_replica = p.topology.stride(Axis::data);
   const auto rank_of = [&](int replica) { return first_of_stage + replica * of_replica; };
   const auto kind_of = [&](int replica) {
     const int reduction_position = p.topology.reduction_position_of_replica(replica);
-    return std::pair(batch.accumulation_steps_of(reduction_position),
-                     sources[static_cast<std::size_t>(reduction_position % alike)]);
+    return std::pair(batch.accumulation_steps_of(reduction_position), base::at(sources, reduction_position % alike));
   };
   std::vector<RankTraffic> out;
   std::map<std::pair<std::pair<std::int64_t, std::int64_t>, int>, std::size_t> known;  // by kind and length of a run

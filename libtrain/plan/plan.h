@@ -1,6 +1,7 @@
 // Plan: how a model is laid out on ranks and what that costs, as data that train follows (plan/plan_json.h).
 #pragma once
 
+#include "libtrain/base/index.h"
 #include "libtrain/plan/cost/memory.h"
 #include "libtrain/plan/cost/traffic.h"
 #include "libtrain/plan/grid/topology.h"
@@ -45,7 +46,7 @@ struct Plan : ParallelLayout {
 
   BatchPlan batch() const { return {global_batch, micro_batch, local_accumulation, topology.size(Axis::data)}; }
   int stage_of(int rank) const { return topology.coordinate(rank, Axis::pipe); }
-  const MemoryBytes& memory_of(int rank) const { return stage_memory[static_cast<std::size_t>(stage_of(rank))]; }
+  const MemoryBytes& memory_of(int rank) const { return base::at(stage_memory, stage_of(rank)); }
   // The first rank's share of each layer's experts. Other ranks have other experts, of the same sizes.
   ExpertShare experts() const {
     return {expert_parallel * tensor, 0, tensor, expert_overlap_chunks, expert_ranks_per_node};

@@ -2,6 +2,7 @@
 #include "libtrain/plan/plan_json.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
@@ -79,7 +80,7 @@ void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
     p.stage_memory.clear();
     for (const auto& item : o.array("stage_bytes"))
       p.stage_memory.push_back(read_bytes(base::JsonObject(item, where + ": stage_bytes"), p.device));
-    if (p.stage_memory.size() != static_cast<std::size_t>(p.pipeline))
+    if (std::ssize(p.stage_memory) != p.pipeline)
       throw base::InputError(
           fmt::format("{}: 'stage_bytes' has {} stages, 'pipeline' says {}", where, p.stage_memory.size(), p.pipeline),
           "make the plan again with partition-model");

@@ -1,6 +1,7 @@
 // Rows from parts, and columns as wide as needed.
 #include "libtrain/plan/stage_table.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/problems.h"
@@ -23,7 +24,7 @@ constexpr std::int64_t most_compared = std::int64_t{1} << 15;
 std::string items_text(const std::vector<std::string>& names, const Items& run) {
   std::vector<std::string> out;
   const auto last = static_cast<std::int64_t>(names.size()) - 1;
-  const auto name = [&](std::int64_t item) { return names[static_cast<std::size_t>(item)]; };
+  const auto name = [&](std::int64_t item) { return base::at(names, item); };
   if (run.begin == 0) out.push_back(name(0));
   const auto first = std::max<std::int64_t>(run.begin, 1), end = std::min(run.end, last);
   if (first < end) {
@@ -44,16 +45,14 @@ std::vector<double> flops_of_parts(const Plan& p, Recompute recompute) {
 std::vector<double> apart_flops_of_parts(const Plan& p) {
   std::vector<double> items;
   for (const auto& segment : segments(p.model))
-    items.insert(items.end(), static_cast<std::size_t>(segment.times),
-                 segment.kind->apart_flops(segment.model, p.sequence));
+    items.insert(items.end(), base::size(segment.times), segment.kind->apart_flops(segment.model, p.sequence));
   return part_weights(items, p.stages.boundaries);
 }
 
 std::vector<double> of_stages(const Plan& p, const std::vector<double>& of_parts) {
-  std::vector<double> out(static_cast<std::size_t>(p.pipeline), 0);
+  std::vector<double> out(base::size(p.pipeline), 0);
   for (int stage = 0; stage < p.pipeline; ++stage)
-    for (int c = 0; c < p.stages.chunks(); ++c)
-      out[static_cast<std::size_t>(stage)] += of_parts[static_cast<std::size_t>(p.stages.part(stage, c))];
+    for (int c = 0; c < p.stages.chunks(); ++c) base::at(out, stage) += base::at(of_parts, p.stages.part(stage, c));
   return out;
 }
 
@@ -119,7 +118,7 @@ std::vector<StageRow> stage_rows(const Plan& p) {
   std::vector<StageRow> out;
   for (int stage = 0; stage < p.pipeline; ++stage) {
     const auto part = p.part_of_stage(stage);
-    const auto s = static_cast<std::size_t>(stage);
+    const auto s = base::size(stage);
     StageRow row{{}, 0, flops[s] / all, slots_of_stage(p, stage), p.stage_memory[s]};
     for (const auto& chunk : part.chunks)
       row.items += fmt::format("{}{}", row.items.empty() ? "" : " + ", items_text(names, chunk));

@@ -3,6 +3,7 @@
 #include "libtrain/profile/collective.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/random.h"
 
 #include <algorithm>
@@ -33,7 +34,7 @@ void put(char* at, base::DType t, double value) {
 // Or, if `rounding`, numbers of many magnitudes that round at every addition.
 std::vector<char> make_values(base::DType t, int ranks, bool rounding) {
   const auto width = base::size_of(t);
-  std::vector<char> out(static_cast<std::size_t>(period * width));
+  std::vector<char> out(base::size(period * width));
   for (std::uint32_t thin = 1;; thin *= 2) {
     double most = 0;
     for (std::int64_t i = 0; i < period; ++i) {
@@ -80,7 +81,7 @@ template <class Each> void runs(std::int64_t start, std::int64_t count, std::int
 
 void fill(char* to, const std::vector<char>& table, std::int64_t start, std::int64_t count, std::int64_t width) {
   runs(start, count, width, [&](std::int64_t at, std::int64_t from, std::int64_t n) {
-    std::memcpy(to + at, table.data() + from, static_cast<std::size_t>(n));
+    std::memcpy(to + at, table.data() + from, base::size(n));
   });
 }
 
@@ -88,9 +89,9 @@ std::int64_t mismatches(const char* found, const std::vector<char>& table, std::
                         std::int64_t width) {
   std::int64_t wrong = 0;
   runs(start, count, width, [&](std::int64_t at, std::int64_t from, std::int64_t n) {
-    if (std::memcmp(found + at, table.data() + from, static_cast<std::size_t>(n)) == 0) return;
+    if (std::memcmp(found + at, table.data() + from, base::size(n)) == 0) return;
     for (std::int64_t k = 0; k < n; k += width)
-      wrong += std::memcmp(found + at + k, table.data() + from + k, static_cast<std::size_t>(width)) != 0;
+      wrong += std::memcmp(found + at + k, table.data() + from + k, base::size(width)) != 0;
   });
   return wrong;
 }
@@ -133,14 +134,14 @@ Buffers::Buffers(base::Device device, std::int64_t largest_bytes)
     : arena_(tensor::Category::communication_staging, 3 * base::aligned(largest_bytes), device) {
   in = arena_.allocate_bytes(largest_bytes), out = arena_.allocate_bytes(largest_bytes),
   staging = arena_.allocate_bytes(largest_bytes);
-  if (device.kind == base::DeviceKind::cuda) host_.resize(static_cast<std::size_t>(largest_bytes));
+  if (device.kind == base::DeviceKind::cuda) host_.resize(base::size(largest_bytes));
   host = host_.empty() ? nullptr : host_.data();
 }
 
 Collective::Collective(std::string operation, comm::Communicator& comm, tensor::Exec& exec, base::DType dtype,
                        Size size, const Buffers& buffers)
     : operation_(std::move(operation)), comm_(comm), exec_(exec), dtype_(dtype), size_(size), in_(buffers.in),
-      out_(buffers.out), staging_(buffers.staging), counts_(static_cast<std::size_t>(comm.size()), size.count),
+      out_(buffers.out), staging_(buffers.staging), counts_(base::size(comm.size()), size.count),
       pattern_(pattern_of(dtype, comm.size(), operation_ == "ordered_reduce_scatter")), host_(buffers.host) {
   if (in_place(operation_)) out_ = in_;
 }
@@ -160,7 +161,7 @@ void Collective::prepare() {
     exec_.synchronize();
   };
   if (!in_place(operation_) || (operation_ == "broadcast" && me != 0)) {  // nonsense: NaN in every format
-    std::memset(exec_.on_gpu() ? host_ : static_cast<char*>(out_), 0xff, static_cast<std::size_t>(size_.bytes));
+    std::memset(exec_.on_gpu() ? host_ : static_cast<char*>(out_), 0xff, base::size(size_.bytes));
     hand_over(out_);
     if (operation_ == "broadcast") return;
   }
@@ -181,8 +182,12 @@ void Collective::call() {
   if (operation_ == "all_gather") return comm_.all_gather(exec_, view(in_, n), view(out_, all));
   if (operation_ == "reduce_scatter") return comm_.reduce_scatter(exec_, view(in_, all), view(out_, n));
   if (operation_ == "ordered_reduce_scatter")
-    return comm::ordered_reduce_scatter(comm_, exec_, view(in_, all), view(staging_, all), view(out_, n),
-                                        base::ReductionRound::first, ranks);
+    return comm::ordered_reduce_scatter(comm_, exec_,
+                                        {.in = view(in_, all),
+                                         .staging = view(staging_, all),
+                                         .sum = view(out_, n),
+                                         .round = base::ReductionRound::first,
+                                         .contributors = ranks});
   if (operation_ == "all_to_all") return comm_.all_to_all(exec_, view(in_, all), counts_, view(out_, all), counts_);
   if (operation_ == "broadcast") return comm_.broadcast(exec_, view(in_, all), 0);
   TRAINYARD_ASSERT(operation_ == "exchange", "{}", operation_);

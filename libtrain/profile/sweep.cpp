@@ -2,6 +2,7 @@
 #include "libtrain/profile/sweep.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/profile/collective.h"
@@ -170,7 +171,7 @@ class Sweep {
     const int batch =
         ranks_.exec->on_gpu() ? std::clamp(static_cast<int>(gpu_batch_seconds / p.call_seconds), 1, 1000) : 1;
     const int n = std::clamp(static_cast<int>(visit_seconds / (p.call_seconds * batch)), fewest_samples, most_samples);
-    std::vector<double> own(static_cast<std::size_t>(n), 0);
+    std::vector<double> own(base::size(n), 0);
     if (mine) {
       if (repeatable) mine->prepare();
       else mine->clear();
@@ -231,7 +232,7 @@ class Sweep {
   void finish() {
     std::vector<double> slowest;
     for (const auto& p : points_) slowest.push_back(p.slowest);
-    std::vector<double> all(slowest.size() * static_cast<std::size_t>(ranks_.size));
+    std::vector<double> all(slowest.size() * base::size(ranks_.size));
     if (ranks_.size > 1)
       ranks_.control->all_gather(*ranks_.caller,
                                  base::View::of(slowest.data(), {static_cast<std::int64_t>(slowest.size())}),
@@ -244,7 +245,7 @@ class Sweep {
       point.p95 = base::quantile(p.calls, 0.95), point.p99 = base::quantile(p.calls, 0.99);
       point.wrong = static_cast<std::int64_t>(p.wrong);
       for (int r = 0; r < ranks_.size; ++r) {
-        const double share = all[static_cast<std::size_t>(r) * points_.size() + i] / static_cast<double>(p.timed);
+        const double share = all[base::size(r) * points_.size() + i] / static_cast<double>(p.timed);
         if (share > point.slowest_share) point.slowest_rank = r, point.slowest_share = share;
       }
     }

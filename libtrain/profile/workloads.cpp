@@ -7,6 +7,7 @@
 #include "kernels/linear/linear.h"
 #include "kernels/peak/peak.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/spec/optimizer_kind.h"
 #include "libtrain/base/random.h"
@@ -48,7 +49,7 @@ struct Bench {
   // Random values: a chip that multiplies one number again and again is cooler and faster than a chip at work.
   View values(DType t, std::initializer_list<std::int64_t> shape) {
     if (!pattern) {
-      std::vector<float> host(static_cast<std::size_t>(pattern_length));
+      std::vector<float> host(base::size(pattern_length));
       base::fill_normal(host.data(), pattern_length, 1, "ceiling", 0, 1.0);
       pattern = memory.allocate(DType::f32, {pattern_length});
       tensor::copy(*exec, View::of(host.data(), {pattern_length}), pattern);
@@ -82,48 +83,75 @@ class List {
   std::vector<Ceiling> make() {
     for (const int t : threads_ > 1 ? std::vector<int>{1, threads_} : std::vector<int>{1}) {
       if (!gpu_)
-        add("arithmetic.f32", kernels::name_of(kernels::base_of(kernels::active_isa())), "FLOP/s", t,
-            [t] { return arithmetic(t, kernels::multiply_adds); });
+        list_.push_back({.name = "arithmetic.f32",
+                         .shape = kernels::name_of(kernels::base_of(kernels::active_isa())),
+                         .unit = "FLOP/s",
+                         .threads = t,
+                         .make = [t] { return arithmetic(t, kernels::multiply_adds); }});
       if (!gpu_ && std::find(o_.dtypes.begin(), o_.dtypes.end(), DType::bf16) != o_.dtypes.end())
-        add("arithmetic.bf16", kernels::name_of(kernels::active_isa()), "FLOP/s", t,
-            [t] { return arithmetic(t, kernels::bf16_multiply_adds); });
+        list_.push_back({.name = "arithmetic.bf16",
+                         .shape = kernels::name_of(kernels::active_isa()),
+                         .unit = "FLOP/s",
+                         .threads = t,
+                         .make = [t] { return arithmetic(t, kernels::bf16_multiply_adds); }});
       const auto shape = base::binary_size_text(o_.copied_bytes);
       const auto n = static_cast<double>(o_.copied_bytes);
-      add(
-          "memory.copy", shape, "B/s", t, [this, t] { return copy(t); }, 2 * n, 2 * n);
-      add(
-          "memory.write", shape, "B/s", t, [this, t] { return write(t); }, n, n);
+      list_.push_back({.name = "memory.copy",
+                       .shape = shape,
+                       .unit = "B/s",
+                       .threads = t,
+                       .make = [this, t] { return copy(t); },
+                       .amount = 2 * n,
+                       .memory_bytes = 2 * n});
+      list_.push_back({.name = "memory.write",
+                       .shape = shape,
+                       .unit = "B/s",
+                       .threads = t,
+                       .make = [this, t] { return write(t); },
+                       .amount = n,
+                       .memory_bytes = n});
     }
     if (gpu_) {
       for (const auto d : o_.dtypes)
-        add(fmt::format("arithmetic.{}", base::name_of(d)), "square product", "FLOP/s", 1,
-            [this, d] { return product(d); });
-      add("copy.to_device", "64 MiB", "B/s", 1, [this] { return across(true); });
-      add("copy.from_device", "64 MiB", "B/s", 1, [this] { return across(false); });
-      add("launch", "", "s", 1, [this] { return launch(); });
+        list_.push_back({.name = fmt::format("arithmetic.{}", base::name_of(d)),
+                         .shape = "square product",
+                         .unit = "FLOP/s",
+                         .threads = 1,
+                         .make = [this, d] { return product(d); }});
+      list_.push_back({.name = "copy.to_device", .shape = "64 MiB", .unit = "B/s", .threads = 1, .make = [this] {
+                         return across(true);
+                       }});
+      list_.push_back({.name = "copy.from_device", .shape = "64 MiB", .unit = "B/s", .threads = 1, .make = [this] {
+                         return across(false);
+                       }});
+      list_.push_back({.name = "launch", .shape = "", .unit = "s", .threads = 1, .make = [this] { return launch(); }});
     }
     for (const auto d : o_.dtypes) model(d);
-    add(
-        "adamw", fmt::format("{} parameters", adamw_elements), "B/s", threads_, [this] { return adamw(); },
-        static_cast<double>(plan::optimizer_kind("adamw").update_bytes()) * adamw_elements,
-        plan::optimizer_kind("adamw").flops * adamw_elements);
+    list_.push_back({.name = "adamw",
+                     .shape = fmt::format("{} parameters", adamw_elements),
+                     .unit = "B/s",
+                     .threads = threads_,
+                     .make = [this] { return adamw(); },
+                     .amount = static_cast<double>(plan::optimizer_kind("adamw").update_bytes()) * adamw_elements,
+                     .memory_bytes = 4 * 4.0 * adamw_elements});  // four arrays of f32
     if (!o_.disk_folder.empty()) {
-      add(
-          "disk.write", fmt::format("{} bytes", o_.disk_bytes), "B/s", 1, [this] { return disk(true); },
-          static_cast<double>(o_.disk_bytes));
-      add(
-          "disk.read", fmt::format("{} bytes", o_.disk_bytes), "B/s", 1, [this] { return disk(false); },
-          static_cast<double>(o_.disk_bytes));
+      list_.push_back({.name = "disk.write",
+                       .shape = fmt::format("{} bytes", o_.disk_bytes),
+                       .unit = "B/s",
+                       .threads = 1,
+                       .make = [this] { return disk(true); },
+                       .amount = static_cast<double>(o_.disk_bytes)});
+      list_.push_back({.name = "disk.read",
+                       .shape = fmt::format("{} bytes", o_.disk_bytes),
+                       .unit = "B/s",
+                       .threads = 1,
+                       .make = [this] { return disk(false); },
+                       .amount = static_cast<double>(o_.disk_bytes)});
     }
     return std::move(list_);
   }
 
  private:
-  void add(std::string name, std::string shape, std::string unit, int threads, std::function<Work()> make,
-           double amount = 0, double memory_bytes = 0) {
-    list_.push_back(
-        {std::move(name), std::move(shape), std::move(unit), threads, std::move(make), amount, memory_bytes});
-  }
   Shared bench(int threads, std::int64_t bytes, std::int64_t scratch = 0) const {
     auto b =
         std::make_shared<Bench>(o_.device, threads, bytes, gpu_ ? plan::gpu_gemm_scratch_bytes + scratch : scratch);
@@ -205,12 +233,20 @@ class List {
     const auto shape = fmt::format("b{} t{} h{} kv{} d{} {}", o_.micro_batch, o_.sequence, w.heads, w.kv_heads,
                                    m.head_dim(), base::name_of(d));
     const auto memory = static_cast<double>(tokens_ * 4 * (w.q + w.kv)) * 4;
-    add(
-        "attention.forward", shape, "FLOP/s", threads_, [this, d] { return attention(d, 2); }, attention_flops(2),
-        memory);
-    add(
-        "attention.backward", shape, "FLOP/s", threads_, [this, d] { return attention(d, 5); }, attention_flops(5),
-        memory);
+    list_.push_back({.name = "attention.forward",
+                     .shape = shape,
+                     .unit = "FLOP/s",
+                     .threads = threads_,
+                     .make = [this, d] { return attention(d, 2); },
+                     .amount = attention_flops(2),
+                     .memory_bytes = memory});
+    list_.push_back({.name = "attention.backward",
+                     .shape = shape,
+                     .unit = "FLOP/s",
+                     .threads = threads_,
+                     .make = [this, d] { return attention(d, 5); },
+                     .amount = attention_flops(5),
+                     .memory_bytes = memory});
   }
   static double product_flops(std::int64_t n, std::int64_t in, std::int64_t out) {
     return 2.0 * static_cast<double>(n) * static_cast<double>(in) * static_cast<double>(out);
@@ -219,13 +255,16 @@ class List {
     const auto shape = fmt::format("{}x{}x{} {}", n, out, in, base::name_of(d));
     const auto memory = static_cast<double>(n * in + n * out + 2 * in * out) * 4;
     for (const int kind : {0, 1, 2})
-      add(
-          fmt::format("gemm.{}.{}", name,
-                      kind == 0   ? "forward"
-                      : kind == 1 ? "input"
-                                  : "weight"),
-          shape, "FLOP/s", threads_, [this, n, in, out, d, kind] { return linear(n, in, out, d, kind); },
-          product_flops(n, in, out), memory);
+      list_.push_back({.name = fmt::format("gemm.{}.{}", name,
+                                           kind == 0   ? "forward"
+                                           : kind == 1 ? "input"
+                                                       : "weight"),
+                       .shape = shape,
+                       .unit = "FLOP/s",
+                       .threads = threads_,
+                       .make = [this, n, in, out, d, kind] { return linear(n, in, out, d, kind); },
+                       .amount = product_flops(n, in, out),
+                       .memory_bytes = memory});
   }
   Work linear(std::int64_t n, std::int64_t in, std::int64_t out, DType d, int kind) const {
     const auto scratch =
@@ -287,8 +326,9 @@ class List {
                v = b->zeros(DType::f32, {n});
     kernels::AdamW hyper;
     hyper.learning_rate = 1e-4f;
-    return on(b, static_cast<double>(plan::optimizer_kind("adamw").update_bytes() * n),
-              [=](tensor::Exec& e) { kernels::adamw_update(e, hyper, p, g, m, v, {}); });
+    return on(b, static_cast<double>(plan::optimizer_kind("adamw").update_bytes() * n), [=](tensor::Exec& e) {
+      kernels::adamw_update(e, {.hyper = hyper, .gradient = g, .parameter = p, .m = m, .v = v});
+    });
   }
   Work disk(bool writes) const {
     struct File {
@@ -298,7 +338,7 @@ class List {
       io::BulkFile file;
     };
     const auto file = std::make_shared<File>(fmt::format("{}/profile-comm-{}.partial", o_.disk_folder, suffix_));
-    const auto block = std::make_shared<std::vector<char>>(static_cast<std::size_t>(chunk_bytes));
+    const auto block = std::make_shared<std::vector<char>>(base::size(chunk_bytes));
     for (std::size_t i = 0; i < block->size(); ++i)
       (*block)[i] = static_cast<char>(i * 2654435761u >> 13);  // bytes that a file system cannot compress
     const auto bytes = o_.disk_bytes;

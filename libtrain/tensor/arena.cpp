@@ -2,6 +2,7 @@
 #include "libtrain/tensor/arena.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/tensor/gpu.h"
 #include "libtrain/tensor/shared_memory.h"
@@ -39,14 +40,14 @@ Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device
   }
   void* p = base::entry_of(category).reader == base::MemoryReader::peers ? reserve_shared(capacity_) : nullptr;
   if (p == nullptr)
-    p = mmap(nullptr, static_cast<std::size_t>(capacity_), PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    p = mmap(nullptr, base::size(capacity_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+             0);
   if (p == MAP_FAILED)
     throw base::EnvironmentError(
         fmt::format("cannot reserve {} bytes for {}: {}", capacity_, name_of(category), std::strerror(errno)),
         less_memory());
   memory_ = static_cast<char*>(p);
-  if (capacity_ >= (4 << 20)) madvise(p, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
+  if (capacity_ >= (4 << 20)) madvise(p, base::size(capacity_), MADV_HUGEPAGE);
 }
 
 Arena::Arena(Arena& whole, std::int64_t capacity_bytes)
@@ -69,7 +70,7 @@ Arena::~Arena() {
   }
   if (memory_ == nullptr) return;
   if (device_.kind == base::DeviceKind::cuda) gpu_module().runtime->release(device_.index, memory_);
-  else if (!release_shared(memory_, Pages::gone)) munmap(memory_, static_cast<std::size_t>(capacity_));
+  else if (!release_shared(memory_, Pages::gone)) munmap(memory_, base::size(capacity_));
 }
 
 void* Arena::allocate_bytes(std::int64_t bytes) {
@@ -103,12 +104,12 @@ void clear_untouched(base::View view) {
   auto* end = begin + view.bytes();
   auto* first = begin + (page - reinterpret_cast<std::uintptr_t>(begin) % page) % page;
   auto* last = end - reinterpret_cast<std::uintptr_t>(end) % page;
-  const auto bytes = first < last ? static_cast<std::size_t>(last - first) : 0;
+  const auto bytes = first < last ? base::size(last - first) : 0;
   // MADV_DONTNEED would not clear shared memory: its content would come back from the file.
   const bool shared = shared_place(begin, 1).region != 0;
   if (bytes == 0 || madvise(first, bytes, shared ? MADV_REMOVE : MADV_DONTNEED) != 0) first = last = end;
-  std::memset(begin, 0, static_cast<std::size_t>(first - begin));
-  std::memset(last, 0, static_cast<std::size_t>(end - last));
+  std::memset(begin, 0, base::size(first - begin));
+  std::memset(last, 0, base::size(end - last));
 }
 
 void Arena::release(std::int64_t mark) {

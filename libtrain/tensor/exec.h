@@ -100,7 +100,7 @@ class Span {
 
 // Copies dense views of equal bytes between host and device memory, in the order of `exec`. On a CPU Exec both views
 // are in host memory.
-void copy(Exec& exec, base::View from, base::View to);
+void copy(Exec& exec, base::ConstView from, base::View to);
 // Zeroes a dense view on the Exec's device.
 void clear(Exec& exec, base::View view);
 

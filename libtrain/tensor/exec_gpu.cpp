@@ -1,5 +1,6 @@
 // The Exec of a GPU: a stream of the module, and events from a pool so that a step creates none.
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/tensor/event_state.h"
 #include "libtrain/tensor/gpu.h"
 
@@ -138,13 +139,13 @@ class GpuExec : public Exec {
 
 std::unique_ptr<Exec> Exec::gpu(int device, Arena* scratch) { return std::make_unique<GpuExec>(device, scratch); }
 
-void copy(Exec& exec, base::View from, base::View to) {
+void copy(Exec& exec, base::ConstView from, base::View to) {
   TRAINYARD_ASSERT(from.dense() && to.dense() && from.bytes() == to.bytes(), "copy of {} to {} bytes", from.bytes(),
                    to.bytes());
   if (from.bytes() == 0) return;
   if (exec.on_gpu())
     return require_gpu(gpu_module().runtime->copy(to.data, from.data, from.bytes(), exec.stream()), "copying");
-  exec.run([from, to] { std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes())); });
+  exec.run([from, to] { std::memcpy(to.data, from.data, base::size(from.bytes())); });
 }
 
 void clear(Exec& exec, base::View view) {
@@ -152,7 +153,7 @@ void clear(Exec& exec, base::View view) {
   if (view.bytes() == 0) return;
   if (exec.on_gpu())
     return require_gpu(gpu_module().runtime->set(view.data, 0, view.bytes(), exec.stream()), "clearing");
-  exec.run([view] { std::memset(view.data, 0, static_cast<std::size_t>(view.bytes())); });
+  exec.run([view] { std::memset(view.data, 0, base::size(view.bytes())); });
 }
 
 }  // namespace trainyard::tensor

@@ -2,6 +2,7 @@
 #include "libtrain/tensor/shared_memory.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 
 #include <cerrno>
 #include <cinttypes>
@@ -79,7 +80,7 @@ void* map_place(const SharedPlace& place, int flags, int protection) {
   if (fstat(file, &found) == 0) {
     errno = ENOENT;
     if (found.st_dev == place.device && found.st_ino == place.inode)
-      p = mmap(nullptr, static_cast<std::size_t>(place.region_bytes), protection, MAP_SHARED | MAP_NORESERVE, file, 0);
+      p = mmap(nullptr, base::size(place.region_bytes), protection, MAP_SHARED | MAP_NORESERVE, file, 0);
   }
   const int problem = errno;
   close(file);
@@ -110,7 +111,7 @@ void* reserve_shared(std::int64_t bytes) {
   void* p = MAP_FAILED;
   struct stat made {};
   if (ftruncate(file, bytes) == 0 && fstat(file, &made) == 0)
-    p = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    p = mmap(nullptr, base::size(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
   if (p == MAP_FAILED) {
     close(file);
     return nullptr;
@@ -124,7 +125,7 @@ bool release_shared(void* memory, Pages pages) {
   std::lock_guard lock(all.mutex);
   const auto found = all.own.find(static_cast<const char*>(memory));
   if (found == all.own.end()) return false;
-  const auto bytes = static_cast<std::size_t>(found->second.bytes);
+  const auto bytes = base::size(found->second.bytes);
   if (pages == Pages::gone) madvise(memory, bytes, MADV_REMOVE);
   munmap(memory, bytes);
   close(found->second.file);
@@ -150,7 +151,7 @@ const char* memory_of_peer(const SharedPlace& place) {
   std::lock_guard lock(all.mutex);
   auto& peer = all.peers[place.process];
   if (peer.released != place.released) {
-    for (const auto& [number, old] : peer.regions) munmap(old.memory, static_cast<std::size_t>(old.bytes));
+    for (const auto& [number, old] : peer.regions) munmap(old.memory, base::size(old.bytes));
     peer.regions.clear();
     peer.released = place.released;
   }
@@ -177,9 +178,7 @@ void* map_writable(const SharedPlace& place) {
   return p == MAP_FAILED ? nullptr : p;
 }
 
-void unmap_writable(void* memory, const SharedPlace& place) {
-  munmap(memory, static_cast<std::size_t>(place.region_bytes));
-}
+void unmap_writable(void* memory, const SharedPlace& place) { munmap(memory, base::size(place.region_bytes)); }
 
 std::int64_t resident_bytes_of_peers() {
   auto& all = registry();

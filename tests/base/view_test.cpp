@@ -53,7 +53,10 @@ TEST(View, ConvertsToAViewToRead) {
   EXPECT_EQ(read.cols(), 3);
   EXPECT_EQ(read.row_range(2, 2).row<float>(1)[2], 18);
   const auto& constant = x;
-  EXPECT_EQ(ConstView::of(constant.data(), {2, 10}).reshaped({5, 4}).row<float>(1)[0], 4);
+  static_assert(std::is_same_v<decltype(View::of(constant.data(), {20})), ConstView>);
+  EXPECT_EQ(v.elements(7, 3).row<float>(0)[2], 9);
+  EXPECT_EQ(v.elements(7, 3).dims, 1);
+  EXPECT_EQ(View::of(constant.data(), {2, 10}).reshaped({5, 4}).row<float>(1)[0], 4);
 }
 
 TEST(View, RefusesAnotherTypeAndImpossibleShapes) {

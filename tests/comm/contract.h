@@ -169,9 +169,13 @@ inline void ordered(Communicator& c, tensor::Exec& exec, std::int64_t n, bool in
     for (std::int64_t i = 0; i < n * ranks; ++i) in[z(i)] = value(t, own_position, i);
     const bool mine = own_position < rounds[t];
     sent += mine ? static_cast<std::uint64_t>((ranks - 1) * n * 4) : 0;
-    ordered_reduce_scatter(c, exec, mine ? view(in) : View{}, view(staging), sum,
-                           t == 0 ? base::ReductionRound::first : base::ReductionRound::next, rounds[t],
-                           reduction_positions);
+    ordered_reduce_scatter(c, exec,
+                           {.in = mine ? view(in) : View{},
+                            .staging = view(staging),
+                            .sum = sum,
+                            .round = t == 0 ? base::ReductionRound::first : base::ReductionRound::next,
+                            .contributors = rounds[t],
+                            .reduction_positions = reduction_positions});
     exec.synchronize();
   }
   const auto after = c.ledger().totals()["ordered_reduce_scatter"];

@@ -19,9 +19,15 @@ int main(int argc, char**) {
   if (argc > 1) return 0;
   comm::MpiRuntime::limit_message_bytes(1500);
   comm->all_gather(*exec, own, whole);
-  comm::ordered_reduce_scatter(*comm, *exec, whole, staged, own, base::ReductionRound::first, n);
-  comm::ordered_reduce_scatter(*comm, *exec, rank < n - 1 ? whole : base::View{}, staged, own,
-                               base::ReductionRound::next, n - 1);
+  comm::ordered_reduce_scatter(
+      *comm, *exec,
+      {.in = whole, .staging = staged, .sum = own, .round = base::ReductionRound::first, .contributors = n});
+  comm::ordered_reduce_scatter(*comm, *exec,
+                               {.in = rank < n - 1 ? whole : base::View{},
+                                .staging = staged,
+                                .sum = own,
+                                .round = base::ReductionRound::next,
+                                .contributors = n - 1});
   const std::vector<comm::Transfer> ring{
       {comm::Transfer::Kind::send, (rank + 1) % n, base::View::of(in.data(), {10 + rank})},
       {comm::Transfer::Kind::receive, (rank + n - 1) % n, base::View::of(sum.data(), {10 + (rank + n - 1) % n})}};

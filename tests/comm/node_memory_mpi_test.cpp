@@ -76,12 +76,14 @@ std::vector<float> reduced(Communicator& comm, tensor::Exec& exec, const Case& c
   for (int round = 0; round < (c.in_place ? 1 : 2); ++round) {
     fill(in.view, turn + round * n);
     const auto reduction_round = round == 0 ? base::ReductionRound::first : base::ReductionRound::next;
-    const auto own = turn < c.contributors ? in.view : View{};
-    if (c.count == c.shard)
-      ordered_reduce_scatter(comm, exec, own, staging.view, sum, reduction_round, c.contributors, c.turns);
-    else
-      ordered_reduce_scatter_range(comm, exec, own, staging.view, sum, reduction_round, c.contributors, c.first,
-                                   c.count, c.turns);
+    const OrderedReduction reduction{.in = turn < c.contributors ? in.view : View{},
+                                     .staging = staging.view,
+                                     .sum = sum,
+                                     .round = reduction_round,
+                                     .contributors = c.contributors,
+                                     .reduction_positions = c.turns};
+    if (c.count == c.shard) ordered_reduce_scatter(comm, exec, reduction);
+    else ordered_reduce_scatter_range(comm, exec, reduction, c.first, c.count);
     exec.synchronize();
   }
   EXPECT_EQ(std::any_of(staging.data(), staging.data() + c.shard * n, [](float v) { return v != untouched; }),

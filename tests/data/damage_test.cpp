@@ -63,8 +63,11 @@ TEST_F(Damage, ATokenByteIsFoundAtFirstTouch) {
   byte = static_cast<char>(byte ^ 1);
   spit(shard, bytes);
   expect_refusal("shard-00001.h5", "differ from their checksum");
-  data::WindowDataset set(scratch.path, index, index.train, 16, data::DocumentMask::off, data::Order::as_stored,
-                          1);  // opening does not read tokens
+  data::WindowDataset set(scratch.path, index, index.train,
+                          {.sequence = 16,
+                           .mask = data::DocumentMask::off,
+                           .order = data::Order::as_stored,
+                           .seed = 1});  // opening does not read tokens
   std::vector<std::int32_t> t(4 * 16);
   std::vector<std::uint8_t> w(16);
   int refused = 0;

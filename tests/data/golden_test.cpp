@@ -89,7 +89,8 @@ TEST(Golden, TheOneOfH5pyReadsWithoutAnIndex) {
   EXPECT_EQ(index.end_of_document, 256);
   EXPECT_EQ(all_numbers(folder, index, index.train), (Shards{{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12}}));
   EXPECT_EQ(all_numbers(folder, index, index.validation), (Shards{{13, 14}}));  // its tokens are u32
-  data::WindowDataset set(folder, index, index.train, 8, data::DocumentMask::on, data::Order::as_stored, 1);
+  data::WindowDataset set(folder, index, index.train,
+                          {.sequence = 8, .mask = data::DocumentMask::on, .order = data::Order::as_stored, .seed = 1});
   std::vector<std::int32_t> t(4 * 8);
   std::vector<std::uint8_t> w(8);
   set.fill(0, {t.data(), t.data() + 8, t.data() + 16, t.data() + 24, w.data()});

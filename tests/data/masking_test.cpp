@@ -188,7 +188,8 @@ TEST(Masking, WindowsHideByEpochInTrainingAndAlwaysTheSameInEvaluation) {
   const auto index = write_set(scratch.path, tokenizer, documents(tokenizer, 80, 40), 700);
   const data::Masking m{0.3, 500, 500, 499, {}};
   const auto open = [&](data::Order order, std::uint64_t seed) {
-    data::WindowDataset set(scratch.path, index, index.train, 24, data::DocumentMask::on, order, seed);
+    data::WindowDataset set(scratch.path, index, index.train,
+                            {.sequence = 24, .mask = data::DocumentMask::on, .order = order, .seed = seed});
     set.hide(m);
     return set;
   };
@@ -225,7 +226,8 @@ TEST(Masking, WindowsSayWhereDocumentsEnd) {
   const Numbers tokenizer(50);
   const auto index = write_set(scratch.path, tokenizer, {{1, 2, 49}, {3, 49}, {4, 5, 6, 49}}, 100);
   for (const auto mask : {data::DocumentMask::off, data::DocumentMask::on}) {
-    data::WindowDataset set(scratch.path, index, index.train, 4, mask, data::Order::as_stored, 1);
+    data::WindowDataset set(scratch.path, index, index.train,
+                            {.sequence = 4, .mask = mask, .order = data::Order::as_stored, .seed = 1});
     std::vector<std::int32_t> a(4), b(4), c(4), d(4), ends(4);
     std::vector<std::uint8_t> weights(4);
     const auto ends_of = [&](std::uint64_t window) {

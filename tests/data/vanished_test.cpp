@@ -31,7 +31,10 @@ struct Windows {
 };
 
 data::WindowDataset open_set(const std::string& folder, const data::SetIndex& index) {
-  return {folder, index, index.train, 16, data::DocumentMask::off, data::Order::as_stored, 1};
+  return {folder,
+          index,
+          index.train,
+          {.sequence = 16, .mask = data::DocumentMask::off, .order = data::Order::as_stored, .seed = 1}};
 }
 
 std::ptrdiff_t open_files() { return std::distance(fs::directory_iterator("/proc/self/fd"), {}); }

@@ -82,7 +82,8 @@ TEST(Windows, StoredOrderIsTheText) {
     const auto index = write_set(scratch.path, tokenizer, all, static_cast<std::int64_t>(c.shard));
     for (auto mask : {DocumentMask::off, DocumentMask::on}) {
       const auto want = expected(shards_of(all, c.shard), c.sequence, mask);
-      data::WindowDataset set(scratch.path, index, index.train, c.sequence, mask, Order::as_stored, 1);
+      data::WindowDataset set(scratch.path, index, index.train,
+                              {.sequence = c.sequence, .mask = mask, .order = Order::as_stored, .seed = 1});
       ASSERT_EQ(set.count(), want.size());
       ASSERT_GT(want.size(), 2u);
       for (std::uint64_t i = 0; i < 2 * set.count(); ++i)
@@ -101,7 +102,8 @@ TEST(Windows, KeyedOrderVisitsEachOncePerEpoch) {
   std::sort(want.begin(), want.end());
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<Window>> orders;
   for (std::uint64_t seed : {1u, 2u}) {
-    data::WindowDataset set(scratch.path, index, index.train, 12, DocumentMask::on, Order::keyed, seed);
+    data::WindowDataset set(scratch.path, index, index.train,
+                            {.sequence = 12, .mask = DocumentMask::on, .order = Order::keyed, .seed = seed});
     for (std::uint64_t epoch : {0u, 1u, 2u}) {
       auto& order = orders[{seed, epoch}];
       for (std::uint64_t i = 0; i < set.count(); ++i) order.push_back(window_at(set, epoch * set.count() + i));
@@ -120,8 +122,10 @@ TEST(Windows, AnOrdinalDoesNotDependOnWhatWasReadBefore) {
   Scratch scratch;
   const Numbers tokenizer(5000);
   const auto index = write_set(scratch.path, tokenizer, documents(tokenizer, 200, 40), 500);
-  data::WindowDataset forward(scratch.path, index, index.train, 12, DocumentMask::on, Order::keyed, 3),
-      backward(scratch.path, index, index.train, 12, DocumentMask::on, Order::keyed, 3);
+  data::WindowDataset forward(scratch.path, index, index.train,
+                              {.sequence = 12, .mask = DocumentMask::on, .order = Order::keyed, .seed = 3}),
+      backward(scratch.path, index, index.train,
+               {.sequence = 12, .mask = DocumentMask::on, .order = Order::keyed, .seed = 3});
   std::vector<Window> seen;
   for (std::uint64_t i = 0; i < 1000; ++i) seen.push_back(window_at(forward, i));
   for (std::uint64_t i = 1000; i-- > 0;) ASSERT_EQ(window_at(backward, i), seen[i]);
@@ -132,7 +136,8 @@ TEST(Windows, AShardShorterThanAWindowHasNone) {
   const Numbers tokenizer(50);
   const auto index = write_set(scratch.path, tokenizer, {{1, 2, 3, 49}, {4, 5, 6, 7, 49}}, 5);
   const auto open = [&](std::int64_t sequence) {
-    return data::WindowDataset(scratch.path, index, index.train, sequence, DocumentMask::off, Order::as_stored, 1);
+    return data::WindowDataset(scratch.path, index, index.train,
+                               {.sequence = sequence, .mask = DocumentMask::off, .order = Order::as_stored, .seed = 1});
   };
   for (const auto& [sequence, count] : {std::pair{3, 2}, {4, 1}})
     EXPECT_EQ(open(sequence).count(), static_cast<std::uint64_t>(count)) << sequence;
@@ -150,7 +155,8 @@ TEST(Windows, TheMaskByHand) {
   Scratch scratch;
   const Numbers tokenizer(50);
   const auto index = write_set(scratch.path, tokenizer, {{1, 2, 49}, {3, 49}, {4, 5, 6, 49}}, 100);
-  data::WindowDataset set(scratch.path, index, index.train, 4, DocumentMask::on, Order::as_stored, 1);
+  data::WindowDataset set(scratch.path, index, index.train,
+                          {.sequence = 4, .mask = DocumentMask::on, .order = Order::as_stored, .seed = 1});
   ASSERT_EQ(set.count(), 2u);
   EXPECT_EQ(window_at(set, 0), (Window{{1, 2, 49, 3}, {2, 49, 3, 49}, {0, 1, 2, 0}, {0, 0, 0, 3}, {1, 1, 0, 1}}));
   // The second window begins inside a document: its positions begin at 0 there.
@@ -168,7 +174,9 @@ TEST(Windows, AreAsManyAsAPlanSays) {
   for (const std::int64_t sequence : {1, 7, 64, 500, 699, 700, 5000}) {
     const auto windows = trainyard::plan::data_use(tokens, sequence).windows;
     const auto open = [&] {
-      return data::WindowDataset(scratch.path, index, index.train, sequence, DocumentMask::off, Order::as_stored, 1);
+      return data::WindowDataset(
+          scratch.path, index, index.train,
+          {.sequence = sequence, .mask = DocumentMask::off, .order = Order::as_stored, .seed = 1});
     };
     if (windows == 0) EXPECT_THROW(open(), base::InputError) << sequence;
     else EXPECT_EQ(static_cast<std::int64_t>(open().count()), windows) << sequence;

@@ -33,7 +33,8 @@ engine::Evaluation evaluate(engine::EvaluateConfig c, const ParallelLayout& layo
   c.run.dtype = dtype, c.run.device = "cpu", c.run.hang_timeout = 120;
   std::vector<engine::Evaluation> found(static_cast<std::size_t>(layout.ranks));
   comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
-    auto w = engine::make_world("threads", rank, layout.ranks, world.factory(rank), layout.tensor, layout.pipeline);
+    auto w = engine::make_world("threads", rank, plan::replicas_of(layout.ranks, layout.tensor, layout.pipeline),
+                                world.factory(rank));
     found[static_cast<std::size_t>(rank)] = engine::evaluate(c, w, rank == 0 ? watch : nullptr);
   });
   for (const auto& e : found) {

@@ -81,8 +81,9 @@ Run train(const json& page, base::DType dtype, int zero, int ranks, const std::s
   std::mutex mutex;
   comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
     auto world = ranks == 1 ? engine::solo_world() : engine::make_world("threads", rank, ranks, threads.factory(rank));
-    data::WindowDataset text(folder, index, index.train, setup.plan.sequence, data::DocumentMask::on,
-                             data::Order::as_stored, 1);
+    data::WindowDataset text(
+        folder, index, index.train,
+        {.sequence = setup.plan.sequence, .mask = data::DocumentMask::on, .order = data::Order::as_stored, .seed = 1});
     engine::Batches batches(text, nullptr, setup.plan.batch(), rank);
     engine::Trainer trainer(setup.plan, setup.step, world, batches);
     trainer.store().initialize(setup.step.seed);

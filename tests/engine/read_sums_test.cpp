@@ -77,7 +77,8 @@ TEST(ReadSums, NewRunsAndEvaluationsRefuse) {
       SmallRun::apply(layout, c.run);
       c.run.device = "cpu", c.run.hang_timeout = 120;
       comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
-        auto w = engine::make_world("threads", rank, layout.ranks, world.factory(rank), layout.tensor, layout.pipeline);
+        auto w = engine::make_world("threads", rank, plan::replicas_of(layout.ranks, layout.tensor, layout.pipeline),
+                                    world.factory(rank));
         engine::evaluate(c, w, {});
       });
     };

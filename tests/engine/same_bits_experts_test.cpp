@@ -224,7 +224,7 @@ TEST(SameBitsExperts, AnEvaluationIsTheValidationOfTheRun) {
       e.run.dtype = dtype, e.run.device = "cpu", e.run.hang_timeout = 120;
       std::vector<engine::Evaluation> found(static_cast<std::size_t>(ranks));
       comm::run_ranks(ranks, [&, stages = stages, ranks = ranks](int rank, comm::ThreadsWorld& world) {
-        auto w = engine::make_world("threads", rank, ranks, world.factory(rank), 1, stages);
+        auto w = engine::make_world("threads", rank, plan::replicas_of(ranks, 1, stages), world.factory(rank));
         found[static_cast<std::size_t>(rank)] = engine::evaluate(e, w, nullptr);
       });
       for (const auto& f : found) {

@@ -56,7 +56,8 @@ double evaluated(const engine::RunConfig& trained, const ParallelLayout& layout)
   e.run.device = "cpu", e.run.hang_timeout = 120;
   double loss = 0;
   comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
-    auto w = engine::make_world("threads", rank, layout.ranks, world.factory(rank), layout.tensor, layout.pipeline);
+    auto w = engine::make_world("threads", rank, plan::replicas_of(layout.ranks, layout.tensor, layout.pipeline),
+                                world.factory(rank));
     const auto found = engine::evaluate(e, w, {});
     EXPECT_EQ(found.measured, found.predicted);
     EXPECT_EQ(found.objective, "masked");

@@ -286,8 +286,10 @@ TEST(SameBitsSharedExperts, AnEvaluationIsTheValidationOfTheRun) {
       e.run.dtype = dtype, e.run.device = "cpu", e.run.hang_timeout = 120;
       std::vector<engine::Evaluation> found(static_cast<std::size_t>(count));
       comm::run_ranks(count, [&, layout](int rank, comm::ThreadsWorld& world) {
-        auto w = engine::make_world("threads", rank, layout.ranks, world.factory(rank), layout.tensor, layout.pipeline,
-                                    layout.experts, layout.expert_ranks_per_node);
+        auto w = engine::make_world("threads", rank,
+                                    plan::replicas_of(layout.ranks, layout.tensor, layout.pipeline, layout.experts,
+                                                      layout.expert_ranks_per_node),
+                                    world.factory(rank));
         found[static_cast<std::size_t>(rank)] = engine::evaluate(e, w, nullptr);
       });
       for (const auto& f : found) {

@@ -20,12 +20,14 @@ std::vector<std::pair<double, double>> losses_and_norms(const engine::RunConfig&
   auto config = asked;
   config.tensor = tensor, config.zero = zero, config.threads = 1;
   comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
-    auto world = engine::make_world("threads", rank, ranks, threads.factory(rank), tensor);
+    auto world = engine::make_world("threads", rank, plan::replicas_of(ranks, tensor), threads.factory(rank));
     const auto setup = engine::make_setup(config, ranks, 1);
-    data::WindowDataset training(config.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask,
-                                 data::Order::keyed, config.seed);
-    data::WindowDataset validation(config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask,
-                                   data::Order::as_stored, config.seed);
+    data::WindowDataset training(
+        config.data, setup.index, setup.index.train,
+        {.sequence = setup.plan.sequence, .mask = setup.mask, .order = data::Order::keyed, .seed = config.seed});
+    data::WindowDataset validation(
+        config.data, setup.index, setup.index.validation,
+        {.sequence = setup.plan.sequence, .mask = setup.mask, .order = data::Order::as_stored, .seed = config.seed});
     engine::Batches batches(training, &validation, setup.plan.batch(), world.coordinate(plan::Axis::data));
     engine::Trainer trainer(setup.plan, setup.step, world, batches);
     trainer.context().segment_bytes = segment_bytes;
@@ -92,10 +94,11 @@ TEST(Diagnosis, NamesTheRowOfTheMicroBatch) {
     std::string text;
     config.tensor = tensor, config.sequence_parallel = rows;
     comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
-      auto world = engine::make_world("threads", rank, ranks, threads.factory(rank), tensor);
+      auto world = engine::make_world("threads", rank, plan::replicas_of(ranks, tensor), threads.factory(rank));
       const auto setup = engine::make_setup(config, ranks, 1);
-      data::WindowDataset training(config.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask,
-                                   data::Order::keyed, config.seed);
+      data::WindowDataset training(
+          config.data, setup.index, setup.index.train,
+          {.sequence = setup.plan.sequence, .mask = setup.mask, .order = data::Order::keyed, .seed = config.seed});
       engine::Batches batches(training, nullptr, setup.plan.batch(), world.coordinate(plan::Axis::data));
       engine::Trainer trainer(setup.plan, setup.step, world, batches);
       trainer.store().initialize(config.seed);

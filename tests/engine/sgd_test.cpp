@@ -159,8 +159,9 @@ TEST(Sgd, FollowsDoublePrecisionForThirtySteps) {
     c.model = runs.llama(), c.steps = 30, c.nesterov = nesterov, c.clip = 0.4, c.weight_decay = 0.2, c.threads = 1;
     const auto setup = engine::make_setup(c, 1, 1);
     auto world = engine::solo_world();
-    data::WindowDataset text(c.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask,
-                             data::Order::keyed, c.seed);
+    data::WindowDataset text(
+        c.data, setup.index, setup.index.train,
+        {.sequence = setup.plan.sequence, .mask = setup.mask, .order = data::Order::keyed, .seed = c.seed});
     engine::Batches batches(text, nullptr, setup.plan.batch(), 0);
     engine::Trainer trainer(setup.plan, setup.step, world, batches);
     trainer.store().initialize(c.seed);

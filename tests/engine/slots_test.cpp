@@ -31,17 +31,20 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
   Numbers out;
   config.tensor = asked.tensor, config.zero = asked.zero, config.threads = 1;
   comm::run_ranks(asked.ranks, [&](int rank, comm::ThreadsWorld& threads) {
-    auto world = engine::make_world("threads", rank, asked.ranks, threads.factory(rank), asked.tensor);
+    auto world =
+        engine::make_world("threads", rank, plan::replicas_of(asked.ranks, asked.tensor), threads.factory(rank));
     auto setup = engine::make_setup(config, asked.ranks, 1);
     if (asked.schedule == "gpipe") setup.plan.pipeline_schedule = plan::PipelineSchedule::gpipe;
     plan::predict(setup.plan);
     const auto slots = plan::slots_of_stage(setup.plan, 0).front();
     EXPECT_EQ(slots,
               asked.schedule == "gpipe" ? setup.plan.batch().accumulation_steps() * setup.plan.local_accumulation : 1);
-    data::WindowDataset training(config.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask,
-                                 data::Order::keyed, config.seed);
-    data::WindowDataset validation(config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask,
-                                   data::Order::as_stored, config.seed);
+    data::WindowDataset training(
+        config.data, setup.index, setup.index.train,
+        {.sequence = setup.plan.sequence, .mask = setup.mask, .order = data::Order::keyed, .seed = config.seed});
+    data::WindowDataset validation(
+        config.data, setup.index, setup.index.validation,
+        {.sequence = setup.plan.sequence, .mask = setup.mask, .order = data::Order::as_stored, .seed = config.seed});
     engine::Batches batches(training, &validation, setup.plan.batch(), world.coordinate(plan::Axis::data), slots);
     engine::Trainer trainer(setup.plan, setup.step, world, batches);
     trainer.store().initialize(config.seed);

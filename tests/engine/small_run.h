@@ -109,8 +109,10 @@ class SmallRun {
     apply(layout, c);
     std::vector<engine::RunResult> results(static_cast<std::size_t>(layout.ranks));
     comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
-      auto w = engine::make_world("threads", rank, layout.ranks, world.factory(rank), layout.tensor, layout.pipeline,
-                                  layout.experts, layout.expert_ranks_per_node);
+      auto w = engine::make_world(
+          "threads", rank,
+          plan::replicas_of(layout.ranks, layout.tensor, layout.pipeline, layout.experts, layout.expert_ranks_per_node),
+          world.factory(rank));
       results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, listener, layout.ranks);
     });
     reports_.clear();

@@ -40,7 +40,8 @@ void on(const engine::RunConfig& asked, const Shape& shape, const Delays& delays
   config.tensor = shape.tensor, config.zero = shape.zero, config.threads = 1;
   config.pipeline = shape.stages, config.virtual_stages = shape.chunks, config.pipeline_schedule = shape.schedule;
   comm::run_ranks(shape.ranks(), [&](int rank, comm::ThreadsWorld& threads) {
-    auto world = engine::make_world("threads", rank, shape.ranks(), threads.factory(rank), shape.tensor, shape.stages);
+    auto world = engine::make_world("threads", rank, plan::replicas_of(shape.ranks(), shape.tensor, shape.stages),
+                                    threads.factory(rank));
     if (delays) {
       world.replace_groups([&](auto group) { return comm::delayed(std::move(group), delays(rank)); });
       world.queues = [between = threads.factory(rank), rank, &delays](const std::string& name,
@@ -50,10 +51,12 @@ void on(const engine::RunConfig& asked, const Shape& shape, const Delays& delays
     }
     const auto setup = engine::make_setup(config, shape.ranks(), 1);
     engine::join_neighbours(world, shape.chunks);
-    data::WindowDataset training(config.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask,
-                                 data::Order::keyed, config.seed);
-    data::WindowDataset validation(config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask,
-                                   data::Order::as_stored, config.seed);
+    data::WindowDataset training(
+        config.data, setup.index, setup.index.train,
+        {.sequence = setup.plan.sequence, .mask = setup.mask, .order = data::Order::keyed, .seed = config.seed});
+    data::WindowDataset validation(
+        config.data, setup.index, setup.index.validation,
+        {.sequence = setup.plan.sequence, .mask = setup.mask, .order = data::Order::as_stored, .seed = config.seed});
     engine::Batches batches(training, &validation, setup.plan.batch(), world.coordinate(plan::Axis::data),
                             plan::slots_of_stage(setup.plan, setup.plan.stage_of(rank)).front());
     engine::Trainer trainer(setup.plan, setup.step, world, batches);

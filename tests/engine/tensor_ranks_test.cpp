@@ -23,7 +23,7 @@ constexpr Ranks layouts[] = {{1, 1}, {1, 2}, {2, 2}, {3, 1}, {3, 4}};
 
 void on(const Ranks& ranks, const std::function<void(World& world)>& body) {
   comm::run_ranks(ranks.data * ranks.tensor, [&](int rank, comm::ThreadsWorld& threads) {
-    auto world = make_world("threads", rank, threads.size(), threads.factory(rank), ranks.tensor);
+    auto world = make_world("threads", rank, plan::replicas_of(threads.size(), ranks.tensor), threads.factory(rank));
     body(world);
   });
 }

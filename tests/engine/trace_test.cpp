@@ -50,7 +50,7 @@ Traced run_traced(SmallRun& runs, RunConfig c, const ParallelLayout& layout) {
   out.ledgers.resize(static_cast<std::size_t>(layout.ranks));
   const engine::SignalWatcher signals;
   comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
-    auto w = engine::make_world("threads", rank, layout.ranks, world.factory(rank), layout.tensor);
+    auto w = engine::make_world("threads", rank, plan::replicas_of(layout.ranks, layout.tensor), world.factory(rank));
     const auto result = engine::run(c, w, signals, {}, layout.ranks);
     if (rank == 0) out.code = result.code;
     for (auto* group : w.groups())

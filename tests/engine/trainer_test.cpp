@@ -23,7 +23,10 @@ engine::RunConfig small(const SmallRun& runs) {
 struct Rank {
   explicit Rank(const SmallRun& runs) : config(small(runs)), setup(engine::make_setup(config, 1, 1)) {}
   data::WindowDataset windows(std::int64_t sequence) const {
-    return {config.data, setup.index, setup.index.train, sequence, setup.mask, data::Order::keyed, config.seed};
+    return {config.data,
+            setup.index,
+            setup.index.train,
+            {.sequence = sequence, .mask = setup.mask, .order = data::Order::keyed, .seed = config.seed}};
   }
   engine::RunConfig config;
   engine::RunSetup setup;

@@ -18,8 +18,11 @@ TEST(AdamW, FollowsTheReference) {
     kernels::AdamW h;
     h.learning_rate = .01f, h.weight_decay = .01f;
     h.bias1 = 1 - std::pow(.9, step + 1), h.bias2 = 1 - std::pow(.999, step + 1);
-    kernels::adamw_update(*bench, h, base::View::of(p.data(), {3}), base::View::of(g.data(), {3}),
-                          base::View::of(m.data(), {3}), base::View::of(v.data(), {3}), {});
+    kernels::adamw_update(*bench, {.hyper = h,
+                                   .gradient = base::View::of(g.data(), {3}),
+                                   .parameter = base::View::of(p.data(), {3}),
+                                   .m = base::View::of(m.data(), {3}),
+                                   .v = base::View::of(v.data(), {3})});
     for (std::size_t i = 0; i < 3; ++i)
       EXPECT_NEAR(p[i], want[step][i], 4e-7) << "step " << step + 1 << ", element " << i;
     EXPECT_EQ(g, gradients[static_cast<std::size_t>(step)]);
@@ -63,7 +66,12 @@ TEST(AdamW, IsTheWrittenSequence) {
         auto pp = p0, gg = g0, mm = m0, vv = v0;
         const auto narrow = threads % 2 == 0 ? DType::bf16 : DType::f16;
         MatrixBuffer working(narrow, 1, n), rounded_once(narrow, 1, n);
-        kernels::adamw_update(*bench, h, pp.view(), gg.view(), mm.view(), vv.view(), working.view());
+        kernels::adamw_update(*bench, {.hyper = h,
+                                       .gradient = gg.view(),
+                                       .parameter = pp.view(),
+                                       .m = mm.view(),
+                                       .v = vv.view(),
+                                       .working = working.view()});
         ASSERT_EQ(gg.bytes, g0.bytes);
         for (std::size_t i = 0; i < size; ++i) {
           const auto at = static_cast<std::int64_t>(i);
@@ -81,9 +89,13 @@ TEST(AdamW, IsTheWrittenSequence) {
 TEST(AdamW, RefusesOtherTypesAndSizes) {
   Bench bench(1);
   MatrixBuffer a(DType::f32, 1, 4), b(DType::f32, 1, 5), c(DType::f64, 1, 4);
-  EXPECT_ANY_THROW(kernels::adamw_update(*bench, {}, a.view(), b.view(), a.view(), a.view(), {}));
-  EXPECT_ANY_THROW(kernels::adamw_update(*bench, {}, a.view(), c.view(), a.view(), a.view(), {}));
-  EXPECT_ANY_THROW(kernels::adamw_update(*bench, {}, a.view(), a.view(), a.view(), a.view(), a.view()));
+  EXPECT_ANY_THROW(kernels::adamw_update(
+      *bench, {.hyper = {}, .gradient = b.view(), .parameter = a.view(), .m = a.view(), .v = a.view()}));
+  EXPECT_ANY_THROW(kernels::adamw_update(
+      *bench, {.hyper = {}, .gradient = c.view(), .parameter = a.view(), .m = a.view(), .v = a.view()}));
+  EXPECT_ANY_THROW(kernels::adamw_update(
+      *bench,
+      {.hyper = {}, .gradient = a.view(), .parameter = a.view(), .m = a.view(), .v = a.view(), .working = a.view()}));
 }
 
 }  // namespace

@@ -23,7 +23,13 @@ TEST(GpuUpdate, AdamWGivesTheBitsOfTheCpu) {
         h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.bias1 = 0.3, h.bias2 = 0.02, h.gradient_scale = 0.37f;
         const auto narrow = base::is_narrow(t) ? place(working) : base::View{};
         const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
-        kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), narrow, decayed);
+        kernels::adamw_update(place.exec(), {.hyper = h,
+                                             .gradient = place(g),
+                                             .parameter = place(p),
+                                             .m = place(m),
+                                             .v = place(v),
+                                             .working = narrow,
+                                             .decayed = decayed});
         place.fetch();
         Outputs out{p, m, v};
         if (base::is_narrow(t)) out.push_back(working);
@@ -43,7 +49,12 @@ TEST(GpuUpdate, SgdGivesTheBitsOfTheCpu) {
           h.learning_rate = 1e-2f, h.weight_decay = 0.1f, h.gradient_scale = 0.37f, h.nesterov = nesterov;
           const auto narrow = base::is_narrow(t) ? place(working) : base::View{};
           const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
-          kernels::sgd_update(place.exec(), h, place(p), place(g), place(b), narrow, decayed);
+          kernels::sgd_update(place.exec(), {.hyper = h,
+                                             .gradient = place(g),
+                                             .parameter = place(p),
+                                             .buffer = place(b),
+                                             .working = narrow,
+                                             .decayed = decayed});
           place.fetch();
           Outputs out{p, b};
           if (base::is_narrow(t)) out.push_back(working);
@@ -67,7 +78,8 @@ TEST(GpuUpdate, AdamWTakesTheScaleOfTheStep) {
           kernels::AdamW h;
           h.learning_rate = 1e-3f, h.gradient_scale = 1e9f;  // not used
           h.numbers = place.raw(numbers);
-          kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), {});
+          kernels::adamw_update(
+              place.exec(), {.hyper = h, .gradient = place(g), .parameter = place(p), .m = place(m), .v = place(v)});
           place.fetch();
           for (std::int64_t i = 0; i < 100; ++i)
             EXPECT_EQ(p(0, i) == before[static_cast<std::size_t>(i)], finite == 0) << i;
@@ -90,7 +102,8 @@ TEST(GpuUpdate, SgdTakesTheScaleOfTheStep) {
           kernels::Sgd h;
           h.learning_rate = 0.1f, h.gradient_scale = 1e9f;  // not used
           h.numbers = place.raw(numbers);
-          kernels::sgd_update(place.exec(), h, place(p), place(g), place(b), {}, {});
+          kernels::sgd_update(place.exec(),
+                              {.hyper = h, .gradient = place(g), .parameter = place(p), .buffer = place(b)});
           place.fetch();
           for (std::int64_t i = 0; i < 101; ++i)
             EXPECT_EQ(p(0, i) == before[static_cast<std::size_t>(i)], finite == 0) << i;

@@ -80,8 +80,14 @@ void check_product(const GroupedCase& c, GroupedTypes t, Direction direction) {
     }
   }
   const auto bytes_of = [&](int threads) {
-    return plan::grouped_linear_scratch_bytes(groups.rows, g, c.out, total, static_cast<std::int64_t>(c.in.size()),
-                                              c.lanes, t.out == DType::bf16, threads);
+    return plan::grouped_linear_scratch_bytes({.rows = groups.rows,
+                                               .groups = g,
+                                               .n = c.out,
+                                               .k = total,
+                                               .parts = static_cast<std::int64_t>(c.in.size()),
+                                               .lanes = c.lanes,
+                                               .narrow_result = t.out == DType::bf16},
+                                              threads);
   };
   for (int threads : {1, 2, 3})
     with_exact_scratch(threads, bytes_of(threads), [&](tensor::Exec& exec) {

@@ -37,11 +37,11 @@ TEST(Sgd, FollowsTheReferenceForManySteps) {
         kernels::Sgd h;
         h.learning_rate = 0.05f, h.momentum = static_cast<float>(momentum), h.nesterov = nesterov;
         h.weight_decay = static_cast<float>(decay), h.gradient_scale = 0.5f;
-        const kernels::Range all{0, n};
         for (int step = 0; step < steps; ++step) {
           MatrixBuffer g(DType::f32, 1, n);
           g.fill(static_cast<std::uint64_t>(step) + 2);
-          kernels::sgd_update(*bench, h, p.view(), g.view(), buffer.view(), {}, std::span(&all, 1));
+          kernels::sgd_update(*bench,
+                              {.hyper = h, .gradient = g.view(), .parameter = p.view(), .buffer = buffer.view()});
           for (std::int64_t i = 0; i < n; ++i) {
             const auto at = static_cast<std::size_t>(i);
             want[at] = plain[at].step(want[at], 0.5 * g(0, i));
@@ -84,7 +84,12 @@ TEST(Sgd, IsTheWrittenSequence) {
           auto pp = p0, gg = g0, bb = b0;
           const auto narrow = threads % 2 == 0 ? DType::bf16 : DType::f16;
           MatrixBuffer working(narrow, 1, n), rounded_once(narrow, 1, n);
-          kernels::sgd_update(*bench, h, pp.view(), gg.view(), bb.view(), working.view(), decayed);
+          kernels::sgd_update(*bench, {.hyper = h,
+                                       .gradient = gg.view(),
+                                       .parameter = pp.view(),
+                                       .buffer = bb.view(),
+                                       .working = working.view(),
+                                       .decayed = decayed});
           ASSERT_EQ(gg.bytes, g0.bytes);
           for (std::int64_t i = 0; i < n; ++i) {
             const auto at = static_cast<std::size_t>(i);
@@ -107,22 +112,26 @@ TEST(Sgd, ChangesNothingInAStepThatIsNotFinite) {
   numbers.gradient_scale = 1, numbers.finite = 0;
   kernels::Sgd h;
   h.learning_rate = 1, h.numbers = &numbers;
-  kernels::sgd_update(*bench, h, p.view(), g.view(), b.view(), {}, {});
+  kernels::sgd_update(*bench, {.hyper = h, .gradient = g.view(), .parameter = p.view(), .buffer = b.view()});
   EXPECT_EQ(p.bytes, before);
   EXPECT_EQ(b.bytes, buffer);
   numbers.finite = 1;
-  kernels::sgd_update(*bench, h, p.view(), g.view(), b.view(), {}, {});
+  kernels::sgd_update(*bench, {.hyper = h, .gradient = g.view(), .parameter = p.view(), .buffer = b.view()});
   EXPECT_NE(p.bytes, before);
 }
 
 TEST(Sgd, RefusesOtherTypesAndSizes) {
   Bench bench(1);
   MatrixBuffer a(DType::f32, 1, 4), b(DType::f32, 1, 5), c(DType::f64, 1, 4);
-  EXPECT_ANY_THROW(kernels::sgd_update(*bench, {}, a.view(), b.view(), a.view(), {}, {}));
-  EXPECT_ANY_THROW(kernels::sgd_update(*bench, {}, a.view(), a.view(), c.view(), {}, {}));
-  EXPECT_ANY_THROW(kernels::sgd_update(*bench, {}, a.view(), a.view(), a.view(), a.view(), {}));
+  EXPECT_ANY_THROW(
+      kernels::sgd_update(*bench, {.hyper = {}, .gradient = b.view(), .parameter = a.view(), .buffer = a.view()}));
+  EXPECT_ANY_THROW(
+      kernels::sgd_update(*bench, {.hyper = {}, .gradient = a.view(), .parameter = a.view(), .buffer = c.view()}));
+  EXPECT_ANY_THROW(kernels::sgd_update(
+      *bench, {.hyper = {}, .gradient = a.view(), .parameter = a.view(), .buffer = a.view(), .working = a.view()}));
   const std::vector<kernels::Range> many(17);
-  EXPECT_ANY_THROW(kernels::sgd_update(*bench, {}, a.view(), a.view(), a.view(), {}, many));
+  EXPECT_ANY_THROW(kernels::sgd_update(
+      *bench, {.hyper = {}, .gradient = a.view(), .parameter = a.view(), .buffer = a.view(), .decayed = many}));
 }
 
 }  // namespace

@@ -48,7 +48,10 @@ TEST(OperandTypes, AdamW) {
                 {"m", {4}, f},
                 {"v", {4}, f},
                 {"working", {4}, DType::bf16, {DType::f16}}},
-               [](auto& e, const auto& v) { kernels::adamw_update(e, {}, v[0], v[1], v[2], v[3], v[4]); });
+               [](auto& e, const auto& v) {
+                 kernels::adamw_update(
+                     e, {.hyper = {}, .gradient = v[1], .parameter = v[0], .m = v[2], .v = v[3], .working = v[4]});
+               });
 }
 
 TEST(OperandTypes, Sgd) {
@@ -56,7 +59,9 @@ TEST(OperandTypes, Sgd) {
   expect_types(
       "sgd_update",
       {{"parameter", {4}, f}, {"gradient", {4}, f}, {"buffer", {4}, f}, {"working", {4}, DType::bf16, {DType::f16}}},
-      [](auto& e, const auto& v) { kernels::sgd_update(e, {}, v[0], v[1], v[2], v[3], {}); });
+      [](auto& e, const auto& v) {
+        kernels::sgd_update(e, {.hyper = {}, .gradient = v[1], .parameter = v[0], .buffer = v[2], .working = v[3]});
+      });
 }
 
 TEST(OperandTypes, Attention) {

@@ -36,8 +36,12 @@ template <class T> void input_gradient(const plan::ModelConfig& m, DType dtype) 
   {
     auto grads = store.grads(occurrence);
     const model::AllRows input(step, base::View(x.data(), dtype, {n, in}, {}));
-    joined.backward(step, lease, grads, base::View(dy.data(), dtype, {n, out}, {}), plan::Widths(m, 1), input,
-                    base::View(dx.data(), dtype, {n, in}, {}));
+    const plan::Widths widths(m, 1);
+    joined.backward(step, lease, grads,
+                    {.dy = base::View(dy.data(), dtype, {n, out}),
+                     .widths = widths,
+                     .x = input,
+                     .dx = base::View(dx.data(), dtype, {n, in})});
     grads.commit();
   }
   std::int64_t off = 0;

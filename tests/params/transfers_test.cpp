@@ -102,13 +102,22 @@ TEST(Segments, TogetherAreTheWhole) {
                      gathered = base::View::of(all[segmented].data(), {ranks * shard});
           for (const auto round : {base::ReductionRound::first, base::ReductionRound::next}) {
             if (segmented == 0) {
-              comm::ordered_reduce_scatter(group, *exec, source, base::View::of(staging.data(), {ranks * shard}), total,
-                                           round, contributors);
+              comm::ordered_reduce_scatter(group, *exec,
+                                           {.in = source,
+                                            .staging = base::View::of(staging.data(), {ranks * shard}),
+                                            .sum = total,
+                                            .round = round,
+                                            .contributors = contributors});
               continue;
             }
             for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 16}, {16, 900}, {916, 84}})
-              comm::ordered_reduce_scatter_range(group, *exec, source, base::View::of(staging.data(), {ranks * count}),
-                                                 total, round, contributors, first, count);
+              comm::ordered_reduce_scatter_range(group, *exec,
+                                                 {.in = source,
+                                                  .staging = base::View::of(staging.data(), {ranks * count}),
+                                                  .sum = total,
+                                                  .round = round,
+                                                  .contributors = contributors},
+                                                 first, count);
           }
           if (segmented == 0) group.all_gather(*exec, total, gathered);
           else

@@ -1,6 +1,7 @@
 // A tree of bytes for finding tokens.
 #include "libtrain/data/bpe/added_tokens.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/data/bpe/unicode_classes.h"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ const AddedToken* TokenTree::longest_at(std::string_view text) const {
     const auto child = children_.find(child_key(node, c));
     if (child == children_.end()) break;
     node = child->second;
-    if (nodes_[node].token >= 0) longest = &tokens_[static_cast<std::size_t>(nodes_[node].token)];
+    if (nodes_[node].token >= 0) longest = &base::at(tokens_, nodes_[node].token);
   }
   return longest;
 }
@@ -49,7 +50,7 @@ TokenTree::Found TokenTree::find(std::string_view text, std::size_t from) const 
     if (first_byte_ >= 0) {
       const auto* next = static_cast<const char*>(std::memchr(text.data() + at, first_byte_, text.size() - at));
       if (next == nullptr) break;
-      at = static_cast<std::size_t>(next - text.data());
+      at = base::size(next - text.data());
     } else if (!begins_[static_cast<unsigned char>(text[at])]) {
       continue;
     }
@@ -85,7 +86,7 @@ std::size_t TokenTree::behind_space(std::string_view text, std::size_t begin) {
   while (begin < text.size()) {
     const auto* at = text.data() + begin;
     if (class_table()[next_code_point(at)] != CharClass::space) break;
-    begin = static_cast<std::size_t>(at - text.data());
+    begin = base::size(at - text.data());
   }
   return begin;
 }

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/data/bpe/added_tokens.h"
 #include "libtrain/data/bpe/byte_alphabet.h"
@@ -127,7 +128,7 @@ class ByteLevel : public Tokenizer {
   std::int32_t token_named(std::string_view name) const override { return id_named(name).value_or(-1); }
   std::string name_of_token(std::int32_t token) const override {
     if (const auto added = texts_.find(token); added != texts_.end()) return added->second;
-    return token < 0 || token >= std::ssize(tokens_) ? std::string() : tokens_[static_cast<std::size_t>(token)];
+    return token < 0 || token >= std::ssize(tokens_) ? std::string() : base::at(tokens_, token);
   }
   bool reads_special() const override { return reads_special_; }
   std::int32_t mask() const override { return mask_; }
@@ -181,7 +182,7 @@ class ByteLevel : public Tokenizer {
   std::string_view text_of(std::int32_t token) const {
     if (token < 0 || token >= std::ssize(tokens_) || token == end_ || token == begin_) return {};
     const auto added = texts_.find(token);
-    return added != texts_.end() ? std::string_view(added->second) : tokens_[static_cast<std::size_t>(token)];
+    return added != texts_.end() ? std::string_view(added->second) : base::at(tokens_, token);
   }
 
   void cut(std::string_view piece, std::size_t step, Memory& memory, std::vector<std::int32_t>& out) const {
@@ -195,7 +196,7 @@ class ByteLevel : public Tokenizer {
       const auto *at = piece.data(), *end = at + piece.size();
       while (at != end) {
         const auto* next = scanner->piece(at, end);
-        go_on({at, static_cast<std::size_t>(next - at)});
+        go_on({at, base::size(next - at)});
         at = next;
       }
     } else if (const auto* pattern = std::get_if<Pattern>(&cutter)) {
@@ -223,9 +224,7 @@ class ByteLevel : public Tokenizer {
 
   template <class GoOn> static void cut_by_punctuation(Punctuation how, std::string_view piece, const GoOn& go_on) {
     const char *at = piece.data(), *const end = at + piece.size(), *done = at;
-    const auto part = [](const char* from, const char* to) {
-      return std::string_view(from, static_cast<std::size_t>(to - from));
-    };
+    const auto part = [](const char* from, const char* to) { return std::string_view(from, base::size(to - from)); };
     while (at != end) {
       const auto* here = at;
       if (!is_punctuation(next_code_point(at))) continue;
@@ -248,7 +247,7 @@ class ByteLevel : public Tokenizer {
       if (match->begin == match->end) {
         const auto* next = piece.data() + from;
         if (from < piece.size()) next_code_point(next);
-        from = from < piece.size() ? static_cast<std::size_t>(next - piece.data()) : from + 1;
+        from = from < piece.size() ? base::size(next - piece.data()) : from + 1;
       }
       go_on(piece.substr(done, match->begin - done));
       go_on(piece.substr(match->begin, match->end - match->begin));

@@ -2,6 +2,7 @@
 // again.
 #include "libtrain/data/bpe/composition.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/data/bpe/unicode_classes.h"
 
 #include <algorithm>
@@ -146,7 +147,7 @@ std::string_view composed(std::string_view text, std::string& memory) {
     if (changes) {
       if (!any) memory.clear(), any = true;
       memory.append(copied, part);
-      append_composed({part, static_cast<std::size_t>(at - part)}, memory);
+      append_composed({part, base::size(at - part)}, memory);
       copied = at;
     }
     part = at, changes = false;

@@ -2,6 +2,7 @@
 #include "libtrain/data/bpe/merges.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 
 #include <algorithm>
 #include <bit>
@@ -71,7 +72,7 @@ void Merges::encode_long(std::string_view piece, Memory& m, std::vector<std::int
   const auto entry = [](std::uint32_t rank, std::int32_t at) {
     return std::uint64_t{rank} << 32 | static_cast<std::uint32_t>(at);
   };
-  const auto index = [](std::int32_t i) { return static_cast<std::size_t>(i); };
+  const auto index = [](std::int32_t i) { return base::size(i); };
   for (std::int32_t i = 0; i < n; ++i) {
     m.ids[index(i)] = bytes_[static_cast<unsigned char>(piece[index(i)])];
     m.next[index(i)] = i + 1, m.before[index(i)] = i - 1;

@@ -3,6 +3,8 @@
 
 #include "libtrain/data/bpe/piece_cache.h"
 
+#include "libtrain/base/index.h"
+
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -30,8 +32,7 @@ class TokenIndex {
   std::optional<std::int32_t> find(std::string_view text) const {
     const auto h = hash(text);
     for (auto at = h & (slots_.size() - 1); slots_[at].id >= 0; at = (at + 1) & (slots_.size() - 1))
-      if (slots_[at].hash == static_cast<std::uint32_t>(h >> 32) &&
-          tokens_[static_cast<std::size_t>(slots_[at].id)] == text)
+      if (slots_[at].hash == static_cast<std::uint32_t>(h >> 32) && base::at(tokens_, slots_[at].id) == text)
         return slots_[at].id;
     return std::nullopt;
   }

@@ -2,6 +2,7 @@
 #include "libtrain/data/bpe/tokenizer_json.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/data/bpe/byte_alphabet.h"
@@ -83,13 +84,13 @@ class Vocabulary {
  private:
   void add(const std::string& token, std::int32_t id) {
     if (token.empty()) throw base::InputError(where_ + ": a token without text", "remove it from the vocabulary");
-    if (tokens.size() <= static_cast<std::size_t>(id)) tokens.resize(static_cast<std::size_t>(id) + 1);
+    if (std::ssize(tokens) <= id) tokens.resize(base::size(id) + 1);
     if (!taken_.emplace(id, token).second)
       throw base::InputError(fmt::format("{}: tokens {} and {} have the same id {}", where_, base::excerpt(taken_[id]),
                                          base::excerpt(token), id),
                              "is the file damaged?");
     ids_.emplace(token, id);
-    if (auto bytes = bytes_of(token)) tokens[static_cast<std::size_t>(id)] = std::move(*bytes);
+    if (auto bytes = bytes_of(token)) base::at(tokens, id) = std::move(*bytes);
     else foreign.emplace_back(id, token);
   }
   const std::string& where_;
@@ -177,7 +178,7 @@ class AddedTokenReader {
   // free in the vocabulary.
   void require_own_id(const AddedToken& t, const std::string& name) {
     const auto known = vocabulary_.find(t.text);
-    const auto at = static_cast<std::size_t>(t.id);
+    const auto at = base::size(t.id);
     const bool foreign = std::any_of(vocabulary_.foreign.begin(), vocabulary_.foreign.end(),
                                      [&](const auto& f) { return f.first == t.id && f.second != t.text; });
     const bool taken = foreign || (!known && at < vocabulary_.tokens.size() && !vocabulary_.tokens[at].empty());
@@ -235,7 +236,7 @@ Definition definition_from_json(const std::string& text, const std::string& wher
   root.done();
   d.tokens = std::move(vocabulary.tokens);
   for (const auto& t : d.added) {
-    if (d.tokens.size() <= static_cast<std::size_t>(t.id)) d.tokens.resize(static_cast<std::size_t>(t.id) + 1);
+    if (std::ssize(d.tokens) <= t.id) d.tokens.resize(base::size(t.id) + 1);
   }
   return d;
 }

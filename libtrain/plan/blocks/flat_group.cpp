@@ -2,6 +2,7 @@
 #include "libtrain/plan/blocks/flat_group.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 
 namespace trainyard::plan {
 
@@ -38,7 +39,7 @@ int find_index(const FlatGroup& flat_group, std::string_view name) {
 HeldPart held_part(const Parameter& p, const Topology& topology, int rank) {
   HeldPart part{std::vector<std::int64_t>(p.stored.size(), 0), p.stored};
   if (!p.sharded) return part;
-  const auto dim = static_cast<std::size_t>(p.sharded->dim);
+  const auto dim = base::size(p.sharded->dim);
   const auto ranks = topology.size(p.sharded->axis);
   TRAINYARD_ASSERT(p.stored[dim] % ranks == 0, "dim {} of {}, {}, over {} ranks", dim, p.name, p.stored[dim], ranks);
   part.extent[dim] /= ranks;

@@ -2,6 +2,7 @@
 #include "libtrain/plan/blocks/flat_group_table.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/plan/blocks/scratch.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ FlatGroupTable::FlatGroupTable(const ModelPart& part, const Topology& topology) 
   const auto add = [&](std::vector<FlatGroup> alike, std::int64_t times, bool borrowed) {
     const auto index = flat_groups(), stride = static_cast<std::int64_t>(alike.size());
     for (std::int64_t i = 0; i < stride; ++i) {
-      auto& flat_group = alike[static_cast<std::size_t>(i)];
+      auto& flat_group = base::at(alike, i);
       const auto shards = topology.size(flat_group.group);
       auto flat = layout(flat_group, topology);
       const auto contributions = contributions_of(flat_group, topology);
@@ -96,7 +97,7 @@ std::int64_t FlatGroupTable::largest_shared() const {
 // them.
 SlotPlan::SlotPlan(const FlatGroupTable& table, int gathered_layers,
                    const std::function<bool(const FlatGroupEntry&)>& has_buffer)
-    : slot_of_(static_cast<std::size_t>(table.flat_groups())) {
+    : slot_of_(base::size(table.flat_groups())) {
   struct Rotation {  // for the flat groups of layers with the same place in their block
     std::int64_t flat_groups = 0, seen = 0;
     int first = 0, slots = 1;
@@ -104,8 +105,8 @@ SlotPlan::SlotPlan(const FlatGroupTable& table, int gathered_layers,
   };
   std::vector<Rotation> rotations;
   const auto rotation_of = [&](const FlatGroupEntry& e) -> Rotation& {
-    while (rotations.size() <= static_cast<std::size_t>(e.place)) rotations.emplace_back();
-    return rotations[static_cast<std::size_t>(e.place)];
+    while (std::ssize(rotations) <= e.place) rotations.emplace_back();
+    return base::at(rotations, e.place);
   };
   for (const auto& e : table.entries()) {
     if (e.flat_group.part != Part::layers) continue;
@@ -120,13 +121,12 @@ SlotPlan::SlotPlan(const FlatGroupTable& table, int gathered_layers,
       for (auto& r : rotations) {
         r.first = static_cast<int>(elements_.size());
         r.slots = static_cast<int>(std::clamp<std::int64_t>(r.flat_groups, 1, gathered_layers));
-        elements_.resize(
-            elements_.size() + static_cast<std::size_t>(std::min<std::int64_t>(r.flat_groups, gathered_layers)), 0);
+        elements_.resize(elements_.size() + base::size(std::min<std::int64_t>(r.flat_groups, gathered_layers)), 0);
       }
     begun = begun || rotates;
     const auto elements = !has_buffer || has_buffer(e) ? e.layout.padded : 0;
     for (std::int64_t i = 0; i < e.times; ++i) {
-      auto& slot = slot_of_[static_cast<std::size_t>(e.index + i * e.stride)];
+      auto& slot = base::at(slot_of_, e.index + i * e.stride);
       if (rotates) {
         auto& r = rotation_of(e);
         slot = {r.first, r.slots, static_cast<int>(r.seen++ % r.slots)};
@@ -136,7 +136,7 @@ SlotPlan::SlotPlan(const FlatGroupTable& table, int gathered_layers,
       }
       const bool all = rotates && rotation_of(e).takes_turns;
       for (int s = all ? 0 : slot.place; s < (all ? slot.slots : slot.place + 1); ++s) {
-        auto& of_slot = elements_[static_cast<std::size_t>(slot.first + s)];
+        auto& of_slot = base::at(elements_, slot.first + s);
         of_slot = std::max(of_slot, elements);
       }
     }
@@ -158,9 +158,9 @@ FlatGroupSet::FlatGroupSet(const ModelPart& part, const Topology& topology)
   borrowed.resize(flat_groups.size());
   places.resize(flat_groups.size());
   for (const auto& e : table.entries())
-    if (e.borrowed) borrowed[static_cast<std::size_t>(e.index)] = true;
+    if (e.borrowed) base::at(borrowed, e.index) = true;
   for (const auto& e : table.entries())
-    for (std::int64_t i = 0; i < e.times; ++i) places[static_cast<std::size_t>(e.index + i * e.stride)] = e.place;
+    for (std::int64_t i = 0; i < e.times; ++i) base::at(places, e.index + i * e.stride) = e.place;
 }
 
 int FlatGroupSet::occurrence_index(Occurrence occurrence) const {

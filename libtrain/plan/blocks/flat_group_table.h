@@ -4,6 +4,8 @@
 
 #include "libtrain/plan/blocks/inventory.h"
 
+#include "libtrain/base/index.h"
+
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -55,7 +57,7 @@ class SlotPlan {
            const std::function<bool(const FlatGroupEntry&)>& has_buffer = {});
   // flat_group: index into flat_groups(part); turn: the contribution.
   int slot_of(int flat_group, int turn = 0) const {
-    const auto& s = slot_of_.at(static_cast<std::size_t>(flat_group));
+    const auto& s = slot_of_.at(base::size(flat_group));
     return s.first + (s.place + turn) % s.slots;
   }
   const std::vector<std::int64_t>& elements() const { return elements_; }  // of each slot
@@ -81,12 +83,8 @@ struct FlatGroupSet {
   std::vector<Occurrence> occurrences;  // forward order
 
   int occurrence_index(Occurrence occurrence) const;  // index in `occurrences`
-  std::int64_t padded_of(Occurrence occurrence) const {
-    return layouts[static_cast<std::size_t>(occurrence.flat_group)].padded;
-  }
-  std::int64_t shard_of(Occurrence occurrence) const {
-    return layouts[static_cast<std::size_t>(occurrence.flat_group)].shard;
-  }
+  std::int64_t padded_of(Occurrence occurrence) const { return base::at(layouts, occurrence.flat_group).padded; }
+  std::int64_t shard_of(Occurrence occurrence) const { return base::at(layouts, occurrence.flat_group).shard; }
 };
 
 }  // namespace trainyard::plan

@@ -1,6 +1,7 @@
 // Which elements of logical parameters are in a rank's shard of a flat group, and which rank holds an element.
 #pragma once
 
+#include "libtrain/base/index.h"
 #include "libtrain/plan/grid/topology.h"
 #include "libtrain/plan/blocks/flat_group.h"
 
@@ -36,7 +37,7 @@ struct HeldRun {
 // Elements of stored rows beyond the logical rows have no logical element. They come last and are skipped.
 template <class F> void for_each_held_run(const Parameter& parameter, const HeldPart& part, std::int64_t first,
                                           std::int64_t count, F&& f) {
-  const auto dim = static_cast<std::size_t>(parameter.sharded ? parameter.sharded->dim : 0);
+  const auto dim = base::size(parameter.sharded ? parameter.sharded->dim : 0);
   std::int64_t inner = 1;  // stored and logical indices are equal, because only rows are added
   for (auto i = dim + 1; i < parameter.stored.size(); ++i) inner *= parameter.stored[i];
   const auto held_row = part.extent[dim] * inner, row = parameter.stored[dim] * inner, start = part.start[dim] * inner,
@@ -54,7 +55,7 @@ template <class F> void for_each_held_run(const Parameter& parameter, const Held
 // share the sharded dim; `part`, counted from 0, is the one that holds the elements.
 template <class F>
 void for_each_holder(const Parameter& parameter, int parts, std::int64_t first, std::int64_t count, F&& f) {
-  const auto dim = static_cast<std::size_t>(parameter.sharded ? parameter.sharded->dim : 0);
+  const auto dim = base::size(parameter.sharded ? parameter.sharded->dim : 0);
   std::int64_t row = 1;
   for (auto i = dim; i < parameter.stored.size(); ++i) row *= parameter.stored[i];
   const auto held_row = parameter.sharded ? row / parts : row;

@@ -2,6 +2,7 @@
 #include "libtrain/plan/blocks/inventory.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/blocks/block_registry.h"
 
@@ -96,7 +97,7 @@ std::vector<PlacedBlock> placed_blocks(const ModelPart& p) {
                                                : std::find(names.begin(), names.end(), occurrence.borrowed);
         TRAINYARD_ASSERT(owner != names.end(), "no block before owns the flat group '{}'", occurrence.borrowed);
         const auto flat_group = static_cast<int>(owner - names.begin());
-        block.occurrences.push_back({flat_group, occurrences_of_flat_group[static_cast<std::size_t>(flat_group)]++});
+        block.occurrences.push_back({flat_group, base::at(occurrences_of_flat_group, flat_group)++});
       }
       out.push_back(std::move(block));
     }

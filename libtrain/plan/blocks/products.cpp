@@ -50,7 +50,13 @@ std::int64_t Products::weight_gradient(std::int64_t out, std::int64_t in) const 
 std::int64_t Products::grouped(ExpertRows of, std::int64_t cols, std::int64_t inner, std::int64_t parts,
                                std::int64_t lanes) const {
   if (on_gpu()) return gpu_grouped_linear_scratch_bytes(of.rows, cols, lanes, accumulation_bytes());
-  return grouped_linear_scratch_bytes(of.rows, of.groups, cols, inner, parts, lanes, base::is_narrow(s_.dtype),
+  return grouped_linear_scratch_bytes({.rows = of.rows,
+                                       .groups = of.groups,
+                                       .n = cols,
+                                       .k = inner,
+                                       .parts = parts,
+                                       .lanes = lanes,
+                                       .narrow_result = base::is_narrow(s_.dtype)},
                                       s_.threads);
 }
 

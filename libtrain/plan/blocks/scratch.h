@@ -59,14 +59,16 @@ constexpr std::int64_t grouped_block_rows(std::int64_t rows, std::int64_t groups
 constexpr std::int64_t grouped_strip_bytes(std::int64_t n, std::int64_t k) {
   return base::aligned(std::min(base::round_up(n, 32), grouped_strip) * std::min(k, gemm_block_k) * 4);
 }
-// Forward and input gradient: rows x n, with k the sum of the inner widths of the `parts`. Beside packed operands, it
-// has blocks of the result as for a product in lanes.
-constexpr std::int64_t grouped_linear_scratch_bytes(std::int64_t rows, std::int64_t groups, std::int64_t n,
-                                                    std::int64_t k, std::int64_t parts, std::int64_t lanes,
-                                                    bool narrow_result, int threads) {
-  const auto mb = grouped_block_rows(rows, groups), nb = std::min(base::round_up(n, 32), gemm_block_n);
-  return base::aligned(mb * std::min(k, gemm_block_k) * 4) + threads * grouped_strip_bytes(n, k) +
-         (lane_gemm_temporaries(k, parts, lanes) + (narrow_result ? 1 : 0)) * base::aligned(mb * nb * 4);
+// A grouped product: rows x n, with k the sum of the inner widths of the `parts`.
+struct GroupedProduct {
+  std::int64_t rows, groups, n, k, parts, lanes;
+  bool narrow_result;
+};
+// Forward and input gradient. Beside packed operands, it has blocks of the result as for a product in lanes.
+constexpr std::int64_t grouped_linear_scratch_bytes(const GroupedProduct& p, int threads) {
+  const auto mb = grouped_block_rows(p.rows, p.groups), nb = std::min(base::round_up(p.n, 32), gemm_block_n);
+  return base::aligned(mb * std::min(p.k, gemm_block_k) * 4) + threads * grouped_strip_bytes(p.n, p.k) +
+         (lane_gemm_temporaries(p.k, p.parts, p.lanes) + (p.narrow_result ? 1 : 0)) * base::aligned(mb * nb * 4);
 }
 // Weight and bias gradients, out x in.
 constexpr std::int64_t grouped_linear_weight_scratch_bytes(std::int64_t rows, std::int64_t out, std::int64_t in,

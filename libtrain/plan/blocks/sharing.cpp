@@ -1,6 +1,7 @@
 // Divides the dims of a model by tensor-parallel degrees.
 #include "libtrain/plan/blocks/sharing.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/plan/blocks/inventory.h"
 #include "libtrain/plan/grid/ranges.h"
@@ -21,8 +22,8 @@ Sharing::Sharing(const ModelConfig& m)
     for (const auto& flat_group : segment.kind->flat_groups(segment.model, segment.first))
       for (const auto& p : flat_group.parameters)
         if (p.sharded && p.sharded->axis == Axis::tensor)
-          shared_.push_back({fmt::format("dim {} of '{}',", p.sharded->dim, p.name),
-                             p.stored[static_cast<std::size_t>(p.sharded->dim)]});
+          shared_.push_back(
+              {fmt::format("dim {} of '{}',", p.sharded->dim, p.name), base::at(p.stored, p.sharded->dim)});
 }
 
 std::string Sharing::obstacle(std::int64_t tensor) const {

@@ -10,17 +10,21 @@ namespace trainyard::plan {
 
 namespace {
 
-// Adds calls over a whole flat group, each in `segments` segments. All segments but the last are equal.
-void add_calls(std::vector<SizedCalls>& out, const FlatGroupEntry& e, const char* operation, base::DType type,
-               std::int64_t calls, std::int64_t sending, std::int64_t segments) {
-  const auto each = e.layout.shard / segments;
+// Calls over a whole flat group, each in `segments` segments. All segments but the last are equal.
+struct FlatGroupCalls {
+  const char* operation;
+  base::DType type;
+  std::int64_t calls, sending, segments;
+};
+void add_calls(std::vector<SizedCalls>& out, const FlatGroupEntry& e, const FlatGroupCalls& c) {
+  const auto each = e.layout.shard / c.segments;
   const auto add = [&](std::int64_t shard, std::int64_t n) {
     if (n > 0)
-      out.push_back({e.flat_group.group, e.shards, operation, type, e.shards * shard * base::size_of(type), n * calls,
-                     n * sending});
+      out.push_back({e.flat_group.group, e.shards, c.operation, c.type, e.shards * shard * base::size_of(c.type),
+                     n * c.calls, n * c.sending});
   };
-  add(each, segments - 1);
-  add(e.layout.shard - (segments - 1) * each, 1);
+  add(each, c.segments - 1);
+  add(e.layout.shard - (c.segments - 1) * each, 1);
 }
 
 // As many segments as the stores divide a transfer into (params/transfers.h).
@@ -34,7 +38,12 @@ template <class Leases> std::vector<SizedCalls> gathers(const FlatGroupTable& ta
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries())
     if (const auto n = micros * e.times * leases(e); n > 0)
-      add_calls(out, e, "all_gather", shape.working, n, n, segments_of_call(e, shape.working, shape.topology, most));
+      add_calls(out, e,
+                {.operation = "all_gather",
+                 .type = shape.working,
+                 .calls = n,
+                 .sending = n,
+                 .segments = segments_of_call(e, shape.working, shape.topology, most)});
   return out;
 }
 
@@ -84,10 +93,12 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
   for (const auto& e : table.entries()) {
     const auto occurrences = e.times * e.occurrences;
     const bool library = reduction == Reduction::fast && e.shards > 1;
-    add_calls(out, e, library ? "reduce_scatter" : "ordered_reduce_scatter", shape.gradient,
-              occurrences * (e.contributions == 1 ? batch.accumulation_steps() : of_sources(e, 0)),
-              occurrences * (e.contributions == 1 ? sending : of_sources(e, reduction_position % e.shards)),
-              library ? 1 : segments_of_call(e, shape.gradient, shape.topology, most));
+    add_calls(out, e,
+              {.operation = library ? "reduce_scatter" : "ordered_reduce_scatter",
+               .type = shape.gradient,
+               .calls = occurrences * (e.contributions == 1 ? batch.accumulation_steps() : of_sources(e, 0)),
+               .sending = occurrences * (e.contributions == 1 ? sending : of_sources(e, reduction_position % e.shards)),
+               .segments = library ? 1 : segments_of_call(e, shape.gradient, shape.topology, most)});
   }
   if (shape.zero == 3) {
     for (auto& c :
@@ -98,8 +109,12 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
     const auto type = shape.zero == 0 ? shape.gradient : shape.working;
     for (const auto& e : table.entries())
       if (e.shards > 1)
-        add_calls(out, e, "all_gather", type, e.times, e.times,
-                  shape.zero == 0 ? 1 : segments_of_call(e, type, shape.topology, most));
+        add_calls(out, e,
+                  {.operation = "all_gather",
+                   .type = type,
+                   .calls = e.times,
+                   .sending = e.times,
+                   .segments = shape.zero == 0 ? 1 : segments_of_call(e, type, shape.topology, most)});
   }
   return out;
 }

@@ -2,6 +2,7 @@
 #include "libtrain/plan/grid/groups.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/setting_text.h"
 
 #include <algorithm>
@@ -74,8 +75,8 @@ GroupFamily family_of(const std::string& part, int world) {
       f.groups.back().push_back(r);
     }
   } else if (spec.starts_with("stride")) {
-    f.groups.resize(static_cast<std::size_t>(step_of(spec, "stride", world, part)));
-    for (int r = 0; r < world; ++r) f.groups[static_cast<std::size_t>(r) % f.groups.size()].push_back(r);
+    f.groups.resize(base::size(step_of(spec, "stride", world, part)));
+    for (int r = 0; r < world; ++r) f.groups[base::size(r) % f.groups.size()].push_back(r);
   } else {
     std::set<int> seen;
     for (const auto& list : split(spec, '/')) {

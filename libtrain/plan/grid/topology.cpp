@@ -2,6 +2,7 @@
 #include "libtrain/plan/grid/topology.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/nearest.h"
 
@@ -148,20 +149,18 @@ std::vector<int> Topology::reduction_order(int rank, Axes axes) const {
   std::vector<int> positions, sorted(group.size()), out(group.size());
   for (const int peer : group) positions.push_back(reduction_position(peer));
   std::iota(sorted.begin(), sorted.end(), 0);
-  std::stable_sort(sorted.begin(), sorted.end(), [&](int a, int b) {
-    return positions[static_cast<std::size_t>(a)] < positions[static_cast<std::size_t>(b)];
-  });
-  for (std::size_t place = 0; place < sorted.size(); ++place)
-    out[static_cast<std::size_t>(sorted[place])] = static_cast<int>(place);
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](int a, int b) { return base::at(positions, a) < base::at(positions, b); });
+  for (std::size_t place = 0; place < sorted.size(); ++place) base::at(out, sorted[place]) = static_cast<int>(place);
   if (std::is_sorted(out.begin(), out.end())) out.clear();
   return out;
 }
 
 std::vector<int> Topology::first_peers(Axes axes) const {
-  std::vector<int> out(static_cast<std::size_t>(world()), -1);
+  std::vector<int> out(base::size(world()), -1);
   for (int r = 0; r < world(); ++r)
-    if (out[static_cast<std::size_t>(r)] < 0)
-      for (const int peer : peers(r, axes)) out[static_cast<std::size_t>(peer)] = r;
+    if (base::at(out, r) < 0)
+      for (const int peer : peers(r, axes)) base::at(out, peer) = r;
   return out;
 }
 

@@ -1,6 +1,8 @@
 // Weighted lines, the best boundaries, and errors over held-out measurements.
 #include "libtrain/plan/links/link_fit.h"
 
+#include "libtrain/base/index.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -48,7 +50,7 @@ double squares(const Line& line, const Point* from, const Point* to) {
 // part may have one: beyond a cache there is often just one.
 std::vector<std::size_t> best_parts(const std::vector<Point>& points, int parts) {
   const auto n = points.size();
-  const auto m = static_cast<std::size_t>(parts);
+  const auto m = base::size(parts);
   const double never = std::numeric_limits<double>::infinity();
   std::vector<std::vector<double>> cost(n, std::vector<double>(n + 1, never)),
       best(m + 1, std::vector<double>(n + 1, never));
@@ -175,8 +177,7 @@ void add_spread(const std::vector<LinkSamples>& samples, const std::vector<std::
   std::vector<double> all;
   std::vector<std::vector<double>> own(starts.size());
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    const auto segment =
-        static_cast<std::size_t>(std::upper_bound(starts.begin(), starts.end(), i) - starts.begin()) - 1;
+    const auto segment = base::size(std::upper_bound(starts.begin(), starts.end(), i) - starts.begin()) - 1;
     const auto n = samples[i].seconds.size();
     for (std::size_t r = 0; r < n; ++r) {
       const double ratio =

@@ -2,6 +2,7 @@
 #include "libtrain/plan/schedule/accesses.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 
 #include <algorithm>
 
@@ -20,7 +21,7 @@ std::vector<Access> leases(const std::vector<PlacedBlock>& blocks, std::vector<i
   std::vector<Access> out;
   for (const auto& block : blocks)
     for (int occurrence : block.accesses.*of)
-      out.push_back({Access::Kind::lease, block.occurrences[static_cast<std::size_t>(occurrence)]});
+      out.push_back({Access::Kind::lease, base::at(block.occurrences, occurrence)});
   return out;
 }
 
@@ -42,8 +43,7 @@ template <class Takes> std::vector<Access> in_reverse(const ModelPart& part, int
   const auto blocks = blocks_of(part, chunk);
   for (auto block = blocks.rbegin(); block != blocks.rend(); ++block)
     for (const auto& step : block->accesses.backward)
-      if (takes(*block, step))
-        out.push_back({step.kind, block->occurrences[static_cast<std::size_t>(step.occurrence)]});
+      if (takes(*block, step)) out.push_back({step.kind, base::at(block->occurrences, step.occurrence)});
   return out;
 }
 
@@ -70,7 +70,7 @@ std::vector<AccessesOfBlock> accesses_of_blocks(const ModelPart& part, int chunk
   for (const auto& block : blocks_of(part, chunk)) {
     AccessesOfBlock of{leases({block}, &BlockAccesses::forward), {}, {}, {}};
     for (const auto& step : block.accesses.backward) {
-      const Access access{step.kind, block.occurrences[static_cast<std::size_t>(step.occurrence)]};
+      const Access access{step.kind, base::at(block.occurrences, step.occurrence)};
       of.backward.push_back(access);
       (comes_later(block, step) ? of.weight_gradients : of.input_gradients).push_back(access);
     }

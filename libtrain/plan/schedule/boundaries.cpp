@@ -1,6 +1,8 @@
 // Splits with equal numbers of items, and splits balanced by weight.
 #include "libtrain/plan/schedule/boundaries.h"
 
+#include "libtrain/base/index.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -28,9 +30,9 @@ double least_heaviest(const std::vector<double>& sums, int parts) {
   best[n] = 0;
   for (int k = 1; k <= parts; ++k) {
     next.assign(n + 1, infinite);
-    for (std::size_t i = 0; i + static_cast<std::size_t>(k) <= n; ++i) {
+    for (std::size_t i = 0; i + base::size(k) <= n; ++i) {
       // The first part [i, j) grows with j, and the rest shrinks. The best j is where the two weights are closest.
-      const auto last = n - static_cast<std::size_t>(k) + 1;
+      const auto last = n - base::size(k) + 1;
       std::size_t low = i + 1, high = last;
       while (low < high) {
         const auto middle = (low + high) / 2;
@@ -57,8 +59,8 @@ Choices choices_of(const std::vector<double>& sums, double least, double most) {
     const auto from = std::lower_bound(sums.begin() + static_cast<std::ptrdiff_t>(i) + 1, sums.end(), least,
                                        [&](double sum, double w) { return sum - sums[i] < w; });
     const auto to = std::upper_bound(from, sums.end(), most, [&](double w, double sum) { return w < sum - sums[i]; });
-    out.first[i] = static_cast<std::size_t>(from - sums.begin());
-    out.end[i] = static_cast<std::size_t>(to - sums.begin());
+    out.first[i] = base::size(from - sums.begin());
+    out.end[i] = base::size(to - sums.begin());
   }
   return out;
 }
@@ -67,7 +69,7 @@ Choices choices_of(const std::vector<double>& sums, double least, double most) {
 std::vector<std::vector<char>> reachable(const std::vector<double>& sums, int parts, double least, double most) {
   const auto n = sums.size() - 1;
   const auto choices = choices_of(sums, least, most);
-  std::vector<std::vector<char>> reach(static_cast<std::size_t>(parts) + 1, std::vector<char>(n + 1, 0));
+  std::vector<std::vector<char>> reach(base::size(parts) + 1, std::vector<char>(n + 1, 0));
   reach[0][n] = 1;
   std::vector<std::uint32_t> before(n + 2, 0);  // before[j]: how many of [0, j) are reachable with one part less
   for (std::size_t k = 1; k < reach.size(); ++k) {
@@ -89,7 +91,7 @@ Boundaries uniform_boundaries(std::int64_t items, int parts) {
 }
 
 Boundaries balanced_boundaries(std::span<const double> weights, int parts) {
-  if (parts < 1 || weights.size() < static_cast<std::size_t>(parts))
+  if (parts < 1 || std::ssize(weights) < parts)
     throw std::invalid_argument("a list is cut into at least one part, and no more than it has items");
   if (std::any_of(weights.begin(), weights.end(), [](double w) { return !(w >= 0) || !std::isfinite(w); }))
     throw std::invalid_argument("weights are finite and at least 0");
@@ -102,16 +104,16 @@ Boundaries balanced_boundaries(std::span<const double> weights, int parts) {
   auto low = std::bit_cast<std::uint64_t>(0.0), high = std::bit_cast<std::uint64_t>(sums[n] / parts);
   while (low < high) {
     const auto middle = low + (high - low + 1) / 2;
-    if (reachable(sums, parts, std::bit_cast<double>(middle), most)[static_cast<std::size_t>(parts)][0]) low = middle;
+    if (base::at(reachable(sums, parts, std::bit_cast<double>(middle), most), parts)[0]) low = middle;
     else high = middle - 1;
   }
   const auto least = std::bit_cast<double>(low);
   const auto reach = reachable(sums, parts, least, most);
   Boundaries out{0};
   for (int left = parts; left > 0; --left) {
-    const auto i = static_cast<std::size_t>(out.back());
+    const auto i = base::size(out.back());
     for (std::size_t j = i + 1; j <= n; ++j)
-      if (const double w = sums[j] - sums[i]; w >= least && w <= most && reach[static_cast<std::size_t>(left) - 1][j]) {
+      if (const double w = sums[j] - sums[i]; w >= least && w <= most && reach[base::size(left) - 1][j]) {
         out.push_back(static_cast<std::int64_t>(j));
         break;
       }
@@ -123,7 +125,7 @@ std::vector<double> part_weights(std::span<const double> weights, const Boundari
   const auto sums = sums_of(weights);
   std::vector<double> out;
   for (std::size_t i = 0; i + 1 < boundaries.size(); ++i)
-    out.push_back(sums[static_cast<std::size_t>(boundaries[i + 1])] - sums[static_cast<std::size_t>(boundaries[i])]);
+    out.push_back(base::at(sums, boundaries[i + 1]) - base::at(sums, boundaries[i]));
   return out;
 }
 

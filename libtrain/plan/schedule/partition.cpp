@@ -2,6 +2,7 @@
 #include "libtrain/plan/schedule/partition.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/number_text.h"
@@ -89,7 +90,7 @@ Boundaries listed(const std::string& text, std::int64_t items, int parts) {
     if (next == end) break;
     at = next + 1;
   }
-  if (out.size() != static_cast<std::size_t>(parts))
+  if (std::ssize(out) != parts)
     refuse(fmt::format("{} for {}", base::counted(static_cast<std::int64_t>(out.size()), "number"),
                        base::counted(parts, "part")));
   if (out.front() != 0) refuse("the first part begins at item 0");
@@ -111,7 +112,7 @@ std::vector<double> item_weights(const std::string& how, const PartitionOf& of) 
   if (how.starts_with(of_type)) return matches(how.substr(of_type.size()), of.model);
   std::vector<double> out;
   for (const auto& segment : segments(of.model))
-    out.insert(out.end(), static_cast<std::size_t>(segment.times),
+    out.insert(out.end(), base::size(segment.times),
                how == "flops" ? flops_of(segment, of) : parameters_of(segment, of.model));
   return out;
 }

@@ -2,6 +2,7 @@
 #include "libtrain/plan/schedule/pipeline.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 
 #include <algorithm>
 
@@ -25,7 +26,7 @@ std::vector<StageWork> by_turns(std::int64_t micros, int stages, int chunks, std
   const auto forward = in_groups(StageWork::Kind::forward, micros, stages, chunks),
              backward = in_groups(StageWork::Kind::backward, micros, stages, chunks);
   std::vector<StageWork> out(forward.begin(), forward.begin() + warm_up);
-  for (auto f = static_cast<std::size_t>(warm_up), b = std::size_t{0}; b < backward.size(); ++b) {
+  for (auto f = base::size(warm_up), b = std::size_t{0}; b < backward.size(); ++b) {
     if (f < forward.size()) out.push_back(forward[f++]);
     out.push_back(backward[b]);
   }
@@ -78,9 +79,9 @@ std::vector<int> most_in_flight(PipelineSchedule schedule, std::int64_t micros, 
   if (chunks == 1 && schedule == PipelineSchedule::gpipe) return {static_cast<int>(micros)};
   // The number in flight saturates: a list of so many micro-batches reaches the same maximum as any longer list.
   const auto listed = std::min(micros, std::int64_t{4} * stages);
-  std::vector<int> now(static_cast<std::size_t>(chunks), 0), most = now;
+  std::vector<int> now(base::size(chunks), 0), most = now;
   for (const auto& w : stage_work(schedule, listed, stages, chunks, stage)) {
-    const auto c = static_cast<std::size_t>(w.chunk);
+    const auto c = base::size(w.chunk);
     if (w.kind == StageWork::Kind::forward) most[c] = std::max(most[c], ++now[c]);
     else if (w.kind != StageWork::Kind::input_gradients) --now[c];
   }

@@ -2,6 +2,7 @@
 #include "libtrain/plan/schedule/schedule.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 
 #include <algorithm>
 #include <utility>
@@ -27,7 +28,7 @@ class Program {
       : batch_(batch), data_rank_(data_rank), pipeline_(pipeline), stage_(stage),
         work_(stage_work(pipeline.schedule, batch.accumulation_steps() * batch.local_accumulation, pipeline.stages,
                          pipeline.chunks, stage)),
-        slots_(static_cast<std::size_t>(pipeline.chunks)) {}
+        slots_(base::size(pipeline.chunks)) {}
 
   std::vector<Action> made() {
     for (const auto& w : work_)
@@ -81,7 +82,7 @@ class Program {
 
   // Takes the lowest free slot of the chunk.
   int taken(const StageWork& w) {
-    auto& slots = slots_[static_cast<std::size_t>(w.chunk)];
+    auto& slots = base::at(slots_, w.chunk);
     const auto free = std::find(slots.begin(), slots.end(), -1);
     const auto slot = free - slots.begin();
     if (free == slots.end()) slots.push_back(w.micro);
@@ -90,7 +91,7 @@ class Program {
   }
   // -1: the micro-batch has no slot, or none yet.
   int slot_of(const StageWork& w) const {
-    const auto& slots = slots_[static_cast<std::size_t>(w.chunk)];
+    const auto& slots = base::at(slots_, w.chunk);
     const auto at = std::find(slots.begin(), slots.end(), w.micro);
     return at == slots.end() ? -1 : static_cast<int>(at - slots.begin());
   }
@@ -115,8 +116,7 @@ class Program {
                                                                    : Kind::weight_gradients;
     push(kind, w, slot);
     if (kind != Kind::weight_gradients && hears_before(w)) push(Kind::send_gradients, w, slot);
-    if (kind != Kind::input_gradients && slot >= 0)
-      slots_[static_cast<std::size_t>(w.chunk)][static_cast<std::size_t>(slot)] = -1;
+    if (kind != Kind::input_gradients && slot >= 0) base::at(base::at(slots_, w.chunk), slot) = -1;
   }
 
   const BatchPlan& batch_;
@@ -183,10 +183,10 @@ std::vector<Action> evaluation_actions(std::int64_t rounds, const Pipeline& pipe
 }
 
 std::vector<int> slots_of(const std::vector<Action>& actions, int chunks) {
-  std::vector<int> out(static_cast<std::size_t>(chunks), 0);
+  std::vector<int> out(base::size(chunks), 0);
   for (const auto& a : actions)
     if (a.kind == Kind::load) {
-      auto& slots = out[static_cast<std::size_t>(a.chunk)];
+      auto& slots = base::at(out, a.chunk);
       slots = std::max(slots, a.slot + 1);
     }
   return out;

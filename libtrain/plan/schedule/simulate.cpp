@@ -2,6 +2,7 @@
 #include "libtrain/plan/schedule/simulate.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -59,9 +60,9 @@ class World {
   int stages() const { return stages_; }
   int chunks() const { return chunks_; }
   int parts() const { return stages_ * chunks_; }
-  const PartCosts& cost(int part) const { return costs_[static_cast<std::size_t>(part)]; }
-  Link& activations_from(int stage) { return activations_[static_cast<std::size_t>(stage)]; }
-  Link& gradients_from(int stage) { return gradients_[static_cast<std::size_t>(stage)]; }
+  const PartCosts& cost(int part) const { return base::at(costs_, part); }
+  Link& activations_from(int stage) { return base::at(activations_, stage); }
+  Link& gradients_from(int stage) { return base::at(gradients_, stage); }
   int before(int stage) const { return (stage + stages_ - 1) % stages_; }
   int behind(int stage) const { return (stage + 1) % stages_; }
   // The arrival time of the message that `stage` awaits; negative: it was not sent yet.
@@ -91,8 +92,8 @@ class World {
 class Stage {
  public:
   Stage(World& world, int index, const std::vector<Action>& list)
-      : world_(world), index_(index), list_(list), slots_(static_cast<std::size_t>(world.chunks())),
-        done_(static_cast<std::size_t>(world.chunks())), latest_backward_(slots_.size(), -1) {
+      : world_(world), index_(index), list_(list), slots_(base::size(world.chunks())),
+        done_(base::size(world.chunks())), latest_backward_(slots_.size(), -1) {
     result.most_in_flight.assign(slots_.size(), 0);
   }
 
@@ -130,11 +131,10 @@ class Stage {
   }
 
   Held& held(const Action& a) {
-    auto& slots = slots_[static_cast<std::size_t>(a.chunk)];
-    if (a.slot < 0 || static_cast<std::size_t>(a.slot) >= slots.size() ||
-        slots[static_cast<std::size_t>(a.slot)].micro != a.micro)
+    auto& slots = base::at(slots_, a.chunk);
+    if (a.slot < 0 || a.slot >= std::ssize(slots) || base::at(slots, a.slot).micro != a.micro)
       wrong("stage {}: {} of micro-batch {}, which slot {} does not hold", index_, name_of(a.kind), a.micro, a.slot);
-    return slots[static_cast<std::size_t>(a.slot)];
+    return base::at(slots, a.slot);
   }
   void after(const Action& a, const Held& h, std::initializer_list<Kind> before) const {
     if (std::find(before.begin(), before.end(), h.done) == before.end())
@@ -213,14 +213,14 @@ class Stage {
       if (!until(arrival, "activations")) return false;
       arriving_ = false;
     }
-    auto& slots = slots_[static_cast<std::size_t>(a.chunk)];
-    if (slots.size() <= static_cast<std::size_t>(a.slot)) slots.resize(static_cast<std::size_t>(a.slot) + 1);
-    auto& slot = slots[static_cast<std::size_t>(a.slot)];
+    auto& slots = base::at(slots_, a.chunk);
+    if (std::ssize(slots) <= a.slot) slots.resize(base::size(a.slot) + 1);
+    auto& slot = base::at(slots, a.slot);
     if (slot.micro >= 0)
       wrong("stage {}: slot {} is taken for micro-batch {} while {} is in it", index_, a.slot, a.micro, slot.micro);
     slot = {a.micro};
     last_loaded_ = std::max(last_loaded_, a.round);
-    auto& most = result.most_in_flight[static_cast<std::size_t>(a.chunk)];
+    auto& most = base::at(result.most_in_flight, a.chunk);
     most = std::max(most,
                     static_cast<int>(std::count_if(slots.begin(), slots.end(), [](auto& h) { return h.micro >= 0; })));
     bytes_ += world_.cost(part(a)).slot_bytes;
@@ -239,7 +239,7 @@ class Stage {
     const auto& cost = world_.cost(part(a));
     compute(a, cost.input_gradients + (a.kind == Kind::backward ? cost.weight_gradients : 0));
     h.done = a.kind;
-    auto& latest = latest_backward_[static_cast<std::size_t>(a.chunk)];
+    auto& latest = base::at(latest_backward_, a.chunk);
     if (latest >= a.micro) wrong("stage {}: backward of micro-batch {} behind that of {}", index_, a.micro, latest);
     latest = a.micro;
     departing_ = {part(a), a.micro};
@@ -262,7 +262,7 @@ class Stage {
   }
 
   void finish(const Action& a) {
-    auto& done = done_[static_cast<std::size_t>(a.chunk)];
+    auto& done = base::at(done_, a.chunk);
     if (!done.empty() && done.back() >= a.micro)
       wrong("stage {}: weight gradients of micro-batch {} behind those of {}", index_, a.micro, done.back());
     done.push_back(a.micro);
@@ -290,9 +290,9 @@ World::World(const std::vector<std::vector<Action>>& lists, int chunks, const st
              double seconds, std::int64_t micros)
     : stages_(static_cast<int>(lists.size())), chunks_(chunks), costs_(costs), seconds_(seconds), micros_(micros),
       activations_(lists.size()), gradients_(lists.size()) {
-  TRAINYARD_ASSERT(stages_ >= 1 && costs_.size() == lists.size() * static_cast<std::size_t>(chunks),
+  TRAINYARD_ASSERT(stages_ >= 1 && costs_.size() == lists.size() * base::size(chunks),
                    "{} stages of {} chunks, costs of {} parts", stages_, chunks_, costs_.size());
-  for (int s = 0; s < stages_; ++s) all_.emplace_back(*this, s, lists[static_cast<std::size_t>(s)]);
+  for (int s = 0; s < stages_; ++s) all_.emplace_back(*this, s, base::at(lists, s));
 }
 
 Simulated World::run() {
@@ -316,7 +316,7 @@ Simulated World::run() {
           wrong("stage {} computes micro-batches {}, stage 0 {}", &stage - all_.data(), done, all_[0].done()[0]);
     }
     for (int s = 0; s < stages_; ++s)
-      for (const auto* link : {&activations_[static_cast<std::size_t>(s)], &gradients_[static_cast<std::size_t>(s)]})
+      for (const auto* link : {&base::at(activations_, s), &base::at(gradients_, s)})
         if (link->sent.size() != link->awaited.size())
           wrong("stage {} sends {} messages, and {} are awaited", s, link->sent.size(), link->awaited.size());
   } catch (const Wrong& e) {

@@ -2,6 +2,7 @@
 #include "libtrain/plan/schedule/stages.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 
 #include <algorithm>
 #include <set>
@@ -35,7 +36,7 @@ ModelPart part_of(const ModelConfig& model, const Stages& s, int stage) {
   if (s.boundaries.empty()) return {model};
   std::vector<Items> chunks;
   for (int c = 0; c < s.chunks(); ++c) {
-    const auto part = static_cast<std::size_t>(s.part(stage, c));
+    const auto part = base::size(s.part(stage, c));
     chunks.push_back({s.boundaries[part], s.boundaries[part + 1]});
   }
   return {model, std::move(chunks)};

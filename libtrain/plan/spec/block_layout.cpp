@@ -2,6 +2,7 @@
 #include "libtrain/plan/spec/block_layout.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/plan/spec/block_ranges.h"
@@ -21,7 +22,7 @@ struct Row {
   std::int64_t n, head, i;
   std::vector<char>& there;  // [n]
   void add(std::int64_t begin, std::int64_t end) const {
-    for (auto j = std::max<std::int64_t>(begin, 0); j < std::min(end, n); ++j) there[static_cast<std::size_t>(j)] = 1;
+    for (auto j = std::max<std::int64_t>(begin, 0); j < std::min(end, n); ++j) base::at(there, j) = 1;
   }
 };
 
@@ -44,7 +45,7 @@ Window window_of(const std::vector<std::int64_t>& sizes, std::int64_t i, std::in
 void draw(const Row& r, std::int64_t layer, std::int64_t count) {
   std::vector<std::int64_t> left;
   for (std::int64_t j = 0; j < seen_end(r); ++j)
-    if (r.there[static_cast<std::size_t>(j)] == 0) left.push_back(j);
+    if (base::at(r.there, j) == 0) left.push_back(j);
   const auto site = base::site_hash("attention layout", fmt::format("{} {}", layer, r.head));
   for (std::size_t k = 0; k < left.size() && static_cast<std::int64_t>(k) < count; ++k) {
     const auto words = base::random_words(r.a.seed, site, (static_cast<std::uint64_t>(r.i) << 32) + k);
@@ -52,7 +53,7 @@ void draw(const Row& r, std::int64_t layer, std::int64_t count) {
     const auto chosen =
         k + std::min(static_cast<std::size_t>(base::uniform53(words[0], words[1]) * rest), left.size() - k - 1);
     std::swap(left[k], left[chosen]);
-    r.there[static_cast<std::size_t>(left[k])] = 1;
+    base::at(r.there, left[k]) = 1;
   }
 }
 
@@ -137,20 +138,20 @@ BlockLayout block_layout(const ModelConfig& m, std::int64_t layer, std::int64_t 
       throw base::InputError(
           fmt::format("the layout of {} has {} rows of blocks, a sequence of {} tokens has {}",
                       a.file.empty() ? "a file" : a.file, head.size(), sequence, out.n),
-          base::text("$sequence {}, or a layout of another size", head.size() * static_cast<std::size_t>(a.block)));
+          base::text("$sequence {}, or a layout of another size", head.size() * base::size(a.block)));
   const auto global =
       layout == "variable" || layout == "longformer" ? merged(block_ranges(a.global_blocks), out.n) : BlockRanges();
   out.row_begin.push_back(0);
   std::vector<char> there;
   for (std::int64_t h = 0; h < out.heads && std::ssize(out.columns) <= most_layout_columns; ++h) {
     const std::vector<BlockRanges> no_rows;
-    const auto& rows = file.empty() ? no_rows : file[static_cast<std::size_t>(h)];
+    const auto& rows = file.empty() ? no_rows : base::at(file, h);
     for (std::int64_t i = 0; i < out.n; ++i) {
-      there.assign(static_cast<std::size_t>(out.n), 0);
+      there.assign(base::size(out.n), 0);
       make_row({a, out.n, h, i, there}, a.shared_draws ? 0 : layer, global,
-               rows.empty() ? BlockRanges() : rows[static_cast<std::size_t>(i)]);
+               rows.empty() ? BlockRanges() : base::at(rows, i));
       for (std::int64_t j = 0; j < out.n; ++j)
-        if (there[static_cast<std::size_t>(j)] != 0) out.columns.push_back(static_cast<std::int32_t>(j));
+        if (base::at(there, j) != 0) out.columns.push_back(static_cast<std::int32_t>(j));
       out.row_begin.push_back(static_cast<std::int64_t>(out.columns.size()));
     }
   }

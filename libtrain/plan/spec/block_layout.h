@@ -3,6 +3,8 @@
 
 #include "libtrain/plan/spec/model_config.h"
 
+#include "libtrain/base/index.h"
+
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -16,9 +18,8 @@ struct BlockLayout {
   std::vector<std::int64_t> row_begin;  // [heads * n + 1], indices into `columns`
   std::vector<std::int32_t> columns;    // the columns of each row of each head, ascending
   std::span<const std::int32_t> row(std::int64_t head, std::int64_t i) const {
-    const auto r = static_cast<std::size_t>((heads == 1 ? 0 : head) * n + i);
-    return std::span(columns).subspan(static_cast<std::size_t>(row_begin[r]),
-                                      static_cast<std::size_t>(row_begin[r + 1] - row_begin[r]));
+    const auto r = base::size((heads == 1 ? 0 : head) * n + i);
+    return std::span(columns).subspan(base::size(row_begin[r]), base::size(row_begin[r + 1] - row_begin[r]));
   }
   bool operator==(const BlockLayout&) const = default;
 };

@@ -2,6 +2,7 @@
 #include "libtrain/plan/spec/file_layout.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/plan/spec/block_ranges.h"
@@ -29,9 +30,9 @@ BlockRanges ranges_of(const base::BlockMap& map, std::int64_t row) {
 }  // namespace
 
 std::string blocks_text(const base::BlockMap& map, const std::string& where) {
-  std::vector<std::vector<BlockRanges>> heads(static_cast<std::size_t>(map.heads));
+  std::vector<std::vector<BlockRanges>> heads(base::size(map.heads));
   for (std::int64_t row = 0; row < map.heads * map.n; ++row)
-    heads[static_cast<std::size_t>(row / map.n)].push_back(ranges_of(map, row));
+    base::at(heads, row / map.n).push_back(ranges_of(map, row));
   auto text = file_text(heads);
   if (text.size() > longest_file_blocks)
     throw base::InputError(fmt::format("{}: its blocks take {} bytes as ranges, and a model holds at most {}", where,

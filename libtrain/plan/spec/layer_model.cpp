@@ -1,6 +1,7 @@
 // Which layers have experts, and what a layer sees of its model.
 #include "libtrain/plan/spec/layer_model.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/plan/spec/file_layout.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ ModelConfig layer_model(const ModelConfig& m, std::int64_t layer) {
   auto out = m;
   const auto& layouts = m.attention.layout;
   auto& a = out.attention;
-  a.layout = {layouts.at(static_cast<std::size_t>(layer) % layouts.size())};
+  a.layout = {layouts.at(base::size(layer) % layouts.size())};
   if (a.layout[0] == "file") a.per_head = file_heads(a) > 1;
   else a.file.clear(), a.file_blocks.clear();
   if (!layer_has_experts(m, layer)) {
@@ -28,7 +29,7 @@ ModelConfig layer_model(const ModelConfig& m, std::int64_t layer) {
     return out;
   }
   const auto& all = m.experts.count;
-  const auto at = static_cast<std::size_t>(expert_layers(m, layer));
+  const auto at = base::size(expert_layers(m, layer));
   out.experts.count = {all.size() == 1 ? all[0] : all.at(at)};
   std::replace(out.branches.begin(), out.branches.end(), std::string("ffn"), std::string("experts"));
   return out;
@@ -36,16 +37,14 @@ ModelConfig layer_model(const ModelConfig& m, std::int64_t layer) {
 
 std::int64_t alike_layers(const ModelConfig& m, std::int64_t layer, std::int64_t end) {
   const auto& layouts = m.attention.layout;
-  const auto layout_of = [&](std::int64_t other) {
-    return layouts.at(static_cast<std::size_t>(other) % layouts.size());
-  };
+  const auto layout_of = [&](std::int64_t other) { return layouts.at(base::size(other) % layouts.size()); };
   if (!has_experts(m) && layouts.size() == 1) return end - layer;
   const auto same = [&](std::int64_t other) {
     if (layout_of(layer) != layout_of(other)) return false;
     if (layer_has_experts(m, layer) != layer_has_experts(m, other)) return false;
     if (!layer_has_experts(m, layer) || m.experts.count.size() == 1) return true;
-    return m.experts.count.at(static_cast<std::size_t>(expert_layers(m, layer))) ==
-           m.experts.count.at(static_cast<std::size_t>(expert_layers(m, other)));
+    return m.experts.count.at(base::size(expert_layers(m, layer))) ==
+           m.experts.count.at(base::size(expert_layers(m, other)));
   };
   auto next = layer + 1;
   while (next < end && same(next)) ++next;

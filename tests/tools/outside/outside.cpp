@@ -16,7 +16,8 @@ namespace {
 
 bool reads(const std::string& folder) {
   const auto index = data::read_index(folder);
-  data::WindowDataset set(folder, index, index.train, 8, data::DocumentMask::off, data::Order::as_stored, 1);
+  data::WindowDataset set(folder, index, index.train,
+                          {.sequence = 8, .mask = data::DocumentMask::off, .order = data::Order::as_stored, .seed = 1});
   std::vector<std::int32_t> t(4 * 8);
   std::vector<std::uint8_t> weights(8);
   set.fill(0, {t.data(), t.data() + 8, t.data() + 16, t.data() + 24, weights.data()});
