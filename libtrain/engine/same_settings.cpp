@@ -31,7 +31,7 @@ void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec) {
     const auto shown = [](const std::string& value) { return value.empty() ? "not set" : value; };
     std::string differences;
     for (const auto& [name, value] : mine)
-      if (const auto expected = first.at(name).get<std::string>(); base::text_of_path(value) != expected)
+      if (const auto expected = first.value(name, base::text_of_path(value)); base::text_of_path(value) != expected)
         differences += fmt::format("{}{} is {}, on rank 0 {}", differences.empty() ? "" : "; ",
                                    name.starts_with("TRAINYARD_") ? name : base::setting_name(name),
                                    shown(base::text_of_path(value)), shown(expected));

@@ -19,7 +19,7 @@ using NamedSettings = std::vector<std::pair<std::string, std::string>>;  // name
 NamedSettings shared_settings(const RunConfig& config);
 
 // If values differ, every rank throws a UsageError that names the first rank with other values, its values and rank
-// 0's. The names must be the same on every rank. Collective.
+// 0's. A name that rank 0 does not have is not compared. Collective.
 void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec);
 
 // The instruction-set path whose bits a run of this working dtype has on this processor. For dtypes other than bf16, a
