@@ -237,12 +237,11 @@ void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exe
   t.checkpoint = found.substr(16);
   if (world.rank == 0) warn_of_edited_plan(t.setup);
   require_same_checkpoint(t.checkpoint, world, exec);
+  const auto files = on_rank_zero(world, exec, [&] { return file_settings(t.run); });
   on_every_rank(world, exec, [&] {
     if (world.rank == 0) return;
     read_terms(t, c, world.size, fair_threads);
-    if (print() != found)
-      throw base::InputError("this rank reads another checkpoint, configuration or data index than rank 0",
-                             "is the folder shared, and did a file change while the job started?");
+    if (print() != found) throw_other_content("checkpoint, configuration or data index", t.run, files);
   });
   if (world.rank != 0) return;
   if (const auto other = other_end_text(t.run.data, t.setup.index, t.checkpoint, t.state); !other.empty())
