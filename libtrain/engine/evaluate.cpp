@@ -169,16 +169,19 @@ void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, 
 
 void require_memory(const EvaluateConfig& c, const plan::Plan& p) {
   if (c.run.memory_limit.empty()) return;
-  const auto limit = base::parse_bytes(c.run.memory_limit, base::setting_name("memory-limit")),
-             need = plan::largest_evaluation_memory(p).total();
+  const auto limit = base::parse_bytes(c.run.memory_limit, base::setting_name("memory-limit"));
+  const auto memory = plan::largest_evaluation_memory(p);
+  const auto need = memory.total();
   if (need <= limit) return;
   auto limited = p;
   limited.device_memory = limit;
   throw base::InputError(
       base::text("a rank needs {} bytes to evaluate, $memory-limit {} allows {}: {} too many", need, c.run.memory_limit,
                  limit, need - limit),
-      base::text("{}; more ranks with $pipeline-parallel or $zero 3, or a shorter $sequence, need less",
-                 plan::remedies(limited, plan::Pass::evaluate)));
+      plan::remedies(limited, plan::Pass::evaluate, "memory-limit") +
+          (memory.reserve >= limit
+               ? ""
+               : base::text("; more ranks with $pipeline-parallel or $zero 3, or a shorter $sequence, need less")));
 }
 
 // Everything that is decided before memory is reserved.

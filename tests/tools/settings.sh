@@ -31,6 +31,11 @@ said 'micro-batches of 2 x 32 tokens'
 unset TRAINYARD_PLAN
 "${base[@]}" --print-config >printed.toml && expect 0 train --config printed.toml --dry-run
 
+# A limit below the reserve: no model is small enough.
+refused 3 'a rank needs .* but --device-memory is 50.0 MB' "${plan[@]}" --device-memory 50MB; said 'try: a higher --device-memory'
+refused 3 'a rank needs .* but --memory-limit is 50.0 MB: .* too much' "${base[@]}" --memory-limit 50MB --dry-run
+said 'try: a higher --memory-limit.*: the reserve outside the arenas alone is .*, whatever the model'
+
 # A word of any length is refused with a short message.
 long=$(head -c 100000 /dev/zero | tr '\0' x)
 for flags in "--recompute $long" "--model $long" "--$long" "$long" "--sequence $long" "--plan $long"; do
