@@ -135,10 +135,11 @@ void require_model(const EvaluateConfig& c, plan::ModelConfig trained, const std
     given_model.lanes = trained.lanes;  // the user did not ask for others
   const auto ours = plan::fields_of(trained), theirs = plan::fields_of(given_model);
   std::string differences;
+  const auto shown = [](const base::Field& f) { return f.get().empty() ? "none" : base::shortened(f.get()); };
   for (std::size_t i = 0; i < ours.size(); ++i)
     if (!plan::is_name(ours[i]) && ours[i].get() != theirs[i].get())
-      differences += fmt::format("\n  {}: the checkpoint has {}, {} {}", ours[i].name, base::shortened(ours[i].get()),
-                                 c.run.model, base::shortened(theirs[i].get()));
+      differences += fmt::format("\n  {}: the checkpoint has {}, {} {}", ours[i].name, shown(ours[i]), c.run.model,
+                                 shown(theirs[i]));
   if (!differences.empty())
     throw base::InputError(fmt::format("{} is of another model than {}:{}", checkpoint, c.run.model, differences),
                            "leave the model out: a checkpoint contains its own");
