@@ -2,8 +2,8 @@
 #include "libtrain/checkpoint/reader.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/setting_text.h"
 #include "libtrain/checkpoint/file_names.h"
+#include "libtrain/checkpoint/refuse.h"
 #include "libtrain/io/hdf5_file.h"
 
 namespace trainyard::checkpoint {
@@ -19,9 +19,7 @@ class Attributes {
     if (const auto found = file_.integer("/", name); found != expected)
       throw base::InputError(
           fmt::format("{}: attribute {} is {}, the manifest says {}", file_.path(), name, found, expected),
-          base::text("the file belongs to another checkpoint: restore it from a copy, or resume from another "
-                     "checkpoint ($resume "
-                     "PATH)"));
+          "the file belongs to another checkpoint: " + way_to_whole());
   }
 
  private:

@@ -12,6 +12,7 @@
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/manifest_text.h"
+#include "libtrain/checkpoint/refuse.h"
 #include "libtrain/io/system_error.h"
 #include "libtrain/plan/blocks/held.h"
 
@@ -23,10 +24,6 @@
 namespace trainyard::checkpoint {
 
 namespace {
-
-std::string way_out() {
-  return base::text("restore the file from a copy, or resume from another checkpoint ($resume PATH)");
-}
 
 // A hint for a path that is a run: it names the run's newest checkpoint.
 std::string way_to_one(const std::string& path, const std::string& otherwise) {
@@ -111,9 +108,9 @@ void Reader::check_view() const {
 void Reader::check_file(const std::string& name, const FileEntry& entry) const {
   const auto file = path_ + "/" + name;
   const auto found = base::file_size(file);
-  if (found < 0) throw base::InputError(fmt::format("{} is missing", file), way_out());
+  if (found < 0) throw base::InputError(fmt::format("{} is missing", file), way_to_whole());
   if (found != entry.bytes)
-    throw base::InputError(fmt::format("{} has {} bytes, expected {}", file, found, entry.bytes), way_out());
+    throw base::InputError(fmt::format("{} has {} bytes, expected {}", file, found, entry.bytes), way_to_whole());
 }
 
 void Reader::check_metadata(const std::string& name, const FileEntry& entry) const {
@@ -125,7 +122,7 @@ void Reader::check_metadata(const std::string& name, const FileEntry& entry) con
           fmt::format("{} is damaged between bytes {} and {} (HDF5 metadata): checksum {}, expected {}", file.path(),
                       offset, offset + bytes, hex32(found), hex32(expected)),
           name == view_name ? "remove it and make it anew with inspect --make-view, or restore it from a copy"
-                            : way_out());
+                            : way_to_whole());
   };
   if (entry.payloads.empty()) return check(0, entry.bytes, entry.crc);
   for (const auto& range : entry.metadata) check(range.offset, range.bytes, range.crc);
@@ -192,7 +189,7 @@ void Reader::check_block(int rank, const Kind& kind, std::int64_t index, const c
   throw base::InputError(fmt::format("{}/{} is damaged between bytes {} and {}: checksum {}, expected {}; it holds {}",
                                      path_, name, payload.offset + start, payload.offset + start + bytes, hex32(found),
                                      hex32(expected), tensors_in(rank, kind, start / size, bytes / size)),
-                         way_out());
+                         way_to_whole());
 }
 
 void Reader::read_run(int rank, const Kind& kind, const Run& run, float* out) {

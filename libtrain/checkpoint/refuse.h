@@ -2,15 +2,15 @@
 #pragma once
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/setting_text.h"
 
 #include <string>
 #include <utility>
 
 namespace trainyard::checkpoint {
 
+// Programs without a setting `resume` say this, too.
 inline std::string way_to_whole() {
-  return base::text("restore it from a copy, or resume from another checkpoint ($resume PATH)");
+  return "restore it from a copy, or go on from another checkpoint if there is one (train --resume PATH)";
 }
 
 // Throws the InputError "WHERE: ...", whose hint is way_to_whole().

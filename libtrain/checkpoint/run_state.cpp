@@ -4,7 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/number_text.h"
-#include "libtrain/base/setting_text.h"
+#include "libtrain/checkpoint/refuse.h"
 #include "libtrain/plan/model_file/field_json.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
@@ -129,9 +129,7 @@ RunState state_from_json(const json& j, const std::string& where) {
   if (o.has("contents"))
     s.contents = choice<Contents>(o, "contents", {{"all", Contents::all}, {"model", Contents::model}});
   if (o.has("optimizer")) s.optimizer = optimizer_from_json(o.object("optimizer"));
-  s.model =
-      plan::model_from_json(known_of_model(o.at("model")), where + ": model",
-                            base::text("restore it from a copy, or resume from another checkpoint ($resume PATH)"));
+  s.model = plan::model_from_json(known_of_model(o.at("model")), where + ": model", way_to_whole());
   s.identity = object_of(o, "identity");
   s.plan = object_of(o, "plan");
   s.versions = object_of(o, "versions");

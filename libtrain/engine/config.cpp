@@ -171,16 +171,17 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
         fmt::format("{} plans {} gradients; train adds gradients in f32", c.plan, base::name_of(p.gradient_dtype)),
         base::text("plan with $gradient-dtype f32"));
   c.from_plan.as_read = p;
-  const auto set = [&](const std::string& name, const std::string& value) {
+  const auto set = [&](const std::string& name, const std::string& value, const char* key = nullptr) {
     auto& field = base::field_named(fields, name, c.plan);
     if (field.source == base::from_environment || field.source == base::from_flag) return false;
-    field.set(value, fmt::format("{}: {}", c.plan, name));
+    field.set(value, fmt::format("{}: {}", c.plan, key == nullptr ? name : key));
     field.source = base::from_plan;
     c.from_plan.settings.push_back(name);
     return true;
   };
   auto layout = static_cast<plan::ParallelLayout&>(p);
   for (const auto& f : plan::fields_of(layout)) set(f.name, f.get());
+  if (p.device_memory > 0) set("memory-limit", fmt::format("{}", p.device_memory), "device_memory");
   set("device", p.device == base::DeviceKind::cuda ? "cuda" : "cpu");
   if (set("model", p.model.name)) {
     c.from_plan.model = p.model;

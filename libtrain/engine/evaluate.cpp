@@ -136,10 +136,11 @@ void require_model(const EvaluateConfig& c, plan::ModelConfig trained, const std
     given_model.lanes = trained.lanes;  // the user did not ask for others
   const auto ours = plan::fields_of(trained), theirs = plan::fields_of(given_model);
   std::string differences;
+  const auto shown = [](const base::Field& f) { return f.get().empty() ? "none" : base::shortened(f.get()); };
   for (std::size_t i = 0; i < ours.size(); ++i)
     if (!plan::is_name(ours[i]) && ours[i].get() != theirs[i].get())
-      differences += fmt::format("\n  {}: the checkpoint has {}, {} {}", ours[i].name, base::shortened(ours[i].get()),
-                                 c.run.model, base::shortened(theirs[i].get()));
+      differences += fmt::format("\n  {}: the checkpoint has {}, {} {}", ours[i].name, shown(ours[i]), c.run.model,
+                                 shown(theirs[i]));
   if (!differences.empty())
     throw base::InputError(fmt::format("{} is of another model than {}:{}", checkpoint, c.run.model, differences),
                            "leave the model out: a checkpoint contains its own");
@@ -170,16 +171,19 @@ void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, 
 
 void require_memory(const EvaluateConfig& c, const plan::Plan& p) {
   if (c.run.memory_limit.empty()) return;
-  const auto limit = base::parse_bytes(c.run.memory_limit, base::setting_name("memory-limit")),
-             need = plan::largest_evaluation_memory(p).total();
+  const auto limit = base::parse_bytes(c.run.memory_limit, base::setting_name("memory-limit"));
+  const auto memory = plan::largest_evaluation_memory(p);
+  const auto need = memory.total();
   if (need <= limit) return;
   auto limited = p;
   limited.device_memory = limit;
   throw base::InputError(
       base::text("a rank needs {} bytes to evaluate, $memory-limit {} allows {}: {} too many", need, c.run.memory_limit,
                  limit, need - limit),
-      base::text("{}; more ranks with $pipeline-parallel or $zero 3, or a shorter $sequence, need less",
-                 plan::remedies(limited, plan::Pass::evaluate)));
+      plan::remedies(limited, plan::Pass::evaluate, "memory-limit") +
+          (memory.reserve >= limit
+               ? ""
+               : base::text("; more ranks with $pipeline-parallel or $zero 3, or a shorter $sequence, need less")));
 }
 
 // Everything that is decided before memory is reserved.
@@ -238,12 +242,11 @@ void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exe
   t.checkpoint = found.substr(16);
   if (world.rank == 0) warn_of_edited_plan(t.setup);
   require_same_checkpoint(t.checkpoint, world, exec);
+  const auto files = on_rank_zero(world, exec, [&] { return file_settings(t.run); });
   on_every_rank(world, exec, [&] {
     if (world.rank == 0) return;
     read_terms(t, c, world.size, fair_threads);
-    if (print() != found)
-      throw base::InputError("this rank reads another checkpoint, configuration or data index than rank 0",
-                             "is the folder shared, and did a file change while the job started?");
+    if (print() != found) throw_other_content("checkpoint, configuration or data index", t.run, files);
   });
   if (world.rank != 0) return;
   if (const auto other = other_end_text(t.run.data, t.setup.index, t.checkpoint, t.state); !other.empty())

@@ -27,6 +27,9 @@ namespace trainyard::engine {
 
 namespace {
 
+// Only runs with another optimizer than AdamW have this field in their identity. No resume may change it.
+constexpr const char* kept_optimizer = "optimizer";
+
 using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
 
 // The shape of every tensor of a model, in today's form. nullopt if it is no model of this program.
@@ -49,8 +52,8 @@ bool has_other_tensors(const nlohmann::json& was, const nlohmann::json& now) {
   return before && after && *before != *after;
 }
 
-// The text for a key that is left out: for a key of the model its default (plan/model_file/model_json.h). Runs of other
-// optimizers have no such setting.
+// The text for a key that one of two runs leaves out: for a key of the model its default
+// (plan/model_file/model_json.h). Runs of other optimizers have no such setting.
 std::string default_text(const std::string& name) {
   auto setting = name;
   std::replace(setting.begin(), setting.end(), '_', '-');
@@ -95,7 +98,7 @@ std::string field_hint(const std::string& name, const std::string& spelled, cons
   if (is_one_of(plan::fields_of(model))) return base::text("'{}' belongs to the model: $change model", spelled);
   RunConfig config;
   if (name.starts_with("mask_")) return fmt::format("leave '{}' out: only the run of a masked model has it", spelled);
-  if (name == "optimizer")
+  if (name == kept_optimizer)
     return base::text(
         "a run keeps its optimizer; a new run can begin with its weights: $init-from, with another $output");
   if (plan::is_of_an_optimizer(spelled))
@@ -172,14 +175,20 @@ void require_known_fields(const nlohmann::json& identity, const std::vector<std:
   RunConfig usual;
   const auto settings = fields_of(usual);
   std::vector<std::string> names;
-  for (const auto& item : identity.items()) names.push_back(change_name(settings, item.key()));
+  for (const auto& item : identity.items())
+    if (item.key() != kept_optimizer) names.push_back(change_name(settings, item.key()));
+  names.emplace_back(changed_tokenizer);
   for (const auto& name : wanted) {
-    if (identity.contains(name) || name == changed_tokenizer) continue;
+    if ((identity.contains(name) && name != kept_optimizer) || name == changed_tokenizer) continue;
+    const auto all = base::text("$change takes {}", fmt::join(names, ", "));
+    if (name.empty()) throw base::UsageError(base::text("$change names no setting"), all);
     auto spelled = name;
     std::replace(spelled.begin(), spelled.end(), '_', '-');
-    throw base::UsageError(
-        base::text("$change {}: a run's identity has no such field; it has {}", spelled, fmt::join(names, ", ")),
-        field_hint(name, spelled, names));
+    throw base::UsageError(base::text("$change {}: {}; {}", spelled,
+                                      name == kept_optimizer ? "no run goes on with another optimizer"
+                                                             : "a run's identity has no such field",
+                                      all),
+                           field_hint(name, spelled, names));
   }
 }
 
@@ -240,8 +249,10 @@ std::vector<FieldDifference> differences(const checkpoint::RunState& a, const ch
 std::string text_of(const FieldDifference& d, const std::string& first, const std::string& second) {
   const auto shown = [&](const nlohmann::json& value) {
     if (d.name == "weights from") return value.is_string() ? value.get<std::string>() : std::string("initial values");
-    if (value.is_null()) return default_text(d.setting.empty() ? d.name : d.setting);
+    // A run goes on with its own optimizer, so that a setting without a value was not known when it was written.
+    if (value.is_null()) return d.setting.empty() ? default_text(d.name) : std::string("the default");
     if (d.name == "identity") return std::string(value.empty() ? "none" : "one");
+    if (value == "") return std::string("none");
     if (!d.setting.empty() && value.is_string()) return base::shortened(value.get<std::string>());
     return base::shortened(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   };

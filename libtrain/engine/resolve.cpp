@@ -81,12 +81,12 @@ RunSetup resolve(const RunConfig& asked, World& world, StartFor what, int ranks_
     setup = unlimited ? with_layout(*std::move(unlimited), config) : made(config);
     return setup.identity;
   });
+  const auto files = on_rank_zero(world, exec, [&] { return file_settings(config); });
   on_every_rank(world, exec, [&] {
     if (world.rank == 0) return;
     setup = made(config);
     if (const auto other = differing_fields(expected, setup.identity); !other.empty())
-      throw base::InputError(fmt::format("this rank reads another {} than rank 0", fmt::join(other, ", ")),
-                             "is the folder shared, and did a file change while the job started?");
+      throw_other_content(fmt::format("{}", fmt::join(other, ", ")), config, files);
   });
   setup.step.device = place.device, setup.ranks_on_device = place.share.ranks;
   if (world.rank != 0) return setup;

@@ -178,7 +178,8 @@ void require_unused(const std::string& output) {
   if (const auto there = checkpoint::entries(folder); !there.empty())
     throw base::InputError(
         fmt::format("{} holds no checkpoint, but {}", folder, fmt::join(there, ", ")),
-        base::text("restore a checkpoint, resume from one with $resume PATH, or begin anew with another $output"));
+        base::text(
+            "restore a checkpoint, resume from one elsewhere with $resume PATH, or begin anew with another $output"));
   if (const auto last = output + last_name; base::file_size(last) >= 0) {
     auto name = base::read_file(last, 4096);
     name.resize(std::min(name.size(), name.find('\n')));

@@ -20,21 +20,49 @@ NamedSettings shared_settings(const RunConfig& config) {
   return settings;
 }
 
+namespace {
+
+// "--seed is 2, on rank 0 1; ..." for each of `mine` that has another value in `first`; "" if there is none.
+std::string other_values(const NamedSettings& mine, const nlohmann::json& first) {
+  const auto shown = [](const std::string& value) { return value.empty() ? "not set" : value; };
+  std::string out;
+  for (const auto& [name, value] : mine) {
+    const auto text = base::text_of_path(value), expected = first.value(name, text);
+    if (text != expected)
+      out +=
+          fmt::format("{}{} is {}, on rank 0 {}", out.empty() ? "" : "; ",
+                      name.starts_with("TRAINYARD_") ? name : base::setting_name(name), shown(text), shown(expected));
+  }
+  return out;
+}
+
+nlohmann::json by_name(const NamedSettings& settings) {
+  auto all = nlohmann::json::object();
+  for (const auto& [name, value] : settings) all[name] = base::text_of_path(value);
+  return all;
+}
+
+NamedSettings naming_files(const RunConfig& c) { return {{"model", c.model}, {"data", c.data}, {"plan", c.plan}}; }
+
+}  // namespace
+
+std::string file_settings(const RunConfig& config) { return by_name(naming_files(config)).dump(); }
+
+void throw_other_content(const std::string& content, const RunConfig& config,
+                         const std::string& settings_of_rank_zero) {
+  const auto other = other_values(naming_files(config), nlohmann::json::parse(settings_of_rank_zero));
+  if (!other.empty())
+    throw base::UsageError(fmt::format("{}, and the content is not the same: {}", other, content),
+                           base::text("give all ranks the same $model, $data and $plan; other paths may name copies"));
+  throw base::InputError(fmt::format("this rank reads another {} than rank 0", content),
+                         "is the folder shared, and did a file change while the job started?");
+}
+
 void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec) {
   if (world.size == 1) return;
-  const auto first = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
-    auto all = nlohmann::json::object();
-    for (const auto& [name, value] : mine) all[name] = base::text_of_path(value);
-    return all.dump();
-  }));
+  const auto first = nlohmann::json::parse(on_rank_zero(world, exec, [&] { return by_name(mine).dump(); }));
   on_every_rank(world, exec, [&] {
-    const auto shown = [](const std::string& value) { return value.empty() ? "not set" : value; };
-    std::string differences;
-    for (const auto& [name, value] : mine)
-      if (const auto expected = first.at(name).get<std::string>(); base::text_of_path(value) != expected)
-        differences += fmt::format("{}{} is {}, on rank 0 {}", differences.empty() ? "" : "; ",
-                                   name.starts_with("TRAINYARD_") ? name : base::setting_name(name),
-                                   shown(base::text_of_path(value)), shown(expected));
+    const auto differences = other_values(mine, first);
     if (!differences.empty())
       throw base::UsageError(
           differences,

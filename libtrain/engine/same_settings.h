@@ -19,8 +19,16 @@ using NamedSettings = std::vector<std::pair<std::string, std::string>>;  // name
 NamedSettings shared_settings(const RunConfig& config);
 
 // If values differ, every rank throws a UsageError that names the first rank with other values, its values and rank
-// 0's. The names must be the same on every rank. Collective.
+// 0's. A name that rank 0 does not have is not compared. Collective.
 void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec);
+
+// The values of model, data and plan as one text, which rank 0 tells the others for throw_other_content().
+std::string file_settings(const RunConfig& config);
+
+// Throws for a rank that has read another `content` ("data, model") than rank 0. If the ranks were given other files, a
+// UsageError names these settings; else an InputError says that the folder may not be shared.
+[[noreturn]] void throw_other_content(const std::string& content, const RunConfig& config,
+                                      const std::string& settings_of_rank_zero);
 
 // The instruction-set path whose bits a run of this working dtype has on this processor. For dtypes other than bf16, a
 // path that differs only in products of bf16 counts as its base path.

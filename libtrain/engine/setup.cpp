@@ -197,7 +197,7 @@ void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code, con
 
 void predict_within_limit(RunSetup& s) {
   plan::predict(s.plan);
-  refuse(plan::memory_problems(s.plan), base::ExitCode::input_refused, s.config);
+  refuse(plan::memory_problems(s.plan, "memory-limit"), base::ExitCode::input_refused, s.config);
 }
 
 }  // namespace

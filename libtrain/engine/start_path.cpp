@@ -81,8 +81,8 @@ std::string way_to_the_one_before(const RunConfig& c, std::string_view message) 
         return base::text("go on from the one before with $resume '{}'", path);
   } catch (const base::Error&) {  // the folder cannot be examined either
   }
-  return c.init_from.empty() ? base::text("choose one with $resume PATH")
-                             : base::text("choose one with $init-from PATH");
+  return c.init_from.empty() ? base::text("choose another one, if there is one, with $resume PATH")
+                             : base::text("choose another one, if there is one, with $init-from PATH");
 }
 
 }  // namespace

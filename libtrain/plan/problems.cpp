@@ -12,15 +12,15 @@
 
 namespace trainyard::plan {
 
-std::vector<Problem> memory_problems(const Plan& p) {
+std::vector<Problem> memory_problems(const Plan& p, std::string_view limit) {
   if (p.device_memory <= 0 || p.memory.total() <= p.device_memory) return {};
   const auto& m = p.memory;
-  return {{fmt::format("a rank needs {} ({} in arenas{}, {} reserve) but has {}: {} too much",
+  return {{fmt::format("a rank needs {} ({} in arenas{}, {} reserve) but {} is {}: {} too much",
                        base::size_text(m.total()), base::size_text(m.arenas()),
                        m.on_host > 0 ? fmt::format(", {} of them on the host", base::size_text(m.on_host)) : "",
-                       base::size_text(m.reserve), base::size_text(p.device_memory),
+                       base::size_text(m.reserve), base::setting_name(limit), base::size_text(p.device_memory),
                        base::size_text(m.total() - p.device_memory)),
-           remedies(p)}};
+           remedies(p, Pass::train, limit)}};
 }
 
 std::vector<Problem> problems(const Plan& p, int world) {

@@ -4,13 +4,14 @@
 
 #include "libtrain/plan/decision_problems.h"
 
+#include <string_view>
 #include <vector>
 
 namespace trainyard::plan {
 
 // Compares arenas and reserve with device_memory and says what each remedy would need. Empty if the plan fits or no
-// limit is stated. Needs predict().
-std::vector<Problem> memory_problems(const Plan& plan);
+// limit is stated. `limit` is the setting that states it. Needs predict().
+std::vector<Problem> memory_problems(const Plan& plan, std::string_view limit = "device-memory");
 // Both lists, and whether the world has the plan's number of ranks. Memory comes from a fresh prediction, not from the
 // plan.
 std::vector<Problem> problems(const Plan& plan, int world);

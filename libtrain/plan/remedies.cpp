@@ -255,11 +255,22 @@ std::optional<Remedy> more_ranks_remedy(const Plan& plan, Pass pass) {
   return {};
 }
 
+// What is left to do if no layout fits.
+std::string last_remedy(const Plan& plan, std::int64_t reserve, std::string_view limit) {
+  const auto setting = base::setting_name(limit);
+  if (reserve < plan.device_memory)
+    return fmt::format("a smaller model, or a device with more memory and a higher {}", setting);
+  const bool has_threads = plan.device == base::DeviceKind::cpu && plan.threads > 1;
+  return base::text("a higher {}{}: the reserve outside the arenas alone is {}, whatever the model", setting,
+                    has_threads ? base::text(" or fewer $threads") : "", base::size_text(reserve));
+}
+
 }  // namespace
 
-std::string remedies(const Plan& plan, Pass pass) {
+std::string remedies(const Plan& plan, Pass pass, std::string_view limit) {
   std::vector<std::string> fitting, nearer;
-  const auto need = (pass == Pass::train ? plan.memory : largest_evaluation_memory(plan)).total();
+  const auto memory = pass == Pass::train ? plan.memory : largest_evaluation_memory(plan);
+  const auto need = memory.total();
   const auto nears = [&](const Remedy& r) { return r.bytes < need - need / 100; };
   const auto needs = [](const Remedy& r) { return fmt::format("{} would need {}", r.flags, base::size_text(r.bytes)); };
   for (const auto& r : single_remedies(plan, pass)) {
@@ -274,7 +285,7 @@ std::string remedies(const Plan& plan, Pass pass) {
     return needs(*ranks) + fmt::format(" and fits; on {} nothing does", base::counted(plan.topology.world(), "rank"));
   if (joint && nears(*joint) && std::find(nearer.begin(), nearer.end(), needs(*joint)) == nearer.end())
     nearer.push_back(needs(*joint));
-  const std::string last = "a smaller model or a device with more memory";
+  const auto last = last_remedy(plan, memory.reserve, limit);
   return nearer.empty() ? last : fmt::format("{}; less memory, but not enough: {}", last, fmt::join(nearer, "; "));
 }
 

@@ -182,6 +182,11 @@ TEST_F(Inspect, MakesTheView) {
   EXPECT_EQ(made.code, 0) << made.err;
   EXPECT_TRUE(fs::exists(checkpoint_folder + "/checkpoint.h5"));
   EXPECT_EQ(run("--verify " + checkpoint_folder).code, 0);
+  // Of a run, its newest checkpoint gets the view.
+  fs::remove(checkpoint_folder + "/checkpoint.h5");
+  const auto of_run = run("--make-view " + run_folder);
+  EXPECT_EQ(of_run.code, 0) << of_run.err;
+  EXPECT_TRUE(fs::exists(checkpoint_folder + "/checkpoint.h5"));
 }
 
 TEST_F(Inspect, ShowsWhatARunHasAbandoned) {

@@ -210,6 +210,10 @@ TEST(Evaluate, AllRanksRefuseAlike) {
   e.run.device = "cpu", e.run.threads = 1;
   e.run.model = runs.llama(), e.given = {"model"};
   refused("layers: the checkpoint has 3");
+  // A list without values has a word.
+  e.run.model =
+      runs.model("experts", "layers = 3\nhidden = 32\nheads = 4\nffn = 32\ncontext = 32\nexperts-count = 2\n");
+  refused("experts-count: the checkpoint has none, ");
   e.given = {};
   // Damages a block that only one rank reads: the part of the last rank.
   const auto file = checkpoint + "/rank-00001.h5";

@@ -1,6 +1,7 @@
 // Runs with --optimizer sgd: the same bits on every layout and after a resume, the memory of its one state, what is
 // refused, and the whole update against double precision.
 #include "libtrain/engine/config.h"
+#include "libtrain/engine/identity.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/trainer.h"
 #include "tests/engine/small_run.h"
@@ -103,7 +104,7 @@ TEST(Sgd, CannotGoOnFromTheStatesOfAdamW) {
     auto begun = from_sgd ? sgd(runs, name) : runs.config(name), other = from_sgd ? runs.config(name) : sgd(runs, name);
     begun.steps = other.steps = 4;
     const auto checkpoint = runs.run(begun, {1, 0, 1}).checkpoint;
-    other.change = from_sgd ? "beta1,beta2,epsilon,weight_decay" : "optimizer,momentum";
+    other.change = from_sgd ? "beta1,beta2,epsilon,weight_decay" : "nesterov,momentum";
     std::string hint;
     const auto refusal = refusal_of([&] { runs.run(other, {1, 0, 1}); }, &hint);
     const char* both = from_sgd ? "holds the states of sgd (momentum), this run has --optimizer adamw (m, v)"
@@ -116,6 +117,17 @@ TEST(Sgd, CannotGoOnFromTheStatesOfAdamW) {
     EXPECT_EQ(anew.code, base::ExitCode::done);
     EXPECT_EQ(checkpoint::read_state(anew.checkpoint).optimizer.name, from_sgd ? "adamw" : "sgd");
   }
+}
+
+// An identity that an older program wrote may lack a setting that the optimizer has now.
+TEST(Sgd, ASettingThatACheckpointDoesNotHaveIsTheDefault) {
+  SmallRun runs;
+  const auto now = engine::make_setup(sgd(runs, "now"), 1, 1).identity;
+  auto was = now;
+  was.erase("momentum");
+  const auto refusal = refusal_of([&] { engine::require_same_run(was, now, {}, "x"); });
+  EXPECT_NE(refusal.find("--momentum: the checkpoint has the default, this run 0.8"), std::string::npos) << refusal;
+  EXPECT_EQ(engine::text_of({"momentum", {}, 0.8}, "A", "B"), "momentum: A has none, B 0.8");
 }
 
 TEST(Sgd, AndAdamWRefuseEachOthersSettings) {

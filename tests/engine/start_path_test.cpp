@@ -148,7 +148,8 @@ TEST(LanesOfARun, ThatCannotBeReadEndTheStart) {
     EXPECT_FALSE(c.from_checkpoint.model);
   }
   fs::remove_all(other.step("10"));
-  EXPECT_TRUE(has(refusal([&] { read_model_of_weights(fields_of(c), c); }).hint, "choose one with --init-from PATH"));
+  EXPECT_TRUE(has(refusal([&] { read_model_of_weights(fields_of(c), c); }).hint,
+                  "choose another one, if there is one, with --init-from PATH"));
   c.output = other.path;  // its own checkpoints come before the weights that it began with
   EXPECT_EQ(refusal([&] { read_model_of_weights(fields_of(c), c); }).code, base::ExitCode::environment);
 }

@@ -37,9 +37,38 @@ TEST(Remedies, MemoryRemediesAreThoseThatFitOrAreSaidNotTo) {
   EXPECT_EQ(fits.find("--ranks"), std::string::npos) << fits;  // not a flag of train
   p.model = preset("gpt2"), p.model.vocabulary = 50257, p.model.lanes = 4, p.sequence = 1024;
   predict(p);
-  p.device_memory = 1;
+  p.device_memory = p.memory.reserve + 1;
   const auto none = memory_problems(p)[0].hint;
-  EXPECT_EQ(none.find("a smaller model or a device with more memory; less memory, but not enough: "), 0u) << none;
+  EXPECT_EQ(none.find("a smaller model, or a device with more memory and a higher --device-memory; less memory, but "
+                      "not enough: "),
+            0u)
+      << none;
+}
+
+TEST(Remedies, TheSettingThatIsTheLimitIsNamed) {
+  auto p = small_plan();
+  predict(p);
+  p.device_memory = p.memory.total() - 1;
+  EXPECT_NE(memory_problems(p)[0].message.find(" but --device-memory is "), std::string::npos);
+  EXPECT_NE(memory_problems(p, "memory-limit")[0].message.find(" but --memory-limit is "), std::string::npos);
+}
+
+// The reserve is there for every model.
+TEST(Remedies, NoModelIsSmallEnoughForALimitBelowTheReserve) {
+  auto p = small_plan();
+  p.micro_batch = 1, p.threads = 1;
+  predict(p);
+  const auto reserve = base::size_text(p.memory.reserve) + ", whatever the model";
+  const auto begins = [](const std::string& hint, const std::string& with) {
+    EXPECT_TRUE(hint.starts_with(with)) << hint;
+  };
+  begins(tried(p, p.memory.reserve), "a higher --device-memory: the reserve outside the arenas alone is " + reserve);
+  p.threads = 4;
+  predict(p);
+  begins(tried(p, p.memory.reserve), "a higher --device-memory or fewer --threads: the reserve outside the arenas ");
+  p.device = base::DeviceKind::cuda;
+  predict(p);
+  begins(tried(p, 1), "a higher --device-memory: the reserve outside the arenas alone is ");
 }
 
 // The cheaper remedy comes first, and alone if it is enough.

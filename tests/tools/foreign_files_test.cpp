@@ -29,7 +29,7 @@ std::string refusal(const std::string& text) {
 
 void expect_flags(const std::string& text, const std::string& flags) {
   const auto said = refusal(text);
-  EXPECT_NE(said.find("looks like DeepSpeed's JSON, and --config reads TOML\nthe same with flags: train " + flags),
+  EXPECT_NE(said.find("looks like DeepSpeed's JSON, and TOML is read\nthe same with flags: train " + flags),
             std::string::npos)
       << text << "\n"
       << said;
@@ -65,10 +65,9 @@ TEST(ForeignFiles, ADeepSpeedFileGetsTheFlagsOfItsKeys) {
 TEST(ForeignFiles, ArgumentsOfTransformersTrainer) {
   const auto said = refusal(R"({"output_dir": "out", "learning_rate": 5e-05, "num_train_epochs": 3, "max_steps": -1,
                                 "per_device_train_batch_size": 8, "bf16": true, "warmup_ratio": 0.1})");
-  EXPECT_NE(
-      said.find("looks like arguments of transformers' Trainer, and --config reads TOML\nthe same with flags: train "
-                "--output out --learning-rate 5e-05 --micro-batch 8 --dtype bf16; --global-batch is"),
-      std::string::npos)
+  EXPECT_NE(said.find("looks like arguments of transformers' Trainer, and TOML is read\nthe same with flags: train "
+                      "--output out --learning-rate 5e-05 --micro-batch 8 --dtype bf16; --global-batch is"),
+            std::string::npos)
       << said;
   EXPECT_NE(said.find("an epoch has"), std::string::npos) << said;
   EXPECT_NE(said.find("warmup_ratio x steps"), std::string::npos) << said;

@@ -1,6 +1,7 @@
 // The names that other trainers give to settings of a run.
 #include "libtrain/engine/config.h"
 #include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/plan.h"
 #include "tools/common/foreign_words.h"
 
 #include <gtest/gtest.h>
@@ -34,6 +35,49 @@ TEST(ForeignWords, WordsOfOtherTrainersForStages) {
   EXPECT_EQ(hint("--training.global_batch_size").find("here it is --global-batch: "), 0u);
   EXPECT_EQ(hint("--optimizer.lr=0.1"), "here it is --learning-rate");
   EXPECT_EQ(hint("--parallelism.nothing"), "");
+}
+
+// In a file the settings are keys, but what other programs have is flags of these.
+TEST(ForeignWords, KeysAreNotSpelledAsFlags) {
+  engine::RunConfig c;
+  std::vector<std::string> names;
+  for (const auto& f : engine::fields_of(c)) names.push_back(f.name);
+  const auto hint = [&](const char* word) { return foreign_word_hint(word, names, Spelling::keys); };
+  EXPECT_EQ(hint("micro_batch_size"),
+            "here it is micro-batch: sequences a micro-batch on one rank; global-batch is the whole step's");
+  EXPECT_EQ(hint("fp16"), "here it is dtype: dtype bf16 keeps an f32 master; there is no fp16");
+  EXPECT_EQ(hint("cpu_offload"),
+            "there is no offload to host memory or disks; zero 3, recompute full and more ranks need less memory");
+  EXPECT_EQ(hint("validation_file"),
+            "shard-data --validation sets documents of data aside, and validate-every uses them");
+}
+
+// What holds of training does not hold of a conversion, which has a dtype, too.
+TEST(ForeignWords, SentencesAboutTrainingAreForProgramsThatTrain) {
+  EXPECT_EQ(foreign_word_hint("--fp16", {"dtype", "from", "to"}, Spelling::flags), "here it is --dtype");
+  EXPECT_EQ(foreign_word_hint("--fp32", {"dtype", "from", "to"}, Spelling::flags), "here it is --dtype");
+}
+
+// Every setting of train that plans do not have is answered, as is what other trainers call it.
+TEST(ForeignWords, PlansDoNotDependOnWhatOnlyTrainHas) {
+  engine::RunConfig c;
+  plan::Plan p;
+  std::vector<std::string> names{"model", "data", "output", "lanes", "ranks", "device-memory"};
+  for (const auto& f : plan::fields_of(p)) names.push_back(f.name);
+  const auto hint = [&](const std::string& word) { return foreign_word_hint("--" + word, names, Spelling::flags); };
+  const std::string of_train = "a setting of train: plans do not depend on it";
+  for (const auto& f : engine::fields_of(c)) {
+    if (std::find(names.begin(), names.end(), f.name) != names.end()) continue;
+    if (f.name == "memory-limit") EXPECT_EQ(hint(f.name), "here it is --device-memory");
+    else if (f.name == "plan")
+      EXPECT_EQ(hint(f.name), "a plan is what --output FILE writes here, for train --plan FILE");
+    else EXPECT_EQ(hint(f.name), of_train) << f.name;
+  }
+  EXPECT_EQ(hint("lr"), of_train);
+  EXPECT_EQ(hint("max-grad-norm"), of_train);
+  EXPECT_NE(hint("config").find("plans are made from flags"), std::string::npos);
+  EXPECT_EQ(hint("zero-stage").find("here it is --zero"), 0u);
+  EXPECT_EQ(hint("torch-compile").find("nothing to switch on"), 0u);
 }
 
 // What transformers, DeepSpeed and Megatron-LM take, and the flag, or part of the sentence, that answers it.

@@ -35,7 +35,11 @@ refused 2 '--optimizer.lr is not known' train --optimizer.lr 1; said 'here it is
 
 # DeepSpeed's file: its flags work.
 printf '{"zero_optimization": {"stage": 2}, "train_batch_size": 32, "bf16": {"enabled": true}}\n' >ds.json
-refused 3 "ds.json looks like DeepSpeed's JSON, and --config reads TOML" train --config ds.json
+refused 3 "ds.json looks like DeepSpeed's JSON, and TOML is read" train --config ds.json
+for program in train partition-model; do
+  refused 3 "ds.json looks like DeepSpeed's JSON, and TOML is read" $program --model ds.json
+  unsaid '--config reads'
+done
 flags=$(sed -n 's/^  try: the same with flags: train \([^;]*\).*/\1/p' err)
 [ "$flags" = '--global-batch 32 --zero 2 --dtype bf16' ] || fail "flags for ds.json: $flags"
 # shellcheck disable=SC2086

@@ -31,6 +31,21 @@ said 'micro-batches of 2 x 32 tokens'
 unset TRAINYARD_PLAN
 "${base[@]}" --print-config >printed.toml && expect 0 train --config printed.toml --dry-run
 
+# The memory that a plan states for a rank is a limit, which a flag overrides. The message names the limit and its file.
+expect 0 "${plan[@]}" --device-memory 1GB --output limited.json
+expect 0 train --plan limited.json --data data --output run --print-config
+said '^memory-limit = "1000000000" .*# plan'
+sed 's/"device_memory": .*/"device_memory": 50000000,/' limited.json >low.json
+refused 3 'a rank needs .* but --memory-limit is 50.0 MB: .* too much' train --plan low.json --data data --output run --dry-run
+said 'try: a higher --memory-limit.*: the reserve outside the arenas alone is .*, whatever the model'
+said 'low.json sets --memory-limit, and flags override it'
+expect 0 train --plan low.json --memory-limit 1GB --data data --output run --dry-run
+sed 's/"device_memory": .*/"device_memory": 80,/' limited.json >unit.json
+refused 2 'unit.json: device_memory 80 must lie between 1000000' train --plan unit.json --data data --output run --dry-run
+refused 3 'a rank needs .* but --device-memory is 50.0 MB' "${plan[@]}" --device-memory 50MB; said 'try: a higher --device-memory'
+refused 2 'document-mask is not known' "${plan[@]}" --document-mask on; said 'plans do not depend on it'
+refused 2 'memory-limit is not known' "${plan[@]}" --memory-limit 80GB; said 'here it is --device-memory'
+
 # A word of any length is refused with a short message.
 long=$(head -c 100000 /dev/zero | tr '\0' x)
 for flags in "--recompute $long" "--model $long" "--$long" "$long" "--sequence $long" "--plan $long"; do

@@ -32,13 +32,36 @@ for wrong in '--bogus' '--trace=' '--pipeline-parallel abc' '--config a --config
   once '^train: '; once '^  try: '
 done
 differ 2 '^train: --bogus is not known' --bogus -- "${one[@]}"
+# A rank that only prints something ends the others, too, and all ranks print it once.
+for shows in --help --version --help-model; do
+  differ 2 "^train: rank 1: $shows is off, on rank 0 on" $shows -- "${one[@]}"
+  code=0
+  timeout 30 mpirun -q --bind-to none -n 1 "${one[@]}" : -n 1 "${one[@]}" $shows >out 2>&1 </dev/null || code=$?
+  [ "$code" = 2 ] || fail "exit $code, expected 2: $shows on rank 1"
+  once "^train: rank 1: $shows is on, on rank 0 off"
+  expect 0 train $shows
+  mv out alone
+  expect 0 mpirun -q --bind-to none -n 2 train $shows
+  same out alone "$shows on both ranks"
+done
+differ 2 '^train: rank 1: --zero 7 ' --help -- "${one[@]}" --zero 7
 differ 2 'rank 1: --stop-after is 0, on rank 0 2' --stop-after 2 -- "${one[@]}"
 differ 2 'rank 1: --zero is 0, on rank 0 3; --validate-every is 0, on rank 0 2' --zero 3 --validate-every 2 --validation-sequences 64 -- "${one[@]}"
 differ 2 'rank 1: --dtype is f32, on rank 0 bf16' --dtype bf16 -- "${one[@]}"
 differ 2 'rank 1: --device is cpu, on rank 0 auto' --device auto -- "${one[@]}"
 differ 2 'rank 1: --dry-run is off, on rank 0 on' --dry-run -- "${one[@]}"
 differ 2 'rank 1: --print-config is off, on rank 0 on' --print-config -- "${one[@]}"
-differ 3 'rank 1: this rank reads another model than rank 0' --model other.toml -- "${one[@]}"
+
+# Ranks may name files by different paths, but only copies.
+sed 's/trains/planes/' text >other-text
+shard-data --input other-text --split paragraphs --output other-data --validation 0.1 >out 2>&1 || fail shard-data
+differ 2 'rank 1: --model is model.toml, on rank 0 other.toml, and the content is not the same: model$' --model other.toml -- "${one[@]}"
+differ 2 'rank 1: --data is data, on rank 0 other-data, and the content is not the same: data' --data other-data -- "${one[@]}"
+cp -r data copied-data
+cp model.toml copied-model.toml
+code=0
+timeout 30 mpirun -q --bind-to none -n 1 "${one[@]}" --dry-run : -n 1 "${one[@]}" --data copied-data --model copied-model.toml --dry-run >out 2>&1 </dev/null || code=$?
+[ "$code" = 0 ] || fail "copies of the same files: exit $code"
 
 # Variables of one rank, which other nodes do not get.
 code=0

@@ -252,11 +252,10 @@ void refuse_known_json(const std::string& text, const std::string& path) {
                            way.empty() ? "train --help-model has the keys of a model's file" : way);
   }
   if (json.is_object() && is_of_trainer(json))
-    throw base::InputError(
-        fmt::format("{} looks like arguments of transformers' Trainer, and --config reads TOML", path),
-        trainer_hint(json));
+    throw base::InputError(fmt::format("{} looks like arguments of transformers' Trainer, and TOML is read", path),
+                           trainer_hint(json));
   if (json.is_object() && is_of_deepspeed(json))
-    throw base::InputError(fmt::format("{} looks like DeepSpeed's JSON, and --config reads TOML", path),
+    throw base::InputError(fmt::format("{} looks like DeepSpeed's JSON, and TOML is read", path),
                            DeepSpeed(json).hint());
 }
 

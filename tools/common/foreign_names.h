@@ -11,6 +11,7 @@ namespace trainyard::tools {
 struct ForeignName {
   std::vector<std::string> theirs;
   const char *ours, *sentence;
+  bool of_training = false;  // other programs have a setting of this name, for which the sentence does not hold
 };
 
 inline constexpr const char* shape_is_elsewhere = "a model's shape is a preset or a file: train --help-model";

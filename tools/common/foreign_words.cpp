@@ -75,8 +75,9 @@ const std::vector<Entry>& entries() {
       {{"dp", "data-parallel", "data-parallel-size"}, "", cut},
       {{"bf16", "fp16", "half", "mixed-precision", "amp", "precision", "torch-dtype", "data-type"},
        "dtype",
-       "--dtype bf16 keeps an f32 master; there is no fp16"},
-      {{"fp32", "float32", "tf32"}, "dtype", "--dtype f32 is the default"},
+       "--dtype bf16 keeps an f32 master; there is no fp16",
+       true},
+      {{"fp32", "float32", "tf32"}, "dtype", "--dtype f32 is the default", true},
       {{"seq-len", "seq-length", "sequence-length", "max-seq-length", "max-seq-len", "block-size", "context-length",
         "max-length", "ctx", "context"},
        "sequence",
@@ -140,9 +141,8 @@ const std::vector<Entry>& entries() {
         "attention-backend", "transformer-impl"},
        "",
        "nothing to switch on: kernels are compiled with the program, and attention never stores its scores"},
-      {{"lr", "learning-rate", "steps", "warmup-steps", "weight-decay", "save-every", "validate-every"},
-       "",
-       "a setting of train: plans do not depend on it"},
+      {{"config"}, "", "plans are made from flags: write each setting as one, such as --micro-batch 2"},
+      {{"plan"}, "", "a plan is what --output FILE writes here, for train --plan FILE"},
       {{"num-return-sequences", "num-samples", "num-sequences"}, "samples", ""},
       {{"gradient-checkpointing", "activation-checkpointing", "checkpoint-activations", "recompute-activations",
         "recompute-granularity"},
@@ -186,8 +186,8 @@ const std::vector<Entry>& entries() {
         "np", "world-size", "dp"},
        "ranks",
        ""},
-      {{"gpu-memory", "memory", "max-memory", "vram", "mem"}, "device-memory", ""},
-      {{"gpu-memory", "memory", "max-memory", "vram", "mem"}, "memory-limit", ""},
+      {{"gpu-memory", "memory", "max-memory", "vram", "mem", "memory-limit"}, "device-memory", ""},
+      {{"gpu-memory", "memory", "max-memory", "vram", "mem", "device-memory"}, "memory-limit", ""},
       {{"overwrite", "overwrite-output-dir", "f", "yes", "y"}, "force", ""},
       {{"quiet", "q", "silent", "disable-tqdm", "verbose", "v"}, "progress", "never, auto or always"},
       {{"check", "validate", "fsck"}, "verify", ""},
@@ -201,6 +201,18 @@ std::string plain(std::string text) {
   text = text.substr(0, text.find('='));
   for (auto& c : text) c = c == '_' || c == '.' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
+}
+
+// The sentence with the names of settings as keys of a file, where keys are asked for. Flags of other programs stay
+// flags.
+std::string spelled_in(std::string sentence, const std::vector<std::string>& names, Spelling spelling) {
+  if (spelling == Spelling::flags) return sentence;
+  for (auto at = sentence.find("--"); at != std::string::npos; at = sentence.find("--", at + 1)) {
+    const auto end = std::min(sentence.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-", at), sentence.size());
+    if (std::find(names.begin(), names.end(), sentence.substr(at + 2, end - at - 2)) != names.end())
+      sentence.erase(at, 2);
+  }
+  return sentence;
 }
 
 // Settings of a run, which users wrongly look for in the file of a model, and the programs that have them; "" for other
@@ -236,21 +248,26 @@ std::string foreign_word_hint(const std::string& word, const std::vector<std::st
   const auto has = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   const auto spelled = [&](const std::string& name) { return spelling == Spelling::flags ? "--" + name : name; };
   if (has(asked)) return fmt::format("write {}", spelled(asked));
-  const bool of_a_model = has("kv-heads");
+  const bool of_a_model = has("kv-heads"), of_training = has("micro-batch");
   if (of_a_model && !programs_with(asked).empty()) return no_part_of_a_model(asked);
+  const bool of_plans = of_training && !has("learning-rate");
   const Entry* no_name = nullptr;
   std::string of_a_run;
   for (const auto* table : {&entries(), &more_foreign_names()})
     for (const auto& e : *table) {
       if (std::find(e.theirs.begin(), e.theirs.end(), asked) == e.theirs.end()) continue;
-      const std::string ours = e.ours, sentence = e.sentence;
+      const std::string ours = e.ours;
+      const auto sentence = e.of_training && !of_training ? std::string() : spelled_in(e.sentence, names, spelling);
       if (!ours.empty() && has(ours))
         return fmt::format("here it is {}{}", spelled(ours), sentence.empty() ? "" : ": " + sentence);
       if (ours.empty() && no_name == nullptr) no_name = &e;
       if (of_a_run.empty() && !programs_with(ours).empty()) of_a_run = ours;
     }
-  if (no_name != nullptr && has("micro-batch"))
-    return no_name->sentence;  // advice about training, only for programs that train or plan
+  if (of_plans && no_name == nullptr && (programs_with(asked) == "train" || programs_with(of_a_run) == "train"))
+    return "a setting of train: plans do not depend on it";
+  if (no_name != nullptr && of_training)
+    return spelled_in(no_name->sentence, names,
+                      spelling);  // advice about training, only for programs that train or plan
   if (of_a_model && !of_a_run.empty()) return no_part_of_a_model(of_a_run);
   // "--training.global_batch_size" and "--optimizer.lr", as torchtitan writes them.
   const auto name = word.substr(0, word.find('='));

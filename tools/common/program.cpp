@@ -316,7 +316,12 @@ __attribute__((constructor)) void word_messages() {
 }
 
 int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,
-                  const std::function<int(const base::UsageError&)>& refuse) {
+                  const OnRanks& on_ranks) {
+  const auto show = [&](const char* flag, const std::string& text) {
+    if (on_ranks.show) return on_ranks.show(flag, text);
+    print(text);
+    return static_cast<int>(base::ExitCode::done);
+  };
   try {
     base::configure_log(app.get_name(), 0, base::LogLevel::info);
     try {
@@ -329,14 +334,12 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<base
       app.parse(argc, argv);
       refuse_empty_values(app);
     } catch (const CLI::CallForHelp&) {
-      print(app.help());
-      return static_cast<int>(base::ExitCode::done);
+      return show("help", app.help());
     } catch (const CLI::CallForVersion& e) {
-      print(std::string(e.what()) + "\n");
-      return static_cast<int>(base::ExitCode::done);
+      return show("version", std::string(e.what()) + "\n");
     } catch (const CLI::ParseError& e) {
       const auto error = usage_error(app, e, {argv + 1, argv + argc});
-      return refuse ? refuse(error) : report(app.get_name(), error);
+      return on_ranks.refuse ? on_ranks.refuse(error) : report(app.get_name(), error);
     }
     const auto code = body();
     std::cout.flush();
@@ -352,14 +355,14 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<base
 std::string flag_of(std::string_view setting) { return "--" + std::string(setting); }
 
 int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,
-            const std::function<int(const base::UsageError&)>& refuse) {
+            const OnRanks& on_ranks) {
   base::prepare_last_resort();
   base::begin_main();
   keep_standard_descriptors();
   raise_the_limit_of_open_files();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is reported like a full disk
-  const int code = parse_and_run(app, argc, argv, body, refuse);
+  const int code = parse_and_run(app, argc, argv, body, on_ranks);
   base::settle_exit_code(code);
   return code;
 }

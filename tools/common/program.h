@@ -11,6 +11,13 @@
 
 namespace trainyard::tools {
 
+// What a program of several ranks does instead when the parser ends it: each rank has read its own command line. Both
+// return the exit code.
+struct OnRanks {
+  std::function<int(const base::UsageError& error)> refuse;                   // reports a wrong command line
+  std::function<int(const std::string& flag, const std::string& text)> show;  // prints the text of help or version
+};
+
 // Parses the command line into `app`, which takes underscores for hyphens in the names of flags (and writes the hyphens
 // into argv), ignores SIGPIPE and SIGXFSZ, runs `body`, and catches its exceptions.
 // A usage error prints one sentence, with what was probably meant where that can be found out, and is exit 2. An empty
@@ -18,10 +25,8 @@ namespace trainyard::tools {
 // base::Error prints "name: what" and "  try: hint" on stderr and gives its exit code. Any other exception is exit 1
 // and asks for a report. Faults that cannot be caught are left to base/last_resort.h.
 // A reader of stdout that has gone is no error. A stdout that cannot take the product is exit 4, whoever wrote to it.
-// `refuse`, if given, reports a wrong command line and returns the exit code. It is for several ranks, each of which
-// has read the same command line.
 int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,
-            const std::function<int(const base::UsageError& error)>& refuse = {});
+            const OnRanks& on_ranks = {});
 
 // How messages of the library name a setting in a program with this frame: "micro-batch" is "--micro-batch".
 std::string flag_of(std::string_view setting);

@@ -2,6 +2,7 @@
 // byte. It also watches a run, compares several runs, and writes their curves for other programs.
 #include "libtrain/base/error.h"
 #include "libtrain/base/text.h"
+#include "libtrain/checkpoint/named.h"
 #include "libtrain/checkpoint/view.h"
 #include "tools/common/checks.h"
 #include "tools/common/interrupt.h"
@@ -128,7 +129,7 @@ base::ExitCode show(const Asked& asked) {
     line.show(fmt::format("{} of {}", base::size_text(done), base::size_text(total)),
               done == total ? tools::Progress::Update::last : tools::Progress::Update::passing);
   };
-  if (asked.make_view) checkpoint::make_view(path);
+  if (asked.make_view) checkpoint::make_view(checkpoint::named_checkpoint(path));
   const auto report = report_asked(asked, options);
   const auto kind = report.json.value("kind", "");
   if (asked.over_given && kind != "run" && kind != "metrics" && kind != "comparison")

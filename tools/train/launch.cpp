@@ -10,7 +10,6 @@
 #include "tools/common/program.h"
 
 #include <chrono>
-#include <optional>
 #include <thread>
 #include <unistd.h>
 
@@ -83,13 +82,22 @@ void Launch::end_on_hang(const std::string& sentence, comm::Decided where) {
   mpi_->abort(code);
 }
 
-int refuse_command_line(const base::UsageError& error) {
-  std::optional<Launch> launch;
+namespace {
+
+// The ranks that were launched with this one; nullptr if it is alone, or if the ranks cannot find one another.
+std::unique_ptr<Launch> launched_ranks() {
   try {
-    if (launched()) launch.emplace();
+    if (launched()) return std::make_unique<Launch>();
   } catch (const base::EnvironmentError&) {
-    // The ranks cannot find one another. The mistake in the command line is still what is reported.
+    // What the command line asks for, or its mistake, is still what is reported.
   }
+  return nullptr;
+}
+
+}  // namespace
+
+int refuse_command_line(const base::UsageError& error) {
+  const auto launch = launched_ranks();
   if (!launch) return report("train", error);
   try {
     launch->on_every_rank([&] { throw base::UsageError(error); });
@@ -97,6 +105,18 @@ int refuse_command_line(const base::UsageError& error) {
     if (launch->world().rank == 0) return report("train", e);
   }
   return static_cast<int>(error.code());
+}
+
+int show_instead(const std::string& flag, const std::string& text) {
+  const auto launch = tasks() > 1 ? launched_ranks() : nullptr;
+  if (launch) try {
+      launch->on_every_rank([] {});  // a command line that is wrong on another rank
+      launch->require_same({{flag, "on"}});
+    } catch (const comm::AgreedError& e) {
+      return launch->world().rank == 0 ? report("train", e) : static_cast<int>(e.code());
+    }
+  if (!launch || launch->world().rank == 0) print(text);
+  return static_cast<int>(base::ExitCode::done);
 }
 
 }  // namespace trainyard::tools

@@ -7,6 +7,7 @@
 #include "libtrain/engine/world.h"
 #include "libtrain/plan/plan.h"
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -51,5 +52,11 @@ class Launch {
 // reports for all, although each knows only its own command line so far. Collective with Launch::on_every_rank of the
 // ranks whose command line is right.
 int refuse_command_line(const base::UsageError& error);
+
+// Prints what a flag such as --help asks for, and returns the exit code. Of ranks that were launched together rank 0
+// prints, if all ranks have the flag. Collective with Launch::on_every_rank and Launch::require_same of ranks that have
+// not, which name the flags of `showing_flags` as "off".
+int show_instead(const std::string& flag, const std::string& text);
+inline constexpr std::array showing_flags{"help", "version", "help-model"};
 
 }  // namespace trainyard::tools

@@ -178,14 +178,17 @@ int main(int argc, char** argv) {
   app.add_flag("--bytes", switches.bytes, "print sizes in bytes, not rounded")->group("Settings");
   tools::EvaluateFlags evaluation(app);
   tools::Lasting lasting;
+  const auto show = [](const std::string& flag, const std::string& text) {
+    engine::release_signals();
+    return tools::show_instead(flag, text);
+  };
   const auto body = [&] {
-    if (switches.help_model) {
-      tools::print(
+    if (switches.help_model)
+      return static_cast<base::ExitCode>(show(
+          "help-model",
           "More examples, and run files for --config: tools/train/examples in the sources,\nshare/trainyard/examples "
           "where it is installed.\n\n" +
-          plan::model_help());
-      return base::ExitCode::done;
-    }
+              plan::model_help()));
     std::optional<const engine::SignalWatcher> signals;
     if (evaluation.asked()) engine::release_signals();
     else signals.emplace();
@@ -213,6 +216,7 @@ int main(int argc, char** argv) {
       engine::NamedSettings same{{"evaluate", word(evaluation.asked())},
                                  {"dry-run", word(switches.dry_run)},
                                  {"TRAINYARD_HOPPER", word(base::hopper_wanted())}};
+      for (const auto* flag : tools::showing_flags) same.emplace_back(flag, word(false));
       for (const auto& f : fields)
         if (f.has(base::FieldTrait::divides_ranks)) same.emplace_back(f.name, f.get());
       same.emplace_back("print-config", word(switches.print_config));
@@ -242,8 +246,9 @@ int main(int argc, char** argv) {
       return base::ExitCode::done;
     });
   }
-  return tools::guarded(app, argc, argv, body, [](const base::UsageError& error) {
+  const auto refuse = [](const base::UsageError& error) {
     engine::release_signals();
     return tools::refuse_command_line(error);
-  });
+  };
+  return tools::guarded(app, argc, argv, body, {.refuse = refuse, .show = show});
 }
