@@ -260,7 +260,10 @@ std::string last_remedy(const Plan& plan, std::int64_t reserve, std::string_view
   const auto setting = base::setting_name(limit);
   if (reserve < plan.device_memory)
     return fmt::format("a smaller model, or a device with more memory and a higher {}", setting);
-  const bool has_threads = plan.device == base::DeviceKind::cpu && plan.threads > 1;
+  auto alone = plan.micro();
+  alone.threads = 1;
+  const bool has_threads = plan.device == base::DeviceKind::cpu && plan.threads > 1 &&
+                           reserve_bytes(alone, plan.topology, plan.virtual_stages) < plan.device_memory;
   return base::text("a higher {}{}: the reserve outside the arenas alone is {}, whatever the model", setting,
                     has_threads ? base::text(" or fewer $threads") : "", base::size_text(reserve));
 }

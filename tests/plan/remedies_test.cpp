@@ -66,6 +66,7 @@ TEST(Remedies, NoModelIsSmallEnoughForALimitBelowTheReserve) {
   p.threads = 4;
   predict(p);
   begins(tried(p, p.memory.reserve), "a higher --device-memory or fewer --threads: the reserve outside the arenas ");
+  begins(tried(p, 1), "a higher --device-memory: the reserve outside the arenas alone is ");
   p.device = base::DeviceKind::cuda;
   predict(p);
   begins(tried(p, 1), "a higher --device-memory: the reserve outside the arenas alone is ");

@@ -36,7 +36,8 @@ refused 2 '--optimizer.lr is not known' train --optimizer.lr 1; said 'here it is
 # DeepSpeed's file: its flags work.
 printf '{"zero_optimization": {"stage": 2}, "train_batch_size": 32, "bf16": {"enabled": true}}\n' >ds.json
 refused 3 "ds.json looks like DeepSpeed's JSON, and TOML is read" train --config ds.json
-for program in train partition-model; do
+for program in "train --data data --output run" partition-model; do
+  # shellcheck disable=SC2086
   refused 3 "ds.json looks like DeepSpeed's JSON, and TOML is read" $program --model ds.json
   unsaid '--config reads'
 done

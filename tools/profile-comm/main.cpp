@@ -220,6 +220,37 @@ base::ExitCode measure_alone(const ProfileOptions& o) {
   return profile ? print_and_write(*profile, o) : base::ExitCode::done;
 }
 
+enum class Purpose { measures, prints };  // a text, such as the help
+
+// UsageError on every rank if some of them measure and others only print: these would not be there to be measured.
+void require_same_purpose(Launched& launched, Purpose mine) {
+  std::vector<double> there{mine == Purpose::measures ? 1.0 : 0.0, mine == Purpose::prints ? 1.0 : 0.0};
+  profile::largest(launched.ranks, there);
+  if (there[0] > 0 && there[1] > 0)
+    profile::on_all(launched.ranks, [] {
+      throw base::UsageError("some ranks were asked for --help or --version, and others measure",
+                             "give all ranks the same flags");
+    });
+}
+
+// Prints the text once for all ranks that were launched together.
+int show(const std::string& text) {
+  std::unique_ptr<comm::MpiRuntime> mpi;
+  try {
+    if (tools::tasks() > 1 && tools::launched()) mpi = std::make_unique<comm::MpiRuntime>();
+  } catch (const base::EnvironmentError&) {
+    // The ranks cannot find one another: each prints.
+  }
+  if (mpi) try {
+      auto launched = mpi_rank(*mpi);
+      require_same_purpose(launched, Purpose::prints);
+    } catch (const profile::AgreedError& e) {
+      return mpi->rank() == 0 ? tools::report("profile-comm", e) : static_cast<int>(e.code());
+    }
+  if (!mpi || mpi->rank() == 0) tools::print(text);
+  return static_cast<int>(base::ExitCode::done);
+}
+
 base::ExitCode measure_mpi(ProfileOptions& o) {
   comm::MpiRuntime mpi;
   base::configure_log("profile-comm", mpi.rank(), base::LogLevel::info);
@@ -230,6 +261,7 @@ base::ExitCode measure_mpi(ProfileOptions& o) {
   };
   try {
     auto launched = mpi_rank(mpi);
+    require_same_purpose(launched, Purpose::measures);
     profile::on_all(launched.ranks, [&] {
       static_cast<void>(base::shared_memory_wanted());
       static_cast<void>(base::hopper_wanted());
@@ -279,5 +311,6 @@ int main(int argc, char** argv) {
       "Measures collectives between ranks, and the ceilings of a rank itself, into a profile with fits and intervals.",
       examples, "partition-model, train, inspect; bench/README.md for how the columns are derived");
   tools::add_flags(app, options);
-  return tools::guarded(app, argc, argv, [&] { return run(options); });
+  const auto show_text = [](const std::string&, const std::string& text) { return show(text); };
+  return tools::guarded(app, argc, argv, [&] { return run(options); }, {.refuse = {}, .show = show_text});
 }
