@@ -5,8 +5,8 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/io/bulk.h"
-#include "libtrain/profile/ceilings.h"
 #include "libtrain/plan/spec/presets.h"
+#include "libtrain/profile/ceilings.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,9 +1,9 @@
 // Saving and loading a checkpoint of 50 MB a rank. Payload bytes are counted: 12 for each f32 parameter, 14 for bf16.
 #include "bench/limits.h"
 #include "libtrain/checkpoint/manifest.h"
-#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/checkpoint/reader.h"
+#include "libtrain/checkpoint/saved_shards.h"
 
 #include <benchmark/benchmark.h>
 

@@ -3,8 +3,8 @@
 #include "kernels/adamw/adamw.h"
 #include "kernels/cast/cast.h"
 #include "kernels/cross_entropy/cross_entropy.h"
-#include "kernels/ordered_sum/ordered_sum.h"
 #include "kernels/norm/norm.h"
+#include "kernels/ordered_sum/ordered_sum.h"
 #include "kernels/square_sum/square_sum.h"
 
 #include <benchmark/benchmark.h>

@@ -2,9 +2,9 @@
 #include "kernels/cross_entropy/cross_entropy.h"
 
 #include "kernels/check.h"
+#include "kernels/cross_entropy/cross_entropy_args.h"
 #include "kernels/gpu_kernels.h"
 #include "kernels/lane_order.h"
-#include "kernels/cross_entropy/cross_entropy_args.h"
 
 #include <algorithm>
 

@@ -2,8 +2,8 @@
 #include "kernels/dropout/dropout.h"
 
 #include "kernels/check.h"
-#include "kernels/gpu_kernels.h"
 #include "kernels/dropout/dropout_run.h"
+#include "kernels/gpu_kernels.h"
 #include "libtrain/base/dropout_counter.h"
 
 namespace trainyard::kernels {

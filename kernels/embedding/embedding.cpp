@@ -3,8 +3,8 @@
 
 #include "kernels/cast/cast.h"
 #include "kernels/check.h"
-#include "kernels/gpu_kernels.h"
 #include "kernels/embedding/embedding_args.h"
+#include "kernels/gpu_kernels.h"
 
 namespace trainyard::kernels {
 

@@ -2,8 +2,8 @@
 #include "kernels/expert_rows/expert_rows.h"
 
 #include "kernels/check.h"
-#include "kernels/gpu_kernels.h"
 #include "kernels/expert_rows/expert_rows_args.h"
+#include "kernels/gpu_kernels.h"
 
 namespace trainyard::kernels {
 

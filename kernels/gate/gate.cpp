@@ -2,8 +2,8 @@
 #include "kernels/gate/gate.h"
 
 #include "kernels/check.h"
-#include "kernels/gpu_kernels.h"
 #include "kernels/gate/gate_args.h"
+#include "kernels/gpu_kernels.h"
 #include "libtrain/plan/blocks/expert_scratch.h"
 
 namespace trainyard::kernels {

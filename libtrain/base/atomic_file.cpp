@@ -11,9 +11,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <dirent.h>
 #include <fcntl.h>
-#include <cstdio>
 #include <filesystem>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -12,9 +12,9 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <random>
+#include <string_view>
 #include <sys/stat.h>
 #include <system_error>
-#include <string_view>
 #include <thread>
 #include <unistd.h>
 

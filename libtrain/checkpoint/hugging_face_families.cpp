@@ -2,9 +2,9 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/hugging_face_keys.h"
-#include "libtrain/plan/spec/layer_model.h"
-#include "libtrain/plan/spec/lanes.h"
 #include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/spec/lanes.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/ranges.h>
 

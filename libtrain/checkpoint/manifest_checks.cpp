@@ -13,8 +13,8 @@
 #include "libtrain/plan/model_file/field_json.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
-#include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/plan_json.h"
 
 #include <algorithm>
 #include <iterator>

@@ -7,13 +7,13 @@
 #include "libtrain/base/setting_text.h"
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/saved_shards.h"
+#include "libtrain/plan/blocks/sharing.h"
+#include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/model_file/expert_problems.h"
 #include "libtrain/plan/model_file/field_json.h"
 #include "libtrain/plan/parallel_layout.h"
-#include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/schedule/partition.h"
-#include "libtrain/plan/grid/ranges.h"
-#include "libtrain/plan/blocks/sharing.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/format.h>
 

@@ -3,8 +3,8 @@
 
 #include "libtrain/base/dtype.h"
 #include "libtrain/checkpoint/manifest.h"
-#include "libtrain/plan/schedule/stages.h"
 #include "libtrain/plan/grid/topology.h"
+#include "libtrain/plan/schedule/stages.h"
 
 #include <nlohmann/json.hpp>
 

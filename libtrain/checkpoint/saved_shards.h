@@ -7,8 +7,8 @@
 #include "libtrain/plan/blocks/held.h"
 #include "libtrain/plan/blocks/inventory.h"
 #include "libtrain/plan/blocks/ownership.h"
-#include "libtrain/plan/schedule/stages.h"
 #include "libtrain/plan/grid/topology.h"
+#include "libtrain/plan/schedule/stages.h"
 
 #include <cstdint>
 #include <vector>

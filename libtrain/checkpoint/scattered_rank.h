@@ -3,8 +3,8 @@
 #pragma once
 
 #include "libtrain/base/index.h"
-#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/rank_file.h"
+#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/tensor_statistics.h"
 #include "libtrain/io/bulk.h"
 

@@ -3,8 +3,8 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
-#include "libtrain/base/random.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/random.h"
 
 #include <algorithm>
 

@@ -4,8 +4,8 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/base/thread.h"
-#include "libtrain/plan/cost/memory.h"
 #include "libtrain/base/trace_kinds.h"
+#include "libtrain/plan/cost/memory.h"
 
 #include <algorithm>
 #include <utility>

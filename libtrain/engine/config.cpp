@@ -7,8 +7,8 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/engine/learning_rate.h"
-#include "libtrain/plan/plan.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/plan.h"
 #include "libtrain/plan/plan_json.h"
 
 #include <fmt/ranges.h>

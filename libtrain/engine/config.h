@@ -5,8 +5,8 @@
 #include "libtrain/base/fields.h"
 #include "libtrain/params/update_rule.h"
 #include "libtrain/plan/parallel_layout.h"
-#include "libtrain/plan/spec/model_config.h"
 #include "libtrain/plan/problems.h"
+#include "libtrain/plan/spec/model_config.h"
 
 #include <cstdint>
 #include <optional>

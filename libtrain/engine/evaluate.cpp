@@ -28,10 +28,10 @@
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/data_use.h"
 #include "libtrain/plan/evaluation.h"
-#include "libtrain/plan/model_file/model_fields.h"
-#include "libtrain/plan/spec/objective.h"
-#include "libtrain/plan/remedies.h"
 #include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/remedies.h"
+#include "libtrain/plan/spec/objective.h"
 
 #include <algorithm>
 #include <cmath>

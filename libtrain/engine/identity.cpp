@@ -8,13 +8,13 @@
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/engine/config.h"
-#include "libtrain/plan/model_file/field_json.h"
 #include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/model_file/field_json.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
-#include "libtrain/plan/spec/objective.h"
-#include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/spec/objective.h"
 #include "libtrain/plan/spec/optimizer_kind.h"
 
 #include <fmt/ranges.h>

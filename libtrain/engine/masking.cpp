@@ -2,8 +2,8 @@
 #include "libtrain/engine/masking.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/json.h"
 #include "libtrain/base/fields.h"
+#include "libtrain/base/json.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/spec/objective.h"

@@ -11,10 +11,10 @@
 #include "libtrain/checkpoint/recorded_layout.h"
 #include "libtrain/plan/attention_text.h"
 #include "libtrain/plan/cost/memory.h"
-#include "libtrain/plan/stage_table.h"
 #include "libtrain/plan/cost/traffic.h"
-#include "libtrain/tensor/gpu.h"
 #include "libtrain/plan/dispatch_rounds.h"
+#include "libtrain/plan/stage_table.h"
+#include "libtrain/tensor/gpu.h"
 
 #include <algorithm>
 #include <vector>

@@ -13,12 +13,12 @@
 #include "libtrain/engine/trace_file.h"
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/data_use.h"
-#include "libtrain/plan/spec/limits.h"
+#include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/model_file/model_problems.h"
 #include "libtrain/plan/prediction.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/spec/lanes.h"
-#include "libtrain/plan/model_file/load_model.h"
-#include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/spec/limits.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -8,11 +8,11 @@
 #include "libtrain/engine/stage_link.h"
 #include "libtrain/model/attention_lists.h"
 #include "libtrain/model/decoder.h"
-#include "libtrain/model/tensor_collectives.h"
 #include "libtrain/model/expert_collectives.h"
 #include "libtrain/model/saved.h"
-#include "libtrain/plan/schedule/accesses.h"
+#include "libtrain/model/tensor_collectives.h"
 #include "libtrain/plan/plan.h"
+#include "libtrain/plan/schedule/accesses.h"
 #include "libtrain/plan/schedule/schedule.h"
 
 #include <cstdint>

@@ -11,8 +11,8 @@
 #include "libtrain/io/bulk.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
 #include <unistd.h>
 #include <utility>

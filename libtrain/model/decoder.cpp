@@ -2,8 +2,8 @@
 #include "libtrain/model/decoder.h"
 
 #include "libtrain/model/assemble.h"
-#include "libtrain/model/tensor_collectives.h"
 #include "libtrain/model/head_block.h"
+#include "libtrain/model/tensor_collectives.h"
 
 #include <algorithm>
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "libtrain/model/block.h"
-#include "libtrain/plan/cost/activations.h"
 #include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/cost/activations.h"
 
 #include <functional>
 #include <memory>

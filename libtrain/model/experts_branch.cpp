@@ -7,10 +7,10 @@
 #include "kernels/gate_record/gate_record.h"
 #include "kernels/gemm/gemm.h"
 #include "libtrain/base/random.h"
+#include "libtrain/plan/blocks/expert_registry.h"
 #include "libtrain/plan/blocks/experts.h"
 #include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/layer_model.h"
-#include "libtrain/plan/blocks/expert_registry.h"
 
 namespace trainyard::model {
 

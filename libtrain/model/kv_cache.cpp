@@ -4,10 +4,10 @@
 #include "kernels/cached_attention/cached_attention.h"
 #include "kernels/cast/cast.h"
 #include "libtrain/base/index.h"
+#include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/plan/cost/attention_lists.h"
 #include "libtrain/plan/spec/file_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
-#include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/plan/spec/tile_list.h"
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "libtrain/model/block.h"
-#include "libtrain/model/tensor_collectives.h"
 #include "libtrain/model/expert_collectives.h"
+#include "libtrain/model/tensor_collectives.h"
 #include "libtrain/plan/blocks/block_kind.h"
 
 #include <string_view>

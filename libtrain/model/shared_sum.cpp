@@ -1,8 +1,8 @@
 // Products in reduction lanes, then the collective that adds up their sums.
 #include "libtrain/model/shared_sum.h"
 
-#include "libtrain/model/tensor_collectives.h"
 #include "libtrain/model/saved.h"
+#include "libtrain/model/tensor_collectives.h"
 
 #include <vector>
 

@@ -7,8 +7,8 @@
 #include "libtrain/params/stage_sums.h"
 #include "libtrain/params/store.h"
 #include "libtrain/params/weights.h"
-#include "libtrain/plan/schedule/accesses.h"
 #include "libtrain/plan/blocks/ownership.h"
+#include "libtrain/plan/schedule/accesses.h"
 
 #include <cstdint>
 #include <functional>

@@ -1,8 +1,8 @@
 // Predicted time of a step's collectives on links that were profiled.
 #pragma once
 
-#include "libtrain/plan/plan.h"
 #include "libtrain/plan/links/profile.h"
+#include "libtrain/plan/plan.h"
 
 #include <cstdint>
 #include <string>

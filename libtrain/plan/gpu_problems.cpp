@@ -1,7 +1,7 @@
 // Limits of the kernels of a GPU.
 #include "libtrain/base/setting_text.h"
-#include "libtrain/plan/decision_problems.h"
 #include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/decision_problems.h"
 
 #include <fmt/format.h>
 

@@ -7,10 +7,10 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/cost/flops.h"
-#include "libtrain/plan/spec/layer_model.h"
-#include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/schedule/schedule.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/ranges.h>
 

@@ -3,10 +3,10 @@
 
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
-#include "libtrain/plan/evaluation.h"
-#include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/decision_problems.h"
+#include "libtrain/plan/evaluation.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -3,8 +3,8 @@
 
 #include "libtrain/base/index.h"
 #include "libtrain/base/setting_text.h"
-#include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/problems.h"
+#include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/schedule/simulate.h"
 
 #include <fmt/ranges.h>

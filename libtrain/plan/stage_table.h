@@ -1,8 +1,8 @@
 // Tables for people: what each pipeline stage of a plan has and needs, and how long its ranks wait.
 #pragma once
 
-#include "libtrain/base/number_text.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/plan/plan.h"
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 // needs the rates.
 #pragma once
 
-#include "libtrain/plan/spec/model_config.h"
 #include "libtrain/plan/links/profile.h"
+#include "libtrain/plan/spec/model_config.h"
 #include "libtrain/profile/ranks.h"
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Tests fields: one description reads files and the environment and prints, in the stated order of precedence.
-#include "libtrain/base/error.h"
 #include "libtrain/base/fields.h"
+#include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
 
 #include <gtest/gtest.h>

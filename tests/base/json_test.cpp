@@ -1,6 +1,6 @@
 // Tests the limits on JSON and TOML before they are parsed, and what the strict getters refuse.
-#include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/error.h"
 #include "libtrain/base/toml_file.h"
 #include "tests/scratch.h"
 

@@ -1,6 +1,6 @@
 // Tests that only regular files are read, without waiting and up to a limit.
-#include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/error.h"
 #include "libtrain/base/system_error.h"
 #include "tests/scratch.h"
 

@@ -1,6 +1,6 @@
 // Compares quantiles and intervals with tables and with repeated random draws.
-#include "libtrain/base/random.h"
 #include "libtrain/base/statistics.h"
+#include "libtrain/base/random.h"
 
 #include <gtest/gtest.h>
 

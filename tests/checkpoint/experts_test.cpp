@@ -1,6 +1,6 @@
 // Expert-parallel ranks: each saves shards of the experts that it has, and every other layout reads them.
-#include "tests/checkpoint/layouts.h"
 #include "tests/checkpoint/dealt_out.h"
+#include "tests/checkpoint/layouts.h"
 
 #include "libtrain/checkpoint/manifest_checks.h"
 

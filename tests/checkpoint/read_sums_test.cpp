@@ -7,8 +7,8 @@
 #include "libtrain/checkpoint/read_sums.h"
 #include "libtrain/io/bulk.h"
 
-#include <gtest/gtest.h>
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <string>
 #include <vector>

@@ -6,9 +6,9 @@
 #include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/latest_whole.h"
-#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/checkpoint/reader.h"
+#include "libtrain/checkpoint/saved_shards.h"
 
 #include <algorithm>
 #include <bit>

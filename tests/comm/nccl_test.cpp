@@ -1,8 +1,8 @@
 // Tests the contract over NCCL, and over MPI staged for a GPU; whole runs with either give the same bits. The
 // environment names the libraries: stand-ins on any machine, the real ones on a machine with GPUs. 77 without a
 // library.
-#include "libtrain/comm/mpi.h"
 #include "libtrain/comm/nccl.h"
+#include "libtrain/comm/mpi.h"
 #include "libtrain/comm/staged.h"
 #include "libtrain/tensor/gpu.h"
 #include "tests/comm/contract.h"

@@ -1,8 +1,8 @@
 // Tests pipeline stages among threads: orders that would deadlock with one queue, rings, ledgers, and errors.
+#include "libtrain/comm/neighbours.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/comm/delayed.h"
-#include "libtrain/comm/neighbours.h"
 #include "libtrain/comm/threads.h"
 #include "tests/comm/pipeline.h"
 

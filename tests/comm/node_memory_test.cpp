@@ -1,7 +1,7 @@
 // Tests the rendezvous of ranks of one machine. Threads of this process play the ranks, each with its own mapping of
 // the shared segment.
-#include "libtrain/base/error.h"
 #include "libtrain/comm/node_memory.h"
+#include "libtrain/base/error.h"
 #include "libtrain/comm/spin_wait.h"
 #include "libtrain/tensor/arena.h"
 #include "libtrain/tensor/shared_memory.h"

@@ -4,9 +4,9 @@
 #include "libtrain/comm/watchdog_message.h"
 #include "libtrain/comm/watchdog_report.h"
 
-#include <gtest/gtest.h>
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <sys/socket.h>
 
 #include <string>

@@ -1,8 +1,8 @@
 // Tests solo and threads: the contract on odd worlds, mismatched calls, failing ranks, sub-groups, overlap on a worker.
+#include "libtrain/comm/threads.h"
 #include "libtrain/comm/delayed.h"
 #include "libtrain/comm/ordered.h"
 #include "libtrain/comm/solo.h"
-#include "libtrain/comm/threads.h"
 #include "tests/comm/contract.h"
 
 #include <atomic>

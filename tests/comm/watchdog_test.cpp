@@ -1,15 +1,15 @@
 // Tests the watchdog: it names the missing rank, reports nothing while all compute, and notices a silent rank 0.
+#include "libtrain/comm/watchdog.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/comm/reason.h"
 #include "libtrain/comm/threads.h"
-#include "libtrain/comm/watchdog.h"
 #include "libtrain/comm/watchdog_report.h"
 #include "tests/comm/played_rank.h"
 
-#include <gtest/gtest.h>
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sys/socket.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 // Tests worlds made from a topology: who is in which group, and that a group of one rank makes no communicator.
-#include "libtrain/comm/threads.h"
 #include "libtrain/comm/world.h"
+#include "libtrain/comm/threads.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 #include "libtrain/base/error.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/setup.h"
-#include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/model_file/model_fields.h"
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Settings of a run: their spellings and traits.
-#include "libtrain/base/error.h"
 #include "libtrain/engine/config.h"
+#include "libtrain/base/error.h"
 #include "libtrain/engine/evaluate.h"
 
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 // Rollbacks, beginnings and shared folders: a run loses nothing that lies in its folder. Its place in the data follows
 // the samples that it has seen.
+#include "libtrain/engine/run_folder.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/manifest_text.h"
-#include "libtrain/engine/run_folder.h"
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>

@@ -3,8 +3,8 @@
 // last accumulation step.
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/trainer.h"
-#include "libtrain/plan/schedule/schedule.h"
 #include "libtrain/plan/cost/activations.h"
+#include "libtrain/plan/schedule/schedule.h"
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
 // Paths that people give for checkpoints: a checkpoint, or a run, which means its newest whole checkpoint. Also
 // refusals of any other path and of lanes that cannot be read, and tensor-parallel degrees that no flag gave.
+#include "libtrain/engine/start_path.h"
 #include "libtrain/engine/model_of_weights.h"
 #include "libtrain/engine/restore.h"
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/engine/setup.h"
-#include "libtrain/engine/start_path.h"
 #include "tests/checkpoint/sample.h"
 #include "tests/engine/small_run.h"
 

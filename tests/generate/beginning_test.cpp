@@ -1,8 +1,8 @@
 // Which tokens generate puts before a prompt. They depend on the tokenizer's file, the files beside it, and where the
 // weights come from.
+#include "tools/generate/beginning.h"
 #include "libtrain/base/error.h"
 #include "tests/scratch.h"
-#include "tools/generate/beginning.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -1,8 +1,8 @@
 // Continuation: greedy text compared with a whole forward pass over every window, in single and double precision. Also
 // threads, and how a text ends.
-#include "tests/generate/saved_run.h"
 #include "tools/generate/continuation.h"
 #include "libtrain/plan/spec/presets.h"
+#include "tests/generate/saved_run.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // A run's folder with the checkpoint of a small model, for the tests of generate.
 #pragma once
 
-#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/rank_writer.h"
+#include "libtrain/checkpoint/saved_shards.h"
 #include "tests/model/small_model.h"
 
 #include <unistd.h>

@@ -2,8 +2,8 @@
 #include "tools/inspect/layout.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/plan/plan.h"
 #include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/plan.h"
 #include "libtrain/plan/plan_json.h"
 #include "tests/scratch.h"
 

@@ -2,8 +2,8 @@
 // biases that move towards an even load, groups in slots.
 #include "kernels/even_load/even_load.h"
 #include "kernels/expert_mix/expert_mix.h"
-#include "kernels/gate_record/gate_record.h"
 #include "kernels/expert_rounds/expert_rounds.h"
+#include "kernels/gate_record/gate_record.h"
 #include "kernels/slot_groups/slot_groups.h"
 #include "tests/kernels/sweep.h"
 

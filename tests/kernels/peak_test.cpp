@@ -1,7 +1,7 @@
 // Tests the ceilings' kernels: copies and fills are right for every instruction set, team and odd size, and
 // multiply-adds are counted.
-#include "kernels/dispatch.h"
 #include "kernels/peak/peak.h"
+#include "kernels/dispatch.h"
 
 #include <gtest/gtest.h>
 

@@ -2,13 +2,13 @@
 // missing.
 #include "libtrain/model/assemble.h"
 #include "libtrain/model/expert.h"
-#include "libtrain/plan/blocks/feed_forward_expert.h"
 #include "libtrain/plan/blocks/block_registry.h"
 #include "libtrain/plan/blocks/branch_registry.h"
 #include "libtrain/plan/blocks/expert_registry.h"
+#include "libtrain/plan/blocks/feed_forward_expert.h"
 #include "tests/model/small_model.h"
-#include "tests/tools/outside/low_rank.h"
 #include "tests/refusal.h"
+#include "tests/tools/outside/low_rank.h"
 
 #include <gtest/gtest.h>
 

@@ -2,9 +2,9 @@
 // every step. PyTorch computes the experts in a plain loop (golden files of tests/golden/experts_golden.py).
 #include "kernels/gate_record/gate_record_args.h"
 #include "libtrain/model/feed_forward_expert.h"
+#include "libtrain/plan/blocks/expert_registry.h"
 #include "libtrain/plan/blocks/feed_forward_expert.h"
 #include "libtrain/plan/spec/layer_model.h"
-#include "libtrain/plan/blocks/expert_registry.h"
 #include "tests/model/golden_model.h"
 
 namespace trainyard::test {

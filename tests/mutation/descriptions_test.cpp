@@ -1,19 +1,19 @@
 // Damaged plans, profiles, settings and model descriptions: refused, or something that could have been written.
-#include "tests/mutation/harness.h"
 #include "tests/inspect/synthetic_trace.h"
+#include "tests/mutation/harness.h"
 #include "tests/scratch.h"
 
 #include "libtrain/engine/config.h"
 #include "libtrain/plan/communication_time.h"
-#include "libtrain/plan/model_file/model_fields.h"
-#include "libtrain/plan/model_file/model_json.h"
-#include "libtrain/plan/problems.h"
 #include "libtrain/plan/links/profile.h"
 #include "libtrain/plan/links/profile_compare.h"
-#include "libtrain/plan/spec/presets.h"
 #include "libtrain/plan/model_file/load_model.h"
-#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/problems.h"
+#include "libtrain/plan/spec/presets.h"
 #include "tools/inspect/report.h"
 
 #include <gtest/gtest.h>

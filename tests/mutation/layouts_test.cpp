@@ -4,11 +4,11 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/io/layout_file.h"
+#include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/spec/block_layout.h"
 #include "libtrain/plan/spec/file_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
-#include "libtrain/plan/model_file/model_json.h"
-#include "libtrain/plan/model_file/load_model.h"
 #include "tools/inspect/layout.h"
 
 #include <fmt/format.h>

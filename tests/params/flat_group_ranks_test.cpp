@@ -4,10 +4,10 @@
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/params/zero_store.h"
+#include "libtrain/plan/blocks/block_registry.h"
 #include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/cost/states.h"
 #include "libtrain/plan/spec/presets.h"
-#include "libtrain/plan/blocks/block_registry.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Tests that a block commits the gradients that it takes: one that forgets gets an error, one that fails does not.
-#include "tests/model/plain_store.h"
 #include "libtrain/plan/spec/presets.h"
+#include "tests/model/plain_store.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 #include "libtrain/comm/delayed.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/params/context.h"
-#include "libtrain/plan/spec/model_config.h"
 #include "libtrain/plan/cost/traffic.h"
+#include "libtrain/plan/spec/model_config.h"
 #include "libtrain/plan/spec/presets.h"
 
 #include <chrono>

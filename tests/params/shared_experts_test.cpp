@@ -4,9 +4,9 @@
 #include "libtrain/base/random.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/params/zero_store.h"
+#include "libtrain/plan/cost/traffic.h"
 #include "libtrain/plan/schedule/accesses.h"
 #include "libtrain/plan/spec/layer_model.h"
-#include "libtrain/plan/cost/traffic.h"
 #include "libtrain/plan/spec/presets.h"
 #include "tests/params/ground.h"
 

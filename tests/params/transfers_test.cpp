@@ -1,8 +1,8 @@
 // Tests segments: the order in which they are issued, and that a store with divided transfers has the same numbers as
 // one with whole transfers.
+#include "libtrain/params/transfers.h"
 #include "libtrain/comm/segments.h"
 #include "libtrain/comm/threads.h"
-#include "libtrain/params/transfers.h"
 
 #include <gtest/gtest.h>
 

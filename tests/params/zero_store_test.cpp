@@ -1,8 +1,8 @@
 // Compares whole training steps of ZeroStore with the plain model: what leases see, what updates leave, what was sent,
 // and what lies between parameters.
+#include "libtrain/params/zero_store.h"
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/base/random.h"
-#include "libtrain/params/zero_store.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
 

@@ -1,13 +1,13 @@
 // Tests the attention of models as files describe it, and what is refused.
 #include "libtrain/base/error.h"
-#include "libtrain/plan/spec/block_layout.h"
 #include "libtrain/plan/cost/flops.h"
+#include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/model_file/model_json.h"
+#include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/spec/block_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/spec/model_config.h"
-#include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/spec/presets.h"
-#include "libtrain/plan/model_file/load_model.h"
-#include "libtrain/plan/model_file/model_problems.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>

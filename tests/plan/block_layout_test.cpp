@@ -3,11 +3,11 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/plan/cost/attention_lists.h"
+#include "libtrain/plan/model_file/model_problems.h"
 #include "libtrain/plan/spec/block_ranges.h"
 #include "libtrain/plan/spec/layer_model.h"
-#include "libtrain/plan/spec/tile_list.h"
 #include "libtrain/plan/spec/presets.h"
-#include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/spec/tile_list.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Tests that the calls of a step equal its traffic, and that their times come from the fits.
-#include "libtrain/base/error.h"
 #include "libtrain/plan/communication_time.h"
+#include "libtrain/base/error.h"
 #include "libtrain/plan/spec/presets.h"
 
 #include <gtest/gtest.h>

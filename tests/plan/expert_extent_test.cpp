@@ -1,12 +1,11 @@
 // Tests bounds of plans with experts. The bound is above the prediction, and the prediction above the reference's
 // formulas. So nothing overflows before a sentence refuses it.
 #include "libtrain/plan/extent.h"
-#include "libtrain/plan/spec/layer_model.h"
-#include "libtrain/plan/problems.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/problems.h"
+#include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/spec/presets.h"
-#include "libtrain/plan/plan_json.h"
-#include "libtrain/plan/plan_json.h"
 
 #include <gtest/gtest.h>
 

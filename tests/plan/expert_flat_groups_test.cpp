@@ -1,11 +1,11 @@
 // Tests that layers with experts have two flat groups: parameter counts, buffers, tables, leases and stages, each
 // compared with a walk through the blocks one by one.
+#include "libtrain/plan/blocks/flat_group_table.h"
+#include "libtrain/plan/cost/flops.h"
 #include "libtrain/plan/schedule/accesses.h"
 #include "libtrain/plan/schedule/boundaries.h"
-#include "libtrain/plan/cost/flops.h"
-#include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/schedule/stages.h"
-#include "libtrain/plan/blocks/flat_group_table.h"
+#include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/spec/presets.h"
 
 #include <gtest/gtest.h>

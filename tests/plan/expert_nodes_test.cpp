@@ -4,17 +4,16 @@
 #include "libtrain/plan/decision_problems.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/plan/communication_time.h"
-#include "libtrain/plan/evaluation.h"
 #include "libtrain/plan/blocks/expert_rounds.h"
+#include "libtrain/plan/blocks/held.h"
+#include "libtrain/plan/communication_time.h"
+#include "libtrain/plan/dispatch_rounds.h"
+#include "libtrain/plan/evaluation.h"
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/grid/groups.h"
-#include "libtrain/plan/blocks/held.h"
-#include "libtrain/plan/spec/presets.h"
-#include "libtrain/plan/plan_json.h"
-#include "libtrain/plan/dispatch_rounds.h"
-#include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <gtest/gtest.h>
 

@@ -1,17 +1,16 @@
 // Tests plans with expert parallelism: their files, every refusal with its remedy, what a rank holds and sends by sums
 // written here, and which idle ranks are listed separately.
 #include "libtrain/base/error.h"
-#include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/blocks/expert_rounds.h"
+#include "libtrain/plan/communication_time.h"
+#include "libtrain/plan/dispatch_rounds.h"
 #include "libtrain/plan/grid/groups.h"
+#include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/remedies.h"
 #include "libtrain/plan/schedule/schedule.h"
 #include "libtrain/plan/spec/presets.h"
-#include "libtrain/plan/plan_json.h"
-#include "libtrain/plan/dispatch_rounds.h"
-#include "libtrain/plan/plan_json.h"
-#include "libtrain/plan/model_file/model_problems.h"
 
 #include <gtest/gtest.h>
 

@@ -2,14 +2,14 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/plan/blocks/inventory.h"
-#include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/model_file/load_model.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
+#include "libtrain/plan/model_file/model_problems.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/spec/lanes.h"
+#include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/spec/presets.h"
-#include "libtrain/plan/model_file/load_model.h"
-#include "libtrain/plan/model_file/model_problems.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>

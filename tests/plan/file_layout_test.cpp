@@ -2,15 +2,15 @@
 #include "libtrain/plan/spec/file_layout.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/plan/cost/attention_lists.h"
 #include "libtrain/plan/attention_text.h"
+#include "libtrain/plan/cost/attention_lists.h"
+#include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/model_file/model_json.h"
+#include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/problems.h"
 #include "libtrain/plan/spec/block_layout.h"
 #include "libtrain/plan/spec/block_ranges.h"
 #include "libtrain/plan/spec/layer_model.h"
-#include "libtrain/plan/model_file/model_json.h"
-#include "libtrain/plan/problems.h"
-#include "libtrain/plan/model_file/load_model.h"
-#include "libtrain/plan/model_file/model_problems.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>

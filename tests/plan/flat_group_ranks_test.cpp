@@ -1,9 +1,9 @@
 // Tests flat groups that declare a group of ranks or a sharded dim: shard counts and calls follow; some are refused.
+#include "libtrain/plan/blocks/block_registry.h"
+#include "libtrain/plan/blocks/branch_registry.h"
 #include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/spec/presets.h"
-#include "libtrain/plan/blocks/block_registry.h"
-#include "libtrain/plan/blocks/branch_registry.h"
 
 #include <gtest/gtest.h>
 

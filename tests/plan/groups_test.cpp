@@ -1,6 +1,6 @@
 // Tests group descriptions: the meaning of each form, and every mistake in one.
-#include "libtrain/base/error.h"
 #include "libtrain/plan/grid/groups.h"
+#include "libtrain/base/error.h"
 
 #include <gtest/gtest.h>
 

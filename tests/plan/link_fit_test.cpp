@@ -1,7 +1,7 @@
 // Tests fits of known times: lines are recovered, changes of protocol are found, noise is not fitted, and intervals
 // hold what they promise.
-#include "libtrain/base/random.h"
 #include "libtrain/plan/links/link_fit.h"
+#include "libtrain/base/random.h"
 
 #include <gtest/gtest.h>
 

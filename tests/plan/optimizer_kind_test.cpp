@@ -1,7 +1,7 @@
 // Tests the descriptions of optimizers: what a plan says of them, what their states take, and what is refused.
+#include "libtrain/plan/spec/optimizer_kind.h"
 #include "libtrain/base/error.h"
 #include "libtrain/plan/plan.h"
-#include "libtrain/plan/spec/optimizer_kind.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // Tests parts of a model: its pipeline stages together have what the model has.
-#include "libtrain/plan/schedule/accesses.h"
+#include "libtrain/plan/blocks/flat_group_table.h"
 #include "libtrain/plan/cost/activations.h"
+#include "libtrain/plan/schedule/accesses.h"
 #include "libtrain/plan/schedule/boundaries.h"
 #include "libtrain/plan/schedule/stages.h"
-#include "libtrain/plan/blocks/flat_group_table.h"
 #include "libtrain/plan/spec/presets.h"
 
 #include <gtest/gtest.h>

@@ -1,12 +1,11 @@
 // Tests plans with pipeline stages: their files, every refusal with its hint, remedies, micro-batches in flight.
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/schedule/schedule.h"
 #include "libtrain/plan/spec/presets.h"
-#include "libtrain/plan/plan_json.h"
-#include "libtrain/plan/plan_json.h"
-#include "libtrain/plan/model_file/model_problems.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,10 @@
 // Tests plans as JSON, damaged plans, and every problem of a plan.
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/spec/presets.h"
-#include "libtrain/plan/plan_json.h"
-#include "libtrain/plan/plan_json.h"
-#include "libtrain/plan/model_file/model_problems.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -2,28 +2,27 @@
 // within bounds. Also models as files, JSON and help.
 #include "libtrain/base/error.h"
 #include "libtrain/plan/blocks/block_kind.h"
-#include "libtrain/plan/blocks/head.h"
-#include "libtrain/plan/extent.h"
-#include "libtrain/plan/spec/limits.h"
-#include "libtrain/plan/model_file/model_fields.h"
-#include "libtrain/plan/model_file/model_json.h"
-#include "libtrain/plan/grid/ranges.h"
-#include "libtrain/plan/spec/lanes.h"
-#include "libtrain/plan/spec/presets.h"
-#include "libtrain/plan/model_file/load_model.h"
-#include "libtrain/plan/plan_json.h"
-#include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/blocks/block_registry.h"
 #include "libtrain/plan/blocks/branch_registry.h"
+#include "libtrain/plan/blocks/head.h"
+#include "libtrain/plan/extent.h"
+#include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/spec/lanes.h"
+#include "libtrain/plan/spec/limits.h"
+#include "libtrain/plan/spec/presets.h"
 #include "tests/plan/small_plan.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <memory>
 #include <limits>
+#include <memory>
 #include <random>
 #include <string>
 

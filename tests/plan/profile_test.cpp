@@ -1,6 +1,6 @@
 // Tests the file of a profile: what is written is read, damage is refused. Also comparisons of known profiles.
-#include "libtrain/base/error.h"
 #include "libtrain/plan/links/profile.h"
+#include "libtrain/base/error.h"
 #include "libtrain/plan/links/profile_compare.h"
 #include "libtrain/plan/plan_json.h"
 

@@ -1,6 +1,6 @@
 // Tests the tables of stages: what each stage has, which ranks it has, and how long it waits.
-#include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/stage_table.h"
+#include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/spec/presets.h"
 
 #include <fmt/format.h>

@@ -1,13 +1,13 @@
 // Compares with reference tables: ranks, parameter counts, layout, ordered reduction, memory, traffic and FLOPs.
 #include "libtrain/base/reduction_order.h"
+#include "libtrain/plan/blocks/block_registry.h"
 #include "libtrain/plan/cost/activations.h"
 #include "libtrain/plan/cost/flops.h"
 #include "libtrain/plan/cost/memory.h"
-#include "libtrain/plan/schedule/schedule.h"
-#include "libtrain/plan/grid/topology.h"
 #include "libtrain/plan/cost/traffic.h"
+#include "libtrain/plan/grid/topology.h"
+#include "libtrain/plan/schedule/schedule.h"
 #include "libtrain/plan/spec/presets.h"
-#include "libtrain/plan/blocks/block_registry.h"
 
 #include <gtest/gtest.h>
 

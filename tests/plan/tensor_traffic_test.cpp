@@ -1,17 +1,16 @@
 // Tests what tensor-parallel ranks send one another: sums of what kinds of blocks state for one micro-batch. Also plans
 // with a tensor axis as files.
 #include "libtrain/base/error.h"
+#include "libtrain/plan/blocks/block_registry.h"
+#include "libtrain/plan/blocks/branch_registry.h"
 #include "libtrain/plan/blocks/embedding.h"
 #include "libtrain/plan/blocks/feed_forward.h"
 #include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/blocks/layer.h"
 #include "libtrain/plan/communication_time.h"
+#include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/spec/presets.h"
-#include "libtrain/plan/plan_json.h"
-#include "libtrain/plan/plan_json.h"
-#include "libtrain/plan/blocks/block_registry.h"
-#include "libtrain/plan/blocks/branch_registry.h"
 
 #include <gtest/gtest.h>
 

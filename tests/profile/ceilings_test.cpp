@@ -1,8 +1,8 @@
 // Tests ceilings, on the CPU and on a GPU: what is measured, how its work is counted, and the rates of that work.
-#include "libtrain/base/error.h"
 #include "libtrain/profile/ceilings.h"
-#include "libtrain/tensor/gpu.h"
+#include "libtrain/base/error.h"
 #include "libtrain/plan/spec/presets.h"
+#include "libtrain/tensor/gpu.h"
 #include "tests/gpu_main.h"
 #include "tests/profile/known_link.h"
 #include "tests/scratch.h"

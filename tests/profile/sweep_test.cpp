@@ -1,6 +1,6 @@
 // Tests the sweep over links of known times: what it measures, which rank it finds slow, when it stops or refuses.
-#include "libtrain/base/error.h"
 #include "libtrain/profile/sweep.h"
+#include "libtrain/base/error.h"
 #include "tests/profile/known_link.h"
 
 #include <gtest/gtest.h>

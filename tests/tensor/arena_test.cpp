@@ -1,7 +1,7 @@
 // Tests arenas: a stack of aligned memory with a high-water mark that never grows. It is on the host, or with
 // TRAINYARD_TEST_DEVICE=cuda on the device of a GPU module.
-#include "libtrain/base/error.h"
 #include "libtrain/tensor/arena.h"
+#include "libtrain/base/error.h"
 #include "tests/model/test_place.h"
 
 #include <gtest/gtest.h>

@@ -1,13 +1,13 @@
 // Tests Execs: order, events, busy time, failures, masked signals.
-#include "libtrain/base/error.h"
 #include "libtrain/tensor/exec.h"
+#include "libtrain/base/error.h"
 
 #include <gtest/gtest.h>
 
-#include <future>
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <future>
 #include <pthread.h>
 #include <stdexcept>
 #include <thread>

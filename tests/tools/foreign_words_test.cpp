@@ -1,8 +1,8 @@
 // The names that other trainers give to settings of a run.
+#include "tools/common/foreign_words.h"
 #include "libtrain/engine/config.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/plan.h"
-#include "tools/common/foreign_words.h"
 
 #include <gtest/gtest.h>
 

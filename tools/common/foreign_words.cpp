@@ -1,10 +1,10 @@
 // The commonest names of settings in torchrun, DeepSpeed, Megatron, transformers and nanoGPT, and the search.
 #include "tools/common/foreign_words.h"
 
-#include "tools/common/foreign_files.h"
-#include "tools/common/foreign_names.h"
 #include "libtrain/base/advice.h"
 #include "libtrain/base/nearest.h"
+#include "tools/common/foreign_files.h"
+#include "tools/common/foreign_names.h"
 
 #include <fmt/format.h>
 

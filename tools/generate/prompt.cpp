@@ -2,8 +2,8 @@
 #include "tools/generate/prompt.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/read_file.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/data/document_source.h"
 #include "tools/generate/utf8.h"
 

@@ -10,11 +10,11 @@
 #include "libtrain/checkpoint/removed.h"
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/cost/attention_lists.h"
+#include "libtrain/plan/plan.h"
+#include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/spec/block_ranges.h"
 #include "libtrain/plan/spec/file_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
-#include "libtrain/plan/plan.h"
-#include "libtrain/plan/plan_json.h"
 
 #include <algorithm>
 #include <filesystem>

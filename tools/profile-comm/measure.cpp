@@ -13,13 +13,13 @@
 #include "libtrain/comm/core_share.h"
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/communication_time.h"
+#include "libtrain/plan/model_file/load_model.h"
 #include "libtrain/plan/plan.h"
+#include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/prediction.h"
+#include "libtrain/plan/spec/lanes.h"
 #include "libtrain/profile/collective.h"
 #include "libtrain/tensor/gpu.h"
-#include "libtrain/plan/spec/lanes.h"
-#include "libtrain/plan/model_file/load_model.h"
-#include "libtrain/plan/plan_json.h"
 #include "tools/common/progress.h"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // What attention declares, saves and needs.
 #include "libtrain/plan/blocks/attention.h"
 
-#include "libtrain/plan/spec/block_layout.h"
 #include "libtrain/plan/blocks/products.h"
 #include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/spec/block_layout.h"
 #include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/widths.h"
 

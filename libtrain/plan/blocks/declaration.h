@@ -1,8 +1,8 @@
 // Declaration: how the description of a block states the parameters of a flat group.
 #pragma once
 
-#include "libtrain/plan/spec/model_config.h"
 #include "libtrain/plan/blocks/flat_group.h"
+#include "libtrain/plan/spec/model_config.h"
 
 #include <cstdint>
 #include <optional>

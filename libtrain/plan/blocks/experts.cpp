@@ -2,12 +2,12 @@
 #include "libtrain/plan/blocks/experts.h"
 
 #include "libtrain/plan/blocks/crossings.h"
-#include "libtrain/plan/blocks/products.h"
+#include "libtrain/plan/blocks/expert_registry.h"
 #include "libtrain/plan/blocks/expert_rounds.h"
 #include "libtrain/plan/blocks/expert_scratch.h"
+#include "libtrain/plan/blocks/products.h"
 #include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/layer_model.h"
-#include "libtrain/plan/blocks/expert_registry.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
 // The branch "experts": a gate, the experts that it chooses, and the feed-forward part beside them.
 #pragma once
 
-#include "libtrain/plan/blocks/feed_forward.h"
 #include "libtrain/plan/blocks/expert_kind.h"
+#include "libtrain/plan/blocks/feed_forward.h"
 
 #include <optional>
 

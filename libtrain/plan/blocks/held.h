@@ -2,8 +2,8 @@
 #pragma once
 
 #include "libtrain/base/index.h"
-#include "libtrain/plan/grid/topology.h"
 #include "libtrain/plan/blocks/flat_group.h"
+#include "libtrain/plan/grid/topology.h"
 
 #include <algorithm>
 #include <cstdint>

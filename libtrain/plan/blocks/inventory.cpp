@@ -3,8 +3,8 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
-#include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/blocks/block_registry.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <algorithm>
 

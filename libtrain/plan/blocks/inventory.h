@@ -2,8 +2,8 @@
 #pragma once
 
 #include "libtrain/plan/blocks/block_kind.h"
-#include "libtrain/plan/spec/model_config.h"
 #include "libtrain/plan/blocks/flat_group.h"
+#include "libtrain/plan/spec/model_config.h"
 
 #include <cstdint>
 #include <string>

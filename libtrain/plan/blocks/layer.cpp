@@ -2,10 +2,10 @@
 #include "libtrain/plan/blocks/layer.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/plan/blocks/branch_registry.h"
 #include "libtrain/plan/blocks/crossings.h"
 #include "libtrain/plan/blocks/norm.h"
 #include "libtrain/plan/blocks/products.h"
-#include "libtrain/plan/blocks/branch_registry.h"
 #include "libtrain/plan/spec/conditions.h"
 
 #include <fmt/format.h>

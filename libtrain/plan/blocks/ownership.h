@@ -2,8 +2,8 @@
 // together count and save every logical parameter once.
 #pragma once
 
-#include "libtrain/plan/grid/topology.h"
 #include "libtrain/plan/blocks/flat_group.h"
+#include "libtrain/plan/grid/topology.h"
 
 #include <cstdint>
 #include <vector>

@@ -1,8 +1,8 @@
 // Sums and maxima over the segments of a part.
 #include "libtrain/plan/cost/activations.h"
 
-#include "libtrain/plan/cost/attention_lists.h"
 #include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/cost/attention_lists.h"
 #include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>

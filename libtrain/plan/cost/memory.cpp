@@ -2,8 +2,8 @@
 #include "libtrain/plan/cost/memory.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/plan/cost/expert_nodes.h"
 #include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/cost/expert_nodes.h"
 
 #include <algorithm>
 

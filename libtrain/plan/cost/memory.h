@@ -4,8 +4,8 @@
 
 #include "libtrain/base/memory_categories.h"
 #include "libtrain/plan/cost/activations.h"
-#include "libtrain/plan/spec/objective.h"
 #include "libtrain/plan/cost/states.h"
+#include "libtrain/plan/spec/objective.h"
 
 #include <cstdint>
 #include <string>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "libtrain/base/dtype.h"
-#include "libtrain/plan/grid/batch.h"
 #include "libtrain/plan/blocks/flat_group_table.h"
+#include "libtrain/plan/grid/batch.h"
 #include "libtrain/plan/spec/optimizer_kind.h"
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Calls and bytes of a step.
 #include "libtrain/plan/cost/traffic.h"
 
-#include "libtrain/plan/cost/expert_nodes.h"
 #include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/cost/expert_nodes.h"
 
 #include <algorithm>
 

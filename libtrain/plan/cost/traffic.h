@@ -3,8 +3,8 @@
 #pragma once
 
 #include "libtrain/plan/cost/sized_calls.h"
-#include "libtrain/plan/schedule/stages.h"
 #include "libtrain/plan/cost/states.h"
+#include "libtrain/plan/schedule/stages.h"
 
 #include <cstdint>
 #include <string>

@@ -2,11 +2,11 @@
 #include "libtrain/plan/model_file/attention_problems.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/spec/block_layout.h"
 #include "libtrain/plan/spec/block_ranges.h"
 #include "libtrain/plan/spec/file_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
-#include "libtrain/plan/model_file/model_fields.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

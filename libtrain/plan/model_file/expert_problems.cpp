@@ -3,8 +3,8 @@
 
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
-#include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/format.h>
 

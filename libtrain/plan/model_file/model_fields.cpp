@@ -2,9 +2,9 @@
 #include "libtrain/plan/model_file/model_fields.h"
 
 #include "libtrain/plan/blocks/branch_registry.h"
-#include "libtrain/plan/spec/block_ranges.h"
 #include "libtrain/plan/blocks/expert_registry.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/spec/block_ranges.h"
 #include "libtrain/plan/spec/presets.h"
 
 #include <fmt/format.h>

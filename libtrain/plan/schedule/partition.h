@@ -1,8 +1,8 @@
 // Partition: where a model is split into parts along its depth (--partition).
 #pragma once
 
-#include "libtrain/plan/schedule/boundaries.h"
 #include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/schedule/boundaries.h"
 
 #include <cstdint>
 #include <string>

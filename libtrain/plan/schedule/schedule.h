@@ -1,8 +1,8 @@
 // Schedule: what one rank does in a step, as a list of actions. Without pipeline stages it is a program of one stage.
 #pragma once
 
-#include "libtrain/plan/schedule/pipeline.h"
 #include "libtrain/plan/grid/batch.h"
+#include "libtrain/plan/schedule/pipeline.h"
 
 #include <cstdint>
 #include <vector>

@@ -1,8 +1,8 @@
 // Stages: which items of a model each pipeline stage has.
 #pragma once
 
-#include "libtrain/plan/schedule/boundaries.h"
 #include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/schedule/boundaries.h"
 
 #include <string>
 #include <vector>

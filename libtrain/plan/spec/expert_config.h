@@ -1,8 +1,8 @@
 // ExpertConfig: the mixture of experts of a model as data, and how many places its experts have.
 #pragma once
 
-#include "libtrain/plan/spec/experts.h"
 #include "libtrain/plan/grid/micro_shape.h"
+#include "libtrain/plan/spec/experts.h"
 
 #include <cstdint>
 #include <string>
