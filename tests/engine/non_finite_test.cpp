@@ -36,8 +36,9 @@ class Rank {
  public:
   Rank(const engine::RunConfig& config, int rank, int ranks, comm::ThreadsWorld& threads, NonFinitePolicy policy)
       : setup_(made(config, ranks, policy)), world_(engine::make_world("threads", rank, ranks, threads.factory(rank))),
-        training_(config.data, setup_.index, setup_.index.train, setup_.plan.sequence, setup_.mask, data::Order::keyed,
-                  config.seed),
+        training_(
+            config.data, setup_.index, setup_.index.train,
+            {.sequence = setup_.plan.sequence, .mask = setup_.mask, .order = data::Order::keyed, .seed = config.seed}),
         batches_(training_, nullptr, setup_.plan.batch(), world_.reduction_position()),
         trainer_(setup_.plan, setup_.step, world_, batches_) {
     trainer_.store().initialize(config.seed);
