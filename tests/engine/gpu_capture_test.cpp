@@ -23,8 +23,9 @@ class OneRank {
  public:
   explicit OneRank(const engine::RunConfig& config)
       : setup_(made(config)), world_(engine::solo_world()),
-        training_(config.data, setup_.index, setup_.index.train, setup_.plan.sequence, setup_.mask, data::Order::keyed,
-                  config.seed),
+        training_(
+            config.data, setup_.index, setup_.index.train,
+            {.sequence = setup_.plan.sequence, .mask = setup_.mask, .order = data::Order::keyed, .seed = config.seed}),
         batches_(training_, nullptr, setup_.plan.batch(), 0), trainer_(setup_.plan, setup_.step, world_, batches_) {
     trainer_.store().initialize(config.seed);
   }
