@@ -13,7 +13,7 @@ namespace trainyard::comm {
 namespace {
 
 std::string with_host(int rank, const std::vector<std::string>& hosts) {
-  const bool named = rank < std::ssize(hosts) && !base::at(hosts, rank).empty();
+  const bool named = rank >= 0 && rank < std::ssize(hosts) && !base::at(hosts, rank).empty();
   return named ? fmt::format("{} on {}", rank, base::at(hosts, rank)) : fmt::format("{}", rank);
 }
 

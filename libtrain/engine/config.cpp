@@ -181,8 +181,10 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   };
   auto layout = static_cast<plan::ParallelLayout&>(p);
   for (const auto& f : plan::fields_of(layout)) set(f.name, f.get());
-  if (p.device_memory > 0) set("memory-limit", fmt::format("{}", p.device_memory), "device_memory");
-  set("device", p.device == base::DeviceKind::cuda ? "cuda" : "cpu");
+  const std::string device = p.device == base::DeviceKind::cuda ? "cuda" : "cpu";
+  set("device", device);
+  if (p.device_memory > 0 && c.memory_limit.empty() && c.device == device)
+    set("memory-limit", fmt::format("{}", p.device_memory), "device_memory");
   if (set("model", p.model.name)) {
     c.from_plan.model = p.model;
     c.from_plan.decides_lanes = set("lanes", fmt::format("{}", p.model.lanes));

@@ -177,13 +177,15 @@ void require_memory(const EvaluateConfig& c, const plan::Plan& p) {
   if (need <= limit) return;
   auto limited = p;
   limited.device_memory = limit;
-  throw base::InputError(
-      base::text("a rank needs {} bytes to evaluate, $memory-limit {} allows {}: {} too many", need, c.run.memory_limit,
-                 limit, need - limit),
-      plan::remedies(limited, plan::Pass::evaluate, "memory-limit") +
-          (memory.reserve >= limit
-               ? ""
-               : base::text("; more ranks with $pipeline-parallel or $zero 3, or a shorter $sequence, need less")));
+  auto hint = plan::remedies(limited, plan::Pass::evaluate, "memory-limit");
+  if (memory.reserve < limit)
+    hint += base::text("; more ranks with $pipeline-parallel or $zero 3, or a shorter $sequence, need less");
+  const auto& of_plan = c.run.from_plan.settings;
+  if (std::find(of_plan.begin(), of_plan.end(), "memory-limit") != of_plan.end())
+    hint += base::text("; {} sets $memory-limit, and flags override it", c.run.plan);
+  throw base::InputError(base::text("a rank needs {} bytes to evaluate, $memory-limit {} allows {}: {} too many", need,
+                                    c.run.memory_limit, limit, need - limit),
+                         hint);
 }
 
 // Everything that is decided before memory is reserved.

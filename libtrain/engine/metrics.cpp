@@ -223,9 +223,9 @@ void MetricsFile::append(const std::string& line) {
       const int reason = n < 0 ? errno : ENOSPC;
       const auto hint = base::hint_for(reason);
       throw base::EnvironmentError(fmt::format("cannot write {}: {}", path_, std::strerror(reason)),
-                                   fmt::format("{}{}the same command goes on from the newest checkpoint, or begins "
-                                               "anew if none was saved",
-                                               hint, hint.empty() ? "" : "; "));
+                                   base::text("{}{}$resume auto goes on from the newest checkpoint, or begins anew "
+                                              "if none was saved",
+                                              hint, hint.empty() ? "" : "; "));
     }
     done += base::size(n);
     end_ += n;

@@ -4,6 +4,7 @@
 # within a package.
 # usage: tidy.sh ROOT BUILD PACKAGE
 set -euo pipefail
+command -v clang-tidy >/dev/null || { echo "clang-tidy is not installed"; exit 77; }
 root=$1 build=$2 package=$3
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -39,6 +39,9 @@ sed 's/"device_memory": .*/"device_memory": 50000000,/' limited.json >low.json
 refused 3 'a rank needs .* but --memory-limit is 50.0 MB: .* too much' train --plan low.json --data data --output run --dry-run
 said 'try: a higher --memory-limit.*: the reserve outside the arenas alone is .*, whatever the model'
 said 'low.json sets --memory-limit, and flags override it'
+printf 'memory-limit = "2GB"\n' >more.toml
+expect 0 train --plan low.json --config more.toml --data data --output run --print-config
+said '^memory-limit = "2GB" .*# more.toml'
 expect 0 train --plan low.json --memory-limit 1GB --data data --output run --dry-run
 sed 's/"device_memory": .*/"device_memory": 80,/' limited.json >unit.json
 refused 2 'unit.json: device_memory 80 must lie between 1000000' train --plan unit.json --data data --output run --dry-run

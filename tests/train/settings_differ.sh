@@ -33,7 +33,7 @@ for wrong in '--bogus' '--trace=' '--pipeline-parallel abc' '--config a --config
 done
 differ 2 '^train: --bogus is not known' --bogus -- "${one[@]}"
 # A rank that only prints something ends the others, too, and all ranks print it once.
-for shows in --help --version --help-model; do
+for shows in --help --help-model; do
   differ 2 "^train: rank 1: $shows is off, on rank 0 on" $shows -- "${one[@]}"
   code=0
   timeout 30 mpirun -q --bind-to none -n 1 "${one[@]}" : -n 1 "${one[@]}" $shows >out 2>&1 </dev/null || code=$?

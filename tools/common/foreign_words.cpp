@@ -141,8 +141,6 @@ const std::vector<Entry>& entries() {
         "attention-backend", "transformer-impl"},
        "",
        "nothing to switch on: kernels are compiled with the program, and attention never stores its scores"},
-      {{"config"}, "", "plans are made from flags: write each setting as one, such as --micro-batch 2"},
-      {{"plan"}, "", "a plan is what --output FILE writes here, for train --plan FILE"},
       {{"num-return-sequences", "num-samples", "num-sequences"}, "samples", ""},
       {{"gradient-checkpointing", "activation-checkpointing", "checkpoint-activations", "recompute-activations",
         "recompute-granularity"},
@@ -248,9 +246,12 @@ std::string foreign_word_hint(const std::string& word, const std::vector<std::st
   const auto has = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   const auto spelled = [&](const std::string& name) { return spelling == Spelling::flags ? "--" + name : name; };
   if (has(asked)) return fmt::format("write {}", spelled(asked));
-  const bool of_a_model = has("kv-heads"), of_training = has("micro-batch");
+  const bool of_a_model = has("kv-heads"), of_plans = has("device-memory"),
+             of_training = of_plans || has("learning-rate");
   if (of_a_model && !programs_with(asked).empty()) return no_part_of_a_model(asked);
-  const bool of_plans = of_training && !has("learning-rate");
+  if (of_plans && asked == "config")
+    return "plans are made from flags: write each setting as one, such as --micro-batch 2";
+  if (of_plans && asked == "plan") return "a plan is what --output FILE writes here, for train --plan FILE";
   const Entry* no_name = nullptr;
   std::string of_a_run;
   for (const auto* table : {&entries(), &more_foreign_names()})

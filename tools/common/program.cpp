@@ -336,7 +336,8 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<base
     } catch (const CLI::CallForHelp&) {
       return show("help", app.help());
     } catch (const CLI::CallForVersion& e) {
-      return show("version", std::string(e.what()) + "\n");
+      print(std::string(e.what()) + "\n");  // a script may ask for it on one rank, before the program is run
+      return static_cast<int>(base::ExitCode::done);
     } catch (const CLI::ParseError& e) {
       const auto error = usage_error(app, e, {argv + 1, argv + argc});
       return on_ranks.refuse ? on_ranks.refuse(error) : report(app.get_name(), error);

@@ -15,7 +15,7 @@ namespace trainyard::tools {
 // return the exit code.
 struct OnRanks {
   std::function<int(const base::UsageError& error)> refuse;                   // reports a wrong command line
-  std::function<int(const std::string& flag, const std::string& text)> show;  // prints the text of help or version
+  std::function<int(const std::string& flag, const std::string& text)> show;  // prints the text of help
 };
 
 // Parses the command line into `app`, which takes underscores for hyphens in the names of flags (and writes the hyphens

@@ -228,8 +228,7 @@ void require_same_purpose(Launched& launched, Purpose mine) {
   profile::largest(launched.ranks, there);
   if (there[0] > 0 && there[1] > 0)
     profile::on_all(launched.ranks, [] {
-      throw base::UsageError("some ranks were asked for --help or --version, and others measure",
-                             "give all ranks the same flags");
+      throw base::UsageError("some ranks were asked for --help, and others measure", "give all ranks the same flags");
     });
 }
 

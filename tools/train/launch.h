@@ -57,6 +57,6 @@ int refuse_command_line(const base::UsageError& error);
 // prints, if all ranks have the flag. Collective with Launch::on_every_rank and Launch::require_same of ranks that have
 // not, which name the flags of `showing_flags` as "off".
 int show_instead(const std::string& flag, const std::string& text);
-inline constexpr std::array showing_flags{"help", "version", "help-model"};
+inline constexpr std::array showing_flags{"help", "help-model"};
 
 }  // namespace trainyard::tools
