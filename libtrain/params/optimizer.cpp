@@ -72,7 +72,12 @@ void OptimizerStates::update(GradientReduction& gradients, Weights& weights, con
     for (const auto& [all, decayed] : ranges.optimizer) {
       if (all.first >= all.end) continue;
       for (std::size_t s = 0; s < states.size(); ++s) states[s] = part_of(states_[i][s], all);
-      apply(c_.compute, rule, {part_of(exact, all), part_of(gradient, all), states, part_of(rounded, all)}, decayed);
+      apply(c_.compute, rule,
+            {.gradient = part_of(gradient, all),
+             .parameter = part_of(exact, all),
+             .states = states,
+             .working = part_of(rounded, all)},
+            decayed);
     }
     for (const auto& [all, parameter] : ranges.even_load) {
       TRAINYARD_ASSERT(tokens > 0, "an update of {} that does not say the tokens of the step", parameter->name);
