@@ -183,7 +183,11 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   for (const auto& f : plan::fields_of(layout)) set(f.name, f.get());
   const std::string device = p.device == base::DeviceKind::cuda ? "cuda" : "cpu";
   set("device", device);
-  if (p.device_memory > 0 && c.memory_limit.empty() && c.device == device)
+  if (p.device_memory > 0 && p.device_memory < base::least_memory)
+    throw base::InputError(
+        fmt::format("{}: device_memory {} is less than {} bytes", c.plan, p.device_memory, base::least_memory),
+        "0 is no limit; partition-model writes what a rank has");
+  if (p.device_memory > 0 && c.memory_limit.empty() && (c.device == device || c.device == "auto"))
     set("memory-limit", fmt::format("{}", p.device_memory), "device_memory");
   if (set("model", p.model.name)) {
     c.from_plan.model = p.model;

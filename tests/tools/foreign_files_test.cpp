@@ -91,7 +91,7 @@ TEST(ForeignFiles, KeysWithoutAFlagGetASentence) {
 }
 
 TEST(ForeignFiles, OtherJsonIsNoTomlEither) {
-  expect_remark(R"({"format": "trainyard.plan/1"})", "is a plan, where TOML is read\n--plan ");
+  expect_remark(R"({"format": "trainyard.plan/1"})", "is a plan, where TOML is read\ntrain --plan ");
   expect_remark(R"({"model_type": "llama"})", "looks like the config.json of a Hugging Face model");
   for (const char* text : {R"({"a": 1})", "{", "{]", "{\"a\": 1, \"a\": 2}"})
     expect_remark(text, "begins with '{' like JSON, and TOML is read\none `key = value` a line");

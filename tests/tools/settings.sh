@@ -44,7 +44,7 @@ expect 0 train --plan low.json --config more.toml --data data --output run --pri
 said '^memory-limit = "2GB" .*# more.toml'
 expect 0 train --plan low.json --memory-limit 1GB --data data --output run --dry-run
 sed 's/"device_memory": .*/"device_memory": 80,/' limited.json >unit.json
-refused 2 'unit.json: device_memory 80 must lie between 1000000' train --plan unit.json --data data --output run --dry-run
+refused 3 'unit.json: device_memory 80 is less than 1000000 bytes' train --plan unit.json --data data --output run --dry-run
 refused 3 'a rank needs .* but --device-memory is 50.0 MB' "${plan[@]}" --device-memory 50MB; said 'try: a higher --device-memory'
 refused 2 'document-mask is not known' "${plan[@]}" --document-mask on; said 'plans do not depend on it'
 refused 2 'memory-limit is not known' "${plan[@]}" --memory-limit 80GB; said 'here it is --device-memory'

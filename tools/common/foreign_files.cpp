@@ -245,7 +245,7 @@ void refuse_known_json(const std::string& text, const std::string& path) {
   }
   const auto has = [&](const char* key) { return json.is_object() && json.contains(key); };
   if (has("format") && json["format"].is_string() && json["format"].get<std::string>().starts_with("trainyard.plan"))
-    throw base::InputError(fmt::format("{} is a plan, where TOML is read", path), fmt::format("--plan {}", path));
+    throw base::InputError(fmt::format("{} is a plan, where TOML is read", path), fmt::format("train --plan {}", path));
   if (has("model_type") || has("architectures")) {
     const auto way = hugging_face_hint(base::parent_of(path));
     throw base::InputError(fmt::format("{} looks like the config.json of a Hugging Face model, and TOML is read", path),
