@@ -40,12 +40,15 @@ void print(const char* text) {
 
 // Writes the program's name. Before libraries have started, only the system knows it.
 void report_name() {
-  char name[64] = "";
+  char command[1024] = "";  // its first word; /proc/self/comm would have 15 letters of the name
   if (*program_invocation_short_name != '\0') return print(program_invocation_short_name);
-  const int file = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
-  const auto n = read(file, name, sizeof name - 1);
+  const int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  const auto n = read(file, command, sizeof command - 1);
   close(file);
-  if (n > 1) name[n - 1] = '\0', print(name);
+  if (n <= 0) return;
+  command[n] = '\0';
+  const char* folders = std::strrchr(command, '/');
+  print(folders == nullptr ? command : folders + 1);
 }
 
 [[noreturn]] void end_with(ExitCode code, const char* what, const char* hint) {
