@@ -49,7 +49,7 @@ said '^zero = 2 '; said '^global-batch = 32 '; said '^dtype = "bf16"'
 echo '{"a": 1}' >x.json
 refused 3 "x.json begins with '{' like JSON, and TOML is read" train --config x.json
 expect 0 partition-model --model gpt2-nano --output plan.json
-refused 3 'plan.json is a plan' train --config plan.json; said 'try: --plan plan.json'
+refused 3 'plan.json is a plan' train --config plan.json; said 'try: train --plan plan.json'
 
 # Folders of Hugging Face, and of ours, where something else is wanted.
 mkdir hf pickled

@@ -56,7 +56,7 @@ refused 2 'more virtual stages than the model has items, 6' $(ranks 2 "${evaluat
 refused 2 '--partition' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --partition 0,1,2)
 refused 2 '--partition flop is not known' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --partition flop)
 refused 2 '--local-accumulation, --recompute are for training' $(ranks 2 "${evaluate[@]}" --pipeline-parallel 2 --local-accumulation 2 --recompute full)
-refused 3 'too many' $(ranks 2 "${evaluate[@]}" --memory-limit 100MB)
+refused 3 'too many' $(ranks 2 "${evaluate[@]}" --memory-limit 419500000)
 said 'with --pipeline-parallel'
 refused 2 'rank 1: --partition is flops, on rank 0 uniform' mpirun -q --bind-to none -n 1 "${evaluate[@]}" --pipeline-parallel 2 --partition uniform : -n 1 "${evaluate[@]}" --pipeline-parallel 2
 refused 2 'rank 1: --pipeline-parallel is 1, on rank 0 2' mpirun -q --bind-to none -n 1 "${evaluate[@]}" --pipeline-parallel 2 : -n 1 "${evaluate[@]}"
