@@ -80,9 +80,12 @@ inline plan::ModelConfig moe_llama() {
   return m;
 }
 
-// The kinds of a run with AdamW.
-inline const std::vector<checkpoint::Kind> all_kinds{checkpoint::Kind::model, checkpoint::Kind::master,
-                                                     checkpoint::Kind::state("m"), checkpoint::Kind::state("v")};
+// The kinds of a run with AdamW. A function, because compilers differ in the order of inline variables of two headers.
+inline const std::vector<checkpoint::Kind>& all_kinds() {
+  static const std::vector<checkpoint::Kind> kinds{checkpoint::Kind::model, checkpoint::Kind::master,
+                                                   checkpoint::Kind::state("m"), checkpoint::Kind::state("v")};
+  return kinds;
+}
 
 // The value that a narrow dtype stores for x.
 inline float rounded(float x, base::DType dtype) {
@@ -92,8 +95,9 @@ inline float rounded(float x, base::DType dtype) {
 
 // Any bits but NaN. A narrow model value is exactly representable. States of other optimizers have values of their own.
 inline float value(const checkpoint::Kind& kind, const std::string& name, std::int64_t index, base::DType working) {
-  auto number = static_cast<std::uint64_t>(std::find(all_kinds.begin(), all_kinds.end(), kind) - all_kinds.begin());
-  if (number == all_kinds.size()) number += kind.name().size();
+  const auto& kinds = all_kinds();
+  auto number = static_cast<std::uint64_t>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
+  if (number == kinds.size()) number += kind.name().size();
   std::uint64_t h = 1469598103934665603ull + number;
   for (char c : name) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
   h = (h ^ static_cast<std::uint64_t>(index)) * 0x9E3779B97F4A7C15ull;

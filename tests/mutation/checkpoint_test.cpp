@@ -68,7 +68,7 @@ class Checkpoint : public ::testing::Test {
     model["name"] = saved["name"];
     if (reader.state().identity.contains("model") && model != saved) return "another model";
     const auto flat_groups = plan::flat_groups(written.model);
-    for (auto kind : sample::all_kinds)
+    for (auto kind : sample::all_kinds())
       for (std::size_t u = 0; u < flat_groups.size(); ++u) {
         const auto layout = plan::layout(flat_groups[u], 1);
         std::vector<float> got(static_cast<std::size_t>(layout.shard));
