@@ -57,13 +57,15 @@ MatOf<Memory> statistics_mat(const CrossEntropyArgs& a, const base::ViewOf<Memor
           .type = a.logits.type};
 }
 
-void set_results(CrossEntropyArgs& a, base::View losses, base::View dlogits) {
+template <class Op> void set_results(CrossEntropyArgs& a, const Op& op) {
+  const auto &losses = op.losses, &dlogits = op.dlogits;
   require_type(losses, base::DType::f64, entry_of(a.step), "losses");
   require_type_of_sums(dlogits, dtype_of(a.logits.type), entry_of(a.step), "dlogits");
   TRAINYARD_ASSERT(losses.count() == a.logits.rows, "{} losses of {} tokens", losses.count(), a.logits.rows);
   if (dlogits) require_shape(dlogits, a.logits.rows, a.logits.cols, "dlogits");
-  a.losses = losses.ptr<double>();
+  a.losses = losses.template ptr<double>();
   a.dlogits = mat(dlogits);
+  a.loss_scale = op.loss_scale;
 }
 
 // The first step reads the targets before any other, so it is the one that checks them.
@@ -98,7 +100,7 @@ void cross_entropy_finish(tensor::Exec& exec, const CrossEntropyFinish& tokens) 
   if (a.logits.rows == 0) return;
   a.all_statistics = statistics_mat(a, tokens.statistics);
   TRAINYARD_ASSERT(a.all_statistics.rows <= 3 * most_lanes, "{} rows of statistics", a.all_statistics.rows);
-  set_results(a, tokens.losses, tokens.dlogits);
+  set_results(a, tokens);
   run(exec, a, tokens.vocabulary);
 }
 
@@ -108,7 +110,7 @@ void cross_entropy_chunk(tensor::Exec& exec, const CrossEntropyChunk& tokens) {
   auto a = arguments(exec, CrossEntropyStep::both, tokens, 0);
   if (a.logits.rows == 0) return;
   set_lanes(a, tokens.lanes);
-  set_results(a, tokens.losses, tokens.dlogits);
+  set_results(a, tokens);
   run(exec, a, tokens.vocabulary);
 }
 

@@ -32,8 +32,9 @@ struct CrossEntropyStatistics {
 void cross_entropy_statistics(tensor::Exec& exec, const CrossEntropyStatistics& tokens);
 
 // The second step. The pieces of all ranks are joined in the order of lanes. A loss is logsumexp minus the target's
-// logit, or 0 where the weight is 0. Every rank gets the same losses. dlogits is softmax - onehot, the gradient of the
-// sum of losses. It is 0 where the weight is 0, and in the columns from `vocabulary` on.
+// logit, or 0 where the weight is 0. Every rank gets the same losses. dlogits is (softmax - onehot) * loss_scale, the
+// scaled gradient of the sum of losses; with a power of two the product is exact. It is 0 where the weight is 0, and in
+// the columns from `vocabulary` on.
 struct CrossEntropyFinish {
   base::ConstView logits;      // [c, W] in G
   base::ConstView targets;     // i32 [c], columns of the whole vocabulary
@@ -43,6 +44,7 @@ struct CrossEntropyFinish {
   base::View losses;  // f64 [c]
   // [c, W] in the working dtype; may be the memory of logits if the dtypes agree; empty in an evaluation.
   base::View dlogits = {};
+  double loss_scale = 1;
 };
 void cross_entropy_finish(tensor::Exec& exec, const CrossEntropyFinish& tokens);
 
@@ -53,6 +55,7 @@ struct CrossEntropyChunk {
   std::int64_t vocabulary, lanes = 1;
   base::View losses;
   base::View dlogits = {};
+  double loss_scale = 1;
 };
 void cross_entropy_chunk(tensor::Exec& exec, const CrossEntropyChunk& tokens);
 

@@ -20,6 +20,7 @@ struct CrossEntropyArgs {
   Mat statistics;  // [3 * pieces, c] of this rank, by the first step; may be empty for both
   double* losses = nullptr;
   Mat dlogits;
+  double loss_scale = 1;
   int threads = 1;
 };
 struct SumLossesArgs {

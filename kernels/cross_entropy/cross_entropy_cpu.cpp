@@ -78,15 +78,15 @@ template <class T, class G> void finish(const CrossEntropyArgs& a, int64_t r, co
   const G* logits = a.logits.row<G>(r);
   T* out = a.dlogits.empty() ? nullptr : a.dlogits.row<T>(r);
   const int64_t n = a.columns, target = a.targets[r] - a.first_column;
-  const G top = all.top, scale = G(1) / all.sum;
+  const G top = all.top, scale = G(1) / all.sum, of_loss = static_cast<G>(a.loss_scale);
   a.losses[r] =
       __builtin_log(static_cast<double>(all.sum)) + (static_cast<double>(top) - static_cast<double>(target_logit));
   if (!out) return;
 #pragma omp simd
-  for (int64_t c = 0; c < n; ++c) store(&out[c], static_cast<compute_t<T>>(exp_of(logits[c] - top) * scale));
+  for (int64_t c = 0; c < n; ++c) store(&out[c], static_cast<compute_t<T>>(exp_of(logits[c] - top) * scale * of_loss));
   for (int64_t c = n; c < a.dlogits.cols; ++c) store(&out[c], static_cast<compute_t<T>>(0));
   if (target >= 0 && target < n)
-    store(&out[target], static_cast<compute_t<T>>(exp_of(target_logit - top) * scale - G(1)));
+    store(&out[target], static_cast<compute_t<T>>((exp_of(target_logit - top) * scale - G(1)) * of_loss));
 }
 
 template <class T, class G> void token(const CrossEntropyArgs& a, int64_t r) {

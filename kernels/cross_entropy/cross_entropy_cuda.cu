@@ -113,14 +113,14 @@ template <class T, int V> __global__ void __launch_bounds__(row_threads, sizeof(
   if (threadIdx.x == 0)
     a.losses[r] = log(static_cast<double>(all.sum)) + (static_cast<double>(all.top) - static_cast<double>(logit));
   if (out == nullptr) return;
-  const G scale = G(1) / all.sum;
+  const G scale = G(1) / all.sum, of_loss = static_cast<G>(a.loss_scale);
   for (std::int64_t g = threadIdx.x; g < groups; g += row_threads) {
     const auto in = vec_at<V>(logits + g * V);
     Vec<T, V> gradient;
     for (int k = 0; k < V; ++k) {
       const auto c = g * V + k;
       const G p = c < n ? rounded_product(exp_of(in.v[k] - all.top), scale) : G(0);
-      store(&gradient.v[k], c == target ? p - G(1) : p);
+      store(&gradient.v[k], (c == target ? p - G(1) : p) * of_loss);
     }
     put_vec(out + g * V, gradient);
   }

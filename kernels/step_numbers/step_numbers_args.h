@@ -11,7 +11,7 @@ struct StepNumbers {
   double loss = 0;           // mean over the counted targets
   double gradient_norm = 0;  // of the gradient of that mean, before clipping
   std::int64_t targets = 0;
-  float gradient_scale = 0;  // the factor for gradients of the loss sum: clip factor / targets
+  float gradient_scale = 0;  // the factor for gradients of the loss sum: clip factor / targets / loss_scale
   std::int32_t finite = 1;   // 0: loss or norm is not finite (StepNumbersArgs::lasting); an update changes nothing
 };
 
@@ -23,6 +23,7 @@ struct StepNumbersArgs {
   base::RowsOfPositions rows = {};
   const std::int64_t* limbs = nullptr;  // square_sum_limbs digits: the sum of squares of all gradients
   double clip = 0;                      // largest norm; 0: none
+  double loss_scale = 1;                // the factor of these gradients, a power of two: it is taken out exactly
   // Whether a step that is not finite makes all later steps so, as of a run that ends with it. Else each step is judged
   // alone, as of a run that skips it.
   bool lasting = true;
@@ -42,9 +43,9 @@ TRAINYARD_ANYWHERE inline void make_step_numbers(const StepNumbersArgs& a) {
   n.targets = static_cast<std::int64_t>(targets);
   n.loss = targets > 0 ? sum / targets : 0;
   const double counted = targets > 1 ? targets : 1;
-  n.gradient_norm = sqrt(value_of_digits(a.limbs)) / counted;
+  n.gradient_norm = sqrt(value_of_digits(a.limbs)) / counted / a.loss_scale;
   const double within = a.clip / (n.gradient_norm + 1e-6);
-  n.gradient_scale = static_cast<float>((a.clip > 0 && within < 1 ? within : 1) / counted);
+  n.gradient_scale = static_cast<float>((a.clip > 0 && within < 1 ? within : 1) / counted / a.loss_scale);
   n.finite =
       (!a.lasting || a.out->finite != 0) && n.loss - n.loss == 0 && n.gradient_norm - n.gradient_norm == 0 ? 1 : 0;
   *a.out = n;

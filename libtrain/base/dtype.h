@@ -53,6 +53,8 @@ struct DTypeTraits {
   KernelUse kernels = KernelUse::none;
   // Whether a run can compute in it (--dtype). Else it is only for storage, or for checks.
   bool trains = false;
+  // Its smallest values are so large that gradients vanish in it: a run scales its loss (engine/loss_scale.h).
+  bool narrow_range = false;
 };
 inline constexpr std::array dtype_traits = {
     DTypeTraits{DType::f32, "f32", 4, 24, false, KernelUse::computing, true},
@@ -64,11 +66,12 @@ inline constexpr std::array dtype_traits = {
     DTypeTraits{DType::u16, "u16", 2},
     DTypeTraits{DType::u32, "u32", 4},
     DTypeTraits{DType::u64, "u64", 8},
-    DTypeTraits{DType::f16, "f16", 2, 11, true, KernelUse::storage},
+    DTypeTraits{DType::f16, "f16", 2, 11, true, KernelUse::storage, false, true},
 };
 constexpr const DTypeTraits& traits_of(DType t) { return dtype_traits[static_cast<std::size_t>(t)]; }
 constexpr std::int64_t size_of(DType t) { return traits_of(t).bytes; }
 constexpr bool is_narrow(DType t) { return traits_of(t).narrow; }
+constexpr bool has_narrow_range(DType t) { return traits_of(t).narrow_range; }
 // The dtype of sums and statistics: f32, or f64 if everything is f64.
 constexpr DType accumulation_of(DType working) { return working == DType::f64 ? DType::f64 : DType::f32; }
 

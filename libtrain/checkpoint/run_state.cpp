@@ -93,6 +93,25 @@ std::vector<std::string> StoredOptimizer::names_of(const std::vector<plan::Optim
   return names;
 }
 
+json loss_scale_to_json(const StoredLossScale& s) {
+  return {{"scale", static_cast<std::int64_t>(s.scale)},
+          {"clean_steps", s.clean_steps},
+          {"hysteresis", s.hysteresis},
+          {"skips_in_a_row", s.skips_in_a_row}};
+}
+
+StoredLossScale loss_scale_from_json(const json& j, const std::string& where) {
+  Object o(j, where);
+  const auto scale = o.integer("scale", 1, std::int64_t{1} << 32);
+  if ((scale & (scale - 1)) != 0)
+    throw base::InputError(fmt::format("{}: scale {} is no power of two", o.where(), scale),
+                           "restore the checkpoint from a copy");
+  return {.scale = static_cast<double>(scale),
+          .clean_steps = o.integer("clean_steps", 0),
+          .hysteresis = o.integer("hysteresis", 1),
+          .skips_in_a_row = o.integer("skips_in_a_row", 0)};
+}
+
 json state_to_json(const RunState& s) {
   json j{{"step", s.step},
          {"samples_seen", s.samples_seen},
@@ -106,7 +125,8 @@ json state_to_json(const RunState& s) {
          {"provenance", s.provenance},
          {"isa", s.isa},
          {"device_kind", s.device_kind}};
-  if (s.skipped_steps > 0) j["skipped_steps"] = s.skipped_steps;        // absent: 0, as in older checkpoints
+  if (s.skipped_steps > 0) j["skipped_steps"] = s.skipped_steps;  // absent: 0, as in older checkpoints
+  if (s.loss_scale) j["loss_scale"] = loss_scale_to_json(*s.loss_scale);
   if (s.contents == Contents::model) j["contents"] = "model";           // absent: all, as in older checkpoints
   if (s.contents == Contents::all && s.optimizer != StoredOptimizer())  // absent: AdamW, as in older checkpoints
     j["optimizer"] = {{"name", s.optimizer.name}, {"states", s.optimizer.states}};
@@ -124,6 +144,7 @@ RunState state_from_json(const json& j, const std::string& where) {
     throw base::InputError(fmt::format("{}: {} of {} are skipped", o.where(), base::counted(s.skipped_steps, "step"),
                                        base::counted(s.step, "step")),
                            "restore the checkpoint from a copy");
+  if (o.has("loss_scale")) s.loss_scale = loss_scale_from_json(o.at("loss_scale"), where + ": loss_scale");
   s.seed = o.unsigned_integer("seed");
   s.dtype = choice<base::DType>(o, "dtype", weight_dtypes());
   if (o.has("contents"))

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,21 @@ struct StoredOptimizer {
   bool operator==(const StoredOptimizer&) const = default;
 };
 
+// Where a run's loss scale stands (engine/loss_scale.h).
+struct StoredLossScale {
+  double scale = 1;              // of the next step: a power of two from 1 to 2^32
+  std::int64_t clean_steps = 0;  // steps without an overflow since the scale changed, or since the last overflow
+  std::int64_t hysteresis = 1;   // overflows until the scale is halved
+  std::int64_t skips_in_a_row = 0;
+  bool operator==(const StoredLossScale&) const = default;
+};
+
 struct RunState {
   std::int64_t step = 0;  // completed optimizer steps
   std::int64_t samples_seen = 0, tokens_seen = 0;
   // Of the completed steps, those that changed nothing because they were not finite. An optimizer does not count them.
   std::int64_t skipped_steps = 0;
+  std::optional<StoredLossScale> loss_scale;  // of a run that scales its loss
   std::uint64_t seed = 0;
   base::DType dtype = base::DType::f32;  // working dtype: f32, or one with an f32 master
   Contents contents = Contents::all;
@@ -48,6 +59,8 @@ struct RunState {
   std::string writer;
 };
 
+nlohmann::json loss_scale_to_json(const StoredLossScale& stored);
+StoredLossScale loss_scale_from_json(const nlohmann::json& json, const std::string& where);  // InputError as below
 nlohmann::json state_to_json(const RunState& state);
 // Unknown keys are ignored. InputError, beginning with `where`, for a missing key or one of a wrong type.
 RunState state_from_json(const nlohmann::json& json, const std::string& where);

@@ -108,6 +108,10 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v.is({T::identity});
   v("clip", c.clip, optimizer, "largest norm of all gradients together; 0: no clipping", f32_from_zero);
   v.is({T::identity});
+  v("loss-scale", c.loss_scale, optimizer,
+    "factor of gradients against underflow: dynamic:65536,2000,2 (first, window, hysteresis), static:N, none; "
+    "auto: dynamic for fp16");
+  v.is({T::free_on_resume});
   v("save-every", c.save_every, checkpoints, "steps between checkpoints; 0: one at the end", step_count);
   v.is({T::free_on_resume});
   v("keep", c.keep, checkpoints, "newest checkpoints that are kept; 0: all", {0, 1'000'000});

@@ -21,6 +21,7 @@ struct StepMetrics {
   double learning_rate = 0;
   double gradient_norm = 0;
   std::int64_t skipped_steps = 0;  // of them, those that changed nothing because they were not finite; 0: not written
+  double loss_scale = 0;           // of a run that scales its loss; 0: not written
   std::int64_t tokens_seen = 0;    // since the beginning of the run
   double tokens_per_second = 0;
   double model_flops_per_second = 0;

@@ -16,12 +16,13 @@
 namespace trainyard::engine {
 
 struct Start {
-  std::string path;                                // the checkpoint; empty: initial values
-  bool weights_only = false;                       // --init-from
-  std::int64_t step = 0;                           // completed steps
-  std::int64_t samples_seen = 0, tokens_seen = 0;  // consumed by these steps
-  std::int64_t skipped_steps = 0;                  // of them, steps that changed nothing (NonFinitePolicy)
-  bool own = false;                                // path is OUTPUT/checkpoints/step-STEP
+  std::string path;                                            // the checkpoint; empty: initial values
+  bool weights_only = false;                                   // --init-from
+  std::int64_t step = 0;                                       // completed steps
+  std::int64_t samples_seen = 0, tokens_seen = 0;              // consumed by these steps
+  std::int64_t skipped_steps = 0;                              // of them, steps that changed nothing (NonFinitePolicy)
+  std::optional<checkpoint::StoredLossScale> loss_scale = {};  // of a run that scaled its loss
+  bool own = false;                                            // path is OUTPUT/checkpoints/step-STEP
   bool newest = false;  // own, and no later checkpoint lies there: --resume auto would take it, too
   // Own checkpoints after `step` that --resume auto found damaged just now, and skipped.
   std::vector<std::string> damaged = {};

@@ -53,6 +53,7 @@ void RunLoop::load(const Start& start) {
   start_ = start;
   batches_.begin_at(start.step, start.samples_seen);
   trainer_.set_skipped_steps(start.skipped_steps);
+  trainer_.set_loss_scale(start.loss_scale);
   step_ = start.step;
 }
 
@@ -179,8 +180,8 @@ bool RunLoop::finish_step(RunResult& result) {
   if (run_.world.rank == 0) {
     metrics_->write(m);
     if (skipped)
-      base::log_warning("step {} is skipped: loss {}, gradient norm {}; weights and states stay as they were", m.step,
-                        base::number_text(m.loss), base::number_text(m.gradient_norm));
+      base::log_warning("step {} is skipped: loss {}, gradient norm {}{}; weights and states stay as they were", m.step,
+                        base::number_text(m.loss), base::number_text(m.gradient_norm), scale_text(outcome));
     else if (const auto warning = loss_watch_.look(m.loss); !warning.empty()) base::log_warning("{}", warning);
     if (m.gates && !skipped)
       for (const auto& sentence : gate_watch_.look(*m.gates)) base::log_warning("{}", sentence);
@@ -205,6 +206,12 @@ bool RunLoop::agree(const StepOutcome& o, StepMetrics& m) {
   return any_stops(all);
 }
 
+// What a skipped step tells of the loss scale: ", loss scale 65536, next 32768".
+std::string RunLoop::scale_text(const StepOutcome& o) const {
+  if (o.loss_scale == 0) return "";
+  return fmt::format(", loss scale {}, next {}", o.loss_scale, trainer_.loss_scale().scale());
+}
+
 StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
   StepMetrics m;
   m.step = step_;
@@ -214,6 +221,7 @@ StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
   m.gradient_norm = o.gradient_norm;
   m.tokens_seen = progress().tokens_seen;
   m.skipped_steps = trainer_.skipped_steps();
+  m.loss_scale = o.loss_scale;
   const auto& model = run_.setup.plan.model;
   if (plan::has_experts(model)) m.gates = gate_metrics(model, o.gate_records);
   return m;
@@ -223,7 +231,7 @@ StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
 Progress RunLoop::progress() const {
   const auto samples = (step_ - start_.step) * config_.global_batch;
   return {step_, start_.samples_seen + samples, start_.tokens_seen + samples * run_.setup.plan.sequence,
-          trainer_.skipped_steps()};
+          trainer_.skipped_steps(), trainer_.loss_scale().stored()};
 }
 
 // Measures peaks before the first step and after the last one, because other work may come and go. Every rank measures,
@@ -256,6 +264,14 @@ std::string RunLoop::step_profile() {
   return profile_->text(run_.world.rank, run_.world.size, instructions_of(run_.setup.plan.dtype), peaks_);
 }
 
+// Why no smaller loss scale can help.
+std::string RunLoop::end_of_scale(const StepOutcome& o) const {
+  if (o.loss_scale == 0) return "";
+  return fmt::format(", loss scale {}, after {} in a row that {} skipped", o.loss_scale,
+                     base::counted(trainer_.loss_scale().skips_in_a_row() - 1, "step"),
+                     trainer_.loss_scale().skips_in_a_row() == 2 ? "was" : "were");
+}
+
 void RunLoop::refuse_step(const StepOutcome& o) {
   while (trainer_.steps_under_way() > 0) trainer_.finish_step();
   const auto finding = trainer_.diagnose(step_);
@@ -270,8 +286,8 @@ void RunLoop::refuse_step(const StepOutcome& o) {
   });
   throw comm::AgreedError(
       base::ExitCode::check_failed,
-      fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1, base::number_text(o.loss),
-                  base::number_text(o.gradient_norm), finding),
+      fmt::format("step {} is not finite: loss {}, gradient norm {}{}; {}", step_ + 1, base::number_text(o.loss),
+                  base::number_text(o.gradient_norm), end_of_scale(o), finding),
       base::text("{}; lower $learning-rate{}, or raise $warmup-steps", good,
                  saving_->saved_step() < 0 ? "" : base::text(" (a resume needs $change learning-rate)")));
 }

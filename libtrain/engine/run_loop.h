@@ -46,6 +46,8 @@ class RunLoop {
   bool finish_step(RunResult& result);
   bool agree(const StepOutcome& outcome, StepMetrics& m);
   StepMetrics metrics_of(const StepOutcome& outcome) const;
+  std::string scale_text(const StepOutcome& outcome) const;
+  std::string end_of_scale(const StepOutcome& outcome) const;
   Progress progress() const;
   void raise_peaks();
   std::string step_profile();

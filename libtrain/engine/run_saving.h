@@ -22,6 +22,7 @@ namespace trainyard::engine {
 // How far a run is: completed steps, what they consumed since the run began, and how many of them were skipped.
 struct Progress {
   std::int64_t step = 0, samples_seen = 0, tokens_seen = 0, skipped_steps = 0;
+  std::optional<checkpoint::StoredLossScale> loss_scale = {};
 };
 
 // Every rank calls all methods in the same order. Collectives are issued on the trainer's communication Exec.

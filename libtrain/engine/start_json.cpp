@@ -37,6 +37,7 @@ void to_json(nlohmann::json& json, const Start& start) {
           {"own", start.own},
           {"newest", start.newest},
           {"damaged", nlohmann::json::array()}};
+  if (start.loss_scale) json["loss_scale"] = checkpoint::loss_scale_to_json(*start.loss_scale);
   for (const auto& path : start.damaged) json["damaged"].push_back(base::text_of_path(path));
 }
 void from_json(const nlohmann::json& json, Start& start) {
@@ -49,6 +50,8 @@ void from_json(const nlohmann::json& json, Start& start) {
            .own = json.at("own"),
            .newest = json.at("newest"),
            .damaged = {}};
+  if (json.contains("loss_scale"))
+    start.loss_scale = checkpoint::loss_scale_from_json(json.at("loss_scale"), "loss_scale");
   for (const auto& path : json.at("damaged")) start.damaged.push_back(base::path_of_text(path.get<std::string>()));
 }
 

@@ -81,7 +81,7 @@ std::int64_t StepResults::reported_words() const {
   return gates_.count() + static_cast<std::int64_t>(sizeof(kernels::StepNumbers) / sizeof(std::uint64_t));
 }
 
-void StepResults::agree(std::span<const base::ConstView> gradients) {
+void StepResults::agree(std::span<const base::ConstView> gradients, double loss_scale) {
   const auto device = execs_.compute.device();
   const base::View limbs(limbs_, base::DType::i64, {kernels::square_sum_limbs}, device);
   kernels::square_sum(execs_.compute, gradients, limbs);
@@ -96,7 +96,7 @@ void StepResults::agree(std::span<const base::ConstView> gradients) {
   args.losses = all_, args.places = places_, args.micros = batch_.micros();
   args.local_accumulation = batch_.local_accumulation;
   args.rows = execs_.world.topology.rows_with_losses(results_.size());
-  args.limbs = limbs_, args.clip = clip_, args.out = numbers_;
+  args.limbs = limbs_, args.clip = clip_, args.loss_scale = loss_scale, args.out = numbers_;
   args.lasting = non_finite_ == NonFinitePolicy::stop;
   kernels::step_numbers(execs_.compute, args);
 }

@@ -40,9 +40,9 @@ class StepResults {
   base::View gate_records() const;
 
   // Gathers the losses of all ranks. Adds up the squares of the gradients that this rank counts and the gate records,
-  // each over all ranks. Then computes the numbers. All of it is in the order of execs.compute; on a GPU the host
-  // does not wait. Collective.
-  void agree(std::span<const base::ConstView> gradients);
+  // each over all ranks. Then computes the numbers. The gradients have the factor `loss_scale`, a power of two. All of
+  // it is in the order of execs.compute; on a GPU the host does not wait. Collective.
+  void agree(std::span<const base::ConstView> gradients, double loss_scale = 1);
   const kernels::StepNumbers* numbers() const { return numbers_; }  // in device memory
 
   struct Collected {

@@ -31,7 +31,10 @@ params::GradientReduction::Position position_of(const plan::Action& action, cons
 
 Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
     : settings_(settings), r_(plan, settings.device, world, batches, plan::Pass::train),
-      program_(plan::actions(plan, world.rank)), step_leases_(plan::step_leases(r_.part, program_)) {
+      program_(plan::actions(plan, world.rank)), step_leases_(plan::step_leases(r_.part, program_)),
+      loss_scale_(settings.loss_scale) {
+  TRAINYARD_ASSERT(!settings.loss_scale.scales() || settings.non_finite == NonFinitePolicy::skip,
+                   "a loss scale of {}, and a step that overflows ends the run", settings.loss_scale.first);
   make_chunks();
   for (auto& flat_group : r_.set.flat_groups)
     for (auto& parameter : flat_group.parameters)
@@ -94,6 +97,7 @@ void Trainer::load(std::int64_t completed, const plan::Action& action) {
   auto& step = passes().enter(action, r_.batches.training(completed, action.micro), plan::Pass::train).step;
   step->loss_place = results_->loss_of(action.place);
   step->gate_records = results_->gate_records();
+  step->loss_scale = loss_factor();
   tensor::copy(*r_.compute, step->micro.counted_there, results_->targets_of(action.place));
 }
 
@@ -197,11 +201,12 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   if (!gradients_of_step(completed, stop_now, nullptr)) return false;
   {
     const base::TraceScope traced(base::traced::action, name_of(plan::Action::Kind::update), {completed + 1});
-    results_->agree(store_->counted_gradients());
+    results_->agree(store_->counted_gradients(), loss_factor());
     update(completed);
     results_->send();
   }
-  outcome.learning_rate = settings_.learning_rate.at(completed);
+  outcome.learning_rate = settings_.learning_rate.at(completed - skipped_);
+  outcome.loss_scale = settings_.loss_scale.scales() ? loss_scale_.scale() : 0;
   outcome.expert_rounds = r_.experts.most_rounds();
   outcome.exposed_seconds = r_.context.wait_seconds;
   outcome.compute_seconds = base::steady_seconds() - outcome.begun - r_.context.wait_seconds;
@@ -227,6 +232,8 @@ StepOutcome Trainer::finish_step() {
   outcome.gradient_norm = numbers.gradient_norm;
   outcome.targets = numbers.targets;
   outcome.fate = fate_of(numbers.finite != 0, settings_.non_finite);
+  if (outcome.fate == StepFate::counts) loss_scale_.count_step();
+  else if (outcome.fate == StepFate::skipped && !loss_scale_.count_overflow()) outcome.fate = StepFate::ends_run;
   if (outcome.fate == StepFate::skipped) ++skipped_;
   outcome.gate_records = reported.gate_records;
   return outcome;
@@ -246,9 +253,10 @@ void Trainer::measure_on_device(const UnderWay& step, StepOutcome& outcome) {
   blocked_before_ = blocked, talking_before_ = talking;
 }
 
-// The clip factor is read where it was computed. A step that is not finite changes nothing.
+// The clip factor is read where it was computed. A step that is not finite changes nothing, nor does the learning rate
+// advance by it.
 void Trainer::update(std::int64_t completed) {
-  const auto rule = params::update_rule(r_.plan.optimizer, settings_, settings_.learning_rate.at(completed),
+  const auto rule = params::update_rule(r_.plan.optimizer, settings_, settings_.learning_rate.at(completed - skipped_),
                                         completed + 1 - skipped_, results_->numbers());
   store_->update(rule, r_.plan.global_batch * r_.plan.sequence);
 }

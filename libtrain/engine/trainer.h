@@ -4,6 +4,7 @@
 
 #include "libtrain/base/index.h"
 #include "libtrain/engine/learning_rate.h"
+#include "libtrain/engine/loss_scale.h"
 #include "libtrain/engine/non_finite.h"
 #include "libtrain/engine/rank_runtime.h"
 #include "libtrain/engine/step_results.h"
@@ -28,12 +29,14 @@ struct StepSettings : params::OptimizerSettings {
   bool decay_embeddings = false;  // weight decay of token, position and segment tables, too
   std::uint64_t seed = 1;
   NonFinitePolicy non_finite = NonFinitePolicy::stop;
-  base::Device device;  // kind as in the plan; index: the GPU of this rank
+  LossScaleRule loss_scale;  // a rule that scales needs the policy to skip
+  base::Device device;       // kind as in the plan; index: the GPU of this rank
 };
 
 struct StepOutcome {
   StepFate fate = StepFate::counts;
   double loss = 0, gradient_norm = 0, learning_rate = 0;
+  double loss_scale = 0;  // of this step; 0: losses are not scaled
   std::int64_t targets = 0;
   std::span<const std::int64_t> gate_records = {};  // of gate_record_shape; valid until the next step begins
   std::int64_t expert_rounds = 0;                   // dispatch rounds of the layer that took most in a pass; 0: none
@@ -68,6 +71,9 @@ class Trainer {
   // on from a checkpoint sets the number of the checkpoint before its first step.
   std::int64_t skipped_steps() const { return skipped_; }
   void set_skipped_steps(std::int64_t skipped) { skipped_ = skipped; }
+  // Of the next step, when no step is under way.
+  const LossScale& loss_scale() const { return loss_scale_; }
+  void set_loss_scale(const std::optional<checkpoint::StoredLossScale>& stored) { loss_scale_.go_on_from(stored); }
 
   // Gathers what the first pass of a next step would gather. So the ledger has the traffic of each step, also of the
   // last. Collective.
@@ -107,6 +113,7 @@ class Trainer {
   bool gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now, const Observer* observer);
   void load(std::int64_t completed, const plan::Action& action);
   StagePasses passes();
+  double loss_factor() const { return loss_scale_.token_factor(r_.plan.global_batch * r_.plan.sequence); }
   void forward(const plan::Action& action, const Observer* observer);
   void backward(const plan::Action& action, const Observer* observer);  // or one of its two halves
   void exchange(const plan::Action& action);                            // with a neighbouring stage
@@ -138,6 +145,7 @@ class Trainer {
   std::optional<StepResults> results_;
   std::deque<UnderWay> under_way_;
   std::int64_t skipped_ = 0;
+  LossScale loss_scale_;
   double finished_at_ = 0, blocked_before_ = 0, talking_before_ = 0;  // at the end of the step before, on a GPU
 };
 

@@ -116,6 +116,7 @@ struct Step {
   base::DType dtype;                    // working dtype
   std::uint64_t seed = 0;               // of dropout and of gates
   plan::Pass pass = plan::Pass::train;  // evaluate: no dropout, nothing is saved
+  double loss_scale = 1;                // factor of the gradients of all losses; losses themselves are not scaled
   double loss_sum = 0;
   std::int64_t target_count = 0;
   base::View loss_place = {};  // f64 [1] on the device: gets the loss sum instead of loss_sum; the host does not wait

@@ -287,8 +287,8 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
                                          .logits = t["logits"],
                                          .choice = choice_of(t),
                                          .d_weights = d_weights,
-                                         .scale = {.balance = model_.experts.balance_loss,
-                                                   .z = model_.experts.z_loss,
+                                         .scale = {.balance = model_.experts.balance_loss * step.loss_scale,
+                                                   .z = model_.experts.z_loss * step.loss_scale,
                                                    .targets = targets_of(step, targets)},
                                          .d_logits = d_logits});
     }

@@ -98,7 +98,8 @@ struct HeadBlock::Loss {
                                                 .vocabulary = vocabulary_,
                                                 .lanes = widths_.lanes,
                                                 .losses = losses,
-                                                .dlogits = gradient});
+                                                .dlogits = gradient,
+                                                .loss_scale = step_.loss_scale});
       return gradient;
     }
     const auto column = step_.collectives->rank() * widths_.vocabulary;
@@ -119,7 +120,8 @@ struct HeadBlock::Loss {
                                                .first_column = column,
                                                .vocabulary = vocabulary_,
                                                .losses = losses,
-                                               .dlogits = gradient});
+                                               .dlogits = gradient,
+                                               .loss_scale = step_.loss_scale});
     return gradient;
   }
   // Writes the sum over the rows of a chunk's gradient to d_bias; from the second chunk on it is added.

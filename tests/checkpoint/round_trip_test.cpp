@@ -67,6 +67,35 @@ TEST(RoundTrip, SkippedStepsComeBack) {
   }
 }
 
+// Likewise the loss scale.
+TEST(RoundTrip, ALossScaleComesBack) {
+  Scratch scratch;
+  auto s = state(gpt(), DType::f16, 5);
+  EXPECT_FALSE(checkpoint::state_to_json(s).contains("loss_scale"));
+  s.loss_scale = checkpoint::StoredLossScale{4096, 17, 2, 1};
+  save(scratch.path, s, 2);
+  const auto folder = scratch.path + "/step-00000005";
+  EXPECT_EQ(checkpoint::Reader(folder).state().loss_scale, s.loss_scale);
+  for (const auto& [key, value] : std::vector<std::pair<const char*, nlohmann::json>>{{"scale", 3},
+                                                                                     {"scale", 0},
+                                                                                     {"scale", std::int64_t{1} << 33},
+                                                                                     {"scale", "big"},
+                                                                                     {"clean_steps", -1},
+                                                                                     {"hysteresis", 0},
+                                                                                     {"skips_in_a_row", -1}}) {
+    edit_manifest(folder, [&](nlohmann::json& j) {
+      j["loss_scale"] = {{"scale", 4096}, {"clean_steps", 17}, {"hysteresis", 2}, {"skips_in_a_row", 1}};
+      j["loss_scale"][key] = value;
+    });
+    try {
+      checkpoint::Reader reader(folder);
+      ADD_FAILURE() << key << " " << value;
+    } catch (const InputError& e) {
+      EXPECT_NE(std::string(e.what()).find("loss_scale"), std::string::npos) << e.what();
+    }
+  }
+}
+
 TEST(RoundTrip, StateComesBack) {
   Scratch scratch;
   auto s = state(llama(), DType::bf16, 12);

@@ -21,6 +21,7 @@ TEST(StartJson, KeepsAStart) {
                     .samples_seen = std::int64_t{1} << 53 | 1,  // no double holds it
                     .tokens_seen = 77,
                     .skipped_steps = 3,
+                    .loss_scale = checkpoint::StoredLossScale{1024, 7, 2, 1},
                     .own = true,
                     .newest = true,
                     .damaged = {no_utf8 + "1", "other"}};
@@ -31,6 +32,8 @@ TEST(StartJson, KeepsAStart) {
   EXPECT_EQ(again.samples_seen, start.samples_seen);
   EXPECT_EQ(again.tokens_seen, start.tokens_seen);
   EXPECT_EQ(again.skipped_steps, start.skipped_steps);
+  EXPECT_EQ(again.loss_scale, start.loss_scale);
+  EXPECT_FALSE(sent(Start()).loss_scale);
   EXPECT_EQ(again.own, start.own);
   EXPECT_EQ(again.newest, start.newest);
   EXPECT_EQ(again.damaged, start.damaged);

@@ -20,13 +20,14 @@ struct Problem {
       for (std::int64_t c = 0; c < vocabulary && r != 4; ++c)
         logits.set(r, c, 4 * values(r, c) * (r == 5 ? 2500 : 1) + (r == 6 ? 1e4 : r == 7 ? -1e4 : 0));
   }
-  void run(tensor::Exec& exec, base::View dlogits) {
+  void run(tensor::Exec& exec, base::View dlogits, double loss_scale = 1) {
     kernels::cross_entropy_chunk(exec, {.logits = logits.view(),
                                         .targets = base::View::of(targets.data(), {tokens}),
                                         .weights = base::View::of(weights.data(), {tokens}),
                                         .vocabulary = vocabulary,
                                         .losses = base::View::of(losses.data(), {tokens}),
-                                        .dlogits = dlogits});
+                                        .dlogits = dlogits,
+                                        .loss_scale = loss_scale});
   }
 };
 
@@ -68,6 +69,26 @@ TEST(CrossEntropy, LossesAndGradients) {
           }
         }
       });
+}
+
+// A power of two changes no digit of a gradient, and nothing of a loss.
+TEST(CrossEntropy, TheLossScaleIsAFactorOfTheGradientAlone) {
+  on_every_path([] {
+    for (const auto t : {DType::f32, DType::bf16, DType::f64})
+      for (const double scale : {65536.0, 0.25}) {
+        Bench bench(1);
+        Problem plain(t), scaled(t);
+        MatrixBuffer d(t, tokens, stored), e(t, tokens, stored);
+        plain.run(*bench, d.view());
+        scaled.run(*bench, e.view(), scale);
+        EXPECT_EQ(plain.losses, scaled.losses);
+        for (std::int64_t r = 0; r < tokens; ++r)
+          for (std::int64_t c = 0; c < stored; ++c)
+            if (d(r, c) == 0 || std::abs(d(r, c)) > 1e-30) {
+              ASSERT_EQ(e(r, c), d(r, c) * scale) << r << "," << c;
+            }
+      }
+  });
 }
 
 TEST(CrossEntropy, AllMasked) {

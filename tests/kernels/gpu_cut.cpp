@@ -39,7 +39,8 @@ TEST(GpuCut, CrossEntropyGivesTheBitsOfOneRank) {
                                                       .vocabulary = s.columns,
                                                       .lanes = s.lanes,
                                                       .losses = place(losses),
-                                                      .dlogits = place(dlogits)});
+                                                      .dlogits = place(dlogits),
+                                                      .loss_scale = 4});
           std::vector<std::unique_ptr<MatrixBuffer>> results, kept;  // a Place needs them at fixed addresses
           for (auto ranks : s.ranks) {
             const auto width = s.stored / ranks, own = s.lanes / ranks,
@@ -65,7 +66,8 @@ TEST(GpuCut, CrossEntropyGivesTheBitsOfOneRank) {
                                                            .first_column = r * width,
                                                            .vocabulary = s.columns,
                                                            .losses = vo.row_range(r, 1).reshaped({n}),
-                                                           .dlogits = vd.columns(r * width, width)});
+                                                           .dlogits = vd.columns(r * width, width),
+                                                           .loss_scale = 4});
           }
           place.fetch();
           for (std::size_t i = 0; i < results.size(); i += 2) {

@@ -167,6 +167,7 @@ TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
   for (double clip : {0.0, 1e-3, 1e9})
     for (int wrong = 0; wrong < 3; ++wrong) {  // nothing, a loss, a norm
       const int copies = clip == 0 ? 1 : 2;    // of a rank's losses; the second copy does not count
+      const double loss_scale = clip == 0 ? 1 : clip == 1e9 ? 65536 : 0.125;
       std::vector<kernels::StepNumbers> both;
       for (auto kind : {Place::Kind::host, Place::Kind::gpu}) {
         Place place(kind);
@@ -187,7 +188,7 @@ TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
         const auto* l = place.raw(losses);
         const auto* d = place.raw(limbs);
         kernels::StepNumbersArgs args{l, 3, 7, 1, {3, 1, copies}, d, clip};
-        args.out = out;
+        args.out = out, args.loss_scale = loss_scale;
         kernels::step_numbers(place.exec(), args);
         place.fetch();
         both.push_back(numbers[0]);
@@ -201,10 +202,10 @@ TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
       for (int m = 0; m < 7; ++m) sum += 0.1 * m + 1e-9;
       EXPECT_EQ(both[0].loss, sum / 705);
       EXPECT_EQ(both[1].loss, both[0].loss);
-      const double norm = std::sqrt(12345678901.0 + 77 * std::ldexp(1.0, -32)) / 705;
+      const double norm = std::sqrt(12345678901.0 + 77 * std::ldexp(1.0, -32)) / 705 / loss_scale;
       EXPECT_DOUBLE_EQ(both[0].gradient_norm, norm);
       EXPECT_EQ(both[1].gradient_norm, both[0].gradient_norm);
-      EXPECT_FLOAT_EQ(both[0].gradient_scale, static_cast<float>((clip == 1e-3 ? clip / norm : 1) / 705));
+      EXPECT_FLOAT_EQ(both[0].gradient_scale, static_cast<float>((clip == 1e-3 ? clip / norm : 1) / 705 / loss_scale));
       EXPECT_EQ(both[1].gradient_scale, both[0].gradient_scale);
     }
 }
@@ -283,7 +284,8 @@ TEST(Gpu, CrossEntropy) {
                                                       .weights = vw,
                                                       .vocabulary = v,
                                                       .losses = place(losses),
-                                                      .dlogits = place(dlogits)});
+                                                      .dlogits = place(dlogits),
+                                                      .loss_scale = 1024});
           kernels::cross_entropy_chunk(
               place.exec(), {.logits = vl, .targets = vt, .weights = vw, .vocabulary = v, .losses = place(alone)});
           if (t != DType::bf16) {

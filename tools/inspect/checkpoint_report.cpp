@@ -66,6 +66,13 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
   out += fmt::format("  dtype       {}{}\n", base::name_of(s.dtype), kept);
   if (s.optimizer != checkpoint::StoredOptimizer())
     out += fmt::format("  optimizer   {}: {}\n", s.optimizer.name, fmt::join(s.optimizer.states, ", "));
+  if (s.loss_scale)
+    out += fmt::format("  loss scale  {}, {} since it changed or overflowed, {} until it is halved{}\n",
+                       s.loss_scale->scale, base::counted(s.loss_scale->clean_steps, "step"),
+                       base::counted(s.loss_scale->hysteresis, "overflow"),
+                       s.loss_scale->skips_in_a_row == 0
+                           ? ""
+                           : fmt::format(", {} skipped just now", base::counted(s.loss_scale->skips_in_a_row, "step")));
   out += fmt::format("  seed        {}\n", s.seed);
   out +=
       fmt::format("  written by  {} {}{}, on {} ({})\n", reader.manifest().ranks,
