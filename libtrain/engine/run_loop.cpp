@@ -255,7 +255,7 @@ void RunLoop::raise_peaks() {
   const auto dtype = run_.setup.plan.dtype;
   peaks_.f32 = std::max(peaks_.f32, fastest(kernels::multiply_adds));
   peaks_.bf16 = std::max(peaks_.bf16, peaks_.f32);
-  if (base::is_narrow(dtype) && kernels::base_of(kernels::active_isa()) != kernels::active_isa())
+  if (dtype == base::DType::bf16 && kernels::base_of(kernels::active_isa()) != kernels::active_isa())
     peaks_.bf16 = std::max(peaks_.bf16, fastest(kernels::bf16_multiply_adds));
 }
 

@@ -30,21 +30,27 @@ TEST(Config, AScheduleOfStagesHasAFlagOfItsOwn) {
   EXPECT_EQ(c.schedule, "linear");
 }
 
-// f16 is only stored: a run cannot compute in it, and says so before it reserves or opens anything.
+// f64 is only for checks: a run cannot compute in it, and says so before it reserves or opens anything.
 TEST(Config, AWorkingDtypeIsOneThatRunsComputeIn) {
   RunConfig c;
   auto fields = fields_of(c);
   auto& dtype = base::field_named(fields, "dtype", "it");
-  for (const char* name : {"fp16", "f16", "float16", "half", "f64"}) {
+  for (const char* name : {"float16", "half", "f64"}) {
     try {
       dtype.set(name, "--dtype");
       ADD_FAILURE() << name;
     } catch (const base::UsageError& e) {
-      EXPECT_EQ(std::string(e.what()), fmt::format("--dtype {} is not known; use f32, bf16", name));
+      EXPECT_EQ(std::string(e.what()), fmt::format("--dtype {} is not known; use f32, bf16, f16, fp16", name));
     }
   }
   dtype.set("bf16", "--dtype");
   EXPECT_EQ(c.dtype, base::DType::bf16);
+  for (const char* name : {"fp16", "f16"}) {
+    c.dtype = base::DType::f32;
+    dtype.set(name, "--dtype");
+    EXPECT_EQ(c.dtype, base::DType::f16);
+    EXPECT_EQ(dtype.get(), "f16");
+  }
 }
 
 // The lists that programs make of traits, compared with lists by hand.

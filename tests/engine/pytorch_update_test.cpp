@@ -46,6 +46,9 @@ Setup setup_of(const json& page, base::DType dtype, int zero, int ranks) {
   p.global_batch = r["global_batch"], p.micro_batch = r["micro_batch"], p.sequence = r["sequence"];
   plan::predict(p);
   s.step.learning_rate = {"cosine", r["learning_rate"], r["final_learning_rate"], r["warmup_steps"], 0, r["steps"]};
+  if (base::has_narrow_range(dtype))
+    s.step.loss_scale = engine::loss_scale_rule("dynamic:1024,12,1", dtype),
+    s.step.non_finite = engine::NonFinitePolicy::skip;
   s.step.beta1 = r["beta1"], s.step.beta2 = r["beta2"], s.step.epsilon = r["epsilon"],
   s.step.weight_decay = r["weight_decay"], s.step.clip = r["clip"], s.step.seed = r["seed"];
   return s;
@@ -170,10 +173,14 @@ void parity(const std::string& name, base::DType dtype, const Tolerance& toleran
 constexpr Tolerance f32{2e-6, 2e-5, 20, 0, 1e-6};
 constexpr Tolerance bf16{5e-3, 5e-2, 0, 0.1, 1e-3};  // least: the gradient of a key bias is rounding error alone
 
+constexpr Tolerance f16{1e-3, 1e-2, 0, 0.02, 3e-4};
+
 TEST(PyTorchUpdate, LayerNormF32) { parity("update-layer", base::DType::f32, f32); }
 TEST(PyTorchUpdate, RmsNormF32) { parity("update-rms", base::DType::f32, f32); }
 TEST(PyTorchUpdate, LayerNormBf16) { parity("update-layer", base::DType::bf16, bf16); }
 TEST(PyTorchUpdate, RmsNormBf16) { parity("update-rms", base::DType::bf16, bf16); }
+TEST(PyTorchUpdate, LayerNormF16) { parity("update-layer", base::DType::f16, f16); }
+TEST(PyTorchUpdate, RmsNormF16) { parity("update-rms", base::DType::f16, f16); }
 
 }  // namespace
 }  // namespace trainyard

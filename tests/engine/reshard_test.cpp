@@ -64,7 +64,7 @@ TEST(Reshard, AnotherDtypeIsTheOneThatAResumeMakes) {
   EXPECT_EQ(bits[0], bits[1]);
 }
 
-// No run computes in f16. A run goes on from the exact weights of such a checkpoint, and an evaluation computes in f32.
+// A run goes on from the exact weights of such a checkpoint, and an evaluation computes in f16.
 TEST(Reshard, AnF16CheckpointServesOtherDtypes) {
   SmallRun runs;
   auto c = runs.config("first");
@@ -85,7 +85,7 @@ TEST(Reshard, AnF16CheckpointServesOtherDtypes) {
   e.checkpoint = half, e.sequences = 4, e.run.device = "cpu";
   auto world = engine::solo_world();
   const auto found = engine::evaluate(e, world, nullptr);
-  EXPECT_EQ(found.dtype, "f32");
+  EXPECT_EQ(found.dtype, "f16");
   e.checkpoint = from;
   auto again = engine::solo_world();
   const auto exact = engine::evaluate(e, again, nullptr).loss;

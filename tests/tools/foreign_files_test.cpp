@@ -52,6 +52,11 @@ TEST(ForeignFiles, ADeepSpeedFileGetsTheFlagsOfItsKeys) {
       R"({"bf16": {"enabled": true}, "optimizer": {"type": "SGD", "params":
           {"lr": 0.25, "momentum": 0.5, "nesterov": true}}})",
       "--dtype bf16 --optimizer sgd --learning-rate 0.25 --momentum 0.5 --nesterov on");
+  expect_flags(R"({"fp16": {"enabled": true}})", "--dtype fp16 --loss-scale dynamic:65536,1000,2");
+  expect_flags(R"({"fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 12, "loss_scale_window": 500,
+                   "hysteresis": 3}})",
+               "--dtype fp16 --loss-scale dynamic:4096,500,3");
+  expect_flags(R"({"fp16": {"enabled": true, "loss_scale": 128}})", "--dtype fp16 --loss-scale static:128");
   expect_flags(R"({"fp16": {"enabled": false}, "scheduler": {"type": "WarmupCosineLR", "params":
                    {"warmup_num_steps": 5, "warmup_min_lr": 0, "total_num_steps": 50}}})",
                "--lr-schedule cosine --warmup-steps 5 --start-learning-rate 0 --steps 50");
@@ -74,7 +79,6 @@ TEST(ForeignFiles, ArgumentsOfTransformersTrainer) {
 }
 
 TEST(ForeignFiles, KeysWithoutAFlagGetASentence) {
-  expect_remark(R"({"fp16": {"enabled": true}})", "train --dtype bf16; there is no fp16");
   expect_remark(R"({"train_batch_size": 8, "nonsense": 3, "moe": {}})", "not translated: nonsense, moe");
   expect_remark(R"({"train_batch_size": 8, "scheduler": {"type": "WarmupLR", "params": {}}})",
                 "linear, not logarithmic");

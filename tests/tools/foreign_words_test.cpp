@@ -45,7 +45,7 @@ TEST(ForeignWords, KeysAreNotSpelledAsFlags) {
   const auto hint = [&](const char* word) { return foreign_word_hint(word, names, Spelling::keys); };
   EXPECT_EQ(hint("micro_batch_size"),
             "here it is micro-batch: sequences a micro-batch on one rank; global-batch is the whole step's");
-  EXPECT_EQ(hint("fp16"), "here it is dtype: dtype bf16 keeps an f32 master; there is no fp16");
+  EXPECT_EQ(hint("fp16"), "here it is dtype: dtype bf16 or fp16 keeps an f32 master");
   EXPECT_EQ(hint("cpu_offload"),
             "there is no offload to host memory or disks; zero 3, recompute full and more ranks need less memory");
   EXPECT_EQ(hint("validation_file"),

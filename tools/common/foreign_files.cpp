@@ -100,10 +100,22 @@ class DeepSpeed {
   }
   void take_types(const Json& all) {
     const bool half = is_on(at(all, "fp16", "enabled"));
-    if (half || is_on(at(all, "bf16", "enabled")) || is_on(at(all, "bfloat16", "enabled")))
+    if (half) flags_.emplace_back("--dtype fp16");
+    else if (is_on(at(all, "bf16", "enabled")) || is_on(at(all, "bfloat16", "enabled")))
       flags_.emplace_back("--dtype bf16");
-    const auto* fp16 = at(all, "fp16", "enabled");
-    remark(fp16 != nullptr && *fp16 == true, "there is no fp16");
+    if (half) take_loss_scale(all);
+  }
+  // DeepSpeed: a loss_scale of 0 is dynamic. A scale that is no power of two is left to the user.
+  void take_loss_scale(const Json& all) {
+    const auto number = [&](const char* key, std::int64_t otherwise) {
+      const auto* value = at(all, "fp16", key);
+      return value != nullptr && value->is_number_integer() ? value->get<std::int64_t>() : otherwise;
+    };
+    const auto fixed = number("loss_scale", 0), power = number("initial_scale_power", 16);
+    if (fixed > 0) flags_.push_back(fmt::format("--loss-scale static:{}", fixed));
+    else if (power >= 0 && power <= 32)
+      flags_.push_back(fmt::format("--loss-scale dynamic:{},{},{}", std::int64_t{1} << power,
+                                   number("loss_scale_window", 1000), number("hysteresis", 2)));
   }
   void take_optimizer(const Json& all) {
     const auto* type = at(all, "optimizer", "type");
@@ -206,6 +218,7 @@ std::string trainer_hint(const Json& all) {
   }
   const auto is_on = [&](const char* key) { return all.contains(key) && all[key] == true; };
   if (is_on("bf16")) flags.emplace_back("--dtype bf16");
+  else if (is_on("fp16")) flags.emplace_back("--dtype fp16");
   if (is_on("gradient_checkpointing")) flags.emplace_back("--recompute full");
   auto text = fmt::format("the same with flags: train {}", fmt::join(flags, " "));
   if (all.contains("per_device_train_batch_size"))

@@ -76,7 +76,7 @@ const std::vector<Entry>& entries() {
       {{"dp", "data-parallel", "data-parallel-size"}, "", cut},
       {{"bf16", "fp16", "half", "mixed-precision", "amp", "precision", "torch-dtype", "data-type"},
        "dtype",
-       "--dtype bf16 keeps an f32 master; there is no fp16",
+       "--dtype bf16 or fp16 keeps an f32 master",
        true},
       {{"fp32", "float32", "tf32"}, "dtype", "--dtype f32 is the default", true},
       {{"seq-len", "seq-length", "sequence-length", "max-seq-length", "max-seq-len", "block-size", "context-length",

@@ -77,7 +77,7 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
       ->check(in_range(base::Range<int>{2, 1024}))
       ->capture_default_str()
       ->group(links);
-  app.add_option("--dtype", o.dtypes, "f32, bf16 or both; operations that only move bytes take the first")
+  app.add_option("--dtype", o.dtypes, "f32, bf16, f16 or several; operations that only move bytes take the first")
       ->capture_default_str()
       ->group(links);
   app.add_option("--confidence", o.confidence, "stop at a size when its median is known to within this")
@@ -163,7 +163,8 @@ void resolve_texts(ProfileOptions& o) {
   s.dtypes.clear();
   for (const auto& name : items(o.dtypes, "--dtype")) {
     if (const auto known = base::names_of_working_dtypes(); std::find(known.begin(), known.end(), name) == known.end())
-      throw base::UsageError(fmt::format("--dtype '{}' is not measured", name), "f32, bf16 or f32,bf16");
+      throw base::UsageError(fmt::format("--dtype '{}' is not measured", name),
+                             "f32, bf16, f16, or several, as f32,bf16");
     s.dtypes.push_back(base::dtype_from_name(name));
   }
   const bool narrow = std::all_of(s.dtypes.begin(), s.dtypes.end(), base::is_narrow);

@@ -101,8 +101,9 @@ void add_options(CLI::App& app, Settings& s) {
                  "take all parallel degrees, stages, ZeRO stage and dtype from this plan of partition-model")
       ->type_name("FILE")
       ->group("Parallel layout");
-  app.add_option("--dtype", s.dtype,
-                 "working dtype, f32 or bf16; with bf16, the exact f32 weights stay as master weights [as in SRC]")
+  app.add_option(
+         "--dtype", s.dtype,
+         "working dtype, f32, bf16 or f16; with the last two, the exact f32 weights stay as master weights [as in SRC]")
       ->check(one_of(base::names_of_working_dtypes()))
       ->group("Parallel layout");
   app.add_option("--only", s.only,
