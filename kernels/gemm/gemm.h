@@ -11,7 +11,7 @@ namespace trainyard::kernels {
 enum class Transpose { no, yes };
 enum class Accumulate { no, yes };
 
-// c[M,N] = op(a) op(b), or c += op(a) op(b). `a` and b share a dtype (f32, bf16, f64). c has that dtype, or f32 for
+// c[M,N] = op(a) op(b), or c += op(a) op(b). `a` and b share a dtype (f32, bf16, f16, f64). c has that dtype, or f32 for
 // bf16 inputs. Pitches are honoured; c must not alias `a` or b. bf16 is widened exactly, accumulated in f32 and rounded
 // once. K is at least 1.
 //

@@ -53,6 +53,8 @@ struct DTypeTraits {
   KernelUse kernels = KernelUse::none;
   // Whether a run can compute in it (--dtype). Else it is only for storage, or for checks.
   bool trains = false;
+  // Other spellings of its name in settings of a run.
+  std::array<const char*, 3> spellings = {};
 };
 inline constexpr std::array dtype_traits = {
     DTypeTraits{DType::f32, "f32", 4, 24, false, KernelUse::computing, true},
@@ -64,7 +66,7 @@ inline constexpr std::array dtype_traits = {
     DTypeTraits{DType::u16, "u16", 2},
     DTypeTraits{DType::u32, "u32", 4},
     DTypeTraits{DType::u64, "u64", 8},
-    DTypeTraits{DType::f16, "f16", 2, 11, true, KernelUse::storage},
+    DTypeTraits{DType::f16, "f16", 2, 11, true, KernelUse::computing, false, {"fp16", "float16", "half"}},
 };
 constexpr const DTypeTraits& traits_of(DType t) { return dtype_traits[static_cast<std::size_t>(t)]; }
 constexpr std::int64_t size_of(DType t) { return traits_of(t).bytes; }
