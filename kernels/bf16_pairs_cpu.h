@@ -17,6 +17,16 @@ template <class T> constexpr bool paired = false;
 template <> constexpr bool paired<b16> = true;
 #endif
 
+// Calls body(T*) with a null pointer of the type of a product's operands, which is summed in f32. Paths by pairs have
+// products of bf16 alone.
+template <class Body> inline void with_type_of_product([[maybe_unused]] Type type, const Body& body) {
+#if defined(TRAINYARD_BF16_PAIRS)
+  body(static_cast<b16*>(nullptr));
+#else
+  with_type_of_f32_sums(type, body);
+#endif
+}
+
 // Steps p and p + 1 of an operand in one 32-bit lane, the first step in the low half.
 inline float pair_of(b16 first, b16 second) {
   return bits_to_float(static_cast<std::uint32_t>(second.bits) << 16 | first.bits);

@@ -1,16 +1,23 @@
-// Building blocks of the compiled variants: bf16, fixed-order sums, exp and tanh. Included only by *_cpu.cpp, once per
-// instruction set.
+// Building blocks of the compiled variants: bf16 and f16, fixed-order sums, exp and tanh. Included only by *_cpu.cpp,
+// once per instruction set.
 #pragma once
 
+#include "kernels/half_bits.h"
 #include "kernels/mat.h"
 
 #include <cstdint>
 #include <cstring>
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
 struct b16 {
+  std::uint16_t bits;
+};
+struct h16 {  // f16
   std::uint16_t bits;
 };
 
@@ -27,6 +34,7 @@ inline std::uint32_t float_to_bits(float f) {
 
 // Widening is exact; narrowing rounds to nearest, ties to even; NaN stays NaN.
 inline float widen(b16 v) { return bits_to_float(static_cast<std::uint32_t>(v.bits) << 16); }
+inline float widen(h16 v) { return f32_of_f16(v.bits); }
 inline float widen(float v) { return v; }
 inline double widen(double v) { return v; }
 inline void store(float* p, float v) { *p = v; }
@@ -36,6 +44,30 @@ inline void store(b16* p, float v) {
   const std::uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   p->bits = static_cast<std::uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded);
 }
+inline void store(h16* p, float v) { p->bits = f16_of_f32(v); }
+
+// Rows without overlap. The bits are those of widen() and store(), with the instructions for f16 where there are any.
+template <class T> inline void widen_row(float* to, const T* from, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = widen(from[i]);
+}
+template <class T> inline void narrow_row(T* to, const float* from, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) store(&to[i], from[i]);
+}
+#if defined(__F16C__)
+inline void widen_row(float* to, const h16* from, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+  for (; i < n; ++i) to[i] = widen(from[i]);
+}
+inline void narrow_row(h16* to, const float* from, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+  for (; i < n; ++i) store(&to[i], from[i]);
+}
+#endif
 
 // The type that a working type computes in.
 template <class T> struct Compute { using type = float; };
@@ -138,11 +170,19 @@ template <class T> inline void copy_elements(T* to, const T* from, std::int64_t 
   memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
 }
 
-// Calls body(T*) with a null pointer of the element type, which is one that kernels compute in.
-template <class Body> inline void with_type(Type type, const Body& body) {
+// Call body(T*) with a null pointer of the element type: a narrow one, one that is summed in f32, or any that kernels
+// compute in.
+template <class Body> inline void with_narrow_type(Type type, const Body& body) {
+  if (type == Type::f16) body(static_cast<h16*>(nullptr));
+  else body(static_cast<b16*>(nullptr));
+}
+template <class Body> inline void with_type_of_f32_sums(Type type, const Body& body) {
   if (type == Type::f32) body(static_cast<float*>(nullptr));
-  else if (type == Type::bf16) body(static_cast<b16*>(nullptr));
-  else body(static_cast<double*>(nullptr));
+  else with_narrow_type(type, body);
+}
+template <class Body> inline void with_type(Type type, const Body& body) {
+  if (type == Type::f64) body(static_cast<double*>(nullptr));
+  else with_type_of_f32_sums(type, body);
 }
 
 }  // namespace

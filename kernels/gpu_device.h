@@ -1,6 +1,6 @@
-// Helpers of the GPU kernels: launches, bf16, fixed-order sums over a warp and a block, activations. Included by
-// *_cuda.cu. nvcc compiles these files for devices; any other compiler compiles them for the host, with the emulator of
-// the tests.
+// Helpers of the GPU kernels: launches, bf16 and f16, fixed-order sums over a warp and a block, activations. Included
+// by *_cuda.cu. nvcc compiles these files for devices; any other compiler compiles them for the host, with the emulator
+// of the tests.
 #pragma once
 
 #include "kernels/mat.h"
@@ -41,6 +41,7 @@ __device__ __forceinline__ float product_plus(float a, float b, float c) { retur
 __device__ __forceinline__ double product_plus(double a, double b, double c) { return __fma_rn(a, b, c); }
 }  // namespace trainyard::kernels
 #else
+#include "kernels/half_bits.h"
 #include TRAINYARD_EMULATOR
 #define TRAINYARD_LAUNCH(kernel, barriers, grid, block, stream, ...) \
   emulator::launch(stream, grid, block, barriers, [=] { kernel(__VA_ARGS__); })
@@ -66,8 +67,20 @@ namespace {
 struct b16 {
   std::uint16_t bits;
 };
+struct h16 {  // f16
+  std::uint16_t bits;
+};
 
 __device__ __forceinline__ float widen(b16 v) { return __uint_as_float(static_cast<unsigned>(v.bits) << 16); }
+__device__ __forceinline__ float widen(h16 v) {
+#ifdef __CUDACC__
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(v.bits));
+  return wide;
+#else
+  return f32_of_f16(v.bits);
+#endif
+}
 __device__ __forceinline__ float widen(float v) { return v; }
 __device__ __forceinline__ double widen(double v) { return v; }
 __device__ __forceinline__ void store(float* p, float v) { *p = v; }
@@ -80,6 +93,13 @@ __device__ __forceinline__ void store(b16* p, float v) {
   const unsigned u = __float_as_uint(v);
   const unsigned rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   p->bits = static_cast<std::uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded);
+#endif
+}
+__device__ __forceinline__ void store(h16* p, float v) {
+#ifdef __CUDACC__
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(p->bits) : "f"(v));
+#else
+  p->bits = f16_of_f32(v);
 #endif
 }
 
@@ -186,11 +206,19 @@ template <class T> constexpr int vector_of = sizeof(T) == 2 ? 8 : sizeof(T) == 4
 // Columns of each thread that sums down a block of rows: few, so that there are enough threads.
 template <class T> constexpr int summed_columns = sizeof(T) == 8 ? 1 : 2;
 
-// Calls body(T*) with a null pointer of the element type, which is one that kernels compute in.
-template <class Body> inline void with_type(Type type, const Body& body) {
+// Call body(T*) with a null pointer of the element type: a narrow one, one that is summed in f32, or any that kernels
+// compute in.
+template <class Body> inline void with_narrow_type(Type type, const Body& body) {
+  if (type == Type::f16) body(static_cast<h16*>(nullptr));
+  else body(static_cast<b16*>(nullptr));
+}
+template <class Body> inline void with_type_of_f32_sums(Type type, const Body& body) {
   if (type == Type::f32) body(static_cast<float*>(nullptr));
-  else if (type == Type::bf16) body(static_cast<b16*>(nullptr));
-  else body(static_cast<double*>(nullptr));
+  else with_narrow_type(type, body);
+}
+template <class Body> inline void with_type(Type type, const Body& body) {
+  if (type == Type::f64) body(static_cast<double*>(nullptr));
+  else with_type_of_f32_sums(type, body);
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 
 namespace trainyard::kernels {
 
-// f16 is only stored: casts and working copies have it, and with_type chooses none of its kernels.
 enum class Type : int { f32, bf16, f64, f16 };
 
 // Memory is void, or const void for a matrix to read.

@@ -38,6 +38,16 @@ inline Vec words_at(const b16* p) {
   return out;
 }
 
+inline Vec words_at(const h16* p) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+#else
+  float wide[lanes];
+  widen_row(wide, p, lanes);
+  return load(wide);
+#endif
+}
+
 // One stage of an in-register transpose: swaps the off-diagonal squares of `half` x `half` elements.
 template <int half, int... l>
 inline __attribute__((always_inline)) void exchange(Vec& a, Vec& b, std::integer_sequence<int, l...>) {

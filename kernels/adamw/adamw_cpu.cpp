@@ -1,7 +1,7 @@
 // The sequence of adamw.h, element by element. Square root and division are correctly rounded on every path.
 #include "kernels/adamw/adamw_args.h"
 
-#include "kernels/stored_cpu.h"
+#include "kernels/cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {

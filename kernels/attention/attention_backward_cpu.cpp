@@ -1,6 +1,6 @@
-// Attention's backward pass on the CPU, f32 and bf16, tile by tile of keys. Threads that work on tiles of one head add
-// to the same query gradients. Each thread waits for its position in the order of tiles, so the order of every sum is
-// fixed.
+// Attention's backward pass on the CPU with sums in f32, tile by tile of keys. Threads that work on tiles of one head
+// add to the same query gradients. Each thread waits for its position in the order of tiles, so the order of every sum
+// is fixed.
 #include "kernels/attention/attention_tile_cpu.h"
 #include "kernels/team_clock_cpu.h"
 
@@ -289,9 +289,8 @@ void attention_backward_cpu(const AttentionBackwardArgs& a) {
   if (a.q.type != Type::bf16) return TRAINYARD_BASE_NAMESPACE::attention_backward_cpu(a);
 #else
   if (a.q.type == Type::f64) return attention_exact_backward_cpu(a);
-  if (a.q.type == Type::f32) return backward_pass<float>(a);
 #endif
-  backward_pass<b16>(a);
+  with_type_of_product(a.q.type, [&]<class T>(T*) { backward_pass<T>(a); });
 }
 
 }  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

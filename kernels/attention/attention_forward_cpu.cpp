@@ -1,6 +1,6 @@
-// Attention's forward pass on the CPU, f32 and bf16, tile by tile. The scores of a tile are stored with queries side by
-// side. So maxima and sums of all queries stay in vector lanes, and probabilities are where the product with the values
-// reads them.
+// Attention's forward pass on the CPU with sums in f32, tile by tile. The scores of a tile are stored with queries side
+// by side. So maxima and sums of all queries stay in vector lanes, and probabilities are where the product with the
+// values reads them.
 #include "kernels/attention/attention_tile_cpu.h"
 #include "kernels/team_clock_cpu.h"
 
@@ -318,9 +318,8 @@ void attention_forward_cpu(const AttentionForwardArgs& a) {
   if (a.q.type != Type::bf16) return TRAINYARD_BASE_NAMESPACE::attention_forward_cpu(a);
 #else
   if (a.q.type == Type::f64) return attention_exact_forward_cpu(a);
-  if (a.q.type == Type::f32) return forward_pass<float>(a);
 #endif
-  forward_pass<b16>(a);
+  with_type_of_product(a.q.type, [&]<class T>(T*) { forward_pass<T>(a); });
 }
 
 }  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

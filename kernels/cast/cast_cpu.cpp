@@ -1,7 +1,7 @@
 // Element-wise copies, in blocks that the threads share.
 #include "kernels/cast/cast_args.h"
 
-#include "kernels/stored_cpu.h"
+#include "kernels/cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -65,10 +65,9 @@ template <class T> void fill_with(const CastArgs& a) {
 }  // namespace
 
 void cast_cpu(const CastArgs& a) {
-  if (a.what == Elementwise::fill) return with_stored_type(a.to.type, [&]<class T>(T*) { fill_with<T>(a); });
+  if (a.what == Elementwise::fill) return with_type(a.to.type, [&]<class T>(T*) { fill_with<T>(a); });
   if (a.what == Elementwise::add) return with_type(a.to.type, [&]<class T>(T*) { add_to<T>(a); });
-  with_stored_type(a.from.type,
-                   [&]<class A>(A*) { with_stored_type(a.to.type, [&]<class B>(B*) { convert<A, B>(a); }); });
+  with_type(a.from.type, [&]<class A>(A*) { with_type(a.to.type, [&]<class B>(B*) { convert<A, B>(a); }); });
 }
 
 }  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

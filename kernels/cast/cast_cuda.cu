@@ -1,6 +1,6 @@
 // Element-wise copies, four elements for each thread where the rows allow it.
+#include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
-#include "kernels/gpu_stored_device.h"
 
 namespace trainyard::kernels {
 namespace {
@@ -61,8 +61,7 @@ const char* gpu::cast(const CastArgs& a, void* stream) {
   const auto n = a.to.rows * a.to.cols;
   const auto blocks = blocks_for(grouped ? n / 4 : n);
   if (a.what == Elementwise::fill)
-    with_stored_type(a.to.type,
-                     [&]<class T>(T*) { TRAINYARD_LAUNCH(fill_kernel<T>, false, blocks_for(n), 256, stream, a); });
+    with_type(a.to.type, [&]<class T>(T*) { TRAINYARD_LAUNCH(fill_kernel<T>, false, blocks_for(n), 256, stream, a); });
   else if (a.what == Elementwise::add)
     with_type(a.to.type, [&]<class T>(T*) {
       constexpr auto one = add_kernel<T, 1>, four = add_kernel<T, 4>;
@@ -70,8 +69,8 @@ const char* gpu::cast(const CastArgs& a, void* stream) {
       TRAINYARD_LAUNCH(kernel, false, blocks, 256, stream, a);
     });
   else
-    with_stored_type(a.from.type, [&]<class A>(A*) {
-      with_stored_type(a.to.type, [&]<class B>(B*) {
+    with_type(a.from.type, [&]<class A>(A*) {
+      with_type(a.to.type, [&]<class B>(B*) {
         constexpr auto one = convert_kernel<A, B, 1>, four = convert_kernel<A, B, 4>;
         const auto kernel = grouped ? four : one;
         TRAINYARD_LAUNCH(kernel, false, blocks, 256, stream, a);

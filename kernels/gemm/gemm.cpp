@@ -69,7 +69,7 @@ void run_gemm(tensor::Exec& exec, GemmArgs args, const ProductNames& names) {
   require_product(args, names);
   TRAINYARD_ASSERT(
       !args.accumulate || (args.bias.empty() && args.gelu.empty() && !base::is_narrow(dtype_of(args.c.type))),
-      "{}: accumulate with an epilogue, or in bf16", names.operation);
+      "{}: accumulate with an epilogue, or into a narrow dtype", names.operation);
   TRAINYARD_ASSERT(args.k % args.lanes == 0 && (!exec.on_gpu() || (args.parts == 1 && args.lanes == 1)),
                    "{}: {} lanes over {}", names.operation, args.lanes, args.k);
   for (int i = 0; i + 1 < args.parts; ++i) {

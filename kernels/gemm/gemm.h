@@ -11,9 +11,9 @@ namespace trainyard::kernels {
 enum class Transpose { no, yes };
 enum class Accumulate { no, yes };
 
-// c[M,N] = op(a) op(b), or c += op(a) op(b). `a` and b share a dtype (f32, bf16, f64). c has that dtype, or f32 for
-// bf16 inputs. Pitches are honoured; c must not alias `a` or b. bf16 is widened exactly, accumulated in f32 and rounded
-// once. K is at least 1.
+// c[M,N] = op(a) op(b), or c += op(a) op(b). `a` and b share a dtype (f32, bf16, f16, f64). c has that dtype, or f32
+// for bf16 inputs. Pitches are honoured; c must not alias `a` or b. bf16 is widened exactly, accumulated in f32 and
+// rounded once. K is at least 1.
 //
 // The sum over K goes by blocks of gemm_block_k steps. Inside a block, multiply-adds (fused on AVX2 and AVX-512) begin
 // from zero and go in ascending k. Paths with AVX-512 BF16 or AMX multiply bf16 by pairs or by tiles

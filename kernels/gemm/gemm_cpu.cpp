@@ -168,10 +168,11 @@ void gemm_cpu(const GemmArgs& g) {
   if (g.a.type != Type::bf16) return TRAINYARD_BASE_NAMESPACE::gemm_cpu(g);
 #else
   if (g.a.type == Type::f64) return product_f64(g);
-  if (g.a.type == Type::f32) return product<float, float>(g);
 #endif
-  if (g.c.type == Type::f32) product<b16, float>(g);
-  else product<b16, b16>(g);
+  with_type_of_product(g.a.type, [&]<class T>(T*) {
+    if (g.c.type == Type::f32) product<T, float>(g);
+    else product<T, T>(g);
+  });
 }
 
 }  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

@@ -15,7 +15,15 @@
 namespace trainyard::kernels {
 namespace {
 
-cudaDataType_t cuda_type(Type t) { return t == Type::f32 ? CUDA_R_32F : t == Type::bf16 ? CUDA_R_16BF : CUDA_R_64F; }
+cudaDataType_t cuda_type(Type t) {
+  switch (t) {
+    case Type::f32: break;
+    case Type::bf16: return CUDA_R_16BF;
+    case Type::f16: return CUDA_R_16F;
+    case Type::f64: return CUDA_R_64F;
+  }
+  return CUDA_R_32F;
+}
 
 // Remembers the first failure of a sequence of calls.
 struct Try {

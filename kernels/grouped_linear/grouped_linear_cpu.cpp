@@ -200,10 +200,11 @@ void grouped_linear_cpu(const GroupedLinearArgs& g) {
   if (g.a[0].type != Type::bf16) return TRAINYARD_BASE_NAMESPACE::grouped_linear_cpu(g);
 #else
   if (g.a[0].type == Type::f64) return products_f64(g);
-  if (g.a[0].type == Type::f32) return products<float, float>(g);
 #endif
-  if (g.c.type == Type::f32) products<b16, float>(g);
-  else products<b16, b16>(g);
+  with_type_of_product(g.a[0].type, [&]<class T>(T*) {
+    if (g.c.type == Type::f32) products<T, float>(g);
+    else products<T, T>(g);
+  });
 }
 
 }  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

@@ -181,9 +181,8 @@ void grouped_weight_cpu(const GroupedWeightArgs& g) {
   if (g.x.type != Type::bf16) return TRAINYARD_BASE_NAMESPACE::grouped_weight_cpu(g);
 #else
   if (g.x.type == Type::f64) return gradients_f64(g);
-  if (g.x.type == Type::f32) return gradients<float>(g);
 #endif
-  gradients<b16>(g);
+  with_type_of_product(g.x.type, [&]<class T>(T*) { gradients<T>(g); });
 }
 
 }  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

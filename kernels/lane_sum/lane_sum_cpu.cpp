@@ -75,9 +75,9 @@ template <class T, class Out, class Bias> void all(const LaneSumArgs& a) {
 
 void lane_sum_cpu(const LaneSumArgs& a) {
   if (a.pieces.type == Type::f64) return all<double, double, double>(a);
-  const bool bias = a.bias.type == Type::bf16;
-  if (a.out.type == Type::f32) bias ? all<float, float, b16>(a) : all<float, float, float>(a);
-  else bias ? all<float, b16, b16>(a) : all<float, b16, float>(a);
+  with_type_of_f32_sums(a.out.type, [&]<class Out>(Out*) {
+    with_type_of_f32_sums(a.bias.type, [&]<class Bias>(Bias*) { all<float, Out, Bias>(a); });
+  });
 }
 
 }  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

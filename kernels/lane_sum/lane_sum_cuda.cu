@@ -54,11 +54,11 @@ template <class T, class Out, class Bias> void launch(const LaneSumArgs& a, void
 }  // namespace
 
 const char* gpu::lane_sum(const LaneSumArgs& a, void* stream) {
-  const bool bias = a.bias.type == Type::bf16;
   if (a.pieces.type == Type::f64) launch<double, double, double>(a, stream);
-  else if (a.out.type == Type::f32)
-    bias ? launch<float, float, b16>(a, stream) : launch<float, float, float>(a, stream);
-  else bias ? launch<float, b16, b16>(a, stream) : launch<float, b16, float>(a, stream);
+  else
+    with_type_of_f32_sums(a.out.type, [&]<class Out>(Out*) {
+      with_type_of_f32_sums(a.bias.type, [&]<class Bias>(Bias*) { launch<float, Out, Bias>(a, stream); });
+    });
   return launch_failure();
 }
 

@@ -30,7 +30,7 @@ void linear_gelu_backward_input(tensor::Exec& exec, Gelu form, base::ConstView d
 // added once. dx may be f32 with bf16 operands, but not bf16, because the sum would be rounded twice.
 void linear_backward_input_add(tensor::Exec& exec, base::ConstView dy, base::ConstView weight, base::View dx);
 
-// dweight [out, in] = dy^T x, overwritten (beta = 0). It is f32 for T = f32 and bf16, and f64 for f64. dbias [out], or
+// dweight [out, in] = dy^T x, overwritten (beta = 0). It is f64 for T = f64, otherwise f32. dbias [out], or
 // empty, gets the column sums of dy over fixed blocks of plan::column_sum_rows rows, added in ascending order. On a GPU
 // it has cuBLASLt's order where the library fuses it. Scratch: plan::column_sum_scratch_bytes.
 void linear_backward_weight(tensor::Exec& exec, base::ConstView dy, base::ConstView x, base::View dweight,
@@ -41,7 +41,7 @@ void linear_backward_weight(tensor::Exec& exec, base::ConstView dy, base::ConstV
 // bits of one rank that has all lanes.
 //
 // A lane is a left-to-right sum of blocks that begin from zero: first its slice of the first part, then of the next
-// parts. f32 and bf16 use blocks of gemm_block_k steps that cross neither slice nor part; f64 takes a slice at once.
+// parts. All but f64 use blocks of gemm_block_k steps that cross neither slice nor part; f64 takes a slice at once.
 // Lanes are added as a binary tree of neighbours, ((0+1)+(2+3))+..., or from left to right if `lanes` is no power of
 // two. The bias comes next, then one rounding. With 1 lane and 1 part this equals linear_forward and
 // linear_backward_input.

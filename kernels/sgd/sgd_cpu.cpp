@@ -1,7 +1,7 @@
 // The sequence of sgd.h, element by element.
 #include "kernels/sgd/sgd_args.h"
 
-#include "kernels/stored_cpu.h"
+#include "kernels/cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {

@@ -55,6 +55,8 @@ struct DTypeTraits {
   bool trains = false;
   // Its smallest values are so large that gradients vanish in it: a run scales its loss (engine/loss_scale.h).
   bool narrow_range = false;
+  // Other spellings of its name in settings of a run.
+  std::array<const char*, 3> spellings = {};
 };
 inline constexpr std::array dtype_traits = {
     DTypeTraits{DType::f32, "f32", 4, 24, false, KernelUse::computing, true},
@@ -66,7 +68,7 @@ inline constexpr std::array dtype_traits = {
     DTypeTraits{DType::u16, "u16", 2},
     DTypeTraits{DType::u32, "u32", 4},
     DTypeTraits{DType::u64, "u64", 8},
-    DTypeTraits{DType::f16, "f16", 2, 11, true, KernelUse::storage, false, true},
+    DTypeTraits{DType::f16, "f16", 2, 11, true, KernelUse::computing, true, true, {"fp16", "float16", "half"}},
 };
 constexpr const DTypeTraits& traits_of(DType t) { return dtype_traits[static_cast<std::size_t>(t)]; }
 constexpr std::int64_t size_of(DType t) { return traits_of(t).bytes; }

@@ -1,4 +1,4 @@
-// f16: IEEE half precision, with its exact conversions. It is for storage: no kernel multiplies in it.
+// f16: IEEE half precision, with its exact conversions.
 #pragma once
 
 #include <bit>

@@ -295,6 +295,15 @@ void FieldVisitor::word(const std::string& name, const std::string& group, const
       {name, group, help, FieldKind::word, fmt::format("{}", fmt::join(words, ", ")), std::move(get), set});
 }
 
+void FieldVisitor::spelled(std::map<std::string, std::string> spellings) {
+  auto& set = fields_.back().set;
+  set = [words = std::move(set), spellings = std::move(spellings)](const std::string& text,
+                                                                   const std::string& spelled) {
+    const auto found = spellings.find(hyphenated(text));
+    words(found == spellings.end() ? text : found->second, spelled);
+  };
+}
+
 void Complaints::attempt(const std::function<void()>& work) {
   try {
     work();

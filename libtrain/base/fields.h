@@ -121,6 +121,8 @@ class FieldVisitor {
     fields_.back().former = std::move(name);
     also(std::move(aliases));
   }
+  // Other spellings of its values. Messages and help name its words alone.
+  void spelled(std::map<std::string, std::string> spellings);
   void is(std::initializer_list<FieldTrait> traits) {  // the field that was visited last
     for (const auto trait : traits) fields_.back().traits |= static_cast<unsigned>(trait);
   }

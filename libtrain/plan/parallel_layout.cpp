@@ -7,6 +7,8 @@
 
 #include <fmt/ranges.h>
 
+#include <map>
+#include <string>
 #include <utility>
 
 namespace trainyard::plan {
@@ -25,6 +27,14 @@ const base::Choices<base::DType>& dtype_names() {
     return names;
   }();
   return all;
+}
+
+std::map<std::string, std::string> dtype_spellings() {
+  std::map<std::string, std::string> spellings;
+  for (const auto& t : base::dtype_traits)
+    for (const char* other : t.spellings)
+      if (t.trains && other != nullptr) spellings.emplace(other, t.name);
+  return spellings;
 }
 
 const base::Choices<base::DeviceKind>& device_names() {
@@ -62,8 +72,9 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     "gradients, too; 3: weights, too",
     ranges::zero);
   v.is({T::evaluation, T::free_on_resume});
-  v("dtype", c.dtype, how, "number format of weights and activations: f32, or bf16 with f32 master weights",
+  v("dtype", c.dtype, how, "number format of weights and activations: f32, or bf16 or f16 with f32 master weights",
     dtype_names());
+  v.spelled(dtype_spellings());
   v.is({T::evaluation, T::free_on_resume, T::of_checkpoint});
   v("local-accumulation", c.local_accumulation, how,
     "micro-batches whose gradients a rank adds before they are reduced over ranks", ranges::local_accumulation);

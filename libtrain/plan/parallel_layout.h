@@ -42,7 +42,8 @@ struct ParallelLayout {
 std::vector<base::Field> fields_of(ParallelLayout& layout);
 
 const base::Choices<base::DType>& dtype_names();
-std::string recomputed_text(Recompute recompute);  // what is recomputed, in words; empty: nothing
+std::map<std::string, std::string> dtype_spellings();  // other spellings of these names: "fp16" is "f16"
+std::string recomputed_text(Recompute recompute);      // what is recomputed, in words; empty: nothing
 const base::Choices<base::DeviceKind>& device_names();
 const base::Choices<PipelineSchedule>& schedule_names();  // the schedules that train can follow
 

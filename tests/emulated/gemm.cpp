@@ -15,12 +15,14 @@ namespace {
 double element(const ConstMat& m, std::int64_t r, std::int64_t c) {
   if (m.type == Type::f32) return m.row<float>(r)[c];
   if (m.type == Type::f64) return m.row<double>(r)[c];
+  if (m.type == Type::f16) return static_cast<float>(m.row<base::f16>(r)[c]);
   return static_cast<float>(m.row<base::bf16>(r)[c]);
 }
 
 void store(const Mat& m, std::int64_t r, std::int64_t c, double v) {
   if (m.type == Type::f32) m.row<float>(r)[c] = static_cast<float>(v);
   else if (m.type == Type::f64) m.row<double>(r)[c] = v;
+  else if (m.type == Type::f16) m.row<base::f16>(r)[c] = base::f16(static_cast<float>(v));
   else m.row<base::bf16>(r)[c] = base::bf16(static_cast<float>(v));
 }
 

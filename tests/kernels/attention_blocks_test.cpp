@@ -272,7 +272,7 @@ TEST(AttentionBlocks, AQueryThatSeesNothingGivesZeros) {
     const Case c{100, 1, 1, 8, false, 0, 1, 0, 0, 0, false, false};
     AttentionParts none(1, 7);
     for (std::int64_t j = 0; j < 7; ++j) none.at(0, 2, j) = 1;  // queries 32 .. 47 see all, other queries nothing
-    for (const DType t : {DType::f32, DType::bf16, DType::f64}) {
+    for (const DType t : {DType::f32, DType::bf16, DType::f64, DType::f16}) {
       Blocks p(c, t, none);
       p.run(3);
       for (std::int64_t i = 0; i < 200; ++i)

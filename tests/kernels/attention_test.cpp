@@ -115,7 +115,7 @@ TEST(Attention, EqualsTheDefinitionOnEveryPath) {
   const struct {
     DType t;
     double tolerance;
-  } table[] = {{DType::f32, 2e-5}, {DType::bf16, 6e-2}, {DType::f64, 1e-11}};
+  } table[] = {{DType::f32, 2e-5}, {DType::bf16, 6e-2}, {DType::f16, 8e-3}, {DType::f64, 1e-11}};
   const std::int64_t shapes[][4] = {{1, 1, 1, 1}, {7, 2, 1, 5}, {67, 4, 2, 16}, {130, 1, 1, 40}};
   on_every_path([&] {
     for (const auto& t : table)

@@ -69,8 +69,8 @@ MatrixBuffer source(DType t, std::int64_t gap) {
 
 TEST(Cast, EveryPairRoundsOnceToTheNearest) {
   on_every_path([] {
-    for (auto from : stored_types)
-      for (auto to : stored_types)
+    for (auto from : working_types)
+      for (auto to : working_types)
         for (std::int64_t gap : {0, 3})
           for (int threads : {1, 4}) {
             Bench bench(threads);
@@ -91,8 +91,8 @@ TEST(Cast, EveryPairRoundsOnceToTheNearest) {
 
 TEST(Cast, NanStaysNan) {
   on_every_path([] {
-    for (auto from : stored_types)
-      for (auto to : stored_types) {
+    for (auto from : working_types)
+      for (auto to : working_types) {
         Bench bench(1);
         MatrixBuffer x(from, 1, 33), y(to, 1, 33);
         y.fill(1);
@@ -210,8 +210,6 @@ TEST(Cast, RefusesShapesAndTypesThatDoNotMeet) {
   EXPECT_ANY_THROW(kernels::cast(*bench, a.view(), b.view()));
   EXPECT_ANY_THROW(kernels::copy(*bench, a.view(), c.view()));
   EXPECT_ANY_THROW(kernels::add(*bench, a.view(), c.view()));
-  MatrixBuffer half(DType::f16, 2, 3);  // only stored
-  EXPECT_ANY_THROW(kernels::add(*bench, half.view(), half.view()));
 }
 
 }  // namespace

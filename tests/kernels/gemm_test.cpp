@@ -19,8 +19,8 @@ using kernels::Transpose;
 struct Case {
   DType in, out;
 };
-const Case cases[] = {
-    {DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}, {DType::f64, DType::f64}};
+const Case cases[] = {{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16},
+                      {DType::f64, DType::f64}, {DType::f16, DType::f32},  {DType::f16, DType::f16}};
 const std::int64_t shapes[][3] = {{1, 1, 1},     {7, 5, 3},    {14, 32, 16}, {85, 33, 385},
                                   {29, 97, 800}, {2, 2051, 5}, {2020, 3, 9}};
 
@@ -45,7 +45,7 @@ void check(const Case& t, std::int64_t m, std::int64_t n, std::int64_t k, Transp
     kernels::gemm(*bench,
                   {.a = a.view(), .b = b.view(), .trans_a = ta, .trans_b = tb, .c = c.view(), .accumulate = add});
     ASSERT_TRUE(c.gap_untouched());
-    ASSERT_LE(bench.arena.peak_bytes(), plan::gemm_scratch_bytes(m, n, k, t.out == DType::bf16));
+    ASSERT_LE(bench.arena.peak_bytes(), plan::gemm_scratch_bytes(m, n, k, base::is_narrow(t.out)));
     if (threads > 1) {
       ASSERT_EQ(c.bytes, first) << "bits differ on " << threads << " threads";
       continue;
@@ -58,7 +58,7 @@ void check(const Case& t, std::int64_t m, std::int64_t n, std::int64_t k, Transp
           const double term = left[static_cast<std::size_t>(i * k + p)] * right[static_cast<std::size_t>(j * k + p)];
           sum += term, size += std::abs(term);
         }
-        const double bound = rounding(accumulation(t.in)) * size + (t.out == DType::bf16 ? 0x1p-8 * std::abs(sum) : 0);
+        const double bound = rounding(accumulation(t.in)) * size + of_store(t.out, sum);
         ASSERT_LE(std::abs(c(i, j) - sum), bound) << i << "," << j << " of " << m << "x" << n << "x" << k;
       }
   }
@@ -86,7 +86,7 @@ TEST(Gemm, EveryNumberOfRowsAtTheEdge) {
     for (const auto& t : cases)
       for (std::int64_t m = 1; m <= 34; ++m)
         for (const std::int64_t n : {32, 37}) {
-          const bool adds = t.in != DType::bf16 && n == 37;
+          const bool adds = !base::is_narrow(t.in) && n == 37;
           check(t, m, n, m % 3 == 1 ? 390 : 6, Transpose::no, Transpose::no, adds ? Accumulate::yes : Accumulate::no);
         }
   });
@@ -102,7 +102,8 @@ TEST(Gemm, TeamsOfAnySize) {
     } const products[] = {{{DType::f32, DType::f32}, 700, 1400, 1200},
                           {{DType::f32, DType::f32}, 900, 100, 1200},
                           {{DType::bf16, DType::bf16}, 60, 130, 1200},
-                          {{DType::bf16, DType::f32}, 15, 33, 2400}};
+                          {{DType::bf16, DType::f32}, 15, 33, 2400},
+                          {{DType::f16, DType::f16}, 60, 130, 1200}};
     for (const auto& [t, m, n, k] : products) {
       MatrixBuffer a(t.in, m, k), b(t.in, k, n), expected(t.out, m, n);
       a.fill(1), b.fill(2);
@@ -148,7 +149,7 @@ class Guarded {
 // Operands are packed by whole registers, but never beyond the last row.
 TEST(Gemm, ReadsNothingBehindItsOperands) {
   on_every_path([] {
-    for (const auto dtype : {DType::f32, DType::bf16})
+    for (const auto dtype : {DType::f32, DType::bf16, DType::f16})
       for (const auto& s : {std::array<std::int64_t, 3>{15, 20, 33}, {14, 32, 64}, {30, 47, 17}, {3, 5, 2}})
         for (const bool ta : {false, true})
           for (const bool tb : {false, true}) {

@@ -38,18 +38,18 @@ void compare_everywhere(const std::function<Outputs(Place&, DType, Uploaded&, co
         Same::tolerance, dtypes);
   };
   // Few rows in a group, so that tiles are low.
-  for (const auto& s : widths) run({3, 0, 40, 1, 0}, s, {DType::f32, DType::bf16});
+  for (const auto& s : widths) run({3, 0, 40, 1, 0}, s, {DType::f32, DType::bf16, DType::f16});
   run({3, 0, 40, 1, 0}, widths[5], {DType::f64});
   // Many rows, in several tiles.
   run({130, 0}, widths[0], {DType::bf16});
   run({130, 0}, widths[1], {DType::bf16});
-  run({130, 0}, widths[4], {DType::f32, DType::bf16});
+  run({130, 0}, widths[4], {DType::f32, DType::bf16, DType::f16});
   // More groups than a warp has lanes, and groups without rows.
-  run(std::vector<int>(40, 2), {16, 24, 8, 1}, {DType::f32, DType::bf16});
-  run({0, 0}, {16, 24, 8, 1}, {DType::f32, DType::bf16});
+  run(std::vector<int>(40, 2), {16, 24, 8, 1}, {DType::f32, DType::bf16, DType::f16});
+  run({0, 0}, {16, 24, 8, 1}, {DType::f32, DType::bf16, DType::f16});
   // Groups that are left alone.
-  run({-1, 3, -1, 0, 40, -1}, {16, 24, 8, 1}, {DType::f32, DType::bf16, DType::f64});
-  run({-1, 3}, widths[4], {DType::f32, DType::bf16});
+  run({-1, 3, -1, 0, 40, -1}, {16, 24, 8, 1}, {DType::f32, DType::bf16, DType::f64, DType::f16});
+  run({-1, 3}, widths[4], {DType::f32, DType::bf16, DType::f16});
 }
 
 // Replaces NaN, which marks what was not written on either side, by 2, so that it is compared.
@@ -72,7 +72,7 @@ TEST(GpuGrouped, Forward) {
     kernels::grouped_linear_forward(
         place.exec(), {.groups = ranges, .x = vx, .weight = vw, .bias = vb, .lanes = s.lanes, .y = place(y)});
     // For f32 and f64 this would be the same call again.
-    if (t == DType::bf16)
+    if (base::is_narrow(t))
       kernels::grouped_linear_forward(place.exec(),
                                       {.groups = ranges, .x = vx, .weight = vw, .lanes = s.lanes, .y = place(wide)});
     place.fetch();
@@ -92,7 +92,8 @@ TEST(GpuGrouped, InputGradient) {
     const kernels::GroupedPart both[] = {{vdy.columns(0, s.in), w.all(place(w.memory))},
                                          {vdy.columns(s.in, s.in), v.all(place(v.memory))}};
     kernels::grouped_linear_backward_input(place.exec(), ranges, both, s.lanes, place(dx));
-    if (t == DType::bf16) kernels::grouped_linear_backward_input(place.exec(), ranges, {both, 1}, s.lanes, place(wide));
+    if (base::is_narrow(t))
+      kernels::grouped_linear_backward_input(place.exec(), ranges, {both, 1}, s.lanes, place(wide));
     place.fetch();
     return Outputs{with_untouched(dx), with_untouched(wide)};
   });

@@ -96,6 +96,8 @@ TEST(GpuLanes, ScratchIsAsPlanned) {
                {DType::bf16, DType::bf16, 1, false, Neighbours::apart, 3},
                {DType::bf16, DType::bf16, 1, true, Neighbours::together, 2},
                {DType::bf16, DType::f32, 1, true, Neighbours::together, 2},
+               {DType::f16, DType::f16, 1, true, Neighbours::together, 2},
+               {DType::f16, DType::f32, 1, false, Neighbours::apart, 3},
                {DType::f32, DType::f32, 1, true, Neighbours::together, 2},
                {DType::f64, DType::f64, 4, true, Neighbours::together, 3},
                {DType::bf16, DType::bf16, 4, false, Neighbours::apart, 3}};
@@ -107,7 +109,7 @@ TEST(GpuLanes, ScratchIsAsPlanned) {
     kernels::linear_backward_input_lanes(place.exec(), v, c.lanes, place(dx), c.neighbours);
     place.exec().synchronize();
     EXPECT_EQ(place.exec().scratch().peak_bytes(),
-              plan::gpu_lane_gemm_scratch_bytes(m, n, c.products, c.lanes, c.out == DType::bf16,
+              plan::gpu_lane_gemm_scratch_bytes(m, n, c.products, c.lanes, base::is_narrow(c.out),
                                                 base::size_of(accumulation(c.in))));
   }
 }

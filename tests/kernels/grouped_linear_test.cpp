@@ -15,8 +15,8 @@ namespace {
 struct GroupedTypes {
   DType in, out;
 };
-const GroupedTypes grouped_types[] = {
-    {DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}, {DType::f64, DType::f64}};
+const GroupedTypes grouped_types[] = {{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16},
+                                      {DType::f64, DType::f64}, {DType::f16, DType::f32},  {DType::f16, DType::f16}};
 
 // Runs body(exec) with scratch of exactly `bytes`, and a canary behind it.
 template <class Body> void with_exact_scratch(int threads, std::int64_t bytes, const Body& body) {
@@ -86,7 +86,7 @@ void check_product(const GroupedCase& c, GroupedTypes t, Direction direction) {
                                                .k = total,
                                                .parts = static_cast<std::int64_t>(c.in.size()),
                                                .lanes = c.lanes,
-                                               .narrow_result = t.out == DType::bf16},
+                                               .narrow_result = base::is_narrow(t.out)},
                                               threads);
   };
   for (int threads : {1, 2, 3})
@@ -200,7 +200,7 @@ TEST(GroupedLinear, WeightGradientHasTheBitsOfEachGroup) {
                                {{5, -1}, 70, {96}, 1, 1},
                                {{-1, -1}, 9, {5}, 1}};
   on_every_path([&] {
-    for (auto t : {DType::f32, DType::bf16, DType::f64})
+    for (auto t : {DType::f32, DType::bf16, DType::f64, DType::f16})
       for (const auto& c : cases) check_weight(c, t);
   });
 }

@@ -28,11 +28,10 @@ double sum(const MatrixBuffer& p, std::int64_t i) {
 struct Types {
   DType pieces, bias, out;
 };
-const Types types[] = {{DType::f32, DType::f32, DType::f32},
-                       {DType::f32, DType::bf16, DType::bf16},
-                       {DType::f32, DType::bf16, DType::f32},
-                       {DType::f32, DType::f32, DType::bf16},
-                       {DType::f64, DType::f64, DType::f64}};
+const Types types[] = {{DType::f32, DType::f32, DType::f32},  {DType::f32, DType::bf16, DType::bf16},
+                       {DType::f32, DType::bf16, DType::f32}, {DType::f32, DType::f32, DType::bf16},
+                       {DType::f32, DType::f16, DType::f16},  {DType::f32, DType::f16, DType::f32},
+                       {DType::f32, DType::f32, DType::f16},  {DType::f64, DType::f64, DType::f64}};
 
 TEST(LaneSum, TreeThenBiasThenOneRounding) {
   on_every_path([] {

@@ -15,8 +15,8 @@ using kernels::LinearPart;
 struct Case {
   DType in, out;
 };
-const Case cases[] = {
-    {DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}, {DType::f64, DType::f64}};
+const Case cases[] = {{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16},
+                      {DType::f64, DType::f64}, {DType::f16, DType::f32},  {DType::f16, DType::f16}};
 
 // A product over `widths` (one for each part) with its operands, as forward (one part) or as input gradient.
 struct Product {
@@ -77,7 +77,7 @@ struct Product {
   }
   std::int64_t scratch(std::int64_t lanes) const {
     return plan::lane_gemm_scratch_bytes(m, n, total(), static_cast<std::int64_t>(widths.size()), lanes,
-                                         type.out == DType::bf16);
+                                         base::is_narrow(type.out));
   }
 };
 
@@ -116,7 +116,7 @@ void check(Product p, std::int64_t lanes) {
       for (const auto& f : factors)
         for (std::size_t k = 0; k < f.left.size(); ++k)
           sum += f.left[k] * f.right[k], size += std::abs(f.left[k] * f.right[k]);
-      const double bound = rounding(sums_in) * size + (p.type.out == DType::bf16 ? 0x1p-8 * std::abs(sum) : 0);
+      const double bound = rounding(sums_in) * size + of_store(p.type.out, sum);
       ASSERT_LE(std::abs(y(i, j) - sum), bound) << what << " at " << i << "," << j;
       const auto lane = lane_sums(p.type.in, factors, lanes);
       double exact = add_lanes(sums_in, lane, order_of(lane.size()));
@@ -154,7 +154,7 @@ TEST(LinearLanes, InputGradientHasTheBitsOfTheOrder) {
 // More than one block of rows and of columns.
 TEST(LinearLanes, SeveralBlocksOfTheResult) {
   on_every_path([] {
-    for (const Case t : {Case{DType::f32, DType::f32}, Case{DType::bf16, DType::bf16}}) {
+    for (const Case t : {Case{DType::f32, DType::f32}, Case{DType::bf16, DType::bf16}, Case{DType::f16, DType::f16}}) {
       check(Product(t, 2, 2051, {812}, true), 2);
       check(Product(t, 2020, 3, {48, 16, 32}, false), 4);
     }
@@ -181,7 +181,7 @@ TEST(LinearLanes, OneLaneIsTheProductWithoutLanes) {
 // The results of ranks with neighbouring lanes, added by lane_sum, equal the result of one rank with all lanes.
 TEST(LinearLanes, RanksThatShareTheLanesHaveTheSameBits) {
   on_every_path([] {
-    for (auto t : {DType::f32, DType::bf16, DType::f64})
+    for (auto t : {DType::f32, DType::bf16, DType::f64, DType::f16})
       for (bool forward : {true, false})
         for (std::int64_t lanes : {4, 8}) {
           Product p({t, t}, 67, 45,

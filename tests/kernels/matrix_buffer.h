@@ -6,6 +6,7 @@
 #include "libtrain/base/view.h"
 #include "libtrain/tensor/exec.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -64,7 +65,14 @@ struct MatrixBuffer {
 
 inline DType accumulation(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
 // The relative rounding of one result: of its accumulation and its last store.
-inline double rounding(DType t) { return t == DType::f64 ? 1e-13 : t == DType::f32 ? 3e-6 : 0x1p-8; }
+inline double rounding(DType t) {
+  return t == DType::f64 ? 1e-13 : t == DType::f32 ? 3e-6 : t == DType::bf16 ? 0x1p-8 : 0x1p-11;
+}
+// How far the store of `value` in a narrow dtype may move it. f16 has subnormal numbers, 2^-24 apart.
+inline double of_store(DType t, double value) {
+  if (t == DType::f16) return std::max(0x1p-11 * std::abs(value), 0x1p-25);
+  return t == DType::bf16 ? 0x1p-8 * std::abs(value) : 0;
+}
 
 // Runs body() once for each instruction-set path of this machine, and for the emulated paths.
 template <class Body> void on_every_path(const Body& body) {

@@ -19,8 +19,7 @@ using Types = std::vector<DType>;
 
 inline constexpr auto every_type = {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64,
                                     DType::u8,  DType::u16,  DType::u32, DType::u64, DType::f16};
-inline const Types working{DType::f32, DType::bf16, DType::f64}, accumulated{DType::f32, DType::f64},
-    stored{DType::f32, DType::bf16, DType::f64, DType::f16};
+inline const Types working{DType::f32, DType::bf16, DType::f64, DType::f16}, accumulated{DType::f32, DType::f64};
 
 // An operand of a call that fits. Its type could also be one of `fine`. With one of `leads`, another operand would be
 // the one that does not fit.
@@ -47,7 +46,7 @@ inline Operand lead(const char* name, const std::vector<std::int64_t>& shape, DT
                     const Types& leads = working) {
   return {name, shape, type, {}, leads};
 }
-inline Types same_sums(DType t) { return t == DType::f64 ? Types{} : Types{DType::f32, DType::bf16}; }
+inline Types same_sums(DType t) { return t == DType::f64 ? Types{} : Types{DType::f32, DType::bf16, DType::f16}; }
 
 using Call = std::function<void(tensor::Exec&, const std::vector<View>&)>;
 

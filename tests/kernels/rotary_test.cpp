@@ -37,7 +37,7 @@ void check_size(std::int64_t head_dim, double base) {
               const auto turned = std::complex<double>(x(r, low), x(r, high)) * std::polar(1.0, angle);
               ASSERT_TRUE(near(t, out[0](r, low), turned.real(), 2)) << r << "," << low;
               ASSERT_TRUE(near(t, out[0](r, high), turned.imag(), 2)) << r << "," << high;
-              const double bound = t == DType::bf16 ? 0x1p-6 : 4 * rounding(t);
+              const double bound = 4 * rounding(t);
               ASSERT_NEAR(out[1](r, low), x(r, low), bound);
               ASSERT_NEAR(out[1](r, high), x(r, high), bound);
             }

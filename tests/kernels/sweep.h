@@ -10,13 +10,11 @@
 
 namespace trainyard::test {
 
-inline const DType working_types[] = {DType::f32, DType::bf16, DType::f64};
-inline const DType stored_types[] = {DType::f32, DType::bf16, DType::f64, DType::f16};  // casts and copies
+inline const DType working_types[] = {DType::f32, DType::bf16, DType::f64, DType::f16};
 
 // got - want| within the rounding of `scale` (the magnitude of the sum's terms) and of one store of `want` in t.
 inline ::testing::AssertionResult near(DType t, double got, double want, double scale) {
-  const double bound = rounding(accumulation(t)) * std::max(scale, std::abs(want)) +
-                       (t == DType::bf16 ? 0x1p-8 * std::abs(want) : 0) + 1e-40;
+  const double bound = rounding(accumulation(t)) * std::max(scale, std::abs(want)) + of_store(t, want) + 1e-40;
   if (std::abs(got - want) <= bound) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << base::name_of(t) << ": " << got << " is not " << want << " within " << bound;
 }

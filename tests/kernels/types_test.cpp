@@ -112,11 +112,11 @@ TEST(OperandTypes, Attention) {
 
 TEST(OperandTypes, Copies) {
   with_each_type([](DType t, DType) {
-    expect_types("cast", {{"from", {2, 3}, t, stored}, {"to", {2, 3}, DType::f32, stored}},
+    expect_types("cast", {{"from", {2, 3}, t, working}, {"to", {2, 3}, DType::f32, working}},
                  [](auto& e, const auto& v) { kernels::cast(e, v[0], v[1]); });
-    expect_types("copy", {lead("from", {2, 3}, t, stored), {"to", {2, 3}, t}},
+    expect_types("copy", {lead("from", {2, 3}, t, working), {"to", {2, 3}, t}},
                  [](auto& e, const auto& v) { kernels::copy(e, v[0], v[1]); });
-    expect_types("fill", {{"to", {2, 3}, t, stored}}, [](auto& e, const auto& v) { kernels::fill(e, v[0], 0); });
+    expect_types("fill", {{"to", {2, 3}, t, working}}, [](auto& e, const auto& v) { kernels::fill(e, v[0], 0); });
     expect_types("add", {lead("y", {2, 3}, t), {"x", {2, 3}, t}},
                  [](auto& e, const auto& v) { kernels::add(e, v[0], v[1]); });
   });
@@ -280,8 +280,8 @@ TEST(OperandTypes, Sums) {
 TEST(OperandTypes, Products) {
   with_each_type([](DType t, DType g) {
     for (const bool wide : {false, true}) {
-      const auto to = wide ? g : t;  // a product of bf16 may be f32
-      const Types results = t == DType::bf16 ? Types{t, g} : Types{};
+      const auto to = wide ? g : t;  // a product of narrow operands may be f32
+      const Types results = base::is_narrow(t) ? Types{t, g} : Types{};
       const Operand x = lead("x", {2, 4}, t), dy = lead("dy", {2, 6}, t), weight{"weight", {6, 4}, t},
                     bias{"bias", {6}, to};
       const auto result = [&](const char* name, std::int64_t cols, bool leads = false) {
@@ -314,7 +314,7 @@ TEST(OperandTypes, Products) {
                    });
     }
     expect_types("linear_backward_input_add",
-                 {lead("dy", {2, 6}, t), {"weight", {6, 4}, t}, {"dx", {2, 4}, g, {DType::bf16}}},
+                 {lead("dy", {2, 6}, t), {"weight", {6, 4}, t}, {"dx", {2, 4}, g, {DType::bf16, DType::f16}}},
                  [](auto& e, const auto& v) { kernels::linear_backward_input_add(e, v[0], v[1], v[2]); });
     expect_types("linear_backward_weight",
                  {lead("dy", {2, 6}, t), {"x", {2, 4}, t}, {"dweight", {6, 4}, g, same_sums(t)}, {"dbias", {6}, g}},
