@@ -9,7 +9,7 @@ namespace trainyard::params {
 
 namespace {
 
-kernels::AdamW adamw_rule(const OptimizerSettings& s, std::int64_t step) {
+kernels::AdamW adamw_rule(const OptimizerSettings& s, std::int64_t step, bool decay_in_gradient = false) {
   const auto t = static_cast<double>(step);
   kernels::AdamW rule;
   rule.beta1 = static_cast<float>(s.beta1);
@@ -18,6 +18,7 @@ kernels::AdamW adamw_rule(const OptimizerSettings& s, std::int64_t step) {
   rule.weight_decay = static_cast<float>(s.weight_decay);
   rule.bias1 = 1 - std::pow(s.beta1, t);
   rule.bias2 = 1 - std::pow(s.beta2, t);
+  rule.decay_in_gradient = decay_in_gradient;
   return rule;
 }
 
@@ -30,6 +31,7 @@ kernels::Sgd sgd_rule(const OptimizerSettings& s) {
 }
 
 UpdateRule rule_named(const std::string& optimizer, const OptimizerSettings& s, std::int64_t step) {
+  if (optimizer == "adam") return adamw_rule(s, step, true);
   if (optimizer == "adamw") return adamw_rule(s, step);
   if (optimizer == "sgd") return sgd_rule(s);
   TRAINYARD_ASSERT(false, "the optimizer {} has no kernel (params/update_rule.h)", optimizer);

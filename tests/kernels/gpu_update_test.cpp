@@ -12,14 +12,15 @@
 namespace trainyard::test {
 namespace {
 
-TEST(GpuUpdate, AdamWGivesTheBitsOfTheCpu) {
+void compare_adamw(bool decay_in_gradient) {
   compare(
-      [](Place& place, DType t) {
+      [decay_in_gradient](Place& place, DType t) {
         MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(DType::f32, 1, 1000), v(DType::f32, 1, 1000),
             working(base::is_narrow(t) ? t : DType::bf16, 1, 1000);
         p.fill(1), g.fill(2), m.fill(3), v.fill(4);
         for (std::int64_t i = 0; i < 1000; ++i) v.set(0, i, std::abs(v(0, i)));
         kernels::AdamW h;
+        h.decay_in_gradient = decay_in_gradient;
         h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.bias1 = 0.3, h.bias2 = 0.02, h.gradient_scale = 0.37f;
         const auto narrow = base::is_narrow(t) ? place(working) : base::View{};
         const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
@@ -37,6 +38,9 @@ TEST(GpuUpdate, AdamWGivesTheBitsOfTheCpu) {
       },
       Same::bits, {DType::f32, DType::bf16, DType::f16});
 }
+
+TEST(GpuUpdate, AdamWGivesTheBitsOfTheCpu) { compare_adamw(false); }
+TEST(GpuUpdate, AdamGivesTheBitsOfTheCpu) { compare_adamw(true); }
 
 TEST(GpuUpdate, SgdGivesTheBitsOfTheCpu) {
   for (const bool nesterov : {false, true})

@@ -52,6 +52,12 @@ TEST(ForeignFiles, ADeepSpeedFileGetsTheFlagsOfItsKeys) {
       R"({"bf16": {"enabled": true}, "optimizer": {"type": "SGD", "params":
           {"lr": 0.25, "momentum": 0.5, "nesterov": true}}})",
       "--dtype bf16 --optimizer sgd --learning-rate 0.25 --momentum 0.5 --nesterov on");
+  // DeepSpeed's Adam is AdamW, unless it says otherwise.
+  expect_flags(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Adam", "params": {"lr": 0.25}}})",
+               "--dtype bf16 --learning-rate 0.25");
+  expect_flags(
+      R"({"bf16": {"enabled": true}, "optimizer": {"type": "adam", "params": {"lr": 0.25, "adam_w_mode": false}}})",
+      "--dtype bf16 --optimizer adam --learning-rate 0.25");
   expect_flags(R"({"fp16": {"enabled": false}, "scheduler": {"type": "WarmupCosineLR", "params":
                    {"warmup_num_steps": 5, "warmup_min_lr": 0, "total_num_steps": 50}}})",
                "--lr-schedule cosine --warmup-steps 5 --start-learning-rate 0 --steps 50");
@@ -73,6 +79,16 @@ TEST(ForeignFiles, ArgumentsOfTransformersTrainer) {
   EXPECT_NE(said.find("warmup_ratio x steps"), std::string::npos) << said;
 }
 
+TEST(ForeignFiles, OptimizersOfTransformersTrainer) {
+  const auto said = [](const char* optimizer) {
+    return refusal(fmt::format(R"({{"output_dir": "out", "learning_rate": 5e-05, "optim": "{}"}})", optimizer));
+  };
+  for (const char* adamw : {"adamw_torch", "adamw_torch_fused"})
+    EXPECT_EQ(said(adamw).find("--optimizer"), std::string::npos) << said(adamw);
+  EXPECT_NE(said("sgd").find("--learning-rate 5e-05 --optimizer sgd --momentum 0;"), std::string::npos) << said("sgd");
+  EXPECT_NE(said("adafactor").find("; --optimizer is adam, adamw or sgd"), std::string::npos) << said("adafactor");
+}
+
 TEST(ForeignFiles, KeysWithoutAFlagGetASentence) {
   expect_remark(R"({"fp16": {"enabled": true}})", "train --dtype bf16; there is no fp16");
   expect_remark(R"({"train_batch_size": 8, "nonsense": 3, "moe": {}})", "not translated: nonsense, moe");
@@ -81,7 +97,8 @@ TEST(ForeignFiles, KeysWithoutAFlagGetASentence) {
   expect_remark(R"({"gradient_accumulation_steps": 4})", "gradient_accumulation_steps follows");
   expect_remark(R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})", "there is no offload");
   expect_remark(R"({"zero_optimization": {"stage": 3, "overlap_comm": true}})", "need no setting");
-  expect_remark(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Lion"}})", "the optimizers are AdamW and SGD");
+  expect_remark(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Adagrad"}})",
+                "--optimizer is adam, adamw or sgd");
   EXPECT_EQ(refusal(R"({"zero_optimization": {"offload_param": {"device": "none"}}})").find("offload"),
             std::string::npos);
   for (const char* odd :
