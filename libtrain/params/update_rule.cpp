@@ -22,6 +22,14 @@ kernels::AdamW adamw_rule(const OptimizerSettings& s, std::int64_t step, bool de
   return rule;
 }
 
+kernels::Lion lion_rule(const OptimizerSettings& s) {
+  kernels::Lion rule;
+  rule.beta1 = static_cast<float>(s.beta1);
+  rule.beta2 = static_cast<float>(s.beta2);
+  rule.weight_decay = static_cast<float>(s.weight_decay);
+  return rule;
+}
+
 kernels::Sgd sgd_rule(const OptimizerSettings& s) {
   kernels::Sgd rule;
   rule.momentum = static_cast<float>(s.momentum);
@@ -33,6 +41,7 @@ kernels::Sgd sgd_rule(const OptimizerSettings& s) {
 UpdateRule rule_named(const std::string& optimizer, const OptimizerSettings& s, std::int64_t step) {
   if (optimizer == "adam") return adamw_rule(s, step, true);
   if (optimizer == "adamw") return adamw_rule(s, step);
+  if (optimizer == "lion") return lion_rule(s);
   if (optimizer == "sgd") return sgd_rule(s);
   TRAINYARD_ASSERT(false, "the optimizer {} has no kernel (params/update_rule.h)", optimizer);
   return {};
@@ -48,6 +57,17 @@ void apply_rule(tensor::Exec& exec, const kernels::AdamW& rule, const UpdatedRan
                                .v = r.states[1],
                                .working = r.working,
                                .decayed = decayed});
+}
+
+void apply_rule(tensor::Exec& exec, const kernels::Lion& rule, const UpdatedRange& r,
+                std::span<const kernels::Range> decayed) {
+  TRAINYARD_ASSERT(r.states.size() == 1, "Lion with {} states", r.states.size());
+  kernels::lion_update(exec, {.hyper = rule,
+                              .gradient = r.gradient,
+                              .parameter = r.parameter,
+                              .m = r.states[0],
+                              .working = r.working,
+                              .decayed = decayed});
 }
 
 void apply_rule(tensor::Exec& exec, const kernels::Sgd& rule, const UpdatedRange& r,

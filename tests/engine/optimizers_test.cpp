@@ -46,9 +46,19 @@ void adam(Element& e, const Step& s, const engine::RunConfig& c) {
   e.w -= s.rate * mean / (std::sqrt(square) + c.epsilon);
 }
 
+// Chen et al. 2023, algorithm 2.
+void lion(Element& e, const Step& s, const engine::RunConfig& c) {
+  const double kept = c.beta1 * e.m, fresh = (1 - c.beta1) * s.g, sum = kept + fresh;
+  // Where both parts nearly cancel, f32 may have the other sign.
+  e.unsure = e.unsure || (sum != 0 && std::abs(sum) < 1e-6 * (std::abs(kept) + std::abs(fresh)));
+  e.w -= s.rate * ((sum > 0 ? 1 : sum < 0 ? -1 : 0) + s.decay * e.w);
+  e.m = c.beta2 * e.m + (1 - c.beta2) * s.g;
+}
+
 const std::vector<Described>& all_described() {
   static const std::vector<Described> all = {
       {"adam", {"m", "v"}, {{"momentum", "0.5"}, {"nesterov", "on"}}, adam},
+      {"lion", {"m"}, {{"epsilon", "0.1"}, {"momentum", "0.5"}, {"nesterov", "on"}}, lion},
   };
   return all;
 }

@@ -39,12 +39,15 @@ TEST(OptimizerKind, SaysWhatAnUpdateTakes) {
   const auto& adam = optimizer_kind("adam");
   EXPECT_EQ(adam.update_bytes(), 28);
   EXPECT_EQ(adam.settings, adamw.settings);
+  const auto& lion = optimizer_kind("lion");
+  EXPECT_EQ(lion.state_bytes(), 4);
+  EXPECT_TRUE(lion.reads("beta1") && lion.reads("beta2") && !lion.reads("epsilon") && !lion.reads("momentum"));
   const auto& sgd = optimizer_kind("sgd");
   EXPECT_EQ(sgd.state_bytes(), 4);
   EXPECT_EQ(sgd.update_bytes(), 20);
   EXPECT_TRUE(sgd.reads("momentum") && sgd.reads("weight-decay") && !sgd.reads("beta1"));
   EXPECT_TRUE(is_of_an_optimizer("beta2") && is_of_an_optimizer("nesterov") && !is_of_an_optimizer("learning-rate"));
-  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"adam", "adamw", "sgd"}));
+  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"adam", "adamw", "lion", "sgd"}));
 }
 
 TEST(OptimizerKind, OthersAreRefusedWithTheNearest) {
@@ -52,7 +55,7 @@ TEST(OptimizerKind, OthersAreRefusedWithTheNearest) {
     optimizer_kind("adamax");
     FAIL();
   } catch (const base::UsageError& e) {
-    EXPECT_NE(std::string(e.what()).find("no optimizer is called 'adamax'; there are adam, adamw, sgd"),
+    EXPECT_NE(std::string(e.what()).find("no optimizer is called 'adamax'; there are adam, adamw, lion, sgd"),
               std::string::npos)
         << e.what();
     EXPECT_NE(e.hint().find("adam"), std::string::npos) << e.hint();

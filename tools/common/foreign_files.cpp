@@ -120,7 +120,7 @@ class DeepSpeed {
     const auto* values = at(all, "optimizer", "params");
     const auto* apart = values == nullptr ? nullptr : at(*values, "adam_w_mode");
     // DeepSpeed's Adam is AdamW, unless adam_w_mode is false.
-    if (type == "sgd" || (type == "adam" && apart != nullptr && *apart == false))
+    if (type == "lion" || type == "sgd" || (type == "adam" && apart != nullptr && *apart == false))
       flags_.push_back("--optimizer " + type);
     else if (!type.empty() && type != "adam" && type != "adamw") remarks_.push_back(no_such_optimizer());
     if (values == nullptr) return;
@@ -218,6 +218,7 @@ std::string trainer_hint(const Json& all) {
   }
   const auto optimizer = all.contains("optim") ? lower_case(&all["optim"]) : std::string();
   if (optimizer == "sgd") flags.emplace_back("--optimizer sgd --momentum 0");  // as transformers makes it
+  if (optimizer == "lion_32bit") flags.emplace_back("--optimizer lion");
   const auto is_on = [&](const char* key) { return all.contains(key) && all[key] == true; };
   if (is_on("bf16")) flags.emplace_back("--dtype bf16");
   if (is_on("gradient_checkpointing")) flags.emplace_back("--recompute full");
@@ -225,7 +226,8 @@ std::string trainer_hint(const Json& all) {
   if (all.contains("per_device_train_batch_size"))
     text += "; --global-batch is per_device_train_batch_size x gradient_accumulation_steps x the data-parallel ranks";
   if (all.contains("num_train_epochs")) text += "; an epoch has tokens / (global batch x sequence) steps";
-  if (!optimizer.empty() && optimizer != "sgd" && !optimizer.starts_with("adamw")) text += "; " + no_such_optimizer();
+  if (!optimizer.empty() && optimizer != "sgd" && optimizer != "lion_32bit" && !optimizer.starts_with("adamw"))
+    text += "; " + no_such_optimizer();
   if (all.contains("warmup_ratio")) text += "; --warmup-steps is warmup_ratio x steps";
   return text + "; what the file leaves out has train's defaults, which differ (train --print-config)";
 }
