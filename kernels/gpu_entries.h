@@ -19,6 +19,7 @@
 #include "kernels/grouped_linear/grouped_linear_args.h"
 #include "kernels/lane_sum/lane_sum_args.h"
 #include "kernels/linear/column_sum.h"
+#include "kernels/lion/lion_args.h"
 #include "kernels/norm/norm_args.h"
 #include "kernels/ordered_sum/ordered_sum_args.h"
 #include "kernels/rotary/rotary_gpu_args.h"
@@ -61,6 +62,7 @@ namespace trainyard::kernels {
   X(grouped_weight, GroupedWeightArgs)                  \
   X(column_sum, ColumnSumArgs)                          \
   X(lane_sum, LaneSumArgs)                              \
+  X(lion, LionArgs)                                     \
   X(norm_forward, NormForwardArgs)                      \
   X(norm_backward, NormBackwardArgs)                    \
   X(norm_partial_sum, NormPartialSumArgs)               \

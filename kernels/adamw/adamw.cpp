@@ -35,6 +35,7 @@ AdamWArgs arguments(tensor::Exec& exec, const AdamWUpdate& u) {
           .epsilon = h.epsilon,
           .weight_decay = h.weight_decay,
           .scale = h.gradient_scale,
+          .decay_in_gradient = h.decay_in_gradient,
           .threads = exec.threads()};
 }
 

@@ -12,6 +12,7 @@ struct AdamWArgs {
   ConstMat gradient;
   Mat m, v, working;
   float learning_rate, beta1, beta2, rest1, rest2, correction1, correction2, epsilon, weight_decay, scale;
+  bool decay_in_gradient = false;
   int threads = 1;
   int ranges = 0;  // GPU: weight_decay applies to elements [first, end) of each; the CPU gets a call for each range
   std::int64_t first[16] = {}, end[16] = {};

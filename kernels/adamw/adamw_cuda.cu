@@ -21,14 +21,16 @@ template <class W, int V> __global__ void adamw_kernel(AdamWArgs a) {
     Vec<W, V> narrow;
 #pragma unroll
     for (int k = 0; k < V; ++k) {
-      const float g = __fmul_rn(gradient.v[k], scale);
-      m.v[k] = __fadd_rn(__fmul_rn(a.beta1, m.v[k]), __fmul_rn(a.rest1, g));
-      v.v[k] = __fadd_rn(__fmul_rn(a.beta2, v.v[k]), __fmul_rn(a.rest2, __fmul_rn(g, g)));
-      const float d = __fadd_rn(__fsqrt_rn(__fmul_rn(v.v[k], a.correction2)), a.epsilon);
       float decay = 0;
       for (int r = 0; r < a.ranges; ++r)
         if (at + k >= a.first[r] && at + k < a.end[r]) decay = a.weight_decay;
-      const float u = __fadd_rn(__fdiv_rn(__fmul_rn(m.v[k], a.correction1), d), __fmul_rn(decay, p.v[k]));
+      float g = __fmul_rn(gradient.v[k], scale);
+      if (a.decay_in_gradient) g = __fadd_rn(g, __fmul_rn(decay, p.v[k]));
+      m.v[k] = __fadd_rn(__fmul_rn(a.beta1, m.v[k]), __fmul_rn(a.rest1, g));
+      v.v[k] = __fadd_rn(__fmul_rn(a.beta2, v.v[k]), __fmul_rn(a.rest2, __fmul_rn(g, g)));
+      const float d = __fadd_rn(__fsqrt_rn(__fmul_rn(v.v[k], a.correction2)), a.epsilon);
+      float u = __fdiv_rn(__fmul_rn(m.v[k], a.correction1), d);
+      if (!a.decay_in_gradient) u = __fadd_rn(u, __fmul_rn(decay, p.v[k]));
       p.v[k] = __fsub_rn(p.v[k], __fmul_rn(a.learning_rate, u));
       store(&narrow.v[k], p.v[k]);
     }

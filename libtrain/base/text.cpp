@@ -80,6 +80,16 @@ std::vector<std::string> comma_separated(std::string_view text) {
   }
 }
 
+std::string listed(const std::vector<std::string>& words, std::string_view last) {
+  std::string out;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0 && i + 1 < words.size()) out.append(", ");
+    else if (i > 0) out.append(" ").append(last).append(" ");
+    out.append(words[i]);
+  }
+  return out;
+}
+
 bool is_utf8(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const auto bytes = character_at(text, at).bytes;

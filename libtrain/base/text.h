@@ -17,6 +17,9 @@ std::string one_line(std::string_view text);
 // The parts between commas, without the spaces around them. An empty text gives one empty part.
 std::vector<std::string> comma_separated(std::string_view text);
 
+// The words as a sentence lists them: "a, b and c", where `last` is "and".
+std::string listed(const std::vector<std::string>& words, std::string_view last);
+
 bool is_utf8(std::string_view bytes);
 
 // Converts between a path, which is any bytes, and JSON text, which is UTF-8. A path that is UTF-8 stays as it is.

@@ -6,12 +6,13 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/setting_text.h"
+#include "libtrain/base/text.h"
 #include "libtrain/engine/learning_rate.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/plan_json.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
@@ -94,15 +95,15 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("decay-steps", c.decay_steps, optimizer, "steps of the decay, for linear, cosine and wsd; 0: as the schedule says",
     step_count);
   v.is({T::identity});
-  v("beta1", c.beta1, optimizer, "AdamW: decay of the first moment", decay_rate);
-  v("beta2", c.beta2, optimizer, "AdamW: decay of the second moment", decay_rate);
-  v("epsilon", c.epsilon, optimizer, "AdamW: added to the root of the second moment", {1e-30, 1});
+  v("beta1", c.beta1, optimizer, "all but SGD: decay of the first moment", decay_rate);
+  v("beta2", c.beta2, optimizer, "all but SGD: decay of the second moment", decay_rate);
+  v("epsilon", c.epsilon, optimizer, "AdamW, Adam: added to the root of the second moment", {1e-30, 1});
   v("momentum", c.momentum, optimizer, "SGD: momentum of the sum of gradients: buffer = momentum * buffer + gradient",
     decay_rate);
   v("nesterov", c.nesterov, optimizer, "SGD: on: a step is gradient + momentum * buffer, else the buffer",
     base::Choices<bool>{{"off", false}, {"on", true}});
   v("weight-decay", c.weight_decay, optimizer,
-    "weight decay, of all but biases, norms and embeddings; SGD adds it to gradients", {0, 1000});
+    "weight decay, of all but biases, norms and embeddings; Adam and SGD add it to gradients", {0, 1000});
   v("decay-embeddings", c.decay_embeddings, optimizer, "on: weight decay of embeddings, too",
     base::Words{{"off", "on"}});
   v.is({T::identity});
@@ -209,8 +210,10 @@ void require_settings_of_optimizer(const std::vector<base::Field>& fields, const
     for (const auto& name : plan::optimizer_names())
       if (plan::optimizer_kind(name).reads(f.name)) readers.push_back(name);
     const auto name = base::setting_name(f.name);
-    wrong.add(base::text("{} is a setting of {}, and $optimizer is {}", name, fmt::join(readers, " and "), kind.name),
-              base::text("leave {} out, or $optimizer {}", name, readers.front()));
+    const auto usual = std::find(readers.begin(), readers.end(), plan::default_optimizer);
+    const auto other = usual == readers.end() ? readers.front() : *usual;
+    wrong.add(base::text("{} is a setting of {}, and $optimizer is {}", name, base::listed(readers, "and"), kind.name),
+              base::text("leave {} out, or $optimizer {}", name, other));
   }
   wrong.raise();
 }

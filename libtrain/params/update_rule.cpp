@@ -9,7 +9,7 @@ namespace trainyard::params {
 
 namespace {
 
-kernels::AdamW adamw_rule(const OptimizerSettings& s, std::int64_t step) {
+kernels::AdamW adamw_rule(const OptimizerSettings& s, std::int64_t step, bool decay_in_gradient = false) {
   const auto t = static_cast<double>(step);
   kernels::AdamW rule;
   rule.beta1 = static_cast<float>(s.beta1);
@@ -18,6 +18,15 @@ kernels::AdamW adamw_rule(const OptimizerSettings& s, std::int64_t step) {
   rule.weight_decay = static_cast<float>(s.weight_decay);
   rule.bias1 = 1 - std::pow(s.beta1, t);
   rule.bias2 = 1 - std::pow(s.beta2, t);
+  rule.decay_in_gradient = decay_in_gradient;
+  return rule;
+}
+
+kernels::Lion lion_rule(const OptimizerSettings& s) {
+  kernels::Lion rule;
+  rule.beta1 = static_cast<float>(s.beta1);
+  rule.beta2 = static_cast<float>(s.beta2);
+  rule.weight_decay = static_cast<float>(s.weight_decay);
   return rule;
 }
 
@@ -30,7 +39,9 @@ kernels::Sgd sgd_rule(const OptimizerSettings& s) {
 }
 
 UpdateRule rule_named(const std::string& optimizer, const OptimizerSettings& s, std::int64_t step) {
+  if (optimizer == "adam") return adamw_rule(s, step, true);
   if (optimizer == "adamw") return adamw_rule(s, step);
+  if (optimizer == "lion") return lion_rule(s);
   if (optimizer == "sgd") return sgd_rule(s);
   TRAINYARD_ASSERT(false, "the optimizer {} has no kernel (params/update_rule.h)", optimizer);
   return {};
@@ -46,6 +57,17 @@ void apply_rule(tensor::Exec& exec, const kernels::AdamW& rule, const UpdatedRan
                                .v = r.states[1],
                                .working = r.working,
                                .decayed = decayed});
+}
+
+void apply_rule(tensor::Exec& exec, const kernels::Lion& rule, const UpdatedRange& r,
+                std::span<const kernels::Range> decayed) {
+  TRAINYARD_ASSERT(r.states.size() == 1, "Lion with {} states", r.states.size());
+  kernels::lion_update(exec, {.hyper = rule,
+                              .gradient = r.gradient,
+                              .parameter = r.parameter,
+                              .m = r.states[0],
+                              .working = r.working,
+                              .decayed = decayed});
 }
 
 void apply_rule(tensor::Exec& exec, const kernels::Sgd& rule, const UpdatedRange& r,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/adamw/adamw.h"
+#include "kernels/lion/lion.h"
 #include "kernels/sgd/sgd.h"
 
 #include <cstdint>
@@ -18,7 +19,7 @@ struct OptimizerSettings {
   bool nesterov = false;
 };
 
-using UpdateRule = std::variant<kernels::AdamW, kernels::Sgd>;
+using UpdateRule = std::variant<kernels::AdamW, kernels::Lion, kernels::Sgd>;
 
 // What step `step` (the first is 1) does. `optimizer` is the name of a plan::OptimizerKind; std::logic_error for one
 // that has no kernel here. `numbers`: in the device memory of the Exec, or null (kernels/step_numbers).

@@ -189,6 +189,7 @@ TEST(PrintFields, IsReadBack) {
 TEST(Hints, KnowOtherWordsAndDoNotGuessWildly) {
   EXPECT_EQ(value_hint("bfloat16", {"f32", "bf16"}), "did you mean 'bf16'?");
   EXPECT_EQ(value_hint("gpu", {"auto", "cpu", "cuda"}), "did you mean 'cuda'?");
+  EXPECT_EQ(value_hint("adamw_torch", {"adam", "adamw"}), "did you mean 'adamw'?");
   EXPECT_EQ(value_hint("ordred", {"ordered", "fast"}), "did you mean 'ordered'?");
   EXPECT_EQ(value_hint("something-else", {"ordered", "fast"}), "");
   EXPECT_EQ(resembling("global_batch", {"global-batch", "micro-batch"}), "global-batch");

@@ -39,6 +39,13 @@ TEST(CommaSeparated, PartsAreWithoutTheirSpaces) {
   EXPECT_EQ(comma_separated("  ,"), (Parts{"", ""}));
 }
 
+TEST(Listed, AsASentenceHasThem) {
+  EXPECT_EQ(listed({}, "and"), "");
+  EXPECT_EQ(listed({"a"}, "and"), "a");
+  EXPECT_EQ(listed({"a", "b"}, "or"), "a or b");
+  EXPECT_EQ(listed({"a", "b", "c"}, "and"), "a, b and c");
+}
+
 TEST(PathText, AnyBytesSurviveJson) {
   std::string all;
   for (int c = 1; c < 256; ++c) all += static_cast<char>(c);

@@ -43,6 +43,7 @@ Setup setup_of(const json& page, base::DType dtype, int zero, int ranks) {
   p.model.activation = layer ? plan::Activation::gelu_tanh : plan::Activation::swiglu;
   p.model.norm_epsilon = m["norm_epsilon"], p.model.rotary_base = m["rotary_base"];
   p.zero = zero, p.dtype = dtype, p.topology = plan::Topology({{plan::Axis::data, ranks}});
+  p.optimizer = r.value("optimizer", "adamw");
   p.global_batch = r["global_batch"], p.micro_batch = r["micro_batch"], p.sequence = r["sequence"];
   plan::predict(p);
   s.step.learning_rate = {"cosine", r["learning_rate"], r["final_learning_rate"], r["warmup_steps"], 0, r["steps"]};
@@ -177,10 +178,12 @@ constexpr Tolerance f16{1e-3, 1e-2, 0, 0.02, 3e-4};
 
 TEST(PyTorchUpdate, LayerNormF32) { parity("update-layer", base::DType::f32, f32); }
 TEST(PyTorchUpdate, RmsNormF32) { parity("update-rms", base::DType::f32, f32); }
+TEST(PyTorchUpdate, AdamF32) { parity("update-adam", base::DType::f32, f32); }
 TEST(PyTorchUpdate, LayerNormBf16) { parity("update-layer", base::DType::bf16, bf16); }
 TEST(PyTorchUpdate, RmsNormBf16) { parity("update-rms", base::DType::bf16, bf16); }
 TEST(PyTorchUpdate, LayerNormF16) { parity("update-layer", base::DType::f16, f16); }
 TEST(PyTorchUpdate, RmsNormF16) { parity("update-rms", base::DType::f16, f16); }
+TEST(PyTorchUpdate, AdamBf16) { parity("update-adam", base::DType::bf16, bf16); }
 
 }  // namespace
 }  // namespace trainyard

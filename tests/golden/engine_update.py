@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the golden files of tests/engine/pytorch_update_test.cpp with PyTorch: update-layer.json, update-rms.json.
+"""Makes the golden files of tests/engine/pytorch_update_test.cpp with PyTorch: update-layer.json, update-rms.json,
+update-adam.json.
 
     python3 tests/golden/engine_update.py [OUTPUT_FOLDER]
 
 Forty steps of the engine's whole update, every number away from its default: gradients of the loss sum over windows of a text with document ends, divided by the count of
-targets that the mask leaves, clipped by norm, AdamW (torch.optim.AdamW, weight decay on some parameters only), a warm-up and a cosine. The models are those of
+targets that the mask leaves, clipped by norm, AdamW (torch.optim.AdamW, weight decay on some parameters only; in update-adam.json
+torch.optim.Adam, whose weight decay is added to gradients), a warm-up and a cosine. The models are those of
 pytorch_golden.py, plainly written, in float64; a float32 run beside it says how far rounding alone goes. Each file holds the settings, loss, norm, count of targets and
 learning rate of each step, and for a few steps what each parameter became: its sum, how far it is from where it began, and two of its values.
 """
@@ -51,9 +53,10 @@ def run(c, r, dtype):
     p = {k: torch.tensor(v).to(dtype).requires_grad_() for k, v in first.items()}
     # Decay: matrices of the layers and a head of its own. Not: embeddings, norms, biases.
     decays = {k: v.dim() == 2 and not k.startswith("embedding.") for k, v in p.items()}
-    o = torch.optim.AdamW([{"params": [v for k, v in p.items() if decays[k]], "weight_decay": r["weight_decay"]},
-                           {"params": [v for k, v in p.items() if not decays[k]], "weight_decay": 0.0}],
-                          lr=1.0, betas=(r["beta1"], r["beta2"]), eps=r["epsilon"])
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[r.get("optimizer", "adamw")]
+    o = kind([{"params": [v for k, v in p.items() if decays[k]], "weight_decay": r["weight_decay"]},
+              {"params": [v for k, v in p.items() if not decays[k]], "weight_decay": 0.0}],
+             lr=1.0, betas=(r["beta1"], r["beta2"]), eps=r["epsilon"])
     steps, shown = [], {}
     for step in range(r["steps"]):
         total, count = 0.0, 0
@@ -81,9 +84,9 @@ def rounded(x, digits=10):
     return float("%.*g" % (digits, x))
 
 
-def make(folder, name, c):
+def make(folder, name, c, **more):
     r = {"seed": 77, "global_batch": 4, "micro_batch": 2, "sequence": 24, "steps": 40, "learning_rate": 0.01, "final_learning_rate": 0.002, "warmup_steps": 6, "beta1": 0.85,
-         "beta2": 0.98, "epsilon": 1e-4, "weight_decay": 0.3, "clip": 0.6}
+         "beta2": 0.98, "epsilon": 1e-4, "weight_decay": 0.3, "clip": 0.6, **more}
     steps, shown, first, decays = run(c, r, torch.float64)
     rough_steps, rough, _, _ = run(c, r, torch.float32)
     page = {"made_by": "tests/golden/engine_update.py, torch " + torch.__version__.split("+")[0], "model": c, "run": r,
@@ -110,3 +113,4 @@ if __name__ == "__main__":
     common = {"layers": 2, "hidden": 32, "heads": 4, "vocabulary": 257, "context": 24, "norm_epsilon": 2e-3, "rotary_base": 300.0}
     make(where, "layer", dict(common, norm="layer", kv_heads=4, ffn=64, biases=True, tied=True, document_mask=True))
     make(where, "rms", dict(common, norm="rms", kv_heads=2, ffn=48, biases=False, tied=False, document_mask=True))
+    make(where, "adam", dict(common, norm="rms", kv_heads=2, ffn=48, biases=False, tied=False, document_mask=True), optimizer="adam", weight_decay=0.02)

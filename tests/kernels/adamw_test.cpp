@@ -1,4 +1,4 @@
-// Compares AdamW with a double-precision reference, and replays the written sequence bit by bit.
+// Compares AdamW and Adam with double-precision references, and replays the written sequence bit by bit.
 #include "kernels/adamw/adamw.h"
 #include "tests/kernels/sweep.h"
 
@@ -29,15 +29,38 @@ TEST(AdamW, FollowsTheReference) {
   }
 }
 
+// The same of torch.optim.Adam(lr=0.01, weight_decay=0.1) in float64, with .3 for the gradient .2.
+TEST(Adam, FollowsPyTorch) {
+  Bench bench(1);
+  std::vector<float> p{1, -2, .5f}, m(3), v(3);
+  const std::vector<std::vector<float>> gradients{{.1f, .3f, -.3f}, {-.05f, .4f, .1f}};
+  const double want[2][3] = {{.990000000500, -2.009999999000, .509999999600},
+                             {.981720480743, -2.019657153473, .511886107768}};
+  for (int step = 0; step < 2; ++step) {
+    auto g = gradients[static_cast<std::size_t>(step)];
+    kernels::AdamW h;
+    h.learning_rate = .01f, h.weight_decay = .1f, h.decay_in_gradient = true;
+    h.bias1 = 1 - std::pow(.9, step + 1), h.bias2 = 1 - std::pow(.999, step + 1);
+    kernels::adamw_update(*bench, {.hyper = h,
+                                   .gradient = base::View::of(g.data(), {3}),
+                                   .parameter = base::View::of(p.data(), {3}),
+                                   .m = base::View::of(m.data(), {3}),
+                                   .v = base::View::of(v.data(), {3})});
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_NEAR(p[i], want[step][i], 4e-7) << "step " << step + 1 << ", element " << i;
+  }
+}
+
 // Every operation goes through a volatile, so that nothing is fused, widened or reordered.
 float rounded(float x) {
   volatile float r = x;
   return r;
 }
 
-TEST(AdamW, IsTheWrittenSequence) {
+void expect_written_sequence(bool decay_in_gradient) {
   for (std::int64_t n : {1, 17, 8192 * 3 + 5}) {
     kernels::AdamW h;
+    h.decay_in_gradient = decay_in_gradient;
     h.learning_rate = 3e-4f, h.weight_decay = .1f, h.gradient_scale = .037f, h.bias1 = 1 - std::pow(.9, 7),
     h.bias2 = 1 - std::pow(.999, 7);
     const auto size = static_cast<std::size_t>(n);
@@ -52,12 +75,14 @@ TEST(AdamW, IsTheWrittenSequence) {
     const float c1 = static_cast<float>(1 / h.bias1), c2 = static_cast<float>(1 / h.bias2);
     for (std::size_t i = 0; i < size; ++i) {
       const auto at = static_cast<std::int64_t>(i);
-      const float g = rounded(static_cast<float>(g0(0, at)) * h.gradient_scale);
+      const float decay = rounded(h.weight_decay * static_cast<float>(p0(0, at)));
+      float g = rounded(static_cast<float>(g0(0, at)) * h.gradient_scale);
+      if (decay_in_gradient) g = rounded(g + decay);
       m[i] = rounded(rounded(h.beta1 * static_cast<float>(m0(0, at))) + rounded(s1 * g));
       v[i] = rounded(rounded(h.beta2 * static_cast<float>(v0(0, at))) + rounded(s2 * rounded(g * g)));
       const float d = rounded(rounded(std::sqrt(rounded(v[i] * c2))) + h.epsilon);
-      const float u =
-          rounded(rounded(rounded(m[i] * c1) / d) + rounded(h.weight_decay * static_cast<float>(p0(0, at))));
+      float u = rounded(rounded(m[i] * c1) / d);
+      if (!decay_in_gradient) u = rounded(u + decay);
       p[i] = rounded(static_cast<float>(p0(0, at)) - rounded(h.learning_rate * u));
     }
     on_every_path([&] {
@@ -85,6 +110,9 @@ TEST(AdamW, IsTheWrittenSequence) {
     });
   }
 }
+
+TEST(AdamW, IsTheWrittenSequence) { expect_written_sequence(false); }
+TEST(Adam, IsTheWrittenSequence) { expect_written_sequence(true); }
 
 TEST(AdamW, RefusesOtherTypesAndSizes) {
   Bench bench(1);

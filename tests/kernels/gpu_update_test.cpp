@@ -1,5 +1,6 @@
 // Compares the optimizers' GPU kernels with their CPU kernels, bit by bit.
 #include "kernels/adamw/adamw.h"
+#include "kernels/lion/lion.h"
 #include "kernels/sgd/sgd.h"
 #include "tests/gpu_main.h"
 #include "tests/kernels/gpu_compare.h"
@@ -12,14 +13,15 @@
 namespace trainyard::test {
 namespace {
 
-TEST(GpuUpdate, AdamWGivesTheBitsOfTheCpu) {
+void compare_adamw(bool decay_in_gradient) {
   compare(
-      [](Place& place, DType t) {
+      [decay_in_gradient](Place& place, DType t) {
         MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(DType::f32, 1, 1000), v(DType::f32, 1, 1000),
             working(base::is_narrow(t) ? t : DType::bf16, 1, 1000);
         p.fill(1), g.fill(2), m.fill(3), v.fill(4);
         for (std::int64_t i = 0; i < 1000; ++i) v.set(0, i, std::abs(v(0, i)));
         kernels::AdamW h;
+        h.decay_in_gradient = decay_in_gradient;
         h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.bias1 = 0.3, h.bias2 = 0.02, h.gradient_scale = 0.37f;
         const auto narrow = base::is_narrow(t) ? place(working) : base::View{};
         const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
@@ -32,6 +34,35 @@ TEST(GpuUpdate, AdamWGivesTheBitsOfTheCpu) {
                                              .decayed = decayed});
         place.fetch();
         Outputs out{p, m, v};
+        if (base::is_narrow(t)) out.push_back(working);
+        return out;
+      },
+      Same::bits, {DType::f32, DType::bf16, DType::f16});
+}
+
+TEST(GpuUpdate, AdamWGivesTheBitsOfTheCpu) { compare_adamw(false); }
+TEST(GpuUpdate, AdamGivesTheBitsOfTheCpu) { compare_adamw(true); }
+
+// Where moment and gradient are zero, the sign is, too.
+TEST(GpuUpdate, LionGivesTheBitsOfTheCpu) {
+  compare(
+      [](Place& place, DType t) {
+        MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(DType::f32, 1, 1000),
+            working(base::is_narrow(t) ? t : DType::bf16, 1, 1000);
+        p.fill(1), g.fill(2), m.fill(3);
+        for (std::int64_t i = 5; i < 1000; i += 50) g.set(0, i, 0), m.set(0, i, 0);
+        kernels::Lion h;
+        h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.gradient_scale = 0.37f;
+        const auto narrow = base::is_narrow(t) ? place(working) : base::View{};
+        const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
+        kernels::lion_update(place.exec(), {.hyper = h,
+                                            .gradient = place(g),
+                                            .parameter = place(p),
+                                            .m = place(m),
+                                            .working = narrow,
+                                            .decayed = decayed});
+        place.fetch();
+        Outputs out{p, m};
         if (base::is_narrow(t)) out.push_back(working);
         return out;
       },
@@ -84,6 +115,29 @@ TEST(GpuUpdate, AdamWTakesTheScaleOfTheStep) {
           for (std::int64_t i = 0; i < 100; ++i)
             EXPECT_EQ(p(0, i) == before[static_cast<std::size_t>(i)], finite == 0) << i;
           return Outputs{p, m, v};
+        },
+        Same::bits);
+}
+
+TEST(GpuUpdate, LionTakesTheScaleOfTheStep) {
+  for (int finite : {1, 0})
+    compare(
+        [finite](Place& place, DType) {
+          MatrixBuffer p(DType::f32, 1, 101), g(DType::f32, 1, 101), m(DType::f32, 1, 101);
+          p.fill(1), g.fill(2), m.fill(3);
+          std::vector<double> before;
+          for (std::int64_t i = 0; i < 101; ++i) before.push_back(m(0, i));
+          kernels::StepNumbers n;
+          n.gradient_scale = 0.25f, n.finite = finite;
+          std::vector<kernels::StepNumbers> numbers{n};
+          kernels::Lion h;
+          h.learning_rate = 0.1f, h.gradient_scale = 1e9f;  // not used
+          h.numbers = place.raw(numbers);
+          kernels::lion_update(place.exec(), {.hyper = h, .gradient = place(g), .parameter = place(p), .m = place(m)});
+          place.fetch();
+          for (std::int64_t i = 0; i < 101; ++i)
+            EXPECT_EQ(m(0, i) == before[static_cast<std::size_t>(i)], finite == 0) << i;
+          return Outputs{p, m};
         },
         Same::bits);
 }

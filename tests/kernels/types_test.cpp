@@ -11,6 +11,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/lane_sum/lane_sum.h"
 #include "kernels/linear/linear.h"
+#include "kernels/lion/lion.h"
 #include "kernels/norm/norm.h"
 #include "kernels/ordered_sum/ordered_sum.h"
 #include "kernels/rotary/rotary.h"
@@ -52,6 +53,16 @@ TEST(OperandTypes, AdamW) {
                  kernels::adamw_update(
                      e, {.hyper = {}, .gradient = v[1], .parameter = v[0], .m = v[2], .v = v[3], .working = v[4]});
                });
+}
+
+TEST(OperandTypes, Lion) {
+  const auto f = DType::f32;
+  expect_types(
+      "lion_update",
+      {{"parameter", {4}, f}, {"gradient", {4}, f}, {"m", {4}, f}, {"working", {4}, DType::bf16, {DType::f16}}},
+      [](auto& e, const auto& v) {
+        kernels::lion_update(e, {.hyper = {}, .gradient = v[1], .parameter = v[0], .m = v[2], .working = v[3]});
+      });
 }
 
 TEST(OperandTypes, Sgd) {

@@ -36,22 +36,29 @@ TEST(OptimizerKind, SaysWhatAnUpdateTakes) {
   EXPECT_EQ(adamw.state_bytes(), 8);
   EXPECT_EQ(adamw.update_bytes(), 28);
   EXPECT_TRUE(adamw.reads("beta1") && adamw.reads("weight-decay") && !adamw.reads("momentum"));
+  const auto& adam = optimizer_kind("adam");
+  EXPECT_EQ(adam.update_bytes(), 28);
+  EXPECT_EQ(adam.settings, adamw.settings);
+  const auto& lion = optimizer_kind("lion");
+  EXPECT_EQ(lion.state_bytes(), 4);
+  EXPECT_TRUE(lion.reads("beta1") && lion.reads("beta2") && !lion.reads("epsilon") && !lion.reads("momentum"));
   const auto& sgd = optimizer_kind("sgd");
   EXPECT_EQ(sgd.state_bytes(), 4);
   EXPECT_EQ(sgd.update_bytes(), 20);
   EXPECT_TRUE(sgd.reads("momentum") && sgd.reads("weight-decay") && !sgd.reads("beta1"));
   EXPECT_TRUE(is_of_an_optimizer("beta2") && is_of_an_optimizer("nesterov") && !is_of_an_optimizer("learning-rate"));
-  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"adamw", "sgd"}));
+  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"adam", "adamw", "lion", "sgd"}));
 }
 
 TEST(OptimizerKind, OthersAreRefusedWithTheNearest) {
   try {
-    optimizer_kind("adam");
+    optimizer_kind("adamax");
     FAIL();
   } catch (const base::UsageError& e) {
-    EXPECT_NE(std::string(e.what()).find("no optimizer is called 'adam'; there are adamw, sgd"), std::string::npos)
+    EXPECT_NE(std::string(e.what()).find("no optimizer is called 'adamax'; there are adam, adamw, lion, sgd"),
+              std::string::npos)
         << e.what();
-    EXPECT_NE(e.hint().find("adamw"), std::string::npos) << e.hint();
+    EXPECT_NE(e.hint().find("adam"), std::string::npos) << e.hint();
   }
 }
 

@@ -57,6 +57,14 @@ TEST(ForeignFiles, ADeepSpeedFileGetsTheFlagsOfItsKeys) {
                    "hysteresis": 3}})",
                "--dtype fp16 --loss-scale dynamic:4096,500,3");
   expect_flags(R"({"fp16": {"enabled": true, "loss_scale": 128}})", "--dtype fp16 --loss-scale static:128");
+  // DeepSpeed's Adam is AdamW, unless it says otherwise.
+  expect_flags(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Adam", "params": {"lr": 0.25}}})",
+               "--dtype bf16 --learning-rate 0.25");
+  expect_flags(
+      R"({"bf16": {"enabled": true}, "optimizer": {"type": "adam", "params": {"lr": 0.25, "adam_w_mode": false}}})",
+      "--dtype bf16 --optimizer adam --learning-rate 0.25");
+  expect_flags(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Lion", "params": {"betas": [0.5, 0.75]}}})",
+               "--dtype bf16 --optimizer lion --beta1 0.5 --beta2 0.75");
   expect_flags(R"({"fp16": {"enabled": false}, "scheduler": {"type": "WarmupCosineLR", "params":
                    {"warmup_num_steps": 5, "warmup_min_lr": 0, "total_num_steps": 50}}})",
                "--lr-schedule cosine --warmup-steps 5 --start-learning-rate 0 --steps 50");
@@ -78,6 +86,19 @@ TEST(ForeignFiles, ArgumentsOfTransformersTrainer) {
   EXPECT_NE(said.find("warmup_ratio x steps"), std::string::npos) << said;
 }
 
+TEST(ForeignFiles, OptimizersOfTransformersTrainer) {
+  const auto said = [](const char* optimizer) {
+    return refusal(fmt::format(R"({{"output_dir": "out", "learning_rate": 5e-05, "optim": "{}"}})", optimizer));
+  };
+  for (const char* adamw : {"adamw_torch", "adamw_torch_fused"})
+    EXPECT_EQ(said(adamw).find("--optimizer"), std::string::npos) << said(adamw);
+  EXPECT_NE(said("sgd").find("--learning-rate 5e-05 --optimizer sgd --momentum 0;"), std::string::npos) << said("sgd");
+  EXPECT_NE(said("lion_32bit").find("--learning-rate 5e-05 --optimizer lion;"), std::string::npos)
+      << said("lion_32bit");
+  EXPECT_NE(said("adafactor").find("; --optimizer is adam, adamw, lion or sgd"), std::string::npos)
+      << said("adafactor");
+}
+
 TEST(ForeignFiles, KeysWithoutAFlagGetASentence) {
   expect_remark(R"({"train_batch_size": 8, "nonsense": 3, "moe": {}})", "not translated: nonsense, moe");
   expect_remark(R"({"train_batch_size": 8, "scheduler": {"type": "WarmupLR", "params": {}}})",
@@ -85,7 +106,8 @@ TEST(ForeignFiles, KeysWithoutAFlagGetASentence) {
   expect_remark(R"({"gradient_accumulation_steps": 4})", "gradient_accumulation_steps follows");
   expect_remark(R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})", "there is no offload");
   expect_remark(R"({"zero_optimization": {"stage": 3, "overlap_comm": true}})", "need no setting");
-  expect_remark(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Lion"}})", "the optimizers are AdamW and SGD");
+  expect_remark(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Adagrad"}})",
+                "--optimizer is adam, adamw, lion or sgd");
   EXPECT_EQ(refusal(R"({"zero_optimization": {"offload_param": {"device": "none"}}})").find("offload"),
             std::string::npos);
   for (const char* odd :

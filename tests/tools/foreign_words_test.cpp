@@ -1,8 +1,11 @@
 // The names that other trainers give to settings of a run.
 #include "tools/common/foreign_words.h"
+#include "libtrain/base/text.h"
 #include "libtrain/engine/config.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/plan.h"
+#include "libtrain/plan/spec/optimizer_kind.h"
+#include "tools/common/foreign_names.h"
 
 #include <gtest/gtest.h>
 
@@ -35,6 +38,10 @@ TEST(ForeignWords, WordsOfOtherTrainersForStages) {
   EXPECT_EQ(hint("--training.global_batch_size").find("here it is --global-batch: "), 0u);
   EXPECT_EQ(hint("--optimizer.lr=0.1"), "here it is --learning-rate");
   EXPECT_EQ(hint("--parallelism.nothing"), "");
+}
+
+TEST(ForeignWords, OptimizersAreThoseThatThereAre) {
+  EXPECT_EQ(our_optimizers, base::listed(plan::optimizer_names(), "or"));
 }
 
 // In a file the settings are keys, but what other programs have is flags of these.
@@ -106,9 +113,11 @@ TEST(ForeignWords, ArgumentsOfOtherTrainers) {
       {"--min-loss-scale", "a scale ends at 1"},
       {"--run_name", "here it is --output: "},
       {"--data_seed", "here it is --seed: "},
-      {"--adafactor", "--optimizer is adamw"},
-      {"--optim", "here it is --optimizer: adamw or sgd"},
-      {"--sgd", "here it is --optimizer: adamw or sgd"},
+      {"--adafactor", "the optimizers of --optimizer"},
+      {"--optim", "here it is --optimizer: adam, adamw, lion or sgd"},
+      {"--sgd", "here it is --optimizer: adam, adamw, lion or sgd"},
+      {"--lion", "here it is --optimizer: "},
+      {"--adam_w_mode", "here it is --optimizer: adamw, or with weight decay in gradients adam"},
       {"--sgd-momentum", "here it is --momentum: "},
       {"--wandb_project", "--export tensorboard"},
       {"--deepspeed", "here it is --zero: "},

@@ -5,10 +5,12 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/text.h"
+#include "tools/common/foreign_names.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -27,6 +29,14 @@ bool has_file(const std::string& folder, const char* name) {
   std::error_code error;
   return std::filesystem::exists(folder + "/" + name, error);
 }
+
+std::string lower_case(const Json* value) {
+  auto text = value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+  for (auto& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+std::string no_such_optimizer() { return fmt::format("--optimizer is {}", our_optimizers); }
 
 // DeepSpeed's configuration as flags of train, and sentences about keys that have none.
 class DeepSpeed {
@@ -118,11 +128,13 @@ class DeepSpeed {
                                    number("loss_scale_window", 1000), number("hysteresis", 2)));
   }
   void take_optimizer(const Json& all) {
-    const auto* type = at(all, "optimizer", "type");
-    const bool sgd = type != nullptr && *type == "SGD";
-    if (sgd) flags_.emplace_back("--optimizer sgd");
-    remark(type != nullptr && !sgd && *type != "AdamW" && *type != "Adam", "the optimizers are AdamW and SGD");
+    const auto type = lower_case(at(all, "optimizer", "type"));
     const auto* values = at(all, "optimizer", "params");
+    const auto* apart = values == nullptr ? nullptr : at(*values, "adam_w_mode");
+    // DeepSpeed's Adam is AdamW, unless adam_w_mode is false.
+    if (type == "lion" || type == "sgd" || (type == "adam" && apart != nullptr && *apart == false))
+      flags_.push_back("--optimizer " + type);
+    else if (!type.empty() && type != "adam" && type != "adamw") remarks_.push_back(no_such_optimizer());
     if (values == nullptr) return;
     flag("--learning-rate", at(*values, "lr"));
     if (const auto* betas = at(*values, "betas"); betas != nullptr && betas->is_array() && betas->size() == 2)
@@ -216,6 +228,9 @@ std::string trainer_hint(const Json& all) {
     flags.push_back(
         fmt::format("{} {}", ours, found->is_string() ? base::one_line(found->get<std::string>()) : found->dump()));
   }
+  const auto optimizer = all.contains("optim") ? lower_case(&all["optim"]) : std::string();
+  if (optimizer == "sgd") flags.emplace_back("--optimizer sgd --momentum 0");  // as transformers makes it
+  if (optimizer == "lion_32bit") flags.emplace_back("--optimizer lion");
   const auto is_on = [&](const char* key) { return all.contains(key) && all[key] == true; };
   if (is_on("bf16")) flags.emplace_back("--dtype bf16");
   else if (is_on("fp16")) flags.emplace_back("--dtype fp16");
@@ -224,6 +239,8 @@ std::string trainer_hint(const Json& all) {
   if (all.contains("per_device_train_batch_size"))
     text += "; --global-batch is per_device_train_batch_size x gradient_accumulation_steps x the data-parallel ranks";
   if (all.contains("num_train_epochs")) text += "; an epoch has tokens / (global batch x sequence) steps";
+  if (!optimizer.empty() && optimizer != "sgd" && optimizer != "lion_32bit" && !optimizer.starts_with("adamw"))
+    text += "; " + no_such_optimizer();
   if (all.contains("warmup_ratio")) text += "; --warmup-steps is warmup_ratio x steps";
   return text + "; what the file leaves out has train's defaults, which differ (train --print-config)";
 }

@@ -14,6 +14,9 @@ struct ForeignName {
   bool of_training = false;  // other programs have a setting of this name, for which the sentence does not hold
 };
 
+// The values of --optimizer (plan::optimizer_names).
+inline constexpr const char* our_optimizers = "adam, adamw, lion or sgd";
+
 inline constexpr const char* shape_is_elsewhere = "a model's shape is a preset or a file: train --help-model";
 
 // Less common names, which follow those in foreign_words.cpp.

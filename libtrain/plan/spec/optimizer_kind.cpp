@@ -29,7 +29,9 @@ void put(Optimizers& all, const OptimizerKind& kind) {
 Optimizers& optimizers() {
   static Optimizers all = [] {
     Optimizers known;
+    put(known, {"adam", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, none, 16});
     put(known, {"adamw", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, none, 16});
+    put(known, {"lion", {{"m"}}, {"beta1", "beta2", "weight-decay"}, none, 12});
     put(known, {"sgd", {{"momentum"}}, {"momentum", "nesterov", "weight-decay"}, none, 7});
     return known;
   }();
