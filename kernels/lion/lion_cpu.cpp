@@ -1,7 +1,7 @@
 // The sequence of lion.h, element by element.
 #include "kernels/lion/lion_args.h"
 
-#include "kernels/stored_cpu.h"
+#include "kernels/cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {

@@ -42,7 +42,7 @@ TEST(Gpu, LossesAreThoseOfTheCpu) {
   SmallRun runs;
   int n = 0;
   for (const auto& model : {gpt(runs), llama(runs)})
-    for (const std::string dtype : {"f32", "bf16"}) {
+    for (const std::string dtype : {"f32", "bf16", "f16"}) {
       auto gpu = tiny(runs, fmt::format("gpu-{}", n), model), cpu = tiny(runs, fmt::format("cpu-{}", n++), model);
       cpu.device = "cpu";
       gpu.document_mask = cpu.document_mask = "on";

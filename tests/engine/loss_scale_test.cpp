@@ -36,10 +36,29 @@ TEST(LossScale, ReadsItsRules) {
 }
 
 TEST(LossScale, RefusesOtherTexts) {
-  for (const char* text :
-       {"", "on", "1024", "static", "static:", "static:3", "static:0", "static:-2", "static:0.5", "static:1,2",
-        "static:8589934592", "static:1e3", "static:99999999999999999999", "dynamic:", "dynamic:5", "dynamic:4,0",
-        "dynamic:4,2,0", "dynamic:4,2,-1", "dynamic:4,2,1,1", "dynamic:4,x", "dynamic:4,,2", "Dynamic", "none:4"})
+  for (const char* text : {"",
+                           "on",
+                           "1024",
+                           "static",
+                           "static:",
+                           "static:3",
+                           "static:0",
+                           "static:-2",
+                           "static:0.5",
+                           "static:1,2",
+                           "static:8589934592",
+                           "static:1e3",
+                           "static:99999999999999999999",
+                           "dynamic:",
+                           "dynamic:5",
+                           "dynamic:4,0",
+                           "dynamic:4,2,0",
+                           "dynamic:4,2,-1",
+                           "dynamic:4,2,1,1",
+                           "dynamic:4,x",
+                           "dynamic:4,,2",
+                           "Dynamic",
+                           "none:4"})
     try {
       rule_of(text);
       ADD_FAILURE() << "'" << text << "' is accepted";
@@ -60,8 +79,8 @@ TEST(LossScale, FollowsOverflows) {
     seen.push_back(scale.scale());
   }
   std::vector<double> expected;
-  for (const auto& [times, value] : std::vector<std::pair<int, double>>{
-           {4, 65536}, {1, 32768}, {4, 16384}, {5, 32768}, {4, 65536}, {2, 131072}})
+  for (const auto& [times, value] :
+       std::vector<std::pair<int, double>>{{4, 65536}, {1, 32768}, {4, 16384}, {5, 32768}, {4, 65536}, {2, 131072}})
     expected.insert(expected.end(), static_cast<std::size_t>(times), value);
   EXPECT_EQ(seen, expected);
 }
@@ -120,9 +139,10 @@ engine::RunConfig small(const SmallRun& runs, const std::string& output, const s
 // Powers of two change no digit of f32 and bf16, so that the scale must cancel exactly, on every kind of layout.
 TEST(LossScale, NoBitOfARunDependsOnIt) {
   SmallRun runs;
-  const auto experts = runs.model("experts",
-                                  "layers = 2\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 64\ncontext = 32\n[experts]\n"
-                                  "count = 4\nbalance-loss = 0.1\nz-loss = 0.01\n");
+  const auto experts =
+      runs.model("experts",
+                 "layers = 2\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 64\ncontext = 32\n[experts]\n"
+                 "count = 4\nbalance-loss = 0.1\nz-loss = 0.01\n");
   int number = 0;
   const auto bits = [&](const std::string& scale, const std::string& model, const ParallelLayout& layout) {
     auto c = small(runs, fmt::format("run{}", number++), scale);
@@ -167,6 +187,55 @@ TEST(LossScale, ARunRecordsAndKeepsIt) {
     more.resume = whole.checkpoint, more.output = (runs.folder() / (std::string("more-") + other)).string();
     EXPECT_EQ(runs.run(more, {}).step, 5) << other;
   }
+}
+
+// The first scales are too large for f16. Each layout finds that in the same steps, and goes on with the same bits.
+TEST(LossScale, EveryLayoutSkipsTheSameStepsOfAnF16Run) {
+  SmallRun runs;
+  std::string expected;
+  std::int64_t number = 0;
+  for (const auto& layout : {ParallelLayout{.dtype = "f16"},
+                             {.ranks = 2, .zero = 1, .dtype = "f16"},
+                             {.ranks = 3, .zero = 3, .threads = 2, .dtype = "f16", .recompute = "layers"},
+                             {.ranks = 2, .dtype = "f16", .tensor = 2},
+                             {.ranks = 2, .zero = 2, .dtype = "f16", .pipeline = 2}}) {
+    auto c = runs.config(fmt::format("layout{}", number++));
+    c.loss_scale = "dynamic:4294967296,4,1", c.steps = 24;
+    const auto result = runs.run(c, layout);
+    const auto lines = runs.metrics(c);
+    std::string skips;
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      skips += fmt::format("{} {}\n", lines[i].value("skipped_steps", 0), lines[i]["loss_scale"].dump());
+    const auto bits = skips + runs.bits(c, result);
+    if (expected.empty()) {
+      expected = bits;
+      const auto skipped = lines.back()["skipped_steps"].get<int>();
+      EXPECT_GT(skipped, 4) << "this run is to overflow";
+      EXPECT_LT(skipped, 20) << "and to learn";
+      EXPECT_LT(lines.back()["loss"].get<double>(), lines.front()["loss"].get<double>());
+    }
+    EXPECT_EQ(bits, expected) << "layout " << number;
+  }
+}
+
+// A resume may have another dtype: the scale begins where f16 begins, and is gone where it ends.
+TEST(LossScale, ARunGoesOnInAnotherDtype) {
+  SmallRun runs;
+  auto c = runs.config("dtypes");
+  c.steps = 12;
+  for (const auto& [stop, dtype] : {std::pair{3, "f32"}, {6, "f16"}, {9, "bf16"}, {12, "f16"}}) {
+    c.stop_after = stop;
+    const auto result = runs.run(c, {.ranks = 2, .zero = 1, .dtype = dtype});
+    EXPECT_EQ(result.step, stop);
+    const auto state = checkpoint::Reader(result.checkpoint).state();
+    EXPECT_EQ(state.loss_scale.has_value(), std::string(dtype) == "f16") << dtype;
+    EXPECT_EQ(base::name_of(state.dtype), std::string(dtype));
+    EXPECT_EQ(state.skipped_steps, 0);
+  }
+  const auto lines = runs.metrics(c);
+  ASSERT_EQ(lines.size(), 12u);
+  for (std::size_t i = 1; i < lines.size(); ++i)
+    EXPECT_NEAR(lines[i]["loss"].get<double>(), lines[i - 1]["loss"].get<double>(), 1.5) << i;
 }
 
 // After the first step every weight is 1e30, so that no scale can help.
