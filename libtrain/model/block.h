@@ -116,7 +116,6 @@ struct Step {
   base::DType dtype;                    // working dtype
   std::uint64_t seed = 0;               // of dropout and of gates
   plan::Pass pass = plan::Pass::train;  // evaluate: no dropout, nothing is saved
-  double loss_scale = 1;                // factor of the gradients of all losses; losses themselves are not scaled
   double loss_sum = 0;
   std::int64_t target_count = 0;
   base::View loss_place = {};  // f64 [1] on the device: gets the loss sum instead of loss_sum; the host does not wait
@@ -131,6 +130,7 @@ struct Step {
   // i64 on the device, a row for each layer with experts in the whole model (kernels/gate_record). Training adds what
   // its gates did. Empty: not wanted, or another tensor-parallel rank records it.
   base::View gate_records = {};
+  double loss_scale = 1;  // factor of the gradients of all losses; losses themselves are not scaled
 };
 
 // main: the hidden states [own rows, hidden] in the working dtype: all b*T rows, or this rank's equal range of them
