@@ -46,7 +46,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   base::FieldVisitor v;
   v("model", c.model, run, base::text("preset (listed below) or TOML file (see $help-model)"));
   v.is({T::per_rank, T::evaluation, T::of_checkpoint});
-  v("lanes", c.lanes, run, "reduction lanes: slices of the sums that tensor-parallel ranks split; 0: the model's own",
+  v("lanes", c.lanes, run, "reduction lanes: slices of sums over tensor-parallel ranks; 0: the model's own",
     plan::ranges::lanes);
   v("data", c.data, run, "folder of token shards, made by shard-data");
   v.is({T::per_rank, T::evaluation, T::of_checkpoint});
@@ -54,7 +54,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("plan", c.plan, run,
     base::text("plan.json of partition-model; flags override it. auto: the lowest $zero that fits"));
   v.is({T::per_rank, T::evaluation});
-  v("steps", c.steps, run, "optimizer steps of the whole run, resumes included", {1, step_count.high});
+  v("steps", c.steps, run, "optimizer steps of the run, resumes included", {1, step_count.high});
   v.is({T::identity});
   v("seed", c.seed, run, "seed of initial weights, data order and dropout",
     {0, std::numeric_limits<std::uint64_t>::max()});
