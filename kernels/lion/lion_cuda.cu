@@ -1,6 +1,6 @@
 // The sequence of lion.h with every operation rounded on its own, so that the bits are the CPU's.
-#include "kernels/gpu_entries.h"
 #include "kernels/gpu_device.h"
+#include "kernels/gpu_entries.h"
 
 namespace trainyard::kernels {
 namespace {

@@ -77,12 +77,12 @@ TEST(RoundTrip, ALossScaleComesBack) {
   const auto folder = scratch.path + "/step-00000005";
   EXPECT_EQ(checkpoint::Reader(folder).state().loss_scale, s.loss_scale);
   for (const auto& [key, value] : std::vector<std::pair<const char*, nlohmann::json>>{{"scale", 3},
-                                                                                     {"scale", 0},
-                                                                                     {"scale", std::int64_t{1} << 33},
-                                                                                     {"scale", "big"},
-                                                                                     {"clean_steps", -1},
-                                                                                     {"hysteresis", 0},
-                                                                                     {"skips_in_a_row", -1}}) {
+                                                                                      {"scale", 0},
+                                                                                      {"scale", std::int64_t{1} << 33},
+                                                                                      {"scale", "big"},
+                                                                                      {"clean_steps", -1},
+                                                                                      {"hysteresis", 0},
+                                                                                      {"skips_in_a_row", -1}}) {
     edit_manifest(folder, [&](nlohmann::json& j) {
       j["loss_scale"] = {{"scale", 4096}, {"clean_steps", 17}, {"hysteresis", 2}, {"skips_in_a_row", 1}};
       j["loss_scale"][key] = value;
