@@ -312,8 +312,9 @@ void record_document_tokens(const std::string& folder, nlohmann::json& provenanc
 }
 
 RunState state_of(const Source& source, const ImportOptions& options, std::vector<std::string>& notes) {
-  const auto first = source.type(0).type;  // kept where a run can compute in it and all tensors have it
-  bool kept = base::traits_of(first).trains;
+  // Kept if all tensors have it and a run can compute in it. A run in a narrow range is asked for by name.
+  const auto first = source.type(0).type;
+  bool kept = base::traits_of(first).trains && !base::has_narrow_range(first);
   for (std::size_t i = 1; i < source.tensors.size(); ++i) kept = kept && source.type(i).type == first;
   RunState s;
   s.contents = Contents::model;

@@ -92,12 +92,12 @@ TEST(DType, TraitsAreThoseOfTheValueTypes) {
   EXPECT_EQ(traits_of(DType::f64).digits, std::numeric_limits<double>::digits);
   for (const auto& t : dtype_traits) {
     EXPECT_EQ(is_narrow(t.dtype), t.dtype == DType::bf16 || t.dtype == DType::f16) << t.name;
-    EXPECT_EQ(t.trains, t.dtype == DType::f32 || t.dtype == DType::bf16) << t.name;
+    EXPECT_EQ(t.trains, t.dtype == DType::f32 || t.dtype == DType::bf16 || t.dtype == DType::f16) << t.name;
     EXPECT_EQ(t.kernels != KernelUse::none, t.digits > 0) << t.name;
     EXPECT_TRUE(!t.trains || t.kernels == KernelUse::computing) << t.name;
     EXPECT_EQ(with_value_type(t.dtype, []<class T>(T*) { return DTypeOf<T>::value; }), t.dtype) << t.name;
   }
-  EXPECT_EQ(names_of_working_dtypes(), (std::vector<std::string>{"f32", "bf16"}));
+  EXPECT_EQ(names_of_working_dtypes(), (std::vector<std::string>{"f32", "bf16", "f16"}));
   EXPECT_EQ(accumulation_of(DType::f64), DType::f64);
   for (const auto t : {DType::f32, DType::bf16, DType::f16}) EXPECT_EQ(accumulation_of(t), DType::f32);
 }

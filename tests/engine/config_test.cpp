@@ -66,7 +66,7 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
   EXPECT_EQ(named(base::FieldTrait::per_rank), (Names{"threads", "memory-limit", "progress", "model", "data", "plan"}));
   EXPECT_EQ(named(base::FieldTrait::free_on_resume),
             (Names{"tensor-parallel", "pipeline-parallel", "expert-parallel", "sequence-parallel", "zero", "dtype",
-                   "device", "threads", "recompute", "save-every", "keep", "save-throttle"}));
+                   "loss-scale", "device", "threads", "recompute", "save-every", "keep", "save-throttle"}));
   EXPECT_EQ(named(base::FieldTrait::identity),
             (Names{"global-batch", "micro-batch", "sequence", "local-accumulation", "reduction", "steps", "seed",
                    "document-mask", "objective", "mask-rate", "mask-words", "learning-rate", "start-learning-rate",

@@ -196,7 +196,7 @@ TEST(LossScale, EveryLayoutSkipsTheSameStepsOfAnF16Run) {
   std::int64_t number = 0;
   for (const auto& layout : {ParallelLayout{.dtype = "f16"},
                              {.ranks = 2, .zero = 1, .dtype = "f16"},
-                             {.ranks = 3, .zero = 3, .threads = 2, .dtype = "f16", .recompute = "layers"},
+                             {.ranks = 3, .zero = 3, .threads = 2, .dtype = "f16", .recompute = "full"},
                              {.ranks = 2, .dtype = "f16", .tensor = 2},
                              {.ranks = 2, .zero = 2, .dtype = "f16", .pipeline = 2}}) {
     auto c = runs.config(fmt::format("layout{}", number++));
