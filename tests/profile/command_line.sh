@@ -148,7 +148,7 @@ refused 2 "unequal sizes" mpirun --bind-to none -n 3 profile-comm --groups a:str
 refused 2 "no rank 5 in a world of 2" mpirun --bind-to none -n 2 profile-comm --groups a:0-5
 refused 2 "max-bytes 8 is below" profile-comm --min-bytes 1k --max-bytes 8
 refused 2 "'huge' is not a size" profile-comm --max-bytes huge
-refused 2 "dtype 'f16' is not measured" profile-comm --dtype f16
+refused 2 "dtype 'f64' is not measured" profile-comm --dtype f64
 refused 2 "'ten' is not understood" profile-comm --budget ten
 refused 2 "confidence '0' is not understood" profile-comm --confidence 0
 refused 2 "not below 100" profile-comm --confidence 300%

@@ -59,8 +59,8 @@ said "step-00000020"
 # Refusals.
 expect 3 "${base[@]}" --steps 30 --output one --seed 9 --stop-after 40 --resume one/checkpoints/step-00000030
 said "--seed: the checkpoint has 1, this run 9"
-expect 2 "${base[@]}" --steps 0 --output x --zero 5 --dtype f16
-said "--dtype f16"; said "--zero 5"; said "--steps 0"
+expect 2 "${base[@]}" --steps 0 --output x --zero 5 --dtype f64
+said "--dtype f64"; said "--zero 5"; said "--steps 0"
 expect 2 "${base[@]}" --no-such-flag
 expect 2 "${base[@]}" --device gpu --output x
 said "--device gpu is not known; use auto, cpu, cuda"
