@@ -106,10 +106,11 @@ StoredLossScale loss_scale_from_json(const json& j, const std::string& where) {
   if ((scale & (scale - 1)) != 0)
     throw base::InputError(fmt::format("{}: scale {} is no power of two", o.where(), scale),
                            "restore the checkpoint from a copy");
+  constexpr std::int64_t most = 1'000'000'000;  // of what a rule may ask for (engine/loss_scale.cpp)
   return {.scale = static_cast<double>(scale),
-          .clean_steps = o.integer("clean_steps", 0),
-          .hysteresis = o.integer("hysteresis", 1),
-          .skips_in_a_row = o.integer("skips_in_a_row", 0)};
+          .clean_steps = o.integer("clean_steps", 0, most),
+          .hysteresis = o.integer("hysteresis", 1, most),
+          .skips_in_a_row = o.integer("skips_in_a_row", 0, most)};
 }
 
 json state_to_json(const RunState& s) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <cmath>
 
 using namespace sample;
@@ -76,13 +78,15 @@ TEST(RoundTrip, ALossScaleComesBack) {
   save(scratch.path, s, 2);
   const auto folder = scratch.path + "/step-00000005";
   EXPECT_EQ(checkpoint::Reader(folder).state().loss_scale, s.loss_scale);
-  for (const auto& [key, value] : std::vector<std::pair<const char*, nlohmann::json>>{{"scale", 3},
-                                                                                      {"scale", 0},
-                                                                                      {"scale", std::int64_t{1} << 33},
-                                                                                      {"scale", "big"},
-                                                                                      {"clean_steps", -1},
-                                                                                      {"hysteresis", 0},
-                                                                                      {"skips_in_a_row", -1}}) {
+  for (const auto& [key, value] : std::vector<std::pair<const char*, nlohmann::json>>{
+           {"scale", 3},
+           {"scale", 0},
+           {"scale", std::int64_t{1} << 33},
+           {"scale", "big"},
+           {"clean_steps", -1},
+           {"hysteresis", 0},
+           {"skips_in_a_row", -1},
+           {"skips_in_a_row", std::numeric_limits<std::int64_t>::max()}}) {
     edit_manifest(folder, [&](nlohmann::json& j) {
       j["loss_scale"] = {{"scale", 4096}, {"clean_steps", 17}, {"hysteresis", 2}, {"skips_in_a_row", 1}};
       j["loss_scale"][key] = value;
