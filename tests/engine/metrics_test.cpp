@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <ctime>
 #include <regex>
@@ -40,9 +41,11 @@ class Metrics : public ::testing::Test {
 TEST_F(Metrics, EveryLineSaysWhenAndWhere) {
   const std::string old_line = R"({"step":1,"loss":3.5})";  // a line of a version that did not record them
   spit(path, old_line + "\n");
-  const auto before = std::time(nullptr);
+  // std::time may read a coarser clock that is milliseconds behind the one of the lines.
+  using Clock = std::chrono::system_clock;
+  const auto before = Clock::to_time_t(Clock::now());
   write(1, 2, 3);
-  const auto after = std::time(nullptr);
+  const auto after = Clock::to_time_t(Clock::now());
   char host[256] = {};
   gethostname(host, sizeof host - 1);
   std::vector<engine::MetricsLine> lines;
