@@ -116,7 +116,7 @@ std::string quoted(const std::string& text) {
 
 // TOML's integers end at 2^63 - 1. A seed may be larger and is then written as text.
 bool is_toml_number(FieldKind kind, const std::string& text) {
-  if (kind == FieldKind::number) return true;
+  if (kind == FieldKind::number) return !text.ends_with('%');
   std::int64_t ignored = 0;
   return kind == FieldKind::integer &&
          std::from_chars(text.data(), text.data() + text.size(), ignored).ec == std::errc{};
@@ -247,6 +247,38 @@ void FieldVisitor::operator()(const std::string& name, std::uint64_t& m, const s
 void FieldVisitor::operator()(const std::string& name, double& m, const std::string& group, const std::string& help,
                               Range<double> r) {
   fields_.push_back(numeric(name, m, group, help, r));
+}
+
+namespace {
+
+constexpr double most_samples = 1e15;
+
+Amount amount_of(const std::string& text, const std::string& spelled, const Amounts& legal, const std::string& help) {
+  const std::string of_percent = name_of(Amount::Unit::percent), of_samples = name_of(Amount::Unit::samples);
+  const auto number_before = [&](const std::string& unit) { return text.substr(0, text.size() - unit.size()); };
+  if (text.ends_with(of_percent))
+    return {parse(number_before(of_percent), spelled, Range<double>{0, 100}, help), Amount::Unit::percent};
+  if (legal.samples && text.ends_with(of_samples))
+    return {static_cast<double>(parse(number_before(of_samples), spelled,
+                                      Range<std::int64_t>{0, static_cast<std::int64_t>(most_samples)}, help)),
+            Amount::Unit::samples};
+  if (!legal.whole) return parse(text, spelled, legal.range, help);
+  const Range<std::int64_t> whole{static_cast<std::int64_t>(legal.range.low),
+                                  static_cast<std::int64_t>(legal.range.high)};
+  return static_cast<double>(parse(text, spelled, whole, help));
+}
+
+}  // namespace
+
+void FieldVisitor::operator()(const std::string& name, Amount& member, const std::string& group,
+                              const std::string& help, Amounts legal) {
+  fields_.push_back(
+      {name, group, help, legal.whole ? FieldKind::integer : FieldKind::number,
+       fmt::format("{} to {}, or 0% to 100%{}", legal.range.low, legal.range.high, legal.samples ? ", or samples" : ""),
+       [&member] { return text_of(member); },
+       [&member, legal, help](const std::string& text, const std::string& spelled) {
+         member = amount_of(text, spelled, legal, help);
+       }});
 }
 
 void FieldVisitor::operator()(const std::string& name, std::vector<std::int64_t>& member, const std::string& group,

@@ -2,6 +2,7 @@
 // --print-config.
 #pragma once
 
+#include "libtrain/base/amount.h"
 #include "libtrain/base/range.h"
 #include "libtrain/base/shared_text.h"
 
@@ -69,6 +70,11 @@ struct WordList {
 struct DecimalOr {
   std::vector<std::string> words;
 };
+// The legal values of an Amount. `whole`: its own unit takes whole numbers alone, at most 2^53. 100% is the most.
+struct Amounts {
+  Range<double> range;
+  bool whole = false, samples = false;
+};
 struct MaybeEmpty {};  // a text that may be empty, whatever its default
 struct Bytes {};       // a size, "4GB"; empty while it is not set
 template <class E> using Choices = std::vector<std::pair<std::string, E>>;
@@ -100,6 +106,8 @@ class FieldVisitor {
                   Range<std::uint64_t> range);
   void operator()(const std::string& name, double& member, const std::string& group, const std::string& help,
                   Range<double> range);
+  void operator()(const std::string& name, Amount& member, const std::string& group, const std::string& help,
+                  Amounts legal);
   // Whole numbers, separated by commas. TOML and JSON have a list, or one number alone. The list may be empty where its
   // default is.
   void operator()(const std::string& name, std::vector<std::int64_t>& member, const std::string& group,

@@ -7,7 +7,6 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
-#include "libtrain/engine/learning_rate.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/plan_json.h"
@@ -15,6 +14,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace trainyard::engine {
@@ -50,14 +50,13 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     plan::ranges::lanes);
   v("data", c.data, run, "folder of token shards, made by shard-data");
   v.is({T::per_rank, T::evaluation, T::of_checkpoint});
-  v("output", c.output, run, "run folder, for checkpoints, metrics and the report");
+  v("output", c.output, run, "run folder: checkpoints, metrics, report");
   v("plan", c.plan, run,
     base::text("plan.json of partition-model; flags override it. auto: the lowest $zero that fits"));
   v.is({T::per_rank, T::evaluation});
   v("steps", c.steps, run, "optimizer steps of the run, resumes included", {1, step_count.high});
   v.is({T::identity});
-  v("seed", c.seed, run, "seed of initial weights, data order and dropout",
-    {0, std::numeric_limits<std::uint64_t>::max()});
+  v("seed", c.seed, run, "seed of weights, data order and dropout", {0, std::numeric_limits<std::uint64_t>::max()});
   v.is({T::identity});
   v("document-mask", c.document_mask, run, "on: a token attends to its own document only", base::Words{{"off", "on"}});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
@@ -68,7 +67,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("mask-words", c.mask_words, run, "masked objective: on hides whole words", base::Words{{"off", "on"}});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
-  v("device", c.device, how, "cpu, cuda, or auto: a GPU where there is one", base::Words{{"auto", "cpu", "cuda"}});
+  v("device", c.device, how, "cpu, cuda, or auto: a GPU if there is one", base::Words{{"auto", "cpu", "cuda"}});
   v.is({T::evaluation, T::free_on_resume});
   v("communicator", c.communicator, how, "how GPUs communicate: nccl, mpi (through the host), or auto",
     base::Words{{"auto", "nccl", "mpi"}});
@@ -79,35 +78,36 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("learning-rate", c.learning_rate, optimizer, "peak learning rate", positive_f32);
   v.also({"lr"});
   v.is({T::identity});
-  v("start-learning-rate", c.start_learning_rate, optimizer, "learning rate that the warm-up begins with",
-    f32_from_zero);
+  v("start-learning-rate", c.start_learning_rate, optimizer, "rate at the start of warm-up, or 4% of peak",
+    base::Amounts{f32_from_zero});
   v.is({T::identity});
-  v("final-learning-rate", c.final_learning_rate, optimizer, "learning rate that the decay ends with", f32_from_zero);
+  v("final-learning-rate", c.final_learning_rate, optimizer, "rate at the end of decay, or 10% of peak",
+    base::Amounts{f32_from_zero});
   v.is({T::identity});
   v("lr-schedule", c.schedule, optimizer,
-    "learning rate over the steps: constant, linear, cosine, inverse-sqrt, wsd, wsd-cosine, wsd-exponential or "
-    "wsd-minus-sqrt (wsd: warm-up, stable, decay)",
+    "learning rate over the steps: constant, linear, cosine, polynomial:POWER, one-cycle, "
+    "cosine-restarts:STEPS,FACTOR, "
+    "inverse-sqrt, wsd (warm-up, stable, decay), wsd-cosine, wsd-exponential or wsd-minus-sqrt",
     base::Words{schedule_names()});
   v.formerly("schedule");
   v.is({T::identity});
-  v("warmup-steps", c.warmup_steps, optimizer, "steps of linear warm-up", step_count);
+  constexpr base::Amounts steps{{0, static_cast<double>(step_count.high)}, true, true};
+  v("warmup-steps", c.warmup_steps, optimizer, base::text("steps of warm-up; 2%: of $steps; or 9000samples"), steps);
   v.is({T::identity});
-  v("decay-steps", c.decay_steps, optimizer, "steps of the decay, for linear, cosine and wsd; 0: as the schedule says",
-    step_count);
+  v("decay-steps", c.decay_steps, optimizer, "steps of decay, or 20%, or 9000samples; 0: as the schedule says", steps);
   v.is({T::identity});
   v("beta1", c.beta1, optimizer, "all but SGD: decay of the first moment", decay_rate);
   v("beta2", c.beta2, optimizer, "all but SGD: decay of the second moment", decay_rate);
-  v("epsilon", c.epsilon, optimizer, "AdamW, Adam: added to the root of the second moment", {1e-30, 1});
-  v("momentum", c.momentum, optimizer, "SGD: momentum of the sum of gradients: buffer = momentum * buffer + gradient",
-    decay_rate);
-  v("nesterov", c.nesterov, optimizer, "SGD: on: a step is gradient + momentum * buffer, else the buffer",
+  v("epsilon", c.epsilon, optimizer, "AdamW, Adam: added to sqrt(second moment)", {1e-30, 1});
+  v("momentum", c.momentum, optimizer, "SGD: buffer = momentum * buffer + gradient", decay_rate);
+  v("nesterov", c.nesterov, optimizer, "SGD: a step is gradient + momentum * buffer",
     base::Choices<bool>{{"off", false}, {"on", true}});
   v("weight-decay", c.weight_decay, optimizer,
     "weight decay, of all but biases, norms and embeddings; Adam and SGD add it to gradients", {0, 1000});
   v("decay-embeddings", c.decay_embeddings, optimizer, "on: weight decay of embeddings, too",
     base::Words{{"off", "on"}});
   v.is({T::identity});
-  v("clip", c.clip, optimizer, "largest norm of all gradients together; 0: no clipping", f32_from_zero);
+  v("clip", c.clip, optimizer, "largest norm of all gradients; 0: no clipping", f32_from_zero);
   v.is({T::identity});
   v("loss-scale", c.loss_scale, optimizer,
     "factor of gradients against underflow: dynamic:65536,2000,2 (first, window, hysteresis), static:N, none; "
@@ -124,8 +124,8 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("stop-after", c.stop_after, checkpoints,
     "save after this step and end with exit code 75 (0 if it is done already); 0: never", step_count);
   v("validate-every", c.validate_every, checkpoints, "steps between validation losses; 0: never", step_count);
-  v("validation-sequences", c.validation_sequences, checkpoints,
-    "sequences in a validation; 0: 64, or all if there are fewer", {0, ranges::global_batch.high});
+  v("validation-sequences", c.validation_sequences, checkpoints, "sequences in a validation; 0: 64, or fewer",
+    {0, ranges::global_batch.high});
   v("save-throttle", c.save_throttle, checkpoints,
     "most bytes a second that a save writes while steps go on; 0: no limit", {0, base::most_bytes});
   v.is({T::free_on_resume});
@@ -143,13 +143,15 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   auto fields = v.take();
   // Other trainers call the order of pipeline stages a schedule, too.
   auto& rate = base::field_named(fields, "lr-schedule", "a run");
-  rate.set = [set = std::move(rate.set)](const std::string& text, const std::string& spelled) {
+  rate.set = [&c, set = std::move(rate.set)](const std::string& text, const std::string& spelled) {
     for (const auto& [name, value] : plan::schedule_names())
       if (name == text)
         throw base::UsageError(
             fmt::format("{} {}: that is a pipeline schedule, not a learning-rate schedule", spelled, text),
             base::text("$pipeline-schedule {}", text));
-    set(text, spelled);
+    const auto colon = text.find(':');
+    set(text.substr(0, colon), spelled);
+    c.schedule = schedule_text(schedule_of(colon == std::string::npos ? c.schedule : c.schedule + text.substr(colon)));
   };
   // Fields of the parallel layout come before `seed` in the group Run, before `learning-rate` in the optimizer's, and
   // before `memory-limit` in the other group.
@@ -216,6 +218,36 @@ void require_settings_of_optimizer(const std::vector<base::Field>& fields, const
               base::text("leave {} out, or $optimizer {}", name, other));
   }
   wrong.raise();
+}
+
+namespace {
+
+// Learning rates: percent of the peak.
+double rate_of(const base::Amount& amount, double peak) {
+  return amount.unit == base::Amount::Unit::percent ? peak * amount.number / 100 : amount.number;
+}
+
+// Steps that hold so much: the next whole number, unless only rounding is above the one before.
+std::int64_t steps_of(const base::Amount& amount, const RunConfig& c) {
+  const auto up = [](double steps) { return static_cast<std::int64_t>(std::ceil(steps * (1 - 1e-15))); };
+  switch (amount.unit) {
+    case base::Amount::Unit::percent: return up(static_cast<double>(c.steps) * amount.number / 100);
+    case base::Amount::Unit::samples: return up(amount.number / static_cast<double>(c.global_batch));
+    case base::Amount::Unit::own: break;
+  }
+  return static_cast<std::int64_t>(amount.number);
+}
+
+}  // namespace
+
+LearningRate learning_rate_of(const RunConfig& c) {
+  auto rate = schedule_of(c.schedule);
+  rate.peak = c.learning_rate;
+  rate.start = rate_of(c.start_learning_rate, c.learning_rate);
+  rate.final = rate_of(c.final_learning_rate, c.learning_rate);
+  rate.warmup_steps = steps_of(c.warmup_steps, c), rate.decay_steps = steps_of(c.decay_steps, c);
+  rate.total_steps = c.steps;
+  return rate;
 }
 
 std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {

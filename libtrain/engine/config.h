@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/base/fields.h"
+#include "libtrain/engine/learning_rate.h"
 #include "libtrain/params/update_rule.h"
 #include "libtrain/plan/parallel_layout.h"
 #include "libtrain/plan/problems.h"
@@ -62,10 +63,9 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   std::string memory_limit;           // bytes of one rank, for example 4GB
   // optimizer
   double learning_rate = 1e-3;
-  double start_learning_rate = 0, final_learning_rate = 0;
-  std::string schedule = "cosine";
-  std::int64_t warmup_steps = 0;
-  std::int64_t decay_steps = 0;
+  base::Amount start_learning_rate, final_learning_rate;  // percent: of learning_rate
+  std::string schedule = "cosine";                        // schedule_text (learning_rate.h)
+  base::Amount warmup_steps, decay_steps;                 // percent: of steps
   std::string decay_embeddings = "off";
   double clip = 1.0;
   std::string loss_scale = "auto";  // loss_scale_rule (loss_scale.h)
@@ -105,6 +105,9 @@ bool has_model_of_weights(const std::vector<base::Field>& fields, const RunConfi
 // UsageError that names the given settings that the run's optimizer does not read, such as --beta1 of SGD. Call this
 // after read_plan.
 void require_settings_of_optimizer(const std::vector<base::Field>& fields, const RunConfig& config);
+
+// The learning rates of the run, with every amount in its own unit: learning rates and steps.
+LearningRate learning_rate_of(const RunConfig& config);
 
 // --print-config: base::print_fields, without the settings of other optimizers, and without the model if a checkpoint
 // gives it. That model's name is no preset and no

@@ -1,6 +1,7 @@
 // Settings with the trait `identity` become keys.
 #include "libtrain/engine/identity_json.h"
 
+#include "libtrain/base/error.h"
 #include "libtrain/plan/model_file/field_json.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
@@ -33,6 +34,10 @@ nlohmann::json identity_of(const RunConfig& config, const plan::Plan& plan, cons
   decided.sequence = plan.sequence;
   decided.objective = plan::name_of(plan::objective_of(plan.model));
   if (masking) decided.mask_rate = masking->rate;
+  const auto rate = learning_rate_of(config);
+  decided.start_learning_rate = rate.start, decided.final_learning_rate = rate.final;
+  decided.warmup_steps = static_cast<double>(rate.warmup_steps);
+  decided.decay_steps = static_cast<double>(rate.decay_steps);
   const auto& optimizer = plan::optimizer_kind(plan.optimizer);
   nlohmann::json out{{"model", model_without_names(plan.model)}, {"data", data::identity_of(index)}};
   for (const auto& f : fields_of(decided)) {
@@ -51,13 +56,17 @@ std::optional<LearningRate> learning_rate_of(const nlohmann::json& identity) {
   if (!identity.contains("schedule") || !identity["schedule"].is_string() ||
       !std::all_of(keys.begin(), keys.end(), is_number))
     return std::nullopt;
-  return LearningRate{.schedule = identity["schedule"],
-                      .peak = identity["learning_rate"],
-                      .final = identity["final_learning_rate"],
-                      .warmup_steps = identity["warmup_steps"],
-                      .decay_steps = identity["decay_steps"],
-                      .total_steps = identity["steps"],
-                      .start = is_number("start_learning_rate") ? identity["start_learning_rate"].get<double>() : 0};
+  LearningRate rate;
+  try {
+    rate = schedule_of(identity["schedule"]);
+  } catch (const base::UsageError&) {
+    return std::nullopt;
+  }
+  rate.peak = identity["learning_rate"], rate.final = identity["final_learning_rate"];
+  if (is_number("start_learning_rate")) rate.start = identity["start_learning_rate"];
+  rate.warmup_steps = identity["warmup_steps"], rate.decay_steps = identity["decay_steps"];
+  rate.total_steps = identity["steps"];
+  return rate;
 }
 
 }  // namespace trainyard::engine

@@ -1,15 +1,21 @@
 // The formulas of the schedules.
 #include "libtrain/engine/learning_rate.h"
 
+#include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/base/nearest.h"
+#include "libtrain/base/range.h"
 #include "libtrain/base/setting_text.h"
+#include "libtrain/base/text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <numbers>
+#include <optional>
 
 namespace trainyard::engine {
 
@@ -22,12 +28,88 @@ double decayed(const std::string& schedule, double progress) {
   return progress;
 }
 
+double half_cosine(double progress) { return 0.5 * (1 + std::cos(std::numbers::pi * progress)); }
+
+// How far a cycle has gone, from above 0 to 1, `t` steps after the warm-up.
+double progress_of_cycle(double t, double length, double factor) {
+  if (factor == 1) {
+    const double within = std::fmod(t, length);
+    return within == 0 ? 1 : within / length;
+  }
+  for (; t > length; length *= factor) t -= length;
+  return t / length;
+}
+
+constexpr const char *polynomial = "polynomial", *one_cycle = "one-cycle", *restarts = "cosine-restarts";
+constexpr base::Range<double> powers{0.1, 10};
+constexpr base::Range<std::int64_t> cycle_steps{1, 1'000'000'000'000}, cycle_factors{1, 1000};
+
+// The whole text as a number of the range.
+template <class T> std::optional<T> number_in(base::Range<T> range, const std::string& text) {
+  T value{};
+  const auto* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end || !range.holds(value)) return {};
+  return value;
+}
+
+[[noreturn]] void refuse_numbers(const std::string& text, const std::string& needs, const std::string& example) {
+  throw base::UsageError(base::text("$lr-schedule {}: {}", base::excerpt(text), needs),
+                         base::text("$lr-schedule {}", example));
+}
+
+void take_cycles(const std::string& text, const std::string& numbers, LearningRate& s) {
+  const auto parts = base::comma_separated(numbers);
+  const auto steps = number_in(cycle_steps, parts[0]);
+  const auto factor = parts.size() > 1 ? number_in(cycle_factors, parts[1]) : std::optional<std::int64_t>(1);
+  if (!steps || !factor || parts.size() > 2)
+    refuse_numbers(text,
+                   fmt::format("it takes the steps of the first cycle, and by how much each cycle is longer than "
+                               "the one before (from {} to {}), as whole numbers",
+                               cycle_factors.low, cycle_factors.high),
+                   "cosine-restarts:1000,2");
+  s.restart_steps = *steps, s.restart_factor = *factor;
+}
+
+// linear, cosine and those that share their decay from the end of the warm-up.
+bool decays_from_the_warmup(const std::string& schedule) {
+  return schedule == "linear" || schedule == "cosine" || schedule == polynomial || schedule == one_cycle;
+}
+
 bool decays_at_the_end(const std::string& schedule) { return schedule.rfind("wsd", 0) == 0; }
 
 }  // namespace
 
 std::vector<std::string> schedule_names() {
-  return {"constant", "linear", "cosine", "wsd", "wsd-cosine", "wsd-exponential", "wsd-minus-sqrt", "inverse-sqrt"};
+  return {"constant", "linear",     "cosine",          polynomial,       one_cycle,     restarts,
+          "wsd",      "wsd-cosine", "wsd-exponential", "wsd-minus-sqrt", "inverse-sqrt"};
+}
+
+LearningRate schedule_of(const std::string& text) {
+  const auto colon = text.find(':');
+  const bool has_numbers = colon != std::string::npos;
+  const auto numbers = has_numbers ? text.substr(colon + 1) : "";
+  LearningRate s;
+  s.schedule = text.substr(0, colon);
+  const auto names = schedule_names();
+  if (std::find(names.begin(), names.end(), s.schedule) == names.end())
+    throw base::UsageError(
+        base::text("$lr-schedule {} is not known; use one of {}", base::excerpt(s.schedule), fmt::join(names, ", ")),
+        base::value_hint(s.schedule, names));
+  if (s.schedule == restarts) take_cycles(text, numbers, s);
+  else if (s.schedule == polynomial) {
+    const auto power = number_in(powers, numbers);
+    if (!power)
+      refuse_numbers(text, fmt::format("it takes a power from {} to {}", powers.low, powers.high), "polynomial:2");
+    s.power = *power;
+  } else if (has_numbers) refuse_numbers(text, "this schedule takes no numbers", s.schedule);
+  return s;
+}
+
+std::string schedule_text(const LearningRate& s) {
+  if (s.schedule == restarts) return fmt::format("{}:{},{}", s.schedule, s.restart_steps, s.restart_factor);
+  if (s.schedule == polynomial) return fmt::format("{}:{}", s.schedule, s.power);
+  return s.schedule;
 }
 
 double LearningRate::at(std::int64_t completed) const {
@@ -38,6 +120,8 @@ double LearningRate::at(std::int64_t completed) const {
 
 double LearningRate::at_time(double t) const {
   const auto warmup = static_cast<double>(warmup_steps), decay = static_cast<double>(decay_steps);
+  if (t <= warmup && schedule == one_cycle)
+    return warmup == 1 ? peak : peak + (start - peak) * half_cosine((t - 1) / (warmup - 1));
   if (t <= warmup) return start > 0 ? start + (peak - start) * t / warmup : peak * t / warmup;
   if (decays_at_the_end(schedule)) {
     const double left = static_cast<double>(total_steps) - t;
@@ -47,10 +131,14 @@ double LearningRate::at_time(double t) const {
     if (schedule == "wsd-exponential") return final * std::pow(peak / final, rest);
     return peak + (final - peak) * decayed(schedule, 1 - rest);
   }
+  if (schedule == restarts)
+    return final + (peak - final) * half_cosine(progress_of_cycle(t - warmup, static_cast<double>(restart_steps),
+                                                                  static_cast<double>(restart_factor)));
   const double span = std::max(1.0, decay_steps > 0 ? decay : static_cast<double>(total_steps) - warmup);
   const double progress = std::min(1.0, (t - warmup) / span);
   if (schedule == "linear") return peak + (final - peak) * progress;
-  if (schedule == "cosine") return final + (peak - final) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  if (schedule == polynomial) return final + (peak - final) * std::pow(1 - progress, power);
+  if (schedule == "cosine" || schedule == one_cycle) return final + (peak - final) * half_cosine(progress);
   if (schedule == "inverse-sqrt") return peak * std::sqrt(std::max(1.0, warmup) / std::max(t, 1.0));
   return peak;
 }
@@ -79,7 +167,7 @@ std::vector<plan::Problem> problems(const LearningRate& s) {
   else if (s.start > 0 && s.warmup_steps == 0)
     out.push_back({base::text("$start-learning-rate {} means nothing without $warmup-steps", s.start),
                    base::text("add $warmup-steps, or leave $start-learning-rate out")});
-  if ((s.schedule == "linear" || s.schedule == "cosine") && s.final > 0 && s.warmup_steps == s.total_steps)
+  if ((decays_from_the_warmup(s.schedule) || s.schedule == restarts) && s.final > 0 && s.warmup_steps == s.total_steps)
     out.push_back({base::text("$final-learning-rate {} is never reached: $warmup-steps {} are all $steps", s.final,
                               s.warmup_steps),
                    base::text("fewer $warmup-steps, or more $steps")});
@@ -92,18 +180,27 @@ std::vector<plan::Problem> problems(const LearningRate& s) {
   if (s.schedule == "wsd-exponential" && !(s.final > 0))
     out.push_back({base::text("$lr-schedule wsd-exponential needs a $final-learning-rate above 0"),
                    base::text("$final-learning-rate {:.3g}, or $lr-schedule wsd", s.peak / 10)});
-  if ((s.schedule == "linear" || s.schedule == "cosine") && s.decay_steps > 0 && s.final == 0 &&
+  if (decays_from_the_warmup(s.schedule) && s.decay_steps > 0 && s.final == 0 &&
       s.warmup_steps + s.decay_steps < s.total_steps)
     out.push_back(
         {base::text("$decay-steps {} ends before $steps {}, and the steps after it would have a learning rate of 0",
                     s.decay_steps, s.total_steps),
          base::text("a $final-learning-rate above 0, $decay-steps {}, or fewer $steps", left)});
-  if (s.schedule == "constant" || s.schedule == "inverse-sqrt") {
+  if (s.schedule == one_cycle && (s.warmup_steps == 0 || s.start == 0))
+    out.push_back({base::text("$lr-schedule one-cycle needs $warmup-steps, at whose end the peak is, and a "
+                              "$start-learning-rate"),
+                   base::text("$warmup-steps 30% $start-learning-rate 4%")});
+  if (s.schedule == restarts && s.restart_steps > left && left >= 1)
+    out.push_back(
+        {base::text("$lr-schedule {}: the first cycle is longer than the {} steps after $warmup-steps",
+                    schedule_text(s), left),
+         base::text("$lr-schedule cosine-restarts:{}, or $lr-schedule cosine", std::max<std::int64_t>(1, left / 2))});
+  if (s.schedule == "constant" || s.schedule == "inverse-sqrt" || s.schedule == restarts) {
     const auto unused = [&](const std::string& flag, auto value) {
       out.push_back({base::text("{} {} means nothing to $lr-schedule {}", flag, value, s.schedule),
                      base::text("leave {} out, or $lr-schedule cosine", flag)});
     };
-    if (s.final > 0) unused(base::setting_name("final-learning-rate"), s.final);
+    if (s.final > 0 && s.schedule != restarts) unused(base::setting_name("final-learning-rate"), s.final);
     if (s.decay_steps > 0) unused(base::setting_name("decay-steps"), s.decay_steps);
   }
   return out;

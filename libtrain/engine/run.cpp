@@ -67,6 +67,23 @@ std::string planned_reading(const RunSetup& setup, const Start& start) {
   return reading_text(setup, config.steps, start.samples_seen + (config.steps - start.step) * config.global_batch);
 }
 
+// What the learning rates come to that the user gave in percent or samples: "--warmup-steps 3% is 30". Empty without
+// any.
+std::string amounts_text(const RunSetup& setup) {
+  const auto& c = setup.config;
+  const auto& rate = setup.step.learning_rate;
+  std::vector<std::string> parts;
+  const auto add = [&](const char* name, const base::Amount& given, const std::string& is) {
+    if (given.unit != base::Amount::Unit::own)
+      parts.push_back(fmt::format("{} {} is {}", base::setting_name(name), base::text_of(given), is));
+  };
+  add("start-learning-rate", c.start_learning_rate, fmt::format("{:.4g}", rate.start));
+  add("final-learning-rate", c.final_learning_rate, fmt::format("{:.4g}", rate.final));
+  add("warmup-steps", c.warmup_steps, base::counted(rate.warmup_steps, "step"));
+  add("decay-steps", c.decay_steps, base::counted(rate.decay_steps, "step"));
+  return parts.empty() ? "" : fmt::format("{}\n", fmt::join(parts, ", "));
+}
+
 void warn_of_what_is_left_out(const RunSetup& setup) {
   const auto& config = setup.config;
   if (const auto set = data::set_around(config.data); !set.empty())
@@ -186,6 +203,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
       note(fmt::format("model {}: {} parameters, context {}", setup.plan.model.name,
                        base::count_text(plan::parameter_count(setup.plan.model)), setup.plan.model.context));
       note(parallel_layout_text(setup.plan)), note(planned_reading(setup, start));
+      if (const auto amounts = amounts_text(setup); !amounts.empty()) note(amounts.substr(0, amounts.size() - 1));
       if (config.validation_sequences > 0 && config.validate_every == 0)
         note(base::text("$validation-sequences has no effect without $validate-every"));
     }
@@ -261,7 +279,7 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
     const RunWindows windows(setup);
     warn_of_what_is_left_out(setup);
     return decided + plan_text(setup.plan, config.output, sizes) + planned_reading(setup, start) + "\n" +
-           start_text(start, setup) + rate_line(start, setup);
+           amounts_text(setup) + start_text(start, setup) + rate_line(start, setup);
   });
 }
 

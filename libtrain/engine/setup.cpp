@@ -87,16 +87,6 @@ std::int64_t validation_sequences_of(const RunConfig& c, const data::SetIndex& i
   return micro_batches * c.micro_batch;
 }
 
-LearningRate learning_rate_of(const RunConfig& c) {
-  return {.schedule = c.schedule,
-          .peak = c.learning_rate,
-          .final = c.final_learning_rate,
-          .warmup_steps = c.warmup_steps,
-          .decay_steps = c.decay_steps,
-          .total_steps = c.steps,
-          .start = c.start_learning_rate};
-}
-
 // Checks settings against one another, which the description of each alone cannot do. Reads nothing.
 void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
   if (c.data.empty())

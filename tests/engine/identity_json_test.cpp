@@ -76,6 +76,24 @@ TEST(IdentityJson, GivesTheLearningRatesAgain) {
   const auto again = learning_rate_of(setup.identity);
   ASSERT_TRUE(again.has_value());
   for (int step = 0; step < 20; ++step) EXPECT_EQ(again->at(step), setup.step.learning_rate.at(step)) << step;
+  // Percent and samples are kept as what they come to.
+  auto relative = c;
+  using Unit = base::Amount::Unit;
+  relative.steps = 20, relative.global_batch = 8, relative.learning_rate = 0.01;
+  relative.start_learning_rate = {5, Unit::percent}, relative.final_learning_rate = {10, Unit::percent};
+  relative.warmup_steps = {30, Unit::percent}, relative.decay_steps = {57, Unit::samples};
+  auto plain = relative;
+  plain.start_learning_rate = 0.01 * 5 / 100, plain.final_learning_rate = 0.001;
+  plain.warmup_steps = 6, plain.decay_steps = 8;
+  EXPECT_EQ(make_setup(relative, 1, 1).identity.dump(), make_setup(plain, 1, 1).identity.dump());
+  plain.decay_steps = 0, plain.schedule = "cosine-restarts:5,2";
+  const auto cycles = make_setup(plain, 1, 1);
+  EXPECT_EQ(cycles.identity["schedule"], "cosine-restarts:5,2");
+  for (int step = 0; step < 20; ++step)
+    EXPECT_EQ(learning_rate_of(cycles.identity).value().at(step), cycles.step.learning_rate.at(step)) << step;
+  auto unknown = setup.identity;
+  unknown["schedule"] = "cosine-restarts:zero";
+  EXPECT_FALSE(learning_rate_of(unknown).has_value());
   auto older = setup.identity;
   older.erase("start_learning_rate");  // as before there was one
   EXPECT_EQ(learning_rate_of(older).value().start, 0);

@@ -1,9 +1,12 @@
 // Learning rates computed by hand, identities, and metrics that a resume truncates.
 #include "libtrain/base/error.h"
+#include "libtrain/engine/config.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/learning_rate.h"
 #include "libtrain/engine/metrics.h"
+#include "tests/golden/learning_rate_golden.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -84,6 +87,129 @@ TEST(LearningRate, OtherSchedules) {
   EXPECT_EQ(problems(LearningRate{"cosine", 1, 0, 2, 5, 10}).size(), 1u);
   EXPECT_TRUE(problems(LearningRate{"cosine", 1, 0, 5, 5, 10}).empty());
   EXPECT_EQ(problems(LearningRate{"cosin", -1, 0, 20, 0, 10}).size(), 4u);
+}
+
+// PyTorch's arrays begin with its step 0, before the first call of its scheduler.
+TEST(LearningRate, SchedulesOfPyTorch) {
+  const LearningRate one{.schedule = "one-cycle",
+                         .peak = 0.01,
+                         .final = 0.01 / 25 / 1e4,
+                         .warmup_steps = 6,
+                         .total_steps = 20,
+                         .start = 0.01 / 25};
+  EXPECT_TRUE(problems(one).empty());
+  for (int n = 0; n < 20; ++n) EXPECT_NEAR(one.at(n), golden::one_cycle[n], 1e-15) << n;
+  // Here the last step of a cycle has the final rate. PyTorch has the peak there, as the first rate of the next cycle.
+  const auto expect_cycles = [](const std::string& text, const auto& golden) {
+    auto s = schedule_of(text);
+    s.peak = 0.01, s.final = 1e-4, s.total_steps = std::ssize(golden);
+    EXPECT_TRUE(problems(s).empty());
+    for (std::int64_t n = 1; n < s.total_steps; ++n)
+      EXPECT_NEAR(s.at(n - 1), golden[n] == 0.01 ? 1e-4 : golden[n], 1e-15) << text << " " << n;
+  };
+  expect_cycles("cosine-restarts:5", golden::restarts);
+  expect_cycles("cosine-restarts:5,2", golden::longer_restarts);
+  const auto expect_powers = [](const std::string& text, const auto& golden) {
+    auto s = schedule_of(text);
+    s.peak = 0.01, s.total_steps = std::ssize(golden);
+    for (std::int64_t n = 1; n < s.total_steps; ++n) EXPECT_NEAR(s.at(n - 1), golden[n], 1e-15) << text << " " << n;
+  };
+  expect_powers("polynomial:2", golden::polynomial);
+  expect_powers("polynomial:0.5", golden::root);
+}
+
+TEST(LearningRate, ACycleOrAWarmUpThatEndsAtZeroStillLearns) {
+  auto s = schedule_of("cosine-restarts:4");
+  s.peak = 1, s.warmup_steps = 2, s.total_steps = 10;
+  EXPECT_EQ(s.at(1), 1);                                              // the warm-up ends at the peak
+  EXPECT_NEAR(s.at(3), 0.5, 1e-15);                                   // half of the first cycle
+  EXPECT_NEAR(s.at(5), 0.5 * (1 + std::cos(M_PI * 3.5 / 4)), 1e-15);  // its end, half a step before
+  EXPECT_EQ(s.at(9), s.at(5));
+  EXPECT_NEAR(
+      (LearningRate{.schedule = "one-cycle", .peak = 1, .warmup_steps = 1, .total_steps = 3, .start = 0.1}.at(0)), 1,
+      1e-15);
+}
+
+TEST(LearningRate, NumbersOfASchedule) {
+  EXPECT_EQ(schedule_text(schedule_of("cosine")), "cosine");
+  EXPECT_EQ(schedule_text(schedule_of("polynomial:2.50")), "polynomial:2.5");
+  EXPECT_EQ(schedule_text(schedule_of("cosine-restarts:0100")), "cosine-restarts:100,1");
+  EXPECT_EQ(schedule_text(schedule_of("cosine-restarts:100, 3")), "cosine-restarts:100,3");
+  for (const char* bad : {"",
+                          ":",
+                          "cosin",
+                          "cosine:",
+                          "cosine:2",
+                          "polynomial",
+                          "polynomial:",
+                          "polynomial:0",
+                          "polynomial:nan",
+                          "polynomial:11",
+                          "polynomial:2,2",
+                          "polynomial:1e999",
+                          "cosine-restarts",
+                          "cosine-restarts:",
+                          "cosine-restarts:0",
+                          "cosine-restarts:5,0",
+                          "cosine-restarts:5,2,2",
+                          "cosine-restarts:5,1.5",
+                          "cosine-restarts:-5",
+                          "cosine-restarts:5,",
+                          "cosine-restarts:99999999999999999999"})
+    EXPECT_THROW(schedule_of(bad), base::UsageError) << bad;
+  try {
+    schedule_of("cosine-restart:5");
+    FAIL();
+  } catch (const base::UsageError& e) {
+    EXPECT_EQ(e.hint(), "did you mean 'cosine-restarts'?");
+  }
+  const auto count = [](const std::string& text, LearningRate s) {
+    const auto named = schedule_of(text);
+    s.schedule = named.schedule, s.power = named.power;
+    s.restart_steps = named.restart_steps, s.restart_factor = named.restart_factor;
+    return problems(s).size();
+  };
+  const LearningRate plain{.peak = 1, .total_steps = 10};
+  EXPECT_EQ(count("one-cycle", plain), 1u);
+  EXPECT_EQ(count("one-cycle", {.peak = 1, .warmup_steps = 3, .total_steps = 10}), 1u);
+  EXPECT_EQ(count("one-cycle", {.peak = 1, .warmup_steps = 3, .total_steps = 10, .start = 0.1}), 0u);
+  EXPECT_EQ(count("cosine-restarts:10", plain), 0u);
+  EXPECT_EQ(count("cosine-restarts:11", plain), 1u);
+  EXPECT_EQ(count("cosine-restarts:5", {.peak = 1, .decay_steps = 5, .total_steps = 10}), 1u);
+  EXPECT_EQ(count("polynomial:2", {.peak = 1, .decay_steps = 5, .total_steps = 10}), 1u) << "0 after the decay";
+  EXPECT_EQ(count("polynomial:2", {.peak = 1, .final = 0.1, .decay_steps = 5, .total_steps = 10}), 0u);
+}
+
+TEST(LearningRate, AmountsInOtherUnits) {
+  RunConfig c;
+  auto fields = fields_of(c);
+  const auto set = [&](const char* name, const char* text) { base::field_named(fields, name, "").set(text, name); };
+  c.steps = 1000, c.global_batch = 16, c.learning_rate = 0.002;
+  set("warmup-steps", "3%"), set("decay-steps", "1000samples");
+  set("start-learning-rate", "4%"), set("final-learning-rate", "10%");
+  auto rate = learning_rate_of(c);
+  EXPECT_EQ(rate.warmup_steps, 30);
+  EXPECT_EQ(rate.decay_steps, 63);  // 62.5
+  EXPECT_DOUBLE_EQ(rate.start, 0.00008);
+  EXPECT_DOUBLE_EQ(rate.final, 0.0002);
+  EXPECT_EQ(base::field_named(fields, "warmup-steps", "").get(), "3%");
+  EXPECT_EQ(base::field_named(fields, "decay-steps", "").get(), "1000samples");
+  // No percent of whole steps becomes a step more by rounding.
+  for (const std::int64_t steps : {100, 1000, 10000, 700, 12300})
+    for (int percent = 1; percent <= 100; ++percent) {
+      c.steps = steps, set("warmup-steps", fmt::format("{}%", percent).c_str());
+      EXPECT_EQ(learning_rate_of(c).warmup_steps, steps / 100 * percent) << steps << " " << percent;
+      c.steps = steps, set("warmup-steps", fmt::format("{}%", percent / 10.0).c_str());
+      EXPECT_EQ(learning_rate_of(c).warmup_steps, (steps * percent + 999) / 1000) << steps << " " << percent / 10.0;
+    }
+  set("warmup-steps", "7"), set("final-learning-rate", "1e-5");
+  EXPECT_EQ(learning_rate_of(c).warmup_steps, 7);
+  EXPECT_EQ(learning_rate_of(c).final, 1e-5);
+  for (const char* bad : {"%", "-1%", "101%", "nan%", "5 %", "samples", "1.5samples", "-1samples", "1.5", "5 samples",
+                          "9999999999999999samples", ""})
+    EXPECT_THROW(set("warmup-steps", bad), base::UsageError) << bad;
+  for (const char* bad : {"%", "10samples", "1e31", "-10%", "1e999%"})
+    EXPECT_THROW(set("final-learning-rate", bad), base::UsageError) << bad;
 }
 
 TEST(Identity, NamesWhatDiffersAndAllowsWhatIsNamed) {

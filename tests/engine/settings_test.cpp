@@ -43,13 +43,20 @@ TEST(Setup, RefusesNumbersThatAreNone) {
   EXPECT_EQ(code_of(good), base::ExitCode::done);
   for (double bad : {std::nan(""), std::numeric_limits<double>::infinity(), -1.0})
     for (double RunConfig::*member : std::initializer_list<double RunConfig::*>{
-             &RunConfig::learning_rate, &RunConfig::start_learning_rate, &RunConfig::final_learning_rate,
-             &RunConfig::beta1, &RunConfig::beta2, &RunConfig::epsilon, &RunConfig::momentum, &RunConfig::weight_decay,
-             &RunConfig::clip, &RunConfig::hang_timeout, &RunConfig::collective_delay}) {
+             &RunConfig::learning_rate, &RunConfig::beta1, &RunConfig::beta2, &RunConfig::epsilon, &RunConfig::momentum,
+             &RunConfig::weight_decay, &RunConfig::clip, &RunConfig::hang_timeout, &RunConfig::collective_delay}) {
       auto c = good;
       c.*member = bad;
       EXPECT_EQ(code_of(c), base::ExitCode::usage) << bad;
     }
+  for (double bad : {std::nan(""), std::numeric_limits<double>::infinity(), -1.0})
+    for (const auto member : {&RunConfig::start_learning_rate, &RunConfig::final_learning_rate,
+                              &RunConfig::warmup_steps, &RunConfig::decay_steps})
+      for (const auto unit : {base::Amount::Unit::own, base::Amount::Unit::percent, base::Amount::Unit::samples}) {
+        auto c = good;
+        c.*member = {bad, unit};
+        EXPECT_EQ(code_of(c), base::ExitCode::usage) << bad;
+      }
   auto c = good;
   c.change = "nonsense";
   std::string text;

@@ -68,6 +68,13 @@ TEST(ForeignFiles, ADeepSpeedFileGetsTheFlagsOfItsKeys) {
   expect_flags(R"({"fp16": {"enabled": false}, "scheduler": {"type": "WarmupCosineLR", "params":
                    {"warmup_num_steps": 5, "warmup_min_lr": 0, "total_num_steps": 50}}})",
                "--lr-schedule cosine --warmup-steps 5 --start-learning-rate 0 --steps 50");
+  expect_flags(R"({"bf16": {}, "scheduler": {"type": "WarmupCosineLR", "params":
+                   {"total_num_steps": 50, "warmup_min_ratio": 0.01, "cos_min_ratio": 0.1, "warmup_num_steps": 5}}})",
+               "--lr-schedule cosine --warmup-steps 5 --start-learning-rate 1% --final-learning-rate 10% --steps 50");
+  expect_flags(R"({"bf16": {}, "scheduler": {"type": "OneCycle", "params":
+                   {"cycle_first_step_size": 100, "cycle_min_lr": 0.25, "cycle_max_lr": 0.5}}})",
+               "--lr-schedule linear --warmup-steps 100 --decay-steps 100 --start-learning-rate 0.25 "
+               "--final-learning-rate 0.25 --learning-rate 0.5");
   expect_flags(R"({"activation_checkpointing": {}, "wall_clock_breakdown": true, "pipeline": {"stages": 2}})",
                "--pipeline-parallel 2 --recompute full --profile-step");
   EXPECT_EQ(refusal(R"({"train_batch_size": 8})").find("--zero"), std::string::npos);
@@ -78,12 +85,28 @@ TEST(ForeignFiles, ADeepSpeedFileGetsTheFlagsOfItsKeys) {
 TEST(ForeignFiles, ArgumentsOfTransformersTrainer) {
   const auto said = refusal(R"({"output_dir": "out", "learning_rate": 5e-05, "num_train_epochs": 3, "max_steps": -1,
                                 "per_device_train_batch_size": 8, "bf16": true, "warmup_ratio": 0.1})");
-  EXPECT_NE(said.find("looks like arguments of transformers' Trainer, and TOML is read\nthe same with flags: train "
-                      "--output out --learning-rate 5e-05 --micro-batch 8 --dtype bf16; --global-batch is"),
-            std::string::npos)
+  EXPECT_NE(
+      said.find(
+          "looks like arguments of transformers' Trainer, and TOML is read\nthe same with flags: train "
+          "--output out --learning-rate 5e-05 --micro-batch 8 --warmup-steps 10% --dtype bf16; --global-batch is"),
+      std::string::npos)
       << said;
   EXPECT_NE(said.find("an epoch has"), std::string::npos) << said;
-  EXPECT_NE(said.find("warmup_ratio x steps"), std::string::npos) << said;
+  const auto schedule = [](const char* keys) {
+    const auto text = refusal(fmt::format(R"({{"output_dir": "out", "learning_rate": 5e-05, {}}})", keys));
+    const std::string before = "--learning-rate 5e-05 ";
+    const auto from = text.find(before), to = text.find(';', from);
+    return from == std::string::npos ? text : text.substr(from + before.size(), to - from - before.size());
+  };
+  EXPECT_EQ(schedule(R"("lr_scheduler_type": "cosine")"), "--lr-schedule cosine");
+  EXPECT_EQ(schedule(R"("lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": {"power": 2, "lr_end": 1e-7})"),
+            "--lr-schedule polynomial:2 --final-learning-rate 1e-07");
+  EXPECT_EQ(schedule(R"("lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": 0.1})"),
+            "--lr-schedule cosine --final-learning-rate 10%");
+  EXPECT_EQ(schedule(R"("lr_scheduler_type": "warmup_stable_decay", "lr_scheduler_kwargs": {"num_decay_steps": 7})"),
+            "--lr-schedule wsd --decay-steps 7");
+  EXPECT_EQ(schedule(R"("lr_scheduler_type": "cosine_with_restarts", "lr_scheduler_kwargs": null)"),
+            "--lr-schedule cosine-restarts:STEPS_OF_A_CYCLE");
 }
 
 TEST(ForeignFiles, OptimizersOfTransformersTrainer) {

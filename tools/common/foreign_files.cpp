@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -35,6 +36,8 @@ std::string lower_case(const Json* value) {
   for (auto& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
 }
+
+std::string percent_text(double ratio) { return fmt::format("{:.6g}", ratio * 100); }
 
 std::string no_such_optimizer() { return fmt::format("--optimizer is {}", our_optimizers); }
 
@@ -144,20 +147,45 @@ class DeepSpeed {
     if (is_on(at(*values, "nesterov"))) flags_.emplace_back("--nesterov on");
     flag("--weight-decay", at(*values, "weight_decay"));
   }
+  static bool has_rate_of_optimizer(const Json& all) {
+    const auto* values = at(all, "optimizer", "params");
+    return values != nullptr && at(*values, "lr") != nullptr;
+  }
+  // A rate that the file gives as a part of the peak.
+  void percent(const char* name, const Json* ratio) {
+    if (ratio != nullptr && ratio->is_number())
+      flags_.push_back(fmt::format("{} {}%", name, percent_text(ratio->get<double>())));
+  }
   void take_scheduler(const Json& all) {
     const auto* type = at(all, "scheduler", "type");
+    const auto is = [&](const char* name) { return type != nullptr && *type == name; };
+    bool known = false;
     for (const auto& [theirs, ours] : {std::pair("WarmupLR", "constant"), std::pair("WarmupDecayLR", "linear"),
-                                       std::pair("WarmupCosineLR", "cosine")})
-      if (type != nullptr && *type == theirs) flags_.push_back(fmt::format("--lr-schedule {}", ours));
+                                       std::pair("WarmupCosineLR", "cosine"), std::pair("OneCycle", "linear")})
+      if (is(theirs)) flags_.push_back(fmt::format("--lr-schedule {}", ours)), known = true;
     const auto* values = at(all, "scheduler", "params");
-    const auto* shape = at(all, "scheduler", "params") == nullptr ? nullptr : at(*values, "warmup_type");
-    remark(type != nullptr && (*type == "WarmupLR" || *type == "WarmupDecayLR") &&
-               (shape == nullptr || *shape != "linear"),
+    const auto* shape = values == nullptr ? nullptr : at(*values, "warmup_type");
+    remark(known && !is("OneCycle") && (shape == nullptr || *shape != "linear"),
            "the warm-up here is linear, not logarithmic");
+    remark(is("OneCycle"),
+           "OneCycle is a linear warm-up and decay, and --lr-schedule one-cycle the same with half cosines; "
+           "momentum stays");
+    remark(type != nullptr && !known, "train --help has the values of --lr-schedule");
     if (values == nullptr) return;
+    if (is("OneCycle")) {
+      flag("--warmup-steps", at(*values, "cycle_first_step_size"));
+      const auto* down = at(*values, "cycle_second_step_size");
+      flag("--decay-steps", down != nullptr ? down : at(*values, "cycle_first_step_size"));
+      flag("--start-learning-rate", at(*values, "cycle_min_lr"));
+      flag("--final-learning-rate", at(*values, "cycle_min_lr"));
+      flag("--learning-rate", at(*values, "cycle_max_lr"));
+      return;
+    }
     flag("--warmup-steps", at(*values, "warmup_num_steps"));
     flag("--start-learning-rate", at(*values, "warmup_min_lr"));
-    if (at(all, "optimizer", "params") == nullptr) flag("--learning-rate", at(*values, "warmup_max_lr"));
+    percent("--start-learning-rate", at(*values, "warmup_min_ratio"));
+    percent("--final-learning-rate", at(*values, "cos_min_ratio"));
+    if (!has_rate_of_optimizer(all)) flag("--learning-rate", at(*values, "warmup_max_lr"));
     flag("--steps", at(*values, "total_num_steps"));
   }
   void take_rest(const Json& all) {
@@ -204,6 +232,33 @@ class DeepSpeed {
   std::vector<std::string> flags_, remarks_;
 };
 
+// The schedule of transformers' Trainer. Numbers that stand in lr_scheduler_kwargs, or follow from the steps, are words
+// that the user replaces.
+void take_schedule_of_trainer(const Json& all, std::vector<std::string>& flags) {
+  if (const auto ratio = all.find("warmup_ratio"); ratio != all.end() && ratio->is_number() && *ratio > 0)
+    flags.push_back(fmt::format("--warmup-steps {}%", percent_text(ratio->get<double>())));
+  const auto type = all.contains("lr_scheduler_type") ? lower_case(&all["lr_scheduler_type"]) : std::string();
+  const auto more = all.find("lr_scheduler_kwargs");
+  const auto number = [&](const char* key) {
+    const bool is_there = more != all.end() && more->is_object() && more->contains(key) && (*more)[key].is_number();
+    return is_there ? std::optional((*more)[key].get<double>()) : std::nullopt;
+  };
+  if (type == "cosine_with_restarts") flags.emplace_back("--lr-schedule cosine-restarts:STEPS_OF_A_CYCLE");
+  else if (type == "polynomial")
+    flags.push_back(fmt::format("--lr-schedule polynomial:{}", number("power").value_or(1)));
+  else if (type == "warmup_stable_decay") flags.emplace_back("--lr-schedule wsd");
+  else if (type == "constant_with_warmup") flags.emplace_back("--lr-schedule constant");
+  else if (type == "inverse_sqrt") flags.emplace_back("--lr-schedule inverse-sqrt");
+  else if (type.starts_with("cosine_with_min_lr") || type.starts_with("cosine_warmup_with_min_lr"))
+    flags.emplace_back("--lr-schedule cosine");
+  else if (!type.empty()) flags.push_back(fmt::format("--lr-schedule {}", base::one_line(type)));
+  if (const auto rate = number("min_lr")) flags.push_back(fmt::format("--final-learning-rate {}", *rate));
+  if (const auto rate = number("lr_end")) flags.push_back(fmt::format("--final-learning-rate {}", *rate));
+  if (const auto ratio = number("min_lr_rate"))
+    flags.push_back(fmt::format("--final-learning-rate {}%", percent_text(*ratio)));
+  if (const auto steps = number("num_decay_steps")) flags.push_back(fmt::format("--decay-steps {}", *steps));
+}
+
 // Arguments of transformers' Trainer, saved as JSON, as flags of train.
 std::string trainer_hint(const Json& all) {
   constexpr std::pair<const char*, const char*> names[] = {{"output_dir", "--output"},
@@ -211,7 +266,6 @@ std::string trainer_hint(const Json& all) {
                                                            {"learning_rate", "--learning-rate"},
                                                            {"per_device_train_batch_size", "--micro-batch"},
                                                            {"warmup_steps", "--warmup-steps"},
-                                                           {"lr_scheduler_type", "--lr-schedule"},
                                                            {"weight_decay", "--weight-decay"},
                                                            {"adam_beta1", "--beta1"},
                                                            {"adam_beta2", "--beta2"},
@@ -228,6 +282,7 @@ std::string trainer_hint(const Json& all) {
     flags.push_back(
         fmt::format("{} {}", ours, found->is_string() ? base::one_line(found->get<std::string>()) : found->dump()));
   }
+  take_schedule_of_trainer(all, flags);
   const auto optimizer = all.contains("optim") ? lower_case(&all["optim"]) : std::string();
   if (optimizer == "sgd") flags.emplace_back("--optimizer sgd --momentum 0");  // as transformers makes it
   if (optimizer == "lion_32bit") flags.emplace_back("--optimizer lion");
@@ -241,7 +296,6 @@ std::string trainer_hint(const Json& all) {
   if (all.contains("num_train_epochs")) text += "; an epoch has tokens / (global batch x sequence) steps";
   if (!optimizer.empty() && optimizer != "sgd" && optimizer != "lion_32bit" && !optimizer.starts_with("adamw"))
     text += "; " + no_such_optimizer();
-  if (all.contains("warmup_ratio")) text += "; --warmup-steps is warmup_ratio x steps";
   return text + "; what the file leaves out has train's defaults, which differ (train --print-config)";
 }
 
