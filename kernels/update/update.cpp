@@ -19,15 +19,17 @@ TRAINYARD_UPDATE_RULES(TRAINYARD_UPDATE_CALLS)
 
 template <class Rule> void require_operands(const Update& u) {
   constexpr auto count = std::size(Rule::states);
-  const auto require = [&](const char* name, const base::ConstView& view) {
-    require_type(view, base::DType::f32, "update", name);
+  const auto require = [&](const char* name, const base::ConstView& view, base::DType type = base::DType::f32) {
+    require_type(view, type, "update", name);
     TRAINYARD_ASSERT(view.count() == u.parameter.count() && view.dense(), "update: {} of {} elements for {}", name,
                      view.count(), u.parameter.count());
   };
   require("parameter", u.parameter);
   require("gradient", u.gradient);
+  // All alike: f32 or bf16.
+  const auto of_states = u.states[0].dtype == base::DType::bf16 ? base::DType::bf16 : base::DType::f32;
   for (std::size_t s = 0; s < u.states.size(); ++s)
-    if (s < count) require(Rule::states[s], u.states[s]);
+    if (s < count) require(Rule::states[s], u.states[s], of_states);
     else TRAINYARD_ASSERT(!u.states[s], "update: state {} of a rule that has {}", s + 1, count);
   require_types(u.working, narrow_types, "update", "working");
   TRAINYARD_ASSERT(!u.working || u.working.count() == u.parameter.count(), "working copy of {} elements",

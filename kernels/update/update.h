@@ -13,15 +13,17 @@
 
 namespace trainyard::kernels {
 
-// Each element goes through the sequence of the rule. Then working = p rounded to its dtype, where given.
+// Each element goes through the sequence of the rule. States in bf16 are widened before it, and rounded
+// after it, when p has its new value. Then working = p rounded to its dtype, where given.
 // All views are dense and of the same count. One pass (one launch on a GPU) updates several parameters that are stored
 // back to back.
 struct Update {
   UpdateRule rule;
-  base::ConstView gradient;                      // f32
-  base::View parameter;                          // f32
-  std::array<base::View, most_states> states{};  // f32; in the order of Rule::states, absent beyond them
-  base::View working = {};                       // bf16 or f16
+  base::ConstView gradient;  // f32
+  base::View parameter;      // f32
+  std::array<base::View, most_states>
+      states{};             // all f32 or all bf16; in the order of Rule::states, absent beyond them
+  base::View working = {};  // bf16 or f16
   // Weight decay applies to these elements, at most most_decayed_ranges; for all others weight_decay is 0. Absent: it
   // applies to all.
   std::optional<std::span<const Range>> decayed = {};

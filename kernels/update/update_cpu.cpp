@@ -22,32 +22,58 @@ struct RoundedFloat {
   friend RoundedFloat root(RoundedFloat a) { return RoundedFloat(sqrt_of(a.v)); }
 };
 
-// A function of its own, so that the element of each lane stays in registers.
-template <class Rule> [[gnu::always_inline]] inline void update_element(const UpdateArgs<Rule>& a,
-                                                                        const float* gradient, float* p,
-                                                                        float* const* states, int64_t i) {
+// A function of its own, so that the element of each lane stays in registers. States of element i are states[s][i -
+// first].
+template <class Rule>
+[[gnu::always_inline]] inline void update_element(const UpdateArgs<Rule>& a, const float* gradient, float* p,
+                                                  float* const* states, int64_t i, int64_t first) {
   constexpr int count = UpdateArgs<Rule>::states_of_rule;
   using F = RoundedFloat;
   UpdatedElement<F, count> e;
   e.gradient = F(gradient[i]) * F(a.scale);
   e.parameter = F(p[i]);
-  for (int s = 0; s < count; ++s) e.states[s] = F(states[s][i]);
+  for (int s = 0; s < count; ++s) e.states[s] = F(states[s][i - first]);
   e.rate = F(a.learning_rate);
   e.decay = F(a.weight_decay);
   a.sequence(e);
-  for (int s = 0; s < count; ++s) states[s][i] = e.states[s].v;
+  for (int s = 0; s < count; ++s) states[s][i - first] = e.states[s].v;
   p[i] = e.parameter.v;
 }
 
-template <class Rule> void update_block(const UpdateArgs<Rule>& all, int64_t from, int64_t to) {
+template <class Rule>
+void update_elements(const UpdateArgs<Rule>& all, float* const* states, int64_t first, int64_t from, int64_t to) {
   const auto a = all;
   float* __restrict p = a.parameter.template ptr<float>();
   const float* __restrict gradient = a.gradient.template ptr<float>();
-  float* states[UpdateArgs<Rule>::states_of_rule];
-  for (int s = 0; s < UpdateArgs<Rule>::states_of_rule; ++s) states[s] = a.states[s].template ptr<float>();
 #pragma omp simd
-  for (int64_t i = from; i < to; ++i) update_element(a, gradient, p, states, i);
+  for (int64_t i = from; i < to; ++i) update_element(a, gradient, p, states, i, first);
+}
+
+// Narrow states are widened, and rounded when the sequence is done.
+template <class Rule> void update_with_narrow_states(const UpdateArgs<Rule>& a, int64_t from, int64_t to) {
+  constexpr int count = UpdateArgs<Rule>::states_of_rule;
+  constexpr int64_t at_once = 1024;
+  float wide[count][at_once];
+  float* states[count];
+  for (int s = 0; s < count; ++s) states[s] = wide[s];
+  for (int64_t at = from; at < to; at += at_once) {
+    const int64_t end = at + at_once < to ? at + at_once : to;
+    for (int s = 0; s < count; ++s) widen_row(wide[s], a.states[s].template ptr<b16>() + at, end - at);
+    update_elements(a, states, at, at, end);
+    for (int s = 0; s < count; ++s) narrow_row(a.states[s].template ptr<b16>() + at, wide[s], end - at);
+  }
+}
+
+template <class Rule> void update_block(const UpdateArgs<Rule>& a, int64_t from, int64_t to) {
+  if (a.states[0].type == Type::bf16) {
+    update_with_narrow_states(a, from, to);
+  } else {
+    float* states[UpdateArgs<Rule>::states_of_rule];
+    for (int s = 0; s < UpdateArgs<Rule>::states_of_rule; ++s) states[s] = a.states[s].template ptr<float>();
+    update_elements(a, states, 0, from, to);
+  }
   if (a.working.empty()) return;
+  const float* p = a.parameter.template ptr<float>();
   with_narrow_type(a.working.type,
                    [&]<class W>(W*) { narrow_row(static_cast<W*>(a.working.data) + from, p + from, to - from); });
 }

@@ -19,8 +19,9 @@ struct RoundedFloat {
   friend __device__ RoundedFloat root(RoundedFloat a) { return RoundedFloat(__fsqrt_rn(a.v)); }
 };
 
-// Each thread updates V neighbouring elements at a time. W is the type of the working copy, where there is one.
-template <class Rule, class W, int V> __global__ void update_kernel(UpdateArgs<Rule> a) {
+// Each thread updates V neighbouring elements at a time. S is the type of the states, W that of the working copy, where
+// there is one. Narrow states are widened, and rounded when the sequence is done.
+template <class Rule, class S, class W, int V> __global__ void update_kernel(UpdateArgs<Rule> a) {
   constexpr int count = UpdateArgs<Rule>::states_of_rule;
   using F = RoundedFloat;
   auto* parameters = static_cast<float*>(a.parameter.data);
@@ -32,9 +33,9 @@ template <class Rule, class W, int V> __global__ void update_kernel(UpdateArgs<R
     const std::int64_t at = group * V;
     const auto gradient = vec_at<V>(gradients + at);
     auto p = vec_at<V>(parameters + at);
-    Vec<float, V> states[count];
+    Vec<S, V> states[count];
 #pragma unroll
-    for (int s = 0; s < count; ++s) states[s] = vec_at<V>(static_cast<const float*>(a.states[s].data) + at);
+    for (int s = 0; s < count; ++s) states[s] = vec_at<V>(static_cast<const S*>(a.states[s].data) + at);
     Vec<W, V> narrow;
 #pragma unroll
     for (int k = 0; k < V; ++k) {
@@ -45,29 +46,36 @@ template <class Rule, class W, int V> __global__ void update_kernel(UpdateArgs<R
       e.gradient = F(gradient.v[k]) * F(scale);
       e.parameter = F(p.v[k]);
 #pragma unroll
-      for (int s = 0; s < count; ++s) e.states[s] = F(states[s].v[k]);
+      for (int s = 0; s < count; ++s) e.states[s] = F(widen(states[s].v[k]));
       e.rate = F(a.learning_rate);
       a.sequence(e);
 #pragma unroll
-      for (int s = 0; s < count; ++s) states[s].v[k] = e.states[s].v;
+      for (int s = 0; s < count; ++s) store(&states[s].v[k], e.states[s].v);
       p.v[k] = e.parameter.v;
       store(&narrow.v[k], p.v[k]);
     }
 #pragma unroll
-    for (int s = 0; s < count; ++s) put_vec(static_cast<float*>(a.states[s].data) + at, states[s]);
+    for (int s = 0; s < count; ++s) put_vec(static_cast<S*>(a.states[s].data) + at, states[s]);
     put_vec(parameters + at, p);
     if (working != nullptr) put_vec(working + at, narrow);
   }
+}
+
+template <class Body> void with_type_of_states(Type type, const Body& body) {
+  if (type == Type::bf16) body(static_cast<b16*>(nullptr));
+  else body(static_cast<float*>(nullptr));
 }
 
 template <class Rule> const char* launch_update(const UpdateArgs<Rule>& a, void* stream) {
   bool grouped = in_groups(4, a.parameter, a.gradient, a.working);
   for (const auto& state : a.states) grouped = grouped && in_groups(4, state);
   const auto blocks = blocks_for(a.parameter.rows * a.parameter.cols / (grouped ? 4 : 1));
-  with_narrow_type(a.working.type, [&]<class W>(W*) {
-    constexpr auto one = update_kernel<Rule, W, 1>, many = update_kernel<Rule, W, 4>;
-    const auto kernel = grouped ? many : one;
-    TRAINYARD_LAUNCH(kernel, false, blocks, 256, stream, a);
+  with_type_of_states(a.states[0].type, [&]<class S>(S*) {
+    with_narrow_type(a.working.type, [&]<class W>(W*) {
+      constexpr auto one = update_kernel<Rule, S, W, 1>, many = update_kernel<Rule, S, W, 4>;
+      const auto kernel = grouped ? many : one;
+      TRAINYARD_LAUNCH(kernel, false, blocks, 256, stream, a);
+    });
   });
   return launch_failure();
 }

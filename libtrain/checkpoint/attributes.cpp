@@ -46,7 +46,7 @@ void Reader::check_attributes(const std::string& name, const FileEntry& entry) c
                            "the file was renamed, or belongs to another checkpoint: restore it from a copy");
   for (const auto& kind : kinds_of(state())) {
     const auto found = file.info(path_of(kind));
-    const auto dtype = dtype_of(kind, state().dtype);
+    const auto dtype = dtype_of(kind, state());
     const auto& payload = entry.payloads.at(path_of(kind));
     if (found.shape != std::vector<std::int64_t>{payload.bytes / base::size_of(dtype)} || found.dtype != dtype ||
         (payload.bytes > 0 && found.offset != payload.offset))

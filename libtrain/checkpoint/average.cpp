@@ -101,8 +101,7 @@ class Averaging {
   static void read(Reader& reader, const Kind& kind, const Slice& slice, Hands& h) {
     reader.read_boxes(kind, slice.name, slice.boxes, h.values.data());
     const auto& from = reader.state();
-    h.bytes_read +=
-        slice.count * base::size_of(dtype_of(kind == Kind::master ? exact_weights(from) : kind, from.dtype));
+    h.bytes_read += slice.count * base::size_of(dtype_of(kind == Kind::master ? exact_weights(from) : kind, from));
   }
 
   void compute(const Kind& kind, const Slice& slice, Hands& h) const {
@@ -121,7 +120,7 @@ class Averaging {
   void put(const Part& part, const ParameterEntry& p, const StoredBox& stored, std::int64_t from, std::int64_t to,
            Hands& h) {
     compute(part.kind, {p.name, boxes_within(p.shape, stored, from - stored.offset, to - from), to - from}, h);
-    const auto dtype = dtype_of(part.kind, target_.state().dtype);
+    const auto dtype = dtype_of(part.kind, target_.state());
     const char* data = reinterpret_cast<const char*>(h.values.data());
     const auto size = base::size_of(dtype);
     if (base::is_narrow(dtype)) {

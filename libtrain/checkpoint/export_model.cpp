@@ -284,7 +284,7 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
   result.tensors = work.tensors();
   result.bytes_written = work.bytes();
   for (const auto& p : source.manifest().parameters)
-    result.bytes_read += p.count * base::size_of(dtype_of(exact_weights(state), state.dtype));
+    result.bytes_read += p.count * base::size_of(dtype_of(exact_weights(state), state));
   return result;
 } catch (const fs::filesystem_error& e) {
   throw base::EnvironmentError(e.what());

@@ -114,7 +114,7 @@ std::int64_t elements_of_rank(const Manifest& m, int rank, const std::string& wh
   for (const auto& kind : kinds_of(m.state)) {
     const auto payload = m.files.at(name).payloads.find(path_of(kind));
     if (payload == m.files.at(name).payloads.end()) refuse(where, "{} has no dataset {}", name, path_of(kind));
-    const auto size = base::size_of(dtype_of(kind, m.state.dtype)), bytes = payload->second.bytes;
+    const auto size = base::size_of(dtype_of(kind, m.state)), bytes = payload->second.bytes;
     if (elements < 0) elements = bytes / size;
     if (bytes != elements * size)
       refuse(where, "{} of {} should have {} bytes, not {}", path_of(kind), name, elements * size, bytes);

@@ -59,7 +59,7 @@ RankFile::RankFile(std::string base_path, const RunState& state, const std::vect
   file.set_integer("/", "rank", rank);
   file.set_integer("/", "ranks", ranks);
   for (const auto& kind : kinds_of(state)) {
-    const auto dtype = dtype_of(kind, state.dtype);
+    const auto dtype = dtype_of(kind, state);
     const auto offset = file.create_dataset(path_of(kind), dtype, {elements});
     index_.payloads[path_of(kind)] = {elements == 0 ? 0 : offset, elements * base::size_of(dtype), {}};
   }

@@ -38,8 +38,8 @@ void require_shards(const RunState& state, const RankShards& shards) {
     TRAINYARD_ASSERT(elements_of(views) == elements, "{}: {} elements, expected {}", path_of(kind), elements_of(views),
                      elements);
     for (const auto& view : views)
-      TRAINYARD_ASSERT(view.dtype == dtype_of(kind, state.dtype) && view.dense(), "{}: a view of {}, expected dense {}",
-                       path_of(kind), base::name_of(view.dtype), base::name_of(dtype_of(kind, state.dtype)));
+      TRAINYARD_ASSERT(view.dtype == dtype_of(kind, state) && view.dense(), "{}: a view of {}, expected dense {}",
+                       path_of(kind), base::name_of(view.dtype), base::name_of(dtype_of(kind, state)));
   }
 }
 

@@ -138,7 +138,7 @@ std::vector<TensorInfo> Reader::tensors() const {
   std::vector<TensorInfo> out;
   for (const auto& kind : kinds_of(state()))
     for (const auto& p : manifest().parameters) {
-      TensorInfo t{path_of(kind, p.name), p.name, kind, p.shape, dtype_of(kind, state().dtype), 0, 0, p.aliases};
+      TensorInfo t{path_of(kind, p.name), p.name, kind, p.shape, dtype_of(kind, state()), 0, 0, p.aliases};
       if (const auto at = manifest().tensors.find(t.path); at != manifest().tensors.end()) {
         t.norm = at->second.norm;
         t.fingerprint = at->second.fingerprint;
@@ -185,7 +185,7 @@ void Reader::check_block(int rank, const Kind& kind, std::int64_t index, const c
   const auto found = base::crc32c(data, base::size(bytes));
   const auto expected = base::at(payload.blocks, index);
   if (found == expected) return;
-  const auto size = base::size_of(dtype_of(kind, state().dtype));
+  const auto size = base::size_of(dtype_of(kind, state()));
   throw base::InputError(fmt::format("{}/{} is damaged between bytes {} and {}: checksum {}, expected {}; it holds {}",
                                      path_, name, payload.offset + start, payload.offset + start + bytes, hex32(found),
                                      hex32(expected), tensors_in(rank, kind, start / size, bytes / size)),
@@ -193,7 +193,7 @@ void Reader::check_block(int rank, const Kind& kind, std::int64_t index, const c
 }
 
 void Reader::read_run(int rank, const Kind& kind, const Run& run, float* out) {
-  const auto dtype = dtype_of(kind, state().dtype);
+  const auto dtype = dtype_of(kind, state());
   const auto size = base::size_of(dtype), per_block = io::block_bytes / size;
   for (auto at = run.at, end = run.at + run.count; at < end;) {
     const auto n = std::min(end, (at / per_block + 1) * per_block) - at;

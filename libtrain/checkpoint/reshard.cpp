@@ -42,9 +42,9 @@ std::vector<Copy> copies_of(const Kind& kind, const RunState& from, const RunSta
   // Weights that have a master are its rounded copy. A destination of their dtype keeps them; another makes its own.
   const auto exact = exact_weights(from), best = exact_weights(to);
   const bool keeps_model = exact != Kind::model && to.dtype == from.dtype;
-  const auto before = dtype_of(kind, from.dtype);
+  const auto before = dtype_of(kind, from);
   if (kind == exact) {
-    if (best != Kind::model || !keeps_model) out.push_back({best, before, dtype_of(best, to.dtype)});
+    if (best != Kind::model || !keeps_model) out.push_back({best, before, dtype_of(best, to)});
     if (best != Kind::model && !keeps_model) out.push_back({Kind::model, before, to.dtype});
   } else if (keeps_model) {
     out.push_back({kind, before, before});
@@ -108,7 +108,7 @@ class Resharding {
     std::map<std::string, std::uint64_t> made;  // fingerprints of the tensors that are cast
   };
 
-  std::int64_t size_of(const Kind& kind) const { return base::size_of(dtype_of(kind, from_.dtype)); }
+  std::int64_t size_of(const Kind& kind) const { return base::size_of(dtype_of(kind, from_)); }
   const PayloadEntry& payload(const Chunk& c) const {
     return source_.manifest().files.at(rank_name(c.rank) + ".h5").payloads.at(path_of(c.kind));
   }
@@ -200,7 +200,7 @@ void Resharding::read(const Chunk& c, Hands& hands) const {
 }
 
 void Resharding::put(const Kind& kind, std::int32_t tensor, const Run& run, const char* data, Hands& hands) {
-  const auto size = base::size_of(dtype_of(kind, to_.dtype));
+  const auto size = base::size_of(dtype_of(kind, to_));
   target_.places().for_each(tensor, run.element, run.count,
                             [&](int r, std::int64_t at, std::int64_t element, std::int64_t count) {
                               if (auto& rank = target_.rank(r); !rank.is_kept())

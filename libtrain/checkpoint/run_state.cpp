@@ -54,6 +54,8 @@ nlohmann::ordered_json known_of_model(const json& model) {
 StoredOptimizer optimizer_from_json(Object o) {
   constexpr std::size_t most_states = 16;
   StoredOptimizer out{o.text("name"), {}};
+  if (o.has("dtype"))
+    out.dtype = choice<base::DType>(o, "dtype", {{"f32", base::DType::f32}, {"bf16", base::DType::bf16}});
   bool legal = plan::is_state_name(out.name);
   for (const auto& state : o.array("states")) {
     out.states.push_back(state.is_string() ? state.get<std::string>() : "");
@@ -131,6 +133,8 @@ json state_to_json(const RunState& s) {
   if (s.contents == Contents::model) j["contents"] = "model";           // absent: all, as in older checkpoints
   if (s.contents == Contents::all && s.optimizer != StoredOptimizer())  // absent: AdamW, as in older checkpoints
     j["optimizer"] = {{"name", s.optimizer.name}, {"states", s.optimizer.states}};
+  if (s.contents == Contents::all && s.optimizer.dtype != base::DType::f32)  // absent: f32, as in older checkpoints
+    j["optimizer"]["dtype"] = base::name_of(s.optimizer.dtype);
   return j;
 }
 

@@ -24,7 +24,12 @@ struct StoredOptimizer {
   std::string name = plan::default_optimizer;
   std::vector<std::string> states = names_of(plan::optimizer_kind(plan::default_optimizer).states);
   static std::vector<std::string> names_of(const std::vector<plan::OptimizerState>& states);
-  static StoredOptimizer of(const plan::OptimizerKind& kind) { return {kind.name, names_of(kind.states)}; }
+  base::DType dtype = base::DType::f32;  // of the states
+  static StoredOptimizer of(const plan::OptimizerKind& kind) {
+    return {kind.name, names_of(kind.states), kind.state_dtype()};
+  }
+  // Whether a run with the one can go on with the states of the other: a resume may round states, or widen them.
+  bool has_states_of(const StoredOptimizer& other) const { return name == other.name && states == other.states; }
   bool operator==(const StoredOptimizer&) const = default;
 };
 

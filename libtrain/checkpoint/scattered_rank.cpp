@@ -34,7 +34,7 @@ ScatteredRank::ScatteredRank(std::string base_path, const RunState& state,
 
 std::int64_t ScatteredRank::payload_bytes() const {
   std::int64_t bytes = 0;
-  for (const auto& kind : kinds_of(state_)) bytes += elements_ * base::size_of(dtype_of(kind, state_.dtype));
+  for (const auto& kind : kinds_of(state_)) bytes += elements_ * base::size_of(dtype_of(kind, state_));
   return bytes;
 }
 
@@ -59,7 +59,7 @@ bool ScatteredRank::keep_finished() {
 }
 
 std::int64_t ScatteredRank::per_block(const Kind& kind) const {
-  return io::block_bytes / base::size_of(dtype_of(kind, state_.dtype));
+  return io::block_bytes / base::size_of(dtype_of(kind, state_));
 }
 
 void ScatteredRank::count_missing(const Kind& kind) {
@@ -91,7 +91,7 @@ void ScatteredRank::lay_out(WritingHands& hands) {
 
 void ScatteredRank::write(const Kind& kind, std::int64_t at, std::int64_t count, const void* data,
                           WritingHands& hands) {
-  const auto size = base::size_of(dtype_of(kind, state_.dtype)), each = per_block(kind);
+  const auto size = base::size_of(dtype_of(kind, state_)), each = per_block(kind);
   hands.files.at(file_->path()).write(file_->payload(kind).offset + at * size, data, count * size);
   auto& payload = payloads_.at(kind);
   for (const auto end = at + count; at < end;) {
@@ -108,7 +108,7 @@ void ScatteredRank::write(const Kind& kind, std::int64_t at, std::int64_t count,
 // Checks a complete block by reading it back. Where its elements belong follows from the boxes of the file, not from
 // the calls of write().
 void ScatteredRank::check_block(const Kind& kind, std::int64_t block, WritingHands& hands) {
-  const auto dtype = dtype_of(kind, state_.dtype);
+  const auto dtype = dtype_of(kind, state_);
   const auto size = base::size_of(dtype), first = block * per_block(kind);
   const auto end = std::min(elements_, first + per_block(kind));
   auto& file = hands.files.at(file_->path());

@@ -11,7 +11,13 @@ std::string path_of(const Kind& kind) { return kind == Kind::model ? "/model" : 
 
 std::string path_of(const Kind& kind, const std::string& parameter) { return path_of(kind) + "/" + parameter; }
 
-base::DType dtype_of(const Kind& kind, base::DType working) { return kind == Kind::model ? working : base::DType::f32; }
+base::DType dtype_of(const Kind& kind, base::DType working, base::DType states) {
+  return kind == Kind::model ? working : kind == Kind::master ? base::DType::f32 : states;
+}
+
+base::DType dtype_of(const Kind& kind, const RunState& state) {
+  return dtype_of(kind, state.dtype, state.optimizer.dtype);
+}
 
 std::vector<Kind> kinds_of(base::DType working, Contents contents, const StoredOptimizer& optimizer) {
   std::vector<Kind> kinds{Kind::model};

@@ -36,7 +36,9 @@ inline const Kind Kind::master(1, "master");
 std::string path_of(const Kind& kind);  // "/model", "/optimizer/master", "/optimizer/m"
 // The path of a tensor of this kind: "/optimizer/m/layers.07.attention.q.weight".
 std::string path_of(const Kind& kind, const std::string& parameter);
-base::DType dtype_of(const Kind& kind, base::DType working);  // the working dtype for model, f32 for the others
+// The dtype of its tensors: the working dtype for model, f32 for master, that of the optimizer's states for the others.
+base::DType dtype_of(const Kind& kind, base::DType working, base::DType states);
+base::DType dtype_of(const Kind& kind, const RunState& state);
 // The kinds of tensors that a checkpoint has of every parameter: the model alone, or also what the optimizer keeps. An
 // f32 checkpoint has no master, because its model is the master.
 std::vector<Kind> kinds_of(base::DType working, Contents contents = Contents::all,

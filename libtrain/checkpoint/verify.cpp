@@ -64,7 +64,7 @@ void Reader::verify_all(const Watch& watch) {
         all += payload->second.bytes;
   for (int rank = 0; rank < manifest().ranks; ++rank)
     for (const auto& kind : kinds_of(state())) {
-      const auto size = base::size_of(dtype_of(kind, state().dtype)), per_block = io::block_bytes / size;
+      const auto size = base::size_of(dtype_of(kind, state())), per_block = io::block_bytes / size;
       const auto elements = manifest().files.at(rank_name(rank) + ".h5").payloads.at(path_of(kind)).bytes / size;
       for (std::int64_t first = 0; first < elements; first += per_block) {
         const auto end = std::min(elements, first + per_block);

@@ -28,8 +28,7 @@ std::vector<io::VirtualPart> parts_of(const Manifest& m, const Kind& kind, const
   std::vector<io::VirtualPart> parts;
   for (const auto& place : places) {
     const auto file = rank_name(place.rank) + ".h5";
-    const auto elements =
-        m.files.at(file).payloads.at(path_of(kind)).bytes / base::size_of(dtype_of(kind, m.state.dtype));
+    const auto elements = m.files.at(file).payloads.at(path_of(kind)).bytes / base::size_of(dtype_of(kind, m.state));
     parts.push_back({file, path_of(kind), place.stored->offset, elements, box_of(place.stored->box, p.shape)});
   }
   return parts;
@@ -64,7 +63,7 @@ FileEntry write_view(const std::string& folder, const Manifest& m) {
       for (std::size_t i = 0; i < m.parameters.size(); ++i) {
         const auto& p = m.parameters[i];
         const auto name = path_of(kind, p.name);
-        file.create_virtual(name, dtype_of(kind, m.state.dtype), p.shape, parts_of(m, kind, p, places[i]));
+        file.create_virtual(name, dtype_of(kind, m.state), p.shape, parts_of(m, kind, p, places[i]));
         for (const auto& alias : p.aliases) file.set_text(name, "alias", alias);
       }
     file.close();

@@ -63,6 +63,7 @@ void report_changes(const checkpoint::RunState& was, const RunSetup& setup) {
     if (before != now) base::log_info("resuming with {} {} (the checkpoint was written with {})", what, now, before);
   };
   report("dtype", base::name_of(was.dtype), base::name_of(c.dtype));
+  report("moment-dtype", base::name_of(was.optimizer.dtype), base::name_of(c.moment_dtype));
   report("device", was.device_kind, c.device);
   if (was.device_kind != c.device)
     base::log_warning("another kind of device rounds differently: losses will not be bit-identical");
@@ -95,17 +96,25 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
   auto& context = trainer.context();
   auto& states = trainer.store().states();
   auto& exec = trainer.compute();
-  std::vector<float> staged;  // one shard, if the store is not in host memory
+  std::vector<float> staged;  // one shard, if the store is not in host memory, or is narrow
+  std::vector<char> narrow;
   for (int u = 0; u < context.flat_groups(); ++u) {
     const auto& layout = context.layout(u);
     const auto read = [&](const checkpoint::Kind& kind, base::View to) {
-      if (exec.on_gpu()) staged.resize(base::size(layout.shard));
-      auto* out = exec.on_gpu() ? staged.data() : to.ptr<float>();
+      const bool is_narrow = base::is_narrow(to.dtype), stages = exec.on_gpu() || is_narrow;
+      if (stages) staged.resize(base::size(layout.shard));
+      auto* out = stages ? staged.data() : to.ptr<float>();
       reader.read_shard(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
       if (!base::at(context.set.borrowed, u))
         sums.add(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
-      if (!exec.on_gpu()) return;
-      tensor::copy(exec, base::View::of(out, {layout.shard}), to);
+      if (!stages) return;
+      auto from = base::View::of(out, {layout.shard});
+      if (is_narrow) {
+        narrow.resize(base::size(layout.shard * base::size_of(to.dtype)));
+        base::from_f32(to.dtype, out, layout.shard, narrow.data());
+        from = {narrow.data(), to.dtype, {layout.shard}};
+      }
+      tensor::copy(exec, from, to);
       exec.synchronize();
     };
     read(checkpoint::Kind::master, states.master_shard(u));
@@ -138,7 +147,7 @@ void require_tokenizer(const checkpoint::RunState& state, const RunSetup& setup,
 // The states of another optimizer are no start for this one, whatever --change allows.
 void require_optimizer(const checkpoint::RunState& state, const plan::Plan& now, const std::string& checkpoint) {
   const auto ours = checkpoint::StoredOptimizer::of(plan::optimizer_kind(now.optimizer));
-  if (state.optimizer == ours) return;
+  if (state.optimizer.has_states_of(ours)) return;
   throw base::InputError(
       base::text("{} holds the states of {} ({}), this run has $optimizer {} ({}): it cannot go on from there",
                  checkpoint, state.optimizer.name, fmt::join(state.optimizer.states, ", "), ours.name,

@@ -136,7 +136,7 @@ checkpoint::RunState RunSaving::state(const Progress& progress) const {
   s.loss_scale = progress.loss_scale;
   s.seed = run_.setup.config.seed;
   s.dtype = run_.setup.plan.dtype;
-  s.optimizer = checkpoint::StoredOptimizer::of(plan::optimizer_kind(run_.setup.plan.optimizer));
+  s.optimizer = checkpoint::StoredOptimizer::of(*run_.setup.plan.states().optimizer);
   s.model = run_.setup.plan.model;
   s.identity = run_.setup.identity;
   s.plan = plan::json_of(run_.setup.plan);

@@ -30,7 +30,8 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
     const auto shard = context.layout(u).shard;
     std::map<Kind, base::View> copies;
     for (const auto& kind : kinds)
-      copies[kind] = arena.allocate(checkpoint::dtype_of(kind, context.shape.working), {shard});
+      copies[kind] = arena.allocate(
+          checkpoint::dtype_of(kind, context.shape.working, context.shape.optimizer->state_dtype()), {shard});
     if (u == 0) snapshot_ = {static_cast<char*>(copies.at(Kind::model).data), 0};
     if (base::at(context.set.borrowed, u)) continue;  // its owner saves it
     for (const auto& range :

@@ -117,6 +117,14 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
   if (c.profile_step && c.device == "cuda")
     wrong.add(base::text("$profile-step times kernels on a CPU: a call of a GPU kernel returns before the kernel ends"),
               base::text("$device cpu; for a GPU use $trace, or NVIDIA's profiler"));
+  for (const auto& [name, decay] :
+       {std::pair("beta1", c.beta1), std::pair("beta2", c.beta2), std::pair("momentum", c.momentum)})
+    if (base::is_narrow(c.moment_dtype) && plan::optimizer_kind(c.optimizer).reads(name) &&
+        decay > plan::most_decay_of_bf16_states)
+      wrong.add(
+          base::text("{} {} is too near 1 for $moment-dtype bf16: an average in bf16 could not fall",
+                     base::setting_name(name), decay),
+          base::text("at most {} {}, or $moment-dtype f32", base::setting_name(name), plan::most_decay_of_bf16_states));
   for (auto& problem : problems(learning_rate_of(c))) wrong.add(std::move(problem.message), std::move(problem.hint));
 }
 

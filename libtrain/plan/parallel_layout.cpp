@@ -140,6 +140,10 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v("optimizer", c.optimizer, "Optimizer", "the optimizer: " + base::listed(optimizer_names(), "or"),
     base::Words{optimizer_names()});
   v.is({T::later_in_plans});
+  v("moment-dtype", c.moment_dtype, "Optimizer", "number format of the optimizer's states: f32 or bf16",
+    base::Choices<base::DType>{{"f32", base::DType::f32}, {"bf16", base::DType::bf16}});
+  v.spelled(dtype_spellings());
+  v.is({T::free_on_resume, T::later_in_plans});
   v("threads", c.threads, how, "OpenMP threads of a rank; 0: OMP_NUM_THREADS, else its share of the cores",
     {0, ranges::threads.high});
   v.is({T::per_rank, T::evaluation, T::free_on_resume});

@@ -33,9 +33,10 @@ struct ParallelLayout {
   std::int64_t expert_capacity_buffer = 0;  // rows of a dispatch round; 0: as plan/blocks/expert_rounds.h says
   int pipeline = 1;                         // pipeline stages
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_f_one_b;
-  int virtual_stages = 1;                     // in each pipeline stage
-  std::string partition = "flops";            // where stages begin (plan/schedule/partition.h)
-  std::string optimizer = default_optimizer;  // name of an OptimizerKind
+  int virtual_stages = 1;                       // in each pipeline stage
+  std::string partition = "flops";              // where stages begin (plan/schedule/partition.h)
+  std::string optimizer = default_optimizer;    // name of an OptimizerKind
+  base::DType moment_dtype = base::DType::f32;  // of the optimizer's states: f32 or bf16
 };
 
 // Names, help texts with units, and ranges.

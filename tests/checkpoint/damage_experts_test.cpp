@@ -63,7 +63,7 @@ TEST_P(ExpertDamage, AFlippedBitOfAnExpertIsNamed) {
     for (auto kind : checkpoint::kinds_of(DType::bf16)) {
       auto bad = good;
       const auto& p = manifest.files.at(name).payloads.at(checkpoint::path_of(kind));
-      const auto size = base::size_of(checkpoint::dtype_of(kind, DType::bf16));
+      const auto size = base::size_of(checkpoint::dtype_of(kind, DType::bf16, DType::f32));
       bad[static_cast<std::size_t>(p.offset + of_expert->offset * size)] ^= 8;
       spit(file(rank), bad);
       expect_refused(name + " is damaged between bytes", name);

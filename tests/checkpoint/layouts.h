@@ -37,7 +37,7 @@ struct LayoutRank {
         });
       }
       auto view = base::View::of(values.data(), {elements});
-      if (const auto dtype = checkpoint::dtype_of(kind, s.dtype); base::is_narrow(dtype)) {
+      if (const auto dtype = checkpoint::dtype_of(kind, s); base::is_narrow(dtype)) {
         auto& stored = narrow.emplace_back(values.size() * static_cast<std::size_t>(base::size_of(dtype)));
         base::from_f32(dtype, values.data(), std::ssize(values), stored.data());
         view = base::View(stored.data(), dtype, {elements});

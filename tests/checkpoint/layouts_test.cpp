@@ -45,7 +45,7 @@ std::int64_t differences_of_view(const std::string& folder, const checkpoint::Ru
   std::int64_t wrong = 0;
   for (auto kind : checkpoint::kinds_of(s.dtype))
     for (const auto& p : checkpoint::parameters_of(s.model)) {
-      if (checkpoint::dtype_of(kind, s.dtype) != DType::f32) continue;
+      if (checkpoint::dtype_of(kind, s) != DType::f32) continue;
       std::vector<float> got(static_cast<std::size_t>(p.count));
       file.read_dataset(std::string(checkpoint::path_of(kind)) + "/" + p.name, DType::f32, 0, p.count, got.data());
       for (std::int64_t i = 0; i < p.count; ++i)

@@ -5,6 +5,7 @@
 #include "libtrain/checkpoint/average.h"
 #include "libtrain/checkpoint/compare.h"
 #include "libtrain/checkpoint/reshard.h"
+#include "libtrain/io/hdf5_file.h"
 
 #include <gtest/gtest.h>
 
@@ -73,6 +74,34 @@ TEST(OptimizerStates, AreReshardedToTheSameFiles) {
   }
 }
 
+// States in bf16 take half of the bytes, whatever the working dtype, and are never rounded again.
+TEST(OptimizerStates, OfBf16StayBf16) {
+  for (const auto dtype : {DType::f32, DType::bf16}) {
+    Scratch scratch;
+    const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to", mean = scratch.path + "/mean";
+    auto s = other_state(dtype, {"bf16_m", "bf16_v"});
+    s.optimizer.dtype = DType::bf16;
+    save(scratch.path + "/from", s, 3);
+    EXPECT_EQ(checkpoint::state_to_json(s)["optimizer"].dump(),
+              R"({"dtype":"bf16","name":"other","states":["bf16_m","bf16_v"]})");
+    const checkpoint::Reader source(from);
+    checkpoint::reshard(source, to, {2, {}, {}, {}}, {});
+    checkpoint::average({&source}, mean, {3, {}, {}, {}}, {});
+    for (const auto& folder : {from, to, mean}) {
+      checkpoint::Reader reader(folder);
+      reader.verify_all();
+      EXPECT_EQ(reader.state().optimizer, s.optimizer) << folder;
+      EXPECT_EQ(differences(reader, 4), 0) << folder;
+      for (const auto& t : reader.tensors())
+        EXPECT_EQ(t.dtype, t.kind.is_state() ? DType::bf16 : t.kind == Kind::master ? DType::f32 : dtype) << t.path;
+      const auto view = trainyard::io::Hdf5File::open(folder + "/checkpoint.h5");
+      EXPECT_EQ(view.info("/optimizer/bf16_m/" + checkpoint::parameters_of(gpt()).front().name).dtype, DType::bf16);
+    }
+    for (const auto& t : checkpoint::compare(source, checkpoint::Reader(to), checkpoint::Contents::all, 2))
+      EXPECT_TRUE(t.problem.empty() && t.different == 0) << t.path;
+  }
+}
+
 // The mean is one of weights, so optimizers may differ; the states are those of the last.
 TEST(OptimizerStates, OfTheLastGoIntoAMean) {
   Scratch scratch;
@@ -128,11 +157,15 @@ TEST(OptimizerStates, WithNamesThatAreNoneAreRefused) {
     const auto refusal = told({{"name", "other"}, {"states", states}});
     EXPECT_NE(refusal.find("is no optimizer with the names of its states"), std::string::npos) << states << refusal;
   }
-  for (const auto& broken : std::vector<nlohmann::json>{{{"name", "a b"}, {"states", {"momentum"}}},
-                                                        {{"name", "other"}},
-                                                        {{"states", {"momentum"}}},
-                                                        {{"name", "other"}, {"states", "momentum"}},
-                                                        "other"})
+  for (const auto& broken :
+       std::vector<nlohmann::json>{{{"name", "a b"}, {"states", {"momentum"}}},
+                                   {{"name", "other"}},
+                                   {{"states", {"momentum"}}},
+                                   {{"name", "other"}, {"states", {"momentum"}}, {"dtype", "f16"}},
+                                   {{"name", "other"}, {"states", {"momentum"}}, {"dtype", 16}},
+                                   {{"name", "other"}, {"states", {"momentum"}}, {"dtype", "bf16"}},
+                                   {{"name", "other"}, {"states", "momentum"}},
+                                   "other"})
     EXPECT_NE(told(broken), "") << broken;
   const auto missing = told({{"name", "other"}, {"states", {"momentum", "more"}}});
   EXPECT_NE(missing.find("/optimizer/more"), std::string::npos) << missing;

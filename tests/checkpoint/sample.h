@@ -93,7 +93,8 @@ inline float rounded(float x, base::DType dtype) {
   return dtype == base::DType::f16 ? static_cast<float>(base::f16(x)) : x;
 }
 
-// Any bits but NaN. A narrow model value is exactly representable. States of other optimizers have values of their own.
+// Any bits but NaN. A narrow value is exactly representable: a model's, and those of states whose names begin with
+// "bf16". States of other optimizers have values of their own.
 inline float value(const checkpoint::Kind& kind, const std::string& name, std::int64_t index, base::DType working) {
   const auto& kinds = all_kinds();
   auto number = static_cast<std::uint64_t>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
@@ -104,6 +105,7 @@ inline float value(const checkpoint::Kind& kind, const std::string& name, std::i
   h ^= h >> 29;
   h *= 0xBF58476D1CE4E5B9ull;
   const auto x = static_cast<float>(static_cast<double>(h >> 11) * 0x1p-53 - 0.5);
+  if (kind.is_state() && kind.name().starts_with("bf16")) return rounded(x, base::DType::bf16);
   return kind == checkpoint::Kind::model ? rounded(x, working) : x;
 }
 
@@ -235,7 +237,7 @@ struct Rank {
     shards.boxes = checkpoint::boxes_of_shards(s.model, topology, rank, stages);
   }
   base::View view(const checkpoint::RunState& s, checkpoint::Kind kind, const std::vector<float>& values) {
-    const auto dtype = kind == checkpoint::Kind::model ? s.dtype : base::DType::f32;
+    const auto dtype = checkpoint::dtype_of(kind, s);
     memory.emplace_back(values.size() * static_cast<std::size_t>(base::size_of(dtype)));
     base::from_f32(dtype, values.data(), std::ssize(values), memory.back().data());
     return base::View(memory.back().data(), dtype, {std::ssize(values)});

@@ -11,10 +11,10 @@
 namespace trainyard::test {
 namespace {
 
-void compare_adamw(bool decay_in_gradient) {
+void compare_adamw(bool decay_in_gradient, DType states = DType::f32) {
   compare(
-      [decay_in_gradient](Place& place, DType t) {
-        MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(DType::f32, 1, 1000), v(DType::f32, 1, 1000),
+      [decay_in_gradient, states](Place& place, DType t) {
+        MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(states, 1, 1000), v(states, 1, 1000),
             working(base::is_narrow(t) ? t : DType::bf16, 1, 1000);
         p.fill(1), g.fill(2), m.fill(3), v.fill(4);
         for (std::int64_t i = 0; i < 1000; ++i) v.set(0, i, std::abs(v(0, i)));
@@ -39,31 +39,33 @@ void compare_adamw(bool decay_in_gradient) {
 
 TEST(GpuUpdate, AdamWGivesTheBitsOfTheCpu) { compare_adamw(false); }
 TEST(GpuUpdate, AdamGivesTheBitsOfTheCpu) { compare_adamw(true); }
+TEST(GpuUpdate, StatesInBf16HaveTheBitsOfTheCpu) { compare_adamw(false, DType::bf16); }
 
 // Where moment and gradient are zero, the sign is, too.
 TEST(GpuUpdate, LionGivesTheBitsOfTheCpu) {
-  compare(
-      [](Place& place, DType t) {
-        MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(DType::f32, 1, 1000),
-            working(base::is_narrow(t) ? t : DType::bf16, 1, 1000);
-        p.fill(1), g.fill(2), m.fill(3);
-        for (std::int64_t i = 5; i < 1000; i += 50) g.set(0, i, 0), m.set(0, i, 0);
-        kernels::Lion h;
-        h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.gradient_scale = 0.37f;
-        const auto narrow = base::is_narrow(t) ? place(working) : base::View{};
-        const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
-        kernels::update(place.exec(), {.rule = h,
-                                       .gradient = place(g),
-                                       .parameter = place(p),
-                                       .states = {place(m)},
-                                       .working = narrow,
-                                       .decayed = decayed});
-        place.fetch();
-        Outputs out{p, m};
-        if (base::is_narrow(t)) out.push_back(working);
-        return out;
-      },
-      Same::bits, {DType::f32, DType::bf16, DType::f16});
+  for (const auto states : {DType::f32, DType::bf16})
+    compare(
+        [states](Place& place, DType t) {
+          MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(states, 1, 1000),
+              working(base::is_narrow(t) ? t : DType::bf16, 1, 1000);
+          p.fill(1), g.fill(2), m.fill(3);
+          for (std::int64_t i = 5; i < 1000; i += 50) g.set(0, i, 0), m.set(0, i, 0);
+          kernels::Lion h;
+          h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.gradient_scale = 0.37f;
+          const auto narrow = base::is_narrow(t) ? place(working) : base::View{};
+          const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
+          kernels::update(place.exec(), {.rule = h,
+                                         .gradient = place(g),
+                                         .parameter = place(p),
+                                         .states = {place(m)},
+                                         .working = narrow,
+                                         .decayed = decayed});
+          place.fetch();
+          Outputs out{p, m};
+          if (base::is_narrow(t)) out.push_back(working);
+          return out;
+        },
+        Same::bits, {DType::f32, DType::bf16, DType::f16});
 }
 
 TEST(GpuUpdate, SgdGivesTheBitsOfTheCpu) {

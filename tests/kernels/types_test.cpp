@@ -45,7 +45,7 @@ TEST(OperandTypes, AdamW) {
       "update",
       {{"parameter", {4}, f},
        {"gradient", {4}, f},
-       {"m", {4}, f},
+       lead("m", {4}, f, {DType::bf16}),
        {"v", {4}, f},
        {"working", {4}, DType::bf16, {DType::f16}}},
       [](auto& e, const auto& v) {
@@ -57,24 +57,30 @@ TEST(OperandTypes, AdamW) {
 
 TEST(OperandTypes, Lion) {
   const auto f = DType::f32;
-  expect_types(
-      "update",
-      {{"parameter", {4}, f}, {"gradient", {4}, f}, {"m", {4}, f}, {"working", {4}, DType::bf16, {DType::f16}}},
-      [](auto& e, const auto& v) {
-        kernels::update(
-            e, {.rule = kernels::Lion{}, .gradient = v[1], .parameter = v[0], .states = {v[2]}, .working = v[3]});
-      });
+  expect_types("update",
+               {{"parameter", {4}, f},
+                {"gradient", {4}, f},
+                {"m", {4}, f, {DType::bf16}},
+                {"working", {4}, DType::bf16, {DType::f16}}},
+               [](auto& e, const auto& v) {
+                 kernels::update(
+                     e,
+                     {.rule = kernels::Lion{}, .gradient = v[1], .parameter = v[0], .states = {v[2]}, .working = v[3]});
+               });
 }
 
 TEST(OperandTypes, Sgd) {
   const auto f = DType::f32;
-  expect_types(
-      "update",
-      {{"parameter", {4}, f}, {"gradient", {4}, f}, {"buffer", {4}, f}, {"working", {4}, DType::bf16, {DType::f16}}},
-      [](auto& e, const auto& v) {
-        kernels::update(
-            e, {.rule = kernels::Sgd{}, .gradient = v[1], .parameter = v[0], .states = {v[2]}, .working = v[3]});
-      });
+  expect_types("update",
+               {{"parameter", {4}, f},
+                {"gradient", {4}, f},
+                {"buffer", {4}, f, {DType::bf16}},
+                {"working", {4}, DType::bf16, {DType::f16}}},
+               [](auto& e, const auto& v) {
+                 kernels::update(
+                     e,
+                     {.rule = kernels::Sgd{}, .gradient = v[1], .parameter = v[0], .states = {v[2]}, .working = v[3]});
+               });
 }
 
 TEST(OperandTypes, Attention) {

@@ -2,6 +2,8 @@
 #include "libtrain/plan/spec/optimizer_kind.h"
 #include "libtrain/base/error.h"
 #include "libtrain/plan/plan.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/spec/presets.h"
 
 #include <gtest/gtest.h>
 
@@ -97,6 +99,28 @@ TEST(OptimizerKind, StatesTakeTheMemoryThatTheDescriptionSays) {
   EXPECT_EQ(textbook("sgd", base::DType::f32), 12000);
   EXPECT_EQ(textbook("adamw", base::DType::bf16), 18000);
   EXPECT_EQ(textbook("sgd", base::DType::bf16), 14000);
+}
+
+TEST(OptimizerKind, StatesInBf16TakeHalf) {
+  EXPECT_EQ(optimizer_kind("adamw", base::DType::bf16).state_bytes(), 4);
+  EXPECT_EQ(optimizer_kind("adamw", base::DType::bf16).update_bytes(), 20);
+  EXPECT_EQ(optimizer_kind("lion", base::DType::bf16).state_bytes(), 2);
+  EXPECT_EQ(optimizer_kind("adamw").state_dtype(), base::DType::f32);
+  for (const int zero : {0, 1, 2, 3})
+    for (const auto dtype : {base::DType::f32, base::DType::bf16}) {
+      auto p = plan_with("adamw", dtype, zero);
+      const auto wide = bytes_of(p, "optimizer"), snapshot = bytes_of(p, "save_snapshot");
+      p.moment_dtype = base::DType::bf16;
+      predict(p);
+      const std::int64_t master = dtype == base::DType::bf16 ? 4 : 0, weight = base::size_of(dtype);
+      EXPECT_EQ(bytes_of(p, "optimizer") * (8 + master), wide * (4 + master));
+      EXPECT_EQ(bytes_of(p, "save_snapshot") * (8 + master + weight), snapshot * (4 + master + weight));
+      const auto text = to_json(p);
+      EXPECT_NE(text.find("\"moment_dtype\": \"bf16\""), std::string::npos) << text;
+      EXPECT_EQ(plan_from_json(text, "it").moment_dtype, base::DType::bf16);
+      EXPECT_EQ(to_json(plan_from_json(text, "it")), text);
+    }
+  EXPECT_EQ(to_json(plan_with("adamw")).find("moment"), std::string::npos);
 }
 
 // Plans with AdamW are written as before there was a choice, and plans from before are plans with AdamW.

@@ -109,6 +109,12 @@ std::string ranks_text(const Senders& s) {
   return s.ranks->runs == 1 ? run : fmt::format("{} every {} to {}", run, s.ranks->stride, s.ranks->end() - 1);
 }
 
+// Where it is not the usual one: "lion, bf16 states, ".
+std::string optimizer_text(const plan::Plan& p) {
+  return fmt::format("{}{}", p.optimizer == plan::default_optimizer ? "" : p.optimizer + ", ",
+                     base::is_narrow(p.moment_dtype) ? fmt::format("{} states, ", base::name_of(p.moment_dtype)) : "");
+}
+
 }  // namespace
 
 std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
@@ -127,12 +133,11 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   if (!attention.empty())
     out += fmt::format("attention   {}\n            lists of {} a rank\n", attention,
                        base::size_text(plan::most_attention_list_bytes(p), sizes));
-  out +=
-      fmt::format("layout      {}{}, ZeRO {}, {} with {} gradients, {}{}\n", base::counted(ranks, "rank"),
-                  plan::sharing_text(p), p.zero, base::name_of(p.dtype), base::name_of(p.gradient_dtype),
-                  p.optimizer == plan::default_optimizer ? "" : p.optimizer + ", ",
-                  p.device == base::DeviceKind::cuda ? "a GPU a rank"
-                                                     : fmt::format("{} thread{} a rank", p.threads, plural(p.threads)));
+  out += fmt::format(
+      "layout      {}{}, ZeRO {}, {} with {} gradients, {}{}\n", base::counted(ranks, "rank"), plan::sharing_text(p),
+      p.zero, base::name_of(p.dtype), base::name_of(p.gradient_dtype), optimizer_text(p),
+      p.device == base::DeviceKind::cuda ? "a GPU a rank"
+                                         : fmt::format("{} thread{} a rank", p.threads, plural(p.threads)));
   out += fmt::format("step        {} micro-batch{} of {} x {} tokens, {}{}, {} (attention counted {})\n",
                      batch.micros(), batch.micros() == 1 ? "" : "es", p.micro_batch, p.sequence,
                      p.local_accumulation > 1 ? fmt::format("local accumulation {}, ", p.local_accumulation) : "",
@@ -152,7 +157,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   const auto of_experts = plan::expert_parameter_count(p.model), data = std::int64_t{p.topology.size(plan::Axis::data)};
   const auto states = [&](std::int64_t parameters, std::int64_t held_alike) {
     return plan::model_state_bytes(parameters, static_cast<int>(held_alike), p.zero, p.dtype, p.gradient_dtype,
-                                   plan::optimizer_kind(p.optimizer));
+                                   *p.states().optimizer);
   };
   const auto textbook = states(std::max<std::int64_t>(0, p.parameters - of_experts) / p.tensor / p.pipeline, data) +
                         states(of_experts / p.tensor / p.pipeline / p.expert_parallel, data / p.expert_parallel);

@@ -65,7 +65,9 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
                                                                : ", f32 master";
   out += fmt::format("  dtype       {}{}\n", base::name_of(s.dtype), kept);
   if (s.optimizer != checkpoint::StoredOptimizer())
-    out += fmt::format("  optimizer   {}: {}\n", s.optimizer.name, fmt::join(s.optimizer.states, ", "));
+    out +=
+        fmt::format("  optimizer   {}: {}{}\n", s.optimizer.name, fmt::join(s.optimizer.states, ", "),
+                    base::is_narrow(s.optimizer.dtype) ? fmt::format(" in {}", base::name_of(s.optimizer.dtype)) : "");
   if (s.loss_scale)
     out += fmt::format("  loss scale  {}, {} since it changed or overflowed, {} until it is halved{}\n",
                        s.loss_scale->scale, base::counted(s.loss_scale->clean_steps, "step"),

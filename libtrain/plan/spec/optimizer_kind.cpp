@@ -15,14 +15,18 @@ namespace trainyard::plan {
 
 namespace {
 
-using Optimizers = std::map<std::string, std::unique_ptr<OptimizerKind>>;
+struct Registered {
+  OptimizerKind f32, bf16;  // the dtype of the states
+};
+using Optimizers = std::map<std::string, std::unique_ptr<Registered>>;
 
 constexpr auto none = OptimizerKind::Collective::none;
 
 void put(Optimizers& all, const OptimizerKind& kind) {
   auto& place = all[kind.name];
-  if (place == nullptr) place = std::make_unique<OptimizerKind>();  // references to a kind stay valid
-  *place = kind;
+  if (place == nullptr) place = std::make_unique<Registered>();  // references to a kind stay valid
+  *place = {kind, kind};
+  for (auto& state : place->bf16.states) state.dtype = base::DType::bf16;
 }
 
 // The list of the library. Their kernels are in kernels/NAME.
@@ -45,6 +49,8 @@ std::int64_t OptimizerKind::state_bytes() const {
   for (const auto& state : states) bytes += base::size_of(state.dtype);
   return bytes;
 }
+
+base::DType OptimizerKind::state_dtype() const { return states.empty() ? base::DType::f32 : states.front().dtype; }
 
 bool OptimizerKind::reads(const std::string& setting) const {
   return std::find(settings.begin(), settings.end(), setting) != settings.end();
@@ -75,9 +81,10 @@ void register_optimizer(const OptimizerKind& kind) {
   put(optimizers(), kind);
 }
 
-const OptimizerKind& optimizer_kind(const std::string& name) {
+const OptimizerKind& optimizer_kind(const std::string& name, base::DType states) {
   const auto found = optimizers().find(name);
-  if (found != optimizers().end()) return *found->second;
+  TRAINYARD_ASSERT(states == base::DType::f32 || states == base::DType::bf16, "states in {}", base::name_of(states));
+  if (found != optimizers().end()) return states == base::DType::bf16 ? found->second->bf16 : found->second->f32;
   throw base::UsageError(fmt::format("no optimizer is called '{}'; there are {}", base::one_line(name),
                                      fmt::join(optimizer_names(), ", ")),
                          base::value_hint(name, optimizer_names()));
@@ -91,7 +98,7 @@ std::vector<std::string> optimizer_names() {
 
 bool is_of_an_optimizer(const std::string& setting) {
   return std::any_of(optimizers().begin(), optimizers().end(),
-                     [&](const auto& kind) { return kind.second->reads(setting); });
+                     [&](const auto& kind) { return kind.second->f32.reads(setting); });
 }
 
 }  // namespace trainyard::plan

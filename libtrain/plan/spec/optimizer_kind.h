@@ -32,6 +32,7 @@ struct OptimizerKind {
   double flops = 0;  // f32 operations of an update, for each element
 
   std::int64_t state_bytes() const;  // for each element of a parameter
+  base::DType state_dtype() const;   // of all states; f32 without any
   // Bytes that an update reads and writes for each element of f32 weights: weight, gradient and states are read, weight
   // and states are written.
   std::int64_t update_bytes() const { return 3 * base::size_of(base::DType::f32) + 2 * state_bytes(); }
@@ -39,6 +40,9 @@ struct OptimizerKind {
 };
 
 inline constexpr const char* default_optimizer = "adamw";
+// A moving average x = decay * x + (1 - decay) * y in bf16 never falls where (1 - decay) x is below half the distance
+// of neighbouring numbers, which is up to 2^-8 x.
+inline constexpr double most_decay_of_bf16_states = 1 - 1.0 / 256;
 
 // The kinds by name. The library has "adamw" and those that optimizer_names lists. A later registration replaces an
 // earlier one of the same name. UsageError for a name, or a name of a state, that is empty, has other characters than
@@ -46,8 +50,10 @@ inline constexpr const char* default_optimizer = "adamw";
 // update makes no collective of its own: std::logic_error for other kinds, which are not built. Not thread-safe:
 // register before anything is planned.
 void register_optimizer(const OptimizerKind& kind);
-const OptimizerKind& optimizer_kind(const std::string& name);  // UsageError that names the nearest known kind
-std::vector<std::string> optimizer_names();                    // sorted
+// UsageError that names the nearest known kind. `states`: f32, or bf16 for states that are rounded to it after every
+// update.
+const OptimizerKind& optimizer_kind(const std::string& name, base::DType states = base::DType::f32);
+std::vector<std::string> optimizer_names();  // sorted
 // Does any optimizer read this setting? Others belong to every run.
 bool is_of_an_optimizer(const std::string& setting);
 // Whether text can name a state: what register_optimizer and readers of checkpoints accept.
