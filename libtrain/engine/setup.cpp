@@ -221,13 +221,14 @@ void require_output_beside_data(const RunConfig& c) {
 
 void require_counters(const plan::ModelConfig& model, const RunConfig& c, std::int64_t step,
                       std::int64_t samples_seen) {
-  if ((!plan::drops_rows(model) && !plan::draws_for_gates(model)) || step >= c.steps ||
-      c.steps - step <= (plan::most_samples_with_dropout - samples_seen) / c.global_batch)
+  if ((!plan::drops_rows(model) && !plan::draws_for_gates(model)) || step >= c.steps) return;
+  const auto ramp = c.batch_ramp.in_samples(c.sequence == 0 ? model.context : c.sequence);
+  if (plan::BatchSizes({c.global_batch, ramp}, step, samples_seen).within(c.steps, plan::most_samples_with_dropout))
     return;
   throw base::UsageError(
       base::text("{}$steps {} of $global-batch {} are more than {} samples, and dropout has random numbers for no more",
                  step == 0 ? "" : fmt::format("after step {} and {} samples, ", step, samples_seen), c.steps,
-                 c.global_batch, plan::most_samples_with_dropout),
+                 plan::text_of({c.global_batch, c.batch_ramp}), plan::most_samples_with_dropout),
       base::text("fewer steps, or a model without dropout on the embedding and the branches; where the batch "
                  "was smaller before, $change global_batch counts exactly"));
 }

@@ -144,6 +144,18 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     {0, ranges::threads.high});
   v.is({T::per_rank, T::evaluation, T::free_on_resume});
   auto fields = v.take();
+  auto& global = base::field_named(fields, "global-batch", "a layout");
+  global.kind = base::FieldKind::integer_or_text;
+  global.get = [&c] { return text_of(GlobalBatch{c.global_batch, c.batch_ramp}); };
+  global.set = [&c, set = std::move(global.set)](const std::string& text, const std::string& spelled) {
+    if (text.find(':') == std::string::npos) {
+      set(text, spelled);
+      c.batch_ramp = {};
+      return;
+    }
+    const auto read = ramp_of_text(text, spelled);
+    c.global_batch = read.end, c.batch_ramp = read.ramp;
+  };
   auto& recomputed = base::field_named(fields, "recompute", "a layout");
   recomputed.former_words = {{"full", "layers"}};
   recomputed.set = [set = std::move(recomputed.set)](const std::string& text, const std::string& spelled) {

@@ -36,6 +36,7 @@ struct ParallelLayout {
   int virtual_stages = 1;                     // in each pipeline stage
   std::string partition = "flops";            // where stages begin (plan/schedule/partition.h)
   std::string optimizer = default_optimizer;  // name of an OptimizerKind
+  BatchRamp batch_ramp = {};                  // how the batch grows to global_batch
 };
 
 // Names, help texts with units, and ranges.

@@ -118,7 +118,9 @@ const std::vector<ForeignName>& more_foreign_names() {
        "",
        "there is no context parallelism: a rank attends to whole sequences; --tensor-parallel and --recompute full "
        "need less memory"},
-      {{"rampup-batch-size"}, "", "the batch is constant: --global-batch; a resume may have another by --change"},
+      {{"rampup-batch-size"},
+       "global-batch",
+       "--rampup-batch-size START INCREMENT SAMPLES is --global-batch START:END:INCREMENT/SAMPLES"},
       {{"train-samples"}, "steps", "samples / global-batch"},
       {{"lr-warmup-fraction", "warmup-fraction", "lr-warmup-samples", "warmup-num-steps"}, "warmup-steps", "in steps"},
       {{"lr-decay-iters", "lr-decay-steps", "lr-decay-samples"}, "decay-steps", "steps after the warm-up"},
