@@ -135,7 +135,8 @@ nlohmann::ordered_json RunTrace::about() const {
       {"fold", batch.local_accumulation},
       {"rounds", batch.accumulation_steps()},
       {"spans_of_a_thread", spans_of_a_thread(run_.world.size)}};
-  if (batch.ramp.grows()) out["batch_ramp"] = plan::text_of({p.global_batch, p.batch_ramp});  // above: the largest step
+  if (batch.ramp.grows())
+    out["batch_ramp"] = plan::global_batch_text({p.global_batch, p.batch_ramp});  // above: the largest step
   return out;
 }
 

@@ -228,7 +228,7 @@ void require_counters(const plan::ModelConfig& model, const RunConfig& c, std::i
   throw base::UsageError(
       base::text("{}$steps {} of $global-batch {} are more than {} samples, and dropout has random numbers for no more",
                  step == 0 ? "" : fmt::format("after step {} and {} samples, ", step, samples_seen), c.steps,
-                 plan::text_of({c.global_batch, c.batch_ramp}), plan::most_samples_with_dropout),
+                 plan::global_batch_text({c.global_batch, c.batch_ramp}), plan::most_samples_with_dropout),
       base::text("fewer steps, or a model without dropout on the embedding and the branches; where the batch "
                  "was smaller before, $change global_batch counts exactly"));
 }

@@ -134,9 +134,10 @@ void ramp_problems(const Plan& p, std::vector<Problem>& out) {
     std::vector<Problem> wrong;
     batch_problems(step, wrong);
     if (wrong.empty()) continue;
-    out.push_back({base::text("$global-batch {} has steps of {}: {}", text_of(whole), size, wrong.front().message),
-                   base::text("$micro-batch {} or less, or a ramp whose start and increment are multiples of {}",
-                              std::gcd(p.micro_batch, size), p.micro_batch * p.local_accumulation)});
+    out.push_back(
+        {base::text("$global-batch {} has steps of {}: {}", global_batch_text(whole), size, wrong.front().message),
+         base::text("$micro-batch {} or less, or a ramp whose start and increment are multiples of {}",
+                    std::gcd(p.micro_batch, size), p.micro_batch * p.local_accumulation)});
     return;
   }
 }

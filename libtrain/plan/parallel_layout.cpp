@@ -146,7 +146,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   auto fields = v.take();
   auto& global = base::field_named(fields, "global-batch", "a layout");
   global.kind = base::FieldKind::integer_or_text;
-  global.get = [&c] { return text_of(GlobalBatch{c.global_batch, c.batch_ramp}); };
+  global.get = [&c] { return global_batch_text(GlobalBatch{c.global_batch, c.batch_ramp}); };
   global.set = [&c, set = std::move(global.set)](const std::string& text, const std::string& spelled) {
     if (text.find(':') == std::string::npos) {
       set(text, spelled);

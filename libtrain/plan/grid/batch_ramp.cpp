@@ -62,7 +62,7 @@ BatchRamp BatchRamp::in_samples(std::int64_t sequence) const {
   return {start, increment, (length - 1) / sequence + 1, Unit::samples};
 }
 
-std::string text_of(const GlobalBatch& b) {
+std::string global_batch_text(const GlobalBatch& b) {
   const auto& r = b.ramp;
   if (!r.grows()) return fmt::format("{}", b.end);
   return fmt::format("{}:{}{}/{}{}", r.start, b.end,
@@ -111,7 +111,7 @@ void require_ramp(const GlobalBatch& b, const std::string& spelled) {
   const auto& r = b.ramp;
   if (r == BatchRamp()) return;
   const auto refuse = [&](const std::string& why, const std::string& hint) {
-    throw base::UsageError(fmt::format("{} {}: {}", spelled, text_of(b), why), hint);
+    throw base::UsageError(fmt::format("{} {}: {}", spelled, global_batch_text(b), why), hint);
   };
   if (!ranges::global_batch.holds(r.start) || !ranges::global_batch.holds(r.increment) ||
       !ranges::global_batch.holds(b.end) || !ranges::ramp_length.holds(r.length))

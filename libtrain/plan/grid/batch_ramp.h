@@ -27,9 +27,10 @@ struct BatchRamp {
 struct GlobalBatch {
   std::int64_t end = 1;
   BatchRamp ramp = {};
+  bool operator==(const GlobalBatch&) const = default;
 };
 // "512", "16:512/10000000tokens", "16:512:32/300000samples". The increment is left out where it is the start.
-std::string text_of(const GlobalBatch& batch);
+std::string global_batch_text(const GlobalBatch& batch);
 // Reads START:END/N or START:END:INCREMENT/N, where N counts samples, or has the unit "samples" or "tokens". N may have
 // an exponent: 10e6. UsageError, whose message begins with `spelled`, for anything else, also as require_ramp.
 GlobalBatch ramp_of_text(const std::string& text, const std::string& spelled);
