@@ -117,8 +117,8 @@ void batch_problems(const Plan& p, std::vector<Problem>& out) {
                    replicas * p.micro_batch * p.local_accumulation));
 }
 
-// Each size of a ramp is the first one and some increments, so the first two sizes decide whether every size divides.
-// The first one is the smallest.
+// Each size of a ramp but the last is the first one and some increments, so the first two sizes decide whether every
+// size divides. The first one is the smallest.
 void ramp_problems(const Plan& p, std::vector<Problem>& out) {
   if (!p.batch_ramp.grows()) return;
   const GlobalBatch whole{p.global_batch, p.batch_ramp};
@@ -128,7 +128,7 @@ void ramp_problems(const Plan& p, std::vector<Problem>& out) {
     out.push_back({e.what(), e.hint()});
     return;
   }
-  for (const auto size : {p.batch_ramp.start, p.batch_ramp.start + p.batch_ramp.increment}) {
+  for (const auto size : {p.batch_ramp.start, std::min(p.batch_ramp.start + p.batch_ramp.increment, p.global_batch)}) {
     auto step = p;
     step.global_batch = size, step.batch_ramp = {};
     std::vector<Problem> wrong;

@@ -62,9 +62,11 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   for (const auto r : recomputations) recompute.emplace_back(name_of(r), r);
   using T = base::FieldTrait;
   base::FieldVisitor v;
-  v("global-batch", c.global_batch, run, "sequences in an optimizer step, over all ranks", ranges::global_batch);
+  v("global-batch", c.global_batch, run,
+    "sequences in an optimizer step, over all ranks; 16:512/10e6tokens: grows over as many tokens (or samples)",
+    ranges::global_batch);
   v.is({T::identity});
-  v("micro-batch", c.micro_batch, run, "sequences in a forward and backward pass of one rank", ranges::micro_batch);
+  v("micro-batch", c.micro_batch, run, "sequences in a pass of one rank", ranges::micro_batch);
   v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("sequence", c.sequence, run, "tokens in a sequence; 0: the model's context", {0, ranges::sequence.high});
   v.is({T::evaluation, T::identity, T::of_checkpoint});

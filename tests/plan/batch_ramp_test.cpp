@@ -46,36 +46,33 @@ TEST(BatchRamp, Text) {
 }
 
 TEST(BatchRamp, RefusesWhatIsNoRamp) {
-  const std::vector<std::pair<const char*, const char*>> wrong{
-      {"16:", "is missing"},
-      {"16:8", "is missing"},
-      {"16:512", "is missing"},
-      {"16/1", "grows to is missing"},
-      {"16:512/", "what follows /"},
-      {"16:512/tokens", "what follows /"},
-      {"16:512/0", "what follows /"},
-      {"16:512/-5", "what follows /"},
-      {"16:512/1.5", "what follows /"},
-      {"16:512/nan", "what follows /"},
-      {"16:512/inftokens", "what follows /"},
-      {"16:512/1e15", "what follows /"},
-      {"16:512/1e400", "what follows /"},
-      {"16:512/10 tokens", "what follows /"},
-      {"16:512/10epochs", "what follows /"},
-      {":512/10", "before /"},
-      {"16:/10", "before /"},
-      {"0:8/1", "before /"},
-      {"-4:8/1", "before /"},
-      {"1.5:8/1", "before /"},
-      {"4:8:0/1", "before /"},
-      {"4:8:4:4/1", "before /"},
-      {"1:5000000000/1", "before /"},
-      {"1:99999999999999999999/1", "before /"},
-      {"16:8/1", "does not grow from 16 to 8"},
-      {"8:8/1", "does not grow"},
-      {"16:500/1", "500 is not a multiple of the increment 16"},
-      {"4:8:8/1", "is not a multiple of the increment 8"},
-      {"1:4294967296/1", "increments are more than 65536"}};
+  const std::vector<std::pair<const char*, const char*>> wrong{{"16:", "is missing"},
+                                                               {"16:8", "is missing"},
+                                                               {"16:512", "is missing"},
+                                                               {"16/1", "grows to is missing"},
+                                                               {"16:512/", "what follows /"},
+                                                               {"16:512/tokens", "what follows /"},
+                                                               {"16:512/0", "what follows /"},
+                                                               {"16:512/-5", "what follows /"},
+                                                               {"16:512/1.5", "what follows /"},
+                                                               {"16:512/nan", "what follows /"},
+                                                               {"16:512/inftokens", "what follows /"},
+                                                               {"16:512/1e15", "what follows /"},
+                                                               {"16:512/1e400", "what follows /"},
+                                                               {"16:512/10 tokens", "what follows /"},
+                                                               {"16:512/10epochs", "what follows /"},
+                                                               {":512/10", "before /"},
+                                                               {"16:/10", "before /"},
+                                                               {"0:8/1", "before /"},
+                                                               {"-4:8/1", "before /"},
+                                                               {"1.5:8/1", "before /"},
+                                                               {"4:8:0/1", "before /"},
+                                                               {"4:8:4:4/1", "before /"},
+                                                               {"1:5000000000/1", "before /"},
+                                                               {"1:99999999999999999999/1", "before /"},
+                                                               {"16:8/1", "does not grow from 16 to 8"},
+                                                               {"8:8/1", "does not grow"},
+                                                               {"1:4294967296/1", "increments are more than 65536"}};
   for (const auto& [text, why] : wrong) EXPECT_NE(refusal_of(text).find(why), std::string::npos) << refusal_of(text);
   EXPECT_EQ(refusal_of("1:65537/1e14"), "");
 }
@@ -90,6 +87,10 @@ TEST(BatchRamp, SizesOfATableMadeByHand) {
   EXPECT_EQ(sizes.steps_before_end(), 10);
   // A step that passes two thresholds makes two increments at once.
   EXPECT_EQ(sizes_of(BatchSizes(ramp(1, 5, 1, 4)), 0, 5), (std::vector<std::int64_t>{1, 2, 4, 5, 5}));
+  // The last increment is smaller: 8 to 10. The increments come with 9, 17 and 25 samples.
+  EXPECT_EQ(sizes_of(BatchSizes(ramp(2, 10, 3, 25)), 0, 10),
+            (std::vector<std::int64_t>{2, 2, 2, 2, 2, 5, 5, 8, 10, 10}));
+  EXPECT_EQ(sizes_of(BatchSizes(ramp(2, 3, 100, 4)), 0, 4), (std::vector<std::int64_t>{2, 2, 3, 3}));
   EXPECT_EQ(sizes_of(BatchSizes({7, {}}), 0, 3), (std::vector<std::int64_t>{7, 7, 7}));
 }
 
@@ -170,6 +171,7 @@ TEST(BatchRamp, LayoutsThatCannotDivideASizeAreRefused) {
             "global-batch 2:8/30samples has steps of 2: global-batch 2 is not a multiple of micro-batch 4");
   EXPECT_EQ(says("4:8:2/30", [](Plan& p) { p.micro_batch = 4; }),
             "global-batch 4:8:2/30samples has steps of 6: global-batch 6 is not a multiple of micro-batch 4");
+  EXPECT_EQ(says("4:6:2/30", [](Plan& p) { p.micro_batch = 4; }), "global-batch 6 is not a multiple of micro-batch 4");
   EXPECT_EQ(says("4:8:1/30", [](Plan& p) { p.local_accumulation = 2; }),
             "global-batch 4:8:1/30samples has steps of 5: local-accumulation 2 does not divide 5 micro-batches");
   const auto idle = says("2:8/30", [](Plan& p) { p.topology = Topology({{Axis::data, 4}}); });

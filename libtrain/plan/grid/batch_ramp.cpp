@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <string_view>
 
@@ -53,7 +52,7 @@ bool taken_from_end(std::string_view& text, std::string_view end) {
   return true;
 }
 
-std::int64_t increments_of(const GlobalBatch& b) { return (b.end - b.ramp.start) / b.ramp.increment; }
+std::int64_t increments_of(const GlobalBatch& b) { return (b.end - b.ramp.start - 1) / b.ramp.increment + 1; }
 
 }  // namespace
 
@@ -121,9 +120,6 @@ void require_ramp(const GlobalBatch& b, const std::string& spelled) {
   if (b.end <= r.start)
     refuse(fmt::format("the batch does not grow from {} to {}", r.start, b.end),
            fmt::format("a larger size than {}, or one size alone", r.start));
-  if ((b.end - r.start) % r.increment != 0)
-    refuse(fmt::format("{} is not a multiple of the increment {} above {}", b.end, r.increment, r.start),
-           fmt::format("{}:{}:{}/...", r.start, b.end, std::gcd(b.end - r.start, r.increment)));
   if (increments_of(b) > ranges::most_increments)
     refuse(fmt::format("{} increments are more than {}", increments_of(b), ranges::most_increments),
            "a larger increment: START:END:INCREMENT/N");
@@ -140,7 +136,8 @@ BatchSizes::BatchSizes(const GlobalBatch& b, std::int64_t completed, std::int64_
   // Increment k is made by the first step that begins with k/n of the ramp's samples consumed, or more.
   const auto n = increments_of(b);
   while (true) {
-    const auto made = samples >= r.length ? n : samples * n / r.length, size = r.start + made * r.increment;
+    const auto made = samples >= r.length ? n : samples * n / r.length,
+               size = made == n ? b.end : r.start + made * r.increment;
     levels_.push_back({completed, samples, size});
     if (made == n) return;
     const auto next = ((made + 1) * r.length + n - 1) / n, steps = (next - samples + size - 1) / size;

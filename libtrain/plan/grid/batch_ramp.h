@@ -8,8 +8,9 @@
 
 namespace trainyard::plan {
 
-// The global batch begins with `start` sequences and grows by `increment` until it has its last size, `end`. Growth is
-// even over the first `length` samples or tokens. It depends on nothing else: not on ranks, micro-batches or stops.
+// The global batch begins with `start` sequences and grows by `increment` until it has its last size; the last
+// increment may be smaller. Growth is even over the first `length` samples or tokens. It depends on nothing else: not
+// on ranks, micro-batches or stops.
 struct BatchRamp {
   enum class Unit { samples, tokens };
   std::int64_t start = 0;  // 0: there is no ramp
@@ -34,8 +35,7 @@ std::string global_batch_text(const GlobalBatch& batch);
 // Reads START:END/N or START:END:INCREMENT/N, where N counts samples, or has the unit "samples" or "tokens". N may have
 // an exponent: 10e6. UsageError, whose message begins with `spelled`, for anything else, also as require_ramp.
 GlobalBatch ramp_of_text(const std::string& text, const std::string& spelled);
-// UsageError if a ramp does not grow, or not in whole increments; if it has too many sizes; or if a number is out of
-// range. Nothing without a ramp.
+// UsageError if a ramp does not grow, has too many sizes, or a number that is out of range. Nothing without a ramp.
 void require_ramp(const GlobalBatch& batch, const std::string& spelled);
 
 // The size of each step of a run, and the samples before it: pure functions of the setting and of where the run goes
