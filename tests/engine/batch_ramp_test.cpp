@@ -210,6 +210,24 @@ TEST(BatchRamp, CountsTheSamplesOfAllSteps) {
   EXPECT_THROW(engine::require_counters(setup.plan.model, c, 0, 0), base::UsageError);
 }
 
+TEST(BatchRamp, SettingsReadWhatTheyPrint) {
+  engine::RunConfig c, read;
+  for (const char* text : {"4:12:2/48samples", "16:512/10000000tokens", "12"}) {
+    give(c, text);
+    const auto printed = engine::print_config(engine::fields_of(c), c);
+    const std::string line =
+        std::string("global-batch = ") + (text == std::string("12") ? "12 " : fmt::format("\"{}\" ", text));
+    EXPECT_NE(printed.find(line), std::string::npos) << printed;
+    SmallRun runs;
+    const auto path = (runs.folder() / "printed.toml").string();
+    std::ofstream(path) << line;
+    auto fields = engine::fields_of(read);
+    base::read_toml(fields, path);
+    EXPECT_EQ(read.global_batch, c.global_batch);
+    EXPECT_EQ(read.batch_ramp, c.batch_ramp);
+  }
+}
+
 TEST(BatchRamp, ATraceNamesIt) {
   SmallRun runs;
   auto c = config(runs, "trace");

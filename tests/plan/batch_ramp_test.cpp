@@ -164,16 +164,19 @@ TEST(BatchRamp, LayoutsThatCannotDivideASizeAreRefused) {
   EXPECT_EQ(first_problem(ramped("2:8/30")), "");
   const auto says = [](const std::string& text, const auto& change) {
     auto p = ramped(text);
+    p.topology = Topology({{Axis::data, 1}});
     change(p);
     return first_problem(p);
   };
-  EXPECT_EQ(says("2:8/30", [](Plan& p) { p.micro_batch = 4; }),
-            "global-batch 2:8/30samples has steps of 2: global-batch 2 is not a multiple of micro-batch 4");
-  EXPECT_EQ(says("4:8:2/30", [](Plan& p) { p.micro_batch = 4; }),
-            "global-batch 4:8:2/30samples has steps of 6: global-batch 6 is not a multiple of micro-batch 4");
-  EXPECT_EQ(says("4:6:2/30", [](Plan& p) { p.micro_batch = 4; }), "global-batch 6 is not a multiple of micro-batch 4");
+  const auto micro_4 = [](Plan& p) { p.micro_batch = 4; };
+  EXPECT_EQ(says("2:8/30", micro_4),
+            "--global-batch 2:8/30samples has steps of 2: --global-batch 2 is not a multiple of --micro-batch 4");
+  EXPECT_EQ(says("4:8:2/30", micro_4),
+            "--global-batch 4:8:2/30samples has steps of 6: --global-batch 6 is not a multiple of --micro-batch 4");
+  EXPECT_EQ(says("4:6:2/30", micro_4), "--global-batch 6 is not a multiple of --micro-batch 4");
+  EXPECT_EQ(says("4:8:5/30", micro_4), "") << "4 and 8";
   EXPECT_EQ(says("4:8:1/30", [](Plan& p) { p.local_accumulation = 2; }),
-            "global-batch 4:8:1/30samples has steps of 5: local-accumulation 2 does not divide 5 micro-batches");
+            "--global-batch 4:8:1/30samples has steps of 5: --local-accumulation 2 does not divide 5 micro-batches");
   const auto idle = says("2:8/30", [](Plan& p) { p.topology = Topology({{Axis::data, 4}}); });
   EXPECT_NE(idle.find("has steps of 2: 4 ranks, but a step has only 2 groups"), std::string::npos) << idle;
   // One that no text makes.

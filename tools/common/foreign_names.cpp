@@ -120,7 +120,7 @@ const std::vector<ForeignName>& more_foreign_names() {
        "need less memory"},
       {{"rampup-batch-size"},
        "global-batch",
-       "--rampup-batch-size START INCREMENT SAMPLES is --global-batch START:END:INCREMENT/SAMPLES"},
+       "START INCREMENT SAMPLES are START:END:INCREMENT/SAMPLES, where END is the whole batch"},
       {{"train-samples"}, "steps", "samples / global-batch"},
       {{"lr-warmup-fraction", "warmup-fraction", "lr-warmup-samples", "warmup-num-steps"}, "warmup-steps", "in steps"},
       {{"lr-decay-iters", "lr-decay-steps", "lr-decay-samples"}, "decay-steps", "steps after the warm-up"},
