@@ -132,12 +132,12 @@ void ramp_problems(const Plan& p, std::vector<Problem>& out) {
     auto step = p;
     step.global_batch = size, step.batch_ramp = {};
     std::vector<Problem> wrong;
-    batch_problems(step, wrong);
+    if (size < p.global_batch) batch_problems(step, wrong);
     if (wrong.empty()) continue;
     out.push_back(
         {base::text("$global-batch {} has steps of {}: {}", global_batch_text(whole), size, wrong.front().message),
-         base::text("$micro-batch {} or less, or a ramp whose start and increment are multiples of {}",
-                    std::gcd(p.micro_batch, size), p.micro_batch * p.local_accumulation)});
+         base::text("a ramp of multiples of {}, with work for every rank; or a smaller $micro-batch",
+                    p.micro_batch * p.local_accumulation)});
     return;
   }
 }
