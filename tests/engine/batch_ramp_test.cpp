@@ -48,7 +48,7 @@ const std::vector<ParallelLayout>& layouts() {
     for (int ranks : {1, 2, 3})
       for (int zero : {0, 1, 2, 3}) out.push_back({.ranks = ranks, .zero = zero, .threads = 1});
     out.push_back({.ranks = 4, .zero = 2, .recompute = "full"});
-    out.push_back({.ranks = 4, .zero = 3, .tensor = 2, .sequence_parallel = true});
+    out.push_back({.ranks = 4, .zero = 3, .tensor = 2});
     out.push_back({.ranks = 2, .pipeline = 2});
     out.push_back({.ranks = 4, .zero = 1, .pipeline = 2});
     out.push_back({.ranks = 2, .pipeline = 2, .schedule = "gpipe"});
@@ -93,6 +93,10 @@ TEST(BatchRamp, SameBitsWithLocalAccumulationExpertsAndOtherDtypes) {
                              "[experts]\ncount = 4\nevery = 2\ntop-k = 2\nscore = \"sigmoid\"\nbias-rate = 0.05\n"
                              "capacity-factor = 1\n");
   expect_same(experts, {{.ranks = 1}, {.ranks = 4, .zero = 1, .experts = 2}, {.ranks = 4, .zero = 3, .experts = 4}});
+  auto shared = config(runs, "shared");
+  give(shared, "8:16:4/48");
+  shared.micro_batch = 4;
+  expect_same(shared, {{.ranks = 1}, {.ranks = 4, .zero = 3, .tensor = 2, .sequence_parallel = true}});
   for (const char* dtype : {"bf16", "f16"})
     expect_same(config(runs, dtype), {{.ranks = 1, .dtype = dtype}, {.ranks = 3, .zero = 2, .dtype = dtype}});
 }
@@ -157,7 +161,7 @@ TEST(BatchRamp, BelongsToTheRun) {
   c.stop_after = 0;
   for (const char* other : {"12", "4:12:2/49", "4:12:4/48", "4:14:2/48", "4:12:2/48tokens"}) {
     give(c, other);
-    EXPECT_NE(refusal_of(runs, c, {.ranks = 2}).find("global-batch: the checkpoint has \"4:12:2/48samples\""),
+    EXPECT_NE(refusal_of(runs, c, {.ranks = 2}).find("global-batch: the checkpoint has 4:12:2/48samples, this run "),
               std::string::npos)
         << refusal_of(runs, c, {.ranks = 2});
   }
@@ -188,7 +192,7 @@ TEST(BatchRamp, LayoutsThatCannotDivideItAreRefusedBeforeAnythingIsWritten) {
       << refusal_of(runs, c, {.ranks = 5});
   auto micro = c;
   micro.micro_batch = 4;
-  EXPECT_NE(refusal_of(runs, micro, {.ranks = 1}).find("has steps of 6: global-batch 6 is not a multiple"),
+  EXPECT_NE(refusal_of(runs, micro, {.ranks = 1}).find("has steps of 6: --global-batch 6 is not a multiple"),
             std::string::npos)
       << refusal_of(runs, micro, {.ranks = 1});
   EXPECT_FALSE(std::filesystem::exists(c.output));
