@@ -118,8 +118,9 @@ std::string quoted(const std::string& text) {
 bool is_toml_number(FieldKind kind, const std::string& text) {
   if (kind == FieldKind::number) return !text.ends_with('%');
   std::int64_t ignored = 0;
-  return kind == FieldKind::integer &&
-         std::from_chars(text.data(), text.data() + text.size(), ignored).ec == std::errc{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ignored);
+  return (kind == FieldKind::integer || kind == FieldKind::integer_or_text) && error == std::errc{} &&
+         end == text.data() + text.size();
 }
 
 std::string toml_text(FieldKind kind, const std::string& value) {

@@ -16,7 +16,8 @@
 
 namespace trainyard::base {
 
-enum class FieldKind { text, word, bytes, toggle, integer, number, integers };
+// integer_or_text: a whole number, or a text that no number can be.
+enum class FieldKind { text, word, bytes, toggle, integer, number, integers, integer_or_text };
 
 // What is known of a setting beside its value. The lists of settings that programs need are made from these.
 enum class FieldTrait : unsigned {

@@ -15,7 +15,7 @@ namespace trainyard::engine {
 Batches::Batches(data::WindowDataset& training, data::WindowDataset* validation, const plan::BatchPlan& batch,
                  int data_rank, int in_flight)
     : training_(training), validation_(validation), plan_(batch), rank_(data_rank),
-      buffers_(base::size(in_flight) + 1) {
+      sizes_({batch.global_batch, batch.ramp}), buffers_(base::size(in_flight) + 1) {
   TRAINYARD_ASSERT(in_flight >= 1, "{} micro-batches in flight", in_flight);
   TRAINYARD_ASSERT(validation == nullptr || validation->sequence() == training.sequence(),
                    "windows of {} tokens for training, and of {} for validation", training.sequence(),
@@ -114,8 +114,12 @@ void Batches::fill(Buffer& x, data::WindowDataset& from, std::int64_t first_samp
   *x.counted = static_cast<double>(x.batch.counted);
 }
 
+std::int64_t Batches::first_sample_of(std::int64_t step, std::int64_t micro) const {
+  return sizes_.samples_after(step) + micro * plan_.micro_batch;
+}
+
 void Batches::after(std::int64_t& step, std::int64_t& micro) const {
-  micro = plan_.next(micro);
+  micro = batch_of(step).next(micro);
   if (micro >= 0) return;
   ++step;
   micro = plan_.first_micro(rank_);
@@ -128,7 +132,7 @@ const model::MicroBatch& Batches::training(std::int64_t step, std::int64_t micro
   changed_.wait(lock, [this] { return !wanted_; });
   if (failure_) std::rethrow_exception(failure_);
   if (auto& next = ahead(); next.step != step || next.micro != micro) {  // the first one, or a step that is repeated
-    fill(next, training_, plan_.sample(step, micro, 0) + shift_);
+    fill(next, training_, first_sample_of(step, micro));
     next.step = step, next.micro = micro;
   }
   current_ = (current_ + 1) % buffers_.size();
@@ -160,7 +164,7 @@ void Batches::work() {
     lock.unlock();
     std::exception_ptr failure;
     try {
-      fill(x, training_, plan_.sample(step, micro, 0) + shift_);
+      fill(x, training_, first_sample_of(step, micro));
       x.step = step, x.micro = micro;
     } catch (...) {
       failure = std::current_exception();

@@ -29,7 +29,7 @@ class Batches {
           int in_flight = 1);
   ~Batches();
   std::int64_t sequence() const { return training_.sequence(); }
-  const plan::BatchPlan& batch() const { return plan_; }
+  const plan::BatchPlan& batch() const { return plan_; }  // of the largest step
   bool has_validation() const { return validation_ != nullptr; }
   int in_flight() const { return static_cast<int>(buffers_.size()) - 1; }
   Batches(const Batches&) = delete;
@@ -39,10 +39,15 @@ class Batches {
   // GPU works on the one before.
   void work_on(tensor::Exec& exec);
 
-  // Sets where the data continues: `completed_steps` steps have consumed `samples_seen` samples. Without this call each
-  // of those steps counts as one global batch of today. Call it before the first training().
+  // Sets where the data continues: `completed_steps` steps have consumed `samples_seen` samples. Without this call the
+  // data begins at step 0. Call it before the first training().
   void begin_at(std::int64_t completed_steps, std::int64_t samples_seen) {
-    shift_ = samples_seen - plan_.sample(completed_steps, 0, 0);
+    sizes_ = plan::BatchSizes({plan_.global_batch, plan_.ramp}, completed_steps, samples_seen);
+  }
+  const plan::BatchSizes& sizes() const { return sizes_; }
+  // How the step that follows `completed_steps` is divided.
+  plan::BatchPlan batch_of(std::int64_t completed_steps) const {
+    return plan_.of_size(sizes_.size_after(completed_steps));
   }
 
   // Calls follow the order in which this rank works on its micro-batches. A micro-batch in flight may be asked for
@@ -77,6 +82,7 @@ class Batches {
             std::int64_t end = std::numeric_limits<std::int64_t>::max());
   Buffer& ahead() { return buffers_[(current_ + 1) % buffers_.size()]; }
   std::vector<Buffer*> all();
+  std::int64_t first_sample_of(std::int64_t step, std::int64_t micro) const;
   void after(std::int64_t& step, std::int64_t& micro) const;  // advances both to the rank's next micro-batch
   void work();
 
@@ -84,7 +90,7 @@ class Batches {
   data::WindowDataset* validation_;
   plan::BatchPlan plan_;
   int rank_;
-  std::int64_t shift_ = 0;                // added to sample numbers of plan_, which count from the run's first step
+  plan::BatchSizes sizes_;                // of steps
   tensor::Exec* exec_ = nullptr;          // a GPU's; null on a CPU
   std::unique_ptr<tensor::Exec> copies_;  // makes the copies, on the same GPU
   std::vector<Buffer> buffers_;           // used in rotation

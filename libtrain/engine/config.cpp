@@ -227,12 +227,24 @@ double rate_of(const base::Amount& amount, double peak) {
   return amount.unit == base::Amount::Unit::percent ? peak * amount.number / 100 : amount.number;
 }
 
+// The first steps that consume so many samples together.
+std::int64_t steps_of_samples(double samples, const RunConfig& c) {
+  const plan::BatchSizes sizes({c.global_batch, c.batch_ramp.in_samples(std::max<std::int64_t>(1, c.sequence))});
+  std::int64_t low = 0, high = step_count.high;
+  while (low < high) {
+    const auto middle = low + (high - low) / 2;
+    if (sizes.within(middle, static_cast<std::int64_t>(samples) - 1)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 // Steps that hold so much: the next whole number, unless only rounding is above the one before.
 std::int64_t steps_of(const base::Amount& amount, const RunConfig& c) {
   const auto up = [](double steps) { return static_cast<std::int64_t>(std::ceil(steps * (1 - 1e-15))); };
   switch (amount.unit) {
     case base::Amount::Unit::percent: return up(static_cast<double>(c.steps) * amount.number / 100);
-    case base::Amount::Unit::samples: return up(amount.number / static_cast<double>(c.global_batch));
+    case base::Amount::Unit::samples: return steps_of_samples(amount.number, c);
     case base::Amount::Unit::own: break;
   }
   return static_cast<std::int64_t>(amount.number);

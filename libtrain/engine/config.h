@@ -106,7 +106,8 @@ bool has_model_of_weights(const std::vector<base::Field>& fields, const RunConfi
 // after read_plan.
 void require_settings_of_optimizer(const std::vector<base::Field>& fields, const RunConfig& config);
 
-// The learning rates of the run, with every amount in its own unit: learning rates and steps.
+// The learning rates of the run, with every amount in its own unit: learning rates and steps. Samples of a ramp that
+// counts tokens need config.sequence.
 LearningRate learning_rate_of(const RunConfig& config);
 
 // --print-config: base::print_fields, without the settings of other optimizers, and without the model if a checkpoint

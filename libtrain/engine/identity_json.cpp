@@ -34,7 +34,7 @@ nlohmann::json identity_of(const RunConfig& config, const plan::Plan& plan, cons
   decided.sequence = plan.sequence;
   decided.objective = plan::name_of(plan::objective_of(plan.model));
   if (masking) decided.mask_rate = masking->rate;
-  const auto rate = learning_rate_of(config);
+  const auto rate = learning_rate_of(decided);
   decided.start_learning_rate = rate.start, decided.final_learning_rate = rate.final;
   decided.warmup_steps = static_cast<double>(rate.warmup_steps);
   decided.decay_steps = static_cast<double>(rate.decay_steps);

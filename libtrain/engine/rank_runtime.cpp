@@ -19,7 +19,8 @@ const plan::Plan& require_fit(const plan::Plan& plan, const World& world, const 
   require_layout(world, plan);
   const auto of = batches.batch();
   TRAINYARD_ASSERT(batches.sequence() == plan.sequence && of.micro_batch == plan.micro_batch &&
-                       of.global_batch == plan.global_batch && of.local_accumulation == plan.local_accumulation,
+                       of.global_batch == plan.global_batch && of.ramp == plan.batch().ramp &&
+                       of.local_accumulation == plan.local_accumulation,
                    "batches of {} sequences of {} tokens, {} in a micro-batch, {} micro-batches accumulated; the plan "
                    "has {} of {}, {}, {}",
                    of.global_batch, batches.sequence(), of.micro_batch, of.local_accumulation, plan.global_batch,

@@ -50,9 +50,12 @@ std::string of_rank(const plan::Plan& p, int rank) {
 
 }  // namespace
 
-SizeTable traffic_table(const plan::Plan& p, const World& world, std::int64_t steps, const Validations& validations,
-                        std::span<const plan::FurtherRounds> rounds) {
-  auto announced = announced_traffic(p, world.rank, steps);
+SizeTable traffic_table(const plan::Plan& p, const World& world, std::span<const plan::BatchSizes::Steps> steps,
+                        const Validations& validations, std::span<const plan::FurtherRounds> rounds) {
+  auto announced = announced_traffic(p, world.rank, 0);
+  for (const auto& [sequences, count] : steps)
+    if (sequences == p.global_batch) add(announced, announced_traffic(p, world.rank, 1), count);
+    else add(announced, plan::traffic_of_step(p, world.rank, sequences), count);
   add(announced, plan::all_validation_traffic(p, world.rank, validations.sequences), validations.count);
   add(announced, plan::added_up(plan::further_round_calls(p, rounds)), 1);
   Sent measured;
@@ -159,6 +162,7 @@ std::string plan_text(const plan::Plan& p, const std::string& output, base::Size
     out += fmt::format("attention: {}; lists of {} a rank\n", attention,
                        base::size_text(plan::most_attention_list_bytes(p), sizes));
   out += parallel_layout_text(p) + "\n";
+  if (const auto ramp = plan::ramp_text(p); !ramp.empty()) out += ramp + "\n";
   const auto memory = p.memory.categories;
   const auto row = [&](const std::string& name, std::int64_t bytes) {
     out += fmt::format("  {:<28}{:>16}\n", name, base::size_text(bytes, sizes));

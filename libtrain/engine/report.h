@@ -25,8 +25,8 @@ struct Validations {
 // A table of what this rank sends, by group and operation: announced bytes, measured bytes (since the ledgers were
 // reset), difference. Announced are the calls of steps with one dispatch round a pass, of validations, and of the
 // further dispatch rounds that were counted.
-SizeTable traffic_table(const plan::Plan& plan, const World& world, std::int64_t steps, const Validations& validations,
-                        std::span<const plan::FurtherRounds> rounds = {});
+SizeTable traffic_table(const plan::Plan& plan, const World& world, std::span<const plan::BatchSizes::Steps> steps,
+                        const Validations& validations, std::span<const plan::FurtherRounds> rounds = {});
 
 // A table of this rank's memory by category: predicted, measured, and what the process took outside the arenas. With
 // pipeline stages the title names the rank. Further rows then have the arenas of each stage, on its rank that used most

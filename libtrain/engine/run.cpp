@@ -63,8 +63,9 @@ std::string start_text(const Start& start, const RunSetup& setup) {
 // The text about what a run will have read at its end. It counts from `start`, because a resume may have changed the
 // batch.
 std::string planned_reading(const RunSetup& setup, const Start& start) {
-  const auto& config = setup.config;
-  return reading_text(setup, config.steps, start.samples_seen + (config.steps - start.step) * config.global_batch);
+  const auto batch = setup.plan.batch();
+  const plan::BatchSizes sizes({batch.global_batch, batch.ramp}, start.step, start.samples_seen);
+  return reading_text(setup, setup.config.steps, sizes.samples_after(setup.config.steps));
 }
 
 // What the learning rates come to that the user gave in percent or samples: "--warmup-steps 3% is 30". Empty without
@@ -202,7 +203,9 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
     if (!loop) {
       note(fmt::format("model {}: {} parameters, context {}", setup.plan.model.name,
                        base::count_text(plan::parameter_count(setup.plan.model)), setup.plan.model.context));
-      note(parallel_layout_text(setup.plan)), note(planned_reading(setup, start));
+      note(parallel_layout_text(setup.plan));
+      if (const auto ramp = plan::ramp_text(setup.plan); !ramp.empty()) note(ramp);
+      note(planned_reading(setup, start));
       if (const auto amounts = amounts_text(setup); !amounts.empty()) note(amounts.substr(0, amounts.size() - 1));
       if (config.validation_sequences > 0 && config.validate_every == 0)
         note(base::text("$validation-sequences has no effect without $validate-every"));

@@ -93,9 +93,9 @@ RunResult RunLoop::go() {
   const auto of_others = tensor::resident_bytes_of_peers();  // before any peer may end, and its memory with it
   const auto records = records_of_all(mine, run_.world, trainer_.communication());
   result.memory_report = memory_report(trainer_.memory(), run_.setup, run_.world.rank, records, of_others);
-  result.traffic_report =
-      traffic_table(run_.setup.plan, run_.world, steps_done_, {validations_done_, run_.setup.validation_sequences},
-                    trainer_.expert_collectives().further_rounds());
+  result.traffic_report = traffic_table(
+      run_.setup.plan, run_.world, batches_.sizes().steps_of_sizes(start_.step, step_),
+      {validations_done_, run_.setup.validation_sequences}, trainer_.expert_collectives().further_rounds());
   try {
     patiently("writing report and trace", [&] {
       if (run_.world.rank == 0 && steps_done_ > 0)
@@ -172,9 +172,10 @@ bool RunLoop::finish_step(RunResult& result) {
   }
   finished_at_ = now();
   m.validation_seconds = finished_at_ - ended;
-  m.tokens_per_second = static_cast<double>(config_.global_batch * run_.setup.plan.sequence) / m.step_seconds;
+  const auto sequences = batches_.sizes().size_after(step_ - 1);
+  m.tokens_per_second = static_cast<double>(sequences * run_.setup.plan.sequence) / m.step_seconds;
   m.model_flops_per_second =
-      plan::step_flops(run_.setup.plan.model, config_.global_batch, run_.setup.plan.sequence) / m.step_seconds;
+      plan::step_flops(run_.setup.plan.model, sequences, run_.setup.plan.sequence) / m.step_seconds;
   const bool stop = agree(outcome, m);
   m.save_seconds = saving_->take_save_seconds();
   if (run_.world.rank == 0) {
@@ -229,7 +230,7 @@ StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
 
 // A resume may have changed the batch, so the number of steps does not determine what was consumed before `start_`.
 Progress RunLoop::progress() const {
-  const auto samples = (step_ - start_.step) * config_.global_batch;
+  const auto samples = batches_.sizes().samples_after(step_) - start_.samples_seen;
   return {step_, start_.samples_seen + samples, start_.tokens_seen + samples * run_.setup.plan.sequence,
           trainer_.skipped_steps(), trainer_.loss_scale().stored()};
 }

@@ -113,27 +113,31 @@ nlohmann::ordered_json RunTrace::about() const {
   for (const auto& a : plan::actions(p, run_.world.rank)) chunks = std::max(chunks, a.chunk + 1);
   const auto axis = [&](plan::Axis a) { return p.topology.size(a); };
   const bool host_only = run_.setup.step.device.kind == base::DeviceKind::cuda;
-  return {{"model", base::one_line(p.model.name)},
-          {"device", host_only ? "cuda" : "cpu"},
-          {"spans", host_only ? "times on the host, which queues work for the device; not when the device did it"
-                              : "what was done, when"},
-          {"first_step", first_step_},
-          {"last_step", last_step_},
-          {"trace_steps", run_.setup.config.trace_steps},
-          {"schedule", plan::schedule_text(p)},
-          {"chunks", chunks},
-          {"ranks", p.topology.world()},
-          {"stages", axis(plan::Axis::pipe)},
-          {"data", axis(plan::Axis::data)},
-          {"tensor", axis(plan::Axis::tensor)},
-          {"zero", p.zero},
-          {"micro_batches", batch.micros()},
-          {"micro_batch", p.micro_batch},
-          {"global_batch", p.global_batch},
-          {"sequence", p.sequence},
-          {"fold", batch.local_accumulation},
-          {"rounds", batch.accumulation_steps()},
-          {"spans_of_a_thread", spans_of_a_thread(run_.world.size)}};
+  nlohmann::ordered_json out{
+      {"model", base::one_line(p.model.name)},
+      {"device", host_only ? "cuda" : "cpu"},
+      {"spans", host_only ? "times on the host, which queues work for the device; not when the device did it"
+                          : "what was done, when"},
+      {"first_step", first_step_},
+      {"last_step", last_step_},
+      {"trace_steps", run_.setup.config.trace_steps},
+      {"schedule", plan::schedule_text(p)},
+      {"chunks", chunks},
+      {"ranks", p.topology.world()},
+      {"stages", axis(plan::Axis::pipe)},
+      {"data", axis(plan::Axis::data)},
+      {"tensor", axis(plan::Axis::tensor)},
+      {"zero", p.zero},
+      {"micro_batches", batch.micros()},
+      {"micro_batch", p.micro_batch},
+      {"global_batch", p.global_batch},
+      {"sequence", p.sequence},
+      {"fold", batch.local_accumulation},
+      {"rounds", batch.accumulation_steps()},
+      {"spans_of_a_thread", spans_of_a_thread(run_.world.size)}};
+  if (batch.ramp.grows())
+    out["batch_ramp"] = plan::global_batch_text({p.global_batch, p.batch_ramp});  // above: the largest step
+  return out;
 }
 
 void RunTrace::report(std::int64_t spans, std::int64_t left_out) const {

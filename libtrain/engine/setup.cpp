@@ -87,6 +87,16 @@ std::int64_t validation_sequences_of(const RunConfig& c, const data::SetIndex& i
   return micro_batches * c.micro_batch;
 }
 
+// Whether the model must be known to tell the steps of the warm-up: a ramp in tokens has samples of its sequence.
+bool warms_up_by_tokens(const RunConfig& c) {
+  return c.sequence == 0 && c.batch_ramp.grows() && c.batch_ramp.unit == plan::BatchRamp::Unit::tokens &&
+         c.warmup_steps.unit == base::Amount::Unit::samples;
+}
+
+void add_problems(const LearningRate& rate, base::Complaints& wrong) {
+  for (auto& problem : problems(rate)) wrong.add(std::move(problem.message), std::move(problem.hint));
+}
+
 // Checks settings against one another, which the description of each alone cannot do. Reads nothing.
 void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
   if (c.data.empty())
@@ -125,7 +135,11 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
           base::text("{} {} is too near 1 for $moment-dtype bf16: an average in bf16 could not fall",
                      base::setting_name(name), decay),
           base::text("at most {} {}, or $moment-dtype f32", base::setting_name(name), plan::most_decay_of_bf16_states));
-  for (auto& problem : problems(learning_rate_of(c))) wrong.add(std::move(problem.message), std::move(problem.hint));
+  if (c.batch_ramp.grows() && c.decay_steps.unit == base::Amount::Unit::samples)
+    wrong.add(base::text("$decay-steps {} has no fixed number of steps while $global-batch grows",
+                         base::text_of(c.decay_steps)),
+              base::text("$decay-steps in steps, or in percent of $steps"));
+  if (!warms_up_by_tokens(c)) add_problems(learning_rate_of(c), wrong);
 }
 
 // Decides the reduction lanes, which belong to the numerics of a run, and returns where they come from. The first of
@@ -219,13 +233,14 @@ void require_output_beside_data(const RunConfig& c) {
 
 void require_counters(const plan::ModelConfig& model, const RunConfig& c, std::int64_t step,
                       std::int64_t samples_seen) {
-  if ((!plan::drops_rows(model) && !plan::draws_for_gates(model)) || step >= c.steps ||
-      c.steps - step <= (plan::most_samples_with_dropout - samples_seen) / c.global_batch)
+  if ((!plan::drops_rows(model) && !plan::draws_for_gates(model)) || step >= c.steps) return;
+  const auto ramp = c.batch_ramp.in_samples(c.sequence == 0 ? model.context : c.sequence);
+  if (plan::BatchSizes({c.global_batch, ramp}, step, samples_seen).within(c.steps, plan::most_samples_with_dropout))
     return;
   throw base::UsageError(
       base::text("{}$steps {} of $global-batch {} are more than {} samples, and dropout has random numbers for no more",
                  step == 0 ? "" : fmt::format("after step {} and {} samples, ", step, samples_seen), c.steps,
-                 c.global_batch, plan::most_samples_with_dropout),
+                 plan::global_batch_text({c.global_batch, c.batch_ramp}), plan::most_samples_with_dropout),
       base::text("fewer steps, or a model without dropout on the embedding and the branches; where the batch "
                  "was smaller before, $change global_batch counts exactly"));
 }
@@ -253,7 +268,11 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   const auto changes = split_names(c.change);
   // Otherwise only the checkpoint knows how many samples were seen (choose_start).
   if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) require_counters(model, c, 0, 0);
-  s.step.learning_rate = learning_rate_of(c);
+  auto of_sequence = c;
+  of_sequence.sequence = s.plan.sequence;
+  s.step.learning_rate = learning_rate_of(of_sequence);
+  add_problems(s.step.learning_rate, wrong);
+  wrong.raise();
   static_cast<params::OptimizerSettings&>(s.step) = static_cast<const params::OptimizerSettings&>(c);
   s.step.loss_scale = loss_scale_rule(c.loss_scale, s.plan.dtype);
   if (s.step.loss_scale.scales()) s.step.non_finite = NonFinitePolicy::skip;

@@ -19,8 +19,8 @@ base::View doubles(double* at, std::int64_t n, base::Device device) {
 
 StepResults::StepResults(params::RankExecs& execs, const plan::BatchPlan& batch, comm::Communicator& results,
                          double clip, GateRecordShape gates, NonFinitePolicy non_finite)
-    : execs_(execs), results_(results), batch_(batch), places_(batch_.places()), clip_(clip), gates_(gates),
-      non_finite_(non_finite) {
+    : execs_(execs), results_(results), batch_(batch), places_(batch_.places()), most_places_(places_), clip_(clip),
+      gates_(gates), non_finite_(non_finite) {
   TRAINYARD_ASSERT(results.size() % batch_.data_ranks == 0, "{} ranks have losses, the micro-batches are those of {}",
                    results.size(), batch_.data_ranks);
   const auto own = aligned_words(own_count() * 8), all = aligned_words(own_count() * 8 * results.size()),
@@ -59,6 +59,13 @@ StepResults::~StepResults() {
 base::View StepResults::pair(std::int64_t place, int which) const {
   TRAINYARD_ASSERT(place >= 0 && place < places_, "place {} of {}", place, places_);
   return doubles(own_ + 2 * place + which, 1, execs_.compute.device());
+}
+
+void StepResults::divide(const plan::BatchPlan& batch) {
+  TRAINYARD_ASSERT(batch.places() <= most_places_ && batch.data_ranks == batch_.data_ranks,
+                   "{} places of {} ranks, and there is room for {} of {}", batch.places(), batch.data_ranks,
+                   most_places_, batch_.data_ranks);
+  batch_ = batch, places_ = batch.places();
 }
 
 void StepResults::begin() {

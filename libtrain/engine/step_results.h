@@ -22,13 +22,16 @@ namespace trainyard::engine {
 // host memory. The compute thread makes all calls.
 class StepResults {
  public:
-  // `results` reaches all ranks and takes views of the device of `execs.compute`. Tensor-parallel ranks of a replica
-  // are neighbours and have the same losses: the first of them counts. Of pipeline stages the last one counts.
+  // batch: of the largest step. `results` reaches all ranks and takes views of the device of `execs.compute`.
+  // Tensor-parallel ranks of a replica are neighbours and have the same losses: the first of them counts. Of pipeline
+  // stages the last one counts.
   StepResults(params::RankExecs& execs, const plan::BatchPlan& batch, comm::Communicator& results, double clip,
               GateRecordShape gates = {}, NonFinitePolicy non_finite = NonFinitePolicy::stop);
   ~StepResults();
   StepResults(const StepResults&) = delete;
 
+  // The division of the steps that begin from now on: at most as many micro-batches as the constructor's.
+  void divide(const plan::BatchPlan& batch);
   void begin();  // forgets the losses and gate records of the step before
   // f64 [1] each: loss sum and target count of a micro-batch. `place` counts this rank's micro-batches in working
   // order.
@@ -65,8 +68,8 @@ class StepResults {
 
   params::RankExecs& execs_;
   comm::Communicator& results_;
-  plan::BatchPlan batch_;
-  std::int64_t places_;
+  plan::BatchPlan batch_;  // of the newest step
+  std::int64_t places_, most_places_;
   double clip_;
   GateRecordShape gates_;
   NonFinitePolicy non_finite_;

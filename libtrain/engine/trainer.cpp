@@ -30,8 +30,8 @@ params::GradientReduction::Position position_of(const plan::Action& action, cons
 }  // namespace
 
 Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
-    : settings_(settings), r_(plan, settings.device, world, batches, plan::Pass::train),
-      program_(plan::actions(plan, world.rank)), step_leases_(plan::step_leases(r_.part, program_)),
+    : settings_(settings), r_(plan, settings.device, world, batches, plan::Pass::train), batch_(batches.batch()),
+      program_(plan::actions(plan, world.rank, batch_)), step_leases_(plan::step_leases(r_.part, program_)),
       loss_scale_(settings.loss_scale) {
   TRAINYARD_ASSERT(!settings.loss_scale.scales() || settings.non_finite == NonFinitePolicy::skip,
                    "a loss scale of {}, and a step that overflows ends the run", settings.loss_scale.first);
@@ -105,8 +105,7 @@ StagePasses Trainer::passes() { return r_.passes(*store_, settings_.seed); }
 
 void Trainer::forward(const plan::Action& action, const Observer* observer) {
   auto& chunk = chunk_of(action);
-  if (action.micro < 0 && r_.plan.expert_parallel == 1)
-    return store_->idle(chunk.forward, position_of(action, r_.plan.batch()));
+  if (action.micro < 0 && r_.plan.expert_parallel == 1) return store_->idle(chunk.forward, position_of(action, batch_));
   if (action.micro < 0) passes().enter(action, empty_, plan::Pass::train);
   auto& slot = slot_of(action);
   chunk.decoder->forward(*slot.step, slot.flow, slot.saved, seen_by(observer, action, "the output of"));
@@ -115,7 +114,7 @@ void Trainer::forward(const plan::Action& action, const Observer* observer) {
 void Trainer::backward(const plan::Action& action, const Observer* observer) {
   using Kind = plan::Action::Kind;
   auto& chunk = chunk_of(action);
-  const auto position = position_of(action, r_.plan.batch());
+  const auto position = position_of(action, batch_);
   if (action.micro < 0 && r_.plan.expert_parallel == 1)
     return store_->idle(action.kind == Kind::backward          ? chunk.backward
                         : action.kind == Kind::input_gradients ? chunk.input_gradients
@@ -149,10 +148,21 @@ model::Observer Trainer::seen_by(const Observer* observer, const plan::Action& a
   };
 }
 
+// Memory is reserved for the largest step, and every other step takes a part of it.
+void Trainer::divide(std::int64_t completed) {
+  const auto batch = r_.batches.batch_of(completed);
+  if (batch == batch_) return;
+  batch_ = r_.context.shape.batch = batch;
+  program_ = plan::actions(r_.plan, r_.world.rank, batch);
+  step_leases_ = plan::step_leases(r_.part, program_);
+  results_->divide(batch);
+}
+
 bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now,
                                 const Observer* observer) {
   using Kind = plan::Action::Kind;
   require_values();
+  divide(completed);
   results_->begin();
   const CurrentAction::UntilEnd over(r_.now);
   for (const auto& action : program_) {
@@ -258,7 +268,7 @@ void Trainer::measure_on_device(const UnderWay& step, StepOutcome& outcome) {
 void Trainer::update(std::int64_t completed) {
   const auto rule = params::update_rule(r_.plan.optimizer, settings_, settings_.learning_rate.at(completed - skipped_),
                                         completed + 1 - skipped_, results_->numbers());
-  store_->update(rule, r_.plan.global_batch * r_.plan.sequence);
+  store_->update(rule, batch_.global_batch * r_.plan.sequence);
 }
 
 double Trainer::validate(std::int64_t sequences) {
@@ -284,7 +294,7 @@ std::int64_t Trainer::place_in_model(const std::string& flat_group) const {
 
 std::string Trainer::diagnose(std::int64_t completed) {
   const std::int64_t passes = std::int64_t{2} * r_.plan.stages.parts();
-  Finding found{r_.plan.batch().micros(), 0, 0, {}};
+  Finding found{batch_.micros(), 0, 0, {}};
   std::int64_t looks = 0;
   const Observer look = [&](std::int64_t micro, std::int64_t pass, const std::string& where, base::View tensor) {
     ++looks;
@@ -310,7 +320,7 @@ std::string Trainer::diagnose(std::int64_t completed) {
   }
   for (int u = 0; u < r_.context.flat_groups() && found.text.empty(); ++u)
     if (kernels::first_nonfinite(*r_.compute, store_->shard_gradient(u)) >= 0)
-      found = {r_.plan.batch().micros(), passes, place_in_model(base::at(r_.set.flat_groups, u).name),
+      found = {batch_.micros(), passes, place_in_model(base::at(r_.set.flat_groups, u).name),
                fmt::format("the summed gradient of flat group {} is not finite", base::at(r_.set.flat_groups, u).name)};
   return earliest_of_all(found);
 }

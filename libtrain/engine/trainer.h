@@ -110,10 +110,11 @@ class Trainer {
       std::function<void(std::int64_t micro, std::int64_t pass, const std::string& where, base::View tensor)>;
   // Executes the actions up to (not including) the update. False: `stop_now` ended the step. An observer sees the
   // hidden states, or their gradient, after every block.
+  void divide(std::int64_t completed);  // the batch of the step that follows, with its program
   bool gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now, const Observer* observer);
   void load(std::int64_t completed, const plan::Action& action);
   StagePasses passes();
-  double loss_factor() const { return loss_scale_.token_factor(r_.plan.global_batch * r_.plan.sequence); }
+  double loss_factor() const { return loss_scale_.token_factor(batch_.global_batch * r_.plan.sequence); }
   void forward(const plan::Action& action, const Observer* observer);
   void backward(const plan::Action& action, const Observer* observer);  // or one of its two halves
   void exchange(const plan::Action& action);                            // with a neighbouring stage
@@ -138,6 +139,7 @@ class Trainer {
   RankRuntime r_;
   std::unique_ptr<params::ZeroStore> store_;
   model::MicroBatch empty_;
+  plan::BatchPlan batch_;  // of the newest step; the program is its
   std::vector<plan::Action> program_;
   std::int32_t stop_ = 0;  // does any rank ask to stop? Known after answered_
   tensor::Event answered_;

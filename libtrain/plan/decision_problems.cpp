@@ -2,6 +2,7 @@
 #include "libtrain/plan/decision_problems.h"
 
 #include "libtrain/base/byte_size.h"
+#include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
@@ -114,6 +115,31 @@ void batch_problems(const Plan& p, std::vector<Problem>& out) {
                     batch.accumulation_groups(), batch.accumulation_groups() == 1 ? "" : "s"),
         base::text("raise $global-batch to {}, lower $micro-batch or $local-accumulation, or use fewer ranks",
                    replicas * p.micro_batch * p.local_accumulation));
+}
+
+// Each size of a ramp but the last is the first one and some increments, so the first two sizes decide whether every
+// size divides. The first one is the smallest.
+void ramp_problems(const Plan& p, std::vector<Problem>& out) {
+  if (!p.batch_ramp.grows()) return;
+  const GlobalBatch whole{p.global_batch, p.batch_ramp};
+  try {
+    require_ramp(whole, base::setting_name("global-batch"));
+  } catch (const base::UsageError& e) {
+    out.push_back({e.what(), e.hint()});
+    return;
+  }
+  for (const auto size : {p.batch_ramp.start, std::min(p.batch_ramp.start + p.batch_ramp.increment, p.global_batch)}) {
+    auto step = p;
+    step.global_batch = size, step.batch_ramp = {};
+    std::vector<Problem> wrong;
+    if (size < p.global_batch) batch_problems(step, wrong);
+    if (wrong.empty()) continue;
+    out.push_back(
+        {base::text("$global-batch {} has steps of {}: {}", global_batch_text(whole), size, wrong.front().message),
+         base::text("a ramp of multiples of {}, with work for every rank; or a smaller $micro-batch",
+                    p.micro_batch * p.local_accumulation)});
+    return;
+  }
 }
 
 // Elements with equal counters drop together (kernels/dropout/dropout.h). Attention probabilities have larger counters.
@@ -454,8 +480,10 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
     for (auto& wrong : expert_buffer_problems(p)) out.push_back(std::move(wrong));
   }
   if (ranges::global_batch.holds(p.global_batch) && ranges::micro_batch.holds(p.micro_batch) &&
-      ranges::local_accumulation.holds(p.local_accumulation))
+      ranges::local_accumulation.holds(p.local_accumulation)) {
     batch_problems(p, out);
+    ramp_problems(p, out);
+  }
   if (out.empty()) flat_group_problems(p, out);
   if (out.empty()) extent_problems(p, out);
   return out;

@@ -62,9 +62,11 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   for (const auto r : recomputations) recompute.emplace_back(name_of(r), r);
   using T = base::FieldTrait;
   base::FieldVisitor v;
-  v("global-batch", c.global_batch, run, "sequences in an optimizer step, over all ranks", ranges::global_batch);
+  v("global-batch", c.global_batch, run,
+    "sequences in an optimizer step, over all ranks; 16:512/10e6tokens: grows over as many tokens (or samples)",
+    ranges::global_batch);
   v.is({T::identity});
-  v("micro-batch", c.micro_batch, run, "sequences in a forward and backward pass of one rank", ranges::micro_batch);
+  v("micro-batch", c.micro_batch, run, "sequences in a pass of one rank", ranges::micro_batch);
   v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("sequence", c.sequence, run, "tokens in a sequence; 0: the model's context", {0, ranges::sequence.high});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
@@ -148,6 +150,18 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     {0, ranges::threads.high});
   v.is({T::per_rank, T::evaluation, T::free_on_resume});
   auto fields = v.take();
+  auto& global = base::field_named(fields, "global-batch", "a layout");
+  global.kind = base::FieldKind::integer_or_text;
+  global.get = [&c] { return global_batch_text(GlobalBatch{c.global_batch, c.batch_ramp}); };
+  global.set = [&c, set = std::move(global.set)](const std::string& text, const std::string& spelled) {
+    if (text.find(':') == std::string::npos) {
+      set(text, spelled);
+      c.batch_ramp = {};
+      return;
+    }
+    const auto read = ramp_of_text(text, spelled);
+    c.global_batch = read.end, c.batch_ramp = read.ramp;
+  };
   auto& recomputed = base::field_named(fields, "recompute", "a layout");
   recomputed.former_words = {{"full", "layers"}};
   recomputed.set = [set = std::move(recomputed.set)](const std::string& text, const std::string& spelled) {

@@ -37,6 +37,7 @@ struct ParallelLayout {
   std::string partition = "flops";              // where stages begin (plan/schedule/partition.h)
   std::string optimizer = default_optimizer;    // name of an OptimizerKind
   base::DType moment_dtype = base::DType::f32;  // of the optimizer's states: f32 or bf16
+  BatchRamp batch_ramp = {};                    // how the batch grows to global_batch
 };
 
 // Names, help texts with units, and ranges.

@@ -105,9 +105,11 @@ std::vector<int> slots_of_stage(const Plan& p, int stage) {
   return most_in_flight(p.pipeline_schedule, p.batch().places(), p.pipeline, p.virtual_stages, stage);
 }
 
-std::vector<Action> actions(const Plan& p, int rank) {
-  return step_actions(p.batch(), p.topology.reduction_position(rank),
-                      {p.pipeline_schedule, p.pipeline, p.virtual_stages}, p.stage_of(rank));
+std::vector<Action> actions(const Plan& p, int rank) { return actions(p, rank, p.batch()); }
+
+std::vector<Action> actions(const Plan& p, int rank, const BatchPlan& batch) {
+  return step_actions(batch, p.topology.reduction_position(rank), {p.pipeline_schedule, p.pipeline, p.virtual_stages},
+                      p.stage_of(rank));
 }
 
 MemoryBytes memory_of_stage(const Plan& p, int stage) {
@@ -135,6 +137,12 @@ std::vector<SizedCalls> all_step_calls(const Plan& p, int rank) {
   add(pipe_calls(p.model, p.stages, stage, p.micro(), Pass::train, micros));
   add(flat_group_of_stages_calls(part, flat_groups_of_stage(p, stage), p.states()));
   return calls;
+}
+
+std::vector<Traffic> traffic_of_step(const Plan& plan, int rank, std::int64_t sequences) {
+  auto p = plan;
+  p.global_batch = sequences, p.batch_ramp = {};
+  return added_up(all_step_calls(p, rank));
 }
 
 std::vector<Traffic> all_validation_traffic(const Plan& p, int rank, std::int64_t sequences) {
@@ -225,6 +233,17 @@ std::string schedule_text(const Plan& p) {
   for (const auto& [name, value] : schedule_names())
     if (value == p.pipeline_schedule) return name;
   return {};
+}
+
+std::string ramp_text(const Plan& p) {
+  const auto batch = p.batch();
+  const auto& r = batch.ramp;
+  if (!r.grows()) return {};
+  return fmt::format(
+      "global batch {} to {} by {} over {}, {} from step {} on; memory, traffic and FLOPs are those of {}",
+      base::count_text(r.start), base::count_text(p.global_batch), base::count_text(r.increment),
+      base::counted(r.length, "sample"), base::count_text(p.global_batch),
+      base::count_text(BatchSizes({p.global_batch, r}).steps_before_end() + 1), base::count_text(p.global_batch));
 }
 
 std::string sharing_text(const Plan& p) {

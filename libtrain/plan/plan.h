@@ -44,7 +44,10 @@ struct Plan : ParallelLayout {
   std::vector<RankTraffic> traffic;
   double flops = 0;  // of a step, summed over all ranks
 
-  BatchPlan batch() const { return {global_batch, micro_batch, local_accumulation, topology.size(Axis::data)}; }
+  // Of the largest step.
+  BatchPlan batch() const {
+    return {global_batch, micro_batch, local_accumulation, topology.size(Axis::data), batch_ramp.in_samples(sequence)};
+  }
   int stage_of(int rank) const { return topology.coordinate(rank, Axis::pipe); }
   const MemoryBytes& memory_of(int rank) const { return base::at(stage_memory, stage_of(rank)); }
   // The first rank's share of each layer's experts. Other ranks have other experts, of the same sizes.
@@ -92,16 +95,20 @@ Stages stages_of(const Plan& plan);
 // micro-batch is in flight longest in the stage's first chunk.
 std::vector<int> slots_of_stage(const Plan& plan, int stage);
 
-// The actions of a rank in a step, by the plan's schedule.
+// The actions of a rank in a step, by the plan's schedule: in the largest step, or in a step that is divided as `batch`
+// says.
 std::vector<Action> actions(const Plan& plan, int rank);
+std::vector<Action> actions(const Plan& plan, int rank, const BatchPlan& batch);
 
 // Memory of a rank of the stage, and of a rank of the stage that needs most. Both read decisions, and plan.stages.
 MemoryBytes memory_of_stage(const Plan& plan, int stage);
 MemoryBytes largest_memory(const Plan& plan);
 
-// Every call of one rank in a step: of the groups of flat groups, then among the tensor-parallel ranks of its replica,
-// then messages to and from other stages.
+// Every call of one rank in the largest step: of the groups of flat groups, then among the tensor-parallel ranks of its
+// replica, then messages to and from other stages.
 std::vector<SizedCalls> all_step_calls(const Plan& plan, int rank);
+// What it sends in a step of `sequences`.
+std::vector<Traffic> traffic_of_step(const Plan& plan, int rank, std::int64_t sequences);
 // Calls of one rank in one validation over `sequences`.
 std::vector<Traffic> all_validation_traffic(const Plan& plan, int rank, std::int64_t sequences);
 
@@ -114,6 +121,9 @@ void predict(Plan& plan);
 // " in 2 pipeline stages (1f1b) of 4 replicas of 2 tensor-parallel ranks (4 lanes, sequence parallelism), experts over
 // 4 ranks (2 a node)", to follow the number of ranks; "" if each rank is a replica.
 std::string sharing_text(const Plan& plan);
+// "global batch 16 to 512 by 16 over 9,766 samples, 512 from step 38 on; memory, traffic and FLOPs are those of 512";
+// "" if the batch does not grow.
+std::string ramp_text(const Plan& plan);
 std::string schedule_text(const Plan& plan);  // "1f1b"; "one-stage" for one stage with the default schedule
 
 }  // namespace trainyard::plan

@@ -42,7 +42,8 @@ Plan with_pipeline(const Plan& plan, int stages) { return with(plan, {plan.tenso
 // The bytes that a plan would need; nothing if it is not legal. For an evaluation, every replica has one micro-batch.
 std::optional<std::int64_t> price(const Plan& plan, Pass pass) {
   auto other = plan;
-  if (pass == Pass::evaluate) other.global_batch = other.micro_batch * other.topology.size(Axis::data);
+  if (pass == Pass::evaluate)
+    other.global_batch = other.micro_batch * other.topology.size(Axis::data), other.batch_ramp = {};
   if (!decision_problems(other).empty()) return {};
   other.stages = stages_of(other);
   return (pass == Pass::train ? largest_memory(other) : largest_evaluation_memory(other)).total();

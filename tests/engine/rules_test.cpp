@@ -190,6 +190,19 @@ TEST(LearningRate, AmountsInOtherUnits) {
   auto rate = learning_rate_of(c);
   EXPECT_EQ(rate.warmup_steps, 30);
   EXPECT_EQ(rate.decay_steps, 63);  // 62.5
+  // 4, 8, 12 and 16 sequences, each for some steps: 100 samples end in the same step as in a sum by hand.
+  c.batch_ramp = {.start = 4, .increment = 4, .length = 640, .unit = plan::BatchRamp::Unit::tokens}, c.sequence = 10;
+  const plan::BatchSizes sizes({16, c.batch_ramp.in_samples(10)});
+  std::int64_t summed = 0, steps = 0;
+  while (summed < 100) summed += sizes.size_after(steps++);
+  EXPECT_GT(steps, 7);
+  for (const auto& [samples, expected] :
+       {std::pair("100samples", steps), std::pair("0samples", std::int64_t{0}), std::pair("1samples", std::int64_t{1}),
+        std::pair("5samples", std::int64_t{2})}) {
+    set("warmup-steps", samples);
+    EXPECT_EQ(learning_rate_of(c).warmup_steps, expected) << samples;
+  }
+  c.batch_ramp = {}, c.sequence = 0, set("warmup-steps", "3%");
   EXPECT_DOUBLE_EQ(rate.start, 0.00008);
   EXPECT_DOUBLE_EQ(rate.final, 0.0002);
   EXPECT_EQ(base::field_named(fields, "warmup-steps", "").get(), "3%");

@@ -13,7 +13,8 @@ namespace {
 
 const char* type_of(const base::Field& f) {
   switch (f.kind) {
-    case base::FieldKind::integer: return "N";
+    case base::FieldKind::integer:
+    case base::FieldKind::integer_or_text: return "N";
     case base::FieldKind::number: return "X";
     case base::FieldKind::bytes: return "BYTES";
     case base::FieldKind::toggle: return "[on|off]";

@@ -118,7 +118,9 @@ const std::vector<ForeignName>& more_foreign_names() {
        "",
        "there is no context parallelism: a rank attends to whole sequences; --tensor-parallel and --recompute full "
        "need less memory"},
-      {{"rampup-batch-size"}, "", "the batch is constant: --global-batch; a resume may have another by --change"},
+      {{"rampup-batch-size"},
+       "global-batch",
+       "START INCREMENT SAMPLES are START:END:INCREMENT/SAMPLES, where END is the whole batch"},
       {{"train-samples"}, "steps", "samples / global-batch"},
       {{"exp-avg-dtype", "exp-avg-sq-dtype", "optimizer-state-dtype", "use-precision-aware-optimizer"},
        "moment-dtype",

@@ -222,14 +222,13 @@ std::string programs_with(const std::string& word) {
       " tensor-parallel tp sequence-parallel zero dtype recompute reduction local-accumulation gathered-layers "
       "pipeline-parallel pp pipeline-schedule virtual-stages partition expert-parallel ep expert-ranks-per-node "
       "expert-overlap-chunks expert-capacity-buffer threads sequence micro-batch global-batch device data tensor "
-      "pipeline fold layer-slots expert-node expert-chunks expert-buffer optimizer ";
+      "pipeline fold layer-slots expert-node expert-chunks expert-buffer optimizer moment-dtype ";
   constexpr std::string_view of_train =
       " learning-rate lr start-learning-rate final-learning-rate lr-schedule schedule warmup-steps decay-steps beta1 "
-      "beta2 epsilon moment-dtype momentum nesterov weight-decay decay-embeddings clip loss-scale steps seed "
+      "beta2 epsilon momentum nesterov weight-decay decay-embeddings clip loss-scale steps seed "
       "document-mask "
-      "objective mask-rate "
-      "mask-words "
-      "communicator memory-limit output plan save-every keep resume init-from change stop-after validate-every "
+      "objective mask-rate mask-words communicator memory-limit output plan save-every keep resume init-from change "
+      "stop-after validate-every "
       "validation-sequences save-throttle progress hang-timeout collective-delay trace trace-steps profile-step ";
   const auto among = [&](std::string_view all) {
     return word.find(' ') == std::string::npos && all.find(fmt::format(" {} ", word)) != std::string_view::npos;

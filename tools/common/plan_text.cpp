@@ -143,6 +143,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
                      p.local_accumulation > 1 ? fmt::format("local accumulation {}, ", p.local_accumulation) : "",
                      base::counted(batch.accumulation_steps(), "accumulation step"), base::rate_text(p.flops, "FLOP"),
                      attention.empty() ? "in full" : "by its blocks");
+  if (const auto ramp = plan::ramp_text(p); !ramp.empty()) out += "            " + ramp + "\n";
   const auto row = [&](const std::string& name, std::int64_t bytes) {
     out += fmt::format("  {:<24}{:>20}\n", name, base::size_text(bytes, sizes));
   };

@@ -110,9 +110,10 @@ nlohmann::json timeline_json(const Timeline& t) {
 
 std::string schedule_text(const Trace& trace) {
   return fmt::format(
-      "{}, schedule {}, {}{}, {} a step", base::counted(static_cast<std::int64_t>(trace.ranks.size()), "rank"),
+      "{}, schedule {}, {}{}, {}{} a step", base::counted(static_cast<std::int64_t>(trace.ranks.size()), "rank"),
       base::one_line(trace.about["schedule"].get<std::string>()), base::counted(trace.stages, "stage"),
       trace.chunks > 1 ? fmt::format(" of {} chunks", trace.chunks) : "",
+      trace.about.contains("batch_ramp") ? "up to " : "",
       trace.micro_batches == 1 ? "1 micro-batch" : base::count_text(trace.micro_batches) + " micro-batches");
 }
 

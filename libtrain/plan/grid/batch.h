@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/base/reduction_order.h"
+#include "libtrain/plan/grid/batch_ramp.h"
 
 #include <cstdint>
 #include <string>
@@ -10,12 +11,22 @@ namespace trainyard::plan {
 
 enum class Reduction { ordered, fast };  // fast: the communication library's order, which gives up equal bits
 
+// How one step is divided. Of a run whose batch grows, this is its largest step; of_size has the other ones.
 struct BatchPlan {
   std::int64_t global_batch = 1;  // sequences in a step
   std::int64_t micro_batch = 1;   // sequences in a micro-batch
   // g: consecutive micro-batches whose gradients a rank adds before the ordered reduction
   std::int64_t local_accumulation = 1;
-  int data_ranks = 1;  // d
+  int data_ranks = 1;   // d
+  BatchRamp ramp = {};  // in samples: how the batch grows to global_batch
+
+  // A step of another size, divided in the same way.
+  BatchPlan of_size(std::int64_t sequences) const { return {sequences, micro_batch, local_accumulation, data_ranks}; }
+  // Does a step of any size have an uneven last accumulation step?
+  bool ever_uneven() const {
+    const auto each = micro_batch * local_accumulation * data_ranks;
+    return accumulation_groups() % data_ranks != 0 || ramp.start % each != 0 || ramp.increment % each != 0;
+  }
 
   std::int64_t micros() const { return global_batch / micro_batch; }  // M
   // Groups of local_accumulation micro-batches; the last one may be shorter.
@@ -60,15 +71,11 @@ struct BatchPlan {
     if (micro + 1 < end_micro(group)) return micro + 1;
     return group + data_ranks < accumulation_groups() ? first_micro(group + data_ranks) : -1;
   }
+  bool operator==(const BatchPlan&) const = default;
   std::int64_t first_micro(std::int64_t group) const { return group * local_accumulation; }
   std::int64_t end_micro(std::int64_t group) const {
     const auto e = (group + 1) * local_accumulation;
     return e < micros() ? e : micros();
-  }
-  // Global sample number of sequence i of micro-batch m in a step (0-based), if all earlier steps had this global
-  // batch.
-  std::int64_t sample(std::int64_t step, std::int64_t micro, std::int64_t i) const {
-    return step * global_batch + micro * micro_batch + i;
   }
 };
 

@@ -21,6 +21,9 @@ inline constexpr base::Range<std::int64_t> lanes{0, 4096};
 inline constexpr base::Range<int> gathered_layers{1, 64};
 inline constexpr base::Range<int> threads{1, 4096};
 inline constexpr base::Range<std::int64_t> global_batch{1, std::int64_t{1} << 32};
+// Of a ramp of the global batch: its samples or tokens, and how often it grows. Their product fits 64 bits.
+inline constexpr base::Range<std::int64_t> ramp_length{1, 100'000'000'000'000};
+inline constexpr std::int64_t most_increments = std::int64_t{1} << 16;
 inline constexpr base::Range<std::int64_t> micro_batch{1, std::int64_t{1} << 24};
 inline constexpr base::Range<std::int64_t> local_accumulation{1, std::int64_t{1} << 24};
 inline constexpr base::Range<std::int64_t> sequence{1, std::int64_t{1} << 24};

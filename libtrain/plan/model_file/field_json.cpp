@@ -11,6 +11,12 @@
 
 namespace trainyard::plan {
 
+namespace {
+
+bool is_whole_number(const std::string& text) { return text.find_first_not_of("0123456789") == std::string::npos; }
+
+}  // namespace
+
 std::string with_underscores(std::string text) {
   std::replace(text.begin(), text.end(), '-', '_');
   return text;
@@ -20,6 +26,9 @@ std::string key_of(const base::Field& f) { return with_underscores(f.former.empt
 
 nlohmann::ordered_json json_of(const base::Field& f) {
   switch (f.kind) {
+    case base::FieldKind::integer_or_text:
+      if (const auto text = f.get(); !is_whole_number(text)) return text;
+      [[fallthrough]];
     case base::FieldKind::integer:
       if (const auto text = f.get(); text.starts_with('-'))
         return static_cast<std::int64_t>(std::strtoll(text.c_str(), nullptr, 10));
@@ -45,6 +54,9 @@ void set_from(base::JsonObject& o, base::Field& f) {
   const auto key = key_of(f);
   std::string text;
   switch (f.kind) {
+    case base::FieldKind::integer_or_text:
+      text = o.at(key).is_string() && !is_whole_number(o.text(key)) ? o.text(key) : fmt::format("{}", o.integer(key));
+      break;
     case base::FieldKind::integer: text = fmt::format("{}", o.integer(key)); break;
     case base::FieldKind::number: text = fmt::format("{}", o.number(key)); break;
     case base::FieldKind::toggle: text = o.boolean(key) ? "on" : "off"; break;
