@@ -48,7 +48,7 @@ std::int64_t window_in(const std::string& text, const std::string& digits) {
 }
 
 // The limit for values in a full window; 0: none.
-double limit_of(double factor, const std::vector<double>& values) {
+double limit_above_median(double factor, const std::vector<double>& values) {
   return factor > 0 ? std::max(0.0, factor * median_of(values)) : 0;
 }
 
@@ -91,7 +91,7 @@ double median_of(std::vector<double> values) {
 
 OutlierLimits OutlierSteps::limits() const {
   if (!rule_.skips() || !is_full()) return {};
-  return {limit_of(rule_.norm, state_.gradient_norms), limit_of(rule_.loss, state_.losses)};
+  return {limit_above_median(rule_.norm, state_.gradient_norms), limit_above_median(rule_.loss, state_.losses)};
 }
 
 std::optional<Outlier> OutlierSteps::look(double gradient_norm, double loss) const {
