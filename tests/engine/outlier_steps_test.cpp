@@ -196,14 +196,14 @@ std::string outliers_of(const std::vector<nlohmann::json>& lines) {
 // Losses and norms of a small run vary, so that small factors make some of its steps outliers.
 engine::RunConfig varied(const SmallRun& runs, const std::string& output, const std::string& rule) {
   auto c = runs.config(output);
-  c.global_batch = 6, c.steps = 24, c.skip_outliers = rule;
+  c.global_batch = 6, c.steps = 30, c.skip_outliers = rule;
   return c;
 }
 
 TEST(OutlierSteps, EveryLayoutSkipsTheSameSteps) {
   SmallRun runs;
   std::int64_t number = 0;
-  for (const auto& [norm, loss, window] : {std::tuple{1.05, 1.01, 5}, {1.1, 0.0, 4}, {0.0, 1.005, 3}}) {
+  for (const auto& [norm, loss, window] : {std::tuple{1.08, 1.01, 7}, {1.1, 0.0, 6}, {0.0, 1.003, 6}}) {
     engine::OutlierRule rule{norm, loss, window};
     std::string expected;
     for (const auto& layout : {ParallelLayout{},
@@ -233,7 +233,7 @@ TEST(OutlierSteps, ASkippedStepChangesNothing) {
   SmallRun runs;
   const auto run = [&](const std::string& output, std::int64_t stop) {
     auto c = varied(runs, output, "norm:1.05,loss:1.01,window:5");
-    c.schedule = "constant", c.warmup_steps = 20, c.stop_after = stop;
+    c.schedule = "constant", c.warmup_steps = 20, c.steps = 24, c.stop_after = stop;
     const auto result = runs.run(c, {.ranks = 2, .zero = 1});
     return std::pair(c, result);
   };
@@ -265,12 +265,12 @@ TEST(OutlierSteps, ASkippedStepChangesNothing) {
 // Stops after every second step, so inside of the window, before it is full, and between outliers.
 TEST(OutlierSteps, AResumeDecidesAsARunWithoutAStop) {
   SmallRun runs;
-  const std::string rule = "norm:1.05,loss:1.01,window:5";
+  const std::string rule = "norm:1.08,loss:1.01,window:7";
   const auto c = varied(runs, "whole", rule);
   const auto whole = runs.run(c, {});
   auto parts = varied(runs, "parts", rule);
   engine::RunResult result;
-  for (std::int64_t stop = 2; stop <= 24; stop += 2) {
+  for (std::int64_t stop = 2; stop <= 30; stop += 2) {
     parts.stop_after = stop;
     result = runs.run(parts, stop % 4 == 0 ? ParallelLayout{.ranks = 2, .zero = 1} : ParallelLayout{});
   }
@@ -279,7 +279,7 @@ TEST(OutlierSteps, AResumeDecidesAsARunWithoutAStop) {
   const auto stored = checkpoint::Reader(result.checkpoint).state().outlier_window;
   EXPECT_EQ(stored, checkpoint::Reader(whole.checkpoint).state().outlier_window);
   ASSERT_TRUE(stored);
-  EXPECT_EQ(stored->losses.size(), 5u);
+  EXPECT_EQ(stored->losses.size(), 7u);
 }
 
 TEST(OutlierSteps, FilesOfOtherRunsStayAsTheyWere) {
@@ -310,7 +310,8 @@ TEST(OutlierSteps, AResumeWithAnotherRuleSaysSo) {
   try {
     part(6, "norm:5,window:4", "");
     ADD_FAILURE() << "another rule is taken without a word";
-  } catch (const base::InputError& e) {
+  } catch (const base::Error& e) {
+    EXPECT_EQ(e.code(), base::ExitCode::input_refused);
     EXPECT_NE(std::string(e.what()).find("--skip-outliers: the checkpoint has none, this run norm:5,window:4"),
               std::string::npos)
         << e.what();
@@ -320,7 +321,7 @@ TEST(OutlierSteps, AResumeWithAnotherRuleSaysSo) {
   EXPECT_EQ(begun.outlier_window->losses.size(), 3u) << "the window of an older checkpoint is empty";
   EXPECT_EQ(begun.identity["skip_outliers"], "norm:5,window:4");
   EXPECT_EQ(part(8, "window:4,norm:5.0", "").outlier_window->losses.size(), 4u) << "the same rule in other words";
-  EXPECT_THROW(part(9, "none", ""), base::InputError) << "it is not forgotten, either";
+  EXPECT_THROW(part(9, "none", ""), base::Error) << "it is not forgotten, either";
   EXPECT_EQ(part(9, "loss:5,window:2", "skip-outliers").outlier_window->losses.size(), 2u);
   EXPECT_FALSE(part(12, "none", "skip-outliers").outlier_window);
 }
@@ -342,7 +343,7 @@ TEST(OutlierSteps, ARunThatIsOnlyOutliersEnds) {
       EXPECT_EQ(text.find("step 8 is the last of 3 outliers in a row: gradient norm "), 0u) << text;
       EXPECT_NE(text.find(", 3 times the median "), std::string::npos) << text;
       EXPECT_NE(text.find(" of the last 3 steps that changed the weights"), std::string::npos) << text;
-      EXPECT_NE(e.hint().find("step-00000004"), std::string::npos) << e.hint();
+      EXPECT_NE(e.hint().find("the checkpoint of step 4 was read back"), std::string::npos) << e.hint();
       EXPECT_NE(e.hint().find("--skip-outliers (a resume needs --change skip-outliers)"), std::string::npos)
           << e.hint();
     }
@@ -355,20 +356,20 @@ TEST(OutlierSteps, ARunThatIsOnlyOutliersEnds) {
 // An outlier is finite. So it counts as a step without an overflow, and an overflow is in no window.
 TEST(OutlierSteps, ALossScaleFollowsOverflowsAlone) {
   SmallRun runs;
-  auto c = varied(runs, "scaled", "norm:1.05,loss:1.01,window:5");
+  auto c = varied(runs, "scaled", "norm:1.08,loss:1.01,window:7");
   c.loss_scale = "dynamic:1024,4,2";
   runs.run(c, {});
   auto lines = runs.metrics(c);
-  EXPECT_GT(expect_judged(lines, 1.05, 1.01, 5), 2);
+  EXPECT_GT(expect_judged(lines, 1.08, 1.01, 7), 2);
   for (std::size_t i = 0; i < lines.size(); ++i)
     EXPECT_EQ(lines[i]["loss_scale"].get<double>(), std::ldexp(1024, static_cast<int>(i / 4))) << i;
   std::string expected;
   for (const int ranks : {1, 2}) {
-    auto f16 = varied(runs, fmt::format("f16-{}", ranks), "norm:1.05,loss:1.01,window:5");
-    f16.loss_scale = "dynamic:4294967296,3,1", f16.steps = 30;
+    auto f16 = varied(runs, fmt::format("f16-{}", ranks), "norm:1.1,loss:1.01,window:5");
+    f16.loss_scale = "dynamic:4294967296,3,1";
     const auto result = runs.run(f16, {.ranks = ranks, .zero = ranks - 1, .dtype = "f16"});
     lines = runs.metrics(f16);
-    const auto outliers = expect_judged(lines, 1.05, 1.01, 5);
+    const auto outliers = expect_judged(lines, 1.1, 1.01, 5);
     EXPECT_GT(outliers, 0) << outliers_of(lines);
     EXPECT_GT(lines.back()["skipped_steps"].get<int>(), outliers) << "this run is to overflow, too";
     const auto bits = outliers_of(lines) + runs.bits(f16, result);
